@@ -1,0 +1,212 @@
+// connection.js: keeps one WebSocket to a relay alive and hands its frames on.
+
+import { NO_ANSWER, SILENT, closeClass, closeMeaning } from './closing.js';
+import { Refresher } from './refresher.js';
+
+export const SUBPROTOCOL = 'clairon.v1.json';
+
+const ANSWER_MS = 10_000; // from the first try to `connected`
+const DEFAULT_PING_S = 25;
+// A relay that sends us away "at once" again and again is treated as one that is ill.
+const SHORT_LIFE_MS = 5_000;
+
+/**
+ * States, each told through `onState`:
+ *   connecting  asking for a token, opening, waiting for `connected`
+ *   open        messages flow
+ *   waiting     lost; the next try is in `retryIn` ms
+ *   closed      the end: close() was called, or the relay said that trying again cannot help
+ */
+export class Connection {
+  /**
+   * `options`: url, token, window, backoff, WebSocket, now.
+   * `owner`: position() -> pos or null, onFrame(frame), onState(change), onError(error).
+   */
+  constructor(options, owner) {
+    this.options = options;
+    this.owner = owner;
+    this.state = 'idle';
+    this.socket = null;
+    this.requests = 0;
+    this.pingMs = DEFAULT_PING_S * 1000;
+    this.timers = { answer: null, silence: null, retry: null };
+    this.refresher = new Refresher({
+      can: typeof options.token === 'function',
+      refresh: () => this.#refresh(),
+      now: options.now,
+    });
+  }
+
+  async open() {
+    const attempt = Symbol('attempt');
+    this.attempt = attempt;
+    this.bye = null;
+    this.#setState('connecting');
+    let token;
+    try {
+      token = await this.#token();
+    } catch (error) {
+      if (this.attempt !== attempt) return;
+      this.owner.onError(Object.assign(new Error('could not get a token'), { cause: error }));
+      this.#retry(this.options.backoff.next(), { reason: 'could not get a token' });
+      return;
+    }
+    if (this.attempt === attempt) this.#dial(token);
+  }
+
+  /** False when nothing is open; the frame is then not sent. */
+  send(frame) {
+    if (this.state !== 'open') return false;
+    this.socket.send(JSON.stringify(frame));
+    return true;
+  }
+
+  close() {
+    this.#drop(1000);
+    this.#setState('closed', { reason: 'closed by this page' });
+  }
+
+  async #token() {
+    const { token } = this.options;
+    return typeof token === 'function' ? token() : token;
+  }
+
+  #dial(token) {
+    const socket = new this.options.WebSocket(this.options.url, SUBPROTOCOL);
+    this.socket = socket;
+    this.timers.answer = setTimeout(() => this.#lost({ code: NO_ANSWER }), ANSWER_MS);
+    socket.onopen = () => {
+      const connect = { t: 'connect', r: ++this.requests, token };
+      const pos = this.owner.position();
+      if (pos !== null) connect.pos = pos;
+      if (this.options.window !== undefined) connect.win = this.options.window;
+      socket.send(JSON.stringify(connect));
+    };
+    socket.onmessage = (event) => this.#receive(event.data);
+    // 'error' tells nothing and is always followed by 'close'.
+    socket.onclose = (event) => this.#lost(event);
+  }
+
+  #receive(data) {
+    const socket = this.socket;
+    this.#listen();
+    if (typeof data !== 'string') return;
+    for (const line of data.split('\n')) {
+      if (line === '') continue;
+      let frame;
+      try {
+        frame = JSON.parse(line);
+      } catch {
+        this.owner.onError(new Error('the relay sent a line that is not JSON'));
+        continue;
+      }
+      this.#handle(frame);
+      if (this.socket !== socket) return; // a handler closed us: the rest is for nobody
+    }
+  }
+
+  #handle(frame) {
+    switch (frame.t) {
+      case 'ping':
+        this.socket.send('{"t":"pong"}');
+        break;
+      case 'connected':
+        this.#connected(frame);
+        break;
+      case 'refreshed':
+        this.refresher.schedule(frame.exp);
+        break;
+      case 'expiring':
+        this.refresher.hurry();
+        break;
+      case 'bye':
+        this.bye = frame;
+        break;
+      case 'err':
+        this.owner.onError(Object.assign(new Error(frame.msg ?? 'the relay refused a frame'), {
+          code: frame.code,
+          retry: frame.retry,
+        }));
+        break;
+      default: // msg, acked, gap, and whatever a later relay may send
+        this.owner.onFrame(frame);
+    }
+  }
+
+  #connected(frame) {
+    clearTimeout(this.timers.answer);
+    if (frame.ping > 0) this.pingMs = frame.ping * 1000;
+    this.openedAt = this.options.now();
+    this.#listen();
+    this.refresher.schedule(frame.exp);
+    this.owner.onFrame(frame);
+    const { user, conn, resumed } = frame;
+    this.#setState('open', { user, conn, resumed: resumed === true });
+  }
+
+  /** Restarts the watch: twice the ping interval without a frame means that nobody is there. */
+  #listen() {
+    clearTimeout(this.timers.silence);
+    this.timers.silence = setTimeout(() => this.#lost({ code: SILENT }), 2 * this.pingMs);
+  }
+
+  #lost({ code, reason }) {
+    const { bye } = this;
+    const life = this.openedAt === undefined ? 0 : this.options.now() - this.openedAt;
+    this.#drop(4102);
+    // A close without a handshake shows as 1006; the relay's `bye` knows better.
+    const why = bye && code === 1006 ? bye.code : code;
+    const change = { code: why, reason: closeMeaning(why, reason) };
+    // A fixed token cannot become valid again.
+    if (closeClass(why) === 'stop' || (why === 4100 && !this.refresher.can)) {
+      this.#setState('closed', change);
+      this.owner.onError(Object.assign(new Error(change.reason), { code: why }));
+      return;
+    }
+    if (life >= SHORT_LIFE_MS) this.options.backoff.reset();
+    this.#retry(this.#pause(why, bye, life), change);
+  }
+
+  #pause(code, bye, life) {
+    if (closeClass(code) === 'now') {
+      if (bye?.in >= 0) return bye.in;
+      if (life >= SHORT_LIFE_MS) return 0;
+    }
+    return Math.max(this.options.backoff.next(), bye?.in >= 0 ? bye.in : 0);
+  }
+
+  #retry(retryIn, change) {
+    this.timers.retry = setTimeout(() => this.open(), retryIn);
+    this.#setState('waiting', { ...change, retryIn });
+  }
+
+  /** Lets go of the socket at once: the closing handshake of a dead network takes minutes. */
+  #drop(code) {
+    for (const name of Object.keys(this.timers)) clearTimeout(this.timers[name]);
+    this.refresher.stop();
+    this.attempt = null;
+    this.openedAt = undefined;
+    const socket = this.socket;
+    this.socket = null;
+    if (!socket) return;
+    socket.onopen = socket.onmessage = socket.onclose = null;
+    socket.close(code);
+  }
+
+  async #refresh() {
+    const socket = this.socket;
+    try {
+      const token = await this.#token();
+      // The answer may come when the connection it was for is gone; the next one asks anew.
+      if (this.socket === socket) this.send({ t: 'refresh', r: ++this.requests, token });
+    } catch (error) {
+      this.owner.onError(Object.assign(new Error('could not get a token'), { cause: error }));
+    }
+  }
+
+  #setState(state, detail = {}) {
+    if (state === this.state && state === 'closed') return;
+    this.state = state;
+    this.owner.onState({ state, ...detail });
+  }
+}

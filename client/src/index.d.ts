@@ -1,0 +1,111 @@
+// index.d.ts: the types of the client and of what it receives.
+
+export type Priority = 'HIGH' | 'NORMAL' | 'LOW';
+export type MessageType = 'REALTIME' | 'NOTIFICATION' | 'SYSTEM';
+export type Operation = 'create' | 'update' | 'delete' | 'truncate' | 'notify';
+
+/** One notification; `Row` is the shape of the table's rows as JSON. */
+export interface Notification<Row = Record<string, unknown>> {
+  metadata: {
+    id: string;
+    priority: Priority;
+    type: MessageType;
+    emitter: string;
+    source: string;
+    topic: string;
+    operation: Operation;
+    /** Commit time, UTC, with microseconds. */
+    timestamp: string;
+    expiration?: string;
+  };
+  /** Of a table: `before` and `after`. Of `clairon.notify`: the object it was given. */
+  payload: {
+    before?: Partial<Row> | null;
+    after?: Row | null;
+    /** Large values that the change did not touch and that are therefore not in `after`. */
+    unchanged?: string[];
+    changed?: string[];
+    truncated?: string[];
+    [key: string]: unknown;
+  };
+  routing: {
+    audience: { type: string; targets: string[] };
+    retry: {
+      ack_required: boolean;
+      enabled: boolean;
+      attempts: number;
+      limit: number;
+      backoff: 'EXPONENTIAL' | 'LINEAR' | 'FIXED';
+    };
+  };
+}
+
+export interface Options {
+  /** ws(s):// or http(s)://; a bare origin gets `/v1/ws`. Default: `/v1/ws` of the page's origin. */
+  url?: string | URL;
+  /** A JWT, or a function that brings a fresh one; it is asked at each connection and before expiry. */
+  token: string | (() => string | Promise<string>);
+  /** Where to resume; overrides what `storage` holds. */
+  pos?: string;
+  /** How many unacknowledged messages the relay may send; it may grant less. */
+  window?: number;
+  /** 'auto' (default): ack when every handler resolved, nack when one failed. 'manual': call ack(). */
+  ack?: 'auto' | 'manual';
+  /** Key in sessionStorage that keeps the position across reloads. Use one per user. */
+  storage?: string;
+  /** How many ids are remembered to recognise repeats. Default 4096. */
+  dedupe?: number;
+  /** Milliseconds. Defaults: base 500, cap 30000. */
+  backoff?: { base?: number; cap?: number; random?: () => number };
+  /** For Node before 22, and for tests. */
+  WebSocket?: new (url: string, protocol: string) => WebSocket;
+  now?: () => number;
+}
+
+export interface StateChange {
+  state: 'connecting' | 'open' | 'waiting' | 'closed';
+  /** With `open`. */
+  user?: string;
+  conn?: string;
+  /** False when the relay could not continue from our position. */
+  resumed?: boolean;
+  /** With `waiting` and `closed`: the close code, or why this side gave up. */
+  code?: number | string;
+  reason?: string;
+  /** With `waiting`: milliseconds until the next try. */
+  retryIn?: number;
+}
+
+export interface Events {
+  /** Every notification once, before its handlers; takes no part in acknowledgement. */
+  message: Notification;
+  /** A notification that came again and was not shown again. */
+  repeat: Notification;
+  /** Something was lost for this user: reload what you show. */
+  gap: { from?: string; to?: string; why: 'trimmed' | 'expired' | 'epoch' | 'shed' };
+  state: StateChange;
+  /** Another session of this user acknowledged these. */
+  acked: { ids: string[] };
+  /** Without a listener these go to the console. */
+  error: { error: Error & { code?: number | string; retry?: boolean }; notification?: Notification };
+}
+
+export interface Client {
+  readonly state: 'idle' | 'connecting' | 'open' | 'waiting' | 'closed';
+  readonly pos: string | null;
+  on<E extends keyof Events>(event: E, listener: (detail: Events[E]) => void): () => void;
+  /**
+   * `name`: a topic, a source, a type, '*', or one of them with a trailing `*`. A table whose name
+   * is that of an event is reached with a prefix: `source:message`. A handler that throws or
+   * rejects nacks the message; `error.retryAfter` is then the shortest wait in ms.
+   */
+  on<Row = Record<string, unknown>>(
+    name: string,
+    handler: (n: Notification<Row>) => unknown,
+  ): () => void;
+  ack(ids: string | string[]): void;
+  nack(ids: string | string[], options?: { delay?: number }): void;
+  close(): void;
+}
+
+export function connect(options: Options): Client;

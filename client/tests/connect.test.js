@@ -1,0 +1,241 @@
+// connect.test.js: what the client does on a connection, against a relay played by the test.
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { connect } from '../src/index.js';
+import { fakeRelay, msg, note, until } from './fake-relay.js';
+
+/** A client on a fake relay, closed after the test; `log` holds every event it told. */
+function start(t, options = {}) {
+  const relay = fakeRelay();
+  const client = connect({
+    url: 'http://relay.test:8090',
+    token: 'T',
+    WebSocket: relay.WebSocket,
+    backoff: { base: 4, cap: 4 },
+    ...options,
+  });
+  const log = [];
+  for (const event of ['message', 'repeat', 'gap', 'state', 'acked', 'error']) {
+    client.on(event, (detail) => log.push({ event, detail }));
+  }
+  const told = (event) => log.filter((e) => e.event === event).map((e) => e.detail);
+  t.after(() => client.close());
+  return { relay, client, told };
+}
+
+test('the first frame is connect, with token, window and position', async (t) => {
+  const { relay, told } = start(t, { token: async () => 'fresh', pos: '5-0', window: 8 });
+  const socket = await relay.socket();
+  assert.equal(socket.url, 'ws://relay.test:8090/v1/ws');
+  assert.equal(socket.protocol, 'clairon.v1.json');
+  socket.accept({ resumed: true });
+  assert.deepEqual(socket.sent, [{ t: 'connect', r: 1, token: 'fresh', pos: '5-0', win: 8 }]);
+  assert.deepEqual(told('state').at(-1), { state: 'open', user: 'u1', conn: 'c1', resumed: true });
+});
+
+test('an ack goes out when every handler is through', async (t) => {
+  const { relay, client } = start(t);
+  let finish;
+  client.on('assignments', () => new Promise((resolve) => { finish = resolve; }));
+  client.on('*', () => 'at once');
+  const socket = await relay.socket();
+  socket.accept();
+  socket.says(msg('1', note('a', { ack: true })), msg('2', note('b')));
+  await until('the first handler', () => finish);
+  await new Promise((resolve) => { setTimeout(resolve, 5); });
+  assert.deepEqual(socket.frames('ack'), []);
+  socket.says(msg('3', note('c', { ack: true, source: 'other' })));
+  await until('an ack', () => socket.frames('ack').length > 0);
+  assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['c'] }]); // b asked for none
+});
+
+test('a handler that fails nacks, and its retry is shown to it again', async (t) => {
+  const { relay, client, told } = start(t);
+  let calls = 0;
+  client.on('assignments', () => {
+    calls += 1;
+    if (calls === 1) throw Object.assign(new Error('not now'), { retryAfter: 30_000 });
+  });
+  const socket = await relay.socket();
+  socket.accept();
+  socket.says(msg('1', note('a', { ack: true })));
+  await until('a nack', () => socket.frames('nack').length > 0);
+  assert.deepEqual(socket.frames('nack'), [{ t: 'nack', ids: ['a'], delay: 30_000 }]);
+  assert.equal(told('error')[0].error.message, 'not now');
+  socket.says(msg('2', note('a', { ack: true })));
+  await until('an ack', () => socket.frames('ack').length > 0);
+  assert.equal(calls, 2);
+});
+
+test('what nobody handles stays unacknowledged, and is told', async (t) => {
+  const { relay, told } = start(t);
+  const socket = await relay.socket();
+  socket.accept();
+  socket.says(msg('1', note('a', { ack: true })));
+  await until('an error', () => told('error').length > 0);
+  assert.match(told('error')[0].error.message, /no handler for assignments/);
+  assert.deepEqual(socket.frames('ack'), []);
+});
+
+test('in manual mode only ack() acks', async (t) => {
+  const { relay, client } = start(t, { ack: 'manual' });
+  client.on('*', () => {});
+  const socket = await relay.socket();
+  socket.accept();
+  socket.says(msg('1', note('a', { ack: true })), msg('2', note('b', { ack: true })));
+  client.ack(['b']);
+  await until('an ack', () => socket.frames('ack').length > 0);
+  assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['b'] }]);
+});
+
+test('a repeat is not shown; if it was acked, it is acked again', async (t) => {
+  const { relay, client, told } = start(t);
+  let calls = 0;
+  client.on('*', () => { calls += 1; });
+  const first = await relay.socket();
+  first.accept();
+  first.says(msg('1', note('a', { ack: true })));
+  await until('an ack', () => first.frames('ack').length === 1);
+  first.dies();
+  const second = await relay.socket();
+  second.accept({ resumed: true });
+  assert.equal(second.sent[0].pos, '1');
+  second.says(msg('1', note('a', { ack: true })));
+  await until('the second ack', () => second.frames('ack').length === 1);
+  assert.equal(calls, 1);
+  assert.equal(told('message').length, 1);
+  assert.equal(told('repeat').length, 1);
+});
+
+test('an ack made while away is sent at the next connection', async (t) => {
+  const { relay, client } = start(t, { ack: 'manual' });
+  const first = await relay.socket();
+  first.accept();
+  first.says(msg('1', note('a', { ack: true })));
+  first.dies();
+  client.ack('a');
+  const second = await relay.socket();
+  assert.deepEqual(second.frames('ack'), []);
+  second.accept({ resumed: true });
+  await until('the ack', () => second.frames('ack').length === 1);
+});
+
+test('every ping gets a pong', async (t) => {
+  const { relay } = start(t);
+  const socket = await relay.socket();
+  socket.accept();
+  socket.says({ t: 'ping' }, { t: 'ping' });
+  assert.equal(socket.frames('pong').length, 2);
+});
+
+test('silence for two pings is a dead connection', async (t) => {
+  const { relay, told } = start(t);
+  const socket = await relay.socket();
+  socket.accept({ ping: 0.01 });
+  await relay.socket();
+  assert.equal(socket.closedWith, 4102);
+  assert.equal(told('state').find((s) => s.state === 'waiting').code, 'silent');
+});
+
+test('40xx ends it; nothing is tried again', async (t) => {
+  for (const code of [4000, 4001, 4003, 4004]) {
+    const { relay, client, told } = start(t);
+    const socket = await relay.socket();
+    socket.accept();
+    socket.says({ t: 'bye', code });
+    socket.dies(code);
+    assert.equal(client.state, 'closed');
+    assert.equal(told('error').at(-1).error.code, code);
+    assert.equal(relay.pendingSockets, 0);
+  }
+});
+
+test('an expired token is replaced by asking again; a fixed one is the end', async (t) => {
+  let asked = 0;
+  const fresh = start(t, { token: () => `token ${++asked}` });
+  (await fresh.relay.socket()).dies(4100);
+  const second = await fresh.relay.socket();
+  second.accept();
+  assert.equal(second.sent[0].token, 'token 2');
+
+  const fixed = start(t);
+  (await fixed.relay.socket()).dies(4100);
+  assert.equal(fixed.client.state, 'closed');
+});
+
+test('42xx comes back at once, or when bye says', async (t) => {
+  let clock = 0;
+  const { relay, told } = start(t, { now: () => clock, backoff: { base: 60_000, cap: 60_000, random: () => 1 } });
+  const first = await relay.socket();
+  first.accept();
+  clock = 60_000;
+  first.dies(4201);
+  assert.equal(told('state').at(-1).retryIn, 0);
+  const second = await relay.socket();
+  second.accept();
+  second.says({ t: 'bye', code: 4201, in: 7 });
+  second.dies(1006); // the process was gone before its close frame
+  assert.equal(told('state').at(-1).retryIn, 7);
+  const third = await relay.socket();
+  third.accept();
+  third.dies(4200); // sent away twice within moments: no more "at once"
+  assert.equal(told('state').at(-1).retryIn, 60_000);
+});
+
+test('a token function that fails is tried again', async (t) => {
+  let asked = 0;
+  const { relay, told } = start(t, {
+    token: async () => {
+      asked += 1;
+      if (asked < 3) throw new Error('login server is away');
+      return 'T';
+    },
+  });
+  (await relay.socket()).accept();
+  assert.equal(asked, 3);
+  assert.equal(told('error').length, 2);
+});
+
+test('expiring brings a new token on the same connection', async (t) => {
+  let asked = 0;
+  const { relay } = start(t, { token: () => `token ${++asked}` });
+  const socket = await relay.socket();
+  socket.accept();
+  socket.says({ t: 'expiring', in: 60 });
+  await until('a refresh', () => socket.frames('refresh').length > 0);
+  assert.deepEqual(socket.frames('refresh'), [{ t: 'refresh', r: 2, token: 'token 2' }]);
+});
+
+test('gap, acked and err are told; a line that is not JSON breaks nothing', async (t) => {
+  const { relay, client, told } = start(t);
+  const socket = await relay.socket();
+  socket.accept();
+  socket.says({ t: 'gap', from: '1', to: '7', why: 'trimmed' }, { t: 'acked', ids: ['a'] });
+  socket.onmessage({ data: 'not json\n{"t":"err","code":109,"msg":"token expired","retry":false}\n' });
+  assert.deepEqual(told('gap'), [{ from: '1', to: '7', why: 'trimmed' }]);
+  assert.deepEqual(told('acked'), [{ ids: ['a'] }]);
+  assert.deepEqual(told('error').map((e) => e.error.message), [
+    'the relay sent a line that is not JSON', 'token expired',
+  ]);
+  assert.equal(client.pos, '7');
+  assert.equal(client.state, 'open');
+});
+
+test('close() in a handler: the rest of the frame is for nobody, and nothing returns', async (t) => {
+  const { relay, client, told } = start(t);
+  client.on('assignments', () => client.close());
+  const socket = await relay.socket();
+  socket.accept();
+  socket.says(msg('1', note('a')), msg('2', note('b')));
+  assert.equal(told('message').length, 1);
+  assert.equal(socket.closedWith, 1000);
+  assert.equal(told('state').at(-1).state, 'closed');
+  assert.equal(relay.pendingSockets, 0);
+});
+
+test('a wrong option is refused with the names of the right ones', () => {
+  assert.throws(() => connect({ token: 'T', tokne: 1 }), /unknown option "tokne".*url, token/);
+  assert.throws(() => connect({ url: 'ws://x' }), /token is a string/);
+  assert.throws(() => connect({ token: 'T', url: 'ws://x', ack: 'later' }), /'auto' or 'manual'/);
+});

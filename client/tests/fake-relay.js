@@ -1,0 +1,86 @@
+// fake-relay.js: a WebSocket class whose other end is the test.
+
+import assert from 'node:assert/strict';
+
+/** `relay.WebSocket` goes into connect(); `await relay.socket()` is the next one opened. */
+export function fakeRelay() {
+  const opened = [];
+  const waiting = [];
+
+  class FakeSocket {
+    constructor(url, protocol) {
+      Object.assign(this, { url, protocol, sent: [], closedWith: undefined });
+      const taker = waiting.shift();
+      if (taker) taker(this);
+      else opened.push(this);
+    }
+
+    send(line) {
+      this.sent.push(JSON.parse(line));
+    }
+
+    close(code) {
+      this.closedWith = code;
+    }
+
+    // What the relay does.
+    accept(connected = {}) {
+      this.onopen?.();
+      this.says({ t: 'connected', r: 1, user: 'u1', conn: 'c1', pos: '0', resumed: false, ping: 25, ...connected });
+    }
+
+    says(...frames) {
+      this.onmessage?.({ data: frames.map((f) => JSON.stringify(f)).join('\n') });
+    }
+
+    dies(code = 1006) {
+      this.onclose?.({ code, reason: '' });
+    }
+
+    frames(t) {
+      return this.sent.filter((f) => f.t === t);
+    }
+  }
+
+  return {
+    WebSocket: FakeSocket,
+    socket: () => within('a new socket', new Promise((resolve) => {
+      if (opened.length > 0) resolve(opened.shift());
+      else waiting.push(resolve);
+    })),
+    get pendingSockets() {
+      return opened.length;
+    },
+  };
+}
+
+export function note(id, { ack = false, source = 'assignments', type = 'REALTIME' } = {}) {
+  return {
+    metadata: { id, source, topic: `demo.${source}`, type, operation: 'update', priority: 'NORMAL' },
+    payload: { before: null, after: {} },
+    routing: { audience: { type: 'USER', targets: ['u1'] }, retry: { ack_required: ack, attempts: 0 } },
+  };
+}
+
+export function msg(pos, n) {
+  return { t: 'msg', pos, n };
+}
+
+export async function within(what, promise, ms = 3000) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new assert.AssertionError({ message: `no ${what} in ${ms} ms` })), ms);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+/** Waits until `predicate()` is truthy and returns what it gave. */
+export async function until(what, predicate, ms = 3000) {
+  const deadline = Date.now() + ms;
+  for (;;) {
+    const value = predicate();
+    if (value) return value;
+    if (Date.now() > deadline) assert.fail(`${what}: not within ${ms} ms`);
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+}

@@ -1,0 +1,160 @@
+// parts.test.js: the pieces that need no connection.
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { Backoff } from '../src/backoff.js';
+import { closeClass, closeMeaning } from '../src/closing.js';
+import { Dedupe } from '../src/dedupe.js';
+import { Outbox } from '../src/outbox.js';
+import { Position } from '../src/position.js';
+import { refreshDelay } from '../src/refresher.js';
+import { Router, matcher } from '../src/router.js';
+import { note } from './fake-relay.js';
+
+test('the wait is anything below a ceiling that doubles up to the cap', () => {
+  const highest = new Backoff({ base: 100, cap: 1000, random: () => 1 });
+  assert.deepEqual([1, 2, 3, 4, 5, 6].map(() => highest.next()), [100, 200, 400, 800, 1000, 1000]);
+  highest.reset();
+  assert.equal(highest.next(), 100);
+  assert.equal(new Backoff({ random: () => 0 }).next(), 0);
+});
+
+test('the wait stays a number after any count of failures', () => {
+  const b = new Backoff({ cap: 30_000, random: () => 1 });
+  for (let i = 0; i < 2000; i += 1) b.next();
+  assert.equal(b.next(), 30_000);
+});
+
+test('close codes fall into stop, back off and at once', () => {
+  for (const code of [4000, 4001, 4002, 4003, 4004]) assert.equal(closeClass(code), 'stop');
+  for (const code of [4100, 4101, 4102, 4103, 1006, 1001, 1009, 'silent']) {
+    assert.equal(closeClass(code), 'backoff');
+  }
+  for (const code of [4200, 4201]) assert.equal(closeClass(code), 'now');
+  assert.equal(closeMeaning(4100), 'token expired');
+  assert.equal(closeMeaning(1006, ''), 'connection lost');
+});
+
+test('an id is new once, and the oldest ids are forgotten first', () => {
+  const d = new Dedupe(2);
+  assert.equal(d.first('a'), true);
+  assert.equal(d.first('a'), false);
+  d.first('b');
+  d.first('a'); // seen again: now younger than b
+  d.first('c');
+  assert.equal(d.first('a'), false);
+  assert.equal(d.first('b'), true);
+});
+
+test('an acked id is known as acked until it is forgotten', () => {
+  const d = new Dedupe();
+  d.first('a');
+  assert.equal(d.isAcked('a'), false);
+  d.acked('a');
+  d.first('a');
+  assert.equal(d.isAcked('a'), true);
+  d.forget('a');
+  assert.equal(d.first('a'), true);
+  d.acked('never seen');
+  assert.equal(d.first('never seen'), true);
+});
+
+test('the acks of one tick go in one frame, nacks by their delay', () => {
+  const sent = [];
+  const ticks = [];
+  const outbox = new Outbox((f) => sent.push(f) > 0, (f) => ticks.push(f));
+  outbox.ack('a');
+  outbox.ack('b');
+  outbox.ack('a');
+  outbox.nack('c', 500);
+  outbox.nack('d');
+  assert.equal(ticks.length, 1);
+  ticks[0]();
+  assert.deepEqual(sent, [
+    { t: 'ack', ids: ['a', 'b'] },
+    { t: 'nack', ids: ['c'], delay: 500 },
+    { t: 'nack', ids: ['d'] },
+  ]);
+});
+
+test('acks wait while nothing is open, and are sent once', () => {
+  const sent = [];
+  let open = false;
+  const outbox = new Outbox((f) => open && sent.push(f) > 0, (f) => f());
+  outbox.ack('a');
+  outbox.ack('b');
+  assert.deepEqual(sent, []);
+  open = true;
+  outbox.flush();
+  outbox.flush();
+  assert.deepEqual(sent, [{ t: 'ack', ids: ['a', 'b'] }]);
+});
+
+test('many acks are cut into frames below the size limit', () => {
+  const sent = [];
+  const outbox = new Outbox((f) => sent.push(f) > 0, () => {});
+  for (let i = 0; i < 1201; i += 1) outbox.ack(`00000000-0000-0000-0000-${String(i).padStart(12, '0')}`);
+  outbox.flush();
+  assert.deepEqual(sent.map((f) => f.ids.length), [500, 500, 201]);
+  assert.ok(JSON.stringify(sent[0]).length < 64_000);
+});
+
+test('the stored position never passes a message still being handled', () => {
+  const stored = new Map();
+  const store = { getItem: (k) => stored.get(k) ?? null, setItem: (k, v) => stored.set(k, v) };
+  const p = new Position({ store, key: 'k' });
+  const first = p.arrive('1');
+  const second = p.arrive('2');
+  const third = p.arrive('3');
+  third();
+  second();
+  assert.equal(p.received, '3');
+  assert.equal(stored.get('k'), undefined);
+  assert.equal(p.open.length, 2); // what is done behind the first is kept as one
+  first();
+  assert.equal(stored.get('k'), '3');
+  assert.equal(new Position({ store, key: 'k' }).received, '3');
+  assert.equal(new Position({ pos: '9', store, key: 'k' }).received, '9');
+});
+
+test('a storage that throws costs only the position across reloads', () => {
+  const store = { getItem: () => { throw new Error('no'); }, setItem: () => { throw new Error('no'); } };
+  const p = new Position({ store, key: 'k' });
+  p.arrive('1')();
+  p.arrive('2')();
+  assert.equal(p.settled, '2');
+});
+
+test('a token is renewed before its end, but never in a loop', () => {
+  const now = 1_000_000_000;
+  const at = (seconds) => refreshDelay(now / 1000 + seconds, now);
+  assert.equal(at(3600), 3_570_000);
+  assert.equal(at(60), 48_000);
+  assert.equal(at(-7200), 10_000); // this page's clock is two hours fast
+});
+
+test('handlers are found by source, topic, type, star and prefix', () => {
+  const n = note('a', { source: 'message', type: 'SYSTEM' });
+  for (const name of ['message', 'demo.message', 'SYSTEM', '*', 'demo.*', 'source:message', 'type:SYSTEM']) {
+    assert.equal(matcher(name)(n), true, name);
+  }
+  for (const name of ['messages', 'demo', 'topic:message', 'NOTIFICATION']) {
+    assert.equal(matcher(name)(n), false, name);
+  }
+  assert.throws(() => matcher(''), TypeError);
+});
+
+test('a handler can be taken away, and a failing listener stops nobody', (t) => {
+  t.mock.method(console, 'error', () => {});
+  const router = new Router();
+  const seen = [];
+  const off = router.on('assignments', () => {});
+  router.on('gap', () => { throw new Error('mine'); });
+  router.on('gap', (g) => seen.push(g));
+  assert.equal(router.handlersFor(note('a')).length, 1);
+  off();
+  assert.equal(router.handlersFor(note('a')).length, 0);
+  router.emit('gap', 1);
+  assert.deepEqual(seen, [1]);
+  assert.equal(console.error.mock.callCount(), 1);
+});
