@@ -1,0 +1,43 @@
+/* backoff.c: doubles the delay, and spreads it so that many relays do not come back at once. */
+#include "base/backoff.h"
+
+#include <limits.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+
+static uint64_t
+random_below(uint64_t bound)
+{
+    uint64_t value;
+
+    /* Early in a boot the pool may be empty; jitter is worth no wait. */
+    if (getrandom(&value, sizeof value, GRND_NONBLOCK) != (ssize_t)sizeof value)
+        value = (uint64_t)clock_monotonic_us();
+    return value % bound;
+}
+
+int64_t
+backoff_next_ms(struct backoff *backoff)
+{
+    int64_t full = backoff->base_ms;
+
+    for (unsigned i = 0; i < backoff->failures && full > 0 && full < backoff->cap_ms; i++)
+        full = full > INT64_MAX / 2 ? INT64_MAX : full * 2;
+    if (full > backoff->cap_ms)
+        full = backoff->cap_ms;
+    if (backoff->failures < UINT_MAX)
+        backoff->failures++;
+    if (full <= 0)
+        return 0;
+
+    int64_t half = full - full / 2;
+
+    return half + (int64_t)random_below((uint64_t)(full - half) + 1);
+}
+
+void
+backoff_reset(struct backoff *backoff)
+{
+    backoff->failures = 0;
+}

@@ -1,0 +1,26 @@
+/* log.h: one event, one line, on standard error: who=.. level=.. at=.. msg="..". */
+#ifndef CLAIRON_BASE_LOG_H
+#define CLAIRON_BASE_LOG_H
+
+#include "base/rc.h"
+
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+enum log_format { LOG_FORMAT_LOGFMT, LOG_FORMAT_JSON };
+
+/* Process-wide; called once, before the first event, from the main thread. */
+void log_setup(enum log_level level, enum log_format format);
+
+/*
+ * Writes one line, whatever the text holds (control bytes, quotes and invalid
+ * UTF-8 are escaped; cut at 4 kB). `who` is the speaker: "feed", "store",
+ * "gate", "conn=<id> user=<u>". The text is lower case, without a full stop,
+ * "could not ..: reason"; it never holds a secret or a notification's body.
+ */
+void log_event(enum log_level level, const char *who, const char *format, ...) PRINTF_LIKE(3, 4);
+
+#define log_error(who, ...) log_event(LOG_LEVEL_ERROR, who, __VA_ARGS__)
+#define log_warn(who, ...) log_event(LOG_LEVEL_WARN, who, __VA_ARGS__)
+#define log_info(who, ...) log_event(LOG_LEVEL_INFO, who, __VA_ARGS__)
+#define log_debug(who, ...) log_event(LOG_LEVEL_DEBUG, who, __VA_ARGS__)
+
+#endif

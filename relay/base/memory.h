@@ -1,0 +1,12 @@
+/* memory.h: small bounded allocations, which abort with a log line when memory runs out. */
+#ifndef CLAIRON_BASE_MEMORY_H
+#define CLAIRON_BASE_MEMORY_H
+
+#include <stddef.h>
+
+/* Never NULL. The caller checked the size against a ceiling before it came here. */
+void *memory_new(size_t size); /* zeroed */
+void *memory_grow(void *old, size_t size);
+char *memory_text(const char *text, size_t len); /* zero-terminated copy */
+
+#endif
