@@ -1,0 +1,58 @@
+/* stats.h: the counters and gauges behind /metrics. */
+#ifndef CLAIRON_BASE_STATS_H
+#define CLAIRON_BASE_STATS_H
+
+#include <stdint.h>
+
+#include "base/buffer.h"
+
+/* X(name in enum, Prometheus name, "counter" or "gauge", help) */
+#define STATS_LIST(X)                                                                              \
+    X(FEED_CONNECTED, "clairon_feed_connected", "gauge", "1 while replication streams")            \
+    X(FEED_FRAMES, "clairon_feed_frames_total", "counter", "Frames received from the slot")        \
+    X(FEED_BYTES, "clairon_feed_bytes_total", "counter", "Bytes received from the slot")           \
+    X(FEED_RECONNECTS, "clairon_feed_reconnects_total", "counter", "Times the feed started over")  \
+    X(FEED_RECEIVED_LSN, "clairon_feed_received_lsn_bytes", "gauge", "Newest WAL position seen")   \
+    X(FEED_CONFIRMED_LSN, "clairon_feed_confirmed_lsn_bytes", "gauge", "WAL position confirmed")   \
+    X(STORE_CONNECTED, "clairon_store_connected", "gauge", "1 while the store answers")            \
+    X(STORE_NOTES, "clairon_store_notifications_total", "counter", "Notifications stored")         \
+    X(STORE_REPLAYED, "clairon_store_replayed_total", "counter", "Frames already stored, skipped") \
+    X(STORE_ACKS, "clairon_store_acks_total", "counter", "Acknowledgements that were new")         \
+    X(STORE_COMPLETED, "clairon_store_completed_total", "counter", "Messages acked by everyone")   \
+    X(STORE_ERRORS, "clairon_store_errors_total", "counter", "Error replies of the store")         \
+    X(HUB_NOTES, "clairon_hub_notifications_total", "counter", "Notifications read for delivery")  \
+    X(HUB_DELIVERED, "clairon_hub_delivered_total", "counter", "Messages handed to sockets")       \
+    X(HUB_GAPS, "clairon_hub_gaps_total", "counter", "Gaps announced to clients")                  \
+    X(GATE_CONNECTIONS, "clairon_gate_connections", "gauge", "Open client connections")            \
+    X(GATE_ACCEPTED, "clairon_gate_accepted_total", "counter", "Client connections accepted")      \
+    X(GATE_REFUSED, "clairon_gate_refused_total", "counter", "Client connections refused")         \
+    X(GATE_PROTOCOL_ERRORS, "clairon_gate_protocol_errors_total", "counter",                       \
+      "Client messages that broke the protocol")
+
+enum stat {
+#define STATS_ENUM(name, metric, kind, help) STAT_##name,
+    STATS_LIST(STATS_ENUM)
+#undef STATS_ENUM
+        STAT_COUNT
+};
+
+struct stats {
+    uint64_t values[STAT_COUNT];
+};
+
+static inline void
+stats_add(struct stats *stats, enum stat stat, uint64_t amount)
+{
+    stats->values[stat] += amount;
+}
+
+static inline void
+stats_set(struct stats *stats, enum stat stat, uint64_t value)
+{
+    stats->values[stat] = value;
+}
+
+/* Writes all of them in Prometheus' text format, HELP and TYPE included. */
+MUST_CHECK enum rc stats_write(const struct stats *stats, struct buffer *out);
+
+#endif
