@@ -1,0 +1,112 @@
+-- bank.sql: transfers that may be asked for twice and happen once; balances reach their owners.
+-- Needs CREATE EXTENSION clairon. May be run again: it changes nothing that is already there.
+
+SET client_min_messages = warning;
+BEGIN;
+
+CREATE TABLE IF NOT EXISTS account (
+    id         text PRIMARY KEY,
+    owner      text NOT NULL,
+    balance    numeric(14, 2) NOT NULL DEFAULT 0 CHECK (balance >= 0),
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- The movements that make up a balance: one row for the debit, one for the credit.
+CREATE TABLE IF NOT EXISTS transaction (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    account_id text NOT NULL REFERENCES account,
+    key        text NOT NULL,
+    amount     numeric(14, 2) NOT NULL CHECK (amount <> 0),
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+CREATE INDEX IF NOT EXISTS transaction_key ON transaction (account_id, key);
+
+-- Which operations each account has already seen. clairon.once(entity, key) is the ready-made
+-- form of this table; here it is spelled out.
+CREATE TABLE IF NOT EXISTS idempotency_key (
+    account_id text NOT NULL REFERENCES account,
+    key        text NOT NULL CHECK (key <> ''),
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (account_id, key)
+);
+
+-- FULL: a screen can show by how much a balance moved.
+ALTER TABLE account REPLICA IDENTITY FULL;
+
+-- What must hold before anything is written; the error says what would be right.
+CREATE OR REPLACE FUNCTION transfer_check(key text, debtor text, creditor text, amount numeric)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF key IS NULL OR key = '' THEN
+        RAISE EXCEPTION 'transfer: "key" must not be empty'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF amount IS NULL OR amount = 'NaN' OR amount <= 0 OR amount <> round(amount, 2) THEN
+        RAISE EXCEPTION 'transfer: "amount" must be above 0 with at most two decimals, not %', amount
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF debtor IS NOT DISTINCT FROM creditor THEN
+        RAISE EXCEPTION 'transfer: "debtor" and "creditor" are both account %', debtor
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+END
+$$;
+
+-- Moves money once for each key. Returns true when it moved, false when the key had been used for
+-- this very transfer: then nothing changes. A key of another transfer is an error.
+CREATE OR REPLACE FUNCTION transfer(key text, debtor text, creditor text, amount numeric)
+RETURNS boolean LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    held numeric;
+    found_accounts int;
+    fresh int;
+BEGIN
+    PERFORM transfer_check($1, $2, $3, $4);
+
+    -- Both accounts are locked in the same order by everyone, so transfers cannot deadlock, and a
+    -- second call with the same key waits here until the first has committed or rolled back.
+    SELECT count(*) INTO found_accounts
+      FROM (SELECT FROM account WHERE id IN ($2, $3) ORDER BY id FOR UPDATE) AS locked;
+    IF found_accounts < 2 THEN
+        RAISE EXCEPTION 'transfer: no such account: %',
+            (SELECT string_agg(wanted, ', ') FROM unnest(ARRAY[$2, $3]) AS wanted
+              WHERE NOT EXISTS (SELECT FROM account WHERE id = wanted))
+            USING ERRCODE = 'foreign_key_violation';
+    END IF;
+
+    INSERT INTO idempotency_key (account_id, key) VALUES ($2, $1), ($3, $1) ON CONFLICT DO NOTHING;
+    GET DIAGNOSTICS fresh = ROW_COUNT;
+    IF fresh < 2 THEN
+        IF NOT EXISTS (SELECT FROM transaction WHERE account_id = $2 AND key = $1 AND amount = -$4)
+           OR NOT EXISTS (SELECT FROM transaction WHERE account_id = $3 AND key = $1 AND amount = $4)
+        THEN
+            RAISE EXCEPTION 'transfer: key "%" was used for another transfer', $1
+                USING ERRCODE = 'unique_violation', HINT = 'Choose a new key for a new transfer.';
+        END IF;
+        RAISE NOTICE 'transfer: key "%" has been applied before; nothing changed', $1;
+        RETURN false;
+    END IF;
+
+    SELECT balance INTO held FROM account WHERE id = $2;
+    IF held < $4 THEN
+        RAISE EXCEPTION 'transfer: account % holds %, not enough for %', $2, held, $4
+            USING ERRCODE = 'check_violation', HINT = 'Nothing changed; the key can be used again.';
+    END IF;
+
+    UPDATE account SET balance = balance - $4, updated_at = clock_timestamp() WHERE id = $2;
+    UPDATE account SET balance = balance + $4, updated_at = clock_timestamp() WHERE id = $3;
+    INSERT INTO transaction (account_id, key, amount) VALUES ($2, $1, -$4), ($3, $1, $4);
+    RETURN true;
+END
+$$;
+
+INSERT INTO account (id, owner, balance)
+VALUES ('acc-1', 'u1', 1000), ('acc-2', 'u2', 1000), ('acc-3', 'u3', 1000), ('acc-4', 'u4', 1000)
+ON CONFLICT DO NOTHING;
+
+-- The rule comes last: the opening balances are no news. Each owner sees his own account only.
+SELECT clairon.watch('account', 'USER', 'owner');
+
+COMMIT;

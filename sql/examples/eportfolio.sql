@@ -1,0 +1,117 @@
+-- eportfolio.sql: assignments, establishments and their members, told to the people they concern.
+-- Needs CREATE EXTENSION clairon. May be run again: it changes nothing that is already there.
+
+SET client_min_messages = warning;
+BEGIN;
+
+CREATE TABLE IF NOT EXISTS person (
+    id   text PRIMARY KEY,
+    name text NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS establishments (
+    id   text PRIMARY KEY,
+    name text NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS members (
+    establishment_id text NOT NULL REFERENCES establishments,
+    user_id          text NOT NULL REFERENCES person,
+    role             text NOT NULL CHECK (role IN ('student', 'teacher', 'admin')),
+    PRIMARY KEY (establishment_id, user_id)
+);
+
+CREATE TABLE IF NOT EXISTS assignments (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    student_id text NOT NULL REFERENCES person,
+    title      text NOT NULL,
+    status     text NOT NULL DEFAULT 'draft'
+               CHECK (status IN ('draft', 'submitted', 'reviewed', 'graded')),
+    grade      numeric(4, 1) CHECK (grade BETWEEN 0 AND 20),
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+CREATE TABLE IF NOT EXISTS announcements (
+    id               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    establishment_id text NOT NULL REFERENCES establishments,
+    author           text NOT NULL,
+    title            text NOT NULL CHECK (title <> ''),
+    created_at       timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- FULL: a screen can say what a row was before, not only what it is now.
+ALTER TABLE assignments REPLICA IDENTITY FULL;
+ALTER TABLE members REPLICA IDENTITY FULL;
+
+-- Whoever changes an assignment, also by hand in psql, moves its time: a page can tell old from new.
+CREATE OR REPLACE FUNCTION assignment_touch() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.updated_at := clock_timestamp();
+    RETURN NEW;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER assignment_touch BEFORE UPDATE ON assignments
+    FOR EACH ROW EXECUTE FUNCTION assignment_touch();
+
+-- The audience STRUCTURE follows the table of members in the same transaction. SECURITY DEFINER:
+-- who may write members need not be allowed to write audiences.
+CREATE OR REPLACE FUNCTION member_to_audience() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF TG_OP <> 'INSERT'
+       AND (TG_OP = 'DELETE' OR (OLD.establishment_id, OLD.user_id)
+                                IS DISTINCT FROM (NEW.establishment_id, NEW.user_id)) THEN
+        DELETE FROM clairon.member
+         WHERE audience = 'STRUCTURE' AND target = OLD.establishment_id AND user_id = OLD.user_id;
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        INSERT INTO clairon.member (audience, target, user_id)
+        VALUES ('STRUCTURE', NEW.establishment_id, NEW.user_id)
+        ON CONFLICT DO NOTHING;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER member_to_audience AFTER INSERT OR UPDATE OR DELETE ON members
+    FOR EACH ROW EXECUTE FUNCTION member_to_audience();
+
+INSERT INTO person (id, name)
+VALUES ('u1', 'Ana Lima'), ('u2', 'Bruno Costa'), ('u3', 'Chloé Martin'), ('u4', 'David Petit'),
+       ('admin', 'Irène Moreau')
+ON CONFLICT DO NOTHING;
+
+INSERT INTO establishments (id, name)
+VALUES ('s1', 'Université du Port'), ('s2', 'Institut des Arts')
+ON CONFLICT DO NOTHING;
+
+INSERT INTO members (establishment_id, user_id, role)
+VALUES ('s1', 'u1', 'student'), ('s1', 'u2', 'student'), ('s1', 'admin', 'admin'),
+       ('s2', 'u3', 'student'), ('s2', 'u4', 'student'), ('s2', 'admin', 'admin')
+ON CONFLICT DO NOTHING;
+
+INSERT INTO assignments (student_id, title)
+SELECT student_id, title
+  FROM (VALUES ('u1', 'Internship report'), ('u1', 'Reflective journal'),
+               ('u2', 'Case study'), ('u2', 'Internship report'),
+               ('u3', 'Portrait series'), ('u3', 'Exhibition plan'),
+               ('u4', 'Sound piece'), ('u4', 'Reflective journal')) AS seed (student_id, title)
+ WHERE NOT EXISTS (SELECT FROM assignments);
+
+-- The rules come last: the rows above are where the story begins, not news.
+
+-- Real time: a student's own page follows each change of an assignment.
+SELECT clairon.watch('assignments', 'USER', 'student_id');
+
+-- System: a change of access control is told to the whole establishment, ahead of other messages.
+SELECT clairon.watch('members', 'STRUCTURE', 'establishment_id',
+                     type => 'SYSTEM', priority => 'HIGH');
+
+-- Notification: an announcement stays pending until each member has acknowledged it.
+SELECT clairon.watch('announcements', 'STRUCTURE', 'establishment_id',
+                     type => 'NOTIFICATION', operations => '{create}',
+                     ttl => '1 day', ack_required => true);
+
+COMMIT;
