@@ -1,0 +1,115 @@
+/*
+ * frame.h: the binary frames that the decoder writes and the relay reads.
+ *
+ * One XLogData message holds one packet: whole frames, one after the other.
+ * A packet never spans a transaction's end and a frame never spans packets.
+ * All integers are big-endian, all texts UTF-8 without a terminating zero.
+ *
+ *  every frame     0  4  length       bytes of the whole frame, these 4 included
+ *                  4  1  kind         'N' note, 'M' member, 'C' commit
+ *                  5  1  version      FRAME_VERSION
+ *                  6  2  flags        FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED
+ *                  8  8  commit_lsn   where the commit record starts (0: not from WAL)
+ *                 16  8  ordinal      place in the transaction, see FRAME_ORDINAL
+ *
+ *  note           24 16  id           the notification's UUID
+ *                 40  8  commit_us    commit time, µs since 1970-01-01 UTC
+ *                 48  8  expires_us   expiration, same clock; 0: never
+ *                 56  1  priority     enum frame_priority
+ *                 57  1  type         enum frame_type
+ *                 58  1  operation    enum frame_operation
+ *                 59  1  backoff      enum frame_backoff
+ *                 60  2  retry_limit
+ *                 62  2  attempts     0 as decoded; a retry's copy counts up
+ *                 64  2  audience_len
+ *                 66  2  topic_len
+ *                 68  4  targets_len  bytes of all targets with their lengths
+ *                 72  4  target_count
+ *                 76     audience, topic, then each target as length (2) + bytes
+ *                        data: the JSON line, to the frame's end
+ *
+ *  member         24  1  change       '+' or '-'
+ *                 25  1  zero
+ *                 26  2  audience_len
+ *                 28  2  target_len
+ *                 30  2  user_len
+ *                 32     audience, target, user
+ *
+ *  commit         24  8  end_lsn      what may be confirmed once all before is stored
+ *                 32  8  commit_us
+ *
+ * A commit frame closes each transaction that had a frame; its ordinal is
+ * FRAME_ORDINAL_COMMIT. (commit_lsn, ordinal) grows strictly along a slot, so
+ * that one position tells what a store already holds.
+ *
+ * A note's bytes from 0 up to its data are its head: the store keeps them
+ * beside the JSON as the entry's route, so that nobody parses JSON downstream.
+ */
+#ifndef CLAIRON_FRAME_H
+#define CLAIRON_FRAME_H
+
+#define FRAME_VERSION 1
+
+#define FRAME_KIND_NOTE 'N'
+#define FRAME_KIND_MEMBER 'M'
+#define FRAME_KIND_COMMIT 'C'
+
+#define FRAME_ACK_REQUIRED 0x0001
+#define FRAME_RETRY_ENABLED 0x0002
+
+/* Offsets, as in the picture above. */
+#define FRAME_AT_LENGTH 0
+#define FRAME_AT_KIND 4
+#define FRAME_AT_VERSION 5
+#define FRAME_AT_FLAGS 6
+#define FRAME_AT_COMMIT_LSN 8
+#define FRAME_AT_ORDINAL 16
+#define FRAME_COMMON_SIZE 24
+
+#define FRAME_NOTE_AT_ID 24
+#define FRAME_NOTE_AT_COMMIT_US 40
+#define FRAME_NOTE_AT_EXPIRES_US 48
+#define FRAME_NOTE_AT_PRIORITY 56
+#define FRAME_NOTE_AT_TYPE 57
+#define FRAME_NOTE_AT_OPERATION 58
+#define FRAME_NOTE_AT_BACKOFF 59
+#define FRAME_NOTE_AT_RETRY_LIMIT 60
+#define FRAME_NOTE_AT_ATTEMPTS 62
+#define FRAME_NOTE_AT_AUDIENCE_LEN 64
+#define FRAME_NOTE_AT_TOPIC_LEN 66
+#define FRAME_NOTE_AT_TARGETS_LEN 68
+#define FRAME_NOTE_AT_TARGET_COUNT 72
+#define FRAME_NOTE_HEAD_SIZE 76
+
+#define FRAME_MEMBER_AT_CHANGE 24
+#define FRAME_MEMBER_AT_AUDIENCE_LEN 26
+#define FRAME_MEMBER_AT_TARGET_LEN 28
+#define FRAME_MEMBER_AT_USER_LEN 30
+#define FRAME_MEMBER_HEAD_SIZE 32
+
+#define FRAME_COMMIT_AT_END_LSN 24
+#define FRAME_COMMIT_AT_COMMIT_US 32
+#define FRAME_COMMIT_SIZE 40
+
+/*
+ * A change's number within its transaction counts every change the plugin is
+ * shown, watched or not, from 1: options may differ between two runs. Below it
+ * stand 16 bits for the notifications that one change gives: 0 for the ad hoc
+ * rule of include_tables, then 4 for each rule in the order of their names.
+ */
+#define FRAME_ORDINAL(change_number, sub) (((change_number) << 16) | (sub))
+#define FRAME_ORDINAL_COMMIT UINT64_MAX
+
+enum frame_priority { FRAME_PRIORITY_HIGH, FRAME_PRIORITY_NORMAL, FRAME_PRIORITY_LOW };
+enum frame_type { FRAME_TYPE_REALTIME, FRAME_TYPE_NOTIFICATION, FRAME_TYPE_SYSTEM };
+enum frame_operation
+{
+    FRAME_OPERATION_CREATE,
+    FRAME_OPERATION_UPDATE,
+    FRAME_OPERATION_DELETE,
+    FRAME_OPERATION_TRUNCATE,
+    FRAME_OPERATION_NOTIFY
+};
+enum frame_backoff { FRAME_BACKOFF_EXPONENTIAL, FRAME_BACKOFF_LINEAR, FRAME_BACKOFF_FIXED };
+
+#endif

@@ -1,0 +1,216 @@
+/* frame.c: reads the decoder's frames out of bytes that it trusts in nothing. */
+#include "wire/frame.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+static struct bytes
+bytes_slice(const unsigned char *at, size_t len)
+{
+    return (struct bytes){.at = at, .len = len};
+}
+
+static bool
+targets_fit(struct bytes targets, uint32_t count)
+{
+    struct bytes target;
+    uint32_t seen = 0;
+
+    while (targets.len > 0) {
+        if (frame_next_target(&targets, &target) != RC_OK)
+            return false;
+        seen++;
+    }
+    return seen == count;
+}
+
+/* `whole` may end after the head: then data is empty. */
+static enum rc
+parse_note(struct bytes whole, struct frame_note *note)
+{
+    const unsigned char *at = whole.at;
+    size_t audience_len, topic_len, targets_len, head_len;
+
+    if (whole.len < FRAME_NOTE_HEAD_SIZE)
+        return RC_BAD;
+    audience_len = bytes_get_u16(at + FRAME_NOTE_AT_AUDIENCE_LEN);
+    topic_len = bytes_get_u16(at + FRAME_NOTE_AT_TOPIC_LEN);
+    targets_len = bytes_get_u32(at + FRAME_NOTE_AT_TARGETS_LEN);
+    head_len = FRAME_NOTE_HEAD_SIZE + audience_len + topic_len + targets_len;
+    if (audience_len == 0 || head_len > whole.len)
+        return RC_BAD;
+
+    memcpy(note->id, at + FRAME_NOTE_AT_ID, sizeof(note->id));
+    note->commit_us = (int64_t)bytes_get_u64(at + FRAME_NOTE_AT_COMMIT_US);
+    note->expires_us = (int64_t)bytes_get_u64(at + FRAME_NOTE_AT_EXPIRES_US);
+    note->priority = at[FRAME_NOTE_AT_PRIORITY];
+    note->type = at[FRAME_NOTE_AT_TYPE];
+    note->operation = at[FRAME_NOTE_AT_OPERATION];
+    note->backoff = at[FRAME_NOTE_AT_BACKOFF];
+    note->retry_limit = bytes_get_u16(at + FRAME_NOTE_AT_RETRY_LIMIT);
+    note->attempts = bytes_get_u16(at + FRAME_NOTE_AT_ATTEMPTS);
+    note->target_count = bytes_get_u32(at + FRAME_NOTE_AT_TARGET_COUNT);
+    note->audience = bytes_slice(at + FRAME_NOTE_HEAD_SIZE, audience_len);
+    note->topic = bytes_slice(note->audience.at + audience_len, topic_len);
+    note->targets = bytes_slice(note->topic.at + topic_len, targets_len);
+    note->head = bytes_slice(at, head_len);
+    note->data = bytes_slice(at + head_len, whole.len - head_len);
+    if (note->priority > FRAME_PRIORITY_LOW || note->type > FRAME_TYPE_SYSTEM ||
+        note->operation > FRAME_OPERATION_NOTIFY || note->backoff > FRAME_BACKOFF_FIXED ||
+        note->target_count > FRAME_TARGETS_MAX || !targets_fit(note->targets, note->target_count))
+        return RC_BAD;
+    return RC_OK;
+}
+
+static enum rc
+parse_member(struct bytes whole, struct frame_member *member)
+{
+    const unsigned char *at = whole.at;
+    size_t audience_len, target_len, user_len;
+
+    if (whole.len < FRAME_MEMBER_HEAD_SIZE)
+        return RC_BAD;
+    audience_len = bytes_get_u16(at + FRAME_MEMBER_AT_AUDIENCE_LEN);
+    target_len = bytes_get_u16(at + FRAME_MEMBER_AT_TARGET_LEN);
+    user_len = bytes_get_u16(at + FRAME_MEMBER_AT_USER_LEN);
+    if (FRAME_MEMBER_HEAD_SIZE + audience_len + target_len + user_len != whole.len)
+        return RC_BAD;
+    if (at[FRAME_MEMBER_AT_CHANGE] != '+' && at[FRAME_MEMBER_AT_CHANGE] != '-')
+        return RC_BAD;
+    member->added = at[FRAME_MEMBER_AT_CHANGE] == '+';
+    member->audience = bytes_slice(at + FRAME_MEMBER_HEAD_SIZE, audience_len);
+    member->target = bytes_slice(member->audience.at + audience_len, target_len);
+    member->user = bytes_slice(member->target.at + target_len, user_len);
+    return RC_OK;
+}
+
+static enum rc
+parse_commit(struct bytes whole, struct frame_commit *commit)
+{
+    if (whole.len != FRAME_COMMIT_SIZE)
+        return RC_BAD;
+    commit->end_lsn = bytes_get_u64(whole.at + FRAME_COMMIT_AT_END_LSN);
+    commit->commit_us = (int64_t)bytes_get_u64(whole.at + FRAME_COMMIT_AT_COMMIT_US);
+    return RC_OK;
+}
+
+static enum rc
+parse_common(struct bytes whole, struct frame *frame)
+{
+    if (whole.len < FRAME_COMMON_SIZE || whole.at[FRAME_AT_VERSION] != FRAME_VERSION)
+        return RC_BAD;
+    frame->kind = (char)whole.at[FRAME_AT_KIND];
+    frame->flags = bytes_get_u16(whole.at + FRAME_AT_FLAGS);
+    frame->commit_lsn = bytes_get_u64(whole.at + FRAME_AT_COMMIT_LSN);
+    frame->ordinal = bytes_get_u64(whole.at + FRAME_AT_ORDINAL);
+    switch (frame->kind) {
+    case FRAME_KIND_NOTE:
+        return parse_note(whole, &frame->as.note);
+    case FRAME_KIND_MEMBER:
+        return parse_member(whole, &frame->as.member);
+    case FRAME_KIND_COMMIT:
+        return parse_commit(whole, &frame->as.commit);
+    default:
+        return RC_BAD;
+    }
+}
+
+enum rc
+frame_parse(struct bytes packet, struct frame *ret_frame, size_t *ret_len)
+{
+    struct frame frame;
+    size_t len;
+
+    if (packet.len < FRAME_COMMON_SIZE)
+        return RC_BAD;
+    len = bytes_get_u32(packet.at + FRAME_AT_LENGTH);
+    if (len < FRAME_COMMON_SIZE || len > packet.len)
+        return RC_BAD;
+    if (parse_common(bytes_slice(packet.at, len), &frame) != RC_OK)
+        return RC_BAD;
+    *ret_frame = frame;
+    *ret_len = len;
+    return RC_OK;
+}
+
+enum rc
+frame_parse_head(struct bytes head, struct frame *ret_frame)
+{
+    struct frame frame;
+
+    if (parse_common(head, &frame) != RC_OK || frame.kind != FRAME_KIND_NOTE)
+        return RC_BAD;
+    *ret_frame = frame;
+    return RC_OK;
+}
+
+enum rc
+frame_next_target(struct bytes *targets, struct bytes *ret_target)
+{
+    size_t len;
+
+    if (targets->len == 0)
+        return RC_CLOSED;
+    if (targets->len < 2)
+        return RC_BAD;
+    len = bytes_get_u16(targets->at);
+    if (len + 2 > targets->len)
+        return RC_BAD;
+    *ret_target = bytes_slice(targets->at + 2, len);
+    *targets = bytes_slice(targets->at + 2 + len, targets->len - 2 - len);
+    return RC_OK;
+}
+
+void
+frame_id_text(const unsigned char id[16], char ret_text[FRAME_UUID_TEXT + 1])
+{
+    static const char digits[] = "0123456789abcdef";
+    char *out = ret_text;
+
+    for (int i = 0; i < 16; i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            *out++ = '-';
+        *out++ = digits[id[i] >> 4];
+        *out++ = digits[id[i] & 15];
+    }
+    *out = '\0';
+}
+
+bool
+frame_is_uuid(const char *text, size_t len)
+{
+    if (len != FRAME_UUID_TEXT)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+        if (dash ? text[i] != '-' : !isxdigit((unsigned char)text[i]))
+            return false;
+    }
+    return true;
+}
+
+void
+frame_position_text(uint64_t lsn, uint64_t ordinal, char ret_text[FRAME_POSITION_TEXT + 1])
+{
+    snprintf(ret_text, FRAME_POSITION_TEXT + 1, "%016" PRIx64 "%016" PRIx64, lsn, ordinal);
+}
+
+enum rc
+frame_position_read(const char *text, size_t len, uint64_t *ret_lsn, uint64_t *ret_ordinal)
+{
+    uint64_t halves[2] = {0, 0};
+
+    if (len != FRAME_POSITION_TEXT)
+        return RC_BAD;
+    for (size_t i = 0; i < len; i++) {
+        const char *digits = "0123456789abcdef";
+        const char *digit = text[i] != '\0' ? strchr(digits, text[i]) : NULL;
+        if (digit == NULL)
+            return RC_BAD;
+        halves[i / 16] = halves[i / 16] << 4 | (uint64_t)(digit - digits);
+    }
+    *ret_lsn = halves[0];
+    *ret_ordinal = halves[1];
+    return RC_OK;
+}

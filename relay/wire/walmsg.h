@@ -1,0 +1,30 @@
+/* walmsg.h: the messages of PostgreSQL's streaming replication protocol that a feed meets. */
+#ifndef CLAIRON_WIRE_WALMSG_H
+#define CLAIRON_WIRE_WALMSG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/rc.h"
+#include "wire/bytes.h"
+
+/* PostgreSQL documentation, "Streaming Replication Protocol": XLogData, Primary keepalive. */
+enum walmsg_kind { WALMSG_DATA, WALMSG_KEEPALIVE };
+
+struct walmsg {
+    enum walmsg_kind kind;
+    uint64_t wal_end; /* keepalive: the server's end of WAL */
+    bool reply_requested;
+    struct bytes packet; /* data: what the plugin wrote; a view */
+};
+
+#define WALMSG_STATUS_SIZE 34
+
+/* Reads one CopyData payload. RC_BAD: none of the messages above. */
+MUST_CHECK enum rc walmsg_parse(struct bytes message, struct walmsg *ret_message);
+
+/* Builds a standby status update: everything up to `stored` may be let go of. */
+void walmsg_status(unsigned char ret_status[WALMSG_STATUS_SIZE], uint64_t received, uint64_t stored,
+                   int64_t now_us);
+
+#endif
