@@ -1,0 +1,37 @@
+/* gate.h: the sockets that clients connect to: WebSocket and HTTP. */
+#ifndef CLAIRON_GATE_GATE_H
+#define CLAIRON_GATE_GATE_H
+
+#include <stdbool.h>
+
+#include "base/config.h"
+#include "base/stats.h"
+
+struct ev_loop;
+struct gate;
+struct hub;
+
+/* What main knows of the process's health. */
+struct gate_health {
+    /* Fills `detail` with the members of a JSON object, as "feed":"streaming","store":"up". */
+    bool (*ready)(void *ctx, struct buffer *detail);
+    void *ctx;
+};
+
+/*
+ * Listens on config->gate.listen on the given loop. NULL when it could not,
+ * after one log line that says what and why. config, hub, stats and health must outlive it.
+ */
+struct gate *gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub,
+                       struct stats *stats, const struct gate_health *health);
+
+/*
+ * Stops accepting, says bye (4201, `in` spread over the drain window) to everyone and closes them;
+ * calls on_drained once the last is gone, at the latest when the drain window is over.
+ */
+void gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx);
+
+/* Closes whatever is still open. Accepts NULL. */
+void gate_close(struct gate *gate);
+
+#endif

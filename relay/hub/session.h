@@ -1,0 +1,76 @@
+/* session.h: one connection of one user: what it is owed, what it was handed, what it acked. */
+#ifndef CLAIRON_HUB_SESSION_H
+#define CLAIRON_HUB_SESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/rc.h"
+
+/* Writable bytes in front of each frame, for the transport's own header. */
+#define SESSION_HEADROOM 32
+#define SESSION_FRAME_MAX (256 * 1024) /* several lines are joined up to here */
+#define SESSION_USER_MAX 255
+#define SESSION_TARGET_MAX 255
+#define SESSION_AUDIENCE_MAX 63
+#define SESSION_GROUPS_MAX 256 /* in one token */
+#define SESSION_ACKS_MAX 1024  /* ids in one ack */
+
+struct hub;
+struct session;
+
+struct session_group {
+    const char *audience; /* "STRUCTURE" */
+    const char *target;   /* "s1" */
+};
+
+/* What the transport knows when a client has shown a good token. Copied by hub_attach. */
+struct session_request {
+    const char *user;
+    const struct session_group *groups;
+    size_t group_count;
+    const char *pos;      /* NULL: from now on */
+    int window;           /* wanted; 0: as configured */
+    int64_t expires_s;    /* the token's exp, Unix seconds */
+    bool has_request_id;  /* the client's "r" */
+    int64_t request_id;
+};
+
+/* How a session speaks to its socket. Called from the loop, never from inside hub_attach. */
+struct session_transport {
+    /* Lines wait: call session_next_frame when the socket can be written. */
+    void (*want_write)(void *socket);
+    /* The session cannot go on: say bye, close with `code`, then session_detach. */
+    void (*close)(void *socket, int code, const char *reason);
+};
+
+/*
+ * Begins a session: it looks up the user's memberships and what waits for them,
+ * says `connected`, sends what was missed since pos, then what comes. While the
+ * store is away it waits. Never NULL. End it with session_detach.
+ */
+struct session *hub_attach(struct hub *hub, const struct session_request *request,
+                           const struct session_transport *transport, void *socket);
+
+/* The socket is gone. Frees the session (later, if a reply of the store is under way). */
+void session_detach(struct session *session);
+
+/* The address of this connection in logs and in `connected`: zero-terminated, lives with it. */
+const char *session_name(const struct session *session);
+
+/*
+ * The next complete text payload: one or more lines, joined by '\n'. SESSION_HEADROOM
+ * bytes before it may be overwritten. Valid until the next call on any session.
+ * What it returns counts as written. RC_AGAIN: nothing to send.
+ */
+MUST_CHECK enum rc session_next_frame(struct session *session, unsigned char **ret_bytes,
+                                      size_t *ret_len);
+
+/* Queues a line of the transport's own (`ping`, `err`, `bye`) ahead of the messages. Copies. */
+void session_say(struct session *session, const char *line, size_t len);
+
+/* The user acknowledged: ids are UUID texts, checked by the caller; count <= SESSION_ACKS_MAX. */
+void session_ack(struct session *session, const char *const *ids, size_t count);
+
+#endif

@@ -1,0 +1,18 @@
+/* scripts.h: the texts of scripts/NAME.lua, embedded at build time. */
+#ifndef CLAIRON_STORE_SCRIPTS_H
+#define CLAIRON_STORE_SCRIPTS_H
+
+#define STORE_SCRIPTS(X) X(hello) X(claim) X(ingest) X(ack) X(range) X(inbox)
+
+enum store_script {
+#define STORE_SCRIPT_ENUM(name) STORE_SCRIPT_##name,
+    STORE_SCRIPTS(STORE_SCRIPT_ENUM)
+#undef STORE_SCRIPT_ENUM
+        STORE_SCRIPT_COUNT
+};
+
+#define STORE_SCRIPT_TEXT(name) extern const char store_script_##name[];
+STORE_SCRIPTS(STORE_SCRIPT_TEXT)
+#undef STORE_SCRIPT_TEXT
+
+#endif

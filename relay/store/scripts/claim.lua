@@ -1,0 +1,12 @@
+-- claim.lua: makes a feed the owner of a slot's progress, so that a dead feed's late batch is refused.
+-- KEYS: progress. ARGV: owner token, system identifier, timeline.
+-- Returns {position, timeline} as last stored, '' where there is none.
+local progress = KEYS[1]
+local system = redis.call('HGET', progress, 'system')
+if system and system ~= ARGV[2] then
+    return redis.error_reply('OTHERSYSTEM ' .. system)
+end
+local position = redis.call('HGET', progress, 'position') or ''
+local timeline = redis.call('HGET', progress, 'timeline') or ''
+redis.call('HSET', progress, 'owner', ARGV[1], 'system', ARGV[2], 'timeline', ARGV[3])
+return {position, timeline}

@@ -1,0 +1,102 @@
+-- ingest.lua: stores a batch of frames and moves the slot's progress, in one step.
+-- KEYS: stream, progress. ARGV: prefix, owner token, the position this batch follows, records.
+-- A record is its kind, its position, and
+--   N: id, route, data                                     a note that needs no ack
+--   A: id, route, data, audience, target count, targets    a note that needs acks
+--   + or -: audience, target, user                         a membership begins or ends
+--   C: nothing                                             a transaction is complete
+-- Records at or below the progress are already stored and skipped.
+-- Returns {position, notes added, records skipped}.
+local stream, progress = KEYS[1], KEYS[2]
+local prefix = ARGV[1]
+local call = redis.call
+
+local state = call('HMGET', progress, 'owner', 'position')
+local position = state[2] or ''
+if state[1] ~= ARGV[2] then
+    return redis.error_reply('FENCED another feed owns this slot now')
+end
+if position < ARGV[3] then
+    return redis.error_reply('BEHIND ' .. position)
+end
+
+local at, added, skipped = 4, 0, 0
+
+local function users_of(audience, targets)
+    local users, seen = {}, {}
+    local function add(user)
+        if not seen[user] then
+            seen[user] = true
+            users[#users + 1] = user
+        end
+    end
+    for _, target in ipairs(targets) do
+        if audience == 'USER' then
+            add(target)
+        else
+            for _, user in ipairs(call('SMEMBERS', prefix .. ':members:' .. audience .. ':' .. target)) do
+                add(user)
+            end
+        end
+    end
+    return users
+end
+
+-- An entry's place as one number that a sorted set can hold exactly.
+local function score_of(entry)
+    local ms, seq = entry:match('^(%d+)-(%d+)$')
+    return string.format('%.0f', tonumber(ms) * 1024 + math.min(tonumber(seq), 1023))
+end
+
+local function await_acks(id, entry, users)
+    call('XCLAIM', stream, 'clairon', 'relay', 0, entry, 'FORCE', 'JUSTID')
+    call('HSET', prefix .. ':pending', id, entry)
+    if #users == 0 then return end
+    call('HSET', prefix .. ':left', id, #users)
+    local score = score_of(entry)
+    for _, user in ipairs(users) do
+        call('HSET', prefix .. ':ack:' .. id, user, '0')
+        call('ZADD', prefix .. ':inbox:' .. user, score, id)
+    end
+end
+
+local function add_note()
+    local id = ARGV[at + 2]
+    local entry = call('XADD', stream, '*', 'id', id, 'route', ARGV[at + 3], 'data', ARGV[at + 4])
+    if added == 0 then call('HSETNX', prefix .. ':meta', 'first', entry) end
+    added = added + 1
+    return id, entry
+end
+
+local function change_member(kind, audience, target, user)
+    local verb = kind == '+' and 'SADD' or 'SREM'
+    call(verb, prefix .. ':members:' .. audience .. ':' .. target, user)
+    call(verb, prefix .. ':groups:' .. user, audience .. ':' .. target)
+    call('XADD', prefix .. ':control', 'MAXLEN', '~', 10000, '*',
+        'change', kind, 'audience', audience, 'target', target, 'user', user)
+end
+
+while ARGV[at] do
+    local kind, fresh = ARGV[at], ARGV[at + 1] > position
+    if fresh then position = ARGV[at + 1] else skipped = skipped + 1 end
+    if kind == 'N' then
+        if fresh then add_note() end
+        at = at + 5
+    elseif kind == 'A' then
+        local count = tonumber(ARGV[at + 6])
+        if fresh then
+            local targets = {}
+            for i = 1, count do targets[i] = ARGV[at + 6 + i] end
+            local id, entry = add_note()
+            await_acks(id, entry, users_of(ARGV[at + 5], targets))
+        end
+        at = at + 7 + count
+    elseif kind == 'C' then
+        at = at + 2
+    else
+        if fresh then change_member(kind, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]) end
+        at = at + 5
+    end
+end
+call('HSET', progress, 'position', position)
+return {position, added, skipped}

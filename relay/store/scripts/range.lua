@@ -1,0 +1,37 @@
+-- range.lua: the entries after a position, and whether any of them are gone.
+-- KEYS: stream. ARGV: prefix, id after which to read, how many at most.
+-- Returns {1 when entries after that id were trimmed else 0, entries}.
+local stream, prefix, after = KEYS[1], ARGV[1], ARGV[2]
+local call = redis.call
+
+local function parts(id)
+    local ms, seq = id:match('^(%d+)-(%d+)$')
+    return tonumber(ms), tonumber(seq)
+end
+
+local function is_before(a, b)
+    local a_ms, a_seq = parts(a)
+    local b_ms, b_seq = parts(b)
+    return a_ms < b_ms or (a_ms == b_ms and a_seq < b_seq)
+end
+
+local function newest_ever()
+    local info = call('XINFO', 'STREAM', stream)
+    for i = 1, #info, 2 do
+        if info[i] == 'last-generated-id' then return info[i + 1] end
+    end
+end
+
+local function is_lost()
+    local oldest = call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
+    if after == '0-0' then
+        local first = call('HGET', prefix .. ':meta', 'first')
+        return first and (not oldest or oldest[1] ~= first)
+    end
+    if not oldest then return is_before(after, newest_ever()) end
+    return is_before(after, oldest[1])
+end
+
+if call('EXISTS', stream) == 0 then return {after == '0-0' and 0 or 1, {}} end
+local found = call('XRANGE', stream, '(' .. after, '+', 'COUNT', ARGV[3])
+return {is_lost() and 1 or 0, found}
