@@ -109,6 +109,10 @@ SELECT clairon.watch('assignments', 'USER', 'student_id');
 SELECT clairon.watch('members', 'STRUCTURE', 'establishment_id',
                      type => 'SYSTEM', priority => 'HIGH');
 
+-- Who has left is no longer in that audience, and is told in person.
+SELECT clairon.watch('members', 'USER', 'user_id', name => 'person',
+                     type => 'SYSTEM', priority => 'HIGH', operations => '{delete}');
+
 -- Notification: an announcement stays pending until each member has acknowledged it.
 SELECT clairon.watch('announcements', 'STRUCTURE', 'establishment_id',
                      type => 'NOTIFICATION', operations => '{create}',

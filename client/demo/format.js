@@ -1,0 +1,64 @@
+// format.js: turns notifications into words and times into numbers; touches no page.
+
+/** Microseconds since 1970 of an ISO 8601 time; Date keeps only milliseconds. */
+export function micros(iso) {
+  const fraction = /\.(\d+)/.exec(iso)?.[1] ?? '';
+  const whole = Date.parse(iso.replace(/\.\d+/, ''));
+  return whole * 1000 + Number(fraction.slice(0, 6).padEnd(6, '0'));
+}
+
+/** Milliseconds from the commit to now. */
+export function latencyOf(n) {
+  const now = (performance.timeOrigin + performance.now()) * 1000;
+  return (now - micros(n.metadata.timestamp)) / 1000;
+}
+
+export function milliseconds(value) {
+  if (value < 0) return 'clock?';
+  if (value < 100) return `${value.toFixed(1)} ms`;
+  if (value < 10_000) return `${Math.round(value)} ms`;
+  return `${Math.round(value / 1000)} s`;
+}
+
+export function median(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[sorted.length >> 1];
+}
+
+export function money(value) {
+  return Number(value).toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+}
+
+export function signed(value) {
+  return `${value < 0 ? '−' : '+'}${money(Math.abs(value))}`;
+}
+
+const IN_WORDS = {
+  assignments(row, before) {
+    if (!before || before.status === row.status) return `${row.title}: ${graded(row)}`;
+    return `${row.title}: ${before.status} → ${graded(row)}`;
+  },
+  members(row, before, operation) {
+    if (operation === 'delete') return `${row.user_id} left ${row.establishment_id}`;
+    const was = before?.role && before.role !== row.role ? `${before.role} → ` : '';
+    return `${row.user_id} in ${row.establishment_id}: ${was}${row.role}`;
+  },
+  announcements: (row) => row.title,
+  account(row, before) {
+    const move = before?.balance === undefined ? '' : ` (${signed(row.balance - before.balance)})`;
+    return `${row.id}: ${money(row.balance)}${move}`;
+  },
+};
+
+function graded(row) {
+  return row.grade === null || row.grade === undefined ? row.status : `${row.status}, ${row.grade}/20`;
+}
+
+/** One line that says what happened; tables that the demo does not know show as JSON. */
+export function inWords(n) {
+  const { before, after } = n.payload;
+  const row = after ?? before;
+  const words = IN_WORDS[n.metadata.source];
+  if (words && row) return words(row, after ? before : null, n.metadata.operation);
+  return JSON.stringify(row ?? n.payload);
+}
