@@ -94,7 +94,8 @@ line_add_quoted(struct log_line *line, const char *text, size_t ceiling)
 static bool
 is_bare(const char *text)
 {
-    static const char bare[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/-";
+    static const char bare[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                               "0123456789_.:/-";
 
     return *text != '\0' && strspn(text, bare) == strlen(text);
 }

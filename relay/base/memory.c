@@ -1,4 +1,4 @@
-/* memory.c: allocates or aborts; PostgreSQL and the store hold the truth, so a restart loses nothing. */
+/* memory.c: allocates or aborts; PostgreSQL and the store hold the truth. */
 #include "base/memory.h"
 
 #include <stdlib.h>

@@ -1,0 +1,281 @@
+/* config.c: loads the settings: default, then file, then environment, then argument. */
+#include "base/config.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/config_file.h"
+#include "base/config_load.h"
+#include "base/config_value.h"
+
+#define NAME_MAX_SHOWN 60
+
+enum rc
+config_fail(struct config_load *load, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(load->error, CONFIG_ERROR_MAX, format, args);
+    va_end(args);
+    return RC_BAD;
+}
+
+static void
+variable_name(const char *section, const char *name, char *variable, size_t room)
+{
+    (void)snprintf(variable, room, "CLAIRON_%s_%s", section, name);
+    for (; *variable != '\0'; variable++)
+        *variable = (char)toupper((unsigned char)*variable);
+}
+
+void
+config_where(const struct config_load *load, const char *section, const char *name,
+             char where[CONFIG_WHERE_MAX])
+{
+    const struct config_key *key = config_key_find(section, name);
+    char variable[128];
+
+    switch (key != NULL ? load->origins[key - config_keys].from : ORIGIN_DEFAULT) {
+    case ORIGIN_FILE:
+        (void)snprintf(where, CONFIG_WHERE_MAX, "%.384s:%u: [%s] %s", load->path,
+                       load->origins[key - config_keys].line, section, name);
+        break;
+    case ORIGIN_VARIABLE:
+        variable_name(section, name, variable, sizeof variable);
+        (void)snprintf(where, CONFIG_WHERE_MAX, "variable %s", variable);
+        break;
+    case ORIGIN_ARGUMENT:
+        (void)snprintf(where, CONFIG_WHERE_MAX, "argument --%s.%s", section, name);
+        break;
+    case ORIGIN_DEFAULT:
+        (void)snprintf(where, CONFIG_WHERE_MAX, "[%s] %s", section, name);
+        break;
+    }
+}
+
+/* Sets the key from `origin`; `text` is shown only when the key is not secret. */
+static enum rc
+load_value(struct config_load *load, const struct config_key *key, struct config_origin origin,
+           const char *text)
+{
+    char where[CONFIG_WHERE_MAX], reason[CONFIG_REASON_MAX];
+
+    load->origins[key - config_keys] = origin;
+    if (config_value_set(load->config, key, text, reason) == RC_OK)
+        return RC_OK;
+    config_where(load, key->section, key->name, where);
+    if (key->secret)
+        return config_fail(load, "%s %s", where, reason);
+    return config_fail(load, "%s %s, not \"%.*s\"", where, reason, NAME_MAX_SHOWN, text);
+}
+
+static enum rc
+load_defaults(struct config_load *load)
+{
+    static const struct config_origin origin = { .from = ORIGIN_DEFAULT };
+
+    for (size_t i = 0; i < config_key_count; i++)
+        if (config_keys[i].standard != NULL &&
+            load_value(load, &config_keys[i], origin, config_keys[i].standard) != RC_OK)
+            return RC_BAD;
+    return RC_OK;
+}
+
+/* Letters, digits, _ and - only: anything else may be the middle of a secret. */
+static bool
+is_name(const char *text)
+{
+    size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+
+    return len > 0 && len <= NAME_MAX_SHOWN && text[len] == '\0';
+}
+
+static enum rc
+fail_unknown(struct config_load *load, const char *where, const char *section, const char *name)
+{
+    char suggestion[512];
+
+    if (!is_name(section) || !is_name(name))
+        return config_fail(load, "%s: a name must be made of letters, digits and _", where);
+    config_key_suggest(section, name, suggestion, sizeof suggestion);
+    return config_fail(load, "%s: [%s] %s is not a setting; %s", where, section, name, suggestion);
+}
+
+static enum rc
+load_section(struct config_load *load, const char *where, const char *section)
+{
+    char suggestion[512];
+
+    for (size_t i = 0; i < config_key_count; i++)
+        if (strcmp(config_keys[i].section, section) == 0)
+            return RC_OK;
+    if (!is_name(section))
+        return config_fail(load, "%s: a name must be made of letters, digits and _", where);
+    config_key_suggest(section, "", suggestion, sizeof suggestion);
+    return config_fail(load, "%s: [%s] is not a section; %s", where, section, suggestion);
+}
+
+static enum rc
+load_file_value(void *user, unsigned line, const char *section, const char *name,
+                const char *value)
+{
+    struct config_load *load = user;
+    struct config_origin origin = { .from = ORIGIN_FILE, .line = line };
+    char where[CONFIG_WHERE_MAX];
+
+    (void)snprintf(where, sizeof where, "%.384s:%u", load->path, line);
+    if (name == NULL)
+        return load_section(load, where, section);
+
+    const struct config_key *key = config_key_find(section, name);
+
+    if (key == NULL)
+        return fail_unknown(load, where, section, name);
+    if (load->origins[key - config_keys].line != 0)
+        return config_fail(load, "%s: [%s] %s is already set in line %u: keep one", where, section,
+                           name, load->origins[key - config_keys].line);
+    return load_value(load, key, origin, value);
+}
+
+static enum rc
+load_file(struct config_load *load)
+{
+    const char *reason = NULL;
+    unsigned line = 0;
+
+    if (load->path == NULL)
+        return RC_OK;
+    if (config_file_read(load->path, load_file_value, load, &reason, &line) == RC_OK)
+        return RC_OK;
+    if (reason == NULL)
+        return RC_BAD;
+    if (line == 0)
+        return config_fail(load, "could not read \"%.384s\": %s", load->path, reason);
+    return config_fail(load, "%.384s:%u: %s", load->path, line, reason);
+}
+
+/* A variable that only resembles ours may belong to someone else: told, not refused. */
+static void
+warn_variable(const char *variable)
+{
+    size_t len = strcspn(variable, "=");
+
+    for (size_t i = 0; i < config_key_count; i++) {
+        char name[128];
+
+        variable_name(config_keys[i].section, config_keys[i].name, name, sizeof name);
+        if (strlen(name) == len && strncmp(name, variable, len) == 0)
+            return;
+    }
+    for (size_t i = 0; i < config_key_count; i++) {
+        char start[64];
+
+        variable_name(config_keys[i].section, "", start, sizeof start);
+        if (strncmp(variable, start, strlen(start)) == 0) {
+            log_warn("config", "variable %.*s is not a setting and was left alone", (int)len,
+                     variable);
+            return;
+        }
+    }
+}
+
+static enum rc
+load_environment(struct config_load *load)
+{
+    static const struct config_origin origin = { .from = ORIGIN_VARIABLE };
+
+    for (size_t i = 0; i < config_key_count; i++) {
+        char variable[128];
+
+        variable_name(config_keys[i].section, config_keys[i].name, variable, sizeof variable);
+
+        const char *value = getenv(variable);
+
+        if (value != NULL && load_value(load, &config_keys[i], origin, value) != RC_OK)
+            return RC_BAD;
+    }
+    for (char **variable = environ; variable != NULL && *variable != NULL; variable++)
+        warn_variable(*variable);
+    return RC_OK;
+}
+
+/* `argument` is "--section.key=value" or a broken form of it. */
+static enum rc
+load_argument(struct config_load *load, const char *argument)
+{
+    static const struct config_origin origin = { .from = ORIGIN_ARGUMENT };
+    char section[64], name[64], where[CONFIG_WHERE_MAX];
+    const char *dot = strchr(argument, '.'), *equals = strchr(argument, '=');
+    size_t name_len = equals != NULL ? (size_t)(equals - dot - 1) : strlen(dot + 1);
+
+    (void)snprintf(section, sizeof section, "%.*s", (int)(dot - argument - 2), argument + 2);
+    (void)snprintf(name, sizeof name, "%.*s", (int)name_len, dot + 1);
+
+    const struct config_key *key = config_key_find(section, name);
+
+    if (key == NULL && is_name(section) && is_name(name))
+        (void)snprintf(where, sizeof where, "argument --%s.%s", section, name);
+    else
+        (void)snprintf(where, sizeof where, "argument");
+    if (key == NULL)
+        return fail_unknown(load, where, section, name);
+    if (equals == NULL)
+        return config_fail(load, "argument --%s.%s needs its value: --%s.%s=..", section, name,
+                           section, name);
+    return load_value(load, key, origin, equals + 1);
+}
+
+static enum rc
+load_arguments(struct config_load *load, int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++) {
+        if (argv[i] == NULL || strncmp(argv[i], "--", 2) != 0)
+            continue;
+
+        size_t dot = strcspn(argv[i], ".=");
+
+        if (argv[i][dot] != '.')
+            continue;
+        if (load_argument(load, argv[i]) != RC_OK)
+            return RC_BAD;
+        argv[i] = NULL;
+    }
+    return RC_OK;
+}
+
+enum rc
+config_load(struct config *ret_config, const char *path, int argc, char **argv,
+            char error[CONFIG_ERROR_MAX])
+{
+    struct config_load load = { .config = ret_config, .path = path, .error = error };
+
+    memset(ret_config, 0, sizeof *ret_config);
+    if (load_defaults(&load) != RC_OK || load_file(&load) != RC_OK ||
+        load_environment(&load) != RC_OK || load_arguments(&load, argc, argv) != RC_OK)
+        return RC_BAD;
+    return config_rules(&load);
+}
+
+static void
+text_wipe(char *text)
+{
+    if (text != NULL)
+        explicit_bzero(text, strlen(text));
+    free(text);
+}
+
+void
+config_free(struct config *config)
+{
+    for (size_t i = 0; i < config_key_count; i++)
+        if (config_keys[i].type == CONFIG_TEXT && config_keys[i].offset != CONFIG_NO_FIELD)
+            text_wipe(*(char **)((char *)config + config_keys[i].offset));
+    if (config->auth.key != NULL)
+        explicit_bzero(config->auth.key, config->auth.key_len);
+    free(config->auth.key);
+    memset(config, 0, sizeof *config);
+}

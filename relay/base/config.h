@@ -1,0 +1,87 @@
+/* config.h: the relay's settings, from the file, the environment and the arguments. */
+#ifndef CLAIRON_BASE_CONFIG_H
+#define CLAIRON_BASE_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/rc.h"
+
+#define CONFIG_ROLE_FEED 1u
+#define CONFIG_ROLE_GATE 2u
+
+/* Strings are owned by the config and live until config_free; NULL means unset. */
+struct config {
+    struct {
+        char *conninfo;     /* libpq connection string; `replication=database` is added */
+        char *slot;         /* default "clairon" */
+        bool create_slot;   /* default true */
+        char *topic_prefix; /* NULL: the plugin's default, the database's name */
+    } feed;
+    struct {
+        char *url;    /* default redis://127.0.0.1:6379 */
+        char *prefix; /* default "clairon" */
+        int shards;   /* default 1 */
+        int64_t retention_ms; /* default 7 d */
+    } store;
+    struct {
+        char *listen; /* host:port, [v6]:port or unix:/path; default 127.0.0.1:8080 */
+        char *origins; /* comma-separated; NULL: same host only */
+        int workers;
+        int max_connections; /* default 19000 */
+        char *tls_cert;
+        char *tls_key;
+        int64_t ping_ms;
+        int64_t pong_timeout_ms;
+        int64_t connect_timeout_ms;
+        int64_t slow_age_ms;
+        int64_t slow_bytes;
+        int64_t max_frame_bytes;
+        int64_t drain_ms;
+    } gate;
+    struct {
+        int64_t ack_timeout_ms;
+        int64_t backoff_base_ms;
+        int64_t backoff_cap_ms;
+        int window; /* unacked lines a connection may hold */
+        int64_t expiring_ms;
+    } delivery;
+    struct {
+        char *hs256_secret_file;
+        char *hs256_secret;
+        char *public_key_file;
+        char *issuer;
+        char *audience;
+        int64_t leeway_ms;
+        char *key; /* the secret or PEM itself, read at load; never logged */
+        size_t key_len;
+    } auth;
+    struct {
+        unsigned roles; /* CONFIG_ROLE_* */
+        enum log_level log_level;
+        enum log_format log_format;
+    } relay;
+};
+
+#define CONFIG_ERROR_MAX 1024
+
+/*
+ * Fills *ret_config: defaults, then the file (path may be NULL: no file), then
+ * CLAIRON_SECTION_KEY from the environment, then --section.key=value out of
+ * argv; entries of argv that it took are set to NULL. On RC_BAD `error` holds
+ * one sentence: what is wrong, where (file:line, argument or variable), and
+ * what would be valid. The caller frees with config_free in either case.
+ */
+MUST_CHECK enum rc config_load(struct config *ret_config, const char *path, int argc, char **argv,
+                               char error[CONFIG_ERROR_MAX]);
+
+/* Writes every setting with its type, range, default and meaning, as arguments. */
+void config_help(FILE *out);
+
+/* Frees what config_load allocated and wipes the key; accepts a zeroed config. */
+void config_free(struct config *config);
+
+#endif

@@ -1,0 +1,140 @@
+/* config_check.c: checks the texts that have a form: names, addresses, what is not there yet. */
+#include "base/config_check.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/un.h>
+
+#define LOWER "abcdefghijklmnopqrstuvwxyz"
+#define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#define DIGITS "0123456789"
+
+#define UNIX_PATH_MAX (sizeof((struct sockaddr_un *)NULL)->sun_path - 1)
+
+static bool
+is_made_of(const char *text, size_t len, const char *letters)
+{
+    return len > 0 && strspn(text, letters) >= len;
+}
+
+const char *
+config_check_slot(const char *value)
+{
+    return is_made_of(value, strlen(value), LOWER DIGITS "_")
+               ? NULL
+               : "must be made of a-z, 0-9 and _, up to 63 of them";
+}
+
+const char *
+config_check_prefix(const char *value)
+{
+    /* Braces would move the keys of a cluster's shards. */
+    return is_made_of(value, strlen(value), LOWER UPPER DIGITS "_.:-")
+               ? NULL
+               : "must be made of letters, digits, _ . : and -, up to 64 of them";
+}
+
+static bool
+is_number(const char *text, size_t len, long min, long max)
+{
+    if (!is_made_of(text, len, DIGITS) || len > 6)
+        return false;
+
+    long value = strtol(text, NULL, 10);
+
+    return value >= min && value <= max;
+}
+
+/* "host:port" or "[v6]:port", all of the `len` bytes. */
+static bool
+is_address(const char *text, size_t len)
+{
+    const char *colon = memrchr(text, ':', len);
+
+    if (colon == NULL || !is_number(colon + 1, len - (size_t)(colon + 1 - text), 1, 65535))
+        return false;
+
+    size_t host_len = (size_t)(colon - text);
+
+    if (host_len > 2 && text[0] == '[' && text[host_len - 1] == ']')
+        return strspn(text + 1, DIGITS "abcdefABCDEF:.%") == host_len - 2;
+    return is_made_of(text, host_len, LOWER UPPER DIGITS ".-_*");
+}
+
+static bool
+is_unix_path(const char *path)
+{
+    return path[0] == '/' && path[1] != '\0' && strlen(path) <= UNIX_PATH_MAX;
+}
+
+const char *
+config_check_url(const char *value)
+{
+    static const char form[] = "must be redis://[user:pass@]host:port[/db] or unix:///path";
+
+    if (strncmp(value, "rediss://", 9) == 0)
+        return "must be redis:// or unix:///: this hiredis has no TLS (it came with hiredis 1.0)";
+    if (strncmp(value, "unix://", 7) == 0)
+        return is_unix_path(value + 7) ? NULL : form;
+    if (strncmp(value, "redis://", 8) != 0)
+        return form;
+    value += 8;
+
+    const char *at = strrchr(value, '@');
+
+    if (at != NULL && memchr(value, ':', (size_t)(at - value)) == NULL)
+        return form;
+    if (at != NULL)
+        value = at + 1;
+
+    const char *slash = strchr(value, '/');
+    size_t len = slash != NULL ? (size_t)(slash - value) : strlen(value);
+
+    if (slash != NULL && !is_number(slash + 1, strlen(slash + 1), 0, 65535))
+        return form;
+    return is_address(value, len) ? NULL : form;
+}
+
+const char *
+config_check_listen(const char *value)
+{
+    bool good = strncmp(value, "unix:", 5) == 0 ? is_unix_path(value + 5)
+                                                : is_address(value, strlen(value));
+
+    return good ? NULL : "must be host:port, [v6]:port or unix:/path";
+}
+
+const char *
+config_check_conninfo(const char *value)
+{
+    return *value == '"' || *value == '\''
+               ? "must be a libpq connection string, without quotes around it"
+               : NULL;
+}
+
+const char *
+config_check_one(const char *value)
+{
+    return strcmp(value, "1") == 0 ? NULL : "must be 1: only 1 is supported by this version";
+}
+
+const char *
+config_check_off(const char *value)
+{
+    static const char *const words[] = { "off", "false", "no", "0" };
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcasecmp(value, words[i]) == 0)
+            return NULL;
+    return "must be off: the console is not supported by this version";
+}
+
+const char *
+config_check_empty(const char *value)
+{
+    return *value == '\0' ? NULL
+                          : "must be empty: trusted proxies are not supported by this version";
+}

@@ -1,0 +1,15 @@
+/* config_check.h: what a text of the settings must look like, and which of them go together. */
+#ifndef CLAIRON_BASE_CONFIG_CHECK_H
+#define CLAIRON_BASE_CONFIG_CHECK_H
+
+/* Each answers NULL when the value is good, else a constant: "must be ..". */
+const char *config_check_slot(const char *value);
+const char *config_check_prefix(const char *value);
+const char *config_check_url(const char *value);
+const char *config_check_listen(const char *value);
+const char *config_check_conninfo(const char *value);
+const char *config_check_one(const char *value);
+const char *config_check_off(const char *value);
+const char *config_check_empty(const char *value);
+
+#endif

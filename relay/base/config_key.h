@@ -1,0 +1,46 @@
+/* config_key.h: the one table of settings that the file, the environment and the help share. */
+#ifndef CLAIRON_BASE_CONFIG_KEY_H
+#define CLAIRON_BASE_CONFIG_KEY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/rc.h"
+
+enum config_type {
+    CONFIG_TEXT,
+    CONFIG_BOOL,
+    CONFIG_INT,
+    CONFIG_DURATION, /* int64_t, milliseconds */
+    CONFIG_SIZE,     /* int64_t, bytes */
+    CONFIG_ROLES,    /* unsigned, CONFIG_ROLE_* */
+    CONFIG_LEVEL,    /* enum log_level */
+    CONFIG_FORMAT,   /* enum log_format */
+};
+
+#define CONFIG_NO_FIELD SIZE_MAX /* the key is known, its one value needs no code */
+
+struct config_key {
+    const char *section;
+    const char *name;
+    enum config_type type;
+    bool secret;               /* its value is never shown */
+    const char *standard;      /* as one would write it; NULL: unset */
+    int64_t min, max;          /* of numbers, in the field's unit; of texts, the length */
+    const char *(*check)(const char *value); /* NULL when good, else what it must be */
+    size_t offset;             /* in struct config */
+    const char *help;
+};
+
+/* By section, then by name, both alphabetical. */
+extern const struct config_key config_keys[];
+extern const size_t config_key_count;
+
+/* NULL when there is none. */
+const struct config_key *config_key_find(const char *section, const char *name);
+
+/* Writes "did you mean ..; [section] takes .." for a key that does not exist. */
+void config_key_suggest(const char *section, const char *name, char *text, size_t room);
+
+#endif

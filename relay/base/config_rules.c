@@ -1,0 +1,201 @@
+/* config_rules.c: checks the settings against each other and against the files they name. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/config_load.h"
+#include "base/memory.h"
+
+#define KEY_FILE_MAX 16384
+#define HS256_KEY_MIN 32 /* RFC 7518, section 3.2: not shorter than the hash */
+
+/* Reads a regular file into memory of KEY_FILE_MAX + 1 bytes; answers NULL or what is wrong. */
+static const char *
+key_file_read(const char *path, char *bytes, size_t *ret_len)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat stat;
+    const char *reason = NULL;
+    size_t len = 0;
+    ssize_t got = 1;
+
+    if (fd < 0)
+        return strerror(errno);
+    if (fstat(fd, &stat) != 0 || !S_ISREG(stat.st_mode))
+        reason = "not a regular file";
+    while (reason == NULL && got > 0 && len <= KEY_FILE_MAX) {
+        got = read(fd, bytes + len, KEY_FILE_MAX + 1 - len);
+        if (got < 0)
+            reason = strerror(errno);
+        else
+            len += (size_t)got;
+    }
+    (void)close(fd);
+    if (reason == NULL && len > KEY_FILE_MAX)
+        reason = "larger than 16 kB";
+    if (reason == NULL)
+        *ret_len = len;
+    return reason;
+}
+
+static enum rc
+check_secret(struct config_load *load, const char *name, size_t len)
+{
+    char where[CONFIG_WHERE_MAX];
+
+    if (len >= HS256_KEY_MIN)
+        return RC_OK;
+    config_where(load, "auth", name, where);
+    return config_fail(load, "%s holds %zu bytes: an HS256 secret needs at least %d", where, len,
+                       HS256_KEY_MIN);
+}
+
+static enum rc
+check_public_key(struct config_load *load, const char *pem, size_t len)
+{
+    char where[CONFIG_WHERE_MAX];
+
+    config_where(load, "auth", "public_key_file", where);
+    if (memmem(pem, len, "PRIVATE KEY-----", 16) != NULL)
+        return config_fail(load, "%s names a private key: give the relay only the public one",
+                           where);
+    if (memmem(pem, len, "-----BEGIN PUBLIC KEY-----", 26) == NULL ||
+        memmem(pem, len, "-----END PUBLIC KEY-----", 24) == NULL)
+        return config_fail(load, "%s must name a PEM file with -----BEGIN PUBLIC KEY-----", where);
+    return RC_OK;
+}
+
+/* Takes the bytes of the file over into config.auth.key when they are a key. */
+static enum rc
+key_take(struct config_load *load, const char *name, char *bytes, size_t len)
+{
+    struct config *config = load->config;
+    enum rc rc;
+
+    if (strcmp(name, "public_key_file") == 0) {
+        rc = check_public_key(load, bytes, len);
+    } else {
+        if (len > 0 && bytes[len - 1] == '\n')
+            len--;
+        rc = check_secret(load, name, len);
+    }
+    if (rc != RC_OK)
+        return rc;
+    config->auth.key = memory_text(bytes, len);
+    config->auth.key_len = len;
+    return RC_OK;
+}
+
+static enum rc
+key_load_file(struct config_load *load, const char *name, const char *path)
+{
+    char *bytes = memory_new(KEY_FILE_MAX + 1);
+    char where[CONFIG_WHERE_MAX];
+    size_t len = 0;
+    const char *reason = key_file_read(path, bytes, &len);
+    enum rc rc;
+
+    config_where(load, "auth", name, where);
+    if (reason != NULL)
+        rc = config_fail(load, "%s: could not read \"%.256s\": %s", where, path, reason);
+    else
+        rc = key_take(load, name, bytes, len);
+    explicit_bzero(bytes, KEY_FILE_MAX + 1);
+    free(bytes);
+    return rc;
+}
+
+static enum rc
+check_auth(struct config_load *load)
+{
+    struct config *config = load->config;
+    const char *given[] = { config->auth.hs256_secret_file, config->auth.hs256_secret,
+                            config->auth.public_key_file };
+    const char *names[] = { "hs256_secret_file", "hs256_secret", "public_key_file" };
+    int found = -1;
+
+    for (int i = 0; i < 3; i++) {
+        char first[CONFIG_WHERE_MAX], second[CONFIG_WHERE_MAX];
+
+        if (given[i] == NULL)
+            continue;
+        if (found >= 0) {
+            config_where(load, "auth", names[found], first);
+            config_where(load, "auth", names[i], second);
+            return config_fail(load, "%.400s and %.400s exclude each other: keep one", second,
+                               first);
+        }
+        found = i;
+    }
+    if ((config->relay.roles & CONFIG_ROLE_GATE) == 0)
+        return RC_OK;
+    if (found < 0)
+        return config_fail(load, "missing key [auth] hs256_secret_file (or hs256_secret, or "
+                                 "public_key_file): the gate cannot check tokens without it");
+    if (found != 1)
+        return key_load_file(load, names[found], given[found]);
+    if (check_secret(load, names[1], strlen(given[1])) != RC_OK)
+        return RC_BAD;
+    config->auth.key = memory_text(given[1], strlen(given[1]));
+    config->auth.key_len = strlen(given[1]);
+    return RC_OK;
+}
+
+static enum rc
+check_tls_file(struct config_load *load, const char *name, const char *path)
+{
+    char where[CONFIG_WHERE_MAX];
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+    if (fd >= 0) {
+        (void)close(fd);
+        return RC_OK;
+    }
+    config_where(load, "gate", name, where);
+    return config_fail(load, "%s: could not read \"%.256s\": %s", where, path, strerror(errno));
+}
+
+static enum rc
+check_tls(struct config_load *load)
+{
+    const char *cert = load->config->gate.tls_cert, *key = load->config->gate.tls_key;
+    char where[CONFIG_WHERE_MAX];
+
+    if (cert == NULL && key == NULL)
+        return RC_OK;
+    if (cert == NULL || key == NULL) {
+        config_where(load, "gate", cert != NULL ? "tls_cert" : "tls_key", where);
+        return config_fail(load, "missing key [gate] %s: %s needs it",
+                           cert != NULL ? "tls_key" : "tls_cert", where);
+    }
+    if (check_tls_file(load, "tls_cert", cert) != RC_OK)
+        return RC_BAD;
+    return check_tls_file(load, "tls_key", key);
+}
+
+static enum rc
+check_backoff(struct config_load *load)
+{
+    char where[CONFIG_WHERE_MAX];
+
+    if (load->config->delivery.backoff_cap_ms >= load->config->delivery.backoff_base_ms)
+        return RC_OK;
+    config_where(load, "delivery", "backoff_cap", where);
+    return config_fail(load, "%s must not be less than [delivery] backoff_base", where);
+}
+
+enum rc
+config_rules(struct config_load *load)
+{
+    const struct config *config = load->config;
+
+    if ((config->relay.roles & CONFIG_ROLE_FEED) != 0 && config->feed.conninfo == NULL)
+        return config_fail(load, "missing key [feed] conninfo: the feed needs the replica's "
+                                 "connection string");
+    if (check_backoff(load) != RC_OK || check_tls(load) != RC_OK)
+        return RC_BAD;
+    return check_auth(load);
+}

@@ -1,0 +1,108 @@
+/* config_suggest.c: names the settings that someone may have meant. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/config_key.h"
+
+#define SUGGEST_NAME_MAX 40 /* longer names are like none of ours */
+
+/* Levenshtein: how many letters must be added, taken away or changed. */
+static size_t
+distance(const char *left, const char *right)
+{
+    size_t row[SUGGEST_NAME_MAX + 1], left_len = strlen(left), right_len = strlen(right);
+
+    if (left_len > SUGGEST_NAME_MAX || right_len > SUGGEST_NAME_MAX)
+        return SUGGEST_NAME_MAX;
+    for (size_t i = 0; i <= right_len; i++)
+        row[i] = i;
+    for (size_t i = 1; i <= left_len; i++) {
+        size_t corner = row[0];
+
+        row[0] = i;
+        for (size_t j = 1; j <= right_len; j++) {
+            size_t best = corner + (left[i - 1] != right[j - 1]);
+
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            corner = row[j];
+            row[j] = best;
+        }
+    }
+    return row[right_len];
+}
+
+static void
+text_add(char *text, size_t room, const char *more)
+{
+    size_t len = strlen(text);
+
+    (void)snprintf(text + len, room - len, "%s", more);
+}
+
+/* A right name below a wrong section is nearer than a wrong name. */
+static size_t
+key_distance(const struct config_key *key, const char *section, const char *name)
+{
+    return 2 * distance(key->name, name) + (strcmp(key->section, section) != 0);
+}
+
+static void
+add_nearest(const char *section, const char *name, char *text, size_t room)
+{
+    const char *before = "did you mean [";
+    size_t best = 2 * (strlen(name) / 2) + 1;
+
+    for (size_t i = 0; i < config_key_count; i++)
+        if (key_distance(&config_keys[i], section, name) < best)
+            best = key_distance(&config_keys[i], section, name);
+    for (size_t i = 0; i < config_key_count; i++) {
+        if (key_distance(&config_keys[i], section, name) != best)
+            continue;
+        text_add(text, room, before);
+        text_add(text, room, config_keys[i].section);
+        text_add(text, room, "] ");
+        text_add(text, room, config_keys[i].name);
+        before = " or [";
+    }
+    if (*text != '\0')
+        text_add(text, room, "? ");
+}
+
+/* All keys of the section, or all sections when it is none. */
+static void
+add_valid(const char *section, char *text, size_t room)
+{
+    const char *before = "";
+    size_t start = strlen(text);
+
+    text_add(text, room, "[");
+    text_add(text, room, section);
+    text_add(text, room, "] takes ");
+    for (size_t i = 0; i < config_key_count; i++)
+        if (strcmp(config_keys[i].section, section) == 0) {
+            text_add(text, room, before);
+            text_add(text, room, config_keys[i].name);
+            before = ", ";
+        }
+    if (*before != '\0')
+        return;
+    text[start] = '\0';
+    text_add(text, room, "sections are ");
+    for (size_t i = 0; i < config_key_count; i++)
+        if (i == 0 || strcmp(config_keys[i].section, config_keys[i - 1].section) != 0) {
+            text_add(text, room, before);
+            text_add(text, room, config_keys[i].section);
+            before = ", ";
+        }
+}
+
+void
+config_key_suggest(const char *section, const char *name, char *text, size_t room)
+{
+    *text = '\0';
+    add_nearest(section, name, text, room);
+    add_valid(section, text, room);
+}

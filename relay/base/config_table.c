@@ -1,0 +1,138 @@
+/* config_table.c: every setting of the relay: type, default, range and help. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "base/config_check.h"
+#include "base/config_load.h"
+#include "base/config_value.h"
+
+#define FIELD(field) offsetof(struct config, field)
+#define SECOND ((int64_t)1000)
+#define HOUR (3600 * SECOND)
+#define DAY (24 * HOUR)
+#define KB ((int64_t)1024)
+#define MB (1024 * KB)
+#define TEXT_MAX 8192
+#define PATH_LIMIT 4095
+
+/* clang-format off */
+const struct config_key config_keys[] = {
+    { "auth", "audience", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, NULL, FIELD(auth.audience),
+      "what a token's aud must hold; unset: not looked at" },
+    { "auth", "hs256_secret", CONFIG_TEXT, true, NULL, 0, TEXT_MAX, NULL, FIELD(auth.hs256_secret),
+      "the secret of HS256 tokens, at least 32 bytes; a file keeps it better" },
+    { "auth", "hs256_secret_file", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL,
+      FIELD(auth.hs256_secret_file), "file with the secret of HS256 tokens, at least 32 bytes" },
+    { "auth", "issuer", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, NULL, FIELD(auth.issuer),
+      "what a token's iss must be; unset: not looked at" },
+    { "auth", "leeway", CONFIG_DURATION, false, "5s", 0, 600 * SECOND, NULL, FIELD(auth.leeway_ms),
+      "how far the clocks of relay and token maker may differ" },
+    { "auth", "public_key_file", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL,
+      FIELD(auth.public_key_file), "PEM file with the public key of RS256 or ES256 tokens" },
+
+    { "delivery", "ack_timeout", CONFIG_DURATION, false, "30s", 100, DAY, NULL,
+      FIELD(delivery.ack_timeout_ms), "wait for an acknowledgement before the first retry" },
+    { "delivery", "backoff_base", CONFIG_DURATION, false, "1s", 10, DAY, NULL,
+      FIELD(delivery.backoff_base_ms), "first delay between retries" },
+    { "delivery", "backoff_cap", CONFIG_DURATION, false, "5m", 10, DAY, NULL,
+      FIELD(delivery.backoff_cap_ms), "longest delay between retries" },
+    { "delivery", "expiring", CONFIG_DURATION, false, "60s", 0, HOUR, NULL,
+      FIELD(delivery.expiring_ms), "how long before its token expires a client is told" },
+    { "delivery", "window", CONFIG_INT, false, "64", 1, 10000, NULL, FIELD(delivery.window),
+      "lines without their acknowledgement that a connection may hold" },
+
+    { "feed", "conninfo", CONFIG_TEXT, true, NULL, 0, TEXT_MAX, config_check_conninfo,
+      FIELD(feed.conninfo), "libpq connection string of the replica; needed by the feed" },
+    { "feed", "create_slot", CONFIG_BOOL, false, "true", 0, 0, NULL, FIELD(feed.create_slot),
+      "create the replication slot when it is missing" },
+    { "feed", "slot", CONFIG_TEXT, false, "clairon", 1, 63, config_check_slot, FIELD(feed.slot),
+      "name of the replication slot" },
+    { "feed", "topic_prefix", CONFIG_TEXT, false, NULL, 0, 255, NULL, FIELD(feed.topic_prefix),
+      "what topics begin with; unset: the database's name" },
+
+    { "gate", "connect_timeout", CONFIG_DURATION, false, "10s", 100, 600 * SECOND, NULL,
+      FIELD(gate.connect_timeout_ms), "time a client has for its connect line" },
+    { "gate", "console", CONFIG_BOOL, false, "off", 0, 0, config_check_off, CONFIG_NO_FIELD,
+      "only off is supported by this version" },
+    { "gate", "drain", CONFIG_DURATION, false, "30s", 0, 600 * SECOND, NULL, FIELD(gate.drain_ms),
+      "time over which clients are sent away at a stop" },
+    { "gate", "listen", CONFIG_TEXT, false, "127.0.0.1:8080", 1, 255, config_check_listen,
+      FIELD(gate.listen), "host:port, [v6]:port or unix:/path" },
+    { "gate", "max_connections", CONFIG_INT, false, "19000", 1, 1000000, NULL,
+      FIELD(gate.max_connections), "client connections of this process" },
+    { "gate", "max_frame_bytes", CONFIG_SIZE, false, "64kB", 256, MB, NULL,
+      FIELD(gate.max_frame_bytes), "largest frame a client may send" },
+    { "gate", "origins", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, NULL, FIELD(gate.origins),
+      "origins that may connect, between commas; unset: the same host" },
+    { "gate", "ping", CONFIG_DURATION, false, "25s", 100, HOUR, NULL, FIELD(gate.ping_ms),
+      "time between pings" },
+    { "gate", "pong_timeout", CONFIG_DURATION, false, "10s", 100, HOUR, NULL,
+      FIELD(gate.pong_timeout_ms), "time a client has to answer a ping" },
+    { "gate", "slow_age", CONFIG_DURATION, false, "30s", 100, HOUR, NULL, FIELD(gate.slow_age_ms),
+      "age of the oldest unsent line at which a client is too slow" },
+    { "gate", "slow_bytes", CONFIG_SIZE, false, "1MB", KB, 1024 * MB, NULL, FIELD(gate.slow_bytes),
+      "unsent bytes at which a client is too slow" },
+    { "gate", "tls_cert", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(gate.tls_cert),
+      "PEM file with the certificate and its chain; together with tls_key" },
+    { "gate", "tls_key", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(gate.tls_key),
+      "PEM file with the certificate's private key" },
+    { "gate", "trusted_proxies", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, config_check_empty,
+      CONFIG_NO_FIELD, "only the empty list is supported by this version" },
+    { "gate", "workers", CONFIG_INT, false, "1", INT32_MIN, INT32_MAX, config_check_one,
+      FIELD(gate.workers), "only 1 is supported by this version" },
+
+    { "relay", "log_format", CONFIG_FORMAT, false, "logfmt", 0, 0, NULL, FIELD(relay.log_format),
+      "form of the log's lines" },
+    { "relay", "log_level", CONFIG_LEVEL, false, "info", 0, 0, NULL, FIELD(relay.log_level),
+      "least important level that is logged" },
+    { "relay", "roles", CONFIG_ROLES, false, "feed,gate", 0, 0, NULL, FIELD(relay.roles),
+      "what this process does" },
+
+    { "store", "prefix", CONFIG_TEXT, false, "clairon", 1, 64, config_check_prefix,
+      FIELD(store.prefix), "what the store's keys begin with" },
+    { "store", "retention", CONFIG_DURATION, false, "7d", SECOND, 3650 * DAY, NULL,
+      FIELD(store.retention_ms), "how long the stream is kept" },
+    { "store", "shards", CONFIG_INT, false, "1", INT32_MIN, INT32_MAX, config_check_one,
+      FIELD(store.shards), "only 1 is supported by this version" },
+    { "store", "url", CONFIG_TEXT, true, "redis://127.0.0.1:6379", 1, TEXT_MAX, config_check_url,
+      FIELD(store.url), "redis://[user:pass@]host:port[/db] or unix:///path" },
+};
+/* clang-format on */
+
+const size_t config_key_count = sizeof config_keys / sizeof config_keys[0];
+
+_Static_assert(sizeof config_keys / sizeof config_keys[0] <= CONFIG_KEYS_MAX, "origins overflow");
+
+const struct config_key *
+config_key_find(const char *section, const char *name)
+{
+    for (size_t i = 0; i < config_key_count; i++)
+        if (strcmp(config_keys[i].section, section) == 0 && strcmp(config_keys[i].name, name) == 0)
+            return &config_keys[i];
+    return NULL;
+}
+
+static const char *const type_words[] = {
+    [CONFIG_TEXT] = "TEXT", [CONFIG_BOOL] = "BOOL",   [CONFIG_INT] = "NUMBER",
+    [CONFIG_SIZE] = "SIZE", [CONFIG_ROLES] = "ROLES", [CONFIG_DURATION] = "DURATION",
+    [CONFIG_LEVEL] = "LEVEL", [CONFIG_FORMAT] = "FORMAT",
+};
+
+void
+config_help(FILE *out)
+{
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        char described[CONFIG_REASON_MAX];
+
+        if (i == 0 || strcmp(key->section, config_keys[i - 1].section) != 0)
+            fprintf(out, "%s[%s]\n", i > 0 ? "\n" : "", key->section);
+        config_value_describe(key, described, sizeof described);
+        fprintf(out, "  --%s.%s=%s\n      %s", key->section, key->name, type_words[key->type],
+                key->help);
+        if (key->type != CONFIG_TEXT && key->check == NULL)
+            fprintf(out, "; %s", described);
+        fprintf(out, " (default: %s)\n", key->standard != NULL ? key->standard : "unset");
+    }
+}
