@@ -1,0 +1,12 @@
+/* cli.h: the commands beside the daemon. */
+#ifndef CLAIRON_CLI_H
+#define CLAIRON_CLI_H
+
+/*
+ * `clairon token`: prints a development token. argv[0] is the command's own
+ * name. Answers the exit code: 0, 1 when it could not be made or written, 2
+ * when what was asked is wrong.
+ */
+int cli_token(int argc, char **argv);
+
+#endif

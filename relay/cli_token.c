@@ -1,0 +1,243 @@
+/* cli_token.c: makes HS256 tokens for development, as the relay's settings accept them. */
+#include "cli.h"
+
+#include <jansson.h>
+#include <jwt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/config_value.h"
+#include "base/memory.h"
+
+#define TOKEN_SUB_MAX 256
+#define TOKEN_TTL_MAX_MS ((int64_t)3650 * 86400 * 1000)
+
+struct token_request {
+    const char *sub;
+    const char *groups;
+    const char *ttl;
+    const char *path;
+    bool publish;
+    bool help;
+};
+
+static const char token_usage[] =
+    "Usage: clairon token --sub USER [options]\n"
+    "Prints a development token signed with the relay's HS256 secret.\n"
+    "\n"
+    "  --sub USER         the user the token speaks for\n"
+    "  --groups JSON      such as '{\"ROLE\":[\"admin\"]}'\n"
+    "  --ttl DURATION     how long it is good (default: 1h)\n"
+    "  --publish          allow POST /v1/notifications\n"
+    "  -c FILE            the relay's settings\n"
+    "  --section.key=V    one setting, such as --auth.hs256_secret_file=FILE\n";
+
+static int
+token_refuse(const char *reason, const char *about)
+{
+    fprintf(stderr, "clairon token: %s%s\n", reason, about);
+    return 2;
+}
+
+/* Takes `option VALUE` or `option=VALUE` at argv[*at]; false when it stands there without one. */
+static bool
+option_take(int argc, char **argv, int *at, const char *option, const char **ret_value)
+{
+    size_t len = strlen(option);
+
+    if (argv[*at][len] == '=') {
+        *ret_value = argv[*at] + len + 1;
+        return true;
+    }
+    if (*at + 1 >= argc || argv[*at + 1] == NULL || strncmp(argv[*at + 1], "--", 2) == 0)
+        return false;
+    *ret_value = argv[++*at];
+    return true;
+}
+
+static bool
+option_is(const char *argument, const char *option)
+{
+    size_t len = strlen(option);
+
+    return strncmp(argument, option, len) == 0 && (argument[len] == '\0' || argument[len] == '=');
+}
+
+/* Answers 0, or 2 after it said why. */
+static int
+request_read(struct token_request *request, int argc, char **argv)
+{
+    const struct {
+        const char *option;
+        const char **value;
+    } options[] = {
+        { "--sub", &request->sub }, { "--groups", &request->groups },
+        { "--ttl", &request->ttl }, { "-c", &request->path },
+    };
+    const size_t count = sizeof options / sizeof options[0];
+
+    for (int at = 1; at < argc; at++) {
+        const char *argument = argv[at];
+        size_t i = 0;
+
+        if (strncmp(argument, "--", 2) == 0 && argument[strcspn(argument, ".=")] == '.')
+            continue;
+        if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0)
+            request->help = true;
+        else if (strcmp(argument, "--publish") == 0)
+            request->publish = true;
+        else {
+            while (i < count && !option_is(argument, options[i].option))
+                i++;
+            if (i == count)
+                return token_refuse("unknown argument, see clairon token --help: ", argument);
+            if (!option_take(argc, argv, &at, options[i].option, options[i].value))
+                return token_refuse("missing value behind ", options[i].option);
+        }
+    }
+    return 0;
+}
+
+/* The groups as the gate reads them: an object of arrays of strings; NULL when they are not. */
+static json_t *
+groups_read(const char *text)
+{
+    json_t *groups = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    const char *audience;
+    json_t *targets, *target;
+    size_t i;
+    bool good = json_is_object(groups);
+
+    json_object_foreach (groups, audience, targets) {
+        good = good && json_is_array(targets);
+        json_array_foreach (targets, i, target)
+            good = good && json_is_string(target);
+    }
+    if (good)
+        return groups;
+    json_decref(groups);
+    return NULL;
+}
+
+/* Answers the claims, or NULL after it said what is wrong. */
+static json_t *
+claims_make(const struct token_request *request, const struct config *config, int64_t ttl_ms)
+{
+    int64_t now = clock_wall_us() / 1000000;
+    json_t *claims = json_object(), *groups = NULL;
+    int failed = json_object_set_new(claims, "sub", json_string(request->sub));
+
+    if (failed != 0)
+        (void)token_refuse("--sub must be UTF-8", "");
+    if (failed == 0 && request->groups != NULL) {
+        groups = groups_read(request->groups);
+        failed = groups == NULL || json_object_set_new(claims, "groups", groups) != 0;
+        if (failed)
+            (void)token_refuse("--groups must be a JSON object of arrays of strings, such as ",
+                               "{\"ROLE\":[\"admin\"]}");
+    }
+    if (failed) {
+        json_decref(claims);
+        return NULL;
+    }
+    failed |= json_object_set_new(claims, "iat", json_integer(now));
+    failed |= json_object_set_new(claims, "exp", json_integer(now + (ttl_ms + 999) / 1000));
+    if (request->publish)
+        failed |= json_object_set_new(claims, "publish", json_true());
+    if (config->auth.issuer != NULL)
+        failed |= json_object_set_new(claims, "iss", json_string(config->auth.issuer));
+    if (config->auth.audience != NULL)
+        failed |= json_object_set_new(claims, "aud", json_string(config->auth.audience));
+    if (!failed)
+        return claims;
+    (void)token_refuse("[auth] issuer and audience must be UTF-8", "");
+    json_decref(claims);
+    return NULL;
+}
+
+static int
+token_print(const json_t *claims, const struct config *config)
+{
+    jwt_t *jwt = NULL;
+    char *text = json_dumps(claims, JSON_COMPACT), *token = NULL;
+
+    if (text != NULL && jwt_new(&jwt) == 0 && jwt_add_grants_json(jwt, text) == 0 &&
+        jwt_set_alg(jwt, JWT_ALG_HS256, (const unsigned char *)config->auth.key,
+                    (int)config->auth.key_len) == 0)
+        token = jwt_encode_str(jwt);
+
+    bool done = token != NULL && puts(token) >= 0 && fflush(stdout) == 0;
+
+    free(text);
+    free(token);
+    jwt_free(jwt);
+    if (!done)
+        fprintf(stderr, "clairon token: could not make or write the token\n");
+    return done ? 0 : 1;
+}
+
+static int
+token_make(const struct token_request *request, const struct config *config)
+{
+    int64_t ttl_ms = 3600 * 1000;
+
+    if (config->auth.public_key_file != NULL)
+        return token_refuse("cannot sign: [auth] public_key_file is only the public key; sign ",
+                            "RS256 and ES256 tokens where the private key is");
+    if (request->ttl != NULL && (config_value_duration(request->ttl, &ttl_ms) != RC_OK ||
+                                 ttl_ms <= 0 || ttl_ms > TOKEN_TTL_MAX_MS))
+        return token_refuse("--ttl must be a duration from 1ms to 3650d such as 1h", "");
+
+    json_t *claims = claims_make(request, config, ttl_ms);
+
+    if (claims == NULL)
+        return 2;
+
+    int code = token_print(claims, config);
+
+    json_decref(claims);
+    return code;
+}
+
+/* Only the gate's settings matter here: a developer need not name a replica. */
+static enum rc
+token_settings(struct config *config, const char *path, int argc, char **argv,
+               char error[CONFIG_ERROR_MAX])
+{
+    static char only_gate[] = "--relay.roles=gate";
+    char **arguments = memory_new(((size_t)argc + 1) * sizeof *arguments);
+
+    memcpy(arguments, argv, (size_t)argc * sizeof *arguments);
+    arguments[argc] = only_gate;
+
+    enum rc rc = config_load(config, path, argc + 1, arguments, error);
+
+    free(arguments);
+    return rc;
+}
+
+int
+cli_token(int argc, char **argv)
+{
+    struct token_request request = { .sub = NULL };
+    struct config config;
+    char error[CONFIG_ERROR_MAX];
+    int code = request_read(&request, argc, argv);
+
+    if (code != 0)
+        return code;
+    if (request.help)
+        return fputs(token_usage, stdout) >= 0 && fflush(stdout) == 0 ? 0 : 1;
+    if (request.sub == NULL || *request.sub == '\0' || strlen(request.sub) > TOKEN_SUB_MAX)
+        return token_refuse("--sub must name a user in 1 to 256 bytes", "");
+    if (token_settings(&config, request.path, argc, argv, error) == RC_OK)
+        code = token_make(&request, &config);
+    else
+        code = token_refuse(error, "");
+    config_free(&config);
+    return code;
+}
