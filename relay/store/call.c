@@ -1,0 +1,50 @@
+/* call.c: sends one question to the store and judges its answer. */
+#include "store/call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+
+void
+argument(struct arguments *arguments, const char *text)
+{
+    arguments->argv[arguments->argc] = text;
+    arguments->lens[arguments->argc++] = strlen(text);
+}
+
+struct call *
+call_new(struct store *store, void *ctx)
+{
+    struct call *call = memory_new(sizeof(*call));
+
+    call->store = store;
+    call->ctx = ctx;
+    return call;
+}
+
+enum rc
+call_send(struct call *call, enum store_script script, int key_count, link_reply *reply,
+          const struct arguments *arguments)
+{
+    enum rc rc = link_call(call->store->link, script, key_count, reply, call, arguments->argc,
+                           (const char **)arguments->argv, arguments->lens);
+    if (rc != RC_OK)
+        free(call);
+    return rc;
+}
+
+bool
+call_succeeded(struct store *store, const redisReply *reply, const char *what)
+{
+    if (reply == NULL)
+        return false;
+    if (reply->type != REDIS_REPLY_ERROR)
+        return true;
+    stats_add(store->stats, STAT_STORE_ERRORS, 1);
+    log_error("store", "could not %s: %s", what, reply->str);
+    if (strncmp(reply->str, "NOSCRIPT", 8) == 0)
+        link_restart(store->link, "its scripts were flushed");
+    return false;
+}

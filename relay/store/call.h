@@ -1,0 +1,54 @@
+/* call.h: what the store's questions share: the store, a call under way, its arguments. */
+#ifndef CLAIRON_STORE_CALL_H
+#define CLAIRON_STORE_CALL_H
+
+#include "store/link.h"
+#include "store/store.h"
+
+#define STORE_KEY_MAX 192
+#define STORE_EPOCH_TEXT 16
+#define STORE_TOKEN_TEXT 32
+
+struct store {
+    struct link *link;
+    struct stats *stats;
+    struct store_listener *listeners;
+    bool is_up;
+    char prefix[STORE_KEY_MAX / 2];
+    char stream_key[STORE_KEY_MAX];
+    char owner[STORE_TOKEN_TEXT + 1]; /* this process as a feed */
+    char epoch[STORE_EPOCH_TEXT + 1];
+    struct entry_id newest;
+};
+
+/* A call under way: what the caller wants to hear, whichever it is. */
+struct call {
+    struct store *store;
+    void *ctx;
+    union {
+        store_claimed *claimed;
+        store_ingested *ingested;
+        store_acked *acked;
+        store_paged *paged;
+        store_grouped *grouped;
+    } done;
+};
+
+/* Arguments of one script call; all are texts that outlive it. */
+struct arguments {
+    const char *argv[8];
+    size_t lens[8];
+    int argc;
+};
+
+void argument(struct arguments *arguments, const char *text);
+struct call *call_new(struct store *store, void *ctx);
+
+/* Sends it; frees the call when it could not. */
+MUST_CHECK enum rc call_send(struct call *call, enum store_script script, int key_count,
+                             link_reply *reply, const struct arguments *arguments);
+
+/* Whether the reply is what was asked for; says so in the log when it is an error. */
+bool call_succeeded(struct store *store, const redisReply *reply, const char *what);
+
+#endif

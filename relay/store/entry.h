@@ -1,0 +1,43 @@
+/* entry.h: one entry of the stream, as the store keeps a notification. */
+#ifndef CLAIRON_STORE_ENTRY_H
+#define CLAIRON_STORE_ENTRY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/rc.h"
+#include "wire/frame.h"
+
+#define ENTRY_ID_TEXT_MAX 42 /* two 64-bit numbers, a dash and the zero */
+
+/* A stream id: grows along the stream. */
+struct entry_id {
+    uint64_t ms;
+    uint64_t seq;
+};
+
+/* A view into the store's answer. */
+struct entry {
+    struct entry_id id;
+    struct frame frame; /* from its route: kind note, without data */
+    struct bytes uuid;
+    struct bytes data;
+};
+
+MUST_CHECK enum rc entry_id_read(const char *text, size_t len, struct entry_id *ret_id);
+void entry_id_text(struct entry_id id, char ret_text[ENTRY_ID_TEXT_MAX]);
+
+static inline bool
+entry_id_less(struct entry_id a, struct entry_id b)
+{
+    return a.ms < b.ms || (a.ms == b.ms && a.seq < b.seq);
+}
+
+static inline bool
+entry_id_equal(struct entry_id a, struct entry_id b)
+{
+    return a.ms == b.ms && a.seq == b.seq;
+}
+
+#endif

@@ -1,0 +1,390 @@
+/* link.c: one connection to the store: connect, greet, answer, break, come back. */
+#include "store/link.h"
+
+#include <ev.h>
+#include <hiredis/adapters/libev.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "store/address.h"
+
+#define LINK_BACKOFF_BASE_MS 100
+#define LINK_BACKOFF_CAP_MS 5000
+#define LINK_LOADING_RETRY_S 0.2
+#define LINK_REASON_MAX 256
+#define SHA_TEXT 40
+
+/* DOWN -> CONNECTING -> GREETING -> UP; each of the last three may fall back to DOWN. */
+enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_GREETING, LINK_UP };
+
+struct link {
+    enum link_state state;
+    struct ev_loop *loop;
+    const char *name;
+    struct link_events events;
+    struct address address;
+    redisAsyncContext *redis; /* NULL while down */
+    struct backoff backoff;
+    ev_timer retry;           /* down: until the next attempt; greeting: until INFO is asked again */
+    ev_timer watchdog;
+    double patience_s;
+    unsigned pending;         /* commands under way */
+    int64_t heard_us;         /* when an answer last came, or waiting began */
+    int scripts_loaded;
+    bool closing;
+    char shas[STORE_SCRIPT_COUNT][SHA_TEXT + 1];
+};
+
+struct request {
+    struct link *link;
+    link_reply *reply;
+    void *ctx;
+};
+
+static const char *const script_texts[] = {
+#define STORE_SCRIPT_ENTRY(name) store_script_##name,
+    STORE_SCRIPTS(STORE_SCRIPT_ENTRY)
+#undef STORE_SCRIPT_ENTRY
+};
+
+static void link_connect(struct link *link);
+static void greet_info(struct link *link);
+
+/* The one door out of every other state. */
+static void
+link_fall(struct link *link, const char *reason)
+{
+    redisAsyncContext *redis = link->redis;
+    bool was_up = link->state == LINK_UP;
+    char kept[LINK_REASON_MAX];
+    int64_t delay_ms;
+
+    if (link->state == LINK_DOWN)
+        return;
+    snprintf(kept, sizeof(kept), "%s", reason); /* may live in the context that goes now */
+    link->state = LINK_DOWN;
+    link->redis = NULL;
+    if (redis != NULL) {
+        redis->data = NULL;
+        redisAsyncFree(redis);
+    }
+    if (link->closing)
+        return;
+    delay_ms = backoff_next_ms(&link->backoff);
+    log_warn(link->name, "store connection failed: %s; trying again in %lld ms", kept,
+             (long long)delay_ms);
+    ev_timer_stop(link->loop, &link->retry);
+    ev_timer_set(&link->retry, (double)delay_ms / 1000.0, 0.0);
+    ev_timer_start(link->loop, &link->retry);
+    if (was_up)
+        link->events.on_down(link->events.ctx, kept);
+}
+
+void
+link_restart(struct link *link, const char *reason)
+{
+    link_fall(link, reason);
+}
+
+static void
+on_answer(redisAsyncContext *redis, void *answer, void *ctx)
+{
+    struct request *request = ctx;
+    struct link *link = request->link;
+
+    (void)redis;
+    link->pending--;
+    link->heard_us = clock_monotonic_us();
+    request->reply(request->ctx, answer);
+    free(request);
+}
+
+static enum rc
+send_now(struct link *link, link_reply *reply, void *ctx, int argc, const char **argv,
+         const size_t *lens)
+{
+    struct request *request = memory_new(sizeof(*request));
+
+    *request = (struct request){.link = link, .reply = reply, .ctx = ctx};
+    if (link->pending == 0)
+        link->heard_us = clock_monotonic_us();
+    if (redisAsyncCommandArgv(link->redis, on_answer, request, argc, argv, lens) != REDIS_OK) {
+        free(request);
+        return RC_AGAIN;
+    }
+    link->pending++;
+    return RC_OK;
+}
+
+enum rc
+link_send(struct link *link, link_reply *reply, void *ctx, int argc, const char **argv,
+          const size_t *lens)
+{
+    if (link->state != LINK_UP)
+        return RC_AGAIN;
+    return send_now(link, reply, ctx, argc, argv, lens);
+}
+
+enum rc
+link_call(struct link *link, enum store_script script, int key_count, link_reply *reply, void *ctx,
+          int argc, const char **argv, const size_t *lens)
+{
+    const char **all = memory_new(sizeof(*all) * (size_t)(argc + 3));
+    size_t *all_lens = memory_new(sizeof(*all_lens) * (size_t)(argc + 3));
+    char keys[16];
+    enum rc rc;
+
+    snprintf(keys, sizeof(keys), "%d", key_count);
+    all[0] = "EVALSHA";
+    all[1] = link->shas[script];
+    all[2] = keys;
+    for (int i = 0; i < 3; i++)
+        all_lens[i] = strlen(all[i]);
+    memcpy(all + 3, argv, sizeof(*all) * (size_t)argc);
+    memcpy(all_lens + 3, lens, sizeof(*all_lens) * (size_t)argc);
+    rc = link_send(link, reply, ctx, argc + 3, all, all_lens);
+    free(all);
+    free(all_lens);
+    return rc;
+}
+
+/* For commands of the greeting, whose texts are constant or addresses. */
+static void
+greet(struct link *link, link_reply *reply, int argc, const char *a, const char *b, const char *c)
+{
+    const char *argv[] = {a, b, c};
+    size_t lens[3];
+
+    for (int i = 0; i < argc; i++)
+        lens[i] = strlen(argv[i]);
+    if (send_now(link, reply, link, argc, argv, lens) != RC_OK)
+        link_fall(link, "could not send");
+}
+
+/* True when the answer is no error; else the link has fallen. */
+static bool
+greeting_accepted(struct link *link, const redisReply *reply)
+{
+    if (link->state != LINK_GREETING || reply == NULL)
+        return false; /* the disconnect callback tells why */
+    if (reply->type != REDIS_REPLY_ERROR)
+        return true;
+    link_fall(link, reply->str);
+    return false;
+}
+
+static void
+on_script(void *ctx, const redisReply *reply)
+{
+    struct link *link = ctx;
+
+    if (!greeting_accepted(link, reply))
+        return;
+    if (reply->type != REDIS_REPLY_STRING || reply->len != SHA_TEXT) {
+        link_fall(link, "SCRIPT LOAD answered something else than a hash");
+        return;
+    }
+    memcpy(link->shas[link->scripts_loaded++], reply->str, SHA_TEXT);
+    if (link->scripts_loaded < STORE_SCRIPT_COUNT)
+        return;
+    link->state = LINK_UP;
+    backoff_reset(&link->backoff);
+    link->events.on_up(link->events.ctx);
+}
+
+static void
+on_info(void *ctx, const redisReply *reply)
+{
+    struct link *link = ctx;
+
+    if (!greeting_accepted(link, reply))
+        return;
+    if (reply->str != NULL && strstr(reply->str, "\nloading:1") != NULL) {
+        ev_timer_set(&link->retry, LINK_LOADING_RETRY_S, 0.0);
+        ev_timer_start(link->loop, &link->retry);
+        return;
+    }
+    link->scripts_loaded = 0;
+    for (int i = 0; i < STORE_SCRIPT_COUNT && link->state == LINK_GREETING; i++)
+        greet(link, on_script, 3, "SCRIPT", "LOAD", script_texts[i]);
+}
+
+/* KeyDB answers PING while it still loads its data: only INFO tells. */
+static void
+greet_info(struct link *link)
+{
+    greet(link, on_info, 2, "INFO", "persistence", NULL);
+}
+
+static void
+on_selected(void *ctx, const redisReply *reply)
+{
+    struct link *link = ctx;
+
+    if (greeting_accepted(link, reply))
+        greet_info(link);
+}
+
+static void
+greet_select(struct link *link)
+{
+    char database[16];
+
+    snprintf(database, sizeof(database), "%d", link->address.database);
+    greet(link, on_selected, 2, "SELECT", database, NULL);
+}
+
+static void
+on_authenticated(void *ctx, const redisReply *reply)
+{
+    struct link *link = ctx;
+
+    if (greeting_accepted(link, reply))
+        greet_select(link);
+}
+
+static void
+on_connected(const redisAsyncContext *redis, int status)
+{
+    struct link *link = redis->data;
+
+    if (link == NULL)
+        return;
+    if (status != REDIS_OK) {
+        link->redis = NULL; /* hiredis frees it after this callback */
+        link_fall(link, redis->errstr);
+        return;
+    }
+    link->state = LINK_GREETING;
+    if (link->address.password[0] == '\0')
+        greet_select(link);
+    else if (link->address.user[0] == '\0')
+        greet(link, on_authenticated, 2, "AUTH", link->address.password, NULL);
+    else
+        greet(link, on_authenticated, 3, "AUTH", link->address.user, link->address.password);
+}
+
+static void
+on_disconnected(const redisAsyncContext *redis, int status)
+{
+    struct link *link = redis->data;
+
+    if (link == NULL)
+        return; /* we let go of it ourselves */
+    link->redis = NULL;
+    link_fall(link, status == REDIS_OK || redis->errstr == NULL ? "closed" : redis->errstr);
+}
+
+static void
+link_connect(struct link *link)
+{
+    const struct address *address = &link->address;
+    redisAsyncContext *redis;
+
+    link->state = LINK_CONNECTING;
+    link->heard_us = clock_monotonic_us();
+    redis = address->path[0] != '\0' ? redisAsyncConnectUnix(address->path)
+                                     : redisAsyncConnect(address->host, address->port);
+    if (redis == NULL || redis->err != 0) {
+        char reason[LINK_REASON_MAX];
+        snprintf(reason, sizeof(reason), "%s", redis != NULL ? redis->errstr : "out of memory");
+        if (redis != NULL)
+            redisAsyncFree(redis);
+        link_fall(link, reason);
+        return;
+    }
+    link->redis = redis;
+    redis->data = link;
+    redisLibevAttach(link->loop, redis);
+    redisAsyncSetConnectCallback(redis, on_connected);
+    redisAsyncSetDisconnectCallback(redis, on_disconnected);
+}
+
+static void
+on_retry(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct link *link = timer->data;
+
+    (void)loop;
+    (void)events;
+    if (link->state == LINK_DOWN)
+        link_connect(link);
+    else if (link->state == LINK_GREETING)
+        greet_info(link);
+}
+
+static void
+on_ping(void *ctx, const redisReply *reply)
+{
+    (void)ctx;
+    (void)reply; /* that it came is all that matters: see heard_us */
+}
+
+/* A peer that vanished without a word shows by an answer that does not come. */
+static void
+on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct link *link = timer->data;
+    double silent_s = (double)(clock_monotonic_us() - link->heard_us) / 1e6;
+    const char *ping = "PING";
+    const size_t ping_len = 4;
+
+    (void)loop;
+    (void)events;
+    if (link->state == LINK_DOWN)
+        return;
+    if ((link->pending > 0 || link->state == LINK_CONNECTING) && silent_s > link->patience_s)
+        link_fall(link, "no answer in time");
+    else if (link->pending == 0 && link->state == LINK_UP &&
+             link_send(link, on_ping, NULL, 1, &ping, &ping_len) != RC_OK)
+        link_fall(link, "could not send");
+}
+
+struct link *
+link_open(struct ev_loop *loop, const struct config *config, const char *name, double patience_s,
+          const struct link_events *events)
+{
+    struct link *link = memory_new(sizeof(*link));
+
+    link->loop = loop;
+    link->name = name;
+    link->events = *events;
+    link->patience_s = patience_s;
+    link->backoff = (struct backoff){LINK_BACKOFF_BASE_MS, LINK_BACKOFF_CAP_MS, 0};
+    if (address_read(config->store.url, &link->address) != RC_OK) {
+        log_error(name, "store.url is not redis://[user:pass@]host:port[/db] or unix:///path");
+        free(link);
+        return NULL;
+    }
+    ev_timer_init(&link->retry, on_retry, 0.0, 0.0);
+    link->retry.data = link;
+    ev_timer_init(&link->watchdog, on_watchdog, patience_s / 4, patience_s / 4);
+    link->watchdog.data = link;
+    ev_timer_start(loop, &link->watchdog);
+    ev_timer_start(loop, &link->retry); /* from the loop, so that no callback comes before we return */
+    return link;
+}
+
+void
+link_close(struct link *link)
+{
+    if (link == NULL)
+        return;
+    link->closing = true;
+    link_fall(link, "closing");
+    ev_timer_stop(link->loop, &link->retry);
+    ev_timer_stop(link->loop, &link->watchdog);
+    explicit_bzero(&link->address, sizeof(link->address));
+    free(link);
+}
+
+bool
+link_is_up(const struct link *link)
+{
+    return link->state == LINK_UP;
+}

@@ -1,0 +1,206 @@
+/* reader.c: follows the stream and the control stream of the store as they grow. */
+#include "store/reader.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "store/link.h"
+#include "store/reply.h"
+
+#define READER_BLOCK_MS "1000"
+#define READER_COUNT "512"
+#define READER_PATIENCE_S 8.0
+#define READER_KEY_MAX 128
+#define READER_ARGC 9
+
+struct reader {
+    struct link *link;
+    struct stats *stats;
+    struct reader_events events;
+    bool seeking;      /* reader_seek was called: we know where to read */
+    bool control_known; /* "$" was resolved: the control position is exact */
+    bool reading;      /* an XREAD is under way */
+    struct entry_id at;
+    char control_at[ENTRY_ID_TEXT_MAX];
+    char stream_key[READER_KEY_MAX];
+    char control_key[READER_KEY_MAX];
+};
+
+static void reader_read(struct reader *reader);
+
+static void
+take_entries(struct reader *reader, const redisReply *entries)
+{
+    for (size_t i = 0; i < entries->elements; i++) {
+        struct bytes id = {NULL, 0};
+        struct entry entry;
+
+        if (reply_is_array(entries->element[i], 1))
+            id = reply_bytes(entries->element[i]->element[0]);
+        if (id.at == NULL || entry_id_read((const char *)id.at, id.len, &reader->at) != RC_OK)
+            continue;
+        if (reply_entry(entries->element[i], &entry) != RC_OK) {
+            stats_add(reader->stats, STAT_STORE_ERRORS, 1);
+            log_warn("store", "entry %.*s of %s is not a notification of ours, skipped",
+                     (int)id.len, (const char *)id.at, reader->stream_key);
+            continue;
+        }
+        reader->events.on_entry(reader->events.ctx, &entry);
+    }
+}
+
+static void
+take_members(struct reader *reader, const redisReply *entries)
+{
+    for (size_t i = 0; i < entries->elements; i++) {
+        const redisReply *entry = entries->element[i];
+        struct reader_member member;
+        struct bytes id, change;
+
+        if (!reply_is_array(entry, 2))
+            continue;
+        id = reply_bytes(entry->element[0]);
+        if (id.at != NULL && id.len < sizeof(reader->control_at))
+            snprintf(reader->control_at, sizeof(reader->control_at), "%.*s", (int)id.len,
+                     (const char *)id.at);
+        change = reply_field(entry->element[1], "change");
+        member.added = change.len == 1 && change.at[0] == '+';
+        member.audience = reply_field(entry->element[1], "audience");
+        member.target = reply_field(entry->element[1], "target");
+        member.user = reply_field(entry->element[1], "user");
+        if (member.user.at != NULL && member.target.at != NULL)
+            reader->events.on_member(reader->events.ctx, &member);
+    }
+}
+
+static void
+on_read(void *ctx, const redisReply *reply)
+{
+    struct reader *reader = ctx;
+
+    reader->reading = false;
+    if (reply == NULL)
+        return; /* the link says so and comes back */
+    if (reply->type == REDIS_REPLY_ERROR) {
+        stats_add(reader->stats, STAT_STORE_ERRORS, 1);
+        link_restart(reader->link, reply->str);
+        return;
+    }
+    for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
+        const redisReply *stream = reply->element[i];
+        struct bytes key;
+
+        if (!reply_is_array(stream, 2) || !reply_is_array(stream->element[1], 0))
+            continue;
+        key = reply_bytes(stream->element[0]);
+        if (key.len == strlen(reader->stream_key) && memcmp(key.at, reader->stream_key, key.len) == 0)
+            take_entries(reader, stream->element[1]);
+        else
+            take_members(reader, stream->element[1]);
+    }
+    reader_read(reader);
+}
+
+static void
+reader_read(struct reader *reader)
+{
+    char at[ENTRY_ID_TEXT_MAX];
+    const char *argv[READER_ARGC + 1] = {"XREAD",   "COUNT",   READER_COUNT,       "BLOCK",
+                                         READER_BLOCK_MS, "STREAMS", reader->stream_key,
+                                         reader->control_key, at, reader->control_at};
+    size_t lens[READER_ARGC + 1];
+
+    if (reader->reading || !reader->seeking || !reader->control_known)
+        return;
+    entry_id_text(reader->at, at);
+    for (size_t i = 0; i <= READER_ARGC; i++)
+        lens[i] = strlen(argv[i]);
+    reader->reading = link_send(reader->link, on_read, reader, READER_ARGC + 1, argv, lens) == RC_OK;
+}
+
+/* "$" in every XREAD would miss what is added between two: ask once for the newest. */
+static void
+on_control_newest(void *ctx, const redisReply *reply)
+{
+    struct reader *reader = ctx;
+    struct bytes id = {NULL, 0};
+
+    if (reply == NULL)
+        return;
+    if (reply->type == REDIS_REPLY_ERROR) {
+        link_restart(reader->link, reply->str);
+        return;
+    }
+    if (reply_is_array(reply, 1) && reply_is_array(reply->element[0], 1))
+        id = reply_bytes(reply->element[0]->element[0]);
+    if (id.at != NULL && id.len < sizeof(reader->control_at))
+        snprintf(reader->control_at, sizeof(reader->control_at), "%.*s", (int)id.len,
+                 (const char *)id.at);
+    else
+        snprintf(reader->control_at, sizeof(reader->control_at), "0-0");
+    reader->control_known = true;
+    reader->events.on_resumed(reader->events.ctx);
+    reader_read(reader);
+}
+
+static void
+on_up(void *ctx)
+{
+    struct reader *reader = ctx;
+    const char *argv[] = {"XREVRANGE", reader->control_key, "+", "-", "COUNT", "1"};
+    size_t lens[6];
+
+    reader->control_known = false;
+    for (size_t i = 0; i < 6; i++)
+        lens[i] = strlen(argv[i]);
+    if (link_send(reader->link, on_control_newest, reader, 6, argv, lens) != RC_OK)
+        link_restart(reader->link, "could not send");
+}
+
+static void
+on_down(void *ctx, const char *reason)
+{
+    struct reader *reader = ctx;
+
+    (void)reason; /* the link has logged it */
+    reader->reading = false;
+}
+
+struct reader *
+reader_open(struct ev_loop *loop, const struct config *config, struct stats *stats,
+            const struct reader_events *events)
+{
+    struct reader *reader = memory_new(sizeof(*reader));
+    const struct link_events link_events = {on_up, on_down, reader};
+
+    reader->stats = stats;
+    reader->events = *events;
+    snprintf(reader->stream_key, READER_KEY_MAX, "%s:stream", config->store.prefix);
+    snprintf(reader->control_key, READER_KEY_MAX, "%s:control", config->store.prefix);
+    reader->link = link_open(loop, config, "store-reader", READER_PATIENCE_S, &link_events);
+    if (reader->link == NULL) {
+        free(reader);
+        return NULL;
+    }
+    return reader;
+}
+
+void
+reader_close(struct reader *reader)
+{
+    if (reader == NULL)
+        return;
+    link_close(reader->link);
+    free(reader);
+}
+
+void
+reader_seek(struct reader *reader, struct entry_id after)
+{
+    reader->at = after;
+    reader->seeking = true;
+    reader_read(reader);
+}

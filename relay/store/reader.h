@@ -1,0 +1,36 @@
+/* reader.h: follows the stream and the control stream of the store as they grow. */
+#ifndef CLAIRON_STORE_READER_H
+#define CLAIRON_STORE_READER_H
+
+#include "base/config.h"
+#include "base/stats.h"
+#include "store/entry.h"
+
+struct ev_loop;
+struct reader;
+
+struct reader_member {
+    bool added;
+    struct bytes audience;
+    struct bytes target;
+    struct bytes user;
+};
+
+struct reader_events {
+    /* Views that die after the call. */
+    void (*on_entry)(void *ctx, const struct entry *entry);
+    void (*on_member)(void *ctx, const struct reader_member *member);
+    /* The connection is back: membership changes may have been missed meanwhile. */
+    void (*on_resumed)(void *ctx);
+    void *ctx;
+};
+
+/* Reads nothing before reader_seek. Comes back by itself and goes on where it was. */
+struct reader *reader_open(struct ev_loop *loop, const struct config *config, struct stats *stats,
+                           const struct reader_events *events);
+void reader_close(struct reader *reader); /* accepts NULL */
+
+/* From now on, entries after `after`. */
+void reader_seek(struct reader *reader, struct entry_id after);
+
+#endif

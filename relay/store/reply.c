@@ -1,0 +1,52 @@
+/* reply.c: takes the store's answers apart, trusting nothing in them. */
+#include "store/reply.h"
+
+struct bytes
+reply_bytes(const redisReply *reply)
+{
+    if (reply == NULL || (reply->type != REDIS_REPLY_STRING && reply->type != REDIS_REPLY_STATUS))
+        return (struct bytes){NULL, 0};
+    return (struct bytes){(const unsigned char *)reply->str, (size_t)reply->len};
+}
+
+bool
+reply_is_array(const redisReply *reply, size_t count)
+{
+    return reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements >= count;
+}
+
+struct bytes
+reply_field(const redisReply *fields, const char *name)
+{
+    size_t len = strlen(name);
+
+    if (!reply_is_array(fields, 2))
+        return (struct bytes){NULL, 0};
+    for (size_t i = 0; i + 1 < fields->elements; i += 2) {
+        struct bytes key = reply_bytes(fields->element[i]);
+        if (key.len == len && memcmp(key.at, name, len) == 0)
+            return reply_bytes(fields->element[i + 1]);
+    }
+    return (struct bytes){NULL, 0};
+}
+
+enum rc
+reply_entry(const redisReply *reply, struct entry *ret_entry)
+{
+    struct entry entry;
+    struct bytes id, route;
+
+    if (!reply_is_array(reply, 2))
+        return RC_BAD;
+    id = reply_bytes(reply->element[0]);
+    if (id.at == NULL || entry_id_read((const char *)id.at, id.len, &entry.id) != RC_OK)
+        return RC_BAD;
+    entry.uuid = reply_field(reply->element[1], "id");
+    entry.data = reply_field(reply->element[1], "data");
+    route = reply_field(reply->element[1], "route");
+    if (entry.data.len == 0 || !frame_is_uuid((const char *)entry.uuid.at, entry.uuid.len) ||
+        route.at == NULL || frame_parse_head(route, &entry.frame) != RC_OK)
+        return RC_BAD;
+    *ret_entry = entry;
+    return RC_OK;
+}

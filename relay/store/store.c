@@ -1,0 +1,290 @@
+/* store.c: the store comes and goes; what feeds and readers tell it. */
+#include "store/store.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "store/batch.h"
+#include "store/call.h"
+#include "store/reply.h"
+
+#define STORE_PATIENCE_S 10.0
+
+static void
+random_hex(char *text, size_t len)
+{
+    unsigned char bytes[STORE_TOKEN_TEXT / 2];
+
+    if (getrandom(bytes, len / 2, 0) != (ssize_t)(len / 2))
+        abort();
+    for (size_t i = 0; i < len / 2; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* Up and down. */
+
+static void
+tell_listeners(struct store *store)
+{
+    for (struct store_listener *l = store->listeners; l != NULL; l = l->next) {
+        if (store->is_up)
+            l->on_up(l->ctx);
+        else
+            l->on_down(l->ctx);
+    }
+}
+
+static void
+on_hello(void *ctx, const redisReply *reply)
+{
+    struct store *store = ctx;
+    struct bytes epoch, newest;
+
+    if (!call_succeeded(store, reply, "prepare the stream")) {
+        if (reply != NULL)
+            link_restart(store->link, "the stream could not be prepared");
+        return;
+    }
+    epoch = reply_is_array(reply, 2) ? reply_bytes(reply->element[0]) : (struct bytes){NULL, 0};
+    newest = reply_is_array(reply, 2) ? reply_bytes(reply->element[1]) : (struct bytes){NULL, 0};
+    if (epoch.len == 0 || epoch.len >= sizeof(store->epoch) || newest.at == NULL ||
+        entry_id_read((const char *)newest.at, newest.len, &store->newest) != RC_OK) {
+        link_restart(store->link, "its answer to hello makes no sense");
+        return;
+    }
+    snprintf(store->epoch, sizeof(store->epoch), "%.*s", (int)epoch.len, (const char *)epoch.at);
+    log_info("store", "connected, epoch %s", store->epoch);
+    stats_set(store->stats, STAT_STORE_CONNECTED, 1);
+    store->is_up = true;
+    tell_listeners(store);
+}
+
+static void
+on_link_up(void *ctx)
+{
+    struct store *store = ctx;
+    struct arguments arguments = {.argc = 0};
+    char fresh_epoch[STORE_EPOCH_TEXT + 1];
+
+    random_hex(fresh_epoch, STORE_EPOCH_TEXT);
+    argument(&arguments, store->stream_key);
+    argument(&arguments, store->prefix);
+    argument(&arguments, fresh_epoch);
+    if (link_call(store->link, STORE_SCRIPT_hello, 1, on_hello, store, arguments.argc,
+                  (const char **)arguments.argv, arguments.lens) != RC_OK)
+        link_restart(store->link, "could not send");
+}
+
+static void
+on_link_down(void *ctx, const char *reason)
+{
+    struct store *store = ctx;
+
+    (void)reason; /* the link has logged it */
+    if (!store->is_up)
+        return;
+    store->is_up = false;
+    stats_set(store->stats, STAT_STORE_CONNECTED, 0);
+    tell_listeners(store);
+}
+
+struct store *
+store_open(struct ev_loop *loop, const struct config *config, struct stats *stats)
+{
+    struct store *store = memory_new(sizeof(*store));
+    const struct link_events events = {on_link_up, on_link_down, store};
+
+    store->stats = stats;
+    snprintf(store->prefix, sizeof(store->prefix), "%s", config->store.prefix);
+    snprintf(store->stream_key, sizeof(store->stream_key), "%s:stream", store->prefix);
+    random_hex(store->owner, STORE_TOKEN_TEXT);
+    store->link = link_open(loop, config, "store", STORE_PATIENCE_S, &events);
+    if (store->link == NULL) {
+        free(store);
+        return NULL;
+    }
+    return store;
+}
+
+void
+store_close(struct store *store)
+{
+    if (store == NULL)
+        return;
+    link_close(store->link);
+    free(store);
+}
+
+void
+store_listen(struct store *store, struct store_listener *listener)
+{
+    listener->next = store->listeners;
+    store->listeners = listener;
+}
+
+bool
+store_is_up(const struct store *store)
+{
+    return store->is_up;
+}
+
+const char *
+store_epoch(const struct store *store)
+{
+    return store->epoch;
+}
+
+struct entry_id
+store_newest(const struct store *store)
+{
+    return store->newest;
+}
+
+/* Feed. */
+
+static void
+on_claimed(void *ctx, const redisReply *reply)
+{
+    struct call *call = ctx;
+    struct bytes position = {NULL, 0};
+    char text[FRAME_POSITION_TEXT + 1];
+
+    if (call_succeeded(call->store, reply, "take the slot's progress") && reply_is_array(reply, 2))
+        position = reply_bytes(reply->element[0]);
+    if (position.at != NULL && position.len < sizeof(text)) {
+        snprintf(text, sizeof(text), "%.*s", (int)position.len, (const char *)position.at);
+        call->done.claimed(call->ctx, RC_OK, text);
+    } else {
+        call->done.claimed(call->ctx, RC_IO, "");
+    }
+    free(call);
+}
+
+static void
+progress_key(const struct store *store, const char *slot, char ret_key[STORE_KEY_MAX])
+{
+    snprintf(ret_key, STORE_KEY_MAX, "%s:progress:%s", store->prefix, slot);
+}
+
+enum rc
+store_claim(struct store *store, const char *slot, const char *system, uint32_t timeline,
+            store_claimed *done, void *ctx)
+{
+    struct call *call;
+    struct arguments arguments = {.argc = 0};
+    char key[STORE_KEY_MAX];
+    char timeline_text[16];
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    call = call_new(store, ctx);
+    call->done.claimed = done;
+    progress_key(store, slot, key);
+    snprintf(timeline_text, sizeof(timeline_text), "%" PRIu32, timeline);
+    argument(&arguments, key);
+    argument(&arguments, store->owner);
+    argument(&arguments, system);
+    argument(&arguments, timeline_text);
+    return call_send(call, STORE_SCRIPT_claim, 1, on_claimed, &arguments);
+}
+
+static void
+on_ingested(void *ctx, const redisReply *reply)
+{
+    struct call *call = ctx;
+    struct store *store = call->store;
+    enum rc rc = RC_IO;
+
+    if (call_succeeded(store, reply, "store a batch") && reply_is_array(reply, 3)) {
+        stats_add(store->stats, STAT_STORE_NOTES, (uint64_t)reply->element[1]->integer);
+        stats_add(store->stats, STAT_STORE_REPLAYED, (uint64_t)reply->element[2]->integer);
+        rc = RC_OK;
+    }
+    call->done.ingested(call->ctx, rc);
+    free(call);
+}
+
+enum rc
+store_ingest(struct store *store, const char *slot, const char *after, struct store_batch *batch,
+             store_ingested *done, void *ctx)
+{
+    char key[STORE_KEY_MAX];
+    const char *fixed[BATCH_RESERVED] = {store->stream_key, key, store->prefix, store->owner, after};
+    struct call *call;
+    enum rc rc;
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    progress_key(store, slot, key);
+    for (size_t i = 0; i < BATCH_RESERVED; i++) {
+        batch->argv[i] = fixed[i];
+        batch->lens[i] = strlen(fixed[i]);
+    }
+    call = call_new(store, ctx);
+    call->done.ingested = done;
+    rc = link_call(store->link, STORE_SCRIPT_ingest, 2, on_ingested, call, (int)batch->argc,
+                   batch->argv, batch->lens);
+    batch_clear(batch);
+    if (rc != RC_OK)
+        free(call);
+    return rc;
+}
+
+/* Acknowledgements. */
+
+static void
+on_acked(void *ctx, const redisReply *reply)
+{
+    struct call *call = ctx;
+    struct store *store = call->store;
+    enum rc rc = RC_IO;
+
+    if (call_succeeded(store, reply, "store acks") && reply_is_array(reply, 2)) {
+        stats_add(store->stats, STAT_STORE_ACKS, (uint64_t)reply->element[0]->integer);
+        stats_add(store->stats, STAT_STORE_COMPLETED, (uint64_t)reply->element[1]->integer);
+        rc = RC_OK;
+    }
+    call->done.acked(call->ctx, rc);
+    free(call);
+}
+
+enum rc
+store_ack(struct store *store, const struct store_ack *acks, size_t count, store_acked *done,
+          void *ctx)
+{
+    struct call *call;
+    size_t argc = 3 + 2 * count;
+    const char **argv;
+    size_t *lens;
+    char now[24];
+    enum rc rc;
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    call = call_new(store, ctx);
+    call->done.acked = done;
+    argv = memory_new(argc * sizeof(*argv));
+    lens = memory_new(argc * sizeof(*lens));
+    snprintf(now, sizeof(now), "%" PRId64, clock_wall_us() / 1000);
+    argv[0] = store->stream_key;
+    argv[1] = store->prefix;
+    argv[2] = now;
+    for (size_t i = 0; i < count; i++) {
+        argv[3 + 2 * i] = acks[i].user;
+        argv[4 + 2 * i] = acks[i].id;
+    }
+    for (size_t i = 0; i < argc; i++)
+        lens[i] = strlen(argv[i]);
+    rc = link_call(store->link, STORE_SCRIPT_ack, 1, on_acked, call, (int)argc, argv, lens);
+    if (rc != RC_OK)
+        free(call);
+    free(argv);
+    free(lens);
+    return rc;
+}

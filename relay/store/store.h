@@ -1,0 +1,93 @@
+/* store.h: what the rooms above ask of KeyDB. */
+#ifndef CLAIRON_STORE_STORE_H
+#define CLAIRON_STORE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/config.h"
+#include "base/stats.h"
+#include "store/entry.h"
+#include "wire/frame.h"
+
+struct ev_loop;
+struct store;
+
+/* Whoever wants to know when the store comes and goes. Owned by the caller, who outlives the store. */
+struct store_listener {
+    void (*on_up)(void *ctx);
+    void (*on_down)(void *ctx);
+    void *ctx;
+    struct store_listener *next; /* the store's own */
+};
+
+/* NULL when the URL is wrong (already logged). Connects by itself, again and again. */
+struct store *store_open(struct ev_loop *loop, const struct config *config, struct stats *stats);
+void store_close(struct store *store); /* accepts NULL; pending callbacks are called with RC_IO */
+void store_listen(struct store *store, struct store_listener *listener);
+bool store_is_up(const struct store *store);
+
+/* The store's identity: changes when it was emptied. "" before it was first up. */
+const char *store_epoch(const struct store *store);
+/* The newest entry at the time the store came up. */
+struct entry_id store_newest(const struct store *store);
+
+/*
+ * All calls below: RC_OK: the callback will be called once, from the loop, with RC_OK and the
+ * answer, or with RC_IO (broken, or an error reply, which was logged and counted).
+ * RC_AGAIN: the store is away; the callback will not be called.
+ */
+
+/* A feed takes a slot's progress. `position` is "" when nothing was stored yet. */
+typedef void store_claimed(void *ctx, enum rc rc, const char *position);
+MUST_CHECK enum rc store_claim(struct store *store, const char *slot, const char *system,
+                               uint32_t timeline, store_claimed *done, void *ctx);
+
+/* Frames on their way. It keeps views: the bytes behind them must live until store_ingest. */
+struct store_batch;
+struct store_batch *store_batch_new(void);
+void store_batch_free(struct store_batch *batch); /* accepts NULL */
+void store_batch_add(struct store_batch *batch, const struct frame *frame);
+size_t store_batch_bytes(const struct store_batch *batch);
+size_t store_batch_count(const struct store_batch *batch);
+
+/*
+ * Stores what the batch holds beyond the slot's progress, in one step, and empties the batch.
+ * `after` is the position (text) the batch follows: a store that is behind it refuses.
+ */
+typedef void store_ingested(void *ctx, enum rc rc);
+MUST_CHECK enum rc store_ingest(struct store *store, const char *slot, const char *after,
+                                struct store_batch *batch, store_ingested *done, void *ctx);
+
+/* One acknowledgement; the texts are copied. */
+struct store_ack {
+    const char *user;
+    const char *id;
+};
+typedef void store_acked(void *ctx, enum rc rc);
+MUST_CHECK enum rc store_ack(struct store *store, const struct store_ack *acks, size_t count,
+                             store_acked *done, void *ctx);
+
+/* A page of entries. Views that die after the callback. */
+struct store_page {
+    const struct entry *entries;
+    size_t count;
+    struct entry_id last; /* range: where the next page begins; unset when nothing was seen */
+    size_t seen;          /* range: entries looked at, also those that are not ours */
+    bool lost;            /* range: entries after the position were trimmed */
+    const char *next;     /* inbox: where the next page begins; "" at the end */
+};
+typedef void store_paged(void *ctx, enum rc rc, const struct store_page *page);
+MUST_CHECK enum rc store_range(struct store *store, struct entry_id after, size_t max,
+                               store_paged *done, void *ctx);
+/* What the user has still to ack. `after`: "0", then page->next. */
+MUST_CHECK enum rc store_inbox(struct store *store, const char *user, const char *after, size_t max,
+                               store_paged *done, void *ctx);
+
+/* The user's memberships as "AUDIENCE:target" texts; views that die after the callback. */
+typedef void store_grouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count);
+MUST_CHECK enum rc store_groups(struct store *store, const char *user, store_grouped *done,
+                                void *ctx);
+
+#endif
