@@ -1,0 +1,160 @@
+# Builds, checks, shows and installs clairon: the output plugin, the relay and what stands around them.
+#
+#   make                 the plugin and the relay          make check        every test of every layer
+#   make demo            all of it, running, with a page   make demo-traffic a stream of changes for it
+#   make install         DESTDIR, prefix; the plugin goes where pg_config says
+#   make fmt lint bench asan clean deps check-unit check-regress check-tap check-client check-e2e
+
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := all
+
+BUILD ?= build
+prefix ?= /usr/local
+bindir ?= $(prefix)/bin
+docdir ?= $(prefix)/share/doc/clairon
+PG_CONFIG ?= $(shell . docker/lib.sh; pg_config_path)
+
+# ---- what is built from what
+rooms := base wire store feed hub gate
+relay_sources := $(wildcard relay/main.c $(rooms:%=relay/%/*.c))
+scripts := $(sort $(wildcard relay/store/scripts/*.lua))
+script_source := $(BUILD)/gen/store_scripts.c
+unit_sources := $(wildcard tests/unit/test_*.c)
+# The decoder's parts that need no server, linked into unit tests.
+pure_sources := $(wildcard decoder/json.c decoder/escape.c)
+c_files := $(wildcard relay/*.c relay/*/*.[ch] decoder/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch])
+
+relay_objects := $(relay_sources:%.c=$(BUILD)/obj/%.o) $(if $(scripts),$(BUILD)/obj/gen/store_scripts.o)
+asan_main := $(BUILD)/asan/relay/main.o
+asan_objects := $(filter-out $(asan_main),$(relay_sources:%.c=$(BUILD)/asan/%.o)) \
+    $(if $(scripts),$(BUILD)/asan/gen/store_scripts.o) $(pure_sources:%.c=$(BUILD)/asan/%.o)
+unit_programs := $(unit_sources:%.c=$(BUILD)/asan/%)
+
+# ---- how
+packages := libpq hiredis libwebsockets libjwt jansson inih
+ifeq ($(filter clean fmt deps help,$(MAKECMDGOALS)),)
+pkg_cflags := $(shell pkg-config --cflags $(packages) 2>/dev/null)
+pkg_libs := $(shell pkg-config --libs $(packages) 2>/dev/null) -lev
+endif
+
+warnings := -Wall -Wextra -Wshadow -Wvla -Wconversion -Wmissing-prototypes -Wstrict-prototypes \
+    -Wundef -Wformat=2
+ifneq ($(filter true,$(CI))$(filter 1,$(WERROR)),)
+warnings += -Werror
+export COPT = -Werror
+endif
+hardening := -fstack-protector-strong -fstack-clash-protection -D_FORTIFY_SOURCE=2 -fPIE
+CFLAGS ?= -O2 -g
+LDFLAGS ?=
+common_flags := -std=gnu11 -D_GNU_SOURCE $(warnings) -Irelay -I. $(pkg_cflags) -MMD -MP
+release_flags := $(CFLAGS) $(hardening) $(common_flags)
+release_link := -pie -Wl,-z,relro,-z,now $(LDFLAGS)
+sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+asan_flags := -O1 -g $(sanitizers) $(common_flags)
+
+# ---- targets
+.PHONY: all deps plugin check check-build check-unit check-regress check-tap check-client check-e2e \
+    asan demo demo-traffic bench install clean fmt lint private-root
+
+all: plugin $(BUILD)/clairon
+
+deps:
+	@docker/install-packages.sh
+
+plugin:
+	@$(MAKE) --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' all
+
+$(BUILD)/clairon: $(relay_objects)
+	$(CC) $(release_flags) $(release_link) -o $@ $^ $(pkg_libs)
+
+$(BUILD)/obj/%.o: %.c | check-libraries
+	@mkdir -p $(@D)
+	$(CC) $(release_flags) -c -o $@ $<
+
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
+	@mkdir -p $(@D)
+	$(CC) $(release_flags) -c -o $@ $<
+
+$(script_source): $(scripts) docker/embed-lua.sh
+	@mkdir -p $(@D)
+	docker/embed-lua.sh $(scripts) >$@
+
+# One clear sentence instead of a hundred missing headers.
+.PHONY: check-libraries
+check-libraries:
+	@pkg-config --exists $(packages) || { \
+	    echo "libraries are missing; 'make deps' installs them (needs root):" >&2; \
+	    pkg-config --print-errors --exists $(packages); exit 1; }
+
+# ---- the same with sanitizers, for unit tests
+asan: $(BUILD)/asan/clairon $(unit_programs)
+
+$(BUILD)/asan/clairon: $(asan_main) $(asan_objects)
+	$(CC) $(asan_flags) -o $@ $^ $(pkg_libs)
+
+$(BUILD)/asan/gen/%.o: $(BUILD)/gen/%.c
+	@mkdir -p $(@D)
+	$(CC) $(asan_flags) -c -o $@ $<
+
+$(BUILD)/asan/%.o: %.c | check-libraries
+	@mkdir -p $(@D)
+	$(CC) $(asan_flags) -c -o $@ $<
+
+$(BUILD)/asan/tests/unit/%: $(BUILD)/asan/tests/unit/%.o $(asan_objects)
+	$(CC) $(asan_flags) -o $@ $^ $(pkg_libs) -lcmocka
+
+.SECONDARY: $(unit_programs:%=%.o) $(script_source)
+
+# ---- a PostgreSQL of our own, with the plugin in it
+private-root: plugin
+	@docker/private-root.sh $(BUILD)/root
+
+# ---- checks: everything is built as far as it goes, then every layer runs
+check-build:
+	@$(MAKE) --no-print-directory -k all private-root $(unit_programs)
+
+check:
+	@docker/install-packages.sh
+	@$(MAKE) --no-print-directory check-build || echo "the build failed; what could be built is checked"
+	@docker/unprivileged.sh tests/check.sh unit regress tap client e2e
+
+check-unit: $(unit_programs)
+	@docker/unprivileged.sh tests/check.sh unit
+
+check-regress check-tap check-e2e: check-%: $(BUILD)/clairon private-root
+	@docker/unprivileged.sh tests/check.sh $*
+
+check-client:
+	@docker/unprivileged.sh tests/check.sh client
+
+lint:
+	@tests/lint/lint.sh
+
+fmt:
+	@clang-format -i $(c_files)
+
+# ---- to look at
+demo:
+	@docker/install-packages.sh run build
+	@$(MAKE) --no-print-directory all private-root
+	@exec docker/unprivileged.sh docker/demo.sh
+
+demo-traffic:
+	@exec docker/unprivileged.sh docker/demo.sh traffic
+
+bench: $(BUILD)/clairon private-root
+	@if [ -x tests/bench/run.sh ]; then exec docker/unprivileged.sh tests/bench/run.sh; \
+	else echo "no benchmark exists yet" >&2; exit 1; fi
+
+# ---- to keep
+install: all
+	@$(MAKE) --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' DESTDIR='$(DESTDIR)' install
+	install -D -m 755 $(BUILD)/clairon '$(DESTDIR)$(bindir)/clairon'
+	install -D -m 644 docker/relay.conf.example '$(DESTDIR)$(docdir)/relay.conf.example'
+
+clean:
+	rm -rf $(BUILD)
+	@[ ! -e decoder/Makefile ] || $(MAKE) --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' clean
+
+-include $(relay_objects:.o=.d) $(asan_objects:.o=.d) $(asan_main:.o=.d) $(unit_programs:%=%.d)

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# embed-lua.sh: writes a C source that holds each Lua script given as store_script_NAME.
+set -euo pipefail
+
+echo '/* Generated from the .lua files by docker/embed-lua.sh. */'
+echo '#include "store/scripts.h"'
+for file in "$@"; do
+    name=$(basename "$file" .lua)
+    printf '\nconst char store_script_%s[] =\n' "${name//-/_}"
+    sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/^\(.*\)$/    "\1\\n"/' "$file"
+    echo '    "";'
+done

@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# install-packages.sh: installs the Debian packages that clairon needs to run, to build or to be checked.
+#
+#   docker/install-packages.sh [run] [build] [check]    (all three when none is given)
+#   docker/install-packages.sh --list [run] [build] [check]
+#
+# Only what is missing is installed, as root or through sudo. Without either it
+# prints the line to type and fails. When nothing is missing, apt is not called.
+set -euo pipefail
+# shellcheck source=docker/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# The libraries' names carry their ABI: one column per Debian release.
+libraries() {
+    local VERSION_ID=
+    [ -r /etc/os-release ] && . /etc/os-release
+    case ${VERSION_ID:-} in
+        12) echo libhiredis0.14 libev4 libwebsockets17 libjwt0 ;;
+        *) echo libhiredis1.1.0 libev4t64 libwebsockets19t64 libjwt2 ;;
+    esac
+    echo libwebsockets-evlib-ev libinih1 libjansson4 libpq5
+}
+
+store_package() {
+    local VERSION_ID=
+    [ -n "$(store_server)" ] && return
+    [ -r /etc/os-release ] && . /etc/os-release
+    case ${VERSION_ID:-} in
+        12) echo redis-server ;;
+        *) echo valkey-server ;;
+    esac
+}
+
+packages_for() {
+    case $1 in
+        run)
+            libraries
+            store_package
+            echo "postgresql-$(pg_major)" python3 python3-psycopg2
+            ;;
+        build)
+            echo gcc make pkg-config libc6-dev libpq-dev libhiredis-dev libev-dev libwebsockets-dev
+            echo libjwt-dev libinih-dev libjansson-dev uthash-dev "postgresql-server-dev-$(pg_major)"
+            ;;
+        check)
+            echo libcmocka-dev libipc-run-perl libmojolicious-perl libjson-perl python3-selenium nodejs
+            echo chromium chromium-driver clang-format cppcheck shellcheck universal-ctags
+            ;;
+    esac
+}
+
+# Those of the arguments that dpkg does not hold as installed.
+missing_of() {
+    local known
+    known=$(dpkg-query -W -f '${db:Status-Abbrev}${Package}\n' "$@" 2>/dev/null || true)
+    known=$(sed -n 's/^[ih]i //p' <<<"$known")
+    printf '%s\n' "$@" | grep -vxF -e "$known" || true
+}
+
+install_now() {
+    local as=()
+    if [ "$(id -u)" != 0 ]; then
+        if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
+            say "These packages are missing and need root. Type this, then start again:" >&2
+            say "    sudo apt-get install -y --no-install-recommends $*" >&2
+            exit 1
+        fi
+        as=(sudo -n)
+    fi
+    say "installing: $*"
+    if ! apt_get "${as[@]}" -- install -y -qq --no-install-recommends "$@"; then
+        apt_get "${as[@]}" -- update -qq ||
+            die "could not refresh the package lists (apt-get update); is the network there?"
+        apt_get "${as[@]}" -- install -y -qq --no-install-recommends "$@" ||
+            die "apt-get could not install: $*"
+    fi
+}
+
+# apt_get [sudo -n] -- ARGUMENT..: without a question, its chatter kept for the case that it fails.
+apt_get() {
+    local as=() log status=0
+    while [ "$1" != -- ]; do
+        as+=("$1")
+        shift
+    done
+    shift
+    log=$(mktemp)
+    "${as[@]}" env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l \
+        apt-get -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" \
+        </dev/null >"$log" 2>&1 || status=$?
+    [ "$status" = 0 ] || tail -5 "$log" >&2
+    rm -f "$log"
+    return "$status"
+}
+
+main() {
+    local list=false purpose names=() missing
+    if [ "${1:-}" = --list ]; then
+        list=true
+        shift
+    fi
+    [ $# -gt 0 ] || set -- run build check
+    for purpose in "$@"; do
+        [[ $purpose =~ ^(run|build|check)$ ]] ||
+            die "unknown purpose \"$purpose\"; valid are run, build, check"
+        mapfile -t -O "${#names[@]}" names < <(packages_for "$purpose" | tr -s ' ' '\n')
+    done
+    if $list; then
+        printf '%s\n' "${names[@]}"
+        return
+    fi
+    command -v dpkg-query >/dev/null || die "this is not a Debian system; needed are: ${names[*]}"
+    mapfile -t missing < <(missing_of "${names[@]}")
+    [ ${#missing[@]} = 0 ] || install_now "${missing[@]}"
+}
+
+main "$@"

@@ -1,0 +1,75 @@
+# shellcheck shell=bash
+# lib.sh: what the scripts of this folder share. Sourced by bash, sets nothing but functions.
+
+top_dir() {
+    cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd
+}
+
+say() {
+    printf '%s\n' "$*"
+}
+
+die() {
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+    exit 1
+}
+
+# The PostgreSQL major to work with: the caller's wish, else the newest server
+# that is installed, else what this distribution ships.
+pg_major() {
+    local found
+    if [ -n "${PG_MAJOR:-}" ]; then
+        echo "$PG_MAJOR"
+        return
+    fi
+    if [ -n "${PG_CONFIG:-}" ] && found=$("$PG_CONFIG" --version 2>/dev/null); then
+        found=${found#PostgreSQL }
+        echo "${found%%[!0-9]*}"
+        return
+    fi
+    found=$(printf '%s\n' /usr/lib/postgresql/[0-9]*/bin/postgres | cut -d/ -f5 | sort -n | tail -1)
+    found=${found##\[*}
+    echo "${found:-$(pg_major_default)}"
+}
+
+pg_major_default() {
+    local VERSION_ID=
+    [ -r /etc/os-release ] && . /etc/os-release
+    case ${VERSION_ID:-} in
+        12) echo 15 ;;
+        13) echo 17 ;;
+        *)
+            VERSION_ID=$(apt-cache depends postgresql 2>/dev/null |
+                sed -n 's/.*Depends: postgresql-\([0-9]*\)$/\1/p' | head -1)
+            echo "${VERSION_ID:-17}"
+            ;;
+    esac
+}
+
+# pg_config of that major's own server package; the plain name is a fallback.
+pg_config_path() {
+    local own
+    own=/usr/lib/postgresql/$(pg_major)/bin/pg_config
+    if [ -n "${PG_CONFIG:-}" ]; then
+        echo "$PG_CONFIG"
+    elif [ -x "$own" ]; then
+        echo "$own"
+    else
+        echo pg_config
+    fi
+}
+
+# The first store server there is, by preference; empty when there is none.
+store_server() {
+    local name
+    if [ -n "${CLAIRON_STORE_SERVER:-}" ]; then
+        echo "$CLAIRON_STORE_SERVER"
+        return
+    fi
+    for name in keydb-server valkey-server redis-server; do
+        if command -v "$name"; then
+            return
+        fi
+    done
+    return 0
+}

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# private-root.sh: makes a PostgreSQL of our own below a directory, with clairon installed in it.
+#
+#   docker/private-root.sh DIR     ->  DIR/usr/lib/postgresql/NN/bin/postgres, also reached as DIR/bin
+#
+# The programs are copies, because a server looks for its lib and share folders
+# beside the file it was started from; what is in those folders are links to the
+# system's files. Nothing outside DIR is changed.
+set -euo pipefail
+# shellcheck source=docker/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# The folder $1 appears below $root as real folders (as deep as we install) full of links.
+link_folder() {
+    local from=$1 to=$root$1 entry name
+    mkdir -p "$to"
+    find "$to" -maxdepth 1 -type l -delete
+    for entry in "$from"/*; do
+        name=${entry##*/}
+        case $name in
+            clairon*) ;; # one that the system has is not ours
+            extension | bitcode) link_folder "$entry" ;;
+            *) [ -e "$to/$name" ] || ln -s "$entry" "$to/$name" ;;
+        esac
+    done
+}
+
+main() {
+    local config bin lib share
+    [ $# = 1 ] || die "usage: private-root.sh DIR"
+    mkdir -p "$1"
+    root=$(cd "$1" && pwd)
+    config=$(pg_config_path)
+    command -v "$config" >/dev/null || die "$config is not there; docker/install-packages.sh installs it"
+    bin=$("$config" --bindir) lib=$("$config" --pkglibdir) share=$("$config" --sharedir)
+    [ -x "$bin/postgres" ] || die "$bin/postgres is not there; docker/install-packages.sh installs it"
+
+    mkdir -p "$root$bin"
+    cp -u --preserve=timestamps "$bin"/* "$root$bin/"
+    link_folder "$lib"
+    link_folder "$share"
+    ln -sfn "${bin#/}" "$root/bin"
+    make --no-print-directory -s -C "$(top_dir)/decoder" install \
+        PG_CONFIG="$config" DESTDIR="$root" >/dev/null
+    chmod -R go+rX "$root"
+}
+
+main "$@"

@@ -1,0 +1,150 @@
+#!/usr/bin/env bash
+# check.sh: runs layers of tests, each to its end, and counts honestly.
+#
+#   tests/check.sh [unit] [regress] [tap] [client] [e2e]
+#
+# Each layer may take a while but not for ever; one that fails does not stop the
+# next. A layer that ran nothing is a failure. The last line is the sum of all.
+# Run it through docker/unprivileged.sh: PostgreSQL refuses root.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+# shellcheck source=tests/env.sh
+. tests/env.sh
+
+logs=$CLAIRON_WORK/log
+mkdir -p "$logs" "$CLAIRON_WORK/home"
+total_passed=0 total_failed=0 total_skipped=0
+
+# bounded SECONDS COMMAND..: the command, or a failure that says it took too long.
+bounded() {
+    local seconds=$1 status=0
+    shift
+    timeout --kill-after=15 "$seconds" "$@" </dev/null || status=$?
+    [ "$status" != 124 ] && [ "$status" != 137 ] || echo "not ok - stopped after $seconds s: $*"
+    return "$status"
+}
+
+# ---- the layers: each prints its tests' own output and returns non-zero on a failure
+
+layer_unit() {
+    local source program status=0 one
+    for source in tests/unit/test_*.c; do
+        [ -e "$source" ] || continue
+        program=build/asan/${source%.c}
+        echo "# $program"
+        if [ ! -x "$program" ]; then
+            echo "not ok - $program was not built"
+            status=1
+            continue
+        fi
+        one=0
+        CMOCKA_MESSAGE_OUTPUT=TAP bounded 120 "$program" 2>&1 || one=$?
+        # cmocka exits with the number of failures, each already said; a crash is not said.
+        [ "$one" -lt 100 ] || echo "not ok - $program ended with status $one"
+        [ "$one" = 0 ] || status=1
+    done
+    return "$status"
+}
+
+layer_regress() {
+    local out=$CLAIRON_WORK/regress names=()
+    rm -rf "$out" && mkdir -p "$out"
+    server_settings >"$out/server.conf"
+    if [ -e tests/regress/schedule ]; then
+        names=(--schedule=tests/regress/schedule)
+    else
+        mapfile -t names < <(find tests/regress/sql -name '*.sql' -printf '%f\n' 2>/dev/null | sort)
+        names=("${names[@]%.sql}")
+    fi
+    [ ${#names[@]} -gt 0 ] || return 1
+    bounded 600 "$PG_REGRESS" --bindir="$CLAIRON_ROOT/bin" --inputdir=tests/regress \
+        --outputdir="$out" --temp-instance="$out/instance" --temp-config="$out/server.conf" \
+        --encoding=UTF8 --no-locale --dbname=regression "${names[@]}" 2>&1
+    local status=$?
+    [ ! -s "$out/regression.diffs" ] || head -200 "$out/regression.diffs"
+    return "$status"
+}
+
+layer_tap() {
+    local names=()
+    mapfile -t names < <(find tests/tap -maxdepth 1 -name '*.pl' | sort)
+    [ ${#names[@]} -gt 0 ] || return 1
+    rm -rf "$CLAIRON_WORK/tap" && mkdir -p "$CLAIRON_WORK/tap"
+    TESTDIR=$CLAIRON_WORK/tap TESTDATADIR=$CLAIRON_WORK/tap/data TESTLOGDIR=$CLAIRON_WORK/tap/log \
+        PG_TEST_TIMEOUT_DEFAULT=60 \
+        bounded 900 prove --verbose -I tests/perl -I "$PG_PERL" "${names[@]}" 2>&1
+}
+
+layer_client() {
+    (cd client && bounded 120 node --test --test-reporter=tap 2>&1)
+}
+
+layer_e2e() {
+    local file status=0
+    for file in tests/e2e/test_*.py; do
+        [ -e "$file" ] || continue
+        echo "# $file"
+        bounded 600 /usr/bin/python3 "$file" -v 2>&1 || status=1
+    done
+    return "$status"
+}
+
+# ---- counting
+
+# Reads a layer's output, prints "passed failed skipped". It knows TAP at the left
+# margin, pg_regress before 16 and Python's unittest.
+count() {
+    awk '
+        /^(not )?ok\>.*# *(SKIP|skip)/ { skipped++; next }
+        /^1\.\.0 # *(SKIP|skip)/ { skipped++; next }
+        /^not ok\>.*# *TODO/ { skipped++; next }
+        /^ok\>/ { passed++; next }
+        /^not ok\>/ { failed++; next }
+        /^(test|    ) [^ ]+ +\.\.\. ok / { passed++; next }
+        /^(test|    ) [^ ]+ +\.\.\. FAILED/ { failed++; next }
+        /^Ran [0-9]+ tests? in / { ran = $2; next }
+        ran != "" && /^(OK|FAILED)( |$)/ {
+            bad = number("failures") + number("errors") + number("unexpected successes")
+            out = number("skipped") + number("expected failures")
+            failed += bad; skipped += out; passed += ran - bad - out; ran = ""
+        }
+        function number(name) {
+            return match($0, "(\\(|, )" name "=[0-9]+") ?
+                substr($0, RSTART + index(substr($0, RSTART), "=")) + 0 : 0
+        }
+        END { print passed + 0, failed + 0, skipped + 0 }' "$1"
+}
+
+run_layer() {
+    local layer=$1 log=$logs/$1.log status=0 passed failed skipped
+    echo "---- $layer"
+    "layer_$layer" 2>&1 | tee "$log" || status=1
+    read -r passed failed skipped < <(count "$log")
+    # What failed without saying which test it was is one failure; so is a layer that ran nothing.
+    if [ "$status" != 0 ] && [ "$failed" = 0 ]; then
+        failed=1
+    fi
+    if [ "$((passed + failed))" = 0 ]; then
+        echo "$layer: no test ran"
+        failed=1
+    fi
+    total_passed=$((total_passed + passed))
+    total_failed=$((total_failed + failed))
+    total_skipped=$((total_skipped + skipped))
+    summary+=("$(printf '%-8s %d passed, %d failed, %d skipped' "$layer" "$passed" "$failed" "$skipped")")
+}
+
+summary=()
+[ $# -gt 0 ] || set -- unit regress tap client e2e
+for layer in "$@"; do
+    declare -F "layer_$layer" >/dev/null || die "unknown layer \"$layer\""
+    run_layer "$layer"
+done
+echo "----"
+printf '%s\n' "${summary[@]}"
+if [ "$total_skipped" = 0 ]; then
+    echo "$total_passed passed, $total_failed failed"
+else
+    echo "$total_passed passed, $total_failed failed, $total_skipped skipped"
+fi
+[ "$total_failed" = 0 ]

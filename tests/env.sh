@@ -1,0 +1,30 @@
+# shellcheck shell=bash
+# env.sh: the environment of every test: our private PostgreSQL first, scratch places in CLAIRON_WORK.
+# Sourced from the top of the checkout.
+
+# shellcheck source=docker/lib.sh
+. docker/lib.sh
+
+CLAIRON_TOP=$(top_dir)
+CLAIRON_WORK=${CLAIRON_WORK:-$CLAIRON_TOP/build/work}
+CLAIRON_ROOT=$CLAIRON_TOP/build/root
+CLAIRON_STORE_SERVER=$(store_server)
+export CLAIRON_TOP CLAIRON_WORK CLAIRON_ROOT CLAIRON_STORE_SERVER
+export PATH="$CLAIRON_ROOT/bin:$PATH" LC_ALL=C.UTF-8 TZ=UTC
+unset PGHOST PGPORT PGUSER PGDATABASE PGSERVICE PGOPTIONS PGDATA
+
+pgxs=$(dirname "$("$(pg_config_path)" --pgxs)")/..
+PG_REGRESS=$(realpath -m "$pgxs/test/regress/pg_regress")
+PG_PERL=$(realpath -m "$pgxs/test/perl")
+export PG_REGRESS PG_PERL
+
+# Server settings that every test cluster needs. output_plugin_libraries came with
+# minor releases: a server that does not know it would refuse to start.
+server_settings() {
+    echo "wal_level = logical"
+    echo "max_wal_senders = 10"
+    echo "max_replication_slots = 10"
+    if "$CLAIRON_ROOT/bin/postgres" --describe-config | grep -q '^output_plugin_libraries'; then
+        echo "output_plugin_libraries = 'pgoutput, test_decoding, clairon'"
+    fi
+}
