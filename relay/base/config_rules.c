@@ -41,6 +41,14 @@ key_file_read(const char *path, char *bytes, size_t *ret_len)
     return reason;
 }
 
+/* There is no line to name, but there is a file it may be missing in. */
+static enum rc
+fail_missing(struct config_load *load, const char *what)
+{
+    return config_fail(load, "%.384s%smissing key %s", load->path != NULL ? load->path : "",
+                       load->path != NULL ? ": " : "", what);
+}
+
 static enum rc
 check_secret(struct config_load *load, const char *name, size_t len)
 {
@@ -133,8 +141,8 @@ check_auth(struct config_load *load)
     if ((config->relay.roles & CONFIG_ROLE_GATE) == 0)
         return RC_OK;
     if (found < 0)
-        return config_fail(load, "missing key [auth] hs256_secret_file (or hs256_secret, or "
-                                 "public_key_file): the gate cannot check tokens without it");
+        return fail_missing(load, "[auth] hs256_secret_file (or hs256_secret, or public_key_file): "
+                                  "the gate cannot check tokens without it");
     if (found != 1)
         return key_load_file(load, names[found], given[found]);
     if (check_secret(load, names[1], strlen(given[1])) != RC_OK)
@@ -193,8 +201,7 @@ config_rules(struct config_load *load)
     const struct config *config = load->config;
 
     if ((config->relay.roles & CONFIG_ROLE_FEED) != 0 && config->feed.conninfo == NULL)
-        return config_fail(load, "missing key [feed] conninfo: the feed needs the replica's "
-                                 "connection string");
+        return fail_missing(load, "[feed] conninfo: the feed needs the replica's connection string");
     if (check_backoff(load) != RC_OK || check_tls(load) != RC_OK)
         return RC_BAD;
     return check_auth(load);

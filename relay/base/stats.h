@@ -29,7 +29,7 @@
     X(GATE_PROTOCOL_ERRORS, "clairon_gate_protocol_errors_total", "counter",                       \
       "Client messages that broke the protocol")
 
-enum stat {
+enum metric {
 #define STATS_ENUM(name, metric, kind, help) STAT_##name,
     STATS_LIST(STATS_ENUM)
 #undef STATS_ENUM
@@ -41,13 +41,13 @@ struct stats {
 };
 
 static inline void
-stats_add(struct stats *stats, enum stat stat, uint64_t amount)
+stats_add(struct stats *stats, enum metric stat, uint64_t amount)
 {
     stats->values[stat] += amount;
 }
 
 static inline void
-stats_set(struct stats *stats, enum stat stat, uint64_t value)
+stats_set(struct stats *stats, enum metric stat, uint64_t value)
 {
     stats->values[stat] = value;
 }

@@ -1,0 +1,34 @@
+/* feed.h: takes frames off a replication slot, has them stored, and confirms what is. */
+#ifndef CLAIRON_FEED_FEED_H
+#define CLAIRON_FEED_FEED_H
+
+#include <stddef.h>
+
+#include "base/config.h"
+#include "base/rc.h"
+#include "base/stats.h"
+
+struct ev_loop;
+struct feed;
+struct store;
+
+/* Checks what can be checked of feed.conninfo without a server. */
+MUST_CHECK enum rc feed_check(const struct config *config, char error[CONFIG_ERROR_MAX]);
+
+/*
+ * Connects, streams and starts over by itself, with backoff, until feed_close.
+ * config and stats must outlive it.
+ */
+struct feed *feed_open(struct ev_loop *loop, const struct config *config, struct store *store,
+                       struct stats *stats);
+
+/* Confirms what is stored and says goodbye to PostgreSQL. Accepts NULL. */
+void feed_close(struct feed *feed);
+
+/* After feed_close and store_close: answers of the store may come until then. Accepts NULL. */
+void feed_free(struct feed *feed);
+
+/* "waiting", "connecting", "standby" (another relay has the slot) or "streaming". */
+const char *feed_state_name(const struct feed *feed);
+
+#endif

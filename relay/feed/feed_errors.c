@@ -1,0 +1,58 @@
+/* feed_errors.c: what a server's error means and what would mend it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "feed/feed_private.h"
+
+#define LINE_MAX_LEN 1024
+
+struct hint {
+    const char *sqlstate; /* NULL: any */
+    const char *word;     /* in the message; NULL: any */
+    const char *text;
+};
+
+static const struct hint hints[] = {
+    {"42501", "output_plugin_libraries",
+     "add clairon to output_plugin_libraries in postgresql.conf and reload"},
+    {NULL, "output_plugin_libraries",
+     "add clairon to output_plugin_libraries in postgresql.conf and reload"},
+    {NULL, "output plugin", "add clairon to output_plugin_libraries in postgresql.conf and reload"},
+    {NULL, "wal_level", "set wal_level = logical in postgresql.conf and restart PostgreSQL"},
+    {"58P01", "clairon", "install the clairon plugin on this server (make install)"},
+    {"42P01", "clairon.member", "run CREATE EXTENSION clairon in this database"},
+    {"3F000", NULL, "run CREATE EXTENSION clairon in this database"},
+    {"42501", "member", "grant clairon_relay to the relay's role"},
+    {"42501", NULL, "the relay's role needs LOGIN REPLICATION IN ROLE clairon_relay"},
+    {"53400", "replication slots", "raise max_replication_slots or drop a slot that is not used"},
+    {"53300", NULL, "raise max_wal_senders or max_connections"},
+};
+
+const char *
+feed_error_hint(const char *sqlstate, const char *message)
+{
+    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
+        if (hints[i].sqlstate != NULL &&
+            (sqlstate == NULL || strcmp(hints[i].sqlstate, sqlstate) != 0))
+            continue;
+        if (hints[i].word == NULL || strstr(message, hints[i].word) != NULL)
+            return hints[i].text;
+    }
+    return "";
+}
+
+const char *
+feed_error_line(const char *message)
+{
+    static char line[LINE_MAX_LEN];
+    size_t len = 0;
+
+    for (; *message != '\0' && len + 1 < sizeof(line); message++) {
+        if (*message != '\n')
+            line[len++] = *message;
+        else if (message[1] != '\0')
+            line[len++] = ' ';
+    }
+    line[len] = '\0';
+    return line;
+}

@@ -1,0 +1,139 @@
+/* feed_members.c: the first copy of clairon.member, for a store that has no progress yet. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "feed/feed_private.h"
+
+/* True until a copy was completed: then the progress is beyond (0, FRAME_ORDINAL_COMMIT). */
+bool
+feed_needs_members(const struct feed *feed)
+{
+    char copied[FRAME_POSITION_TEXT + 1];
+
+    frame_position_text(0, FRAME_ORDINAL_COMMIT, copied);
+    return strcmp(feed->sent_position, copied) < 0;
+}
+
+/*
+ * The copy is taken after the slot exists, so every later change comes through the slot. Changes
+ * between the slot's point and the copy come twice, which is harmless: they say "is a member" or
+ * "is none", and the last word on each row is the same as in the copy.
+ */
+void
+feed_copy_members(struct feed *feed)
+{
+    uint64_t lsn = 0;
+
+    feed->copied_members = 0;
+    feed->copy_ordinal = 0;
+    if (feed->sent_position[0] != '\0' &&
+        frame_position_read(feed->sent_position, strlen(feed->sent_position), &lsn,
+                            &feed->copy_ordinal) != RC_OK) {
+        feed_restart(feed, "the slot's progress in the store is no position: %s",
+                     feed->sent_position);
+        return;
+    }
+    if (PQsendQuery(feed->conn, "SELECT audience, target, user_id FROM clairon.member") != 1 ||
+        PQsetSingleRowMode(feed->conn) != 1) {
+        feed_restart(feed, "could not ask for clairon.member: %s",
+                     feed_error_line(PQerrorMessage(feed->conn)));
+        return;
+    }
+    feed_set_state(feed, FEED_COPYING);
+    feed_flush_socket(feed);
+}
+
+static void
+put_u16(char *at, size_t value)
+{
+    at[0] = (char)(value >> 8 & 0xff);
+    at[1] = (char)(value & 0xff);
+}
+
+/* LSN 0 stands before all WAL. */
+static void
+put_common(char *frame, char kind, size_t len, uint64_t ordinal)
+{
+    put_u16(frame + FRAME_AT_LENGTH + 2, len);
+    frame[FRAME_AT_KIND] = kind;
+    frame[FRAME_AT_VERSION] = FRAME_VERSION;
+    bytes_put_u64((unsigned char *)frame + FRAME_AT_ORDINAL, ordinal);
+}
+
+/* Puts one row into the form in which changes come, so that one way serves both. */
+static bool
+take_row(struct feed *feed, const PGresult *row)
+{
+    size_t lens[3];
+    size_t total = FRAME_MEMBER_HEAD_SIZE;
+    char *frame, *out;
+
+    for (int i = 0; i < 3; i++) {
+        lens[i] = (size_t)PQgetlength(row, 0, i);
+        if (lens[i] > FRAME_MEMBER_TEXT_MAX) {
+            log_warn("feed", "a row of clairon.member is longer than %d bytes, skipped",
+                     FRAME_MEMBER_TEXT_MAX);
+            return true;
+        }
+        total += lens[i];
+    }
+    frame = memory_new(total);
+    feed->copied_members++;
+    put_common(frame, FRAME_KIND_MEMBER, total, ++feed->copy_ordinal);
+    frame[FRAME_MEMBER_AT_CHANGE] = '+';
+    put_u16(frame + FRAME_MEMBER_AT_AUDIENCE_LEN, lens[0]);
+    put_u16(frame + FRAME_MEMBER_AT_TARGET_LEN, lens[1]);
+    put_u16(frame + FRAME_MEMBER_AT_USER_LEN, lens[2]);
+    out = frame + FRAME_MEMBER_HEAD_SIZE;
+    for (int i = 0; i < 3; i++) {
+        memcpy(out, PQgetvalue(row, 0, i), lens[i]);
+        out += lens[i];
+    }
+    return feed_stream_take(feed, frame, (struct bytes){(unsigned char *)frame, total});
+}
+
+static void
+copy_done(struct feed *feed)
+{
+    char *end = memory_new(FRAME_COMMIT_SIZE);
+
+    put_common(end, FRAME_KIND_COMMIT, FRAME_COMMIT_SIZE, FRAME_ORDINAL_COMMIT);
+    if (!feed_stream_take(feed, end, (struct bytes){(unsigned char *)end, FRAME_COMMIT_SIZE}))
+        return;
+    feed_stream_flush(feed);
+    if (feed->state != FEED_COPYING)
+        return;
+    log_info("feed", "copied %" PRIu64 " rows of clairon.member", feed->copied_members);
+    feed_begin_start(feed);
+}
+
+static void
+copy_failed(struct feed *feed, const PGresult *result)
+{
+    const char *message = PQresultErrorMessage(result);
+    const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+    feed_restart(feed, "could not read clairon.member: %s; %s", feed_error_line(message),
+                 feed_error_hint(sqlstate, message));
+}
+
+void
+feed_on_member_rows(struct feed *feed)
+{
+    while (feed->state == FEED_COPYING && feed_stream_has_room(feed) &&
+           PQisBusy(feed->conn) == 0) {
+        PGresult *result = PQgetResult(feed->conn);
+        ExecStatusType status = PQresultStatus(result);
+
+        if (result == NULL)
+            copy_done(feed);
+        else if (status == PGRES_SINGLE_TUPLE)
+            (void)take_row(feed, result);
+        else if (status != PGRES_TUPLES_OK) /* that one only ends the rows */
+            copy_failed(feed, result);
+        PQclear(result);
+    }
+}

@@ -1,0 +1,128 @@
+/* feed_private.h: the feed's state, shared by connecting and streaming. */
+#ifndef CLAIRON_FEED_FEED_PRIVATE_H
+#define CLAIRON_FEED_FEED_PRIVATE_H
+
+#include <ev.h>
+#include <libpq-fe.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/backoff.h"
+#include "base/config.h"
+#include "base/stats.h"
+#include "feed/feed.h"
+#include "store/store.h"
+
+#define FEED_SYSTEM_MAX 32
+#define FEED_FLIGHTS_MAX 64
+#define FEED_FLIGHT_BYTES_MAX (16u << 20) /* unanswered by the store, all together */
+#define FEED_BATCH_BYTES (256u << 10)
+#define FEED_BATCH_FRAMES 512
+#define FEED_CONNECT_PATIENCE_S 15.0
+
+/*
+ * WAITING (for the retry timer, or for the store) -> CONNECTING -> IDENTIFYING -> FINDING the slot
+ * [-> CREATING it] -> CLAIMING the slot's progress at the store [-> COPYING memberships] -> STARTING
+ * -> OWNING (claims again, now that no other relay can read the slot) -> STREAMING.
+ * feed_restart leads from each of them to WAITING.
+ */
+enum feed_state {
+    FEED_WAITING,
+    FEED_CONNECTING,
+    FEED_IDENTIFYING,
+    FEED_FINDING,
+    FEED_CREATING,
+    FEED_CLAIMING,
+    FEED_COPYING,
+    FEED_STARTING,
+    FEED_OWNING,
+    FEED_STREAMING
+};
+
+/* A batch on its way to the store. */
+struct flight {
+    uint64_t confirm_lsn; /* what may be confirmed once it is stored; 0: nothing new */
+    size_t bytes;
+};
+
+struct feed {
+    enum feed_state state;
+    struct ev_loop *loop;
+    const struct config *config;
+    struct store *store;
+    struct store_listener store_listener;
+    struct stats *stats;
+    struct backoff backoff;
+    ev_timer retry;
+    ev_timer feedback;
+    ev_timer patience; /* bounds everything before STREAMING */
+    ev_io readable;
+    ev_io writable;
+    PGconn *conn;
+    PGresult *result;  /* of the command under way, until its answer is complete */
+    bool is_standby;   /* another relay reads the slot */
+    unsigned attempt;  /* tells answers for an earlier connection from ours */
+    char system[FEED_SYSTEM_MAX];
+    uint32_t timeline;
+
+    struct store_batch *batch;
+    char **held; /* messages whose bytes the batch points into */
+    size_t held_count;
+    size_t held_room;
+    uint64_t batch_confirm_lsn;
+    uint64_t batch_lsn; /* position of the batch's last frame */
+    uint64_t batch_ordinal;
+    char sent_position[FRAME_POSITION_TEXT + 1]; /* of the last frame handed to the store */
+    struct flight flights[FEED_FLIGHTS_MAX];     /* a ring, oldest first */
+    unsigned flight_first;
+    unsigned flight_count;
+    size_t flight_bytes;
+    uint64_t copied_members;
+    uint64_t copy_ordinal;
+
+    uint64_t received_lsn;
+    uint64_t stored_lsn;
+    int64_t feedback_us; /* when we last told the server */
+    uint64_t told_lsn;
+    bool closing;
+};
+
+/* An answer of the store that knows which connection it was asked for. */
+struct feed_ticket {
+    struct feed *feed;
+    unsigned attempt;
+};
+
+/* The one door to WAITING: logs why, drops the connection, comes back after the backoff. */
+void feed_restart(struct feed *feed, const char *format, ...) PRINTF_LIKE(2, 3);
+void feed_set_state(struct feed *feed, enum feed_state state);
+
+/* feed_connect.c */
+void feed_connect(struct feed *feed);
+void feed_on_connecting(struct feed *feed);
+void feed_on_result(struct feed *feed);
+void feed_begin_start(struct feed *feed);
+
+/* feed_stream.c */
+void feed_stream_begin(struct feed *feed);
+void feed_stream_reset(struct feed *feed); /* forgets batch and flights */
+void feed_stream_pump(struct feed *feed);
+void feed_stream_flush(struct feed *feed); /* sends the batch, if it holds anything */
+bool feed_stream_has_room(const struct feed *feed);
+/* Takes a packet of frames, and its bytes (malloc). False when the feed was restarted. */
+bool feed_stream_take(struct feed *feed, char *owned, struct bytes packet);
+void feed_send_feedback(struct feed *feed);
+/* Hands libpq's waiting bytes to the socket, now or when it is writable. */
+void feed_flush_socket(struct feed *feed);
+
+/* feed_members.c */
+bool feed_needs_members(const struct feed *feed);
+void feed_copy_members(struct feed *feed);
+void feed_on_member_rows(struct feed *feed);
+
+/* feed_errors.c: what a server's error means for the operator; "" when it speaks for itself. */
+const char *feed_error_hint(const char *sqlstate, const char *message);
+/* The message of the last error in one line. Valid until the next call. */
+const char *feed_error_line(const char *message);
+
+#endif

@@ -1,0 +1,246 @@
+/* feed_stream.c: frames from the slot into the store; confirmations back. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "feed/feed_private.h"
+#include "wire/walmsg.h"
+
+
+bool
+feed_stream_has_room(const struct feed *feed)
+{
+    return feed->flight_count < FEED_FLIGHTS_MAX && feed->flight_bytes < FEED_FLIGHT_BYTES_MAX;
+}
+
+static void
+release_held(struct feed *feed)
+{
+    for (size_t i = 0; i < feed->held_count; i++)
+        free(feed->held[i]);
+    feed->held_count = 0;
+}
+
+/* Keeps a message's bytes until the batch that points into them is sent. */
+static void
+hold(struct feed *feed, char *owned)
+{
+    if (feed->held_count == feed->held_room) {
+        feed->held_room = feed->held_room == 0 ? 64 : feed->held_room * 2;
+        feed->held = memory_grow(feed->held, feed->held_room * sizeof(*feed->held));
+    }
+    feed->held[feed->held_count++] = owned;
+}
+
+void
+feed_stream_reset(struct feed *feed)
+{
+    store_batch_free(feed->batch);
+    feed->batch = store_batch_new();
+    release_held(feed);
+    feed->batch_confirm_lsn = 0;
+    feed->flight_first = 0;
+    feed->flight_count = 0;
+    feed->flight_bytes = 0;
+}
+
+static void
+on_ingested(void *ctx, enum rc rc)
+{
+    struct feed_ticket *ticket = ctx;
+    struct feed *feed = ticket->feed;
+    bool is_ours = ticket->attempt == feed->attempt && feed->flight_count > 0;
+    struct flight flight;
+
+    free(ticket);
+    if (feed->closing || !is_ours)
+        return;
+    if (rc != RC_OK) {
+        feed_restart(feed, "the store did not take a batch");
+        return;
+    }
+    flight = feed->flights[feed->flight_first];
+    feed->flight_first = (feed->flight_first + 1) % FEED_FLIGHTS_MAX;
+    feed->flight_count--;
+    feed->flight_bytes -= flight.bytes;
+    if (flight.confirm_lsn > feed->stored_lsn)
+        feed->stored_lsn = flight.confirm_lsn;
+    feed_stream_pump(feed);
+}
+
+void
+feed_stream_flush(struct feed *feed)
+{
+    struct feed_ticket *ticket;
+    struct flight *flight;
+    size_t bytes = store_batch_bytes(feed->batch);
+
+    if (store_batch_count(feed->batch) == 0)
+        return;
+    ticket = memory_new(sizeof(*ticket));
+    *ticket = (struct feed_ticket){feed, feed->attempt};
+    if (store_ingest(feed->store, feed->config->feed.slot, feed->sent_position, feed->batch,
+                     on_ingested, ticket) != RC_OK) {
+        free(ticket);
+        feed_restart(feed, "the store is away");
+        return;
+    }
+    frame_position_text(feed->batch_lsn, feed->batch_ordinal, feed->sent_position);
+    flight = &feed->flights[(feed->flight_first + feed->flight_count) % FEED_FLIGHTS_MAX];
+    *flight = (struct flight){feed->batch_confirm_lsn, bytes};
+    feed->flight_count++;
+    feed->flight_bytes += bytes;
+    feed->batch_confirm_lsn = 0;
+    release_held(feed);
+}
+
+static void
+take_frame(struct feed *feed, const struct frame *frame)
+{
+    stats_add(feed->stats, STAT_FEED_FRAMES, 1);
+    store_batch_add(feed->batch, frame);
+    feed->batch_lsn = frame->commit_lsn;
+    feed->batch_ordinal = frame->ordinal;
+    if (frame->kind == FRAME_KIND_COMMIT)
+        feed->batch_confirm_lsn = frame->as.commit.end_lsn;
+}
+
+bool
+feed_stream_take(struct feed *feed, char *owned, struct bytes packet)
+{
+    hold(feed, owned);
+    while (packet.len > 0) {
+        struct frame frame;
+        size_t len;
+
+        if (frame_parse(packet, &frame, &len) != RC_OK) {
+            feed_restart(feed, "the plugin sent a frame that cannot be read: relay and plugin "
+                               "must be of one version");
+            return false;
+        }
+        take_frame(feed, &frame);
+        packet = (struct bytes){packet.at + len, packet.len - len};
+    }
+    if (store_batch_bytes(feed->batch) >= FEED_BATCH_BYTES ||
+        store_batch_count(feed->batch) >= FEED_BATCH_FRAMES)
+        feed_stream_flush(feed);
+    return feed->state != FEED_WAITING;
+}
+
+/* When nothing is under way, all WAL the server has read can go: quiet tables pin nothing. */
+static void
+take_keepalive(struct feed *feed, const struct walmsg *message)
+{
+    bool idle = feed->flight_count == 0 && store_batch_count(feed->batch) == 0;
+
+    if (message->wal_end > feed->received_lsn)
+        feed->received_lsn = message->wal_end;
+    if (idle && message->wal_end > feed->stored_lsn)
+        feed->stored_lsn = message->wal_end;
+    if (message->reply_requested)
+        feed_send_feedback(feed);
+}
+
+/* False when the feed was restarted. Owns the buffer. */
+static bool
+take_message(struct feed *feed, char *buffer, size_t len)
+{
+    struct walmsg message;
+
+    stats_add(feed->stats, STAT_FEED_BYTES, len);
+    if (walmsg_parse((struct bytes){(unsigned char *)buffer, len}, &message) != RC_OK) {
+        free(buffer);
+        feed_restart(feed, "PostgreSQL sent a replication message that cannot be read");
+        return false;
+    }
+    if (message.kind == WALMSG_KEEPALIVE) {
+        take_keepalive(feed, &message);
+        free(buffer);
+        return feed->state == FEED_STREAMING;
+    }
+    if (message.wal_end > feed->received_lsn)
+        feed->received_lsn = message.wal_end;
+    return feed_stream_take(feed, buffer, message.packet);
+}
+
+/* The stream ended: the result says why. */
+static void
+stream_ended(struct feed *feed)
+{
+    PGresult *result = PQgetResult(feed->conn);
+    const char *message = result != NULL ? PQresultErrorMessage(result) : "";
+
+    if (message[0] == '\0')
+        message = PQerrorMessage(feed->conn);
+    feed_restart(feed, "PostgreSQL ended the stream: %s",
+                 message[0] != '\0' ? feed_error_line(message) : "the server shuts down");
+    PQclear(result);
+}
+
+void
+feed_stream_pump(struct feed *feed)
+{
+    if (feed->state == FEED_COPYING) {
+        feed_on_member_rows(feed);
+        return;
+    }
+    while (feed->state == FEED_STREAMING && feed_stream_has_room(feed)) {
+        char *buffer = NULL;
+        int len = PQgetCopyData(feed->conn, &buffer, 1);
+
+        if (len == 0) {
+            feed_stream_flush(feed);
+            break;
+        }
+        if (len < 0) {
+            stream_ended(feed);
+            return;
+        }
+        if (!take_message(feed, buffer, (size_t)len))
+            return;
+    }
+    if (feed->state != FEED_STREAMING)
+        return;
+    /* While the store is behind, PostgreSQL waits: TCP holds it back. */
+    if (feed_stream_has_room(feed))
+        ev_io_start(feed->loop, &feed->readable);
+    else
+        ev_io_stop(feed->loop, &feed->readable);
+}
+
+void
+feed_stream_begin(struct feed *feed)
+{
+    feed_set_state(feed, FEED_STREAMING);
+    ev_timer_stop(feed->loop, &feed->patience);
+    backoff_reset(&feed->backoff);
+    feed->is_standby = false;
+    feed->told_lsn = 0;
+    stats_set(feed->stats, STAT_FEED_CONNECTED, 1);
+    log_info("feed", "streaming from slot \"%s\", timeline %" PRIu32 ", stored up to %s",
+             feed->config->feed.slot, feed->timeline,
+             feed->sent_position[0] != '\0' ? feed->sent_position : "nothing yet");
+    feed_stream_pump(feed);
+}
+
+void
+feed_send_feedback(struct feed *feed)
+{
+    unsigned char status[WALMSG_STATUS_SIZE];
+    uint64_t received =
+        feed->received_lsn > feed->stored_lsn ? feed->received_lsn : feed->stored_lsn;
+
+    walmsg_status(status, received, feed->stored_lsn, clock_wall_us());
+    if (PQputCopyData(feed->conn, (const char *)status, sizeof(status)) < 0) {
+        feed_restart(feed, "could not confirm: %s", feed_error_line(PQerrorMessage(feed->conn)));
+        return;
+    }
+    feed->feedback_us = clock_monotonic_us();
+    feed->told_lsn = feed->stored_lsn;
+    stats_set(feed->stats, STAT_FEED_RECEIVED_LSN, feed->received_lsn);
+    stats_set(feed->stats, STAT_FEED_CONFIRMED_LSN, feed->stored_lsn);
+    feed_flush_socket(feed);
+}
