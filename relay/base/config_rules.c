@@ -201,7 +201,7 @@ config_rules(struct config_load *load)
     const struct config *config = load->config;
 
     if ((config->relay.roles & CONFIG_ROLE_FEED) != 0 && config->feed.conninfo == NULL)
-        return fail_missing(load, "[feed] conninfo: the feed needs the replica's connection string");
+        return fail_missing(load, "[feed] conninfo: the feed needs to reach the replica");
     if (check_backoff(load) != RC_OK || check_tls(load) != RC_OK)
         return RC_BAD;
     return check_auth(load);

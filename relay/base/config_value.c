@@ -19,7 +19,7 @@ static const struct unit duration_units[] = {
     { "d", 86400000 }, { "h", 3600000 }, { "m", 60000 }, { "s", 1000 }, { "ms", 1 }, { NULL, 0 },
 };
 static const struct unit size_units[] = {
-    { "MB", 1024 * 1024 }, { "kB", 1024 }, { "B", 1 }, { NULL, 0 },
+    { "MB", 1024 * 1024 }, { "kB", 1024 }, { "B", 1 }, { "", 1 }, { NULL, 0 },
 };
 static const struct unit no_units[] = { { "", 1 }, { NULL, 0 } };
 
