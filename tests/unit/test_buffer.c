@@ -1,0 +1,136 @@
+/* test_buffer.c: does a byte string keep its ceiling, its zero and its JSON? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buffer.h"
+#include "base/utf8.h"
+
+static void
+grows_up_to_its_ceiling(void **state)
+{
+    struct buffer buffer;
+
+    (void)state;
+    buffer_init(&buffer, 200);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(buffer_add(&buffer, "0123456789", 10), RC_OK);
+    assert_int_equal(buffer_add(&buffer, "x", 1), RC_LIMIT);
+    assert_int_equal(buffer_addf(&buffer, "%d", 1), RC_LIMIT);
+    assert_int_equal(buffer_add(&buffer, NULL, 0), RC_OK);
+    assert_int_equal(buffer.len, 200);
+    assert_int_equal(strlen(buffer.bytes), 200);
+    assert_true(buffer.room <= 201);
+    buffer_free(&buffer);
+    assert_null(buffer.bytes);
+    assert_int_equal(buffer_add(&buffer, "again", 5), RC_OK);
+    assert_string_equal(buffer.bytes, "again");
+    buffer_free(&buffer);
+}
+
+static void
+a_huge_length_is_a_limit(void **state)
+{
+    struct buffer buffer;
+
+    (void)state;
+    buffer_init(&buffer, 10);
+    assert_int_equal(buffer_add(&buffer, "abc", 3), RC_OK);
+    assert_int_equal(buffer_add(&buffer, "abc", SIZE_MAX), RC_LIMIT);
+    assert_string_equal(buffer.bytes, "abc");
+    buffer_clear(&buffer);
+    assert_string_equal(buffer.bytes, "");
+    buffer_free(&buffer);
+}
+
+static void
+formats(void **state)
+{
+    struct buffer buffer;
+
+    (void)state;
+    buffer_init(&buffer, 1000);
+    assert_int_equal(buffer_addf(&buffer, "%s=%d", "a", 1), RC_OK);
+    assert_int_equal(buffer_addf(&buffer, "%0200d", 7), RC_OK);
+    assert_int_equal(buffer.len, 203);
+    assert_memory_equal(buffer.bytes, "a=10", 3);
+    assert_int_equal(buffer.bytes[202], '7');
+    buffer_free(&buffer);
+}
+
+static void
+check_json(const char *text, size_t len, const char *expected)
+{
+    struct buffer buffer;
+
+    buffer_init(&buffer, 1000);
+    assert_int_equal(buffer_add_json(&buffer, text, len), RC_OK);
+    assert_string_equal(buffer.bytes, expected);
+    buffer_free(&buffer);
+}
+
+static void
+writes_json_whatever_the_bytes(void **state)
+{
+    (void)state;
+    check_json("", 0, "\"\"");
+    check_json("a\"b\\c\n\r\t\b\f\x01\x1f/\x7f", 14,
+               "\"a\\\"b\\\\c\\n\\r\\t\\b\\f\\u0001\\u001f/\x7f\"");
+    check_json("a\0b", 3, "\"a\\u0000b\"");
+    check_json("\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 9,
+               "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"");
+    check_json("a\xff" "b", 3, "\"a" UTF8_REPLACEMENT "b\"");
+    check_json("\xe2\x82", 2, "\"" UTF8_REPLACEMENT UTF8_REPLACEMENT "\"");
+}
+
+static void
+json_that_does_not_fit_adds_nothing(void **state)
+{
+    struct buffer buffer;
+
+    (void)state;
+    buffer_init(&buffer, 8);
+    assert_int_equal(buffer_add(&buffer, "abc", 3), RC_OK);
+    assert_int_equal(buffer_add_json(&buffer, "defg", 4), RC_LIMIT);
+    assert_string_equal(buffer.bytes, "abc");
+    assert_int_equal(buffer_add_json(&buffer, "def", 3), RC_OK);
+    assert_string_equal(buffer.bytes, "abc\"def\"");
+    buffer_free(&buffer);
+}
+
+static void
+knows_valid_utf8(void **state)
+{
+    (void)state;
+    assert_int_equal(utf8_char_len("", 0), 0);
+    assert_int_equal(utf8_char_len("\xc3\xa9", 2), 2);
+    assert_int_equal(utf8_char_len("\xc3\xa9", 1), 0);
+    assert_int_equal(utf8_char_len("\xc0\x80", 2), 0);         /* overlong */
+    assert_int_equal(utf8_char_len("\xe0\x9f\xbf", 3), 0);     /* overlong */
+    assert_int_equal(utf8_char_len("\xe0\xa0\x80", 3), 3);
+    assert_int_equal(utf8_char_len("\xed\xa0\x80", 3), 0);     /* surrogate */
+    assert_int_equal(utf8_char_len("\xf0\x8f\xbf\xbf", 4), 0); /* overlong */
+    assert_int_equal(utf8_char_len("\xf4\x8f\xbf\xbf", 4), 4);
+    assert_int_equal(utf8_char_len("\xf4\x90\x80\x80", 4), 0); /* above U+10FFFF */
+    assert_int_equal(utf8_char_len("\x80", 1), 0);
+    assert_int_equal(utf8_char_len("\xf5\x80\x80\x80", 4), 0);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(grows_up_to_its_ceiling),
+        cmocka_unit_test(a_huge_length_is_a_limit),
+        cmocka_unit_test(formats),
+        cmocka_unit_test(writes_json_whatever_the_bytes),
+        cmocka_unit_test(json_that_does_not_fit_adds_nothing),
+        cmocka_unit_test(knows_valid_utf8),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
