@@ -34,6 +34,7 @@ export class Pane {
     this.user = user;
     this.stamps = new Map(); // row -> the newest updated_at shown
     this.messages = 0;
+    this.connections = 0;
     this.element.dataset.user = user;
     this.find('.who select').value = user;
     for (const list of this.element.querySelectorAll('ul, ol')) list.replaceChildren();
@@ -73,6 +74,7 @@ export class Pane {
     };
     this.element.dataset.state = state;
     this.find('.state span').textContent = words[state];
+    if (state === 'open') this.element.dataset.connections = ++this.connections;
     if (state === 'open' && !resumed) this.#load();
     this.onChange('state', state);
   }

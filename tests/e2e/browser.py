@@ -1,0 +1,127 @@
+"""browser.py: a headless Chromium on the demo page, and what a person would see there."""
+
+import os
+import shutil
+import tempfile
+
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+
+from stack import wait_for
+
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--window-size=1440,1000",
+)
+
+
+class Browser:
+    def __init__(self):
+        self.profile = tempfile.mkdtemp(prefix="clairon-chromium-")
+        options = Options()
+        for flag in FLAGS:
+            options.add_argument(flag)
+        options.add_argument(f"--user-data-dir={self.profile}/profile")
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        # The user that runs the tests may have no home to write to.
+        env = {**os.environ, "HOME": self.profile}
+        for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+            env.pop(name, None)
+        driver = shutil.which("chromedriver") or "/usr/bin/chromedriver"
+        self.driver = webdriver.Chrome(options=options, service=Service(driver, env=env))
+        self.driver.set_page_load_timeout(30)
+
+    def quit(self):
+        self.driver.quit()
+        shutil.rmtree(self.profile, ignore_errors=True)
+
+    def size(self, width, height):
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 720}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+    def open(self, url, *users, fresh=True):
+        """The page with these users' screens, all connected."""
+        page = f"{url}/?users={','.join(users)}"
+        self.driver.get(page)
+        if fresh:  # nothing to resume from: a test starts at the present
+            self.driver.execute_script("sessionStorage.clear()")
+            self.driver.get("about:blank")
+            self.driver.get(page)
+        for user in users:
+            self.pane(user).wait_state("open")
+
+    def pane(self, user):
+        return Pane(self.driver, user)
+
+    def find(self, selector):
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def texts(self, selector):
+        """At once, in the page: elements may be replaced between two calls of a driver."""
+        script = "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)"
+        return self.driver.execute_script(script, selector)
+
+    def js(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def errors(self):
+        return [e["message"] for e in self.driver.get_log("browser") if e["level"] == "SEVERE"]
+
+
+class Pane:
+    """One user's screen."""
+
+    def __init__(self, driver, user):
+        self.driver = driver
+        self.user = user
+
+    def all(self, selector, expression):
+        """`expression` of every element `e` that the selector finds in this pane."""
+        script = (
+            "return [...document.querySelectorAll(`.pane[data-user='${arguments[0]}'] `"
+            f" + arguments[1])].map(e => {expression})"
+        )
+        return self.driver.execute_script(script, self.user, selector)
+
+    def wait(self, selector):
+        return wait_for(f"{selector} on {self.user}'s screen", lambda: self.all(selector, "true"))
+
+    def wait_state(self, state):
+        script = "return document.querySelector(`.pane[data-user='${arguments[0]}']`)?.dataset.state"
+        wait_for(
+            f"{self.user}'s screen is {state}",
+            lambda: self.driver.execute_script(script, self.user) == state,
+        )
+
+    def feed(self, source=None):
+        """Messages, oldest first: id, source, operation, type, words."""
+        messages = self.all(
+            ".feed > li",
+            "({...e.dataset, words: e.querySelector('.words').textContent,"
+            " facts: e.querySelector('.facts').textContent})",
+        )
+        return [m for m in reversed(messages) if source in (None, m["source"])]
+
+    def wait_words(self, words):
+        return wait_for(
+            f"a message with {words!r} on {self.user}'s screen",
+            lambda: [m for m in self.feed() if words in m["words"]],
+        )
+
+    def balance(self):
+        return self.all(".accounts li", "e.dataset.balance")[0]
+
+    def click(self, selector):
+        self.driver.find_element(
+            By.CSS_SELECTOR, f".pane[data-user='{self.user}'] {selector}"
+        ).click()

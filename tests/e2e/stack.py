@@ -1,0 +1,219 @@
+"""stack.py: the running demo that the end-to-end tests look at.
+
+Without CLAIRON_DEMO_URL it starts docker/demo.sh in a fresh folder and stops it at the end. With
+it, a demo that runs already is used: CLAIRON_DEMO_DIR is then its folder, or CLAIRON_DEMO_DSN its
+database (without the folder, what needs the store or the relay's process is skipped).
+"""
+
+import atexit
+import configparser
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.parse
+from pathlib import Path
+
+import psycopg2
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 120
+WAIT_SECONDS = 20
+_the_stack = None
+
+
+def wait_for(what, predicate, seconds=WAIT_SECONDS):
+    """Returns what `predicate` gave once it is true; fails with the last thing it gave."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = predicate()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what} (last: {value!r})")
+        threading.Event().wait(0.02)
+
+
+class Store:
+    """As much of the store's protocol as asking a question takes."""
+
+    def __init__(self, url, prefix):
+        self.prefix = prefix
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme == "unix":
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.connect(parts.path)
+        else:
+            self.socket = socket.create_connection((parts.hostname, parts.port or 6379))
+        self.socket.settimeout(WAIT_SECONDS)
+        self.stream = self.socket.makefile("rb")
+        if parts.password:
+            self.ask("AUTH", *filter(None, (parts.username, parts.password)))
+
+    def ask(self, *words):
+        data = b"*%d\r\n" % len(words)
+        for word in words:
+            raw = str(word).encode()
+            data += b"$%d\r\n%s\r\n" % (len(raw), raw)
+        self.socket.sendall(data)
+        return self._answer()
+
+    def _answer(self):
+        line = self.stream.readline().rstrip(b"\r\n")
+        kind, rest = line[:1], line[1:]
+        if kind == b"-":
+            raise RuntimeError(rest.decode())
+        if kind == b":":
+            return int(rest)
+        if kind == b"$":
+            return None if rest == b"-1" else self.stream.read(int(rest) + 2)[:-2].decode()
+        if kind == b"*":
+            return [self._answer() for _ in range(int(rest))]
+        return rest.decode()
+
+    def pending(self):
+        return self.ask("XPENDING", f"{self.prefix}:stream", self.prefix)[0]
+
+    def who_acked(self, note_id):
+        """user -> whether he has acked; empty when the message is done."""
+        flat = self.ask("HGETALL", f"{self.prefix}:ack:{note_id}")
+        return {user: value != "0" for user, value in zip(flat[::2], flat[1::2])}
+
+    def close(self):
+        self.stream.close()
+        self.socket.close()
+
+
+class Relay:
+    """The demo's relay process, found by the configuration it was started with."""
+
+    def __init__(self, config):
+        self.config = str(config)
+
+    def pid(self):
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if self.config.encode() in words and b"relay" in words:
+                return int(entry.name)
+        return None
+
+    def kill(self):
+        """kill -9; returns the command line and folder that start it again."""
+        pid = wait_for("a relay process", self.pid)
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
+        again = ([w.decode() for w in words], os.readlink(f"/proc/{pid}/cwd"))
+        os.kill(pid, signal.SIGKILL)
+        wait_for("the relay's end", lambda: not alive(pid))
+        return again
+
+    def start(self, again):
+        """Only when nobody else has: a supervisor may be quicker."""
+        words, folder = again
+        if self.pid() is None:
+            with open(os.devnull, "r+b") as null:
+                child = subprocess.Popen(words, cwd=folder, stdin=null, stdout=null, stderr=null)
+            atexit.register(end, child)
+
+
+def alive(pid):
+    """A zombie has died, also while its parent has not looked yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def end(child):
+    if child.poll() is None:
+        child.send_signal(signal.SIGINT)
+        try:
+            child.wait(timeout=WAIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+class Stack:
+    def __init__(self):
+        self.demo = None
+        self.folder = None
+        self.output = []
+        self.url = os.environ.get("CLAIRON_DEMO_URL")
+        if self.url:
+            folder = os.environ.get("CLAIRON_DEMO_DIR")
+            self.folder = Path(folder) if folder else None
+        else:
+            self._start()
+        self.url = self.url.rstrip("/")
+        self.store = None
+        self.relay = None
+        self.dsn = os.environ.get("CLAIRON_DEMO_DSN")
+        if self.folder:
+            self._read_config()
+
+    def _start(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="clairon-e2e-"))
+        self.demo = subprocess.Popen(
+            [str(ROOT / "docker" / "demo.sh")],
+            cwd=ROOT,
+            env={**os.environ, "CLAIRON_DEMO_DIR": str(self.folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,  # Ctrl-C of the tests reaches it through stop(), once
+        )
+        atexit.register(self.stop)
+        threading.Thread(target=self._read, daemon=True).start()
+        self.url = wait_for("the demo's address", self._address, START_SECONDS)
+
+    def _read(self):
+        for line in self.demo.stdout:
+            self.output.append(line)
+
+    def _address(self):
+        if self.demo.poll() is not None:
+            raise AssertionError("docker/demo.sh ended:\n" + "".join(self.output[-40:]))
+        text = "".join(self.output)
+        found = re.search(r"https?://(?:127\.0\.0\.1|localhost):\d+", text)
+        return found and found.group()
+
+    def _read_config(self):
+        path = self.folder / "relay.conf"
+        conf = configparser.ConfigParser(interpolation=None, comment_prefixes=("#", ";"))
+        conf.read_string(path.read_text())
+        self.store = Store(conf["store"]["url"], conf["store"].get("prefix", "clairon"))
+        self.relay = Relay(path)
+        if not self.dsn:
+            self.dsn = (self.folder / "dsn").read_text().strip()
+
+    def connect(self):
+        connection = psycopg2.connect(self.dsn)
+        connection.autocommit = True
+        return connection
+
+    def stop(self):
+        if self.store:
+            self.store.close()
+        if self.demo:
+            end(self.demo)
+            self.demo.stdout.close()
+            self.demo = None
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def the_stack():
+    global _the_stack
+    if _the_stack is None:
+        _the_stack = Stack()
+    return _the_stack

@@ -1,0 +1,111 @@
+"""test_bank.py: is money never lost and never made, whatever is repeated or runs at once?"""
+
+import subprocess
+import sys
+import threading
+import unittest
+import uuid
+
+import psycopg2
+from stack import ROOT, the_stack
+
+
+class Bank(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.stack = the_stack()
+        cls.db = cls.stack.connect()
+        cls.addClassCleanup(cls.db.close)
+
+    def one(self, statement, *arguments):
+        with self.db.cursor() as cursor:
+            cursor.execute(statement, arguments)
+            return cursor.fetchone()[0]
+
+    def transfer(self, key, debtor="acc-3", creditor="acc-4", amount="1.25"):
+        return self.one("SELECT transfer(%s, %s, %s, %s)", key, debtor, creditor, amount)
+
+    def balance(self, account):
+        return self.one("SELECT balance FROM account WHERE id = %s", account)
+
+    def total(self):
+        return self.one("SELECT sum(balance) FROM account")
+
+    def test_a_repeated_key_changes_nothing_and_says_so(self):
+        key = str(uuid.uuid4())
+        self.assertTrue(self.transfer(key))
+        before = self.balance("acc-3"), self.balance("acc-4")
+        self.db.notices.clear()
+        self.assertFalse(self.transfer(key))
+        self.assertIn(f'key "{key}" has been applied before', "".join(self.db.notices))
+        self.assertEqual((self.balance("acc-3"), self.balance("acc-4")), before)
+        self.assertEqual(self.one("SELECT count(*) FROM transaction WHERE key = %s", key), 2)
+
+    def test_a_key_of_another_transfer_is_an_error(self):
+        key = str(uuid.uuid4())
+        self.transfer(key)
+        for other in ({"amount": "2"}, {"creditor": "acc-1"}, {"debtor": "acc-4", "creditor": "acc-3"}):
+            with self.assertRaisesRegex(psycopg2.Error, "used for another transfer"):
+                self.transfer(key, **other)
+
+    def test_a_failed_transfer_keeps_the_state_and_frees_its_key(self):
+        key = str(uuid.uuid4())
+        before = self.balance("acc-3"), self.balance("acc-4")
+        with self.assertRaisesRegex(psycopg2.Error, "acc-3 holds .*not enough"):
+            self.transfer(key, amount="1000000")
+        self.assertEqual((self.balance("acc-3"), self.balance("acc-4")), before)
+        self.assertTrue(self.transfer(key))
+
+    def test_one_key_asked_for_by_many_at_once_moves_money_once(self):
+        key = str(uuid.uuid4())
+        before = self.balance("acc-3")
+        answers = []
+
+        def ask():
+            connection = self.stack.connect()
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT transfer(%s, 'acc-3', 'acc-4', 2)", (key,))
+                answers.append(cursor.fetchone()[0])
+            connection.close()
+
+        askers = [threading.Thread(target=ask) for _ in range(8)]
+        for asker in askers:
+            asker.start()
+        for asker in askers:
+            asker.join(timeout=30)
+        self.assertEqual(sorted(answers), [False] * 7 + [True])
+        self.assertEqual(before - self.balance("acc-3"), 2)
+
+    def test_nonsense_is_refused_before_anything_moves(self):
+        total = self.total()
+        for wrong in (
+            {"key": ""},
+            {"amount": "0"},
+            {"amount": "-1"},
+            {"amount": "NaN"},
+            {"amount": "Infinity"},
+            {"amount": "0.001"},
+            {"creditor": "acc-3"},
+            {"creditor": "nobody"},
+        ):
+            with self.assertRaises(psycopg2.Error, msg=wrong):
+                self.transfer(**{"key": str(uuid.uuid4()), **wrong})
+        self.assertEqual(self.total(), total)
+
+    def test_traffic_neither_makes_nor_loses_money(self):
+        total = self.total()
+        traffic = ROOT / "client" / "demo" / "traffic.py"
+        done = subprocess.run(
+            [sys.executable, traffic, "--dsn", self.stack.dsn, "--rate", "0", "--count", "60"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("60 changes written", done.stdout)
+        self.assertNotIn("moved twice", done.stdout)
+        self.assertEqual(self.total(), total)
+
+
+if __name__ == "__main__":
+    unittest.main()

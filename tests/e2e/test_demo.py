@@ -1,0 +1,214 @@
+"""test_demo.py: does a row reach the right screens, and does its acknowledgement come home?"""
+
+import unittest
+import uuid
+
+from browser import Browser
+from selenium.webdriver.support.ui import Select
+from stack import the_stack, wait_for
+
+
+class DemoPage(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.stack = the_stack()
+        cls.db = cls.stack.connect()
+        cls.addClassCleanup(cls.db.close)
+        cls.browser = Browser()
+        cls.addClassCleanup(cls.browser.quit)
+
+    def setUp(self):
+        self.browser.size(1440, 1000)
+
+    def open(self, *users, **options):
+        self.browser.open(self.stack.url, *users, **options)
+        return [self.browser.pane(user) for user in users]
+
+    def sql(self, statement, *arguments):
+        with self.db.cursor() as cursor:
+            cursor.execute(statement, arguments)
+            return cursor.fetchall() if cursor.description else cursor.rowcount
+
+    def retitle(self, user, title):
+        """A change that only this user is to see; shows as the assignment's title."""
+        self.sql(
+            "UPDATE assignments SET title = %s WHERE id ="
+            " (SELECT min(id) FROM assignments WHERE student_id = %s)",
+            title,
+            user,
+        )
+
+    def settle(self, *panes):
+        """Waits for a newest message on each screen: what came before it is there or never will be."""
+        for pane in panes:
+            marker = f"marker {uuid.uuid4().hex[:8]}"
+            self.retitle(pane.user, marker)
+            pane.wait_words(marker)
+
+    def test_the_page_shows_three_screens_with_their_rows(self):
+        panes = self.open("u1", "u2", "u3")
+        for pane in panes:
+            pane.wait(".accounts li strong")
+            pane.wait(".assignments li .status")
+        self.assertIn("clairon", self.browser.driver.title)
+        self.assertIn("psql", self.browser.find("#psql").text)
+        self.assertEqual(self.browser.errors(), [])
+
+    def test_an_update_reaches_its_student_and_nobody_else(self):
+        u1, u2, u3 = self.open("u1", "u2", "u3")
+        title = f"essay {uuid.uuid4().hex[:8]}"
+        self.retitle("u1", title)
+        u1.wait_words(title)
+        self.settle(u2, u3)
+        self.assertEqual(len([m for m in u1.feed() if title in m["words"]]), 1)
+        for other in (u2, u3):
+            self.assertEqual([m for m in other.feed() if title in m["words"]], [])
+        wait_for("the row itself", lambda: title in self.browser.texts(".assignments li span"))
+
+    def test_a_rolled_back_change_reaches_nobody(self):
+        (u1,) = self.open("u1")
+        connection = self.stack.connect()
+        self.addCleanup(connection.close)
+        connection.autocommit = False
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE assignments SET title = 'undone' WHERE student_id = 'u1'")
+        connection.rollback()
+        self.settle(u1)
+        self.assertEqual([m for m in u1.feed() if "undone" in m["words"]], [])
+
+    def test_a_change_of_role_is_a_system_message_to_the_establishment(self):
+        u1, u2, u3 = self.open("u1", "u2", "u3")
+        (role,) = self.sql("SELECT role FROM members WHERE user_id = 'u2'")[0]
+        new = "teacher" if role == "student" else "student"
+        self.sql("UPDATE members SET role = %s WHERE user_id = 'u2'", new)
+        for pane in (u1, u2):
+            (message,) = pane.wait_words(f"u2 in s1: {role} → {new}")
+            self.assertIn("system", message["facts"])
+            self.assertIn("high", message["facts"])
+        self.settle(u3)
+        self.assertEqual(u3.feed("members"), [])
+        wait_for("u2's own role", lambda: f"{new} · s1" in u2.all(".chips li", "e.textContent"))
+
+    def test_who_has_left_is_told_so_and_gets_no_announcement(self):
+        u3, u4 = self.open("u3", "u4")
+        self.addCleanup(
+            self.sql, "INSERT INTO members VALUES ('s2', 'u4', 'student') ON CONFLICT DO NOTHING"
+        )
+        self.sql("DELETE FROM members WHERE user_id = 'u4'")
+        for pane in (u3, u4):
+            self.assertEqual(len(pane.wait_words("u4 left s2")), 1)
+        title = f"farewell {uuid.uuid4().hex[:8]}"
+        self.announce("s2", title)
+        u3.wait_words(title)
+        self.settle(u4)
+        self.assertEqual([m for m in u4.feed() if title in m["words"]], [])
+
+    def announce(self, establishment, title):
+        self.sql(
+            "INSERT INTO announcements (establishment_id, author, title) VALUES (%s, 'test', %s)",
+            establishment,
+            title,
+        )
+
+    def acknowledge_all(self):
+        """What other tests left pending is shown to everybody again, and acknowledged."""
+        panes = self.open("u1", "u2", "u3", "u4", "admin")
+
+        def nothing_left():
+            for pane in panes:
+                if pane.all(".inbox button", "1"):
+                    pane.click(".inbox button")
+            return self.stack.store.pending() == 0
+
+        wait_for("nothing pending at first", nothing_left, 60)
+
+    def test_a_message_is_pending_until_each_member_has_acknowledged_it(self):
+        if not self.stack.store:
+            self.skipTest("the store of this demo is not known")
+        store = self.stack.store
+        self.acknowledge_all()
+        panes = self.open("u3", "u4", "admin")
+        title = f"jury {uuid.uuid4().hex[:8]}"
+        self.announce("s2", title)
+        for pane in panes:
+            (message,) = pane.wait_words(title)
+        note_id = message["id"]
+        row = f".inbox [data-row='{note_id}']"
+        self.assertEqual(store.pending(), 1)
+        expected = {"u3": False, "u4": False, "admin": False}
+        self.assertEqual(store.who_acked(note_id), expected)
+        for pane in panes[:2]:
+            pane.click(f"{row}[data-ack='pending'] button")
+            pane.wait(f"{row}[data-ack='acked']")
+            expected[pane.user] = True
+            wait_for(f"{pane.user}'s ack", lambda: store.who_acked(note_id) == expected)
+        self.assertEqual(store.pending(), 1)
+        panes[2].click(f"{row} button")
+        wait_for("nothing pending", lambda: store.pending() == 0)
+        self.assertEqual(store.who_acked(note_id), {})
+
+    def test_a_repeated_transfer_changes_nothing_and_says_so(self):
+        u1, u2 = self.open("u1", "u2")
+        u1.wait(".accounts li")
+        before = float(u1.balance()), float(u2.balance())
+        form = self.browser.find("form[data-post='transfer']")
+        Select(form.find_element("name", "from")).select_by_value("acc-1")
+        Select(form.find_element("name", "to")).select_by_value("acc-2")
+        amount = form.find_element("name", "amount")
+        amount.clear()
+        amount.send_keys("12.50")
+        form.find_element("css selector", "button").click()
+        after = before[0] - 12.5, before[1] + 12.5
+        wait_for("both balances", lambda: (float(u1.balance()), float(u2.balance())) == after)
+        messages = len(u1.feed("account")), len(u2.feed("account"))
+        self.browser.find("#repeat-key").click()
+        output = form.find_element("css selector", "output")
+        wait_for("the word that nothing changed", lambda: "nothing changed" in output.text)
+        self.settle(u1, u2)
+        self.assertEqual((float(u1.balance()), float(u2.balance())), after)
+        self.assertEqual((len(u1.feed("account")), len(u2.feed("account"))), messages)
+
+    def test_a_page_that_was_away_gets_what_it_missed(self):
+        (u1,) = self.open("u1")
+        self.settle(u1)
+        self.browser.driver.get("about:blank")
+        title = f"meanwhile {uuid.uuid4().hex[:8]}"
+        self.retitle("u1", title)
+        (u1,) = self.open("u1", fresh=False)
+        self.assertEqual(len(u1.wait_words(title)), 1)
+
+    def test_nothing_is_lost_nor_shown_twice_when_the_relay_is_killed(self):
+        if not self.stack.relay:
+            self.skipTest("the relay's process of this demo is not known")
+        u1, u2 = self.open("u1", "u2")
+        run = uuid.uuid4().hex[:6]
+        titles = [f"{run} {i:02}" for i in range(60)]
+        for title in titles[:20]:
+            self.retitle("u1", title)
+        again = self.stack.relay.kill()
+        for title in titles[20:40]:
+            self.retitle("u1", title)
+        self.stack.relay.start(again)
+        for title in titles[40:]:
+            self.retitle("u1", title)
+        u1.wait_words(titles[-1])
+        self.settle(u1, u2)
+        shown = [m for m in u1.feed("assignments") if run in m["words"]]
+        self.assertEqual([m["words"][: len(titles[0])] for m in shown], titles)
+        self.assertEqual(len({m["id"] for m in shown}), len(titles))
+        connections = self.browser.js("return document.querySelector('.pane').dataset.connections")
+        self.assertEqual(connections, "2")
+
+    def test_a_phone_shows_one_screen_at_a_time_and_no_sideways_scroll(self):
+        self.browser.size(390, 844)
+        self.open("u1", "u2", "u3")
+        overflow = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        shown = "return [...document.querySelectorAll('.pane')].map(p => p.offsetParent !== null)"
+        self.assertEqual(self.browser.js(overflow), 0)
+        self.assertEqual(self.browser.js(shown), [True, False, False])
+        self.browser.find(".switch button:nth-child(2)").click()
+        self.assertEqual(self.browser.js(shown), [False, True, False])
+
+
+if __name__ == "__main__":
+    unittest.main()
