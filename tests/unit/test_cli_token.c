@@ -1,0 +1,149 @@
+/* test_cli_token.c: is a development token one that the relay would accept? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jwt.h>
+
+#include "cli.h"
+
+#define SECRET "0123456789abcdef0123456789abcdef"
+#define WITH_SECRET "--auth.hs256_secret=" SECRET
+
+static char output[4096];
+
+/* Runs the command with its standard output and error in one file, kept in `output`. */
+static int
+run(int argc, char **argv)
+{
+    FILE *file = tmpfile();
+    int out = dup(STDOUT_FILENO), err = dup(STDERR_FILENO), code;
+    size_t len;
+
+    assert_non_null(file);
+    (void)fflush(stdout);
+    (void)dup2(fileno(file), STDOUT_FILENO);
+    (void)dup2(fileno(file), STDERR_FILENO);
+    code = cli_token(argc, argv);
+    (void)fflush(stdout);
+    (void)dup2(out, STDOUT_FILENO);
+    (void)dup2(err, STDERR_FILENO);
+    (void)close(out);
+    (void)close(err);
+    rewind(file);
+    len = fread(output, 1, sizeof output - 1, file);
+    output[len] = '\0';
+    (void)fclose(file);
+    return code;
+}
+
+#define RUN(...)                                                                                   \
+    run((int)(sizeof((char *[]){ "token", __VA_ARGS__ }) / sizeof(char *)),                        \
+        (char *[]){ "token", __VA_ARGS__ })
+
+static void
+expect(const char *part)
+{
+    if (strstr(output, part) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", output, part);
+}
+
+static void
+carries_what_was_asked(void **state)
+{
+    jwt_t *jwt = NULL;
+    char *groups;
+
+    (void)state;
+    assert_int_equal(RUN("--sub", "u1", "--groups={\"ROLE\":[\"admin\"]}", "--ttl", "2h",
+                         "--publish", WITH_SECRET, "--auth.issuer=me"), 0);
+    output[strcspn(output, "\n")] = '\0';
+    assert_int_equal(jwt_decode(&jwt, output, (const unsigned char *)SECRET, 32), 0);
+    assert_int_equal(jwt_get_alg(jwt), JWT_ALG_HS256);
+    assert_string_equal(jwt_get_grant(jwt, "sub"), "u1");
+    assert_string_equal(jwt_get_grant(jwt, "iss"), "me");
+    assert_int_equal(jwt_get_grant_bool(jwt, "publish"), 1);
+    assert_int_equal(jwt_get_grant_int(jwt, "exp") - jwt_get_grant_int(jwt, "iat"), 7200);
+    assert_in_range(jwt_get_grant_int(jwt, "iat"), time(NULL) - 60, time(NULL));
+    groups = jwt_get_grants_json(jwt, "groups");
+    assert_string_equal(groups, "{\"ROLE\":[\"admin\"]}");
+    free(groups);
+    jwt_free(jwt);
+    assert_int_not_equal(jwt_decode(&jwt, output, (const unsigned char *)"x" SECRET, 32), 0);
+}
+
+static void
+lasts_an_hour_by_itself(void **state)
+{
+    jwt_t *jwt = NULL;
+
+    (void)state;
+    assert_int_equal(RUN("--sub=u1", WITH_SECRET), 0);
+    output[strcspn(output, "\n")] = '\0';
+    assert_int_equal(jwt_decode(&jwt, output, (const unsigned char *)SECRET, 32), 0);
+    assert_int_equal(jwt_get_grant_int(jwt, "exp") - jwt_get_grant_int(jwt, "iat"), 3600);
+    assert_null(jwt_get_grant(jwt, "publish"));
+    jwt_free(jwt);
+}
+
+static void
+refuses_with_a_reason(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN(WITH_SECRET), 2);
+    expect("--sub must name a user");
+    assert_int_equal(RUN("--sub", WITH_SECRET), 2);
+    expect("missing value behind --sub");
+    assert_int_equal(RUN("--sub", "\xff", WITH_SECRET), 2);
+    expect("--sub must be UTF-8");
+    assert_int_equal(RUN("--sub", "u1"), 2);
+    expect("missing key [auth] hs256_secret_file");
+    assert_int_equal(RUN("--sub", "u1", "--ttl", "soon", WITH_SECRET), 2);
+    expect("--ttl must be a duration");
+    assert_int_equal(RUN("--sub", "u1", "--ttl", "0s", WITH_SECRET), 2);
+    expect("--ttl must be a duration");
+    assert_int_equal(RUN("--sub", "u1", "--groups", "[1]", WITH_SECRET), 2);
+    expect("--groups must be a JSON object of arrays of strings");
+    assert_int_equal(RUN("--sub", "u1", "--groups", "{\"A\":[1]}", WITH_SECRET), 2);
+    expect("--groups must be");
+    assert_int_equal(RUN("--sub", "u1", "--what"), 2);
+    expect("unknown argument, see clairon token --help: --what");
+    assert_int_equal(RUN("--sub", "u1", "-c", "/nowhere"), 2);
+    expect("could not read \"/nowhere\"");
+}
+
+static void
+does_not_sign_with_a_public_key(void **state)
+{
+    static const char pem[] = "-----BEGIN PUBLIC KEY-----\nAA==\n-----END PUBLIC KEY-----\n";
+    char path[] = "/tmp/clairon-token-XXXXXX", argument[80];
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_int_equal(write(fd, pem, sizeof pem - 1), sizeof pem - 1);
+    (void)close(fd);
+    (void)snprintf(argument, sizeof argument, "--auth.public_key_file=%s", path);
+    assert_int_equal(RUN("--sub", "u1", argument), 2);
+    expect("cannot sign: [auth] public_key_file is only the public key");
+    assert_int_equal(unlink(path), 0);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(carries_what_was_asked),
+        cmocka_unit_test(lasts_an_hour_by_itself),
+        cmocka_unit_test(refuses_with_a_reason),
+        cmocka_unit_test(does_not_sign_with_a_public_key),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
