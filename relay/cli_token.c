@@ -75,8 +75,10 @@ request_read(struct token_request *request, int argc, char **argv)
         const char *option;
         const char **value;
     } options[] = {
-        { "--sub", &request->sub }, { "--groups", &request->groups },
-        { "--ttl", &request->ttl }, { "-c", &request->path },
+        {"--sub", &request->sub},
+        {"--groups", &request->groups},
+        {"--ttl", &request->ttl},
+        {"-c", &request->path},
     };
     const size_t count = sizeof options / sizeof options[0];
 
@@ -112,10 +114,10 @@ groups_read(const char *text)
     size_t i;
     bool good = json_is_object(groups);
 
-    json_object_foreach (groups, audience, targets) {
+    json_object_foreach(groups, audience, targets)
+    {
         good = good && json_is_array(targets);
-        json_array_foreach (targets, i, target)
-            good = good && json_is_string(target);
+        json_array_foreach(targets, i, target) good = good && json_is_string(target);
     }
     if (good)
         return groups;
@@ -223,7 +225,7 @@ token_settings(struct config *config, const char *path, int argc, char **argv,
 int
 cli_token(int argc, char **argv)
 {
-    struct token_request request = { .sub = NULL };
+    struct token_request request = {.sub = NULL};
     struct config config;
     char error[CONFIG_ERROR_MAX];
     int code = request_read(&request, argc, argv);

@@ -14,7 +14,7 @@
 void
 buffer_init(struct buffer *buffer, size_t limit)
 {
-    *buffer = (struct buffer){ .limit = limit };
+    *buffer = (struct buffer){.limit = limit};
 }
 
 void

@@ -15,7 +15,7 @@ struct buffer {
 };
 
 void buffer_init(struct buffer *buffer, size_t limit);
-void buffer_free(struct buffer *buffer); /* also resets to empty */
+void buffer_free(struct buffer *buffer);  /* also resets to empty */
 void buffer_clear(struct buffer *buffer); /* keeps the memory */
 MUST_CHECK enum rc buffer_add(struct buffer *buffer, const void *bytes, size_t len);
 MUST_CHECK enum rc buffer_addf(struct buffer *buffer, const char *format, ...) PRINTF_LIKE(2, 3);

@@ -76,7 +76,7 @@ load_value(struct config_load *load, const struct config_key *key, struct config
 static enum rc
 load_defaults(struct config_load *load)
 {
-    static const struct config_origin origin = { .from = ORIGIN_DEFAULT };
+    static const struct config_origin origin = {.from = ORIGIN_DEFAULT};
 
     for (size_t i = 0; i < config_key_count; i++)
         if (config_keys[i].standard != NULL &&
@@ -120,11 +120,10 @@ load_section(struct config_load *load, const char *where, const char *section)
 }
 
 static enum rc
-load_file_value(void *user, unsigned line, const char *section, const char *name,
-                const char *value)
+load_file_value(void *user, unsigned line, const char *section, const char *name, const char *value)
 {
     struct config_load *load = user;
-    struct config_origin origin = { .from = ORIGIN_FILE, .line = line };
+    struct config_origin origin = {.from = ORIGIN_FILE, .line = line};
     char where[CONFIG_WHERE_MAX];
 
     (void)snprintf(where, sizeof where, "%.384s:%u", load->path, line);
@@ -186,7 +185,7 @@ warn_variable(const char *variable)
 static enum rc
 load_environment(struct config_load *load)
 {
-    static const struct config_origin origin = { .from = ORIGIN_VARIABLE };
+    static const struct config_origin origin = {.from = ORIGIN_VARIABLE};
 
     for (size_t i = 0; i < config_key_count; i++) {
         char variable[128];
@@ -207,7 +206,7 @@ load_environment(struct config_load *load)
 static enum rc
 load_argument(struct config_load *load, const char *argument)
 {
-    static const struct config_origin origin = { .from = ORIGIN_ARGUMENT };
+    static const struct config_origin origin = {.from = ORIGIN_ARGUMENT};
     char section[64], name[64], where[CONFIG_WHERE_MAX];
     const char *dot = strchr(argument, '.'), *equals = strchr(argument, '=');
     size_t name_len = equals != NULL ? (size_t)(equals - dot - 1) : strlen(dot + 1);
@@ -251,7 +250,7 @@ enum rc
 config_load(struct config *ret_config, const char *path, int argc, char **argv,
             char error[CONFIG_ERROR_MAX])
 {
-    struct config_load load = { .config = ret_config, .path = path, .error = error };
+    struct config_load load = {.config = ret_config, .path = path, .error = error};
 
     memset(ret_config, 0, sizeof *ret_config);
     if (load_defaults(&load) != RC_OK || load_file(&load) != RC_OK ||

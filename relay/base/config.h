@@ -22,13 +22,13 @@ struct config {
         char *topic_prefix; /* NULL: the plugin's default, the database's name */
     } feed;
     struct {
-        char *url;    /* default redis://127.0.0.1:6379 */
-        char *prefix; /* default "clairon" */
-        int shards;   /* default 1 */
+        char *url;            /* default redis://127.0.0.1:6379 */
+        char *prefix;         /* default "clairon" */
+        int shards;           /* default 1 */
         int64_t retention_ms; /* default 7 d */
     } store;
     struct {
-        char *listen; /* host:port, [v6]:port or unix:/path; default 127.0.0.1:8080 */
+        char *listen;  /* host:port, [v6]:port or unix:/path; default 127.0.0.1:8080 */
         char *origins; /* comma-separated; NULL: same host only */
         int workers;
         int max_connections; /* default 19000 */

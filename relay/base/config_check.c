@@ -124,7 +124,7 @@ config_check_one(const char *value)
 const char *
 config_check_off(const char *value)
 {
-    static const char *const words[] = { "off", "false", "no", "0" };
+    static const char *const words[] = {"off", "false", "no", "0"};
 
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcasecmp(value, words[i]) == 0)

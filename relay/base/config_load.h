@@ -21,8 +21,7 @@ struct config_load {
 };
 
 /* Writes the error and answers RC_BAD. */
-MUST_CHECK enum rc config_fail(struct config_load *load, const char *format, ...)
-    PRINTF_LIKE(2, 3);
+MUST_CHECK enum rc config_fail(struct config_load *load, const char *format, ...) PRINTF_LIKE(2, 3);
 
 /* "relay.conf:3: [gate] listen", "argument --gate.listen", .. or "[gate] listen". */
 void config_where(const struct config_load *load, const char *section, const char *name,

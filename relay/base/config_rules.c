@@ -120,9 +120,9 @@ static enum rc
 check_auth(struct config_load *load)
 {
     struct config *config = load->config;
-    const char *given[] = { config->auth.hs256_secret_file, config->auth.hs256_secret,
-                            config->auth.public_key_file };
-    const char *names[] = { "hs256_secret_file", "hs256_secret", "public_key_file" };
+    const char *given[] = {config->auth.hs256_secret_file, config->auth.hs256_secret,
+                           config->auth.public_key_file};
+    const char *names[] = {"hs256_secret_file", "hs256_secret", "public_key_file"};
     int found = -1;
 
     for (int i = 0; i < 3; i++) {

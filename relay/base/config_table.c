@@ -114,8 +114,8 @@ config_key_find(const char *section, const char *name)
 }
 
 static const char *const type_words[] = {
-    [CONFIG_TEXT] = "TEXT", [CONFIG_BOOL] = "BOOL",   [CONFIG_INT] = "NUMBER",
-    [CONFIG_SIZE] = "SIZE", [CONFIG_ROLES] = "ROLES", [CONFIG_DURATION] = "DURATION",
+    [CONFIG_TEXT] = "TEXT",   [CONFIG_BOOL] = "BOOL",     [CONFIG_INT] = "NUMBER",
+    [CONFIG_SIZE] = "SIZE",   [CONFIG_ROLES] = "ROLES",   [CONFIG_DURATION] = "DURATION",
     [CONFIG_LEVEL] = "LEVEL", [CONFIG_FORMAT] = "FORMAT",
 };
 

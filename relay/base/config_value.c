@@ -16,15 +16,15 @@ struct unit {
 
 /* Largest first, so that a number is shown in the largest unit that fits. */
 static const struct unit duration_units[] = {
-    { "d", 86400000 }, { "h", 3600000 }, { "m", 60000 }, { "s", 1000 }, { "ms", 1 }, { NULL, 0 },
+    {"d", 86400000}, {"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}, {NULL, 0},
 };
 static const struct unit size_units[] = {
-    { "MB", 1024 * 1024 }, { "kB", 1024 }, { "B", 1 }, { "", 1 }, { NULL, 0 },
+    {"MB", 1024 * 1024}, {"kB", 1024}, {"B", 1}, {"", 1}, {NULL, 0},
 };
-static const struct unit no_units[] = { { "", 1 }, { NULL, 0 } };
+static const struct unit no_units[] = {{"", 1}, {NULL, 0}};
 
-static const char *const level_words[] = { "error", "warn", "info", "debug", NULL };
-static const char *const format_words[] = { "logfmt", "json", NULL };
+static const char *const level_words[] = {"error", "warn", "info", "debug", NULL};
+static const char *const format_words[] = {"logfmt", "json", NULL};
 
 /* Digits only, then blanks, then the unit; no sign but a minus, so that -1 is out of range. */
 static enum rc
@@ -63,7 +63,7 @@ config_value_duration(const char *text, int64_t *ret_ms)
 static enum rc
 read_bool(const char *text, bool *ret_value)
 {
-    static const char *const words[] = { "false", "true", "off", "on", "no", "yes", "0", "1" };
+    static const char *const words[] = {"false", "true", "off", "on", "no", "yes", "0", "1"};
 
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcasecmp(text, words[i]) == 0) {

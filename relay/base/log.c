@@ -27,7 +27,7 @@ struct log_line {
 static enum log_level log_level_max = LOG_LEVEL_INFO;
 static enum log_format log_style = LOG_FORMAT_LOGFMT;
 
-static const char *const log_level_names[] = { "error", "warn", "info", "debug" };
+static const char *const log_level_names[] = {"error", "warn", "info", "debug"};
 
 void
 log_setup(enum log_level level, enum log_format format)
@@ -121,12 +121,13 @@ line_add_facts(struct log_line *line, enum log_level level)
     if (gmtime_r(&seconds, &utc) != NULL)
         (void)strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &utc);
     if (log_style == LOG_FORMAT_JSON)
-        len = snprintf(facts, sizeof facts,
-                       ",\"level\":\"%s\",\"at\":\"%s.%06" PRId64 "Z\",\"msg\":",
-                       log_level_names[level], day, now % 1000000);
+        len =
+            snprintf(facts, sizeof facts, ",\"level\":\"%s\",\"at\":\"%s.%06" PRId64 "Z\",\"msg\":",
+                     log_level_names[level], day, now % 1000000);
     else
-        len = snprintf(facts, sizeof facts, " level=%s at=%s.%06" PRId64 "Z msg=",
-                       log_level_names[level], day, now % 1000000);
+        len = snprintf(facts, sizeof facts,
+                       " level=%s at=%s.%06" PRId64 "Z msg=", log_level_names[level], day,
+                       now % 1000000);
     (void)line_add(line, facts, (size_t)len, LOG_LINE_MAX);
 }
 
@@ -145,7 +146,7 @@ void
 log_event(enum log_level level, const char *who, const char *format, ...)
 {
     int saved_errno = errno;
-    struct log_line line = { .len = 0 };
+    struct log_line line = {.len = 0};
     char text[LOG_LINE_MAX];
     va_list args;
 

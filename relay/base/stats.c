@@ -8,7 +8,7 @@ static const struct {
     const char *kind;
     const char *help;
 } stats_names[STAT_COUNT] = {
-#define STATS_NAME(name, metric, kind, help) [STAT_##name] = { metric, kind, help },
+#define STATS_NAME(name, metric, kind, help) [STAT_##name] = {metric, kind, help},
     STATS_LIST(STATS_NAME)
 #undef STATS_NAME
 };

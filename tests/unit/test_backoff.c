@@ -12,8 +12,8 @@
 static void
 doubles_up_to_the_cap(void **state)
 {
-    struct backoff backoff = { .base_ms = 100, .cap_ms = 1000 };
-    const int64_t full[] = { 100, 200, 400, 800, 1000, 1000 };
+    struct backoff backoff = {.base_ms = 100, .cap_ms = 1000};
+    const int64_t full[] = {100, 200, 400, 800, 1000, 1000};
 
     (void)state;
     for (int round = 0; round < 200; round++) {
@@ -31,7 +31,7 @@ spreads_the_delays(void **state)
 
     (void)state;
     for (int i = 0; i < 1000; i++) {
-        struct backoff backoff = { .base_ms = 1000000, .cap_ms = 1000000 };
+        struct backoff backoff = {.base_ms = 1000000, .cap_ms = 1000000};
         int64_t delay = backoff_next_ms(&backoff);
 
         least = delay < least ? delay : least;
@@ -44,8 +44,8 @@ spreads_the_delays(void **state)
 static void
 survives_extremes(void **state)
 {
-    struct backoff tired = { .base_ms = 1, .cap_ms = INT64_MAX, .failures = UINT32_MAX };
-    struct backoff none = { .base_ms = 0, .cap_ms = 1000 };
+    struct backoff tired = {.base_ms = 1, .cap_ms = INT64_MAX, .failures = UINT32_MAX};
+    struct backoff none = {.base_ms = 0, .cap_ms = 1000};
 
     (void)state;
     assert_true(backoff_next_ms(&tired) >= INT64_MAX / 2);

@@ -83,7 +83,9 @@ writes_json_whatever_the_bytes(void **state)
     check_json("a\0b", 3, "\"a\\u0000b\"");
     check_json("\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 9,
                "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"");
-    check_json("a\xff" "b", 3, "\"a" UTF8_REPLACEMENT "b\"");
+    check_json("a\xff"
+               "b",
+               3, "\"a" UTF8_REPLACEMENT "b\"");
     check_json("\xe2\x82", 2, "\"" UTF8_REPLACEMENT UTF8_REPLACEMENT "\"");
 }
 
@@ -109,8 +111,8 @@ knows_valid_utf8(void **state)
     assert_int_equal(utf8_char_len("", 0), 0);
     assert_int_equal(utf8_char_len("\xc3\xa9", 2), 2);
     assert_int_equal(utf8_char_len("\xc3\xa9", 1), 0);
-    assert_int_equal(utf8_char_len("\xc0\x80", 2), 0);         /* overlong */
-    assert_int_equal(utf8_char_len("\xe0\x9f\xbf", 3), 0);     /* overlong */
+    assert_int_equal(utf8_char_len("\xc0\x80", 2), 0);     /* overlong */
+    assert_int_equal(utf8_char_len("\xe0\x9f\xbf", 3), 0); /* overlong */
     assert_int_equal(utf8_char_len("\xe0\xa0\x80", 3), 3);
     assert_int_equal(utf8_char_len("\xed\xa0\x80", 3), 0);     /* surrogate */
     assert_int_equal(utf8_char_len("\xf0\x8f\xbf\xbf", 4), 0); /* overlong */

@@ -45,8 +45,8 @@ run(int argc, char **argv)
 }
 
 #define RUN(...)                                                                                   \
-    run((int)(sizeof((char *[]){ "token", __VA_ARGS__ }) / sizeof(char *)),                        \
-        (char *[]){ "token", __VA_ARGS__ })
+    run((int)(sizeof((char *[]){"token", __VA_ARGS__}) / sizeof(char *)),                          \
+        (char *[]){"token", __VA_ARGS__})
 
 static void
 expect(const char *part)
@@ -63,7 +63,8 @@ carries_what_was_asked(void **state)
 
     (void)state;
     assert_int_equal(RUN("--sub", "u1", "--groups={\"ROLE\":[\"admin\"]}", "--ttl", "2h",
-                         "--publish", WITH_SECRET, "--auth.issuer=me"), 0);
+                         "--publish", WITH_SECRET, "--auth.issuer=me"),
+                     0);
     output[strcspn(output, "\n")] = '\0';
     assert_int_equal(jwt_decode(&jwt, output, (const unsigned char *)SECRET, 32), 0);
     assert_int_equal(jwt_get_alg(jwt), JWT_ALG_HS256);

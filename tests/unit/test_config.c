@@ -157,7 +157,7 @@ the_table_is_in_order(void **state)
 static void
 argument_over_environment_over_file(void **state)
 {
-    char *argv[] = { "relay", "-c", "--gate.ping=3s", "--check", NULL };
+    char *argv[] = {"relay", "-c", "--gate.ping=3s", "--check", NULL};
 
     (void)state;
     assert_int_equal(load(GOOD "[gate]\nping = 1s\n", NULL), RC_OK);
@@ -179,7 +179,8 @@ an_empty_value_unsets(void **state)
 {
     (void)state;
     assert_int_equal(load(GOOD "[gate]\norigins = https://a\ntrusted_proxies =\nconsole = off\n",
-                          "--gate.origins=", NULL), RC_OK);
+                          "--gate.origins=", NULL),
+                     RC_OK);
     assert_null(config.gate.origins);
     refuses(GOOD "[feed]\nslot =\n", 6, "1 to 63 bytes");
     refuses(GOOD "[gate]\nping =\n", 6, "must be a duration");
@@ -194,7 +195,9 @@ reads_every_type(void **state)
                           "max_frame_bytes = 4096\n[delivery]\nbackoff_cap = 2h\n[feed]\nslot=s_1\n"
                           "[relay]\nroles = gate , feed\nlog_level=debug\nlog_format=json\n"
                           "[store]\nurl = redis://u:p@ss@[::1]:1/3\n[auth]\nhs256_secret="
-                          "\"0123456789abcdef0123456789abcdef\"", NULL), RC_OK);
+                          "\"0123456789abcdef0123456789abcdef\"",
+                          NULL),
+                     RC_OK);
     assert_string_equal(config.feed.conninfo, "host=a ; b # c");
     assert_false(config.feed.create_slot);
     assert_int_equal(config.gate.ping_ms, 1500);
@@ -294,11 +297,12 @@ what_is_not_there_yet_is_refused(void **state)
 static void
 store_addresses_have_a_form(void **state)
 {
-    static const char *const good[] = { "redis://h:1", "redis://h:1/0", "redis://u:p@h:1/2",
-                                        "redis://:p@h:1", "redis://[::1]:6379", "unix:///a/b" };
-    static const char *const bad[] = { "h:1", "redis://h", "redis://h:x", "redis://h:1/",
-                                       "redis://h:1/a", "redis://u@h:1", "redis://:1",
-                                       "redis://u:p@", "unix://a", "unix:///", "http://h:1" };
+    static const char *const good[] = {"redis://h:1",    "redis://h:1/0",      "redis://u:p@h:1/2",
+                                       "redis://:p@h:1", "redis://[::1]:6379", "unix:///a/b"};
+    static const char *const bad[] = {"h:1",          "redis://h",     "redis://h:x",
+                                      "redis://h:1/", "redis://h:1/a", "redis://u@h:1",
+                                      "redis://:1",   "redis://u:p@",  "unix://a",
+                                      "unix:///",     "http://h:1"};
     char argument[64];
 
     (void)state;

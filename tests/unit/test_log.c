@@ -72,7 +72,7 @@ nothing_forges_a_second_line(void **state)
 static void
 cuts_at_four_kilobytes(void **state)
 {
-    static const char *const fillers[] = { "x", "\n", "\x01", "\xf0\x9f\x98\x80" };
+    static const char *const fillers[] = {"x", "\n", "\x01", "\xf0\x9f\x98\x80"};
     char text[6001], who[6001];
 
     (void)state;

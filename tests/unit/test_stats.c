@@ -12,7 +12,7 @@
 static void
 writes_every_value_with_its_kind(void **state)
 {
-    struct stats stats = { .values = { 0 } };
+    struct stats stats = {.values = {0}};
     struct buffer out;
     int lines = 0;
 
@@ -37,7 +37,7 @@ writes_every_value_with_its_kind(void **state)
 static void
 says_when_it_does_not_fit(void **state)
 {
-    struct stats stats = { .values = { 0 } };
+    struct stats stats = {.values = {0}};
     struct buffer out;
 
     (void)state;
