@@ -1,0 +1,301 @@
+/* token.c: checks a JSON Web Token and copies what it grants. */
+#include "wire/token.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include <jansson.h>
+#include <jwt.h>
+
+#include "base/memory.h"
+
+#define TIME_MAX_S 253402300799.0 /* the year 9999: far from any overflow */
+
+static enum rc
+token_refuse(char error[TOKEN_ERROR_MAX], const char *sentence)
+{
+    snprintf(error, TOKEN_ERROR_MAX, "%s", sentence);
+    return RC_BAD;
+}
+
+/* libjwt's base64 decoder stops at a foreign byte and takes the rest for absent. */
+static bool
+token_has_shape(const char *text, size_t len)
+{
+    static const char ALPHABET[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    size_t part_len = 0;
+    int dots = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] == '.') {
+            if (part_len == 0 || ++dots > 2)
+                return false;
+            part_len = 0;
+        } else if (text[i] != '\0' && strchr(ALPHABET, text[i]) != NULL) {
+            part_len++;
+        } else {
+            return false;
+        }
+    }
+    return dots == 2 && part_len > 0;
+}
+
+static bool
+token_alg_allowed(const struct token_rules *rules, jwt_alg_t alg)
+{
+    if (rules->kind == TOKEN_KEY_HS256)
+        return alg == JWT_ALG_HS256;
+    return alg == JWT_ALG_RS256 || alg == JWT_ALG_ES256;
+}
+
+/*
+ * The claims, as jansson sees them: libjwt's own getters read a fraction, a missing
+ * claim and a wrong type all as 0. The caller owns *ret_claims.
+ */
+static enum rc
+token_decode(const struct token_rules *rules, const char *text, json_t **ret_claims,
+             char error[TOKEN_ERROR_MAX])
+{
+    jwt_t *jwt = NULL;
+    char *dump = NULL;
+    bool allowed;
+
+    if (rules->key == NULL || rules->key_len == 0 || rules->key_len > INT_MAX)
+        return token_refuse(error, "this relay has no key to check tokens with");
+    if (jwt_decode(&jwt, text, (const unsigned char *)rules->key, (int)rules->key_len) != 0)
+        return token_refuse(error, "the token is malformed or its signature does not match");
+    /* jwt_decode believes the header: a PEM used as an HMAC secret ends here. */
+    allowed = token_alg_allowed(rules, jwt_get_alg(jwt));
+    if (allowed)
+        dump = jwt_get_grants_json(jwt, NULL);
+    jwt_free(jwt);
+    if (!allowed)
+        return token_refuse(error, "the token's algorithm is not the one this relay is set to");
+    *ret_claims = dump != NULL ? json_loads(dump, 0, NULL) : NULL;
+    free(dump);
+    if (!json_is_object(*ret_claims)) {
+        json_decref(*ret_claims);
+        *ret_claims = NULL;
+        return token_refuse(error, "the token's claims are not a JSON object");
+    }
+    return RC_OK;
+}
+
+/* RC_AGAIN: the claim is absent. Fractions are cut, as RFC 7519 allows them. */
+static enum rc
+token_read_time(const json_t *claims, const char *name, int64_t *ret_time_s)
+{
+    const json_t *value = json_object_get(claims, name);
+    double seconds;
+
+    if (value == NULL)
+        return RC_AGAIN;
+    if (!json_is_number(value))
+        return RC_BAD;
+    seconds = json_number_value(value);
+    if (!(seconds >= 0.0 && seconds <= TIME_MAX_S))
+        return RC_BAD;
+    *ret_time_s = (int64_t)floor(seconds);
+    return RC_OK;
+}
+
+static enum rc
+token_check_times(const struct token_rules *rules, const json_t *claims, int64_t now_s,
+                  int64_t *ret_expires_s, char error[TOKEN_ERROR_MAX])
+{
+    int64_t expires_s = 0;
+    int64_t begins_s = 0;
+    enum rc rc = token_read_time(claims, "nbf", &begins_s);
+
+    if (rc == RC_BAD)
+        return token_refuse(error, "the token's nbf is not a time in Unix seconds");
+    if (rc == RC_OK && now_s + rules->leeway_s < begins_s)
+        return token_refuse(error, "the token is not valid yet");
+    rc = token_read_time(claims, "exp", &expires_s);
+    if (rc == RC_AGAIN)
+        return token_refuse(error, "the token has no exp: tokens must expire");
+    if (rc != RC_OK)
+        return token_refuse(error, "the token's exp is not a time in Unix seconds");
+    *ret_expires_s = expires_s;
+    return RC_OK;
+}
+
+static bool
+json_text_is(const json_t *value, const char *text)
+{
+    return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
+}
+
+static bool
+token_names_audience(const json_t *claim, const char *audience)
+{
+    size_t i;
+    const json_t *entry;
+
+    if (!json_is_array(claim))
+        return json_text_is(claim, audience);
+    json_array_foreach(claim, i, entry) {
+        if (json_text_is(entry, audience))
+            return true;
+    }
+    return false;
+}
+
+static enum rc
+token_check_origin(const struct token_rules *rules, const json_t *claims,
+                   char error[TOKEN_ERROR_MAX])
+{
+    if (rules->issuer != NULL && !json_text_is(json_object_get(claims, "iss"), rules->issuer))
+        return token_refuse(error, "the token's iss is not the issuer this relay trusts");
+    if (rules->audience != NULL &&
+        !token_names_audience(json_object_get(claims, "aud"), rules->audience))
+        return token_refuse(error, "the token's aud does not name this relay");
+    return RC_OK;
+}
+
+static char *
+json_text_copy(const json_t *value)
+{
+    return memory_text(json_string_value(value), json_string_length(value));
+}
+
+static bool
+json_is_text(const json_t *value, size_t max)
+{
+    size_t len = json_is_string(value) ? json_string_length(value) : 0;
+
+    return len > 0 && len <= max;
+}
+
+/* USER and ALL are the relay's to decide: a token that names them would read other people's. */
+static bool
+token_audience_allowed(const char *name)
+{
+    size_t len = strlen(name);
+
+    return len > 0 && len <= TOKEN_AUDIENCE_MAX && strcasecmp(name, "USER") != 0 &&
+           strcasecmp(name, "ALL") != 0;
+}
+
+static enum rc
+token_count_groups(json_t *groups, size_t *ret_count, char error[TOKEN_ERROR_MAX])
+{
+    const char *name;
+    json_t *targets;
+    size_t count = 0;
+
+    if (!json_is_object(groups))
+        return token_refuse(error, "the token's groups are not an object of arrays");
+    json_object_foreach(groups, name, targets) {
+        size_t i;
+        const json_t *target;
+
+        if (!token_audience_allowed(name))
+            return token_refuse(error, "the token's groups name an audience that is empty, too "
+                                       "long, USER or ALL");
+        if (!json_is_array(targets))
+            return token_refuse(error, "the token's groups are not an object of arrays");
+        if (json_array_size(targets) > TOKEN_GROUPS_MAX - count)
+            return token_refuse(error, "the token's groups have more than 256 targets");
+        json_array_foreach(targets, i, target) {
+            if (!json_is_text(target, TOKEN_TARGET_MAX))
+                return token_refuse(error, "a target of the token's groups is not a text of 1 to "
+                                           "255 bytes");
+        }
+        count += json_array_size(targets);
+    }
+    *ret_count = count;
+    return RC_OK;
+}
+
+static void
+token_copy_groups(json_t *groups, size_t count, struct token *token)
+{
+    const char *name;
+    json_t *targets;
+
+    if (count == 0)
+        return;
+    token->groups = memory_new(count * sizeof(token->groups[0]));
+    json_object_foreach(groups, name, targets) {
+        size_t i;
+        const json_t *target;
+
+        json_array_foreach(targets, i, target) {
+            struct token_group *group = &token->groups[token->group_count++];
+
+            group->audience = memory_text(name, strlen(name));
+            group->target = json_text_copy(target);
+        }
+    }
+}
+
+/* All is checked before anything is copied. */
+static enum rc
+token_read_claims(const struct token_rules *rules, const json_t *claims, int64_t now_s,
+                  struct token *ret_token, char error[TOKEN_ERROR_MAX])
+{
+    const json_t *user = json_object_get(claims, "sub");
+    const json_t *publish = json_object_get(claims, "publish");
+    json_t *groups = json_object_get(claims, "groups");
+    size_t group_count = 0;
+    int64_t expires_s = 0;
+
+    if (token_check_times(rules, claims, now_s, &expires_s, error) != RC_OK ||
+        token_check_origin(rules, claims, error) != RC_OK)
+        return RC_BAD;
+    if (!json_is_text(user, TOKEN_USER_MAX))
+        return token_refuse(error, "the token's sub is not a text of 1 to 255 bytes");
+    if (publish != NULL && !json_is_boolean(publish))
+        return token_refuse(error, "the token's publish is not true or false");
+    if (groups != NULL && token_count_groups(groups, &group_count, error) != RC_OK)
+        return RC_BAD;
+    if (now_s - rules->leeway_s >= expires_s) {
+        snprintf(error, TOKEN_ERROR_MAX, "the token has expired");
+        return RC_CLOSED;
+    }
+    *ret_token = (struct token){ .user = json_text_copy(user),
+                                 .expires_s = expires_s,
+                                 .publish = json_is_true(publish) };
+    token_copy_groups(groups, group_count, ret_token);
+    return RC_OK;
+}
+
+enum rc
+token_verify(const struct token_rules *rules, const char *text, size_t len, int64_t now_s,
+             struct token *ret_token, char error[TOKEN_ERROR_MAX])
+{
+    json_t *claims = NULL;
+    char *copy;
+    enum rc rc;
+
+    if (len == 0)
+        return token_refuse(error, "the token is empty");
+    if (len > TOKEN_BYTES_MAX)
+        return token_refuse(error, "the token is longer than 8192 bytes");
+    if (!token_has_shape(text, len))
+        return token_refuse(error, "the token is not three base64url parts joined by dots");
+    copy = memory_text(text, len);
+    rc = token_decode(rules, copy, &claims, error);
+    free(copy);
+    if (rc == RC_OK)
+        rc = token_read_claims(rules, claims, now_s, ret_token, error);
+    json_decref(claims);
+    return rc;
+}
+
+void
+token_free(struct token *token)
+{
+    for (size_t i = 0; i < token->group_count; i++) {
+        free(token->groups[i].audience);
+        free(token->groups[i].target);
+    }
+    free(token->groups);
+    free(token->user);
+    *token = (struct token){ 0 };
+}

@@ -1,0 +1,55 @@
+/* token.h: what a JSON Web Token lets its bearer be. Pure: no clock, no log. */
+#ifndef CLAIRON_WIRE_TOKEN_H
+#define CLAIRON_WIRE_TOKEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/rc.h"
+
+#define TOKEN_BYTES_MAX 8192
+#define TOKEN_USER_MAX 255
+#define TOKEN_AUDIENCE_MAX 63
+#define TOKEN_TARGET_MAX 255
+#define TOKEN_GROUPS_MAX 256
+#define TOKEN_ERROR_MAX 160
+
+/* The kind of key decides which algorithms are believed; the token's header never does. */
+enum token_key_kind { TOKEN_KEY_HS256, TOKEN_KEY_PEM /* RS256 or ES256, as the key is */ };
+
+struct token_rules {
+    enum token_key_kind kind;
+    const char *key; /* the secret, or the PEM of a public key */
+    size_t key_len;
+    const char *issuer;   /* NULL: any */
+    const char *audience; /* NULL: any */
+    int64_t leeway_s;
+};
+
+struct token_group {
+    char *audience; /* "STRUCTURE" */
+    char *target;   /* "s1" */
+};
+
+struct token {
+    char *user; /* "sub" */
+    int64_t expires_s;
+    struct token_group *groups; /* in the order of the claim */
+    size_t group_count;
+    bool publish;
+};
+
+/*
+ * Reads `text` at the time now_s (Unix seconds). RC_OK: *ret_token is filled, the
+ * caller frees it with token_free. RC_CLOSED: a good token, but its time is over.
+ * RC_BAD: any other fault. `error` then holds one sentence without the token's text.
+ */
+MUST_CHECK enum rc token_verify(const struct token_rules *rules, const char *text, size_t len,
+                                int64_t now_s, struct token *ret_token,
+                                char error[TOKEN_ERROR_MAX]);
+
+/* Accepts a zeroed token; resets it. */
+void token_free(struct token *token);
+
+#endif
