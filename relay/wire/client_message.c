@@ -1,0 +1,301 @@
+/* client_message.c: reads one line of a client, strictly. */
+#include "wire/client_message.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "base/memory.h"
+
+#define UUID_LEN 36
+#define FIELDS_MAX 6
+#define REQUEST_ID_MAX 9007199254740991 /* 2^53-1: what every client can count to */
+
+/* A kind, the fields it may carry, and what fills the struct from them. */
+struct client_message_form {
+    const char *name;
+    enum client_message_kind kind;
+    const char *fields[FIELDS_MAX];
+    enum rc (*read)(const json_t *root, struct client_message *message,
+                    char error[CLIENT_MESSAGE_ERROR_MAX]);
+};
+
+static enum rc PRINTF_LIKE(2, 3)
+refuse(char error[CLIENT_MESSAGE_ERROR_MAX], const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(error, CLIENT_MESSAGE_ERROR_MAX, format, args);
+    va_end(args);
+    return RC_BAD;
+}
+
+static char *
+json_text_copy(const json_t *value)
+{
+    return memory_text(json_string_value(value), json_string_length(value));
+}
+
+static enum rc
+read_token(const json_t *root, struct client_message *message,
+           char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    const json_t *token = json_object_get(root, "token");
+
+    if (token == NULL)
+        return RC_OK;
+    if (!json_is_string(token))
+        return refuse(error, "\"token\" must be a string");
+    message->token = json_text_copy(token);
+    message->token_len = json_string_length(token);
+    return RC_OK;
+}
+
+static enum rc
+read_connect(const json_t *root, struct client_message *message,
+             char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    const json_t *pos = json_object_get(root, "pos");
+    const json_t *window = json_object_get(root, "win");
+
+    if (json_object_get(root, "topics") != NULL)
+        return refuse(error, "\"topics\" is unsupported by this version");
+    if (pos != NULL && !json_is_null(pos)) {
+        if (!json_is_string(pos) || json_string_length(pos) > CLIENT_MESSAGE_POS_MAX)
+            return refuse(error, "\"pos\" must be a string of at most %d bytes",
+                          CLIENT_MESSAGE_POS_MAX);
+        if (json_string_length(pos) > 0)
+            message->pos = json_text_copy(pos);
+    }
+    if (window != NULL) {
+        json_int_t value = json_integer_value(window);
+
+        if (!json_is_integer(window) || value < 1 || value > CLIENT_MESSAGE_WINDOW_MAX)
+            return refuse(error, "\"win\" must be an integer from 1 to %d",
+                          CLIENT_MESSAGE_WINDOW_MAX);
+        message->window = (int)value;
+    }
+    return read_token(root, message, error);
+}
+
+static enum rc
+read_refresh(const json_t *root, struct client_message *message,
+             char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    if (json_object_get(root, "token") == NULL)
+        return refuse(error, "\"refresh\" needs a \"token\"");
+    return read_token(root, message, error);
+}
+
+/* Writes `text` in lower case; false when it is not 8-4-4-4-12 hexadecimal digits. */
+static bool
+uuid_copy(const char *text, size_t len, char *out)
+{
+    if (len != UUID_LEN)
+        return false;
+    for (size_t i = 0; i < UUID_LEN; i++) {
+        char c = text[i];
+        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+
+        if (c >= 'A' && c <= 'F')
+            c = (char)(c - 'A' + 'a');
+        if (dash ? c != '-' : !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
+            return false;
+        out[i] = c;
+    }
+    out[UUID_LEN] = '\0';
+    return true;
+}
+
+/* One block: the pointers, then the texts they point to. */
+static enum rc
+read_ack(const json_t *root, struct client_message *message,
+         char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    const json_t *ids = json_object_get(root, "ids");
+    size_t count = json_array_size(ids);
+    char *texts;
+
+    if (!json_is_array(ids) || count == 0 || count > CLIENT_MESSAGE_ACKS_MAX)
+        return refuse(error, "\"ids\" must be an array of 1 to %d ids", CLIENT_MESSAGE_ACKS_MAX);
+    message->ids = memory_new(count * (sizeof(char *) + UUID_LEN + 1));
+    texts = (char *)(message->ids + count);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *id = json_array_get(ids, i);
+
+        message->ids[i] = texts + i * (UUID_LEN + 1);
+        if (!json_is_string(id) ||
+            !uuid_copy(json_string_value(id), json_string_length(id), message->ids[i]))
+            return refuse(error, "\"ids\" must hold UUIDs; the one at index %zu is not", i);
+    }
+    message->id_count = count;
+    return RC_OK;
+}
+
+static enum rc
+read_nothing(const json_t *root, struct client_message *message,
+             char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    (void)root;
+    (void)message;
+    (void)error;
+    return RC_OK;
+}
+
+static const struct client_message_form FORMS[] = {
+    { "connect",
+      CLIENT_MESSAGE_CONNECT,
+      { "t", "r", "token", "pos", "win", "topics" },
+      read_connect },
+    { "ack", CLIENT_MESSAGE_ACK, { "t", "r", "ids" }, read_ack },
+    { "refresh", CLIENT_MESSAGE_REFRESH, { "t", "r", "token" }, read_refresh },
+    { "pong", CLIENT_MESSAGE_PONG, { "t", "r" }, read_nothing },
+    { "ping", CLIENT_MESSAGE_PING, { "t", "r" }, read_nothing },
+};
+
+static const char *const LATER[] = { "nack", "subscribe", "unsubscribe" };
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+static enum rc
+find_form(const json_t *root, const struct client_message_form **ret_form,
+          char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    const char *name = json_string_value(json_object_get(root, "t"));
+
+    if (name == NULL)
+        return refuse(error, "\"t\" must be a string: connect, ack, refresh, ping or pong");
+    for (size_t i = 0; i < COUNT_OF(FORMS); i++) {
+        if (strcmp(name, FORMS[i].name) == 0) {
+            *ret_form = &FORMS[i];
+            return RC_OK;
+        }
+    }
+    for (size_t i = 0; i < COUNT_OF(LATER); i++) {
+        if (strcmp(name, LATER[i]) == 0)
+            return refuse(error, "\"%s\" is unsupported by this version", LATER[i]);
+    }
+    return refuse(error, "unknown \"t\": it must be connect, ack, refresh, ping or pong");
+}
+
+static bool
+form_has_field(const struct client_message_form *form, const char *name)
+{
+    for (size_t i = 0; i < FIELDS_MAX && form->fields[i] != NULL; i++) {
+        if (strcmp(form->fields[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static enum rc
+check_fields(const struct client_message_form *form, json_t *root,
+             char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach(root, name, value) {
+        /* The client's own text is not repeated to it beyond a name's usual length. */
+        if (!form_has_field(form, name))
+            return strlen(name) <= 32
+                       ? refuse(error, "unknown field \"%s\" in \"%s\"", name, form->name)
+                       : refuse(error, "unknown field in \"%s\"", form->name);
+    }
+    return RC_OK;
+}
+
+static enum rc
+read_request_id(const json_t *root, struct client_message *message,
+                char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    const json_t *id = json_object_get(root, "r");
+
+    if (id == NULL)
+        return RC_OK;
+    if (!json_is_integer(id) || json_integer_value(id) > REQUEST_ID_MAX ||
+        json_integer_value(id) < -REQUEST_ID_MAX)
+        return refuse(error, "\"r\" must be an integer within 2^53");
+    message->has_request_id = true;
+    message->request_id = json_integer_value(id);
+    return RC_OK;
+}
+
+/* Grammatical JSON that jansson will not hold keeps the connection; all else ends it. */
+static enum rc
+judge_load_error(const json_error_t *load, char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    switch (json_error_code(load)) {
+    case json_error_duplicate_key:
+        return refuse(error, "a field stands twice in the message");
+    case json_error_numeric_overflow:
+        return refuse(error, "a number in the message is out of range");
+    case json_error_null_character:
+    case json_error_null_byte_in_key:
+        return refuse(error, "a text in the message holds a NUL character");
+    case json_error_stack_overflow:
+        return refuse(error, "the message is nested too deep");
+    default:
+        refuse(error, "the line is not JSON");
+        return RC_CLOSED;
+    }
+}
+
+static enum rc
+read_root(json_t *root, struct client_message *message, char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    const struct client_message_form *form = NULL;
+    enum rc rc;
+
+    if (!json_is_object(root))
+        return refuse(error, "a message must be a JSON object");
+    rc = read_request_id(root, message, error);
+    if (rc == RC_OK)
+        rc = find_form(root, &form, error);
+    if (rc == RC_OK)
+        rc = check_fields(form, root, error);
+    if (rc != RC_OK)
+        return rc;
+    message->kind = form->kind;
+    return form->read(root, message, error);
+}
+
+enum rc
+client_message_parse(const char *line, size_t len, struct client_message *ret_message,
+                     char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    struct client_message message = { 0 };
+    json_error_t load;
+    json_t *root = json_loadb(line, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &load);
+    enum rc rc;
+
+    if (root == NULL) {
+        *ret_message = message;
+        return judge_load_error(&load, error);
+    }
+    rc = read_root(root, &message, error);
+    json_decref(root);
+    if (rc != RC_OK) {
+        bool has_request_id = message.has_request_id;
+        int64_t request_id = message.request_id;
+
+        client_message_free(&message);
+        message.has_request_id = has_request_id;
+        message.request_id = request_id;
+    }
+    *ret_message = message;
+    return rc;
+}
+
+void
+client_message_free(struct client_message *message)
+{
+    free(message->token);
+    free(message->pos);
+    free(message->ids);
+    *message = (struct client_message){ 0 };
+}

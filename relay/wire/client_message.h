@@ -1,0 +1,49 @@
+/* client_message.h: one line that a client sent, as a checked struct. Pure: no clock, no log. */
+#ifndef CLAIRON_WIRE_CLIENT_MESSAGE_H
+#define CLAIRON_WIRE_CLIENT_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/rc.h"
+
+#define CLIENT_MESSAGE_ACKS_MAX 1024
+#define CLIENT_MESSAGE_WINDOW_MAX 65536
+#define CLIENT_MESSAGE_POS_MAX 255
+#define CLIENT_MESSAGE_ERROR_MAX 192
+
+enum client_message_kind {
+    CLIENT_MESSAGE_CONNECT,
+    CLIENT_MESSAGE_ACK,
+    CLIENT_MESSAGE_REFRESH,
+    CLIENT_MESSAGE_PONG,
+    CLIENT_MESSAGE_PING,
+};
+
+struct client_message {
+    enum client_message_kind kind;
+    bool has_request_id; /* "r" */
+    int64_t request_id;
+    char *token;      /* connect: NULL when left out; refresh: always there */
+    size_t token_len; /* bytes */
+    char *pos;        /* connect: NULL when left out */
+    int window;       /* connect: 0 when left out */
+    char **ids;       /* ack: UUID texts, in lower case */
+    size_t id_count;
+};
+
+/*
+ * Parses one line. RC_OK: the caller frees *ret_message with client_message_free.
+ * RC_CLOSED: not JSON, the connection must end (4000). RC_BAD: JSON, but not a
+ * message we know (err 107): then *ret_message holds nothing but the request id, if
+ * one was given. `error` holds one sentence that names the field.
+ */
+MUST_CHECK enum rc client_message_parse(const char *line, size_t len,
+                                        struct client_message *ret_message,
+                                        char error[CLIENT_MESSAGE_ERROR_MAX]);
+
+/* Accepts a zeroed message; resets it. */
+void client_message_free(struct client_message *message);
+
+#endif
