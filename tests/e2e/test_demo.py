@@ -19,6 +19,7 @@ class DemoPage(unittest.TestCase):
 
     def setUp(self):
         self.browser.size(1440, 1000)
+        self.browser.errors()  # those of the test before are not ours
 
     def open(self, *users, **options):
         self.browser.open(self.stack.url, *users, **options)
