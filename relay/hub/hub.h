@@ -13,7 +13,10 @@ struct store;
 struct hub *hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
                      struct stats *stats);
 
-/* All sessions must have been detached. Accepts NULL. */
+/* Stops reading. All sessions must have been detached. Accepts NULL. */
 void hub_close(struct hub *hub);
+
+/* After hub_close and store_close: answers of the store may come until then. Accepts NULL. */
+void hub_free(struct hub *hub);
 
 #endif

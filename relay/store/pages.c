@@ -11,7 +11,7 @@
 
 /* An entry that is not ours still moves the reader on. */
 static void
-see_id(const redisReply *element, struct entry_id *last)
+see_id(const redisReply *element, struct store_page *page)
 {
     struct bytes id = {NULL, 0};
     struct entry_id read;
@@ -19,17 +19,20 @@ see_id(const redisReply *element, struct entry_id *last)
     if (reply_is_array(element, 1))
         id = reply_bytes(element->element[0]);
     if (id.at != NULL && entry_id_read((const char *)id.at, id.len, &read) == RC_OK)
-        *last = read;
+        page->last = read;
+    if (page->first.ms == 0)
+        page->first = page->last;
 }
 
 static void
-give_page(struct call *call, const redisReply *reply, bool lost, const char *next)
+give_page(struct call *call, const redisReply *reply, enum store_range_state state,
+          const char *next)
 {
-    struct store_page page = {.lost = lost, .next = next, .seen = reply->elements};
+    struct store_page page = {.state = state, .next = next, .seen = reply->elements};
     struct entry *entries = memory_new((reply->elements + 1) * sizeof(*entries));
 
     for (size_t i = 0; i < reply->elements; i++) {
-        see_id(reply->element[i], &page.last);
+        see_id(reply->element[i], &page);
         if (reply_entry(reply->element[i], &entries[page.count]) == RC_OK)
             page.count++;
         else
@@ -47,7 +50,7 @@ on_range(void *ctx, const redisReply *reply)
 
     if (call_succeeded(call->store, reply, "read the stream") && reply_is_array(reply, 2) &&
         reply_is_array(reply->element[1], 0))
-        give_page(call, reply->element[1], reply->element[0]->integer != 0, "");
+        give_page(call, reply->element[1], (enum store_range_state)reply->element[0]->integer, "");
     else
         call->done.paged(call->ctx, RC_IO, NULL);
     free(call);
@@ -61,7 +64,7 @@ on_inbox(void *ctx, const redisReply *reply)
     if (call_succeeded(call->store, reply, "read what waits for a user") &&
         reply_is_array(reply, 2) && reply->element[0]->str != NULL &&
         reply_is_array(reply->element[1], 0))
-        give_page(call, reply->element[1], false, reply->element[0]->str);
+        give_page(call, reply->element[1], STORE_RANGE_WHOLE, reply->element[0]->str);
     else
         call->done.paged(call->ctx, RC_IO, NULL);
     free(call);

@@ -69,14 +69,22 @@ typedef void store_acked(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_ack(struct store *store, const struct store_ack *acks, size_t count,
                              store_acked *done, void *ctx);
 
+/* What became of the entries after a position. */
+enum store_range_state {
+    STORE_RANGE_WHOLE,   /* all are there */
+    STORE_RANGE_TRIMMED, /* the oldest of them are gone */
+    STORE_RANGE_UNKNOWN  /* the store never got as far as that position */
+};
+
 /* A page of entries. Views that die after the callback. */
 struct store_page {
     const struct entry *entries;
     size_t count;
-    struct entry_id last; /* range: where the next page begins; unset when nothing was seen */
-    size_t seen;          /* range: entries looked at, also those that are not ours */
-    bool lost;            /* range: entries after the position were trimmed */
-    const char *next;     /* inbox: where the next page begins; "" at the end */
+    size_t seen;           /* entries looked at, also those that are not ours */
+    struct entry_id first; /* of those seen, if any */
+    struct entry_id last;  /* likewise; a range's next page begins here */
+    enum store_range_state state; /* of a range */
+    const char *next;      /* where an inbox's next page begins; "" at the end */
 };
 typedef void store_paged(void *ctx, enum rc rc, const struct store_page *page);
 MUST_CHECK enum rc store_range(struct store *store, struct entry_id after, size_t max,

@@ -1,6 +1,6 @@
 -- range.lua: the entries after a position, and whether any of them are gone.
 -- KEYS: stream. ARGV: prefix, id after which to read, how many at most.
--- Returns {1 when entries after that id were trimmed else 0, entries}.
+-- Returns {0 whole, 1 trimmed, 2 unknown: that id was never reached; entries}.
 local stream, prefix, after = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 
@@ -16,22 +16,24 @@ local function is_before(a, b)
 end
 
 local function newest_ever()
+    if call('EXISTS', stream) == 0 then return '0-0' end
     local info = call('XINFO', 'STREAM', stream)
     for i = 1, #info, 2 do
         if info[i] == 'last-generated-id' then return info[i + 1] end
     end
 end
 
-local function is_lost()
+local WHOLE, TRIMMED, UNKNOWN = 0, 1, 2
+
+local function state()
+    local newest = newest_ever()
+    if is_before(newest, after) then return UNKNOWN end
     local oldest = call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
     if after == '0-0' then
         local first = call('HGET', prefix .. ':meta', 'first')
-        return first and (not oldest or oldest[1] ~= first)
+        return first and (not oldest or oldest[1] ~= first) and TRIMMED or WHOLE
     end
-    if not oldest then return is_before(after, newest_ever()) end
-    return is_before(after, oldest[1])
+    return is_before(after, oldest and oldest[1] or newest) and TRIMMED or WHOLE
 end
 
-if call('EXISTS', stream) == 0 then return {after == '0-0' and 0 or 1, {}} end
-local found = call('XRANGE', stream, '(' .. after, '+', 'COUNT', ARGV[3])
-return {is_lost() and 1 or 0, found}
+return {state(), call('XRANGE', stream, '(' .. after, '+', 'COUNT', ARGV[3])}

@@ -1,0 +1,84 @@
+/* acks.c: gathers acknowledgements while a batch of them is under way. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "hub/hub_private.h"
+
+#define ACKS_IN_ONE_CALL 2000
+
+static void
+clear(struct acks *acks)
+{
+    for (size_t i = 0; i < acks->count; i++) {
+        free((char *)acks->items[i].user);
+        free((char *)acks->items[i].id);
+    }
+    acks->count = 0;
+}
+
+static void
+push(struct acks *acks, struct store_ack ack)
+{
+    if (acks->count == acks->room) {
+        acks->room = acks->room == 0 ? 64 : acks->room * 2;
+        acks->items = memory_grow(acks->items, acks->room * sizeof(*acks->items));
+    }
+    acks->items[acks->count++] = ack;
+}
+
+static void
+on_acked(void *ctx, enum rc rc)
+{
+    struct hub *hub = ctx;
+
+    if (hub->closing)
+        return;
+    if (rc == RC_OK) {
+        clear(&hub->acks_sent);
+        acks_flush(hub);
+        return;
+    }
+    /* Acks are idempotent: whether these arrived is unknown, so they go again. */
+    for (size_t i = 0; i < hub->acks_sent.count; i++)
+        push(&hub->acks, hub->acks_sent.items[i]);
+    hub->acks_sent.count = 0;
+    ev_timer_again(hub->loop, &hub->acks_retry);
+}
+
+void
+acks_flush(struct hub *hub)
+{
+    size_t count = hub->acks.count < ACKS_IN_ONE_CALL ? hub->acks.count : ACKS_IN_ONE_CALL;
+
+    if (count == 0 || hub->acks_sent.count > 0 || !store_is_up(hub->store))
+        return;
+    for (size_t i = 0; i < count; i++)
+        push(&hub->acks_sent, hub->acks.items[i]);
+    hub->acks.count -= count;
+    memmove(hub->acks.items, hub->acks.items + count, hub->acks.count * sizeof(*hub->acks.items));
+    if (store_ack(hub->store, hub->acks_sent.items, count, on_acked, hub) != RC_OK)
+        on_acked(hub, RC_AGAIN);
+}
+
+void
+acks_add(struct hub *hub, const char *user, const char *id)
+{
+    if (hub->acks.count >= HUB_ACKS_MAX) {
+        /* Not lost: the message stays pending and comes again, and so will its ack. */
+        log_warn("hub", "more than %d acks wait for the store, refusing one of user %s",
+                 HUB_ACKS_MAX, user);
+        return;
+    }
+    push(&hub->acks, (struct store_ack){memory_text(user, strlen(user)), memory_text(id, strlen(id))});
+}
+
+void
+acks_free(struct hub *hub)
+{
+    clear(&hub->acks);
+    clear(&hub->acks_sent);
+    free(hub->acks.items);
+    free(hub->acks_sent.items);
+}

@@ -1,0 +1,49 @@
+/* audience.h: who is in which audience, from both ends. */
+#ifndef CLAIRON_HUB_AUDIENCE_H
+#define CLAIRON_HUB_AUDIENCE_H
+
+#include <stdbool.h>
+#include <uthash.h>
+
+#include "wire/bytes.h"
+
+struct session;
+
+/* "USER:u1", "STRUCTURE:s1" or "ALL": lives while it has members. */
+struct audience {
+    UT_hash_handle hh;
+    struct membership *members; /* utlist, by next/prev */
+    size_t key_len;
+    char key[];
+};
+
+struct membership {
+    struct session *session;
+    struct audience *audience;
+    struct membership *next;
+    struct membership *prev;
+    struct membership *next_of_session;
+    bool is_granted; /* by clairon.member; else by the token, for as long as the session lives */
+};
+
+#define AUDIENCE_KEY_MAX 512
+
+/* Writes "kind:target". False when it does not fit: such an audience has no members. */
+bool audience_key(struct bytes kind, struct bytes target, char ret_key[AUDIENCE_KEY_MAX],
+                  size_t *ret_len);
+
+struct audience *audience_find(struct audience *all, const char *key, size_t len);
+
+/* Adds the session unless it is in already (then a token's membership stays a token's). */
+void audience_join(struct audience **all, struct membership **of_session, struct session *session,
+                   const char *key, size_t len, bool is_granted);
+/* Ends a granted membership. */
+void audience_leave(struct audience **all, struct membership **of_session, const char *key,
+                    size_t len);
+/* Ends all of a session's memberships, or only the granted ones. */
+void audience_leave_all(struct audience **all, struct membership **of_session, bool only_granted);
+
+/* True when one of the session's memberships has this key. */
+bool audience_has(const struct membership *of_session, const char *key, size_t len);
+
+#endif

@@ -1,0 +1,195 @@
+/* hub.c: hands each new notification to the sessions of its audience. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "hub/hub_private.h"
+
+#define ACKS_RETRY_S 1.0
+
+static void
+offer_to(struct hub *hub, const char *key, size_t len, struct note *note)
+{
+    struct audience *audience = audience_find(hub->audiences, key, len);
+    struct membership *member;
+
+    if (audience == NULL)
+        return;
+    DL_FOREACH (audience->members, member)
+        session_offer(member->session, note);
+}
+
+static void
+publish(struct hub *hub, struct note *note)
+{
+    const struct frame_note *frame = &note->frame.as.note;
+    struct bytes targets = frame->targets;
+    struct bytes target;
+    char key[AUDIENCE_KEY_MAX];
+    size_t len;
+
+    if (frame->audience.len == 3 && memcmp(frame->audience.at, "ALL", 3) == 0) {
+        offer_to(hub, "ALL", 3, note);
+        return;
+    }
+    while (frame_next_target(&targets, &target) == RC_OK) {
+        if (audience_key(frame->audience, target, key, &len))
+            offer_to(hub, key, len, note);
+    }
+}
+
+static void
+on_entry(void *ctx, const struct entry *entry)
+{
+    struct hub *hub = ctx;
+    struct note *note;
+
+    if (!hub->has_position || !entry_id_less(hub->recent.head, entry->id))
+        return;
+    note = note_new(entry, hub->epoch, entry->id);
+    stats_add(hub->stats, STAT_HUB_NOTES, 1);
+    publish(hub, note);
+    recent_add(&hub->recent, note);
+    note_unref(note);
+}
+
+static void
+on_member(void *ctx, const struct reader_member *member)
+{
+    struct hub *hub = ctx;
+    const struct bytes user_kind = {(const unsigned char *)"USER", 4};
+    char user_key[AUDIENCE_KEY_MAX], group_key[AUDIENCE_KEY_MAX];
+    size_t user_len, group_len;
+    struct audience *user;
+    struct membership *of_user, *next;
+
+    if (!audience_key(user_kind, member->user, user_key, &user_len) ||
+        !audience_key(member->audience, member->target, group_key, &group_len))
+        return;
+    user = audience_find(hub->audiences, user_key, user_len);
+    if (user == NULL)
+        return;
+    DL_FOREACH_SAFE (user->members, of_user, next) {
+        struct session *session = of_user->session;
+        if (session->state == SESSION_GROUPING || session->is_regrouping)
+            session->groups_stale = true;
+        else if (member->added)
+            audience_join(&hub->audiences, &session->memberships, session, group_key, group_len,
+                          true);
+        else
+            audience_leave(&hub->audiences, &session->memberships, group_key, group_len);
+    }
+}
+
+static void
+on_reader_resumed(void *ctx)
+{
+    struct hub *hub = ctx;
+    struct session *session, *next;
+
+    DL_FOREACH_SAFE (hub->sessions, session, next)
+        session_regroup(session);
+}
+
+static void
+take_epoch(struct hub *hub)
+{
+    struct entry_id head = store_newest(hub->store);
+    struct session *session, *next;
+
+    if (hub->has_position)
+        log_error("hub", "the store was emptied: epoch %s became %s, clients are told of the gap",
+                  hub->epoch, store_epoch(hub->store));
+    snprintf(hub->epoch, sizeof(hub->epoch), "%s", store_epoch(hub->store));
+    recent_reset(&hub->recent, head);
+    if (hub->has_position) {
+        DL_FOREACH_SAFE (hub->sessions, session, next)
+            session_change_epoch(session, head);
+    }
+    hub->has_position = true;
+    reader_seek(hub->reader, head);
+}
+
+static void
+on_store_up(void *ctx)
+{
+    struct hub *hub = ctx;
+    struct session *session, *next;
+
+    if (!hub->has_position || strcmp(hub->epoch, store_epoch(hub->store)) != 0)
+        take_epoch(hub);
+    acks_flush(hub);
+    DL_FOREACH_SAFE (hub->sessions, session, next)
+        session_step(session);
+}
+
+static void
+on_store_down(void *ctx)
+{
+    (void)ctx; /* sessions stay and wait */
+}
+
+static void
+on_acks_retry(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct hub *hub = timer->data;
+
+    (void)events;
+    ev_timer_stop(loop, timer);
+    acks_flush(hub);
+}
+
+struct hub *
+hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
+         struct stats *stats)
+{
+    struct hub *hub = memory_new(sizeof(*hub));
+    const struct reader_events events = {on_entry, on_member, on_reader_resumed, hub};
+
+    hub->loop = loop;
+    hub->config = config;
+    hub->store = store;
+    hub->stats = stats;
+    hub->scratch = memory_new(SESSION_HEADROOM + SESSION_FRAME_MAX);
+    ev_init(&hub->acks_retry, on_acks_retry);
+    hub->acks_retry.repeat = ACKS_RETRY_S;
+    hub->acks_retry.data = hub;
+    hub->reader = reader_open(loop, config, stats, &events);
+    if (hub->reader == NULL) {
+        free(hub->scratch);
+        free(hub);
+        return NULL;
+    }
+    hub->store_listener = (struct store_listener){on_store_up, on_store_down, hub, NULL};
+    store_listen(store, &hub->store_listener);
+    return hub;
+}
+
+void
+hub_close(struct hub *hub)
+{
+    if (hub == NULL)
+        return;
+    hub->closing = true;
+    reader_close(hub->reader);
+    hub->reader = NULL;
+    ev_timer_stop(hub->loop, &hub->acks_retry);
+    if (hub->acks.count + hub->acks_sent.count > 0)
+        log_info("hub", "%zu acks were not stored; their messages will be shown as pending",
+                 hub->acks.count + hub->acks_sent.count);
+}
+
+void
+hub_free(struct hub *hub)
+{
+    if (hub == NULL)
+        return;
+    recent_reset(&hub->recent, hub->recent.head);
+    note_unref(hub->lent);
+    acks_free(hub);
+    free(hub->scratch);
+    free(hub);
+}

@@ -1,0 +1,112 @@
+/* hub_private.h: the hub's and a session's state, shared by the files of this room. */
+#ifndef CLAIRON_HUB_HUB_PRIVATE_H
+#define CLAIRON_HUB_HUB_PRIVATE_H
+
+#include <ev.h>
+
+#include "hub/audience.h"
+#include "hub/hub.h"
+#include "hub/recent.h"
+#include "store/reader.h"
+#include "store/store.h"
+
+#define HUB_ACKS_MAX 100000
+#define HUB_EPOCH_MAX 32
+#define SESSION_QUEUE_MAX 1024
+#define SESSION_SAID_MAX 65536
+#define SESSION_PAGE 256
+#define SESSION_NAME_MAX 320
+
+struct acks {
+    struct store_ack *items; /* texts owned */
+    size_t count;
+    size_t room;
+};
+
+struct hub {
+    struct ev_loop *loop;
+    const struct config *config;
+    struct store *store;
+    struct stats *stats;
+    struct reader *reader;
+    struct store_listener store_listener;
+    struct audience *audiences;
+    struct session *sessions; /* utlist */
+    uint64_t session_count_ever;
+    bool has_position; /* the store was up once: recent.head means something */
+    char epoch[HUB_EPOCH_MAX];
+    struct recent recent;
+    struct note *lent;       /* whose bytes the last frame was */
+    unsigned char *scratch;  /* SESSION_HEADROOM + SESSION_FRAME_MAX: frames of several lines */
+    struct acks acks;        /* waiting for the store */
+    struct acks acks_sent;   /* under way */
+    ev_timer acks_retry;
+    bool closing;
+};
+
+/*
+ * GROUPING (asks for memberships) -> CHECKING (is the client's position still held?) -> INBOX
+ * (what waits for an ack) -> CATCHING_UP (entries since the position) -> LIVE. A live session whose
+ * queue is full goes back to CATCHING_UP. session_step does what comes next in each of them.
+ */
+enum session_state {
+    SESSION_GROUPING,
+    SESSION_CHECKING,
+    SESSION_INBOX,
+    SESSION_CATCHING_UP,
+    SESSION_LIVE,
+    SESSION_CLOSED
+};
+
+struct session {
+    enum session_state state;
+    struct hub *hub;
+    const struct session_transport *transport;
+    void *socket;
+    struct session *next;
+    struct session *prev;
+    char *user;
+    char *pos; /* what the client brought; NULL once used */
+    struct membership *memberships;
+    int64_t expires_s;
+    int64_t request_id;
+    bool has_request_id;
+    bool is_awaited;      /* an answer of the store will call session_step */
+    bool is_regrouping;   /* memberships are being asked for again */
+    bool groups_stale;    /* they changed while they were being asked for */
+    unsigned asked;       /* answers under way that hold this pointer */
+    struct entry_id cursor; /* all up to here was queued, or was not for this user */
+    char inbox_at[32];
+    struct note **queue; /* ring of SESSION_QUEUE_MAX references, made when first needed */
+    unsigned queue_first;
+    unsigned queue_count;
+    size_t queue_bytes;
+    struct buffer said; /* control lines, each with its '\n' */
+    int window;
+    int unacked_count;
+    unsigned char (*unacked)[16]; /* ids written and not acked, `window` places */
+    char name[SESSION_NAME_MAX];
+};
+
+/* session.c */
+void session_set_state(struct session *session, enum session_state state);
+bool session_is_full(const struct session *session);
+void session_enqueue(struct session *session, struct note *note); /* takes a reference */
+/* A new note for this session's audience. */
+void session_offer(struct session *session, struct note *note);
+bool session_is_for(const struct session *session, const struct frame *frame);
+void session_gap(struct session *session, struct entry_id from, struct entry_id to, const char *why);
+void session_free_if_done(struct session *session);
+
+/* session_load.c */
+void session_step(struct session *session);
+void session_regroup(struct session *session);
+/* The store was emptied: nothing before `head` exists any more. */
+void session_change_epoch(struct session *session, struct entry_id head);
+
+/* acks.c */
+void acks_add(struct hub *hub, const char *user, const char *id);
+void acks_flush(struct hub *hub);
+void acks_free(struct hub *hub);
+
+#endif

@@ -1,0 +1,331 @@
+/* session.c: a session's queue: what is put in, what is written, what is acked. */
+#include "hub/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "hub/hub_private.h"
+
+void
+session_set_state(struct session *session, enum session_state state)
+{
+    session->state = state;
+}
+
+const char *
+session_name(const struct session *session)
+{
+    return session->name;
+}
+
+/* A user's name may hold anything; a log line's `who` may not. */
+static void
+set_name(struct session *session)
+{
+    int len = snprintf(session->name, sizeof(session->name), "conn=%x-%llx user=%s",
+                       (unsigned)getpid(), (unsigned long long)++session->hub->session_count_ever,
+                       session->user);
+
+    for (char *at = strstr(session->name, " user=") + 6; at < session->name + len && *at; at++) {
+        if (*at <= ' ' || *at == '"' || *at == '\\' || *at == 0x7f)
+            *at = '_';
+    }
+}
+
+static void
+join(struct session *session, const char *kind, const char *target)
+{
+    char key[AUDIENCE_KEY_MAX];
+    size_t len;
+    struct bytes kind_bytes = {(const unsigned char *)kind, strlen(kind)};
+    struct bytes target_bytes = {(const unsigned char *)target, strlen(target)};
+
+    if (audience_key(kind_bytes, target_bytes, key, &len))
+        audience_join(&session->hub->audiences, &session->memberships, session, key, len, false);
+}
+
+struct session *
+hub_attach(struct hub *hub, const struct session_request *request,
+           const struct session_transport *transport, void *socket)
+{
+    struct session *session = memory_new(sizeof(*session));
+    int most = hub->config->delivery.window;
+
+    session->hub = hub;
+    session->transport = transport;
+    session->socket = socket;
+    session->user = memory_text(request->user, strlen(request->user));
+    session->pos = request->pos != NULL ? memory_text(request->pos, strlen(request->pos)) : NULL;
+    session->expires_s = request->expires_s;
+    session->request_id = request->request_id;
+    session->has_request_id = request->has_request_id;
+    session->window = request->window > 0 && request->window < most ? request->window : most;
+    session->unacked = memory_new((size_t)session->window * sizeof(*session->unacked));
+    buffer_init(&session->said, SESSION_SAID_MAX);
+    set_name(session);
+    DL_APPEND(hub->sessions, session);
+    audience_join(&hub->audiences, &session->memberships, session, "ALL", 3, false);
+    join(session, "USER", request->user);
+    for (size_t i = 0; i < request->group_count; i++) {
+        /* A token speaks of groups; who the user is, and ALL, are not its to give. */
+        if (strcmp(request->groups[i].audience, "USER") != 0)
+            join(session, request->groups[i].audience, request->groups[i].target);
+    }
+    session_step(session);
+    return session;
+}
+
+static void
+drop_queue(struct session *session)
+{
+    while (session->queue_count > 0) {
+        note_unref(session->queue[session->queue_first]);
+        session->queue_first = (session->queue_first + 1) % SESSION_QUEUE_MAX;
+        session->queue_count--;
+    }
+    free(session->queue);
+    session->queue = NULL;
+}
+
+void
+session_free_if_done(struct session *session)
+{
+    if (session->state != SESSION_CLOSED || session->asked > 0)
+        return;
+    free(session->user);
+    free(session->pos);
+    free(session->unacked);
+    buffer_free(&session->said);
+    free(session);
+}
+
+void
+session_detach(struct session *session)
+{
+    struct hub *hub = session->hub;
+
+    session_set_state(session, SESSION_CLOSED);
+    audience_leave_all(&hub->audiences, &session->memberships, false);
+    DL_DELETE(hub->sessions, session);
+    drop_queue(session);
+    session_free_if_done(session);
+}
+
+/* What goes in. */
+
+bool
+session_is_full(const struct session *session)
+{
+    return session->queue_count == SESSION_QUEUE_MAX ||
+           session->queue_bytes >= (size_t)session->hub->config->gate.slow_bytes;
+}
+
+void
+session_enqueue(struct session *session, struct note *note)
+{
+    unsigned place = (session->queue_first + session->queue_count) % SESSION_QUEUE_MAX;
+
+    if (session->queue == NULL)
+        session->queue = memory_new(SESSION_QUEUE_MAX * sizeof(struct note *));
+    session->queue[place] = note_ref(note);
+    session->queue_count++;
+    session->queue_bytes += note->line_len;
+    session->transport->want_write(session->socket);
+}
+
+void
+session_offer(struct session *session, struct note *note)
+{
+    if (session->state != SESSION_LIVE || !entry_id_less(session->cursor, note->id))
+        return;
+    if (session_is_full(session)) {
+        /* A slow reader costs its queue and no more: it pulls the rest later. */
+        if (entry_id_less(session->cursor, session->hub->recent.head))
+            session->cursor = session->hub->recent.head; /* all before this note */
+        session_set_state(session, SESSION_CATCHING_UP);
+        return;
+    }
+    session_enqueue(session, note);
+    session->cursor = note->id;
+}
+
+bool
+session_is_for(const struct session *session, const struct frame *frame)
+{
+    const struct frame_note *note = &frame->as.note;
+    struct bytes targets = note->targets;
+    struct bytes target;
+    char key[AUDIENCE_KEY_MAX];
+    size_t len;
+
+    if (note->audience.len == 3 && memcmp(note->audience.at, "ALL", 3) == 0)
+        return true;
+    while (frame_next_target(&targets, &target) == RC_OK) {
+        if (audience_key(note->audience, target, key, &len) &&
+            audience_has(session->memberships, key, len))
+            return true;
+    }
+    return false;
+}
+
+void
+session_say(struct session *session, const char *line, size_t len)
+{
+    if (session->said.len + len + 1 > SESSION_SAID_MAX ||
+        buffer_add(&session->said, line, len) != RC_OK ||
+        buffer_add(&session->said, "\n", 1) != RC_OK) {
+        /* Only a peer that asks and never reads gets here; pings and timers end it. */
+        log_debug(session->name, "control lines pile up, one is not sent");
+        return;
+    }
+    session->transport->want_write(session->socket);
+}
+
+void
+session_gap(struct session *session, struct entry_id from, struct entry_id to, const char *why)
+{
+    char from_text[NOTE_POS_MAX], to_text[NOTE_POS_MAX], line[3 * NOTE_POS_MAX];
+    int len;
+
+    note_pos_text(session->hub->epoch, from, from_text);
+    note_pos_text(session->hub->epoch, to, to_text);
+    len = snprintf(line, sizeof(line), "{\"t\":\"gap\",\"from\":\"%s\",\"to\":\"%s\",\"why\":\"%s\"}",
+                   from_text, to_text, why);
+    stats_add(session->hub->stats, STAT_HUB_GAPS, 1);
+    session_say(session, line, (size_t)len);
+}
+
+/* What goes out. */
+
+/* The next note that may be written: a full window holds back what needs an ack. */
+static struct note *
+next_note(const struct session *session)
+{
+    struct note *note;
+
+    if (session->queue_count == 0)
+        return NULL;
+    note = session->queue[session->queue_first];
+    return note->needs_ack && session->unacked_count >= session->window ? NULL : note;
+}
+
+/* Takes the reference out of the queue. */
+static struct note *
+pop_note(struct session *session)
+{
+    struct note *note = session->queue[session->queue_first];
+
+    session->queue_first = (session->queue_first + 1) % SESSION_QUEUE_MAX;
+    session->queue_count--;
+    session->queue_bytes -= note->line_len;
+    if (note->needs_ack)
+        memcpy(session->unacked[session->unacked_count++], note->frame.as.note.id, 16);
+    stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
+    return note;
+}
+
+static size_t
+fill_scratch(struct session *session)
+{
+    unsigned char *out = session->hub->scratch + SESSION_HEADROOM;
+    size_t len = session->said.len;
+    struct note *note;
+
+    if (len > 0)
+        memcpy(out, session->said.bytes, len);
+    buffer_clear(&session->said);
+    while ((note = next_note(session)) != NULL && len + note->line_len + 1 <= SESSION_FRAME_MAX) {
+        memcpy(out + len, note->line, note->line_len);
+        len += note->line_len;
+        out[len++] = '\n';
+        note_unref(pop_note(session));
+    }
+    return len - 1; /* the last line break separates nothing */
+}
+
+enum rc
+session_next_frame(struct session *session, unsigned char **ret_bytes, size_t *ret_len)
+{
+    struct hub *hub = session->hub;
+    struct note *note = next_note(session);
+    bool is_alone = session->said.len == 0 &&
+                    (session->queue_count == 1 ||
+                     (note != NULL && note->line_len + 1 > SESSION_FRAME_MAX));
+
+    note_unref(hub->lent);
+    hub->lent = NULL;
+    if (note == NULL && session->said.len == 0)
+        return RC_AGAIN;
+    if (is_alone) {
+        hub->lent = pop_note(session); /* no copy: the bytes are everyone's */
+        *ret_bytes = note->line;
+        *ret_len = note->line_len;
+    } else {
+        *ret_len = fill_scratch(session);
+        *ret_bytes = hub->scratch + SESSION_HEADROOM;
+    }
+    if (session->state != SESSION_LIVE && session->queue_count == 0)
+        session_step(session);
+    return RC_OK;
+}
+
+/* Acks. */
+
+static bool
+forget_unacked(struct session *session, const char *id)
+{
+    for (int i = 0; i < session->unacked_count; i++) {
+        char text[FRAME_UUID_TEXT + 1];
+
+        frame_id_text(session->unacked[i], text);
+        if (strcasecmp(text, id) == 0) {
+            memmove(session->unacked[i], session->unacked[--session->unacked_count], 16);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void
+tell_other_sessions(struct session *session, const char *const *ids, size_t count)
+{
+    struct session *other;
+    struct buffer line;
+    bool is_whole;
+
+    buffer_init(&line, SESSION_SAID_MAX);
+    is_whole = buffer_addf(&line, "{\"t\":\"acked\",\"ids\":[") == RC_OK;
+    for (size_t i = 0; i < count && is_whole; i++)
+        is_whole = buffer_addf(&line, "%s\"%s\"", i > 0 ? "," : "", ids[i]) == RC_OK;
+    is_whole = is_whole && buffer_addf(&line, "]}") == RC_OK;
+    DL_FOREACH (session->hub->sessions, other) {
+        if (is_whole && other != session && strcmp(other->user, session->user) == 0)
+            session_say(other, line.bytes, line.len);
+    }
+    buffer_free(&line);
+}
+
+void
+session_ack(struct session *session, const char *const *ids, size_t count)
+{
+    bool has_room = false;
+
+    for (size_t i = 0; i < count; i++) {
+        char id[FRAME_UUID_TEXT + 1];
+
+        for (size_t j = 0; j < FRAME_UUID_TEXT; j++)
+            id[j] = (char)(ids[i][j] >= 'A' && ids[i][j] <= 'F' ? ids[i][j] | 0x20 : ids[i][j]);
+        id[FRAME_UUID_TEXT] = '\0';
+        has_room |= forget_unacked(session, id);
+        acks_add(session->hub, session->user, id);
+    }
+    acks_flush(session->hub);
+    tell_other_sessions(session, ids, count);
+    if (has_room && session->queue_count > 0)
+        session->transport->want_write(session->socket);
+}

@@ -1,0 +1,303 @@
+/* session_load.c: from a connection to live delivery: memberships, position, inbox, catching up. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "hub/hub_private.h"
+
+#define CLOSE_RESTART 4201
+
+/* Common to all answers. False when the session is gone, or had to be closed. */
+static bool
+answer_counts(struct session *session, enum rc rc)
+{
+    session->asked--;
+    if (session->state == SESSION_CLOSED) {
+        session_free_if_done(session);
+        return false;
+    }
+    if (rc == RC_OK)
+        return true;
+    session->transport->close(session->socket, CLOSE_RESTART, "the store did not answer");
+    return false;
+}
+
+/* Asked: the answer calls session_step; not asked: the store's return does. */
+static void
+await(struct session *session, enum rc asked)
+{
+    session->is_awaited = asked == RC_OK;
+    session->asked += asked == RC_OK;
+}
+
+static bool
+say_connected(struct session *session, bool resumed)
+{
+    struct hub *hub = session->hub;
+    struct buffer line;
+    char pos[NOTE_POS_MAX];
+    bool is_whole;
+
+    note_pos_text(hub->epoch, session->cursor, pos);
+    buffer_init(&line, SESSION_SAID_MAX);
+    is_whole = buffer_addf(&line, "{\"t\":\"connected\",") == RC_OK;
+    if (session->has_request_id)
+        is_whole &= buffer_addf(&line, "\"r\":%" PRId64 ",", session->request_id) == RC_OK;
+    is_whole &= buffer_addf(&line, "\"user\":") == RC_OK &&
+                buffer_add_json(&line, session->user, strlen(session->user)) == RC_OK;
+    is_whole &= buffer_addf(&line, ",\"conn\":\"%.*s\",\"pos\":\"%s\",\"resumed\":%s,\"ping\":%" PRId64
+                            ",\"win\":%d,\"exp\":%" PRId64 "}",
+                            (int)strcspn(session->name + 5, " "), session->name + 5, pos,
+                            resumed ? "true" : "false", hub->config->gate.ping_ms / 1000,
+                            session->window, session->expires_s) == RC_OK;
+    if (is_whole)
+        session_say(session, line.bytes, line.len);
+    buffer_free(&line);
+    return is_whole;
+}
+
+/* GROUPING */
+
+static void
+take_groups(struct session *session, const struct bytes *groups, size_t count)
+{
+    struct hub *hub = session->hub;
+
+    audience_leave_all(&hub->audiences, &session->memberships, true);
+    for (size_t i = 0; i < count; i++) {
+        if (groups[i].len > 0 && groups[i].len < AUDIENCE_KEY_MAX)
+            audience_join(&hub->audiences, &session->memberships, session,
+                          (const char *)groups[i].at, groups[i].len, true);
+    }
+}
+
+static void
+on_groups(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
+{
+    struct session *session = ctx;
+
+    session->is_awaited = false;
+    if (!answer_counts(session, rc))
+        return;
+    if (!session->groups_stale) {
+        take_groups(session, groups, count);
+        session_set_state(session, SESSION_CHECKING);
+    }
+    session->groups_stale = false;
+    session_step(session);
+}
+
+static void
+on_regrouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
+{
+    struct session *session = ctx;
+    bool was_stale = session->groups_stale;
+
+    session->is_regrouping = false;
+    session->groups_stale = false;
+    if (!answer_counts(session, rc))
+        return;
+    take_groups(session, groups, count);
+    if (was_stale)
+        session_regroup(session);
+}
+
+void
+session_regroup(struct session *session)
+{
+    if (session->state == SESSION_GROUPING || session->is_regrouping)
+        return; /* asks anyway */
+    if (store_groups(session->hub->store, session->user, on_regrouped, session) != RC_OK)
+        return; /* the reader comes back after the store, and says so again */
+    session->is_regrouping = true;
+    session->asked++;
+}
+
+/* CHECKING */
+
+static void
+begin_delivery(struct session *session, bool resumed)
+{
+    free(session->pos);
+    session->pos = NULL;
+    snprintf(session->inbox_at, sizeof(session->inbox_at), "0");
+    session_set_state(session, SESSION_INBOX);
+    if (!say_connected(session, resumed))
+        log_error(session->name, "could not say connected");
+}
+
+/* Nothing is known of what happened since the client's position. */
+static void
+begin_after_gap(struct session *session, const char *why)
+{
+    session->cursor = session->hub->recent.head;
+    begin_delivery(session, false);
+    session_gap(session, session->cursor, session->cursor, why);
+}
+
+static void
+on_checked(void *ctx, enum rc rc, const struct store_page *page)
+{
+    struct session *session = ctx;
+
+    session->is_awaited = false;
+    if (!answer_counts(session, rc))
+        return;
+    if (page->state == STORE_RANGE_UNKNOWN)
+        begin_after_gap(session, "epoch");
+    else
+        begin_delivery(session, page->state == STORE_RANGE_WHOLE);
+    /* Entries that were trimmed are announced by the catching up that meets their absence. */
+    session_step(session);
+}
+
+static void
+check_position(struct session *session)
+{
+    struct hub *hub = session->hub;
+
+    if (session->pos == NULL) {
+        session->cursor = hub->recent.head;
+        begin_delivery(session, false);
+    } else if (note_pos_read(session->pos, hub->epoch, &session->cursor) != RC_OK) {
+        begin_after_gap(session, "epoch");
+    } else if (recent_covers(&hub->recent, session->cursor)) {
+        begin_delivery(session, true);
+    } else {
+        await(session, store_range(hub->store, session->cursor, 1, on_checked, session));
+    }
+}
+
+/* INBOX */
+
+static void
+on_inbox(void *ctx, enum rc rc, const struct store_page *page)
+{
+    struct session *session = ctx;
+
+    session->is_awaited = false;
+    if (!answer_counts(session, rc))
+        return;
+    for (size_t i = 0; i < page->count; i++) {
+        const struct entry *entry = &page->entries[i];
+        struct note *note;
+
+        if (entry_id_less(session->cursor, entry->id))
+            continue; /* comes with the catching up */
+        note = note_new(entry, session->hub->epoch, session->cursor);
+        session_enqueue(session, note);
+        note_unref(note);
+    }
+    snprintf(session->inbox_at, sizeof(session->inbox_at), "%s", page->next);
+    if (page->next[0] == '\0')
+        session_set_state(session, SESSION_CATCHING_UP);
+    session_step(session);
+}
+
+/* CATCHING_UP */
+
+static void
+catch_up_from_page(struct session *session, const struct store_page *page)
+{
+    for (size_t i = 0; i < page->count && !session_is_full(session); i++) {
+        const struct entry *entry = &page->entries[i];
+
+        if (session_is_for(session, &entry->frame)) {
+            struct note *note = note_new(entry, session->hub->epoch, entry->id);
+            session_enqueue(session, note);
+            note_unref(note);
+        }
+        session->cursor = entry->id;
+    }
+    if (!session_is_full(session) && page->seen > 0)
+        session->cursor = page->last;
+}
+
+static void
+on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
+{
+    struct session *session = ctx;
+    struct entry_id from = session->cursor;
+
+    session->is_awaited = false;
+    if (!answer_counts(session, rc))
+        return;
+    if (page->state == STORE_RANGE_TRIMMED)
+        session_gap(session, from, page->seen > 0 ? page->first : session->hub->recent.head,
+                    "trimmed");
+    catch_up_from_page(session, page);
+    /* Nothing left in the store: all that is missing will come live. */
+    if (page->seen == 0 && entry_id_less(session->cursor, session->hub->recent.base))
+        session->cursor = session->hub->recent.base;
+    session_step(session);
+}
+
+static void
+catch_up_from_recent(struct session *session)
+{
+    struct note *note;
+
+    while ((note = recent_next(&session->hub->recent, session->cursor)) != NULL) {
+        if (session_is_full(session))
+            return;
+        if (session_is_for(session, &note->frame))
+            session_enqueue(session, note);
+        session->cursor = note->id;
+    }
+    session_set_state(session, SESSION_LIVE);
+}
+
+static void
+catch_up(struct session *session)
+{
+    struct hub *hub = session->hub;
+
+    if (session_is_full(session))
+        return; /* session_next_frame comes back here */
+    if (recent_covers(&hub->recent, session->cursor) ||
+        entry_id_less(hub->recent.head, session->cursor))
+        catch_up_from_recent(session);
+    else
+        await(session, store_range(hub->store, session->cursor, SESSION_PAGE, on_caught_up, session));
+}
+
+void
+session_step(struct session *session)
+{
+    struct hub *hub = session->hub;
+
+    if (session->is_awaited || !hub->has_position)
+        return;
+    switch (session->state) {
+    case SESSION_GROUPING:
+        await(session, store_groups(hub->store, session->user, on_groups, session));
+        return;
+    case SESSION_CHECKING:
+        check_position(session);
+        if (!session->is_awaited && session->state != SESSION_CHECKING)
+            session_step(session);
+        return;
+    case SESSION_INBOX:
+        if (session->queue_count == 0 || !session_is_full(session))
+            await(session, store_inbox(hub->store, session->user, session->inbox_at, SESSION_PAGE,
+                                       on_inbox, session));
+        return;
+    case SESSION_CATCHING_UP:
+        catch_up(session);
+        return;
+    case SESSION_LIVE:
+    case SESSION_CLOSED:
+        return;
+    }
+}
+
+void
+session_change_epoch(struct session *session, struct entry_id head)
+{
+    if (session->state == SESSION_GROUPING || session->state == SESSION_CHECKING)
+        return; /* will look at its position with the new epoch in hand */
+    session_gap(session, head, head, "epoch");
+    session->cursor = head;
+}
