@@ -1,0 +1,172 @@
+/* relay.c: the daemon: feed, hub and gate on one loop, from start to drained. */
+#include "relay.h"
+
+#include <ev.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "feed/feed.h"
+#include "gate/gate.h"
+#include "hub/hub.h"
+#include "store/store.h"
+
+#define EXIT_FAILED 1
+
+struct relay {
+    const struct config *config;
+    struct ev_loop *loop;
+    struct stats stats;
+    struct store *store;
+    struct feed *feed; /* NULL without the role */
+    struct hub *hub;   /* likewise */
+    struct gate *gate;
+    ev_signal terminate;
+    ev_signal interrupt;
+    ev_signal hangup;
+    bool is_draining;
+};
+
+static bool
+is_ready(void *ctx, struct buffer *detail)
+{
+    struct relay *relay = ctx;
+    const char *feed = relay->feed != NULL ? feed_state_name(relay->feed) : "off";
+    bool feed_works = relay->feed == NULL || strcmp(feed, "streaming") == 0 ||
+                      strcmp(feed, "standby") == 0;
+    bool store_works = store_is_up(relay->store);
+
+    if (buffer_addf(detail, "\"feed\":\"%s\",\"store\":\"%s\",\"draining\":%s", feed,
+                    store_works ? "up" : "down", relay->is_draining ? "true" : "false") != RC_OK)
+        return false;
+    return feed_works && store_works && !relay->is_draining;
+}
+
+static void
+on_drained(void *ctx)
+{
+    struct relay *relay = ctx;
+
+    log_info("relay", "drained");
+    ev_break(relay->loop, EVBREAK_ALL);
+}
+
+static void
+on_stop(struct ev_loop *loop, ev_signal *signal, int events)
+{
+    struct relay *relay = signal->data;
+
+    (void)events;
+    if (relay->is_draining) {
+        log_warn("relay", "signal %d again, stopping at once", signal->signum);
+        ev_break(loop, EVBREAK_ALL);
+        return;
+    }
+    log_info("relay", "signal %d, draining", signal->signum);
+    relay->is_draining = true;
+    feed_close(relay->feed); /* first: another relay may take the slot meanwhile */
+    if (relay->gate != NULL)
+        gate_drain(relay->gate, on_drained, relay);
+    else
+        on_drained(relay);
+}
+
+static void
+on_hangup(struct ev_loop *loop, ev_signal *signal, int events)
+{
+    (void)loop;
+    (void)signal;
+    (void)events;
+    log_warn("relay", "settings are read at start only: restart to change them");
+}
+
+static void
+watch_signals(struct relay *relay)
+{
+    ev_signal_init(&relay->terminate, on_stop, SIGTERM);
+    ev_signal_init(&relay->interrupt, on_stop, SIGINT);
+    ev_signal_init(&relay->hangup, on_hangup, SIGHUP);
+    relay->terminate.data = relay->interrupt.data = relay->hangup.data = relay;
+    ev_signal_start(relay->loop, &relay->terminate);
+    ev_signal_start(relay->loop, &relay->interrupt);
+    ev_signal_start(relay->loop, &relay->hangup);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* Each client is a descriptor: take all that the system allows. */
+static void
+raise_descriptor_limit(const struct config *config)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+        limit.rlim_cur < (rlim_t)config->gate.max_connections + 64)
+        log_warn("relay", "only %llu descriptors for gate.max_connections = %d: raise ulimit -n",
+                 (unsigned long long)limit.rlim_cur, config->gate.max_connections);
+}
+
+static bool
+open_rooms(struct relay *relay)
+{
+    const struct config *config = relay->config;
+    const struct gate_health health = {is_ready, relay};
+
+    relay->store = store_open(relay->loop, config, &relay->stats);
+    if (relay->store == NULL)
+        return false;
+    if ((config->relay.roles & CONFIG_ROLE_GATE) != 0) {
+        relay->hub = hub_open(relay->loop, config, relay->store, &relay->stats);
+        if (relay->hub == NULL)
+            return false;
+        relay->gate = gate_open(relay->loop, config, relay->hub, &relay->stats, &health);
+        if (relay->gate == NULL)
+            return false;
+    }
+    if ((config->relay.roles & CONFIG_ROLE_FEED) != 0)
+        relay->feed = feed_open(relay->loop, config, relay->store, &relay->stats);
+    return true;
+}
+
+/* From the outside in, and the store before those whom its last answers go to. */
+static void
+close_rooms(struct relay *relay)
+{
+    feed_close(relay->feed);
+    gate_close(relay->gate);
+    hub_close(relay->hub);
+    store_close(relay->store);
+    feed_free(relay->feed);
+    hub_free(relay->hub);
+}
+
+int
+relay_run(const struct config *config)
+{
+    struct relay relay = {.config = config};
+    bool is_open;
+
+    relay.loop = ev_loop_new(EVFLAG_AUTO);
+    if (relay.loop == NULL) {
+        log_error("relay", "could not make an event loop");
+        return EXIT_FAILED;
+    }
+    raise_descriptor_limit(config);
+    watch_signals(&relay);
+    is_open = open_rooms(&relay);
+    if (is_open) {
+        log_info("relay", "started, pid %d", (int)getpid());
+        ev_run(relay.loop, 0);
+    }
+    close_rooms(&relay);
+    ev_signal_stop(relay.loop, &relay.terminate);
+    ev_signal_stop(relay.loop, &relay.interrupt);
+    ev_signal_stop(relay.loop, &relay.hangup);
+    ev_loop_destroy(relay.loop);
+    return is_open ? 0 : EXIT_FAILED;
+}
