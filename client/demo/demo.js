@@ -96,7 +96,7 @@ function wireForms() {
       event.preventDefault();
       const values = valuesOf(form);
       if (form.dataset.post === 'transfer') {
-        values.key = crypto.randomUUID();
+        values.key = `page-${crypto.randomUUID().slice(0, 8)}`;
         lastTransfer = values;
         byId('repeat-key').disabled = false;
       }
