@@ -1,0 +1,278 @@
+/* test_frame.c: does the reader take good frames as they are, and refuse all others? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+#include "wire/frame.h"
+#include "wire/walmsg.h"
+
+#define PACKET_ROOM 512
+
+struct packet {
+    unsigned char bytes[PACKET_ROOM];
+    size_t len;
+};
+
+static void
+put_u16(unsigned char *at, unsigned value)
+{
+    at[0] = (unsigned char)(value >> 8);
+    at[1] = (unsigned char)value;
+}
+
+static void
+put_u32(unsigned char *at, size_t value)
+{
+    put_u16(at, (unsigned)(value >> 16));
+    put_u16(at + 2, (unsigned)(value & 0xffff));
+}
+
+static void
+put_common(struct packet *packet, char kind, size_t len)
+{
+    put_u32(packet->bytes + FRAME_AT_LENGTH, len);
+    packet->bytes[FRAME_AT_KIND] = (unsigned char)kind;
+    packet->bytes[FRAME_AT_VERSION] = FRAME_VERSION;
+    put_u16(packet->bytes + FRAME_AT_FLAGS, FRAME_ACK_REQUIRED);
+    bytes_put_u64(packet->bytes + FRAME_AT_COMMIT_LSN, 0x16B3748);
+    bytes_put_u64(packet->bytes + FRAME_AT_ORDINAL, UINT64_C(0x10004));
+    packet->len = len;
+}
+
+static struct packet
+good_note(void)
+{
+    static const char tail[] = "USER"
+                               "app.t"
+                               "\0\2u1"
+                               "\0\0"
+                               "{\"a\":1}";
+    struct packet packet = {.len = 0};
+
+    memcpy(packet.bytes + FRAME_NOTE_HEAD_SIZE, tail, sizeof(tail) - 1);
+    put_common(&packet, FRAME_KIND_NOTE, FRAME_NOTE_HEAD_SIZE + sizeof(tail) - 1);
+    for (int i = 0; i < 16; i++)
+        packet.bytes[FRAME_NOTE_AT_ID + i] = (unsigned char)(i * 17);
+    packet.bytes[FRAME_NOTE_AT_PRIORITY] = FRAME_PRIORITY_LOW;
+    put_u16(packet.bytes + FRAME_NOTE_AT_RETRY_LIMIT, 5);
+    put_u16(packet.bytes + FRAME_NOTE_AT_AUDIENCE_LEN, 4);
+    put_u16(packet.bytes + FRAME_NOTE_AT_TOPIC_LEN, 5);
+    put_u32(packet.bytes + FRAME_NOTE_AT_TARGETS_LEN, 6);
+    put_u32(packet.bytes + FRAME_NOTE_AT_TARGET_COUNT, 2);
+    return packet;
+}
+
+static enum rc
+parse(const struct packet *packet, struct frame *ret_frame, size_t *ret_len)
+{
+    /* A copy of the exact size, so that the sanitizer sees a read beyond it. */
+    unsigned char *exact = malloc(packet->len + 1);
+    enum rc rc;
+
+    memcpy(exact, packet->bytes, packet->len);
+    rc = frame_parse((struct bytes){exact, packet->len}, ret_frame, ret_len);
+    free(exact);
+    return rc;
+}
+
+static void
+test_note_is_read_whole(void **state)
+{
+    struct packet packet = good_note();
+    struct bytes view = {packet.bytes, packet.len};
+    struct bytes targets, target;
+    struct frame frame;
+    size_t len;
+    char id[FRAME_UUID_TEXT + 1];
+
+    (void)state;
+    assert_int_equal(frame_parse(view, &frame, &len), RC_OK);
+    assert_int_equal(len, packet.len);
+    assert_int_equal(frame.commit_lsn, 0x16B3748);
+    assert_int_equal(frame.as.note.retry_limit, 5);
+    assert_memory_equal(frame.as.note.topic.at, "app.t", 5);
+    assert_int_equal(frame.as.note.data.len, 7);
+    frame_id_text(frame.as.note.id, id);
+    assert_string_equal(id, "00112233-4455-6677-8899-aabbccddeeff");
+    targets = frame.as.note.targets;
+    assert_int_equal(frame_next_target(&targets, &target), RC_OK);
+    assert_memory_equal(target.at, "u1", 2);
+    assert_int_equal(frame_next_target(&targets, &target), RC_OK);
+    assert_int_equal(target.len, 0);
+    assert_int_equal(frame_next_target(&targets, &target), RC_CLOSED);
+}
+
+static void
+test_head_alone_is_read_back(void **state)
+{
+    struct packet packet = good_note();
+    struct frame frame, again;
+    size_t len;
+
+    (void)state;
+    assert_int_equal(frame_parse((struct bytes){packet.bytes, packet.len}, &frame, &len), RC_OK);
+    assert_int_equal(frame_parse_head(frame.as.note.head, &again), RC_OK);
+    assert_int_equal(again.as.note.data.len, 0);
+    assert_int_equal(again.as.note.targets.len, 6);
+}
+
+static void
+test_every_cut_is_refused(void **state)
+{
+    struct packet packet = good_note();
+    size_t whole = packet.len;
+    struct frame frame;
+    size_t len;
+
+    (void)state;
+    for (packet.len = 0; packet.len < whole; packet.len++)
+        assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+}
+
+static void
+test_lengths_that_lie_are_refused(void **state)
+{
+    static const struct {
+        size_t at;
+        unsigned char value;
+    } lies[] = {
+        {FRAME_AT_LENGTH + 3, 3},           {FRAME_AT_LENGTH, 0xff},
+        {FRAME_AT_VERSION, 9},              {FRAME_AT_KIND, 'X'},
+        {FRAME_NOTE_AT_AUDIENCE_LEN, 0xff}, {FRAME_NOTE_AT_AUDIENCE_LEN + 1, 0},
+        {FRAME_NOTE_AT_TOPIC_LEN, 0xff},    {FRAME_NOTE_AT_TARGETS_LEN, 0xff},
+        {FRAME_NOTE_AT_TARGETS_LEN + 3, 5}, {FRAME_NOTE_AT_TARGET_COUNT + 3, 1},
+        {FRAME_NOTE_AT_PRIORITY, 3},        {FRAME_NOTE_AT_TYPE, 3},
+        {FRAME_NOTE_AT_OPERATION, 5},       {FRAME_NOTE_AT_BACKOFF, 3},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+        struct packet packet = good_note();
+        struct frame frame;
+        size_t len;
+
+        packet.bytes[lies[i].at] = lies[i].value;
+        if (parse(&packet, &frame, &len) != RC_BAD)
+            fail_msg("byte %zu = %d was taken", lies[i].at, lies[i].value);
+    }
+}
+
+static void
+test_member_and_commit(void **state)
+{
+    struct packet packet = {.len = 0};
+    struct frame frame;
+    size_t len;
+
+    (void)state;
+    memcpy(packet.bytes + FRAME_MEMBER_HEAD_SIZE, "ROLEadminu1", 11);
+    put_common(&packet, FRAME_KIND_MEMBER, FRAME_MEMBER_HEAD_SIZE + 11);
+    packet.bytes[FRAME_MEMBER_AT_CHANGE] = '-';
+    put_u16(packet.bytes + FRAME_MEMBER_AT_AUDIENCE_LEN, 4);
+    put_u16(packet.bytes + FRAME_MEMBER_AT_TARGET_LEN, 5);
+    put_u16(packet.bytes + FRAME_MEMBER_AT_USER_LEN, 2);
+    assert_int_equal(frame_parse((struct bytes){packet.bytes, packet.len}, &frame, &len), RC_OK);
+    assert_false(frame.as.member.added);
+    assert_memory_equal(frame.as.member.user.at, "u1", 2);
+    packet.bytes[FRAME_MEMBER_AT_CHANGE] = '?';
+    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+    packet.bytes[FRAME_MEMBER_AT_CHANGE] = '+';
+    put_u16(packet.bytes + FRAME_MEMBER_AT_USER_LEN, 3);
+    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+
+    put_common(&packet, FRAME_KIND_COMMIT, FRAME_COMMIT_SIZE);
+    bytes_put_u64(packet.bytes + FRAME_COMMIT_AT_END_LSN, 77);
+    assert_int_equal(parse(&packet, &frame, &len), RC_OK);
+    assert_int_equal(frame.as.commit.end_lsn, 77);
+    put_common(&packet, FRAME_KIND_COMMIT, FRAME_COMMIT_SIZE + 1);
+    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+}
+
+static void
+test_random_bytes_never_hurt(void **state)
+{
+    struct packet packet;
+    struct frame frame;
+    size_t len;
+
+    (void)state;
+    srand(20251121);
+    for (int round = 0; round < 20000; round++) {
+        packet = good_note();
+        for (int i = 0; i < 4; i++)
+            packet.bytes[(size_t)rand() % packet.len] = (unsigned char)rand();
+        if (parse(&packet, &frame, &len) == RC_OK)
+            assert_true(len <= packet.len);
+    }
+}
+
+static void
+test_positions_sort_as_texts(void **state)
+{
+    char low[FRAME_POSITION_TEXT + 1], high[FRAME_POSITION_TEXT + 1];
+    uint64_t lsn, ordinal;
+
+    (void)state;
+    frame_position_text(0x9, FRAME_ORDINAL_COMMIT, low);
+    frame_position_text(0x10, 1, high);
+    assert_true(strcmp(low, high) < 0);
+    assert_int_equal(frame_position_read(high, 32, &lsn, &ordinal), RC_OK);
+    assert_int_equal(lsn, 0x10);
+    assert_int_equal(ordinal, 1);
+    assert_int_equal(frame_position_read("xyz", 3, &lsn, &ordinal), RC_BAD);
+    high[3] = 'G';
+    assert_int_equal(frame_position_read(high, 32, &lsn, &ordinal), RC_BAD);
+}
+
+static void
+test_uuid_texts(void **state)
+{
+    (void)state;
+    assert_true(frame_is_uuid("00112233-4455-6677-8899-AAbbccddeeff", 36));
+    assert_false(frame_is_uuid("00112233-4455-6677-8899-aabbccddeef", 35));
+    assert_false(frame_is_uuid("0011223304455-6677-8899-aabbccddeeff", 36));
+    assert_false(frame_is_uuid("g0112233-4455-6677-8899-aabbccddeeff", 36));
+}
+
+static void
+test_replication_messages(void **state)
+{
+    unsigned char keepalive[18] = {'k', 0, 0, 0, 0, 0, 0, 0, 42, [17] = 1};
+    unsigned char data[27] = {'w', [25] = 'h', [26] = 'i'};
+    unsigned char status[WALMSG_STATUS_SIZE];
+    struct walmsg message;
+
+    (void)state;
+    assert_int_equal(walmsg_parse((struct bytes){keepalive, 18}, &message), RC_OK);
+    assert_int_equal(message.wal_end, 42);
+    assert_true(message.reply_requested);
+    assert_int_equal(walmsg_parse((struct bytes){keepalive, 17}, &message), RC_BAD);
+    assert_int_equal(walmsg_parse((struct bytes){data, 27}, &message), RC_OK);
+    assert_int_equal(message.packet.len, 2);
+    assert_int_equal(walmsg_parse((struct bytes){data, 24}, &message), RC_BAD);
+    assert_int_equal(walmsg_parse((struct bytes){data, 0}, &message), RC_BAD);
+    walmsg_status(status, 3, 2, 0);
+    assert_int_equal(status[0], 'r');
+    assert_int_equal(bytes_get_u64(status + 9), 2);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_note_is_read_whole),
+        cmocka_unit_test(test_head_alone_is_read_back),
+        cmocka_unit_test(test_every_cut_is_refused),
+        cmocka_unit_test(test_lengths_that_lie_are_refused),
+        cmocka_unit_test(test_member_and_commit),
+        cmocka_unit_test(test_random_bytes_never_hurt),
+        cmocka_unit_test(test_positions_sort_as_texts),
+        cmocka_unit_test(test_uuid_texts),
+        cmocka_unit_test(test_replication_messages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,95 @@
+/* test_store_texts.c: are store URLs, stream ids and client positions read as they are meant? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "hub/note.h"
+#include "store/address.h"
+#include "store/entry.h"
+
+static void
+test_addresses(void **state)
+{
+    struct address address;
+
+    (void)state;
+    assert_int_equal(address_read("redis://127.0.0.1:7000/3", &address), RC_OK);
+    assert_string_equal(address.host, "127.0.0.1");
+    assert_int_equal(address.port, 7000);
+    assert_int_equal(address.database, 3);
+    assert_int_equal(address_read("redis://relay:p%40ss:w@[::1]:6380", &address), RC_OK);
+    assert_string_equal(address.user, "relay");
+    assert_string_equal(address.password, "p@ss:w");
+    assert_string_equal(address.host, "::1");
+    assert_int_equal(address_read("redis://:secret@keydb", &address), RC_OK);
+    assert_string_equal(address.user, "");
+    assert_string_equal(address.password, "secret");
+    assert_int_equal(address.port, 6379);
+    assert_int_equal(address_read("unix:///run/keydb.sock", &address), RC_OK);
+    assert_string_equal(address.path, "/run/keydb.sock");
+}
+
+static void
+test_bad_addresses(void **state)
+{
+    static const char *const bad[] = {
+        "",           "redis://",          "http://x",      "redis://h:70000", "redis://h:x",
+        "unix://rel", "redis://h/notanum", "redis://[::1",  "redis://a%zz@h",  "redis://h:1/-2",
+        "rediss://h", "redis://%00@h:1",   "redis://[::1]x"};
+    struct address address;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        if (address_read(bad[i], &address) != RC_BAD)
+            fail_msg("%s was taken", bad[i]);
+    }
+}
+
+static void
+test_entry_ids(void **state)
+{
+    struct entry_id id;
+    char text[ENTRY_ID_TEXT_MAX];
+
+    (void)state;
+    assert_int_equal(entry_id_read("18446744073709551615-7", 22, &id), RC_OK);
+    entry_id_text(id, text);
+    assert_string_equal(text, "18446744073709551615-7");
+    assert_int_equal(entry_id_read("18446744073709551616-7", 22, &id), RC_BAD);
+    assert_int_equal(entry_id_read("1-", 2, &id), RC_BAD);
+    assert_int_equal(entry_id_read("-1", 2, &id), RC_BAD);
+    assert_int_equal(entry_id_read("1-1x", 4, &id), RC_BAD);
+    assert_true(entry_id_less((struct entry_id){5, 9}, (struct entry_id){6, 0}));
+    assert_false(entry_id_less((struct entry_id){6, 0}, (struct entry_id){6, 0}));
+}
+
+static void
+test_client_positions(void **state)
+{
+    char text[NOTE_POS_MAX];
+    struct entry_id id;
+
+    (void)state;
+    note_pos_text("00ff", (struct entry_id){12, 3}, text);
+    assert_string_equal(text, "00ff.12-3");
+    assert_int_equal(note_pos_read(text, "00ff", &id), RC_OK);
+    assert_int_equal(id.seq, 3);
+    assert_int_equal(note_pos_read(text, "00fe", &id), RC_CLOSED);
+    assert_int_equal(note_pos_read(text, "00ff1", &id), RC_CLOSED);
+    assert_int_equal(note_pos_read("00ff12-3", "00ff", &id), RC_BAD);
+    assert_int_equal(note_pos_read("00ff.12", "00ff", &id), RC_BAD);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_bad_addresses),
+        cmocka_unit_test(test_entry_ids),
+        cmocka_unit_test(test_client_positions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
