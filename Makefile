@@ -17,7 +17,7 @@ PG_CONFIG ?= $(shell . docker/lib.sh; pg_config_path)
 
 # ---- what is built from what
 rooms := base wire store feed hub gate
-relay_sources := $(wildcard relay/main.c $(rooms:%=relay/%/*.c))
+relay_sources := $(wildcard relay/*.c $(rooms:%=relay/%/*.c))
 scripts := $(sort $(wildcard relay/store/scripts/*.lua))
 script_source := $(BUILD)/gen/store_scripts.c
 unit_sources := $(wildcard tests/unit/test_*.c)
@@ -32,7 +32,7 @@ asan_objects := $(filter-out $(asan_main),$(relay_sources:%.c=$(BUILD)/asan/%.o)
 unit_programs := $(unit_sources:%.c=$(BUILD)/asan/%)
 
 # ---- how
-packages := libpq hiredis libwebsockets libjwt jansson inih
+packages := libpq hiredis libwebsockets libjwt jansson
 ifeq ($(filter clean fmt deps help,$(MAKECMDGOALS)),)
 pkg_cflags := $(shell pkg-config --cflags $(packages) 2>/dev/null)
 pkg_libs := $(shell pkg-config --libs $(packages) 2>/dev/null) -lev

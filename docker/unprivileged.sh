@@ -15,6 +15,7 @@ as_user() {
     setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups -- "$@"
 }
 
+# shellcheck disable=SC2016
 readable_by_user() {
     as_user bash -c 'cd "$1" 2>/dev/null && ! find . -path ./.git -prune -o -path ./.demo -prune \
         -o -path ./build/work -prune -o \( -type f ! -readable -o -type d ! -executable \) -print 2>&1 |

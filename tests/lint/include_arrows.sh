@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# include_arrows.sh: a room of relay/ includes only rooms below it, and a library stays in its own files.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+# What each room may include, itself aside. feed and gate never see each other.
+declare -A below=(
+    [base]=""
+    [wire]="base"
+    [store]="base wire"
+    [feed]="base wire store"
+    [hub]="base wire store"
+    [gate]="base wire store hub"
+)
+
+# Which files alone may include which library: header pattern, then a pattern of paths.
+libraries='libwebsockets\.h  relay/gate/gate_conn\.h
+libpq-fe\.h                  relay/feed/feed_private\.h
+hiredis/.*\.h                relay/store/(link\.[ch]|reply\.h)
+jwt\.h                       relay/wire/token\.c|relay/cli_token\.c
+jansson\.h                   relay/wire/(token|client_message)\.c|relay/cli_token\.c
+ini\.h                       relay/base/config_file\.c
+ev\.h                        relay/(base|store|feed|hub|gate)/|relay/(main|relay)\.c
+postgres\.h                  decoder/'
+
+bad=0
+complain() {
+    echo "$*"
+    bad=1
+}
+
+# FILE:LINE ROOM-INCLUDED for each quoted include of a room's header.
+check_rooms() {
+    local file room line target
+    while IFS=: read -r file line target; do
+        room=${file#relay/}
+        [[ $room == */* ]] || continue # main.c and its kind know all
+        room=${room%%/*}
+        [[ -v below[$room] ]] || complain "$file: no room is called \"$room\""
+        [ "$target" = "$room" ] || [[ " ${below[$room]-} " == *" $target "* ]] ||
+            complain "$file:$line: $room must not include $target"
+    done < <(grep -rnoE '^#include "[a-z_]+/' relay --include='*.[ch]' |
+        sed -E 's/#include "([a-z_]+)\//\1/' | grep -v ':decoder$' || true)
+}
+
+check_libraries() {
+    local header paths file
+    while read -r header paths; do
+        while read -r file; do
+            [[ $file =~ ^($paths) ]] || complain "$file: <${header//\\/}> belongs to ${paths//\\/}"
+        done < <(grep -rlE "^#include [<\"]${header}[>\"]" relay decoder --include='*.[ch]' || true)
+    done <<<"$libraries"
+}
+
+check_rooms
+check_libraries
+exit "$bad"

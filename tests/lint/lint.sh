@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# lint.sh: runs every rule that a machine can check, to the end, then fails if one was broken.
+# shellcheck disable=SC2317 # rules are called by name
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+status=0
+
+rule() {
+    local name=$1 found
+    shift
+    if found=$("$@" 2>&1); then
+        echo "lint: $name: ok"
+    else
+        echo "lint: $name:"
+        [ -z "$found" ] || printf '    %s\n' "${found//$'\n'/$'\n'    }"
+        status=1
+    fi
+}
+
+# A rule whose tool is missing is a broken rule: a silent skip would look like a pass.
+with_tool() {
+    local tool=$1
+    shift
+    command -v "$tool" >/dev/null || { echo "$tool is missing; 'make deps' installs it"; return 1; }
+    "$@"
+}
+
+c_sources() {
+    find relay decoder tests/unit tests/fuzz -name '*.[ch]' 2>/dev/null | sort
+}
+
+rule_format() {
+    c_sources | xargs -r clang-format --dry-run --Werror 2>&1 | grep -E 'error:|warning:' |
+        cut -d: -f1,2 | sort -t: -k1,1 -k2,2n | awk -F: '{ n[$1]++; if (n[$1] == 1) first[$1] = $2 }
+            END { for (f in n) { print f ":" first[f] ": not as clang-format has it (make fmt)"; bad = 1 }
+                  exit bad }'
+}
+
+rule_cppcheck() {
+    local files
+    mapfile -t files < <(find relay -name '*.c' | sort)
+    [ ${#files[@]} -gt 0 ] || return 0
+    cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr -Irelay -I. \
+        --enable=warning,portability,performance --suppress=missingIncludeSystem \
+        -D'DL_FOREACH(head,el)=for(el=head;el;el=(el)->next)' \
+        -D'DL_FOREACH_SAFE(head,el,tmp)=for((el)=(head);(el)&&(tmp=(el)->next,1);(el)=tmp)' \
+        -D'HASH_ITER(hh,head,el,tmp)=for((el)=(head),(tmp)=(el)?(el)->hh.next:0;(el);(el)=(tmp),(tmp)=(tmp)?(tmp)->hh.next:0)' \
+        --suppress=normalCheckLevelMaxBranches --suppress=checkersReport "${files[@]}"
+}
+
+rule_shell() {
+    find docker tests .ci -type f \( -name '*.sh' -o -path .ci/run \) -print0 | xargs -0 shellcheck -x
+}
+
+rule "include arrows" tests/lint/include_arrows.sh
+rule "banned functions" tests/lint/banned.sh
+rule "sizes" with_tool ctags tests/lint/sizes.sh
+rule "format" with_tool clang-format rule_format
+rule "cppcheck" with_tool cppcheck rule_cppcheck
+rule "shell scripts" with_tool shellcheck rule_shell
+exit "$status"

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# sizes.sh: no C file above 500 lines, no C function above 60.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+most_file_lines=500
+most_function_lines=60
+
+mapfile -t files < <(find relay decoder tests/unit -name '*.[ch]' 2>/dev/null | sort)
+[ ${#files[@]} -gt 0 ] || exit 0
+
+bad=0
+while read -r lines file; do
+    if [ "$file" != total ] && [ "$lines" -gt "$most_file_lines" ]; then
+        echo "$file: $lines lines, at most $most_file_lines"
+        bad=1
+    fi
+done < <(wc -l "${files[@]}")
+
+ctags --languages=C --kinds-C=f --fields=+ne -f - "${files[@]}" |
+    awk -F'\t' -v most="$most_function_lines" '
+        {
+            first = last = 0
+            for (i = 4; i <= NF; i++) {
+                if ($i ~ /^line:/) first = substr($i, 6)
+                if ($i ~ /^end:/) last = substr($i, 5)
+            }
+            if (last - first + 1 > most) {
+                printf "%s:%d: %s has %d lines, at most %d\n", $2, first, $1, last - first + 1, most
+                bad = 1
+            }
+        }
+        END { exit bad }' || bad=1
+exit "$bad"
