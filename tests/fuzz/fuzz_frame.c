@@ -1,0 +1,47 @@
+/* fuzz_frame.c: libFuzzer target: no bytes may make the frame and replication readers misbehave. */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/frame.h"
+#include "wire/walmsg.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void
+walk_targets(struct bytes targets)
+{
+    struct bytes target;
+    uint8_t sum = 0;
+
+    while (frame_next_target(&targets, &target) == RC_OK) {
+        for (size_t i = 0; i < target.len; i++)
+            sum ^= target.at[i];
+    }
+    if (sum == 0xff && targets.len != 0)
+        __builtin_trap(); /* parse let through targets that do not add up */
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct bytes packet = {data, size};
+    struct walmsg message;
+    struct frame frame;
+    size_t len;
+
+    if (walmsg_parse(packet, &message) == RC_OK && message.kind == WALMSG_DATA)
+        packet = message.packet;
+    while (packet.len > 0 && frame_parse(packet, &frame, &len) == RC_OK) {
+        if (len == 0 || len > packet.len)
+            __builtin_trap();
+        if (frame.kind == FRAME_KIND_NOTE) {
+            struct frame head;
+
+            walk_targets(frame.as.note.targets);
+            if (frame_parse_head(frame.as.note.head, &head) != RC_OK)
+                __builtin_trap();
+        }
+        packet = (struct bytes){packet.at + len, packet.len - len};
+    }
+    return 0;
+}
