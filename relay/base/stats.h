@@ -19,6 +19,7 @@
     X(STORE_REPLAYED, "clairon_store_replayed_total", "counter", "Frames already stored, skipped") \
     X(STORE_ACKS, "clairon_store_acks_total", "counter", "Acknowledgements that were new")         \
     X(STORE_COMPLETED, "clairon_store_completed_total", "counter", "Messages acked by everyone")   \
+    X(STORE_TRIMMED, "clairon_store_trimmed_total", "counter", "Entries older than the retention") \
     X(STORE_ERRORS, "clairon_store_errors_total", "counter", "Error replies of the store")         \
     X(HUB_NOTES, "clairon_hub_notifications_total", "counter", "Notifications read for delivery")  \
     X(HUB_DELIVERED, "clairon_hub_delivered_total", "counter", "Messages handed to sockets")       \

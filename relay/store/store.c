@@ -13,6 +13,7 @@
 #include "store/batch.h"
 #include "store/call.h"
 #include "store/reply.h"
+#include "store/trim.h"
 
 #define STORE_PATIENCE_S 10.0
 
@@ -109,6 +110,8 @@ store_open(struct ev_loop *loop, const struct config *config, struct stats *stat
         free(store);
         return NULL;
     }
+    store->trim =
+        trim_open(loop, store->link, store->stream_key, config->store.retention_ms, stats);
     return store;
 }
 
@@ -117,7 +120,9 @@ store_close(struct store *store)
 {
     if (store == NULL)
         return;
+    trim_close(store->trim);
     link_close(store->link);
+    trim_free(store->trim);
     free(store);
 }
 
