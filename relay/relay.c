@@ -35,8 +35,8 @@ is_ready(void *ctx, struct buffer *detail)
 {
     struct relay *relay = ctx;
     const char *feed = relay->feed != NULL ? feed_state_name(relay->feed) : "off";
-    bool feed_works = relay->feed == NULL || strcmp(feed, "streaming") == 0 ||
-                      strcmp(feed, "standby") == 0;
+    bool feed_works =
+        relay->feed == NULL || strcmp(feed, "streaming") == 0 || strcmp(feed, "standby") == 0;
     bool store_works = store_is_up(relay->store);
 
     if (buffer_addf(detail, "\"feed\":\"%s\",\"store\":\"%s\",\"draining\":%s", feed,

@@ -58,7 +58,8 @@ feed_restart(struct feed *feed, const char *format, ...)
     if (feed->state == FEED_WAITING || feed->closing)
         return;
     va_start(args, format);
-    vsnprintf(reason, sizeof(reason), format, args); /* before the connection, and its error, goes */
+    vsnprintf(reason, sizeof(reason), format,
+              args); /* before the connection, and its error, goes */
     va_end(args);
     if (!feed->is_standby || (feed->state != FEED_STARTING && feed->state != FEED_FINDING)) {
         feed->is_standby = false;
@@ -167,8 +168,8 @@ feed_check(const struct config *config, char error[CONFIG_ERROR_MAX])
 {
     char *reason = NULL;
     PQconninfoOption *options = PQconninfoParse(config->feed.conninfo, &reason);
-    const char *slot_end = config->feed.slot + strspn(config->feed.slot,
-                                                      "abcdefghijklmnopqrstuvwxyz0123456789_");
+    const char *slot_end =
+        config->feed.slot + strspn(config->feed.slot, "abcdefghijklmnopqrstuvwxyz0123456789_");
 
     if (options == NULL) {
         snprintf(error, CONFIG_ERROR_MAX,

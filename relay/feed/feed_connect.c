@@ -35,7 +35,8 @@ feed_connect(struct feed *feed)
     feed->conn = PQconnectStartParams(keys, values, 1);
     if (feed->conn == NULL || PQstatus(feed->conn) == CONNECTION_BAD) {
         feed_restart(feed, "could not connect to PostgreSQL: %s",
-                     feed->conn != NULL ? feed_error_line(PQerrorMessage(feed->conn)) : "no memory");
+                     feed->conn != NULL ? feed_error_line(PQerrorMessage(feed->conn))
+                                        : "no memory");
         return;
     }
     feed_set_state(feed, FEED_CONNECTING);
@@ -154,8 +155,10 @@ on_slot_found(struct feed *feed, const PGresult *result)
                  "CREATE_REPLICATION_SLOT \"%s\" LOGICAL clairon NOEXPORT_SNAPSHOT", slot);
         ask(feed, FEED_CREATING, command);
     } else if (strcmp(PQgetvalue(result, 0, 0), "clairon") != 0) {
-        feed_restart(feed, "slot \"%s\" belongs to plugin \"%s\", not to clairon: choose another "
-                           "[feed] slot", slot, PQgetvalue(result, 0, 0));
+        feed_restart(feed,
+                     "slot \"%s\" belongs to plugin \"%s\", not to clairon: choose another "
+                     "[feed] slot",
+                     slot, PQgetvalue(result, 0, 0));
     } else if (strcmp(PQgetvalue(result, 0, 1), "t") != 0) {
         feed_restart(feed, "slot \"%s\" belongs to another database than [feed] conninfo names",
                      slot);
@@ -191,7 +194,8 @@ feed_begin_start(struct feed *feed)
 
     if (feed->config->feed.topic_prefix != NULL) {
         quote_literal(prefix, sizeof(prefix), feed->config->feed.topic_prefix);
-        len += snprintf(command + len, sizeof(command) - (size_t)len, ", topic_prefix '%s'", prefix);
+        len +=
+            snprintf(command + len, sizeof(command) - (size_t)len, ", topic_prefix '%s'", prefix);
     }
     snprintf(command + len, sizeof(command) - (size_t)len, ")");
     ask(feed, FEED_STARTING, command);

@@ -123,8 +123,7 @@ copy_failed(struct feed *feed, const PGresult *result)
 void
 feed_on_member_rows(struct feed *feed)
 {
-    while (feed->state == FEED_COPYING && feed_stream_has_room(feed) &&
-           PQisBusy(feed->conn) == 0) {
+    while (feed->state == FEED_COPYING && feed_stream_has_room(feed) && PQisBusy(feed->conn) == 0) {
         PGresult *result = PQgetResult(feed->conn);
         ExecStatusType status = PQresultStatus(result);
 

@@ -59,9 +59,9 @@ struct feed {
     ev_io readable;
     ev_io writable;
     PGconn *conn;
-    PGresult *result;  /* of the command under way, until its answer is complete */
-    bool is_standby;   /* another relay reads the slot */
-    unsigned attempt;  /* tells answers for an earlier connection from ours */
+    PGresult *result; /* of the command under way, until its answer is complete */
+    bool is_standby;  /* another relay reads the slot */
+    unsigned attempt; /* tells answers for an earlier connection from ours */
     char system[FEED_SYSTEM_MAX];
     uint32_t timeline;
 

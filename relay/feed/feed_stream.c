@@ -9,7 +9,6 @@
 #include "feed/feed_private.h"
 #include "wire/walmsg.h"
 
-
 bool
 feed_stream_has_room(const struct feed *feed)
 {

@@ -71,7 +71,8 @@ acks_add(struct hub *hub, const char *user, const char *id)
                  HUB_ACKS_MAX, user);
         return;
     }
-    push(&hub->acks, (struct store_ack){memory_text(user, strlen(user)), memory_text(id, strlen(id))});
+    push(&hub->acks,
+         (struct store_ack){memory_text(user, strlen(user)), memory_text(id, strlen(id))});
 }
 
 void

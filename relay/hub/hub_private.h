@@ -36,10 +36,10 @@ struct hub {
     bool has_position; /* the store was up once: recent.head means something */
     char epoch[HUB_EPOCH_MAX];
     struct recent recent;
-    struct note *lent;       /* whose bytes the last frame was */
-    unsigned char *scratch;  /* SESSION_HEADROOM + SESSION_FRAME_MAX: frames of several lines */
-    struct acks acks;        /* waiting for the store */
-    struct acks acks_sent;   /* under way */
+    struct note *lent;      /* whose bytes the last frame was */
+    unsigned char *scratch; /* SESSION_HEADROOM + SESSION_FRAME_MAX: frames of several lines */
+    struct acks acks;       /* waiting for the store */
+    struct acks acks_sent;  /* under way */
     ev_timer acks_retry;
     bool closing;
 };
@@ -71,10 +71,10 @@ struct session {
     int64_t expires_s;
     int64_t request_id;
     bool has_request_id;
-    bool is_awaited;      /* an answer of the store will call session_step */
-    bool is_regrouping;   /* memberships are being asked for again */
-    bool groups_stale;    /* they changed while they were being asked for */
-    unsigned asked;       /* answers under way that hold this pointer */
+    bool is_awaited;        /* an answer of the store will call session_step */
+    bool is_regrouping;     /* memberships are being asked for again */
+    bool groups_stale;      /* they changed while they were being asked for */
+    unsigned asked;         /* answers under way that hold this pointer */
     struct entry_id cursor; /* all up to here was queued, or was not for this user */
     char inbox_at[32];
     struct note **queue; /* ring of SESSION_QUEUE_MAX references, made when first needed */
@@ -95,7 +95,8 @@ void session_enqueue(struct session *session, struct note *note); /* takes a ref
 /* A new note for this session's audience. */
 void session_offer(struct session *session, struct note *note);
 bool session_is_for(const struct session *session, const struct frame *frame);
-void session_gap(struct session *session, struct entry_id from, struct entry_id to, const char *why);
+void session_gap(struct session *session, struct entry_id from, struct entry_id to,
+                 const char *why);
 void session_free_if_done(struct session *session);
 
 /* session_load.c */

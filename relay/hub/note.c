@@ -19,8 +19,10 @@ note_new(const struct entry *entry, const char *epoch, struct entry_id pos)
     unsigned char *route;
 
     note_pos_text(epoch, pos, pos_text);
-    start_len = (size_t)snprintf(start, sizeof(start), "{\"t\":\"msg\",\"pos\":\"%s\",\"n\":", pos_text);
-    note = memory_new(sizeof(*note) + route_len + SESSION_HEADROOM + start_len + entry->data.len + 1);
+    start_len =
+        (size_t)snprintf(start, sizeof(start), "{\"t\":\"msg\",\"pos\":\"%s\",\"n\":", pos_text);
+    note =
+        memory_new(sizeof(*note) + route_len + SESSION_HEADROOM + start_len + entry->data.len + 1);
     route = (unsigned char *)(note + 1);
     memcpy(route, entry->frame.as.note.head.at, route_len);
     note->refs = 1;

@@ -31,8 +31,8 @@ recent_reset(struct recent *recent, struct entry_id head)
 void
 recent_add(struct recent *recent, struct note *note)
 {
-    while (recent->count > 0 && (recent->count == RECENT_NOTES_MAX ||
-                                 recent->bytes + note->line_len > RECENT_BYTES_MAX))
+    while (recent->count > 0 &&
+           (recent->count == RECENT_NOTES_MAX || recent->bytes + note->line_len > RECENT_BYTES_MAX))
         drop_oldest(recent);
     recent->notes[(recent->first + recent->count) % RECENT_NOTES_MAX] = note_ref(note);
     recent->count++;

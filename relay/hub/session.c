@@ -27,9 +27,9 @@ session_name(const struct session *session)
 static void
 set_name(struct session *session)
 {
-    int len = snprintf(session->name, sizeof(session->name), "conn=%x-%llx user=%s",
-                       (unsigned)getpid(), (unsigned long long)++session->hub->session_count_ever,
-                       session->user);
+    int len =
+        snprintf(session->name, sizeof(session->name), "conn=%x-%llx user=%s", (unsigned)getpid(),
+                 (unsigned long long)++session->hub->session_count_ever, session->user);
 
     for (char *at = strstr(session->name, " user=") + 6; at < session->name + len && *at; at++) {
         if (*at <= ' ' || *at == '"' || *at == '\\' || *at == 0x7f)
@@ -194,8 +194,9 @@ session_gap(struct session *session, struct entry_id from, struct entry_id to, c
 
     note_pos_text(session->hub->epoch, from, from_text);
     note_pos_text(session->hub->epoch, to, to_text);
-    len = snprintf(line, sizeof(line), "{\"t\":\"gap\",\"from\":\"%s\",\"to\":\"%s\",\"why\":\"%s\"}",
-                   from_text, to_text, why);
+    len =
+        snprintf(line, sizeof(line), "{\"t\":\"gap\",\"from\":\"%s\",\"to\":\"%s\",\"why\":\"%s\"}",
+                 from_text, to_text, why);
     stats_add(session->hub->stats, STAT_HUB_GAPS, 1);
     session_say(session, line, (size_t)len);
 }
@@ -253,9 +254,9 @@ session_next_frame(struct session *session, unsigned char **ret_bytes, size_t *r
 {
     struct hub *hub = session->hub;
     struct note *note = next_note(session);
-    bool is_alone = session->said.len == 0 &&
-                    (session->queue_count == 1 ||
-                     (note != NULL && note->line_len + 1 > SESSION_FRAME_MAX));
+    bool is_alone =
+        session->said.len == 0 &&
+        (session->queue_count == 1 || (note != NULL && note->line_len + 1 > SESSION_FRAME_MAX));
 
     note_unref(hub->lent);
     hub->lent = NULL;

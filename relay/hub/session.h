@@ -30,10 +30,10 @@ struct session_request {
     const char *user;
     const struct session_group *groups;
     size_t group_count;
-    const char *pos;      /* NULL: from now on */
-    int window;           /* wanted; 0: as configured */
-    int64_t expires_s;    /* the token's exp, Unix seconds */
-    bool has_request_id;  /* the client's "r" */
+    const char *pos;     /* NULL: from now on */
+    int window;          /* wanted; 0: as configured */
+    int64_t expires_s;   /* the token's exp, Unix seconds */
+    bool has_request_id; /* the client's "r" */
     int64_t request_id;
 };
 

@@ -47,7 +47,8 @@ say_connected(struct session *session, bool resumed)
         is_whole &= buffer_addf(&line, "\"r\":%" PRId64 ",", session->request_id) == RC_OK;
     is_whole &= buffer_addf(&line, "\"user\":") == RC_OK &&
                 buffer_add_json(&line, session->user, strlen(session->user)) == RC_OK;
-    is_whole &= buffer_addf(&line, ",\"conn\":\"%.*s\",\"pos\":\"%s\",\"resumed\":%s,\"ping\":%" PRId64
+    is_whole &= buffer_addf(&line,
+                            ",\"conn\":\"%.*s\",\"pos\":\"%s\",\"resumed\":%s,\"ping\":%" PRId64
                             ",\"win\":%d,\"exp\":%" PRId64 "}",
                             (int)strcspn(session->name + 5, " "), session->name + 5, pos,
                             resumed ? "true" : "false", hub->config->gate.ping_ms / 1000,
@@ -260,7 +261,8 @@ catch_up(struct session *session)
         entry_id_less(hub->recent.head, session->cursor))
         catch_up_from_recent(session);
     else
-        await(session, store_range(hub->store, session->cursor, SESSION_PAGE, on_caught_up, session));
+        await(session,
+              store_range(hub->store, session->cursor, SESSION_PAGE, on_caught_up, session));
 }
 
 void

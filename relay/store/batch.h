@@ -14,9 +14,9 @@ struct store_batch {
     size_t *lens;
     size_t argc;
     size_t room;
-    size_t count;     /* frames */
-    size_t bytes;     /* of what the arguments point at */
-    char **texts;     /* positions, ids and counts made for this batch */
+    size_t count; /* frames */
+    size_t bytes; /* of what the arguments point at */
+    char **texts; /* positions, ids and counts made for this batch */
     size_t text_count;
     size_t text_room;
 };

@@ -30,11 +30,11 @@ struct link {
     struct address address;
     redisAsyncContext *redis; /* NULL while down */
     struct backoff backoff;
-    ev_timer retry;           /* down: until the next attempt; greeting: until INFO is asked again */
+    ev_timer retry; /* down: until the next attempt; greeting: until INFO is asked again */
     ev_timer watchdog;
     double patience_s;
-    unsigned pending;         /* commands under way */
-    int64_t heard_us;         /* when an answer last came, or waiting began */
+    unsigned pending; /* commands under way */
+    int64_t heard_us; /* when an answer last came, or waiting began */
     int scripts_loaded;
     bool closing;
     char shas[STORE_SCRIPT_COUNT][SHA_TEXT + 1];
@@ -366,7 +366,8 @@ link_open(struct ev_loop *loop, const struct config *config, const char *name, d
     ev_timer_init(&link->watchdog, on_watchdog, patience_s / 4, patience_s / 4);
     link->watchdog.data = link;
     ev_timer_start(loop, &link->watchdog);
-    ev_timer_start(loop, &link->retry); /* from the loop, so that no callback comes before we return */
+    ev_timer_start(loop,
+                   &link->retry); /* from the loop, so that no callback comes before we return */
     return link;
 }
 

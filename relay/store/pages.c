@@ -102,8 +102,8 @@ store_range(struct store *store, struct entry_id after, size_t max, store_paged 
 }
 
 enum rc
-store_inbox(struct store *store, const char *user, const char *after, size_t max,
-            store_paged *done, void *ctx)
+store_inbox(struct store *store, const char *user, const char *after, size_t max, store_paged *done,
+            void *ctx)
 {
     return ask_page(store, STORE_SCRIPT_inbox, on_inbox, user, after, max, done, ctx);
 }

@@ -20,9 +20,9 @@ struct reader {
     struct link *link;
     struct stats *stats;
     struct reader_events events;
-    bool seeking;      /* reader_seek was called: we know where to read */
+    bool seeking;       /* reader_seek was called: we know where to read */
     bool control_known; /* "$" was resolved: the control position is exact */
-    bool reading;      /* an XREAD is under way */
+    bool reading;       /* an XREAD is under way */
     struct entry_id at;
     char control_at[ENTRY_ID_TEXT_MAX];
     char stream_key[READER_KEY_MAX];
@@ -96,7 +96,8 @@ on_read(void *ctx, const redisReply *reply)
         if (!reply_is_array(stream, 2) || !reply_is_array(stream->element[1], 0))
             continue;
         key = reply_bytes(stream->element[0]);
-        if (key.len == strlen(reader->stream_key) && memcmp(key.at, reader->stream_key, key.len) == 0)
+        if (key.len == strlen(reader->stream_key) &&
+            memcmp(key.at, reader->stream_key, key.len) == 0)
             take_entries(reader, stream->element[1]);
         else
             take_members(reader, stream->element[1]);
@@ -108,9 +109,16 @@ static void
 reader_read(struct reader *reader)
 {
     char at[ENTRY_ID_TEXT_MAX];
-    const char *argv[READER_ARGC + 1] = {"XREAD",   "COUNT",   READER_COUNT,       "BLOCK",
-                                         READER_BLOCK_MS, "STREAMS", reader->stream_key,
-                                         reader->control_key, at, reader->control_at};
+    const char *argv[READER_ARGC + 1] = {"XREAD",
+                                         "COUNT",
+                                         READER_COUNT,
+                                         "BLOCK",
+                                         READER_BLOCK_MS,
+                                         "STREAMS",
+                                         reader->stream_key,
+                                         reader->control_key,
+                                         at,
+                                         reader->control_at};
     size_t lens[READER_ARGC + 1];
 
     if (reader->reading || !reader->seeking || !reader->control_known)
@@ -118,7 +126,8 @@ reader_read(struct reader *reader)
     entry_id_text(reader->at, at);
     for (size_t i = 0; i <= READER_ARGC; i++)
         lens[i] = strlen(argv[i]);
-    reader->reading = link_send(reader->link, on_read, reader, READER_ARGC + 1, argv, lens) == RC_OK;
+    reader->reading =
+        link_send(reader->link, on_read, reader, READER_ARGC + 1, argv, lens) == RC_OK;
 }
 
 /* "$" in every XREAD would miss what is added between two: ask once for the newest. */

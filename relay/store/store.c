@@ -220,7 +220,8 @@ store_ingest(struct store *store, const char *slot, const char *after, struct st
              store_ingested *done, void *ctx)
 {
     char key[STORE_KEY_MAX];
-    const char *fixed[BATCH_RESERVED] = {store->stream_key, key, store->prefix, store->owner, after};
+    const char *fixed[BATCH_RESERVED] = {store->stream_key, key, store->prefix, store->owner,
+                                         after};
     struct call *call;
     enum rc rc;
 

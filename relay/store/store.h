@@ -80,11 +80,11 @@ enum store_range_state {
 struct store_page {
     const struct entry *entries;
     size_t count;
-    size_t seen;           /* entries looked at, also those that are not ours */
-    struct entry_id first; /* of those seen, if any */
-    struct entry_id last;  /* likewise; a range's next page begins here */
+    size_t seen;                  /* entries looked at, also those that are not ours */
+    struct entry_id first;        /* of those seen, if any */
+    struct entry_id last;         /* likewise; a range's next page begins here */
     enum store_range_state state; /* of a range */
-    const char *next;      /* where an inbox's next page begins; "" at the end */
+    const char *next;             /* where an inbox's next page begins; "" at the end */
 };
 typedef void store_paged(void *ctx, enum rc rc, const struct store_page *page);
 MUST_CHECK enum rc store_range(struct store *store, struct entry_id after, size_t max,

@@ -49,8 +49,7 @@ on_timer(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)loop;
     (void)events;
-    snprintf(keep_from, sizeof(keep_from), "%" PRId64,
-             clock_wall_us() / 1000 - trim->retention_ms);
+    snprintf(keep_from, sizeof(keep_from), "%" PRId64, clock_wall_us() / 1000 - trim->retention_ms);
     lens[0] = strlen(argv[0]);
     lens[1] = strlen(argv[1]);
     if (link_call(trim->link, STORE_SCRIPT_trim, 1, on_trimmed, trim, 2, argv, lens) != RC_OK)

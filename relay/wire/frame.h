@@ -10,8 +10,8 @@
 #include "decoder/frame.h"
 #include "wire/bytes.h"
 
-#define FRAME_UUID_TEXT 36      /* without the terminating zero */
-#define FRAME_POSITION_TEXT 32  /* likewise: 16 hex digits of LSN, 16 of ordinal */
+#define FRAME_UUID_TEXT 36     /* without the terminating zero */
+#define FRAME_POSITION_TEXT 32 /* likewise: 16 hex digits of LSN, 16 of ordinal */
 #define FRAME_TARGETS_MAX 1000000
 #define FRAME_MEMBER_TEXT_MAX 255
 

@@ -1,8 +1,8 @@
 /* walmsg.c: reads and builds streaming replication messages. */
 #include "wire/walmsg.h"
 
-#define DATA_HEAD_SIZE 25      /* 'w', start, end, clock */
-#define KEEPALIVE_SIZE 18      /* 'k', end, clock, reply */
+#define DATA_HEAD_SIZE 25                          /* 'w', start, end, clock */
+#define KEEPALIVE_SIZE 18                          /* 'k', end, clock, reply */
 #define POSTGRES_EPOCH_US INT64_C(946684800000000) /* 2000-01-01 in Unix µs */
 
 enum rc

@@ -140,13 +140,20 @@ test_lengths_that_lie_are_refused(void **state)
         size_t at;
         unsigned char value;
     } lies[] = {
-        {FRAME_AT_LENGTH + 3, 3},           {FRAME_AT_LENGTH, 0xff},
-        {FRAME_AT_VERSION, 9},              {FRAME_AT_KIND, 'X'},
-        {FRAME_NOTE_AT_AUDIENCE_LEN, 0xff}, {FRAME_NOTE_AT_AUDIENCE_LEN + 1, 0},
-        {FRAME_NOTE_AT_TOPIC_LEN, 0xff},    {FRAME_NOTE_AT_TARGETS_LEN, 0xff},
-        {FRAME_NOTE_AT_TARGETS_LEN + 3, 5}, {FRAME_NOTE_AT_TARGET_COUNT + 3, 1},
-        {FRAME_NOTE_AT_PRIORITY, 3},        {FRAME_NOTE_AT_TYPE, 3},
-        {FRAME_NOTE_AT_OPERATION, 5},       {FRAME_NOTE_AT_BACKOFF, 3},
+        {FRAME_AT_LENGTH + 3, 3},
+        {FRAME_AT_LENGTH, 0xff},
+        {FRAME_AT_VERSION, 9},
+        {FRAME_AT_KIND, 'X'},
+        {FRAME_NOTE_AT_AUDIENCE_LEN, 0xff},
+        {FRAME_NOTE_AT_AUDIENCE_LEN + 1, 0},
+        {FRAME_NOTE_AT_TOPIC_LEN, 0xff},
+        {FRAME_NOTE_AT_TARGETS_LEN, 0xff},
+        {FRAME_NOTE_AT_TARGETS_LEN + 3, 5},
+        {FRAME_NOTE_AT_TARGET_COUNT + 3, 1},
+        {FRAME_NOTE_AT_PRIORITY, 3},
+        {FRAME_NOTE_AT_TYPE, 3},
+        {FRAME_NOTE_AT_OPERATION, 5},
+        {FRAME_NOTE_AT_BACKOFF, 3},
     };
 
     (void)state;
