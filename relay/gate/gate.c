@@ -1,0 +1,164 @@
+/* gate.c: the libwebsockets context: opening, its callbacks, draining, closing. */
+#include "gate/gate.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "gate/gate_conn.h"
+
+#define REASON_MAX 256
+#define HEADER_BYTES_MAX (TOKEN_BYTES_MAX + 4096) /* of one request: a token and the rest */
+#define HEADER_POOL 256                           /* requests being read at a time */
+#define RX_BYTES 128                              /* per connection; longer messages are joined */
+#define TX_BYTES (1024 * 1024)                    /* what one send may take */
+
+/* lws speaks of each client that misbehaves as of an error: for us it is a detail. */
+static void
+on_lws_log(int level, const char *line)
+{
+    size_t len = strlen(line);
+
+    while (len > 0 && (line[len - 1] == '\n' || line[len - 1] == ' '))
+        len--;
+    log_debug("gate", "lws, level %d: %.*s", level, (int)len, line);
+}
+
+static int
+on_lws_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in, size_t len)
+{
+    struct lws_context *context = wsi != NULL ? lws_get_context(wsi) : NULL;
+    struct gate *gate = context != NULL ? lws_context_user(context) : NULL;
+    struct gate_conn **slot = user;
+
+    switch (reason) {
+    case LWS_CALLBACK_HTTP:
+        return gate_http_request(gate, wsi);
+    case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:
+        return gate_http_upgrade(gate, wsi);
+    case LWS_CALLBACK_ESTABLISHED:
+        return gate_ws_established(gate, wsi, slot);
+    case LWS_CALLBACK_RECEIVE:
+        return gate_ws_received(*slot, in, len);
+    case LWS_CALLBACK_RECEIVE_PONG:
+        (*slot)->pinged_us = 0;
+        return 0;
+    case LWS_CALLBACK_SERVER_WRITEABLE:
+        return gate_ws_writable(*slot);
+    case LWS_CALLBACK_CLOSED:
+        if (slot != NULL && *slot != NULL)
+            gate_ws_closed(*slot);
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+/* The first is also what a client gets that names no subprotocol. */
+const struct lws_protocols GATE_PROTOCOLS[] = {
+    {.name = GATE_PROTOCOL,
+     .callback = on_lws_event,
+     .per_session_data_size = sizeof(struct gate_conn *),
+     .rx_buffer_size = RX_BYTES,
+     .tx_packet_size = TX_BYTES},
+    {0},
+};
+
+static struct token_rules
+rules_of(const struct config *config)
+{
+    return (struct token_rules){
+        .kind = config->auth.public_key_file != NULL ? TOKEN_KEY_PEM : TOKEN_KEY_HS256,
+        .key = config->auth.key,
+        .key_len = config->auth.key_len,
+        .issuer = config->auth.issuer,
+        .audience = config->auth.audience,
+        .leeway_s = config->auth.leeway_ms / 1000,
+    };
+}
+
+static enum rc
+open_context(struct gate *gate)
+{
+    void *loops[1] = {gate->loop};
+    struct lws_context_creation_info info = {
+        .port = CONTEXT_PORT_NO_LISTEN,
+        .foreign_loops = loops,
+        .user = gate,
+        .max_http_header_data = HEADER_BYTES_MAX,
+        .max_http_header_pool = HEADER_POOL,
+        .options = LWS_SERVER_OPTION_LIBEV | LWS_SERVER_OPTION_EXPLICIT_VHOSTS |
+                   LWS_SERVER_OPTION_VALIDATE_UTF8,
+    };
+
+    if (gate->config->gate.tls_cert != NULL)
+        info.options |= LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT;
+    lws_set_log_level(LLL_ERR | LLL_WARN, on_lws_log);
+    gate->context = lws_create_context(&info);
+    return gate->context != NULL ? RC_OK : RC_IO;
+}
+
+struct gate *
+gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, struct stats *stats,
+          const struct gate_health *health)
+{
+    struct gate *gate = memory_new(sizeof(*gate));
+    char reason[REASON_MAX] = "libwebsockets did not start; is its libev plugin installed?";
+
+    *gate = (struct gate){.loop = loop,
+                          .config = config,
+                          .hub = hub,
+                          .stats = stats,
+                          .health = health,
+                          .rules = rules_of(config)};
+    if (open_context(gate) != RC_OK || gate_listen(gate, reason, sizeof(reason)) != RC_OK) {
+        log_error("gate", "could not listen on %s: %s", config->gate.listen, reason);
+        gate_close(gate);
+        return NULL;
+    }
+    gate_timers_start(gate);
+    log_info("gate", "listening on %s", config->gate.listen);
+    return gate;
+}
+
+void
+gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx)
+{
+    int64_t window_ms = gate->config->gate.drain_ms;
+    struct gate_conn *conn;
+    int64_t nth = 0;
+
+    gate->draining = true;
+    gate->drain_until_us = clock_monotonic_us() + window_ms * 1000;
+    gate->on_drained = on_drained;
+    gate->drained_ctx = ctx;
+    log_info("gate", "draining %d connections", gate->conn_count);
+    /* Evenly over the window: they do not all come back at once. */
+    DL_FOREACH (gate->conns, conn) {
+        gate_conn_close_for(conn, GATE_CLOSE_RESTART, "this relay restarts",
+                            nth * window_ms / gate->conn_count);
+        nth++;
+    }
+    gate_timers_hurry(gate);
+}
+
+void
+gate_close(struct gate *gate)
+{
+    if (gate == NULL)
+        return;
+    gate_timers_stop(gate);
+    if (gate->context != NULL)
+        lws_context_destroy(gate->context); /* calls CLOSED for what is open */
+    while (gate->conns != NULL)
+        gate_ws_closed(gate->conns);
+    if (gate->is_unix)
+        unlink(gate->address);
+    free(gate->address);
+    free(gate);
+}

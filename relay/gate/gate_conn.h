@@ -1,0 +1,127 @@
+/* gate_conn.h: what the files of the gate share; no one else includes it. */
+#ifndef CLAIRON_GATE_GATE_CONN_H
+#define CLAIRON_GATE_GATE_CONN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ev.h>
+#include <libwebsockets.h>
+
+#include "base/buffer.h"
+#include "gate/gate.h"
+#include "hub/session.h"
+#include "wire/token.h"
+
+#define GATE_PROTOCOL "clairon.v1.json"
+#define GATE_CLOSE_REASON_MAX 160
+
+enum gate_code { /* of `bye` and of the WebSocket close */
+                 GATE_CLOSE_BINARY = 1003,
+                 GATE_CLOSE_TOO_LONG = 1009,
+                 GATE_CLOSE_PROTOCOL = 4000,
+                 GATE_CLOSE_TOKEN = 4001,
+                 GATE_CLOSE_NO_CONNECT = 4002,
+                 GATE_CLOSE_EXPIRED = 4100,
+                 GATE_CLOSE_SLOW = 4101,
+                 GATE_CLOSE_NO_PONG = 4102,
+                 GATE_CLOSE_RESTART = 4201,
+};
+
+enum gate_err { /* of `err` */
+                GATE_ERR_UNAUTHORISED = 101,
+                GATE_ERR_BAD_REQUEST = 107,
+                GATE_ERR_EXPIRED = 109,
+};
+
+/*
+ * WAITING for the connect frame -> OPEN, with a session -> CLOSING, the bye is to be
+ * written -> CLOSED, the socket is lws's to end. Any state may go to a later one.
+ */
+enum gate_conn_state { GATE_CONN_WAITING, GATE_CONN_OPEN, GATE_CONN_CLOSING, GATE_CONN_CLOSED };
+
+/* One WebSocket; begins in ESTABLISHED, freed in CLOSED. Times are monotonic, in us. */
+struct gate_conn {
+    struct gate *gate;
+    struct lws *wsi;
+    struct gate_conn *prev; /* in gate->conns */
+    struct gate_conn *next;
+    enum gate_conn_state state;
+    struct session *session; /* while OPEN, and CLOSING until the bye is written */
+    char *who;               /* for the log: "gate", later "conn=.. user=.." */
+    char *user;              /* NULL until the token was seen */
+    char *bearer;            /* token of the upgrade, until the connect frame */
+    int64_t expires_s;       /* Unix seconds */
+    uint64_t groups_hash;
+    bool told_expiring;
+    int64_t state_since_us;
+    int64_t ping_due_us;
+    int64_t pinged_us;     /* 0: no ping is unanswered */
+    int64_t unwritable_us; /* since when we wait for the socket; 0: we do not */
+    int close_code;
+    char close_reason[GATE_CLOSE_REASON_MAX];
+    struct buffer in;  /* pieces of a message still coming */
+    struct buffer out; /* own lines, behind LWS_PRE bytes of headroom */
+};
+
+struct gate {
+    struct ev_loop *loop;
+    const struct config *config;
+    struct hub *hub;
+    struct stats *stats;
+    const struct gate_health *health;
+    struct lws_context *context;
+    struct gate_conn *conns;
+    int conn_count;
+    struct token_rules rules;
+    struct ev_timer sweep;
+    bool draining;
+    int64_t drain_until_us;
+    void (*on_drained)(void *ctx); /* NULL once called */
+    void *drained_ctx;
+    char *address; /* numeric, or a path; lws keeps a pointer to it. NULL: every address */
+    bool is_unix;
+};
+
+/* gate.c: what lws calls. */
+extern const struct lws_protocols GATE_PROTOCOLS[];
+
+/* gate_listen.c: opens the port. `reason` gets a sentence without a full stop. */
+MUST_CHECK enum rc gate_listen(struct gate *gate, char *reason, size_t size);
+
+/* gate_origin.c: may a page of `origin` talk to the `host` it asked for? Pure. */
+bool gate_origin_allowed(const char *origins, const char *origin, const char *host);
+
+/* gate_http.c: answers of plain HTTP; all of them close the connection. */
+int gate_http_request(struct gate *gate, struct lws *wsi);
+/* 0: the upgrade may go on; -1: refused, with an answer. */
+int gate_http_upgrade(struct gate *gate, struct lws *wsi);
+
+/* gate_ws.c: a WebSocket's life; what lws gets back from its callbacks. */
+int gate_ws_established(struct gate *gate, struct lws *wsi, struct gate_conn **slot);
+int gate_ws_received(struct gate_conn *conn, const char *bytes, size_t len);
+int gate_ws_writable(struct gate_conn *conn);
+void gate_ws_closed(struct gate_conn *conn);
+
+/* The one door of a connection's state. */
+void gate_conn_set_state(struct gate_conn *conn, enum gate_conn_state state);
+/* All deaths pass here: says bye, then closes. Later calls change nothing. */
+void gate_conn_close(struct gate_conn *conn, int code, const char *reason);
+/* As above, telling the client to come back after in_ms. */
+void gate_conn_close_for(struct gate_conn *conn, int code, const char *reason, int64_t in_ms);
+/* The socket takes nothing and will not hear a bye. */
+void gate_conn_kill(struct gate_conn *conn);
+/* Queues a line of the gate's own: it goes before what the session has. */
+void gate_conn_say(struct gate_conn *conn, const char *line, size_t len);
+extern const struct session_transport GATE_TRANSPORT;
+
+/* gate_message.c: what a line of a client does. */
+void gate_message_handle(struct gate_conn *conn, const char *line, size_t len);
+
+/* gate_timers.c: one timer for all connections. */
+void gate_timers_start(struct gate *gate);
+void gate_timers_stop(struct gate *gate);
+void gate_timers_hurry(struct gate *gate); /* while draining */
+
+#endif

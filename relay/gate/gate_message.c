@@ -1,0 +1,234 @@
+/* gate_message.c: does what a line of a client asks. */
+#include "gate/gate_conn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "hub/hub.h"
+#include "wire/client_message.h"
+
+_Static_assert(TOKEN_USER_MAX == SESSION_USER_MAX, "a token's user fits a session");
+_Static_assert(TOKEN_AUDIENCE_MAX == SESSION_AUDIENCE_MAX, "a token's audience fits a session");
+_Static_assert(TOKEN_TARGET_MAX == SESSION_TARGET_MAX, "a token's target fits a session");
+_Static_assert(TOKEN_GROUPS_MAX == SESSION_GROUPS_MAX, "a token's groups fit a session");
+_Static_assert(CLIENT_MESSAGE_ACKS_MAX == SESSION_ACKS_MAX, "a message's acks fit a session");
+
+#define LINE_MAX_BYTES 2048
+
+static void
+say_err(struct gate_conn *conn, const struct client_message *message, enum gate_err code,
+        const char *sentence)
+{
+    struct buffer line;
+    enum rc rc;
+
+    buffer_init(&line, LINE_MAX_BYTES);
+    rc = buffer_addf(&line, "{\"t\":\"err\",");
+    if (rc == RC_OK && message->has_request_id)
+        rc = buffer_addf(&line, "\"r\":%lld,", (long long)message->request_id);
+    if (rc == RC_OK)
+        rc = buffer_addf(&line, "\"code\":%d,\"msg\":", (int)code);
+    if (rc == RC_OK)
+        rc = buffer_add_json(&line, sentence, strlen(sentence));
+    if (rc == RC_OK)
+        rc = buffer_addf(&line, ",\"retry\":false}");
+    if (rc == RC_OK)
+        gate_conn_say(conn, line.bytes, line.len);
+    buffer_free(&line);
+}
+
+static void
+refuse_token(struct gate_conn *conn, const struct client_message *message, enum rc rc,
+             const char *sentence)
+{
+    bool expired = rc == RC_CLOSED;
+
+    say_err(conn, message, expired ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED, sentence);
+    gate_conn_close(conn, expired ? GATE_CLOSE_EXPIRED : GATE_CLOSE_TOKEN, sentence);
+}
+
+/* FNV-1a over names and targets with their zeroes: enough to see that groups changed. */
+static uint64_t
+hash_text(uint64_t hash, const char *text)
+{
+    do {
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
+    } while (*text++ != '\0');
+    return hash;
+}
+
+static uint64_t
+hash_groups(const struct token *token)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+
+    for (size_t i = 0; i < token->group_count; i++) {
+        hash = hash_text(hash, token->groups[i].audience);
+        hash = hash_text(hash, token->groups[i].target);
+    }
+    return hash;
+}
+
+static void
+conn_name(struct gate_conn *conn)
+{
+    char who[SESSION_USER_MAX + 128];
+
+    snprintf(who, sizeof(who), "conn=%s user=%s", session_name(conn->session), conn->user);
+    free(conn->who);
+    conn->who = memory_text(who, strlen(who));
+}
+
+static void
+conn_attach(struct gate_conn *conn, const struct client_message *message, const struct token *token)
+{
+    struct session_group *groups = memory_new((token->group_count + 1) * sizeof(*groups));
+    struct session_request request = {
+        .user = token->user,
+        .groups = groups,
+        .group_count = token->group_count,
+        .pos = message->pos,
+        .window = message->window,
+        .expires_s = token->expires_s,
+        .has_request_id = message->has_request_id,
+        .request_id = message->request_id,
+    };
+
+    for (size_t i = 0; i < token->group_count; i++)
+        groups[i] = (struct session_group){.audience = token->groups[i].audience,
+                                           .target = token->groups[i].target};
+    conn->session = hub_attach(conn->gate->hub, &request, &GATE_TRANSPORT, conn);
+    free(groups);
+    conn->user = memory_text(token->user, strlen(token->user));
+    conn->expires_s = token->expires_s;
+    conn->groups_hash = hash_groups(token);
+    conn->ping_due_us = clock_monotonic_us() + conn->gate->config->gate.ping_ms * 1000;
+    gate_conn_set_state(conn, GATE_CONN_OPEN);
+    conn_name(conn);
+    log_debug(conn->who, "connected, token expires at %lld", (long long)token->expires_s);
+}
+
+static void
+handle_connect(struct gate_conn *conn, const struct client_message *message)
+{
+    const char *text = message->token != NULL ? message->token : conn->bearer;
+    char error[TOKEN_ERROR_MAX];
+    struct token token = {0};
+    enum rc rc;
+
+    if (text == NULL) {
+        refuse_token(conn, message, RC_BAD, "\"connect\" has no token");
+        return;
+    }
+    rc = token_verify(&conn->gate->rules, text,
+                      message->token != NULL ? message->token_len : strlen(text),
+                      clock_wall_us() / 1000000, &token, error);
+    free(conn->bearer);
+    conn->bearer = NULL;
+    if (rc != RC_OK) {
+        refuse_token(conn, message, rc, error);
+        return;
+    }
+    conn_attach(conn, message, &token);
+    token_free(&token);
+}
+
+static void
+say_refreshed(struct gate_conn *conn, const struct client_message *message)
+{
+    char line[128];
+    char request_id[40] = "";
+    int len;
+
+    if (message->has_request_id)
+        snprintf(request_id, sizeof(request_id), "\"r\":%lld,", (long long)message->request_id);
+    len = snprintf(line, sizeof(line), "{\"t\":\"refreshed\",%s\"exp\":%lld}", request_id,
+                   (long long)conn->expires_s);
+    gate_conn_say(conn, line, (size_t)len);
+}
+
+static void
+handle_refresh(struct gate_conn *conn, const struct client_message *message)
+{
+    char error[TOKEN_ERROR_MAX];
+    struct token token = {0};
+    enum rc rc = token_verify(&conn->gate->rules, message->token, message->token_len,
+                              clock_wall_us() / 1000000, &token, error);
+
+    if (rc != RC_OK) {
+        refuse_token(conn, message, rc, error);
+        return;
+    }
+    if (strcmp(token.user, conn->user) != 0) {
+        refuse_token(conn, message, RC_BAD, "the token is another user's");
+    } else if (hash_groups(&token) != conn->groups_hash) {
+        /* A session's groups are fixed: the client comes back and is judged anew. */
+        gate_conn_close_for(conn, GATE_CLOSE_RESTART, "the token's groups changed: connect again",
+                            0);
+    } else {
+        conn->expires_s = token.expires_s;
+        conn->told_expiring = false;
+        say_refreshed(conn, message);
+    }
+    token_free(&token);
+}
+
+static void
+handle_open(struct gate_conn *conn, const struct client_message *message)
+{
+    static const char PONG[] = "{\"t\":\"pong\"}";
+
+    switch (message->kind) {
+    case CLIENT_MESSAGE_CONNECT:
+        stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        say_err(conn, message, GATE_ERR_BAD_REQUEST, "\"connect\" was already sent");
+        break;
+    case CLIENT_MESSAGE_ACK:
+        session_ack(conn->session, (const char *const *)message->ids, message->id_count);
+        break;
+    case CLIENT_MESSAGE_REFRESH:
+        handle_refresh(conn, message);
+        break;
+    case CLIENT_MESSAGE_PING:
+        gate_conn_say(conn, PONG, sizeof(PONG) - 1);
+        break;
+    case CLIENT_MESSAGE_PONG: /* any frame says that the client lives */
+        break;
+    }
+}
+
+static void
+handle_first(struct gate_conn *conn, const struct client_message *message)
+{
+    if (message->kind == CLIENT_MESSAGE_CONNECT) {
+        handle_connect(conn, message);
+        return;
+    }
+    stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+    gate_conn_close(conn, GATE_CLOSE_PROTOCOL, "the first message must be \"connect\"");
+}
+
+void
+gate_message_handle(struct gate_conn *conn, const char *line, size_t len)
+{
+    char error[CLIENT_MESSAGE_ERROR_MAX];
+    struct client_message message = {0};
+    enum rc rc = client_message_parse(line, len, &message, error);
+
+    if (rc == RC_OK && conn->state == GATE_CONN_OPEN) {
+        handle_open(conn, &message);
+    } else if (rc == RC_OK) {
+        handle_first(conn, &message);
+    } else {
+        stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        if (rc == RC_CLOSED)
+            gate_conn_close(conn, GATE_CLOSE_PROTOCOL, error);
+        else
+            say_err(conn, &message, GATE_ERR_BAD_REQUEST, error);
+    }
+    client_message_free(&message);
+}

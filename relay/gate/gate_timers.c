@@ -1,0 +1,163 @@
+/* gate_timers.c: one timer that walks all connections and asks whose time is up. */
+#include "gate/gate_conn.h"
+
+#include <stdio.h>
+
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define SWEEP_MAX_MS 1000
+#define SWEEP_MIN_MS 20
+#define BYE_GRACE_US (2 * 1000000) /* for a full socket to take the bye */
+
+static void
+check_expiry(struct gate_conn *conn, int64_t wall_us)
+{
+    const struct config *config = conn->gate->config;
+    int64_t left_us = conn->expires_s * 1000000 - wall_us;
+    char line[64];
+    int len;
+
+    if (left_us + config->auth.leeway_ms * 1000 <= 0) {
+        gate_conn_close(conn, GATE_CLOSE_EXPIRED, "the token has expired");
+        return;
+    }
+    if (conn->told_expiring || left_us > config->delivery.expiring_ms * 1000)
+        return;
+    conn->told_expiring = true;
+    len = snprintf(line, sizeof(line), "{\"t\":\"expiring\",\"in\":%lld}",
+                   left_us > 0 ? (long long)(left_us / 1000000) : 0);
+    gate_conn_say(conn, line, (size_t)len);
+}
+
+static void
+check_life(struct gate_conn *conn, int64_t now_us)
+{
+    static const char PING[] = "{\"t\":\"ping\"}";
+    const struct config *config = conn->gate->config;
+
+    if (conn->pinged_us != 0) {
+        if (now_us - conn->pinged_us > config->gate.pong_timeout_ms * 1000)
+            gate_conn_close(conn, GATE_CLOSE_NO_PONG, "no answer to a ping");
+        return;
+    }
+    if (now_us < conn->ping_due_us)
+        return;
+    conn->pinged_us = now_us;
+    conn->ping_due_us = now_us + config->gate.ping_ms * 1000;
+    gate_conn_say(conn, PING, sizeof(PING) - 1);
+}
+
+static void
+check_open(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
+{
+    const struct config *config = conn->gate->config;
+
+    if (conn->unwritable_us != 0 && now_us - conn->unwritable_us > config->gate.slow_age_ms * 1000)
+        gate_conn_close(conn, GATE_CLOSE_SLOW, "the socket does not drain");
+    else
+        check_expiry(conn, wall_us);
+    if (conn->state == GATE_CONN_OPEN)
+        check_life(conn, now_us);
+}
+
+static void
+check_conn(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
+{
+    int64_t age_us = now_us - conn->state_since_us;
+
+    switch (conn->state) {
+    case GATE_CONN_WAITING:
+        if (age_us > conn->gate->config->gate.connect_timeout_ms * 1000)
+            gate_conn_close(conn, GATE_CLOSE_NO_CONNECT, "no \"connect\" came in time");
+        break;
+    case GATE_CONN_OPEN:
+        check_open(conn, now_us, wall_us);
+        break;
+    case GATE_CONN_CLOSING:
+        if (age_us > BYE_GRACE_US)
+            gate_conn_kill(conn);
+        break;
+    case GATE_CONN_CLOSED:
+        break;
+    }
+}
+
+/* Outside of any callback of lws, so that main may close the gate from on_drained. */
+static void
+check_drained(struct gate *gate, int64_t now_us)
+{
+    void (*on_drained)(void *ctx) = gate->on_drained;
+
+    if (!gate->draining || on_drained == NULL)
+        return;
+    if (gate->conn_count > 0 && now_us < gate->drain_until_us)
+        return;
+    gate->on_drained = NULL;
+    log_info("gate", "drained, %d connections left", gate->conn_count);
+    on_drained(gate->drained_ctx);
+}
+
+static void
+on_sweep(struct ev_loop *loop, struct ev_timer *timer, int events)
+{
+    struct gate *gate = timer->data;
+    struct gate_conn *conn;
+    int64_t now_us = clock_monotonic_us();
+    int64_t wall_us = clock_wall_us();
+
+    (void)loop;
+    (void)events;
+    DL_FOREACH (gate->conns, conn)
+        check_conn(conn, now_us, wall_us);
+    check_drained(gate, now_us); /* the gate may be gone after this */
+}
+
+static int64_t
+smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A quarter of the shortest time kept: no one is more than that late. */
+static int64_t
+sweep_ms(const struct config *config)
+{
+    int64_t ms = SWEEP_MAX_MS * 4;
+
+    ms = smaller(ms, config->gate.ping_ms);
+    ms = smaller(ms, config->gate.pong_timeout_ms);
+    ms = smaller(ms, config->gate.connect_timeout_ms);
+    ms = smaller(ms, config->gate.slow_age_ms);
+    ms /= 4;
+    return ms < SWEEP_MIN_MS ? SWEEP_MIN_MS : ms;
+}
+
+static void
+sweep_every(struct gate *gate, int64_t ms)
+{
+    gate->sweep.repeat = (double)ms / 1000.0;
+    ev_timer_again(gate->loop, &gate->sweep);
+}
+
+void
+gate_timers_start(struct gate *gate)
+{
+    ev_init(&gate->sweep, on_sweep);
+    gate->sweep.data = gate;
+    sweep_every(gate, sweep_ms(gate->config));
+}
+
+void
+gate_timers_hurry(struct gate *gate)
+{
+    sweep_every(gate, SWEEP_MIN_MS);
+}
+
+void
+gate_timers_stop(struct gate *gate)
+{
+    ev_timer_stop(gate->loop, &gate->sweep);
+}

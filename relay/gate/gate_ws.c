@@ -1,0 +1,311 @@
+/* gate_ws.c: one WebSocket from its upgrade to its end. */
+#include "gate/gate_conn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+#define OUT_MAX (16 * 1024) /* own lines that the socket has not taken yet */
+#define AUTHORIZATION_MAX (TOKEN_BYTES_MAX + 64)
+
+_Static_assert(SESSION_HEADROOM >= LWS_PRE, "lws writes its header before a session's frame");
+
+void
+gate_conn_set_state(struct gate_conn *conn, enum gate_conn_state state)
+{
+    conn->state = state;
+    conn->state_since_us = clock_monotonic_us();
+}
+
+static void
+conn_want_write(struct gate_conn *conn)
+{
+    if (conn->state == GATE_CONN_CLOSED)
+        return;
+    if (conn->unwritable_us == 0)
+        conn->unwritable_us = clock_monotonic_us();
+    lws_callback_on_writable(conn->wsi);
+}
+
+static void
+conn_queue(struct gate_conn *conn, const char *line, size_t len)
+{
+    static const char HEADROOM[LWS_PRE];
+    bool first = conn->out.len == 0;
+    enum rc rc = buffer_add(&conn->out, first ? HEADROOM : "\n", first ? LWS_PRE : 1);
+
+    if (rc == RC_OK)
+        rc = buffer_add(&conn->out, line, len);
+    if (rc != RC_OK) /* a client that sends and never reads */
+        gate_conn_kill(conn);
+    else
+        conn_want_write(conn);
+}
+
+void
+gate_conn_say(struct gate_conn *conn, const char *line, size_t len)
+{
+    if (conn->state < GATE_CONN_CLOSING)
+        conn_queue(conn, line, len);
+}
+
+static void
+conn_say_bye(struct gate_conn *conn, int64_t in_ms)
+{
+    struct buffer line;
+    enum rc rc;
+
+    buffer_init(&line, OUT_MAX / 2);
+    rc = buffer_addf(&line, "{\"t\":\"bye\",\"code\":%d,\"msg\":", conn->close_code);
+    if (rc == RC_OK)
+        rc = buffer_add_json(&line, conn->close_reason, strlen(conn->close_reason));
+    if (rc == RC_OK && in_ms >= 0)
+        rc = buffer_addf(&line, ",\"in\":%lld", (long long)in_ms);
+    if (rc == RC_OK)
+        rc = buffer_add(&line, "}", 1);
+    if (rc == RC_OK)
+        conn_queue(conn, line.bytes, line.len);
+    buffer_free(&line);
+}
+
+void
+gate_conn_close_for(struct gate_conn *conn, int code, const char *reason, int64_t in_ms)
+{
+    if (conn->state >= GATE_CONN_CLOSING)
+        return;
+    conn->close_code = code;
+    snprintf(conn->close_reason, sizeof(conn->close_reason), "%s", reason);
+    if (conn->state == GATE_CONN_WAITING || code == GATE_CLOSE_PROTOCOL)
+        log_info(conn->who, "closes with %d: %s", code, reason);
+    else
+        log_debug(conn->who, "closes with %d: %s", code, reason);
+    if (conn->state == GATE_CONN_WAITING && code != GATE_CLOSE_RESTART)
+        stats_add(conn->gate->stats, STAT_GATE_REFUSED, 1);
+    gate_conn_set_state(conn, GATE_CONN_CLOSING);
+    buffer_free(&conn->in);
+    conn_say_bye(conn, in_ms);
+}
+
+void
+gate_conn_close(struct gate_conn *conn, int code, const char *reason)
+{
+    gate_conn_close_for(conn, code, reason, -1);
+}
+
+void
+gate_conn_kill(struct gate_conn *conn)
+{
+    if (conn->state == GATE_CONN_CLOSED)
+        return;
+    gate_conn_set_state(conn, GATE_CONN_CLOSED);
+    lws_set_timeout(conn->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
+}
+
+static void
+on_session_want_write(void *socket)
+{
+    struct gate_conn *conn = socket;
+
+    if (conn->state == GATE_CONN_OPEN)
+        conn_want_write(conn);
+}
+
+static void
+on_session_close(void *socket, int code, const char *reason)
+{
+    gate_conn_close(socket, code, reason);
+}
+
+const struct session_transport GATE_TRANSPORT = {
+    .want_write = on_session_want_write,
+    .close = on_session_close,
+};
+
+/* The token of `Authorization: Bearer`; one that does not fit is kept as a text that fails. */
+static char *
+read_bearer(struct lws *wsi)
+{
+    static const char SCHEME[] = "Bearer ";
+    int len = lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_AUTHORIZATION);
+    char *header;
+    char *token = NULL;
+
+    if (len <= 0)
+        return NULL;
+    if (len > AUTHORIZATION_MAX)
+        return memory_text("too long", strlen("too long"));
+    header = memory_new((size_t)len + 1);
+    if (lws_hdr_copy(wsi, header, len + 1, WSI_TOKEN_HTTP_AUTHORIZATION) > 0 &&
+        strncasecmp(header, SCHEME, sizeof(SCHEME) - 1) == 0) {
+        const char *text = header + sizeof(SCHEME) - 1;
+
+        text += strspn(text, " ");
+        token = memory_text(text, strcspn(text, " "));
+    }
+    free(header);
+    return token;
+}
+
+int
+gate_ws_established(struct gate *gate, struct lws *wsi, struct gate_conn **slot)
+{
+    struct gate_conn *conn = memory_new(sizeof(*conn));
+    char peer[64] = "";
+
+    conn->gate = gate;
+    conn->wsi = wsi;
+    conn->who = memory_text("gate", strlen("gate"));
+    conn->bearer = read_bearer(wsi);
+    buffer_init(&conn->in, (size_t)gate->config->gate.max_frame_bytes);
+    buffer_init(&conn->out, OUT_MAX);
+    gate_conn_set_state(conn, GATE_CONN_WAITING);
+    DL_APPEND(gate->conns, conn);
+    gate->conn_count++;
+    stats_add(gate->stats, STAT_GATE_ACCEPTED, 1);
+    stats_set(gate->stats, STAT_GATE_CONNECTIONS, (uint64_t)gate->conn_count);
+    lws_get_peer_simple(wsi, peer, sizeof(peer));
+    log_debug(conn->who, "opened a connection from %s", peer);
+    *slot = conn;
+    return 0;
+}
+
+static void
+handle_text(struct gate_conn *conn, const char *text, size_t len)
+{
+    const char *end = text + len;
+
+    if (len == 0) {
+        gate_message_handle(conn, text, len);
+        return;
+    }
+    while (text < end && conn->state < GATE_CONN_CLOSING) {
+        const char *stop = memchr(text, '\n', (size_t)(end - text));
+        size_t line_len = (size_t)((stop != NULL ? stop : end) - text);
+
+        if (line_len > 0)
+            gate_message_handle(conn, text, line_len);
+        text += line_len + 1;
+    }
+}
+
+/* Keeps a piece of a message; the whole is handled once its last piece is there. */
+int
+gate_ws_received(struct gate_conn *conn, const char *bytes, size_t len)
+{
+    size_t limit = (size_t)conn->gate->config->gate.max_frame_bytes;
+    bool final = lws_is_final_fragment(conn->wsi) != 0;
+
+    conn->pinged_us = 0;
+    if (conn->state >= GATE_CONN_CLOSING)
+        return 0;
+    if (lws_frame_is_binary(conn->wsi)) {
+        stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        gate_conn_close(conn, GATE_CLOSE_BINARY, "binary frames are not part of the protocol");
+        return 0;
+    }
+    /* What is announced is refused at once: nobody waits for the rest of it. */
+    if (len > limit - conn->in.len ||
+        lws_remaining_packet_payload(conn->wsi) > limit - conn->in.len - len) {
+        stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        gate_conn_close(conn, GATE_CLOSE_TOO_LONG, "the frame is longer than max_frame_bytes");
+        return 0;
+    }
+    if (final && conn->in.len == 0) {
+        handle_text(conn, bytes, len);
+        return 0;
+    }
+    if (buffer_add(&conn->in, bytes, len) != RC_OK)
+        return -1;
+    if (final) {
+        struct buffer whole = conn->in;
+
+        buffer_init(&conn->in, limit);
+        handle_text(conn, whole.bytes != NULL ? whole.bytes : "", whole.len);
+        buffer_free(&whole);
+    }
+    return 0;
+}
+
+static int
+conn_write(struct gate_conn *conn, unsigned char *bytes, size_t len)
+{
+    if (lws_write(conn->wsi, bytes, len, LWS_WRITE_TEXT) < (int)len)
+        return -1;
+    conn_want_write(conn);
+    return 0;
+}
+
+static int
+conn_write_own(struct gate_conn *conn)
+{
+    int result =
+        conn_write(conn, (unsigned char *)conn->out.bytes + LWS_PRE, conn->out.len - LWS_PRE);
+
+    buffer_free(&conn->out);
+    return result;
+}
+
+static int
+conn_end(struct gate_conn *conn)
+{
+    lws_close_reason(conn->wsi, (enum lws_close_status)conn->close_code,
+                     (unsigned char *)conn->close_reason,
+                     strnlen(conn->close_reason, 120)); /* a control frame holds 123 */
+    gate_conn_set_state(conn, GATE_CONN_CLOSED);
+    return -1;
+}
+
+/* From the loop, never from within the hub: it may be walking its sessions. */
+static void
+conn_detach(struct gate_conn *conn)
+{
+    if (conn->session != NULL)
+        session_detach(conn->session);
+    conn->session = NULL;
+}
+
+int
+gate_ws_writable(struct gate_conn *conn)
+{
+    unsigned char *bytes = NULL;
+    size_t len = 0;
+
+    conn->unwritable_us = 0;
+    if (conn->state == GATE_CONN_CLOSED)
+        return -1;
+    if (conn->state == GATE_CONN_CLOSING)
+        conn_detach(conn);
+    if (conn->out.len > 0)
+        return conn_write_own(conn);
+    if (conn->state == GATE_CONN_CLOSING)
+        return conn_end(conn);
+    if (conn->session != NULL && session_next_frame(conn->session, &bytes, &len) == RC_OK)
+        return conn_write(conn, bytes, len);
+    return 0;
+}
+
+void
+gate_ws_closed(struct gate_conn *conn)
+{
+    struct gate *gate = conn->gate;
+
+    gate_conn_set_state(conn, GATE_CONN_CLOSED);
+    conn_detach(conn);
+    DL_DELETE(gate->conns, conn);
+    gate->conn_count--;
+    stats_set(gate->stats, STAT_GATE_CONNECTIONS, (uint64_t)gate->conn_count);
+    log_debug(conn->who, "closed the connection, code %d", conn->close_code);
+    buffer_free(&conn->in);
+    buffer_free(&conn->out);
+    free(conn->bearer);
+    free(conn->user);
+    free(conn->who);
+    free(conn);
+}
