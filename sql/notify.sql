@@ -1,0 +1,98 @@
+/* notify and once: messages and idempotency keys, both within the caller's transaction. */
+
+CREATE FUNCTION clairon.uuid_v7() RETURNS uuid
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'clairon_uuid_v7';
+
+CREATE FUNCTION clairon.emit(id uuid, audience text, targets text[], payload jsonb, type int2,
+    priority int2, source text, topic text, emitter text, ttl interval, ack_required boolean,
+    retry_limit int, backoff int2) RETURNS void
+    LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'clairon_emit';
+
+CREATE FUNCTION clairon.check_notify(audience text, targets text[], payload jsonb, source text,
+    topic text, emitter text, idempotency_key text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM clairon.check_text('source', source, 255);
+    PERFORM clairon.check_text('topic', topic, 1024);
+    PERFORM clairon.check_text('emitter', emitter, 255);
+    PERFORM clairon.check_text('idempotency_key', idempotency_key, 1024);
+    IF payload IS NULL OR jsonb_typeof(payload) <> 'object' THEN
+        RAISE EXCEPTION 'payload: % is not valid',
+                coalesce('a JSON ' || jsonb_typeof(payload), 'NULL')
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: a JSON object.';
+    END IF;
+    IF audience = 'ALL' AND cardinality(targets) > 0 THEN
+        RAISE EXCEPTION 'targets: not valid for audience ALL'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: NULL or {}.';
+    END IF;
+    IF cardinality(targets) > 100000 THEN
+        RAISE EXCEPTION 'targets: at most 100000 are valid'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+END $$;
+
+CREATE FUNCTION clairon.notify(audience text, targets text[], payload jsonb,
+    type text DEFAULT 'NOTIFICATION', priority text DEFAULT 'NORMAL', source text DEFAULT NULL,
+    topic text DEFAULT NULL, emitter text DEFAULT NULL, ttl interval DEFAULT NULL,
+    ack_required boolean DEFAULT false, retry_limit int DEFAULT 5,
+    backoff text DEFAULT 'EXPONENTIAL', idempotency_key text DEFAULT NULL)
+    RETURNS uuid LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    new_id uuid := clairon.uuid_v7();
+    first_id uuid;
+    receivers text[] := clairon.distinct_targets(targets);
+    type_number int2 := clairon.choice('type', type, '{REALTIME,NOTIFICATION,SYSTEM}');
+    priority_number int2 := clairon.choice('priority', priority, '{HIGH,NORMAL,LOW}');
+    backoff_number int2 := clairon.choice('backoff', backoff, '{EXPONENTIAL,LINEAR,FIXED}');
+BEGIN
+    PERFORM clairon.check_delivery(audience, ttl, ack_required, retry_limit);
+    PERFORM clairon.check_notify(audience, targets, payload, source, topic, emitter,
+                                 idempotency_key);
+    IF idempotency_key IS NOT NULL THEN
+        INSERT INTO clairon.notify_key (key, id) VALUES (idempotency_key, new_id)
+            ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+            SELECT id INTO first_id FROM clairon.notify_key AS k WHERE k.key = idempotency_key;
+            RAISE NOTICE 'idempotency_key "%" was used before: nothing is sent', idempotency_key;
+            RETURN first_id;
+        END IF;
+    END IF;
+    IF audience <> 'ALL' AND receivers = '{}' THEN
+        RAISE NOTICE 'targets: none left, nothing is sent';
+    ELSE
+        PERFORM clairon.emit(new_id, audience, receivers, payload, type_number, priority_number,
+                             coalesce(source, 'notify'), topic,
+                             coalesce(emitter, session_user::text), ttl, ack_required,
+                             retry_limit, backoff_number);
+    END IF;
+    RETURN new_id;
+END $$;
+
+CREATE FUNCTION clairon.once(entity text, key text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+    PERFORM clairon.check_text('entity', coalesce(entity, ''), 1024);
+    PERFORM clairon.check_text('key', coalesce(key, ''), 1024);
+    INSERT INTO clairon.once_key (entity, key) VALUES (entity, key) ON CONFLICT DO NOTHING;
+    RETURN FOUND;
+END $$;
+
+-- Keys are forgotten by age, when someone chooses to: this is that someone's function.
+CREATE FUNCTION clairon.prune(older_than interval) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    removed bigint;
+    more bigint;
+BEGIN
+    IF older_than IS NULL OR older_than < interval '0' THEN
+        RAISE EXCEPTION 'older_than: % is not valid', coalesce(older_than::text, 'NULL')
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: an age, as ''30 days''.';
+    END IF;
+    DELETE FROM clairon.once_key WHERE created_at < now() - older_than;
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    DELETE FROM clairon.notify_key WHERE created_at < now() - older_than;
+    GET DIAGNOSTICS more = ROW_COUNT;
+    RETURN removed + more;
+END $$;

@@ -1,0 +1,27 @@
+/* Who may do what; the roles are the cluster's, shared by its databases. */
+
+DO $$
+DECLARE
+    wanted name;
+BEGIN
+    FOREACH wanted IN ARRAY '{clairon_app,clairon_relay}'::name[] LOOP
+        IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = wanted) THEN
+            EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', wanted);
+        END IF;
+    END LOOP;
+END $$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA clairon FROM PUBLIC;
+GRANT USAGE ON SCHEMA clairon TO PUBLIC;
+-- Each is for the owners of the tables it names: it checks that itself.
+GRANT EXECUTE ON FUNCTION
+    clairon.watch(regclass, text, text, text, text, text, text[], text[], text, text, text,
+                  interval, boolean, int, text),
+    clairon.unwatch(regclass, text) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION
+    clairon.notify(text, text[], jsonb, text, text, text, text, text, interval, boolean, int,
+                   text, text),
+    clairon.once(text, text) TO clairon_app;
+GRANT SELECT ON clairon.rule, clairon.rules, clairon.status, clairon.member TO clairon_relay;
+GRANT EXECUTE ON FUNCTION clairon.doctor(), clairon.doctor_settings(), clairon.doctor_slots(),
+    clairon.doctor_rules() TO clairon_relay;

@@ -1,0 +1,244 @@
+/* watch and unwatch: which changes become notifications. */
+
+-- Functions that own what they touch act for whoever called: this is that role.
+CREATE FUNCTION clairon.caller() RETURNS name
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(nullif(current_setting('role', true), 'none'), session_user::text)::name
+$$;
+
+-- The place of a word in a list, from 0, or an error that names the parameter and the list.
+CREATE FUNCTION clairon.choice(parameter text, given text, valid text[]) RETURNS int2
+    LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF given IS NULL OR array_position(valid, given) IS NULL THEN
+        RAISE EXCEPTION '%: "%" is not valid', parameter, coalesce(given, 'NULL')
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = format('Valid: %s.', array_to_string(valid, ', '));
+    END IF;
+    RETURN array_position(valid, given) - 1;
+END $$;
+
+CREATE FUNCTION clairon.check_text(parameter text, given text, max_bytes int) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF given = '' OR octet_length(given) > max_bytes THEN
+        RAISE EXCEPTION '%: a text of 1 to % bytes is valid', parameter, max_bytes
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+END $$;
+
+CREATE FUNCTION clairon.check_delivery(audience text, ttl interval, ack_required boolean,
+                                       retry_limit int) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF audience IS NULL OR audience !~ '^[A-Za-z_][A-Za-z0-9_]{0,62}$'
+       OR (upper(audience) IN ('USER', 'ALL') AND audience <> upper(audience)) THEN
+        RAISE EXCEPTION 'audience: "%" is not valid', coalesce(audience, 'NULL')
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Valid: USER, ALL, or a word of up to 63 letters, digits and _.';
+    END IF;
+    IF ttl <= interval '0' OR ttl > interval '100 years' THEN
+        RAISE EXCEPTION 'ttl: % is not valid', ttl
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Valid: NULL, or more than 0 and at most 100 years.';
+    END IF;
+    IF ack_required IS NULL THEN
+        RAISE EXCEPTION 'ack_required: NULL is not valid'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: true, false.';
+    END IF;
+    IF retry_limit IS NULL OR retry_limit NOT BETWEEN 0 AND 32767 THEN
+        RAISE EXCEPTION 'retry_limit: % is not valid', coalesce(retry_limit::text, 'NULL')
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: 0 to 32767.';
+    END IF;
+END $$;
+
+-- Non-empty texts, the first of each, in the order given.
+CREATE FUNCTION clairon.distinct_targets(targets text[]) RETURNS text[]
+    LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(array_agg(target ORDER BY place), '{}')
+    FROM (SELECT target, min(place) AS place
+          FROM unnest(targets) WITH ORDINALITY AS given (target, place)
+          WHERE target <> '' GROUP BY target) AS distinct_target
+$$;
+
+-- 'a, b\,c' is {a,"b,c"}.
+CREATE FUNCTION clairon.parse_targets(literal text) RETURNS text[]
+    LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT clairon.distinct_targets(array_agg(replace(btrim(piece, E' \t\n\r'), '\,', ',')
+                                              ORDER BY place))
+    FROM regexp_split_to_table(literal, '(?<!\\),') WITH ORDINALITY AS split (piece, place)
+$$;
+
+CREATE FUNCTION clairon.check_relation(relation regclass) RETURNS void
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    class pg_class;
+    fault text;
+BEGIN
+    SELECT * INTO class FROM pg_class WHERE oid = relation;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'relation: % does not exist', coalesce(relation::text, 'NULL')
+            USING ERRCODE = 'undefined_table', HINT = 'Valid: an ordinary or partitioned table.';
+    END IF;
+    fault := CASE
+        WHEN class.relnamespace IN ('pg_catalog'::regnamespace, 'pg_toast'::regnamespace,
+                                    'information_schema'::regnamespace) THEN 'a catalog'
+        WHEN class.relnamespace = 'clairon'::regnamespace THEN 'a table of clairon itself'
+        WHEN class.relkind = 'v' THEN 'a view'
+        WHEN class.relkind = 'm' THEN 'a materialized view'
+        WHEN class.relkind = 'f' THEN 'a foreign table'
+        WHEN class.relkind NOT IN ('r', 'p') THEN 'not a table'
+        WHEN class.relpersistence = 't' THEN 'a temporary table'
+        WHEN class.relpersistence = 'u' THEN 'an unlogged table'
+    END;
+    IF fault IS NOT NULL THEN
+        RAISE EXCEPTION 'relation: % is %', relation, fault
+            USING ERRCODE = 'wrong_object_type',
+                  HINT = 'Valid: a permanent, logged, ordinary or partitioned table.';
+    END IF;
+    IF NOT pg_has_role(clairon.caller(), class.relowner, 'USAGE') THEN
+        RAISE EXCEPTION 'relation: must be owner of %', relation
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+END $$;
+
+CREATE FUNCTION clairon.column_number(parameter text, relation regclass, wanted text) RETURNS int2
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    number int2;
+BEGIN
+    SELECT attnum INTO number FROM pg_attribute
+    WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped
+      AND attgenerated <> 'v';
+    IF NOT FOUND THEN
+        RAISE EXCEPTION '%: % has no column "%"', parameter, relation, coalesce(wanted, 'NULL')
+            USING ERRCODE = 'undefined_column',
+                  HINT = format('Valid: %s.',
+                                (SELECT string_agg(attname, ', ' ORDER BY attnum)
+                                 FROM pg_attribute WHERE attrelid = relation AND attnum > 0
+                                   AND NOT attisdropped AND attgenerated <> 'v'));
+    END IF;
+    RETURN number;
+END $$;
+
+CREATE FUNCTION clairon.operation_bits(operations text[]) RETURNS int2
+    LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    valid constant text[] := '{create,update,delete,truncate}';
+    operation text;
+    bits int := 0;
+BEGIN
+    FOREACH operation IN ARRAY coalesce(operations, '{}') LOOP
+        bits := bits | (1 << clairon.choice('operations', operation, valid));
+    END LOOP;
+    IF bits = 0 THEN
+        RAISE EXCEPTION 'operations: at least one is needed'
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = format('Valid: %s.', array_to_string(valid, ', '));
+    END IF;
+    RETURN bits;
+END $$;
+
+CREATE FUNCTION clairon.watch(relation regclass, audience text, targets text DEFAULT NULL,
+    name text DEFAULT 'default', type text DEFAULT 'REALTIME', priority text DEFAULT 'NORMAL',
+    operations text[] DEFAULT '{create,update,delete}', columns text[] DEFAULT NULL,
+    only_when text DEFAULT NULL, emitter text DEFAULT NULL, topic text DEFAULT NULL,
+    ttl interval DEFAULT NULL, ack_required boolean DEFAULT false, retry_limit int DEFAULT 5,
+    backoff text DEFAULT 'EXPONENTIAL')
+    RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    rule clairon.rule;
+BEGIN
+    PERFORM clairon.check_relation(relation);
+    PERFORM clairon.check_delivery(audience, ttl, ack_required, retry_limit);
+    PERFORM clairon.check_text('name', coalesce(name, ''), 255);
+    PERFORM clairon.check_text('emitter', emitter, 255);
+    PERFORM clairon.check_text('topic', topic, 1024);
+    IF only_when IS NOT NULL THEN
+        RAISE EXCEPTION 'only_when: not supported yet'
+            USING ERRCODE = 'feature_not_supported', HINT = 'Valid: NULL.';
+    END IF;
+    IF (audience = 'ALL') <> (targets IS NULL) THEN
+        RAISE EXCEPTION 'targets: % for audience %',
+                CASE WHEN targets IS NULL THEN 'needed' ELSE 'not valid' END, audience
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Valid: NULL for ALL; a column, or a literal as in ''=id1,id2'', else.';
+    END IF;
+    rule.relation := relation;
+    rule.name := name;
+    rule.audience := audience;
+    IF targets LIKE '=%' THEN
+        rule.target_list := clairon.parse_targets(substr(targets, 2));
+    ELSIF targets IS NOT NULL THEN
+        rule.target_column := clairon.column_number('targets', relation, targets);
+    END IF;
+    rule.type := clairon.choice('type', type, '{REALTIME,NOTIFICATION,SYSTEM}');
+    rule.priority := clairon.choice('priority', priority, '{HIGH,NORMAL,LOW}');
+    rule.operations := clairon.operation_bits(operations);
+    IF columns = '{}' THEN
+        RAISE EXCEPTION 'columns: at least one is needed'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: NULL for all of them.';
+    END IF;
+    rule.columns := (SELECT array_agg(number ORDER BY number)
+                     FROM (SELECT DISTINCT clairon.column_number('columns', watch.relation, wanted)
+                           FROM unnest(watch.columns) AS given (wanted)) AS numbers (number));
+    rule.emitter := coalesce(emitter, 'clairon');
+    rule.topic := topic;
+    rule.ttl := ttl;
+    rule.ack_required := ack_required;
+    rule.retry_limit := retry_limit;
+    rule.backoff := clairon.choice('backoff', backoff, '{EXPONENTIAL,LINEAR,FIXED}');
+    IF pg_column_size(rule) > 7000 THEN
+        RAISE EXCEPTION 'targets: at most about 7000 bytes are valid for all of a rule'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    DELETE FROM clairon.rule AS old
+        WHERE old.relation = rule.relation AND old.name = rule.name;
+    INSERT INTO clairon.rule VALUES (rule.*);
+END $$;
+
+CREATE FUNCTION clairon.unwatch(relation regclass, name text DEFAULT NULL) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    removed integer;
+BEGIN
+    IF relation IS NULL THEN
+        RAISE EXCEPTION 'relation: NULL is not valid'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: a table.';
+    END IF;
+    IF NOT pg_has_role(clairon.caller(),
+                       (SELECT relowner FROM pg_class WHERE oid = relation), 'USAGE') THEN
+        RAISE EXCEPTION 'relation: must be owner of %', relation
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    DELETE FROM clairon.rule AS old
+        WHERE old.relation = unwatch.relation
+          AND (unwatch.name IS NULL OR old.name = unwatch.name);
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    RETURN removed;
+END $$;
+
+CREATE VIEW clairon.rules AS
+    SELECT rule.relation, rule.name, rule.audience,
+           coalesce(attribute.attname::text,
+                    '=' || (SELECT string_agg(replace(target, ',', '\,'), ',' ORDER BY place)
+                            FROM unnest(rule.target_list) WITH ORDINALITY AS t (target, place)),
+                    CASE WHEN rule.target_column IS NOT NULL THEN '(dropped column)'
+                         WHEN rule.target_list IS NOT NULL THEN '=' END) AS targets,
+           ('{REALTIME,NOTIFICATION,SYSTEM}'::text[])[rule.type + 1] AS type,
+           ('{HIGH,NORMAL,LOW}'::text[])[rule.priority + 1] AS priority,
+           ARRAY(SELECT operation
+                 FROM unnest('{create,update,delete,truncate}'::text[])
+                      WITH ORDINALITY AS t (operation, place)
+                 WHERE rule.operations & (1 << (place - 1)::int) <> 0 ORDER BY place) AS operations,
+           CASE WHEN rule.columns IS NOT NULL THEN
+               ARRAY(SELECT attname::text FROM pg_catalog.pg_attribute
+                     WHERE attrelid = rule.relation AND attnum = ANY (rule.columns)
+                       AND NOT attisdropped ORDER BY attnum) END AS columns,
+           NULL::text AS only_when,
+           rule.emitter, rule.topic, rule.ttl, rule.ack_required, rule.retry_limit,
+           ('{EXPONENTIAL,LINEAR,FIXED}'::text[])[rule.backoff + 1] AS backoff
+    FROM clairon.rule
+    LEFT JOIN pg_catalog.pg_attribute AS attribute
+        ON attribute.attrelid = rule.relation AND attribute.attnum = rule.target_column
+           AND NOT attribute.attisdropped;

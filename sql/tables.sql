@@ -1,0 +1,84 @@
+/* The tables behind the functions. */
+\echo Use "CREATE EXTENSION clairon" to load this file. \quit
+
+-- Read by the decoder as of any place in the WAL: a user catalog table, read by heap scan,
+-- without TOAST (its old chunks are not held back), never truncated. The columns' order is
+-- that of decoder/rules.h; the numbers are the enums of decoder/frame.h.
+CREATE TABLE clairon.rule (
+    relation      regclass NOT NULL,
+    name          text NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 255),
+    audience      text NOT NULL CHECK (octet_length(audience) BETWEEN 1 AND 255),
+    target_column int2 CHECK (target_column > 0),
+    target_list   text[],
+    type          int2 NOT NULL CHECK (type BETWEEN 0 AND 2),
+    priority      int2 NOT NULL CHECK (priority BETWEEN 0 AND 2),
+    operations    int2 NOT NULL CHECK (operations BETWEEN 1 AND 15),
+    columns       int2[] CHECK (array_ndims(columns) = 1 AND array_position(columns, NULL) IS NULL),
+    emitter       text NOT NULL CHECK (octet_length(emitter) BETWEEN 1 AND 255),
+    topic         text CHECK (octet_length(topic) BETWEEN 1 AND 1024),
+    ttl           interval CHECK (ttl > interval '0' AND ttl <= interval '100 years'),
+    ack_required  boolean NOT NULL,
+    retry_limit   int2 NOT NULL CHECK (retry_limit >= 0),
+    backoff       int2 NOT NULL CHECK (backoff BETWEEN 0 AND 2),
+    PRIMARY KEY (relation, name),
+    CHECK ((audience = 'ALL') = (target_column IS NULL AND target_list IS NULL)),
+    CHECK (target_column IS NULL OR target_list IS NULL)
+) WITH (user_catalog_table = true);
+ALTER TABLE clairon.rule
+    ALTER name SET STORAGE PLAIN, ALTER audience SET STORAGE PLAIN,
+    ALTER target_list SET STORAGE PLAIN, ALTER columns SET STORAGE PLAIN,
+    ALTER emitter SET STORAGE PLAIN, ALTER topic SET STORAGE PLAIN;
+
+CREATE FUNCTION clairon.rule_written() RETURNS trigger
+    LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_rule_written';
+CREATE TRIGGER rule_written AFTER INSERT OR UPDATE OR DELETE ON clairon.rule
+    FOR EACH ROW EXECUTE FUNCTION clairon.rule_written();
+ALTER TABLE clairon.rule ENABLE ALWAYS TRIGGER rule_written;
+
+CREATE FUNCTION clairon.refuse_truncate() RETURNS trigger
+    LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '% cannot be truncated', TG_RELID::regclass
+        USING ERRCODE = 'feature_not_supported', HINT = 'Use DELETE.';
+END $$;
+CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON clairon.rule
+    FOR EACH STATEMENT EXECUTE FUNCTION clairon.refuse_truncate();
+
+-- What tells a message of clairon.notify from one that anybody emitted. Only C code reads it;
+-- a dump leaves it out, so that each database has its own.
+CREATE TABLE clairon.secret (secret bytea NOT NULL CHECK (octet_length(secret) = 32))
+    WITH (user_catalog_table = true);
+ALTER TABLE clairon.secret ALTER secret SET STORAGE PLAIN;
+INSERT INTO clairon.secret
+    SELECT decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex');
+REVOKE ALL ON clairon.secret FROM PUBLIC;
+
+CREATE TABLE clairon.member (
+    audience text NOT NULL CHECK (octet_length(audience) BETWEEN 1 AND 255
+                                  AND audience NOT IN ('USER', 'ALL')),
+    target   text NOT NULL CHECK (octet_length(target) BETWEEN 1 AND 1024),
+    user_id  text NOT NULL CHECK (octet_length(user_id) BETWEEN 1 AND 1024),
+    PRIMARY KEY (audience, target, user_id)
+);
+COMMENT ON TABLE clairon.member IS 'who belongs to what: user_id receives what goes to target';
+CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON clairon.member
+    FOR EACH STATEMENT EXECUTE FUNCTION clairon.refuse_truncate();
+
+CREATE TABLE clairon.once_key (
+    entity     text NOT NULL,
+    key        text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (entity, key)
+);
+CREATE TABLE clairon.notify_key (
+    key        text PRIMARY KEY,
+    id         uuid NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX ON clairon.once_key (created_at);
+CREATE INDEX ON clairon.notify_key (created_at);
+
+SELECT pg_extension_config_dump('clairon.rule', '');
+SELECT pg_extension_config_dump('clairon.member', '');
+SELECT pg_extension_config_dump('clairon.once_key', '');
+SELECT pg_extension_config_dump('clairon.notify_key', '');
