@@ -1,0 +1,157 @@
+/* audience.c: who a row is for, and who gained or lost it. */
+#include "clairon.h"
+
+#include "access/detoast.h"
+#include "common/hashfn.h"
+#include "utils/array.h"
+
+/* More of them, or longer ones, are refused: the frame and the store bound them too. */
+#define TARGETS_MAX 100000
+#define TARGET_BYTES_MAX 1024
+
+/* An open-addressed set of a list's texts; slots hold index + 1. */
+struct text_set {
+    const struct target_list *list;
+    uint32 mask;
+    uint32 *slots;
+};
+
+static void
+set_create(struct text_set *set, const struct target_list *list, int capacity)
+{
+    uint32 size = 16;
+
+    while (size < (uint32)capacity * 2)
+        size *= 2;
+    set->list = list;
+    set->mask = size - 1;
+    set->slots = palloc0(sizeof(uint32) * size);
+}
+
+/* The slot that holds the text, or the empty one where it would stand. */
+static uint32 *
+set_find(const struct text_set *set, const char *text, int len)
+{
+    uint32 at = hash_bytes((const unsigned char *)text, len);
+
+    for (;; at++) {
+        uint32 *slot = &set->slots[at & set->mask];
+        uint32 i = *slot - 1;
+
+        if (*slot == 0 ||
+            (set->list->lengths[i] == len && memcmp(set->list->texts[i], text, len) == 0))
+            return slot;
+    }
+}
+
+static struct target_list *
+list_new(int capacity)
+{
+    struct target_list *list = palloc0(sizeof(*list));
+
+    list->texts = palloc(sizeof(char *) * Max(capacity, 1));
+    list->lengths = palloc(sizeof(int) * Max(capacity, 1));
+    return list;
+}
+
+/* Appends unless empty or there already. */
+static void
+list_add(struct target_list *list, const struct text_set *set, char *text, int len)
+{
+    uint32 *slot = set_find(set, text, len);
+
+    if (len == 0 || *slot != 0)
+        return;
+    if (len > TARGET_BYTES_MAX) {
+        list->too_many = true;
+        return;
+    }
+    list->texts[list->count] = text;
+    list->lengths[list->count] = len;
+    *slot = ++list->count;
+}
+
+static struct target_list *
+targets_of_array(struct encoder *encoder, Datum value)
+{
+    struct encoder *element = encoder->element;
+    ArrayType *array = DatumGetArrayTypeP(value);
+    int total = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+    struct target_list *list;
+    struct text_set set;
+    Datum *elements;
+    bool *nulls;
+    int count;
+
+    list = list_new(Min(total, TARGETS_MAX));
+    if (total > TARGETS_MAX) {
+        list->too_many = true;
+        return list;
+    }
+    set_create(&set, list, total);
+    deconstruct_array(array, ARR_ELEMTYPE(array), element->typlen, element->typbyval,
+                      element->typalign, &elements, &nulls, &count);
+    for (int i = 0; i < count; i++) {
+        int len;
+        char *text;
+
+        if (nulls[i])
+            continue;
+        text = encode_plain(element, elements[i], &len);
+        list_add(list, &set, text, len);
+    }
+    return list;
+}
+
+/* The targets that the image's column names; the caller knows that the image holds it. */
+struct target_list *
+audience_targets(const struct plan *plan, const struct image *image)
+{
+    struct target_list *list;
+    struct text_set set;
+    Datum value = image->values[plan->target_index];
+    int len;
+    char *text;
+
+    if (image->nulls[plan->target_index])
+        return list_new(0);
+    if (plan->target->element != NULL)
+        return targets_of_array(plan->target, value);
+    list = list_new(1);
+    set_create(&set, list, 1);
+    text = encode_plain(plan->target, value, &len);
+    list_add(list, &set, text, len);
+    return list;
+}
+
+/* Those of `a` that are (or are not) in `b`, in the order of `a`. */
+static struct target_list *
+select_targets(const struct target_list *a, const struct target_list *b, bool in_b)
+{
+    struct target_list *list = list_new(a->count);
+    struct text_set set;
+
+    set_create(&set, b, b->count);
+    for (int i = 0; i < b->count; i++)
+        *set_find(&set, b->texts[i], b->lengths[i]) = i + 1;
+    for (int i = 0; i < a->count; i++) {
+        if ((*set_find(&set, a->texts[i], a->lengths[i]) != 0) != in_b)
+            continue;
+        list->texts[list->count] = a->texts[i];
+        list->lengths[list->count] = a->lengths[i];
+        list->count++;
+    }
+    return list;
+}
+
+struct target_list *
+audience_common(const struct target_list *a, const struct target_list *b)
+{
+    return select_targets(a, b, true);
+}
+
+struct target_list *
+audience_minus(const struct target_list *a, const struct target_list *b)
+{
+    return select_targets(a, b, false);
+}

@@ -1,0 +1,283 @@
+/* change.c: judge one change by each rule of its relation. */
+#include "clairon.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_class.h"
+#include "utils/datum.h"
+#include "utils/memutils.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
+static const struct target_list nobody = {0};
+
+/* A row change as its rules see it. */
+struct row_change {
+    LogicalDecodingContext *ctx;
+    struct decoder *decoder;
+    enum frame_operation operation;
+    struct image *old; /* present: some of the old values are known */
+    struct image *new;
+    bool whole; /* the old row is all there */
+};
+
+static bool
+wants(const struct plan *plan, enum frame_operation operation)
+{
+    return (plan->rule->operations & RULE_OPERATION(operation)) != 0;
+}
+
+static bool
+is_on_disk(const struct image *image, int index, int16 typlen)
+{
+    return typlen == -1 && !image->nulls[index] &&
+           VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(image->values[index]));
+}
+
+static void
+complain(const struct row_change *change, const struct plan *plan, const char *what)
+{
+    complaint_count(change->decoder, plan->seed, plan->rule->name, what);
+}
+
+static void
+send_note(const struct row_change *change, const struct plan *plan, enum frame_operation operation,
+          uint32 part, const struct target_list *targets)
+{
+    struct note note = {.plan = plan, .operation = operation, .part = part, .targets = targets};
+
+    if (!wants(plan, operation) || (targets->count == 0 && !plan->rule->to_all))
+        return;
+    if (operation != FRAME_OPERATION_CREATE && change->old->present)
+        note.before = change->old;
+    if (operation != FRAME_OPERATION_DELETE)
+        note.after = change->new;
+    note_write(change->ctx, &note);
+}
+
+/* False when the image does not hold the target column: delivery is denied, not guessed. */
+static bool
+read_targets(const struct row_change *change, const struct plan *plan, const struct image *image,
+             struct target_list **ret_targets)
+{
+    struct target_list *targets;
+
+    if (is_on_disk(image, plan->target_index, plan->target->typlen)) {
+        complain(change, plan, "denied: the WAL does not hold the target column");
+        return false;
+    }
+    targets = audience_targets(plan, image);
+    if (targets->too_many) {
+        complain(change, plan, "denied: more than 100000 targets, or one over 1024 bytes");
+        return false;
+    }
+    *ret_targets = targets;
+    return true;
+}
+
+static bool
+old_holds_target(const struct row_change *change, const struct plan *plan)
+{
+    return change->old->present && (change->whole || plan->target_is_key);
+}
+
+/* Marks what differs; true unless nothing that the rule shows can have changed. */
+static bool
+compare_images(const struct row_change *change, const struct plan *plan)
+{
+    bool touched = false;
+
+    for (int i = 0; i < plan->column_count; i++) {
+        struct column *column = &plan->columns[i];
+        const struct image *old = change->old;
+        const struct image *new = change->new;
+        int at = column->index;
+        bool known = old->present && (change->whole || column->is_key);
+        bool same;
+
+        column->state = 0;
+        if (is_on_disk(new, at, column->typlen))
+            continue;
+        if (!known) {
+            touched = true;
+            continue;
+        }
+        if (old->nulls[at] || new->nulls[at])
+            same = old->nulls[at] == new->nulls[at];
+        else
+            same =
+                datum_image_eq(old->values[at], new->values[at], column->typbyval, column->typlen);
+        if (!same)
+            column->state = COLUMN_CHANGED;
+        touched |= !same;
+    }
+    return touched;
+}
+
+/* An update of a rule that reads its targets from a column. */
+static void
+judge_moving_update(const struct row_change *change, const struct plan *plan, bool touched)
+{
+    struct target_list *gained;
+    struct target_list *lost;
+
+    if (!read_targets(change, plan, change->new, &gained))
+        return;
+    if (!old_holds_target(change, plan)) {
+        complain(change, plan,
+                 "old targets unknown: the WAL holds only the new ones "
+                 "(REPLICA IDENTITY FULL tells both)");
+        if (touched)
+            send_note(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, gained);
+        return;
+    }
+    if (!read_targets(change, plan, change->old, &lost))
+        return;
+    if (touched)
+        send_note(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, audience_common(gained, lost));
+    send_note(change, plan, FRAME_OPERATION_DELETE, PART_LOSERS, audience_minus(lost, gained));
+    send_note(change, plan, FRAME_OPERATION_CREATE, PART_GAINERS, audience_minus(gained, lost));
+}
+
+static void
+judge_update(const struct row_change *change, const struct plan *plan)
+{
+    bool touched = compare_images(change, plan) || plan->rule->column_count < 0;
+
+    if (plan->target_index >= 0)
+        judge_moving_update(change, plan, touched);
+    else if (touched)
+        send_note(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, &plan->rule->literal);
+}
+
+static void
+judge(const struct row_change *change, const struct plan *plan)
+{
+    const struct image *image = change->new;
+    struct target_list *targets;
+
+    if (plan->target_index == TARGET_DROPPED) {
+        complain(change, plan, "denied: the target column was dropped");
+    } else if (change->operation == FRAME_OPERATION_UPDATE) {
+        judge_update(change, plan);
+    } else if (!wants(plan, change->operation)) {
+        return;
+    } else if (plan->target_index == TARGET_NONE) {
+        send_note(change, plan, change->operation, PART_MAIN, &plan->rule->literal);
+    } else {
+        if (change->operation == FRAME_OPERATION_DELETE) {
+            image = change->old;
+            if (!old_holds_target(change, plan)) {
+                complain(change, plan, "denied: the WAL does not hold the target column");
+                return;
+            }
+        }
+        if (read_targets(change, plan, image, &targets))
+            send_note(change, plan, change->operation, PART_MAIN, targets);
+    }
+}
+
+HeapTuple
+change_old_tuple(ReorderBufferChange *change)
+{
+#if PG_VERSION_NUM >= 170000
+    return change->data.tp.oldtuple;
+#else
+    return change->data.tp.oldtuple == NULL ? NULL : &change->data.tp.oldtuple->tuple;
+#endif
+}
+
+HeapTuple
+change_new_tuple(ReorderBufferChange *change)
+{
+#if PG_VERSION_NUM >= 170000
+    return change->data.tp.newtuple;
+#else
+    return change->data.tp.newtuple == NULL ? NULL : &change->data.tp.newtuple->tuple;
+#endif
+}
+
+static void
+deform(struct image *image, HeapTuple tuple, TupleDesc desc, bool whole)
+{
+    image->present = tuple != NULL;
+    image->whole = whole;
+    if (tuple != NULL)
+        heap_deform_tuple(tuple, desc, image->values, image->nulls);
+}
+
+/* Under FULL an untouched TOASTed value stands in the old row: it is the new one too. */
+static void
+fill_from_old(struct row_change *row, TupleDesc desc)
+{
+    for (int i = 0; i < desc->natts; i++)
+        if (is_on_disk(row->new, i, TupleDescAttr(desc, i)->attlen)) {
+            row->new->values[i] = row->old->values[i];
+            row->new->nulls[i] = row->old->nulls[i];
+        }
+}
+
+/* Without an old tuple an update left the key alone: the new row shows it. */
+static void
+load_images(struct row_change *row, struct relation_entry *entry, Relation relation, HeapTuple old,
+            HeapTuple new)
+{
+    TupleDesc desc = RelationGetDescr(relation);
+    char identity = relation->rd_rel->relreplident;
+
+    row->old = &entry->old;
+    row->new = &entry->new;
+    row->whole = identity == REPLICA_IDENTITY_FULL && old != NULL;
+    if (old == NULL && row->operation == FRAME_OPERATION_UPDATE && entry->has_key)
+        old = new;
+    deform(row->new, new, desc, true);
+    deform(row->old, old, desc, row->whole);
+    if (row->whole && new != NULL)
+        fill_from_old(row, desc);
+}
+
+void
+change_row(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation relation,
+           ReorderBufferChange *change)
+{
+    struct row_change row = {.ctx = ctx, .decoder = ctx->output_plugin_private};
+
+    switch (change->action) {
+    case REORDER_BUFFER_CHANGE_INSERT:
+        row.operation = FRAME_OPERATION_CREATE;
+        break;
+    case REORDER_BUFFER_CHANGE_UPDATE:
+        row.operation = FRAME_OPERATION_UPDATE;
+        break;
+    case REORDER_BUFFER_CHANGE_DELETE:
+        row.operation = FRAME_OPERATION_DELETE;
+        break;
+    default:
+        elog(ERROR, "unexpected row change %d", (int)change->action);
+    }
+    load_images(&row, entry, relation, change_old_tuple(change), change_new_tuple(change));
+    for (int i = 0; i < entry->plan_count; i++)
+        judge(&row, &entry->plans[i]);
+}
+
+void
+change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    for (int i = 0; i < entry->plan_count; i++) {
+        struct plan *plan = &entry->plans[i];
+        struct note note = {.plan = plan,
+                            .operation = FRAME_OPERATION_TRUNCATE,
+                            .part = PART_MAIN,
+                            .targets = plan->rule->to_all ? &nobody : &plan->rule->literal};
+
+        if (!wants(plan, FRAME_OPERATION_TRUNCATE))
+            continue;
+        if (plan->target_index != TARGET_NONE)
+            complaint_count(decoder, plan->seed, plan->rule->name,
+                            "denied: a truncate tells no targets");
+        else if (plan->rule->to_all || note.targets->count > 0)
+            note_write(ctx, &note);
+    }
+}

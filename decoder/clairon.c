@@ -1,0 +1,200 @@
+/* clairon.c: the output plugin's callbacks, in the order of a transaction's life. */
+#include "clairon.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "commands/dbcommands.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#include "message.h"
+
+PG_MODULE_MAGIC;
+
+/* Before 16 nothing else tells the receiver that a long run of skipped changes goes on. */
+#define PROGRESS_EVERY 100
+
+extern PGDLLEXPORT void _PG_output_plugin_init(OutputPluginCallbacks *callbacks);
+
+/* Output functions read these; what they print may not hang on a database's defaults. */
+static const struct {
+    const char *name;
+    const char *value;
+} settings[] = {
+    {"TimeZone", "UTC"},         {"DateStyle", "ISO, MDY"}, {"IntervalStyle", "iso_8601"},
+    {"extra_float_digits", "1"}, {"lc_monetary", "C"},      {"search_path", "pg_catalog"},
+    {"bytea_output", "hex"},     {"xmlbinary", "base64"},   {"quote_all_identifiers", "off"},
+};
+
+/*
+ * In a walsender they stay for the session, whose only work is this one; within
+ * a transaction of SQL's slot functions they end with the call.
+ */
+static void
+fix_settings(struct decoder *decoder)
+{
+    bool local = IsTransactionState();
+
+    decoder->guc_level = local ? NewGUCNestLevel() : 0;
+    for (size_t i = 0; i < lengthof(settings); i++)
+        (void)set_config_option(settings[i].name, settings[i].value, PGC_USERSET, PGC_S_SESSION,
+                                local ? GUC_ACTION_SAVE : GUC_ACTION_SET, true, 0, false);
+}
+
+static char *
+database_name(void)
+{
+    bool started = IsTransactionState();
+    MemoryContext context = CurrentMemoryContext;
+    char *name;
+
+    if (!started)
+        StartTransactionCommand();
+    name = MemoryContextStrdup(context, get_database_name(MyDatabaseId));
+    if (!started)
+        CommitTransactionCommand();
+    MemoryContextSwitchTo(context);
+    return name;
+}
+
+static void
+clairon_startup(LogicalDecodingContext *ctx, OutputPluginOptions *output, bool is_init)
+{
+    struct decoder *decoder = MemoryContextAllocZero(ctx->context, sizeof(*decoder));
+    MemoryContext old;
+
+    decoder->context = AllocSetContextCreate(ctx->context, "clairon", ALLOCSET_DEFAULT_SIZES);
+    decoder->change_context =
+        AllocSetContextCreate(decoder->context, "clairon change", ALLOCSET_DEFAULT_SIZES);
+    decoder->rules_context =
+        AllocSetContextCreate(decoder->context, "clairon rules", ALLOCSET_DEFAULT_SIZES);
+    old = MemoryContextSwitchTo(decoder->context);
+    options_read(&decoder->options, ctx->output_plugin_options, is_init ? "" : database_name());
+    decoder->settings.ascii = !decoder->options.framed && GetDatabaseEncoding() != PG_UTF8;
+    decoder->settings.numeric_as_number = decoder->options.numeric_as_number;
+    decoder->settings.limit = PG_INT32_MAX;
+    decoder->system_identifier = GetSystemIdentifier();
+    relation_setup(decoder);
+    complaint_setup(decoder);
+    MemoryContextSwitchTo(old);
+    if (!is_init)
+        fix_settings(decoder);
+    ctx->output_plugin_private = decoder;
+    output->output_type =
+        decoder->options.framed ? OUTPUT_PLUGIN_BINARY_OUTPUT : OUTPUT_PLUGIN_TEXTUAL_OUTPUT;
+    output->receive_rewrites = false;
+    /* Nothing goes out before its commit, whatever the slot was made for. */
+    ctx->streaming = false;
+    ctx->twophase = false;
+}
+
+static void
+clairon_begin(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
+{
+    packet_begin_transaction(ctx->output_plugin_private, txn);
+}
+
+/* Tells the receiver where the reading is, when nothing was written for long. */
+static void
+tell_progress(LogicalDecodingContext *ctx)
+{
+#if PG_VERSION_NUM < 160000
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    if (++decoder->skipped < PROGRESS_EVERY || decoder->packet_open)
+        return;
+    decoder->skipped = 0;
+    OutputPluginUpdateProgress(ctx, false);
+#else
+#endif
+}
+
+static void
+clairon_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation relation,
+               ReorderBufferChange *change)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    struct relation_entry *entry;
+    MemoryContext old;
+
+    decoder->change_number++;
+    old = MemoryContextSwitchTo(decoder->change_context);
+    entry = relation_look_up(decoder, relation, txn->xid);
+    if (entry->kind == RELATION_MEMBER)
+        member_change(ctx, entry, relation, change);
+    else if (entry->plan_count > 0)
+        change_row(ctx, entry, relation, change);
+    MemoryContextSwitchTo(old);
+    MemoryContextReset(decoder->change_context);
+    tell_progress(ctx);
+}
+
+static void
+clairon_truncate(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, int count,
+                 Relation relations[], ReorderBufferChange *change)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    MemoryContext old = MemoryContextSwitchTo(decoder->change_context);
+
+    for (int i = 0; i < count; i++) {
+        /* Each table takes a number, as if it were a change of its own. */
+        decoder->change_number++;
+        change_truncate(ctx, relation_look_up(decoder, relations[i], txn->xid));
+    }
+    MemoryContextSwitchTo(old);
+    MemoryContextReset(decoder->change_context);
+    tell_progress(ctx);
+}
+
+static void
+clairon_message(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn,
+                bool transactional, const char *prefix, Size size, const char *message)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    MemoryContext old;
+
+    if (!transactional)
+        return;
+    decoder->change_number++;
+    if (strcmp(prefix, MESSAGE_PREFIX) == 0) {
+        old = MemoryContextSwitchTo(decoder->change_context);
+        notice_write(ctx, txn, message, size);
+        MemoryContextSwitchTo(old);
+        MemoryContextReset(decoder->change_context);
+    }
+    tell_progress(ctx);
+}
+
+static void
+clairon_commit(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    packet_end_transaction(ctx, txn);
+    OutputPluginUpdateProgress(ctx, !decoder->wrote);
+}
+
+static void
+clairon_shutdown(LogicalDecodingContext *ctx)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    if (decoder->guc_level > 0)
+        AtEOXact_GUC(false, decoder->guc_level);
+    MemoryContextDelete(decoder->context);
+}
+
+void
+_PG_output_plugin_init(OutputPluginCallbacks *callbacks)
+{
+    callbacks->startup_cb = clairon_startup;
+    callbacks->begin_cb = clairon_begin;
+    callbacks->change_cb = clairon_change;
+    callbacks->truncate_cb = clairon_truncate;
+    callbacks->message_cb = clairon_message;
+    callbacks->commit_cb = clairon_commit;
+    callbacks->shutdown_cb = clairon_shutdown;
+    stream_init(callbacks);
+}

@@ -1,0 +1,228 @@
+/* clairon.h: what the decoder's files share. */
+#ifndef CLAIRON_H
+#define CLAIRON_H
+
+#include "postgres.h"
+
+#include "access/htup.h"
+#include "access/tupdesc.h"
+#include "lib/stringinfo.h"
+#include "replication/logical.h"
+#include "replication/output_plugin.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+
+#include "encode.h"
+#include "frame.h"
+#include "options.h"
+#include "rules.h"
+
+/* A packet is sent when it has grown to this. */
+#define PACKET_BYTES (64 * 1024)
+
+/* A notification that grows beyond this is rendered again with small values only. */
+#define LINE_BYTES_MAX (32 * 1024 * 1024)
+
+/* The value limit of that second rendering. */
+#define STUB_VALUE_BYTES 512
+
+#define TARGET_NONE (-1)
+#define TARGET_DROPPED (-2)
+
+/* JSON or text made once and copied often. */
+struct fragment {
+    const char *bytes;
+    int len;
+};
+
+/* One side of a changed row, deformed. */
+struct image {
+    Datum *values;
+    bool *nulls;
+    bool present;
+    bool whole; /* all columns, not only the key's */
+};
+
+/* One column that a rule shows. */
+struct column {
+    int index;            /* attribute number - 1 in the relation that is decoded */
+    bool is_key;          /* in the replica identity */
+    struct fragment name; /* as JSON, with the colon */
+    uint8 state;          /* COLUMN_*, of the change being rendered */
+    int16 typlen;
+    bool typbyval;
+    struct encoder *encoder;
+};
+
+#define COLUMN_UNCHANGED 0x01
+#define COLUMN_TRUNCATED 0x02
+#define COLUMN_CHANGED 0x04
+
+/* A rule made ready for one relation. */
+struct plan {
+    const struct rule *rule;
+    uint32 sub; /* the rule's first sub-ordinal */
+    uint64 seed;
+    int column_count;
+    struct column *columns;
+    int target_index; /* of the target column, or TARGET_* */
+    bool target_is_key;
+    struct encoder *target;
+    struct fragment heads[FRAME_OPERATION_NOTIFY]; /* metadata, from "priority" to the timestamp */
+    struct fragment routing;                       /* from the payload's end to the targets */
+    struct fragment retry;                         /* from the targets' end to the line's */
+    struct fragment topic;                         /* UTF-8 */
+};
+
+enum relation_kind { RELATION_ORDINARY, RELATION_MEMBER };
+
+/* What is kept for a relation as long as its rules and shape stand. */
+struct relation_entry {
+    Oid relid; /* hash key */
+    bool valid;
+    bool has_ancestors;
+    enum relation_kind kind;
+    MemoryContext context;
+    int plan_count;
+    struct plan *plans;
+    bool has_key; /* a replica identity by key */
+    struct {
+        int index;
+        struct encoder *encoder;
+    } members[3];
+    struct image old;
+    struct image new;
+};
+
+/* One notification of a row, about to be written. */
+struct note {
+    const struct plan *plan;
+    enum frame_operation operation;
+    uint32 part;                /* PART_* */
+    const struct image *before; /* NULL: null */
+    const struct image *after;
+    const struct target_list *targets;
+};
+
+/* What a note frame's head says. */
+struct note_head {
+    pg_uuid_t id;
+    uint64 ordinal;
+    uint64 expires_us; /* 0: never */
+    TimestampTz expires;
+    uint16 flags;
+    uint16 retry_limit;
+    enum frame_priority priority;
+    enum frame_type type;
+    enum frame_operation operation;
+    enum frame_backoff backoff;
+    struct fragment audience;
+    struct fragment topic;
+    const struct target_list *targets;
+};
+
+/* Sub-ordinals that each rule takes; PART_* are places among them. */
+#define SUBS_PER_RULE 4
+#define PART_MAIN 0
+#define PART_LOSERS 1
+#define PART_GAINERS 2
+
+struct decoder {
+    struct options options;
+    struct encode_settings settings;
+    MemoryContext context;        /* lives as long as the decoder */
+    MemoryContextCallback forget; /* when `context` goes */
+    MemoryContext change_context; /* reset for each change */
+    MemoryContext rules_context;
+    HTAB *relations;
+    struct rule_set *rules;
+    struct snapshot_stamp stamp; /* what `rules` was read under */
+    uint64 system_identifier;
+    int guc_level;    /* 0: settings were set for good */
+    HTAB *complaints; /* what was denied or guessed, and how often */
+
+    /* of the transaction being decoded */
+    uint64 change_number;
+    uint64 skipped; /* since progress was last told */
+    uint64 seeds[2];
+    uint64 commit_lsn;
+    uint64 commit_us;
+    TimestampTz commit_time;
+    char commit_text[40];
+    int commit_text_len;
+    bool wrote;
+    bool packet_open;
+};
+
+/* relation.c */
+extern void relation_setup(struct decoder *decoder);
+/* Reads the rules anew when the catalog in force is not the one they were read under. */
+extern void relation_refresh_rules(struct decoder *decoder, TransactionId xid);
+extern struct relation_entry *relation_look_up(struct decoder *decoder, Relation relation,
+                                               TransactionId xid);
+
+/* plan.c */
+extern void plan_relation(struct decoder *decoder, struct relation_entry *entry, Relation relation);
+
+/* change.c */
+extern void change_row(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation relation,
+                       ReorderBufferChange *change);
+extern void change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry);
+
+extern HeapTuple change_old_tuple(ReorderBufferChange *change);
+extern HeapTuple change_new_tuple(ReorderBufferChange *change);
+
+/* audience.c: targets live in the current memory context */
+extern struct target_list *audience_targets(const struct plan *plan, const struct image *image);
+extern struct target_list *audience_common(const struct target_list *a,
+                                           const struct target_list *b);
+extern struct target_list *audience_minus(const struct target_list *a, const struct target_list *b);
+
+/* note.c */
+extern void note_write(LogicalDecodingContext *ctx, const struct note *note);
+extern void note_set_expiration(struct decoder *decoder, struct note_head *head,
+                                const Interval *ttl);
+/* Replaces the minified line that begins at `start` by an indented one. */
+extern void note_indent(StringInfo out, int start);
+extern void note_put_id(StringInfo out, const pg_uuid_t *id);
+/* `"..timestamp"` and all that follows it in metadata. */
+extern void note_put_times(struct decoder *decoder, StringInfo out, const struct note_head *head);
+extern void note_put_targets(const struct encode_settings *settings, StringInfo out,
+                             const struct target_list *targets);
+extern const char *const note_priorities[];
+extern const char *const note_types[];
+extern const char *const note_operations[];
+extern const char *const note_backoffs[];
+
+/* packet.c */
+extern void packet_begin_transaction(struct decoder *decoder, ReorderBufferTXN *txn);
+extern void packet_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn);
+/* Makes room for one more line or frame in ctx->out; packet_close ends it. */
+extern StringInfo packet_open(LogicalDecodingContext *ctx);
+extern void packet_close(LogicalDecodingContext *ctx);
+/* Appends a note frame's head; frame_finish fills its length once the data stands. */
+extern int packet_put_note_head(struct decoder *decoder, StringInfo out,
+                                const struct note_head *head);
+extern void packet_put_member(struct decoder *decoder, StringInfo out, char change, uint32 sub,
+                              char *const texts[3]);
+extern void packet_finish_frame(StringInfo out, int start);
+
+/* complaint.c: says once, then at each power of ten, what is denied or guessed */
+extern void complaint_setup(struct decoder *decoder);
+extern void complaint_count(struct decoder *decoder, uint64 seed, const char *rule,
+                            const char *what);
+
+/* member.c */
+extern void member_plan(struct decoder *decoder, struct relation_entry *entry, Relation relation);
+extern void member_change(LogicalDecodingContext *ctx, struct relation_entry *entry,
+                          Relation relation, ReorderBufferChange *change);
+
+/* notice.c */
+extern void notice_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *bytes,
+                         Size size);
+
+/* stream.c */
+extern void stream_init(OutputPluginCallbacks *callbacks);
+
+#endif

@@ -1,0 +1,47 @@
+/* complaint.c: count what is denied or guessed; say so once, then at each power of ten. */
+#include "clairon.h"
+
+#include "common/hashfn.h"
+#include "replication/walsender.h"
+#include "utils/hsearch.h"
+
+struct complaint {
+    uint64 key;
+    uint64 count;
+};
+
+void
+complaint_setup(struct decoder *decoder)
+{
+    HASHCTL control = {
+        .keysize = sizeof(uint64), .entrysize = sizeof(struct complaint), .hcxt = decoder->context};
+
+    decoder->complaints =
+        hash_create("clairon complaints", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+static bool
+is_power_of_ten(uint64 count)
+{
+    while (count % 10 == 0)
+        count /= 10;
+    return count == 1;
+}
+
+void
+complaint_count(struct decoder *decoder, uint64 seed, const char *rule, const char *what)
+{
+    uint64 key = hash_bytes_extended((const unsigned char *)what, strlen(what), seed);
+    struct complaint *complaint;
+    bool found;
+
+    complaint = hash_search(decoder->complaints, &key, HASH_ENTER, &found);
+    if (!found)
+        complaint->count = 0;
+    if (!is_power_of_ten(++complaint->count))
+        return;
+    /* A walsender's client has no use for warnings; its server's log has. */
+    ereport(am_walsender ? LOG : WARNING,
+            (errmsg("clairon rule \"%s\": %s", rule, what),
+             errdetail("Changes so far: %llu.", (unsigned long long)complaint->count)));
+}

@@ -1,0 +1,346 @@
+/* encode.c: scalar values to JSON, and the choice of an encoder for a type. */
+#include "encode.h"
+
+#include <math.h>
+
+#include "access/detoast.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "common/shortest_dec.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/numeric.h"
+#include "utils/uuid.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
+#include "json.h"
+
+/* Escaped at a time: bounds what is reserved ahead of a long value. */
+#define ESCAPE_CHUNK 4096
+
+/* The largest integer that every JSON reader holds exactly. */
+#define SAFE_INTEGER INT64CONST(9007199254740991)
+
+static void
+escape_utf8(const struct encode_settings *settings, StringInfo out, const char *text, size_t len)
+{
+    while (len > 0 && out->len <= settings->limit) {
+        size_t chunk = json_cut(text, len, ESCAPE_CHUNK);
+        char *dst = encode_reserve(out, JSON_ESCAPE_GROWTH * chunk);
+
+        out->len = json_escape(dst, text, chunk, settings->ascii) - out->data;
+        text += chunk;
+        len -= chunk;
+    }
+}
+
+static bool
+has_wide(const char *text, int len)
+{
+    for (int i = 0; i < len; i++)
+        if (IS_HIGHBIT_SET(text[i]))
+            return true;
+    return false;
+}
+
+/* What does not convert becomes U+FFFD, one for each character or stray byte. */
+char *
+encode_to_utf8(char *text, int len, int *ret_len)
+{
+    int encoding = GetDatabaseEncoding();
+    Oid convert;
+    StringInfoData utf8;
+
+    *ret_len = len;
+    if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII || !has_wide(text, len))
+        return text;
+    convert = FindDefaultConversionProc(encoding, PG_UTF8);
+    initStringInfo(&utf8);
+    while (len > 0) {
+        int room = len * MAX_CONVERSION_GROWTH + 1;
+        char *dst = encode_reserve(&utf8, room + 3);
+        int used = 0;
+
+        if (OidIsValid(convert))
+            used = pg_do_encoding_conversion_buf(convert, encoding, PG_UTF8, (unsigned char *)text,
+                                                 len, (unsigned char *)dst, room, true);
+        if (used > 0)
+            utf8.len += strlen(dst);
+        text += used;
+        len -= used;
+        if (len > 0) {
+            int bad = Min(len, Max(1, pg_encoding_mblen(encoding, text)));
+
+            encode_literal(&utf8, "\xEF\xBF\xBD");
+            text += bad;
+            len -= bad;
+        }
+    }
+    *ret_len = utf8.len;
+    return utf8.data;
+}
+
+void
+encode_utf8_text(const struct encode_settings *settings, StringInfo out, const char *utf8, int len)
+{
+    encode_literal(out, "\"");
+    escape_utf8(settings, out, utf8, len);
+    encode_literal(out, "\"");
+}
+
+void
+encode_text(const struct encode_settings *settings, StringInfo out, const char *text, int len)
+{
+    int utf8_len;
+    char *utf8 = encode_to_utf8((char *)text, len, &utf8_len);
+
+    encode_utf8_text(settings, out, utf8, utf8_len);
+}
+
+char *
+encode_name(const struct encode_settings *settings, const char *name, int *ret_len)
+{
+    StringInfoData out;
+
+    initStringInfo(&out);
+    encode_text(settings, &out, name, strlen(name));
+    encode_literal(&out, ":");
+    out.data[out.len] = '\0';
+    *ret_len = out.len;
+    return out.data;
+}
+
+static void
+encode_bool(struct encoder *encoder, StringInfo out, Datum value)
+{
+    if (DatumGetBool(value))
+        encode_literal(out, "true");
+    else
+        encode_literal(out, "false");
+}
+
+static void
+encode_int2(struct encoder *encoder, StringInfo out, Datum value)
+{
+    out->len += pg_ltoa(DatumGetInt16(value), encode_reserve(out, 16));
+}
+
+static void
+encode_int4(struct encoder *encoder, StringInfo out, Datum value)
+{
+    out->len += pg_ltoa(DatumGetInt32(value), encode_reserve(out, 16));
+}
+
+static void
+encode_int8(struct encoder *encoder, StringInfo out, Datum value)
+{
+    int64 number = DatumGetInt64(value);
+    bool quoted = number > SAFE_INTEGER || number < -SAFE_INTEGER;
+
+    if (quoted)
+        encode_literal(out, "\"");
+    out->len += pg_lltoa(number, encode_reserve(out, 32));
+    if (quoted)
+        encode_literal(out, "\"");
+}
+
+static void
+encode_not_finite(StringInfo out, double number)
+{
+    if (isnan(number))
+        encode_literal(out, "\"NaN\"");
+    else if (number > 0)
+        encode_literal(out, "\"Infinity\"");
+    else
+        encode_literal(out, "\"-Infinity\"");
+}
+
+static void
+encode_float4(struct encoder *encoder, StringInfo out, Datum value)
+{
+    float4 number = DatumGetFloat4(value);
+
+    if (!isfinite(number))
+        encode_not_finite(out, number);
+    else
+        out->len +=
+            float_to_shortest_decimal_bufn(number, encode_reserve(out, FLOAT_SHORTEST_DECIMAL_LEN));
+}
+
+static void
+encode_float8(struct encoder *encoder, StringInfo out, Datum value)
+{
+    float8 number = DatumGetFloat8(value);
+
+    if (!isfinite(number))
+        encode_not_finite(out, number);
+    else
+        out->len += double_to_shortest_decimal_bufn(
+            number, encode_reserve(out, DOUBLE_SHORTEST_DECIMAL_LEN));
+}
+
+static void
+encode_output(struct encoder *encoder, StringInfo out, Datum value)
+{
+    char *text = OutputFunctionCall(&encoder->output, value);
+
+    encode_text(encoder->settings, out, text, strlen(text));
+}
+
+static void
+encode_numeric(struct encoder *encoder, StringInfo out, Datum value)
+{
+    Numeric number = DatumGetNumeric(value);
+    bool quoted =
+        !encoder->settings->numeric_as_number || numeric_is_nan(number) || numeric_is_inf(number);
+    char *text = OutputFunctionCall(&encoder->output, NumericGetDatum(number));
+
+    if (quoted)
+        encode_literal(out, "\"");
+    encode_raw(out, text, strlen(text));
+    if (quoted)
+        encode_literal(out, "\"");
+}
+
+static void
+encode_varlena_text(struct encoder *encoder, StringInfo out, Datum value)
+{
+    struct varlena *text = PG_DETOAST_DATUM_PACKED(value);
+
+    encode_text(encoder->settings, out, VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text));
+}
+
+static void
+encode_name_type(struct encoder *encoder, StringInfo out, Datum value)
+{
+    const char *text = NameStr(*DatumGetName(value));
+
+    encode_text(encoder->settings, out, text, strlen(text));
+}
+
+static void
+encode_uuid(struct encoder *encoder, StringInfo out, Datum value)
+{
+    static const char digits[] = "0123456789abcdef";
+    const unsigned char *bytes = DatumGetUUIDP(value)->data;
+    char *dst = encode_reserve(out, 40);
+
+    *dst++ = '"';
+    for (int i = 0; i < UUID_LEN; i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            *dst++ = '-';
+        *dst++ = digits[bytes[i] >> 4];
+        *dst++ = digits[bytes[i] & 15];
+    }
+    *dst++ = '"';
+    out->len = dst - out->data;
+}
+
+static void
+encode_bytea(struct encoder *encoder, StringInfo out, Datum value)
+{
+    struct varlena *bytes = PG_DETOAST_DATUM_PACKED(value);
+    int len = VARSIZE_ANY_EXHDR(bytes);
+    char *dst = encode_reserve(out, len / 3 * 4 + 6);
+
+    *dst++ = '"';
+    dst = json_base64(dst, (unsigned char *)VARDATA_ANY(bytes), len);
+    *dst++ = '"';
+    out->len = dst - out->data;
+}
+
+struct native {
+    Oid type;
+    encode_function write;
+};
+
+static const struct native natives[] = {
+    {BOOLOID, encode_bool},
+    {INT2OID, encode_int2},
+    {INT4OID, encode_int4},
+    {INT8OID, encode_int8},
+    {FLOAT4OID, encode_float4},
+    {FLOAT8OID, encode_float8},
+    {NUMERICOID, encode_numeric},
+    {TEXTOID, encode_varlena_text},
+    {VARCHAROID, encode_varlena_text},
+    {BPCHAROID, encode_varlena_text},
+    {NAMEOID, encode_name_type},
+    {UUIDOID, encode_uuid},
+    {BYTEAOID, encode_bytea},
+    {JSONOID, encode_json},
+    {JSONBOID, encode_jsonb},
+    {DATEOID, encode_date},
+    {TIMEOID, encode_time},
+    {TIMESTAMPOID, encode_timestamp},
+    {TIMESTAMPTZOID, encode_timestamptz},
+    {INT2VECTOROID, encode_array},
+    {OIDVECTOROID, encode_array},
+};
+
+/* The native one, else by the type's shape, else its output function. */
+static encode_function
+choose(Oid type, Oid element)
+{
+    for (size_t i = 0; i < lengthof(natives); i++)
+        if (natives[i].type == type)
+            return natives[i].write;
+    if (OidIsValid(element))
+        return encode_array;
+    if (get_typtype(type) == TYPTYPE_COMPOSITE || type == RECORDOID)
+        return encode_composite;
+    return encode_output;
+}
+
+struct encoder *
+encode_new(const struct encode_settings *settings, Oid type)
+{
+    struct encoder *encoder = palloc0(sizeof(*encoder));
+    Oid base = getBaseType(type);
+    Oid element = get_element_type(base);
+    Oid output;
+    bool is_varlena;
+
+    encoder->settings = settings;
+    encoder->context = CurrentMemoryContext;
+    encoder->type = base;
+    encoder->write = choose(base, element);
+    get_typlenbyvalalign(base, &encoder->typlen, &encoder->typbyval, &encoder->typalign);
+    getTypeOutputInfo(base, &output, &is_varlena);
+    fmgr_info(output, &encoder->output);
+    if (base == INT2VECTOROID)
+        element = INT2OID;
+    else if (base == OIDVECTOROID)
+        element = OIDOID;
+    if (OidIsValid(element))
+        encoder->element = encode_new(settings, element);
+    return encoder;
+}
+
+Size
+encode_raw_size(const struct encoder *encoder, Datum value)
+{
+    struct varlena *varlena = (struct varlena *)DatumGetPointer(value);
+
+    if (encoder->typlen != -1)
+        return 0;
+    if (!VARATT_IS_EXTENDED(varlena))
+        return VARSIZE(varlena) - VARHDRSZ;
+    return toast_raw_datum_size(value) - VARHDRSZ;
+}
+
+char *
+encode_plain(struct encoder *encoder, Datum value, int *ret_len)
+{
+    char *plain = OutputFunctionCall(&encoder->output, value);
+    int len = strlen(plain);
+
+    if (encoder->type == BPCHAROID)
+        while (len > 0 && plain[len - 1] == ' ')
+            len--;
+    plain[len] = '\0';
+    return encode_to_utf8(plain, len, ret_len);
+}

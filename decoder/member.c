@@ -1,0 +1,62 @@
+/* member.c: changes of clairon.member, as frames. */
+#include "clairon.h"
+
+#include "access/htup_details.h"
+
+#define MEMBER_FIELDS 3
+
+static const char *const fields[MEMBER_FIELDS] = {"audience", "target", "user_id"};
+
+void
+member_plan(struct decoder *decoder, struct relation_entry *entry, Relation relation)
+{
+    TupleDesc desc = RelationGetDescr(relation);
+
+    for (int field = 0; field < MEMBER_FIELDS; field++) {
+        entry->members[field].index = -1;
+        for (int i = 0; i < desc->natts; i++)
+            if (strcmp(NameStr(TupleDescAttr(desc, i)->attname), fields[field]) == 0)
+                entry->members[field].index = i;
+        if (entry->members[field].index < 0)
+            ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+                            errmsg("clairon.member has lost its column \"%s\"", fields[field])));
+        entry->members[field].encoder = encode_new(&decoder->settings, TEXTOID);
+    }
+}
+
+static void
+put_member(LogicalDecodingContext *ctx, struct relation_entry *entry, TupleDesc desc,
+           HeapTuple tuple, char change)
+{
+    struct image *image = &entry->new;
+    char *texts[MEMBER_FIELDS];
+    int len;
+
+    heap_deform_tuple(tuple, desc, image->values, image->nulls);
+    for (int field = 0; field < MEMBER_FIELDS; field++) {
+        int at = entry->members[field].index;
+
+        if (image->nulls[at])
+            return;
+        texts[field] = encode_plain(entry->members[field].encoder, image->values[at], &len);
+        texts[field] = pnstrdup(texts[field], len);
+        if (len > PG_UINT16_MAX)
+            return;
+    }
+    packet_put_member(ctx->output_plugin_private, packet_open(ctx), change, change == '+', texts);
+    packet_close(ctx);
+}
+
+void
+member_change(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation relation,
+              ReorderBufferChange *change)
+{
+    TupleDesc desc = RelationGetDescr(relation);
+    HeapTuple old = change_old_tuple(change);
+    HeapTuple new = change_new_tuple(change);
+
+    if (old != NULL)
+        put_member(ctx, entry, desc, old, '-');
+    if (new != NULL)
+        put_member(ctx, entry, desc, new, '+');
+}

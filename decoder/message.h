@@ -1,0 +1,78 @@
+/*
+ * message.h: what clairon.notify writes to the WAL, and the plugin reads.
+ *
+ * Anyone may call pg_logical_emit_message, with any prefix: so the content is
+ * authenticated by an HMAC over the transaction's id and all that follows the
+ * MAC, with a secret that only C code reads. The id binds it to its transaction,
+ * a copy in another one is refused. Integers are big-endian, texts UTF-8.
+ *
+ *    0  1  version        MESSAGE_VERSION
+ *    1 16  mac            HMAC-SHA256, cut
+ *   17 16  id
+ *   33  2  flags          FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED
+ *   35  1  type, 36 priority, 37 backoff: as in frame.h
+ *   38  2  retry_limit
+ *   40  1  has_ttl
+ *   41  4  ttl months, 45 4 days, 49 8 microseconds
+ *   57  2  audience_len
+ *   59  2  source_len
+ *   61  2  topic_len      MESSAGE_NO_TOPIC: the plugin makes it of the source
+ *   63  2  emitter_len
+ *   65  4  target_count
+ *   69  4  targets_len    bytes of all targets with their lengths (2 each)
+ *   73     audience, source, topic, emitter, targets, payload to the end
+ */
+#ifndef CLAIRON_MESSAGE_H
+#define CLAIRON_MESSAGE_H
+
+#include "postgres.h"
+
+#include "lib/stringinfo.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+
+#include "frame.h"
+#include "rules.h"
+
+#define MESSAGE_PREFIX "clairon"
+#define MESSAGE_VERSION 1
+#define MESSAGE_MAC_AT 1
+#define MESSAGE_MAC_BYTES 16
+#define MESSAGE_SIGNED_AT (MESSAGE_MAC_AT + MESSAGE_MAC_BYTES)
+#define MESSAGE_HEAD_SIZE 73
+#define MESSAGE_NO_TOPIC 0xFFFF
+
+struct message {
+    pg_uuid_t id;
+    uint16 flags;
+    enum frame_type type;
+    enum frame_priority priority;
+    enum frame_backoff backoff;
+    uint16 retry_limit;
+    bool has_ttl;
+    Interval ttl;
+    const char *audience;
+    int audience_len;
+    const char *source;
+    int source_len;
+    const char *topic; /* NULL: made of the source */
+    int topic_len;
+    const char *emitter;
+    int emitter_len;
+    struct target_list targets;
+    const char *payload;
+    int payload_len;
+};
+
+/* Appends the signed message; texts are checked by the caller (each below 65535 bytes). */
+extern void message_build(StringInfo out, const struct message *message, TransactionId xid,
+                          const uint8 secret[SECRET_BYTES]);
+
+/*
+ * Fills *ret_message, which points into `bytes`; targets are allocated. False when
+ * the message is not one that message_build made for this transaction.
+ */
+extern bool message_parse(struct message *ret_message, const char *bytes, Size size,
+                          TransactionId xid, const uint8 secret[SECRET_BYTES]);
+
+#endif

@@ -1,0 +1,272 @@
+/* note.c: render one notification of a row. */
+#include "clairon.h"
+
+#include "common/hashfn.h"
+#include "utils/fmgrprotos.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
+#include "json.h"
+
+const char *const note_priorities[] = {"HIGH", "NORMAL", "LOW"};
+const char *const note_types[] = {"REALTIME", "NOTIFICATION", "SYSTEM"};
+const char *const note_operations[] = {"create", "update", "delete", "truncate", "notify"};
+const char *const note_backoffs[] = {"EXPONENTIAL", "LINEAR", "FIXED"};
+
+static void
+put_fragment(StringInfo out, const struct fragment *fragment)
+{
+    encode_raw(out, fragment->bytes, fragment->len);
+}
+
+/* RFC 9562 version 8: 48 bits of commit time in ms, then 74 bits of hash. */
+static void
+make_id(const struct decoder *decoder, const struct note *note, pg_uuid_t *ret_id)
+{
+    struct {
+        uint64 change;
+        uint64 part;
+        uint64 rule;
+    } origin = {decoder->change_number, note->part, note->plan->seed};
+    uint64 ms = decoder->commit_us / 1000;
+    uint64 hashes[2];
+
+    for (int i = 0; i < 2; i++)
+        hashes[i] =
+            hash_bytes_extended((const unsigned char *)&origin, sizeof(origin), decoder->seeds[i]);
+    for (int i = 0; i < 6; i++)
+        ret_id->data[i] = ms >> (40 - 8 * i);
+    memcpy(ret_id->data + 6, &hashes[0], 2);
+    memcpy(ret_id->data + 8, &hashes[1], 8);
+    ret_id->data[6] = (ret_id->data[6] & 0x0F) | 0x80;
+    ret_id->data[8] = (ret_id->data[8] & 0x3F) | 0x80;
+}
+
+void
+note_set_expiration(struct decoder *decoder, struct note_head *head, const Interval *ttl)
+{
+    if (ttl == NULL)
+        return;
+    head->expires = DatumGetTimestampTz(
+        DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(decoder->commit_time),
+                            IntervalPGetDatum(ttl)));
+    head->expires_us = decoder->commit_us + (head->expires - decoder->commit_time);
+}
+
+void
+note_put_targets(const struct encode_settings *settings, StringInfo out,
+                 const struct target_list *targets)
+{
+    encode_literal(out, "[");
+    for (int i = 0; i < targets->count; i++) {
+        if (i > 0)
+            encode_literal(out, ",");
+        encode_utf8_text(settings, out, targets->texts[i], targets->lengths[i]);
+    }
+    encode_literal(out, "]");
+}
+
+/* One column: its value, or null where it is too large; false: not there at all. */
+static void
+put_value(StringInfo out, struct column *column, Datum value, bool is_null, Size value_limit)
+{
+    if (is_null) {
+        encode_literal(out, "null");
+    } else if (encode_raw_size(column->encoder, value) > value_limit) {
+        column->state |= COLUMN_TRUNCATED;
+        encode_literal(out, "null");
+    } else {
+        column->encoder->write(column->encoder, out, value);
+    }
+}
+
+static bool
+is_missing(const struct column *column, const struct image *image)
+{
+    return column->typlen == -1 && !image->nulls[column->index] &&
+           VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(image->values[column->index]));
+}
+
+static void
+put_image(StringInfo out, const struct plan *plan, const struct image *image, Size value_limit)
+{
+    bool first = true;
+
+    if (image == NULL) {
+        encode_literal(out, "null");
+        return;
+    }
+    encode_literal(out, "{");
+    for (int i = 0; i < plan->column_count; i++) {
+        struct column *column = &plan->columns[i];
+
+        if (!image->whole && !column->is_key)
+            continue;
+        if (is_missing(column, image)) {
+            column->state |= COLUMN_UNCHANGED;
+            continue;
+        }
+        if (!first)
+            encode_literal(out, ",");
+        first = false;
+        put_fragment(out, &column->name);
+        put_value(out, column, image->values[column->index], image->nulls[column->index],
+                  value_limit);
+        if (encode_is_over(column->encoder, out))
+            return;
+    }
+    encode_literal(out, "}");
+}
+
+/* The names of the columns in a state; nothing where there are none, unless `always`. */
+static void
+put_names(StringInfo out, const struct plan *plan, const char *key, uint8 state, bool always)
+{
+    bool first = true;
+
+    for (int i = 0; i < plan->column_count; i++) {
+        const struct column *column = &plan->columns[i];
+
+        if (!(column->state & state))
+            continue;
+        if (first)
+            encode_raw(out, key, strlen(key));
+        else
+            encode_literal(out, ",");
+        first = false;
+        encode_raw(out, column->name.bytes, column->name.len - 1);
+    }
+    if (first && always)
+        encode_raw(out, key, strlen(key));
+    if (!first || always)
+        encode_literal(out, "]");
+}
+
+static void
+put_payload(StringInfo out, const struct note *note, Size value_limit)
+{
+    const struct plan *plan = note->plan;
+    bool compared =
+        note->operation == FRAME_OPERATION_UPDATE && note->before != NULL && note->before->whole;
+
+    for (int i = 0; i < plan->column_count; i++)
+        plan->columns[i].state &= COLUMN_CHANGED;
+    encode_literal(out, "\"payload\":{\"before\":");
+    put_image(out, plan, note->before, value_limit);
+    encode_literal(out, ",\"after\":");
+    put_image(out, plan, note->after, value_limit);
+    put_names(out, plan, ",\"unchanged\":[", COLUMN_UNCHANGED, false);
+    if (compared)
+        put_names(out, plan, ",\"changed\":[", COLUMN_CHANGED, true);
+    put_names(out, plan, ",\"truncated\":[", COLUMN_TRUNCATED, false);
+}
+
+void
+note_put_id(StringInfo out, const pg_uuid_t *id)
+{
+    static const char digits[] = "0123456789abcdef";
+    char *dst = encode_reserve(out, 36);
+
+    for (int i = 0; i < UUID_LEN; i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            *dst++ = '-';
+        *dst++ = digits[id->data[i] >> 4];
+        *dst++ = digits[id->data[i] & 15];
+    }
+    out->len += 36;
+}
+
+void
+note_put_times(struct decoder *decoder, StringInfo out, const struct note_head *head)
+{
+    encode_raw(out, decoder->commit_text, decoder->commit_text_len);
+    if (head->expires_us != 0) {
+        encode_literal(out, "\",\"expiration\":\"");
+        out->len = encode_instant(encode_reserve(out, 40), head->expires) - out->data;
+    }
+    encode_literal(out, "\"},");
+}
+
+/* False, with nothing written, when the line would pass LINE_BYTES_MAX. */
+static bool
+put_line(struct decoder *decoder, StringInfo out, const struct note *note,
+         const struct note_head *head, Size value_limit)
+{
+    int start = out->len;
+    bool over;
+
+    encode_literal(out, "{\"metadata\":{\"id\":\"");
+    note_put_id(out, &head->id);
+    put_fragment(out, &note->plan->heads[note->operation]);
+    note_put_times(decoder, out, head);
+    decoder->settings.limit = start + LINE_BYTES_MAX;
+    put_payload(out, note, value_limit);
+    over = out->len > decoder->settings.limit;
+    decoder->settings.limit = PG_INT32_MAX;
+    if (over) {
+        out->len = start;
+        return false;
+    }
+    put_fragment(out, &note->plan->routing);
+    note_put_targets(&decoder->settings, out, note->targets);
+    put_fragment(out, &note->plan->retry);
+    return true;
+}
+
+static void
+fill_head(struct decoder *decoder, const struct note *note, struct note_head *head)
+{
+    const struct plan *plan = note->plan;
+    const struct rule *rule = plan->rule;
+
+    make_id(decoder, note, &head->id);
+    head->ordinal = FRAME_ORDINAL(decoder->change_number, plan->sub + note->part);
+    head->flags = rule->ack_required ? FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED : 0;
+    head->retry_limit = rule->retry_limit;
+    head->priority = rule->priority;
+    head->type = rule->type;
+    head->operation = note->operation;
+    head->backoff = rule->backoff;
+    head->audience = (struct fragment){rule->audience, strlen(rule->audience)};
+    head->topic = plan->topic;
+    head->targets = note->targets;
+    note_set_expiration(decoder, head, rule->ttl);
+}
+
+void
+note_write(LogicalDecodingContext *ctx, const struct note *note)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    const struct options *options = &decoder->options;
+    StringInfo out = packet_open(ctx);
+    struct note_head head = {0};
+    int frame = 0;
+    int line;
+
+    fill_head(decoder, note, &head);
+    if (options->framed)
+        frame = packet_put_note_head(decoder, out, &head);
+    line = out->len;
+    if (!put_line(decoder, out, note, &head, options->max_value_bytes) &&
+        !put_line(decoder, out, note, &head, Min(STUB_VALUE_BYTES, options->max_value_bytes)))
+        (void)put_line(decoder, out, note, &head, 0);
+    if (options->framed)
+        packet_finish_frame(out, frame);
+    else if (options->pretty)
+        note_indent(out, line);
+    packet_close(ctx);
+}
+
+void
+note_indent(StringInfo out, int start)
+{
+    int len = out->len - start;
+    char *line = palloc(len);
+
+    memcpy(line, out->data + start, len);
+    out->len = start;
+    (void)encode_reserve(out, json_pretty_len(line, len));
+    out->len = json_pretty(out->data + start, line, len) - out->data;
+    pfree(line);
+}

@@ -1,0 +1,119 @@
+/* notice.c: turn a message of clairon.notify into a notification. */
+#include "clairon.h"
+
+#include "json.h"
+#include "message.h"
+
+static void
+put_text(struct decoder *decoder, StringInfo out, const char *utf8, int len)
+{
+    encode_utf8_text(&decoder->settings, out, utf8, len);
+}
+
+/* Made with the rules' topic_prefix of this reader, as a rule's own would be. */
+static struct fragment
+topic_of(struct decoder *decoder, const struct message *message)
+{
+    StringInfoData topic;
+    const char *prefix = decoder->options.topic_prefix;
+    char *utf8;
+    int len;
+
+    if (message->topic != NULL)
+        return (struct fragment){message->topic, message->topic_len};
+    initStringInfo(&topic);
+    utf8 = encode_to_utf8(pstrdup(prefix), strlen(prefix), &len);
+    appendBinaryStringInfo(&topic, utf8, len);
+    if (len > 0)
+        appendStringInfoChar(&topic, '.');
+    appendBinaryStringInfo(&topic, message->source, message->source_len);
+    return (struct fragment){topic.data, topic.len};
+}
+
+static void
+put_metadata(struct decoder *decoder, StringInfo out, const struct message *message,
+             const struct note_head *head)
+{
+    encode_literal(out, "{\"metadata\":{\"id\":\"");
+    note_put_id(out, &head->id);
+    appendStringInfo(out, "\",\"priority\":\"%s\",\"type\":\"%s\",\"emitter\":",
+                     note_priorities[head->priority], note_types[head->type]);
+    put_text(decoder, out, message->emitter, message->emitter_len);
+    encode_literal(out, ",\"source\":");
+    put_text(decoder, out, message->source, message->source_len);
+    encode_literal(out, ",\"topic\":");
+    put_text(decoder, out, head->topic.bytes, head->topic.len);
+    encode_literal(out, ",\"operation\":\"notify\",\"timestamp\":\"");
+    note_put_times(decoder, out, head);
+}
+
+static void
+put_line(struct decoder *decoder, StringInfo out, const struct message *message,
+         const struct note_head *head)
+{
+    bool enabled = (message->flags & FRAME_RETRY_ENABLED) != 0;
+    bool ack = (message->flags & FRAME_ACK_REQUIRED) != 0;
+    char *dst;
+
+    put_metadata(decoder, out, message, head);
+    encode_literal(out, "\"payload\":");
+    dst = encode_reserve(out, JSON_ESCAPE_GROWTH * message->payload_len);
+    out->len = json_compact(dst, message->payload, message->payload_len, decoder->settings.ascii) -
+               out->data;
+    encode_literal(out, ",\"routing\":{\"audience\":{\"type\":");
+    put_text(decoder, out, message->audience, message->audience_len);
+    encode_literal(out, ",\"targets\":");
+    note_put_targets(&decoder->settings, out, &message->targets);
+    appendStringInfo(out,
+                     "},\"retry\":{\"ack_required\":%s,\"enabled\":%s,\"attempts\":0,"
+                     "\"limit\":%u,\"backoff\":\"%s\"}}}",
+                     ack ? "true" : "false", enabled ? "true" : "false", message->retry_limit,
+                     note_backoffs[message->backoff]);
+}
+
+static void
+write_note(LogicalDecodingContext *ctx, const struct message *message)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    StringInfo out = packet_open(ctx);
+    struct note_head head = {.id = message->id,
+                             .ordinal = FRAME_ORDINAL(decoder->change_number, 0),
+                             .flags = message->flags,
+                             .retry_limit = message->retry_limit,
+                             .priority = message->priority,
+                             .type = message->type,
+                             .operation = FRAME_OPERATION_NOTIFY,
+                             .backoff = message->backoff,
+                             .audience = {message->audience, message->audience_len},
+                             .topic = topic_of(decoder, message),
+                             .targets = &message->targets};
+    int frame = 0;
+    int line;
+
+    note_set_expiration(decoder, &head, message->has_ttl ? &message->ttl : NULL);
+    if (decoder->options.framed)
+        frame = packet_put_note_head(decoder, out, &head);
+    line = out->len;
+    put_line(decoder, out, message, &head);
+    if (decoder->options.framed)
+        packet_finish_frame(out, frame);
+    else if (decoder->options.pretty)
+        note_indent(out, line);
+    packet_close(ctx);
+}
+
+void
+notice_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *bytes, Size size)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    struct message message;
+
+    relation_refresh_rules(decoder, txn->xid);
+    if (!decoder->rules->has_secret ||
+        !message_parse(&message, bytes, size, txn->xid, decoder->rules->secret)) {
+        complaint_count(decoder, 0, "notify",
+                        "refused: a message that clairon.notify did not make");
+        return;
+    }
+    write_note(ctx, &message);
+}

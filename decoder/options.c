@@ -1,0 +1,220 @@
+/* options.c: read the plugin's options; an unknown one is an error that names the known ones. */
+#include "options.h"
+
+#include "nodes/parsenodes.h"
+#include "nodes/value.h"
+#include "commands/defrem.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+
+struct table_pattern {
+    char *schema;
+    char *table;
+};
+
+struct option_kind {
+    const char *name;
+    void (*read)(struct options *options, const char *value);
+};
+
+static void
+pg_attribute_noreturn() option_refuse(const char *name, const char *value, const char *valid)
+{
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("invalid value \"%s\" for option \"%s\"", value, name),
+                    errhint("Valid: %s.", valid)));
+}
+
+static void
+read_mode(struct options *options, const char *value)
+{
+    if (strcmp(value, "framed") == 0)
+        options->framed = true;
+    else if (strcmp(value, "text") == 0)
+        options->framed = false;
+    else
+        option_refuse("mode", value, "text, framed");
+}
+
+static void
+read_numeric(struct options *options, const char *value)
+{
+    if (strcmp(value, "number") == 0)
+        options->numeric_as_number = true;
+    else if (strcmp(value, "string") == 0)
+        options->numeric_as_number = false;
+    else
+        option_refuse("numeric", value, "string, number");
+}
+
+static void
+read_pretty(struct options *options, const char *value)
+{
+    if (!parse_bool(value, &options->pretty))
+        option_refuse("pretty", value, "true, false");
+}
+
+static void
+read_topic_prefix(struct options *options, const char *value)
+{
+    if (strlen(value) > 255)
+        option_refuse("topic_prefix", value,
+                      "a text of at most 255 bytes, or nothing for no prefix");
+    options->topic_prefix = pstrdup(value);
+}
+
+static void
+read_max_value_bytes(struct options *options, const char *value)
+{
+    int bytes;
+
+    if (!parse_int(value, &bytes, GUC_UNIT_BYTE, NULL) || bytes < 1 ||
+        bytes > MAX_VALUE_BYTES_CEILING)
+        option_refuse("max_value_bytes", value, "1 to 16777216, with or without B, kB or MB");
+    options->max_value_bytes = bytes;
+}
+
+/*
+ * Splits at commas, and each piece at its first dot, where no backslash stands
+ * before them; backslashes stay, for the matching.
+ */
+static List *
+read_patterns(const char *name, const char *value)
+{
+    static const char *const valid =
+        "schema.table, several separated by commas, * for any run of characters, \\ before a "
+        "character to take it as it is";
+    char *text = pstrdup(value);
+    List *patterns = NIL;
+    char *piece = text;
+
+    while (piece != NULL) {
+        struct table_pattern *pattern = palloc0(sizeof(*pattern));
+        char *next = NULL;
+        char *c;
+
+        while (*piece == ' ')
+            piece++;
+        pattern->schema = piece;
+        for (c = piece; *c != '\0'; c++) {
+            if (*c == '\\' && c[1] != '\0') {
+                c++;
+            } else if (*c == '.' && pattern->table == NULL) {
+                *c = '\0';
+                pattern->table = c + 1;
+            } else if (*c == ',') {
+                *c = '\0';
+                next = c + 1;
+                break;
+            }
+        }
+        while (c > piece && c[-1] == ' ')
+            *--c = '\0';
+        if (strcmp(piece, "*") == 0 && pattern->table == NULL)
+            pattern->table = pstrdup("*");
+        if (pattern->table == NULL || *pattern->schema == '\0' || *pattern->table == '\0')
+            option_refuse(name, value, valid);
+        patterns = lappend(patterns, pattern);
+        piece = next;
+    }
+    return patterns;
+}
+
+static void
+read_include_tables(struct options *options, const char *value)
+{
+    options->include_tables = read_patterns("include_tables", value);
+}
+
+static void
+read_exclude_tables(struct options *options, const char *value)
+{
+    options->exclude_tables = read_patterns("exclude_tables", value);
+}
+
+static const struct option_kind kinds[] = {
+    {"exclude_tables", read_exclude_tables},
+    {"include_tables", read_include_tables},
+    {"max_value_bytes", read_max_value_bytes},
+    {"mode", read_mode},
+    {"numeric", read_numeric},
+    {"pretty", read_pretty},
+    {"topic_prefix", read_topic_prefix},
+};
+
+static void
+read_one(struct options *options, DefElem *given)
+{
+    const char *value = given->arg == NULL ? NULL : strVal(given->arg);
+
+    for (size_t i = 0; i < lengthof(kinds); i++) {
+        if (strcmp(kinds[i].name, given->defname) != 0)
+            continue;
+        if (value == NULL && kinds[i].read != read_pretty)
+            ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                            errmsg("option \"%s\" needs a value", given->defname)));
+        kinds[i].read(options, value == NULL ? "true" : value);
+        return;
+    }
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("unknown option \"%s\"", given->defname),
+                    errhint("Valid: exclude_tables, include_tables, max_value_bytes, mode, "
+                            "numeric, pretty, topic_prefix.")));
+}
+
+void
+options_read(struct options *ret_options, List *given, const char *database)
+{
+    struct options options = {.max_value_bytes = MAX_VALUE_BYTES_DEFAULT};
+    ListCell *cell;
+
+    options.topic_prefix = pstrdup(database);
+    foreach (cell, given)
+        read_one(&options, (DefElem *)lfirst(cell));
+    if (options.pretty && options.framed)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("option \"pretty\" is for mode text only")));
+    *ret_options = options;
+}
+
+/* '*' matches any run; a backslash takes the next character as it is. */
+static bool
+pattern_matches(const char *pattern, const char *text)
+{
+    const char *star = NULL; /* after the last '*', and where its run ends so far */
+    const char *run = NULL;
+
+    while (*text != '\0') {
+        const char *literal = *pattern == '\\' && pattern[1] != '\0' ? pattern + 1 : pattern;
+
+        if (*pattern == '*') {
+            star = ++pattern;
+            run = text;
+        } else if (*pattern != '\0' && *literal == *text) {
+            pattern = literal + 1;
+            text++;
+        } else if (star != NULL) {
+            pattern = star;
+            text = ++run;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*')
+        pattern++;
+    return *pattern == '\0';
+}
+
+bool
+options_match(List *patterns, const char *schema, const char *table)
+{
+    ListCell *cell;
+
+    foreach (cell, patterns) {
+        struct table_pattern *pattern = lfirst(cell);
+
+        if (pattern_matches(pattern->schema, schema) && pattern_matches(pattern->table, table))
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,28 @@
+/* options.h: the plugin's options, as START_REPLICATION or -o gives them. */
+#ifndef CLAIRON_OPTIONS_H
+#define CLAIRON_OPTIONS_H
+
+#include "postgres.h"
+
+#include "nodes/pg_list.h"
+
+struct options {
+    bool framed;
+    bool numeric_as_number;
+    bool pretty;
+    char *topic_prefix;   /* server encoding; "" for none */
+    List *include_tables; /* of struct table_pattern */
+    List *exclude_tables;
+    int64 max_value_bytes;
+};
+
+#define MAX_VALUE_BYTES_DEFAULT (1024 * 1024)
+#define MAX_VALUE_BYTES_CEILING (16 * 1024 * 1024)
+
+/* Fills *ret_options in the current memory context; an error names what is valid. */
+extern void options_read(struct options *ret_options, List *given, const char *database);
+
+/* True when one of the patterns matches the table. */
+extern bool options_match(List *patterns, const char *schema, const char *table);
+
+#endif

@@ -1,0 +1,191 @@
+/* packet.c: gather frames into few writes; one line is one write in text mode. */
+#include "clairon.h"
+
+#include "access/xlog.h"
+#include "common/hashfn.h"
+#include "port/pg_bswap.h"
+
+#define UNIX_EPOCH_US ((int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
+
+static void
+put16(char *at, uint16 value)
+{
+    value = pg_hton16(value);
+    memcpy(at, &value, sizeof(value));
+}
+
+static void
+put32(char *at, uint32 value)
+{
+    value = pg_hton32(value);
+    memcpy(at, &value, sizeof(value));
+}
+
+static void
+put64(char *at, uint64 value)
+{
+    value = pg_hton64(value);
+    memcpy(at, &value, sizeof(value));
+}
+
+/* All ids of a transaction grow from these: what tells it from any other, on any timeline. */
+static void
+seed_transaction(struct decoder *decoder, ReorderBufferTXN *txn)
+{
+    struct {
+        uint64 system;
+        uint64 lsn;
+        uint64 time;
+        uint64 xid;
+    } origin = {decoder->system_identifier, txn->final_lsn, (uint64)txn->xact_time.commit_time,
+                txn->xid};
+
+    for (int i = 0; i < 2; i++)
+        decoder->seeds[i] =
+            hash_bytes_extended((const unsigned char *)&origin, sizeof(origin), i + 1);
+}
+
+void
+packet_begin_transaction(struct decoder *decoder, ReorderBufferTXN *txn)
+{
+    char *end;
+
+    decoder->change_number = 0;
+    decoder->wrote = false;
+    decoder->commit_lsn = txn->final_lsn;
+    decoder->commit_time = txn->xact_time.commit_time;
+    decoder->commit_us = (uint64)(decoder->commit_time + UNIX_EPOCH_US);
+    end = encode_instant(decoder->commit_text, decoder->commit_time);
+    decoder->commit_text_len = end - decoder->commit_text;
+    seed_transaction(decoder, txn);
+}
+
+StringInfo
+packet_open(LogicalDecodingContext *ctx)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    if (!decoder->packet_open)
+        OutputPluginPrepareWrite(ctx, true);
+    decoder->packet_open = true;
+    decoder->wrote = true;
+    decoder->skipped = 0;
+    return ctx->out;
+}
+
+static void
+flush(LogicalDecodingContext *ctx)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    decoder->packet_open = false;
+    OutputPluginWrite(ctx, true);
+}
+
+void
+packet_close(LogicalDecodingContext *ctx)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    if (!decoder->options.framed || ctx->out->len >= PACKET_BYTES)
+        flush(ctx);
+}
+
+static char *
+put_common(struct decoder *decoder, StringInfo out, char kind, uint16 flags, uint64 ordinal,
+           int size)
+{
+    char *at = encode_reserve(out, size);
+
+    memset(at, 0, size);
+    at[FRAME_AT_KIND] = kind;
+    at[FRAME_AT_VERSION] = FRAME_VERSION;
+    put16(at + FRAME_AT_FLAGS, flags);
+    put64(at + FRAME_AT_COMMIT_LSN, decoder->commit_lsn);
+    put64(at + FRAME_AT_ORDINAL, ordinal);
+    out->len += size;
+    return at;
+}
+
+static int
+put_target_texts(StringInfo out, const struct target_list *targets)
+{
+    int start = out->len;
+
+    for (int i = 0; i < targets->count; i++) {
+        char *at = encode_reserve(out, targets->lengths[i] + 2);
+
+        put16(at, targets->lengths[i]);
+        memcpy(at + 2, targets->texts[i], targets->lengths[i]);
+        out->len += targets->lengths[i] + 2;
+    }
+    return out->len - start;
+}
+
+int
+packet_put_note_head(struct decoder *decoder, StringInfo out, const struct note_head *head)
+{
+    int start = out->len;
+    char *at =
+        put_common(decoder, out, FRAME_KIND_NOTE, head->flags, head->ordinal, FRAME_NOTE_HEAD_SIZE);
+    int targets_len;
+
+    memcpy(at + FRAME_NOTE_AT_ID, head->id.data, UUID_LEN);
+    put64(at + FRAME_NOTE_AT_COMMIT_US, decoder->commit_us);
+    put64(at + FRAME_NOTE_AT_EXPIRES_US, head->expires_us);
+    at[FRAME_NOTE_AT_PRIORITY] = head->priority;
+    at[FRAME_NOTE_AT_TYPE] = head->type;
+    at[FRAME_NOTE_AT_OPERATION] = head->operation;
+    at[FRAME_NOTE_AT_BACKOFF] = head->backoff;
+    put16(at + FRAME_NOTE_AT_RETRY_LIMIT, head->retry_limit);
+    put16(at + FRAME_NOTE_AT_AUDIENCE_LEN, head->audience.len);
+    put16(at + FRAME_NOTE_AT_TOPIC_LEN, head->topic.len);
+    put32(at + FRAME_NOTE_AT_TARGET_COUNT, head->targets->count);
+    encode_raw(out, head->audience.bytes, head->audience.len);
+    encode_raw(out, head->topic.bytes, head->topic.len);
+    targets_len = put_target_texts(out, head->targets);
+    put32(out->data + start + FRAME_NOTE_AT_TARGETS_LEN, targets_len);
+    return start;
+}
+
+void
+packet_put_member(struct decoder *decoder, StringInfo out, char change, uint32 sub,
+                  char *const texts[3])
+{
+    int start = out->len;
+    uint64 ordinal = FRAME_ORDINAL(decoder->change_number, sub);
+    char *at = put_common(decoder, out, FRAME_KIND_MEMBER, 0, ordinal, FRAME_MEMBER_HEAD_SIZE);
+
+    at[FRAME_MEMBER_AT_CHANGE] = change;
+    put16(at + FRAME_MEMBER_AT_AUDIENCE_LEN, strlen(texts[0]));
+    put16(at + FRAME_MEMBER_AT_TARGET_LEN, strlen(texts[1]));
+    put16(at + FRAME_MEMBER_AT_USER_LEN, strlen(texts[2]));
+    for (int i = 0; i < 3; i++)
+        encode_raw(out, texts[i], strlen(texts[i]));
+    packet_finish_frame(out, start);
+}
+
+void
+packet_finish_frame(StringInfo out, int start)
+{
+    put32(out->data + start + FRAME_AT_LENGTH, out->len - start);
+}
+
+void
+packet_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    StringInfo out;
+    char *at;
+    int start;
+
+    if (!decoder->wrote || !decoder->options.framed)
+        return;
+    out = packet_open(ctx);
+    start = out->len;
+    at = put_common(decoder, out, FRAME_KIND_COMMIT, 0, FRAME_ORDINAL_COMMIT, FRAME_COMMIT_SIZE);
+    put64(at + FRAME_COMMIT_AT_END_LSN, txn->end_lsn);
+    put64(at + FRAME_COMMIT_AT_COMMIT_US, decoder->commit_us);
+    packet_finish_frame(out, start);
+    flush(ctx);
+}

@@ -1,0 +1,329 @@
+/* plan.c: make the rules of a relation ready: columns, encoders, all JSON that never changes. */
+#include "clairon.h"
+
+#include "access/sysattr.h"
+#include "catalog/namespace.h"
+#include "catalog/partition.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_class.h"
+#include "common/hashfn.h"
+#include "utils/lsyscache.h"
+#include "utils/relcache.h"
+
+/* Where a rule was set: the relation itself or an ancestor of it. */
+struct source {
+    Oid relid;
+    Relation relation;
+    char *schema;
+    int *map; /* its attribute number - 1 to an index in the decoded relation; -1: none */
+};
+
+static int
+find_attribute(TupleDesc desc, const char *name)
+{
+    for (int i = 0; i < desc->natts; i++) {
+        Form_pg_attribute attribute = TupleDescAttr(desc, i);
+
+        if (!attribute->attisdropped && strcmp(NameStr(attribute->attname), name) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static bool
+is_shown(Form_pg_attribute attribute)
+{
+#ifdef ATTRIBUTE_GENERATED_VIRTUAL
+    if (attribute->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
+        return false;
+#endif
+    return !attribute->attisdropped;
+}
+
+static void
+source_open(struct source *source, Oid relid, Relation decoded)
+{
+    TupleDesc desc;
+
+    source->relid = relid;
+    source->relation = RelationIdGetRelation(relid);
+    if (!RelationIsValid(source->relation))
+        elog(ERROR, "could not open relation %u", relid);
+    source->schema = get_namespace_name(RelationGetNamespace(source->relation));
+    desc = RelationGetDescr(source->relation);
+    source->map = palloc(sizeof(int) * Max(desc->natts, 1));
+    for (int i = 0; i < desc->natts; i++) {
+        Form_pg_attribute attribute = TupleDescAttr(desc, i);
+
+        if (!is_shown(attribute))
+            source->map[i] = -1;
+        else if (relid == RelationGetRelid(decoded))
+            source->map[i] = i;
+        else
+            source->map[i] = find_attribute(RelationGetDescr(decoded), NameStr(attribute->attname));
+    }
+}
+
+static bool
+rule_shows(const struct rule *rule, int attribute_number)
+{
+    if (rule->column_count < 0)
+        return true;
+    for (int i = 0; i < rule->column_count; i++)
+        if (rule->columns[i] == attribute_number)
+            return true;
+    return false;
+}
+
+static void
+plan_columns(struct decoder *decoder, struct plan *plan, const struct source *source,
+             TupleDesc decoded, const Bitmapset *key)
+{
+    TupleDesc desc = RelationGetDescr(source->relation);
+
+    plan->columns = palloc0(sizeof(struct column) * Max(desc->natts, 1));
+    for (int i = 0; i < desc->natts; i++) {
+        struct column *column = &plan->columns[plan->column_count];
+        Form_pg_attribute attribute;
+
+        if (source->map[i] < 0 || !rule_shows(plan->rule, i + 1))
+            continue;
+        attribute = TupleDescAttr(decoded, source->map[i]);
+        column->index = source->map[i];
+        column->is_key = bms_is_member(attribute->attnum - FirstLowInvalidHeapAttributeNumber, key);
+        column->name.bytes =
+            encode_name(&decoder->settings, NameStr(attribute->attname), &column->name.len);
+        column->typlen = attribute->attlen;
+        column->typbyval = attribute->attbyval;
+        column->encoder = encode_new(&decoder->settings, attribute->atttypid);
+        plan->column_count++;
+    }
+}
+
+static void
+plan_target(struct decoder *decoder, struct plan *plan, const struct source *source,
+            TupleDesc decoded, const Bitmapset *key)
+{
+    int number = plan->rule->target_column;
+    Form_pg_attribute attribute;
+
+    plan->target_index = TARGET_NONE;
+    if (number == 0)
+        return;
+    plan->target_index = TARGET_DROPPED;
+    if (number > RelationGetDescr(source->relation)->natts || source->map[number - 1] < 0)
+        return;
+    plan->target_index = source->map[number - 1];
+    attribute = TupleDescAttr(decoded, plan->target_index);
+    plan->target_is_key =
+        bms_is_member(attribute->attnum - FirstLowInvalidHeapAttributeNumber, key);
+    plan->target = encode_new(&decoder->settings, attribute->atttypid);
+}
+
+static struct fragment
+fragment_of(StringInfo text)
+{
+    return (struct fragment){.bytes = text->data, .len = text->len};
+}
+
+static void
+put_json(struct decoder *decoder, StringInfo out, const char *text)
+{
+    encode_text(&decoder->settings, out, text, strlen(text));
+}
+
+/* Rules hold UTF-8 already; only ascii output has more to do. */
+static void
+put_json_utf8(struct decoder *decoder, StringInfo out, const char *utf8)
+{
+    encode_utf8_text(&decoder->settings, out, utf8, strlen(utf8));
+}
+
+static void
+plan_topic(struct decoder *decoder, struct plan *plan, const char *source)
+{
+    StringInfoData text;
+    int len;
+
+    if (plan->rule->topic != NULL) {
+        plan->topic = (struct fragment){plan->rule->topic, strlen(plan->rule->topic)};
+        return;
+    }
+    initStringInfo(&text);
+    if (decoder->options.topic_prefix[0] != '\0')
+        appendStringInfo(&text, "%s.", decoder->options.topic_prefix);
+    appendStringInfoString(&text, source);
+    plan->topic.bytes = encode_to_utf8(text.data, text.len, &len);
+    plan->topic.len = len;
+}
+
+static void
+plan_heads(struct decoder *decoder, struct plan *plan, const char *source)
+{
+    const struct rule *rule = plan->rule;
+
+    for (int operation = 0; operation < FRAME_OPERATION_NOTIFY; operation++) {
+        StringInfoData head;
+
+        initStringInfo(&head);
+        appendStringInfo(&head, "\",\"priority\":\"%s\",\"type\":\"%s\",\"emitter\":",
+                         note_priorities[rule->priority], note_types[rule->type]);
+        put_json_utf8(decoder, &head, rule->emitter);
+        encode_literal(&head, ",\"source\":");
+        put_json(decoder, &head, source);
+        encode_literal(&head, ",\"topic\":");
+        encode_utf8_text(&decoder->settings, &head, plan->topic.bytes, plan->topic.len);
+        head.data[head.len] = '\0';
+        appendStringInfo(&head, ",\"operation\":\"%s\",\"timestamp\":\"",
+                         note_operations[operation]);
+        plan->heads[operation] = fragment_of(&head);
+    }
+}
+
+static void
+plan_routing(struct decoder *decoder, struct plan *plan)
+{
+    const struct rule *rule = plan->rule;
+    const char *ack = rule->ack_required ? "true" : "false";
+    StringInfoData text;
+
+    initStringInfo(&text);
+    encode_literal(&text, "},\"routing\":{\"audience\":{\"type\":");
+    put_json_utf8(decoder, &text, rule->audience);
+    encode_literal(&text, ",\"targets\":");
+    plan->routing = fragment_of(&text);
+    initStringInfo(&text);
+    appendStringInfo(&text,
+                     "},\"retry\":{\"ack_required\":%s,\"enabled\":%s,\"attempts\":0,"
+                     "\"limit\":%u,\"backoff\":\"%s\"}}}",
+                     ack, ack, rule->retry_limit, note_backoffs[rule->backoff]);
+    plan->retry = fragment_of(&text);
+}
+
+static void
+plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct rule *rule,
+          const struct source *source, Relation decoded, const Bitmapset *key)
+{
+    struct plan *plan = &entry->plans[entry->plan_count];
+    const char *table = RelationGetRelationName(source->relation);
+    const char *name = table;
+
+    if (strcmp(source->schema, "public") != 0)
+        name = psprintf("%s.%s", source->schema, table);
+    plan->rule = rule;
+    plan->seed = hash_bytes_extended((const unsigned char *)rule->name, strlen(rule->name),
+                                     (uint64)rule->relid);
+    plan_columns(decoder, plan, source, RelationGetDescr(decoded), key);
+    plan_target(decoder, plan, source, RelationGetDescr(decoded), key);
+    plan_topic(decoder, plan, name);
+    plan_heads(decoder, plan, name);
+    plan_routing(decoder, plan);
+    entry->plan_count++;
+}
+
+/* The ad hoc rule's source: the relation, else the first ancestor that matches; -1: none. */
+static int
+match_ad_hoc(const struct options *options, const struct source *sources, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (options_match(options->include_tables, sources[i].schema,
+                          RelationGetRelationName(sources[i].relation)))
+            return i;
+    return -1;
+}
+
+static bool
+is_excluded(const struct options *options, const struct source *sources, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (options_match(options->exclude_tables, sources[i].schema,
+                          RelationGetRelationName(sources[i].relation)))
+            return true;
+    return false;
+}
+
+static void
+plan_sources(struct decoder *decoder, struct relation_entry *entry, const struct source *sources,
+             int count, Relation decoded)
+{
+    List *rules = decoder->rules->rules;
+    const Bitmapset *key = RelationGetIdentityKeyBitmap(decoded);
+    int ad_hoc = match_ad_hoc(&decoder->options, sources, count);
+    uint32 sub = 0;
+    ListCell *cell;
+
+    entry->has_key = key != NULL;
+    if (is_excluded(&decoder->options, sources, count))
+        return;
+    entry->plans = palloc0(sizeof(struct plan) * (list_length(rules) + 1));
+    if (ad_hoc >= 0)
+        plan_rule(decoder, entry, rules_ad_hoc(), &sources[ad_hoc], decoded, key);
+    foreach (cell, rules) {
+        const struct rule *rule = lfirst(cell);
+
+        for (int i = 0; i < count; i++) {
+            if (rule->relid != sources[i].relid)
+                continue;
+            sub += SUBS_PER_RULE;
+            entry->plans[entry->plan_count].sub = sub;
+            plan_rule(decoder, entry, rule, &sources[i], decoded, key);
+        }
+    }
+}
+
+static void
+plan_images(struct relation_entry *entry, TupleDesc desc)
+{
+    int natts = Max(desc->natts, 1);
+
+    entry->old.values = palloc(sizeof(Datum) * natts);
+    entry->old.nulls = palloc(sizeof(bool) * natts);
+    entry->new.values = palloc(sizeof(Datum) * natts);
+    entry->new.nulls = palloc(sizeof(bool) * natts);
+}
+
+/* True when a rule or a pattern may speak of the relation; cheap, for most have none. */
+static bool
+may_matter(struct decoder *decoder, const List *relids)
+{
+    ListCell *cell;
+
+    if (decoder->options.include_tables != NIL)
+        return true;
+    foreach (cell, decoder->rules->rules)
+        if (list_member_oid(relids, ((struct rule *)lfirst(cell))->relid))
+            return true;
+    return false;
+}
+
+void
+plan_relation(struct decoder *decoder, struct relation_entry *entry, Relation relation)
+{
+    MemoryContext old = MemoryContextSwitchTo(entry->context);
+    List *relids = list_make1_oid(RelationGetRelid(relation));
+    struct source *sources;
+    ListCell *cell;
+    int count = 0;
+
+    entry->plan_count = 0;
+    entry->kind = RELATION_ORDINARY;
+    entry->has_ancestors = relation->rd_rel->relispartition;
+    if (entry->has_ancestors)
+        relids = list_concat(relids, get_partition_ancestors(RelationGetRelid(relation)));
+    if (RelationGetNamespace(relation) == decoder->rules->schema) {
+        if (RelationGetRelid(relation) == decoder->rules->member && decoder->options.framed) {
+            entry->kind = RELATION_MEMBER;
+            plan_images(entry, RelationGetDescr(relation));
+            member_plan(decoder, entry, relation);
+        }
+    } else if (may_matter(decoder, relids)) {
+        sources = palloc0(sizeof(*sources) * list_length(relids));
+        foreach (cell, relids)
+            source_open(&sources[count++], lfirst_oid(cell), relation);
+        plan_images(entry, RelationGetDescr(relation));
+        plan_sources(decoder, entry, sources, count, relation);
+        for (int i = 0; i < count; i++)
+            RelationClose(sources[i].relation);
+    }
+    MemoryContextSwitchTo(old);
+}

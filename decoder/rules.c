@@ -1,0 +1,234 @@
+/*
+ * rules.c: read the rules as of one place in the WAL.
+ *
+ * The historic snapshot decides which rules a change sees. It stays the same
+ * object until a transaction that wrote catalogs, or a user catalog table as
+ * clairon.rule is, commits or takes a new command; so what was read under one
+ * snapshot serves all changes under an equal one and none under another,
+ * whatever invalidations came before, between or never.
+ */
+#include "rules.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/pg_type.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
+#include "catalog/namespace.h"
+#include "encode.h"
+
+struct snapshot_stamp
+rules_stamp(TransactionId xid)
+{
+    Snapshot snapshot = GetCatalogSnapshot(InvalidOid);
+    struct snapshot_stamp stamp = {.valid = true,
+                                   .xmin = snapshot->xmin,
+                                   .xmax = snapshot->xmax,
+                                   .committed = snapshot->xcnt,
+                                   .command = snapshot->curcid};
+
+    if (snapshot->curcid != FirstCommandId)
+        stamp.own = xid;
+    return stamp;
+}
+
+bool
+rules_stamp_equal(const struct snapshot_stamp *a, const struct snapshot_stamp *b)
+{
+    return a->valid && b->valid && a->xmin == b->xmin && a->xmax == b->xmax &&
+           a->committed == b->committed && a->command == b->command && a->own == b->own;
+}
+
+static char *
+text_utf8(Datum value)
+{
+    char *plain = TextDatumGetCString(value);
+    int len;
+    char *utf8 = encode_to_utf8(plain, strlen(plain), &len);
+
+    return pnstrdup(utf8, len);
+}
+
+static void
+read_target_list(struct target_list *list, Datum value)
+{
+    Datum *elements;
+    bool *nulls;
+    int count;
+
+    deconstruct_array(DatumGetArrayTypeP(value), TEXTOID, -1, false, TYPALIGN_INT, &elements,
+                      &nulls, &count);
+    list->texts = palloc(sizeof(char *) * Max(count, 1));
+    list->lengths = palloc(sizeof(int) * Max(count, 1));
+    for (int i = 0; i < count; i++) {
+        if (nulls[i])
+            continue;
+        list->texts[list->count] = text_utf8(elements[i]);
+        list->lengths[list->count] = strlen(list->texts[list->count]);
+        list->count++;
+    }
+}
+
+static void
+read_columns(struct rule *rule, Datum value)
+{
+    ArrayType *array = DatumGetArrayTypeP(value);
+
+    rule->column_count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+    rule->columns = palloc(sizeof(int16) * Max(rule->column_count, 1));
+    memcpy(rule->columns, ARR_DATA_PTR(array), sizeof(int16) * rule->column_count);
+}
+
+static struct rule *
+read_rule(const Datum *values, const bool *nulls)
+{
+    struct rule *rule = palloc0(sizeof(*rule));
+
+#define VALUE(attribute) values[(attribute)-1]
+#define IS_NULL(attribute) nulls[(attribute)-1]
+    rule->relid = DatumGetObjectId(VALUE(RULE_RELATION));
+    rule->name = TextDatumGetCString(VALUE(RULE_NAME));
+    rule->audience = text_utf8(VALUE(RULE_AUDIENCE));
+    rule->to_all = strcmp(rule->audience, "ALL") == 0;
+    if (!IS_NULL(RULE_TARGET_COLUMN))
+        rule->target_column = DatumGetInt16(VALUE(RULE_TARGET_COLUMN));
+    if (!IS_NULL(RULE_TARGET_LIST))
+        read_target_list(&rule->literal, VALUE(RULE_TARGET_LIST));
+    rule->type = DatumGetInt16(VALUE(RULE_TYPE));
+    rule->priority = DatumGetInt16(VALUE(RULE_PRIORITY));
+    rule->operations = DatumGetInt16(VALUE(RULE_OPERATIONS));
+    rule->column_count = -1;
+    if (!IS_NULL(RULE_COLUMNS))
+        read_columns(rule, VALUE(RULE_COLUMNS));
+    rule->emitter = text_utf8(VALUE(RULE_EMITTER));
+    if (!IS_NULL(RULE_TOPIC))
+        rule->topic = text_utf8(VALUE(RULE_TOPIC));
+    if (!IS_NULL(RULE_TTL)) {
+        rule->ttl = palloc(sizeof(Interval));
+        *rule->ttl = *DatumGetIntervalP(VALUE(RULE_TTL));
+    }
+    rule->ack_required = DatumGetBool(VALUE(RULE_ACK_REQUIRED));
+    rule->retry_limit = DatumGetInt16(VALUE(RULE_RETRY_LIMIT));
+    rule->backoff = DatumGetInt16(VALUE(RULE_BACKOFF));
+#undef IS_NULL
+#undef VALUE
+    return rule;
+}
+
+/* By name, so that a rule's sub-ordinal does not hang on the heap's order. */
+static int
+compare_rules(const ListCell *a, const ListCell *b)
+{
+    const struct rule *left = lfirst(a);
+    const struct rule *right = lfirst(b);
+    int order = strcmp(left->name, right->name);
+
+    if (order != 0)
+        return order;
+    return left->relid < right->relid ? -1 : left->relid > right->relid;
+}
+
+static List *
+read_all(Oid table)
+{
+    Relation relation = table_open(table, AccessShareLock);
+    List *rules = NIL;
+    SysScanDesc scan;
+    HeapTuple tuple;
+    Datum *values;
+    bool *nulls;
+
+    if (!RelationIsUsedAsCatalogTable(relation) ||
+        RelationGetNumberOfAttributes(relation) < RULE_ATTRIBUTE_COUNT)
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("clairon.rule is not the table that the extension made"),
+                        errhint("It must keep its columns and user_catalog_table = true.")));
+    values = palloc(sizeof(Datum) * RelationGetNumberOfAttributes(relation));
+    nulls = palloc(sizeof(bool) * RelationGetNumberOfAttributes(relation));
+    /* By heap: after VACUUM FULL the index of that time is gone, the heap's rows are mapped. */
+    scan = systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
+    while ((tuple = systable_getnext(scan)) != NULL) {
+        heap_deform_tuple(tuple, RelationGetDescr(relation), values, nulls);
+        rules = lappend(rules, read_rule(values, nulls));
+    }
+    systable_endscan(scan);
+    table_close(relation, AccessShareLock);
+    list_sort(rules, compare_rules);
+    return rules;
+}
+
+bool
+rules_read_secret(Oid schema, uint8 ret_secret[SECRET_BYTES])
+{
+    Oid table = get_relname_relid("secret", schema);
+    Relation relation;
+    SysScanDesc scan;
+    HeapTuple tuple;
+    bool found = false;
+
+    if (!OidIsValid(table))
+        return false;
+    relation = table_open(table, AccessShareLock);
+    scan = systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
+    while ((tuple = systable_getnext(scan)) != NULL) {
+        bool is_null;
+        Datum value = heap_getattr(tuple, 1, RelationGetDescr(relation), &is_null);
+        bytea *bytes;
+
+        if (is_null)
+            continue;
+        bytes = DatumGetByteaPP(value);
+        if (VARSIZE_ANY_EXHDR(bytes) != SECRET_BYTES)
+            continue;
+        memcpy(ret_secret, VARDATA_ANY(bytes), SECRET_BYTES);
+        found = true;
+    }
+    systable_endscan(scan);
+    table_close(relation, AccessShareLock);
+    return found;
+}
+
+struct rule_set *
+rules_read(void)
+{
+    struct rule_set *set = palloc0(sizeof(*set));
+    Oid table;
+
+    set->schema = get_namespace_oid("clairon", true);
+    if (!OidIsValid(set->schema))
+        return set;
+    set->member = get_relname_relid("member", set->schema);
+    table = get_relname_relid("rule", set->schema);
+    if (OidIsValid(table))
+        set->rules = read_all(table);
+    set->has_secret = rules_read_secret(set->schema, set->secret);
+    return set;
+}
+
+struct rule *
+rules_ad_hoc(void)
+{
+    struct rule *rule = palloc0(sizeof(*rule));
+
+    rule->name = pstrdup("default");
+    rule->audience = pstrdup("ALL");
+    rule->to_all = true;
+    rule->type = FRAME_TYPE_REALTIME;
+    rule->priority = FRAME_PRIORITY_NORMAL;
+    rule->operations = RULE_OPERATION(FRAME_OPERATION_CREATE) |
+                       RULE_OPERATION(FRAME_OPERATION_UPDATE) |
+                       RULE_OPERATION(FRAME_OPERATION_DELETE);
+    rule->column_count = -1;
+    rule->emitter = pstrdup("clairon");
+    rule->retry_limit = 5;
+    rule->backoff = FRAME_BACKOFF_EXPONENTIAL;
+    return rule;
+}

@@ -1,0 +1,176 @@
+/* sql_functions.c: the C functions behind the extension's SQL. */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "fmgr.h"
+#include "mb/pg_wchar.h"
+#include "replication/message.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/rel.h"
+
+#include "encode.h"
+#include "message.h"
+#include "rules.h"
+
+#define PAYLOAD_BYTES_MAX (1024 * 1024)
+#define TEXT_BYTES_MAX 1024
+
+PG_FUNCTION_INFO_V1(clairon_rule_written);
+PG_FUNCTION_INFO_V1(clairon_uuid_v7);
+PG_FUNCTION_INFO_V1(clairon_emit);
+
+static void
+invalidate(HeapTuple tuple, TupleDesc desc)
+{
+    bool is_null;
+    Datum relid = heap_getattr(tuple, RULE_RELATION, desc, &is_null);
+
+    if (!is_null)
+        CacheInvalidateRelcacheByRelid(DatumGetObjectId(relid));
+}
+
+/*
+ * After each row of clairon.rule: rows of a user catalog table send no
+ * invalidation themselves, and readers keep what they know of the table the
+ * rule is for.
+ */
+Datum
+clairon_rule_written(PG_FUNCTION_ARGS)
+{
+    TriggerData *trigger = (TriggerData *)fcinfo->context;
+    TupleDesc desc;
+
+    if (!CALLED_AS_TRIGGER(fcinfo))
+        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                        errmsg("clairon.rule_written is a trigger function")));
+    desc = RelationGetDescr(trigger->tg_relation);
+    invalidate(trigger->tg_trigtuple, desc);
+    if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
+        invalidate(trigger->tg_newtuple, desc);
+    return PointerGetDatum(NULL);
+}
+
+/* RFC 9562 version 7: 48 bits of time in ms, then random bits. */
+Datum
+clairon_uuid_v7(PG_FUNCTION_ARGS)
+{
+    pg_uuid_t *id = palloc(sizeof(*id));
+    int64 us =
+        GetCurrentTimestamp() + (int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+    uint64 ms = us / 1000;
+
+    if (!pg_strong_random(id->data, UUID_LEN))
+        ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not get random bytes")));
+    for (int i = 0; i < 6; i++)
+        id->data[i] = ms >> (40 - 8 * i);
+    id->data[6] = (id->data[6] & 0x0F) | 0x70;
+    id->data[8] = (id->data[8] & 0x3F) | 0x80;
+    PG_RETURN_UUID_P(id);
+}
+
+static const char *
+utf8_argument(FunctionCallInfo fcinfo, int number, const char *parameter, int *ret_len)
+{
+    char *plain = text_to_cstring(PG_GETARG_TEXT_PP(number));
+    const char *utf8 = encode_to_utf8(plain, strlen(plain), ret_len);
+
+    if (*ret_len > TEXT_BYTES_MAX)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("%s: at most %d bytes are valid", parameter, TEXT_BYTES_MAX)));
+    return utf8;
+}
+
+static void
+read_targets(struct target_list *list, ArrayType *array)
+{
+    Datum *elements;
+    bool *nulls;
+    int count;
+
+    deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
+    list->texts = palloc(sizeof(char *) * Max(count, 1));
+    list->lengths = palloc(sizeof(int) * Max(count, 1));
+    for (int i = 0; i < count; i++) {
+        char *plain;
+
+        if (nulls[i])
+            continue;
+        plain = text_to_cstring((text *)DatumGetPointer(elements[i]));
+        list->texts[list->count] =
+            encode_to_utf8(plain, strlen(plain), &list->lengths[list->count]);
+        if (list->lengths[list->count] > TEXT_BYTES_MAX)
+            ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                            errmsg("targets: each at most %d bytes is valid", TEXT_BYTES_MAX)));
+        list->count++;
+    }
+}
+
+static void
+read_payload(struct message *message, Datum payload)
+{
+    const struct encode_settings settings = {.limit = PAYLOAD_BYTES_MAX};
+    struct encoder encoder = {.settings = &settings};
+    StringInfoData text;
+
+    initStringInfo(&text);
+    encode_jsonb(&encoder, &text, payload);
+    if (text.len > PAYLOAD_BYTES_MAX)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("payload: at most 1 MB of JSON is valid")));
+    message->payload = text.data;
+    message->payload_len = text.len;
+}
+
+static void
+write_message(const struct message *message)
+{
+    TransactionId xid = GetTopTransactionId();
+    uint8 secret[SECRET_BYTES];
+    StringInfoData bytes;
+
+    if (!rules_read_secret(get_namespace_oid("clairon", false), secret))
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("clairon.secret holds no secret")));
+    initStringInfo(&bytes);
+    message_build(&bytes, message, xid, secret);
+#if PG_VERSION_NUM >= 170000
+    (void)LogLogicalMessage(MESSAGE_PREFIX, bytes.data, bytes.len, true, false);
+#else
+    (void)LogLogicalMessage(MESSAGE_PREFIX, bytes.data, bytes.len, true);
+#endif
+}
+
+/*
+ * emit(id uuid, audience text, targets text[], payload jsonb, type int2,
+ *      priority int2, source text, topic text, emitter text, ttl interval,
+ *      ack_required bool, retry_limit int4, backoff int2): clairon.notify has
+ * checked them; what may be NULL is topic and ttl.
+ */
+Datum
+clairon_emit(PG_FUNCTION_ARGS)
+{
+    struct message message = {.id = *PG_GETARG_UUID_P(0)};
+
+    message.audience = utf8_argument(fcinfo, 1, "audience", &message.audience_len);
+    read_targets(&message.targets, PG_GETARG_ARRAYTYPE_P(2));
+    read_payload(&message, PG_GETARG_DATUM(3));
+    message.type = PG_GETARG_INT16(4);
+    message.priority = PG_GETARG_INT16(5);
+    message.source = utf8_argument(fcinfo, 6, "source", &message.source_len);
+    if (!PG_ARGISNULL(7))
+        message.topic = utf8_argument(fcinfo, 7, "topic", &message.topic_len);
+    message.emitter = utf8_argument(fcinfo, 8, "emitter", &message.emitter_len);
+    message.has_ttl = !PG_ARGISNULL(9);
+    if (message.has_ttl)
+        message.ttl = *PG_GETARG_INTERVAL_P(9);
+    message.flags = PG_GETARG_BOOL(10) ? FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED : 0;
+    message.retry_limit = PG_GETARG_INT32(11);
+    message.backoff = PG_GETARG_INT16(12);
+    write_message(&message);
+    PG_RETURN_VOID();
+}
