@@ -32,6 +32,7 @@ feed_connect(struct feed *feed)
     const char *values[] = {feed->config->feed.conninfo, "database", "clairon", "UTF8", NULL};
 
     feed->attempt++;
+    feed_set_state(feed, FEED_CONNECTING);
     feed->conn = PQconnectStartParams(keys, values, 1);
     if (feed->conn == NULL || PQstatus(feed->conn) == CONNECTION_BAD) {
         feed_restart(feed, "could not connect to PostgreSQL: %s",
@@ -39,7 +40,6 @@ feed_connect(struct feed *feed)
                                         : "no memory");
         return;
     }
-    feed_set_state(feed, FEED_CONNECTING);
     ev_timer_again(feed->loop, &feed->patience);
     ev_io_set(&feed->writable, PQsocket(feed->conn), EV_WRITE);
     ev_io_start(feed->loop, &feed->writable); /* libpq: begin as if it had asked for writing */
