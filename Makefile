@@ -35,7 +35,7 @@ unit_programs := $(unit_sources:%.c=$(BUILD)/asan/%)
 packages := libpq hiredis libwebsockets libjwt jansson
 ifeq ($(filter clean fmt deps help,$(MAKECMDGOALS)),)
 pkg_cflags := $(shell pkg-config --cflags $(packages) 2>/dev/null)
-pkg_libs := $(shell pkg-config --libs $(packages) 2>/dev/null) -lev
+pkg_libs := $(shell pkg-config --libs $(packages) 2>/dev/null) -lev -lm
 endif
 
 warnings := -Wall -Wextra -Wshadow -Wvla -Wconversion -Wmissing-prototypes -Wstrict-prototypes \
@@ -63,7 +63,8 @@ deps:
 	@docker/install-packages.sh
 
 plugin:
-	@$(MAKE) --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' all
+	@$(MAKE) -q -C decoder PG_CONFIG='$(PG_CONFIG)' all >/dev/null 2>&1 || \
+	    $(MAKE) --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' all
 
 $(BUILD)/clairon: $(relay_objects)
 	$(CC) $(release_flags) $(release_link) -o $@ $^ $(pkg_libs)

@@ -73,3 +73,15 @@ store_server() {
     done
     return 0
 }
+
+# What a PostgreSQL server below the private root $1 needs in postgresql.conf.
+# output_plugin_libraries came with minor releases: a server that does not know
+# it would refuse to start.
+server_settings() {
+    echo "wal_level = logical"
+    echo "max_wal_senders = 10"
+    echo "max_replication_slots = 10"
+    if [ -n "$("$1/bin/postgres" --describe-config | sed -n '/^output_plugin_libraries/p')" ]; then
+        echo "output_plugin_libraries = 'pgoutput, test_decoding, clairon'"
+    fi
+}

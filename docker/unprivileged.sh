@@ -27,6 +27,10 @@ copy_for_user() {
     place=/var/tmp/clairon-$user-$(cksum <<<"$top" | cut -d' ' -f1)
     as_user mkdir -p -m 700 "$place"
     [ "$(stat -c %U "$place")" = "$user" ] || die "$place belongs to somebody else; remove it"
+    if [ -e "$place/.demo/lock" ] && ! as_user flock -n "$place/.demo/lock" true; then
+        [ "$1" = docker/demo.sh ] || die "a demo runs in $place; stop it first"
+        return # the demo itself says what to do about it
+    fi
     as_user find "$place" -mindepth 1 -maxdepth 1 ! -name .demo -exec rm -rf {} +
     tar -C "$top" -c --exclude=./.git --exclude=./.demo --exclude=./build/work --exclude='*.o' . |
         as_user tar -C "$place" -x --no-same-owner --no-same-permissions
@@ -47,7 +51,7 @@ if readable_by_user; then
     mkdir -p "$place/build/work" "$place/.demo"
     chown -R "$user:" "$place/build/work" "$place/.demo"
 else
-    copy_for_user
+    copy_for_user "$1"
     say "$user cannot read $top; working in $place"
     as_user mkdir -p "$place/build/work"
 fi

@@ -49,7 +49,7 @@ layer_unit() {
 layer_regress() {
     local out=$CLAIRON_WORK/regress names=()
     rm -rf "$out" && mkdir -p "$out"
-    server_settings >"$out/server.conf"
+    server_settings "$CLAIRON_ROOT" >"$out/server.conf"
     if [ -e tests/regress/schedule ]; then
         names=(--schedule=tests/regress/schedule)
     else

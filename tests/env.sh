@@ -17,14 +17,3 @@ pgxs=$(dirname "$("$(pg_config_path)" --pgxs)")/..
 PG_REGRESS=$(realpath -m "$pgxs/test/regress/pg_regress")
 PG_PERL=$(realpath -m "$pgxs/test/perl")
 export PG_REGRESS PG_PERL
-
-# Server settings that every test cluster needs. output_plugin_libraries came with
-# minor releases: a server that does not know it would refuse to start.
-server_settings() {
-    echo "wal_level = logical"
-    echo "max_wal_senders = 10"
-    echo "max_replication_slots = 10"
-    if "$CLAIRON_ROOT/bin/postgres" --describe-config | grep -q '^output_plugin_libraries'; then
-        echo "output_plugin_libraries = 'pgoutput, test_decoding, clairon'"
-    fi
-}

@@ -1,0 +1,364 @@
+#!/usr/bin/env bash
+# demo.sh: runs PostgreSQL, the store, the relay and the demo's page together until Ctrl-C.
+#
+#   docker/demo.sh            starts all; `make demo` calls it after it has built what is needed
+#   docker/demo.sh traffic    writes to a demo that runs
+#
+# Everything it keeps is in CLAIRON_DEMO_DIR (.demo of the checkout): remove that
+# folder to begin anew. CLAIRON_RELAY_PORT and CLAIRON_PAGE_PORT (8080, 8088) are
+# where the search for free ports begins. Everything listens on this machine alone.
+set -euo pipefail
+# shellcheck source=docker/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+top=$(top_dir)
+root=$top/build/root
+dir=${CLAIRON_DEMO_DIR:-$top/.demo}
+stop_seconds=15
+relay_restarts_left=5
+names=()       # what runs, in the order of its start
+declare -A pid # by name
+export LC_ALL=C.UTF-8
+unset PGHOST PGPORT PGUSER PGDATABASE PGSERVICE PGOPTIONS PGDATA
+
+# ---- children
+
+# start NAME COMMAND..: in a session of its own, so that Ctrl-C reaches this script
+# alone, and with a TERM of its own should this script die.
+start() {
+    local name=$1
+    shift
+    setsid setpriv --pdeathsig TERM -- "$@" </dev/null >>"$dir/log/$name.log" 2>&1 9>&- &
+    pid[$name]=$!
+    [[ " ${names[*]} " == *" $name "* ]] || names+=("$name")
+}
+
+alive() {
+    kill -0 "${pid[$1]}" 2>/dev/null
+}
+
+# ready NAME SECONDS COMMAND..: until COMMAND succeeds; NAME must live that long.
+ready() {
+    local name=$1 deadline=$((SECONDS + $2))
+    shift 2
+    until "$@" >/dev/null 2>&1; do
+        alive "$name" || fail "$name ended while it started"
+        [ "$SECONDS" -lt "$deadline" ] || fail "$name was not ready in time"
+        sleep 0.05
+    done
+}
+
+stop_one() {
+    local name=$1 signal=TERM deadline=$((SECONDS + stop_seconds))
+    [ "$name" != postgresql ] || signal=INT
+    kill -s "$signal" "${pid[$name]}" 2>/dev/null || return 0
+    while alive "$name"; do
+        if [ "$SECONDS" -ge "$deadline" ]; then
+            say "   $name did not stop within $stop_seconds s, killed"
+            kill -s KILL "${pid[$name]}" 2>/dev/null || true
+            break
+        fi
+        sleep 0.05
+    done
+    wait "${pid[$name]}" 2>/dev/null || true
+}
+
+stop_all() {
+    local i
+    trap '' INT TERM HUP
+    for ((i = ${#names[@]} - 1; i >= 0; i--)); do
+        stop_one "${names[i]}"
+    done
+    [ ${#names[@]} = 0 ] || rm -f "$dir/address" "$dir/dsn"
+    names=()
+}
+
+on_signal() {
+    say ""
+    say "stopping: ${names[*]}"
+    stop_all
+    say "stopped; the data stays in $dir"
+    exit 0
+}
+
+# fail TEXT: says it, with the end of the log of the part it begins with.
+fail() {
+    local log=$dir/log/${1%% *}.log
+    say "" >&2
+    say "demo: $1" >&2
+    if [ -s "$log" ]; then
+        say "the end of $log:" >&2
+        tail -n 15 "$log" | cut -c1-300 | sed 's/^/    /' >&2
+    fi
+    stop_all
+    exit 1
+}
+
+# ---- small tools
+
+step() {
+    printf '%6s s  %s\n' "$(seconds_since_start)" "$*"
+}
+
+seconds_since_start() {
+    local now=${EPOCHREALTIME//[.,]/}
+    printf '%d.%d' $(((now - started_us) / 1000000)) $(((now - started_us) / 100000 % 10))
+}
+
+# free_port FIRST [TAKEN]: the first free port from FIRST on that is not TAKEN.
+free_port() {
+    /usr/bin/python3 - "$1" "${2:-0}" <<'EOF'
+import socket, sys
+first, taken = map(int, sys.argv[1:])
+for port in range(first, min(first + 200, 65536)):
+    if port == taken:
+        continue
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        print(port)
+        break
+else:
+    sys.exit(f"no port is free from {first} on")
+EOF
+}
+
+# http_ok PORT PATH: the answer is 200.
+http_ok() {
+    local line
+    exec 8<>"/dev/tcp/127.0.0.1/$1" || return 1
+    printf 'GET %s HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nConnection: close\r\n\r\n' "$2" "$1" >&8
+    read -r -t 2 line <&8 || line=
+    exec 8<&- 8>&-
+    [[ $line == "HTTP/1."?" 200"* ]]
+}
+
+sql() {
+    "$root/bin/psql" -X -q -A -t -v ON_ERROR_STOP=1 -h "$run" -U postgres "$@"
+}
+
+# ---- the parts
+
+prepare_folder() {
+    mkdir -p "$dir/log" 2>/dev/null || true
+    [ -w "$dir/log" ] || die "$dir cannot be written by $(id -un)"
+    chmod 700 "$dir"
+    exec 9>>"$dir/lock"
+    if ! flock -n 9; then
+        say "A demo runs here already: $(cat "$dir/address" 2>/dev/null || echo 'it is still starting')"
+        exit 1
+    fi
+    rm -f "$dir/address" "$dir/dsn"
+    # A unix socket's path has a limit of some 100 bytes.
+    run=$dir/run
+    [ ${#run} -le 70 ] || run=/tmp/clairon-demo-$(id -u)-$(cksum <<<"$dir" | cut -d' ' -f1)
+    [ -d "$run" ] || mkdir -m 700 "$run"
+    [ -O "$run" ] || die "$run belongs to somebody else; remove it"
+}
+
+check_parts() {
+    local part
+    for part in "$root/bin/postgres" "$top/build/clairon"; do
+        [ -x "$part" ] || die "$part is not there; 'make demo' builds it"
+    done
+    store=$(store_server)
+    [ -n "$store" ] || die "no keydb-server, valkey-server or redis-server; 'make deps' installs one"
+}
+
+start_postgresql() {
+    local data=$dir/postgresql major
+    major=$("$root/bin/postgres" --version | sed 's/.* \([0-9]*\)[.a-z].*/\1/')
+    if [ -s "$data/PG_VERSION" ] && [ "$(cat "$data/PG_VERSION")" != "$major" ]; then
+        die "$data was made by PostgreSQL $(cat "$data/PG_VERSION"), this is $major; remove $dir to begin anew"
+    fi
+    if [ ! -s "$data/PG_VERSION" ]; then
+        step "making a database cluster in $data"
+        rm -rf "$data" "$data.new"
+        "$root/bin/initdb" -D "$data.new" -U postgres -A trust -E UTF8 --locale=C.UTF-8 --no-sync \
+            >"$dir/log/initdb.log" 2>&1 || fail "initdb failed"
+        echo "include = 'demo.conf'" >>"$data.new/postgresql.conf"
+        mv "$data.new" "$data"
+    fi
+    {
+        server_settings "$root"
+        echo "listen_addresses = ''"
+        echo "unix_socket_directories = '$run'"
+        echo "port = 5432"
+        echo "shared_buffers = 64MB"
+        echo "max_slot_wal_keep_size = 2GB"
+    } >"$data/demo.conf"
+    step "starting PostgreSQL $major"
+    start postgresql "$root/bin/postgres" -D "$data"
+    ready postgresql 60 "$root/bin/pg_isready" -q -h "$run"
+}
+
+start_store() {
+    local options=(--port 0 --unixsocket "$run/store.sock" --unixsocketperm 700 --dir "$dir/store"
+        --appendonly yes --appendfsync everysec --save "" --maxmemory-policy noeviction)
+    case $store in
+        *keydb-server) options+=(--server-threads 1) ;;
+    esac
+    mkdir -p "$dir/store"
+    rm -f "$run/store.sock"
+    step "starting the store ($(basename "$store"))"
+    start store "$store" "${options[@]}"
+    ready store 60 store_answers
+}
+
+# The store answers, and has its data in memory again.
+store_answers() {
+    /usr/bin/python3 - "$run/store.sock" <<'EOF'
+import socket, sys
+with socket.socket(socket.AF_UNIX) as link:
+    link.settimeout(2)
+    link.connect(sys.argv[1])
+    link.sendall(b"INFO persistence\r\n")
+    text = b""
+    while b"\nloading:" not in text or not text.endswith(b"\n"):
+        text += link.recv(65536) or sys.exit(1)
+sys.exit(b"\nloading:0" not in text)
+EOF
+}
+
+prepare_database() {
+    local example
+    if [ -z "$(sql -d postgres -c "SELECT 1 FROM pg_database WHERE datname = 'demo'")" ]; then
+        step "creating database, extension, roles and slot"
+        sql -d postgres -c 'CREATE DATABASE demo'
+    fi
+    sql -d demo >"$dir/log/database.log" 2>&1 <<'EOF' || fail "database could not be prepared"
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS clairon;
+SELECT NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'relay') AS is_new \gset
+\if :is_new
+CREATE ROLE relay LOGIN REPLICATION IN ROLE clairon_relay;
+CREATE ROLE demo LOGIN IN ROLE clairon_app;
+GRANT CREATE, USAGE ON SCHEMA public TO demo;
+\endif
+SELECT pg_create_logical_replication_slot('clairon', 'clairon')
+WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = 'clairon');
+EOF
+    for example in eportfolio:assignments bank:account; do
+        [ -z "$(sql -d demo -c "SELECT to_regclass('${example#*:}')")" ] || continue
+        example=${example%:*}
+        step "filling the world of sql/examples/$example.sql"
+        sql -d demo -f "$top/sql/examples/$example.sql" >>"$dir/log/database.log" 2>&1 ||
+            fail "database does not take sql/examples/$example.sql"
+    done
+    sql -d demo -c 'GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO demo' \
+        -c 'GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO demo'
+}
+
+write_config() {
+    if [ ! -s "$dir/secret" ]; then
+        (umask 077 && head -c 48 /dev/urandom | base64 -w0 >"$dir/secret")
+    fi
+    cat >"$dir/relay.conf" <<EOF
+# Written by docker/demo.sh at each start.
+[feed]
+conninfo = host=$run port=5432 dbname=demo user=relay
+slot = clairon
+create_slot = on
+
+[store]
+url = unix://$run/store.sock
+
+[gate]
+listen = 127.0.0.1:$relay_port
+origins = http://127.0.0.1:$page_port,http://localhost:$page_port
+drain = 1s
+
+[auth]
+hs256_secret_file = $dir/secret
+EOF
+}
+
+start_relay() {
+    start relay "$top/build/clairon" relay -c "$dir/relay.conf"
+    ready relay 30 http_ok "$relay_port" /readyz
+}
+
+start_page() {
+    step "starting the page"
+    start page /usr/bin/python3 "$top/client/demo/app.py" --listen "127.0.0.1:$page_port" \
+        --relay "http://127.0.0.1:$relay_port" --dsn "$dsn" --secret-file "$dir/secret"
+    ready page 30 http_ok "$page_port" /
+}
+
+# ---- together
+
+announce() {
+    printf '%s\n' "$dsn" >"$dir/dsn"
+    printf 'http://127.0.0.1:%s\n' "$page_port" >"$dir/address"
+    step "ready"
+    cat <<EOF
+
+    The page:        http://127.0.0.1:$page_port
+    The relay:       http://127.0.0.1:$relay_port  (/v1/ws, /healthz, /metrics)
+    Type SQL:        $root/bin/psql '$dsn'
+                     UPDATE assignments SET status = 'graded', grade = 17 WHERE student_id = 'u1';
+    Make it lively:  make demo-traffic
+    Logs:            $dir/log
+
+Ctrl-C stops all of it; the data stays.
+EOF
+}
+
+# Waits for the first death. A relay that was killed is started again, as a service
+# manager would; anything else that ends, ends the demo.
+supervise() {
+    local ended status name
+    while :; do
+        status=0
+        wait -n -p ended "${pid[@]}" || status=$?
+        for name in "${names[@]}"; do
+            [ "${pid[$name]}" = "${ended:-}" ] || continue
+            if [ "$name" = relay ] && [ "$status" -gt 128 ] && [ "$relay_restarts_left" -gt 0 ]; then
+                relay_restarts_left=$((relay_restarts_left - 1))
+                step "the relay was killed by signal $((status - 128)); starting it again"
+                start_relay
+                continue 2
+            fi
+            fail "$name ended by itself (status $status)"
+        done
+    done
+}
+
+run_traffic() {
+    [ -s "$dir/dsn" ] || die "no demo runs here; start 'make demo' in another terminal first"
+    exec /usr/bin/python3 "$top/client/demo/traffic.py" --dsn "$(cat "$dir/dsn")" "$@"
+}
+
+main() {
+    case ${1:-} in
+        traffic)
+            shift
+            run_traffic "$@"
+            ;;
+        "") ;;
+        *) die "unknown word \"$1\"; usage: demo.sh [traffic]" ;;
+    esac
+    [ "$(id -u)" != 0 ] || die "PostgreSQL refuses root; use docker/unprivileged.sh docker/demo.sh"
+    started_us=${EPOCHREALTIME//[.,]/}
+    check_parts
+    prepare_folder
+    trap on_signal INT TERM HUP
+    trap stop_all EXIT
+    start_postgresql
+    start_store
+    prepare_database
+    relay_port=$(free_port "${CLAIRON_RELAY_PORT:-8080}")
+    page_port=$(free_port "${CLAIRON_PAGE_PORT:-8088}" "$relay_port")
+    dsn="host=$run port=5432 dbname=demo user=demo"
+    write_config
+    step "starting the relay"
+    start_relay
+    start_page
+    announce
+    supervise
+}
+
+main "$@"
