@@ -35,6 +35,7 @@ export class Pane {
     this.stamps = new Map(); // row -> the newest updated_at shown
     this.messages = 0;
     this.connections = 0;
+    this.moves = 0; // membership messages received
     this.element.dataset.user = user;
     this.find('.who select').value = user;
     for (const list of this.element.querySelectorAll('ul, ol')) list.replaceChildren();
@@ -79,9 +80,12 @@ export class Pane {
     this.onChange('state', state);
   }
 
-  /** The rows as they are now. Messages that overtake the answer win: they carry newer stamps. */
+  /**
+   * The rows as they are now. Messages that overtake the answer win: they carry newer stamps.
+   * Memberships have none, so an answer that one of their messages overtook is asked for again.
+   */
   async #load() {
-    const { user } = this;
+    const { user, moves } = this;
     let state;
     try {
       state = await get(`state?user=${encodeURIComponent(user)}`);
@@ -92,9 +96,13 @@ export class Pane {
     if (user !== this.user) return;
     for (const row of state.assignments) this.#assignment(row);
     for (const row of state.accounts) this.#account(row);
+    this.find('.work').hidden = this.find('.assignments').childElementCount === 0;
+    if (moves !== this.moves) {
+      this.#load();
+      return;
+    }
     this.find('.chips').replaceChildren();
     for (const row of state.members) this.#membership(row);
-    this.find('.work').hidden = state.assignments.length === 0;
   }
 
   #receive(n) {
@@ -164,6 +172,7 @@ export class Pane {
 
   #membership(row, operation) {
     if (row.user_id !== this.user) return;
+    if (operation) this.moves += 1;
     const item = this.#item('.chips', row.establishment_id);
     if (operation === 'delete') {
       item.remove();

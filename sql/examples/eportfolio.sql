@@ -55,27 +55,28 @@ $$;
 CREATE OR REPLACE TRIGGER assignment_touch BEFORE UPDATE ON assignments
     FOR EACH ROW EXECUTE FUNCTION assignment_touch();
 
--- The audience STRUCTURE follows the table of members in the same transaction. SECURITY DEFINER:
--- who may write members need not be allowed to write audiences.
+-- The audience STRUCTURE follows the table of members in the same transaction. BEFORE: who joins
+-- is in the audience, and who leaves is out of it, when the message about it is sent. SECURITY
+-- DEFINER: who may write members need not be allowed to write audiences.
 CREATE OR REPLACE FUNCTION member_to_audience() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF TG_OP <> 'INSERT'
-       AND (TG_OP = 'DELETE' OR (OLD.establishment_id, OLD.user_id)
-                                IS DISTINCT FROM (NEW.establishment_id, NEW.user_id)) THEN
+    IF TG_OP = 'DELETE' OR TG_OP = 'UPDATE' AND (OLD.establishment_id, OLD.user_id)
+                                                <> (NEW.establishment_id, NEW.user_id) THEN
         DELETE FROM clairon.member
          WHERE audience = 'STRUCTURE' AND target = OLD.establishment_id AND user_id = OLD.user_id;
     END IF;
-    IF TG_OP <> 'DELETE' THEN
-        INSERT INTO clairon.member (audience, target, user_id)
-        VALUES ('STRUCTURE', NEW.establishment_id, NEW.user_id)
-        ON CONFLICT DO NOTHING;
+    IF TG_OP = 'DELETE' THEN
+        RETURN OLD;
     END IF;
-    RETURN NULL;
+    INSERT INTO clairon.member (audience, target, user_id)
+    VALUES ('STRUCTURE', NEW.establishment_id, NEW.user_id)
+    ON CONFLICT DO NOTHING;
+    RETURN NEW;
 END
 $$;
 
-CREATE OR REPLACE TRIGGER member_to_audience AFTER INSERT OR UPDATE OR DELETE ON members
+CREATE OR REPLACE TRIGGER member_to_audience BEFORE INSERT OR UPDATE OR DELETE ON members
     FOR EACH ROW EXECUTE FUNCTION member_to_audience();
 
 INSERT INTO person (id, name)
