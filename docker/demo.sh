@@ -313,7 +313,7 @@ supervise() {
     local ended status name
     while :; do
         status=0
-        wait -n -p ended "${pid[@]}" || status=$?
+        wait -n -p ended "${pid[@]}" 2>/dev/null || status=$?
         for name in "${names[@]}"; do
             [ "${pid[$name]}" = "${ended:-}" ] || continue
             if [ "$name" = relay ] && [ "$status" -gt 128 ] && [ "$relay_restarts_left" -gt 0 ]; then

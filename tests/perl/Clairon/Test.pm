@@ -1,0 +1,181 @@
+# Clairon::Test: the servers of a system test, and their end.
+#
+#   use Clairon::Test;
+#   my $pg    = Clairon::Test::postgresql('main');      # PostgreSQL::Test::Cluster, started
+#   my $store = Clairon::Test::store();                 # Clairon::Test::Store, started
+#   my $relay = Clairon::Test::relay($pg, $store);      # Clairon::Test::Relay, ready
+#   my $user  = $relay->client('u1');                   # Clairon::Test::Client, connected
+#
+# Run by tests/check.sh tap, which sets the environment (tests/env.sh). Whatever
+# was started is stopped when the test ends, also when it dies. Nothing sleeps:
+# wait_until() asks again until a deadline.
+package Clairon::Test;
+
+use strict;
+use warnings;
+
+use Digest::SHA qw(hmac_sha256);
+use Exporter qw(import);
+use File::Temp ();
+use IO::Socket::IP;
+use JSON ();
+use MIME::Base64 qw(encode_base64url);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils ();
+use Test::More ();
+use Time::HiRes qw(time);
+
+use Clairon::Test::Client;
+use Clairon::Test::Relay;
+use Clairon::Test::Store;
+
+our @EXPORT_OK = qw(wait_until free_port token scratch top);
+
+our $SECONDS = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;    # the usual deadline
+our $SECRET  = 'a secret of tests, long enough for HS256 tokens';
+
+my @running;    # what has a stop method, in the order of its start
+my $scratch;
+
+sub top { return $ENV{CLAIRON_TOP} // die "CLAIRON_TOP is not set: run tests/check.sh tap\n" }
+
+# A folder of this test's own, short enough for unix sockets, removed at the end.
+sub scratch
+{
+    $scratch //= File::Temp->newdir('clairon-XXXXXX', TMPDIR => 1);
+    return "$scratch";
+}
+
+# Asks `$question` until it is true and returns that; dies with `$what` at the deadline.
+sub wait_until
+{
+    my ($what, $question, $seconds) = @_;
+    my $deadline = time() + ($seconds // $SECONDS);
+    while (1)
+    {
+        my $answer = $question->();
+        return $answer if $answer;
+        die sprintf("not within %s s: %s\n", $seconds // $SECONDS, $what) if time() > $deadline;
+        select(undef, undef, undef, 0.02);
+    }
+    return;
+}
+
+my %given;
+
+# A TCP port of 127.0.0.1 that nobody has, and that this test does not give twice.
+sub free_port
+{
+    for (1 .. 50)
+    {
+        my $probe = IO::Socket::IP->new(LocalHost => '127.0.0.1', LocalPort => 0, Listen => 1)
+          or die "could not open a port: $@";
+        my $port = $probe->sockport;
+        return $port unless $given{$port}++;
+    }
+    die "no free port\n";
+}
+
+# token(sub => 'u1', groups => {..}, ..): an HS256 token for our relay, an hour long
+# unless `exp` says otherwise; `secret` signs with another. A claim of undef is left out.
+sub token
+{
+    my %claims = (exp => int(time()) + 3600, @_);
+    my $secret = delete $claims{secret} // $SECRET;
+    delete $claims{$_} for grep { !defined $claims{$_} } keys %claims;
+    my $json = JSON->new->canonical->utf8;
+    my $text = join '.', map { encode_base64url($json->encode($_)) }
+      { alg => 'HS256', typ => 'JWT' }, \%claims;
+    return $text . '.' . encode_base64url(hmac_sha256($text, $secret));
+}
+
+# A started PostgreSQL with our plugin, database `postgres`, superuser as usual, and
+# the role `relay` as a relay needs it once clairon is there: see relay().
+# Options: conf => more lines for postgresql.conf; extension => 0: without clairon.
+sub postgresql
+{
+    my ($name, %options) = @_;
+    my $node = PostgreSQL::Test::Cluster->new($name);
+    $node->init(allows_streaming => 'logical');
+    $node->append_conf('postgresql.conf', server_settings() . "\n" . ($options{conf} // ''));
+    $node->start;
+    remember($node);
+    make_extension($node) if $options{extension} // 1;
+    return $node;
+}
+
+sub make_extension
+{
+    my ($node) = @_;
+    $node->safe_psql('postgres',
+        'CREATE EXTENSION clairon; CREATE ROLE relay LOGIN REPLICATION IN ROLE clairon_relay');
+    return;
+}
+
+sub server_settings
+{
+    my $known = qx{postgres --describe-config};
+    my $text  = "max_wal_senders = 10\nmax_replication_slots = 10\nfsync = off\n";
+    $text .= "output_plugin_libraries = 'pgoutput, test_decoding, clairon'\n"
+      if $known =~ /^output_plugin_libraries\t/m;
+    return $text;
+}
+
+# A started store; options as of Clairon::Test::Store->new.
+sub store
+{
+    my $store = Clairon::Test::Store->new(folder => new_folder('store'), @_);
+    remember($store);
+    $store->start;
+    return $store;
+}
+
+# A relay between those two, started and ready. Options: roles, conf => { 'gate.ping' => '1s' },
+# start => 0: only made; wait => 0: not waited for.
+sub relay
+{
+    my ($pg, $store, %options) = @_;
+    my $relay = Clairon::Test::Relay->new($pg, $store, folder => new_folder('relay'), %options);
+    remember($relay);
+    return $relay unless $options{start} // 1;
+    $relay->start;
+    $relay->wait_ready if $options{wait} // 1;
+    return $relay;
+}
+
+my $folders = 0;
+
+sub new_folder
+{
+    my ($name) = @_;
+    my $folder = sprintf '%s/%s%d', scratch(), $name, ++$folders;
+    mkdir $folder or die "could not make $folder: $!";
+    return $folder;
+}
+
+sub remember
+{
+    push @running, @_;
+    return;
+}
+
+# Latest first. A failed test leaves its relays' logs where the check's logs are.
+END
+{
+    my $status = $?;
+    for my $one (reverse @running)
+    {
+        eval {
+            if ($one->isa('PostgreSQL::Test::Cluster')) { $one->stop('immediate', fail_ok => 1) }
+            else                                        { $one->end }
+            1;
+        } or Test::More::diag("could not stop: $@");
+    }
+    if ($status != 0 || !Test::More->builder->is_passing)
+    {
+        $_->show_log for grep { $_->can('show_log') } @running;
+    }
+    $? = $status;
+}
+
+1;

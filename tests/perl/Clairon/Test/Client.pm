@@ -1,0 +1,167 @@
+# Clairon::Test::Client: a WebSocket client that is not ours, so that the protocol is what is tested.
+package Clairon::Test::Client;
+
+use strict;
+use warnings;
+
+use JSON ();
+use Mojo::IOLoop;
+use Mojo::UserAgent;
+
+my $json = JSON->new->utf8->canonical;
+
+# Opens the socket and says nothing yet. Dies when the upgrade is refused.
+sub new
+{
+    my ($class, $url, %headers) = @_;
+    my $self  = bless { lines => [], seen => 0, agent => Mojo::UserAgent->new }, $class;
+    my $agent = $self->{agent};
+    $agent->connect_timeout(5)->inactivity_timeout(0)->max_redirects(0);
+    my ($done, $refused);
+    $agent->websocket(
+        $url => \%headers => ['clairon.v1.json'] => sub {
+            my (undef, $tx) = @_;
+            $done = 1;
+            if (!$tx->is_websocket)
+            {
+                $refused = $tx->res->code // 'no answer';
+                return;
+            }
+            $self->take($tx);
+        });
+    $self->run_until('the WebSocket opens', sub { $done });
+    die "the WebSocket was refused: $refused\n" if defined $refused;
+    return $self;
+}
+
+sub take
+{
+    my ($self, $tx) = @_;
+    $tx->max_websocket_size(16 * 1024 * 1024);
+    $self->{tx} = $tx;
+    $tx->on(text => sub {
+        my (undef, $bytes) = @_;
+        push @{ $self->{raw} }, $bytes;
+        for my $line (grep { length } split /\n/, $bytes)
+        {
+            my $message = $json->decode($line);
+            push @{ $self->{lines} }, $message;
+            $self->send({ t => 'pong' }) if $message->{t} eq 'ping' && !$self->{mute};
+        }
+    });
+    $tx->on(finish => sub {
+        my (undef, $code, $reason) = @_;
+        $self->{closed} = { code => $code // 1006, reason => $reason // '' };
+    });
+    return;
+}
+
+# Runs the event loop until `$question` is true; dies with `$what` at the deadline.
+sub run_until
+{
+    my ($self, $what, $question, $seconds) = @_;
+    $seconds //= $Clairon::Test::SECONDS;
+    my $late  = 0;
+    my $timer = Mojo::IOLoop->timer($seconds => sub { $late = 1 });
+    # Wakes the loop for questions that no event of ours answers.
+    my $tick = Mojo::IOLoop->recurring(0.02 => sub { });
+    my $answer;
+    Mojo::IOLoop->one_tick until ($answer = $question->()) || $late;
+    Mojo::IOLoop->remove($_) for $timer, $tick;
+    die "not within $seconds s: $what; received: " . $self->told . "\n" unless $answer;
+    return $answer;
+}
+
+sub told
+{
+    my ($self) = @_;
+    my $text = join ' ', map { $json->encode($_) } @{ $self->{lines} };
+    $text .= ' closed ' . $json->encode($self->{closed}) if $self->{closed};
+    return length $text > 2000 ? '...' . substr $text, -2000 : $text;
+}
+
+# The first line; returns what the relay answered. `connected`, err or bye: the caller judges.
+sub connect
+{
+    my ($self, $token, %fields) = @_;
+    $self->send({ t => 'connect', r => 1, token => $token, %fields });
+    return $self->wait_for(sub { $_[0]{t} =~ /^(connected|err|bye)$/ });
+}
+
+# send({t => ..}, ..): one frame, one line each; send_text for what is no JSON.
+sub send
+{
+    my ($self, @messages) = @_;
+    return $self->send_text(join "\n", map { $json->encode($_) } @messages);
+}
+
+sub send_text
+{
+    my ($self, $bytes) = @_;
+    my $gone;
+    $self->{tx}->send([ 1, 0, 0, 0, 1, $bytes ], sub { $gone = 1 });
+    $self->run_until('the frame is sent', sub { $gone || $self->{closed} });
+    return;
+}
+
+sub ack { my ($self, @ids) = @_; return $self->send({ t => 'ack', ids => \@ids }) }
+
+# The first line from the first one on for which `$wanted` (a type, or code that is given the
+# line) is true.
+sub wait_for
+{
+    my ($self, $wanted, $seconds) = @_;
+    my $fits = ref $wanted ? $wanted : sub { $_[0]{t} eq $wanted };
+    my $at   = 0;
+    my $found;
+    $self->run_until(
+        ref $wanted ? 'a line that fits' : "a line \"$wanted\"",
+        sub {
+            while ($at < @{ $self->{lines} })
+            {
+                my $line = $self->{lines}[ $at++ ];
+                return $found = $line if $fits->($line);
+            }
+            die 'closed while waiting; received: ' . $self->told . "\n" if $self->{closed};
+            return 0;
+        },
+        $seconds);
+    return $found;
+}
+
+# Waits until at least `$count` notifications came; returns all of them, in order.
+sub wait_notes
+{
+    my ($self, $count, $seconds) = @_;
+    $self->run_until("$count notifications", sub { $self->notes >= $count || $self->{closed} }, $seconds);
+    return $self->notes;
+}
+
+sub notes { return map { $_->{n} } grep { $_->{t} eq 'msg' } @{ $_[0]{lines} } }
+
+# The position of the last notification, else of the connection.
+sub pos
+{
+    my ($self) = @_;
+    my @with = grep { defined $_->{pos} } @{ $self->{lines} };
+    return @with ? $with[-1]{pos} : undef;
+}
+
+# Waits for the relay to close; returns its code.
+sub wait_closed
+{
+    my ($self, $seconds) = @_;
+    $self->run_until('the relay closes', sub { $self->{closed} }, $seconds);
+    return $self->{closed}{code};
+}
+
+sub close
+{
+    my ($self) = @_;
+    return if $self->{closed};
+    $self->{tx}->finish(1000);
+    $self->wait_closed(10);
+    return;
+}
+
+1;

@@ -1,0 +1,107 @@
+# Clairon::Test::Process: one child process with a log file, started and stopped by its pid.
+package Clairon::Test::Process;
+
+use strict;
+use warnings;
+
+use POSIX ();
+use Test::More ();
+
+# start(@command): output goes to the end of {log}.
+sub start
+{
+    my ($self) = @_;
+    die "$self->{name} runs already\n" if $self->{pid};
+    my @command = $self->command;
+    my $pid     = fork // die "could not fork: $!";
+    if ($pid == 0)
+    {
+        POSIX::setsid();
+        open STDIN,  '<',  '/dev/null'   or POSIX::_exit(126);
+        open STDOUT, '>>', $self->{log}  or POSIX::_exit(126);
+        open STDERR, '>&', \*STDOUT      or POSIX::_exit(126);
+        { no warnings 'exec'; exec { $command[0] } @command; }
+        print STDERR "could not start $command[0]: $!\n";
+        POSIX::_exit(127);
+    }
+    $self->{pid} = $pid;
+    return;
+}
+
+sub pid { return $_[0]{pid} }
+
+# True while the process lives; its status is kept once it has died.
+sub is_alive
+{
+    my ($self) = @_;
+    return 0 unless $self->{pid};
+    return 1 if waitpid($self->{pid}, POSIX::WNOHANG()) == 0;
+    $self->{status} = $?;
+    delete $self->{pid};
+    return 0;
+}
+
+# Waits for the end and returns its status as of $?.
+sub wait_end
+{
+    my ($self, $seconds) = @_;
+    Clairon::Test::wait_until("$self->{name} ends", sub { !$self->is_alive }, $seconds);
+    return $self->{status};
+}
+
+# TERM, then waits; returns the status. Dies when it takes too long.
+sub stop
+{
+    my ($self, $seconds) = @_;
+    kill TERM => $self->{pid} if $self->is_alive;
+    return $self->wait_end($seconds);
+}
+
+sub kill9
+{
+    my ($self) = @_;
+    kill KILL => $self->{pid} if $self->is_alive;
+    return $self->wait_end;
+}
+
+# The end of a test: no process is left behind, however it fared.
+sub end
+{
+    my ($self) = @_;
+    return unless $self->is_alive;
+    kill CONT => $self->{pid};    # one that a test had stopped must hear the rest
+    eval { $self->stop(10); 1 } or $self->kill9;
+    return;
+}
+
+sub log_text
+{
+    my ($self, $from) = @_;
+    open my $file, '<', $self->{log} or return '';
+    seek $file, $from // 0, 0;
+    local $/;
+    return <$file> // '';
+}
+
+# Where the log ends now: wait_for_log() looks behind such a place.
+sub log_mark { return -s $_[0]{log} || 0 }
+
+# Waits until the log matches; returns the log's text from `from` on.
+sub wait_for_log
+{
+    my ($self, $pattern, %options) = @_;
+    return Clairon::Test::wait_until("$self->{name} logs $pattern",
+        sub { my $text = $self->log_text($options{from}); $text =~ $pattern ? $text : undef },
+        $options{seconds});
+}
+
+sub show_log
+{
+    my ($self) = @_;
+    my @lines = split /\n/, $self->log_text;
+    splice @lines, 0, @lines - 40 if @lines > 40;
+    Test::More::diag("the end of the log of $self->{name}:\n", map { "  $_\n" } @lines);
+    return;
+}
+
+1;

@@ -1,0 +1,119 @@
+# Clairon::Test::Relay: one `clairon relay` process with its settings.
+package Clairon::Test::Relay;
+
+use strict;
+use warnings;
+
+use parent -norequire, 'Clairon::Test::Process';
+use Clairon::Test::Process;
+use Mojo::UserAgent;
+
+# Options: folder, program, port, database, roles, conf => { 'section.key' => value or undef }.
+sub new
+{
+    my ($class, $pg, $store, %options) = @_;
+    my $folder = $options{folder};
+    my $self   = bless {
+        name     => 'relay',
+        folder   => $folder,
+        log      => "$folder/log",
+        file     => "$folder/relay.conf",
+        program  => $options{program} // Clairon::Test::top() . '/build/clairon',
+        port     => $options{port}    // Clairon::Test::free_port(),
+        settings => {},
+    }, $class;
+    my $database = $options{database} // 'postgres';
+    $self->write_file("$folder/secret", $Clairon::Test::SECRET);
+    chmod 0600, "$folder/secret";
+    $self->configure(
+        ($pg ? ('feed.conninfo' => $pg->connstr($database) . ' user=relay') : ()),
+        'feed.slot' => 'clairon',
+        ($store ? ('store.url' => $store->url) : ()),
+        'gate.listen'            => "127.0.0.1:$self->{port}",
+        'gate.drain'             => '1s',
+        'auth.hs256_secret_file' => "$folder/secret",
+        'relay.log_level'        => 'debug',
+        ($options{roles} ? ('relay.roles' => $options{roles}) : ()),
+        %{ $options{conf} // {} });
+    return $self;
+}
+
+sub write_file
+{
+    my ($self, $path, $text) = @_;
+    open my $file, '>', $path or die "could not write $path: $!\n";
+    print {$file} $text;
+    close $file or die "could not write $path: $!\n";
+    return;
+}
+
+# Changes settings in the file; the next start sees them. undef takes a key out.
+sub configure
+{
+    my ($self, %changes) = @_;
+    my $settings = $self->{settings};
+    @{$settings}{ keys %changes } = values %changes;
+    my %sections;
+    for my $name (sort grep { defined $settings->{$_} } keys %$settings)
+    {
+        my ($section, $key) = split /\./, $name, 2;
+        push @{ $sections{$section} }, "$key = $settings->{$name}";
+    }
+    $self->write_file($self->{file},
+        join '', map { join "\n", "[$_]", @{ $sections{$_} }, '', '' } sort keys %sections);
+    return;
+}
+
+sub command { return ($_[0]{program}, 'relay', '-c', $_[0]{file}) }
+
+sub restart
+{
+    my ($self) = @_;
+    $self->stop;
+    $self->start;
+    $self->wait_ready;
+    return;
+}
+
+sub url { return "http://127.0.0.1:$_[0]{port}" . ($_[1] // '') }
+
+# get('/metrics'): status and body; status 0 when nobody answers.
+sub get
+{
+    my ($self, $path, %headers) = @_;
+    my $agent = $self->{agent} //= Mojo::UserAgent->new(connect_timeout => 5, request_timeout => 15);
+    my $result = eval { $agent->get($self->url($path) => \%headers)->result };
+    return $result ? ($result->code, $result->body) : (0, $@);
+}
+
+# The value of a metric without labels, undef when it is not there.
+sub metric
+{
+    my ($self, $name) = @_;
+    my ($status, $body) = $self->get('/metrics');
+    return $status == 200 && $body =~ /^\Q$name\E (\S+)$/m ? $1 : undef;
+}
+
+sub wait_ready
+{
+    my ($self, $seconds) = @_;
+    Clairon::Test::wait_until('the relay is ready', sub {
+        $self->is_alive or die "the relay ended:\n" . $self->log_text . "\n";
+        return ($self->get('/readyz'))[0] == 200;
+    }, $seconds);
+    return;
+}
+
+# A connected WebSocket of that user. Options: pos, win, topics, and claims of the token
+# (groups, publish, exp); token => a whole one.
+sub client
+{
+    my ($self, $user, %options) = @_;
+    my %connect = map { $_ => delete $options{$_} } grep { defined $options{$_} } qw(pos win topics);
+    my $token   = delete $options{token} // Clairon::Test::token(sub => $user, %options);
+    my $client  = Clairon::Test::Client->new($self->url('/v1/ws'));
+    $client->connect($token, %connect);
+    return $client;
+}
+
+1;

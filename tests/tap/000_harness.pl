@@ -1,0 +1,38 @@
+# Do the servers of a system test start, answer, die and come back as the other tests expect?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token);
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+is($pg->safe_psql('postgres', "SELECT extname FROM pg_extension WHERE extname = 'clairon'"),
+    'clairon', 'a private server has the extension');
+like($pg->safe_psql('postgres', 'SHOW data_directory'), qr{^\Q$ENV{CLAIRON_WORK}\E}, 'and is ours');
+
+my $store = Clairon::Test::store();
+is($store->ask('SET', 'name', "caf\x{e9}"), 'OK', 'the store takes a value');
+is($store->ask('GET', 'name'), "caf\xc3\xa9", 'and gives its bytes back');
+is($store->ask('GET', 'nobody'), undef, 'nil is undef');
+ok(!eval { $store->ask('NOSUCH'); 1 }, 'an error of the store dies');
+like($@, qr/unknown command/i, 'with its text');
+is_deeply($store->ask('EVAL', "return {1, {'a', false}, 'b'}", 0), [ 1, [ 'a', undef ], 'b' ],
+    'nested answers');
+
+is($store->kill9 & 127, 9, 'the store can be killed');
+$store->start;
+is($store->ask('PING'), 'PONG', 'and starts again');
+
+my $first = $store->pid;
+$store->restart;
+isnt($store->pid, $first, 'restart is another process');
+is($store->ask('GET', 'name'), "caf\xc3\xa9", 'that kept the data');
+
+is(token(sub => 'u1', exp => 1, secret => 'k'),
+    'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJleHAiOjEsInN1YiI6InUxIn0.'
+      . 'CRxuUbyHcGqedxuViiBpeegbB6BN8qbMGX596hgI4SQ',
+    'a token is signed');
+ok(!eval { wait_until('the impossible', sub { 0 }, 0.1); 1 }, 'a deadline is kept');
+like($@, qr/the impossible/, 'and says what was awaited');
+
+done_testing();
