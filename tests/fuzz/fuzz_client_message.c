@@ -1,0 +1,37 @@
+/* fuzz_client_message.c: libFuzzer target: no line of a client may make its reader misbehave. */
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "wire/client_message.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void
+check(const struct client_message *message)
+{
+    if (message->id_count > CLIENT_MESSAGE_ACKS_MAX || message->window < 0 ||
+        message->window > CLIENT_MESSAGE_WINDOW_MAX)
+        __builtin_trap();
+    for (size_t i = 0; i < message->id_count; i++) {
+        if (strlen(message->ids[i]) != 36)
+            __builtin_trap();
+    }
+    if (message->kind == CLIENT_MESSAGE_REFRESH && message->token == NULL)
+        __builtin_trap();
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char error[CLIENT_MESSAGE_ERROR_MAX] = "";
+    struct client_message message;
+    enum rc rc = client_message_parse((const char *)data, size, &message, error);
+
+    if (rc == RC_OK)
+        check(&message);
+    else if (error[0] == '\0' || message.token != NULL || message.ids != NULL)
+        __builtin_trap(); /* refused without a word, or with something left behind */
+    client_message_free(&message);
+    return 0;
+}

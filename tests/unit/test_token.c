@@ -1,0 +1,395 @@
+/* test_token.c: which tokens does the relay believe, and which forgeries does it refuse? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jwt.h>
+
+#include "base/buffer.h"
+#include "wire/token.h"
+
+#define NOW 1795230000
+#define SECRET "0123456789abcdef0123456789abcdef"
+#define GOOD "{\"sub\":\"u42\",\"exp\":1795230600}"
+
+/* Keys of these tests alone. */
+static const char RSA_PRIVATE[] =
+    "-----BEGIN PRIVATE KEY-----\n"
+    "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQCbIFCNDOhAaZ6t\n"
+    "nq0uwb49s73KDf+FTXv0kyWdndS2KJY0BOirYGDUT8MsD8pQ4pG4msX4tJP+fVgY\n"
+    "GIWMpuBLEM219HlQTkke6dPJDRWhTbaGDXFP+WCd8FTZbKZxYkDx95bElDx1rCKT\n"
+    "YAPSvR7i+c9GrmCP0/VpY8x4p17wXn53LFQCklIS5gCv/UO1gvzIT2ShYHnn9cDO\n"
+    "+qVZhxz6aJPM2egzxBp4upiG9A3RSp0P0yUecE13zg4RUwSJFehQ8lhkUZJS0p9k\n"
+    "0+E3QCpkxV2oV7nkvbqyBliRVrGWkWgRX22Xw46j+ChFuqmoAcQcKj3pSOwmN4Lo\n"
+    "2b6MhoJpAgMBAAECggEAJFpfDiMBdYDa9wCJwLyWBtMtraF4qUZWf2MRbF29qL+b\n"
+    "rY6d8PV5059qk1OS+8AQ2rRoowc8bGX25FSwzVyZEPZb4uFrIZLrB1PQNhw7Hq09\n"
+    "0i3pyU5dYj3dQIO6ALXAFwRI4IIFpiTkCGn2k2cPCy10MfHw/puzNhK1auv8L3N0\n"
+    "FQkmYsbvwaz5vZFveHlTaslylQRJVVANTI1MxtHpHucK/DKGoIit6P9UZu/fIwlh\n"
+    "199cKJr7E18WXHFIbWwbobuiIUELdeSw1Bc+x3s0OcpwRcB3KPKdiuGZsa0IEgHD\n"
+    "oe09QDwa7L0dskfHkCzPyFij7P9aLnAUrshcZkNH9QKBgQDOhzvZgdP6PjIPHZJt\n"
+    "BOw5a5FWMgQnCmjHG1pIe/ed0GI71M7aZMQtujo16rt6ucLI+JlLGl7tAr3ovsr5\n"
+    "ynkh6nQzbclXtQctkLNzLgTsZAd6NA8uPis5KFwi+rcWqrmnAqHLxkJlBtiIE6SG\n"
+    "ZQYhvlcFd81PsCUtnlwtxUa1ZQKBgQDASP7iuW2N3URFEoh9yh21oTGyXeTojksn\n"
+    "Thz61Ns+bTNWj4Kf6Wfrv9oRY2F7b8PrsG1z6+eLQ74DAFYYxq3tEeZHhNIIp0Ss\n"
+    "85VMqn3iQ2vuqSGa5C/toztpgI8Q2toZEH468dCV6oxgcbxdC0MTkHP1kiT6POcD\n"
+    "g1rFYuwatQKBgFY1JMpZ4v3l0Ed29JQFJgWh3Py5y/nv4mSaCkmPVYDOZvLKlb2b\n"
+    "qjfcMEgpPzCvMZtqCbLLwyvzpQnt+hPibEW38+EzxoOR0Pk4GW/OmceCyYw9Bskq\n"
+    "sigdrLf9J0eS5APOmXLRww0gmmnSqS5gJPsY1II3y7+jqyErpRaF7knxAoGAG+e8\n"
+    "Dd1JN+hfqwKIinDVpPFSzAbyXImiAH9Gl2RiuQmSBMLo+xodecoq9JEOqaJLtZ2y\n"
+    "FLusq7pWDgtzcz8KKLiLSd/Nt3HG9q6XATxQ7pBITqd++AKbrgodai89E/4e3rpV\n"
+    "B2rmkYsreienZX1n66PwIDhoY2SJRio+9xxnFW0CgYEAlvf1pBo4mbQwU9bn2+t7\n"
+    "B8H4sd3NSy/syFTOWcwIXxRnJpUYTVtEkRiEE0TWaHaCSD0jSrXEFcCCy9Wn7Xvl\n"
+    "LKA0IYqQy214prq6rM7h6E1xAIuKtQAYN7JnqtVT0hqeTOUGqaRKi/0+xrNPgeEx\n"
+    "sHRGpKGlvSvwOXOBFLdabmg=\n"
+    "-----END PRIVATE KEY-----\n";
+static const char RSA_PUBLIC[] =
+    "-----BEGIN PUBLIC KEY-----\n"
+    "MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAmyBQjQzoQGmerZ6tLsG+\n"
+    "PbO9yg3/hU179JMlnZ3UtiiWNAToq2Bg1E/DLA/KUOKRuJrF+LST/n1YGBiFjKbg\n"
+    "SxDNtfR5UE5JHunTyQ0VoU22hg1xT/lgnfBU2WymcWJA8feWxJQ8dawik2AD0r0e\n"
+    "4vnPRq5gj9P1aWPMeKde8F5+dyxUApJSEuYAr/1DtYL8yE9koWB55/XAzvqlWYcc\n"
+    "+miTzNnoM8QaeLqYhvQN0UqdD9MlHnBNd84OEVMEiRXoUPJYZFGSUtKfZNPhN0Aq\n"
+    "ZMVdqFe55L26sgZYkVaxlpFoEV9tl8OOo/goRbqpqAHEHCo96UjsJjeC6Nm+jIaC\n"
+    "aQIDAQAB\n"
+    "-----END PUBLIC KEY-----\n";
+static const char EC_PRIVATE[] =
+    "-----BEGIN PRIVATE KEY-----\n"
+    "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgkVctjAPIaoX8KQwi\n"
+    "qVRF+X00mqfYDoA88MIQq+rNvTmhRANCAASMsfTheSRgzamuV2jN/xMVDRznQ1XO\n"
+    "4R3S9KfxZs76BnVLpd4kRhNXEDqKqR6+uhZE7TCXeoc8g9/o3rbIQsSu\n"
+    "-----END PRIVATE KEY-----\n";
+static const char EC_PUBLIC[] = "-----BEGIN PUBLIC KEY-----\n"
+                                "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEjLH04XkkYM2prldozf8TFQ0c50NV\n"
+                                "zuEd0vSn8WbO+gZ1S6XeJEYTVxA6iqkevroWRO0wl3qHPIPf6N62yELErg==\n"
+                                "-----END PUBLIC KEY-----\n";
+
+static char error[TOKEN_ERROR_MAX];
+
+static struct token_rules
+secret_rules(void)
+{
+    return (struct token_rules){
+        .kind = TOKEN_KEY_HS256, .key = SECRET, .key_len = strlen(SECRET), .leeway_s = 5};
+}
+
+static struct token_rules
+pem_rules(const char *pem)
+{
+    return (struct token_rules){
+        .kind = TOKEN_KEY_PEM, .key = pem, .key_len = strlen(pem), .leeway_s = 5};
+}
+
+/* The caller frees. */
+static char *
+sign(jwt_alg_t alg, const char *key, const char *claims)
+{
+    jwt_t *jwt = NULL;
+    char *text;
+
+    assert_int_equal(jwt_new(&jwt), 0);
+    assert_int_equal(jwt_add_grants_json(jwt, claims), 0);
+    assert_int_equal(
+        jwt_set_alg(jwt, alg, (const unsigned char *)key, key != NULL ? (int)strlen(key) : 0), 0);
+    text = jwt_encode_str(jwt);
+    assert_non_null(text);
+    jwt_free(jwt);
+    return text;
+}
+
+/* Verifies at NOW and forgets the token; `error` keeps the sentence. */
+static enum rc
+judge_text(const struct token_rules *rules, const char *text)
+{
+    struct token token = {0};
+    enum rc rc;
+
+    error[0] = '\0';
+    rc = token_verify(rules, text, strlen(text), NOW, &token, error);
+    if (rc != RC_OK) {
+        assert_null(token.user); /* untouched on failure */
+        assert_true(strlen(error) > 0);
+    }
+    token_free(&token);
+    return rc;
+}
+
+static enum rc
+judge(const struct token_rules *rules, jwt_alg_t alg, const char *key, const char *claims)
+{
+    char *text = sign(alg, key, claims);
+    enum rc rc = judge_text(rules, text);
+
+    free(text);
+    return rc;
+}
+
+static enum rc
+judge_claims(const char *claims)
+{
+    struct token_rules rules = secret_rules();
+
+    return judge(&rules, JWT_ALG_HS256, SECRET, claims);
+}
+
+static void
+reads_what_it_grants(void **state)
+{
+    struct token_rules rules = secret_rules();
+    struct token token = {0};
+    char *text =
+        sign(JWT_ALG_HS256, SECRET,
+             "{\"sub\":\"u42\",\"exp\":1795230600.9,\"publish\":true,"
+             "\"groups\":{\"STRUCTURE\":[\"s1\",\"s2\"],\"NONE\":[],\"ROLE\":[\"admin\"]}}");
+
+    (void)state;
+    assert_int_equal(token_verify(&rules, text, strlen(text), NOW, &token, error), RC_OK);
+    assert_string_equal(token.user, "u42");
+    assert_int_equal(token.expires_s, 1795230600);
+    assert_true(token.publish);
+    assert_int_equal(token.group_count, 3);
+    for (size_t i = 0; i < token.group_count; i++) {
+        if (strcmp(token.groups[i].target, "admin") == 0)
+            assert_string_equal(token.groups[i].audience, "ROLE");
+        else
+            assert_string_equal(token.groups[i].audience, "STRUCTURE");
+    }
+    token_free(&token);
+    assert_null(token.user);
+    token_free(&token);
+    free(text);
+}
+
+static void
+believes_the_configured_key_only(void **state)
+{
+    struct token_rules secret = secret_rules();
+    struct token_rules rsa = pem_rules(RSA_PUBLIC);
+    struct token_rules ec = pem_rules(EC_PUBLIC);
+
+    (void)state;
+    assert_int_equal(judge(&secret, JWT_ALG_HS256, SECRET, GOOD), RC_OK);
+    assert_int_equal(judge(&rsa, JWT_ALG_RS256, RSA_PRIVATE, GOOD), RC_OK);
+    assert_int_equal(judge(&ec, JWT_ALG_ES256, EC_PRIVATE, GOOD), RC_OK);
+    assert_int_equal(judge(&secret, JWT_ALG_HS256, "another secret of enough bytes!!", GOOD),
+                     RC_BAD);
+    assert_int_equal(judge(&rsa, JWT_ALG_ES256, EC_PRIVATE, GOOD), RC_BAD);
+    assert_int_equal(judge(&ec, JWT_ALG_RS256, RSA_PRIVATE, GOOD), RC_BAD);
+    secret.key = NULL;
+    assert_int_equal(judge(&secret, JWT_ALG_HS256, SECRET, GOOD), RC_BAD);
+}
+
+static void
+refuses_other_algorithms(void **state)
+{
+    struct token_rules secret = secret_rules();
+    struct token_rules rsa = pem_rules(RSA_PUBLIC);
+    struct token_rules ec = pem_rules(EC_PUBLIC);
+
+    (void)state;
+    assert_int_equal(judge(&secret, JWT_ALG_NONE, NULL, GOOD), RC_BAD);
+    assert_int_equal(judge(&rsa, JWT_ALG_NONE, NULL, GOOD), RC_BAD);
+    assert_int_equal(judge(&secret, JWT_ALG_HS384, SECRET, GOOD), RC_BAD);
+    assert_int_equal(judge(&secret, JWT_ALG_HS512, SECRET, GOOD), RC_BAD);
+    assert_int_equal(judge(&rsa, JWT_ALG_RS512, RSA_PRIVATE, GOOD), RC_BAD);
+    /* The public key, known to all, as the secret of an HMAC. */
+    assert_int_equal(judge(&rsa, JWT_ALG_HS256, RSA_PUBLIC, GOOD), RC_BAD);
+    assert_non_null(strstr(error, "algorithm"));
+    assert_int_equal(judge(&ec, JWT_ALG_HS256, EC_PUBLIC, GOOD), RC_BAD);
+    assert_non_null(strstr(error, "algorithm"));
+}
+
+static void
+refuses_a_changed_token(void **state)
+{
+    struct token_rules rules = secret_rules();
+    char *text = sign(JWT_ALG_HS256, SECRET, GOOD);
+    char *other = sign(JWT_ALG_HS256, SECRET, "{\"sub\":\"root\",\"exp\":1795230600}");
+    char mixed[1024];
+    size_t head = strcspn(text, ".") + 1;
+    size_t body = strcspn(other + head, ".");
+
+    (void)state;
+    memcpy(mixed, text, head);
+    memcpy(mixed + head, other + head, body);
+    snprintf(mixed + head + body, sizeof(mixed) - head - body, "%s", strrchr(text, '.'));
+    assert_int_equal(judge_text(&rules, mixed), RC_BAD);
+    *strrchr(text, '.') = '\0';
+    assert_int_equal(judge_text(&rules, text), RC_BAD);
+    snprintf(mixed, sizeof(mixed), "%s.", text);
+    assert_int_equal(judge_text(&rules, mixed), RC_BAD);
+    snprintf(mixed, sizeof(mixed), "%s!x", other);
+    assert_int_equal(judge_text(&rules, mixed), RC_BAD);
+    snprintf(mixed, sizeof(mixed), "%s.%s", other, "aa");
+    assert_int_equal(judge_text(&rules, mixed), RC_BAD);
+    free(text);
+    free(other);
+}
+
+static void
+refuses_what_is_no_token(void **state)
+{
+    static const char *const TEXTS[] = {
+        "",           ".",     "..",   "...",         "a",
+        "a.b",        "a.b.c", "a..c", "e30.e30.e30", "bm90anNvbg.bm90anNvbg.bm90anNvbg",
+        "W10.W10.W10"};
+    struct token_rules rules = secret_rules();
+    char longest[TOKEN_BYTES_MAX + 2];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(TEXTS) / sizeof(TEXTS[0]); i++)
+        assert_int_equal(judge_text(&rules, TEXTS[i]), RC_BAD);
+    memset(longest, 'a', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    assert_int_equal(judge_text(&rules, longest), RC_BAD);
+    assert_non_null(strstr(error, "8192"));
+}
+
+static void
+knows_an_expired_token_from_a_bad_one(void **state)
+{
+    struct token_rules rules = secret_rules();
+
+    (void)state;
+    assert_int_equal(judge_claims("{\"sub\":\"u\",\"exp\":1795229996}"), RC_OK); /* in the leeway */
+    assert_int_equal(judge_claims("{\"sub\":\"u\",\"exp\":1795229995}"), RC_CLOSED);
+    assert_int_equal(judge_claims("{\"sub\":\"u\",\"exp\":0}"), RC_CLOSED);
+    assert_int_equal(judge(&rules, JWT_ALG_HS256, "another secret of enough bytes!!",
+                           "{\"sub\":\"u\",\"exp\":1}"),
+                     RC_BAD);
+    assert_int_equal(judge_claims("{\"exp\":1}"), RC_BAD); /* no sub is worse */
+}
+
+static void
+wants_times_that_are_times(void **state)
+{
+    (void)state;
+    assert_int_equal(judge_claims("{\"sub\":\"u\"}"), RC_BAD);
+    assert_non_null(strstr(error, "no exp"));
+    assert_int_equal(judge_claims("{\"sub\":\"u\",\"exp\":\"1795230600\"}"), RC_BAD);
+    assert_int_equal(judge_claims("{\"sub\":\"u\",\"exp\":true}"), RC_BAD);
+    assert_int_equal(judge_claims("{\"sub\":\"u\",\"exp\":null}"), RC_BAD);
+    assert_int_equal(judge_claims("{\"sub\":\"u\",\"exp\":-1}"), RC_BAD);
+    assert_int_equal(judge_claims("{\"sub\":\"u\",\"exp\":1e300}"), RC_BAD);
+    assert_int_equal(judge_claims("{\"sub\":\"u\",\"exp\":9223372036854775807}"), RC_BAD);
+    assert_int_equal(judge_claims("{\"sub\":\"u\",\"exp\":1795230600,\"nbf\":1795230005}"), RC_OK);
+    assert_int_equal(judge_claims("{\"sub\":\"u\",\"exp\":1795230600,\"nbf\":1795230006}"), RC_BAD);
+    assert_int_equal(judge_claims("{\"sub\":\"u\",\"exp\":1795230600,\"nbf\":\"0\"}"), RC_BAD);
+}
+
+static void
+checks_issuer_and_audience_when_set(void **state)
+{
+    struct token_rules rules = secret_rules();
+
+    (void)state;
+#define WITH(claims)                                                                               \
+    judge(&rules, JWT_ALG_HS256, SECRET, "{\"sub\":\"u\",\"exp\":1795230600" claims "}")
+    assert_int_equal(WITH(",\"iss\":\"any\",\"aud\":\"any\""), RC_OK);
+    rules.issuer = "https://id.example";
+    assert_int_equal(WITH(""), RC_BAD);
+    assert_int_equal(WITH(",\"iss\":\"https://id.example.evil\""), RC_BAD);
+    assert_int_equal(WITH(",\"iss\":[\"https://id.example\"]"), RC_BAD);
+    assert_int_equal(WITH(",\"iss\":\"https://id.example\""), RC_OK);
+    rules.issuer = NULL;
+    rules.audience = "clairon";
+    assert_int_equal(WITH(""), RC_BAD);
+    assert_int_equal(WITH(",\"aud\":\"other\""), RC_BAD);
+    assert_int_equal(WITH(",\"aud\":[\"other\",1]"), RC_BAD);
+    assert_int_equal(WITH(",\"aud\":[]"), RC_BAD);
+    assert_int_equal(WITH(",\"aud\":\"clairon\""), RC_OK);
+    assert_int_equal(WITH(",\"aud\":[\"other\",\"clairon\"]"), RC_OK);
+#undef WITH
+}
+
+static void
+wants_a_user(void **state)
+{
+    char claims[512];
+
+    (void)state;
+    assert_int_equal(judge_claims("{\"exp\":1795230600}"), RC_BAD);
+    assert_int_equal(judge_claims("{\"exp\":1795230600,\"sub\":\"\"}"), RC_BAD);
+    assert_int_equal(judge_claims("{\"exp\":1795230600,\"sub\":42}"), RC_BAD);
+    assert_int_equal(judge_claims("{\"exp\":1795230600,\"sub\":[\"u\"]}"), RC_BAD);
+    snprintf(claims, sizeof(claims), "{\"exp\":1795230600,\"sub\":\"%0255d\"}", 1);
+    assert_int_equal(judge_claims(claims), RC_OK);
+    snprintf(claims, sizeof(claims), "{\"exp\":1795230600,\"sub\":\"%0256d\"}", 1);
+    assert_int_equal(judge_claims(claims), RC_BAD);
+}
+
+static enum rc
+judge_groups(const char *groups)
+{
+    char claims[4096];
+
+    snprintf(claims, sizeof(claims), "{\"sub\":\"u\",\"exp\":1795230600,\"groups\":%s}", groups);
+    return judge_claims(claims);
+}
+
+static enum rc
+judge_group_count(int count)
+{
+    struct buffer groups;
+    enum rc rc;
+
+    buffer_init(&groups, 4000);
+    assert_int_equal(buffer_addf(&groups, "{\"A\":[\"1\"],\"B\":[\"1\""), RC_OK);
+    for (int i = 2; i < count; i++)
+        assert_int_equal(buffer_addf(&groups, ",\"%d\"", i), RC_OK);
+    assert_int_equal(buffer_addf(&groups, "]}"), RC_OK);
+    rc = judge_groups(groups.bytes);
+    buffer_free(&groups);
+    return rc;
+}
+
+static void
+refuses_groups_that_reach_too_far(void **state)
+{
+    char groups[1024];
+
+    (void)state;
+    assert_int_equal(judge_groups("{}"), RC_OK);
+    assert_int_equal(judge_groups("{\"USER\":[\"u2\"]}"), RC_BAD);
+    assert_int_equal(judge_groups("{\"user\":[\"u2\"]}"), RC_BAD);
+    assert_int_equal(judge_groups("{\"ALL\":[]}"), RC_BAD);
+    assert_int_equal(judge_groups("{\"\":[\"x\"]}"), RC_BAD);
+    assert_int_equal(judge_groups("[\"S\"]"), RC_BAD);
+    assert_int_equal(judge_groups("null"), RC_BAD);
+    assert_int_equal(judge_groups("{\"S\":\"s1\"}"), RC_BAD);
+    assert_int_equal(judge_groups("{\"S\":[\"\"]}"), RC_BAD);
+    assert_int_equal(judge_groups("{\"S\":[\"s1\",7]}"), RC_BAD);
+    snprintf(groups, sizeof(groups), "{\"%063d\":[\"%0255d\"]}", 1, 1);
+    assert_int_equal(judge_groups(groups), RC_OK);
+    snprintf(groups, sizeof(groups), "{\"%064d\":[\"s\"]}", 1);
+    assert_int_equal(judge_groups(groups), RC_BAD);
+    snprintf(groups, sizeof(groups), "{\"S\":[\"%0256d\"]}", 1);
+    assert_int_equal(judge_groups(groups), RC_BAD);
+    assert_int_equal(judge_group_count(TOKEN_GROUPS_MAX), RC_OK);
+    assert_int_equal(judge_group_count(TOKEN_GROUPS_MAX + 1), RC_BAD);
+    assert_int_equal(judge_claims("{\"sub\":\"u\",\"exp\":1795230600,\"publish\":\"yes\"}"),
+                     RC_BAD);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_what_it_grants),
+        cmocka_unit_test(believes_the_configured_key_only),
+        cmocka_unit_test(refuses_other_algorithms),
+        cmocka_unit_test(refuses_a_changed_token),
+        cmocka_unit_test(refuses_what_is_no_token),
+        cmocka_unit_test(knows_an_expired_token_from_a_bad_one),
+        cmocka_unit_test(wants_times_that_are_times),
+        cmocka_unit_test(checks_issuer_and_audience_when_set),
+        cmocka_unit_test(wants_a_user),
+        cmocka_unit_test(refuses_groups_that_reach_too_far),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
