@@ -230,6 +230,21 @@ refuses_a_changed_token(void **state)
     free(other);
 }
 
+/* A decoder that stops at the foreign byte would find the signature whole. */
+static void
+refuses_bytes_behind_the_signature(void **state)
+{
+    struct token_rules rules = pem_rules(RSA_PUBLIC);
+    char *text = sign(JWT_ALG_RS256, RSA_PRIVATE, GOOD);
+    char longer[2048];
+
+    (void)state;
+    snprintf(longer, sizeof(longer), "%s!x", text);
+    assert_int_equal(judge_text(&rules, text), RC_OK);
+    assert_int_equal(judge_text(&rules, longer), RC_BAD);
+    free(text);
+}
+
 static void
 refuses_what_is_no_token(void **state)
 {
@@ -383,6 +398,7 @@ main(void)
         cmocka_unit_test(believes_the_configured_key_only),
         cmocka_unit_test(refuses_other_algorithms),
         cmocka_unit_test(refuses_a_changed_token),
+        cmocka_unit_test(refuses_bytes_behind_the_signature),
         cmocka_unit_test(refuses_what_is_no_token),
         cmocka_unit_test(knows_an_expired_token_from_a_bad_one),
         cmocka_unit_test(wants_times_that_are_times),
