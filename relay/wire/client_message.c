@@ -24,7 +24,7 @@ struct client_message_form {
 };
 
 static enum rc PRINTF_LIKE(2, 3)
-refuse(char error[CLIENT_MESSAGE_ERROR_MAX], const char *format, ...)
+    refuse(char error[CLIENT_MESSAGE_ERROR_MAX], const char *format, ...)
 {
     va_list args;
 
@@ -41,8 +41,7 @@ json_text_copy(const json_t *value)
 }
 
 static enum rc
-read_token(const json_t *root, struct client_message *message,
-           char error[CLIENT_MESSAGE_ERROR_MAX])
+read_token(const json_t *root, struct client_message *message, char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     const json_t *token = json_object_get(root, "token");
 
@@ -113,8 +112,7 @@ uuid_copy(const char *text, size_t len, char *out)
 
 /* One block: the pointers, then the texts they point to. */
 static enum rc
-read_ack(const json_t *root, struct client_message *message,
-         char error[CLIENT_MESSAGE_ERROR_MAX])
+read_ack(const json_t *root, struct client_message *message, char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     const json_t *ids = json_object_get(root, "ids");
     size_t count = json_array_size(ids);
@@ -147,17 +145,14 @@ read_nothing(const json_t *root, struct client_message *message,
 }
 
 static const struct client_message_form FORMS[] = {
-    { "connect",
-      CLIENT_MESSAGE_CONNECT,
-      { "t", "r", "token", "pos", "win", "topics" },
-      read_connect },
-    { "ack", CLIENT_MESSAGE_ACK, { "t", "r", "ids" }, read_ack },
-    { "refresh", CLIENT_MESSAGE_REFRESH, { "t", "r", "token" }, read_refresh },
-    { "pong", CLIENT_MESSAGE_PONG, { "t", "r" }, read_nothing },
-    { "ping", CLIENT_MESSAGE_PING, { "t", "r" }, read_nothing },
+    {"connect", CLIENT_MESSAGE_CONNECT, {"t", "r", "token", "pos", "win", "topics"}, read_connect},
+    {"ack", CLIENT_MESSAGE_ACK, {"t", "r", "ids"}, read_ack},
+    {"refresh", CLIENT_MESSAGE_REFRESH, {"t", "r", "token"}, read_refresh},
+    {"pong", CLIENT_MESSAGE_PONG, {"t", "r"}, read_nothing},
+    {"ping", CLIENT_MESSAGE_PING, {"t", "r"}, read_nothing},
 };
 
-static const char *const LATER[] = { "nack", "subscribe", "unsubscribe" };
+static const char *const LATER[] = {"nack", "subscribe", "unsubscribe"};
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -199,7 +194,8 @@ check_fields(const struct client_message_form *form, json_t *root,
     const char *name;
     json_t *value;
 
-    json_object_foreach(root, name, value) {
+    json_object_foreach(root, name, value)
+    {
         /* The client's own text is not repeated to it beyond a name's usual length. */
         if (!form_has_field(form, name))
             return strlen(name) <= 32
@@ -268,7 +264,7 @@ enum rc
 client_message_parse(const char *line, size_t len, struct client_message *ret_message,
                      char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    struct client_message message = { 0 };
+    struct client_message message = {0};
     json_error_t load;
     json_t *root = json_loadb(line, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &load);
     enum rc rc;
@@ -297,5 +293,5 @@ client_message_free(struct client_message *message)
     free(message->token);
     free(message->pos);
     free(message->ids);
-    *message = (struct client_message){ 0 };
+    *message = (struct client_message){0};
 }

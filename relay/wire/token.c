@@ -26,7 +26,8 @@ token_refuse(char error[TOKEN_ERROR_MAX], const char *sentence)
 static bool
 token_has_shape(const char *text, size_t len)
 {
-    static const char ALPHABET[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    static const char ALPHABET[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     size_t part_len = 0;
     int dots = 0;
 
@@ -138,7 +139,8 @@ token_names_audience(const json_t *claim, const char *audience)
 
     if (!json_is_array(claim))
         return json_text_is(claim, audience);
-    json_array_foreach(claim, i, entry) {
+    json_array_foreach(claim, i, entry)
+    {
         if (json_text_is(entry, audience))
             return true;
     }
@@ -190,7 +192,8 @@ token_count_groups(json_t *groups, size_t *ret_count, char error[TOKEN_ERROR_MAX
 
     if (!json_is_object(groups))
         return token_refuse(error, "the token's groups are not an object of arrays");
-    json_object_foreach(groups, name, targets) {
+    json_object_foreach(groups, name, targets)
+    {
         size_t i;
         const json_t *target;
 
@@ -201,7 +204,8 @@ token_count_groups(json_t *groups, size_t *ret_count, char error[TOKEN_ERROR_MAX
             return token_refuse(error, "the token's groups are not an object of arrays");
         if (json_array_size(targets) > TOKEN_GROUPS_MAX - count)
             return token_refuse(error, "the token's groups have more than 256 targets");
-        json_array_foreach(targets, i, target) {
+        json_array_foreach(targets, i, target)
+        {
             if (!json_is_text(target, TOKEN_TARGET_MAX))
                 return token_refuse(error, "a target of the token's groups is not a text of 1 to "
                                            "255 bytes");
@@ -221,11 +225,13 @@ token_copy_groups(json_t *groups, size_t count, struct token *token)
     if (count == 0)
         return;
     token->groups = memory_new(count * sizeof(token->groups[0]));
-    json_object_foreach(groups, name, targets) {
+    json_object_foreach(groups, name, targets)
+    {
         size_t i;
         const json_t *target;
 
-        json_array_foreach(targets, i, target) {
+        json_array_foreach(targets, i, target)
+        {
             struct token_group *group = &token->groups[token->group_count++];
 
             group->audience = memory_text(name, strlen(name));
@@ -258,9 +264,8 @@ token_read_claims(const struct token_rules *rules, const json_t *claims, int64_t
         snprintf(error, TOKEN_ERROR_MAX, "the token has expired");
         return RC_CLOSED;
     }
-    *ret_token = (struct token){ .user = json_text_copy(user),
-                                 .expires_s = expires_s,
-                                 .publish = json_is_true(publish) };
+    *ret_token = (struct token){
+        .user = json_text_copy(user), .expires_s = expires_s, .publish = json_is_true(publish)};
     token_copy_groups(groups, group_count, ret_token);
     return RC_OK;
 }
@@ -297,5 +302,5 @@ token_free(struct token *token)
     }
     free(token->groups);
     free(token->user);
-    *token = (struct token){ 0 };
+    *token = (struct token){0};
 }
