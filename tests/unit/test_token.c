@@ -230,7 +230,7 @@ refuses_a_changed_token(void **state)
     free(other);
 }
 
-/* A decoder that stops at the foreign byte would find the signature whole. */
+/* A lenient decoder would find the signature whole. */
 static void
 refuses_bytes_behind_the_signature(void **state)
 {
