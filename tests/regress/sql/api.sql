@@ -1,0 +1,76 @@
+-- What watch and unwatch accept, refuse and show.
+\set SHOW_CONTEXT never
+CREATE TABLE task (id int PRIMARY KEY, owner text, watchers text[], title text, gone int);
+ALTER TABLE task DROP COLUMN gone;
+
+SELECT clairon.watch('task', 'USER', 'owner');
+SELECT clairon.watch('task', 'STRUCTURE', '=s1, s2,,s1,a\,b', name => 'second', type => 'SYSTEM',
+                     priority => 'HIGH', operations => '{delete,truncate}', columns => '{title,id,id}',
+                     emitter => 'me', topic => 'a.b', ttl => '10 days', ack_required => true,
+                     retry_limit => 0, backoff => 'LINEAR');
+SELECT clairon.watch('task', 'ALL', name => 'third');
+\x
+SELECT * FROM clairon.rules ORDER BY name;
+\x
+-- a name that exists replaces
+SELECT clairon.watch('task', 'USER', 'watchers', priority => 'LOW');
+SELECT name, targets, priority FROM clairon.rules ORDER BY name;
+-- columns are bound by number
+ALTER TABLE task RENAME watchers TO followers;
+SELECT name, targets FROM clairon.rules WHERE name = 'default';
+
+SELECT clairon.unwatch('task', 'third');
+SELECT clairon.unwatch('task', 'third');
+SELECT clairon.unwatch('task');
+
+-- each error names the parameter and what is valid
+SELECT clairon.watch('task', 'USER');
+SELECT clairon.watch('task', 'ALL', 'owner');
+SELECT clairon.watch('task', 'user', 'owner');
+SELECT clairon.watch('task', 'USER OR', 'owner');
+SELECT clairon.watch('task', NULL, 'owner');
+SELECT clairon.watch('task', 'USER', 'nobody');
+SELECT clairon.watch('task', 'USER', 'owner', name => '');
+SELECT clairon.watch('task', 'USER', 'owner', type => 'realtime');
+SELECT clairon.watch('task', 'USER', 'owner', priority => NULL);
+SELECT clairon.watch('task', 'USER', 'owner', operations => '{create,upsert}');
+SELECT clairon.watch('task', 'USER', 'owner', operations => '{}');
+SELECT clairon.watch('task', 'USER', 'owner', columns => '{id,nope}');
+SELECT clairon.watch('task', 'USER', 'owner', columns => '{}');
+SELECT clairon.watch('task', 'USER', 'owner', emitter => '');
+SELECT clairon.watch('task', 'USER', 'owner', topic => repeat('x', 1025));
+SELECT clairon.watch('task', 'USER', 'owner', ttl => '-1 day');
+SELECT clairon.watch('task', 'USER', 'owner', ack_required => NULL);
+SELECT clairon.watch('task', 'USER', 'owner', retry_limit => -1);
+SELECT clairon.watch('task', 'USER', 'owner', backoff => 'RANDOM');
+SELECT clairon.watch('task', 'USER', '=' || (SELECT string_agg(i::text, ',')
+                                             FROM generate_series(1, 5000) AS i));
+SELECT clairon.unwatch(NULL);
+
+-- what cannot be watched
+CREATE VIEW a_view AS SELECT 1 AS x;
+CREATE MATERIALIZED VIEW a_matview AS SELECT 1 AS x;
+CREATE UNLOGGED TABLE an_unlogged (x text);
+CREATE TEMP TABLE a_temporary (x text);
+CREATE FOREIGN DATA WRAPPER wrapper;
+CREATE SERVER server FOREIGN DATA WRAPPER wrapper;
+CREATE FOREIGN TABLE a_foreign (x text) SERVER server;
+SELECT clairon.watch('a_view', 'ALL');
+SELECT clairon.watch('a_matview', 'ALL');
+SELECT clairon.watch('an_unlogged', 'ALL');
+SELECT clairon.watch('a_temporary', 'ALL');
+SELECT clairon.watch('a_foreign', 'ALL');
+SELECT clairon.watch('pg_class', 'ALL');
+SELECT clairon.watch('task_pkey', 'ALL');
+SELECT clairon.watch('clairon.member', 'ALL');
+SELECT clairon.watch(0, 'ALL');
+SELECT clairon.watch(NULL, 'ALL');
+
+TRUNCATE clairon.rule;
+TRUNCATE clairon.member;
+INSERT INTO clairon.member VALUES ('USER', 'u1', 'u1');
+SELECT count(*) FROM clairon.rules;
+DROP TABLE task;
+DROP SERVER server CASCADE;
+DROP FOREIGN DATA WRAPPER wrapper;
+SELECT * FROM lines();

@@ -1,0 +1,62 @@
+-- Who receives: columns and literals, and what an update of the audience sends.
+CREATE TABLE doc (id int PRIMARY KEY, readers text[], owner int, body text);
+ALTER TABLE doc REPLICA IDENTITY FULL;
+SELECT clairon.watch('doc', 'USER', 'readers');
+INSERT INTO doc VALUES (1, '{a,b,NULL,"",a}', 7, 'x'), (2, NULL, 8, 'nobody'), (3, '{}', NULL, 'nobody');
+UPDATE doc SET readers = '{b,c}', body = 'y' WHERE id = 1;
+UPDATE doc SET readers = NULL WHERE id = 1;
+UPDATE doc SET readers = '[5:6]={c,d}' WHERE id = 1;
+DELETE FROM doc WHERE id = 1;
+SELECT * FROM notes();
+
+-- each part only if its operation is asked for
+SELECT clairon.watch('doc', 'USER', 'readers', operations => '{delete}');
+INSERT INTO doc VALUES (1, '{a,b}', 7, 'x');
+UPDATE doc SET readers = '{b,c}' WHERE id = 1;
+SELECT * FROM notes();
+
+-- a scalar column of any type; a literal
+SELECT clairon.unwatch('doc');
+SELECT clairon.watch('doc', 'STRUCTURE', 'owner');
+SELECT clairon.watch('doc', 'ROLE', '= admin ,é\,"x"', name => 'literal');
+SELECT clairon.watch('doc', 'ROLE', '= , ', name => 'no target left');
+UPDATE doc SET owner = 9 WHERE id = 1;
+SELECT * FROM notes();
+SELECT clairon.unwatch('doc');
+
+-- the WAL does not hold the old targets: updates go to the new ones, deletes to nobody
+ALTER TABLE doc REPLICA IDENTITY DEFAULT;
+SELECT clairon.watch('doc', 'USER', 'owner');
+UPDATE doc SET owner = 10 WHERE id = 1;
+DELETE FROM doc WHERE id = 1;
+SELECT * FROM notes();
+-- a target within the key is always known
+SELECT clairon.watch('doc', 'USER', 'id');
+UPDATE doc SET body = 'z' WHERE id = 2;
+UPDATE doc SET id = 20 WHERE id = 2;
+DELETE FROM doc WHERE id = 20;
+SELECT * FROM notes();
+
+-- truncate goes to ALL and literals, never to columns
+SELECT clairon.watch('doc', 'USER', 'owner', operations => '{truncate}');
+SELECT clairon.watch('doc', 'USER', '=u1', name => 'literal', operations => '{truncate}');
+TRUNCATE doc;
+SELECT * FROM notes();
+SELECT clairon.unwatch('doc');
+
+-- a dropped target column denies, a renamed one follows
+SELECT clairon.watch('doc', 'USER', 'owner');
+ALTER TABLE doc RENAME owner TO boss;
+INSERT INTO doc VALUES (1, NULL, 7, 'x');
+SELECT * FROM notes();
+ALTER TABLE doc DROP COLUMN boss;
+INSERT INTO doc VALUES (2, NULL, 'y');
+SELECT * FROM notes();
+SELECT targets FROM clairon.rules;
+
+-- members never appear in text mode
+INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1');
+DELETE FROM clairon.member;
+SELECT count(*) FROM notes('include_tables', '*.*');
+DROP TABLE doc;
+DELETE FROM clairon.rule;

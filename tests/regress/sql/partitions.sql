@@ -1,0 +1,33 @@
+-- A rule on a root covers all partitions, later ones too; on a leaf, the leaf.
+CREATE TABLE root (region text, id int, who text, PRIMARY KEY (region, id)) PARTITION BY LIST (region);
+CREATE TABLE leaf_a PARTITION OF root FOR VALUES IN ('a');
+SELECT clairon.watch('root', 'USER', 'who');
+INSERT INTO root VALUES ('a', 1, 'u1');
+-- another column order, a dropped column
+CREATE TABLE leaf_b (junk int, who text, id int NOT NULL, region text NOT NULL);
+ALTER TABLE leaf_b DROP COLUMN junk;
+ALTER TABLE root ATTACH PARTITION leaf_b FOR VALUES IN ('b');
+INSERT INTO root VALUES ('b', 2, 'u2');
+CREATE TABLE middle PARTITION OF root FOR VALUES IN ('c', 'd') PARTITION BY LIST (region);
+CREATE TABLE leaf_c PARTITION OF middle FOR VALUES IN ('c');
+INSERT INTO root VALUES ('c', 3, 'u3');
+SELECT clairon.watch('leaf_c', 'ALL', name => 'leaf');
+SELECT clairon.watch('middle', 'ROLE', 'who', columns => '{id}');
+INSERT INTO root VALUES ('c', 4, 'u4');
+ALTER TABLE root DETACH PARTITION leaf_b;
+INSERT INTO leaf_b (region, id, who) VALUES ('b', 5, 'alone');
+SELECT * FROM notes();
+-- a row that moves is a delete and a create; only a root's own rule sees it as one table
+UPDATE root SET region = 'c' WHERE id = 1;
+SELECT source, operation, targets FROM notes();
+DELETE FROM clairon.rule;
+SELECT clairon.watch('root', 'ALL', operations => '{truncate}');
+TRUNCATE root;
+TRUNCATE leaf_a;
+SELECT source, operation, targets FROM notes();
+DELETE FROM clairon.rule;
+INSERT INTO root VALUES ('a', 1, 'u1');
+SELECT source, operation FROM notes('include_tables', 'public.root');
+INSERT INTO root VALUES ('a', 2, 'u1');
+SELECT source, operation FROM notes('include_tables', 'public.leaf*');
+DROP TABLE root, leaf_b;

@@ -1,0 +1,37 @@
+-- Nothing needs a superuser at run time.
+\set SHOW_CONTEXT never
+CREATE ROLE an_app IN ROLE clairon_app;
+CREATE ROLE a_relay IN ROLE clairon_relay;
+CREATE ROLE an_owner;
+CREATE ROLE a_stranger;
+GRANT CREATE ON SCHEMA public TO an_owner;
+SET ROLE an_owner;
+CREATE TABLE owned (id int);
+SELECT clairon.watch('owned', 'ALL');
+SELECT clairon.notify('ALL', NULL, '{}');
+SET ROLE a_stranger;
+SELECT clairon.watch('owned', 'ALL', name => 'mine');
+SELECT clairon.unwatch('owned');
+SELECT clairon.once('a', 'b');
+INSERT INTO clairon.rule SELECT * FROM clairon.rule;
+SELECT * FROM clairon.secret;
+SELECT clairon.emit(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+SET ROLE an_app;
+SELECT clairon.notify('ALL', NULL, '{}', emitter => NULL) IS NOT NULL, clairon.once('a', 'b');
+SELECT * FROM clairon.secret;
+SELECT * FROM clairon.notify_key;
+SET ROLE a_relay;
+SELECT count(*) FROM clairon.rules;
+SELECT count(*) FROM clairon.member;
+SELECT slot_name, active, retained_wal_bytes > 0 AS retains, lag_bytes >= 0 AS lags FROM clairon.status;
+SELECT check_name, ok FROM clairon.doctor() WHERE check_name ~ '^(wal_level|slot|rule)' ORDER BY 1;
+SELECT * FROM clairon.secret;
+RESET ROLE;
+SELECT hint FROM clairon.doctor() WHERE check_name = 'max_slot_wal_keep_size';
+DROP TABLE owned;
+SELECT check_name, ok, detail FROM clairon.doctor() WHERE check_name LIKE 'rule %';
+DELETE FROM clairon.rule;
+REVOKE CREATE ON SCHEMA public FROM an_owner;
+DROP ROLE an_app, a_relay, an_owner, a_stranger;
+SELECT count(*) FROM lines();
+SELECT pg_drop_replication_slot('regress');

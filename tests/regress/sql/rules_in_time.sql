@@ -1,0 +1,111 @@
+-- Each change is judged by the rules as of its own place in the WAL.
+CREATE TABLE t (id int PRIMARY KEY, v text);
+CREATE FUNCTION went(VARIADIC options text[] DEFAULT '{}') RETURNS SETOF text LANGUAGE sql AS $$
+    SELECT payload::json #>> '{after,v}' || ' to ' || targets FROM notes(VARIADIC options)
+$$;
+
+-- before, within and after a transaction that sets, changes and removes a rule
+INSERT INTO t VALUES (1, 'no rule yet');
+BEGIN;
+INSERT INTO t VALUES (2, 'no rule yet');
+SELECT clairon.watch('t', 'USER', '=first');
+INSERT INTO t VALUES (3, 'first');
+SELECT clairon.watch('t', 'USER', '=second');
+INSERT INTO t VALUES (4, 'second');
+SAVEPOINT s;
+SELECT clairon.watch('t', 'USER', '=lost');
+INSERT INTO t VALUES (5, 'rolled back');
+ROLLBACK TO s;
+INSERT INTO t VALUES (6, 'second');
+SAVEPOINT s2;
+SELECT clairon.watch('t', 'USER', '=third');
+RELEASE s2;
+INSERT INTO t VALUES (7, 'third');
+COMMIT;
+INSERT INTO t VALUES (8, 'third');
+BEGIN;
+SELECT clairon.unwatch('t');
+INSERT INTO t VALUES (9, 'none');
+ROLLBACK;
+INSERT INTO t VALUES (10, 'third');
+SELECT clairon.unwatch('t');
+INSERT INTO t VALUES (11, 'none');
+SELECT * FROM went();
+
+-- interleaved: b began before the rule, writes before and after it was committed, commits last
+SELECT dblink_connect('b', 'dbname=' || current_database());
+SELECT dblink_exec('b', 'BEGIN');
+SELECT dblink_exec('b', $$INSERT INTO t VALUES (20, 'b, before the rule')$$);
+SELECT clairon.watch('t', 'USER', '=late');
+INSERT INTO t VALUES (21, 'a, late');
+SELECT dblink_exec('b', $$INSERT INTO t VALUES (22, 'b, late')$$);
+SELECT clairon.watch('t', 'USER', '=later');
+INSERT INTO t VALUES (23, 'a, later');
+SELECT dblink_exec('b', $$INSERT INTO t VALUES (24, 'b, later')$$);
+SELECT dblink_exec('b', 'COMMIT');
+INSERT INTO t VALUES (25, 'a, later');
+SELECT * FROM went();
+
+-- an old transaction read after a newer rule, and a newer one read after the old one
+SELECT dblink_exec('b', 'BEGIN');
+SELECT dblink_exec('b', $$INSERT INTO t VALUES (30, 'b, later')$$);
+SELECT clairon.watch('t', 'USER', '=newest');
+INSERT INTO t VALUES (31, 'a, newest');
+SELECT dblink_exec('b', 'COMMIT');
+INSERT INTO t VALUES (32, 'a, newest');
+SELECT * FROM went();
+
+-- the rule's own transaction stays open while others write; then it is rolled back
+SELECT dblink_exec('b', 'BEGIN');
+SELECT * FROM dblink('b', $$SELECT clairon.watch('t', 'USER', '=never')::text$$) AS r (r text);
+INSERT INTO t VALUES (40, 'a, newest');
+SELECT dblink_exec('b', 'ROLLBACK');
+INSERT INTO t VALUES (41, 'a, newest');
+SELECT * FROM went();
+
+-- by plain SQL on the table, too
+UPDATE clairon.rule SET target_list = '{by hand}';
+INSERT INTO t VALUES (50, 'by hand');
+DELETE FROM clairon.rule;
+INSERT INTO t VALUES (51, 'none');
+SELECT * FROM went();
+
+-- rewriting the rules' table does not stop changes written before it
+SELECT clairon.watch('t', 'USER', '=before');
+INSERT INTO t VALUES (60, 'before');
+VACUUM FULL clairon.rule;
+REINDEX TABLE clairon.rule;
+INSERT INTO t VALUES (61, 'before');
+SELECT clairon.watch('t', 'USER', '=after');
+VACUUM clairon.rule;
+INSERT INTO t VALUES (62, 'after');
+SELECT * FROM went();
+
+-- the table's own shape is of its time as well
+INSERT INTO t VALUES (70, 'after');
+ALTER TABLE t ADD COLUMN w int DEFAULT 5;
+ALTER TABLE t RENAME v TO renamed;
+INSERT INTO t VALUES (71, 'after');
+ALTER TABLE t RENAME TO u;
+INSERT INTO u VALUES (72, 'after');
+DROP TABLE u;
+SELECT source, payload FROM notes();
+
+-- the extension may come and go under a slot that has read its rules; what it has not read of
+-- other tables gives nothing once they are gone, and does not stop it
+SELECT dblink_disconnect('b');
+CREATE TABLE t (id int, v text);
+SELECT clairon.watch('t', 'USER', '=x');
+INSERT INTO t VALUES (80, 'with it');
+SELECT * FROM went();
+INSERT INTO t VALUES (81, 'unread when it went');
+DROP EXTENSION clairon;
+INSERT INTO t VALUES (82, 'without it');
+CREATE EXTENSION clairon;
+INSERT INTO t VALUES (83, 'again, no rule');
+SELECT clairon.watch('t', 'USER', '=x');
+INSERT INTO t VALUES (84, 'again, a rule');
+SELECT * FROM went();
+DROP TABLE t;
+SELECT count(*) FROM clairon.rules;
+DROP FUNCTION went(text[]);
