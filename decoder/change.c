@@ -260,8 +260,21 @@ change_row(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation r
         judge(&row, &entry->plans[i]);
 }
 
+/* A root that is truncated brings its partitions along: its rule speaks once, for the root. */
+static bool
+is_told_by_root(const struct plan *plan, Oid relid, const ReorderBufferChange *change)
+{
+    if (plan->rule->relid == relid)
+        return false;
+    for (Size i = 0; i < change->data.truncate.nrelids; i++)
+        if (change->data.truncate.relids[i] == plan->rule->relid)
+            return true;
+    return false;
+}
+
 void
-change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry)
+change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry,
+                const ReorderBufferChange *change)
 {
     struct decoder *decoder = ctx->output_plugin_private;
 
@@ -272,7 +285,7 @@ change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry)
                             .part = PART_MAIN,
                             .targets = plan->rule->to_all ? &nobody : &plan->rule->literal};
 
-        if (!wants(plan, FRAME_OPERATION_TRUNCATE))
+        if (!wants(plan, FRAME_OPERATION_TRUNCATE) || is_told_by_root(plan, entry->relid, change))
             continue;
         if (plan->target_index != TARGET_NONE)
             complaint_count(decoder, plan->seed, plan->rule->name,

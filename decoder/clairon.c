@@ -141,7 +141,7 @@ clairon_truncate(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, int count,
     for (int i = 0; i < count; i++) {
         /* Each table takes a number, as if it were a change of its own. */
         decoder->change_number++;
-        change_truncate(ctx, relation_look_up(decoder, relations[i], txn->xid));
+        change_truncate(ctx, relation_look_up(decoder, relations[i], txn->xid), change);
     }
     MemoryContextSwitchTo(old);
     MemoryContextReset(decoder->change_context);

@@ -168,7 +168,8 @@ extern void plan_relation(struct decoder *decoder, struct relation_entry *entry,
 /* change.c */
 extern void change_row(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation relation,
                        ReorderBufferChange *change);
-extern void change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry);
+extern void change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry,
+                            const ReorderBufferChange *change);
 
 extern HeapTuple change_old_tuple(ReorderBufferChange *change);
 extern HeapTuple change_new_tuple(ReorderBufferChange *change);

@@ -12,9 +12,12 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -22,7 +25,6 @@
 #include "varatt.h"
 #endif
 
-#include "catalog/namespace.h"
 #include "encode.h"
 
 struct snapshot_stamp
@@ -136,6 +138,36 @@ compare_rules(const ListCell *a, const ListCell *b)
     return left->relid < right->relid ? -1 : left->relid > right->relid;
 }
 
+/*
+ * A user catalog table is read where the current catalog says its file is. Once
+ * it is dropped nothing can be read of it, not even for the changes before: they
+ * go unjudged, for the other way is a slot that never moves again.
+ */
+static Oid
+find_table(const char *name, Oid schema)
+{
+    Oid table = get_relname_relid(name, schema);
+    Relation classes;
+    SysScanDesc scan;
+    ScanKeyData key;
+    bool stands;
+
+    if (!OidIsValid(table))
+        return InvalidOid;
+    ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(table));
+    classes = table_open(RelationRelationId, AccessShareLock);
+    scan = systable_beginscan(classes, ClassOidIndexId, true,
+                              GetNonHistoricCatalogSnapshot(RelationRelationId), 1, &key);
+    stands = HeapTupleIsValid(systable_getnext(scan));
+    systable_endscan(scan);
+    table_close(classes, AccessShareLock);
+    if (stands)
+        return table;
+    ereport(LOG, (errmsg("clairon.%s was dropped after the changes now decoded", name),
+                  errdetail("They give no notifications.")));
+    return InvalidOid;
+}
+
 static List *
 read_all(Oid table)
 {
@@ -168,7 +200,7 @@ read_all(Oid table)
 bool
 rules_read_secret(Oid schema, uint8 ret_secret[SECRET_BYTES])
 {
-    Oid table = get_relname_relid("secret", schema);
+    Oid table = find_table("secret", schema);
     Relation relation;
     SysScanDesc scan;
     HeapTuple tuple;
@@ -206,7 +238,7 @@ rules_read(void)
     if (!OidIsValid(set->schema))
         return set;
     set->member = get_relname_relid("member", set->schema);
-    table = get_relname_relid("rule", set->schema);
+    table = find_table("rule", set->schema);
     if (OidIsValid(table))
         set->rules = read_all(table);
     set->has_secret = rules_read_secret(set->schema, set->secret);

@@ -12,6 +12,7 @@
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 
 #include "encode.h"
 #include "message.h"
@@ -29,9 +30,16 @@ invalidate(HeapTuple tuple, TupleDesc desc)
 {
     bool is_null;
     Datum relid = heap_getattr(tuple, RULE_RELATION, desc, &is_null);
+    HeapTuple class;
 
-    if (!is_null)
-        CacheInvalidateRelcacheByRelid(DatumGetObjectId(relid));
+    if (is_null)
+        return;
+    class = SearchSysCache1(RELOID, relid);
+    /* A rule may outlive its table by a moment: nobody keeps anything of it then. */
+    if (!HeapTupleIsValid(class))
+        return;
+    CacheInvalidateRelcacheByTuple(class);
+    ReleaseSysCache(class);
 }
 
 /*

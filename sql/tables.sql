@@ -44,6 +44,17 @@ END $$;
 CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON clairon.rule
     FOR EACH STATEMENT EXECUTE FUNCTION clairon.refuse_truncate();
 
+-- A rule goes with its table: the number of a dropped table may be given to another one.
+CREATE FUNCTION clairon.forget_dropped() RETURNS event_trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM clairon.rule WHERE relation IN (
+        SELECT objid FROM pg_event_trigger_dropped_objects()
+        WHERE classid = 'pg_class'::regclass AND objsubid = 0);
+END $$;
+CREATE EVENT TRIGGER clairon_forget_dropped ON sql_drop
+    EXECUTE FUNCTION clairon.forget_dropped();
+
 -- What tells a message of clairon.notify from one that anybody emitted. Only C code reads it;
 -- a dump leaves it out, so that each database has its own.
 CREATE TABLE clairon.secret (secret bytea NOT NULL CHECK (octet_length(secret) = 32))
