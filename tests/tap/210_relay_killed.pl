@@ -1,0 +1,71 @@
+# Is anything lost or stored twice when the relay is killed again and again under load?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use IPC::Run;
+use Test::More;
+
+my $ROWS  = 10_000;
+my $KILLS = 6;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner')});
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay($pg, $store);
+
+my %seen;      # what the application is shown: id of the row => how often
+my %known;     # ids of messages, as our client keeps them
+my $pos;
+my $client = $relay->client('u1');
+$pos = $client->pos;
+
+# Takes in what a connection brought, as an application that dedupes by id.
+sub take_in
+{
+    my ($connection) = @_;
+    for my $note ($connection->notes)
+    {
+        next if $known{ $note->{metadata}{id} }++;
+        $seen{ $note->{payload}{after}{id} }++;
+    }
+    $pos = $connection->pos;
+    return;
+}
+
+my $script = Clairon::Test::scratch() . '/rows.sql';
+PostgreSQL::Test::Utils::append_to_file($script, join '',
+    map { sprintf "INSERT INTO t SELECT i, 'u1' FROM generate_series(%d, %d) i;\n",
+        $_ * 20 + 1, $_ * 20 + 20 } 0 .. $ROWS / 20 - 1);
+my $writer = IPC::Run::start([ 'psql', '-qX', '-d', $pg->connstr('postgres'), '-f', $script ]);
+
+for my $kill (1 .. $KILLS)
+{
+    # Somewhere in the middle of the stream, a little further each time.
+    my $wanted = $kill * $ROWS / ($KILLS + 2);
+    wait_until("entry $wanted is stored", sub { $store->ask('XLEN', 'clairon:stream') >= $wanted });
+    $relay->kill9;
+    eval { $client->wait_closed };
+    take_in($client);
+    $relay->start;
+    $relay->wait_ready;
+    $client = $relay->client('u1', pos => $pos);
+    ok($client->wait_for('connected')->{resumed}, "after kill $kill the client resumes");
+}
+$writer->finish;
+wait_until('all rows are stored', sub { $store->ask('XLEN', 'clairon:stream') >= $ROWS });
+$client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $ROWS });
+take_in($client);
+
+my @entries = $store->entries;
+is(scalar @entries, $ROWS, 'the stream holds each row exactly once');
+my %ids = map { $_->{id} => 1 } @entries;
+is(scalar keys %ids, $ROWS, 'under an id of its own');
+my @order = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } @entries;
+is_deeply(\@order, [ 1 .. $ROWS ], 'in commit order');
+is(scalar keys %seen, $ROWS, 'the application saw every row');
+is(scalar(grep { $_ != 1 } values %seen), 0, 'and each once');
+
+done_testing();

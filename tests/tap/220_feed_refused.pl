@@ -1,0 +1,78 @@
+# Does each thing that is wrong with PostgreSQL get one clear sentence, and does the relay recover by itself?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+
+my $store = Clairon::Test::store();
+my $pg    = Clairon::Test::postgresql('main', extension => 0);
+
+# Starts a relay that cannot work yet and waits for the sentence.
+sub refused
+{
+    my ($name, $wanted, %conf) = @_;
+    my $relay = Clairon::Test::relay($pg, $store, wait => 0, conf => { 'relay.roles' => 'feed,gate', %conf });
+    $relay->wait_for_log($wanted);
+    pass("$name: the log says what and what would be right");
+    my ($status, $body) = $relay->get('/readyz');
+    is($status, 503, "$name: not ready");
+    is(($relay->get('/healthz'))[0], 200, "$name: but alive");
+    return $relay;
+}
+
+$pg->safe_psql('postgres', 'CREATE ROLE relay LOGIN REPLICATION');
+my $relay = refused('no extension', qr/clairon\.member.*CREATE EXTENSION clairon/);
+$pg->safe_psql('postgres', 'CREATE EXTENSION clairon; GRANT clairon_relay TO relay');
+$relay->wait_ready;
+pass('no extension: it recovers once there is one');
+$relay->stop;
+$pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
+
+$relay = refused('no slot', qr/slot .*clairon.* does not exist.*create_slot = on/,
+    'feed.create_slot' => 'off');
+$pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')});
+$relay->wait_ready;
+pass('no slot: it recovers once there is one');
+$relay->stop;
+$pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
+
+$pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon', 'test_decoding')});
+$relay = refused('foreign slot', qr/belongs to plugin .*test_decoding/);
+$relay->stop;
+$pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
+
+SKIP:
+{
+    my $known = $pg->safe_psql('postgres',
+        q{SELECT count(*) FROM pg_settings WHERE name = 'output_plugin_libraries'});
+    skip 'this server has no list of output plugins', 3 unless $known;
+    $pg->safe_psql('postgres', q{ALTER SYSTEM SET output_plugin_libraries = 'test_decoding'});
+    $pg->reload;
+    $relay = refused('not on the list', qr/add clairon to output_plugin_libraries/);
+    $relay->stop;
+    $pg->safe_psql('postgres', 'ALTER SYSTEM RESET output_plugin_libraries');
+    $pg->reload;
+}
+
+$pg->append_conf('postgresql.conf', "wal_level = replica\n");
+$pg->restart;
+$relay = refused('wal_level', qr/set wal_level = logical/);
+$pg->append_conf('postgresql.conf', "wal_level = logical\n");
+$pg->stop('fast');
+$relay->wait_for_log(qr/could not connect to PostgreSQL/);
+$pg->start;
+$relay->wait_ready;
+pass('a server that was away: it recovers');
+$relay->stop;
+
+$relay = refused('no such role', qr/could not connect to PostgreSQL: .*role \S*nobody_here\S* does not exist/,
+    'feed.conninfo' => $pg->connstr('postgres') . ' user=nobody_here');
+$relay->stop;
+
+$pg->safe_psql('postgres', 'CREATE ROLE reader LOGIN');
+$relay = refused('no right to replicate', qr/LOGIN REPLICATION IN ROLE clairon_relay/,
+    'feed.conninfo' => $pg->connstr('postgres') . ' user=reader');
+$relay->stop;
+
+done_testing();

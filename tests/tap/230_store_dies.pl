@@ -1,0 +1,67 @@
+# Does PostgreSQL keep what the store does not hold, and is a loss told, when the store dies?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner', ack_required => true)});
+my $store = Clairon::Test::store(fsync => 'always');
+my $relay = Clairon::Test::relay($pg, $store);
+my $client = $relay->client('u1');
+
+sub insert
+{
+    my ($from, $to) = @_;
+    $pg->safe_psql('postgres', "INSERT INTO t SELECT i, 'u1' FROM generate_series($from, $to) i");
+    return;
+}
+
+insert(1, 10);
+$client->wait_notes(10);
+
+$store->kill9;
+$relay->wait_for_log(qr/who=store .*store connection failed/);
+insert(11, 500);
+my @ids = map { $_->{metadata}{id} } $client->notes;
+$client->ack(@ids);
+is(($relay->get('/readyz'))[0], 503, 'without its store the relay is not ready');
+my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
+is($pg->safe_psql('postgres',
+    "SELECT confirmed_flush_lsn < '$end' FROM pg_replication_slots"), 't',
+    'what is not stored is not confirmed');
+$store->start;
+$relay->wait_ready;
+# The window lets 64 unacked messages through: acks make room for the rest.
+my %acked = map { $_ => 1 } @ids;
+my %rows;
+wait_until('all rows are shown', sub {
+    my @new = grep { !$acked{ $_->{metadata}{id} }++ } $client->notes;
+    $client->ack(map { $_->{metadata}{id} } @new) if @new;
+    $rows{ $_->{payload}{after}{id} }++ for $client->notes;
+    eval { $client->run_until('more', sub { keys %acked >= 500 || $client->notes > keys %acked }) };
+    keys %acked >= 500 });
+is(scalar $store->entries, 500, 'each row is stored once');
+wait_until('acks, also those of the outage, came home', sub { $store->pending == 0 });
+pass('the acks given while the store was away are not lost');
+
+# Emptied: the loss is told.
+$store->ask('FLUSHALL');
+$store->restart;
+$relay->wait_ready;
+is($client->wait_for('gap')->{why}, 'epoch', 'a client that stayed is told that the store was emptied');
+$relay->wait_for_log(qr/the store was emptied/);
+insert(501, 510);
+$client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == 510 });
+pass('and gets what comes after');
+
+# Scripts flushed under our feet.
+$store->ask('SCRIPT', 'FLUSH');
+insert(511, 520);
+$client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == 520 });
+is(scalar $store->entries, 20, 'flushed scripts are loaded again, nothing is stored twice');
+
+done_testing();

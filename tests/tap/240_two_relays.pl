@@ -1,0 +1,38 @@
+# Does a second relay stand by, serve clients, and take the slot over when the first one dies?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner')});
+my $store  = Clairon::Test::store();
+my $first  = Clairon::Test::relay($pg, $store);
+my $second = Clairon::Test::relay($pg, $store);
+$second->wait_for_log(qr/standing by/);
+like(($second->get('/readyz'))[1], qr/"feed":"standby"/, 'a relay that stands by is ready and says so');
+
+my $client = $second->client('u1');
+$pg->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
+is($client->wait_for('msg')->{n}{payload}{after}{id}, 1, 'and serves clients');
+
+$first->kill9;
+$pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(2, 100) i});
+$client->wait_notes(100);
+like(($second->get('/readyz'))[1], qr/"feed":"streaming"/, 'it takes over when the first one dies');
+is(scalar $store->entries, 100, 'and nothing is stored twice');
+
+$first->start;
+$first->wait_for_log(qr/standing by/);
+is($second->stop, 0, 'now the second one leaves');
+wait_until('the first one reads again',
+    sub { ($first->get('/readyz'))[1] =~ /"feed":"streaming"/ });
+pass('and the first one takes the slot back');
+is($client->wait_closed, 4201, 'a client of a relay that drains is told to come back');
+my $back = $first->client('u1', pos => $client->pos);
+ok($back->wait_for('connected')->{resumed}, 'its position holds on the other relay');
+
+done_testing();
