@@ -76,9 +76,8 @@ hash_groups(const struct token *token)
 static void
 conn_name(struct gate_conn *conn)
 {
-    char who[SESSION_USER_MAX + 128];
+    const char *who = session_name(conn->session);
 
-    snprintf(who, sizeof(who), "conn=%s user=%s", session_name(conn->session), conn->user);
     free(conn->who);
     conn->who = memory_text(who, strlen(who));
 }
