@@ -24,6 +24,16 @@ ask(struct feed *feed, enum feed_state state, const char *command)
     feed_flush_socket(feed);
 }
 
+static void
+connection_failed(struct feed *feed)
+{
+    const char *message = feed->conn != NULL ? PQerrorMessage(feed->conn) : "out of memory";
+    const char *hint = feed_error_hint(NULL, message);
+
+    feed_restart(feed, "could not connect to PostgreSQL: %s%s%s", feed_error_line(message),
+                 hint[0] != '\0' ? "; " : "", hint);
+}
+
 void
 feed_connect(struct feed *feed)
 {
@@ -53,8 +63,7 @@ feed_on_connecting(struct feed *feed)
     ev_io_stop(feed->loop, &feed->readable);
     ev_io_stop(feed->loop, &feed->writable);
     if (status == PGRES_POLLING_FAILED) {
-        feed_restart(feed, "could not connect to PostgreSQL: %s",
-                     feed_error_line(PQerrorMessage(feed->conn)));
+        connection_failed(feed);
         return;
     }
     /* The socket may be another one than before: several addresses, or no encryption after all. */

@@ -24,6 +24,9 @@ static const struct hint hints[] = {
     {"3F000", NULL, "run CREATE EXTENSION clairon in this database"},
     {"42501", "member", "grant clairon_relay to the relay's role"},
     {"42501", NULL, "the relay's role needs LOGIN REPLICATION IN ROLE clairon_relay"},
+    {NULL, "start walsender", "the relay's role needs LOGIN REPLICATION IN ROLE clairon_relay"},
+    {NULL, "start WAL sender", "the relay's role needs LOGIN REPLICATION IN ROLE clairon_relay"},
+    {NULL, "pg_hba.conf", "allow the relay's role into this database in pg_hba.conf"},
     {"53400", "replication slots", "raise max_replication_slots or drop a slot that is not used"},
     {"53300", NULL, "raise max_wal_senders or max_connections"},
 };
