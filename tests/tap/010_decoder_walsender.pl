@@ -1,0 +1,128 @@
+# Does a role that is only a relay get all it should through a walsender, in both modes, again the same?
+use strict;
+use warnings;
+
+use Clairon::Test;
+use JSON ();
+use PostgreSQL::Test::Utils qw(slurp_file run_log);
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main', conf => 'max_prepared_transactions = 5');
+my $connection = $pg->connstr('postgres') . ' user=relay';
+my $folder     = PostgreSQL::Test::Utils::tempdir();
+my $files      = 0;
+
+sub sql { return $pg->safe_psql('postgres', $_[0]) }
+
+# What a slot gives from its last confirmed place to now. A reader confirms as it ends, so
+# unless `confirm` is said, it reads a copy of the slot.
+sub receive
+{
+    my ($slot, $options, %how) = @_;
+    my $file = "$folder/" . ++$files;
+    if (!$how{confirm})
+    {
+        sql("SELECT pg_copy_logical_replication_slot('$slot', 'copy_$files')");
+        $slot = "copy_$files";
+    }
+    my $end  = sql('SELECT pg_current_wal_flush_lsn()');
+    my $done = run_log([ 'pg_recvlogical', '-d', $connection, '--slot', $slot, '--start', '--no-loop',
+            '--endpos', $end, '-f', $file, map { ('-o', $_) } @$options ]);
+    ok($done, "$slot is read with @$options");
+    sql("SELECT pg_drop_replication_slot('$slot')") unless $how{confirm};
+    return slurp_file($file);
+}
+
+# Whole frames, one after the other; pg_recvlogical adds a line feed after each packet.
+sub frames
+{
+    my ($bytes) = @_;
+    my @frames;
+    while (length $bytes)
+    {
+        $bytes =~ s/^\n//, next if substr($bytes, 0, 1) eq "\n";
+        my ($length, $kind, $version, $flags, $lsn, $ordinal) = unpack 'NaCnQ>Q>', $bytes;
+        die 'broken frame' if $version != 1 || $length > length $bytes;
+        my %frame = (kind => $kind, flags => $flags, place => substr($bytes, 8, 16));
+        if ($kind eq 'N')
+        {
+            my ($audience_len, $topic_len, $targets_len) = unpack '@64 n n N', $bytes;
+            my $at = 76 + $audience_len + $topic_len;
+            $frame{audience} = substr $bytes, 76, $audience_len;
+            $frame{topic}    = substr $bytes, 76 + $audience_len, $topic_len;
+            $frame{targets}  = [ unpack '(n/a)*', substr $bytes, $at, $targets_len ];
+            $frame{note}     = JSON::decode_json(substr $bytes, $at + $targets_len,
+                $length - $at - $targets_len);
+        }
+        push @frames, \%frame;
+        substr $bytes, 0, $length, '';
+    }
+    return @frames;
+}
+
+ok(run_log([ 'pg_recvlogical', '-d', $connection, '--slot', $_, '--create-slot', '-P', 'clairon' ]),
+    "the role makes slot $_") for qw(text framed);
+
+sql(<<'SQL');
+CREATE TABLE t (id int PRIMARY KEY, who text, v timestamptz, d interval);
+SELECT clairon.watch('t', 'USER', 'who', ack_required => true);
+ALTER DATABASE postgres SET timezone = 'Asia/Kolkata';
+ALTER ROLE relay SET intervalstyle = 'postgres_verbose';
+ALTER ROLE relay SET datestyle = 'German';
+INSERT INTO t VALUES (1, 'u1', '2025-03-05 12:00:00+01', '1 day');
+INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1');
+SELECT clairon.notify('STRUCTURE', '{s1}', '{"hello": "there"}');
+SQL
+
+my @lines  = split /\n/, receive('text', ['topic_prefix=srv']);
+my @frames = frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ]));
+is(scalar @lines, 2, 'a line for each notification');
+is(join('', map { $_->{kind} } @frames), 'NCMCNC', 'the frames of three transactions');
+my @notes = map { $_->{note} // () } @frames;
+is_deeply([ map { JSON::decode_json($_) } @lines ], \@notes, 'both modes say the same');
+is_deeply($frames[0]{targets}, ['u1'], 'the head names the target');
+is($frames[0]{topic}, 'srv.t', 'and the topic');
+is($frames[0]{flags}, 3, 'and that an acknowledgement is awaited');
+is_deeply($notes[0]{payload}{after},
+    { id => 1, who => 'u1', v => '2025-03-05T11:00:00Z', d => 'P1D' },
+    'no setting of database or role shows');
+my @places = map { $_->{place} } @frames;
+is_deeply(\@places, [ sort @places ], 'places grow');
+
+is_deeply([ frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ])) ], \@frames,
+    'another slot gives the same ids and places');
+$pg->restart('immediate');
+is_deeply([ frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ])) ], \@frames,
+    'also after a crash');
+my @all = frames(receive('framed', [ 'mode=framed', 'include_tables=*' ]));
+my %ids = map { $_->{note}{metadata}{id} => 1 } grep { $_->{note} } @all;
+is(scalar(grep { $ids{ $_->{metadata}{id} } } @notes), 2, 'other options change no id');
+is(scalar(keys %ids), 3, 'and the rule they add has its own');
+receive('framed', ['mode=framed'], confirm => 1);
+is(receive('framed', ['mode=framed']), '', 'what was confirmed does not come again');
+
+# Prepared transactions count at their COMMIT PREPARED, also on a slot made for two phases.
+sql(q{SELECT pg_create_logical_replication_slot('two_phase', 'clairon', false, true)});
+sql(q{BEGIN; INSERT INTO t VALUES (2, 'u2'); PREPARE TRANSACTION 'p'});
+is(receive($_, ['mode=framed'], confirm => 1), '', "$_: nothing at PREPARE") for qw(framed two_phase);
+sql(q{COMMIT PREPARED 'p'});
+sql(q{BEGIN; INSERT INTO t VALUES (3, 'u3'); PREPARE TRANSACTION 'p'});
+sql(q{ROLLBACK PREPARED 'p'});
+for my $slot (qw(framed two_phase))
+{
+    my @prepared = frames(receive($slot, ['mode=framed']));
+    is(join('', map { $_->{kind} } @prepared), 'NC', "$slot: one note at COMMIT PREPARED");
+    is($prepared[0]{note}{payload}{after}{id}, 2, 'of the row that was committed');
+}
+
+# A large transaction goes in bounded packets, spilled or not.
+receive('framed', ['mode=framed'], confirm => 1);
+$pg->append_conf('postgresql.conf', 'logical_decoding_work_mem = 64kB');
+$pg->reload;
+sql(q{INSERT INTO t SELECT i, 'u' || i FROM generate_series(1000, 20999) AS i});
+my @many = frames(receive('framed', ['mode=framed']));
+is(scalar(@many), 20001, 'all rows of a large transaction, and its commit');
+my %seen = map { $_->{note}{metadata}{id} => 1 } grep { $_->{note} } @many;
+is(scalar(keys %seen), 20000, 'each with its own id');
+
+done_testing();
