@@ -5,7 +5,7 @@
 #   docker/demo.sh traffic    writes to a demo that runs
 #
 # Everything it keeps is in CLAIRON_DEMO_DIR (.demo of the checkout): remove that
-# folder to begin anew. CLAIRON_RELAY_PORT and CLAIRON_PAGE_PORT (8080, 8088) are
+# folder to begin anew. CLAIRON_DEMO_RELAY_PORT and CLAIRON_DEMO_PAGE_PORT (8080, 8088) are
 # where the search for free ports begins. Everything listens on this machine alone.
 set -euo pipefail
 # shellcheck source=docker/lib.sh
@@ -350,8 +350,8 @@ main() {
     start_postgresql
     start_store
     prepare_database
-    relay_port=$(free_port "${CLAIRON_RELAY_PORT:-8080}")
-    page_port=$(free_port "${CLAIRON_PAGE_PORT:-8088}" "$relay_port")
+    relay_port=$(free_port "${CLAIRON_DEMO_RELAY_PORT:-8080}")
+    page_port=$(free_port "${CLAIRON_DEMO_PAGE_PORT:-8088}" "$relay_port")
     dsn="host=$run port=5432 dbname=demo user=demo"
     write_config
     step "starting the relay"

@@ -59,11 +59,12 @@ pg_config_path() {
     fi
 }
 
-# The first store server there is, by preference; empty when there is none.
+# The store's server: the caller's wish in STORE_SERVER, else the first there is, by
+# preference; empty when there is none. (Not CLAIRON_STORE_..: those are settings.)
 store_server() {
     local name
-    if [ -n "${CLAIRON_STORE_SERVER:-}" ]; then
-        echo "$CLAIRON_STORE_SERVER"
+    if [ -n "${STORE_SERVER:-}" ]; then
+        echo "$STORE_SERVER"
         return
     fi
     for name in keydb-server valkey-server redis-server; do

@@ -13,7 +13,7 @@ sub new
 {
     my ($class, %options) = @_;
     my $folder = $options{folder};
-    my $server = $ENV{CLAIRON_STORE_SERVER}
+    my $server = $ENV{STORE_SERVER}
       or die "no store: keydb-server, valkey-server or redis-server must be on PATH\n";
     return bless {
         name    => 'store',
