@@ -1,0 +1,103 @@
+# Is the output right where the server's encoding is not UTF-8?
+use strict;
+use warnings;
+use utf8;
+
+use Clairon::Test;
+use JSON ();
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main', extension => 0);
+
+# psql's input is bytes.
+sub run_sql
+{
+    my ($database, $sql) = @_;
+    utf8::encode($sql);
+    return $pg->safe_psql($database, $sql);
+}
+
+sub bytes_of
+{
+    my ($database, $value, $from) = @_;
+    return map { pack 'H*', $_ } split /\n/,
+      run_sql($database, "SELECT encode($value, 'hex') FROM $from");
+}
+
+sub text_lines
+{
+    my ($database) = @_;
+    return bytes_of($database, "convert_to(data, 'SQL_ASCII')",
+        "pg_logical_slot_peek_changes('$database', NULL, NULL)");
+}
+
+# The JSON of each note frame; the transactions here are one frame and a commit each.
+sub framed_lines
+{
+    my ($database) = @_;
+    my @lines;
+    for my $bytes (bytes_of($database, 'data',
+            "pg_logical_slot_peek_binary_changes('$database', NULL, NULL, 'mode', 'framed')"))
+    {
+        my ($length, $audience, $topic, $targets) = unpack 'N @64 n n N', $bytes;
+        my $head = 76 + $audience + $topic + $targets;
+        push @lines, substr $bytes, $head, $length - $head;
+    }
+    return @lines;
+}
+
+sub make
+{
+    my ($database, $encoding) = @_;
+    run_sql('postgres', "CREATE DATABASE $database ENCODING '$encoding'"
+          . " LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0");
+    run_sql($database, "CREATE EXTENSION clairon;"
+          . "SELECT pg_create_logical_replication_slot('$database', 'clairon')");
+    return;
+}
+
+make('latin', 'LATIN9');
+run_sql('latin', <<'SQL');
+SET client_encoding = 'UTF8';
+CREATE TABLE "né" (id int, "prix €" text, j json);
+SELECT clairon.watch('né', 'USER', '=zoé');
+INSERT INTO "né" VALUES (1, 'dix €', '{"é": "\u00e8 ç"}');
+SELECT clairon.notify('USER', '{zoé}', '{"ça": "va €"}');
+SQL
+my @ascii = text_lines('latin');
+my @utf8  = framed_lines('latin');
+is(scalar(@ascii), 2, 'two lines of text');
+unlike("@ascii", qr/[^\x20-\x7e]/, 'text mode is ASCII');
+like($ascii[0], qr/"prix \\u20ac":"dix \\u20ac"/, 'with the rest as \\u');
+like("@utf8", qr/\xe2\x82\xac/, 'framed mode is UTF-8');
+for my $i (0, 1)
+{
+    is_deeply(JSON::decode_json($ascii[$i]), JSON::decode_json($utf8[$i]), 'and both say the same');
+}
+my $note = JSON::decode_json($utf8[0]);
+is_deeply($note->{payload}{after}, { id => 1, 'prix €' => 'dix €', j => { 'é' => 'è ç' } }, 'the row');
+is($note->{metadata}{topic}, 'latin.né', 'the topic');
+is_deeply($note->{routing}{audience}{targets}, ['zoé'], 'the targets');
+is_deeply(JSON::decode_json($utf8[1])->{payload}, { 'ça' => 'va €' }, 'the payload of notify');
+
+# SQL_ASCII takes any byte: what is not UTF-8 becomes U+FFFD.
+make('anything', 'SQL_ASCII');
+run_sql('anything', <<'SQL');
+SET client_encoding = 'SQL_ASCII';
+CREATE TABLE t (v text);
+SELECT clairon.watch('t', 'ALL');
+INSERT INTO t VALUES (E'a\xff\xe2\x82\xacb\xe2\x82');
+SQL
+like((framed_lines('anything'))[0], qr/"v":"a\xef\xbf\xbd\xe2\x82\xacb\xef\xbf\xbd\xef\xbf\xbd"/,
+    'bytes that are not valid are replaced, the valid ones kept');
+like((text_lines('anything'))[0], qr/"v":"a\\ufffd\\u20acb\\ufffd\\ufffd"/, 'in text mode too');
+
+# A three-byte encoding: the conversion may not split a character at a chunk's end.
+make('japan', 'EUC_JP');
+my $long = '日本語テキスト' x 3000;
+run_sql('japan', "SET client_encoding = 'UTF8'; CREATE TABLE t (v text);"
+      . "SELECT clairon.watch('t', 'ALL'); INSERT INTO t VALUES ('x$long')");
+is(JSON::decode_json((framed_lines('japan'))[0])->{payload}{after}{v}, "x$long", 'a long text');
+is(JSON::decode_json((text_lines('japan'))[0])->{payload}{after}{v}, "x$long", 'and escaped');
+
+done_testing();
