@@ -88,7 +88,7 @@ find_address(const char *listen, struct gate_place *ret_place, char *reason, siz
     }
     rc = try_bind(found, reason, size);
     place.is_ipv4 = found->ai_family == AF_INET;
-    place.port = atoi(port); /* NOLINT(cert-err34-c): getaddrinfo has checked it */
+    place.port = (int)strtol(port, NULL, 10); /* getaddrinfo has checked it */
     if (getnameinfo(found->ai_addr, found->ai_addrlen, place.host, HOST_MAX, NULL, 0,
                     NI_NUMERICHOST) != 0 ||
         strcmp(place.host, "0.0.0.0") == 0 || strcmp(place.host, "::") == 0)
@@ -113,7 +113,7 @@ find_unix_path(const char *path, struct gate_place *ret_place, char *reason, siz
                  sizeof(address.sun_path) - 1);
         return RC_BAD;
     }
-    strcpy(address.sun_path, path);
+    memcpy(address.sun_path, path, strlen(path) + 1);
     if (lstat(path, &status) == 0) {
         if (!S_ISSOCK(status.st_mode)) {
             snprintf(reason, size, "there is a file that is not a socket");
