@@ -30,7 +30,7 @@ c_sources() {
 }
 
 rule_format() {
-    c_sources | xargs -r clang-format --dry-run --Werror 2>&1 | grep -E 'error:|warning:' |
+    c_sources | xargs -r clang-format --dry-run --Werror 2>&1 | { grep -E 'error:|warning:' || true; } |
         cut -d: -f1,2 | sort -t: -k1,1 -k2,2n | awk -F: '{ n[$1]++; if (n[$1] == 1) first[$1] = $2 }
             END { for (f in n) { print f ":" first[f] ": not as clang-format has it (make fmt)"; bad = 1 }
                   exit bad }'
