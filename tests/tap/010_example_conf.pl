@@ -1,0 +1,54 @@
+# Does the example of a relay.conf name every setting, and only valid ones with their defaults?
+use strict;
+use warnings;
+
+use Clairon::Test;
+use IPC::Run ();
+use Test::More;
+
+my $top    = Clairon::Test::top();
+my $folder = Clairon::Test::scratch();
+
+sub relay
+{
+    IPC::Run::run([ "$top/build/clairon", 'relay', @_ ], '<', \undef, '>&', \my $output);
+    return ($? >> 8, $output);
+}
+
+sub slurp
+{
+    open my $file, '<', $_[0] or die "could not read $_[0]: $!\n";
+    local $/;
+    return scalar <$file>;
+}
+
+my ($status, $help) = relay('--help');
+my %known = map { $_ => 1 } $help =~ /^\s+--([a-z0-9]+\.[a-z0-9_]+)=/mg;
+my %default = $help =~ /^\s+--([a-z0-9]+\.[a-z0-9_]+)=.*\n.*\(default: (.*)\)$/mg;
+cmp_ok(scalar keys %known, '>', 30, 'the help names the settings');
+
+my $example = slurp("$top/docker/relay.conf.example");
+my ($section, %named);
+for (split /\n/, $example)
+{
+    $section = $1 if /^\[(\w+)\]$/;
+    $named{"$section.$1"} = $2 if /^#?(\w+) =\s*(.*)$/;
+}
+is_deeply([ sort keys %named ], [ sort keys %known ], 'the example names each of them');
+is_deeply(
+    { map { $_ => $named{$_} } grep { $default{$_} ne 'unset' } keys %named },
+    { map { $_ => $default{$_} } grep { $default{$_} ne 'unset' } keys %default },
+    'with its default');
+
+open my $secret, '>', "$folder/secret" or die $!;
+print {$secret} 'x' x 32;
+close $secret;
+$example =~ s{^hs256_secret_file = .*$}{hs256_secret_file = $folder/secret}m;
+open my $conf, '>', "$folder/relay.conf" or die $!;
+print {$conf} $example;
+close $conf;
+my $said;
+($status, $said) = relay('--check', '-c', "$folder/relay.conf");
+is($status, 0, 'it is valid') or diag($said);
+
+done_testing();
