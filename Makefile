@@ -53,6 +53,13 @@ release_link := -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 asan_flags := -O1 -g $(sanitizers) $(common_flags)
 
+# One short line a step; V=1 shows the commands.
+ifeq ($(V),1)
+step = @echo '$(2)'; $(2)
+else
+step = @echo '  $(1)'; $(2)
+endif
+
 # ---- targets
 .PHONY: all deps plugin check check-build check-unit check-regress check-tap check-client check-e2e \
     asan demo demo-traffic bench install clean fmt lint private-root
@@ -67,19 +74,19 @@ plugin:
 	    $(MAKE) --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' all
 
 $(BUILD)/clairon: $(relay_objects)
-	$(CC) $(release_flags) $(release_link) -o $@ $^ $(pkg_libs)
+	$(call step,LD   $@,$(CC) $(release_flags) $(release_link) -o $@ $^ $(pkg_libs))
 
 $(BUILD)/obj/%.o: %.c | check-libraries
 	@mkdir -p $(@D)
-	$(CC) $(release_flags) -c -o $@ $<
+	$(call step,CC   $<,$(CC) $(release_flags) -c -o $@ $<)
 
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
-	$(CC) $(release_flags) -c -o $@ $<
+	$(call step,CC   $<,$(CC) $(release_flags) -c -o $@ $<)
 
 $(script_source): $(scripts) docker/embed-lua.sh
 	@mkdir -p $(@D)
-	docker/embed-lua.sh $(scripts) >$@
+	$(call step,LUA  $@,docker/embed-lua.sh $(scripts) >$@)
 
 # One clear sentence instead of a hundred missing headers.
 .PHONY: check-libraries
@@ -92,18 +99,18 @@ check-libraries:
 asan: $(BUILD)/asan/clairon $(unit_programs)
 
 $(BUILD)/asan/clairon: $(asan_main) $(asan_objects)
-	$(CC) $(asan_flags) -o $@ $^ $(pkg_libs)
+	$(call step,LD   $@,$(CC) $(asan_flags) -o $@ $^ $(pkg_libs))
 
 $(BUILD)/asan/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
-	$(CC) $(asan_flags) -c -o $@ $<
+	$(call step,ASAN $<,$(CC) $(asan_flags) -c -o $@ $<)
 
 $(BUILD)/asan/%.o: %.c | check-libraries
 	@mkdir -p $(@D)
-	$(CC) $(asan_flags) -c -o $@ $<
+	$(call step,ASAN $<,$(CC) $(asan_flags) -c -o $@ $<)
 
 $(BUILD)/asan/tests/unit/%: $(BUILD)/asan/tests/unit/%.o $(asan_objects)
-	$(CC) $(asan_flags) -o $@ $^ $(pkg_libs) -lcmocka
+	$(call step,LD   $@,$(CC) $(asan_flags) -o $@ $^ $(pkg_libs) -lcmocka)
 
 .SECONDARY: $(unit_programs:%=%.o) $(script_source)
 
