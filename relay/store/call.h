@@ -9,11 +9,11 @@
 #define STORE_EPOCH_TEXT 16
 #define STORE_TOKEN_TEXT 32
 
-struct trim;
+struct upkeep;
 
 struct store {
     struct link *link;
-    struct trim *trim;
+    struct upkeep *upkeep;
     struct stats *stats;
     struct store_listener *listeners;
     bool is_up;

@@ -9,12 +9,17 @@
 #include "base/memory.h"
 #include "store/link.h"
 #include "store/reply.h"
+#include "store/upkeep.h"
 
-#define READER_BLOCK_MS "1000"
+/*
+ * KeyDB 6.3.4 crashes when a client that blocks with a time-out dies and the time-out comes: so
+ * none, and the beat stream (upkeep.h) tells a quiet store from a dead one.
+ */
+#define READER_BLOCK_MS "0"
 #define READER_COUNT "512"
-#define READER_PATIENCE_S 8.0
+#define READER_PATIENCE_S (4 * UPKEEP_BEAT_S)
 #define READER_KEY_MAX 128
-#define READER_ARGC 9
+#define READER_ARGC 12
 
 struct reader {
     struct link *link;
@@ -27,6 +32,7 @@ struct reader {
     char control_at[ENTRY_ID_TEXT_MAX];
     char stream_key[READER_KEY_MAX];
     char control_key[READER_KEY_MAX];
+    char beat_key[READER_KEY_MAX];
 };
 
 static void reader_read(struct reader *reader);
@@ -76,6 +82,12 @@ take_members(struct reader *reader, const redisReply *entries)
     }
 }
 
+static bool
+is_key(struct bytes key, const char *name)
+{
+    return key.len == strlen(name) && memcmp(key.at, name, key.len) == 0;
+}
+
 static void
 on_read(void *ctx, const redisReply *reply)
 {
@@ -96,10 +108,9 @@ on_read(void *ctx, const redisReply *reply)
         if (!reply_is_array(stream, 2) || !reply_is_array(stream->element[1], 0))
             continue;
         key = reply_bytes(stream->element[0]);
-        if (key.len == strlen(reader->stream_key) &&
-            memcmp(key.at, reader->stream_key, key.len) == 0)
+        if (is_key(key, reader->stream_key))
             take_entries(reader, stream->element[1]);
-        else
+        else if (is_key(key, reader->control_key))
             take_members(reader, stream->element[1]);
     }
     reader_read(reader);
@@ -109,25 +120,18 @@ static void
 reader_read(struct reader *reader)
 {
     char at[ENTRY_ID_TEXT_MAX];
-    const char *argv[READER_ARGC + 1] = {"XREAD",
-                                         "COUNT",
-                                         READER_COUNT,
-                                         "BLOCK",
-                                         READER_BLOCK_MS,
-                                         "STREAMS",
-                                         reader->stream_key,
-                                         reader->control_key,
-                                         at,
-                                         reader->control_at};
-    size_t lens[READER_ARGC + 1];
+    const char *argv[READER_ARGC] = {
+        "XREAD",          "COUNT",   READER_COUNT,       "BLOCK",
+        READER_BLOCK_MS,  "STREAMS", reader->stream_key, reader->control_key,
+        reader->beat_key, at,        reader->control_at, "$"};
+    size_t lens[READER_ARGC];
 
     if (reader->reading || !reader->seeking || !reader->control_known)
         return;
     entry_id_text(reader->at, at);
-    for (size_t i = 0; i <= READER_ARGC; i++)
+    for (size_t i = 0; i < READER_ARGC; i++)
         lens[i] = strlen(argv[i]);
-    reader->reading =
-        link_send(reader->link, on_read, reader, READER_ARGC + 1, argv, lens) == RC_OK;
+    reader->reading = link_send(reader->link, on_read, reader, READER_ARGC, argv, lens) == RC_OK;
 }
 
 /* "$" in every XREAD would miss what is added between two: ask once for the newest. */
@@ -189,6 +193,7 @@ reader_open(struct ev_loop *loop, const struct config *config, struct stats *sta
     reader->events = *events;
     snprintf(reader->stream_key, READER_KEY_MAX, "%s:stream", config->store.prefix);
     snprintf(reader->control_key, READER_KEY_MAX, "%s:control", config->store.prefix);
+    snprintf(reader->beat_key, READER_KEY_MAX, "%s:beat", config->store.prefix);
     reader->link = link_open(loop, config, "store-reader", READER_PATIENCE_S, &link_events);
     if (reader->link == NULL) {
         free(reader);

@@ -13,7 +13,7 @@
 #include "store/batch.h"
 #include "store/call.h"
 #include "store/reply.h"
-#include "store/trim.h"
+#include "store/upkeep.h"
 
 #define STORE_PATIENCE_S 10.0
 
@@ -110,8 +110,7 @@ store_open(struct ev_loop *loop, const struct config *config, struct stats *stat
         free(store);
         return NULL;
     }
-    store->trim =
-        trim_open(loop, store->link, store->stream_key, config->store.retention_ms, stats);
+    store->upkeep = upkeep_open(loop, store->link, config, stats);
     return store;
 }
 
@@ -120,9 +119,9 @@ store_close(struct store *store)
 {
     if (store == NULL)
         return;
-    trim_close(store->trim);
+    upkeep_close(store->upkeep);
     link_close(store->link);
-    trim_free(store->trim);
+    upkeep_free(store->upkeep);
     free(store);
 }
 

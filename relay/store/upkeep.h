@@ -1,0 +1,24 @@
+/* upkeep.h: what a relay does for the store on its own beat: trimming, and a sign of life. */
+#ifndef CLAIRON_STORE_UPKEEP_H
+#define CLAIRON_STORE_UPKEEP_H
+
+#include "base/config.h"
+#include "base/stats.h"
+
+#define UPKEEP_BEAT_S 2.0
+
+struct ev_loop;
+struct link;
+struct upkeep;
+
+/*
+ * While the link is up: trims the stream to store.retention once a minute, and adds to the beat
+ * stream every UPKEEP_BEAT_S, so that readers, which block without a time-out, hear something.
+ * config, link and stats must outlive it.
+ */
+struct upkeep *upkeep_open(struct ev_loop *loop, struct link *link, const struct config *config,
+                           struct stats *stats);
+void upkeep_close(struct upkeep *upkeep); /* accepts NULL; before link_close */
+void upkeep_free(struct upkeep *upkeep);  /* accepts NULL; after link_close gave up its answers */
+
+#endif
