@@ -150,30 +150,86 @@ judge_update(const struct row_change *change, const struct plan *plan)
         send_note(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, &plan->rule->literal);
 }
 
+/* A create or a delete: of a row, or in the eyes of a rule whose condition began or ended. */
+static void
+judge_one_image(const struct row_change *change, const struct plan *plan,
+                enum frame_operation operation, uint32 part)
+{
+    bool leaves = operation == FRAME_OPERATION_DELETE;
+    struct target_list *targets;
+
+    if (!wants(plan, operation))
+        return;
+    if (plan->target_index == TARGET_NONE)
+        send_note(change, plan, operation, part, &plan->rule->literal);
+    else if (leaves && !old_holds_target(change, plan))
+        complain(change, plan, "denied: the WAL does not hold the target column");
+    else if (read_targets(change, plan, leaves ? change->old : change->new, &targets))
+        send_note(change, plan, operation, part, targets);
+}
+
+/* False, and said, when the condition cannot tell of the image. */
+static bool
+is_met(const struct row_change *change, const struct plan *plan, const struct image *image,
+       bool *ret_met)
+{
+    enum condition_answer answer = CONDITION_FAILED;
+
+    if (plan->condition != NULL)
+        answer = condition_judge(plan->condition, image);
+    if (answer == CONDITION_FAILED)
+        complain(change, plan, "denied: only_when cannot be evaluated");
+    else if (answer == CONDITION_UNKNOWN)
+        complain(change, plan, "denied: the WAL does not hold a column of only_when");
+    else
+        *ret_met = answer == CONDITION_TRUE;
+    return answer == CONDITION_TRUE || answer == CONDITION_FALSE;
+}
+
+static void
+judge_conditional_update(const struct row_change *change, const struct plan *plan)
+{
+    bool before;
+    bool after;
+
+    if (!is_met(change, plan, change->new, &after))
+        return;
+    if (plan->condition == NULL ||
+        condition_judge(plan->condition, change->old) == CONDITION_UNKNOWN) {
+        complain(change, plan,
+                 "old row unknown: only_when judges the new one alone "
+                 "(REPLICA IDENTITY FULL tells both)");
+        before = after;
+    } else if (!is_met(change, plan, change->old, &before)) {
+        return;
+    }
+    if (before && after)
+        judge_update(change, plan);
+    else if (after)
+        judge_one_image(change, plan, FRAME_OPERATION_CREATE, PART_GAINERS);
+    else if (before)
+        judge_one_image(change, plan, FRAME_OPERATION_DELETE, PART_LOSERS);
+}
+
 static void
 judge(const struct row_change *change, const struct plan *plan)
 {
-    const struct image *image = change->new;
-    struct target_list *targets;
+    bool conditional = plan->rule->only_when != NULL;
+    bool met = true;
 
     if (plan->target_index == TARGET_DROPPED) {
         complain(change, plan, "denied: the target column was dropped");
     } else if (change->operation == FRAME_OPERATION_UPDATE) {
-        judge_update(change, plan);
-    } else if (!wants(plan, change->operation)) {
-        return;
-    } else if (plan->target_index == TARGET_NONE) {
-        send_note(change, plan, change->operation, PART_MAIN, &plan->rule->literal);
-    } else {
-        if (change->operation == FRAME_OPERATION_DELETE) {
-            image = change->old;
-            if (!old_holds_target(change, plan)) {
-                complain(change, plan, "denied: the WAL does not hold the target column");
-                return;
-            }
-        }
-        if (read_targets(change, plan, image, &targets))
-            send_note(change, plan, change->operation, PART_MAIN, targets);
+        if (conditional)
+            judge_conditional_update(change, plan);
+        else
+            judge_update(change, plan);
+    } else if (wants(plan, change->operation)) {
+        const struct image *image =
+            change->operation == FRAME_OPERATION_DELETE ? change->old : change->new;
+
+        if (!conditional || (is_met(change, plan, image, &met) && met))
+            judge_one_image(change, plan, change->operation, PART_MAIN);
     }
 }
 

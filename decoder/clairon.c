@@ -7,6 +7,7 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #include "message.h"

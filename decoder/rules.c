@@ -120,6 +120,8 @@ read_rule(const Datum *values, const bool *nulls)
     rule->ack_required = DatumGetBool(VALUE(RULE_ACK_REQUIRED));
     rule->retry_limit = DatumGetInt16(VALUE(RULE_RETRY_LIMIT));
     rule->backoff = DatumGetInt16(VALUE(RULE_BACKOFF));
+    if (!IS_NULL(RULE_ONLY_WHEN))
+        rule->only_when = TextDatumGetCString(VALUE(RULE_ONLY_WHEN));
 #undef IS_NULL
 #undef VALUE
     return rule;

@@ -32,7 +32,8 @@ enum rule_attribute {
     RULE_ACK_REQUIRED,
     RULE_RETRY_LIMIT,
     RULE_BACKOFF,
-    RULE_ATTRIBUTE_COUNT = RULE_BACKOFF
+    RULE_ONLY_WHEN,
+    RULE_ATTRIBUTE_COUNT = RULE_ONLY_WHEN
 };
 
 struct target_list {
@@ -60,6 +61,7 @@ struct rule {
     bool ack_required;
     uint16 retry_limit;
     enum frame_backoff backoff;
+    char *only_when; /* the stored form of condition.h; NULL: always */
 };
 
 struct rule_set {

@@ -139,6 +139,33 @@ BEGIN
     RETURN bits;
 END $$;
 
+-- only_when in the form that is stored: with the column's numbers, and constants as of now.
+CREATE FUNCTION clairon.condition_store(relation oid, expression text) RETURNS text
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_condition_store';
+CREATE FUNCTION clairon.condition_show(relation oid, stored text) RETURNS text
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_condition_show';
+
+-- Read under the settings that the decoder reads it under, and no others.
+CREATE FUNCTION clairon.check_condition(relation regclass, expression text) RETURNS text
+    LANGUAGE plpgsql SET search_path = pg_catalog SET timezone = 'UTC' SET datestyle = 'ISO, MDY'
+    SET intervalstyle = 'iso_8601' SET lc_monetary = 'C' SET extra_float_digits = 1 AS $$
+BEGIN
+    RETURN clairon.condition_store(relation, expression);
+EXCEPTION WHEN OTHERS THEN
+    RAISE EXCEPTION 'only_when: %', SQLERRM
+        USING ERRCODE = SQLSTATE,
+              HINT = 'Valid: a boolean expression on the columns of the table, with immutable '
+                     'functions written in C, outside pg_catalog with their schema.';
+END $$;
+
+CREATE FUNCTION clairon.show_condition(relation regclass, stored text) RETURNS text
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog AS $$
+BEGIN
+    RETURN clairon.condition_show(relation, stored);
+EXCEPTION WHEN OTHERS THEN
+    RETURN format('%s (denies: %s)', stored, SQLERRM);
+END $$;
+
 CREATE FUNCTION clairon.watch(relation regclass, audience text, targets text DEFAULT NULL,
     name text DEFAULT 'default', type text DEFAULT 'REALTIME', priority text DEFAULT 'NORMAL',
     operations text[] DEFAULT '{create,update,delete}', columns text[] DEFAULT NULL,
@@ -154,10 +181,6 @@ BEGIN
     PERFORM clairon.check_text('name', coalesce(name, ''), 255);
     PERFORM clairon.check_text('emitter', emitter, 255);
     PERFORM clairon.check_text('topic', topic, 1024);
-    IF only_when IS NOT NULL THEN
-        RAISE EXCEPTION 'only_when: not supported yet'
-            USING ERRCODE = 'feature_not_supported', HINT = 'Valid: NULL.';
-    END IF;
     IF (audience = 'ALL') <> (targets IS NULL) THEN
         RAISE EXCEPTION 'targets: % for audience %',
                 CASE WHEN targets IS NULL THEN 'needed' ELSE 'not valid' END, audience
@@ -188,8 +211,9 @@ BEGIN
     rule.ack_required := ack_required;
     rule.retry_limit := retry_limit;
     rule.backoff := clairon.choice('backoff', backoff, '{EXPONENTIAL,LINEAR,FIXED}');
+    rule.only_when := clairon.check_condition(relation, only_when);
     IF pg_column_size(rule) > 7000 THEN
-        RAISE EXCEPTION 'targets: at most about 7000 bytes are valid for all of a rule'
+        RAISE EXCEPTION 'targets, only_when: at most about 7000 bytes are valid for all of a rule'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     DELETE FROM clairon.rule AS old
@@ -235,7 +259,7 @@ CREATE VIEW clairon.rules AS
                ARRAY(SELECT attname::text FROM pg_catalog.pg_attribute
                      WHERE attrelid = rule.relation AND attnum = ANY (rule.columns)
                        AND NOT attisdropped ORDER BY attnum) END AS columns,
-           NULL::text AS only_when,
+           clairon.show_condition(rule.relation, rule.only_when) AS only_when,
            rule.emitter, rule.topic, rule.ttl, rule.ack_required, rule.retry_limit,
            ('{EXPONENTIAL,LINEAR,FIXED}'::text[])[rule.backoff + 1] AS backoff
     FROM clairon.rule

@@ -20,6 +20,7 @@ CREATE TABLE clairon.rule (
     ack_required  boolean NOT NULL,
     retry_limit   int2 NOT NULL CHECK (retry_limit >= 0),
     backoff       int2 NOT NULL CHECK (backoff BETWEEN 0 AND 2),
+    only_when     text, -- with $n for column n
     PRIMARY KEY (relation, name),
     CHECK ((audience = 'ALL') = (target_column IS NULL AND target_list IS NULL)),
     CHECK (target_column IS NULL OR target_list IS NULL)
@@ -27,7 +28,8 @@ CREATE TABLE clairon.rule (
 ALTER TABLE clairon.rule
     ALTER name SET STORAGE PLAIN, ALTER audience SET STORAGE PLAIN,
     ALTER target_list SET STORAGE PLAIN, ALTER columns SET STORAGE PLAIN,
-    ALTER emitter SET STORAGE PLAIN, ALTER topic SET STORAGE PLAIN;
+    ALTER emitter SET STORAGE PLAIN, ALTER topic SET STORAGE PLAIN,
+    ALTER only_when SET STORAGE PLAIN;
 
 CREATE FUNCTION clairon.rule_written() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_rule_written';

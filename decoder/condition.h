@@ -1,0 +1,37 @@
+/*
+ * condition.h: only_when, a boolean expression on one row.
+ *
+ * It is stored as SQL text in which $n stands for column number n: renames
+ * follow, constants are what they were when the rule was set, and no PostgreSQL
+ * version's internal form is kept.
+ */
+#ifndef CLAIRON_CONDITION_H
+#define CLAIRON_CONDITION_H
+
+#include "postgres.h"
+
+#include "utils/rel.h"
+
+struct condition;
+struct image;
+
+enum condition_answer {
+    CONDITION_FALSE, /* false or NULL */
+    CONDITION_TRUE,
+    CONDITION_UNKNOWN, /* the image does not hold a column that it reads */
+    CONDITION_FAILED   /* evaluating it raised an error */
+};
+
+/*
+ * Makes a condition ready, in the current memory context; `map` tells for each
+ * column of the relation that the rule names its index in `decoded`, -1 for
+ * none. NULL when it cannot be made any more, as after a change of a type.
+ */
+extern struct condition *condition_new(const char *stored, const int *map, int map_count,
+                                       Relation decoded);
+
+/* Judges one image; allocates in the current memory context. */
+extern enum condition_answer condition_judge(struct condition *condition,
+                                             const struct image *image);
+
+#endif

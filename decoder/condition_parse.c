@@ -1,0 +1,203 @@
+/* condition_parse.c: check what a user wrote for only_when, store it by number, read it again. */
+#include "condition_parse.h"
+
+#include "access/htup_details.h"
+#include "access/sysattr.h"
+#include "access/table.h"
+#include "catalog/pg_language.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/primnodes.h"
+#include "optimizer/optimizer.h"
+#include "parser/parse_coerce.h"
+#include "parser/parse_collate.h"
+#include "parser/parse_expr.h"
+#include "parser/parse_node.h"
+#include "parser/parse_relation.h"
+#include "parser/parser.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/ruleutils.h"
+#include "utils/syscache.h"
+
+PG_FUNCTION_INFO_V1(clairon_condition_store);
+PG_FUNCTION_INFO_V1(clairon_condition_show);
+
+/* Where $n is, while the stored form is parsed. */
+struct numbering {
+    const int *map;
+    int map_count;
+    TupleDesc desc;
+};
+
+/* The one expression of `SELECT text`, which may be nothing else besides. */
+static Node *
+parse_alone(const char *text)
+{
+    List *statements = raw_parser(psprintf("SELECT %s", text), RAW_PARSE_DEFAULT);
+    SelectStmt *select;
+    ResTarget *target;
+
+    if (list_length(statements) == 1) {
+        select = (SelectStmt *)linitial_node(RawStmt, statements)->stmt;
+        if (IsA(select, SelectStmt) && list_length(select->targetList) == 1 &&
+            select->op == SETOP_NONE && select->distinctClause == NIL &&
+            select->intoClause == NULL && select->fromClause == NIL &&
+            select->whereClause == NULL && select->groupClause == NIL &&
+            select->havingClause == NULL && select->windowClause == NIL &&
+            select->valuesLists == NIL && select->sortClause == NIL &&
+            select->limitOffset == NULL && select->limitCount == NULL &&
+            select->lockingClause == NIL && select->withClause == NULL) {
+            target = linitial_node(ResTarget, select->targetList);
+            if (target->name == NULL && target->indirection == NIL)
+                return target->val;
+        }
+    }
+    ereport(ERROR, (errcode(ERRCODE_SYNTAX_ERROR), errmsg("one boolean expression is valid")));
+}
+
+/* The kind forbids subqueries, aggregates, window and set-returning functions. */
+static Node *
+analyze(ParseState *state, const char *text)
+{
+    Node *expression = transformExpr(state, parse_alone(text), EXPR_KIND_CHECK_CONSTRAINT);
+
+    expression = coerce_to_boolean(state, expression, "only_when");
+    assign_expr_collations(state, expression);
+    return expression;
+}
+
+static Node *
+resolve_number(ParseState *state, ParamRef *reference)
+{
+    const struct numbering *numbering = state->p_ref_hook_state;
+    Form_pg_attribute attribute;
+    int index = -1;
+
+    if (reference->number >= 1 && reference->number <= numbering->map_count)
+        index = numbering->map[reference->number - 1];
+    if (index < 0)
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+                        errmsg("column %d was dropped", reference->number)));
+    attribute = TupleDescAttr(numbering->desc, index);
+    return (Node *)makeVar(1, attribute->attnum, attribute->atttypid, attribute->atttypmod,
+                           attribute->attcollation, 0);
+}
+
+Node *
+condition_parse_stored(const char *stored, const int *map, int map_count, Relation relation)
+{
+    struct numbering numbering = {map, map_count, RelationGetDescr(relation)};
+    ParseState *state = make_parsestate(NULL);
+
+    state->p_paramref_hook = resolve_number;
+    state->p_ref_hook_state = &numbering;
+    return analyze(state, stored);
+}
+
+static Node *
+parse_named(const char *text, Relation relation)
+{
+    ParseState *state = make_parsestate(NULL);
+    ParseNamespaceItem *item =
+        addRangeTableEntryForRelation(state, relation, AccessShareLock, NULL, false, true);
+
+    addNSItemToQuery(state, item, false, true, true);
+    return analyze(state, text);
+}
+
+/* Columns by number: a Param prints as $n. */
+static Node *
+number_columns(Node *node, void *context)
+{
+    Param *param;
+    Var *var;
+
+    if (node == NULL)
+        return NULL;
+    if (!IsA(node, Var))
+        return expression_tree_mutator(node, number_columns, context);
+    var = (Var *)node;
+    if (var->varattno <= 0)
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("columns are valid, whole rows and system columns are not")));
+    param = makeNode(Param);
+    param->paramkind = PARAM_EXTERN;
+    param->paramid = var->varattno;
+    param->paramtype = var->vartype;
+    param->paramtypmod = var->vartypmod;
+    param->paramcollid = var->varcollid;
+    param->location = -1;
+    return (Node *)param;
+}
+
+/*
+ * Functions of other languages run SQL, for which decoding has no snapshot: in
+ * the plugin such a call could take the server down.
+ */
+static bool
+is_foreign_language(Oid function, void *context)
+{
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+    Oid language;
+
+    if (!HeapTupleIsValid(tuple))
+        elog(ERROR, "cache lookup failed for function %u", function);
+    language = ((Form_pg_proc)GETSTRUCT(tuple))->prolang;
+    ReleaseSysCache(tuple);
+    if (language != INTERNALlanguageId && language != ClanguageId)
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("function %s is not valid: only functions written in C are",
+                               get_func_name(function))));
+    return false;
+}
+
+static bool
+check_languages(Node *node, void *context)
+{
+    if (node == NULL)
+        return false;
+    (void)check_functions_in_node(node, is_foreign_language, context);
+    return expression_tree_walker(node, check_languages, context);
+}
+
+/* condition_store(relation oid, expression text) -> text: checked, in the stored form. */
+Datum
+clairon_condition_store(PG_FUNCTION_ARGS)
+{
+    Relation relation = table_open(PG_GETARG_OID(0), AccessShareLock);
+    Node *expression = parse_named(text_to_cstring(PG_GETARG_TEXT_PP(1)), relation);
+    char *stored;
+
+    (void)check_languages(expression, NULL);
+    if (contain_mutable_functions((Node *)expression_planner((Expr *)expression)))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+                        errmsg("only functions marked IMMUTABLE are valid")));
+    stored = deparse_expression(number_columns(expression, NULL), NIL, false, false);
+    table_close(relation, AccessShareLock);
+    PG_RETURN_TEXT_P(cstring_to_text(stored));
+}
+
+/* condition_show(relation oid, stored text) -> text: with the columns' names of now. */
+Datum
+clairon_condition_show(PG_FUNCTION_ARGS)
+{
+    Oid relid = PG_GETARG_OID(0);
+    Relation relation = table_open(relid, AccessShareLock);
+    TupleDesc desc = RelationGetDescr(relation);
+    int *map = palloc(sizeof(int) * Max(desc->natts, 1));
+    Node *expression;
+    char *shown;
+
+    for (int i = 0; i < desc->natts; i++)
+        map[i] = TupleDescAttr(desc, i)->attisdropped ? -1 : i;
+    expression =
+        condition_parse_stored(text_to_cstring(PG_GETARG_TEXT_PP(1)), map, desc->natts, relation);
+    shown = deparse_expression(
+        expression, deparse_context_for(RelationGetRelationName(relation), relid), false, false);
+    table_close(relation, AccessShareLock);
+    PG_RETURN_TEXT_P(cstring_to_text(shown));
+}

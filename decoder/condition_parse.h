@@ -1,0 +1,17 @@
+/* condition_parse.h: expressions on one relation's columns, from text and back. */
+#ifndef CLAIRON_CONDITION_PARSE_H
+#define CLAIRON_CONDITION_PARSE_H
+
+#include "postgres.h"
+
+#include "nodes/nodes.h"
+#include "utils/rel.h"
+
+/*
+ * Parses the stored form; $n becomes a Var of the relation's column map[n - 1] + 1.
+ * Raises an error when the text does not fit the columns any more.
+ */
+extern Node *condition_parse_stored(const char *stored, const int *map, int map_count,
+                                    Relation relation);
+
+#endif

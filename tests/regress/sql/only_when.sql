@@ -1,0 +1,107 @@
+-- A rule's condition: checked when set, judged on each row by its own place in the WAL.
+\set SHOW_CONTEXT never
+CREATE TYPE state AS ENUM ('draft', 'open', 'closed');
+CREATE TABLE job (id int PRIMARY KEY, gone int, state state, size int, note text, due timestamptz);
+ALTER TABLE job DROP COLUMN gone;
+ALTER TABLE job REPLICA IDENTITY FULL;
+SET timezone = 'Asia/Kolkata';
+SELECT clairon.watch('job', 'ALL', only_when => $$state = 'open' AND size > 1$$);
+SELECT only_when FROM clairon.rules;
+INSERT INTO job VALUES (1, 'open', 5), (2, 'open', 1), (3, 'draft', 5), (4, NULL, 5);
+UPDATE job SET size = 6 WHERE id = 1;           -- true to true
+UPDATE job SET size = 1 WHERE id = 1;           -- true to false
+UPDATE job SET size = 0 WHERE id = 1;           -- false to false
+UPDATE job SET size = 7 WHERE id = 1;           -- false to true
+DELETE FROM job WHERE id IN (2, 3);
+DELETE FROM job WHERE id = 1;
+SELECT operation, payload FROM notes();
+
+-- each only if its operation is asked for
+SELECT clairon.watch('job', 'ALL', only_when => 'size > 1', operations => '{update}');
+INSERT INTO job VALUES (1, 'open', 5);
+UPDATE job SET size = 6 WHERE id = 1;
+UPDATE job SET size = 0 WHERE id = 1;
+UPDATE job SET size = 6 WHERE id = 1;
+SELECT operation, payload FROM notes();
+
+-- with an audience that moves: who had it loses it, who has it gains it
+SELECT clairon.watch('job', 'USER', 'note', only_when => 'size > 1');
+UPDATE job SET note = 'a', size = 1 WHERE id = 1;
+UPDATE job SET note = 'b', size = 2 WHERE id = 1;
+UPDATE job SET note = 'c', size = 3 WHERE id = 1;
+UPDATE job SET note = 'd', size = 1 WHERE id = 1;
+SELECT operation, targets FROM notes();
+
+-- columns by number, constants as of the setting, whatever the reader's settings
+SELECT clairon.watch('job', 'ALL', only_when => $$due < '2025-03-05 00:30' AND note LIKE 'é$1%'$$);
+ALTER TABLE job RENAME due TO deadline;
+SELECT only_when FROM clairon.rules;
+INSERT INTO job VALUES (10, NULL, NULL, 'é$1', '2025-03-05 00:29+00'), (11, NULL, NULL, 'é$1', '2025-03-05 00:31+00');
+SELECT operation, payload FROM notes();
+
+-- by key: the old row is not known
+ALTER TABLE job REPLICA IDENTITY DEFAULT;
+SELECT clairon.watch('job', 'ALL', only_when => 'size > 1');
+UPDATE job SET size = 2 WHERE id = 10;
+UPDATE job SET size = 1 WHERE id = 10;
+DELETE FROM job WHERE id = 10;
+SELECT operation, payload FROM notes();
+SELECT clairon.watch('job', 'ALL', only_when => 'id > 100');
+UPDATE job SET id = 200 WHERE id = 11;
+UPDATE job SET size = 9 WHERE id = 200;
+UPDATE job SET id = 12 WHERE id = 200;
+SELECT operation, payload FROM notes();
+
+-- what fails on a row, or does not fit the columns any more, denies; the slot goes on
+SELECT clairon.watch('job', 'ALL', only_when => '10 / size > 1');
+INSERT INTO job VALUES (20, NULL, 0), (21, NULL, 2);
+SELECT operation, payload FROM notes();
+ALTER TABLE job ALTER size TYPE text;
+INSERT INTO job VALUES (22, NULL, '2');
+SELECT only_when FROM clairon.rules;
+ALTER TABLE job DROP COLUMN size;
+INSERT INTO job VALUES (23, NULL);
+SELECT only_when FROM clairon.rules;
+SELECT clairon.watch('job', 'ALL', only_when => 'id = 24');
+INSERT INTO job VALUES (24, NULL);
+SELECT operation, payload FROM notes();
+
+-- an untouched TOASTed value that the WAL does not hold cannot be judged
+ALTER TABLE job ALTER note SET STORAGE EXTERNAL;
+SELECT clairon.watch('job', 'ALL', only_when => $$note LIKE 'x%'$$);
+INSERT INTO job VALUES (30, NULL, repeat('x', 5000));
+UPDATE job SET state = 'open' WHERE id = 30;
+SELECT operation, length(payload) FROM notes();
+
+-- on a partition whose columns stand elsewhere
+CREATE TABLE root (a int, b text) PARTITION BY LIST (a);
+CREATE TABLE leaf (b text, junk int, a int);
+ALTER TABLE leaf DROP COLUMN junk;
+ALTER TABLE root ATTACH PARTITION leaf FOR VALUES IN (1, 2);
+SELECT clairon.watch('root', 'ALL', only_when => $$a = 2 AND b = 'yes'$$);
+INSERT INTO root VALUES (1, 'yes'), (2, 'no'), (2, 'yes');
+SELECT source, payload FROM notes();
+
+-- refused where it is set
+CREATE FUNCTION own(int) RETURNS boolean IMMUTABLE LANGUAGE sql AS 'SELECT $1 > 1';
+SELECT clairon.watch('job', 'ALL', only_when => 'nope > 1');
+SELECT clairon.watch('job', 'ALL', only_when => 'id');
+SELECT clairon.watch('job', 'ALL', only_when => 'id >');
+SELECT clairon.watch('job', 'ALL', only_when => '');
+SELECT clairon.watch('job', 'ALL', only_when => 'true FROM job');
+SELECT clairon.watch('job', 'ALL', only_when => 'true; DROP TABLE job');
+SELECT clairon.watch('job', 'ALL', only_when => 'id > $1');
+SELECT clairon.watch('job', 'ALL', only_when => 'deadline < now()');
+SELECT clairon.watch('job', 'ALL', only_when => 'random() > 0.5');
+SELECT clairon.watch('job', 'ALL', only_when => 'id IN (SELECT 1)');
+SELECT clairon.watch('job', 'ALL', only_when => 'count(*) > 1');
+SELECT clairon.watch('job', 'ALL', only_when => 'job IS NOT NULL');
+SELECT clairon.watch('job', 'ALL', only_when => 'ctid IS NOT NULL');
+SELECT clairon.watch('job', 'ALL', only_when => 'public.own(id)');
+SELECT clairon.watch('job', 'ALL', only_when => 'own(id)');
+SELECT clairon.watch('job', 'ALL', only_when => repeat('id = 1 OR ', 2000) || 'id = 2');
+DROP TABLE job, root;
+DROP TYPE state;
+DROP FUNCTION own(int);
+RESET timezone;
+SELECT count(*) FROM notes();
