@@ -96,7 +96,8 @@ sub postgresql
 {
     my ($name, %options) = @_;
     my $node = PostgreSQL::Test::Cluster->new($name);
-    $node->init(allows_streaming => 'logical');
+    # The encoding must not hang on the locale of whoever runs the tests.
+    $node->init(allows_streaming => 'logical', extra => [ '--locale=C', '--encoding=UTF8' ]);
     $node->append_conf('postgresql.conf', server_settings() . "\n" . ($options{conf} // ''));
     $node->start;
     remember($node);
@@ -159,10 +160,21 @@ sub remember
     return;
 }
 
+# What a test died of goes to PostgreSQL's own log of the test, as does all it prints.
+sub show_last_words
+{
+    open my $log, '<', $PostgreSQL::Test::Utils::test_logfile or return;
+    my @words = grep { !/^(\[[\d:.()s]+\] ?)?#|^$/ } <$log>;
+    splice @words, 0, @words - 12 if @words > 12;
+    Test::More::diag('the end of what it printed:', "\n", map { "  $_" } @words);
+    return;
+}
+
 # Latest first. A failed test leaves its relays' logs where the check's logs are.
 END
 {
     my $status = $?;
+    show_last_words() if $status != 0;
     for my $one (reverse @running)
     {
         eval {

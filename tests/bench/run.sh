@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# run.sh: runs the benchmarks on private servers and prints their figures.
+# Called by `make bench`, through docker/unprivileged.sh.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+# shellcheck source=tests/env.sh
+. tests/env.sh
+
+out=$CLAIRON_WORK/bench
+rm -rf "$out"
+mkdir -p "$out"
+export TESTDIR=$out TESTDATADIR=$out/data TESTLOGDIR=$out/log PG_TEST_TIMEOUT_DEFAULT=300
+status=0
+perl -I tests/perl -I "$PG_PERL" tests/bench/ingest.pl >"$out/ingest.log" 2>&1 || status=$?
+sed -n 's/^# bench: //p' "$out/ingest.log"
+if [ "$status" != 0 ]; then
+    tail -n 30 "$out/ingest.log" >&2
+    die "the benchmark failed; its log is $out/ingest.log"
+fi
