@@ -14,6 +14,7 @@ package Clairon::Test;
 use strict;
 use warnings;
 
+use Carp qw(croak);
 use Digest::SHA qw(hmac_sha256);
 use Exporter qw(import);
 use File::Temp ();
@@ -55,7 +56,7 @@ sub wait_until
     {
         my $answer = $question->();
         return $answer if $answer;
-        die sprintf("not within %s s: %s\n", $seconds // $SECONDS, $what) if time() > $deadline;
+        croak sprintf('not within %s s: %s', $seconds // $SECONDS, $what) if time() > $deadline;
         select(undef, undef, undef, 0.02);
     }
     return;

@@ -4,6 +4,7 @@ package Clairon::Test::Client;
 use strict;
 use warnings;
 
+use Carp qw(croak);
 use JSON ();
 use Mojo::IOLoop;
 use Mojo::UserAgent;
@@ -68,7 +69,7 @@ sub run_until
     my $answer;
     Mojo::IOLoop->one_tick until ($answer = $question->()) || $late;
     Mojo::IOLoop->remove($_) for $timer, $tick;
-    die "not within $seconds s: $what; received: " . $self->told . "\n" unless $answer;
+    croak "not within $seconds s: $what; received: " . $self->told unless $answer;
     return $answer;
 }
 

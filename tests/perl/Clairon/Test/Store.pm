@@ -6,6 +6,7 @@ use warnings;
 
 use parent -norequire, 'Clairon::Test::Process';
 use Clairon::Test::Process;
+use Carp qw(croak);
 use IO::Socket::UNIX;
 
 # Options: folder, fsync => everysec | always | no, options => [more arguments of the server].
@@ -79,7 +80,7 @@ sub ask
         delete $self->{link};
         die $error;
     }
-    die "$answer->[0][0]\n" if ref $answer->[0] eq 'Clairon::Test::Store::Error';
+    croak $answer->[0][0] if ref $answer->[0] eq 'Clairon::Test::Store::Error';
     return $answer->[0];
 }
 
