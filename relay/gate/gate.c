@@ -92,8 +92,7 @@ open_context(struct gate *gate)
         .user = gate,
         .max_http_header_data = HEADER_BYTES_MAX,
         .max_http_header_pool = HEADER_POOL,
-        .options = LWS_SERVER_OPTION_LIBEV | LWS_SERVER_OPTION_EXPLICIT_VHOSTS |
-                   LWS_SERVER_OPTION_VALIDATE_UTF8,
+        .options = LWS_SERVER_OPTION_LIBEV | LWS_SERVER_OPTION_EXPLICIT_VHOSTS,
     };
 
     if (gate->config->gate.tls_cert != NULL)

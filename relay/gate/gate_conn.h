@@ -19,6 +19,7 @@
 
 enum gate_code { /* of `bye` and of the WebSocket close */
                  GATE_CLOSE_BINARY = 1003,
+                 GATE_CLOSE_UTF8 = 1007,
                  GATE_CLOSE_TOO_LONG = 1009,
                  GATE_CLOSE_PROTOCOL = 4000,
                  GATE_CLOSE_TOKEN = 4001,

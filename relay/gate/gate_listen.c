@@ -174,7 +174,7 @@ open_vhost(struct gate *gate, const struct gate_place *place, char *reason, size
         .alpn = "http/1.1",
         .keepalive_timeout = 5,
         .timeout_secs = 10,
-        .options = LWS_SERVER_OPTION_VALIDATE_UTF8 | LWS_SERVER_OPTION_FAIL_UPON_UNABLE_TO_BIND,
+        .options = LWS_SERVER_OPTION_FAIL_UPON_UNABLE_TO_BIND,
     };
     enum rc rc = set_tls(gate, &info, reason, size);
 

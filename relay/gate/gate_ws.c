@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 
 #define OUT_MAX (16 * 1024) /* own lines that the socket has not taken yet */
 #define AUTHORIZATION_MAX (TOKEN_BYTES_MAX + 64)
@@ -176,11 +177,31 @@ gate_ws_established(struct gate *gate, struct lws *wsi, struct gate_conn **slot)
     return 0;
 }
 
+static bool
+is_utf8(const char *text, size_t len)
+{
+    while (len > 0) {
+        size_t char_len = utf8_char_len(text, len);
+
+        if (char_len == 0)
+            return false;
+        text += char_len;
+        len -= char_len;
+    }
+    return true;
+}
+
 static void
 handle_text(struct gate_conn *conn, const char *text, size_t len)
 {
     const char *end = text + len;
 
+    /* Here and not in lws, which closes without a bye. */
+    if (!is_utf8(text, len)) {
+        stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        gate_conn_close(conn, GATE_CLOSE_UTF8, "a text frame must be valid UTF-8");
+        return;
+    }
     if (len == 0) {
         gate_message_handle(conn, text, len);
         return;
