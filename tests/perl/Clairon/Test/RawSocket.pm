@@ -1,0 +1,223 @@
+# Clairon::Test::RawSocket: a TCP connection to a relay that can say what no well-behaved client says.
+#
+#   my $raw = Clairon::Test::RawSocket->new($relay);
+#   my $answer = $raw->request(GET => '/healthz');      # { status, headers, body }
+#   my $raw = Clairon::Test::RawSocket->open($relay, Origin => 'http://evil.example');
+#   $raw->{answer}{status}; $raw->frame(TEXT, '{"t":"pi', final => 0); $raw->line; $raw->ending
+package Clairon::Test::RawSocket;
+
+use strict;
+use warnings;
+
+use Errno qw(EAGAIN EINTR);
+use Exporter qw(import);
+use IO::Select;
+use IO::Socket::IP;
+use JSON ();
+use Time::HiRes qw(time);
+
+use constant { CONTINUATION => 0, TEXT => 1, BINARY => 2, CLOSE => 8, PING => 9, PONG => 10 };
+our @EXPORT_OK = qw(CONTINUATION TEXT BINARY CLOSE PING PONG);
+
+my $json = JSON->new->utf8->canonical;
+my $key  = 'dGhlIHNhbXBsZSBub25jZQ==';
+
+sub new
+{
+    my ($class, $relay) = @_;
+    my $link = IO::Socket::IP->new(PeerHost => '127.0.0.1', PeerPort => $relay->{port}, Timeout => 5)
+      or die "could not connect to port $relay->{port}: $@\n";
+    $link->blocking(0);
+    return bless { link => $link, bytes => '', lines => [], host => "127.0.0.1:$relay->{port}" }, $class;
+}
+
+# A connection that asked for the upgrade; {answer} is what the relay said to it. Headers: more
+# of them, or undef to leave one out; ':path' and ':method' change the request's first line.
+sub open
+{
+    my ($class, $relay, %headers) = @_;
+    my $self = $class->new($relay);
+    my ($method, $path) = map { delete $headers{$_} } ':method', ':path';
+    $self->request(
+        $method // 'GET', $path // '/v1/ws',
+        Upgrade                  => 'websocket',
+        Connection               => 'Upgrade',
+        'Sec-WebSocket-Key'      => $key,
+        'Sec-WebSocket-Version'  => 13,
+        'Sec-WebSocket-Protocol' => 'clairon.v1.json',
+        %headers);
+    return $self;
+}
+
+# As open(), and connected: the token is of that user, or `token` itself.
+sub user
+{
+    my ($class, $relay, $user, %options) = @_;
+    my $self = $class->open($relay);
+    die "the upgrade was refused: $self->{answer}{status}\n" if $self->{answer}{status} != 101;
+    my $token = $options{token} // Clairon::Test::token(sub => $user, %options);
+    $self->say({ t => 'connect', r => 1, token => $token });
+    my $line = $self->line;
+    die 'not connected: ' . $json->encode($line) . "\n" unless $line->{t} eq 'connected';
+    return $self;
+}
+
+sub request
+{
+    my ($self, $method, $path, %headers) = @_;
+    %headers = (Host => $self->{host}, %headers);
+    my $text = join '', map { "$_: $headers{$_}\r\n" } grep { defined $headers{$_} } sort keys %headers;
+    $self->write("$method $path HTTP/1.1\r\n$text\r\n");
+    return $self->answer;
+}
+
+# What was answered; after an upgrade the connection goes on, else it is read to its end.
+sub answer
+{
+    my ($self) = @_;
+    1 until $self->{bytes} =~ /\r\n\r\n/ || !$self->more;
+    my ($head, $rest) = split /\r\n\r\n/, $self->{bytes}, 2;
+    my ($first, @lines) = split /\r\n/, $head // '';
+    my ($status) = ($first // '') =~ m{^HTTP/1\.1 (\d+)};
+    my %answer = (status => $status // 0, headers => { map { /^(.*?): *(.*)$/ ? (lc $1, $2) : () } @lines });
+    if ($answer{status} == 101)
+    {
+        $self->{bytes} = $rest;
+    }
+    else
+    {
+        1 while $self->more;
+        $answer{body} = (split /\r\n\r\n/, $self->{bytes}, 2)[1] // '';
+        $self->{bytes} = '';
+    }
+    return $self->{answer} = \%answer;
+}
+
+# Bytes as they are; false once the relay takes no more.
+sub write
+{
+    my ($self, $bytes) = @_;
+    my $deadline = time() + $Clairon::Test::SECONDS;
+    my $ready    = IO::Select->new($self->{link});
+    local $SIG{PIPE} = 'IGNORE';
+    while (length $bytes)
+    {
+        my $sent = syswrite $self->{link}, $bytes;
+        if (defined $sent) { substr $bytes, 0, $sent, '' }
+        elsif ($! != EAGAIN && $! != EINTR) { return 0 }
+        else { $ready->can_write($deadline - time()) or die "the relay takes no bytes\n" }
+    }
+    return 1;
+}
+
+# Reads what there is, waiting for it; false at the end. A reset is an end that {reset} tells.
+sub more
+{
+    my ($self) = @_;
+    return 0 if $self->{eof};
+    my $deadline = $self->{deadline} // time() + $Clairon::Test::SECONDS;
+    IO::Select->new($self->{link})->can_read($deadline > time() ? $deadline - time() : 0)
+      or die 'the relay says nothing; received: ' . $json->encode($self->{lines}) . "\n";
+    my $got = sysread $self->{link}, $self->{bytes}, 65536, length $self->{bytes};
+    return 1 if $got || (!defined $got && ($! == EAGAIN || $! == EINTR));
+    $self->{eof}   = 1;
+    $self->{reset} = !defined $got;
+    return 0;
+}
+
+# frame(TEXT, $payload): final => 0 for a fragment, masked => 0 for what only servers may send,
+# bits => 0x40 to set reserved bits, length => to announce another length than there is.
+sub frame
+{
+    my ($self, $opcode, $payload, %options) = @_;
+    my $len    = $options{length} // length $payload;
+    my $masked = ($options{masked} // 1) ? 0x80 : 0;
+    my $head   = chr($opcode | (($options{final} // 1) ? 0x80 : 0) | ($options{bits} // 0));
+    $head .=
+        $len < 126     ? chr($masked | $len)
+      : $len < 0x10000 ? pack('Cn',  $masked | 126, $len)
+      :                  pack('CQ>', $masked | 127, $len);
+    return $self->write($head . $payload) unless $masked;
+    my $mask = "\x12\x34\x56\x78";
+    my $key  = substr $mask x (length($payload) / 4 + 1), 0, length $payload;
+    return $self->write($head . $mask . ($payload ^ $key));
+}
+
+# One text frame, one line each.
+sub say { my ($self, @messages) = @_; return $self->text(join "\n", map { $json->encode($_) } @messages) }
+sub text { my ($self, $bytes) = @_; return $self->frame(TEXT, $bytes) }
+
+# The next frame: { opcode, payload }, undef at the end of the connection.
+sub next_frame
+{
+    my ($self) = @_;
+    while (1)
+    {
+        my ($first, $second) = unpack 'CC', $self->{bytes};
+        if (defined $second)
+        {
+            my $len = $second & 0x7f;
+            my $at  = $len == 126 ? 4 : $len == 127 ? 10 : 2;
+            if (length $self->{bytes} >= $at)
+            {
+                $len = unpack $at == 4 ? 'n' : 'Q>', substr $self->{bytes}, 2, $at - 2 if $at > 2;
+                if (length $self->{bytes} >= $at + $len)
+                {
+                    my $payload = substr $self->{bytes}, $at, $len;
+                    substr $self->{bytes}, 0, $at + $len, '';
+                    return { opcode => $first & 0x0f, payload => $payload };
+                }
+            }
+        }
+        return undef unless $self->more;
+    }
+    return;
+}
+
+# The next line of the relay; dies when the connection ends instead.
+sub line
+{
+    my ($self) = @_;
+    while (!@{ $self->{waiting} // [] })
+    {
+        my $frame = $self->next_frame // die "the relay closed the connection\n";
+        next if $frame->{opcode} == PING || $frame->{opcode} == PONG;
+        die 'the relay closed with ' . unpack('n', $frame->{payload}) . "\n" if $frame->{opcode} == CLOSE;
+        push @{ $self->{waiting} }, map { $json->decode($_) } split /\n/, $frame->{payload};
+    }
+    my $line = shift @{ $self->{waiting} };
+    push @{ $self->{lines} }, $line;
+    return $line;
+}
+
+# The next line of that type, whatever comes before it.
+sub line_of
+{
+    my ($self, $type) = @_;
+    my $line = $self->line;
+    $line = $self->line until $line->{t} eq $type;
+    return $line;
+}
+
+# Reads until the relay closes, answers its close, and returns { code, reason, lines }: the lines
+# that were not asked for before. code 1006: it hung up.
+sub ending
+{
+    my ($self) = @_;
+    my @lines = @{ delete $self->{waiting} // [] };
+    my %end   = (code => 1006, reason => '');
+    while (my $frame = $self->next_frame)
+    {
+        push @lines, map { $json->decode($_) } split /\n/, $frame->{payload} if $frame->{opcode} == TEXT;
+        next if $frame->{opcode} != CLOSE;
+        @end{ 'code', 'reason' } = unpack 'na*', $frame->{payload};
+        $self->frame(CLOSE, pack 'n', $end{code});
+        last;
+    }
+    CORE::close $self->{link};
+    return { %end, lines => \@lines };
+}
+
+sub hang_up { my ($self) = @_; CORE::close $self->{link}; return }
+
+1;

@@ -1,0 +1,186 @@
+# Does whatever a client may send get its answer or its close code, and never harm anyone else?
+use strict;
+use warnings;
+
+use Clairon::Test qw(token);
+use Clairon::Test::RawSocket qw(CONTINUATION TEXT BINARY CLOSE PING PONG);
+use Test::More;
+
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.connect_timeout' => '300ms' });
+my $bystander = Clairon::Test::RawSocket->user($relay, 'bystander');
+my $id        = '0190f5c8-1111-7000-8000-000000000001';
+
+sub fresh { return Clairon::Test::RawSocket->open($relay) }
+sub user  { return Clairon::Test::RawSocket->user($relay, 'u1') }
+
+# The relay says bye, then closes, both with that code.
+sub ends_with
+{
+    my ($raw, $code, $name) = @_;
+    my $end = $raw->ending;
+    is($end->{code}, $code, "$name: closed with $code");
+    my $bye = $end->{lines}[-1] // {};
+    is_deeply([ @{$bye}{ 't', 'code' } ], [ 'bye', $code ], "$name: after a bye with the same code");
+    ok(length $end->{reason} && length $bye->{msg}, "$name: and a reason");
+    return;
+}
+
+# The connection goes on, after an err 107 for the text.
+sub refused
+{
+    my ($raw, $text, $r, $name) = @_;
+    $raw->text($text);
+    my $err = $raw->line;
+    is_deeply([ @{$err}{qw(t code r retry)} ], [ 'err', 107, $r, JSON::false ], "$name: err 107");
+    return;
+}
+
+sub goes_on
+{
+    my ($raw, $name) = @_;
+    $raw->say({ t => 'ping' });
+    is($raw->line->{t}, 'pong', "$name: and the connection stays");
+    return;
+}
+
+# The first line.
+for my $first ('{"t":"pong"}', '{"t":"ack","ids":["' . $id . '"]}', '{"t":"refresh","token":"x"}')
+{
+    my $raw = fresh();
+    $raw->text($first);
+    ends_with($raw, 4000, "first $first");
+}
+my $late = fresh();
+my $silent = fresh();
+refused($late, '{"t":"hello","r":1}', 1, 'an unknown first line');
+refused($late, '{"t":"connect","r":2,"token":17}', 2, 'a connect with a wrong field');
+$late->say({ t => 'connect', r => 3, token => token(sub => 'u1') });
+is($late->line->{t}, 'connected', 'it may be said better');
+goes_on($late, 'a connection that began badly');
+refused($late, '{"t":"connect","r":4,"token":"x"}', 4, 'a second connect');
+goes_on($late, 'a second connect');
+ends_with($silent, 4002, 'nothing said in time');
+my $dripping = fresh();
+$dripping->frame(TEXT, '{"t":', final => 0);
+ends_with($dripping, 4002, 'half a line in time');
+
+# Frames that are none of ours.
+for my $case (
+    [ 'no JSON',          4000, sub { $_[0]->text('hello') } ],
+    [ 'half an object',   4000, sub { $_[0]->text('{"t":"ping"') } ],
+    [ 'two in one line',  4000, sub { $_[0]->text('{"t":"ping"}{"t":"ping"}') } ],
+    [ 'an empty frame',   4000, sub { $_[0]->text('') } ],
+    [ 'a zero byte',      4000, sub { $_[0]->text("\0") } ],
+    [ 'a binary frame',   1003, sub { $_[0]->frame(BINARY, '{"t":"ping"}') } ],
+    [ 'an empty binary frame', 1003, sub { $_[0]->frame(BINARY, '') } ],
+    [ 'bad UTF-8',        1007, sub { $_[0]->text("{\"t\":\"\xff\"}") } ],
+    [ 'overlong UTF-8',   1007, sub { $_[0]->text("{\"t\":\"\xc0\xaf\"}") } ],
+    [ 'a surrogate',      1007, sub { $_[0]->text("{\"t\":\"\xed\xa0\x80\"}") } ],
+    [ 'above Unicode',    1007, sub { $_[0]->text("{\"t\":\"\xf4\x90\x80\x80\"}") } ],
+    [ 'a character cut short', 1007, sub { $_[0]->text("{\"t\":\"ping\"}\xe2\x82") } ],
+    [ 'a frame of 2 MB',  1009, sub { $_[0]->text('x' x (2 << 20)) } ],
+    [ '2 MB announced',   1009, sub { $_[0]->frame(TEXT, '{', length => 2 << 20) } ],
+    [ '8 EB announced',   1009, sub { $_[0]->frame(TEXT, '{', length => ~0 >> 1) } ],
+    [ 'one byte too many', 1009, sub { $_[0]->text('x' x (64 * 1024 + 1)) } ],
+    [ 'fragments that are too long', 1009, sub {
+        $_[0]->frame(TEXT, 'x' x 40_000, final => 0);
+        $_[0]->frame(CONTINUATION, 'x' x 40_000);
+    } ])
+{
+    my ($name, $code, $send) = @$case;
+    my $raw = user();
+    $send->($raw);
+    ends_with($raw, $code, $name);
+}
+
+# What breaks WebSocket itself ends that connection; how is the library's matter.
+for my $case (
+    [ 'a reserved opcode',   sub { $_[0]->frame(3, 'x') } ],
+    [ 'a reserved bit',      sub { $_[0]->frame(TEXT, '{"t":"ping"}', bits => 0x40) } ],
+    [ 'a long control frame', sub { $_[0]->frame(PING, 'x' x 126) } ],
+    [ 'a fragmented ping',   sub { $_[0]->frame(PING, 'x', final => 0) } ],
+    [ 'a continuation of nothing', sub { $_[0]->frame(CONTINUATION, '{"t":"ping"}') } ],
+    [ 'a message inside another', sub {
+        $_[0]->frame(TEXT, '{"t":', final => 0);
+        $_[0]->frame(TEXT, '{"t":"ping"}');
+    } ])
+{
+    my ($name, $send) = @$case;
+    my $raw = user();
+    $send->($raw);
+    my $end = $raw->ending;
+    ok($end->{code} != 1000 && !grep({ $_->{t} eq 'pong' } @{ $end->{lines} }), "$name ends the connection");
+}
+
+# A client's own close is answered.
+my $leaving = user();
+$leaving->frame(CLOSE, pack 'n', 1000);
+is($leaving->ending->{code}, 1000, 'a close is answered with its code');
+
+# What is unusual and allowed.
+my $raw = user();
+$raw->frame(TEXT, '{"t":"pi', final => 0);
+$raw->frame(PING, 'in between');
+$raw->frame(CONTINUATION, '',      final => 0);
+$raw->frame(CONTINUATION, 'ng","r":1}');
+is_deeply($raw->next_frame, { opcode => PONG, payload => 'in between' }, 'a ping is answered at once');
+is($raw->line->{t}, 'pong', 'fragments make one line');
+$raw->text("{\"t\":\"ping\"}\n{\"t\":\"nonsense\",\"r\":5}\n\n{\"t\":\"ping\"}\n");
+is_deeply([ map { $raw->line->{t} } 1 .. 3 ], [ 'pong', 'err', 'pong' ], 'lines of one frame, in their order');
+$raw->text(" \t{ \"t\" : \"ping\" }\r");
+is($raw->line->{t}, 'pong', 'white space does not matter');
+$raw->frame(PONG, 'unasked');
+goes_on($raw, 'an unasked pong');
+my $spread = '{"t":"ping","r":' . ' ' x 60_000 . '1}';
+for my $at (0 .. length($spread) - 1)
+{
+    next if $at % 10_000;
+    $raw->frame($at ? CONTINUATION : TEXT, substr($spread, $at, 10_000), final => $at + 10_000 >= length $spread);
+}
+is($raw->line->{t}, 'pong', 'a long line in many pieces');
+$raw->text('{"t":"ping"' . ' ' x (64 * 1024 - 12) . '}');
+is($raw->line->{t}, 'pong', 'a line of exactly max_frame_bytes');
+
+# Good JSON that is not what we speak.
+refused($raw, $_->[0], $_->[1], $_->[2]) for
+  [ '{"t":"dance","r":7}', 7, 'an unknown t' ],
+  [ '{"r":8}', 8, 'no t' ],
+  [ '{"t":17,"r":9}', 9, 't is no string' ],
+  [ '{"t":"ping","r":10,"more":1}', 10, 'an unknown field' ],
+  [ '{"t":"ping","r":"eleven"}', undef, 'r is no number' ],
+  [ '{"t":"ping","r":1e400}', undef, 'a number out of range' ],
+  [ '{"t":"ping","t":"pong"}', undef, 'a field twice' ],
+  [ '[1,2]', undef, 'an array' ], [ '"ping"', undef, 'a string' ], [ 'null', undef, 'null' ],
+  [ '{"t":"\u0000"}', undef, 'a NUL in a text' ],
+  [ '[' x 5000 . ']' x 5000, undef, 'deep nesting' ],
+  [ '{"t":"ack","r":12}', 12, 'an ack without ids' ],
+  [ '{"t":"ack","r":13,"ids":"' . $id . '"}', 13, 'ids that are no array' ],
+  [ '{"t":"ack","r":14,"ids":[]}', 14, 'no ids' ],
+  [ '{"t":"ack","r":15,"ids":[17]}', 15, 'an id that is no string' ],
+  [ '{"t":"ack","r":16,"ids":["' . $id . '","nonsense"]}', 16, 'an id that is no UUID' ],
+  [ '{"t":"ack","r":17,"ids":[' . join(',', ("\"$id\"") x 1025) . ']}', 17, 'more ids than fit' ],
+  [ '{"t":"refresh","r":18}', 18, 'a refresh without a token' ],
+  [ '{"t":"refresh","r":19,"token":null}', 19, 'a token that is no string' ];
+goes_on($raw, 'all of these');
+
+# Acks that change nothing are not answered.
+$raw->say({ t => 'ack', ids => [$id] }, { t => 'ack', ids => [ uc $id, $id ] },
+    { t => 'ack', ids => [ ($id) x 1024 ] });
+goes_on($raw, 'acks of what never was');
+is($relay->metric('clairon_store_acks_total'), 0, 'nothing was acknowledged');
+is($store->ask('EXISTS', "clairon:ack:$id"), 0, 'and nothing came to be');
+
+# An err that nobody reads has an end too.
+my $deaf = user();
+for (1 .. 2000)
+{
+    last unless eval { $deaf->text(join "\n", ('{"t":"dance"}') x 2000) };
+}
+my $flood = eval { $deaf->ending };
+ok(defined $flood, 'who sends nonsense and never reads is cut off');
+
+goes_on($bystander, 'somebody else');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
+done_testing();
