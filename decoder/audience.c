@@ -5,10 +5,6 @@
 #include "common/hashfn.h"
 #include "utils/array.h"
 
-/* More of them, or longer ones, are refused: the frame and the store bound them too. */
-#define TARGETS_MAX 100000
-#define TARGET_BYTES_MAX 1024
-
 /* An open-addressed set of a list's texts; slots hold index + 1. */
 struct text_set {
     const struct target_list *list;

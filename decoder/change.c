@@ -68,7 +68,7 @@ read_targets(const struct row_change *change, const struct plan *plan, const str
     }
     targets = audience_targets(plan, image);
     if (targets->too_many) {
-        complain(change, plan, "denied: more than 100000 targets, or one over 1024 bytes");
+        complain(change, plan, "denied: more than 100000 targets, or one over 255 bytes");
         return false;
     }
     *ret_targets = targets;

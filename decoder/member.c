@@ -28,6 +28,7 @@ static void
 put_member(LogicalDecodingContext *ctx, struct relation_entry *entry, TupleDesc desc,
            HeapTuple tuple, char change)
 {
+    struct decoder *decoder = ctx->output_plugin_private;
     struct image *image = &entry->new;
     char *texts[MEMBER_FIELDS];
     int len;
@@ -40,10 +41,12 @@ put_member(LogicalDecodingContext *ctx, struct relation_entry *entry, TupleDesc 
             return;
         texts[field] = encode_plain(entry->members[field].encoder, image->values[at], &len);
         texts[field] = pnstrdup(texts[field], len);
-        if (len > PG_UINT16_MAX)
+        if (len > TARGET_BYTES_MAX) {
+            complaint_count(decoder, 0, "member", "left out: a text over 255 bytes of UTF-8");
             return;
+        }
     }
-    packet_put_member(ctx->output_plugin_private, packet_open(ctx), change, change == '+', texts);
+    packet_put_member(decoder, packet_open(ctx), change, change == '+', texts);
     packet_close(ctx);
 }
 

@@ -13,6 +13,9 @@
 static struct decoder *current;
 static bool registered;
 
+/* Forgotten all at once when there are more: each keeps a few kB, dropped tables too. */
+#define RELATIONS_MAX 4096
+
 static void
 drop_all(struct decoder *decoder)
 {
@@ -99,6 +102,22 @@ relation_refresh_rules(struct decoder *decoder, TransactionId xid)
     decoder->stamp = stamp;
 }
 
+static void
+bound_entries(struct decoder *decoder)
+{
+    HASH_SEQ_STATUS sequence;
+    struct relation_entry *entry;
+
+    if (hash_get_num_entries(decoder->relations) < RELATIONS_MAX)
+        return;
+    hash_seq_init(&sequence, decoder->relations);
+    while ((entry = hash_seq_search(&sequence)) != NULL) {
+        if (entry->context != NULL)
+            MemoryContextDelete(entry->context);
+        hash_search(decoder->relations, &entry->relid, HASH_REMOVE, NULL);
+    }
+}
+
 struct relation_entry *
 relation_look_up(struct decoder *decoder, Relation relation, TransactionId xid)
 {
@@ -107,13 +126,16 @@ relation_look_up(struct decoder *decoder, Relation relation, TransactionId xid)
     bool found;
 
     relation_refresh_rules(decoder, xid);
+    entry = hash_search(decoder->relations, &relid, HASH_FIND, NULL);
+    if (entry != NULL && entry->valid)
+        return entry;
+    if (entry == NULL)
+        bound_entries(decoder);
     entry = hash_search(decoder->relations, &relid, HASH_ENTER, &found);
     if (!found) {
         MemSet(entry, 0, sizeof(*entry));
         entry->relid = relid;
     }
-    if (found && entry->valid)
-        return entry;
     if (entry->context == NULL)
         entry->context =
             AllocSetContextCreate(decoder->context, "clairon relation", ALLOCSET_SMALL_SIZES);

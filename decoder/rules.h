@@ -12,6 +12,12 @@
 
 #define SECRET_BYTES 32
 
+/* What a relay takes as a user, a group or a target, in bytes of UTF-8. */
+#define TARGET_BYTES_MAX 255
+
+/* More targets than these of one notification are refused. */
+#define TARGETS_MAX 100000
+
 /* Bits of rule.operations, by enum frame_operation. */
 #define RULE_OPERATION(operation) (1 << (operation))
 

@@ -111,9 +111,9 @@ read_targets(struct target_list *list, ArrayType *array)
         plain = text_to_cstring((text *)DatumGetPointer(elements[i]));
         list->texts[list->count] =
             encode_to_utf8(plain, strlen(plain), &list->lengths[list->count]);
-        if (list->lengths[list->count] > TEXT_BYTES_MAX)
+        if (list->lengths[list->count] > TARGET_BYTES_MAX)
             ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                            errmsg("targets: each at most %d bytes is valid", TEXT_BYTES_MAX)));
+                            errmsg("targets: each at most %d bytes is valid", TARGET_BYTES_MAX)));
         list->count++;
     }
 }

@@ -192,6 +192,10 @@ BEGIN
     rule.audience := audience;
     IF targets LIKE '=%' THEN
         rule.target_list := clairon.parse_targets(substr(targets, 2));
+        IF EXISTS (SELECT FROM unnest(rule.target_list) AS t WHERE octet_length(t) > 255) THEN
+            RAISE EXCEPTION 'targets: each at most 255 bytes is valid'
+                USING ERRCODE = 'invalid_parameter_value';
+        END IF;
     ELSIF targets IS NOT NULL THEN
         rule.target_column := clairon.column_number('targets', relation, targets);
     END IF;

@@ -7,7 +7,7 @@
 CREATE TABLE clairon.rule (
     relation      regclass NOT NULL,
     name          text NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 255),
-    audience      text NOT NULL CHECK (octet_length(audience) BETWEEN 1 AND 255),
+    audience      text NOT NULL CHECK (audience ~ '^[A-Za-z_][A-Za-z0-9_]{0,62}$'),
     target_column int2 CHECK (target_column > 0),
     target_list   text[],
     type          int2 NOT NULL CHECK (type BETWEEN 0 AND 2),
@@ -67,10 +67,10 @@ INSERT INTO clairon.secret
 REVOKE ALL ON clairon.secret FROM PUBLIC;
 
 CREATE TABLE clairon.member (
-    audience text NOT NULL CHECK (octet_length(audience) BETWEEN 1 AND 255
-                                  AND audience NOT IN ('USER', 'ALL')),
-    target   text NOT NULL CHECK (octet_length(target) BETWEEN 1 AND 1024),
-    user_id  text NOT NULL CHECK (octet_length(user_id) BETWEEN 1 AND 1024),
+    audience text NOT NULL CHECK (audience ~ '^[A-Za-z_][A-Za-z0-9_]{0,62}$'
+                                  AND upper(audience) NOT IN ('USER', 'ALL')),
+    target   text NOT NULL CHECK (octet_length(target) BETWEEN 1 AND 255),
+    user_id  text NOT NULL CHECK (octet_length(user_id) BETWEEN 1 AND 255),
     PRIMARY KEY (audience, target, user_id)
 );
 COMMENT ON TABLE clairon.member IS 'who belongs to what: user_id receives what goes to target';

@@ -45,6 +45,7 @@ SELECT clairon.watch('task', 'USER', 'owner', retry_limit => -1);
 SELECT clairon.watch('task', 'USER', 'owner', backoff => 'RANDOM');
 SELECT clairon.watch('task', 'USER', '=' || (SELECT string_agg(i::text, ',')
                                              FROM generate_series(1, 5000) AS i));
+SELECT clairon.watch('task', 'USER', '=a,' || repeat('x', 256));
 SELECT clairon.unwatch(NULL);
 
 -- what cannot be watched
@@ -69,6 +70,7 @@ SELECT clairon.watch(NULL, 'ALL');
 TRUNCATE clairon.rule;
 TRUNCATE clairon.member;
 INSERT INTO clairon.member VALUES ('USER', 'u1', 'u1');
+INSERT INTO clairon.member VALUES ('ROLE', 'admin', repeat('x', 256));
 SELECT count(*) FROM clairon.rules;
 DROP TABLE task;
 DROP SERVER server CASCADE;
