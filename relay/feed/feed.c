@@ -45,6 +45,7 @@ drop_connection(struct feed *feed)
     feed->conn = NULL;
     feed->attempt++; /* answers that still come belong to the past */
     feed_stream_reset(feed);
+    feed_confirm_reset(feed); /* the next store may hold less than this one did */
     stats_set(feed->stats, STAT_FEED_CONNECTED, 0);
 }
 
@@ -144,7 +145,10 @@ on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)loop;
     (void)events;
-    if (feed->state == FEED_STREAMING && (is_due || feed->stored_lsn != feed->told_lsn))
+    if (feed->state != FEED_STREAMING)
+        return;
+    feed_confirm_update(feed);
+    if (is_due || feed->confirmed_lsn != feed->told_lsn)
         feed_send_feedback(feed);
 }
 

@@ -19,6 +19,7 @@
 #define FEED_BATCH_BYTES (256u << 10)
 #define FEED_BATCH_FRAMES 512
 #define FEED_CONNECT_PATIENCE_S 15.0
+#define FEED_MARKS_MAX 64
 
 /*
  * WAITING (for the retry timer, or for the store) -> CONNECTING -> IDENTIFYING -> FINDING the slot
@@ -43,6 +44,12 @@ enum feed_state {
 struct flight {
     uint64_t confirm_lsn; /* what may be confirmed once it is stored; 0: nothing new */
     size_t bytes;
+};
+
+/* How far the store was at a time. */
+struct feed_mark {
+    int64_t at_us;
+    uint64_t lsn;
 };
 
 struct feed {
@@ -81,7 +88,12 @@ struct feed {
     uint64_t copy_ordinal;
 
     uint64_t received_lsn;
-    uint64_t stored_lsn;
+    uint64_t stored_lsn;    /* the store answered for all before it */
+    uint64_t confirmed_lsn; /* and it is safe on disk by now */
+    uint64_t marked_lsn;
+    struct feed_mark marks[FEED_MARKS_MAX]; /* a ring, oldest first */
+    unsigned mark_first;
+    unsigned mark_count;
     int64_t feedback_us; /* when we last told the server */
     uint64_t told_lsn;
     bool closing;
@@ -114,6 +126,10 @@ bool feed_stream_take(struct feed *feed, char *owned, struct bytes packet);
 void feed_send_feedback(struct feed *feed);
 /* Hands libpq's waiting bytes to the socket, now or when it is writable. */
 void feed_flush_socket(struct feed *feed);
+
+/* feed_confirm.c */
+void feed_confirm_update(struct feed *feed); /* moves confirmed_lsn as far as is safe now */
+void feed_confirm_reset(struct feed *feed);
 
 /* feed_members.c */
 bool feed_needs_members(const struct feed *feed);

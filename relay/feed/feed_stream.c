@@ -217,7 +217,6 @@ feed_stream_begin(struct feed *feed)
     ev_timer_stop(feed->loop, &feed->patience);
     backoff_reset(&feed->backoff);
     feed->is_standby = false;
-    feed->told_lsn = 0;
     stats_set(feed->stats, STAT_FEED_CONNECTED, 1);
     log_info("feed", "streaming from slot \"%s\", timeline %" PRIu32 ", stored up to %s",
              feed->config->feed.slot, feed->timeline,
@@ -229,17 +228,18 @@ void
 feed_send_feedback(struct feed *feed)
 {
     unsigned char status[WALMSG_STATUS_SIZE];
-    uint64_t received =
-        feed->received_lsn > feed->stored_lsn ? feed->received_lsn : feed->stored_lsn;
+    uint64_t received;
 
-    walmsg_status(status, received, feed->stored_lsn, clock_wall_us());
+    feed_confirm_update(feed);
+    received = feed->received_lsn > feed->confirmed_lsn ? feed->received_lsn : feed->confirmed_lsn;
+    walmsg_status(status, received, feed->confirmed_lsn, clock_wall_us());
     if (PQputCopyData(feed->conn, (const char *)status, sizeof(status)) < 0) {
         feed_restart(feed, "could not confirm: %s", feed_error_line(PQerrorMessage(feed->conn)));
         return;
     }
     feed->feedback_us = clock_monotonic_us();
-    feed->told_lsn = feed->stored_lsn;
+    feed->told_lsn = feed->confirmed_lsn;
     stats_set(feed->stats, STAT_FEED_RECEIVED_LSN, feed->received_lsn);
-    stats_set(feed->stats, STAT_FEED_CONFIRMED_LSN, feed->stored_lsn);
+    stats_set(feed->stats, STAT_FEED_CONFIRMED_LSN, feed->confirmed_lsn);
     feed_flush_socket(feed);
 }

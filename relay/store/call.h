@@ -22,6 +22,7 @@ struct store {
     char owner[STORE_TOKEN_TEXT + 1]; /* this process as a feed */
     char epoch[STORE_EPOCH_TEXT + 1];
     struct entry_id newest;
+    bool syncs_always; /* appendfsync always: an answer is on disk */
 };
 
 /* A call under way: what the caller wants to hear, whichever it is. */

@@ -16,6 +16,7 @@
 #include "store/upkeep.h"
 
 #define STORE_PATIENCE_S 10.0
+#define STORE_FSYNC_DELAY_US 2000000 /* twice the interval of everysec */
 
 static void
 random_hex(char *text, size_t len)
@@ -29,6 +30,43 @@ random_hex(char *text, size_t len)
 }
 
 /* Up and down. */
+
+/* CONFIG may be forbidden to our user: then the slower assumption holds. */
+static void
+on_fsync_mode(void *ctx, const redisReply *reply)
+{
+    struct store *store = ctx;
+    struct bytes mode = {NULL, 0};
+
+    if (reply_is_array(reply, 2))
+        mode = reply_bytes(reply->element[1]);
+    store->syncs_always = mode.len == 6 && memcmp(mode.at, "always", 6) == 0;
+}
+
+static void
+on_append_only(void *ctx, const redisReply *reply)
+{
+    struct bytes mode = {NULL, 0};
+
+    (void)ctx;
+    if (reply_is_array(reply, 2))
+        mode = reply_bytes(reply->element[1]);
+    if (mode.len == 2 && memcmp(mode.at, "no", 2) == 0)
+        log_warn("store", "it keeps no append-only file: what it holds is lost when it stops; "
+                          "set appendonly yes");
+}
+
+static bool
+ask_setting(struct store *store, const char *name, link_reply *reply)
+{
+    struct arguments arguments = {.argc = 0};
+
+    argument(&arguments, "CONFIG");
+    argument(&arguments, "GET");
+    argument(&arguments, name);
+    return link_send(store->link, reply, store, arguments.argc, arguments.argv, arguments.lens) ==
+           RC_OK;
+}
 
 static void
 tell_listeners(struct store *store)
@@ -73,6 +111,12 @@ on_link_up(void *ctx)
     struct arguments arguments = {.argc = 0};
     char fresh_epoch[STORE_EPOCH_TEXT + 1];
 
+    store->syncs_always = false;
+    if (!ask_setting(store, "appendfsync", on_fsync_mode) ||
+        !ask_setting(store, "appendonly", on_append_only)) {
+        link_restart(store->link, "could not send");
+        return;
+    }
     random_hex(fresh_epoch, STORE_EPOCH_TEXT);
     argument(&arguments, store->stream_key);
     argument(&arguments, store->prefix);
@@ -142,6 +186,12 @@ const char *
 store_epoch(const struct store *store)
 {
     return store->epoch;
+}
+
+int64_t
+store_fsync_delay_us(const struct store *store)
+{
+    return store->syncs_always ? 0 : STORE_FSYNC_DELAY_US;
 }
 
 struct entry_id

@@ -34,6 +34,12 @@ const char *store_epoch(const struct store *store);
 struct entry_id store_newest(const struct store *store);
 
 /*
+ * How long after its answer an entry may still be lost with the machine: 0 with appendfsync always,
+ * else twice the second between two fsyncs.
+ */
+int64_t store_fsync_delay_us(const struct store *store);
+
+/*
  * All calls below: RC_OK: the callback will be called once, from the loop, with RC_OK and the
  * answer, or with RC_IO (broken, or an error reply, which was logged and counted).
  * RC_AGAIN: the store is away; the callback will not be called.

@@ -1,0 +1,44 @@
+/* feed_confirm.c: how far the slot may be confirmed: what is stored, once it is safe on disk. */
+#include "base/clock.h"
+#include "feed/feed_private.h"
+
+/*
+ * An entry that the store acknowledged may still be lost with its machine, or with a kill while a
+ * background fsync is slow, until that fsync is over. KeyDB has no WAITAOF, so time stands in for
+ * it. If the store then comes back with less, its progress is less too, and PostgreSQL still has
+ * the rest.
+ */
+void
+feed_confirm_update(struct feed *feed)
+{
+    int64_t now_us = clock_monotonic_us();
+    int64_t delay_us = store_fsync_delay_us(feed->store);
+
+    if (delay_us == 0) {
+        feed->mark_count = 0;
+        feed->confirmed_lsn = feed->stored_lsn;
+        return;
+    }
+    while (feed->mark_count > 0 && feed->marks[feed->mark_first].at_us + delay_us <= now_us) {
+        feed->confirmed_lsn = feed->marks[feed->mark_first].lsn;
+        feed->mark_first = (feed->mark_first + 1) % FEED_MARKS_MAX;
+        feed->mark_count--;
+    }
+    if (feed->stored_lsn <= feed->marked_lsn || feed->mark_count == FEED_MARKS_MAX)
+        return;
+    feed->marks[(feed->mark_first + feed->mark_count) % FEED_MARKS_MAX] =
+        (struct feed_mark){now_us, feed->stored_lsn};
+    feed->mark_count++;
+    feed->marked_lsn = feed->stored_lsn;
+}
+
+void
+feed_confirm_reset(struct feed *feed)
+{
+    feed->stored_lsn = 0;
+    feed->confirmed_lsn = 0;
+    feed->marked_lsn = 0;
+    feed->told_lsn = 0;
+    feed->mark_first = 0;
+    feed->mark_count = 0;
+}

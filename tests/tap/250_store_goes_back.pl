@@ -1,0 +1,56 @@
+# A store that comes back with less than it had acknowledged: does PostgreSQL still have the rest?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner')});
+my $store = Clairon::Test::store(fsync => 'everysec');
+my $relay = Clairon::Test::relay($pg, $store);
+my $folder = $store->{folder};
+
+sub insert
+{
+    my ($from, $to) = @_;
+    $pg->safe_psql('postgres', "INSERT INTO t SELECT i, 'u1' FROM generate_series($from, $to) i");
+    return;
+}
+
+sub rows { return map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $store->entries }
+
+insert(1, 100);
+wait_until('the first rows are stored', sub { $store->ask('XLEN', 'clairon:stream') == 100 });
+
+# The disk as a power cut will leave it: with the first rows and not the next ones.
+$store->stop;
+system('cp', '-a', $folder, "$folder.old") == 0 or die 'could not copy the store';
+$store->start;
+$relay->wait_ready;
+
+my $client = $relay->client('u1');
+insert(101, 200);
+$client->wait_notes(100);
+is($store->ask('XLEN', 'clairon:stream'), 200, 'the store acknowledged the next rows');
+$store->kill9;
+system("rm -rf $folder/* && cp -a $folder.old/. $folder/") == 0 or die 'could not go back';
+$store->start;
+$relay->wait_ready;
+insert(201, 210);
+wait_until('all rows are stored', sub { $store->ask('XLEN', 'clairon:stream') >= 210 });
+is_deeply([ rows() ], [ 1 .. 210 ], 'what the store lost came again from WAL, once and in order');
+$client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == 210 });
+my %ids = map { $_->{metadata}{id} => 1 } $client->notes;
+is(scalar keys %ids, 110, 'and under the same ids: a client that dedupes sees each once');
+
+# In the end it is confirmed all the same.
+my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
+wait_until('the slot is confirmed', sub {
+    $pg->safe_psql('postgres',
+        "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
+pass('what is safe is confirmed');
+
+done_testing();
