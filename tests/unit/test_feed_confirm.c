@@ -1,0 +1,90 @@
+/* test_feed_confirm.c: is the slot confirmed only as far as the store's disk surely is? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "feed/feed_private.h"
+#include "store/call.h"
+
+#define LONG_AGO_US 3000000
+
+static void
+test_always_confirms_at_once(void **state)
+{
+    struct store store = {.syncs_always = true};
+    struct feed feed = {.store = &store, .stored_lsn = 100};
+
+    (void)state;
+    feed_confirm_update(&feed);
+    assert_int_equal(feed.confirmed_lsn, 100);
+}
+
+static void
+test_everysec_confirms_late(void **state)
+{
+    struct store store = {.syncs_always = false};
+    struct feed feed = {.store = &store, .stored_lsn = 100};
+
+    (void)state;
+    feed_confirm_update(&feed);
+    assert_int_equal(feed.confirmed_lsn, 0);
+    assert_int_equal(feed.mark_count, 1);
+
+    feed.stored_lsn = 200;
+    feed.marks[0].at_us -= LONG_AGO_US;
+    feed_confirm_update(&feed);
+    assert_int_equal(feed.confirmed_lsn, 100); /* what was stored then, not what is stored now */
+
+    feed.marks[feed.mark_first].at_us -= LONG_AGO_US;
+    feed_confirm_update(&feed);
+    assert_int_equal(feed.confirmed_lsn, 200);
+    assert_int_equal(feed.mark_count, 0);
+}
+
+static void
+test_marks_are_bounded(void **state)
+{
+    struct store store = {.syncs_always = false};
+    struct feed feed = {.store = &store};
+
+    (void)state;
+    for (uint64_t lsn = 1; lsn <= 2 * FEED_MARKS_MAX; lsn++) {
+        feed.stored_lsn = lsn;
+        feed_confirm_update(&feed);
+    }
+    assert_int_equal(feed.mark_count, FEED_MARKS_MAX);
+    for (unsigned i = 0; i < FEED_MARKS_MAX; i++)
+        feed.marks[i].at_us -= LONG_AGO_US;
+    feed_confirm_update(&feed);
+    assert_int_equal(feed.confirmed_lsn, FEED_MARKS_MAX);
+    feed.marks[feed.mark_first].at_us -= LONG_AGO_US;
+    feed_confirm_update(&feed);
+    assert_int_equal(feed.confirmed_lsn, 2 * FEED_MARKS_MAX);
+}
+
+static void
+test_a_new_connection_confirms_nothing_of_the_old(void **state)
+{
+    struct store store = {.syncs_always = true};
+    struct feed feed = {.store = &store, .stored_lsn = 100};
+
+    (void)state;
+    feed_confirm_update(&feed);
+    feed_confirm_reset(&feed);
+    feed_confirm_update(&feed);
+    assert_int_equal(feed.confirmed_lsn, 0);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_always_confirms_at_once),
+        cmocka_unit_test(test_everysec_confirms_late),
+        cmocka_unit_test(test_marks_are_bounded),
+        cmocka_unit_test(test_a_new_connection_confirms_nothing_of_the_old),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
