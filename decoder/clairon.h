@@ -70,7 +70,7 @@ struct plan {
     int target_index; /* of the target column, or TARGET_* */
     bool target_is_key;
     struct encoder *target;
-    struct condition *condition; /* NULL: none, or it cannot be made any more */
+    struct condition *condition;                   /* NULL: none, or it cannot be made any more */
     struct fragment heads[FRAME_OPERATION_NOTIFY]; /* metadata, from "priority" to the timestamp */
     struct fragment routing;                       /* from the payload's end to the targets */
     struct fragment retry;                         /* from the targets' end to the line's */
