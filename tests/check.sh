@@ -27,22 +27,34 @@ bounded() {
 # ---- the layers: each prints its tests' own output and returns non-zero on a failure
 
 layer_unit() {
-    local source program status=0 one
+    local source program status=0
     for source in tests/unit/test_*.c; do
         [ -e "$source" ] || continue
         program=build/asan/${source%.c}
         echo "# $program"
-        if [ ! -x "$program" ]; then
-            echo "not ok - $program was not built"
-            status=1
-            continue
-        fi
-        one=0
-        CMOCKA_MESSAGE_OUTPUT=TAP bounded 120 "$program" 2>&1 || one=$?
-        # cmocka exits with the number of failures, each already said; a crash is not said.
-        [ "$one" -lt 100 ] || echo "not ok - $program ended with status $one"
-        [ "$one" = 0 ] || status=1
+        unit_program "$program" || status=1
     done
+    return "$status"
+}
+
+# What a crash or a sanitizer cut short is said, as the program could not say it.
+unit_program() {
+    local program=$1 out=$logs/unit_program.log status=0 planned ended
+    if [ ! -x "$program" ]; then
+        echo "not ok - $program was not built"
+        return 1
+    fi
+    CMOCKA_MESSAGE_OUTPUT=TAP bounded 120 "$program" >"$out" 2>&1 || status=$?
+    cat "$out"
+    planned=$(sed -n 's/^1\.\.\([0-9]*\)$/+\1/p' "$out" | tr -d '\n')
+    ended=$(grep -cE '^(not )?ok [0-9]' "$out")
+    if [ "$ended" != "$((0$planned))" ]; then
+        echo "not ok - $program ran $ended of $((0$planned)) tests, status $status"
+        return 1
+    fi
+    if [ "$status" != 0 ] && ! grep -q '^not ok' "$out"; then
+        echo "not ok - $program ended with status $status"
+    fi
     return "$status"
 }
 
@@ -104,6 +116,10 @@ count() {
         /^not ok .*# *TODO/ { skipped++; next }
         /^ok / { passed++; next }
         /^not ok / { failed++; next }
+        # A file that prove found wanting although each test it ran had passed.
+        /^Dubious, test returned/ { dubious = 1; next }
+        dubious && /^(All [0-9]+ subtests passed|No subtests run)/ { failed++ }
+        { dubious = 0 }
         /^(test|    |parallel)? *[^ ]+ +\.\.\. ok / { passed++; next }
         /^(test|    |parallel)? *[^ ]+ +\.\.\. FAILED/ { failed++; next }
         /^Ran [0-9]+ tests? in / { ran = $2; next }

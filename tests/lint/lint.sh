@@ -42,9 +42,7 @@ rule_cppcheck() {
     [ ${#files[@]} -gt 0 ] || return 0
     cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr -Irelay -I. \
         --enable=warning,portability,performance --suppress=missingIncludeSystem \
-        -D'DL_FOREACH(head,el)=for(el=head;el;el=(el)->next)' \
-        -D'DL_FOREACH_SAFE(head,el,tmp)=for((el)=(head);(el)&&(tmp=(el)->next,1);(el)=tmp)' \
-        -D'HASH_ITER(hh,head,el,tmp)=for((el)=(head),(tmp)=(el)?(el)->hh.next:0;(el);(el)=(tmp),(tmp)=(tmp)?(tmp)->hh.next:0)' \
+        --include=tests/lint/cppcheck.h \
         --suppress=normalCheckLevelMaxBranches --suppress=checkersReport "${files[@]}"
 }
 

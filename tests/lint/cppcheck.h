@@ -1,0 +1,7 @@
+/* cppcheck.h: what cppcheck, which reads no system headers, must know of uthash's loops. */
+#define DL_FOREACH(head, el) for (el = head; el; el = (el)->next)
+#define DL_FOREACH_SAFE(head, el, tmp)                                                             \
+    for ((el) = (head); (el) && (tmp = (el)->next, 1); (el) = tmp)
+#define HASH_ITER(hh, head, el, tmp)                                                               \
+    for ((el) = (head), (tmp) = (el) ? (el)->hh.next : 0; (el);                                    \
+         (el) = (tmp), (tmp) = (tmp) ? (tmp)->hh.next : 0)
