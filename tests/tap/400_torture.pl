@@ -1,0 +1,156 @@
+# Whatever dies, in whatever order, under load: is each committed row stored exactly once and in commit order?
+#
+# A seeded schedule of faults hits PostgreSQL, the store and two relays while writers commit. To
+# repeat a run: CLAIRON_TORTURE_SEED=n; for longer ones: CLAIRON_TORTURE_FAULTS=n.
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+use Time::HiRes qw(time);
+
+my $FAULTS  = $ENV{CLAIRON_TORTURE_FAULTS} // 24;
+my $SEED    = $ENV{CLAIRON_TORTURE_SEED} // int(rand(1_000_000));
+my $WRITERS = 3;
+srand $SEED;
+note "seed $SEED, $FAULTS faults";
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE plain (id bigserial PRIMARY KEY, writer int, n int, owner text DEFAULT 'u1');
+    CREATE TABLE acked (id bigserial PRIMARY KEY, writer int, n int, team text DEFAULT 't1');
+    INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1'), ('TEAM', 't1', 'u2');
+    SELECT clairon.watch('plain', 'USER', 'owner');
+    SELECT clairon.watch('acked', 'TEAM', 'team', ack_required => true)});
+my $store  = Clairon::Test::store(fsync => 'everysec');
+my @relays = map { Clairon::Test::relay($pg, $store) } 1 .. 2;
+
+# Writers: transactions of one to twenty rows over both tables, until told to stop. What was
+# committed is asked of PostgreSQL in the end, so a failed psql needs no care.
+my $stop_file = Clairon::Test::scratch() . '/stop';
+my $connect   = $pg->connstr('postgres');
+
+sub write_rows
+{
+    my ($writer) = @_;
+    my $n = 0;
+    open STDOUT, '>', '/dev/null' or POSIX::_exit(1);
+    open STDERR, '>', '/dev/null' or POSIX::_exit(1);
+    while (!-e $stop_file)
+    {
+        my ($first, $last) = ($n + 1, $n + 1 + int rand 20);
+        $n = $last;
+        system 'psql', '-qX', '-d', $connect, '-c',
+            "BEGIN; INSERT INTO plain (writer, n) SELECT $writer, i FROM generate_series($first, $last) i;"
+          . "INSERT INTO acked (writer, n) VALUES ($writer, $last); COMMIT";
+    }
+    POSIX::_exit(0);
+}
+
+my @writers;
+for my $writer (1 .. $WRITERS)
+{
+    my $pid = fork // die "could not fork: $!";
+    if ($pid == 0) { srand($SEED + $writer); write_rows($writer) }
+    push @writers, $pid;
+}
+
+sub committed
+{
+    return eval { $pg->safe_psql('postgres',
+        'SELECT (SELECT count(*) FROM plain) + (SELECT count(*) FROM acked)') } // 0;
+}
+
+# Life goes on for a while: so many rows more are committed.
+sub let_write
+{
+    my ($rows) = @_;
+    my $from = committed();
+    wait_until("$rows more rows are committed", sub { committed() >= $from + $rows });
+    return;
+}
+
+sub revive { $_->is_alive or $_->start for @relays; return }
+
+my %faults = (
+    'a relay is killed' => sub { my $relay = $relays[ rand @relays ]; $relay->kill9; let_write(20); revive() },
+    'both relays are killed' => sub { $_->kill9 for @relays; let_write(20); revive() },
+    'a relay stops in good order' => sub { my $relay = $relays[ rand @relays ]; $relay->stop; revive() },
+    'a relay is paused' => sub {
+        my $relay = $relays[ rand @relays ];
+        kill STOP => $relay->pid; let_write(60); kill CONT => $relay->pid },
+    'the store is killed' => sub { $store->kill9; let_write(20); $store->start },
+    'the store is paused' => sub { kill STOP => $store->pid; let_write(60); kill CONT => $store->pid },
+    'the store and the relays are killed' => sub {
+        $_->kill9 for @relays; $store->kill9; let_write(20); $store->start; revive() },
+    'PostgreSQL crashes' => sub { $pg->stop('immediate'); $pg->start },
+    'PostgreSQL restarts' => sub { $pg->restart },
+    'the walsender is terminated' => sub {
+        eval { $pg->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) FROM pg_stat_replication') } },
+);
+my @names = sort keys %faults;
+
+my $begin = time;
+for my $fault (1 .. $FAULTS)
+{
+    my $name = $names[ rand @names ];
+    note sprintf '%5.1f s  fault %d: %s', time - $begin, $fault, $name;
+    $faults{$name}->();
+    # Now and then the next fault comes before this one is mended.
+    next if rand() < 0.3;
+    my $stored = eval { $store->ask('XLEN', 'clairon:stream') } // 0;
+    wait_until("after fault $fault ($name) rows are stored again", sub {
+        (eval { $store->ask('XLEN', 'clairon:stream') } // 0) > $stored });
+}
+open my $file, '>', $stop_file or die "could not write $stop_file: $!";
+close $file;
+waitpid $_, 0 for @writers;
+
+my $rows = committed();
+cmp_ok($rows, '>', 500, "writers committed $rows rows during $FAULTS faults");
+wait_until("all $rows rows are stored", sub { $store->ask('XLEN', 'clairon:stream') >= $rows });
+
+my @entries = $store->entries;
+is(scalar @entries, $rows, 'the stream holds as many entries as there are rows');
+my %stored;
+for my $entry (@entries)
+{
+    my ($table) = $entry->{data} =~ /"source":"(\w+)"/;
+    my ($id)    = $entry->{data} =~ /"after":\{"id":(\d+)/;
+    $stored{"$table $id"}++;
+}
+my %wanted = map { $_ => 1 } split /\n/, $pg->safe_psql('postgres',
+    q{SELECT 'plain ' || id FROM plain UNION ALL SELECT 'acked ' || id FROM acked});
+is_deeply(\%stored, \%wanted, 'each committed row once, and nothing else');
+my %ids = map { $_->{id} => 1 } @entries;
+is(scalar keys %ids, $rows, 'each under an id of its own');
+my @places = map { substr $_->{route}, 8, 16 } @entries;
+is(scalar(grep { $places[$_] le $places[ $_ - 1 ] } 1 .. $#places), 0, 'in the order of commits');
+
+# Who must ack fits what is stored, and can be worked off.
+my $acked = $pg->safe_psql('postgres', 'SELECT count(*) FROM acked');
+is($store->pending, $acked, 'what needs acks is pending');
+wait_until('the relays are ready', sub { !grep { ($_->get('/readyz'))[0] != 200 } @relays });
+for my $place (0, 1)
+{
+    my $client = $relays[$place]->client('u' . ($place + 1));
+    my $done   = 0;
+    while ($done < $acked)
+    {
+        $client->run_until('more to ack', sub { $client->notes > $done });
+        my @notes = $client->notes;
+        $client->ack(map { $_->{metadata}{id} } @notes[ $done .. $#notes ]);
+        $done = @notes;
+    }
+    is($done, $acked, "member u" . ($place + 1) . ' is shown each once');
+}
+wait_until('all acks are stored', sub { $store->pending == 0 });
+is_deeply([ grep { /:(ack|inbox|pending|left)/ } @{ $store->ask('KEYS', '*') } ], [],
+    'nothing is left pending, and no trace');
+my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
+wait_until('the slot is confirmed', sub {
+    $pg->safe_psql('postgres',
+        "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
+pass('and PostgreSQL may let all of it go');
+
+done_testing();
