@@ -1,0 +1,123 @@
+# Is who does not answer let go, who stays sent away kindly, and does a relay that died come back?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token);
+use Clairon::Test::RawSocket qw(PING PONG);
+use IO::Socket::IP;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay(undef, $store, roles => 'gate',
+    conf => { 'gate.ping' => '300ms', 'gate.pong_timeout' => '1500ms', 'gate.drain' => '2s' });
+
+sub user { return Clairon::Test::RawSocket->user($relay, $_[0]) }
+
+# The relay says bye, then closes, both with that code.
+sub ends_with
+{
+    my ($raw, $code, $name) = @_;
+    my $end = $raw->ending;
+    is($end->{code}, $code, "$name: closed with $code");
+    my $bye = $end->{lines}[-1] // {};
+    is_deeply([ @{$bye}{ 't', 'code' } ], [ 'bye', $code ], "$name: after a bye with the same code");
+    return $bye;
+}
+
+# Pings.
+my $began = time();
+my ($answers, $talks, $pongs, $mute) = map { user($_) } qw(answers talks pongs mute);
+is($mute->line->{t}, 'ping', 'the relay asks who lives');
+my $asked = 0;
+my $dead;
+while (!$dead)
+{
+    # Any frame is a sign of life; the one that gives none is let go meanwhile.
+    $_->line_of('ping') for $answers, $talks, $pongs;
+    $answers->say({ t => 'pong' });
+    $talks->say({ t => 'ack', ids => ['0190f5c8-1111-7000-8000-000000000001'] });
+    $pongs->frame(PONG, 'alive');
+    $asked++;
+    $dead = $relay->log_text =~ /user=mute.*closes with 4102/;
+    die "nobody was let go\n" if time() - $began > $Clairon::Test::SECONDS;
+}
+cmp_ok($asked, '>=', 2, 'who answers in whatever way is asked again');
+cmp_ok(time() - $began, '>=', 1.5, 'who does not has its pong_timeout');
+ends_with($mute, 4102, 'no answer');
+$_->line_of('ping') for $answers, $talks, $pongs;
+pass('the others stay');
+$_->hang_up for $answers, $talks, $pongs;
+$relay->configure('gate.ping' => undef);
+$relay->restart;
+
+# A second relay on the same port.
+my $second = Clairon::Test::relay(undef, $store, roles => 'gate', start => 0,
+    conf => { 'gate.listen' => "127.0.0.1:$relay->{port}" });
+$second->start;
+is($second->wait_end >> 8, 1, 'a port that is taken ends the start');
+my @errors = grep { /level=error/ } split /\n/, $second->log_text;
+is(scalar(@errors), 1, 'with one sentence');
+like($errors[0], qr/could not listen on 127\.0\.0\.1:$relay->{port}: Address already in use/, 'that says why');
+is(($relay->get('/readyz'))[0], 200, 'and the first does not notice');
+
+# SIGTERM: everyone is told when to come back, nobody new is let in.
+my @all     = map { user("user$_") } 1 .. 8;
+my $waiting = Clairon::Test::RawSocket->open($relay);
+my $half    = Clairon::Test::RawSocket->new($relay);
+$half->write('GET /healthz HT');
+my $stuck = Clairon::Test::RawSocket->open($relay);    # never reads again
+$began = time();
+kill TERM => $relay->pid;
+my @ins = map { ends_with($_, 4201, 'a drain')->{in} } @all;
+is(scalar(grep { defined $_ && $_ >= 0 && $_ <= 2000 } @ins), scalar(@all), 'each is told when to come back');
+my %times = map { $_ => 1 } @ins;
+cmp_ok(scalar(keys %times), '>', 4, 'not all at the same time');
+ends_with($waiting, 4201, 'who had said nothing yet');
+is($relay->wait_end(10), 0, 'the relay ends in good order');
+cmp_ok(time() - $began, '<', 5, 'also with sockets that do not listen');
+ok(!eval { Clairon::Test::RawSocket->new($relay); 1 }, 'its port is closed');
+
+# A drain without connections is no wait; a second signal ends any.
+$relay->start;
+$relay->wait_ready;
+$began = time();
+is($relay->stop, 0, 'nobody connected: it ends');
+cmp_ok(time() - $began, '<', 1.5, 'at once');
+$relay->configure('gate.drain' => '60s');
+$relay->start;
+$relay->wait_ready;
+my @deaf = map { user("deaf$_") } 1 .. 3;
+my $mark = $relay->log_mark;
+kill TERM => $relay->pid;
+$relay->wait_for_log(qr/draining/, from => $mark);
+kill TERM => $relay->pid;
+is($relay->wait_end(10), 0, 'a second signal does not wait for the drain');
+
+# kill -9: the same settings, the same port, and no memory needed.
+$relay->start;
+$relay->wait_ready;
+my @left = map { user("left$_") } 1 .. 3;
+is($relay->kill9 & 127, 9, 'a relay is killed');
+is($left[0]->ending->{code}, 1006, 'its connections break');
+$relay->start;
+$relay->wait_ready;
+is($relay->metric('clairon_gate_connections'), 0, 'it comes back on its port, empty');
+my $back = user('left1');
+$back->say({ t => 'ping' });
+is($back->line_of('pong')->{t}, 'pong', 'and serves');
+
+# The store away: alive, not ready, and who comes is served when it is back.
+$store->stop;
+wait_until('the relay sees it', sub { ($relay->get('/readyz'))[0] == 503 });
+is(($relay->get('/healthz'))[0], 200, 'without its store a relay lives but is not ready');
+my $early = Clairon::Test::RawSocket->open($relay);
+$early->say({ t => 'connect', r => 1, token => token(sub => 'early') });
+$store->start;
+is($early->line_of('connected')->{user}, 'early', 'who came meanwhile is connected once it is back');
+$relay->wait_ready;
+$relay->configure('gate.drain' => '1s');
+$relay->restart;
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
+done_testing();
