@@ -1,0 +1,185 @@
+# Does a wrong setting end the start with the place, the reason and what is right, and does each source win in its turn?
+use strict;
+use warnings;
+
+use Clairon::Test qw(scratch top);
+use IPC::Run ();
+use Test::More;
+
+my $folder = scratch();
+my $secret = 'SECRET-of-tests-0123456789-0123456789';
+my $file   = "$folder/relay.conf";
+write_text("$folder/secret", "$secret\n");
+write_text("$folder/short",  "short\n");
+mkdir "$folder/folder" or die "could not make a folder: $!\n";
+
+sub write_text
+{
+    my ($path, $text) = @_;
+    open my $out, '>', $path or die "could not write $path: $!\n";
+    print {$out} $text;
+    close $out or die "could not write $path: $!\n";
+    return;
+}
+
+# Runs `clairon @$arguments` with these variables: its exit code, stdout and stderr.
+sub clairon
+{
+    my ($arguments, %variables) = @_;
+    local @ENV{ keys %variables } = values %variables;
+    my ($out, $err) = ('', '');
+    IPC::Run::run([ top() . '/build/clairon', @$arguments ], \undef, \$out, \$err, IPC::Run::timeout(20));
+    return ($? >> 8, $out, $err);
+}
+
+# Checks the file made of that text, which must be refused with exactly this sentence.
+sub refused
+{
+    my ($name, $text, $wanted, @more) = @_;
+    my ($arguments, %variables) = @more ? @more : ([]);
+    write_text($file, $text);
+    my ($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check', @$arguments ], %variables);
+    is($code, 2, "$name: exit 2");
+    like($err, ref $wanted ? $wanted : qr/\Q$wanted\E/, "$name: says what, where and what is valid");
+    is($err =~ tr/\n//, 1, "$name: in one line");
+    is($out, '', "$name: and nothing else");
+    unlike($err, qr/SECRET|hunter2/, "$name: and nothing secret");
+    return;
+}
+
+# A file that is good in its first six lines; more of them follow.
+sub good
+{
+    return join "\n", '[feed]', 'conninfo = host=/nowhere dbname=x password=hunter2', '[store]',
+      'url = redis://me:hunter2@127.0.0.1:1', '[auth]', "hs256_secret_file = $folder/secret", @_, '';
+}
+
+# Good settings.
+write_text($file, good());
+is_deeply([ clairon([ 'relay', '-c', $file, '--check' ]) ], [ 0, "settings are good\n", '' ],
+    '--check says that settings are good');
+write_text($file, "\xef\xbb\xbf# a comment\r\n; another\r\n\r\n" . good('[relay]', '  log_level=debug  ', '[gate]',
+        'ping = 10 s', 'max_frame_bytes = 1MB', 'origins = https://a.example, https://b.example'));
+is((clairon([ 'relay', '--check', '--config', $file ]))[0], 0, 'however they are laid out');
+is((clairon([ 'relay', '--check', "--auth.hs256_secret=$secret", '--feed.conninfo=dbname=x' ]))[0], 0,
+    'and without a file');
+is((clairon([ 'relay', '--check' ], CLAIRON_AUTH_HS256_SECRET => $secret, CLAIRON_FEED_CONNINFO => 'dbname=x'))[0], 0,
+    'from the environment alone');
+
+# The file: lines.
+refused('an unknown key', good('[gate]', 'listn = 1'),
+    qr{^clairon relay: \Q$file\E:8: \[gate\] listn is not a setting; did you mean \[gate\] listen\?.*max_connections});
+refused('a key of another section', good('[gate]', 'roles = feed'), qr{:8: .*did you mean \[relay\] roles\?});
+refused('an unknown section', good('[gates]'), qr{\Q$file\E:7: \[gates\] is not a section; sections are .*gate, relay, store});
+refused('a key twice', good('[gate]', 'ping = 1s', 'ping = 2s'), qr{\Q$file\E:9: .*ping is already set in line 8});
+refused('a key without its section', "ping = 1s\n", qr{\Q$file\E:1: a setting must stand below a \[section\]});
+refused('no setting', good('[gate]', 'ping'), qr{\Q$file\E:8: a line must be \[section\], name = value, or a comment});
+refused('a broken section', good('[gate'), qr{\Q$file\E:7: a section must be \[name\] alone});
+refused('a zero byte', good("[gate]\0"), qr{\Q$file\E:7: a line must not hold a zero byte});
+refused('a secret in a wrong place', good('[auth]', "SECRET+$secret=="), qr{\Q$file\E:8: a name must be made of letters});
+
+# The file: values.
+my $at = "$file:8: [gate]";
+refused("$_->[0]", good('[gate]', $_->[0]), "$at $_->[1]") for
+  [ 'ping = soon',      'ping must be a duration from 100ms to 1h in ms, s, m, h or d, not "soon"' ],
+  [ 'ping = 5',         'ping must be a duration' ],
+  [ 'ping = -1s',       'ping must be a duration' ],
+  [ 'ping = 2h',        'ping must be a duration from 100ms to 1h' ],
+  [ 'ping =',           'ping must be a duration' ],
+  [ 'ping = "10s"',     'ping must be a duration' ],
+  [ 'drain = 99999999999999999999s', 'drain must be a duration' ],
+  [ 'max_connections = many', 'max_connections must be a number from 1 to 1000000, not "many"' ],
+  [ 'max_connections = 0',    'max_connections must be a number from 1' ],
+  [ 'max_connections = 1e3',  'max_connections must be a number from 1' ],
+  [ 'max_frame_bytes = 64KB', 'max_frame_bytes must be a size from 256B to 1MB in B, kB or MB, not "64KB"' ],
+  [ 'listen = 8080',          'listen must be host:port, [v6]:port or unix:/path, not "8080"' ],
+  [ 'listen = host:99999',    'listen must be host:port' ],
+  [ 'listen = unix:relative', 'listen must be host:port' ],
+  [ 'listen = unix:/' . 'x' x 200, 'listen must be host:port' ],
+  [ 'workers = 4',            'workers must be 1: only 1 is supported by this version' ],
+  [ 'console = on',           'console must be off' ];
+refused("$_->[0] $_->[1]", good("[$_->[0]]", $_->[1]), "$file:8: [$_->[0]] $_->[2]") for
+  [ 'relay', 'roles = reader',      'roles must be feed, gate or feed,gate, not "reader"' ],
+  [ 'relay', 'log_level = loud',    'log_level must be error, warn, info or debug, not "loud"' ],
+  [ 'relay', 'log_format = xml',    'log_format must be logfmt or json' ],
+  [ 'feed',  'create_slot = maybe', 'create_slot must be true, false, on, off, yes, no, 1 or 0' ],
+  [ 'feed',  'slot = Big-Slot',     'slot must be made of a-z, 0-9 and _' ],
+  [ 'store', 'prefix = a{b}',       'prefix must be made of letters' ],
+  [ 'store', 'shards = 2',          'shards must be 1' ];
+my $start = "[auth]\nhs256_secret_file = $folder/secret\n[feed]\nconninfo = dbname=x\n[store]\n";
+refused('a wrong url', "${start}url = http://me:hunter2\@host:1\n", "$file:6: [store] url must be redis://");
+refused('TLS to the store', "${start}url = rediss://me:hunter2\@host:1\n", qr{:6: .*hiredis});
+refused('a wrong conninfo', "[auth]\nhs256_secret_file = $folder/secret\n[feed]\nconninfo = nothing\n",
+    qr{conninfo.*valid is a libpq connection string such as});
+
+# What is missing, or is not what it should be.
+my $feed = "[feed]\nconninfo = dbname=x\n";
+refused('no secret', $feed, qr{\Q$file\E: missing key \[auth\] hs256_secret_file \(or hs256_secret, or public_key_file\)});
+refused('no conninfo', "[auth]\nhs256_secret_file = $folder/secret\n", qr{\Q$file\E: missing key \[feed\] conninfo});
+refused('a secret that is not there', "$feed\[auth]\nhs256_secret_file = $folder/none\n",
+    qr{\Q$file\E:4: \[auth\] hs256_secret_file: could not read "\Q$folder\E/none": No such file or directory});
+refused('a folder for a secret', "$feed\[auth]\nhs256_secret_file = $folder/folder\n", qr{:4: .*not a regular file});
+refused('a short secret', "$feed\[auth]\nhs256_secret_file = $folder/short\n",
+    qr{:4: .*holds 5 bytes: an HS256 secret needs at least 32});
+refused('a short secret in the file', "$feed\[auth]\nhs256_secret = SECRET\n", qr{:4: .*holds 6 bytes});
+refused('two secrets', "$feed\[auth]\nhs256_secret = $secret\nhs256_secret_file = $folder/secret\n",
+    qr{:4: .*exclude each other: keep one});
+refused('a public key that is none', "$feed\[auth]\npublic_key_file = $folder/secret\n",
+    qr{:4: .*must name a PEM file with -----BEGIN PUBLIC KEY-----});
+refused('half of TLS', good('[gate]', "tls_cert = $folder/secret"), qr{missing key \[gate\] tls_key: \Q$file\E:8});
+
+# The file itself.
+for my $case ([ "$folder/none.conf", 'No such file or directory' ], [ "$folder/folder", 'Is a directory' ])
+{
+    my ($code, $out, $err) = clairon([ 'relay', '-c', $case->[0] ]);
+    is($code, 2, "$case->[1]: exit 2");
+    is($err, qq(clairon relay: could not read "$case->[0]": $case->[1]\n), "$case->[1]: named");
+}
+
+# Arguments and variables: named as such, and each before the next.
+refused('a wrong argument', good(), 'argument --gate.ping must be a duration', ['--gate.ping=soon']);
+refused('an unknown argument', good(), qr{argument --gate\.pong: \[gate\] pong is not a setting; }, ['--gate.pong=1s']);
+refused('an argument without value', good(), 'argument --gate.ping needs its value', ['--gate.ping']);
+refused('a wrong variable', good(), 'variable CLAIRON_GATE_PING must be a duration', [], CLAIRON_GATE_PING => 'soon');
+refused('a wrong secret argument', good(), 'argument --auth.hs256_secret', ['--auth.hs256_secret=SECRET-too-short']);
+refused('no such option', good(), 'unknown argument --fast', ['--fast']);
+refused('no such operand', good(), 'unknown argument now', ['now']);
+my ($code, $out, $err) = clairon([ 'relay', '-c' ]);
+is($code, 2, '-c without a file: exit 2');
+like($err, qr/a file must follow -c/, '-c without a file: said');
+
+# A place to listen that is nobody's tells in the log which source won.
+sub listens
+{
+    my ($arguments, %variables) = @_;
+    my ($status, undef, $log) =
+      clairon([ 'relay', '-c', $file, '--relay.roles=gate', @$arguments ], %variables);
+    is($status, 1, 'a relay that cannot listen fails');
+    unlike($log, qr/SECRET|hunter2/, 'and its log holds nothing secret');
+    return $log =~ /could not listen on unix:(\S+?):/ ? $1 : $log;
+}
+write_text($file, good('[gate]', "listen = unix:$folder/none/file"));
+my @variable = (CLAIRON_GATE_LISTEN => "unix:$folder/none/variable");
+my @argument = ("--gate.listen=unix:$folder/none/argument");
+is(listens([]), "$folder/none/file", 'the file is heard');
+is(listens([], @variable), "$folder/none/variable", 'the environment goes before it');
+is(listens(\@argument, @variable), "$folder/none/argument", 'an argument before both');
+is(listens([ @argument, "--gate.listen=unix:$folder/none/last" ]), "$folder/none/last", 'the last of two arguments counts');
+
+# A variable nearly ours may be another's: told, not refused.
+write_text($file, good());
+($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check' ], CLAIRON_GATE_PINGS => 'SECRET');
+is($code, 0, 'an unknown variable is no error');
+like($err, qr/variable CLAIRON_GATE_PINGS is not a setting/, 'but told');
+unlike($err, qr/SECRET/, 'without its value');
+
+# Help.
+($code, $out, $err) = clairon([ 'relay', '--help' ]);
+is($code, 0, '--help is answered');
+like($out, qr/--gate\.ping=DURATION\n.*100ms to 1h.*default: 25s/, 'with every setting, its range and its default');
+is((clairon(['--help']))[0], 0, 'of the whole too');
+($code, $out, $err) = clairon(['dance']);
+is($code, 2, 'an unknown command: exit 2');
+like($err, qr/unknown command "dance", valid are relay/, 'an unknown command: what is valid');
+
+done_testing();
