@@ -134,7 +134,10 @@ count() {
 run_layer() {
     local layer=$1 log=$logs/$1.log status=0 passed failed skipped
     echo "---- $layer"
-    "layer_$layer" 2>&1 | tee "$log" || status=1
+    # Two runs of one layer would tread on each other's files. The servers must not inherit this.
+    exec 9>>"$logs/$layer.lock"
+    flock -n 9 || { echo "another run of this layer is under way, waiting"; flock 9; }
+    "layer_$layer" 9>&- 2>&1 | tee "$log" || status=1
     read -r passed failed skipped < <(count "$log")
     # What failed without saying which test it was is one failure; so is a layer that ran nothing.
     if [ "$status" != 0 ] && [ "$failed" = 0 ]; then
@@ -147,6 +150,7 @@ run_layer() {
     total_passed=$((total_passed + passed))
     total_failed=$((total_failed + failed))
     total_skipped=$((total_skipped + skipped))
+    exec 9>&-
     summary+=("$(printf '%-8s %d passed, %d failed, %d skipped' "$layer" "$passed" "$failed" "$skipped")")
 }
 
