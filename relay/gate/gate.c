@@ -113,7 +113,7 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
                           .config = config,
                           .hub = hub,
                           .stats = stats,
-                          .health = health,
+                          .health = *health,
                           .rules = rules_of(config)};
     if (open_context(gate) != RC_OK || gate_listen(gate, reason, sizeof(reason)) != RC_OK) {
         log_error("gate", "could not listen on %s: %s", config->gate.listen, reason);

@@ -20,7 +20,8 @@ struct gate_health {
 
 /*
  * Listens on config->gate.listen on the given loop. NULL when it could not,
- * after one log line that says what and why. config, hub, stats and health must outlive it.
+ * after one log line that says what and why. config, hub and stats must outlive it;
+ * health is copied.
  */
 struct gate *gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub,
                        struct stats *stats, const struct gate_health *health);

@@ -71,7 +71,7 @@ struct gate {
     const struct config *config;
     struct hub *hub;
     struct stats *stats;
-    const struct gate_health *health;
+    struct gate_health health;
     struct lws_context *context;
     struct gate_conn *conns;
     int conn_count;

@@ -83,7 +83,7 @@ add_health(struct gate *gate, struct buffer *body, const char *good, const char 
     enum rc rc;
 
     buffer_init(&detail, DETAIL_MAX);
-    ready = gate->health->ready(gate->health->ctx, &detail) && !gate->draining;
+    ready = gate->health.ready(gate->health.ctx, &detail) && !gate->draining;
     rc = buffer_addf(body, "{\"status\":\"%s\"%s%s%s}\n",
                      gate->draining ? "draining" : (ready ? good : bad), detail.len > 0 ? "," : "",
                      detail.len > 0 ? detail.bytes : "", "");
