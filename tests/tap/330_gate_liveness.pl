@@ -78,21 +78,12 @@ is($relay->wait_end(10), 0, 'the relay ends in good order');
 cmp_ok(time() - $began, '<', 5, 'also with sockets that do not listen');
 ok(!eval { Clairon::Test::RawSocket->new($relay); 1 }, 'its port is closed');
 
-# A drain without connections is no wait; a second signal ends any.
+# A drain without connections is no wait.
 $relay->start;
 $relay->wait_ready;
 $began = time();
 is($relay->stop, 0, 'nobody connected: it ends');
 cmp_ok(time() - $began, '<', 1.5, 'at once');
-$relay->configure('gate.drain' => '60s');
-$relay->start;
-$relay->wait_ready;
-my @deaf = map { user("deaf$_") } 1 .. 3;
-my $mark = $relay->log_mark;
-kill TERM => $relay->pid;
-$relay->wait_for_log(qr/draining/, from => $mark);
-kill TERM => $relay->pid;
-is($relay->wait_end(10), 0, 'a second signal does not wait for the drain');
 
 # kill -9: the same settings, the same port, and no memory needed.
 $relay->start;
@@ -116,8 +107,6 @@ $early->say({ t => 'connect', r => 1, token => token(sub => 'early') });
 $store->start;
 is($early->line_of('connected')->{user}, 'early', 'who came meanwhile is connected once it is back');
 $relay->wait_ready;
-$relay->configure('gate.drain' => '1s');
-$relay->restart;
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 
 done_testing();
