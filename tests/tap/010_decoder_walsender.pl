@@ -91,7 +91,8 @@ is_deeply(\@places, [ sort @places ], 'places grow');
 
 is_deeply([ frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ])) ], \@frames,
     'another slot gives the same ids and places');
-$pg->restart('immediate');
+$pg->stop('immediate');
+$pg->start;
 is_deeply([ frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ])) ], \@frames,
     'also after a crash');
 my @all = frames(receive('framed', [ 'mode=framed', 'include_tables=*' ]));
