@@ -68,9 +68,10 @@ take_options(int argc, char **argv, struct relay_options *options)
 }
 
 static int
-refuse(const char *error)
+refuse(const char *path, const char *error)
 {
-    fprintf(stderr, "clairon relay: %s\n", error);
+    fprintf(stderr, "clairon relay: %s%s%s\n", path != NULL ? path : "", path != NULL ? ": " : "",
+            error);
     return EXIT_WRONG_USE;
 }
 
@@ -80,7 +81,7 @@ run_with(const struct config *config, const struct relay_options *options)
     char error[CONFIG_ERROR_MAX];
 
     if ((config->relay.roles & CONFIG_ROLE_FEED) != 0 && feed_check(config, error) != RC_OK)
-        return refuse(error);
+        return refuse(options->path, error);
     if (options->check_only) {
         printf("settings are good\n");
         return 0;
@@ -106,7 +107,7 @@ command_relay(int argc, char **argv)
     }
     if (config_load(&config, options.path, argc, argv, error) != RC_OK) {
         config_free(&config);
-        return refuse(error);
+        return refuse(NULL, error); /* it names the place itself */
     }
     for (int i = 1; i < argc && code == 0; i++) {
         if (argv[i] != NULL)

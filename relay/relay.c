@@ -145,6 +145,16 @@ close_rooms(struct relay *relay)
     hub_free(relay->hub);
 }
 
+/* A signal that comes when all is closed must not spoil the exit code. */
+static void
+refuse_signals(void)
+{
+    sigset_t all;
+
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+}
+
 int
 relay_run(const struct config *config)
 {
@@ -164,6 +174,7 @@ relay_run(const struct config *config)
         ev_run(relay.loop, 0);
     }
     close_rooms(&relay);
+    refuse_signals();
     ev_signal_stop(relay.loop, &relay.terminate);
     ev_signal_stop(relay.loop, &relay.interrupt);
     ev_signal_stop(relay.loop, &relay.hangup);

@@ -170,24 +170,22 @@ on_store_down(void *ctx)
 enum rc
 feed_check(const struct config *config, char error[CONFIG_ERROR_MAX])
 {
-    char *reason = NULL;
-    PQconninfoOption *options = PQconninfoParse(config->feed.conninfo, &reason);
-    const char *slot_end =
-        config->feed.slot + strspn(config->feed.slot, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    static const char name_bytes[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+    const char *slot = config->feed.slot;
+    PQconninfoOption *options = PQconninfoParse(config->feed.conninfo, NULL);
 
     if (options == NULL) {
+        /* libpq's own words would quote a piece of it, which may be of a password. */
         snprintf(error, CONFIG_ERROR_MAX,
-                 "[feed] conninfo: %s, valid is a libpq connection string such as "
-                 "host=/run/postgresql dbname=app user=clairon",
-                 reason != NULL ? feed_error_line(reason) : "out of memory");
-        PQfreemem(reason);
+                 "[feed] conninfo is no connection string, valid are keyword=value pairs such as "
+                 "host=/run/postgresql dbname=app user=clairon, a value with blanks in '..', or "
+                 "postgresql://user@host/app");
         return RC_BAD;
     }
     PQconninfoFree(options);
-    if (*slot_end != '\0' || strlen(config->feed.slot) > 63 || config->feed.slot[0] == '\0') {
+    if (slot[0] == '\0' || strlen(slot) > 63 || slot[strspn(slot, name_bytes)] != '\0') {
         snprintf(error, CONFIG_ERROR_MAX,
-                 "[feed] slot: \"%s\" is no slot name, valid are 1 to 63 of a-z, 0-9 and _",
-                 config->feed.slot);
+                 "[feed] slot: \"%s\" is no slot name, valid are 1 to 63 of a-z, 0-9 and _", slot);
         return RC_BAD;
     }
     return RC_OK;

@@ -130,6 +130,8 @@ session_enqueue(struct session *session, struct note *note)
 {
     unsigned place = (session->queue_first + session->queue_count) % SESSION_QUEUE_MAX;
 
+    if (session->queue_count == SESSION_QUEUE_MAX)
+        abort(); /* callers look first: rather no process than a broken one */
     if (session->queue == NULL)
         session->queue = memory_new(SESSION_QUEUE_MAX * sizeof(struct note *));
     session->queue[place] = note_ref(note);

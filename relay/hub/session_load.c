@@ -282,7 +282,7 @@ session_step(struct session *session)
             session_step(session);
         return;
     case SESSION_INBOX:
-        if (session->queue_count == 0 || !session_is_full(session))
+        if (session->queue_count + SESSION_PAGE <= SESSION_QUEUE_MAX && !session_is_full(session))
             await(session, store_inbox(hub->store, session->user, session->inbox_at, SESSION_PAGE,
                                        on_inbox, session));
         return;
