@@ -70,8 +70,9 @@ deps:
 	@docker/install-packages.sh
 
 plugin:
-	@$(MAKE) -q -C decoder PG_CONFIG='$(PG_CONFIG)' all >/dev/null 2>&1 || \
-	    $(MAKE) --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' all
+	@$(MAKE) -q -C decoder PG_CONFIG='$(PG_CONFIG)' all >/dev/null 2>&1 || { \
+	    echo "  PGXS decoder/clairon.so"; \
+	    $(MAKE) $(if $(V),,-s) --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' all; }
 
 $(BUILD)/clairon: $(relay_objects)
 	$(call step,LD   $@,$(CC) $(release_flags) $(release_link) -o $@ $^ $(pkg_libs))
