@@ -121,9 +121,9 @@ reader_read(struct reader *reader)
 {
     char at[ENTRY_ID_TEXT_MAX];
     const char *argv[READER_ARGC] = {
-        "XREAD",          "COUNT",   READER_COUNT,       "BLOCK",
-        READER_BLOCK_MS,  "STREAMS", reader->stream_key, reader->control_key,
-        reader->beat_key, at,        reader->control_at, "$"};
+        "XREAD", "COUNT", READER_COUNT, "BLOCK", READER_BLOCK_MS, "STREAMS",
+        /* Memberships first: a change and a message of one transaction come in one answer. */
+        reader->control_key, reader->stream_key, reader->beat_key, reader->control_at, at, "$"};
     size_t lens[READER_ARGC];
 
     if (reader->reading || !reader->seeking || !reader->control_known)
