@@ -28,11 +28,12 @@ CREATE FUNCTION clairon.doctor_settings()
     FROM pg_settings WHERE name = 'max_replication_slots'
     UNION ALL
     SELECT 'hot_standby_feedback',
+           -- Not from pg_stat_wal_receiver: that shows its slot to few.
            current_setting('hot_standby_feedback')::boolean
-           AND EXISTS (SELECT FROM pg_stat_wal_receiver WHERE slot_name <> ''),
+           AND current_setting('primary_slot_name') <> '',
            format('hot_standby_feedback is %s, primary_slot_name is "%s"',
                   current_setting('hot_standby_feedback'),
-                  current_setting('primary_slot_name', true)),
+                  current_setting('primary_slot_name')),
            'A standby that decodes needs both: else the primary removes catalog rows that its '
            'slots still need, and they are lost.'
     WHERE pg_is_in_recovery()
