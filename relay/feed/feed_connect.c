@@ -158,7 +158,10 @@ on_slot_found(struct feed *feed, const PGresult *result)
                      "'clairon') in this database, or set [feed] create_slot = on",
                      slot, slot);
     } else if (PQntuples(result) == 0) {
-        log_info("feed", "creating slot \"%s\" (waits for running transactions to end)", slot);
+        log_info("feed",
+                 "creating slot \"%s\" (waits for running transactions to end; on a standby of an "
+                 "idle primary, for SELECT pg_log_standby_snapshot() there)",
+                 slot);
         ev_timer_stop(feed->loop, &feed->patience);
         snprintf(command, sizeof(command),
                  "CREATE_REPLICATION_SLOT \"%s\" LOGICAL clairon NOEXPORT_SNAPSHOT", slot);
