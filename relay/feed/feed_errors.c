@@ -18,7 +18,12 @@ static const struct hint hints[] = {
     {NULL, "output_plugin_libraries",
      "add clairon to output_plugin_libraries in postgresql.conf and reload"},
     {NULL, "output plugin", "add clairon to output_plugin_libraries in postgresql.conf and reload"},
+    {NULL, "while in recovery",
+     "PostgreSQL before 16 cannot decode on a standby: name its primary in [feed] conninfo"},
     {NULL, "wal_level", "set wal_level = logical in postgresql.conf and restart PostgreSQL"},
+    {NULL, "has been invalidated",
+     "the slot is lost, with what it had not sent: drop it, then create_slot = on makes another; "
+     "SELECT * FROM clairon.doctor() says how to keep the next one"},
     {"58P01", "clairon", "install the clairon plugin on this server (make install)"},
     {"42P01", "clairon.member", "run CREATE EXTENSION clairon in this database"},
     {"3F000", NULL, "run CREATE EXTENSION clairon in this database"},
