@@ -1,0 +1,159 @@
+# Does a standby feed the relay as the primary would, with the same ids, and on through its promotion?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use IPC::Run ();
+use JSON ();
+use PostgreSQL::Test::Utils qw(slurp_file run_log);
+use Test::More;
+
+my $primary = Clairon::Test::postgresql('primary');
+my $standby = make_standby();
+my $files   = 0;
+
+sub sql { return $primary->safe_psql('postgres', $_[0]) }
+sub standby_sql { return $standby->safe_psql('postgres', $_[0]) }
+
+sub make_standby
+{
+    my $node = PostgreSQL::Test::Cluster->new('standby');
+    sql("SELECT pg_create_physical_replication_slot('standby')");
+    $primary->backup('copy');
+    $node->init_from_backup($primary, 'copy', has_streaming => 1);
+    $node->append_conf('postgresql.conf', join "\n", "primary_slot_name = 'standby'",
+        'hot_standby_feedback = on', 'wal_receiver_status_interval = 1s', '');
+    Clairon::Test::remember($node);
+    $node->start;
+    return $node;
+}
+
+sub wait_replayed
+{
+    my $end = sql('SELECT pg_current_wal_flush_lsn()');
+    wait_until('the standby replays', sub {
+        standby_sql("SELECT pg_last_wal_replay_lsn() >= '$end'") eq 't' });
+    return $end;
+}
+
+# A slot on a standby needs to see the primary's running transactions, which an idle one does not log.
+sub let_slot_be_made
+{
+    my ($slot) = @_;
+    wait_until("slot $slot is begun", sub {
+        standby_sql("SELECT count(*) FROM pg_replication_slots
+            WHERE slot_name = '$slot' AND restart_lsn IS NOT NULL") });
+    sql('SELECT pg_log_standby_snapshot()');
+    return;
+}
+
+sub make_text_slot
+{
+    my $maker = IPC::Run::start([ 'pg_recvlogical', '-d', $standby->connstr('postgres') . ' user=relay',
+            '--slot', 'text', '--create-slot', '-P', 'clairon' ],
+        IPC::Run::timeout($Clairon::Test::SECONDS));
+    let_slot_be_made('text');
+    return $maker->finish;
+}
+
+# The notes of slot `text` on the standby, from where it was left up to `$end`.
+sub read_text
+{
+    my ($end) = @_;
+    my $file = PostgreSQL::Test::Utils::tempdir() . '/' . ++$files;
+    ok(run_log([ 'pg_recvlogical', '-d', $standby->connstr('postgres') . ' user=relay', '--slot', 'text',
+            '--start', '--no-loop', '--endpos', $end, '-f', $file ]), 'text mode is read on the standby');
+    return map { JSON::decode_json($_) } split /\n/, slurp_file($file);
+}
+
+sub reader_of
+{
+    return standby_sql("SELECT active_pid FROM pg_replication_slots WHERE slot_name = '$_[0]'");
+}
+
+my $store = Clairon::Test::store();
+
+if (qx{postgres --version} =~ / (\d+)/ && $1 < 16)
+{
+    my $relay = Clairon::Test::relay($standby, $store, wait => 0);
+    $relay->wait_for_log(qr/PostgreSQL before 16 cannot decode on a standby/);
+    pass('the relay says why this standby does not feed it');
+    SKIP: { skip "PostgreSQL $1 cannot decode on a standby", 1 }
+    done_testing();
+    exit;
+}
+
+sql(<<'SQL');
+CREATE TABLE t (id int PRIMARY KEY, owner text, body text);
+ALTER TABLE t REPLICA IDENTITY FULL;
+INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1');
+SELECT clairon.watch('t', 'USER', 'owner');
+SELECT pg_create_logical_replication_slot('text', 'clairon');
+SQL
+
+# The slots, made by the relay's role, while the primary is idle.
+wait_replayed();
+ok(make_text_slot(), 'the relay\'s role makes a slot on the standby');
+my $relay = Clairon::Test::relay($standby, $store, wait => 0);
+$relay->wait_for_log(qr/creating slot .*pg_log_standby_snapshot\(\)/);
+pass('the relay says what its slot waits for');
+let_slot_be_made('clairon');
+$relay->wait_for_log(qr/streaming from slot/);
+wait_until('the primary knows what the slots need', sub {
+    sql("SELECT catalog_xmin FROM pg_replication_slots WHERE slot_name = 'standby'") });
+is($standby->safe_psql('postgres', q{SELECT ok FROM clairon.doctor()
+    WHERE check_name = 'hot_standby_feedback'}, connstr => $standby->connstr('postgres') . ' user=relay'),
+    't', 'the doctor, asked by that role, finds the standby fit to decode');
+
+# Rows, judged by rules that change between them.
+my $client = $relay->client('u1');
+sql($_) for (
+    q{INSERT INTO t VALUES (1, 'u1', 'by the first rule')},
+    q{UPDATE t SET body = repeat('long', 10000) WHERE id = 1},
+    q{SELECT clairon.watch('t', 'USER', 'owner', type => 'SYSTEM', topic => 'second')},
+    q{INSERT INTO t VALUES (2, 'u1', 'by the second')},
+    q{SELECT clairon.unwatch('t')},
+    q{INSERT INTO t VALUES (3, 'u1', 'by none')},
+    q{SELECT clairon.watch('t', 'STRUCTURE', '=s1', operations => '{delete}', topic => 'third')},
+    q{DELETE FROM t WHERE id = 1},
+    q{VACUUM FULL clairon.rule},
+    q{ALTER TABLE t ADD COLUMN more int DEFAULT 7},
+    q{SELECT clairon.watch('t', 'USER', 'owner')},
+    q{INSERT INTO t VALUES (4, 'u1', 'by the fourth')},
+    q{SELECT clairon.notify('USER', '{u1}', '{"said": "on the primary"}')});
+my @notes = $client->wait_notes(6);
+is_deeply([ map { $_->{metadata}{topic} } @notes ],
+    [ 'postgres.t', 'postgres.t', 'second', 'third', 'postgres.t', 'postgres.notify' ],
+    'rows written on the primary arrive, by the rules of their time');
+is($notes[4]{payload}{after}{more}, 7, 'with the columns of their time');
+my @on_primary = map { JSON::decode_json($_) }
+  split /\n/, sql(q{SELECT data FROM pg_logical_slot_peek_changes('text', NULL, NULL)});
+is_deeply([ map { $_->{metadata}{id} } @notes ], [ map { $_->{metadata}{id} } @on_primary ],
+    'under the ids that the primary gives');
+is_deeply(\@notes, \@on_primary, 'and the same in all else');
+
+# What they were judged by, and nothing on the primary needs, is kept for the slot that lags.
+sql(q{SELECT pg_drop_replication_slot('text')});
+sql("VACUUM (FREEZE) $_") for qw(clairon.rule pg_attribute pg_class);
+is_deeply([ read_text(wait_replayed()) ], \@on_primary, 'text mode gives the same, after a VACUUM too');
+
+# The primary is lost, the standby takes over: the stream does not end, nor begin anew.
+my $reader = reader_of('clairon');
+$primary->stop('immediate');
+$standby->promote;
+standby_sql(q{INSERT INTO t VALUES (10, 'u1', 'after the promotion')});
+is(($client->wait_notes(7))[6]{payload}{after}{id}, 10, 'rows written after the promotion arrive');
+is(reader_of('clairon'), $reader, 'on the connection from before');
+is_deeply([ read_text(standby_sql('SELECT pg_current_wal_flush_lsn()')) ], [ ($client->notes)[6] ],
+    'and in text mode, once');
+
+# A new connection finds the new timeline and its place in it.
+$relay->restart;
+$relay->wait_for_log(qr/streaming from slot .* timeline 2,/);
+my $back = $relay->client('u1', pos => $client->pos);
+ok($back->wait_for('connected')->{resumed}, 'positions hold across promotion and restart');
+standby_sql(q{UPDATE t SET body = 'again' WHERE id = 10});
+is(($back->wait_notes(1))[0]{payload}{after}{body}, 'again', 'the new timeline is read on');
+is(scalar $store->entries, 8, 'and nothing came twice');
+
+done_testing();
