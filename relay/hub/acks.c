@@ -38,6 +38,7 @@ on_acked(void *ctx, enum rc rc)
     if (rc == RC_OK) {
         clear(&hub->acks_sent);
         acks_flush(hub);
+        hub_refill(hub);
         return;
     }
     /* Acks are idempotent: whether these arrived is unknown, so they go again. */

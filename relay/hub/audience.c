@@ -59,6 +59,16 @@ audience_has(const struct membership *of_session, const char *key, size_t len)
     return false;
 }
 
+bool
+audience_is_granted(const struct membership *of_session, const char *key, size_t len)
+{
+    for (; of_session != NULL; of_session = of_session->next_of_session) {
+        if (of_session->is_granted && has_key(of_session, key, len))
+            return true;
+    }
+    return false;
+}
+
 void
 audience_join(struct audience **all, struct membership **of_session, struct session *session,
               const char *key, size_t len, bool is_granted)

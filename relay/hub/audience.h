@@ -43,6 +43,9 @@ void audience_leave(struct audience **all, struct membership **of_session, const
 /* Ends all of a session's memberships, or only the granted ones. */
 void audience_leave_all(struct audience **all, struct membership **of_session, bool only_granted);
 
+/* True when clairon.member has the session's user in this audience. */
+bool audience_is_granted(const struct membership *of_session, const char *key, size_t len);
+
 /* True when one of the session's memberships has this key. */
 bool audience_has(const struct membership *of_session, const char *key, size_t len);
 

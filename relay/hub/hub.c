@@ -94,6 +94,18 @@ on_reader_resumed(void *ctx)
         session_regroup(session);
 }
 
+void
+hub_refill(struct hub *hub)
+{
+    struct session *session, *next;
+
+    /* Acks that still wait here would be shown again: the inbox does not know of them. */
+    if (hub->deferred_count == 0 || hub->acks.count > 0)
+        return;
+    DL_FOREACH_SAFE (hub->sessions, session, next)
+        session_refill(session);
+}
+
 static void
 take_epoch(struct hub *hub)
 {

@@ -36,10 +36,11 @@ struct hub {
     bool has_position; /* the store was up once: recent.head means something */
     char epoch[HUB_EPOCH_MAX];
     struct recent recent;
-    struct note *lent;      /* whose bytes the last frame was */
-    unsigned char *scratch; /* SESSION_HEADROOM + SESSION_FRAME_MAX: frames of several lines */
-    struct acks acks;       /* waiting for the store */
-    struct acks acks_sent;  /* under way */
+    struct note *lent;       /* whose bytes the last frame was */
+    unsigned char *scratch;  /* SESSION_HEADROOM + SESSION_FRAME_MAX: frames of several lines */
+    unsigned deferred_count; /* sessions with is_deferred */
+    struct acks acks;        /* waiting for the store */
+    struct acks acks_sent;   /* under way */
     ev_timer acks_retry;
     bool closing;
 };
@@ -84,14 +85,21 @@ struct session {
     struct buffer said; /* control lines, each with its '\n' */
     int window;
     int unacked_count;
-    unsigned char (*unacked)[16]; /* ids written and not acked, `window` places */
+    unsigned char (*unacked)[16]; /* ids queued or written and not acked, `window` places */
+    bool is_deferred;             /* the window was full: more waits in the user's inbox */
     char name[SESSION_NAME_MAX];
 };
 
 /* session.c */
 void session_set_state(struct session *session, enum session_state state);
 bool session_is_full(const struct session *session);
-void session_enqueue(struct session *session, struct note *note); /* takes a reference */
+/*
+ * Queues it (a reference of its own), unless it needs an ack and the window is full: then it stays
+ * in the user's inbox, and what needs no ack goes on.
+ */
+void session_enqueue(struct session *session, struct note *note);
+/* Fetches from the inbox what was deferred, once acks have made room. */
+void session_refill(struct session *session);
 /* A new note for this session's audience. */
 void session_offer(struct session *session, struct note *note);
 bool session_is_for(const struct session *session, const struct frame *frame);
@@ -109,5 +117,8 @@ void session_change_epoch(struct session *session, struct entry_id head);
 void acks_add(struct hub *hub, const char *user, const char *id);
 void acks_flush(struct hub *hub);
 void acks_free(struct hub *hub);
+
+/* hub.c: after acks went to the store: what they made room for. */
+void hub_refill(struct hub *hub);
 
 #endif

@@ -110,6 +110,7 @@ session_detach(struct session *session)
     struct hub *hub = session->hub;
 
     session_set_state(session, SESSION_CLOSED);
+    hub->deferred_count -= session->is_deferred ? 1 : 0;
     audience_leave_all(&hub->audiences, &session->memberships, false);
     DL_DELETE(hub->sessions, session);
     drop_queue(session);
@@ -125,11 +126,61 @@ session_is_full(const struct session *session)
            session->queue_bytes >= (size_t)session->hub->config->gate.slow_bytes;
 }
 
+/* Whether the store waits for this user's ack: named, or a member by clairon.member. */
+static bool
+owes_ack(const struct session *session, const struct note *note)
+{
+    const struct frame_note *frame = &note->frame.as.note;
+    struct bytes targets = frame->targets;
+    struct bytes target;
+    char key[AUDIENCE_KEY_MAX];
+    size_t len;
+
+    if (!note->needs_ack)
+        return false;
+    if (frame->audience.len == 4 && memcmp(frame->audience.at, "USER", 4) == 0)
+        return true;
+    while (frame_next_target(&targets, &target) == RC_OK) {
+        if (audience_key(frame->audience, target, key, &len) &&
+            audience_is_granted(session->memberships, key, len))
+            return true;
+    }
+    return false;
+}
+
+static bool
+is_unacked(const struct session *session, const unsigned char id[16])
+{
+    for (int i = 0; i < session->unacked_count; i++) {
+        if (memcmp(session->unacked[i], id, 16) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Takes a place in the window. False when the note is not to be queued now. */
+static bool
+enter_window(struct session *session, const struct note *note)
+{
+    if (is_unacked(session, note->frame.as.note.id))
+        return false; /* on its way, or shown, already */
+    if (session->unacked_count < session->window) {
+        memcpy(session->unacked[session->unacked_count++], note->frame.as.note.id, 16);
+        return true;
+    }
+    if (!session->is_deferred)
+        session->hub->deferred_count++;
+    session->is_deferred = true;
+    return false;
+}
+
 void
 session_enqueue(struct session *session, struct note *note)
 {
     unsigned place = (session->queue_first + session->queue_count) % SESSION_QUEUE_MAX;
 
+    if (owes_ack(session, note) && !enter_window(session, note))
+        return;
     if (session->queue_count == SESSION_QUEUE_MAX)
         abort(); /* callers look first: rather no process than a broken one */
     if (session->queue == NULL)
@@ -205,16 +256,10 @@ session_gap(struct session *session, struct entry_id from, struct entry_id to, c
 
 /* What goes out. */
 
-/* The next note that may be written: a full window holds back what needs an ack. */
 static struct note *
 next_note(const struct session *session)
 {
-    struct note *note;
-
-    if (session->queue_count == 0)
-        return NULL;
-    note = session->queue[session->queue_first];
-    return note->needs_ack && session->unacked_count >= session->window ? NULL : note;
+    return session->queue_count > 0 ? session->queue[session->queue_first] : NULL;
 }
 
 /* Takes the reference out of the queue. */
@@ -226,8 +271,6 @@ pop_note(struct session *session)
     session->queue_first = (session->queue_first + 1) % SESSION_QUEUE_MAX;
     session->queue_count--;
     session->queue_bytes -= note->line_len;
-    if (note->needs_ack)
-        memcpy(session->unacked[session->unacked_count++], note->frame.as.note.id, 16);
     stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
     return note;
 }
@@ -279,7 +322,7 @@ session_next_frame(struct session *session, unsigned char **ret_bytes, size_t *r
 
 /* Acks. */
 
-static bool
+static void
 forget_unacked(struct session *session, const char *id)
 {
     for (int i = 0; i < session->unacked_count; i++) {
@@ -288,10 +331,9 @@ forget_unacked(struct session *session, const char *id)
         frame_id_text(session->unacked[i], text);
         if (strcasecmp(text, id) == 0) {
             memmove(session->unacked[i], session->unacked[--session->unacked_count], 16);
-            return true;
+            return;
         }
     }
-    return false;
 }
 
 static void
@@ -307,8 +349,11 @@ tell_other_sessions(struct session *session, const char *const *ids, size_t coun
         is_whole = buffer_addf(&line, "%s\"%s\"", i > 0 ? "," : "", ids[i]) == RC_OK;
     is_whole = is_whole && buffer_addf(&line, "]}") == RC_OK;
     DL_FOREACH (session->hub->sessions, other) {
-        if (is_whole && other != session && strcmp(other->user, session->user) == 0)
-            session_say(other, line.bytes, line.len);
+        if (!is_whole || other == session || strcmp(other->user, session->user) != 0)
+            continue;
+        session_say(other, line.bytes, line.len);
+        for (size_t i = 0; i < count; i++)
+            forget_unacked(other, ids[i]);
     }
     buffer_free(&line);
 }
@@ -316,19 +361,16 @@ tell_other_sessions(struct session *session, const char *const *ids, size_t coun
 void
 session_ack(struct session *session, const char *const *ids, size_t count)
 {
-    bool has_room = false;
-
     for (size_t i = 0; i < count; i++) {
         char id[FRAME_UUID_TEXT + 1];
 
         for (size_t j = 0; j < FRAME_UUID_TEXT; j++)
             id[j] = (char)(ids[i][j] >= 'A' && ids[i][j] <= 'F' ? ids[i][j] | 0x20 : ids[i][j]);
         id[FRAME_UUID_TEXT] = '\0';
-        has_room |= forget_unacked(session, id);
+        forget_unacked(session, id);
         acks_add(session->hub, session->user, id);
     }
     acks_flush(session->hub);
     tell_other_sessions(session, ids, count);
-    if (has_room && session->queue_count > 0)
-        session->transport->want_write(session->socket);
+    hub_refill(session->hub);
 }

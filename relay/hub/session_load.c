@@ -192,8 +192,21 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
         note_unref(note);
     }
     snprintf(session->inbox_at, sizeof(session->inbox_at), "%s", page->next);
-    if (page->next[0] == '\0')
+    if (page->next[0] == '\0' || session->is_deferred)
         session_set_state(session, SESSION_CATCHING_UP);
+    session_step(session);
+}
+
+void
+session_refill(struct session *session)
+{
+    if (!session->is_deferred || session->state != SESSION_LIVE ||
+        session->unacked_count > session->window / 2)
+        return;
+    session->is_deferred = false;
+    session->hub->deferred_count--;
+    snprintf(session->inbox_at, sizeof(session->inbox_at), "0");
+    session_set_state(session, SESSION_INBOX);
     session_step(session);
 }
 
