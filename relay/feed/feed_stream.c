@@ -61,6 +61,7 @@ on_ingested(void *ctx, enum rc rc)
         feed_restart(feed, "the store did not take a batch");
         return;
     }
+    backoff_reset(&feed->backoff);
     flight = feed->flights[feed->flight_first];
     feed->flight_first = (feed->flight_first + 1) % FEED_FLIGHTS_MAX;
     feed->flight_count--;
@@ -215,7 +216,6 @@ feed_stream_begin(struct feed *feed)
 {
     feed_set_state(feed, FEED_STREAMING);
     ev_timer_stop(feed->loop, &feed->patience);
-    backoff_reset(&feed->backoff);
     feed->is_standby = false;
     stats_set(feed->stats, STAT_FEED_CONNECTED, 1);
     log_info("feed", "streaming from slot \"%s\", timeline %" PRIu32 ", stored up to %s",

@@ -46,5 +46,7 @@ call_succeeded(struct store *store, const redisReply *reply, const char *what)
     log_error("store", "could not %s: %s", what, reply->str);
     if (strncmp(reply->str, "NOSCRIPT", 8) == 0)
         link_restart(store->link, "its scripts were flushed");
+    else if (strncmp(reply->str, "EPOCH", 5) == 0 || strncmp(reply->str, "NOGROUP", 7) == 0)
+        link_restart(store->link, "it is not what it was"); /* the greeting mends it, or tells */
     return false;
 }

@@ -86,6 +86,12 @@ link_fall(struct link *link, const char *reason)
 }
 
 void
+link_settle(struct link *link)
+{
+    backoff_reset(&link->backoff);
+}
+
+void
 link_restart(struct link *link, const char *reason)
 {
     link_fall(link, reason);
@@ -193,7 +199,6 @@ on_script(void *ctx, const redisReply *reply)
     if (link->scripts_loaded < STORE_SCRIPT_COUNT)
         return;
     link->state = LINK_UP;
-    backoff_reset(&link->backoff);
     link->events.on_up(link->events.ctx);
 }
 

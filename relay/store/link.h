@@ -35,6 +35,9 @@ struct link *link_open(struct ev_loop *loop, const struct config *config, const 
 void link_close(struct link *link); /* gives up pending replies first; accepts NULL */
 bool link_is_up(const struct link *link);
 
+/* The connection has proved itself: the next break is tried again soon. */
+void link_settle(struct link *link);
+
 /* Breaks the connection and starts over: for replies that cannot be. */
 void link_restart(struct link *link, const char *reason);
 

@@ -16,7 +16,7 @@
  * none, and the beat stream (upkeep.h) tells a quiet store from a dead one.
  */
 #define READER_BLOCK_MS "0"
-#define READER_COUNT "512"
+#define READER_COUNT "64" /* of up to a megabyte each */
 #define READER_PATIENCE_S (4 * UPKEEP_BEAT_S)
 #define READER_KEY_MAX 128
 #define READER_ARGC 12
@@ -155,6 +155,7 @@ on_control_newest(void *ctx, const redisReply *reply)
     else
         snprintf(reader->control_at, sizeof(reader->control_at), "0-0");
     reader->control_known = true;
+    link_settle(reader->link);
     reader->events.on_resumed(reader->events.ctx);
     reader_read(reader);
 }

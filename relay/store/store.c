@@ -98,6 +98,7 @@ on_hello(void *ctx, const redisReply *reply)
         return;
     }
     snprintf(store->epoch, sizeof(store->epoch), "%.*s", (int)epoch.len, (const char *)epoch.at);
+    link_settle(store->link);
     log_info("store", "connected, epoch %s", store->epoch);
     stats_set(store->stats, STAT_STORE_CONNECTED, 1);
     store->is_up = true;
@@ -269,8 +270,8 @@ store_ingest(struct store *store, const char *slot, const char *after, struct st
              store_ingested *done, void *ctx)
 {
     char key[STORE_KEY_MAX];
-    const char *fixed[BATCH_RESERVED] = {store->stream_key, key, store->prefix, store->owner,
-                                         after};
+    const char *fixed[BATCH_RESERVED] = {store->stream_key, key,          store->prefix,
+                                         store->epoch,      store->owner, after};
     struct call *call;
     enum rc rc;
 

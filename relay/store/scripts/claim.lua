@@ -4,7 +4,8 @@
 local progress = KEYS[1]
 local system = redis.call('HGET', progress, 'system')
 if system and system ~= ARGV[2] then
-    return redis.error_reply('OTHERSYSTEM ' .. system)
+    return redis.error_reply('OTHERSYSTEM ' .. progress .. ' belongs to the PostgreSQL cluster ' .. system ..
+        ', this is cluster ' .. ARGV[2] .. ': choose another [store] prefix or [feed] slot, or delete that key')
 end
 local position = redis.call('HGET', progress, 'position') or ''
 local timeline = redis.call('HGET', progress, 'timeline') or ''

@@ -2,6 +2,10 @@
 -- KEYS: stream. ARGV: prefix, a fresh epoch.
 -- Returns {epoch, id of the newest entry ever}.
 local stream, prefix = KEYS[1], ARGV[1]
+-- A stream that was removed is a store that was emptied.
+if redis.call('EXISTS', stream) == 0 and redis.call('HDEL', prefix .. ':meta', 'first') == 1 then
+    redis.call('HSET', prefix .. ':meta', 'epoch', ARGV[2])
+end
 local made = redis.pcall('XGROUP', 'CREATE', stream, 'clairon', '0', 'MKSTREAM')
 if type(made) == 'table' and made.err and not made.err:find('BUSYGROUP', 1, true) then
     return made

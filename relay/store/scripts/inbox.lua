@@ -3,16 +3,19 @@
 -- Returns {score of the last one looked at or '' when there are no more, entries}.
 local stream, prefix, user = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
+local PAGE_BYTES = 256 * 1024 -- a page ends when it has grown heavy
 
 local rows = call('ZRANGEBYSCORE', prefix .. ':inbox:' .. user, '(' .. ARGV[3], '+inf',
     'WITHSCORES', 'LIMIT', 0, ARGV[4])
-local entries, last = {}, ''
+local entries, last, bytes = {}, '', 0
 for i = 1, #rows, 2 do
     last = rows[i + 1]
     local entry = call('HGET', prefix .. ':pending', rows[i])
     local found = entry and call('XRANGE', stream, entry, entry)[1]
     if found then
         entries[#entries + 1] = found
+        for _, text in ipairs(found[2]) do bytes = bytes + #text end
+        if bytes >= PAGE_BYTES then break end
     end
 end
 return {last, entries}

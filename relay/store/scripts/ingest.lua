@@ -1,5 +1,5 @@
 -- ingest.lua: stores a batch of frames and moves the slot's progress, in one step.
--- KEYS: stream, progress. ARGV: prefix, owner token, the position this batch follows, records.
+-- KEYS: stream, progress. ARGV: prefix, epoch, owner token, the position this batch follows, records.
 -- A record is its kind, its position, and
 --   N: id, route, data                                     a note that needs no ack
 --   A: id, route, data, audience, target count, targets    a note that needs acks
@@ -11,16 +11,28 @@ local stream, progress = KEYS[1], KEYS[2]
 local prefix = ARGV[1]
 local call = redis.call
 
+-- A script that fails keeps what it wrote: all that can be wrong is looked at before the first write.
+local function has_group()
+    local groups = redis.pcall('XINFO', 'GROUPS', stream)
+    for _, group in ipairs(groups.err and {} or groups) do
+        if group[2] == 'clairon' then return true end
+    end
+    return false
+end
+
 local state = call('HMGET', progress, 'owner', 'position')
 local position = state[2] or ''
-if state[1] ~= ARGV[2] then
+if call('HGET', prefix .. ':meta', 'epoch') ~= ARGV[2] or not has_group() then
+    return redis.error_reply('EPOCH the store was emptied, or its stream or group removed')
+end
+if state[1] ~= ARGV[3] then
     return redis.error_reply('FENCED another feed owns this slot now')
 end
-if position < ARGV[3] then
+if position < ARGV[4] then
     return redis.error_reply('BEHIND ' .. position)
 end
 
-local at, added, skipped = 4, 0, 0
+local at, added, skipped = 5, 0, 0
 
 local function users_of(audience, targets)
     local users, seen = {}, {}
@@ -48,10 +60,11 @@ local function score_of(entry)
     return string.format('%.0f', tonumber(ms) * 1024 + math.min(tonumber(seq), 1023))
 end
 
+-- An audience without known members has nobody to wait for.
 local function await_acks(id, entry, users)
+    if #users == 0 then return end
     call('XCLAIM', stream, 'clairon', 'relay', 0, entry, 'FORCE', 'JUSTID')
     call('HSET', prefix .. ':pending', id, entry)
-    if #users == 0 then return end
     call('HSET', prefix .. ':left', id, #users)
     local score = score_of(entry)
     for _, user in ipairs(users) do

@@ -36,4 +36,22 @@ local function state()
     return is_before(after, oldest and oldest[1] or newest) and TRIMMED or WHOLE
 end
 
-return {state(), call('XRANGE', stream, '(' .. after, '+', 'COUNT', ARGV[3])}
+-- A page ends at its count or when it has grown heavy, whichever comes first.
+local PAGE_BYTES, STEP = 256 * 1024, 16
+
+local function page(from, count)
+    local found, bytes = {}, 0
+    while #found < count and bytes < PAGE_BYTES do
+        local some = call('XRANGE', stream, '(' .. from, '+', 'COUNT', math.min(STEP, count - #found))
+        if #some == 0 then break end
+        for _, entry in ipairs(some) do
+            found[#found + 1] = entry
+            for _, text in ipairs(entry[2]) do bytes = bytes + #text end
+        end
+        from = found[#found][1]
+    end
+    return found
+end
+
+local known = state()
+return {known, known == UNKNOWN and {} or page(after, tonumber(ARGV[3]))}
