@@ -98,6 +98,20 @@ claim(struct feed *feed, enum feed_state state)
 }
 
 static void
+create_slot(struct feed *feed)
+{
+    char command[COMMAND_MAX];
+
+    log_info("feed", "creating slot \"%s\" (waits for running transactions to end)",
+             feed->config->feed.slot);
+    ev_timer_stop(feed->loop, &feed->patience);
+    snprintf(command, sizeof(command),
+             "CREATE_REPLICATION_SLOT \"%s\" LOGICAL clairon NOEXPORT_SNAPSHOT",
+             feed->config->feed.slot);
+    ask(feed, FEED_CREATING, command);
+}
+
+static void
 on_claimed(void *ctx, enum rc rc, const char *position)
 {
     struct feed_ticket *ticket = ctx;
@@ -115,6 +129,8 @@ on_claimed(void *ctx, enum rc rc, const char *position)
     snprintf(feed->sent_position, sizeof(feed->sent_position), "%s", position);
     if (feed->state == FEED_OWNING)
         feed_stream_begin(feed);
+    else if (feed->must_create)
+        create_slot(feed);
     else if (feed_needs_members(feed))
         feed_copy_members(feed);
     else
@@ -150,22 +166,16 @@ static void
 on_slot_found(struct feed *feed, const PGresult *result)
 {
     const char *slot = feed->config->feed.slot;
-    char command[COMMAND_MAX];
 
+    feed->must_create = false;
     if (PQntuples(result) == 0 && !feed->config->feed.create_slot) {
         feed_restart(feed,
                      "slot \"%s\" does not exist: SELECT pg_create_logical_replication_slot('%s', "
                      "'clairon') in this database, or set [feed] create_slot = on",
                      slot, slot);
     } else if (PQntuples(result) == 0) {
-        log_info("feed",
-                 "creating slot \"%s\" (waits for running transactions to end; on a standby of an "
-                 "idle primary, for SELECT pg_log_standby_snapshot() there)",
-                 slot);
-        ev_timer_stop(feed->loop, &feed->patience);
-        snprintf(command, sizeof(command),
-                 "CREATE_REPLICATION_SLOT \"%s\" LOGICAL clairon NOEXPORT_SNAPSHOT", slot);
-        ask(feed, FEED_CREATING, command);
+        feed->must_create = true;
+        claim(feed, FEED_CLAIMING); /* a store that refuses must not leave a slot behind */
     } else if (strcmp(PQgetvalue(result, 0, 0), "clairon") != 0) {
         feed_restart(feed,
                      "slot \"%s\" belongs to plugin \"%s\", not to clairon: choose another "
@@ -244,6 +254,7 @@ on_good_result(struct feed *feed, const PGresult *result)
     case FEED_CREATING:
         log_info("feed", "slot \"%s\" created", feed->config->feed.slot);
         ev_timer_again(feed->loop, &feed->patience);
+        feed->must_create = false;
         claim(feed, FEED_CLAIMING);
         return;
     default:

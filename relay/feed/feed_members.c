@@ -123,6 +123,7 @@ copy_failed(struct feed *feed, const PGresult *result)
 void
 feed_on_member_rows(struct feed *feed)
 {
+    ev_timer_again(feed->loop, &feed->patience); /* patience is for silence, not for size */
     while (feed->state == FEED_COPYING && feed_stream_has_room(feed) && PQisBusy(feed->conn) == 0) {
         PGresult *result = PQgetResult(feed->conn);
         ExecStatusType status = PQresultStatus(result);
@@ -135,4 +136,10 @@ feed_on_member_rows(struct feed *feed)
             copy_failed(feed, result);
         PQclear(result);
     }
+    if (feed->state != FEED_COPYING)
+        return;
+    if (feed_stream_has_room(feed))
+        ev_io_start(feed->loop, &feed->readable);
+    else
+        ev_io_stop(feed->loop, &feed->readable);
 }

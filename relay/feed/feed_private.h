@@ -23,8 +23,8 @@
 
 /*
  * WAITING (for the retry timer, or for the store) -> CONNECTING -> IDENTIFYING -> FINDING the slot
- * [-> CREATING it] -> CLAIMING the slot's progress at the store [-> COPYING memberships] -> STARTING
- * -> OWNING (claims again, now that no other relay can read the slot) -> STREAMING.
+ * -> CLAIMING its progress at the store [-> CREATING it, CLAIMING again] [-> COPYING memberships]
+ * -> STARTING -> OWNING (claims again, now that no other relay can read the slot) -> STREAMING.
  * feed_restart leads from each of them to WAITING.
  */
 enum feed_state {
@@ -67,6 +67,7 @@ struct feed {
     ev_io writable;
     PGconn *conn;
     PGresult *result; /* of the command under way, until its answer is complete */
+    bool must_create; /* the slot does not exist yet */
     bool is_standby;  /* another relay reads the slot */
     unsigned attempt; /* tells answers for an earlier connection from ours */
     char system[FEED_SYSTEM_MAX];
