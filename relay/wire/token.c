@@ -13,6 +13,8 @@
 
 #include "base/memory.h"
 
+#define AUDIENCE_BYTES "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
+
 #define TIME_MAX_S 253402300799.0 /* the year 9999: far from any overflow */
 
 static enum rc
@@ -179,7 +181,9 @@ token_audience_allowed(const char *name)
 {
     size_t len = strlen(name);
 
-    return len > 0 && len <= TOKEN_AUDIENCE_MAX && strcasecmp(name, "USER") != 0 &&
+    /* As clairon.watch has it. A colon above all would make one audience pass for another. */
+    return len > 0 && len <= TOKEN_AUDIENCE_MAX && strspn(name, AUDIENCE_BYTES) == len &&
+           !(name[0] >= '0' && name[0] <= '9') && strcasecmp(name, "USER") != 0 &&
            strcasecmp(name, "ALL") != 0;
 }
 
@@ -198,8 +202,9 @@ token_count_groups(json_t *groups, size_t *ret_count, char error[TOKEN_ERROR_MAX
         const json_t *target;
 
         if (!token_audience_allowed(name))
-            return token_refuse(error, "the token's groups name an audience that is empty, too "
-                                       "long, USER or ALL");
+            return token_refuse(error,
+                                "the token's groups name an audience that is no word of 1 to "
+                                "63 letters, digits and _, or that is USER or ALL");
         if (!json_is_array(targets))
             return token_refuse(error, "the token's groups are not an object of arrays");
         if (json_array_size(targets) > TOKEN_GROUPS_MAX - count)
