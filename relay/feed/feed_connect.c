@@ -1,4 +1,5 @@
 /* feed_connect.c: from a connection string to a streaming slot, one answer at a time. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #define COMMAND_MAX 2048
 #define SQLSTATE_IN_USE "55006"
 
-static void on_claimed(void *ctx, enum rc rc, const char *position);
+static void on_claimed(void *ctx, enum rc rc, const char *position, uint32_t timeline);
 
 /* Sends a command whose answer comes to feed_on_result in `state`. */
 static void
@@ -98,6 +99,15 @@ claim(struct feed *feed, enum feed_state state)
 }
 
 static void
+ask_history(struct feed *feed)
+{
+    char command[COMMAND_MAX];
+
+    snprintf(command, sizeof(command), "TIMELINE_HISTORY %" PRIu32, feed->timeline);
+    ask(feed, FEED_READING_HISTORY, command);
+}
+
+static void
 create_slot(struct feed *feed)
 {
     char command[COMMAND_MAX];
@@ -112,7 +122,7 @@ create_slot(struct feed *feed)
 }
 
 static void
-on_claimed(void *ctx, enum rc rc, const char *position)
+on_claimed(void *ctx, enum rc rc, const char *position, uint32_t timeline)
 {
     struct feed_ticket *ticket = ctx;
     struct feed *feed = ticket->feed;
@@ -127,8 +137,13 @@ on_claimed(void *ctx, enum rc rc, const char *position)
         return;
     }
     snprintf(feed->sent_position, sizeof(feed->sent_position), "%s", position);
+    feed->stored_timeline = timeline;
     if (feed->state == FEED_OWNING)
         feed_stream_begin(feed);
+    else if (feed_progress_is_void(feed))
+        return; /* the store is told, and comes back */
+    else if (timeline != feed->timeline)
+        ask_history(feed);
     else if (feed->must_create)
         create_slot(feed);
     else if (feed_needs_members(feed))
@@ -251,6 +266,9 @@ on_good_result(struct feed *feed, const PGresult *result)
     case FEED_FINDING:
         on_slot_found(feed, result);
         return;
+    case FEED_READING_HISTORY:
+        feed_on_history(feed, PQgetvalue(result, 0, 1));
+        return;
     case FEED_CREATING:
         log_info("feed", "slot \"%s\" created", feed->config->feed.slot);
         ev_timer_again(feed->loop, &feed->patience);
@@ -293,7 +311,8 @@ feed_on_result(struct feed *feed)
         feed_on_member_rows(feed);
         return;
     }
-    if (feed->state == FEED_CLAIMING || feed->state == FEED_OWNING || !collect_result(feed))
+    if (feed->state == FEED_CLAIMING || feed->state == FEED_OWNING ||
+        feed->state == FEED_RESETTING || !collect_result(feed))
         return;
     result = feed->result;
     feed->result = NULL;

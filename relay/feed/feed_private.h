@@ -24,6 +24,7 @@
 /*
  * WAITING (for the retry timer, or for the store) -> CONNECTING -> IDENTIFYING -> FINDING the slot
  * -> CLAIMING its progress at the store [-> CREATING it, CLAIMING again] [-> COPYING memberships]
+ * (READING_HISTORY, RESETTING: only when the progress is of another timeline, or its slot is gone)
  * -> STARTING -> OWNING (claims again, now that no other relay can read the slot) -> STREAMING.
  * feed_restart leads from each of them to WAITING.
  */
@@ -34,6 +35,8 @@ enum feed_state {
     FEED_FINDING,
     FEED_CREATING,
     FEED_CLAIMING,
+    FEED_READING_HISTORY,
+    FEED_RESETTING,
     FEED_COPYING,
     FEED_STARTING,
     FEED_OWNING,
@@ -72,6 +75,7 @@ struct feed {
     unsigned attempt; /* tells answers for an earlier connection from ours */
     char system[FEED_SYSTEM_MAX];
     uint32_t timeline;
+    uint32_t stored_timeline; /* of the store's progress */
 
     struct store_batch *batch;
     char **held; /* messages whose bytes the batch points into */
@@ -131,6 +135,12 @@ void feed_flush_socket(struct feed *feed);
 /* feed_confirm.c */
 void feed_confirm_update(struct feed *feed); /* moves confirmed_lsn as far as is safe now */
 void feed_confirm_reset(struct feed *feed);
+
+/* feed_history.c */
+/* True when the slot is gone that the progress is of: the store is being told. */
+bool feed_progress_is_void(struct feed *feed);
+/* Judges the progress by the server's timeline history, and tells the store. */
+void feed_on_history(struct feed *feed, const char *history);
 
 /* feed_members.c */
 bool feed_needs_members(const struct feed *feed);

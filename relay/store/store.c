@@ -209,14 +209,17 @@ on_claimed(void *ctx, const redisReply *reply)
     struct call *call = ctx;
     struct bytes position = {NULL, 0};
     char text[FRAME_POSITION_TEXT + 1];
+    uint32_t timeline = 0;
 
     if (call_succeeded(call->store, reply, "take the slot's progress") && reply_is_array(reply, 2))
         position = reply_bytes(reply->element[0]);
+    if (position.at != NULL && reply->element[1]->str != NULL)
+        timeline = (uint32_t)strtoul(reply->element[1]->str, NULL, 10);
     if (position.at != NULL && position.len < sizeof(text)) {
         snprintf(text, sizeof(text), "%.*s", (int)position.len, (const char *)position.at);
-        call->done.claimed(call->ctx, RC_OK, text);
+        call->done.claimed(call->ctx, RC_OK, text, timeline);
     } else {
-        call->done.claimed(call->ctx, RC_IO, "");
+        call->done.claimed(call->ctx, RC_IO, "", 0);
     }
     free(call);
 }
@@ -247,6 +250,38 @@ store_claim(struct store *store, const char *slot, const char *system, uint32_t 
     argument(&arguments, system);
     argument(&arguments, timeline_text);
     return call_send(call, STORE_SCRIPT_claim, 1, on_claimed, &arguments);
+}
+
+static void
+on_reset(void *ctx, const redisReply *reply)
+{
+    struct store *store = ctx;
+
+    if (call_succeeded(store, reply, "reset the slot's progress"))
+        link_restart(store->link, "its progress was reset, starting over");
+    else if (reply != NULL)
+        link_restart(store->link, "its progress could not be reset");
+}
+
+enum rc
+store_reset(struct store *store, const char *slot, uint32_t timeline, const char *position,
+            bool is_gap)
+{
+    struct arguments arguments = {.argc = 0};
+    char key[STORE_KEY_MAX], timeline_text[16], fresh_epoch[STORE_EPOCH_TEXT + 1] = "";
+
+    progress_key(store, slot, key);
+    snprintf(timeline_text, sizeof(timeline_text), "%" PRIu32, timeline);
+    if (is_gap)
+        random_hex(fresh_epoch, STORE_EPOCH_TEXT);
+    argument(&arguments, key);
+    argument(&arguments, store->prefix);
+    argument(&arguments, store->owner);
+    argument(&arguments, timeline_text);
+    argument(&arguments, position);
+    argument(&arguments, fresh_epoch);
+    return link_call(store->link, STORE_SCRIPT_reset, 1, on_reset, store, arguments.argc,
+                     arguments.argv, arguments.lens);
 }
 
 static void

@@ -46,9 +46,16 @@ int64_t store_fsync_delay_us(const struct store *store);
  */
 
 /* A feed takes a slot's progress. `position` is "" when nothing was stored yet. */
-typedef void store_claimed(void *ctx, enum rc rc, const char *position);
+typedef void store_claimed(void *ctx, enum rc rc, const char *position, uint32_t timeline);
 MUST_CHECK enum rc store_claim(struct store *store, const char *slot, const char *system,
                                uint32_t timeline, store_claimed *done, void *ctx);
+
+/*
+ * Sets a claimed slot's progress (as text, "": from the start, memberships too) and its timeline;
+ * with `is_gap` the epoch changes. There is no answer: the store goes down and up again.
+ */
+MUST_CHECK enum rc store_reset(struct store *store, const char *slot, uint32_t timeline,
+                               const char *position, bool is_gap);
 
 /* Frames on their way. It keeps views: the bytes behind them must live until store_ingest. */
 struct store_batch;

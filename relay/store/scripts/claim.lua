@@ -9,5 +9,7 @@ if system and system ~= ARGV[2] then
 end
 local position = redis.call('HGET', progress, 'position') or ''
 local timeline = redis.call('HGET', progress, 'timeline') or ''
-redis.call('HSET', progress, 'owner', ARGV[1], 'system', ARGV[2], 'timeline', ARGV[3])
+redis.call('HSET', progress, 'owner', ARGV[1], 'system', ARGV[2])
+-- Another timeline is for the feed to judge first: reset.lua.
+redis.call('HSETNX', progress, 'timeline', ARGV[3])
 return {position, timeline}

@@ -1,0 +1,60 @@
+# After a failover to a standby with less WAL, or a slot that is gone: is nothing skipped, and the loss told?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+
+my $primary = Clairon::Test::postgresql('primary');
+$primary->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, owner text);
+    INSERT INTO clairon.member VALUES ('TEAM', 't1', 'gone'), ('TEAM', 't1', 'stays');
+    SELECT clairon.watch('t', 'USER', 'owner')});
+$primary->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+$standby->start;
+Clairon::Test::remember($standby);
+$primary->wait_for_catchup($standby);
+$standby->stop;
+
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay($primary, $store);
+my $client = $relay->client('u1');
+$primary->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(1, 2000) i});
+$client->wait_notes(2000);
+$relay->stop;
+$primary->stop('immediate');
+
+# The standby never saw those rows. Its slot was made by hand.
+$standby->append_conf('postgresql.conf', "primary_conninfo = ''\n");
+$standby->start;
+$standby->promote;
+$standby->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')});
+$relay->configure('feed.conninfo' => $standby->connstr('postgres') . ' user=relay');
+$relay->start;
+$relay->wait_for_log(qr/forked at LSN/);
+$relay->wait_ready;
+$client = $relay->client('u1', pos => $client->pos);
+is($client->wait_for('gap')->{why}, 'epoch', 'a failover to less is told as a gap');
+$standby->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(9001, 9003) i});
+is_deeply([ map { $_->{payload}{after}{id} } $client->wait_notes(3) ], [ 9001 .. 9003 ],
+    'and what is written after it arrives');
+is($store->ask('HGET', 'clairon:progress:clairon', 'timeline'), 2, 'the progress follows');
+
+# The slot dropped while nobody looks, and made again by the relay.
+$relay->stop;
+$standby->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon');
+    DELETE FROM clairon.member WHERE user_id = 'gone'; INSERT INTO t VALUES (9004, 'u1')});
+$relay->start;
+$relay->wait_for_log(qr/does not exist any more/);
+$relay->wait_ready;
+$client = $relay->client('u1', pos => $client->pos);
+ok(!$client->wait_for('connected')->{resumed}, 'a slot that was lost resumes nobody');
+is($client->wait_for('gap')->{why}, 'epoch', 'and is told as a gap');
+is_deeply($store->ask('SMEMBERS', 'clairon:members:TEAM:t1'), ['stays'],
+    'who left meanwhile is no member any more');
+$standby->safe_psql('postgres', q{INSERT INTO t VALUES (9005, 'u1')});
+is(($client->wait_notes(1))[0]{payload}{after}{id}, 9005, 'and life goes on');
+
+done_testing();
