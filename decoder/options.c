@@ -17,8 +17,8 @@ struct option_kind {
     void (*read)(struct options *options, const char *value);
 };
 
-static void
-pg_attribute_noreturn() option_refuse(const char *name, const char *value, const char *valid)
+static _Noreturn void
+option_refuse(const char *name, const char *value, const char *valid)
 {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("invalid value \"%s\" for option \"%s\"", value, name),

@@ -7,8 +7,8 @@
  */
 #include "clairon.h"
 
-static void
-pg_attribute_noreturn() refuse(void)
+static _Noreturn void
+refuse(void)
 {
     ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                     errmsg("cannot decode a transaction before its commit")));
