@@ -112,7 +112,9 @@ create_slot(struct feed *feed)
 {
     char command[COMMAND_MAX];
 
-    log_info("feed", "creating slot \"%s\" (waits for running transactions to end)",
+    log_info("feed",
+             "creating slot \"%s\" (waits for running transactions to end; on a standby of an idle "
+             "primary, for SELECT pg_log_standby_snapshot() there)",
              feed->config->feed.slot);
     ev_timer_stop(feed->loop, &feed->patience);
     snprintf(command, sizeof(command),
