@@ -143,14 +143,14 @@ lint:
 fmt:
 	@clang-format -i $(c_files)
 
-# ---- to look at
+# ---- to look at (SIGINT ends both, also in the background of a script, where it is ignored)
 demo:
 	@docker/install-packages.sh run build
 	@$(MAKE) --no-print-directory all private-root
-	@exec docker/unprivileged.sh docker/demo.sh
+	@exec env --default-signal=INT docker/unprivileged.sh docker/demo.sh
 
 demo-traffic:
-	@exec docker/unprivileged.sh docker/demo.sh traffic
+	@exec env --default-signal=INT docker/unprivileged.sh docker/demo.sh traffic
 
 bench: $(BUILD)/clairon private-root
 	@exec docker/unprivileged.sh tests/bench/run.sh

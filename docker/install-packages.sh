@@ -57,18 +57,29 @@ missing_of() {
     printf '%s\n' "$@" | grep -vxF -e "$known" || true
 }
 
+# The line to type for somebody who may not install.
+ask_for_root() {
+    local sudo="" who=" as root"
+    if command -v sudo >/dev/null; then
+        sudo="sudo " who=""
+    fi
+    say "These packages are missing and need root. Type this$who, then start again:"
+    say "    ${sudo}apt-get update && ${sudo}apt-get install -y --no-install-recommends $*"
+}
+
 install_now() {
     local as=()
     if [ "$(id -u)" != 0 ]; then
         if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
-            say "These packages are missing and need root. Type this, then start again:" >&2
-            say "    sudo apt-get install -y --no-install-recommends $*" >&2
+            ask_for_root "$@" >&2
             exit 1
         fi
         as=(sudo -n)
     fi
-    say "installing: $*"
-    if ! apt_get "${as[@]}" -- install -y -qq --no-install-recommends "$@"; then
+    say "installing (a minute or a few): $*"
+    # A new or an old machine does not know where the packages are.
+    if ! apt_get "${as[@]}" -- install -y -qq --no-install-recommends "$@" 2>/dev/null; then
+        say "refreshing the package lists first"
         apt_get "${as[@]}" -- update -qq ||
             die "could not refresh the package lists (apt-get update); is the network there?"
         apt_get "${as[@]}" -- install -y -qq --no-install-recommends "$@" ||
