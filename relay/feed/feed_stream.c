@@ -1,5 +1,6 @@
 /* feed_stream.c: frames from the slot into the store; confirmations back. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,6 +212,21 @@ feed_stream_pump(struct feed *feed)
         ev_io_stop(feed->loop, &feed->readable);
 }
 
+/* Logs where the stream goes on, as PostgreSQL writes positions. */
+static void
+log_beginning(const struct feed *feed)
+{
+    char stored[32] = "nothing yet";
+    uint64_t lsn = 0, ordinal = 0;
+
+    if (frame_position_read(feed->sent_position, strlen(feed->sent_position), &lsn, &ordinal) ==
+            RC_OK &&
+        lsn != 0)
+        snprintf(stored, sizeof(stored), "%" PRIX64 "/%" PRIX64, lsn >> 32, lsn & 0xffffffff);
+    log_info("feed", "streaming from slot \"%s\", timeline %" PRIu32 ", stored up to %s",
+             feed->config->feed.slot, feed->timeline, stored);
+}
+
 void
 feed_stream_begin(struct feed *feed)
 {
@@ -218,9 +234,7 @@ feed_stream_begin(struct feed *feed)
     ev_timer_stop(feed->loop, &feed->patience);
     feed->is_standby = false;
     stats_set(feed->stats, STAT_FEED_CONNECTED, 1);
-    log_info("feed", "streaming from slot \"%s\", timeline %" PRIu32 ", stored up to %s",
-             feed->config->feed.slot, feed->timeline,
-             feed->sent_position[0] != '\0' ? feed->sent_position : "nothing yet");
+    log_beginning(feed);
     feed_stream_pump(feed);
 }
 
