@@ -373,14 +373,16 @@ refuses_groups_that_reach_too_far(void **state)
     assert_int_equal(judge_groups("{\"user\":[\"u2\"]}"), RC_BAD);
     assert_int_equal(judge_groups("{\"ALL\":[]}"), RC_BAD);
     assert_int_equal(judge_groups("{\"\":[\"x\"]}"), RC_BAD);
+    assert_int_equal(judge_groups("{\"ORG:42\":[\"x\"]}"), RC_BAD);
+    assert_int_equal(judge_groups("{\"4ORG\":[\"x\"]}"), RC_BAD);
     assert_int_equal(judge_groups("[\"S\"]"), RC_BAD);
     assert_int_equal(judge_groups("null"), RC_BAD);
     assert_int_equal(judge_groups("{\"S\":\"s1\"}"), RC_BAD);
     assert_int_equal(judge_groups("{\"S\":[\"\"]}"), RC_BAD);
     assert_int_equal(judge_groups("{\"S\":[\"s1\",7]}"), RC_BAD);
-    snprintf(groups, sizeof(groups), "{\"%063d\":[\"%0255d\"]}", 1, 1);
+    snprintf(groups, sizeof(groups), "{\"A%062d\":[\"%0255d\"]}", 1, 1);
     assert_int_equal(judge_groups(groups), RC_OK);
-    snprintf(groups, sizeof(groups), "{\"%064d\":[\"s\"]}", 1);
+    snprintf(groups, sizeof(groups), "{\"A%063d\":[\"s\"]}", 1);
     assert_int_equal(judge_groups(groups), RC_BAD);
     snprintf(groups, sizeof(groups), "{\"S\":[\"%0256d\"]}", 1);
     assert_int_equal(judge_groups(groups), RC_BAD);
