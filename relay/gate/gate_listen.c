@@ -99,7 +99,23 @@ find_address(const char *listen, struct gate_place *ret_place, char *reason, siz
     return rc;
 }
 
-/* A socket that nobody answers on is a leftover; lws removes it. Other files stay. */
+/* From 4.3 on lws does not report a refused bind at all, but tries again for ever. */
+static enum rc
+try_unix_bind(const struct sockaddr_un *address, char *reason, size_t size)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool is_bound = fd >= 0 && bind(fd, (const struct sockaddr *)address, sizeof(*address)) == 0;
+
+    if (is_bound)
+        unlink(address->sun_path);
+    else
+        snprintf(reason, size, "%s", strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return is_bound ? RC_OK : RC_IO;
+}
+
+/* A socket that nobody answers on is a leftover and goes. Other files stay. */
 static enum rc
 find_unix_path(const char *path, struct gate_place *ret_place, char *reason, size_t size)
 {
@@ -127,7 +143,10 @@ find_unix_path(const char *path, struct gate_place *ret_place, char *reason, siz
             snprintf(reason, size, "another process listens there");
             return RC_IO;
         }
+        unlink(path);
     }
+    if (try_unix_bind(&address, reason, size) != RC_OK)
+        return RC_IO;
     *ret_place = (struct gate_place){.is_unix = true};
     snprintf(ret_place->host, HOST_MAX, "%s", path);
     return RC_OK;
