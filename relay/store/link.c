@@ -388,9 +388,3 @@ link_close(struct link *link)
     explicit_bzero(&link->address, sizeof(link->address));
     free(link);
 }
-
-bool
-link_is_up(const struct link *link)
-{
-    return link->state == LINK_UP;
-}
