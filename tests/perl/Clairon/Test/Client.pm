@@ -47,7 +47,9 @@ sub take
         {
             my $message = $json->decode($line);
             push @{ $self->{lines} }, $message;
-            $self->send({ t => 'pong' }) if $message->{t} eq 'ping' && !$self->{mute};
+            # Not by send(): it runs the loop, and we are called from the loop.
+            $tx->send([ 1, 0, 0, 0, 1, '{"t":"pong"}' ])
+              if $message->{t} eq 'ping' && !$self->{mute};
         }
     });
     $tx->on(finish => sub {
