@@ -62,7 +62,7 @@ endif
 
 # ---- targets
 .PHONY: all deps plugin check check-build check-unit check-regress check-tap check-client check-e2e \
-    asan demo demo-traffic bench install clean fmt lint private-root
+    asan demo demo-traffic bench bench-tools install clean fmt lint private-root
 
 all: plugin $(BUILD)/clairon
 
@@ -152,8 +152,20 @@ demo:
 demo-traffic:
 	@exec env --default-signal=INT docker/unprivileged.sh docker/demo.sh traffic
 
-bench: $(BUILD)/clairon private-root
+bench:
+	@docker/install-packages.sh run build check bench
+	@$(MAKE) --no-print-directory $(BUILD)/clairon private-root bench-tools
 	@exec docker/unprivileged.sh tests/bench/run.sh
+
+# What clairon's plugin is measured against, in a PostgreSQL of the bench's own.
+bench-tools: plugin $(BUILD)/bench/receive
+	@docker/private-root.sh $(BUILD)/bench/root
+	@$(MAKE) -s --no-print-directory -C tests/bench/decoder PG_CONFIG='$(PG_CONFIG)' \
+	    DESTDIR=$(abspath $(BUILD))/bench/root install >/dev/null
+
+$(BUILD)/bench/receive: $(BUILD)/obj/tests/bench/decoder/receive.o
+	@mkdir -p $(@D)
+	$(call step,LD   $@,$(CC) $(release_flags) $(release_link) -o $@ $^ $(shell pkg-config --libs libpq))
 
 # ---- to keep
 install: all

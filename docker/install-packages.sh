@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# install-packages.sh: installs the Debian packages that clairon needs to run, to build or to be checked.
+# install-packages.sh: installs the Debian packages that clairon needs to run, to build, to be checked or measured.
 #
-#   docker/install-packages.sh [run] [build] [check]    (all three when none is given)
-#   docker/install-packages.sh --list [run] [build] [check]
+#   docker/install-packages.sh [run] [build] [check] [bench]    (all but bench when none is given)
+#   docker/install-packages.sh --list [run] [build] [check] [bench]
 #
 # Only what is missing is installed, as root or through sudo. Without either it
 # prints the line to type and fails. When nothing is missing, apt is not called.
@@ -41,6 +41,9 @@ packages_for() {
         build)
             echo gcc make pkg-config libc6-dev libpq-dev libhiredis-dev libev-dev libwebsockets-dev
             echo libjwt-dev libinih-dev libjansson-dev uthash-dev "postgresql-server-dev-$(pg_major)"
+            ;;
+        bench)
+            echo "postgresql-$(pg_major)-wal2json"
             ;;
         check)
             echo libcmocka-dev libipc-run-perl libmojolicious-perl libjson-perl python3-selenium nodejs
@@ -112,8 +115,8 @@ main() {
     fi
     [ $# -gt 0 ] || set -- run build check
     for purpose in "$@"; do
-        [[ $purpose =~ ^(run|build|check)$ ]] ||
-            die "unknown purpose \"$purpose\"; valid are run, build, check"
+        [[ $purpose =~ ^(run|build|check|bench)$ ]] ||
+            die "unknown purpose \"$purpose\"; valid are run, build, check, bench"
         mapfile -t -O "${#names[@]}" names < <(packages_for "$purpose" | tr -s ' ' '\n')
     done
     if $list; then

@@ -17,3 +17,4 @@ if [ "$status" != 0 ]; then
     tail -n 30 "$out/ingest.log" >&2
     die "the benchmark failed; its log is $out/ingest.log"
 fi
+tests/bench/decoder/measure.sh

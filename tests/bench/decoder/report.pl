@@ -1,0 +1,122 @@
+# Which plugin costs what, and does clairon reach its targets? Reads what measure.sh wrote.
+use strict;
+use warnings;
+
+my %run;      # workload => contender => [ { cpu, wall, rss, messages, bytes }, .. ]
+my %failed;   # workload => contender => why
+my (@workloads, %title, %contenders, $scale);
+
+sub read_results
+{
+    while (my $line = <>)
+    {
+        chomp $line;
+        my ($what, $workload, $name, $rest) = split / /, $line, 4;
+        if    ($what eq 'scale') { $scale = $workload }
+        elsif ($what eq 'workload')
+        {
+            push @workloads, $workload;
+            (undef, undef, $title{$workload}) = split / /, $line, 3;
+        }
+        else
+        {
+            my $seen = $contenders{$workload} //= [];
+            push @$seen, $name unless grep { $_ eq $name } @$seen;
+            if ($what eq 'failed') { $failed{$workload}{$name} = $rest }
+            else
+            {
+                my %one;
+                @one{qw(cpu wall rss messages bytes)} = split / /, $rest;
+                push @{ $run{$workload}{$name} }, \%one;
+            }
+        }
+    }
+    return;
+}
+
+# The middle one, undef without a run.
+sub median
+{
+    my ($workload, $name, $of) = @_;
+    my @sorted = sort { $a <=> $b } map { $_->{$of} } @{ $run{$workload}{$name} // [] };
+    return $sorted[ $#sorted / 2 ];
+}
+
+sub ratio
+{
+    my ($workload, $name, $to, $of) = @_;
+    my ($mine, $theirs) = map { median($workload, $_, $of) } $name, $to;
+    return defined $mine && defined $theirs ? $mine / $theirs : undef;
+}
+
+sub number { my ($format, $value) = @_; return defined $value ? sprintf $format, $value : '-' }
+
+sub rss_above_null
+{
+    my ($workload, $name) = @_;
+    my ($mine, $floor) = map { median($workload, $_, 'rss') } $name, 'null';
+    return defined $mine && defined $floor ? ($mine - $floor) / 1024 : undef;
+}
+
+my @against = qw(null byte pgoutput wal2json2);
+
+sub show_table
+{
+    my ($workload) = @_;
+    my $format = "%-15s %7s %7s  " . '%5s ' x 4 . ' ' . '%5s ' x 4 . " %8s %9s %8s\n";
+    my @short  = qw(null byte pgout w2j2);
+    my $rounds = 0;
+    for my $runs (values %{ $run{$workload} }) { $rounds = @$runs if @$runs > $rounds }
+    printf "\n%s: %s%s; medians of %d\n", $workload, $title{$workload},
+      $scale == 1 ? '' : " (scaled by $scale)", $rounds;
+    printf $format, '', 'CPU', 'wall', 'CPU', 'over', '', '', 'wall', 'over', '', '', '', '',
+      'RSS over';
+    printf $format, '', 's', 's', @short, @short, 'MB out', 'messages', 'null, MB';
+    for my $name (@{ $contenders{$workload} })
+    {
+        if (defined $failed{$workload}{$name})
+        {
+            printf "%-15s failed: %s\n", $name, $failed{$workload}{$name};
+            next;
+        }
+        my @over = map {
+            my $of = $_;
+            map { number('%.2f', ratio($workload, $name, $_, $of)) } @against
+        } qw(cpu wall);
+        printf $format, $name, (map { number('%.3f', median($workload, $name, $_) / 1e9) } qw(cpu wall)),
+          @over, number('%.1f', median($workload, $name, 'bytes') / 1e6),
+          median($workload, $name, 'messages'), number('%.1f', rss_above_null($workload, $name));
+    }
+    return;
+}
+
+# One line a target and workload; says nothing where a contender was left out.
+sub show_ratio_verdict
+{
+    my ($workload, $to, $most) = @_;
+    my ($wall, $cpu) = map { ratio($workload, 'clairon', $to, $_) } qw(wall cpu);
+    return unless defined $wall;
+    my $met = sub { $_[0] <= $most ? 'met' : 'NOT MET' };
+    printf "%-8s clairon / %-10s at most %.2f:  wall %.2f %-8s CPU %.2f %s\n", $workload, $to,
+      $most, $wall, $met->($wall), $cpu, $met->($cpu);
+    return;
+}
+
+sub show_verdicts
+{
+    print "\ntargets (wall is what counts; on a busy machine look at CPU)\n";
+    for my $workload (@workloads)
+    {
+        show_ratio_verdict($workload, 'byte', 1) if $workload =~ /^(narrow|small)$/;
+        show_ratio_verdict($workload, 'pgoutput',  0.6);
+        show_ratio_verdict($workload, 'wal2json2', 0.4);
+        my $rss = rss_above_null($workload, 'clairon');
+        printf "%-8s clairon's RSS over null's, at most 16 MB: %.1f MB %s\n", $workload, $rss,
+          $rss <= 16 ? 'met' : 'NOT MET' if defined $rss;
+    }
+    return;
+}
+
+read_results();
+show_table($_) for @workloads;
+show_verdicts();

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# run.sh: builds what the decoder's bench needs, then measures; takes the arguments of measure.sh.
+# CLAIRON_BENCH_BEFORE=FILE adds a contender clairon-before: another build of clairon.so.
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+# shellcheck source=docker/lib.sh
+. docker/lib.sh
+
+make --no-print-directory -s bench-tools
+before=build/bench/root$("$(pg_config_path)" --pkglibdir)/clairon_before.so
+if [ -n "${CLAIRON_BENCH_BEFORE:-}" ]; then
+    install -m 755 "$CLAIRON_BENCH_BEFORE" "$before"
+else
+    rm -f "$before"
+fi
+exec docker/unprivileged.sh tests/bench/decoder/measure.sh "$@"

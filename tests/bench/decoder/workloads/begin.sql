@@ -1,0 +1,10 @@
+-- Between a workload's table and its load: the rule, the publication, and the slot that every run copies.
+-- Wants :columns (on: the rule names some columns) and :some_columns.
+\if :columns
+SELECT clairon.watch('t', 'USER', 'owner', columns => :'some_columns');
+\else
+SELECT clairon.watch('t', 'USER', 'owner');
+\endif
+CREATE PUBLICATION bench FOR ALL TABLES;
+CHECKPOINT;
+SELECT pg_create_logical_replication_slot('bench', 'test_decoding');
