@@ -24,9 +24,18 @@ static const struct {
     const char *name;
     const char *value;
 } settings[] = {
-    {"TimeZone", "UTC"},         {"DateStyle", "ISO, MDY"}, {"IntervalStyle", "iso_8601"},
-    {"extra_float_digits", "1"}, {"lc_monetary", "C"},      {"search_path", "pg_catalog"},
-    {"bytea_output", "hex"},     {"xmlbinary", "base64"},   {"quote_all_identifiers", "off"},
+    {"TimeZone", "UTC"},
+    {"DateStyle", "ISO, MDY"},
+    {"IntervalStyle", "iso_8601"},
+    {"extra_float_digits", "1"},
+    {"lc_monetary", "C"},
+    {"search_path", "pg_catalog"},
+    {"bytea_output", "hex"},
+    {"xmlbinary", "base64"},
+    {"quote_all_identifiers", "off"},
+    {"standard_conforming_strings", "on"},
+    {"transform_null_equals", "off"},
+    {"xmloption", "content"},
 };
 
 /*

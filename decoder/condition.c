@@ -3,9 +3,11 @@
 
 #include "clairon.h"
 #include "condition_parse.h"
+#include "guard.h"
 
 #include "executor/executor.h"
 #include "executor/tuptable.h"
+#include "miscadmin.h"
 #include "optimizer/optimizer.h"
 #include "utils/memutils.h"
 #if PG_VERSION_NUM >= 160000
@@ -23,24 +25,9 @@ struct condition {
 };
 
 /*
- * True for errors of the expression itself, which are an answer like another.
- * What says that the server is stopping or short of something goes on up.
- */
-static bool
-is_of_expression(const ErrorData *error)
-{
-    int category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
-
-    return category == ERRCODE_DATA_EXCEPTION ||
-           category == ERRCODE_TO_CATEGORY(ERRCODE_SYNTAX_ERROR) ||
-           category == ERRCODE_FEATURE_NOT_SUPPORTED ||
-           category == ERRCODE_TO_CATEGORY(ERRCODE_PROGRAM_LIMIT_EXCEEDED) ||
-           category == ERRCODE_TO_CATEGORY(ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION);
-}
-
-/*
- * Within PG_CATCH. No subtransaction is rolled back: what C functions may have
- * left behind goes with the decoded transaction, which always ends in an abort.
+ * Within PG_CATCH. No subtransaction is rolled back, for it would cost each row:
+ * what C functions may have left behind goes with the decoded transaction, which
+ * always ends in an abort.
  */
 static void
 swallow_error(MemoryContext context)
@@ -49,7 +36,7 @@ swallow_error(MemoryContext context)
 
     MemoryContextSwitchTo(context);
     error = CopyErrorData();
-    if (!is_of_expression(error))
+    if (!guard_may_swallow(error))
         PG_RE_THROW();
     FlushErrorState();
     ereport(DEBUG1, (errmsg_internal("only_when: %s", error->message)));
@@ -75,31 +62,50 @@ note_columns(struct condition *condition, Node *expression, Relation decoded, co
     }
 }
 
-struct condition *
-condition_new(const char *stored, const int *map, int map_count, Relation decoded)
+/* What condition_new makes a condition of. */
+struct making {
+    const char *stored;
+    const int *map;
+    int map_count;
+    Relation decoded;
+    Oid owner;
+    struct condition *made;
+};
+
+static void
+make(void *arg)
 {
-    MemoryContext context = CurrentMemoryContext;
-    struct condition *volatile made = NULL;
+    struct making *making = arg;
+    Relation decoded = making->decoded;
+    struct condition *condition = palloc0(sizeof(*condition));
+    Node *expression;
+    Oid user;
+    int context;
 
-    PG_TRY();
-    {
-        struct condition *condition = palloc0(sizeof(*condition));
-        Node *expression = condition_parse_stored(stored, map, map_count, decoded);
+    /* An error brings the user back, as does any end of the subtransaction. */
+    GetUserIdAndSecContext(&user, &context);
+    SetUserIdAndSecContext(making->owner, context | SECURITY_RESTRICTED_OPERATION);
+    expression =
+        condition_parse_stored(making->stored, making->map, making->map_count, making->decoded);
+    note_columns(condition, expression, decoded, RelationGetIdentityKeyBitmap(decoded));
+    condition->slot =
+        MakeTupleTableSlot(CreateTupleDescCopy(RelationGetDescr(decoded)), &TTSOpsVirtual);
+    condition->context = CreateStandaloneExprContext();
+    condition->context->ecxt_scantuple = condition->slot;
+    condition->state = ExecInitExpr(expression_planner((Expr *)expression), NULL);
+    SetUserIdAndSecContext(user, context);
+    making->made = condition;
+}
 
-        note_columns(condition, expression, decoded, RelationGetIdentityKeyBitmap(decoded));
-        condition->slot =
-            MakeTupleTableSlot(CreateTupleDescCopy(RelationGetDescr(decoded)), &TTSOpsVirtual);
-        condition->context = CreateStandaloneExprContext();
-        condition->context->ecxt_scantuple = condition->slot;
-        condition->state = ExecInitExpr(expression_planner((Expr *)expression), NULL);
-        made = condition;
-    }
-    PG_CATCH();
-    {
-        swallow_error(context);
-    }
-    PG_END_TRY();
-    return made;
+struct condition *
+condition_new(const char *stored, const int *map, int map_count, Relation decoded, Oid owner)
+{
+    struct making making = {stored, map, map_count, decoded, owner, NULL};
+    char *reason;
+
+    if (!guard_run(make, &making, &reason))
+        ereport(DEBUG1, (errmsg_internal("only_when: %s", reason)));
+    return making.made;
 }
 
 static bool

@@ -25,10 +25,11 @@ enum condition_answer {
 /*
  * Makes a condition ready, in the current memory context; `map` tells for each
  * column of the relation that the rule names its index in `decoded`, -1 for
- * none. NULL when it cannot be made any more, as after a change of a type.
+ * none. `owner`, of that relation, is who may use what it names, whoever reads.
+ * NULL when it cannot be made any more, as after a change of a type.
  */
 extern struct condition *condition_new(const char *stored, const int *map, int map_count,
-                                       Relation decoded);
+                                       Relation decoded, Oid owner);
 
 /* Judges one image; allocates in the current memory context. */
 extern enum condition_answer condition_judge(struct condition *condition,

@@ -9,7 +9,7 @@ CREATE FUNCTION clairon.doctor_settings()
     UNION ALL
     -- Only minors that know the setting have the list; elsewhere there is nothing to check.
     SELECT 'output_plugin_libraries',
-           'clairon' = ANY (regexp_split_to_array(setting, '\s*,\s*')),
+           'clairon' = ANY (regexp_split_to_array(setting, E'\\s*,\\s*')),
            'output_plugin_libraries is ' || setting,
            'Add clairon to output_plugin_libraries and reload.'
     FROM pg_settings WHERE name = 'output_plugin_libraries'

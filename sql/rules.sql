@@ -64,9 +64,9 @@ $$;
 -- 'a, b\,c' is {a,"b,c"}.
 CREATE FUNCTION clairon.parse_targets(literal text) RETURNS text[]
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT clairon.distinct_targets(array_agg(replace(btrim(piece, E' \t\n\r'), '\,', ',')
+    SELECT clairon.distinct_targets(array_agg(replace(btrim(piece, E' \t\n\r'), E'\\,', ',')
                                               ORDER BY place))
-    FROM regexp_split_to_table(literal, '(?<!\\),') WITH ORDINALITY AS split (piece, place)
+    FROM regexp_split_to_table(literal, E'(?<!\\\\),') WITH ORDINALITY AS split (piece, place)
 $$;
 
 CREATE FUNCTION clairon.check_relation(relation regclass) RETURNS void
@@ -147,8 +147,10 @@ CREATE FUNCTION clairon.condition_show(relation oid, stored text) RETURNS text
 
 -- Read under the settings that the decoder reads it under, and no others.
 CREATE FUNCTION clairon.check_condition(relation regclass, expression text) RETURNS text
-    LANGUAGE plpgsql SET search_path = pg_catalog SET timezone = 'UTC' SET datestyle = 'ISO, MDY'
-    SET intervalstyle = 'iso_8601' SET lc_monetary = 'C' SET extra_float_digits = 1 AS $$
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, MDY'
+    SET intervalstyle = 'iso_8601' SET lc_monetary = 'C' SET extra_float_digits = 1
+    SET standard_conforming_strings = on SET transform_null_equals = off
+    SET quote_all_identifiers = off SET xmloption = content SET bytea_output = 'hex' AS $$
 BEGIN
     RETURN clairon.condition_store(relation, expression);
 EXCEPTION WHEN OTHERS THEN
@@ -159,7 +161,8 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 
 CREATE FUNCTION clairon.show_condition(relation regclass, stored text) RETURNS text
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog AS $$
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    SET standard_conforming_strings = on AS $$
 BEGIN
     RETURN clairon.condition_show(relation, stored);
 EXCEPTION WHEN OTHERS THEN
@@ -249,7 +252,7 @@ END $$;
 CREATE VIEW clairon.rules AS
     SELECT rule.relation, rule.name, rule.audience,
            coalesce(attribute.attname::text,
-                    '=' || (SELECT string_agg(replace(target, ',', '\,'), ',' ORDER BY place)
+                    '=' || (SELECT string_agg(replace(target, ',', E'\\,'), ',' ORDER BY place)
                             FROM unnest(rule.target_list) WITH ORDINALITY AS t (target, place)),
                     CASE WHEN rule.target_column IS NOT NULL THEN '(dropped column)'
                          WHEN rule.target_list IS NOT NULL THEN '=' END) AS targets,

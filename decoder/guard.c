@@ -1,0 +1,52 @@
+/* guard.c: run what an extension's code may break, and go on. */
+#include "guard.h"
+
+#include "access/xact.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+
+bool
+guard_may_swallow(const ErrorData *error)
+{
+    int category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
+
+    return category != ERRCODE_INSUFFICIENT_RESOURCES &&
+           category != ERRCODE_OPERATOR_INTERVENTION && category != ERRCODE_TRANSACTION_ROLLBACK &&
+           error->sqlerrcode != ERRCODE_IO_ERROR;
+}
+
+bool
+guard_run(void (*work)(void *arg), void *arg, char **ret_reason)
+{
+    MemoryContext context = CurrentMemoryContext;
+    ResourceOwner owner = CurrentResourceOwner;
+    volatile bool done = false;
+
+    BeginInternalSubTransaction(NULL);
+    MemoryContextSwitchTo(context);
+    PG_TRY();
+    {
+        work(arg);
+        ReleaseCurrentSubTransaction();
+        done = true;
+    }
+    PG_CATCH();
+    {
+        ErrorData *error;
+
+        MemoryContextSwitchTo(context);
+        error = CopyErrorData();
+        FlushErrorState();
+        RollbackAndReleaseCurrentSubTransaction();
+        MemoryContextSwitchTo(context);
+        CurrentResourceOwner = owner;
+        if (!guard_may_swallow(error))
+            ReThrowError(error);
+        *ret_reason = pstrdup(error->message);
+        FreeErrorData(error);
+    }
+    PG_END_TRY();
+    MemoryContextSwitchTo(context);
+    CurrentResourceOwner = owner;
+    return done;
+}

@@ -1,0 +1,84 @@
+-- What only_when reads and runs: nothing of others' with the extension's rights, nothing that runs SQL.
+\set SHOW_CONTEXT never
+CREATE ROLE owner_of_doubtful_types;
+GRANT CREATE ON SCHEMA public TO owner_of_doubtful_types;
+SET ROLE owner_of_doubtful_types;
+CREATE TABLE odd (id int PRIMARY KEY, v text, ids int[]);
+CREATE FUNCTION who_runs(int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE NOTICE 'run by %', current_user;
+    RETURN true;
+END $$;
+CREATE DOMAIN watched AS int CHECK (public.who_runs(VALUE));
+CREATE DOMAIN free AS int;
+CREATE TYPE pair AS (a watched, b int);
+-- a constant's type may hold a domain, whose check is a function of anyone
+SELECT clairon.watch('odd', 'ALL', only_when => $$'{1}'::public.watched[] IS NOT NULL$$);
+SELECT clairon.watch('odd', 'ALL', only_when => $$'(1,2)'::public.pair IS NOT NULL$$);
+SELECT clairon.watch('odd', 'ALL', only_when => $$v::public.pair IS NOT NULL$$);
+SELECT clairon.watch('odd', 'ALL', only_when => $$v::public.watched[] IS NOT NULL$$);
+SELECT clairon.watch('odd', 'ALL', only_when => $$id::public.watched > 1$$);
+SELECT clairon.watch('odd', 'ALL', only_when => $$ids::public.watched[] IS NOT NULL$$);
+SELECT clairon.watch('odd', 'ALL', only_when => $$'{1}'::public.free[] IS NOT NULL$$);
+-- a domain without constraints is only a name, as long as it has none
+SELECT clairon.watch('odd', 'ALL', only_when => $$id::public.free > 1$$);
+INSERT INTO odd VALUES (2, 'free');
+ALTER DOMAIN free ADD CHECK (public.who_runs(VALUE));
+INSERT INTO odd VALUES (3, 'not free');
+RESET ROLE;
+SELECT only_when FROM clairon.rules;
+SELECT payload FROM notes();
+
+-- who may use what it names is the table's owner, whoever sets it or reads it
+CREATE SCHEMA closed;
+CREATE EXTENSION citext SCHEMA closed;
+CREATE TABLE open (id int, v closed.citext);
+GRANT USAGE ON SCHEMA closed TO owner_of_doubtful_types;
+ALTER TABLE open OWNER TO owner_of_doubtful_types;
+SET ROLE owner_of_doubtful_types;
+SELECT clairon.watch('open', 'ALL', only_when => $$v OPERATOR(closed.=) 'YES'::closed.citext$$);
+RESET ROLE;
+INSERT INTO open VALUES (1, 'yes'), (2, 'no');
+CREATE ROLE a_reader LOGIN REPLICATION IN ROLE clairon_relay;
+SET ROLE a_reader;
+SELECT payload FROM public.notes();
+RESET ROLE;
+
+-- a function that is replaced by one that runs SQL is not called any more
+CREATE FUNCTION public.longer(text, text) RETURNS boolean IMMUTABLE LANGUAGE internal AS 'text_gt';
+CREATE TABLE later (id int, v text);
+SELECT clairon.watch('later', 'ALL', only_when => $$public.longer(v, 'm')$$);
+INSERT INTO later VALUES (1, 'z'), (2, 'a');
+CREATE OR REPLACE FUNCTION public.longer(text, text) RETURNS boolean IMMUTABLE LANGUAGE sql AS
+    'SELECT count(*) > 0 FROM later';
+INSERT INTO later VALUES (3, 'z');
+SELECT payload FROM notes();
+
+-- read under one setting, whatever the session's
+SELECT clairon.watch('later', 'ALL', only_when => $$v = E'a\\b'$$);
+SET standard_conforming_strings = off;
+SET escape_string_warning = off;
+SET transform_null_equals = on;
+SET quote_all_identifiers = on;
+SELECT clairon.watch('later', 'USER', '=u', name => 'off', only_when => $$v = 'a\b' AND (v = NULL) IS NULL$$);
+SELECT only_when FROM clairon.rules WHERE relation = 'later'::regclass ORDER BY name;
+RESET quote_all_identifiers;
+INSERT INTO later VALUES (4, E'a\\b');
+SELECT payload, targets FROM notes();
+RESET transform_null_equals;
+RESET escape_string_warning;
+RESET standard_conforming_strings;
+
+-- an error that no row should raise denies, and does not stop the slot
+CREATE FUNCTION public.breaks(text) RETURNS boolean IMMUTABLE LANGUAGE internal AS 'anyelement_out';
+SELECT clairon.watch('later', 'ALL', name => 'default', only_when => $$v = 'x' OR public.breaks(v)$$);
+SELECT clairon.unwatch('later', 'off');
+INSERT INTO later VALUES (5, 'x'), (6, 'y'), (7, 'x');
+SELECT payload FROM notes();
+DROP TABLE odd, open, later;
+DROP FUNCTION longer(text, text), breaks(text);
+DROP EXTENSION citext;
+DROP SCHEMA closed;
+DROP OWNED BY owner_of_doubtful_types;
+DROP ROLE owner_of_doubtful_types, a_reader;
+SELECT count(*) FROM notes();
