@@ -32,7 +32,7 @@ asan_objects := $(filter-out $(asan_main),$(relay_sources:%.c=$(BUILD)/asan/%.o)
 unit_programs := $(unit_sources:%.c=$(BUILD)/asan/%)
 
 # ---- how
-packages := libpq hiredis libwebsockets libjwt jansson
+packages := libpq hiredis libwebsockets libjwt jansson openssl
 ifeq ($(filter clean fmt deps help,$(MAKECMDGOALS)),)
 pkg_cflags := $(shell pkg-config --cflags $(packages) 2>/dev/null)
 pkg_libs := $(shell pkg-config --libs $(packages) 2>/dev/null) -lev -lm

@@ -46,7 +46,8 @@ packages_for() {
             echo "postgresql-$(pg_major)-wal2json"
             ;;
         check)
-            echo libcmocka-dev libipc-run-perl libmojolicious-perl libjson-perl python3-selenium nodejs
+            echo libcmocka-dev libipc-run-perl libmojolicious-perl libjson-perl libio-socket-ssl-perl
+            echo python3-selenium nodejs
             echo chromium chromium-driver clang-format cppcheck shellcheck universal-ctags
             ;;
     esac

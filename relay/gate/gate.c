@@ -36,6 +36,8 @@ on_lws_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void
     struct gate *gate = context != NULL ? lws_context_user(context) : NULL;
     struct gate_conn **slot = user;
 
+    (void)in;
+    (void)len;
     switch (reason) {
     case LWS_CALLBACK_HTTP:
         return gate_http_request(gate, wsi);
@@ -43,11 +45,8 @@ on_lws_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void
         return gate_http_upgrade(gate, wsi);
     case LWS_CALLBACK_ESTABLISHED:
         return gate_ws_established(gate, wsi, slot);
-    case LWS_CALLBACK_RECEIVE:
-        return gate_ws_received(*slot, in, len);
-    case LWS_CALLBACK_RECEIVE_PONG:
-        (*slot)->pinged_us = 0;
-        return 0;
+    case LWS_CALLBACK_RECEIVE: /* what came before the upgrade was answered */
+        return -1;
     case LWS_CALLBACK_SERVER_WRITEABLE:
         return gate_ws_writable(*slot);
     case LWS_CALLBACK_CLOSED:

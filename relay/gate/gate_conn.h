@@ -13,11 +13,14 @@
 #include "gate/gate.h"
 #include "hub/session.h"
 #include "wire/token.h"
+#include "wire/ws_reader.h"
 
 #define GATE_PROTOCOL "clairon.v1.json"
 #define GATE_CLOSE_REASON_MAX 160
+#define GATE_RECEIVED_MAX (16 * 1024)
 
 enum gate_code { /* of `bye` and of the WebSocket close */
+                 GATE_CLOSE_BROKEN = 1002,
                  GATE_CLOSE_BINARY = 1003,
                  GATE_CLOSE_UTF8 = 1007,
                  GATE_CLOSE_TOO_LONG = 1009,
@@ -37,8 +40,8 @@ enum gate_err { /* of `err` */
 };
 
 /*
- * WAITING for the connect frame -> OPEN, with a session -> CLOSING, the bye is to be
- * written -> CLOSED, the socket is lws's to end. Any state may go to a later one.
+ * WAITING for the connect frame -> OPEN, with a session -> CLOSING, the bye and the close frame
+ * are to be written -> CLOSED, nothing is written any more. Any state may go to a later one.
  */
 enum gate_conn_state { GATE_CONN_WAITING, GATE_CONN_OPEN, GATE_CONN_CLOSING, GATE_CONN_CLOSED };
 
@@ -60,10 +63,15 @@ struct gate_conn {
     int64_t ping_due_us;
     int64_t pinged_us;     /* 0: no ping is unanswered */
     int64_t unwritable_us; /* since when we wait for the socket; 0: we do not */
+    bool is_killed;        /* lws ends the socket at its next turn */
+    bool close_sent;
     int close_code;
     char close_reason[GATE_CLOSE_REASON_MAX];
-    struct buffer in;  /* pieces of a message still coming */
-    struct buffer out; /* own lines, behind LWS_PRE bytes of headroom */
+    struct ev_io readable;
+    struct ws_reader reader;
+    struct buffer in;      /* pieces of a message still coming */
+    struct buffer out;     /* own lines, behind LWS_PRE bytes of headroom */
+    struct buffer control; /* control frames with their headers, behind the same */
 };
 
 struct gate {
@@ -83,6 +91,7 @@ struct gate {
     void *drained_ctx;
     char *address; /* numeric, or a path; lws keeps a pointer to it. NULL: every address */
     bool is_unix;
+    unsigned char received[GATE_RECEIVED_MAX]; /* by one connection at a time */
 };
 
 /* gate.c: what lws calls. */
@@ -101,7 +110,7 @@ int gate_http_upgrade(struct gate *gate, struct lws *wsi);
 
 /* gate_ws.c: a WebSocket's life; what lws gets back from its callbacks. */
 int gate_ws_established(struct gate *gate, struct lws *wsi, struct gate_conn **slot);
-int gate_ws_received(struct gate_conn *conn, const char *bytes, size_t len);
+void gate_ws_received(struct gate_conn *conn, const struct ws_event *event);
 int gate_ws_writable(struct gate_conn *conn);
 void gate_ws_closed(struct gate_conn *conn);
 
@@ -111,11 +120,22 @@ void gate_conn_set_state(struct gate_conn *conn, enum gate_conn_state state);
 void gate_conn_close(struct gate_conn *conn, int code, const char *reason);
 /* As above, telling the client to come back after in_ms. */
 void gate_conn_close_for(struct gate_conn *conn, int code, const char *reason, int64_t in_ms);
+/* The client said goodbye: the same to it, without a bye. */
+void gate_conn_answer_close(struct gate_conn *conn, int code);
 /* The socket takes nothing and will not hear a bye. */
 void gate_conn_kill(struct gate_conn *conn);
+/* Queues a control frame (WS_PONG, WS_CLOSE): it goes before all lines. len <= WS_CONTROL_MAX. */
+void gate_conn_control(struct gate_conn *conn, enum ws_event_kind kind,
+                       const unsigned char *payload, size_t len);
 /* Queues a line of the gate's own: it goes before what the session has. */
 void gate_conn_say(struct gate_conn *conn, const char *line, size_t len);
 extern const struct session_transport GATE_TRANSPORT;
+
+/* gate_read.c: hands on what a socket received, until the connection is freed. */
+void gate_read_start(struct gate_conn *conn);
+void gate_read_stop(struct gate_conn *conn);
+/* All was written, the close frame last: the client's own end of it is awaited. */
+void gate_read_linger(struct gate_conn *conn);
 
 /* gate_message.c: what a line of a client does. */
 void gate_message_handle(struct gate_conn *conn, const char *line, size_t len);

@@ -234,22 +234,34 @@ origin_passes(struct gate *gate, struct lws *wsi)
     return gate_origin_allowed(gate->config->gate.origins, origin, host);
 }
 
-int
-gate_http_upgrade(struct gate *gate, struct lws *wsi)
+static bool
+header_is(struct lws *wsi, enum lws_token_indexes header, const char *value)
+{
+    char text[16];
+
+    return lws_hdr_copy(wsi, text, sizeof(text), header) > 0 && strcasecmp(text, value) == 0;
+}
+
+/* 16 bytes in base64: RFC 6455, section 4.2.1. */
+static bool
+has_good_key(struct lws *wsi)
+{
+    static const char ALPHABET[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char key[32];
+
+    return lws_hdr_copy(wsi, key, sizeof(key), WSI_TOKEN_KEY) == 24 &&
+           strspn(key, ALPHABET) == 22 && strcmp(key + 22, "==") == 0;
+}
+
+/* Is the upgrade one of RFC 6455, to the WebSocket we have? 0, or -1 after a refusal. */
+static int
+check_handshake(struct gate *gate, struct lws *wsi)
 {
     char path[TARGET_MAX];
-    char protocol[16];
-    char retry[32];
     int method = -1;
 
-    /*
-     * Not the callback's `in`: for an upgrade lws does not know it points into headers
-     * that are already gone (CVE-2025-11677). No headers: hang up.
-     */
-    if (lws_hdr_total_length(wsi, WSI_TOKEN_UPGRADE) <= 0)
-        return -1;
-    if (lws_hdr_copy(wsi, protocol, sizeof(protocol), WSI_TOKEN_UPGRADE) <= 0 ||
-        strcasecmp(protocol, "websocket") != 0)
+    if (!header_is(wsi, WSI_TOKEN_UPGRADE, "websocket"))
         return refuse_upgrade(gate, wsi, 400, "Bad Request", "",
                               "the only upgrade here is websocket");
     if (!request_path(wsi, &method, path) || strcmp(path, "/v1/ws") != 0)
@@ -257,13 +269,31 @@ gate_http_upgrade(struct gate *gate, struct lws *wsi)
     if (method != LWSHUMETH_GET)
         return refuse_upgrade(gate, wsi, 405, "Method Not Allowed", "Allow: GET\r\n",
                               "an upgrade is a GET");
-    if (lws_hdr_total_length(wsi, WSI_TOKEN_KEY) <= 0 ||
-        lws_hdr_total_length(wsi, WSI_TOKEN_HOST) <= 0)
+    if (!header_is(wsi, WSI_TOKEN_HTTP, "HTTP/1.1"))
+        return refuse_upgrade(gate, wsi, 400, "Bad Request", "", "an upgrade needs HTTP/1.1");
+    if (!header_is(wsi, WSI_TOKEN_VERSION, "13"))
+        return refuse_upgrade(gate, wsi, 426, "Upgrade Required", "Sec-WebSocket-Version: 13\r\n",
+                              "Sec-WebSocket-Version must be 13");
+    if (!has_good_key(wsi) || lws_hdr_total_length(wsi, WSI_TOKEN_HOST) <= 0)
         return refuse_upgrade(gate, wsi, 400, "Bad Request", "",
-                              "Host or Sec-WebSocket-Key is missing");
+                              "Host or Sec-WebSocket-Key is missing or malformed");
     if (!offers_protocol(wsi))
         return refuse_upgrade(gate, wsi, 400, "Bad Request", "",
                               "Sec-WebSocket-Protocol does not offer " GATE_PROTOCOL);
+    return 0;
+}
+
+int
+gate_http_upgrade(struct gate *gate, struct lws *wsi)
+{
+    char retry[32];
+
+    /*
+     * Not the callback's `in`: for an upgrade lws does not know it points into headers
+     * that are already gone (CVE-2025-11677). No headers: hang up.
+     */
+    if (lws_hdr_total_length(wsi, WSI_TOKEN_UPGRADE) <= 0 || check_handshake(gate, wsi) != 0)
+        return -1;
     if (!origin_passes(gate, wsi))
         return refuse_upgrade(gate, wsi, 403, "Forbidden", "", "pages of this origin may not");
     snprintf(retry, sizeof(retry), "Retry-After: %d\r\n", RETRY_AFTER_S);

@@ -76,11 +76,10 @@ check_conn(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
     case GATE_CONN_OPEN:
         check_open(conn, now_us, wall_us);
         break;
-    case GATE_CONN_CLOSING:
+    case GATE_CONN_CLOSING: /* the bye does not go out */
+    case GATE_CONN_CLOSED:  /* the client does not hang up */
         if (age_us > BYE_GRACE_US)
             gate_conn_kill(conn);
-        break;
-    case GATE_CONN_CLOSED:
         break;
     }
 }

@@ -14,6 +14,8 @@
 #include "base/utf8.h"
 
 #define OUT_MAX (16 * 1024) /* own lines that the socket has not taken yet */
+#define CONTROL_MAX (16 * 1024)
+#define CLOSE_REASON_SENT 120 /* of a close frame's 123 bytes */
 #define AUTHORIZATION_MAX (TOKEN_BYTES_MAX + 64)
 
 _Static_assert(SESSION_HEADROOM >= LWS_PRE, "lws writes its header before a session's frame");
@@ -101,10 +103,44 @@ gate_conn_close(struct gate_conn *conn, int code, const char *reason)
 }
 
 void
+gate_conn_answer_close(struct gate_conn *conn, int code)
+{
+    if (conn->state >= GATE_CONN_CLOSING)
+        return;
+    conn->close_code = code;
+    log_debug(conn->who, "the client closes with %d", code);
+    gate_conn_set_state(conn, GATE_CONN_CLOSING);
+    buffer_free(&conn->in);
+    conn_want_write(conn);
+}
+
+void
+gate_conn_control(struct gate_conn *conn, enum ws_event_kind kind, const unsigned char *payload,
+                  size_t len)
+{
+    static const char HEADROOM[LWS_PRE];
+    unsigned char head[2] = {kind == WS_CLOSE ? 0x88 : 0x8a, (unsigned char)len};
+    enum rc rc = RC_OK;
+
+    if (conn->control.len == 0)
+        rc = buffer_add(&conn->control, HEADROOM, LWS_PRE);
+    if (rc == RC_OK)
+        rc = buffer_add(&conn->control, head, sizeof(head));
+    if (rc == RC_OK)
+        rc = buffer_add(&conn->control, payload, len);
+    if (rc != RC_OK)
+        gate_conn_kill(conn);
+    else
+        conn_want_write(conn);
+}
+
+void
 gate_conn_kill(struct gate_conn *conn)
 {
-    if (conn->state == GATE_CONN_CLOSED)
+    if (conn->is_killed)
         return;
+    conn->is_killed = true;
+    gate_read_stop(conn);
     gate_conn_set_state(conn, GATE_CONN_CLOSED);
     lws_set_timeout(conn->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
 }
@@ -166,6 +202,7 @@ gate_ws_established(struct gate *gate, struct lws *wsi, struct gate_conn **slot)
     conn->bearer = read_bearer(wsi);
     buffer_init(&conn->in, (size_t)gate->config->gate.max_frame_bytes);
     buffer_init(&conn->out, OUT_MAX);
+    buffer_init(&conn->control, CONTROL_MAX);
     gate_conn_set_state(conn, GATE_CONN_WAITING);
     DL_APPEND(gate->conns, conn);
     gate->conn_count++;
@@ -174,6 +211,7 @@ gate_ws_established(struct gate *gate, struct lws *wsi, struct gate_conn **slot)
     lws_get_peer_simple(wsi, peer, sizeof(peer));
     log_debug(conn->who, "opened a connection from %s", peer);
     *slot = conn;
+    gate_read_start(conn);
     return 0;
 }
 
@@ -216,42 +254,46 @@ handle_text(struct gate_conn *conn, const char *text, size_t len)
     }
 }
 
-/* Keeps a piece of a message; the whole is handled once its last piece is there. */
-int
-gate_ws_received(struct gate_conn *conn, const char *bytes, size_t len)
+/* Why a message may not go on, as a close code and a sentence; 0: it may. */
+static int
+judge_piece(const struct gate_conn *conn, const struct ws_event *event, const char **ret_why)
 {
-    size_t limit = (size_t)conn->gate->config->gate.max_frame_bytes;
-    bool final = lws_is_final_fragment(conn->wsi) != 0;
+    size_t room = (size_t)conn->gate->config->gate.max_frame_bytes - conn->in.len;
 
-    conn->pinged_us = 0;
-    if (conn->state >= GATE_CONN_CLOSING)
-        return 0;
-    if (lws_frame_is_binary(conn->wsi)) {
-        stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-        gate_conn_close(conn, GATE_CLOSE_BINARY, "binary frames are not part of the protocol");
-        return 0;
+    if (event->is_binary) {
+        *ret_why = "binary frames are not part of the protocol";
+        return GATE_CLOSE_BINARY;
     }
     /* What is announced is refused at once: nobody waits for the rest of it. */
-    if (len > limit - conn->in.len ||
-        lws_remaining_packet_payload(conn->wsi) > limit - conn->in.len - len) {
-        stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-        gate_conn_close(conn, GATE_CLOSE_TOO_LONG, "the frame is longer than max_frame_bytes");
-        return 0;
-    }
-    if (final && conn->in.len == 0) {
-        handle_text(conn, bytes, len);
-        return 0;
-    }
-    if (buffer_add(&conn->in, bytes, len) != RC_OK)
-        return -1;
-    if (final) {
-        struct buffer whole = conn->in;
-
-        buffer_init(&conn->in, limit);
-        handle_text(conn, whole.bytes != NULL ? whole.bytes : "", whole.len);
-        buffer_free(&whole);
+    if (event->len > room || event->left > room - event->len) {
+        *ret_why = "the frame is longer than max_frame_bytes";
+        return GATE_CLOSE_TOO_LONG;
     }
     return 0;
+}
+
+/* Keeps a piece of a message; the whole is handled once its last piece is there. */
+void
+gate_ws_received(struct gate_conn *conn, const struct ws_event *event)
+{
+    const char *bytes = event->len > 0 ? (const char *)event->at : "";
+    const char *why = NULL;
+    int code = judge_piece(conn, event, &why);
+
+    if (code != 0) {
+        stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        gate_conn_close(conn, code, why);
+    } else if (event->is_last && conn->in.len == 0) {
+        handle_text(conn, bytes, event->len);
+    } else if (buffer_add(&conn->in, bytes, event->len) != RC_OK) {
+        gate_conn_kill(conn);
+    } else if (event->is_last) {
+        struct buffer whole = conn->in;
+
+        buffer_init(&conn->in, (size_t)conn->gate->config->gate.max_frame_bytes);
+        handle_text(conn, whole.bytes, whole.len);
+        buffer_free(&whole);
+    }
 }
 
 static int
@@ -274,13 +316,36 @@ conn_write_own(struct gate_conn *conn)
 }
 
 static int
+conn_write_control(struct gate_conn *conn)
+{
+    size_t len = conn->control.len - LWS_PRE;
+    int sent =
+        lws_write(conn->wsi, (unsigned char *)conn->control.bytes + LWS_PRE, len, LWS_WRITE_RAW);
+
+    buffer_free(&conn->control);
+    if (sent < (int)len)
+        return -1;
+    conn_want_write(conn);
+    return 0;
+}
+
+/* The close frame, and once the socket has taken it, the end of what we say. */
+static int
 conn_end(struct gate_conn *conn)
 {
-    lws_close_reason(conn->wsi, (enum lws_close_status)conn->close_code,
-                     (unsigned char *)conn->close_reason,
-                     strnlen(conn->close_reason, 120)); /* a control frame holds 123 */
-    gate_conn_set_state(conn, GATE_CONN_CLOSED);
-    return -1;
+    unsigned char payload[WS_CONTROL_MAX] = {(unsigned char)(conn->close_code >> 8),
+                                             (unsigned char)conn->close_code};
+    size_t reason_len = strnlen(conn->close_reason, CLOSE_REASON_SENT);
+
+    if (conn->close_sent) {
+        gate_conn_set_state(conn, GATE_CONN_CLOSED);
+        gate_read_linger(conn);
+        return 0;
+    }
+    conn->close_sent = true;
+    memcpy(payload + 2, conn->close_reason, reason_len);
+    gate_conn_control(conn, WS_CLOSE, payload, conn->close_code == WS_NO_CODE ? 0 : 2 + reason_len);
+    return 0;
 }
 
 /* From the loop, never from within the hub: it may be walking its sessions. */
@@ -300,9 +365,11 @@ gate_ws_writable(struct gate_conn *conn)
 
     conn->unwritable_us = 0;
     if (conn->state == GATE_CONN_CLOSED)
-        return -1;
+        return conn->is_killed ? -1 : 0;
     if (conn->state == GATE_CONN_CLOSING)
         conn_detach(conn);
+    if (conn->control.len > 0)
+        return conn_write_control(conn);
     if (conn->out.len > 0)
         return conn_write_own(conn);
     if (conn->state == GATE_CONN_CLOSING)
@@ -317,6 +384,7 @@ gate_ws_closed(struct gate_conn *conn)
 {
     struct gate *gate = conn->gate;
 
+    gate_read_stop(conn);
     gate_conn_set_state(conn, GATE_CONN_CLOSED);
     conn_detach(conn);
     DL_DELETE(gate->conns, conn);
@@ -325,6 +393,7 @@ gate_ws_closed(struct gate_conn *conn)
     log_debug(conn->who, "closed the connection, code %d", conn->close_code);
     buffer_free(&conn->in);
     buffer_free(&conn->out);
+    buffer_free(&conn->control);
     free(conn->bearer);
     free(conn->user);
     free(conn->who);
