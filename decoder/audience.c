@@ -1,5 +1,6 @@
 /* audience.c: who a row is for, and who gained or lost it. */
 #include "clairon.h"
+#include "guard.h"
 
 #include "access/detoast.h"
 #include "common/hashfn.h"
@@ -99,25 +100,53 @@ targets_of_array(struct encoder *encoder, Datum value)
     return list;
 }
 
+static struct target_list *
+targets_of_value(struct encoder *encoder, Datum value)
+{
+    struct target_list *list;
+    struct text_set set;
+    int len;
+    char *text;
+
+    if (encoder->element != NULL)
+        return targets_of_array(encoder, value);
+    list = list_new(1);
+    set_create(&set, list, 1);
+    text = encode_plain(encoder, value, &len);
+    list_add(list, &set, text, len);
+    return list;
+}
+
+struct reading {
+    struct encoder *encoder;
+    Datum value;
+    struct target_list *list;
+};
+
+static void
+read_guarded(void *arg)
+{
+    struct reading *reading = arg;
+
+    reading->list = targets_of_value(reading->encoder, reading->value);
+}
+
 /* The targets that the image's column names; the caller knows that the image holds it. */
 struct target_list *
 audience_targets(const struct plan *plan, const struct image *image)
 {
-    struct target_list *list;
-    struct text_set set;
-    Datum value = image->values[plan->target_index];
-    int len;
-    char *text;
+    struct reading reading = {plan->target, image->values[plan->target_index], NULL};
+    char *fault;
 
     if (image->nulls[plan->target_index])
         return list_new(0);
-    if (plan->target->element != NULL)
-        return targets_of_array(plan->target, value);
-    list = list_new(1);
-    set_create(&set, list, 1);
-    text = encode_plain(plan->target, value, &len);
-    list_add(list, &set, text, len);
-    return list;
+    if (!plan->target->guarded)
+        return targets_of_value(reading.encoder, reading.value);
+    if (!guard_run(read_guarded, &reading, &fault)) {
+        reading.list = list_new(0);
+        reading.list->fault = fault;
+    }
+    return reading.list;
 }
 
 /* Those of `a` that are (or are not) in `b`, in the order of `a`. */

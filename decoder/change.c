@@ -67,6 +67,12 @@ read_targets(const struct row_change *change, const struct plan *plan, const str
         return false;
     }
     targets = audience_targets(plan, image);
+    if (targets->fault != NULL) {
+        complaint_count_because(change->decoder, plan->seed, plan->rule->name,
+                                "denied: the target column's type could not print a value",
+                                targets->fault);
+        return false;
+    }
     if (targets->too_many) {
         complain(change, plan, "denied: more than 100000 targets, or one over 255 bytes");
         return false;

@@ -59,6 +59,7 @@ struct column {
 #define COLUMN_UNCHANGED 0x01
 #define COLUMN_TRUNCATED 0x02
 #define COLUMN_CHANGED 0x04
+#define COLUMN_UNDECODABLE 0x08
 
 /* A rule made ready for one relation. */
 struct plan {
@@ -209,12 +210,17 @@ extern int packet_put_note_head(struct decoder *decoder, StringInfo out,
                                 const struct note_head *head);
 extern void packet_put_member(struct decoder *decoder, StringInfo out, char change, uint32 sub,
                               char *const texts[3]);
+/* For what is known only once the data stands. */
+extern void packet_add_flags(StringInfo out, int start, uint16 flags);
 extern void packet_finish_frame(StringInfo out, int start);
 
 /* complaint.c: says once, then at each power of ten, what is denied or guessed */
 extern void complaint_setup(struct decoder *decoder);
 extern void complaint_count(struct decoder *decoder, uint64 seed, const char *rule,
                             const char *what);
+/* With what was seen at the first, tenth .. of them. */
+extern void complaint_count_because(struct decoder *decoder, uint64 seed, const char *rule,
+                                    const char *what, const char *reason);
 
 /* member.c */
 extern void member_plan(struct decoder *decoder, struct relation_entry *entry, Relation relation);

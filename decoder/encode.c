@@ -310,7 +310,12 @@ encode_new(const struct encode_settings *settings, Oid type)
     encoder->write = choose(base, element);
     get_typlenbyvalalign(base, &encoder->typlen, &encoder->typbyval, &encoder->typalign);
     getTypeOutputInfo(base, &output, &is_varlena);
-    fmgr_info(output, &encoder->output);
+    encode_load_output(output, &encoder->output);
+    if (encoder->write == encode_output && encoder->typlen == -1 &&
+        encode_is_text(&encoder->output))
+        encoder->write = encode_varlena_text;
+    else
+        encoder->guarded = encode_needs_guard(base);
     if (base == INT2VECTOROID)
         element = INT2OID;
     else if (base == OIDVECTOROID)

@@ -38,6 +38,8 @@ struct encoder {
     bool typbyval;
     char typalign;
     struct encoder *element; /* of an array */
+    bool guarded;            /* writing may raise an error: encode_guarded */
+    char *fault;             /* what the last such error said */
     /* of a composite, for the row type last seen */
     Oid row_type;
     int32 row_typmod;
@@ -75,6 +77,15 @@ extern char *encode_to_utf8(char *text, int len, int *ret_len);
 
 /* The value in PostgreSQL's output form, UTF-8, not quoted, as a target. */
 extern char *encode_plain(struct encoder *encoder, Datum value, int *ret_len);
+
+/* encode_guard.c: functions that came with an extension or by hand may raise errors */
+extern bool encode_needs_guard(Oid type);
+/* As fmgr_info; what cannot be loaded becomes a function that raises an error. */
+extern void encode_load_output(Oid function, FmgrInfo *ret_info);
+/* True for a type that prints as text does, like citext. */
+extern bool encode_is_text(const FmgrInfo *output);
+/* Writes null, and returns false, when the value cannot be read: `fault` says why. */
+extern bool encode_guarded(struct encoder *encoder, StringInfo out, Datum value);
 
 /* encode_nested.c */
 extern void encode_array(struct encoder *encoder, StringInfo out, Datum value);

@@ -67,7 +67,7 @@ note_put_targets(const struct encode_settings *settings, StringInfo out,
     encode_literal(out, "]");
 }
 
-/* One column: its value, or null where it is too large; false: not there at all. */
+/* One column: its value, or null where it is too large or cannot be read. */
 static void
 put_value(StringInfo out, struct column *column, Datum value, bool is_null, Size value_limit)
 {
@@ -76,8 +76,10 @@ put_value(StringInfo out, struct column *column, Datum value, bool is_null, Size
     } else if (encode_raw_size(column->encoder, value) > value_limit) {
         column->state |= COLUMN_TRUNCATED;
         encode_literal(out, "null");
-    } else {
+    } else if (!column->encoder->guarded) {
         column->encoder->write(column->encoder, out, value);
+    } else if (!encode_guarded(column->encoder, out, value)) {
+        column->state |= COLUMN_UNDECODABLE;
     }
 }
 
@@ -160,6 +162,7 @@ put_payload(StringInfo out, const struct note *note, Size value_limit)
     if (compared)
         put_names(out, plan, ",\"changed\":[", COLUMN_CHANGED, true);
     put_names(out, plan, ",\"truncated\":[", COLUMN_TRUNCATED, false);
+    put_names(out, plan, ",\"undecodable\":[", COLUMN_UNDECODABLE, false);
 }
 
 void
@@ -234,6 +237,25 @@ fill_head(struct decoder *decoder, const struct note *note, struct note_head *he
     note_set_expiration(decoder, head, rule->ttl);
 }
 
+/* True when a value could not be read; each is said. */
+static bool
+tell_undecodable(struct decoder *decoder, const struct plan *plan)
+{
+    bool any = false;
+
+    for (int i = 0; i < plan->column_count; i++) {
+        const struct column *column = &plan->columns[i];
+
+        if (!(column->state & COLUMN_UNDECODABLE))
+            continue;
+        any = true;
+        complaint_count_because(decoder, plan->seed, plan->rule->name,
+                                "sent null, as undecodable: its type could not print a value",
+                                column->encoder->fault);
+    }
+    return any;
+}
+
 void
 note_write(LogicalDecodingContext *ctx, const struct note *note)
 {
@@ -251,6 +273,8 @@ note_write(LogicalDecodingContext *ctx, const struct note *note)
     if (!put_line(decoder, out, note, &head, options->max_value_bytes) &&
         !put_line(decoder, out, note, &head, Min(STUB_VALUE_BYTES, options->max_value_bytes)))
         (void)put_line(decoder, out, note, &head, 0);
+    if (tell_undecodable(decoder, note->plan) && options->framed)
+        packet_add_flags(out, frame, FRAME_UNDECODABLE);
     if (options->framed)
         packet_finish_frame(out, frame);
     else if (options->pretty)

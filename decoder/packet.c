@@ -166,6 +166,16 @@ packet_put_member(struct decoder *decoder, StringInfo out, char change, uint32 s
 }
 
 void
+packet_add_flags(StringInfo out, int start, uint16 flags)
+{
+    char *at = out->data + start + FRAME_AT_FLAGS;
+    uint16 value;
+
+    memcpy(&value, at, sizeof(value));
+    put16(at, pg_ntoh16(value) | flags);
+}
+
+void
 packet_finish_frame(StringInfo out, int start)
 {
     put32(out->data + start + FRAME_AT_LENGTH, out->len - start);

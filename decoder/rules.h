@@ -47,6 +47,7 @@ struct target_list {
     char **texts; /* UTF-8, zero-terminated */
     int *lengths;
     bool too_many;
+    char *fault; /* why they cannot be read; NULL: they can */
 };
 
 struct rule {

@@ -1,0 +1,119 @@
+/* encode_guard.c: types whose output may raise an error, and what to do then. */
+#include "encode.h"
+
+#include "access/transam.h"
+#include "access/tupdesc.h"
+#include "catalog/pg_type.h"
+#include "guard.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/typcache.h"
+
+/* Stands in for an output function that could not be loaded; fn_extra says why. */
+static Datum
+refuse_output(PG_FUNCTION_ARGS)
+{
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION),
+                    errmsg("%s", (const char *)fcinfo->flinfo->fn_extra)));
+}
+
+static bool
+composite_needs_guard(Oid type)
+{
+    TupleDesc desc = lookup_rowtype_tupdesc(type, -1);
+    bool needs = false;
+
+    for (int i = 0; i < desc->natts && !needs; i++)
+        if (!TupleDescAttr(desc, i)->attisdropped)
+            needs = encode_needs_guard(TupleDescAttr(desc, i)->atttypid);
+    ReleaseTupleDesc(desc);
+    return needs;
+}
+
+bool
+encode_needs_guard(Oid type)
+{
+    Oid base = getBaseType(type);
+    Oid element = get_element_type(base);
+    Oid output;
+    bool is_varlena;
+
+    if (OidIsValid(element))
+        return encode_needs_guard(element);
+    switch (get_typtype(base)) {
+    case TYPTYPE_COMPOSITE:
+        return composite_needs_guard(base);
+    case TYPTYPE_RANGE:
+        return encode_needs_guard(get_range_subtype(base));
+    case TYPTYPE_MULTIRANGE:
+        return encode_needs_guard(get_multirange_range(base));
+    default:
+        getTypeOutputInfo(base, &output, &is_varlena);
+        return output >= FirstNormalObjectId;
+    }
+}
+
+struct loading {
+    Oid function;
+    FmgrInfo *info;
+};
+
+static void
+load(void *arg)
+{
+    struct loading *loading = arg;
+
+    fmgr_info(loading->function, loading->info);
+}
+
+void
+encode_load_output(Oid function, FmgrInfo *ret_info)
+{
+    struct loading loading = {function, ret_info};
+    char *reason;
+
+    if (function < FirstNormalObjectId) {
+        fmgr_info(function, ret_info);
+    } else if (!guard_run(load, &loading, &reason)) {
+        MemSet(ret_info, 0, sizeof(*ret_info));
+        ret_info->fn_addr = refuse_output;
+        ret_info->fn_oid = function;
+        ret_info->fn_nargs = 1;
+        ret_info->fn_strict = true;
+        ret_info->fn_extra = reason;
+        ret_info->fn_mcxt = CurrentMemoryContext;
+    }
+}
+
+bool
+encode_is_text(const FmgrInfo *output)
+{
+    return output->fn_addr == textout;
+}
+
+struct writing {
+    struct encoder *encoder;
+    StringInfo out;
+    Datum value;
+};
+
+static void
+write_value(void *arg)
+{
+    struct writing *writing = arg;
+
+    writing->encoder->write(writing->encoder, writing->out, writing->value);
+}
+
+bool
+encode_guarded(struct encoder *encoder, StringInfo out, Datum value)
+{
+    struct writing writing = {encoder, out, value};
+    int start = out->len;
+
+    if (guard_run(write_value, &writing, &encoder->fault))
+        return true;
+    out->len = start;
+    encode_literal(out, "null");
+    return false;
+}
