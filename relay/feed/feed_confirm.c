@@ -2,12 +2,32 @@
 #include "base/clock.h"
 #include "feed/feed_private.h"
 
+/* PostgreSQL can be built with WAL pages of up to 64 kB. */
+#define WAL_PAGE_BYTES_MAX (64 * 1024)
+
 /*
  * An entry that the store acknowledged may still be lost with its machine, or with a kill while a
  * background fsync is slow, until that fsync is over. KeyDB has no WAITAOF, so time stands in for
  * it. If the store then comes back with less, its progress is less too, and PostgreSQL still has
  * the rest.
  */
+/*
+ * A server that waits for WAL says so without asking for a reply. One that asks for a reply may
+ * be amid its reading, with a packet of earlier transactions still in the decoder's hands. The
+ * decoder lets go of it before it reads another page, so all is here up to where the server was
+ * one page ago, or where it still is.
+ */
+uint64_t
+feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive)
+{
+    uint64_t before = feed->asked_lsn;
+
+    feed->asked_lsn = keepalive->wal_end;
+    if (!keepalive->reply_requested || keepalive->wal_end == before)
+        return keepalive->wal_end;
+    return keepalive->wal_end / WAL_PAGE_BYTES_MAX > before / WAL_PAGE_BYTES_MAX ? before : 0;
+}
+
 void
 feed_confirm_update(struct feed *feed)
 {
@@ -39,6 +59,7 @@ feed_confirm_reset(struct feed *feed)
     feed->confirmed_lsn = 0;
     feed->marked_lsn = 0;
     feed->told_lsn = 0;
+    feed->asked_lsn = 0;
     feed->mark_first = 0;
     feed->mark_count = 0;
 }

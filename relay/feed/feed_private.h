@@ -12,6 +12,7 @@
 #include "base/stats.h"
 #include "feed/feed.h"
 #include "store/store.h"
+#include "wire/walmsg.h"
 
 #define FEED_SYSTEM_MAX 32
 #define FEED_FLIGHTS_MAX 64
@@ -101,6 +102,7 @@ struct feed {
     unsigned mark_count;
     int64_t feedback_us; /* when we last told the server */
     uint64_t told_lsn;
+    uint64_t asked_lsn; /* the last keepalive's end of WAL */
     bool closing;
 };
 
@@ -135,6 +137,8 @@ void feed_flush_socket(struct feed *feed);
 /* feed_confirm.c */
 void feed_confirm_update(struct feed *feed); /* moves confirmed_lsn as far as is safe now */
 void feed_confirm_reset(struct feed *feed);
+/* Up to where nothing can come any more, as a keepalive tells; 0: it does not tell. */
+uint64_t feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive);
 
 /* feed_history.c */
 /* True when the slot is gone that the progress is of: the store is being told. */

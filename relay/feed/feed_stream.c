@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "feed/feed_private.h"
-#include "wire/walmsg.h"
 
 bool
 feed_stream_has_room(const struct feed *feed)
@@ -136,11 +135,12 @@ static void
 take_keepalive(struct feed *feed, const struct walmsg *message)
 {
     bool idle = feed->flight_count == 0 && store_batch_count(feed->batch) == 0;
+    uint64_t read_lsn = feed_confirm_read_lsn(feed, message);
 
     if (message->wal_end > feed->received_lsn)
         feed->received_lsn = message->wal_end;
-    if (idle && message->wal_end > feed->stored_lsn)
-        feed->stored_lsn = message->wal_end;
+    if (idle && read_lsn > feed->stored_lsn)
+        feed->stored_lsn = read_lsn;
     if (message->reply_requested)
         feed_send_feedback(feed);
 }

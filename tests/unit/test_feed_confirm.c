@@ -77,6 +77,39 @@ test_a_new_connection_confirms_nothing_of_the_old(void **state)
     assert_int_equal(feed.confirmed_lsn, 0);
 }
 
+static uint64_t
+read_lsn(struct feed *feed, uint64_t wal_end, bool reply_requested)
+{
+    struct walmsg keepalive = {
+        .kind = WALMSG_KEEPALIVE, .wal_end = wal_end, .reply_requested = reply_requested};
+
+    return feed_confirm_read_lsn(feed, &keepalive);
+}
+
+static void
+test_a_server_that_waits_has_sent_all(void **state)
+{
+    struct feed feed = {0};
+
+    (void)state;
+    assert_int_equal(read_lsn(&feed, 1000, false), 1000);
+    assert_int_equal(read_lsn(&feed, 1100, false), 1100);
+}
+
+static void
+test_a_server_amid_its_reading_may_hold_a_packet(void **state)
+{
+    const uint64_t page = 64 * 1024;
+    struct feed feed = {0};
+
+    (void)state;
+    assert_int_equal(read_lsn(&feed, page + 10, true), 0);
+    assert_int_equal(read_lsn(&feed, page + 20, true), 0);         /* the same page */
+    assert_int_equal(read_lsn(&feed, page + 20, true), page + 20); /* nothing was read since */
+    assert_int_equal(read_lsn(&feed, 2 * page + 10, true), page + 20);
+    assert_int_equal(read_lsn(&feed, 4 * page, true), 2 * page + 10);
+}
+
 int
 main(void)
 {
@@ -85,6 +118,8 @@ main(void)
         cmocka_unit_test(test_everysec_confirms_late),
         cmocka_unit_test(test_marks_are_bounded),
         cmocka_unit_test(test_a_new_connection_confirms_nothing_of_the_old),
+        cmocka_unit_test(test_a_server_that_waits_has_sent_all),
+        cmocka_unit_test(test_a_server_amid_its_reading_may_hold_a_packet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
