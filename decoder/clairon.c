@@ -14,7 +14,7 @@
 
 PG_MODULE_MAGIC;
 
-/* Before 16 nothing else tells the receiver that a long run of skipped changes goes on. */
+/* Changes without a write after which the receiver is told that the reading goes on. */
 #define PROGRESS_EVERY 100
 
 extern PGDLLEXPORT void _PG_output_plugin_init(OutputPluginCallbacks *callbacks);
@@ -92,6 +92,8 @@ clairon_startup(LogicalDecodingContext *ctx, OutputPluginOptions *output, bool i
     if (!is_init)
         fix_settings(decoder);
     ctx->output_plugin_private = decoder;
+    if (!is_init)
+        packet_setup(ctx);
     output->output_type =
         decoder->options.framed ? OUTPUT_PLUGIN_BINARY_OUTPUT : OUTPUT_PLUGIN_TEXTUAL_OUTPUT;
     output->receive_rewrites = false;
@@ -103,21 +105,22 @@ clairon_startup(LogicalDecodingContext *ctx, OutputPluginOptions *output, bool i
 static void
 clairon_begin(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
 {
-    packet_begin_transaction(ctx->output_plugin_private, txn);
+    packet_begin_transaction(ctx, txn);
 }
 
 /* Tells the receiver where the reading is, when nothing was written for long. */
 static void
 tell_progress(LogicalDecodingContext *ctx)
 {
-#if PG_VERSION_NUM < 160000
     struct decoder *decoder = ctx->output_plugin_private;
 
-    if (++decoder->skipped < PROGRESS_EVERY || decoder->packet_open)
+    if (++decoder->skipped < PROGRESS_EVERY)
         return;
     decoder->skipped = 0;
+    packet_flush(ctx);
+#if PG_VERSION_NUM < 160000
+    /* From 16 on the server does so itself. */
     OutputPluginUpdateProgress(ctx, false);
-#else
 #endif
 }
 

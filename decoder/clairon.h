@@ -6,6 +6,7 @@
 
 #include "access/htup.h"
 #include "access/tupdesc.h"
+#include "access/xlogreader.h"
 #include "lib/stringinfo.h"
 #include "replication/logical.h"
 #include "replication/output_plugin.h"
@@ -21,6 +22,9 @@
 
 /* A packet is sent when it has grown to this. */
 #define PACKET_BYTES (64 * 1024)
+
+/* A transaction of more changes does not begin while a packet is held. */
+#define HOLD_CHANGES 64
 
 /* A notification that grows beyond this is rendered again with small values only. */
 #define LINE_BYTES_MAX (32 * 1024 * 1024)
@@ -156,6 +160,7 @@ struct decoder {
     int commit_text_len;
     bool wrote;
     bool packet_open;
+    XLogPageReadCB read_page; /* the reader's own; NULL: no packet is held past its transaction */
 };
 
 /* relation.c */
@@ -200,11 +205,14 @@ extern const char *const note_operations[];
 extern const char *const note_backoffs[];
 
 /* packet.c */
-extern void packet_begin_transaction(struct decoder *decoder, ReorderBufferTXN *txn);
+extern void packet_setup(LogicalDecodingContext *ctx);
+extern void packet_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn);
 extern void packet_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn);
 /* Makes room for one more line or frame in ctx->out; packet_close ends it. */
 extern StringInfo packet_open(LogicalDecodingContext *ctx);
 extern void packet_close(LogicalDecodingContext *ctx);
+/* Sends what is gathered, if there is anything. */
+extern void packet_flush(LogicalDecodingContext *ctx);
 /* Appends a note frame's head; frame_finish fills its length once the data stands. */
 extern int packet_put_note_head(struct decoder *decoder, StringInfo out,
                                 const struct note_head *head);

@@ -2,7 +2,7 @@
  * frame.h: the binary frames that the decoder writes and the relay reads.
  *
  * One XLogData message holds one packet: whole frames, one after the other.
- * A packet never spans a transaction's end and a frame never spans packets.
+ * A packet may span transactions; a frame never spans packets.
  * All integers are big-endian, all texts UTF-8 without a terminating zero.
  *
  *  every frame     0  4  length       bytes of the whole frame, these 4 included

@@ -1,7 +1,16 @@
-/* packet.c: gather frames into few writes; one line is one write in text mode. */
+/*
+ * packet.c: gather frames into few writes; one line is one write in text mode.
+ *
+ * A write costs more than ten rows' rendering, so while there is WAL to decode a packet goes on
+ * over the ends of small transactions. It never waits for WAL: the reader asks for every page of
+ * it, and read_page sends what is held first. Nor does it wait out a long transaction, which could
+ * tell the receiver of its progress while it lasts.
+ */
 #include "clairon.h"
 
+#include "access/xact.h"
 #include "access/xlog.h"
+#include "access/xlogreader.h"
 #include "common/hashfn.h"
 #include "port/pg_bswap.h"
 
@@ -45,11 +54,36 @@ seed_transaction(struct decoder *decoder, ReorderBufferTXN *txn)
             hash_bytes_extended((const unsigned char *)&origin, sizeof(origin), i + 1);
 }
 
-void
-packet_begin_transaction(struct decoder *decoder, ReorderBufferTXN *txn)
+static int
+read_page(XLogReaderState *reader, XLogRecPtr page, int bytes, XLogRecPtr target, char *buffer)
 {
+    LogicalDecodingContext *ctx = reader->private_data;
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    packet_flush(ctx);
+    return decoder->read_page(reader, page, bytes, target, buffer);
+}
+
+void
+packet_setup(LogicalDecodingContext *ctx)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    /* SQL's slot functions end at a position, without asking for more WAL. */
+    if (!decoder->options.framed || IsTransactionState())
+        return;
+    decoder->read_page = ctx->reader->routine.page_read;
+    ctx->reader->routine.page_read = read_page;
+}
+
+void
+packet_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
     char *end;
 
+    if (txn->nentries > HOLD_CHANGES || txn->nsubtxns > 0)
+        packet_flush(ctx);
     decoder->change_number = 0;
     decoder->wrote = false;
     decoder->commit_lsn = txn->final_lsn;
@@ -73,11 +107,13 @@ packet_open(LogicalDecodingContext *ctx)
     return ctx->out;
 }
 
-static void
-flush(LogicalDecodingContext *ctx)
+void
+packet_flush(LogicalDecodingContext *ctx)
 {
     struct decoder *decoder = ctx->output_plugin_private;
 
+    if (!decoder->packet_open)
+        return;
     decoder->packet_open = false;
     OutputPluginWrite(ctx, true);
 }
@@ -88,7 +124,7 @@ packet_close(LogicalDecodingContext *ctx)
     struct decoder *decoder = ctx->output_plugin_private;
 
     if (!decoder->options.framed || ctx->out->len >= PACKET_BYTES)
-        flush(ctx);
+        packet_flush(ctx);
 }
 
 static char *
@@ -189,7 +225,12 @@ packet_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     char *at;
     int start;
 
-    if (!decoder->wrote || !decoder->options.framed)
+    if (!decoder->wrote) {
+        /* The server may now say that it is past this transaction, and so past what is held. */
+        packet_flush(ctx);
+        return;
+    }
+    if (!decoder->options.framed)
         return;
     out = packet_open(ctx);
     start = out->len;
@@ -197,5 +238,6 @@ packet_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     put64(at + FRAME_COMMIT_AT_END_LSN, txn->end_lsn);
     put64(at + FRAME_COMMIT_AT_COMMIT_US, decoder->commit_us);
     packet_finish_frame(out, start);
-    flush(ctx);
+    if (decoder->read_page == NULL || out->len >= PACKET_BYTES)
+        packet_flush(ctx);
 }
