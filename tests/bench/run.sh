@@ -18,3 +18,4 @@ if [ "$status" != 0 ]; then
     die "the benchmark failed; its log is $out/ingest.log"
 fi
 tests/bench/decoder/measure.sh
+tests/bench/fanout/run.sh

@@ -26,7 +26,7 @@ with_tool() {
 }
 
 c_sources() {
-    find relay decoder tests/unit tests/fuzz -name '*.[ch]' 2>/dev/null | sort
+    find relay decoder tests/unit tests/fuzz tests/bench -name '*.[ch]' 2>/dev/null | sort
 }
 
 rule_format() {

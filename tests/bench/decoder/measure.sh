@@ -46,6 +46,7 @@ receive=$CLAIRON_TOP/build/bench/receive
 home=$CLAIRON_WORK/bench-decoder
 results=$home/results
 sockets=$(mktemp -d)
+most_seconds=1800
 export PATH="$root/bin:$PATH" PGHOST=$sockets PGUSER=bench PGDATABASE=bench PGOPTIONS='-c client_min_messages=warning'
 
 # Sets `plugin`, its `options`, and `rules`: which of a workload's two clusters it reads.
@@ -80,6 +81,7 @@ locate() {
 
 start() {
     [ ! -S "$sockets/.s.PGSQL.$port" ] || return 0
+    stop "$cluster" # one that a killed run has left
     pg_ctl -D "$cluster/data" -l "$cluster/log" -w -s -o "-k $sockets -p $port" start ||
         die "the server did not start; its log is $cluster/log"
 }
@@ -107,7 +109,7 @@ EOF
 load() {
     local workload=$1 kind=$2 want found columns=off
     want=$({ echo "$scale" && postgres --version && settings &&
-        cat "$here/workloads/$workload.sql" "$here/workloads/begin.sql" sql/*.sql; } | cksum)
+        cat "$here/workloads/$workload.sql" "$here/workloads/begin.sql" sql/tables.sql sql/rules.sql; } | cksum)
     found=$(cat "$cluster/loaded" 2>/dev/null || true)
     if [ "$want" != "$found" ]; then
         echo "loading $workload ($kind)" >&2
@@ -130,17 +132,19 @@ load() {
 }
 
 finish() {
-    local one
-    for one in "$home"/*-plain "$home"/*-columns; do
-        [ ! -d "$one" ] || stop "$one"
-        $keep || rm -rf "$one"
+    local kind
+    for kind in plain columns; do
+        stop "$home/$1-$kind"
+        $keep || rm -rf "$home/$1-$kind"
     done
 }
 
 # ---- measuring
 
+# Runs the receiver below whatever command is given.
 read_wal() {
-    timeout 1800 "$receive" "host=$sockets port=$port dbname=bench user=bench replication=database" \
+    timeout "$most_seconds" "$@" "$receive" \
+        "host=$sockets port=$port dbname=bench user=bench replication=database" \
         bench "$plugin" "$(cat "$cluster/end")" "$options"
 }
 
@@ -157,28 +161,26 @@ measure() {
             '{ printf "%s: %.2f s CPU, %.2f s\n", what, $1 / 1e9, $2 / 1e9 }' <<<"$line" >&2
     else
         failed[$workload/$name]=1
-        [ "$status" != 124 ] || echo "not done within 1800 s" >>"$home/complaint"
+        [ "$status" != 124 ] || echo "not done within $most_seconds s" >>"$home/complaint"
         echo "failed $workload $name $(head -1 "$home/complaint")" >>"$results"
         echo "$workload, round $round, $name: $(head -1 "$home/complaint")" >&2
         until pg_isready -q; do sleep 0.1; done # a crash takes the server with it
     fi
 }
 
-# The profile of the walsender, which the postmaster starts: perf follows its children.
+# The profile of the walsender: perf follows what the postmaster starts.
 profile() {
-    local workload=$1 name=$2 data=$home/perf-$1-$2.data
-    echo "== $workload, $name ($data)"
+    local workload=$1 name=$2 data=$home/perf-$1-$2.data columns
+    read_wal perf record -q -g -o "$data" -p "$(head -1 "$cluster/data/postmaster.pid")" -- >/dev/null
+    echo "== $workload, $name: share of the walsender's time by library, then by function"
+    echo "   (call chains: perf report -i $data)"
     [ "$(cat /proc/sys/kernel/perf_event_paranoid)" -le 1 ] ||
-        echo "(without the kernel's part: sysctl kernel.perf_event_paranoid=1 shows it)"
-    # shellcheck disable=SC2046 # the WAL's end is one word
-    timeout 1800 perf record -q -g -o "$data" -p "$(head -1 "$cluster/data/postmaster.pid")" -- \
-        "$receive" "host=$sockets port=$port dbname=bench user=bench replication=database" \
-        bench "$plugin" "$(cat "$cluster/end")" "$options" >/dev/null || return 0
-    perf report -i "$data" --no-children -g none --sort dso --percent-limit 0.5 --stdio 2>/dev/null |
-        sed '/^#/d; /^$/d'
-    echo
-    perf report -i "$data" --no-children -g none --sort dso,symbol --percent-limit 0.5 --stdio 2>/dev/null |
-        sed '/^#/d; /^$/d' | head -50
+        echo "   (without the kernel's part: sysctl kernel.perf_event_paranoid=1 shows it)"
+    for columns in overhead,dso overhead,dso,sym; do
+        perf report -i "$data" --no-children -g none -F "$columns" --percent-limit 0.5 --stdio 2>/dev/null |
+            sed '/^#/d; /^$/d; s/ *$//' | head -50
+        echo
+    done
 }
 
 available() {
@@ -215,9 +217,10 @@ bench() {
         done
         ! $perf || break
     done
-    finish
+    finish "$workload"
 }
 
+[[ $scale =~ ^[0-9]*\.?[0-9]+$ && $rounds =~ ^[1-9][0-9]*$ ]] || die "-s wants a number, -r a count"
 for name in $contenders; do describe "$name"; done
 for name in $workloads; do
     [ -e "$here/workloads/$name.sql" ] || die "unknown workload \"$name\"; valid are $all_workloads"
@@ -226,7 +229,7 @@ done
 mkdir -p "$home"
 exec 9>"$home/lock"
 flock -n 9 || die "another bench runs in $home"
-trap 'finish; rm -rf "$sockets"' EXIT
+trap 'for name in $workloads; do finish "$name"; done; rm -rf "$sockets"' EXIT
 trap 'exit 130' INT TERM
 mapfile -t names < <(available)
 [ ${#names[@]} -gt 0 ] || die "no contender is left"

@@ -1,7 +1,7 @@
 -- 3M narrow rows inserted by one transaction, spilled by logical_decoding_work_mem = 64MB
 \set some_columns '{id,owner}'
 SELECT (3000000 * :scale)::int AS n \gset
-CREATE TABLE t (id bigint PRIMARY KEY, owner text NOT NULL, amount int NOT NULL);
+CREATE TABLE t (id bigint, owner text NOT NULL, amount int NOT NULL);
 ALTER DATABASE bench SET logical_decoding_work_mem = '64MB';
 \ir begin.sql
 INSERT INTO t SELECT i, 'u' || i % 1000, i % 777 FROM generate_series(1, :n) i;

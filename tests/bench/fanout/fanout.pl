@@ -1,0 +1,219 @@
+# How fast does one relay hand a message to many clients, and what does a client cost that only waits?
+#
+# Each server is measured by the same client (load.c), one after the other, on this machine's
+# loopback. The relay is measured from the store on. Figures of one run compare; those of two
+# runs do not. `cpu` is the server's CPU time for a million deliveries: the figure that stays
+# when the machine is busy. FANOUT=full runs all sizes; FANOUT_ONLY=clairon,floor some servers.
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until free_port scratch);
+use Test::More;
+use Time::HiRes qw(time);
+
+my $here  = Clairon::Test::top() . '/tests/bench/fanout';
+my $built = $ENV{FANOUT_BUILT} or die "FANOUT_BUILT names the folder of load and floor\n";
+my $full  = ($ENV{FANOUT} // '') eq 'full';
+my $most  = $ENV{FANOUT_SECONDS} // ($full ? 3 : 1.5);
+my @only  = split /,/, $ENV{FANOUT_ONLY} // 'floor,clairon,nchan,ws,socketio';
+my $parts = $ENV{FANOUT_PARTS} // 'fan,idle,commit';
+my %cases = $full ? (clients => [ 1, 100, 1000, 10000 ], bytes => [ 128, 1024, 4096 ])
+  : (clients => [ 1, 100, 1000 ], bytes => [1024]);
+$cases{$_} = [ split /,/, $ENV{"FANOUT_\U$_"} ] for grep { $ENV{"FANOUT_\U$_"} } keys %cases;
+
+sub figure { note(sprintf "bench: %s", join ' ', @_); return }
+
+my %children;
+END { kill KILL => keys %children }
+
+# Starts a server that prints `ready`; returns its pid.
+sub start_server
+{
+    my (@command) = @_;
+    my $pid = open my $out, '-|', @command or die "could not start $command[0]: $!\n";
+    $children{$pid} = $out;
+    my $line = <$out> // '';
+    $line =~ /ready/ or die "$command[0] did not start\n";
+    return $pid;
+}
+
+sub stop_server
+{
+    my ($pid) = @_;
+    kill TERM => $pid;
+    close delete $children{$pid};
+    return;
+}
+
+sub write_file
+{
+    my ($path, $text) = @_;
+    open my $file, '>', $path or die "$path: $!\n";
+    print {$file} $text;
+    close $file or die "$path: $!\n";
+    return $path;
+}
+
+# Runs load; returns its figures.
+sub load
+{
+    my (%options) = @_;
+    my @flags = map { defined $options{$_} ? ("--$_", $options{$_}) : "--$_" } sort keys %options;
+    my $line  = '';
+    open my $out, '-|', "$built/load", @flags or die "load: $!\n";
+    while (defined(my $read = <$out>)) { $line = $read; }
+    close $out or return;
+    return { $line =~ /(\w+)=(\S+)/g };
+}
+
+my $store = Clairon::Test::store(options => [ '--appendonly', 'no' ]);
+
+# Each: a sub that starts the server and returns its options for load, and a sub that ends it.
+my %servers = (
+    floor => sub {
+        my @ports = (free_port(), free_port());
+        my $pid   = start_server("$built/floor", @ports);
+        return ({ port => $ports[0], control => $ports[1], pids => $pid }, sub { stop_server($pid) });
+    },
+    clairon => sub {
+        my $relay = Clairon::Test::relay(undef, $store, roles => 'gate',
+            conf => { 'relay.log_level' => 'info', 'gate.drain' => '0s', 'gate.ping' => '10m' });
+        my $pids = join ',', $relay->pid, $store->pid;
+        return ({ port => $relay->{port}, store => $store->{socket}, pids => $pids,
+                secret => $Clairon::Test::SECRET }, sub { $relay->stop });
+    },
+    nchan => \&start_nchan,
+    (map { my $kind = $_; ($kind => sub { return start_node($kind) }) } qw(ws socketio)));
+
+sub start_node
+{
+    my ($kind) = @_;
+    my @ports = (free_port(), free_port());
+    local $ENV{NODE_PATH} = "$built/node_modules";
+    -d "$ENV{NODE_PATH}/ws" or return;
+    my $pid = start_server('node', "$here/peer.js", $kind, @ports);
+    return ({ port => $ports[0], control => $ports[1], pids => $pid }, sub { stop_server($pid) });
+}
+
+sub start_nchan
+{
+    my $module = '/usr/lib/nginx/modules/ngx_nchan_module.so';
+    my $folder = scratch();
+    my $port   = free_port();
+    -e $module && -x '/usr/sbin/nginx' or return;
+    write_file("$folder/nginx.conf", <<"END");
+load_module $module;
+daemon off; master_process off; pid $folder/nginx.pid; error_log $folder/nginx.log crit;
+worker_rlimit_nofile 20000;
+events { worker_connections 19500; }
+http {
+    access_log off; client_body_temp_path $folder/b; proxy_temp_path $folder/p;
+    fastcgi_temp_path $folder/f; uwsgi_temp_path $folder/u; scgi_temp_path $folder/s;
+    keepalive_requests 100000000; client_max_body_size 1m; client_body_buffer_size 64k;
+    nchan_shared_memory_size 256M;
+    server {
+        listen 127.0.0.1:$port backlog=4096;
+        location ~ ^/sub/(\\w+)\$ { nchan_subscriber websocket; nchan_channel_id \$1; nchan_websocket_ping_interval 0; }
+        location ~ ^/pub/(\\w+)\$ { nchan_publisher http; nchan_channel_id \$1; nchan_message_buffer_length 64; }
+    }
+}
+END
+    my $pid = fork // die "fork: $!\n";
+    exec '/usr/sbin/nginx', '-c', "$folder/nginx.conf", '-e', "$folder/nginx.log" or die "nginx: $!\n"
+      if $pid == 0;
+    open $children{$pid}, '<', '/dev/null' or die;
+    wait_until('nginx listens', sub { IO::Socket::IP->new(PeerHost => '127.0.0.1', PeerPort => $port) });
+    return ({ port => $port, control => $port, pids => $pid },
+        sub { kill TERM => $pid; waitpid $pid, 0; delete $children{$pid} });
+}
+
+# As many bursts under way as keep a server busy, and no more.
+sub window { my ($clients) = @_; return $clients >= 1000 ? 1 : $clients >= 64 ? int(1000 / $clients) : 16 }
+
+my %shapes = (single => {}, each => { each => undef }, burst => { burst => 16 });
+
+sub measure_fan
+{
+    my ($clients, $bytes, $shape) = @_;
+    my %floor;
+    for my $kind (@only)
+    {
+        my ($options, $end) = $servers{$kind}->();
+        if (!$options) { figure("$kind is not installed, skipped"); next; }
+        my $got = load(kind => $kind, clients => $clients, bytes => $bytes, seconds => $most,
+            window => window($clients), %$options, %{ $shapes{$shape} });
+        $end->();
+        if (!$got) { figure("$shape $clients x $bytes: $kind failed"); next; }
+        %floor = %$got if $kind eq 'floor';
+        my $ratios = '';
+        $ratios = sprintf '  x floor: rate %.2f, cpu %.2f', $got->{rate} / $floor{rate},
+          $floor{cpu0} / $got->{cpu0} if %floor;
+        figure(sprintf '%-6s N=%-5d %4d B  %-8s %9d /s  cpu %6.2f s/M%s%s', $shape, $clients, $bytes, $kind,
+            $got->{rate}, $got->{cpu0}, $ratios, defined $got->{cpu1} ? "  (store $got->{cpu1})" : '');
+    }
+    return;
+}
+
+sub measure_idle
+{
+    my ($clients) = @_;
+    for my $kind (grep { $_ ne 'floor' } @only)
+    {
+        my ($options, $end) = $servers{$kind}->();
+        next if !$options;
+        my $got = load(kind => $kind, clients => $clients, seconds => 1, idle => undef, %$options);
+        $end->();
+        figure(sprintf 'idle   N=%-5d         %-8s %s bytes resident a connection', $clients, $kind,
+            $got ? $got->{bytes_per_connection} : 'failed');
+    }
+    return;
+}
+
+# From the commit in PostgreSQL to the client, at a pace.
+sub measure_commit
+{
+    my ($audience, $clients, $rate, $seconds) = @_;
+    my $pg = Clairon::Test::postgresql("main_\L$audience");
+    $pg->safe_psql('postgres', "CREATE TABLE t (id bigserial PRIMARY KEY, owner text, body text);"
+          . "SELECT clairon.watch('t', '$audience'" . ($audience eq 'ALL' ? '' : ", 'owner'") . ')');
+    my $relay = Clairon::Test::relay($pg, $store,
+        conf => { 'relay.log_level' => 'info', 'gate.drain' => '0s', 'gate.ping' => '10m' });
+    my $sql = write_file(scratch() . '/insert.sql',
+        "\\set n random(0, " . ($clients - 1) . ")\nINSERT INTO t (owner, body) VALUES ('u' || :n, repeat('x', 500));\n");
+    open my $out, '-|', "$built/load", '--kind', 'clairon', '--port', $relay->{port}, '--clients', $clients,
+      '--secret', $Clairon::Test::SECRET, '--listen', '--latency', '--seconds', $seconds, '--pids', $relay->pid
+      or die "load: $!\n";
+    <$out> // die "load did not start\n";
+    my $bindir = qx{pg_config --bindir};
+    chomp $bindir;
+    system('pgbench', '-n', '-c', 2, '-R', $rate, '-T', $seconds + 1, '-f', $sql, '-h', $pg->host, '-p', $pg->port,
+        '-U', scalar(getpwuid $<), 'postgres') == 0 or diag('pgbench failed');
+    my $line = <$out> // '';
+    close $out;
+    my %got = $line =~ /(\w+)=(\S+)/g;
+    $relay->stop;
+    $pg->stop;
+    figure(sprintf 'commit to client, %d /s, each to %s: p50 %.2f ms, p99 %.2f ms, %d deliveries/s, cpu %.2f s/M',
+        $rate, $audience eq 'ALL' ? "all $clients" : "one of $clients", ($got{p50_us} // 0) / 1000,
+        ($got{p99_us} // 0) / 1000, $got{rate} // 0, $got{cpu0} // 0);
+    return;
+}
+
+if ($parts =~ /fan/)
+{
+    for my $bytes (@{ $cases{bytes} })
+    {
+        for my $clients (@{ $cases{clients} })
+        {
+            measure_fan($clients, $bytes, $_) for split /,/, $ENV{FANOUT_SHAPES} // 'single,each,burst';
+        }
+    }
+}
+if ($parts =~ /idle/) { measure_idle($_) for $full ? (10000, 19000) : (10000) }
+if ($parts =~ /commit/)
+{
+    measure_commit('USER', 1000, 1000, $full ? 10 : 4);
+    measure_commit('ALL', 1000, $full ? 1000 : 100, $full ? 10 : 4);
+}
+pass('measured');
+done_testing();

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# install-peers.sh: installs what the fan-out bench compares with; what cannot be had is skipped there.
+set -uo pipefail
+cd "$(dirname "$0")/../../.." || exit
+
+if [ ! -e /usr/lib/nginx/modules/ngx_nchan_module.so ] && [ "$(id -u)" = 0 ]; then
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        libnginx-mod-nchan nginx >/dev/null 2>&1 ||
+        echo "nchan could not be installed (apt-get install libnginx-mod-nchan nginx)"
+    # Debian starts a server on port 80 that nobody here asked for.
+    ! command -v systemctl >/dev/null || systemctl disable --now nginx >/dev/null 2>&1 || true
+fi
+if [ ! -d build/peers/node_modules/socket.io ] && command -v npm >/dev/null; then
+    mkdir -p build/peers
+    npm install --prefix build/peers --no-audit --no-fund --silent ws@8 socket.io@4 >/dev/null 2>&1 ||
+        echo "ws and socket.io could not be installed (npm install)"
+fi
+exit 0

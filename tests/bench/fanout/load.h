@@ -1,0 +1,62 @@
+/* load.h: what the files of the load client share. */
+#ifndef BENCH_LOAD_H
+#define BENCH_LOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define USER_TEXT_MAX 16
+
+struct options {
+    const char *kind; /* clairon, floor, nchan, ws, socketio */
+    int port;
+    int control_port;  /* floor, ws, socketio: where publishing is asked for */
+    const char *store; /* clairon: the store's unix socket */
+    const char *secret;
+    int clients;
+    size_t bytes; /* of one message's line */
+    int burst;    /* messages published together */
+    int window;   /* bursts under way */
+    bool each;    /* a message for each client, not one for all */
+    bool listen;  /* only count what comes */
+    bool latency; /* and how old it is */
+    bool idle;    /* only connect, and stay for `seconds` */
+    double seconds;
+    int pids[4]; /* whose CPU time is told, the server's first */
+    int pid_count;
+};
+
+/* One client. It counts messages by their frames' headers. */
+struct client {
+    int fd;
+    uint64_t skip; /* payload bytes still to come */
+    bool skip_counts;
+    unsigned char header[10];
+    unsigned header_len;
+};
+
+/* ws.c */
+void client_open(struct client *client, const struct options *options, int number);
+/* Reads what is there: 0, or -1 when the server closed. */
+int client_read(struct client *client);
+extern uint64_t messages_seen;
+extern uint64_t bytes_seen;
+extern size_t message_min; /* shorter frames are not messages */
+/* Ages of messages in us, when sampling: NULL otherwise. */
+extern uint32_t *ages;
+extern size_t age_count;
+#define AGES_MAX 4000000
+
+/* publish.c */
+void publish_open(const struct options *options);
+/* `count` messages to all; or to each client, one each, `count` times. */
+void publish(const struct options *options, int count);
+
+int tcp_connect(int port);
+void write_all(int fd, const void *bytes, size_t len);
+void fail(const char *what) __attribute__((noreturn));
+double now_s(void);
+int64_t wall_us(void);
+
+#endif

@@ -1,0 +1,217 @@
+/* publish.c: how each kind of server is given messages. */
+#include <errno.h>
+#include <hiredis.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "decoder/frame.h"
+#include "load.h"
+
+#define BODY_MAX (1024 * 1024)
+#define ENVELOPE 64 /* {"t":"msg","pos":"..","n":} around what the store holds */
+
+static redisContext *store;
+static int control = -1;
+static char body[BODY_MAX];
+static unsigned char route[FRAME_NOTE_HEAD_SIZE + 64];
+
+void
+publish_open(const struct options *options)
+{
+    if (strcmp(options->kind, "clairon") == 0) {
+        store = redisConnectUnix(options->store);
+        if (store == NULL || store->err != 0)
+            fail("could not connect to the store");
+    } else {
+        control = tcp_connect(options->control_port);
+    }
+    memset(body, 'x', sizeof(body));
+}
+
+static void
+put_u16(unsigned char *at, size_t value)
+{
+    at[0] = (unsigned char)(value >> 8);
+    at[1] = (unsigned char)value;
+}
+
+/* An entry's route, as decoder/frame.h has it: priority NORMAL, one target or none. */
+static size_t
+make_route(const char *user)
+{
+    static uint64_t number;
+    size_t user_len = user != NULL ? strlen(user) : 0;
+    const char *audience = user != NULL ? "USER" : "ALL";
+    size_t audience_len = strlen(audience);
+    unsigned char *at = route + FRAME_NOTE_HEAD_SIZE;
+
+    memset(route, 0, sizeof(route));
+    number++;
+    route[FRAME_AT_KIND] = FRAME_KIND_NOTE;
+    route[FRAME_AT_VERSION] = FRAME_VERSION;
+    memcpy(route + FRAME_NOTE_AT_ID, &number, sizeof(number));
+    route[FRAME_NOTE_AT_PRIORITY] = FRAME_PRIORITY_NORMAL;
+    put_u16(route + FRAME_NOTE_AT_AUDIENCE_LEN, audience_len);
+    put_u16(route + FRAME_NOTE_AT_TARGETS_LEN + 2, user != NULL ? user_len + 2 : 0);
+    put_u16(route + FRAME_NOTE_AT_TARGET_COUNT + 2, user != NULL);
+    memcpy(at, audience, audience_len);
+    at += audience_len;
+    if (user != NULL) {
+        put_u16(at, user_len);
+        memcpy(at + 2, user, user_len);
+        at += 2 + user_len;
+    }
+    return (size_t)(at - route);
+}
+
+/* The line of JSON, `len` bytes of it, with the time in it. */
+static size_t
+make_data(size_t len)
+{
+    static const char END[] = "\"}";
+    int64_t at_us = wall_us();
+    time_t at_s = (time_t)(at_us / 1000000);
+    struct tm tm;
+    int n;
+
+    gmtime_r(&at_s, &tm);
+    n = (int)strftime(body, 64, "{\"timestamp\":\"%Y-%m-%dT%H:%M:%S.", &tm);
+    n += snprintf(body + n, 32, "%06dZ\",\"b\":\"", (int)(at_us % 1000000));
+    body[n] = 'x';
+    if (len < (size_t)n + 2)
+        len = (size_t)n + 2;
+    memcpy(body + len - 2, END, 2);
+    return len;
+}
+
+static void
+append(const char *user, size_t bytes)
+{
+    static const char *fixed[] = {"XADD", "clairon:stream", "*", "id"};
+    static const char ID[] = "0190f5c8-1111-7000-8000-000000000001";
+    size_t route_len = make_route(user);
+    size_t data_len = make_data(bytes > ENVELOPE ? bytes - ENVELOPE : 1);
+    const char *argv[] = {fixed[0], fixed[1], fixed[2], fixed[3],           ID,
+                          "data",   body,     "route",  (const char *)route};
+    size_t lens[] = {4, 14, 1, 2, sizeof(ID) - 1, 4, data_len, 5, route_len};
+
+    if (redisAppendCommandArgv(store, 9, argv, lens) != REDIS_OK)
+        fail("could not append");
+    body[data_len - 2] = body[data_len - 1] = 'x';
+}
+
+static void
+await_store(int count)
+{
+    for (int i = 0; i < count; i++) {
+        redisReply *reply = NULL;
+
+        if (redisGetReply(store, (void **)&reply) != REDIS_OK || reply->type == REDIS_REPLY_ERROR)
+            fail("the store refused an entry");
+        freeReplyObject(reply);
+    }
+}
+
+/* Bounds the stream, as retention does in earnest. */
+static void
+trim_store(int added)
+{
+    static int since;
+    redisReply *reply;
+
+    since += added;
+    if (since < 20000)
+        return;
+    since = 0;
+    reply = redisCommand(store, "XTRIM clairon:stream MAXLEN ~ 20000");
+    if (reply == NULL)
+        fail("could not trim");
+    freeReplyObject(reply);
+}
+
+static void
+publish_clairon(const struct options *options, int count)
+{
+    int added = 0;
+
+    for (int i = 0; i < count; i++) {
+        for (int number = 0; number < (options->each ? options->clients : 1); number++) {
+            char user[USER_TEXT_MAX];
+
+            snprintf(user, sizeof(user), "u%d", number);
+            append(options->each ? user : NULL, options->bytes);
+            added++;
+            if (added % 256 == 0)
+                await_store(256);
+        }
+    }
+    await_store(added % 256);
+    trim_store(added);
+}
+
+static void
+read_answers(int count)
+{
+    static char bytes[65536];
+    int seen = 0;
+
+    /* Each answer ends with its body {"messages": ..}; only the closing braces are counted. */
+    while (seen < count) {
+        ssize_t n = recv(control, bytes, sizeof(bytes), 0);
+
+        if (n <= 0)
+            fail("no answer to a publication");
+        for (ssize_t i = 0; i < n; i++)
+            seen += bytes[i] == '}';
+    }
+}
+
+static void
+post(const char *channel, size_t bytes)
+{
+    char head[256];
+    int n = snprintf(head, sizeof(head),
+                     "POST /pub/%s HTTP/1.1\r\nHost: b\r\nAccept: text/json\r\n"
+                     "Content-Type: text/plain\r\nContent-Length: %zu\r\n\r\n",
+                     channel, bytes);
+    static char request[BODY_MAX];
+
+    memcpy(request, head, (size_t)n);
+    memcpy(request + n, body, bytes);
+    write_all(control, request, (size_t)n + bytes);
+}
+
+static void
+publish_nchan(const struct options *options, int count)
+{
+    for (int i = 0; i < count; i++) {
+        for (int number = 0; number < (options->each ? options->clients : 1); number++) {
+            char channel[USER_TEXT_MAX];
+
+            snprintf(channel, sizeof(channel), options->each ? "u%d" : "all0", number);
+            post(channel, options->bytes);
+            if (options->each && number % 64 == 63)
+                read_answers(64);
+        }
+    }
+    read_answers(options->each ? options->clients % 64 : count);
+}
+
+void
+publish(const struct options *options, int count)
+{
+    char line[64];
+
+    if (strcmp(options->kind, "clairon") == 0) {
+        publish_clairon(options, count);
+    } else if (strcmp(options->kind, "nchan") == 0) {
+        publish_nchan(options, count);
+    } else {
+        snprintf(line, sizeof(line), "%s %d %zu\n", options->each ? "each" : "all", count,
+                 options->bytes);
+        write_all(control, line, strlen(line));
+    }
+}

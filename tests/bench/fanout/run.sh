@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# run.sh: builds the load client and the floor, and measures how messages fan out to many clients.
+# Called by tests/bench/run.sh, at the top of the checkout, with its environment.
+set -euo pipefail
+# shellcheck source=tests/env.sh
+. tests/env.sh
+
+out=$CLAIRON_WORK/bench
+built=$CLAIRON_WORK/fanout
+here=tests/bench/fanout
+mkdir -p "$out" "$built"
+flags=(-std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -I.)
+mapfile -t libraries < <(pkg-config --cflags --libs hiredis libjwt | tr ' ' '\n' | grep .)
+${CC:-cc} "${flags[@]}" -o "$built/load" "$here"/{load,ws,publish}.c "${libraries[@]}"
+${CC:-cc} "${flags[@]}" -o "$built/floor" "$here/floor.c"
+[ ! -d build/peers/node_modules ] || ln -sfn "$PWD/build/peers/node_modules" "$built/node_modules"
+
+export FANOUT_BUILT=$built TESTDIR=$out TESTDATADIR=$out/fanout TESTLOGDIR=$out/fanout-log
+export PG_TEST_TIMEOUT_DEFAULT=300
+status=0
+perl -I tests/perl -I "$PG_PERL" "$here/fanout.pl" 2>&1 | tee "$out/fanout.log" | sed -un 's/^# bench: //p' ||
+    status=$?
+if [ "$status" != 0 ] || ! grep -q '^1\.\.1' "$out/fanout.log"; then
+    tail -n 30 "$out/fanout.log" >&2
+    die "the benchmark failed; its log is $out/fanout.log"
+fi

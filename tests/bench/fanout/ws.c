@@ -1,0 +1,235 @@
+/* ws.c: one client of the load: opens a WebSocket, then counts frames by their headers. */
+#include <errno.h>
+#include <jwt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "load.h"
+
+#define READ_BYTES (256 * 1024)
+#define SAMPLE_BYTES 700 /* a message's timestamp stands within these */
+
+uint64_t messages_seen;
+uint64_t bytes_seen;
+size_t message_min;
+uint32_t *ages;
+size_t age_count;
+
+/* Blocking, while connecting: the payload of the next frame, zero-terminated. */
+static size_t
+read_frame(int fd, char *payload, size_t size)
+{
+    unsigned char head[4];
+    size_t len;
+
+    if (recv(fd, head, 2, MSG_WAITALL) != 2)
+        fail("the server closed at its first frame");
+    len = head[1] & 0x7f;
+    if (len == 126) {
+        if (recv(fd, head + 2, 2, MSG_WAITALL) != 2)
+            fail("no frame");
+        len = (size_t)head[2] << 8 | head[3];
+    }
+    if (len >= size || recv(fd, payload, len, MSG_WAITALL) != (ssize_t)len)
+        fail("no frame");
+    payload[len] = '\0';
+    return len;
+}
+
+/* A masked text frame; the mask is 0, so that the bytes go as they are. */
+static void
+write_frame(int fd, const char *text)
+{
+    size_t len = strlen(text);
+    unsigned char frame[4096] = {0x81};
+    size_t at = 2;
+
+    if (len < 126) {
+        frame[1] = (unsigned char)(0x80 | len);
+    } else {
+        frame[1] = 0x80 | 126;
+        frame[2] = (unsigned char)(len >> 8);
+        frame[3] = (unsigned char)len;
+        at = 4;
+    }
+    at += 4;
+    memcpy(frame + at, text, len);
+    write_all(fd, frame, at + len);
+}
+
+static void
+upgrade(int fd, const char *path, const char *protocol)
+{
+    char text[1024];
+    size_t len = 0;
+
+    snprintf(
+        text, sizeof(text),
+        "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n%s%s%s\r\n",
+        path, protocol != NULL ? "Sec-WebSocket-Protocol: " : "", protocol != NULL ? protocol : "",
+        protocol != NULL ? "\r\n" : "");
+    write_all(fd, text, strlen(text));
+    while (len < 4 || memcmp(text + len - 4, "\r\n\r\n", 4) != 0) {
+        if (len + 1 == sizeof(text) || recv(fd, text + len, 1, 0) != 1)
+            fail("no answer to the upgrade");
+        len++;
+    }
+    text[len] = '\0';
+    if (strstr(text, " 101 ") == NULL) {
+        fputs(text, stderr);
+        errno = 0;
+        fail("the upgrade was refused");
+    }
+}
+
+/* The relay's own first frames: connect with a token, and be connected. */
+static void
+connect_clairon(int fd, const struct options *options, int number)
+{
+    char user[USER_TEXT_MAX], line[2048];
+    jwt_t *jwt = NULL;
+    char *token;
+
+    snprintf(user, sizeof(user), "u%d", number);
+    if (jwt_new(&jwt) != 0 || jwt_add_grant(jwt, "sub", user) != 0 ||
+        jwt_add_grant_int(jwt, "exp", time(NULL) + 36000) != 0 ||
+        jwt_set_alg(jwt, JWT_ALG_HS256, (const unsigned char *)options->secret,
+                    (int)strlen(options->secret)) != 0 ||
+        (token = jwt_encode_str(jwt)) == NULL)
+        fail("could not make a token");
+    snprintf(line, sizeof(line), "{\"t\":\"connect\",\"r\":1,\"token\":\"%s\"}", token);
+    free(token);
+    jwt_free(jwt);
+    write_frame(fd, line);
+    read_frame(fd, line, sizeof(line));
+    if (strstr(line, "\"connected\"") == NULL)
+        fail(line);
+}
+
+static void
+connect_socketio(int fd)
+{
+    char line[2048];
+
+    read_frame(fd, line, sizeof(line)); /* 0{"sid":..} */
+    write_frame(fd, "40");
+    read_frame(fd, line, sizeof(line)); /* 40{"sid":..} */
+    if (strncmp(line, "40", 2) != 0)
+        fail(line);
+}
+
+void
+client_open(struct client *client, const struct options *options, int number)
+{
+    char path[64];
+
+    client->fd = tcp_connect(options->port);
+    if (strcmp(options->kind, "nchan") == 0) {
+        snprintf(path, sizeof(path), "/sub/%s%d", options->each ? "u" : "all",
+                 options->each ? number : 0);
+        upgrade(client->fd, path, NULL);
+    } else if (strcmp(options->kind, "socketio") == 0) {
+        upgrade(client->fd, "/socket.io/?EIO=4&transport=websocket", NULL);
+        connect_socketio(client->fd);
+    } else if (strcmp(options->kind, "clairon") == 0) {
+        upgrade(client->fd, "/v1/ws", "clairon.v1.json");
+        connect_clairon(client->fd, options, number);
+    } else {
+        upgrade(client->fd, "/", NULL);
+    }
+}
+
+/* "2025-03-05T12:34:56.123456Z" in us since 1970; 0 when it is no such text. */
+static int64_t
+parse_time(const char *text)
+{
+    struct tm tm = {0};
+    const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+
+    if (rest == NULL || *rest != '.')
+        return 0;
+    return (int64_t)timegm(&tm) * 1000000 + strtol(rest + 1, NULL, 10);
+}
+
+static void
+sample_age(const unsigned char *payload, size_t len)
+{
+    static const char NAME[] = "\"timestamp\":\"";
+    static unsigned nth;
+    const char *at;
+    int64_t sent;
+
+    if (nth++ % 16 != 0 || age_count == AGES_MAX)
+        return;
+    at = memmem(payload, len, NAME, sizeof(NAME) - 1);
+    sent = at != NULL ? parse_time(at + sizeof(NAME) - 1) : 0;
+    if (sent != 0)
+        ages[age_count++] = (uint32_t)(wall_us() - sent);
+}
+
+/* True once the header is whole; then skip is the payload's length. */
+static bool
+take_header_byte(struct client *client, unsigned char byte)
+{
+    unsigned need = 2;
+    uint64_t len;
+
+    client->header[client->header_len++] = byte;
+    if (client->header_len < 2)
+        return false;
+    len = client->header[1] & 0x7f;
+    need += len == 126 ? 2 : len == 127 ? 8 : 0;
+    if (client->header_len < need)
+        return false;
+    if (need > 2) {
+        len = 0;
+        for (unsigned i = 2; i < need; i++)
+            len = len << 8 | client->header[i];
+    }
+    client->skip = len;
+    client->skip_counts = (client->header[0] & 0x0f) < 8 && len >= message_min;
+    client->header_len = 0;
+    return true;
+}
+
+static void
+count_frames(struct client *client, const unsigned char *at, const unsigned char *end)
+{
+    while (at < end) {
+        if (client->skip == 0) {
+            if (take_header_byte(client, *at++) && ages != NULL && client->skip_counts)
+                sample_age(at,
+                           (size_t)(end - at) < SAMPLE_BYTES ? (size_t)(end - at) : SAMPLE_BYTES);
+        } else {
+            uint64_t len =
+                (uint64_t)(end - at) < client->skip ? (uint64_t)(end - at) : client->skip;
+
+            at += len;
+            client->skip -= len;
+            if (client->skip == 0 && client->skip_counts)
+                messages_seen++;
+        }
+    }
+}
+
+int
+client_read(struct client *client)
+{
+    static unsigned char bytes[READ_BYTES + 1];
+    ssize_t n = recv(client->fd, bytes, READ_BYTES, MSG_DONTWAIT);
+
+    if (n == 0 || (n < 0 && errno != EAGAIN))
+        return -1;
+    if (n > 0) {
+        bytes[n] = '\0'; /* for parse_time */
+        bytes_seen += (uint64_t)n;
+        count_frames(client, bytes, bytes + n);
+    }
+    return 0;
+}
