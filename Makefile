@@ -23,7 +23,8 @@ script_source := $(BUILD)/gen/store_scripts.c
 unit_sources := $(wildcard tests/unit/test_*.c)
 # The decoder's parts that need no server, linked into unit tests.
 pure_sources := $(wildcard decoder/json.c decoder/escape.c)
-c_files := $(wildcard relay/*.c relay/*/*.[ch] decoder/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch])
+c_files := $(wildcard relay/*.c relay/*/*.[ch] decoder/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] \
+    tests/bench/*/*.c)
 
 relay_objects := $(relay_sources:%.c=$(BUILD)/obj/%.o) $(if $(scripts),$(BUILD)/obj/gen/store_scripts.o)
 asan_main := $(BUILD)/asan/relay/main.o
@@ -176,5 +177,6 @@ install: all
 clean:
 	rm -rf $(BUILD)
 	@[ ! -e decoder/Makefile ] || $(MAKE) --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' clean
+	@$(MAKE) --no-print-directory -C tests/bench/decoder PG_CONFIG='$(PG_CONFIG)' clean
 
 -include $(relay_objects:.o=.d) $(asan_objects:.o=.d) $(asan_main:.o=.d) $(unit_programs:%=%.d)
