@@ -19,6 +19,7 @@ PG_CONFIG ?= $(shell . docker/lib.sh; pg_config_path)
 rooms := base wire store feed hub gate
 relay_sources := $(wildcard relay/*.c $(rooms:%=relay/%/*.c))
 scripts := $(sort $(wildcard relay/store/scripts/*.lua))
+script_parts := $(wildcard relay/store/scripts/parts/*.lua)
 script_source := $(BUILD)/gen/store_scripts.c
 unit_sources := $(wildcard tests/unit/test_*.c)
 # The decoder's parts that need no server, linked into unit tests.
@@ -86,7 +87,7 @@ $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
 	$(call step,CC   $<,$(CC) $(release_flags) -c -o $@ $<)
 
-$(script_source): $(scripts) docker/embed-lua.sh
+$(script_source): $(scripts) $(script_parts) docker/embed-lua.sh
 	@mkdir -p $(@D)
 	$(call step,LUA  $@,docker/embed-lua.sh $(scripts) >$@)
 

@@ -111,16 +111,6 @@ raise_descriptor_limit(const struct config *config)
                  (unsigned long long)limit.rlim_cur, config->gate.max_connections);
 }
 
-/* A setting that changes nothing must say so. */
-static void
-warn_of_unused_settings(const struct config *config)
-{
-    if (config->delivery.ack_timeout_ms != 30000 || config->delivery.backoff_base_ms != 1000 ||
-        config->delivery.backoff_cap_ms != 300000)
-        log_warn("relay", "delivery.ack_timeout, backoff_base and backoff_cap have no effect in "
-                          "this version: what is not acked comes again when its user connects");
-}
-
 static bool
 open_rooms(struct relay *relay)
 {
@@ -177,7 +167,6 @@ relay_run(const struct config *config)
         return EXIT_FAILED;
     }
     raise_descriptor_limit(config);
-    warn_of_unused_settings(config);
     watch_signals(&relay);
     is_open = open_rooms(&relay);
     if (is_open) {

@@ -19,6 +19,11 @@
     X(STORE_REPLAYED, "clairon_store_replayed_total", "counter", "Frames already stored, skipped") \
     X(STORE_ACKS, "clairon_store_acks_total", "counter", "Acknowledgements that were new")         \
     X(STORE_COMPLETED, "clairon_store_completed_total", "counter", "Messages acked by everyone")   \
+    X(STORE_NACKS, "clairon_nacks_total", "counter", "Retries put off by their user")              \
+    X(STORE_RETRIES, "clairon_retries_total", "counter", "Users for whom a message was repeated")  \
+    X(STORE_COPIES, "clairon_retry_copies_total", "counter", "Entries made for retries")           \
+    X(STORE_EXHAUSTED, "clairon_exhausted_total", "counter", "Acks given up after all retries")    \
+    X(STORE_EXPIRED, "clairon_expired_total", "counter", "Acks given up at the expiration")        \
     X(STORE_TRIMMED, "clairon_store_trimmed_total", "counter", "Entries older than the retention") \
     X(STORE_ERRORS, "clairon_store_errors_total", "counter", "Error replies of the store")         \
     X(HUB_NOTES, "clairon_hub_notifications_total", "counter", "Notifications read for delivery")  \

@@ -53,7 +53,8 @@ acks_flush(struct hub *hub)
 {
     size_t count = hub->acks.count < ACKS_IN_ONE_CALL ? hub->acks.count : ACKS_IN_ONE_CALL;
 
-    if (count == 0 || hub->acks_sent.count > 0 || !store_is_up(hub->store))
+    shown_flush(hub);
+    if (count == 0 || hub->acks_sent.count > 0 || hub->shown_count > 0 || !store_is_up(hub->store))
         return;
     for (size_t i = 0; i < count; i++)
         push(&hub->acks_sent, hub->acks.items[i]);
@@ -74,6 +75,31 @@ acks_add(struct hub *hub, const char *user, const char *id)
     }
     push(&hub->acks,
          (struct store_ack){memory_text(user, strlen(user)), memory_text(id, strlen(id))});
+}
+
+static void
+on_nacked(void *ctx, enum rc rc)
+{
+    struct hub *hub = ctx;
+
+    hub->nack_calls--;
+    if (rc != RC_OK && !hub->closing)
+        log_info("hub", "a nack was not stored; its messages come again after the ack time-out");
+}
+
+void
+session_nack(struct session *session, const char *const *ids, size_t count, int64_t delay_ms)
+{
+    struct hub *hub = session->hub;
+
+    shown_flush(hub);
+    if (hub->nack_calls >= HUB_NACKS_MAX ||
+        store_nack(hub->store, session->user, ids, count, delay_ms, on_nacked, hub) != RC_OK) {
+        log_info(session->name, "its nack finds no way to the store; its messages come again after "
+                                "the ack time-out");
+        return;
+    }
+    hub->nack_calls++;
 }
 
 void

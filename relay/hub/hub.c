@@ -22,6 +22,36 @@ offer_to(struct hub *hub, const char *key, size_t len, struct note *note)
         session_offer(member->session, note);
 }
 
+struct audience *
+hub_find_user(struct hub *hub, struct bytes user)
+{
+    const struct bytes kind = {(const unsigned char *)"USER", 4};
+    char key[AUDIENCE_KEY_MAX];
+    size_t len;
+
+    return audience_key(kind, user, key, &len) ? audience_find(hub->audiences, key, len) : NULL;
+}
+
+/* A retry is for those who lack the ack, as far as they are still of the audience. */
+static void
+publish_again(struct hub *hub, struct note *note)
+{
+    struct bytes users = note->only;
+    struct bytes user;
+    struct audience *audience;
+    struct membership *member;
+
+    while (frame_next_target(&users, &user) == RC_OK) {
+        audience = hub_find_user(hub, user);
+        if (audience == NULL)
+            continue;
+        DL_FOREACH (audience->members, member) {
+            if (session_is_for(member->session, &note->frame))
+                session_offer_again(member->session, note);
+        }
+    }
+}
+
 static void
 publish(struct hub *hub, struct note *note)
 {
@@ -51,7 +81,10 @@ on_entry(void *ctx, const struct entry *entry)
         return;
     note = note_new(entry, hub->epoch, entry->id);
     stats_add(hub->stats, STAT_HUB_NOTES, 1);
-    publish(hub, note);
+    if (note->is_copy)
+        publish_again(hub, note);
+    else
+        publish(hub, note);
     recent_add(&hub->recent, note);
     note_unref(note);
 }
@@ -60,17 +93,13 @@ static void
 on_member(void *ctx, const struct reader_member *member)
 {
     struct hub *hub = ctx;
-    const struct bytes user_kind = {(const unsigned char *)"USER", 4};
-    char user_key[AUDIENCE_KEY_MAX], group_key[AUDIENCE_KEY_MAX];
-    size_t user_len, group_len;
+    char group_key[AUDIENCE_KEY_MAX];
+    size_t group_len;
     struct audience *user;
     struct membership *of_user, *next;
 
-    if (!audience_key(user_kind, member->user, user_key, &user_len) ||
-        !audience_key(member->audience, member->target, group_key, &group_len))
-        return;
-    user = audience_find(hub->audiences, user_key, user_len);
-    if (user == NULL)
+    user = hub_find_user(hub, member->user);
+    if (user == NULL || !audience_key(member->audience, member->target, group_key, &group_len))
         return;
     DL_FOREACH_SAFE (user->members, of_user, next) {
         struct session *session = of_user->session;
@@ -82,6 +111,23 @@ on_member(void *ctx, const struct reader_member *member)
         else
             audience_leave(&hub->audiences, &session->memberships, group_key, group_len);
     }
+}
+
+static void
+on_acked(void *ctx, struct bytes acks)
+{
+    struct bytes user, id;
+    char name[SESSION_USER_MAX + 1], text[FRAME_UUID_TEXT + 1];
+    const char *ids[] = {text};
+
+    while (frame_next_target(&acks, &user) == RC_OK && frame_next_target(&acks, &id) == RC_OK) {
+        if (user.len >= sizeof(name) || id.len != FRAME_UUID_TEXT)
+            continue;
+        snprintf(name, sizeof(name), "%.*s", (int)user.len, (const char *)user.at);
+        snprintf(text, sizeof(text), "%.*s", (int)id.len, (const char *)id.at);
+        hub_acked_elsewhere(ctx, name, ids, 1);
+    }
+    hub_refill(ctx);
 }
 
 static void
@@ -99,8 +145,7 @@ hub_refill(struct hub *hub)
 {
     struct session *session, *next;
 
-    /* Acks that still wait here would be shown again: the inbox does not know of them. */
-    if (hub->deferred_count == 0 || hub->acks.count > 0)
+    if (hub->deferred_count == 0)
         return;
     DL_FOREACH_SAFE (hub->sessions, session, next)
         session_refill(session);
@@ -159,7 +204,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
          struct stats *stats)
 {
     struct hub *hub = memory_new(sizeof(*hub));
-    const struct reader_events events = {on_entry, on_member, on_reader_resumed, hub};
+    const struct reader_events events = {on_entry, on_member, on_acked, on_reader_resumed, hub};
 
     hub->loop = loop;
     hub->config = config;
@@ -169,7 +214,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     ev_init(&hub->acks_retry, on_acks_retry);
     hub->acks_retry.repeat = ACKS_RETRY_S;
     hub->acks_retry.data = hub;
-    hub->reader = reader_open(loop, config, stats, &events);
+    hub->reader = reader_open(loop, config, store_name(store), stats, &events);
     if (hub->reader == NULL) {
         free(hub->scratch);
         free(hub);
@@ -202,6 +247,7 @@ hub_free(struct hub *hub)
     recent_reset(&hub->recent, hub->recent.head);
     note_unref(hub->lent);
     acks_free(hub);
+    shown_free(hub);
     free(hub->scratch);
     free(hub);
 }

@@ -11,6 +11,7 @@
 #include "store/store.h"
 
 #define HUB_ACKS_MAX 100000
+#define HUB_NACKS_MAX 64 /* calls under way */
 #define HUB_EPOCH_MAX 32
 #define SESSION_QUEUE_MAX 1024
 #define SESSION_SAID_MAX 65536
@@ -22,6 +23,8 @@ struct acks {
     size_t count;
     size_t room;
 };
+
+struct shown; /* shown.c */
 
 struct hub {
     struct ev_loop *loop;
@@ -41,6 +44,11 @@ struct hub {
     unsigned deferred_count; /* sessions with is_deferred */
     struct acks acks;        /* waiting for the store */
     struct acks acks_sent;   /* under way */
+    struct shown *shown;     /* waiting for the store */
+    size_t shown_count;
+    size_t shown_room;
+    unsigned shown_calls; /* under way */
+    unsigned nack_calls;  /* likewise */
     ev_timer acks_retry;
     bool closing;
 };
@@ -57,6 +65,13 @@ enum session_state {
     SESSION_CATCHING_UP,
     SESSION_LIVE,
     SESSION_CLOSED
+};
+
+/* A line that needs an ack, from its queueing until the ack. */
+struct unacked {
+    unsigned char id[16];
+    bool is_written; /* to the socket; else it is still queued */
+    bool is_missed;  /* a retry of it could not be queued */
 };
 
 struct session {
@@ -85,8 +100,13 @@ struct session {
     struct buffer said; /* control lines, each with its '\n' */
     int window;
     int unacked_count;
-    unsigned char (*unacked)[16]; /* ids queued or written and not acked, `window` places */
-    bool is_deferred;             /* the window was full: more waits in the user's inbox */
+    int unacked_room;
+    struct unacked *unacked; /* at most `window` */
+    bool is_deferred;        /* more waits in the user's inbox: the window was full .. */
+    bool has_missed;         /* .. or a retry came at a bad time */
+    bool has_lost;           /* what expired before it was written is not yet told as a gap */
+    struct entry_id lost_from;
+    struct entry_id lost_to;
     char name[SESSION_NAME_MAX];
 };
 
@@ -102,10 +122,16 @@ void session_enqueue(struct session *session, struct note *note);
 void session_refill(struct session *session);
 /* A new note for this session's audience. */
 void session_offer(struct session *session, struct note *note);
+/* A retry of a note for this session's user. */
+void session_offer_again(struct session *session, struct note *note);
+/* Queues a note that was held back although no ack of this user is waited for. */
+void session_give_unowed(struct session *session, struct note *note);
 bool session_is_for(const struct session *session, const struct frame *frame);
 void session_gap(struct session *session, struct entry_id from, struct entry_id to,
                  const char *why);
 void session_free_if_done(struct session *session);
+/* Another relay stored these acks: `ids` in lower case. */
+void hub_acked_elsewhere(struct hub *hub, const char *user, const char *const *ids, size_t count);
 
 /* session_load.c */
 void session_step(struct session *session);
@@ -113,12 +139,38 @@ void session_regroup(struct session *session);
 /* The store was emptied: nothing before `head` exists any more. */
 void session_change_epoch(struct session *session, struct entry_id head);
 
+/* window.c */
+/* Whether the store waits for this user's ack: named, a member, or whoever is shown it. */
+bool window_owes(const struct session *session, const struct note *note);
+/* Takes a place in the window. False when the note is not to be queued now. */
+bool window_enter(struct session *session, struct note *note);
+/* The line was handed to the socket: from now the time of its ack runs. */
+void window_wrote(struct session *session, struct note *note);
+/* A retry is to be queued: by window_enter, now or when the inbox is read again. */
+void window_miss(struct session *session, const struct note *note);
+/* The inbox is to be read again, once there is room. */
+void window_defer(struct session *session);
+/* Gives its place back: it was acked, or left the queue unwritten. */
+void window_forget(struct session *session, const char *id);
+void window_drop(struct session *session, const struct note *note);
+
+/* shown.c: reports to the store, before any ack that comes later. */
+void shown_add(struct session *session, struct note *note);
+/* The window was full: an open audience's note goes to the user's inbox. */
+void shown_defer(struct session *session, struct note *note);
+void shown_flush(struct hub *hub);
+void shown_free(struct hub *hub);
+
 /* acks.c */
 void acks_add(struct hub *hub, const char *user, const char *id);
+/* What was shown, then the acks. */
 void acks_flush(struct hub *hub);
 void acks_free(struct hub *hub);
 
-/* hub.c: after acks went to the store: what they made room for. */
+/* hub.c */
+/* After acks went to the store: what they made room for. */
 void hub_refill(struct hub *hub);
+/* The sessions of a user, as members of an audience; NULL when there are none. */
+struct audience *hub_find_user(struct hub *hub, struct bytes user);
 
 #endif

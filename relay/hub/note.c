@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "hub/session.h"
 
@@ -16,21 +17,28 @@ note_new(const struct entry *entry, const char *epoch, struct entry_id pos)
     size_t route_len = entry->frame.as.note.head.len;
     size_t start_len;
     struct note *note;
-    unsigned char *route;
+    unsigned char *route, *only;
 
     note_pos_text(epoch, pos, pos_text);
     start_len =
         (size_t)snprintf(start, sizeof(start), "{\"t\":\"msg\",\"pos\":\"%s\",\"n\":", pos_text);
-    note =
-        memory_new(sizeof(*note) + route_len + SESSION_HEADROOM + start_len + entry->data.len + 1);
+    note = memory_new(sizeof(*note) + route_len + entry->only.len + SESSION_HEADROOM + start_len +
+                      entry->data.len + 1);
     route = (unsigned char *)(note + 1);
     memcpy(route, entry->frame.as.note.head.at, route_len);
+    only = route + route_len;
+    if (entry->only.len > 0)
+        memcpy(only, entry->only.at, entry->only.len);
+    note->only = (struct bytes){only, entry->only.len};
+    note->is_copy = entry->is_copy;
+    note->is_open = entry->is_open;
+    note->ends_us = entry->ends_us;
     note->refs = 1;
     note->id = entry->id;
     note->needs_ack = (entry->frame.flags & FRAME_ACK_REQUIRED) != 0;
     if (frame_parse_head((struct bytes){route, route_len}, &note->frame) != RC_OK)
         abort(); /* the entry was parsed from these very bytes */
-    note->line = route + route_len + SESSION_HEADROOM;
+    note->line = only + entry->only.len + SESSION_HEADROOM;
     memcpy(note->line, start, start_len);
     memcpy(note->line + start_len, entry->data.at, entry->data.len);
     note->line[start_len + entry->data.len] = '}';
@@ -50,6 +58,12 @@ note_unref(struct note *note)
 {
     if (note != NULL && --note->refs == 0)
         free(note);
+}
+
+bool
+note_is_expired(const struct note *note)
+{
+    return note->ends_us != 0 && note->ends_us <= clock_wall_us();
 }
 
 void

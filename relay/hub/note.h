@@ -8,8 +8,12 @@
 struct note {
     unsigned refs;
     bool needs_ack;
+    bool is_open;    /* whoever is shown it owes an ack */
+    bool is_copy;    /* to be shown again, to the users of `only` */
+    int64_t ends_us; /* from then on nobody is shown it; 0: never */
     struct entry_id id;
     struct frame frame; /* views into this allocation */
+    struct bytes only;  /* likewise; walk with frame_next_target */
     size_t line_len;
     unsigned char *line; /* {"t":"msg",..}; SESSION_HEADROOM writable bytes before it */
 };
@@ -18,6 +22,9 @@ struct note {
 struct note *note_new(const struct entry *entry, const char *epoch, struct entry_id pos);
 struct note *note_ref(struct note *note);
 void note_unref(struct note *note); /* accepts NULL */
+
+/* True from its expiration on, by the wall clock. */
+bool note_is_expired(const struct note *note);
 
 /* A client's position: the store's epoch and an entry of its stream. */
 #define NOTE_POS_MAX 80

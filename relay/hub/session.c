@@ -65,7 +65,6 @@ hub_attach(struct hub *hub, const struct session_request *request,
     session->request_id = request->request_id;
     session->has_request_id = request->has_request_id;
     session->window = request->window > 0 && request->window < most ? request->window : most;
-    session->unacked = memory_new((size_t)session->window * sizeof(*session->unacked));
     buffer_init(&session->said, SESSION_SAID_MAX);
     set_name(session);
     DL_APPEND(hub->sessions, session);
@@ -126,61 +125,33 @@ session_is_full(const struct session *session)
            session->queue_bytes >= (size_t)session->hub->config->gate.slow_bytes;
 }
 
-/* Whether the store waits for this user's ack: named, or a member by clairon.member. */
-static bool
-owes_ack(const struct session *session, const struct note *note)
+/* It expired before it was written: what is new of it is told as a gap, in front of the next frame. */
+static void
+lose(struct session *session, const struct note *note)
 {
-    const struct frame_note *frame = &note->frame.as.note;
-    struct bytes targets = frame->targets;
-    struct bytes target;
-    char key[AUDIENCE_KEY_MAX];
-    size_t len;
-
-    if (!note->needs_ack)
-        return false;
-    if (frame->audience.len == 4 && memcmp(frame->audience.at, "USER", 4) == 0)
-        return true;
-    while (frame_next_target(&targets, &target) == RC_OK) {
-        if (audience_key(frame->audience, target, key, &len) &&
-            audience_is_granted(session->memberships, key, len))
-            return true;
-    }
-    return false;
+    if (note->is_copy || !entry_id_less(session->cursor, note->id))
+        return; /* shown before, or told by the error log */
+    if (!session->has_lost)
+        session->lost_from = session->cursor;
+    session->has_lost = true;
+    session->lost_to = note->id;
+    session->transport->want_write(session->socket);
 }
 
-static bool
-is_unacked(const struct session *session, const unsigned char id[16])
+static void
+tell_lost(struct session *session)
 {
-    for (int i = 0; i < session->unacked_count; i++) {
-        if (memcmp(session->unacked[i], id, 16) == 0)
-            return true;
-    }
-    return false;
+    if (!session->has_lost)
+        return;
+    session->has_lost = false;
+    session_gap(session, session->lost_from, session->lost_to, "expired");
 }
 
-/* Takes a place in the window. False when the note is not to be queued now. */
-static bool
-enter_window(struct session *session, const struct note *note)
-{
-    if (is_unacked(session, note->frame.as.note.id))
-        return false; /* on its way, or shown, already */
-    if (session->unacked_count < session->window) {
-        memcpy(session->unacked[session->unacked_count++], note->frame.as.note.id, 16);
-        return true;
-    }
-    if (!session->is_deferred)
-        session->hub->deferred_count++;
-    session->is_deferred = true;
-    return false;
-}
-
-void
-session_enqueue(struct session *session, struct note *note)
+static void
+queue(struct session *session, struct note *note)
 {
     unsigned place = (session->queue_first + session->queue_count) % SESSION_QUEUE_MAX;
 
-    if (owes_ack(session, note) && !enter_window(session, note))
-        return;
     if (session->queue_count == SESSION_QUEUE_MAX)
         abort(); /* callers look first: rather no process than a broken one */
     if (session->queue == NULL)
@@ -189,6 +160,26 @@ session_enqueue(struct session *session, struct note *note)
     session->queue_count++;
     session->queue_bytes += note->line_len;
     session->transport->want_write(session->socket);
+}
+
+void
+session_enqueue(struct session *session, struct note *note)
+{
+    if (note_is_expired(note))
+        lose(session, note);
+    else if (!window_owes(session, note) || window_enter(session, note))
+        queue(session, note);
+}
+
+void
+session_give_unowed(struct session *session, struct note *note)
+{
+    if (session->state == SESSION_CLOSED || !session_is_for(session, &note->frame))
+        return;
+    if (session_is_full(session))
+        session_gap(session, note->id, note->id, "shed");
+    else
+        queue(session, note);
 }
 
 void
@@ -205,6 +196,22 @@ session_offer(struct session *session, struct note *note)
     }
     session_enqueue(session, note);
     session->cursor = note->id;
+}
+
+void
+session_offer_again(struct session *session, struct note *note)
+{
+    if (session->state < SESSION_INBOX)
+        return; /* the inbox, read later, has it */
+    window_miss(session, note);
+    if (session->state == SESSION_LIVE && !session_is_full(session)) {
+        session_enqueue(session, note);
+        if (entry_id_less(session->cursor, note->id))
+            session->cursor = note->id;
+        return;
+    }
+    session->has_missed = true;
+    window_defer(session);
 }
 
 bool
@@ -256,22 +263,45 @@ session_gap(struct session *session, struct entry_id from, struct entry_id to, c
 
 /* What goes out. */
 
-static struct note *
-next_note(const struct session *session)
-{
-    return session->queue_count > 0 ? session->queue[session->queue_first] : NULL;
-}
-
 /* Takes the reference out of the queue. */
 static struct note *
-pop_note(struct session *session)
+take_note(struct session *session)
 {
     struct note *note = session->queue[session->queue_first];
 
     session->queue_first = (session->queue_first + 1) % SESSION_QUEUE_MAX;
     session->queue_count--;
     session->queue_bytes -= note->line_len;
+    return note;
+}
+
+/* The oldest in the queue that has not expired there. */
+static struct note *
+next_note(struct session *session)
+{
+    while (session->queue_count > 0) {
+        struct note *note = session->queue[session->queue_first];
+
+        if (!note_is_expired(note))
+            return note;
+        take_note(session);
+        window_drop(session, note);
+        if (!note->is_copy)
+            session_gap(session, note->id, note->id, "expired");
+        note_unref(note);
+    }
+    return NULL;
+}
+
+/* Takes a note out of the queue that counts as written from now on. */
+static struct note *
+pop_note(struct session *session)
+{
+    struct note *note = take_note(session);
+
     stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
+    if (note->needs_ack)
+        window_wrote(session, note);
     return note;
 }
 
@@ -298,13 +328,15 @@ enum rc
 session_next_frame(struct session *session, unsigned char **ret_bytes, size_t *ret_len)
 {
     struct hub *hub = session->hub;
-    struct note *note = next_note(session);
-    bool is_alone =
-        session->said.len == 0 &&
-        (session->queue_count == 1 || (note != NULL && note->line_len + 1 > SESSION_FRAME_MAX));
+    struct note *note;
+    bool is_alone;
 
     note_unref(hub->lent);
     hub->lent = NULL;
+    tell_lost(session);
+    note = next_note(session);
+    is_alone = session->said.len == 0 && note != NULL &&
+               (session->queue_count == 1 || note->line_len + 1 > SESSION_FRAME_MAX);
     if (note == NULL && session->said.len == 0)
         return RC_AGAIN;
     if (is_alone) {
@@ -322,44 +354,43 @@ session_next_frame(struct session *session, unsigned char **ret_bytes, size_t *r
 
 /* Acks. */
 
+/* `ids` may be in any case; `except` may be NULL. */
 static void
-forget_unacked(struct session *session, const char *id)
+tell_acked(struct hub *hub, const char *user, const struct session *except, const char *const *ids,
+           size_t count)
 {
-    for (int i = 0; i < session->unacked_count; i++) {
-        char text[FRAME_UUID_TEXT + 1];
-
-        frame_id_text(session->unacked[i], text);
-        if (strcasecmp(text, id) == 0) {
-            memmove(session->unacked[i], session->unacked[--session->unacked_count], 16);
-            return;
-        }
-    }
-}
-
-static void
-tell_other_sessions(struct session *session, const char *const *ids, size_t count)
-{
-    struct session *other;
+    struct audience *audience =
+        hub_find_user(hub, (struct bytes){(const unsigned char *)user, strlen(user)});
+    struct membership *member;
     struct buffer line;
     bool is_whole;
 
+    if (audience == NULL)
+        return;
     buffer_init(&line, SESSION_SAID_MAX);
     is_whole = buffer_addf(&line, "{\"t\":\"acked\",\"ids\":[") == RC_OK;
     for (size_t i = 0; i < count && is_whole; i++)
         is_whole = buffer_addf(&line, "%s\"%s\"", i > 0 ? "," : "", ids[i]) == RC_OK;
     is_whole = is_whole && buffer_addf(&line, "]}") == RC_OK;
-    DL_FOREACH (session->hub->sessions, other) {
-        if (!is_whole || other == session || strcmp(other->user, session->user) != 0)
-            continue;
-        session_say(other, line.bytes, line.len);
+    DL_FOREACH (audience->members, member) {
+        if (!is_whole || member->session == except || member->session->state < SESSION_INBOX)
+            continue; /* nothing comes before `connected` */
+        session_say(member->session, line.bytes, line.len);
         for (size_t i = 0; i < count; i++)
-            forget_unacked(other, ids[i]);
+            window_forget(member->session, ids[i]);
     }
     buffer_free(&line);
 }
 
 void
-session_ack(struct session *session, const char *const *ids, size_t count)
+hub_acked_elsewhere(struct hub *hub, const char *user, const char *const *ids, size_t count)
+{
+    tell_acked(hub, user, NULL, ids, count);
+}
+
+static void
+take_acks(struct hub *hub, const char *user, const struct session *session, const char *const *ids,
+          size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         char id[FRAME_UUID_TEXT + 1];
@@ -367,10 +398,23 @@ session_ack(struct session *session, const char *const *ids, size_t count)
         for (size_t j = 0; j < FRAME_UUID_TEXT; j++)
             id[j] = (char)(ids[i][j] >= 'A' && ids[i][j] <= 'F' ? ids[i][j] | 0x20 : ids[i][j]);
         id[FRAME_UUID_TEXT] = '\0';
-        forget_unacked(session, id);
-        acks_add(session->hub, session->user, id);
+        acks_add(hub, user, id);
     }
-    acks_flush(session->hub);
-    tell_other_sessions(session, ids, count);
-    hub_refill(session->hub);
+    acks_flush(hub);
+    tell_acked(hub, user, session, ids, count);
+    hub_refill(hub);
+}
+
+void
+session_ack(struct session *session, const char *const *ids, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        window_forget(session, ids[i]);
+    take_acks(session->hub, session->user, session, ids, count);
+}
+
+void
+hub_ack(struct hub *hub, const char *user, const char *const *ids, size_t count)
+{
+    take_acks(hub, user, NULL, ids, count);
 }

@@ -73,4 +73,10 @@ void session_say(struct session *session, const char *line, size_t len);
 /* The user acknowledged: ids are UUID texts, checked by the caller; count <= SESSION_ACKS_MAX. */
 void session_ack(struct session *session, const char *const *ids, size_t count);
 
+/* Likewise without a connection: all sessions of the user are told. */
+void hub_ack(struct hub *hub, const char *user, const char *const *ids, size_t count);
+
+/* The user asks to be shown these again, in delay_ms at the earliest. */
+void session_nack(struct session *session, const char *const *ids, size_t count, int64_t delay_ms);
+
 #endif

@@ -185,8 +185,8 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
         const struct entry *entry = &page->entries[i];
         struct note *note;
 
-        if (entry_id_less(session->cursor, entry->id))
-            continue; /* comes with the catching up */
+        if (!entry->is_copy && entry_id_less(session->cursor, entry->id))
+            continue; /* comes with the catching up, which leaves copies out */
         note = note_new(entry, session->hub->epoch, session->cursor);
         session_enqueue(session, note);
         note_unref(note);
@@ -201,9 +201,13 @@ void
 session_refill(struct session *session)
 {
     if (!session->is_deferred || session->state != SESSION_LIVE ||
-        session->unacked_count > session->window / 2)
+        (!session->has_missed && session->unacked_count > session->window / 2))
+        return;
+    /* Acks that still wait here would be shown again: the inbox does not know of them. */
+    if (session->hub->acks.count > 0)
         return;
     session->is_deferred = false;
+    session->has_missed = false;
     session->hub->deferred_count--;
     snprintf(session->inbox_at, sizeof(session->inbox_at), "0");
     session_set_state(session, SESSION_INBOX);
@@ -218,7 +222,7 @@ catch_up_from_page(struct session *session, const struct store_page *page)
     for (size_t i = 0; i < page->count && !session_is_full(session); i++) {
         const struct entry *entry = &page->entries[i];
 
-        if (session_is_for(session, &entry->frame)) {
+        if (!entry->is_copy && session_is_for(session, &entry->frame)) {
             struct note *note = note_new(entry, session->hub->epoch, entry->id);
             session_enqueue(session, note);
             note_unref(note);
@@ -256,11 +260,12 @@ catch_up_from_recent(struct session *session)
     while ((note = recent_next(&session->hub->recent, session->cursor)) != NULL) {
         if (session_is_full(session))
             return;
-        if (session_is_for(session, &note->frame))
+        if (!note->is_copy && session_is_for(session, &note->frame))
             session_enqueue(session, note);
         session->cursor = note->id;
     }
     session_set_state(session, SESSION_LIVE);
+    session_refill(session); /* acks and retries that came meanwhile */
 }
 
 static void

@@ -35,6 +35,37 @@ call_send(struct call *call, enum store_script script, int key_count, link_reply
     return rc;
 }
 
+void
+long_arguments_init(struct long_arguments *arguments, size_t room)
+{
+    *arguments = (struct long_arguments){.argv = memory_new(room * sizeof(*arguments->argv)),
+                                         .lens = memory_new(room * sizeof(*arguments->lens)),
+                                         .room = room};
+}
+
+void
+long_argument(struct long_arguments *arguments, const char *text)
+{
+    if (arguments->argc == arguments->room)
+        abort(); /* the caller counted */
+    arguments->argv[arguments->argc] = text;
+    arguments->lens[arguments->argc++] = strlen(text);
+}
+
+enum rc
+call_send_long(struct call *call, enum store_script script, int key_count, link_reply *reply,
+               struct long_arguments *arguments)
+{
+    enum rc rc = link_call(call->store->link, script, key_count, reply, call, (int)arguments->argc,
+                           arguments->argv, arguments->lens);
+
+    free(arguments->argv);
+    free(arguments->lens);
+    if (rc != RC_OK)
+        free(call);
+    return rc;
+}
+
 bool
 call_succeeded(struct store *store, const redisReply *reply, const char *what)
 {

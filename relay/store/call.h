@@ -11,6 +11,15 @@
 
 struct upkeep;
 
+/* [delivery], as the scripts are told it: times in ms. */
+struct delivery {
+    char ack_timeout[24];
+    char backoff_base[24];
+    char backoff_cap[24];
+    char retention[24];
+};
+void delivery_settings(const struct config *config, struct delivery *ret_delivery);
+
 struct store {
     struct link *link;
     struct upkeep *upkeep;
@@ -19,7 +28,8 @@ struct store {
     bool is_up;
     char prefix[STORE_KEY_MAX / 2];
     char stream_key[STORE_KEY_MAX];
-    char owner[STORE_TOKEN_TEXT + 1]; /* this process as a feed */
+    char owner[STORE_TOKEN_TEXT + 1]; /* this process */
+    struct delivery delivery;
     char epoch[STORE_EPOCH_TEXT + 1];
     struct entry_id newest;
     bool syncs_always; /* appendfsync always: an answer is on disk */
@@ -33,10 +43,24 @@ struct call {
         store_claimed *claimed;
         store_ingested *ingested;
         store_acked *acked;
+        store_reported *reported;
         store_paged *paged;
         store_grouped *grouped;
     } done;
 };
+
+/* As many arguments as it takes; the texts must outlive the call. */
+struct long_arguments {
+    const char **argv;
+    size_t *lens;
+    size_t argc;
+    size_t room; /* fixed at birth */
+};
+void long_arguments_init(struct long_arguments *arguments, size_t room);
+void long_argument(struct long_arguments *arguments, const char *text);
+/* Sends it, and frees the arguments; the call too when it could not. */
+MUST_CHECK enum rc call_send_long(struct call *call, enum store_script script, int key_count,
+                                  link_reply *reply, struct long_arguments *arguments);
 
 /* Arguments of one script call; all are texts that outlive it. */
 struct arguments {

@@ -23,6 +23,10 @@ struct entry {
     struct frame frame; /* from its route: kind note, without data */
     struct bytes uuid;
     struct bytes data;
+    bool is_copy;      /* made to be shown again, to the users of `only` */
+    struct bytes only; /* as targets: walk with frame_next_target */
+    bool is_open;      /* whoever is shown it owes an ack */
+    int64_t ends_us;   /* from then on nobody is shown it; 0: never */
 };
 
 MUST_CHECK enum rc entry_id_read(const char *text, size_t len, struct entry_id *ret_id);

@@ -19,7 +19,7 @@
 #define READER_COUNT "64" /* of up to a megabyte each */
 #define READER_PATIENCE_S (4 * UPKEEP_BEAT_S)
 #define READER_KEY_MAX 128
-#define READER_ARGC 12
+#define READER_ARGC 14
 
 struct reader {
     struct link *link;
@@ -30,8 +30,11 @@ struct reader {
     bool reading;       /* an XREAD is under way */
     struct entry_id at;
     char control_at[ENTRY_ID_TEXT_MAX];
+    char receipts_at[ENTRY_ID_TEXT_MAX]; /* goes on where it was when the connection comes back */
+    const char *name;
     char stream_key[READER_KEY_MAX];
     char control_key[READER_KEY_MAX];
+    char receipts_key[READER_KEY_MAX];
     char beat_key[READER_KEY_MAX];
 };
 
@@ -58,20 +61,45 @@ take_entries(struct reader *reader, const redisReply *entries)
     }
 }
 
+/* Takes the id of a stream's entry as the place to read on from. */
+static void
+take_place(const redisReply *entry, char at[ENTRY_ID_TEXT_MAX])
+{
+    struct bytes id = {NULL, 0};
+
+    if (reply_is_array(entry, 1))
+        id = reply_bytes(entry->element[0]);
+    if (id.at != NULL && id.len < ENTRY_ID_TEXT_MAX)
+        snprintf(at, ENTRY_ID_TEXT_MAX, "%.*s", (int)id.len, (const char *)id.at);
+}
+
+static void
+take_receipts(struct reader *reader, const redisReply *entries)
+{
+    for (size_t i = 0; i < entries->elements; i++) {
+        const redisReply *entry = entries->element[i];
+        struct bytes by;
+
+        take_place(entry, reader->receipts_at);
+        if (!reply_is_array(entry, 2))
+            continue;
+        by = reply_field(entry->element[1], "by");
+        if (by.len != strlen(reader->name) || memcmp(by.at, reader->name, by.len) != 0)
+            reader->events.on_acked(reader->events.ctx, reply_field(entry->element[1], "acks"));
+    }
+}
+
 static void
 take_members(struct reader *reader, const redisReply *entries)
 {
     for (size_t i = 0; i < entries->elements; i++) {
         const redisReply *entry = entries->element[i];
         struct reader_member member;
-        struct bytes id, change;
+        struct bytes change;
 
         if (!reply_is_array(entry, 2))
             continue;
-        id = reply_bytes(entry->element[0]);
-        if (id.at != NULL && id.len < sizeof(reader->control_at))
-            snprintf(reader->control_at, sizeof(reader->control_at), "%.*s", (int)id.len,
-                     (const char *)id.at);
+        take_place(entry, reader->control_at);
         change = reply_field(entry->element[1], "change");
         member.added = change.len == 1 && change.at[0] == '+';
         member.audience = reply_field(entry->element[1], "audience");
@@ -112,6 +140,8 @@ on_read(void *ctx, const redisReply *reply)
             take_entries(reader, stream->element[1]);
         else if (is_key(key, reader->control_key))
             take_members(reader, stream->element[1]);
+        else if (is_key(key, reader->receipts_key))
+            take_receipts(reader, stream->element[1]);
     }
     reader_read(reader);
 }
@@ -123,7 +153,8 @@ reader_read(struct reader *reader)
     const char *argv[READER_ARGC] = {
         "XREAD", "COUNT", READER_COUNT, "BLOCK", READER_BLOCK_MS, "STREAMS",
         /* Memberships first: a change and a message of one transaction come in one answer. */
-        reader->control_key, reader->stream_key, reader->beat_key, reader->control_at, at, "$"};
+        reader->control_key, reader->receipts_key, reader->stream_key, reader->beat_key,
+        reader->control_at, reader->receipts_at, at, "$"};
     size_t lens[READER_ARGC];
 
     if (reader->reading || !reader->seeking || !reader->control_known)
@@ -139,7 +170,6 @@ static void
 on_control_newest(void *ctx, const redisReply *reply)
 {
     struct reader *reader = ctx;
-    struct bytes id = {NULL, 0};
 
     if (reply == NULL)
         return;
@@ -147,31 +177,50 @@ on_control_newest(void *ctx, const redisReply *reply)
         link_restart(reader->link, reply->str);
         return;
     }
-    if (reply_is_array(reply, 1) && reply_is_array(reply->element[0], 1))
-        id = reply_bytes(reply->element[0]->element[0]);
-    if (id.at != NULL && id.len < sizeof(reader->control_at))
-        snprintf(reader->control_at, sizeof(reader->control_at), "%.*s", (int)id.len,
-                 (const char *)id.at);
-    else
-        snprintf(reader->control_at, sizeof(reader->control_at), "0-0");
+    snprintf(reader->control_at, sizeof(reader->control_at), "0-0");
+    if (reply_is_array(reply, 1))
+        take_place(reply->element[0], reader->control_at);
     reader->control_known = true;
     link_settle(reader->link);
     reader->events.on_resumed(reader->events.ctx);
     reader_read(reader);
 }
 
+/* A store that was emptied counts from the beginning. */
+static void
+on_receipts_newest(void *ctx, const redisReply *reply)
+{
+    struct reader *reader = ctx;
+    char newest[ENTRY_ID_TEXT_MAX] = "0-0";
+    struct entry_id at = {0, 0}, end = {0, 0};
+
+    if (reply_is_array(reply, 1))
+        take_place(reply->element[0], newest);
+    if (entry_id_read(reader->receipts_at, strlen(reader->receipts_at), &at) != RC_OK ||
+        entry_id_read(newest, strlen(newest), &end) != RC_OK || entry_id_less(end, at))
+        snprintf(reader->receipts_at, sizeof(reader->receipts_at), "%s", newest);
+}
+
+static void
+ask_newest(struct reader *reader, const char *key, link_reply *reply)
+{
+    const char *argv[] = {"XREVRANGE", key, "+", "-", "COUNT", "1"};
+    size_t lens[6];
+
+    for (size_t i = 0; i < 6; i++)
+        lens[i] = strlen(argv[i]);
+    if (link_send(reader->link, reply, reader, 6, argv, lens) != RC_OK)
+        link_restart(reader->link, "could not send");
+}
+
 static void
 on_up(void *ctx)
 {
     struct reader *reader = ctx;
-    const char *argv[] = {"XREVRANGE", reader->control_key, "+", "-", "COUNT", "1"};
-    size_t lens[6];
 
     reader->control_known = false;
-    for (size_t i = 0; i < 6; i++)
-        lens[i] = strlen(argv[i]);
-    if (link_send(reader->link, on_control_newest, reader, 6, argv, lens) != RC_OK)
-        link_restart(reader->link, "could not send");
+    ask_newest(reader, reader->receipts_key, on_receipts_newest);
+    ask_newest(reader, reader->control_key, on_control_newest);
 }
 
 static void
@@ -184,16 +233,18 @@ on_down(void *ctx, const char *reason)
 }
 
 struct reader *
-reader_open(struct ev_loop *loop, const struct config *config, struct stats *stats,
-            const struct reader_events *events)
+reader_open(struct ev_loop *loop, const struct config *config, const char *name,
+            struct stats *stats, const struct reader_events *events)
 {
     struct reader *reader = memory_new(sizeof(*reader));
     const struct link_events link_events = {on_up, on_down, reader};
 
+    reader->name = name;
     reader->stats = stats;
     reader->events = *events;
     snprintf(reader->stream_key, READER_KEY_MAX, "%s:stream", config->store.prefix);
     snprintf(reader->control_key, READER_KEY_MAX, "%s:control", config->store.prefix);
+    snprintf(reader->receipts_key, READER_KEY_MAX, "%s:receipts", config->store.prefix);
     snprintf(reader->beat_key, READER_KEY_MAX, "%s:beat", config->store.prefix);
     reader->link = link_open(loop, config, "store-reader", READER_PATIENCE_S, &link_events);
     if (reader->link == NULL) {

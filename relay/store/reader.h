@@ -20,14 +20,17 @@ struct reader_events {
     /* Views that die after the call. */
     void (*on_entry)(void *ctx, const struct entry *entry);
     void (*on_member)(void *ctx, const struct reader_member *member);
+    /* Acks that another process stored: user and id, user and id .., as targets. */
+    void (*on_acked)(void *ctx, struct bytes acks);
     /* The connection is back: membership changes may have been missed meanwhile. */
     void (*on_resumed)(void *ctx);
     void *ctx;
 };
 
 /* Reads nothing before reader_seek. Comes back by itself and goes on where it was. */
-struct reader *reader_open(struct ev_loop *loop, const struct config *config, struct stats *stats,
-                           const struct reader_events *events);
+/* `name` is how this process signs its acks: store_name. */
+struct reader *reader_open(struct ev_loop *loop, const struct config *config, const char *name,
+                           struct stats *stats, const struct reader_events *events);
 void reader_close(struct reader *reader); /* accepts NULL */
 
 /* From now on, entries after `after`. */

@@ -1,6 +1,9 @@
 /* reply.c: takes the store's answers apart, trusting nothing in them. */
 #include "store/reply.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 struct bytes
 reply_bytes(const redisReply *reply)
 {
@@ -30,6 +33,23 @@ reply_field(const redisReply *fields, const char *name)
     return (struct bytes){NULL, 0};
 }
 
+/* What the scripts add for delivery: whom a copy is for, and when an open audience ends. */
+static void
+read_delivery(const redisReply *fields, struct entry *entry)
+{
+    struct bytes open = reply_field(fields, "open");
+    char text[24];
+
+    entry->only = reply_field(fields, "only");
+    entry->is_copy = entry->only.at != NULL;
+    entry->is_open = open.at != NULL;
+    entry->ends_us = entry->frame.as.note.expires_us;
+    if (!entry->is_open || open.len >= sizeof(text))
+        return;
+    snprintf(text, sizeof(text), "%.*s", (int)open.len, (const char *)open.at);
+    entry->ends_us = strtoll(text, NULL, 10) * 1000;
+}
+
 enum rc
 reply_entry(const redisReply *reply, struct entry *ret_entry)
 {
@@ -47,6 +67,7 @@ reply_entry(const redisReply *reply, struct entry *ret_entry)
     if (entry.data.len == 0 || !frame_is_uuid((const char *)entry.uuid.at, entry.uuid.len) ||
         route.at == NULL || frame_parse_head(route, &entry.frame) != RC_OK)
         return RC_BAD;
+    read_delivery(reply->element[1], &entry);
     *ret_entry = entry;
     return RC_OK;
 }

@@ -2,7 +2,8 @@
 #ifndef CLAIRON_STORE_SCRIPTS_H
 #define CLAIRON_STORE_SCRIPTS_H
 
-#define STORE_SCRIPTS(X) X(hello) X(claim) X(ingest) X(ack) X(range) X(inbox) X(trim) X(reset)
+#define STORE_SCRIPTS(X)                                                                           \
+    X(hello) X(claim) X(ingest) X(ack) X(range) X(inbox) X(trim) X(reset) X(shown) X(nack) X(due)
 
 enum store_script {
 #define STORE_SCRIPT_ENUM(name) STORE_SCRIPT_##name,

@@ -150,6 +150,7 @@ store_open(struct ev_loop *loop, const struct config *config, struct stats *stat
     snprintf(store->prefix, sizeof(store->prefix), "%s", config->store.prefix);
     snprintf(store->stream_key, sizeof(store->stream_key), "%s:stream", store->prefix);
     random_hex(store->owner, STORE_TOKEN_TEXT);
+    delivery_settings(config, &store->delivery);
     store->link = link_open(loop, config, "store", STORE_PATIENCE_S, &events);
     if (store->link == NULL) {
         free(store);
@@ -175,6 +176,12 @@ store_listen(struct store *store, struct store_listener *listener)
 {
     listener->next = store->listeners;
     store->listeners = listener;
+}
+
+const char *
+store_name(const struct store *store)
+{
+    return store->owner;
 }
 
 bool
@@ -305,8 +312,9 @@ store_ingest(struct store *store, const char *slot, const char *after, struct st
              store_ingested *done, void *ctx)
 {
     char key[STORE_KEY_MAX];
-    const char *fixed[BATCH_RESERVED] = {store->stream_key, key,          store->prefix,
-                                         store->epoch,      store->owner, after};
+    const char *fixed[BATCH_RESERVED] = {
+        store->stream_key,        key, store->prefix, store->epoch, store->owner, after,
+        store->delivery.retention};
     struct call *call;
     enum rc rc;
 
@@ -324,58 +332,5 @@ store_ingest(struct store *store, const char *slot, const char *after, struct st
     batch_clear(batch);
     if (rc != RC_OK)
         free(call);
-    return rc;
-}
-
-/* Acknowledgements. */
-
-static void
-on_acked(void *ctx, const redisReply *reply)
-{
-    struct call *call = ctx;
-    struct store *store = call->store;
-    enum rc rc = RC_IO;
-
-    if (call_succeeded(store, reply, "store acks") && reply_is_array(reply, 2)) {
-        stats_add(store->stats, STAT_STORE_ACKS, (uint64_t)reply->element[0]->integer);
-        stats_add(store->stats, STAT_STORE_COMPLETED, (uint64_t)reply->element[1]->integer);
-        rc = RC_OK;
-    }
-    call->done.acked(call->ctx, rc);
-    free(call);
-}
-
-enum rc
-store_ack(struct store *store, const struct store_ack *acks, size_t count, store_acked *done,
-          void *ctx)
-{
-    struct call *call;
-    size_t argc = 3 + 2 * count;
-    const char **argv;
-    size_t *lens;
-    char now[24];
-    enum rc rc;
-
-    if (!store->is_up)
-        return RC_AGAIN;
-    call = call_new(store, ctx);
-    call->done.acked = done;
-    argv = memory_new(argc * sizeof(*argv));
-    lens = memory_new(argc * sizeof(*lens));
-    snprintf(now, sizeof(now), "%" PRId64, clock_wall_us() / 1000);
-    argv[0] = store->stream_key;
-    argv[1] = store->prefix;
-    argv[2] = now;
-    for (size_t i = 0; i < count; i++) {
-        argv[3 + 2 * i] = acks[i].user;
-        argv[4 + 2 * i] = acks[i].id;
-    }
-    for (size_t i = 0; i < argc; i++)
-        lens[i] = strlen(argv[i]);
-    rc = link_call(store->link, STORE_SCRIPT_ack, 1, on_acked, call, (int)argc, argv, lens);
-    if (rc != RC_OK)
-        free(call);
-    free(argv);
-    free(lens);
     return rc;
 }

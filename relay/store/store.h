@@ -28,6 +28,9 @@ void store_close(struct store *store); /* accepts NULL; pending callbacks are ca
 void store_listen(struct store *store, struct store_listener *listener);
 bool store_is_up(const struct store *store);
 
+/* What this process signs with; random, as long as it lives. */
+const char *store_name(const struct store *store);
+
 /* The store's identity: changes when it was emptied. "" before it was first up. */
 const char *store_epoch(const struct store *store);
 /* The newest entry at the time the store came up. */
@@ -81,6 +84,25 @@ struct store_ack {
 typedef void store_acked(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_ack(struct store *store, const struct store_ack *acks, size_t count,
                              store_acked *done, void *ctx);
+
+/* One line that was handed to a socket, and whose ack is waited for. */
+struct store_shown {
+    const char *user;
+    const unsigned char *id; /* 16 bytes */
+    uint8_t backoff;         /* enum frame_backoff */
+    bool is_retried;
+    bool is_open;     /* whoever is shown it owes an ack */
+    bool is_deferred; /* not shown: it waits for room in the window */
+};
+/* `unowed`: the places of those deferred that this user owes no ack for; dies after the callback. */
+typedef void store_reported(void *ctx, enum rc rc, const size_t *unowed, size_t count);
+/* From now the time of their acks runs. The views need live for the call only. */
+MUST_CHECK enum rc store_shown(struct store *store, const struct store_shown *shown, size_t count,
+                               store_reported *done, void *ctx);
+
+/* The user asks to be shown these again, in delay_ms at the earliest. */
+MUST_CHECK enum rc store_nack(struct store *store, const char *user, const char *const *ids,
+                              size_t count, int64_t delay_ms, store_acked *done, void *ctx);
 
 /* What became of the entries after a position. */
 enum store_range_state {

@@ -1,30 +1,39 @@
-/* upkeep.c: what a relay does for the store on its own beat: trimming, and a sign of life. */
+/* upkeep.c: what a relay does for the store on its own beat: what is due, trimming, a sign of life. */
 #include "store/upkeep.h"
 
 #include <ev.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "store/link.h"
+#include "store/call.h"
+#include "store/reply.h"
 
 #define UPKEEP_TRIM_S 60.0
-#define UPKEEP_KEY_MAX 128
+#define UPKEEP_DUE_S 0.25
+#define UPKEEP_KEY_MAX 192
+#define UPKEEP_ARGC_MAX 4
 
 struct upkeep {
     struct ev_loop *loop;
     struct link *link;
     struct stats *stats;
-    int64_t retention_ms;
+    struct delivery delivery;
+    bool due_asked;
+    unsigned jitter;
     ev_timer trim;
+    ev_timer due;
     ev_timer beat;
+    char prefix[UPKEEP_KEY_MAX / 2];
     char stream_key[UPKEEP_KEY_MAX];
     char beat_key[UPKEEP_KEY_MAX];
 };
+
+static void trim(struct upkeep *upkeep);
+static void ask_due(struct upkeep *upkeep);
 
 static bool
 is_error(struct upkeep *upkeep, const redisReply *reply, const char *what)
@@ -38,33 +47,94 @@ is_error(struct upkeep *upkeep, const redisReply *reply, const char *what)
     return true;
 }
 
+static enum rc
+call_script(struct upkeep *upkeep, enum store_script script, link_reply *reply, const char **argv,
+            int argc)
+{
+    size_t lens[UPKEEP_ARGC_MAX];
+
+    for (int i = 0; i < argc; i++)
+        lens[i] = strlen(argv[i]);
+    return link_call(upkeep->link, script, 1, reply, upkeep, argc, argv, lens);
+}
+
 static void
 on_trimmed(void *ctx, const redisReply *reply)
 {
     struct upkeep *upkeep = ctx;
 
-    if (is_error(upkeep, reply, "trim the stream") || reply->integer == 0)
+    if (is_error(upkeep, reply, "trim the stream") || !reply_is_array(reply, 2))
         return;
-    stats_add(upkeep->stats, STAT_STORE_TRIMMED, (uint64_t)reply->integer);
-    log_info("store", "trimmed %lld entries older than the retention", reply->integer);
+    stats_add(upkeep->stats, STAT_STORE_TRIMMED, (uint64_t)reply->element[0]->integer);
+    if (reply->element[0]->integer > 0)
+        log_info("store", "trimmed %lld entries older than the retention",
+                 reply->element[0]->integer);
+    if (reply->element[1]->integer != 0)
+        trim(upkeep);
+}
+
+static void
+trim(struct upkeep *upkeep)
+{
+    const char *argv[] = {upkeep->stream_key, upkeep->prefix, upkeep->delivery.retention};
+
+    if (call_script(upkeep, STORE_SCRIPT_trim, on_trimmed, argv, 3) != RC_OK)
+        log_debug("store", "not trimming while the store is away");
 }
 
 static void
 on_trim(struct ev_loop *loop, ev_timer *timer, int events)
 {
-    struct upkeep *upkeep = timer->data;
-    char keep_from[24];
-    const char *argv[] = {upkeep->stream_key, keep_from};
-    size_t lens[2];
-
     (void)loop;
     (void)events;
-    snprintf(keep_from, sizeof(keep_from), "%" PRId64,
-             clock_wall_us() / 1000 - upkeep->retention_ms);
-    for (size_t i = 0; i < 2; i++)
-        lens[i] = strlen(argv[i]);
-    if (link_call(upkeep->link, STORE_SCRIPT_trim, 1, on_trimmed, upkeep, 2, argv, lens) != RC_OK)
-        log_debug("store", "not trimming while the store is away");
+    trim(timer->data);
+}
+
+/* What is due: one relay's call at a time, whichever comes first does the work. */
+
+static void
+on_due_done(void *ctx, const redisReply *reply)
+{
+    struct upkeep *upkeep = ctx;
+    long long counts[5];
+
+    upkeep->due_asked = false;
+    if (is_error(upkeep, reply, "look after what is due") || !reply_is_array(reply, 5))
+        return;
+    for (size_t i = 0; i < 5; i++)
+        counts[i] = reply->element[i]->integer;
+    stats_add(upkeep->stats, STAT_STORE_RETRIES, (uint64_t)counts[0]);
+    stats_add(upkeep->stats, STAT_STORE_COPIES, (uint64_t)counts[1]);
+    stats_add(upkeep->stats, STAT_STORE_EXHAUSTED, (uint64_t)counts[2]);
+    stats_add(upkeep->stats, STAT_STORE_EXPIRED, (uint64_t)counts[3]);
+    if (counts[2] + counts[3] > 0)
+        log_warn("store",
+                 "gave up on %lld exhausted and %lld expired acks: see clairon errors list",
+                 counts[2], counts[3]);
+    if (counts[4] != 0)
+        ask_due(upkeep);
+}
+
+static void
+ask_due(struct upkeep *upkeep)
+{
+    const char *argv[] = {upkeep->stream_key, upkeep->prefix, upkeep->delivery.ack_timeout};
+
+    if (!upkeep->due_asked)
+        upkeep->due_asked = call_script(upkeep, STORE_SCRIPT_due, on_due_done, argv, 3) == RC_OK;
+}
+
+/* Relays that started together must not all ask at the same instants. */
+static void
+on_due(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct upkeep *upkeep = timer->data;
+
+    (void)events;
+    upkeep->jitter = upkeep->jitter * 1103515245u + 12345u;
+    timer->repeat = UPKEEP_DUE_S * (0.8 + 0.4 * (double)(upkeep->jitter >> 16) / 65536.0);
+    ev_timer_again(loop, timer);
+    ask_due(upkeep);
 }
 
 static void
@@ -97,13 +167,17 @@ upkeep_open(struct ev_loop *loop, struct link *link, const struct config *config
     upkeep->loop = loop;
     upkeep->link = link;
     upkeep->stats = stats;
-    upkeep->retention_ms = config->store.retention_ms;
+    upkeep->jitter = (unsigned)getpid();
+    delivery_settings(config, &upkeep->delivery);
+    snprintf(upkeep->prefix, sizeof(upkeep->prefix), "%s", config->store.prefix);
     snprintf(upkeep->stream_key, UPKEEP_KEY_MAX, "%s:stream", config->store.prefix);
     snprintf(upkeep->beat_key, UPKEEP_KEY_MAX, "%s:beat", config->store.prefix);
     ev_timer_init(&upkeep->trim, on_trim, UPKEEP_TRIM_S, UPKEEP_TRIM_S);
     ev_timer_init(&upkeep->beat, on_beat, UPKEEP_BEAT_S, UPKEEP_BEAT_S);
-    upkeep->trim.data = upkeep->beat.data = upkeep;
+    ev_timer_init(&upkeep->due, on_due, UPKEEP_DUE_S, UPKEEP_DUE_S);
+    upkeep->trim.data = upkeep->beat.data = upkeep->due.data = upkeep;
     ev_timer_start(loop, &upkeep->trim);
+    ev_timer_start(loop, &upkeep->due);
     ev_timer_start(loop, &upkeep->beat);
     return upkeep;
 }
@@ -114,6 +188,7 @@ upkeep_close(struct upkeep *upkeep)
     if (upkeep == NULL)
         return;
     ev_timer_stop(upkeep->loop, &upkeep->trim);
+    ev_timer_stop(upkeep->loop, &upkeep->due);
     ev_timer_stop(upkeep->loop, &upkeep->beat);
 }
 

@@ -1,4 +1,4 @@
-/* upkeep.h: what a relay does for the store on its own beat: trimming, and a sign of life. */
+/* upkeep.h: what a relay does for the store on its own beat: what is due, trimming, a sign of life. */
 #ifndef CLAIRON_STORE_UPKEEP_H
 #define CLAIRON_STORE_UPKEEP_H
 
@@ -12,8 +12,8 @@ struct link;
 struct upkeep;
 
 /*
- * While the link is up: trims the stream to store.retention once a minute, and adds to the beat
- * stream every UPKEEP_BEAT_S, so that readers, which block without a time-out, hear something.
+ * While the link is up: asks four times a second for what is due to be shown again, given up or
+ * ended, trims the stream to store.retention once a minute, and adds to the beat stream every UPKEEP_BEAT_S, so that readers, which block without a time-out, hear something.
  * config, link and stats must outlive it.
  */
 struct upkeep *upkeep_open(struct ev_loop *loop, struct link *link, const struct config *config,

@@ -1,5 +1,6 @@
 -- ingest.lua: stores a batch of frames and moves the slot's progress, in one step.
--- KEYS: stream, progress. ARGV: prefix, epoch, owner token, the position this batch follows, records.
+-- KEYS: stream, progress. ARGV: prefix, epoch, owner token, the position this batch follows, how
+-- long trails are kept in ms, records.
 -- A record is its kind, its position, and
 --   N: id, route, data                                     a note that needs no ack
 --   A: id, route, data, audience, target count, targets    a note that needs acks
@@ -10,6 +11,8 @@
 local stream, progress = KEYS[1], KEYS[2]
 local prefix = ARGV[1]
 local call = redis.call
+-- include: delivery.lua
+-- include: copy.lua
 
 -- A script that fails keeps what it wrote: all that can be wrong is looked at before the first write.
 local function has_group()
@@ -32,7 +35,8 @@ if position < ARGV[4] then
     return redis.error_reply('BEHIND ' .. position)
 end
 
-local at, added, skipped = 5, 0, 0
+local OPEN_MS = 24 * 3600 * 1000 -- an open audience without expiration waits so long
+local at, added, skipped, now = 6, 0, 0, now_ms()
 
 local function users_of(audience, targets)
     local users, seen = {}, {}
@@ -54,31 +58,35 @@ local function users_of(audience, targets)
     return users
 end
 
--- An entry's place as one number that a sorted set can hold exactly.
-local function score_of(entry)
-    local ms, seq = entry:match('^(%d+)-(%d+)$')
-    return string.format('%.0f', tonumber(ms) * 1024 + math.min(tonumber(seq), 1023))
+local function add_note(...)
+    local id = ARGV[at + 2]
+    local entry = call('XADD', stream, '*', 'id', id, 'route', ARGV[at + 3], 'data', ARGV[at + 4], ...)
+    if added == 0 then call('HSETNX', prefix .. ':meta', 'first', entry) end
+    added = added + 1
+    return id, entry
 end
 
--- An audience without known members has nobody to wait for.
-local function await_acks(id, entry, users)
-    if #users == 0 then return end
+-- A note that needs acks, from these users; from none: from whoever is shown it, until it ends.
+local function add_awaited(users)
+    local ends, entry, id = math.floor(byte_at(ARGV[at + 3], 48, 8) / 1000)
+    if #users == 0 then
+        if ends == 0 then ends = now + OPEN_MS end
+        id, entry = add_note('open', whole(ends))
+        call('HSET', prefix .. ':open', id, whole(ends))
+    else
+        id, entry = add_note()
+    end
     call('XCLAIM', stream, 'clairon', 'relay', 0, entry, 'FORCE', 'JUSTID')
     call('HSET', prefix .. ':pending', id, entry)
     call('HSET', prefix .. ':left', id, #users)
+    if ends > 0 then call('ZADD', prefix .. ':due', whole(ends), id .. ':') end
+    call('RPUSH', prefix .. ':trail:' .. id, table.concat({'stored', whole(now), 0, entry, '-'}, ' '))
+    call('PEXPIRE', prefix .. ':trail:' .. id, ARGV[5])
     local score = score_of(entry)
     for _, user in ipairs(users) do
         call('HSET', prefix .. ':ack:' .. id, user, '0')
         call('ZADD', prefix .. ':inbox:' .. user, score, id)
     end
-end
-
-local function add_note()
-    local id = ARGV[at + 2]
-    local entry = call('XADD', stream, '*', 'id', id, 'route', ARGV[at + 3], 'data', ARGV[at + 4])
-    if added == 0 then call('HSETNX', prefix .. ':meta', 'first', entry) end
-    added = added + 1
-    return id, entry
 end
 
 local function change_member(kind, audience, target, user)
@@ -100,8 +108,7 @@ while ARGV[at] do
         if fresh then
             local targets = {}
             for i = 1, count do targets[i] = ARGV[at + 6 + i] end
-            local id, entry = add_note()
-            await_acks(id, entry, users_of(ARGV[at + 5], targets))
+            add_awaited(users_of(ARGV[at + 5], targets))
         end
         at = at + 7 + count
     elseif kind == 'C' then

@@ -1,16 +1,35 @@
 -- trim.lua: lets go of entries that are older than the retention and that nobody has still to ack.
--- KEYS: stream. ARGV: the oldest time to keep, in ms.
--- Returns the number of entries trimmed.
-local stream, keep_from = KEYS[1], ARGV[1] .. '-0'
+-- KEYS: stream. ARGV: prefix, how long entries are kept in ms.
+-- What is pending that long moves to the stream's end, shown to nobody by that, so that it holds
+-- back nothing else. Returns {entries trimmed, 1: more is to be moved}.
+local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
+-- include: delivery.lua
+-- include: copy.lua
 
-local function is_before(a, b)
-    local a_ms, a_seq = a:match('^(%d+)-(%d+)$')
-    local b_ms, b_seq = b:match('^(%d+)-(%d+)$')
-    a_ms, a_seq, b_ms, b_seq = tonumber(a_ms), tonumber(a_seq), tonumber(b_ms), tonumber(b_seq)
-    return a_ms < b_ms or (a_ms == b_ms and a_seq < b_seq)
+local MOVES_MAX = 100
+local keep_ms = now_ms() - tonumber(ARGV[2])
+
+local function ms_of(entry) return tonumber(entry:match('^(%d+)-')) end
+
+local pending = call('XPENDING', stream, 'clairon', '-', '+', MOVES_MAX)
+local old = 0
+for _, row in ipairs(pending) do
+    if ms_of(row[1]) < keep_ms then old = old + 1 end
 end
-
-local pending = call('XPENDING', stream, 'clairon')
-if pending[1] > 0 and is_before(pending[2], keep_from) then keep_from = pending[2] end
-return call('XTRIM', stream, 'MINID', '~', keep_from)
+for i = 1, old do
+    local entry = pending[i][1]
+    local row = call('XRANGE', stream, entry, entry)[1]
+    local id
+    for k = 1, row and #row[2] or 0, 2 do
+        if row[2][k] == 'id' then id = row[2][k + 1] end
+    end
+    local found = id and read_entry(id)
+    if found and found.entry == entry then
+        replace_entry(found, attempts_of(found), {})
+    else
+        call('XACK', stream, 'clairon', entry) -- nobody waits for it
+    end
+end
+if old == MOVES_MAX then return {0, 1} end
+return {call('XTRIM', stream, 'MINID', '~', whole(keep_ms) .. '-0'), 0}

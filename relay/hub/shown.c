@@ -1,0 +1,164 @@
+/* shown.c: tells the store which users were shown what they owe an ack for. */
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "hub/hub_private.h"
+
+#define SHOWN_MAX 262144
+#define SHOWN_IN_ONE_CALL 500
+#define SHOWN_CALLS_MAX 64 /* under way */
+
+struct shown {
+    struct note *note; /* a reference */
+    char *user;
+    bool is_deferred; /* not shown: the window was full */
+};
+
+/* One call under way. */
+struct shown_call {
+    struct hub *hub;
+    size_t count;
+    struct shown items[SHOWN_IN_ONE_CALL];
+};
+
+static void
+release(struct shown *item)
+{
+    note_unref(item->note);
+    free(item->user);
+}
+
+static void
+push(struct hub *hub, struct shown item)
+{
+    if (hub->shown_count == hub->shown_room) {
+        hub->shown_room = hub->shown_room == 0 ? 64 : hub->shown_room * 2;
+        hub->shown = memory_grow(hub->shown, hub->shown_room * sizeof(*hub->shown));
+    }
+    hub->shown[hub->shown_count++] = item;
+}
+
+static void
+add(struct session *session, struct note *note, bool is_deferred)
+{
+    struct hub *hub = session->hub;
+
+    if (hub->shown_count >= SHOWN_MAX) {
+        /* Not lost: it stays pending and is shown at the user's next connect. */
+        log_warn(session->name, "more than %d lines wait to be reported as shown, leaving one out",
+                 SHOWN_MAX);
+        return;
+    }
+    push(hub, (struct shown){note_ref(note), memory_text(session->user, strlen(session->user)),
+                             is_deferred});
+    if (hub->shown_calls == 0 || hub->shown_count >= SHOWN_IN_ONE_CALL)
+        shown_flush(hub);
+}
+
+void
+shown_add(struct session *session, struct note *note)
+{
+    add(session, note, false);
+}
+
+void
+shown_defer(struct session *session, struct note *note)
+{
+    const struct bytes audience = note->frame.as.note.audience;
+
+    /* What names its users is in their inboxes since it was stored. */
+    if (audience.len != 4 || memcmp(audience.at, "USER", 4) != 0)
+        add(session, note, true);
+}
+
+/* Held back for an ack that nobody waits for, as the user became a member later: goes as it is. */
+static void
+give_unowed(struct hub *hub, const struct shown *item)
+{
+    const struct bytes user = {(const unsigned char *)item->user, strlen(item->user)};
+    struct audience *audience = hub_find_user(hub, user);
+    struct membership *member;
+
+    if (audience == NULL || !item->is_deferred)
+        return;
+    DL_FOREACH (audience->members, member)
+        session_give_unowed(member->session, item->note);
+}
+
+static void
+on_reported(void *ctx, enum rc rc, const size_t *unowed, size_t unowed_count)
+{
+    struct shown_call *call = ctx;
+    struct hub *hub = call->hub;
+
+    hub->shown_calls--;
+    for (size_t i = 0; rc == RC_OK && !hub->closing && i < unowed_count; i++) {
+        if (unowed[i] < call->count)
+            give_unowed(hub, &call->items[unowed[i]]);
+    }
+    for (size_t i = 0; i < call->count; i++) {
+        if (rc == RC_OK || hub->closing)
+            release(&call->items[i]);
+        else
+            push(hub, call->items[i]); /* idempotent: it goes again */
+    }
+    free(call);
+    if (hub->closing)
+        return;
+    if (rc == RC_OK)
+        acks_flush(hub); /* and what of this waits before them */
+    else
+        ev_timer_again(hub->loop, &hub->acks_retry);
+}
+
+static enum rc
+send_some(struct hub *hub)
+{
+    struct shown_call *call = memory_new(sizeof(*call));
+    struct store_shown reports[SHOWN_IN_ONE_CALL];
+    size_t count = hub->shown_count < SHOWN_IN_ONE_CALL ? hub->shown_count : SHOWN_IN_ONE_CALL;
+
+    call->hub = hub;
+    call->count = count;
+    memcpy(call->items, hub->shown, count * sizeof(*call->items));
+    for (size_t i = 0; i < count; i++) {
+        const struct note *note = call->items[i].note;
+
+        reports[i] = (struct store_shown){
+            .user = call->items[i].user,
+            .id = note->frame.as.note.id,
+            .backoff = note->frame.as.note.backoff,
+            .is_retried = (note->frame.flags & FRAME_RETRY_ENABLED) != 0,
+            .is_open = note->is_open,
+            .is_deferred = call->items[i].is_deferred,
+        };
+    }
+    if (store_shown(hub->store, reports, count, on_reported, call) != RC_OK) {
+        free(call);
+        return RC_AGAIN;
+    }
+    hub->shown_calls++;
+    hub->shown_count -= count;
+    memmove(hub->shown, hub->shown + count, hub->shown_count * sizeof(*hub->shown));
+    return RC_OK;
+}
+
+void
+shown_flush(struct hub *hub)
+{
+    while (hub->shown_count > 0 && hub->shown_calls < SHOWN_CALLS_MAX && store_is_up(hub->store)) {
+        if (send_some(hub) != RC_OK)
+            return;
+    }
+}
+
+void
+shown_free(struct hub *hub)
+{
+    for (size_t i = 0; i < hub->shown_count; i++)
+        release(&hub->shown[i]);
+    free(hub->shown);
+}

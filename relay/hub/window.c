@@ -1,0 +1,134 @@
+/* window.c: which lines that need an ack a session has out, and what it may have beside them. */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/memory.h"
+#include "hub/hub_private.h"
+
+#define WINDOW_FIRST_ROOM 4
+
+bool
+window_owes(const struct session *session, const struct note *note)
+{
+    const struct frame_note *frame = &note->frame.as.note;
+    struct bytes targets = frame->targets;
+    struct bytes target;
+    char key[AUDIENCE_KEY_MAX];
+    size_t len;
+
+    if (!note->needs_ack)
+        return false;
+    if (note->is_open || (frame->audience.len == 4 && memcmp(frame->audience.at, "USER", 4) == 0))
+        return true;
+    while (frame_next_target(&targets, &target) == RC_OK) {
+        if (audience_key(frame->audience, target, key, &len) &&
+            audience_is_granted(session->memberships, key, len))
+            return true;
+    }
+    return false;
+}
+
+static struct unacked *
+find(const struct session *session, const unsigned char id[16])
+{
+    for (int i = 0; i < session->unacked_count; i++) {
+        if (memcmp(session->unacked[i].id, id, 16) == 0)
+            return &session->unacked[i];
+    }
+    return NULL;
+}
+
+/* Idle sessions are many: places are made as they are needed. */
+static void
+take_place(struct session *session, const unsigned char id[16])
+{
+    if (session->unacked_count == session->unacked_room) {
+        int room = session->unacked_room == 0 ? WINDOW_FIRST_ROOM : session->unacked_room * 2;
+
+        session->unacked_room = room < session->window ? room : session->window;
+        session->unacked = memory_grow(session->unacked,
+                                       (size_t)session->unacked_room * sizeof(*session->unacked));
+    }
+    session->unacked[session->unacked_count] = (struct unacked){.is_written = false};
+    memcpy(session->unacked[session->unacked_count++].id, id, 16);
+}
+
+void
+window_defer(struct session *session)
+{
+    if (!session->is_deferred)
+        session->hub->deferred_count++;
+    session->is_deferred = true;
+}
+
+bool
+window_enter(struct session *session, struct note *note)
+{
+    const unsigned char *id = note->frame.as.note.id;
+    struct unacked *place = find(session, id);
+    bool again;
+
+    if (place != NULL) {
+        again = place->is_missed && place->is_written;
+        place->is_missed = false;
+        place->is_written = place->is_written && !again;
+        return again; /* else it is on its way, or was shown, already */
+    }
+    if (session->unacked_count < session->window) {
+        take_place(session, id);
+        return true;
+    }
+    window_defer(session);
+    shown_defer(session, note);
+    return false;
+}
+
+void
+window_miss(struct session *session, const struct note *note)
+{
+    struct unacked *place = find(session, note->frame.as.note.id);
+
+    if (place != NULL)
+        place->is_missed = true;
+}
+
+void
+window_wrote(struct session *session, struct note *note)
+{
+    struct unacked *place = find(session, note->frame.as.note.id);
+
+    if (place == NULL)
+        return; /* acked by another session meanwhile, or not owed */
+    place->is_written = true;
+    shown_add(session, note);
+}
+
+static void
+leave(struct session *session, struct unacked *place)
+{
+    *place = session->unacked[--session->unacked_count];
+}
+
+void
+window_drop(struct session *session, const struct note *note)
+{
+    struct unacked *place = find(session, note->frame.as.note.id);
+
+    if (place != NULL)
+        leave(session, place);
+}
+
+void
+window_forget(struct session *session, const char *id)
+{
+    for (int i = 0; i < session->unacked_count; i++) {
+        char text[FRAME_UUID_TEXT + 1];
+
+        frame_id_text(session->unacked[i].id, text);
+        if (strcasecmp(text, id) == 0) {
+            leave(session, &session->unacked[i]);
+            return;
+        }
+    }
+}

@@ -1,0 +1,135 @@
+-- due.lua: shows again, gives up and ends what is due, in one step: no two relays do the same.
+-- KEYS: stream. ARGV: prefix, ack time-out in ms.
+-- Returns {pairs to be shown again, copies made, pairs exhausted, pairs expired, 1: more is due}.
+local stream, prefix = KEYS[1], ARGV[1]
+local call = redis.call
+-- include: delivery.lua
+-- include: copy.lua
+
+local PAIRS_MAX, BYTES_MAX, ERRORS_MAX = 1000, 4 * 1024 * 1024, 100000
+-- Users of one message that are due within this much of each other share a copy.
+local slack = math.min(500, tonumber(ARGV[2]) / 4)
+local now = now_ms()
+local retried, copies, exhausted, expired, more = 0, 0, 0, 0, 0
+local pairs_left, bytes_left = PAIRS_MAX, BYTES_MAX
+
+local function log_error(id, found, reason, attempts, users)
+    call('XADD', prefix .. ':errors', 'MAXLEN', '~', ERRORS_MAX, '*', 'id', id, 'reason', reason,
+        'attempts', attempts, 'users', cjson.encode(users), 'data', found and found.data or '',
+        'route', found and found.route or '')
+    for _, user in ipairs(users) do
+        note_event(id, 'errored', now, attempts, reason, user)
+        call('ZREM', prefix .. ':inbox:' .. user, id)
+    end
+end
+
+-- At most PAIRS_MAX at a time: what is left of a large audience comes with the next call.
+local function expire(id)
+    local key = prefix .. ':ack:' .. id
+    local found, cursor = read_entry(id), '0'
+    local seen, missing, dues = {}, {}, {}
+    repeat
+        local page = call('HSCAN', key, cursor, 'COUNT', 500)
+        cursor = page[1]
+        for i = 1, #page[2], 2 do
+            local user, state = page[2][i], page[2][i + 1]
+            seen[#seen + 1] = user
+            if state == '0' then
+                missing[#missing + 1] = user
+                dues[#dues + 1] = id .. ':' .. user
+            end
+        end
+    until cursor == '0' or #seen >= PAIRS_MAX
+    if #missing > 0 then
+        log_error(id, found, 'expired', found and attempts_of(found) or 0, missing)
+        for i = 1, #dues, 1000 do
+            call('ZREM', prefix .. ':due', unpack(dues, i, math.min(i + 999, #dues)))
+        end
+        call('HINCRBY', prefix .. ':left', id, -#missing)
+    end
+    for i = 1, #seen, 1000 do call('HDEL', key, unpack(seen, i, math.min(i + 999, #seen))) end
+    expired, pairs_left = expired + #missing, pairs_left - #seen
+    if call('EXISTS', key) == 0 then complete(id) else more = 1 end
+end
+
+local function give_up(id, found, attempts, users)
+    log_error(id, found, 'exhausted', attempts, users)
+    call('HDEL', prefix .. ':ack:' .. id, unpack(users))
+    exhausted = exhausted + #users
+    local left = call('HINCRBY', prefix .. ':left', id, -#users)
+    if left <= 0 and call('HEXISTS', prefix .. ':open', id) == 0 then complete(id) end
+end
+
+local function show_again(id, found, tries, users)
+    replace_entry(found, tries + 1, users)
+    local counts = {}
+    for _, user in ipairs(users) do
+        counts[#counts + 1] = user
+        counts[#counts + 1] = tries + 1
+        note_event(id, 'retried', now, tries + 1, '-', user)
+    end
+    call('HMSET', prefix .. ':tries:' .. id, unpack(counts))
+    retried, copies, bytes_left = retried + #users, copies + 1, bytes_left - #found.data
+end
+
+-- Users at different tries get different copies.
+local function retry(id, users)
+    local found = read_entry(id)
+    if not found then return expire(id) end
+    local states = call('HMGET', prefix .. ':ack:' .. id, unpack(users))
+    local tried = call('HMGET', prefix .. ':tries:' .. id, unpack(users))
+    local groups, order, dues = {}, {}, {}
+    for i, user in ipairs(users) do
+        dues[i] = id .. ':' .. user
+        local tries = tonumber(tried[i] or '0')
+        if states[i] == '0' then
+            if not groups[tries] then
+                groups[tries] = {}
+                order[#order + 1] = tries
+            end
+            table.insert(groups[tries], user)
+        end
+    end
+    table.sort(order)
+    call('ZREM', prefix .. ':due', unpack(dues))
+    for _, tries in ipairs(order) do
+        if tries < limit_of(found) then show_again(id, found, tries, groups[tries]) end
+    end
+    for _, tries in ipairs(order) do
+        if tries >= limit_of(found) then give_up(id, found, tries, groups[tries]) end
+    end
+    pairs_left = pairs_left - #users
+end
+
+-- What is due, by message, the oldest first; users a little ahead of time only beside others.
+local rows = call('ZRANGEBYSCORE', prefix .. ':due', '-inf', whole(now + slack), 'WITHSCORES',
+    'LIMIT', 0, PAIRS_MAX)
+local order, users_of, due = {}, {}, {}
+for i = 1, #rows, 2 do
+    local id, user, is_due = rows[i]:sub(1, 36), rows[i]:sub(38), tonumber(rows[i + 1]) <= now
+    if is_due and not due[id] then
+        due[id] = true
+        users_of[id] = users_of[id] or {}
+        order[#order + 1] = id
+    end
+    if user ~= '' then
+        users_of[id] = users_of[id] or {}
+        table.insert(users_of[id], user)
+    end
+end
+if #rows == 2 * PAIRS_MAX and tonumber(rows[#rows]) <= now then more = 1 end
+
+for _, id in ipairs(order) do
+    if pairs_left <= 0 or bytes_left <= 0 then
+        more = 1
+        break
+    end
+    local ends = call('ZSCORE', prefix .. ':due', id .. ':')
+    if ends and tonumber(ends) <= now then
+        expire(id)
+    elseif #users_of[id] > 0 then
+        retry(id, users_of[id])
+    end
+end
+write_events()
+return {retried, copies, exhausted, expired, more}
