@@ -3,11 +3,13 @@
 
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "replication/message.h"
+#include "storage/lmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
@@ -22,6 +24,7 @@
 #define TEXT_BYTES_MAX 1024
 
 PG_FUNCTION_INFO_V1(clairon_rule_written);
+PG_FUNCTION_INFO_V1(clairon_lock_rules);
 PG_FUNCTION_INFO_V1(clairon_uuid_v7);
 PG_FUNCTION_INFO_V1(clairon_emit);
 
@@ -61,6 +64,21 @@ clairon_rule_written(PG_FUNCTION_ARGS)
     if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
         invalidate(trigger->tg_newtuple, desc);
     return PointerGetDatum(NULL);
+}
+
+/*
+ * lock_rules(relation oid): the table stays while its rule is written, else the
+ * rule could outlive it; and one setter at a time, for ON CONFLICT does not serve
+ * user catalog tables. No table's own lock has this tag, so that nothing else waits.
+ */
+Datum
+clairon_lock_rules(PG_FUNCTION_ARGS)
+{
+    Oid relid = PG_GETARG_OID(0);
+
+    LockRelationOid(relid, AccessShareLock);
+    LockDatabaseObject(RelationRelationId, relid, 0, ExclusiveLock);
+    PG_RETURN_VOID();
 }
 
 /* RFC 9562 version 7: 48 bits of time in ms, then random bits. */

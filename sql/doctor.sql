@@ -67,8 +67,10 @@ CREATE FUNCTION clairon.doctor_rules()
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
            'its target column was dropped: it delivers nothing', 'Set it again with clairon.watch().'
-    FROM clairon.rule JOIN pg_attribute ON attrelid = relation AND attnum = target_column
-    WHERE attisdropped
+    FROM clairon.rule
+    WHERE target_column IS NOT NULL AND EXISTS (SELECT FROM pg_class WHERE oid = relation)
+      AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = relation
+                      AND attnum = target_column AND NOT attisdropped)
     UNION ALL
     SELECT format('replica identity of %s', leaf.oid::regclass),
            leaf.relreplident = 'f' OR key.has_target,

@@ -139,6 +139,10 @@ BEGIN
     RETURN bits;
 END $$;
 
+-- Until the transaction ends: keeps the table, and others who set rules on it, waiting.
+CREATE FUNCTION clairon.lock_rules(relation oid) RETURNS void
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_lock_rules';
+
 -- only_when in the form that is stored: with the column's numbers, and constants as of now.
 CREATE FUNCTION clairon.condition_store(relation oid, expression text) RETURNS text
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_condition_store';
@@ -179,6 +183,9 @@ CREATE FUNCTION clairon.watch(relation regclass, audience text, targets text DEF
 DECLARE
     rule clairon.rule;
 BEGIN
+    PERFORM clairon.check_relation(relation);
+    -- It may have been dropped while the lock was waited for.
+    PERFORM clairon.lock_rules(relation);
     PERFORM clairon.check_relation(relation);
     PERFORM clairon.check_delivery(audience, ttl, ack_required, retry_limit);
     PERFORM clairon.check_text('name', coalesce(name, ''), 255);

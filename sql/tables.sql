@@ -3,7 +3,8 @@
 
 -- Read by the decoder as of any place in the WAL: a user catalog table, read by heap scan,
 -- without TOAST (its old chunks are not held back), never truncated. The columns' order is
--- that of decoder/rules.h; the numbers are the enums of decoder/frame.h.
+-- that of decoder/rules.h; the numbers are the enums of decoder/frame.h. Columns of the table
+-- are bound by number; the last two keep their names for a dump, see columns.sql.
 CREATE TABLE clairon.rule (
     relation      regclass NOT NULL,
     name          text NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 255),
@@ -21,6 +22,8 @@ CREATE TABLE clairon.rule (
     retry_limit   int2 NOT NULL CHECK (retry_limit >= 0),
     backoff       int2 NOT NULL CHECK (backoff BETWEEN 0 AND 2),
     only_when     text, -- with $n for column n
+    column_numbers int2[],
+    column_names  text[],
     PRIMARY KEY (relation, name),
     CHECK ((audience = 'ALL') = (target_column IS NULL AND target_list IS NULL)),
     CHECK (target_column IS NULL OR target_list IS NULL)
@@ -29,7 +32,8 @@ ALTER TABLE clairon.rule
     ALTER name SET STORAGE PLAIN, ALTER audience SET STORAGE PLAIN,
     ALTER target_list SET STORAGE PLAIN, ALTER columns SET STORAGE PLAIN,
     ALTER emitter SET STORAGE PLAIN, ALTER topic SET STORAGE PLAIN,
-    ALTER only_when SET STORAGE PLAIN;
+    ALTER only_when SET STORAGE PLAIN, ALTER column_numbers SET STORAGE PLAIN,
+    ALTER column_names SET STORAGE PLAIN;
 
 CREATE FUNCTION clairon.rule_written() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_rule_written';
@@ -53,6 +57,10 @@ BEGIN
     DELETE FROM clairon.rule WHERE relation IN (
         SELECT objid FROM pg_event_trigger_dropped_objects()
         WHERE classid = 'pg_class'::regclass AND objsubid = 0);
+    IF EXISTS (SELECT FROM pg_event_trigger_dropped_objects()
+               WHERE classid = 'pg_class'::regclass AND objsubid > 0) THEN
+        PERFORM clairon.follow_names();
+    END IF;
 END $$;
 CREATE EVENT TRIGGER clairon_forget_dropped ON sql_drop
     EXECUTE FUNCTION clairon.forget_dropped();

@@ -1,0 +1,107 @@
+# Do rules mean the same in a restored database, whose tables have other column numbers?
+use strict;
+use warnings;
+
+use Clairon::Test;
+use JSON ();
+use PostgreSQL::Test::Utils qw(run_log);
+use Test::More;
+
+my $pg     = Clairon::Test::postgresql('main', extension => 0);
+my $folder = PostgreSQL::Test::Utils::tempdir();
+
+sub sql { return $pg->safe_psql($_[0], $_[1]) }
+
+sub make
+{
+    my ($database) = @_;
+    sql('postgres', "CREATE DATABASE $database TEMPLATE template0");
+    return $pg->connstr($database);
+}
+
+# What the same changes give, without what must differ.
+sub notes
+{
+    my ($database) = @_;
+    sql($database, "SELECT pg_create_logical_replication_slot('$database', 'clairon')");
+    sql($database, <<'SQL');
+INSERT INTO task (id, owner, title, state) VALUES (1, 'u1', 'one', 'open'), (2, 'u2', 'two', 'closed');
+UPDATE task SET title = 'changed' WHERE id = 1;
+INSERT INTO place (region, "who's ""it""", id) VALUES ('a', 'u3', 1), ('b', 'u4', 2);
+INSERT INTO denied (id, other, more) VALUES (1, 'leak', 'leak');
+SQL
+    my @notes = map { JSON::decode_json($_) } split /\n/, sql($database,
+        "SELECT data FROM pg_logical_slot_get_changes('$database', NULL, NULL, 'topic_prefix', 'same')");
+    delete @{ $_->{metadata} }{qw(id timestamp)} for @notes;
+    sql($database, "SELECT pg_drop_replication_slot('$database')");
+    return \@notes;
+}
+
+# Numbers in `before` have gaps, in a dump they have none.
+make('before');
+sql('before', <<'SQL');
+CREATE EXTENSION clairon;
+CREATE TABLE task (gone1 int, id int PRIMARY KEY, gone2 int, owner text, title text, was_state text);
+ALTER TABLE task DROP COLUMN gone1, DROP COLUMN gone2;
+SELECT clairon.watch('task', 'USER', 'owner');
+SELECT clairon.watch('task', 'ALL', name => 'some', columns => '{title,was_state}',
+    only_when => $$was_state = 'open' AND title <> '$5 it''s "$6" $4' AND id > 0$$);
+ALTER TABLE task RENAME was_state TO state;
+CREATE TABLE place (gone int, region text, "old" text, id int) PARTITION BY LIST (region);
+ALTER TABLE place DROP COLUMN gone;
+CREATE TABLE place_a PARTITION OF place FOR VALUES IN ('a');
+CREATE TABLE place_b (id int, gone int, "old" text, region text);
+ALTER TABLE place_b DROP COLUMN gone;
+ALTER TABLE place ATTACH PARTITION place_b FOR VALUES IN ('b');
+SELECT clairon.watch('place', 'USER', 'old', columns => '{id,old}');
+SELECT clairon.watch('place_b', 'STRUCTURE', 'old', name => 'leaf', only_when => 'old <> region');
+ALTER VIEW place RENAME "old" TO "who's ""it""";
+CREATE TYPE doomed AS ENUM ('x');
+CREATE TABLE denied (id int, owner text, state doomed, other text, more text);
+SELECT clairon.watch('denied', 'USER', 'owner');
+SELECT clairon.watch('denied', 'ALL', name => 'when', only_when => $$id = 1 AND state IS NULL$$);
+SELECT clairon.watch('denied', 'ALL', name => 'nothing left', columns => '{state}');
+ALTER TABLE denied DROP COLUMN owner;
+DROP TYPE doomed CASCADE;
+INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1');
+SELECT clairon.once('entity', 'key');
+SQL
+my $rules = q{SELECT relation, name, targets, columns, only_when FROM clairon.rules ORDER BY relation::text, 2};
+my $shown = sql('before', $rules);
+my $dump  = "$folder/dump.sql";
+my $file  = "$folder/dump.custom";
+ok(run_log([ 'pg_dump', '-d', $pg->connstr('before'), '-f', $dump ]), 'the database is dumped');
+ok(run_log([ 'pg_dump', '-d', $pg->connstr('before'), '-Fc', '-f', $file ]), 'in the other form too');
+
+my $expected = notes('before');
+is(scalar(@$expected), 9, 'the rules give notes before');
+ok(!grep({ $_->{metadata}{source} eq 'denied' && $_->{payload}{after}{other} } @$expected),
+    'and none of columns that are not asked for');
+
+ok(run_log([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', make('by_psql'), '-f', $dump ]),
+    'psql reads the dump');
+ok(run_log([ 'pg_restore', '--exit-on-error', '-j', '2', '-d', make('by_restore'), $file ]),
+    'pg_restore reads the other');
+for my $database (qw(by_psql by_restore))
+{
+    is_deeply(notes($database), $expected, "$database: the same rules, the same notes");
+    my $now = sql($database, $rules);
+    is(join("\n", grep { !/^denied/ } split /\n/, $now), join("\n", grep { !/^denied/ } split /\n/, $shown),
+        "$database: shown as before");
+    is(sql($database, 'SELECT count(*) FROM clairon.member'), '1', "$database: members are there");
+    is(sql($database, "SELECT clairon.once('entity', 'key')"), 'f', "$database: keys are known");
+    isnt(sql($database, 'SELECT secret FROM clairon.secret'), sql('before', 'SELECT secret FROM clairon.secret'),
+        "$database: with a secret of its own");
+}
+isnt(sql('by_psql', q{SELECT target_column FROM clairon.rule WHERE relation = 'task'::regclass AND name = 'default'}),
+    sql('before', q{SELECT target_column FROM clairon.rule WHERE relation = 'task'::regclass AND name = 'default'}),
+    'though the numbers differ');
+
+# A second dump, of the restored one, still denies what was denied.
+ok(run_log([ 'pg_dump', '-d', $pg->connstr('by_psql'), '-f', $dump ]), 'the restored one is dumped');
+ok(run_log([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', make('again'), '-f', $dump ]), 'and read');
+is(sql('again', q{SELECT count(*) FROM clairon.rule WHERE relation = 'denied'::regclass}), '3', 'with its rules');
+is(sql('again', q{SELECT ok FROM clairon.doctor() WHERE check_name = 'rule default on public.denied'}), 'f',
+    'the doctor knows that one delivers nothing');
+
+done_testing();
