@@ -55,6 +55,8 @@ struct column {
     bool is_key;          /* in the replica identity */
     struct fragment name; /* as JSON, with the colon */
     uint8 state;          /* COLUMN_*, of the change being rendered */
+    int shown_at;         /* in the packet: name and value as last rendered */
+    int shown_len;
     int16 typlen;
     bool typbyval;
     struct encoder *encoder;

@@ -90,16 +90,29 @@ is_missing(const struct column *column, const struct image *image)
            VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(image->values[column->index]));
 }
 
+/* The column as `before` shows it, copied: rendering is what costs. */
 static void
-put_image(StringInfo out, const struct plan *plan, const struct image *image, Size value_limit)
+put_again(StringInfo out, const struct column *column)
 {
-    bool first = true;
+    char *dst = encode_reserve(out, column->shown_len);
+
+    memcpy(dst, out->data + column->shown_at, column->shown_len);
+    out->len += column->shown_len;
+}
+
+/* With `repeats`, what did not change stands in `out` already. */
+static void
+put_image(StringInfo out, const struct plan *plan, const struct image *image, Size value_limit,
+          bool repeats)
+{
+    int start;
 
     if (image == NULL) {
         encode_literal(out, "null");
         return;
     }
     encode_literal(out, "{");
+    start = out->len;
     for (int i = 0; i < plan->column_count; i++) {
         struct column *column = &plan->columns[i];
 
@@ -109,40 +122,41 @@ put_image(StringInfo out, const struct plan *plan, const struct image *image, Si
             column->state |= COLUMN_UNCHANGED;
             continue;
         }
-        if (!first)
+        if (out->len > start)
             encode_literal(out, ",");
-        first = false;
-        put_fragment(out, &column->name);
-        put_value(out, column, image->values[column->index], image->nulls[column->index],
-                  value_limit);
+        if (repeats && !(column->state & COLUMN_CHANGED)) {
+            put_again(out, column);
+        } else {
+            column->shown_at = out->len;
+            put_fragment(out, &column->name);
+            put_value(out, column, image->values[column->index], image->nulls[column->index],
+                      value_limit);
+            column->shown_len = out->len - column->shown_at;
+        }
         if (encode_is_over(column->encoder, out))
             return;
     }
     encode_literal(out, "}");
 }
 
-/* The names of the columns in a state; nothing where there are none, unless `always`. */
+/* The names of the columns in a state. */
 static void
-put_names(StringInfo out, const struct plan *plan, const char *key, uint8 state, bool always)
+put_names(StringInfo out, const struct plan *plan, const char *key, uint8 state)
 {
     bool first = true;
 
+    encode_raw(out, key, strlen(key));
     for (int i = 0; i < plan->column_count; i++) {
         const struct column *column = &plan->columns[i];
 
         if (!(column->state & state))
             continue;
-        if (first)
-            encode_raw(out, key, strlen(key));
-        else
+        if (!first)
             encode_literal(out, ",");
         first = false;
         encode_raw(out, column->name.bytes, column->name.len - 1);
     }
-    if (first && always)
-        encode_raw(out, key, strlen(key));
-    if (!first || always)
-        encode_literal(out, "]");
+    encode_literal(out, "]");
 }
 
 static void
@@ -151,18 +165,24 @@ put_payload(StringInfo out, const struct note *note, Size value_limit)
     const struct plan *plan = note->plan;
     bool compared =
         note->operation == FRAME_OPERATION_UPDATE && note->before != NULL && note->before->whole;
+    uint8 states = 0;
 
     for (int i = 0; i < plan->column_count; i++)
         plan->columns[i].state &= COLUMN_CHANGED;
     encode_literal(out, "\"payload\":{\"before\":");
-    put_image(out, plan, note->before, value_limit);
+    put_image(out, plan, note->before, value_limit, false);
     encode_literal(out, ",\"after\":");
-    put_image(out, plan, note->after, value_limit);
-    put_names(out, plan, ",\"unchanged\":[", COLUMN_UNCHANGED, false);
+    put_image(out, plan, note->after, value_limit, compared);
+    for (int i = 0; i < plan->column_count; i++)
+        states |= plan->columns[i].state;
+    if (states & COLUMN_UNCHANGED)
+        put_names(out, plan, ",\"unchanged\":[", COLUMN_UNCHANGED);
     if (compared)
-        put_names(out, plan, ",\"changed\":[", COLUMN_CHANGED, true);
-    put_names(out, plan, ",\"truncated\":[", COLUMN_TRUNCATED, false);
-    put_names(out, plan, ",\"undecodable\":[", COLUMN_UNDECODABLE, false);
+        put_names(out, plan, ",\"changed\":[", COLUMN_CHANGED);
+    if (states & COLUMN_TRUNCATED)
+        put_names(out, plan, ",\"truncated\":[", COLUMN_TRUNCATED);
+    if (states & COLUMN_UNDECODABLE)
+        put_names(out, plan, ",\"undecodable\":[", COLUMN_UNDECODABLE);
 }
 
 void
