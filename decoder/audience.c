@@ -44,10 +44,12 @@ set_find(const struct text_set *set, const char *text, int len)
 static struct target_list *
 list_new(int capacity)
 {
-    struct target_list *list = palloc0(sizeof(*list));
+    struct target_list *list =
+        palloc(sizeof(*list) + (sizeof(char *) + sizeof(int)) * (Size)Max(capacity, 1));
 
-    list->texts = palloc(sizeof(char *) * Max(capacity, 1));
-    list->lengths = palloc(sizeof(int) * Max(capacity, 1));
+    *list = (struct target_list){0};
+    list->texts = (char **)(list + 1);
+    list->lengths = (int *)(list->texts + Max(capacity, 1));
     return list;
 }
 
@@ -104,16 +106,13 @@ static struct target_list *
 targets_of_value(struct encoder *encoder, Datum value)
 {
     struct target_list *list;
-    struct text_set set;
-    int len;
-    char *text;
 
     if (encoder->element != NULL)
         return targets_of_array(encoder, value);
     list = list_new(1);
-    set_create(&set, list, 1);
-    text = encode_plain(encoder, value, &len);
-    list_add(list, &set, text, len);
+    list->texts[0] = encode_plain(encoder, value, &list->lengths[0]);
+    list->too_many = list->lengths[0] > TARGET_BYTES_MAX;
+    list->count = list->lengths[0] > 0 && !list->too_many;
     return list;
 }
 

@@ -87,6 +87,17 @@ old_holds_target(const struct row_change *change, const struct plan *plan)
     return change->old->present && (change->whole || plan->target_is_key);
 }
 
+/* Neither value stands outside of the row. */
+static bool
+is_same(const struct image *old, const struct image *new, int at, bool typbyval, int16 typlen)
+{
+    if (old->nulls[at] || new->nulls[at])
+        return old->nulls[at] == new->nulls[at];
+    if (old->values[at] == new->values[at])
+        return true;
+    return !typbyval && datum_image_eq(old->values[at], new->values[at], false, typlen);
+}
+
 /* Marks what differs; true unless nothing that the rule shows can have changed. */
 static bool
 compare_images(const struct row_change *change, const struct plan *plan)
@@ -95,25 +106,15 @@ compare_images(const struct row_change *change, const struct plan *plan)
 
     for (int i = 0; i < plan->column_count; i++) {
         struct column *column = &plan->columns[i];
-        const struct image *old = change->old;
-        const struct image *new = change->new;
-        int at = column->index;
-        bool known = old->present && (change->whole || column->is_key);
+        bool known = change->old->present && (change->whole || column->is_key);
         bool same;
 
         column->state = 0;
-        if (is_on_disk(new, at, column->typlen))
+        if (is_on_disk(change->new, column->index, column->typlen))
             continue;
-        if (!known) {
-            touched = true;
-            continue;
-        }
-        if (old->nulls[at] || new->nulls[at])
-            same = old->nulls[at] == new->nulls[at];
-        else
-            same =
-                datum_image_eq(old->values[at], new->values[at], column->typbyval, column->typlen);
-        if (!same)
+        same = known &&
+               is_same(change->old, change->new, column->index, column->typbyval, column->typlen);
+        if (known && !same)
             column->state = COLUMN_CHANGED;
         touched |= !same;
     }
@@ -133,6 +134,12 @@ judge_moving_update(const struct row_change *change, const struct plan *plan, bo
         complain(change, plan,
                  "old targets unknown: the WAL holds only the new ones "
                  "(REPLICA IDENTITY FULL tells both)");
+        if (touched)
+            send_note(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, gained);
+        return;
+    }
+    if (is_same(change->old, change->new, plan->target_index, plan->target->typbyval,
+                plan->target->typlen)) {
         if (touched)
             send_note(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, gained);
         return;

@@ -340,12 +340,20 @@ encode_raw_size(const struct encoder *encoder, Datum value)
 char *
 encode_plain(struct encoder *encoder, Datum value, int *ret_len)
 {
-    char *plain = OutputFunctionCall(&encoder->output, value);
-    int len = strlen(plain);
+    char *plain;
+    int len;
 
+    if (encoder->write == encode_varlena_text) {
+        struct varlena *text = PG_DETOAST_DATUM_PACKED(value);
+
+        plain = VARDATA_ANY(text);
+        len = VARSIZE_ANY_EXHDR(text);
+    } else {
+        plain = OutputFunctionCall(&encoder->output, value);
+        len = strlen(plain);
+    }
     if (encoder->type == BPCHAROID)
         while (len > 0 && plain[len - 1] == ' ')
             len--;
-    plain[len] = '\0';
     return encode_to_utf8(plain, len, ret_len);
 }

@@ -75,7 +75,10 @@ extern char *encode_name(const struct encode_settings *settings, const char *nam
 /* Text of the server's encoding as valid UTF-8; may return `text` itself. */
 extern char *encode_to_utf8(char *text, int len, int *ret_len);
 
-/* The value in PostgreSQL's output form, UTF-8, not quoted, as a target. */
+/*
+ * The value in PostgreSQL's output form, UTF-8, not quoted, as a target. Not zero-terminated; may
+ * point into the value.
+ */
 extern char *encode_plain(struct encoder *encoder, Datum value, int *ret_len);
 
 /* encode_guard.c: functions that came with an extension or by hand may raise errors */

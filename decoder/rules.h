@@ -44,7 +44,7 @@ enum rule_attribute {
 
 struct target_list {
     int count;
-    char **texts; /* UTF-8, zero-terminated */
+    char **texts; /* UTF-8, not zero-terminated */
     int *lengths;
     bool too_many;
     char *fault; /* why they cannot be read; NULL: they can */
