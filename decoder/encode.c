@@ -86,6 +86,15 @@ encode_to_utf8(char *text, int len, int *ret_len)
 void
 encode_utf8_text(const struct encode_settings *settings, StringInfo out, const char *utf8, int len)
 {
+    if (len <= ESCAPE_CHUNK) {
+        char *dst = encode_reserve(out, JSON_ESCAPE_GROWTH * len + 2);
+
+        *dst++ = '"';
+        dst = json_escape(dst, utf8, len, settings->ascii);
+        *dst++ = '"';
+        out->len = dst - out->data;
+        return;
+    }
     encode_literal(out, "\"");
     escape_utf8(settings, out, utf8, len);
     encode_literal(out, "\"");

@@ -10,12 +10,17 @@
 /* "-infinity" or a year of six digits, µs, Z and BC: all fit. */
 #define TIME_TEXT_MAX 48
 
-static char *
+/* `number`: 0 to 99. */
+static inline char *
 put_two(char *dst, int number)
 {
-    *dst++ = '0' + number / 10 % 10;
-    *dst++ = '0' + number % 10;
-    return dst;
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324"
+                                "25262728293031323334353637383940414243444546474849"
+                                "50515253545556575859606162636465666768697071727374"
+                                "75767778798081828384858687888990919293949596979899";
+
+    memcpy(dst, pairs + 2 * number, 2);
+    return dst + 2;
 }
 
 /* Years before 1 count backwards; the caller adds " BC". */
@@ -51,8 +56,9 @@ put_clock(char *dst, int64 time_us, int digits)
     if (fraction == 0 && digits < 0)
         return dst;
     *dst++ = '.';
-    for (int unit = 100000; unit > 0; unit /= 10)
-        *dst++ = '0' + fraction / unit % 10;
+    dst = put_two(dst, fraction / 10000);
+    dst = put_two(dst, fraction / 100 % 100);
+    dst = put_two(dst, fraction % 100);
     while (digits < 0 && dst[-1] == '0')
         dst--;
     return dst;

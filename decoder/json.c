@@ -19,9 +19,12 @@ is_plain(unsigned char c)
     return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
 }
 
-/* How many of the first bytes need no look: 16 at a time where the CPU can. */
+/*
+ * Copies what needs no escape from the front of `src`, and returns how much: 16 or 8 bytes at a
+ * time, so `dst` has room for `len` bytes even where fewer are copied.
+ */
 static inline size_t
-plain_run(const char *src, size_t len)
+copy_plain(char *dst, const char *src, size_t len)
 {
     size_t at = 0;
 
@@ -38,12 +41,15 @@ plain_run(const char *src, size_t len)
             _mm_or_si128(_mm_cmpeq_epi8(bytes, quote), _mm_cmpeq_epi8(bytes, backslash)));
         unsigned mask = (unsigned)_mm_movemask_epi8(special);
 
+        _mm_storeu_si128((__m128i *)(void *)(dst + at), bytes);
         if (mask != 0)
             return at + (size_t)__builtin_ctz(mask);
     }
 #endif
-    while (at < len && is_plain((unsigned char)src[at]))
+    while (at < len && is_plain((unsigned char)src[at])) {
+        dst[at] = src[at];
         at++;
+    }
     return at;
 }
 
@@ -142,10 +148,9 @@ json_escape(char *dst, const char *src, size_t len, bool ascii)
     size_t at = 0;
 
     while (at < len) {
-        size_t run = plain_run(src + at, len - at);
+        size_t run = copy_plain(dst, src + at, len - at);
         size_t used = 1;
 
-        memcpy(dst, src + at, run);
         dst += run;
         at += run;
         if (at == len)
