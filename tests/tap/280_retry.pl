@@ -22,7 +22,7 @@ sub attempts { return map { $_->{routing}{retry}{attempts} } @_ }
 sub errors { return map { { %$_, users => JSON::decode_json($_->{users}) } } $store->entries('clairon:errors') }
 sub notify { my ($user, $mark, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$user}', '{\"mark\": \"$mark\"}',"
-        . " ack_required => true, $more)") }
+        . join(', ', ' ack_required => true', $more || ()) . ')') }
 sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notes }
 
 # Two are there: one acks, one does not; the third is away.
