@@ -17,6 +17,9 @@ _Static_assert(TOKEN_TARGET_MAX == SESSION_TARGET_MAX, "a token's target fits a 
 _Static_assert(TOKEN_GROUPS_MAX == SESSION_GROUPS_MAX, "a token's groups fit a session");
 _Static_assert(CLIENT_MESSAGE_ACKS_MAX == SESSION_ACKS_MAX, "a message's acks fit a session");
 
+_Static_assert(CLIENT_MESSAGE_TOPICS_MAX <= SESSION_TOPICS_MAX, "a message's topics fit a session");
+_Static_assert(CLIENT_MESSAGE_TOPICS_BYTES_MAX <= SESSION_TOPICS_BYTES_MAX, "and their bytes too");
+
 #define LINE_MAX_BYTES 2048
 
 static void
@@ -82,6 +85,12 @@ conn_name(struct gate_conn *conn)
     conn->who = memory_text(who, strlen(who));
 }
 
+static struct session_topics
+topics_of(const struct client_message *message)
+{
+    return (struct session_topics){(const char *const *)message->topics, message->topic_count};
+}
+
 static void
 conn_attach(struct gate_conn *conn, const struct client_message *message, const struct token *token)
 {
@@ -95,6 +104,7 @@ conn_attach(struct gate_conn *conn, const struct client_message *message, const 
         .expires_s = token->expires_s,
         .has_request_id = message->has_request_id,
         .request_id = message->request_id,
+        .topics = topics_of(message),
     };
 
     for (size_t i = 0; i < token->group_count; i++)
@@ -177,6 +187,17 @@ handle_refresh(struct gate_conn *conn, const struct client_message *message)
 }
 
 static void
+handle_subscribe(struct gate_conn *conn, const struct client_message *message)
+{
+    struct session_topics topics = topics_of(message);
+
+    if (session_subscribe(conn->session, &topics, message->has_request_id, message->request_id) !=
+        RC_OK)
+        say_err(conn, message, GATE_ERR_BAD_REQUEST,
+                "\"topics\" would be more than a connection may have: 256, or 8 kB of them");
+}
+
+static void
 handle_open(struct gate_conn *conn, const struct client_message *message)
 {
     static const char PONG[] = "{\"t\":\"pong\"}";
@@ -189,6 +210,19 @@ handle_open(struct gate_conn *conn, const struct client_message *message)
     case CLIENT_MESSAGE_ACK:
         session_ack(conn->session, (const char *const *)message->ids, message->id_count);
         break;
+    case CLIENT_MESSAGE_NACK:
+        session_nack(conn->session, (const char *const *)message->ids, message->id_count,
+                     message->delay_ms);
+        break;
+    case CLIENT_MESSAGE_SUBSCRIBE:
+        handle_subscribe(conn, message);
+        break;
+    case CLIENT_MESSAGE_UNSUBSCRIBE: {
+        struct session_topics topics = topics_of(message);
+
+        session_unsubscribe(conn->session, &topics, message->has_request_id, message->request_id);
+        break;
+    }
     case CLIENT_MESSAGE_REFRESH:
         handle_refresh(conn, message);
         break;

@@ -7,6 +7,7 @@
 #include "hub/audience.h"
 #include "hub/hub.h"
 #include "hub/recent.h"
+#include "hub/topics.h"
 #include "store/reader.h"
 #include "store/store.h"
 
@@ -84,6 +85,7 @@ struct session {
     char *user;
     char *pos; /* what the client brought; NULL once used */
     struct membership *memberships;
+    struct topics *topics; /* that it is shown; NULL: all */
     int64_t expires_s;
     int64_t request_id;
     bool has_request_id;

@@ -67,6 +67,9 @@ hub_attach(struct hub *hub, const struct session_request *request,
     session->window = request->window > 0 && request->window < most ? request->window : most;
     buffer_init(&session->said, SESSION_SAID_MAX);
     set_name(session);
+    if (request->topics.count > 0 &&
+        topics_add(&session->topics, request->topics.names, request->topics.count) != RC_OK)
+        log_error(session->name, "more topics than fit a session: all are shown");
     DL_APPEND(hub->sessions, session);
     audience_join(&hub->audiences, &session->memberships, session, "ALL", 3, false);
     join(session, "USER", request->user);
@@ -98,6 +101,7 @@ session_free_if_done(struct session *session)
         return;
     free(session->user);
     free(session->pos);
+    topics_free(session->topics);
     free(session->unacked);
     buffer_free(&session->said);
     free(session);
@@ -165,6 +169,8 @@ queue(struct session *session, struct note *note)
 void
 session_enqueue(struct session *session, struct note *note)
 {
+    if (!topics_show(session->topics, note->frame.as.note.topic))
+        return; /* what of it waits for an ack goes on waiting */
     if (note_is_expired(note))
         lose(session, note);
     else if (!window_owes(session, note) || window_enter(session, note))
@@ -174,7 +180,8 @@ session_enqueue(struct session *session, struct note *note)
 void
 session_give_unowed(struct session *session, struct note *note)
 {
-    if (session->state == SESSION_CLOSED || !session_is_for(session, &note->frame))
+    if (session->state == SESSION_CLOSED || !session_is_for(session, &note->frame) ||
+        !topics_show(session->topics, note->frame.as.note.topic))
         return;
     if (session_is_full(session))
         session_gap(session, note->id, note->id, "shed");

@@ -16,6 +16,8 @@
 #define SESSION_AUDIENCE_MAX 63
 #define SESSION_GROUPS_MAX 256 /* in one token */
 #define SESSION_ACKS_MAX 1024  /* ids in one ack */
+#define SESSION_TOPICS_MAX 256 /* of one connection */
+#define SESSION_TOPICS_BYTES_MAX 8192
 
 struct hub;
 struct session;
@@ -23,6 +25,12 @@ struct session;
 struct session_group {
     const char *audience; /* "STRUCTURE" */
     const char *target;   /* "s1" */
+};
+
+/* Exact topics, or with a '*' at their end; checked by the caller. */
+struct session_topics {
+    const char *const *names;
+    size_t count;
 };
 
 /* What the transport knows when a client has shown a good token. Copied by hub_attach. */
@@ -35,6 +43,7 @@ struct session_request {
     int64_t expires_s;   /* the token's exp, Unix seconds */
     bool has_request_id; /* the client's "r" */
     int64_t request_id;
+    struct session_topics topics; /* none: everything */
 };
 
 /* How a session speaks to its socket. Called from the loop, never from inside hub_attach. */
@@ -69,6 +78,17 @@ MUST_CHECK enum rc session_next_frame(struct session *session, unsigned char **r
 
 /* Queues a line of the transport's own (`ping`, `err`, `bye`) ahead of the messages. Copies. */
 void session_say(struct session *session, const char *line, size_t len);
+
+/*
+ * Narrows what is shown to these topics and those asked for before; says `subscribed` with all of
+ * them. Messages on their way still come. RC_LIMIT: too many; nothing changed.
+ */
+MUST_CHECK enum rc session_subscribe(struct session *session, const struct session_topics *topics,
+                                     bool has_request_id, int64_t request_id);
+
+/* Takes topics back, as they were asked for; says `subscribed` with what is left. */
+void session_unsubscribe(struct session *session, const struct session_topics *topics,
+                         bool has_request_id, int64_t request_id);
 
 /* The user acknowledged: ids are UUID texts, checked by the caller; count <= SESSION_ACKS_MAX. */
 void session_ack(struct session *session, const char *const *ids, size_t count);

@@ -55,14 +55,69 @@ read_token(const json_t *root, struct client_message *message, char error[CLIENT
 }
 
 static enum rc
+read_window(const json_t *root, struct client_message *message,
+            char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    const json_t *window = json_object_get(root, "win");
+    json_int_t value = json_integer_value(window);
+
+    if (window == NULL)
+        return RC_OK;
+    if (!json_is_integer(window) || value < 1 || value > CLIENT_MESSAGE_WINDOW_MAX)
+        return refuse(error, "\"win\" must be an integer from 1 to %d", CLIENT_MESSAGE_WINDOW_MAX);
+    message->window = (int)value;
+    return RC_OK;
+}
+
+/* A text of a topic's length, without control characters, with a '*' at its end at most. */
+static bool
+is_topic(const json_t *value)
+{
+    const char *text = json_string_value(value);
+    size_t len = json_is_string(value) ? json_string_length(value) : 0;
+
+    for (size_t i = 0; i < len; i++) {
+        if ((unsigned char)text[i] < ' ' || text[i] == 0x7f || (text[i] == '*' && i + 1 < len))
+            return false;
+    }
+    return len > 0 && len <= CLIENT_MESSAGE_TOPIC_MAX;
+}
+
+static enum rc
+read_topics(const json_t *root, struct client_message *message,
+            char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    const json_t *topics = json_object_get(root, "topics");
+    size_t count = json_array_size(topics);
+    size_t bytes = 0;
+
+    if (!json_is_array(topics) || count == 0 || count > CLIENT_MESSAGE_TOPICS_MAX)
+        return refuse(error, "\"topics\" must be an array of 1 to %d topics",
+                      CLIENT_MESSAGE_TOPICS_MAX);
+    message->topics = memory_new(count * sizeof(char *));
+    for (size_t i = 0; i < count; i++) {
+        const json_t *topic = json_array_get(topics, i);
+
+        if (!is_topic(topic))
+            return refuse(error,
+                          "\"topics\" must hold texts of 1 to %d bytes with a \"*\" at their end "
+                          "only; the one at index %zu is not",
+                          CLIENT_MESSAGE_TOPIC_MAX, i);
+        message->topics[message->topic_count++] = json_text_copy(topic);
+        bytes += json_string_length(topic);
+    }
+    if (bytes > CLIENT_MESSAGE_TOPICS_BYTES_MAX)
+        return refuse(error, "\"topics\" must have at most %d bytes together",
+                      CLIENT_MESSAGE_TOPICS_BYTES_MAX);
+    return RC_OK;
+}
+
+static enum rc
 read_connect(const json_t *root, struct client_message *message,
              char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     const json_t *pos = json_object_get(root, "pos");
-    const json_t *window = json_object_get(root, "win");
 
-    if (json_object_get(root, "topics") != NULL)
-        return refuse(error, "\"topics\" is unsupported by this version");
     if (pos != NULL && !json_is_null(pos)) {
         if (!json_is_string(pos) || json_string_length(pos) > CLIENT_MESSAGE_POS_MAX)
             return refuse(error, "\"pos\" must be a string of at most %d bytes",
@@ -70,14 +125,10 @@ read_connect(const json_t *root, struct client_message *message,
         if (json_string_length(pos) > 0)
             message->pos = json_text_copy(pos);
     }
-    if (window != NULL) {
-        json_int_t value = json_integer_value(window);
-
-        if (!json_is_integer(window) || value < 1 || value > CLIENT_MESSAGE_WINDOW_MAX)
-            return refuse(error, "\"win\" must be an integer from 1 to %d",
-                          CLIENT_MESSAGE_WINDOW_MAX);
-        message->window = (int)value;
-    }
+    if (json_object_get(root, "topics") != NULL && read_topics(root, message, error) != RC_OK)
+        return RC_BAD;
+    if (read_window(root, message, error) != RC_OK)
+        return RC_BAD;
     return read_token(root, message, error);
 }
 
@@ -135,6 +186,19 @@ read_ack(const json_t *root, struct client_message *message, char error[CLIENT_M
 }
 
 static enum rc
+read_nack(const json_t *root, struct client_message *message, char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    const json_t *delay = json_object_get(root, "delay");
+    json_int_t value = json_integer_value(delay);
+
+    if (delay != NULL && (!json_is_integer(delay) || value < 0 || value > CLIENT_MESSAGE_DELAY_MAX))
+        return refuse(error, "\"delay\" must be an integer from 0 to %d (ms)",
+                      CLIENT_MESSAGE_DELAY_MAX);
+    message->delay_ms = value;
+    return read_ack(root, message, error);
+}
+
+static enum rc
 read_nothing(const json_t *root, struct client_message *message,
              char error[CLIENT_MESSAGE_ERROR_MAX])
 {
@@ -147,12 +211,15 @@ read_nothing(const json_t *root, struct client_message *message,
 static const struct client_message_form FORMS[] = {
     {"connect", CLIENT_MESSAGE_CONNECT, {"t", "r", "token", "pos", "win", "topics"}, read_connect},
     {"ack", CLIENT_MESSAGE_ACK, {"t", "r", "ids"}, read_ack},
+    {"nack", CLIENT_MESSAGE_NACK, {"t", "r", "ids", "delay"}, read_nack},
+    {"subscribe", CLIENT_MESSAGE_SUBSCRIBE, {"t", "r", "topics"}, read_topics},
+    {"unsubscribe", CLIENT_MESSAGE_UNSUBSCRIBE, {"t", "r", "topics"}, read_topics},
     {"refresh", CLIENT_MESSAGE_REFRESH, {"t", "r", "token"}, read_refresh},
     {"pong", CLIENT_MESSAGE_PONG, {"t", "r"}, read_nothing},
     {"ping", CLIENT_MESSAGE_PING, {"t", "r"}, read_nothing},
 };
 
-static const char *const LATER[] = {"nack", "subscribe", "unsubscribe"};
+#define KINDS "connect, ack, nack, subscribe, unsubscribe, refresh, ping or pong"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -163,18 +230,14 @@ find_form(const json_t *root, const struct client_message_form **ret_form,
     const char *name = json_string_value(json_object_get(root, "t"));
 
     if (name == NULL)
-        return refuse(error, "\"t\" must be a string: connect, ack, refresh, ping or pong");
+        return refuse(error, "\"t\" must be a string: " KINDS);
     for (size_t i = 0; i < COUNT_OF(FORMS); i++) {
         if (strcmp(name, FORMS[i].name) == 0) {
             *ret_form = &FORMS[i];
             return RC_OK;
         }
     }
-    for (size_t i = 0; i < COUNT_OF(LATER); i++) {
-        if (strcmp(name, LATER[i]) == 0)
-            return refuse(error, "\"%s\" is unsupported by this version", LATER[i]);
-    }
-    return refuse(error, "unknown \"t\": it must be connect, ack, refresh, ping or pong");
+    return refuse(error, "unknown \"t\": it must be " KINDS);
 }
 
 static bool
@@ -293,5 +356,8 @@ client_message_free(struct client_message *message)
     free(message->token);
     free(message->pos);
     free(message->ids);
+    for (size_t i = 0; i < message->topic_count; i++)
+        free(message->topics[i]);
+    free(message->topics);
     *message = (struct client_message){0};
 }

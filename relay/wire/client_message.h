@@ -12,10 +12,17 @@
 #define CLIENT_MESSAGE_WINDOW_MAX 65536
 #define CLIENT_MESSAGE_POS_MAX 255
 #define CLIENT_MESSAGE_ERROR_MAX 192
+#define CLIENT_MESSAGE_TOPICS_MAX 256 /* in one message */
+#define CLIENT_MESSAGE_TOPIC_MAX 255  /* bytes */
+#define CLIENT_MESSAGE_TOPICS_BYTES_MAX 8192
+#define CLIENT_MESSAGE_DELAY_MAX 86400000
 
 enum client_message_kind {
     CLIENT_MESSAGE_CONNECT,
     CLIENT_MESSAGE_ACK,
+    CLIENT_MESSAGE_NACK,
+    CLIENT_MESSAGE_SUBSCRIBE,
+    CLIENT_MESSAGE_UNSUBSCRIBE,
     CLIENT_MESSAGE_REFRESH,
     CLIENT_MESSAGE_PONG,
     CLIENT_MESSAGE_PING,
@@ -29,8 +36,11 @@ struct client_message {
     size_t token_len; /* bytes */
     char *pos;        /* connect: NULL when left out */
     int window;       /* connect: 0 when left out */
-    char **ids;       /* ack: UUID texts, in lower case */
+    char **ids;       /* ack, nack: UUID texts, in lower case */
     size_t id_count;
+    int64_t delay_ms; /* nack: 0 when left out */
+    char **topics;    /* connect, subscribe, unsubscribe: a '*' stands at their end only */
+    size_t topic_count;
 };
 
 /*

@@ -17,6 +17,12 @@ check(const struct client_message *message)
         if (strlen(message->ids[i]) != 36)
             __builtin_trap();
     }
+    for (size_t i = 0; i < message->topic_count; i++) {
+        size_t len = strlen(message->topics[i]);
+
+        if (len == 0 || len > CLIENT_MESSAGE_TOPIC_MAX)
+            __builtin_trap();
+    }
     if (message->kind == CLIENT_MESSAGE_REFRESH && message->token == NULL)
         __builtin_trap();
 }
@@ -30,7 +36,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (rc == RC_OK)
         check(&message);
-    else if (error[0] == '\0' || message.token != NULL || message.ids != NULL)
+    else if (error[0] == '\0' || message.token != NULL || message.ids != NULL ||
+             message.topics != NULL)
         __builtin_trap(); /* refused without a word, or with something left behind */
     client_message_free(&message);
     return 0;

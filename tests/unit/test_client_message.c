@@ -34,6 +34,7 @@ refuses(const char *line, const char *word)
     assert_null(message.token);
     assert_null(message.pos);
     assert_null(message.ids);
+    assert_null(message.topics);
     client_message_free(&message);
 }
 
@@ -153,9 +154,19 @@ static void
 says_what_it_cannot_do_yet(void **state)
 {
     (void)state;
-    refuses("{\"t\":\"nack\",\"ids\":[\"" ID "\"],\"delay\":30000}", "unsupported");
-    refuses("{\"t\":\"subscribe\",\"r\":3,\"topics\":[]}", "unsupported");
-    refuses("{\"t\":\"unsubscribe\",\"topics\":[]}", "unsupported");
+    refuses("{\"t\":\"nack\",\"ids\":[\"" ID "\"],\"delay\":-1}", "\"delay\"");
+    refuses("{\"t\":\"nack\",\"ids\":[\"" ID "\"],\"delay\":86400001}", "\"delay\"");
+    refuses("{\"t\":\"nack\",\"ids\":[\"" ID "\"],\"delay\":1.5}", "\"delay\"");
+    refuses("{\"t\":\"nack\",\"delay\":1}", "\"ids\"");
+    refuses("{\"t\":\"subscribe\",\"r\":3,\"topics\":[]}", "\"topics\"");
+    refuses("{\"t\":\"subscribe\",\"r\":3}", "\"topics\"");
+    refuses("{\"t\":\"subscribe\",\"topics\":\"a\"}", "\"topics\"");
+    refuses("{\"t\":\"subscribe\",\"topics\":[\"a\",7]}", "index 1");
+    refuses("{\"t\":\"subscribe\",\"topics\":[\"\"]}", "index 0");
+    refuses("{\"t\":\"subscribe\",\"topics\":[\"a*b\"]}", "index 0");
+    refuses("{\"t\":\"subscribe\",\"topics\":[\"*.a\"]}", "index 0");
+    refuses("{\"t\":\"subscribe\",\"topics\":[\"a\\n\"]}", "index 0");
+    refuses("{\"t\":\"unsubscribe\",\"topics\":[]}", "\"topics\"");
 }
 
 static void
@@ -208,6 +219,46 @@ has_ceilings(void **state)
     buffer_free(&line);
 }
 
+static void
+reads_a_nack(void **state)
+{
+    struct client_message message;
+
+    (void)state;
+    assert_int_equal(parse("{\"t\":\"nack\",\"ids\":[\"" ID "\"],\"delay\":30000}", &message),
+                     RC_OK);
+    assert_int_equal(message.kind, CLIENT_MESSAGE_NACK);
+    assert_int_equal(message.id_count, 1);
+    assert_int_equal(message.delay_ms, 30000);
+    client_message_free(&message);
+    assert_int_equal(parse("{\"t\":\"nack\",\"ids\":[\"" ID "\"]}", &message), RC_OK);
+    assert_int_equal(message.delay_ms, 0);
+    client_message_free(&message);
+}
+
+static void
+reads_topics(void **state)
+{
+    struct client_message message;
+
+    (void)state;
+    assert_int_equal(
+        parse("{\"t\":\"subscribe\",\"r\":3,\"topics\":[\"a.b\",\"c.*\",\"*\"]}", &message), RC_OK);
+    assert_int_equal(message.kind, CLIENT_MESSAGE_SUBSCRIBE);
+    assert_int_equal(message.request_id, 3);
+    assert_int_equal(message.topic_count, 3);
+    assert_string_equal(message.topics[0], "a.b");
+    assert_string_equal(message.topics[1], "c.*");
+    assert_string_equal(message.topics[2], "*");
+    client_message_free(&message);
+    assert_int_equal(parse("{\"t\":\"unsubscribe\",\"topics\":[\"a.b\"]}", &message), RC_OK);
+    assert_int_equal(message.kind, CLIENT_MESSAGE_UNSUBSCRIBE);
+    client_message_free(&message);
+    assert_int_equal(parse("{\"t\":\"connect\",\"topics\":[\"x\"]}", &message), RC_OK);
+    assert_int_equal(message.topic_count, 1);
+    client_message_free(&message);
+}
+
 int
 main(void)
 {
@@ -221,6 +272,8 @@ main(void)
         cmocka_unit_test(keeps_the_request_id_of_what_it_refuses),
         cmocka_unit_test(refuses_without_ending_what_json_allows),
         cmocka_unit_test(has_ceilings),
+        cmocka_unit_test(reads_a_nack),
+        cmocka_unit_test(reads_topics),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

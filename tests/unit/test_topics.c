@@ -1,0 +1,201 @@
+/* test_topics.c: does a connection see the topics it asked for, and no others? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "hub/topics.h"
+
+static bool
+shows(const struct topics *topics, const char *topic)
+{
+    return topics_show(topics, (struct bytes){(const unsigned char *)topic, strlen(topic)});
+}
+
+static void
+add(struct topics **topics, const char *name)
+{
+    assert_int_equal(topics_add(topics, &name, 1), RC_OK);
+}
+
+static void
+is_listed_as(const struct topics *topics, const char *expected)
+{
+    struct buffer out;
+
+    buffer_init(&out, 65536);
+    assert_int_equal(topics_write(topics, &out), RC_OK);
+    assert_string_equal(out.bytes, expected);
+    buffer_free(&out);
+}
+
+static void
+shows_everything_by_default(void **state)
+{
+    (void)state;
+    assert_true(shows(NULL, "a.b"));
+    assert_true(shows(NULL, ""));
+    is_listed_as(NULL, "[\"*\"]");
+}
+
+static void
+narrows_to_names_and_prefixes(void **state)
+{
+    struct topics *topics = NULL;
+
+    (void)state;
+    add(&topics, "srv.dev.orders");
+    assert_true(shows(topics, "srv.dev.orders"));
+    assert_false(shows(topics, "srv.dev.orders2"));
+    assert_false(shows(topics, "srv.dev.order"));
+    assert_false(shows(topics, ""));
+    add(&topics, "srv.test.*");
+    add(&topics, "srv.test.a.*"); /* within the one before */
+    add(&topics, "srv.test.z");
+    assert_true(shows(topics, "srv.test."));
+    assert_true(shows(topics, "srv.test.a.b"));
+    assert_true(shows(topics, "srv.test.zz"));
+    assert_false(shows(topics, "srv.test"));
+    assert_false(shows(topics, "srv.tess.x"));
+    assert_true(shows(topics, "srv.dev.orders"));
+    is_listed_as(topics, "[\"srv.dev.orders\",\"srv.test.*\",\"srv.test.a.*\",\"srv.test.z\"]");
+    topics_free(topics);
+}
+
+static void
+takes_out_what_was_added(void **state)
+{
+    static const char *const WIDE[] = {"a.*"};
+    static const char *const REST[] = {"a.b.*", "x", "never added"};
+    struct topics *topics = NULL;
+
+    (void)state;
+    add(&topics, "a.*");
+    add(&topics, "a.b.*");
+    add(&topics, "x");
+    add(&topics, "x");
+    topics_remove(&topics, WIDE, 1);
+    assert_false(shows(topics, "a.c"));
+    assert_true(shows(topics, "a.b.c"));
+    assert_true(shows(topics, "x"));
+    topics_remove(&topics, REST, 3);
+    assert_false(shows(topics, "a.b.c"));
+    assert_false(shows(topics, "x"));
+    is_listed_as(topics, "[]");
+    topics_free(topics);
+}
+
+static void
+leaves_everything_only_by_its_name(void **state)
+{
+    static const char *const ONE[] = {"a"};
+    static const char *const EVERYTHING[] = {"*"};
+    struct topics *topics = NULL;
+
+    (void)state;
+    topics_remove(&topics, ONE, 1);
+    assert_true(shows(topics, "b"));
+    topics_remove(&topics, EVERYTHING, 1);
+    assert_false(shows(topics, "b"));
+    add(&topics, "*");
+    assert_true(shows(topics, "b"));
+    topics_free(topics);
+}
+
+static void
+has_an_end(void **state)
+{
+    struct topics *topics = NULL;
+    const char *names[TOPICS_MAX + 1];
+    char *texts = memory_new((TOPICS_MAX + 1) * 16);
+    char *long_one = memory_new(TOPICS_BYTES_MAX + 2);
+    const char *too_long = long_one;
+
+    (void)state;
+    for (size_t i = 0; i <= TOPICS_MAX; i++) {
+        names[i] = texts + i * 16;
+        snprintf(texts + i * 16, 16, "topic-%zu", i);
+    }
+    memset(long_one, 'x', TOPICS_BYTES_MAX + 1);
+    assert_int_equal(topics_add(&topics, names, TOPICS_MAX + 1), RC_LIMIT);
+    assert_null(topics);
+    assert_int_equal(topics_add(&topics, &too_long, 1), RC_LIMIT);
+    assert_int_equal(topics_add(&topics, names, TOPICS_MAX), RC_OK);
+    assert_int_equal(topics_add(&topics, names, TOPICS_MAX), RC_OK); /* again: nothing new */
+    assert_int_equal(topics_add(&topics, names + TOPICS_MAX, 1), RC_LIMIT);
+    assert_true(shows(topics, "topic-255"));
+    assert_false(shows(topics, "topic-256"));
+    topics_free(topics);
+    free(texts);
+    free(long_one);
+}
+
+/* Against the plain reading of the rule: any name equal, or any prefix of it. */
+static bool
+model_shows(char names[][8], size_t count, const char *topic)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t len = strlen(names[i]);
+
+        if (strcmp(names[i], topic) == 0 ||
+            (names[i][len - 1] == '*' && strncmp(names[i], topic, len - 1) == 0))
+            return true;
+    }
+    return false;
+}
+
+static void
+random_text(char *text, size_t max, bool may_be_prefix)
+{
+    size_t len = 1 + (size_t)rand() % max;
+
+    for (size_t i = 0; i < len; i++)
+        text[i] = (char)('a' + rand() % 3);
+    if (may_be_prefix && rand() % 3 == 0)
+        text[len - 1] = '*';
+    text[len] = '\0';
+}
+
+static void
+agrees_with_a_plain_search(void **state)
+{
+    (void)state;
+    srand(7);
+    for (int round = 0; round < 300; round++) {
+        struct topics *topics = NULL;
+        char names[12][8];
+        size_t count = 1 + (size_t)rand() % 12;
+
+        for (size_t i = 0; i < count; i++) {
+            random_text(names[i], 5, true);
+            add(&topics, names[i]);
+        }
+        for (int i = 0; i < 200; i++) {
+            char topic[8];
+
+            random_text(topic, 6, false);
+            assert_int_equal(shows(topics, topic), model_shows(names, count, topic));
+        }
+        topics_free(topics);
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shows_everything_by_default),
+        cmocka_unit_test(narrows_to_names_and_prefixes),
+        cmocka_unit_test(takes_out_what_was_added),
+        cmocka_unit_test(leaves_everything_only_by_its_name),
+        cmocka_unit_test(has_an_end),
+        cmocka_unit_test(agrees_with_a_plain_search),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
