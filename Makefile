@@ -3,7 +3,7 @@
 #   make                 the plugin and the relay          make check        every test of every layer
 #   make demo            all of it, running, with a page   make demo-traffic a stream of changes for it
 #   make install         DESTDIR, prefix; the plugin goes where pg_config says
-#   make fmt lint bench asan clean deps check-unit check-regress check-tap check-client check-e2e
+#   make fmt lint bench asan clean deps check-unit check-regress check-isolation check-tap ..
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
@@ -63,7 +63,8 @@ step = @echo '  $(1)'; $(2)
 endif
 
 # ---- targets
-.PHONY: all deps plugin check check-build check-unit check-regress check-tap check-client check-e2e \
+.PHONY: all deps plugin check check-build check-unit check-regress check-isolation check-tap check-client \
+    check-e2e \
     asan demo demo-traffic bench bench-tools install clean fmt lint private-root
 
 all: plugin $(BUILD)/clairon
@@ -128,7 +129,7 @@ check-build:
 check:
 	@docker/install-packages.sh
 	@$(MAKE) --no-print-directory check-build || echo "the build failed; what could be built is checked"
-	@docker/unprivileged.sh tests/check.sh unit regress tap client e2e
+	@docker/unprivileged.sh tests/check.sh unit regress isolation tap client e2e
 
 check-unit: $(unit_programs)
 	@docker/unprivileged.sh tests/check.sh unit
@@ -138,6 +139,9 @@ check-regress check-tap check-e2e: check-%: $(BUILD)/clairon private-root
 
 check-client:
 	@docker/unprivileged.sh tests/check.sh client
+
+check-isolation: private-root
+	@docker/unprivileged.sh tests/check.sh isolation
 
 lint:
 	@tests/lint/lint.sh

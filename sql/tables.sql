@@ -49,6 +49,7 @@ BEGIN
 END $$;
 CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON clairon.rule
     FOR EACH STATEMENT EXECUTE FUNCTION clairon.refuse_truncate();
+ALTER TABLE clairon.rule ENABLE ALWAYS TRIGGER refuse_truncate;
 
 -- A rule goes with its table: the number of a dropped table may be given to another one.
 CREATE FUNCTION clairon.forget_dropped() RETURNS event_trigger
@@ -84,6 +85,7 @@ CREATE TABLE clairon.member (
 COMMENT ON TABLE clairon.member IS 'who belongs to what: user_id receives what goes to target';
 CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON clairon.member
     FOR EACH STATEMENT EXECUTE FUNCTION clairon.refuse_truncate();
+ALTER TABLE clairon.member ENABLE ALWAYS TRIGGER refuse_truncate;
 
 CREATE TABLE clairon.once_key (
     entity     text NOT NULL,

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # check.sh: runs layers of tests, each to its end, and counts honestly.
 #
-#   tests/check.sh [unit] [regress] [tap] [client] [e2e]
+#   tests/check.sh [unit] [regress] [isolation] [tap] [client] [e2e]
 #
 # Each layer may take a while but not for ever; one that fails does not stop the
 # next. A layer that ran nothing is a failure. The last line is the sum of all.
@@ -72,6 +72,19 @@ layer_regress() {
     bounded 600 "$PG_REGRESS" --bindir="$CLAIRON_ROOT/bin" --inputdir=tests/regress \
         --outputdir="$out" --temp-instance="$out/instance" --temp-config="$out/server.conf" \
         --encoding=UTF8 --no-locale --dbname=regression "${names[@]}" 2>&1
+    local status=$?
+    [ ! -s "$out/regression.diffs" ] || head -200 "$out/regression.diffs"
+    return "$status"
+}
+
+# Sessions that overlap, step by step.
+layer_isolation() {
+    local out=$CLAIRON_WORK/isolation
+    rm -rf "$out" && mkdir -p "$out"
+    server_settings "$CLAIRON_ROOT" >"$out/server.conf"
+    bounded 600 "$PG_ISOLATION" --bindir="$CLAIRON_ROOT/bin" --inputdir=tests/isolation \
+        --outputdir="$out" --temp-instance="$out/instance" --temp-config="$out/server.conf" \
+        --encoding=UTF8 --no-locale --dbname=isolation --schedule=tests/isolation/schedule 2>&1
     local status=$?
     [ ! -s "$out/regression.diffs" ] || head -200 "$out/regression.diffs"
     return "$status"
@@ -155,7 +168,7 @@ run_layer() {
 }
 
 summary=()
-[ $# -gt 0 ] || set -- unit regress tap client e2e
+[ $# -gt 0 ] || set -- unit regress isolation tap client e2e
 for layer in "$@"; do
     declare -F "layer_$layer" >/dev/null || die "unknown layer \"$layer\""
     run_layer "$layer"

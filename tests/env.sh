@@ -15,5 +15,6 @@ unset PGHOST PGPORT PGUSER PGDATABASE PGSERVICE PGOPTIONS PGDATA
 
 pgxs=$(dirname "$("$(pg_config_path)" --pgxs)")/..
 PG_REGRESS=$(realpath -m "$pgxs/test/regress/pg_regress")
+PG_ISOLATION=$(realpath -m "$pgxs/test/isolation/pg_isolation_regress")
 PG_PERL=$(realpath -m "$pgxs/test/perl")
-export PG_REGRESS PG_PERL
+export PG_REGRESS PG_ISOLATION PG_PERL
