@@ -45,9 +45,8 @@ library=$root$("$(pg_config_path)" --pkglibdir)
 receive=$CLAIRON_TOP/build/bench/receive
 home=$CLAIRON_WORK/bench-decoder
 results=$home/results
-sockets=$(mktemp -d)
 most_seconds=1800
-export PATH="$root/bin:$PATH" PGHOST=$sockets PGUSER=bench PGDATABASE=bench PGOPTIONS='-c client_min_messages=warning'
+export PATH="$root/bin:$PATH" PGUSER=bench PGDATABASE=bench PGOPTIONS='-c client_min_messages=warning'
 
 # Sets `plugin`, its `options`, and `rules`: which of a workload's two clusters it reads.
 describe() {
@@ -82,7 +81,7 @@ locate() {
 start() {
     [ ! -S "$sockets/.s.PGSQL.$port" ] || return 0
     stop "$cluster" # one that a killed run has left
-    pg_ctl -D "$cluster/data" -l "$cluster/log" -w -s -o "-k $sockets -p $port" start ||
+    pg_ctl -D "$cluster/data" -l "$cluster/log" -w -s -o "-k $sockets -p $port" start 9>&- ||
         die "the server did not start; its log is $cluster/log"
 }
 
@@ -229,6 +228,8 @@ done
 mkdir -p "$home"
 exec 9>"$home/lock"
 flock -n 9 || die "another bench runs in $home"
+sockets=$(mktemp -d)
+export PGHOST=$sockets
 trap 'for name in $workloads; do finish "$name"; done; rm -rf "$sockets"' EXIT
 trap 'exit 130' INT TERM
 mapfile -t names < <(available)

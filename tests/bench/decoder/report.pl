@@ -117,6 +117,14 @@ sub show_work_verdict
     return;
 }
 
+sub show_change
+{
+    my ($workload) = @_;
+    my @over = map { ratio($workload, 'clairon', 'clairon-before', $_) } qw(wall cpu);
+    printf "%-8s over clairon-before:  wall %.3f  CPU %.3f\n", $workload, @over if defined $over[0];
+    return;
+}
+
 sub show_verdicts
 {
     print "\nclairon's targets (wall is what counts; on a busy machine look at CPU)\n";
@@ -129,6 +137,7 @@ sub show_verdicts
         printf "%-8s RSS over null at most 16 MB:  %.1f MB %s\n", $workload, $rss,
           $rss <= 16 ? 'met' : 'NOT MET' if defined $rss;
         show_work_verdict($workload);
+        show_change($workload);
     }
     return;
 }
