@@ -18,6 +18,8 @@ static const char usage[] =
     "\n"
     "  relay -c FILE           run the daemon (--check: only check the settings)\n"
     "  token --sub USER        print a development token\n"
+    "  errors list             the error log (redrive: send anew; drop: forget)\n"
+    "  trace ID                the life of one notification\n"
     "  --help, --version\n"
     "\n"
     "clairon COMMAND --help tells more.\n";
@@ -130,6 +132,10 @@ main(int argc, char **argv)
         return command_relay(argc - 1, argv + 1);
     if (strcmp(argv[1], "token") == 0)
         return cli_token(argc - 1, argv + 1);
+    if (strcmp(argv[1], "errors") == 0)
+        return cli_errors(argc - 1, argv + 1);
+    if (strcmp(argv[1], "trace") == 0)
+        return cli_trace(argc - 1, argv + 1);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         fputs(usage, stdout);
         return 0;
@@ -138,6 +144,7 @@ main(int argc, char **argv)
         puts("clairon " CLAIRON_VERSION);
         return 0;
     }
-    fprintf(stderr, "clairon: unknown command \"%s\", valid are relay and token\n", argv[1]);
+    fprintf(stderr, "clairon: unknown command \"%s\", valid are relay, token, errors and trace\n",
+            argv[1]);
     return EXIT_WRONG_USE;
 }

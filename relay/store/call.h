@@ -4,6 +4,7 @@
 
 #include "store/link.h"
 #include "store/store.h"
+#include "store/trace.h"
 
 #define STORE_KEY_MAX 192
 #define STORE_EPOCH_TEXT 16
@@ -44,6 +45,7 @@ struct call {
         store_ingested *ingested;
         store_acked *acked;
         store_reported *reported;
+        store_traced *traced;
         store_paged *paged;
         store_grouped *grouped;
     } done;

@@ -2,8 +2,9 @@
 #ifndef CLAIRON_STORE_SCRIPTS_H
 #define CLAIRON_STORE_SCRIPTS_H
 
-#define STORE_SCRIPTS(X)                                                                           \
-    X(hello) X(claim) X(ingest) X(ack) X(range) X(inbox) X(trim) X(reset) X(shown) X(nack) X(due)
+#define STORE_SCRIPTS_OF_STREAM(X) X(hello) X(claim) X(reset) X(ingest) X(range) X(inbox) X(trim)
+#define STORE_SCRIPTS_OF_ACKS(X) X(shown) X(ack) X(nack) X(due) X(redrive) X(trace)
+#define STORE_SCRIPTS(X) STORE_SCRIPTS_OF_STREAM(X) STORE_SCRIPTS_OF_ACKS(X)
 
 enum store_script {
 #define STORE_SCRIPT_ENUM(name) STORE_SCRIPT_##name,

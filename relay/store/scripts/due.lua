@@ -6,7 +6,7 @@ local call = redis.call
 -- include: delivery.lua
 -- include: copy.lua
 
-local PAIRS_MAX, BYTES_MAX, ERRORS_MAX = 1000, 4 * 1024 * 1024, 100000
+local PAIRS_MAX, BYTES_MAX = 1000, 4 * 1024 * 1024
 -- Users of one message that are due within this much of each other share a copy.
 local slack = math.min(500, tonumber(ARGV[2]) / 4)
 local now = now_ms()
@@ -14,9 +14,8 @@ local retried, copies, exhausted, expired, more = 0, 0, 0, 0, 0
 local pairs_left, bytes_left = PAIRS_MAX, BYTES_MAX
 
 local function log_error(id, found, reason, attempts, users)
-    call('XADD', prefix .. ':errors', 'MAXLEN', '~', ERRORS_MAX, '*', 'id', id, 'reason', reason,
-        'attempts', attempts, 'users', cjson.encode(users), 'data', found and found.data or '',
-        'route', found and found.route or '')
+    log_entry(id, reason, attempts, cjson.encode(users), found and found.data or '',
+        found and found.route or '')
     for _, user in ipairs(users) do
         note_event(id, 'errored', now, attempts, reason, user)
         call('ZREM', prefix .. ':inbox:' .. user, id)

@@ -63,6 +63,9 @@ local function add_note(...)
     local entry = call('XADD', stream, '*', 'id', id, 'route', ARGV[at + 3], 'data', ARGV[at + 4], ...)
     if added == 0 then call('HSETNX', prefix .. ':meta', 'first', entry) end
     added = added + 1
+    if math.floor(ARGV[at + 3]:byte(8) / 4) % 2 == 1 then -- FRAME_UNDECODABLE
+        log_entry(id, 'undecodable', 0, '[]', ARGV[at + 4], ARGV[at + 3])
+    end
     return id, entry
 end
 

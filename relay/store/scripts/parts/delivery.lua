@@ -34,6 +34,13 @@ local function complete(id)
     call('ZREM', prefix .. ':due', id .. ':')
 end
 
+-- Adds to the error log; `users` is a JSON array.
+local ERRORS_MAX = 100000
+local function log_entry(id, reason, attempts, users, data, route)
+    call('XADD', prefix .. ':errors', 'MAXLEN', '~', ERRORS_MAX, '*', 'id', id, 'reason', reason,
+        'attempts', attempts, 'users', users, 'data', data, 'route', route)
+end
+
 -- What happened to a message, for those who ask later: stage, ms, attempt, detail, user.
 local TRAIL_MAX = 512
 local trails, trail_ids = {}, {}

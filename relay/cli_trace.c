@@ -1,0 +1,102 @@
+/* cli_trace.c: tells the life of one message. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli_options.h"
+#include "wire/frame.h"
+
+#define TRACE "trace"
+
+static const char trace_usage[] =
+    "Usage: clairon trace ID [options]\n"
+    "Tells the life of one notification: when it was committed, stored, sent to whom, acked,\n"
+    "retried or given up, and who is waited for.\n"
+    "\n"
+    "  --json          as GET /v1/notifications/ID does\n"
+    "  -c FILE         the relay's settings; only [store] matters\n"
+    "  --store.url=V   one setting, such as this\n";
+
+static void
+print_event(const struct trace_event *event)
+{
+    printf("%-27s  %-9.*s", event->at, (int)event->stage.len, (const char *)event->stage.at);
+    if (event->user.len > 0)
+        printf("  attempt %d  user %.*s", event->attempt, (int)event->user.len,
+               (const char *)event->user.at);
+    if (event->detail.len > 0 && event->detail.at[0] != '-')
+        printf("  %.*s", (int)event->detail.len, (const char *)event->detail.at);
+    putchar('\n');
+}
+
+static int
+print_table(const struct trace *trace)
+{
+    for (size_t i = 0; i < trace->event_count; i++)
+        print_event(&trace->events[i]);
+    for (size_t i = 0; i < trace->waiting_count; i++)
+        printf("%-27s  %-9s  user %.*s\n", "now", "pending", (int)trace->waiting[i].len,
+               (const char *)trace->waiting[i].at);
+    return fflush(stdout) == 0 ? 0 : 1;
+}
+
+static int
+print_json(const struct trace *trace, const char *id)
+{
+    struct buffer out;
+    bool is_done;
+
+    buffer_init(&out, TRACE_JSON_MAX);
+    is_done =
+        trace_write_json(trace, id, &out) == RC_OK && puts(out.bytes) >= 0 && fflush(stdout) == 0;
+    buffer_free(&out);
+    return is_done ? 0 : 1;
+}
+
+static int
+trace_show(struct direct *direct, const char *id, bool json)
+{
+    const struct trace *trace;
+
+    if (direct_trace(direct, id, &trace) != RC_OK) {
+        fprintf(stderr, "clairon " TRACE ": %s\n", direct_error(direct));
+        return 1;
+    }
+    if (trace->data.len == 0 && trace->event_count == 0) {
+        fprintf(stderr, "clairon " TRACE ": the store knows nothing of %s\n", id);
+        return 1;
+    }
+    return json ? print_json(trace, id) : print_table(trace);
+}
+
+int
+cli_trace(int argc, char **argv)
+{
+    const char *path = NULL, *operands[1] = {NULL};
+    bool json = false, help = false;
+    const struct cli_option options[] = {
+        {"--json", NULL, &json}, {"--help", NULL, &help},   {"-h", NULL, &help},
+        {"-c", &path, NULL},     {"--config", &path, NULL},
+    };
+    char id[FRAME_UUID_TEXT + 1];
+    struct direct *direct;
+    int code = cli_options_take(TRACE, argc, argv, options, sizeof(options) / sizeof(options[0]),
+                                operands, 1);
+
+    if (code != 0)
+        return code;
+    if (help)
+        return fputs(trace_usage, stdout) >= 0 && fflush(stdout) == 0 ? 0 : 1;
+    if (operands[0] == NULL || !frame_is_uuid(operands[0], strlen(operands[0])))
+        return cli_refuse(TRACE, "the id of a notification, a UUID, must follow", "");
+    for (size_t i = 0; i <= FRAME_UUID_TEXT; i++)
+        id[i] = (char)(operands[0][i] >= 'A' && operands[0][i] <= 'F' ? operands[0][i] | 0x20
+                                                                      : operands[0][i]);
+    direct = cli_store_open(TRACE, path, argc, argv, &code);
+    if (direct == NULL)
+        return code;
+    code = trace_show(direct, id, json);
+    direct_close(direct);
+    return code;
+}

@@ -1,0 +1,28 @@
+/* redrive.h: a message of the error log as it is to be sent anew. Pure: no I/O, no clock. */
+#ifndef CLAIRON_STORE_REDRIVE_H
+#define CLAIRON_STORE_REDRIVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/rc.h"
+#include "wire/bytes.h"
+
+/* Both texts are its own: free them with redrive_free. */
+struct redrive {
+    unsigned char *route;
+    size_t route_len;
+    unsigned char *data;
+    size_t data_len;
+    int64_t ends_ms; /* its new expiration; 0: none */
+};
+
+/*
+ * Renews the lifetime of a message as of `now_us`: it gets as long as it had at its commit, in the
+ * route and in the JSON line. RC_BAD: the route is no note's head.
+ */
+MUST_CHECK enum rc redrive_prepare(struct bytes route, struct bytes data, int64_t now_us,
+                                   struct redrive *ret_redrive);
+void redrive_free(struct redrive *redrive);
+
+#endif

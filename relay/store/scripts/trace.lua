@@ -1,0 +1,46 @@
+-- trace.lua: what is known of one message.
+-- KEYS: stream. ARGV: prefix, message id, the ms at which it was committed.
+-- Returns {data or '', entry or '', trail, users who are waited for}.
+local stream, prefix, id = KEYS[1], ARGV[1], ARGV[2]
+local call = redis.call
+
+local SCAN_MAX, STEP, EARLY_MS, WAITING_MAX = 5000, 100, 5000, 1000
+
+local function field(entry, name)
+    for i = 1, #entry[2], 2 do
+        if entry[2][i] == name then return entry[2][i + 1] end
+    end
+end
+
+local function at(place)
+    local entry = call('XRANGE', stream, place, place)[1]
+    return entry and field(entry, 'id') == id and entry or nil
+end
+
+-- There is no index: entries are stored soon after their commit, so it is looked for from there.
+local function search()
+    local from = string.format('%.0f', math.max(tonumber(ARGV[3]) - EARLY_MS, 0)) .. '-0'
+    for _ = 1, SCAN_MAX / STEP do
+        local page = call('XRANGE', stream, from, '+', 'COUNT', STEP)
+        for _, entry in ipairs(page) do
+            if field(entry, 'id') == id then return entry end
+        end
+        if #page < STEP then return nil end
+        from = '(' .. page[#page][1]
+    end
+end
+
+local trail = call('LRANGE', prefix .. ':trail:' .. id, 0, -1)
+local stored = trail[1] and trail[1]:match('^stored %d+ 0 (%d+%-%d+) ')
+local pending = call('HGET', prefix .. ':pending', id)
+local entry = stored and at(stored) or pending and at(pending) or search()
+
+local waiting, cursor = {}, '0'
+repeat
+    local page = call('HSCAN', prefix .. ':ack:' .. id, cursor, 'COUNT', 500)
+    cursor = page[1]
+    for i = 1, #page[2], 2 do
+        if page[2][i + 1] == '0' and #waiting < WAITING_MAX then waiting[#waiting + 1] = page[2][i] end
+    end
+until cursor == '0' or #waiting >= WAITING_MAX
+return {entry and field(entry, 'data') or '', entry and entry[1] or '', trail, waiting}

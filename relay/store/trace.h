@@ -1,0 +1,44 @@
+/* trace.h: the life of one message, as the store knows it. */
+#ifndef CLAIRON_STORE_TRACE_H
+#define CLAIRON_STORE_TRACE_H
+
+#include "base/buffer.h"
+#include "store/store.h"
+
+#define TRACE_TIME_MAX 40
+#define TRACE_JSON_MAX (4 * 1024 * 1024)
+
+struct trace_event {
+    char at[TRACE_TIME_MAX]; /* ISO 8601, UTC */
+    struct bytes stage;  /* committed, stored, sent, acked, nacked, retried, errored, redriven */
+    struct bytes detail; /* an entry, a reason, a delay; "-" when there is none */
+    struct bytes user;   /* empty where it is of no user */
+    int attempt;
+};
+
+/* Views into the store's answer; events are the trace's own. */
+struct trace {
+    struct bytes data; /* the JSON line; empty when the stream does not hold it any more */
+    struct trace_event *events;
+    size_t event_count;
+    struct bytes *waiting; /* users who are waited for, 1000 at most */
+    size_t waiting_count;
+};
+
+/* An empty trace (no data, no events): nothing is known of that id. Views that die after the callback. */
+typedef void store_traced(void *ctx, enum rc rc, const struct trace *trace);
+/* `id`: a UUID in lower case. RC_OK and RC_AGAIN as for all calls of store.h. */
+MUST_CHECK enum rc store_trace(struct store *store, const char *id, store_traced *done, void *ctx);
+
+/* {"id":..,"notification":..,"events":[..]} */
+MUST_CHECK enum rc trace_write_json(const struct trace *trace, const char *id, struct buffer *out);
+
+/* For those who ask by themselves: takes an answer of trace.lua apart. Free it with trace_free. */
+struct redisReply;
+MUST_CHECK enum rc trace_read(const struct redisReply *reply, struct trace *ret_trace);
+void trace_free(struct trace *trace);
+
+/* The commit time in an id's first 48 bits. `id`: a UUID. */
+int64_t trace_commit_ms(const char *id);
+
+#endif

@@ -1,0 +1,144 @@
+# Does the error log show who never acked, send it anew, forget it; and does a trace tell a message's life? And nack.
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use JSON ();
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay($pg, $store, conf => {
+    'delivery.ack_timeout' => '200ms', 'delivery.backoff_base' => '50ms', 'delivery.backoff_cap' => '10m' });
+
+sub notify { my ($audience, $targets, $mark, $more) = @_;
+    return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{\"mark\": \"$mark\"}',"
+        . join(', ', ' ack_required => true', $more || ()) . ')') }
+sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notes }
+
+# The commands: exit code, standard output and error.
+sub clairon
+{
+    my (@words) = @_;
+    my ($out, $err) = ('', '');
+    my $ok = PostgreSQL::Test::Utils::run_log([ $relay->{program}, @words, '-c', $relay->{file} ], '>', \$out, '2>', \$err);
+    return ($ok ? 0 : $? >> 8, $out, $err);
+}
+sub listed { my ($code, $out, $err) = clairon('errors', 'list', '--json', @_);
+    is($code, 0, "errors list @_") or diag $err;
+    return map { JSON::decode_json($_) } split /\n/, $out }
+
+my ($one, $two) = map { $relay->client($_) } qw(u1 u2);
+my $first = notify('USER', 'u1,u2', 'first', 'retry_limit => 1');
+$_->run_until('two showings', sub { of_mark($one, 'first') == 2 && of_mark($two, 'first') == 2 }) for $one, $two;
+my $second = notify('USER', 'u2', 'second', "retry_limit => 100, ttl => '1 hour'");
+wait_until('the first is given up', sub { $store->ask('XLEN', 'clairon:errors') == 1 });
+$store->ask('ZADD', 'clairon:due', 1, "$second:");
+wait_until('the second has ended', sub { $store->ask('XLEN', 'clairon:errors') == 2 });
+
+# List and its filters.
+my @all = listed();
+is_deeply([ map { [ @$_{qw(id reason)} ] } @all ], [ [ $first, 'exhausted' ], [ $second, 'expired' ] ],
+    'all that is in the log, oldest first');
+is_deeply([ sort @{ $all[0]{users} } ], [ 'u1', 'u2' ], 'with who is missing');
+is($all[0]{attempts}, 1, 'with the attempts');
+is($all[0]{notification}{payload}{mark}, 'first', 'and the notification');
+like($all[0]{at}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, 'and when');
+is_deeply([ map { $_->{id} } listed('--reason', 'expired') ], [$second], 'by reason');
+is_deeply([ map { $_->{id} } listed('--user', 'u1') ], [$first], 'by user');
+is_deeply([ map { $_->{id} } listed('--id', $second) ], [$second], 'by id');
+is_deeply([ map { $_->{id} } listed('--limit=1') ], [$first], 'so many');
+is(scalar(listed('--since', '1h')), 2, 'of the last hour');
+my ($code, $out) = clairon('errors', 'list');
+like($out, qr/^\S+Z +$first +exhausted +1 +\["u\d","u\d"\]$/m, 'as a table too');
+
+# Redrive: the users of the entry get it anew.
+($code, $out) = clairon('errors', 'redrive', '--id', $first);
+is($out, "redrove 1 entries for 2 users\n", 'redriven');
+my ($one_had, $two_had) = (2, 2);
+$_->run_until('it again', sub { of_mark($one, 'first') > 2 && of_mark($two, 'first') > 2 }) for $one, $two;
+is((of_mark($one, 'first'))[2]{routing}{retry}{attempts}, 0, 'from attempt 0');
+is((of_mark($one, 'first'))[2]{metadata}{id}, $first, 'under its id');
+$_->ack($first) for $one, $two;
+wait_until('both acked', sub { !$store->ask('HEXISTS', 'clairon:pending', $first) });
+is(scalar(listed()), 1, 'and the entry is gone');
+my $had = (of_mark($two, 'second'))[0]{metadata}{expiration};
+($code, $out) = clairon('errors', 'redrive', '--all');
+$two->run_until('the second again', sub { (of_mark($two, 'second'))[-1]{metadata}{expiration} gt $had });
+pass('with its lifetime renewed');
+$two->ack($second);
+wait_until('acked', sub { !$store->ask('HEXISTS', 'clairon:pending', $second) });
+
+# For one user of two, while the other is still waited for; and not for whom has acked meanwhile.
+my $third = notify('USER', 'u1,away', 'third', 'retry_limit => 0');
+wait_until('one is given up', sub { $store->ask('XLEN', 'clairon:errors') == 1 });
+clairon('errors', 'redrive', '--user', 'u1');
+is_deeply({ @{ $store->ask('HGETALL', "clairon:ack:$third") } }, { u1 => 0, away => 0 }, 'both are waited for');
+$one->run_until('the third again', sub { of_mark($one, 'third') == 2 });
+$one->ack($third);
+my $away = $relay->client('away');
+$away->run_until('the third', sub { of_mark($away, 'third') });
+$away->ack($third);
+wait_until('done', sub { !$store->ask('HEXISTS', 'clairon:pending', $third) });
+is_deeply([ grep { /:(ack:|inbox|tries|pending|left|due|open)/ } @{ $store->ask('KEYS', '*') } ], [], 'without a trace');
+
+# Drop.
+my $fourth = notify('USER', 'u1', 'fourth', 'retry_limit => 0');
+wait_until('it is given up', sub { $store->ask('XLEN', 'clairon:errors') == 1 });
+($code, $out, my $err) = clairon('errors', 'drop');
+is($code, 2, 'drop wants to be told which');
+like($err, qr/--all/, 'and says so');
+($code, $out) = clairon('errors', 'drop', $fourth);
+is($out, "dropped 1 entries\n", 'dropped');
+is(scalar(listed()), 0, 'and gone');
+is((clairon('errors', 'dance'))[0], 2, 'an unknown verb is refused');
+is((clairon('errors', 'list', '--limit', 'x'))[0], 2, 'a bad limit too');
+
+# Trace.
+($code, $out) = clairon('trace', '--json', $first);
+my $trace = JSON::decode_json($out);
+is($trace->{notification}{payload}{mark}, 'first', 'a trace has the notification');
+my @events = map { join ' ', $_->{stage}, $_->{user} // (), $_->{attempt} // () } @{ $trace->{events} };
+is_deeply([ @events[ 0, 1 ] ], [ 'committed', 'stored' ], 'from its commit on');
+my %count;
+$count{$_}++ for map { s/ .*//r } @events;
+is_deeply(\%count, { committed => 1, stored => 1, sent => 6, retried => 4, errored => 2, acked => 2 },
+    'with all that happened, per user') or diag join ', ', @events;
+is(scalar(grep { ($_->{reason} // '') eq 'exhausted' } @{ $trace->{events} }), 2, 'and why it was given up');
+is(join(' ', map { $_->{at} } @{ $trace->{events} }),
+    join(' ', sort map { $_->{at} } @{ $trace->{events} }), 'in the order of time');
+($code, $out) = clairon('trace', uc $first);
+like($out, qr/^\S+Z +acked +attempt 0  user u2$/m, 'as a table too');
+my $plain = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{"mark": "plain"}')});
+$one->run_until('it', sub { of_mark($one, 'plain') });
+($code, $out) = clairon('trace', '--json', $plain);
+is_deeply([ map { $_->{stage} } @{ JSON::decode_json($out)->{events} } ], [ 'committed', 'stored' ],
+    'also of what needs no ack');
+is((clairon('trace', '01890000-0000-7000-8000-000000000000'))[0], 1, 'an id that nobody knows');
+is((clairon('trace', 'x'))[0], 2, 'and none at all');
+
+# Nack: later, and not before the backoff.
+my $nacked = notify('USER', 'u1', 'nacked', '');
+$one->run_until('it', sub { of_mark($one, 'nacked') });
+sub wait_s { my ($s, $us) = @{ $store->ask('TIME') };
+    return (($store->ask('ZSCORE', 'clairon:due', "$nacked:u1") // 0) - $s * 1000 - $us / 1000) / 1000 }
+$one->send({ t => 'nack', ids => [$nacked], delay => 300_000 });
+wait_until('it is put off', sub { wait_s() > 290 });
+cmp_ok(wait_s(), '<=', 300, 'a nack puts a retry off');
+$one->send({ t => 'nack', ids => [$nacked], delay => 3_600_000 });
+wait_until('it is put off further', sub { wait_s() > 590 });
+cmp_ok(wait_s(), '<=', 600, 'by no more than the cap');
+my $showings = of_mark($one, 'nacked');
+$one->send({ t => 'nack', ids => [$nacked], delay => 0 });
+$one->run_until('it comes again', sub { of_mark($one, 'nacked') > $showings });
+pass('without a delay it comes after the backoff');
+$one->ack($nacked);
+wait_until('acked', sub { !$store->ask('HEXISTS', 'clairon:pending', $nacked) });
+$one->send({ t => 'nack', ids => [$nacked], delay => 0 });
+notify('USER', 'u1', 'last', '');
+$one->run_until('the last', sub { of_mark($one, 'last') });
+is($store->ask('ZSCORE', 'clairon:due', "$nacked:u1"), undef, 'a nack after the ack changes nothing');
+cmp_ok($relay->metric('clairon_nacks_total'), '>=', 3, 'nacks are counted');
+is($relay->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');
+
+done_testing();
