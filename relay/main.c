@@ -89,7 +89,7 @@ run_with(const struct config *config, const struct relay_options *options)
         return 0;
     }
     log_setup(config->relay.log_level, config->relay.log_format);
-    return relay_run(config);
+    return workers_run(config);
 }
 
 static int

@@ -19,7 +19,8 @@
 struct relay {
     const struct config *config;
     struct ev_loop *loop;
-    struct stats stats;
+    struct stats *stats;
+    int listen_fd;
     struct store *store;
     struct feed *feed; /* NULL without the role */
     struct hub *hub;   /* likewise */
@@ -54,6 +55,15 @@ on_drained(void *ctx)
     ev_break(relay->loop, EVBREAK_ALL);
 }
 
+/* Whoever knocks now is refused, and knocks at another process's door. */
+static void
+stop_listening(struct relay *relay)
+{
+    if (relay->listen_fd >= 0)
+        close(relay->listen_fd);
+    relay->listen_fd = -1;
+}
+
 static void
 on_stop(struct ev_loop *loop, ev_signal *signal, int events)
 {
@@ -70,7 +80,8 @@ on_stop(struct ev_loop *loop, ev_signal *signal, int events)
     feed_close(relay->feed); /* first: another relay may take the slot meanwhile */
     if (relay->gate != NULL)
         gate_drain(relay->gate, on_drained, relay);
-    else
+    stop_listening(relay);
+    if (relay->gate == NULL)
         on_drained(relay);
 }
 
@@ -117,19 +128,20 @@ open_rooms(struct relay *relay)
     const struct config *config = relay->config;
     const struct gate_health health = {is_ready, relay};
 
-    relay->store = store_open(relay->loop, config, &relay->stats);
+    relay->store = store_open(relay->loop, config, relay->stats);
     if (relay->store == NULL)
         return false;
     if ((config->relay.roles & CONFIG_ROLE_GATE) != 0) {
-        relay->hub = hub_open(relay->loop, config, relay->store, &relay->stats);
+        relay->hub = hub_open(relay->loop, config, relay->store, relay->stats);
         if (relay->hub == NULL)
             return false;
-        relay->gate = gate_open(relay->loop, config, relay->hub, &relay->stats, &health);
+        relay->gate =
+            gate_open(relay->loop, config, relay->hub, relay->stats, &health, relay->listen_fd);
         if (relay->gate == NULL)
             return false;
     }
     if ((config->relay.roles & CONFIG_ROLE_FEED) != 0)
-        relay->feed = feed_open(relay->loop, config, relay->store, &relay->stats);
+        relay->feed = feed_open(relay->loop, config, relay->store, relay->stats);
     return true;
 }
 
@@ -156,9 +168,9 @@ refuse_signals(void)
 }
 
 int
-relay_run(const struct config *config)
+relay_run(const struct config *config, struct stats *stats, int listen_fd)
 {
-    struct relay relay = {.config = config};
+    struct relay relay = {.config = config, .stats = stats, .listen_fd = listen_fd};
     bool is_open;
 
     relay.loop = ev_loop_new(EVFLAG_AUTO);
@@ -174,6 +186,7 @@ relay_run(const struct config *config)
         ev_run(relay.loop, 0);
     }
     close_rooms(&relay);
+    stop_listening(&relay);
     refuse_signals();
     ev_signal_stop(relay.loop, &relay.terminate);
     ev_signal_stop(relay.loop, &relay.interrupt);

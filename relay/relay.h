@@ -1,10 +1,20 @@
-/* relay.h: the daemon: feed, hub and gate on one loop. */
+/* relay.h: the daemon: feed, hub and gate on one loop, in one process or several. */
 #ifndef CLAIRON_RELAY_H
 #define CLAIRON_RELAY_H
 
 #include "base/config.h"
+#include "base/stats.h"
 
-/* Runs until SIGTERM or SIGINT has drained it. Returns the process's exit code. */
-int relay_run(const struct config *config);
+/*
+ * One process's work, until SIGTERM or SIGINT has drained it. listen_fd is taken over: clients
+ * connect there; -1 without the role. Returns the process's exit code.
+ */
+int relay_run(const struct config *config, struct stats *stats, int listen_fd);
+
+/*
+ * The same in config->gate.workers processes that share the listening socket; the first carries
+ * the feed. One that dies is started again. Returns when all have ended.
+ */
+int workers_run(const struct config *config);
 
 #endif

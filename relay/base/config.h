@@ -13,6 +13,8 @@
 #define CONFIG_ROLE_FEED 1u
 #define CONFIG_ROLE_GATE 2u
 
+#define CONFIG_WORKERS_MAX 64
+
 /* Strings are owned by the config and live until config_free; NULL means unset. */
 struct config {
     struct {

@@ -79,8 +79,8 @@ const struct config_key config_keys[] = {
       "PEM file with the certificate's private key" },
     { "gate", "trusted_proxies", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, config_check_empty,
       CONFIG_NO_FIELD, "only the empty list is supported by this version" },
-    { "gate", "workers", CONFIG_INT, false, "1", INT32_MIN, INT32_MAX, config_check_one,
-      FIELD(gate.workers), "only 1 is supported by this version" },
+    { "gate", "workers", CONFIG_INT, false, "1", 1, CONFIG_WORKERS_MAX, NULL, FIELD(gate.workers),
+      "processes that share the listening socket; the first carries the feed" },
 
     { "relay", "log_format", CONFIG_FORMAT, false, "logfmt", 0, 0, NULL, FIELD(relay.log_format),
       "form of the log's lines" },

@@ -2,6 +2,8 @@
 #include "base/stats.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
+#include <string.h>
 
 static const struct {
     const char *metric;
@@ -13,13 +15,46 @@ static const struct {
 #undef STATS_NAME
 };
 
+static bool
+is_gauge(int stat)
+{
+    return strcmp(stats_names[stat].kind, "gauge") == 0;
+}
+
+static uint64_t
+total_of(const struct stats *stats, int stat)
+{
+    bool takes_largest = is_gauge(stat) && stat != STAT_GATE_CONNECTIONS;
+    uint64_t total = 0;
+
+    if (stats->all == NULL)
+        return stats->values[stat];
+    for (int i = 0; i < stats->all_count; i++) {
+        uint64_t value = stats->all[i].values[stat];
+
+        if (!takes_largest)
+            total += value;
+        else if (value > total)
+            total = value;
+    }
+    return total;
+}
+
+void
+stats_reset_gauges(struct stats *stats)
+{
+    for (int i = 0; i < STAT_COUNT; i++)
+        if (is_gauge(i))
+            stats->values[i] = 0;
+}
+
 enum rc
 stats_write(const struct stats *stats, struct buffer *out)
 {
     for (int i = 0; i < STAT_COUNT; i++) {
         enum rc rc = buffer_addf(out, "# HELP %s %s\n# TYPE %s %s\n%s %" PRIu64 "\n",
                                  stats_names[i].metric, stats_names[i].help, stats_names[i].metric,
-                                 stats_names[i].kind, stats_names[i].metric, stats->values[i]);
+                                 stats_names[i].kind, stats_names[i].metric, total_of(stats, i));
 
         if (rc != RC_OK)
             return rc;

@@ -42,8 +42,11 @@ enum metric {
         STAT_COUNT
 };
 
+/* One process's, in memory that its fellow workers share. */
 struct stats {
     uint64_t values[STAT_COUNT];
+    const struct stats *all; /* of all workers; NULL: this process is alone */
+    int all_count;
 };
 
 static inline void
@@ -58,7 +61,13 @@ stats_set(struct stats *stats, enum metric stat, uint64_t value)
     stats->values[stat] = value;
 }
 
-/* Writes all of them in Prometheus' text format, HELP and TYPE included. */
+/* What a worker that died showed is not so any more. Counters stay. */
+void stats_reset_gauges(struct stats *stats);
+
+/*
+ * Writes all of them in Prometheus' text format, HELP and TYPE included: the sum of all workers',
+ * or the largest, for gauges of what they have in common.
+ */
 MUST_CHECK enum rc stats_write(const struct stats *stats, struct buffer *out);
 
 #endif

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <utlist.h>
 
@@ -103,7 +102,7 @@ open_context(struct gate *gate)
 
 struct gate *
 gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, struct stats *stats,
-          const struct gate_health *health)
+          const struct gate_health *health, int listen_fd)
 {
     struct gate *gate = memory_new(sizeof(*gate));
     char reason[REASON_MAX] = "libwebsockets did not start; is its libev plugin installed?";
@@ -114,14 +113,13 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
                           .stats = stats,
                           .health = *health,
                           .rules = rules_of(config)};
-    if (open_context(gate) != RC_OK || gate_listen(gate, reason, sizeof(reason)) != RC_OK) {
-        log_error("gate", "could not listen on %s: %s", config->gate.listen, reason);
-        gate_close(gate);
-        return NULL;
-    }
     gate_timers_start(gate);
-    log_info("gate", "listening on %s", config->gate.listen);
-    return gate;
+    if (open_context(gate) == RC_OK &&
+        gate_accept_start(gate, listen_fd, reason, sizeof(reason)) == RC_OK)
+        return gate;
+    log_error("gate", "could not serve %s: %s", config->gate.listen, reason);
+    gate_close(gate);
+    return NULL;
 }
 
 void
@@ -131,6 +129,7 @@ gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx)
     struct gate_conn *conn;
     int64_t nth = 0;
 
+    gate_accept_stop(gate);
     gate->draining = true;
     gate->drain_until_us = clock_monotonic_us() + window_ms * 1000;
     gate->on_drained = on_drained;
@@ -150,13 +149,11 @@ gate_close(struct gate *gate)
 {
     if (gate == NULL)
         return;
+    gate_accept_stop(gate);
     gate_timers_stop(gate);
     if (gate->context != NULL)
         lws_context_destroy(gate->context); /* calls CLOSED for what is open */
     while (gate->conns != NULL)
         gate_ws_closed(gate->conns);
-    if (gate->is_unix)
-        unlink(gate->address);
-    free(gate->address);
     free(gate);
 }

@@ -19,12 +19,20 @@ struct gate_health {
 };
 
 /*
- * Listens on config->gate.listen on the given loop. NULL when it could not,
+ * Listens on config->gate.listen; several processes may take connections from the one descriptor,
+ * which is the caller's. A failure is logged, with what and why.
+ */
+MUST_CHECK enum rc gate_listen(const struct config *config, int *ret_fd);
+/* Removes what gate_listen left in the file system, a unix socket. */
+void gate_unlisten(const struct config *config);
+
+/*
+ * Takes connections from listen_fd on the given loop. NULL when it could not,
  * after one log line that says what and why. config, hub and stats must outlive it;
- * health is copied.
+ * health is copied, the descriptor stays the caller's.
  */
 struct gate *gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub,
-                       struct stats *stats, const struct gate_health *health);
+                       struct stats *stats, const struct gate_health *health, int listen_fd);
 
 /*
  * Stops accepting, says bye (4201, `in` spread over the drain window) to everyone and closes them;

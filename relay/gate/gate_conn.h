@@ -89,16 +89,18 @@ struct gate {
     int64_t drain_until_us;
     void (*on_drained)(void *ctx); /* NULL once called */
     void *drained_ctx;
-    char *address; /* numeric, or a path; lws keeps a pointer to it. NULL: every address */
-    bool is_unix;
+    struct lws_vhost *vhost;
+    struct ev_io acceptable; /* on a descriptor of main's */
+    struct ev_timer accept_pause;
     unsigned char received[GATE_RECEIVED_MAX]; /* by one connection at a time */
 };
 
 /* gate.c: what lws calls. */
 extern const struct lws_protocols GATE_PROTOCOLS[];
 
-/* gate_listen.c: opens the port. `reason` gets a sentence without a full stop. */
-MUST_CHECK enum rc gate_listen(struct gate *gate, char *reason, size_t size);
+/* gate_accept.c: takes connections. `reason` gets a sentence without a full stop. */
+MUST_CHECK enum rc gate_accept_start(struct gate *gate, int listen_fd, char *reason, size_t size);
+void gate_accept_stop(struct gate *gate);
 
 /* gate_origin.c: may a page of `origin` talk to the `host` it asked for? Pure. */
 bool gate_origin_allowed(const char *origins, const char *origin, const char *host);

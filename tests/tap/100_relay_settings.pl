@@ -96,7 +96,7 @@ refused("$_->[0]", good('[gate]', $_->[0]), "$at $_->[1]") for
   [ 'listen = host:99999',    'listen must be host:port' ],
   [ 'listen = unix:relative', 'listen must be host:port' ],
   [ 'listen = unix:/' . 'x' x 200, 'listen must be host:port' ],
-  [ 'workers = 4',            'workers must be 1: only 1 is supported by this version' ],
+  [ 'workers = 65',           'workers must be a number from 1 to 64, not "65"' ],
   [ 'console = on',           'console must be off' ];
 refused("$_->[0] $_->[1]", good("[$_->[0]]", $_->[1]), "$file:8: [$_->[0]] $_->[2]") for
   [ 'relay', 'roles = reader',      'roles must be feed, gate or feed,gate, not "reader"' ],

@@ -46,12 +46,36 @@ says_when_it_does_not_fit(void **state)
     buffer_free(&out);
 }
 
+static void
+adds_up_what_workers_counted(void **state)
+{
+    struct stats all[2] = {{.values = {0}}, {.values = {0}}};
+    struct buffer out;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        all[i].all = all;
+        all[i].all_count = 2;
+        stats_add(&all[i], STAT_HUB_DELIVERED, 5);
+        stats_set(&all[i], STAT_GATE_CONNECTIONS, 3);
+        stats_set(&all[i], STAT_STORE_CONNECTED, 1);
+    }
+    stats_reset_gauges(&all[1]);
+    buffer_init(&out, 65536);
+    assert_int_equal(stats_write(&all[1], &out), RC_OK);
+    assert_non_null(strstr(out.bytes, "\nclairon_hub_delivered_total 10\n"));
+    assert_non_null(strstr(out.bytes, "\nclairon_gate_connections 3\n"));
+    assert_non_null(strstr(out.bytes, "\nclairon_store_connected 1\n"));
+    buffer_free(&out);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_every_value_with_its_kind),
         cmocka_unit_test(says_when_it_does_not_fit),
+        cmocka_unit_test(adds_up_what_workers_counted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

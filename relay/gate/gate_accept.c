@@ -1,0 +1,124 @@
+/* gate_accept.c: takes connections from the listening socket and hands them to libwebsockets. */
+#include "gate/gate_conn.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define ACCEPTS_A_TURN 16 /* what more there is, another worker or the next turn takes */
+#define PAUSE_S 0.1       /* without a free descriptor there is nothing to do but wait for one */
+
+static void
+adopt(struct gate *gate, int fd)
+{
+    int one = 1;
+
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* a unix socket has none */
+    if (lws_adopt_socket_vhost(gate->vhost, fd) == NULL) {
+        stats_add(gate->stats, STAT_GATE_REFUSED, 1);
+        log_warn("gate", "libwebsockets could not take a connection");
+    }
+}
+
+static void
+on_acceptable(struct ev_loop *loop, ev_io *watcher, int events)
+{
+    struct gate *gate = watcher->data;
+
+    (void)events;
+    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+        int fd = accept4(watcher->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+        if (fd >= 0) {
+            adopt(gate, fd);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            log_warn("gate", "no descriptor for a new connection (%s), raise ulimit -n",
+                     strerror(errno));
+            ev_io_stop(loop, watcher);
+            ev_timer_again(loop, &gate->accept_pause);
+            return;
+        } else if (errno != ECONNABORTED && errno != EINTR) {
+            return;
+        }
+    }
+}
+
+static void
+on_pause_over(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct gate *gate = timer->data;
+
+    (void)events;
+    ev_timer_stop(loop, timer);
+    ev_io_start(loop, &gate->acceptable);
+}
+
+static enum rc
+check_readable(const char *path, char *reason, size_t size)
+{
+    if (access(path, R_OK) == 0)
+        return RC_OK;
+    snprintf(reason, size, "could not read %s: %s", path, strerror(errno));
+    return RC_IO;
+}
+
+static enum rc
+set_tls(struct gate *gate, struct lws_context_creation_info *info, char *reason, size_t size)
+{
+    const char *cert = gate->config->gate.tls_cert;
+    const char *key = gate->config->gate.tls_key;
+
+    if (cert == NULL && key == NULL)
+        return RC_OK;
+    if (cert == NULL || key == NULL) {
+        snprintf(reason, size, "tls_cert and tls_key go together");
+        return RC_BAD;
+    }
+    if (check_readable(cert, reason, size) != RC_OK || check_readable(key, reason, size) != RC_OK)
+        return RC_IO;
+    info->options |= LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT;
+    info->ssl_cert_filepath = cert;
+    info->ssl_private_key_filepath = key;
+    return RC_OK;
+}
+
+enum rc
+gate_accept_start(struct gate *gate, int listen_fd, char *reason, size_t size)
+{
+    struct lws_context_creation_info info = {
+        .port = CONTEXT_PORT_NO_LISTEN_SERVER,
+        .protocols = GATE_PROTOCOLS,
+        .vhost_name = "clairon",
+        .user = gate,
+        .alpn = "http/1.1",
+        .keepalive_timeout = 5,
+        .timeout_secs = 10,
+    };
+    enum rc rc = set_tls(gate, &info, reason, size);
+
+    if (rc != RC_OK)
+        return rc;
+    gate->vhost = lws_create_vhost(gate->context, &info);
+    if (gate->vhost == NULL) {
+        snprintf(reason, size, "libwebsockets refused the certificate or its key");
+        return RC_IO;
+    }
+    ev_timer_init(&gate->accept_pause, on_pause_over, 0., PAUSE_S);
+    ev_io_init(&gate->acceptable, on_acceptable, listen_fd, EV_READ);
+    gate->accept_pause.data = gate->acceptable.data = gate;
+    ev_io_start(gate->loop, &gate->acceptable);
+    return RC_OK;
+}
+
+void
+gate_accept_stop(struct gate *gate)
+{
+    ev_timer_stop(gate->loop, &gate->accept_pause);
+    ev_io_stop(gate->loop, &gate->acceptable);
+}

@@ -1,0 +1,213 @@
+/* workers.c: several processes behind one listening socket, and one that looks after them. */
+#include "relay.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "gate/gate.h"
+
+#define EXIT_FAILED 1
+#define RESTART_PAUSE_S 1 /* a worker that dies at once must not be started in a loop */
+
+struct worker {
+    pid_t pid;        /* 0: not running */
+    int64_t start_us; /* when to start it; monotonic */
+    struct stats *stats;
+};
+
+struct workers {
+    const struct config *config;
+    pid_t guardian;
+    int listen_fd;
+    int count;
+    struct worker each[CONFIG_WORKERS_MAX];
+    sigset_t watched;
+    sigset_t before;
+    bool is_stopping;
+    int exit_code;
+};
+
+static int
+run_worker(const struct workers *workers, const struct worker *worker)
+{
+    struct config config = *workers->config;
+
+    /* A worker whose guardian was killed drains too. */
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != workers->guardian)
+        return EXIT_FAILED;
+    sigprocmask(SIG_SETMASK, &workers->before, NULL);
+    stats_reset_gauges(worker->stats);
+    /* One slot has one reader. */
+    if (worker != &workers->each[0])
+        config.relay.roles &= ~(unsigned)CONFIG_ROLE_FEED;
+    return relay_run(&config, worker->stats, workers->listen_fd);
+}
+
+static void
+start(struct workers *workers, struct worker *worker)
+{
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(run_worker(workers, worker));
+    if (pid < 0)
+        log_error("workers", "could not start a worker: %s", strerror(errno));
+    worker->pid = pid > 0 ? pid : 0;
+    worker->start_us = clock_monotonic_us() + RESTART_PAUSE_S * 1000000;
+}
+
+static void
+start_due(struct workers *workers)
+{
+    int64_t now_us = clock_monotonic_us();
+
+    for (int i = 0; i < workers->count; i++)
+        if (workers->each[i].pid == 0 && workers->each[i].start_us <= now_us)
+            start(workers, &workers->each[i]);
+}
+
+static void
+tell_all(const struct workers *workers, int signal)
+{
+    for (int i = 0; i < workers->count; i++)
+        if (workers->each[i].pid != 0)
+            kill(workers->each[i].pid, signal);
+}
+
+static void
+stop(struct workers *workers, int exit_code)
+{
+    if (!workers->is_stopping)
+        close(workers->listen_fd);
+    workers->is_stopping = true;
+    workers->exit_code = exit_code;
+    tell_all(workers, SIGTERM);
+}
+
+static void
+on_ended(struct workers *workers, struct worker *worker, int status)
+{
+    int pid = (int)worker->pid;
+
+    worker->pid = 0;
+    if (workers->is_stopping)
+        return;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAILED) {
+        log_error("workers", "worker %d could not serve, stopping all", pid);
+        stop(workers, EXIT_FAILED);
+    } else if (WIFSIGNALED(status)) {
+        log_error("workers", "worker %d was killed by signal %d, starting another", pid,
+                  WTERMSIG(status));
+    } else {
+        log_warn("workers", "worker %d ended by itself, starting another", pid);
+    }
+}
+
+static void
+reap(struct workers *workers)
+{
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+        for (int i = 0; i < workers->count; i++)
+            if (workers->each[i].pid == pid)
+                on_ended(workers, &workers->each[i], status);
+}
+
+static bool
+any_runs(const struct workers *workers)
+{
+    for (int i = 0; i < workers->count; i++)
+        if (workers->each[i].pid != 0)
+            return true;
+    return false;
+}
+
+static void
+look_after(struct workers *workers)
+{
+    const struct timespec second = {.tv_sec = 1};
+
+    while (!workers->is_stopping || any_runs(workers)) {
+        int signal;
+
+        if (!workers->is_stopping)
+            start_due(workers);
+        signal = sigtimedwait(&workers->watched, NULL, &second);
+        if (signal == SIGTERM || signal == SIGINT)
+            stop(workers, workers->exit_code);
+        else if (signal > 0 && signal != SIGCHLD)
+            tell_all(workers, signal);
+        reap(workers);
+    }
+}
+
+static struct stats *
+shared_stats(int count)
+{
+    struct stats *all = mmap(NULL, sizeof(*all) * (size_t)count, PROT_READ | PROT_WRITE,
+                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (all == MAP_FAILED)
+        return NULL;
+    for (int i = 0; i < count; i++) {
+        all[i].all = all;
+        all[i].all_count = count;
+    }
+    return all;
+}
+
+static int
+run_several(const struct config *config, int listen_fd)
+{
+    struct workers workers = {.config = config,
+                              .guardian = getpid(),
+                              .listen_fd = listen_fd,
+                              .count = config->gate.workers};
+    struct stats *stats = shared_stats(workers.count);
+    const int watched[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
+
+    if (stats == NULL) {
+        log_error("workers", "no shared memory: %s", strerror(errno));
+        close(listen_fd);
+        return EXIT_FAILED;
+    }
+    for (int i = 0; i < workers.count; i++)
+        workers.each[i].stats = &stats[i];
+    sigemptyset(&workers.watched);
+    for (size_t i = 0; i < sizeof(watched) / sizeof(watched[0]); i++)
+        sigaddset(&workers.watched, watched[i]);
+    sigprocmask(SIG_BLOCK, &workers.watched, &workers.before);
+    log_info("workers", "starting %d workers, pid %d", workers.count, (int)getpid());
+    look_after(&workers);
+    munmap(stats, sizeof(*stats) * (size_t)workers.count);
+    return workers.exit_code;
+}
+
+int
+workers_run(const struct config *config)
+{
+    bool has_gate = (config->relay.roles & CONFIG_ROLE_GATE) != 0;
+    struct stats stats = {0};
+    int listen_fd = -1;
+    int code;
+
+    if (has_gate && gate_listen(config, &listen_fd) != RC_OK)
+        return EXIT_FAILED;
+    if (has_gate && config->gate.workers > 1)
+        code = run_several(config, listen_fd);
+    else
+        code = relay_run(config, &stats, listen_fd);
+    if (has_gate)
+        gate_unlisten(config);
+    return code;
+}

@@ -1,0 +1,73 @@
+# Do several workers share one port, outlive one another's deaths, and leave together?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'ALL')});
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.workers' => 3 });
+
+# The workers that run, by their parent.
+sub workers
+{
+    my ($guardian) = @_;
+    my @found;
+    for my $file (glob '/proc/[0-9]*/stat')
+    {
+        open my $stat, '<', $file or next;
+        my ($pid, $parent) = (<$stat> // '') =~ /^(\d+) \(.*\) [RSDI] (\d+)/ or next;
+        push @found, $pid if $parent == $guardian;
+    }
+    return @found;
+}
+
+sub metric
+{
+    my ($name) = @_;
+    my ($value) = ($relay->get('/metrics'))[1] =~ /^\Q$name\E (\d+)$/m;
+    return $value;
+}
+
+is(scalar workers($relay->pid), 3, 'one process for each worker, and one that looks after them');
+my @clients = map { $relay->client("u$_") } 1 .. 24;
+is(metric('clairon_gate_connections'), 24, 'any worker tells the metrics of all');
+
+$pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'x' FROM generate_series(1, 50) i});
+$_->wait_notes(50) for @clients;
+pass('every client of every worker gets everything');
+is(scalar $store->entries, 50, 'and it is stored once');
+
+# The first carries the feed.
+my @before = workers($relay->pid);
+kill KILL => $_ for @before;
+wait_until('others take their places',
+    sub { my %old = map { $_ => 1 } @before; 3 == grep { !$old{$_} } workers($relay->pid) });
+$relay->wait_for_log(qr/was killed by signal 9, starting another/);
+my $late = $relay->client('late');
+$pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'x' FROM generate_series(51, 60) i});
+$late->wait_notes(10);
+is(scalar $store->entries, 60, 'what comes is stored and shown, by the new ones');
+is(metric('clairon_gate_connections'), 1, 'the dead do not count as connected');
+my $back = $relay->client('u1', pos => $clients[0]->pos);
+$back->wait_notes(10);
+pass('a client that comes back gets what it missed');
+
+my $guardian = $relay->pid;
+is($relay->stop, 0, 'SIGTERM ends all of them');
+is($back->wait_closed, 4201, 'after a bye to their clients');
+is(scalar workers($guardian), 0, 'none is left');
+
+$relay->start;
+wait_until('it starts again', sub { 3 == workers($relay->pid) });
+my @orphans = workers($relay->pid);
+$relay->kill9;
+wait_until('workers whose guardian is killed leave by themselves',
+    sub { !grep { kill 0 => $_ } @orphans });
+pass('and the port is free');
+
+done_testing();
