@@ -123,7 +123,7 @@ load() {
         [ "$kind" = plain ] || columns=on
         psql -X -q -v ON_ERROR_STOP=1 -v scale="$scale" -v columns="$columns" \
             -v directory="$cluster" -f "$here/workloads/$workload.sql" >/dev/null
-        psql -X -At -c 'SELECT pg_current_wal_lsn()' >"$cluster/end"
+        psql -X -At -c 'SELECT pg_current_wal_insert_lsn()' >"$cluster/end"
         psql -X -q -c 'CHECKPOINT'
         echo "$want" >"$cluster/loaded"
     fi

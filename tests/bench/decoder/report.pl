@@ -46,7 +46,7 @@ sub ratio
 {
     my ($workload, $name, $to, $of) = @_;
     my ($mine, $theirs) = map { median($workload, $_, $of) } $name, $to;
-    return defined $mine && defined $theirs ? $mine / $theirs : undef;
+    return $mine && $theirs ? $mine / $theirs : undef;
 }
 
 sub number { my ($format, $value) = @_; return defined $value ? sprintf $format, $value : '-' }
