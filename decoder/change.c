@@ -275,12 +275,15 @@ deform(struct image *image, HeapTuple tuple, TupleDesc desc, bool whole)
         heap_deform_tuple(tuple, desc, image->values, image->nulls);
 }
 
-/* Under FULL an untouched TOASTed value stands in the old row: it is the new one too. */
+/*
+ * An untouched TOASTed value that stands in the old row is the new one too: all of
+ * them under FULL, else those of the key (what else an old key leaves out is null).
+ */
 static void
 fill_from_old(struct row_change *row, TupleDesc desc)
 {
     for (int i = 0; i < desc->natts; i++)
-        if (is_on_disk(row->new, i, TupleDescAttr(desc, i)->attlen)) {
+        if (!row->old->nulls[i] && is_on_disk(row->new, i, TupleDescAttr(desc, i)->attlen)) {
             row->new->values[i] = row->old->values[i];
             row->new->nulls[i] = row->old->nulls[i];
         }
@@ -301,7 +304,7 @@ load_images(struct row_change *row, struct relation_entry *entry, Relation relat
         old = new;
     deform(row->new, new, desc, true);
     deform(row->old, old, desc, row->whole);
-    if (row->whole && new != NULL)
+    if (old != NULL && new != NULL && HeapTupleHasExternal(new))
         fill_from_old(row, desc);
 }
 

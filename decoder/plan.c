@@ -225,10 +225,15 @@ plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct ru
     entry->plan_count++;
 }
 
-/* The ad hoc rule's source: the relation, else the first ancestor that matches; -1: none. */
+/*
+ * The ad hoc rule's source: the relation, else the first ancestor that matches; -1:
+ * none. A materialized view is filled by changes too, but is no table to watch.
+ */
 static int
 match_ad_hoc(const struct options *options, const struct source *sources, int count)
 {
+    if (sources[0].relation->rd_rel->relkind == RELKIND_MATVIEW)
+        return -1;
     for (int i = 0; i < count; i++)
         if (options_match(options->include_tables, sources[i].schema,
                           RelationGetRelationName(sources[i].relation)))
