@@ -100,4 +100,71 @@ run_sql('japan', "SET client_encoding = 'UTF8'; CREATE TABLE t (v text);"
 is(JSON::decode_json((framed_lines('japan'))[0])->{payload}{after}{v}, "x$long", 'a long text');
 is(JSON::decode_json((text_lines('japan'))[0])->{payload}{after}{v}, "x$long", 'and escaped');
 
+# Every other encoding that a server may have: names, labels, targets and values, twice the same.
+my %words = (
+    LATIN1        => 'déjà ÿ',
+    LATIN2        => 'żółć ő',
+    LATIN5        => 'ğış',
+    ISO_8859_5    => 'щука',
+    ISO_8859_6    => 'سلام',
+    ISO_8859_7    => 'λόγος',
+    ISO_8859_8    => 'שלום',
+    WIN1250       => 'čeština €',
+    WIN1251       => 'Ђорђе №',
+    WIN1252       => '“naïve” €',
+    WIN1253       => 'λόγος €',
+    WIN1256       => 'سلام €',
+    WIN1258       => 'đơn ư',
+    WIN874        => 'ไทย',
+    WIN866        => 'щука ░',
+    KOI8R         => 'щука',
+    KOI8U         => 'їжак',
+    EUC_KR        => '한국어 한글',
+    EUC_CN        => '中文汉字',
+    EUC_TW        => '中文漢字',
+    EUC_JIS_2004  => '日本語か゚',
+    UTF8          => '😀 中 é',
+    MULE_INTERNAL => 'plain',
+);
+for my $encoding (sort keys %words)
+{
+    my ($word, $database) = ($words{$encoding}, 'db_' . lc $encoding);
+    my $client = $encoding eq 'MULE_INTERNAL' ? $encoding : 'UTF8';
+    make($database, $encoding);
+    run_sql($database, <<"SQL");
+SET client_encoding = '$client';
+CREATE TYPE "$word" AS ENUM ('$word');
+CREATE TABLE "t $word" ("$word" text, e "$word", j jsonb, a text[]);
+SELECT clairon.watch('"t $word"', 'USER', 'a', emitter => '$word', only_when => '"$word" = ''$word''');
+INSERT INTO "t $word" VALUES ('$word', '$word', '{"$word": "$word"}', '{$word}');
+SELECT clairon.notify('USER', '{$word}', '{"$word": ["$word"]}');
+SQL
+    my @text  = text_lines($database);
+    my @notes = map { JSON::decode_json($_) } framed_lines($database);
+    unlike("@text", $encoding eq 'UTF8' ? qr/\\u/ : qr/[^\x20-\x7e]/, "$encoding: text mode");
+    is_deeply([ map { JSON::decode_json($_) } @text ], \@notes, "$encoding: both modes say the same");
+    is_deeply($notes[0]{payload}{after},
+        { $word => $word, e => $word, j => { $word => $word }, a => [$word] }, "$encoding: the row");
+    is_deeply([ @{ $notes[0]{metadata} }{qw(source emitter)}, $notes[0]{routing}{audience}{targets}[0] ],
+        [ "t $word", $word, $word ], "$encoding: what is about it");
+    is_deeply($notes[1]{payload}, { $word => [$word] }, "$encoding: a payload of notify");
+    run_sql($database, "SELECT pg_drop_replication_slot('$database')");
+    run_sql('postgres', "DROP DATABASE $database");
+}
+
+# What an encoding holds and Unicode does not: one U+FFFD for each character.
+for my $case ([ 'WIN1252', '\x81' ], [ 'EUC_KR', '\xfe\xfe' ], [ 'MULE_INTERNAL', '\x81\xe9' ])
+{
+    my ($encoding, $bytes) = @$case;
+    my $database = 'odd_' . lc $encoding;
+    make($database, $encoding);
+    run_sql($database, "SET client_encoding = '$encoding'; CREATE TABLE t (v text, j json);"
+          . "SELECT clairon.watch('t', 'ALL'); INSERT INTO t VALUES (E'a${bytes}b', E'\"${bytes}\"')");
+    for my $line (framed_lines($database), text_lines($database))
+    {
+        is_deeply(JSON::decode_json($line)->{payload}{after},
+            { v => "a\x{fffd}b", j => "\x{fffd}" }, "$encoding: a character without a code point");
+    }
+}
+
 done_testing();
