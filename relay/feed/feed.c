@@ -14,7 +14,8 @@
 #define FEED_BACKOFF_CAP_MS 5000
 #define FEED_STANDBY_RETRY_S 0.5
 #define FEED_FEEDBACK_S 0.5
-#define STATUS_EVERY_US 10000000 /* also when nothing is new: wal_sender_timeout is 60 s */
+#define STATUS_EVERY_US                                                                            \
+    1000000 /* also when nothing is new: for any wal_sender_timeout from 2 s on */
 #define REASON_MAX 2048
 
 void
@@ -136,6 +137,25 @@ on_patience(struct ev_loop *loop, ev_timer *timer, int events)
     feed_restart(feed, "PostgreSQL did not answer within %.0f s", FEED_CONNECT_PATIENCE_S);
 }
 
+/*
+ * A server that vanished without a word shows by its silence. It gives us up after
+ * wal_sender_timeout of ours, we give it up after as long of its own. False when we did.
+ */
+static bool
+server_speaks(struct feed *feed)
+{
+    int64_t now_us = clock_monotonic_us();
+
+    if (!feed_stream_has_room(feed))
+        feed->heard_us = now_us; /* it is we who do not listen */
+    feed->asks_reply = feed->silence_us > 0 && now_us - feed->heard_us > feed->silence_us / 2;
+    if (feed->silence_us == 0 || now_us - feed->heard_us <= feed->silence_us)
+        return true;
+    feed_restart(feed, "PostgreSQL was silent for %.0f s (its wal_sender_timeout)",
+                 (double)feed->silence_us / 1e6);
+    return false;
+}
+
 /* Feedback has its own beat: it must not depend on what arrives. */
 static void
 on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
@@ -145,6 +165,11 @@ on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)loop;
     (void)events;
+    if (feed->state != FEED_STREAMING)
+        return;
+    if (!server_speaks(feed))
+        return;
+    feed_stream_idle(feed);
     if (feed->state != FEED_STREAMING)
         return;
     feed_confirm_update(feed);

@@ -60,6 +60,7 @@ feed_confirm_reset(struct feed *feed)
     feed->marked_lsn = 0;
     feed->told_lsn = 0;
     feed->asked_lsn = 0;
+    feed->idle_lsn = 0;
     feed->mark_first = 0;
     feed->mark_count = 0;
 }

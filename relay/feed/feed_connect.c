@@ -11,11 +11,10 @@
 #define COMMAND_MAX 2048
 #define SQLSTATE_IN_USE "55006"
 
-static void on_claimed(void *ctx, enum rc rc, const char *position, uint32_t timeline);
+static void on_claimed(void *ctx, enum rc rc, const struct store_progress *progress);
 
-/* Sends a command whose answer comes to feed_on_result in `state`. */
-static void
-ask(struct feed *feed, enum feed_state state, const char *command)
+void
+feed_ask(struct feed *feed, enum feed_state state, const char *command)
 {
     if (PQsendQuery(feed->conn, command) != 1) {
         feed_restart(feed, "could not send: %s", feed_error_line(PQerrorMessage(feed->conn)));
@@ -38,9 +37,12 @@ connection_failed(struct feed *feed)
 void
 feed_connect(struct feed *feed)
 {
-    const char *keys[] = {"dbname", "replication", "fallback_application_name", "client_encoding",
-                          NULL};
-    const char *values[] = {feed->config->feed.conninfo, "database", "clairon", "UTF8", NULL};
+    /* What stands before dbname, which is all of conninfo, is only what that does not say. */
+    const char *keys[] = {"tcp_user_timeout",          "keepalives_idle", "keepalives_interval",
+                          "keepalives_count",          "dbname",          "replication",
+                          "fallback_application_name", "client_encoding", NULL};
+    const char *values[] = {"20000",    "10",      "5",    "3", feed->config->feed.conninfo,
+                            "database", "clairon", "UTF8", NULL};
 
     feed->attempt++;
     feed_set_state(feed, FEED_CONNECTING);
@@ -80,12 +82,11 @@ feed_on_connecting(struct feed *feed)
         feed_restart(feed, "could not make the connection non-blocking");
         return;
     }
-    ask(feed, FEED_IDENTIFYING, "IDENTIFY_SYSTEM");
+    feed_ask(feed, FEED_IDENTIFYING, "IDENTIFY_SYSTEM");
 }
 
-/* Asks the store for the slot's progress; the answer goes on from `state`. */
-static void
-claim(struct feed *feed, enum feed_state state)
+void
+feed_claim(struct feed *feed, enum feed_state state)
 {
     struct feed_ticket *ticket = memory_new(sizeof(*ticket));
 
@@ -104,27 +105,11 @@ ask_history(struct feed *feed)
     char command[COMMAND_MAX];
 
     snprintf(command, sizeof(command), "TIMELINE_HISTORY %" PRIu32, feed->timeline);
-    ask(feed, FEED_READING_HISTORY, command);
+    feed_ask(feed, FEED_READING_HISTORY, command);
 }
 
 static void
-create_slot(struct feed *feed)
-{
-    char command[COMMAND_MAX];
-
-    log_info("feed",
-             "creating slot \"%s\" (waits for running transactions to end; on a standby of an idle "
-             "primary, for SELECT pg_log_standby_snapshot() there)",
-             feed->config->feed.slot);
-    ev_timer_stop(feed->loop, &feed->patience);
-    snprintf(command, sizeof(command),
-             "CREATE_REPLICATION_SLOT \"%s\" LOGICAL clairon NOEXPORT_SNAPSHOT",
-             feed->config->feed.slot);
-    ask(feed, FEED_CREATING, command);
-}
-
-static void
-on_claimed(void *ctx, enum rc rc, const char *position, uint32_t timeline)
+on_claimed(void *ctx, enum rc rc, const struct store_progress *progress)
 {
     struct feed_ticket *ticket = ctx;
     struct feed *feed = ticket->feed;
@@ -138,16 +123,21 @@ on_claimed(void *ctx, enum rc rc, const char *position, uint32_t timeline)
                      feed->config->feed.slot);
         return;
     }
-    snprintf(feed->sent_position, sizeof(feed->sent_position), "%s", position);
-    feed->stored_timeline = timeline;
+    snprintf(feed->sent_position, sizeof(feed->sent_position), "%s", progress->position);
+    feed->stored_timeline = progress->timeline;
+    feed->read_lsn = progress->read_lsn;
     if (feed->state == FEED_OWNING)
         feed_stream_begin(feed);
     else if (feed_progress_is_void(feed))
         return; /* the store is told, and comes back */
-    else if (timeline != feed->timeline)
+    else if (feed->is_lost)
+        feed_wait_for_slot(feed);
+    else if (feed->stored_timeline != feed->timeline)
         ask_history(feed);
     else if (feed->must_create)
-        create_slot(feed);
+        feed_create_slot(feed);
+    else if (feed_slot_moved_on(feed))
+        return; /* likewise */
     else if (feed_needs_members(feed))
         feed_copy_members(feed);
     else
@@ -157,55 +147,9 @@ on_claimed(void *ctx, enum rc rc, const char *position, uint32_t timeline)
 static void
 on_identified(struct feed *feed, const PGresult *result)
 {
-    char command[COMMAND_MAX];
-
     snprintf(feed->system, sizeof(feed->system), "%s", PQgetvalue(result, 0, 0));
     feed->timeline = (uint32_t)strtoul(PQgetvalue(result, 0, 1), NULL, 10);
-    snprintf(command, sizeof(command),
-             "SELECT plugin, database = current_database(), active"
-             " FROM pg_catalog.pg_replication_slots WHERE slot_name = '%s'",
-             feed->config->feed.slot);
-    ask(feed, FEED_FINDING, command);
-}
-
-/* Nothing is wrong: the slot has a reader, and is tried again until it has none. */
-static void
-stand_by(struct feed *feed)
-{
-    if (!feed->is_standby)
-        log_info("feed", "slot \"%s\" is read by another relay, standing by",
-                 feed->config->feed.slot);
-    feed->is_standby = true;
-    feed_restart(feed, "standby");
-}
-
-static void
-on_slot_found(struct feed *feed, const PGresult *result)
-{
-    const char *slot = feed->config->feed.slot;
-
-    feed->must_create = false;
-    if (PQntuples(result) == 0 && !feed->config->feed.create_slot) {
-        feed_restart(feed,
-                     "slot \"%s\" does not exist: SELECT pg_create_logical_replication_slot('%s', "
-                     "'clairon') in this database, or set [feed] create_slot = on",
-                     slot, slot);
-    } else if (PQntuples(result) == 0) {
-        feed->must_create = true;
-        claim(feed, FEED_CLAIMING); /* a store that refuses must not leave a slot behind */
-    } else if (strcmp(PQgetvalue(result, 0, 0), "clairon") != 0) {
-        feed_restart(feed,
-                     "slot \"%s\" belongs to plugin \"%s\", not to clairon: choose another "
-                     "[feed] slot",
-                     slot, PQgetvalue(result, 0, 0));
-    } else if (strcmp(PQgetvalue(result, 0, 1), "t") != 0) {
-        feed_restart(feed, "slot \"%s\" belongs to another database than [feed] conninfo names",
-                     slot);
-    } else if (strcmp(PQgetvalue(result, 0, 2), "t") == 0) {
-        stand_by(feed);
-    } else {
-        claim(feed, FEED_CLAIMING);
-    }
+    feed_ask_slot(feed);
 }
 
 /* Doubles quotes; replication commands know no other escape. */
@@ -237,7 +181,7 @@ feed_begin_start(struct feed *feed)
             snprintf(command + len, sizeof(command) - (size_t)len, ", topic_prefix '%s'", prefix);
     }
     snprintf(command + len, sizeof(command) - (size_t)len, ")");
-    ask(feed, FEED_STARTING, command);
+    feed_ask(feed, FEED_STARTING, command);
 }
 
 /* The server refused: says what, and what would be right. */
@@ -250,7 +194,7 @@ on_refusal(struct feed *feed, const PGresult *result)
 
     if (feed->state == FEED_STARTING && sqlstate != NULL &&
         strcmp(sqlstate, SQLSTATE_IN_USE) == 0) {
-        stand_by(feed);
+        feed_stand_by(feed);
         return;
     }
     hint = feed_error_hint(sqlstate, message);
@@ -266,16 +210,13 @@ on_good_result(struct feed *feed, const PGresult *result)
         on_identified(feed, result);
         return;
     case FEED_FINDING:
-        on_slot_found(feed, result);
+        feed_on_slot(feed, result);
         return;
     case FEED_READING_HISTORY:
         feed_on_history(feed, PQgetvalue(result, 0, 1));
         return;
     case FEED_CREATING:
-        log_info("feed", "slot \"%s\" created", feed->config->feed.slot);
-        ev_timer_again(feed->loop, &feed->patience);
-        feed->must_create = false;
-        claim(feed, FEED_CLAIMING);
+        feed_on_slot_created(feed, result);
         return;
     default:
         feed_restart(feed, "PostgreSQL answered what was not asked");
@@ -321,7 +262,9 @@ feed_on_result(struct feed *feed)
     status = PQresultStatus(result);
     if (feed->state == FEED_STARTING && status == PGRES_COPY_BOTH) {
         ev_io_stop(feed->loop, &feed->readable);
-        claim(feed, FEED_OWNING);
+        feed_claim(feed, FEED_OWNING);
+    } else if (feed->state == FEED_DROPPING && status == PGRES_COMMAND_OK) {
+        feed_on_slot_dropped(feed);
     } else if (status == PGRES_TUPLES_OK) {
         on_good_result(feed, result);
     } else {

@@ -103,6 +103,7 @@ copy_done(struct feed *feed)
     put_common(end, FRAME_KIND_COMMIT, FRAME_COMMIT_SIZE, FRAME_ORDINAL_COMMIT);
     if (!feed_stream_take(feed, end, (struct bytes){(unsigned char *)end, FRAME_COMMIT_SIZE}))
         return;
+    feed->batch_confirm_lsn = feed->slot_lsn; /* all before the slot is in the copy */
     feed_stream_flush(feed);
     if (feed->state != FEED_COPYING)
         return;

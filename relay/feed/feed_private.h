@@ -24,8 +24,9 @@
 
 /*
  * WAITING (for the retry timer, or for the store) -> CONNECTING -> IDENTIFYING -> FINDING the slot
- * -> CLAIMING its progress at the store [-> CREATING it, CLAIMING again] [-> COPYING memberships]
- * (READING_HISTORY, RESETTING: only when the progress is of another timeline, or its slot is gone)
+ * [-> DROPPING it, if it is lost] -> CLAIMING its progress at the store [-> CREATING it, CLAIMING
+ * again] [-> COPYING memberships] (READING_HISTORY, RESETTING: only when the progress is of another
+ * timeline, or its slot is gone or does not go on where it ended)
  * -> STARTING -> OWNING (claims again, now that no other relay can read the slot) -> STREAMING.
  * feed_restart leads from each of them to WAITING.
  */
@@ -34,6 +35,7 @@ enum feed_state {
     FEED_CONNECTING,
     FEED_IDENTIFYING,
     FEED_FINDING,
+    FEED_DROPPING,
     FEED_CREATING,
     FEED_CLAIMING,
     FEED_READING_HISTORY,
@@ -72,11 +74,15 @@ struct feed {
     PGconn *conn;
     PGresult *result; /* of the command under way, until its answer is complete */
     bool must_create; /* the slot does not exist yet */
+    bool is_new_slot; /* we made it on this connection */
+    bool is_lost;     /* PostgreSQL gave the slot up, and we may not make another */
     bool is_standby;  /* another relay reads the slot */
     unsigned attempt; /* tells answers for an earlier connection from ours */
     char system[FEED_SYSTEM_MAX];
     uint32_t timeline;
     uint32_t stored_timeline; /* of the store's progress */
+    uint64_t slot_lsn;        /* where the slot goes on, as it was found or made */
+    uint64_t read_lsn;        /* up to where the store knows of all WAL; 0: not known */
 
     struct store_batch *batch;
     char **held; /* messages whose bytes the batch points into */
@@ -94,6 +100,7 @@ struct feed {
     uint64_t copy_ordinal;
 
     uint64_t received_lsn;
+    uint64_t idle_lsn;      /* nothing can come any more before it, as a keepalive told */
     uint64_t stored_lsn;    /* the store answered for all before it */
     uint64_t confirmed_lsn; /* and it is safe on disk by now */
     uint64_t marked_lsn;
@@ -101,6 +108,9 @@ struct feed {
     unsigned mark_first;
     unsigned mark_count;
     int64_t feedback_us; /* when we last told the server */
+    int64_t heard_us;    /* when it last said anything */
+    int64_t silence_us;  /* that we bear; 0: any */
+    bool asks_reply;     /* it is silent for so long that we ask for a word */
     uint64_t told_lsn;
     uint64_t asked_lsn; /* the last keepalive's end of WAL */
     bool closing;
@@ -121,12 +131,27 @@ void feed_connect(struct feed *feed);
 void feed_on_connecting(struct feed *feed);
 void feed_on_result(struct feed *feed);
 void feed_begin_start(struct feed *feed);
+/* Sends a command whose answer comes to feed_on_result in `state`. */
+void feed_ask(struct feed *feed, enum feed_state state, const char *command);
+/* Asks the store for the slot's progress; the answer goes on from `state`. */
+void feed_claim(struct feed *feed, enum feed_state state);
+
+/* feed_slot.c */
+void feed_ask_slot(struct feed *feed);
+void feed_on_slot(struct feed *feed, const PGresult *result);
+void feed_create_slot(struct feed *feed);
+void feed_on_slot_created(struct feed *feed, const PGresult *result);
+void feed_on_slot_dropped(struct feed *feed);
+void feed_stand_by(struct feed *feed);
+void feed_wait_for_slot(struct feed *feed); /* it is lost, and not ours to make again */
+uint64_t feed_lsn_read(const char *text);   /* as PostgreSQL writes it; 0: it is none */
 
 /* feed_stream.c */
 void feed_stream_begin(struct feed *feed);
 void feed_stream_reset(struct feed *feed); /* forgets batch and flights */
 void feed_stream_pump(struct feed *feed);
 void feed_stream_flush(struct feed *feed); /* sends the batch, if it holds anything */
+void feed_stream_idle(struct feed *feed);  /* when nothing is under way, lets quiet WAL go */
 bool feed_stream_has_room(const struct feed *feed);
 /* Takes a packet of frames, and its bytes (malloc). False when the feed was restarted. */
 bool feed_stream_take(struct feed *feed, char *owned, struct bytes packet);
@@ -141,8 +166,10 @@ void feed_confirm_reset(struct feed *feed);
 uint64_t feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive);
 
 /* feed_history.c */
-/* True when the slot is gone that the progress is of: the store is being told. */
+/* True when the slot is gone, or lost, that the progress is of: the store is being told. */
 bool feed_progress_is_void(struct feed *feed);
+/* True when the slot begins beyond what the store knows of: likewise. */
+bool feed_slot_moved_on(struct feed *feed);
 /* Judges the progress by the server's timeline history, and tells the store. */
 void feed_on_history(struct feed *feed, const char *history);
 

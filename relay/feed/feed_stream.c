@@ -71,30 +71,50 @@ on_ingested(void *ctx, enum rc rc)
     feed_stream_pump(feed);
 }
 
-void
-feed_stream_flush(struct feed *feed)
+static void
+send_batch(struct feed *feed)
 {
     struct feed_ticket *ticket;
     struct flight *flight;
     size_t bytes = store_batch_bytes(feed->batch);
 
-    if (store_batch_count(feed->batch) == 0)
-        return;
     ticket = memory_new(sizeof(*ticket));
     *ticket = (struct feed_ticket){feed, feed->attempt};
-    if (store_ingest(feed->store, feed->config->feed.slot, feed->sent_position, feed->batch,
-                     on_ingested, ticket) != RC_OK) {
+    if (store_ingest(feed->store, feed->config->feed.slot, feed->sent_position,
+                     feed->batch_confirm_lsn, feed->batch, on_ingested, ticket) != RC_OK) {
         free(ticket);
         feed_restart(feed, "the store is away");
         return;
     }
-    frame_position_text(feed->batch_lsn, feed->batch_ordinal, feed->sent_position);
+    if (bytes > 0)
+        frame_position_text(feed->batch_lsn, feed->batch_ordinal, feed->sent_position);
     flight = &feed->flights[(feed->flight_first + feed->flight_count) % FEED_FLIGHTS_MAX];
     *flight = (struct flight){feed->batch_confirm_lsn, bytes};
     feed->flight_count++;
     feed->flight_bytes += bytes;
     feed->batch_confirm_lsn = 0;
     release_held(feed);
+}
+
+void
+feed_stream_flush(struct feed *feed)
+{
+    if (store_batch_count(feed->batch) > 0)
+        send_batch(feed);
+}
+
+/*
+ * When nothing is under way, all WAL the server has read can go: quiet tables pin nothing. The
+ * store is told first: it must know of all that the slot forgets.
+ */
+void
+feed_stream_idle(struct feed *feed)
+{
+    if (feed->flight_count > 0 || store_batch_count(feed->batch) > 0 ||
+        feed->idle_lsn <= feed->stored_lsn)
+        return;
+    feed->batch_confirm_lsn = feed->idle_lsn;
+    send_batch(feed);
 }
 
 static void
@@ -130,17 +150,15 @@ feed_stream_take(struct feed *feed, char *owned, struct bytes packet)
     return feed->state != FEED_WAITING;
 }
 
-/* When nothing is under way, all WAL the server has read can go: quiet tables pin nothing. */
 static void
 take_keepalive(struct feed *feed, const struct walmsg *message)
 {
-    bool idle = feed->flight_count == 0 && store_batch_count(feed->batch) == 0;
     uint64_t read_lsn = feed_confirm_read_lsn(feed, message);
 
     if (message->wal_end > feed->received_lsn)
         feed->received_lsn = message->wal_end;
-    if (idle && read_lsn > feed->stored_lsn)
-        feed->stored_lsn = read_lsn;
+    if (read_lsn > feed->idle_lsn)
+        feed->idle_lsn = read_lsn;
     if (message->reply_requested)
         feed_send_feedback(feed);
 }
@@ -151,6 +169,7 @@ take_message(struct feed *feed, char *buffer, size_t len)
 {
     struct walmsg message;
 
+    feed->heard_us = clock_monotonic_us();
     stats_add(feed->stats, STAT_FEED_BYTES, len);
     if (walmsg_parse((struct bytes){(unsigned char *)buffer, len}, &message) != RC_OK) {
         free(buffer);
@@ -233,6 +252,7 @@ feed_stream_begin(struct feed *feed)
     feed_set_state(feed, FEED_STREAMING);
     ev_timer_stop(feed->loop, &feed->patience);
     feed->is_standby = false;
+    feed->heard_us = clock_monotonic_us();
     stats_set(feed->stats, STAT_FEED_CONNECTED, 1);
     log_beginning(feed);
     feed_stream_pump(feed);
@@ -246,7 +266,7 @@ feed_send_feedback(struct feed *feed)
 
     feed_confirm_update(feed);
     received = feed->received_lsn > feed->confirmed_lsn ? feed->received_lsn : feed->confirmed_lsn;
-    walmsg_status(status, received, feed->confirmed_lsn, clock_wall_us());
+    walmsg_status(status, received, feed->confirmed_lsn, clock_wall_us(), feed->asks_reply);
     if (PQputCopyData(feed->conn, (const char *)status, sizeof(status)) < 0) {
         feed_restart(feed, "could not confirm: %s", feed_error_line(PQerrorMessage(feed->conn)));
         return;

@@ -53,14 +53,20 @@ store_batch_count(const struct store_batch *batch)
     return batch->count;
 }
 
+void
+batch_reserve(struct store_batch *batch)
+{
+    if (batch->argc + 1 <= batch->room)
+        return;
+    batch->room = batch->room == 0 ? 256 : batch->room * 2;
+    batch->argv = memory_grow(batch->argv, batch->room * sizeof(*batch->argv));
+    batch->lens = memory_grow(batch->lens, batch->room * sizeof(*batch->lens));
+}
+
 static void
 add_bytes(struct store_batch *batch, struct bytes bytes)
 {
-    if (batch->argc + 1 > batch->room) {
-        batch->room = batch->room == 0 ? 256 : batch->room * 2;
-        batch->argv = memory_grow(batch->argv, batch->room * sizeof(*batch->argv));
-        batch->lens = memory_grow(batch->lens, batch->room * sizeof(*batch->lens));
-    }
+    batch_reserve(batch);
     batch->argv[batch->argc] = bytes.len > 0 ? (const char *)bytes.at : "";
     batch->lens[batch->argc++] = bytes.len;
     batch->bytes += bytes.len;

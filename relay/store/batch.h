@@ -7,7 +7,7 @@
 #include "store/store.h"
 
 /* The script's arguments from `first` on are free for the caller, records follow. */
-#define BATCH_RESERVED 7
+#define BATCH_RESERVED 8
 
 struct store_batch {
     const char **argv;
@@ -20,6 +20,9 @@ struct store_batch {
     size_t text_count;
     size_t text_room;
 };
+
+/* Makes room for the caller's arguments, also in a batch that holds nothing. */
+void batch_reserve(struct store_batch *batch);
 
 /* Forgets the frames, keeps the memory. */
 void batch_clear(struct store_batch *batch);

@@ -16,6 +16,7 @@
 #include "store/upkeep.h"
 
 #define STORE_PATIENCE_S 10.0
+#define STORE_LSN_TEXT 16            /* hex digits */
 #define STORE_FSYNC_DELAY_US 2000000 /* twice the interval of everysec */
 
 static void
@@ -214,21 +215,29 @@ static void
 on_claimed(void *ctx, const redisReply *reply)
 {
     struct call *call = ctx;
-    struct bytes position = {NULL, 0};
-    char text[FRAME_POSITION_TEXT + 1];
-    uint32_t timeline = 0;
+    struct store_progress progress = {NULL, 0, 0};
 
-    if (call_succeeded(call->store, reply, "take the slot's progress") && reply_is_array(reply, 2))
-        position = reply_bytes(reply->element[0]);
-    if (position.at != NULL && reply->element[1]->str != NULL)
-        timeline = (uint32_t)strtoul(reply->element[1]->str, NULL, 10);
-    if (position.at != NULL && position.len < sizeof(text)) {
-        snprintf(text, sizeof(text), "%.*s", (int)position.len, (const char *)position.at);
-        call->done.claimed(call->ctx, RC_OK, text, timeline);
-    } else {
-        call->done.claimed(call->ctx, RC_IO, "", 0);
+    if (call_succeeded(call->store, reply, "take the slot's progress") &&
+        reply_is_array(reply, 3) && reply->element[0]->str != NULL &&
+        reply->element[1]->str != NULL && reply->element[2]->str != NULL) {
+        progress.position = reply->element[0]->str;
+        progress.timeline = (uint32_t)strtoul(reply->element[1]->str, NULL, 10);
+        progress.read_lsn = strtoull(reply->element[2]->str, NULL, 16);
     }
+    if (progress.position != NULL && strlen(progress.position) <= FRAME_POSITION_TEXT)
+        call->done.claimed(call->ctx, RC_OK, &progress);
+    else
+        call->done.claimed(call->ctx, RC_IO, NULL);
     free(call);
+}
+
+/* Sorts as the LSN does; none: "". */
+static void
+lsn_text(uint64_t lsn, char ret_text[STORE_LSN_TEXT + 1])
+{
+    ret_text[0] = '\0';
+    if (lsn != 0)
+        snprintf(ret_text, STORE_LSN_TEXT + 1, "%016" PRIx64, lsn);
 }
 
 static void
@@ -271,22 +280,25 @@ on_reset(void *ctx, const redisReply *reply)
 }
 
 enum rc
-store_reset(struct store *store, const char *slot, uint32_t timeline, const char *position,
+store_reset(struct store *store, const char *slot, const struct store_progress *progress,
             bool is_gap)
 {
     struct arguments arguments = {.argc = 0};
     char key[STORE_KEY_MAX], timeline_text[16], fresh_epoch[STORE_EPOCH_TEXT + 1] = "";
+    char read[STORE_LSN_TEXT + 1];
 
     progress_key(store, slot, key);
-    snprintf(timeline_text, sizeof(timeline_text), "%" PRIu32, timeline);
+    lsn_text(progress->read_lsn, read);
+    snprintf(timeline_text, sizeof(timeline_text), "%" PRIu32, progress->timeline);
     if (is_gap)
         random_hex(fresh_epoch, STORE_EPOCH_TEXT);
     argument(&arguments, key);
     argument(&arguments, store->prefix);
     argument(&arguments, store->owner);
     argument(&arguments, timeline_text);
-    argument(&arguments, position);
+    argument(&arguments, progress->position);
     argument(&arguments, fresh_epoch);
+    argument(&arguments, read);
     return link_call(store->link, STORE_SCRIPT_reset, 1, on_reset, store, arguments.argc,
                      arguments.argv, arguments.lens);
 }
@@ -308,19 +320,21 @@ on_ingested(void *ctx, const redisReply *reply)
 }
 
 enum rc
-store_ingest(struct store *store, const char *slot, const char *after, struct store_batch *batch,
-             store_ingested *done, void *ctx)
+store_ingest(struct store *store, const char *slot, const char *after, uint64_t read_lsn,
+             struct store_batch *batch, store_ingested *done, void *ctx)
 {
-    char key[STORE_KEY_MAX];
+    char key[STORE_KEY_MAX], read[STORE_LSN_TEXT + 1];
     const char *fixed[BATCH_RESERVED] = {
-        store->stream_key,        key, store->prefix, store->epoch, store->owner, after,
-        store->delivery.retention};
+        store->stream_key, key,   store->prefix, store->epoch,
+        store->owner,      after, read,          store->delivery.retention};
     struct call *call;
     enum rc rc;
 
     if (!store->is_up)
         return RC_AGAIN;
     progress_key(store, slot, key);
+    lsn_text(read_lsn, read);
+    batch_reserve(batch);
     for (size_t i = 0; i < BATCH_RESERVED; i++) {
         batch->argv[i] = fixed[i];
         batch->lens[i] = strlen(fixed[i]);

@@ -48,17 +48,23 @@ int64_t store_fsync_delay_us(const struct store *store);
  * RC_AGAIN: the store is away; the callback will not be called.
  */
 
-/* A feed takes a slot's progress. `position` is "" when nothing was stored yet. */
-typedef void store_claimed(void *ctx, enum rc rc, const char *position, uint32_t timeline);
+/* How far a slot's WAL is stored. */
+struct store_progress {
+    const char *position; /* of the newest frame stored, "": none yet */
+    uint64_t read_lsn;    /* all WAL before it is done with; 0: not known */
+    uint32_t timeline;
+};
+/* A feed takes a slot's progress: a view that dies after the callback, NULL without RC_OK. */
+typedef void store_claimed(void *ctx, enum rc rc, const struct store_progress *progress);
 MUST_CHECK enum rc store_claim(struct store *store, const char *slot, const char *system,
                                uint32_t timeline, store_claimed *done, void *ctx);
 
 /*
- * Sets a claimed slot's progress (as text, "": from the start, memberships too) and its timeline;
- * with `is_gap` the epoch changes. There is no answer: the store goes down and up again.
+ * Sets a claimed slot's progress (position "": from the start, memberships too; read_lsn 0: as it
+ * was); with `is_gap` the epoch changes. There is no answer: the store goes down and up again.
  */
-MUST_CHECK enum rc store_reset(struct store *store, const char *slot, uint32_t timeline,
-                               const char *position, bool is_gap);
+MUST_CHECK enum rc store_reset(struct store *store, const char *slot,
+                               const struct store_progress *progress, bool is_gap);
 
 /* Frames on their way. It keeps views: the bytes behind them must live until store_ingest. */
 struct store_batch;
@@ -69,12 +75,14 @@ size_t store_batch_bytes(const struct store_batch *batch);
 size_t store_batch_count(const struct store_batch *batch);
 
 /*
- * Stores what the batch holds beyond the slot's progress, in one step, and empties the batch.
- * `after` is the position (text) the batch follows: a store that is behind it refuses.
+ * Stores what the batch (which may be empty) holds beyond the slot's progress, in one step, and
+ * empties it. `after` is the position (text) the batch follows: a store that is behind it refuses.
+ * With the batch all WAL before `read_lsn` is done with; 0: no more than was.
  */
 typedef void store_ingested(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_ingest(struct store *store, const char *slot, const char *after,
-                                struct store_batch *batch, store_ingested *done, void *ctx);
+                                uint64_t read_lsn, struct store_batch *batch, store_ingested *done,
+                                void *ctx);
 
 /* One acknowledgement; the texts are copied. */
 struct store_ack {

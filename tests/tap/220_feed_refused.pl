@@ -42,22 +42,6 @@ $relay = refused('foreign slot', qr/belongs to plugin .*test_decoding/);
 $relay->stop;
 $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
 
-# A slot whose WAL is gone is lost; the relay makes another once it is dropped.
-$pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')});
-$pg->safe_psql('postgres', q{ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'});
-$pg->reload;
-wait_until('the slot is lost', sub {
-    $pg->safe_psql('postgres', q{SELECT pg_logical_emit_message(false, 'x', 'x'); SELECT pg_switch_wal()});
-    $pg->safe_psql('postgres', 'CHECKPOINT');
-    $pg->safe_psql('postgres', 'SELECT wal_status FROM pg_replication_slots') eq 'lost' });
-$relay = refused('lost slot', qr/the slot is lost.*drop it.*clairon\.doctor/);
-$pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
-$relay->wait_ready;
-pass('lost slot: it recovers once that is dropped');
-$relay->stop;
-$pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon');
-    ALTER SYSTEM RESET max_slot_wal_keep_size});
-
 SKIP:
 {
     my $known = $pg->safe_psql('postgres',

@@ -1,6 +1,6 @@
 -- ingest.lua: stores a batch of frames and moves the slot's progress, in one step.
--- KEYS: stream, progress. ARGV: prefix, epoch, owner token, the position this batch follows, how
--- long trails are kept in ms, records.
+-- KEYS: stream, progress. ARGV: prefix, epoch, owner token, the position this batch follows, up to
+-- where all WAL is done with after it ('': as before), how long trails are kept in ms, records.
 -- A record is its kind, its position, and
 --   N: id, route, data                                     a note that needs no ack
 --   A: id, route, data, audience, target count, targets    a note that needs acks
@@ -23,7 +23,7 @@ local function has_group()
     return false
 end
 
-local state = call('HMGET', progress, 'owner', 'position')
+local state = call('HMGET', progress, 'owner', 'position', 'read')
 local position = state[2] or ''
 if call('HGET', prefix .. ':meta', 'epoch') ~= ARGV[2] or not has_group() then
     return redis.error_reply('EPOCH the store was emptied, or its stream or group removed')
@@ -36,7 +36,7 @@ if position < ARGV[4] then
 end
 
 local OPEN_MS = 24 * 3600 * 1000 -- an open audience without expiration waits so long
-local at, added, skipped, now = 6, 0, 0, now_ms()
+local at, added, skipped, now = 7, 0, 0, now_ms()
 
 local function users_of(audience, targets)
     local users, seen = {}, {}
@@ -84,7 +84,7 @@ local function add_awaited(users)
     call('HSET', prefix .. ':left', id, #users)
     if ends > 0 then call('ZADD', prefix .. ':due', whole(ends), id .. ':') end
     call('RPUSH', prefix .. ':trail:' .. id, table.concat({'stored', whole(now), 0, entry, '-'}, ' '))
-    call('PEXPIRE', prefix .. ':trail:' .. id, ARGV[5])
+    call('PEXPIRE', prefix .. ':trail:' .. id, ARGV[6])
     local score = score_of(entry)
     for _, user in ipairs(users) do
         call('HSET', prefix .. ':ack:' .. id, user, '0')
@@ -122,4 +122,5 @@ while ARGV[at] do
     end
 end
 call('HSET', progress, 'position', position)
+if ARGV[5] > (state[3] or '') then call('HSET', progress, 'read', ARGV[5]) end
 return {position, added, skipped}

@@ -1,5 +1,6 @@
 -- reset.lua: sets a slot's progress to what its WAL can still give, and tells everyone of the gap.
--- KEYS: progress. ARGV: prefix, owner token, timeline, position, fresh epoch or '' for no gap.
+-- KEYS: progress. ARGV: prefix, owner token, timeline, position, fresh epoch or '' for no gap, read
+-- or '' to keep it.
 -- With an empty position the memberships go too: they are copied anew.
 local progress, prefix = KEYS[1], ARGV[1]
 local call = redis.call
@@ -7,6 +8,7 @@ if call('HGET', progress, 'owner') ~= ARGV[2] then
     return redis.error_reply('FENCED another feed owns this slot now')
 end
 call('HSET', progress, 'timeline', ARGV[3], 'position', ARGV[4])
+if ARGV[6] ~= '' then call('HSET', progress, 'read', ARGV[6]) end
 if ARGV[4] == '' then
     for _, kind in ipairs({':members:*', ':groups:*'}) do
         for _, key in ipairs(call('KEYS', prefix .. kind)) do call('DEL', key) end

@@ -1,0 +1,190 @@
+/* feed_slot.c: looks at the slot before it is read: missing, foreign, in use, lost, moved on. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "feed/feed_private.h"
+
+#define COMMAND_MAX 2048
+#define FEED_SILENCE_US INT64_C(60000000) /* PostgreSQL's own default */
+
+enum slot_column {
+    SLOT_PLUGIN,
+    SLOT_IS_HERE,
+    SLOT_IS_ACTIVE,
+    SLOT_IS_LOST,
+    SLOT_REASON,
+    SLOT_LSN,
+    SLOT_TIMEOUT
+};
+
+uint64_t
+feed_lsn_read(const char *text)
+{
+    char *at;
+    uint64_t high = strtoul(text, &at, 16);
+    uint64_t low = *at == '/' ? strtoul(at + 1, NULL, 16) : 0;
+
+    return high << 32 | low;
+}
+
+void
+feed_ask_slot(struct feed *feed)
+{
+    char command[COMMAND_MAX];
+
+    /* Older servers lack some of these columns: a row as JSON has those that there are. */
+    snprintf(command, sizeof(command),
+             "SELECT plugin, database = current_database(), active, wal_status = 'lost',"
+             " coalesce(to_jsonb(s)->>'invalidation_reason', CASE to_jsonb(s)->>'conflicting'"
+             " WHEN 'true' THEN 'conflict' ELSE 'wal_removed' END), confirmed_flush_lsn,"
+             " (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout')"
+             " FROM pg_catalog.pg_replication_slots s WHERE slot_name = '%s'",
+             feed->config->feed.slot);
+    feed_ask(feed, FEED_FINDING, command);
+}
+
+void
+feed_create_slot(struct feed *feed)
+{
+    char command[COMMAND_MAX];
+
+    log_info("feed",
+             "creating slot \"%s\" (waits for running transactions to end; on a standby of an idle "
+             "primary, for SELECT pg_log_standby_snapshot() there)",
+             feed->config->feed.slot);
+    ev_timer_stop(feed->loop, &feed->patience);
+    snprintf(command, sizeof(command),
+             "CREATE_REPLICATION_SLOT \"%s\" LOGICAL clairon NOEXPORT_SNAPSHOT",
+             feed->config->feed.slot);
+    feed_ask(feed, FEED_CREATING, command);
+}
+
+void
+feed_on_slot_created(struct feed *feed, const PGresult *result)
+{
+    log_info("feed", "slot \"%s\" created", feed->config->feed.slot);
+    ev_timer_again(feed->loop, &feed->patience);
+    feed->must_create = false;
+    feed->slot_lsn = feed_lsn_read(PQgetvalue(result, 0, 1));
+    feed->is_new_slot = true;
+    feed_claim(feed, FEED_CLAIMING);
+}
+
+/* Nothing is wrong: the slot has a reader, and is tried again until it has none. */
+void
+feed_stand_by(struct feed *feed)
+{
+    if (!feed->is_standby)
+        log_info("feed", "slot \"%s\" is read by another relay, standing by",
+                 feed->config->feed.slot);
+    feed->is_standby = true;
+    feed_restart(feed, "standby");
+}
+
+/* Why PostgreSQL gave a slot up, and what keeps the next one. */
+static const char *
+loss(const char *reason)
+{
+    if (strcmp(reason, "wal_removed") == 0)
+        return "PostgreSQL removed WAL that it had still to send, as max_slot_wal_keep_size "
+               "demands: raise that, and find out what held the relay up";
+    if (strcmp(reason, "rows_removed") == 0 || strcmp(reason, "conflict") == 0)
+        return "its primary removed catalog rows that it needs: set hot_standby_feedback = on and "
+               "primary_slot_name on this standby";
+    if (strcmp(reason, "wal_level_insufficient") == 0)
+        return "its primary no longer writes what decoding needs: set wal_level = logical there";
+    if (strcmp(reason, "idle_timeout") == 0)
+        return "it was not read for longer than idle_replication_slot_timeout";
+    return reason;
+}
+
+static void
+on_lost(struct feed *feed, const char *reason)
+{
+    const char *slot = feed->config->feed.slot;
+    char command[COMMAND_MAX];
+
+    log_error("feed", "slot \"%s\" is lost, with all it had not sent: %s", slot, loss(reason));
+    if (!feed->config->feed.create_slot) {
+        feed->is_lost = true;
+        feed_claim(feed, FEED_CLAIMING); /* clients are told, then it waits for the operator */
+        return;
+    }
+    snprintf(command, sizeof(command), "DROP_REPLICATION_SLOT \"%s\"", slot);
+    feed_ask(feed, FEED_DROPPING, command);
+}
+
+void
+feed_on_slot_dropped(struct feed *feed)
+{
+    log_warn("feed", "the lost slot \"%s\" is dropped, to be made again", feed->config->feed.slot);
+    feed->must_create = true;
+    feed_claim(feed, FEED_CLAIMING);
+}
+
+void
+feed_wait_for_slot(struct feed *feed)
+{
+    const char *slot = feed->config->feed.slot;
+
+    feed_restart(feed,
+                 "slot \"%s\" is lost: SELECT pg_drop_replication_slot('%s'); SELECT "
+                 "pg_create_logical_replication_slot('%s', 'clairon') in this database, or set "
+                 "[feed] create_slot = on",
+                 slot, slot, slot);
+}
+
+static void
+on_missing(struct feed *feed)
+{
+    const char *slot = feed->config->feed.slot;
+
+    if (feed->config->feed.create_slot) {
+        feed->must_create = true;
+        feed_claim(feed, FEED_CLAIMING); /* a store that refuses must not leave a slot behind */
+        return;
+    }
+    feed_restart(feed,
+                 "slot \"%s\" does not exist: SELECT pg_create_logical_replication_slot('%s', "
+                 "'clairon') in this database, or set [feed] create_slot = on",
+                 slot, slot);
+}
+
+static bool
+is_true(const PGresult *result, enum slot_column column)
+{
+    return strcmp(PQgetvalue(result, 0, column), "t") == 0;
+}
+
+void
+feed_on_slot(struct feed *feed, const PGresult *result)
+{
+    const char *slot = feed->config->feed.slot;
+
+    feed->must_create = feed->is_new_slot = feed->is_lost = false;
+    feed->slot_lsn = 0;
+    feed->silence_us = FEED_SILENCE_US;
+    if (PQntuples(result) == 0) {
+        on_missing(feed);
+        return;
+    }
+    feed->slot_lsn = feed_lsn_read(PQgetvalue(result, 0, SLOT_LSN));
+    feed->silence_us = strtoll(PQgetvalue(result, 0, SLOT_TIMEOUT), NULL, 10) * 1000;
+    if (strcmp(PQgetvalue(result, 0, SLOT_PLUGIN), "clairon") != 0)
+        feed_restart(feed,
+                     "slot \"%s\" belongs to plugin \"%s\", not to clairon: choose another "
+                     "[feed] slot",
+                     slot, PQgetvalue(result, 0, SLOT_PLUGIN));
+    else if (!is_true(result, SLOT_IS_HERE))
+        feed_restart(feed, "slot \"%s\" belongs to another database than [feed] conninfo names",
+                     slot);
+    else if (is_true(result, SLOT_IS_ACTIVE))
+        feed_stand_by(feed);
+    else if (is_true(result, SLOT_IS_LOST))
+        on_lost(feed, PQgetvalue(result, 0, SLOT_REASON));
+    else
+        feed_claim(feed, FEED_CLAIMING);
+}

@@ -1,0 +1,152 @@
+# A slot that is lost, made again or moved on: is it said, told to clients, and does the stream go on?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner')});
+my $store = Clairon::Test::store(fsync => 'always');
+my $relay = Clairon::Test::relay($pg, $store);
+my $row   = 0;
+
+sub sql { return $pg->safe_psql('postgres', $_[0]) }
+sub insert { sql(sprintf q{INSERT INTO t VALUES (%d, 'u1')}, ++$row); return $row }
+sub stored { return map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $store->entries }
+
+sub wait_row
+{
+    my ($client, $id) = @_;
+    $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $id });
+    return;
+}
+
+# Writes WAL that nobody reads until PostgreSQL gives the slot up.
+sub lose_slot
+{
+    sql(q{ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'});
+    $pg->reload;
+    wait_until('the slot is lost', sub {
+        sql(q{SELECT pg_logical_emit_message(false, 'x', 'x'); SELECT pg_switch_wal()});
+        sql('CHECKPOINT');
+        sql('SELECT wal_status FROM pg_replication_slots') eq 'lost' });
+    sql('ALTER SYSTEM RESET max_slot_wal_keep_size');
+    $pg->reload;
+    return;
+}
+
+# Waits until the slot is confirmed up to here: then nothing of ours is in what may be lost.
+sub settle
+{
+    my $end = sql('SELECT pg_current_wal_lsn()');
+    wait_until('the slot is confirmed', sub {
+        sql("SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
+    return;
+}
+
+# The relay comes back and tells `$client`, who was connected, that something is gone.
+sub told
+{
+    my ($client, $how) = @_;
+    my $back = $relay->client('u1', pos => $client->pos);
+    ok(!$back->wait_for('connected')->{resumed}, "$how: nobody is resumed");
+    is($back->wait_for('gap')->{why}, 'epoch', "$how: it is told as a gap");
+    my $id = insert();
+    wait_row($back, $id);
+    is((stored())[-1], $id, "$how: and the stream goes on");
+    return $back;
+}
+
+my $client = $relay->client('u1');
+wait_row($client, insert());
+
+# Quiet WAL is let go of, and a restart after that is no loss.
+sql('CREATE TABLE quiet AS SELECT generate_series(1, 1000) n');
+settle();
+my $epoch = $store->ask('HGET', 'clairon:meta', 'epoch');
+$relay->restart;
+$client = $relay->client('u1', pos => $client->pos);
+ok($client->wait_for('connected')->{resumed}, 'after quiet WAL was let go, a restart loses nothing');
+is($store->ask('HGET', 'clairon:meta', 'epoch'), $epoch, 'and makes no gap');
+
+# Lost, and the relay may make another.
+my $mark = $relay->log_mark;
+$relay->stop;
+insert();
+lose_slot();
+$relay->start;
+my $log = $relay->wait_for_log(qr/is lost.*max_slot_wal_keep_size/, from => $mark);
+$relay->wait_ready;
+$client = told($client, 'lost, create_slot on');
+is(sql('SELECT wal_status FROM pg_replication_slots'), 'reserved', 'there is another slot');
+
+# Lost, and it may not.
+settle();
+$relay->stop;
+$relay->configure('feed.create_slot' => 'off');
+insert();
+lose_slot();
+$mark = $relay->log_mark;
+$relay->start;
+$relay->wait_for_log(qr/pg_drop_replication_slot\('clairon'\).*pg_create_logical_replication_slot/,
+    from => $mark);
+is(($relay->get('/readyz'))[0], 503, 'lost, create_slot off: not ready');
+my $waits = $relay->client('u1', pos => $client->pos);
+is($waits->wait_for('gap')->{why}, 'epoch', 'lost, create_slot off: told while it waits');
+is(sql('SELECT wal_status FROM pg_replication_slots'), 'lost', 'and the slot is left alone');
+insert();
+$mark = $relay->log_mark;
+sql(q{SELECT pg_drop_replication_slot('clairon')});
+$relay->wait_for_log(qr/does not exist: .*create_slot = on/, from => $mark);
+$waits->{lines} = [];
+sql(q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')});
+$relay->wait_ready;
+is($waits->wait_for('gap')->{why}, 'epoch', 'made by hand: what came between is told too');
+my $id = insert();
+wait_row($waits, $id);
+pass('made by hand: and the stream goes on');
+
+# Made again behind the relay's back, on the same timeline.
+settle();
+$relay->stop;
+insert();
+sql(q{SELECT pg_drop_replication_slot('clairon');
+    SELECT pg_create_logical_replication_slot('clairon', 'clairon')});
+$mark = $relay->log_mark;
+$relay->start;
+$relay->wait_for_log(qr/begins at LSN .* but the store knows WAL only up to/, from => $mark);
+$relay->wait_ready;
+$client = told($waits, 'made again');
+
+# Moved on by hand.
+settle();
+$relay->stop;
+insert();
+sql(q{SELECT pg_replication_slot_advance('clairon', pg_current_wal_lsn())});
+$mark = $relay->log_mark;
+$relay->start;
+$relay->wait_for_log(qr/begins at LSN/, from => $mark);
+$relay->wait_ready;
+$client = told($client, 'moved on');
+
+# A store restored from a copy older than what PostgreSQL was told.
+settle();
+$store->stop;
+my $folder = $store->{folder};
+system('cp', '-a', $folder, "$folder.old") == 0 or die 'could not copy the store';
+$store->start;
+$relay->wait_ready;
+wait_row($client, insert());
+settle();
+$store->stop;
+system("rm -rf $folder/* && cp -a $folder.old/. $folder/") == 0 or die 'could not go back';
+$mark = $relay->log_mark;
+$store->start;
+$relay->wait_for_log(qr/begins at LSN .*restored from an old copy/, from => $mark);
+$relay->wait_ready;
+$client = told($client, 'an old copy of the store');
+
+done_testing();
