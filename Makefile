@@ -3,6 +3,7 @@
 #   make                 the plugin and the relay          make check        every test of every layer
 #   make demo            all of it, running, with a page   make demo-traffic a stream of changes for it
 #   make install         DESTDIR, prefix; the plugin goes where pg_config says
+#   make fuzz            fuzz targets, some seconds each
 #   make fmt lint bench asan clean deps check-unit check-regress check-isolation check-tap ..
 
 SHELL := /bin/bash
@@ -118,23 +119,26 @@ $(BUILD)/asan/tests/unit/%: $(BUILD)/asan/tests/unit/%.o $(asan_objects)
 
 .SECONDARY: $(unit_programs:%=%.o) $(script_source)
 
+include tests/fuzz/fuzz.mk
+
 # ---- a PostgreSQL of our own, with the plugin in it
 private-root: plugin
 	@docker/private-root.sh $(BUILD)/root
 
 # ---- checks: everything is built as far as it goes, then every layer runs
 check-build:
-	@$(MAKE) --no-print-directory -k all private-root $(unit_programs)
+	@$(MAKE) --no-print-directory -k all private-root $(unit_programs) $(replay_programs) \
+	    $(BUILD)/strict_lines
 
 check:
 	@docker/install-packages.sh
 	@$(MAKE) --no-print-directory check-build || echo "the build failed; what could be built is checked"
 	@docker/unprivileged.sh tests/check.sh unit regress isolation tap client e2e
 
-check-unit: $(unit_programs)
+check-unit: $(unit_programs) $(replay_programs)
 	@docker/unprivileged.sh tests/check.sh unit
 
-check-regress check-tap check-e2e: check-%: $(BUILD)/clairon private-root
+check-regress check-tap check-e2e: check-%: $(BUILD)/clairon $(BUILD)/strict_lines private-root
 	@docker/unprivileged.sh tests/check.sh $*
 
 check-client:

@@ -34,17 +34,23 @@ layer_unit() {
         echo "# $program"
         unit_program "$program" || status=1
     done
+    for source in tests/fuzz/fuzz_*.c; do
+        program=build/asan/${source%.c}
+        echo "# $program"
+        unit_program "$program" "tests/fuzz/corpus/${program##*/fuzz_}" || status=1
+    done
     return "$status"
 }
 
 # What a crash or a sanitizer cut short is said, as the program could not say it.
 unit_program() {
     local program=$1 out=$logs/unit_program.log status=0 planned ended
+    shift
     if [ ! -x "$program" ]; then
         echo "not ok - $program was not built"
         return 1
     fi
-    CMOCKA_MESSAGE_OUTPUT=TAP bounded 120 "$program" >"$out" 2>&1 || status=$?
+    CMOCKA_MESSAGE_OUTPUT=TAP bounded 120 "$program" "$@" >"$out" 2>&1 || status=$?
     cat "$out"
     planned=$(sed -n 's/^1\.\.\([0-9]*\)$/+\1/p' "$out" | tr -d '\n')
     ended=$(grep -cE '^(not )?ok [0-9]' "$out")

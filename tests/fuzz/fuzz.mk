@@ -1,0 +1,40 @@
+# fuzz.mk: fuzz targets. `make fuzz` runs each with libFuzzer (clang) for FUZZ_SECONDS; `make check` gives
+# each its committed inputs (tests/fuzz/corpus), built as the unit tests are.
+
+FUZZ_SECONDS ?= 20
+
+fuzz_sources := $(wildcard tests/fuzz/fuzz_*.c)
+fuzz_programs := $(fuzz_sources:tests/fuzz/%.c=$(BUILD)/fuzz/%)
+replay_programs := $(fuzz_sources:%.c=$(BUILD)/asan/%)
+replay_parts := $(BUILD)/asan/tests/fuzz/replay.o $(BUILD)/asan/tests/fuzz/strict_json.o
+# What is fuzzed does no I/O and needs nothing above it.
+fuzzed_sources := $(wildcard relay/wire/*.c relay/base/*.c) $(pure_sources) tests/fuzz/strict_json.c
+fuzz_flags = -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+    -fno-omit-frame-pointer $(common_flags)
+
+.PHONY: fuzz
+
+$(BUILD)/asan/tests/fuzz/%: $(BUILD)/asan/tests/fuzz/%.o $(replay_parts) $(asan_objects)
+	$(call step,LD   $@,$(CC) $(asan_flags) -o $@ $^ $(pkg_libs))
+
+$(BUILD)/fuzz/obj/%.o: %.c | check-libraries
+	@mkdir -p $(@D)
+	$(call step,FUZZ $<,clang $(fuzz_flags) -c -o $@ $<)
+
+$(BUILD)/fuzz/%: $(BUILD)/fuzz/obj/tests/fuzz/%.o $(fuzzed_sources:%.c=$(BUILD)/fuzz/obj/%.o)
+	$(call step,LD   $@,clang $(fuzz_flags) -o $@ $^ $(pkg_libs))
+
+# New inputs go to build/fuzz/corpus; a crash leaves its input in build/fuzz.
+fuzz:
+	@docker/install-packages.sh run build fuzz
+	@$(MAKE) --no-print-directory $(fuzz_programs)
+	@tests/fuzz/run.sh $(FUZZ_SECONDS) $(fuzz_programs)
+
+# Reads notifications and says which of them are not strictly what they must be.
+$(BUILD)/strict_lines: $(BUILD)/obj/tests/fuzz/strict_lines.o $(BUILD)/obj/tests/fuzz/strict_json.o
+	$(call step,LD   $@,$(CC) $(release_flags) $(release_link) -o $@ $^)
+
+.SECONDARY: $(replay_programs:%=%.o) $(replay_parts) $(fuzzed_sources:%.c=$(BUILD)/fuzz/obj/%.o) \
+    $(fuzz_sources:%.c=$(BUILD)/fuzz/obj/%.o)
+
+-include $(wildcard $(BUILD)/fuzz/obj/*/*.d $(BUILD)/fuzz/obj/*/*/*.d $(BUILD)/asan/tests/fuzz/*.d $(BUILD)/obj/tests/fuzz/*.d)
