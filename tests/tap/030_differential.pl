@@ -1,0 +1,234 @@
+# Does a random workload decode to exactly what test_decoding saw, always with the same ids?
+#
+# CLAIRON_DIFF_SEED (a number, or "random"), CLAIRON_DIFF_TRANSACTIONS: another workload.
+use strict;
+use warnings;
+
+use Clairon::Test qw(top scratch);
+use Clairon::Test::DifferentialOracle;
+use Clairon::Test::DifferentialValues;
+use Clairon::Test::DifferentialWorkload;
+use PostgreSQL::Test::Utils qw(run_log slurp_file);
+use Test::More;
+
+my $seed = $ENV{CLAIRON_DIFF_SEED} // 20250305;
+$seed = int rand 2**31 if $seed eq 'random';
+my $transactions = $ENV{CLAIRON_DIFF_TRANSACTIONS} // 2000;
+diag("CLAIRON_DIFF_SEED=$seed CLAIRON_DIFF_TRANSACTIONS=$transactions");
+my $folder = scratch();
+srand($seed);
+my $values = Clairon::Test::DifferentialValues->new;
+my $work =
+    Clairon::Test::DifferentialWorkload->new(values => $values, transactions => $transactions,
+    folder => $folder);
+$work->write("$folder/work.sql");
+
+my $may_wal2json =
+      qx{postgres --describe-config} =~ /^output_plugin_libraries\t/m
+    ? "output_plugin_libraries = 'test_decoding, wal2json, clairon'"
+    : '';
+my $pg = Clairon::Test::postgresql('main', conf => <<"CONF");
+$may_wal2json
+max_prepared_transactions = 10
+logical_decoding_work_mem = 64kB
+autovacuum_naptime = 1s
+CONF
+my $connection = $pg->connstr('postgres');
+
+sub sql { return $pg->safe_psql('postgres', $_[0]) }
+
+sub script
+{
+    my ($path, @more) = @_;
+    return run_log(
+        [   'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', @more, '-d', $connection, '-f', $path,
+            '-o', '/dev/null']);
+}
+
+# The rows of a query whose columns are all bytea, in the settings that our plugin has.
+sub rows_of_bytes
+{
+    my ($query) = @_;
+    open my $file, '>', "$folder/query.sql" or die "query.sql: $!";
+    print $file map {"SET $_;\n"} "timezone = 'UTC'", "datestyle = 'ISO, MDY'",
+        "intervalstyle = 'iso_8601'",
+        'extra_float_digits = 1', "lc_monetary = 'C'", "bytea_output = 'hex'",
+        "xmlbinary = 'base64'", 'search_path = pg_catalog';
+    print $file "COPY ($query) TO '$folder/rows';\n";
+    close $file or die "query.sql: $!";
+    script("$folder/query.sql") or die 'could not read';
+    open my $lines, '<', "$folder/rows" or die "rows: $!";
+    return map {
+        chomp;
+        [map { pack 'H*', substr $_, 3 } split /\t/]
+    } <$lines>;
+}
+
+# All that a slot has, through a walsender.
+sub receive
+{
+    my ($slot, @options) = @_;
+    my $end = sql('SELECT pg_current_wal_flush_lsn()');
+    my @all = ('include_tables=*.*', @options);
+    ok( run_log([
+            'pg_recvlogical', '-d', $connection, '--slot', $slot, '--start', '--no-loop',
+            '--endpos', $end,
+            '-f', "$folder/$slot", map { ('-o', $_) } @all]),
+        "$slot is read");
+    return slurp_file("$folder/$slot");
+}
+
+# [place, line] of each note, out of frames; pg_recvlogical adds a line feed after a packet.
+sub notes_of_frames
+{
+    my ($bytes) = @_;
+    my @notes;
+    my $at = 0;
+    while ($at < length $bytes)
+    {
+        $at++, next if substr($bytes, $at, 1) eq "\n";
+        my ($length, $kind) = unpack 'Na', substr $bytes, $at, 5;
+        if ($kind eq 'N')
+        {
+            my ($audience, $topic, $targets) = unpack 'n n N', substr $bytes, $at + 64, 8;
+            my $head = 76 + $audience + $topic + $targets;
+            push @notes,
+                [substr($bytes, $at + 8, 16), substr($bytes, $at + $head, $length - $head)];
+        }
+        $at += $length;
+    }
+    return @notes;
+}
+
+# The first places where two lists differ, with what stands around.
+sub compare
+{
+    my ($what, $lines, $expected, $name) = @_;
+    my $bad = 0;
+    is(scalar @$lines, scalar @$expected, "$what: as many");
+    for my $i (0 .. ($#$lines < $#$expected ? $#$lines : $#$expected))
+    {
+        my ($is, $should) = ($lines->[$i], $expected->[$i]);
+        next if $is eq $should;
+        my $at = 0;
+        $at++ while substr($is, $at, 1) eq substr($should, $at, 1);
+        $at = $at > 150 ? $at - 150 : 0;
+        diag("$what, number $i" . $name->($i) . ", CLAIRON_DIFF_SEED=$seed");
+        diag(     '  written:  ..'
+                . substr($is, $at, 600)
+                . "\n  expected: .."
+                . substr($should, $at, 600));
+        last if ++$bad == 3;
+    }
+    ok(!$bad, "$what: the same");
+    return;
+}
+
+my $id = qr/[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}/;
+
+sub ids
+{
+    return map { /^\s*\{\s*"metadata":\s*\{\s*"id":\s*"($id)"/ ? $1 : 'none' } @_;
+}
+
+# ---- the workload
+
+open my $setup, '>', "$folder/setup.sql" or die "setup.sql: $!";
+print $setup $work->setup_sql;
+close $setup or die "setup.sql: $!";
+ok(script("$folder/setup.sql"), 'the types are made');
+my %plugins = (text => 'clairon', framed => 'clairon', again => 'clairon', stubs => 'clairon',
+    peer => 'test_decoding');
+sql("SELECT pg_create_logical_replication_slot('$_', '$plugins{$_}')") for sort keys %plugins;
+my ($no_wal2json) =
+    $pg->psql('postgres', "SELECT pg_create_logical_replication_slot('wal2json', 'wal2json')",
+    on_error_stop => 1);
+ok(script("$folder/work.sql", '-v', "connection=$connection"), "$transactions transactions are run")
+    or BAIL_OUT('no workload');
+
+# ---- what test_decoding saw, and what we wrote
+
+my @expected;
+my $oracle = Clairon::Test::DifferentialOracle->new(values => $values, prefix => 'srv');
+push @expected, $oracle->read($_->[0])
+    for rows_of_bytes(
+    "SELECT convert_to(data, 'UTF8') FROM pg_logical_slot_get_changes('peer', NULL, NULL,"
+        . " 'include-timestamp', 'on')"
+    );
+my @lines = split /\n/, receive('text', 'topic_prefix=srv');
+my @ids = ids(@lines);
+compare(
+    'text', [map {s/^\{"metadata":\{"id":"$id//r} @lines], [map { $_->{line} } @expected],
+    sub {", transaction $expected[$_[0]]{xid}"});
+my %distinct = map { $_ => 1 } @ids;
+is(scalar keys %distinct, scalar @lines, 'each has an id of its own');
+note(join ', ', map {"$oracle->{count}{$_} x $_"} sort keys %{ $oracle->{count} });
+
+my $strict = top() . '/build/strict_lines';
+is(qx{'$strict' <'$folder/text'}, '', 'a strict reader accepts every line');
+
+# ---- the same otherwise
+
+my $by_number = sub {''};
+my @framed = notes_of_frames(receive('framed', 'mode=framed', 'topic_prefix=srv'));
+compare('framed', [map { $_->[1] } @framed], \@lines, $by_number);
+is(scalar(grep { $framed[$_ - 1][0] ge $framed[$_][0] } 1 .. $#framed), 0, 'places grow strictly');
+my @again =
+    map { notes_of_frames($_->[0]) }
+    rows_of_bytes(
+    "SELECT data FROM pg_logical_slot_get_binary_changes('again', NULL, NULL,"
+        . " 'mode', 'framed', 'topic_prefix', 'srv', 'include_tables', '*.*')"
+    );
+compare('by SQL', [map { join '', @$_ } @again], [map { join '', @$_ } @framed], $by_number);
+my @stubs = split /\n/, receive('stubs', 'max_value_bytes=100', 'numeric=number', 'topic_prefix=');
+compare('other options', [ids(@stubs)], \@ids, $by_number);
+is(qx{'$strict' <'$folder/stubs'}, '', 'a strict reader accepts these too');
+
+# wal2json leaves out what has no old row, so only the others are compared.
+SKIP:
+{
+    skip 'wal2json is not installed', 2 if $no_wal2json;
+    my @peer = map {
+        $_->[0] =~
+            /^\{"action":"([IUD])","schema":("(?:[^"\\]|\\.)*+"),"table":("(?:[^"\\]|\\.)*+")/
+            ? "$1 $2 $3"
+            : ()
+    } rows_of_bytes(
+        "SELECT convert_to(data, 'UTF8') FROM pg_logical_slot_get_changes('wal2json', NULL, NULL,"
+            . " 'format-version', '2', 'filter-tables', 'clairon.*')"
+    );
+    compare('wal2json', [map { $_->{wal2json} // () } @expected], \@peer, $by_number);
+}
+
+# ---- what the tables hold at the end
+
+my %as_ours = (
+    'numeric' => sub { $_[0] =~ /^"/ ? $_[0] : "\"$_[0]\"" },
+    'bigint' => sub { $values->json('bigint', $_[0]) },
+    'bytea' => sub { $values->json('bytea', substr $_[0] =~ s/\\\\/\\/r, 1, -1) },
+    'json' => sub { $values->json('json', $_[0]) },
+    'jsonb' => sub { $values->json('json', $_[0]) },
+    'timestamp with time zone' => sub { $_[0] =~ s/\+00:00/Z/r });
+
+# row_to_json has other ideas of these: text, or an object.
+my $not_the_same =
+    qr/^(?:public\.(?:row_|hstore)|(?:int2|oid)vector
+        |(?:numeric|bigint|bytea|jsonb|timestamp\ with\ time\ zone)\[\])/x;
+my ($compared, @wrong) = (0);
+my $cells = join ', ', map {"convert_to($_, 'UTF8')"} qw(relation id name type value);
+for my $cell (rows_of_bytes("SELECT $cells FROM work.contents()"))
+{
+    my ($relation, $row, $name, $is, $value) = @$cell;
+    my $known = $oracle->{last}{$relation}{$row};
+    push @wrong, "no notification of row $row of $relation" if !$known;
+    my ($type, $ours) = @{ $known->{$name} // next };
+    next if $type ne $is || $type =~ $not_the_same;    # the column's type was changed since
+    $value = $as_ours{$type}->($value) if $as_ours{$type} && $value ne 'null';
+    $compared++;
+    push @wrong, "$type $ours in the last notification, $value in the table" if $value ne $ours;
+}
+is(scalar @wrong, 0, 'the tables hold what the last notifications said')
+    or diag(map {"  $_\n"} @wrong[0 .. ($#wrong > 5 ? 5 : $#wrong)]);
+cmp_ok($compared, '>', $transactions / 4, "in $compared values");
+
+done_testing();
