@@ -71,7 +71,11 @@ encode_to_utf8(char *text, int len, int *ret_len)
             utf8.len += strlen(dst);
         text += used;
         len -= used;
-        if (len > 0) {
+        if (len > 0 && !IS_HIGHBIT_SET(*text)) {
+            /* Without a conversion, as for MULE_INTERNAL, what is ASCII stays. */
+            encode_raw(&utf8, text++, 1);
+            len--;
+        } else if (len > 0) {
             int bad = Min(len, Max(1, pg_encoding_mblen(encoding, text)));
 
             encode_literal(&utf8, "\xEF\xBF\xBD");
