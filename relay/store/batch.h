@@ -7,7 +7,7 @@
 #include "store/store.h"
 
 /* The script's arguments from `first` on are free for the caller, records follow. */
-#define BATCH_RESERVED 8
+#define BATCH_RESERVED 7
 
 struct store_batch {
     const char **argv;

@@ -70,12 +70,13 @@ store_shown(struct store *store, const struct store_shown *shown, size_t count,
     call = call_new(store, ctx);
     call->done.reported = done;
     ids = memory_new((count + 1) * sizeof(*ids));
-    long_arguments_init(&arguments, 5 + 3 * count);
+    long_arguments_init(&arguments, 6 + 3 * count);
     long_argument(&arguments, store->stream_key);
     long_argument(&arguments, store->prefix);
     long_argument(&arguments, store->delivery.ack_timeout);
     long_argument(&arguments, store->delivery.backoff_base);
     long_argument(&arguments, store->delivery.backoff_cap);
+    long_argument(&arguments, store->delivery.retention);
     for (size_t i = 0; i < count; i++) {
         frame_id_text(shown[i].id, ids[i]);
         long_argument(&arguments, how_text(&shown[i]));
@@ -116,10 +117,11 @@ store_ack(struct store *store, const struct store_ack *acks, size_t count, store
         return RC_AGAIN;
     call = call_new(store, ctx);
     call->done.acked = done;
-    long_arguments_init(&arguments, 3 + 2 * count);
+    long_arguments_init(&arguments, 4 + 2 * count);
     long_argument(&arguments, store->stream_key);
     long_argument(&arguments, store->prefix);
     long_argument(&arguments, store->owner);
+    long_argument(&arguments, store->delivery.retention);
     for (size_t i = 0; i < count; i++) {
         long_argument(&arguments, acks[i].user);
         long_argument(&arguments, acks[i].id);
@@ -155,12 +157,13 @@ store_nack(struct store *store, const char *user, const char *const *ids, size_t
     call = call_new(store, ctx);
     call->done.acked = done;
     snprintf(delay, sizeof(delay), "%" PRId64, delay_ms > 0 ? delay_ms : 0);
-    long_arguments_init(&arguments, 6 + count);
+    long_arguments_init(&arguments, 7 + count);
     long_argument(&arguments, store->stream_key);
     long_argument(&arguments, store->prefix);
     long_argument(&arguments, store->delivery.backoff_base);
     long_argument(&arguments, store->delivery.backoff_cap);
     long_argument(&arguments, delay);
+    long_argument(&arguments, store->delivery.retention);
     long_argument(&arguments, user);
     for (size_t i = 0; i < count; i++)
         long_argument(&arguments, ids[i]);

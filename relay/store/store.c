@@ -324,9 +324,8 @@ store_ingest(struct store *store, const char *slot, const char *after, uint64_t 
              struct store_batch *batch, store_ingested *done, void *ctx)
 {
     char key[STORE_KEY_MAX], read[STORE_LSN_TEXT + 1];
-    const char *fixed[BATCH_RESERVED] = {
-        store->stream_key, key,   store->prefix, store->epoch,
-        store->owner,      after, read,          store->delivery.retention};
+    const char *fixed[BATCH_RESERVED] = {store->stream_key, key,   store->prefix, store->epoch,
+                                         store->owner,      after, read};
     struct call *call;
     enum rc rc;
 

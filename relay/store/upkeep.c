@@ -118,10 +118,11 @@ on_due_done(void *ctx, const redisReply *reply)
 static void
 ask_due(struct upkeep *upkeep)
 {
-    const char *argv[] = {upkeep->stream_key, upkeep->prefix, upkeep->delivery.ack_timeout};
+    const char *argv[] = {upkeep->stream_key, upkeep->prefix, upkeep->delivery.ack_timeout,
+                          upkeep->delivery.retention};
 
     if (!upkeep->due_asked)
-        upkeep->due_asked = call_script(upkeep, STORE_SCRIPT_due, on_due_done, argv, 3) == RC_OK;
+        upkeep->due_asked = call_script(upkeep, STORE_SCRIPT_due, on_due_done, argv, 4) == RC_OK;
 }
 
 /* Relays that started together must not all ask at the same instants. */

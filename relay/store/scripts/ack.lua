@@ -1,45 +1,50 @@
 -- ack.lua: users acknowledge messages; the last one acknowledges the message as a whole.
--- KEYS: stream. ARGV: prefix, the name of who stores them, then pairs of user and message id.
+-- KEYS: stream. ARGV: prefix, the name of who stores them, how long trails are kept in ms, then
+-- pairs of user and message id.
 -- Returns {acks that were new, messages that are complete}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
+-- include: copy.lua
 
-local ACKED_MAX = 256 -- records of the stream: readers follow it closely
-local now = now_ms()
-local acked, completed, told = 0, 0, {}
+local FIRST, RECEIPTS_MAX = 4, 256 -- readers follow the receipts closely
+local now_text = whole(now_ms())
+local ids, told, acked = {}, {}, 0
 
 local function take(user, id)
     call('ZREM', prefix .. ':inbox:' .. user, id)
-    call('ZREM', prefix .. ':due', id .. ':' .. user)
-    note_event(id, 'acked', now, 0, '-', user)
+    due_gone[#due_gone + 1] = id .. ':' .. user
+    note_event(id, 'acked', now_text, 0, '-', user)
     acked = acked + 1
-    told[#told + 1] = string.char(math.floor(#user / 256), #user % 256) .. user ..
-        string.char(0, #id) .. id
+    told[#told + 1] = pack_text(user) .. pack_text(id)
 end
 
-for at = 3, #ARGV, 2 do
+for at = FIRST, #ARGV, 2 do ids[#ids + 1] = ARGV[at + 1] end
+load_messages(ids)
+for at = FIRST, #ARGV, 2 do
     local user, id = ARGV[at], ARGV[at + 1]
+    local message = messages[id]
     local key = prefix .. ':ack:' .. id
-    local state = call('HGET', key, user)
+    local state = message and call('HGET', key, user)
     if state == '0' then
         take(user, id)
-        local left = call('HINCRBY', prefix .. ':left', id, -1)
-        if left <= 0 and call('HEXISTS', prefix .. ':open', id) == 0 then
+        message.left = message.left - 1
+        if message.left <= 0 and not message.open then
             complete(id)
-            completed = completed + 1
         else
-            call('HSET', key, user, whole(now))
+            message_changed(id)
+            call('HSET', key, user, now_text)
         end
-    elseif not state and call('HEXISTS', prefix .. ':open', id) == 1 then
+    elseif message and not state and message.open then
         -- Before the report that it was shown, which comes by another relay: the ack wins.
         take(user, id)
-        call('HSET', key, user, whole(now))
+        call('HSET', key, user, now_text)
     end
 end
 if acked > 0 then
-    call('XADD', prefix .. ':receipts', 'MAXLEN', '~', ACKED_MAX, '*', 'by', ARGV[2],
+    call('XADD', prefix .. ':receipts', 'MAXLEN', '~', RECEIPTS_MAX, '*', 'by', ARGV[2],
         'acks', table.concat(told))
 end
-write_events()
-return {acked, completed}
+save_messages()
+write_events(ARGV[3])
+return {acked, #completed}

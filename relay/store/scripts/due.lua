@@ -1,5 +1,5 @@
 -- due.lua: shows again, gives up and ends what is due, in one step: no two relays do the same.
--- KEYS: stream. ARGV: prefix, ack time-out in ms.
+-- KEYS: stream. ARGV: prefix, ack time-out and how long trails are kept in ms.
 -- Returns {pairs to be shown again, copies made, pairs exhausted, pairs expired, 1: more is due}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
@@ -17,7 +17,7 @@ local function log_error(id, found, reason, attempts, users)
     log_entry(id, reason, attempts, cjson.encode(users), found and found.data or '',
         found and found.route or '')
     for _, user in ipairs(users) do
-        note_event(id, 'errored', now, attempts, reason, user)
+        note_event(id, 'errored', whole(now), attempts, reason, user)
         call('ZREM', prefix .. ':inbox:' .. user, id)
     end
 end
@@ -26,7 +26,7 @@ end
 local function expire(id)
     local key = prefix .. ':ack:' .. id
     local found, cursor = read_entry(id), '0'
-    local seen, missing, dues = {}, {}, {}
+    local seen, missing = {}, {}
     repeat
         local page = call('HSCAN', key, cursor, 'COUNT', 500)
         cursor = page[1]
@@ -35,18 +35,18 @@ local function expire(id)
             seen[#seen + 1] = user
             if state == '0' then
                 missing[#missing + 1] = user
-                dues[#dues + 1] = id .. ':' .. user
+                due_gone[#due_gone + 1] = id .. ':' .. user
             end
         end
     until cursor == '0' or #seen >= PAIRS_MAX
     if #missing > 0 then
         log_error(id, found, 'expired', found and attempts_of(found) or 0, missing)
-        for i = 1, #dues, 1000 do
-            call('ZREM', prefix .. ':due', unpack(dues, i, math.min(i + 999, #dues)))
+        if message_of(id) then
+            message_of(id).left = message_of(id).left - #missing
+            message_changed(id)
         end
-        call('HINCRBY', prefix .. ':left', id, -#missing)
     end
-    for i = 1, #seen, 1000 do call('HDEL', key, unpack(seen, i, math.min(i + 999, #seen))) end
+    call_chunked(seen, 'HDEL', key)
     expired, pairs_left = expired + #missing, pairs_left - #seen
     if call('EXISTS', key) == 0 then complete(id) else more = 1 end
 end
@@ -55,17 +55,20 @@ local function give_up(id, found, attempts, users)
     log_error(id, found, 'exhausted', attempts, users)
     call('HDEL', prefix .. ':ack:' .. id, unpack(users))
     exhausted = exhausted + #users
-    local left = call('HINCRBY', prefix .. ':left', id, -#users)
-    if left <= 0 and call('HEXISTS', prefix .. ':open', id) == 0 then complete(id) end
+    local message = message_of(id)
+    message.left = message.left - #users
+    message_changed(id)
+    if message.left <= 0 and not message.open then complete(id) end
 end
 
 local function show_again(id, found, tries, users)
     replace_entry(found, tries + 1, users)
+    message_of(id).tried = true
     local counts = {}
     for _, user in ipairs(users) do
         counts[#counts + 1] = user
         counts[#counts + 1] = tries + 1
-        note_event(id, 'retried', now, tries + 1, '-', user)
+        note_event(id, 'retried', whole(now), tries + 1, '-', user)
     end
     call('HMSET', prefix .. ':tries:' .. id, unpack(counts))
     retried, copies, bytes_left = retried + #users, copies + 1, bytes_left - #found.data
@@ -77,9 +80,9 @@ local function retry(id, users)
     if not found then return expire(id) end
     local states = call('HMGET', prefix .. ':ack:' .. id, unpack(users))
     local tried = call('HMGET', prefix .. ':tries:' .. id, unpack(users))
-    local groups, order, dues = {}, {}, {}
+    local groups, order = {}, {}
     for i, user in ipairs(users) do
-        dues[i] = id .. ':' .. user
+        due_gone[#due_gone + 1] = id .. ':' .. user
         local tries = tonumber(tried[i] or '0')
         if states[i] == '0' then
             if not groups[tries] then
@@ -90,7 +93,6 @@ local function retry(id, users)
         end
     end
     table.sort(order)
-    call('ZREM', prefix .. ':due', unpack(dues))
     for _, tries in ipairs(order) do
         if tries < limit_of(found) then show_again(id, found, tries, groups[tries]) end
     end
@@ -130,5 +132,6 @@ for _, id in ipairs(order) do
         retry(id, users_of[id])
     end
 end
-write_events()
+save_messages()
+write_events(ARGV[3])
 return {retried, copies, exhausted, expired, more}

@@ -10,7 +10,7 @@ local rows = call('ZRANGEBYSCORE', prefix .. ':inbox:' .. user, '(' .. ARGV[3], 
 local entries, last, bytes = {}, '', 0
 for i = 1, #rows, 2 do
     last = rows[i + 1]
-    local entry = call('HGET', prefix .. ':pending', rows[i])
+    local entry = (call('HGET', prefix .. ':pending', rows[i]) or ''):match('^%S+')
     local found = entry and call('XRANGE', stream, entry, entry)[1]
     if found then
         entries[#entries + 1] = found

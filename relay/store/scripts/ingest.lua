@@ -1,6 +1,6 @@
 -- ingest.lua: stores a batch of frames and moves the slot's progress, in one step.
 -- KEYS: stream, progress. ARGV: prefix, epoch, owner token, the position this batch follows, up to
--- where all WAL is done with after it ('': as before), how long trails are kept in ms, records.
+-- where all WAL is done with after it ('': as before), records.
 -- A record is its kind, its position, and
 --   N: id, route, data                                     a note that needs no ack
 --   A: id, route, data, audience, target count, targets    a note that needs acks
@@ -36,7 +36,8 @@ if position < ARGV[4] then
 end
 
 local OPEN_MS = 24 * 3600 * 1000 -- an open audience without expiration waits so long
-local at, added, skipped, now = 7, 0, 0, now_ms()
+local at, added, skipped, now = 6, 0, 0, now_ms()
+local claims, ending = {}, {}
 
 local function users_of(audience, targets)
     local users, seen = {}, {}
@@ -75,21 +76,31 @@ local function add_awaited(users)
     if #users == 0 then
         if ends == 0 then ends = now + OPEN_MS end
         id, entry = add_note('open', whole(ends))
-        call('HSET', prefix .. ':open', id, whole(ends))
     else
         id, entry = add_note()
     end
-    call('XCLAIM', stream, 'clairon', 'relay', 0, entry, 'FORCE', 'JUSTID')
-    call('HSET', prefix .. ':pending', id, entry)
-    call('HSET', prefix .. ':left', id, #users)
-    if ends > 0 then call('ZADD', prefix .. ':due', whole(ends), id .. ':') end
-    call('RPUSH', prefix .. ':trail:' .. id, table.concat({'stored', whole(now), 0, entry, '-'}, ' '))
-    call('PEXPIRE', prefix .. ':trail:' .. id, ARGV[6])
-    local score = score_of(entry)
-    for _, user in ipairs(users) do
-        call('HSET', prefix .. ':ack:' .. id, user, '0')
+    claims[#claims + 1] = entry
+    messages[id] = {entry = entry, left = #users, open = #users == 0 and ends or nil, tried = false}
+    message_changed(id)
+    if ends > 0 then
+        ending[#ending + 1] = whole(ends)
+        ending[#ending + 1] = id .. ':'
+    end
+    local score, states = score_of(entry), {}
+    for i, user in ipairs(users) do
+        states[2 * i - 1], states[2 * i] = user, '0'
         call('ZADD', prefix .. ':inbox:' .. user, score, id)
     end
+    call_chunked(states, 'HMSET', prefix .. ':ack:' .. id)
+end
+
+-- What is the same command for all of them.
+local function finish_awaited()
+    for _, entry in ipairs(claims) do
+        call('XCLAIM', stream, 'clairon', 'relay', 0, entry, 'FORCE', 'JUSTID')
+    end
+    call_chunked(ending, 'ZADD', prefix .. ':due')
+    save_messages()
 end
 
 local function change_member(kind, audience, target, user)
@@ -121,6 +132,7 @@ while ARGV[at] do
         at = at + 5
     end
 end
+finish_awaited()
 call('HSET', progress, 'position', position)
 if ARGV[5] > (state[3] or '') then call('HSET', progress, 'read', ARGV[5]) end
 return {position, added, skipped}

@@ -1,5 +1,6 @@
 -- nack.lua: a user asks to be shown messages again later, never earlier than the backoff says.
--- KEYS: stream. ARGV: prefix, backoff base and cap in ms, delay in ms, user, message ids.
+-- KEYS: stream. ARGV: prefix, backoff base and cap, delay, how long trails are kept, all in ms,
+-- user, message ids.
 -- Returns how many of them are pending for this user and will be retried.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
@@ -7,10 +8,10 @@ local call = redis.call
 -- include: copy.lua
 
 local KINDS = {[0] = 'E', [1] = 'L', [2] = 'F'}
-local base, cap, user = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5]
+local base, cap, user = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[6]
 local delay, now, taken = math.min(tonumber(ARGV[4]), cap), now_ms(), 0
 
-for at = 6, #ARGV do
+for at = 7, #ARGV do
     local id = ARGV[at]
     local found = call('HGET', prefix .. ':ack:' .. id, user) == '0' and read_entry(id)
     if found and byte_at(found.route, 7, 1) % 4 >= 2 then -- FRAME_RETRY_ENABLED
@@ -18,9 +19,9 @@ for at = 6, #ARGV do
         local kind = KINDS[byte_at(found.route, 59, 1)] or 'E'
         local wait = math.max(delay, backoff_ms(kind, tries, id, base, cap))
         call('ZADD', prefix .. ':due', whole(now + wait), id .. ':' .. user)
-        note_event(id, 'nacked', now, tries, whole(wait), user)
+        note_event(id, 'nacked', whole(now), tries, whole(wait), user)
         taken = taken + 1
     end
 end
-write_events()
+write_events(ARGV[5])
 return taken

@@ -20,22 +20,20 @@ if #users > 0 then
     -- Others may still be waited for: then it takes the place of their entry.
     local found = read_entry(id) or {id = id}
     found.route, found.data = ARGV[4], ARGV[5]
-    if found.open and ends > 0 then
-        found.open = whole(ends)
-        call('HSET', prefix .. ':open', id, found.open)
-    end
+    if found.open and ends > 0 then found.open = whole(ends) end
     local score = score_of(replace_entry(found, 0, users))
-    local key, trail = prefix .. ':ack:' .. id, prefix .. ':trail:' .. id
+    local key, message = prefix .. ':ack:' .. id, messages[id]
+    message.open = message.open and tonumber(found.open)
     for _, user in ipairs(users) do
-        if call('HSET', key, user, '0') == 1 then call('HINCRBY', prefix .. ':left', id, 1) end
+        if call('HSET', key, user, '0') == 1 then message.left = message.left + 1 end
         call('HDEL', prefix .. ':tries:' .. id, user)
         call('ZREM', prefix .. ':due', id .. ':' .. user)
         call('ZADD', prefix .. ':inbox:' .. user, 'NX', score, id)
-        call('RPUSH', trail, table.concat({'redriven', whole(now), 0, '-', user}, ' '))
+        note_event(id, 'redriven', whole(now), 0, '-', user)
     end
-    call('LTRIM', trail, -TRAIL_MAX, -1)
-    call('PEXPIRE', trail, ARGV[7])
     if ends > 0 then call('ZADD', prefix .. ':due', whole(ends), id .. ':') end
 end
 call('XDEL', errors, ARGV[2])
+save_messages()
+write_events(ARGV[7])
 return #users

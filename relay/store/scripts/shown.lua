@@ -1,40 +1,55 @@
 -- shown.lua: users were shown what they owe an ack for: from now on its time runs.
--- KEYS: stream. ARGV: prefix, ack time-out, backoff base and cap in ms, then for each user and
--- message: how, user, id. `how` is three letters: S shown, or D held back by a full window; the
--- backoff E, L or F, or - when it is never retried; O whoever is shown it owes an ack, or C.
+-- KEYS: stream. ARGV: prefix, ack time-out, backoff base and cap, how long trails are kept, all
+-- in ms, then for each user and message: how, user, id. `how` is three letters: S shown, or D
+-- held back by a full window; the backoff E, L or F, or - when it is never retried; O whoever is
+-- shown it owes an ack, or C.
 -- Returns the places, from 0, of those held back that owe no ack.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
 
+local FIRST = 6
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local now, unowed = now_ms(), {}
+local now, unowed, ids, dues = now_ms(), {}, {}, {}
+local now_text = whole(now)
 
 -- A user of an open audience joins those who are waited for.
 local function enrol(id, user)
-    local entry = call('HGET', prefix .. ':pending', id)
-    if not entry or call('HEXISTS', prefix .. ':open', id) == 0 then return nil end
+    local message = message_of(id)
+    if not message or not message.open then return nil end
     call('HSET', prefix .. ':ack:' .. id, user, '0')
-    call('HINCRBY', prefix .. ':left', id, 1)
-    call('ZADD', prefix .. ':inbox:' .. user, score_of(entry), id)
+    call('ZADD', prefix .. ':inbox:' .. user, score_of(message.entry), id)
+    message.left = message.left + 1
+    message_changed(id)
     return '0'
 end
 
-for at = 5, #ARGV, 3 do
+local function take_shown(kind, id, user)
+    local message, tries = message_of(id), 0
+    if message and message.tried then
+        tries = tonumber(call('HGET', prefix .. ':tries:' .. id, user) or '0')
+    end
+    if kind ~= '-' then
+        dues[#dues + 1] = whole(now + timeout + backoff_ms(kind, tries, id, base, cap))
+        dues[#dues + 1] = id .. ':' .. user
+    end
+    note_event(id, 'sent', now_text, tries, '-', user)
+end
+
+for at = FIRST, #ARGV, 3 do ids[#ids + 1] = ARGV[at + 2] end
+load_messages(ids)
+for at = FIRST, #ARGV, 3 do
     local how, user, id = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-    local shown, kind = how:sub(1, 1) == 'S', how:sub(2, 2)
+    local shown = how:sub(1, 1) == 'S'
     local state = call('HGET', prefix .. ':ack:' .. id, user)
     if not state and how:sub(3, 3) == 'O' then state = enrol(id, user) end
     if state == '0' and shown then
-        local tries = tonumber(call('HGET', prefix .. ':tries:' .. id, user) or '0')
-        if kind ~= '-' then
-            local due = now + timeout + backoff_ms(kind, tries, id, base, cap)
-            call('ZADD', prefix .. ':due', 'NX', whole(due), id .. ':' .. user)
-        end
-        note_event(id, 'sent', now, tries, '-', user)
+        take_shown(how:sub(2, 2), id, user)
     elseif not state and not shown then
-        unowed[#unowed + 1] = (at - 5) / 3
+        unowed[#unowed + 1] = (at - FIRST) / 3
     end
 end
-write_events()
+call_chunked(dues, 'ZADD', prefix .. ':due', 'NX')
+save_messages()
+write_events(ARGV[5])
 return unowed

@@ -32,7 +32,7 @@ end
 
 local trail = call('LRANGE', prefix .. ':trail:' .. id, 0, -1)
 local stored = trail[1] and trail[1]:match('^stored %d+ 0 (%d+%-%d+) ')
-local pending = call('HGET', prefix .. ':pending', id)
+local pending = (call('HGET', prefix .. ':pending', id) or ''):match('^%S+')
 local entry = stored and at(stored) or pending and at(pending) or search()
 
 local waiting, cursor = {}, '0'

@@ -31,5 +31,6 @@ for i = 1, old do
         call('XACK', stream, 'clairon', entry) -- nobody waits for it
     end
 end
+save_messages()
 if old == MOVES_MAX then return {0, 1} end
 return {call('XTRIM', stream, 'MINID', '~', whole(keep_ms) .. '-0'), 0}

@@ -1,4 +1,4 @@
--- copy.lua: entries, their copies and their end. Needs delivery.lua.
+-- copy.lua: entries of messages that are waited for, and their copies. Needs delivery.lua.
 
 local function byte_at(text, offset, count)
     local number = 0
@@ -8,10 +8,10 @@ end
 
 -- The pending entry of a message as {entry, id =, data =, route =, open =}; nil when it is gone.
 local function read_entry(id)
-    local entry = call('HGET', prefix .. ':pending', id)
-    local row = entry and call('XRANGE', stream, entry, entry)[1]
+    local message = message_of(id)
+    local row = message and call('XRANGE', stream, message.entry, message.entry)[1]
     if not row then return nil end
-    local found = {entry = entry}
+    local found = {entry = message.entry}
     for i = 1, #row[2], 2 do found[row[2][i]] = row[2][i + 1] end
     return found
 end
@@ -19,22 +19,25 @@ end
 local function attempts_of(found) return byte_at(found.route, 62, 2) end
 local function limit_of(found) return byte_at(found.route, 60, 2) end
 
+local function pack_text(text)
+    return string.char(math.floor(#text / 256), #text % 256) .. text
+end
+
 local function pack_users(users)
     local packed = {}
-    for i, user in ipairs(users) do
-        packed[i] = string.char(math.floor(#user / 256), #user % 256) .. user
-    end
+    for i, user in ipairs(users) do packed[i] = pack_text(user) end
     return table.concat(packed)
 end
 
 -- Puts a copy at the stream's end in the place of the pending entry, for these users alone.
 local function replace_entry(found, attempts, users)
+    local id = found.id
     local route = found.route:sub(1, 62) ..
         string.char(math.floor(attempts / 256), attempts % 256) .. found.route:sub(65)
     -- The tail is the decoder's own: no payload can look like it at the line's end.
     local head, tail = found.data:match('^(.*"attempts":)%d+(,"limit":%d+,"backoff":"%u+"}}})$')
     local data = head and head .. attempts .. tail or found.data
-    local fields = {'id', found.id, 'route', route, 'data', data, 'only', pack_users(users)}
+    local fields = {'id', id, 'route', route, 'data', data, 'only', pack_users(users)}
     if found.open then
         fields[#fields + 1] = 'open'
         fields[#fields + 1] = found.open
@@ -42,7 +45,9 @@ local function replace_entry(found, attempts, users)
     local entry = call('XADD', stream, '*', unpack(fields))
     if found.entry then call('XACK', stream, 'clairon', found.entry) end
     call('XCLAIM', stream, 'clairon', 'relay', 0, entry, 'FORCE', 'JUSTID')
-    call('HSET', prefix .. ':pending', found.id, entry)
+    messages[id] = message_of(id) or {left = 0, tried = false}
+    messages[id].entry = entry
+    message_changed(id)
     found.entry, found.route, found.data = entry, route, data
     return entry
 end

@@ -7,6 +7,16 @@ end
 
 local function whole(number) return string.format('%.0f', number) end
 
+-- One command for many arguments: fewer than the stack holds at a time, after `head`.
+local CHUNK = 1000
+local function call_chunked(items, ...)
+    for from = 1, #items, CHUNK do
+        local words = {...}
+        for i = from, math.min(from + CHUNK - 1, #items) do words[#words + 1] = items[i] end
+        call(unpack(words))
+    end
+end
+
 -- An entry's place as one number that a sorted set can hold exactly.
 local function score_of(entry)
     local ms, seq = entry:match('^(%d+)-(%d+)$')
@@ -23,15 +33,58 @@ local function backoff_ms(kind, tries, id, base, cap)
     return math.floor(math.min(wait * (1 + jitter), cap))
 end
 
+-- The messages that are waited for: {entry =, left = users, open = its end in ms or nil, tried =
+-- whether there was a retry}; false when nobody waits. Changes are written once, by
+-- save_messages: of a call with many acks most commands are about the same few keys.
+local messages, changed, completed = {}, {}, {}
+local due_gone, entries_gone, keys_gone = {}, {}, {}
+
+local function read_message(value)
+    local entry, left, open, tried = (value or ''):match('^(%S+) (%-?%d+) (%S+) (%d)$')
+    return entry and {entry = entry, left = tonumber(left), open = tonumber(open), tried = tried == '1'}
+end
+
+local function load_messages(ids)
+    for from = 1, #ids, CHUNK do
+        local last = math.min(from + CHUNK - 1, #ids)
+        local values = call('HMGET', prefix .. ':pending', unpack(ids, from, last))
+        for i = from, last do messages[ids[i]] = read_message(values[i - from + 1]) or false end
+    end
+end
+
+local function message_of(id)
+    if messages[id] == nil then load_messages({id}) end
+    return messages[id]
+end
+
+local function message_changed(id) changed[id] = true end
+
 -- Ends a message: every user it waits for has acked, expired or was given up.
 local function complete(id)
-    local entry = call('HGET', prefix .. ':pending', id)
-    if entry then call('XACK', stream, 'clairon', entry) end
-    call('HDEL', prefix .. ':pending', id)
-    call('HDEL', prefix .. ':left', id)
-    call('HDEL', prefix .. ':open', id)
-    call('DEL', prefix .. ':ack:' .. id, prefix .. ':tries:' .. id)
-    call('ZREM', prefix .. ':due', id .. ':')
+    local message = message_of(id)
+    if message then entries_gone[#entries_gone + 1] = message.entry end
+    messages[id] = false
+    completed[#completed + 1] = id
+    due_gone[#due_gone + 1] = id .. ':'
+    keys_gone[#keys_gone + 1] = prefix .. ':ack:' .. id
+    if not message or message.tried then keys_gone[#keys_gone + 1] = prefix .. ':tries:' .. id end
+end
+
+local function save_messages()
+    local values = {}
+    for id in pairs(changed) do
+        local message = messages[id]
+        if message then
+            values[#values + 1] = id
+            values[#values + 1] = table.concat({message.entry, whole(message.left),
+                message.open and whole(message.open) or '-', message.tried and 1 or 0}, ' ')
+        end
+    end
+    call_chunked(values, 'HMSET', prefix .. ':pending')
+    call_chunked(completed, 'HDEL', prefix .. ':pending')
+    call_chunked(entries_gone, 'XACK', stream, 'clairon')
+    call_chunked(keys_gone, 'DEL')
+    call_chunked(due_gone, 'ZREM', prefix .. ':due')
 end
 
 -- Adds to the error log; `users` is a JSON array.
@@ -41,25 +94,35 @@ local function log_entry(id, reason, attempts, users, data, route)
         'attempts', attempts, 'users', users, 'data', data, 'route', route)
 end
 
--- What happened to a message, for those who ask later: stage, ms, attempt, detail, user.
+-- What happened to a message, for those who ask later: stage, ms, attempt, detail, user. Begun
+-- with when it was stored, and kept for `trail_ms`.
 local TRAIL_MAX = 512
-local trails, trail_ids = {}, {}
+local trails, trail_ids, trail_entries = {}, {}, {}
 
-local function note_event(id, stage, now, attempt, detail, user)
-    if not trails[id] then
-        trails[id] = {}
-        trail_ids[#trail_ids + 1] = id
-    end
+local function note_event(id, stage, now_text, attempt, detail, user)
     local events = trails[id]
+    if not events then
+        events = {}
+        trails[id] = events
+        trail_ids[#trail_ids + 1] = id
+        local message = message_of(id)
+        trail_entries[id] = message and message.entry
+    end
     if #events < TRAIL_MAX then
-        events[#events + 1] = table.concat({stage, whole(now), attempt, detail, user}, ' ')
+        events[#events + 1] = stage .. ' ' .. now_text .. ' ' .. attempt .. ' ' .. detail .. ' ' .. user
     end
 end
 
-local function write_events()
+local function write_events(trail_ms)
     for _, id in ipairs(trail_ids) do
-        local key = prefix .. ':trail:' .. id
-        if call('RPUSHX', key, unpack(trails[id])) > TRAIL_MAX then
+        local key, events, entry = prefix .. ':trail:' .. id, trails[id], trail_entries[id]
+        local len = call('RPUSH', key, unpack(events))
+        if len == #events then
+            if entry then
+                call('LPUSH', key, 'stored ' .. entry:match('^%d+') .. ' 0 ' .. entry .. ' -')
+            end
+            call('PEXPIRE', key, trail_ms)
+        elseif len > TRAIL_MAX then
             call('LTRIM', key, -TRAIL_MAX, -1)
         end
     end
