@@ -47,11 +47,17 @@ enum gate_conn_state { GATE_CONN_WAITING, GATE_CONN_OPEN, GATE_CONN_CLOSING, GAT
 
 /* One WebSocket; begins in ESTABLISHED, freed in CLOSED. Times are monotonic, in us. */
 struct gate_conn {
+    /* What each send looks at, together. */
+    enum gate_conn_state state;
+    bool is_tls;
+    bool in_turn;   /* lws says that the socket can be written */
+    bool lws_first; /* a call of gate_ws_writable is under way: nothing goes past it */
+    bool is_killed; /* lws ends the socket at its next turn */
+    struct ev_io readable;
     struct gate *gate;
     struct lws *wsi;
     struct gate_conn *prev; /* in gate->conns */
     struct gate_conn *next;
-    enum gate_conn_state state;
     struct session *session; /* while OPEN, and CLOSING until the bye is written */
     char *who;               /* for the log: "gate", later "conn=.. user=.." */
     char *user;              /* NULL until the token was seen */
@@ -59,15 +65,13 @@ struct gate_conn {
     int64_t expires_s;       /* Unix seconds */
     uint64_t groups_hash;
     bool told_expiring;
+    bool close_sent;
+    int close_code;
     int64_t state_since_us;
     int64_t ping_due_us;
     int64_t pinged_us;     /* 0: no ping is unanswered */
     int64_t unwritable_us; /* since when we wait for the socket; 0: we do not */
-    bool is_killed;        /* lws ends the socket at its next turn */
-    bool close_sent;
-    int close_code;
-    char close_reason[GATE_CLOSE_REASON_MAX];
-    struct ev_io readable;
+    char *close_reason;    /* NULL while open */
     struct ws_reader reader;
     struct buffer in;      /* pieces of a message still coming */
     struct buffer out;     /* own lines, behind LWS_PRE bytes of headroom */
@@ -132,6 +136,13 @@ void gate_conn_control(struct gate_conn *conn, enum ws_event_kind kind,
 /* Queues a line of the gate's own: it goes before what the session has. */
 void gate_conn_say(struct gate_conn *conn, const char *line, size_t len);
 extern const struct session_transport GATE_TRANSPORT;
+
+/* gate_send.c: a session's frames, to the socket at once where that is possible. */
+MUST_CHECK enum rc gate_send(void *socket, const struct iovec *pieces, int count,
+                             size_t *ret_taken);
+/* Bytes of the frame that `sent` ends in which are still to be sent; *ret_rest begins there. */
+size_t gate_send_rest(const struct iovec *pieces, int count, size_t sent,
+                      const unsigned char **ret_rest);
 
 /* gate_read.c: hands on what a socket received, until the connection is freed. */
 void gate_read_start(struct gate_conn *conn);

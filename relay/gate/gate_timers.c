@@ -54,9 +54,12 @@ static void
 check_open(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
 {
     const struct config *config = conn->gate->config;
+    const char *slow = session_slow(conn->session, now_us);
 
     if (conn->unwritable_us != 0 && now_us - conn->unwritable_us > config->gate.slow_age_ms * 1000)
-        gate_conn_close(conn, GATE_CLOSE_SLOW, "the socket does not drain");
+        slow = "the socket does not drain";
+    if (slow != NULL)
+        gate_conn_close(conn, GATE_CLOSE_SLOW, slow);
     else
         check_expiry(conn, wall_us);
     if (conn->state == GATE_CONN_OPEN)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 #include <utlist.h>
 
@@ -18,8 +19,6 @@
 #define CLOSE_REASON_SENT 120 /* of a close frame's 123 bytes */
 #define AUTHORIZATION_MAX (TOKEN_BYTES_MAX + 64)
 
-_Static_assert(SESSION_HEADROOM >= LWS_PRE, "lws writes its header before a session's frame");
-
 void
 gate_conn_set_state(struct gate_conn *conn, enum gate_conn_state state)
 {
@@ -32,6 +31,7 @@ conn_want_write(struct gate_conn *conn)
 {
     if (conn->state == GATE_CONN_CLOSED)
         return;
+    conn->lws_first = true;
     if (conn->unwritable_us == 0)
         conn->unwritable_us = clock_monotonic_us();
     lws_callback_on_writable(conn->wsi);
@@ -84,7 +84,7 @@ gate_conn_close_for(struct gate_conn *conn, int code, const char *reason, int64_
     if (conn->state >= GATE_CONN_CLOSING)
         return;
     conn->close_code = code;
-    snprintf(conn->close_reason, sizeof(conn->close_reason), "%s", reason);
+    conn->close_reason = memory_text(reason, strnlen(reason, GATE_CLOSE_REASON_MAX));
     if (conn->state == GATE_CONN_WAITING || code == GATE_CLOSE_PROTOCOL)
         log_info(conn->who, "closes with %d: %s", code, reason);
     else
@@ -143,15 +143,9 @@ gate_conn_kill(struct gate_conn *conn)
     gate_read_stop(conn);
     gate_conn_set_state(conn, GATE_CONN_CLOSED);
     lws_set_timeout(conn->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
-}
-
-static void
-on_session_want_write(void *socket)
-{
-    struct gate_conn *conn = socket;
-
-    if (conn->state == GATE_CONN_OPEN)
-        conn_want_write(conn);
+    /* lws looks at its timers only after an event: here is one. */
+    (void)shutdown(conn->readable.fd, SHUT_RDWR);
+    lws_callback_on_writable(conn->wsi);
 }
 
 static void
@@ -161,7 +155,7 @@ on_session_close(void *socket, int code, const char *reason)
 }
 
 const struct session_transport GATE_TRANSPORT = {
-    .want_write = on_session_want_write,
+    .send = gate_send,
     .close = on_session_close,
 };
 
@@ -198,6 +192,7 @@ gate_ws_established(struct gate *gate, struct lws *wsi, struct gate_conn **slot)
 
     conn->gate = gate;
     conn->wsi = wsi;
+    conn->is_tls = lws_is_ssl(wsi);
     conn->who = memory_text("gate", strlen("gate"));
     conn->bearer = read_bearer(wsi);
     buffer_init(&conn->in, (size_t)gate->config->gate.max_frame_bytes);
@@ -335,7 +330,8 @@ conn_end(struct gate_conn *conn)
 {
     unsigned char payload[WS_CONTROL_MAX] = {(unsigned char)(conn->close_code >> 8),
                                              (unsigned char)conn->close_code};
-    size_t reason_len = strnlen(conn->close_reason, CLOSE_REASON_SENT);
+    const char *reason = conn->close_reason != NULL ? conn->close_reason : "";
+    size_t reason_len = strnlen(reason, CLOSE_REASON_SENT);
 
     if (conn->close_sent) {
         gate_conn_set_state(conn, GATE_CONN_CLOSED);
@@ -343,7 +339,7 @@ conn_end(struct gate_conn *conn)
         return 0;
     }
     conn->close_sent = true;
-    memcpy(payload + 2, conn->close_reason, reason_len);
+    memcpy(payload + 2, reason, reason_len);
     gate_conn_control(conn, WS_CLOSE, payload, conn->close_code == WS_NO_CODE ? 0 : 2 + reason_len);
     return 0;
 }
@@ -360,10 +356,8 @@ conn_detach(struct gate_conn *conn)
 int
 gate_ws_writable(struct gate_conn *conn)
 {
-    unsigned char *bytes = NULL;
-    size_t len = 0;
-
     conn->unwritable_us = 0;
+    conn->lws_first = lws_partial_buffered(conn->wsi) != 0;
     if (conn->state == GATE_CONN_CLOSED)
         return conn->is_killed ? -1 : 0;
     if (conn->state == GATE_CONN_CLOSING)
@@ -374,8 +368,11 @@ gate_ws_writable(struct gate_conn *conn)
         return conn_write_own(conn);
     if (conn->state == GATE_CONN_CLOSING)
         return conn_end(conn);
-    if (conn->session != NULL && session_next_frame(conn->session, &bytes, &len) == RC_OK)
-        return conn_write(conn, bytes, len);
+    if (conn->session != NULL) {
+        conn->in_turn = true;
+        session_writable(conn->session);
+        conn->in_turn = false;
+    }
     return 0;
 }
 
@@ -394,6 +391,7 @@ gate_ws_closed(struct gate_conn *conn)
     buffer_free(&conn->in);
     buffer_free(&conn->out);
     buffer_free(&conn->control);
+    free(conn->close_reason);
     free(conn->bearer);
     free(conn->user);
     free(conn->who);

@@ -7,20 +7,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "hub/hub_private.h"
+#include "wire/ws_frame.h"
 
 #define ACKS_RETRY_S 1.0
-
-static void
-offer_to(struct hub *hub, const char *key, size_t len, struct note *note)
-{
-    struct audience *audience = audience_find(hub->audiences, key, len);
-    struct membership *member;
-
-    if (audience == NULL)
-        return;
-    DL_FOREACH (audience->members, member)
-        session_offer(member->session, note);
-}
+#define SENDS_A_TURN 256
 
 struct audience *
 hub_find_user(struct hub *hub, struct bytes user)
@@ -52,8 +42,25 @@ publish_again(struct hub *hub, struct note *note)
     }
 }
 
+/* `run` holds just that note, or several with the same readers. */
 static void
-publish(struct hub *hub, struct note *note)
+offer_to(struct hub *hub, const char *key, size_t len, struct note *note, struct run *run)
+{
+    struct audience *audience = audience_find(hub->audiences, key, len);
+    struct membership *member;
+
+    if (audience == NULL)
+        return;
+    DL_FOREACH (audience->members, member) {
+        if (run != NULL)
+            session_offer_run(member->session, run);
+        else
+            session_offer(member->session, note);
+    }
+}
+
+static void
+offer(struct hub *hub, struct note *note, struct run *run)
 {
     const struct frame_note *frame = &note->frame.as.note;
     struct bytes targets = frame->targets;
@@ -62,31 +69,81 @@ publish(struct hub *hub, struct note *note)
     size_t len;
 
     if (frame->audience.len == 3 && memcmp(frame->audience.at, "ALL", 3) == 0) {
-        offer_to(hub, "ALL", 3, note);
+        offer_to(hub, "ALL", 3, note, run);
         return;
     }
     while (frame_next_target(&targets, &target) == RC_OK) {
         if (audience_key(frame->audience, target, key, &len))
-            offer_to(hub, key, len, note);
+            offer_to(hub, key, len, note, run);
     }
+}
+
+/* Offers the first notes of `notes` that go together; how many these are. */
+static unsigned
+publish_some(struct hub *hub, struct note **notes, unsigned count)
+{
+    unsigned span = run_span(notes, count);
+    struct run *run = span > 0 ? run_new(notes, span) : NULL;
+
+    if (notes[0]->is_copy)
+        publish_again(hub, notes[0]);
+    else
+        offer(hub, notes[0], run);
+    run_unref(run);
+    return span > 0 ? span : 1;
+}
+
+/* What was read in this turn, in its order: what changes the readers comes before or after it. */
+static void
+publish(struct hub *hub)
+{
+    unsigned at = 0;
+
+    while (at < hub->batch_count) {
+        unsigned done = publish_some(hub, hub->batch + at, hub->batch_count - at);
+
+        for (unsigned end = at + done; at < end; at++) {
+            recent_add(&hub->recent, hub->batch[at]);
+            note_unref(hub->batch[at]);
+        }
+    }
+    hub->batch_count = 0;
 }
 
 static void
 on_entry(void *ctx, const struct entry *entry)
 {
     struct hub *hub = ctx;
-    struct note *note;
 
-    if (!hub->has_position || !entry_id_less(hub->recent.head, entry->id))
+    if (!hub->has_position || !entry_id_less(hub->newest, entry->id))
         return;
-    note = note_new(entry, hub->epoch, entry->id);
+    hub->newest = entry->id;
+    hub->batch[hub->batch_count++] = note_new(entry, hub->epoch, entry->id);
     stats_add(hub->stats, STAT_HUB_NOTES, 1);
-    if (note->is_copy)
-        publish_again(hub, note);
+    if (hub->batch_count == HUB_BATCH_MAX)
+        publish(hub);
+}
+
+static void
+on_more(struct ev_loop *loop, ev_idle *idle, int events)
+{
+    (void)loop; /* keeps the loop from waiting; on_turn does the work */
+    (void)idle;
+    (void)events;
+}
+
+/* Before the loop waits. A few sessions at a time: acks and new connections come in between. */
+static void
+on_turn(struct ev_loop *loop, ev_prepare *prepare, int events)
+{
+    struct hub *hub = prepare->data;
+
+    (void)events;
+    publish(hub);
+    if (hub_send_some(hub, SENDS_A_TURN))
+        ev_idle_start(loop, &hub->more);
     else
-        publish(hub, note);
-    recent_add(&hub->recent, note);
-    note_unref(note);
+        ev_idle_stop(loop, &hub->more);
 }
 
 static void
@@ -98,6 +155,7 @@ on_member(void *ctx, const struct reader_member *member)
     struct audience *user;
     struct membership *of_user, *next;
 
+    publish(hub);
     user = hub_find_user(hub, member->user);
     if (user == NULL || !audience_key(member->audience, member->target, group_key, &group_len))
         return;
@@ -120,6 +178,7 @@ on_acked(void *ctx, struct bytes acks)
     char name[SESSION_USER_MAX + 1], text[FRAME_UUID_TEXT + 1];
     const char *ids[] = {text};
 
+    publish(ctx);
     while (frame_next_target(&acks, &user) == RC_OK && frame_next_target(&acks, &id) == RC_OK) {
         if (user.len >= sizeof(name) || id.len != FRAME_UUID_TEXT)
             continue;
@@ -136,6 +195,7 @@ on_reader_resumed(void *ctx)
     struct hub *hub = ctx;
     struct session *session, *next;
 
+    publish(hub);
     DL_FOREACH_SAFE (hub->sessions, session, next)
         session_regroup(session);
 }
@@ -157,11 +217,13 @@ take_epoch(struct hub *hub)
     struct entry_id head = store_newest(hub->store);
     struct session *session, *next;
 
+    publish(hub);
     if (hub->has_position)
         log_error("hub", "the store was emptied: epoch %s became %s, clients are told of the gap",
                   hub->epoch, store_epoch(hub->store));
     snprintf(hub->epoch, sizeof(hub->epoch), "%s", store_epoch(hub->store));
     recent_reset(&hub->recent, head);
+    hub->newest = head;
     if (hub->has_position) {
         DL_FOREACH_SAFE (hub->sessions, session, next)
             session_change_epoch(session, head);
@@ -210,7 +272,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     hub->config = config;
     hub->store = store;
     hub->stats = stats;
-    hub->scratch = memory_new(SESSION_HEADROOM + SESSION_FRAME_MAX);
+    hub->scratch = memory_new(WS_TEXT_HEAD_MAX + SESSION_SAID_MAX);
     ev_init(&hub->acks_retry, on_acks_retry);
     hub->acks_retry.repeat = ACKS_RETRY_S;
     hub->acks_retry.data = hub;
@@ -222,6 +284,10 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     }
     hub->store_listener = (struct store_listener){on_store_up, on_store_down, hub, NULL};
     store_listen(store, &hub->store_listener);
+    ev_idle_init(&hub->more, on_more);
+    ev_prepare_init(&hub->turn, on_turn);
+    hub->turn.data = hub;
+    ev_prepare_start(loop, &hub->turn);
     return hub;
 }
 
@@ -234,6 +300,8 @@ hub_close(struct hub *hub)
     reader_close(hub->reader);
     hub->reader = NULL;
     ev_timer_stop(hub->loop, &hub->acks_retry);
+    ev_prepare_stop(hub->loop, &hub->turn);
+    ev_idle_stop(hub->loop, &hub->more);
     if (hub->acks.count + hub->acks_sent.count > 0)
         log_info("hub", "%zu acks were not stored; their messages will be shown as pending",
                  hub->acks.count + hub->acks_sent.count);
@@ -245,7 +313,8 @@ hub_free(struct hub *hub)
     if (hub == NULL)
         return;
     recent_reset(&hub->recent, hub->recent.head);
-    note_unref(hub->lent);
+    while (hub->batch_count > 0)
+        note_unref(hub->batch[--hub->batch_count]);
     acks_free(hub);
     shown_free(hub);
     free(hub->scratch);

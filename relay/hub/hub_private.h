@@ -7,6 +7,7 @@
 #include "hub/audience.h"
 #include "hub/hub.h"
 #include "hub/recent.h"
+#include "hub/run.h"
 #include "hub/topics.h"
 #include "store/reader.h"
 #include "store/store.h"
@@ -14,7 +15,9 @@
 #define HUB_ACKS_MAX 100000
 #define HUB_NACKS_MAX 64 /* calls under way */
 #define HUB_EPOCH_MAX 32
+#define HUB_BATCH_MAX 128
 #define SESSION_QUEUE_MAX 1024
+#define SESSION_QUEUE_BYTES (512u * 1024)
 #define SESSION_SAID_MAX 65536
 #define SESSION_PAGE 256
 #define SESSION_NAME_MAX 320
@@ -40,8 +43,13 @@ struct hub {
     bool has_position; /* the store was up once: recent.head means something */
     char epoch[HUB_EPOCH_MAX];
     struct recent recent;
-    struct note *lent;       /* whose bytes the last frame was */
-    unsigned char *scratch;  /* SESSION_HEADROOM + SESSION_FRAME_MAX: frames of several lines */
+    struct note *batch[HUB_BATCH_MAX]; /* read in this turn of the loop, not yet offered */
+    unsigned batch_count;
+    struct entry_id newest;  /* read last */
+    struct session *waking;  /* those with something to send, in the order they got it */
+    ev_prepare turn;         /* the end of a turn: offers the batch, sends */
+    ev_idle more;            /* while sessions are left for the next turn */
+    unsigned char *scratch;  /* a session's own lines, as a frame */
     unsigned deferred_count; /* sessions with is_deferred */
     struct acks acks;        /* waiting for the store */
     struct acks acks_sent;   /* under way */
@@ -76,45 +84,54 @@ struct unacked {
 };
 
 struct session {
+    /* What each offer and each send looks at, together. */
     enum session_state state;
+    bool is_blocked; /* the transport calls session_writable */
+    bool is_waking;  /* in hub->waking */
+    unsigned queue_count;
+    struct entry_id cursor; /* all up to here was queued, or was not for this user */
+    struct topics *topics;  /* that it is shown; NULL: all */
+    struct run *run;        /* handed over whole; only while the queue is empty */
+    struct session *waking_prev;
+    struct session *waking_next;
     struct hub *hub;
     const struct session_transport *transport;
     void *socket;
+    struct buffer said;  /* control lines, each with its '\n' */
+    size_t passed_bytes; /* offered while it was paused and its socket took nothing */
+    int64_t taken_us;    /* when its socket last took something, while it is blocked */
+    int64_t queued_us;   /* when the queue was last empty; both monotonic */
+    struct note **queue; /* ring of references, by priority; NULL while there are none */
+    unsigned queue_room;
+    unsigned queue_first;
+    size_t queue_bytes;
     struct session *next;
     struct session *prev;
     char *user;
-    char *pos; /* what the client brought; NULL once used */
+    char *name; /* for the log */
+    char *pos;  /* what the client brought; NULL once used */
     struct membership *memberships;
-    struct topics *topics; /* that it is shown; NULL: all */
     int64_t expires_s;
     int64_t request_id;
     bool has_request_id;
-    bool is_awaited;        /* an answer of the store will call session_step */
-    bool is_regrouping;     /* memberships are being asked for again */
-    bool groups_stale;      /* they changed while they were being asked for */
-    unsigned asked;         /* answers under way that hold this pointer */
-    struct entry_id cursor; /* all up to here was queued, or was not for this user */
+    bool is_awaited;    /* an answer of the store will call session_step */
+    bool is_regrouping; /* memberships are being asked for again */
+    bool groups_stale;  /* they changed while they were being asked for */
+    bool is_deferred;   /* more waits in the user's inbox: the window was full .. */
+    bool has_missed;    /* .. or a retry came at a bad time */
+    bool has_lost;      /* what expired before it was written is not yet told as a gap */
+    unsigned asked;     /* answers under way that hold this pointer */
     char inbox_at[32];
-    struct note **queue; /* ring of SESSION_QUEUE_MAX references, made when first needed */
-    unsigned queue_first;
-    unsigned queue_count;
-    size_t queue_bytes;
-    struct buffer said; /* control lines, each with its '\n' */
     int window;
     int unacked_count;
     int unacked_room;
     struct unacked *unacked; /* at most `window` */
-    bool is_deferred;        /* more waits in the user's inbox: the window was full .. */
-    bool has_missed;         /* .. or a retry came at a bad time */
-    bool has_lost;           /* what expired before it was written is not yet told as a gap */
     struct entry_id lost_from;
     struct entry_id lost_to;
-    char name[SESSION_NAME_MAX];
 };
 
 /* session.c */
 void session_set_state(struct session *session, enum session_state state);
-bool session_is_full(const struct session *session);
 /*
  * Queues it (a reference of its own), unless it needs an ack and the window is full: then it stays
  * in the user's inbox, and what needs no ack goes on.
@@ -128,12 +145,32 @@ void session_offer(struct session *session, struct note *note);
 void session_offer_again(struct session *session, struct note *note);
 /* Queues a note that was held back although no ack of this user is waited for. */
 void session_give_unowed(struct session *session, struct note *note);
+/* The same for a run. */
+void session_offer_run(struct session *session, struct run *run);
+/* Says which notes expired before they were written. */
+void session_tell_lost(struct session *session);
 bool session_is_for(const struct session *session, const struct frame *frame);
 void session_gap(struct session *session, struct entry_id from, struct entry_id to,
                  const char *why);
 void session_free_if_done(struct session *session);
 /* Another relay stored these acks: `ids` in lower case. */
 void hub_acked_elsewhere(struct hub *hub, const char *user, const char *const *ids, size_t count);
+
+/* session_queue.c */
+bool session_is_full(const struct session *session);
+/* Nothing waits for its socket, apart from lines of its own. */
+bool session_is_idle(const struct session *session);
+/* HIGH goes before NORMAL before LOW; the same priority in the order of the calls. */
+void session_queue(struct session *session, struct note *note);
+/* False when it is to be queued note by note, as others wait or the socket is full. */
+bool session_queue_run(struct session *session, struct run *run);
+void session_drop_queue(struct session *session);
+/* Something waits: it is sent at the end of this turn, or when the socket can take it. */
+void session_wake(struct session *session);
+/* Gives the socket what it takes. */
+void session_send(struct session *session);
+/* The same for the first `most` sessions that wait; true when others are left. */
+bool hub_send_some(struct hub *hub, unsigned most);
 
 /* session_load.c */
 void session_step(struct session *session);

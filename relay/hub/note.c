@@ -7,43 +7,69 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "hub/session.h"
+#include "wire/ws_frame.h"
 
-struct note *
-note_new(const struct entry *entry, const char *epoch, struct entry_id pos)
+/* Route, users and line in one allocation; the rest is the caller's to set. */
+static struct note *
+make(struct bytes route, struct bytes only, struct bytes data, const char *epoch,
+     struct entry_id pos)
 {
     char pos_text[NOTE_POS_MAX];
     char start[NOTE_POS_MAX + 32];
-    size_t route_len = entry->frame.as.note.head.len;
     size_t start_len;
     struct note *note;
-    unsigned char *route, *only;
+    unsigned char *at;
 
     note_pos_text(epoch, pos, pos_text);
     start_len =
         (size_t)snprintf(start, sizeof(start), "{\"t\":\"msg\",\"pos\":\"%s\",\"n\":", pos_text);
-    note = memory_new(sizeof(*note) + route_len + entry->only.len + SESSION_HEADROOM + start_len +
-                      entry->data.len + 1);
-    route = (unsigned char *)(note + 1);
-    memcpy(route, entry->frame.as.note.head.at, route_len);
-    only = route + route_len;
-    if (entry->only.len > 0)
-        memcpy(only, entry->only.at, entry->only.len);
-    note->only = (struct bytes){only, entry->only.len};
+    note = memory_grow(NULL, sizeof(*note) + route.len + only.len + WS_TEXT_HEAD_MAX + start_len +
+                                 data.len + 1);
+    at = (unsigned char *)(note + 1);
+    *note = (struct note){.refs = 1, .pos = pos, .made_us = clock_monotonic_us()};
+    memcpy(at, route.at, route.len);
+    if (frame_parse_head((struct bytes){at, route.len}, &note->frame) != RC_OK)
+        abort(); /* the entry was parsed from these very bytes */
+    at += route.len;
+    if (only.len > 0)
+        memcpy(at, only.at, only.len);
+    note->only = (struct bytes){at, only.len};
+    note->line = at + only.len + WS_TEXT_HEAD_MAX;
+    memcpy(note->line, start, start_len);
+    note->data = (struct bytes){note->line + start_len, data.len};
+    memcpy(note->line + start_len, data.at, data.len);
+    note->line[start_len + data.len] = '}';
+    note->line_len = start_len + data.len + 1;
+    note->ws_len = note->line_len + ws_text_head(note->line_len, note->line);
+    note->ws = note->line + note->line_len - note->ws_len;
+    return note;
+}
+
+struct note *
+note_new(const struct entry *entry, const char *epoch, struct entry_id pos)
+{
+    struct note *note = make(entry->frame.as.note.head, entry->only, entry->data, epoch, pos);
+
     note->is_copy = entry->is_copy;
     note->is_open = entry->is_open;
     note->ends_us = entry->ends_us;
-    note->refs = 1;
     note->id = entry->id;
     note->needs_ack = (entry->frame.flags & FRAME_ACK_REQUIRED) != 0;
-    if (frame_parse_head((struct bytes){route, route_len}, &note->frame) != RC_OK)
-        abort(); /* the entry was parsed from these very bytes */
-    note->line = only + entry->only.len + SESSION_HEADROOM;
-    memcpy(note->line, start, start_len);
-    memcpy(note->line + start_len, entry->data.at, entry->data.len);
-    note->line[start_len + entry->data.len] = '}';
-    note->line_len = start_len + entry->data.len + 1;
     return note;
+}
+
+struct note *
+note_new_at(const struct note *note, const char *epoch, struct entry_id pos)
+{
+    struct note *moved = make(note->frame.as.note.head, note->only, note->data, epoch, pos);
+
+    moved->is_copy = note->is_copy;
+    moved->is_open = note->is_open;
+    moved->ends_us = note->ends_us;
+    moved->id = note->id;
+    moved->needs_ack = note->needs_ack;
+    moved->made_us = note->made_us;
+    return moved;
 }
 
 struct note *

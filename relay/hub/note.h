@@ -12,14 +12,21 @@ struct note {
     bool is_copy;    /* to be shown again, to the users of `only` */
     int64_t ends_us; /* from then on nobody is shown it; 0: never */
     struct entry_id id;
-    struct frame frame; /* views into this allocation */
-    struct bytes only;  /* likewise; walk with frame_next_target */
+    struct frame frame;  /* views into this allocation */
+    struct bytes only;   /* likewise; walk with frame_next_target */
+    struct entry_id pos; /* what the line tells the client */
+    int64_t made_us;     /* monotonic */
     size_t line_len;
-    unsigned char *line; /* {"t":"msg",..}; SESSION_HEADROOM writable bytes before it */
+    unsigned char *line; /* {"t":"msg",..} */
+    size_t ws_len;
+    unsigned char *ws; /* the line as a whole WebSocket frame: the same bytes for everyone */
+    struct bytes data; /* the notification in the line */
 };
 
 /* `pos` is the position that the line tells the client. The caller owns one reference. */
 struct note *note_new(const struct entry *entry, const char *epoch, struct entry_id pos);
+/* The same with another position. */
+struct note *note_new_at(const struct note *note, const char *epoch, struct entry_id pos);
 struct note *note_ref(struct note *note);
 void note_unref(struct note *note); /* accepts NULL */
 

@@ -1,4 +1,4 @@
-/* session.c: a session's queue: what is put in, what is written, what is acked. */
+/* session.c: a session's life, what it is offered, and what its user acks. */
 #include "hub/session.h"
 
 #include <stdio.h>
@@ -24,17 +24,18 @@ session_name(const struct session *session)
 }
 
 /* A user's name may hold anything; a log line's `who` may not. */
-static void
-set_name(struct session *session)
+static char *
+make_name(struct session *session)
 {
-    int len =
-        snprintf(session->name, sizeof(session->name), "conn=%x-%llx user=%s", (unsigned)getpid(),
-                 (unsigned long long)++session->hub->session_count_ever, session->user);
+    char name[SESSION_NAME_MAX];
+    int len = snprintf(name, sizeof(name), "conn=%x-%llx user=%s", (unsigned)getpid(),
+                       (unsigned long long)++session->hub->session_count_ever, session->user);
 
-    for (char *at = strstr(session->name, " user=") + 6; at < session->name + len && *at; at++) {
+    for (char *at = strstr(name, " user=") + 6; at < name + len && *at; at++) {
         if (*at <= ' ' || *at == '"' || *at == '\\' || *at == 0x7f)
             *at = '_';
     }
+    return memory_text(name, strlen(name));
 }
 
 static void
@@ -66,7 +67,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
     session->has_request_id = request->has_request_id;
     session->window = request->window > 0 && request->window < most ? request->window : most;
     buffer_init(&session->said, SESSION_SAID_MAX);
-    set_name(session);
+    session->name = make_name(session);
     if (request->topics.count > 0 &&
         topics_add(&session->topics, request->topics.names, request->topics.count) != RC_OK)
         log_error(session->name, "more topics than fit a session: all are shown");
@@ -82,24 +83,13 @@ hub_attach(struct hub *hub, const struct session_request *request,
     return session;
 }
 
-static void
-drop_queue(struct session *session)
-{
-    while (session->queue_count > 0) {
-        note_unref(session->queue[session->queue_first]);
-        session->queue_first = (session->queue_first + 1) % SESSION_QUEUE_MAX;
-        session->queue_count--;
-    }
-    free(session->queue);
-    session->queue = NULL;
-}
-
 void
 session_free_if_done(struct session *session)
 {
     if (session->state != SESSION_CLOSED || session->asked > 0)
         return;
     free(session->user);
+    free(session->name);
     free(session->pos);
     topics_free(session->topics);
     free(session->unacked);
@@ -116,18 +106,11 @@ session_detach(struct session *session)
     hub->deferred_count -= session->is_deferred ? 1 : 0;
     audience_leave_all(&hub->audiences, &session->memberships, false);
     DL_DELETE(hub->sessions, session);
-    drop_queue(session);
+    session_drop_queue(session);
     session_free_if_done(session);
 }
 
 /* What goes in. */
-
-bool
-session_is_full(const struct session *session)
-{
-    return session->queue_count == SESSION_QUEUE_MAX ||
-           session->queue_bytes >= (size_t)session->hub->config->gate.slow_bytes;
-}
 
 /* It expired before it was written: what is new of it is told as a gap, in front of the next frame. */
 static void
@@ -139,31 +122,16 @@ lose(struct session *session, const struct note *note)
         session->lost_from = session->cursor;
     session->has_lost = true;
     session->lost_to = note->id;
-    session->transport->want_write(session->socket);
+    session_wake(session);
 }
 
-static void
-tell_lost(struct session *session)
+void
+session_tell_lost(struct session *session)
 {
     if (!session->has_lost)
         return;
     session->has_lost = false;
     session_gap(session, session->lost_from, session->lost_to, "expired");
-}
-
-static void
-queue(struct session *session, struct note *note)
-{
-    unsigned place = (session->queue_first + session->queue_count) % SESSION_QUEUE_MAX;
-
-    if (session->queue_count == SESSION_QUEUE_MAX)
-        abort(); /* callers look first: rather no process than a broken one */
-    if (session->queue == NULL)
-        session->queue = memory_new(SESSION_QUEUE_MAX * sizeof(struct note *));
-    session->queue[place] = note_ref(note);
-    session->queue_count++;
-    session->queue_bytes += note->line_len;
-    session->transport->want_write(session->socket);
 }
 
 void
@@ -174,7 +142,7 @@ session_enqueue(struct session *session, struct note *note)
     if (note_is_expired(note))
         lose(session, note);
     else if (!window_owes(session, note) || window_enter(session, note))
-        queue(session, note);
+        session_queue(session, note);
 }
 
 void
@@ -186,23 +154,51 @@ session_give_unowed(struct session *session, struct note *note)
     if (session_is_full(session))
         session_gap(session, note->id, note->id, "shed");
     else
-        queue(session, note);
+        session_queue(session, note);
+}
+
+/* A slow reader costs its queue and no more: it pulls the rest later. */
+static void
+fall_behind(struct session *session)
+{
+    const struct entry_id head = session->hub->recent.head;
+
+    if (entry_id_less(session->cursor, head))
+        session->cursor = head; /* all before what is offered */
+    session_set_state(session, SESSION_CATCHING_UP);
 }
 
 void
 session_offer(struct session *session, struct note *note)
 {
+    if (session->state == SESSION_CATCHING_UP && session->is_blocked)
+        session->passed_bytes += note->line_len;
     if (session->state != SESSION_LIVE || !entry_id_less(session->cursor, note->id))
         return;
     if (session_is_full(session)) {
-        /* A slow reader costs its queue and no more: it pulls the rest later. */
-        if (entry_id_less(session->cursor, session->hub->recent.head))
-            session->cursor = session->hub->recent.head; /* all before this note */
-        session_set_state(session, SESSION_CATCHING_UP);
+        session->passed_bytes += note->line_len;
+        fall_behind(session);
         return;
     }
     session_enqueue(session, note);
     session->cursor = note->id;
+}
+
+void
+session_offer_run(struct session *session, struct run *run)
+{
+    const struct note *first = run->notes[0];
+
+    if (session->state == SESSION_LIVE && entry_id_less(session->cursor, first->id) &&
+        !run_is_stale(run)) {
+        if (!topics_show(session->topics, first->frame.as.note.topic) ||
+            session_queue_run(session, run)) {
+            session->cursor = run->notes[run->count - 1]->id;
+            return;
+        }
+    }
+    for (unsigned i = 0; i < run->count; i++)
+        session_offer(session, run->notes[i]);
 }
 
 void
@@ -241,19 +237,6 @@ session_is_for(const struct session *session, const struct frame *frame)
 }
 
 void
-session_say(struct session *session, const char *line, size_t len)
-{
-    if (session->said.len + len + 1 > SESSION_SAID_MAX ||
-        buffer_add(&session->said, line, len) != RC_OK ||
-        buffer_add(&session->said, "\n", 1) != RC_OK) {
-        /* Only a peer that asks and never reads gets here; pings and timers end it. */
-        log_debug(session->name, "control lines pile up, one is not sent");
-        return;
-    }
-    session->transport->want_write(session->socket);
-}
-
-void
 session_gap(struct session *session, struct entry_id from, struct entry_id to, const char *why)
 {
     char from_text[NOTE_POS_MAX], to_text[NOTE_POS_MAX], line[3 * NOTE_POS_MAX];
@@ -266,97 +249,6 @@ session_gap(struct session *session, struct entry_id from, struct entry_id to, c
                  from_text, to_text, why);
     stats_add(session->hub->stats, STAT_HUB_GAPS, 1);
     session_say(session, line, (size_t)len);
-}
-
-/* What goes out. */
-
-/* Takes the reference out of the queue. */
-static struct note *
-take_note(struct session *session)
-{
-    struct note *note = session->queue[session->queue_first];
-
-    session->queue_first = (session->queue_first + 1) % SESSION_QUEUE_MAX;
-    session->queue_count--;
-    session->queue_bytes -= note->line_len;
-    return note;
-}
-
-/* The oldest in the queue that has not expired there. */
-static struct note *
-next_note(struct session *session)
-{
-    while (session->queue_count > 0) {
-        struct note *note = session->queue[session->queue_first];
-
-        if (!note_is_expired(note))
-            return note;
-        take_note(session);
-        window_drop(session, note);
-        if (!note->is_copy)
-            session_gap(session, note->id, note->id, "expired");
-        note_unref(note);
-    }
-    return NULL;
-}
-
-/* Takes a note out of the queue that counts as written from now on. */
-static struct note *
-pop_note(struct session *session)
-{
-    struct note *note = take_note(session);
-
-    stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
-    if (note->needs_ack)
-        window_wrote(session, note);
-    return note;
-}
-
-static size_t
-fill_scratch(struct session *session)
-{
-    unsigned char *out = session->hub->scratch + SESSION_HEADROOM;
-    size_t len = session->said.len;
-    struct note *note;
-
-    if (len > 0)
-        memcpy(out, session->said.bytes, len);
-    buffer_clear(&session->said);
-    while ((note = next_note(session)) != NULL && len + note->line_len + 1 <= SESSION_FRAME_MAX) {
-        memcpy(out + len, note->line, note->line_len);
-        len += note->line_len;
-        out[len++] = '\n';
-        note_unref(pop_note(session));
-    }
-    return len - 1; /* the last line break separates nothing */
-}
-
-enum rc
-session_next_frame(struct session *session, unsigned char **ret_bytes, size_t *ret_len)
-{
-    struct hub *hub = session->hub;
-    struct note *note;
-    bool is_alone;
-
-    note_unref(hub->lent);
-    hub->lent = NULL;
-    tell_lost(session);
-    note = next_note(session);
-    is_alone = session->said.len == 0 && note != NULL &&
-               (session->queue_count == 1 || note->line_len + 1 > SESSION_FRAME_MAX);
-    if (note == NULL && session->said.len == 0)
-        return RC_AGAIN;
-    if (is_alone) {
-        hub->lent = pop_note(session); /* no copy: the bytes are everyone's */
-        *ret_bytes = note->line;
-        *ret_len = note->line_len;
-    } else {
-        *ret_len = fill_scratch(session);
-        *ret_bytes = hub->scratch + SESSION_HEADROOM;
-    }
-    if (session->state != SESSION_LIVE && session->queue_count == 0)
-        session_step(session);
-    return RC_OK;
 }
 
 /* Acks. */

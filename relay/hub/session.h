@@ -8,9 +8,6 @@
 
 #include "base/rc.h"
 
-/* Writable bytes in front of each frame, for the transport's own header. */
-#define SESSION_HEADROOM 32
-#define SESSION_FRAME_MAX (256 * 1024) /* several lines are joined up to here */
 #define SESSION_USER_MAX 255
 #define SESSION_TARGET_MAX 255
 #define SESSION_AUDIENCE_MAX 63
@@ -46,10 +43,16 @@ struct session_request {
     struct session_topics topics; /* none: everything */
 };
 
+struct iovec;
+
 /* How a session speaks to its socket. Called from the loop, never from inside hub_attach. */
 struct session_transport {
-    /* Lines wait: call session_next_frame when the socket can be written. */
-    void (*want_write)(void *socket);
+    /*
+     * Writes these bytes, whole WebSocket frames each, as far as the socket takes them, and keeps
+     * the rest of a frame of which it took a part. *ret_taken: bytes done with, a whole number of
+     * frames. Anything but RC_OK: it is full, session_writable follows once it is not.
+     */
+    enum rc (*send)(void *socket, const struct iovec *pieces, int count, size_t *ret_taken);
     /* The session cannot go on: say bye, close with `code`, then session_detach. */
     void (*close)(void *socket, int code, const char *reason);
 };
@@ -68,13 +71,11 @@ void session_detach(struct session *session);
 /* The address of this connection in logs and in `connected`: zero-terminated, lives with it. */
 const char *session_name(const struct session *session);
 
-/*
- * The next complete text payload: one or more lines, joined by '\n'. SESSION_HEADROOM
- * bytes before it may be overwritten. Valid until the next call on any session.
- * What it returns counts as written. RC_AGAIN: nothing to send.
- */
-MUST_CHECK enum rc session_next_frame(struct session *session, unsigned char **ret_bytes,
-                                      size_t *ret_len);
+/* The socket takes bytes again: sends what waits. */
+void session_writable(struct session *session);
+
+/* Why this client is too slow to be kept, as a sentence; NULL: it is not. now_us is monotonic. */
+const char *session_slow(const struct session *session, int64_t now_us);
 
 /* Queues a line of the transport's own (`ping`, `err`, `bye`) ahead of the messages. Copies. */
 void session_say(struct session *session, const char *line, size_t len);

@@ -274,7 +274,7 @@ catch_up(struct session *session)
     struct hub *hub = session->hub;
 
     if (session_is_full(session))
-        return; /* session_next_frame comes back here */
+        return; /* session_send comes back here */
     if (recent_covers(&hub->recent, session->cursor) ||
         entry_id_less(hub->recent.head, session->cursor))
         catch_up_from_recent(session);

@@ -135,8 +135,11 @@ trim_store(int added)
 static void
 publish_clairon(const struct options *options, int count)
 {
+    bool at_once = count > 1 && !options->each; /* as the feed stores a transaction */
     int added = 0;
 
+    if (at_once)
+        redisAppendCommand(store, "MULTI");
     for (int i = 0; i < count; i++) {
         for (int number = 0; number < (options->each ? options->clients : 1); number++) {
             char user[USER_TEXT_MAX];
@@ -144,11 +147,13 @@ publish_clairon(const struct options *options, int count)
             snprintf(user, sizeof(user), "u%d", number);
             append(options->each ? user : NULL, options->bytes);
             added++;
-            if (added % 256 == 0)
+            if (options->each && added % 256 == 0)
                 await_store(256);
         }
     }
-    await_store(added % 256);
+    if (at_once)
+        redisAppendCommand(store, "EXEC");
+    await_store(at_once ? added + 2 : added % 256);
     trim_store(added);
 }
 

@@ -1,0 +1,94 @@
+/* run.c: notes in a row for the same readers, as one block of bytes. */
+#include "hub/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+static bool
+is_plain(const struct note *note)
+{
+    return !note->needs_ack && !note->is_copy;
+}
+
+/* Audience, topic and targets stand in a row in a frame's head, after their lengths. */
+static bool
+have_same_readers(const struct note *a, const struct note *b)
+{
+    const struct frame_note *x = &a->frame.as.note, *y = &b->frame.as.note;
+
+    return x->priority == y->priority && x->head.len == y->head.len &&
+           memcmp(x->head.at + FRAME_NOTE_AT_AUDIENCE_LEN, y->head.at + FRAME_NOTE_AT_AUDIENCE_LEN,
+                  x->head.len - FRAME_NOTE_AT_AUDIENCE_LEN) == 0;
+}
+
+unsigned
+run_span(struct note *const *notes, unsigned count)
+{
+    unsigned span = 1;
+    size_t bytes;
+
+    if (count == 0 || !is_plain(notes[0]))
+        return 0;
+    bytes = notes[0]->ws_len;
+    while (span < count && span < RUN_NOTES_MAX && is_plain(notes[span]) &&
+           have_same_readers(notes[0], notes[span]) &&
+           bytes + notes[span]->ws_len <= RUN_BYTES_MAX) {
+        bytes += notes[span]->ws_len;
+        span++;
+    }
+    return span;
+}
+
+struct run *
+run_new(struct note *const *notes, unsigned count)
+{
+    struct run *run = memory_new(sizeof(*run) + count * sizeof(struct note *));
+    size_t at = 0;
+
+    run->refs = 1;
+    run->count = count;
+    for (unsigned i = 0; i < count; i++) {
+        run->notes[i] = note_ref(notes[i]);
+        run->len += notes[i]->ws_len;
+        if (notes[i]->ends_us != 0 && (run->ends_us == 0 || notes[i]->ends_us < run->ends_us))
+            run->ends_us = notes[i]->ends_us;
+    }
+    if (count == 1) {
+        run->bytes = notes[0]->ws;
+        return run;
+    }
+    run->bytes = memory_grow(NULL, run->len);
+    for (unsigned i = 0; i < count; i++) {
+        memcpy(run->bytes + at, notes[i]->ws, notes[i]->ws_len);
+        at += notes[i]->ws_len;
+    }
+    return run;
+}
+
+struct run *
+run_ref(struct run *run)
+{
+    run->refs++;
+    return run;
+}
+
+void
+run_unref(struct run *run)
+{
+    if (run == NULL || --run->refs > 0)
+        return;
+    if (run->count > 1)
+        free(run->bytes);
+    for (unsigned i = 0; i < run->count; i++)
+        note_unref(run->notes[i]);
+    free(run);
+}
+
+bool
+run_is_stale(const struct run *run)
+{
+    return run->ends_us != 0 && run->ends_us <= clock_wall_us();
+}

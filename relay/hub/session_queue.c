@@ -1,0 +1,403 @@
+/* session_queue.c: what waits for a session's socket, and how it gets there. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "hub/hub_private.h"
+#include "wire/ws_frame.h"
+
+#define QUEUE_FIRST_ROOM 8
+#define PIECES_MAX 64
+#define PIECES_BYTES_MAX (256u * 1024)
+#define SLOW_GRACE_US 1000000 /* who takes something every second is behind, but not stuck */
+
+_Static_assert(SESSION_QUEUE_BYTES >= PIECES_BYTES_MAX, "a queue is not full before it is sent");
+
+bool
+session_is_idle(const struct session *session)
+{
+    return session->queue_count == 0 && session->run == NULL;
+}
+
+bool
+session_is_full(const struct session *session)
+{
+    size_t most = (size_t)session->hub->config->gate.slow_bytes;
+    size_t bytes = session->queue_bytes + (session->run != NULL ? session->run->len : 0);
+    unsigned count = session->queue_count + (session->run != NULL ? session->run->count : 0);
+
+    return count >= SESSION_QUEUE_MAX ||
+           bytes >= (most < SESSION_QUEUE_BYTES ? most : SESSION_QUEUE_BYTES);
+}
+
+void
+session_wake(struct session *session)
+{
+    struct hub *hub = session->hub;
+
+    if (session->is_blocked || session->is_waking)
+        return;
+    session->is_waking = true;
+    DL_APPEND2(hub->waking, session, waking_prev, waking_next);
+}
+
+static void
+stop_waking(struct session *session)
+{
+    if (session->is_waking)
+        DL_DELETE2(session->hub->waking, session, waking_prev, waking_next);
+    session->is_waking = false;
+}
+
+bool
+hub_send_some(struct hub *hub, unsigned most)
+{
+    while (hub->waking != NULL && most-- > 0) {
+        struct session *session = hub->waking;
+
+        stop_waking(session);
+        session_send(session);
+    }
+    return hub->waking != NULL;
+}
+
+/* What goes in. */
+
+static struct note **
+place_of(const struct session *session, unsigned nth)
+{
+    return &session->queue[(session->queue_first + nth) & (session->queue_room - 1)];
+}
+
+/* Rooms are powers of two. Idle sessions are many: they have none. */
+static void
+make_room(struct session *session)
+{
+    unsigned room = session->queue_room == 0 ? QUEUE_FIRST_ROOM : session->queue_room * 2;
+    struct note **queue;
+
+    if (session->queue_count < session->queue_room)
+        return;
+    if (session->queue_count >= SESSION_QUEUE_MAX + RUN_NOTES_MAX)
+        abort(); /* callers look first: rather no process than a broken one */
+    queue = memory_grow(NULL, room * sizeof(*queue));
+    for (unsigned i = 0; i < session->queue_count; i++)
+        queue[i] = *place_of(session, i);
+    free(session->queue);
+    session->queue = queue;
+    session->queue_room = room;
+    session->queue_first = 0;
+}
+
+/* The position before that note, for who has not seen it: what comes after is sent again. */
+static struct entry_id
+pos_before(const struct note *note)
+{
+    struct entry_id pos = note->pos;
+
+    if (!entry_id_equal(note->pos, note->id))
+        return pos; /* held back already */
+    if (pos.seq > 0)
+        pos.seq--;
+    else
+        pos = (struct entry_id){pos.ms - 1, UINT64_MAX};
+    return pos;
+}
+
+/*
+ * A line that overtakes others must not tell a position behind theirs: who reconnects with it would
+ * never get them. So it tells one before them all, in a copy of its own. NULL: it overtakes none.
+ */
+static struct note *
+held_back(const struct session *session, const struct note *note, unsigned place)
+{
+    struct entry_id pos = note->pos;
+
+    for (unsigned i = place; i < session->queue_count; i++) {
+        struct entry_id before = pos_before(*place_of(session, i));
+
+        if (entry_id_less(before, pos))
+            pos = before;
+    }
+    return entry_id_equal(pos, note->pos) ? NULL : note_new_at(note, session->hub->epoch, pos);
+}
+
+/* Takes over a reference. */
+static void
+insert(struct session *session, struct note *note)
+{
+    uint8_t priority = note->frame.as.note.priority;
+    unsigned place = session->queue_count;
+    struct note *copy = NULL;
+
+    make_room(session);
+    if (place == 0)
+        session->queued_us = clock_monotonic_us();
+    while (place > 0 && (*place_of(session, place - 1))->frame.as.note.priority > priority)
+        place--;
+    if (place < session->queue_count)
+        copy = held_back(session, note, place);
+    for (unsigned i = session->queue_count; i > place; i--)
+        *place_of(session, i) = *place_of(session, i - 1);
+    *place_of(session, place) = copy != NULL ? copy : note;
+    session->queue_count++;
+    session->queue_bytes += note->line_len;
+    if (copy != NULL)
+        note_unref(note);
+}
+
+/* Its notes become ordinary ones, from the first that was not sent on. */
+static void
+break_run(struct session *session, size_t sent)
+{
+    struct run *run = session->run;
+
+    session->run = NULL;
+    for (unsigned i = 0; run != NULL && i < run->count; i++) {
+        if (sent >= run->notes[i]->ws_len) {
+            sent -= run->notes[i]->ws_len;
+            stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
+        } else {
+            sent = 0;
+            insert(session, note_ref(run->notes[i]));
+        }
+    }
+    run_unref(run);
+}
+
+void
+session_queue(struct session *session, struct note *note)
+{
+    break_run(session, 0);
+    insert(session, note_ref(note));
+    session_wake(session);
+}
+
+bool
+session_queue_run(struct session *session, struct run *run)
+{
+    if (!session_is_idle(session) || session->is_blocked)
+        return false;
+    session->run = run_ref(run);
+    session_wake(session);
+    return true;
+}
+
+void
+session_drop_queue(struct session *session)
+{
+    stop_waking(session);
+    run_unref(session->run);
+    session->run = NULL;
+    for (unsigned i = 0; i < session->queue_count; i++)
+        note_unref(*place_of(session, i));
+    session->queue_count = 0;
+    free(session->queue);
+    session->queue = NULL;
+    session->queue_room = 0;
+}
+
+void
+session_say(struct session *session, const char *line, size_t len)
+{
+    if (session->said.len + len + 1 > SESSION_SAID_MAX ||
+        buffer_add(&session->said, line, len) != RC_OK ||
+        buffer_add(&session->said, "\n", 1) != RC_OK) {
+        /* Only a peer that asks and never reads gets here; pings and timers end it. */
+        log_debug(session->name, "control lines pile up, one is not sent");
+        return;
+    }
+    session_wake(session);
+}
+
+/* What goes out. */
+
+/* Takes the reference out of the queue. */
+static struct note *
+take_note(struct session *session)
+{
+    struct note *note = *place_of(session, 0);
+
+    session->queue_first = (session->queue_first + 1) & (session->queue_room - 1);
+    session->queue_count--;
+    session->queue_bytes -= note->line_len;
+    if (session->queue_count == 0) {
+        free(session->queue);
+        session->queue = NULL;
+        session->queue_room = 0;
+    }
+    return note;
+}
+
+/* The first in the queue, once those before it that expired there are told as gaps. */
+static struct note *
+next_note(struct session *session)
+{
+    while (session->queue_count > 0) {
+        struct note *note = *place_of(session, 0);
+
+        if (!note_is_expired(note))
+            return note;
+        take_note(session);
+        window_drop(session, note);
+        if (!note->is_copy)
+            session_gap(session, note->id, note->id, "expired");
+        note_unref(note);
+    }
+    return NULL;
+}
+
+/* Takes a note out of the queue that counts as written from now on. */
+static struct note *
+pop_note(struct session *session)
+{
+    struct note *note = take_note(session);
+
+    stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
+    if (note->needs_ack)
+        window_wrote(session, note);
+    return note;
+}
+
+/* The session's own lines as one frame, in the hub's scratch; its length, 0 when there are none. */
+static size_t
+frame_said(struct session *session, unsigned char **ret_frame)
+{
+    unsigned char *text = session->hub->scratch + WS_TEXT_HEAD_MAX;
+    size_t len = session->said.len > 0 ? session->said.len - 1 : 0; /* the last line break */
+    size_t head_len;
+
+    if (len == 0)
+        return 0;
+    memcpy(text, session->said.bytes, len);
+    head_len = ws_text_head(len, text);
+    *ret_frame = text - head_len;
+    return head_len + len;
+}
+
+static int
+gather(struct session *session, struct iovec pieces[PIECES_MAX], size_t *ret_said_len)
+{
+    unsigned char *said = NULL;
+    size_t bytes = 0;
+    int count = 0;
+
+    session_tell_lost(session);
+    (void)next_note(session); /* drops what expired, and says so */
+    *ret_said_len = frame_said(session, &said);
+    if (*ret_said_len > 0)
+        pieces[count++] = (struct iovec){said, *ret_said_len};
+    for (unsigned i = 0; i < session->queue_count && count < PIECES_MAX; i++) {
+        const struct note *note = *place_of(session, i);
+
+        if (bytes > 0 && bytes + note->ws_len > PIECES_BYTES_MAX)
+            break;
+        if (i > 0 && note_is_expired(note))
+            break; /* its turn comes with the next call */
+        pieces[count++] = (struct iovec){note->ws, note->ws_len};
+        bytes += note->ws_len;
+    }
+    return count;
+}
+
+/* What the socket took, in whole frames. */
+static size_t
+give(struct session *session, const struct iovec *pieces, int count)
+{
+    size_t taken = 0;
+
+    session->is_blocked = session->transport->send(session->socket, pieces, count, &taken) != RC_OK;
+    if (taken > 0 || !session->is_blocked) {
+        session->passed_bytes = 0;
+        session->taken_us = session->is_blocked ? clock_monotonic_us() : 0;
+    } else if (session->taken_us == 0) {
+        session->taken_us = clock_monotonic_us();
+    }
+    return taken;
+}
+
+static void
+send_run(struct session *session)
+{
+    struct run *run = session->run;
+    struct iovec piece = {run->bytes, run->len};
+    size_t taken = give(session, &piece, 1);
+
+    if (taken < run->len) {
+        break_run(session, taken);
+        return;
+    }
+    session->run = NULL;
+    stats_add(session->hub->stats, STAT_HUB_DELIVERED, run->count);
+    run_unref(run);
+}
+
+static void
+send_queue(struct session *session)
+{
+    struct iovec pieces[PIECES_MAX];
+    size_t said_len = 0;
+    int count = gather(session, pieces, &said_len);
+    size_t taken;
+
+    if (count == 0)
+        return;
+    taken = give(session, pieces, count);
+    if (said_len > 0 && taken >= said_len) {
+        taken -= said_len;
+        buffer_free(&session->said);
+    }
+    while (taken > 0) {
+        taken -= (*place_of(session, 0))->ws_len;
+        note_unref(pop_note(session));
+    }
+}
+
+void
+session_send(struct session *session)
+{
+    if (session->is_blocked)
+        return;
+    if (session->run != NULL && (session->said.len > 0 || run_is_stale(session->run)))
+        break_run(session, 0);
+    if (session->run != NULL)
+        send_run(session);
+    else
+        send_queue(session);
+    if (session->state != SESSION_LIVE && session_is_idle(session))
+        session_step(session);
+    if (!session->is_blocked && (!session_is_idle(session) || session->said.len > 0))
+        session_wake(session);
+}
+
+void
+session_writable(struct session *session)
+{
+    session->is_blocked = false;
+    session_send(session);
+}
+
+const char *
+session_slow(const struct session *session, int64_t now_us)
+{
+    const struct config *config = session->hub->config;
+    int64_t since_us = session->taken_us;
+
+    if (!session->is_blocked)
+        return NULL;
+    if (session->queue_bytes + session->passed_bytes >= (size_t)config->gate.slow_bytes &&
+        now_us - session->taken_us >= SLOW_GRACE_US)
+        return "more than slow_bytes are unsent";
+    if (session->queue_count > 0) {
+        since_us = (*place_of(session, 0))->made_us;
+        if (since_us < session->queued_us)
+            since_us = session->queued_us; /* fetched later: it waits only since then */
+    }
+    return now_us - since_us > config->gate.slow_age_ms * 1000 ? "the oldest unsent line is too old"
+                                                               : NULL;
+}

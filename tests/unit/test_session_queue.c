@@ -1,0 +1,362 @@
+/* test_session_queue.c: does a session's socket get each line whole, once and in its order, whatever it takes? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "gate/gate_conn.h"
+#include "hub/hub_private.h"
+#include "wire/ws_frame.h"
+
+/* A socket that takes `room` bytes a call, as gate_send does: the rest of a cut frame is kept. */
+struct fake {
+    unsigned char got[8192];
+    size_t len;
+    size_t room;
+    int calls;
+};
+
+static struct config config = {.gate = {.slow_bytes = 4096, .slow_age_ms = 1000}};
+static struct stats stats;
+static struct hub hub;
+static struct session session;
+static struct fake fake;
+
+static enum rc
+fake_send(void *socket, const struct iovec *pieces, int count, size_t *ret_taken)
+{
+    struct fake *to = socket;
+    const unsigned char *rest = NULL;
+    size_t total = 0;
+    size_t left = to->room;
+
+    to->calls++;
+    for (int i = 0; i < count; i++) {
+        size_t len = pieces[i].iov_len < left ? pieces[i].iov_len : left;
+
+        memcpy(to->got + to->len, pieces[i].iov_base, len);
+        to->len += len;
+        left -= len;
+        total += pieces[i].iov_len;
+    }
+    *ret_taken = to->room < total ? to->room : total;
+    if (*ret_taken == total)
+        return RC_OK;
+    left = gate_send_rest(pieces, count, *ret_taken, &rest);
+    if (left > 0)
+        memcpy(to->got + to->len, rest, left);
+    to->len += left;
+    *ret_taken += left;
+    return RC_AGAIN;
+}
+
+static const struct session_transport TRANSPORT = {.send = fake_send};
+
+static int
+set_up(void **state)
+{
+    (void)state;
+    memset(&stats, 0, sizeof(stats));
+    hub = (struct hub){.config = &config, .stats = &stats, .epoch = "e", .has_position = true};
+    hub.scratch = calloc(1, WS_TEXT_HEAD_MAX + SESSION_SAID_MAX);
+    fake = (struct fake){.room = SIZE_MAX};
+    session = (struct session){
+        .state = SESSION_LIVE, .hub = &hub, .transport = &TRANSPORT, .socket = &fake};
+    session.name = strdup("u");
+    buffer_init(&session.said, SESSION_SAID_MAX);
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    (void)state;
+    session_drop_queue(&session);
+    buffer_free(&session.said);
+    free(session.name);
+    free(hub.scratch);
+    return 0;
+}
+
+/* A note for everyone, whose data is a number. */
+static struct note *
+make_note(uint64_t ms, uint8_t priority)
+{
+    unsigned char head[FRAME_NOTE_HEAD_SIZE + 3] = {0};
+    struct entry entry = {.id = {ms, 0}};
+    char data[32];
+
+    head[FRAME_AT_KIND] = FRAME_KIND_NOTE;
+    head[FRAME_AT_VERSION] = FRAME_VERSION;
+    head[FRAME_NOTE_AT_PRIORITY] = priority;
+    head[FRAME_NOTE_AT_AUDIENCE_LEN + 1] = 3;
+    memcpy(head + FRAME_NOTE_HEAD_SIZE, "ALL", 3);
+    assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
+    snprintf(data, sizeof(data), "%d", (int)ms);
+    entry.data = (struct bytes){(const unsigned char *)data, strlen(data)};
+    return note_new(&entry, "e", entry.id);
+}
+
+static void
+queue_note(uint64_t ms, uint8_t priority)
+{
+    struct note *note = make_note(ms, priority);
+
+    session_queue(&session, note);
+    note_unref(note);
+}
+
+/* Payloads of all that came, each followed by a blank; fails when it is not cut into frames. */
+static const char *
+told(void)
+{
+    static char text[8192];
+    size_t at = 0;
+    size_t len = 0;
+
+    while (at < fake.len) {
+        size_t frame_len = ws_frame_len(fake.got + at);
+        size_t head_len = fake.got[at + 1] < 126 ? 2 : 4;
+
+        assert_int_equal(fake.got[at], 0x81);
+        assert_true(at + frame_len <= fake.len);
+        memcpy(text + len, fake.got + at + head_len, frame_len - head_len);
+        len += frame_len - head_len;
+        text[len++] = ' ';
+        at += frame_len;
+    }
+    text[len] = '\0';
+    return text;
+}
+
+#define MSG(pos, data) "{\"t\":\"msg\",\"pos\":\"e." pos "\",\"n\":" data "} "
+
+static void
+test_heads_of_frames(void **state)
+{
+    const size_t lens[] = {0, 1, 125, 126, 65535, 65536, 1000000};
+    unsigned char frame[WS_TEXT_HEAD_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(lens) / sizeof(*lens); i++) {
+        size_t head_len = ws_text_head(lens[i], frame + sizeof(frame));
+
+        assert_int_equal(head_len, lens[i] < 126 ? 2 : lens[i] < 65536 ? 4 : 10);
+        assert_int_equal(ws_frame_len(frame + sizeof(frame) - head_len), head_len + lens[i]);
+    }
+}
+
+static void
+test_own_lines_go_first(void **state)
+{
+    (void)state;
+    queue_note(1, FRAME_PRIORITY_NORMAL);
+    session_say(&session, "{}", 2);
+    session_say(&session, "[]", 2);
+    assert_false(hub_send_some(&hub, 10));
+    assert_string_equal(told(), "{}\n[] " MSG("1-0", "1"));
+    assert_int_equal(stats.values[STAT_HUB_DELIVERED], 1);
+    assert_int_equal(fake.calls, 1);
+}
+
+static void
+test_every_cut_gives_whole_lines_once(void **state)
+{
+    char whole[8192];
+
+    for (size_t room = 0; room < 169; room++) {
+        tear_down(state);
+        set_up(state);
+        fake.room = room;
+        session_say(&session, "{}", 2);
+        for (uint64_t ms = 1; ms <= 5; ms++)
+            queue_note(ms, FRAME_PRIORITY_NORMAL);
+        hub_send_some(&hub, 1);
+        assert_true(session.is_blocked);
+        assert_false(hub_send_some(&hub, 10)); /* waits for the socket */
+        fake.room = room + 1;                  /* a frame begun is ended by the transport */
+        for (int turns = 0; turns < 300 && !session_is_idle(&session); turns++)
+            session_writable(&session);
+        fake.room = SIZE_MAX;
+        session_writable(&session);
+        hub_send_some(&hub, 10);
+        snprintf(whole, sizeof(whole), "%s", told());
+        assert_string_equal(whole, "{} " MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3")
+                                       MSG("4-0", "4") MSG("5-0", "5"));
+        assert_int_equal(stats.values[STAT_HUB_DELIVERED], 5);
+        assert_null(session.queue);
+    }
+}
+
+static struct run *
+make_run(uint64_t from, unsigned count)
+{
+    struct note *notes[RUN_NOTES_MAX] = {NULL};
+    struct run *run;
+
+    for (unsigned i = 0; i < count; i++)
+        notes[i] = make_note(from + i, FRAME_PRIORITY_NORMAL);
+    assert_int_equal(run_span(notes, count), count);
+    run = run_new(notes, count);
+    for (unsigned i = 0; i < count; i++)
+        note_unref(notes[i]);
+    return run;
+}
+
+static void
+test_a_run_goes_in_one_piece(void **state)
+{
+    struct run *run = make_run(1, 3);
+
+    (void)state;
+    session_offer_run(&session, run);
+    assert_null(session.queue);
+    hub_send_some(&hub, 10);
+    assert_string_equal(told(), MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3"));
+    assert_int_equal(stats.values[STAT_HUB_DELIVERED], 3);
+    session_offer_run(&session, run); /* through another of its audiences */
+    assert_true(session_is_idle(&session));
+    assert_int_equal(run->refs, 1);
+    run_unref(run);
+}
+
+static void
+test_a_run_is_cut_anywhere(void **state)
+{
+    for (size_t room = 0; room < 140; room++) {
+        struct run *run = make_run(1, 3);
+
+        tear_down(state);
+        set_up(state);
+        fake.room = room;
+        session_offer_run(&session, run);
+        run_unref(run);
+        hub_send_some(&hub, 10);
+        run = make_run(4, 2); /* behind what is left */
+        session_offer_run(&session, run);
+        run_unref(run);
+        fake.room = SIZE_MAX;
+        session_writable(&session);
+        hub_send_some(&hub, 10);
+        assert_string_equal(told(), MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3") MSG("4-0", "4")
+                                        MSG("5-0", "5"));
+        assert_int_equal(stats.values[STAT_HUB_DELIVERED], 5);
+    }
+}
+
+static void
+test_a_run_ends_where_its_readers_do(void **state)
+{
+    struct note *notes[] = {make_note(1, FRAME_PRIORITY_NORMAL),
+                            make_note(2, FRAME_PRIORITY_NORMAL), make_note(3, FRAME_PRIORITY_HIGH)};
+
+    (void)state;
+    assert_int_equal(run_span(notes, 3), 2);
+    notes[1]->needs_ack = true;
+    assert_int_equal(run_span(notes, 3), 1);
+    assert_int_equal(run_span(notes + 1, 2), 0);
+    for (size_t i = 0; i < 3; i++)
+        note_unref(notes[i]);
+}
+
+static void
+test_high_goes_before_normal_before_low(void **state)
+{
+    (void)state;
+    queue_note(1, FRAME_PRIORITY_LOW);
+    queue_note(2, FRAME_PRIORITY_NORMAL);
+    queue_note(3, FRAME_PRIORITY_HIGH);
+    queue_note(4, FRAME_PRIORITY_NORMAL);
+    queue_note(5, FRAME_PRIORITY_HIGH);
+    queue_note(6, FRAME_PRIORITY_LOW);
+    hub_send_some(&hub, 10);
+    /* Who overtakes tells a position before what it overtook. */
+    assert_string_equal(told(),
+                        MSG("0-18446744073709551615", "3") MSG("0-18446744073709551615", "5")
+                            MSG("0-18446744073709551615", "2") MSG("0-18446744073709551615", "4")
+                                MSG("1-0", "1") MSG("6-0", "6"));
+}
+
+static void
+test_high_does_not_enter_a_run(void **state)
+{
+    struct run *run = make_run(1, 2);
+
+    (void)state;
+    session_offer_run(&session, run);
+    run_unref(run);
+    queue_note(3, FRAME_PRIORITY_HIGH);
+    hub_send_some(&hub, 10);
+    assert_string_equal(told(), MSG("0-18446744073709551615", "3") MSG("1-0", "1") MSG("2-0", "2"));
+}
+
+static void
+test_a_full_queue_pauses_and_loses_nothing(void **state)
+{
+    uint64_t ms = 0;
+
+    (void)state;
+    fake.room = 0;
+    session_say(&session, "{}", 2);
+    hub_send_some(&hub, 10);
+    while (session.state == SESSION_LIVE && ms < 1000) {
+        struct note *note = make_note(++ms, FRAME_PRIORITY_NORMAL);
+
+        session_offer(&session, note);
+        recent_add(&hub.recent, note);
+        note_unref(note);
+    }
+    assert_int_equal(session.state, SESSION_CATCHING_UP);
+    assert_int_equal(session.cursor.ms, ms - 1); /* the last one comes with the catching up */
+    assert_int_equal(session.queue_count, ms - 1);
+    assert_null(session_slow(&session, session.taken_us));
+    assert_non_null(session_slow(&session, session.taken_us + 1000000));
+    fake.room = SIZE_MAX;
+    session_writable(&session);
+    assert_null(session_slow(&session, clock_monotonic_us() + 1000000000));
+    while (hub_send_some(&hub, 10))
+        continue;
+    assert_int_equal(stats.values[STAT_HUB_DELIVERED], ms);
+    assert_int_equal(session.state, SESSION_LIVE);
+    recent_reset(&hub.recent, hub.recent.head);
+}
+
+static void
+test_slow_by_age(void **state)
+{
+    int64_t now_us = clock_monotonic_us();
+
+    (void)state;
+    fake.room = 0;
+    queue_note(1, FRAME_PRIORITY_NORMAL);
+    hub_send_some(&hub, 10);
+    assert_null(session_slow(&session, now_us + 900000));
+    assert_non_null(session_slow(&session, now_us + 60000000));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_heads_of_frames, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_own_lines_go_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_every_cut_gives_whole_lines_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_run_goes_in_one_piece, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_run_is_cut_anywhere, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_run_ends_where_its_readers_do, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_high_goes_before_normal_before_low, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_high_does_not_enter_a_run, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_full_queue_pauses_and_loses_nothing, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_slow_by_age, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
