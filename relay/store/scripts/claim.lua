@@ -1,6 +1,6 @@
 -- claim.lua: makes a feed the owner of a slot's progress, so that a dead feed's late batch is refused.
 -- KEYS: progress. ARGV: owner token, system identifier, timeline.
--- Returns {position, timeline, read} as last stored, '' where there is none.
+-- Returns {position, timeline, read} as last stored; '' or the given timeline where there is none.
 local progress = KEYS[1]
 local system = redis.call('HGET', progress, 'system')
 if system and system ~= ARGV[2] then
@@ -8,7 +8,7 @@ if system and system ~= ARGV[2] then
         ', this is cluster ' .. ARGV[2] .. ': choose another [store] prefix or [feed] slot, or delete that key')
 end
 local position = redis.call('HGET', progress, 'position') or ''
-local timeline = redis.call('HGET', progress, 'timeline') or ''
+local timeline = redis.call('HGET', progress, 'timeline') or ARGV[3]
 local read = redis.call('HGET', progress, 'read') or ''
 redis.call('HSET', progress, 'owner', ARGV[1], 'system', ARGV[2])
 -- Another timeline is for the feed to judge first: reset.lua.
