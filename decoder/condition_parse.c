@@ -20,6 +20,7 @@
 #include "parser/parse_relation.h"
 #include "parser/parser.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
 #include "utils/syscache.h"
@@ -242,13 +243,31 @@ become_owner(Relation relation)
     return caller;
 }
 
-/* condition_store(relation oid, expression text) -> text: checked, in the stored form. */
+/* Names are looked up where the caller would have them, for the parsing alone. */
+static Node *
+parse_in_path(const char *text, Relation relation, const char *path)
+{
+    int level = NewGUCNestLevel();
+    Node *expression;
+
+    (void)set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true,
+                            0, false);
+    expression = parse_named(text, relation);
+    AtEOXact_GUC(true, level);
+    return expression;
+}
+
+/*
+ * condition_store(relation oid, expression text, search_path text) -> text: checked,
+ * in the stored form, in which all that is not in pg_catalog has its schema.
+ */
 Datum
 clairon_condition_store(PG_FUNCTION_ARGS)
 {
     Relation relation = table_open(PG_GETARG_OID(0), AccessShareLock);
     struct person caller = become_owner(relation);
-    Node *expression = parse_named(text_to_cstring(PG_GETARG_TEXT_PP(1)), relation);
+    Node *expression = parse_in_path(text_to_cstring(PG_GETARG_TEXT_PP(1)), relation,
+                                     text_to_cstring(PG_GETARG_TEXT_PP(2)));
     char *stored;
 
     if (contain_mutable_functions((Node *)expression_planner((Expr *)expression)))

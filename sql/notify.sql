@@ -49,15 +49,18 @@ BEGIN
     PERFORM clairon.check_delivery(audience, ttl, ack_required, retry_limit);
     PERFORM clairon.check_notify(audience, targets, payload, source, topic, emitter,
                                  idempotency_key);
-    IF idempotency_key IS NOT NULL THEN
+    LOOP
+        EXIT WHEN idempotency_key IS NULL;
         INSERT INTO clairon.notify_key (key, id) VALUES (idempotency_key, new_id)
             ON CONFLICT DO NOTHING;
-        IF NOT FOUND THEN
-            SELECT id INTO first_id FROM clairon.notify_key AS k WHERE k.key = idempotency_key;
+        EXIT WHEN FOUND;
+        SELECT id INTO first_id FROM clairon.notify_key AS k WHERE k.key = idempotency_key;
+        -- Not found: pruned in between, so it was never used.
+        IF FOUND THEN
             RAISE NOTICE 'idempotency_key "%" was used before: nothing is sent', idempotency_key;
             RETURN first_id;
         END IF;
-    END IF;
+    END LOOP;
     IF audience <> 'ALL' AND receivers = '{}' THEN
         RAISE NOTICE 'targets: none left, nothing is sent';
     ELSE

@@ -17,6 +17,8 @@ GRANT USAGE ON SCHEMA clairon TO PUBLIC;
 GRANT EXECUTE ON FUNCTION
     clairon.watch(regclass, text, text, text, text, text, text[], text[], text, text, text,
                   interval, boolean, int, text),
+    clairon.set_rule(text, regclass, text, text, text, text, text, text[], text[], text, text,
+                     text, interval, boolean, int, text),
     clairon.unwatch(regclass, text) TO PUBLIC;
 GRANT EXECUTE ON FUNCTION
     clairon.notify(text, text[], jsonb, text, text, text, text, text, interval, boolean, int,

@@ -144,24 +144,25 @@ CREATE FUNCTION clairon.lock_rules(relation oid) RETURNS void
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_lock_rules';
 
 -- only_when in the form that is stored: with the column's numbers, and constants as of now.
-CREATE FUNCTION clairon.condition_store(relation oid, expression text) RETURNS text
+CREATE FUNCTION clairon.condition_store(relation oid, expression text, path text) RETURNS text
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_condition_store';
 CREATE FUNCTION clairon.condition_show(relation oid, stored text) RETURNS text
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_condition_show';
 
--- Read under the settings that the decoder reads it under, and no others.
-CREATE FUNCTION clairon.check_condition(relation regclass, expression text) RETURNS text
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, MDY'
+-- Read under the settings that the decoder reads it under, but for the caller's search_path.
+CREATE FUNCTION clairon.check_condition(relation regclass, expression text, path text)
+    RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+    SET timezone = 'UTC' SET datestyle = 'ISO, MDY'
     SET intervalstyle = 'iso_8601' SET lc_monetary = 'C' SET extra_float_digits = 1
     SET standard_conforming_strings = on SET transform_null_equals = off
     SET quote_all_identifiers = off SET xmloption = content SET bytea_output = 'hex' AS $$
 BEGIN
-    RETURN clairon.condition_store(relation, expression);
+    RETURN clairon.condition_store(relation, expression, path);
 EXCEPTION WHEN OTHERS THEN
     RAISE EXCEPTION 'only_when: %', SQLERRM
         USING ERRCODE = SQLSTATE,
               HINT = 'Valid: a boolean expression on the columns of the table, with immutable '
-                     'functions written in C, outside pg_catalog with their schema.';
+                     'functions written in C.';
 END $$;
 
 CREATE FUNCTION clairon.show_condition(relation regclass, stored text) RETURNS text
@@ -173,12 +174,10 @@ EXCEPTION WHEN OTHERS THEN
     RETURN format('%s (denies: %s)', stored, SQLERRM);
 END $$;
 
-CREATE FUNCTION clairon.watch(relation regclass, audience text, targets text DEFAULT NULL,
-    name text DEFAULT 'default', type text DEFAULT 'REALTIME', priority text DEFAULT 'NORMAL',
-    operations text[] DEFAULT '{create,update,delete}', columns text[] DEFAULT NULL,
-    only_when text DEFAULT NULL, emitter text DEFAULT NULL, topic text DEFAULT NULL,
-    ttl interval DEFAULT NULL, ack_required boolean DEFAULT false, retry_limit int DEFAULT 5,
-    backoff text DEFAULT 'EXPONENTIAL')
+-- What watch does, with the search_path that only_when is read under.
+CREATE FUNCTION clairon.set_rule(path text, relation regclass, audience text, targets text,
+    name text, type text, priority text, operations text[], columns text[], only_when text,
+    emitter text, topic text, ttl interval, ack_required boolean, retry_limit int, backoff text)
     RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     rule clairon.rule;
@@ -217,15 +216,15 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: NULL for all of them.';
     END IF;
     rule.columns := (SELECT array_agg(number ORDER BY number)
-                     FROM (SELECT DISTINCT clairon.column_number('columns', watch.relation, wanted)
-                           FROM unnest(watch.columns) AS given (wanted)) AS numbers (number));
+                     FROM (SELECT DISTINCT clairon.column_number('columns', set_rule.relation, wanted)
+                           FROM unnest(set_rule.columns) AS given (wanted)) AS numbers (number));
     rule.emitter := coalesce(emitter, 'clairon');
     rule.topic := topic;
     rule.ttl := ttl;
     rule.ack_required := ack_required;
     rule.retry_limit := retry_limit;
     rule.backoff := clairon.choice('backoff', backoff, '{EXPONENTIAL,LINEAR,FIXED}');
-    rule.only_when := clairon.check_condition(relation, only_when);
+    rule.only_when := clairon.check_condition(relation, only_when, path);
     IF pg_column_size(rule) > 7000 THEN
         RAISE EXCEPTION 'targets, only_when: at most about 7000 bytes are valid for all of a rule'
             USING ERRCODE = 'invalid_parameter_value';
@@ -233,6 +232,20 @@ BEGIN
     DELETE FROM clairon.rule AS old
         WHERE old.relation = rule.relation AND old.name = rule.name;
     INSERT INTO clairon.rule VALUES (rule.*);
+END $$;
+
+-- No SET here: it is the caller's search_path that is handed on. All names have their schema.
+CREATE FUNCTION clairon.watch(relation regclass, audience text, targets text DEFAULT NULL,
+    name text DEFAULT 'default', type text DEFAULT 'REALTIME', priority text DEFAULT 'NORMAL',
+    operations text[] DEFAULT '{create,update,delete}', columns text[] DEFAULT NULL,
+    only_when text DEFAULT NULL, emitter text DEFAULT NULL, topic text DEFAULT NULL,
+    ttl interval DEFAULT NULL, ack_required boolean DEFAULT false, retry_limit int DEFAULT 5,
+    backoff text DEFAULT 'EXPONENTIAL')
+    RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM clairon.set_rule(pg_catalog.current_setting('search_path'), relation, audience,
+                             targets, name, type, priority, operations, columns, only_when,
+                             emitter, topic, ttl, ack_required, retry_limit, backoff);
 END $$;
 
 CREATE FUNCTION clairon.unwatch(relation regclass, name text DEFAULT NULL) RETURNS integer

@@ -44,6 +44,15 @@ SET ROLE a_reader;
 SELECT payload FROM public.notes();
 RESET ROLE;
 
+-- names are looked up in the caller's search_path, and kept with their schema
+SET search_path = closed, public;
+SELECT clairon.watch('open', 'ALL', only_when => $$v = 'YES'$$);
+SELECT clairon.watch('open', 'USER', '=u1', name => 'as text', only_when => $$v::text = 'YES'$$);
+RESET search_path;
+SELECT name, only_when FROM clairon.rules WHERE relation = 'open'::regclass ORDER BY name;
+INSERT INTO open VALUES (3, 'yes'), (4, 'YES');
+SELECT payload, targets FROM notes();
+
 -- a function that is replaced by one that runs SQL is not called any more
 CREATE FUNCTION public.longer(text, text) RETURNS boolean IMMUTABLE LANGUAGE internal AS 'text_gt';
 CREATE TABLE later (id int, v text);
