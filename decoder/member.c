@@ -2,6 +2,7 @@
 #include "clairon.h"
 
 #include "access/htup_details.h"
+#include "catalog/pg_type.h"
 
 #define MEMBER_FIELDS 3
 
@@ -15,11 +16,9 @@ member_plan(struct decoder *decoder, struct relation_entry *entry, Relation rela
     for (int field = 0; field < MEMBER_FIELDS; field++) {
         entry->members[field].index = -1;
         for (int i = 0; i < desc->natts; i++)
-            if (strcmp(NameStr(TupleDescAttr(desc, i)->attname), fields[field]) == 0)
+            if (strcmp(NameStr(TupleDescAttr(desc, i)->attname), fields[field]) == 0 &&
+                TupleDescAttr(desc, i)->atttypid == TEXTOID)
                 entry->members[field].index = i;
-        if (entry->members[field].index < 0)
-            ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
-                            errmsg("clairon.member has lost its column \"%s\"", fields[field])));
         entry->members[field].encoder = encode_new(&decoder->settings, TEXTOID);
     }
 }
@@ -37,6 +36,11 @@ put_member(LogicalDecodingContext *ctx, struct relation_entry *entry, TupleDesc 
     for (int field = 0; field < MEMBER_FIELDS; field++) {
         int at = entry->members[field].index;
 
+        if (at < 0) {
+            complaint_count(decoder, 0, "member",
+                            "left out: clairon.member is not as the extension made it");
+            return;
+        }
         if (image->nulls[at])
             return;
         texts[field] = encode_plain(entry->members[field].encoder, image->values[at], &len);

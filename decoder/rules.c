@@ -170,21 +170,53 @@ find_table(const char *name, Oid schema)
     return InvalidOid;
 }
 
+static const Oid rule_types[RULE_ATTRIBUTE_COUNT] = {
+    REGCLASSOID,  TEXTOID, TEXTOID, INT2OID,     TEXTARRAYOID, INT2OID, INT2OID, INT2OID,
+    INT2ARRAYOID, TEXTOID, TEXTOID, INTERVALOID, BOOLOID,      INT2OID, INT2OID, TEXTOID,
+};
+static const Oid secret_types[] = {BYTEAOID};
+
+static bool
+has_types(Relation relation, const Oid *types, int count)
+{
+    TupleDesc desc = RelationGetDescr(relation);
+
+    if (desc->natts < count)
+        return false;
+    for (int i = 0; i < count; i++)
+        if (TupleDescAttr(desc, i)->atttypid != types[i])
+            return false;
+    return true;
+}
+
+/* Opens one of the extension's catalog tables; NULL, and said, where it was made unreadable. */
+static Relation
+open_table(Oid table, const Oid *types, int count)
+{
+    Relation relation = table_open(table, AccessShareLock);
+
+    if (RelationIsUsedAsCatalogTable(relation) && has_types(relation, types, count))
+        return relation;
+    ereport(LOG, (errmsg("clairon.%s is not the table that the extension made",
+                         RelationGetRelationName(relation)),
+                  errdetail("Changes give no notifications while it is so."),
+                  errhint("It must keep its columns and user_catalog_table = true.")));
+    table_close(relation, AccessShareLock);
+    return NULL;
+}
+
 static List *
 read_all(Oid table)
 {
-    Relation relation = table_open(table, AccessShareLock);
+    Relation relation = open_table(table, rule_types, lengthof(rule_types));
     List *rules = NIL;
     SysScanDesc scan;
     HeapTuple tuple;
     Datum *values;
     bool *nulls;
 
-    if (!RelationIsUsedAsCatalogTable(relation) ||
-        RelationGetNumberOfAttributes(relation) < RULE_ATTRIBUTE_COUNT)
-        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("clairon.rule is not the table that the extension made"),
-                        errhint("It must keep its columns and user_catalog_table = true.")));
+    if (relation == NULL)
+        return NIL;
     values = palloc(sizeof(Datum) * RelationGetNumberOfAttributes(relation));
     nulls = palloc(sizeof(bool) * RelationGetNumberOfAttributes(relation));
     /* By heap: after VACUUM FULL the index of that time is gone, the heap's rows are mapped. */
@@ -208,9 +240,9 @@ rules_read_secret(Oid schema, uint8 ret_secret[SECRET_BYTES])
     HeapTuple tuple;
     bool found = false;
 
-    if (!OidIsValid(table))
+    if (!OidIsValid(table) ||
+        (relation = open_table(table, secret_types, lengthof(secret_types))) == NULL)
         return false;
-    relation = table_open(table, AccessShareLock);
     scan = systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
     while ((tuple = systable_getnext(scan)) != NULL) {
         bool is_null;

@@ -1,0 +1,43 @@
+-- Tables of the extension that somebody altered: no notifications while it is so, and the slot goes on.
+\set SHOW_CONTEXT never
+CREATE TABLE t (id int PRIMARY KEY, v text);
+SELECT clairon.watch('t', 'ALL');
+CREATE FUNCTION framed() RETURNS TABLE (kinds text) LANGUAGE sql AS $$
+    SELECT string_agg(substr(encode(data, 'escape'), length(encode(substr(data, 1, 4), 'escape')) + 1, 1), '')
+    FROM pg_logical_slot_get_binary_changes('regress', NULL, NULL, 'mode', 'framed')
+$$;
+ALTER TABLE clairon.rule SET (user_catalog_table = false);
+INSERT INTO t VALUES (1, 'not read');
+ALTER TABLE clairon.rule SET (user_catalog_table = true);
+INSERT INTO t VALUES (2, 'read');
+ALTER TABLE clairon.rule ADD COLUMN more int DEFAULT 1;
+INSERT INTO t VALUES (3, 'read');
+ALTER TABLE clairon.rule DROP COLUMN more;
+INSERT INTO t VALUES (4, 'read');
+ALTER TABLE clairon.rule RENAME name TO other;
+INSERT INTO t VALUES (5, 'read');
+ALTER TABLE clairon.rule RENAME other TO name;
+SELECT payload FROM notes();
+
+ALTER TABLE clairon.secret SET (user_catalog_table = false);
+SELECT clairon.notify('USER', '{u1}', '{"secret": "not read"}') IS NOT NULL;
+ALTER TABLE clairon.secret SET (user_catalog_table = true);
+SELECT clairon.notify('USER', '{u1}', '{"secret": "read"}') IS NOT NULL;
+SELECT payload FROM notes();
+
+INSERT INTO clairon.member VALUES ('ROLE', 'r', 'u1');
+ALTER TABLE clairon.member RENAME target TO renamed;
+INSERT INTO clairon.member VALUES ('ROLE', 'r2', 'u2');
+ALTER TABLE clairon.member RENAME renamed TO target;
+ALTER TABLE clairon.member DROP CONSTRAINT member_user_id_check;
+ALTER TABLE clairon.member ALTER user_id TYPE int USING length(target) + length(user_id);
+INSERT INTO clairon.member VALUES ('ROLE', 'r', 9);
+ALTER TABLE clairon.member ALTER user_id TYPE text;
+ALTER TABLE clairon.member ADD CONSTRAINT member_user_id_check CHECK (octet_length(user_id) BETWEEN 1 AND 255);
+INSERT INTO clairon.member VALUES ('ROLE', 'r', 'u4');
+SELECT * FROM framed();
+DELETE FROM clairon.member WHERE audience = 'ROLE';
+DELETE FROM clairon.rule;
+DROP TABLE t;
+DROP FUNCTION framed();
+SELECT count(*) FROM notes();
