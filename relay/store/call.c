@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/memory.h"
 
 void
@@ -69,13 +68,17 @@ call_send_long(struct call *call, enum store_script script, int key_count, link_
 bool
 call_succeeded(struct store *store, const redisReply *reply, const char *what)
 {
+    const struct fault *fault;
+
     if (reply == NULL)
         return false;
     if (reply->type != REDIS_REPLY_ERROR)
         return true;
     stats_add(store->stats, STAT_STORE_ERRORS, 1);
-    log_error("store", "could not %s: %s", what, reply->str);
-    if (strncmp(reply->str, "NOSCRIPT", 8) == 0)
+    fault = fault_report(&store->faults, what, reply->str);
+    if (fault != NULL && fault->is_of_server)
+        link_restart(store->link, reply->str);
+    else if (strncmp(reply->str, "NOSCRIPT", 8) == 0)
         link_restart(store->link, "its scripts were flushed");
     else if (strncmp(reply->str, "EPOCH", 5) == 0 || strncmp(reply->str, "NOGROUP", 7) == 0)
         link_restart(store->link, "it is not what it was"); /* the greeting mends it, or tells */

@@ -2,6 +2,7 @@
 #ifndef CLAIRON_STORE_CALL_H
 #define CLAIRON_STORE_CALL_H
 
+#include "store/fault.h"
 #include "store/link.h"
 #include "store/store.h"
 #include "store/trace.h"
@@ -31,6 +32,7 @@ struct store {
     char stream_key[STORE_KEY_MAX];
     char owner[STORE_TOKEN_TEXT + 1]; /* this process */
     struct delivery delivery;
+    struct fault_log faults;
     char epoch[STORE_EPOCH_TEXT + 1];
     struct entry_id newest;
     bool syncs_always; /* appendfsync always: an answer is on disk */

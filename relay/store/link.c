@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/address.h"
+#include "store/fault.h"
 
 #define LINK_BACKOFF_BASE_MS 100
 #define LINK_BACKOFF_CAP_MS 5000
@@ -36,6 +37,7 @@ struct link {
     unsigned pending; /* commands under way */
     int64_t heard_us; /* when an answer last came, or waiting began */
     int scripts_loaded;
+    bool is_loading;
     bool closing;
     char shas[STORE_SCRIPT_COUNT][SHA_TEXT + 1];
 };
@@ -76,8 +78,8 @@ link_fall(struct link *link, const char *reason)
     if (link->closing)
         return;
     delay_ms = backoff_next_ms(&link->backoff);
-    log_warn(link->name, "store connection failed: %s; trying again in %lld ms", kept,
-             (long long)delay_ms);
+    log_warn(link->name, "store connection failed: %s%s; trying again in %lld ms", kept,
+             fault_tail(kept), (long long)delay_ms);
     ev_timer_stop(link->loop, &link->retry);
     ev_timer_set(&link->retry, (double)delay_ms / 1000.0, 0.0);
     ev_timer_start(link->loop, &link->retry);
@@ -210,10 +212,14 @@ on_info(void *ctx, const redisReply *reply)
     if (!greeting_accepted(link, reply))
         return;
     if (reply->str != NULL && strstr(reply->str, "\nloading:1") != NULL) {
+        if (!link->is_loading)
+            log_warn(link->name, "the store still reads its data, waiting for it");
+        link->is_loading = true;
         ev_timer_set(&link->retry, LINK_LOADING_RETRY_S, 0.0);
         ev_timer_start(link->loop, &link->retry);
         return;
     }
+    link->is_loading = false;
     link->scripts_loaded = 0;
     for (int i = 0; i < STORE_SCRIPT_COUNT && link->state == LINK_GREETING; i++)
         greet(link, on_script, 3, "SCRIPT", "LOAD", script_texts[i]);

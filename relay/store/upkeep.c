@@ -22,6 +22,7 @@ struct upkeep {
     struct link *link;
     struct stats *stats;
     struct delivery delivery;
+    struct fault_log faults;
     bool due_asked;
     unsigned jitter;
     ev_timer trim;
@@ -43,7 +44,7 @@ is_error(struct upkeep *upkeep, const redisReply *reply, const char *what)
     if (reply->type != REDIS_REPLY_ERROR)
         return false;
     stats_add(upkeep->stats, STAT_STORE_ERRORS, 1);
-    log_error("store", "could not %s: %s", what, reply->str);
+    (void)fault_report(&upkeep->faults, what, reply->str);
     return true;
 }
 

@@ -6,11 +6,23 @@ local stream, prefix = KEYS[1], ARGV[1]
 if redis.call('EXISTS', stream) == 0 and redis.call('HDEL', prefix .. ':meta', 'first') == 1 then
     redis.call('HSET', prefix .. ':meta', 'epoch', ARGV[2])
 end
-local made = redis.pcall('XGROUP', 'CREATE', stream, 'clairon', '0', 'MKSTREAM')
-if type(made) == 'table' and made.err and not made.err:find('BUSYGROUP', 1, true) then
+-- A store that is full or cannot write its disk can still be read: what is there is not written
+-- again. A replica can be read too, but is not what a relay is for.
+local made = redis.pcall('HSETNX', prefix .. ':meta', 'epoch', ARGV[2])
+if type(made) == 'table' and made.err and
+    (made.err:find('READONLY', 1, true) or not redis.call('HGET', prefix .. ':meta', 'epoch')) then
     return made
 end
-redis.call('HSETNX', prefix .. ':meta', 'epoch', ARGV[2])
+local function has_group()
+    local groups = redis.pcall('XINFO', 'GROUPS', stream)
+    for _, group in ipairs(groups.err and {} or groups) do
+        if group[2] == 'clairon' then return true end
+    end
+    return false
+end
+if not has_group() then
+    redis.call('XGROUP', 'CREATE', stream, 'clairon', '0', 'MKSTREAM')
+end
 local info = redis.call('XINFO', 'STREAM', stream)
 local last = '0-0'
 for i = 1, #info, 2 do

@@ -27,6 +27,7 @@ use Test::More ();
 use Time::HiRes qw(time);
 
 use Clairon::Test::Client;
+use Clairon::Test::Proxy;
 use Clairon::Test::Relay;
 use Clairon::Test::Store;
 
@@ -130,6 +131,16 @@ sub store
     remember($store);
     $store->start;
     return $store;
+}
+
+# A started proxy in front of a unix socket's path, or of host:port.
+sub proxy
+{
+    my ($target) = @_;
+    my $proxy = Clairon::Test::Proxy->new($target, folder => new_folder('proxy'));
+    remember($proxy);
+    $proxy->start;
+    return $proxy;
 }
 
 # A relay between those two, started and ready. Options: roles, conf => { 'gate.ping' => '1s' },

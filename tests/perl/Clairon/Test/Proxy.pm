@@ -1,0 +1,199 @@
+# Clairon::Test::Proxy: a TCP proxy in a process of its own that a test lets freeze, cut, delay and turn elsewhere.
+#
+#   my $proxy = Clairon::Test::proxy($store->{socket});     # or host:port
+#   $proxy->port;  $proxy->url('redis');
+#   $proxy->freeze;        # takes and gives nothing more, closes nothing: a network that is gone
+#   $proxy->thaw;
+#   $proxy->cut;           # closes every connection
+#   $proxy->refuse(1);     # and closes new ones at once, until refuse(0)
+#   $proxy->delay(0.05);   # each piece so many seconds later
+#   $proxy->target($other);
+package Clairon::Test::Proxy;
+
+use strict;
+use warnings;
+
+use parent -norequire, 'Clairon::Test::Process';
+use Clairon::Test::Process;
+use IO::Handle ();
+use IO::Select ();
+use IO::Socket::IP;
+use IO::Socket::UNIX;
+use POSIX ();
+use Socket qw(SOMAXCONN);
+use Time::HiRes qw(time);
+
+sub new
+{
+    my ($class, $target, %options) = @_;
+    my $listener = IO::Socket::IP->new(LocalHost => '127.0.0.1', LocalPort => 0, Listen => SOMAXCONN,
+        Blocking => 0) or die "could not listen: $@\n";
+    return bless {
+        name     => 'proxy',
+        log      => "$options{folder}/log",
+        listener => $listener,
+        port     => $listener->sockport,
+        target   => $target,
+    }, $class;
+}
+
+sub port { return $_[0]{port} }
+sub url  { return "$_[1]://127.0.0.1:$_[0]{port}" }
+
+sub start
+{
+    my ($self) = @_;
+    pipe my $orders, my $giver or die "could not make a pipe: $!";
+    my $pid = fork // die "could not fork: $!";
+    if ($pid == 0)
+    {
+        POSIX::setsid();
+        close $giver;
+        $SIG{PIPE} = 'IGNORE';
+        $SIG{TERM} = sub { POSIX::_exit(0) };
+        open STDERR, '>>', $self->{log} or POSIX::_exit(126);
+        eval { Clairon::Test::Proxy::Loop->new($self, $orders)->run; 1 } or print STDERR $@;
+        POSIX::_exit(1);
+    }
+    $self->{pid} = $pid;
+    close $orders;
+    $giver->autoflush(1);
+    $self->{giver} = $giver;
+    return;
+}
+
+sub order { my ($self, @words) = @_; print { $self->{giver} } "@words\n" or die "the proxy is gone: $!"; return }
+
+sub freeze { return $_[0]->order('freeze') }
+sub thaw   { return $_[0]->order('thaw') }
+sub cut    { return $_[0]->order('cut') }
+sub refuse { return $_[0]->order('refuse', $_[1]) }
+sub delay  { return $_[0]->order('delay', $_[1]) }
+sub target { return $_[0]->order('target', $_[1]) }
+
+package Clairon::Test::Proxy::Loop;
+
+use strict;
+use warnings;
+
+use Time::HiRes qw(time);
+
+sub new
+{
+    my ($class, $proxy, $orders) = @_;
+    return bless { listener => $proxy->{listener}, orders => $orders, target => $proxy->{target},
+        peer => {}, out => {}, sock => {}, delay => 0, frozen => 0, refuse => 0 }, $class;
+}
+
+sub run
+{
+    my ($self) = @_;
+    while (1)
+    {
+        my ($reads, $writes) = (IO::Select->new($self->{orders}), IO::Select->new);
+        $self->watch($reads, $writes) unless $self->{frozen};
+        my $wait = grep({ @$_ } values %{ $self->{out} }) && $self->{delay} ? 0.005 : 1;
+        my ($readable, $writable) = IO::Select::select($reads, $writes, undef, $wait);
+        $self->give($_) for @{ $writable // [] };
+        for my $handle (@{ $readable // [] })
+        {
+            if    ($handle == $self->{orders})   { $self->obey }
+            elsif ($handle == $self->{listener}) { $self->take_in }
+            else                                 { $self->take($handle) }
+        }
+    }
+    return;
+}
+
+sub watch
+{
+    my ($self, $reads, $writes) = @_;
+    my $now = time;
+    $reads->add($self->{listener});
+    for my $key (keys %{ $self->{sock} })
+    {
+        my $queue = $self->{out}{$key};
+        $writes->add($self->{sock}{$key}) if @$queue && $queue->[0][0] <= $now;
+        $reads->add($self->{sock}{ $self->{peer}{$key} }) if @$queue < 64;
+    }
+    return;
+}
+
+sub obey
+{
+    my ($self) = @_;
+    my $bytes = '';
+    sysread($self->{orders}, $bytes, 4096) or POSIX::_exit(0);    # the test is gone
+    for my $line (split /\n/, $bytes)
+    {
+        my ($order, $value) = split / /, $line, 2;
+        if    ($order eq 'freeze') { $self->{frozen} = 1 }
+        elsif ($order eq 'thaw')   { $self->{frozen} = 0 }
+        elsif ($order eq 'cut')    { $self->drop($_) for keys %{ $self->{sock} } }
+        else                       { $self->{$order} = $value }
+    }
+    return;
+}
+
+sub take_in
+{
+    my ($self) = @_;
+    my $client = $self->{listener}->accept or return;
+    return if $self->{refuse};
+    my $server = $self->{target} =~ m{^/}
+      ? IO::Socket::UNIX->new(Peer => $self->{target})
+      : IO::Socket::IP->new(PeerAddr => $self->{target});
+    return unless $server;    # closes the client
+    $_->blocking(0) for $client, $server;
+    my ($a, $b) = map { fileno $_ } $client, $server;
+    @{ $self->{sock} }{ $a, $b } = ($client, $server);
+    @{ $self->{peer} }{ $a, $b } = ($b, $a);
+    @{ $self->{out} }{ $a, $b } = ([], []);
+    return;
+}
+
+sub take
+{
+    my ($self, $handle) = @_;
+    my $key = fileno $handle // return;
+    return unless exists $self->{peer}{$key};
+    my $count = sysread $handle, my $bytes, 65536;
+    return if !defined $count && $!{EAGAIN};
+    return $self->drop($key) unless $count;
+    push @{ $self->{out}{ $self->{peer}{$key} } }, [ time + $self->{delay}, $bytes ];
+    return;
+}
+
+sub give
+{
+    my ($self, $handle) = @_;
+    my $key = fileno $handle // return;
+    my $queue = $self->{out}{$key} // return;
+    while (@$queue && $queue->[0][0] <= time)
+    {
+        my $count = syswrite $handle, $queue->[0][1];
+        if (!defined $count)
+        {
+            $self->drop($key) unless $!{EAGAIN};
+            return;
+        }
+        substr $queue->[0][1], 0, $count, '';
+        return if length $queue->[0][1];
+        shift @$queue;
+    }
+    return;
+}
+
+sub drop
+{
+    my ($self, $key) = @_;
+    my $peer = $self->{peer}{$key} // return;
+    for my $one ($key, $peer)
+    {
+        close $self->{sock}{$one};
+        delete $self->{$_}{$one} for qw(sock peer out);
+    }
+    return;
+}
+
+1;

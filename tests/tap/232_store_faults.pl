@@ -1,0 +1,134 @@
+# A store that loads, is full, cannot save, is a replica, wants a password, or stands still: is nothing lost, and what is wrong said?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Clairon::Test::Process;
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main', conf => "wal_sender_timeout = 2s\n");
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner')});
+my $store = Clairon::Test::store(fsync => 'always',
+    options => [ '--loading-process-events-interval-bytes', 1024 ]);
+my $proxy = Clairon::Test::proxy($store->{socket});    # the relay speaks TCP here
+my $relay = Clairon::Test::relay($pg, $store, conf => { 'store.url' => $proxy->url('redis') });
+my $client = $relay->client('u1');
+my $rows   = 0;
+
+sub sql { return $pg->safe_psql('postgres', $_[0]) }
+sub insert { sql(sprintf q{INSERT INTO t VALUES (%d, 'u1')}, ++$rows); return $rows }
+sub config { return $store->ask('CONFIG', 'SET', @_) }
+
+sub confirmed_since
+{
+    return sql("SELECT confirmed_flush_lsn >= '$_[0]' FROM pg_replication_slots") eq 't';
+}
+
+# Is `$break` said in the log, is nothing confirmed meanwhile, and is all there once `$mend` is done?
+sub survives
+{
+    my ($name, $sentence, $break, $mend) = @_;
+    my $mark = $relay->log_mark;
+    $break->();
+    insert() for 1 .. 3;
+    my $written = sql('SELECT pg_current_wal_lsn()');
+    $relay->wait_for_log($sentence, from => $mark);
+    is(($relay->get('/readyz'))[0], 503, "$name: not ready");
+    ok(!confirmed_since($written), "$name: what is not stored is not confirmed");
+    $mend->();
+    my $last = insert();
+    $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $last });
+    my @stored = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $store->entries;
+    is_deeply(\@stored, [ 1 .. $rows ], "$name: each row is stored once, in order");
+    is_deeply([ sort { $a <=> $b } map { $_->{payload}{after}{id} } $client->notes ], [ 1 .. $rows ],
+        "$name: and shown once, to a client that stayed");
+    ok(!grep({ $_->{t} eq 'gap' } @{ $client->{lines} }), "$name: and no gap");
+    wait_until("$name: it is confirmed in the end", sub { confirmed_since($written) });
+    wait_until("$name: ready again", sub { ($relay->get('/readyz'))[0] == 200 });
+    return;
+}
+
+survives('full', qr/OOM command not allowed.*raise its maxmemory/,
+    sub { config('maxmemory', 1) },
+    sub { config('maxmemory', 0) });
+
+survives('cannot save', qr/MISCONF.*its log says why/,
+    sub {
+        config('save', '3600 1');
+        chmod 0555, $store->{folder};
+        wait_until('a save failed', sub {
+            eval { $store->ask('BGSAVE') };
+            $store->ask('INFO', 'persistence') =~ /^rdb_last_bgsave_status:err/m });
+    },
+    sub {
+        chmod 0755, $store->{folder};
+        wait_until('a save worked', sub {
+            eval { $store->ask('BGSAVE') };
+            $store->ask('INFO', 'persistence') =~ /^rdb_last_bgsave_status:ok/m });
+        config('save', '');
+    });
+
+survives('a replica', qr/READONLY.*must lead to the primary/,
+    sub { $store->ask('REPLICAOF', '127.0.0.1', Clairon::Test::free_port()) },
+    sub { $store->ask('REPLICAOF', 'NO', 'ONE') });
+
+survives('a password it did not want before', qr/NOAUTH.*name user and password/,
+    sub { config('requirepass', 'secret'); $proxy->cut },
+    sub { config('requirepass', '') });
+
+survives('still', qr/who=store level.*no answer in time/,
+    sub { kill STOP => $store->pid },
+    sub { kill CONT => $store->pid });
+
+survives('restarted, and slow to load', qr/still reads its data/,
+    sub {
+        # Keys of no one's, and a pause for each as it is loaded.
+        $store->ask('EVAL', q{for i = 1, 1500 do redis.call('SET', 'other:' .. i, 'x') end}, 0);
+        $store->ask('BGREWRITEAOF');
+        wait_until('the file is rewritten', sub {
+            my $info = $store->ask('INFO', 'persistence');
+            $info =~ /^aof_rewrite_in_progress:0/m && $info =~ /^aof_rewrite_scheduled:0/m });
+        $store->kill9;
+        push @{ $store->{options} }, '--key-load-delay', 3000;
+        unlink $store->{socket};
+        Clairon::Test::Process::start($store);
+    },
+    sub {
+        wait_until('it is loaded', sub {
+            (eval { $store->ask('INFO', 'persistence') } // '') =~ /^loading:0/m });
+    });
+
+# Doors: a wrong password, and a user with no more rights than it needs.
+$store->ask('ACL', 'SETUSER', 'clairon', 'on', '>right', '~clairon:*', '+@all', '-@dangerous', '+info',
+    '+keys', '+config|get');
+$relay->stop;
+$relay->configure('store.url' => 'redis://clairon:wrong@127.0.0.1:' . $proxy->port);
+my $mark = $relay->log_mark;
+$relay->start;
+my $log = $relay->wait_for_log(qr/WRONGPASS.*user or password in \[store\] url/, from => $mark);
+unlike($log, qr/clairon:wrong|right/, 'a wrong password: it is said, and not shown');
+$relay->stop;
+$relay->configure('store.url' => 'redis://clairon:right@127.0.0.1:' . $proxy->port);
+$relay->start;
+$relay->wait_ready;
+$client = $relay->client('u1', pos => $client->pos);
+my $last = insert();
+$client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $last });
+unlike($relay->log_text($mark), qr/NOPERM/, 'a user with few rights is enough');
+
+# The first password the default user gets may be wrong in older ways.
+$store->ask('CONFIG', 'SET', 'requirepass', 'secret');
+$store->ask('AUTH', 'secret');
+$relay->stop;
+$relay->configure('store.url' => 'redis://:wrong@127.0.0.1:' . $proxy->port);
+$mark = $relay->log_mark;
+$relay->start;
+$relay->wait_for_log(qr/user or password in \[store\] url/, from => $mark);
+pass('a wrong password of the default user is said');
+
+open my $file, '<', $pg->logfile or die $!;
+is(scalar(grep { /replication timeout/ } <$file>), 0, 'wal_sender_timeout, of 2 s, never hit');
+
+done_testing();
