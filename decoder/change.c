@@ -2,6 +2,7 @@
 #include "clairon.h"
 
 #include "access/htup_details.h"
+#include "catalog/partition.h"
 #include "catalog/pg_class.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"
@@ -332,14 +333,20 @@ change_row(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation r
         judge(&row, &entry->plans[i]);
 }
 
-/* A root that is truncated brings its partitions along: its rule speaks once, for the root. */
+/*
+ * What is truncated brings its partitions along: a rule above them speaks once, for
+ * the topmost.
+ */
 static bool
-is_told_by_root(const struct plan *plan, Oid relid, const ReorderBufferChange *change)
+is_told_above(const struct plan *plan, Oid relid, const ReorderBufferChange *change)
 {
+    List *ancestors;
+
     if (plan->rule->relid == relid)
         return false;
+    ancestors = get_partition_ancestors(relid);
     for (Size i = 0; i < change->data.truncate.nrelids; i++)
-        if (change->data.truncate.relids[i] == plan->rule->relid)
+        if (list_member_oid(ancestors, change->data.truncate.relids[i]))
             return true;
     return false;
 }
@@ -357,7 +364,7 @@ change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry,
                             .part = PART_MAIN,
                             .targets = plan->rule->to_all ? &nobody : &plan->rule->literal};
 
-        if (!wants(plan, FRAME_OPERATION_TRUNCATE) || is_told_by_root(plan, entry->relid, change))
+        if (!wants(plan, FRAME_OPERATION_TRUNCATE) || is_told_above(plan, entry->relid, change))
             continue;
         if (plan->target_index != TARGET_NONE)
             complaint_count(decoder, plan->seed, plan->rule->name,
