@@ -147,6 +147,15 @@ read_wal() {
         bench "$plugin" "$(cat "$cluster/end")" "$options"
 }
 
+# A plugin that crashes takes the server with it for a while.
+await_server() {
+    local deadline=$((SECONDS + 60))
+    until pg_isready -q; do
+        [ "$SECONDS" -lt "$deadline" ] || die "the server did not come back; its log is $cluster/log"
+        sleep 0.1
+    done
+}
+
 declare -A failed
 
 # One reading; a contender that failed is not tried again on this workload.
@@ -163,7 +172,7 @@ measure() {
         [ "$status" != 124 ] || echo "not done within $most_seconds s" >>"$home/complaint"
         echo "failed $workload $name $(head -1 "$home/complaint")" >>"$results"
         echo "$workload, round $round, $name: $(head -1 "$home/complaint")" >&2
-        until pg_isready -q; do sleep 0.1; done # a crash takes the server with it
+        await_server
     fi
 }
 

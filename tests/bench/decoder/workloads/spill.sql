@@ -2,6 +2,8 @@
 \set some_columns '{id,owner}'
 SELECT (3000000 * :scale)::int AS n \gset
 CREATE TABLE t (id bigint, owner text NOT NULL, amount int NOT NULL);
-ALTER DATABASE bench SET logical_decoding_work_mem = '64MB';
+-- A smaller load must spill as often.
+SELECT (65536 * :scale)::int AS kb \gset
+ALTER DATABASE bench SET logical_decoding_work_mem = :kb;
 \ir begin.sql
 INSERT INTO t SELECT i, 'u' || i % 1000, i % 777 FROM generate_series(1, :n) i;
