@@ -57,7 +57,7 @@ my $away = $relay->client('away');
 $away->run_until('what waits', sub { of_row($away, 1) });
 $away->ack($id);
 wait_until('the message is done', sub { $store->pending == 0 });
-is_deeply([ grep { /:(ack:|inbox|tries|pending|left|due|open)/ } @{ $store->ask('KEYS', '*') } ], [],
+is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->ask('KEYS', '*') } ], [],
     'nothing is left of it');
 is(scalar(of_row($away, 1)), 1, 'shown once, as it was acked');
 is(scalar(errors()), 1, 'one error in all');

@@ -80,7 +80,7 @@ my $away = $relay->client('away');
 $away->run_until('the third', sub { of_mark($away, 'third') });
 $away->ack($third);
 wait_until('done', sub { !$store->ask('HEXISTS', 'clairon:pending', $third) });
-is_deeply([ grep { /:(ack:|inbox|tries|pending|left|due|open)/ } @{ $store->ask('KEYS', '*') } ], [], 'without a trace');
+is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->ask('KEYS', '*') } ], [], 'without a trace');
 
 # Drop.
 my $fourth = notify('USER', 'u1', 'fourth', 'retry_limit => 0');

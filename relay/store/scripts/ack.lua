@@ -9,10 +9,11 @@ local call = redis.call
 
 local FIRST, RECEIPTS_MAX = 4, 256 -- readers follow the receipts closely
 local now_text = whole(now_ms())
-local ids, told, acked = {}, {}, 0
+local ids, told, inboxes, acked = {}, {}, {}, 0
 
 local function take(user, id)
-    call('ZREM', prefix .. ':inbox:' .. user, id)
+    if not inboxes[user] then inboxes[user] = {} end
+    table.insert(inboxes[user], id)
     due_gone[#due_gone + 1] = id .. ':' .. user
     note_event(id, 'acked', now_text, 0, '-', user)
     acked = acked + 1
@@ -35,7 +36,7 @@ for at = FIRST, #ARGV, 2 do
             message_changed(id)
             call('HSET', key, user, now_text)
         end
-    elseif message and not state and message.open then
+    elseif message and not state and message.open and not is_given_up(id, user) then
         -- Before the report that it was shown, which comes by another relay: the ack wins.
         take(user, id)
         call('HSET', key, user, now_text)
@@ -45,6 +46,7 @@ if acked > 0 then
     call('XADD', prefix .. ':receipts', 'MAXLEN', '~', RECEIPTS_MAX, '*', 'by', ARGV[2],
         'acks', table.concat(told))
 end
+for user, gone in pairs(inboxes) do call_chunked(gone, 'ZREM', prefix .. ':inbox:' .. user) end
 save_messages()
 write_events(ARGV[3])
 return {acked, #completed}

@@ -58,7 +58,12 @@ local function give_up(id, found, attempts, users)
     local message = message_of(id)
     message.left = message.left - #users
     message_changed(id)
-    if message.left <= 0 and not message.open then complete(id) end
+    if message.open then
+        message.tried = true
+        for _, user in ipairs(users) do call('HSET', prefix .. ':tries:' .. id, user, GIVEN_UP) end
+    elseif message.left <= 0 then
+        complete(id)
+    end
 end
 
 local function show_again(id, found, tries, users)

@@ -16,7 +16,7 @@ local now_text = whole(now)
 -- A user of an open audience joins those who are waited for.
 local function enrol(id, user)
     local message = message_of(id)
-    if not message or not message.open then return nil end
+    if not message or not message.open or is_given_up(id, user) then return nil end
     call('HSET', prefix .. ':ack:' .. id, user, '0')
     call('ZADD', prefix .. ':inbox:' .. user, score_of(message.entry), id)
     message.left = message.left + 1

@@ -59,6 +59,12 @@ end
 
 local function message_changed(id) changed[id] = true end
 
+-- A user of an open audience who was given up must not join it again by a resume or a late ack.
+local GIVEN_UP = 'given up'
+local function is_given_up(id, user)
+    return message_of(id).tried and call('HGET', prefix .. ':tries:' .. id, user) == GIVEN_UP
+end
+
 -- Ends a message: every user it waits for has acked, expired or was given up.
 local function complete(id)
     local message = message_of(id)
