@@ -107,6 +107,12 @@ targets_of_value(struct encoder *encoder, Datum value)
 {
     struct target_list *list;
 
+    /* Not unpacked only to be refused. */
+    if (encode_raw_size(encoder, value) > TARGETS_RAW_BYTES_MAX) {
+        list = list_new(0);
+        list->too_many = true;
+        return list;
+    }
     if (encoder->element != NULL)
         return targets_of_array(encoder, value);
     list = list_new(1);

@@ -88,6 +88,13 @@ old_holds_target(const struct row_change *change, const struct plan *plan)
     return change->old->present && (change->whole || plan->target_is_key);
 }
 
+static inline bool
+is_packed(Datum value)
+{
+    return VARATT_IS_COMPRESSED(DatumGetPointer(value)) ||
+           VARATT_IS_EXTERNAL(DatumGetPointer(value));
+}
+
 /* Neither value stands outside of the row. */
 static bool
 is_same(const struct image *old, const struct image *new, int at, bool typbyval, int16 typlen)
@@ -96,6 +103,8 @@ is_same(const struct image *old, const struct image *new, int at, bool typbyval,
         return old->nulls[at] == new->nulls[at];
     if (old->values[at] == new->values[at])
         return true;
+    if (typlen == -1 && (is_packed(old->values[at]) || is_packed(new->values[at])))
+        return same_packed(old->values[at], new->values[at]);
     return !typbyval && datum_image_eq(old->values[at], new->values[at], false, typlen);
 }
 

@@ -190,6 +190,9 @@ extern struct target_list *audience_common(const struct target_list *a,
                                            const struct target_list *b);
 extern struct target_list *audience_minus(const struct target_list *a, const struct target_list *b);
 
+/* same.c: for values of which one is compressed or hangs at its row, none on disk */
+extern bool same_packed(Datum a, Datum b);
+
 /* note.c */
 extern void note_write(LogicalDecodingContext *ctx, const struct note *note);
 extern void note_set_expiration(struct decoder *decoder, struct note_head *head,

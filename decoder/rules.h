@@ -18,6 +18,9 @@
 /* More targets than these of one notification are refused. */
 #define TARGETS_MAX 100000
 
+/* A column as large as this holds more, or one too long. */
+#define TARGETS_RAW_BYTES_MAX (32 * 1024 * 1024)
+
 /* Bits of rule.operations, by enum frame_operation. */
 #define RULE_OPERATION(operation) (1 << (operation))
 
