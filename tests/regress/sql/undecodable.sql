@@ -3,9 +3,11 @@
 -- Prints as the label of the enum value whose number it holds: any other number is an error.
 CREATE TYPE label AS ENUM ('good');
 CREATE TYPE odd;
+SET client_min_messages = warning;
 CREATE FUNCTION odd_in(cstring) RETURNS odd IMMUTABLE STRICT LANGUAGE internal AS 'oidin';
 CREATE FUNCTION odd_out(odd) RETURNS cstring IMMUTABLE STRICT LANGUAGE internal AS 'enum_out';
 CREATE TYPE odd (input = odd_in, output = odd_out, like = oid);
+RESET client_min_messages;
 CREATE FUNCTION odd_lt(odd, odd) RETURNS bool IMMUTABLE STRICT LANGUAGE internal AS 'oidlt';
 CREATE FUNCTION odd_le(odd, odd) RETURNS bool IMMUTABLE STRICT LANGUAGE internal AS 'oidle';
 CREATE FUNCTION odd_eq(odd, odd) RETURNS bool IMMUTABLE STRICT LANGUAGE internal AS 'oideq';
@@ -64,7 +66,7 @@ SELECT count(*), count(*) FILTER (WHERE payload::json #>> '{undecodable,0}' = 'c
 
 -- an output function whose library is gone
 SELECT clairon.watch('strange', 'ALL', columns => '{id,o,t}');
-UPDATE pg_proc SET probin = '$libdir/no_such_library', prosrc = 'odd_out', prolang = 13 WHERE proname = 'odd_out';
+UPDATE pg_proc SET probin = '/no/such/library', prosrc = 'odd_out', prolang = 13 WHERE proname = 'odd_out';
 INSERT INTO strange (id, o, t) VALUES (20, :'good', 'no library');
 SELECT payload FROM notes();
 UPDATE pg_proc SET probin = NULL, prosrc = 'enum_out', prolang = 12 WHERE proname = 'odd_out';
