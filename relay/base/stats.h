@@ -24,6 +24,7 @@
     X(STORE_COPIES, "clairon_retry_copies_total", "counter", "Entries made for retries")           \
     X(STORE_EXHAUSTED, "clairon_exhausted_total", "counter", "Acks given up after all retries")    \
     X(STORE_EXPIRED, "clairon_expired_total", "counter", "Acks given up at the expiration")        \
+    X(STORE_ERROR_LOG, "clairon_errors_entries", "gauge", "Entries in the error log")              \
     X(STORE_TRIMMED, "clairon_store_trimmed_total", "counter", "Entries older than the retention") \
     X(STORE_ERRORS, "clairon_store_errors_total", "counter", "Error replies of the store")         \
     X(HUB_NOTES, "clairon_hub_notifications_total", "counter", "Notifications read for delivery")  \

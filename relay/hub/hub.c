@@ -11,6 +11,7 @@
 
 #define ACKS_RETRY_S 1.0
 #define SENDS_A_TURN 256
+#define SETTLED_MAX 256 /* ids in one `acked` */
 
 struct audience *
 hub_find_user(struct hub *hub, struct bytes user)
@@ -171,20 +172,42 @@ on_member(void *ctx, const struct reader_member *member)
     }
 }
 
-static void
-on_acked(void *ctx, struct bytes acks)
+/* Takes the pairs of the first user off *pairs, as many as fit; how many these are. */
+static size_t
+take_settled(struct bytes *pairs, struct bytes *ret_user,
+             char ids[SETTLED_MAX][FRAME_UUID_TEXT + 1])
 {
-    struct bytes user, id;
-    char name[SESSION_USER_MAX + 1], text[FRAME_UUID_TEXT + 1];
-    const char *ids[] = {text};
+    struct bytes rest = *pairs, user, id;
+    size_t count = 0;
+
+    while (count < SETTLED_MAX && frame_next_target(&rest, &user) == RC_OK &&
+           frame_next_target(&rest, &id) == RC_OK && id.len == FRAME_UUID_TEXT) {
+        if (count == 0)
+            *ret_user = user;
+        else if (user.len != ret_user->len || memcmp(user.at, ret_user->at, user.len) != 0)
+            break;
+        snprintf(ids[count++], sizeof(ids[0]), "%.*s", (int)id.len, (const char *)id.at);
+        *pairs = rest;
+    }
+    return count;
+}
+
+static void
+on_settled(void *ctx, struct bytes pairs, bool was_acked)
+{
+    struct bytes user;
+    char name[SESSION_USER_MAX + 1], texts[SETTLED_MAX][FRAME_UUID_TEXT + 1];
+    const char *ids[SETTLED_MAX];
+    size_t count;
 
     publish(ctx);
-    while (frame_next_target(&acks, &user) == RC_OK && frame_next_target(&acks, &id) == RC_OK) {
-        if (user.len >= sizeof(name) || id.len != FRAME_UUID_TEXT)
+    for (size_t i = 0; i < SETTLED_MAX; i++)
+        ids[i] = texts[i];
+    while ((count = take_settled(&pairs, &user, texts)) > 0) {
+        if (user.len >= sizeof(name))
             continue;
         snprintf(name, sizeof(name), "%.*s", (int)user.len, (const char *)user.at);
-        snprintf(text, sizeof(text), "%.*s", (int)id.len, (const char *)id.at);
-        hub_acked_elsewhere(ctx, name, ids, 1);
+        hub_settled(ctx, name, ids, count, was_acked);
     }
     hub_refill(ctx);
 }
@@ -196,8 +219,10 @@ on_reader_resumed(void *ctx)
     struct session *session, *next;
 
     publish(hub);
-    DL_FOREACH_SAFE (hub->sessions, session, next)
+    DL_FOREACH_SAFE (hub->sessions, session, next) {
         session_regroup(session);
+        session_doubt(session);
+    }
 }
 
 void
@@ -266,7 +291,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
          struct stats *stats)
 {
     struct hub *hub = memory_new(sizeof(*hub));
-    const struct reader_events events = {on_entry, on_member, on_acked, on_reader_resumed, hub};
+    const struct reader_events events = {on_entry, on_member, on_settled, on_reader_resumed, hub};
 
     hub->loop = loop;
     hub->config = config;

@@ -79,8 +79,9 @@ enum session_state {
 /* A line that needs an ack, from its queueing until the ack. */
 struct unacked {
     unsigned char id[16];
-    bool is_written; /* to the socket; else it is still queued */
-    bool is_missed;  /* a retry of it could not be queued */
+    bool is_written;  /* to the socket; else it is still queued */
+    bool is_missed;   /* a retry of it could not be queued */
+    bool is_doubtful; /* may have been acked unheard: see window_doubt */
 };
 
 struct session {
@@ -119,6 +120,7 @@ struct session {
     bool groups_stale;  /* they changed while they were being asked for */
     bool is_deferred;   /* more waits in the user's inbox: the window was full .. */
     bool has_missed;    /* .. or a retry came at a bad time */
+    bool is_doubting;   /* the inbox is read to its end, to find what of the window was acked */
     bool has_lost;      /* what expired before it was written is not yet told as a gap */
     unsigned asked;     /* answers under way that hold this pointer */
     char inbox_at[32];
@@ -153,8 +155,9 @@ bool session_is_for(const struct session *session, const struct frame *frame);
 void session_gap(struct session *session, struct entry_id from, struct entry_id to,
                  const char *why);
 void session_free_if_done(struct session *session);
-/* Another relay stored these acks: `ids` in lower case. */
-void hub_acked_elsewhere(struct hub *hub, const char *user, const char *const *ids, size_t count);
+/* Another relay stored these acks, or they were given up: `ids` in lower case. */
+void hub_settled(struct hub *hub, const char *user, const char *const *ids, size_t count,
+                 bool was_acked);
 
 /* session_queue.c */
 bool session_is_full(const struct session *session);
@@ -175,6 +178,8 @@ bool hub_send_some(struct hub *hub, unsigned most);
 /* session_load.c */
 void session_step(struct session *session);
 void session_regroup(struct session *session);
+/* Asks the store whether what this session waits for is still to be acked. */
+void session_doubt(struct session *session);
 /* The store was emptied: nothing before `head` exists any more. */
 void session_change_epoch(struct session *session, struct entry_id head);
 
@@ -192,6 +197,14 @@ void window_defer(struct session *session);
 /* Gives its place back: it was acked, or left the queue unwritten. */
 void window_forget(struct session *session, const char *id);
 void window_drop(struct session *session, const struct note *note);
+
+/*
+ * Acks of other relays may have been missed: what was written and is not found in the user's inbox
+ * when all of it was read leaves the window.
+ */
+void window_doubt(struct session *session);
+void window_confirm(struct session *session, const unsigned char id[16]);
+void window_drop_doubtful(struct session *session);
 
 /* shown.c: reports to the store, before any ack that comes later. */
 void shown_add(struct session *session, struct note *note);

@@ -282,9 +282,20 @@ tell_acked(struct hub *hub, const char *user, const struct session *except, cons
 }
 
 void
-hub_acked_elsewhere(struct hub *hub, const char *user, const char *const *ids, size_t count)
+hub_settled(struct hub *hub, const char *user, const char *const *ids, size_t count, bool was_acked)
 {
-    tell_acked(hub, user, NULL, ids, count);
+    struct audience *audience =
+        hub_find_user(hub, (struct bytes){(const unsigned char *)user, strlen(user)});
+    struct membership *member;
+
+    if (was_acked) {
+        tell_acked(hub, user, NULL, ids, count);
+        return;
+    }
+    DL_FOREACH (audience != NULL ? audience->members : NULL, member) {
+        for (size_t i = 0; i < count; i++)
+            window_forget(member->session, ids[i]);
+    }
 }
 
 static void

@@ -185,6 +185,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
         const struct entry *entry = &page->entries[i];
         struct note *note;
 
+        window_confirm(session, entry->frame.as.note.id);
         if (!entry->is_copy && entry_id_less(session->cursor, entry->id))
             continue; /* comes with the catching up, which leaves copies out */
         note = note_new(entry, session->hub->epoch, session->cursor);
@@ -192,9 +193,22 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
         note_unref(note);
     }
     snprintf(session->inbox_at, sizeof(session->inbox_at), "%s", page->next);
-    if (page->next[0] == '\0' || session->is_deferred)
+    if (page->next[0] == '\0')
+        window_drop_doubtful(session); /* the whole inbox was seen */
+    if (page->next[0] == '\0' || (session->is_deferred && !session->is_doubting))
         session_set_state(session, SESSION_CATCHING_UP);
     session_step(session);
+}
+
+void
+session_doubt(struct session *session)
+{
+    if (session->unacked_count == 0 || session->state < SESSION_INBOX)
+        return;
+    session->is_doubting = true;
+    session->has_missed = true;
+    window_defer(session);
+    session_refill(session);
 }
 
 void
@@ -210,6 +224,8 @@ session_refill(struct session *session)
     session->has_missed = false;
     session->hub->deferred_count--;
     snprintf(session->inbox_at, sizeof(session->inbox_at), "0");
+    if (session->is_doubting)
+        window_doubt(session);
     session_set_state(session, SESSION_INBOX);
     session_step(session);
 }

@@ -132,3 +132,31 @@ window_forget(struct session *session, const char *id)
         }
     }
 }
+
+void
+window_doubt(struct session *session)
+{
+    for (int i = 0; i < session->unacked_count; i++)
+        session->unacked[i].is_doubtful = session->unacked[i].is_written;
+}
+
+void
+window_confirm(struct session *session, const unsigned char id[16])
+{
+    struct unacked *place = session->is_doubting ? find(session, id) : NULL;
+
+    if (place != NULL)
+        place->is_doubtful = false;
+}
+
+void
+window_drop_doubtful(struct session *session)
+{
+    if (!session->is_doubting)
+        return;
+    session->is_doubting = false;
+    for (int i = session->unacked_count - 1; i >= 0; i--) {
+        if (session->unacked[i].is_doubtful)
+            leave(session, &session->unacked[i]);
+    }
+}

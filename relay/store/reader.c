@@ -78,14 +78,18 @@ take_receipts(struct reader *reader, const redisReply *entries)
 {
     for (size_t i = 0; i < entries->elements; i++) {
         const redisReply *entry = entries->element[i];
-        struct bytes by;
+        struct bytes by, gone;
 
         take_place(entry, reader->receipts_at);
         if (!reply_is_array(entry, 2))
             continue;
+        gone = reply_field(entry->element[1], "gone");
+        if (gone.len > 0)
+            reader->events.on_settled(reader->events.ctx, gone, false);
         by = reply_field(entry->element[1], "by");
         if (by.len != strlen(reader->name) || memcmp(by.at, reader->name, by.len) != 0)
-            reader->events.on_acked(reader->events.ctx, reply_field(entry->element[1], "acks"));
+            reader->events.on_settled(reader->events.ctx, reply_field(entry->element[1], "acked"),
+                                      true);
     }
 }
 

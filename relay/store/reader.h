@@ -20,8 +20,11 @@ struct reader_events {
     /* Views that die after the call. */
     void (*on_entry)(void *ctx, const struct entry *entry);
     void (*on_member)(void *ctx, const struct reader_member *member);
-    /* Acks that another process stored: user and id, user and id .., as targets. */
-    void (*on_acked)(void *ctx, struct bytes acks);
+    /*
+     * Acks that another process stored, or pairs that were given up: user and id, user and id ..,
+     * as targets.
+     */
+    void (*on_settled)(void *ctx, struct bytes pairs, bool was_acked);
     /* The connection is back: membership changes may have been missed meanwhile. */
     void (*on_resumed)(void *ctx);
     void *ctx;

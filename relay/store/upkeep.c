@@ -97,17 +97,18 @@ static void
 on_due_done(void *ctx, const redisReply *reply)
 {
     struct upkeep *upkeep = ctx;
-    long long counts[5];
+    long long counts[6];
 
     upkeep->due_asked = false;
-    if (is_error(upkeep, reply, "look after what is due") || !reply_is_array(reply, 5))
+    if (is_error(upkeep, reply, "look after what is due") || !reply_is_array(reply, 6))
         return;
-    for (size_t i = 0; i < 5; i++)
+    for (size_t i = 0; i < 6; i++)
         counts[i] = reply->element[i]->integer;
     stats_add(upkeep->stats, STAT_STORE_RETRIES, (uint64_t)counts[0]);
     stats_add(upkeep->stats, STAT_STORE_COPIES, (uint64_t)counts[1]);
     stats_add(upkeep->stats, STAT_STORE_EXHAUSTED, (uint64_t)counts[2]);
     stats_add(upkeep->stats, STAT_STORE_EXPIRED, (uint64_t)counts[3]);
+    stats_set(upkeep->stats, STAT_STORE_ERROR_LOG, (uint64_t)counts[5]);
     if (counts[2] + counts[3] > 0)
         log_warn("store",
                  "gave up on %lld exhausted and %lld expired acks: see clairon errors list",

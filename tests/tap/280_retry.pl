@@ -69,6 +69,13 @@ is(scalar(of_mark($one, 'zero')), 1, 'limit 0 is never shown again');
 is((errors())[1]{reason}, 'exhausted', 'and given up');
 is((errors())[1]{attempts}, 0, 'at no attempt');
 
+# Who never acks is not starved by what was given up: its places in the window are free again.
+my $narrow = $relay->client('n1', win => 1);
+notify('n1', "narrow $_", 'retry_limit => 0') for 1 .. 3;
+$narrow->run_until('all three', sub { 3 == grep { ($_->{payload}{mark} // '') =~ /narrow/ } $narrow->notes });
+wait_until('all are given up', sub { errors() == 5 });
+pass('what is given up makes room in a window');
+
 # Each kind of backoff as it grows: by the due times, which nothing waits for.
 $relay->configure('delivery.ack_timeout' => '100ms', 'delivery.backoff_base' => '1h', 'delivery.backoff_cap' => '24h');
 $relay->restart;

@@ -7,7 +7,7 @@ local call = redis.call
 -- include: delivery.lua
 -- include: copy.lua
 
-local FIRST, RECEIPTS_MAX = 4, 256 -- readers follow the receipts closely
+local FIRST = 4
 local now_text = whole(now_ms())
 local ids, told, inboxes, acked = {}, {}, {}, 0
 
@@ -44,7 +44,7 @@ for at = FIRST, #ARGV, 2 do
 end
 if acked > 0 then
     call('XADD', prefix .. ':receipts', 'MAXLEN', '~', RECEIPTS_MAX, '*', 'by', ARGV[2],
-        'acks', table.concat(told))
+        'acked', table.concat(told))
 end
 for user, gone in pairs(inboxes) do call_chunked(gone, 'ZREM', prefix .. ':inbox:' .. user) end
 save_messages()

@@ -1,6 +1,7 @@
 -- due.lua: shows again, gives up and ends what is due, in one step: no two relays do the same.
 -- KEYS: stream. ARGV: prefix, ack time-out and how long trails are kept in ms.
--- Returns {pairs to be shown again, copies made, pairs exhausted, pairs expired, 1: more is due}.
+-- Returns {pairs to be shown again, copies made, pairs exhausted, pairs expired, 1: more is due,
+-- entries in the error log}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -11,12 +12,13 @@ local PAIRS_MAX, BYTES_MAX = 1000, 4 * 1024 * 1024
 local slack = math.min(500, tonumber(ARGV[2]) / 4)
 local now = now_ms()
 local retried, copies, exhausted, expired, more = 0, 0, 0, 0, 0
-local pairs_left, bytes_left = PAIRS_MAX, BYTES_MAX
+local pairs_left, bytes_left, gone = PAIRS_MAX, BYTES_MAX, {}
 
 local function log_error(id, found, reason, attempts, users)
     log_entry(id, reason, attempts, cjson.encode(users), found and found.data or '',
         found and found.route or '')
     for _, user in ipairs(users) do
+        gone[#gone + 1] = pack_text(user) .. pack_text(id)
         note_event(id, 'errored', whole(now), attempts, reason, user)
         call('ZREM', prefix .. ':inbox:' .. user, id)
     end
@@ -137,6 +139,9 @@ for _, id in ipairs(order) do
         retry(id, users_of[id])
     end
 end
+if #gone > 0 then
+    call('XADD', prefix .. ':receipts', 'MAXLEN', '~', RECEIPTS_MAX, '*', 'gone', table.concat(gone))
+end
 save_messages()
 write_events(ARGV[3])
-return {retried, copies, exhausted, expired, more}
+return {retried, copies, exhausted, expired, more, call('XLEN', prefix .. ':errors')}

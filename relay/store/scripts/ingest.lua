@@ -96,8 +96,12 @@ end
 
 -- What is the same command for all of them.
 local function finish_awaited()
-    for _, entry in ipairs(claims) do
-        call('XCLAIM', stream, 'clairon', 'relay', 0, entry, 'FORCE', 'JUSTID')
+    for from = 1, #claims, CHUNK do
+        local words = {'XCLAIM', stream, 'clairon', 'relay', 0}
+        for i = from, math.min(from + CHUNK - 1, #claims) do words[#words + 1] = claims[i] end
+        words[#words + 1] = 'FORCE'
+        words[#words + 1] = 'JUSTID'
+        call(unpack(words))
     end
     call_chunked(ending, 'ZADD', prefix .. ':due')
     save_messages()

@@ -93,6 +93,9 @@ local function save_messages()
     call_chunked(due_gone, 'ZREM', prefix .. ':due')
 end
 
+-- What relays are told of pairs that nobody waits for any more; they follow closely.
+local RECEIPTS_MAX = 256
+
 -- Adds to the error log; `users` is a JSON array.
 local ERRORS_MAX = 100000
 local function log_entry(id, reason, attempts, users, data, route)
