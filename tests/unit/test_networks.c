@@ -1,0 +1,61 @@
+/* test_networks.c: is an address in the networks that it is in, and in no other? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/networks.h"
+
+static void
+takes_addresses_networks_and_unix(void **state)
+{
+    (void)state;
+    assert_true(networks_are_good(""));
+    assert_true(networks_are_good("192.0.2.7"));
+    assert_true(networks_are_good("10.0.0.0/8, 2001:db8::/32,unix ,::1"));
+    assert_true(networks_are_good("0.0.0.0/0"));
+    assert_false(networks_are_good("localhost"));
+    assert_false(networks_are_good("10.0.0.0/33"));
+    assert_false(networks_are_good("10.0.0.0/"));
+    assert_false(networks_are_good("10.0.0.0/8/8"));
+    assert_false(networks_are_good("10.0.0.0/-1"));
+    assert_false(networks_are_good("10.0.0"));
+    assert_false(networks_are_good("::1/129"));
+    assert_false(networks_are_good("unix/8"));
+    assert_false(networks_are_good("192.0.2.7; ::1"));
+}
+
+static void
+holds_what_is_in_them(void **state)
+{
+    (void)state;
+    assert_true(networks_hold("10.0.0.0/8", "10.255.1.2"));
+    assert_false(networks_hold("10.0.0.0/8", "11.0.0.0"));
+    assert_true(networks_hold("192.0.2.128/25", "192.0.2.129"));
+    assert_false(networks_hold("192.0.2.128/25", "192.0.2.127"));
+    assert_true(networks_hold("192.0.2.7", "::ffff:192.0.2.7"));
+    assert_false(networks_hold("192.0.2.7", "192.0.2.8"));
+    assert_true(networks_hold("127.0.0.1, 2001:db8::/33", "2001:db8:7fff::1"));
+    assert_false(networks_hold("2001:db8::/33", "2001:db8:8000::1"));
+    assert_true(networks_hold("0.0.0.0/0", "198.51.100.1"));
+    assert_false(networks_hold("0.0.0.0/0", "2001:db8::1"));
+    assert_true(networks_hold("::/0", "198.51.100.1"));
+    assert_true(networks_hold("10.0.0.0/8,unix", "unix"));
+    assert_false(networks_hold("::/0", "unix"));
+    assert_false(networks_hold("unix", "10.0.0.1"));
+    assert_false(networks_hold("", "10.0.0.1"));
+    assert_false(networks_hold(NULL, "10.0.0.1"));
+    assert_false(networks_hold("::/0", "nonsense"));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_addresses_networks_and_unix),
+        cmocka_unit_test(holds_what_is_in_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
