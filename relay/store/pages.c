@@ -72,7 +72,7 @@ on_inbox(void *ctx, const redisReply *reply)
 
 static enum rc
 ask_page(struct store *store, enum store_script script, link_reply *reply, const char *user,
-         const char *after, size_t max, store_paged *done, void *ctx)
+         const char *after, size_t max, const char *which, store_paged *done, void *ctx)
 {
     struct call *call;
     struct arguments arguments = {.argc = 0};
@@ -89,6 +89,8 @@ ask_page(struct store *store, enum store_script script, link_reply *reply, const
         argument(&arguments, user);
     argument(&arguments, after);
     argument(&arguments, count);
+    if (which != NULL)
+        argument(&arguments, which);
     return call_send(call, script, 1, reply, &arguments);
 }
 
@@ -98,14 +100,15 @@ store_range(struct store *store, struct entry_id after, size_t max, store_paged 
     char text[ENTRY_ID_TEXT_MAX];
 
     entry_id_text(after, text);
-    return ask_page(store, STORE_SCRIPT_range, on_range, NULL, text, max, done, ctx);
+    return ask_page(store, STORE_SCRIPT_range, on_range, NULL, text, max, NULL, done, ctx);
 }
 
 enum rc
-store_inbox(struct store *store, const char *user, const char *after, size_t max, store_paged *done,
-            void *ctx)
+store_inbox(struct store *store, const char *user, const char *after, size_t max, bool only_unshown,
+            store_paged *done, void *ctx)
 {
-    return ask_page(store, STORE_SCRIPT_inbox, on_inbox, user, after, max, done, ctx);
+    return ask_page(store, STORE_SCRIPT_inbox, on_inbox, user, after, max,
+                    only_unshown ? "unshown" : "all", done, ctx);
 }
 
 static void

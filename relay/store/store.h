@@ -132,9 +132,12 @@ struct store_page {
 typedef void store_paged(void *ctx, enum rc rc, const struct store_page *page);
 MUST_CHECK enum rc store_range(struct store *store, struct entry_id after, size_t max,
                                store_paged *done, void *ctx);
-/* What the user has still to ack. `after`: "0", then page->next. */
+/*
+ * What the user has still to ack. `after`: "0", then page->next. With only_unshown what was shown
+ * and has time left for its ack is left out.
+ */
 MUST_CHECK enum rc store_inbox(struct store *store, const char *user, const char *after, size_t max,
-                               store_paged *done, void *ctx);
+                               bool only_unshown, store_paged *done, void *ctx);
 
 /* The user's memberships as "AUDIENCE:target" texts; views that die after the callback. */
 typedef void store_grouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count);

@@ -252,6 +252,7 @@ token_read_claims(const struct token_rules *rules, const json_t *claims, int64_t
 {
     const json_t *user = json_object_get(claims, "sub");
     const json_t *publish = json_object_get(claims, "publish");
+    const json_t *admin = json_object_get(claims, "admin");
     json_t *groups = json_object_get(claims, "groups");
     size_t group_count = 0;
     int64_t expires_s = 0;
@@ -263,14 +264,18 @@ token_read_claims(const struct token_rules *rules, const json_t *claims, int64_t
         return token_refuse(error, "the token's sub is not a text of 1 to 255 bytes");
     if (publish != NULL && !json_is_boolean(publish))
         return token_refuse(error, "the token's publish is not true or false");
+    if (admin != NULL && !json_is_boolean(admin))
+        return token_refuse(error, "the token's admin is not true or false");
     if (groups != NULL && token_count_groups(groups, &group_count, error) != RC_OK)
         return RC_BAD;
     if (now_s - rules->leeway_s >= expires_s) {
         snprintf(error, TOKEN_ERROR_MAX, "the token has expired");
         return RC_CLOSED;
     }
-    *ret_token = (struct token){
-        .user = json_text_copy(user), .expires_s = expires_s, .publish = json_is_true(publish)};
+    *ret_token = (struct token){.user = json_text_copy(user),
+                                .expires_s = expires_s,
+                                .publish = json_is_true(publish),
+                                .admin = json_is_true(admin)};
     token_copy_groups(groups, group_count, ret_token);
     return RC_OK;
 }
@@ -294,6 +299,52 @@ token_verify(const struct token_rules *rules, const char *text, size_t len, int6
     free(copy);
     if (rc == RC_OK)
         rc = token_read_claims(rules, claims, now_s, ret_token, error);
+    json_decref(claims);
+    return rc;
+}
+
+static json_t *
+groups_object(const struct token *token)
+{
+    json_t *groups = json_object();
+
+    for (size_t i = 0; i < token->group_count; i++) {
+        const struct token_group *group = &token->groups[i];
+        json_t *targets = json_object_get(groups, group->audience);
+
+        if (targets == NULL) {
+            targets = json_array();
+            json_object_set_new(groups, group->audience, targets);
+        }
+        json_array_append_new(targets, json_string(group->target));
+    }
+    return groups;
+}
+
+enum rc
+token_write(const struct token *token, struct buffer *out)
+{
+    json_t *root = json_pack("{s:s, s:I, s:b, s:b, s:o}", "sub", token->user, "exp",
+                             (json_int_t)token->expires_s, "publish", (int)token->publish, "admin",
+                             (int)token->admin, "groups", groups_object(token));
+    char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
+    enum rc rc = text != NULL ? buffer_add(out, text, strlen(text)) : RC_BAD;
+
+    free(text);
+    json_decref(root);
+    return rc;
+}
+
+enum rc
+token_read(const char *text, size_t len, int64_t now_s, struct token *ret_token,
+           char error[TOKEN_ERROR_MAX])
+{
+    const struct token_rules rules = {.kind = TOKEN_KEY_HS256};
+    json_t *claims = json_loadb(text, len, 0, NULL);
+    enum rc rc = json_is_object(claims)
+                     ? token_read_claims(&rules, claims, now_s, ret_token, error)
+                     : token_refuse(error, "the token's claims are not a JSON object");
+
     json_decref(claims);
     return rc;
 }

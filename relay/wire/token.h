@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
 #include "base/rc.h"
 
 #define TOKEN_BYTES_MAX 8192
@@ -38,6 +39,7 @@ struct token {
     struct token_group *groups; /* in the order of the claim */
     size_t group_count;
     bool publish;
+    bool admin; /* may turn push off and on */
 };
 
 /*
@@ -48,6 +50,13 @@ struct token {
 MUST_CHECK enum rc token_verify(const struct token_rules *rules, const char *text, size_t len,
                                 int64_t now_s, struct token *ret_token,
                                 char error[TOKEN_ERROR_MAX]);
+
+/* Adds what the token grants as a JSON object, for a place that only this program writes to. */
+MUST_CHECK enum rc token_write(const struct token *token, struct buffer *out);
+
+/* Reads that back, as token_verify does, with nothing to verify. */
+MUST_CHECK enum rc token_read(const char *text, size_t len, int64_t now_s, struct token *ret_token,
+                              char error[TOKEN_ERROR_MAX]);
 
 /* Accepts a zeroed token; resets it. */
 void token_free(struct token *token);

@@ -392,6 +392,35 @@ refuses_groups_that_reach_too_far(void **state)
                      RC_BAD);
 }
 
+static void
+writes_what_it_reads_back(void **state)
+{
+    struct token_group groups[] = {{"ROLE", "a\"b"}, {"TEAM", "x"}, {"ROLE", "c"}};
+    struct token token = {"u\\42", NOW + 60, groups, 3, true, false};
+    struct token read = {0};
+    struct buffer text;
+
+    (void)state;
+    buffer_init(&text, 4096);
+    assert_int_equal(token_write(&token, &text), RC_OK);
+    assert_int_equal(token_read(text.bytes, text.len, NOW, &read, error), RC_OK);
+    assert_string_equal(read.user, "u\\42");
+    assert_int_equal(read.expires_s, NOW + 60);
+    assert_true(read.publish);
+    assert_false(read.admin);
+    assert_int_equal(read.group_count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        bool is_team = strcmp(read.groups[i].audience, "TEAM") == 0;
+        assert_true(strcmp(read.groups[i].target, "x") == 0 ? is_team : !is_team);
+    }
+    token_free(&read);
+    assert_int_equal(token_read(text.bytes, text.len, NOW + 60, &read, error), RC_CLOSED);
+    assert_int_equal(token_read("[]", 2, NOW, &read, error), RC_BAD);
+    assert_int_equal(token_read("", 0, NOW, &read, error), RC_BAD);
+    assert_null(read.user);
+    buffer_free(&text);
+}
+
 int
 main(void)
 {
@@ -407,6 +436,7 @@ main(void)
         cmocka_unit_test(checks_issuer_and_audience_when_set),
         cmocka_unit_test(wants_a_user),
         cmocka_unit_test(refuses_groups_that_reach_too_far),
+        cmocka_unit_test(writes_what_it_reads_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

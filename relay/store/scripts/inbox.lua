@@ -1,5 +1,6 @@
 -- inbox.lua: what a user has still to acknowledge, oldest first.
--- KEYS: stream. ARGV: prefix, user, score after which to read, how many at most.
+-- KEYS: stream. ARGV: prefix, user, score after which to read, how many at most, `all` or
+-- `unshown`: without what was shown and has time left for its ack.
 -- Returns {score of the last one looked at or '' when there are no more, entries}.
 local stream, prefix, user = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
@@ -10,7 +11,8 @@ local rows = call('ZRANGEBYSCORE', prefix .. ':inbox:' .. user, '(' .. ARGV[3], 
 local entries, last, bytes = {}, '', 0
 for i = 1, #rows, 2 do
     last = rows[i + 1]
-    local entry = (call('HGET', prefix .. ':pending', rows[i]) or ''):match('^%S+')
+    local has_time = ARGV[5] == 'unshown' and call('ZSCORE', prefix .. ':due', rows[i] .. ':' .. user)
+    local entry = not has_time and (call('HGET', prefix .. ':pending', rows[i]) or ''):match('^%S+')
     local found = entry and call('XRANGE', stream, entry, entry)[1]
     if found then
         entries[#entries + 1] = found
