@@ -22,6 +22,7 @@ struct token_request {
     const char *ttl;
     const char *path;
     bool publish;
+    bool admin;
     bool help;
 };
 
@@ -33,6 +34,7 @@ static const char token_usage[] =
     "  --groups JSON      such as '{\"ROLE\":[\"admin\"]}'\n"
     "  --ttl DURATION     how long it is good (default: 1h)\n"
     "  --publish          allow POST /v1/notifications\n"
+    "  --admin            allow POST /v1/push, the kill switch\n"
     "  -c FILE            the relay's settings\n"
     "  --section.key=V    one setting, such as --auth.hs256_secret_file=FILE\n";
 
@@ -92,6 +94,8 @@ request_read(struct token_request *request, int argc, char **argv)
             request->help = true;
         else if (strcmp(argument, "--publish") == 0)
             request->publish = true;
+        else if (strcmp(argument, "--admin") == 0)
+            request->admin = true;
         else {
             while (i < count && !option_is(argument, options[i].option))
                 i++;
@@ -150,6 +154,8 @@ claims_make(const struct token_request *request, const struct config *config, in
     failed |= json_object_set_new(claims, "exp", json_integer(now + (ttl_ms + 999) / 1000));
     if (request->publish)
         failed |= json_object_set_new(claims, "publish", json_true());
+    if (request->admin)
+        failed |= json_object_set_new(claims, "admin", json_true());
     if (config->auth.issuer != NULL)
         failed |= json_object_set_new(claims, "iss", json_string(config->auth.issuer));
     if (config->auth.audience != NULL)

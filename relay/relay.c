@@ -28,6 +28,8 @@ struct relay {
     ev_signal terminate;
     ev_signal interrupt;
     ev_signal hangup;
+    ev_signal push_off;
+    ev_signal push_on;
     bool is_draining;
 };
 
@@ -94,16 +96,45 @@ on_hangup(struct ev_loop *loop, ev_signal *signal, int events)
     log_warn("relay", "settings are read at start only: restart to change them");
 }
 
+/* The kill switch: SIGUSR1 turns push off, SIGUSR2 on. */
+static void
+on_push(struct ev_loop *loop, ev_signal *signal, int events)
+{
+    struct relay *relay = signal->data;
+
+    (void)loop;
+    (void)events;
+    if (relay->gate != NULL)
+        gate_push_set(relay->gate, signal->signum == SIGUSR2);
+}
+
+/* Somebody asked this process over HTTP: it is meant for all workers, who are told by signal. */
+static void
+switch_push(void *ctx, bool on)
+{
+    struct relay *relay = ctx;
+
+    if (relay->config->gate.workers > 1)
+        (void)kill(getppid(), on ? SIGUSR2 : SIGUSR1);
+    else
+        gate_push_set(relay->gate, on);
+}
+
 static void
 watch_signals(struct relay *relay)
 {
     ev_signal_init(&relay->terminate, on_stop, SIGTERM);
     ev_signal_init(&relay->interrupt, on_stop, SIGINT);
     ev_signal_init(&relay->hangup, on_hangup, SIGHUP);
+    ev_signal_init(&relay->push_off, on_push, SIGUSR1);
+    ev_signal_init(&relay->push_on, on_push, SIGUSR2);
     relay->terminate.data = relay->interrupt.data = relay->hangup.data = relay;
+    relay->push_off.data = relay->push_on.data = relay;
     ev_signal_start(relay->loop, &relay->terminate);
     ev_signal_start(relay->loop, &relay->interrupt);
     ev_signal_start(relay->loop, &relay->hangup);
+    ev_signal_start(relay->loop, &relay->push_off);
+    ev_signal_start(relay->loop, &relay->push_on);
     signal(SIGPIPE, SIG_IGN);
 }
 
@@ -126,7 +157,7 @@ static bool
 open_rooms(struct relay *relay)
 {
     const struct config *config = relay->config;
-    const struct gate_health health = {is_ready, relay};
+    const struct gate_health health = {is_ready, switch_push, relay};
 
     relay->store = store_open(relay->loop, config, relay->stats);
     if (relay->store == NULL)
@@ -191,6 +222,8 @@ relay_run(const struct config *config, struct stats *stats, int listen_fd)
     ev_signal_stop(relay.loop, &relay.terminate);
     ev_signal_stop(relay.loop, &relay.interrupt);
     ev_signal_stop(relay.loop, &relay.hangup);
+    ev_signal_stop(relay.loop, &relay.push_off);
+    ev_signal_stop(relay.loop, &relay.push_on);
     ev_loop_destroy(relay.loop);
     return is_open ? 0 : EXIT_FAILED;
 }

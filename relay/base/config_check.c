@@ -8,6 +8,8 @@
 #include <strings.h>
 #include <sys/un.h>
 
+#include "base/networks.h"
+
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
 #define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGITS "0123456789"
@@ -133,8 +135,9 @@ config_check_off(const char *value)
 }
 
 const char *
-config_check_empty(const char *value)
+config_check_networks(const char *value)
 {
-    return *value == '\0' ? NULL
-                          : "must be empty: trusted proxies are not supported by this version";
+    return networks_are_good(value)
+               ? NULL
+               : "must hold addresses, networks such as 10.0.0.0/8, or unix, between commas";
 }

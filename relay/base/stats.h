@@ -31,6 +31,8 @@
     X(HUB_DELIVERED, "clairon_hub_delivered_total", "counter", "Messages handed to sockets")       \
     X(HUB_GAPS, "clairon_hub_gaps_total", "counter", "Gaps announced to clients")                  \
     X(GATE_CONNECTIONS, "clairon_gate_connections", "gauge", "Open client connections")            \
+    X(GATE_STREAMS, "clairon_gate_streams", "gauge", "Open SSE connections and polls")             \
+    X(GATE_PUSH_OFF, "clairon_gate_push_off", "gauge", "1 while push is turned off")               \
     X(GATE_ACCEPTED, "clairon_gate_accepted_total", "counter", "Client connections accepted")      \
     X(GATE_REFUSED, "clairon_gate_refused_total", "counter", "Client connections refused")         \
     X(GATE_PROTOCOL_ERRORS, "clairon_gate_protocol_errors_total", "counter",                       \

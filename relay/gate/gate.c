@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "gate/gate_conn.h"
+#include "gate/gate_request.h"
 
 #define REASON_MAX 256
 #define HEADER_BYTES_MAX (TOKEN_BYTES_MAX + 4096) /* of one request: a token and the rest */
@@ -33,24 +33,34 @@ on_lws_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void
 {
     struct lws_context *context = wsi != NULL ? lws_get_context(wsi) : NULL;
     struct gate *gate = context != NULL ? lws_context_user(context) : NULL;
-    struct gate_conn **slot = user;
+    struct gate_slot *slot = user;
 
-    (void)in;
-    (void)len;
     switch (reason) {
     case LWS_CALLBACK_HTTP:
-        return gate_http_request(gate, wsi);
+        return gate_http_request(gate, wsi, &slot->request);
+    case LWS_CALLBACK_HTTP_BODY:
+        return slot->request != NULL ? gate_request_body(slot->request, in, len) : 0;
+    case LWS_CALLBACK_HTTP_BODY_COMPLETION:
+        return slot->request != NULL ? gate_request_body_end(slot->request) : 0;
+    case LWS_CALLBACK_HTTP_WRITEABLE:
+        return slot->request != NULL ? gate_request_writable(slot->request) : 0;
+    case LWS_CALLBACK_CLOSED_HTTP:
+        if (slot != NULL && slot->request != NULL)
+            gate_request_closed(slot->request);
+        if (slot != NULL)
+            slot->request = NULL;
+        return 0;
     case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:
         return gate_http_upgrade(gate, wsi);
     case LWS_CALLBACK_ESTABLISHED:
-        return gate_ws_established(gate, wsi, slot);
+        return gate_ws_established(gate, wsi, &slot->conn);
     case LWS_CALLBACK_RECEIVE: /* what came before the upgrade was answered */
         return -1;
     case LWS_CALLBACK_SERVER_WRITEABLE:
-        return gate_ws_writable(*slot);
+        return gate_ws_writable(slot->conn);
     case LWS_CALLBACK_CLOSED:
-        if (slot != NULL && *slot != NULL)
-            gate_ws_closed(*slot);
+        if (slot != NULL && slot->conn != NULL)
+            gate_ws_closed(slot->conn);
         return 0;
     default:
         return 0;
@@ -61,7 +71,7 @@ on_lws_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void
 const struct lws_protocols GATE_PROTOCOLS[] = {
     {.name = GATE_PROTOCOL,
      .callback = on_lws_event,
-     .per_session_data_size = sizeof(struct gate_conn *),
+     .per_session_data_size = sizeof(struct gate_slot),
      .rx_buffer_size = RX_BYTES,
      .tx_packet_size = TX_BYTES},
     {0},
@@ -122,12 +132,27 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
     return NULL;
 }
 
+/* Evenly over the window: they do not all come back at once. Polls stay, unless it is the end. */
+static void
+end_all(struct gate *gate, int code, const char *reason, int64_t window_ms)
+{
+    int64_t count = gate->conn_count + gate->stream_count;
+    struct gate_conn *conn;
+    struct gate_request *request;
+    int64_t nth = 0;
+
+    DL_FOREACH (gate->conns, conn)
+        gate_conn_close_for(conn, code, reason, nth++ * window_ms / count);
+    DL_FOREACH (gate->requests, request) {
+        if (request->state == GATE_REQUEST_OPEN && (gate->draining || request->route->takes_ticket))
+            request->route->end(request, code, reason, nth++ * window_ms / count);
+    }
+}
+
 void
 gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx)
 {
     int64_t window_ms = gate->config->gate.drain_ms;
-    struct gate_conn *conn;
-    int64_t nth = 0;
 
     gate_accept_stop(gate);
     gate->draining = true;
@@ -135,13 +160,27 @@ gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx)
     gate->on_drained = on_drained;
     gate->drained_ctx = ctx;
     log_info("gate", "draining %d connections", gate->conn_count);
-    /* Evenly over the window: they do not all come back at once. */
-    DL_FOREACH (gate->conns, conn) {
-        gate_conn_close_for(conn, GATE_CLOSE_RESTART, "this relay restarts",
-                            nth * window_ms / gate->conn_count);
-        nth++;
-    }
+    end_all(gate, GATE_CLOSE_RESTART, "this relay restarts", window_ms);
     gate_timers_hurry(gate);
+}
+
+void
+gate_push_set(struct gate *gate, bool on)
+{
+    if (gate->is_push_off == !on)
+        return;
+    gate->is_push_off = !on;
+    stats_set(gate->stats, STAT_GATE_PUSH_OFF, on ? 0 : 1);
+    log_warn("gate", "push is %s", on ? "on again" : "off: WebSocket and SSE are refused");
+    if (!on)
+        end_all(gate, GATE_CLOSE_OVERLOADED, "push is turned off: use /v1/poll",
+                gate->config->gate.drain_ms);
+}
+
+bool
+gate_push_is_on(const struct gate *gate)
+{
+    return !gate->is_push_off;
 }
 
 void
@@ -155,5 +194,7 @@ gate_close(struct gate *gate)
         lws_context_destroy(gate->context); /* calls CLOSED for what is open */
     while (gate->conns != NULL)
         gate_ws_closed(gate->conns);
+    while (gate->requests != NULL)
+        gate_request_closed(gate->requests);
     free(gate);
 }

@@ -11,10 +11,12 @@ struct ev_loop;
 struct gate;
 struct hub;
 
-/* What main knows of the process's health. */
+/* What main knows of the process, and does for the gate. */
 struct gate_health {
     /* Fills `detail` with the members of a JSON object, as "feed":"streaming","store":"up". */
     bool (*ready)(void *ctx, struct buffer *detail);
+    /* Turns push off or on, for all processes that serve this port. */
+    void (*switch_push)(void *ctx, bool on);
     void *ctx;
 };
 
@@ -39,6 +41,10 @@ struct gate *gate_open(struct ev_loop *loop, const struct config *config, struct
  * calls on_drained once the last is gone, at the latest when the drain window is over.
  */
 void gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx);
+
+/* The kill switch: off, WebSocket and SSE are sent away and refused, polls go on. */
+void gate_push_set(struct gate *gate, bool on);
+bool gate_push_is_on(const struct gate *gate);
 
 /* Closes whatever is still open. Accepts NULL. */
 void gate_close(struct gate *gate);

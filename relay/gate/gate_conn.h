@@ -18,6 +18,10 @@
 #define GATE_PROTOCOL "clairon.v1.json"
 #define GATE_CLOSE_REASON_MAX 160
 #define GATE_RECEIVED_MAX (16 * 1024)
+#define GATE_TICKET_TEXT 32
+#define GATE_TEXT_OF_(value) #value
+#define GATE_TEXT_OF(value) GATE_TEXT_OF_(value)
+#define GATE_RETRY_AFTER_S 5
 
 enum gate_code { /* of `bye` and of the WebSocket close */
                  GATE_CLOSE_BROKEN = 1002,
@@ -30,13 +34,16 @@ enum gate_code { /* of `bye` and of the WebSocket close */
                  GATE_CLOSE_EXPIRED = 4100,
                  GATE_CLOSE_SLOW = 4101,
                  GATE_CLOSE_NO_PONG = 4102,
+                 GATE_CLOSE_OVERLOADED = 4103,
                  GATE_CLOSE_RESTART = 4201,
 };
 
 enum gate_err { /* of `err` */
                 GATE_ERR_UNAUTHORISED = 101,
+                GATE_ERR_PERMISSION = 103,
                 GATE_ERR_BAD_REQUEST = 107,
                 GATE_ERR_EXPIRED = 109,
+                GATE_ERR_RATE = 111,
 };
 
 /*
@@ -44,6 +51,29 @@ enum gate_err { /* of `err` */
  * are to be written -> CLOSED, nothing is written any more. Any state may go to a later one.
  */
 enum gate_conn_state { GATE_CONN_WAITING, GATE_CONN_OPEN, GATE_CONN_CLOSING, GATE_CONN_CLOSED };
+
+struct gate_peer;    /* an address with connections */
+struct gate_redeem;  /* a ticket that the store is asked for */
+struct gate_request; /* gate_request.h */
+
+/* So many a second, and as many at once. Zeroed: full. */
+struct gate_bucket {
+    double left;
+    int64_t at_us;
+};
+
+/* Why a connection is not taken. */
+struct gate_refusal {
+    int status;
+    const char *retry_after; /* a header line, or NULL */
+    const char *sentence;
+};
+
+/* What lws keeps for each socket. */
+struct gate_slot {
+    struct gate_conn *conn;
+    struct gate_request *request;
+};
 
 /* One WebSocket; begins in ESTABLISHED, freed in CLOSED. Times are monotonic, in us. */
 struct gate_conn {
@@ -62,7 +92,12 @@ struct gate_conn {
     char *who;               /* for the log: "gate", later "conn=.. user=.." */
     char *user;              /* NULL until the token was seen */
     char *bearer;            /* token of the upgrade, until the connect frame */
-    int64_t expires_s;       /* Unix seconds */
+    char *ticket;            /* likewise */
+    struct gate_redeem *redeem;
+    struct client_message *connect; /* waits for the ticket */
+    struct gate_peer *peer;
+    struct gate_bucket lines;
+    int64_t expires_s; /* Unix seconds */
     uint64_t groups_hash;
     bool told_expiring;
     bool close_sent;
@@ -89,6 +124,11 @@ struct gate {
     int conn_count;
     struct token_rules rules;
     struct ev_timer sweep;
+    struct gate_request *requests;
+    int stream_count; /* of those requests: SSE and polls */
+    struct gate_peer *peers;
+    struct gate_bucket connects;
+    bool is_push_off;
     bool draining;
     int64_t drain_until_us;
     void (*on_drained)(void *ctx); /* NULL once called */
@@ -109,10 +149,35 @@ void gate_accept_stop(struct gate *gate);
 /* gate_origin.c: may a page of `origin` talk to the `host` it asked for? Pure. */
 bool gate_origin_allowed(const char *origins, const char *origin, const char *host);
 
-/* gate_http.c: answers of plain HTTP; all of them close the connection. */
-int gate_http_request(struct gate *gate, struct lws *wsi);
-/* 0: the upgrade may go on; -1: refused, with an answer. */
+/* gate_http.c: plain HTTP; every answer closes its connection. */
+int gate_http_request(struct gate *gate, struct lws *wsi, struct gate_request **slot);
+/* The token of `Authorization: Bearer`; one that does not fit is a text that fails. NULL: none. */
+char *gate_http_bearer(struct lws *wsi);
+/* An argument of the query, as "pos="; NULL: none; GATE_TOO_LONG: longer. The caller frees. */
+#define GATE_TOO_LONG "?"
+char *gate_http_argument(struct lws *wsi, const char *name, size_t max);
+
+/* gate_upgrade.c. 0: the upgrade may go on; -1: refused, with an answer. */
 int gate_http_upgrade(struct gate *gate, struct lws *wsi);
+
+/* gate_limits.c: may one more come? False: *ret_refusal says why not. */
+bool gate_admits(struct gate *gate, struct lws *wsi, bool is_push,
+                 struct gate_refusal *ret_refusal);
+bool gate_admits_user(const struct gate *gate, const char *user);
+/* Counts it; NULL when nobody counts. While lws has the request's headers. */
+struct gate_peer *gate_peer_enter(struct gate *gate, struct lws *wsi);
+void gate_peer_leave(struct gate *gate, struct gate_peer *peer); /* accepts NULL */
+/* True when there was one to take; a rate of 0 has no end. */
+bool gate_bucket_take(struct gate_bucket *bucket, int64_t rate, int64_t now_us);
+
+/* gate_ticket.c */
+bool gate_ticket_new(char ret_ticket[GATE_TICKET_TEXT + 1]);
+/* RC_OK: the token may be taken by zeroing it. RC_IO: the store failed. Else it is no ticket. */
+typedef void gate_redeemed(void *owner, enum rc rc, struct token *token, const char *error);
+/* NULL when the store is away; else `done` is called once, unless it is forgotten. */
+struct gate_redeem *gate_ticket_redeem(struct gate *gate, const char *ticket, gate_redeemed *done,
+                                       void *owner);
+void gate_ticket_forget(struct gate_redeem *redeem);
 
 /* gate_ws.c: a WebSocket's life; what lws gets back from its callbacks. */
 int gate_ws_established(struct gate *gate, struct lws *wsi, struct gate_conn **slot);
@@ -152,6 +217,10 @@ void gate_read_linger(struct gate_conn *conn);
 
 /* gate_message.c: what a line of a client does. */
 void gate_message_handle(struct gate_conn *conn, const char *line, size_t len);
+/* The connection is gone, and what it waited for. */
+void gate_message_forget(struct gate_conn *conn);
+/* A token's groups as a session wants them; views of the token. The caller frees. */
+struct session_group *gate_groups_of(const struct token *token);
 
 /* gate_timers.c: one timer for all connections. */
 void gate_timers_start(struct gate *gate);

@@ -1,78 +1,17 @@
-/* gate_http.c: answers plain HTTP requests, and refuses upgrades before they happen. */
-#include "gate/gate_conn.h"
-
+/* gate_http.c: finds what a plain HTTP request asks for, and answers what needs no token. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/log.h"
+#include "base/memory.h"
+#include "gate/gate_request.h"
 
-#define TARGET_MAX 256
 #define ORIGIN_MAX 512
 #define HOST_MAX 512
-#define PROTOCOLS_MAX 128 /* lws drops a longer list without an answer */
-#define BODY_MAX (256 * 1024)
 #define DETAIL_MAX 4096
-#define RETRY_AFTER_S 5
-
-struct http_answer {
-    int status;
-    const char *phrase;
-    const char *type;
-    const char *headers; /* more of them, each with its \r\n */
-    bool head;           /* the body's length, but not the body */
-    struct buffer body;
-};
-
-#define JSON_TYPE "application/json"
-
-static void
-answer_init(struct http_answer *answer, int status, const char *phrase, const char *type)
-{
-    *answer = (struct http_answer){.status = status, .phrase = phrase, .type = type, .headers = ""};
-    buffer_init(&answer->body, BODY_MAX);
-}
-
-/* Always -1: every answer ends its connection, which spares us pipelining and bodies. */
-static int
-answer_send(struct lws *wsi, struct http_answer *answer)
-{
-    static const char HEADROOM[LWS_PRE];
-    struct buffer out;
-    enum rc rc;
-
-    buffer_init(&out, BODY_MAX + LWS_PRE + 1024);
-    rc = buffer_add(&out, HEADROOM, LWS_PRE);
-    if (rc == RC_OK)
-        rc = buffer_addf(&out,
-                         "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
-                         "Cache-Control: no-store\r\n%sConnection: close\r\n\r\n",
-                         answer->status, answer->phrase, answer->type, answer->body.len,
-                         answer->headers);
-    if (rc == RC_OK && !answer->head)
-        rc = buffer_add(&out, answer->body.bytes, answer->body.len);
-    /* A failed write has no one left to be told. */
-    if (rc == RC_OK)
-        (void)lws_write(wsi, (unsigned char *)out.bytes + LWS_PRE, out.len - LWS_PRE,
-                        LWS_WRITE_HTTP);
-    buffer_free(&answer->body);
-    buffer_free(&out);
-    return -1;
-}
-
-static int
-answer_error(struct lws *wsi, int status, const char *phrase, const char *headers, bool head,
-             const char *sentence)
-{
-    struct http_answer answer;
-
-    answer_init(&answer, status, phrase, JSON_TYPE);
-    answer.headers = headers;
-    answer.head = head;
-    if (buffer_addf(&answer.body, "{\"error\":\"%s\"}\n", sentence) != RC_OK)
-        buffer_clear(&answer.body);
-    return answer_send(wsi, &answer);
-}
+#define AUTHORIZATION_MAX (TOKEN_BYTES_MAX + 64)
 
 /* {"status":"ok","feed":"streaming"}; whether main is ready comes back. */
 static bool
@@ -96,72 +35,95 @@ add_health(struct gate *gate, struct buffer *body, const char *good, const char 
 static int
 answer_healthz(struct gate *gate, struct lws *wsi, bool head)
 {
-    struct http_answer answer;
+    struct gate_answer answer;
 
-    answer_init(&answer, 200, "OK", JSON_TYPE);
+    gate_answer_init(&answer, 200, GATE_JSON);
     answer.head = head;
     (void)add_health(gate, &answer.body, "ok", "ok");
-    return answer_send(wsi, &answer);
+    return gate_answer_send(wsi, &answer);
 }
 
 static int
 answer_readyz(struct gate *gate, struct lws *wsi, bool head)
 {
-    struct http_answer answer;
+    struct gate_answer answer;
 
-    answer_init(&answer, 200, "OK", JSON_TYPE);
+    gate_answer_init(&answer, 200, GATE_JSON);
     answer.head = head;
-    if (!add_health(gate, &answer.body, "ready", "not ready")) {
+    if (!add_health(gate, &answer.body, "ready", "not ready"))
         answer.status = 503;
-        answer.phrase = "Service Unavailable";
-    }
-    return answer_send(wsi, &answer);
+    return gate_answer_send(wsi, &answer);
+}
+
+static int
+answer_problem(struct lws *wsi, int status, bool head, const char *header, const char *sentence)
+{
+    struct gate_answer answer;
+
+    gate_answer_problem(&answer, status, 0, sentence);
+    answer.head = head;
+    if (header != NULL)
+        gate_answer_header(&answer, "%s", header);
+    return gate_answer_send(wsi, &answer);
 }
 
 static int
 answer_metrics(struct gate *gate, struct lws *wsi, bool head)
 {
-    struct http_answer answer;
+    struct gate_answer answer;
 
-    answer_init(&answer, 200, "OK", "text/plain; version=0.0.4");
+    gate_answer_init(&answer, 200, "text/plain; version=0.0.4");
     answer.head = head;
     if (stats_write(gate->stats, &answer.body) != RC_OK) {
         buffer_free(&answer.body);
-        return answer_error(wsi, 500, "Internal Server Error", "", head,
-                            "the metrics do not fit their buffer");
+        buffer_free(&answer.headers);
+        return answer_problem(wsi, 500, head, NULL, "the metrics do not fit their buffer");
     }
-    return answer_send(wsi, &answer);
+    return gate_answer_send(wsi, &answer);
 }
 
 static int
 answer_upgrade_required(struct gate *gate, struct lws *wsi, bool head)
 {
     (void)gate;
-    return answer_error(wsi, 426, "Upgrade Required", "Upgrade: websocket\r\n", head,
-                        "/v1/ws is a WebSocket: send an Upgrade");
+    return answer_problem(wsi, 426, head, "Upgrade: websocket",
+                          "/v1/ws is a WebSocket: send an Upgrade");
 }
 
-struct http_route {
-    const char *path;
-    int (*answer)(struct gate *gate, struct lws *wsi, bool head);
+static const struct gate_route ROUTES[] = {
+    {.path = "/healthz", .methods = "GET, HEAD", .answer = answer_healthz},
+    {.path = "/readyz", .methods = "GET, HEAD", .answer = answer_readyz},
+    {.path = "/metrics", .methods = "GET, HEAD", .answer = answer_metrics},
+    {.path = "/v1/ws", .methods = "GET, HEAD", .answer = answer_upgrade_required},
+    {.path = "/v1/sse",
+     .methods = "GET",
+     .act = gate_sse_begin,
+     .takes_ticket = true,
+     .is_stream = true,
+     .on_lines = gate_sse_lines,
+     .on_sweep = gate_sse_sweep,
+     .end = gate_sse_end},
+    {.path = "/v1/poll",
+     .methods = "GET",
+     .act = gate_poll_begin,
+     .is_stream = true,
+     .on_lines = gate_poll_lines,
+     .on_writable = gate_poll_writable,
+     .on_sweep = gate_poll_sweep,
+     .end = gate_poll_end},
+    {.path = "/v1/ack", .methods = "POST", .act = gate_api_ack, .is_post = true},
+    {.path = "/v1/ticket", .methods = "POST", .act = gate_api_ticket, .is_post = true},
+    {.path = "/v1/push", .methods = "POST", .act = gate_api_push, .is_post = true},
 };
 
-static const struct http_route ROUTES[] = {
-    {"/healthz", answer_healthz},
-    {"/readyz", answer_readyz},
-    {"/metrics", answer_metrics},
-    {"/v1/ws", answer_upgrade_required},
-};
-
-/* The request's path; false when it has none that fits. */
-static bool
-request_path(struct lws *wsi, int *ret_method, char path[TARGET_MAX])
+bool
+gate_http_path(struct lws *wsi, int *ret_method, char path[GATE_TARGET_MAX])
 {
     char *uri = NULL;
     int len = 0;
     int method = lws_http_get_uri_and_method(wsi, &uri, &len);
 
-    if (method < 0 || uri == NULL || len < 0 || len >= TARGET_MAX)
+    if (method < 0 || uri == NULL || len < 0 || len >= GATE_TARGET_MAX)
         return false;
     memcpy(path, uri, (size_t)len);
     path[len] = '\0';
@@ -169,139 +131,151 @@ request_path(struct lws *wsi, int *ret_method, char path[TARGET_MAX])
     return true;
 }
 
-int
-gate_http_request(struct gate *gate, struct lws *wsi)
-{
-    char path[TARGET_MAX];
-    int method = -1;
-    bool head;
-
-    if (!request_path(wsi, &method, path))
-        return answer_error(wsi, 404, "Not Found", "", false, "there is nothing at this path");
-    head = method == LWSHUMETH_HEAD;
-    for (size_t i = 0; i < sizeof(ROUTES) / sizeof(ROUTES[0]); i++) {
-        if (strcmp(path, ROUTES[i].path) != 0)
-            continue;
-        if (method != LWSHUMETH_GET && !head)
-            return answer_error(wsi, 405, "Method Not Allowed", "Allow: GET, HEAD\r\n", false,
-                                "this path answers GET and HEAD only");
-        return ROUTES[i].answer(gate, wsi, head);
-    }
-    return answer_error(wsi, 404, "Not Found", "", head, "there is nothing at this path");
-}
-
-static int
-refuse_upgrade(struct gate *gate, struct lws *wsi, int status, const char *phrase,
-               const char *headers, const char *sentence)
-{
-    stats_add(gate->stats, STAT_GATE_REFUSED, 1);
-    log_info("gate", "refused an upgrade with %d: %s", status, sentence);
-    return answer_error(wsi, status, phrase, headers, false, sentence);
-}
-
-/* None offered is allowed: only browsers cannot speak without one. */
-static bool
-offers_protocol(struct lws *wsi)
-{
-    char list[PROTOCOLS_MAX];
-    int len = lws_hdr_copy(wsi, list, sizeof(list), WSI_TOKEN_PROTOCOL);
-
-    if (len <= 0)
-        return len == 0;
-    for (const char *at = list; *at != '\0';) {
-        size_t name_len;
-
-        at += strspn(at, ", \t");
-        name_len = strcspn(at, ", \t");
-        if (name_len == strlen(GATE_PROTOCOL) && strncmp(at, GATE_PROTOCOL, name_len) == 0)
-            return true;
-        at += name_len;
-    }
-    return false;
-}
-
-static bool
-origin_passes(struct gate *gate, struct lws *wsi)
+bool
+gate_http_origin(struct gate *gate, struct lws *wsi, char **ret_origin)
 {
     char origin[ORIGIN_MAX];
     char host[HOST_MAX];
     int len = lws_hdr_copy(wsi, origin, sizeof(origin), WSI_TOKEN_ORIGIN);
 
+    *ret_origin = NULL;
     if (len <= 0)
         return len == 0 && lws_hdr_total_length(wsi, WSI_TOKEN_ORIGIN) == 0;
-    if (lws_hdr_copy(wsi, host, sizeof(host), WSI_TOKEN_HOST) <= 0)
+    if (lws_hdr_copy(wsi, host, sizeof(host), WSI_TOKEN_HOST) <= 0 ||
+        !gate_origin_allowed(gate->config->gate.origins, origin, host))
         return false;
-    return gate_origin_allowed(gate->config->gate.origins, origin, host);
+    *ret_origin = memory_text(origin, (size_t)len);
+    return true;
 }
 
-static bool
-header_is(struct lws *wsi, enum lws_token_indexes header, const char *value)
+/* What does not fit is not left out, but becomes a text that nobody takes for a good one. */
+static char *
+bounded(char *text, size_t max)
 {
-    char text[16];
-
-    return lws_hdr_copy(wsi, text, sizeof(text), header) > 0 && strcasecmp(text, value) == 0;
+    if (strlen(text) <= max)
+        return text;
+    free(text);
+    return memory_text(GATE_TOO_LONG, strlen(GATE_TOO_LONG));
 }
 
-/* 16 bytes in base64: RFC 6455, section 4.2.1. */
-static bool
-has_good_key(struct lws *wsi)
+char *
+gate_http_header(struct lws *wsi, const char *name, size_t max)
 {
-    static const char ALPHABET[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char key[32];
+    int name_len = (int)strlen(name);
+    int len = lws_hdr_custom_length(wsi, name, name_len);
+    char *text;
 
-    return lws_hdr_copy(wsi, key, sizeof(key), WSI_TOKEN_KEY) == 24 &&
-           strspn(key, ALPHABET) == 22 && strcmp(key + 22, "==") == 0;
+    if (len <= 0)
+        return NULL;
+    text = memory_new((size_t)len + 1);
+    if (lws_hdr_custom_copy(wsi, text, len + 1, name, name_len) > 0)
+        return bounded(text, max);
+    free(text);
+    return NULL;
 }
 
-/* Is the upgrade one of RFC 6455, to the WebSocket we have? 0, or -1 after a refusal. */
+char *
+gate_http_argument(struct lws *wsi, const char *name, size_t max)
+{
+    size_t name_len = strlen(name);
+    int len;
+
+    for (int nth = 0; (len = lws_hdr_fragment_length(wsi, WSI_TOKEN_HTTP_URI_ARGS, nth)) > 0;
+         nth++) {
+        char *text = memory_new((size_t)len + 1);
+
+        if (lws_hdr_copy_fragment(wsi, text, len + 1, WSI_TOKEN_HTTP_URI_ARGS, nth) >= 0 &&
+            strncmp(text, name, name_len) == 0) {
+            memmove(text, text + name_len, strlen(text) - name_len + 1);
+            return bounded(text, max);
+        }
+        free(text);
+    }
+    return NULL;
+}
+
+char *
+gate_http_bearer(struct lws *wsi)
+{
+    static const char SCHEME[] = "Bearer ";
+    int len = lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_AUTHORIZATION);
+    char *header;
+    char *token = NULL;
+
+    if (len <= 0)
+        return NULL;
+    if (len > AUTHORIZATION_MAX)
+        return memory_text("too long", strlen("too long"));
+    header = memory_new((size_t)len + 1);
+    if (lws_hdr_copy(wsi, header, len + 1, WSI_TOKEN_HTTP_AUTHORIZATION) > 0 &&
+        strncasecmp(header, SCHEME, sizeof(SCHEME) - 1) == 0) {
+        const char *text = header + sizeof(SCHEME) - 1;
+
+        text += strspn(text, " ");
+        token = memory_text(text, strcspn(text, " "));
+    }
+    free(header);
+    return token;
+}
+
+/* A page of another origin asks what it may send. */
 static int
-check_handshake(struct gate *gate, struct lws *wsi)
+answer_preflight(struct gate *gate, struct lws *wsi, const struct gate_route *route)
 {
-    char path[TARGET_MAX];
-    int method = -1;
+    struct gate_answer answer;
+    char *origin;
 
-    if (!header_is(wsi, WSI_TOKEN_UPGRADE, "websocket"))
-        return refuse_upgrade(gate, wsi, 400, "Bad Request", "",
-                              "the only upgrade here is websocket");
-    if (!request_path(wsi, &method, path) || strcmp(path, "/v1/ws") != 0)
-        return refuse_upgrade(gate, wsi, 404, "Not Found", "", "the WebSocket is at /v1/ws");
-    if (method != LWSHUMETH_GET)
-        return refuse_upgrade(gate, wsi, 405, "Method Not Allowed", "Allow: GET\r\n",
-                              "an upgrade is a GET");
-    if (!header_is(wsi, WSI_TOKEN_HTTP, "HTTP/1.1"))
-        return refuse_upgrade(gate, wsi, 400, "Bad Request", "", "an upgrade needs HTTP/1.1");
-    if (!header_is(wsi, WSI_TOKEN_VERSION, "13"))
-        return refuse_upgrade(gate, wsi, 426, "Upgrade Required", "Sec-WebSocket-Version: 13\r\n",
-                              "Sec-WebSocket-Version must be 13");
-    if (!has_good_key(wsi) || lws_hdr_total_length(wsi, WSI_TOKEN_HOST) <= 0)
-        return refuse_upgrade(gate, wsi, 400, "Bad Request", "",
-                              "Host or Sec-WebSocket-Key is missing or malformed");
-    if (!offers_protocol(wsi))
-        return refuse_upgrade(gate, wsi, 400, "Bad Request", "",
-                              "Sec-WebSocket-Protocol does not offer " GATE_PROTOCOL);
-    return 0;
+    if (!gate_http_origin(gate, wsi, &origin))
+        return answer_problem(wsi, 403, false, NULL, "pages of this origin may not");
+    gate_answer_init(&answer, 204, GATE_JSON);
+    gate_answer_header(&answer, "Access-Control-Allow-Methods: %s", route->methods);
+    gate_answer_header(&answer, "Access-Control-Allow-Headers: authorization, content-type, "
+                                "last-event-id, idempotency-key");
+    gate_answer_header(&answer, "Access-Control-Max-Age: 600");
+    gate_answer_allow(&answer, origin);
+    free(origin);
+    return gate_answer_send(wsi, &answer);
+}
+
+static const struct gate_route *
+find_route(const char *path)
+{
+    for (size_t i = 0; i < sizeof(ROUTES) / sizeof(ROUTES[0]); i++) {
+        if (strcmp(path, ROUTES[i].path) == 0)
+            return &ROUTES[i];
+    }
+    return NULL;
+}
+
+static int
+answer_wrong_method(struct lws *wsi, const struct gate_route *route)
+{
+    char allow[64];
+    char sentence[64];
+
+    snprintf(allow, sizeof(allow), "Allow: %s", route->methods);
+    snprintf(sentence, sizeof(sentence), "this path answers %s only", route->methods);
+    return answer_problem(wsi, 405, false, allow, sentence);
 }
 
 int
-gate_http_upgrade(struct gate *gate, struct lws *wsi)
+gate_http_request(struct gate *gate, struct lws *wsi, struct gate_request **slot)
 {
-    char retry[32];
+    char path[GATE_TARGET_MAX];
+    int method = -1;
+    const struct gate_route *route = gate_http_path(wsi, &method, path) ? find_route(path) : NULL;
+    bool head = method == LWSHUMETH_HEAD;
 
-    /*
-     * Not the callback's `in`: for an upgrade lws does not know it points into headers
-     * that are already gone (CVE-2025-11677). No headers: hang up.
-     */
-    if (lws_hdr_total_length(wsi, WSI_TOKEN_UPGRADE) <= 0 || check_handshake(gate, wsi) != 0)
-        return -1;
-    if (!origin_passes(gate, wsi))
-        return refuse_upgrade(gate, wsi, 403, "Forbidden", "", "pages of this origin may not");
-    snprintf(retry, sizeof(retry), "Retry-After: %d\r\n", RETRY_AFTER_S);
-    if (gate->draining)
-        return refuse_upgrade(gate, wsi, 503, "Service Unavailable", retry,
-                              "this relay is about to stop");
-    if (gate->conn_count >= gate->config->gate.max_connections)
-        return refuse_upgrade(gate, wsi, 503, "Service Unavailable", retry,
-                              "max_connections is reached");
-    return 0;
+    if (route == NULL)
+        return answer_problem(wsi, 404, head, NULL, "there is nothing at this path");
+    if (route->answer != NULL) {
+        if (method != LWSHUMETH_GET && !head)
+            return answer_wrong_method(wsi, route);
+        return route->answer(gate, wsi, head);
+    }
+    if (method == LWSHUMETH_OPTIONS)
+        return answer_preflight(gate, wsi, route);
+    if (method != (route->is_post ? LWSHUMETH_POST : LWSHUMETH_GET))
+        return answer_wrong_method(wsi, route);
+    return gate_request_begin(gate, wsi, route, slot);
 }

@@ -21,10 +21,13 @@ _Static_assert(CLIENT_MESSAGE_TOPICS_MAX <= SESSION_TOPICS_MAX, "a message's top
 _Static_assert(CLIENT_MESSAGE_TOPICS_BYTES_MAX <= SESSION_TOPICS_BYTES_MAX, "and their bytes too");
 
 #define LINE_MAX_BYTES 2048
+#define USER_FULL_MS 30000
+#define LINE_AFTER_MS 1000
 
+/* after_ms -1: it is not told. */
 static void
-say_err(struct gate_conn *conn, const struct client_message *message, enum gate_err code,
-        const char *sentence)
+say_err_after(struct gate_conn *conn, const struct client_message *message, enum gate_err code,
+              const char *sentence, int64_t after_ms)
 {
     struct buffer line;
     enum rc rc;
@@ -37,11 +40,27 @@ say_err(struct gate_conn *conn, const struct client_message *message, enum gate_
         rc = buffer_addf(&line, "\"code\":%d,\"msg\":", (int)code);
     if (rc == RC_OK)
         rc = buffer_add_json(&line, sentence, strlen(sentence));
+    if (rc == RC_OK && after_ms >= 0)
+        rc = buffer_addf(&line, ",\"after\":%lld", (long long)after_ms);
     if (rc == RC_OK)
-        rc = buffer_addf(&line, ",\"retry\":false}");
+        rc = buffer_addf(&line, ",\"retry\":%s}", after_ms >= 0 ? "true" : "false");
     if (rc == RC_OK)
         gate_conn_say(conn, line.bytes, line.len);
     buffer_free(&line);
+}
+
+static void
+say_err(struct gate_conn *conn, const struct client_message *message, enum gate_err code,
+        const char *sentence)
+{
+    say_err_after(conn, message, code, sentence, -1);
+}
+
+static void
+say_rate(struct gate_conn *conn, const struct client_message *message, const char *sentence,
+         int64_t after_ms)
+{
+    say_err_after(conn, message, GATE_ERR_RATE, sentence, after_ms);
 }
 
 static void
@@ -91,10 +110,21 @@ topics_of(const struct client_message *message)
     return (struct session_topics){(const char *const *)message->topics, message->topic_count};
 }
 
+struct session_group *
+gate_groups_of(const struct token *token)
+{
+    struct session_group *groups = memory_new((token->group_count + 1) * sizeof(*groups));
+
+    for (size_t i = 0; i < token->group_count; i++)
+        groups[i] = (struct session_group){.audience = token->groups[i].audience,
+                                           .target = token->groups[i].target};
+    return groups;
+}
+
 static void
 conn_attach(struct gate_conn *conn, const struct client_message *message, const struct token *token)
 {
-    struct session_group *groups = memory_new((token->group_count + 1) * sizeof(*groups));
+    struct session_group *groups = gate_groups_of(token);
     struct session_request request = {
         .user = token->user,
         .groups = groups,
@@ -107,9 +137,6 @@ conn_attach(struct gate_conn *conn, const struct client_message *message, const 
         .topics = topics_of(message),
     };
 
-    for (size_t i = 0; i < token->group_count; i++)
-        groups[i] = (struct session_group){.audience = token->groups[i].audience,
-                                           .target = token->groups[i].target};
     conn->session = hub_attach(conn->gate->hub, &request, &GATE_TRANSPORT, conn);
     free(groups);
     conn->user = memory_text(token->user, strlen(token->user));
@@ -121,14 +148,70 @@ conn_attach(struct gate_conn *conn, const struct client_message *message, const 
     log_debug(conn->who, "connected, token expires at %lld", (long long)token->expires_s);
 }
 
+/* Its token is good: in, unless the user has connections enough. */
 static void
-handle_connect(struct gate_conn *conn, const struct client_message *message)
+conn_admit(struct gate_conn *conn, const struct client_message *message, const struct token *token)
+{
+    if (gate_admits_user(conn->gate, token->user)) {
+        conn_attach(conn, message, token);
+        return;
+    }
+    say_rate(conn, message, "this user has as many connections as it may have", USER_FULL_MS);
+    gate_conn_close_for(conn, GATE_CLOSE_OVERLOADED, "max_per_user is reached", USER_FULL_MS);
+}
+
+static void
+on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
+{
+    struct gate_conn *conn = owner;
+
+    conn->redeem = NULL;
+    if (conn->state != GATE_CONN_WAITING)
+        return;
+    if (rc == RC_OK)
+        conn_admit(conn, conn->connect, token);
+    else if (rc == RC_IO)
+        gate_conn_close(conn, GATE_CLOSE_RESTART, error);
+    else
+        refuse_token(conn, conn->connect, rc, error);
+}
+
+/* The message waits for the store's answer. */
+static void
+redeem_ticket(struct gate_conn *conn, struct client_message *message)
+{
+    conn->connect = memory_new(sizeof(*conn->connect));
+    *conn->connect = *message;
+    *message = (struct client_message){0};
+    conn->redeem = gate_ticket_redeem(conn->gate, conn->ticket, on_redeemed, conn);
+    if (conn->redeem == NULL)
+        gate_conn_close(conn, GATE_CLOSE_RESTART, "the store does not answer");
+}
+
+void
+gate_message_forget(struct gate_conn *conn)
+{
+    if (conn->redeem != NULL)
+        gate_ticket_forget(conn->redeem);
+    if (conn->connect != NULL)
+        client_message_free(conn->connect);
+    free(conn->connect);
+    conn->redeem = NULL;
+    conn->connect = NULL;
+}
+
+static void
+handle_connect(struct gate_conn *conn, struct client_message *message)
 {
     const char *text = message->token != NULL ? message->token : conn->bearer;
     char error[TOKEN_ERROR_MAX];
     struct token token = {0};
     enum rc rc;
 
+    if (text == NULL && conn->ticket != NULL) {
+        redeem_ticket(conn, message);
+        return;
+    }
     if (text == NULL) {
         refuse_token(conn, message, RC_BAD, "\"connect\" has no token");
         return;
@@ -142,7 +225,7 @@ handle_connect(struct gate_conn *conn, const struct client_message *message)
         refuse_token(conn, message, rc, error);
         return;
     }
-    conn_attach(conn, message, &token);
+    conn_admit(conn, message, &token);
     token_free(&token);
 }
 
@@ -235,8 +318,13 @@ handle_open(struct gate_conn *conn, const struct client_message *message)
 }
 
 static void
-handle_first(struct gate_conn *conn, const struct client_message *message)
+handle_first(struct gate_conn *conn, struct client_message *message)
 {
+    if (conn->connect != NULL) {
+        stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        say_err(conn, message, GATE_ERR_BAD_REQUEST, "\"connect\" is not answered yet");
+        return;
+    }
     if (message->kind == CLIENT_MESSAGE_CONNECT) {
         handle_connect(conn, message);
         return;
@@ -252,7 +340,10 @@ gate_message_handle(struct gate_conn *conn, const char *line, size_t len)
     struct client_message message = {0};
     enum rc rc = client_message_parse(line, len, &message, error);
 
-    if (rc == RC_OK && conn->state == GATE_CONN_OPEN) {
+    if (!gate_bucket_take(&conn->lines, conn->gate->config->gate.message_rate,
+                          clock_monotonic_us())) {
+        say_rate(conn, &message, "more than message_rate lines a second", LINE_AFTER_MS);
+    } else if (rc == RC_OK && conn->state == GATE_CONN_OPEN) {
         handle_open(conn, &message);
     } else if (rc == RC_OK) {
         handle_first(conn, &message);

@@ -1,5 +1,5 @@
 /* gate_timers.c: one timer that walks all connections and asks whose time is up. */
-#include "gate/gate_conn.h"
+#include "gate/gate_request.h"
 
 #include <stdio.h>
 
@@ -95,7 +95,7 @@ check_drained(struct gate *gate, int64_t now_us)
 
     if (!gate->draining || on_drained == NULL)
         return;
-    if (gate->conn_count > 0 && now_us < gate->drain_until_us)
+    if ((gate->conn_count > 0 || gate->requests != NULL) && now_us < gate->drain_until_us)
         return;
     gate->on_drained = NULL;
     log_info("gate", "drained, %d connections left", gate->conn_count);
@@ -114,6 +114,7 @@ on_sweep(struct ev_loop *loop, struct ev_timer *timer, int events)
     (void)events;
     DL_FOREACH (gate->conns, conn)
         check_conn(conn, now_us, wall_us);
+    gate_requests_sweep(gate, now_us, wall_us);
     check_drained(gate, now_us); /* the gate may be gone after this */
 }
 

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 
 #include <utlist.h>
@@ -17,7 +16,7 @@
 #define OUT_MAX (16 * 1024) /* own lines that the socket has not taken yet */
 #define CONTROL_MAX (16 * 1024)
 #define CLOSE_REASON_SENT 120 /* of a close frame's 123 bytes */
-#define AUTHORIZATION_MAX (TOKEN_BYTES_MAX + 64)
+#define TICKET_MAX 64
 
 void
 gate_conn_set_state(struct gate_conn *conn, enum gate_conn_state state)
@@ -159,31 +158,6 @@ const struct session_transport GATE_TRANSPORT = {
     .close = on_session_close,
 };
 
-/* The token of `Authorization: Bearer`; one that does not fit is kept as a text that fails. */
-static char *
-read_bearer(struct lws *wsi)
-{
-    static const char SCHEME[] = "Bearer ";
-    int len = lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_AUTHORIZATION);
-    char *header;
-    char *token = NULL;
-
-    if (len <= 0)
-        return NULL;
-    if (len > AUTHORIZATION_MAX)
-        return memory_text("too long", strlen("too long"));
-    header = memory_new((size_t)len + 1);
-    if (lws_hdr_copy(wsi, header, len + 1, WSI_TOKEN_HTTP_AUTHORIZATION) > 0 &&
-        strncasecmp(header, SCHEME, sizeof(SCHEME) - 1) == 0) {
-        const char *text = header + sizeof(SCHEME) - 1;
-
-        text += strspn(text, " ");
-        token = memory_text(text, strcspn(text, " "));
-    }
-    free(header);
-    return token;
-}
-
 int
 gate_ws_established(struct gate *gate, struct lws *wsi, struct gate_conn **slot)
 {
@@ -194,7 +168,9 @@ gate_ws_established(struct gate *gate, struct lws *wsi, struct gate_conn **slot)
     conn->wsi = wsi;
     conn->is_tls = lws_is_ssl(wsi);
     conn->who = memory_text("gate", strlen("gate"));
-    conn->bearer = read_bearer(wsi);
+    conn->bearer = gate_http_bearer(wsi);
+    conn->ticket = gate_http_argument(wsi, "ticket=", TICKET_MAX);
+    conn->peer = gate_peer_enter(gate, wsi);
     buffer_init(&conn->in, (size_t)gate->config->gate.max_frame_bytes);
     buffer_init(&conn->out, OUT_MAX);
     buffer_init(&conn->control, CONTROL_MAX);
@@ -386,6 +362,8 @@ gate_ws_closed(struct gate_conn *conn)
     conn_detach(conn);
     DL_DELETE(gate->conns, conn);
     gate->conn_count--;
+    gate_peer_leave(gate, conn->peer);
+    gate_message_forget(conn);
     stats_set(gate->stats, STAT_GATE_CONNECTIONS, (uint64_t)gate->conn_count);
     log_debug(conn->who, "closed the connection, code %d", conn->close_code);
     buffer_free(&conn->in);
@@ -393,6 +371,7 @@ gate_ws_closed(struct gate_conn *conn)
     buffer_free(&conn->control);
     free(conn->close_reason);
     free(conn->bearer);
+    free(conn->ticket);
     free(conn->user);
     free(conn->who);
     free(conn);

@@ -316,6 +316,25 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     return hub;
 }
 
+size_t
+hub_user_sessions(struct hub *hub, const char *user)
+{
+    struct bytes name = {(const unsigned char *)user, strlen(user)};
+    struct audience *audience = hub_find_user(hub, name);
+    struct membership *member;
+    size_t count = 0;
+
+    if (audience != NULL)
+        DL_COUNT(audience->members, member, count);
+    return count;
+}
+
+struct store *
+hub_store(const struct hub *hub)
+{
+    return hub->store;
+}
+
 void
 hub_close(struct hub *hub)
 {

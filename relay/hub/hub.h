@@ -13,6 +13,12 @@ struct store;
 struct hub *hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
                      struct stats *stats);
 
+/* The store it reads. */
+struct store *hub_store(const struct hub *hub);
+
+/* How many sessions a user has here. */
+size_t hub_user_sessions(struct hub *hub, const char *user);
+
 /* Stops reading. All sessions must have been detached. Accepts NULL. */
 void hub_close(struct hub *hub);
 

@@ -123,6 +123,9 @@ struct session {
     bool is_doubting;   /* the inbox is read to its end, to find what of the window was acked */
     bool has_lost;      /* what expired before it was written is not yet told as a gap */
     unsigned asked;     /* answers under way that hold this pointer */
+    bool is_poll;       /* it lasts for one answer */
+    bool is_going_on;   /* .. and the one before told where this one goes on */
+    struct entry_id began_at;
     char inbox_at[32];
     int window;
     int unacked_count;

@@ -65,6 +65,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
     session->expires_s = request->expires_s;
     session->request_id = request->request_id;
     session->has_request_id = request->has_request_id;
+    session->is_poll = request->is_poll;
     session->window = request->window > 0 && request->window < most ? request->window : most;
     buffer_init(&session->said, SESSION_SAID_MAX);
     session->name = make_name(session);
@@ -249,6 +250,19 @@ session_gap(struct session *session, struct entry_id from, struct entry_id to, c
                  from_text, to_text, why);
     stats_add(session->hub->stats, STAT_HUB_GAPS, 1);
     session_say(session, line, (size_t)len);
+}
+
+bool
+session_place(const struct session *session, char ret_pos[SESSION_POS_MAX])
+{
+    struct entry_id head = session->hub->recent.head;
+
+    /* A live session was offered all there is, whether it was for it or not. */
+    if (session->state != SESSION_LIVE || !session_is_idle(session))
+        return false;
+    note_pos_text(session->hub->epoch,
+                  entry_id_less(session->cursor, head) ? head : session->cursor, ret_pos);
+    return true;
 }
 
 /* Acks. */

@@ -41,6 +41,7 @@ struct session_request {
     bool has_request_id; /* the client's "r" */
     int64_t request_id;
     struct session_topics topics; /* none: everything */
+    bool is_poll; /* with a pos: what was shown and has time left for its ack is not shown again */
 };
 
 struct iovec;
@@ -79,6 +80,13 @@ const char *session_slow(const struct session *session, int64_t now_us);
 
 /* Queues a line of the transport's own (`ping`, `err`, `bye`) ahead of the messages. Copies. */
 void session_say(struct session *session, const char *line, size_t len);
+
+/*
+ * The position after all that was sent, for a transport that ends here and goes on later. False
+ * while there is more to send.
+ */
+#define SESSION_POS_MAX 80
+bool session_place(const struct session *session, char ret_pos[SESSION_POS_MAX]);
 
 /*
  * Narrows what is shown to these topics and those asked for before; says `subscribed` with all of

@@ -123,6 +123,8 @@ begin_delivery(struct session *session, bool resumed)
 {
     free(session->pos);
     session->pos = NULL;
+    session->is_going_on = session->is_poll && resumed;
+    session->began_at = session->cursor;
     snprintf(session->inbox_at, sizeof(session->inbox_at), "0");
     session_set_state(session, SESSION_INBOX);
     if (!say_connected(session, resumed))
@@ -173,6 +175,15 @@ check_position(struct session *session)
 
 /* INBOX */
 
+/* What is never retried has no time to run out: only its place tells that it was shown. */
+static bool
+is_new_to_poll(const struct session *session, const struct entry *entry)
+{
+    bool is_retried = (entry->frame.flags & FRAME_RETRY_ENABLED) != 0;
+
+    return is_retried || entry_id_less(session->began_at, entry->id);
+}
+
 static void
 on_inbox(void *ctx, enum rc rc, const struct store_page *page)
 {
@@ -188,6 +199,8 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
         window_confirm(session, entry->frame.as.note.id);
         if (!entry->is_copy && entry_id_less(session->cursor, entry->id))
             continue; /* comes with the catching up, which leaves copies out */
+        if (session->is_going_on && !is_new_to_poll(session, entry))
+            continue;
         note = note_new(entry, session->hub->epoch, session->cursor);
         session_enqueue(session, note);
         note_unref(note);
@@ -318,7 +331,7 @@ session_step(struct session *session)
     case SESSION_INBOX:
         if (session->queue_count + SESSION_PAGE <= SESSION_QUEUE_MAX && !session_is_full(session))
             await(session, store_inbox(hub->store, session->user, session->inbox_at, SESSION_PAGE,
-                                       on_inbox, session));
+                                       session->is_going_on, on_inbox, session));
         return;
     case SESSION_CATCHING_UP:
         catch_up(session);

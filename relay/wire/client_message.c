@@ -350,6 +350,49 @@ client_message_parse(const char *line, size_t len, struct client_message *ret_me
     return rc;
 }
 
+/* A body that is one JSON object with this field alone; NULL when it is not. */
+static json_t *
+load_body(const char *text, size_t len, const char *field)
+{
+    json_t *root = text != NULL ? json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL) : NULL;
+
+    if (json_is_object(root) && json_object_size(root) == 1 && json_object_get(root, field) != NULL)
+        return root;
+    json_decref(root);
+    return NULL;
+}
+
+enum rc
+client_message_parse_ack(const char *text, size_t len, struct client_message *ret_message,
+                         char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    struct client_message message = {.kind = CLIENT_MESSAGE_ACK};
+    json_t *root = load_body(text, len, "ids");
+    enum rc rc = root != NULL ? read_ack(root, &message, error)
+                              : refuse(error, "the body must be {\"ids\":[..]}");
+
+    json_decref(root);
+    if (rc == RC_OK)
+        *ret_message = message;
+    else
+        client_message_free(&message);
+    return rc;
+}
+
+enum rc
+client_message_parse_switch(const char *text, size_t len, bool *ret_on,
+                            char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    json_t *root = load_body(text, len, "on");
+    const json_t *on = json_object_get(root, "on");
+    bool is_good = json_is_boolean(on);
+
+    if (is_good)
+        *ret_on = json_is_true(on);
+    json_decref(root);
+    return is_good ? RC_OK : refuse(error, "the body must be {\"on\":true} or {\"on\":false}");
+}
+
 void
 client_message_free(struct client_message *message)
 {

@@ -53,6 +53,15 @@ MUST_CHECK enum rc client_message_parse(const char *line, size_t len,
                                         struct client_message *ret_message,
                                         char error[CLIENT_MESSAGE_ERROR_MAX]);
 
+/* The body of POST /v1/ack, {"ids":[..]}; as above, and RC_CLOSED is an RC_BAD. */
+MUST_CHECK enum rc client_message_parse_ack(const char *text, size_t len,
+                                            struct client_message *ret_message,
+                                            char error[CLIENT_MESSAGE_ERROR_MAX]);
+
+/* {"on":true}. RC_BAD: `error` says what it must be. */
+MUST_CHECK enum rc client_message_parse_switch(const char *text, size_t len, bool *ret_on,
+                                               char error[CLIENT_MESSAGE_ERROR_MAX]);
+
 /* Accepts a zeroed message; resets it. */
 void client_message_free(struct client_message *message);
 

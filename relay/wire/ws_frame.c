@@ -30,3 +30,9 @@ ws_frame_len(const unsigned char *frame)
         len = len << 8 | frame[2 + i];
     return 2 + extra + len;
 }
+
+size_t
+ws_frame_head_len(const unsigned char *frame)
+{
+    return 2u + (frame[1] < LEN_16 ? 0 : frame[1] == LEN_16 ? 2 : 8);
+}

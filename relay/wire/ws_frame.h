@@ -12,4 +12,7 @@ size_t ws_text_head(size_t len, unsigned char *end);
 /* Length, head included, of the frame that begins at `frame`, which a ws_text_head made. */
 size_t ws_frame_len(const unsigned char *frame);
 
+/* Of the head alone. */
+size_t ws_frame_head_len(const unsigned char *frame);
+
 #endif

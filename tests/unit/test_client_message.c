@@ -259,6 +259,46 @@ reads_topics(void **state)
     client_message_free(&message);
 }
 
+static enum rc
+parse_ack(const char *body)
+{
+    struct client_message message = {0};
+    enum rc rc = client_message_parse_ack(body, strlen(body), &message, error);
+
+    assert_int_equal(message.id_count, rc == RC_OK ? 1 : 0);
+    client_message_free(&message);
+    return rc;
+}
+
+static enum rc
+parse_switch(const char *body, bool expected)
+{
+    bool on = !expected;
+    enum rc rc = client_message_parse_switch(body, strlen(body), &on, error);
+
+    assert_int_equal(on, rc == RC_OK ? expected : !expected);
+    return rc;
+}
+
+static void
+reads_bodies(void **state)
+{
+    (void)state;
+    assert_int_equal(parse_ack("{\"ids\":[\"" ID "\"]}"), RC_OK);
+    assert_int_equal(parse_ack(" {\"ids\": [\"" ID "\"]}\n"), RC_OK);
+    assert_int_equal(parse_ack("{\"ids\":[]}"), RC_BAD);
+    assert_int_equal(parse_ack("{\"ids\":[\"x\"]}"), RC_BAD);
+    assert_int_equal(parse_ack("{\"ids\":[\"" ID "\"],\"r\":1}"), RC_BAD);
+    assert_int_equal(parse_ack("[\"" ID "\"]"), RC_BAD);
+    assert_int_equal(parse_ack("{"), RC_BAD);
+    assert_int_equal(parse_ack(""), RC_BAD);
+    assert_int_equal(parse_switch("{\"on\":true}", true), RC_OK);
+    assert_int_equal(parse_switch("{\"on\":false}", false), RC_OK);
+    assert_int_equal(parse_switch("{\"on\":1}", true), RC_BAD);
+    assert_int_equal(parse_switch("{}", true), RC_BAD);
+    assert_int_equal(client_message_parse_ack(NULL, 0, NULL, error), RC_BAD);
+}
+
 int
 main(void)
 {
@@ -274,6 +314,7 @@ main(void)
         cmocka_unit_test(has_ceilings),
         cmocka_unit_test(reads_a_nack),
         cmocka_unit_test(reads_topics),
+        cmocka_unit_test(reads_bodies),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

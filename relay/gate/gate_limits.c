@@ -1,0 +1,160 @@
+/* gate_limits.c: how many connections, from where, how fast. */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include <uthash.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/networks.h"
+#include "gate/gate_request.h"
+#include "hub/hub.h"
+
+#define FORWARDED_MAX 1024
+
+/* An address with connections. */
+struct gate_peer {
+    UT_hash_handle hh;
+    int count;
+    char address[INET6_ADDRSTRLEN];
+};
+
+/* The last address of the list that no trusted proxy has: the others are hearsay. */
+static void
+read_forwarded(const struct gate *gate, struct lws *wsi, char address[INET6_ADDRSTRLEN])
+{
+    const char *trusted = gate->config->gate.trusted_proxies;
+    char list[FORWARDED_MAX];
+    int len = lws_hdr_copy(wsi, list, sizeof(list), WSI_TOKEN_X_FORWARDED_FOR);
+    char *last;
+
+    while (len > 0 && networks_hold(trusted, address)) {
+        last = strrchr(list, ',');
+        last = last != NULL ? last + 1 : list;
+        last += strspn(last, " \t");
+        last[strcspn(last, " \t")] = '\0';
+        if (!networks_is_address(last))
+            return;
+        snprintf(address, INET6_ADDRSTRLEN, "%s", last);
+        last = strrchr(list, ',');
+        if (last == NULL)
+            return;
+        *last = '\0';
+    }
+}
+
+static void
+read_address(const struct gate *gate, struct lws *wsi, char address[INET6_ADDRSTRLEN])
+{
+    bool is_unix = strncmp(gate->config->gate.listen, "unix:", 5) == 0;
+
+    if (is_unix || lws_get_peer_simple(wsi, address, INET6_ADDRSTRLEN) == NULL)
+        snprintf(address, INET6_ADDRSTRLEN, "%s", NETWORKS_UNIX);
+    if (gate->config->gate.trusted_proxies != NULL)
+        read_forwarded(gate, wsi, address);
+}
+
+static struct gate_peer *
+find_peer(const struct gate *gate, const char *address)
+{
+    struct gate_peer *peer = NULL;
+
+    HASH_FIND_STR(gate->peers, address, peer);
+    return peer;
+}
+
+struct gate_peer *
+gate_peer_enter(struct gate *gate, struct lws *wsi)
+{
+    char address[INET6_ADDRSTRLEN] = "";
+    struct gate_peer *peer;
+
+    if (gate->config->gate.max_per_address == 0)
+        return NULL;
+    read_address(gate, wsi, address);
+    peer = find_peer(gate, address);
+    if (peer == NULL) {
+        peer = memory_new(sizeof(*peer));
+        snprintf(peer->address, sizeof(peer->address), "%s", address);
+        HASH_ADD_STR(gate->peers, address, peer);
+    }
+    peer->count++;
+    return peer;
+}
+
+void
+gate_peer_leave(struct gate *gate, struct gate_peer *peer)
+{
+    if (peer == NULL || --peer->count > 0)
+        return;
+    HASH_DEL(gate->peers, peer);
+    free(peer);
+}
+
+static bool
+address_is_full(const struct gate *gate, struct lws *wsi)
+{
+    int most = gate->config->gate.max_per_address;
+    char address[INET6_ADDRSTRLEN] = "";
+    const struct gate_peer *peer;
+
+    if (most == 0)
+        return false;
+    read_address(gate, wsi, address);
+    peer = find_peer(gate, address);
+    return peer != NULL && peer->count >= most;
+}
+
+bool
+gate_bucket_take(struct gate_bucket *bucket, int64_t rate, int64_t now_us)
+{
+    double most = (double)rate;
+
+    if (rate == 0)
+        return true;
+    if (bucket->at_us == 0)
+        bucket->left = most;
+    else
+        bucket->left += (double)(now_us - bucket->at_us) * most / 1e6;
+    bucket->at_us = now_us;
+    if (bucket->left > most)
+        bucket->left = most;
+    if (bucket->left < 1)
+        return false;
+    bucket->left -= 1;
+    return true;
+}
+
+bool
+gate_admits(struct gate *gate, struct lws *wsi, bool is_push, struct gate_refusal *ret_refusal)
+{
+    static const char LATER[] = "Retry-After: " GATE_TEXT_OF(GATE_RETRY_AFTER_S);
+    static const char SOON[] = "Retry-After: 1";
+    const struct config *config = gate->config;
+
+    if (gate->draining)
+        *ret_refusal = (struct gate_refusal){503, LATER, "this relay is about to stop"};
+    else if (is_push && gate->is_push_off)
+        *ret_refusal = (struct gate_refusal){503, LATER, "push is turned off: use /v1/poll"};
+    else if (gate->conn_count + gate->stream_count >= config->gate.max_connections)
+        *ret_refusal = (struct gate_refusal){503, LATER, "max_connections is reached"};
+    else if (address_is_full(gate, wsi))
+        *ret_refusal = (struct gate_refusal){429, LATER, "max_per_address is reached"};
+    else if (is_push &&
+             !gate_bucket_take(&gate->connects, config->gate.connect_rate, clock_monotonic_us()))
+        *ret_refusal = (struct gate_refusal){503, SOON, "connect_rate is reached"};
+    else
+        return true;
+    return false;
+}
+
+bool
+gate_admits_user(const struct gate *gate, const char *user)
+{
+    int most = gate->config->gate.max_per_user;
+
+    return most == 0 || hub_user_sessions(gate->hub, user) < (size_t)most;
+}

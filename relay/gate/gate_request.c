@@ -1,0 +1,424 @@
+/* gate_request.c: an HTTP request that is not answered at once: its token, its body, its end. */
+#include "gate/gate_request.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "hub/hub.h"
+#include "wire/ws_frame.h"
+
+#define ASKING_MAX_US (10 * 1000000) /* for a body, or for the store */
+#define ENDING_MAX_US (5 * 1000000)  /* for the socket to take the answer */
+#define TICKET_MAX 64
+
+void
+gate_request_set_state(struct gate_request *request, enum gate_request_state state)
+{
+    request->state = state;
+    request->since_us = clock_monotonic_us();
+}
+
+void
+gate_request_want_write(struct gate_request *request)
+{
+    if (request->has_ended)
+        return;
+    if (request->unwritable_us == 0)
+        request->unwritable_us = clock_monotonic_us();
+    lws_callback_on_writable(request->wsi);
+}
+
+void
+gate_request_kill(struct gate_request *request)
+{
+    request->has_ended = true;
+    lws_set_timeout(request->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
+}
+
+void
+gate_request_answer(struct gate_request *request, struct gate_answer *answer)
+{
+    gate_answer_allow(answer, request->origin);
+    buffer_free(&request->out);
+    if (gate_answer_build(answer, &request->out) != RC_OK) {
+        log_error(request->who, "an answer does not fit its buffer");
+        gate_request_kill(request);
+    }
+    gate_request_set_state(request, GATE_REQUEST_ENDING);
+    gate_request_want_write(request);
+}
+
+void
+gate_request_problem(struct gate_request *request, int status, int code, const char *sentence)
+{
+    struct gate_answer answer;
+
+    gate_answer_problem(&answer, status, code, sentence);
+    if (status == 503 || status == 429)
+        gate_answer_header(&answer, "Retry-After: %d", GATE_RETRY_AFTER_S);
+    log_debug(request->who, "%s answers %d: %s", request->route->path, status, sentence);
+    gate_request_answer(request, &answer);
+}
+
+/* Hands on the lines of whole frames; how many bytes of frames were taken. */
+static size_t
+take_frames(struct gate_request *request, const unsigned char *at, size_t len, bool *ret_takes_more)
+{
+    const unsigned char *end = at + len;
+    size_t taken = 0;
+
+    while (at < end && *ret_takes_more) {
+        size_t frame_len = ws_frame_len(at);
+        size_t head_len = ws_frame_head_len(at);
+
+        *ret_takes_more =
+            request->route->on_lines(request, (const char *)at + head_len, frame_len - head_len);
+        if (*ret_takes_more)
+            taken += frame_len;
+        at += frame_len;
+    }
+    return taken;
+}
+
+static enum rc
+on_session_send(void *socket, const struct iovec *pieces, int count, size_t *ret_taken)
+{
+    struct gate_request *request = socket;
+    bool takes_more = request->state == GATE_REQUEST_OPEN;
+    size_t taken = 0;
+
+    for (int i = 0; i < count && takes_more; i++)
+        taken += take_frames(request, pieces[i].iov_base, pieces[i].iov_len, &takes_more);
+    *ret_taken = taken;
+    if (request->state == GATE_REQUEST_OPEN)
+        gate_request_want_write(request);
+    return takes_more ? RC_OK : RC_AGAIN;
+}
+
+static void
+on_session_close(void *socket, int code, const char *reason)
+{
+    struct gate_request *request = socket;
+
+    if (request->state == GATE_REQUEST_OPEN)
+        request->route->end(request, code, reason, -1);
+}
+
+static const struct session_transport TRANSPORT = {
+    .send = on_session_send,
+    .close = on_session_close,
+};
+
+void
+gate_request_attach(struct gate_request *request, struct session_request *wanted)
+{
+    const struct token *token = &request->token;
+    struct session_group *groups = gate_groups_of(token);
+    const char *who;
+
+    wanted->user = token->user;
+    wanted->groups = groups;
+    wanted->group_count = token->group_count;
+    wanted->expires_s = token->expires_s;
+    gate_request_set_state(request, GATE_REQUEST_OPEN);
+    request->session = hub_attach(request->gate->hub, wanted, &TRANSPORT, request);
+    free(groups);
+    who = session_name(request->session);
+    free(request->who);
+    request->who = memory_text(who, strlen(who));
+    log_debug(request->who, "began %s", request->route->path);
+}
+
+/* The token is good. */
+static void
+proceed(struct gate_request *request)
+{
+    struct gate *gate = request->gate;
+
+    if (request->route->is_stream && !gate_admits_user(gate, request->token.user)) {
+        gate_request_problem(request, 429, GATE_ERR_RATE,
+                             "this user has as many connections as it may have");
+        return;
+    }
+    if (request->route->is_stream)
+        lws_set_timeout(request->wsi, NO_PENDING_TIMEOUT, 0);
+    request->route->act(request);
+}
+
+static void
+on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
+{
+    struct gate_request *request = owner;
+
+    request->redeem = NULL;
+    if (rc == RC_OK) {
+        request->token = *token;
+        *token = (struct token){0};
+        proceed(request);
+    } else if (rc == RC_IO) {
+        gate_request_problem(request, 503, 0, error);
+    } else {
+        gate_request_problem(request, 401, GATE_ERR_UNAUTHORISED, error);
+    }
+}
+
+static void
+use_bearer(struct gate_request *request, const char *bearer)
+{
+    char error[TOKEN_ERROR_MAX];
+    enum rc rc = token_verify(&request->gate->rules, bearer, strlen(bearer),
+                              clock_wall_us() / 1000000, &request->token, error);
+
+    if (rc != RC_OK)
+        gate_request_problem(request, 401,
+                             rc == RC_CLOSED ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED, error);
+    else if (!request->route->is_post)
+        proceed(request);
+}
+
+static void
+use_ticket(struct gate_request *request, const char *ticket)
+{
+    gate_request_set_state(request, GATE_REQUEST_ASKING);
+    request->redeem = gate_ticket_redeem(request->gate, ticket, on_redeemed, request);
+    if (request->redeem == NULL)
+        gate_request_problem(request, 503, 0, "the store does not answer");
+}
+
+static void
+authorise(struct gate_request *request)
+{
+    char *bearer = gate_http_bearer(request->wsi);
+    char *ticket = request->route->takes_ticket
+                       ? gate_http_argument(request->wsi, "ticket=", TICKET_MAX)
+                       : NULL;
+
+    if (bearer != NULL)
+        use_bearer(request, bearer);
+    else if (ticket != NULL)
+        use_ticket(request, ticket);
+    else
+        gate_request_problem(request, 401, 0, "this path needs Authorization: Bearer");
+    free(bearer);
+    free(ticket);
+}
+
+/* Digits alone, within the limit; else the status to answer with, negative. */
+static int64_t
+content_length(struct lws *wsi)
+{
+    char text[16];
+    int64_t len = 0;
+    int got = lws_hdr_copy(wsi, text, sizeof(text), WSI_TOKEN_HTTP_CONTENT_LENGTH);
+
+    if (got == 0 || lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING) > 0)
+        return -411;
+    if (got < 0)
+        return -413;
+    for (const char *at = text; *at != '\0'; at++) {
+        if (*at < '0' || *at > '9')
+            return -400;
+        len = len * 10 + (*at - '0');
+    }
+    return len <= GATE_BODY_MAX ? len : -413;
+}
+
+static void
+check_body(struct gate_request *request)
+{
+    int64_t len = content_length(request->wsi);
+
+    if (request->state == GATE_REQUEST_ENDING)
+        return;
+    if (len == -411)
+        gate_request_problem(request, 411, 0, "a body needs Content-Length, and is not chunked");
+    else if (len == -413)
+        gate_request_problem(request, 413, 0, "a body may have 1 MB");
+    else if (len < 0)
+        gate_request_problem(request, 400, 0, "Content-Length is no number");
+}
+
+static struct gate_request *
+request_new(struct gate *gate, struct lws *wsi, const struct gate_route *route, char *origin)
+{
+    struct gate_request *request = memory_new(sizeof(*request));
+
+    request->gate = gate;
+    request->wsi = wsi;
+    request->route = route;
+    request->origin = origin;
+    request->who = memory_text("gate", strlen("gate"));
+    buffer_init(&request->body, GATE_BODY_MAX);
+    gate_request_set_state(request, GATE_REQUEST_READING);
+    DL_APPEND(gate->requests, request);
+    if (route->is_stream) {
+        gate->stream_count++;
+        request->peer = gate_peer_enter(gate, wsi);
+        stats_set(gate->stats, STAT_GATE_STREAMS, (uint64_t)gate->stream_count);
+    }
+    return request;
+}
+
+static int
+refuse(struct lws *wsi, char *origin, const struct gate_refusal *refusal)
+{
+    struct gate_answer answer;
+
+    gate_answer_problem(&answer, refusal->status, 0, refusal->sentence);
+    if (refusal->retry_after != NULL)
+        gate_answer_header(&answer, "%s", refusal->retry_after);
+    gate_answer_allow(&answer, origin);
+    free(origin);
+    return gate_answer_send(wsi, &answer);
+}
+
+int
+gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *route,
+                   struct gate_request **slot)
+{
+    const struct gate_refusal foreign = {403, NULL, "pages of this origin may not"};
+    struct gate_refusal refusal;
+    char *origin;
+
+    if (!gate_http_origin(gate, wsi, &origin))
+        return refuse(wsi, NULL, &foreign);
+    if (route->is_stream && !gate_admits(gate, wsi, route->takes_ticket, &refusal)) {
+        stats_add(gate->stats, STAT_GATE_REFUSED, 1);
+        return refuse(wsi, origin, &refusal);
+    }
+    *slot = request_new(gate, wsi, route, origin);
+    authorise(*slot);
+    if (route->is_post)
+        check_body(*slot);
+    return 0;
+}
+
+int
+gate_request_body(struct gate_request *request, const char *bytes, size_t len)
+{
+    if (request->state != GATE_REQUEST_READING)
+        return 0;
+    if (buffer_add(&request->body, bytes, len) != RC_OK)
+        gate_request_problem(request, 413, 0, "a body may have 1 MB");
+    return 0;
+}
+
+int
+gate_request_body_end(struct gate_request *request)
+{
+    if (request->state == GATE_REQUEST_READING && request->route->is_post) {
+        gate_request_set_state(request, GATE_REQUEST_ASKING);
+        proceed(request);
+    }
+    return 0;
+}
+
+static void
+detach(struct gate_request *request)
+{
+    if (request->session != NULL)
+        session_detach(request->session);
+    request->session = NULL;
+}
+
+static int
+write_out(struct gate_request *request)
+{
+    size_t len = request->out.len - LWS_PRE;
+    int sent =
+        lws_write(request->wsi, (unsigned char *)request->out.bytes + LWS_PRE, len, LWS_WRITE_HTTP);
+
+    buffer_free(&request->out);
+    return sent < (int)len ? -1 : 0;
+}
+
+int
+gate_request_writable(struct gate_request *request)
+{
+    request->unwritable_us = 0;
+    if (request->has_ended)
+        return -1;
+    if (request->state == GATE_REQUEST_ENDING) {
+        detach(request);
+        request->has_ended = true;
+        if (request->out.len > 0)
+            (void)write_out(request);
+        return -1; /* lws ends the socket once it has taken all */
+    }
+    if (request->state != GATE_REQUEST_OPEN)
+        return 0;
+    if (request->out.len == 0 && request->route->on_writable != NULL)
+        request->route->on_writable(request);
+    if (request->out.len == 0 && request->state == GATE_REQUEST_OPEN)
+        session_writable(request->session);
+    if (request->out.len == 0 || request->state == GATE_REQUEST_ENDING)
+        return 0;
+    gate_request_want_write(request);
+    return write_out(request);
+}
+
+void
+gate_request_closed(struct gate_request *request)
+{
+    struct gate *gate = request->gate;
+
+    request->has_ended = true;
+    detach(request);
+    if (request->redeem != NULL)
+        gate_ticket_forget(request->redeem);
+    if (request->keeping != NULL)
+        gate_api_forget(request->keeping);
+    DL_DELETE(gate->requests, request);
+    if (request->route->is_stream) {
+        gate->stream_count--;
+        gate_peer_leave(gate, request->peer);
+        stats_set(gate->stats, STAT_GATE_STREAMS, (uint64_t)gate->stream_count);
+    }
+    log_debug(request->who, "ended %s", request->route->path);
+    token_free(&request->token);
+    buffer_free(&request->body);
+    buffer_free(&request->out);
+    free(request->origin);
+    free(request->who);
+    free(request);
+}
+
+static void
+sweep_one(struct gate_request *request, int64_t now_us, int64_t wall_us)
+{
+    int64_t age_us = now_us - request->since_us;
+
+    switch (request->state) {
+    case GATE_REQUEST_READING:
+        if (age_us > ASKING_MAX_US)
+            gate_request_problem(request, 408, 0, "the body did not come in time");
+        break;
+    case GATE_REQUEST_ASKING:
+        if (age_us > ASKING_MAX_US)
+            gate_request_problem(request, 503, 0, "the store does not answer");
+        break;
+    case GATE_REQUEST_OPEN:
+        request->route->on_sweep(request, now_us, wall_us);
+        break;
+    case GATE_REQUEST_ENDING:
+        if (age_us > ENDING_MAX_US)
+            gate_request_kill(request);
+        break;
+    }
+}
+
+void
+gate_requests_sweep(struct gate *gate, int64_t now_us, int64_t wall_us)
+{
+    struct gate_request *request;
+
+    DL_FOREACH (gate->requests, request)
+        sweep_one(request, now_us, wall_us);
+}

@@ -1,0 +1,129 @@
+/* gate_request.h: what the files of the gate share about plain HTTP; no one else includes it. */
+#ifndef CLAIRON_GATE_GATE_REQUEST_H
+#define CLAIRON_GATE_GATE_REQUEST_H
+
+#include "gate/gate_conn.h"
+
+#define GATE_TARGET_MAX 256 /* bytes of a path */
+#define GATE_JSON "application/json"
+#define GATE_BODY_MAX (1024 * 1024) /* of a request */
+
+struct gate_answer {
+    int status;
+    const char *type;
+    bool head; /* the body's length, but not the body */
+    struct buffer headers;
+    struct buffer body;
+};
+
+/* gate_answer.c */
+void gate_answer_init(struct gate_answer *answer, int status, const char *type);
+/* As RFC 9457 has it; `code` is one of `err`, or 0. */
+void gate_answer_problem(struct gate_answer *answer, int status, int code, const char *sentence);
+/* A line without its \r\n; one that does not fit is left out. */
+void gate_answer_header(struct gate_answer *answer, const char *format, ...) PRINTF_LIKE(2, 3);
+/* Lets pages of `origin` read the answer; NULL changes nothing. */
+void gate_answer_allow(struct gate_answer *answer, const char *origin);
+/* The whole, behind LWS_PRE bytes of headroom, and frees the answer. */
+MUST_CHECK enum rc gate_answer_build(struct gate_answer *answer, struct buffer *out);
+/* Writes and frees it, from a callback of lws; always -1: every answer ends its connection. */
+int gate_answer_send(struct lws *wsi, struct gate_answer *answer);
+
+struct gate_request;
+
+struct gate_route {
+    const char *path;
+    const char *methods; /* as of `Allow` */
+    /* Answered at once, by anybody; NULL: by a token, through `act`. */
+    int (*answer)(struct gate *gate, struct lws *wsi, bool head);
+    void (*act)(struct gate_request *request); /* the token is good, the body complete */
+    bool is_post;
+    bool takes_ticket;
+    bool is_stream; /* stays: counts as a connection, and has what follows */
+    /* Takes the lines of one frame; false: no more now, session_writable follows. */
+    bool (*on_lines)(struct gate_request *request, const char *text, size_t len);
+    void (*on_writable)(struct gate_request *request); /* nothing of `out` is left; may be NULL */
+    void (*on_sweep)(struct gate_request *request, int64_t now_us, int64_t wall_us);
+    /* This connection is to end: bye, where the route can say it. in_ms -1: not told. */
+    void (*end)(struct gate_request *request, int code, const char *reason, int64_t in_ms);
+};
+
+/* READING the body or ASKING for the ticket -> OPEN, a stream -> ENDING, `out` is the last. */
+enum gate_request_state {
+    GATE_REQUEST_READING,
+    GATE_REQUEST_ASKING,
+    GATE_REQUEST_OPEN,
+    GATE_REQUEST_ENDING
+};
+
+/* One HTTP request that is not answered at once. Times are monotonic, in us. */
+struct gate_request {
+    struct gate *gate;
+    struct lws *wsi;
+    struct gate_request *prev; /* in gate->requests */
+    struct gate_request *next;
+    const struct gate_route *route;
+    enum gate_request_state state;
+    bool has_ended; /* the last was written: lws ends the socket */
+    char *origin;   /* whose pages may read the answer; NULL: no page asks */
+    char *who;
+    struct token token;
+    struct gate_redeem *redeem; /* while ASKING */
+    struct gate_keeping *keeping;
+    struct gate_peer *peer;
+    struct session *session; /* while OPEN */
+    struct buffer body;
+    struct buffer out; /* behind LWS_PRE bytes of headroom */
+    int64_t since_us;  /* of the state */
+    int64_t unwritable_us;
+    int64_t ping_due_us;
+    int64_t deadline_us; /* of a poll */
+    int max;             /* lines of a poll */
+    int line_count;
+    bool has_news; /* a poll has lines worth an answer */
+    bool is_full;  /* .. and takes no more */
+    bool told_expiring;
+    char pos[SESSION_POS_MAX]; /* of a poll's last line */
+};
+
+/* gate_request.c: their lives. What lws gets back: 0, or -1: end the socket. */
+int gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *route,
+                       struct gate_request **slot);
+int gate_request_body(struct gate_request *request, const char *bytes, size_t len);
+int gate_request_body_end(struct gate_request *request);
+int gate_request_writable(struct gate_request *request);
+void gate_request_closed(struct gate_request *request);
+void gate_requests_sweep(struct gate *gate, int64_t now_us, int64_t wall_us);
+/* Queues the answer, which is the request's end. Frees the answer. */
+void gate_request_answer(struct gate_request *request, struct gate_answer *answer);
+void gate_request_problem(struct gate_request *request, int status, int code, const char *sentence);
+/* Attaches a session to its token; it speaks to this request. */
+void gate_request_attach(struct gate_request *request, struct session_request *wanted);
+void gate_request_set_state(struct gate_request *request, enum gate_request_state state);
+void gate_request_want_write(struct gate_request *request);
+void gate_request_kill(struct gate_request *request);
+
+/* gate_http.c: what a request says; lws has its headers until the answer. */
+bool gate_http_path(struct lws *wsi, int *ret_method, char path[GATE_TARGET_MAX]);
+/* The Origin header, if its pages may speak to us. False: they may not. The caller frees. */
+bool gate_http_origin(struct gate *gate, struct lws *wsi, char **ret_origin);
+/* A header by its name in lower case with a colon; as gate_http_argument. */
+char *gate_http_header(struct lws *wsi, const char *name, size_t max);
+
+/* gate_sse.c, gate_poll.c, gate_api.c */
+void gate_sse_begin(struct gate_request *request);
+bool gate_sse_lines(struct gate_request *request, const char *text, size_t len);
+void gate_sse_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us);
+void gate_sse_end(struct gate_request *request, int code, const char *reason, int64_t in_ms);
+void gate_poll_begin(struct gate_request *request);
+bool gate_poll_lines(struct gate_request *request, const char *text, size_t len);
+void gate_poll_writable(struct gate_request *request);
+void gate_poll_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us);
+void gate_poll_end(struct gate_request *request, int code, const char *reason, int64_t in_ms);
+void gate_api_ack(struct gate_request *request);
+void gate_api_ticket(struct gate_request *request);
+void gate_api_push(struct gate_request *request);
+/* The request that a ticket is made for is gone. */
+void gate_api_forget(struct gate_keeping *keeping);
+
+#endif

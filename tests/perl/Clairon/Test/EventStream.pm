@@ -1,0 +1,86 @@
+# Clairon::Test::EventStream: reads GET /v1/sse as a browser's EventSource would.
+#
+#   my $stream = Clairon::Test::EventStream->open($relay, 'u1', 'Last-Event-ID' => $pos);
+#   $stream->{status}; $stream->line_of('msg'); $stream->{id}; $stream->notes; $stream->wait_end
+package Clairon::Test::EventStream;
+
+use strict;
+use warnings;
+
+use parent 'Clairon::Test::RawSocket';
+use JSON ();
+
+my $json = JSON->new->utf8->canonical;
+
+# Options are headers; ':path' is another path, ':claims' a reference to claims of the token. An
+# undefined user: no token.
+sub open
+{
+    my ($class, $relay, $user, %headers) = @_;
+    my $self   = $class->SUPER::new($relay);
+    my $path   = delete $headers{':path'} // '/v1/sse';
+    my $claims = delete $headers{':claims'} // {};
+    $headers{Authorization} //= 'Bearer ' . Clairon::Test::token(sub => $user, %$claims) if defined $user;
+    %headers = (Host => $self->{host}, Accept => 'text/event-stream', %headers);
+    my $text = join '', map { "$_: $headers{$_}\r\n" } grep { defined $headers{$_} } sort keys %headers;
+    $self->write("GET $path HTTP/1.1\r\n$text\r\n");
+    1 until $self->{bytes} =~ /\r\n\r\n/ || !$self->more;
+    (my $head, $self->{bytes}) = split /\r\n\r\n/, $self->{bytes}, 2;
+    my ($first, @lines) = split /\r\n/, $head // '';
+    ($self->{status}) = ($first // '') =~ m{^HTTP/1\.1 (\d+)};
+    $self->{headers} = { map { /^(.*?): *(.*)$/ ? (lc $1, $2) : () } @lines };
+    $self->{comments} = 0;
+    return $self;
+}
+
+# The next event: what it has, its data decoded; undef at the end. `id` and `retry` stay.
+sub event
+{
+    my ($self) = @_;
+    while (1)
+    {
+        while ($self->{bytes} =~ s/\A(.*?)\n\n//s)
+        {
+            my @data;
+            for my $line (split /\n/, $1)
+            {
+                if    ($line =~ /^:/)              { $self->{comments}++ }
+                elsif ($line =~ /^data: (.*)$/s)   { push @data, $1 }
+                elsif ($line =~ /^id: (.*)$/)      { $self->{id} = $1 }
+                elsif ($line =~ /^retry: (\d+)$/)  { $self->{retry} = $1 }
+                else                               { die "no line of an event: $line\n" }
+            }
+            return $json->decode(join "\n", @data) if @data;
+            return { t => 'comment' };
+        }
+        return undef unless $self->more;
+    }
+    return;
+}
+
+# The next line of that type; dies at the end.
+sub line_of
+{
+    my ($self, $type) = @_;
+    while (1)
+    {
+        my $line = $self->event // die "the stream ended; before that: " . $json->encode($self->{lines} // []) . "\n";
+        push @{ $self->{lines} }, $line if $line->{t} ne 'comment';
+        return $line if $line->{t} eq $type;
+    }
+    return;
+}
+
+# The next notification.
+sub note { my ($self) = @_; return $self->line_of('msg')->{n} }
+
+# Everything up to the end; returns the lines that were not asked for.
+sub wait_end
+{
+    my ($self) = @_;
+    my @rest;
+    while (defined(my $line = $self->event)) { push @rest, $line if $line->{t} ne 'comment' }
+    return @rest;
+}
+
+1;

@@ -1,0 +1,157 @@
+# Are too many clients told so, before they cost anything, and does the kill switch leave polling?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token);
+use Clairon::Test::EventStream;
+use Clairon::Test::RawSocket;
+use JSON ();
+use Test::More;
+use Time::HiRes qw(time);
+
+my $store = Clairon::Test::store();
+
+sub with { return Clairon::Test::relay(undef, $store, roles => 'gate', conf => {@_}) }
+
+sub upgrade
+{
+    my ($relay, %headers) = @_;
+    my $raw = Clairon::Test::RawSocket->open($relay, %headers);
+    return $raw;
+}
+
+sub status { my ($relay, %headers) = @_; return upgrade($relay, %headers)->{answer}{status} }
+sub sse { my ($relay, $user, %headers) = @_; return Clairon::Test::EventStream->open($relay, $user, %headers) }
+
+sub poll
+{
+    my ($relay, $user, %headers) = @_;
+    return Clairon::Test::RawSocket->new($relay)->request(GET => '/v1/poll?wait=0',
+        Authorization => 'Bearer ' . token(sub => $user), %headers);
+}
+
+sub post
+{
+    my ($relay, $path, $body, %claims) = @_;
+    my $raw = Clairon::Test::RawSocket->new($relay);
+    $raw->write("POST $path HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
+          . token(sub => 'a1', %claims) . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
+    return $raw->answer->{status};
+}
+
+# max_connections counts SSE and polls too.
+my $relay = with('gate.max_connections' => 2);
+my $ws    = Clairon::Test::RawSocket->user($relay, 'u1');
+my $sse   = sse($relay, 'u2');
+$sse->line_of('connected');
+my $full = upgrade($relay)->{answer};
+is($full->{status}, 503, 'a WebSocket beyond max_connections is refused before the upgrade');
+like($full->{headers}{'retry-after'}, qr/^[1-9]\d*$/, 'and told when to come back');
+is(sse($relay, 'u3')->{status}, 503, 'SSE too');
+is(poll($relay, 'u3')->{status}, 503, 'a poll too');
+is(($relay->get('/healthz'))[0], 200, 'who only looks is answered');
+$ws->hang_up;
+wait_until('a place is free', sub { my $raw = sse($relay, 'u3'); $raw->hang_up; $raw->{status} == 200 });
+pass('who leaves makes room');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
+# The rate of new connections.
+$relay = with('gate.connect_rate' => 5);
+my @got   = map { upgrade($relay) } 1 .. 12;
+my @taken = grep { $_->{answer}{status} == 101 } @got;
+my ($refused) = grep { $_->{answer}{status} == 503 } @got;
+cmp_ok(scalar(@taken), '>=', 5, 'as many as the rate are taken at once');
+ok($refused, 'the others are refused');
+is($refused->{answer}{headers}{'retry-after'}, 1, 'and told to come back soon');
+is(poll($relay, 'u1')->{status}, 204, 'polls are not counted');
+wait_until('the next second takes more', sub { status($relay) == 101 });
+pass('later there is room again');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
+# Connections of an address; X-Forwarded-For counts only from proxies that are trusted.
+$relay = with('gate.max_per_address' => 2);
+my @mine = (Clairon::Test::RawSocket->user($relay, 'u1'), sse($relay, 'u2'));
+is(status($relay), 429, 'one address too many');
+is(status($relay, 'X-Forwarded-For' => '192.0.2.1'), 429, 'whatever it says of itself');
+$mine[0]->hang_up;
+wait_until('a place is free', sub { status($relay) == 101 });
+pass('who leaves makes room');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+$relay = with('gate.max_per_address' => 1, 'gate.trusted_proxies' => '127.0.0.0/8, 198.51.100.7');
+@mine = (upgrade($relay, 'X-Forwarded-For' => '192.0.2.1'));
+is(status($relay, 'X-Forwarded-For' => '192.0.2.1'), 429, 'behind a trusted proxy its clients are counted');
+is(status($relay, 'X-Forwarded-For' => '203.0.113.9, 192.0.2.1'), 429, 'by the last it vouches for');
+is(status($relay, 'X-Forwarded-For' => '192.0.2.1, 198.51.100.7'), 429, 'through another trusted one');
+push @mine, upgrade($relay, 'X-Forwarded-For' => '192.0.2.1, 192.0.2.2');
+is($mine[-1]{answer}{status}, 101, 'another client may');
+push @mine, upgrade($relay, 'X-Forwarded-For' => 'nonsense');
+is($mine[-1]{answer}{status}, 101, 'who is not told counts as the proxy');
+is(status($relay), 429, 'as this one');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
+# Connections of a user.
+$relay = with('gate.max_per_user' => 1);
+my $one = Clairon::Test::RawSocket->user($relay, 'u1');
+my $two = upgrade($relay);
+$two->say({ t => 'connect', r => 7, token => token(sub => 'u1') });
+my $err = $two->line;
+is_deeply([ @{$err}{qw(t code r retry)} ], [ 'err', 111, 7, JSON::true ], 'a user\'s connection too many: err 111');
+cmp_ok($err->{after}, '>', 0, 'with a time to wait');
+is($two->ending->{code}, 4103, 'and the end');
+is(sse($relay, 'u1')->{status}, 429, 'SSE: 429');
+is(poll($relay, 'u1')->{status}, 429, 'a poll: 429');
+is(poll($relay, 'u2')->{status}, 204, 'another user may');
+$one->hang_up;
+wait_until('a place is free', sub { poll($relay, 'u1')->{status} == 204 });
+pass('who leaves makes room');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
+# Lines of a connection.
+$relay = with('gate.message_rate' => 20);
+my $fast = Clairon::Test::RawSocket->user($relay, 'u1');
+$fast->text(join "\n", ('{"t":"ping","r":1}') x 60);
+my @said = map { $fast->line } 1 .. 60;
+my @over = grep { $_->{t} eq 'err' } @said;
+cmp_ok(scalar(@over), '>=', 30, 'lines beyond the rate are not done');
+is_deeply([ @{ $over[0] }{qw(code r retry)} ], [ 111, 1, JSON::true ], 'err 111 says so');
+cmp_ok($over[0]{after}, '>', 0, 'with a time to wait');
+wait_until('it may again', sub { $fast->say({ t => 'ping' }); $fast->line->{t} eq 'pong' });
+pass('and the connection stays');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
+# The kill switch.
+$relay = with('gate.drain' => '400ms');
+$ws  = Clairon::Test::RawSocket->user($relay, 'u1');
+$sse = sse($relay, 'u1');
+$sse->line_of('connected');
+is(post($relay, '/v1/push', '{"on":false}'), 403, 'a token without the claim may not turn push off');
+is(post($relay, '/v1/push', '{"on":0}', admin => JSON::true), 400, 'nor is nonsense taken');
+is(status($relay), 101, 'push is on');
+is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'an admin turns push off');
+my $end = $ws->ending;
+is($end->{code}, 4103, 'a WebSocket is sent away');
+ok(defined $end->{lines}[-1]{in}, 'and told when to come back');
+my ($bye) = grep { $_->{t} eq 'bye' } $sse->wait_end;
+is($bye->{code}, 4103, 'SSE too');
+my $off = upgrade($relay)->{answer};
+is($off->{status}, 503, 'new ones are refused');
+like($off->{body}, qr{/v1/poll}, 'and told what is left');
+ok($off->{headers}{'retry-after'}, 'and when to ask again');
+is(sse($relay, 'u1')->{status}, 503, 'SSE too');
+is(poll($relay, 'u1')->{status}, 204, 'polls go on');
+is($relay->metric('clairon_gate_push_off'), 1, 'the metrics say so');
+is(($relay->get('/readyz'))[0], 200, 'the relay is ready all the same');
+is(post($relay, '/v1/push', '{"on":true}', admin => JSON::true), 204, 'and turns it on again');
+is(status($relay), 101, 'push is on');
+$ws = Clairon::Test::RawSocket->user($relay, 'u1');
+kill USR1 => $relay->pid;
+is($ws->ending->{code}, 4103, 'SIGUSR1 turns it off too');
+is(status($relay), 503, 'push is off');
+kill USR1 => $relay->pid;
+is(status($relay), 503, 'which may be said twice');
+kill USR2 => $relay->pid;
+wait_until('push is on', sub { status($relay) == 101 });
+pass('SIGUSR2 turns it on');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
+done_testing();
