@@ -172,6 +172,7 @@ on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
     feed_stream_idle(feed);
     if (feed->state != FEED_STREAMING)
         return;
+    feed_confirm_replicas(feed);
     feed_confirm_update(feed);
     if (is_due || feed->confirmed_lsn != feed->told_lsn)
         feed_send_feedback(feed);

@@ -1,5 +1,8 @@
 /* feed_confirm.c: how far the slot may be confirmed: what is stored, once it is safe on disk. */
+#include <stdlib.h>
+
 #include "base/clock.h"
+#include "base/memory.h"
 #include "feed/feed_private.h"
 
 /* PostgreSQL can be built with WAL pages of up to 64 kB. */
@@ -28,19 +31,19 @@ feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive)
     return keepalive->wal_end / WAL_PAGE_BYTES_MAX > before / WAL_PAGE_BYTES_MAX ? before : 0;
 }
 
-void
-feed_confirm_update(struct feed *feed)
+static void
+update_synced(struct feed *feed)
 {
     int64_t now_us = clock_monotonic_us();
     int64_t delay_us = store_fsync_delay_us(feed->store);
 
     if (delay_us == 0) {
         feed->mark_count = 0;
-        feed->confirmed_lsn = feed->stored_lsn;
+        feed->synced_lsn = feed->stored_lsn;
         return;
     }
     while (feed->mark_count > 0 && feed->marks[feed->mark_first].at_us + delay_us <= now_us) {
-        feed->confirmed_lsn = feed->marks[feed->mark_first].lsn;
+        feed->synced_lsn = feed->marks[feed->mark_first].lsn;
         feed->mark_first = (feed->mark_first + 1) % FEED_MARKS_MAX;
         feed->mark_count--;
     }
@@ -53,9 +56,54 @@ feed_confirm_update(struct feed *feed)
 }
 
 void
+feed_confirm_update(struct feed *feed)
+{
+    bool wants_replicas = store_min_replicas(feed->store) > 0;
+
+    update_synced(feed);
+    feed->confirmed_lsn = wants_replicas && feed->replicated_lsn < feed->synced_lsn
+                              ? feed->replicated_lsn
+                              : feed->synced_lsn;
+}
+
+static void
+on_replicated(void *ctx, enum rc rc)
+{
+    struct feed_ticket *ticket = ctx;
+    struct feed *feed = ticket->feed;
+    bool is_ours = ticket->attempt == feed->attempt;
+
+    free(ticket);
+    if (!is_ours || feed->closing)
+        return;
+    if (rc == RC_OK)
+        feed->replicated_lsn = feed->replicating_lsn;
+    feed->replicating_lsn = 0;
+}
+
+void
+feed_confirm_replicas(struct feed *feed)
+{
+    struct feed_ticket *ticket;
+
+    if (store_min_replicas(feed->store) == 0 || feed->replicating_lsn != 0 ||
+        feed->stored_lsn <= feed->replicated_lsn)
+        return;
+    ticket = memory_new(sizeof(*ticket));
+    *ticket = (struct feed_ticket){feed, feed->attempt};
+    if (store_replicate(feed->store, on_replicated, ticket) != RC_OK)
+        free(ticket); /* next time */
+    else
+        feed->replicating_lsn = feed->stored_lsn;
+}
+
+void
 feed_confirm_reset(struct feed *feed)
 {
     feed->stored_lsn = 0;
+    feed->synced_lsn = 0;
+    feed->replicated_lsn = 0;
+    feed->replicating_lsn = 0;
     feed->confirmed_lsn = 0;
     feed->marked_lsn = 0;
     feed->told_lsn = 0;

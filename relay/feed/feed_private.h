@@ -100,9 +100,12 @@ struct feed {
     uint64_t copy_ordinal;
 
     uint64_t received_lsn;
-    uint64_t idle_lsn;      /* nothing can come any more before it, as a keepalive told */
-    uint64_t stored_lsn;    /* the store answered for all before it */
-    uint64_t confirmed_lsn; /* and it is safe on disk by now */
+    uint64_t idle_lsn;        /* nothing can come any more before it, as a keepalive told */
+    uint64_t stored_lsn;      /* the store answered for all before it */
+    uint64_t synced_lsn;      /* and it is safe on disk by now */
+    uint64_t replicated_lsn;  /* and enough replicas have it */
+    uint64_t confirmed_lsn;   /* so PostgreSQL may forget it */
+    uint64_t replicating_lsn; /* that replicas are asked for; 0: nothing */
     uint64_t marked_lsn;
     struct feed_mark marks[FEED_MARKS_MAX]; /* a ring, oldest first */
     unsigned mark_first;
@@ -162,6 +165,8 @@ void feed_flush_socket(struct feed *feed);
 /* feed_confirm.c */
 void feed_confirm_update(struct feed *feed); /* moves confirmed_lsn as far as is safe now */
 void feed_confirm_reset(struct feed *feed);
+/* Asks for replicas, where the settings want them. */
+void feed_confirm_replicas(struct feed *feed);
 /* Up to where nothing can come any more, as a keepalive tells; 0: it does not tell. */
 uint64_t feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive);
 

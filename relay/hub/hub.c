@@ -119,6 +119,7 @@ on_entry(void *ctx, const struct entry *entry)
     if (!hub->has_position || !entry_id_less(hub->newest, entry->id))
         return;
     hub->newest = entry->id;
+    store_saw(hub->store, entry->id);
     hub->batch[hub->batch_count++] = note_new(entry, hub->epoch, entry->id);
     stats_add(hub->stats, STAT_HUB_NOTES, 1);
     if (hub->batch_count == HUB_BATCH_MAX)

@@ -2,6 +2,8 @@
 #ifndef CLAIRON_STORE_CALL_H
 #define CLAIRON_STORE_CALL_H
 
+#include <ev.h>
+
 #include "store/fault.h"
 #include "store/link.h"
 #include "store/store.h"
@@ -22,7 +24,18 @@ struct delivery {
 };
 void delivery_settings(const struct config *config, struct delivery *ret_delivery);
 
+/* Replicas are waited for: one wait at a time. */
+struct replicas_wait {
+    store_replicated *done; /* NULL: none */
+    void *ctx;
+    long long offset; /* of the replication stream, that they are to reach */
+    int64_t since_us;
+    int64_t warned_us;
+    ev_timer again;
+};
+
 struct store {
+    struct ev_loop *loop;
     struct link *link;
     struct upkeep *upkeep;
     struct stats *stats;
@@ -33,9 +46,12 @@ struct store {
     char owner[STORE_TOKEN_TEXT + 1]; /* this process */
     struct delivery delivery;
     struct fault_log faults;
+    int min_replicas;
+    struct replicas_wait replicas;
     char epoch[STORE_EPOCH_TEXT + 1];
     struct entry_id newest;
-    bool syncs_always; /* appendfsync always: an answer is on disk */
+    struct entry_id seen; /* the newest entry of this epoch that we know of */
+    bool syncs_always;    /* appendfsync always: an answer is on disk */
 };
 
 /* A call under way: what the caller wants to hear, whichever it is. */

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "store/batch.h"
 #include "store/call.h"
+#include "store/replicas.h"
 #include "store/reply.h"
 #include "store/upkeep.h"
 
@@ -99,6 +100,7 @@ on_hello(void *ctx, const redisReply *reply)
         return;
     }
     snprintf(store->epoch, sizeof(store->epoch), "%.*s", (int)epoch.len, (const char *)epoch.at);
+    store->seen = store->newest;
     link_settle(store->link);
     log_info("store", "connected, epoch %s", store->epoch);
     stats_set(store->stats, STAT_STORE_CONNECTED, 1);
@@ -111,7 +113,7 @@ on_link_up(void *ctx)
 {
     struct store *store = ctx;
     struct arguments arguments = {.argc = 0};
-    char fresh_epoch[STORE_EPOCH_TEXT + 1];
+    char fresh_epoch[STORE_EPOCH_TEXT + 1], seen[ENTRY_ID_TEXT_MAX];
 
     store->syncs_always = false;
     if (!ask_setting(store, "appendfsync", on_fsync_mode) ||
@@ -120,9 +122,12 @@ on_link_up(void *ctx)
         return;
     }
     random_hex(fresh_epoch, STORE_EPOCH_TEXT);
+    entry_id_text(store->seen, seen);
     argument(&arguments, store->stream_key);
     argument(&arguments, store->prefix);
     argument(&arguments, fresh_epoch);
+    argument(&arguments, store->epoch);
+    argument(&arguments, seen);
     if (link_call(store->link, STORE_SCRIPT_hello, 1, on_hello, store, arguments.argc,
                   (const char **)arguments.argv, arguments.lens) != RC_OK)
         link_restart(store->link, "could not send");
@@ -137,6 +142,7 @@ on_link_down(void *ctx, const char *reason)
     if (!store->is_up)
         return;
     store->is_up = false;
+    replicas_down(store);
     stats_set(store->stats, STAT_STORE_CONNECTED, 0);
     tell_listeners(store);
 }
@@ -147,7 +153,10 @@ store_open(struct ev_loop *loop, const struct config *config, struct stats *stat
     struct store *store = memory_new(sizeof(*store));
     const struct link_events events = {on_link_up, on_link_down, store};
 
+    store->loop = loop;
     store->stats = stats;
+    store->min_replicas = config->store.min_replicas;
+    replicas_open(store);
     snprintf(store->prefix, sizeof(store->prefix), "%s", config->store.prefix);
     snprintf(store->stream_key, sizeof(store->stream_key), "%s:stream", store->prefix);
     random_hex(store->owner, STORE_TOKEN_TEXT);
@@ -167,6 +176,7 @@ store_close(struct store *store)
     if (store == NULL)
         return;
     upkeep_close(store->upkeep);
+    replicas_down(store);
     link_close(store->link);
     upkeep_free(store->upkeep);
     free(store);
@@ -195,6 +205,13 @@ const char *
 store_epoch(const struct store *store)
 {
     return store->epoch;
+}
+
+void
+store_saw(struct store *store, struct entry_id id)
+{
+    if (entry_id_less(store->seen, id))
+        store->seen = id;
 }
 
 int64_t
@@ -308,9 +325,14 @@ on_ingested(void *ctx, const redisReply *reply)
 {
     struct call *call = ctx;
     struct store *store = call->store;
+    struct entry_id last_entry;
+    struct bytes last;
     enum rc rc = RC_IO;
 
-    if (call_succeeded(store, reply, "store a batch") && reply_is_array(reply, 3)) {
+    if (call_succeeded(store, reply, "store a batch") && reply_is_array(reply, 4)) {
+        last = reply_bytes(reply->element[3]);
+        if (last.at != NULL && entry_id_read((const char *)last.at, last.len, &last_entry) == RC_OK)
+            store_saw(store, last_entry);
         stats_add(store->stats, STAT_STORE_NOTES, (uint64_t)reply->element[1]->integer);
         stats_add(store->stats, STAT_STORE_REPLAYED, (uint64_t)reply->element[2]->integer);
         rc = RC_OK;

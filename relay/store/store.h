@@ -37,10 +37,25 @@ const char *store_epoch(const struct store *store);
 struct entry_id store_newest(const struct store *store);
 
 /*
+ * An entry was taken in: should the store go back, it gives later entries later ids, so that who
+ * reads on from here misses none.
+ */
+void store_saw(struct store *store, struct entry_id id);
+
+/*
  * How long after its answer an entry may still be lost with the machine: 0 with appendfsync always,
  * else twice the second between two fsyncs.
  */
 int64_t store_fsync_delay_us(const struct store *store);
+
+/* [store] min_replicas. */
+int store_min_replicas(const struct store *store);
+/*
+ * Calls back once that many replicas have all that the store had answered for before the call. One
+ * at a time (RC_AGAIN).
+ */
+typedef void store_replicated(void *ctx, enum rc rc);
+MUST_CHECK enum rc store_replicate(struct store *store, store_replicated *done, void *ctx);
 
 /*
  * All calls below: RC_OK: the callback will be called once, from the loop, with RC_OK and the

@@ -7,6 +7,7 @@
 
 #include "feed/feed_private.h"
 #include "store/call.h"
+#include "store/replicas.h"
 
 #define LONG_AGO_US 3000000
 
@@ -77,6 +78,41 @@ test_a_new_connection_confirms_nothing_of_the_old(void **state)
     assert_int_equal(feed.confirmed_lsn, 0);
 }
 
+static void
+test_replicas_must_have_it(void **state)
+{
+    struct store store = {.syncs_always = true, .min_replicas = 1};
+    struct feed feed = {.store = &store, .stored_lsn = 200, .replicated_lsn = 100};
+
+    (void)state;
+    feed_confirm_update(&feed);
+    assert_int_equal(feed.confirmed_lsn, 100);
+    feed.replicated_lsn = 300;
+    feed_confirm_update(&feed);
+    assert_int_equal(feed.confirmed_lsn, 200); /* and the disk too */
+    feed_confirm_reset(&feed);
+    feed_confirm_update(&feed);
+    assert_int_equal(feed.confirmed_lsn, 0);
+}
+
+static void
+test_replicas_are_counted(void **state)
+{
+    const char *info = "# Replication\r\nrole:master\r\nconnected_slaves:3\r\n"
+                       "slave0:ip=1,port=1,state=online,offset=500,lag=0\r\n"
+                       "slave1:ip=1,port=2,state=wait_bgsave,offset=900,lag=0\r\n"
+                       "slave2:ip=1,port=3,state=online,offset=400,lag=1\r\n"
+                       "master_replid:00\r\nmaster_repl_offset:500\r\nsecond_repl_offset:-1\r\n";
+
+    (void)state;
+    assert_int_equal(replicas_end(info), 500);
+    assert_int_equal(replicas_beyond(info, 500), 1);
+    assert_int_equal(replicas_beyond(info, 400), 2);
+    assert_int_equal(replicas_beyond(info, 501), 0); /* one that is not online does not count */
+    assert_int_equal(replicas_end("# Replication\r\n"), REPLICAS_OFFSET_NONE);
+    assert_int_equal(replicas_beyond("\nslave0:", 0), 0);
+}
+
 static uint64_t
 read_lsn(struct feed *feed, uint64_t wal_end, bool reply_requested)
 {
@@ -118,6 +154,8 @@ main(void)
         cmocka_unit_test(test_everysec_confirms_late),
         cmocka_unit_test(test_marks_are_bounded),
         cmocka_unit_test(test_a_new_connection_confirms_nothing_of_the_old),
+        cmocka_unit_test(test_replicas_must_have_it),
+        cmocka_unit_test(test_replicas_are_counted),
         cmocka_unit_test(test_a_server_that_waits_has_sent_all),
         cmocka_unit_test(test_a_server_amid_its_reading_may_hold_a_packet),
     };

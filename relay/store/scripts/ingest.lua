@@ -7,7 +7,7 @@
 --   + or -: audience, target, user                         a membership begins or ends
 --   C: nothing                                             a transaction is complete
 -- Records at or below the progress are already stored and skipped.
--- Returns {position, notes added, records skipped}.
+-- Returns {position, notes added, records skipped, the last entry added or ''}.
 local stream, progress = KEYS[1], KEYS[2]
 local prefix = ARGV[1]
 local call = redis.call
@@ -37,7 +37,7 @@ end
 
 local OPEN_MS = 24 * 3600 * 1000 -- an open audience without expiration waits so long
 local at, added, skipped, now = 6, 0, 0, now_ms()
-local claims, ending = {}, {}
+local claims, ending, last_entry = {}, {}, ''
 
 local function users_of(audience, targets)
     local users, seen = {}, {}
@@ -62,6 +62,7 @@ end
 local function add_note(...)
     local id = ARGV[at + 2]
     local entry = call('XADD', stream, '*', 'id', id, 'route', ARGV[at + 3], 'data', ARGV[at + 4], ...)
+    last_entry = entry
     if added == 0 then call('HSETNX', prefix .. ':meta', 'first', entry) end
     added = added + 1
     if math.floor(ARGV[at + 3]:byte(8) / 4) % 2 == 1 then -- FRAME_UNDECODABLE
@@ -139,4 +140,4 @@ end
 finish_awaited()
 call('HSET', progress, 'position', position)
 if ARGV[5] > (state[3] or '') then call('HSET', progress, 'read', ARGV[5]) end
-return {position, added, skipped}
+return {position, added, skipped, last_entry}

@@ -1,0 +1,19 @@
+/* replicas.h: asks the store how far its replicas are. */
+#ifndef CLAIRON_STORE_REPLICAS_H
+#define CLAIRON_STORE_REPLICAS_H
+
+struct store;
+
+/* The wait under way, if any, ends with RC_IO when the store goes down. */
+void replicas_open(struct store *store);
+void replicas_down(struct store *store);
+
+#define REPLICAS_OFFSET_NONE (-1)
+
+/* The end of the replication stream in the text of INFO replication, or REPLICAS_OFFSET_NONE. */
+long long replicas_end(const char *info);
+
+/* How many replicas in that text have acknowledged the stream up to `offset`. */
+int replicas_beyond(const char *info, long long offset);
+
+#endif
