@@ -64,7 +64,7 @@ note_columns(struct condition *condition, Node *expression, Relation decoded, co
 
 /* What condition_new makes a condition of. */
 struct making {
-    const char *stored;
+    const struct rule *rule;
     const int *map;
     int map_count;
     Relation decoded;
@@ -79,14 +79,17 @@ make(void *arg)
     Relation decoded = making->decoded;
     struct condition *condition = palloc0(sizeof(*condition));
     Node *expression;
+    int map_count;
+    int *map;
     Oid user;
     int context;
 
     /* An error brings the user back, as does any end of the subtransaction. */
     GetUserIdAndSecContext(&user, &context);
     SetUserIdAndSecContext(making->owner, context | SECURITY_RESTRICTED_OPERATION);
-    expression =
-        condition_parse_stored(making->stored, making->map, making->map_count, making->decoded);
+    map = condition_map(making->rule->origins, making->rule->numbers, making->rule->origin_count,
+                        making->map, making->map_count, &map_count);
+    expression = condition_parse_stored(making->rule->only_when, map, map_count, decoded);
     note_columns(condition, expression, decoded, RelationGetIdentityKeyBitmap(decoded));
     condition->slot =
         MakeTupleTableSlot(CreateTupleDescCopy(RelationGetDescr(decoded)), &TTSOpsVirtual);
@@ -98,9 +101,9 @@ make(void *arg)
 }
 
 struct condition *
-condition_new(const char *stored, const int *map, int map_count, Relation decoded, Oid owner)
+condition_new(const struct rule *rule, const int *map, int map_count, Relation decoded, Oid owner)
 {
-    struct making making = {stored, map, map_count, decoded, owner, NULL};
+    struct making making = {rule, map, map_count, decoded, owner, NULL};
     char *reason;
 
     if (!guard_run(make, &making, &reason))

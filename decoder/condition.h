@@ -1,7 +1,7 @@
 /*
  * condition.h: only_when, a boolean expression on one row.
  *
- * It is stored as SQL text in which $n stands for column number n: renames
+ * It is stored as SQL text in which $n stands for a column, by number: renames
  * follow, constants are what they were when the rule was set, and no PostgreSQL
  * version's internal form is kept.
  */
@@ -14,6 +14,7 @@
 
 struct condition;
 struct image;
+struct rule;
 
 enum condition_answer {
     CONDITION_FALSE, /* false or NULL */
@@ -23,12 +24,12 @@ enum condition_answer {
 };
 
 /*
- * Makes a condition ready, in the current memory context; `map` tells for each
- * column of the relation that the rule names its index in `decoded`, -1 for
+ * Makes a rule's condition ready, in the current memory context; `map` tells for
+ * each column of the relation that the rule names its index in `decoded`, -1 for
  * none. `owner`, of that relation, is who may use what it names, whoever reads.
  * NULL when it cannot be made any more, as after a change of a type.
  */
-extern struct condition *condition_new(const char *stored, const int *map, int map_count,
+extern struct condition *condition_new(const struct rule *rule, const int *map, int map_count,
                                        Relation decoded, Oid owner);
 
 /* Judges one image; allocates in the current memory context. */

@@ -19,6 +19,7 @@
 #include "parser/parse_node.h"
 #include "parser/parse_relation.h"
 #include "parser/parser.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -175,6 +176,25 @@ resolve_number(ParseState *state, ParamRef *reference)
                            attribute->attcollation, 0);
 }
 
+int *
+condition_map(const int16 *origins, const int16 *numbers, int count, const int *columns,
+              int column_count, int *ret_count)
+{
+    int most = 0;
+    int *map;
+
+    for (int i = 0; i < count; i++)
+        most = Max(most, origins[i]);
+    map = palloc(sizeof(int) * Max(most, 1));
+    for (int i = 0; i < most; i++)
+        map[i] = -1;
+    for (int i = 0; i < count; i++)
+        if (origins[i] > 0 && numbers[i] > 0 && numbers[i] <= column_count)
+            map[origins[i] - 1] = columns[numbers[i] - 1];
+    *ret_count = most;
+    return map;
+}
+
 Node *
 condition_parse_stored(const char *stored, const int *map, int map_count, Relation relation)
 {
@@ -279,22 +299,41 @@ clairon_condition_store(PG_FUNCTION_ARGS)
     PG_RETURN_TEXT_P(cstring_to_text(stored));
 }
 
-/* condition_show(relation oid, stored text) -> text: with the columns' names of now. */
+static const int16 *
+numbers_argument(ArrayType *array, int *ret_count)
+{
+    if (ARR_ELEMTYPE(array) != INT2OID || ARR_HASNULL(array))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("numbers without NULL are valid")));
+    *ret_count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+    return (const int16 *)ARR_DATA_PTR(array);
+}
+
+/*
+ * condition_show(relation oid, stored text, origins int2[], numbers int2[]) -> text:
+ * with the columns' names of now.
+ */
 Datum
 clairon_condition_show(PG_FUNCTION_ARGS)
 {
     Oid relid = PG_GETARG_OID(0);
     Relation relation = table_open(relid, AccessShareLock);
     TupleDesc desc = RelationGetDescr(relation);
-    int *map = palloc(sizeof(int) * Max(desc->natts, 1));
+    int *columns = palloc(sizeof(int) * Max(desc->natts, 1));
     struct person caller = become_owner(relation);
+    int count;
+    int number_count;
+    const int16 *origins = numbers_argument(PG_GETARG_ARRAYTYPE_P(2), &count);
+    const int16 *numbers = numbers_argument(PG_GETARG_ARRAYTYPE_P(3), &number_count);
     Node *expression;
     char *shown;
+    int *map;
 
     for (int i = 0; i < desc->natts; i++)
-        map[i] = TupleDescAttr(desc, i)->attisdropped ? -1 : i;
+        columns[i] = TupleDescAttr(desc, i)->attisdropped ? -1 : i;
+    map = condition_map(origins, numbers, Min(count, number_count), columns, desc->natts, &count);
     expression =
-        condition_parse_stored(text_to_cstring(PG_GETARG_TEXT_PP(1)), map, desc->natts, relation);
+        condition_parse_stored(text_to_cstring(PG_GETARG_TEXT_PP(1)), map, count, relation);
     shown = deparse_expression(
         expression, deparse_context_for(RelationGetRelationName(relation), relid), false, false);
     SetUserIdAndSecContext(caller.user, caller.context);

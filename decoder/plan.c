@@ -217,8 +217,8 @@ plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct ru
     plan_target(decoder, plan, source, RelationGetDescr(decoded), key);
     if (rule->only_when != NULL)
         plan->condition =
-            condition_new(rule->only_when, source->map, RelationGetDescr(source->relation)->natts,
-                          decoded, source->relation->rd_rel->relowner);
+            condition_new(rule, source->map, RelationGetDescr(source->relation)->natts, decoded,
+                          source->relation->rd_rel->relowner);
     plan_topic(decoder, plan, name);
     plan_heads(decoder, plan, name);
     plan_routing(decoder, plan);

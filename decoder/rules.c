@@ -79,14 +79,16 @@ read_target_list(struct target_list *list, Datum value)
     }
 }
 
-static void
-read_columns(struct rule *rule, Datum value)
+static int16 *
+read_numbers(Datum value, int *ret_count)
 {
     ArrayType *array = DatumGetArrayTypeP(value);
+    int count = ARR_HASNULL(array) ? 0 : ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+    int16 *numbers = palloc(sizeof(int16) * Max(count, 1));
 
-    rule->column_count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-    rule->columns = palloc(sizeof(int16) * Max(rule->column_count, 1));
-    memcpy(rule->columns, ARR_DATA_PTR(array), sizeof(int16) * rule->column_count);
+    memcpy(numbers, ARR_DATA_PTR(array), sizeof(int16) * count);
+    *ret_count = count;
+    return numbers;
 }
 
 static struct rule *
@@ -109,7 +111,7 @@ read_rule(const Datum *values, const bool *nulls)
     rule->operations = DatumGetInt16(VALUE(RULE_OPERATIONS));
     rule->column_count = -1;
     if (!IS_NULL(RULE_COLUMNS))
-        read_columns(rule, VALUE(RULE_COLUMNS));
+        rule->columns = read_numbers(VALUE(RULE_COLUMNS), &rule->column_count);
     rule->emitter = text_utf8(VALUE(RULE_EMITTER));
     if (!IS_NULL(RULE_TOPIC))
         rule->topic = text_utf8(VALUE(RULE_TOPIC));
@@ -122,6 +124,14 @@ read_rule(const Datum *values, const bool *nulls)
     rule->backoff = DatumGetInt16(VALUE(RULE_BACKOFF));
     if (!IS_NULL(RULE_ONLY_WHEN))
         rule->only_when = TextDatumGetCString(VALUE(RULE_ONLY_WHEN));
+    rule->part = DatumGetInt16(VALUE(RULE_PART));
+    if (!IS_NULL(RULE_COLUMN_ORIGINS) && !IS_NULL(RULE_COLUMN_NUMBERS)) {
+        int count;
+
+        rule->origins = read_numbers(VALUE(RULE_COLUMN_ORIGINS), &rule->origin_count);
+        rule->numbers = read_numbers(VALUE(RULE_COLUMN_NUMBERS), &count);
+        rule->origin_count = Min(rule->origin_count, count);
+    }
 #undef IS_NULL
 #undef VALUE
     return rule;
@@ -137,7 +147,49 @@ compare_rules(const ListCell *a, const ListCell *b)
 
     if (order != 0)
         return order;
-    return left->relid < right->relid ? -1 : left->relid > right->relid;
+    if (left->relid != right->relid)
+        return left->relid < right->relid ? -1 : 1;
+    return left->part - right->part;
+}
+
+static void
+append_part(struct rule *rule, const struct rule *part)
+{
+    struct target_list *list = &rule->literal;
+    int count = list->count + part->literal.count;
+
+    if (part->only_when != NULL)
+        rule->only_when =
+            psprintf("%s%s", rule->only_when == NULL ? "" : rule->only_when, part->only_when);
+    if (part->literal.count == 0)
+        return;
+    list->texts = repalloc(list->texts, sizeof(char *) * count);
+    list->lengths = repalloc(list->lengths, sizeof(int) * count);
+    memcpy(list->texts + list->count, part->literal.texts, sizeof(char *) * part->literal.count);
+    memcpy(list->lengths + list->count, part->literal.lengths, sizeof(int) * part->literal.count);
+    list->count = count;
+}
+
+/* Rows in order: each rule's first takes in its further ones. One without a first is left out. */
+static List *
+join_parts(List *rows)
+{
+    struct rule *rule = NULL;
+    List *rules = NIL;
+    ListCell *cell;
+
+    foreach (cell, rows) {
+        struct rule *row = lfirst(cell);
+
+        if (row->part == 0) {
+            rules = lappend(rules, row);
+            rule = row;
+        } else if (rule != NULL && rule->relid == row->relid &&
+                   strcmp(rule->name, row->name) == 0) {
+            append_part(rule, row);
+        }
+    }
+    return rules;
 }
 
 /*
@@ -171,8 +223,9 @@ find_table(const char *name, Oid schema)
 }
 
 static const Oid rule_types[RULE_ATTRIBUTE_COUNT] = {
-    REGCLASSOID,  TEXTOID, TEXTOID, INT2OID,     TEXTARRAYOID, INT2OID, INT2OID, INT2OID,
-    INT2ARRAYOID, TEXTOID, TEXTOID, INTERVALOID, BOOLOID,      INT2OID, INT2OID, TEXTOID,
+    REGCLASSOID, TEXTOID,      TEXTOID, INT2OID,      TEXTARRAYOID, INT2OID, INT2OID,
+    INT2OID,     INT2ARRAYOID, TEXTOID, TEXTOID,      INTERVALOID,  BOOLOID, INT2OID,
+    INT2OID,     TEXTOID,      INT2OID, INT2ARRAYOID, INT2ARRAYOID,
 };
 static const Oid secret_types[] = {BYTEAOID};
 
@@ -228,7 +281,7 @@ read_all(Oid table)
     systable_endscan(scan);
     table_close(relation, AccessShareLock);
     list_sort(rules, compare_rules);
-    return rules;
+    return join_parts(rules);
 }
 
 bool

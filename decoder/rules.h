@@ -42,7 +42,10 @@ enum rule_attribute {
     RULE_RETRY_LIMIT,
     RULE_BACKOFF,
     RULE_ONLY_WHEN,
-    RULE_ATTRIBUTE_COUNT = RULE_ONLY_WHEN
+    RULE_PART,
+    RULE_COLUMN_ORIGINS,
+    RULE_COLUMN_NUMBERS,
+    RULE_ATTRIBUTE_COUNT = RULE_COLUMN_NUMBERS
 };
 
 struct target_list {
@@ -72,6 +75,11 @@ struct rule {
     uint16 retry_limit;
     enum frame_backoff backoff;
     char *only_when; /* the stored form of condition.h; NULL: always */
+    int16 part;      /* 0, but while rules are read */
+    /* $n in only_when is column numbers[i] where origins[i] is n */
+    int origin_count;
+    int16 *origins;
+    int16 *numbers;
 };
 
 struct rule_set {

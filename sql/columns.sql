@@ -2,55 +2,71 @@
 
 -- A restored table has no gaps where columns were dropped: its numbers are others. So each rule
 -- keeps the names of the columns it uses, as they are now, and takes its numbers from them when
--- it is inserted with them. No table has a column of this number: it denies.
+-- it is inserted with them. In only_when, $n stays what it was: the column whose origin is n.
+-- No table has a column of this number: it denies.
 CREATE FUNCTION clairon.no_column() RETURNS int2
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS 'SELECT 32767::int2';
 
--- The pieces of a stored condition: strings and quoted names, $n, and what is between.
-CREATE FUNCTION clairon.condition_tokens(stored text) RETURNS TABLE (token text, place bigint)
-    LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT match[1], ordinality
-    FROM regexp_matches(stored, E'\'[^\']*\'|"[^"]*"|\\$[0-9]+|[^\'"$]+|.', 'g')
-         WITH ORDINALITY AS tokens (match)
+-- Some more than are used, where a text in the condition looks like $n.
+CREATE FUNCTION clairon.used_columns(relation regclass, target int2, columns int2[], stored text)
+    RETURNS int2[] LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(array_agg(attnum ORDER BY attnum), '{}')
+    FROM pg_attribute
+    WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped
+      AND (attnum = target OR attnum = ANY (columns)
+           OR '$' || attnum IN (SELECT match[1] FROM regexp_matches(stored, '[$][0-9]+', 'g')
+                                AS found (match)))
 $$;
 
 CREATE FUNCTION clairon.bind_columns() RETURNS trigger
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    numbers int2[]; -- of the columns named, now
+    held int2[] := NEW.column_numbers;
+    added int2[];
 BEGIN
-    IF TG_OP = 'INSERT' AND NEW.column_numbers IS NOT NULL THEN
-        numbers := ARRAY(SELECT coalesce(attnum, clairon.no_column())
-                         FROM unnest(NEW.column_names) WITH ORDINALITY AS given (name, place)
-                         LEFT JOIN pg_attribute ON attrelid = NEW.relation AND attname = name
-                             AND attnum > 0 AND NOT attisdropped
-                         ORDER BY place);
-        NEW.target_column := (SELECT coalesce(numbers[array_position(NEW.column_numbers, held)],
-                                              clairon.no_column())
-                              FROM (SELECT NEW.target_column AS held) AS t WHERE held IS NOT NULL);
-        NEW.columns := (SELECT array_agg(coalesce(numbers[array_position(NEW.column_numbers, held)],
-                                                  clairon.no_column()))
-                        FROM unnest(NEW.columns) AS t (held));
-        NEW.only_when := (SELECT string_agg(CASE WHEN token ~ '^[$][0-9]' THEN '$' || coalesce(
-                                      numbers[array_position(NEW.column_numbers,
-                                                             substr(token, 2)::int2)],
-                                      clairon.no_column()) ELSE token END, '' ORDER BY place)
-                          FROM clairon.condition_tokens(NEW.only_when));
+    IF NEW.part > 0 THEN
+        RETURN NEW; -- the first part has all columns of the rule
     END IF;
-    SELECT coalesce(array_agg(attnum ORDER BY attnum), '{}'),
-           coalesce(array_agg(attname::text ORDER BY attnum), '{}')
-    INTO NEW.column_numbers, NEW.column_names
-    FROM pg_attribute
-    WHERE attrelid = NEW.relation AND attnum > 0 AND NOT attisdropped
-      AND (attnum = NEW.target_column OR attnum = ANY (NEW.columns)
-           OR '$' || attnum IN (SELECT token FROM clairon.condition_tokens(NEW.only_when)));
+    IF TG_OP = 'INSERT' AND NEW.column_names IS NOT NULL THEN
+        NEW.column_numbers := ARRAY(
+            SELECT coalesce(attnum, clairon.no_column())
+            FROM unnest(NEW.column_names) WITH ORDINALITY AS given (name, place)
+            LEFT JOIN pg_attribute ON attrelid = NEW.relation AND attname = name
+                AND attnum > 0 AND NOT attisdropped
+            ORDER BY place);
+        IF NEW.target_column IS NOT NULL THEN
+            NEW.target_column := coalesce(
+                NEW.column_numbers[array_position(held, NEW.target_column)], clairon.no_column());
+        END IF;
+        NEW.columns := (SELECT array_agg(coalesce(NEW.column_numbers[array_position(held, number)],
+                                                  clairon.no_column()))
+                        FROM unnest(NEW.columns) AS t (number));
+    ELSIF TG_OP = 'INSERT' OR NEW.only_when IS DISTINCT FROM OLD.only_when THEN
+        IF TG_OP = 'UPDATE' OR NEW.column_origins IS NULL THEN
+            NEW.column_origins := clairon.used_columns(NEW.relation, NEW.target_column,
+                                                       NEW.columns, NEW.only_when);
+        END IF;
+        NEW.column_numbers := NEW.column_origins;
+    ELSE
+        added := ARRAY(SELECT unnest(clairon.used_columns(NEW.relation, NEW.target_column,
+                                                          NEW.columns, NULL))
+                       EXCEPT SELECT unnest(held));
+        NEW.column_origins := NEW.column_origins || array_fill(0::int2, ARRAY[cardinality(added)]);
+        NEW.column_numbers := held || added;
+    END IF;
+    NEW.column_names := ARRAY(
+        SELECT attname::text
+        FROM unnest(NEW.column_numbers) WITH ORDINALITY AS given (number, place)
+        LEFT JOIN pg_attribute ON attrelid = NEW.relation AND attnum = number
+            AND NOT attisdropped
+        ORDER BY place);
     IF pg_column_size(NEW) > 8000 THEN
         IF TG_OP = 'INSERT' THEN
-            RAISE EXCEPTION 'targets, columns, only_when: at most about 7000 bytes are valid '
-                            'for all of a rule' USING ERRCODE = 'invalid_parameter_value';
+            RAISE EXCEPTION 'columns: their names and the rule''s take more than about 6000 bytes'
+                USING ERRCODE = 'invalid_parameter_value',
+                      HINT = 'Valid: NULL for all of them, or fewer.';
         END IF;
         -- A longer name of a column must not fail for this; restored, the rule denies.
-        NEW.column_numbers := '{}';
         NEW.column_names := '{}';
     END IF;
     RETURN NEW;
@@ -62,9 +78,10 @@ ALTER TABLE clairon.rule ENABLE ALWAYS TRIGGER bind_columns;
 -- Renamed and dropped columns: the names kept are those of now, whatever the command.
 CREATE FUNCTION clairon.follow_names() RETURNS void
     LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    UPDATE clairon.rule SET column_numbers = NULL
+    UPDATE clairon.rule SET column_names = NULL
     WHERE EXISTS (SELECT FROM unnest(column_numbers, column_names) AS kept (number, name)
-                  WHERE NOT EXISTS (SELECT FROM pg_attribute
+                  WHERE name IS NOT NULL
+                    AND NOT EXISTS (SELECT FROM pg_attribute
                                     WHERE attrelid = relation AND attnum = number
                                       AND attname = name AND NOT attisdropped))
 $$;

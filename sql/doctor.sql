@@ -59,16 +59,17 @@ CREATE FUNCTION clairon.doctor_rules()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT 'rules', count(*) > 0, count(*) || ' rules', 'Set one with clairon.watch().'
-    FROM clairon.rule
+    FROM clairon.rule WHERE part = 0
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
            'its table does not exist any more', 'Remove it: DELETE FROM clairon.rule.'
-    FROM clairon.rule WHERE NOT EXISTS (SELECT FROM pg_class WHERE oid = rule.relation)
+    FROM clairon.rule
+    WHERE part = 0 AND NOT EXISTS (SELECT FROM pg_class WHERE oid = rule.relation)
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
            'its target column was dropped: it delivers nothing', 'Set it again with clairon.watch().'
     FROM clairon.rule
-    WHERE target_column IS NOT NULL AND EXISTS (SELECT FROM pg_class WHERE oid = relation)
+    WHERE part = 0 AND target_column IS NOT NULL AND EXISTS (SELECT FROM pg_class WHERE oid = relation)
       AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = relation
                       AND attnum = target_column AND NOT attisdropped)
     UNION ALL

@@ -24,7 +24,7 @@ GRANT EXECUTE ON FUNCTION
     clairon.notify(text, text[], jsonb, text, text, text, text, text, interval, boolean, int,
                    text, text),
     clairon.once(text, text) TO clairon_app;
-GRANT EXECUTE ON FUNCTION clairon.show_condition(regclass, text) TO clairon_relay;
+GRANT EXECUTE ON FUNCTION clairon.show_condition(regclass, text, int2[], int2[]) TO clairon_relay;
 GRANT SELECT ON clairon.rule, clairon.rules, clairon.status, clairon.member TO clairon_relay;
 GRANT EXECUTE ON FUNCTION clairon.doctor(), clairon.doctor_settings(), clairon.doctor_slots(),
     clairon.doctor_rules() TO clairon_relay;

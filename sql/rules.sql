@@ -146,7 +146,8 @@ CREATE FUNCTION clairon.lock_rules(relation oid) RETURNS void
 -- only_when in the form that is stored: with the column's numbers, and constants as of now.
 CREATE FUNCTION clairon.condition_store(relation oid, expression text, path text) RETURNS text
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_condition_store';
-CREATE FUNCTION clairon.condition_show(relation oid, stored text) RETURNS text
+CREATE FUNCTION clairon.condition_show(relation oid, stored text, origins int2[],
+                                       numbers int2[]) RETURNS text
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_condition_show';
 
 -- Read under the settings that the decoder reads it under, but for the caller's search_path.
@@ -165,13 +166,57 @@ EXCEPTION WHEN OTHERS THEN
                      'functions written in C.';
 END $$;
 
-CREATE FUNCTION clairon.show_condition(relation regclass, stored text) RETURNS text
+CREATE FUNCTION clairon.show_condition(relation regclass, stored text, origins int2[],
+                                       numbers int2[]) RETURNS text
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     SET standard_conforming_strings = on AS $$
 BEGIN
-    RETURN clairon.condition_show(relation, stored);
+    RETURN clairon.condition_show(relation, stored, origins, numbers);
 EXCEPTION WHEN OTHERS THEN
     RETURN format('%s (denies: %s)', stored, SQLERRM);
+END $$;
+
+-- A row without TOAST has to fit a page: what is long goes on in further rows.
+CREATE FUNCTION clairon.insert_rule(rule clairon.rule) RETURNS void
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    stored constant text := rule.only_when;
+    targets constant text[] := rule.target_list;
+BEGIN
+    IF octet_length(stored) > 100000 THEN
+        RAISE EXCEPTION 'only_when: at most 100000 bytes are valid, this is stored in %',
+                octet_length(stored)
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF cardinality(targets) > 100000 THEN
+        RAISE EXCEPTION 'targets: at most 100000 are valid'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    rule.part := 0;
+    IF coalesce(octet_length(stored), 0) + coalesce(pg_column_size(targets), 0) < 3000 THEN
+        INSERT INTO clairon.rule VALUES (rule.*);
+        RETURN;
+    END IF;
+    rule.only_when := left(stored, 0);
+    rule.target_list := targets[1:0];
+    INSERT INTO clairon.rule VALUES (rule.*);
+    rule.columns := NULL;
+    rule.topic := NULL;
+    rule.column_origins := NULL;
+    FOR rule.part, rule.only_when, rule.target_list IN
+        SELECT place, CASE WHEN stored IS NOT NULL THEN coalesce(piece, '') END,
+               CASE WHEN targets IS NOT NULL THEN coalesce(list, '{}') END
+        FROM (SELECT place, substr(stored, (place - 1) * 1000 + 1, 1000) AS piece
+              FROM generate_series(1, (length(stored) + 999) / 1000) AS place) AS pieces
+        FULL JOIN (SELECT place, array_agg(target ORDER BY given) AS list
+                   FROM (SELECT target, given, 1 + (sum(octet_length(target) + 8)
+                                                    OVER (ORDER BY given)) / 3000 AS place
+                         FROM unnest(targets) WITH ORDINALITY AS t (target, given)) AS placed
+                   GROUP BY place) AS lists USING (place)
+        ORDER BY place
+    LOOP
+        INSERT INTO clairon.rule VALUES (rule.*);
+    END LOOP;
 END $$;
 
 -- What watch does, with the search_path that only_when is read under.
@@ -225,13 +270,11 @@ BEGIN
     rule.retry_limit := retry_limit;
     rule.backoff := clairon.choice('backoff', backoff, '{EXPONENTIAL,LINEAR,FIXED}');
     rule.only_when := clairon.check_condition(relation, only_when, path);
-    IF pg_column_size(rule) > 7000 THEN
-        RAISE EXCEPTION 'targets, only_when: at most about 7000 bytes are valid for all of a rule'
-            USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    rule.column_origins := clairon.used_columns(relation, rule.target_column, rule.columns,
+                                                rule.only_when);
     DELETE FROM clairon.rule AS old
         WHERE old.relation = rule.relation AND old.name = rule.name;
-    INSERT INTO clairon.rule VALUES (rule.*);
+    PERFORM clairon.insert_rule(rule);
 END $$;
 
 -- No SET here: it is the caller's search_path that is handed on. All names have their schema.
@@ -262,18 +305,17 @@ BEGIN
         RAISE EXCEPTION 'relation: must be owner of %', relation
             USING ERRCODE = 'insufficient_privilege';
     END IF;
-    DELETE FROM clairon.rule AS old
-        WHERE old.relation = unwatch.relation
-          AND (unwatch.name IS NULL OR old.name = unwatch.name);
-    GET DIAGNOSTICS removed = ROW_COUNT;
+    WITH gone AS (DELETE FROM clairon.rule AS old
+                  WHERE old.relation = unwatch.relation
+                    AND (unwatch.name IS NULL OR old.name = unwatch.name)
+                  RETURNING part)
+    SELECT count(*) FILTER (WHERE part = 0) INTO removed FROM gone;
     RETURN removed;
 END $$;
 
 CREATE VIEW clairon.rules AS
     SELECT rule.relation, rule.name, rule.audience,
-           coalesce(attribute.attname::text,
-                    '=' || (SELECT string_agg(replace(target, ',', E'\\,'), ',' ORDER BY place)
-                            FROM unnest(rule.target_list) WITH ORDINALITY AS t (target, place)),
+           coalesce(attribute.attname::text, '=' || whole.targets,
                     CASE WHEN rule.target_column IS NOT NULL THEN '(dropped column)'
                          WHEN rule.target_list IS NOT NULL THEN '=' END) AS targets,
            ('{REALTIME,NOTIFICATION,SYSTEM}'::text[])[rule.type + 1] AS type,
@@ -286,10 +328,20 @@ CREATE VIEW clairon.rules AS
                ARRAY(SELECT attname::text FROM pg_catalog.pg_attribute
                      WHERE attrelid = rule.relation AND attnum = ANY (rule.columns)
                        AND NOT attisdropped ORDER BY attnum) END AS columns,
-           clairon.show_condition(rule.relation, rule.only_when) AS only_when,
+           clairon.show_condition(rule.relation, whole.only_when, rule.column_origins,
+                                  rule.column_numbers) AS only_when,
            rule.emitter, rule.topic, rule.ttl, rule.ack_required, rule.retry_limit,
            ('{EXPONENTIAL,LINEAR,FIXED}'::text[])[rule.backoff + 1] AS backoff
     FROM clairon.rule
     LEFT JOIN pg_catalog.pg_attribute AS attribute
         ON attribute.attrelid = rule.relation AND attribute.attnum = rule.target_column
-           AND NOT attribute.attisdropped;
+           AND NOT attribute.attisdropped
+    CROSS JOIN LATERAL (
+        SELECT string_agg(piece.only_when, '' ORDER BY piece.part) AS only_when,
+               string_agg(piece.targets, ',' ORDER BY piece.part) AS targets
+        FROM (SELECT row.part, row.only_when,
+                     (SELECT string_agg(replace(target, ',', E'\\,'), ',' ORDER BY place)
+                      FROM unnest(row.target_list) WITH ORDINALITY AS t (target, place)) AS targets
+              FROM clairon.rule AS row
+              WHERE row.relation = rule.relation AND row.name = rule.name) AS piece) AS whole
+    WHERE rule.part = 0;

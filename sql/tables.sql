@@ -3,8 +3,8 @@
 
 -- Read by the decoder as of any place in the WAL: a user catalog table, read by heap scan,
 -- without TOAST (its old chunks are not held back), never truncated. The columns' order is
--- that of decoder/rules.h; the numbers are the enums of decoder/frame.h. Columns of the table
--- are bound by number; the last two keep their names for a dump, see columns.sql.
+-- that of decoder/rules.h; the numbers are the enums of decoder/frame.h. A long target_list or
+-- only_when goes on in further rows, by part. The last three are for dumps, see columns.sql.
 CREATE TABLE clairon.rule (
     relation      regclass NOT NULL,
     name          text NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 255),
@@ -21,10 +21,12 @@ CREATE TABLE clairon.rule (
     ack_required  boolean NOT NULL,
     retry_limit   int2 NOT NULL CHECK (retry_limit >= 0),
     backoff       int2 NOT NULL CHECK (backoff BETWEEN 0 AND 2),
-    only_when     text, -- with $n for column n
+    only_when     text, -- with $n for a column
+    part          int2 NOT NULL DEFAULT 0 CHECK (part >= 0),
+    column_origins int2[], -- the n of each column in only_when
     column_numbers int2[],
     column_names  text[],
-    PRIMARY KEY (relation, name),
+    PRIMARY KEY (relation, name, part),
     CHECK ((audience = 'ALL') = (target_column IS NULL AND target_list IS NULL)),
     CHECK (target_column IS NULL OR target_list IS NULL)
 ) WITH (user_catalog_table = true);
@@ -32,8 +34,8 @@ ALTER TABLE clairon.rule
     ALTER name SET STORAGE PLAIN, ALTER audience SET STORAGE PLAIN,
     ALTER target_list SET STORAGE PLAIN, ALTER columns SET STORAGE PLAIN,
     ALTER emitter SET STORAGE PLAIN, ALTER topic SET STORAGE PLAIN,
-    ALTER only_when SET STORAGE PLAIN, ALTER column_numbers SET STORAGE PLAIN,
-    ALTER column_names SET STORAGE PLAIN;
+    ALTER only_when SET STORAGE PLAIN, ALTER column_origins SET STORAGE PLAIN,
+    ALTER column_numbers SET STORAGE PLAIN, ALTER column_names SET STORAGE PLAIN;
 
 CREATE FUNCTION clairon.rule_written() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_rule_written';

@@ -46,6 +46,8 @@ ALTER TABLE task DROP COLUMN gone1, DROP COLUMN gone2;
 SELECT clairon.watch('task', 'USER', 'owner');
 SELECT clairon.watch('task', 'ALL', name => 'some', columns => '{title,was_state}',
     only_when => $$was_state = 'open' AND title <> '$5 it''s "$6" $4' AND id > 0$$);
+SELECT clairon.watch('task', 'STRUCTURE', '=' || (SELECT string_agg('s' || i, ',') FROM generate_series(1, 1000) AS i),
+    name => 'long', columns => '{id}', only_when => 'id IN (-1, ' || repeat('0, ', 3000) || '1) AND was_state = ''open''');
 ALTER TABLE task RENAME was_state TO state;
 CREATE TABLE place (gone int, region text, "old" text, id int) PARTITION BY LIST (region);
 ALTER TABLE place DROP COLUMN gone;
@@ -74,7 +76,8 @@ ok(run_log([ 'pg_dump', '-d', $pg->connstr('before'), '-f', $dump ]), 'the datab
 ok(run_log([ 'pg_dump', '-d', $pg->connstr('before'), '-Fc', '-f', $file ]), 'in the other form too');
 
 my $expected = notes('before');
-is(scalar(@$expected), 9, 'the rules give notes before');
+is(scalar(@$expected), 10, 'the rules give notes before');
+is(scalar(grep { @{ $_->{routing}{audience}{targets} } == 1000 } @$expected), 1, 'one by the long rule');
 ok(!grep({ $_->{metadata}{source} eq 'denied' && $_->{payload}{after}{other} } @$expected),
     'and none of columns that are not asked for');
 

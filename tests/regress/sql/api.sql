@@ -44,9 +44,27 @@ SELECT clairon.watch('task', 'USER', 'owner', ack_required => NULL);
 SELECT clairon.watch('task', 'USER', 'owner', retry_limit => -1);
 SELECT clairon.watch('task', 'USER', 'owner', backoff => 'RANDOM');
 SELECT clairon.watch('task', 'USER', '=' || (SELECT string_agg(i::text, ',')
-                                             FROM generate_series(1, 5000) AS i));
+                                             FROM generate_series(1, 100001) AS i));
 SELECT clairon.watch('task', 'USER', '=a,' || repeat('x', 256));
 SELECT clairon.unwatch(NULL);
+
+-- what does not fit a page goes on in further rows, and is one rule
+SELECT clairon.watch('task', 'USER', '=' || (SELECT string_agg('user ' || i, ',') FROM generate_series(1, n) AS i),
+                     name => 'long ' || n, only_when => 'id IN (' || (SELECT string_agg(i::text, ', ') FROM generate_series(1, n) AS i) || ')')
+FROM unnest('{100,200,500,5000}'::int[]) AS n;
+SELECT name, length(targets), md5(targets) = md5('=' || (SELECT string_agg('user ' || i, ',')
+                                                         FROM generate_series(1, substr(name, 6)::int) AS i)) AS same,
+       only_when = '(id = ANY (ARRAY[' || (SELECT string_agg(i::text, ', ') FROM generate_series(1, substr(name, 6)::int) AS i) || ']))' AS same_too
+FROM clairon.rules WHERE name LIKE 'long%' ORDER BY name;
+SELECT name, count(*) FROM clairon.rule GROUP BY name ORDER BY 1;
+SELECT detail FROM clairon.doctor() WHERE check_name = 'rules';
+INSERT INTO task VALUES (1, 'u', NULL, 'x'), (150, 'u', NULL, 'x'), (5000, 'u', NULL, 'x'), (5001, 'u', NULL, 'x');
+SELECT payload::json #>> '{after,id}' AS id, md5(targets) = md5(format('USER[%s]', (SELECT string_agg(format('"user %s"', i), ',')
+           FROM generate_series(1, n) AS i))) AS same, n
+FROM notes(), LATERAL (SELECT (regexp_match(targets, '(\d+)"\]$'))[1]::int AS n) AS last ORDER BY 1, n;
+SELECT clairon.watch('task', 'USER', '=short', name => 'long 5000');
+SELECT clairon.unwatch('task', 'long 500'), clairon.unwatch('task');
+SELECT count(*) FROM clairon.rule;
 
 -- what cannot be watched
 CREATE VIEW a_view AS SELECT 1 AS x;

@@ -99,7 +99,7 @@ SELECT clairon.watch('job', 'ALL', only_when => 'job IS NOT NULL');
 SELECT clairon.watch('job', 'ALL', only_when => 'ctid IS NOT NULL');
 SELECT clairon.watch('job', 'ALL', only_when => 'public.own(id)');
 SELECT clairon.watch('job', 'ALL', only_when => 'own(id)');
-SELECT clairon.watch('job', 'ALL', only_when => repeat('id = 1 OR ', 2000) || 'id = 2');
+SELECT clairon.watch('job', 'ALL', only_when => repeat('id = 1 OR ', 9000) || 'id = 2');
 DROP TABLE job, root;
 DROP TYPE state;
 DROP FUNCTION own(int);
