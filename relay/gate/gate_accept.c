@@ -88,6 +88,12 @@ set_tls(struct gate *gate, struct lws_context_creation_info *info, char *reason,
     return RC_OK;
 }
 
+/*
+ * lws would ping, and hang up on who does not answer it: but the answers do not pass it, and its
+ * list of timers takes longer with every connection. gate_timers.c does both.
+ */
+static const lws_retry_bo_t NO_PINGS;
+
 enum rc
 gate_accept_start(struct gate *gate, int listen_fd, char *reason, size_t size)
 {
@@ -99,6 +105,7 @@ gate_accept_start(struct gate *gate, int listen_fd, char *reason, size_t size)
         .alpn = "http/1.1",
         .keepalive_timeout = 5,
         .timeout_secs = 10,
+        .retry_and_idle_policy = &NO_PINGS,
     };
     enum rc rc = set_tls(gate, &info, reason, size);
 
