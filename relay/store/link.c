@@ -33,6 +33,7 @@ struct link {
     struct backoff backoff;
     ev_timer retry; /* down: until the next attempt; greeting: until INFO is asked again */
     ev_timer watchdog;
+    ev_prepare flush; /* while commands were given that the socket was not */
     double patience_s;
     unsigned pending; /* commands under way */
     int64_t heard_us; /* when an answer last came, or waiting began */
@@ -126,7 +127,20 @@ send_now(struct link *link, link_reply *reply, void *ctx, int argc, const char *
         return RC_AGAIN;
     }
     link->pending++;
+    ev_prepare_start(link->loop, &link->flush);
     return RC_OK;
+}
+
+/* At the end of the turn, all at once: a turn and two calls of epoll sooner than by its event. */
+static void
+on_flush(struct ev_loop *loop, ev_prepare *prepare, int events)
+{
+    struct link *link = prepare->data;
+
+    (void)events;
+    ev_prepare_stop(loop, prepare);
+    if (link->state >= LINK_GREETING)
+        redisAsyncHandleWrite(link->redis);
 }
 
 enum rc
@@ -377,6 +391,8 @@ link_open(struct ev_loop *loop, const struct config *config, const char *name, d
     ev_timer_init(&link->watchdog, on_watchdog, patience_s / 4, patience_s / 4);
     link->watchdog.data = link;
     ev_timer_start(loop, &link->watchdog);
+    ev_prepare_init(&link->flush, on_flush);
+    link->flush.data = link;
     ev_timer_start(loop,
                    &link->retry); /* from the loop, so that no callback comes before we return */
     return link;
@@ -391,6 +407,7 @@ link_close(struct link *link)
     link_fall(link, "closing");
     ev_timer_stop(link->loop, &link->retry);
     ev_timer_stop(link->loop, &link->watchdog);
+    ev_prepare_stop(link->loop, &link->flush);
     explicit_bzero(&link->address, sizeof(link->address));
     free(link);
 }
