@@ -1,4 +1,5 @@
 /* hub.c: hands each new notification to the sessions of its audience. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,10 @@ offer_to(struct hub *hub, const char *key, size_t len, struct note *note, struct
     if (audience == NULL)
         return;
     DL_FOREACH (audience->members, member) {
+        if (member->next != NULL) { /* they are many, and far apart in memory */
+            __builtin_prefetch(member->next->next);
+            __builtin_prefetch(member->next->session);
+        }
         if (run != NULL)
             session_offer_run(member->session, run);
         else
@@ -357,6 +362,7 @@ hub_free(struct hub *hub)
 {
     if (hub == NULL)
         return;
+    (void)hub_send_some(hub, UINT_MAX); /* all are gone */
     recent_reset(&hub->recent, hub->recent.head);
     while (hub->batch_count > 0)
         note_unref(hub->batch[--hub->batch_count]);

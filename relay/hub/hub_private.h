@@ -45,8 +45,9 @@ struct hub {
     struct recent recent;
     struct note *batch[HUB_BATCH_MAX]; /* read in this turn of the loop, not yet offered */
     unsigned batch_count;
-    struct entry_id newest;  /* read last */
-    struct session *waking;  /* those with something to send, in the order they got it */
+    struct entry_id newest; /* read last */
+    struct session *waking; /* those with something to send, in the order they got it */
+    struct session *waking_last;
     ev_prepare turn;         /* the end of a turn: offers the batch, sends */
     ev_idle more;            /* while sessions are left for the next turn */
     unsigned char *scratch;  /* a session's own lines, as a frame */
@@ -88,12 +89,11 @@ struct session {
     /* What each offer and each send looks at, together. */
     enum session_state state;
     bool is_blocked; /* the transport calls session_writable */
-    bool is_waking;  /* in hub->waking */
+    bool is_waking;  /* in hub->waking: not freed before it is taken out */
     unsigned queue_count;
     struct entry_id cursor; /* all up to here was queued, or was not for this user */
     struct topics *topics;  /* that it is shown; NULL: all */
     struct run *run;        /* handed over whole; only while the queue is empty */
-    struct session *waking_prev;
     struct session *waking_next;
     struct hub *hub;
     const struct session_transport *transport;
@@ -175,7 +175,8 @@ void session_drop_queue(struct session *session);
 void session_wake(struct session *session);
 /* Gives the socket what it takes. */
 void session_send(struct session *session);
-/* The same for the first `most` sessions that wait; true when others are left. */
+/* The same for the first `most` sessions that wait, forgetting those that are gone; true when others
+ * are left. */
 bool hub_send_some(struct hub *hub, unsigned most);
 
 /* session_load.c */

@@ -87,7 +87,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
 void
 session_free_if_done(struct session *session)
 {
-    if (session->state != SESSION_CLOSED || session->asked > 0)
+    if (session->state != SESSION_CLOSED || session->asked > 0 || session->is_waking)
         return;
     free(session->user);
     free(session->name);

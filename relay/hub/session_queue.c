@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
-#include <utlist.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -43,15 +42,23 @@ session_wake(struct session *session)
     if (session->is_blocked || session->is_waking)
         return;
     session->is_waking = true;
-    DL_APPEND2(hub->waking, session, waking_prev, waking_next);
+    session->waking_next = NULL;
+    if (hub->waking == NULL)
+        hub->waking = session;
+    else
+        hub->waking_last->waking_next = session;
+    hub->waking_last = session;
 }
 
+/* While one is sent, what the next two need comes from memory: they are many, and far apart. */
 static void
-stop_waking(struct session *session)
+look_ahead(const struct session *next)
 {
-    if (session->is_waking)
-        DL_DELETE2(session->hub->waking, session, waking_prev, waking_next);
-    session->is_waking = false;
+    if (next == NULL)
+        return;
+    __builtin_prefetch(next->socket);
+    if (next->waking_next != NULL)
+        __builtin_prefetch(next->waking_next);
 }
 
 bool
@@ -60,8 +67,13 @@ hub_send_some(struct hub *hub, unsigned most)
     while (hub->waking != NULL && most-- > 0) {
         struct session *session = hub->waking;
 
-        stop_waking(session);
-        session_send(session);
+        hub->waking = session->waking_next;
+        session->is_waking = false;
+        look_ahead(hub->waking);
+        if (session->state == SESSION_CLOSED)
+            session_free_if_done(session);
+        else
+            session_send(session);
     }
     return hub->waking != NULL;
 }
@@ -191,7 +203,6 @@ session_queue_run(struct session *session, struct run *run)
 void
 session_drop_queue(struct session *session)
 {
-    stop_waking(session);
     run_unref(session->run);
     session->run = NULL;
     for (unsigned i = 0; i < session->queue_count; i++)
