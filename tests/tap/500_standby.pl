@@ -88,6 +88,13 @@ CREATE TABLE t (id int PRIMARY KEY, owner text, body text);
 ALTER TABLE t REPLICA IDENTITY FULL;
 INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1');
 SELECT clairon.watch('t', 'USER', 'owner');
+-- An output function that raises an error, but for the number of an enum's value.
+CREATE TYPE odd;
+CREATE FUNCTION odd_in(cstring) RETURNS odd IMMUTABLE STRICT LANGUAGE internal AS 'oidin';
+CREATE FUNCTION odd_out(odd) RETURNS cstring IMMUTABLE STRICT LANGUAGE internal AS 'enum_out';
+CREATE TYPE odd (input = odd_in, output = odd_out, like = oid);
+CREATE TABLE strange (id int, o odd);
+SELECT clairon.watch('strange', 'USER', '=u1', only_when => 'id < 100', topic => 'strange');
 SELECT pg_create_logical_replication_slot('text', 'clairon');
 SQL
 
@@ -120,12 +127,15 @@ sql($_) for (
     q{ALTER TABLE t ADD COLUMN more int DEFAULT 7},
     q{SELECT clairon.watch('t', 'USER', 'owner')},
     q{INSERT INTO t VALUES (4, 'u1', 'by the fourth')},
+    q{INSERT INTO strange VALUES (1, '1'), (100, '2')},
     q{SELECT clairon.notify('USER', '{u1}', '{"said": "on the primary"}')});
-my @notes = $client->wait_notes(6);
+my @notes = $client->wait_notes(7);
 is_deeply([ map { $_->{metadata}{topic} } @notes ],
-    [ 'postgres.t', 'postgres.t', 'second', 'third', 'postgres.t', 'postgres.notify' ],
+    [ 'postgres.t', 'postgres.t', 'second', 'third', 'postgres.t', 'strange', 'postgres.notify' ],
     'rows written on the primary arrive, by the rules of their time');
 is($notes[4]{payload}{after}{more}, 7, 'with the columns of their time');
+is_deeply($notes[5]{payload}, { before => undef, after => { id => 1, o => undef }, undecodable => ['o'] },
+    'a value that cannot be read is named');
 my @on_primary = map { JSON::decode_json($_) }
   split /\n/, sql(q{SELECT data FROM pg_logical_slot_peek_changes('text', NULL, NULL)});
 is_deeply([ map { $_->{metadata}{id} } @notes ], [ map { $_->{metadata}{id} } @on_primary ],
@@ -142,9 +152,9 @@ my $reader = reader_of('clairon');
 $primary->stop('immediate');
 $standby->promote;
 standby_sql(q{INSERT INTO t VALUES (10, 'u1', 'after the promotion')});
-is(($client->wait_notes(7))[6]{payload}{after}{id}, 10, 'rows written after the promotion arrive');
+is(($client->wait_notes(8))[7]{payload}{after}{id}, 10, 'rows written after the promotion arrive');
 is(reader_of('clairon'), $reader, 'on the connection from before');
-is_deeply([ read_text(standby_sql('SELECT pg_current_wal_flush_lsn()')) ], [ ($client->notes)[6] ],
+is_deeply([ read_text(standby_sql('SELECT pg_current_wal_flush_lsn()')) ], [ ($client->notes)[7] ],
     'and in text mode, once');
 
 # A new connection cannot know which timeline the last rows were read from: they may come again.
@@ -155,6 +165,6 @@ my $back = $relay->client('u1', pos => $client->pos);
 standby_sql(q{UPDATE t SET body = 'again' WHERE id = 10});
 $back->wait_for(sub { $_[0]{t} eq 'msg' && ($_[0]{n}{payload}{after}{body} // '') eq 'again' });
 my %ids = map { $_->{id} => 1 } $store->entries;
-is(scalar(keys %ids), 8, 'the new timeline is read on, with nothing left out, and no new ids');
+is(scalar(keys %ids), 9, 'the new timeline is read on, with nothing left out, and no new ids');
 
 done_testing();
