@@ -94,6 +94,24 @@ is(scalar(listed()), 0, 'and gone');
 is((clairon('errors', 'dance'))[0], 2, 'an unknown verb is refused');
 is((clairon('errors', 'list', '--limit', 'x'))[0], 2, 'a bad limit too');
 
+# A value that its type cannot print: the message goes its way, and the log says so.
+$pg->safe_psql('postgres', q{
+    SET client_min_messages = error;
+    CREATE TYPE odd;
+    CREATE FUNCTION odd_in(cstring) RETURNS odd IMMUTABLE STRICT LANGUAGE internal AS 'oidin';
+    CREATE FUNCTION odd_out(odd) RETURNS cstring IMMUTABLE STRICT LANGUAGE internal AS 'enum_out';
+    CREATE TYPE odd (input = odd_in, output = odd_out, like = oid);
+    CREATE TABLE strange (id int PRIMARY KEY, owner text, o odd);
+    SELECT clairon.watch('strange', 'USER', 'owner');
+    INSERT INTO strange VALUES (1, 'u1', '1')});
+$one->run_until('the strange row', sub { grep { $_->{metadata}{source} eq 'strange' } $one->notes });
+my ($strange) = listed('--reason', 'undecodable');
+is_deeply([ $strange->{users}, $strange->{notification}{payload}{undecodable} ], [ [], ['o'] ],
+    'what could not be decoded is logged, and sent');
+($code, $out) = clairon('errors', 'redrive', '--all');
+like($out, qr/^left 1 entries/m, 'and cannot be redriven, as nobody waits for it');
+clairon('errors', 'drop', '--reason', 'undecodable');
+
 # Trace.
 ($code, $out) = clairon('trace', '--json', $first);
 my $trace = JSON::decode_json($out);

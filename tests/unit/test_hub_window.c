@@ -1,0 +1,154 @@
+/* test_hub_window.c: does a window hold what it should, show it again when it should, and let go of it? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "hub/hub_private.h"
+
+/* A note that needs an ack, for USER u1, whose id ends in `number`. */
+static struct note *
+make_note(unsigned char number)
+{
+    static const char LINE[] = "{}";
+    unsigned char head[FRAME_NOTE_HEAD_SIZE + 8] = {0};
+    struct entry entry = {.id = {number, 0}};
+
+    head[FRAME_AT_KIND] = FRAME_KIND_NOTE;
+    head[FRAME_AT_VERSION] = FRAME_VERSION;
+    head[FRAME_AT_FLAGS + 1] = FRAME_ACK_REQUIRED;
+    head[FRAME_NOTE_AT_ID + 15] = number;
+    head[FRAME_NOTE_AT_AUDIENCE_LEN + 1] = 4;
+    head[FRAME_NOTE_AT_TARGETS_LEN + 3] = 4;
+    head[FRAME_NOTE_AT_TARGET_COUNT + 3] = 1;
+    memcpy(head + FRAME_NOTE_HEAD_SIZE, "USER\0\2u1", 8);
+    assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
+    entry.data = (struct bytes){(const unsigned char *)LINE, 2};
+    return note_new(&entry, "e", entry.id);
+}
+
+struct fixture {
+    struct hub hub;
+    struct session session;
+    struct note *notes[4];
+};
+
+/* A call of the store is under way for ever, so nothing is sent to it. */
+static int
+set_up(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+
+    fixture->hub.shown_calls = 1;
+    fixture->session = (struct session){
+        .state = SESSION_LIVE, .hub = &fixture->hub, .window = 2, .user = "u1", .name = "test"};
+    for (unsigned char i = 0; i < 4; i++)
+        fixture->notes[i] = make_note(i);
+    *state = fixture;
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+
+    shown_free(&fixture->hub);
+    for (int i = 0; i < 4; i++)
+        note_unref(fixture->notes[i]);
+    free(fixture->session.unacked);
+    free(fixture);
+    return 0;
+}
+
+static void
+test_it_is_full_at_its_size(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_true(window_owes(&f->session, f->notes[0]));
+    assert_true(window_enter(&f->session, f->notes[0]));
+    assert_true(window_enter(&f->session, f->notes[1]));
+    assert_false(f->session.is_deferred);
+    assert_false(window_enter(&f->session, f->notes[2]));
+    assert_true(f->session.is_deferred);
+    assert_int_equal(f->hub.deferred_count, 1);
+    assert_int_equal(f->hub.shown_count, 0); /* USER: it is in the inbox anyway */
+    window_forget(&f->session, "00000000-0000-0000-0000-000000000001");
+    assert_true(window_enter(&f->session, f->notes[2]));
+    assert_int_equal(f->session.unacked_count, 2);
+}
+
+static void
+test_it_is_shown_again_only_when_written_and_missed(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_true(window_enter(&f->session, f->notes[0]));
+    assert_false(window_enter(&f->session, f->notes[0]));
+    window_miss(&f->session, f->notes[0]); /* still queued: that showing is enough */
+    assert_false(window_enter(&f->session, f->notes[0]));
+    window_wrote(&f->session, f->notes[0]);
+    assert_int_equal(f->hub.shown_count, 1);
+    assert_false(window_enter(&f->session, f->notes[0]));
+    window_miss(&f->session, f->notes[0]);
+    assert_true(window_enter(&f->session, f->notes[0]));
+    assert_int_equal(f->session.unacked_count, 1);
+    assert_false(window_enter(&f->session, f->notes[0]));
+    window_miss(&f->session, f->notes[3]); /* not held: nothing to do */
+    assert_int_equal(f->session.unacked_count, 1);
+}
+
+static void
+test_what_was_acked_meanwhile_is_not_reported(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_true(window_enter(&f->session, f->notes[0]));
+    window_forget(&f->session, "00000000-0000-0000-0000-000000000000");
+    window_wrote(&f->session, f->notes[0]);
+    assert_int_equal(f->hub.shown_count, 0);
+    assert_true(window_enter(&f->session, f->notes[1]));
+    window_drop(&f->session, f->notes[1]);
+    window_drop(&f->session, f->notes[1]);
+    assert_int_equal(f->session.unacked_count, 0);
+}
+
+static void
+test_doubt_lets_go_of_what_is_not_confirmed(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_true(window_enter(&f->session, f->notes[0]));
+    assert_true(window_enter(&f->session, f->notes[1]));
+    window_wrote(&f->session, f->notes[0]);
+    window_wrote(&f->session, f->notes[1]);
+    window_drop_doubtful(&f->session); /* nothing is doubted */
+    assert_int_equal(f->session.unacked_count, 2);
+    f->session.is_doubting = true;
+    window_doubt(&f->session);
+    window_confirm(&f->session, f->notes[1]->frame.as.note.id);
+    window_drop_doubtful(&f->session);
+    assert_int_equal(f->session.unacked_count, 1);
+    assert_int_equal(f->session.unacked[0].id[15], 1);
+    assert_false(f->session.is_doubting);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_it_is_full_at_its_size, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_it_is_shown_again_only_when_written_and_missed, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_what_was_acked_meanwhile_is_not_reported, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_doubt_lets_go_of_what_is_not_confirmed, set_up,
+                                        tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

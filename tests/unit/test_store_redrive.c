@@ -1,0 +1,170 @@
+/* test_store_redrive.c: is a message of the error log renewed, and a trace read, as they are meant? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <hiredis/hiredis.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/redrive.h"
+#include "store/trace.h"
+#include "wire/frame.h"
+
+#define SECOND INT64_C(1000000)
+#define ROUTE_LEN (FRAME_NOTE_HEAD_SIZE + 8)
+
+static void
+put_i64(unsigned char *at, int64_t number)
+{
+    for (int i = 0; i < 8; i++)
+        at[i] = (unsigned char)((uint64_t)number >> (56 - 8 * i));
+}
+
+static struct bytes
+make_route(unsigned char route[ROUTE_LEN], int64_t commit_us, int64_t expires_us)
+{
+    memset(route, 0, ROUTE_LEN);
+    route[FRAME_AT_KIND] = FRAME_KIND_NOTE;
+    route[FRAME_AT_VERSION] = FRAME_VERSION;
+    route[FRAME_NOTE_AT_AUDIENCE_LEN + 1] = 4;
+    route[FRAME_NOTE_AT_TARGETS_LEN + 3] = 4;
+    route[FRAME_NOTE_AT_TARGET_COUNT + 3] = 1;
+    put_i64(route + FRAME_NOTE_AT_COMMIT_US, commit_us);
+    put_i64(route + FRAME_NOTE_AT_EXPIRES_US, expires_us);
+    memcpy(route + FRAME_NOTE_HEAD_SIZE, "USER\0\2u1", 8);
+    return (struct bytes){route, ROUTE_LEN};
+}
+
+static struct bytes
+text(const char *string)
+{
+    return (struct bytes){(const unsigned char *)string, strlen(string)};
+}
+
+static void
+test_lifetime_is_renewed(void **state)
+{
+    unsigned char route[ROUTE_LEN];
+    struct redrive redrive;
+    struct frame frame;
+    const char *line =
+        "{\"metadata\":{\"id\":\"x\",\"expiration\":\"2025-03-15T12:34:56.123456Z\"},\"payload\":"
+        "{\"after\":{\"expiration\":\"2025-03-15T12:34:56.123456Z\"}}}";
+    const char *renewed =
+        "{\"metadata\":{\"id\":\"x\",\"expiration\":\"1970-01-01T00:02:40.000007Z\"},\"payload\":"
+        "{\"after\":{\"expiration\":\"2025-03-15T12:34:56.123456Z\"}}}";
+
+    (void)state;
+    assert_int_equal(redrive_prepare(make_route(route, 5 * SECOND, 65 * SECOND), text(line),
+                                     100 * SECOND + 7, &redrive),
+                     RC_OK);
+    assert_int_equal(redrive.ends_ms, 160000);
+    assert_int_equal(redrive.data_len, strlen(renewed));
+    assert_memory_equal(redrive.data, renewed, redrive.data_len);
+    assert_int_equal(frame_parse_head((struct bytes){redrive.route, redrive.route_len}, &frame),
+                     RC_OK);
+    assert_int_equal(frame.as.note.expires_us, 160 * SECOND + 7);
+    redrive_free(&redrive);
+}
+
+static void
+test_no_expiration_stays_none(void **state)
+{
+    unsigned char route[ROUTE_LEN];
+    struct redrive redrive;
+    const char *line = "{\"metadata\":{\"id\":\"x\"},\"payload\":{\"expiration\":\"2025\"}}";
+
+    (void)state;
+    assert_int_equal(redrive_prepare(make_route(route, 5, 0), text(line), 100, &redrive), RC_OK);
+    assert_int_equal(redrive.ends_ms, 0);
+    assert_memory_equal(redrive.data, line, strlen(line));
+    redrive_free(&redrive);
+}
+
+static void
+test_what_is_no_route_is_refused(void **state)
+{
+    unsigned char route[ROUTE_LEN];
+    struct redrive redrive;
+    struct bytes good = make_route(route, 5, 0);
+
+    (void)state;
+    assert_int_equal(redrive_prepare(text("short"), text("{}"), 1, &redrive), RC_BAD);
+    assert_int_equal(redrive_prepare((struct bytes){NULL, 0}, text("{}"), 1, &redrive), RC_BAD);
+    assert_int_equal(redrive_prepare(good, (struct bytes){NULL, 0}, 1, &redrive), RC_BAD);
+    /* An expiration that the line does not have room for is left as it is. */
+    assert_int_equal(redrive_prepare(make_route(route, 5, 9),
+                                     text("{\"expiration\":\"\"},\"payload\":"), 1, &redrive),
+                     RC_OK);
+    redrive_free(&redrive);
+}
+
+static redisReply
+reply_text(const char *string)
+{
+    return (redisReply){
+        .type = REDIS_REPLY_STRING, .str = (char *)(uintptr_t)string, .len = strlen(string)};
+}
+
+static void
+test_trace_is_read(void **state)
+{
+    redisReply data = reply_text("{\"metadata\":{\"timestamp\":\"2025-03-05T12:34:56.123456Z\"}}");
+    redisReply entry = reply_text("1741178096200-3");
+    redisReply events[] = {reply_text("stored 1741178096200 0 1741178096200-3 -"),
+                           reply_text("sent 1741178096201 0 - a user"),
+                           reply_text("nacked 1741178096201 0 500 a user"),
+                           reply_text("errored 1741178096202 2 exhausted a user"), reply_text("")};
+    redisReply *event_list[] = {&events[0], &events[1], &events[2], &events[3], &events[4]};
+    redisReply trail = {.type = REDIS_REPLY_ARRAY, .elements = 4, .element = event_list};
+    redisReply waiting = {.type = REDIS_REPLY_ARRAY};
+    redisReply *all[] = {&data, &entry, &trail, &waiting};
+    redisReply reply = {.type = REDIS_REPLY_ARRAY, .elements = 4, .element = all};
+    struct trace trace;
+    struct buffer out;
+
+    (void)state;
+    assert_int_equal(trace_read(&reply, &trace), RC_OK);
+    buffer_init(&out, 4096);
+    assert_int_equal(trace_write_json(&trace, "i", &out), RC_OK);
+    assert_string_equal(
+        out.bytes, "{\"id\":\"i\",\"notification\":{\"metadata\":{\"timestamp\":\"2025-03-05T12:34:"
+                   "56.123456Z\"}},"
+                   "\"events\":[{\"at\":\"2025-03-05T12:34:56.123456Z\",\"stage\":\"committed\"},"
+                   "{\"at\":\"2025-03-05T12:34:56.200Z\",\"stage\":\"stored\"},"
+                   "{\"at\":\"2025-03-05T12:34:56.201Z\",\"stage\":\"sent\",\"attempt\":0,\"user\":"
+                   "\"a user\"},"
+                   "{\"at\":\"2025-03-05T12:34:56.202Z\",\"stage\":\"errored\",\"attempt\":2,"
+                   "\"user\":\"a user\","
+                   "\"reason\":\"exhausted\"}]}");
+    buffer_free(&out);
+    trace_free(&trace);
+    trail.elements = 5; /* an empty line is no reason to fail */
+    assert_int_equal(trace_read(&reply, &trace), RC_OK);
+    trace_free(&trace);
+    reply.elements = 3;
+    assert_int_equal(trace_read(&reply, &trace), RC_BAD);
+}
+
+static void
+test_id_tells_its_commit(void **state)
+{
+    (void)state;
+    assert_int_equal(trace_commit_ms("01890a5d-ac96-774b-bcce-b302099a8057"), 0x01890a5dac96);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lifetime_is_renewed),
+        cmocka_unit_test(test_no_expiration_stays_none),
+        cmocka_unit_test(test_what_is_no_route_is_refused),
+        cmocka_unit_test(test_trace_is_read),
+        cmocka_unit_test(test_id_tells_its_commit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
