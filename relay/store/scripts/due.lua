@@ -8,7 +8,8 @@ local call = redis.call
 -- include: copy.lua
 
 local PAIRS_MAX, BYTES_MAX = 1000, 4 * 1024 * 1024
--- Users of one message that are due within this much of each other share a copy.
+-- Users of one message that are due within this much of each other share a copy: the first one
+-- waits for the others, as nobody may be shown it before his time.
 local slack = math.min(500, tonumber(ARGV[2]) / 4)
 local now = now_ms()
 local retried, copies, exhausted, expired, more = 0, 0, 0, 0, 0
@@ -109,13 +110,13 @@ local function retry(id, users)
     pairs_left = pairs_left - #users
 end
 
--- What is due, by message, the oldest first; users a little ahead of time only beside others.
-local rows = call('ZRANGEBYSCORE', prefix .. ':due', '-inf', whole(now + slack), 'WITHSCORES',
+-- What is due, by message, the oldest first.
+local rows = call('ZRANGEBYSCORE', prefix .. ':due', '-inf', whole(now), 'WITHSCORES',
     'LIMIT', 0, PAIRS_MAX)
 local order, users_of, due = {}, {}, {}
 for i = 1, #rows, 2 do
-    local id, user, is_due = rows[i]:sub(1, 36), rows[i]:sub(38), tonumber(rows[i + 1]) <= now
-    if is_due and not due[id] then
+    local id, user, at = rows[i]:sub(1, 36), rows[i]:sub(38), tonumber(rows[i + 1])
+    if not due[id] and (user == '' or at <= now - slack) then
         due[id] = true
         users_of[id] = users_of[id] or {}
         order[#order + 1] = id
@@ -125,7 +126,7 @@ for i = 1, #rows, 2 do
         table.insert(users_of[id], user)
     end
 end
-if #rows == 2 * PAIRS_MAX and tonumber(rows[#rows]) <= now then more = 1 end
+if #rows == 2 * PAIRS_MAX and tonumber(rows[#rows]) <= now - slack then more = 1 end
 
 for _, id in ipairs(order) do
     if pairs_left <= 0 or bytes_left <= 0 then
