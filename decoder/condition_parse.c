@@ -77,11 +77,27 @@ is_foreign_language(Oid function, void *context)
         elog(ERROR, "cache lookup failed for function %u", function);
     language = ((Form_pg_proc)GETSTRUCT(tuple))->prolang;
     ReleaseSysCache(tuple);
-    if (language != INTERNALlanguageId && language != ClanguageId)
+    return language != INTERNALlanguageId && language != ClanguageId;
+}
+
+static bool
+refuse_foreign_language(Oid function, void *context)
+{
+    if (is_foreign_language(function, context))
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("function %s is not valid: only functions written in C are",
+                        errmsg("function %s is not valid: only functions written in C are, and in "
+                               "SQL if they can be inlined",
                                get_func_name(function))));
     return false;
+}
+
+static bool
+calls_foreign_language(Node *node, void *context)
+{
+    if (node == NULL)
+        return false;
+    return check_functions_in_node(node, is_foreign_language, context) ||
+           expression_tree_walker(node, calls_foreign_language, context);
 }
 
 /*
@@ -140,14 +156,11 @@ check_safe(Node *node, void *context)
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                         errmsg("a value of type %s is not valid: it may hold a domain's",
                                format_type_be(exprType(node)))));
-    (void)check_functions_in_node(node, is_foreign_language, context);
+    (void)check_functions_in_node(node, refuse_foreign_language, context);
     return expression_tree_walker(node, check_safe, context);
 }
 
-/*
- * The kind forbids subqueries, aggregates, window and set-returning functions. What
- * is safe is asked each time: functions and domains may have changed since.
- */
+/* The kind forbids subqueries, aggregates, window and set-returning functions. */
 static Node *
 analyze(ParseState *state, const char *text)
 {
@@ -155,7 +168,6 @@ analyze(ParseState *state, const char *text)
 
     expression = coerce_to_boolean(state, expression, "only_when");
     assign_expr_collations(state, expression);
-    (void)check_safe(expression, NULL);
     return expression;
 }
 
@@ -200,10 +212,14 @@ condition_parse_stored(const char *stored, const int *map, int map_count, Relati
 {
     struct numbering numbering = {map, map_count, RelationGetDescr(relation)};
     ParseState *state = make_parsestate(NULL);
+    Node *expression;
 
     state->p_paramref_hook = resolve_number;
     state->p_ref_hook_state = &numbering;
-    return analyze(state, stored);
+    expression = analyze(state, stored);
+    /* Again: functions and domains may have changed since it was stored. */
+    (void)check_safe(expression, NULL);
+    return expression;
 }
 
 static Node *
@@ -263,7 +279,25 @@ become_owner(Relation relation)
     return caller;
 }
 
-/* Names are looked up where the caller would have them, for the parsing alone. */
+/*
+ * Immutable only, and safe; what calls functions of other languages is taken as the
+ * planner sees it, in which those of SQL are inlined and those of constants done.
+ */
+static Node *
+check_new(Node *expression)
+{
+    Node *planned = (Node *)expression_planner((Expr *)copyObject(expression));
+
+    if (contain_mutable_functions(planned))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+                        errmsg("only functions marked IMMUTABLE are valid")));
+    if (calls_foreign_language(expression, NULL))
+        expression = planned;
+    (void)check_safe(expression, NULL);
+    return expression;
+}
+
+/* Names are looked up where the caller would have them, those in inlined functions too. */
 static Node *
 parse_in_path(const char *text, Relation relation, const char *path)
 {
@@ -272,7 +306,7 @@ parse_in_path(const char *text, Relation relation, const char *path)
 
     (void)set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true,
                             0, false);
-    expression = parse_named(text, relation);
+    expression = check_new(parse_named(text, relation));
     AtEOXact_GUC(true, level);
     return expression;
 }
@@ -290,9 +324,6 @@ clairon_condition_store(PG_FUNCTION_ARGS)
                                      text_to_cstring(PG_GETARG_TEXT_PP(2)));
     char *stored;
 
-    if (contain_mutable_functions((Node *)expression_planner((Expr *)expression)))
-        ereport(ERROR, (errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
-                        errmsg("only functions marked IMMUTABLE are valid")));
     stored = deparse_expression(number_columns(expression, NULL), NIL, false, false);
     SetUserIdAndSecContext(caller.user, caller.context);
     table_close(relation, AccessShareLock);

@@ -163,7 +163,7 @@ EXCEPTION WHEN OTHERS THEN
     RAISE EXCEPTION 'only_when: %', SQLERRM
         USING ERRCODE = SQLSTATE,
               HINT = 'Valid: a boolean expression on the columns of the table, with immutable '
-                     'functions written in C.';
+                     'functions written in C, or in SQL if they can be inlined.';
 END $$;
 
 CREATE FUNCTION clairon.show_condition(relation regclass, stored text, origins int2[],

@@ -82,8 +82,19 @@ SELECT clairon.watch('root', 'ALL', only_when => $$a = 2 AND b = 'yes'$$);
 INSERT INTO root VALUES (1, 'yes'), (2, 'no'), (2, 'yes');
 SELECT source, payload FROM notes();
 
--- refused where it is set
+-- functions written in SQL are inlined, as of the setting; what has only constants is done then
 CREATE FUNCTION own(int) RETURNS boolean IMMUTABLE LANGUAGE sql AS 'SELECT $1 > 1';
+CREATE FUNCTION looks(int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN $1 > 1; END';
+CREATE FUNCTION fails(int) RETURNS boolean IMMUTABLE STRICT LANGUAGE sql AS 'SELECT count(*) > 1 FROM job';
+SELECT clairon.watch('job', 'ALL', only_when => 'own(id)');
+SELECT clairon.watch('job', 'ALL', name => 'round', only_when => 'round(id / 10.0) = trunc(id / 10.0) AND looks(5)');
+SELECT name, only_when FROM clairon.rules WHERE relation = 'job'::regclass ORDER BY name;
+CREATE OR REPLACE FUNCTION own(int) RETURNS boolean IMMUTABLE LANGUAGE sql AS 'SELECT false';
+INSERT INTO job VALUES (501, NULL), (541, NULL), (549, NULL);
+SELECT payload FROM notes();
+SELECT clairon.unwatch('job', 'round');
+
+-- refused where it is set
 SELECT clairon.watch('job', 'ALL', only_when => 'nope > 1');
 SELECT clairon.watch('job', 'ALL', only_when => 'id');
 SELECT clairon.watch('job', 'ALL', only_when => 'id >');
@@ -97,11 +108,11 @@ SELECT clairon.watch('job', 'ALL', only_when => 'id IN (SELECT 1)');
 SELECT clairon.watch('job', 'ALL', only_when => 'count(*) > 1');
 SELECT clairon.watch('job', 'ALL', only_when => 'job IS NOT NULL');
 SELECT clairon.watch('job', 'ALL', only_when => 'ctid IS NOT NULL');
-SELECT clairon.watch('job', 'ALL', only_when => 'public.own(id)');
-SELECT clairon.watch('job', 'ALL', only_when => 'own(id)');
+SELECT clairon.watch('job', 'ALL', only_when => 'public.looks(id)');
+SELECT clairon.watch('job', 'ALL', only_when => 'fails(id)');
 SELECT clairon.watch('job', 'ALL', only_when => repeat('id = 1 OR ', 9000) || 'id = 2');
 DROP TABLE job, root;
 DROP TYPE state;
-DROP FUNCTION own(int);
+DROP FUNCTION own(int), looks(int), fails(int);
 RESET timezone;
 SELECT count(*) FROM notes();
