@@ -251,6 +251,18 @@ is_excluded(const struct options *options, const struct source *sources, int cou
     return false;
 }
 
+static int
+count_rules(const List *rules, const struct source *sources, int count)
+{
+    ListCell *cell;
+    int found = 0;
+
+    foreach (cell, rules)
+        for (int i = 0; i < count; i++)
+            found += ((struct rule *)lfirst(cell))->relid == sources[i].relid;
+    return found;
+}
+
 static void
 plan_sources(struct decoder *decoder, struct relation_entry *entry, const struct source *sources,
              int count, Relation decoded)
@@ -264,7 +276,7 @@ plan_sources(struct decoder *decoder, struct relation_entry *entry, const struct
     entry->has_key = key != NULL;
     if (is_excluded(&decoder->options, sources, count))
         return;
-    entry->plans = palloc0(sizeof(struct plan) * (list_length(rules) + 1));
+    entry->plans = palloc0(sizeof(struct plan) * (count_rules(rules, sources, count) + 1));
     if (ad_hoc >= 0)
         plan_rule(decoder, entry, rules_ad_hoc(), &sources[ad_hoc], decoded, key);
     foreach (cell, rules) {
