@@ -117,13 +117,15 @@ char *
 encode_name(const struct encode_settings *settings, const char *name, int *ret_len)
 {
     StringInfoData out;
+    char *kept;
 
     initStringInfo(&out);
     encode_text(settings, &out, name, strlen(name));
     encode_literal(&out, ":");
-    out.data[out.len] = '\0';
+    kept = pnstrdup(out.data, out.len);
+    pfree(out.data);
     *ret_len = out.len;
-    return out.data;
+    return kept;
 }
 
 static void

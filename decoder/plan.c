@@ -120,10 +120,14 @@ plan_target(struct decoder *decoder, struct plan *plan, const struct source *sou
     plan->target = encode_new(&decoder->settings, attribute->atttypid);
 }
 
+/* Kept as long as it is: the room of its making goes to the next. */
 static struct fragment
 fragment_of(StringInfo text)
 {
-    return (struct fragment){.bytes = text->data, .len = text->len};
+    struct fragment fragment = {.bytes = pnstrdup(text->data, text->len), .len = text->len};
+
+    pfree(text->data);
+    return fragment;
 }
 
 static void
