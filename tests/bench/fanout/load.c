@@ -141,15 +141,16 @@ static uint64_t
 run(const struct options *options, int epoll, double seconds)
 {
     uint64_t per_burst = (uint64_t)options->burst * (uint64_t)options->clients;
-    uint64_t room = per_burst * (uint64_t)(options->window - 1);
     uint64_t published = 0;
     uint64_t before = messages_seen;
     double until = now_s() + seconds;
 
     while (now_s() < until) {
-        while (!options->listen && !options->idle && published - (messages_seen - before) <= room) {
-            publish(options, options->burst);
-            published += per_burst;
+        uint64_t under_way = (published - (messages_seen - before) + per_burst - 1) / per_burst;
+
+        if (!options->listen && !options->idle && under_way < (uint64_t)options->window) {
+            publish(options, options->window - (int)under_way);
+            published += per_burst * ((uint64_t)options->window - under_way);
         }
         read_some(epoll, 20);
     }

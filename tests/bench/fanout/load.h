@@ -50,8 +50,8 @@ extern size_t age_count;
 
 /* publish.c */
 void publish_open(const struct options *options);
-/* `count` messages to all; or to each client, one each, `count` times. */
-void publish(const struct options *options, int count);
+/* So many bursts of messages to all; or of one to each client. */
+void publish(const struct options *options, int bursts);
 
 int tcp_connect(int port);
 void write_all(int fd, const void *bytes, size_t len);

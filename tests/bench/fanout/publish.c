@@ -132,15 +132,16 @@ trim_store(int added)
     freeReplyObject(reply);
 }
 
-static void
-publish_clairon(const struct options *options, int count)
+/* Added, not yet answered for. A transaction's entries come in one step, as the feed stores them. */
+static int
+append_burst(const struct options *options)
 {
-    bool at_once = count > 1 && !options->each; /* as the feed stores a transaction */
+    bool at_once = options->burst > 1 && !options->each;
     int added = 0;
 
-    if (at_once)
-        redisAppendCommand(store, "MULTI");
-    for (int i = 0; i < count; i++) {
+    if (at_once && redisAppendCommand(store, "MULTI") != REDIS_OK)
+        fail("could not append");
+    for (int i = 0; i < options->burst; i++) {
         for (int number = 0; number < (options->each ? options->clients : 1); number++) {
             char user[USER_TEXT_MAX];
 
@@ -151,10 +152,20 @@ publish_clairon(const struct options *options, int count)
                 await_store(256);
         }
     }
-    if (at_once)
-        redisAppendCommand(store, "EXEC");
-    await_store(at_once ? added + 2 : added % 256);
-    trim_store(added);
+    if (at_once && redisAppendCommand(store, "EXEC") != REDIS_OK)
+        fail("could not append");
+    return at_once ? added + 2 : added % 256;
+}
+
+static void
+publish_clairon(const struct options *options, int bursts)
+{
+    int unanswered = 0;
+
+    for (int i = 0; i < bursts; i++)
+        unanswered += append_burst(options);
+    await_store(unanswered);
+    trim_store(bursts * options->burst * (options->each ? options->clients : 1));
 }
 
 static void
@@ -192,31 +203,36 @@ post(const char *channel, size_t bytes)
 static void
 publish_nchan(const struct options *options, int count)
 {
+    int asked = 0;
+
     for (int i = 0; i < count; i++) {
         for (int number = 0; number < (options->each ? options->clients : 1); number++) {
             char channel[USER_TEXT_MAX];
 
             snprintf(channel, sizeof(channel), options->each ? "u%d" : "all0", number);
             post(channel, options->bytes);
-            if (options->each && number % 64 == 63)
+            if (++asked % 64 == 0)
                 read_answers(64);
         }
     }
-    read_answers(options->each ? options->clients % 64 : count);
+    read_answers(asked % 64);
 }
 
 void
-publish(const struct options *options, int count)
+publish(const struct options *options, int bursts)
 {
     char line[64];
 
     if (strcmp(options->kind, "clairon") == 0) {
-        publish_clairon(options, count);
-    } else if (strcmp(options->kind, "nchan") == 0) {
-        publish_nchan(options, count);
-    } else {
-        snprintf(line, sizeof(line), "%s %d %zu\n", options->each ? "each" : "all", count,
-                 options->bytes);
-        write_all(control, line, strlen(line));
+        publish_clairon(options, bursts);
+        return;
     }
+    if (strcmp(options->kind, "nchan") == 0) {
+        publish_nchan(options, bursts * options->burst);
+        return;
+    }
+    snprintf(line, sizeof(line), "%s %d %zu\n", options->each ? "each" : "all", options->burst,
+             options->bytes);
+    for (int i = 0; i < bursts; i++)
+        write_all(control, line, strlen(line));
 }
