@@ -28,18 +28,46 @@ local last = '0-0'
 for i = 1, #info, 2 do
     if info[i] == 'last-generated-id' then last = info[i + 1] end
 end
+local function ms_of(id) return tonumber(id:match('^%d+')) end
 local function is_before(a, b)
-    local a_ms, a_seq = a:match('^(%d+)-(%d+)$')
-    local b_ms, b_seq = b:match('^(%d+)-(%d+)$')
-    a_ms, b_ms = tonumber(a_ms), tonumber(b_ms)
-    return a_ms < b_ms or (a_ms == b_ms and tonumber(a_seq) < tonumber(b_seq))
+    if ms_of(a) ~= ms_of(b) then return ms_of(a) < ms_of(b) end
+    return tonumber(a:match('%d+$')) < tonumber(b:match('%d+$'))
+end
+
+local meta = prefix .. ':meta'
+local known = redis.call('HMGET', meta, 'epoch', 'run', 'gap_from', 'gap_to')
+local epoch, run = known[1], redis.call('INFO', 'server'):match('run_id:(%x+)')
+
+-- Later entries get ids after `id`, which is not below what was given out: false when it may not be.
+local function go_on_after(id)
+    local set = redis.pcall('XSETID', stream, id)
+    if set.err then return false end
+    last = id
+    return true
 end
 
 -- A store that went back, to a replica whose clock may be behind, must not give out ids that are
 -- older than what was shown: nobody would look there.
-local epoch = redis.call('HGET', prefix .. ':meta', 'epoch')
-if ARGV[3] == epoch and is_before(last, ARGV[4]) then
-    local set = redis.pcall('XSETID', stream, ARGV[4])
-    if not set.err then last = ARGV[4] end
+if ARGV[3] == epoch and is_before(last, ARGV[4]) then go_on_after(ARGV[4]) end
+
+-- A server that loads a file which ends amid a transaction cuts it after the last whole command, not
+-- before the transaction: what is left runs at the load after this one, with the first transaction
+-- that is written now. So ids leave a gap at each start of the server, and what a later start finds
+-- in the gap of the one before is thrown away: the feed has long stored it again.
+if run and run ~= known[2] then
+    if known[3] then
+        local found = redis.call('XRANGE', stream, known[3], known[4])
+        for _, entry in ipairs(found) do
+            if entry[1] ~= known[3] then
+                redis.call('XACK', stream, 'clairon', entry[1])
+                redis.call('XDEL', stream, entry[1])
+            end
+        end
+    end
+    local from, now = last, redis.call('TIME')
+    local to = math.max(ms_of(last) + 1, now[1] * 1000 + math.floor(now[2] / 1000) + 1)
+    if go_on_after(string.format('%.0f-0', to)) then
+        redis.call('HMSET', meta, 'run', run, 'gap_from', from, 'gap_to', last)
+    end
 end
 return {epoch, last}

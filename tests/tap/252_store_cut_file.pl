@@ -1,0 +1,76 @@
+# A file that a crash cut amid a transaction: is what the next load makes of the rest not stored twice?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner', ack_required => true)});
+my $store = Clairon::Test::store();
+# Replicas that are not there: nothing is ever confirmed, so PostgreSQL has it all, however long this takes.
+my $relay = Clairon::Test::relay($pg, $store, conf => { 'store.min_replicas' => 1 });
+my $rows  = 0;
+
+sub insert
+{
+    my ($count) = @_;
+    $pg->safe_psql('postgres', sprintf q{INSERT INTO t SELECT i, 'u1' FROM generate_series(%d, %d) i},
+        $rows + 1, $rows + $count);
+    $rows += $count;
+    return;
+}
+
+sub wait_stored { wait_until("$rows rows are stored", sub { $store->ask('XLEN', 'clairon:stream') >= $rows }); return }
+
+sub stored_once
+{
+    my ($name) = @_;
+    is_deeply([ map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $store->entries ], [ 1 .. $rows ],
+        "$name: each row is stored once, in order");
+    is($store->pending, $rows, "$name: and pending once");
+    return;
+}
+
+# Cuts the store's file within its last transaction that has entries; returns how many it leaves of them.
+sub cut_file
+{
+    my ($path) = (glob("$store->{folder}/appendonlydir/*.incr.aof"), glob("$store->{folder}/appendonly.aof"));
+    open my $file, '+<:raw', $path or die "could not open $path: $!";
+    local $/;
+    my $bytes = <$file>;
+    my $end   = rindex $bytes, "\r\nXCLAIM\r\n";
+    my $begin = rindex $bytes, "\r\nMULTI\r\n", $end;
+    my $cut   = int(($begin + $end) / 2);
+    truncate $file, $cut or die "could not cut $path: $!";
+    close $file;
+    return scalar(() = substr($bytes, $begin, $cut - $begin) =~ /\r\nXADD\r\n\$14\r\nclairon:stream\r\n/g);
+}
+
+insert(10);
+wait_stored();
+insert(50);
+wait_stored();
+$relay->kill9;
+$store->kill9;
+cmp_ok(cut_file(), '>', 5, 'the file ends amid a transaction');
+$store->start;
+is($store->ask('XLEN', 'clairon:stream'), 10, 'the store takes it as not begun');
+$relay->start;
+wait_stored();
+insert(10);
+wait_stored();
+stored_once('after one load');
+my $client = $relay->client('u1');
+$client->wait_notes(64);
+
+$store->kill9;
+$store->start;
+insert(10);
+wait_until('the last rows are stored', sub { $store->ask('XREVRANGE', 'clairon:stream', '+', '-', 'COUNT', 1)->[0][1][5] =~ /"id":$rows\b/ });
+stored_once('after the next');
+ok(!grep({ $_->{t} eq 'gap' } @{ $client->{lines} }), 'and nobody is told of a gap');
+
+done_testing();
