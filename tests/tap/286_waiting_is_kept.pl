@@ -76,7 +76,7 @@ my $place = $store->ask('EVAL', q{
     local route = ARGV[2]:gsub('..', function(hex) return string.char(tonumber(hex, 16)) end)
     return redis.call('XADD', KEYS[1], '*', 'id', ARGV[1], 'route', route, 'data', ARGV[3])},
     1, 'clairon:stream', $once, unpack('H*', do { my $bytes = $route; utf8::downgrade($bytes); $bytes }), $entry->{data});
-$store->ask('HSET', 'clairon:pending', $once, "$place 1 - 0");
+$store->ask('HSET', 'clairon:pending', $once, "$place 1 - 2");
 $store->ask('XCLAIM', 'clairon:stream', 'clairon', 'relay', 0, $place, 'FORCE', 'JUSTID');
 $store->ask('XACK', 'clairon:stream', 'clairon', $entry->{entry});
 $one = $relay->client('u1');

@@ -9,15 +9,27 @@ local call = redis.call
 
 local FIRST = 4
 local now_text = whole(now_ms())
-local ids, told, inboxes, acked = {}, {}, {}, 0
+local acked_now, id_len = 'acked ' .. now_text .. ' 0 - ', pack_text(('x'):rep(36)):sub(1, 2)
+local ids, told, acked = {}, {}, 0
+
+-- Acks of one user come in a row: one command for all of them.
+local row_user, row, row_len = nil, {}, 0
+local function end_row()
+    if row_len > 0 then call('ZREM', prefix .. ':inbox:' .. row_user, unpack(row, 1, row_len)) end
+    row_len = 0
+end
 
 local function take(user, id)
-    if not inboxes[user] then inboxes[user] = {} end
-    table.insert(inboxes[user], id)
-    due_gone[#due_gone + 1] = id .. ':' .. user
-    note_event(id, 'acked', now_text, 0, '-', user)
+    if user ~= row_user or row_len == CHUNK then
+        end_row()
+        row_user = user
+    end
+    row_len = row_len + 1
+    row[row_len] = id
     acked = acked + 1
-    told[#told + 1] = pack_text(user) .. pack_text(id)
+    due_gone[#due_gone + 1] = id .. ':' .. user
+    add_event(id, acked_now .. user)
+    told[acked] = pack_text(user) .. id_len .. id
 end
 
 for at = FIRST, #ARGV, 2 do ids[#ids + 1] = ARGV[at + 1] end
@@ -46,7 +58,7 @@ if acked > 0 then
     call('XADD', prefix .. ':receipts', 'MAXLEN', '~', RECEIPTS_MAX, '*', 'by', ARGV[2],
         'acked', table.concat(told))
 end
-for user, gone in pairs(inboxes) do call_chunked(gone, 'ZREM', prefix .. ':inbox:' .. user) end
+end_row()
 save_messages()
 write_events(ARGV[3])
 return {acked, #completed}

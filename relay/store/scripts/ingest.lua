@@ -81,7 +81,8 @@ local function add_awaited(users)
         id, entry = add_note()
     end
     claims[#claims + 1] = entry
-    messages[id] = {entry = entry, left = #users, open = #users == 0 and ends or nil, tried = false}
+    messages[id] = {entry = entry, left = #users, open = #users == 0 and ends or nil,
+        ends = ends > 0, tried = false}
     message_changed(id)
     if ends > 0 then
         ending[#ending + 1] = whole(ends)

@@ -23,7 +23,7 @@ if #users > 0 then
     if found.open and ends > 0 then found.open = whole(ends) end
     local score = score_of(replace_entry(found, 0, users))
     local key, message = prefix .. ':ack:' .. id, messages[id]
-    message.open = message.open and tonumber(found.open)
+    message.open, message.ends = message.open and tonumber(found.open), message.ends or ends > 0
     for _, user in ipairs(users) do
         if call('HSET', key, user, '0') == 1 then message.left = message.left + 1 end
         call('HDEL', prefix .. ':tries:' .. id, user)

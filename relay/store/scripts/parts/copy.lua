@@ -45,7 +45,7 @@ local function replace_entry(found, attempts, users)
     local entry = call('XADD', stream, '*', unpack(fields))
     if found.entry then call('XACK', stream, 'clairon', found.entry) end
     call('XCLAIM', stream, 'clairon', 'relay', 0, entry, 'FORCE', 'JUSTID')
-    messages[id] = message_of(id) or {left = 0, tried = false}
+    messages[id] = message_of(id) or {left = 0, ends = false, tried = false}
     messages[id].entry = entry
     message_changed(id)
     found.entry, found.route, found.data = entry, route, data

@@ -7,13 +7,17 @@ end
 
 local function whole(number) return string.format('%.0f', number) end
 
--- One command for many arguments: fewer than the stack holds at a time, after `head`.
+-- One command for many arguments, fewer than the stack holds at a time; `option` may be nil.
 local CHUNK = 1000
-local function call_chunked(items, ...)
-    for from = 1, #items, CHUNK do
-        local words = {...}
-        for i = from, math.min(from + CHUNK - 1, #items) do words[#words + 1] = items[i] end
-        call(unpack(words))
+local function call_chunked(items, command, key, option)
+    local count = #items
+    for from = 1, count, CHUNK do
+        local last = math.min(from + CHUNK - 1, count)
+        if option then
+            call(command, key, option, unpack(items, from, last))
+        else
+            call(command, key, unpack(items, from, last))
+        end
     end
 end
 
@@ -33,15 +37,16 @@ local function backoff_ms(kind, tries, id, base, cap)
     return math.floor(math.min(wait * (1 + jitter), cap))
 end
 
--- The messages that are waited for: {entry =, left = users, open = its end in ms or nil, tried =
--- whether there was a retry}; false when nobody waits. Changes are written once, by
+-- The messages that are waited for: {entry =, left = users, open = its end in ms or nil, ends =
+-- whether it has one, tried = whether there was a retry}; false when nobody waits. Changes are written once, by
 -- save_messages: of a call with many acks most commands are about the same few keys.
 local messages, changed, completed = {}, {}, {}
 local due_gone, entries_gone, keys_gone = {}, {}, {}
 
 local function read_message(value)
-    local entry, left, open, tried = (value or ''):match('^(%S+) (%-?%d+) (%S+) (%d)$')
-    return entry and {entry = entry, left = tonumber(left), open = tonumber(open), tried = tried == '1'}
+    local entry, left, open, flags = (value or ''):match('^(%S+) (%-?%d+) (%S+) (%d)$')
+    return entry and {entry = entry, left = tonumber(left), open = tonumber(open),
+        ends = flags >= '2', tried = flags == '1' or flags == '3'}
 end
 
 local function load_messages(ids)
@@ -71,8 +76,8 @@ local function complete(id)
     if message then entries_gone[#entries_gone + 1] = message.entry end
     messages[id] = false
     completed[#completed + 1] = id
-    due_gone[#due_gone + 1] = id .. ':'
     keys_gone[#keys_gone + 1] = prefix .. ':ack:' .. id
+    if not message or message.ends then due_gone[#due_gone + 1] = id .. ':' end
     if not message or message.tried then keys_gone[#keys_gone + 1] = prefix .. ':tries:' .. id end
 end
 
@@ -83,13 +88,16 @@ local function save_messages()
         if message then
             values[#values + 1] = id
             values[#values + 1] = table.concat({message.entry, whole(message.left),
-                message.open and whole(message.open) or '-', message.tried and 1 or 0}, ' ')
+                message.open and whole(message.open) or '-',
+                (message.ends and 2 or 0) + (message.tried and 1 or 0)}, ' ')
         end
     end
     call_chunked(values, 'HMSET', prefix .. ':pending')
     call_chunked(completed, 'HDEL', prefix .. ':pending')
     call_chunked(entries_gone, 'XACK', stream, 'clairon')
-    call_chunked(keys_gone, 'DEL')
+    for from = 1, #keys_gone, CHUNK do
+        call('DEL', unpack(keys_gone, from, math.min(from + CHUNK - 1, #keys_gone)))
+    end
     call_chunked(due_gone, 'ZREM', prefix .. ':due')
 end
 
@@ -108,25 +116,30 @@ end
 local TRAIL_MAX = 512
 local trails, trail_ids, trail_entries = {}, {}, {}
 
-local function note_event(id, stage, now_text, attempt, detail, user)
+local function add_event(id, event)
     local events = trails[id]
     if not events then
-        events = {}
-        trails[id] = events
+        trails[id] = event -- most have one event a call
         trail_ids[#trail_ids + 1] = id
         local message = message_of(id)
         trail_entries[id] = message and message.entry
+    elseif type(events) == 'string' then
+        trails[id] = {events, event}
+    elseif #events < TRAIL_MAX then
+        events[#events + 1] = event
     end
-    if #events < TRAIL_MAX then
-        events[#events + 1] = stage .. ' ' .. now_text .. ' ' .. attempt .. ' ' .. detail .. ' ' .. user
-    end
+end
+
+local function note_event(id, stage, now_text, attempt, detail, user)
+    add_event(id, stage .. ' ' .. now_text .. ' ' .. attempt .. ' ' .. detail .. ' ' .. user)
 end
 
 local function write_events(trail_ms)
     for _, id in ipairs(trail_ids) do
         local key, events, entry = prefix .. ':trail:' .. id, trails[id], trail_entries[id]
-        local len = call('RPUSH', key, unpack(events))
-        if len == #events then
+        local several = type(events) == 'table'
+        local len = several and call('RPUSH', key, unpack(events)) or call('RPUSH', key, events)
+        if len == (several and #events or 1) then
             if entry then
                 call('LPUSH', key, 'stored ' .. entry:match('^%d+') .. ' 0 ' .. entry .. ' -')
             end
