@@ -38,7 +38,7 @@ is_on_disk(const struct image *image, int index, int16 typlen)
 static void
 complain(const struct row_change *change, const struct plan *plan, const char *what)
 {
-    complaint_count(change->decoder, plan->seed, plan->rule->name, what);
+    complaint_count(change->decoder, plan->seed, plan->label, what);
 }
 
 static void
@@ -69,7 +69,7 @@ read_targets(const struct row_change *change, const struct plan *plan, const str
     }
     targets = audience_targets(plan, image);
     if (targets->fault != NULL) {
-        complaint_count_because(change->decoder, plan->seed, plan->rule->name,
+        complaint_count_because(change->decoder, plan->seed, plan->label,
                                 "denied: the target column's type could not print a value",
                                 targets->fault);
         return false;
@@ -196,12 +196,12 @@ static bool
 is_met(const struct row_change *change, const struct plan *plan, const struct image *image,
        bool *ret_met)
 {
-    enum condition_answer answer = CONDITION_FAILED;
+    enum condition_answer answer = condition_judge(plan->condition, image);
 
-    if (plan->condition != NULL)
-        answer = condition_judge(plan->condition, image);
     if (answer == CONDITION_FAILED)
-        complain(change, plan, "denied: only_when cannot be evaluated");
+        complaint_count_because(change->decoder, plan->seed, plan->label,
+                                "denied: only_when cannot be evaluated",
+                                condition_fault(plan->condition));
     else if (answer == CONDITION_UNKNOWN)
         complain(change, plan, "denied: the WAL does not hold a column of only_when");
     else
@@ -217,8 +217,7 @@ judge_conditional_update(const struct row_change *change, const struct plan *pla
 
     if (!is_met(change, plan, change->new, &after))
         return;
-    if (plan->condition == NULL ||
-        condition_judge(plan->condition, change->old) == CONDITION_UNKNOWN) {
+    if (condition_judge(plan->condition, change->old) == CONDITION_UNKNOWN) {
         complain(change, plan,
                  "old row unknown: only_when judges the new one alone "
                  "(REPLICA IDENTITY FULL tells both)");
@@ -376,7 +375,7 @@ change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry,
         if (!wants(plan, FRAME_OPERATION_TRUNCATE) || is_told_above(plan, entry->relid, change))
             continue;
         if (plan->target_index != TARGET_NONE)
-            complaint_count(decoder, plan->seed, plan->rule->name,
+            complaint_count(decoder, plan->seed, plan->label,
                             "denied: a truncate tells no targets");
         else if (plan->rule->to_all || note.targets->count > 0)
             note_write(ctx, &note);

@@ -70,14 +70,15 @@ struct column {
 /* A rule made ready for one relation. */
 struct plan {
     const struct rule *rule;
-    uint32 sub; /* the rule's first sub-ordinal */
+    const char *label; /* for the log */
+    uint32 sub;        /* the rule's first sub-ordinal */
     uint64 seed;
     int column_count;
     struct column *columns;
     int target_index; /* of the target column, or TARGET_* */
     bool target_is_key;
     struct encoder *target;
-    struct condition *condition;                   /* NULL: none, or it cannot be made any more */
+    struct condition *condition;                   /* NULL: none */
     struct fragment heads[FRAME_OPERATION_NOTIFY]; /* metadata, from "priority" to the timestamp */
     struct fragment routing;                       /* from the payload's end to the targets */
     struct fragment retry;                         /* from the targets' end to the line's */
@@ -229,10 +230,10 @@ extern void packet_finish_frame(StringInfo out, int start);
 
 /* complaint.c: says once, then at each power of ten, what is denied or guessed */
 extern void complaint_setup(struct decoder *decoder);
-extern void complaint_count(struct decoder *decoder, uint64 seed, const char *rule,
+extern void complaint_count(struct decoder *decoder, uint64 seed, const char *who,
                             const char *what);
 /* With what was seen at the first, tenth .. of them. */
-extern void complaint_count_because(struct decoder *decoder, uint64 seed, const char *rule,
+extern void complaint_count_because(struct decoder *decoder, uint64 seed, const char *who,
                                     const char *what, const char *reason);
 
 /* member.c */

@@ -29,13 +29,13 @@ is_power_of_ten(uint64 count)
 }
 
 void
-complaint_count(struct decoder *decoder, uint64 seed, const char *rule, const char *what)
+complaint_count(struct decoder *decoder, uint64 seed, const char *who, const char *what)
 {
-    complaint_count_because(decoder, seed, rule, what, NULL);
+    complaint_count_because(decoder, seed, who, what, NULL);
 }
 
 void
-complaint_count_because(struct decoder *decoder, uint64 seed, const char *rule, const char *what,
+complaint_count_because(struct decoder *decoder, uint64 seed, const char *who, const char *what,
                         const char *reason)
 {
     uint64 key = hash_bytes_extended((const unsigned char *)what, strlen(what), seed);
@@ -49,7 +49,7 @@ complaint_count_because(struct decoder *decoder, uint64 seed, const char *rule, 
         return;
     /* A walsender's client has no use for warnings; its server's log has. */
     ereport(am_walsender ? LOG : WARNING,
-            (errmsg("clairon rule \"%s\": %s", rule, what),
+            (errmsg("clairon %s: %s", who, what),
              reason == NULL
                  ? errdetail("Changes so far: %llu.", (unsigned long long)complaint->count)
                  : errdetail("Changes so far: %llu. The last said: %s",

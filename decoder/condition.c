@@ -22,6 +22,7 @@ struct condition {
     int *columns; /* that it reads: indexes in the decoded relation */
     bool *in_key;
     int16 *typlens;
+    char *fault; /* what the last error said */
 };
 
 /*
@@ -29,7 +30,7 @@ struct condition {
  * what C functions may have left behind goes with the decoded transaction, which
  * always ends in an abort.
  */
-static void
+static char *
 swallow_error(MemoryContext context)
 {
     ErrorData *error;
@@ -39,8 +40,7 @@ swallow_error(MemoryContext context)
     if (!guard_may_swallow(error))
         PG_RE_THROW();
     FlushErrorState();
-    ereport(DEBUG1, (errmsg_internal("only_when: %s", error->message)));
-    FreeErrorData(error);
+    return error->message;
 }
 
 static void
@@ -69,7 +69,7 @@ struct making {
     int map_count;
     Relation decoded;
     Oid owner;
-    struct condition *made;
+    struct condition *condition;
 };
 
 static void
@@ -77,7 +77,7 @@ make(void *arg)
 {
     struct making *making = arg;
     Relation decoded = making->decoded;
-    struct condition *condition = palloc0(sizeof(*condition));
+    struct condition *condition = making->condition;
     Node *expression;
     int map_count;
     int *map;
@@ -97,18 +97,23 @@ make(void *arg)
     condition->context->ecxt_scantuple = condition->slot;
     condition->state = ExecInitExpr(expression_planner((Expr *)expression), NULL);
     SetUserIdAndSecContext(user, context);
-    making->made = condition;
 }
 
 struct condition *
 condition_new(const struct rule *rule, const int *map, int map_count, Relation decoded, Oid owner)
 {
-    struct making making = {rule, map, map_count, decoded, owner, NULL};
-    char *reason;
+    struct condition *condition = palloc0(sizeof(*condition));
+    struct making making = {rule, map, map_count, decoded, owner, condition};
 
-    if (!guard_run(make, &making, &reason))
-        ereport(DEBUG1, (errmsg_internal("only_when: %s", reason)));
-    return making.made;
+    if (!guard_run(make, &making, &condition->fault))
+        condition->state = NULL;
+    return condition;
+}
+
+const char *
+condition_fault(const struct condition *condition)
+{
+    return condition->fault;
 }
 
 static bool
@@ -131,11 +136,14 @@ condition_judge(struct condition *condition, const struct image *image)
 {
     MemoryContext context = CurrentMemoryContext;
     TupleTableSlot *slot = condition->slot;
-    int natts = slot->tts_tupleDescriptor->natts;
     volatile enum condition_answer answer = CONDITION_FAILED;
+    int natts;
 
+    if (condition->state == NULL)
+        return CONDITION_FAILED;
     if (!image->present || !holds_columns(condition, image))
         return CONDITION_UNKNOWN;
+    natts = slot->tts_tupleDescriptor->natts;
     ExecClearTuple(slot);
     memcpy(slot->tts_values, image->values, sizeof(Datum) * natts);
     memcpy(slot->tts_isnull, image->nulls, sizeof(bool) * natts);
@@ -149,7 +157,7 @@ condition_judge(struct condition *condition, const struct image *image)
     }
     PG_CATCH();
     {
-        swallow_error(context);
+        condition->fault = swallow_error(context);
     }
     PG_END_TRY();
     return answer;

@@ -27,7 +27,7 @@ enum condition_answer {
  * Makes a rule's condition ready, in the current memory context; `map` tells for
  * each column of the relation that the rule names its index in `decoded`, -1 for
  * none. `owner`, of that relation, is who may use what it names, whoever reads.
- * NULL when it cannot be made any more, as after a change of a type.
+ * One that cannot be made any more, as after a change of a type, always fails.
  */
 extern struct condition *condition_new(const struct rule *rule, const int *map, int map_count,
                                        Relation decoded, Oid owner);
@@ -35,5 +35,8 @@ extern struct condition *condition_new(const struct rule *rule, const int *map, 
 /* Judges one image; allocates in the current memory context. */
 extern enum condition_answer condition_judge(struct condition *condition,
                                              const struct image *image);
+
+/* After CONDITION_FAILED: why; valid until the next answer or change. */
+extern const char *condition_fault(const struct condition *condition);
 
 #endif

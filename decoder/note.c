@@ -269,7 +269,7 @@ tell_undecodable(struct decoder *decoder, const struct plan *plan)
         if (!(column->state & COLUMN_UNDECODABLE))
             continue;
         any = true;
-        complaint_count_because(decoder, plan->seed, plan->rule->name,
+        complaint_count_because(decoder, plan->seed, plan->label,
                                 "sent null, as undecodable: its type could not print a value",
                                 column->encoder->fault);
     }
