@@ -1,0 +1,94 @@
+# Does a walsender end at once in the middle of a huge transaction, and does the next one read all of it?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+
+my $rows = 300_000;
+my $pg = Clairon::Test::postgresql('main', conf => <<'CONF');
+autovacuum = off
+max_wal_size = 4GB
+logical_decoding_work_mem = 1MB
+CONF
+my $connection = $pg->connstr('postgres');
+
+sub sql { return $pg->safe_psql('postgres', $_[0]) }
+
+# A reader that has read 1 MB of the transaction and then reads no more, and its walsender.
+sub start_reader
+{
+    my @command = (
+        'pg_recvlogical', '-d', $connection, '--slot', 's', '--start', '--no-loop',
+        '-f', '-', '-o', 'mode=framed', @_);
+    my $child = open my $out, '-|', @command or die "pg_recvlogical: $!";
+    my $got = 0;
+    while ($got < 1_000_000) { $got += sysread($out, my $piece, 65536) || die 'no output' }
+    my $walsender = sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 's'});
+    return { child => $child, out => $out, walsender => $walsender };
+}
+
+sub is_gone
+{
+    my ($what, $pid) = @_;
+    wait_until("$what: the walsender ends", sub { !kill 0, $pid }, 30);
+    pass("$what: the walsender ends");
+    return;
+}
+
+# Bytes that still came. A walsender says why it ends, so somebody must read that.
+sub end_reader
+{
+    my ($reader) = @_;
+    my $got = 0;
+    while (my $len = sysread $reader->{out}, my $piece, 65536) { $got += $len }
+    close $reader->{out};
+    return $got;
+}
+
+sql('CREATE TABLE t (id int, v text)');
+sql(q{SELECT clairon.watch('t', 'ALL'); SELECT pg_create_logical_replication_slot('s', 'clairon')});
+sql("INSERT INTO t SELECT i, 'value ' || i FROM generate_series(1, $rows) AS i");
+
+for my $how (qw(pg_terminate_backend pg_cancel_backend))
+{
+    my $reader = start_reader();
+    is(sql("SELECT $how($reader->{walsender})"), 't', "$how in the middle");
+    cmp_ok(end_reader($reader), '<', 100 * $rows, "$how: the rest does not come");
+    is_gone($how, $reader->{walsender});
+}
+
+my $reader = start_reader();
+kill 'KILL', $reader->{child};
+end_reader($reader);
+is_gone('the reader dies', $reader->{walsender});
+
+# A session that reads by SQL.
+my $all = "SELECT count(*) FROM pg_logical_slot_peek_changes('s', NULL, NULL)";
+open my $session, '-|', qq{psql -XAt -d "$connection" -c "$all" -c "SELECT 'alive'" 2>&1}
+    or die "psql: $!";
+my $backend = wait_until(
+    'the slot taken',
+    sub { sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 's'}) });
+is(sql("SELECT pg_cancel_backend($backend)"), 't', 'a session that reads the slot is cancelled');
+like(join('', <$session>), qr/^ERROR:  canceling statement.*^alive$/ms,
+    'which ends that, and no more');
+close $session;
+
+# The server waits for its walsenders to send what there is: the reader goes on meanwhile.
+$reader = start_reader();
+my $stopper = fork // die "fork: $!";
+if ($stopper == 0)
+{
+    exec 'pg_ctl', '-D', $pg->data_dir, '-m', 'fast', '-w', '-t', '60', '-s', 'stop';
+    die "pg_ctl: $!";
+}
+end_reader($reader);
+waitpid $stopper, 0;
+is($?, 0, 'a fast shutdown ends');
+$pg->_update_pid(0);
+$pg->start;
+is(sql(q{SELECT count(*) FROM pg_logical_slot_get_changes('s', NULL, NULL)}), $rows,
+    'then all of it is read');
+
+done_testing();
