@@ -1,7 +1,9 @@
 # Whatever dies, in whatever order, under load: is each committed row stored exactly once and in commit order?
 #
-# A seeded schedule of faults hits PostgreSQL, the store and two relays while writers commit. To
-# repeat a run: CLAIRON_TORTURE_SEED=n; for longer ones: CLAIRON_TORTURE_FAULTS=n.
+# A seeded schedule of faults hits PostgreSQL, the store, two relays and the network between them
+# while writers commit: kills, crashes, restarts, pauses of processes, connections that are cut and
+# networks that stop without a word. To repeat a run: CLAIRON_TORTURE_SEED=n; for longer ones:
+# CLAIRON_TORTURE_FAULTS=n, and CLAIRON_TORTURE_PAUSE=s for pauses longer than the relay's patience.
 use strict;
 use warnings;
 
@@ -11,6 +13,7 @@ use Time::HiRes qw(time);
 
 my $FAULTS  = $ENV{CLAIRON_TORTURE_FAULTS} // 24;
 my $SEED    = $ENV{CLAIRON_TORTURE_SEED} // int(rand(1_000_000));
+my $PAUSE   = $ENV{CLAIRON_TORTURE_PAUSE} // 1;    # the longest, in seconds
 my $WRITERS = 3;
 srand $SEED;
 note "seed $SEED, $FAULTS faults";
@@ -23,7 +26,12 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('plain', 'USER', 'owner');
     SELECT clairon.watch('acked', 'TEAM', 'team', ack_required => true)});
 my $store  = Clairon::Test::store(fsync => 'everysec');
-my @relays = map { Clairon::Test::relay($pg, $store) } 1 .. 2;
+my $to_store = Clairon::Test::proxy($store->{socket});
+my $to_pg    = Clairon::Test::proxy($pg->host . '/.s.PGSQL.' . $pg->port);
+# One relay next to both, the other across a network.
+my @relays = map { Clairon::Test::relay($pg, $store, conf => $_) } {}, {
+    'store.url'     => $to_store->url('redis'),
+    'feed.conninfo' => 'host=127.0.0.1 dbname=postgres user=relay port=' . $to_pg->port };
 
 # Writers: transactions of one to twenty rows over both tables, until told to stop. What was
 # committed is asked of PostgreSQL in the end, so a failed psql needs no care.
@@ -71,23 +79,53 @@ sub let_write
     return;
 }
 
+# Life goes on for a random while.
+sub let_pass
+{
+    my $until = time + rand $PAUSE;
+    wait_until('time passes', sub { time > $until });
+    return;
+}
+
 sub revive { $_->is_alive or $_->start for @relays; return }
+
+# The process that reads the slot, postmaster's child: pausing it is a server that hangs.
+sub walsender
+{
+    return eval { $pg->safe_psql('postgres', 'SELECT pid FROM pg_stat_replication LIMIT 1') } || undef;
+}
+
+sub pause
+{
+    my ($pid) = @_;
+    return unless $pid && kill STOP => $pid;
+    let_pass();
+    kill CONT => $pid;
+    return;
+}
 
 my %faults = (
     'a relay is killed' => sub { my $relay = $relays[ rand @relays ]; $relay->kill9; let_write(20); revive() },
     'both relays are killed' => sub { $_->kill9 for @relays; let_write(20); revive() },
     'a relay stops in good order' => sub { my $relay = $relays[ rand @relays ]; $relay->stop; revive() },
-    'a relay is paused' => sub {
-        my $relay = $relays[ rand @relays ];
-        kill STOP => $relay->pid; let_write(60); kill CONT => $relay->pid },
+    'a relay is paused' => sub { pause($relays[ rand @relays ]->pid) },
+    'both relays are paused, one after the other' => sub { pause($_->pid) for @relays },
     'the store is killed' => sub { $store->kill9; let_write(20); $store->start },
-    'the store is paused' => sub { kill STOP => $store->pid; let_write(60); kill CONT => $store->pid },
+    'the store is paused' => sub { pause($store->pid) },
     'the store and the relays are killed' => sub {
         $_->kill9 for @relays; $store->kill9; let_write(20); $store->start; revive() },
     'PostgreSQL crashes' => sub { $pg->stop('immediate'); $pg->start },
     'PostgreSQL restarts' => sub { $pg->restart },
     'the walsender is terminated' => sub {
         eval { $pg->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) FROM pg_stat_replication') } },
+    'the walsender is paused' => sub { pause(walsender()) },
+    'connections to the store are cut' => sub { $to_store->cut },
+    'connections to PostgreSQL are cut' => sub { $to_pg->cut },
+    'the network to the store stops' => sub { $to_store->freeze; let_pass(); $to_store->thaw },
+    'the network to PostgreSQL stops' => sub { $to_pg->freeze; let_pass(); $to_pg->thaw },
+    'the network stops, and what waited in it is lost' => sub {
+        $_->freeze for $to_store, $to_pg; let_pass(); for ($to_store, $to_pg) { $_->cut; $_->thaw } },
+    'the network is slow' => sub { $to_store->delay(0.05); let_write(60); $to_store->delay(0) },
 );
 my @names = sort keys %faults;
 
