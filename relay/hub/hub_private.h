@@ -118,6 +118,7 @@ struct session {
     bool is_awaited;    /* an answer of the store will call session_step */
     bool is_regrouping; /* memberships are being asked for again */
     bool groups_stale;  /* they changed while they were being asked for */
+    bool wants_regroup; /* they are to be asked for once the store is back */
     bool is_deferred;   /* more waits in the user's inbox: the window was full .. */
     bool has_missed;    /* .. or a retry came at a bad time */
     bool is_doubting;   /* the inbox is read to its end, to find what of the window was acked */

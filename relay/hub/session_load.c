@@ -9,7 +9,10 @@
 
 #define CLOSE_RESTART 4201
 
-/* Common to all answers. False when the session is gone, or had to be closed. */
+/*
+ * Common to all answers. False when the session is gone, had to be closed, or waits: the store's
+ * return will call session_step.
+ */
 static bool
 answer_counts(struct session *session, enum rc rc)
 {
@@ -20,7 +23,8 @@ answer_counts(struct session *session, enum rc rc)
     }
     if (rc == RC_OK)
         return true;
-    session->transport->close(session->socket, CLOSE_RESTART, "the store did not answer");
+    if (store_is_up(session->hub->store))
+        session->transport->close(session->socket, CLOSE_RESTART, "the store did not answer");
     return false;
 }
 
@@ -98,6 +102,7 @@ on_regrouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
 
     session->is_regrouping = false;
     session->groups_stale = false;
+    session->wants_regroup = rc != RC_OK;
     if (!answer_counts(session, rc))
         return;
     take_groups(session, groups, count);
@@ -110,8 +115,10 @@ session_regroup(struct session *session)
 {
     if (session->state == SESSION_GROUPING || session->is_regrouping)
         return; /* asks anyway */
-    if (store_groups(session->hub->store, session->user, on_regrouped, session) != RC_OK)
-        return; /* the reader comes back after the store, and says so again */
+    session->wants_regroup =
+        store_groups(session->hub->store, session->user, on_regrouped, session) != RC_OK;
+    if (session->wants_regroup)
+        return; /* session_step comes here when the store is back */
     session->is_regrouping = true;
     session->asked++;
 }
@@ -317,6 +324,8 @@ session_step(struct session *session)
 {
     struct hub *hub = session->hub;
 
+    if (session->wants_regroup && store_is_up(hub->store))
+        session_regroup(session);
     if (session->is_awaited || !hub->has_position)
         return;
     switch (session->state) {

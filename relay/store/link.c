@@ -88,6 +88,12 @@ link_fall(struct link *link, const char *reason)
         link->events.on_down(link->events.ctx, kept);
 }
 
+bool
+link_is_up(const struct link *link)
+{
+    return link->state == LINK_UP;
+}
+
 void
 link_settle(struct link *link)
 {

@@ -34,6 +34,8 @@ struct link *link_open(struct ev_loop *loop, const struct config *config, const 
                        double patience_s, const struct link_events *events);
 void link_close(struct link *link); /* gives up pending replies first; accepts NULL */
 
+bool link_is_up(const struct link *link);
+
 /* The connection has proved itself: the next break is tried again soon. */
 void link_settle(struct link *link);
 

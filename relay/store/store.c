@@ -198,7 +198,7 @@ store_name(const struct store *store)
 bool
 store_is_up(const struct store *store)
 {
-    return store->is_up;
+    return store->is_up && link_is_up(store->link);
 }
 
 const char *
