@@ -91,7 +91,8 @@ gate_answer_allow(struct gate_answer *answer, const char *origin)
     if (origin == NULL)
         return;
     gate_answer_header(answer, "Access-Control-Allow-Origin: %s", origin);
-    gate_answer_header(answer, "Access-Control-Expose-Headers: Clairon-Pos, Retry-After");
+    gate_answer_header(answer, "Access-Control-Expose-Headers: Clairon-Pos, Retry-After, "
+                               "Idempotency-Replayed, Location");
     gate_answer_header(answer, "Vary: Origin");
 }
 

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "gate/gate_request.h"
+#include "wire/frame.h"
 
 #define ORIGIN_MAX 512
 #define HOST_MAX 512
@@ -113,6 +114,15 @@ static const struct gate_route ROUTES[] = {
      .end = gate_poll_end},
     {.path = "/v1/ack", .methods = "POST", .act = gate_api_ack, .is_post = true},
     {.path = "/v1/ticket", .methods = "POST", .act = gate_api_ticket, .is_post = true},
+    {.path = "/v1/notifications",
+     .methods = "POST",
+     .headers = gate_publish_headers,
+     .act = gate_publish,
+     .is_post = true},
+    {.path = "/v1/notifications/",
+     .methods = "GET",
+     .act = gate_publish_timeline,
+     .is_prefix = true},
     {.path = "/v1/push", .methods = "POST", .act = gate_api_push, .is_post = true},
 };
 
@@ -237,12 +247,29 @@ answer_preflight(struct gate *gate, struct lws *wsi, const struct gate_route *ro
     return gate_answer_send(wsi, &answer);
 }
 
-static const struct gate_route *
-find_route(const char *path)
+/* Reads the id behind the path of a route that takes one. */
+static bool
+take_id(const struct gate_route *route, const char *path, char ret_id[FRAME_UUID_TEXT + 1])
 {
+    size_t len = strlen(route->path);
+
+    if (strncmp(path, route->path, len) != 0 || !frame_is_uuid(path + len, strlen(path + len)))
+        return false;
+    for (size_t i = 0; i <= FRAME_UUID_TEXT; i++)
+        ret_id[i] = (char)(path[len + i] >= 'A' && path[len + i] <= 'F' ? path[len + i] | 0x20
+                                                                        : path[len + i]);
+    return true;
+}
+
+static const struct gate_route *
+find_route(const char *path, char ret_id[FRAME_UUID_TEXT + 1])
+{
+    ret_id[0] = '\0';
     for (size_t i = 0; i < sizeof(ROUTES) / sizeof(ROUTES[0]); i++) {
-        if (strcmp(path, ROUTES[i].path) == 0)
-            return &ROUTES[i];
+        const struct gate_route *route = &ROUTES[i];
+
+        if (route->is_prefix ? take_id(route, path, ret_id) : strcmp(path, route->path) == 0)
+            return route;
     }
     return NULL;
 }
@@ -263,7 +290,9 @@ gate_http_request(struct gate *gate, struct lws *wsi, struct gate_request **slot
 {
     char path[GATE_TARGET_MAX];
     int method = -1;
-    const struct gate_route *route = gate_http_path(wsi, &method, path) ? find_route(path) : NULL;
+    char id[FRAME_UUID_TEXT + 1];
+    const struct gate_route *route =
+        gate_http_path(wsi, &method, path) ? find_route(path, id) : NULL;
     bool head = method == LWSHUMETH_HEAD;
 
     if (route == NULL)
@@ -277,5 +306,5 @@ gate_http_request(struct gate *gate, struct lws *wsi, struct gate_request **slot
         return answer_preflight(gate, wsi, route);
     if (method != (route->is_post ? LWSHUMETH_POST : LWSHUMETH_GET))
         return answer_wrong_method(wsi, route);
-    return gate_request_begin(gate, wsi, route, slot);
+    return gate_request_begin(gate, wsi, route, id, slot);
 }

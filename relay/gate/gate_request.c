@@ -281,7 +281,7 @@ refuse(struct lws *wsi, char *origin, const struct gate_refusal *refusal)
 
 int
 gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *route,
-                   struct gate_request **slot)
+                   const char *id, struct gate_request **slot)
 {
     const struct gate_refusal foreign = {403, NULL, "pages of this origin may not"};
     struct gate_refusal refusal;
@@ -294,6 +294,9 @@ gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *
         return refuse(wsi, origin, &refusal);
     }
     *slot = request_new(gate, wsi, route, origin);
+    snprintf((*slot)->id, sizeof((*slot)->id), "%s", id);
+    if (route->headers != NULL)
+        route->headers(*slot);
     authorise(*slot);
     if (route->is_post)
         check_body(*slot);
@@ -375,6 +378,8 @@ gate_request_closed(struct gate_request *request)
         gate_ticket_forget(request->redeem);
     if (request->keeping != NULL)
         gate_api_forget(request->keeping);
+    if (request->asked != NULL)
+        gate_publish_forget(request->asked);
     DL_DELETE(gate->requests, request);
     if (request->route->is_stream) {
         gate->stream_count--;
@@ -386,6 +391,7 @@ gate_request_closed(struct gate_request *request)
     buffer_free(&request->body);
     buffer_free(&request->out);
     free(request->origin);
+    free(request->key);
     free(request->who);
     free(request);
 }

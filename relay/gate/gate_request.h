@@ -37,6 +37,9 @@ struct gate_route {
     /* Answered at once, by anybody; NULL: by a token, through `act`. */
     int (*answer)(struct gate *gate, struct lws *wsi, bool head);
     void (*act)(struct gate_request *request); /* the token is good, the body complete */
+    /* Reads headers that are gone once the body came; may be NULL. */
+    void (*headers)(struct gate_request *request);
+    bool is_prefix; /* the path ends in a / and an id follows */
     bool is_post;
     bool takes_ticket;
     bool is_stream; /* stays: counts as a connection, and has what follows */
@@ -70,6 +73,9 @@ struct gate_request {
     struct token token;
     struct gate_redeem *redeem; /* while ASKING */
     struct gate_keeping *keeping;
+    struct gate_asked *asked;
+    char *key;   /* Idempotency-Key; NULL: none */
+    char id[37]; /* of the path, a UUID in lower case */
     struct gate_peer *peer;
     struct session *session; /* while OPEN */
     struct buffer body;
@@ -88,7 +94,7 @@ struct gate_request {
 
 /* gate_request.c: their lives. What lws gets back: 0, or -1: end the socket. */
 int gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *route,
-                       struct gate_request **slot);
+                       const char *id, struct gate_request **slot);
 int gate_request_body(struct gate_request *request, const char *bytes, size_t len);
 int gate_request_body_end(struct gate_request *request);
 int gate_request_writable(struct gate_request *request);
@@ -125,5 +131,12 @@ void gate_api_ticket(struct gate_request *request);
 void gate_api_push(struct gate_request *request);
 /* The request that a ticket is made for is gone. */
 void gate_api_forget(struct gate_keeping *keeping);
+
+/* gate_publish.c */
+void gate_publish_headers(struct gate_request *request);
+void gate_publish(struct gate_request *request);
+void gate_publish_timeline(struct gate_request *request);
+/* The request that the store is asked for is gone. */
+void gate_publish_forget(struct gate_asked *asked);
 
 #endif

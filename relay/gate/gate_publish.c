@@ -1,0 +1,203 @@
+/* gate_publish.c: POST /v1/notifications, and GET /v1/notifications/ID: what became of one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <openssl/sha.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "gate/gate_request.h"
+#include "hub/hub.h"
+#include "store/publish.h"
+#include "store/trace.h"
+#include "wire/publication.h"
+
+#define KEY_MAX 255
+#define TIMELINE_MAX TRACE_JSON_MAX
+
+/* A question of this request that is under way at the store. */
+struct gate_asked {
+    struct gate_request *request; /* NULL: gone */
+};
+
+static struct gate_asked *
+asked_new(struct gate_request *request)
+{
+    struct gate_asked *asked = memory_new(sizeof(*asked));
+
+    asked->request = request;
+    request->asked = asked;
+    return asked;
+}
+
+void
+gate_publish_forget(struct gate_asked *asked)
+{
+    asked->request = NULL;
+}
+
+/* The request, if it still waits for this answer. */
+static struct gate_request *
+asked_done(struct gate_asked *asked)
+{
+    struct gate_request *request = asked->request;
+
+    free(asked);
+    if (request == NULL)
+        return NULL;
+    request->asked = NULL;
+    return request->state == GATE_REQUEST_ASKING ? request : NULL;
+}
+
+static void
+not_asked(struct gate_request *request, struct gate_asked *asked)
+{
+    request->asked = NULL;
+    free(asked);
+    gate_request_problem(request, 503, 0, "the store does not answer");
+}
+
+static void
+answer_published(struct gate_request *request, bool is_repeated, const char *id)
+{
+    struct gate_answer answer;
+
+    gate_answer_init(&answer, is_repeated ? 200 : 201, GATE_JSON);
+    if (is_repeated)
+        gate_answer_header(&answer, "Idempotency-Replayed: true");
+    gate_answer_header(&answer, "Location: /v1/notifications/%s", id);
+    if (buffer_addf(&answer.body, "{\"id\":\"%s\"}\n", id) != RC_OK)
+        buffer_clear(&answer.body);
+    gate_request_answer(request, &answer);
+}
+
+static void
+on_published(void *ctx, enum rc rc, enum store_publish how, const char *id)
+{
+    struct gate_request *request = asked_done(ctx);
+
+    if (request == NULL)
+        return;
+    if (rc != RC_OK)
+        gate_request_problem(request, 503, 0, "the store did not take the notification");
+    else if (how == STORE_PUBLISHED_DIFFERENT)
+        gate_request_problem(request, 422, GATE_ERR_BAD_REQUEST,
+                             "Idempotency-Key was used before, for another body");
+    else
+        answer_published(request, how == STORE_PUBLISHED_BEFORE, id);
+}
+
+static void
+make_digest(const struct buffer *text, char ret_digest[STORE_DIGEST_TEXT + 1])
+{
+    unsigned char bytes[SHA256_DIGEST_LENGTH];
+
+    SHA256((const unsigned char *)text->bytes, text->len, bytes);
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        snprintf(ret_digest + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* Nobody's key can look like another's: the length of the name comes first. */
+static char *
+key_of(const struct gate_request *request)
+{
+    size_t room = strlen(request->token.user) + KEY_MAX + 32;
+    char *key;
+
+    if (request->key == NULL)
+        return NULL;
+    key = memory_new(room);
+    snprintf(key, room, "%zu:%s:%s", strlen(request->token.user), request->token.user,
+             request->key);
+    return key;
+}
+
+static void
+publish(struct gate_request *request, const struct publication *publication)
+{
+    char digest[STORE_DIGEST_TEXT + 1];
+    char *key = key_of(request);
+    struct gate_asked *asked = asked_new(request);
+
+    make_digest(&publication->asked, digest);
+    if (store_publish(hub_store(request->gate->hub), publication, key, digest, on_published,
+                      asked) != RC_OK)
+        not_asked(request, asked);
+    free(key);
+}
+
+static bool
+may(struct gate_request *request)
+{
+    if (!request->token.publish)
+        gate_request_problem(request, 403, GATE_ERR_PERMISSION,
+                             "the token does not have the claim publish");
+    return request->token.publish;
+}
+
+void
+gate_publish_headers(struct gate_request *request)
+{
+    request->key = gate_http_header(request->wsi, "idempotency-key:", KEY_MAX);
+}
+
+void
+gate_publish(struct gate_request *request)
+{
+    struct publication_origin origin = {.emitter = request->token.user,
+                                        .topic_prefix = request->gate->config->feed.topic_prefix,
+                                        .now_us = clock_wall_us()};
+    struct publication publication = {0};
+    char error[PUBLICATION_ERROR_MAX];
+
+    if (!may(request))
+        return;
+    if (request->key != NULL && strcmp(request->key, GATE_TOO_LONG) == 0) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
+                             "Idempotency-Key has at most 255 bytes");
+    } else if (getrandom(origin.random, sizeof(origin.random), 0) !=
+               (ssize_t)sizeof(origin.random)) {
+        gate_request_problem(request, 500, 0, "no random numbers");
+    } else if (publication_read(request->body.len > 0 ? request->body.bytes : "", request->body.len,
+                                &origin, &publication, error) != RC_OK) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
+    } else {
+        publish(request, &publication);
+        publication_free(&publication);
+    }
+}
+
+static void
+on_traced(void *ctx, enum rc rc, const struct trace *trace)
+{
+    struct gate_request *request = asked_done(ctx);
+    struct gate_answer answer;
+
+    if (request == NULL)
+        return;
+    if (rc != RC_OK) {
+        gate_request_problem(request, 503, 0, "the store does not answer");
+    } else if (trace->data.len == 0 && trace->event_count == 0) {
+        gate_request_problem(request, 404, 0, "no notification has this id");
+    } else {
+        gate_answer_init(&answer, 200, GATE_JSON);
+        if (trace_write_json(trace, request->id, &answer.body) != RC_OK)
+            answer.status = 500;
+        gate_request_answer(request, &answer);
+    }
+}
+
+void
+gate_publish_timeline(struct gate_request *request)
+{
+    struct gate_asked *asked;
+
+    if (!may(request))
+        return;
+    gate_request_set_state(request, GATE_REQUEST_ASKING);
+    asked = asked_new(request);
+    if (store_trace(hub_store(request->gate->hub), request->id, on_traced, asked) != RC_OK)
+        not_asked(request, asked);
+}

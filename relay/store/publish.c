@@ -1,0 +1,87 @@
+/* publish.c: stores what was asked for over HTTP. */
+#include "store/publish.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "store/call.h"
+#include "store/reply.h"
+#include "wire/publication.h"
+
+#define KEY_KEPT_MS "86400000"
+#define FIXED_ARGUMENTS 11
+
+struct publish_call {
+    struct store *store;
+    store_published *done;
+    void *ctx;
+};
+
+static void
+tell(const struct publish_call *call, const redisReply *reply)
+{
+    static const char *const WORDS[] = {"stored", "repeated", "different"};
+
+    if (call_succeeded(call->store, reply, "store a notification") && reply_is_array(reply, 2) &&
+        reply->element[0]->str != NULL && reply->element[1]->str != NULL) {
+        for (int how = STORE_PUBLISHED; how <= STORE_PUBLISHED_DIFFERENT; how++) {
+            if (strcmp(reply->element[1]->str, WORDS[how]) == 0) {
+                call->done(call->ctx, RC_OK, (enum store_publish)how, reply->element[0]->str);
+                return;
+            }
+        }
+    }
+    call->done(call->ctx, RC_IO, STORE_PUBLISHED, "");
+}
+
+static void
+on_published(void *ctx, const redisReply *reply)
+{
+    struct publish_call *call = ctx;
+
+    tell(call, reply);
+    free(call);
+}
+
+static void
+bytes_argument(struct long_arguments *arguments, const struct buffer *bytes)
+{
+    long_argument(arguments, bytes->bytes);
+    arguments->lens[arguments->argc - 1] = bytes->len; /* they hold zeroes */
+}
+
+enum rc
+store_publish(struct store *store, const struct publication *publication, const char *key,
+              const char digest[STORE_DIGEST_TEXT + 1], store_published *done, void *ctx)
+{
+    struct long_arguments arguments;
+    struct publish_call *call;
+    enum rc rc;
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    call = memory_new(sizeof(*call));
+    *call = (struct publish_call){store, done, ctx};
+    long_arguments_init(&arguments, FIXED_ARGUMENTS + publication->target_count);
+    long_argument(&arguments, store->stream_key);
+    long_argument(&arguments, store->prefix);
+    long_argument(&arguments, store->epoch);
+    long_argument(&arguments, key != NULL ? key : "");
+    long_argument(&arguments, digest);
+    long_argument(&arguments, KEY_KEPT_MS);
+    long_argument(&arguments, publication->needs_ack ? "A" : "N");
+    long_argument(&arguments, publication->id);
+    bytes_argument(&arguments, &publication->head);
+    bytes_argument(&arguments, &publication->data);
+    long_argument(&arguments, publication->audience);
+    for (size_t i = 0; i < publication->target_count; i++)
+        long_argument(&arguments, publication->targets[i]);
+    rc = link_call(store->link, STORE_SCRIPT_publish, 1, on_published, call, (int)arguments.argc,
+                   arguments.argv, arguments.lens);
+    free(arguments.argv);
+    free(arguments.lens);
+    if (rc != RC_OK)
+        free(call);
+    return rc;
+}

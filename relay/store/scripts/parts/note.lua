@@ -1,0 +1,83 @@
+-- note.lua: adds notifications, with those whose acks they wait for. Needs delivery.lua, copy.lua.
+
+-- A script that fails keeps what it wrote: all that can be wrong is looked at before the first write.
+local function has_group()
+    local groups = redis.pcall('XINFO', 'GROUPS', stream)
+    for _, group in ipairs(groups.err and {} or groups) do
+        if group[2] == 'clairon' then return true end
+    end
+    return false
+end
+
+local OPEN_MS = 24 * 3600 * 1000 -- an open audience without expiration waits so long
+local added, now = 0, now_ms()
+local claims, ending, last_entry = {}, {}, ''
+
+local function users_of(audience, targets)
+    local users, seen = {}, {}
+    local function add(user)
+        if not seen[user] then
+            seen[user] = true
+            users[#users + 1] = user
+        end
+    end
+    for _, target in ipairs(targets) do
+        if audience == 'USER' then
+            add(target)
+        else
+            for _, user in ipairs(call('SMEMBERS', prefix .. ':members:' .. audience .. ':' .. target)) do
+                add(user)
+            end
+        end
+    end
+    return users
+end
+
+local function add_note(id, route, data, ...)
+    local entry = call('XADD', stream, '*', 'id', id, 'route', route, 'data', data, ...)
+    last_entry = entry
+    if added == 0 then call('HSETNX', prefix .. ':meta', 'first', entry) end
+    added = added + 1
+    if math.floor(route:byte(8) / 4) % 2 == 1 then -- FRAME_UNDECODABLE
+        log_entry(id, 'undecodable', 0, '[]', data, route)
+    end
+    return entry
+end
+
+-- A note that needs acks, from these users; from none: from whoever is shown it, until it ends.
+local function add_awaited(id, route, data, users)
+    local ends, entry = math.floor(byte_at(route, 48, 8) / 1000)
+    if #users == 0 then
+        if ends == 0 then ends = now + OPEN_MS end
+        entry = add_note(id, route, data, 'open', whole(ends))
+    else
+        entry = add_note(id, route, data)
+    end
+    claims[#claims + 1] = entry
+    messages[id] = {entry = entry, left = #users, open = #users == 0 and ends or nil,
+        ends = ends > 0, tried = false}
+    message_changed(id)
+    if ends > 0 then
+        ending[#ending + 1] = whole(ends)
+        ending[#ending + 1] = id .. ':'
+    end
+    local score, states = score_of(entry), {}
+    for i, user in ipairs(users) do
+        states[2 * i - 1], states[2 * i] = user, '0'
+        call('ZADD', prefix .. ':inbox:' .. user, score, id)
+    end
+    call_chunked(states, 'HMSET', prefix .. ':ack:' .. id)
+end
+
+-- What is the same command for all of them.
+local function finish_awaited()
+    for from = 1, #claims, CHUNK do
+        local words = {'XCLAIM', stream, 'clairon', 'relay', 0}
+        for i = from, math.min(from + CHUNK - 1, #claims) do words[#words + 1] = claims[i] end
+        words[#words + 1] = 'FORCE'
+        words[#words + 1] = 'JUSTID'
+        call(unpack(words))
+    end
+    call_chunked(ending, 'ZADD', prefix .. ':due')
+    save_messages()
+end

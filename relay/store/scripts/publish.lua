@@ -1,0 +1,32 @@
+-- publish.lua: stores a notification that somebody asked for over HTTP, once for each of their keys.
+-- KEYS: stream. ARGV: prefix, epoch, the asker's key ('': none), a digest of what was asked, how
+-- long keys are kept in ms, N or A (needs acks), id, route, data, audience, targets.
+-- Returns {id, 'stored'}, or of the first time the key was used {its id, 'repeated' or 'different'}.
+local stream, prefix = KEYS[1], ARGV[1]
+local call = redis.call
+-- include: delivery.lua
+-- include: copy.lua
+-- include: note.lua
+
+if call('HGET', prefix .. ':meta', 'epoch') ~= ARGV[2] or not has_group() then
+    return redis.error_reply('EPOCH the store was emptied, or its stream or group removed')
+end
+local key, digest, id = ARGV[3], ARGV[4], ARGV[7]
+if key ~= '' then
+    key = prefix .. ':asked:' .. key
+    local first = call('GET', key)
+    if first then
+        local same = first:sub(1, #digest) == digest
+        return {first:sub(#digest + 2), same and 'repeated' or 'different'}
+    end
+    call('SET', key, digest .. ' ' .. id, 'PX', ARGV[5])
+end
+if ARGV[6] == 'A' then
+    local targets = {}
+    for i = 11, #ARGV do targets[i - 10] = ARGV[i] end
+    add_awaited(id, ARGV[8], ARGV[9], users_of(ARGV[10], targets))
+    finish_awaited()
+else
+    add_note(id, ARGV[8], ARGV[9])
+end
+return {id, 'stored'}

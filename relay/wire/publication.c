@@ -1,0 +1,404 @@
+/* publication.c: reads a notification that somebody asks for. */
+#include "wire/publication.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include <jansson.h>
+
+#include "base/memory.h"
+#include "wire/publication_private.h"
+
+#define NAME_MAX_BYTES 255
+#define AUDIENCE_MAX 63
+#define RETRY_LIMIT_MAX 1000
+#define RETRY_LIMIT 5
+#define AUDIENCE_BYTES "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
+
+enum rc
+publication_refuse(struct publication_draft *draft, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(draft->error, PUBLICATION_ERROR_MAX, format, args);
+    va_end(args);
+    return RC_BAD;
+}
+
+static bool
+is_among(const char *name, const char *const *names)
+{
+    for (; *names != NULL; names++) {
+        if (strcmp(name, *names) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The object `name` of `root`, NULL when it is not there; only these fields may be in it. */
+static enum rc
+read_object(struct publication_draft *draft, json_t *root, const char *name,
+            const char *const *fields, json_t **ret_object)
+{
+    json_t *object = json_object_get(root, name);
+    const char *field;
+    json_t *value;
+
+    *ret_object = object;
+    if (object == NULL)
+        return RC_OK;
+    if (!json_is_object(object))
+        return publication_refuse(draft, "%s must be an object", name);
+    json_object_foreach(object, field, value)
+    {
+        if (!is_among(field, fields))
+            return publication_refuse(draft, "%s has an unknown field: %.40s", name, field);
+    }
+    return RC_OK;
+}
+
+/* One of the words, by its place; `standard` when it is not given. */
+static enum rc
+read_word(struct publication_draft *draft, const json_t *object, const char *name,
+          const char *const *words, int standard, int *ret_place)
+{
+    const json_t *value = json_object_get(object, name);
+    const char *text = json_string_value(value);
+    char valid[80] = "";
+
+    *ret_place = standard;
+    if (value == NULL)
+        return RC_OK;
+    for (int i = 0; words[i] != NULL; i++) {
+        if (text != NULL && strcmp(text, words[i]) == 0) {
+            *ret_place = i;
+            return RC_OK;
+        }
+        snprintf(valid + strlen(valid), sizeof(valid) - strlen(valid), "%s%s", i > 0 ? ", " : "",
+                 words[i]);
+    }
+    return publication_refuse(draft, "%s must be one of %s", name, valid);
+}
+
+static enum rc
+read_text(struct publication_draft *draft, const json_t *object, const char *name,
+          const char *standard, const char **ret_text)
+{
+    const json_t *value = json_object_get(object, name);
+    size_t len = json_is_string(value) ? json_string_length(value) : 0;
+
+    *ret_text = standard;
+    if (value == NULL)
+        return RC_OK;
+    if (len == 0 || len > NAME_MAX_BYTES)
+        return publication_refuse(draft, "%s must be a text of 1 to %d bytes", name,
+                                  NAME_MAX_BYTES);
+    *ret_text = json_string_value(value);
+    return RC_OK;
+}
+
+static enum rc
+read_flag(struct publication_draft *draft, const json_t *object, const char *name, bool standard,
+          bool *ret_flag)
+{
+    const json_t *value = json_object_get(object, name);
+
+    *ret_flag = value != NULL ? json_is_true(value) : standard;
+    if (value == NULL || json_is_boolean(value))
+        return RC_OK;
+    return publication_refuse(draft, "%s must be true or false", name);
+}
+
+static bool
+is_form(const char *text, const char *form)
+{
+    for (; *form != '\0'; text++, form++) {
+        bool is_good = *form == '0' ? *text >= '0' && *text <= '9' : *text == *form;
+
+        if (!is_good)
+            return false;
+    }
+    return true;
+}
+
+static int
+number_at(const char *text, int digits)
+{
+    int number = 0;
+
+    for (int i = 0; i < digits; i++)
+        number = number * 10 + (text[i] - '0');
+    return number;
+}
+
+/* "2025-03-15T12:34:56Z", with up to six digits after a point. */
+static bool
+read_time(const char *text, int64_t *ret_us)
+{
+    struct tm tm = {0};
+    struct tm again;
+    int64_t us = 0;
+    int64_t unit = 100000;
+    time_t seconds;
+
+    if (!is_form(text, "0000-00-00T00:00:00"))
+        return false;
+    tm.tm_year = number_at(text, 4) - 1900;
+    tm.tm_mon = number_at(text + 5, 2) - 1;
+    tm.tm_mday = number_at(text + 8, 2);
+    tm.tm_hour = number_at(text + 11, 2);
+    tm.tm_min = number_at(text + 14, 2);
+    tm.tm_sec = number_at(text + 17, 2);
+    again = tm;
+    seconds = timegm(&again);
+    if (again.tm_mon != tm.tm_mon || again.tm_mday != tm.tm_mday || again.tm_hour != tm.tm_hour ||
+        again.tm_min != tm.tm_min || again.tm_sec != tm.tm_sec)
+        return false;
+    text += 19;
+    if (*text == '.') {
+        if (text[1] < '0' || text[1] > '9')
+            return false;
+        for (text++; *text >= '0' && *text <= '9' && unit > 0; text++, unit /= 10)
+            us += (*text - '0') * unit;
+    }
+    *ret_us = (int64_t)seconds * 1000000 + us;
+    return strcmp(text, "Z") == 0;
+}
+
+static enum rc
+read_expiration(struct publication_draft *draft, const json_t *metadata)
+{
+    const json_t *value = json_object_get(metadata, "expiration");
+
+    if (value == NULL)
+        return RC_OK;
+    if (!json_is_string(value) || !read_time(json_string_value(value), &draft->expires_us))
+        return publication_refuse(draft,
+                                  "expiration must be a time in UTC as 2025-03-15T12:34:56Z");
+    if (draft->expires_us <= draft->origin->now_us)
+        return publication_refuse(draft, "expiration is over already");
+    return RC_OK;
+}
+
+static enum rc
+read_metadata(struct publication_draft *draft, json_t *root)
+{
+    static const char *const FIELDS[] = {"id",    "priority",  "type",      "emitter",    "source",
+                                         "topic", "operation", "timestamp", "expiration", NULL};
+    json_t *metadata;
+
+    if (read_object(draft, root, "metadata", FIELDS, &metadata) != RC_OK ||
+        read_word(draft, metadata, "priority", PUBLICATION_PRIORITIES, FRAME_PRIORITY_NORMAL,
+                  &draft->priority) != RC_OK ||
+        read_word(draft, metadata, "type", PUBLICATION_TYPES, FRAME_TYPE_NOTIFICATION,
+                  &draft->type) != RC_OK ||
+        read_text(draft, metadata, "source", "notify", &draft->source) != RC_OK ||
+        read_text(draft, metadata, "topic", NULL, &draft->topic) != RC_OK)
+        return RC_BAD;
+    return read_expiration(draft, metadata);
+}
+
+static bool
+is_audience(const char *name)
+{
+    size_t len = strlen(name);
+
+    return len > 0 && len <= AUDIENCE_MAX && strspn(name, AUDIENCE_BYTES) == len &&
+           !(name[0] >= '0' && name[0] <= '9') &&
+           (strcmp(name, "USER") == 0 || strcasecmp(name, "USER") != 0) &&
+           (strcmp(name, "ALL") == 0 || strcasecmp(name, "ALL") != 0);
+}
+
+static bool
+has_target(const struct publication *publication, const char *target)
+{
+    for (size_t i = 0; i < publication->target_count; i++) {
+        if (strcmp(publication->targets[i], target) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int
+order_of_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Repeated ones are dropped; a long list is sorted first, so that it costs no square of its length. */
+static void
+drop_repeated(struct publication *publication)
+{
+    size_t kept = 0;
+
+    qsort(publication->targets, publication->target_count, sizeof(publication->targets[0]),
+          order_of_texts);
+    for (size_t i = 0; i < publication->target_count; i++) {
+        if (kept > 0 && strcmp(publication->targets[kept - 1], publication->targets[i]) == 0)
+            free(publication->targets[i]);
+        else
+            publication->targets[kept++] = publication->targets[i];
+    }
+    publication->target_count = kept;
+}
+
+#define FEW_TARGETS 64 /* their order is kept */
+
+static enum rc
+read_targets(struct publication_draft *draft, const json_t *targets)
+{
+    struct publication *publication = draft->publication;
+    size_t count = json_array_size(targets);
+    bool are_few = count <= FEW_TARGETS;
+
+    if (!json_is_array(targets) || count == 0 || count > PUBLICATION_TARGETS_MAX)
+        return publication_refuse(draft, "routing.audience.targets must be an array of 1 to %d",
+                                  PUBLICATION_TARGETS_MAX);
+    publication->targets = memory_new(count * sizeof(char *));
+    for (size_t i = 0; i < count; i++) {
+        const json_t *target = json_array_get(targets, i);
+        size_t len = json_is_string(target) ? json_string_length(target) : 0;
+
+        if (len == 0 || len > NAME_MAX_BYTES)
+            return publication_refuse(draft,
+                                      "routing.audience.targets must hold texts of 1 to %d bytes; "
+                                      "the one at index %zu is not",
+                                      NAME_MAX_BYTES, i);
+        if (!are_few || !has_target(publication, json_string_value(target)))
+            publication->targets[publication->target_count++] =
+                memory_text(json_string_value(target), len);
+    }
+    if (!are_few)
+        drop_repeated(publication);
+    return RC_OK;
+}
+
+static enum rc
+read_audience(struct publication_draft *draft, json_t *routing)
+{
+    static const char *const FIELDS[] = {"type", "targets", NULL};
+    json_t *audience;
+    const char *type;
+    const json_t *targets;
+
+    if (read_object(draft, routing, "audience", FIELDS, &audience) != RC_OK)
+        return RC_BAD;
+    type = json_string_value(json_object_get(audience, "type"));
+    targets = json_object_get(audience, "targets");
+    if (type == NULL || !is_audience(type))
+        return publication_refuse(draft, "routing.audience.type must be USER, ALL or another word "
+                                         "of letters, digits and _");
+    draft->publication->audience = memory_text(type, strlen(type));
+    if (strcmp(type, "ALL") != 0)
+        return read_targets(draft, targets);
+    if (targets != NULL && json_array_size(targets) > 0)
+        return publication_refuse(draft, "routing.audience.targets must be empty for ALL");
+    return RC_OK;
+}
+
+static enum rc
+read_retry(struct publication_draft *draft, json_t *routing)
+{
+    static const char *const FIELDS[] = {"ack_required", "enabled", "attempts",
+                                         "limit",        "backoff", NULL};
+    json_t *retry;
+    const json_t *limit;
+
+    if (read_object(draft, routing, "retry", FIELDS, &retry) != RC_OK ||
+        read_flag(draft, retry, "ack_required", false, &draft->publication->needs_ack) != RC_OK ||
+        read_flag(draft, retry, "enabled", draft->publication->needs_ack, &draft->is_retried) !=
+            RC_OK ||
+        read_word(draft, retry, "backoff", PUBLICATION_BACKOFFS, FRAME_BACKOFF_EXPONENTIAL,
+                  &draft->backoff) != RC_OK)
+        return RC_BAD;
+    limit = json_object_get(retry, "limit");
+    draft->limit = limit != NULL ? json_integer_value(limit) : RETRY_LIMIT;
+    if ((limit != NULL && !json_is_integer(limit)) || draft->limit < 0 ||
+        draft->limit > RETRY_LIMIT_MAX)
+        return publication_refuse(draft, "routing.retry.limit must be an integer from 0 to %d",
+                                  RETRY_LIMIT_MAX);
+    return RC_OK;
+}
+
+static enum rc
+read_root(struct publication_draft *draft, json_t *root)
+{
+    static const char *const ROOT[] = {"metadata", "payload", "routing", NULL};
+    static const char *const ROUTING[] = {"audience", "retry", NULL};
+    const char *field;
+    json_t *value, *routing;
+
+    if (!json_is_object(root))
+        return publication_refuse(draft, "the body must be a JSON object");
+    json_object_foreach(root, field, value)
+    {
+        if (!is_among(field, ROOT))
+            return publication_refuse(draft, "unknown field: %.40s", field);
+    }
+    draft->payload = json_object_get(root, "payload");
+    if (!json_is_object(draft->payload))
+        return publication_refuse(draft, "payload must be an object");
+    if (json_object_get(root, "routing") == NULL)
+        return publication_refuse(draft, "routing is missing");
+    if (read_metadata(draft, root) != RC_OK ||
+        read_object(draft, root, "routing", ROUTING, &routing) != RC_OK ||
+        read_audience(draft, routing) != RC_OK)
+        return RC_BAD;
+    return read_retry(draft, routing);
+}
+
+static enum rc
+keep_asked(struct publication_draft *draft, const json_t *root)
+{
+    char *text = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS);
+    enum rc rc = RC_BAD;
+
+    buffer_init(&draft->publication->asked, PUBLICATION_LINE_MAX);
+    if (text != NULL)
+        rc = buffer_add(&draft->publication->asked, text, strlen(text));
+    free(text);
+    return rc;
+}
+
+enum rc
+publication_read(const char *text, size_t len, const struct publication_origin *origin,
+                 struct publication *ret_publication, char error[PUBLICATION_ERROR_MAX])
+{
+    struct publication publication = {0};
+    struct publication_draft draft = {
+        .publication = &publication, .origin = origin, .error = error};
+    json_error_t load;
+    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &load);
+    enum rc rc = root != NULL
+                     ? read_root(&draft, root)
+                     : publication_refuse(&draft, "the body is not JSON: %.120s", load.text);
+
+    if (rc == RC_OK)
+        rc = keep_asked(&draft, root);
+    if (rc == RC_OK)
+        rc = publication_write(&draft);
+    json_decref(root);
+    if (rc == RC_OK)
+        *ret_publication = publication;
+    else
+        publication_free(&publication);
+    return rc;
+}
+
+void
+publication_free(struct publication *publication)
+{
+    for (size_t i = 0; i < publication->target_count; i++)
+        free(publication->targets[i]);
+    free(publication->targets);
+    free(publication->audience);
+    buffer_free(&publication->head);
+    buffer_free(&publication->data);
+    buffer_free(&publication->asked);
+    *publication = (struct publication){0};
+}

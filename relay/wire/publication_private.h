@@ -1,0 +1,37 @@
+/* publication_private.h: a notification between reading and writing; for publication*.c alone. */
+#ifndef CLAIRON_WIRE_PUBLICATION_PRIVATE_H
+#define CLAIRON_WIRE_PUBLICATION_PRIVATE_H
+
+#include <jansson.h>
+
+#include "decoder/frame.h"
+#include "wire/publication.h"
+
+/* Words in the order of their enums in decoder/frame.h; NULL at the end. */
+extern const char *const PUBLICATION_PRIORITIES[];
+extern const char *const PUBLICATION_TYPES[];
+extern const char *const PUBLICATION_BACKOFFS[];
+
+/* Texts are views of the JSON that was read. */
+struct publication_draft {
+    struct publication *publication;
+    const struct publication_origin *origin;
+    char *error;
+    int priority;
+    int type;
+    int backoff;
+    int64_t limit;
+    bool is_retried;
+    const char *source;
+    const char *topic; /* NULL: made of the source */
+    int64_t expires_us;
+    const json_t *payload;
+};
+
+enum rc publication_refuse(struct publication_draft *draft, const char *format, ...)
+    PRINTF_LIKE(2, 3);
+
+/* publication_write.c: id, head and line. */
+MUST_CHECK enum rc publication_write(struct publication_draft *draft);
+
+#endif

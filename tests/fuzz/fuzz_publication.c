@@ -1,0 +1,46 @@
+/* fuzz_publication.c: libFuzzer target: what is asked for over HTTP becomes a frame that can be read, or nothing. */
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "wire/frame.h"
+#include "wire/publication.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void
+check(const struct publication *publication)
+{
+    struct frame frame;
+    struct bytes targets, target;
+    size_t count = 0;
+
+    if (frame_parse_head(
+            (struct bytes){(const unsigned char *)publication->head.bytes, publication->head.len},
+            &frame) != RC_OK)
+        __builtin_trap();
+    targets = frame.as.note.targets;
+    while (frame_next_target(&targets, &target) == RC_OK)
+        count++;
+    if (count != publication->target_count || frame.as.note.target_count != count)
+        __builtin_trap();
+    if (memchr(publication->data.bytes, '\n', publication->data.len) != NULL ||
+        ((frame.flags & FRAME_ACK_REQUIRED) != 0) != publication->needs_ack)
+        __builtin_trap();
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const struct publication_origin origin = {
+        .emitter = "app", .topic_prefix = "p", .now_us = INT64_C(1741178096123456)};
+    char error[PUBLICATION_ERROR_MAX] = "";
+    struct publication publication = {0};
+
+    if (publication_read((const char *)data, size, &origin, &publication, error) == RC_OK)
+        check(&publication);
+    else if (error[0] == '\0' || publication.targets != NULL)
+        __builtin_trap();
+    publication_free(&publication);
+    return 0;
+}

@@ -1,0 +1,49 @@
+/* fuzz_ws_reader.c: libFuzzer target: no bytes make the reader of frames go astray, and cuts change nothing. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "wire/ws_reader.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A digest of what was read, in pieces of `step`. */
+static uint64_t
+read_in_steps(const uint8_t *data, size_t size, size_t step)
+{
+    struct ws_reader reader = {0};
+    unsigned char *copy = malloc(size + 1);
+    uint64_t digest = UINT64_C(14695981039346656037);
+    size_t at = 0;
+
+    memcpy(copy, data, size);
+    while (at < size) {
+        size_t here = size - at < step ? size - at : step;
+        size_t used = 0;
+        struct ws_event event = ws_reader_next(&reader, copy + at, here, &used);
+
+        if (used > here || used == 0 || (event.len > 0 && event.at == NULL) ||
+            (event.kind > WS_DATA && event.kind < WS_BROKEN && event.len > WS_CONTROL_MAX))
+            __builtin_trap();
+        for (size_t i = 0; i < event.len; i++)
+            digest = (digest ^ event.at[i]) * UINT64_C(1099511628211);
+        if (event.kind != WS_NOTHING && (event.kind != WS_DATA || event.is_last))
+            digest = (digest ^ (uint64_t)event.kind) * UINT64_C(1099511628211);
+        if (event.kind == WS_BROKEN)
+            break;
+        at += used;
+    }
+    free(copy);
+    return digest;
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    uint64_t whole = read_in_steps(data, size, size);
+
+    if (read_in_steps(data, size, 1) != whole || read_in_steps(data, size, 7) != whole)
+        __builtin_trap();
+    return 0;
+}

@@ -1,0 +1,202 @@
+# Is a notification that is asked for over HTTP delivered as one of the WAL, once for each key, and can its life be told?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token);
+use Clairon::Test::RawSocket;
+use JSON ();
+use Test::More;
+use Time::HiRes qw(time);
+
+my $store  = Clairon::Test::store();
+my ($relay, $second) = map { Clairon::Test::relay(undef, $store, roles => 'gate',
+    conf => { 'delivery.ack_timeout' => '300ms', 'delivery.backoff_base' => '100ms' }) } 1, 2;
+
+sub http
+{
+    my ($method, $path, %options) = @_;
+    my $raw    = Clairon::Test::RawSocket->new($options{relay} // $relay);
+    my $body   = $options{body};
+    my %claims = (sub => $options{sub} // 'api', publish => JSON::true, %{ $options{claims} // {} });
+    my %headers = (
+        Host => 'x',
+        ($options{token} // 1 ? (Authorization => 'Bearer ' . token(%claims)) : ()),
+        (defined $body ? ('Content-Length' => length $body) : ()), %{ $options{headers} // {} });
+    $raw->write("$method $path HTTP/1.1\r\n" . join('', map { "$_: $headers{$_}\r\n" } sort keys %headers) . "\r\n" . ($body // ''));
+    my $answer = $raw->answer;
+    $answer->{json} = eval { JSON::decode_json($answer->{body}) };
+    return $answer;
+}
+
+sub post { my ($body, %options) = @_; return http(POST => '/v1/notifications', body => ref $body ? JSON::encode_json($body) : $body, %options) }
+sub timeline { my ($id, %options) = @_; return http(GET => "/v1/notifications/$id", %options) }
+
+sub to
+{
+    my ($type, @targets) = @_;
+    return { payload => { text => 'hé', n => 1.5 }, routing => { audience => { type => $type, targets => \@targets } } };
+}
+
+# Plain.
+my $u1     = $relay->client('u1');
+my $other  = $second->client('u1');
+my $u2     = $relay->client('u2');
+my $posted = post(to('USER', 'u1', 'u1'));
+is($posted->{status}, 201, 'a notification is taken');
+my $id = $posted->{json}{id};
+like($id, qr/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/, 'its id is of version 7');
+is($posted->{headers}{location}, "/v1/notifications/$id", 'and where it is');
+$_->wait_notes(1) for $u1, $other;
+my ($note) = $u1->notes;
+is($note->{metadata}{id}, $id, 'it arrives');
+is_deeply([ $other->notes ], [$note], 'at every connection of the user, on other relays too');
+my $at = delete $note->{metadata}{timestamp};
+like($at, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/, 'its time is now, to the microsecond');
+is_deeply($note, {
+    metadata => { id => $id, priority => 'NORMAL', type => 'NOTIFICATION', emitter => 'api',
+        source => 'notify', topic => 'notify', operation => 'notify' },
+    payload => { text => 'hé', n => 1.5 },
+    routing => { audience => { type => 'USER', targets => ['u1'] },
+        retry => { ack_required => JSON::false, enabled => JSON::false, attempts => 0, limit => 5, backoff => 'EXPONENTIAL' } },
+}, 'with the defaults of clairon.notify');
+like((grep { /"id":"$id"/ } map { @{ $_->{raw} } } $u1)[0], qr/"attempts":0,"limit":5,"backoff":"EXPONENTIAL"\}\}\}\}$/,
+    'its line ends as the decoder\'s do');
+my $all = post({ %{ to('ALL') }, metadata => { priority => 'HIGH', type => 'SYSTEM', source => 's', topic => 't.x', emitter => 'me',
+        id => '00000000-0000-0000-0000-000000000000', timestamp => '2001-01-01T00:00:00Z', operation => 'create', expiration => '2999-01-02T03:04:05Z' } });
+$u2->wait_notes(1);
+my ($whole) = $u2->notes;
+is_deeply([ @{ $whole->{metadata} }{qw(priority type source topic expiration)} ], [ 'HIGH', 'SYSTEM', 's', 't.x', '2999-01-02T03:04:05.000000Z' ],
+    'what may be said is taken');
+isnt($whole->{metadata}{$_->[0]}, $_->[1], "$_->[0] is not the asker's to say")
+  for [ id => '00000000-0000-0000-0000-000000000000' ], [ emitter => 'me' ], [ timestamp => '2001-01-01T00:00:00Z' ], [ operation => 'create' ];
+
+# Acks and retries.
+my $needs = to('USER', 'u1', 'u2', 'away');
+$needs->{routing}{retry} = { ack_required => JSON::true, limit => 3, backoff => 'FIXED' };
+$id = post($needs)->{json}{id};
+my $first = $u1->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id });
+is($first->{n}{routing}{retry}{enabled}, JSON::true, 'what needs an ack is retried');
+is($store->pending, 1, 'and pending');
+$u1->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id && $_[0]{n}{routing}{retry}{attempts} == 1 });
+pass('it comes again while it is not acked');
+$_->ack($id) for $u1, $u2;
+wait_until('two have acked', sub {
+    my %acks = @{ $store->ask('HGETALL', "clairon:ack:$id") };
+    return 2 == grep { $_ > 0 } values %acks;
+});
+my $away = $relay->client('away');
+$away->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id });
+$away->ack($id);
+wait_until('all have acked', sub { $store->pending == 0 });
+my $life = timeline($id);
+is($life->{status}, 200, 'its life can be told');
+is($life->{json}{id}, $id, 'by its id');
+is($life->{json}{notification}{payload}{text}, 'hé', 'with what it was');
+my %stages;
+$stages{ $_->{stage} }++ for @{ $life->{json}{events} };
+ok($stages{committed} && $stages{stored} && $stages{sent} >= 3 && $stages{acked} == 3 && $stages{retried}, 'committed, stored, sent, retried, acked')
+  or diag(explain($life->{json}));
+is(timeline(uc $id)->{status}, 200, 'however its id is written');
+
+# A group that only tokens know, and one with members.
+$store->ask('SADD', 'clairon:members:TEAM:red', 'u1');
+$store->ask('SADD', 'clairon:groups:u1',        'TEAM:red');
+my $red = to('TEAM', 'red');
+$red->{routing}{retry} = { ack_required => JSON::true };
+$id = post($red)->{json}{id};
+is_deeply($store->ask('HGETALL', "clairon:ack:$id"), [ 'u1', '0' ], 'a group\'s members are waited for');
+my $blue = $relay->client('u9', groups => { TEAM => ['blue'] });
+post(to('TEAM', 'blue'));
+$blue->wait_for('msg');
+pass('a group of a token gets it too');
+
+# Once for each key.
+sub once { my ($key, $text, %options) = @_; return post({ %{ to('USER', 'k1') }, payload => { text => $text } }, headers => { 'Idempotency-Key' => $key }, %options) }
+my $k1  = $relay->client('k1');
+my $one = once('a', 'x');
+is($one->{status}, 201, 'the first time with a key');
+my $two = once('a', 'x', relay => $second);
+is($two->{status}, 200, 'the second time, elsewhere');
+is($two->{headers}{'idempotency-replayed'}, 'true', 'is told to be one');
+is($two->{json}{id}, $one->{json}{id}, 'with the same id');
+is($one->{headers}{'idempotency-replayed'}, undef, 'the first was not');
+is(post(' {"routing": {"audience":{"targets":["k1"],"type":"USER"}}, "payload":{"text":"x"}}', headers => { 'Idempotency-Key' => 'a' })->{status}, 200,
+    'the same in other words is the same');
+is(once('a', 'y')->{status}, 422, 'something else with that key is refused');
+my $mine = once('a', 'x', sub => 'api2');
+is($mine->{status}, 201, 'another asker has keys of its own');
+isnt($mine->{json}{id}, $one->{json}{id}, 'and another id');
+is(once('api2:a', 'x', sub => 'x')->{status}, 201, 'names do not run into keys');
+is(once('k' x 255, 'x')->{status}, 201, 'a long key');
+is(once('k' x 256, 'x')->{status}, 400, 'one too long');
+post({ %{ to('USER', 'k1') }, payload => { text => 'end' } });
+$k1->run_until('the last', sub { grep { $_->{payload}{text} eq 'end' } $k1->notes });
+is(scalar($k1->notes), 5, 'each was shown once');
+my ($kept) = grep { $_ > 0 } map { $store->ask('PTTL', $_) } @{ $store->ask('KEYS', 'clairon:asked:*') };
+ok($kept > 86_000_000 && $kept <= 86_400_000, 'keys are kept a day');
+my @race = map { Clairon::Test::RawSocket->new($_ % 2 ? $relay : $second) } 1 .. 8;
+my $body = JSON::encode_json(to('USER', 'k2'));
+$_->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nIdempotency-Key: race\r\nAuthorization: Bearer " . token(sub => 'api', publish => JSON::true)
+      . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body") for @race;
+my %race;
+$race{ $_->answer->{status} }++ for @race;
+is($race{201}, 1, 'of eight at once one is the first');
+is(($race{200} // 0) + ($race{409} // 0), 7, 'and the others are told so');
+
+# Who may not, and what is wrong.
+is(post(to('ALL'), token => 0)->{status}, 401, 'no token');
+is(post(to('ALL'), claims => { publish => JSON::false })->{status}, 403, 'a token without publish');
+is(timeline($id, claims => { publish => undef })->{status}, 403, 'nor may it read');
+is(timeline($id, token => 0)->{status}, 401, 'nor nobody');
+is(timeline('0190f5c8-1111-7000-8000-000000000001')->{status}, 404, 'what never was is not found');
+is(http(GET => "/v1/notifications/$_")->{status}, 404, "no id: $_") for '', 'x', '../healthz', $id . '0';
+is(http(GET => '/v1/notifications')->{status}, 405, 'there is no list');
+is(http(POST => "/v1/notifications/$id", body => '{}')->{status}, 405, 'and nothing to change');
+is(post(to('ALL'), headers => { 'Content-Length' => 2_000_000 })->{status}, 413, 'too large');
+sub with { my ($where, $what) = @_; my $body = to('USER', 'u1'); my @path = split /\./, $where; my $last = pop @path;
+    my $at = $body; $at = $at->{$_} //= {} for @path; $at->{$last} = $what; return $body }
+for my $case (
+    [ 'no JSON', 'hello', 'JSON' ], [ 'half of it', '{"payload":', 'JSON' ], [ 'an array', '[]', 'object' ],
+    [ 'no payload', { routing => to('ALL')->{routing} }, 'payload' ], [ 'a payload that is none', with(payload => 7), 'payload' ],
+    [ 'no routing', { payload => {} }, 'routing' ], [ 'no audience', { payload => {}, routing => {} }, 'routing.audience.type' ],
+    [ 'no targets', to('USER'), 'targets' ], [ 'targets of ALL', to('ALL', 'x'), 'targets' ],
+    [ 'a target that is empty', to('USER', 'a', ''), 'index 1' ], [ 'a target too long', to('USER', 'x' x 256), 'index 0' ],
+    [ 'a target that is a number', with('routing.audience.targets' => [7]), 'index 0' ],
+    [ 'an audience that is no word', to('A B', 'x'), 'type' ], [ 'user in small letters', to('user', 'x'), 'type' ],
+    [ 'a priority', with('metadata.priority' => 'URGENT'), 'priority must be one of HIGH, NORMAL, LOW' ],
+    [ 'a type', with('metadata.type' => 'X'), 'type must be one of' ], [ 'a source', with('metadata.source' => ''), 'source' ],
+    [ 'a topic', with('metadata.topic' => 'x' x 256), 'topic' ],
+    (map { [ "expiration $_", with('metadata.expiration' => $_), 'expiration' ] } 'soon', '2025-02-30T00:00:00Z', '2999-01-01T00:00:00', '2999-01-01T00:00:00+01:00', '2001-01-01T00:00:00Z', '2999-01-01T25:00:00Z', '2999-01-01T00:00:00.Z'),
+    [ 'a backoff', with('routing.retry.backoff' => 'NONE'), 'backoff' ], [ 'a limit', with('routing.retry.limit' => -1), 'limit' ],
+    [ 'a limit too high', with('routing.retry.limit' => 1001), 'limit' ], [ 'ack_required', with('routing.retry.ack_required' => 'yes'), 'ack_required' ],
+    [ 'an unknown field', with('extra' => 1), 'extra' ], [ 'one below', with('metadata.extra' => 1), 'extra' ],
+    [ 'one in retry', with('routing.retry.extra' => 1), 'extra' ], [ 'routing that is none', with('routing' => []), 'routing' ],
+    [ 'a zero character', '{"payload":{"x":"\u0000"},"routing":{"audience":{"type":"ALL"}}}', 'JSON' ],
+    [ 'a field twice', '{"payload":{},"payload":{},"routing":{"audience":{"type":"ALL"}}}', 'JSON' ])
+{
+    my ($name, $what, $word) = @$case;
+    my $answer = post($what);
+    is($answer->{status}, 400, "$name: refused");
+    is($answer->{headers}{'content-type'}, 'application/problem+json', "$name: as a problem");
+    like($answer->{json}{detail}, qr/\Q$word\E/, "$name: that names it");
+}
+my $deep = post('{"payload":{"x":' . '[' x 3000 . ']' x 3000 . '},"routing":{"audience":{"type":"ALL"}}}');
+is($deep->{status}, 400, 'nesting too deep');
+
+# Many targets, a large body, and the store away.
+my $many = post(to('USER', map { "many$_" } 1 .. 5000));
+is($many->{status}, 201, 'five thousand targets');
+is(post(to('USER', map { "many$_" } 1 .. 10_001))->{status}, 400, 'too many');
+my $big = post({ %{ to('USER', 'u2') }, payload => { text => 'x' x 900_000 } });
+is($big->{status}, 201, 'nearly a megabyte');
+my $large = $u2->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $big->{json}{id} });
+is(length $large->{n}{payload}{text}, 900_000, 'arrives whole');
+$store->stop;
+wait_until('the relay sees it', sub { ($relay->get('/readyz'))[0] == 503 });
+my $lost = post(to('ALL'));
+is($lost->{status}, 503, 'without the store nothing is taken');
+ok($lost->{headers}{'retry-after'}, 'and told when to try again');
+is(timeline($id)->{status}, 503, 'nor told');
+is($_->stop, 0, 'SIGTERM ends the relay in good order') for $relay, $second;
+
+done_testing();

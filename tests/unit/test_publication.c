@@ -1,0 +1,150 @@
+/* test_publication.c: does what is asked for over HTTP become a frame that the relay reads? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "wire/frame.h"
+#include "wire/publication.h"
+
+#define NOW INT64_C(1741178096123456) /* 2025-03-05T12:34:56.123456Z */
+
+static char error[PUBLICATION_ERROR_MAX];
+
+static enum rc
+read_as(const char *body, struct publication *ret_publication)
+{
+    const struct publication_origin origin = {.emitter = "app\"1",
+                                              .topic_prefix = "srv.dev",
+                                              .now_us = NOW,
+                                              .random = {0xff, 1, 0xff, 3}};
+
+    return publication_read(body, strlen(body), &origin, ret_publication, error);
+}
+
+static void
+becomes_a_frame(void **state)
+{
+    struct publication publication = {0};
+    struct frame frame;
+    struct bytes targets, target;
+
+    (void)state;
+    assert_int_equal(
+        read_as("{\"payload\":{\"b\":1,\"a\":\"\xc3\xa9\"},\"metadata\":{\"priority\":\"LOW\","
+                "\"source\":\"s\",\"expiration\":\"2025-03-05T12:34:57.5Z\"},\"routing\":"
+                "{\"audience\":{\"type\":\"TEAM\",\"targets\":[\"b\",\"a\",\"b\"]},"
+                "\"retry\":{\"ack_required\":true,\"limit\":7,\"backoff\":\"FIXED\"}}}",
+                &publication),
+        RC_OK);
+    assert_string_equal(publication.id, "0195664d-49fb-7f01-bf03-000000000000");
+    assert_string_equal(
+        publication.data.bytes,
+        "{\"metadata\":{\"id\":\"0195664d-49fb-7f01-bf03-000000000000\",\"priority\":\"LOW\","
+        "\"type\":\"NOTIFICATION\",\"emitter\":\"app\\\"1\",\"source\":\"s\",\"topic\":"
+        "\"srv.dev.s\",\"operation\":\"notify\",\"timestamp\":\"2025-03-05T12:34:56.123456Z\","
+        "\"expiration\":\"2025-03-05T12:34:57.500000Z\"},\"payload\":{\"b\":1,\"a\":\"\xc3\xa9\"},"
+        "\"routing\":{\"audience\":{\"type\":\"TEAM\",\"targets\":[\"b\",\"a\"]},\"retry\":"
+        "{\"ack_required\":true,\"enabled\":true,\"attempts\":0,\"limit\":7,\"backoff\":"
+        "\"FIXED\"}}}");
+    assert_int_equal(frame_parse_head((struct bytes){(const unsigned char *)publication.head.bytes,
+                                                     publication.head.len},
+                                      &frame),
+                     RC_OK);
+    assert_int_equal(frame.flags, FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED);
+    assert_int_equal(frame.as.note.priority, FRAME_PRIORITY_LOW);
+    assert_int_equal(frame.as.note.type, FRAME_TYPE_NOTIFICATION);
+    assert_int_equal(frame.as.note.operation, FRAME_OPERATION_NOTIFY);
+    assert_int_equal(frame.as.note.backoff, FRAME_BACKOFF_FIXED);
+    assert_int_equal(frame.as.note.retry_limit, 7);
+    assert_int_equal(frame.as.note.commit_us, NOW);
+    assert_int_equal(frame.as.note.expires_us, INT64_C(1741178097500000));
+    assert_memory_equal(frame.as.note.topic.at, "srv.dev.s", 9);
+    assert_int_equal(frame.as.note.target_count, 2);
+    targets = frame.as.note.targets;
+    assert_int_equal(frame_next_target(&targets, &target), RC_OK);
+    assert_memory_equal(target.at, "b", 1);
+    publication_free(&publication);
+}
+
+static void
+reads_back_whole(void **state)
+{
+    struct publication publication = {0};
+    struct buffer packet;
+    struct frame frame;
+    size_t len = 0;
+
+    (void)state;
+    assert_int_equal(
+        read_as("{\"payload\":{},\"routing\":{\"audience\":{\"type\":\"ALL\"}}}", &publication),
+        RC_OK);
+    buffer_init(&packet, 65536);
+    assert_int_equal(buffer_add(&packet, publication.head.bytes, publication.head.len), RC_OK);
+    assert_int_equal(buffer_add(&packet, publication.data.bytes, publication.data.len), RC_OK);
+    assert_int_equal(
+        frame_parse((struct bytes){(const unsigned char *)packet.bytes, packet.len}, &frame, &len),
+        RC_OK);
+    assert_int_equal(len, packet.len);
+    assert_int_equal(frame.flags, 0);
+    assert_int_equal(frame.as.note.data.len, publication.data.len);
+    buffer_free(&packet);
+    publication_free(&publication);
+}
+
+static void
+knows_the_same_in_other_words(void **state)
+{
+    struct publication one = {0}, two = {0};
+
+    (void)state;
+    assert_int_equal(read_as("{\"payload\":{\"a\":1,\"b\":[2]},\"routing\":{\"audience\":"
+                             "{\"type\":\"ALL\"}}}",
+                             &one),
+                     RC_OK);
+    assert_int_equal(read_as(" { \"routing\" : {\"audience\":{\"type\":\"ALL\"}}, \"payload\":"
+                             "{\"b\":[ 2 ],\"a\":1}}",
+                             &two),
+                     RC_OK);
+    assert_string_equal(one.asked.bytes, two.asked.bytes);
+    publication_free(&one);
+    publication_free(&two);
+}
+
+static void
+refuses_and_leaves_nothing(void **state)
+{
+    static const char *const BODIES[] = {
+        "",
+        "[]",
+        "{}",
+        "{\"payload\":{}}",
+        "{\"payload\":{},\"routing\":{}}",
+        "{\"payload\":{},\"routing\":{\"audience\":{\"type\":\"USER\",\"targets\":[\"a\",1]}}}"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(BODIES) / sizeof(BODIES[0]); i++) {
+        struct publication publication = {0};
+
+        error[0] = '\0';
+        assert_int_equal(read_as(BODIES[i], &publication), RC_BAD);
+        assert_true(strlen(error) > 0);
+        assert_null(publication.targets);
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(becomes_a_frame),
+        cmocka_unit_test(reads_back_whole),
+        cmocka_unit_test(knows_the_same_in_other_words),
+        cmocka_unit_test(refuses_and_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
