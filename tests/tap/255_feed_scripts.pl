@@ -1,0 +1,253 @@
+# Do the scripts that feeds call do what a naive model of them does, whatever is called in whatever order?
+#
+# A seeded run of claims, batches (new, repeated, overlapping, with holes, of feeds that lost the slot), resets, acks
+# and emptied stores. To repeat a run: CLAIRON_SCRIPTS_SEED=n; for longer ones: CLAIRON_SCRIPTS_STEPS=n.
+use strict;
+use warnings;
+
+use Clairon::Test qw(top);
+use Test::More;
+
+my $STEPS = $ENV{CLAIRON_SCRIPTS_STEPS} // 1000;
+my $SEED  = $ENV{CLAIRON_SCRIPTS_SEED} // int(rand(1_000_000));
+srand $SEED;
+note "seed $SEED, $STEPS steps";
+
+my $store = Clairon::Test::store();
+
+sub slurp { my ($path) = @_; local (@ARGV, $/) = ($path); return scalar <> }
+
+my %script = map {
+    my $text = slurp(top() . "/relay/store/scripts/$_.lua");
+    $text =~ s{^-- include: (\S+)$}{slurp(top() . "/relay/store/scripts/parts/$1")}gem;
+    $_ => $text } qw(hello claim ingest reset ack);
+
+# What the script answers, or its error's first word.
+sub run_script
+{
+    my ($name, $keys, @args) = @_;
+    my $answer = eval { $store->ask('EVAL', $script{$name}, scalar @$keys, @$keys, @args) };
+    return $answer // ($@ =~ /\b(FENCED|BEHIND|EPOCH|OTHERSYSTEM)\b/ ? $1 : $@);
+}
+
+my @USERS    = map { "u$_" } 1 .. 4;
+my @TARGETS  = qw(t1 t2);
+my $STREAM   = 'c:stream';
+my $PROGRESS = 'c:progress:s';
+
+# The WAL: records in the order of their positions; all of them are new after a fork.
+my (@wal, $ids, $lsn);
+
+sub position { return sprintf '%016x%016x', @_ }
+sub one_of { return $_[ rand @_ ] }
+
+sub write_wal
+{
+    my ($count) = @_;
+    for (1 .. $count)
+    {
+        $lsn += 1 + int rand 50;
+        my $record = { at => position($lsn, 1), lsn => sprintf('%016x', $lsn + 1), kind => one_of(qw(N N A A A + - C)) };
+        $record->{id} = sprintf '%08x-0000-8000-8000-%012x', $ids, $ids++ if $record->{kind} =~ /[NA]/;
+        if ($record->{kind} eq 'A' && rand() < 0.5)
+        {
+            @$record{qw(audience targets)} = ('TEAM', [ one_of(@TARGETS) ]);
+        }
+        elsif ($record->{kind} eq 'A')
+        {
+            @$record{qw(audience targets)} = ('USER', [ map { one_of(@USERS) } 1 .. 1 + int rand 3 ]);
+        }
+        @$record{qw(target user)} = (one_of(@TARGETS), one_of(@USERS)) if $record->{kind} =~ /[+-]/;
+        push @wal, $record;
+    }
+    return;
+}
+
+sub arguments
+{
+    my ($record) = @_;
+    my @start = @$record{qw(kind at)};
+    return @start if $record->{kind} eq 'C';
+    return (@start, 'TEAM', @$record{qw(target user)}) if $record->{kind} =~ /[+-]/;
+    my @note = (@start, $record->{id}, "\0" x 64, "{\"id\":\"$record->{id}\"}");
+    return @note if $record->{kind} eq 'N';
+    return (@note, $record->{audience}, scalar @{ $record->{targets} }, @{ $record->{targets} });
+}
+
+# ---- the model
+
+my %model;
+
+sub empty_model { %model = (stream => [], members => {}, wait => {}, open => {}, epoch => $model{epoch}); return }
+
+sub model_record
+{
+    my ($record) = @_;
+    my ($kind, $id) = @$record{qw(kind id)};
+    push @{ $model{stream} }, $id if $id;
+    $model{members}{ $record->{target} }{ $record->{user} } = 1 if $kind eq '+';
+    delete $model{members}{ $record->{target} }{ $record->{user} } if $kind eq '-';
+    return unless $kind eq 'A';
+    my @users = $record->{audience} eq 'USER' ? @{ $record->{targets} }
+      : map { keys %{ $model{members}{$_} // {} } } @{ $record->{targets} };
+    $model{wait}{$id} = { map { $_ => 1 } @users };
+    $model{open}{$id} = 1 unless @users;
+    return;
+}
+
+sub model_ingest
+{
+    my ($owner, $epoch, $after, $read, @records) = @_;
+    return 'EPOCH' if $epoch ne ($model{epoch} // '') || $model{gone};
+    return 'FENCED' if ($model{owner} // '') ne $owner;
+    return 'BEHIND' if ($model{position} // '') lt $after;
+    my @fresh = grep { $_->{at} gt ($model{position} // '') } @records;
+    model_record($_) for @fresh;
+    $model{position} = $fresh[-1]{at} if @fresh;
+    $model{position} //= '';
+    $model{read} = $read if $read gt ($model{read} // '');
+    return [ $model{position}, scalar(grep { $_->{id} } @fresh), @records - @fresh ];
+}
+
+# ---- steps: each does the same to both and compares what they say
+
+my $step = 0;
+my $good = 1;
+my %said;    # how often the scripts had to answer what
+
+sub same
+{
+    my ($what, $got, $wanted) = @_;
+    $said{ ref $wanted ? 'stored' : $wanted }++;
+    return if !$good || ($good = is_same($got, $wanted));
+    is_deeply($got, $wanted, "step $step: $what");
+    return;
+}
+
+# is_deeply() without a line for each success.
+sub is_same
+{
+    my ($got, $wanted) = @_;
+    return ref $wanted ? ref $got && "@$got" eq "@$wanted" : !ref $got && $got eq $wanted;
+}
+
+sub hello
+{
+    my $answer = run_script('hello', [$STREAM], 'c', sprintf('%016x', rand 2**32), '', '0-0');
+    $model{epoch} = $answer->[0];
+    delete $model{gone};
+    return;
+}
+
+my @owners = qw(one two);
+my %steps  = (
+    claim => sub {
+        my ($owner, $system) = (one_of(@owners), rand() < 0.1 ? 'other' : 'ours');
+        my $answer = run_script('claim', [$PROGRESS], $owner, $system, 1);
+        my $wanted = exists $model{system} && $system ne $model{system} ? 'OTHERSYSTEM'
+          : [ $model{position} // '', $model{timeline} // 1, $model{read} // '' ];
+        @model{qw(owner system timeline)} = ($owner, $system, $model{timeline} // 1) if ref $wanted;
+        same('claim', $answer, $wanted);
+    },
+    ingest => sub {
+        write_wal(1 + int rand 20);
+        # From where the store is, or a little before or behind it.
+        my $at = grep { $_->{at} le ($model{position} // '') } @wal;
+        my $from = $at + int(rand 13) - 9;
+        $from = 0 if $from < 0;
+        $from = $#wal if $from > $#wal;
+        my $to = $from + int rand(@wal - $from);
+        my @records = rand() < 0.1 ? () : @wal[ $from .. $to ];
+        my $after = $from > 0 ? $wal[ $from - 1 ]{at} : '';
+        my $read  = @records && rand() < 0.7 ? $records[-1]{lsn} : '';
+        my $epoch = rand() < 0.05 ? 'another' : $model{epoch};
+        my $owner = rand() < 0.9 ? $model{owner} // 'one' : one_of(@owners);
+        my $wanted = model_ingest($owner, $epoch, $after, $read, @records);
+        my $answer = run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, $after, $read,
+            map { arguments($_) } @records);
+        pop @$answer if ref $answer;    # the last entry's id: the store's own
+        same('ingest', $answer, $wanted);
+    },
+    reset => sub {
+        my $owner = one_of(@owners);
+        my $back  = rand() < 0.3 ? '' : @wal ? one_of(@wal)->{at} : '';
+        my $read  = rand() < 0.5 ? substr($back, 0, 16) : '';
+        my $epoch = rand() < 0.5 ? sprintf('%016x', rand 2**32) : '';
+        my $answer = run_script('reset', [$PROGRESS], 'c', $owner, 2, $back, $epoch, $read);
+        my $is_ours = ($model{owner} // '') eq $owner;
+        same('reset', $answer, $is_ours ? 1 : 'FENCED');
+        return unless $is_ours;
+        @model{qw(position timeline)} = ($back, 2);
+        $model{read}    = $read  if $read ne '';
+        $model{epoch}   = $epoch if $epoch ne '';
+        $model{members} = {}     if $back eq '';
+        # What comes after it is other WAL.
+        @wal = grep { $_->{at} le $back } @wal;
+        $lsn = @wal ? hex substr $wal[-1]{at}, 0, 16 : 0;
+    },
+    ack => sub {
+        my ($new, $done, @pairs) = (0, 0);
+        for (1 .. 1 + int rand 6)
+        {
+            my $id = one_of((map { $_->{id} // () } @wal), 'ffffffff-0000-8000-8000-000000000000');
+            my $user = one_of(@USERS);
+            push @pairs, $user, $id;
+            my $wait = $model{wait}{$id} or next;
+            if (delete $wait->{$user})
+            {
+                $new++;
+                $model{open}{$id} or keys %$wait or $done++;
+                $model{was}{$id}{$user} = 1;
+            }
+            elsif ($model{open}{$id} && !$model{was}{$id}{$user}++) { $new++ }
+            delete $model{wait}{$id} if !$model{open}{$id} && !keys %$wait;
+        }
+        same('ack', run_script('ack', [$STREAM], 'c', 'me', 60000, @pairs), [ $new, $done ]);
+    },
+    hello => \&hello,
+    flush => sub { $store->ask('FLUSHALL'); empty_model(); @wal = (); ($lsn) = (0); hello() },
+    unstream => sub {
+        # Someone removed the stream alone: no batch is taken until a greeting found it.
+        $store->ask('DEL', $STREAM);
+        $model{stream} = [];
+        $model{gone} = 1;
+    },
+);
+my @names = (('ingest') x 24, ('ack') x 8, ('claim') x 4, 'reset', 'hello');
+
+sub compare_all
+{
+    my @ids = map { $_->{id} } $store->entries($STREAM);
+    same('the stream', \@ids, $model{stream});
+    for my $target (@TARGETS)
+    {
+        same("members of $target", [ sort @{ $store->ask('SMEMBERS', "c:members:TEAM:$target") } ],
+            [ sort keys %{ $model{members}{$target} // {} } ]);
+    }
+    for my $user (@USERS)
+    {
+        my @inbox = sort @{ $store->ask('ZRANGE', "c:inbox:$user", 0, -1) };
+        same("inbox of $user", \@inbox, [ sort grep { $model{wait}{$_}{$user} } keys %{ $model{wait} } ]);
+    }
+    same('who is waited for', [ sort @{ $store->ask('HKEYS', 'c:pending') } ], [ sort keys %{ $model{wait} } ]);
+    return;
+}
+
+($lsn, $ids) = (0, 1);
+empty_model();
+hello();
+my %done;
+while ($good && $step++ < $STEPS)
+{
+    my $name = rand() < 0.003 ? one_of(qw(flush unstream)) : one_of(@names);
+    $steps{$name}->();
+    $done{$name}++;
+    hello() if $model{gone} && rand() < 0.3;
+    compare_all() if $good && !$model{gone} && $step % 10 == 0;
+}
+note join ', ', map { "$_ $done{$_}" } sort keys %done;
+note join ', ', map { "$_ $said{$_}" } sort grep { /^[a-z]+$/i } keys %said;
+ok($good, "$STEPS steps do what the model does");
+is_deeply([ grep { !$said{$_} } qw(stored FENCED BEHIND EPOCH OTHERSYSTEM) ], [], 'and all that can happen did');
+
+done_testing();
