@@ -1,8 +1,8 @@
 # Is every pair of a message and a member of its audience, whatever happens, exactly one of acked, pending, expired or
 # given up, and does nobody receive what is not theirs?
 #
-# A seeded run of messages, connections, acks, nacks, drops, membership changes, redrives and killed relays, against a
-# naive model. To repeat a run: CLAIRON_PAIRS_SEED=n; for longer ones: CLAIRON_PAIRS_STEPS=n.
+# A seeded run of messages, connections, acks, nacks, drops, membership changes, redrives, killed relays and stores,
+# against a naive model. To repeat a run: CLAIRON_PAIRS_SEED=n; for longer ones: CLAIRON_PAIRS_STEPS=n.
 use strict;
 use warnings;
 
@@ -17,7 +17,7 @@ srand $SEED;
 note "seed $SEED, $STEPS steps";
 
 my $pg = Clairon::Test::postgresql('main');
-my $store = Clairon::Test::store();
+my $store = Clairon::Test::store(fsync => 'always');    # what it acknowledged is there after a kill
 my %quick = ('delivery.ack_timeout' => '150ms', 'delivery.backoff_base' => '20ms', 'delivery.backoff_cap' => '200ms');
 my @relays = map { Clairon::Test::relay($pg, $store, conf => {%quick}) } 1 .. 2;
 
@@ -104,13 +104,22 @@ sub drop_client
     return;
 }
 
-sub kill_relay
+sub end_relay
 {
+    my ($how) = @_;
     my $relay = any_of(@relays);
-    $relay->kill9;
+    $relay->$how;
     $_->{killed} = $_->{gone} = 1 for grep { $_->{relay} == $relay && !$_->{gone} } @clients;
     $relay->start;
     $relay->wait_ready;
+    return;
+}
+
+sub kill_store
+{
+    $store->kill9;
+    $store->start;
+    wait_until('the relays are back', sub { !grep { ($_->get('/readyz'))[0] != 200 } @relays });
     return;
 }
 
@@ -140,8 +149,10 @@ for (1 .. $STEPS)
     elsif ($dice < 0.60) { connect_client() }
     elsif ($dice < 0.72) { drop_client() }
     elsif ($dice < 0.80) { change_member() }
-    elsif ($dice < 0.83) { kill_relay() }
-    elsif ($dice < 0.88) { redrive() }
+    elsif ($dice < 0.82) { end_relay('kill9') }
+    elsif ($dice < 0.83) { end_relay('stop') }
+    elsif ($dice < 0.85) { kill_store() }
+    elsif ($dice < 0.90) { redrive() }
     settle(0.02);
     answer($_) for alive();
 }
