@@ -6,6 +6,8 @@
 
 #include "base/log.h"
 
+#define CACHE_LINE 64
+
 static void *
 memory_checked(void *memory, size_t size)
 {
@@ -20,6 +22,16 @@ void *
 memory_new(size_t size)
 {
     return memory_checked(calloc(1, size > 0 ? size : 1), size);
+}
+
+void *
+memory_new_line(size_t size)
+{
+    void *new = NULL;
+
+    if (posix_memalign(&new, CACHE_LINE, size) != 0)
+        new = NULL;
+    return memset(memory_checked(new, size), 0, size);
 }
 
 void *

@@ -161,7 +161,7 @@ const struct session_transport GATE_TRANSPORT = {
 int
 gate_ws_established(struct gate *gate, struct lws *wsi, struct gate_conn **slot)
 {
-    struct gate_conn *conn = memory_new(sizeof(*conn));
+    struct gate_conn *conn = memory_new_line(sizeof(*conn));
     char peer[64] = "";
 
     conn->gate = gate;

@@ -59,7 +59,7 @@ offer_to(struct hub *hub, const char *key, size_t len, struct note *note, struct
             __builtin_prefetch(member->next->session);
         }
         if (run != NULL)
-            session_offer_run(member->session, run);
+            session_offer_run(hub, member->session, run);
         else
             session_offer(member->session, note);
     }

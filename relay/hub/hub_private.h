@@ -85,24 +85,28 @@ struct unacked {
     bool is_doubtful; /* may have been acked unheard: see window_doubt */
 };
 
-struct session {
-    /* What each offer and each send looks at, together. */
+struct session { /* made by memory_new_line */
+    /* One cache line: all that the usual offer and send of a run look at. */
     enum session_state state;
     bool is_blocked; /* the transport calls session_writable */
     bool is_waking;  /* in hub->waking: not freed before it is taken out */
+    bool has_said;   /* lines of its own wait */
+    bool has_topics; /* it is not shown all: see topics */
     unsigned queue_count;
+    bool is_timed;          /* taken_us or passed_bytes is set */
     struct entry_id cursor; /* all up to here was queued, or was not for this user */
-    struct topics *topics;  /* that it is shown; NULL: all */
     struct run *run;        /* handed over whole; only while the queue is empty */
     struct session *waking_next;
-    struct hub *hub;
-    const struct session_transport *transport;
     void *socket;
-    struct buffer said;  /* control lines, each with its '\n' */
-    size_t passed_bytes; /* offered while it was paused and its socket took nothing */
-    int64_t taken_us;    /* when its socket last took something, while it is blocked */
-    int64_t queued_us;   /* when the queue was last empty; both monotonic */
-    struct note **queue; /* ring of references, by priority; NULL while there are none */
+    const struct session_transport *transport;
+    /* The rest. */
+    struct hub *hub;
+    struct topics *topics; /* that it is shown; NULL: all */
+    struct buffer said;    /* control lines, each with its '\n' */
+    size_t passed_bytes;   /* offered while it was paused and its socket took nothing */
+    int64_t taken_us;      /* when its socket last took something, while it is blocked */
+    int64_t queued_us;     /* when the queue was last empty; both monotonic */
+    struct note **queue;   /* ring of references, by priority; NULL while there are none */
     unsigned queue_room;
     unsigned queue_first;
     size_t queue_bytes;
@@ -152,7 +156,7 @@ void session_offer_again(struct session *session, struct note *note);
 /* Queues a note that was held back although no ack of this user is waited for. */
 void session_give_unowed(struct session *session, struct note *note);
 /* The same for a run. */
-void session_offer_run(struct session *session, struct run *run);
+void session_offer_run(struct hub *hub, struct session *session, struct run *run);
 /* Says which notes expired before they were written. */
 void session_tell_lost(struct session *session);
 bool session_is_for(const struct session *session, const struct frame *frame);
@@ -170,10 +174,12 @@ bool session_is_idle(const struct session *session);
 /* HIGH goes before NORMAL before LOW; the same priority in the order of the calls. */
 void session_queue(struct session *session, struct note *note);
 /* False when it is to be queued note by note, as others wait or the socket is full. */
-bool session_queue_run(struct session *session, struct run *run);
+bool session_queue_run(struct hub *hub, struct session *session, struct run *run);
 void session_drop_queue(struct session *session);
 /* Something waits: it is sent at the end of this turn, or when the socket can take it. */
 void session_wake(struct session *session);
+/* It was offered something while its socket took nothing. */
+void session_passed(struct session *session, size_t bytes);
 /* Gives the socket what it takes. */
 void session_send(struct session *session);
 /* The same for the first `most` sessions that wait, forgetting those that are gone; true when others

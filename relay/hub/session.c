@@ -54,7 +54,7 @@ struct session *
 hub_attach(struct hub *hub, const struct session_request *request,
            const struct session_transport *transport, void *socket)
 {
-    struct session *session = memory_new(sizeof(*session));
+    struct session *session = memory_new_line(sizeof(*session));
     int most = hub->config->delivery.window;
 
     session->hub = hub;
@@ -72,6 +72,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
     if (request->topics.count > 0 &&
         topics_add(&session->topics, request->topics.names, request->topics.count) != RC_OK)
         log_error(session->name, "more topics than fit a session: all are shown");
+    session->has_topics = session->topics != NULL;
     DL_APPEND(hub->sessions, session);
     audience_join(&hub->audiences, &session->memberships, session, "ALL", 3, false);
     join(session, "USER", request->user);
@@ -173,11 +174,11 @@ void
 session_offer(struct session *session, struct note *note)
 {
     if (session->state == SESSION_CATCHING_UP && session->is_blocked)
-        session->passed_bytes += note->line_len;
+        session_passed(session, note->line_len);
     if (session->state != SESSION_LIVE || !entry_id_less(session->cursor, note->id))
         return;
     if (session_is_full(session)) {
-        session->passed_bytes += note->line_len;
+        session_passed(session, note->line_len);
         fall_behind(session);
         return;
     }
@@ -186,14 +187,14 @@ session_offer(struct session *session, struct note *note)
 }
 
 void
-session_offer_run(struct session *session, struct run *run)
+session_offer_run(struct hub *hub, struct session *session, struct run *run)
 {
     const struct note *first = run->notes[0];
 
     if (session->state == SESSION_LIVE && entry_id_less(session->cursor, first->id) &&
         !run_is_stale(run)) {
-        if (!topics_show(session->topics, first->frame.as.note.topic) ||
-            session_queue_run(session, run)) {
+        if ((session->has_topics && !topics_show(session->topics, first->frame.as.note.topic)) ||
+            session_queue_run(hub, session, run)) {
             session->cursor = run->notes[run->count - 1]->id;
             return;
         }

@@ -34,11 +34,9 @@ session_is_full(const struct session *session)
            bytes >= (most < SESSION_QUEUE_BYTES ? most : SESSION_QUEUE_BYTES);
 }
 
-void
-session_wake(struct session *session)
+static void
+wake(struct hub *hub, struct session *session)
 {
-    struct hub *hub = session->hub;
-
     if (session->is_blocked || session->is_waking)
         return;
     session->is_waking = true;
@@ -50,32 +48,10 @@ session_wake(struct session *session)
     hub->waking_last = session;
 }
 
-/* While one is sent, what the next two need comes from memory: they are many, and far apart. */
-static void
-look_ahead(const struct session *next)
+void
+session_wake(struct session *session)
 {
-    if (next == NULL)
-        return;
-    __builtin_prefetch(next->socket);
-    if (next->waking_next != NULL)
-        __builtin_prefetch(next->waking_next);
-}
-
-bool
-hub_send_some(struct hub *hub, unsigned most)
-{
-    while (hub->waking != NULL && most-- > 0) {
-        struct session *session = hub->waking;
-
-        hub->waking = session->waking_next;
-        session->is_waking = false;
-        look_ahead(hub->waking);
-        if (session->state == SESSION_CLOSED)
-            session_free_if_done(session);
-        else
-            session_send(session);
-    }
-    return hub->waking != NULL;
+    wake(session->hub, session);
 }
 
 /* What goes in. */
@@ -158,7 +134,7 @@ insert(struct session *session, struct note *note)
         *place_of(session, i) = *place_of(session, i - 1);
     *place_of(session, place) = copy != NULL ? copy : note;
     session->queue_count++;
-    session->queue_bytes += note->line_len;
+    session->queue_bytes += (*place_of(session, place))->line_len;
     if (copy != NULL)
         note_unref(note);
 }
@@ -191,12 +167,12 @@ session_queue(struct session *session, struct note *note)
 }
 
 bool
-session_queue_run(struct session *session, struct run *run)
+session_queue_run(struct hub *hub, struct session *session, struct run *run)
 {
     if (!session_is_idle(session) || session->is_blocked)
         return false;
     session->run = run_ref(run);
-    session_wake(session);
+    wake(hub, session);
     return true;
 }
 
@@ -223,6 +199,7 @@ session_say(struct session *session, const char *line, size_t len)
         log_debug(session->name, "control lines pile up, one is not sent");
         return;
     }
+    session->has_said = true;
     session_wake(session);
 }
 
@@ -323,17 +300,27 @@ give(struct session *session, const struct iovec *pieces, int count)
     size_t taken = 0;
 
     session->is_blocked = session->transport->send(session->socket, pieces, count, &taken) != RC_OK;
+    if (!session->is_blocked && !session->is_timed)
+        return taken;
+    session->is_timed = session->is_blocked;
     if (taken > 0 || !session->is_blocked) {
         session->passed_bytes = 0;
-        session->taken_us = session->is_blocked ? clock_monotonic_us() : 0;
-    } else if (session->taken_us == 0) {
-        session->taken_us = clock_monotonic_us();
+        session->taken_us = 0;
     }
+    if (session->is_blocked && session->taken_us == 0)
+        session->taken_us = clock_monotonic_us();
     return taken;
 }
 
+void
+session_passed(struct session *session, size_t bytes)
+{
+    session->passed_bytes += bytes;
+    session->is_timed = true;
+}
+
 static void
-send_run(struct session *session)
+send_run(struct hub *hub, struct session *session)
 {
     struct run *run = session->run;
     struct iovec piece = {run->bytes, run->len};
@@ -344,7 +331,7 @@ send_run(struct session *session)
         return;
     }
     session->run = NULL;
-    stats_add(session->hub->stats, STAT_HUB_DELIVERED, run->count);
+    stats_add(hub->stats, STAT_HUB_DELIVERED, run->count);
     run_unref(run);
 }
 
@@ -362,6 +349,7 @@ send_queue(struct session *session)
     if (said_len > 0 && taken >= said_len) {
         taken -= said_len;
         buffer_free(&session->said);
+        session->has_said = false;
     }
     while (taken > 0) {
         taken -= (*place_of(session, 0))->ws_len;
@@ -369,21 +357,55 @@ send_queue(struct session *session)
     }
 }
 
-void
-session_send(struct session *session)
+static void
+send_some(struct hub *hub, struct session *session)
 {
     if (session->is_blocked)
         return;
-    if (session->run != NULL && (session->said.len > 0 || run_is_stale(session->run)))
+    if (session->run != NULL && (session->has_said || run_is_stale(session->run)))
         break_run(session, 0);
     if (session->run != NULL)
-        send_run(session);
+        send_run(hub, session);
     else
         send_queue(session);
     if (session->state != SESSION_LIVE && session_is_idle(session))
         session_step(session);
-    if (!session->is_blocked && (!session_is_idle(session) || session->said.len > 0))
-        session_wake(session);
+    if (!session->is_blocked && (!session_is_idle(session) || session->has_said))
+        wake(hub, session);
+}
+
+/* While one is sent, what the next two need comes from memory: they are many, and far apart. */
+static void
+look_ahead(const struct session *next)
+{
+    if (next == NULL)
+        return;
+    __builtin_prefetch(next->socket);
+    if (next->waking_next != NULL)
+        __builtin_prefetch(next->waking_next);
+}
+
+bool
+hub_send_some(struct hub *hub, unsigned most)
+{
+    while (hub->waking != NULL && most-- > 0) {
+        struct session *session = hub->waking;
+
+        hub->waking = session->waking_next;
+        session->is_waking = false;
+        look_ahead(hub->waking);
+        if (session->state == SESSION_CLOSED)
+            session_free_if_done(session);
+        else
+            send_some(hub, session);
+    }
+    return hub->waking != NULL;
+}
+
+void
+session_send(struct session *session)
+{
+    send_some(session->hub, session);
 }
 
 void

@@ -38,6 +38,7 @@ session_subscribe(struct session *session, const struct session_topics *topics, 
 
     if (rc != RC_OK)
         return rc;
+    session->has_topics = session->topics != NULL;
     say_subscribed(session, has_request_id, request_id);
     /* What was hidden and waits for an ack may be shown now: it is in the user's inbox. */
     window_defer(session);
@@ -50,5 +51,6 @@ session_unsubscribe(struct session *session, const struct session_topics *topics
                     bool has_request_id, int64_t request_id)
 {
     topics_remove(&session->topics, topics->names, topics->count);
+    session->has_topics = session->topics != NULL;
     say_subscribed(session, has_request_id, request_id);
 }

@@ -217,12 +217,12 @@ test_a_run_goes_in_one_piece(void **state)
     struct run *run = make_run(1, 3);
 
     (void)state;
-    session_offer_run(&session, run);
+    session_offer_run(&hub, &session, run);
     assert_null(session.queue);
     hub_send_some(&hub, 10);
     assert_string_equal(told(), MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3"));
     assert_int_equal(stats.values[STAT_HUB_DELIVERED], 3);
-    session_offer_run(&session, run); /* through another of its audiences */
+    session_offer_run(&hub, &session, run); /* through another of its audiences */
     assert_true(session_is_idle(&session));
     assert_int_equal(run->refs, 1);
     run_unref(run);
@@ -237,11 +237,11 @@ test_a_run_is_cut_anywhere(void **state)
         tear_down(state);
         set_up(state);
         fake.room = room;
-        session_offer_run(&session, run);
+        session_offer_run(&hub, &session, run);
         run_unref(run);
         hub_send_some(&hub, 10);
         run = make_run(4, 2); /* behind what is left */
-        session_offer_run(&session, run);
+        session_offer_run(&hub, &session, run);
         run_unref(run);
         fake.room = SIZE_MAX;
         session_writable(&session);
@@ -283,6 +283,7 @@ test_high_goes_before_normal_before_low(void **state)
                         MSG("0-18446744073709551615", "3") MSG("0-18446744073709551615", "5")
                             MSG("0-18446744073709551615", "2") MSG("0-18446744073709551615", "4")
                                 MSG("1-0", "1") MSG("6-0", "6"));
+    assert_int_equal(session.queue_bytes, 0);
 }
 
 static void
@@ -291,7 +292,7 @@ test_high_does_not_enter_a_run(void **state)
     struct run *run = make_run(1, 2);
 
     (void)state;
-    session_offer_run(&session, run);
+    session_offer_run(&hub, &session, run);
     run_unref(run);
     queue_note(3, FRAME_PRIORITY_HIGH);
     hub_send_some(&hub, 10);
