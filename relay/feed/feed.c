@@ -14,8 +14,7 @@
 #define FEED_BACKOFF_CAP_MS 5000
 #define FEED_STANDBY_RETRY_S 0.5
 #define FEED_FEEDBACK_S 0.5
-#define STATUS_EVERY_US                                                                            \
-    1000000 /* also when nothing is new: for any wal_sender_timeout from 2 s on */
+#define STATUS_EVERY_US 10000000 /* when the server has no wal_sender_timeout */
 #define REASON_MAX 2048
 
 void
@@ -138,8 +137,9 @@ on_patience(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 /*
- * A server that vanished without a word shows by its silence. It gives us up after
- * wal_sender_timeout of ours, we give it up after as long of its own. False when we did.
+ * A server that vanished without a word shows by its silence: it asks for a word of ours after half
+ * its wal_sender_timeout, and gives us up after all of it, as we do. It must not be asked for a word
+ * (decoder/FRAMES.md), so ours come late enough for it to ask. False when it was given up.
  */
 static bool
 server_speaks(struct feed *feed)
@@ -148,12 +148,20 @@ server_speaks(struct feed *feed)
 
     if (!feed_stream_has_room(feed))
         feed->heard_us = now_us; /* it is we who do not listen */
-    feed->asks_reply = feed->silence_us > 0 && now_us - feed->heard_us > feed->silence_us / 2;
-    if (feed->silence_us == 0 || now_us - feed->heard_us <= feed->silence_us)
+    if (feed->timeout_us == 0 || now_us - feed->heard_us <= feed->timeout_us)
         return true;
     feed_restart(feed, "PostgreSQL was silent for %.0f s (its wal_sender_timeout)",
-                 (double)feed->silence_us / 1e6);
+                 (double)feed->timeout_us / 1e6);
     return false;
+}
+
+/* A word is due after more than half of the server's patience, and in good time before its end. */
+static bool
+status_is_due(const struct feed *feed)
+{
+    int64_t every_us = feed->timeout_us > 0 ? feed->timeout_us / 10 * 6 : STATUS_EVERY_US;
+
+    return clock_monotonic_us() - feed->feedback_us > every_us;
 }
 
 /* Feedback has its own beat: it must not depend on what arrives. */
@@ -161,7 +169,6 @@ static void
 on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct feed *feed = timer->data;
-    bool is_due = clock_monotonic_us() - feed->feedback_us > STATUS_EVERY_US;
 
     (void)loop;
     (void)events;
@@ -174,7 +181,7 @@ on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
         return;
     feed_confirm_replicas(feed);
     feed_confirm_update(feed);
-    if (is_due || feed->confirmed_lsn != feed->told_lsn)
+    if (status_is_due(feed) || feed->confirmed_lsn != feed->told_lsn)
         feed_send_feedback(feed);
 }
 

@@ -112,8 +112,7 @@ struct feed {
     unsigned mark_count;
     int64_t feedback_us; /* when we last told the server */
     int64_t heard_us;    /* when it last said anything */
-    int64_t silence_us;  /* that we bear; 0: any */
-    bool asks_reply;     /* it is silent for so long that we ask for a word */
+    int64_t timeout_us;  /* the server's wal_sender_timeout; 0: none */
     uint64_t told_lsn;
     uint64_t asked_lsn; /* the last keepalive's end of WAL */
     bool closing;

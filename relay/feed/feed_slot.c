@@ -8,7 +8,6 @@
 #include "feed/feed_private.h"
 
 #define COMMAND_MAX 2048
-#define FEED_SILENCE_US INT64_C(60000000) /* PostgreSQL's own default */
 
 enum slot_column {
     SLOT_PLUGIN,
@@ -35,13 +34,14 @@ feed_ask_slot(struct feed *feed)
 {
     char command[COMMAND_MAX];
 
-    /* Older servers lack some of these columns: a row as JSON has those that there are. */
+    /* Older servers lack some of these columns: a row as JSON has those that there are. One row
+     * comes in any case. */
     snprintf(command, sizeof(command),
              "SELECT plugin, database = current_database(), active, wal_status = 'lost',"
              " coalesce(to_jsonb(s)->>'invalidation_reason', CASE to_jsonb(s)->>'conflicting'"
-             " WHEN 'true' THEN 'conflict' ELSE 'wal_removed' END), confirmed_flush_lsn,"
-             " (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout')"
-             " FROM pg_catalog.pg_replication_slots s WHERE slot_name = '%s'",
+             " WHEN 'true' THEN 'conflict' ELSE 'wal_removed' END), confirmed_flush_lsn, t.setting"
+             " FROM pg_catalog.pg_settings t LEFT JOIN pg_catalog.pg_replication_slots s"
+             " ON s.slot_name = '%s' WHERE t.name = 'wal_sender_timeout'",
              feed->config->feed.slot);
     feed_ask(feed, FEED_FINDING, command);
 }
@@ -166,13 +166,12 @@ feed_on_slot(struct feed *feed, const PGresult *result)
 
     feed->must_create = feed->is_new_slot = feed->is_lost = false;
     feed->slot_lsn = 0;
-    feed->silence_us = FEED_SILENCE_US;
-    if (PQntuples(result) == 0) {
+    feed->timeout_us = strtoll(PQgetvalue(result, 0, SLOT_TIMEOUT), NULL, 10) * 1000;
+    if (PQgetisnull(result, 0, SLOT_PLUGIN)) {
         on_missing(feed);
         return;
     }
     feed->slot_lsn = feed_lsn_read(PQgetvalue(result, 0, SLOT_LSN));
-    feed->silence_us = strtoll(PQgetvalue(result, 0, SLOT_TIMEOUT), NULL, 10) * 1000;
     if (strcmp(PQgetvalue(result, 0, SLOT_PLUGIN), "clairon") != 0)
         feed_restart(feed,
                      "slot \"%s\" belongs to plugin \"%s\", not to clairon: choose another "

@@ -266,7 +266,7 @@ feed_send_feedback(struct feed *feed)
 
     feed_confirm_update(feed);
     received = feed->received_lsn > feed->confirmed_lsn ? feed->received_lsn : feed->confirmed_lsn;
-    walmsg_status(status, received, feed->confirmed_lsn, clock_wall_us(), feed->asks_reply);
+    walmsg_status(status, received, feed->confirmed_lsn, clock_wall_us());
     if (PQputCopyData(feed->conn, (const char *)status, sizeof(status)) < 0) {
         feed_restart(feed, "could not confirm: %s", feed_error_line(PQerrorMessage(feed->conn)));
         return;

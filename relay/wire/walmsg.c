@@ -29,12 +29,12 @@ walmsg_parse(struct bytes message, struct walmsg *ret_message)
 
 void
 walmsg_status(unsigned char ret_status[WALMSG_STATUS_SIZE], uint64_t received, uint64_t stored,
-              int64_t now_us, bool asks_reply)
+              int64_t now_us)
 {
     ret_status[0] = 'r';
     bytes_put_u64(ret_status + 1, received);
     bytes_put_u64(ret_status + 9, stored);
     bytes_put_u64(ret_status + 17, stored);
     bytes_put_u64(ret_status + 25, (uint64_t)(now_us - POSTGRES_EPOCH_US));
-    ret_status[33] = asks_reply ? 1 : 0;
+    ret_status[33] = 0; /* asks for no reply: see decoder/FRAMES.md */
 }

@@ -23,11 +23,8 @@ struct walmsg {
 /* Reads one CopyData payload. RC_BAD: none of the messages above. */
 MUST_CHECK enum rc walmsg_parse(struct bytes message, struct walmsg *ret_message);
 
-/*
- * Builds a standby status update: everything up to `stored` may be let go of. With `asks_reply` the
- * server answers with a keepalive.
- */
+/* Builds a standby status update: everything up to `stored` may be let go of. */
 void walmsg_status(unsigned char ret_status[WALMSG_STATUS_SIZE], uint64_t received, uint64_t stored,
-                   int64_t now_us, bool asks_reply);
+                   int64_t now_us);
 
 #endif

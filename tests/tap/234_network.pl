@@ -54,6 +54,13 @@ sub timeouts
 insert(10);
 whole('at first');
 
+# Nothing to say, for longer than wal_sender_timeout: both sides hear of each other all the same.
+my $start = sql('SELECT clock_timestamp()');
+wait_until('a quiet while is over', sub {
+    sql("SELECT reply_time > '$start'::timestamptz + interval '5 s' FROM pg_stat_replication") eq 't' });
+is($relay->metric('clairon_feed_reconnects_total'), 0, 'a quiet while: the connection stays');
+is(timeouts(), 0, 'a quiet while: wal_sender_timeout, of 2 s, did not hit');
+
 # A store that is late: what is under way is bounded, and TCP holds PostgreSQL back, but not in silence.
 my $before = $relay->metric('clairon_feed_bytes_total');
 $to_store->freeze;

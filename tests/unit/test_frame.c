@@ -262,10 +262,10 @@ test_replication_messages(void **state)
     assert_int_equal(message.packet.len, 2);
     assert_int_equal(walmsg_parse((struct bytes){data, 24}, &message), RC_BAD);
     assert_int_equal(walmsg_parse((struct bytes){data, 0}, &message), RC_BAD);
-    walmsg_status(status, 3, 2, 0, true);
+    walmsg_status(status, 3, 2, 0);
     assert_int_equal(status[0], 'r');
     assert_int_equal(bytes_get_u64(status + 9), 2);
-    assert_int_equal(status[33], 1);
+    assert_int_equal(status[33], 0);
 }
 
 int
