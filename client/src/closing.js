@@ -3,6 +3,7 @@
 /** Not codes of the wire: this page itself gave the connection up. */
 export const SILENT = 'silent';
 export const NO_ANSWER = 'no answer';
+export const UNREACHABLE = 'unreachable';
 
 /**
  * 'stop': trying again cannot help; 'backoff': try again, later and later; 'now': the relay asks
@@ -28,6 +29,7 @@ const MEANING = new Map([
   [4201, 'relay restarts'],
   [SILENT, 'the relay went silent'],
   [NO_ANSWER, 'the relay did not answer'],
+  [UNREACHABLE, 'nobody answers at all'],
 ]);
 
 export function closeMeaning(code, reason) {

@@ -1,7 +1,9 @@
-// connection.js: keeps one WebSocket to a relay alive and hands its frames on.
+// connection.js: keeps one connection to a relay alive and hands its frames on.
 
-import { NO_ANSWER, SILENT, closeClass, closeMeaning } from './closing.js';
+import { NO_ANSWER, SILENT, UNREACHABLE, closeClass, closeMeaning } from './closing.js';
+import { Ladder } from './ladder.js';
 import { Refresher } from './refresher.js';
+import { PollSocket, SseSocket } from './streams.js';
 
 export const SUBPROTOCOL = 'clairon.v1.json';
 
@@ -19,8 +21,9 @@ const SHORT_LIFE_MS = 5_000;
  */
 export class Connection {
   /**
-   * `options`: url, token, window, backoff, WebSocket, now.
-   * `owner`: position() -> pos or null, onFrame(frame), onState(change), onError(error).
+   * `options`: url, token, window, backoff, WebSocket, fetch, transports, now.
+   * `owner`: position() -> pos or null, topics() -> array or null, onFrame(frame),
+   * onState(change), onError(error).
    */
   constructor(options, owner) {
     this.options = options;
@@ -29,7 +32,8 @@ export class Connection {
     this.socket = null;
     this.requests = 0;
     this.pingMs = DEFAULT_PING_S * 1000;
-    this.timers = { answer: null, silence: null, retry: null };
+    this.ladder = new Ladder(options.transports);
+    this.timers = { answer: null, silence: null, retry: null, climb: null };
     this.refresher = new Refresher({
       can: typeof options.token === 'function',
       refresh: () => this.#refresh(),
@@ -61,6 +65,11 @@ export class Connection {
     return true;
   }
 
+  /** As send(), for frames that are answered. While nothing is open, the next `connect` says it. */
+  request(frame) {
+    this.send({ ...frame, r: ++this.requests });
+  }
+
   close() {
     this.#drop(1000);
     this.#setState('closed', { reason: 'closed by this page' });
@@ -72,7 +81,7 @@ export class Connection {
   }
 
   #dial(token) {
-    const socket = new this.options.WebSocket(this.options.url, SUBPROTOCOL);
+    const socket = this.#newSocket();
     this.socket = socket;
     this.timers.answer = setTimeout(() => this.#lost({ code: NO_ANSWER }), ANSWER_MS);
     socket.onopen = () => {
@@ -80,11 +89,21 @@ export class Connection {
       const pos = this.owner.position();
       if (pos !== null) connect.pos = pos;
       if (this.options.window !== undefined) connect.win = this.options.window;
+      const topics = this.owner.topics();
+      if (topics !== null) connect.topics = topics;
       socket.send(JSON.stringify(connect));
     };
     socket.onmessage = (event) => this.#receive(event.data);
     // 'error' tells nothing and is always followed by 'close'.
     socket.onclose = (event) => this.#lost(event);
+  }
+
+  #newSocket() {
+    const { url, WebSocket, fetch } = this.options;
+    this.transport = this.ladder.rung;
+    if (this.transport === 'sse') return new SseSocket(url, fetch);
+    if (this.transport === 'poll') return new PollSocket(url, fetch);
+    return new WebSocket(url, SUBPROTOCOL);
   }
 
   #receive(data) {
@@ -137,11 +156,24 @@ export class Connection {
     clearTimeout(this.timers.answer);
     if (frame.ping > 0) this.pingMs = frame.ping * 1000;
     this.openedAt = this.options.now();
+    this.ladder.opened();
+    this.#planClimb();
     this.#listen();
     this.refresher.schedule(frame.exp);
     this.owner.onFrame(frame);
     const { user, conn, resumed } = frame;
     this.#setState('open', { user, conn, resumed: resumed === true });
+  }
+
+  /** What works is not always the best: later it is tried from the top, from where we are. */
+  #planClimb() {
+    clearTimeout(this.timers.climb);
+    if (this.ladder.isTop) return;
+    this.timers.climb = setTimeout(() => {
+      this.ladder.top();
+      this.#drop(1000);
+      this.open();
+    }, this.ladder.nextClimb());
   }
 
   /** Restarts the watch: twice the ping interval without a frame means that nobody is there. */
@@ -153,6 +185,7 @@ export class Connection {
   #lost({ code, reason }) {
     const { bye } = this;
     const life = this.openedAt === undefined ? 0 : this.options.now() - this.openedAt;
+    const neverOpen = this.openedAt === undefined;
     this.#drop(4102);
     // A close without a handshake shows as 1006; the relay's `bye` knows better.
     const why = bye && code === 1006 ? bye.code : code;
@@ -163,6 +196,8 @@ export class Connection {
       this.owner.onError(Object.assign(new Error(change.reason), { code: why }));
       return;
     }
+    if (code === UNREACHABLE) this.ladder.top(); // not the transport is to blame
+    else if (neverOpen && !bye) this.ladder.failed();
     if (life >= SHORT_LIFE_MS) this.options.backoff.reset();
     this.#retry(this.#pause(why, bye, life), change);
   }

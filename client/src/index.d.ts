@@ -49,6 +49,8 @@ export interface Options {
   pos?: string;
   /** How many unacknowledged messages the relay may send; it may grant less. */
   window?: number;
+  /** Only these topics (exact, or with a `*` at their end) are shown. Default: all that is for the user. */
+  topics?: string[];
   /** 'auto' (default): ack when every handler resolved, nack when one failed. 'manual': call ack(). */
   ack?: 'auto' | 'manual';
   /** Key in sessionStorage that keeps the position across reloads. Use one per user. */
@@ -57,8 +59,11 @@ export interface Options {
   dedupe?: number;
   /** Milliseconds. Defaults: base 500, cap 30000. */
   backoff?: { base?: number; cap?: number; random?: () => number };
+  /** What may be used, the best first. Default: 'ws', 'sse', 'poll'; the next one after two failures. */
+  transports?: ('ws' | 'sse' | 'poll')[];
   /** For Node before 22, and for tests. */
   WebSocket?: new (url: string, protocol: string) => WebSocket;
+  fetch?: typeof fetch;
   now?: () => number;
 }
 
@@ -93,6 +98,8 @@ export interface Events {
 export interface Client {
   readonly state: 'idle' | 'connecting' | 'open' | 'waiting' | 'closed';
   readonly pos: string | null;
+  /** How it is connected, or tried last. */
+  readonly transport: 'ws' | 'sse' | 'poll' | undefined;
   on<E extends keyof Events>(event: E, listener: (detail: Events[E]) => void): () => void;
   /**
    * `name`: a topic, a source, a type, '*', or one of them with a trailing `*`. A table whose name
@@ -104,7 +111,12 @@ export interface Client {
     handler: (n: Notification<Row>) => unknown,
   ): () => void;
   ack(ids: string | string[]): void;
+  /** Over SSE and polls a nack says nothing: the message comes again by its own backoff. */
   nack(ids: string | string[], options?: { delay?: number }): void;
+  /** Narrows what is shown to these topics and those subscribed before. */
+  subscribe(topics: string | string[]): void;
+  /** As they were subscribed. After the last one everything is shown again. */
+  unsubscribe(topics: string | string[]): void;
   close(): void;
 }
 

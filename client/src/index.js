@@ -8,8 +8,10 @@ import { Position } from './position.js';
 import { Router } from './router.js';
 
 const OPTIONS = new Set([
-  'url', 'token', 'pos', 'window', 'ack', 'storage', 'dedupe', 'backoff', 'WebSocket', 'now',
+  'url', 'token', 'pos', 'window', 'topics', 'ack', 'storage', 'dedupe', 'backoff', 'transports',
+  'WebSocket', 'fetch', 'now',
 ]);
+const TRANSPORTS = ['ws', 'sse', 'poll'];
 
 class Client {
   constructor(options) {
@@ -18,17 +20,22 @@ class Client {
     this.router = new Router();
     this.dedupe = new Dedupe(options.dedupe);
     this.position = new Position({ pos: options.pos, ...storageOf(options.storage) });
+    this.topics = options.topics ? new Set(options.topics) : null;
     const settings = {
       url: socketUrl(options.url),
       token,
       window,
       backoff: new Backoff(backoff),
       WebSocket: options.WebSocket ?? globalThis.WebSocket,
+      fetch: options.fetch ?? globalThis.fetch?.bind(globalThis),
       now,
     };
-    if (!settings.WebSocket) throw new TypeError('connect(): no WebSocket here, pass one in');
+    settings.transports = (options.transports ?? TRANSPORTS)
+      .filter((name) => (name === 'ws' ? settings.WebSocket : settings.fetch));
+    if (settings.transports.length === 0) throw new TypeError('connect(): no WebSocket here, pass one in');
     this.connection = new Connection(settings, {
       position: () => this.position.received,
+      topics: () => this.topics && [...this.topics],
       onFrame: (frame) => this.#frame(frame),
       onState: (change) => this.router.emit('state', change),
       onError: (error) => this.#error(error),
@@ -38,6 +45,11 @@ class Client {
 
   get state() {
     return this.connection.state;
+  }
+
+  /** How it is connected, or tried last: 'ws', 'sse' or 'poll'. */
+  get transport() {
+    return this.connection.transport;
   }
 
   /** The place to resume from: everything up to it has been handled. */
@@ -61,6 +73,26 @@ class Client {
       this.dedupe.forget(id);
       this.outbox.nack(id, delay);
     }
+  }
+
+  /** From now on only these topics, and those subscribed before, are shown. */
+  subscribe(topics) {
+    const asked = [topics].flat();
+    const sawAll = this.topics === null;
+    this.topics = new Set([...(this.topics ?? []), ...asked]);
+    this.connection.request({ t: 'subscribe', topics: asked });
+    if (sawAll) this.connection.request({ t: 'unsubscribe', topics: ['*'] });
+  }
+
+  /** After the last one everything is shown again. */
+  unsubscribe(topics) {
+    const asked = [topics].flat().filter((topic) => this.topics?.delete(topic));
+    if (asked.length === 0) return;
+    if (this.topics.size === 0) {
+      this.topics = null;
+      this.connection.request({ t: 'subscribe', topics: ['*'] });
+    }
+    this.connection.request({ t: 'unsubscribe', topics: asked });
   }
 
   close() {
@@ -158,6 +190,9 @@ function check(options) {
   }
   if (typeof options.token !== 'string' && typeof options.token !== 'function') {
     throw new TypeError('connect(): token is a string, or a function that returns one');
+  }
+  for (const name of options.transports ?? []) {
+    if (!TRANSPORTS.includes(name)) throw new TypeError("connect(): transports are 'ws', 'sse', 'poll'");
   }
   if (!['auto', 'manual', undefined].includes(options.ack)) {
     throw new TypeError("connect(): ack is 'auto' or 'manual'");

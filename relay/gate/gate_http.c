@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "gate/gate_request.h"
+#include "wire/client_message.h"
 #include "wire/frame.h"
 
 #define ORIGIN_MAX 512
@@ -226,6 +227,25 @@ gate_http_bearer(struct lws *wsi)
     }
     free(header);
     return token;
+}
+
+bool
+gate_http_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_count)
+{
+    size_t count = 0;
+
+    for (char *rest = list, *name; rest != NULL;) {
+        size_t len;
+
+        name = strsep(&rest, ",");
+        len = strlen(name);
+        if (len == 0 || len > CLIENT_MESSAGE_TOPIC_MAX || strcspn(name, "*") + 1 < len ||
+            strcmp(name, GATE_TOO_LONG) == 0 || count == SESSION_TOPICS_MAX)
+            return false;
+        names[count++] = name;
+    }
+    *ret_count = count;
+    return true;
 }
 
 /* A page of another origin asks what it may send. */

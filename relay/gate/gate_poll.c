@@ -31,19 +31,22 @@ read_number(struct gate_request *request, const char *name, int64_t max, int64_t
     return value <= max ? value : max;
 }
 
-void
-gate_poll_begin(struct gate_request *request)
+static void
+begin(struct gate_request *request, const char *pos, char *topics)
 {
     const struct config *config = request->gate->config;
     int64_t wait_s = read_number(request, "wait=", WAIT_MAX_S, WAIT_S);
     int64_t max = read_number(request, "max=", LINES_MAX, LINES);
-    char *pos = gate_http_argument(request->wsi, "pos=", SESSION_POS_MAX - 1);
-    struct session_request wanted = {.pos = pos, .is_poll = true};
+    const char *names[SESSION_TOPICS_MAX];
+    struct session_request wanted = {.pos = pos, .is_poll = true, .topics = {names, 0}};
 
     if (wait_s < 0 || max < 1) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
                              "wait is a number of seconds, max one of lines from 1 on");
-        free(pos);
+        return;
+    }
+    if (!gate_http_topics(topics, names, &wanted.topics.count)) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_WRONG_TOPICS);
         return;
     }
     /* Never more in the window than the answer takes: what is put in it counts as shown. */
@@ -52,7 +55,17 @@ gate_poll_begin(struct gate_request *request)
     request->deadline_us = clock_monotonic_us() + wait_s * 1000000;
     buffer_init(&request->body, BYTES_MAX);
     gate_request_attach(request, &wanted);
+}
+
+void
+gate_poll_begin(struct gate_request *request)
+{
+    char *pos = gate_http_argument(request->wsi, "pos=", SESSION_POS_MAX - 1);
+    char *topics = gate_http_argument(request->wsi, "topics=", SESSION_TOPICS_BYTES_MAX);
+
+    begin(request, pos, topics);
     free(pos);
+    free(topics);
 }
 
 static void

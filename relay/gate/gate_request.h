@@ -116,6 +116,10 @@ bool gate_http_origin(struct gate *gate, struct lws *wsi, char **ret_origin);
 /* A header by its name in lower case with a colon; as gate_http_argument. */
 char *gate_http_header(struct lws *wsi, const char *name, size_t max);
 
+/* Cuts topics between commas in place (NULL: none). False: one that no subscribe would take. */
+bool gate_http_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_count);
+#define GATE_WRONG_TOPICS "topics are names between commas, with a * at their end only"
+
 /* gate_sse.c, gate_poll.c, gate_api.c */
 void gate_sse_begin(struct gate_request *request);
 bool gate_sse_lines(struct gate_request *request, const char *text, size_t len);

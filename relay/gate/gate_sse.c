@@ -11,7 +11,6 @@
 #include "base/memory.h"
 #include "gate/gate_request.h"
 #include "wire/bytes.h"
-#include "wire/client_message.h"
 
 #define RETRY_MS 2000
 #define OUT_ENOUGH (256 * 1024)
@@ -137,35 +136,14 @@ limit_silence(struct gate_request *request)
                      sizeof(ms));
 }
 
-/* Cuts the list in place; false when it holds what no subscribe would take. */
-static bool
-cut_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_count)
-{
-    size_t count = 0;
-
-    for (char *rest = list, *name; rest != NULL;) {
-        size_t len;
-
-        name = strsep(&rest, ",");
-        len = strlen(name);
-        if (len == 0 || len > CLIENT_MESSAGE_TOPIC_MAX || strcspn(name, "*") + 1 < len ||
-            strcmp(name, GATE_TOO_LONG) == 0 || count == SESSION_TOPICS_MAX)
-            return false;
-        names[count++] = name;
-    }
-    *ret_count = count;
-    return true;
-}
-
 static void
 begin(struct gate_request *request, const char *pos, char *topics)
 {
     const char *names[SESSION_TOPICS_MAX];
     struct session_request wanted = {.pos = pos, .topics = {names, 0}};
 
-    if (!cut_topics(topics, names, &wanted.topics.count)) {
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
-                             "topics are names between commas, with a * at their end only");
+    if (!gate_http_topics(topics, names, &wanted.topics.count)) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_WRONG_TOPICS);
         return;
     }
     request->ping_due_us = clock_monotonic_us() + request->gate->config->gate.ping_ms * 1000;

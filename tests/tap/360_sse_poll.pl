@@ -209,6 +209,10 @@ for (1 .. 10)
 }
 is_deeply($seen, { map { $_ => 1 } @many }, 'more than a window is shown poll by poll, unacked');
 
+my $narrow = poll('p1', pos => $empty->{pos}, topics => 'p.nothing,p.never*', wait => 0);
+is($narrow->{status}, 204, 'topics narrow a poll');
+is(poll('p1', pos => $empty->{pos}, topics => 'p.t', wait => 5)->{status}, 200, 'to what it asks for');
+is(poll('p1', topics => $_)->{status}, 400, "topics=$_ are refused") for '', 'a,,b', 'a*b', 'x' x 256;
 is(poll('p1', wait => $_)->{status}, 400, "wait=$_ is refused") for 'x', '-1', '';
 is(poll('p1', max => $_)->{status}, 400, "max=$_ is refused") for '0', '-1';
 

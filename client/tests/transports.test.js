@@ -1,0 +1,217 @@
+// transports.test.js: topics, and what stands in for a WebSocket, against a relay played by the test.
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { connect } from '../src/index.js';
+import { Ladder } from '../src/ladder.js';
+import { fakeRelay, msg, note, until, within } from './fake-relay.js';
+
+const POS = 'Clairon-Pos';
+
+/** A fetch() whose other end is the test: `await next()` is the next request, with answer(). */
+function fakeFetch() {
+  const asked = [];
+  const waiting = [];
+  const fetch = (url, options) => new Promise((resolve, reject) => {
+    const { pathname, searchParams } = new URL(url);
+    const request = {
+      path: pathname,
+      query: Object.fromEntries(searchParams),
+      ...options,
+      answer: (status, body, headers) => resolve(new Response(body, { status, headers })),
+      fail: () => reject(new TypeError('fetch failed')),
+      stream() {
+        let controller;
+        const body = new ReadableStream({ start: (c) => { controller = c; } });
+        this.answer(200, body);
+        return {
+          says: (line, id) => controller.enqueue(new TextEncoder().encode(
+            `data: ${JSON.stringify(line)}\n${id ? `id: ${id}\n` : ''}\n`)),
+          raw: (text) => controller.enqueue(new TextEncoder().encode(text)),
+          ends: () => controller.close(),
+        };
+      },
+    };
+    options.signal?.addEventListener('abort', () => reject(new DOMException('aborted', 'AbortError')));
+    const taker = waiting.shift();
+    if (taker) taker(request);
+    else asked.push(request);
+  });
+  const next = () => within('a request', new Promise((resolve) => {
+    if (asked.length > 0) resolve(asked.shift());
+    else waiting.push(resolve);
+  }));
+  return { fetch, next, asked };
+}
+
+function start(t, options = {}) {
+  const relay = fakeRelay();
+  const http = fakeFetch();
+  const client = connect({
+    url: 'https://relay.test/v1/ws',
+    token: 'T',
+    WebSocket: relay.WebSocket,
+    fetch: http.fetch,
+    backoff: { base: 2, cap: 2 },
+    ...options,
+  });
+  const seen = [];
+  const told = { error: [], gap: [], state: [] };
+  client.on('message', (n) => seen.push(n.metadata.id));
+  for (const event of Object.keys(told)) client.on(event, (detail) => told[event].push(detail));
+  t.after(() => client.close());
+  return { relay, http, client, seen, told };
+}
+
+const connected = (fields) => ({ t: 'connected', user: 'u1', conn: 'c', resumed: false, ping: 25, ...fields });
+
+test('topics go with connect, and change on an open connection', async (t) => {
+  const { relay, client } = start(t, { topics: ['a'] });
+  const socket = await relay.socket();
+  socket.accept();
+  assert.deepEqual(socket.sent[0].topics, ['a']);
+  client.subscribe(['b', 'c*']);
+  client.unsubscribe('a');
+  client.unsubscribe('never');
+  assert.deepEqual(socket.sent.slice(1).map(({ t: kind, topics }) => [kind, topics]), [
+    ['subscribe', ['b', 'c*']], ['unsubscribe', ['a']],
+  ]);
+  socket.dies();
+  const again = await relay.socket();
+  again.accept();
+  assert.deepEqual(again.sent[0].topics, ['b', 'c*']);
+  client.unsubscribe(['b', 'c*']);
+  client.subscribe('d');
+  assert.deepEqual(again.sent.slice(1).map(({ t: kind, topics }) => [kind, topics]), [
+    ['subscribe', ['*']], ['unsubscribe', ['b', 'c*']], ['subscribe', ['d']], ['unsubscribe', ['*']],
+  ]);
+  assert.equal(new Set(again.sent.map((f) => f.r)).size, again.sent.length);
+});
+
+test('after two WebSockets that never open comes SSE, with the same messages and acks', async (t) => {
+  const { relay, http, client, seen } = start(t, { pos: '5', topics: ['x'] });
+  client.on('*', () => {});
+  (await relay.socket()).dies();
+  (await relay.socket()).dies();
+  const request = await http.next();
+  assert.equal(request.path, '/v1/sse');
+  assert.equal(request.headers.Authorization, 'Bearer T');
+  assert.equal(request.headers['Last-Event-ID'], '5');
+  assert.deepEqual(request.query, { topics: 'x' });
+  const stream = request.stream();
+  stream.says(connected({ pos: '5', resumed: true }), '5');
+  stream.raw('retry: 2000\n\n: a comment\n\nda');
+  stream.raw(`ta: ${JSON.stringify(msg('6', note('a', { ack: true })))}\nid: 6\n`);
+  stream.raw('\n');
+  const ack = await http.next();
+  assert.equal(ack.path, '/v1/ack');
+  assert.equal(ack.method, 'POST');
+  assert.deepEqual(JSON.parse(ack.body), { ids: ['a'] });
+  ack.answer(204);
+  assert.deepEqual(seen, ['a']);
+  assert.equal(client.transport, 'sse');
+  assert.equal(client.state, 'open');
+  client.subscribe('y');
+  const again = await http.next();
+  assert.equal(again.headers['Last-Event-ID'], '6');
+  assert.deepEqual(again.query, { topics: 'x,y' });
+});
+
+test('a bye on SSE is obeyed, and the stream goes on from its place', async (t) => {
+  const { http, client, seen, told } = start(t, { transports: ['sse'] });
+  const first = (await http.next()).stream();
+  first.says(connected({ pos: '1' }), '1');
+  first.says(msg('2', note('a')), '2');
+  await until('the message', () => seen.length === 1);
+  first.says({ t: 'bye', code: 4201, in: 3 });
+  first.ends();
+  const second = await http.next();
+  assert.equal(told.state.find((s) => s.state === 'waiting').retryIn, 3);
+  assert.equal(second.headers['Last-Event-ID'], '2');
+  second.answer(401, '{"code":101}');
+  await until('the end', () => client.state === 'closed');
+  assert.equal(told.state.at(-1).code, 4001);
+});
+
+test('a fresh token restarts the stream where it is', async (t) => {
+  let asked = 0;
+  const { http } = start(t, { transports: ['sse'], token: () => `token ${++asked}` });
+  const first = (await http.next()).stream();
+  first.says(connected({ pos: '7' }), '7');
+  first.says({ t: 'expiring', in: 60 });
+  const second = await http.next();
+  assert.equal(second.headers.Authorization, 'Bearer token 2');
+  assert.equal(second.headers['Last-Event-ID'], '7');
+});
+
+test('where SSE is refused too, polls go on from one to the next', async (t) => {
+  const { relay, http, client, seen } = start(t);
+  (await relay.socket()).dies();
+  (await relay.socket()).dies();
+  (await http.next()).answer(503, '{}');
+  (await http.next()).answer(503, '{}');
+  const first = await http.next();
+  assert.equal(first.path, '/v1/poll');
+  assert.deepEqual(first.query, { wait: '0' });
+  first.answer(204, null, { [POS]: '3' });
+  const second = await http.next();
+  assert.deepEqual(second.query, { wait: '25', pos: '3' });
+  assert.equal(client.state, 'open');
+  assert.equal(client.transport, 'poll');
+  assert.equal(client.pos, '3');
+  second.answer(200, `${JSON.stringify(msg('4', note('a')))}\n${JSON.stringify(msg('5', note('b')))}\n`, { [POS]: '9' });
+  const third = await http.next();
+  assert.deepEqual(third.query, { wait: '25', pos: '9' });
+  assert.deepEqual(seen, ['a', 'b']);
+  third.answer(401, '{"code":109}');
+  await until('the end', () => client.state === 'closed'); // a fixed token does not come back to life
+});
+
+test('a poll that is told of a gap has not resumed', async (t) => {
+  const { http, told } = start(t, { transports: ['poll'], pos: 'old' });
+  const first = await http.next();
+  assert.equal(first.query.pos, 'old');
+  first.answer(200, '{"t":"gap","from":"1","to":"2","why":"epoch"}\n', { [POS]: '2' });
+  await until('the gap', () => told.gap.length > 0);
+  assert.equal(told.state.find((s) => s.state === 'open').resumed, false);
+});
+
+test('a relay that is away is not the transport\'s fault', async (t) => {
+  const { relay, http, client } = start(t);
+  (await relay.socket()).dies();
+  (await relay.socket()).dies();
+  (await http.next()).fail();
+  const socket = await relay.socket();
+  socket.accept();
+  assert.equal(client.transport, 'ws');
+});
+
+test('a WebSocket that had opened and broke is tried again, not given up', async (t) => {
+  const { relay, http } = start(t);
+  for (let i = 0; i < 4; i += 1) {
+    const socket = await relay.socket();
+    socket.accept();
+    socket.dies();
+  }
+  assert.equal(http.asked.length, 0);
+});
+
+test('the ladder goes down after two failures, round at its end, and climbs more and more rarely', () => {
+  const ladder = new Ladder(['ws', 'sse', 'poll']);
+  const rungs = [];
+  for (let i = 0; i < 7; i += 1) {
+    rungs.push(ladder.rung);
+    ladder.failed();
+  }
+  assert.deepEqual(rungs, ['ws', 'ws', 'sse', 'sse', 'poll', 'poll', 'ws']);
+  const waits = Array.from({ length: 8 }, () => ladder.nextClimb());
+  assert.deepEqual(waits.slice(0, 3), [60_000, 120_000, 240_000]);
+  assert.equal(waits.at(-1), 1_800_000);
+  ladder.top();
+  ladder.opened();
+  assert.equal(ladder.nextClimb(), 60_000);
+});
+
+test('what may be used is said in words that exist', () => {
+  assert.throws(() => connect({ token: 'T', url: 'ws://x', transports: ['carrier pigeon'] }), /'ws', 'sse', 'poll'/);
+});
