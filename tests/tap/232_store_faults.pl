@@ -13,7 +13,9 @@ $pg->safe_psql('postgres', q{
 my $store = Clairon::Test::store(fsync => 'always',
     options => [ '--loading-process-events-interval-bytes', 1024 ]);
 my $proxy = Clairon::Test::proxy($store->{socket});    # the relay speaks TCP here
-my $relay = Clairon::Test::relay($pg, $store, conf => { 'store.url' => $proxy->url('redis') });
+my $relay = Clairon::Test::relay($pg, $store, conf => {
+    'store.url' => $proxy->url('redis'),
+    'gate.ping' => '1h' });    # the client answers none while the test waits for something else
 my $client = $relay->client('u1');
 my $rows   = 0;
 

@@ -12,7 +12,9 @@ $pg->safe_psql('postgres', q{
 my $store    = Clairon::Test::store();
 my $to_store = Clairon::Test::proxy($store->{socket});
 my $to_pg    = Clairon::Test::proxy($pg->host . '/.s.PGSQL.' . $pg->port);
+# The client answers no ping while the test waits for something else.
 my $relay    = Clairon::Test::relay($pg, $store, conf => {
+    'gate.ping'     => '1h',
     'store.url'     => $to_store->url('redis'),
     'feed.conninfo' => 'host=127.0.0.1 dbname=postgres user=relay port=' . $to_pg->port });
 my $client = $relay->client('u1');

@@ -16,7 +16,7 @@ my $wire    = Clairon::Test::proxy("127.0.0.1:$port");    # between the two
 my $replica = Clairon::Test::store(options => [ '--replicaof', '127.0.0.1', $wire->port ]);
 my $address = Clairon::Test::proxy($primary->{socket});   # where the relay believes the primary
 my $relay   = Clairon::Test::relay($pg, $primary,
-    conf => { 'store.url' => $address->url('redis'), 'store.min_replicas' => 1 });
+    conf => { 'store.url' => $address->url('redis'), 'store.min_replicas' => 1, 'gate.ping' => '1h' });
 my $client = $relay->client('u1');
 my $rows   = 0;
 
