@@ -151,7 +151,6 @@ break_run(struct session *session, size_t sent)
             sent -= run->notes[i]->ws_len;
             stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
         } else {
-            sent = 0;
             insert(session, note_ref(run->notes[i]));
         }
     }
