@@ -2,68 +2,24 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(token wait_until scratch);
-use Clairon::Test::RawSocket;
+use Clairon::Test;
+use Clairon::Test::SecureSocket;
 use Test::More;
 
 eval { require IO::Socket::SSL; 1 } or plan skip_all => 'IO::Socket::SSL is not installed';
 
-my $folder = scratch();
-my $made   = system(qw(openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2),
-    '-subj', '/CN=localhost', '-keyout', "$folder/key.pem", '-out', "$folder/cert.pem");
-is($made, 0, 'a certificate');
-
+my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0,
-    conf => { 'gate.tls_cert' => "$folder/cert.pem", 'gate.tls_key' => "$folder/key.pem" });
+    conf => { 'gate.tls_cert' => $cert, 'gate.tls_key' => $key });
 $relay->wait_for_log(qr/listening/);
 
-# A raw socket whose link is TLS.
-sub secure
-{
-    my $raw = Clairon::Test::RawSocket->new($relay);
-    $raw->{link}->blocking(1);
-    IO::Socket::SSL->start_SSL($raw->{link}, SSL_ca_file => "$folder/cert.pem", SSL_verifycn_scheme => 'none')
-      or die 'no TLS: ' . IO::Socket::SSL::errstr() . "\n";
-    return $raw;
-}
-
-# As RawSocket->user, over TLS. What OpenSSL has read already, select() does not see: so it blocks.
 sub user
 {
     my ($name) = @_;
-    my $raw = bless secure(), 'Secure';
-    $raw->request(GET => '/v1/ws', Upgrade => 'websocket', Connection => 'Upgrade',
-        'Sec-WebSocket-Key' => 'dGhlIHNhbXBsZSBub25jZQ==', 'Sec-WebSocket-Version' => 13,
-        'Sec-WebSocket-Protocol' => 'clairon.v1.json');
-    is($raw->{answer}{status}, 101, "$name: an upgrade over TLS");
-    $raw->say({ t => 'connect', r => 1, token => token(sub => $name) });
-    is($raw->line->{user}, $name, "$name: is connected");
+    my $raw = Clairon::Test::SecureSocket->user($relay, $name, $cert);
+    is($raw->{answer}{status}, 101, "$name: is connected over TLS");
     return $raw;
-}
-
-{
-    package Secure;
-    our @ISA = 'Clairon::Test::RawSocket';
-
-    sub more
-    {
-        my ($self) = @_;
-        my $got = sysread $self->{link}, my $bytes, 65536;
-        $self->{bytes} .= $bytes // '';
-        return $got ? 1 : 0;
-    }
-
-    sub write
-    {
-        my ($self, $bytes) = @_;
-        while (length $bytes)
-        {
-            my $sent = syswrite($self->{link}, $bytes) // return 0;
-            substr $bytes, 0, $sent, '';
-        }
-        return 1;
-    }
 }
 
 my $raw = user('u1');
