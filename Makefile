@@ -165,6 +165,7 @@ demo-traffic:
 bench:
 	@docker/install-packages.sh run build check bench
 	@$(MAKE) --no-print-directory $(BUILD)/clairon private-root bench-tools
+	@tests/bench/fanout/install-peers.sh
 	@exec docker/unprivileged.sh tests/bench/run.sh
 
 # What clairon's plugin is measured against, in a PostgreSQL of the bench's own.
