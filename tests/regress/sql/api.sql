@@ -66,6 +66,23 @@ SELECT clairon.watch('task', 'USER', '=short', name => 'long 5000');
 SELECT clairon.unwatch('task', 'long 500'), clairon.unwatch('task');
 SELECT count(*) FROM clairon.rule;
 
+-- so many columns that their names do not fit a page
+DO $$
+BEGIN
+    EXECUTE format('CREATE TABLE wide (%s)', (SELECT string_agg('column_number_' || i || ' int', ', ')
+                                              FROM generate_series(1, 1600) AS i));
+END $$;
+SELECT clairon.watch('wide', 'ALL', columns => (SELECT array_agg('column_number_' || i) FROM generate_series(1, 1600) AS i));
+SELECT clairon.watch('wide', 'ALL', name => 'some', columns => (SELECT array_agg('column_number_' || i) FROM generate_series(1, 200) AS i));
+INSERT INTO wide (column_number_2) VALUES (1);
+SELECT length(payload) FROM notes();
+CREATE TABLE kept AS TABLE clairon.rule;
+DELETE FROM clairon.rule;
+INSERT INTO clairon.rule TABLE kept;
+INSERT INTO wide (column_number_2) VALUES (1);
+SELECT length(payload) FROM notes();
+DROP TABLE wide, kept;
+
 -- what cannot be watched
 CREATE VIEW a_view AS SELECT 1 AS x;
 CREATE MATERIALIZED VIEW a_matview AS SELECT 1 AS x;
