@@ -21,7 +21,7 @@ struct shown {
 struct shown_call {
     struct hub *hub;
     size_t count;
-    struct shown items[SHOWN_IN_ONE_CALL];
+    struct shown items[];
 };
 
 static void
@@ -117,9 +117,9 @@ on_reported(void *ctx, enum rc rc, const size_t *unowed, size_t unowed_count)
 static enum rc
 send_some(struct hub *hub)
 {
-    struct shown_call *call = memory_new(sizeof(*call));
     struct store_shown reports[SHOWN_IN_ONE_CALL];
     size_t count = hub->shown_count < SHOWN_IN_ONE_CALL ? hub->shown_count : SHOWN_IN_ONE_CALL;
+    struct shown_call *call = memory_new(sizeof(*call) + count * sizeof(*call->items));
 
     call->hub = hub;
     call->count = count;
