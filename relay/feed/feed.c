@@ -181,6 +181,8 @@ on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
         return;
     feed_confirm_replicas(feed);
     feed_confirm_update(feed);
+    if (feed->confirmed_lsn != feed->told_lsn)
+        feed->heard_us = clock_monotonic_us(); /* our word puts off the one it would ask for */
     if (status_is_due(feed) || feed->confirmed_lsn != feed->told_lsn)
         feed_send_feedback(feed);
 }
