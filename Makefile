@@ -66,7 +66,7 @@ endif
 # ---- targets
 .PHONY: all deps plugin check check-build check-unit check-regress check-isolation check-tap check-client \
     check-e2e \
-    asan demo demo-traffic bench bench-tools install clean fmt lint private-root
+    asan demo demo-traffic bench bench-tools install clean fmt lint private-root sanitized-root check-sanitized
 
 all: plugin $(BUILD)/clairon
 
@@ -125,21 +125,28 @@ include tests/fuzz/fuzz.mk
 private-root: plugin
 	@docker/private-root.sh $(BUILD)/root
 
+# the same with a plugin that UBSan watches
+sanitized-root:
+	@docker/sanitized-root.sh $(BUILD)/sanitized
+
 # ---- checks: everything is built as far as it goes, then every layer runs
 check-build:
-	@$(MAKE) --no-print-directory -k all private-root $(unit_programs) $(replay_programs) \
+	@$(MAKE) --no-print-directory -k all private-root sanitized-root $(unit_programs) $(replay_programs) \
 	    $(BUILD)/strict_lines
 
 check:
 	@docker/install-packages.sh
 	@$(MAKE) --no-print-directory check-build || echo "the build failed; what could be built is checked"
-	@docker/unprivileged.sh tests/check.sh unit regress isolation tap client e2e
+	@docker/unprivileged.sh tests/check.sh unit regress isolation sanitized tap client e2e
 
 check-unit: $(unit_programs) $(replay_programs)
 	@docker/unprivileged.sh tests/check.sh unit
 
 check-regress check-tap check-e2e: check-%: $(BUILD)/clairon $(BUILD)/strict_lines private-root
 	@docker/unprivileged.sh tests/check.sh $*
+
+check-sanitized: $(BUILD)/strict_lines sanitized-root
+	@CLAIRON_SANITIZED=all docker/unprivileged.sh tests/check.sh sanitized
 
 check-client:
 	@docker/unprivileged.sh tests/check.sh client

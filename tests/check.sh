@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # check.sh: runs layers of tests, each to its end, and counts honestly.
 #
-#   tests/check.sh [unit] [regress] [isolation] [tap] [client] [e2e]
+#   tests/check.sh [unit] [regress] [isolation] [sanitized] [tap] [client] [e2e]
 #
 # Each layer may take a while but not for ever; one that fails does not stop the
 # next. A layer that ran nothing is a failure. The last line is the sum of all.
@@ -100,11 +100,36 @@ layer_tap() {
     local names=()
     mapfile -t names < <(find tests/tap -maxdepth 1 -name '*.pl' | sort)
     [ ${#names[@]} -gt 0 ] || return 1
+    tap_files "${names[@]}"
+}
+
+tap_files() {
     rm -rf "$CLAIRON_WORK/tap" && mkdir -p "$CLAIRON_WORK/tap"
     TESTDIR=$CLAIRON_WORK/tap TESTDATADIR=$CLAIRON_WORK/tap/data TESTLOGDIR=$CLAIRON_WORK/tap/log \
         PG_TEST_TIMEOUT_DEFAULT=60 \
-        bounded 900 prove --verbose -I tests/perl -I "$PG_PERL" "${names[@]}" 2>&1
+        bounded 900 prove --verbose -I tests/perl -I "$PG_PERL" "$@" 2>&1
 }
+
+# The decoder's tests again, on a plugin that UBSan watches. CLAIRON_SANITIZED=all: every one.
+layer_sanitized() (
+    local status=0 names=(tests/tap/01*_decoder_*.pl tests/tap/030_differential.pl)
+    CLAIRON_ROOT=$CLAIRON_TOP/build/sanitized/root
+    CLAIRON_WORK=$CLAIRON_WORK/sanitized
+    if [ ! -e "$CLAIRON_ROOT/bin/postgres" ]; then
+        echo "not ok - $CLAIRON_ROOT was not built"
+        return 1
+    fi
+    export PATH="$CLAIRON_ROOT/bin:$PATH" UBSAN_OPTIONS=print_stacktrace=1
+    if [ "${CLAIRON_SANITIZED:-}" = all ]; then
+        names=(tests/tap/01*_decoder_*.pl tests/tap/03*.pl)
+    else
+        export CLAIRON_DIFF_TRANSACTIONS=500
+    fi
+    mkdir -p "$CLAIRON_WORK"
+    layer_regress || status=1
+    tap_files "${names[@]}" || status=1
+    return "$status"
+)
 
 layer_client() {
     (cd client && bounded 120 node --test --test-reporter=tap 2>&1)

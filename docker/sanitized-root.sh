@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# sanitized-root.sh: makes a PostgreSQL of our own whose clairon is built with UBSan.
+#
+#   docker/sanitized-root.sh DIR     ->  DIR/root, as private-root.sh makes it; DIR/decoder, the build
+#
+# What UBSan finds aborts the backend, and stands in the server's log. ASan would have to
+# be loaded before the packaged server, which then hangs at its start (in bindtextdomain);
+# the decoder's pure parts are under ASan in unit tests and fuzz targets.
+set -euo pipefail
+# shellcheck source=docker/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+flags='-fsanitize=undefined,bounds-strict,float-cast-overflow -fno-sanitize-recover=all -O1'
+
+main() {
+    local place config
+    [ $# = 1 ] || die "usage: sanitized-root.sh DIR"
+    mkdir -p "$1"
+    place=$(cd "$1" && pwd)
+    config=$(pg_config_path)
+    # The sources alone: objects of the plain build must not be taken for ours.
+    mkdir -p "$place/decoder" "$place/sql"
+    cp -u --preserve=timestamps "$(top_dir)"/decoder/{Makefile,*.[ch]} "$place/decoder/"
+    cp -u --preserve=timestamps "$(top_dir)"/sql/*.* "$place/sql/"
+    make -s -C "$place/decoder" PG_CONFIG="$config" COPT="$flags" all
+    "$(dirname "$0")/private-root.sh" "$place/root"
+    install -m 755 "$place/decoder/clairon.so" "$place/root$("$config" --pkglibdir)/clairon.so"
+    chmod -R go+rX "$place"
+}
+
+main "$@"
