@@ -54,7 +54,7 @@ const struct config_key config_keys[] = {
     { "gate", "connect_rate", CONFIG_INT, false, "0", 0, 1000000, NULL, FIELD(gate.connect_rate),
       "new WebSocket and SSE connections a second; 0: no limit" },
     { "gate", "connect_timeout", CONFIG_DURATION, false, "10s", 100, 600 * SECOND, NULL,
-      FIELD(gate.connect_timeout_ms), "time a client has for its connect line" },
+      FIELD(gate.connect_timeout_ms), "time a client has for its connect line, or for a request's body" },
     { "gate", "console", CONFIG_BOOL, false, "off", 0, 0, config_check_off, CONFIG_NO_FIELD,
       "only off is supported by this version" },
     { "gate", "drain", CONFIG_DURATION, false, "30s", 0, 600 * SECOND, NULL, FIELD(gate.drain_ms),

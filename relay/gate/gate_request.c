@@ -14,7 +14,7 @@
 #include "hub/hub.h"
 #include "wire/ws_frame.h"
 
-#define ASKING_MAX_US (10 * 1000000) /* for a body, or for the store */
+#define ASKING_MAX_US (10 * 1000000) /* for the store */
 #define ENDING_MAX_US (5 * 1000000)  /* for the socket to take the answer */
 #define TICKET_MAX 64
 
@@ -403,7 +403,7 @@ sweep_one(struct gate_request *request, int64_t now_us, int64_t wall_us)
 
     switch (request->state) {
     case GATE_REQUEST_READING:
-        if (age_us > ASKING_MAX_US)
+        if (age_us > request->gate->config->gate.connect_timeout_ms * 1000)
             gate_request_problem(request, 408, 0, "the body did not come in time");
         break;
     case GATE_REQUEST_ASKING:

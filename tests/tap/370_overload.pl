@@ -154,4 +154,15 @@ wait_until('push is on', sub { status($relay) == 101 });
 pass('SIGUSR2 turns it on');
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 
+# Several workers: one is asked, all obey.
+$relay = with('gate.workers' => 3, 'gate.drain' => '400ms');
+my @all = map { Clairon::Test::RawSocket->user($relay, "w$_") } 1 .. 12;
+is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'one worker is asked to turn push off');
+is_deeply([ map { $_->ending->{code} } @all ], [ (4103) x 12 ], 'the clients of all are sent away');
+is_deeply({ map { status($relay) => 1 } 1 .. 12 }, { 503 => 1 }, 'all refuse');
+is(post($relay, '/v1/push', '{"on":true}', admin => JSON::true), 204, 'and on again');
+wait_until('all take', sub { 12 == grep { status($relay) == 101 } 1 .. 12 });
+pass('all take');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
 done_testing();

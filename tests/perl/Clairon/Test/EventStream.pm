@@ -39,23 +39,33 @@ sub event
     my ($self) = @_;
     while (1)
     {
-        while ($self->{bytes} =~ s/\A(.*?)\n\n//s)
+        my $from = $self->{searched} // 0;
+        my $end  = index $self->{bytes}, "\n\n", $from;
+        $self->{searched} = $end < 0 && length $self->{bytes} ? length($self->{bytes}) - 1 : 0;
+        if ($end >= 0)
         {
-            my @data;
-            for my $line (split /\n/, $1)
-            {
-                if    ($line =~ /^:/)              { $self->{comments}++ }
-                elsif ($line =~ /^data: (.*)$/s)   { push @data, $1 }
-                elsif ($line =~ /^id: (.*)$/)      { $self->{id} = $1 }
-                elsif ($line =~ /^retry: (\d+)$/)  { $self->{retry} = $1 }
-                else                               { die "no line of an event: $line\n" }
-            }
-            return $json->decode(join "\n", @data) if @data;
-            return { t => 'comment' };
+            my $data = $self->take(substr $self->{bytes}, 0, $end + 2, '');
+            return defined $data ? $json->decode($data) : { t => 'comment' };
         }
         return undef unless $self->more;
     }
     return;
+}
+
+# Takes one event; its data, if it has any.
+sub take
+{
+    my ($self, $event) = @_;
+    my @data;
+    for my $line (split /\n/, $event)
+    {
+        if    ($line =~ /^:/)             { $self->{comments}++ }
+        elsif ($line =~ s/^data: //)      { push @data, $line }
+        elsif ($line =~ /^id: (.*)$/)     { $self->{id} = $1 }
+        elsif ($line =~ /^retry: (\d+)$/) { $self->{retry} = $1 }
+        else                              { die "no line of an event: $line\n" }
+    }
+    return @data ? join "\n", @data : undef;
 }
 
 # The next line of that type; dies at the end.

@@ -1,0 +1,67 @@
+# Does an HTTP client that reads or writes too slowly cost itself only?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token);
+use Clairon::Test::EventStream;
+use Clairon::Test::RawSocket;
+use JSON ();
+use Test::More;
+
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay(undef, $store, roles => 'gate',
+    conf => { 'gate.slow_age' => '1s', 'gate.connect_timeout' => '1s' });
+my $text = 'x' x 200_000;
+
+sub post
+{
+    my ($n) = @_;
+    my $body = JSON::encode_json({ payload => { n => $n, text => $text }, routing => { audience => { type => 'ALL' } } });
+    my $raw = Clairon::Test::RawSocket->new($relay);
+    $raw->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
+          . token(sub => 'api', publish => JSON::true) . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
+    return $raw->answer->{status};
+}
+
+sub kilobytes
+{
+    open my $file, '<', '/proc/' . $relay->pid . '/status' or die "no status: $!";
+    my ($rss) = map { /^VmRSS:\s+(\d+)/ } <$file>;
+    return $rss;
+}
+
+# Server-sent events that nobody reads.
+my @deaf = map { Clairon::Test::EventStream->open($relay, "deaf$_") } 1 .. 10;
+my $good = Clairon::Test::EventStream->open($relay, 'good');
+$_->line_of('connected') for @deaf, $good;
+my $before = kilobytes();
+my @seen;
+for my $n (1 .. 30)
+{
+    post($n) == 201 or die "notification $n was not taken\n";
+    push @seen, $good->note->{payload}{n};
+}
+is_deeply(\@seen, [ 1 .. 30 ], 'who reads gets all');
+cmp_ok(kilobytes() - $before, '<', 100_000, 'who does not read costs little memory');
+wait_until('they are let go', sub { $relay->metric('clairon_gate_streams') == 1 });
+pass('who takes nothing is let go');
+my $place = $deaf[0]{id};
+$_->hang_up for @deaf;
+my $back = Clairon::Test::EventStream->open($relay, 'deaf1', 'Last-Event-ID' => $place);
+is($back->line_of('connected')->{resumed}, JSON::true, 'and may come back to its place');
+is_deeply([ map { $back->note->{payload}{n} } 1 .. 30 ], [ 1 .. 30 ], 'for all it missed');
+$_->hang_up for $back, $good;
+
+# Requests in drops.
+my $half = Clairon::Test::RawSocket->new($relay);
+$half->write("POST /v1/ack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'u1') . "\r\nContent-Length: 100\r\n\r\n{\"ids\":");
+my $slow = Clairon::Test::RawSocket->new($relay);
+$slow->write("GET /v1/sse HTTP/1.1\r\nHost: x\r\nAuthor");
+my @many = map { my $raw = Clairon::Test::RawSocket->new($relay); $raw->write("POST /v1/ack HTTP/1.1\r\n"); $raw } 1 .. 100;
+is(($relay->get('/healthz'))[0], 200, 'others are served meanwhile');
+is($half->answer->{status}, 408, 'a body that does not come is not waited for');
+$_->hang_up for @many, $slow;
+is(($relay->get('/healthz'))[0], 200, 'and the relay goes on');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
+done_testing();
