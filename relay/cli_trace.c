@@ -18,13 +18,22 @@ static const char trace_usage[] =
     "  -c FILE         the relay's settings; only [store] matters\n"
     "  --store.url=V   one setting, such as this\n";
 
+/* A user's name may hold anything; a terminal must not obey it. */
+static void
+print_name(struct bytes name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        putchar(name.at[i] < ' ' || name.at[i] == 0x7f ? '_' : name.at[i]);
+}
+
 static void
 print_event(const struct trace_event *event)
 {
     printf("%-27s  %-9.*s", event->at, (int)event->stage.len, (const char *)event->stage.at);
-    if (event->user.len > 0)
-        printf("  attempt %d  user %.*s", event->attempt, (int)event->user.len,
-               (const char *)event->user.at);
+    if (event->user.len > 0) {
+        printf("  attempt %d  user ", event->attempt);
+        print_name(event->user);
+    }
     if (event->detail.len > 0 && event->detail.at[0] != '-')
         printf("  %.*s", (int)event->detail.len, (const char *)event->detail.at);
     putchar('\n');
@@ -35,9 +44,11 @@ print_table(const struct trace *trace)
 {
     for (size_t i = 0; i < trace->event_count; i++)
         print_event(&trace->events[i]);
-    for (size_t i = 0; i < trace->waiting_count; i++)
-        printf("%-27s  %-9s  user %.*s\n", "now", "pending", (int)trace->waiting[i].len,
-               (const char *)trace->waiting[i].at);
+    for (size_t i = 0; i < trace->waiting_count; i++) {
+        printf("%-27s  %-9s  user ", "now", "pending");
+        print_name(trace->waiting[i]);
+        putchar('\n');
+    }
     return fflush(stdout) == 0 ? 0 : 1;
 }
 

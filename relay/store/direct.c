@@ -172,14 +172,32 @@ visit_page(struct direct *direct, direct_visit *visit, void *ctx, struct entry_i
     return goes_on;
 }
 
+/* What is redriven may be logged again meanwhile: a walk ends where the log ended when it began. */
+static enum rc
+ask_newest_error(struct direct *direct, char ret_to[ENTRY_ID_TEXT_MAX])
+{
+    const char *argv[] = {"XREVRANGE", direct->errors_key, "+", "-", "COUNT", "1"};
+    const redisReply *reply = ask_texts(direct, 6, argv);
+    struct direct_entry newest = {.entry = {0, 0}};
+
+    if (reply == NULL || reply->type != REDIS_REPLY_ARRAY)
+        return RC_IO;
+    if (reply->elements > 0 && !read_error(reply->element[0], &newest))
+        return RC_IO;
+    entry_id_text(newest.entry, ret_to);
+    return RC_OK;
+}
+
 enum rc
 direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit, void *ctx)
 {
-    char from[ENTRY_ID_TEXT_MAX + 1];
-    const char *argv[] = {"XRANGE", direct->errors_key, from, "+", "COUNT", DIRECT_PAGE};
+    char from[ENTRY_ID_TEXT_MAX + 1], to[ENTRY_ID_TEXT_MAX];
+    const char *argv[] = {"XRANGE", direct->errors_key, from, to, "COUNT", DIRECT_PAGE};
     struct entry_id last = since;
     size_t seen = 1;
 
+    if (ask_newest_error(direct, to) != RC_OK)
+        return RC_IO;
     entry_id_text(since, from);
     while (seen > 0) {
         const redisReply *reply = ask_texts(direct, 6, argv);
