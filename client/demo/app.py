@@ -346,7 +346,8 @@ class App(ThreadingHTTPServer):
         self.psql = psql_line(options.dsn)
         self.verbose = options.verbose
         socket_url = options.relay.replace("http", "ws", 1)
-        self.policy = f"default-src 'self'; connect-src 'self' {socket_url}; frame-ancestors 'none'"
+        reachable = f"'self' {socket_url} {options.relay}"
+        self.policy = f"default-src 'self'; connect-src {reachable}; frame-ancestors 'none'"
 
 
 def psql_line(dsn):

@@ -1,0 +1,111 @@
+"""test_fallback.py: does a browser that gets no WebSocket through see its messages all the same?"""
+
+import os
+import signal
+import unittest
+import uuid
+
+from browser import Browser
+from stack import the_stack, wait_for
+
+# What a proxy does that knows no WebSocket.
+NO_WEBSOCKET = """
+window.WebSocket = class {
+  constructor() { setTimeout(() => this.onclose?.({ code: 1006, reason: '' }), 1); }
+  close() {}
+};
+"""
+
+# The browser's own EventSource can set no header: a ticket opens it.
+EVENT_SOURCE = """
+const [user, done] = arguments;
+(async () => {
+  const post = (url, headers, body) => fetch(url, { method: 'POST', headers, body }).then((r) => r.json());
+  const json = { 'Content-Type': 'application/json' };
+  const { token } = await post('/api/token', json, JSON.stringify({ user }));
+  const config = await fetch('/api/config').then((r) => r.json());
+  const relay = Object.values(config).find((v) => /^(ws|http)s?:/.test(v)).replace(/^ws/, 'http').replace(/\\/v1\\/ws$/, '');
+  const { ticket } = await post(`${relay}/v1/ticket`, { Authorization: `Bearer ${token}` });
+  window.lines = [];
+  const source = new EventSource(`${relay}/v1/sse?ticket=${ticket}`);
+  source.onmessage = (event) => {
+    window.lines.push({ id: event.lastEventId, line: JSON.parse(event.data) });
+    if (window.lines.length === 1) done(window.lines[0].line.t);
+  };
+})().catch((error) => done(String(error)));
+"""
+
+
+class Fallback(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.stack = the_stack()
+        cls.db = cls.stack.connect()
+        cls.addClassCleanup(cls.db.close)
+        cls.browser = Browser()
+        cls.addClassCleanup(cls.browser.quit)
+
+    def retitle(self, user):
+        """A change that only this user is to see."""
+        title = f"title {uuid.uuid4().hex[:8]}"
+        with self.db.cursor() as cursor:
+            cursor.execute(
+                "UPDATE assignments SET title = %s WHERE id ="
+                " (SELECT min(id) FROM assignments WHERE student_id = %s)",
+                (title, user),
+            )
+        return title
+
+    def block_websockets(self):
+        driver = self.browser.driver
+        added = driver.execute_cdp_cmd(
+            "Page.addScriptToEvaluateOnNewDocument", {"source": NO_WEBSOCKET}
+        )
+        self.addCleanup(
+            driver.execute_cdp_cmd, "Page.removeScriptToEvaluateOnNewDocument", added
+        )
+
+    def test_a_page_without_websockets_gets_its_messages(self):
+        self.block_websockets()
+        self.browser.open(self.stack.url, "u1", "u2")
+        u1, u2 = self.browser.pane("u1"), self.browser.pane("u2")
+        for pane in (u1, u2):
+            pane.wait_words(self.retitle(pane.user))
+
+    def test_with_push_off_polls_bring_them(self):
+        if not self.stack.relay:
+            self.skipTest("the relay's process is not known")
+        self.browser.open(self.stack.url, "u1")
+        u1 = self.browser.pane("u1")
+        u1.wait_words(self.retitle("u1"))
+        pid = self.stack.relay.pid()
+        os.kill(pid, signal.SIGUSR1)
+        self.addCleanup(os.kill, pid, signal.SIGUSR2)
+        wait_for("the page notices", lambda: u1.all("*", "1") and self.state("u1") != "open")
+        missed = self.retitle("u1")
+        u1.wait_state("open")
+        u1.wait_words(missed)
+        u1.wait_words(self.retitle("u1"))
+
+    def state(self, user):
+        script = "return document.querySelector(`.pane[data-user='${arguments[0]}']`)?.dataset.state"
+        return self.browser.js(script, user)
+
+    def test_the_browsers_own_event_source_works_with_a_ticket(self):
+        self.browser.driver.get(self.stack.url)
+        self.browser.driver.set_script_timeout(20)
+        self.assertEqual(
+            self.browser.driver.execute_async_script(EVENT_SOURCE, "u3"), "connected"
+        )
+        title = self.retitle("u3")
+        found = wait_for(
+            "the message",
+            lambda: self.browser.js(
+                "return window.lines.find((l) => JSON.stringify(l).includes(arguments[0]))", title
+            ),
+        )
+        self.assertEqual(found["id"], found["line"]["pos"])
+
+
+if __name__ == "__main__":
+    unittest.main()
