@@ -164,6 +164,7 @@ struct decoder {
     bool wrote;
     bool packet_open;
     XLogPageReadCB read_page; /* the reader's own; NULL: no packet is held past its transaction */
+    TimeLineID timeline;      /* of the server, as the stream began */
 };
 
 /* relation.c */

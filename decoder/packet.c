@@ -11,6 +11,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "access/xlogreader.h"
+#include "access/xlogrecovery.h"
 #include "common/hashfn.h"
 #include "port/pg_bswap.h"
 
@@ -54,6 +55,35 @@ seed_transaction(struct decoder *decoder, ReorderBufferTXN *txn)
             hash_bytes_extended((const unsigned char *)&origin, sizeof(origin), i + 1);
 }
 
+/* The timeline whose WAL this server writes or replays now. */
+static TimeLineID
+server_timeline(void)
+{
+    TimeLineID timeline;
+
+    if (!RecoveryInProgress())
+        return GetWALInsertionTimeLine();
+    GetXLogReplayRecPtr(&timeline);
+    return timeline;
+}
+
+/*
+ * A reader keeps account of positions on the timeline it asked for at its start. A standby that is
+ * promoted goes on decoding on another one: then the stream ends before that one's first page, and
+ * the reader's next start judges what it has by the timeline's history.
+ */
+static void
+end_with_timeline(LogicalDecodingContext *ctx)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    TimeLineID timeline = server_timeline();
+
+    if (timeline != decoder->timeline)
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("this server left timeline %u for %u: start again",
+                               decoder->timeline, timeline)));
+}
+
 static int
 read_page(XLogReaderState *reader, XLogRecPtr page, int bytes, XLogRecPtr target, char *buffer)
 {
@@ -61,7 +91,9 @@ read_page(XLogReaderState *reader, XLogRecPtr page, int bytes, XLogRecPtr target
     struct decoder *decoder = ctx->output_plugin_private;
 
     packet_flush(ctx);
-    return decoder->read_page(reader, page, bytes, target, buffer);
+    bytes = decoder->read_page(reader, page, bytes, target, buffer);
+    end_with_timeline(ctx);
+    return bytes;
 }
 
 void
@@ -72,6 +104,7 @@ packet_setup(LogicalDecodingContext *ctx)
     /* SQL's slot functions end at a position, without asking for more WAL. */
     if (!decoder->options.framed || IsTransactionState())
         return;
+    decoder->timeline = server_timeline();
     decoder->read_page = ctx->reader->routine.page_read;
     ctx->reader->routine.page_read = read_page;
 }
