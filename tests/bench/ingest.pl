@@ -7,6 +7,7 @@ use warnings;
 
 use Clairon::Test qw(wait_until);
 use JSON ();
+use POSIX ();
 use Test::More;
 use Time::HiRes qw(time);
 use Time::Local qw(timegm);
@@ -33,7 +34,16 @@ my $relay = Clairon::Test::relay($pg, $store, conf => { 'relay.log_level' => 'in
 
 sub stored { return $store->ask('XLEN', 'clairon:stream') }
 
-# What was written while no relay ran, from its start to the last row in the store.
+# CPU time of a process so far, in seconds.
+sub cpu_of
+{
+    my ($pid) = @_;
+    open my $file, '<', "/proc/$pid/stat" or die "no such process: $pid";
+    my @fields = split / /, <$file> =~ s/^.*\) //r;
+    return ($fields[11] + $fields[12]) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
+}
+
+# What was written while no relay ran, from its start to the last row in the store. Returns the rate.
 sub catch_up
 {
     my ($what, $rows, $sql) = @_;
@@ -45,13 +55,57 @@ sub catch_up
     wait_until("$rows rows are stored", sub { stored() >= $before + $rows });
     my $took = time() - $began;
     stored() == $before + $rows or die "more was stored than was written\n";
-    figure($what, sprintf '%d /s  (%d in %.2f s)', $rows / $took, $rows, $took);
+    figure($what, sprintf '%d /s  (%d in %.2f s, relay CPU %.1f us each)', $rows / $took, $rows, $took,
+        1e6 * cpu_of($relay->pid) / $rows);
+    return $rows / $took;
+}
+
+# The same entries, added by redis-benchmark without anything around them.
+sub bare_rate
+{
+    my ($rows) = @_;
+    my ($entry) = @{ $store->ask('XREVRANGE', 'clairon:stream', '+', '-', 'COUNT', 1) };
+    my @fields = map { /^[\x21-\x7e]*$/ && length $_ < 20 ? $_ : 'x' x length $_ } @{ $entry->[1] };
+    my $told = qx{redis-benchmark -s $store->{socket} -P 128 -c 1 -n $rows -q XADD floor '*' @fields 2>/dev/null};
+    $store->ask('DEL', 'floor');
+    return $told =~ /([\d.]+) requests per second/ ? $1 : undef;
+}
+
+# What the decoder gives to a reader that only throws it away.
+sub decoder_rate
+{
+    my ($rows, $sql) = @_;
+    $pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('bare', 'clairon')});
+    $pg->safe_psql('postgres', $sql);
+    my $end   = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
+    my $began = time();
+    system_or_die('pg_recvlogical', '-d', $pg->connstr('postgres'), '--slot', 'bare', '--start', '--endpos', $end,
+        '--no-loop', '-o', 'mode=framed', '-f', '/dev/null');
+    my $took = time() - $began;
+    $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('bare')});
+    return $rows / $took;
+}
+
+sub compare
+{
+    my ($bytes, $rows) = @_;
+    my $sql = "INSERT INTO t (owner, body) SELECT 'u' || i % 1000, repeat('x', $bytes)"
+      . " FROM generate_series(1, $rows) i";
+    my $ours    = catch_up("notifications of $bytes B stored, one transaction:", $rows, $sql);
+    my $bare    = bare_rate($rows);
+    my $before = stored();
+    $relay->stop;
+    my $decoder = decoder_rate($rows, $sql);
+    $relay->start;
+    wait_until('the relay has those too', sub { stored() >= $before + $rows });
+    figure('  the decoder alone, to a reader that throws it away:', sprintf '%d /s', $decoder);
+    figure('  bare XADD of the same entries, 128 in flight:', $bare ? sprintf('%d /s', $bare) : 'no redis-benchmark here');
+    my $least = $bare && $bare < $decoder ? $bare : $decoder;
+    figure('  ours, of the smaller of the two:', sprintf '%.2f', $ours / $least);
     return;
 }
 
-catch_up('notifications stored, one big transaction:', $backlog,
-    "INSERT INTO t (owner, body) SELECT 'u' || i % 1000, repeat('x', 100)"
-      . " FROM generate_series(1, $backlog) i");
+compare($_, $backlog) for 200, 1000;
 my $singles = int($backlog / 5);
 catch_up('notifications stored, one transaction each:', $singles, "CALL single_rows($singles)");
 
