@@ -1,0 +1,149 @@
+# Does anybody get at what is not theirs: by forging, guessing, smuggling or asking in odd ways?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token);
+use Clairon::Test::EventStream;
+use Clairon::Test::RawSocket;
+use Digest::SHA qw(hmac_sha384);
+use JSON ();
+use MIME::Base64 qw(encode_base64url);
+use Test::More;
+
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay(undef, $store, roles => 'gate',
+    conf => { 'auth.issuer' => 'us', 'auth.audience' => 'relay' });
+my %good = (iss => 'us', aud => 'relay');
+
+sub bearer { my ($user, %claims) = @_; return 'Bearer ' . token(sub => $user, %good, %claims) }
+
+# Bytes as they are, then all that is answered.
+sub raw
+{
+    my ($bytes) = @_;
+    my $raw = Clairon::Test::RawSocket->new($relay);
+    $raw->write($bytes);
+    shutdown $raw->{link}, 1;
+    1 while $raw->more;
+    return $raw->{bytes};
+}
+sub statuses { return [ raw(@_) =~ m{^HTTP/1\.1 (\d+)}mg ] }
+
+sub http
+{
+    my ($method, $path, %options) = @_;
+    my $body    = $options{body};
+    my %headers = (Host => 'x', ($options{as} ? (Authorization => bearer($options{as}, %{ $options{claims} // {} })) : ()),
+        (defined $body ? ('Content-Length' => length $body) : ()), %{ $options{headers} // {} });
+    my $raw = Clairon::Test::RawSocket->new($relay);
+    $raw->write("$method $path HTTP/1.1\r\n" . join('', map { "$_: $headers{$_}\r\n" } sort keys %headers) . "\r\n" . ($body // ''));
+    return $raw->answer;
+}
+
+sub publish
+{
+    my ($target, $text, %retry) = @_;
+    my $answer = http(POST => '/v1/notifications', as => 'api', claims => { publish => JSON::true },
+        body => JSON::encode_json({ payload => { text => $text }, metadata => { topic => "topic.$target" },
+            routing => { audience => { type => 'USER', targets => [$target] }, retry => \%retry } }));
+    return JSON::decode_json($answer->{body})->{id};
+}
+
+sub shown { return map { $_->{payload}{text} } $_[0]->notes }
+
+# Tokens: of another maker, for another relay, not yet or no more good, forged in every usual way.
+my ($head, $claims, $signature) = split /\./, token(sub => 'u1', %good);
+my $admin = encode_base64url(JSON::encode_json({ sub => 'root', exp => time() + 60, %good }));
+my $none  = encode_base64url('{"alg":"none","typ":"JWT"}');
+my $hs384 = encode_base64url('{"alg":"HS384","typ":"JWT"}');
+my %bad   = (
+    'another issuer'          => token(sub => 'u1', %good, iss => 'them'),
+    'no issuer'               => token(sub => 'u1', aud => 'relay'),
+    'another audience'        => token(sub => 'u1', %good, aud => ['other']),
+    'another secret'          => token(sub => 'u1', %good, secret => 'y' x 32),
+    'expired'                 => token(sub => 'u1', %good, exp => time() - 60),
+    'not yet good'            => token(sub => 'u1', %good, nbf => time() + 600),
+    'without an end'          => token(sub => 'u1', %good, exp => undef),
+    'without a user'          => token(%good),
+    'other claims, same signature' => "$head.$admin.$signature",
+    'no algorithm'            => "$none.$claims.",
+    'no algorithm, with a signature' => "$none.$claims.$signature",
+    'another algorithm'       => "$hs384.$claims." . encode_base64url(hmac_sha384("$hs384.$claims", $Clairon::Test::SECRET)),
+    'a signature cut short'   => "$head.$claims." . substr($signature, 0, 20),
+    'an audience of everyone' => token(sub => 'u1', %good, groups => { USER => ['u2'] }),
+    'an audience with a colon' => token(sub => 'u1', %good, groups => { 'USER:u2' => ['x'] }),
+);
+for my $name (sort keys %bad)
+{
+    my $raw = Clairon::Test::RawSocket->open($relay);
+    $raw->say({ t => 'connect', token => $bad{$name} });
+    is($raw->ending->{code}, $name eq 'expired' ? 4100 : 4001, "a token $name opens no WebSocket");
+    is(http($_->[0], $_->[1], headers => { Authorization => "Bearer $bad{$name}" }, body => $_->[2])->{status}, 401, "nor $_->[1]")
+      for [ GET => '/v1/sse' ], [ GET => '/v1/poll?wait=0' ], [ POST => '/v1/ack', '{}' ], [ POST => '/v1/ticket', '' ],
+      [ POST => '/v1/notifications', '{}' ], [ POST => '/v1/push', '{}' ];
+}
+
+# Another user's messages: by topic, by position, by id, by name.
+my $mallory = $relay->client('mallory', token => token(sub => 'mallory', %good));
+my $alice   = $relay->client('alice', token => token(sub => 'alice', %good), pos => $mallory->pos);
+my $secret  = publish('alice', 'for alice', ack_required => JSON::true);
+$alice->wait_notes(1);
+$mallory->send({ t => 'subscribe', r => 2, topics => ['topic.alice'] }, { t => 'subscribe', r => 3, topics => ['*'] });
+$mallory->wait_for(sub { ($_[0]{r} // 0) == 3 });
+my $replay = $relay->client('mallory', token => token(sub => 'mallory', %good), pos => $alice->{lines}[0]{pos}, topics => ['topic.*']);
+$mallory->ack($secret);
+$mallory->send({ t => 'nack', ids => [$secret], delay => 86_400_000 });
+is(http(POST => '/v1/ack', as => 'mallory', body => JSON::encode_json({ ids => [$secret] }))->{status}, 204, 'an ack of what is another\'s is taken');
+publish('mallory', 'for mallory');
+$_->wait_notes(1) for $mallory, $replay;
+is_deeply([ shown($_) ], ['for mallory'], 'nobody reads what is for others') for $mallory, $replay;
+is_deeply($store->ask('HGETALL', "clairon:ack:$secret"), [ 'alice', '0' ], 'nor acknowledges it');
+is($store->pending, 1, 'it goes on waiting');
+is(http(GET => "/v1/notifications/$secret", as => 'mallory')->{status}, 403, 'nor is told its life');
+like(http(GET => '/v1/poll?wait=0&pos=' . $alice->{lines}[0]{pos}, as => 'mallory')->{body} // '', qr/\A(?!.*for alice)/s, 'nor gets it by a poll');
+$alice->ack($secret);
+wait_until('alice has acked', sub { $store->pending == 0 });
+my $odd = token(sub => "alice\",\"x\":\"", %good);
+is($relay->client('odd', token => $odd)->wait_for('connected')->{user}, "alice\",\"x\":\"", 'a name is a name, whatever it holds');
+publish('mallory', "a\nb\r\n\r\ndata: c\nid: d\n\n");
+my $stream = Clairon::Test::EventStream->open($relay, undef, Authorization => bearer('mallory'), ':path' => '/v1/sse?pos=' . $mallory->{lines}[0]{pos});
+$stream->line_of('connected');
+is_deeply([ map { $stream->note->{payload}{text} } 1, 2 ], [ 'for mallory', "a\nb\r\n\r\ndata: c\nid: d\n\n" ], 'what a text holds makes no event of its own');
+
+# One request is one request.
+my $auth  = 'Authorization: ' . bearer('u1') . "\r\n";
+my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+is(scalar(@{ statuses("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n$inner") }), 1, 'a second request on the connection is not answered');
+is_deeply(statuses("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n$inner"), [411],
+    'a length and chunks: refused, and nothing behind them is read');
+unlike(raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: 0\r\nContent-Length: " . length($inner) . "\r\n\r\n$inner"), qr/"status":"ok"/,
+    'two lengths smuggle nothing');
+unlike(raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: $_\r\n\r\n$inner"), qr/^HTTP\S+ 20|"status":"ok"/m, "a length of $_")
+  for '+0', '-1', '0x10', '99999999999999999999', '1 1', '';
+unlike(raw("GET /healthz HTTP/1.1\r\nHost: x\r\nX : y\r\n\r\n"), qr/^HTTP\S+ 5/m, 'a blank before a colon');
+
+# Paths.
+is(http(GET => $_, as => 'u1')->{status}, 404, "$_ is nothing")
+  for '/v1/sse/', '/v1/sse/../poll/x', '/V1/sse', '/v1/notifications/../../etc', '/v1/notifications/%2e%2e', '/../../etc/passwd';
+is_deeply(statuses("GET /v1/sse%00 HTTP/1.1\r\nHost: x\r\n$auth\r\n"), [], 'a zero in a path is hung up on');
+isnt(http(GET => $_, as => 'u1')->{status}, 500, "$_ breaks nothing") for '//v1/poll?wait=0', '/v1/./poll?wait=0', 'http://x/v1/poll?wait=0', '/v1/poll?wait=0&' . 'a&' x 3000,
+  '/v1/poll?wait=0&pos=' . '%00' x 20, '/v1/poll?wait=0&pos=' . "\xff" x 20, '/v1/poll?wait=0&wait=60', '/v1/poll?wait=0&' . 'x' x 3000;
+is(http(GET => '/healthz')->{status}, 200, 'and the relay goes on');
+
+# Pages of others.
+for my $origin ('http://evil.example', 'null', 'http://x.evil.example', 'https://evilx')
+{
+    is(http(GET => '/v1/poll?wait=0', as => 'u1', headers => { Origin => $origin })->{status}, 403, "$origin: no poll");
+    is(http(POST => '/v1/ack', as => 'u1', headers => { Origin => $origin }, body => '{}')->{status}, 403, "$origin: no ack");
+    is(http(POST => '/v1/ticket', as => 'u1', headers => { Origin => $origin }, body => '')->{status}, 403, "$origin: no ticket");
+    is(http(OPTIONS => '/v1/notifications', headers => { Origin => $origin })->{status}, 403, "$origin: no preflight");
+}
+
+# Nothing that is secret is in the log.
+my $log = $relay->log_text;
+unlike($log, qr/eyJ/, 'the log holds no token');
+unlike($log, qr/for alice/, 'nor what a message says');
+unlike($log, qr/\Q$Clairon::Test::SECRET\E/, 'nor the secret');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
+done_testing();
