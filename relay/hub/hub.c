@@ -11,6 +11,7 @@
 #include "wire/ws_frame.h"
 
 #define ACKS_RETRY_S 1.0
+#define BEAT_S 2.0 /* due.lua takes a relay for gone after 10 s */
 #define SENDS_A_TURN 256
 #define SETTLED_MAX 256 /* ids in one `acked` */
 
@@ -271,6 +272,7 @@ on_store_up(void *ctx)
 
     if (!hub->has_position || strcmp(hub->epoch, store_epoch(hub->store)) != 0)
         take_epoch(hub);
+    here_announce(hub); /* before what is due is looked for */
     acks_flush(hub);
     DL_FOREACH_SAFE (hub->sessions, session, next)
         session_step(session);
@@ -290,6 +292,14 @@ on_acks_retry(struct ev_loop *loop, ev_timer *timer, int events)
     (void)events;
     ev_timer_stop(loop, timer);
     acks_flush(hub);
+}
+
+static void
+on_beat(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    (void)loop;
+    (void)events;
+    here_beat(timer->data);
 }
 
 struct hub *
@@ -315,6 +325,9 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     }
     hub->store_listener = (struct store_listener){on_store_up, on_store_down, hub, NULL};
     store_listen(store, &hub->store_listener);
+    ev_timer_init(&hub->beat, on_beat, BEAT_S, BEAT_S);
+    hub->beat.data = hub;
+    ev_timer_start(loop, &hub->beat);
     ev_idle_init(&hub->more, on_more);
     ev_prepare_init(&hub->turn, on_turn);
     hub->turn.data = hub;
@@ -350,6 +363,7 @@ hub_close(struct hub *hub)
     reader_close(hub->reader);
     hub->reader = NULL;
     ev_timer_stop(hub->loop, &hub->acks_retry);
+    ev_timer_stop(hub->loop, &hub->beat);
     ev_prepare_stop(hub->loop, &hub->turn);
     ev_idle_stop(hub->loop, &hub->more);
     if (hub->acks.count + hub->acks_sent.count > 0)

@@ -60,6 +60,7 @@ struct hub {
     unsigned shown_calls; /* under way */
     unsigned nack_calls;  /* likewise */
     ev_timer acks_retry;
+    ev_timer beat; /* here_beat */
     bool closing;
 };
 
@@ -223,6 +224,14 @@ void shown_add(struct session *session, struct note *note);
 void shown_defer(struct session *session, struct note *note);
 void shown_flush(struct hub *hub);
 void shown_free(struct hub *hub);
+
+/* here.c: a user's first connection, and the end of the last one. */
+void here_arrived(struct hub *hub, const char *user);
+void here_left(struct hub *hub, const char *user);
+/* Every few seconds. */
+void here_beat(struct hub *hub);
+/* The store is back, or forgot this relay: all users again. */
+void here_announce(struct hub *hub);
 
 /* acks.c */
 void acks_add(struct hub *hub, const char *user, const char *id);

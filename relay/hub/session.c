@@ -75,6 +75,8 @@ hub_attach(struct hub *hub, const struct session_request *request,
     session->has_topics = session->topics != NULL;
     DL_APPEND(hub->sessions, session);
     audience_join(&hub->audiences, &session->memberships, session, "ALL", 3, false);
+    if (hub_user_sessions(hub, session->user) == 0)
+        here_arrived(hub, session->user);
     join(session, "USER", request->user);
     for (size_t i = 0; i < request->group_count; i++) {
         /* A token speaks of groups; who the user is, and ALL, are not its to give. */
@@ -107,6 +109,8 @@ session_detach(struct session *session)
     session_set_state(session, SESSION_CLOSED);
     hub->deferred_count -= session->is_deferred ? 1 : 0;
     audience_leave_all(&hub->audiences, &session->memberships, false);
+    if (hub_user_sessions(hub, session->user) == 0)
+        here_left(hub, session->user);
     DL_DELETE(hub->sessions, session);
     session_drop_queue(session);
     session_free_if_done(session);

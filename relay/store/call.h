@@ -63,6 +63,7 @@ struct call {
         store_ingested *ingested;
         store_acked *acked;
         store_reported *reported;
+        store_told *told;
         store_traced *traced;
         store_paged *paged;
         store_grouped *grouped;

@@ -20,6 +20,41 @@ delivery_settings(const struct config *config, struct delivery *ret_delivery)
     snprintf(d->retention, sizeof(d->retention), "%" PRId64, config->store.retention_ms);
 }
 
+/* Who is here. */
+
+static void
+on_here(void *ctx, const redisReply *reply)
+{
+    struct call *call = ctx;
+    bool is_good = call_succeeded(call->store, reply, "store who is connected") &&
+                   reply->type == REDIS_REPLY_INTEGER;
+
+    call->done.told(call->ctx, is_good ? RC_OK : RC_IO, is_good && reply->integer != 0);
+    free(call);
+}
+
+enum rc
+store_here(struct store *store, enum store_here_what what, const char *const *users, size_t count,
+           store_told *done, void *ctx)
+{
+    static const char *const words[] = {"=", "+", "-", "."};
+    struct call *call;
+    struct long_arguments arguments;
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    call = call_new(store, ctx);
+    call->done.told = done;
+    long_arguments_init(&arguments, 4 + count);
+    long_argument(&arguments, store->stream_key);
+    long_argument(&arguments, store->prefix);
+    long_argument(&arguments, store->owner);
+    long_argument(&arguments, words[what]);
+    for (size_t i = 0; i < count; i++)
+        long_argument(&arguments, users[i]);
+    return call_send_long(call, STORE_SCRIPT_here, 1, on_here, &arguments);
+}
+
 /* Shown. */
 
 static void

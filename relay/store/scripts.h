@@ -3,7 +3,7 @@
 #define CLAIRON_STORE_SCRIPTS_H
 
 #define STORE_SCRIPTS_OF_STREAM(X) X(hello) X(claim) X(reset) X(ingest) X(range) X(inbox) X(trim)
-#define STORE_SCRIPTS_OF_ACKS(X) X(shown) X(ack) X(nack) X(due) X(redrive) X(trace)
+#define STORE_SCRIPTS_OF_ACKS(X) X(here) X(shown) X(ack) X(nack) X(due) X(redrive) X(trace)
 #define STORE_SCRIPTS(X) STORE_SCRIPTS_OF_STREAM(X) STORE_SCRIPTS_OF_ACKS(X) X(ticket) X(publish)
 
 enum store_script {

@@ -123,6 +123,20 @@ typedef void store_reported(void *ctx, enum rc rc, const size_t *unowed, size_t 
 MUST_CHECK enum rc store_shown(struct store *store, const struct store_shown *shown, size_t count,
                                store_reported *done, void *ctx);
 
+/*
+ * Which users have live connections to this process: retries are made for those alone. It has to
+ * say that it lives every few seconds. `was_known`: false when it must tell all of them again.
+ */
+enum store_here_what {
+    STORE_HERE_ALL,  /* these and no others */
+    STORE_HERE_CAME, /* these too */
+    STORE_HERE_WENT,
+    STORE_HERE_BEAT /* as before */
+};
+typedef void store_told(void *ctx, enum rc rc, bool was_known);
+MUST_CHECK enum rc store_here(struct store *store, enum store_here_what what,
+                              const char *const *users, size_t count, store_told *done, void *ctx);
+
 /* The user asks to be shown these again, in delay_ms at the earliest. */
 MUST_CHECK enum rc store_nack(struct store *store, const char *user, const char *const *ids,
                               size_t count, int64_t delay_ms, store_acked *done, void *ctx);

@@ -15,7 +15,7 @@
 #define UPKEEP_TRIM_S 60.0
 #define UPKEEP_DUE_S 0.25
 #define UPKEEP_KEY_MAX 192
-#define UPKEEP_ARGC_MAX 4
+#define UPKEEP_ARGC_MAX 6
 
 struct upkeep {
     struct ev_loop *loop;
@@ -120,11 +120,15 @@ on_due_done(void *ctx, const redisReply *reply)
 static void
 ask_due(struct upkeep *upkeep)
 {
-    const char *argv[] = {upkeep->stream_key, upkeep->prefix, upkeep->delivery.ack_timeout,
-                          upkeep->delivery.retention};
+    const char *argv[] = {upkeep->stream_key,
+                          upkeep->prefix,
+                          upkeep->delivery.ack_timeout,
+                          upkeep->delivery.retention,
+                          upkeep->delivery.backoff_base,
+                          upkeep->delivery.backoff_cap};
 
     if (!upkeep->due_asked)
-        upkeep->due_asked = call_script(upkeep, STORE_SCRIPT_due, on_due_done, argv, 4) == RC_OK;
+        upkeep->due_asked = call_script(upkeep, STORE_SCRIPT_due, on_due_done, argv, 6) == RC_OK;
 }
 
 /* Relays that started together must not all ask at the same instants. */

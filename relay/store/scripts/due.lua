@@ -1,5 +1,5 @@
 -- due.lua: shows again, gives up and ends what is due, in one step: no two relays do the same.
--- KEYS: stream. ARGV: prefix, ack time-out and how long trails are kept in ms.
+-- KEYS: stream. ARGV: prefix, ack time-out, how long trails are kept, backoff base and cap in ms.
 -- Returns {pairs to be shown again, copies made, pairs exhausted, pairs expired, 1: more is due,
 -- entries in the error log}.
 local stream, prefix = KEYS[1], ARGV[1]
@@ -10,7 +10,8 @@ local call = redis.call
 local PAIRS_MAX, BYTES_MAX = 1000, 4 * 1024 * 1024
 -- Users of one message that are due within this much of each other share a copy: the first one
 -- waits for the others, as nobody may be shown it before his time.
-local slack = math.min(500, tonumber(ARGV[2]) / 4)
+local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local slack = math.min(500, timeout / 4)
 local now = now_ms()
 local retried, copies, exhausted, expired, more = 0, 0, 0, 0, 0
 local pairs_left, bytes_left, gone = PAIRS_MAX, BYTES_MAX, {}
@@ -82,6 +83,23 @@ local function show_again(id, found, tries, users)
     retried, copies, bytes_left = retried + #users, copies + 1, bytes_left - #found.data
 end
 
+-- A retry nobody is there to see would use up an attempt: it waits for another turn.
+local HERE_MS = 10000 -- relays beat every 2 s
+local relays = call('ZRANGEBYSCORE', prefix .. ':relays', whole(now - HERE_MS), '+inf')
+local function is_here(user)
+    for _, relay in ipairs(relays) do
+        if call('SISMEMBER', prefix .. ':here:' .. relay, user) == 1 then return true end
+    end
+    return false
+end
+
+local KINDS = {[0] = 'E', [1] = 'L', [2] = 'F'}
+local function put_off(id, found, tries, user)
+    local kind = KINDS[byte_at(found.route, 59, 1)] or 'E'
+    local due = now + timeout + backoff_ms(kind, tries, id, base, cap)
+    call('ZADD', prefix .. ':due', whole(due), id .. ':' .. user)
+end
+
 -- Users at different tries get different copies.
 local function retry(id, users)
     local found = read_entry(id)
@@ -90,14 +108,18 @@ local function retry(id, users)
     local tried = call('HMGET', prefix .. ':tries:' .. id, unpack(users))
     local groups, order = {}, {}
     for i, user in ipairs(users) do
-        due_gone[#due_gone + 1] = id .. ':' .. user
         local tries = tonumber(tried[i] or '0')
-        if states[i] == '0' then
-            if not groups[tries] then
-                groups[tries] = {}
-                order[#order + 1] = tries
+        if states[i] == '0' and not is_here(user) then
+            put_off(id, found, tries, user)
+        else
+            due_gone[#due_gone + 1] = id .. ':' .. user
+            if states[i] == '0' then
+                if not groups[tries] then
+                    groups[tries] = {}
+                    order[#order + 1] = tries
+                end
+                table.insert(groups[tries], user)
             end
-            table.insert(groups[tries], user)
         end
     end
     table.sort(order)

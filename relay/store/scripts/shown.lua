@@ -49,7 +49,7 @@ for at = FIRST, #ARGV, 3 do
         unowed[#unowed + 1] = (at - FIRST) / 3
     end
 end
-call_chunked(dues, 'ZADD', prefix .. ':due', 'NX')
+call_chunked(dues, 'ZADD', prefix .. ':due', 'GT') -- its time runs from the latest showing
 save_messages()
 write_events(ARGV[5])
 return unowed

@@ -1,0 +1,76 @@
+/* here.c: tells the store which users have live connections here: only those are shown retries. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "hub/hub_private.h"
+
+#define HERE_IN_ONE_CALL 1000
+#define USER_KIND "USER:"
+
+static void
+on_told(void *ctx, enum rc rc, bool was_known)
+{
+    struct hub *hub = ctx;
+
+    if (rc == RC_OK && !was_known && !hub->closing)
+        here_announce(hub);
+}
+
+/* While the store is away nothing is told: all is announced when it is back. */
+static void
+tell(struct hub *hub, enum store_here_what what, const char *const *users, size_t count,
+     store_told *done)
+{
+    if (store_here(hub->store, what, users, count, done, hub) != RC_OK)
+        return;
+}
+
+static void
+on_announced(void *ctx, enum rc rc, bool was_known)
+{
+    (void)ctx;
+    (void)rc; /* on failure the link breaks, and its return announces again */
+    (void)was_known;
+}
+
+void
+here_arrived(struct hub *hub, const char *user)
+{
+    tell(hub, STORE_HERE_CAME, &user, 1, on_told);
+}
+
+void
+here_left(struct hub *hub, const char *user)
+{
+    tell(hub, STORE_HERE_WENT, &user, 1, on_told);
+}
+
+void
+here_beat(struct hub *hub)
+{
+    tell(hub, STORE_HERE_BEAT, NULL, 0, on_told);
+}
+
+void
+here_announce(struct hub *hub)
+{
+    const char **users = memory_new(HERE_IN_ONE_CALL * sizeof(*users));
+    enum store_here_what what = STORE_HERE_ALL;
+    struct audience *audience, *next;
+    size_t count = 0;
+
+    HASH_ITER (hh, hub->audiences, audience, next) {
+        if (audience->key_len < sizeof(USER_KIND) ||
+            memcmp(audience->key, USER_KIND, sizeof(USER_KIND) - 1) != 0)
+            continue;
+        users[count++] = audience->members->session->user;
+        if (count < HERE_IN_ONE_CALL)
+            continue;
+        tell(hub, what, users, count, on_announced);
+        what = STORE_HERE_CAME;
+        count = 0;
+    }
+    tell(hub, what, users, count, on_announced);
+    free(users);
+}
