@@ -172,7 +172,7 @@ void hub_settled(struct hub *hub, const char *user, const char *const *ids, size
 bool session_is_full(const struct session *session);
 /* Nothing waits for its socket, apart from lines of its own. */
 bool session_is_idle(const struct session *session);
-/* HIGH goes before NORMAL before LOW; the same priority in the order of the calls. */
+/* HIGH goes before NORMAL before LOW, save in a poll; else in the order of the calls. */
 void session_queue(struct session *session, struct note *note);
 /* False when it is to be queued note by note, as others wait or the socket is full. */
 bool session_queue_run(struct hub *hub, struct session *session, struct run *run);

@@ -126,7 +126,9 @@ insert(struct session *session, struct note *note)
     make_room(session);
     if (place == 0)
         session->queued_us = clock_monotonic_us();
-    while (place > 0 && (*place_of(session, place - 1))->frame.as.note.priority > priority)
+    /* A poll goes on from its last position: it gets all of what waits, but by and by. */
+    while (place > 0 && !session->is_poll &&
+           (*place_of(session, place - 1))->frame.as.note.priority > priority)
         place--;
     if (place < session->queue_count)
         copy = held_back(session, note, place);

@@ -287,6 +287,17 @@ test_high_goes_before_normal_before_low(void **state)
 }
 
 static void
+test_a_poll_has_no_priorities(void **state)
+{
+    (void)state;
+    session.is_poll = true;
+    queue_note(1, FRAME_PRIORITY_LOW);
+    queue_note(2, FRAME_PRIORITY_HIGH);
+    hub_send_some(&hub, 10);
+    assert_string_equal(told(), MSG("1-0", "1") MSG("2-0", "2"));
+}
+
+static void
 test_high_does_not_enter_a_run(void **state)
 {
     struct run *run = make_run(1, 2);
@@ -366,6 +377,7 @@ main(void)
         cmocka_unit_test_setup_teardown(test_a_run_is_cut_anywhere, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_run_ends_where_its_readers_do, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_high_goes_before_normal_before_low, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_poll_has_no_priorities, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_high_does_not_enter_a_run, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_full_queue_pauses_and_loses_nothing, set_up,
                                         tear_down),
