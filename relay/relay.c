@@ -87,13 +87,27 @@ on_stop(struct ev_loop *loop, ev_signal *signal, int events)
         on_drained(relay);
 }
 
+/* The key of tokens is read again; all other settings only at a start. */
 static void
 on_hangup(struct ev_loop *loop, ev_signal *signal, int events)
 {
+    struct relay *relay = signal->data;
+    char error[CONFIG_ERROR_MAX];
+    char *key = NULL;
+    size_t len = 0;
+    enum rc rc;
+
     (void)loop;
-    (void)signal;
     (void)events;
-    log_warn("relay", "settings are read at start only: restart to change them");
+    if (relay->gate == NULL)
+        return;
+    rc = config_read_key(relay->config, &key, &len, error);
+    if (rc == RC_OK)
+        gate_new_key(relay->gate, key, len);
+    else if (rc == RC_AGAIN)
+        log_warn("relay", "the key of tokens is not in a file: restart to change it");
+    else
+        log_error("relay", "the key of tokens stays as it was: %s", error);
 }
 
 /* The kill switch: SIGUSR1 turns push off, SIGUSR2 on. */

@@ -86,6 +86,13 @@ struct config {
 MUST_CHECK enum rc config_load(struct config *ret_config, const char *path, int argc, char **argv,
                                char error[CONFIG_ERROR_MAX]);
 
+/*
+ * Reads the key file of [auth] again. RC_OK: *ret_key is the caller's to wipe and free. RC_AGAIN:
+ * the key is not in a file. RC_BAD: `error` says what is wrong with it.
+ */
+MUST_CHECK enum rc config_read_key(const struct config *config, char **ret_key, size_t *ret_len,
+                                   char error[CONFIG_ERROR_MAX]);
+
 /* Writes every setting with its type, range, default and meaning, as arguments. */
 void config_help(FILE *out);
 

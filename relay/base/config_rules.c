@@ -152,6 +152,24 @@ check_auth(struct config_load *load)
     return RC_OK;
 }
 
+enum rc
+config_read_key(const struct config *config, char **ret_key, size_t *ret_len,
+                char error[CONFIG_ERROR_MAX])
+{
+    struct config copy = *config;
+    struct config_load load = {.config = &copy, .error = error};
+    bool is_public = config->auth.public_key_file != NULL;
+    const char *path = is_public ? config->auth.public_key_file : config->auth.hs256_secret_file;
+
+    if (path == NULL)
+        return RC_AGAIN;
+    if (key_load_file(&load, is_public ? "public_key_file" : "hs256_secret_file", path) != RC_OK)
+        return RC_BAD;
+    *ret_key = copy.auth.key;
+    *ret_len = copy.auth.key_len;
+    return RC_OK;
+}
+
 static enum rc
 check_tls_file(struct config_load *load, const char *name, const char *path)
 {

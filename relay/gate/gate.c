@@ -183,6 +183,35 @@ gate_push_is_on(const struct gate *gate)
     return !gate->is_push_off;
 }
 
+static void
+forget_key(char **key, size_t len)
+{
+    if (*key != NULL)
+        explicit_bzero(*key, len);
+    free(*key);
+    *key = NULL;
+}
+
+void
+gate_new_key(struct gate *gate, char *key, size_t len)
+{
+    struct token_rules *rules = &gate->rules;
+    bool is_same = len == rules->key_len && memcmp(key, rules->key, len) == 0;
+
+    forget_key(&gate->previous, rules->previous_len);
+    gate->previous = is_same ? NULL : memory_text(rules->key, rules->key_len);
+    rules->previous = gate->previous;
+    rules->previous_len = is_same ? 0 : rules->key_len;
+    forget_key(&gate->key, rules->key_len);
+    gate->key = key;
+    rules->key = key;
+    rules->key_len = len;
+    log_info("gate", "%s",
+             is_same
+                 ? "the key of tokens is the same; the one before is not believed any more"
+                 : "the key of tokens is new; the one before is believed until the next SIGHUP");
+}
+
 void
 gate_close(struct gate *gate)
 {
@@ -196,5 +225,7 @@ gate_close(struct gate *gate)
         gate_ws_closed(gate->conns);
     while (gate->requests != NULL)
         gate_request_closed(gate->requests);
+    forget_key(&gate->previous, gate->rules.previous_len);
+    forget_key(&gate->key, gate->rules.key_len);
     free(gate);
 }

@@ -46,6 +46,12 @@ void gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx);
 void gate_push_set(struct gate *gate, bool on);
 bool gate_push_is_on(const struct gate *gate);
 
+/*
+ * Believes tokens of this key from now on (the gate wipes and frees it), and those of the key
+ * before until the next call; the same key again ends that of the one before.
+ */
+void gate_new_key(struct gate *gate, char *key, size_t len);
+
 /* Closes whatever is still open. Accepts NULL. */
 void gate_close(struct gate *gate);
 

@@ -55,6 +55,13 @@ token_alg_allowed(const struct token_rules *rules, jwt_alg_t alg)
     return alg == JWT_ALG_RS256 || alg == JWT_ALG_ES256;
 }
 
+static bool
+token_opens(const char *text, const char *key, size_t key_len, jwt_t **ret_jwt)
+{
+    return key != NULL && key_len > 0 && key_len <= INT_MAX &&
+           jwt_decode(ret_jwt, text, (const unsigned char *)key, (int)key_len) == 0;
+}
+
 /*
  * The claims, as jansson sees them: libjwt's own getters read a fraction, a missing
  * claim and a wrong type all as 0. The caller owns *ret_claims.
@@ -69,7 +76,8 @@ token_decode(const struct token_rules *rules, const char *text, json_t **ret_cla
 
     if (rules->key == NULL || rules->key_len == 0 || rules->key_len > INT_MAX)
         return token_refuse(error, "this relay has no key to check tokens with");
-    if (jwt_decode(&jwt, text, (const unsigned char *)rules->key, (int)rules->key_len) != 0)
+    if (!token_opens(text, rules->key, rules->key_len, &jwt) &&
+        !token_opens(text, rules->previous, rules->previous_len, &jwt))
         return token_refuse(error, "the token is malformed or its signature does not match");
     /* jwt_decode believes the header: a PEM used as an HMAC secret ends here. */
     allowed = token_alg_allowed(rules, jwt_get_alg(jwt));

@@ -26,6 +26,8 @@ struct token_rules {
     const char *issuer;   /* NULL: any */
     const char *audience; /* NULL: any */
     int64_t leeway_s;
+    const char *previous; /* a key that is still believed, of the same kind; NULL: none */
+    size_t previous_len;
 };
 
 struct token_group {
