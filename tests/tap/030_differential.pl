@@ -31,7 +31,7 @@ my $pg = Clairon::Test::postgresql('main', conf => <<"CONF");
 $may_wal2json
 max_prepared_transactions = 10
 logical_decoding_work_mem = 64kB
-autovacuum_naptime = 1s
+autovacuum = off
 CONF
 my $connection = $pg->connstr('postgres');
 

@@ -61,7 +61,8 @@ sub payloads
 }
 
 sql('CREATE PUBLICATION nothing');
-sql('CREATE TABLE big (id int PRIMARY KEY, v bytea, n int); ALTER TABLE big ALTER v SET STORAGE EXTERNAL'
+sql('CREATE TABLE big (id int PRIMARY KEY, v bytea, n int);'
+        . 'ALTER TABLE big ALTER v SET STORAGE EXTERNAL'
 );
 make_slots();
 sql(<<'SQL');
@@ -88,7 +89,8 @@ cmp_ok($more, '<', $floor + 32, sprintf 'with %d MB', $more);
 sql('DROP TABLE big');
 
 # Values of one size are told apart however late they differ, and where they are the same.
-sql(q{CREATE TABLE twins (id int PRIMARY KEY, a text, b text); ALTER TABLE twins REPLICA IDENTITY FULL}
+sql(q{CREATE TABLE twins (id int PRIMARY KEY, a text, b text);}
+        . q{ALTER TABLE twins REPLICA IDENTITY FULL}
 );
 make_slots();
 sql(<<'SQL');
@@ -115,7 +117,8 @@ INSERT INTO wide (id, a) VALUES (1, repeat(E'\x01', 15000000));
 INSERT INTO wide (id, b) VALUES (2, ('["' || repeat('é', 7000000) || '"]')::json);
 INSERT INTO wide (id, c) VALUES (3, convert_to(repeat('x', 15000000), 'UTF8'));
 INSERT INTO wide SELECT 4, repeat('x', 15000000), ('[' || repeat(' ', 15000000) || ']')::json,
-    convert_to(repeat('x', 15000000), 'UTF8'), array_agg(i), 'small' FROM generate_series(1, 3000000) AS i;
+    convert_to(repeat('x', 15000000), 'UTF8'), array_agg(i), 'small'
+    FROM generate_series(1, 3000000) AS i;
 SQL
 (undef, @lines) = ours('max_value_bytes', '16MB');
 is(scalar @lines, 4, 'a line for each row of wide values');
@@ -137,9 +140,11 @@ if ($ENV{CLAIRON_BIG_VALUES})
     sql(q{SELECT clairon.watch('huge', 'USER', 't', name => 'refused')});
     make_slots();
     sql(q{INSERT INTO huge (id, t) VALUES (1, repeat('0123456789', 60000000))});
-    sql(q{INSERT INTO huge (id, j) SELECT 2, jsonb_agg(repeat('x', 1000)) FROM generate_series(1, 200000)}
+    sql(q{INSERT INTO huge (id, j) SELECT 2, jsonb_agg(repeat('x', 1000))
+            FROM generate_series(1, 200000)}
     );
-    sql(q{INSERT INTO huge (id, a) SELECT 3, array_agg(repeat('y', 1000)) FROM generate_series(1, 100000)}
+    sql(q{INSERT INTO huge (id, a) SELECT 3, array_agg(repeat('y', 1000))
+            FROM generate_series(1, 100000)}
     );
     sql('UPDATE huge SET n = id');
     sql(q{UPDATE huge SET t = t || '!' WHERE id = 1});
@@ -157,7 +162,8 @@ if ($ENV{CLAIRON_BIG_VALUES})
     $floor = floor_mb();
     cmp_ok($mb, '<', $floor + 32, sprintf 'with %d MB where the server alone takes %d', $mb,
         $floor);
-    is( sql(q{SELECT count(*) FROM pg_logical_slot_get_changes('ours', NULL, NULL, 'include_tables', '*')}
+    is( sql(q{SELECT count(*) FROM pg_logical_slot_get_changes('ours', NULL, NULL,
+            'include_tables', '*')}
         ),
         11,
         'the slot goes on');

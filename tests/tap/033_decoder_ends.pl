@@ -1,4 +1,4 @@
-# Does a walsender end at once in the middle of a huge transaction, and does the next one read all of it?
+# Does a walsender end in the middle of a huge transaction, and does the next one read all of it?
 use strict;
 use warnings;
 

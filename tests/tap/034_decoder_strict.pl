@@ -1,4 +1,4 @@
-# Is every line strict JSON, the same in both modes, whatever the server's encoding and the bytes in it?
+# Is every line strict JSON, the same in both modes, whatever the server's encoding and its bytes?
 #
 # CLAIRON_ENCODINGS=all: every one that a server can have.
 use strict;
@@ -73,7 +73,8 @@ sub workload
     return <<"SQL";
 CREATE TABLE "$name" (id int PRIMARY KEY, "c$name" text, j json, b jsonb, a text[], w text);
 SELECT clairon.watch('"$name"', 'USER', 'w');
-INSERT INTO "$name" VALUES (1, '$value', '{"k" : "$json"}', '["$json"]', ARRAY['$value', NULL], 'u$name');
+INSERT INTO "$name" VALUES (1, '$value', '{"k" : "$json"}', '["$json"]',
+    ARRAY['$value', NULL], 'u$name');
 UPDATE "$name" SET w = 'v';
 SELECT clairon.notify('USER', ARRAY['u$name'], jsonb_build_object('p', '$value'::text));
 SQL
@@ -83,7 +84,8 @@ sub lines_of
 {
     my ($database, $mode) = @_;
     my $call =
-        "peek_binary_changes('$database', NULL, NULL, 'mode', '$mode', 'include_tables', 'public.*')";
+        "peek_binary_changes('$database', NULL, NULL, 'mode', '$mode',"
+        . " 'include_tables', 'public.*')";
     return map { pack 'H*', $_ } split /\n/,
         $pg->safe_psql($database, "SELECT encode(data, 'hex') FROM pg_logical_slot_$call");
 }

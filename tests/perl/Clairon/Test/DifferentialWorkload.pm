@@ -304,7 +304,15 @@ sub write
         $self->run($session, "SET client_min_messages = error; SET lock_timeout = '10s'",
             "CALL work.tell_row('row_$session->{name}')");
     }
-    $self->step(pick(@{ $self->{sessions} })) while $self->{begun} < $self->{transactions};
+    # What autovacuum would do, at a time of our own: it may wait for a session as that does for it.
+    my $swept = 0;
+    while ($self->{begun} < $self->{transactions})
+    {
+        $self->step(pick(@{ $self->{sessions} }));
+        next if $self->{begun} < $swept + 250;
+        $self->put('VACUUM pg_class, pg_attribute, pg_type, pg_depend, pg_index; CHECKPOINT;');
+        $swept = $self->{begun};
+    }
     for my $session (@{ $self->{sessions} })
     {
         $self->run($session, 'COMMIT') if @{ $session->{saved} };
