@@ -87,7 +87,7 @@ on_stop(struct ev_loop *loop, ev_signal *signal, int events)
         on_drained(relay);
 }
 
-/* The key of tokens is read again; all other settings only at a start. */
+/* The certificate and the key of tokens are read again; all other settings only at a start. */
 static void
 on_hangup(struct ev_loop *loop, ev_signal *signal, int events)
 {
@@ -101,6 +101,7 @@ on_hangup(struct ev_loop *loop, ev_signal *signal, int events)
     (void)events;
     if (relay->gate == NULL)
         return;
+    gate_new_certificate(relay->gate);
     rc = config_read_key(relay->config, &key, &len, error);
     if (rc == RC_OK)
         gate_new_key(relay->gate, key, len);

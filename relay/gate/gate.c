@@ -36,6 +36,9 @@ on_lws_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void
     struct gate_slot *slot = user;
 
     switch (reason) {
+    case LWS_CALLBACK_OPENSSL_LOAD_EXTRA_SERVER_VERIFY_CERTS:
+        gate->tls = user;
+        return 0;
     case LWS_CALLBACK_HTTP:
         return gate_http_request(gate, wsi, &slot->request);
     case LWS_CALLBACK_HTTP_BODY:

@@ -46,6 +46,9 @@ void gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx);
 void gate_push_set(struct gate *gate, bool on);
 bool gate_push_is_on(const struct gate *gate);
 
+/* Reads tls_cert and tls_key again, for new connections; files that do not fit change nothing. */
+void gate_new_certificate(struct gate *gate);
+
 /*
  * Believes tokens of this key from now on (the gate wipes and frees it), and those of the key
  * before until the next call; the same key again ends that of the one before.

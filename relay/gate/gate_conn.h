@@ -8,6 +8,7 @@
 
 #include <ev.h>
 #include <libwebsockets.h>
+#include <openssl/ssl.h>
 
 #include "base/buffer.h"
 #include "gate/gate.h"
@@ -120,6 +121,7 @@ struct gate {
     struct stats *stats;
     struct gate_health health;
     struct lws_context *context;
+    SSL_CTX *tls; /* lws's; NULL without a certificate */
     struct gate_conn *conns;
     int conn_count;
     struct token_rules rules;

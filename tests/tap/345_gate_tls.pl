@@ -37,10 +37,37 @@ my $bare = user('u3');
 $bare->frame(1, '{"t":"ping"}', masked => 0);
 is($bare->ending->{code}, 1002, 'what is not masked is refused');
 
+my $poll = Clairon::Test::SecureSocket->new($relay, $cert);
+is($poll->request(GET => '/v1/poll?wait=0', Authorization => 'Bearer ' . Clairon::Test::token(sub => 'u4'))->{status}, 204, 'a poll over TLS');
+
 my $plain = Clairon::Test::RawSocket->new($relay);
 isnt($plain->request(GET => '/healthz')->{status}, 200, 'who speaks no TLS is not served');
 $raw->say({ t => 'ping' });
 is($raw->line->{t}, 'pong', 'and nobody noticed');
+# Another certificate under the running relay.
+sub fingerprint
+{
+    my $link = Clairon::Test::RawSocket->new($relay)->{link};
+    $link->blocking(1);
+    return IO::Socket::SSL->start_SSL($link, SSL_verify_mode => 0) ? $link->get_fingerprint : 'no TLS';
+}
+
+my $first = fingerprint();
+Clairon::Test::SecureSocket::certificate();
+is(fingerprint(), $first, 'a certificate that changes changes nothing yet');
+kill HUP => $relay->pid;
+$relay->wait_for_log(qr/certificate was read again/);
+my $second = fingerprint();
+isnt($second, $first, 'after SIGHUP new connections get the new one');
+open my $broken, '>', $cert or die "could not write: $!";
+print {$broken} "nonsense\n";
+close $broken;
+kill HUP => $relay->pid;
+$relay->wait_for_log(qr/certificate stays as it was/);
+is(fingerprint(), $second, 'a file that is none changes nothing');
+$raw->say({ t => 'ping' });
+is($raw->line->{t}, 'pong', 'and who was in stays in');
+
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 
 done_testing();
