@@ -107,7 +107,7 @@ tap_files() {
     rm -rf "$CLAIRON_WORK/tap" && mkdir -p "$CLAIRON_WORK/tap"
     TESTDIR=$CLAIRON_WORK/tap TESTDATADIR=$CLAIRON_WORK/tap/data TESTLOGDIR=$CLAIRON_WORK/tap/log \
         PG_TEST_TIMEOUT_DEFAULT=60 \
-        bounded 900 prove --verbose -I tests/perl -I "$PG_PERL" "$@" 2>&1
+        bounded 1800 prove --verbose -I tests/perl -I "$PG_PERL" "$@" 2>&1
 }
 
 # The decoder's tests again, on a plugin that UBSan watches. CLAIRON_SANITIZED=all: every one.
