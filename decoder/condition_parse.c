@@ -18,6 +18,7 @@
 #include "parser/parse_expr.h"
 #include "parser/parse_node.h"
 #include "parser/parse_relation.h"
+#include "parser/parse_type.h"
 #include "parser/parser.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -124,6 +125,14 @@ may_hold_domain(Oid type)
     }
 }
 
+static void
+refuse_domain_holder(Oid type)
+{
+    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                    errmsg("a value of type %s is not valid: it may hold a domain's",
+                           format_type_be(type))));
+}
+
 /* True for a node whose evaluation, or whose mere parsing, reads a value from text. */
 static bool
 reads_text(const Node *node)
@@ -153,19 +162,38 @@ check_safe(Node *node, void *context)
                         errmsg("a cast to domain %s is not valid: it has constraints",
                                format_type_be(((CoerceToDomain *)node)->resulttype))));
     if (reads_text(node) && may_hold_domain(exprType(node)))
-        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("a value of type %s is not valid: it may hold a domain's",
-                               format_type_be(exprType(node)))));
+        refuse_domain_holder(exprType(node));
     (void)check_functions_in_node(node, refuse_foreign_language, context);
     return expression_tree_walker(node, check_safe, context);
+}
+
+/*
+ * Analysis reads constants by their types' input functions, so their types are looked at first. A
+ * name may stand for another type than when it was stored.
+ */
+static bool
+check_type_names(Node *node, void *context)
+{
+    if (node == NULL)
+        return false;
+    if (IsA(node, TypeName)) {
+        Oid type = typenameTypeId(NULL, (TypeName *)node);
+
+        if (may_hold_domain(getBaseType(type)))
+            refuse_domain_holder(type);
+    }
+    return raw_expression_tree_walker(node, check_type_names, context);
 }
 
 /* The kind forbids subqueries, aggregates, window and set-returning functions. */
 static Node *
 analyze(ParseState *state, const char *text)
 {
-    Node *expression = transformExpr(state, parse_alone(text), EXPR_KIND_CHECK_CONSTRAINT);
+    Node *raw = parse_alone(text);
+    Node *expression;
 
+    (void)check_type_names(raw, NULL);
+    expression = transformExpr(state, raw, EXPR_KIND_CHECK_CONSTRAINT);
     expression = coerce_to_boolean(state, expression, "only_when");
     assign_expr_collations(state, expression);
     return expression;
@@ -248,6 +276,13 @@ number_columns(Node *node, void *context)
     if (var->varattno <= 0)
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                         errmsg("columns are valid, whole rows and system columns are not")));
+#ifdef ATTRIBUTE_GENERATED_VIRTUAL
+    if (TupleDescAttr((TupleDesc)context, var->varattno - 1)->attgenerated ==
+        ATTRIBUTE_GENERATED_VIRTUAL)
+        ereport(ERROR,
+                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                 errmsg("a virtual generated column is not valid: the WAL does not hold it")));
+#endif
     param = makeNode(Param);
     param->paramkind = PARAM_EXTERN;
     param->paramid = var->varattno;
@@ -324,7 +359,8 @@ clairon_condition_store(PG_FUNCTION_ARGS)
                                      text_to_cstring(PG_GETARG_TEXT_PP(2)));
     char *stored;
 
-    stored = deparse_expression(number_columns(expression, NULL), NIL, false, false);
+    stored = deparse_expression(number_columns(expression, RelationGetDescr(relation)), NIL, false,
+                                false);
     SetUserIdAndSecContext(caller.user, caller.context);
     table_close(relation, AccessShareLock);
     PG_RETURN_TEXT_P(cstring_to_text(stored));

@@ -67,11 +67,20 @@ CREATE FUNCTION clairon.doctor_rules()
     WHERE part = 0 AND NOT EXISTS (SELECT FROM pg_class WHERE oid = rule.relation)
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
+           'its table is unlogged by now: its changes are not in the WAL', 'ALTER TABLE .. SET LOGGED.'
+    FROM clairon.rule
+    WHERE part = 0 AND EXISTS (SELECT FROM pg_class WHERE oid = rule.relation AND relpersistence = 'u')
+    UNION ALL
+    SELECT format('rule %s on %s', rule.name, rule.relation), false,
            'its target column was dropped: it delivers nothing', 'Set it again with clairon.watch().'
     FROM clairon.rule
     WHERE part = 0 AND target_column IS NOT NULL AND EXISTS (SELECT FROM pg_class WHERE oid = relation)
       AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = relation
                       AND attnum = target_column AND NOT attisdropped)
+    UNION ALL
+    SELECT format('rule %s on %s', name, relation), false, 'its only_when is ' || only_when,
+           'What it names was renamed, changed or dropped: set it again with clairon.watch().'
+    FROM clairon.rules WHERE only_when LIKE '%(denies: %)'
     UNION ALL
     SELECT format('replica identity of %s', leaf.oid::regclass),
            leaf.relreplident = 'f' OR key.has_target,

@@ -84,7 +84,19 @@ SELECT clairon.watch('later', 'ALL', name => 'default', only_when => $$v = 'x' O
 SELECT clairon.unwatch('later', 'off');
 INSERT INTO later VALUES (5, 'x'), (6, 'y'), (7, 'x');
 SELECT payload FROM notes();
+CREATE FUNCTION public.tell(text) RETURNS boolean LANGUAGE plpgsql AS
+    $$BEGIN RAISE NOTICE 'run by %', current_user; RETURN true; END$$;
+-- nor is a constant read whose type's name stands for another type by now
+CREATE TYPE public.mark AS ENUM ('1');
+SELECT clairon.watch('later', 'ALL', only_when => $$('{1}'::public.mark[])[1] = '1'::public.mark OR v = 'x'$$);
+DROP TYPE public.mark;
+CREATE DOMAIN public.mark AS text CHECK (public.tell(value));
+INSERT INTO later VALUES (8, 'x');
+SELECT payload FROM notes();
+SELECT detail FROM clairon.doctor() WHERE check_name = 'rule default on public.later' AND NOT ok;
 DROP TABLE odd, open, later;
+DROP DOMAIN mark;
+DROP FUNCTION tell(text);
 DROP FUNCTION longer(text, text), breaks(text);
 DROP EXTENSION citext;
 DROP SCHEMA closed;
