@@ -55,8 +55,14 @@ encode_to_utf8(char *text, int len, int *ret_len)
     StringInfoData utf8;
 
     *ret_len = len;
-    if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII || !has_wide(text, len))
+    if (encoding == PG_UTF8 || !has_wide(text, len))
         return text;
+    if (encoding == PG_SQL_ASCII) {
+        char *clean = palloc(3 * (Size)len);
+
+        *ret_len = json_clean(clean, text, len) - clean;
+        return clean;
+    }
     convert = FindDefaultConversionProc(encoding, PG_UTF8);
     initStringInfo(&utf8);
     while (len > 0) {

@@ -165,6 +165,23 @@ json_escape(char *dst, const char *src, size_t len, bool ascii)
 }
 
 char *
+json_clean(char *dst, const char *src, size_t len)
+{
+    size_t at = 0;
+
+    while (at < len) {
+        size_t used = 1;
+
+        if ((unsigned char)src[at] < 0x80)
+            *dst++ = src[at];
+        else
+            dst = write_wide(dst, src + at, len - at, false, &used);
+        at += used;
+    }
+    return dst;
+}
+
+char *
 json_compact(char *dst, const char *src, size_t len, bool ascii)
 {
     bool in_string = false;

@@ -33,6 +33,9 @@ size_t json_pretty_len(const char *src, size_t len);
 /* Indents a minified JSON text by two spaces a level; returns the end. */
 char *json_pretty(char *dst, const char *src, size_t len);
 
+/* Copies UTF-8, with U+FFFD for what is not valid. `dst` holds 3 * len. Returns the end. */
+char *json_clean(char *dst, const char *src, size_t len);
+
 /* Base64 with padding; `dst` holds 4 * ((len + 2) / 3). Returns the end. */
 char *json_base64(char *dst, const unsigned char *src, size_t len);
 

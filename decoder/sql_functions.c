@@ -26,6 +26,7 @@
 PG_FUNCTION_INFO_V1(clairon_rule_written);
 PG_FUNCTION_INFO_V1(clairon_lock_rules);
 PG_FUNCTION_INFO_V1(clairon_uuid_v7);
+PG_FUNCTION_INFO_V1(clairon_utf8_length);
 PG_FUNCTION_INFO_V1(clairon_emit);
 
 static void
@@ -79,6 +80,17 @@ clairon_lock_rules(PG_FUNCTION_ARGS)
     LockRelationOid(relid, AccessShareLock);
     LockDatabaseObject(RelationRelationId, relid, 0, ExclusiveLock);
     PG_RETURN_VOID();
+}
+
+/* utf8_length(text) -> integer: the bytes it takes in a frame, whatever the server's encoding. */
+Datum
+clairon_utf8_length(PG_FUNCTION_ARGS)
+{
+    text *plain = PG_GETARG_TEXT_PP(0);
+    int len;
+
+    (void)encode_to_utf8(VARDATA_ANY(plain), VARSIZE_ANY_EXHDR(plain), &len);
+    PG_RETURN_INT32(len);
 }
 
 /* RFC 9562 version 7: 48 bits of time in ms, then random bits. */

@@ -96,3 +96,4 @@ CREATE EVENT TRIGGER clairon_follow_renamed ON ddl_command_end
     WHEN TAG IN ('ALTER TABLE', 'ALTER VIEW', 'ALTER INDEX', 'ALTER TYPE',
                  'ALTER MATERIALIZED VIEW', 'ALTER FOREIGN TABLE')
     EXECUTE FUNCTION clairon.follow_renamed();
+ALTER EVENT TRIGGER clairon_follow_renamed ENABLE ALWAYS;

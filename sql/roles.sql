@@ -17,14 +17,12 @@ GRANT USAGE ON SCHEMA clairon TO PUBLIC;
 GRANT EXECUTE ON FUNCTION
     clairon.watch(regclass, text, text, text, text, text, text[], text[], text, text, text,
                   interval, boolean, int, text),
-    clairon.set_rule(text, regclass, text, text, text, text, text, text[], text[], text, text,
-                     text, interval, boolean, int, text),
     clairon.unwatch(regclass, text) TO PUBLIC;
 GRANT EXECUTE ON FUNCTION
     clairon.notify(text, text[], jsonb, text, text, text, text, text, interval, boolean, int,
                    text, text),
     clairon.once(text, text) TO clairon_app;
-GRANT EXECUTE ON FUNCTION clairon.show_condition(regclass, text, int2[], int2[]) TO clairon_relay;
+GRANT EXECUTE ON FUNCTION clairon.show_condition(regclass, text) TO clairon_relay;
 GRANT SELECT ON clairon.rule, clairon.rules, clairon.status, clairon.member TO clairon_relay;
 GRANT EXECUTE ON FUNCTION clairon.doctor(), clairon.doctor_settings(), clairon.doctor_slots(),
     clairon.doctor_rules() TO clairon_relay;

@@ -1,11 +1,5 @@
 /* watch and unwatch: which changes become notifications. */
 
--- Functions that own what they touch act for whoever called: this is that role.
-CREATE FUNCTION clairon.caller() RETURNS name
-    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT coalesce(nullif(current_setting('role', true), 'none'), session_user::text)::name
-$$;
-
 -- The place of a word in a list, from 0, or an error that names the parameter and the list.
 CREATE FUNCTION clairon.choice(parameter text, given text, valid text[]) RETURNS int2
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -18,10 +12,14 @@ BEGIN
     RETURN array_position(valid, given) - 1;
 END $$;
 
+-- What counts are bytes of UTF-8: that is what the relay and its clients see.
+CREATE FUNCTION clairon.utf8_length(given text) RETURNS int
+    LANGUAGE c IMMUTABLE STRICT AS 'MODULE_PATHNAME', 'clairon_utf8_length';
+
 CREATE FUNCTION clairon.check_text(parameter text, given text, max_bytes int) RETURNS void
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF given = '' OR octet_length(given) > max_bytes THEN
+    IF given = '' OR clairon.utf8_length(given) > max_bytes THEN
         RAISE EXCEPTION '%: a text of 1 to % bytes is valid', parameter, max_bytes
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -37,7 +35,9 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value',
                   HINT = 'Valid: USER, ALL, or a word of up to 63 letters, digits and _.';
     END IF;
-    IF ttl <= interval '0' OR ttl > interval '100 years' THEN
+    -- Some months are shorter than their 30 days in a comparison of intervals.
+    IF ttl <= interval '0' OR ttl > interval '100 years'
+       OR timestamp '2001-02-01' + ttl <= timestamp '2001-02-01' THEN
         RAISE EXCEPTION 'ttl: % is not valid', ttl
             USING ERRCODE = 'invalid_parameter_value',
                   HINT = 'Valid: NULL, or more than 0 and at most 100 years.';
@@ -95,10 +95,6 @@ BEGIN
         RAISE EXCEPTION 'relation: % is %', relation, fault
             USING ERRCODE = 'wrong_object_type',
                   HINT = 'Valid: a permanent, logged, ordinary or partitioned table.';
-    END IF;
-    IF NOT pg_has_role(clairon.caller(), class.relowner, 'USAGE') THEN
-        RAISE EXCEPTION 'relation: must be owner of %', relation
-            USING ERRCODE = 'insufficient_privilege';
     END IF;
 END $$;
 
@@ -166,12 +162,19 @@ EXCEPTION WHEN OTHERS THEN
                      'functions written in C, or in SQL if they can be inlined.';
 END $$;
 
-CREATE FUNCTION clairon.show_condition(relation regclass, stored text, origins int2[],
-                                       numbers int2[]) RETURNS text
+-- A rule's only_when as one would write it now, or what is stored and why it denies.
+CREATE FUNCTION clairon.show_condition(relation regclass, name text) RETURNS text
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     SET standard_conforming_strings = on AS $$
+DECLARE
+    stored text := (SELECT string_agg(rule.only_when, '' ORDER BY part) FROM clairon.rule
+                    WHERE rule.relation = show_condition.relation
+                      AND rule.name = show_condition.name);
+    first clairon.rule;
 BEGIN
-    RETURN clairon.condition_show(relation, stored, origins, numbers);
+    SELECT * INTO first FROM clairon.rule
+    WHERE rule.relation = show_condition.relation AND rule.name = show_condition.name AND part = 0;
+    RETURN clairon.condition_show(relation, stored, first.column_origins, first.column_numbers);
 EXCEPTION WHEN OTHERS THEN
     RETURN format('%s (denies: %s)', stored, SQLERRM);
 END $$;
@@ -219,11 +222,11 @@ BEGIN
     END LOOP;
 END $$;
 
--- What watch does, with the search_path that only_when is read under.
+-- What watch does as the owner of the rules, with the caller's search_path, for only_when.
 CREATE FUNCTION clairon.set_rule(path text, relation regclass, audience text, targets text,
     name text, type text, priority text, operations text[], columns text[], only_when text,
     emitter text, topic text, ttl interval, ack_required boolean, retry_limit int, backoff text)
-    RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     rule clairon.rule;
 BEGIN
@@ -246,7 +249,7 @@ BEGIN
     rule.audience := audience;
     IF targets LIKE '=%' THEN
         rule.target_list := clairon.parse_targets(substr(targets, 2));
-        IF EXISTS (SELECT FROM unnest(rule.target_list) AS t WHERE octet_length(t) > 255) THEN
+        IF EXISTS (SELECT FROM unnest(rule.target_list) AS t WHERE clairon.utf8_length(t) > 255) THEN
             RAISE EXCEPTION 'targets: each at most 255 bytes is valid'
                 USING ERRCODE = 'invalid_parameter_value';
         END IF;
@@ -274,25 +277,28 @@ BEGIN
                                                 rule.only_when);
     DELETE FROM clairon.rule AS old
         WHERE old.relation = rule.relation AND old.name = rule.name;
+    -- Their places in a change have 16 bits, shared with those of all tables above.
+    IF (SELECT count(*) FROM clairon.rule AS other
+        WHERE other.relation = rule.relation AND part = 0) >= 2000 THEN
+        RAISE EXCEPTION 'relation: % has 2000 rules, more are not valid', relation
+            USING ERRCODE = 'program_limit_exceeded';
+    END IF;
     PERFORM clairon.insert_rule(rule);
 END $$;
 
--- No SET here: it is the caller's search_path that is handed on. All names have their schema.
+-- These two are written in C, for who calls them must own the table: see sql_watch.c.
 CREATE FUNCTION clairon.watch(relation regclass, audience text, targets text DEFAULT NULL,
     name text DEFAULT 'default', type text DEFAULT 'REALTIME', priority text DEFAULT 'NORMAL',
     operations text[] DEFAULT '{create,update,delete}', columns text[] DEFAULT NULL,
     only_when text DEFAULT NULL, emitter text DEFAULT NULL, topic text DEFAULT NULL,
     ttl interval DEFAULT NULL, ack_required boolean DEFAULT false, retry_limit int DEFAULT 5,
     backoff text DEFAULT 'EXPONENTIAL')
-    RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM clairon.set_rule(pg_catalog.current_setting('search_path'), relation, audience,
-                             targets, name, type, priority, operations, columns, only_when,
-                             emitter, topic, ttl, ack_required, retry_limit, backoff);
-END $$;
-
+    RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_watch';
 CREATE FUNCTION clairon.unwatch(relation regclass, name text DEFAULT NULL) RETURNS integer
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_unwatch';
+
+CREATE FUNCTION clairon.remove_rules(relation regclass, name text) RETURNS integer
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     removed integer;
 BEGIN
@@ -300,14 +306,11 @@ BEGIN
         RAISE EXCEPTION 'relation: NULL is not valid'
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: a table.';
     END IF;
-    IF NOT pg_has_role(clairon.caller(),
-                       (SELECT relowner FROM pg_class WHERE oid = relation), 'USAGE') THEN
-        RAISE EXCEPTION 'relation: must be owner of %', relation
-            USING ERRCODE = 'insufficient_privilege';
-    END IF;
+    -- Whoever sets a rule there now comes before or after, not in between.
+    PERFORM clairon.lock_rules(relation);
     WITH gone AS (DELETE FROM clairon.rule AS old
-                  WHERE old.relation = unwatch.relation
-                    AND (unwatch.name IS NULL OR old.name = unwatch.name)
+                  WHERE old.relation = remove_rules.relation
+                    AND (remove_rules.name IS NULL OR old.name = remove_rules.name)
                   RETURNING part)
     SELECT count(*) FILTER (WHERE part = 0) INTO removed FROM gone;
     RETURN removed;
@@ -328,8 +331,8 @@ CREATE VIEW clairon.rules AS
                ARRAY(SELECT attname::text FROM pg_catalog.pg_attribute
                      WHERE attrelid = rule.relation AND attnum = ANY (rule.columns)
                        AND NOT attisdropped ORDER BY attnum) END AS columns,
-           clairon.show_condition(rule.relation, whole.only_when, rule.column_origins,
-                                  rule.column_numbers) AS only_when,
+           CASE WHEN rule.only_when IS NOT NULL
+                THEN clairon.show_condition(rule.relation, rule.name) END AS only_when,
            rule.emitter, rule.topic, rule.ttl, rule.ack_required, rule.retry_limit,
            ('{EXPONENTIAL,LINEAR,FIXED}'::text[])[rule.backoff + 1] AS backoff
     FROM clairon.rule
@@ -337,9 +340,8 @@ CREATE VIEW clairon.rules AS
         ON attribute.attrelid = rule.relation AND attribute.attnum = rule.target_column
            AND NOT attribute.attisdropped
     CROSS JOIN LATERAL (
-        SELECT string_agg(piece.only_when, '' ORDER BY piece.part) AS only_when,
-               string_agg(piece.targets, ',' ORDER BY piece.part) AS targets
-        FROM (SELECT row.part, row.only_when,
+        SELECT string_agg(piece.targets, ',' ORDER BY piece.part) AS targets
+        FROM (SELECT row.part,
                      (SELECT string_agg(replace(target, ',', E'\\,'), ',' ORDER BY place)
                       FROM unnest(row.target_list) WITH ORDINALITY AS t (target, place)) AS targets
               FROM clairon.rule AS row

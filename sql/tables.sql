@@ -1,6 +1,25 @@
 /* The tables behind the functions. */
 \echo Use "CREATE EXTENSION clairon" to load this file. \quit
 
+-- What others may put into the schema, functions that own the rules could call.
+DO $$
+DECLARE
+    schema pg_catalog.pg_namespace;
+BEGIN
+    SELECT * INTO schema FROM pg_catalog.pg_namespace WHERE nspname = 'clairon';
+    IF schema.nspowner <> (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = current_user)
+       OR EXISTS (SELECT FROM pg_catalog.aclexplode(schema.nspacl)
+                  WHERE privilege_type = 'CREATE' AND grantee <> schema.nspowner)
+       OR EXISTS (SELECT FROM pg_catalog.pg_proc WHERE pronamespace = schema.oid)
+       OR EXISTS (SELECT FROM pg_catalog.pg_class WHERE relnamespace = schema.oid)
+       OR EXISTS (SELECT FROM pg_catalog.pg_type WHERE typnamespace = schema.oid)
+       OR EXISTS (SELECT FROM pg_catalog.pg_operator WHERE oprnamespace = schema.oid) THEN
+        RAISE EXCEPTION 'schema clairon exists, and is not empty or not yours alone'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'Drop it or rename it: CREATE EXTENSION makes its own.';
+    END IF;
+END $$;
+
 -- Read by the decoder as of any place in the WAL: a user catalog table, read by heap scan,
 -- without TOAST (its old chunks are not held back), never truncated. The columns' order is
 -- that of decoder/rules.h; the numbers are the enums of decoder/frame.h. A long target_list or
@@ -67,6 +86,7 @@ BEGIN
 END $$;
 CREATE EVENT TRIGGER clairon_forget_dropped ON sql_drop
     EXECUTE FUNCTION clairon.forget_dropped();
+ALTER EVENT TRIGGER clairon_forget_dropped ENABLE ALWAYS;
 
 -- What tells a message of clairon.notify from one that anybody emitted. Only C code reads it;
 -- a dump leaves it out, so that each database has its own.

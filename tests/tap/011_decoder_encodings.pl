@@ -92,6 +92,22 @@ like((framed_lines('anything'))[0], qr/"v":"a\xef\xbf\xbd\xe2\x82\xacb\xef\xbf\x
     'bytes that are not valid are replaced, the valid ones kept');
 like((text_lines('anything'))[0], qr/"v":"a\\ufffd\\u20acb\\ufffd\\ufffd"/, 'in text mode too');
 
+# What a frame's head says of the topic and the targets, before its JSON.
+run_sql('anything', <<'SQL');
+SET client_encoding = 'SQL_ASCII';
+CREATE TABLE u (v text);
+SELECT clairon.watch('u', 'USER', 'v', topic => E'top\xff');
+INSERT INTO u VALUES (E'x\xff');
+SQL
+my ($head) = (bytes_of('anything', 'data',
+    "pg_logical_slot_peek_binary_changes('anything', NULL, NULL, 'mode', 'framed')"))[-1] =~ /^(.*?)\{"metadata"/s;
+like($head, qr/USERtop\xef\xbf\xbd\0\x04x\xef\xbf\xbd$/, 'the same in the head, which the relay routes by');
+
+# What is too long in UTF-8 is refused, however short it is here.
+my (undef, undef, $refusal) =
+  $pg->psql('latin', q{CREATE TABLE short (id int); SELECT clairon.watch('short', 'USER', '=' || repeat(chr(233), 128))});
+like($refusal, qr/targets: each at most 255 bytes is valid/, 'a target of 128 bytes, 256 in UTF-8');
+
 # A three-byte encoding: the conversion may not split a character at a chunk's end.
 make('japan', 'EUC_JP');
 my $long = '日本語テキスト' x 3000;

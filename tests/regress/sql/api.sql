@@ -40,6 +40,7 @@ SELECT clairon.watch('task', 'USER', 'owner', columns => '{}');
 SELECT clairon.watch('task', 'USER', 'owner', emitter => '');
 SELECT clairon.watch('task', 'USER', 'owner', topic => repeat('x', 1025));
 SELECT clairon.watch('task', 'USER', 'owner', ttl => '-1 day');
+SELECT clairon.watch('task', 'USER', 'owner', ttl => '1 month -29 days');
 SELECT clairon.watch('task', 'USER', 'owner', ack_required => NULL);
 SELECT clairon.watch('task', 'USER', 'owner', retry_limit => -1);
 SELECT clairon.watch('task', 'USER', 'owner', backoff => 'RANDOM');

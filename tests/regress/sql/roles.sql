@@ -13,9 +13,42 @@ SET ROLE a_stranger;
 SELECT clairon.watch('owned', 'ALL', name => 'mine');
 SELECT clairon.unwatch('owned');
 SELECT clairon.once('a', 'b');
+SELECT clairon.set_rule('public', 'owned', 'ALL', NULL, 'mine', 'REALTIME', 'NORMAL', '{create}', NULL, NULL,
+                        NULL, NULL, NULL, false, 0, 'FIXED');
+SELECT clairon.remove_rules('owned', NULL);
+SELECT clairon.show_condition('owned', 'default');
 INSERT INTO clairon.rule SELECT * FROM clairon.rule;
 SELECT * FROM clairon.secret;
 SELECT clairon.emit(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+-- who counts is who is in force: not the superuser behind an index or behind another's function
+RESET ROLE;
+GRANT CREATE ON SCHEMA public TO a_stranger;
+SET ROLE a_stranger;
+CREATE FUNCTION public.sneaks(int) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    PERFORM clairon.watch('public.owned', 'ALL', name => 'sneaked');
+    RETURN 'set';
+EXCEPTION WHEN insufficient_privilege THEN
+    RETURN SQLERRM;
+END $$;
+CREATE FUNCTION public.sneaks_for_others() RETURNS text LANGUAGE sql SECURITY DEFINER AS 'SELECT public.sneaks(1)';
+CREATE TABLE strange (i int);
+INSERT INTO strange VALUES (1);
+CREATE INDEX ON strange (sneaks(i));
+RESET ROLE;
+ANALYZE strange;
+SET ROLE an_owner;
+SELECT sneaks_for_others();
+CREATE FUNCTION public.owner_watches() RETURNS void LANGUAGE sql SECURITY DEFINER AS
+    $$SELECT clairon.watch('public.owned', 'ALL', name => 'by its owner')$$;
+SET ROLE an_app;
+SELECT owner_watches();
+RESET ROLE;
+SELECT name FROM clairon.rules WHERE relation = 'owned'::regclass ORDER BY name;
+SELECT clairon.unwatch('owned', 'by its owner');
+DROP TABLE strange;
+DROP FUNCTION owner_watches(), sneaks_for_others(), sneaks(int);
+REVOKE CREATE ON SCHEMA public FROM a_stranger;
 SET ROLE an_app;
 SELECT clairon.notify('ALL', NULL, '{}', emitter => NULL) IS NOT NULL, clairon.once('a', 'b');
 SELECT * FROM clairon.secret;

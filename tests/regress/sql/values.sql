@@ -77,3 +77,20 @@ RESET timezone;
 DROP PROCEDURE show(text, text[]);
 DROP DOMAIN pairs, posint;
 DROP TYPE pair, mood;
+
+-- a commit time that another server claims, or the expiration after it, stays within RFC 3339
+CREATE TABLE late (id int PRIMARY KEY);
+SELECT clairon.watch('late', 'ALL', ttl => '1 year');
+SELECT pg_replication_origin_create('elsewhere') > 0, pg_replication_origin_session_setup('elsewhere');
+BEGIN;
+SELECT pg_replication_origin_xact_setup('0/50', '294276-12-30 UTC');
+INSERT INTO late VALUES (1);
+COMMIT;
+BEGIN;
+SELECT pg_replication_origin_xact_setup('0/51', '-infinity');
+INSERT INTO late VALUES (2);
+COMMIT;
+SELECT pg_replication_origin_session_reset(), pg_replication_origin_drop('elsewhere');
+SELECT data::json #>> '{metadata,timestamp}' AS timestamp, data::json #>> '{metadata,expiration}' AS expiration
+FROM pg_logical_slot_get_changes('regress', NULL, NULL);
+DROP TABLE late;
