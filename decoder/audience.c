@@ -4,6 +4,7 @@
 
 #include "access/detoast.h"
 #include "common/hashfn.h"
+#include "miscadmin.h"
 #include "utils/array.h"
 
 /* An open-addressed set of a list's texts; slots hold index + 1. */
@@ -25,11 +26,22 @@ set_create(struct text_set *set, const struct target_list *list, int capacity)
     set->slots = palloc0(sizeof(uint32) * size);
 }
 
+/* Not to be guessed: whoever writes rows could choose texts that all meet in one slot. */
+static uint64
+hash_seed(void)
+{
+    static uint64 seed;
+
+    while (seed == 0 && !pg_strong_random(&seed, sizeof(seed)))
+        CHECK_FOR_INTERRUPTS();
+    return seed;
+}
+
 /* The slot that holds the text, or the empty one where it would stand. */
 static uint32 *
 set_find(const struct text_set *set, const char *text, int len)
 {
-    uint32 at = hash_bytes((const unsigned char *)text, len);
+    uint64 at = hash_bytes_extended((const unsigned char *)text, len, hash_seed());
 
     for (;; at++) {
         uint32 *slot = &set->slots[at & set->mask];

@@ -197,6 +197,8 @@ extern bool same_packed(Datum a, Datum b);
 
 /* note.c */
 extern void note_write(LogicalDecodingContext *ctx, const struct note *note);
+/* The nearest time between 1970 and 9999. */
+extern TimestampTz note_sane_time(TimestampTz time);
 extern void note_set_expiration(struct decoder *decoder, struct note_head *head,
                                 const Interval *ttl);
 /* Replaces the minified line that begins at `start` by an indented one. */

@@ -14,6 +14,9 @@ const char *const note_types[] = {"REALTIME", "NOTIFICATION", "SYSTEM"};
 const char *const note_operations[] = {"create", "update", "delete", "truncate", "notify"};
 const char *const note_backoffs[] = {"EXPONENTIAL", "LINEAR", "FIXED"};
 
+/* From 2000, where PostgreSQL's time begins: twenty times 400 years. */
+#define DAYS_UP_TO_YEAR_10000 (INT64CONST(20) * 146097)
+
 static void
 put_fragment(StringInfo out, const struct fragment *fragment)
 {
@@ -43,6 +46,16 @@ make_id(const struct decoder *decoder, const struct note *note, pg_uuid_t *ret_i
     ret_id->data[8] = (ret_id->data[8] & 0x3F) | 0x80;
 }
 
+/* A replication origin may claim any commit time; RFC 3339 has four digits for the year. */
+TimestampTz
+note_sane_time(TimestampTz time)
+{
+    const TimestampTz first = -(int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+    const TimestampTz last = DAYS_UP_TO_YEAR_10000 * USECS_PER_DAY - 1;
+
+    return Max(first, Min(last, time));
+}
+
 void
 note_set_expiration(struct decoder *decoder, struct note_head *head, const Interval *ttl)
 {
@@ -51,6 +64,7 @@ note_set_expiration(struct decoder *decoder, struct note_head *head, const Inter
     head->expires = DatumGetTimestampTz(
         DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(decoder->commit_time),
                             IntervalPGetDatum(ttl)));
+    head->expires = note_sane_time(head->expires);
     head->expires_us = decoder->commit_us + (head->expires - decoder->commit_time);
 }
 

@@ -120,7 +120,7 @@ packet_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     decoder->change_number = 0;
     decoder->wrote = false;
     decoder->commit_lsn = txn->final_lsn;
-    decoder->commit_time = txn->xact_time.commit_time;
+    decoder->commit_time = note_sane_time(txn->xact_time.commit_time);
     decoder->commit_us = (uint64)(decoder->commit_time + UNIX_EPOCH_US);
     end = encode_instant(decoder->commit_text, decoder->commit_time);
     decoder->commit_text_len = end - decoder->commit_text;
