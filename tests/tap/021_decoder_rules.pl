@@ -76,6 +76,7 @@ like(slurp_file($pg->logfile), qr/clairon rule "function" on "t": denied: only_w
 # An end comes at once, in the middle of a large transaction; then nothing is missing.
 sql(q{SELECT clairon.unwatch('t', 'domain'), clairon.unwatch('t', 'function');
     INSERT INTO t SELECT i, 'many' FROM generate_series(1, 200000) AS i});
+unlink $file;
 my $reader = IPC::Run::start([ 'pg_recvlogical', '-d', $connection, '--slot', 's', '--start', '--no-loop',
         '-f', $file ], '2>', \my $error, IPC::Run::timeout($Clairon::Test::SECONDS));
 wait_until('rows arrive', sub { -s $file });
