@@ -114,8 +114,9 @@ is_deeply([ map { $stream->note->{payload}{text} } 1, 2 ], [ 'for mallory', "a\n
 my $auth  = 'Authorization: ' . bearer('u1') . "\r\n";
 my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 is(scalar(@{ statuses("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n$inner") }), 1, 'a second request on the connection is not answered');
-is_deeply(statuses("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n$inner"), [411],
-    'a length and chunks: refused, and nothing behind them is read');
+# libwebsockets 4.3 hangs up where 4.1 lets us answer.
+like(join(' ', @{ statuses("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n$inner") }),
+    qr/\A(411)?\z/, 'a length and chunks: refused, and nothing behind them is read');
 unlike(raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: 0\r\nContent-Length: " . length($inner) . "\r\n\r\n$inner"), qr/"status":"ok"/,
     'two lengths smuggle nothing');
 unlike(raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: $_\r\n\r\n$inner"), qr/^HTTP\S+ 20|"status":"ok"/m, "a length of $_")
