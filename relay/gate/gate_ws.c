@@ -136,13 +136,14 @@ gate_conn_control(struct gate_conn *conn, enum ws_event_kind kind, const unsigne
 void
 gate_conn_kill(struct gate_conn *conn)
 {
-    if (conn->is_killed)
+    if (conn->is_killed) { /* called again: the event did not end it */
+        lws_set_timeout(conn->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
         return;
+    }
     conn->is_killed = true;
     gate_read_stop(conn);
     gate_conn_set_state(conn, GATE_CONN_CLOSED);
-    lws_set_timeout(conn->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
-    /* lws looks at its timers only after an event: here is one. */
+    /* An event for lws, which gets our answer to it. Its timers would be a walk past all others. */
     (void)shutdown(conn->readable.fd, SHUT_RDWR);
     lws_callback_on_writable(conn->wsi);
 }
