@@ -61,7 +61,8 @@ hub_attach(struct hub *hub, const struct session_request *request,
     session->transport = transport;
     session->socket = socket;
     session->user = memory_text(request->user, strlen(request->user));
-    session->pos = request->pos != NULL ? memory_text(request->pos, strlen(request->pos)) : NULL;
+    if (request->pos != NULL && request->pos[0] != '\0') /* an empty one is none */
+        session->pos = memory_text(request->pos, strlen(request->pos));
     session->expires_s = request->expires_s;
     session->request_id = request->request_id;
     session->has_request_id = request->has_request_id;

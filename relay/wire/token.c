@@ -62,6 +62,17 @@ token_opens(const char *text, const char *key, size_t key_len, jwt_t **ret_jwt)
            jwt_decode(ret_jwt, text, (const unsigned char *)key, (int)key_len) == 0;
 }
 
+/* RFC 7515, section 4.1.11: who does not know an extension refuses the token. None is known. */
+static bool
+token_asks_for_extensions(jwt_t *jwt)
+{
+    char *critical = jwt_get_headers_json(jwt, "crit");
+    bool asks = critical != NULL;
+
+    free(critical);
+    return asks;
+}
+
 /*
  * The claims, as jansson sees them: libjwt's own getters read a fraction, a missing
  * claim and a wrong type all as 0. The caller owns *ret_claims.
@@ -72,6 +83,7 @@ token_decode(const struct token_rules *rules, const char *text, json_t **ret_cla
 {
     jwt_t *jwt = NULL;
     char *dump = NULL;
+    bool is_plain;
     bool allowed;
 
     if (rules->key == NULL || rules->key_len == 0 || rules->key_len > INT_MAX)
@@ -81,11 +93,14 @@ token_decode(const struct token_rules *rules, const char *text, json_t **ret_cla
         return token_refuse(error, "the token is malformed or its signature does not match");
     /* jwt_decode believes the header: a PEM used as an HMAC secret ends here. */
     allowed = token_alg_allowed(rules, jwt_get_alg(jwt));
-    if (allowed)
+    is_plain = !token_asks_for_extensions(jwt);
+    if (allowed && is_plain)
         dump = jwt_get_grants_json(jwt, NULL);
     jwt_free(jwt);
     if (!allowed)
         return token_refuse(error, "the token's algorithm is not the one this relay is set to");
+    if (!is_plain)
+        return token_refuse(error, "the token's header asks for extensions (crit): none is known");
     *ret_claims = dump != NULL ? json_loads(dump, 0, NULL) : NULL;
     free(dump);
     if (!json_is_object(*ret_claims)) {

@@ -168,6 +168,8 @@ $socket->wait_notes(15);
 is(scalar($socket->notes), 15, 'a WebSocket takes a poll\'s position');
 $socket->close;
 
+is(poll('p1', pos => '', wait => 0)->{status}, 204, 'an empty position is none');
+
 # A poll that waits.
 my $waiting = Clairon::Test::RawSocket->new($relay);
 $waiting->write("GET /v1/poll?pos=$at&wait=30 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'p1') . "\r\n\r\n");

@@ -421,10 +421,33 @@ writes_what_it_reads_back(void **state)
     buffer_free(&text);
 }
 
+static void
+refuses_extensions_it_does_not_know(void **state)
+{
+    const struct token_rules rules = {
+        .kind = TOKEN_KEY_HS256, .key = SECRET, .key_len = sizeof(SECRET) - 1};
+    jwt_t *jwt = NULL;
+    char *text;
+
+    (void)state;
+    assert_int_equal(jwt_new(&jwt), 0);
+    assert_int_equal(jwt_add_grants_json(jwt, "{\"sub\":\"u\",\"exp\":1795230600}"), 0);
+    assert_int_equal(jwt_add_headers_json(jwt, "{\"crit\":[\"exp\"]}"), 0);
+    assert_int_equal(
+        jwt_set_alg(jwt, JWT_ALG_HS256, (const unsigned char *)SECRET, sizeof(SECRET) - 1), 0);
+    text = jwt_encode_str(jwt);
+    assert_non_null(text);
+    assert_int_equal(judge_text(&rules, text), RC_BAD);
+    assert_non_null(strstr(error, "(crit)"));
+    free(text);
+    jwt_free(jwt);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refuses_extensions_it_does_not_know),
         cmocka_unit_test(reads_what_it_grants),
         cmocka_unit_test(believes_the_configured_key_only),
         cmocka_unit_test(refuses_other_algorithms),

@@ -18,7 +18,11 @@ for at = 7, #ARGV do
         local tries = tonumber(call('HGET', prefix .. ':tries:' .. id, user) or '0')
         local kind = KINDS[byte_at(found.route, 59, 1)] or 'E'
         local wait = math.max(delay, backoff_ms(kind, tries, id, base, cap))
-        call('ZADD', prefix .. ':due', whole(now + wait), id .. ':' .. user)
+        -- Half a millisecond marks what a nack asked for: a later, shorter one does not undo it.
+        local asked = tonumber(call('ZSCORE', prefix .. ':due', id .. ':' .. user) or '0')
+        if asked % 1 == 0 or asked < now + wait then
+            call('ZADD', prefix .. ':due', string.format('%.1f', now + wait + 0.5), id .. ':' .. user)
+        end
         note_event(id, 'nacked', whole(now), tries, whole(wait), user)
         taken = taken + 1
     end
