@@ -29,10 +29,10 @@ local function state()
     local newest = newest_ever()
     if is_before(newest, after) then return UNKNOWN end
     local oldest = call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
-    if after == '0-0' then
-        local first = call('HGET', prefix .. ':meta', 'first')
-        return first and (not oldest or oldest[1] ~= first) and TRIMMED or WHOLE
-    end
+    local first = call('HGET', prefix .. ':meta', 'first')
+    -- The stream's last id may be raised before anything is in it: nothing is gone all the same.
+    if not first or (oldest and oldest[1] == first) then return WHOLE end
+    if after == '0-0' then return TRIMMED end
     return is_before(after, oldest and oldest[1] or newest) and TRIMMED or WHOLE
 end
 
