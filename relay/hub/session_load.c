@@ -204,6 +204,8 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
         struct note *note;
 
         window_confirm(session, entry->frame.as.note.id);
+        if (!session_is_for(session, &entry->frame))
+            continue; /* still owed by this user, who has left the audience */
         if (!entry->is_copy && entry_id_less(session->cursor, entry->id))
             continue; /* comes with the catching up, which leaves copies out */
         if (session->is_going_on && !is_new_to_poll(session, entry))

@@ -13,13 +13,15 @@ local delay, now, taken = math.min(tonumber(ARGV[4]), cap), now_ms(), 0
 
 for at = 7, #ARGV do
     local id = ARGV[at]
-    local found = call('HGET', prefix .. ':ack:' .. id, user) == '0' and read_entry(id)
+    -- Only what was shown has a time to come again.
+    local asked = call('HGET', prefix .. ':ack:' .. id, user) == '0'
+        and tonumber(call('ZSCORE', prefix .. ':due', id .. ':' .. user) or nil)
+    local found = asked and read_entry(id)
     if found and byte_at(found.route, 7, 1) % 4 >= 2 then -- FRAME_RETRY_ENABLED
         local tries = tonumber(call('HGET', prefix .. ':tries:' .. id, user) or '0')
         local kind = KINDS[byte_at(found.route, 59, 1)] or 'E'
         local wait = math.max(delay, backoff_ms(kind, tries, id, base, cap))
         -- Half a millisecond marks what a nack asked for: a later, shorter one does not undo it.
-        local asked = tonumber(call('ZSCORE', prefix .. ':due', id .. ':' .. user) or '0')
         if asked % 1 == 0 or asked < now + wait then
             call('ZADD', prefix .. ':due', string.format('%.1f', now + wait + 0.5), id .. ':' .. user)
         end
