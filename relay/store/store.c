@@ -166,7 +166,7 @@ store_open(struct ev_loop *loop, const struct config *config, struct stats *stat
         free(store);
         return NULL;
     }
-    store->upkeep = upkeep_open(loop, store->link, config, stats);
+    store->upkeep = upkeep_open(loop, store->link, config, stats, store->epoch);
     return store;
 }
 

@@ -21,6 +21,7 @@ struct upkeep {
     struct ev_loop *loop;
     struct link *link;
     struct stats *stats;
+    const char *epoch; /* the store's, as of the last greeting */
     struct delivery delivery;
     struct fault_log faults;
     bool due_asked;
@@ -31,6 +32,7 @@ struct upkeep {
     char prefix[UPKEEP_KEY_MAX / 2];
     char stream_key[UPKEEP_KEY_MAX];
     char beat_key[UPKEEP_KEY_MAX];
+    char meta_key[UPKEEP_KEY_MAX];
 };
 
 static void trim(struct upkeep *upkeep);
@@ -150,35 +152,59 @@ on_beaten(void *ctx, const redisReply *reply)
     (void)is_error(ctx, reply, "add to the beat stream");
 }
 
+/* Without a feed nothing else would tell that the store was emptied while we were connected. */
+static void
+on_epoch(void *ctx, const redisReply *reply)
+{
+    struct upkeep *upkeep = ctx;
+    struct bytes epoch;
+
+    if (is_error(upkeep, reply, "read its epoch"))
+        return;
+    epoch = reply_bytes(reply);
+    if (epoch.len != strlen(upkeep->epoch) || memcmp(epoch.at, upkeep->epoch, epoch.len) != 0)
+        link_restart(upkeep->link, "it is not what it was");
+}
+
+static enum rc
+send(struct upkeep *upkeep, link_reply *reply, const char **argv, int argc)
+{
+    size_t lens[UPKEEP_ARGC_MAX + 1];
+
+    for (int i = 0; i < argc; i++)
+        lens[i] = strlen(argv[i]);
+    return link_send(upkeep->link, reply, upkeep, argc, argv, lens);
+}
+
 static void
 on_beat(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct upkeep *upkeep = timer->data;
-    const char *argv[] = {"XADD", upkeep->beat_key, "MAXLEN", "1", "*", "beat", "1"};
-    size_t lens[7];
+    const char *add[] = {"XADD", upkeep->beat_key, "MAXLEN", "1", "*", "beat", "1"};
+    const char *ask[] = {"HGET", upkeep->meta_key, "epoch"};
 
     (void)loop;
     (void)events;
-    for (size_t i = 0; i < 7; i++)
-        lens[i] = strlen(argv[i]);
-    if (link_send(upkeep->link, on_beaten, upkeep, 7, argv, lens) != RC_OK)
+    if (send(upkeep, on_beaten, add, 7) != RC_OK || send(upkeep, on_epoch, ask, 3) != RC_OK)
         return; /* the store is away: its link says so */
 }
 
 struct upkeep *
 upkeep_open(struct ev_loop *loop, struct link *link, const struct config *config,
-            struct stats *stats)
+            struct stats *stats, const char *epoch)
 {
     struct upkeep *upkeep = memory_new(sizeof(*upkeep));
 
     upkeep->loop = loop;
     upkeep->link = link;
     upkeep->stats = stats;
+    upkeep->epoch = epoch;
     upkeep->jitter = (unsigned)getpid();
     delivery_settings(config, &upkeep->delivery);
     snprintf(upkeep->prefix, sizeof(upkeep->prefix), "%s", config->store.prefix);
     snprintf(upkeep->stream_key, UPKEEP_KEY_MAX, "%s:stream", config->store.prefix);
     snprintf(upkeep->beat_key, UPKEEP_KEY_MAX, "%s:beat", config->store.prefix);
+    snprintf(upkeep->meta_key, UPKEEP_KEY_MAX, "%s:meta", config->store.prefix);
     ev_timer_init(&upkeep->trim, on_trim, UPKEEP_TRIM_S, UPKEEP_TRIM_S);
     ev_timer_init(&upkeep->beat, on_beat, UPKEEP_BEAT_S, UPKEEP_BEAT_S);
     ev_timer_init(&upkeep->due, on_due, UPKEEP_DUE_S, UPKEEP_DUE_S);

@@ -35,4 +35,14 @@ is($client->wait_closed, 4201, 'a client of a relay that drains is told to come 
 my $back = $first->client('u1', pos => $client->pos);
 ok($back->wait_for('connected')->{resumed}, 'its position holds on the other relay');
 
+$second->start;
+$second->wait_ready;
+my @both = map { $_->client('u2') } $first, $second;
+$store->ask('FLUSHALL');
+is($_->wait_for('gap')->{why}, 'epoch', 'a store that is emptied is noticed by each relay') for @both;
+$pg->safe_psql('postgres', q{INSERT INTO t VALUES (1000, 'u2')});
+$_->wait_notes(1) for @both;
+my ($here, $there) = map { $_->pos } @both;
+is($here, $there, 'and their positions are the same again');
+
 done_testing();
