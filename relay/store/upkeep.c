@@ -185,8 +185,9 @@ on_beat(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)loop;
     (void)events;
-    if (send(upkeep, on_beaten, add, 7) != RC_OK || send(upkeep, on_epoch, ask, 3) != RC_OK)
-        return; /* the store is away: its link says so */
+    /* While the store is away its link says so. */
+    if (send(upkeep, on_beaten, add, 7) == RC_OK && send(upkeep, on_epoch, ask, 3) != RC_OK)
+        log_debug("store", "the link broke between two commands");
 }
 
 struct upkeep *
