@@ -2,22 +2,12 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until token scratch top);
-use Clairon::Test::Process;
-use JSON ();
+use Clairon::Test qw(wait_until token scratch);
 use Test::More;
 
 plan skip_all => 'node is not installed' if system('node --version >/dev/null 2>&1') != 0;
 
 use constant { TURNS => 3, ROWS => 3000 };
-
-{
-    package Reader;
-    our @ISA = 'Clairon::Test::Process';
-    sub command { return @{ $_[0]{command} } }
-    sub told { return map { eval { JSON::decode_json($_) } // () } split /\n/, $_[0]->log_text }
-    sub rows { return map { $_->{row} } grep { defined $_->{row} } $_[0]->told }
-}
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
@@ -28,30 +18,12 @@ my @relays = map { Clairon::Test::relay($pg, $store, conf => { 'gate.drain' => '
 # What a load balancer is to clients: one address, and only those behind it that are up.
 my $proxy = Clairon::Test::proxy("127.0.0.1:$relays[0]{port}");
 
-my $script = scratch() . '/page.mjs';
-open my $file, '>', $script or die "could not write $script: $!";
-print {$file} <<"END";
-import { connect } from 'file://${\ top()}/client/src/index.js';
-class Dead { constructor() { setTimeout(() => this.onclose?.({ code: 1006 }), 1); } close() {} }
-const say = (what) => console.log(JSON.stringify(what));
-const client = connect({ url: process.argv[2], token: process.argv[3],
-    WebSocket: globalThis.WebSocket ?? Dead, backoff: { base: 20, cap: 100 } });
-client.on('t', (n) => say({ row: n.payload.after.id }));
-client.on('state', ({ state }) => say({ state }));
-client.on('gap', (gap) => say({ gap }));
-client.on('error', ({ error }) => say({ error: error.message }));
-END
-close $file;
-my @pages = map { my $page = bless { name => "page$_", log => scratch() . "/page$_.log",
-        command => [ 'node', $script, $proxy->url('http') . '/v1/ws', token(sub => "u$_") ] }, 'Reader';
-    $page->start; $page } 1 .. 3;
-sub is_open { my ($page) = @_;
-    my ($last) = reverse grep { $_->{state} } $page->told;
-    return $last && $last->{state} eq 'open' }
-for my $page (@pages) { wait_until('a page is open', sub { is_open($page) }) }
+my @pages = map { Clairon::Test::page(name => "page$_", websocket => 1, url => $proxy->url('http') . '/v1/ws',
+        token => token(sub => "u$_")) } 1 .. 3;
+for my $page (@pages) { wait_until('a page is open', sub { ($page->state->{state} // '') eq 'open' }) }
 
 my $rows = scratch() . '/rows.sql';
-open $file, '>', $rows or die "could not write $rows: $!";
+open my $file, '>', $rows or die "could not write $rows: $!";
 print {$file} "INSERT INTO t VALUES ($_, 'u' || 1 + $_ % 3); SELECT pg_sleep(0.002);\n" for 1 .. ROWS;
 close $file;
 my $writer = IPC::Run::start([ 'psql', '-qAtX', '-o', '/dev/null', '-d', $pg->connstr('postgres'), '-f', $rows ]);
@@ -78,8 +50,7 @@ for my $i (1 .. 3)
     my @own = grep { 1 + $_ % 3 == $i } 1 .. ROWS;
     wait_until("page $i has all", sub { $page->rows >= @own });
     is_deeply([ $page->rows ], \@own, "page $i showed each row once, in order");
-    is(join(' ', map { JSON::encode_json($_) } grep { $_->{gap} || $_->{error} } $page->told), '',
-        'without a gap or an error');
+    is(join(' ', $page->troubles), '', 'without a gap or an error');
 }
 wait_until('all are acked', sub { $store->pending == 0 });
 is(scalar $store->entries, ROWS, 'each row was stored once, and nothing was shown again for want of an ack');

@@ -13,13 +13,7 @@ if type(made) == 'table' and made.err and
     (made.err:find('READONLY', 1, true) or not redis.call('HGET', prefix .. ':meta', 'epoch')) then
     return made
 end
-local function has_group()
-    local groups = redis.pcall('XINFO', 'GROUPS', stream)
-    for _, group in ipairs(groups.err and {} or groups) do
-        if group[2] == 'clairon' then return true end
-    end
-    return false
-end
+-- include: group.lua
 if not has_group() then
     redis.call('XGROUP', 'CREATE', stream, 'clairon', '0', 'MKSTREAM')
 end

@@ -13,6 +13,7 @@ local prefix = ARGV[1]
 local call = redis.call
 -- include: delivery.lua
 -- include: copy.lua
+-- include: group.lua
 -- include: note.lua
 
 local state = call('HMGET', progress, 'owner', 'position', 'read')

@@ -6,6 +6,7 @@ local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
 -- include: copy.lua
+-- include: group.lua
 -- include: note.lua
 
 if call('HGET', prefix .. ':meta', 'epoch') ~= ARGV[2] or not has_group() then

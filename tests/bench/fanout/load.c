@@ -230,6 +230,60 @@ add_pids(struct options *options, const char *text)
         options->pids[options->pid_count++] = (int)strtol(text, &end, 10);
 }
 
+static void
+take_option(struct options *options, int name)
+{
+    switch (name) {
+    case 'k':
+        options->kind = optarg;
+        break;
+    case 'p':
+        options->port = (int)strtol(optarg, NULL, 10);
+        break;
+    case 'c':
+        options->control_port = (int)strtol(optarg, NULL, 10);
+        break;
+    case 's':
+        options->store = optarg;
+        break;
+    case 'x':
+        options->secret = optarg;
+        break;
+    case 'n':
+        options->clients = (int)strtol(optarg, NULL, 10);
+        break;
+    case 'b':
+        options->bytes = strtoul(optarg, NULL, 10);
+        break;
+    case 'u':
+        options->burst = (int)strtol(optarg, NULL, 10);
+        break;
+    case 'w':
+        options->window = (int)strtol(optarg, NULL, 10);
+        break;
+    case 't':
+        options->seconds = strtod(optarg, NULL);
+        break;
+    case 'i':
+        add_pids(options, optarg);
+        break;
+    case 'e':
+        options->each = true;
+        break;
+    case 'l':
+        options->listen = true;
+        break;
+    case 'd':
+        options->idle = true;
+        break;
+    case 'a':
+        options->latency = true;
+        break;
+    default:
+        exit(2);
+    }
+}
+
 static struct options
 read_options(int argc, char **argv)
 {
@@ -244,57 +298,8 @@ read_options(int argc, char **argv)
         .kind = "floor", .clients = 1, .bytes = 1024, .burst = 1, .window = 1, .seconds = 2};
     int name;
 
-    while ((name = getopt_long(argc, argv, "", names, NULL)) != -1) {
-        switch (name) {
-        case 'k':
-            options.kind = optarg;
-            break;
-        case 'p':
-            options.port = (int)strtol(optarg, NULL, 10);
-            break;
-        case 'c':
-            options.control_port = (int)strtol(optarg, NULL, 10);
-            break;
-        case 's':
-            options.store = optarg;
-            break;
-        case 'x':
-            options.secret = optarg;
-            break;
-        case 'n':
-            options.clients = (int)strtol(optarg, NULL, 10);
-            break;
-        case 'b':
-            options.bytes = strtoul(optarg, NULL, 10);
-            break;
-        case 'u':
-            options.burst = (int)strtol(optarg, NULL, 10);
-            break;
-        case 'w':
-            options.window = (int)strtol(optarg, NULL, 10);
-            break;
-        case 't':
-            options.seconds = strtod(optarg, NULL);
-            break;
-        case 'i':
-            add_pids(&options, optarg);
-            break;
-        case 'e':
-            options.each = true;
-            break;
-        case 'l':
-            options.listen = true;
-            break;
-        case 'd':
-            options.idle = true;
-            break;
-        case 'a':
-            options.latency = true;
-            break;
-        default:
-            exit(2);
-        }
-    }
+    while ((name = getopt_long(argc, argv, "", names, NULL)) != -1)
+        take_option(&options, name);
     return options;
 }
 

@@ -27,6 +27,7 @@ use Test::More ();
 use Time::HiRes qw(time);
 
 use Clairon::Test::Client;
+use Clairon::Test::Page;
 use Clairon::Test::Proxy;
 use Clairon::Test::Relay;
 use Clairon::Test::Store;
@@ -141,6 +142,16 @@ sub proxy
     remember($proxy);
     $proxy->start;
     return $proxy;
+}
+
+# Our client in a node process, started; options as of Clairon::Test::Page->new: url, token, websocket.
+sub page
+{
+    my (%options) = @_;
+    my $page = Clairon::Test::Page->new(%options, top => top(), folder => new_folder('page'));
+    remember($page);
+    $page->start;
+    return $page;
 }
 
 # A relay between those two, started and ready. Options: roles, conf => { 'gate.ping' => '1s' },

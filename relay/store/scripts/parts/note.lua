@@ -1,13 +1,5 @@
 -- note.lua: adds notifications, with those whose acks they wait for. Needs delivery.lua, copy.lua.
-
 -- A script that fails keeps what it wrote: all that can be wrong is looked at before the first write.
-local function has_group()
-    local groups = redis.pcall('XINFO', 'GROUPS', stream)
-    for _, group in ipairs(groups.err and {} or groups) do
-        if group[2] == 'clairon' then return true end
-    end
-    return false
-end
 
 local OPEN_MS = 24 * 3600 * 1000 -- an open audience without expiration waits so long
 local added, now = 0, now_ms()

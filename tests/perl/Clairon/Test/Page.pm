@@ -1,0 +1,50 @@
+# Clairon::Test::Page: our JavaScript client in a node process that tells what it sees, a JSON object a line.
+#
+#   my $page = Clairon::Test::page(url => .., token => .., name => 'page', websocket => 0);
+#   $page->told;  $page->rows;  $page->state;  $page->troubles;
+package Clairon::Test::Page;
+
+use strict;
+use warnings;
+
+use parent -norequire, 'Clairon::Test::Process';
+use Clairon::Test::Process;
+use JSON ();
+
+# Without `websocket`, or where node has none, no WebSocket gets through.
+sub script
+{
+    my ($top, $websocket) = @_;
+    my $class = $websocket ? 'globalThis.WebSocket ?? Dead' : 'Dead';
+    return <<"END";
+import { connect } from 'file://$top/client/src/index.js';
+class Dead { constructor() { setTimeout(() => this.onclose?.({ code: 1006 }), 1); } close() {} }
+const say = (what) => console.log(JSON.stringify(what));
+const client = connect({ url: process.argv[2], token: process.argv[3], WebSocket: $class, backoff: { base: 20, cap: 100 } });
+client.on('t', (n) => say({ row: n.payload.after.id }));
+client.on('state', ({ state, reason }) => say({ state, reason, transport: client.transport }));
+client.on('gap', (gap) => say({ gap }));
+client.on('error', ({ error }) => say({ error: error.message }));
+END
+}
+
+sub new
+{
+    my ($class, %options) = @_;
+    my $name = $options{name} // 'page';
+    my $file = "$options{folder}/page.mjs";
+    open my $out, '>', $file or die "could not write $file: $!";
+    print {$out} script($options{top}, $options{websocket});
+    close $out or die "could not write $file: $!";
+    return bless { name => $name, log => "$options{folder}/log",
+        command => [ 'node', $file, $options{url}, $options{token} ] }, $class;
+}
+
+sub command { return @{ $_[0]{command} } }
+
+sub told     { return map { eval { JSON::decode_json($_) } // () } split /\n/, $_[0]->log_text }
+sub rows     { return map { $_->{row} } grep { defined $_->{row} } $_[0]->told }
+sub state    { my ($last) = reverse grep { $_->{state} } $_[0]->told; return $last // {} }
+sub troubles { return map { JSON::encode_json($_) } grep { $_->{gap} || $_->{error} } $_[0]->told }
+
+1;
