@@ -17,6 +17,16 @@
 #define STATUS_EVERY_US 10000000 /* when the server has no wal_sender_timeout */
 #define REASON_MAX 2048
 
+struct feed *
+feed_take_ticket(struct feed_ticket *ticket)
+{
+    struct feed *feed = ticket->feed;
+    bool counts = ticket->attempt == feed->attempt && !feed->closing;
+
+    free(ticket);
+    return counts ? feed : NULL;
+}
+
 void
 feed_set_state(struct feed *feed, enum feed_state state)
 {

@@ -69,12 +69,9 @@ feed_confirm_update(struct feed *feed)
 static void
 on_replicated(void *ctx, enum rc rc)
 {
-    struct feed_ticket *ticket = ctx;
-    struct feed *feed = ticket->feed;
-    bool is_ours = ticket->attempt == feed->attempt;
+    struct feed *feed = feed_take_ticket(ctx);
 
-    free(ticket);
-    if (!is_ours || feed->closing)
+    if (feed == NULL)
         return;
     if (rc == RC_OK)
         feed->replicated_lsn = feed->replicating_lsn;

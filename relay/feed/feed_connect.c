@@ -111,12 +111,9 @@ ask_history(struct feed *feed)
 static void
 on_claimed(void *ctx, enum rc rc, const struct store_progress *progress)
 {
-    struct feed_ticket *ticket = ctx;
-    struct feed *feed = ticket->feed;
-    bool is_ours = ticket->attempt == feed->attempt;
+    struct feed *feed = feed_take_ticket(ctx);
 
-    free(ticket);
-    if (!is_ours || feed->closing)
+    if (feed == NULL)
         return;
     if (rc != RC_OK) {
         feed_restart(feed, "the store does not give the progress of slot \"%s\"",

@@ -127,6 +127,8 @@ struct feed_ticket {
 /* The one door to WAITING: logs why, drops the connection, comes back after the backoff. */
 void feed_restart(struct feed *feed, const char *format, ...) PRINTF_LIKE(2, 3);
 void feed_set_state(struct feed *feed, enum feed_state state);
+/* Frees a ticket. NULL: its answer comes too late, for an earlier connection or a closed feed. */
+struct feed *feed_take_ticket(struct feed_ticket *ticket);
 
 /* feed_connect.c */
 void feed_connect(struct feed *feed);

@@ -49,13 +49,10 @@ feed_stream_reset(struct feed *feed)
 static void
 on_ingested(void *ctx, enum rc rc)
 {
-    struct feed_ticket *ticket = ctx;
-    struct feed *feed = ticket->feed;
-    bool is_ours = ticket->attempt == feed->attempt && feed->flight_count > 0;
+    struct feed *feed = feed_take_ticket(ctx);
     struct flight flight;
 
-    free(ticket);
-    if (feed->closing || !is_ours)
+    if (feed == NULL || feed->flight_count == 0)
         return;
     if (rc != RC_OK) {
         feed_restart(feed, "the store did not take a batch");
