@@ -37,7 +37,12 @@ unit_programs := $(unit_sources:%.c=$(BUILD)/asan/%)
 # ---- how
 packages := libpq hiredis libwebsockets libjwt jansson openssl
 ifeq ($(filter clean fmt deps help,$(MAKECMDGOALS)),)
-pkg_cflags := $(shell pkg-config --cflags $(packages) 2>/dev/null)
+# TLS to the store came with hiredis 1.0.
+ifneq ($(shell pkg-config --exists hiredis_ssl 2>/dev/null && echo found),)
+packages += hiredis_ssl
+store_tls := -DCLAIRON_STORE_TLS
+endif
+pkg_cflags := $(store_tls) $(shell pkg-config --cflags $(packages) 2>/dev/null)
 pkg_libs := $(shell pkg-config --libs $(packages) 2>/dev/null) -lev -lm
 endif
 

@@ -26,6 +26,9 @@ struct config {
     struct {
         char *url;            /* default redis://127.0.0.1:6379 */
         char *prefix;         /* default "clairon" */
+        char *tls_ca;         /* for rediss://; NULL: the system's authorities */
+        char *tls_cert;       /* the relay's own, for stores that ask for one */
+        char *tls_key;
         int shards;           /* default 1 */
         int64_t retention_ms; /* default 7 d */
         int min_replicas;     /* that must have what is confirmed; default 0 */

@@ -75,15 +75,20 @@ is_unix_path(const char *path)
 const char *
 config_check_url(const char *value)
 {
-    static const char form[] = "must be redis://[user:pass@]host:port[/db] or unix:///path";
+    static const char form[] = "must be " CONFIG_URL_FORM;
 
-    if (strncmp(value, "rediss://", 9) == 0)
-        return "must be redis:// or unix:///: this hiredis has no TLS (it came with hiredis 1.0)";
     if (strncmp(value, "unix://", 7) == 0)
         return is_unix_path(value + 7) ? NULL : form;
-    if (strncmp(value, "redis://", 8) != 0)
+    if (strncmp(value, "rediss://", 9) == 0) {
+#ifndef CLAIRON_STORE_TLS
+        return "must be redis:// or unix:///: this hiredis has no TLS (it came with hiredis 1.0)";
+#endif
+        value += 9;
+    } else if (strncmp(value, "redis://", 8) == 0) {
+        value += 8;
+    } else {
         return form;
-    value += 8;
+    }
 
     const char *at = strrchr(value, '@');
 

@@ -2,6 +2,13 @@
 #ifndef CLAIRON_BASE_CONFIG_CHECK_H
 #define CLAIRON_BASE_CONFIG_CHECK_H
 
+/* TLS to the store came with hiredis 1.0; the Makefile looks for it. */
+#ifdef CLAIRON_STORE_TLS
+#define CONFIG_URL_FORM "redis://[user:pass@]host:port[/db], likewise rediss://, or unix:///path"
+#else
+#define CONFIG_URL_FORM "redis://[user:pass@]host:port[/db] or unix:///path"
+#endif
+
 /* Each answers NULL when the value is good, else a constant: "must be ..". */
 const char *config_check_slot(const char *value);
 const char *config_check_prefix(const char *value);

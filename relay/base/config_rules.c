@@ -171,35 +171,45 @@ config_read_key(const struct config *config, char **ret_key, size_t *ret_len,
 }
 
 static enum rc
-check_tls_file(struct config_load *load, const char *name, const char *path)
+check_readable(struct config_load *load, const char *section, const char *name, const char *path)
 {
     char where[CONFIG_WHERE_MAX];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
 
+    if (path == NULL)
+        return RC_OK;
     if (fd >= 0) {
         (void)close(fd);
         return RC_OK;
     }
-    config_where(load, "gate", name, where);
+    config_where(load, section, name, where);
     return config_fail(load, "%s: could not read \"%.256s\": %s", where, path, strerror(errno));
+}
+
+static enum rc
+check_certificate(struct config_load *load, const char *section, const char *cert, const char *key)
+{
+    char where[CONFIG_WHERE_MAX];
+
+    if ((cert == NULL) != (key == NULL)) {
+        config_where(load, section, cert != NULL ? "tls_cert" : "tls_key", where);
+        return config_fail(load, "missing key [%s] %s: %s needs it", section,
+                           cert != NULL ? "tls_key" : "tls_cert", where);
+    }
+    if (check_readable(load, section, "tls_cert", cert) != RC_OK)
+        return RC_BAD;
+    return check_readable(load, section, "tls_key", key);
 }
 
 static enum rc
 check_tls(struct config_load *load)
 {
-    const char *cert = load->config->gate.tls_cert, *key = load->config->gate.tls_key;
-    char where[CONFIG_WHERE_MAX];
+    const struct config *config = load->config;
 
-    if (cert == NULL && key == NULL)
-        return RC_OK;
-    if (cert == NULL || key == NULL) {
-        config_where(load, "gate", cert != NULL ? "tls_cert" : "tls_key", where);
-        return config_fail(load, "missing key [gate] %s: %s needs it",
-                           cert != NULL ? "tls_key" : "tls_cert", where);
-    }
-    if (check_tls_file(load, "tls_cert", cert) != RC_OK)
+    if (check_certificate(load, "gate", config->gate.tls_cert, config->gate.tls_key) != RC_OK ||
+        check_certificate(load, "store", config->store.tls_cert, config->store.tls_key) != RC_OK)
         return RC_BAD;
-    return check_tls_file(load, "tls_key", key);
+    return check_readable(load, "store", "tls_ca", config->store.tls_ca);
 }
 
 static enum rc

@@ -105,8 +105,14 @@ const struct config_key config_keys[] = {
       FIELD(store.retention_ms), "how long the stream is kept" },
     { "store", "shards", CONFIG_INT, false, "1", INT32_MIN, INT32_MAX, config_check_one,
       FIELD(store.shards), "only 1 is supported by this version" },
+    { "store", "tls_ca", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(store.tls_ca),
+      "PEM file with those who sign the store's certificate; unset: the system's" },
+    { "store", "tls_cert", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(store.tls_cert),
+      "PEM file with the relay's own certificate, for a store that asks; together with tls_key" },
+    { "store", "tls_key", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(store.tls_key),
+      "PEM file with that certificate's private key" },
     { "store", "url", CONFIG_TEXT, true, "redis://127.0.0.1:6379", 1, TEXT_MAX, config_check_url,
-      FIELD(store.url), "redis://[user:pass@]host:port[/db] or unix:///path" },
+      FIELD(store.url), CONFIG_URL_FORM },
 };
 /* clang-format on */
 

@@ -123,6 +123,10 @@ address_read(const char *url, struct address *ret_address)
         if (url[7] != '/' || strlen(url + 7) >= sizeof(address.path))
             return RC_BAD;
         memcpy(address.path, url + 7, strlen(url + 7) + 1);
+    } else if (strncmp(url, "rediss://", 9) == 0) {
+        address.tls = true;
+        if (read_tcp(url + 9, &address) != RC_OK)
+            return RC_BAD;
     } else if (strncmp(url, "redis://", 8) != 0 || read_tcp(url + 8, &address) != RC_OK) {
         return RC_BAD;
     }

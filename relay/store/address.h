@@ -2,6 +2,8 @@
 #ifndef CLAIRON_STORE_ADDRESS_H
 #define CLAIRON_STORE_ADDRESS_H
 
+#include <stdbool.h>
+
 #include "base/rc.h"
 
 #define ADDRESS_TEXT_MAX 512
@@ -13,9 +15,10 @@ struct address {
     char user[ADDRESS_TEXT_MAX];
     char password[ADDRESS_TEXT_MAX]; /* percent-decoded; "" for none */
     int database;
+    bool tls; /* rediss:// */
 };
 
-/* redis://[user:pass@]host[:port][/db] or unix:///path. RC_BAD for anything else. */
+/* redis(s)://[user:pass@]host[:port][/db] or unix:///path. RC_BAD for anything else. */
 MUST_CHECK enum rc address_read(const char *url, struct address *ret_address);
 
 #endif

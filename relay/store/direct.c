@@ -13,6 +13,7 @@
 #include "store/redrive.h"
 #include "store/reply.h"
 #include "store/scripts.h"
+#include "store/secure.h"
 
 #define DIRECT_PATIENCE_S 10
 #define DIRECT_PAGE "50" /* entries of up to a megabyte each */
@@ -80,6 +81,17 @@ greet(struct direct *direct, const struct address *address)
     return ask_texts(direct, 2, select) != NULL;
 }
 
+static bool
+secure(struct direct *direct, const struct config *config, const struct address *address)
+{
+    char reason[SECURE_ERROR_MAX];
+
+    if (!address->tls || secure_start(config, address->host, direct->redis, reason) == RC_OK)
+        return true;
+    snprintf(direct->error, sizeof(direct->error), "could not connect to the store: %s", reason);
+    return false;
+}
+
 struct direct *
 direct_open(const struct config *config, char error[DIRECT_ERROR_MAX])
 {
@@ -104,7 +116,8 @@ direct_open(const struct config *config, char error[DIRECT_ERROR_MAX])
         snprintf(direct->error, sizeof(direct->error), "could not connect to the store: %s",
                  direct->redis != NULL ? direct->redis->errstr : "out of memory");
     else
-        is_good = redisSetTimeout(direct->redis, patience) == REDIS_OK && greet(direct, &address);
+        is_good = redisSetTimeout(direct->redis, patience) == REDIS_OK &&
+                  secure(direct, config, &address) && greet(direct, &address);
     explicit_bzero(&address, sizeof(address));
     if (is_good)
         return direct;

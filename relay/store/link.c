@@ -9,10 +9,12 @@
 
 #include "base/backoff.h"
 #include "base/clock.h"
+#include "base/config_check.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/address.h"
 #include "store/fault.h"
+#include "store/secure.h"
 
 #define LINK_BACKOFF_BASE_MS 100
 #define LINK_BACKOFF_CAP_MS 5000
@@ -28,6 +30,7 @@ struct link {
     struct ev_loop *loop;
     const char *name;
     struct link_events events;
+    const struct config *config;
     struct address address;
     redisAsyncContext *redis; /* NULL while down */
     struct backoff backoff;
@@ -311,21 +314,35 @@ on_disconnected(const redisAsyncContext *redis, int status)
     link_fall(link, status == REDIS_OK || redis->errstr == NULL ? "closed" : redis->errstr);
 }
 
+/* A connection under way; NULL with the reason. */
+static redisAsyncContext *
+link_dial(const struct link *link, char reason[SECURE_ERROR_MAX])
+{
+    const struct address *address = &link->address;
+    redisAsyncContext *redis = address->path[0] != '\0'
+                                   ? redisAsyncConnectUnix(address->path)
+                                   : redisAsyncConnect(address->host, address->port);
+
+    if (redis != NULL && redis->err == 0 &&
+        (!address->tls || secure_start(link->config, address->host, &redis->c, reason) == RC_OK))
+        return redis;
+    if (redis == NULL || redis->err != 0)
+        snprintf(reason, SECURE_ERROR_MAX, "%s", redis != NULL ? redis->errstr : "out of memory");
+    if (redis != NULL)
+        redisAsyncFree(redis);
+    return NULL;
+}
+
 static void
 link_connect(struct link *link)
 {
-    const struct address *address = &link->address;
+    char reason[SECURE_ERROR_MAX];
     redisAsyncContext *redis;
 
     link->state = LINK_CONNECTING;
     link->heard_us = clock_monotonic_us();
-    redis = address->path[0] != '\0' ? redisAsyncConnectUnix(address->path)
-                                     : redisAsyncConnect(address->host, address->port);
-    if (redis == NULL || redis->err != 0) {
-        char reason[LINK_REASON_MAX];
-        snprintf(reason, sizeof(reason), "%s", redis != NULL ? redis->errstr : "out of memory");
-        if (redis != NULL)
-            redisAsyncFree(redis);
+    redis = link_dial(link, reason);
+    if (redis == NULL) {
         link_fall(link, reason);
         return;
     }
@@ -383,12 +400,13 @@ link_open(struct ev_loop *loop, const struct config *config, const char *name, d
     struct link *link = memory_new(sizeof(*link));
 
     link->loop = loop;
+    link->config = config;
     link->name = name;
     link->events = *events;
     link->patience_s = patience_s;
     link->backoff = (struct backoff){LINK_BACKOFF_BASE_MS, LINK_BACKOFF_CAP_MS, 0};
     if (address_read(config->store.url, &link->address) != RC_OK) {
-        log_error(name, "store.url is not redis://[user:pass@]host:port[/db] or unix:///path");
+        log_error(name, "store.url is not " CONFIG_URL_FORM "");
         free(link);
         return NULL;
     }

@@ -108,7 +108,6 @@ refused("$_->[0] $_->[1]", good("[$_->[0]]", $_->[1]), "$file:8: [$_->[0]] $_->[
   [ 'store', 'shards = 2',          'shards must be 1' ];
 my $start = "[auth]\nhs256_secret_file = $folder/secret\n[feed]\nconninfo = dbname=x\n[store]\n";
 refused('a wrong url', "${start}url = http://me:hunter2\@host:1\n", "$file:6: [store] url must be redis://");
-refused('TLS to the store', "${start}url = rediss://me:hunter2\@host:1\n", qr{:6: .*hiredis});
 refused('a wrong conninfo', "[auth]\nhs256_secret_file = $folder/secret\n[feed]\nconninfo = hunter2 x=y\n",
     qr{conninfo.*valid are keyword=value pairs such as});
 

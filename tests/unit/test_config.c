@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/config.h"
+#include "base/config_check.h"
 #include "base/config_key.h"
 
 #define SECRET "0123456789abcdef0123456789abcdef"
@@ -312,9 +313,14 @@ store_addresses_have_a_form(void **state)
     }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         (void)snprintf(argument, sizeof argument, "--store.url=%s", bad[i]);
-        refuses_argument(argument, "must be redis://[user:pass@]host:port[/db] or unix:///path");
+        refuses_argument(argument, "must be " CONFIG_URL_FORM);
     }
+#ifdef CLAIRON_STORE_TLS
+    assert_int_equal(load(NULL, BOTH, "--store.url=rediss://u:p@h:1/2", NULL), RC_OK);
+    refuses_argument("--store.url=rediss://h", "must be " CONFIG_URL_FORM);
+#else
     refuses_argument("--store.url=rediss://h:1", "this hiredis has no TLS");
+#endif
 }
 
 static void

@@ -29,6 +29,10 @@ test_addresses(void **state)
     assert_int_equal(address.port, 6379);
     assert_int_equal(address_read("unix:///run/keydb.sock", &address), RC_OK);
     assert_string_equal(address.path, "/run/keydb.sock");
+    assert_false(address.tls);
+    assert_int_equal(address_read("rediss://h:7001", &address), RC_OK);
+    assert_string_equal(address.host, "h");
+    assert_true(address.tls);
 }
 
 static void
@@ -37,7 +41,7 @@ test_bad_addresses(void **state)
     static const char *const bad[] = {
         "",           "redis://",          "http://x",      "redis://h:70000", "redis://h:x",
         "unix://rel", "redis://h/notanum", "redis://[::1",  "redis://a%zz@h",  "redis://h:1/-2",
-        "rediss://h", "redis://%00@h:1",   "redis://[::1]x"};
+        "rediss://",  "redis://%00@h:1",   "redis://[::1]x"};
     struct address address;
 
     (void)state;

@@ -1,0 +1,82 @@
+# rediss://: is the store's certificate believed only when it is signed by whom we trust and bears its name?
+use strict;
+use warnings;
+
+use Clairon::Test;
+use Clairon::Test::SecureSocket;
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner')});
+my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
+my $port = Clairon::Test::free_port();
+
+sub relay_to
+{
+    my ($host, %conf) = @_;
+    return Clairon::Test::relay($pg, undef, wait => 0, start => 0,
+        conf => { 'store.url' => "rediss://$host:$port", %conf });
+}
+
+my $trial = relay_to('localhost');
+my $said  = qx{$trial->{program} relay -c $trial->{file} --check 2>&1};
+if ($said =~ /hiredis has no TLS/)
+{
+    is($? >> 8, 2, 'a hiredis without TLS: refused, with the reason');
+    done_testing();
+    exit;
+}
+is($?, 0, 'rediss:// is a good url') or diag $said;
+
+# The store wants a certificate of its clients too.
+my $store = Clairon::Test::store(options => [
+    '--tls-port', $port, '--tls-cert-file', $cert, '--tls-key-file', $key, '--tls-ca-cert-file', $cert,
+    '--tls-auth-clients', 'yes' ]);
+my %ours = ('store.tls_ca' => $cert, 'store.tls_cert' => $cert, 'store.tls_key' => $key);
+
+for (
+    [ 'a name that is not the certificate\'s', '127.0.0.1', \%ours,                              qr/certificate verify failed/ ],
+    [ 'a signer nobody told us of',            'localhost', { %ours, 'store.tls_ca' => undef },  qr/certificate verify failed/ ],
+    [ 'no certificate of ours',                'localhost', { 'store.tls_ca' => $cert },         qr/store connection failed/ ],
+  )
+{
+    my ($name, $host, $conf, $reason) = @$_;
+    my $relay = relay_to($host, %$conf);
+    $relay->start;
+    $relay->wait_for_log($reason);
+    pass("refused: $name");
+    $relay->stop;
+    is($store->ask('EXISTS', 'clairon:stream'), 0, '.. and nothing was stored');
+}
+
+my $broken = relay_to('localhost', %ours, 'store.tls_ca' => "$trial->{folder}/none");
+$said = qx{$broken->{program} relay -c $broken->{file} --check 2>&1};
+like($said, qr/tls_ca: could not read/, 'a file that is not there is named');
+
+my $relay = relay_to('localhost', %ours);
+$relay->start;
+$relay->wait_ready;
+my $client = $relay->client('u1');
+
+sub row_arrives
+{
+    my ($id) = @_;
+    $pg->safe_psql('postgres', "INSERT INTO t VALUES ($id, 'u1')");
+    $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $id });
+    return pass("row $id arrives through TLS");
+}
+
+row_arrives(1);
+# More than one record of TLS holds.
+$pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(1001, 3000) i});
+$client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == 3000 });
+is($store->ask('XLEN', 'clairon:stream'), 2001, 'each of many was stored once');
+$store->restart;
+row_arrives(2);
+
+$said = qx{$relay->{program} errors list -c $relay->{file} 2>&1};
+is($?, 0, 'the command line reads the store through TLS') or diag $said;
+
+done_testing();
