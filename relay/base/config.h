@@ -24,10 +24,10 @@ struct config {
         char *topic_prefix; /* NULL: the plugin's default, the database's name */
     } feed;
     struct {
-        char *url;            /* default redis://127.0.0.1:6379 */
-        char *prefix;         /* default "clairon" */
-        char *tls_ca;         /* for rediss://; NULL: the system's authorities */
-        char *tls_cert;       /* the relay's own, for stores that ask for one */
+        char *url;      /* default redis://127.0.0.1:6379 */
+        char *prefix;   /* default "clairon" */
+        char *tls_ca;   /* for rediss://; NULL: the system's authorities */
+        char *tls_cert; /* the relay's own, for stores that ask for one */
         char *tls_key;
         int shards;           /* default 1 */
         int64_t retention_ms; /* default 7 d */
