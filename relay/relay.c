@@ -8,13 +8,16 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/service.h"
 #include "feed/feed.h"
 #include "gate/gate.h"
 #include "hub/hub.h"
 #include "store/store.h"
 
 #define EXIT_FAILED 1
+#define BEAT_US INT64_C(1000000) /* of a worker, for the process that looks after it */
 
 struct relay {
     const struct config *config;
@@ -30,6 +33,7 @@ struct relay {
     ev_signal hangup;
     ev_signal push_off;
     ev_signal push_on;
+    ev_timer beat;
     bool is_draining;
 };
 
@@ -79,6 +83,7 @@ on_stop(struct ev_loop *loop, ev_signal *signal, int events)
     }
     log_info("relay", "signal %d, draining", signal->signum);
     relay->is_draining = true;
+    service_tell_stopping(relay->config->gate.drain_ms);
     feed_close(relay->feed); /* first: another relay may take the slot meanwhile */
     if (relay->gate != NULL)
         gate_drain(relay->gate, on_drained, relay);
@@ -87,28 +92,36 @@ on_stop(struct ev_loop *loop, ev_signal *signal, int events)
         on_drained(relay);
 }
 
-/* The certificate and the key of tokens are read again; all other settings only at a start. */
 static void
-on_hangup(struct ev_loop *loop, ev_signal *signal, int events)
+read_key_again(struct relay *relay)
 {
-    struct relay *relay = signal->data;
     char error[CONFIG_ERROR_MAX];
     char *key = NULL;
     size_t len = 0;
-    enum rc rc;
+    enum rc rc = config_read_key(relay->config, &key, &len, error);
 
-    (void)loop;
-    (void)events;
-    if (relay->gate == NULL)
-        return;
-    gate_new_certificate(relay->gate);
-    rc = config_read_key(relay->config, &key, &len, error);
     if (rc == RC_OK)
         gate_new_key(relay->gate, key, len);
     else if (rc == RC_AGAIN)
         log_warn("relay", "the key of tokens is not in a file: restart to change it");
     else
         log_error("relay", "the key of tokens stays as it was: %s", error);
+}
+
+/* The certificate and the key of tokens are read again; all other settings only at a start. */
+static void
+on_hangup(struct ev_loop *loop, ev_signal *signal, int events)
+{
+    struct relay *relay = signal->data;
+
+    (void)loop;
+    (void)events;
+    service_tell_reloading();
+    if (relay->gate != NULL) {
+        gate_new_certificate(relay->gate);
+        read_key_again(relay);
+    }
+    service_tell("READY=1");
 }
 
 /* The kill switch: SIGUSR1 turns push off, SIGUSR2 on. */
@@ -151,6 +164,30 @@ watch_signals(struct relay *relay)
     ev_signal_start(relay->loop, &relay->push_off);
     ev_signal_start(relay->loop, &relay->push_on);
     signal(SIGPIPE, SIG_IGN);
+}
+
+/* The loop turns: whoever watches over this process is told so. */
+static void
+on_beat(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct relay *relay = timer->data;
+
+    (void)loop;
+    (void)events;
+    relay->stats->beat_us = clock_monotonic_us();
+    service_tell("WATCHDOG=1");
+}
+
+static void
+start_beat(struct relay *relay)
+{
+    bool is_worker = relay->stats->all != NULL;
+    int64_t every_us = is_worker ? BEAT_US : service_watchdog_us();
+
+    ev_timer_init(&relay->beat, on_beat, (double)every_us / 1e6, (double)every_us / 1e6);
+    relay->beat.data = relay;
+    if (every_us > 0)
+        ev_timer_start(relay->loop, &relay->beat);
 }
 
 /* Each client is a descriptor: take all that the system allows. */
@@ -229,6 +266,8 @@ relay_run(const struct config *config, struct stats *stats, int listen_fd)
     is_open = open_rooms(&relay);
     if (is_open) {
         log_info("relay", "started, pid %d", (int)getpid());
+        start_beat(&relay);
+        service_tell("READY=1");
         ev_run(relay.loop, 0);
     }
     close_rooms(&relay);
@@ -239,6 +278,7 @@ relay_run(const struct config *config, struct stats *stats, int listen_fd)
     ev_signal_stop(relay.loop, &relay.hangup);
     ev_signal_stop(relay.loop, &relay.push_off);
     ev_signal_stop(relay.loop, &relay.push_on);
+    ev_timer_stop(relay.loop, &relay.beat);
     ev_loop_destroy(relay.loop);
     return is_open ? 0 : EXIT_FAILED;
 }

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/service.h"
 #include "gate/gate.h"
 
 #define EXIT_FAILED 1
@@ -33,6 +34,7 @@ struct workers {
     sigset_t before;
     bool is_stopping;
     int exit_code;
+    int64_t watchdog_us; /* 0: the service manager does not ask */
 };
 
 static int
@@ -44,6 +46,7 @@ run_worker(const struct workers *workers, const struct worker *worker)
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != workers->guardian)
         return EXIT_FAILED;
     sigprocmask(SIG_SETMASK, &workers->before, NULL);
+    service_leave();
     stats_reset_gauges(worker->stats);
     /* One slot has one reader. */
     if (worker != &workers->each[0])
@@ -54,8 +57,10 @@ run_worker(const struct workers *workers, const struct worker *worker)
 static void
 start(struct workers *workers, struct worker *worker)
 {
-    pid_t pid = fork();
+    pid_t pid;
 
+    worker->stats->beat_us = clock_monotonic_us();
+    pid = fork();
     if (pid == 0)
         _exit(run_worker(workers, worker));
     if (pid < 0)
@@ -85,8 +90,10 @@ tell_all(const struct workers *workers, int signal)
 static void
 stop(struct workers *workers, int exit_code)
 {
-    if (!workers->is_stopping)
+    if (!workers->is_stopping) {
         close(workers->listen_fd);
+        service_tell_stopping(workers->config->gate.drain_ms);
+    }
     workers->is_stopping = true;
     workers->exit_code = exit_code;
     tell_all(workers, SIGTERM);
@@ -133,6 +140,35 @@ any_runs(const struct workers *workers)
 }
 
 static void
+pass_on(const struct workers *workers, int signal)
+{
+    if (signal == SIGHUP)
+        service_tell_reloading();
+    tell_all(workers, signal);
+    if (signal == SIGHUP)
+        service_tell("READY=1");
+}
+
+/* Under a watchdog, a worker whose loop no longer turns is killed, and so another is started. */
+static void
+feed_watchdog(const struct workers *workers)
+{
+    int64_t oldest_us = clock_monotonic_us() - 2 * workers->watchdog_us;
+
+    if (workers->watchdog_us == 0)
+        return;
+    for (int i = 0; i < workers->count; i++) {
+        const struct worker *worker = &workers->each[i];
+
+        if (worker->pid == 0 || worker->stats->beat_us >= oldest_us)
+            continue;
+        log_error("workers", "worker %d is stuck", (int)worker->pid);
+        kill(worker->pid, SIGKILL);
+    }
+    service_tell("WATCHDOG=1");
+}
+
+static void
 look_after(struct workers *workers)
 {
     const struct timespec second = {.tv_sec = 1};
@@ -146,8 +182,9 @@ look_after(struct workers *workers)
         if (signal == SIGTERM || signal == SIGINT)
             stop(workers, workers->exit_code);
         else if (signal > 0 && signal != SIGCHLD)
-            tell_all(workers, signal);
+            pass_on(workers, signal);
         reap(workers);
+        feed_watchdog(workers);
     }
 }
 
@@ -172,7 +209,8 @@ run_several(const struct config *config, int listen_fd)
     struct workers workers = {.config = config,
                               .guardian = getpid(),
                               .listen_fd = listen_fd,
-                              .count = config->gate.workers};
+                              .count = config->gate.workers,
+                              .watchdog_us = service_watchdog_us()};
     struct stats *stats = shared_stats(workers.count);
     const int watched[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
 
@@ -188,6 +226,8 @@ run_several(const struct config *config, int listen_fd)
         sigaddset(&workers.watched, watched[i]);
     sigprocmask(SIG_BLOCK, &workers.watched, &workers.before);
     log_info("workers", "starting %d workers, pid %d", workers.count, (int)getpid());
+    start_due(&workers);
+    service_tell("READY=1");
     look_after(&workers);
     munmap(stats, sizeof(*stats) * (size_t)workers.count);
     return workers.exit_code;

@@ -48,6 +48,7 @@ enum metric {
 /* One process's, in memory that its fellow workers share. */
 struct stats {
     uint64_t values[STAT_COUNT];
+    int64_t beat_us;         /* when a worker's loop turned last; monotonic */
     const struct stats *all; /* of all workers; NULL: this process is alone */
     int all_count;
 };

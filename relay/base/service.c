@@ -1,0 +1,102 @@
+/* service.c: speaks sd_notify(3), a datagram a message, to the service manager. */
+#include "base/service.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define SOCKET_VARIABLE "NOTIFY_SOCKET"
+#define LINES_MAX 128
+#define MARGIN_MS 10000 /* for all else than the clients */
+
+/* A path, or @name for Linux' abstract names. Returns the address's length, 0: it is neither. */
+static socklen_t
+read_address(const char *name, struct sockaddr_un *address)
+{
+    size_t len = strlen(name);
+
+    if ((name[0] != '/' && name[0] != '@') || len < 2 || len >= sizeof(address->sun_path))
+        return 0;
+    memset(address, 0, sizeof(*address));
+    address->sun_family = AF_UNIX;
+    memcpy(address->sun_path, name, len);
+    if (name[0] == '@')
+        address->sun_path[0] = '\0';
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
+}
+
+void
+service_tell(const char *lines)
+{
+    const char *name = getenv(SOCKET_VARIABLE);
+    struct sockaddr_un address;
+    socklen_t len;
+    int fd;
+
+    if (name == NULL || name[0] == '\0')
+        return;
+    len = read_address(name, &address);
+    if (len == 0) {
+        log_warn("service", SOCKET_VARIABLE " is neither a path nor @name");
+        return;
+    }
+    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 ||
+        sendto(fd, lines, strlen(lines), MSG_NOSIGNAL, (struct sockaddr *)&address, len) < 0)
+        log_warn("service", "could not tell the service manager: %s", strerror(errno));
+    if (fd >= 0)
+        close(fd);
+}
+
+void
+service_tell_reloading(void)
+{
+    char lines[LINES_MAX];
+
+    snprintf(lines, sizeof(lines), "RELOADING=1\nMONOTONIC_USEC=%" PRId64, clock_monotonic_us());
+    service_tell(lines);
+}
+
+void
+service_tell_stopping(int64_t drain_ms)
+{
+    char lines[LINES_MAX];
+
+    snprintf(lines, sizeof(lines), "STOPPING=1\nEXTEND_TIMEOUT_USEC=%" PRId64,
+             (drain_ms + MARGIN_MS) * 1000);
+    service_tell(lines);
+}
+
+int64_t
+service_watchdog_us(void)
+{
+    const char *interval = getenv("WATCHDOG_USEC");
+    const char *pid = getenv("WATCHDOG_PID");
+    char *end;
+    long long us;
+
+    if (getenv(SOCKET_VARIABLE) == NULL || interval == NULL)
+        return 0;
+    if (pid != NULL && strtoll(pid, NULL, 10) != getpid())
+        return 0;
+    errno = 0;
+    us = strtoll(interval, &end, 10);
+    return errno == 0 && *end == '\0' && us > 0 ? us / 2 : 0;
+}
+
+void
+service_leave(void)
+{
+    unsetenv(SOCKET_VARIABLE);
+    unsetenv("WATCHDOG_USEC");
+    unsetenv("WATCHDOG_PID");
+}
