@@ -241,7 +241,7 @@ GRANT CREATE, USAGE ON SCHEMA public TO demo;
 SELECT pg_create_logical_replication_slot('clairon', 'clairon')
 WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = 'clairon');
 EOF
-    for example in eportfolio:assignments bank:account; do
+    for example in eportfolio:assignments bank:account bank_actor:transfer_order; do
         [ -z "$(sql -d demo -c "SELECT to_regclass('${example#*:}')")" ] || continue
         example=${example%:*}
         step "filling the world of sql/examples/$example.sql"

@@ -71,7 +71,7 @@ class Store:
         if kind == b":":
             return int(rest)
         if kind == b"$":
-            return None if rest == b"-1" else self.stream.read(int(rest) + 2)[:-2].decode()
+            return None if rest == b"-1" else self.stream.read(int(rest) + 2)[:-2].decode(errors="replace")
         if kind == b"*":
             return [self._answer() for _ in range(int(rest))]
         return rest.decode()

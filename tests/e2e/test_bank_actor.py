@@ -1,0 +1,251 @@
+"""test_bank_actor.py: do the two layers of idempotency hold, case by case and under kill -9?"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import unittest
+import uuid
+from decimal import Decimal
+
+import psycopg2
+from stack import ROOT, end, the_stack, wait_for
+
+EXAMPLES = ROOT / "sql" / "examples"
+sys.path.insert(0, str(EXAMPLES))
+from bank_actor import Account, Bank, Outcome, Storage, Window  # noqa: E402
+
+ORDERS = 300
+KILLS = 25
+
+
+class BankCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.stack = the_stack()
+        cls.db = cls.stack.connect()
+        cls.addClassCleanup(lambda: cls.db.close())
+
+    @classmethod
+    def sql(cls, statement, *arguments):
+        with cls.db.cursor() as cursor:
+            cursor.execute(statement, arguments or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def new_account(self, balance="100"):
+        account = f"acc-{uuid.uuid4().hex[:12]}"
+        # An owner nobody of the demo's screens is.
+        self.sql("INSERT INTO account VALUES (%s, %s, %s)", account, f"owner of {account}", balance)
+        return account
+
+    def stored(self, account):
+        return self.sql("SELECT balance FROM account WHERE id = %s", account)[0][0]
+
+    def movements(self, account):
+        return self.sql("SELECT key, amount FROM transaction WHERE account_id = %s", account)
+
+
+class Counting(Storage):
+    """Counts the round trips that write; can fail the next one, before or after its commit."""
+
+    def __init__(self, dsn):
+        super().__init__(dsn)
+        self.writes = 0
+        self.fails = None
+
+    def write(self, account, key, amount):
+        self.writes += 1
+        fails, self.fails = self.fails, None
+        if fails == "before":
+            raise psycopg2.OperationalError("the database went away")
+        answer = super().write(account, key, amount)
+        if fails == "after":
+            raise psycopg2.OperationalError("the answer was lost")
+        return answer
+
+
+class FiveCases(BankCase):
+    def setUp(self):
+        self.storage = Counting(self.stack.dsn)
+        self.name = self.new_account()
+        self.account = Account(self.storage, self.name)
+
+    def tearDown(self):
+        self.storage.connection.close()
+
+    def test_the_balance_is_read(self):
+        self.assertEqual(self.account.balance, Decimal("100.00"))
+
+    def test_a_credit_is_written(self):
+        self.assertIs(self.account.credit("k1", Decimal("5.50")), Outcome.APPLIED)
+        self.assertEqual(self.account.balance, Decimal("105.50"))
+        self.assertEqual(self.stored(self.name), Decimal("105.50"))
+        self.assertEqual(self.movements(self.name), [("k1", Decimal("5.50"))])
+
+    def test_a_key_found_only_in_storage_changes_nothing(self):
+        small = Account(self.storage, self.name, window_size=2)
+        for key in ("k1", "k2", "k3"):
+            small.credit(key, Decimal("1"))
+        self.assertNotIn("k1", small.window)
+        writes = self.storage.writes
+        self.assertIs(small.credit("k1", Decimal("1")), Outcome.REPEATED)
+        self.assertEqual(self.storage.writes, writes + 1, "the database was asked")
+        self.assertEqual(small.balance, self.stored(self.name))
+        self.assertEqual(self.stored(self.name), Decimal("103.00"))
+
+    def test_the_same_call_twice_is_answered_from_memory(self):
+        self.account.debit("k1", Decimal("1"))
+        writes = self.storage.writes
+        self.assertIs(self.account.debit("k1", Decimal("1")), Outcome.REPEATED)
+        self.assertEqual(self.storage.writes, writes, "the database was not asked")
+        self.assertEqual(self.stored(self.name), Decimal("99.00"))
+
+    def test_a_failed_write_keeps_the_state(self):
+        self.storage.fails = "before"
+        with self.assertRaises(psycopg2.OperationalError):
+            self.account.credit("k1", Decimal("1"))
+        self.assertEqual(self.account.balance, Decimal("100.00"))
+        self.assertNotIn("k1", self.account.window)
+        self.assertIs(self.account.credit("k1", Decimal("1")), Outcome.APPLIED)
+        self.assertEqual(self.stored(self.name), Decimal("101.00"))
+
+    def test_a_write_whose_answer_was_lost_is_not_done_again(self):
+        self.storage.fails = "after"
+        with self.assertRaises(psycopg2.OperationalError):
+            self.account.credit("k1", Decimal("1"))
+        self.assertIs(self.account.credit("k1", Decimal("1")), Outcome.REPEATED)
+        self.assertEqual(self.account.balance, Decimal("101.00"))
+        self.assertEqual(self.movements(self.name), [("k1", Decimal("1.00"))])
+
+    def test_a_refused_debit_frees_its_key(self):
+        self.assertIs(self.account.debit("k1", Decimal("100.01")), Outcome.REFUSED)
+        self.assertIs(self.account.debit("k1", Decimal("100.01")), Outcome.REFUSED)
+        self.account.credit("k2", Decimal("1"))
+        self.assertIs(self.account.debit("k1", Decimal("100.01")), Outcome.APPLIED)
+        self.assertEqual(self.stored(self.name), Decimal("0.99"))
+
+    def test_a_new_actor_starts_with_the_newest_keys(self):
+        for key in ("k1", "k2", "k3"):
+            self.account.credit(key, Decimal("1"))
+        again = Account(self.storage, self.name, window_size=2)
+        self.assertEqual(list(again.window.keys), ["k2", "k3"])
+        again.credit("k4", Decimal("1"))
+        self.assertEqual(list(again.window.keys), ["k3", "k4"], "the oldest went first")
+
+    def test_a_window_is_bounded(self):
+        window = Window((str(n) for n in range(1000)), size=50)
+        self.assertEqual(list(window.keys), [str(n) for n in range(950, 1000)])
+
+
+class UnderFire(BankCase):
+    """Workers, their backends and the relay die by kill -9 while transfers are carried out."""
+
+    def worker(self):
+        return subprocess.Popen(
+            [sys.executable, EXAMPLES / "bank_actor.py", self.stack.dsn],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def open_orders(self):
+        return self.ask("SELECT count(*) FROM transfer_order WHERE state = 'requested'")[0][0]
+
+    def ask(self, statement):
+        """A question that is asked again when a crash cut the answer."""
+
+        def answer():
+            try:
+                return self.sql(statement)
+            except psycopg2.Error:
+                try:
+                    type(self).db = self.stack.connect()
+                except psycopg2.OperationalError:
+                    pass  # still in recovery
+                return None
+
+        return wait_for("the database answers", answer)
+
+    def kill_a_backend(self):
+        """PostgreSQL goes through a crash recovery: nobody's connection outlives it."""
+        pids = self.ask(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+            " AND backend_type = 'client backend'"
+        )
+        os.kill(random.choice(pids)[0], signal.SIGKILL)
+
+    def request(self, accounts):
+        for number in range(ORDERS):
+            debtor, creditor = random.sample(accounts, 2)
+            self.sql(
+                "INSERT INTO transfer_order (id, debtor, creditor, amount) VALUES (%s, %s, %s, %s)",
+                f"{accounts[0]}-{number}", debtor, creditor, random.randint(1, 60),
+            )  # fmt: skip
+
+    def under_fire(self):
+        workers = [self.worker() for _ in range(3)]
+        try:
+            for kill in range(KILLS):
+                before = self.open_orders()
+                if before == 0:
+                    break
+                wait_for("some progress", lambda: self.open_orders() < before)
+                if kill % 5 == 4:
+                    self.kill_a_backend()
+                elif kill % 5 == 2 and self.stack.relay:
+                    self.stack.relay.start(self.stack.relay.kill())
+                else:
+                    victim = random.randrange(len(workers))
+                    workers[victim].kill()
+                    workers[victim].wait()
+                    workers[victim] = self.worker()
+            wait_for("every order is closed", lambda: self.open_orders() == 0, seconds=60)
+            return kill
+        finally:
+            for worker in workers:
+                end(worker)
+
+    def test_transfers_survive_every_kill(self):
+        seed = random.randrange(2**32)
+        random.seed(seed)
+        print(f"# seed {seed}", file=sys.stderr)
+        accounts = [self.new_account() for _ in range(6)]
+        self.request(accounts)
+        kills = self.under_fire()
+        self.assertGreater(kills, 5, "the workers were not done before anything was killed")
+        self.check_money(accounts)
+        self.check_receipts(accounts[0])
+
+    def check_money(self, accounts):
+        total = self.sql("SELECT sum(balance) FROM account WHERE id = ANY (%s)", accounts)[0][0]
+        self.assertEqual(total, 100 * len(accounts), "money was lost or made")
+        wrong = self.sql(
+            "SELECT o.id, o.state, count(t.id) FROM transfer_order o"
+            " LEFT JOIN transaction t ON t.key IN (o.id || '/debit', o.id || '/credit')"
+            " WHERE o.debtor = ANY (%s)"
+            " GROUP BY o.id HAVING count(t.id) <> CASE o.state WHEN 'done' THEN 2 ELSE 0 END",
+            accounts,
+        )
+        self.assertEqual(wrong, [], "each order was carried out once, or refused")
+        for account in accounts:
+            moved = sum(amount for _, amount in self.movements(account))
+            self.assertEqual(self.stored(account), 100 + moved)
+
+    def check_receipts(self, prefix):
+        """One receipt an order is in the stream, whoever died around it."""
+        if self.stack.store is None:
+            self.skipTest("needs the demo's folder")
+
+        def receipts():
+            entries = self.stack.store.ask("XRANGE", f"{self.stack.store.prefix}:stream", "-", "+")
+            lines = [dict(zip(fields[::2], fields[1::2]))["data"] for _, fields in entries]
+            return [line for line in lines if f'"transfer":"{prefix}-' in line.replace(": ", ":")]
+
+        wait_for("every receipt is stored", lambda: len(receipts()) >= ORDERS, seconds=60)
+        first = [line for line in receipts() if '"attempts":0' in line]
+        self.assertEqual(len(first), ORDERS)
+
+
+if __name__ == "__main__":
+    unittest.main()
