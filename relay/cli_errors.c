@@ -66,7 +66,7 @@ is_text(struct bytes bytes, const char *text)
 
 /* An empty array when it cannot be read. */
 static json_t *
-read_users(const struct direct_entry *entry)
+read_users(const struct error_entry *entry)
 {
     json_t *users = entry->users.at != NULL
                         ? json_loadb((const char *)entry->users.at, entry->users.len, 0, NULL)
@@ -106,7 +106,7 @@ print_time(struct entry_id entry)
 }
 
 static void
-print_row(const struct direct_entry *entry)
+print_row(const struct error_entry *entry)
 {
     print_time(entry->entry);
     printf("  %.*s  %-11.*s  %8.*s  %.*s\n", (int)entry->id.len, (const char *)entry->id.at,
@@ -115,7 +115,7 @@ print_row(const struct direct_entry *entry)
 }
 
 static void
-print_json(const struct direct_entry *entry)
+print_json(const struct error_entry *entry)
 {
     bool has_data = entry->data.len > 0;
 
@@ -130,7 +130,7 @@ print_json(const struct direct_entry *entry)
 }
 
 static void
-redrive(struct errors_walk *walk, const struct direct_entry *entry, const json_t *users)
+redrive(struct errors_walk *walk, const struct error_entry *entry, const json_t *users)
 {
     size_t count = json_array_size(users), texts = 0;
     const char **names = memory_new((count + 1) * sizeof(*names));
@@ -152,7 +152,7 @@ redrive(struct errors_walk *walk, const struct direct_entry *entry, const json_t
 }
 
 static void
-treat(struct errors_walk *walk, const struct direct_entry *entry, const json_t *users)
+treat(struct errors_walk *walk, const struct error_entry *entry, const json_t *users)
 {
     bool done = false;
 
@@ -170,7 +170,7 @@ treat(struct errors_walk *walk, const struct direct_entry *entry, const json_t *
 }
 
 static bool
-on_entry(void *ctx, const struct direct_entry *entry)
+on_entry(void *ctx, const struct error_entry *entry)
 {
     struct errors_walk *walk = ctx;
     const struct errors_request *request = walk->request;

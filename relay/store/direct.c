@@ -18,7 +18,6 @@
 #define DIRECT_PATIENCE_S 10
 #define DIRECT_PAGE "50" /* entries of up to a megabyte each */
 #define DIRECT_ARGC_FIXED 11
-#define DIRECT_OPEN_MS (INT64_C(24) * 3600 * 1000) /* as ingest.lua has it */
 
 struct direct {
     redisContext *redis;
@@ -141,28 +140,6 @@ direct_close(struct direct *direct)
 
 /* The error log. */
 
-static bool
-read_error(const redisReply *row, struct direct_entry *entry)
-{
-    struct bytes place;
-    const redisReply *fields;
-
-    if (!reply_is_array(row, 2))
-        return false;
-    place = reply_bytes(row->element[0]);
-    fields = row->element[1];
-    if (place.at == NULL ||
-        entry_id_read((const char *)place.at, place.len, &entry->entry) != RC_OK)
-        return false;
-    entry->id = reply_field(fields, "id");
-    entry->reason = reply_field(fields, "reason");
-    entry->attempts = reply_field(fields, "attempts");
-    entry->users = reply_field(fields, "users");
-    entry->data = reply_field(fields, "data");
-    entry->route = reply_field(fields, "route");
-    return true;
-}
-
 /* The visits may ask questions of their own, so the page is kept from them. */
 static bool
 visit_page(struct direct *direct, direct_visit *visit, void *ctx, struct entry_id *last,
@@ -174,9 +151,9 @@ visit_page(struct direct *direct, direct_visit *visit, void *ctx, struct entry_i
     direct->reply = NULL;
     *ret_seen = page->elements;
     for (size_t i = 0; i < page->elements && goes_on; i++) {
-        struct direct_entry entry;
+        struct error_entry entry;
 
-        if (!read_error(page->element[i], &entry))
+        if (error_entry_read(page->element[i], &entry) != RC_OK)
             continue;
         *last = entry.entry;
         goes_on = visit(ctx, &entry);
@@ -191,11 +168,11 @@ ask_newest_error(struct direct *direct, char ret_to[ENTRY_ID_TEXT_MAX])
 {
     const char *argv[] = {"XREVRANGE", direct->errors_key, "+", "-", "COUNT", "1"};
     const redisReply *reply = ask_texts(direct, 6, argv);
-    struct direct_entry newest = {.entry = {0, 0}};
+    struct error_entry newest = {.entry = {0, 0}};
 
     if (reply == NULL || reply->type != REDIS_REPLY_ARRAY)
         return RC_IO;
-    if (reply->elements > 0 && !read_error(reply->element[0], &newest))
+    if (reply->elements > 0 && error_entry_read(reply->element[0], &newest) != RC_OK)
         return RC_IO;
     entry_id_text(newest.entry, ret_to);
     return RC_OK;
@@ -235,7 +212,7 @@ add(struct long_arguments *arguments, const void *bytes, size_t len)
 }
 
 enum rc
-direct_redrive(struct direct *direct, const struct direct_entry *entry, const char *const *users,
+direct_redrive(struct direct *direct, const struct error_entry *entry, const char *const *users,
                size_t count, long long *ret_users)
 {
     struct long_arguments arguments;
@@ -243,14 +220,10 @@ direct_redrive(struct direct *direct, const struct direct_entry *entry, const ch
     char place[ENTRY_ID_TEXT_MAX], ends[24];
     const redisReply *reply;
 
-    if (redrive_prepare(entry->route, entry->data, clock_wall_us(), &redrive) != RC_OK) {
+    if (redrive_prepare(entry, clock_wall_us(), &redrive) != RC_OK) {
         snprintf(direct->error, sizeof(direct->error), "its entry cannot be read");
         return RC_BAD;
     }
-    /* What ends without saying when was for whoever is shown it: it gets its day again. */
-    if (redrive.ends_ms == 0 && entry->reason.len == 7 &&
-        memcmp(entry->reason.at, "expired", 7) == 0)
-        redrive.ends_ms = clock_wall_us() / 1000 + DIRECT_OPEN_MS;
     entry_id_text(entry->entry, place);
     snprintf(ends, sizeof(ends), "%" PRId64, redrive.ends_ms);
     long_arguments_init(&arguments, DIRECT_ARGC_FIXED + count);

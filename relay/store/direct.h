@@ -3,7 +3,7 @@
 #define CLAIRON_STORE_DIRECT_H
 
 #include "base/config.h"
-#include "store/entry.h"
+#include "store/error_entry.h"
 #include "store/trace.h"
 
 #define DIRECT_ERROR_MAX 512
@@ -16,19 +16,8 @@ void direct_close(struct direct *direct); /* accepts NULL */
 /* Why the last question was not answered. */
 const char *direct_error(const struct direct *direct);
 
-/* An entry of the error log; views that live as long as the visit. */
-struct direct_entry {
-    struct entry_id entry;
-    struct bytes id;
-    struct bytes reason;
-    struct bytes attempts;
-    struct bytes users; /* a JSON array */
-    struct bytes data;
-    struct bytes route; /* a note's head, or empty */
-};
-
-/* Walks the error log from `since` on, oldest first, until a visit answers false. */
-typedef bool direct_visit(void *ctx, const struct direct_entry *entry);
+/* Walks the error log (an entry lives as long as the visit) from `since` on, oldest first, until a visit answers false. */
+typedef bool direct_visit(void *ctx, const struct error_entry *entry);
 MUST_CHECK enum rc direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit,
                                  void *ctx);
 
@@ -36,7 +25,7 @@ MUST_CHECK enum rc direct_errors(struct direct *direct, struct entry_id since, d
  * Its users wait for the message anew, from attempt 0, with its lifetime renewed; the entry goes.
  * *ret_users: how many wait now; -1: the entry was gone. `users` as they stand in the entry.
  */
-MUST_CHECK enum rc direct_redrive(struct direct *direct, const struct direct_entry *entry,
+MUST_CHECK enum rc direct_redrive(struct direct *direct, const struct error_entry *entry,
                                   const char *const *users, size_t count, long long *ret_users);
 /* *ret_done: false when it was gone. */
 MUST_CHECK enum rc direct_drop(struct direct *direct, struct entry_id entry, bool *ret_done);

@@ -9,7 +9,8 @@
 #include "base/memory.h"
 #include "wire/frame.h"
 
-#define TIME_TEXT 27 /* 2025-03-15T12:34:56.123456Z */
+#define OPEN_MS (INT64_C(24) * 3600 * 1000) /* as note.lua has it */
+#define TIME_TEXT 27                        /* 2025-03-15T12:34:56.123456Z */
 
 /* Writes the new time over the one in metadata; the decoder wrote it, so its form is known. */
 static void
@@ -40,9 +41,19 @@ patch_route(unsigned char *route, int64_t ends_us)
         route[FRAME_NOTE_AT_EXPIRES_US + i] = (unsigned char)((uint64_t)ends_us >> (56 - 8 * i));
 }
 
-enum rc
-redrive_prepare(struct bytes route, struct bytes data, int64_t now_us, struct redrive *ret_redrive)
+static bool
+has_expired(const struct error_entry *entry)
 {
+    static const char EXPIRED[] = "expired";
+
+    return entry->reason.len == sizeof(EXPIRED) - 1 &&
+           memcmp(entry->reason.at, EXPIRED, entry->reason.len) == 0;
+}
+
+enum rc
+redrive_prepare(const struct error_entry *entry, int64_t now_us, struct redrive *ret_redrive)
+{
+    struct bytes route = entry->route, data = entry->data;
     struct redrive redrive = {.route_len = route.len, .data_len = data.len};
     struct frame frame;
     int64_t lifetime_us;
@@ -58,6 +69,8 @@ redrive_prepare(struct bytes route, struct bytes data, int64_t now_us, struct re
         redrive.ends_ms = (now_us + lifetime_us) / 1000;
         patch_route(redrive.route, now_us + lifetime_us);
         patch_expiration(redrive.data, data.len, now_us + lifetime_us);
+    } else if (has_expired(entry)) {
+        redrive.ends_ms = now_us / 1000 + OPEN_MS;
     }
     *ret_redrive = redrive;
     return RC_OK;

@@ -5,8 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/rc.h"
-#include "wire/bytes.h"
+#include "store/error_entry.h"
 
 /* Both texts are its own: free them with redrive_free. */
 struct redrive {
@@ -19,9 +18,10 @@ struct redrive {
 
 /*
  * Renews the lifetime of a message as of `now_us`: it gets as long as it had at its commit, in the
- * route and in the JSON line. RC_BAD: the route is no note's head.
+ * route and in the JSON line; what expired without saying when was for whoever is shown it, and gets
+ * its day again. RC_BAD: the route is no note's head.
  */
-MUST_CHECK enum rc redrive_prepare(struct bytes route, struct bytes data, int64_t now_us,
+MUST_CHECK enum rc redrive_prepare(const struct error_entry *entry, int64_t now_us,
                                    struct redrive *ret_redrive);
 void redrive_free(struct redrive *redrive);
 

@@ -4,7 +4,8 @@
 
 #define STORE_SCRIPTS_OF_STREAM(X) X(hello) X(claim) X(reset) X(ingest) X(range) X(inbox) X(trim)
 #define STORE_SCRIPTS_OF_ACKS(X) X(here) X(shown) X(ack) X(nack) X(due) X(redrive) X(trace)
-#define STORE_SCRIPTS(X) STORE_SCRIPTS_OF_STREAM(X) STORE_SCRIPTS_OF_ACKS(X) X(ticket) X(publish)
+#define STORE_SCRIPTS(X)                                                                           \
+    STORE_SCRIPTS_OF_STREAM(X) STORE_SCRIPTS_OF_ACKS(X) X(ticket) X(publish) X(overview) X(errors)
 
 enum store_script {
 #define STORE_SCRIPT_ENUM(name) STORE_SCRIPT_##name,

@@ -170,6 +170,19 @@ write_event(const struct trace_event *event, bool is_first, struct buffer *out)
     return rc == RC_OK ? buffer_addf(out, "}") : rc;
 }
 
+static enum rc
+write_waiting(const struct trace *trace, struct buffer *out)
+{
+    enum rc rc = buffer_addf(out, "],\"waiting\":[");
+
+    for (size_t i = 0; i < trace->waiting_count && rc == RC_OK; i++) {
+        rc = i > 0 ? buffer_add(out, ",", 1) : RC_OK;
+        if (rc == RC_OK)
+            rc = buffer_add_json(out, (const char *)trace->waiting[i].at, trace->waiting[i].len);
+    }
+    return rc == RC_OK ? buffer_addf(out, "]}") : rc;
+}
+
 enum rc
 trace_write_json(const struct trace *trace, const char *id, struct buffer *out)
 {
@@ -187,7 +200,7 @@ trace_write_json(const struct trace *trace, const char *id, struct buffer *out)
         rc = write_event(&trace->events[i], is_first, out);
         is_first = false;
     }
-    return rc == RC_OK ? buffer_addf(out, "]}") : rc;
+    return rc == RC_OK ? write_waiting(trace, out) : rc;
 }
 
 static void

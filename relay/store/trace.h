@@ -30,7 +30,7 @@ typedef void store_traced(void *ctx, enum rc rc, const struct trace *trace);
 /* `id`: a UUID in lower case. RC_OK and RC_AGAIN as for all calls of store.h. */
 MUST_CHECK enum rc store_trace(struct store *store, const char *id, store_traced *done, void *ctx);
 
-/* {"id":..,"notification":..,"events":[..]} */
+/* {"id":..,"notification":..,"events":[..],"waiting":[..]} */
 MUST_CHECK enum rc trace_write_json(const struct trace *trace, const char *id, struct buffer *out);
 
 /* For those who ask by themselves: takes an answer of trace.lua apart. Free it with trace_free. */

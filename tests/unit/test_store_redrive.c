@@ -44,6 +44,12 @@ text(const char *string)
     return (struct bytes){(const unsigned char *)string, strlen(string)};
 }
 
+static struct error_entry
+entry_of(struct bytes route, struct bytes data, const char *reason)
+{
+    return (struct error_entry){.route = route, .data = data, .reason = text(reason)};
+}
+
 static void
 test_lifetime_is_renewed(void **state)
 {
@@ -57,10 +63,11 @@ test_lifetime_is_renewed(void **state)
         "{\"metadata\":{\"id\":\"x\",\"expiration\":\"1970-01-01T00:02:40.000007Z\"},\"payload\":"
         "{\"after\":{\"expiration\":\"2025-03-15T12:34:56.123456Z\"}}}";
 
+    struct error_entry entry =
+        entry_of(make_route(route, 5 * SECOND, 65 * SECOND), text(line), "expired");
+
     (void)state;
-    assert_int_equal(redrive_prepare(make_route(route, 5 * SECOND, 65 * SECOND), text(line),
-                                     100 * SECOND + 7, &redrive),
-                     RC_OK);
+    assert_int_equal(redrive_prepare(&entry, 100 * SECOND + 7, &redrive), RC_OK);
     assert_int_equal(redrive.ends_ms, 160000);
     assert_int_equal(redrive.data_len, strlen(renewed));
     assert_memory_equal(redrive.data, renewed, redrive.data_len);
@@ -77,9 +84,17 @@ test_no_expiration_stays_none(void **state)
     struct redrive redrive;
     const char *line = "{\"metadata\":{\"id\":\"x\"},\"payload\":{\"expiration\":\"2025\"}}";
 
+    struct error_entry entry = entry_of(make_route(route, 5, 0), text(line), "exhausted");
+
     (void)state;
-    assert_int_equal(redrive_prepare(make_route(route, 5, 0), text(line), 100, &redrive), RC_OK);
+    assert_int_equal(redrive_prepare(&entry, 100, &redrive), RC_OK);
     assert_int_equal(redrive.ends_ms, 0);
+    assert_memory_equal(redrive.data, line, strlen(line));
+    redrive_free(&redrive);
+    /* An open audience's: it ended without saying when. */
+    entry.reason = text("expired");
+    assert_int_equal(redrive_prepare(&entry, 5000, &redrive), RC_OK);
+    assert_int_equal(redrive.ends_ms, 5 + INT64_C(24) * 3600 * 1000);
     assert_memory_equal(redrive.data, line, strlen(line));
     redrive_free(&redrive);
 }
@@ -89,16 +104,17 @@ test_what_is_no_route_is_refused(void **state)
 {
     unsigned char route[ROUTE_LEN];
     struct redrive redrive;
-    struct bytes good = make_route(route, 5, 0);
+    struct bytes good = make_route(route, 5, 0), none = {NULL, 0};
+    const struct error_entry bad[] = {entry_of(text("short"), text("{}"), ""),
+                                      entry_of(none, text("{}"), ""), entry_of(good, none, "")};
+    struct error_entry odd;
 
     (void)state;
-    assert_int_equal(redrive_prepare(text("short"), text("{}"), 1, &redrive), RC_BAD);
-    assert_int_equal(redrive_prepare((struct bytes){NULL, 0}, text("{}"), 1, &redrive), RC_BAD);
-    assert_int_equal(redrive_prepare(good, (struct bytes){NULL, 0}, 1, &redrive), RC_BAD);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(redrive_prepare(&bad[i], 1, &redrive), RC_BAD);
     /* An expiration that the line does not have room for is left as it is. */
-    assert_int_equal(redrive_prepare(make_route(route, 5, 9),
-                                     text("{\"expiration\":\"\"},\"payload\":"), 1, &redrive),
-                     RC_OK);
+    odd = entry_of(make_route(route, 5, 9), text("{\"expiration\":\"\"},\"payload\":"), "");
+    assert_int_equal(redrive_prepare(&odd, 1, &redrive), RC_OK);
     redrive_free(&redrive);
 }
 
@@ -120,7 +136,9 @@ test_trace_is_read(void **state)
                            reply_text("errored 1741178096202 2 exhausted a user"), reply_text("")};
     redisReply *event_list[] = {&events[0], &events[1], &events[2], &events[3], &events[4]};
     redisReply trail = {.type = REDIS_REPLY_ARRAY, .elements = 4, .element = event_list};
-    redisReply waiting = {.type = REDIS_REPLY_ARRAY};
+    redisReply user = reply_text("b\"c");
+    redisReply *users[] = {&user};
+    redisReply waiting = {.type = REDIS_REPLY_ARRAY, .elements = 1, .element = users};
     redisReply *all[] = {&data, &entry, &trail, &waiting};
     redisReply reply = {.type = REDIS_REPLY_ARRAY, .elements = 4, .element = all};
     struct trace trace;
@@ -139,7 +157,7 @@ test_trace_is_read(void **state)
                    "\"a user\"},"
                    "{\"at\":\"2025-03-05T12:34:56.202Z\",\"stage\":\"errored\",\"attempt\":2,"
                    "\"user\":\"a user\","
-                   "\"reason\":\"exhausted\"}]}");
+                   "\"reason\":\"exhausted\"}],\"waiting\":[\"b\\\"c\"]}");
     buffer_free(&out);
     trace_free(&trace);
     trail.elements = 5; /* an empty line is no reason to fail */

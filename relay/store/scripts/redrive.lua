@@ -1,20 +1,30 @@
 -- redrive.lua: gives the users of an entry of the error log their message anew, from attempt 0.
 -- KEYS: stream. ARGV: prefix, entry of the error log, message id, route, data, end in ms or 0, how
--- long trails are kept in ms, users.
--- Returns how many of them are waited for now; -1 when the entry is gone.
+-- long trails are kept in ms, users (none: those of the entry).
+-- Returns how many of them are waited for now; -1: the entry is gone; -2: it names nobody.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
 -- include: copy.lua
 
 local errors, id, ends, now = prefix .. ':errors', ARGV[3], tonumber(ARGV[6]), now_ms()
-if #call('XRANGE', errors, ARGV[2], ARGV[2]) == 0 then return -1 end
+local logged = call('XRANGE', errors, ARGV[2], ARGV[2])[1]
+if not logged then return -1 end
 
+local function users_of_entry()
+    for i = 1, #logged[2], 2 do
+        if logged[2][i] == 'users' then return cjson.decode(logged[2][i + 1]) end
+    end
+    return {}
+end
+
+local named = #ARGV > 7 and {unpack(ARGV, 8)} or users_of_entry()
+if #named == 0 then return -2 end
 -- Who acked meanwhile has no need of it.
 local users = {}
-for at = 8, #ARGV do
-    local state = call('HGET', prefix .. ':ack:' .. id, ARGV[at])
-    if not state or state == '0' then users[#users + 1] = ARGV[at] end
+for _, user in ipairs(named) do
+    local state = call('HGET', prefix .. ':ack:' .. id, user)
+    if not state or state == '0' then users[#users + 1] = user end
 end
 if #users > 0 then
     -- Others may still be waited for: then it takes the place of their entry.

@@ -1,0 +1,29 @@
+/* admin.h: what those who run the relay ask the store: how it stands, and its error log. */
+#ifndef CLAIRON_STORE_ADMIN_H
+#define CLAIRON_STORE_ADMIN_H
+
+#include "store/store.h"
+
+/* All as the calls of store.h: RC_AGAIN when the store is away. */
+
+/* A JSON text that dies after the callback; overview.lua and errors.lua say what it holds. */
+typedef void store_described(void *ctx, enum rc rc, struct bytes json);
+MUST_CHECK enum rc store_overview(struct store *store, store_described *done, void *ctx);
+/* A page of the error log, the newest first; NULL: from its end, else what is older than that. */
+MUST_CHECK enum rc store_errors(struct store *store, const struct entry_id *before,
+                                store_described *done, void *ctx);
+
+enum store_mend {
+    STORE_MENDED,
+    STORE_MEND_GONE,  /* there is no such entry */
+    STORE_MEND_NOBODY /* nobody waited for it, or it cannot be read: it can only be dropped */
+};
+/* `users`: how many wait for the message anew. */
+typedef void store_mended(void *ctx, enum rc rc, enum store_mend how, long long users);
+/* As direct_redrive, for all users that the entry names. */
+MUST_CHECK enum rc store_redrive(struct store *store, struct entry_id entry, store_mended *done,
+                                 void *ctx);
+MUST_CHECK enum rc store_drop(struct store *store, struct entry_id entry, store_mended *done,
+                              void *ctx);
+
+#endif

@@ -1,0 +1,22 @@
+/* error_entry.h: one entry of the error log. */
+#ifndef CLAIRON_STORE_ERROR_ENTRY_H
+#define CLAIRON_STORE_ERROR_ENTRY_H
+
+#include "store/entry.h"
+
+/* Views into the store's answer. */
+struct error_entry {
+    struct entry_id entry;
+    struct bytes id;
+    struct bytes reason;
+    struct bytes attempts;
+    struct bytes users; /* a JSON array */
+    struct bytes data;
+    struct bytes route; /* a note's head, or empty */
+};
+
+/* An answer's row of the error log. RC_BAD: it is none. */
+struct redisReply;
+MUST_CHECK enum rc error_entry_read(const struct redisReply *row, struct error_entry *ret_entry);
+
+#endif

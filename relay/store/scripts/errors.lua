@@ -1,0 +1,30 @@
+-- errors.lua: a page of the error log, the newest first, cut to what a person can look at.
+-- KEYS: stream. ARGV: prefix, '+' or '(' and the entry before which the page begins.
+-- Returns a JSON array; where a notification is longer than DATA_MAX it is null.
+local prefix, before = ARGV[1], ARGV[2]
+-- include: json.lua
+
+local ROWS_MAX, DATA_MAX, USERS_MAX = 20, 8192, 20
+
+-- How many users an entry names, and the first of them.
+local function users_of(text)
+    local good, users = pcall(cjson.decode, text)
+    local first = {}
+    if not good or type(users) ~= 'table' then return 0, first end
+    for i = 1, math.min(#users, USERS_MAX) do first[i] = text_of(tostring(users[i])) end
+    return #users, first
+end
+
+local rows = {}
+local page = redis.call('XREVRANGE', prefix .. ':errors', before, '-', 'COUNT', ROWS_MAX)
+for i, entry in ipairs(page) do
+    local fields = {data = '', users = '[]', id = '', reason = ''}
+    for k = 1, #entry[2], 2 do fields[entry[2][k]] = entry[2][k + 1] end
+    local count, users = users_of(fields.users)
+    local is_shown = fields.data ~= '' and #fields.data <= DATA_MAX
+    rows[i] = table.concat({'{"entry":', text_of(entry[1]), ',"at":', entry[1]:match('^%d+'),
+        ',"id":', text_of(fields.id), ',"reason":', text_of(fields.reason),
+        ',"attempts":', number_of(fields.attempts), ',"user_count":', number_of(count),
+        ',"users":', array_of(users), ',"notification":', is_shown and fields.data or 'null', '}'})
+end
+return array_of(rows)

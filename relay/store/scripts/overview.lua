@@ -1,0 +1,50 @@
+-- overview.lua: how the store stands, for the console: counts, relays, what is pending for longest.
+-- KEYS: stream. ARGV: prefix. It looks at RELAYS_MAX relays and PENDING_MAX entries at most.
+-- Returns a JSON object; times are in ms.
+local stream, prefix = KEYS[1], ARGV[1]
+local call = redis.call
+-- include: delivery.lua
+-- include: group.lua
+-- include: json.lua
+
+local RELAYS_MAX, PENDING_MAX = 64, 20
+local now = now_ms()
+
+local function relays()
+    local found = {}
+    local rows = call('ZREVRANGE', prefix .. ':relays', 0, RELAYS_MAX - 1, 'WITHSCORES')
+    for i = 1, #rows, 2 do
+        found[#found + 1] = string.format('{"name":%s,"silent":%s,"users":%s}', text_of(rows[i]),
+            number_of(math.max(0, now - tonumber(rows[i + 1]))),
+            number_of(call('SCARD', prefix .. ':here:' .. rows[i])))
+    end
+    return array_of(found)
+end
+
+local function id_of(entry)
+    for i = 1, entry and #entry[2] or 0, 2 do
+        if entry[2][i] == 'id' then return entry[2][i + 1] end
+    end
+end
+
+local function oldest_pending()
+    local found = {}
+    for _, row in ipairs(call('XPENDING', stream, 'clairon', '-', '+', PENDING_MAX)) do
+        local id = id_of(call('XRANGE', stream, row[1], row[1])[1])
+        local message = id and message_of(id)
+        if message then
+            local ends = call('ZSCORE', prefix .. ':due', id .. ':')
+            found[#found + 1] = string.format('{"id":%s,"since":%s,"users":%s,"open":%s,"ends":%s}',
+                text_of(id), row[1]:match('^%d+'), number_of(message.left),
+                message.open and 'true' or 'false', ends and number_of(ends) or 'null')
+        end
+    end
+    return array_of(found)
+end
+
+local memory = call('INFO', 'memory')
+return string.format('{"at":%s,"entries":%s,"pending":%s,"errors":%s,"memory":%s,"memory_max":%s,' ..
+    '"relays":%s,"oldest":%s}', number_of(now), number_of(call('XLEN', stream)),
+    number_of(call('HLEN', prefix .. ':pending')), number_of(call('XLEN', prefix .. ':errors')),
+    number_of(memory:match('used_memory:(%d+)')), number_of(memory:match('maxmemory:(%d+)')),
+    relays(), has_group() and oldest_pending() or '[]')
