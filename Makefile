@@ -22,16 +22,19 @@ relay_sources := $(wildcard relay/*.c $(rooms:%=relay/%/*.c))
 scripts := $(sort $(wildcard relay/store/scripts/*.lua))
 script_parts := $(wildcard relay/store/scripts/parts/*.lua)
 script_source := $(BUILD)/gen/store_scripts.c
+page_parts := $(sort $(wildcard relay/gate/console/*))
+page_source := $(BUILD)/gen/gate_console_page_parts.c
+generated := gen/store_scripts.o gen/gate_console_page_parts.o
 unit_sources := $(wildcard tests/unit/test_*.c)
 # The decoder's parts that need no server, linked into unit tests.
 pure_sources := $(wildcard decoder/json.c decoder/escape.c)
 c_files := $(wildcard relay/*.c relay/*/*.[ch] decoder/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] \
     tests/bench/*/*.c)
 
-relay_objects := $(relay_sources:%.c=$(BUILD)/obj/%.o) $(if $(scripts),$(BUILD)/obj/gen/store_scripts.o)
+relay_objects := $(relay_sources:%.c=$(BUILD)/obj/%.o) $(generated:%=$(BUILD)/obj/%)
 asan_main := $(BUILD)/asan/relay/main.o
 asan_objects := $(filter-out $(asan_main),$(relay_sources:%.c=$(BUILD)/asan/%.o)) \
-    $(if $(scripts),$(BUILD)/asan/gen/store_scripts.o) $(pure_sources:%.c=$(BUILD)/asan/%.o)
+    $(generated:%=$(BUILD)/asan/%) $(pure_sources:%.c=$(BUILD)/asan/%.o)
 unit_programs := $(unit_sources:%.c=$(BUILD)/asan/%)
 
 # ---- how
@@ -98,6 +101,10 @@ $(script_source): $(scripts) $(script_parts) docker/embed-lua.sh
 	@mkdir -p $(@D)
 	$(call step,LUA  $@,docker/embed-lua.sh $(scripts) >$@)
 
+$(page_source): $(page_parts) docker/embed-page.sh
+	@mkdir -p $(@D)
+	$(call step,PAGE $@,docker/embed-page.sh $(page_parts) >$@)
+
 # One clear sentence instead of a hundred missing headers.
 .PHONY: check-libraries
 check-libraries:
@@ -122,7 +129,7 @@ $(BUILD)/asan/%.o: %.c | check-libraries
 $(BUILD)/asan/tests/unit/%: $(BUILD)/asan/tests/unit/%.o $(asan_objects)
 	$(call step,LD   $@,$(CC) $(asan_flags) -o $@ $^ $(pkg_libs) -lcmocka)
 
-.SECONDARY: $(unit_programs:%=%.o) $(script_source)
+.SECONDARY: $(unit_programs:%=%.o) $(script_source) $(page_source)
 
 include tests/fuzz/fuzz.mk
 

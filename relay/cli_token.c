@@ -34,7 +34,7 @@ static const char token_usage[] =
     "  --groups JSON      such as '{\"ROLE\":[\"admin\"]}'\n"
     "  --ttl DURATION     how long it is good (default: 1h)\n"
     "  --publish          allow POST /v1/notifications\n"
-    "  --admin            allow POST /v1/push, the kill switch\n"
+    "  --admin            allow the console and POST /v1/push, the kill switch\n"
     "  -c FILE            the relay's settings\n"
     "  --section.key=V    one setting, such as --auth.hs256_secret_file=FILE\n";
 

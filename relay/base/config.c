@@ -271,7 +271,7 @@ void
 config_free(struct config *config)
 {
     for (size_t i = 0; i < config_key_count; i++)
-        if (config_keys[i].type == CONFIG_TEXT && config_keys[i].offset != CONFIG_NO_FIELD)
+        if (config_keys[i].type == CONFIG_TEXT)
             text_wipe(*(char **)((char *)config + config_keys[i].offset));
     if (config->auth.key != NULL)
         explicit_bzero(config->auth.key, config->auth.key_len);

@@ -129,17 +129,6 @@ config_check_one(const char *value)
 }
 
 const char *
-config_check_off(const char *value)
-{
-    static const char *const words[] = {"off", "false", "no", "0"};
-
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strcasecmp(value, words[i]) == 0)
-            return NULL;
-    return "must be off: the console is not supported by this version";
-}
-
-const char *
 config_check_networks(const char *value)
 {
     return networks_are_good(value)

@@ -19,8 +19,6 @@ enum config_type {
     CONFIG_FORMAT,   /* enum log_format */
 };
 
-#define CONFIG_NO_FIELD SIZE_MAX /* the key is known, its one value needs no code */
-
 struct config_key {
     const char *section;
     const char *name;

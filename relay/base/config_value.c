@@ -227,7 +227,7 @@ enum rc
 config_value_set(struct config *config, const struct config_key *key, const char *text,
                  char reason[CONFIG_REASON_MAX])
 {
-    void *field = key->offset == CONFIG_NO_FIELD ? NULL : (char *)config + key->offset;
+    void *field = (char *)config + key->offset;
     /* An empty text unsets; a key that cannot be unset fails on its length. */
     const char *wrong = key->check != NULL && *text != '\0' ? key->check(text) : NULL;
 

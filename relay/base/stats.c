@@ -16,15 +16,16 @@ static const struct {
 };
 
 static bool
-is_gauge(int stat)
+is_gauge(enum metric stat)
 {
     return strcmp(stats_names[stat].kind, "gauge") == 0;
 }
 
-static uint64_t
-total_of(const struct stats *stats, int stat)
+uint64_t
+stats_total(const struct stats *stats, enum metric stat)
 {
-    bool takes_largest = is_gauge(stat) && stat != STAT_GATE_CONNECTIONS;
+    bool takes_largest =
+        is_gauge(stat) && stat != STAT_GATE_CONNECTIONS && stat != STAT_GATE_STREAMS;
     uint64_t total = 0;
 
     if (stats->all == NULL)
@@ -44,7 +45,7 @@ void
 stats_reset_gauges(struct stats *stats)
 {
     for (int i = 0; i < STAT_COUNT; i++)
-        if (is_gauge(i))
+        if (is_gauge((enum metric)i))
             stats->values[i] = 0;
 }
 
@@ -52,12 +53,24 @@ enum rc
 stats_write(const struct stats *stats, struct buffer *out)
 {
     for (int i = 0; i < STAT_COUNT; i++) {
-        enum rc rc = buffer_addf(out, "# HELP %s %s\n# TYPE %s %s\n%s %" PRIu64 "\n",
-                                 stats_names[i].metric, stats_names[i].help, stats_names[i].metric,
-                                 stats_names[i].kind, stats_names[i].metric, total_of(stats, i));
+        enum rc rc =
+            buffer_addf(out, "# HELP %s %s\n# TYPE %s %s\n%s %" PRIu64 "\n", stats_names[i].metric,
+                        stats_names[i].help, stats_names[i].metric, stats_names[i].kind,
+                        stats_names[i].metric, stats_total(stats, (enum metric)i));
 
         if (rc != RC_OK)
             return rc;
     }
     return RC_OK;
+}
+
+enum rc
+stats_write_json(const struct stats *stats, struct buffer *out)
+{
+    enum rc rc = RC_OK;
+
+    for (int i = 0; i < STAT_COUNT && rc == RC_OK; i++)
+        rc = buffer_addf(out, "%s\"%s\":%" PRIu64, i == 0 ? "{" : ",", stats_names[i].metric,
+                         stats_total(stats, (enum metric)i));
+    return rc == RC_OK ? buffer_add(out, "}", 1) : rc;
 }

@@ -68,9 +68,14 @@ stats_set(struct stats *stats, enum metric stat, uint64_t value)
 /* What a worker that died showed is not so any more. Counters stay. */
 void stats_reset_gauges(struct stats *stats);
 
+/* The sum of all workers', or the largest, for gauges of what they have in common. */
+uint64_t stats_total(const struct stats *stats, enum metric stat);
+
+/* {"clairon_..":0,..} */
+MUST_CHECK enum rc stats_write_json(const struct stats *stats, struct buffer *out);
+
 /*
- * Writes all of them in Prometheus' text format, HELP and TYPE included: the sum of all workers',
- * or the largest, for gauges of what they have in common.
+ * Writes all of them in Prometheus' text format, HELP and TYPE included.
  */
 MUST_CHECK enum rc stats_write(const struct stats *stats, struct buffer *out);
 

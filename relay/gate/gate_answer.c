@@ -105,7 +105,9 @@ add_head(const struct gate_answer *answer, struct buffer *out)
         rc = buffer_addf(out, "Content-Type: %s\r\nContent-Length: %zu\r\n", answer->type,
                          answer->body.len);
     if (rc == RC_OK)
-        rc = buffer_addf(out, "Cache-Control: no-store\r\n%sConnection: close\r\n\r\n",
+        rc = buffer_addf(out,
+                         "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%s"
+                         "Connection: close\r\n\r\n",
                          answer->headers.len > 0 ? answer->headers.bytes : "");
     return rc;
 }

@@ -125,6 +125,30 @@ static const struct gate_route ROUTES[] = {
      .act = gate_publish_timeline,
      .is_prefix = true},
     {.path = "/v1/push", .methods = "POST", .act = gate_api_push, .is_post = true},
+    {.path = "/console", .methods = "GET, HEAD", .answer = gate_console_page, .is_console = true},
+    {.path = "/console/console.css",
+     .methods = "GET, HEAD",
+     .answer = gate_console_style,
+     .is_console = true},
+    {.path = "/console/console.js",
+     .methods = "GET, HEAD",
+     .answer = gate_console_script,
+     .is_console = true},
+    {.path = "/v1/console", .methods = "GET", .act = gate_console_overview, .is_console = true},
+    {.path = "/v1/console/errors",
+     .methods = "GET",
+     .act = gate_console_errors,
+     .is_console = true},
+    {.path = "/v1/console/redrive",
+     .methods = "POST",
+     .act = gate_console_redrive,
+     .is_console = true,
+     .is_post = true},
+    {.path = "/v1/console/drop",
+     .methods = "POST",
+     .act = gate_console_drop,
+     .is_console = true,
+     .is_post = true},
 };
 
 bool
@@ -143,7 +167,7 @@ gate_http_path(struct lws *wsi, int *ret_method, char path[GATE_TARGET_MAX])
 }
 
 bool
-gate_http_origin(struct gate *gate, struct lws *wsi, char **ret_origin)
+gate_http_origin(const char *origins, struct lws *wsi, char **ret_origin)
 {
     char origin[ORIGIN_MAX];
     char host[HOST_MAX];
@@ -153,7 +177,7 @@ gate_http_origin(struct gate *gate, struct lws *wsi, char **ret_origin)
     if (len <= 0)
         return len == 0 && lws_hdr_total_length(wsi, WSI_TOKEN_ORIGIN) == 0;
     if (lws_hdr_copy(wsi, host, sizeof(host), WSI_TOKEN_HOST) <= 0 ||
-        !gate_origin_allowed(gate->config->gate.origins, origin, host))
+        !gate_origin_allowed(origins, origin, host))
         return false;
     *ret_origin = memory_text(origin, (size_t)len);
     return true;
@@ -255,7 +279,7 @@ answer_preflight(struct gate *gate, struct lws *wsi, const struct gate_route *ro
     struct gate_answer answer;
     char *origin;
 
-    if (!gate_http_origin(gate, wsi, &origin))
+    if (!gate_http_origin(route->is_console ? NULL : gate->config->gate.origins, wsi, &origin))
         return answer_problem(wsi, 403, false, NULL, "pages of this origin may not");
     gate_answer_init(&answer, 204, GATE_JSON);
     gate_answer_header(&answer, "Access-Control-Allow-Methods: %s", route->methods);
@@ -282,14 +306,14 @@ take_id(const struct gate_route *route, const char *path, char ret_id[FRAME_UUID
 }
 
 static const struct gate_route *
-find_route(const char *path, char ret_id[FRAME_UUID_TEXT + 1])
+find_route(const struct gate *gate, const char *path, char ret_id[FRAME_UUID_TEXT + 1])
 {
     ret_id[0] = '\0';
     for (size_t i = 0; i < sizeof(ROUTES) / sizeof(ROUTES[0]); i++) {
         const struct gate_route *route = &ROUTES[i];
 
         if (route->is_prefix ? take_id(route, path, ret_id) : strcmp(path, route->path) == 0)
-            return route;
+            return route->is_console && !gate->config->gate.console ? NULL : route;
     }
     return NULL;
 }
@@ -312,7 +336,7 @@ gate_http_request(struct gate *gate, struct lws *wsi, struct gate_request **slot
     int method = -1;
     char id[FRAME_UUID_TEXT + 1];
     const struct gate_route *route =
-        gate_http_path(wsi, &method, path) ? find_route(path, id) : NULL;
+        gate_http_path(wsi, &method, path) ? find_route(gate, path, id) : NULL;
     bool head = method == LWSHUMETH_HEAD;
 
     if (route == NULL)

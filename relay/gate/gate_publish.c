@@ -17,48 +17,6 @@
 #define KEY_MAX 255
 #define TIMELINE_MAX TRACE_JSON_MAX
 
-/* A question of this request that is under way at the store. */
-struct gate_asked {
-    struct gate_request *request; /* NULL: gone */
-};
-
-static struct gate_asked *
-asked_new(struct gate_request *request)
-{
-    struct gate_asked *asked = memory_new(sizeof(*asked));
-
-    asked->request = request;
-    request->asked = asked;
-    return asked;
-}
-
-void
-gate_publish_forget(struct gate_asked *asked)
-{
-    asked->request = NULL;
-}
-
-/* The request, if it still waits for this answer. */
-static struct gate_request *
-asked_done(struct gate_asked *asked)
-{
-    struct gate_request *request = asked->request;
-
-    free(asked);
-    if (request == NULL)
-        return NULL;
-    request->asked = NULL;
-    return request->state == GATE_REQUEST_ASKING ? request : NULL;
-}
-
-static void
-not_asked(struct gate_request *request, struct gate_asked *asked)
-{
-    request->asked = NULL;
-    free(asked);
-    gate_request_problem(request, 503, 0, "the store does not answer");
-}
-
 static void
 answer_published(struct gate_request *request, bool is_repeated, const char *id)
 {
@@ -76,7 +34,7 @@ answer_published(struct gate_request *request, bool is_repeated, const char *id)
 static void
 on_published(void *ctx, enum rc rc, enum store_publish how, const char *id)
 {
-    struct gate_request *request = asked_done(ctx);
+    struct gate_request *request = gate_asked_done(ctx);
 
     if (request == NULL)
         return;
@@ -119,22 +77,22 @@ publish(struct gate_request *request, const struct publication *publication)
 {
     char digest[STORE_DIGEST_TEXT + 1];
     char *key = key_of(request);
-    struct gate_asked *asked = asked_new(request);
+    struct gate_asked *asked = gate_asked_new(request);
 
     make_digest(&publication->asked, digest);
     if (store_publish(hub_store(request->gate->hub), publication, key, digest, on_published,
                       asked) != RC_OK)
-        not_asked(request, asked);
+        gate_asked_failed(asked);
     free(key);
 }
 
 static bool
-may(struct gate_request *request)
+may(struct gate_request *request, bool is_allowed)
 {
-    if (!request->token.publish)
+    if (!is_allowed)
         gate_request_problem(request, 403, GATE_ERR_PERMISSION,
                              "the token does not have the claim publish");
-    return request->token.publish;
+    return is_allowed;
 }
 
 void
@@ -152,7 +110,7 @@ gate_publish(struct gate_request *request)
     struct publication publication = {0};
     char error[PUBLICATION_ERROR_MAX];
 
-    if (!may(request))
+    if (!may(request, request->token.publish))
         return;
     if (request->key != NULL && strcmp(request->key, GATE_TOO_LONG) == 0) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
@@ -172,7 +130,7 @@ gate_publish(struct gate_request *request)
 static void
 on_traced(void *ctx, enum rc rc, const struct trace *trace)
 {
-    struct gate_request *request = asked_done(ctx);
+    struct gate_request *request = gate_asked_done(ctx);
     struct gate_answer answer;
 
     if (request == NULL)
@@ -194,10 +152,9 @@ gate_publish_timeline(struct gate_request *request)
 {
     struct gate_asked *asked;
 
-    if (!may(request))
+    if (!may(request, request->token.publish || request->token.admin))
         return;
-    gate_request_set_state(request, GATE_REQUEST_ASKING);
-    asked = asked_new(request);
+    asked = gate_asked_new(request);
     if (store_trace(hub_store(request->gate->hub), request->id, on_traced, asked) != RC_OK)
-        not_asked(request, asked);
+        gate_asked_failed(asked);
 }

@@ -287,7 +287,7 @@ gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *
     struct gate_refusal refusal;
     char *origin;
 
-    if (!gate_http_origin(gate, wsi, &origin))
+    if (!gate_http_origin(route->is_console ? NULL : gate->config->gate.origins, wsi, &origin))
         return refuse(wsi, NULL, &foreign);
     if (route->is_stream && !gate_admits(gate, wsi, route->takes_ticket, &refusal)) {
         stats_add(gate->stats, STAT_GATE_REFUSED, 1);
@@ -379,7 +379,7 @@ gate_request_closed(struct gate_request *request)
     if (request->keeping != NULL)
         gate_api_forget(request->keeping);
     if (request->asked != NULL)
-        gate_publish_forget(request->asked);
+        gate_asked_forget(request->asked);
     DL_DELETE(gate->requests, request);
     if (request->route->is_stream) {
         gate->stream_count--;

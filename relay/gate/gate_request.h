@@ -42,7 +42,8 @@ struct gate_route {
     bool is_prefix; /* the path ends in a / and an id follows */
     bool is_post;
     bool takes_ticket;
-    bool is_stream; /* stays: counts as a connection, and has what follows */
+    bool is_console; /* there only with gate.console, and only for pages of the same host */
+    bool is_stream;  /* stays: counts as a connection, and has what follows */
     /* Takes the lines of one frame; false: no more now, session_writable follows. */
     bool (*on_lines)(struct gate_request *request, const char *text, size_t len);
     void (*on_writable)(struct gate_request *request); /* nothing of `out` is left; may be NULL */
@@ -111,8 +112,8 @@ void gate_request_kill(struct gate_request *request);
 
 /* gate_http.c: what a request says; lws has its headers until the answer. */
 bool gate_http_path(struct lws *wsi, int *ret_method, char path[GATE_TARGET_MAX]);
-/* The Origin header, if its pages may speak to us. False: they may not. The caller frees. */
-bool gate_http_origin(struct gate *gate, struct lws *wsi, char **ret_origin);
+/* The Origin header, if its pages may speak to us. False: they may not. The caller frees. `origins`: NULL: of the same host. */
+bool gate_http_origin(const char *origins, struct lws *wsi, char **ret_origin);
 /* A header by its name in lower case with a colon; as gate_http_argument. */
 char *gate_http_header(struct lws *wsi, const char *name, size_t max);
 
@@ -140,7 +141,23 @@ void gate_api_forget(struct gate_keeping *keeping);
 void gate_publish_headers(struct gate_request *request);
 void gate_publish(struct gate_request *request);
 void gate_publish_timeline(struct gate_request *request);
-/* The request that the store is asked for is gone. */
-void gate_publish_forget(struct gate_asked *asked);
+
+/* gate_console.c, gate_console_page.c: for admins; 404 unless gate.console is on. */
+void gate_console_overview(struct gate_request *request);
+void gate_console_errors(struct gate_request *request);
+void gate_console_redrive(struct gate_request *request);
+void gate_console_drop(struct gate_request *request);
+int gate_console_page(struct gate *gate, struct lws *wsi, bool head);
+int gate_console_style(struct gate *gate, struct lws *wsi, bool head);
+int gate_console_script(struct gate *gate, struct lws *wsi, bool head);
+
+/*
+ * gate_asked.c: the store is asked for this request, which may be gone when it answers; _done and
+ * _failed free it. _done gives the request if it still waits for this answer, else NULL.
+ */
+struct gate_asked *gate_asked_new(struct gate_request *request);
+struct gate_request *gate_asked_done(struct gate_asked *asked);
+void gate_asked_failed(struct gate_asked *asked); /* 503 */
+void gate_asked_forget(struct gate_asked *asked); /* the request is gone */
 
 #endif

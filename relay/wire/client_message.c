@@ -393,6 +393,20 @@ client_message_parse_switch(const char *text, size_t len, bool *ret_on,
     return is_good ? RC_OK : refuse(error, "the body must be {\"on\":true} or {\"on\":false}");
 }
 
+enum rc
+client_message_parse_entry(const char *text, size_t len, char ret_entry[CLIENT_MESSAGE_ENTRY_MAX],
+                           char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    json_t *root = load_body(text, len, "entry");
+    const json_t *entry = json_object_get(root, "entry");
+    bool is_good = json_is_string(entry) && json_string_length(entry) < CLIENT_MESSAGE_ENTRY_MAX;
+
+    if (is_good)
+        snprintf(ret_entry, CLIENT_MESSAGE_ENTRY_MAX, "%s", json_string_value(entry));
+    json_decref(root);
+    return is_good ? RC_OK : refuse(error, "the body must be {\"entry\":\"..\"}");
+}
+
 void
 client_message_free(struct client_message *message)
 {

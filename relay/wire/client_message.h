@@ -16,6 +16,7 @@
 #define CLIENT_MESSAGE_TOPIC_MAX 255  /* bytes */
 #define CLIENT_MESSAGE_TOPICS_BYTES_MAX 8192
 #define CLIENT_MESSAGE_DELAY_MAX 86400000
+#define CLIENT_MESSAGE_ENTRY_MAX 42 /* two 64-bit numbers, a dash and the zero */
 
 enum client_message_kind {
     CLIENT_MESSAGE_CONNECT,
@@ -61,6 +62,11 @@ MUST_CHECK enum rc client_message_parse_ack(const char *text, size_t len,
 /* {"on":true}. RC_BAD: `error` says what it must be. */
 MUST_CHECK enum rc client_message_parse_switch(const char *text, size_t len, bool *ret_on,
                                                char error[CLIENT_MESSAGE_ERROR_MAX]);
+
+/* {"entry":".."}, an entry of the error log. RC_BAD: `error` says what it must be. */
+MUST_CHECK enum rc client_message_parse_entry(const char *text, size_t len,
+                                              char ret_entry[CLIENT_MESSAGE_ENTRY_MAX],
+                                              char error[CLIENT_MESSAGE_ERROR_MAX]);
 
 /* Accepts a zeroed message; resets it. */
 void client_message_free(struct client_message *message);

@@ -41,7 +41,7 @@ struct token {
     struct token_group *groups; /* in the order of the claim */
     size_t group_count;
     bool publish;
-    bool admin; /* may turn push off and on */
+    bool admin; /* may use the console, and turn push off and on */
 };
 
 /*

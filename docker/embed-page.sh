@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# embed-page.sh: writes a C source that holds each file of the console's page as gate_console_NAME.
+set -euo pipefail
+
+echo '/* Generated from relay/gate/console by docker/embed-page.sh. */'
+echo '#include "gate/gate_console_page.h"'
+for file in "$@"; do
+    name=$(basename "$file")
+    printf '\nconst char gate_console_%s[] =\n' "${name//[-.]/_}"
+    sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/^\(.*\)$/    "\1\\n"/' "$file"
+    echo '    "";'
+done

@@ -1,0 +1,430 @@
+// console.js: asks the relay how it stands every two seconds, and shows it.
+const EVERY_MS = 2000;
+const HISTORY = 60;
+const TOKEN = 'clairon.console.token';
+
+const $ = (id) => document.getElementById(id);
+let token = sessionStorage.getItem(TOKEN) ?? '';
+let timer = 0;
+let paused = false;
+let last = null; // the overview before this one
+let round = 0; // answers to what was asked before a sign-out do not count
+
+// ---- small things
+
+function make(name, options = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(options)) {
+    if (key === 'text') element.textContent = value;
+    else if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
+    else if (value !== undefined) element.setAttribute(key, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+function set(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+// Keeps the element of each item over changes, so that a focus stays where it is.
+function show(list, items, key, build, fill, empty) {
+  const old = new Map([...list.children].map((e) => [e.dataset.key, e]));
+  const rows = items.map((item) => {
+    const name = String(key(item));
+    const row = old.get(name) ?? build(item);
+    row.dataset.key = name;
+    fill(row, item);
+    return row;
+  });
+  if (rows.length === 0) rows.push(old.get('none') ?? make('li', { class: 'empty', 'data-key': 'none', text: empty }));
+  const same = rows.length === list.children.length && rows.every((row, i) => row === list.children[i]);
+  if (!same) list.replaceChildren(...rows);
+}
+
+const number = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
+const plural = (count, word) => `${number.format(count)} ${word}${count === 1 ? '' : 's'}`;
+
+function bytes(count) {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB'];
+  let at = 0;
+  while (count >= 1024 && at < units.length - 1) {
+    count /= 1024;
+    at++;
+  }
+  return `${number.format(count)} ${units[at]}`;
+}
+
+function span(ms) {
+  const s = Math.max(0, Math.round(ms / 1000));
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
+}
+
+const clock = (ms) => new Date(ms).toISOString().replace('T', ' ').replace('Z', '');
+
+// ---- the relay
+
+class Refused extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+async function ask(path, body) {
+  const answer = await fetch(`v1/${path}`, {
+    method: body ? 'POST' : 'GET',
+    body: body && JSON.stringify(body),
+    headers: { Authorization: `Bearer ${token}` },
+    cache: 'no-store',
+    credentials: 'omit',
+    redirect: 'error',
+  });
+  const said = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Refused(answer.status, said.detail ?? `the relay answered ${answer.status}`);
+  return said;
+}
+
+// What may be told in a sentence; a token that does not count any more leads back to the start.
+function failed(error, say) {
+  if (error.status === 401 || (error.status === 403 && last === null)) leave(error.message);
+  else say(error.status ? error.message : 'the relay does not answer');
+}
+
+// ---- signing in and out
+
+function leave(why = '') {
+  round++;
+  clearTimeout(timer);
+  sessionStorage.removeItem(TOKEN);
+  token = '';
+  last = null;
+  history.clear();
+  $('main').hidden = $('tools').hidden = true;
+  $('enter').hidden = false;
+  $('life').hidden = true;
+  for (const id of ['errors', 'pending', 'relays', 'figures', 'life-events']) $(id).replaceChildren();
+  for (const id of ['errors-said', 'life-said']) set($(id), '');
+  $('state').dataset.text = '';
+  $('state').replaceChildren(make('span', { class: 'badge', text: 'signed out' }));
+  set($('token-error'), why);
+  $('token').focus();
+}
+
+function enter() {
+  round++;
+  $('enter').hidden = true;
+  set($('token-error'), '');
+  refresh();
+}
+
+$('enter').addEventListener('submit', (event) => {
+  event.preventDefault();
+  token = $('token').value.trim();
+  $('token').value = '';
+  // What cannot stand in a header is no token.
+  if (!/^[\x21-\x7e]+$/.test(token)) return leave('This is not a token.');
+  sessionStorage.setItem(TOKEN, token);
+  enter();
+});
+$('leave').addEventListener('click', () => leave());
+
+// ---- figures
+
+const history = new Map(); // name -> the newest values
+
+const FIGURES = [
+  { name: 'Connections', value: (o) => o.stats.clairon_gate_connections + o.stats.clairon_gate_streams,
+    more: (o) => `${number.format(o.stats.clairon_gate_connections)} WebSocket · ${number.format(o.stats.clairon_gate_streams)} SSE, poll` },
+  { name: 'Stored', rate: 'clairon_store_notifications_total', more: (o) => o.store && `${number.format(o.store.entries)} kept` },
+  { name: 'Delivered', rate: 'clairon_hub_delivered_total', more: () => 'to sockets of this relay' },
+  { name: 'Acknowledged', rate: 'clairon_store_acks_total', more: (o) => `${number.format(o.stats.clairon_store_acks_total)} since its start` },
+  { name: 'Slot lag', value: (o) => o.slot?.lag, text: bytes, more: (o) => (o.slot ? `slot ${o.slot.name}` : 'the feed runs elsewhere') },
+  { name: 'Pending', value: (o) => o.store?.pending, more: () => 'messages that lack an ack' },
+  { name: 'Errors', value: (o) => o.store?.errors, more: (o) => `${number.format(o.stats.clairon_retries_total)} retries since its start`, bad: (v) => v > 0 },
+  { name: 'Store memory', value: (o) => o.store?.memory, text: bytes, more: (o) => (o.store?.memory_max ? `of ${bytes(o.store.memory_max)}` : 'no limit set') },
+];
+
+function rate(overview, name) {
+  if (last === null || overview.at <= last.at || overview.stats[name] < last.stats[name]) return undefined;
+  return ((overview.stats[name] - last.stats[name]) * 1000) / (overview.at - last.at);
+}
+
+function line(values) {
+  const top = Math.max(1, ...values);
+  return values.map((v, i) => `${i + HISTORY - values.length},${(20 - (18 * v) / top).toFixed(1)}`).join(' ');
+}
+
+function chart() {
+  const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+  const polyline = document.createElementNS('http://www.w3.org/2000/svg', 'polyline');
+  for (const [key, value] of [['viewBox', `0 0 ${HISTORY - 1} 22`], ['preserveAspectRatio', 'none'], ['aria-hidden', 'true']])
+    svg.setAttribute(key, value);
+  svg.append(polyline);
+  return svg;
+}
+
+function figure(box, overview, spec) {
+  const value = spec.rate ? rate(overview, spec.rate) : spec.value(overview);
+  const past = history.get(spec.name) ?? [];
+  if (value !== undefined) past.push(value);
+  history.set(spec.name, past.slice(-HISTORY));
+  const text = value === undefined ? '–' : spec.text ? spec.text(value) : number.format(value) + (spec.rate ? '/s' : '');
+  set(box.querySelector('.value'), text);
+  box.querySelector('.value').classList.toggle('bad', value !== undefined && spec.bad?.(value) === true);
+  set(box.querySelector('.more'), spec.more(overview) || '');
+  box.querySelector('polyline').setAttribute('points', line(history.get(spec.name)));
+}
+
+function figures(overview) {
+  const list = $('figures');
+  if (list.children.length === 0)
+    list.append(...FIGURES.map((spec) => make('div', { 'data-name': spec.name }, make('dt', { text: spec.name }),
+      make('dd', { class: 'value' }), make('dd', { class: 'more' }), chart())));
+  FIGURES.forEach((spec, i) => figure(list.children[i], overview, spec));
+}
+
+function badges(overview) {
+  const { relay, store, stats } = overview;
+  const found = [
+    relay.ready ? ['good', 'ready'] : ['bad', relay.draining ? 'draining' : 'not ready'],
+    store ? ['good', 'store up'] : ['bad', 'store away'],
+    stats.clairon_feed_connected ? ['good', 'feed streaming']
+      : relay.feed === 'off' || relay.feed === 'standby' ? ['good', `feed ${relay.feed}`] : ['bad', `feed ${relay.feed}`],
+  ];
+  if (!relay.push) found.push(['warn', 'push is off']);
+  if (paused) found.push(['warn', 'paused']);
+  const text = found.map(([, words]) => words).join();
+  if ($('state').dataset.text === text) return; // read aloud only when it changes
+  $('state').dataset.text = text;
+  $('state').replaceChildren(...found.map(([kind, words]) => make('span', { class: `badge ${kind}`, text: words })));
+}
+
+// ---- lists
+
+function row(...actions) {
+  const item = make('li', {}, make('div', { class: 'what' }), make('div', { class: 'facts' }));
+  if (actions.length) item.append(make('div', { class: 'do' }, ...actions));
+  return item;
+}
+
+const idButton = (id) => make('button', { type: 'button', class: 'id', text: id, title: 'Show its life', onclick: () => life(id, true) });
+
+function lists(overview) {
+  const now = overview.store?.at ?? 0;
+  show($('pending'), overview.store?.oldest ?? [], (p) => p.id, (p) => {
+    const item = row();
+    item.querySelector('.what').append(idButton(p.id));
+    return item;
+  }, (item, p) => {
+    const whom = p.open ? 'whoever is shown it' : plural(p.users, 'user');
+    set(item.querySelector('.facts'), `waits for ${whom} · for ${span(now - p.since)}`
+      + (p.ends ? ` · ends in ${span(p.ends - now)}` : ''));
+  }, overview.store ? 'Nothing is pending.' : 'The store does not answer.');
+  show($('relays'), overview.store?.relays ?? [], (r) => r.name, () => row(), (item, r) => {
+    set(item.querySelector('.what'), r.name === overview.relay.name ? `${r.name} (this one)` : r.name);
+    item.querySelector('.what').classList.add('id');
+    set(item.querySelector('.facts'), `${plural(r.users, 'user')} connected · ${r.silent < 10000 ? 'alive' : `silent for ${span(r.silent)}`}`);
+  }, overview.store ? 'No relay has told of itself yet.' : 'The store does not answer.');
+}
+
+async function refresh() {
+  const mine = round;
+  clearTimeout(timer);
+  try {
+    const overview = await ask('console');
+    if (mine !== round) return;
+    const first = last === null;
+    $('main').hidden = $('tools').hidden = false;
+    $('notice').hidden = true;
+    badges(overview);
+    figures(overview);
+    lists(overview);
+    const grown = !first && last.store && overview.store && last.store.errors !== overview.store.errors;
+    last = overview;
+    if (first) {
+      $('main').focus();
+      errors();
+    } else if (grown) {
+      set($('errors-said'), 'The error log has changed: refresh to see it.');
+    }
+  } catch (error) {
+    if (mine !== round) return;
+    failed(error, (why) => {
+      $('main').hidden = $('tools').hidden = false;
+      $('notice').hidden = false;
+      set($('notice'), `Nothing new: ${why}. Trying again.`);
+    });
+  }
+  if (token && mine === round) schedule();
+}
+
+function schedule() {
+  clearTimeout(timer);
+  if (!paused && !document.hidden) timer = setTimeout(refresh, EVERY_MS);
+}
+
+$('pause').addEventListener('click', () => {
+  paused = !paused;
+  $('pause').setAttribute('aria-pressed', String(paused));
+  set($('pause'), paused ? 'Go on' : 'Pause');
+  if (last) badges(last);
+  if (paused) clearTimeout(timer);
+  else refresh();
+});
+document.addEventListener('visibilitychange', () => {
+  if (!document.hidden && token && !paused) refresh();
+});
+
+// ---- the error log
+
+const WHY = { exhausted: 'all retries were in vain', expired: 'its time was over', rejected: 'it was rejected', undecodable: 'it could not be decoded' };
+
+function names(entry) {
+  if (entry.user_count === 0) return 'nobody waited for it';
+  const more = entry.user_count - entry.users.length;
+  return `for ${entry.users.join(', ')}${more > 0 ? ` and ${number.format(more)} more` : ''}`;
+}
+
+function errorRow(entry) {
+  const again = make('button', { type: 'button', class: 'again', text: 'Send again', onclick: () => redrive(entry) });
+  const drop = make('button', { type: 'button', class: 'danger drop', text: 'Drop', onclick: () => askDrop(entry) });
+  for (const button of [again, drop]) button.setAttribute('aria-label', `${button.textContent} ${entry.id}`);
+  again.hidden = entry.user_count === 0;
+  const item = row(again, drop);
+  const about = entry.notification?.metadata;
+  item.querySelector('.what').append(make('span', { class: 'reason', text: entry.reason, title: WHY[entry.reason] ?? '' }),
+    ` ${about ? `${about.operation} on ${about.topic} ` : ''}`, idButton(entry.id));
+  set(item.querySelector('.facts'), `${clock(entry.at)} · attempt ${entry.attempts} · ${names(entry)}`);
+  item.entry = entry;
+  return item;
+}
+
+const shownErrors = () => [...$('errors').children].map((e) => e.entry).filter(Boolean);
+
+function tellErrors() {
+  if (shownErrors().length === 0 && $('errors-older').hidden)
+    $('errors').replaceChildren(make('li', { class: 'empty', 'data-key': 'none', text: 'The error log is empty.' }));
+  $('errors-redrive').hidden = shownErrors().filter((e) => e.user_count > 0).length < 2;
+}
+
+async function errors(before) {
+  const mine = round;
+  try {
+    const page = (await ask(`console/errors${before ? `?before=${before}` : ''}`)).errors;
+    if (mine !== round) return;
+    if (!before) $('errors').replaceChildren();
+    $('errors').append(...page.map(errorRow));
+    $('errors-older').hidden = page.length < 20;
+    set($('errors-said'), '');
+    tellErrors();
+    if (before && page.length > 0) $('errors').children[$('errors').children.length - page.length].querySelector('button').focus();
+  } catch (error) {
+    if (mine === round) failed(error, (why) => set($('errors-said'), `Could not read the error log: ${why}.`));
+  }
+}
+
+// Takes it off the list; the focus goes to its neighbour.
+function forget(entry) {
+  const item = [...$('errors').children].find((e) => e.entry === entry);
+  if (!item) return;
+  const next = item.nextElementSibling ?? item.previousElementSibling;
+  const had = item.contains(document.activeElement) || document.activeElement === document.body;
+  item.remove();
+  tellErrors();
+  if (had) (next?.querySelector('.do button:not([hidden])') ?? $('errors-refresh')).focus();
+}
+
+function busy(entry, is) {
+  const item = [...$('errors').children].find((e) => e.entry === entry);
+  for (const button of item?.querySelectorAll('.do button') ?? []) button.setAttribute('aria-disabled', String(is));
+  if (item) item.busy = is;
+}
+const isBusy = (entry) => [...$('errors').children].find((e) => e.entry === entry)?.busy === true;
+
+async function mend(entry, verb, told) {
+  const mine = round;
+  if (isBusy(entry)) return false;
+  busy(entry, true);
+  try {
+    const answer = await ask(`console/${verb}`, { entry: entry.entry });
+    if (mine !== round) return false;
+    forget(entry);
+    set($('errors-said'), told(answer));
+    return true;
+  } catch (error) {
+    if (mine !== round) return false;
+    busy(entry, false);
+    if (error.status === 404) forget(entry);
+    failed(error, (why) => set($('errors-said'), `${entry.id}: ${why}.`));
+    return error.status === 404;
+  }
+}
+
+const redrive = (entry) => mend(entry, 'redrive', (answer) =>
+  answer.users > 0 ? `${entry.id} is sent again to ${plural(answer.users, 'user')}.` : `${entry.id}: everybody had acknowledged it meanwhile.`);
+
+function askDrop(entry) {
+  set($('sure-text'), `${entry.id}, ${names(entry)}: nobody will get this message any more.`);
+  $('sure').returnValue = '';
+  $('sure').onclose = () => {
+    if ($('sure').returnValue === 'yes') mend(entry, 'drop', () => `${entry.id} is dropped.`);
+  };
+  $('sure').showModal();
+}
+
+$('errors-refresh').addEventListener('click', () => errors());
+$('errors-older').addEventListener('click', () => errors(shownErrors().at(-1)?.entry));
+$('errors-redrive').addEventListener('click', async () => {
+  const entries = shownErrors().filter((e) => e.user_count > 0);
+  let done = 0;
+  $('errors-redrive').disabled = true;
+  for (const entry of entries) {
+    if (!(await redrive(entry))) break;
+    done++;
+  }
+  $('errors-redrive').disabled = false;
+  if (done === entries.length) set($('errors-said'), `${plural(done, 'message')} sent again.`);
+});
+
+// ---- a message's life
+
+function eventItem(event) {
+  const who = [event.user, event.attempt > 0 ? `attempt ${event.attempt}` : '', event.reason ?? ''].filter(Boolean).join(' · ');
+  return make('li', { class: event.stage }, make('span', { class: 'stage', text: event.stage }),
+    make('span', { class: 'who', text: who }), make('time', { datetime: event.at, text: event.at.replace('T', ' ').replace('Z', '') }));
+}
+
+async function life(id, jump) {
+  const mine = round;
+  $('find-id').value = id;
+  try {
+    const told = await ask(`notifications/${encodeURIComponent(id)}`);
+    if (mine !== round) return;
+    const waiting = told.waiting ?? [];
+    $('life-events').replaceChildren(...told.events.map(eventItem));
+    set($('life-waiting'), waiting.length ? `Waits for ${waiting.slice(0, 50).join(', ')}${waiting.length > 50 ? ' ..' : ''}` : '');
+    set($('life-note').querySelector('pre'), told.notification ? JSON.stringify(told.notification, null, 2) : 'The stream does not hold it any more.');
+    $('life').hidden = false;
+    set($('life-said'), `${plural(told.events.length, 'event')} of ${told.id}.`);
+    if (jump) {
+      $('find').scrollIntoView({ block: 'start' });
+      $('find-id').focus({ preventScroll: true });
+    }
+  } catch (error) {
+    if (mine !== round) return;
+    $('life').hidden = true;
+    failed(error, (why) => set($('life-said'), error.status === 404 ? 'No message has this id.' : `Could not tell its life: ${why}.`));
+  }
+}
+
+$('find').addEventListener('submit', (event) => {
+  event.preventDefault();
+  life($('find-id').value.trim(), false);
+});
+
+if (token) enter();
+else $('token').focus();
