@@ -73,7 +73,7 @@ endif
 
 # ---- targets
 .PHONY: all deps plugin check check-build check-unit check-regress check-isolation check-tap check-client \
-    check-e2e \
+    check-e2e check-replica \
     asan demo demo-traffic bench bench-tools install clean fmt lint private-root sanitized-root check-sanitized
 
 all: plugin $(BUILD)/clairon
@@ -149,7 +149,14 @@ check-build:
 check:
 	@docker/install-packages.sh
 	@$(MAKE) --no-print-directory check-build || echo "the build failed; what could be built is checked"
-	@docker/unprivileged.sh tests/check.sh unit regress isolation sanitized tap client e2e
+	@tests/replica.sh
+	@docker/unprivileged.sh tests/check.sh unit regress isolation sanitized tap client e2e \
+	    $$(tests/replica.sh layer)
+
+# A standby's tests, on a PostgreSQL whose standbys decode: Debian 13's, where this machine's is older.
+check-replica: $(BUILD)/clairon private-root
+	@tests/replica.sh
+	@docker/unprivileged.sh tests/check.sh replica
 
 check-unit: $(unit_programs) $(replay_programs)
 	@docker/unprivileged.sh tests/check.sh unit

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # install-packages.sh: installs the Debian packages that clairon needs to run, to build, to be checked or measured.
 #
-#   docker/install-packages.sh [run] [build] [check] [bench] [fuzz]    (the first three when none is given)
-#   docker/install-packages.sh --list [run] [build] [check] [bench] [fuzz]
+#   docker/install-packages.sh [run] [build] [tap] [check] [bench] [fuzz]    (run build tap check when none is given)
+#   docker/install-packages.sh --list [run] [build] [tap] [check] [bench] [fuzz]
 #
 # Only what is missing is installed, as root or through sudo. Without either it
 # prints the line to type and fails. When nothing is missing, apt is not called.
@@ -48,9 +48,12 @@ packages_for() {
         fuzz)
             echo clang libclang-rt-dev
             ;;
+        tap)
+            echo libipc-run-perl libmojolicious-perl libjson-perl libio-socket-ssl-perl
+            ;;
         check)
             echo "postgresql-$(pg_major)-wal2json"
-            echo libcmocka-dev libipc-run-perl libmojolicious-perl libjson-perl libio-socket-ssl-perl
+            echo libcmocka-dev debootstrap
             echo python3-selenium nodejs
             echo chromium chromium-driver clang-format cppcheck shellcheck universal-ctags
             ;;
@@ -118,10 +121,10 @@ main() {
         list=true
         shift
     fi
-    [ $# -gt 0 ] || set -- run build check
+    [ $# -gt 0 ] || set -- run build tap check
     for purpose in "$@"; do
-        [[ $purpose =~ ^(run|build|check|bench|fuzz)$ ]] ||
-            die "unknown purpose \"$purpose\"; valid are run, build, check, bench, fuzz"
+        [[ $purpose =~ ^(run|build|tap|check|bench|fuzz)$ ]] ||
+            die "unknown purpose \"$purpose\"; valid are run, build, tap, check, bench, fuzz"
         mapfile -t -O "${#names[@]}" names < <(packages_for "$purpose" | tr -s ' ' '\n')
     done
     if $list; then

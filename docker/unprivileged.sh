@@ -18,7 +18,7 @@ as_user() {
 # shellcheck disable=SC2016
 readable_by_user() {
     as_user bash -c 'cd "$1" 2>/dev/null && ! find . -path ./.git -prune -o -path ./.demo -prune \
-        -o -path ./build/work -prune -o \( -type f ! -readable -o -type d ! -executable \) -print 2>&1 |
+        -o -path ./build/work -prune -o -path ./build/roots -prune -o \( -type f ! -readable -o -type d ! -executable \) -print 2>&1 |
         grep -q .' - "$top"
 }
 
@@ -32,7 +32,8 @@ copy_for_user() {
         return # the demo itself says what to do about it
     fi
     as_user find "$place" -mindepth 1 -maxdepth 1 ! -name .demo -exec rm -rf {} +
-    tar -C "$top" -c --exclude=./.git --exclude=./.demo --exclude=./build/work --exclude='*.o' . |
+    tar -C "$top" -c --exclude=./.git --exclude=./.demo --exclude=./build/work --exclude=./build/roots \
+        --exclude='*.o' . |
         as_user tar -C "$place" -x --no-same-owner --no-same-permissions
 }
 

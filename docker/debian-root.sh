@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# debian-root.sh: makes a Debian of another release below a directory, for tests that need one, and runs commands there.
+#
+#   docker/debian-root.sh make DIR [PACKAGE..]     a minimal Debian 13 with those packages; kept when it is there
+#   docker/debian-root.sh copy FROM DIR            another one just like it, in place of what DIR was
+#   docker/debian-root.sh run DIR COMMAND..        as root in it
+#   docker/debian-root.sh remove DIR
+#
+# Needs root, debootstrap, and a mirror: this machine's own, as its apt has it. A package written as
+# NAME/unpacked is unpacked without what it depends on. /proc, /dev and the like are mounted in a
+# namespace of the command's own, so that they are gone when it ends, and removing DIR removes
+# nothing else; where mounting is forbidden the command has to do without.
+set -euo pipefail
+# shellcheck source=docker/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+suite=trixie
+
+# Where apt gets this machine's Debian from.
+mirror() {
+    local VERSION_CODENAME found
+    . /etc/os-release
+    # shellcheck disable=SC2016
+    found=$(apt-get indextargets --format '$(CODENAME) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
+        awk -v mine="$VERSION_CODENAME" '$1 == mine { print $2; exit }')
+    case $found in
+        mirror+file:*) found=$(grep -m1 -oE '^https?://[^[:blank:]]+' "${found#mirror+file:}") ;;
+        http://* | https://*) ;;
+        *) found= ;;
+    esac
+    echo "${found:-http://deb.debian.org/debian}"
+}
+
+# What a command needs to reach the network as this machine does.
+take_network() {
+    local file
+    for file in /etc/resolv.conf /etc/hosts; do
+        [ ! -e "$file" ] || cp -L --remove-destination "$file" "$root$file"
+    done
+    mkdir -p "$root/etc/ssl/certs"
+    [ ! -e /etc/ssl/certs/ca-certificates.crt ] ||
+        cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+    apt-config dump 2>/dev/null | grep -iE '^Acquire::(https?)(::.*)?::Proxy' \
+        >"$root/etc/apt/apt.conf.d/80this-machine" || true
+}
+
+# Debian's own minimum, kept as a file: making it again then takes a second.
+make_base() {
+    local kept=${root%/*}/$suite.tar
+    if [ ! -s "$kept" ]; then
+        rm -rf "$root.new"
+        mkdir -p "$root.new"
+        quietly debootstrap --variant=minbase "$suite" "$root.new" "$(mirror)" ||
+            die "debootstrap could not make a Debian $suite from $(mirror)"
+        tar -C "$root.new" --exclude=./var/cache/apt --exclude=./proc --exclude=./sys -cf "$kept.new" .
+        mv "$kept.new" "$kept"
+        rm -rf "$root.new"
+    fi
+    rm -rf "$root"
+    mkdir -p "$root"/{proc,sys,var/cache/apt/archives/partial}
+    tar -C "$root" -xpf "$kept"
+    # No service starts, and what is lost when the power fails is made again.
+    printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
+    chmod 755 "$root/usr/sbin/policy-rc.d"
+    echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/quick"
+    mkdir -p "$root/etc/postgresql-common"
+    echo 'create_main_cluster = false' >"$root/etc/postgresql-common/createcluster.conf"
+    take_network
+}
+
+quietly() {
+    local log status=0
+    log=$(mktemp)
+    "$@" </dev/null >"$log" 2>&1 || status=$?
+    [ "$status" = 0 ] || tail -15 "$log" >&2
+    rm -f "$log"
+    return "$status"
+}
+
+apt_in_root() {
+    quietly run_in_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Languages=none \
+        -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 "$@"
+}
+
+add_packages() {
+    local name whole=() unpacked=()
+    for name in "$@"; do
+        case $name in
+            */unpacked) unpacked+=("${name%/unpacked}") ;;
+            *) whole+=("$name") ;;
+        esac
+    done
+    apt_in_root update || die "could not refresh the package lists of $suite"
+    apt_in_root install -y --no-install-recommends "${whole[@]}" || die "could not install ${whole[*]}"
+    if [ ${#unpacked[@]} -gt 0 ]; then
+        # shellcheck disable=SC2016
+        quietly run_in_root sh -ec 'cd /var/tmp; apt-get -q download "$@"
+            for each in *.deb; do dpkg-deb -x "$each" /; done; rm *.deb' - "${unpacked[@]}" ||
+            die "could not unpack ${unpacked[*]}"
+    fi
+    run_in_root apt-get clean
+}
+
+make_root() {
+    local wanted="$suite $*"
+    [ "$(cat "$root.made" 2>/dev/null)" != "$wanted" ] || return 0
+    rm -f "$root.made"
+    mkdir -p "$(dirname "$root")"
+    make_base
+    [ $# = 0 ] || add_packages "$@"
+    echo "$wanted" >"$root.made"
+}
+
+# Its own mounts if it may have them: a tmpfs that goes with the namespace shows whether it may.
+run_in_root() {
+    if unshare --mount --propagation private mount -t tmpfs none "$root/proc" 2>/dev/null; then
+        # shellcheck disable=SC2016
+        unshare --mount --propagation private sh -ec 'root=$1; shift
+            for each in proc sys dev; do mount --rbind "/$each" "$root/$each"; done
+            exec chroot "$root" "$@"' - "$root" "$@"
+    else
+        chroot "$root" "$@"
+    fi
+}
+
+[ $# -ge 2 ] || die "usage: debian-root.sh make|copy|run|remove DIR .."
+[ "$(id -u)" = 0 ] || die "needs root"
+verb=$1 root=$(realpath -m "$2")
+shift 2
+export LC_ALL=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+case $verb in
+    make) make_root "$@" ;;
+    copy)
+        from=$root root=$(realpath -m "$1")
+        rm -rf "$root"
+        mkdir -p "$root"
+        tar -C "$from" -c . | tar -C "$root" -xp
+        ;;
+    run) run_in_root "$@" ;;
+    remove) rm -rf "$root" "$root.made" ;;
+    *) die "unknown verb \"$verb\"; valid are make, copy, run, remove" ;;
+esac
