@@ -1,0 +1,125 @@
+/* test_pressure.c: does shedding begin when it must, go further when that does not help, and end? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "hub/pressure.h"
+
+#define EVERY_US (PRESSURE_EVERY_MS * 1000)
+
+static const struct pressure_limits LIMITS = {.lag_us = 1000000, .bytes = 1000};
+
+/* Measures the same `times` times, from *now_us on; returns the level. */
+static enum pressure_level
+measure(struct pressure *pressure, const struct pressure_limits *limits, int64_t *now_us, int times,
+        int64_t lag_us, size_t bytes)
+{
+    while (times-- > 0) {
+        enum pressure_level before = pressure->level;
+        bool has_changed;
+
+        *now_us += EVERY_US;
+        has_changed = pressure_measure(pressure, limits, *now_us, lag_us, bytes);
+        assert_int_equal(has_changed, pressure->level != before);
+    }
+    return pressure->level;
+}
+
+static void
+one_long_pause_is_no_shortage(void **state)
+{
+    struct pressure pressure = {0};
+    int64_t now_us = 1;
+
+    (void)state;
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 1, 3600000000, 0), PRESSURE_NONE);
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 50, 0, 0), PRESSURE_NONE);
+}
+
+static void
+a_lag_that_lasts_is_one(void **state)
+{
+    struct pressure pressure = {0};
+    int64_t now_us = 1;
+
+    (void)state;
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 50, 999999, 999), PRESSURE_NONE);
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 8, 1900000, 0), PRESSURE_NORMAL);
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 50, 600000, 0), PRESSURE_NORMAL);
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 50, 400000, 0), PRESSURE_NONE);
+}
+
+static void
+low_goes_first_and_normal_if_that_does_not_help(void **state)
+{
+    struct pressure pressure = {0};
+    int64_t now_us = 1;
+
+    (void)state;
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 1, 0, 1000), PRESSURE_LOW);
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 4, 0, 1000), PRESSURE_LOW);
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 1, 0, 1000), PRESSURE_NORMAL);
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 50, 0, 5000), PRESSURE_NORMAL);
+}
+
+static void
+it_stays_between_half_and_whole(void **state)
+{
+    struct pressure pressure = {0};
+    int64_t now_us = 1;
+
+    (void)state;
+    (void)measure(&pressure, &LIMITS, &now_us, 1, 0, 1000);
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 50, 0, 999), PRESSURE_LOW);
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 50, 0, 500), PRESSURE_LOW);
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 5, 0, 499), PRESSURE_LOW);
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 1, 0, 999), PRESSURE_LOW);
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 5, 0, 499), PRESSURE_LOW);
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 1, 0, 499), PRESSURE_NONE);
+}
+
+static void
+it_ends_step_by_step(void **state)
+{
+    struct pressure pressure = {0};
+    int64_t now_us = 1;
+
+    (void)state;
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 6, 0, 1000), PRESSURE_NORMAL);
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 6, 0, 0), PRESSURE_LOW);
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 4, 0, 0), PRESSURE_LOW);
+    assert_int_equal(measure(&pressure, &LIMITS, &now_us, 1, 0, 0), PRESSURE_NONE);
+}
+
+static void
+a_limit_of_zero_is_none(void **state)
+{
+    const struct pressure_limits no_lag = {.lag_us = 0, .bytes = 1000};
+    const struct pressure_limits no_bytes = {.lag_us = 1000000, .bytes = 0};
+    struct pressure pressure = {0};
+    int64_t now_us = 1;
+
+    (void)state;
+    assert_int_equal(measure(&pressure, &no_lag, &now_us, 50, 9000000, 0), PRESSURE_NONE);
+    assert_int_equal(measure(&pressure, &no_lag, &now_us, 1, 9000000, 1000), PRESSURE_LOW);
+    assert_int_equal(measure(&pressure, &no_lag, &now_us, 6, 9000000, 0), PRESSURE_NONE);
+    pressure = (struct pressure){0};
+    assert_int_equal(measure(&pressure, &no_bytes, &now_us, 50, 0, SIZE_MAX), PRESSURE_NONE);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_long_pause_is_no_shortage),
+        cmocka_unit_test(a_lag_that_lasts_is_one),
+        cmocka_unit_test(low_goes_first_and_normal_if_that_does_not_help),
+        cmocka_unit_test(it_stays_between_half_and_whole),
+        cmocka_unit_test(it_ends_step_by_step),
+        cmocka_unit_test(a_limit_of_zero_is_none),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
