@@ -60,6 +60,8 @@ struct config {
         int64_t backoff_cap_ms;
         int window; /* unacked lines a connection may hold */
         int64_t expiring_ms;
+        int64_t shed_lag_ms; /* how long lines wait when shedding begins; 0: never */
+        int64_t shed_bytes;  /* in queues, likewise */
     } delivery;
     struct {
         char *hs256_secret_file;

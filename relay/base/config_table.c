@@ -39,6 +39,11 @@ const struct config_key config_keys[] = {
       FIELD(delivery.backoff_cap_ms), "longest delay before a retry, also of a nack" },
     { "delivery", "expiring", CONFIG_DURATION, false, "60s", 0, HOUR, NULL,
       FIELD(delivery.expiring_ms), "how long before its token expires a client is told" },
+    { "delivery", "shed_bytes", CONFIG_SIZE, false, "256MB", 0, 1024 * 1024 * MB, NULL,
+      FIELD(delivery.shed_bytes),
+      "unsent bytes of all clients at which LOW, then NORMAL lines of type REALTIME are left out; 0: never" },
+    { "delivery", "shed_lag", CONFIG_DURATION, false, "5s", 0, HOUR, NULL,
+      FIELD(delivery.shed_lag_ms), "how long lines wait for CPU when the same begins; 0: never" },
     { "delivery", "window", CONFIG_INT, false, "64", 1, 10000, NULL, FIELD(delivery.window),
       "lines without their acknowledgement that a connection may hold" },
 

@@ -49,19 +49,31 @@ stats_reset_gauges(struct stats *stats)
             stats->values[i] = 0;
 }
 
+/* Once for all that differ in their labels only. */
+static enum rc
+write_head(int stat, struct buffer *out)
+{
+    const char *metric = stats_names[stat].metric;
+    int len = (int)strcspn(metric, "{");
+
+    if (stat > 0 && strncmp(metric, stats_names[stat - 1].metric, (size_t)len + 1) == 0)
+        return RC_OK;
+    return buffer_addf(out, "# HELP %.*s %s\n# TYPE %.*s %s\n", len, metric, stats_names[stat].help,
+                       len, metric, stats_names[stat].kind);
+}
+
 enum rc
 stats_write(const struct stats *stats, struct buffer *out)
 {
-    for (int i = 0; i < STAT_COUNT; i++) {
-        enum rc rc =
-            buffer_addf(out, "# HELP %s %s\n# TYPE %s %s\n%s %" PRIu64 "\n", stats_names[i].metric,
-                        stats_names[i].help, stats_names[i].metric, stats_names[i].kind,
-                        stats_names[i].metric, stats_total(stats, (enum metric)i));
+    enum rc rc = RC_OK;
 
-        if (rc != RC_OK)
-            return rc;
+    for (int i = 0; i < STAT_COUNT && rc == RC_OK; i++) {
+        rc = write_head(i, out);
+        if (rc == RC_OK)
+            rc = buffer_addf(out, "%s %" PRIu64 "\n", stats_names[i].metric,
+                             stats_total(stats, (enum metric)i));
     }
-    return RC_OK;
+    return rc;
 }
 
 enum rc
@@ -69,8 +81,14 @@ stats_write_json(const struct stats *stats, struct buffer *out)
 {
     enum rc rc = RC_OK;
 
-    for (int i = 0; i < STAT_COUNT && rc == RC_OK; i++)
-        rc = buffer_addf(out, "%s\"%s\":%" PRIu64, i == 0 ? "{" : ",", stats_names[i].metric,
-                         stats_total(stats, (enum metric)i));
+    for (int i = 0; i < STAT_COUNT && rc == RC_OK; i++) {
+        const char *metric = stats_names[i].metric;
+
+        rc = buffer_add(out, i == 0 ? "{" : ",", 1);
+        if (rc == RC_OK)
+            rc = buffer_add_json(out, metric, strlen(metric));
+        if (rc == RC_OK)
+            rc = buffer_addf(out, ":%" PRIu64, stats_total(stats, (enum metric)i));
+    }
     return rc == RC_OK ? buffer_add(out, "}", 1) : rc;
 }

@@ -6,7 +6,8 @@
 
 #include "base/buffer.h"
 
-/* X(name in enum, Prometheus name, "counter" or "gauge", help) */
+/* X(name in enum, Prometheus name, "counter" or "gauge", help); those that differ in labels stand
+ * in a row. */
 #define STATS_LIST(X)                                                                              \
     X(FEED_CONNECTED, "clairon_feed_connected", "gauge", "1 while replication streams")            \
     X(FEED_FRAMES, "clairon_feed_frames_total", "counter", "Frames received from the slot")        \
@@ -30,6 +31,13 @@
     X(HUB_NOTES, "clairon_hub_notifications_total", "counter", "Notifications read for delivery")  \
     X(HUB_DELIVERED, "clairon_hub_delivered_total", "counter", "Messages handed to sockets")       \
     X(HUB_GAPS, "clairon_hub_gaps_total", "counter", "Gaps announced to clients")                  \
+    X(HUB_SHED_LOW, "clairon_shed_total{class=\"low\"}", "counter",                                \
+      "Lines left out for want of CPU or memory")                                                  \
+    X(HUB_SHED_NORMAL, "clairon_shed_total{class=\"normal\"}", "counter",                          \
+      "Lines left out for want of CPU or memory")                                                  \
+    X(HUB_SHEDDING, "clairon_shedding", "gauge", "What is left out: 0 nothing, 1 LOW, 2 NORMAL")   \
+    X(HUB_LAG, "clairon_hub_lag_milliseconds", "gauge", "How long lines wait for their turn")      \
+    X(HUB_QUEUED, "clairon_hub_queued_bytes", "gauge", "Notifications that sockets do not take")   \
     X(GATE_CONNECTIONS, "clairon_gate_connections", "gauge", "Open client connections")            \
     X(GATE_STREAMS, "clairon_gate_streams", "gauge", "Open SSE connections and polls")             \
     X(GATE_PUSH_OFF, "clairon_gate_push_off", "gauge", "1 while push is turned off")               \

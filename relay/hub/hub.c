@@ -89,7 +89,7 @@ offer(struct hub *hub, struct note *note, struct run *run)
 static unsigned
 publish_some(struct hub *hub, struct note **notes, unsigned count)
 {
-    unsigned span = run_span(notes, count);
+    unsigned span = run_span(notes, shed_keeps(hub, notes, count));
     struct run *run = span > 0 ? run_new(notes, span) : NULL;
 
     if (notes[0]->is_copy)
@@ -101,8 +101,8 @@ publish_some(struct hub *hub, struct note **notes, unsigned count)
 }
 
 /* What was read in this turn, in its order: what changes the readers comes before or after it. */
-static void
-publish(struct hub *hub)
+void
+hub_publish(struct hub *hub)
 {
     unsigned at = 0;
 
@@ -126,10 +126,10 @@ on_entry(void *ctx, const struct entry *entry)
         return;
     hub->newest = entry->id;
     store_saw(hub->store, entry->id);
-    hub->batch[hub->batch_count++] = note_new(entry, hub->epoch, entry->id);
+    hub->batch[hub->batch_count++] = note_new(entry, hub->epoch, shed_pos(hub, entry->id));
     stats_add(hub->stats, STAT_HUB_NOTES, 1);
     if (hub->batch_count == HUB_BATCH_MAX)
-        publish(hub);
+        hub_publish(hub);
 }
 
 static void
@@ -147,7 +147,7 @@ on_turn(struct ev_loop *loop, ev_prepare *prepare, int events)
     struct hub *hub = prepare->data;
 
     (void)events;
-    publish(hub);
+    hub_publish(hub);
     if (hub_send_some(hub, SENDS_A_TURN))
         ev_idle_start(loop, &hub->more);
     else
@@ -163,7 +163,7 @@ on_member(void *ctx, const struct reader_member *member)
     struct audience *user;
     struct membership *of_user, *next;
 
-    publish(hub);
+    hub_publish(hub);
     user = hub_find_user(hub, member->user);
     if (user == NULL || !audience_key(member->audience, member->target, group_key, &group_len))
         return;
@@ -207,7 +207,7 @@ on_settled(void *ctx, struct bytes pairs, bool was_acked)
     const char *ids[SETTLED_MAX];
     size_t count;
 
-    publish(ctx);
+    hub_publish(ctx);
     for (size_t i = 0; i < SETTLED_MAX; i++)
         ids[i] = texts[i];
     while ((count = take_settled(&pairs, &user, texts)) > 0) {
@@ -225,7 +225,7 @@ on_reader_resumed(void *ctx)
     struct hub *hub = ctx;
     struct session *session, *next;
 
-    publish(hub);
+    hub_publish(hub);
     DL_FOREACH_SAFE (hub->sessions, session, next) {
         session_regroup(session);
         session_doubt(session);
@@ -249,13 +249,14 @@ take_epoch(struct hub *hub)
     struct entry_id head = store_newest(hub->store);
     struct session *session, *next;
 
-    publish(hub);
+    hub_publish(hub);
     if (hub->has_position)
         log_error("hub", "the store was emptied: epoch %s became %s, clients are told of the gap",
                   hub->epoch, store_epoch(hub->store));
     snprintf(hub->epoch, sizeof(hub->epoch), "%s", store_epoch(hub->store));
     recent_reset(&hub->recent, head);
     hub->newest = head;
+    shed_forget(hub);
     if (hub->has_position) {
         DL_FOREACH_SAFE (hub->sessions, session, next)
             session_change_epoch(session, head);
@@ -328,6 +329,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     ev_timer_init(&hub->beat, on_beat, BEAT_S, BEAT_S);
     hub->beat.data = hub;
     ev_timer_start(loop, &hub->beat);
+    shed_start(hub);
     ev_idle_init(&hub->more, on_more);
     ev_prepare_init(&hub->turn, on_turn);
     hub->turn.data = hub;
@@ -364,6 +366,7 @@ hub_close(struct hub *hub)
     hub->reader = NULL;
     ev_timer_stop(hub->loop, &hub->acks_retry);
     ev_timer_stop(hub->loop, &hub->beat);
+    shed_stop(hub);
     ev_prepare_stop(hub->loop, &hub->turn);
     ev_idle_stop(hub->loop, &hub->more);
     if (hub->acks.count + hub->acks_sent.count > 0)

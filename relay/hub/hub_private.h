@@ -6,6 +6,7 @@
 
 #include "hub/audience.h"
 #include "hub/hub.h"
+#include "hub/pressure.h"
 #include "hub/recent.h"
 #include "hub/run.h"
 #include "hub/topics.h"
@@ -29,6 +30,23 @@ struct acks {
 };
 
 struct shown; /* shown.c */
+
+/*
+ * A stretch is a time in which lines are left out. Lines made in it tell the position before it: who
+ * comes back from one of them gets what was left out, if there is a place for it then. At its end
+ * clients are told of a gap.
+ */
+struct shed {
+    struct pressure pressure;
+    ev_timer measure;
+    int64_t measured_us;         /* monotonic, as the two below */
+    const struct session *probe; /* in hub->waking, since: */
+    int64_t probe_us;
+    int64_t lag_us; /* the longest wait since measured_us */
+    struct entry_id hold;
+    int64_t began_us;
+    uint64_t count; /* of lines, in this stretch */
+};
 
 struct hub {
     struct ev_loop *loop;
@@ -61,6 +79,8 @@ struct hub {
     unsigned nack_calls;  /* likewise */
     ev_timer acks_retry;
     ev_timer beat; /* here_beat */
+    struct shed shed;
+    size_t queued_bytes; /* of notes in queues, each counted once */
     bool closing;
 };
 
@@ -128,6 +148,7 @@ struct session { /* made by memory_new_line */
     bool has_missed;    /* .. or a retry came at a bad time */
     bool is_doubting;   /* the inbox is read to its end, to find what of the window was acked */
     bool has_lost;      /* what expired before it was written is not yet told as a gap */
+    bool has_shed;      /* nor what was left out in this stretch */
     unsigned asked;     /* answers under way that hold this pointer */
     bool is_poll;       /* it lasts for one answer */
     bool is_going_on;   /* .. and the one before told where this one goes on */
@@ -161,8 +182,15 @@ void session_offer_run(struct hub *hub, struct session *session, struct run *run
 /* Says which notes expired before they were written. */
 void session_tell_lost(struct session *session);
 bool session_is_for(const struct session *session, const struct frame *frame);
+/*
+ * A client goes on from `to`: it is moved before all that still waits for the socket, or that
+ * was left out and is to be told later.
+ */
 void session_gap(struct session *session, struct entry_id from, struct entry_id to,
                  const char *why);
+/* The same with `to` as it is. */
+void session_say_gap(struct session *session, struct entry_id from, struct entry_id to,
+                     const char *why);
 void session_free_if_done(struct session *session);
 /* Another relay stored these acks, or they were given up: `ids` in lower case. */
 void hub_settled(struct hub *hub, const char *user, const char *const *ids, size_t count,
@@ -172,6 +200,8 @@ void hub_settled(struct hub *hub, const char *user, const char *const *ids, size
 bool session_is_full(const struct session *session);
 /* Nothing waits for its socket, apart from lines of its own. */
 bool session_is_idle(const struct session *session);
+/* `to`, or where to go on so as to get all of the queue. */
+struct entry_id session_before_queue(const struct session *session, struct entry_id to);
 /* HIGH goes before NORMAL before LOW, save in a poll; else in the order of the calls. */
 void session_queue(struct session *session, struct note *note);
 /* False when it is to be queued note by note, as others wait or the socket is full. */
@@ -218,6 +248,23 @@ void window_doubt(struct session *session);
 void window_confirm(struct session *session, const unsigned char id[16]);
 void window_drop_doubtful(struct session *session);
 
+/* shed.c */
+void shed_start(struct hub *hub);
+void shed_stop(struct hub *hub);
+/* The store was emptied: what was left out is told with all the rest. */
+void shed_forget(struct hub *hub);
+/* Is it left out now? */
+bool shed_takes(const struct hub *hub, const struct note *note);
+/* How many of the first notes are not. */
+unsigned shed_keeps(const struct hub *hub, struct note *const *notes, unsigned count);
+/* The position that a line made now tells. */
+struct entry_id shed_pos(const struct hub *hub, struct entry_id id);
+/* It was left out for this session. */
+void session_shed(struct session *session, const struct note *note);
+/* When that session gets its turn, what waits now has waited long enough to tell the lag. */
+void shed_waits(struct hub *hub, const struct session *session);
+void shed_had_turn(struct hub *hub);
+
 /* shown.c: reports to the store, before any ack that comes later. */
 void shown_add(struct session *session, struct note *note);
 /* The window was full: an open audience's note goes to the user's inbox. */
@@ -240,6 +287,8 @@ void acks_flush(struct hub *hub);
 void acks_free(struct hub *hub);
 
 /* hub.c */
+/* Offers what was read in this turn. */
+void hub_publish(struct hub *hub);
 /* After acks went to the store: what they made room for. */
 void hub_refill(struct hub *hub);
 /* The sessions of a user, as members of an audience; NULL when there are none. */

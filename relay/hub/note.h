@@ -7,6 +7,7 @@
 /* One allocation; immutable; shared by note_ref and note_unref, on the loop's thread only. */
 struct note {
     unsigned refs;
+    unsigned queues; /* that hold it: see hub->queued_bytes */
     bool needs_ack;
     bool is_open;    /* whoever is shown it owes an ack */
     bool is_copy;    /* to be shown again, to the users of `only` */

@@ -141,6 +141,25 @@ session_tell_lost(struct session *session)
     session_gap(session, session->lost_from, session->lost_to, "expired");
 }
 
+/*
+ * A poll goes on from its last line, and is shown all: what would send it back tells a place of its
+ * own instead.
+ */
+static void
+queue(struct session *session, struct note *note)
+{
+    bool is_new = !note->is_copy && entry_id_less(session->cursor, note->id);
+    struct note *moved;
+
+    if (!session->is_poll || !entry_id_less(note->pos, session->cursor)) {
+        session_queue(session, note);
+        return;
+    }
+    moved = note_new_at(note, session->hub->epoch, is_new ? note->id : session->cursor);
+    session_queue(session, moved);
+    note_unref(moved);
+}
+
 void
 session_enqueue(struct session *session, struct note *note)
 {
@@ -148,8 +167,10 @@ session_enqueue(struct session *session, struct note *note)
         return; /* what of it waits for an ack goes on waiting */
     if (note_is_expired(note))
         lose(session, note);
+    else if (!session->is_poll && shed_takes(session->hub, note))
+        session_shed(session, note);
     else if (!window_owes(session, note) || window_enter(session, note))
-        session_queue(session, note);
+        queue(session, note);
 }
 
 void
@@ -244,7 +265,7 @@ session_is_for(const struct session *session, const struct frame *frame)
 }
 
 void
-session_gap(struct session *session, struct entry_id from, struct entry_id to, const char *why)
+session_say_gap(struct session *session, struct entry_id from, struct entry_id to, const char *why)
 {
     char from_text[NOTE_POS_MAX], to_text[NOTE_POS_MAX], line[3 * NOTE_POS_MAX];
     int len;
@@ -256,6 +277,13 @@ session_gap(struct session *session, struct entry_id from, struct entry_id to, c
                  from_text, to_text, why);
     stats_add(session->hub->stats, STAT_HUB_GAPS, 1);
     session_say(session, line, (size_t)len);
+}
+
+void
+session_gap(struct session *session, struct entry_id from, struct entry_id to, const char *why)
+{
+    to = session_before_queue(session, session->has_shed ? shed_pos(session->hub, to) : to);
+    session_say_gap(session, entry_id_less(to, from) ? to : from, to, why);
 }
 
 bool

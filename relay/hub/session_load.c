@@ -210,7 +210,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
             continue; /* comes with the catching up, which leaves copies out */
         if (session->is_going_on && !is_new_to_poll(session, entry))
             continue;
-        note = note_new(entry, session->hub->epoch, session->cursor);
+        note = note_new(entry, session->hub->epoch, shed_pos(session->hub, session->cursor));
         session_enqueue(session, note);
         note_unref(note);
     }
@@ -257,11 +257,13 @@ session_refill(struct session *session)
 static void
 catch_up_from_page(struct session *session, const struct store_page *page)
 {
+    struct hub *hub = session->hub;
+
     for (size_t i = 0; i < page->count && !session_is_full(session); i++) {
         const struct entry *entry = &page->entries[i];
 
         if (!entry->is_copy && session_is_for(session, &entry->frame)) {
-            struct note *note = note_new(entry, session->hub->epoch, entry->id);
+            struct note *note = note_new(entry, hub->epoch, shed_pos(hub, entry->id));
             session_enqueue(session, note);
             note_unref(note);
         }
@@ -358,6 +360,6 @@ session_change_epoch(struct session *session, struct entry_id head)
 {
     if (session->state == SESSION_GROUPING || session->state == SESSION_CHECKING)
         return; /* will look at its position with the new epoch in hand */
-    session_gap(session, head, head, "epoch");
+    session_say_gap(session, head, head, "epoch"); /* what still waits has no place any more */
     session->cursor = head;
 }

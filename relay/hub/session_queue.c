@@ -41,6 +41,8 @@ wake(struct hub *hub, struct session *session)
         return;
     session->is_waking = true;
     session->waking_next = NULL;
+    if (hub->shed.probe == NULL)
+        shed_waits(hub, session);
     if (hub->waking == NULL)
         hub->waking = session;
     else
@@ -115,6 +117,36 @@ held_back(const struct session *session, const struct note *note, unsigned place
     return entry_id_equal(pos, note->pos) ? NULL : note_new_at(note, session->hub->epoch, pos);
 }
 
+struct entry_id
+session_before_queue(const struct session *session, struct entry_id to)
+{
+    unsigned run_count = session->run != NULL ? session->run->count : 0;
+
+    for (unsigned i = 0; i < session->queue_count + run_count; i++) {
+        struct entry_id before =
+            pos_before(i < run_count ? session->run->notes[i] : *place_of(session, i - run_count));
+
+        if (entry_id_less(before, to))
+            to = before;
+    }
+    return to;
+}
+
+/* One note in many queues is in memory once. */
+static void
+count_in(struct hub *hub, struct note *note)
+{
+    if (note->queues++ == 0)
+        hub->queued_bytes += sizeof(*note) + note->line_len;
+}
+
+static void
+count_out(struct hub *hub, struct note *note)
+{
+    if (--note->queues == 0)
+        hub->queued_bytes -= sizeof(*note) + note->line_len;
+}
+
 /* Takes over a reference. */
 static void
 insert(struct session *session, struct note *note)
@@ -137,6 +169,7 @@ insert(struct session *session, struct note *note)
     *place_of(session, place) = copy != NULL ? copy : note;
     session->queue_count++;
     session->queue_bytes += (*place_of(session, place))->line_len;
+    count_in(session->hub, *place_of(session, place));
     if (copy != NULL)
         note_unref(note);
 }
@@ -182,8 +215,10 @@ session_drop_queue(struct session *session)
 {
     run_unref(session->run);
     session->run = NULL;
-    for (unsigned i = 0; i < session->queue_count; i++)
+    for (unsigned i = 0; i < session->queue_count; i++) {
+        count_out(session->hub, *place_of(session, i));
         note_unref(*place_of(session, i));
+    }
     session->queue_count = 0;
     free(session->queue);
     session->queue = NULL;
@@ -215,6 +250,7 @@ take_note(struct session *session)
     session->queue_first = (session->queue_first + 1) & (session->queue_room - 1);
     session->queue_count--;
     session->queue_bytes -= note->line_len;
+    count_out(session->hub, note);
     if (session->queue_count == 0) {
         free(session->queue);
         session->queue = NULL;
@@ -394,6 +430,8 @@ hub_send_some(struct hub *hub, unsigned most)
 
         hub->waking = session->waking_next;
         session->is_waking = false;
+        if (session == hub->shed.probe)
+            shed_had_turn(hub);
         look_ahead(hub->waking);
         if (session->state == SESSION_CLOSED)
             session_free_if_done(session);

@@ -80,6 +80,7 @@ tear_down(void **state)
 {
     (void)state;
     session_drop_queue(&session);
+    assert_int_equal(hub.queued_bytes, 0);
     buffer_free(&session.said);
     free(session.name);
     free(hub.scratch);
@@ -366,6 +367,111 @@ test_slow_by_age(void **state)
     assert_non_null(session_slow(&session, now_us + 90000000));
 }
 
+static void
+test_a_note_in_many_queues_counts_once(void **state)
+{
+    struct session other = session;
+    struct note *note = make_note(1, FRAME_PRIORITY_NORMAL);
+    size_t bytes;
+
+    (void)state;
+    session_queue(&session, note);
+    bytes = hub.queued_bytes;
+    assert_true(bytes > note->line_len);
+    session_queue(&other, note);
+    assert_int_equal(hub.queued_bytes, bytes);
+    session_drop_queue(&session);
+    assert_int_equal(hub.queued_bytes, bytes);
+    session_drop_queue(&other);
+    note_unref(note);
+}
+
+/* Offers a note of `priority` and `type`; what the session queued of it. */
+static bool
+is_kept(uint64_t ms, uint8_t priority, uint8_t type, bool needs_ack)
+{
+    struct note *note = make_note(ms, priority);
+    unsigned before = session.queue_count;
+
+    note->frame.as.note.type = type;
+    note->needs_ack = needs_ack;
+    session_offer(&session, note);
+    note_unref(note);
+    return session.queue_count > before;
+}
+
+static void
+test_what_is_left_out_when_short(void **state)
+{
+    (void)state;
+    session.window = 10;
+    hub.shed.hold = (struct entry_id){100, 0};
+    assert_true(is_kept(101, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
+    hub.shed.pressure.level = PRESSURE_LOW;
+    assert_false(is_kept(102, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
+    assert_true(is_kept(103, FRAME_PRIORITY_NORMAL, FRAME_TYPE_REALTIME, false));
+    assert_true(is_kept(104, FRAME_PRIORITY_LOW, FRAME_TYPE_NOTIFICATION, false));
+    hub.shed.pressure.level = PRESSURE_NORMAL;
+    assert_false(is_kept(105, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
+    assert_false(is_kept(106, FRAME_PRIORITY_NORMAL, FRAME_TYPE_REALTIME, false));
+    assert_true(is_kept(107, FRAME_PRIORITY_HIGH, FRAME_TYPE_REALTIME, false));
+    assert_true(is_kept(108, FRAME_PRIORITY_NORMAL, FRAME_TYPE_NOTIFICATION, false));
+    assert_true(is_kept(109, FRAME_PRIORITY_LOW, FRAME_TYPE_SYSTEM, false));
+    session.is_poll = true;
+    assert_true(is_kept(110, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
+    session.is_poll = false;
+    session.cursor = (struct entry_id){99, 0}; /* behind: that was before the stretch */
+    assert_true(is_kept(100, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
+    assert_int_equal(stats.values[STAT_HUB_SHED_LOW], 2);
+    assert_int_equal(stats.values[STAT_HUB_SHED_NORMAL], 1);
+}
+
+static void
+test_no_position_passes_what_was_left_out(void **state)
+{
+    (void)state;
+    hub.shed.hold = (struct entry_id){100, 0};
+    hub.shed.pressure.level = PRESSURE_LOW;
+    assert_false(is_kept(101, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
+    assert_true(entry_id_equal(shed_pos(&hub, (struct entry_id){102, 0}), hub.shed.hold));
+    assert_true(entry_id_equal(shed_pos(&hub, (struct entry_id){99, 7}), (struct entry_id){99, 7}));
+    session_gap(&session, (struct entry_id){102, 0}, (struct entry_id){103, 0}, "expired");
+    hub_send_some(&hub, 10);
+    assert_string_equal(told(), "{\"t\":\"gap\",\"from\":\"e.100-0\",\"to\":\"e.100-0\","
+                                "\"why\":\"expired\"} ");
+}
+
+static void
+test_a_gap_passes_nothing_that_waits(void **state)
+{
+    (void)state;
+    queue_note(3, FRAME_PRIORITY_NORMAL);
+    queue_note(4, FRAME_PRIORITY_NORMAL);
+    session_gap(&session, (struct entry_id){4, 0}, (struct entry_id){5, 0}, "expired");
+    hub_send_some(&hub, 10);
+    assert_string_equal(told(),
+                        "{\"t\":\"gap\",\"from\":\"e.2-18446744073709551615\","
+                        "\"to\":\"e.2-18446744073709551615\",\"why\":\"expired\"} " MSG("3-0", "3")
+                            MSG("4-0", "4"));
+}
+
+static void
+test_a_run_has_nothing_left_out(void **state)
+{
+    struct note *notes[] = {make_note(101, FRAME_PRIORITY_NORMAL),
+                            make_note(102, FRAME_PRIORITY_NORMAL),
+                            make_note(103, FRAME_PRIORITY_LOW)};
+
+    (void)state;
+    hub.shed.hold = (struct entry_id){100, 0};
+    assert_int_equal(shed_keeps(&hub, notes, 3), 3);
+    hub.shed.pressure.level = PRESSURE_LOW;
+    assert_int_equal(shed_keeps(&hub, notes, 3), 2);
+    assert_int_equal(shed_keeps(&hub, notes + 2, 1), 0);
+    for (size_t i = 0; i < 3; i++)
+        note_unref(notes[i]);
+}
+
 int
 main(void)
 {
@@ -382,6 +488,12 @@ main(void)
         cmocka_unit_test_setup_teardown(test_a_full_queue_pauses_and_loses_nothing, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_slow_by_age, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_note_in_many_queues_counts_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_is_left_out_when_short, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_no_position_passes_what_was_left_out, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_a_gap_passes_nothing_that_waits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_run_has_nothing_left_out, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

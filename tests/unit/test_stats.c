@@ -28,9 +28,12 @@ writes_every_value_with_its_kind(void **state)
                                       "clairon_feed_frames_total 5\n"));
     assert_non_null(strstr(out.bytes, "# TYPE clairon_feed_received_lsn_bytes gauge\n"
                                       "clairon_feed_received_lsn_bytes 18446744073709551615\n"));
+    assert_non_null(strstr(out.bytes, "# TYPE clairon_shed_total counter\n"
+                                      "clairon_shed_total{class=\"low\"} 0\n"
+                                      "clairon_shed_total{class=\"normal\"} 0\n# HELP"));
     for (const char *at = out.bytes; *at != '\0'; at++)
         lines += *at == '\n';
-    assert_int_equal(lines, 3 * STAT_COUNT);
+    assert_int_equal(lines, 3 * STAT_COUNT - 2); /* two share a head */
     buffer_free(&out);
 }
 

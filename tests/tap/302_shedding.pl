@@ -1,0 +1,107 @@
+# Short of memory, does a relay leave out what may be left out and nothing else, tell of it, and lose nothing that a position promises?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Clairon::Test::EventStream;
+use Clairon::Test::RawSocket;
+use JSON ();
+use Socket qw(SOL_SOCKET SO_RCVBUF);
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+my @KINDS = (
+    [ low    => q{'ALL', priority => 'LOW'} ],
+    [ normal => q{'ALL'} ],
+    [ high   => q{'ALL', priority => 'HIGH'} ],
+    [ noted  => q{'ALL', type => 'NOTIFICATION', priority => 'LOW'} ],
+    [ needed => q{'ALL', ack_required => true, priority => 'LOW'} ],
+    [ bulk   => q{'USER', '=slow', type => 'NOTIFICATION'} ],
+);
+for my $kind (@KINDS)
+{
+    $pg->safe_psql('postgres', "CREATE TABLE $kind->[0] (id int PRIMARY KEY, body text);"
+          . "SELECT clairon.watch('$kind->[0]', $kind->[1])");
+}
+my $store = Clairon::Test::store();
+my %quiet = ('gate.ping' => '10m', 'gate.slow_age' => '10m', 'gate.slow_bytes' => '1000MB');
+# One runs short, the other does not.
+my ($short, $other) = map { Clairon::Test::relay($pg, $store, conf => { %quiet, 'delivery.shed_bytes' => $_ }) } '200kB', 0;
+
+my $id = 0;
+sub insert
+{
+    $id++;
+    $pg->safe_psql('postgres', join ';', map { "INSERT INTO $_ VALUES ($id, 'x')" } @_);
+    return $id;
+}
+sub names { return join ' ', sort map { "$_->{metadata}{source} $_->{payload}{after}{id}" } $_[0]->notes }
+sub shedding { return $short->metric('clairon_shedding') }
+sub has { my ($client, $name) = @_; return grep { $_ eq $name } split / (?=[a-z])/, names($client) }
+sub gaps { return scalar grep { $_->{t} eq 'gap' } @{ $_[0]{lines} } }
+
+# A reader that reads nothing: what is for it alone piles up.
+my $slow = Clairon::Test::RawSocket->open($short);
+setsockopt $slow->{link}, SOL_SOCKET, SO_RCVBUF, 131072 or die "setsockopt: $!\n";
+$slow->say({ t => 'connect', r => 1, token => Clairon::Test::token(sub => 'slow'), topics => ['postgres.bulk'] });
+$slow->line_of('connected');
+my $live    = $short->client('live');
+my $narrow  = $short->client('narrow', topics => ['postgres.noted']);
+my $sse     = Clairon::Test::EventStream->open($short, 'sse');
+my $elsewhere = $other->client('live');
+insert(qw(low normal));
+$_->wait_notes(2) for $live, $elsewhere;
+is(shedding(), 0, 'nothing is left out as long as there is room');
+my $bulk = 0;
+wait_until('the relay is short of memory', sub {
+    $bulk += 100;
+    $pg->safe_psql('postgres', "INSERT INTO bulk SELECT i, repeat('x', 10000) FROM generate_series($bulk - 99, $bulk) i");
+    return shedding();
+});
+wait_until('LOW alone does not help', sub { shedding() == 2 });
+
+my $first = insert(qw(low normal high noted needed));
+my $last  = insert(qw(low normal high noted needed));
+$live->run_until('what is never left out', sub { has($live, "noted $last") && has($live, "needed $last") && has($live, "high $last") });
+is(names($live), "high $first high $last low 1 needed $first needed $last normal 1 noted $first noted $last",
+    'LOW and NORMAL of type REALTIME are left out, and nothing else');
+$elsewhere->wait_notes(12);
+is(gaps($live), 0, 'of which clients are told once it is over');
+is($short->metric('clairon_shed_total{class="low"}') >= 2, 1, 'LOW lines are counted');
+is($short->metric('clairon_shed_total{class="normal"}') >= 2, 1, 'and NORMAL ones');
+like($short->log_text, qr/short of CPU or memory/, 'the log says so');
+
+# Who leaves amid it goes on elsewhere without a loss.
+my $moved = $other->client('live', pos => $live->pos);
+is($moved->wait_for('connected')->{resumed}, JSON::true, 'who leaves meanwhile resumes elsewhere');
+$moved->run_until('what was left out', sub { has($moved, "low $last") && has($moved, "normal $last") });
+ok(has($moved, "low $first") && has($moved, "normal $first"), 'and has all that was left out');
+is(gaps($moved), 0, 'so that nothing is to be told');
+# Who polls is not shed: that is the way to fall back to.
+my ($status, $body) = $short->get('/v1/poll?wait=0&pos=' . $live->pos,
+    Authorization => 'Bearer ' . Clairon::Test::token(sub => 'live'));
+like($body, qr/"source":"low"/, 'a poll gets what sockets do not');
+
+# The reader reads on: all is well again.
+my $all = 0;
+while ($all < $bulk) { $all++ if $slow->line_of('msg') }
+wait_until('there is room again', sub { shedding() == 0 });
+my $gap = $live->wait_for('gap');
+is($gap->{why}, 'shed', 'then the client is told of the gap');
+is($sse->line_of('gap')->{why}, 'shed', 'on SSE too');
+insert(qw(low normal noted));
+$live->run_until('it goes on', sub { has($live, "noted $id") });
+ok(has($live, "low $id") && has($live, "normal $id"), 'and gets all again');
+$narrow->run_until('it goes on', sub { has($narrow, "noted $id") });
+is(gaps($narrow), 0, 'who missed nothing is told nothing');
+is(gaps($live), 1, 'who did, once');
+like($short->log_text, qr/\d+ lines were left out, 2 clients are told/, 'the log says how many');
+
+# The gap's end is a place to go on from.
+my $back = $short->client('live', pos => $gap->{to});
+is($back->wait_for('connected')->{resumed}, JSON::true, 'its end is a position');
+$back->run_until('what came after', sub { has($back, "noted $id") });
+ok(!has($back, "low $last"), 'behind what was lost');
+is($_->stop, 0, 'SIGTERM ends a relay in good order') for $short, $other;
+
+done_testing();
