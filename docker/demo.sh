@@ -269,6 +269,7 @@ url = unix://$run/store.sock
 [gate]
 listen = 127.0.0.1:$relay_port
 origins = http://127.0.0.1:$page_port,http://localhost:$page_port
+console = on
 drain = 1s
 
 [auth]
@@ -298,6 +299,8 @@ announce() {
 
     The page:        http://127.0.0.1:$page_port
     The relay:       http://127.0.0.1:$relay_port  (/v1/ws, /healthz, /metrics)
+    The console:     http://127.0.0.1:$relay_port/console, with the token of
+                     $top/build/clairon token --sub me --admin -c $dir/relay.conf
     Type SQL:        $root/bin/psql '$dsn'
                      UPDATE assignments SET status = 'graded', grade = 17 WHERE student_id = 'u1';
     Make it lively:  make demo-traffic

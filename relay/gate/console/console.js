@@ -298,7 +298,7 @@ function errorRow(entry) {
   const about = entry.notification?.metadata;
   item.querySelector('.what').append(make('span', { class: 'reason', text: entry.reason, title: WHY[entry.reason] ?? '' }),
     ` ${about ? `${about.operation} on ${about.topic} ` : ''}`, idButton(entry.id));
-  set(item.querySelector('.facts'), `${clock(entry.at)} · attempt ${entry.attempts} · ${names(entry)}`);
+  set(item.querySelector('.facts'), `${clock(entry.at)} · after ${entry.attempts === 1 ? '1 retry' : `${entry.attempts} retries`} · ${names(entry)}`);
   item.entry = entry;
   return item;
 }
@@ -353,6 +353,7 @@ async function mend(entry, verb, told) {
     const answer = await ask(`console/${verb}`, { entry: entry.entry });
     if (mine !== round) return false;
     forget(entry);
+    if (last?.store) last.store.errors--;
     set($('errors-said'), told(answer));
     return true;
   } catch (error) {

@@ -7,7 +7,7 @@ local call = redis.call
 -- include: group.lua
 -- include: json.lua
 
-local RELAYS_MAX, PENDING_MAX = 64, 20
+local RELAYS_MAX, PENDING_MAX = 64, 10
 local now = now_ms()
 
 local function relays()
