@@ -1,73 +1,258 @@
-/* doctor: what would keep notifications from flowing, and what to do about it. */
+/* doctor: what would keep notifications from flowing, and the command that mends it. */
 
+-- Only superusers see this setting. NULL: this minor release does not know it.
+CREATE FUNCTION clairon.allowed_plugins() RETURNS text
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
+    'SELECT btrim(current_setting(''output_plugin_libraries'', true))';
+
+-- Where one thing must be done on another server, the hint says so.
 CREATE FUNCTION clairon.doctor_settings()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT 'server', NOT pg_is_in_recovery() OR setting::int >= 160000,
+           format('PostgreSQL %s, %s', current_setting('server_version'),
+                  CASE WHEN pg_is_in_recovery() THEN 'a standby' ELSE 'a primary' END),
+           'PostgreSQL before 16 cannot decode on a standby: name its primary in [feed] conninfo.'
+    FROM pg_settings WHERE name = 'server_version_num'
+    UNION ALL
     SELECT 'wal_level', setting = 'logical', 'wal_level is ' || setting,
-           'Set wal_level = logical and restart the server (the primary too, for a standby).'
+           'ALTER SYSTEM SET wal_level = ''logical''; then restart the server (the primary too, '
+           'for a standby).'
     FROM pg_settings WHERE name = 'wal_level'
     UNION ALL
-    -- Only minors that know the setting have the list; elsewhere there is nothing to check.
     SELECT 'output_plugin_libraries',
-           'clairon' = ANY (regexp_split_to_array(setting, E'\\s*,\\s*')),
-           'output_plugin_libraries is ' || setting,
-           'Add clairon to output_plugin_libraries and reload.'
-    FROM pg_settings WHERE name = 'output_plugin_libraries'
+           'clairon' = ANY (regexp_split_to_array(allowed, E'\\s*,\\s*')),
+           'output_plugin_libraries is ' || allowed,
+           format('ALTER SYSTEM SET output_plugin_libraries = %s; SELECT pg_reload_conf();',
+                  concat_ws(', ', nullif(allowed, ''), 'clairon'))
+    FROM clairon.allowed_plugins() AS t (allowed) WHERE allowed IS NOT NULL
     UNION ALL
     SELECT 'max_slot_wal_keep_size', setting <> '-1',
            'max_slot_wal_keep_size is ' || CASE setting WHEN '-1' THEN 'unlimited'
                                                         ELSE setting || ' MB' END,
-           'Without a limit, a reader that stays away fills the disk; set one that outlasts '
-           'the longest stop you expect.'
+           'Without a limit, a reader that stays away fills the disk. One that outlasts the longest '
+           'stop you expect: ALTER SYSTEM SET max_slot_wal_keep_size = ''64GB''; SELECT '
+           'pg_reload_conf();'
     FROM pg_settings WHERE name = 'max_slot_wal_keep_size'
     UNION ALL
     SELECT 'replication slots left',
-           setting::int > (SELECT count(*) FROM pg_replication_slots),
+           setting::int > (SELECT count(*) FROM pg_replication_slots)
+           OR EXISTS (SELECT FROM clairon.status WHERE database = current_database()),
            format('%s of %s are used', (SELECT count(*) FROM pg_replication_slots), setting),
-           'Raise max_replication_slots, or drop slots that nobody reads.'
+           format('ALTER SYSTEM SET max_replication_slots = %s; then restart, or drop slots that '
+                  'nobody reads.', setting::int + 10)
     FROM pg_settings WHERE name = 'max_replication_slots'
     UNION ALL
+    SELECT 'walsenders left', setting::int > count(sender.pid),
+           format('%s of %s are used', count(sender.pid), setting),
+           format('ALTER SYSTEM SET max_wal_senders = %s; then restart.', setting::int + 10)
+    FROM pg_settings LEFT JOIN pg_stat_replication AS sender ON true
+    WHERE name = 'max_wal_senders' GROUP BY setting
+    UNION ALL
+    SELECT 'wal_sender_timeout', setting <> '0',
+           'wal_sender_timeout is ' || CASE setting WHEN '0' THEN 'off' ELSE setting || ' ms' END,
+           'Off, a relay that vanished keeps the slot from the next one: ALTER SYSTEM SET '
+           'wal_sender_timeout = ''60s''; SELECT pg_reload_conf();'
+    FROM pg_settings WHERE name = 'wal_sender_timeout'
+    UNION ALL
+    SELECT 'idle_replication_slot_timeout', setting = '0',
+           format('a slot that nobody reads for %s s is given up', setting),
+           'ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf(); '
+           'max_slot_wal_keep_size is what guards the disk.'
+    FROM pg_settings WHERE name = 'idle_replication_slot_timeout' AND setting <> '0'
+$$;
+
+CREATE FUNCTION clairon.doctor_standby()
+    RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT 'hot_standby_feedback',
            -- Not from pg_stat_wal_receiver: that shows its slot to few.
            current_setting('hot_standby_feedback')::boolean
-           AND current_setting('primary_slot_name') <> '',
-           format('hot_standby_feedback is %s, primary_slot_name is "%s"',
-                  current_setting('hot_standby_feedback'),
-                  current_setting('primary_slot_name')),
-           'A standby that decodes needs both: else the primary removes catalog rows that its '
-           'slots still need, and they are lost.'
-    WHERE pg_is_in_recovery()
+           AND current_setting('primary_slot_name') <> ''
+           AND current_setting('wal_receiver_status_interval') <> '0',
+           format('hot_standby_feedback is %s, primary_slot_name is "%s", '
+                  'wal_receiver_status_interval is %s', current_setting('hot_standby_feedback'),
+                  current_setting('primary_slot_name'),
+                  current_setting('wal_receiver_status_interval')),
+           concat_ws(' ', 'Without it the primary removes catalog rows that slots here still need, '
+                     'and they are lost:',
+               CASE WHEN NOT current_setting('hot_standby_feedback')::boolean
+                    THEN 'ALTER SYSTEM SET hot_standby_feedback = on;' END,
+               CASE WHEN current_setting('primary_slot_name') = ''
+                    THEN 'on the primary SELECT pg_create_physical_replication_slot(''standby'', '
+                         'true); here ALTER SYSTEM SET primary_slot_name = ''standby'';' END,
+               CASE WHEN current_setting('wal_receiver_status_interval') = '0'
+                    THEN 'ALTER SYSTEM SET wal_receiver_status_interval = ''10s'';' END,
+               'SELECT pg_reload_conf();')
+    UNION ALL
+    SELECT 'WAL receiver', EXISTS (SELECT FROM pg_stat_wal_receiver WHERE pid IS NOT NULL),
+           CASE WHEN EXISTS (SELECT FROM pg_stat_wal_receiver WHERE pid IS NOT NULL)
+                THEN 'it runs' ELSE 'no WAL comes from the primary' END,
+           'Its log says why; mostly primary_conninfo, pg_hba.conf of the primary, or a dropped '
+           'primary_slot_name.'
+    UNION ALL
+    SELECT 'replay', NOT is_paused,
+           CASE WHEN is_paused THEN 'replay is paused: nothing is decoded'
+                ELSE 'replayed up to ' || pg_last_wal_replay_lsn() END,
+           'SELECT pg_wal_replay_resume();'
+    -- A primary refuses to answer.
+    FROM (SELECT CASE WHEN pg_is_in_recovery() THEN pg_is_wal_replay_paused() END) AS here (is_paused)
+$$;
+
+-- What standbys that decode need here: a slot each, read, and holding back their catalog rows.
+CREATE FUNCTION clairon.doctor_physical_slots()
+    RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT 'physical slot ' || slot_name, active AND wal_status IS DISTINCT FROM 'lost'
+               AND wal_status IS DISTINCT FROM 'unreserved',
+           format('%s, %s of WAL held, %s', CASE WHEN active THEN 'active' ELSE 'nobody reads it' END,
+                  coalesce(pg_size_pretty(pg_wal_lsn_diff(here.lsn, restart_lsn)),
+                           'nothing'),
+                  CASE WHEN catalog_xmin IS NULL THEN 'no slot of a standby depends on it'
+                       ELSE 'slots of its standby depend on it' END),
+           CASE WHEN wal_status = 'lost'
+                THEN 'Its standby must be made anew: pg_basebackup.'
+                ELSE format('Start its standby; if there is none any more: SELECT '
+                            'pg_drop_replication_slot(%L);', slot_name) END
+    FROM pg_replication_slots
+    CROSS JOIN (SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() END) AS here (lsn)
+    WHERE slot_type = 'physical'
 $$;
 
 CREATE FUNCTION clairon.doctor_slots()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT 'slot ' || slot_name, wal_status IS DISTINCT FROM 'lost'
-               AND wal_status IS DISTINCT FROM 'unreserved',
-           format('%s, %s of WAL held', CASE WHEN active THEN 'active' ELSE 'nobody reads it' END,
-                  pg_size_pretty(retained_wal_bytes)),
-           'A slot whose WAL is gone must be dropped and made again; readers see a gap.'
+    SELECT 'slot ' || slot_name,
+           lost_because IS NULL AND wal_status IS DISTINCT FROM 'lost'
+               AND wal_status IS DISTINCT FROM 'unreserved'
+               AND retained_wal_bytes <= coalesce(0.8 * kept.bytes, 'Infinity')
+               AND (active OR synced),
+           CASE WHEN lost_because IS NOT NULL THEN format('lost: %s', lost_because)
+                ELSE format('%s, %s of WAL held%s%s',
+                            CASE WHEN active THEN 'active' WHEN synced THEN 'kept in step for a failover'
+                                 ELSE 'nobody reads it' END,
+                            pg_size_pretty(retained_wal_bytes),
+                            ' of ' || pg_size_pretty(kept.bytes) || ' it may hold',
+                            CASE wal_status WHEN 'unreserved' THEN ': the next checkpoint may '
+                                                 'remove what it needs' END) END,
+           CASE WHEN lost_because IS NOT NULL
+                THEN format('%s: then SELECT pg_drop_replication_slot(%L); the relay makes it again '
+                            '(feed.create_slot) and tells its clients of the gap.',
+                            CASE lost_because
+                                WHEN 'wal_removed' THEN 'Raise max_slot_wal_keep_size'
+                                WHEN 'wal_level_insufficient' THEN 'Set wal_level = logical on the primary'
+                                WHEN 'idle_timeout' THEN 'Set idle_replication_slot_timeout = 0'
+                                ELSE 'Set hot_standby_feedback = on and primary_slot_name on this standby'
+                            END, slot_name)
+                WHEN NOT active AND retained_wal_bytes <= coalesce(0.8 * kept.bytes, 'Infinity')
+                THEN format('Start the relay: systemctl start clairon-relay. If this slot has no '
+                            'reader any more: SELECT pg_drop_replication_slot(%L);', slot_name)
+                ELSE 'Its reader is behind: look at the relay''s log and metrics, or give it time: '
+                     'ALTER SYSTEM SET max_slot_wal_keep_size = ''..''; SELECT pg_reload_conf();' END
     FROM clairon.status
+    CROSS JOIN (SELECT nullif(setting::bigint, -1) * 1024 * 1024 AS bytes
+                FROM pg_settings WHERE name = 'max_slot_wal_keep_size') AS kept
     UNION ALL
     SELECT 'slots', false, 'no slot of this database reads with clairon',
-           'Start the relay (it makes one), or pg_create_logical_replication_slot(''clairon'', '
-           '''clairon'').'
+           'Start the relay (it makes one), or SELECT pg_create_logical_replication_slot('
+           '''clairon'', ''clairon'');'
     WHERE NOT EXISTS (SELECT FROM clairon.status WHERE database = current_database())
+$$;
+
+CREATE FUNCTION clairon.doctor_extension()
+    RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT 'extension', extversion = clairon.version() AND extversion = default_version,
+           format('version %s, files %s, plugin %s', extversion, default_version,
+                  clairon.version()),
+           CASE WHEN default_version IS DISTINCT FROM clairon.version()
+                THEN 'The plugin and the extension''s files are of two versions: install one of '
+                     'them, then reconnect.'
+                ELSE 'ALTER EXTENSION clairon UPDATE; on the primary.' END
+    FROM pg_extension LEFT JOIN pg_available_extensions ON name = extname
+    WHERE extname = 'clairon'
+    UNION ALL
+    SELECT 'triggers', bool_and(in_force), format('%s of %s are in force',
+                                                  count(*) FILTER (WHERE in_force), count(*)),
+           string_agg(command, ' ') FILTER (WHERE NOT in_force)
+    FROM (SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = relation::regclass
+                         AND tgname = name AND tgenabled = 'A'),
+                 format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I;', relation, name)
+          FROM (VALUES ('clairon.rule', 'rule_written'), ('clairon.rule', 'refuse_truncate'),
+                       ('clairon.rule', 'bind_columns'), ('clairon.member', 'refuse_truncate'))
+               AS t (relation, name)
+          UNION ALL
+          SELECT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = name AND evtenabled = 'A'),
+                 format('ALTER EVENT TRIGGER %I ENABLE ALWAYS;', name)
+          FROM unnest('{clairon_forget_dropped,clairon_follow_renamed}'::text[]) AS t (name))
+        AS wanted (in_force, command)
+    UNION ALL
+    SELECT 'table clairon.rule', 'user_catalog_table=true' = ANY (reloptions) AND toasted.columns IS NULL,
+           coalesce('may be toasted: ' || toasted.columns, array_to_string(reloptions, ', '),
+                    'it is no user catalog table'),
+           concat_ws(' ', 'Without it slots break: ALTER TABLE clairon.rule SET (user_catalog_table = true);',
+                     (SELECT string_agg(format('ALTER TABLE clairon.rule ALTER %I SET STORAGE PLAIN;',
+                                               name), ' ')
+                      FROM unnest(string_to_array(toasted.columns, ', ')) AS t (name)))
+    FROM pg_class
+    CROSS JOIN (SELECT string_agg(attname, ', ' ORDER BY attnum) AS columns FROM pg_attribute
+                WHERE attrelid = 'clairon.rule'::regclass AND attnum > 0 AND NOT attisdropped
+                  AND attstorage <> 'p') AS toasted
+    WHERE oid = 'clairon.rule'::regclass
+$$;
+
+CREATE FUNCTION clairon.doctor_roles()
+    RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT 'role ' || wanted, count(rolname) > 0,
+           CASE WHEN count(rolname) > 0 THEN 'exists' ELSE 'does not exist' END,
+           format('CREATE ROLE %I NOLOGIN; then restore its grants: see roles.sql of the '
+                  'extension.', wanted)
+    FROM unnest('{clairon_app,clairon_relay}'::name[]) AS wanted
+    LEFT JOIN pg_roles ON rolname = wanted GROUP BY wanted
+    UNION ALL
+    SELECT 'relay''s role', count(*) > 0,
+           coalesce(string_agg(quote_ident(rolname), ', ' ORDER BY rolname),
+                    'no role may log in, replicate, and is in clairon_relay'),
+           'CREATE ROLE relay LOGIN REPLICATION PASSWORD ''..'' IN ROLE clairon_relay;'
+    FROM pg_roles
+    WHERE rolcanlogin AND rolreplication
+      AND EXISTS (SELECT FROM pg_auth_members
+                  JOIN pg_roles AS reader ON reader.oid = roleid AND reader.rolname = 'clairon_relay'
+                  WHERE member = pg_roles.oid)
+    UNION ALL
+    SELECT 'grant on ' || wanted, reader.oid IS NULL
+               OR has_table_privilege(reader.oid, wanted, 'SELECT'),
+           'clairon_relay may not read it', format('GRANT SELECT ON %s TO clairon_relay;', wanted)
+    FROM unnest('{clairon.rule,clairon.rules,clairon.status,clairon.member}'::text[]) AS wanted
+    LEFT JOIN pg_roles AS reader ON reader.rolname = 'clairon_relay'
+    WHERE reader.oid IS NOT NULL AND NOT has_table_privilege(reader.oid, wanted, 'SELECT')
+$$;
+
+-- The tables whose rows a rule on that one is about.
+CREATE FUNCTION clairon.doctor_leaves(relation regclass) RETURNS SETOF regclass
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT relid FROM pg_partition_tree(relation) WHERE isleaf
+    UNION SELECT relation
+    WHERE (SELECT relkind FROM pg_class WHERE oid = relation) = 'r'
 $$;
 
 CREATE FUNCTION clairon.doctor_rules()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT 'rules', count(*) > 0, count(*) || ' rules', 'Set one with clairon.watch().'
+    SELECT 'rules', count(*) > 0, count(*) || ' rules',
+           'Nothing is sent of any table: SELECT clairon.watch(''a_table'', ''USER'', ''a_column'');'
     FROM clairon.rule WHERE part = 0
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
-           'its table does not exist any more', 'Remove it: DELETE FROM clairon.rule.'
+           'its table does not exist any more',
+           format('DELETE FROM clairon.rule WHERE relation = %s;', rule.relation::oid)
     FROM clairon.rule
     WHERE part = 0 AND NOT EXISTS (SELECT FROM pg_class WHERE oid = rule.relation)
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
-           'its table is unlogged by now: its changes are not in the WAL', 'ALTER TABLE .. SET LOGGED.'
+           'its table is unlogged by now: its changes are not in the WAL',
+           format('ALTER TABLE %s SET LOGGED;', rule.relation)
     FROM clairon.rule
     WHERE part = 0 AND EXISTS (SELECT FROM pg_class WHERE oid = rule.relation AND relpersistence = 'u')
     UNION ALL
@@ -82,6 +267,23 @@ CREATE FUNCTION clairon.doctor_rules()
            'What it names was renamed, changed or dropped: set it again with clairon.watch().'
     FROM clairon.rules WHERE only_when LIKE '%(denies: %)'
     UNION ALL
+    SELECT format('key of %s', leaf.oid::regclass), false,
+           CASE leaf.relreplident WHEN 'd' THEN 'it has no primary key'
+                WHEN 'i' THEN 'the index of its replica identity is gone'
+                ELSE 'its replica identity is nothing' END
+           || ': what is sent of an update or a delete does not say which row it was',
+           format('ALTER TABLE %s ADD PRIMARY KEY (..), or ALTER TABLE %s REPLICA IDENTITY FULL.',
+                  leaf.oid::regclass, leaf.oid::regclass)
+    FROM (SELECT DISTINCT relation FROM clairon.rule
+          WHERE operations & 6 <> 0) AS watched
+    CROSS JOIN LATERAL clairon.doctor_leaves(watched.relation) AS tree (relid)
+    JOIN pg_class AS leaf ON leaf.oid = tree.relid
+    WHERE leaf.relreplident = 'n'
+       OR leaf.relreplident = 'd'
+          AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = leaf.oid AND indisprimary)
+       OR leaf.relreplident = 'i'
+          AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = leaf.oid AND indisreplident)
+    UNION ALL
     SELECT format('replica identity of %s', leaf.oid::regclass),
            leaf.relreplident = 'f' OR key.has_target,
            CASE leaf.relreplident WHEN 'f' THEN 'full' WHEN 'n' THEN 'nothing'
@@ -89,14 +291,11 @@ CREATE FUNCTION clairon.doctor_rules()
                || CASE WHEN leaf.relreplident <> 'f' AND NOT key.has_target
                        THEN ', which does not hold target column "' || attname || '"'
                        ELSE '' END,
-           'Deletes cannot be routed, and those who lose a row are not told: '
-           'ALTER TABLE .. REPLICA IDENTITY FULL.'
+           format('ALTER TABLE %s REPLICA IDENTITY FULL; until then deletes are not delivered, and '
+                  'those who lose a row are not told.', leaf.oid::regclass)
     FROM clairon.rule
     JOIN pg_attribute ON attrelid = relation AND attnum = target_column AND NOT attisdropped
-    CROSS JOIN LATERAL (SELECT relid FROM pg_partition_tree(rule.relation) WHERE isleaf
-                        UNION SELECT rule.relation
-                        WHERE (SELECT relkind FROM pg_class WHERE oid = rule.relation) = 'r')
-        AS tree
+    CROSS JOIN LATERAL clairon.doctor_leaves(rule.relation) AS tree (relid)
     JOIN pg_class AS leaf ON leaf.oid = tree.relid
     CROSS JOIN LATERAL (SELECT EXISTS (
         SELECT FROM pg_index JOIN pg_attribute AS part
@@ -111,6 +310,10 @@ CREATE FUNCTION clairon.doctor()
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT check_name, ok, detail, CASE WHEN NOT ok THEN hint END
     FROM (SELECT * FROM clairon.doctor_settings()
+          UNION ALL SELECT * FROM clairon.doctor_standby() WHERE pg_is_in_recovery()
+          UNION ALL SELECT * FROM clairon.doctor_physical_slots() WHERE NOT pg_is_in_recovery()
+          UNION ALL SELECT * FROM clairon.doctor_extension()
+          UNION ALL SELECT * FROM clairon.doctor_roles()
           UNION ALL SELECT * FROM clairon.doctor_slots()
           UNION ALL SELECT * FROM clairon.doctor_rules()) AS checks (check_name, ok, detail, hint)
 $$;
