@@ -6,10 +6,10 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "cli.h"
+#include "decoder/version.h"
 #include "feed/feed.h"
 #include "relay.h"
 
-#define CLAIRON_VERSION "0.1.0"
 #define EXIT_WRONG_USE 2
 
 static const char usage[] =
@@ -17,6 +17,7 @@ static const char usage[] =
     "Rows written in PostgreSQL reach browsers, and their acks come home.\n"
     "\n"
     "  relay -c FILE           run the daemon (--check: only check the settings)\n"
+    "  doctor -c FILE          look for what is wrong, and say what mends it\n"
     "  token --sub USER        print a development token\n"
     "  errors list             the error log (redrive: send anew; drop: forget)\n"
     "  trace ID                the life of one notification\n"
@@ -130,6 +131,8 @@ main(int argc, char **argv)
     }
     if (strcmp(argv[1], "relay") == 0)
         return command_relay(argc - 1, argv + 1);
+    if (strcmp(argv[1], "doctor") == 0)
+        return cli_doctor(argc - 1, argv + 1);
     if (strcmp(argv[1], "token") == 0)
         return cli_token(argc - 1, argv + 1);
     if (strcmp(argv[1], "errors") == 0)
@@ -144,7 +147,8 @@ main(int argc, char **argv)
         puts("clairon " CLAIRON_VERSION);
         return 0;
     }
-    fprintf(stderr, "clairon: unknown command \"%s\", valid are relay, token, errors and trace\n",
+    fprintf(stderr,
+            "clairon: unknown command \"%s\", valid are relay, doctor, token, errors and trace\n",
             argv[1]);
     return EXIT_WRONG_USE;
 }

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "store/address.h"
 #include "store/call.h"
+#include "store/direct_ask.h"
 #include "store/redrive.h"
 #include "store/reply.h"
 #include "store/scripts.h"
@@ -54,10 +55,10 @@ ask(struct direct *direct, int argc, const char **argv, const size_t *lens)
     return NULL;
 }
 
-static const redisReply *
-ask_texts(struct direct *direct, int argc, const char **argv)
+const redisReply *
+direct_ask(struct direct *direct, int argc, const char **argv)
 {
-    size_t lens[DIRECT_ARGC_FIXED];
+    size_t lens[DIRECT_WORDS_MAX];
 
     for (int i = 0; i < argc; i++)
         lens[i] = strlen(argv[i]);
@@ -75,9 +76,9 @@ greet(struct direct *direct, const struct address *address)
     if (address->password[0] != '\0' && address->user[0] == '\0')
         auth[1] = address->password;
     if (address->password[0] != '\0' &&
-        ask_texts(direct, address->user[0] != '\0' ? 3 : 2, auth) == NULL)
+        direct_ask(direct, address->user[0] != '\0' ? 3 : 2, auth) == NULL)
         return false;
-    return ask_texts(direct, 2, select) != NULL;
+    return direct_ask(direct, 2, select) != NULL;
 }
 
 static bool
@@ -167,7 +168,7 @@ static enum rc
 ask_newest_error(struct direct *direct, char ret_to[ENTRY_ID_TEXT_MAX])
 {
     const char *argv[] = {"XREVRANGE", direct->errors_key, "+", "-", "COUNT", "1"};
-    const redisReply *reply = ask_texts(direct, 6, argv);
+    const redisReply *reply = direct_ask(direct, 6, argv);
     struct error_entry newest = {.entry = {0, 0}};
 
     if (reply == NULL || reply->type != REDIS_REPLY_ARRAY)
@@ -190,7 +191,7 @@ direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit,
         return RC_IO;
     entry_id_text(since, from);
     while (seen > 0) {
-        const redisReply *reply = ask_texts(direct, 6, argv);
+        const redisReply *reply = direct_ask(direct, 6, argv);
 
         if (reply == NULL || reply->type != REDIS_REPLY_ARRAY)
             return RC_IO;
@@ -258,7 +259,7 @@ direct_drop(struct direct *direct, struct entry_id entry, bool *ret_done)
     const redisReply *reply;
 
     entry_id_text(entry, place);
-    reply = ask_texts(direct, 3, argv);
+    reply = direct_ask(direct, 3, argv);
     if (reply == NULL || reply->type != REDIS_REPLY_INTEGER)
         return RC_IO;
     *ret_done = reply->integer > 0;
@@ -274,7 +275,7 @@ direct_trace(struct direct *direct, const char *id, const struct trace **ret_tra
     const redisReply *reply;
 
     snprintf(from, sizeof(from), "%" PRId64, trace_commit_ms(id));
-    reply = ask_texts(direct, 7, argv);
+    reply = direct_ask(direct, 7, argv);
     if (reply == NULL)
         return RC_IO;
     if (trace_read(reply, &direct->trace) != RC_OK) {

@@ -1,0 +1,202 @@
+/* cli_doctor.c: looks for what is wrong, here and at the servers, and says what mends it. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/config.h"
+#include "base/findings.h"
+#include "base/utf8.h"
+#include "cli_doctor_host.h"
+#include "cli_options.h"
+#include "feed/examine.h"
+#include "feed/feed.h"
+#include "store/examine.h"
+
+#define DOCTOR "doctor"
+#define JSON_MAX (64u << 20)
+
+static const char doctor_usage[] =
+    "Usage: clairon doctor [-c FILE] [--json] [--quiet] [--primary=CONNINFO]\n"
+    "Looks at the settings, this machine, PostgreSQL and the store: what would keep notifications\n"
+    "from flowing, and the command that mends it. It changes nothing.\n"
+    "\n"
+    "  -c FILE               the relay's settings\n"
+    "  --section.key=V       one setting, such as --store.url=redis://10.0.0.5\n"
+    "  --primary=CONNINFO    the primary that the standby of [feed] conninfo follows\n"
+    "  --quiet               only what is wrong\n"
+    "  --json                one object: {\"ok\":..,\"wrong\":N,\"checks\":[..]}\n"
+    "\n"
+    "Exit code: 0 all is well, 1 something is wrong, 2 the settings or the command are wrong.\n"
+    "Run it as the user and on the machine of the relay. Within the database, SELECT * FROM\n"
+    "clairon.doctor() tells the same of PostgreSQL.\n";
+
+struct doctor {
+    const char *path;
+    const char *primary;
+    bool json;
+    bool quiet;
+    bool help;
+};
+
+static enum rc
+add_text(struct buffer *out, const char *name, const char *text)
+{
+    enum rc rc = buffer_addf(out, ",\"%s\":", name);
+
+    return rc == RC_OK ? buffer_add_json(out, text, strlen(text)) : rc;
+}
+
+static enum rc
+add_finding(struct buffer *out, const struct finding *row, bool is_first)
+{
+    enum rc rc = buffer_addf(out, "%s{\"ok\":%s", is_first ? "" : ",", row->ok ? "true" : "false");
+
+    if (rc == RC_OK)
+        rc = add_text(out, "area", row->area);
+    if (rc == RC_OK)
+        rc = add_text(out, "check", row->check);
+    if (rc == RC_OK)
+        rc = add_text(out, "detail", row->detail);
+    if (rc == RC_OK && !row->ok)
+        rc = add_text(out, "hint", row->hint);
+    return rc == RC_OK ? buffer_add(out, "}", 1) : rc;
+}
+
+static bool
+print_json(const struct findings *findings, bool quiet)
+{
+    struct buffer out;
+    bool is_first = true;
+    enum rc rc;
+
+    buffer_init(&out, JSON_MAX);
+    rc = buffer_addf(&out, "{\"ok\":%s,\"wrong\":%zu,\"checks\":[",
+                     findings->wrong == 0 ? "true" : "false", findings->wrong);
+    for (size_t i = 0; i < findings->count && rc == RC_OK; i++) {
+        if (quiet && findings->rows[i].ok)
+            continue;
+        rc = add_finding(&out, &findings->rows[i], is_first);
+        is_first = false;
+    }
+    if (rc == RC_OK)
+        rc = buffer_add(&out, "]}", 2);
+
+    bool is_done = rc == RC_OK && puts(out.bytes) >= 0;
+
+    buffer_free(&out);
+    return is_done;
+}
+
+/* Names of tables and of slots may hold anything; a terminal must not obey them. */
+static void
+print_plain(const char *text)
+{
+    size_t len = strlen(text);
+
+    for (size_t at = 0; at < len;) {
+        size_t step = utf8_char_len(text + at, len - at);
+        bool is_control =
+            (unsigned char)text[at] < ' ' || text[at] == 0x7f ||
+            (step == 2 && (unsigned char)text[at] == 0xc2 && (unsigned char)text[at + 1] < 0xa0);
+
+        if (step == 0 || is_control)
+            putchar(text[at] == '\n' ? ' ' : '?');
+        else
+            (void)fwrite(text + at, 1, step, stdout);
+        at += step > 0 ? step : 1;
+    }
+}
+
+static bool
+print_table(const struct findings *findings, bool quiet)
+{
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding *row = &findings->rows[i];
+
+        if (quiet && row->ok)
+            continue;
+        printf("%-6s %-10s  ", row->ok ? "ok" : "WRONG", row->area);
+        print_plain(row->check);
+        printf(": ");
+        print_plain(row->detail);
+        putchar('\n');
+        if (row->hint[0] != '\0') {
+            printf("                   mend it: ");
+            print_plain(row->hint);
+            putchar('\n');
+        }
+    }
+    if (findings->wrong == 0)
+        puts("all is well");
+    else
+        printf("%zu of %zu are wrong\n", findings->wrong, findings->count);
+    return true;
+}
+
+static void
+examine(const struct doctor *doctor, const struct config *config, struct findings *findings)
+{
+    host_examine_settings(config, doctor->path, findings);
+    if ((config->relay.roles & CONFIG_ROLE_GATE) != 0)
+        host_examine_limits(config, findings);
+    if ((config->relay.roles & CONFIG_ROLE_FEED) != 0)
+        feed_examine(config, doctor->primary, findings);
+    store_examine(config, findings);
+}
+
+static int
+run(const struct doctor *doctor, const struct config *config)
+{
+    struct findings findings = {0};
+    bool is_printed;
+    int code;
+
+    examine(doctor, config, &findings);
+    is_printed =
+        doctor->json ? print_json(&findings, doctor->quiet) : print_table(&findings, doctor->quiet);
+    code = is_printed && fflush(stdout) == 0 && findings.wrong == 0 ? 0 : 1;
+    findings_free(&findings);
+    return code;
+}
+
+/* What is left are settings, without the places of what was taken. */
+static int
+close_gaps(int argc, char **argv)
+{
+    int count = 1;
+
+    for (int i = 1; i < argc; i++)
+        if (argv[i] != NULL)
+            argv[count++] = argv[i];
+    return count;
+}
+
+int
+cli_doctor(int argc, char **argv)
+{
+    struct doctor doctor = {0};
+    const struct cli_option options[] = {
+        {"--primary", &doctor.primary, NULL}, {"--json", NULL, &doctor.json},
+        {"--quiet", NULL, &doctor.quiet},     {"--help", NULL, &doctor.help},
+        {"-h", NULL, &doctor.help},           {"--config", &doctor.path, NULL},
+        {"-c", &doctor.path, NULL},
+    };
+    struct config config = {0};
+    char error[CONFIG_ERROR_MAX];
+    int code = cli_options_take(DOCTOR, argc, argv, options, sizeof(options) / sizeof(options[0]),
+                                NULL, 0);
+
+    if (code != 0)
+        return code;
+    if (doctor.help)
+        return fputs(doctor_usage, stdout) >= 0 && fflush(stdout) == 0 ? 0 : 1;
+    if (config_load(&config, doctor.path, close_gaps(argc, argv), argv, error) != RC_OK ||
+        ((config.relay.roles & CONFIG_ROLE_FEED) != 0 && feed_check(&config, error) != RC_OK))
+        code = cli_refuse(DOCTOR, error, "");
+    else
+        code = run(&doctor, &config);
+    config_free(&config);
+    return code;
+}

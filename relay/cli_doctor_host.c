@@ -1,0 +1,221 @@
+/* cli_doctor_host.c: what the doctor sees without asking a server: files, keys, certificates, limits. */
+#include "cli_doctor_host.h"
+
+#include <errno.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SETTINGS "settings"
+#define HOST "host"
+#define HINT_MAX 768
+#define DISTINCT_MIN 12 /* bytes of a secret; base64 of 32 random ones has about 24 */
+#define RSA_BITS_MIN 2048
+#define EC_BITS_MIN 256
+#define WARN_DAYS 14
+#define DAY_S 86400
+#define DESCRIPTORS_SPARE 64 /* as relay.c has it */
+#define BACKLOG_MIN 1024
+
+static bool
+is_open_to_all(const char *path)
+{
+    struct stat status;
+
+    return path != NULL && stat(path, &status) == 0 && (status.st_mode & S_IRWXO) != 0;
+}
+
+/* Others on this machine could sign tokens, or read a password. */
+static void
+examine_file(const char *check, const char *path, struct findings *findings)
+{
+    char hint[HINT_MAX];
+
+    snprintf(hint, sizeof(hint), "chmod o= '%.256s'", path);
+    findings_add(findings, SETTINGS, check, !is_open_to_all(path), hint, "%s%s", path,
+                 is_open_to_all(path) ? " may be read by everybody on this machine" : "");
+}
+
+static int
+distinct_bytes(const char *bytes, size_t len)
+{
+    bool seen[256] = {false};
+    int count = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        count += !seen[(unsigned char)bytes[i]];
+        seen[(unsigned char)bytes[i]] = true;
+    }
+    return count;
+}
+
+static void
+examine_public_key(const struct config *config, struct findings *findings)
+{
+    BIO *bio = BIO_new_mem_buf(config->auth.key, (int)config->auth.key_len);
+    EVP_PKEY *key = PEM_read_bio_PUBKEY(bio, NULL, NULL, NULL);
+    int bits = key != NULL ? EVP_PKEY_bits(key) : 0;
+    bool is_rsa = key != NULL && EVP_PKEY_base_id(key) == EVP_PKEY_RSA;
+
+    findings_add(
+        findings, SETTINGS, "auth.public_key_file", bits >= (is_rsa ? RSA_BITS_MIN : EC_BITS_MIN),
+        "Make a pair where tokens are signed: openssl genpkey -algorithm RSA -pkeyopt "
+        "rsa_keygen_bits:3072 -out private.pem; openssl pkey -in private.pem -pubout -out "
+        "public.pem",
+        key != NULL ? "%s, %d bits" : "%s cannot be read as one", is_rsa ? "RSA" : "EC", bits);
+    EVP_PKEY_free(key);
+    BIO_free(bio);
+}
+
+static void
+examine_key(const struct config *config, const char *path, struct findings *findings)
+{
+    int distinct = distinct_bytes(config->auth.key, config->auth.key_len);
+
+    if (config->auth.public_key_file != NULL) {
+        examine_public_key(config, findings);
+        return;
+    }
+    if (config->auth.hs256_secret_file != NULL)
+        examine_file("auth.hs256_secret_file", config->auth.hs256_secret_file, findings);
+    else
+        findings_add(findings, SETTINGS, "auth.hs256_secret", !is_open_to_all(path),
+                     "Put it into a file of its own and name that by hs256_secret_file",
+                     "the secret stands %s",
+                     is_open_to_all(path) ? "in a file that everybody may read"
+                                          : "in the settings");
+    findings_add(findings, SETTINGS, "strength of the secret", distinct >= DISTINCT_MIN,
+                 "Who guesses it is anybody: head -c 32 /dev/urandom | base64 >clairon.secret",
+                 "%zu bytes, %d different ones", config->auth.key_len, distinct);
+}
+
+/* A word of libpq's or of a URL's that only a secret follows. */
+static bool
+holds_password(const struct config *config)
+{
+    const char *conninfo = config->feed.conninfo, *url = config->store.url;
+    const char *scheme = conninfo != NULL ? strstr(conninfo, "://") : NULL;
+    const char *sign = scheme != NULL ? strchr(scheme, '@') : NULL;
+
+    if (conninfo != NULL && strstr(conninfo, "password=") != NULL)
+        return true;
+    if (conninfo != NULL && strstr(conninfo, "password =") != NULL)
+        return true;
+    if (sign != NULL && memchr(scheme + 3, ':', (size_t)(sign - scheme - 3)) != NULL)
+        return true;
+    return strchr(url, '@') != NULL || config->auth.hs256_secret != NULL;
+}
+
+static int
+days_until(const ASN1_TIME *time)
+{
+    int days = 0, seconds = 0;
+
+    if (ASN1_TIME_diff(&days, &seconds, NULL, time) != 1)
+        return 0;
+    return seconds < 0 && days == 0 ? -1 : days;
+}
+
+static void
+examine_dates(const struct config *config, X509 *certificate, struct findings *findings)
+{
+    int left = days_until(X509_get0_notAfter(certificate));
+    int until = days_until(X509_get0_notBefore(certificate));
+    char hint[HINT_MAX];
+
+    snprintf(hint, sizeof(hint),
+             "Put a new one into '%.256s', then have it read: systemctl reload clairon-relay",
+             config->gate.tls_cert);
+    if (until > 0)
+        findings_add(findings, SETTINGS, "gate.tls_cert", false, hint, "valid only in %d days",
+                     until);
+    else if (left < 0)
+        findings_add(findings, SETTINGS, "gate.tls_cert", false, hint, "expired %d days ago",
+                     -left);
+    else
+        findings_add(findings, SETTINGS, "gate.tls_cert", left >= WARN_DAYS, hint,
+                     "expires in %d days", left);
+}
+
+static void
+examine_tls(const struct config *config, struct findings *findings)
+{
+    FILE *cert_file = fopen(config->gate.tls_cert, "re");
+    FILE *key_file = fopen(config->gate.tls_key, "re");
+    X509 *certificate = cert_file != NULL ? PEM_read_X509(cert_file, NULL, NULL, NULL) : NULL;
+    EVP_PKEY *key = key_file != NULL ? PEM_read_PrivateKey(key_file, NULL, NULL, NULL) : NULL;
+
+    if (certificate != NULL)
+        examine_dates(config, certificate, findings);
+    else
+        findings_add(findings, SETTINGS, "gate.tls_cert", false,
+                     "It must be PEM: -----BEGIN CERTIFICATE-----, its own first, then the chain",
+                     "%s holds no certificate", config->gate.tls_cert);
+    findings_add(
+        findings, SETTINGS, "gate.tls_key",
+        key != NULL && (certificate == NULL || X509_check_private_key(certificate, key) == 1),
+        "Name the PEM file of the key that the certificate was made for, without a "
+        "passphrase",
+        "%s",
+        key == NULL ? "no private key can be read" : "looked at together with the certificate");
+    examine_file("file of gate.tls_key", config->gate.tls_key, findings);
+    EVP_PKEY_free(key);
+    X509_free(certificate);
+    if (key_file != NULL)
+        (void)fclose(key_file);
+    if (cert_file != NULL)
+        (void)fclose(cert_file);
+}
+
+void
+host_examine_settings(const struct config *config, const char *path, struct findings *findings)
+{
+    findings_add(findings, SETTINGS, "read", true, NULL, "%s", path != NULL ? path : "no file");
+    if (path != NULL && holds_password(config))
+        examine_file("file of the settings", path, findings);
+    if (config->auth.key != NULL)
+        examine_key(config, path, findings);
+    if (config->gate.tls_cert != NULL)
+        examine_tls(config, findings);
+}
+
+/* -1 when it cannot be read. */
+static long
+kernel_number(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    char text[32] = "";
+    bool is_read = file != NULL && fgets(text, sizeof(text), file) != NULL;
+
+    if (file != NULL)
+        (void)fclose(file);
+    return is_read ? strtol(text, NULL, 10) : -1;
+}
+
+void
+host_examine_limits(const struct config *config, struct findings *findings)
+{
+    rlim_t wanted = (rlim_t)config->gate.max_connections + DESCRIPTORS_SPARE;
+    long backlog = kernel_number("/proc/sys/net/core/somaxconn");
+    struct rlimit limit;
+    char hint[HINT_MAX];
+
+    snprintf(hint, sizeof(hint),
+             "systemctl edit clairon-relay, there [Service] LimitNOFILE=%llu; in a shell ulimit -n "
+             "%llu; or lower gate.max_connections",
+             (unsigned long long)wanted, (unsigned long long)wanted);
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        findings_add(findings, HOST, "open files", limit.rlim_max >= wanted, hint,
+                     "%llu may be open, gate.max_connections = %d",
+                     (unsigned long long)limit.rlim_max, config->gate.max_connections);
+    if (backlog >= 0)
+        findings_add(findings, HOST, "net.core.somaxconn", backlog >= BACKLOG_MIN,
+                     "When many clients come back at once, some are not heard: sysctl -w "
+                     "net.core.somaxconn=4096",
+                     "%ld connections may wait to be accepted", backlog);
+}

@@ -1,0 +1,276 @@
+/* examine.c: what the doctor asks PostgreSQL, and what the answers mean. */
+#include "feed/examine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "feed/examine_ask.h"
+
+#define AREA "postgresql"
+#define PRIMARY "primary"
+#define HINT_MAX 512
+#define SKEW_MAX_S 1.0
+
+struct examination {
+    const struct config *config;
+    struct findings *findings;
+    PGconn *conn;
+    bool is_standby;
+    char system[FEED_SYSTEM_MAX];
+    char primary_slot[64];
+};
+
+/* Without the extension its doctor cannot be asked: what CREATE EXTENSION and decoding need. */
+static const char bare_checks[] =
+    "SELECT 'wal_level', setting = 'logical', 'wal_level is ' || setting,"
+    " 'ALTER SYSTEM SET wal_level = ''logical''; then restart the server.'"
+    " FROM pg_catalog.pg_settings WHERE name = 'wal_level' UNION ALL "
+    "SELECT 'output_plugin_libraries', setting ~ '(^|,)\\s*clairon\\s*(,|$)',"
+    " 'output_plugin_libraries is ' || setting,"
+    " 'ALTER SYSTEM SET output_plugin_libraries = ' || pg_catalog.concat_ws(', ',"
+    " nullif(setting, ''), 'clairon') || '; SELECT pg_reload_conf();'"
+    " FROM pg_catalog.pg_settings WHERE name = 'output_plugin_libraries' UNION ALL "
+    "SELECT 'files of the extension', EXISTS (SELECT FROM pg_catalog.pg_available_extensions"
+    " WHERE name = 'clairon'), 'what CREATE EXTENSION clairon reads',"
+    " 'Install the plugin on this server: the package postgresql-NN-clairon, or make install.'";
+
+static void
+refused(const struct examination *examination, const char *check, const char *sqlstate,
+        const char *error)
+{
+    findings_add(examination->findings, AREA, check, false, feed_error_hint(sqlstate, error), "%s",
+                 error);
+}
+
+static PGresult *
+ask(struct examination *examination, const char *check, const char *command, const char *parameter)
+{
+    char error[EXAMINE_ERROR_MAX], sqlstate[EXAMINE_STATE_MAX];
+    PGresult *result = examine_ask(examination->conn, command, parameter, error, sqlstate);
+
+    if (result == NULL)
+        refused(examination, check, sqlstate, error);
+    return result;
+}
+
+static bool
+is_true(const PGresult *result, int row, int column)
+{
+    return strcmp(PQgetvalue(result, row, column), "t") == 0;
+}
+
+/* Rows of four columns, as clairon.doctor() has them. */
+static void
+take_rows(const struct examination *examination, const PGresult *result)
+{
+    for (int i = 0; i < PQntuples(result); i++)
+        findings_add(examination->findings, AREA, PQgetvalue(result, i, 0), is_true(result, i, 1),
+                     PQgetvalue(result, i, 3), "%s", PQgetvalue(result, i, 2));
+}
+
+/* Half the way there and back is the server's. */
+static void
+examine_clock(struct examination *examination)
+{
+    int64_t before_us = clock_wall_us();
+    PGresult *result = ask(examination, "clock",
+                           "SELECT pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()),"
+                           " pg_catalog.pg_is_in_recovery(),"
+                           " (SELECT system_identifier FROM pg_catalog.pg_control_system()),"
+                           " pg_catalog.current_setting('primary_slot_name')",
+                           NULL);
+    int64_t after_us = clock_wall_us();
+    double skew_s;
+
+    if (result == NULL)
+        return;
+    skew_s = strtod(PQgetvalue(result, 0, 0), NULL) - (double)(before_us + after_us) / 2e6;
+    findings_add(examination->findings, AREA, "clock", skew_s < SKEW_MAX_S && skew_s > -SKEW_MAX_S,
+                 "Times of commits and expirations are PostgreSQL's: run chrony or timesyncd on "
+                 "both machines: timedatectl set-ntp true",
+                 "%.3f s off this machine's, answered in %.1f ms", skew_s,
+                 (double)(after_us - before_us) / 1000.0);
+    examination->is_standby = is_true(result, 0, 1);
+    snprintf(examination->system, sizeof(examination->system), "%s", PQgetvalue(result, 0, 2));
+    snprintf(examination->primary_slot, sizeof(examination->primary_slot), "%s",
+             PQgetvalue(result, 0, 3));
+    PQclear(result);
+}
+
+static void
+examine_role(struct examination *examination)
+{
+    PGresult *result =
+        ask(examination, "role",
+            "SELECT rolname, rolreplication AND NOT rolsuper AND"
+            " pg_catalog.pg_has_role(oid, pg_catalog.to_regrole('clairon_relay'), 'USAGE'),"
+            " pg_catalog.concat_ws(', ', CASE WHEN rolsuper THEN 'a superuser: more than it needs'"
+            " END, CASE WHEN NOT rolreplication THEN 'no REPLICATION' END,"
+            " CASE WHEN pg_catalog.to_regrole('clairon_relay') IS NULL THEN 'no clairon_relay to be"
+            " in' WHEN NOT pg_catalog.pg_has_role(oid, pg_catalog.to_regrole('clairon_relay'),"
+            " 'USAGE') THEN 'not in clairon_relay' END), pg_catalog.quote_ident(rolname)"
+            " FROM pg_catalog.pg_roles WHERE rolname = current_user",
+            NULL);
+    char hint[HINT_MAX];
+
+    if (result == NULL)
+        return;
+    snprintf(hint, sizeof(hint),
+             "ALTER ROLE %.128s LOGIN REPLICATION NOSUPERUSER; GRANT clairon_relay TO %.128s;",
+             PQgetvalue(result, 0, 3), PQgetvalue(result, 0, 3));
+    findings_add(examination->findings, AREA, "role", is_true(result, 0, 1), hint, "%s%s%s",
+                 PQgetvalue(result, 0, 0), PQgetvalue(result, 0, 2)[0] != '\0' ? ": " : "",
+                 PQgetvalue(result, 0, 2));
+    PQclear(result);
+}
+
+/* The slot of the settings; how it fares is told by clairon.doctor(). */
+static void
+examine_slot(struct examination *examination)
+{
+    const char *slot = examination->config->feed.slot;
+    bool creates = examination->config->feed.create_slot;
+    PGresult *result = ask(examination, "feed.slot",
+                           "SELECT plugin = 'clairon', database = current_database(), plugin"
+                           " FROM pg_catalog.pg_replication_slots WHERE slot_name = $1",
+                           slot);
+    char hint[HINT_MAX];
+
+    if (result == NULL)
+        return;
+    snprintf(hint, sizeof(hint), "SELECT pg_create_logical_replication_slot('%s', 'clairon');",
+             slot);
+    if (PQntuples(result) == 0 && creates)
+        findings_add(examination->findings, AREA, "feed.slot", true, NULL,
+                     "%s does not exist, the relay makes it%s", slot,
+                     examination->is_standby ? "; if the primary is idle, run SELECT "
+                                               "pg_log_standby_snapshot() there meanwhile"
+                                             : "");
+    else if (PQntuples(result) == 0)
+        findings_add(examination->findings, AREA, "feed.slot", false, hint, "%s does not exist",
+                     slot);
+    else if (!is_true(result, 0, 0))
+        findings_add(examination->findings, AREA, "feed.slot", false, "Choose another [feed] slot.",
+                     "%s belongs to plugin %s", slot,
+                     PQgetisnull(result, 0, 2) ? "none" : PQgetvalue(result, 0, 2));
+    else
+        findings_add(examination->findings, AREA, "feed.slot", is_true(result, 0, 1),
+                     "Name its database in [feed] conninfo, or choose another [feed] slot.",
+                     "%s is of %s database", slot, is_true(result, 0, 1) ? "this" : "another");
+    PQclear(result);
+}
+
+static void
+examine_extension(struct examination *examination)
+{
+    PGresult *result = ask(examination, "extension",
+                           "SELECT check_name, ok, detail, hint FROM clairon.doctor()", NULL);
+
+    if (result == NULL)
+        result = ask(examination, "settings of the server", bare_checks, NULL);
+    if (result != NULL)
+        take_rows(examination, result);
+    PQclear(result);
+}
+
+/* The way the feed comes in: pg_hba.conf and max_wal_senders may stand in it. */
+static void
+examine_replication(struct examination *examination)
+{
+    char error[EXAMINE_ERROR_MAX], sqlstate[EXAMINE_STATE_MAX] = "";
+    PGconn *conn = examine_connect(examination->config->feed.conninfo, true, error);
+    PGresult *result =
+        conn != NULL ? examine_ask(conn, "IDENTIFY_SYSTEM", NULL, error, sqlstate) : NULL;
+
+    if (result != NULL)
+        findings_add(examination->findings, AREA, "replication", true, NULL,
+                     "a walsender answers, timeline %s, at %s", PQgetvalue(result, 0, 1),
+                     PQgetvalue(result, 0, 2));
+    else
+        refused(examination, "replication", sqlstate, error);
+    PQclear(result);
+    PQfinish(conn);
+}
+
+/* What the standby's own server cannot see. */
+static void
+take_primary(const struct examination *examination, const PGresult *result)
+{
+    struct findings *findings = examination->findings;
+    const char *slot = examination->primary_slot;
+    char hint[HINT_MAX];
+
+    findings_add(findings, PRIMARY, "system",
+                 strcmp(PQgetvalue(result, 0, 1), examination->system) == 0,
+                 "--primary must name the server that the standby of [feed] conninfo follows.",
+                 "identifier %s", PQgetvalue(result, 0, 1));
+    findings_add(findings, PRIMARY, "wal_level", strcmp(PQgetvalue(result, 0, 0), "logical") == 0,
+                 "ALTER SYSTEM SET wal_level = 'logical'; then restart the primary.",
+                 "wal_level is %s", PQgetvalue(result, 0, 0));
+    snprintf(hint, sizeof(hint),
+             "On the primary SELECT pg_create_physical_replication_slot('%.64s', true); its "
+             "standby then comes by itself.",
+             slot);
+    if (slot[0] == '\0')
+        return; /* its own doctor said so */
+    if (PQgetisnull(result, 0, 2))
+        findings_add(findings, PRIMARY, "physical slot", false, hint, "%s does not exist", slot);
+    else
+        findings_add(
+            findings, PRIMARY, "physical slot",
+            is_true(result, 0, 2) && strcmp(PQgetvalue(result, 0, 3), "lost") != 0,
+            "The standby does not read it: its log says why.", "%s is %s, %s%s", slot,
+            is_true(result, 0, 2) ? "read" : "not read by anyone", PQgetvalue(result, 0, 3),
+            PQgetisnull(result, 0, 4) ? "" : ", keeps catalog rows for the standby's slots");
+}
+
+static void
+examine_primary(struct examination *examination, const char *primary)
+{
+    char error[EXAMINE_ERROR_MAX], sqlstate[EXAMINE_STATE_MAX] = "";
+    PGconn *conn = examine_connect(primary, false, error);
+    PGresult *result = NULL;
+
+    if (conn != NULL)
+        result = examine_ask(conn,
+                             "SELECT pg_catalog.current_setting('wal_level'), system_identifier,"
+                             " active, wal_status, catalog_xmin"
+                             " FROM pg_catalog.pg_control_system() LEFT JOIN"
+                             " pg_catalog.pg_replication_slots ON slot_name = $1",
+                             examination->primary_slot, error, sqlstate);
+    if (result != NULL)
+        take_primary(examination, result);
+    else
+        findings_add(examination->findings, PRIMARY, "connection", false,
+                     feed_error_hint(sqlstate, error), "%s", error);
+    PQclear(result);
+    PQfinish(conn);
+}
+
+void
+feed_examine(const struct config *config, const char *primary, struct findings *findings)
+{
+    struct examination examination = {.config = config, .findings = findings};
+    char error[EXAMINE_ERROR_MAX];
+
+    examination.conn = examine_connect(config->feed.conninfo, false, error);
+    if (examination.conn == NULL) {
+        refused(&examination, "connection", NULL, error);
+        return;
+    }
+    findings_add(findings, AREA, "connection", true, NULL, "database %s as %s",
+                 PQdb(examination.conn), PQuser(examination.conn));
+    examine_clock(&examination);
+    examine_role(&examination);
+    examine_replication(&examination);
+    examine_slot(&examination);
+    examine_extension(&examination);
+    PQfinish(examination.conn);
+    if (examination.is_standby && primary != NULL)
+        examine_primary(&examination, primary);
+    else if (examination.is_standby)
+        findings_add(findings, PRIMARY, "connection", true, NULL,
+                     "not looked at: --primary=CONNINFO does");
+}

@@ -1,0 +1,14 @@
+/* examine.h: what the doctor asks PostgreSQL. */
+#ifndef CLAIRON_FEED_EXAMINE_H
+#define CLAIRON_FEED_EXAMINE_H
+
+#include "base/config.h"
+#include "base/findings.h"
+
+/*
+ * Looks at the server of feed.conninfo, and at the primary it follows when `primary`, a connection
+ * string, is given. Waits for each answer 10 s at most. Changes nothing there.
+ */
+void feed_examine(const struct config *config, const char *primary, struct findings *findings);
+
+#endif

@@ -1,0 +1,110 @@
+/* examine_ask.c: the doctor's connections to PostgreSQL: each step bounded, nothing on a loop. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "feed/examine_ask.h"
+
+#define PATIENCE_US 10000000
+
+/* False at the deadline. */
+static bool
+wait_for(PGconn *conn, short events, int64_t deadline_us)
+{
+    struct pollfd poll_fd = {.fd = PQsocket(conn), .events = events};
+    int64_t left_us = deadline_us - clock_monotonic_us();
+    int ready = 0;
+
+    if (left_us > 0)
+        ready = poll(&poll_fd, 1, (int)(left_us / 1000) + 1);
+    return ready > 0 || (ready < 0 && errno == EINTR);
+}
+
+static void
+keep_error(char error[EXAMINE_ERROR_MAX], const char *message)
+{
+    snprintf(error, EXAMINE_ERROR_MAX, "%s", feed_error_line(message));
+}
+
+PGconn *
+examine_connect(const char *conninfo, bool replicates, char error[EXAMINE_ERROR_MAX])
+{
+    const char *keys[] = {"dbname", "fallback_application_name", "client_encoding",
+                          replicates ? "replication" : NULL, NULL};
+    const char *values[] = {conninfo, "clairon doctor", "UTF8", replicates ? "database" : NULL,
+                            NULL};
+    int64_t deadline_us = clock_monotonic_us() + PATIENCE_US;
+    PGconn *conn = PQconnectStartParams(keys, values, 1);
+    PostgresPollingStatusType status = PGRES_POLLING_WRITING;
+
+    if (conn == NULL || PQstatus(conn) == CONNECTION_BAD)
+        status = PGRES_POLLING_FAILED;
+    while (status == PGRES_POLLING_READING || status == PGRES_POLLING_WRITING) {
+        if (!wait_for(conn, status == PGRES_POLLING_READING ? POLLIN : POLLOUT, deadline_us)) {
+            keep_error(error, "no answer within 10 s");
+            PQfinish(conn);
+            return NULL;
+        }
+        status = PQconnectPoll(conn);
+    }
+    if (status == PGRES_POLLING_OK)
+        return conn;
+    keep_error(error, conn != NULL ? PQerrorMessage(conn) : "out of memory");
+    PQfinish(conn);
+    return NULL;
+}
+
+/* The last of the results, which is the command's. NULL: `error` says why. */
+static PGresult *
+collect(PGconn *conn, int64_t deadline_us, char error[EXAMINE_ERROR_MAX])
+{
+    PGresult *last = NULL;
+
+    for (;;) {
+        PGresult *result;
+
+        while (PQisBusy(conn) != 0) {
+            if (!wait_for(conn, POLLIN, deadline_us)) {
+                keep_error(error, "no answer within 10 s");
+                PQclear(last);
+                return NULL;
+            }
+            if (PQconsumeInput(conn) == 0) {
+                keep_error(error, PQerrorMessage(conn));
+                PQclear(last);
+                return NULL;
+            }
+        }
+        result = PQgetResult(conn);
+        if (result == NULL)
+            return last;
+        PQclear(last);
+        last = result;
+    }
+}
+
+PGresult *
+examine_ask(PGconn *conn, const char *command, const char *parameter, char error[EXAMINE_ERROR_MAX],
+            char sqlstate[EXAMINE_STATE_MAX])
+{
+    const char *values[] = {parameter};
+    int sent = parameter != NULL ? PQsendQueryParams(conn, command, 1, NULL, values, NULL, NULL, 0)
+                                 : PQsendQuery(conn, command);
+    PGresult *result = NULL;
+    const char *state;
+
+    sqlstate[0] = '\0';
+    if (sent == 1)
+        result = collect(conn, clock_monotonic_us() + PATIENCE_US, error);
+    else
+        keep_error(error, PQerrorMessage(conn));
+    if (result == NULL || PQresultStatus(result) == PGRES_TUPLES_OK)
+        return result;
+    keep_error(error, PQresultErrorMessage(result));
+    state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    snprintf(sqlstate, EXAMINE_STATE_MAX, "%s", state != NULL ? state : "");
+    PQclear(result);
+    return NULL;
+}
