@@ -193,8 +193,9 @@ class UnderFire(BankCase):
                 wait_for("some progress", lambda: self.open_orders() < before)
                 if kill % 5 == 4:
                     self.kill_a_backend()
-                elif kill % 5 == 2 and self.stack.relay:
-                    self.stack.relay.start(self.stack.relay.kill())
+                elif kill == 2 and self.stack.demo:  # which starts it again
+                    self.stack.relay.kill()
+                    wait_for("a relay again", self.stack.relay.pid)
                 else:
                     victim = random.randrange(len(workers))
                     workers[victim].kill()
