@@ -9,56 +9,81 @@ local call = redis.call
 
 local FIRST = 4
 local now_text = whole(now_ms())
-local acked_now, id_len = 'acked ' .. now_text .. ' 0 - ', pack_text(('x'):rep(36)):sub(1, 2)
-local ids, told, acked = {}, {}, 0
+local id_len = pack_text(('x'):rep(36)):sub(1, 2)
+local told, gone, acked = {}, {}, 0
+local states, state_ids = {}, {} -- what is to be written of messages that are not complete
 
--- Acks of one user come in a row: one command for all of them.
-local row_user, row, row_len = nil, {}, 0
-local function end_row()
-    if row_len > 0 then call('ZREM', prefix .. ':inbox:' .. row_user, unpack(row, 1, row_len)) end
-    row_len = 0
+local function write_states(id)
+    if not states[id] then return end
+    call_chunked(states[id], 'HMSET', prefix .. ':ack:' .. id)
+    states[id] = nil
 end
 
-local function take(user, id)
-    if user ~= row_user or row_len == CHUNK then
-        end_row()
-        row_user = user
+local function take(id, message, row)
+    acked = acked + 1
+    gone[acked] = id .. row.tail
+    told[3 * acked - 2], told[3 * acked - 1], told[3 * acked] = row.packed, id_len, id
+    add_event(id, row.event)
+    message.left = message.left - 1
+    if message.left <= 0 and not message.open then return complete(id) end
+    message_changed(id)
+    local list = states[id]
+    if not list then
+        list = {}
+        states[id], state_ids[#state_ids + 1] = list, id
+    end
+    list[#list + 1] = row.user
+    list[#list + 1] = now_text
+end
+
+-- Not in the user's inbox: acked already, by this very call perhaps, or nobody waits for it, or
+-- it was shown to an open audience and its ack is faster than the report of that, which comes
+-- by another relay: then the ack wins.
+local function take_unlisted(id, message, row)
+    write_states(id)
+    local key = prefix .. ':ack:' .. id
+    local state = call('HGET', key, row.user)
+    if state == '0' then
+        take(id, message, row)
+    elseif not state and message.open and not is_given_up(id, row.user) then
+        message.left = message.left + 1
+        take(id, message, row)
+    end
+end
+
+-- Acks of one user come in a row: what they take from his inbox was waited for.
+local function take_row(user, ids, count)
+    local removed = call('ZREM', prefix .. ':inbox:' .. user, unpack(ids, 1, count))
+    local row = {user = user, tail = ':' .. user, packed = pack_text(user),
+        event = 'acked ' .. now_text .. ' 0 - ' .. user}
+    local take_one = removed == count and take or take_unlisted
+    for i = 1, count do
+        local message = messages[ids[i]]
+        if message then take_one(ids[i], message, row) end
+    end
+end
+
+local ids = {}
+for at = FIRST, #ARGV, 2 do ids[(at - FIRST) / 2 + 1] = ARGV[at + 1] end
+load_messages(ids)
+local row_user, row, row_len = ARGV[FIRST], {}, 0
+for at = FIRST, #ARGV, 2 do
+    if ARGV[at] ~= row_user or row_len == CHUNK then
+        take_row(row_user, row, row_len)
+        row_user, row_len = ARGV[at], 0
     end
     row_len = row_len + 1
-    row[row_len] = id
-    acked = acked + 1
-    due_gone[#due_gone + 1] = id .. ':' .. user
-    add_event(id, acked_now .. user)
-    told[acked] = pack_text(user) .. id_len .. id
+    row[row_len] = ARGV[at + 1]
 end
-
-for at = FIRST, #ARGV, 2 do ids[#ids + 1] = ARGV[at + 1] end
-load_messages(ids)
-for at = FIRST, #ARGV, 2 do
-    local user, id = ARGV[at], ARGV[at + 1]
-    local message = messages[id]
-    local key = prefix .. ':ack:' .. id
-    local state = message and call('HGET', key, user)
-    if state == '0' then
-        take(user, id)
-        message.left = message.left - 1
-        if message.left <= 0 and not message.open then
-            complete(id)
-        else
-            message_changed(id)
-            call('HSET', key, user, now_text)
-        end
-    elseif message and not state and message.open and not is_given_up(id, user) then
-        -- Before the report that it was shown, which comes by another relay: the ack wins.
-        take(user, id)
-        call('HSET', key, user, now_text)
-    end
+if row_len > 0 then take_row(row_user, row, row_len) end
+for _, id in ipairs(state_ids) do
+    if messages[id] then write_states(id) end
 end
 if acked > 0 then
     call('XADD', prefix .. ':receipts', 'MAXLEN', '~', RECEIPTS_MAX, '*', 'by', ARGV[2],
         'acked', table.concat(told))
 end
-end_row()
+call_chunked(gone, 'ZREM', prefix .. ':due')
 save_messages()
 write_events(ARGV[3])
 return {acked, #completed}
