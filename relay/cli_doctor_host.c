@@ -142,13 +142,27 @@ examine_dates(const struct config *config, X509 *certificate, struct findings *f
                      "expires in %d days", left);
 }
 
+/* OpenSSL would ask the terminal. */
+static int
+no_passphrase(char *text, int size, int writes, void *ctx)
+{
+    (void)text;
+    (void)size;
+    (void)writes;
+    (void)ctx;
+    return -1;
+}
+
 static void
 examine_tls(const struct config *config, struct findings *findings)
 {
     FILE *cert_file = fopen(config->gate.tls_cert, "re");
     FILE *key_file = fopen(config->gate.tls_key, "re");
     X509 *certificate = cert_file != NULL ? PEM_read_X509(cert_file, NULL, NULL, NULL) : NULL;
-    EVP_PKEY *key = key_file != NULL ? PEM_read_PrivateKey(key_file, NULL, NULL, NULL) : NULL;
+    EVP_PKEY *key =
+        key_file != NULL ? PEM_read_PrivateKey(key_file, NULL, no_passphrase, NULL) : NULL;
+    bool fits =
+        key != NULL && (certificate == NULL || X509_check_private_key(certificate, key) == 1);
 
     if (certificate != NULL)
         examine_dates(config, certificate, findings);
@@ -156,13 +170,13 @@ examine_tls(const struct config *config, struct findings *findings)
         findings_add(findings, SETTINGS, "gate.tls_cert", false,
                      "It must be PEM: -----BEGIN CERTIFICATE-----, its own first, then the chain",
                      "%s holds no certificate", config->gate.tls_cert);
-    findings_add(
-        findings, SETTINGS, "gate.tls_key",
-        key != NULL && (certificate == NULL || X509_check_private_key(certificate, key) == 1),
-        "Name the PEM file of the key that the certificate was made for, without a "
-        "passphrase",
-        "%s",
-        key == NULL ? "no private key can be read" : "looked at together with the certificate");
+    findings_add(findings, SETTINGS, "gate.tls_key", fits,
+                 "Name the PEM file of the key that the certificate was made for, without a "
+                 "passphrase",
+                 "%s",
+                 key == NULL ? "no private key can be read"
+                 : fits      ? "the certificate's"
+                             : "not the certificate's");
     examine_file("file of gate.tls_key", config->gate.tls_key, findings);
     EVP_PKEY_free(key);
     X509_free(certificate);

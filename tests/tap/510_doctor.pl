@@ -3,8 +3,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until free_port);
-use JSON ();
-use PostgreSQL::Test::Utils qw(run_log);
+use Clairon::Test::Doctor qw(doctor wrong finds mended);
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main', conf => "max_slot_wal_keep_size = 1GB\n");
@@ -12,40 +11,7 @@ my $store = Clairon::Test::store();
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text); ALTER TABLE t REPLICA IDENTITY FULL;
     SELECT clairon.watch('t', 'USER', 'owner')});
-my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.max_connections' => 100 });
-
-# The command's exit code, its output and its errors.
-sub doctor
-{
-    my (@words) = @_;
-    my ($out, $err) = ('', '');
-    my $ok = run_log([ $relay->{program}, 'doctor', '-c', $relay->{file}, @words ], '>', \$out, '2>', \$err);
-    return ($ok ? 0 : $? >> 8, $out, $err);
-}
-
-# What is wrong, by area and check; dies unless the exit code agrees.
-sub wrong
-{
-    my ($code, $out, $err) = doctor('--json', @_);
-    my $answer = eval { JSON::decode_json($out) } or die "no JSON: $out$err";
-    my %wrong = map { ("$_->{area}: $_->{check}" => $_) } grep { !$_->{ok} } @{ $answer->{checks} };
-    my $count = grep { !$_->{ok} } @{ $answer->{checks} };
-    is_deeply([ $code, $answer->{wrong}, $answer->{ok} ? 1 : 0 ], [ $count ? 1 : 0, $count, $count ? 0 : 1 ],
-        'the exit code and the sum are those of the checks');
-    return \%wrong;
-}
-
-# finds('what is broken', 'area: check', qr/detail/, qr/hint/, @words): that, and nothing else beside `also`.
-sub finds
-{
-    my ($what, $check, $detail, $hint, @words) = @_;
-    my $wrong = wrong(@words);
-    like($wrong->{$check} ? $wrong->{$check}{detail} : "not found, but @{[ sort keys %$wrong ]}", $detail, "$what: found");
-    like($wrong->{$check} ? $wrong->{$check}{hint} : '', $hint, "$what: with what mends it");
-    return $wrong;
-}
-
-sub mended { is_deeply(wrong(), {}, $_[0]) or BAIL_OUT('what was broken must be whole again'); return }
+my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($pg, $store, conf => { 'gate.max_connections' => 100 });
 
 # All is well.
 my ($code, $out, $err) = doctor();

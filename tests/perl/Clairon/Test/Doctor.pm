@@ -1,0 +1,50 @@
+# Clairon::Test::Doctor: runs `clairon doctor` on a relay's settings, and reads what it found.
+package Clairon::Test::Doctor;
+
+use strict;
+use warnings;
+
+use Exporter qw(import);
+use JSON ();
+use PostgreSQL::Test::Utils qw(run_log);
+use Test::More;
+
+our @EXPORT_OK = qw(doctor wrong finds mended);
+
+# The relay whose file is read; a test sets it.
+our $relay;
+
+# The command's exit code, its output and its errors.
+sub doctor
+{
+    my (@words) = @_;
+    my ($out, $err) = ('', '');
+    my $ok = run_log([ $relay->{program}, 'doctor', '-c', $relay->{file}, @words ], '>', \$out, '2>', \$err);
+    return ($ok ? 0 : $? >> 8, $out, $err);
+}
+
+# What is wrong, by area and check; dies unless the exit code agrees.
+sub wrong
+{
+    my ($code, $out, $err) = doctor('--json', @_);
+    my $answer = eval { JSON::decode_json($out) } or die "no JSON: $out$err";
+    my %wrong = map { ("$_->{area}: $_->{check}" => $_) } grep { !$_->{ok} } @{ $answer->{checks} };
+    my $count = grep { !$_->{ok} } @{ $answer->{checks} };
+    is_deeply([ $code, $answer->{wrong}, $answer->{ok} ? 1 : 0 ], [ $count ? 1 : 0, $count, $count ? 0 : 1 ],
+        'the exit code and the sum are those of the checks');
+    return \%wrong;
+}
+
+# finds('what is broken', 'area: check', qr/detail/, qr/hint/, @words): that, and nothing else beside `also`.
+sub finds
+{
+    my ($what, $check, $detail, $hint, @words) = @_;
+    my $wrong = wrong(@words);
+    like($wrong->{$check} ? $wrong->{$check}{detail} : "not found, but @{[ sort keys %$wrong ]}", $detail, "$what: found");
+    like($wrong->{$check} ? $wrong->{$check}{hint} : '', $hint, "$what: with what mends it");
+    return $wrong;
+}
+
+sub mended { is_deeply(wrong(), {}, $_[0]) or BAIL_OUT('what was broken must be whole again'); return }
+
+1;

@@ -1,0 +1,110 @@
+# Does the doctor find each thing that is wrong with the store, this machine, keys and certificates, without writing anything?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until free_port);
+use Clairon::Test::Doctor qw(doctor wrong finds mended);
+use IO::Socket::INET;
+use PostgreSQL::Test::Utils qw(run_log);
+use Test::More;
+
+my $store = Clairon::Test::store();
+my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay(undef, $store, roles => 'gate',
+    conf => { 'gate.max_connections' => 100 });
+sub ask { return $store->ask(@_) }
+
+chmod 0600, $relay->{file};
+
+# All is well, and nothing was written.
+mended('a healthy store');
+is(ask('EXISTS', 'clairon:doctor'), 0, 'what was tried was not done');
+
+# Settings of the server, each mended again by the hint's own command.
+sub breaks
+{
+    my ($name, $broken, $detail) = @_;
+    my ($check) = map { "store: $_" } $name;
+    ask('CONFIG', 'SET', $name, $broken);
+    my $found = finds("$name $broken", $check, $detail, qr/CONFIG SET $name \w+/);
+    my ($mend) = $found->{$check}{hint} =~ /(CONFIG SET $name \w+)/;
+    ask(split / /, $mend);
+    return mended("$name: the hint mends it");
+}
+breaks('maxmemory-policy', 'allkeys-lru', qr/allkeys-lru/);
+breaks('appendfsync',      'no',          qr/^no$/);
+breaks('appendonly',       'no',          qr/^no$/);
+
+ask('CONFIG', 'SET', 'maxmemory', '1mb');
+my $found = finds('a store that is full', 'store: memory', qr/MB used of 1 MB/, qr/CONFIG SET maxmemory/);
+like($found->{'store: commands'}{detail}, qr/OOM/, 'so what writes is refused');
+ask('CONFIG', 'SET', 'maxmemory', 0);
+finds('fewer replicas than wanted', 'store: store.min_replicas', qr/0 replicas, 2 wanted/, qr/min_replicas/, '--store.min_replicas=2');
+
+# A user who may do less than the relay needs.
+ask('ACL', 'SETUSER', 'half', 'on', '>pw', '~clairon:*', '+@all', '-@dangerous', '-xadd', '+info');
+my ($path) = $store->url =~ m{^unix://(.*)};
+my $port = free_port();
+ask('CONFIG', 'SET', 'port', $port) if eval { ask('CONFIG', 'GET', 'port') };
+SKIP: {
+    skip 'this store opens no port while it runs', 5 unless IO::Socket::INET->new("127.0.0.1:$port");
+    my $url = "--store.url=redis://half:pw\@127.0.0.1:$port";
+    $found = finds('a user without the rights', 'store: commands', qr/not .*XADD.*KEYS|not .*KEYS.*XADD/, qr/\+\@all -\@dangerous \+info \+keys/, $url);
+    ask('ACL', 'SETUSER', 'half', '+xadd', '+keys', '+config|get');
+    is_deeply(wrong($url), {}, 'with what the hint names, all is well');
+    like(wrong("--store.url=redis://half:no\@127.0.0.1:$port")->{'store: connection'}{hint}, qr/user or password/, 'a wrong password');
+}
+
+# A replica, and a store that does not answer.
+ask('REPLICAOF', '127.0.0.1', free_port());
+finds('a replica', 'store: role', qr/^slave/, qr/REPLICAOF NO ONE/);
+ask('REPLICAOF', 'NO', 'ONE');
+mended('the primary again');
+SKIP: {
+    skip 'only KeyDB has active-replica', 3 unless $store->{server} =~ /keydb/;
+    my $active = Clairon::Test::store(options => [ '--active-replica', 'yes' ]);
+    finds('active-replica', 'store: role', qr/active-replica/, qr/active-replica no/, '--store.url=' . $active->url);
+}
+my $deaf = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 5) or die;
+finds('a store that does not answer', 'store: connection', qr/does not answer/, qr/./,
+    '--store.url=redis://127.0.0.1:' . $deaf->sockport);
+finds('a PostgreSQL that does not answer', 'postgresql: connection', qr/no answer within 10 s/, qr//,
+    '--relay.roles=feed', '--feed.conninfo=host=127.0.0.1 dbname=x port=' . $deaf->sockport);
+
+# Limits of this machine.
+finds('more clients than open files', 'host: open files', qr/max_connections = 1000000/, qr/LimitNOFILE=1000064/,
+    '--gate.max_connections=1000000')
+  if qx{sh -c 'ulimit -Hn'} !~ /unlimited/ && qx{sh -c 'ulimit -Hn'} < 1000064;
+
+# Keys.
+my $folder = $relay->{folder};
+sub openssl { my (@words) = @_; my ($out, $err) = ('', '');
+    run_log([ 'openssl', @words ], '>', \$out, '2>', \$err) or die "openssl @words: $err"; return }
+chmod 0644, "$folder/secret";
+finds('a secret for everybody', 'settings: auth.hs256_secret_file', qr/read by everybody/, qr/^chmod o= '\Q$folder\E\/secret'$/);
+chmod 0600, "$folder/secret";
+$relay->write_file("$folder/weak", 'x' x 40);
+chmod 0600, "$folder/weak";
+$found = finds('a weak secret', 'settings: strength of the secret', qr/40 bytes, 1 different/, qr{/dev/urandom},
+    "--auth.hs256_secret_file=$folder/weak");
+openssl('genrsa', '-out', "$folder/rsa", 1024);
+openssl('rsa', '-in', "$folder/rsa", '-pubout', '-out', "$folder/rsa.pub");
+$relay->configure('auth.hs256_secret_file' => undef);
+finds('a short RSA key', 'settings: auth.public_key_file', qr/RSA, 1024 bits/, qr/openssl genpkey/, "--auth.public_key_file=$folder/rsa.pub");
+$relay->configure('auth.hs256_secret_file' => "$folder/secret");
+
+# Certificates.
+sub certificate { my ($name, $days) = @_;
+    openssl('req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-subj', '/CN=x', '-days', $days, '-keyout', "$folder/$name.key",
+        '-out', "$folder/$name.pem");
+    chmod 0600, "$folder/$name.key";
+    return }
+sub tls { my ($cert, $key) = @_; return ("--gate.tls_cert=$folder/$cert.pem", "--gate.tls_key=$folder/$key.key") }
+certificate('good', 400);
+certificate('short', 3);
+is_deeply(wrong(tls('good', 'good')), {}, 'a good certificate');
+finds('one that runs out', 'settings: gate.tls_cert', qr/expires in [23] days/, qr/systemctl reload clairon-relay/, tls('short', 'short'));
+finds('a key of another', 'settings: gate.tls_key', qr/not the certificate's/, qr/the key that the certificate was made for/, tls('good', 'short'));
+finds('no certificate in it', 'settings: gate.tls_cert', qr/holds no certificate/, qr/BEGIN CERTIFICATE/,
+    "--gate.tls_cert=$folder/secret", "--gate.tls_key=$folder/good.key");
+
+done_testing();
