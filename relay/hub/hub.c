@@ -41,6 +41,8 @@ publish_again(struct hub *hub, struct note *note)
         DL_FOREACH (audience->members, member) {
             if (session_is_for(member->session, &note->frame))
                 session_offer_again(member->session, note);
+            else
+                window_miss(member->session, note); /* may be shown once it is of it again */
         }
     }
 }
@@ -172,8 +174,7 @@ on_member(void *ctx, const struct reader_member *member)
         if (session->state == SESSION_GROUPING || session->is_regrouping)
             session->groups_stale = true;
         else if (member->added)
-            audience_join(&hub->audiences, &session->memberships, session, group_key, group_len,
-                          true);
+            session_join(session, group_key, group_len);
         else
             audience_leave(&hub->audiences, &session->memberships, group_key, group_len);
     }

@@ -220,6 +220,8 @@ bool hub_send_some(struct hub *hub, unsigned most);
 /* session_load.c */
 void session_step(struct session *session);
 void session_regroup(struct session *session);
+/* clairon.member has its user in this audience from now on. */
+void session_join(struct session *session, const char *key, size_t len);
 /* Asks the store whether what this session waits for is still to be acked. */
 void session_doubt(struct session *session);
 /* The store was emptied: nothing before `head` exists any more. */

@@ -65,6 +65,32 @@ say_connected(struct session *session, bool resumed)
 
 /* GROUPING */
 
+/* What waits for an ack of who was of this audience before may be shown again. */
+static void
+look_again(struct session *session)
+{
+    session->has_missed = true;
+    window_defer(session);
+    session_refill(session);
+}
+
+void
+session_join(struct session *session, const char *key, size_t len)
+{
+    audience_join(&session->hub->audiences, &session->memberships, session, key, len, true);
+    look_again(session);
+}
+
+static bool
+gains(const struct session *session, const struct bytes *groups, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!audience_is_granted(session->memberships, (const char *)groups[i].at, groups[i].len))
+            return true;
+    }
+    return false;
+}
+
 static void
 take_groups(struct session *session, const struct bytes *groups, size_t count)
 {
@@ -99,15 +125,19 @@ on_regrouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
 {
     struct session *session = ctx;
     bool was_stale = session->groups_stale;
+    bool has_gained;
 
     session->is_regrouping = false;
     session->groups_stale = false;
     session->wants_regroup = rc != RC_OK;
     if (!answer_counts(session, rc))
         return;
+    has_gained = gains(session, groups, count);
     take_groups(session, groups, count);
     if (was_stale)
         session_regroup(session);
+    if (has_gained)
+        look_again(session);
 }
 
 void

@@ -76,7 +76,7 @@ local function show_again(id, found, tries, users)
     local counts = {}
     for _, user in ipairs(users) do
         counts[#counts + 1] = user
-        counts[#counts + 1] = tries + 1
+        counts[#counts + 1] = tries .. '+'
         note_event(id, 'retried', whole(now), tries + 1, '-', user)
     end
     call('HMSET', prefix .. ':tries:' .. id, unpack(counts))
@@ -108,7 +108,7 @@ local function retry(id, users)
     local tried = call('HMGET', prefix .. ':tries:' .. id, unpack(users))
     local groups, order = {}, {}
     for i, user in ipairs(users) do
-        local tries = tonumber(tried[i] or '0')
+        local tries = shown_tries(tried[i])
         if states[i] == '0' and not is_here(user) then
             put_off(id, found, tries, user)
         else

@@ -18,7 +18,7 @@ for at = 7, #ARGV do
         and tonumber(call('ZSCORE', prefix .. ':due', id .. ':' .. user) or nil)
     local found = asked and read_entry(id)
     if found and byte_at(found.route, 7, 1) % 4 >= 2 then -- FRAME_RETRY_ENABLED
-        local tries = tonumber(call('HGET', prefix .. ':tries:' .. id, user) or '0')
+        local tries = shown_tries(call('HGET', prefix .. ':tries:' .. id, user))
         local kind = KINDS[byte_at(found.route, 59, 1)] or 'E'
         local wait = math.max(delay, backoff_ms(kind, tries, id, base, cap))
         -- Half a millisecond marks what a nack asked for: a later, shorter one does not undo it.

@@ -27,7 +27,12 @@ end
 local function take_shown(kind, id, user)
     local message, tries = message_of(id), 0
     if message and message.tried then
-        tries = tonumber(call('HGET', prefix .. ':tries:' .. id, user) or '0')
+        local value = call('HGET', prefix .. ':tries:' .. id, user) or '0'
+        tries = shown_tries(value)
+        if value:sub(-1) == '+' then
+            tries = tries + 1
+            call('HSET', prefix .. ':tries:' .. id, user, tries)
+        end
     end
     if kind ~= '-' then
         dues[#dues + 1] = whole(now + timeout + backoff_ms(kind, tries, id, base, cap))

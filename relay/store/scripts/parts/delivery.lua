@@ -64,6 +64,9 @@ end
 
 local function message_changed(id) changed[id] = true end
 
+-- Retries that a user was shown. A `+` behind them: one more was made, and counts once it is shown.
+local function shown_tries(value) return tonumber((value or ''):match('^%d+') or '0') end
+
 -- A user of an open audience who was given up must not join it again by a resume or a late ack.
 local GIVEN_UP = 'given up'
 local function is_given_up(id, user)
