@@ -228,6 +228,7 @@ gate_close(struct gate *gate)
         gate_ws_closed(gate->conns);
     while (gate->requests != NULL)
         gate_request_closed(gate->requests);
+    gate_publish_stop(gate);
     forget_key(&gate->previous, gate->rules.previous_len);
     forget_key(&gate->key, gate->rules.key_len);
     free(gate);

@@ -1,4 +1,4 @@
-/* gate_api.c: POST /v1/ack, /v1/ticket and /v1/push: what a token may do without a connection. */
+/* gate_api.c: POST /v1/ack, /v1/nack, /v1/ticket and /v1/push: what a token may do without a connection. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +36,22 @@ gate_api_ack(struct gate_request *request)
                 message.id_count);
         answer_nothing(request);
     }
+    client_message_free(&message);
+}
+
+void
+gate_api_nack(struct gate_request *request)
+{
+    char error[CLIENT_MESSAGE_ERROR_MAX];
+    struct client_message message = {0};
+
+    if (client_message_parse_nack(request->body.bytes, request->body.len, &message, error) != RC_OK)
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
+    else if (hub_nack(request->gate->hub, request->token.user, (const char *const *)message.ids,
+                      message.id_count, message.delay_ms) != RC_OK)
+        gate_request_problem(request, 503, 0, "the store does not answer");
+    else
+        answer_nothing(request);
     client_message_free(&message);
 }
 

@@ -114,6 +114,7 @@ static const struct gate_route ROUTES[] = {
      .on_sweep = gate_poll_sweep,
      .end = gate_poll_end},
     {.path = "/v1/ack", .methods = "POST", .act = gate_api_ack, .is_post = true},
+    {.path = "/v1/nack", .methods = "POST", .act = gate_api_nack, .is_post = true},
     {.path = "/v1/ticket", .methods = "POST", .act = gate_api_ticket, .is_post = true},
     {.path = "/v1/notifications",
      .methods = "POST",

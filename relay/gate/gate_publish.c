@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include <openssl/sha.h>
+#include <uthash.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -16,6 +17,60 @@
 
 #define KEY_MAX 255
 #define TIMELINE_MAX TRACE_JSON_MAX
+
+/* A notification on its way to the store, for a key that nobody else may use meanwhile. */
+struct gate_running {
+    UT_hash_handle hh;
+    struct gate *gate;        /* NULL: gone */
+    struct gate_asked *asked; /* its own request's, which may be gone */
+    char *key;                /* NULL: it is not in gate->running */
+};
+
+static struct gate_running *
+running_new(struct gate_request *request, char *key)
+{
+    struct gate_running *running = memory_new(sizeof(*running));
+
+    *running =
+        (struct gate_running){.gate = request->gate, .asked = gate_asked_new(request), .key = key};
+    if (key != NULL)
+        HASH_ADD_KEYPTR(hh, request->gate->running, running->key, strlen(running->key), running);
+    return running;
+}
+
+static bool
+is_running(const struct gate *gate, const char *key)
+{
+    struct gate_running *running = NULL;
+
+    if (key != NULL)
+        HASH_FIND_STR(gate->running, key, running);
+    return running != NULL;
+}
+
+/* Its end; the question goes on being the caller's. */
+static struct gate_asked *
+running_free(struct gate_running *running)
+{
+    struct gate_asked *asked = running->asked;
+
+    if (running->gate != NULL && running->key != NULL)
+        HASH_DELETE(hh, running->gate->running, running);
+    free(running->key);
+    free(running);
+    return asked;
+}
+
+void
+gate_publish_stop(struct gate *gate)
+{
+    struct gate_running *running, *next;
+
+    HASH_ITER (hh, gate->running, running, next) {
+        HASH_DELETE(hh, gate->running, running);
+        running->gate = NULL;
+    }
+}
 
 static void
 answer_published(struct gate_request *request, bool is_repeated, const char *id)
@@ -34,7 +89,7 @@ answer_published(struct gate_request *request, bool is_repeated, const char *id)
 static void
 on_published(void *ctx, enum rc rc, enum store_publish how, const char *id)
 {
-    struct gate_request *request = gate_asked_done(ctx);
+    struct gate_request *request = gate_asked_done(running_free(ctx));
 
     if (request == NULL)
         return;
@@ -77,13 +132,18 @@ publish(struct gate_request *request, const struct publication *publication)
 {
     char digest[STORE_DIGEST_TEXT + 1];
     char *key = key_of(request);
-    struct gate_asked *asked = gate_asked_new(request);
+    struct gate_running *running;
 
+    if (is_running(request->gate, key)) {
+        free(key);
+        gate_request_problem(request, 409, 0, "a request with this Idempotency-Key is under way");
+        return;
+    }
+    running = running_new(request, key);
     make_digest(&publication->asked, digest);
     if (store_publish(hub_store(request->gate->hub), publication, key, digest, on_published,
-                      asked) != RC_OK)
-        gate_asked_failed(asked);
-    free(key);
+                      running) != RC_OK)
+        gate_asked_failed(running_free(running));
 }
 
 static bool

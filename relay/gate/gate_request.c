@@ -61,7 +61,7 @@ gate_request_problem(struct gate_request *request, int status, int code, const c
     struct gate_answer answer;
 
     gate_answer_problem(&answer, status, code, sentence);
-    if (status == 503 || status == 429)
+    if (status == 503 || status == 429 || status == 409)
         gate_answer_header(&answer, "Retry-After: %d", GATE_RETRY_AFTER_S);
     log_debug(request->who, "%s answers %d: %s", request->route->path, status, sentence);
     gate_request_answer(request, &answer);

@@ -132,6 +132,7 @@ void gate_poll_writable(struct gate_request *request);
 void gate_poll_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us);
 void gate_poll_end(struct gate_request *request, int code, const char *reason, int64_t in_ms);
 void gate_api_ack(struct gate_request *request);
+void gate_api_nack(struct gate_request *request);
 void gate_api_ticket(struct gate_request *request);
 void gate_api_push(struct gate_request *request);
 /* The request that a ticket is made for is gone. */
@@ -140,6 +141,8 @@ void gate_api_forget(struct gate_keeping *keeping);
 /* gate_publish.c */
 void gate_publish_headers(struct gate_request *request);
 void gate_publish(struct gate_request *request);
+/* What is on its way to the store goes on without the gate, which ends. */
+void gate_publish_stop(struct gate *gate);
 void gate_publish_timeline(struct gate_request *request);
 
 /* gate_console.c, gate_console_page.c: for admins; 404 unless gate.console is on. */

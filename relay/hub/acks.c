@@ -87,19 +87,26 @@ on_nacked(void *ctx, enum rc rc)
         log_info("hub", "a nack was not stored; its messages come again after the ack time-out");
 }
 
+enum rc
+hub_nack(struct hub *hub, const char *user, const char *const *ids, size_t count, int64_t delay_ms)
+{
+    enum rc rc;
+
+    shown_flush(hub);
+    if (hub->nack_calls >= HUB_NACKS_MAX)
+        return RC_AGAIN;
+    rc = store_nack(hub->store, user, ids, count, delay_ms, on_nacked, hub);
+    if (rc == RC_OK)
+        hub->nack_calls++;
+    return rc;
+}
+
 void
 session_nack(struct session *session, const char *const *ids, size_t count, int64_t delay_ms)
 {
-    struct hub *hub = session->hub;
-
-    shown_flush(hub);
-    if (hub->nack_calls >= HUB_NACKS_MAX ||
-        store_nack(hub->store, session->user, ids, count, delay_ms, on_nacked, hub) != RC_OK) {
+    if (hub_nack(session->hub, session->user, ids, count, delay_ms) != RC_OK)
         log_info(session->name, "its nack finds no way to the store; its messages come again after "
                                 "the ack time-out");
-        return;
-    }
-    hub->nack_calls++;
 }
 
 void

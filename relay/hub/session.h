@@ -108,4 +108,8 @@ void hub_ack(struct hub *hub, const char *user, const char *const *ids, size_t c
 /* The user asks to be shown these again, in delay_ms at the earliest. */
 void session_nack(struct session *session, const char *const *ids, size_t count, int64_t delay_ms);
 
+/* Likewise without a connection. RC_AGAIN: the store is away, nothing was asked. */
+MUST_CHECK enum rc hub_nack(struct hub *hub, const char *user, const char *const *ids, size_t count,
+                            int64_t delay_ms);
+
 #endif

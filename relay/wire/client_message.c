@@ -350,13 +350,15 @@ client_message_parse(const char *line, size_t len, struct client_message *ret_me
     return rc;
 }
 
-/* A body that is one JSON object with this field alone; NULL when it is not. */
+/* A body that is one JSON object with this field, and `other` (NULL: none) or not; NULL when it is not. */
 static json_t *
-load_body(const char *text, size_t len, const char *field)
+load_body(const char *text, size_t len, const char *field, const char *other)
 {
     json_t *root = text != NULL ? json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    size_t others = other != NULL && json_object_get(root, other) != NULL ? 1 : 0;
 
-    if (json_is_object(root) && json_object_size(root) == 1 && json_object_get(root, field) != NULL)
+    if (json_is_object(root) && json_object_size(root) == 1 + others &&
+        json_object_get(root, field) != NULL)
         return root;
     json_decref(root);
     return NULL;
@@ -367,9 +369,26 @@ client_message_parse_ack(const char *text, size_t len, struct client_message *re
                          char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     struct client_message message = {.kind = CLIENT_MESSAGE_ACK};
-    json_t *root = load_body(text, len, "ids");
+    json_t *root = load_body(text, len, "ids", NULL);
     enum rc rc = root != NULL ? read_ack(root, &message, error)
                               : refuse(error, "the body must be {\"ids\":[..]}");
+
+    json_decref(root);
+    if (rc == RC_OK)
+        *ret_message = message;
+    else
+        client_message_free(&message);
+    return rc;
+}
+
+enum rc
+client_message_parse_nack(const char *text, size_t len, struct client_message *ret_message,
+                          char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    struct client_message message = {.kind = CLIENT_MESSAGE_NACK};
+    json_t *root = load_body(text, len, "ids", "delay");
+    enum rc rc = root != NULL ? read_nack(root, &message, error)
+                              : refuse(error, "the body must be {\"ids\":[..],\"delay\":0}");
 
     json_decref(root);
     if (rc == RC_OK)
@@ -383,7 +402,7 @@ enum rc
 client_message_parse_switch(const char *text, size_t len, bool *ret_on,
                             char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    json_t *root = load_body(text, len, "on");
+    json_t *root = load_body(text, len, "on", NULL);
     const json_t *on = json_object_get(root, "on");
     bool is_good = json_is_boolean(on);
 
@@ -397,7 +416,7 @@ enum rc
 client_message_parse_entry(const char *text, size_t len, char ret_entry[CLIENT_MESSAGE_ENTRY_MAX],
                            char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    json_t *root = load_body(text, len, "entry");
+    json_t *root = load_body(text, len, "entry", NULL);
     const json_t *entry = json_object_get(root, "entry");
     bool is_good = json_is_string(entry) && json_string_length(entry) < CLIENT_MESSAGE_ENTRY_MAX;
 

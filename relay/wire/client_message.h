@@ -59,6 +59,11 @@ MUST_CHECK enum rc client_message_parse_ack(const char *text, size_t len,
                                             struct client_message *ret_message,
                                             char error[CLIENT_MESSAGE_ERROR_MAX]);
 
+/* The body of POST /v1/nack, {"ids":[..],"delay":30000}, likewise. */
+MUST_CHECK enum rc client_message_parse_nack(const char *text, size_t len,
+                                             struct client_message *ret_message,
+                                             char error[CLIENT_MESSAGE_ERROR_MAX]);
+
 /* {"on":true}. RC_BAD: `error` says what it must be. */
 MUST_CHECK enum rc client_message_parse_switch(const char *text, size_t len, bool *ret_on,
                                                char error[CLIENT_MESSAGE_ERROR_MAX]);
