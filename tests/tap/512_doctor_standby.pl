@@ -1,0 +1,90 @@
+# Does the doctor find what a standby that decodes needs of itself and of its primary?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Clairon::Test::Doctor qw(doctor wrong finds mended);
+use Test::More;
+
+my $primary = Clairon::Test::postgresql('primary', conf => "max_slot_wal_keep_size = 1GB\n");
+my $store   = Clairon::Test::store();
+sub sql { return $primary->safe_psql('postgres', $_[0]) }
+sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text); ALTER TABLE t REPLICA IDENTITY FULL;
+    SELECT clairon.watch('t', 'USER', 'owner'); SELECT pg_create_physical_replication_slot('standby', true)});
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$primary->backup('copy');
+$standby->init_from_backup($primary, 'copy', has_streaming => 1);
+$standby->append_conf('postgresql.conf', join "\n", "primary_slot_name = 'standby'", 'hot_standby_feedback = on', '');
+Clairon::Test::remember($standby);
+$standby->start;
+sub there { return $standby->safe_psql('postgres', $_[0]) }
+$primary->wait_for_catchup($standby);
+my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($standby, $store, start => 0, roles => 'feed');
+my $ask = '--primary=' . $primary->connstr('postgres');
+
+if (qx{postgres --version} =~ / (\d+)/ && $1 < 16)
+{
+    finds('a standby before 16', 'postgresql: server', qr/a standby/, qr/before 16.*name its primary in \[feed\] conninfo/);
+    SKIP: { skip "PostgreSQL $1 cannot decode on a standby", 1 }
+    done_testing();
+    exit;
+}
+
+$relay->start;
+wait_until('the slot is begun', sub {
+    there(q{SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'clairon' AND restart_lsn IS NOT NULL}) });
+sql('SELECT pg_log_standby_snapshot()');
+$relay->wait_for_log(qr/streaming from slot/);
+wait_until('the primary knows of it', sub { sql(q{SELECT catalog_xmin IS NOT NULL FROM pg_replication_slots}) eq 't' });
+my ($code, $out, $err) = doctor();
+is($code, 0, 'a healthy standby') or diag $out, $err;
+like($out, qr/primary +connection: not looked at: --primary=CONNINFO does/, 'what cannot be seen from it is said');
+($code, $out, $err) = doctor($ask);
+is($code, 0, 'and with its primary') or diag $out, $err;
+like($out, qr/physical slot: standby is read, reserved, keeps catalog rows/, 'which keeps what the standby needs');
+
+# The standby's own settings.
+sub reload { my ($setting, $value) = @_;
+    there("ALTER SYSTEM SET $setting = $value");
+    $standby->reload;
+    wait_until("$setting = $value", sub { there("SELECT current_setting('$setting') = '" . ($value =~ s/'//gr) . "'") eq 't' });
+    return }
+reload('hot_standby_feedback', 'off');
+my $found = finds('no feedback', 'postgresql: hot_standby_feedback', qr/is off/, qr/ALTER SYSTEM SET hot_standby_feedback = on;/);
+reload('hot_standby_feedback', 'on');
+reload('wal_receiver_status_interval', 0);
+finds('no status', 'postgresql: hot_standby_feedback', qr/interval is 0/, qr/ALTER SYSTEM SET wal_receiver_status_interval = '10s';/);
+reload('wal_receiver_status_interval', q{'10s'});
+there('SELECT pg_wal_replay_pause()');
+finds('paused replay', 'postgresql: replay', qr/paused/, qr/^SELECT pg_wal_replay_resume\(\);$/);
+there('SELECT pg_wal_replay_resume()');
+is_deeply(wrong($ask), {}, 'whole again');
+
+# The primary.
+my $other = Clairon::Test::postgresql('other');
+finds('another server', 'primary: system', qr/identifier/, qr/--primary must name/, '--primary=' . $other->connstr('postgres'));
+finds('a primary that is away', 'primary: connection', qr/No such file|refused/, qr//, '--primary=host=/nonexistent');
+reload('primary_slot_name', q{''});
+$found = finds('no physical slot', 'postgresql: hot_standby_feedback', qr/primary_slot_name is ""/, qr/pg_create_physical_replication_slot/);
+wait_until('nobody reads the slot', sub { sql(q{SELECT active FROM pg_replication_slots WHERE slot_name = 'standby'}) eq 'f' });
+reload('primary_slot_name', q{'gone'});
+$found = finds('a physical slot that is not there', 'primary: physical slot', qr/gone does not exist/,
+    qr/pg_create_physical_replication_slot\('gone', true\)/, $ask);
+ok($found->{'postgresql: WAL receiver'}, 'so no WAL comes');
+is($primary->safe_psql('postgres', q{SELECT ok FROM clairon.doctor() WHERE check_name = 'physical slot standby'}), 'f',
+    'and the primary knows of a slot that nobody reads');
+reload('primary_slot_name', q{'standby'});
+wait_until('WAL comes again', sub { sql(q{SELECT active FROM pg_replication_slots WHERE slot_name = 'standby'}) eq 't' });
+wait_until('and is known of', sub { there('SELECT count(*) FROM pg_stat_wal_receiver') });
+
+# A slot that lost rows it needed, and was not healed.
+$relay->stop;
+reload('hot_standby_feedback', 'off');
+wait_until('nothing is held back', sub { sql(q{SELECT catalog_xmin IS NULL FROM pg_replication_slots WHERE slot_name = 'standby'}) eq 't' });
+sql($_) for 'CREATE TABLE passing (a int)', 'DROP TABLE passing', 'VACUUM pg_class', 'VACUUM pg_attribute';
+wait_until('the slot is lost', sub { there(q{SELECT conflicting FROM pg_replication_slots WHERE slot_name = 'clairon'}) eq 't' });
+finds('a slot in conflict', 'postgresql: slot clairon', qr/lost: (rows_removed|conflict)/,
+    qr/hot_standby_feedback = on and primary_slot_name.*pg_drop_replication_slot\('clairon'\)/);
+like(there(q{SELECT lost_because FROM clairon.status}), qr/rows_removed|conflict/, 'the view tells why too');
+
+done_testing();
