@@ -11,6 +11,7 @@
 #include "utils/memutils.h"
 
 #include "message.h"
+#include "spool.h"
 
 PG_MODULE_MAGIC;
 
@@ -36,6 +37,8 @@ static const struct {
     {"standard_conforming_strings", "on"},
     {"transform_null_equals", "off"},
     {"xmloption", "content"},
+    /* A spool stands for files of the server that no limit counts. */
+    {"temp_file_limit", "-1"},
 };
 
 /*
@@ -49,7 +52,7 @@ fix_settings(struct decoder *decoder)
 
     decoder->guc_level = local ? NewGUCNestLevel() : 0;
     for (size_t i = 0; i < lengthof(settings); i++)
-        (void)set_config_option(settings[i].name, settings[i].value, PGC_USERSET, PGC_S_SESSION,
+        (void)set_config_option(settings[i].name, settings[i].value, PGC_SUSET, PGC_S_SESSION,
                                 local ? GUC_ACTION_SAVE : GUC_ACTION_SET, true, 0, false);
 }
 
@@ -92,13 +95,14 @@ clairon_startup(LogicalDecodingContext *ctx, OutputPluginOptions *output, bool i
     if (!is_init)
         fix_settings(decoder);
     ctx->output_plugin_private = decoder;
+    spool_setup(ctx);
     if (!is_init)
         packet_setup(ctx);
     output->output_type =
         decoder->options.framed ? OUTPUT_PLUGIN_BINARY_OUTPUT : OUTPUT_PLUGIN_TEXTUAL_OUTPUT;
     output->receive_rewrites = false;
     /* Nothing goes out before its commit, whatever the slot was made for. */
-    ctx->streaming = false;
+    ctx->streaming &= decoder->options.streaming;
     ctx->twophase = false;
 }
 
@@ -124,7 +128,7 @@ tell_progress(LogicalDecodingContext *ctx)
 #endif
 }
 
-static void
+void
 clairon_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation relation,
                ReorderBufferChange *change)
 {
@@ -144,7 +148,7 @@ clairon_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation rela
     tell_progress(ctx);
 }
 
-static void
+void
 clairon_truncate(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, int count,
                  Relation relations[], ReorderBufferChange *change)
 {
@@ -161,7 +165,7 @@ clairon_truncate(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, int count,
     tell_progress(ctx);
 }
 
-static void
+void
 clairon_message(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn,
                 bool transactional, const char *prefix, Size size, const char *message)
 {
@@ -180,7 +184,7 @@ clairon_message(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr l
     tell_progress(ctx);
 }
 
-static void
+void
 clairon_commit(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn)
 {
     struct decoder *decoder = ctx->output_plugin_private;

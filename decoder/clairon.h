@@ -67,6 +67,12 @@ struct column {
 #define COLUMN_CHANGED 0x04
 #define COLUMN_UNDECODABLE 0x08
 
+/* Where a plan's template stands in a spool. */
+struct template_mark {
+    uint64 generation;
+    uint32 number;
+};
+
 /* A rule made ready for one relation. */
 struct plan {
     const struct rule *rule;
@@ -83,6 +89,7 @@ struct plan {
     struct fragment routing;                       /* from the payload's end to the targets */
     struct fragment retry;                         /* from the targets' end to the line's */
     struct fragment topic;                         /* UTF-8 */
+    struct template_mark *mark;
 };
 
 enum relation_kind { RELATION_ORDINARY, RELATION_MEMBER };
@@ -113,6 +120,8 @@ struct note {
     const struct image *before; /* NULL: null */
     const struct image *after;
     const struct target_list *targets;
+    struct fragment payload; /* rendered before, without images; no bytes: to be rendered */
+    bool undecodable;        /* such a payload names a column so */
 };
 
 /* What a note frame's head says. */
@@ -151,10 +160,12 @@ struct decoder {
     uint64 system_identifier;
     int guc_level;    /* 0: settings were set for good */
     HTAB *complaints; /* what was denied or guessed, and how often */
+    struct spooler *spooler;
+    struct spool *spool; /* of the transaction that comes before its commit; NULL: at it */
 
     /* of the transaction being decoded */
-    uint64 change_number;
-    uint64 skipped; /* since progress was last told */
+    uint64 change_number; /* with a spool: since its last record */
+    uint64 skipped;       /* since progress was last told */
     uint64 seeds[2];
     uint64 commit_lsn;
     uint64 commit_us;
@@ -166,6 +177,15 @@ struct decoder {
     XLogPageReadCB read_page; /* the reader's own; NULL: no packet is held past its transaction */
     TimeLineID timeline;      /* of the server, as the stream began */
 };
+
+/* clairon.c */
+extern void clairon_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation relation,
+                           ReorderBufferChange *change);
+extern void clairon_truncate(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, int count,
+                             Relation relations[], ReorderBufferChange *change);
+extern void clairon_message(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn,
+                            bool transactional, const char *prefix, Size size, const char *message);
+extern void clairon_commit(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn);
 
 /* relation.c */
 extern void relation_setup(struct decoder *decoder);
@@ -243,10 +263,14 @@ extern void complaint_count_because(struct decoder *decoder, uint64 seed, const 
 extern void member_plan(struct decoder *decoder, struct relation_entry *entry, Relation relation);
 extern void member_change(LogicalDecodingContext *ctx, struct relation_entry *entry,
                           Relation relation, ReorderBufferChange *change);
+/* texts: audience, target, user */
+extern void member_write(LogicalDecodingContext *ctx, char change, char *const texts[3]);
 
 /* notice.c */
 extern void notice_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *bytes,
                          Size size);
+/* One that was taken before its commit: its topic, then the message, `size` bytes in all. */
+extern void notice_replay(LogicalDecodingContext *ctx, const char *bytes, int topic_len, Size size);
 
 /* stream.c */
 extern void stream_init(OutputPluginCallbacks *callbacks);

@@ -1,5 +1,5 @@
 /* complaint.c: count what is denied or guessed; say so once, then at each power of ten. */
-#include "clairon.h"
+#include "spool.h"
 
 #include "common/hashfn.h"
 #include "replication/walsender.h"
@@ -28,6 +28,19 @@ is_power_of_ten(uint64 count)
     return count == 1;
 }
 
+/* Of a transaction that may yet be undone. */
+static void
+put_off(struct decoder *decoder, uint64 seed, const char *const texts[3])
+{
+    struct spool_record record;
+    StringInfo out = spool_open(decoder, SPOOL_COMPLAINT, texts[2] == NULL ? 2 : 3, &record);
+
+    encode_raw(out, (const char *)&seed, sizeof(seed));
+    for (uint32 i = 0; i < record.number; i++)
+        encode_raw(out, texts[i], strlen(texts[i]) + 1);
+    spool_close(decoder, &record);
+}
+
 void
 complaint_count(struct decoder *decoder, uint64 seed, const char *who, const char *what)
 {
@@ -42,6 +55,10 @@ complaint_count_because(struct decoder *decoder, uint64 seed, const char *who, c
     struct complaint *complaint;
     bool found;
 
+    if (decoder->spool != NULL) {
+        put_off(decoder, seed, (const char *const[]){who, what, reason});
+        return;
+    }
     complaint = hash_search(decoder->complaints, &key, HASH_ENTER, &found);
     if (!found)
         complaint->count = 0;

@@ -20,6 +20,7 @@ guard_run(void (*work)(void *arg), void *arg, char **ret_reason)
 {
     MemoryContext context = CurrentMemoryContext;
     ResourceOwner owner = CurrentResourceOwner;
+    TransactionId watched = CheckXidAlive;
     volatile bool done = false;
 
     BeginInternalSubTransaction(NULL);
@@ -40,6 +41,8 @@ guard_run(void (*work)(void *arg), void *arg, char **ret_reason)
         RollbackAndReleaseCurrentSubTransaction();
         MemoryContextSwitchTo(context);
         CurrentResourceOwner = owner;
+        /* The end of a subtransaction ends the watch over the transaction that is decoded. */
+        CheckXidAlive = watched;
         if (!guard_may_swallow(error))
             ReThrowError(error);
         *ret_reason = pstrdup(error->message);

@@ -1,5 +1,5 @@
 /* member.c: changes of clairon.member, as frames. */
-#include "clairon.h"
+#include "spool.h"
 
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
@@ -21,6 +21,31 @@ member_plan(struct decoder *decoder, struct relation_entry *entry, Relation rela
                 entry->members[field].index = i;
         entry->members[field].encoder = encode_new(&decoder->settings, TEXTOID);
     }
+}
+
+static void
+spool_member(struct decoder *decoder, char change, char *const texts[MEMBER_FIELDS])
+{
+    struct spool_record record;
+    StringInfo out = spool_open(decoder, SPOOL_MEMBER, 0, &record);
+
+    record.operation = change;
+    for (int field = 0; field < MEMBER_FIELDS; field++)
+        encode_raw(out, texts[field], strlen(texts[field]) + 1);
+    spool_close(decoder, &record);
+}
+
+void
+member_write(LogicalDecodingContext *ctx, char change, char *const texts[MEMBER_FIELDS])
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    if (decoder->spool != NULL) {
+        spool_member(decoder, change, texts);
+        return;
+    }
+    packet_put_member(decoder, packet_open(ctx), change, change == '+', texts);
+    packet_close(ctx);
 }
 
 static void
@@ -50,8 +75,7 @@ put_member(LogicalDecodingContext *ctx, struct relation_entry *entry, TupleDesc 
             return;
         }
     }
-    packet_put_member(decoder, packet_open(ctx), change, change == '+', texts);
-    packet_close(ctx);
+    member_write(ctx, change, texts);
 }
 
 void

@@ -115,21 +115,28 @@ parse_signed(struct message *message, StringInfo in)
     message->payload = pq_getmsgbytes(in, message->payload_len);
 }
 
+void
+message_read(struct message *ret_message, const char *bytes, Size size)
+{
+    struct message message = {0};
+    StringInfoData in = {
+        .data = (char *)bytes, .len = size, .maxlen = size, .cursor = MESSAGE_SIGNED_AT};
+
+    parse_signed(&message, &in);
+    *ret_message = message;
+}
+
 bool
 message_parse(struct message *ret_message, const char *bytes, Size size, TransactionId xid,
               const uint8 secret[SECRET_BYTES])
 {
-    struct message message = {0};
     uint8 mac[MESSAGE_MAC_BYTES];
-    StringInfoData in = {.data = (char *)bytes, .len = size, .maxlen = size};
 
     if (size < MESSAGE_HEAD_SIZE || bytes[0] != MESSAGE_VERSION)
         return false;
     sign(mac, xid, bytes + MESSAGE_SIGNED_AT, size - MESSAGE_SIGNED_AT, secret);
     if (!same_mac(mac, (const uint8 *)bytes + MESSAGE_MAC_AT))
         return false;
-    in.cursor = MESSAGE_SIGNED_AT;
-    parse_signed(&message, &in);
-    *ret_message = message;
+    message_read(ret_message, bytes, size);
     return true;
 }

@@ -75,4 +75,7 @@ extern void message_build(StringInfo out, const struct message *message, Transac
 extern bool message_parse(struct message *ret_message, const char *bytes, Size size,
                           TransactionId xid, const uint8 secret[SECRET_BYTES]);
 
+/* The same for one that message_parse took before. */
+extern void message_read(struct message *ret_message, const char *bytes, Size size);
+
 #endif

@@ -1,5 +1,5 @@
 /* note.c: render one notification of a row. */
-#include "clairon.h"
+#include "spool.h"
 
 #include "common/hashfn.h"
 #include "utils/fmgrprotos.h"
@@ -173,8 +173,9 @@ put_names(StringInfo out, const struct plan *plan, const char *key, uint8 state)
     encode_literal(out, "]");
 }
 
-static void
-put_payload(StringInfo out, const struct note *note, Size value_limit)
+/* Returns the states that its columns have. */
+static uint8
+put_images(StringInfo out, const struct note *note, Size value_limit)
 {
     const struct plan *plan = note->plan;
     bool compared =
@@ -197,6 +198,27 @@ put_payload(StringInfo out, const struct note *note, Size value_limit)
         put_names(out, plan, ",\"truncated\":[", COLUMN_TRUNCATED);
     if (states & COLUMN_UNDECODABLE)
         put_names(out, plan, ",\"undecodable\":[", COLUMN_UNDECODABLE);
+    return states;
+}
+
+/* From "payload" up to what its plan knows; true when a value could not be read. */
+static bool
+put_payload(struct decoder *decoder, StringInfo out, const struct note *note)
+{
+    const Size limits[] = {decoder->options.max_value_bytes,
+                           Min(STUB_VALUE_BYTES, decoder->options.max_value_bytes), 0};
+    int start = out->len;
+    uint8 states = 0;
+
+    decoder->settings.limit = start + LINE_BYTES_MAX;
+    for (size_t i = 0; i < lengthof(limits); i++) {
+        out->len = start;
+        states = put_images(out, note, limits[i]);
+        if (out->len <= decoder->settings.limit)
+            break;
+    }
+    decoder->settings.limit = PG_INT32_MAX;
+    return (states & COLUMN_UNDECODABLE) != 0;
 }
 
 void
@@ -225,30 +247,25 @@ note_put_times(struct decoder *decoder, StringInfo out, const struct note_head *
     encode_literal(out, "\"},");
 }
 
-/* False, with nothing written, when the line would pass LINE_BYTES_MAX. */
+/* True when a value could not be read. */
 static bool
 put_line(struct decoder *decoder, StringInfo out, const struct note *note,
-         const struct note_head *head, Size value_limit)
+         const struct note_head *head)
 {
-    int start = out->len;
-    bool over;
+    bool undecodable = note->undecodable;
 
     encode_literal(out, "{\"metadata\":{\"id\":\"");
     note_put_id(out, &head->id);
     put_fragment(out, &note->plan->heads[note->operation]);
     note_put_times(decoder, out, head);
-    decoder->settings.limit = start + LINE_BYTES_MAX;
-    put_payload(out, note, value_limit);
-    over = out->len > decoder->settings.limit;
-    decoder->settings.limit = PG_INT32_MAX;
-    if (over) {
-        out->len = start;
-        return false;
-    }
+    if (note->payload.bytes != NULL)
+        put_fragment(out, &note->payload);
+    else
+        undecodable = put_payload(decoder, out, note);
     put_fragment(out, &note->plan->routing);
     note_put_targets(&decoder->settings, out, note->targets);
     put_fragment(out, &note->plan->retry);
-    return true;
+    return undecodable;
 }
 
 static void
@@ -271,23 +288,49 @@ fill_head(struct decoder *decoder, const struct note *note, struct note_head *he
     note_set_expiration(decoder, head, rule->ttl);
 }
 
-/* True when a value could not be read; each is said. */
-static bool
+static void
 tell_undecodable(struct decoder *decoder, const struct plan *plan)
 {
-    bool any = false;
-
     for (int i = 0; i < plan->column_count; i++) {
         const struct column *column = &plan->columns[i];
 
-        if (!(column->state & COLUMN_UNDECODABLE))
-            continue;
-        any = true;
-        complaint_count_because(decoder, plan->seed, plan->label,
-                                "sent null, as undecodable: its type could not print a value",
-                                column->encoder->fault);
+        if (column->state & COLUMN_UNDECODABLE)
+            complaint_count_because(decoder, plan->seed, plan->label,
+                                    "sent null, as undecodable: its type could not print a value",
+                                    column->encoder->fault);
     }
-    return any;
+}
+
+static void
+put_spool_targets(StringInfo out, const struct target_list *targets)
+{
+    for (int i = 0; i < targets->count; i++) {
+        uint16 length = targets->lengths[i];
+
+        encode_raw(out, (const char *)&length, sizeof(length));
+        encode_raw(out, targets->texts[i], length);
+    }
+}
+
+static void
+spool_note(struct decoder *decoder, const struct note *note)
+{
+    uint32 template = spool_template(decoder, note->plan);
+    struct spool_record record;
+    StringInfo out = spool_open(decoder, SPOOL_NOTE, template, &record);
+
+    record.operation = note->operation;
+    record.part = note->part;
+    record.target_count = note->targets->count;
+    if (note->targets == &note->plan->rule->literal)
+        record.flags = SPOOL_LITERAL;
+    else
+        put_spool_targets(out, note->targets);
+    if (put_payload(decoder, out, note))
+        record.flags |= SPOOL_UNDECODABLE;
+    spool_close(decoder, &record);
+    if (record.flags & SPOOL_UNDECODABLE)
+        tell_undecodable(decoder, note->plan);
 }
 
 void
@@ -295,19 +338,26 @@ note_write(LogicalDecodingContext *ctx, const struct note *note)
 {
     struct decoder *decoder = ctx->output_plugin_private;
     const struct options *options = &decoder->options;
-    StringInfo out = packet_open(ctx);
     struct note_head head = {0};
+    bool undecodable;
+    StringInfo out;
     int frame = 0;
     int line;
 
+    if (decoder->spool != NULL) {
+        spool_note(decoder, note);
+        return;
+    }
+    out = packet_open(ctx);
     fill_head(decoder, note, &head);
     if (options->framed)
         frame = packet_put_note_head(decoder, out, &head);
     line = out->len;
-    if (!put_line(decoder, out, note, &head, options->max_value_bytes) &&
-        !put_line(decoder, out, note, &head, Min(STUB_VALUE_BYTES, options->max_value_bytes)))
-        (void)put_line(decoder, out, note, &head, 0);
-    if (tell_undecodable(decoder, note->plan) && options->framed)
+    undecodable = put_line(decoder, out, note, &head);
+    /* A replayed one had its own record of it. */
+    if (undecodable && note->payload.bytes == NULL)
+        tell_undecodable(decoder, note->plan);
+    if (undecodable && options->framed)
         packet_add_flags(out, frame, FRAME_UNDECODABLE);
     if (options->framed)
         packet_finish_frame(out, frame);

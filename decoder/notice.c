@@ -1,8 +1,7 @@
 /* notice.c: turn a message of clairon.notify into a notification. */
-#include "clairon.h"
-
 #include "json.h"
 #include "message.h"
+#include "spool.h"
 
 static void
 put_text(struct decoder *decoder, StringInfo out, const char *utf8, int len)
@@ -72,7 +71,7 @@ put_line(struct decoder *decoder, StringInfo out, const struct message *message,
 }
 
 static void
-write_note(LogicalDecodingContext *ctx, const struct message *message)
+write_note(LogicalDecodingContext *ctx, const struct message *message, struct fragment topic)
 {
     struct decoder *decoder = ctx->output_plugin_private;
     StringInfo out = packet_open(ctx);
@@ -85,7 +84,7 @@ write_note(LogicalDecodingContext *ctx, const struct message *message)
                              .operation = FRAME_OPERATION_NOTIFY,
                              .backoff = message->backoff,
                              .audience = {message->audience, message->audience_len},
-                             .topic = topic_of(decoder, message),
+                             .topic = topic,
                              .targets = &message->targets};
     int frame = 0;
     int line;
@@ -102,11 +101,23 @@ write_note(LogicalDecodingContext *ctx, const struct message *message)
     packet_close(ctx);
 }
 
+static void
+spool_message(struct decoder *decoder, struct fragment topic, const char *bytes, Size size)
+{
+    struct spool_record record;
+    StringInfo out = spool_open(decoder, SPOOL_MESSAGE, topic.len, &record);
+
+    encode_raw(out, topic.bytes, topic.len);
+    encode_raw(out, bytes, size);
+    spool_close(decoder, &record);
+}
+
 void
 notice_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *bytes, Size size)
 {
     struct decoder *decoder = ctx->output_plugin_private;
     struct message message;
+    struct fragment topic;
 
     relation_refresh_rules(decoder, txn->xid);
     if (!decoder->rules->has_secret ||
@@ -115,5 +126,18 @@ notice_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *byt
                         "refused: a message that clairon.notify did not make");
         return;
     }
-    write_note(ctx, &message);
+    topic = topic_of(decoder, &message);
+    if (decoder->spool != NULL)
+        spool_message(decoder, topic, bytes, size);
+    else
+        write_note(ctx, &message, topic);
+}
+
+void
+notice_replay(LogicalDecodingContext *ctx, const char *bytes, int topic_len, Size size)
+{
+    struct message message;
+
+    message_read(&message, bytes + topic_len, size - topic_len);
+    write_note(ctx, &message, (struct fragment){bytes, topic_len});
 }

@@ -55,6 +55,13 @@ read_pretty(struct options *options, const char *value)
 }
 
 static void
+read_streaming(struct options *options, const char *value)
+{
+    if (!parse_bool(value, &options->streaming))
+        option_refuse("streaming", value, "true, false");
+}
+
+static void
 read_topic_prefix(struct options *options, const char *value)
 {
     if (strlen(value) > 255)
@@ -139,6 +146,7 @@ static const struct option_kind kinds[] = {
     {"mode", read_mode},
     {"numeric", read_numeric},
     {"pretty", read_pretty},
+    {"streaming", read_streaming},
     {"topic_prefix", read_topic_prefix},
 };
 
@@ -150,7 +158,7 @@ read_one(struct options *options, DefElem *given)
     for (size_t i = 0; i < lengthof(kinds); i++) {
         if (strcmp(kinds[i].name, given->defname) != 0)
             continue;
-        if (value == NULL && kinds[i].read != read_pretty)
+        if (value == NULL && kinds[i].read != read_pretty && kinds[i].read != read_streaming)
             ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                             errmsg("option \"%s\" needs a value", given->defname)));
         kinds[i].read(options, value == NULL ? "true" : value);
@@ -159,13 +167,13 @@ read_one(struct options *options, DefElem *given)
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("unknown option \"%s\"", given->defname),
                     errhint("Valid: exclude_tables, include_tables, max_value_bytes, mode, "
-                            "numeric, pretty, topic_prefix.")));
+                            "numeric, pretty, streaming, topic_prefix.")));
 }
 
 void
 options_read(struct options *ret_options, List *given, const char *database)
 {
-    struct options options = {.max_value_bytes = MAX_VALUE_BYTES_DEFAULT};
+    struct options options = {.max_value_bytes = MAX_VALUE_BYTES_DEFAULT, .streaming = true};
     ListCell *cell;
 
     options.topic_prefix = pstrdup(database);

@@ -10,6 +10,7 @@ struct options {
     bool framed;
     bool numeric_as_number;
     bool pretty;
+    bool streaming;       /* large transactions are taken while they are open */
     char *topic_prefix;   /* server encoding; "" for none */
     List *include_tables; /* of struct table_pattern */
     List *exclude_tables;

@@ -215,6 +215,7 @@ plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct ru
     if (strcmp(source->schema, "public") != 0)
         name = psprintf("%s.%s", source->schema, table);
     plan->rule = rule;
+    plan->mark = palloc0(sizeof(*plan->mark));
     plan->label = psprintf("rule \"%s\" on \"%s\"", rule->name, name);
     plan->seed = hash_bytes_extended((const unsigned char *)rule->name, strlen(rule->name),
                                      (uint64)rule->relid);

@@ -1,17 +1,19 @@
 /*
- * stream.c: the callbacks of streamed and prepared transactions.
+ * stream.c: the callbacks of transactions that come in blocks before their commit, or prepared.
  *
- * The plugin turns both off, so that a transaction comes whole, at its commit.
- * Some servers still call the ends of such transactions; those mean nothing
- * here. Changes, if any came this way, could only be lost: an error says so.
+ * When its memory for changes is full, the server hands over what it has of the largest
+ * transaction. That is judged and rendered then, by the rules of its place in the WAL, and spooled;
+ * it goes out at the commit. Preparing is turned off: such a transaction comes at COMMIT PREPARED.
  */
-#include "clairon.h"
+#include "spool.h"
+
+#include "access/xact.h"
 
 static _Noreturn void
 refuse(void)
 {
     ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                    errmsg("cannot decode a transaction before its commit")));
+                    errmsg("cannot decode a prepared transaction before its commit")));
 }
 
 static bool
@@ -38,36 +40,77 @@ rollback_prepared(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr
 {
 }
 
+/*
+ * What was read under a snapshot like this one may hold rows of a subtransaction that was undone
+ * since; that does not show in the snapshot's numbers.
+ */
 static void
-stream_edge(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
+stream_start(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
 {
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    packet_flush(ctx);
+    decoder->stamp.valid = false;
+    spool_begin_block(decoder, txn);
 }
 
+/* Also after an error: a transaction may end while its catalog is being looked at. */
+static void
+stream_stop(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    decoder->settings.limit = PG_INT32_MAX;
+    spool_end_block(decoder);
+}
+
+/* Of a subtransaction nothing is to be done: the commit tells which of them stand. */
 static void
 stream_abort(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn)
 {
+    if (txn->toptxn == NULL)
+        spool_drop(ctx->output_plugin_private, txn);
+}
+
+static void
+stream_commit(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn)
+{
+    packet_flush(ctx);
+    packet_begin_transaction(ctx, txn);
+    replay_transaction(ctx, txn);
+    spool_drop(ctx->output_plugin_private, txn);
+    clairon_commit(ctx, txn, lsn);
 }
 
 static void
 stream_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation relation,
               ReorderBufferChange *change)
 {
-    refuse();
+    spool_turn(ctx->output_plugin_private, change->txn->xid);
+    clairon_change(ctx, txn, relation, change);
 }
 
+/*
+ * The server does not say which subtransaction a message is of, but watches that one's fate while
+ * it calls: where it does not, because it is committed, all that could be meant are.
+ */
 static void
 stream_message(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn,
                bool transactional, const char *prefix, Size size, const char *message)
 {
-    if (transactional)
-        refuse();
+    if (!transactional)
+        return;
+    spool_turn(ctx->output_plugin_private,
+               TransactionIdIsValid(CheckXidAlive) ? CheckXidAlive : txn->xid);
+    clairon_message(ctx, txn, lsn, transactional, prefix, size, message);
 }
 
 static void
 stream_truncate(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, int count, Relation relations[],
                 ReorderBufferChange *change)
 {
-    refuse();
+    spool_turn(ctx->output_plugin_private, change->txn->xid);
+    clairon_truncate(ctx, txn, count, relations, change);
 }
 
 void
@@ -78,11 +121,11 @@ stream_init(OutputPluginCallbacks *callbacks)
     callbacks->prepare_cb = prepare;
     callbacks->commit_prepared_cb = prepare;
     callbacks->rollback_prepared_cb = rollback_prepared;
-    callbacks->stream_start_cb = stream_edge;
-    callbacks->stream_stop_cb = stream_edge;
+    callbacks->stream_start_cb = stream_start;
+    callbacks->stream_stop_cb = stream_stop;
     callbacks->stream_abort_cb = stream_abort;
     callbacks->stream_prepare_cb = prepare;
-    callbacks->stream_commit_cb = prepare;
+    callbacks->stream_commit_cb = stream_commit;
     callbacks->stream_change_cb = stream_change;
     callbacks->stream_message_cb = stream_message;
     callbacks->stream_truncate_cb = stream_truncate;

@@ -63,7 +63,7 @@ TRUNCATE stock;
 COMMIT;
 CREATE TABLE unspilled AS SELECT data FROM pg_logical_slot_peek_changes('regress', NULL, NULL);
 SET logical_decoding_work_mem = '64kB';
-CREATE TABLE spilled AS SELECT data FROM pg_logical_slot_get_changes('regress', NULL, NULL);
+CREATE TABLE spilled AS SELECT data FROM pg_logical_slot_get_changes('regress', NULL, NULL, 'streaming', 'off');
 RESET logical_decoding_work_mem;
 SELECT spill_txns > 0 AS spilled FROM pg_stat_replication_slots WHERE slot_name = 'regress';
 SELECT count(*), count(DISTINCT data::json #>> '{metadata,id}') AS ids,

@@ -30,6 +30,7 @@ SELECT * FROM topics('mood', 'good');
 SELECT * FROM topics('mode', 'xml');
 SELECT * FROM topics('numeric', 'float');
 SELECT * FROM topics('pretty', 'very');
+SELECT * FROM topics('streaming', 'parallel');
 SELECT * FROM topics('max_value_bytes', '0');
 SELECT * FROM topics('max_value_bytes', '1GB');
 SELECT * FROM topics('include_tables', 'plain');

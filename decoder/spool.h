@@ -1,0 +1,80 @@
+/*
+ * spool.h: what a transaction gives before its commit, in a temporary file of the server's.
+ *
+ * A large transaction is rendered while it is still open: then the server need not write its
+ * changes to disk, only to read and decode them again. Here go the payloads, and all else that
+ * hangs on the place in the WAL; what only the commit tells (position, time, ids, ordinals) is
+ * added as the records are read back, once each. A change of a subtransaction that was undone
+ * counts for nothing: records say whose they are, and who stands is known at the commit.
+ *
+ * The file is one process's own, read by the build that wrote it: records are C structs, unaligned.
+ */
+#ifndef CLAIRON_SPOOL_H
+#define CLAIRON_SPOOL_H
+
+#include "clairon.h"
+
+enum spool_kind {
+    SPOOL_TURN,     /* from here on changes are of transaction `number` */
+    SPOOL_TEMPLATE, /* template `number`: what the notes of one plan share */
+    SPOOL_NOTE,     /* by template `number`: targets, then the payload */
+    SPOOL_MEMBER,   /* three texts, each with its zero; `operation` is '+' or '-' */
+    SPOOL_MESSAGE,  /* the topic of `number` bytes, then the message */
+    SPOOL_COMPLAINT /* the seed, then `number` texts, each with its zero */
+};
+
+struct spool_record {
+    uint32 size; /* of all of it */
+    uint32 number;
+    uint64
+        advance; /* changes since the record before; of a turn: still of that one's transaction */
+    XLogRecPtr lsn;
+    uint32 target_count;
+    uint8 kind;
+    uint8 operation;
+    uint8 part;
+    uint8 flags;
+};
+
+/* Flags of a note. */
+#define SPOOL_LITERAL 0x01     /* its targets are the template's */
+#define SPOOL_UNDECODABLE 0x02 /* a value could not be read */
+
+/* spool.c: files and records */
+
+/* Makes what is needed to stream; files go with the decoder's memory at the latest. */
+extern void spool_setup(LogicalDecodingContext *ctx);
+
+/* From here to the end of the block, changes of this transaction go to its spool. */
+extern void spool_begin_block(struct decoder *decoder, ReorderBufferTXN *txn);
+/* Writes what was gathered; a record that was not closed is dropped. */
+extern void spool_end_block(struct decoder *decoder);
+/* Whose the next changes are. */
+extern void spool_turn(struct decoder *decoder, TransactionId xid);
+/* Ends a transaction's spool, if it has one. */
+extern void spool_drop(struct decoder *decoder, ReorderBufferTXN *txn);
+
+/* Begins a record in the buffer it returns: the caller appends what it holds, then closes it. */
+extern StringInfo spool_open(struct decoder *decoder, enum spool_kind kind, uint32 number,
+                             struct spool_record *ret_record);
+extern void spool_close(struct decoder *decoder, struct spool_record *record);
+/* The template number of the plan; writes it unless it stands already. */
+extern uint32 spool_template(struct decoder *decoder, const struct plan *plan);
+
+struct spool_reader;
+
+/* In the current memory context; NULL when the transaction left no records. */
+extern struct spool_reader *spool_read_begin(ReorderBufferTXN *txn);
+/* False at the end; *ret_body stands until the next call. */
+extern bool spool_read(struct spool_reader *reader, struct spool_record *ret_record,
+                       const char **ret_body);
+
+/* spool_template.c */
+extern void spool_put_template(StringInfo out, const struct plan *plan);
+/* A plan of which what note_write needs is filled, in the current memory context. */
+extern struct plan *spool_get_template(const char *body);
+
+/* replay.c: writes the notes of all that a transaction spooled, once its commit is known */
+extern void replay_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn);
+
+#endif
