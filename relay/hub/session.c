@@ -301,7 +301,7 @@ session_place(const struct session *session, char ret_pos[SESSION_POS_MAX])
 
 /* Acks. */
 
-/* `ids` may be in any case; `except` may be NULL. */
+/* `except` may be NULL. */
 static void
 tell_acked(struct hub *hub, const char *user, const struct session *except, const char *const *ids,
            size_t count)
@@ -346,20 +346,50 @@ hub_settled(struct hub *hub, const char *user, const char *const *ids, size_t co
     }
 }
 
+static int
+compare_ids(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* In lower case, each once; how many these are. */
+static size_t
+tidy_ids(const char *const *ids, size_t count, char (*texts)[FRAME_UUID_TEXT + 1],
+         const char **ret_ids)
+{
+    bool is_sorted = true;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = 0; j < FRAME_UUID_TEXT; j++)
+            texts[i][j] =
+                (char)(ids[i][j] >= 'A' && ids[i][j] <= 'F' ? ids[i][j] | 0x20 : ids[i][j]);
+        texts[i][FRAME_UUID_TEXT] = '\0';
+        ret_ids[i] = texts[i];
+        is_sorted = is_sorted && (i == 0 || strcmp(texts[i - 1], texts[i]) < 0);
+    }
+    if (is_sorted) /* as when acked in the order of their commits */
+        return count;
+    qsort(ret_ids, count, sizeof(*ret_ids), compare_ids);
+    for (size_t i = 0; i < count; i++) {
+        if (kept == 0 || strcmp(ret_ids[kept - 1], ret_ids[i]) != 0)
+            ret_ids[kept++] = ret_ids[i];
+    }
+    return kept;
+}
+
 static void
 take_acks(struct hub *hub, const char *user, const struct session *session, const char *const *ids,
           size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        char id[FRAME_UUID_TEXT + 1];
+    char texts[SESSION_ACKS_MAX][FRAME_UUID_TEXT + 1];
+    const char *tidy[SESSION_ACKS_MAX];
 
-        for (size_t j = 0; j < FRAME_UUID_TEXT; j++)
-            id[j] = (char)(ids[i][j] >= 'A' && ids[i][j] <= 'F' ? ids[i][j] | 0x20 : ids[i][j]);
-        id[FRAME_UUID_TEXT] = '\0';
-        acks_add(hub, user, id);
-    }
+    count = tidy_ids(ids, count, texts, tidy);
+    for (size_t i = 0; i < count; i++)
+        acks_add(hub, user, tidy[i]);
     acks_flush(hub);
-    tell_acked(hub, user, session, ids, count);
+    tell_acked(hub, user, session, tidy, count);
     hub_refill(hub);
 }
 

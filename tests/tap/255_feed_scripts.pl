@@ -1,7 +1,7 @@
 # Do the scripts that feeds call do what a naive model of them does, whatever is called in whatever order?
 #
-# A seeded run of claims, batches (new, repeated, overlapping, with holes, of feeds that lost the slot), resets, acks
-# and emptied stores. To repeat a run: CLAIRON_SCRIPTS_SEED=n; for longer ones: CLAIRON_SCRIPTS_STEPS=n.
+# A seeded run of claims, batches (new, repeated, overlapping, with holes, of feeds that lost the slot), resets, showings,
+# acks and emptied stores. To repeat a run: CLAIRON_SCRIPTS_SEED=n; for longer ones: CLAIRON_SCRIPTS_STEPS=n.
 use strict;
 use warnings;
 
@@ -20,7 +20,7 @@ sub slurp { my ($path) = @_; local (@ARGV, $/) = ($path); return scalar <> }
 my %script = map {
     my $text = slurp(top() . "/relay/store/scripts/$_.lua");
     $text =~ s{^-- include: (\S+)$}{slurp(top() . "/relay/store/scripts/parts/$1")}gem;
-    $_ => $text } qw(hello claim ingest reset ack);
+    $_ => $text } qw(hello claim ingest reset shown ack);
 
 # What the script answers, or its error's first word.
 sub run_script
@@ -199,10 +199,22 @@ my %steps  = (
                 $model{open}{$id} or keys %$wait or $done++;
                 $model{was}{$id}{$user} = 1;
             }
-            elsif ($model{open}{$id} && !$model{was}{$id}{$user}++) { $new++ }
+            elsif ($model{open}{$id} && !$model{was}{$id}{$user}) { $model{early}{$id}{$user} = 1 }
             delete $model{wait}{$id} if !$model{open}{$id} && !keys %$wait;
         }
         same('ack', run_script('ack', [$STREAM], 'c', 'me', 60000, @pairs), [ $new, $done ]);
+    },
+    shown => sub {
+        my @reports;
+        for (1 .. 1 + int rand 4)
+        {
+            my ($id, $user) = (one_of((map { $_->{id} // () } @wal), 'ffffffff-0000-8000-8000-000000000000'), one_of(@USERS));
+            push @reports, 'SE' . ($model{open}{$id} ? 'O' : 'C'), $user, $id;
+            next if !$model{open}{$id} || !$model{wait}{$id} || $model{was}{$id}{$user};
+            if (delete $model{early}{$id}{$user}) { $model{was}{$id}{$user} = 1 }
+            else                                  { $model{wait}{$id}{$user} = 1 }
+        }
+        same('shown', run_script('shown', [$STREAM], 'c', 60000, 1000, 60000, 60000, @reports), []);
     },
     hello => \&hello,
     flush => sub { $store->ask('FLUSHALL'); empty_model(); @wal = (); ($lsn) = (0); hello() },
@@ -213,7 +225,7 @@ my %steps  = (
         $model{gone} = 1;
     },
 );
-my @names = (('ingest') x 24, ('ack') x 8, ('claim') x 4, 'reset', 'hello');
+my @names = (('ingest') x 24, ('ack') x 8, ('shown') x 4, ('claim') x 4, 'reset', 'hello');
 
 sub compare_all
 {

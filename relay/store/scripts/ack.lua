@@ -38,7 +38,7 @@ end
 
 -- Not in the user's inbox: acked already, by this very call perhaps, or nobody waits for it, or
 -- it was shown to an open audience and its ack is faster than the report of that, which comes
--- by another relay: then the ack wins.
+-- by another relay: then the ack waits for it. Else it is an outsider's.
 local function take_unlisted(id, message, row)
     write_states(id)
     local key = prefix .. ':ack:' .. id
@@ -46,8 +46,8 @@ local function take_unlisted(id, message, row)
     if state == '0' then
         take(id, message, row)
     elseif not state and message.open and not is_given_up(id, row.user) then
-        message.left = message.left + 1
-        take(id, message, row)
+        call('HSET', early_key(id), row.user, now_text)
+        call('PEXPIRE', early_key(id), EARLY_MS)
     end
 end
 

@@ -7,16 +7,26 @@
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
+-- include: copy.lua
 
 local FIRST = 6
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local now, unowed, ids, dues = now_ms(), {}, {}, {}
+local now, unowed, ids, dues, told = now_ms(), {}, {}, {}, {}
 local now_text = whole(now)
 
 -- A user of an open audience joins those who are waited for.
 local function enrol(id, user)
     local message = message_of(id)
     if not message or not message.open or is_given_up(id, user) then return nil end
+    local early = call('HGET', early_key(id), user)
+    if early then
+        call('HDEL', early_key(id), user)
+        call('HSET', prefix .. ':ack:' .. id, user, early)
+        note_event(id, 'sent', now_text, 0, '-', user)
+        note_event(id, 'acked', early, 0, '-', user)
+        told[#told + 1] = pack_text(user) .. pack_text(id)
+        return early
+    end
     call('HSET', prefix .. ':ack:' .. id, user, '0')
     call('ZADD', prefix .. ':inbox:' .. user, score_of(message.entry), id)
     message.left = message.left + 1
@@ -53,6 +63,10 @@ for at = FIRST, #ARGV, 3 do
     elseif not state and not shown then
         unowed[#unowed + 1] = (at - FIRST) / 3
     end
+end
+if #told > 0 then
+    call('XADD', prefix .. ':receipts', 'MAXLEN', '~', RECEIPTS_MAX, '*', 'by', '-',
+        'acked', table.concat(told))
 end
 call_chunked(dues, 'ZADD', prefix .. ':due', 'GT') -- its time runs from the latest showing
 save_messages()

@@ -73,6 +73,11 @@ local function is_given_up(id, user)
     return message_of(id).tried and call('HGET', prefix .. ':tries:' .. id, user) == GIVEN_UP
 end
 
+-- Acks of an open audience's message by users who are not known to have been shown it: they count if
+-- the report comes within this time.
+local EARLY_MS = 60000
+local function early_key(id) return prefix .. ':early:' .. id end
+
 -- Ends a message: every user it waits for has acked, expired or was given up.
 local function complete(id)
     local message = message_of(id)
