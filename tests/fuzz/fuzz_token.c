@@ -1,0 +1,165 @@
+/* fuzz_token.c: libFuzzer target: no token grants what its key did not sign, nor more than a token may. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include "base/memory.h"
+#include "wire/token.h"
+
+#define NOW_S INT64_C(1741178096)
+#define TOKEN_TEXT_MAX (TOKEN_BYTES_MAX * 2)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char SECRET[] = "a secret that the inputs do not know, 32 bytes and more";
+static const char PEM[] = "-----BEGIN PUBLIC KEY-----\n"
+                          "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEaxfR8uEsQkf4vOblY6RA8ncDfYEt\n"
+                          "6zOg9KE5RdiYwpZP40Li/hp/m47n60p8D54WK84zV2sxXs7LtkBoN79R9Q==\n"
+                          "-----END PUBLIC KEY-----\n";
+
+static const struct token_rules SHARED = {
+    .kind = TOKEN_KEY_HS256, .key = SECRET, .key_len = sizeof(SECRET) - 1, .leeway_s = 5};
+static const struct token_rules STRICT = {.kind = TOKEN_KEY_HS256,
+                                          .key = SECRET,
+                                          .key_len = sizeof(SECRET) - 1,
+                                          .issuer = "us",
+                                          .audience = "relay"};
+static const struct token_rules PUBLIC = {
+    .kind = TOKEN_KEY_PEM, .key = PEM, .key_len = sizeof(PEM) - 1, .leeway_s = 5};
+
+static void
+check(const struct token *token)
+{
+    size_t len = strlen(token->user);
+
+    if (len > TOKEN_USER_MAX || token->group_count > TOKEN_GROUPS_MAX ||
+        token->expires_s < NOW_S - 5)
+        __builtin_trap();
+    for (size_t i = 0; i < token->group_count; i++) {
+        const struct token_group *group = &token->groups[i];
+
+        if (strlen(group->audience) > TOKEN_AUDIENCE_MAX || group->audience[0] == '\0' ||
+            strchr(group->audience, ':') != NULL || strcmp(group->audience, "USER") == 0 ||
+            strlen(group->target) > TOKEN_TARGET_MAX)
+            __builtin_trap();
+    }
+}
+
+/* Whether it is a good token; a bad one is told so, and leaves nothing behind. */
+static bool
+is_good(const struct token_rules *rules, const char *text, size_t len)
+{
+    char error[TOKEN_ERROR_MAX] = "";
+    struct token token = {0};
+    enum rc rc = token_verify(rules, text, len, NOW_S, &token, error);
+
+    if (rc == RC_OK)
+        check(&token);
+    else if (error[0] == '\0' || token.user != NULL || token.groups != NULL)
+        __builtin_trap();
+    token_free(&token);
+    return rc == RC_OK;
+}
+
+/* What a ticket keeps: what is read of it is written and read again as the same. */
+static void
+read_kept(const char *text, size_t len)
+{
+    char error[TOKEN_ERROR_MAX] = "";
+    struct token token = {0}, again = {0};
+    struct buffer kept;
+
+    if (token_read(text, len, NOW_S, &token, error) != RC_OK)
+        return;
+    check(&token);
+    buffer_init(&kept, 1024 * 1024);
+    if (token_write(&token, &kept) != RC_OK ||
+        token_read(kept.bytes, kept.len, NOW_S, &again, error) != RC_OK ||
+        strcmp(token.user, again.user) != 0 || token.group_count != again.group_count ||
+        token.expires_s != again.expires_s || token.publish != again.publish ||
+        token.admin != again.admin)
+        __builtin_trap();
+    buffer_free(&kept);
+    token_free(&token);
+    token_free(&again);
+}
+
+static size_t
+add_base64url(char *out, const unsigned char *bytes, size_t len)
+{
+    size_t count = (size_t)EVP_EncodeBlock((unsigned char *)out, bytes, (int)len);
+
+    while (count > 0 && out[count - 1] == '=')
+        count--;
+    for (size_t i = 0; i < count; i++)
+        out[i] = (char)(out[i] == '+' ? '-' : out[i] == '/' ? '_' : out[i]);
+    return count;
+}
+
+/* A token of this head and these claims, signed by HMAC with `secret`. */
+static size_t
+sign(char out[TOKEN_TEXT_MAX], const uint8_t *head, size_t head_len, const uint8_t *claims,
+     size_t claims_len, const char *secret)
+{
+    unsigned char signature[EVP_MAX_MD_SIZE];
+    unsigned int signature_len = 0;
+    size_t len = add_base64url(out, head, head_len);
+
+    out[len++] = '.';
+    len += add_base64url(out + len, claims, claims_len);
+    if (HMAC(EVP_sha256(), secret, (int)strlen(secret), (const unsigned char *)out, len, signature,
+             &signature_len) == NULL)
+        abort();
+    out[len++] = '.';
+    return len + add_base64url(out + len, signature, signature_len);
+}
+
+/* The head is the input's up to its first line's end, the claims are the rest. */
+static void
+verify_signed(const uint8_t *data, size_t size)
+{
+    const uint8_t *end = memchr(data, '\n', size);
+    size_t head_len = end != NULL ? (size_t)(end - data) : 0;
+    const uint8_t *claims = end != NULL ? end + 1 : data;
+    size_t claims_len = (size_t)(data + size - claims);
+    char *text = memory_new(TOKEN_TEXT_MAX);
+    size_t len;
+
+    if (size <= 4096) {
+        len = sign(text, data, head_len, claims, claims_len, SECRET);
+        (void)is_good(&SHARED, text, len);
+        if (is_good(&STRICT, text, len) && memmem(claims, claims_len, "us", 2) == NULL &&
+            memchr(claims, '\\', claims_len) == NULL)
+            __builtin_trap();
+        /* A public key is no secret: nobody may sign with it. */
+        len = sign(text, data, head_len, claims, claims_len, PEM);
+        if (is_good(&PUBLIC, text, len) || is_good(&SHARED, text, len))
+            __builtin_trap();
+    }
+    free(text);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const char *text = (const char *)data + 1;
+
+    if (size == 0)
+        return 0;
+    switch (data[0] % 3) {
+    case 0:
+        if (is_good(&SHARED, text, size - 1) || is_good(&PUBLIC, text, size - 1))
+            __builtin_trap();
+        break;
+    case 1:
+        verify_signed(data + 1, size - 1);
+        break;
+    default:
+        read_kept(text, size - 1);
+    }
+    return 0;
+}
