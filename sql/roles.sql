@@ -11,6 +11,14 @@ BEGIN
     END LOOP;
 END $$;
 
+-- A new slot on a standby waits for what this logs; PostgreSQL 15 has none, for it has no such slots.
+DO $$
+BEGIN
+    IF pg_catalog.to_regprocedure('pg_catalog.pg_log_standby_snapshot()') IS NOT NULL THEN
+        GRANT EXECUTE ON FUNCTION pg_catalog.pg_log_standby_snapshot() TO clairon_relay;
+    END IF;
+END $$;
+
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA clairon FROM PUBLIC;
 GRANT USAGE ON SCHEMA clairon TO PUBLIC;
 -- Each is for the owners of the tables it names: it checks that itself.

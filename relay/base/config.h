@@ -18,10 +18,12 @@
 /* Strings are owned by the config and live until config_free; NULL means unset. */
 struct config {
     struct {
-        char *conninfo;     /* libpq connection string; `replication=database` is added */
-        char *slot;         /* default "clairon" */
-        bool create_slot;   /* default true */
-        char *topic_prefix; /* NULL: the plugin's default, the database's name */
+        char *conninfo;            /* libpq connection string; `replication=database` is added */
+        char *slot;                /* default "clairon" */
+        bool create_slot;          /* default true */
+        int64_t create_timeout_ms; /* default 5 m */
+        char *primary_conninfo;    /* of a standby's primary; NULL: it is not asked for anything */
+        char *topic_prefix;        /* NULL: the plugin's default, the database's name */
     } feed;
     struct {
         char *url;      /* default redis://127.0.0.1:6379 */

@@ -51,6 +51,11 @@ const struct config_key config_keys[] = {
       FIELD(feed.conninfo), "libpq connection string of the replica; needed by the feed" },
     { "feed", "create_slot", CONFIG_BOOL, false, "true", 0, 0, NULL, FIELD(feed.create_slot),
       "create the replication slot when it is missing" },
+    { "feed", "create_timeout", CONFIG_DURATION, false, "5m", SECOND, DAY, NULL,
+      FIELD(feed.create_timeout_ms), "how long a new slot on a standby may take before it is begun anew" },
+    { "feed", "primary_conninfo", CONFIG_TEXT, true, NULL, 0, TEXT_MAX, config_check_conninfo,
+      FIELD(feed.primary_conninfo), "libpq connection string of a standby's primary, which a new slot "
+      "has to hear from; unset: it is not asked" },
     { "feed", "slot", CONFIG_TEXT, false, "clairon", 1, 63, config_check_slot, FIELD(feed.slot),
       "name of the replication slot" },
     { "feed", "topic_prefix", CONFIG_TEXT, false, NULL, 0, 255, NULL, FIELD(feed.topic_prefix),

@@ -49,6 +49,8 @@ drop_connection(struct feed *feed)
     ev_io_stop(feed->loop, &feed->readable);
     ev_io_stop(feed->loop, &feed->writable);
     ev_timer_stop(feed->loop, &feed->patience);
+    feed->patience.repeat = FEED_CONNECT_PATIENCE_S;
+    feed_primary_end(feed);
     PQclear(feed->result);
     feed->result = NULL;
     PQfinish(feed->conn);
@@ -143,7 +145,13 @@ on_patience(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)loop;
     (void)events;
-    feed_restart(feed, "PostgreSQL did not answer within %.0f s", FEED_CONNECT_PATIENCE_S);
+    if (feed->state == FEED_CREATING)
+        feed_restart(feed,
+                     "slot \"%s\" was not made within %.0f s ([feed] create_timeout): its primary "
+                     "has not logged its running transactions, or some of them do not end",
+                     feed->config->feed.slot, timer->repeat);
+    else
+        feed_restart(feed, "PostgreSQL did not answer within %.0f s", timer->repeat);
 }
 
 /*
@@ -212,22 +220,31 @@ on_store_down(void *ctx)
     feed_restart(ctx, "the store went away");
 }
 
+static bool
+is_conninfo(const char *text)
+{
+    PQconninfoOption *options = PQconninfoParse(text, NULL);
+
+    PQconninfoFree(options);
+    return options != NULL;
+}
+
 enum rc
 feed_check(const struct config *config, char error[CONFIG_ERROR_MAX])
 {
     static const char name_bytes[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
     const char *slot = config->feed.slot;
-    PQconninfoOption *options = PQconninfoParse(config->feed.conninfo, NULL);
+    const char *primary = config->feed.primary_conninfo;
 
-    if (options == NULL) {
+    if (!is_conninfo(config->feed.conninfo) || (primary != NULL && !is_conninfo(primary))) {
         /* libpq's own words would quote a piece of it, which may be of a password. */
         snprintf(error, CONFIG_ERROR_MAX,
-                 "[feed] conninfo is no connection string, valid are keyword=value pairs such as "
+                 "[feed] %s is no connection string, valid are keyword=value pairs such as "
                  "host=/run/postgresql dbname=app user=clairon, a value with blanks in '..', or "
-                 "postgresql://user@host/app");
+                 "postgresql://user@host/app",
+                 is_conninfo(config->feed.conninfo) ? "primary_conninfo" : "conninfo");
         return RC_BAD;
     }
-    PQconninfoFree(options);
     if (slot[0] == '\0' || strlen(slot) > 63 || slot[strspn(slot, name_bytes)] != '\0') {
         snprintf(error, CONFIG_ERROR_MAX,
                  "[feed] slot: \"%s\" is no slot name, valid are 1 to 63 of a-z, 0-9 and _", slot);

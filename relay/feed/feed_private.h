@@ -73,9 +73,14 @@ struct feed {
     ev_io writable;
     PGconn *conn;
     PGresult *result; /* of the command under way, until its answer is complete */
+    PGconn *primary;  /* while a slot is made on its standby; else NULL */
+    ev_io primary_socket;
+    ev_timer primary_time;
+    bool primary_complained;
     bool must_create; /* the slot does not exist yet */
     bool is_new_slot; /* we made it on this connection */
     bool is_lost;     /* PostgreSQL gave the slot up, and we may not make another */
+    bool in_recovery; /* the server is a standby */
     bool is_standby;  /* another relay reads the slot */
     unsigned attempt; /* tells answers for an earlier connection from ours */
     char system[FEED_SYSTEM_MAX];
@@ -149,6 +154,10 @@ void feed_on_slot_dropped(struct feed *feed);
 void feed_stand_by(struct feed *feed);
 void feed_wait_for_slot(struct feed *feed); /* it is lost, and not ours to make again */
 uint64_t feed_lsn_read(const char *text);   /* as PostgreSQL writes it; 0: it is none */
+
+/* feed_primary.c: while CREATING. Ending what was not begun does nothing. */
+void feed_primary_begin(struct feed *feed);
+void feed_primary_end(struct feed *feed);
 
 /* feed_stream.c */
 void feed_stream_begin(struct feed *feed);

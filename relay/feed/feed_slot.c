@@ -16,7 +16,8 @@ enum slot_column {
     SLOT_IS_LOST,
     SLOT_REASON,
     SLOT_LSN,
-    SLOT_TIMEOUT
+    SLOT_TIMEOUT,
+    SLOT_IN_RECOVERY
 };
 
 uint64_t
@@ -39,11 +40,40 @@ feed_ask_slot(struct feed *feed)
     snprintf(command, sizeof(command),
              "SELECT plugin, database = current_database(), active, wal_status = 'lost',"
              " coalesce(to_jsonb(s)->>'invalidation_reason', CASE to_jsonb(s)->>'conflicting'"
-             " WHEN 'true' THEN 'conflict' ELSE 'wal_removed' END), confirmed_flush_lsn, t.setting"
+             " WHEN 'true' THEN 'conflict' ELSE 'wal_removed' END), confirmed_flush_lsn, t.setting,"
+             " pg_catalog.pg_is_in_recovery()"
              " FROM pg_catalog.pg_settings t LEFT JOIN pg_catalog.pg_replication_slots s"
              " ON s.slot_name = '%s' WHERE t.name = 'wal_sender_timeout'",
              feed->config->feed.slot);
     feed_ask(feed, FEED_FINDING, command);
+}
+
+/* What a new slot waits for, and how long: a primary's own transactions may take any time. */
+static void
+prepare_to_wait(struct feed *feed)
+{
+    const struct config *config = feed->config;
+
+    if (!feed->in_recovery) {
+        log_info("feed", "creating slot \"%s\" (waits for running transactions to end)",
+                 config->feed.slot);
+        ev_timer_stop(feed->loop, &feed->patience);
+        return;
+    }
+    feed->patience.repeat = (double)config->feed.create_timeout_ms / 1000.0;
+    ev_timer_again(feed->loop, &feed->patience);
+    if (config->feed.primary_conninfo == NULL) {
+        log_info("feed",
+                 "creating slot \"%s\" on a standby: if its primary is idle, it waits for SELECT "
+                 "pg_log_standby_snapshot() there; [feed] primary_conninfo would ask for it",
+                 config->feed.slot);
+        return;
+    }
+    log_info("feed",
+             "creating slot \"%s\" on a standby, and asking its primary for "
+             "pg_log_standby_snapshot()",
+             config->feed.slot);
+    feed_primary_begin(feed);
 }
 
 void
@@ -51,11 +81,7 @@ feed_create_slot(struct feed *feed)
 {
     char command[COMMAND_MAX];
 
-    log_info("feed",
-             "creating slot \"%s\" (waits for running transactions to end; on a standby of an idle "
-             "primary, for SELECT pg_log_standby_snapshot() there)",
-             feed->config->feed.slot);
-    ev_timer_stop(feed->loop, &feed->patience);
+    prepare_to_wait(feed);
     snprintf(command, sizeof(command),
              "CREATE_REPLICATION_SLOT \"%s\" LOGICAL clairon NOEXPORT_SNAPSHOT",
              feed->config->feed.slot);
@@ -66,6 +92,8 @@ void
 feed_on_slot_created(struct feed *feed, const PGresult *result)
 {
     log_info("feed", "slot \"%s\" created", feed->config->feed.slot);
+    feed_primary_end(feed);
+    feed->patience.repeat = FEED_CONNECT_PATIENCE_S;
     ev_timer_again(feed->loop, &feed->patience);
     feed->must_create = false;
     feed->slot_lsn = feed_lsn_read(PQgetvalue(result, 0, 1));
@@ -166,6 +194,7 @@ feed_on_slot(struct feed *feed, const PGresult *result)
 
     feed->must_create = feed->is_new_slot = feed->is_lost = false;
     feed->slot_lsn = 0;
+    feed->in_recovery = is_true(result, SLOT_IN_RECOVERY);
     feed->timeout_us = strtoll(PQgetvalue(result, 0, SLOT_TIMEOUT), NULL, 10) * 1000;
     if (PQgetisnull(result, 0, SLOT_PLUGIN)) {
         on_missing(feed);

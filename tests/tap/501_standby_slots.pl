@@ -1,0 +1,136 @@
+# On a standby: is a slot made with its primary's help, in time or not at all, and mended when it is lost?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use PostgreSQL::Test::Utils qw(slurp_file);
+use Test::More;
+
+plan skip_all => 'PostgreSQL before 16 cannot decode on a standby'
+  if qx{postgres --version} =~ / (\d+)/ && $1 < 16;
+
+my $primary = Clairon::Test::postgresql('primary', conf => "log_statement = all\n");
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$primary->backup('copy');
+$standby->init_from_backup($primary, 'copy', has_streaming => 1);
+$standby->append_conf('postgresql.conf',
+    "primary_slot_name = 'standby'\nhot_standby_feedback = on\nwal_receiver_status_interval = 1s\n");
+sql(q{SELECT pg_create_physical_replication_slot('standby')});
+Clairon::Test::remember($standby);
+$standby->start;
+
+sub sql { return $primary->safe_psql('postgres', $_[0]) }
+sub standby_sql { return $standby->safe_psql('postgres', $_[0]) }
+
+my ($relay, $row) = (undef, 0);
+sub insert { sql(sprintf q{INSERT INTO t VALUES (%d, 'u1')}, ++$row); return $row }
+
+sub wait_row
+{
+    my ($client, $id) = @_;
+    $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $id });
+    return;
+}
+
+sub wait_primary_logs
+{
+    my ($pattern, $from) = @_;
+    wait_until("the primary logs $pattern",
+        sub { substr(slurp_file($primary->logfile), $from) =~ $pattern });
+    return;
+}
+
+sub set_standby
+{
+    my (%settings) = @_;
+    $standby->append_conf('postgresql.conf', join '', map { "$_ = $settings{$_}\n" } keys %settings);
+    $standby->restart;
+    return;
+}
+
+sub told
+{
+    my ($client, $how) = @_;
+    my $back = $relay->client('u1', pos => $client->pos);
+    is($back->wait_for('gap')->{why}, 'epoch', "$how: clients are told of a gap");
+    wait_row($back, insert());
+    return $back;
+}
+
+sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner')});
+
+# A transaction that does not end: no slot can be made meanwhile, whatever is logged.
+my $endless = $primary->background_psql('postgres');
+$endless->query_safe('BEGIN; SELECT pg_current_xact_id()');
+my $store = Clairon::Test::store(fsync => 'always');
+$relay =
+  Clairon::Test::relay($standby, $store, wait => 0, conf => { 'feed.create_timeout' => '1s' });
+$relay->wait_for_log(qr/creating slot .* on a standby: .*pg_log_standby_snapshot\(\).*primary_conninfo/);
+$relay->wait_for_log(qr/slot \S+ was not made within 1 s .*trying again/);
+pass('without its primary\'s help, a slot is waited for, and not for ever');
+$relay->stop;
+wait_until('no slot is left behind', sub {
+    standby_sql('SELECT count(*) FROM pg_replication_slots') == 0 });
+pass('and nothing of it is left');
+
+# A role that may not ask.
+sql('CREATE ROLE stranger LOGIN');
+$relay->configure('feed.create_timeout' => '5m',
+    'feed.primary_conninfo' => $primary->connstr('postgres') . ' user=stranger');
+my $mark = $relay->log_mark;
+$relay->start;
+my $log = $relay->wait_for_log(qr/the primary does not log .*permission denied/, from => $mark);
+is(() = $log =~ /does not log/g, 1, 'a primary that refuses is complained of');
+$relay->stop;
+
+# One that may, while a transaction runs, and when it ends.
+$relay->configure('feed.primary_conninfo' => $primary->connstr('postgres') . ' user=relay');
+($mark, my $from) = ($relay->log_mark, -s $primary->logfile);
+$relay->start;
+$relay->wait_for_log(qr/asking its primary/, from => $mark);
+wait_primary_logs(qr/pg_log_standby_snapshot\(\).*pg_log_standby_snapshot\(\)/s, $from);
+pass('the primary is asked, again and again');
+$endless->query_safe('ROLLBACK');
+$endless->quit;
+$relay->wait_ready;
+is(sql(q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'relay'}), 0,
+    'and left alone once the slot is there');
+my $client = $relay->client('u1');
+wait_row($client, insert());
+pass('the slot is read');
+
+# Nothing tells the primary what the slot needs: it removes that.
+$mark = $relay->log_mark;
+set_standby(hot_standby_feedback => 'off');
+sql(q{SELECT clairon.unwatch('t'); VACUUM FULL clairon.rule; VACUUM FULL pg_class;
+    SELECT clairon.watch('t', 'USER', 'owner'); CREATE TABLE later (id int); DROP TABLE later;
+    VACUUM FREEZE clairon.rule; VACUUM FREEZE pg_class; VACUUM FREEZE pg_attribute});
+$relay->wait_for_log(qr/is lost, .*primary removed catalog rows.*hot_standby_feedback = on/, from => $mark);
+pass('rows removed: named, and what keeps the next one');
+set_standby(hot_standby_feedback => 'on');
+$relay->wait_for_log(qr/the lost slot .* is dropped.*slot \S+ created/s, from => $mark);
+$relay->wait_ready;
+$client = told($client, 'rows removed, mended');
+
+# The primary stops writing what decoding needs.
+$mark = $relay->log_mark;
+$primary->append_conf('postgresql.conf', "wal_level = replica\n");
+$primary->restart;
+$relay->wait_for_log(qr/wal_level/, from => $mark);
+$relay->wait_for_log(qr/is lost, .*set wal_level = logical there/, from => $mark);
+pass('wal_level: named, with what mends it');
+$primary->append_conf('postgresql.conf', "wal_level = logical\n");
+$primary->restart;
+$relay->wait_for_log(qr/slot \S+ created/, from => $mark);
+$relay->wait_ready;
+$client = told($client, 'wal_level, mended');
+
+# The promoted standby is a primary like any other: nobody else is asked for anything.
+$primary->stop('immediate');
+$standby->promote;
+standby_sql(q{INSERT INTO t VALUES (1000, 'u1')});
+wait_row($client, 1000);
+pass('and its promotion loses nothing');
+
+done_testing();
