@@ -34,6 +34,14 @@ connection_failed(struct feed *feed)
                  hint[0] != '\0' ? "; " : "", hint);
 }
 
+/* What the server remarks beside its answers, as that a standby it waits for is not there. */
+static void
+on_notice(void *ctx, const char *message)
+{
+    (void)ctx;
+    log_warn("feed", "PostgreSQL remarks: %s", feed_error_line(message));
+}
+
 void
 feed_connect(struct feed *feed)
 {
@@ -53,6 +61,7 @@ feed_connect(struct feed *feed)
                                         : "no memory");
         return;
     }
+    PQsetNoticeProcessor(feed->conn, on_notice, NULL);
     ev_timer_again(feed->loop, &feed->patience);
     ev_io_set(&feed->writable, PQsocket(feed->conn), EV_WRITE);
     ev_io_start(feed->loop, &feed->writable); /* libpq: begin as if it had asked for writing */

@@ -22,6 +22,9 @@ static const struct hint hints[] = {
      "PostgreSQL before 16 cannot decode on a standby: name its primary in [feed] conninfo"},
     {NULL, "wal_level", "set wal_level = logical in postgresql.conf and restart PostgreSQL"},
     {NULL, "has been invalidated", "the slot is lost, with what it had not sent"},
+    {"55000", "being synchronized",
+     "a failover slot can be read here once this standby is promoted; until then name its primary, "
+     "or both with target_session_attrs=read-write, in [feed] conninfo"},
     {"58P01", "clairon", "install the clairon plugin on this server (make install)"},
     {"42P01", "clairon.member", "run CREATE EXTENSION clairon in this database"},
     {"3F000", NULL, "run CREATE EXTENSION clairon in this database"},

@@ -1,0 +1,75 @@
+# A failover slot (PostgreSQL 17): does the stream go on where it was, on the standby it was copied to?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+
+plan skip_all => 'PostgreSQL before 17 has no failover slots'
+  if qx{postgres --version} =~ / (\d+)/ && $1 < 17;
+
+my $primary = Clairon::Test::postgresql('primary', conf => "synchronized_standby_slots = 'standby'\n");
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+sub sql { return $primary->safe_psql('postgres', $_[0]) }
+sub standby_sql { return $standby->safe_psql('postgres', $_[0]) }
+
+$primary->backup('copy');
+$standby->init_from_backup($primary, 'copy', has_streaming => 1);
+my $conninfo = $primary->connstr . ' dbname=postgres application_name=standby';
+$standby->append_conf('postgresql.conf', <<"CONF");
+primary_conninfo = '@{[ $conninfo =~ s/'/''/gr ]}'
+primary_slot_name = 'standby'
+hot_standby_feedback = on
+sync_replication_slots = on
+wal_receiver_status_interval = 1s
+synchronized_standby_slots = 'missing'
+CONF
+sql(q{SELECT pg_create_physical_replication_slot('standby')});
+Clairon::Test::remember($standby);
+$standby->start;
+sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner');
+    SELECT pg_create_logical_replication_slot('clairon', 'clairon', failover => true);
+    SELECT pg_create_logical_replication_slot('same', 'clairon')});
+
+# Wherever it can write: that is where such a slot is read.
+my $store = Clairon::Test::store(fsync => 'always');
+my $both  = sprintf q{host='%s,%s' port=%d,%d dbname=postgres user=relay target_session_attrs=read-write},
+  $primary->host, $standby->host, $primary->port, $standby->port;
+my $relay = Clairon::Test::relay(undef, $store, conf => { 'feed.conninfo' => $both });
+my $client = $relay->client('u1');
+sql(sprintf q{INSERT INTO t VALUES (%d, 'u1')}, $_) for 1 .. 20;
+my @notes = $client->wait_notes(20);
+my @ids   = sql(q{SELECT data::json->'metadata'->>'id'
+    FROM pg_logical_slot_peek_changes('same', NULL, NULL)}) =~ /(\S+)/g;
+is_deeply([ map { $_->{metadata}{id} } @notes ], \@ids, 'a failover slot is read on the primary');
+
+# Until the promotion it is a copy that nobody may read.
+wait_until('the slot is copied', sub {
+    standby_sql(q{SELECT synced AND NOT temporary FROM pg_replication_slots WHERE slot_name = 'clairon'}) eq 't' });
+my $early = Clairon::Test::relay($standby, $store, wait => 0);
+$early->wait_for_log(qr/PostgreSQL refused: .*synchronized from the primary.*promot/);
+pass('a relay that reads the copy is told why it cannot, and when it can');
+$early->stop;
+
+# What the relay has not taken when the primary dies is sent by the standby, under the same ids.
+kill STOP => $relay->pid;
+sql(sprintf q{INSERT INTO t VALUES (%d, 'u1')}, $_) for 21 .. 40;
+@ids = sql(q{SELECT data::json->'metadata'->>'id'
+    FROM pg_logical_slot_peek_changes('same', NULL, NULL)}) =~ /(\S+)/g;
+$primary->wait_for_catchup($standby);
+$primary->stop('immediate');
+kill CONT => $relay->pid;
+$standby->promote;
+$relay->wait_for_log(qr/PostgreSQL remarks: .*synchronized_standby_slots/);
+pass('a standby that the new primary waits for, and that is not there, is in the log');
+$standby->append_conf('postgresql.conf', "synchronized_standby_slots = ''\n");
+$standby->reload;
+standby_sql(q{INSERT INTO t VALUES (41, 'u1')});
+@notes = $client->wait_notes(41);
+is_deeply([ map { $_->{payload}{after}{id} } @notes ], [ 1 .. 41 ], 'nothing is lost, nothing comes twice');
+is_deeply([ map { $_->{metadata}{id} } @notes[ 0 .. 39 ] ], \@ids, 'and all have the ids the primary gave');
+is(scalar $store->entries, 41, 'stored once each');
+ok(!grep({ $_->{t} eq 'gap' } @{ $client->{lines} }), 'and nobody is told of a gap');
+
+done_testing();
