@@ -130,6 +130,14 @@ on_claimed(void *ctx, enum rc rc, const struct store_progress *progress)
         return;
     }
     snprintf(feed->sent_position, sizeof(feed->sent_position), "%s", progress->position);
+    feed->claimed_lsn = feed->claimed_ordinal = 0;
+    if (progress->position[0] != '\0' &&
+        frame_position_read(progress->position, strlen(progress->position), &feed->claimed_lsn,
+                            &feed->claimed_ordinal) != RC_OK) {
+        feed_restart(feed, "the slot's progress in the store is no position: %s",
+                     progress->position);
+        return;
+    }
     feed->stored_timeline = progress->timeline;
     feed->read_lsn = progress->read_lsn;
     if (feed->state == FEED_OWNING)

@@ -15,10 +15,10 @@
 #include "wire/walmsg.h"
 
 #define FEED_SYSTEM_MAX 32
-#define FEED_FLIGHTS_MAX 64
+#define FEED_FLIGHTS_MAX 128              /* half of them is room for what one packet may give */
+#define FEED_FLIGHTS_HURRY 2              /* from so many on, frames wait until a batch is full */
 #define FEED_FLIGHT_BYTES_MAX (16u << 20) /* unanswered by the store, all together */
-#define FEED_BATCH_BYTES (256u << 10)
-#define FEED_BATCH_FRAMES 512
+#define FEED_BATCH_BYTES (128u << 10)
 #define FEED_CONNECT_PATIENCE_S 15.0
 #define FEED_MARKS_MAX 64
 
@@ -88,6 +88,8 @@ struct feed {
     uint32_t stored_timeline; /* of the store's progress */
     uint64_t slot_lsn;        /* where the slot goes on, as it was found or made */
     uint64_t read_lsn;        /* up to where the store knows of all WAL; 0: not known */
+    uint64_t claimed_lsn;     /* position of the last frame that it had */
+    uint64_t claimed_ordinal;
 
     struct store_batch *batch;
     char **held; /* messages whose bytes the batch points into */

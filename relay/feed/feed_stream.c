@@ -12,7 +12,7 @@
 bool
 feed_stream_has_room(const struct feed *feed)
 {
-    return feed->flight_count < FEED_FLIGHTS_MAX && feed->flight_bytes < FEED_FLIGHT_BYTES_MAX;
+    return feed->flight_count < FEED_FLIGHTS_MAX / 2 && feed->flight_bytes < FEED_FLIGHT_BYTES_MAX;
 }
 
 static void
@@ -74,17 +74,23 @@ send_batch(struct feed *feed)
     struct feed_ticket *ticket;
     struct flight *flight;
     size_t bytes = store_batch_bytes(feed->batch);
+    char after[FRAME_POSITION_TEXT + 1];
 
+    if (feed->flight_count == FEED_FLIGHTS_MAX) {
+        feed_restart(feed, "the plugin sent more frames at once than it may");
+        return;
+    }
+    memcpy(after, feed->sent_position, sizeof(after));
+    if (bytes > 0)
+        frame_position_text(feed->batch_lsn, feed->batch_ordinal, feed->sent_position);
     ticket = memory_new(sizeof(*ticket));
     *ticket = (struct feed_ticket){feed, feed->attempt};
-    if (store_ingest(feed->store, feed->config->feed.slot, feed->sent_position,
+    if (store_ingest(feed->store, feed->config->feed.slot, after, feed->sent_position,
                      feed->batch_confirm_lsn, feed->batch, on_ingested, ticket) != RC_OK) {
         free(ticket);
         feed_restart(feed, "the store is away");
         return;
     }
-    if (bytes > 0)
-        frame_position_text(feed->batch_lsn, feed->batch_ordinal, feed->sent_position);
     flight = &feed->flights[(feed->flight_first + feed->flight_count) % FEED_FLIGHTS_MAX];
     *flight = (struct flight){feed->batch_confirm_lsn, bytes};
     feed->flight_count++;
@@ -114,13 +120,28 @@ feed_stream_idle(struct feed *feed)
     send_batch(feed);
 }
 
+/* What the store had when we came is read again when the slot was not confirmed so far. */
+static bool
+is_stored(const struct feed *feed, const struct frame *frame)
+{
+    return frame->commit_lsn < feed->claimed_lsn ||
+           (frame->commit_lsn == feed->claimed_lsn && frame->ordinal <= feed->claimed_ordinal);
+}
+
 static void
 take_frame(struct feed *feed, const struct frame *frame)
 {
     stats_add(feed->stats, STAT_FEED_FRAMES, 1);
-    store_batch_add(feed->batch, frame);
-    feed->batch_lsn = frame->commit_lsn;
-    feed->batch_ordinal = frame->ordinal;
+    if (is_stored(feed, frame)) {
+        stats_add(feed->stats, STAT_STORE_REPLAYED, 1);
+    } else {
+        if (store_batch_count(feed->batch) == STORE_BATCH_FRAMES_MAX ||
+            store_batch_turns(feed->batch, frame))
+            send_batch(feed);
+        store_batch_add(feed->batch, frame);
+        feed->batch_lsn = frame->commit_lsn;
+        feed->batch_ordinal = frame->ordinal;
+    }
     if (frame->kind == FRAME_KIND_COMMIT)
         feed->batch_confirm_lsn = frame->as.commit.end_lsn;
 }
@@ -128,21 +149,23 @@ take_frame(struct feed *feed, const struct frame *frame)
 bool
 feed_stream_take(struct feed *feed, char *owned, struct bytes packet)
 {
-    hold(feed, owned);
     while (packet.len > 0) {
         struct frame frame;
         size_t len;
 
-        if (frame_parse(packet, &frame, &len) != RC_OK) {
+        if (frame_parse(packet, &frame, &len) != RC_OK)
             feed_restart(feed, "the plugin sent a frame that cannot be read: relay and plugin "
                                "must be of one version");
+        else
+            take_frame(feed, &frame);
+        if (feed->state == FEED_WAITING) {
+            free(owned);
             return false;
         }
-        take_frame(feed, &frame);
         packet = (struct bytes){packet.at + len, packet.len - len};
     }
-    if (store_batch_bytes(feed->batch) >= FEED_BATCH_BYTES ||
-        store_batch_count(feed->batch) >= FEED_BATCH_FRAMES)
+    hold(feed, owned); /* not before: a batch that is sent amid it lets go of what is held */
+    if (store_batch_bytes(feed->batch) >= FEED_BATCH_BYTES)
         feed_stream_flush(feed);
     return feed->state != FEED_WAITING;
 }
@@ -209,7 +232,8 @@ feed_stream_pump(struct feed *feed)
         int len = PQgetCopyData(feed->conn, &buffer, 1);
 
         if (len == 0) {
-            feed_stream_flush(feed);
+            if (feed->flight_count < FEED_FLIGHTS_HURRY)
+                feed_stream_flush(feed);
             break;
         }
         if (len < 0) {

@@ -8,6 +8,11 @@
 #include "base/memory.h"
 
 #define TEXT_SIZE (FRAME_UUID_TEXT + 1) /* the longest of them */
+#define BLOCK_TEXTS 128
+#define TURN_FRAMES 32 /* fewer are not worth a batch of their own */
+/* What a note without acks and a commit take of the arguments. */
+#define NOTE_ARGUMENTS 5
+#define COMMIT_ARGUMENTS 2
 
 struct store_batch *
 store_batch_new(void)
@@ -21,11 +26,11 @@ store_batch_new(void)
 void
 batch_clear(struct store_batch *batch)
 {
-    for (size_t i = 0; i < batch->text_count; i++)
-        free(batch->texts[i]);
     batch->text_count = 0;
     batch->argc = BATCH_RESERVED;
     batch->count = 0;
+    batch->notes = 0;
+    batch->is_simple = true;
     batch->bytes = 0;
 }
 
@@ -34,8 +39,9 @@ store_batch_free(struct store_batch *batch)
 {
     if (batch == NULL)
         return;
-    batch_clear(batch);
-    free(batch->texts);
+    for (size_t i = 0; i < batch->block_count; i++)
+        free(batch->blocks[i]);
+    free(batch->blocks);
     free(batch->argv);
     free(batch->lens);
     free(batch);
@@ -72,15 +78,17 @@ add_bytes(struct store_batch *batch, struct bytes bytes)
     batch->bytes += bytes.len;
 }
 
-/* A text of at most TEXT_SIZE that the batch owns. */
+/* Room for a text of at most TEXT_SIZE that lives as long as the batch is not cleared. */
 static char *
 new_text(struct store_batch *batch)
 {
-    if (batch->text_count == batch->text_room) {
-        batch->text_room = batch->text_room == 0 ? 256 : batch->text_room * 2;
-        batch->texts = memory_grow(batch->texts, batch->text_room * sizeof(*batch->texts));
+    size_t block = batch->text_count / BLOCK_TEXTS;
+
+    if (block == batch->block_count) {
+        batch->blocks = memory_grow(batch->blocks, (block + 1) * sizeof(*batch->blocks));
+        batch->blocks[batch->block_count++] = memory_new(BLOCK_TEXTS * TEXT_SIZE);
     }
-    return batch->texts[batch->text_count++] = memory_new(TEXT_SIZE);
+    return batch->blocks[block] + batch->text_count++ % BLOCK_TEXTS * TEXT_SIZE;
 }
 
 static void
@@ -108,6 +116,7 @@ add_note(struct store_batch *batch, const struct frame *frame)
     bool needs_ack = (frame->flags & FRAME_ACK_REQUIRED) != 0;
     char *text = new_text(batch);
 
+    batch->notes++;
     add_start(batch, needs_ack ? "A" : "N", frame);
     frame_id_text(note->id, text);
     add_text(batch, text);
@@ -123,12 +132,29 @@ add_note(struct store_batch *batch, const struct frame *frame)
         add_bytes(batch, target);
 }
 
+static bool
+is_simple(const struct frame *frame)
+{
+    return frame->kind == FRAME_KIND_COMMIT ||
+           (frame->kind == FRAME_KIND_NOTE &&
+            (frame->flags & (FRAME_ACK_REQUIRED | FRAME_UNDECODABLE)) == 0);
+}
+
+bool
+store_batch_turns(const struct store_batch *batch, const struct frame *frame)
+{
+    return batch->count >= TURN_FRAMES && frame->kind != FRAME_KIND_COMMIT &&
+           batch->is_simple != is_simple(frame);
+}
+
 void
 store_batch_add(struct store_batch *batch, const struct frame *frame)
 {
     const struct frame_member *member = &frame->as.member;
 
     batch->count++;
+    if (!is_simple(frame))
+        batch->is_simple = false;
     switch (frame->kind) {
     case FRAME_KIND_NOTE:
         add_note(batch, frame);
@@ -142,4 +168,25 @@ store_batch_add(struct store_batch *batch, const struct frame *frame)
     default:
         add_start(batch, "C", frame);
     }
+}
+
+static struct bytes
+argument_at(const struct store_batch *batch, size_t at)
+{
+    return (struct bytes){(const unsigned char *)batch->argv[at], batch->lens[at]};
+}
+
+enum rc
+batch_next_note(const struct store_batch *batch, size_t *at, struct batch_note *ret_note)
+{
+    size_t place = *at != 0 ? *at : BATCH_RESERVED;
+
+    while (place < batch->argc && batch->argv[place][0] != 'N')
+        place += COMMIT_ARGUMENTS;
+    if (place >= batch->argc)
+        return RC_CLOSED;
+    *ret_note = (struct batch_note){argument_at(batch, place + 2), argument_at(batch, place + 3),
+                                    argument_at(batch, place + 4)};
+    *at = place + NOTE_ARGUMENTS;
+    return RC_OK;
 }

@@ -2,6 +2,7 @@
 #ifndef CLAIRON_STORE_BATCH_H
 #define CLAIRON_STORE_BATCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "store/store.h"
@@ -14,12 +15,24 @@ struct store_batch {
     size_t *lens;
     size_t argc;
     size_t room;
-    size_t count; /* frames */
-    size_t bytes; /* of what the arguments point at */
-    char **texts; /* positions, ids and counts made for this batch */
-    size_t text_count;
-    size_t text_room;
+    size_t count;   /* frames */
+    size_t notes;   /* of them */
+    bool is_simple; /* notes that need no ack, and commits: nothing for a script to work out */
+    size_t bytes;   /* of what the arguments point at */
+    char **blocks;  /* of texts made for the batches: positions, ids and counts; kept */
+    size_t block_count;
+    size_t text_count; /* of this batch */
 };
+
+/* A note of a simple batch. */
+struct batch_note {
+    struct bytes id;
+    struct bytes route;
+    struct bytes data;
+};
+/* Walks the notes: `*at` is 0 at first. RC_CLOSED behind the last one. */
+MUST_CHECK enum rc batch_next_note(const struct store_batch *batch, size_t *at,
+                                   struct batch_note *ret_note);
 
 /* Makes room for the caller's arguments, also in a batch that holds nothing. */
 void batch_reserve(struct store_batch *batch);

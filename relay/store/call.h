@@ -44,6 +44,9 @@ struct store {
     char prefix[STORE_KEY_MAX / 2];
     char stream_key[STORE_KEY_MAX];
     char owner[STORE_TOKEN_TEXT + 1]; /* this process */
+    char claim[STORE_TOKEN_TEXT + 1]; /* this claim on a slot's progress */
+    uint64_t read_lsn;                /* that the progress holds, or will by what is under way */
+    bool knows_first;                 /* the stream's first entry: what adds it says so */
     struct delivery delivery;
     struct fault_log faults;
     int min_replicas;

@@ -50,6 +50,7 @@ struct request {
     struct link *link;
     link_reply *reply;
     void *ctx;
+    size_t left; /* commands whose answers are to come */
 };
 
 static const char *const script_texts[] = {
@@ -119,18 +120,27 @@ on_answer(redisAsyncContext *redis, void *answer, void *ctx)
     link->pending--;
     link->heard_us = clock_monotonic_us();
     request->reply(request->ctx, answer);
-    free(request);
+    if (--request->left == 0)
+        free(request);
+}
+
+static struct request *
+new_request(struct link *link, link_reply *reply, void *ctx, size_t count)
+{
+    struct request *request = memory_new(sizeof(*request));
+
+    *request = (struct request){.link = link, .reply = reply, .ctx = ctx, .left = count};
+    if (link->pending == 0)
+        link->heard_us = clock_monotonic_us();
+    return request;
 }
 
 static enum rc
 send_now(struct link *link, link_reply *reply, void *ctx, int argc, const char **argv,
          const size_t *lens)
 {
-    struct request *request = memory_new(sizeof(*request));
+    struct request *request = new_request(link, reply, ctx, 1);
 
-    *request = (struct request){.link = link, .reply = reply, .ctx = ctx};
-    if (link->pending == 0)
-        link->heard_us = clock_monotonic_us();
     if (redisAsyncCommandArgv(link->redis, on_answer, request, argc, argv, lens) != REDIS_OK) {
         free(request);
         return RC_AGAIN;
@@ -159,6 +169,30 @@ link_send(struct link *link, link_reply *reply, void *ctx, int argc, const char 
     if (link->state != LINK_UP)
         return RC_AGAIN;
     return send_now(link, reply, ctx, argc, argv, lens);
+}
+
+enum rc
+link_send_ready(struct link *link, link_reply *reply, void *ctx, const char *bytes,
+                const size_t *lens, size_t count)
+{
+    struct request *request;
+
+    if (link->state != LINK_UP)
+        return RC_AGAIN;
+    request = new_request(link, reply, ctx, count);
+    for (size_t i = 0; i < count; i++) {
+        if (redisAsyncFormattedCommand(link->redis, on_answer, request, bytes, lens[i]) !=
+            REDIS_OK) {
+            if (i > 0)
+                abort(); /* it was not closing a command ago: there is no memory */
+            free(request);
+            return RC_AGAIN;
+        }
+        bytes += lens[i];
+    }
+    link->pending += (unsigned)count;
+    ev_prepare_start(link->loop, &link->flush);
+    return RC_OK;
 }
 
 enum rc

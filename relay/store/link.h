@@ -46,7 +46,14 @@ void link_restart(struct link *link, const char *reason);
 MUST_CHECK enum rc link_send(struct link *link, link_reply *reply, void *ctx, int argc,
                              const char **argv, const size_t *lens);
 
-/* Likewise for one of the scripts: `argv` holds the keys, then the arguments. */
+/*
+ * Sends commands that are already in the store's protocol, in a row, `lens` long each. `reply` is
+ * called once for each of them, in their order.
+ */
+MUST_CHECK enum rc link_send_ready(struct link *link, link_reply *reply, void *ctx,
+                                   const char *bytes, const size_t *lens, size_t count);
+
+/* As link_send for one of the scripts: `argv` holds the keys, then the arguments. */
 MUST_CHECK enum rc link_call(struct link *link, enum store_script script, int key_count,
                              link_reply *reply, void *ctx, int argc, const char **argv,
                              const size_t *lens);

@@ -2,10 +2,11 @@
 #ifndef CLAIRON_STORE_SCRIPTS_H
 #define CLAIRON_STORE_SCRIPTS_H
 
-#define STORE_SCRIPTS_OF_STREAM(X) X(hello) X(claim) X(reset) X(ingest) X(range) X(inbox) X(trim)
+#define STORE_SCRIPTS_OF_STREAM(X) X(hello) X(claim) X(reset) X(ingest) X(fence) X(range)
 #define STORE_SCRIPTS_OF_ACKS(X) X(here) X(shown) X(ack) X(nack) X(due) X(redrive) X(trace)
 #define STORE_SCRIPTS(X)                                                                           \
-    STORE_SCRIPTS_OF_STREAM(X) STORE_SCRIPTS_OF_ACKS(X) X(ticket) X(publish) X(overview) X(errors)
+    STORE_SCRIPTS_OF_STREAM(X)                                                                     \
+    STORE_SCRIPTS_OF_ACKS(X) X(inbox) X(trim) X(ticket) X(publish) X(overview) X(errors)
 
 enum store_script {
 #define STORE_SCRIPT_ENUM(name) STORE_SCRIPT_##name,

@@ -10,14 +10,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "store/batch.h"
 #include "store/call.h"
+#include "store/ingest.h"
 #include "store/replicas.h"
 #include "store/reply.h"
 #include "store/upkeep.h"
 
 #define STORE_PATIENCE_S 10.0
-#define STORE_LSN_TEXT 16            /* hex digits */
 #define STORE_FSYNC_DELAY_US 2000000 /* twice the interval of everysec */
 
 static void
@@ -85,15 +84,17 @@ static void
 on_hello(void *ctx, const redisReply *reply)
 {
     struct store *store = ctx;
-    struct bytes epoch, newest;
+    struct bytes epoch = {NULL, 0}, newest = {NULL, 0};
 
     if (!call_succeeded(store, reply, "prepare the stream")) {
         if (reply != NULL)
             link_restart(store->link, "the stream could not be prepared");
         return;
     }
-    epoch = reply_is_array(reply, 2) ? reply_bytes(reply->element[0]) : (struct bytes){NULL, 0};
-    newest = reply_is_array(reply, 2) ? reply_bytes(reply->element[1]) : (struct bytes){NULL, 0};
+    if (reply_is_array(reply, 3)) {
+        epoch = reply_bytes(reply->element[0]);
+        newest = reply_bytes(reply->element[1]);
+    }
     if (epoch.len == 0 || epoch.len >= sizeof(store->epoch) || newest.at == NULL ||
         entry_id_read((const char *)newest.at, newest.len, &store->newest) != RC_OK) {
         link_restart(store->link, "its answer to hello makes no sense");
@@ -101,6 +102,7 @@ on_hello(void *ctx, const redisReply *reply)
     }
     snprintf(store->epoch, sizeof(store->epoch), "%.*s", (int)epoch.len, (const char *)epoch.at);
     store->seen = store->newest;
+    store->knows_first = reply->element[2]->integer == 1;
     link_settle(store->link);
     log_info("store", "connected, epoch %s", store->epoch);
     stats_set(store->stats, STAT_STORE_CONNECTED, 1);
@@ -240,27 +242,13 @@ on_claimed(void *ctx, const redisReply *reply)
         progress.position = reply->element[0]->str;
         progress.timeline = (uint32_t)strtoul(reply->element[1]->str, NULL, 10);
         progress.read_lsn = strtoull(reply->element[2]->str, NULL, 16);
+        call->store->read_lsn = progress.read_lsn;
     }
     if (progress.position != NULL && strlen(progress.position) <= FRAME_POSITION_TEXT)
         call->done.claimed(call->ctx, RC_OK, &progress);
     else
         call->done.claimed(call->ctx, RC_IO, NULL);
     free(call);
-}
-
-/* Sorts as the LSN does; none: "". */
-static void
-lsn_text(uint64_t lsn, char ret_text[STORE_LSN_TEXT + 1])
-{
-    ret_text[0] = '\0';
-    if (lsn != 0)
-        snprintf(ret_text, STORE_LSN_TEXT + 1, "%016" PRIx64, lsn);
-}
-
-static void
-progress_key(const struct store *store, const char *slot, char ret_key[STORE_KEY_MAX])
-{
-    snprintf(ret_key, STORE_KEY_MAX, "%s:progress:%s", store->prefix, slot);
 }
 
 enum rc
@@ -276,10 +264,12 @@ store_claim(struct store *store, const char *slot, const char *system, uint32_t 
         return RC_AGAIN;
     call = call_new(store, ctx);
     call->done.claimed = done;
-    progress_key(store, slot, key);
+    /* A new one each time: what an earlier claim still has under way comes too late. */
+    random_hex(store->claim, STORE_TOKEN_TEXT);
+    ingest_progress_key(store, slot, key);
     snprintf(timeline_text, sizeof(timeline_text), "%" PRIu32, timeline);
     argument(&arguments, key);
-    argument(&arguments, store->owner);
+    argument(&arguments, store->claim);
     argument(&arguments, system);
     argument(&arguments, timeline_text);
     return call_send(call, STORE_SCRIPT_claim, 1, on_claimed, &arguments);
@@ -302,70 +292,20 @@ store_reset(struct store *store, const char *slot, const struct store_progress *
 {
     struct arguments arguments = {.argc = 0};
     char key[STORE_KEY_MAX], timeline_text[16], fresh_epoch[STORE_EPOCH_TEXT + 1] = "";
-    char read[STORE_LSN_TEXT + 1];
+    char read[INGEST_LSN_TEXT + 1];
 
-    progress_key(store, slot, key);
-    lsn_text(progress->read_lsn, read);
+    ingest_progress_key(store, slot, key);
+    ingest_lsn_text(progress->read_lsn, read);
     snprintf(timeline_text, sizeof(timeline_text), "%" PRIu32, progress->timeline);
     if (is_gap)
         random_hex(fresh_epoch, STORE_EPOCH_TEXT);
     argument(&arguments, key);
     argument(&arguments, store->prefix);
-    argument(&arguments, store->owner);
+    argument(&arguments, store->claim);
     argument(&arguments, timeline_text);
     argument(&arguments, progress->position);
     argument(&arguments, fresh_epoch);
     argument(&arguments, read);
     return link_call(store->link, STORE_SCRIPT_reset, 1, on_reset, store, arguments.argc,
                      arguments.argv, arguments.lens);
-}
-
-static void
-on_ingested(void *ctx, const redisReply *reply)
-{
-    struct call *call = ctx;
-    struct store *store = call->store;
-    struct entry_id last_entry;
-    struct bytes last;
-    enum rc rc = RC_IO;
-
-    if (call_succeeded(store, reply, "store a batch") && reply_is_array(reply, 4)) {
-        last = reply_bytes(reply->element[3]);
-        if (last.at != NULL && entry_id_read((const char *)last.at, last.len, &last_entry) == RC_OK)
-            store_saw(store, last_entry);
-        stats_add(store->stats, STAT_STORE_NOTES, (uint64_t)reply->element[1]->integer);
-        stats_add(store->stats, STAT_STORE_REPLAYED, (uint64_t)reply->element[2]->integer);
-        rc = RC_OK;
-    }
-    call->done.ingested(call->ctx, rc);
-    free(call);
-}
-
-enum rc
-store_ingest(struct store *store, const char *slot, const char *after, uint64_t read_lsn,
-             struct store_batch *batch, store_ingested *done, void *ctx)
-{
-    char key[STORE_KEY_MAX], read[STORE_LSN_TEXT + 1];
-    const char *fixed[BATCH_RESERVED] = {store->stream_key, key,   store->prefix, store->epoch,
-                                         store->owner,      after, read};
-    struct call *call;
-    enum rc rc;
-
-    if (!store->is_up)
-        return RC_AGAIN;
-    progress_key(store, slot, key);
-    lsn_text(read_lsn, read);
-    batch_reserve(batch);
-    for (size_t i = 0; i < BATCH_RESERVED; i++) {
-        batch->argv[i] = fixed[i];
-        batch->lens[i] = strlen(fixed[i]);
-    }
-    call = call_new(store, ctx);
-    call->done.ingested = done;
-    rc = link_call(store->link, STORE_SCRIPT_ingest, 2, on_ingested, call, (int)batch->argc,
-                   batch->argv, batch->lens);
-    batch_clear(batch);
-    if (rc != RC_OK)
-        free(call);
-    return rc;
 }

@@ -89,15 +89,24 @@ void store_batch_add(struct store_batch *batch, const struct frame *frame);
 size_t store_batch_bytes(const struct store_batch *batch);
 size_t store_batch_count(const struct store_batch *batch);
 
+#define STORE_BATCH_FRAMES_MAX 256 /* in a batch */
+
 /*
- * Stores what the batch (which may be empty) holds beyond the slot's progress, in one step, and
- * empties it. `after` is the position (text) the batch follows: a store that is behind it refuses.
- * With the batch all WAL before `read_lsn` is done with; 0: no more than was.
+ * Whether the frame should wait for the next batch: it and those before it go different ways, and
+ * there are enough of them.
+ */
+bool store_batch_turns(const struct store_batch *batch, const struct frame *frame);
+
+/*
+ * Stores what the batch (which may be empty) holds, in one step, and empties it. `after` is the
+ * position (text) the batch follows: a store that is behind it refuses. `position` is that of its
+ * last frame, or `after`. All frames are beyond what store_claim told. With the batch all WAL
+ * before `read_lsn` is done with; 0: no more than was.
  */
 typedef void store_ingested(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_ingest(struct store *store, const char *slot, const char *after,
-                                uint64_t read_lsn, struct store_batch *batch, store_ingested *done,
-                                void *ctx);
+                                const char *position, uint64_t read_lsn, struct store_batch *batch,
+                                store_ingested *done, void *ctx);
 
 /* One acknowledgement; the texts are copied. */
 struct store_ack {

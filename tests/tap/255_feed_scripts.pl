@@ -1,7 +1,8 @@
 # Do the scripts that feeds call do what a naive model of them does, whatever is called in whatever order?
 #
-# A seeded run of claims, batches (new, repeated, overlapping, with holes, of feeds that lost the slot), resets, showings,
-# acks and emptied stores. To repeat a run: CLAIRON_SCRIPTS_SEED=n; for longer ones: CLAIRON_SCRIPTS_STEPS=n.
+# A seeded run of claims, batches (new, repeated, overlapping, with holes, of feeds that lost the slot; as scripts and as
+# transactions), resets, showings, acks and emptied stores. To repeat a run: CLAIRON_SCRIPTS_SEED=n; for longer ones:
+# CLAIRON_SCRIPTS_STEPS=n.
 use strict;
 use warnings;
 
@@ -20,15 +21,17 @@ sub slurp { my ($path) = @_; local (@ARGV, $/) = ($path); return scalar <> }
 my %script = map {
     my $text = slurp(top() . "/relay/store/scripts/$_.lua");
     $text =~ s{^-- include: (\S+)$}{slurp(top() . "/relay/store/scripts/parts/$1")}gem;
-    $_ => $text } qw(hello claim ingest reset shown ack);
+    $_ => $text } qw(hello claim ingest fence reset shown ack);
 
 # What the script answers, or its error's first word.
 sub run_script
 {
     my ($name, $keys, @args) = @_;
     my $answer = eval { $store->ask('EVAL', $script{$name}, scalar @$keys, @$keys, @args) };
-    return $answer // ($@ =~ /\b(FENCED|BEHIND|EPOCH|OTHERSYSTEM)\b/ ? $1 : $@);
+    return $answer // word_of($@);
 }
+
+sub word_of { my ($error) = @_; return $error =~ /\b(FENCED|BEHIND|EPOCH|OTHERSYSTEM)\b/ ? $1 : $error }
 
 my @USERS    = map { "u$_" } 1 .. 4;
 my @TARGETS  = qw(t1 t2);
@@ -109,6 +112,18 @@ sub model_ingest
     return [ $model{position}, scalar(grep { $_->{id} } @fresh), @records - @fresh ];
 }
 
+# Notes that need no script: a feed sends only what is beyond its claim, so nothing is compared.
+sub model_transaction
+{
+    my ($owner, $epoch, $read, @records) = @_;
+    my $is_other = $epoch ne ($model{epoch} // '');
+    return $is_other ? 'EPOCH' : 'FENCED' if ($model{owner} // '') ne $owner;
+    model_record($_) for $model{gone} ? () : @records;
+    $model{position} = $records[-1]{at};
+    $model{read} = $read if $read gt ($model{read} // '');
+    return $is_other ? 'EPOCH' : 1;
+}
+
 # ---- steps: each does the same to both and compares what they say
 
 my $step = 0;
@@ -168,6 +183,27 @@ my %steps  = (
         pop @$answer if ref $answer;    # the last entry's id: the store's own
         same('ingest', $answer, $wanted);
     },
+    transaction => sub {
+        write_wal(1 + int rand 20);
+        my @records = grep { $_->{at} gt ($model{position} // '') } @wal;
+        my ($end) = (grep({ $records[$_]{kind} !~ /[NC]/ } 0 .. $#records), scalar @records);
+        @records = @records[ 0 .. $end - 1 ] or return;
+        my $epoch = rand() < 0.05 ? 'another' : $model{epoch};
+        my $owner = rand() < 0.8 ? $model{owner} // 'one' : one_of(@owners);
+        my $read  = $records[-1]{lsn} gt ($model{read} // '') ? $records[-1]{lsn} : '';
+        my @notes = grep { $_->{id} } @records;
+        $store->ask('MULTI');
+        for (@notes)
+        {
+            my @field = arguments($_);
+            $store->ask('XADD', $STREAM, 'NOMKSTREAM', '*', 'id', $field[2], 'route', $field[3], 'data', $field[4]);
+        }
+        $store->ask('HMSET', $PROGRESS, "position:$owner", $records[-1]{at}, $read eq '' ? () : ("read:$owner", $read));
+        $store->ask('EVAL', $script{fence}, 2, $STREAM, $PROGRESS, 'c', $epoch, $owner, scalar @notes);
+        my $answer = $store->ask('EXEC')->[-1];
+        $answer = word_of($$answer[0]) if ref $answer;
+        same('transaction', $answer, model_transaction($owner, $epoch, $read, @records));
+    },
     reset => sub {
         my $owner = one_of(@owners);
         my $back  = rand() < 0.3 ? '' : @wal ? one_of(@wal)->{at} : '';
@@ -225,7 +261,7 @@ my %steps  = (
         $model{gone} = 1;
     },
 );
-my @names = (('ingest') x 24, ('ack') x 8, ('shown') x 4, ('claim') x 4, 'reset', 'hello');
+my @names = (('ingest') x 16, ('transaction') x 12, ('ack') x 8, ('shown') x 4, ('claim') x 4, 'reset', 'hello');
 
 sub compare_all
 {

@@ -7,10 +7,18 @@ if system and system ~= ARGV[2] then
     return redis.error_reply('OTHERSYSTEM ' .. progress .. ' belongs to the PostgreSQL cluster ' .. system ..
         ', this is cluster ' .. ARGV[2] .. ': choose another [store] prefix or [feed] slot, or delete that key')
 end
-local position = redis.call('HGET', progress, 'position') or ''
+local known = redis.call('HGET', progress, 'owner') or ''
+local position = redis.call('HGET', progress, 'position:' .. known) or ''
 local timeline = redis.call('HGET', progress, 'timeline') or ARGV[3]
-local read = redis.call('HGET', progress, 'read') or ''
-redis.call('HSET', progress, 'owner', ARGV[1], 'system', ARGV[2])
+local read = redis.call('HGET', progress, 'read:' .. known) or ''
+local owner = ARGV[1]
+redis.call('HMSET', progress, 'owner', owner, 'system', ARGV[2], 'position:' .. owner, position,
+    'read:' .. owner, read)
 -- Another timeline is for the feed to judge first: reset.lua.
 redis.call('HSETNX', progress, 'timeline', ARGV[3])
+-- What feeds before it left, or wrote too late: nobody reads it any more.
+for _, field in ipairs(redis.call('HKEYS', progress)) do
+    local whose = field:match('^position:(.*)$') or field:match('^read:(.*)$')
+    if whose and whose ~= owner then redis.call('HDEL', progress, field) end
+end
 return {position, timeline, read}

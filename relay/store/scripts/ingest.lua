@@ -16,12 +16,13 @@ local call = redis.call
 -- include: group.lua
 -- include: note.lua
 
-local state = call('HMGET', progress, 'owner', 'position', 'read')
+local owner = ARGV[3]
+local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner)
 local position = state[2] or ''
 if call('HGET', prefix .. ':meta', 'epoch') ~= ARGV[2] or not has_group() then
     return redis.error_reply('EPOCH the store was emptied, or its stream or group removed')
 end
-if state[1] ~= ARGV[3] then
+if state[1] ~= owner then
     return redis.error_reply('FENCED another feed owns this slot now')
 end
 if position < ARGV[4] then
@@ -60,6 +61,6 @@ while ARGV[at] do
     end
 end
 finish_awaited()
-call('HSET', progress, 'position', position)
-if ARGV[5] > (state[3] or '') then call('HSET', progress, 'read', ARGV[5]) end
+call('HSET', progress, 'position:' .. owner, position)
+if ARGV[5] > (state[3] or '') then call('HSET', progress, 'read:' .. owner, ARGV[5]) end
 return {position, added, skipped, last_entry}

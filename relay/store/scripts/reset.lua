@@ -4,11 +4,12 @@
 -- With an empty position the memberships go too: they are copied anew.
 local progress, prefix = KEYS[1], ARGV[1]
 local call = redis.call
-if call('HGET', progress, 'owner') ~= ARGV[2] then
+local owner = ARGV[2]
+if call('HGET', progress, 'owner') ~= owner then
     return redis.error_reply('FENCED another feed owns this slot now')
 end
-call('HSET', progress, 'timeline', ARGV[3], 'position', ARGV[4])
-if ARGV[6] ~= '' then call('HSET', progress, 'read', ARGV[6]) end
+call('HSET', progress, 'timeline', ARGV[3], 'position:' .. owner, ARGV[4])
+if ARGV[6] ~= '' then call('HSET', progress, 'read:' .. owner, ARGV[6]) end
 if ARGV[4] == '' then
     for _, kind in ipairs({':members:*', ':groups:*'}) do
         for _, key in ipairs(call('KEYS', prefix .. kind)) do call('DEL', key) end
