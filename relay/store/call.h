@@ -61,6 +61,7 @@ struct store {
 struct call {
     struct store *store;
     void *ctx;
+    char about[FRAME_UUID_TEXT + 1]; /* the message a trace is of */
     union {
         store_claimed *claimed;
         store_ingested *ingested;

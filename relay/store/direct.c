@@ -278,7 +278,7 @@ direct_trace(struct direct *direct, const char *id, const struct trace **ret_tra
     reply = direct_ask(direct, 7, argv);
     if (reply == NULL)
         return RC_IO;
-    if (trace_read(reply, &direct->trace) != RC_OK) {
+    if (trace_read(reply, id, &direct->trace) != RC_OK) {
         snprintf(direct->error, sizeof(direct->error), "the store's answer makes no sense");
         return RC_IO;
     }

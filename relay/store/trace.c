@@ -114,8 +114,19 @@ read_stored(struct bytes entry, struct trace_event *event)
     return true;
 }
 
+/* What is gone from the stream was committed when its id says, if that was made of the commit. */
+static bool
+read_commit_of_id(const char *id, struct trace_event *event)
+{
+    if (id[14] != '8')
+        return false;
+    *event = (struct trace_event){.stage = bytes_of("committed"), .detail = bytes_of("-")};
+    write_time(trace_commit_ms(id), event->at);
+    return true;
+}
+
 enum rc
-trace_read(const redisReply *reply, struct trace *ret_trace)
+trace_read(const redisReply *reply, const char *id, struct trace *ret_trace)
 {
     struct trace trace = {.event_count = 0};
     const redisReply *trail, *waiting;
@@ -127,7 +138,10 @@ trace_read(const redisReply *reply, struct trace *ret_trace)
     waiting = reply->element[3];
     trace.data = reply_bytes(reply->element[0]);
     trace.events = memory_new((trail->elements + 2) * sizeof(*trace.events));
-    trace.event_count += read_commit(trace.data, &trace.events[trace.event_count]);
+    if (trace.data.len > 0)
+        trace.event_count += read_commit(trace.data, &trace.events[trace.event_count]);
+    else if (trail->elements > 0)
+        trace.event_count += read_commit_of_id(id, &trace.events[trace.event_count]);
     if (trail->elements == 0) /* it needs no ack, or is older than its trail */
         trace.event_count +=
             read_stored(reply_bytes(reply->element[1]), &trace.events[trace.event_count]);
@@ -211,7 +225,7 @@ on_traced(void *ctx, const redisReply *reply)
     enum rc rc = RC_IO;
 
     if (call_succeeded(call->store, reply, "trace a message"))
-        rc = trace_read(reply, &trace);
+        rc = trace_read(reply, call->about, &trace);
     call->done.traced(call->ctx, rc == RC_OK ? RC_OK : RC_IO, &trace);
     trace_free(&trace);
     free(call);
@@ -228,6 +242,7 @@ store_trace(struct store *store, const char *id, store_traced *done, void *ctx)
         return RC_AGAIN;
     call = call_new(store, ctx);
     call->done.traced = done;
+    snprintf(call->about, sizeof(call->about), "%s", id);
     snprintf(from, sizeof(from), "%" PRId64, trace_commit_ms(id));
     argument(&arguments, store->stream_key);
     argument(&arguments, store->prefix);

@@ -35,7 +35,8 @@ MUST_CHECK enum rc trace_write_json(const struct trace *trace, const char *id, s
 
 /* For those who ask by themselves: takes an answer of trace.lua apart. Free it with trace_free. */
 struct redisReply;
-MUST_CHECK enum rc trace_read(const struct redisReply *reply, struct trace *ret_trace);
+MUST_CHECK enum rc trace_read(const struct redisReply *reply, const char *id,
+                              struct trace *ret_trace);
 void trace_free(struct trace *trace);
 
 /* The commit time in an id's first 48 bits. `id`: a UUID. */

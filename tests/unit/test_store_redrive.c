@@ -128,6 +128,7 @@ reply_text(const char *string)
 static void
 test_trace_is_read(void **state)
 {
+    static const char ID[] = "01890a5d-ac96-8d4b-bcce-b302099a8057";
     redisReply data = reply_text("{\"metadata\":{\"timestamp\":\"2025-03-05T12:34:56.123456Z\"}}");
     redisReply entry = reply_text("1741178096200-3");
     redisReply events[] = {reply_text("stored 1741178096200 0 1741178096200-3 -"),
@@ -145,7 +146,7 @@ test_trace_is_read(void **state)
     struct buffer out;
 
     (void)state;
-    assert_int_equal(trace_read(&reply, &trace), RC_OK);
+    assert_int_equal(trace_read(&reply, ID, &trace), RC_OK);
     buffer_init(&out, 4096);
     assert_int_equal(trace_write_json(&trace, "i", &out), RC_OK);
     assert_string_equal(
@@ -161,10 +162,23 @@ test_trace_is_read(void **state)
     buffer_free(&out);
     trace_free(&trace);
     trail.elements = 5; /* an empty line is no reason to fail */
-    assert_int_equal(trace_read(&reply, &trace), RC_OK);
+    assert_int_equal(trace_read(&reply, ID, &trace), RC_OK);
+    trace_free(&trace);
+    data.len = 0; /* gone from the stream: its id tells the commit */
+    assert_int_equal(trace_read(&reply, ID, &trace), RC_OK);
+    assert_int_equal(trace.event_count, 6);
+    assert_memory_equal(trace.events[0].stage.at, "committed", 9);
+    assert_string_equal(trace.events[0].at, "2023-06-30T03:34:18.518Z");
+    trace_free(&trace);
+    assert_int_equal(trace_read(&reply, "01890a5d-ac96-774b-bcce-b302099a8057", &trace), RC_OK);
+    assert_int_equal(trace.event_count, 5); /* .. if it was made of that */
+    trace_free(&trace);
+    trail.elements = 0; /* nothing is known of it */
+    assert_int_equal(trace_read(&reply, ID, &trace), RC_OK);
+    assert_int_equal(trace.event_count, 1); /* its place in the stream */
     trace_free(&trace);
     reply.elements = 3;
-    assert_int_equal(trace_read(&reply, &trace), RC_BAD);
+    assert_int_equal(trace_read(&reply, ID, &trace), RC_BAD);
 }
 
 static void

@@ -153,7 +153,9 @@ local function write_events(trail_ms)
             end
             call('PEXPIRE', key, trail_ms)
         elseif len > TRAIL_MAX then
-            call('LTRIM', key, -TRAIL_MAX, -1)
+            local first = call('LINDEX', key, 0) -- that it was stored
+            call('LTRIM', key, 1 - TRAIL_MAX, -1)
+            call('LPUSH', key, first)
         end
     end
 end

@@ -1,0 +1,101 @@
+# Does GET /v1/notifications/ID tell all that happened to a message, in order, per user, also when the stream has let go of it?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token);
+use Clairon::Test::RawSocket;
+use JSON ();
+use Test::More;
+
+my $pg    = Clairon::Test::postgresql('main');
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay($pg, $store, conf => {
+    'delivery.ack_timeout' => '200ms', 'delivery.backoff_base' => '50ms', 'delivery.window' => 1000 });
+$pg->safe_psql('postgres', q{
+    CREATE TABLE letters (id int PRIMARY KEY, owners text[], text text);
+    SELECT clairon.watch('letters', 'USER', 'owners', ack_required => true, retry_limit => 2, backoff => 'FIXED')});
+
+sub http
+{
+    my ($path, %claims) = @_;
+    my $answer = Clairon::Test::RawSocket->new($relay)->request(GET => $path, Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true, %claims));
+    $answer->{json} = eval { JSON::decode_json($answer->{body}) };
+    return $answer;
+}
+sub life { my ($id) = @_; return http("/v1/notifications/$id")->{json} }
+sub events { my ($id, %wanted) = @_;
+    return grep { my $event = $_; !grep { ($event->{$_} // '') ne $wanted{$_} } keys %wanted } @{ life($id)->{events} } }
+sub letter { my ($id, @owners) = @_;
+    $pg->safe_psql('postgres', "INSERT INTO letters VALUES ($id, '{" . join(',', @owners) . "}', 'number $id')");
+    return }
+sub of_letter { my ($client, $id) = @_; return grep { ($_->{payload}{after}{id} // '') eq $id } $client->notes }
+sub words { my ($event) = @_; return join ' ', grep { defined } @$event{qw(stage user attempt reason)} }
+
+# One acks, the other never does: each step is there, with its user and attempt.
+my ($one, $two) = map { $relay->client($_) } 'u1', 'u "2"';
+letter(1, 'u1', '"u \"2\""', 'away');
+$_->run_until('it', sub { of_letter($_, 1) }) for $one, $two;
+my $id = (of_letter($one, 1))[0]{metadata}{id};
+$one->ack($id);
+wait_until('the other is given up', sub { events($id, stage => 'errored') });
+my $told = life($id);
+is($told->{id}, $id, 'its id');
+is_deeply($told->{notification}{payload}{after}{text}, 'number 1', 'the notification');
+my @told = @{ $told->{events} };
+is_deeply([ map { words($_) } @told[ 0, 1 ] ], [ 'committed', 'stored' ], 'committed, then stored');
+is($told[0]{at}, $told->{notification}{metadata}{timestamp}, 'committed when its transaction was');
+my @mine = map { words($_) } grep { ($_->{user} // '') eq 'u1' } @told;
+is_deeply(\@mine, [ 'sent u1 0', 'acked u1 0' ], 'who acked: sent and acked');
+my @theirs = map { words($_) } grep { ($_->{user} // '') eq 'u "2"' } @told;
+is_deeply(\@theirs, [ map { "$_" } 'sent u "2" 0', 'retried u "2" 1', 'sent u "2" 1', 'retried u "2" 2', 'sent u "2" 2', 'errored u "2" 2 exhausted' ],
+    'who never did: each showing and each retry with its attempt, and the end');
+is_deeply([ grep { ($_->{user} // '') eq 'away' } @told ], [], 'nothing of who was never there');
+is_deeply($told->{waiting}, ['away'], 'but that he is waited for');
+my @at = map { substr $_->{at}, 0, 23 } @told;
+is_deeply(\@at, [ sort @at ], 'in the order of time');
+is(scalar(grep { !/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(\d{3})?Z$/ } map { $_->{at} } @told), 0, 'all in ISO 8601, UTC');
+is(http("/v1/notifications/$id", publish => JSON::false)->{status}, 403, 'only for who may publish');
+
+# The stream lets go of it: what happened stays told.
+my $away = $relay->client('away');
+$away->run_until('it', sub { of_letter($away, 1) });
+$away->ack($id);
+wait_until('nobody is waited for', sub { !@{ life($id)->{waiting} } });
+my $before = life($id)->{events};
+$store->ask('XTRIM', 'clairon:stream', 'MAXLEN', 0);
+$told = life($id);
+is($told->{notification}, undef, 'the stream does not hold it any more');
+is(substr($told->{events}[0]{at}, 0, 23), substr($before->[0]{at}, 0, 23), 'when it was committed is told by its id');
+is_deeply([ map { words($_) } @{ $told->{events} } ], [ map { words($_) } @$before ], 'and all else as before');
+$store->ask('DEL', "clairon:trail:$id");
+is(http("/v1/notifications/$id")->{status}, 404, 'without its trail nothing is known of it');
+
+# What is still waited for outlives its place in the stream.
+letter(2, 'later');
+wait_until('it is stored', sub { $store->pending == 1 });
+my ($later) = @{ $store->ask('HKEYS', 'clairon:pending') };
+is_deeply([ map { words($_) } @{ life($later)->{events} } ], [ 'committed', 'stored' ], 'not shown yet: committed and stored');
+is_deeply(life($later)->{waiting}, ['later'], 'and who is waited for');
+
+# More events than are kept: the newest, and its beginning.
+my @crowd = map { "c$_" } 1 .. 300;
+letter(3, @crowd);
+wait_until('it is stored', sub { $store->pending == 2 });
+my ($large) = grep { $_ ne $later } @{ $store->ask('HKEYS', 'clairon:pending') };
+for my $user (@crowd)
+{
+    my $answer = Clairon::Test::RawSocket->new($relay)->request(GET => '/v1/poll?wait=0', Authorization => 'Bearer ' . token(sub => $user));
+    $answer->{status} == 200 or fail("$user polls"), last;
+    my $ack = Clairon::Test::RawSocket->new($relay);
+    my $body = JSON::encode_json({ ids => [$large] });
+    $ack->write("POST /v1/ack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => $user) . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
+    $ack->answer->{status} == 204 or fail("$user acks"), last;
+}
+wait_until('all have acked', sub { $store->pending == 1 });
+my @kept = events($large);
+is($store->ask('LLEN', "clairon:trail:$large"), 512, 'a trail has its bound');
+is_deeply([ map { words($_) } @kept[ 0, 1 ] ], [ 'committed', 'stored' ], 'and keeps its beginning');
+is(words($kept[-1]), 'acked c300 0', 'and its end');
+is($relay->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');
+
+done_testing();
