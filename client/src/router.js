@@ -5,6 +5,11 @@ export const EVENTS = new Set(['message', 'repeat', 'gap', 'state', 'acked', 'er
 
 const KINDS = ['topic', 'source', 'type'];
 
+/** Whether `value` is `wanted`, or begins with it where that ends in a star. */
+export function matchesName(wanted, value) {
+  return wanted.endsWith('*') ? Boolean(value?.startsWith(wanted.slice(0, -1))) : value === wanted;
+}
+
 /** What one name given to on() stands for: a function that says whether a notification matches. */
 export function matcher(name) {
   if (typeof name !== 'string' || name === '') {
@@ -14,10 +19,7 @@ export function matcher(name) {
   const kind = KINDS.find((k) => name.startsWith(`${k}:`));
   const wanted = kind ? name.slice(kind.length + 1) : name;
   const kinds = kind ? [kind] : KINDS;
-  const matches = wanted.endsWith('*')
-    ? (value) => typeof value === 'string' && value.startsWith(wanted.slice(0, -1))
-    : (value) => value === wanted;
-  return (n) => kinds.some((k) => matches(n.metadata[k]));
+  return (n) => kinds.some((k) => matchesName(wanted, n.metadata[k]));
 }
 
 export class Router {

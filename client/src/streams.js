@@ -37,9 +37,15 @@ class HttpSocket {
         this.#start();
         break;
       case 'ack':
-        this.#ack(frame.ids);
+        this.#post('ack', { ids: frame.ids });
         break;
-      default: // pong; and nack: what is not acked comes again by itself
+      case 'nack':
+        this.#post('nack', { ids: frame.ids, delay: frame.delay });
+        break;
+      case 'ping':
+        this.#start();
+        break;
+      default: // pong: the next answer says as much
     }
   }
 
@@ -82,13 +88,13 @@ class HttpSocket {
     if (!this.isClosed) this.onmessage?.({ data });
   }
 
-  /** An ack that is lost is made up for when the message comes again. */
-  async #ack(ids) {
+  /** What is lost here, or not known there, is made up for when the message comes again. */
+  async #post(path, body) {
     try {
-      await this.fetch(`${this.base}ack`, {
+      await this.fetch(`${this.base}${path}`, {
         method: 'POST',
         headers: { Authorization: `Bearer ${this.token}`, 'Content-Type': 'application/json' },
-        body: JSON.stringify({ ids }),
+        body: JSON.stringify(body),
         keepalive: true,
       });
     } catch {

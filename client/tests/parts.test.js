@@ -5,6 +5,7 @@ import test from 'node:test';
 import { Backoff } from '../src/backoff.js';
 import { closeClass, closeMeaning } from '../src/closing.js';
 import { Dedupe } from '../src/dedupe.js';
+import { Kept } from '../src/kept.js';
 import { Outbox } from '../src/outbox.js';
 import { Position } from '../src/position.js';
 import { refreshDelay } from '../src/refresher.js';
@@ -50,12 +51,12 @@ test('an acked id is known as acked until it is forgotten', () => {
   const d = new Dedupe();
   d.first('a');
   assert.equal(d.isAcked('a'), false);
-  d.acked('a');
+  d.acked(['a']);
   d.first('a');
   assert.equal(d.isAcked('a'), true);
   d.forget('a');
   assert.equal(d.first('a'), true);
-  d.acked('never seen');
+  d.acked(['never seen']);
   assert.equal(d.first('never seen'), true);
 });
 
@@ -100,26 +101,28 @@ test('many acks are cut into frames below the size limit', () => {
 });
 
 test('the stored position never passes a message still being handled', () => {
-  const stored = new Map();
-  const store = { getItem: (k) => stored.get(k) ?? null, setItem: (k, v) => stored.set(k, v) };
-  const p = new Position({ store, key: 'k' });
+  let stored = null;
+  const kept = { load: () => stored, save: (pos) => { stored = pos; } };
+  const p = new Position(undefined, kept);
   const first = p.arrive('1');
   const second = p.arrive('2');
   const third = p.arrive('3');
   third();
   second();
   assert.equal(p.received, '3');
-  assert.equal(stored.get('k'), undefined);
-  assert.equal(p.open.length, 2); // what is done behind the first is kept as one
+  assert.equal(stored, null);
+  assert.equal(p.openCount, 2); // what is done behind the first is kept as one
   first();
-  assert.equal(stored.get('k'), '3');
-  assert.equal(new Position({ store, key: 'k' }).received, '3');
-  assert.equal(new Position({ pos: '9', store, key: 'k' }).received, '9');
+  assert.equal(stored, '3');
+  assert.equal(new Position(undefined, kept).received, '3');
+  assert.equal(new Position('9', kept).received, '9');
 });
 
-test('a storage that throws costs only the position across reloads', () => {
-  const store = { getItem: () => { throw new Error('no'); }, setItem: () => { throw new Error('no'); } };
-  const p = new Position({ store, key: 'k' });
+test('a browser that forbids storage costs only what outlives the page', (t) => {
+  const thrower = { get sessionStorage() { throw new DOMException('no', 'SecurityError'); } };
+  Object.defineProperties(globalThis, Object.getOwnPropertyDescriptors(thrower));
+  t.after(() => delete globalThis.sessionStorage);
+  const p = new Position(undefined, new Kept('sessionStorage', 'k'));
   p.arrive('1')();
   p.arrive('2')();
   assert.equal(p.settled, '2');

@@ -89,7 +89,7 @@ test('topics go with connect, and change on an open connection', async (t) => {
 });
 
 test('after two WebSockets that never open comes SSE, with the same messages and acks', async (t) => {
-  const { relay, http, client, seen } = start(t, { pos: '5', topics: ['x'] });
+  const { relay, http, client, seen } = start(t, { pos: '5', topics: ['demo.*'] });
   client.on('*', () => {});
   (await relay.socket()).dies();
   (await relay.socket()).dies();
@@ -97,7 +97,7 @@ test('after two WebSockets that never open comes SSE, with the same messages and
   assert.equal(request.path, '/v1/sse');
   assert.equal(request.headers.Authorization, 'Bearer T');
   assert.equal(request.headers['Last-Event-ID'], '5');
-  assert.deepEqual(request.query, { topics: 'x' });
+  assert.deepEqual(request.query, { topics: 'demo.*' });
   const stream = request.stream();
   stream.says(connected({ pos: '5', resumed: true }), '5');
   stream.raw('retry: 2000\n\n: a comment\n\nda');
@@ -114,7 +114,39 @@ test('after two WebSockets that never open comes SSE, with the same messages and
   client.subscribe('y');
   const again = await http.next();
   assert.equal(again.headers['Last-Event-ID'], '6');
-  assert.deepEqual(again.query, { topics: 'x,y' });
+  assert.deepEqual(again.query, { topics: 'demo.*,y' });
+});
+
+test('a nack goes over HTTP, and one that is not known there harms nothing', async (t) => {
+  const { http, client, told } = start(t, { transports: ['sse'] });
+  const stream = (await http.next()).stream();
+  stream.says(connected({ pos: '1' }), '1');
+  await until('it is open', () => client.state === 'open');
+  client.nack('a', { delay: 500 });
+  const nack = await http.next();
+  assert.equal(nack.path, '/v1/nack');
+  assert.deepEqual(JSON.parse(nack.body), { ids: ['a'], delay: 500 });
+  nack.answer(404, '{}');
+  client.ack('b');
+  (await http.next()).fail();
+  stream.says(msg('2', note('c')), '2');
+  await until('a message', () => client.pos === '2');
+  assert.deepEqual(told.error, []);
+});
+
+test('a connection over HTTP that is asked whether it lives begins again where it is', async (t) => {
+  globalThis.document = Object.assign(new EventTarget(), { visibilityState: 'visible' });
+  const page = new EventTarget();
+  globalThis.addEventListener = page.addEventListener.bind(page);
+  globalThis.removeEventListener = page.removeEventListener.bind(page);
+  t.after(() => delete globalThis.document);
+  const { http, client } = start(t, { transports: ['poll'] });
+  (await http.next()).answer(204, null, { [POS]: '3' });
+  await http.next();
+  page.dispatchEvent(new Event('online'));
+  const probe = await http.next();
+  assert.deepEqual(probe.query, { wait: '0', pos: '3' });
+  client.close();
 });
 
 test('a bye on SSE is obeyed, and the stream goes on from its place', async (t) => {

@@ -1,0 +1,11 @@
+// token.js: reads from a token whose it is.
+
+/** The `sub` of a JWT; undefined when this is none. Nothing is trusted: the relay checks. */
+export function subjectOf(token) {
+  try {
+    const body = token.split('.')[1].replace(/-/g, '+').replace(/_/g, '/');
+    return JSON.parse(decodeURIComponent(escape(atob(body)))).sub;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,154 @@
+// live.test.js: is the array of rows the table, whatever comes and in whatever order answers come?
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { connect } from '../src/index.js';
+import { fakeRelay, msg, until } from './fake-relay.js';
+
+let ids = 0;
+
+function change(operation, { before = null, after = null, ack = false, ...rest }) {
+  ids += 1;
+  return msg(String(ids), {
+    metadata: { id: `id ${ids}`, source: 't', topic: 'demo.t', type: 'REALTIME', operation },
+    payload: { before, after, ...rest },
+    routing: { retry: { ack_required: ack } },
+  });
+}
+
+/** A client that is connected, and its live rows. */
+async function start(t, options) {
+  const relay = fakeRelay();
+  const client = connect({ url: 'ws://relay.test', token: 'T', WebSocket: relay.WebSocket, backoff: { base: 2, cap: 2 } });
+  t.after(() => client.close());
+  const errors = [];
+  client.on('error', ({ error }) => errors.push(error.message));
+  const list = client.live('t', { key: 'id', ...options });
+  t.after(() => list.close());
+  const socket = await relay.socket();
+  socket.accept();
+  return { relay, client, socket, list, errors };
+}
+
+const rowsAre = (list, rows) => until(`rows ${JSON.stringify(rows)}`, () => JSON.stringify(list.rows) === JSON.stringify(rows));
+
+test('create, update and delete change the rows, in their places', async (t) => {
+  const { socket, list } = await start(t, { load: () => [{ id: 1, a: 'x' }, { id: 2, a: 'y' }] });
+  await rowsAre(list, [{ id: 1, a: 'x' }, { id: 2, a: 'y' }]);
+  socket.says(
+    change('create', { after: { id: 3, a: 'z' } }),
+    change('update', { before: { id: 1 }, after: { id: 1, a: 'X' } }),
+    change('delete', { before: { id: 2 } }),
+  );
+  await rowsAre(list, [{ id: 1, a: 'X' }, { id: 3, a: 'z' }]);
+});
+
+test('each tick tells its listeners a new array once', async (t) => {
+  const { socket, list } = await start(t);
+  const told = [];
+  const off = list.subscribe((rows) => told.push(rows));
+  const before = list.rows;
+  socket.says(change('create', { after: { id: 1 } }), change('create', { after: { id: 2 } }));
+  await until('a change', () => told.length > 0);
+  assert.deepEqual(told, [[{ id: 1 }, { id: 2 }]]);
+  assert.notEqual(list.rows, before);
+  off();
+  socket.says(change('truncate', {}));
+  await rowsAre(list, []);
+  assert.equal(told.length, 1);
+});
+
+test('large columns that were not touched stay as they are held', async (t) => {
+  const { socket, list } = await start(t, { load: () => [{ id: 1, a: 'x', big: 'B' }] });
+  await rowsAre(list, [{ id: 1, a: 'x', big: 'B' }]);
+  socket.says(change('update', { before: { id: 1 }, after: { id: 1, a: 'y' }, unchanged: ['big'] }));
+  await rowsAre(list, [{ id: 1, a: 'y', big: 'B' }]);
+  socket.says(change('update', { before: { id: 1 }, after: { id: 7, a: 'y' }, unchanged: ['big'] }));
+  await rowsAre(list, [{ id: 7, a: 'y', big: 'B' }]);
+});
+
+test('a row that is not held and not whole is asked for', async (t) => {
+  let rows = [];
+  const { socket, list } = await start(t, { load: () => rows });
+  await rowsAre(list, []);
+  rows = [{ id: 1, a: 'y', big: 'B' }];
+  socket.says(change('update', { before: { id: 1 }, after: { id: 1, a: 'y' }, unchanged: ['big'] }));
+  await rowsAre(list, rows);
+});
+
+test('a change that does not say which row makes it ask', async (t) => {
+  let loads = 0;
+  const { socket, list } = await start(t, { load: () => [{ id: 1, load: ++loads }] });
+  await until('the first load', () => loads === 1);
+  socket.says(change('delete', { before: null }), change('notify', { text: 'not a row' }));
+  await rowsAre(list, [{ id: 1, load: 2 }]);
+});
+
+test('changes that come during a load are put on its answer, and acked then', async (t) => {
+  let answer;
+  const { socket, list } = await start(t, { load: () => new Promise((resolve) => { answer = resolve; }) });
+  await until('a load', () => answer);
+  socket.says(change('update', { before: { id: 1 }, after: { id: 1, a: 'new' }, ack: true }));
+  await new Promise((resolve) => { setTimeout(resolve, 5); });
+  assert.deepEqual(socket.frames('ack'), []);
+  answer([{ id: 1, a: 'old' }, { id: 2, a: 'x' }]);
+  await rowsAre(list, [{ id: 1, a: 'new' }, { id: 2, a: 'x' }]);
+  await until('the ack', () => socket.frames('ack').length === 1);
+});
+
+test('a gap, and a connection that did not resume, load again; one that did does not', async (t) => {
+  let loads = 0;
+  const { relay, socket, list } = await start(t, { load: () => [{ id: 1, load: ++loads }] });
+  await rowsAre(list, [{ id: 1, load: 1 }]);
+  socket.says({ t: 'gap', from: '1', to: '2', why: 'trimmed' });
+  await rowsAre(list, [{ id: 1, load: 2 }]);
+  socket.dies();
+  (await relay.socket()).accept({ resumed: true });
+  (await start(t)).client.close(); // as long as another client takes
+  assert.equal(loads, 2);
+});
+
+test('a gap during a load makes its answer too old', async (t) => {
+  const answers = [];
+  const { socket, list } = await start(t, { load: () => new Promise((resolve) => answers.push(resolve)) });
+  await until('a load', () => answers.length === 1);
+  socket.says({ t: 'gap', to: '2', why: 'trimmed' });
+  answers[0]([{ id: 'old' }]);
+  await until('another load', () => answers.length === 2);
+  answers[1]([{ id: 'new' }]);
+  await rowsAre(list, [{ id: 'new' }]);
+});
+
+test('a load that fails is told and tried again; changes are shown meanwhile', async (t) => {
+  t.mock.method(Math, 'random', () => 0);
+  let loads = 0;
+  const { errors, list } = await start(t, {
+    load: async () => {
+      loads += 1;
+      if (loads === 1) throw new Error('the server is away');
+      return [{ id: 1 }];
+    },
+  });
+  await rowsAre(list, [{ id: 1 }]);
+  assert.deepEqual(errors, ['the server is away']);
+});
+
+test('a key of several columns, and one that is missing', async (t) => {
+  const { client, socket, list } = await start(t, { key: ['a', 'b'] });
+  socket.says(change('create', { after: { a: 1, b: 1 } }), change('create', { after: { a: 1, b: 2 } }));
+  socket.says(change('delete', { before: { a: 1, b: 1 } }));
+  await rowsAre(list, [{ a: 1, b: 2 }]);
+  assert.throws(() => client.live('t', {}), /key names the column/);
+});
+
+test('after close() nothing is followed or loaded any more', async (t) => {
+  let loads = 0;
+  const { client, socket, list } = await start(t, { load: () => { loads += 1; return []; } });
+  await until('the load', () => loads === 1);
+  list.close();
+  const other = client.live('t', { key: 'id' });
+  socket.says({ t: 'gap', to: '2', why: 'trimmed' }, change('create', { after: { id: 1 } }));
+  await rowsAre(other, [{ id: 1 }]);
+  assert.deepEqual(list.rows, []);
+  assert.equal(loads, 1);
+});

@@ -1,0 +1,268 @@
+// tabs.test.js: do several tabs of one user share a connection, and lose and double nothing?
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { connect } from '../src/index.js';
+import { fakeBrowser, tokenOf } from './fake-browser.js';
+import { fakeRelay, msg, note, until } from './fake-relay.js';
+
+let users = 0;
+
+/** Tabs of one user of a browser of their own: open() is a new one. */
+function start(t) {
+  const browser = fakeBrowser();
+  const relay = fakeRelay();
+  users += 1;
+  const token = tokenOf(`user ${users}`); // BroadcastChannels are those of the process
+  const open = (options = {}) => {
+    const client = connect({ url: 'ws://relay.test', token, WebSocket: relay.WebSocket, backoff: { base: 2, cap: 2 }, ...options });
+    const tab = { client, seen: [], acked: [], gaps: [], states: [], errors: [], repeats: [] };
+    client.on('message', (n) => tab.seen.push(n.metadata.id));
+    client.on('repeat', (n) => tab.repeats.push(n.metadata.id));
+    client.on('acked', ({ ids }) => tab.acked.push(...ids));
+    client.on('gap', (gap) => tab.gaps.push(gap));
+    client.on('state', (change) => tab.states.push(change));
+    client.on('error', ({ error }) => tab.errors.push(error.message));
+    t.after(() => client.close());
+    return tab;
+  };
+  return { browser, relay, open };
+}
+
+const isOpen = (tab) => until('a tab is open', () => tab.client.state === 'open');
+
+async function twoTabs(t, options) {
+  const world = start(t);
+  const first = world.open(options);
+  const socket = await world.relay.socket();
+  socket.accept({ pos: '0' });
+  const second = world.open(options);
+  await isOpen(second);
+  return { ...world, first, second, socket };
+}
+
+test('two tabs have one connection, and both get each message', async (t) => {
+  const { relay, first, second, socket } = await twoTabs(t);
+  socket.says(msg('1', note('a')), msg('2', note('b')));
+  await until('the second has both', () => second.seen.length === 2);
+  assert.deepEqual(first.seen, ['a', 'b']);
+  assert.deepEqual(second.seen, ['a', 'b']);
+  assert.equal(second.client.pos, '2');
+  assert.equal(second.client.transport, 'ws');
+  assert.equal(relay.pendingSockets, 0);
+  assert.equal(second.states.at(-1).user, 'u1');
+});
+
+test('without the option, or for another user, a tab has its own connection', async (t) => {
+  const { relay, open } = await twoTabs(t);
+  open({ tabs: false });
+  await relay.socket();
+  open({ token: tokenOf(`other ${users}`) });
+  await relay.socket();
+  open({ token: 'not a JWT' });
+  await relay.socket();
+});
+
+test('what both tabs handle is acked once, and each hears of it', async (t) => {
+  const { first, second, socket } = await twoTabs(t);
+  for (const tab of [first, second]) tab.client.on('*', () => {});
+  socket.says(msg('1', note('a', { ack: true })), msg('2', note('b', { ack: true })));
+  await until('the other tab hears of it', () => second.acked.length >= 2);
+  socket.says(msg('3', note('c')));
+  await until('all has gone through', () => second.seen.length === 3);
+  assert.deepEqual(socket.frames('ack').flatMap((f) => f.ids), ['a', 'b']);
+});
+
+test('an ack of a tab that has no connection reaches the relay, and the other tab', async (t) => {
+  const { first, second, socket } = await twoTabs(t, { ack: 'manual' });
+  socket.says(msg('1', note('a', { ack: true })));
+  await until('the message', () => second.seen.length === 1);
+  second.client.ack('a');
+  await until('the ack', () => socket.frames('ack').length === 1);
+  assert.deepEqual(first.acked, ['a']);
+  assert.deepEqual(second.acked, []);
+});
+
+test('a nack of one tab brings the message back to that tab alone', async (t) => {
+  const { first, second, socket } = await twoTabs(t);
+  let calls = 0;
+  second.client.on('*', () => {
+    calls += 1;
+    if (calls === 1) throw new Error('not now');
+  });
+  socket.says(msg('1', note('a', { ack: true })));
+  await until('the nack', () => socket.frames('nack').length === 1);
+  socket.says(msg('2', note('a', { ack: true })));
+  await until('the ack', () => socket.frames('ack').length === 1);
+  assert.deepEqual(first.seen, ['a']);
+  assert.deepEqual(second.seen, ['a', 'a']);
+  assert.deepEqual(first.repeats, ['a']);
+});
+
+test('when the leader closes the next tab goes on from where it is', async (t) => {
+  const { relay, first, second, socket } = await twoTabs(t);
+  socket.says(msg('1', note('a')));
+  await until('the message', () => second.seen.length === 1);
+  first.client.close();
+  assert.equal(first.client.state, 'closed');
+  assert.equal(socket.closedWith, 1000);
+  const next = await relay.socket();
+  next.accept({ resumed: true, pos: '9' });
+  assert.equal(next.sent[0].pos, '1');
+  next.says(msg('1', note('a')), msg('2', note('b')));
+  assert.deepEqual(second.seen, ['a', 'b']);
+  assert.deepEqual(second.states.at(-1), { state: 'open', user: 'u1', conn: 'c1', resumed: true });
+});
+
+test('a third tab that stands by loses nothing in a hand-over', async (t) => {
+  const { relay, open, first, second, socket } = await twoTabs(t);
+  const third = open();
+  await isOpen(third);
+  socket.says(msg('1', note('a')));
+  await until('the message', () => third.seen.length === 1);
+  first.client.close();
+  const next = await relay.socket();
+  next.accept({ resumed: true });
+  next.says(msg('2', note('b')));
+  await until('the third has it', () => third.seen.length === 2);
+  assert.deepEqual([second, third].map((tab) => tab.seen), [['a', 'b'], ['a', 'b']]);
+  assert.deepEqual([second, third].flatMap((tab) => tab.gaps), []);
+});
+
+test('a page that is frozen hands over, and comes back as one that follows', async (t) => {
+  const { browser, relay, first, second, socket } = await twoTabs(t);
+  socket.says(msg('1', note('a')));
+  await until('the message', () => second.seen.length === 1);
+  browser.tell('freeze'); // both: they share the fake's document
+  assert.equal(socket.closedWith, 1000);
+  browser.tell('resume');
+  const next = await relay.socket();
+  next.accept({ resumed: true });
+  next.says(msg('2', note('b')));
+  await until('both have it', () => first.seen.length === 2 && second.seen.length === 2);
+  assert.equal(relay.pendingSockets, 0);
+});
+
+test('a leader that does not answer is robbed of the lead', async (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  const { relay, first, second, socket } = await twoTabs(t);
+  socket.says(msg('1', note('a')));
+  await until('the message', () => second.seen.length === 1);
+  const asked = [];
+  // The leader hangs: nothing that is posted reaches it.
+  const deaf = BroadcastChannel.prototype.postMessage;
+  t.mock.method(BroadcastChannel.prototype, 'postMessage', function post(message) {
+    if (message.t === 'ask') asked.push(message);
+    else deaf.call(this, message);
+  });
+  for (let i = 0; i < 4; i += 1) t.mock.timers.tick(5000);
+  assert.equal(asked.length, 3);
+  const next = await relay.socket();
+  assert.equal(next.closedWith, undefined);
+  next.accept({ resumed: true });
+  assert.equal(next.sent[0].pos, '1');
+  await until('the old one let go', () => socket.closedWith === 1000);
+  next.says(msg('2', note('b')));
+  await until('the old leader follows', () => first.seen.length === 2);
+  assert.deepEqual(second.seen, ['a', 'b']);
+});
+
+test('a leader that answers keeps the lead', async (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  const { relay, second, socket } = await twoTabs(t);
+  for (let i = 0; i < 8; i += 1) {
+    t.mock.timers.tick(5000);
+    socket.says(msg(String(i), note(`m${i}`)));
+    await until('a sign of life', () => second.seen.length === i + 1);
+  }
+  assert.equal(relay.pendingSockets, 0);
+  assert.equal(socket.closedWith, undefined);
+});
+
+test('a new tab is shown what nobody has acked yet', async (t) => {
+  const { open, second, socket } = await twoTabs(t, { ack: 'manual' });
+  socket.says(msg('1', note('a', { ack: true })), msg('2', note('b', { ack: true })), msg('3', note('c')));
+  await until('the messages', () => second.seen.length === 3);
+  second.client.ack('a');
+  await until('the ack', () => socket.frames('ack').length === 1);
+  const third = open({ ack: 'manual' });
+  await isOpen(third);
+  assert.deepEqual(third.seen, ['b']);
+  assert.equal(third.client.pos, '3');
+  assert.equal(third.states.at(-1).resumed, false);
+});
+
+test('a tab that comes back with a known place gets what it missed; with an unknown one, a gap', async (t) => {
+  const { open, second, socket } = await twoTabs(t);
+  socket.says(msg('1', note('a')), msg('2', note('b')), msg('3', note('c')));
+  await until('the messages', () => second.seen.length === 3);
+  const back = open({ pos: '1' });
+  await isOpen(back);
+  assert.deepEqual(back.seen, ['b', 'c']);
+  assert.equal(back.states.at(-1).resumed, true);
+  const lost = open({ pos: 'long ago' });
+  await isOpen(lost);
+  assert.deepEqual(lost.gaps, [{ from: 'long ago', to: '3', why: 'shed' }]);
+  assert.equal(lost.states.at(-1).resumed, false);
+});
+
+test('the connection asks for the topics of all tabs, and each sees its own', async (t) => {
+  const { open, first, second, socket } = await twoTabs(t, { topics: ['demo.a*'] });
+  const third = open({ topics: ['demo.b'] });
+  await until('the topics', () => socket.frames('subscribe').length === 1);
+  assert.deepEqual(socket.frames('subscribe')[0].topics, ['demo.b']);
+  await isOpen(third);
+  socket.says(msg('1', note('m', { source: 'assignments' })), msg('2', note('n', { source: 'b' })));
+  await until('each has its own', () => third.seen.length === 1 && second.seen.length === 1);
+  assert.deepEqual([first.seen, second.seen, third.seen], [['m'], ['m'], ['n']]);
+  third.client.close();
+  await until('its topic is given back', () => socket.frames('unsubscribe').length === 1);
+  assert.deepEqual(socket.frames('unsubscribe')[0].topics, ['demo.b']);
+});
+
+test('a leader whose token is no good leaves the lead to a tab with a better one', async (t) => {
+  const { relay, first, second, socket } = await twoTabs(t);
+  socket.dies(4100);
+  await until('the end of the first', () => first.client.state === 'closed');
+  (await relay.socket()).accept({ resumed: true });
+  await isOpen(second);
+});
+
+test('what was acked is not shown to a later page, and acked again', async (t) => {
+  const { relay, open, first, second, socket } = await twoTabs(t);
+  first.client.on('*', () => {});
+  socket.says(msg('1', note('a', { ack: true })));
+  await until('the ack', () => socket.frames('ack').length === 1);
+  first.client.close();
+  second.client.close();
+  const later = open();
+  const next = await relay.socket();
+  next.accept();
+  next.says(msg('1', note('a', { ack: true }))); // the ack was lost with its page
+  await until('the second ack', () => next.frames('ack').length === 1);
+  assert.deepEqual(later.seen, []);
+});
+
+test('a browser that gives no locks leaves each tab to itself', async (t) => {
+  const { relay, open } = start(t);
+  navigator.locks.request = async () => { throw new DOMException('no', 'SecurityError'); };
+  const tab = open();
+  (await relay.socket()).accept();
+  await isOpen(tab);
+});
+
+test('a token that cannot be had at first is asked for again', async (t) => {
+  const { relay, open } = start(t);
+  let asked = 0;
+  const tab = open({
+    token: async () => {
+      asked += 1;
+      if (asked === 1) throw new Error('login server is away');
+      return tokenOf('u');
+    },
+  });
+  (await relay.socket()).accept();
+  await isOpen(tab);
+  assert.deepEqual(tab.errors, ['could not get a token']);
+  assert.equal(asked, 2); // the token that told the user served the connection too
+});

@@ -1,0 +1,77 @@
+// wake.test.js: does a client come back at once when the network or the person does?
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { connect } from '../src/index.js';
+import { fakeBrowser, tokenOf } from './fake-browser.js';
+import { fakeRelay, until } from './fake-relay.js';
+
+function start(t, options = {}) {
+  const browser = fakeBrowser();
+  const relay = fakeRelay();
+  const client = connect({
+    url: 'ws://relay.test',
+    token: tokenOf('u'),
+    tabs: false,
+    WebSocket: relay.WebSocket,
+    backoff: { base: 1e6, cap: 1e6, random: () => 1 },
+    ...options,
+  });
+  t.after(() => client.close());
+  return { browser, relay, client };
+}
+
+for (const event of ['online', 'visibilitychange']) {
+  test(`${event} ends a wait`, async (t) => {
+    const { browser, relay, client } = start(t);
+    (await relay.socket()).dies();
+    assert.equal(client.state, 'waiting');
+    browser.tell(event);
+    (await relay.socket()).accept();
+    assert.equal(client.state, 'open');
+  });
+}
+
+test('a page that is hidden does not wake', async (t) => {
+  const { browser, relay, client } = start(t);
+  (await relay.socket()).dies();
+  browser.document.visibilityState = 'hidden';
+  browser.tell('visibilitychange');
+  assert.equal(client.state, 'waiting');
+});
+
+test('online asks an open connection whether it still is one; silence ends it', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { browser, relay, client } = start(t);
+  const socket = await relay.socket();
+  socket.accept();
+  browser.tell('online');
+  assert.equal(socket.frames('ping').length, 1);
+  socket.says({ t: 'pong' });
+  t.mock.timers.tick(6000);
+  assert.equal(client.state, 'open');
+  browser.tell('online');
+  t.mock.timers.tick(6000);
+  assert.equal(client.state, 'waiting');
+});
+
+test('a look at the page asks only when the relay has been silent', async (t) => {
+  let clock = 0;
+  const { browser, relay } = start(t, { now: () => clock });
+  const socket = await relay.socket();
+  socket.accept({ ping: 25 });
+  browser.tell('visibilitychange');
+  assert.equal(socket.frames('ping').length, 0);
+  clock = 26_000;
+  browser.tell('visibilitychange');
+  await until('a ping', () => socket.frames('ping').length === 1);
+});
+
+test('after close() nothing wakes it', async (t) => {
+  const { browser, relay, client } = start(t);
+  (await relay.socket()).dies();
+  client.close();
+  browser.tell('online');
+  assert.equal(client.state, 'closed');
+  assert.equal(relay.pendingSockets, 0);
+});
