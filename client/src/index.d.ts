@@ -61,6 +61,11 @@ export interface Options {
   backoff?: { base?: number; cap?: number; random?: () => number };
   /** What may be used, the best first. Default: 'ws', 'sse', 'poll'; the next one after two failures. */
   transports?: ('ws' | 'sse' | 'poll')[];
+  /**
+   * True (default): all tabs of one user share one connection, where the browser has Web Locks. The
+   * user is the `sub` of the token. A message is shown in each tab and acked once.
+   */
+  tabs?: boolean;
   /** For Node before 22, and for tests. */
   WebSocket?: new (url: string, protocol: string) => WebSocket;
   fetch?: typeof fetch;
@@ -89,10 +94,30 @@ export interface Events {
   /** Something was lost for this user: reload what you show. */
   gap: { from?: string; to?: string; why: 'trimmed' | 'expired' | 'epoch' | 'shed' };
   state: StateChange;
-  /** Another session of this user acknowledged these. */
+  /** Another tab or session of this user acknowledged these. */
   acked: { ids: string[] };
   /** Without a listener these go to the console. */
   error: { error: Error & { code?: number | string; retry?: boolean }; notification?: Notification };
+}
+
+export interface LiveOptions<Row> {
+  /** The column, or the columns, that tell rows apart. */
+  key: (keyof Row & string) | (keyof Row & string)[];
+  /**
+   * Brings all rows: at first, and when something was missed. Without it the array begins empty.
+   * It is tried again when it fails.
+   */
+  load?: () => Row[] | Promise<Row[]>;
+}
+
+/** Rows that follow a table. */
+export interface LiveRows<Row> {
+  /** A new array after each change. */
+  readonly rows: Row[];
+  /** Called after each change, once for all of a tick. Returns what takes the listener away. */
+  subscribe(listener: (rows: Row[]) => void): () => void;
+  reload(): Promise<void>;
+  close(): void;
 }
 
 export interface Client {
@@ -110,8 +135,10 @@ export interface Client {
     name: string,
     handler: (n: Notification<Row>) => unknown,
   ): () => void;
+  /** An array of `source`'s rows that is kept current by its messages. */
+  live<Row = Record<string, unknown>>(source: string, options: LiveOptions<Row>): LiveRows<Row>;
   ack(ids: string | string[]): void;
-  /** Over SSE and polls a nack says nothing: the message comes again by its own backoff. */
+  /** Shows the message again, `delay` ms from now at the earliest. */
   nack(ids: string | string[], options?: { delay?: number }): void;
   /** Narrows what is shown to these topics and those subscribed before. */
   subscribe(topics: string | string[]): void;

@@ -1,0 +1,15 @@
+// types.test.js: does TypeScript take the client as types.ts uses it, and refuse what it must?
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import test from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+const here = fileURLToPath(new URL('.', import.meta.url));
+const hasCompiler = spawnSync('tsc', ['--version']).status === 0;
+
+test('types.ts compiles', { skip: !hasCompiler && 'no TypeScript (tsc) is installed' }, () => {
+  const { status, stdout } = spawnSync('tsc', ['-p', here], { encoding: 'utf8' });
+  assert.equal(stdout, '');
+  assert.equal(status, 0);
+});

@@ -1,0 +1,65 @@
+// types.ts: what TypeScript accepts of the client's surface, and what it refuses. Only compiled.
+
+import { connect, type Client, type LiveRows, type Notification } from 'clairon';
+import { useConnectionState, useLive, useMessages } from 'clairon/react';
+
+interface Assignment {
+  id: number;
+  title: string;
+  grade: number | null;
+}
+
+const client: Client = connect({
+  url: new URL('wss://relay.example.org'),
+  token: async () => 'jwt',
+  topics: ['app.assignments'],
+  transports: ['ws', 'poll'],
+  tabs: false,
+  backoff: { base: 100 },
+});
+connect({ token: 'jwt', ack: 'manual', storage: 'clairon:u1' });
+
+const off: () => void = client.on<Assignment>('assignments', ({ payload, metadata }) => {
+  const title: string | undefined = payload.after?.title;
+  const before: number | undefined = payload.before?.id;
+  const names: string[] = payload.unchanged ?? [];
+  const operation: 'create' | 'update' | 'delete' | 'truncate' | 'notify' = metadata.operation;
+  return [title, before, names, operation];
+});
+client.on('*', async (n) => n.routing.retry.attempts.toFixed());
+client.on('gap', ({ why }) => why === 'epoch');
+client.on('state', ({ state, retryIn = 0 }) => state === 'open' || retryIn > 0);
+client.on('error', ({ error, notification }) => [error.code, notification?.metadata.id]);
+client.on('repeat', (n: Notification) => n.metadata.id);
+client.ack(['id']);
+client.nack('id', { delay: 500 });
+client.subscribe('app.*');
+const place: string | null = client.pos;
+
+const list: LiveRows<Assignment> = client.live<Assignment>('assignments', {
+  key: 'id',
+  load: () => fetch('/assignments').then((answer) => answer.json()),
+});
+list.subscribe((rows) => rows.map((row) => row.title.trim()));
+client.live<Assignment>('assignments', { key: ['id', 'title'] }).close();
+
+const rows: Assignment[] = useLive<Assignment>(client, 'assignments', { key: 'id' });
+useMessages<Assignment>(client, 'assignments', (n) => n.payload.after?.grade);
+const state: 'idle' | 'connecting' | 'open' | 'waiting' | 'closed' = useConnectionState(client);
+
+// @ts-expect-error: a token is needed
+connect({ url: 'wss://relay.example.org' });
+// @ts-expect-error: no such option
+connect({ token: 'jwt', tokne: 'jwt' });
+// @ts-expect-error: no such transport
+connect({ token: 'jwt', transports: ['carrier pigeon'] });
+// @ts-expect-error: a key is needed
+client.live('assignments', {});
+// @ts-expect-error: no such column
+client.live<Assignment>('assignments', { key: 'titel' });
+// @ts-expect-error: it is read only
+client.pos = '1';
+// @ts-expect-error: a gap has no such reason
+client.on('gap', ({ why }) => why === 'bad luck');
+
+export { off, place, rows, state };
