@@ -159,6 +159,10 @@ bool gate_origin_allowed(const char *origins, const char *origin, const char *ho
 int gate_http_request(struct gate *gate, struct lws *wsi, struct gate_request **slot);
 /* The token of `Authorization: Bearer`; one that does not fit is a text that fails. NULL: none. */
 char *gate_http_bearer(struct lws *wsi);
+/* Both a ticket and a token: who it is would be a guess. */
+bool gate_http_has_two_proofs(struct lws *wsi);
+#define GATE_TWO_PROOFS "a ticket and a token were given: give one"
+#define GATE_TICKET_MAX 64
 /* An argument of the query, as "pos="; NULL: none; GATE_TOO_LONG: longer. The caller frees. */
 #define GATE_TOO_LONG "?"
 char *gate_http_argument(struct lws *wsi, const char *name, size_t max);

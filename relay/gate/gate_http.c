@@ -255,6 +255,18 @@ gate_http_bearer(struct lws *wsi)
 }
 
 bool
+gate_http_has_two_proofs(struct lws *wsi)
+{
+    char *bearer = gate_http_bearer(wsi);
+    char *ticket = gate_http_argument(wsi, "ticket=", GATE_TICKET_MAX);
+    bool has_both = bearer != NULL && ticket != NULL;
+
+    free(bearer);
+    free(ticket);
+    return has_both;
+}
+
+bool
 gate_http_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_count)
 {
     size_t count = 0;

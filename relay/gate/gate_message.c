@@ -212,6 +212,10 @@ handle_connect(struct gate_conn *conn, struct client_message *message)
         redeem_ticket(conn, message);
         return;
     }
+    if (conn->ticket != NULL) {
+        refuse_token(conn, message, RC_BAD, GATE_TWO_PROOFS);
+        return;
+    }
     if (text == NULL) {
         refuse_token(conn, message, RC_BAD, "\"connect\" has no token");
         return;

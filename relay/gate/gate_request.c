@@ -16,7 +16,6 @@
 
 #define ASKING_MAX_US (10 * 1000000) /* for the store */
 #define ENDING_MAX_US (5 * 1000000)  /* for the socket to take the answer */
-#define TICKET_MAX 64
 
 void
 gate_request_set_state(struct gate_request *request, enum gate_request_state state)
@@ -197,10 +196,12 @@ authorise(struct gate_request *request)
 {
     char *bearer = gate_http_bearer(request->wsi);
     char *ticket = request->route->takes_ticket
-                       ? gate_http_argument(request->wsi, "ticket=", TICKET_MAX)
+                       ? gate_http_argument(request->wsi, "ticket=", GATE_TICKET_MAX)
                        : NULL;
 
-    if (bearer != NULL)
+    if (bearer != NULL && ticket != NULL)
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_TWO_PROOFS);
+    else if (bearer != NULL)
         use_bearer(request, bearer);
     else if (ticket != NULL)
         use_ticket(request, ticket);

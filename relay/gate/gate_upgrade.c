@@ -104,6 +104,8 @@ gate_http_upgrade(struct gate *gate, struct lws *wsi)
     free(origin);
     if (!may)
         return refuse(gate, wsi, 403, NULL, "pages of this origin may not");
+    if (gate_http_has_two_proofs(wsi))
+        return refuse(gate, wsi, 400, NULL, GATE_TWO_PROOFS);
     if (!gate_admits(gate, wsi, true, &refusal))
         return refuse(gate, wsi, refusal.status, refusal.retry_after, refusal.sentence);
     return 0;

@@ -16,7 +16,6 @@
 #define OUT_MAX (16 * 1024) /* own lines that the socket has not taken yet */
 #define CONTROL_MAX (16 * 1024)
 #define CLOSE_REASON_SENT 120 /* of a close frame's 123 bytes */
-#define TICKET_MAX 64
 
 void
 gate_conn_set_state(struct gate_conn *conn, enum gate_conn_state state)
@@ -170,7 +169,7 @@ gate_ws_established(struct gate *gate, struct lws *wsi, struct gate_conn **slot)
     conn->is_tls = lws_is_ssl(wsi);
     conn->who = memory_text("gate", strlen("gate"));
     conn->bearer = gate_http_bearer(wsi);
-    conn->ticket = gate_http_argument(wsi, "ticket=", TICKET_MAX);
+    conn->ticket = gate_http_argument(wsi, "ticket=", GATE_TICKET_MAX);
     conn->peer = gate_peer_enter(gate, wsi);
     buffer_init(&conn->in, (size_t)gate->config->gate.max_frame_bytes);
     buffer_init(&conn->out, OUT_MAX);

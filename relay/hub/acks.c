@@ -45,7 +45,7 @@ on_acked(void *ctx, enum rc rc)
     for (size_t i = 0; i < hub->acks_sent.count; i++)
         push(&hub->acks, hub->acks_sent.items[i]);
     hub->acks_sent.count = 0;
-    ev_timer_again(hub->loop, &hub->acks_retry);
+    hub_retry(hub);
 }
 
 void

@@ -10,7 +10,7 @@
 #include "hub/hub_private.h"
 #include "wire/ws_frame.h"
 
-#define ACKS_RETRY_S 1.0
+#define RETRY_S 1.0
 #define BEAT_S 2.0 /* due.lua takes a relay for gone after 10 s */
 #define SENDS_A_TURN 256
 #define SETTLED_MAX 256 /* ids in one `acked` */
@@ -267,17 +267,24 @@ take_epoch(struct hub *hub)
 }
 
 static void
+step_all(struct hub *hub)
+{
+    struct session *session, *next;
+
+    DL_FOREACH_SAFE (hub->sessions, session, next)
+        session_step(session);
+}
+
+static void
 on_store_up(void *ctx)
 {
     struct hub *hub = ctx;
-    struct session *session, *next;
 
     if (!hub->has_position || strcmp(hub->epoch, store_epoch(hub->store)) != 0)
         take_epoch(hub);
     here_announce(hub); /* before what is due is looked for */
     acks_flush(hub);
-    DL_FOREACH_SAFE (hub->sessions, session, next)
-        session_step(session);
+    step_all(hub);
 }
 
 static void
@@ -287,13 +294,21 @@ on_store_down(void *ctx)
 }
 
 static void
-on_acks_retry(struct ev_loop *loop, ev_timer *timer, int events)
+on_retry(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct hub *hub = timer->data;
 
     (void)events;
     ev_timer_stop(loop, timer);
     acks_flush(hub);
+    step_all(hub);
+}
+
+void
+hub_retry(struct hub *hub)
+{
+    if (!hub->closing)
+        ev_timer_again(hub->loop, &hub->retry);
 }
 
 static void
@@ -316,9 +331,9 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     hub->store = store;
     hub->stats = stats;
     hub->scratch = memory_new(WS_TEXT_HEAD_MAX + SESSION_SAID_MAX);
-    ev_init(&hub->acks_retry, on_acks_retry);
-    hub->acks_retry.repeat = ACKS_RETRY_S;
-    hub->acks_retry.data = hub;
+    ev_init(&hub->retry, on_retry);
+    hub->retry.repeat = RETRY_S;
+    hub->retry.data = hub;
     hub->reader = reader_open(loop, config, store_name(store), stats, &events);
     if (hub->reader == NULL) {
         free(hub->scratch);
@@ -365,7 +380,7 @@ hub_close(struct hub *hub)
     hub->closing = true;
     reader_close(hub->reader);
     hub->reader = NULL;
-    ev_timer_stop(hub->loop, &hub->acks_retry);
+    ev_timer_stop(hub->loop, &hub->retry);
     ev_timer_stop(hub->loop, &hub->beat);
     shed_stop(hub);
     ev_prepare_stop(hub->loop, &hub->turn);

@@ -77,8 +77,8 @@ struct hub {
     size_t shown_room;
     unsigned shown_calls; /* under way */
     unsigned nack_calls;  /* likewise */
-    ev_timer acks_retry;
-    ev_timer beat; /* here_beat */
+    ev_timer retry;       /* hub_retry */
+    ev_timer beat;        /* here_beat */
     struct shed shed;
     size_t queued_bytes; /* of notes in queues, each counted once */
     bool closing;
@@ -140,6 +140,7 @@ struct session { /* made by memory_new_line */
     int64_t expires_s;
     int64_t request_id;
     bool has_request_id;
+    bool has_failed;    /* the store's last answer was none */
     bool is_awaited;    /* an answer of the store will call session_step */
     bool is_regrouping; /* memberships are being asked for again */
     bool groups_stale;  /* they changed while they were being asked for */
@@ -153,6 +154,8 @@ struct session { /* made by memory_new_line */
     bool is_poll;       /* it lasts for one answer */
     bool is_going_on;   /* .. and the one before told where this one goes on */
     struct entry_id began_at;
+    struct entry_id checked; /* nothing was lost between its position and here */
+    unsigned checked_pages;
     char inbox_at[32];
     int window;
     int unacked_count;
@@ -289,6 +292,8 @@ void acks_flush(struct hub *hub);
 void acks_free(struct hub *hub);
 
 /* hub.c */
+/* In a second: sends what waits for the store again, and takes the next step of all sessions. */
+void hub_retry(struct hub *hub);
 /* Offers what was read in this turn. */
 void hub_publish(struct hub *hub);
 /* After acks went to the store: what they made room for. */

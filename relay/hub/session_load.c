@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "hub/hub_private.h"
 
 #define CLOSE_RESTART 4201
+#define CHECKED_PAGES_MAX 64
 
 /*
  * Common to all answers. False when the session is gone, had to be closed, or waits: the store's
@@ -21,10 +23,15 @@ answer_counts(struct session *session, enum rc rc)
         session_free_if_done(session);
         return false;
     }
-    if (rc == RC_OK)
+    if (rc == RC_OK) {
+        session->has_failed = false;
         return true;
-    if (store_is_up(session->hub->store))
+    }
+    /* Perhaps the store is just going down, which is known a moment later: not at once for good. */
+    if (session->has_failed && store_is_up(session->hub->store))
         session->transport->close(session->socket, CLOSE_RESTART, "the store did not answer");
+    session->has_failed = true;
+    hub_retry(session->hub);
     return false;
 }
 
@@ -177,6 +184,39 @@ begin_after_gap(struct session *session, const char *why)
     session_gap(session, session->cursor, session->cursor, why);
 }
 
+/* It cannot be shown any more: who is told of it has not resumed without a loss. */
+static bool
+is_lost(const struct session *session, const struct frame *frame, int64_t ends_us)
+{
+    return ends_us != 0 && ends_us <= clock_wall_us() && session_is_for(session, frame) &&
+           topics_show(session->topics, frame->as.note.topic);
+}
+
+static bool
+page_has_loss(const struct session *session, const struct store_page *page)
+{
+    for (size_t i = 0; i < page->count; i++) {
+        const struct entry *entry = &page->entries[i];
+
+        if (!entry->is_copy && is_lost(session, &entry->frame, entry->ends_us))
+            return true;
+    }
+    return false;
+}
+
+static bool
+recent_has_loss(const struct session *session, struct entry_id after)
+{
+    const struct note *note;
+
+    while ((note = recent_next(&session->hub->recent, after)) != NULL) {
+        if (!note->is_copy && is_lost(session, &note->frame, note->ends_us))
+            return true;
+        after = note->id;
+    }
+    return false;
+}
+
 static void
 on_checked(void *ctx, enum rc rc, const struct store_page *page)
 {
@@ -185,12 +225,30 @@ on_checked(void *ctx, enum rc rc, const struct store_page *page)
     session->is_awaited = false;
     if (!answer_counts(session, rc))
         return;
+    session->checked_pages++;
     if (page->state == STORE_RANGE_UNKNOWN)
         begin_after_gap(session, "epoch");
-    else
-        begin_delivery(session, page->state == STORE_RANGE_WHOLE);
+    else if (session->is_poll || page->state != STORE_RANGE_WHOLE || page_has_loss(session, page))
+        begin_delivery(session, session->is_poll && page->state == STORE_RANGE_WHOLE);
+    else /* nothing left in the store: what is missing comes live */
+        session->checked = page->seen > 0 ? page->last : session->hub->recent.base;
     /* Entries that were trimmed are announced by the catching up that meets their absence. */
     session_step(session);
+}
+
+/* Polls are not told whether they resumed. */
+static void
+check_losses(struct session *session)
+{
+    struct hub *hub = session->hub;
+
+    if (recent_covers(&hub->recent, session->checked))
+        begin_delivery(session, session->is_poll || !recent_has_loss(session, session->checked));
+    else if (session->checked_pages == CHECKED_PAGES_MAX)
+        begin_delivery(session, false); /* so far behind that nobody looked */
+    else
+        await(session, store_range(hub->store, session->checked,
+                                   session->is_poll ? 1 : SESSION_PAGE, on_checked, session));
 }
 
 static void
@@ -203,10 +261,10 @@ check_position(struct session *session)
         begin_delivery(session, false);
     } else if (note_pos_read(session->pos, hub->epoch, &session->cursor) != RC_OK) {
         begin_after_gap(session, "epoch");
-    } else if (recent_covers(&hub->recent, session->cursor)) {
-        begin_delivery(session, true);
     } else {
-        await(session, store_range(hub->store, session->cursor, 1, on_checked, session));
+        if (entry_id_less(session->checked, session->cursor))
+            session->checked = session->cursor;
+        check_losses(session);
     }
 }
 

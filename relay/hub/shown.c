@@ -111,7 +111,7 @@ on_reported(void *ctx, enum rc rc, const size_t *unowed, size_t unowed_count)
     if (rc == RC_OK)
         acks_flush(hub); /* and what of this waits before them */
     else
-        ev_timer_again(hub->loop, &hub->acks_retry);
+        hub_retry(hub);
 }
 
 static enum rc

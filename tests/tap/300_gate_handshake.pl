@@ -45,18 +45,18 @@ is($head->{headers}{'content-length'}, $health->{headers}{'content-length'}, 'bu
 
 my $metrics = http(GET => '/metrics');
 is($metrics->{headers}{'content-type'}, 'text/plain; version=0.0.4', 'metrics in Prometheus\' format');
-my (%help, %type, %value, @wrong);
+my (%help, %type, %value, %of, @wrong);
 for my $line (split /\n/, $metrics->{body})
 {
     if    ($line =~ /^# HELP (clairon_[a-z_]+) \S.*$/)             { $help{$1}++ }
     elsif ($line =~ /^# TYPE (clairon_[a-z_]+) (counter|gauge)$/) { $type{$1} = $2 }
-    elsif ($line =~ /^(clairon_[a-z_]+) (\d+)$/ && !exists $value{$1}) { $value{$1} = $2 }
+    elsif ($line =~ /^((clairon_[a-z_]+)(?:\{class="[a-z]+"\})?) (\d+)$/ && !exists $value{$1}) { $value{$1} = $3; $of{$2} = 1 }
     else                                                           { push @wrong, $line }
 }
 is_deeply(\@wrong, [], 'every line of them has its form, and no metric comes twice');
 cmp_ok(scalar(keys %value), '>', 10, 'there are some');
-is_deeply([ sort keys %help ], [ sort keys %value ], 'each has its help');
-is_deeply([ sort keys %type ], [ sort keys %value ], 'and its type');
+is_deeply([ sort keys %help ], [ sort keys %of ], 'each has its help');
+is_deeply([ sort keys %type ], [ sort keys %of ], 'and its type');
 is_deeply([ grep { $type{$_} eq 'counter' xor /_total$/ } sort keys %type ], [],
     'a counter\'s name ends in _total, and no other');
 like($metrics->{body}, qr/\n\z/, 'the last line ends');

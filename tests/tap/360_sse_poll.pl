@@ -264,8 +264,17 @@ sub ws_with
 }
 is(ws_with($ticket->{ticket}), 't2', 'a ticket opens a WebSocket');
 is(ws_with($ticket->{ticket}), 4001, 'once');
-is(ws_with('x', token => token(sub => 't3')), 't3', 'a token in the connect line goes before');
 is(http(POST => '/v1/ticket', 'Content-Length' => 0)->{status}, 401, 'no ticket without a token');
+
+# A ticket and a token: whose connection it is would be a guess.
+$ticket = ticket('t3');
+my %both = (':path' => "/v1/ws?ticket=$ticket->{ticket}", bearer('t4'));
+is(Clairon::Test::RawSocket->open($relay, %both)->{answer}{status}, 400, 'a ticket and a header with a token: no upgrade');
+is(Clairon::Test::EventStream->open($relay, 't4', ':path' => "/v1/sse?ticket=$ticket->{ticket}")->{status}, 400, 'nor SSE');
+my $twice = Clairon::Test::RawSocket->open($relay, ':path' => "/v1/ws?ticket=$ticket->{ticket}");
+$twice->say({ t => 'connect', r => 1, token => token(sub => 't4') });
+is($twice->ending->{code}, 4001, 'a ticket, and a token in connect: no session');
+is(ws_with($ticket->{ticket}), 't3', 'the ticket is unused');
 is(http(GET => '/v1/poll?ticket=' . ticket('t2')->{ticket})->{status}, 401, 'a poll takes no ticket');
 isnt($store->ask('GET', 'clairon:ticket:' . ticket('t2')->{ticket}), undef, 'the store has what it stands for');
 
