@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "gate/gate_request.h"
+#include "hub/funnel.h"
 
 #define REASON_MAX 256
 #define HEADER_BYTES_MAX (TOKEN_BYTES_MAX + 4096) /* of one request: a token and the rest */
@@ -125,6 +126,7 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
                           .hub = hub,
                           .stats = stats,
                           .health = *health,
+                          .funnel = funnel_new(),
                           .rules = rules_of(config)};
     gate_timers_start(gate);
     if (open_context(gate) == RC_OK &&
@@ -229,6 +231,7 @@ gate_close(struct gate *gate)
     while (gate->requests != NULL)
         gate_request_closed(gate->requests);
     gate_publish_stop(gate);
+    funnel_free(gate->funnel);
     forget_key(&gate->previous, gate->rules.previous_len);
     forget_key(&gate->key, gate->rules.key_len);
     free(gate);

@@ -56,6 +56,7 @@ enum gate_conn_state { GATE_CONN_WAITING, GATE_CONN_OPEN, GATE_CONN_CLOSING, GAT
 struct gate_peer;    /* an address with connections */
 struct gate_redeem;  /* a ticket that the store is asked for */
 struct gate_request; /* gate_request.h */
+struct funnel;
 struct gate_running; /* a notification that is being stored */
 
 /* So many a second, and as many at once. Zeroed: full. */
@@ -133,6 +134,7 @@ struct gate {
     int stream_count; /* of those requests: SSE and polls */
     struct gate_peer *peers;
     struct gate_running *running; /* by Idempotency-Key */
+    struct funnel *funnel;        /* the newest of those keys */
     struct gate_bucket connects;
     bool is_push_off;
     bool draining;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "gate/gate_request.h"
+#include "hub/funnel.h"
 #include "hub/hub.h"
 #include "store/publish.h"
 #include "store/trace.h"
@@ -24,6 +25,9 @@ struct gate_running {
     struct gate *gate;        /* NULL: gone */
     struct gate_asked *asked; /* its own request's, which may be gone */
     char *key;                /* NULL: it is not in gate->running */
+    char *user;
+    char digest[STORE_DIGEST_TEXT + 1];
+    int64_t since_us; /* monotonic: before the store can have taken it */
 };
 
 static struct gate_running *
@@ -32,7 +36,11 @@ running_new(struct gate_request *request, char *key)
     struct gate_running *running = memory_new(sizeof(*running));
 
     *running =
-        (struct gate_running){.gate = request->gate, .asked = gate_asked_new(request), .key = key};
+        (struct gate_running){.gate = request->gate,
+                              .asked = gate_asked_new(request),
+                              .key = key,
+                              .user = memory_text(request->token.user, strlen(request->token.user)),
+                              .since_us = clock_monotonic_us()};
     if (key != NULL)
         HASH_ADD_KEYPTR(hh, request->gate->running, running->key, strlen(running->key), running);
     return running;
@@ -57,6 +65,7 @@ running_free(struct gate_running *running)
     if (running->gate != NULL && running->key != NULL)
         HASH_DELETE(hh, running->gate->running, running);
     free(running->key);
+    free(running->user);
     free(running);
     return asked;
 }
@@ -87,19 +96,58 @@ answer_published(struct gate_request *request, bool is_repeated, const char *id)
 }
 
 static void
+answer_different(struct gate_request *request)
+{
+    gate_request_problem(request, 422, GATE_ERR_BAD_REQUEST,
+                         "Idempotency-Key was used before, for another body");
+}
+
+/* Only what was stored now: of an older key we cannot tell when the store will forget it. */
+static void
+keep(const struct gate_running *running, enum store_publish how, const char *id)
+{
+    struct gate *gate = running->gate;
+
+    if (gate != NULL && running->key != NULL && how == STORE_PUBLISHED)
+        funnel_keep(gate->funnel, store_epoch(hub_store(gate->hub)), running->user, running->key,
+                    running->digest, id, running->since_us);
+}
+
+static void
 on_published(void *ctx, enum rc rc, enum store_publish how, const char *id)
 {
-    struct gate_request *request = gate_asked_done(running_free(ctx));
+    struct gate_request *request;
 
+    if (rc == RC_OK)
+        keep(ctx, how, id);
+    request = gate_asked_done(running_free(ctx));
     if (request == NULL)
         return;
     if (rc != RC_OK)
         gate_request_problem(request, 503, 0, "the store did not take the notification");
     else if (how == STORE_PUBLISHED_DIFFERENT)
-        gate_request_problem(request, 422, GATE_ERR_BAD_REQUEST,
-                             "Idempotency-Key was used before, for another body");
+        answer_different(request);
     else
         answer_published(request, how == STORE_PUBLISHED_BEFORE, id);
+}
+
+/* True when memory knows the key: the request is answered, without the store. */
+static bool
+answer_known(struct gate_request *request, const char *key, const char *digest)
+{
+    struct gate *gate = request->gate;
+    char id[FUNNEL_ID_TEXT + 1];
+    bool is_same;
+
+    if (key == NULL ||
+        !funnel_find(gate->funnel, store_epoch(hub_store(gate->hub)), request->token.user, key,
+                     digest, clock_monotonic_us(), STORE_KEY_KEPT_MS * INT64_C(1000), &is_same, id))
+        return false;
+    if (is_same)
+        answer_published(request, true, id);
+    else
+        answer_different(request);
+    return true;
 }
 
 static void
@@ -134,13 +182,18 @@ publish(struct gate_request *request, const struct publication *publication)
     char *key = key_of(request);
     struct gate_running *running;
 
+    make_digest(&publication->asked, digest);
+    if (answer_known(request, key, digest)) {
+        free(key);
+        return;
+    }
     if (is_running(request->gate, key)) {
         free(key);
         gate_request_problem(request, 409, 0, "a request with this Idempotency-Key is under way");
         return;
     }
     running = running_new(request, key);
-    make_digest(&publication->asked, digest);
+    memcpy(running->digest, digest, sizeof(digest));
     if (store_publish(hub_store(request->gate->hub), publication, key, digest, on_published,
                       running) != RC_OK)
         gate_asked_failed(running_free(running));

@@ -1,6 +1,7 @@
 /* publish.c: stores what was asked for over HTTP. */
 #include "store/publish.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,6 @@
 #include "store/reply.h"
 #include "wire/publication.h"
 
-#define KEY_KEPT_MS "86400000"
 #define FIXED_ARGUMENTS 11
 
 struct publish_call {
@@ -57,10 +57,12 @@ store_publish(struct store *store, const struct publication *publication, const 
 {
     struct long_arguments arguments;
     struct publish_call *call;
+    char kept_ms[24];
     enum rc rc;
 
     if (!store->is_up)
         return RC_AGAIN;
+    snprintf(kept_ms, sizeof(kept_ms), "%d", STORE_KEY_KEPT_MS);
     call = memory_new(sizeof(*call));
     *call = (struct publish_call){store, done, ctx};
     long_arguments_init(&arguments, FIXED_ARGUMENTS + publication->target_count);
@@ -69,7 +71,7 @@ store_publish(struct store *store, const struct publication *publication, const 
     long_argument(&arguments, store->epoch);
     long_argument(&arguments, key != NULL ? key : "");
     long_argument(&arguments, digest);
-    long_argument(&arguments, KEY_KEPT_MS);
+    long_argument(&arguments, kept_ms);
     long_argument(&arguments, publication->needs_ack ? "A" : "N");
     long_argument(&arguments, publication->id);
     bytes_argument(&arguments, &publication->head);

@@ -12,10 +12,11 @@ enum store_publish {
     STORE_PUBLISHED_DIFFERENT /* the key stands for something else: nothing was stored */
 };
 
-#define STORE_DIGEST_TEXT 64 /* hexadecimal digits */
+#define STORE_DIGEST_TEXT 64       /* hexadecimal digits */
+#define STORE_KEY_KEPT_MS 86400000 /* how long a key is known */
 
 /*
- * Stores it, once for each `key` (NULL: none; kept for a day, any bytes); `digest` tells whether
+ * Stores it, once for each `key` (NULL: none; any bytes); `digest` tells whether
  * the same is asked again. `id`: of what was stored, now or then. The arguments are copied.
  */
 typedef void store_published(void *ctx, enum rc rc, enum store_publish how, const char *id);

@@ -68,6 +68,8 @@ is($store->ask('XLEN', 'clairon:stream'), 3, 'and each was stored once');
 $proxy->refuse(1);
 $proxy->cut;
 wait_until('the store is missed', sub { with_key('three', 'x')->answer->{status} == 503 });
+is(with_key('one', 'x')->answer->{status}, 200, 'what was stored is known without the store');
+is(with_key('one', 'another body')->answer->{status}, 422, 'also that it was something else');
 is(with_key('three', 'x')->answer->{status}, 503, 'a key that failed may be used again');
 $proxy->refuse(0);
 wait_until('the store is back', sub { with_key('three', 'x')->answer->{status} =~ /^20[01]$/ });
@@ -116,6 +118,9 @@ $store->start;
 
 # The end of a relay with a request under way.
 wait_until('the store is back', sub { http(POST => '/v1/notifications', body => to('x'))->{status} == 201 });
+is(with_key('three', 'x')->answer->{status}, 200, 'a store that was away has forgotten nothing');
+$store->ask('FLUSHALL');
+wait_until('an emptied store knows no key, and nor does the relay', sub { with_key('three', 'x')->answer->{status} == 201 });
 $proxy->freeze;
 my ($answer, $last) = answered_first(with_key('last', 'x'), with_key('last', 'x'));
 is($answer->{status}, 409, 'one is under way');
