@@ -138,7 +138,7 @@ print $setup $work->setup_sql;
 close $setup or die "setup.sql: $!";
 ok(script("$folder/setup.sql"), 'the types are made');
 my %plugins = (text => 'clairon', framed => 'clairon', again => 'clairon', stubs => 'clairon',
-    peer => 'test_decoding');
+    blocks => 'clairon', peer => 'test_decoding');
 sql("SELECT pg_create_logical_replication_slot('$_', '$plugins{$_}')") for sort keys %plugins;
 my ($no_wal2json) =
     $pg->psql('postgres', "SELECT pg_create_logical_replication_slot('wal2json', 'wal2json')",
@@ -177,9 +177,26 @@ my @again =
     map { notes_of_frames($_->[0]) }
     rows_of_bytes(
     "SELECT data FROM pg_logical_slot_get_binary_changes('again', NULL, NULL,"
-        . " 'mode', 'framed', 'topic_prefix', 'srv', 'include_tables', '*.*')"
+        . " 'mode', 'framed', 'topic_prefix', 'srv', 'include_tables', '*.*', 'streaming', 'off')"
     );
-compare('by SQL', [map { join '', @$_ } @again], [map { join '', @$_ } @framed], $by_number);
+compare('by SQL, large transactions taken whole',
+    [map { join '', @$_ } @again], [map { join '', @$_ } @framed], $by_number);
+is( sql("SELECT string_agg(slot_name, ' ' ORDER BY slot_name) FROM pg_stat_replication_slots"
+            . " WHERE stream_txns > 0 AND slot_name IN ('again', 'framed')"
+    ),
+    'framed',
+    'the other way while they are open');
+
+# Each change a block of its own, from PostgreSQL 16 on.
+SKIP:
+{
+    my $setting = 'debug_logical_replication_streaming';
+    skip "no $setting before PostgreSQL 16", 3
+        if sql("SELECT count(*) FROM pg_settings WHERE name = '$setting'") == 0;
+    local $ENV{PGOPTIONS} = "-c $setting=immediate";
+    my @blocks = notes_of_frames(receive('blocks', 'mode=framed', 'topic_prefix=srv'));
+    compare('in blocks', [map { join '', @$_ } @blocks], [map { join '', @$_ } @framed], $by_number);
+}
 my @stubs = split /\n/, receive('stubs', 'max_value_bytes=100', 'numeric=number', 'topic_prefix=');
 compare('other options', [ids(@stubs)], \@ids, $by_number);
 is(qx{'$strict' <'$folder/stubs'}, '', 'a strict reader accepts these too');

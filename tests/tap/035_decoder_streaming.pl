@@ -1,0 +1,268 @@
+# Is a transaction that is taken while it is open sent whole at its commit, and only then, whatever
+# is undone of it, and whoever dies meanwhile?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use IPC::Open2 qw(open2);
+use JSON ();
+use PostgreSQL::Test::Utils qw(slurp_file run_log);
+use Test::More;
+
+# A temp_file_limit that would end the reading if it counted.
+my $pg = Clairon::Test::postgresql('main', conf => <<'CONF');
+autovacuum = off
+logical_decoding_work_mem = 64kB
+max_prepared_transactions = 5
+temp_file_limit = 64kB
+CONF
+my $connection = $pg->connstr('postgres');
+my $file = PostgreSQL::Test::Utils::tempdir() . '/lines';
+
+sub sql { return $pg->safe_psql('postgres', $_[0]) }
+
+# ---- a session that stays
+
+sub session
+{
+    my $pid = open2(my $out, my $in, 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $connection);
+    return { pid => $pid, in => $in, out => $out };
+}
+
+sub say_in
+{
+    my ($session, $sql) = @_;
+    print { $session->{in} } "$sql;\n\\echo done\n";
+    $session->{in}->flush;
+    while (defined(my $line = readline $session->{out})) { return if $line eq "done\n" }
+    die "a session ended at: $sql\n";
+}
+
+sub end_session
+{
+    my ($session) = @_;
+    local $SIG{PIPE} = 'IGNORE';
+    close $session->{in};
+    close $session->{out};
+    waitpid $session->{pid}, 0;
+    return;
+}
+
+# Rows enough for several blocks, told apart by their `v`.
+sub insert { return "INSERT INTO t SELECT i, repeat('$_[0] ', 20) FROM generate_series(1, 2000) AS i" }
+
+# ---- the slot and its reader
+
+# Confirms each second, or never: what is confirmed already is not taken before its commit.
+sub start_reader
+{
+    my ($seconds) = @_;
+    unlink $file;
+    my $pid = fork // die "fork: $!";
+    if ($pid == 0)
+    {
+        open STDERR, '>', "$file.log" or die;
+        exec 'pg_recvlogical', '-d', $connection, '--slot', 's', '--start', '--no-loop', '-f', $file,
+            '-F', '1', '-s', $seconds // 1, '-o', 'topic_prefix=p';
+        die "pg_recvlogical: $!";
+    }
+    wait_until('the slot is read',
+        sub { sql(q{SELECT active FROM pg_replication_slots WHERE slot_name = 's'}) eq 't' });
+    return $pid;
+}
+
+# Once it has confirmed all that was written.
+sub stop_reader
+{
+    my ($pid) = @_;
+    my $now = sql('SELECT pg_current_wal_flush_lsn()');
+    wait_until('all is confirmed',
+        sub { sql(qq{SELECT confirmed_flush_lsn >= '$now' FROM pg_replication_slots WHERE slot_name = 's'}) eq 't' }
+    );
+    kill 'INT', $pid;
+    waitpid $pid, 0;
+    wait_until('the slot is free',
+        sub { sql(q{SELECT active FROM pg_replication_slots WHERE slot_name = 's'}) eq 'f' });
+    return;
+}
+
+sub spooled { return sql('SELECT coalesce(sum(size), 0) FROM pg_ls_tmpdir()') }
+
+sub spool_files { return sql('SELECT count(*) FROM pg_ls_tmpdir()') }
+
+sub await_spool
+{
+    my ($what, $more_than) = @_;
+    wait_until("$what is spooled", sub { spooled() > $more_than });
+    return spooled();
+}
+
+sub await_no_spool
+{
+    my ($what) = @_;
+    wait_until("no spool: $what", sub { spool_files() == 0 });
+    pass("$what: no temporary file is left");
+    return;
+}
+
+sub lines { return -e $file ? split /\n/, slurp_file($file) : () }
+
+sub await_lines
+{
+    my ($what, $count) = @_;
+    wait_until("$count lines: $what", sub { lines() >= $count });
+    return lines();
+}
+
+# What a second slot gives when the server spills instead; forgets it, and starts the count anew.
+sub expected
+{
+    my @lines = split /\n/,
+        sql(q{SET temp_file_limit = -1; SELECT data FROM pg_logical_slot_get_changes('whole', NULL, NULL,
+            'streaming', 'off', 'topic_prefix', 'p')});
+    return @lines;
+}
+
+sub is_same
+{
+    my ($what, @lines) = @_;
+    my @expected = expected();
+    is(scalar @lines, scalar @expected, "$what: as many lines as of a transaction taken whole");
+    my @wrong = grep { $lines[$_] ne $expected[$_] } 0 .. ($#lines < $#expected ? $#lines : $#expected);
+    is(scalar @wrong, 0, "$what: the same lines") or diag("$lines[$wrong[0]]\n$expected[$wrong[0]]");
+    return;
+}
+
+# How often each first word of `v`, with its rule's target, is there.
+sub count_lines
+{
+    my %count;
+    for (map { JSON::decode_json($_) } @_)
+    {
+        my ($after) = ($_->{payload}{after}{v} // $_->{payload}{v}) =~ /^(\w+)/;
+        $count{"$after for $_->{routing}{audience}{targets}[0]"}++;
+    }
+    return \%count;
+}
+
+sql(q{CREATE TABLE t (id int, v text)});
+sql(q{SELECT clairon.watch('t', 'USER', '=old')});
+sql(qq{SELECT pg_create_logical_replication_slot('$_', 'clairon')}) for qw(s whole);
+my $reader = start_reader();
+
+# ---- two transactions at once, with rows, rules and messages that are undone after they were taken
+
+my ($one, $two) = (session(), session());
+say_in($one, 'BEGIN');
+say_in($one, insert('first'));
+my $size = await_spool('the beginning', 200_000);
+say_in($two, 'BEGIN');
+say_in($two, insert('other'));
+wait_until('two spools', sub { spool_files() == 2 });
+$size = await_spool('the other transaction', $size + 200_000);
+say_in($one, 'SAVEPOINT a');
+say_in($one, q{SELECT clairon.notify('USER', '{lost}', '{"v": "lost"}')});
+say_in($one, q{SELECT clairon.watch('t', 'USER', '=lost')});
+say_in($one, insert('lost'));
+$size = await_spool('what will be undone', $size + 200_000);
+say_in($one, 'ROLLBACK TO a');
+say_in($one, q{SELECT clairon.notify('USER', '{kept}', '{"v": "kept"}')});
+say_in($one, insert('after'));
+await_spool('what comes after', $size + 200_000);
+is(scalar(lines()), 0, 'nothing is sent of transactions that are open');
+sql(q{SELECT clairon.watch('t', 'USER', '=new')});
+say_in($two, insert('ruled'));
+say_in($two, 'COMMIT');
+my @lines = await_lines('the other', 4000);
+is_deeply(
+    count_lines(@lines), { 'other for old' => 2000, 'ruled for new' => 2000 },
+    'the first to commit is sent first, each row by the rules of its place');
+say_in($one, 'COMMIT');
+@lines = await_lines('the first', 8001);
+is_deeply(
+    count_lines(@lines[4000 .. $#lines]),
+    { 'first for old' => 2000, 'after for old' => 2000, 'kept for kept' => 1 },
+    'nothing of what was undone');
+is_same('two transactions', @lines);
+await_no_spool('after commits');
+my $streamed = sql(q{SELECT stream_txns > 1 FROM pg_stat_replication_slots WHERE slot_name = 's'});
+is($streamed, 't', 'the server counts them as streamed');
+
+# ---- rolled back as a whole
+
+say_in($one, 'BEGIN');
+say_in($one, insert('gone'));
+await_spool('what is rolled back', 200_000);
+say_in($one, 'ROLLBACK');
+await_no_spool('after a rollback');
+sql(q{INSERT INTO t VALUES (0, 'next')});
+@lines = await_lines('after a rollback', 8002);
+is(scalar(lines()), 8002, 'nothing is sent of it');
+is_same('after a rollback', $lines[-1]);
+
+# ---- the reader goes away in the middle, and comes back
+
+stop_reader($reader);
+$reader = start_reader();
+say_in($one, 'BEGIN');
+say_in($one, insert('before'));
+await_spool('what a reader leaves', 200_000);
+stop_reader($reader);
+await_no_spool('without a reader');
+say_in($one, insert('between'));
+$reader = start_reader();
+await_spool('the next reading', 400_000);
+say_in($one, insert('last'));
+say_in($one, 'COMMIT');
+is_same('a reader that comes back', await_lines('a reader that comes back', 6000));
+
+# ---- no room for the file
+
+stop_reader($reader);
+my ($tmp) = grep { -d } $pg->data_dir . '/base/pgsql_tmp';
+my $confirmed = q{SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = 's'};
+say_in($one, insert('late'));
+my $was = sql($confirmed);
+my $mode = (stat $tmp)[2] & oct 7777;
+chmod 0500, $tmp or die "chmod: $!";
+ok(!run_log(
+        ['pg_recvlogical', '-d', $connection, '--slot', 's', '--start', '--no-loop', '-f', $file]),
+    'without room for its file the reading ends');
+chmod $mode, $tmp or die "chmod: $!";
+is(sql($confirmed), $was, 'the slot stays where it was');
+$reader = start_reader();
+is_same('with room again', await_lines('with room again', 2000));
+
+# ---- the walsender is killed, and the server starts again without those that were open
+
+stop_reader($reader);
+sql('CHECKPOINT');    # keeps what was confirmed
+$reader = start_reader(0);
+say_in($one, 'BEGIN');
+say_in($one, insert('dead'));
+say_in($two, 'BEGIN');
+say_in($two, insert('prepared'));
+await_spool('both', 400_000);
+say_in($two, q{PREPARE TRANSACTION 'p'});
+my $walsender = sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 's'});
+kill 'KILL', $walsender;
+waitpid $reader, 0;
+end_session($_) for $one, $two;
+wait_until('the server ends', sub { !-e $pg->data_dir . '/postmaster.pid' });
+$pg->_update_pid(0);
+$pg->start;
+is(spool_files(), 0, 'the server removes what a killed walsender leaves');
+$reader = start_reader(0);
+await_spool('the prepared one', 200_000);
+sql('CHECKPOINT');
+wait_until('the dead one is given up', sub { spool_files() == 1 });
+is(scalar(lines()), 0, 'nothing is sent of one that is prepared, nor of one that died');
+sql(q{COMMIT PREPARED 'p'});
+@lines = await_lines('the prepared one', 2000);
+is_deeply(count_lines(@lines), { 'prepared for new' => 2000 }, 'it is sent when it is committed');
+is_same('after a crash', @lines);
+await_no_spool('at the end');
+kill 'INT', $reader;
+waitpid $reader, 0;
+
+done_testing();
