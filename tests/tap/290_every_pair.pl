@@ -208,6 +208,7 @@ for my $id (sort keys %message)
     my $message = $message{$id};
     my %state = @{ $store->ask('HGETALL', "clairon:ack:$id") };
     my %acked = map { /^acked \d+ \d+ \S+ (.*)$/ ? ($1 => 1) : () } @{ $store->ask('LRANGE', "clairon:trail:$id", 0, -1) };
+    $acked{$_} = 1 for grep { $state{$_} > 0 } keys %state; # events once nobody is waited for
     my %pairs = map { $_ => 1 } keys %state, keys %acked, keys %{ $errors{$id} // {} }, keys %{ $message->{known} };
     for my $user (sort keys %pairs)
     {

@@ -9,7 +9,7 @@ local call = redis.call
 
 local FIRST = 4
 local now_text = whole(now_ms())
-local id_len = pack_text(('x'):rep(36)):sub(1, 2)
+local acked_now, id_len = 'acked ' .. now_text .. ' 0 - ', pack_text(('x'):rep(36)):sub(1, 2)
 local told, gone, acked = {}, {}, 0
 local states, state_ids = {}, {} -- what is to be written of messages that are not complete
 
@@ -17,15 +17,24 @@ local function write_states(id)
     if not states[id] then return end
     call_chunked(states[id], 'HMSET', prefix .. ':ack:' .. id)
     states[id] = nil
+    messages[id].acked = true
+end
+
+-- Acks are events once the message's state goes.
+local function end_message(id, user)
+    local before = states[id] or {}
+    for i = 1, #before, 2 do add_event(id, acked_now .. before[i]) end
+    add_event(id, acked_now .. user)
+    states[id] = nil
+    complete(id)
 end
 
 local function take(id, message, row)
     acked = acked + 1
     gone[acked] = id .. row.tail
     told[3 * acked - 2], told[3 * acked - 1], told[3 * acked] = row.packed, id_len, id
-    add_event(id, row.event)
     message.left = message.left - 1
-    if message.left <= 0 and not message.open then return complete(id) end
+    if message.left <= 0 and not message.open then return end_message(id, row.user) end
     message_changed(id)
     local list = states[id]
     if not list then
@@ -51,31 +60,32 @@ local function take_unlisted(id, message, row)
     end
 end
 
--- Acks of one user come in a row: what they take from his inbox was waited for.
-local function take_row(user, ids, count)
-    local removed = call('ZREM', prefix .. ':inbox:' .. user, unpack(ids, 1, count))
-    local row = {user = user, tail = ':' .. user, packed = pack_text(user),
-        event = 'acked ' .. now_text .. ' 0 - ' .. user}
-    local take_one = removed == count and take or take_unlisted
-    for i = 1, count do
-        local message = messages[ids[i]]
-        if message then take_one(ids[i], message, row) end
+-- What a user's acks take out of his inbox was waited for: one command tells all of them.
+local function take_row(user, row, from, to)
+    local removed = call('ZREM', prefix .. ':inbox:' .. user, unpack(row, from, to))
+    local take_one = removed == to - from + 1 and take or take_unlisted
+    for i = from, to do
+        local message = messages[row[i]]
+        if message then take_one(row[i], message, row) end
     end
 end
 
-local ids = {}
-for at = FIRST, #ARGV, 2 do ids[(at - FIRST) / 2 + 1] = ARGV[at + 1] end
-load_messages(ids)
-local row_user, row, row_len = ARGV[FIRST], {}, 0
+local ids, rows, users, count = {}, {}, {}, 0
 for at = FIRST, #ARGV, 2 do
-    if ARGV[at] ~= row_user or row_len == CHUNK then
-        take_row(row_user, row, row_len)
-        row_user, row_len = ARGV[at], 0
+    local user, id = ARGV[at], ARGV[at + 1]
+    local row = rows[user]
+    if not row then
+        row = {user = user, tail = ':' .. user, packed = pack_text(user), len = 0}
+        rows[user], users[#users + 1] = row, user
     end
-    row_len = row_len + 1
-    row[row_len] = ARGV[at + 1]
+    count, row.len = count + 1, row.len + 1
+    ids[count], row[row.len] = id, id
 end
-if row_len > 0 then take_row(row_user, row, row_len) end
+load_messages(ids)
+for _, user in ipairs(users) do
+    local row = rows[user]
+    for from = 1, row.len, CHUNK do take_row(user, row, from, math.min(from + CHUNK - 1, row.len)) end
+end
 for _, id in ipairs(state_ids) do
     if messages[id] then write_states(id) end
 end

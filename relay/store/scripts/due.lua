@@ -40,6 +40,8 @@ local function expire(id)
             if state == '0' then
                 missing[#missing + 1] = user
                 due_gone[#due_gone + 1] = id .. ':' .. user
+            else
+                note_event(id, 'acked', state, 0, '-', user)
             end
         end
     until cursor == '0' or #seen >= PAIRS_MAX

@@ -23,7 +23,8 @@ local function enrol(id, user)
         call('HDEL', early_key(id), user)
         call('HSET', prefix .. ':ack:' .. id, user, early)
         note_event(id, 'sent', now_text, 0, '-', user)
-        note_event(id, 'acked', early, 0, '-', user)
+        message.acked = true
+        message_changed(id)
         told[#told + 1] = pack_text(user) .. pack_text(id)
         return early
     end

@@ -35,12 +35,27 @@ local stored = trail[1] and trail[1]:match('^stored %d+ 0 (%d+%-%d+) ')
 local pending = (call('HGET', prefix .. ':pending', id) or ''):match('^%S+')
 local entry = stored and at(stored) or pending and at(pending) or search()
 
-local waiting, cursor = {}, '0'
+-- Acks become events once nobody is waited for: until then they stand in the message's state.
+local waiting, acks, cursor = {}, {}, '0'
 repeat
     local page = call('HSCAN', prefix .. ':ack:' .. id, cursor, 'COUNT', 500)
     cursor = page[1]
     for i = 1, #page[2], 2 do
-        if page[2][i + 1] == '0' and #waiting < WAITING_MAX then waiting[#waiting + 1] = page[2][i] end
+        local user, state = page[2][i], page[2][i + 1]
+        if state ~= '0' then
+            acks[#acks + 1] = 'acked ' .. state .. ' 0 - ' .. user
+        elseif #waiting < WAITING_MAX then
+            waiting[#waiting + 1] = user
+        end
     end
-until cursor == '0' or #waiting >= WAITING_MAX
+until cursor == '0' or #waiting >= WAITING_MAX or #acks >= WAITING_MAX
+
+if #trail == 0 and #acks > 0 and entry then
+    trail[1] = 'stored ' .. entry[1]:match('^%d+') .. ' 0 ' .. entry[1] .. ' -'
+end
+for _, event in ipairs(acks) do trail[#trail + 1] = event end
+local rows = {}
+for i, event in ipairs(trail) do rows[i] = {tonumber(event:match('^%S+ (%d+)')), i, event} end
+table.sort(rows, function(a, b) return a[1] < b[1] or a[1] == b[1] and a[2] < b[2] end)
+for i, row in ipairs(rows) do trail[i] = row[3] end
 return {entry and field(entry, 'data') or '', entry and entry[1] or '', trail, waiting}

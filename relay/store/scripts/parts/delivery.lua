@@ -38,15 +38,18 @@ local function backoff_ms(kind, tries, id, base, cap)
 end
 
 -- The messages that are waited for: {entry =, left = users, open = its end in ms or nil, ends =
--- whether it has one, tried = whether there was a retry}; false when nobody waits. Changes are written once, by
--- save_messages: of a call with many acks most commands are about the same few keys.
+-- whether it has one, tried = whether there was a retry, acked = whether its state holds acks}; false
+-- when nobody waits. Changes are written once, by save_messages: of a call with many acks most
+-- commands are about the same few keys.
 local messages, changed, completed = {}, {}, {}
 local due_gone, entries_gone, keys_gone = {}, {}, {}
 
 local function read_message(value)
     local entry, left, open, flags = (value or ''):match('^(%S+) (%-?%d+) (%S+) (%d)$')
-    return entry and {entry = entry, left = tonumber(left), open = tonumber(open),
-        ends = flags >= '2', tried = flags == '1' or flags == '3'}
+    if not entry then return nil end
+    local bits = tonumber(flags)
+    return {entry = entry, left = tonumber(left), open = tonumber(open), tried = bits % 2 == 1,
+        ends = bits % 4 >= 2, acked = bits >= 4}
 end
 
 local function load_messages(ids)
@@ -77,47 +80,6 @@ end
 -- the report comes within this time.
 local EARLY_MS = 60000
 local function early_key(id) return prefix .. ':early:' .. id end
-
--- Ends a message: every user it waits for has acked, expired or was given up.
-local function complete(id)
-    local message = message_of(id)
-    if message then entries_gone[#entries_gone + 1] = message.entry end
-    messages[id] = false
-    completed[#completed + 1] = id
-    keys_gone[#keys_gone + 1] = prefix .. ':ack:' .. id
-    if not message or message.ends then due_gone[#due_gone + 1] = id .. ':' end
-    if not message or message.tried then keys_gone[#keys_gone + 1] = prefix .. ':tries:' .. id end
-end
-
-local function save_messages()
-    local values = {}
-    for id in pairs(changed) do
-        local message = messages[id]
-        if message then
-            values[#values + 1] = id
-            values[#values + 1] = table.concat({message.entry, whole(message.left),
-                message.open and whole(message.open) or '-',
-                (message.ends and 2 or 0) + (message.tried and 1 or 0)}, ' ')
-        end
-    end
-    call_chunked(values, 'HMSET', prefix .. ':pending')
-    call_chunked(completed, 'HDEL', prefix .. ':pending')
-    call_chunked(entries_gone, 'XACK', stream, 'clairon')
-    for from = 1, #keys_gone, CHUNK do
-        call('DEL', unpack(keys_gone, from, math.min(from + CHUNK - 1, #keys_gone)))
-    end
-    call_chunked(due_gone, 'ZREM', prefix .. ':due')
-end
-
--- What relays are told of pairs that nobody waits for any more; they follow closely.
-local RECEIPTS_MAX = 256
-
--- Adds to the error log; `users` is a JSON array.
-local ERRORS_MAX = 100000
-local function log_entry(id, reason, attempts, users, data, route)
-    call('XADD', prefix .. ':errors', 'MAXLEN', '~', ERRORS_MAX, '*', 'id', id, 'reason', reason,
-        'attempts', attempts, 'users', users, 'data', data, 'route', route)
-end
 
 -- What happened to a message, for those who ask later: stage, ms, attempt, detail, user. Begun
 -- with when it was stored, and kept for `trail_ms`.
@@ -158,4 +120,59 @@ local function write_events(trail_ms)
             call('LPUSH', key, first)
         end
     end
+end
+
+-- Acks stand in the message's state, and become events when that goes; of more, so many of them.
+local function note_acks(id)
+    local key, cursor, count = prefix .. ':ack:' .. id, '0', 0
+    repeat
+        local page = call('HSCAN', key, cursor, 'COUNT', TRAIL_MAX)
+        cursor = page[1]
+        for i = 1, #page[2], 2 do
+            if page[2][i + 1] ~= '0' then note_event(id, 'acked', page[2][i + 1], 0, '-', page[2][i]) end
+        end
+        count = count + #page[2] / 2
+    until cursor == '0' or count >= TRAIL_MAX
+end
+
+-- Ends a message: every user it waits for has acked, expired or was given up.
+local function complete(id)
+    local message = message_of(id)
+    if message then entries_gone[#entries_gone + 1] = message.entry end
+    if message and message.acked then note_acks(id) end
+    messages[id] = false
+    completed[#completed + 1] = id
+    keys_gone[#keys_gone + 1] = prefix .. ':ack:' .. id
+    if not message or message.ends then due_gone[#due_gone + 1] = id .. ':' end
+    if not message or message.tried then keys_gone[#keys_gone + 1] = prefix .. ':tries:' .. id end
+end
+
+local function save_messages()
+    local values = {}
+    for id in pairs(changed) do
+        local message = messages[id]
+        if message then
+            values[#values + 1] = id
+            values[#values + 1] = table.concat({message.entry, whole(message.left),
+                message.open and whole(message.open) or '-',
+                (message.acked and 4 or 0) + (message.ends and 2 or 0) + (message.tried and 1 or 0)}, ' ')
+        end
+    end
+    call_chunked(values, 'HMSET', prefix .. ':pending')
+    call_chunked(completed, 'HDEL', prefix .. ':pending')
+    call_chunked(entries_gone, 'XACK', stream, 'clairon')
+    for from = 1, #keys_gone, CHUNK do
+        call('DEL', unpack(keys_gone, from, math.min(from + CHUNK - 1, #keys_gone)))
+    end
+    call_chunked(due_gone, 'ZREM', prefix .. ':due')
+end
+
+-- What relays are told of pairs that nobody waits for any more; they follow closely.
+local RECEIPTS_MAX = 256
+
+-- Adds to the error log; `users` is a JSON array.
+local ERRORS_MAX = 100000
+local function log_entry(id, reason, attempts, users, data, route)
+    call('XADD', prefix .. ':errors', 'MAXLEN', '~', ERRORS_MAX, '*', 'id', id, 'reason', reason,
+        'attempts', attempts, 'users', users, 'data', data, 'route', route)
 end
