@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "feed/feed_private.h"
+#include "store/topic_prefix.h"
 
 #define COMMAND_MAX 2048
 #define SQLSTATE_IN_USE "55006"
@@ -195,6 +196,9 @@ feed_begin_start(struct feed *feed)
             snprintf(command + len, sizeof(command) - (size_t)len, ", topic_prefix '%s'", prefix);
     }
     snprintf(command + len, sizeof(command) - (size_t)len, ")");
+    store_note_topic_prefix(feed->store, feed->config->feed.topic_prefix != NULL
+                                             ? feed->config->feed.topic_prefix
+                                             : PQdb(feed->conn)); /* as the plugin has it */
     feed_ask(feed, FEED_STARTING, command);
 }
 

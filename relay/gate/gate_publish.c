@@ -13,6 +13,7 @@
 #include "hub/funnel.h"
 #include "hub/hub.h"
 #include "store/publish.h"
+#include "store/topic_prefix.h"
 #include "store/trace.h"
 #include "wire/publication.h"
 
@@ -217,9 +218,11 @@ gate_publish_headers(struct gate_request *request)
 void
 gate_publish(struct gate_request *request)
 {
-    struct publication_origin origin = {.emitter = request->token.user,
-                                        .topic_prefix = request->gate->config->feed.topic_prefix,
-                                        .now_us = clock_wall_us()};
+    const char *prefix = request->gate->config->feed.topic_prefix;
+    struct publication_origin origin = {
+        .emitter = request->token.user,
+        .topic_prefix = prefix != NULL ? prefix : store_topic_prefix(hub_store(request->gate->hub)),
+        .now_us = clock_wall_us()};
     struct publication publication = {0};
     char error[PUBLICATION_ERROR_MAX];
 

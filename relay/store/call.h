@@ -7,6 +7,7 @@
 #include "store/fault.h"
 #include "store/link.h"
 #include "store/store.h"
+#include "store/topic_prefix.h"
 #include "store/trace.h"
 
 #define STORE_KEY_MAX 192
@@ -52,6 +53,7 @@ struct store {
     int min_replicas;
     struct replicas_wait replicas;
     char epoch[STORE_EPOCH_TEXT + 1];
+    char topic_prefix[STORE_TOPIC_PREFIX_MAX];
     struct entry_id newest;
     struct entry_id seen; /* the newest entry of this epoch that we know of */
     bool syncs_always;    /* appendfsync always: an answer is on disk */

@@ -91,7 +91,7 @@ on_hello(void *ctx, const redisReply *reply)
             link_restart(store->link, "the stream could not be prepared");
         return;
     }
-    if (reply_is_array(reply, 3)) {
+    if (reply_is_array(reply, 4)) {
         epoch = reply_bytes(reply->element[0]);
         newest = reply_bytes(reply->element[1]);
     }
@@ -103,6 +103,7 @@ on_hello(void *ctx, const redisReply *reply)
     snprintf(store->epoch, sizeof(store->epoch), "%.*s", (int)epoch.len, (const char *)epoch.at);
     store->seen = store->newest;
     store->knows_first = reply->element[2]->integer == 1;
+    topic_prefix_set(store->topic_prefix, reply_bytes(reply->element[3]));
     link_settle(store->link);
     log_info("store", "connected, epoch %s", store->epoch);
     stats_set(store->stats, STAT_STORE_CONNECTED, 1);
@@ -168,7 +169,8 @@ store_open(struct ev_loop *loop, const struct config *config, struct stats *stat
         free(store);
         return NULL;
     }
-    store->upkeep = upkeep_open(loop, store->link, config, stats, store->epoch);
+    store->upkeep =
+        upkeep_open(loop, store->link, config, stats, store->epoch, store->topic_prefix);
     return store;
 }
 

@@ -21,7 +21,8 @@ struct upkeep {
     struct ev_loop *loop;
     struct link *link;
     struct stats *stats;
-    const char *epoch; /* the store's, as of the last greeting */
+    const char *epoch;  /* the store's, as of the last greeting */
+    char *topic_prefix; /* likewise */
     struct delivery delivery;
     struct fault_log faults;
     bool due_asked;
@@ -159,9 +160,10 @@ on_epoch(void *ctx, const redisReply *reply)
     struct upkeep *upkeep = ctx;
     struct bytes epoch;
 
-    if (is_error(upkeep, reply, "read its epoch"))
+    if (is_error(upkeep, reply, "read its epoch") || !reply_is_array(reply, 2))
         return;
-    epoch = reply_bytes(reply);
+    epoch = reply_bytes(reply->element[0]);
+    topic_prefix_set(upkeep->topic_prefix, reply_bytes(reply->element[1]));
     if (epoch.len != strlen(upkeep->epoch) || memcmp(epoch.at, upkeep->epoch, epoch.len) != 0)
         link_restart(upkeep->link, "it is not what it was");
 }
@@ -181,18 +183,18 @@ on_beat(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct upkeep *upkeep = timer->data;
     const char *add[] = {"XADD", upkeep->beat_key, "MAXLEN", "1", "*", "beat", "1"};
-    const char *ask[] = {"HGET", upkeep->meta_key, "epoch"};
+    const char *ask[] = {"HMGET", upkeep->meta_key, "epoch", "topic_prefix"};
 
     (void)loop;
     (void)events;
     /* While the store is away its link says so. */
-    if (send(upkeep, on_beaten, add, 7) == RC_OK && send(upkeep, on_epoch, ask, 3) != RC_OK)
+    if (send(upkeep, on_beaten, add, 7) == RC_OK && send(upkeep, on_epoch, ask, 4) != RC_OK)
         log_debug("store", "the link broke between two commands");
 }
 
 struct upkeep *
 upkeep_open(struct ev_loop *loop, struct link *link, const struct config *config,
-            struct stats *stats, const char *epoch)
+            struct stats *stats, const char *epoch, char topic_prefix[STORE_TOPIC_PREFIX_MAX])
 {
     struct upkeep *upkeep = memory_new(sizeof(*upkeep));
 
@@ -200,6 +202,7 @@ upkeep_open(struct ev_loop *loop, struct link *link, const struct config *config
     upkeep->link = link;
     upkeep->stats = stats;
     upkeep->epoch = epoch;
+    upkeep->topic_prefix = topic_prefix;
     upkeep->jitter = (unsigned)getpid();
     delivery_settings(config, &upkeep->delivery);
     snprintf(upkeep->prefix, sizeof(upkeep->prefix), "%s", config->store.prefix);

@@ -1,6 +1,7 @@
 -- hello.lua: makes the store ready for a relay and tells where its stream stands.
 -- KEYS: stream. ARGV: prefix, a fresh epoch; the epoch that the relay knows, the newest entry it saw.
--- Returns {epoch, id of the newest entry ever, 1 if the first entry is known, else 0}.
+-- Returns {epoch, id of the newest entry ever, 1 if the first entry is known, else 0,
+-- what topics begin with or ''}.
 local stream, prefix = KEYS[1], ARGV[1]
 -- A stream that was removed is a store that was emptied.
 if redis.call('EXISTS', stream) == 0 and redis.call('HDEL', prefix .. ':meta', 'first') == 1 then
@@ -64,4 +65,4 @@ if run and run ~= known[2] then
         redis.call('HMSET', meta, 'run', run, 'gap_from', from, 'gap_to', last)
     end
 end
-return {epoch, last, redis.call('HEXISTS', meta, 'first')}
+return {epoch, last, redis.call('HEXISTS', meta, 'first'), redis.call('HGET', meta, 'topic_prefix') or ''}

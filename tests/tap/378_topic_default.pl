@@ -1,0 +1,53 @@
+# Does what is asked for over HTTP get the topic that clairon.notify gives it, also where no feed runs?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token);
+use Clairon::Test::RawSocket;
+use JSON ();
+use Test::More;
+
+my $pg    = Clairon::Test::postgresql('main');
+my $store = Clairon::Test::store();
+my $early = Clairon::Test::relay(undef, $store, roles => 'gate');
+
+sub topic
+{
+    my ($relay, %metadata) = @_;
+    my $body = JSON::encode_json({ payload => {}, metadata => \%metadata, routing => { audience => { type => 'USER', targets => ['u1'] } } });
+    my $raw  = Clairon::Test::RawSocket->new($relay);
+    $raw->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'api', publish => JSON::true)
+          . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
+    my $answer = $raw->answer;
+    die "the notification was refused: $answer->{status}\n" if $answer->{status} != 201;
+    my $id = JSON::decode_json($answer->{body})->{id};
+    my $told = Clairon::Test::RawSocket->new($relay)->request(GET => "/v1/notifications/$id", Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true));
+    return JSON::decode_json($told->{body})->{notification}{metadata}{topic};
+}
+
+is(topic($early), 'notify', 'before any feed there is no prefix to know');
+my $relay = Clairon::Test::relay($pg, $store);
+is(topic($relay), 'postgres.notify', 'the database\'s name, where the feed runs');
+wait_until('the others hear of it', sub { topic($early) eq 'postgres.notify' });
+is(topic($early, source => 'orders'), 'postgres.orders', 'with the source');
+is(topic($early, topic => 'my.own'), 'my.own', 'a topic of its own is used as given');
+my $one = $relay->client('u1');
+$pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}', source => 'orders')});
+$one->wait_notes(1);
+is(($one->notes)[0]{metadata}{topic}, topic($early, source => 'orders'), 'as clairon.notify has it');
+my $late = Clairon::Test::relay(undef, $store, roles => 'gate');
+is(topic($late), 'postgres.notify', 'a relay that comes later knows it from its first answer on');
+my $own = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'feed.topic_prefix' => 'mine' });
+is(topic($own), 'mine.notify', 'a relay\'s own setting comes first');
+$relay->stop;
+$relay->configure('feed.topic_prefix' => 'it\'s "new"');
+$relay->start;
+$relay->wait_ready;
+wait_until('the new prefix is heard of', sub { topic($late) eq 'it\'s "new".notify' });
+is(topic($relay), 'it\'s "new".notify', 'as the feed has it');
+is(topic($own), 'mine.notify', 'but not where there is an own one');
+$store->ask('FLUSHALL');
+wait_until('an emptied store is told again', sub { (eval { topic($late) } // '') eq 'it\'s "new".notify' && $store->ask('HGET', 'clairon:meta', 'topic_prefix') });
+is($store->ask('HGET', 'clairon:meta', 'topic_prefix'), 'it\'s "new"', 'an emptied store is told again');
+
+done_testing();
