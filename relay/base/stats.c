@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "decoder/version.h"
+
 static const struct {
     const char *metric;
     const char *kind;
@@ -13,6 +15,15 @@ static const struct {
 #define STATS_NAME(name, metric, kind, help) [STAT_##name] = {metric, kind, help},
     STATS_LIST(STATS_NAME)
 #undef STATS_NAME
+};
+
+static const struct {
+    const char *metric;
+    const char *help;
+} times_names[TIME_COUNT] = {
+#define TIMES_NAME(name, metric, help) [TIME_##name] = {metric, help},
+    TIMES_LIST(TIMES_NAME)
+#undef TIMES_NAME
 };
 
 static bool
@@ -24,8 +35,8 @@ is_gauge(enum metric stat)
 uint64_t
 stats_total(const struct stats *stats, enum metric stat)
 {
-    bool takes_largest =
-        is_gauge(stat) && stat != STAT_GATE_CONNECTIONS && stat != STAT_GATE_STREAMS;
+    bool takes_largest = is_gauge(stat) && stat != STAT_GATE_CONNECTIONS &&
+                         stat != STAT_GATE_CONNECTIONS_MAX && stat != STAT_GATE_STREAMS;
     uint64_t total = 0;
 
     if (stats->all == NULL)
@@ -49,29 +60,65 @@ stats_reset_gauges(struct stats *stats)
             stats->values[i] = 0;
 }
 
-/* Once for all that differ in their labels only. */
+/* Once for all that differ from the one before in their labels only. */
 static enum rc
-write_head(int stat, struct buffer *out)
+write_head(const char *metric, const char *before, const char *kind, const char *help,
+           struct buffer *out)
 {
-    const char *metric = stats_names[stat].metric;
     int len = (int)strcspn(metric, "{");
 
-    if (stat > 0 && strncmp(metric, stats_names[stat - 1].metric, (size_t)len + 1) == 0)
+    if (before != NULL && strncmp(metric, before, (size_t)len + 1) == 0)
         return RC_OK;
-    return buffer_addf(out, "# HELP %.*s %s\n# TYPE %.*s %s\n", len, metric, stats_names[stat].help,
-                       len, metric, stats_names[stat].kind);
+    return buffer_addf(out, "# HELP %.*s %s\n# TYPE %.*s %s\n", len, metric, help, len, metric,
+                       kind);
+}
+
+static enum rc
+write_value(const struct stats *stats, enum metric stat, struct buffer *out)
+{
+    static const char unit[] = "_seconds";
+    const char *metric = stats_names[stat].metric;
+    uint64_t value = stats_total(stats, stat);
+    size_t len = strlen(metric);
+
+    if (len > sizeof(unit) && strcmp(metric + len - (sizeof(unit) - 1), unit) == 0)
+        return buffer_addf(out, "%s %" PRIu64 ".%06" PRIu64 "\n", metric, value / 1000000,
+                           value % 1000000);
+    return buffer_addf(out, "%s %" PRIu64 "\n", metric, value);
+}
+
+static enum rc
+write_times(const struct stats *stats, enum time_of what, struct buffer *out)
+{
+    struct histogram total = stats->times[what];
+
+    if (stats->all != NULL)
+        total = (struct histogram){0};
+    for (int i = 0; i < stats->all_count; i++)
+        histogram_sum(&total, &stats->all[i].times[what]);
+    return histogram_write(&total, times_names[what].metric, out);
 }
 
 enum rc
 stats_write(const struct stats *stats, struct buffer *out)
 {
-    enum rc rc = RC_OK;
+    enum rc rc = buffer_addf(out,
+                             "# HELP clairon_build_info What runs; always 1\n"
+                             "# TYPE clairon_build_info gauge\n"
+                             "clairon_build_info{version=\"%s\"} 1\n",
+                             CLAIRON_VERSION);
 
     for (int i = 0; i < STAT_COUNT && rc == RC_OK; i++) {
-        rc = write_head(i, out);
+        rc = write_head(stats_names[i].metric, i > 0 ? stats_names[i - 1].metric : NULL,
+                        stats_names[i].kind, stats_names[i].help, out);
         if (rc == RC_OK)
-            rc = buffer_addf(out, "%s %" PRIu64 "\n", stats_names[i].metric,
-                             stats_total(stats, (enum metric)i));
+            rc = write_value(stats, (enum metric)i, out);
+    }
+    for (int i = 0; i < TIME_COUNT && rc == RC_OK; i++) {
+        rc = write_head(times_names[i].metric, i > 0 ? times_names[i - 1].metric : NULL,
+                        "histogram", times_names[i].help, out);
+        if (rc == RC_OK)
+            rc = write_times(stats, (enum time_of)i, out);
     }
     return rc;
 }

@@ -5,9 +5,11 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
+#include "base/histogram.h"
 
 /* X(name in enum, Prometheus name, "counter" or "gauge", help); those that differ in labels stand
  * in a row. */
+#define STATS_GAPS "Gaps announced to clients"
 #define STATS_LIST(X)                                                                              \
     X(FEED_CONNECTED, "clairon_feed_connected", "gauge", "1 while replication streams")            \
     X(FEED_FRAMES, "clairon_feed_frames_total", "counter", "Frames received from the slot")        \
@@ -15,6 +17,10 @@
     X(FEED_RECONNECTS, "clairon_feed_reconnects_total", "counter", "Times the feed started over")  \
     X(FEED_RECEIVED_LSN, "clairon_feed_received_lsn_bytes", "gauge", "Newest WAL position seen")   \
     X(FEED_CONFIRMED_LSN, "clairon_feed_confirmed_lsn_bytes", "gauge", "WAL position confirmed")   \
+    X(FEED_UNCONFIRMED, "clairon_feed_unconfirmed_bytes", "gauge",                                 \
+      "WAL received that PostgreSQL must still keep")                                              \
+    X(FEED_LAG, "clairon_feed_lag_seconds", "gauge",                                               \
+      "Age of what comes from the slot, or waits for the store; 0 when quiet")                     \
     X(STORE_CONNECTED, "clairon_store_connected", "gauge", "1 while the store answers")            \
     X(STORE_NOTES, "clairon_store_notifications_total", "counter", "Notifications stored")         \
     X(STORE_REPLAYED, "clairon_store_replayed_total", "counter", "Frames already stored, skipped") \
@@ -23,22 +29,30 @@
     X(STORE_NACKS, "clairon_nacks_total", "counter", "Retries put off by their user")              \
     X(STORE_RETRIES, "clairon_retries_total", "counter", "Users for whom a message was repeated")  \
     X(STORE_COPIES, "clairon_retry_copies_total", "counter", "Entries made for retries")           \
-    X(STORE_EXHAUSTED, "clairon_exhausted_total", "counter", "Acks given up after all retries")    \
-    X(STORE_EXPIRED, "clairon_expired_total", "counter", "Acks given up at the expiration")        \
+    X(STORE_EXHAUSTED, "clairon_errors_total{reason=\"exhausted\"}", "counter", "Acks given up")   \
+    X(STORE_EXPIRED, "clairon_errors_total{reason=\"expired\"}", "counter", "Acks given up")       \
     X(STORE_ERROR_LOG, "clairon_errors_entries", "gauge", "Entries in the error log")              \
+    X(STORE_STREAM, "clairon_store_stream_entries", "gauge", "Entries in the stream")              \
+    X(STORE_PENDING, "clairon_pending_messages", "gauge", "Messages that lack acknowledgements")   \
+    X(STORE_OLDEST, "clairon_pending_oldest_seconds", "gauge",                                     \
+      "Since when the oldest entry waits for acknowledgements; 0: none does")                      \
     X(STORE_TRIMMED, "clairon_store_trimmed_total", "counter", "Entries older than the retention") \
     X(STORE_ERRORS, "clairon_store_errors_total", "counter", "Error replies of the store")         \
     X(HUB_NOTES, "clairon_hub_notifications_total", "counter", "Notifications read for delivery")  \
     X(HUB_DELIVERED, "clairon_hub_delivered_total", "counter", "Messages handed to sockets")       \
-    X(HUB_GAPS, "clairon_hub_gaps_total", "counter", "Gaps announced to clients")                  \
+    X(HUB_GAPS_TRIMMED, "clairon_hub_gaps_total{why=\"trimmed\"}", "counter", STATS_GAPS)          \
+    X(HUB_GAPS_EXPIRED, "clairon_hub_gaps_total{why=\"expired\"}", "counter", STATS_GAPS)          \
+    X(HUB_GAPS_EPOCH, "clairon_hub_gaps_total{why=\"epoch\"}", "counter", STATS_GAPS)              \
+    X(HUB_GAPS_SHED, "clairon_hub_gaps_total{why=\"shed\"}", "counter", STATS_GAPS)                \
     X(HUB_SHED_LOW, "clairon_shed_total{class=\"low\"}", "counter",                                \
       "Lines left out for want of CPU or memory")                                                  \
     X(HUB_SHED_NORMAL, "clairon_shed_total{class=\"normal\"}", "counter",                          \
       "Lines left out for want of CPU or memory")                                                  \
     X(HUB_SHEDDING, "clairon_shedding", "gauge", "What is left out: 0 nothing, 1 LOW, 2 NORMAL")   \
-    X(HUB_LAG, "clairon_hub_lag_milliseconds", "gauge", "How long lines wait for their turn")      \
+    X(HUB_LAG, "clairon_hub_lag_seconds", "gauge", "How long lines wait for their turn")           \
     X(HUB_QUEUED, "clairon_hub_queued_bytes", "gauge", "Notifications that sockets do not take")   \
     X(GATE_CONNECTIONS, "clairon_gate_connections", "gauge", "Open client connections")            \
+    X(GATE_CONNECTIONS_MAX, "clairon_gate_connections_max", "gauge", "gate.max_connections")       \
     X(GATE_STREAMS, "clairon_gate_streams", "gauge", "Open SSE connections and polls")             \
     X(GATE_PUSH_OFF, "clairon_gate_push_off", "gauge", "1 while push is turned off")               \
     X(GATE_ACCEPTED, "clairon_gate_accepted_total", "counter", "Client connections accepted")      \
@@ -53,9 +67,30 @@ enum metric {
         STAT_COUNT
 };
 
+#define STATS_SCRIPTS "From a script's or a transaction's sending to its answer"
+/* X(name in enum, Prometheus name, help) */
+#define TIMES_LIST(X)                                                                              \
+    X(DECODED, "clairon_decoded_seconds", "From a commit until the feed has all of it")            \
+    X(STORED, "clairon_stored_seconds", "From a batch's first commit until the store has it")      \
+    X(SENT, "clairon_sent_seconds", "From a commit until a connected client's socket took it")     \
+    X(ACKED, "clairon_acked_seconds", "From a commit until an acknowledgement of a client came")   \
+    X(SCRIPT_INGEST, "clairon_store_script_seconds{script=\"ingest\"}", STATS_SCRIPTS)             \
+    X(SCRIPT_SHOWN, "clairon_store_script_seconds{script=\"shown\"}", STATS_SCRIPTS)               \
+    X(SCRIPT_ACK, "clairon_store_script_seconds{script=\"ack\"}", STATS_SCRIPTS)                   \
+    X(SCRIPT_DUE, "clairon_store_script_seconds{script=\"due\"}", STATS_SCRIPTS)                   \
+    X(SCRIPT_OTHER, "clairon_store_script_seconds{script=\"other\"}", STATS_SCRIPTS)
+
+enum time_of {
+#define TIMES_ENUM(name, metric, help) TIME_##name,
+    TIMES_LIST(TIMES_ENUM)
+#undef TIMES_ENUM
+        TIME_COUNT
+};
+
 /* One process's, in memory that its fellow workers share. */
 struct stats {
     uint64_t values[STAT_COUNT];
+    struct histogram times[TIME_COUNT];
     int64_t beat_us;         /* when a worker's loop turned last; monotonic */
     const struct stats *all; /* of all workers; NULL: this process is alone */
     int all_count;
@@ -73,6 +108,13 @@ stats_set(struct stats *stats, enum metric stat, uint64_t value)
     stats->values[stat] = value;
 }
 
+/* How long one took, in microseconds; clocks may differ, so less than nothing counts as nothing. */
+static inline void
+stats_time(struct stats *stats, enum time_of what, int64_t took_us)
+{
+    histogram_add(&stats->times[what], took_us);
+}
+
 /* What a worker that died showed is not so any more. Counters stay. */
 void stats_reset_gauges(struct stats *stats);
 
@@ -82,9 +124,7 @@ uint64_t stats_total(const struct stats *stats, enum metric stat);
 /* {"clairon_..":0,..} */
 MUST_CHECK enum rc stats_write_json(const struct stats *stats, struct buffer *out);
 
-/*
- * Writes all of them in Prometheus' text format, HELP and TYPE included.
- */
+/* Writes all of them, and the build, in Prometheus' text format, HELP and TYPE included. */
 MUST_CHECK enum rc stats_write(const struct stats *stats, struct buffer *out);
 
 #endif

@@ -59,6 +59,7 @@ drop_connection(struct feed *feed)
     feed_stream_reset(feed);
     feed_confirm_reset(feed); /* the next store may hold less than this one did */
     stats_set(feed->stats, STAT_FEED_CONNECTED, 0);
+    stats_set(feed->stats, STAT_FEED_LAG, 0);
 }
 
 void
@@ -192,6 +193,7 @@ on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
     (void)events;
     if (feed->state != FEED_STREAMING)
         return;
+    feed_show_lag(feed);
     if (!server_speaks(feed))
         return;
     feed_stream_idle(feed);

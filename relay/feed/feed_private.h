@@ -50,6 +50,7 @@ enum feed_state {
 struct flight {
     uint64_t confirm_lsn; /* what may be confirmed once it is stored; 0: nothing new */
     size_t bytes;
+    int64_t commit_us; /* when its first transaction committed; 0: it holds the end of none */
 };
 
 /* How far the store was at a time. */
@@ -96,7 +97,10 @@ struct feed {
     size_t held_count;
     size_t held_room;
     uint64_t batch_confirm_lsn;
-    uint64_t batch_lsn; /* position of the batch's last frame */
+    int64_t batch_commit_us; /* of its first transaction; 0: none has ended in it */
+    int64_t came_us;         /* when a transaction last ended; monotonic */
+    int64_t came_late_us;    /* how long after its commit */
+    uint64_t batch_lsn;      /* position of the batch's last frame */
     uint64_t batch_ordinal;
     char sent_position[FRAME_POSITION_TEXT + 1]; /* of the last frame handed to the store */
     struct flight flights[FEED_FLIGHTS_MAX];     /* a ring, oldest first */
@@ -171,6 +175,8 @@ bool feed_stream_has_room(const struct feed *feed);
 /* Takes a packet of frames, and its bytes (malloc). False when the feed was restarted. */
 bool feed_stream_take(struct feed *feed, char *owned, struct bytes packet);
 void feed_send_feedback(struct feed *feed);
+/* How far the slot is behind, for the metrics. */
+void feed_show_lag(struct feed *feed);
 /* Hands libpq's waiting bytes to the socket, now or when it is writable. */
 void feed_flush_socket(struct feed *feed);
 

@@ -9,6 +9,8 @@
 #include "base/memory.h"
 #include "feed/feed_private.h"
 
+#define LAG_QUIET_US 2000000 /* nothing came for so long: there is nothing more */
+
 bool
 feed_stream_has_room(const struct feed *feed)
 {
@@ -41,6 +43,7 @@ feed_stream_reset(struct feed *feed)
     feed->batch = store_batch_new();
     release_held(feed);
     feed->batch_confirm_lsn = 0;
+    feed->batch_commit_us = 0;
     feed->flight_first = 0;
     feed->flight_count = 0;
     feed->flight_bytes = 0;
@@ -65,6 +68,8 @@ on_ingested(void *ctx, enum rc rc)
     feed->flight_bytes -= flight.bytes;
     if (flight.confirm_lsn > feed->stored_lsn)
         feed->stored_lsn = flight.confirm_lsn;
+    if (flight.commit_us != 0)
+        stats_time(feed->stats, TIME_STORED, clock_wall_us() - flight.commit_us);
     feed_stream_pump(feed);
 }
 
@@ -92,10 +97,11 @@ send_batch(struct feed *feed)
         return;
     }
     flight = &feed->flights[(feed->flight_first + feed->flight_count) % FEED_FLIGHTS_MAX];
-    *flight = (struct flight){feed->batch_confirm_lsn, bytes};
+    *flight = (struct flight){feed->batch_confirm_lsn, bytes, feed->batch_commit_us};
     feed->flight_count++;
     feed->flight_bytes += bytes;
     feed->batch_confirm_lsn = 0;
+    feed->batch_commit_us = 0;
     release_held(feed);
 }
 
@@ -131,6 +137,8 @@ is_stored(const struct feed *feed, const struct frame *frame)
 static void
 take_frame(struct feed *feed, const struct frame *frame)
 {
+    int64_t commit_us = frame->kind == FRAME_KIND_COMMIT ? frame->as.commit.commit_us : 0;
+
     stats_add(feed->stats, STAT_FEED_FRAMES, 1);
     if (is_stored(feed, frame)) {
         stats_add(feed->stats, STAT_STORE_REPLAYED, 1);
@@ -142,8 +150,16 @@ take_frame(struct feed *feed, const struct frame *frame)
         feed->batch_lsn = frame->commit_lsn;
         feed->batch_ordinal = frame->ordinal;
     }
-    if (frame->kind == FRAME_KIND_COMMIT)
-        feed->batch_confirm_lsn = frame->as.commit.end_lsn;
+    if (frame->kind != FRAME_KIND_COMMIT)
+        return;
+    feed->batch_confirm_lsn = frame->as.commit.end_lsn;
+    if (commit_us == 0)
+        return; /* what has no commit of its own */
+    if (feed->batch_commit_us == 0)
+        feed->batch_commit_us = commit_us;
+    feed->came_us = feed->heard_us;
+    feed->came_late_us = clock_wall_us() - commit_us;
+    stats_time(feed->stats, TIME_DECODED, feed->came_late_us);
 }
 
 bool
@@ -297,4 +313,22 @@ feed_send_feedback(struct feed *feed)
     stats_set(feed->stats, STAT_FEED_RECEIVED_LSN, feed->received_lsn);
     stats_set(feed->stats, STAT_FEED_CONFIRMED_LSN, feed->confirmed_lsn);
     feed_flush_socket(feed);
+}
+
+void
+feed_show_lag(struct feed *feed)
+{
+    uint64_t kept_from =
+        feed->confirmed_lsn > feed->slot_lsn ? feed->confirmed_lsn : feed->slot_lsn;
+    int64_t waits_since_us =
+        feed->flight_count > 0 ? feed->flights[feed->flight_first].commit_us : 0;
+    int64_t lag_us = 0;
+
+    if (waits_since_us > 0)
+        lag_us = clock_wall_us() - waits_since_us;
+    else if (clock_monotonic_us() - feed->came_us < LAG_QUIET_US)
+        lag_us = feed->came_late_us;
+    stats_set(feed->stats, STAT_FEED_LAG, lag_us > 0 ? (uint64_t)lag_us : 0);
+    stats_set(feed->stats, STAT_FEED_UNCONFIRMED,
+              feed->received_lsn > kept_from ? feed->received_lsn - kept_from : 0);
 }

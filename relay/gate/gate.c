@@ -128,6 +128,7 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
                           .health = *health,
                           .funnel = funnel_new(),
                           .rules = rules_of(config)};
+    stats_set(stats, STAT_GATE_CONNECTIONS_MAX, (uint64_t)config->gate.max_connections);
     gate_timers_start(gate);
     if (open_context(gate) == RC_OK &&
         gate_accept_start(gate, listen_fd, reason, sizeof(reason)) == RC_OK)

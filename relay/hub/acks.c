@@ -2,9 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "hub/hub_private.h"
+#include "store/trace.h"
 
 #define ACKS_IN_ONE_CALL 2000
 
@@ -73,6 +75,7 @@ acks_add(struct hub *hub, const char *user, const char *id)
                  HUB_ACKS_MAX, user);
         return;
     }
+    stats_time(hub->stats, TIME_ACKED, clock_wall_us() - trace_commit_ms(id) * 1000);
     push(&hub->acks,
          (struct store_ack){memory_text(user, strlen(user)), memory_text(id, strlen(id))});
 }

@@ -66,6 +66,7 @@ struct hub {
     struct entry_id newest; /* read last */
     struct session *waking; /* those with something to send, in the order they got it */
     struct session *waking_last;
+    int64_t sending_us;      /* when sending began, by the wall clock */
     ev_prepare turn;         /* the end of a turn: offers the batch, sends */
     ev_idle more;            /* while sessions are left for the next turn */
     unsigned char *scratch;  /* a session's own lines, as a frame */

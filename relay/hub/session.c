@@ -264,6 +264,22 @@ session_is_for(const struct session *session, const struct frame *frame)
     return false;
 }
 
+static void
+count_gap(struct stats *stats, const char *why)
+{
+    static const struct {
+        const char *why;
+        enum metric stat;
+    } gaps[] = {{"trimmed", STAT_HUB_GAPS_TRIMMED},
+                {"expired", STAT_HUB_GAPS_EXPIRED},
+                {"epoch", STAT_HUB_GAPS_EPOCH},
+                {"shed", STAT_HUB_GAPS_SHED}};
+
+    for (size_t i = 0; i < sizeof(gaps) / sizeof(gaps[0]); i++)
+        if (strcmp(gaps[i].why, why) == 0)
+            stats_add(stats, gaps[i].stat, 1);
+}
+
 void
 session_say_gap(struct session *session, struct entry_id from, struct entry_id to, const char *why)
 {
@@ -275,7 +291,7 @@ session_say_gap(struct session *session, struct entry_id from, struct entry_id t
     len =
         snprintf(line, sizeof(line), "{\"t\":\"gap\",\"from\":\"%s\",\"to\":\"%s\",\"why\":\"%s\"}",
                  from_text, to_text, why);
-    stats_add(session->hub->stats, STAT_HUB_GAPS, 1);
+    count_gap(session->hub->stats, why);
     session_say(session, line, (size_t)len);
 }
 

@@ -277,6 +277,15 @@ next_note(struct session *session)
     return NULL;
 }
 
+/* Of what was away, or was shown before, the time would not tell how fast we are. */
+static void
+count_time(const struct session *session, const struct note *note)
+{
+    if (session->state == SESSION_LIVE && !note->is_copy)
+        stats_time(session->hub->stats, TIME_SENT,
+                   session->hub->sending_us - note->frame.as.note.commit_us);
+}
+
 /* Takes a note out of the queue that counts as written from now on. */
 static struct note *
 pop_note(struct session *session)
@@ -284,6 +293,7 @@ pop_note(struct session *session)
     struct note *note = take_note(session);
 
     stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
+    count_time(session, note);
     if (note->needs_ack)
         window_wrote(session, note);
     return note;
@@ -369,6 +379,7 @@ send_run(struct hub *hub, struct session *session)
     }
     session->run = NULL;
     stats_add(hub->stats, STAT_HUB_DELIVERED, run->count);
+    count_time(session, run->notes[0]);
     run_unref(run);
 }
 
@@ -425,6 +436,7 @@ look_ahead(const struct session *next)
 bool
 hub_send_some(struct hub *hub, unsigned most)
 {
+    hub->sending_us = clock_wall_us();
     while (hub->waking != NULL && most-- > 0) {
         struct session *session = hub->waking;
 
@@ -444,6 +456,7 @@ hub_send_some(struct hub *hub, unsigned most)
 void
 session_send(struct session *session)
 {
+    session->hub->sending_us = clock_wall_us();
     send_some(session->hub, session);
 }
 

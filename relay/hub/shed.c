@@ -155,7 +155,7 @@ on_measure(struct ev_loop *loop, ev_timer *timer, int events)
     }
     shed->measured_us = now_us;
     shed->lag_us = 0;
-    stats_set(hub->stats, STAT_HUB_LAG, (uint64_t)(shed->pressure.lag_us / 1000));
+    stats_set(hub->stats, STAT_HUB_LAG, (uint64_t)shed->pressure.lag_us);
     stats_set(hub->stats, STAT_HUB_QUEUED, hub->queued_bytes);
 }
 

@@ -247,8 +247,8 @@ ingest_at_once(struct call *call, const char *key, const char *position, const c
     transaction = memory_new(sizeof(*transaction));
     *transaction =
         (struct transaction){.call = call, .left = commands.count, .notes = batch->notes};
-    rc = link_send_ready(store->link, on_transaction, transaction, commands.bytes, commands.lens,
-                         commands.count);
+    rc = link_send_ready(store->link, TIME_SCRIPT_INGEST, on_transaction, transaction,
+                         commands.bytes, commands.lens, commands.count);
     free(commands.bytes);
     if (rc != RC_OK)
         free(transaction);

@@ -31,6 +31,7 @@ struct link {
     const char *name;
     struct link_events events;
     const struct config *config;
+    struct stats *stats; /* NULL: nobody asks how long scripts take */
     struct address address;
     redisAsyncContext *redis; /* NULL while down */
     struct backoff backoff;
@@ -50,7 +51,9 @@ struct request {
     struct link *link;
     link_reply *reply;
     void *ctx;
-    size_t left; /* commands whose answers are to come */
+    size_t left;       /* commands whose answers are to come */
+    enum time_of what; /* TIME_COUNT: no script */
+    int64_t sent_us;
 };
 
 static const char *const script_texts[] = {
@@ -119,27 +122,30 @@ on_answer(redisAsyncContext *redis, void *answer, void *ctx)
     (void)redis;
     link->pending--;
     link->heard_us = clock_monotonic_us();
+    if (link->stats != NULL && request->what != TIME_COUNT && answer != NULL && request->left == 1)
+        stats_time(link->stats, request->what, link->heard_us - request->sent_us);
     request->reply(request->ctx, answer);
     if (--request->left == 0)
         free(request);
 }
 
 static struct request *
-new_request(struct link *link, link_reply *reply, void *ctx, size_t count)
+new_request(struct link *link, link_reply *reply, void *ctx, size_t count, enum time_of what)
 {
     struct request *request = memory_new(sizeof(*request));
+    int64_t now_us = clock_monotonic_us();
 
-    *request = (struct request){.link = link, .reply = reply, .ctx = ctx, .left = count};
+    *request = (struct request){link, reply, ctx, count, what, now_us};
     if (link->pending == 0)
-        link->heard_us = clock_monotonic_us();
+        link->heard_us = now_us;
     return request;
 }
 
 static enum rc
-send_now(struct link *link, link_reply *reply, void *ctx, int argc, const char **argv,
-         const size_t *lens)
+send_now(struct link *link, enum time_of what, link_reply *reply, void *ctx, int argc,
+         const char **argv, const size_t *lens)
 {
-    struct request *request = new_request(link, reply, ctx, 1);
+    struct request *request = new_request(link, reply, ctx, 1, what);
 
     if (redisAsyncCommandArgv(link->redis, on_answer, request, argc, argv, lens) != REDIS_OK) {
         free(request);
@@ -168,18 +174,34 @@ link_send(struct link *link, link_reply *reply, void *ctx, int argc, const char 
 {
     if (link->state != LINK_UP)
         return RC_AGAIN;
-    return send_now(link, reply, ctx, argc, argv, lens);
+    return send_now(link, TIME_COUNT, reply, ctx, argc, argv, lens);
+}
+
+void
+link_measure(struct link *link, struct stats *stats)
+{
+    link->stats = stats;
+}
+
+static enum time_of
+time_of_script(enum store_script script)
+{
+    return script == STORE_SCRIPT_ingest  ? TIME_SCRIPT_INGEST
+           : script == STORE_SCRIPT_shown ? TIME_SCRIPT_SHOWN
+           : script == STORE_SCRIPT_ack   ? TIME_SCRIPT_ACK
+           : script == STORE_SCRIPT_due   ? TIME_SCRIPT_DUE
+                                          : TIME_SCRIPT_OTHER;
 }
 
 enum rc
-link_send_ready(struct link *link, link_reply *reply, void *ctx, const char *bytes,
-                const size_t *lens, size_t count)
+link_send_ready(struct link *link, enum time_of what, link_reply *reply, void *ctx,
+                const char *bytes, const size_t *lens, size_t count)
 {
     struct request *request;
 
     if (link->state != LINK_UP)
         return RC_AGAIN;
-    request = new_request(link, reply, ctx, count);
+    request = new_request(link, reply, ctx, count, what);
     for (size_t i = 0; i < count; i++) {
         if (redisAsyncFormattedCommand(link->redis, on_answer, request, bytes, lens[i]) !=
             REDIS_OK) {
@@ -202,7 +224,7 @@ link_call(struct link *link, enum store_script script, int key_count, link_reply
     const char **all = memory_new(sizeof(*all) * (size_t)(argc + 3));
     size_t *all_lens = memory_new(sizeof(*all_lens) * (size_t)(argc + 3));
     char keys[16];
-    enum rc rc;
+    enum rc rc = RC_AGAIN;
 
     snprintf(keys, sizeof(keys), "%d", key_count);
     all[0] = "EVALSHA";
@@ -212,7 +234,8 @@ link_call(struct link *link, enum store_script script, int key_count, link_reply
         all_lens[i] = strlen(all[i]);
     memcpy(all + 3, argv, sizeof(*all) * (size_t)argc);
     memcpy(all_lens + 3, lens, sizeof(*all_lens) * (size_t)argc);
-    rc = link_send(link, reply, ctx, argc + 3, all, all_lens);
+    if (link->state == LINK_UP)
+        rc = send_now(link, time_of_script(script), reply, ctx, argc + 3, all, all_lens);
     free(all);
     free(all_lens);
     return rc;
@@ -227,7 +250,7 @@ greet(struct link *link, link_reply *reply, int argc, const char *a, const char 
 
     for (int i = 0; i < argc; i++)
         lens[i] = strlen(argv[i]);
-    if (send_now(link, reply, link, argc, argv, lens) != RC_OK)
+    if (send_now(link, TIME_COUNT, reply, link, argc, argv, lens) != RC_OK)
         link_fall(link, "could not send");
 }
 

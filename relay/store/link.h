@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "base/rc.h"
+#include "base/stats.h"
 #include "store/scripts.h"
 
 struct ev_loop;
@@ -36,6 +37,9 @@ void link_close(struct link *link); /* gives up pending replies first; accepts N
 
 bool link_is_up(const struct link *link);
 
+/* From now on tells stats how long scripts take. */
+void link_measure(struct link *link, struct stats *stats);
+
 /* The connection has proved itself: the next break is tried again soon. */
 void link_settle(struct link *link);
 
@@ -48,10 +52,10 @@ MUST_CHECK enum rc link_send(struct link *link, link_reply *reply, void *ctx, in
 
 /*
  * Sends commands that are already in the store's protocol, in a row, `lens` long each. `reply` is
- * called once for each of them, in their order.
+ * called once for each of them, in their order; `what` counts until the last.
  */
-MUST_CHECK enum rc link_send_ready(struct link *link, link_reply *reply, void *ctx,
-                                   const char *bytes, const size_t *lens, size_t count);
+MUST_CHECK enum rc link_send_ready(struct link *link, enum time_of what, link_reply *reply,
+                                   void *ctx, const char *bytes, const size_t *lens, size_t count);
 
 /* As link_send for one of the scripts: `argv` holds the keys, then the arguments. */
 MUST_CHECK enum rc link_call(struct link *link, enum store_script script, int key_count,

@@ -169,6 +169,7 @@ store_open(struct ev_loop *loop, const struct config *config, struct stats *stat
         free(store);
         return NULL;
     }
+    link_measure(store->link, stats);
     store->upkeep =
         upkeep_open(loop, store->link, config, stats, store->epoch, store->topic_prefix);
     return store;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/call.h"
@@ -178,17 +179,48 @@ send(struct upkeep *upkeep, link_reply *reply, const char **argv, int argc)
     return link_send(upkeep->link, reply, upkeep, argc, argv, lens);
 }
 
+/* {how many are pending, the first of them, ..} */
+static void
+on_pending(void *ctx, const redisReply *reply)
+{
+    struct upkeep *upkeep = ctx;
+    struct entry_id first;
+    struct bytes text;
+    int64_t age_us = 0;
+
+    if (is_error(upkeep, reply, "ask what is pending") || !reply_is_array(reply, 2))
+        return;
+    text = reply_bytes(reply->element[1]);
+    if (text.at != NULL && entry_id_read((const char *)text.at, text.len, &first) == RC_OK)
+        age_us = clock_wall_us() - (int64_t)first.ms * 1000;
+    stats_set(upkeep->stats, STAT_STORE_PENDING, (uint64_t)reply->element[0]->integer);
+    stats_set(upkeep->stats, STAT_STORE_OLDEST, age_us > 0 ? (uint64_t)age_us : 0);
+}
+
+static void
+on_stream_length(void *ctx, const redisReply *reply)
+{
+    struct upkeep *upkeep = ctx;
+
+    if (!is_error(upkeep, reply, "ask the stream's length"))
+        stats_set(upkeep->stats, STAT_STORE_STREAM, (uint64_t)reply->integer);
+}
+
 static void
 on_beat(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct upkeep *upkeep = timer->data;
     const char *add[] = {"XADD", upkeep->beat_key, "MAXLEN", "1", "*", "beat", "1"};
     const char *ask[] = {"HMGET", upkeep->meta_key, "epoch", "topic_prefix"};
+    const char *pending[] = {"XPENDING", upkeep->stream_key, "clairon"};
+    const char *length[] = {"XLEN", upkeep->stream_key};
 
     (void)loop;
     (void)events;
     /* While the store is away its link says so. */
-    if (send(upkeep, on_beaten, add, 7) == RC_OK && send(upkeep, on_epoch, ask, 4) != RC_OK)
+    if (send(upkeep, on_beaten, add, 7) == RC_OK &&
+        (send(upkeep, on_epoch, ask, 4) != RC_OK || send(upkeep, on_pending, pending, 3) != RC_OK ||
+         send(upkeep, on_stream_length, length, 2) != RC_OK))
         log_debug("store", "the link broke between two commands");
 }
 

@@ -14,7 +14,7 @@ writes_every_value_with_its_kind(void **state)
 {
     struct stats stats = {.values = {0}};
     struct buffer out;
-    int lines = 0;
+    int samples = 0;
 
     (void)state;
     stats_add(&stats, STAT_FEED_FRAMES, 2);
@@ -31,9 +31,51 @@ writes_every_value_with_its_kind(void **state)
     assert_non_null(strstr(out.bytes, "# TYPE clairon_shed_total counter\n"
                                       "clairon_shed_total{class=\"low\"} 0\n"
                                       "clairon_shed_total{class=\"normal\"} 0\n# HELP"));
-    for (const char *at = out.bytes; *at != '\0'; at++)
-        lines += *at == '\n';
-    assert_int_equal(lines, 3 * STAT_COUNT - 2); /* two share a head */
+    for (const char *at = out.bytes; *at != '\0'; at = strchr(at, '\n') + 1)
+        samples += *at != '#';
+    assert_int_equal(samples, 1 + STAT_COUNT + TIME_COUNT * ((HISTOGRAM_STEP_COUNT) + 3));
+    buffer_free(&out);
+}
+
+static void
+writes_microseconds_as_seconds(void **state)
+{
+    struct stats stats = {.values = {0}};
+    struct buffer out;
+
+    (void)state;
+    stats_set(&stats, STAT_FEED_LAG, 12000345);
+    buffer_init(&out, 65536);
+    assert_int_equal(stats_write(&stats, &out), RC_OK);
+    assert_non_null(strstr(out.bytes, "\nclairon_feed_lag_seconds 12.000345\n"));
+    buffer_free(&out);
+}
+
+static void
+counts_times_in_steps(void **state)
+{
+    struct stats all[2] = {{.values = {0}}, {.values = {0}}};
+    struct buffer out;
+
+    (void)state;
+    all[0].all = all;
+    all[0].all_count = 2;
+    stats_time(&all[0], TIME_SCRIPT_ACK, -5); /* clocks differ */
+    stats_time(&all[0], TIME_SCRIPT_ACK, 500);
+    stats_time(&all[1], TIME_SCRIPT_ACK, 501);
+    stats_time(&all[1], TIME_SCRIPT_ACK, INT64_C(400000000));
+    buffer_init(&out, 65536);
+    assert_int_equal(stats_write(&all[0], &out), RC_OK);
+    assert_non_null(strstr(out.bytes,
+                           "clairon_store_script_seconds_bucket{script=\"ack\",le=\"0.0005\"} 2\n"
+                           "clairon_store_script_seconds_bucket{script=\"ack\",le=\"0.001\"} 3\n"));
+    assert_non_null(strstr(out.bytes,
+                           "clairon_store_script_seconds_bucket{script=\"ack\",le=\"300\"} 3\n"
+                           "clairon_store_script_seconds_bucket{script=\"ack\",le=\"+Inf\"} 4\n"
+                           "clairon_store_script_seconds_sum{script=\"ack\"} 400.001001\n"
+                           "clairon_store_script_seconds_count{script=\"ack\"} 4\n"));
+    assert_non_null(strstr(out.bytes, "# TYPE clairon_sent_seconds histogram\n"
+                                      "clairon_sent_seconds_bucket{le=\"0.0005\"} 0\n"));
     buffer_free(&out);
 }
 
@@ -77,6 +119,8 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_every_value_with_its_kind),
+        cmocka_unit_test(writes_microseconds_as_seconds),
+        cmocka_unit_test(counts_times_in_steps),
         cmocka_unit_test(says_when_it_does_not_fit),
         cmocka_unit_test(adds_up_what_workers_counted),
     };

@@ -1,0 +1,122 @@
+# Can Prometheus read what /metrics says, does each stage tell its time, and is all that dashboard and alerts ask for there?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use JSON ();
+use PostgreSQL::Test::Utils qw(run_log slurp_file);
+use Test::More;
+
+my $top   = Clairon::Test::top();
+my $pg    = Clairon::Test::postgresql('main');
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay($pg, $store, conf => {
+    'gate.workers' => 2, 'gate.max_connections' => 100, 'delivery.ack_timeout' => '100ms', 'delivery.backoff_base' => '10ms' });
+
+sub notify { return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$_[0]}', '{}', ack_required => true, retry_limit => 0)") }
+sub value { return $relay->metric($_[0]) // 0 }
+sub has { my ($name, $count) = @_; return wait_until("$name is $count", sub { value($name) == $count }) }
+
+# One acknowledged, one given up, one that waits.
+my $secret = 'somebody-secret';
+my ($one, $two) = map { $relay->client($_) } $secret, 'other';
+my $id = notify($secret);
+$one->run_until('the line', sub { $one->notes == 1 });
+$one->ack($id);
+notify('other');
+$two->run_until('the other line', sub { $two->notes == 1 });
+has('clairon_store_acks_total', 1);
+has('clairon_errors_total{reason="exhausted"}', 1);
+notify('away');
+has('clairon_pending_messages', 1);
+has('clairon_store_stream_entries', 3);
+has('clairon_sent_seconds_count', 2);
+has('clairon_acked_seconds_count', 1);
+is(value('clairon_decoded_seconds_count'), 3, 'three transactions were decoded');
+is(value('clairon_gate_accepted_total'), 2, 'what both workers counted is added up');
+is(value('clairon_gate_connections_max'), 200, 'and what both may take');
+for my $script (qw(ingest shown ack due other))
+{
+    cmp_ok(value(qq{clairon_store_script_seconds_count{script="$script"}}), '>', 0, "times of script $script");
+}
+wait_until('it ages', sub { value('clairon_pending_oldest_seconds') > 0.1 });
+cmp_ok(value('clairon_sent_seconds_sum'), '<', 60, 'times are of this test');
+my ($status, $text) = $relay->get('/metrics');
+is($status, 200, 'all of it in one answer');
+unlike($text, qr/\Q$secret\E|\Q$id\E/, 'no users, no ids');
+
+# The text format, strictly: heads before samples, each family once, names by Prometheus' rules.
+my (%kind, %help, %seen, %samples, @faults, $family);
+for my $line (split /\n/, $text)
+{
+    if ($line =~ /^# HELP (\S+) (\S.*)$/) { push @faults, "twice: $1" if $help{$1}++; next }
+    if ($line =~ /^# TYPE (\S+) (counter|gauge|histogram)$/)
+    {
+        push @faults, "TYPE without HELP: $1" unless $help{$1};
+        push @faults, "family twice: $1" if $kind{$1};
+        $kind{ $family = $1 } = $2;
+        next;
+    }
+    if ($line !~ /^(clairon_[a-z_]+)(?:\{([a-z]+="[^"\\]*"(?:,[a-z]+="[^"\\]*")*)\})? (\d+(?:\.\d+)?)$/)
+    {
+        push @faults, "not a sample: $line";
+        next;
+    }
+    my ($name, $labels, $number) = ($1, $2 // '', $3);
+    my $base = $name =~ s/_(bucket|sum|count)$//r;
+    my $owner = ($kind{$base} // '') eq 'histogram' ? $base : $name;
+    push @faults, "$name does not stand under its head" unless $owner eq ($family // '');
+    push @faults, "twice: $name $labels" if $seen{"$name $labels"}++;
+    push @{ $samples{$name} }, [ $labels, $number ];
+}
+for my $name (sort keys %kind)
+{
+    push @faults, "a counter's name must end in _total: $name" if $kind{$name} eq 'counter' && $name !~ /_total$/;
+    push @faults, "only a counter's name may end in _total: $name" if $kind{$name} ne 'counter' && $name =~ /_total$/;
+    push @faults, "not a base unit: $name" if $name =~ /_(ms|us|milliseconds|microseconds|minutes|hours|days|kilobytes|megabytes|kb|mb)(_|$)/;
+    next unless $kind{$name} eq 'histogram';
+    my (%last, %end);
+    for (@{ $samples{"${name}_bucket"} })
+    {
+        my ($rest, $le) = $_->[0] =~ /^(.*?),?le="([^"]+)"$/;
+        push @faults, "$name: buckets fall at $le" if $_->[1] < ($last{$rest} // 0);
+        $last{$rest} = $_->[1];
+        $end{$rest} = $le;
+    }
+    push @faults, "$name: no last bucket" if grep { $_ ne '+Inf' } values %end;
+    push @faults, "$name: count is not the last bucket" if grep { $_->[1] != $last{ $_->[0] } } @{ $samples{"${name}_count"} };
+}
+is_deeply(\@faults, [], 'Prometheus can read it');
+cmp_ok(scalar(keys %kind), '>', 40, 'and there is something to read');
+
+# Dashboard and alerts.
+my $dashboard = JSON::decode_json(slurp_file("$top/docker/grafana-dashboard.json"));
+my $alerts    = slurp_file("$top/docker/alerts.yml");
+my @asked     = map { $_->{expr} } map { @{ $_->{targets} // [] } } @{ $dashboard->{panels} };
+cmp_ok(scalar(@asked), '>', 30, 'the dashboard asks something');
+my @expressions = $alerts =~ /^ +expr: (.*)$/mg;
+my %missing = map { $_ => 1 } grep { !$kind{$_} && !$kind{s/_(bucket|sum|count)$//r} } map { /\b(clairon_[a-z_]+)/g } @asked, @expressions;
+is_deeply([ sort keys %missing ], [], 'all that dashboard and alerts name is exported');
+my %named = map { s/_(bucket|sum|count)$//r => 1 } map { /\b(clairon_[a-z_]+)/g } @asked;
+is_deeply([ grep { !$named{$_} } sort keys %kind ], [], 'and the dashboard shows all that is exported');
+my %ids;
+$ids{ $_->{id} }++ for @{ $dashboard->{panels} };
+is_deeply([ grep { $_ > 1 } values %ids ], [], 'its panels have ids of their own');
+
+# Each alert is explained under its name.
+my $book = slurp_file("$top/docker/OPERATIONS.md");
+my @names = $alerts =~ /^ +- alert: (\w+)$/mg;
+cmp_ok(scalar(@names), '>', 10, 'there are alerts');
+is_deeply([ grep { $book !~ /^### \Q$_\E$/m } @names ], [], 'OPERATIONS.md explains each alert');
+is_deeply([ grep { my $name = lc; $alerts !~ /runbook: "OPERATIONS\.md#$name"/ } @names ], [], 'each alert leads there');
+
+# Prometheus' own judge, where it is installed.
+SKIP: {
+    skip 'promtool is not installed (Debian package prometheus)', 2 if system('command -v promtool >/dev/null') != 0;
+    my ($out, $err) = ('', '');
+    my $ok = run_log([ 'promtool', 'check', 'metrics' ], '<', \$text, '>', \$out, '2>', \$err);
+    ok($ok && $out . $err eq '', 'promtool finds nothing to complain of') or diag $out, $err;
+    ok(run_log([ 'promtool', 'check', 'rules', "$top/docker/alerts.yml" ]), 'nor in the alerts');
+}
+
+done_testing();
