@@ -54,7 +54,7 @@ packages_for() {
         check)
             echo "postgresql-$(pg_major)-wal2json"
             echo libcmocka-dev debootstrap
-            echo python3-selenium nodejs node-typescript
+            echo python3-selenium nodejs node-typescript node-react node-react-dom
             echo chromium chromium-driver clang-format cppcheck shellcheck universal-ctags
             ;;
     esac

@@ -20,7 +20,13 @@ import psycopg2.extensions
 import psycopg2.extras
 
 HERE = Path(__file__).resolve().parent
-ROOTS = {"/client/": HERE.parent / "src", "/": HERE}
+CLIENT = HERE.parent
+ROOTS = {
+    "/client/": CLIENT / "src",
+    "/src/": CLIENT / "src",
+    "/examples/": CLIENT / "examples",
+    "/": HERE,
+}
 FILES = {"index.html", "demo.js", "pane.js", "world.js", "format.js", "style.css", "icon.svg"}
 TOKEN_SECONDS = 600
 MAX_BODY_BYTES = 16 * 1024
@@ -292,7 +298,7 @@ class Handler(BaseHTTPRequestHandler):
             path = "/index.html"
         for prefix, root in ROOTS.items():
             name = path.removeprefix(prefix)
-            known = FILES if root == HERE else {p.name for p in root.glob("*.js")}
+            known = FILES if root == HERE else {p.name for p in root.iterdir() if p.suffix in (".js", ".html")}
             if path.startswith(prefix) and name in known:
                 kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
                 if name.endswith(".js"):

@@ -245,8 +245,7 @@ export class Connection {
       this.#owner.onError(Object.assign(new Error(change.reason), { code: why }));
       return;
     }
-    if (code === UNREACHABLE) this.#ladder.top(); // not the transport is to blame
-    else if (neverOpen && !bye) this.#ladder.failed();
+    if (neverOpen && !bye) this.#ladder.failed(code === UNREACHABLE);
     if (life >= SHORT_LIFE_MS) this.#options.backoff.reset();
     this.#retry(this.#pause(why, bye, life), change);
   }

@@ -1,7 +1,7 @@
 // ladder.js: which transport to try next: the best that gets through.
 
 const TRIES = 2;
-const CLIMB_MS = 60_000;
+const CLIMB_MS = 15_000;
 const CLIMB_CAP_MS = 1_800_000;
 
 /** Goes down a rung after two failures in a row, and asks after a while to be tried from the top. */
@@ -27,9 +27,10 @@ export class Ladder {
     if (this.isTop) this.climbMs = CLIMB_MS;
   }
 
-  failed() {
+  /** `isMute`: nobody answered. Another rung is then worth a try, but no rung two. */
+  failed(isMute = false) {
     this.failures += 1;
-    if (this.failures < TRIES) return;
+    if (this.failures < TRIES && !isMute) return;
     this.failures = 0;
     this.at = (this.at + 1) % this.rungs.length;
   }

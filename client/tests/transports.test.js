@@ -208,11 +208,15 @@ test('a poll that is told of a gap has not resumed', async (t) => {
   assert.equal(told.state.find((s) => s.state === 'open').resumed, false);
 });
 
-test('a relay that is away is not the transport\'s fault', async (t) => {
+test('where nobody answers each other way is tried once', async (t) => {
   const { relay, http, client } = start(t);
   (await relay.socket()).dies();
   (await relay.socket()).dies();
-  (await http.next()).fail();
+  for (const path of ['/v1/sse', '/v1/poll']) {
+    const request = await http.next();
+    assert.equal(request.path, path);
+    request.fail();
+  }
   const socket = await relay.socket();
   socket.accept();
   assert.equal(client.transport, 'ws');
@@ -236,12 +240,12 @@ test('the ladder goes down after two failures, round at its end, and climbs more
     ladder.failed();
   }
   assert.deepEqual(rungs, ['ws', 'ws', 'sse', 'sse', 'poll', 'poll', 'ws']);
-  const waits = Array.from({ length: 8 }, () => ladder.nextClimb());
-  assert.deepEqual(waits.slice(0, 3), [60_000, 120_000, 240_000]);
+  const waits = Array.from({ length: 10 }, () => ladder.nextClimb());
+  assert.deepEqual(waits.slice(0, 3), [15_000, 30_000, 60_000]);
   assert.equal(waits.at(-1), 1_800_000);
   ladder.top();
   ladder.opened();
-  assert.equal(ladder.nextClimb(), 60_000);
+  assert.equal(ladder.nextClimb(), 15_000);
 });
 
 test('what may be used is said in words that exist', () => {

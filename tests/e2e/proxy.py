@@ -1,0 +1,84 @@
+"""proxy.py: stands between a page and the relay, and lets through what a test wants."""
+
+import socket
+import threading
+
+
+class Proxy:
+    """`refuse`: parts of a request's head that are answered 503. cut() is a network that is gone."""
+
+    def __init__(self, host, port):
+        self.target = (host, port)
+        self.refuse = ()
+        self.is_cut = False
+        self.open = set()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self):
+        self.is_cut = True
+        for end in list(self.open):
+            _shut(end)
+
+    def restore(self):
+        self.is_cut = False
+
+    def close(self):
+        self.cut()
+        _shut(self.listener)
+        self.listener.close()
+
+    def _accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client):
+        with client:
+            head = b"" if self.is_cut else _head_of(client)
+            if not head:
+                return
+            if any(part.encode().lower() in head.lower() for part in self.refuse):
+                client.sendall(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                return
+            with socket.create_connection(self.target) as relay:
+                self.open |= {client, relay}
+                relay.sendall(head)
+                back = threading.Thread(target=_copy, args=(relay, client), daemon=True)
+                back.start()
+                _copy(client, relay)
+                back.join()
+                self.open -= {client, relay}
+
+
+def _head_of(client):
+    data = b""
+    while b"\r\n\r\n" not in data:
+        try:
+            more = client.recv(65536)
+        except OSError:
+            return b""
+        if not more:
+            return b""
+        data += more
+    return data
+
+
+def _copy(source, sink):
+    try:
+        while data := source.recv(65536):
+            sink.sendall(data)
+    except OSError:
+        pass
+    _shut(sink)
+
+
+def _shut(end):
+    try:
+        end.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass

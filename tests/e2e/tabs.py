@@ -1,0 +1,84 @@
+"""tabs.py: our client in tabs of one browser, each telling what it was shown."""
+
+import json
+
+from stack import wait_for
+
+# A page of the demo's origin that connects nothing by itself, and then our client in it.
+SCRIPT = """
+const [user, relay, options, done] = arguments;
+(async () => {
+  const { connect } = await import('/src/index.js');
+  const token = async () => {
+    const answer = await fetch('/api/token', {
+      method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ user }),
+    });
+    return (await answer.json()).token;
+  };
+  window.told = { shown: [], repeat: [], gap: [], state: [], acked: [], error: [], sockets: 0 };
+  const Native = window.WebSocket;
+  window.WebSocket = class extends Native {
+    constructor(...given) { super(...given); window.told.sockets += 1; }
+  };
+  window.failing = 0;
+  window.client = connect({ url: relay, token, backoff: { base: 100, cap: 500 }, ...options });
+  client.on('*', (n) => {
+    told.shown.push({ id: n.metadata.id, title: n.payload.after?.title });
+    if (window.failing > 0) { window.failing -= 1; throw new Error('not now'); }
+  });
+  client.on('repeat', (n) => told.repeat.push(n.metadata.id));
+  client.on('acked', ({ ids }) => told.acked.push(...ids));
+  client.on('gap', (gap) => told.gap.push(gap));
+  client.on('state', (change) => told.state.push(change));
+  client.on('error', ({ error }) => told.error.push(error.message));
+  done('');
+})().catch((error) => done(String(error)));
+"""
+
+
+class Tab:
+    """Every method first turns to the tab: the driver talks to one at a time."""
+
+    def __init__(self, browser, page_url, relay, user, **options):
+        self.driver = browser.driver
+        self.driver.switch_to.new_window("tab")
+        self.handle = self.driver.current_window_handle
+        self.cdp("Page.setBypassCSP", enabled=True)  # a test may put something before the relay
+        self.driver.get(f"{page_url}/src/")
+        self.driver.set_script_timeout(20)
+        trouble = self.driver.execute_async_script(SCRIPT, user, relay, options)
+        assert trouble == "", trouble
+
+    def turn(self):
+        self.driver.switch_to.window(self.handle)
+
+    def cdp(self, command, **arguments):
+        self.turn()
+        return self.driver.execute_cdp_cmd(command, arguments)
+
+    def js(self, script, *arguments):
+        self.turn()
+        return self.driver.execute_script(script, *arguments)
+
+    def told(self, what):
+        return self.js("return told[arguments[0]]", what)
+
+    def ids(self):
+        return [m["id"] for m in self.told("shown")]
+
+    def titles(self):
+        return [m["title"] for m in self.told("shown")]
+
+    def wait_title(self, title):
+        wait_for(f"{title!r} in a tab", lambda: title in self.titles())
+
+    def wait_state(self, state, transport=None):
+        wait_for(
+            f"the tab is {state} by {transport or 'any way'}; told {json.dumps(self.told('state'))}",
+            lambda: self.js("return [client.state, client.transport]")
+            in ([state, t] for t in ([transport] if transport else ["ws", "sse", "poll"])),
+        )
+
+    def close(self):
+        self.turn()
+        self.driver.close()

@@ -1,0 +1,211 @@
+"""test_examples.py: do the examples of client/examples do what they say, as they are written?"""
+
+import configparser
+import json
+import os
+import random
+import shutil
+import subprocess
+import unittest
+import uuid
+from pathlib import Path
+
+from browser import Browser
+from stack import ROOT, end, the_stack, wait_for
+
+REACT = Path("/usr/share/nodejs")
+
+# What a bundler does: it finds 'react' and 'clairon'. React itself is a script of Debian's.
+IMPORT_MAP = """
+const map = document.createElement('script');
+map.type = 'importmap';
+const react = Object.keys(React).map((name) => `export const ${name} = window.React.${name};`).join('');
+map.textContent = JSON.stringify({ imports: {
+  react: URL.createObjectURL(new Blob([react], { type: 'text/javascript' })),
+  clairon: '/src/index.js',
+  'clairon/react': '/src/react.js',
+} });
+document.head.append(map);
+"""
+
+REACT_PAGE = """
+const done = arguments[0];
+(async () => {
+  const { App } = await import('/examples/react.js');
+  const { relay, token, assignments } = await import('/examples/login.js');
+  const place = document.body.appendChild(document.createElement('main'));
+  window.root = ReactDOM.createRoot(place);
+  root.render(React.createElement(React.StrictMode, null,
+    React.createElement(App, { url: await relay(), token, load: assignments })));
+  done('');
+})().catch((error) => done(String(error)));
+"""
+
+
+class Examples(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.stack = the_stack()
+        cls.db = cls.stack.connect()
+        cls.addClassCleanup(cls.db.close)
+        cls.browser = Browser()
+        cls.addClassCleanup(cls.browser.quit)
+        cls.driver = cls.browser.driver
+
+    def sql(self, statement, *arguments):
+        with self.db.cursor() as cursor:
+            cursor.execute(statement, arguments)
+            return cursor.fetchall() if cursor.description else cursor.rowcount
+
+    def retitle(self, user):
+        title = f"title {uuid.uuid4().hex[:8]}"
+        self.sql(
+            "UPDATE assignments SET title = %s WHERE id ="
+            " (SELECT min(id) FROM assignments WHERE student_id = %s)",
+            title,
+            user,
+        )
+        return title
+
+    def open(self, page, user):
+        self.driver.get(f"{self.stack.url}/examples/{page}?user={user}")
+
+    def rows_of(self, user):
+        return sorted(
+            f"{number} {title} {status}"
+            for number, title, status in self.sql(
+                "SELECT id, title, status FROM assignments WHERE student_id = %s", user
+            )
+        )
+
+    def rows_shown(self):
+        script = (
+            "return [...document.querySelectorAll('#rows tr')]"
+            ".map((tr) => [...tr.cells].map((c) => c.textContent).join(' '))"
+        )
+        return sorted(self.driver.execute_script(script))
+
+    def wait_rows(self, user):
+        wait_for("the rows are the table's", lambda: self.rows_shown() == self.rows_of(user), 40)
+
+    def test_the_minimal_page_lists_what_comes(self):
+        self.open("minimal.html", "u1")
+        state = "return document.getElementById('state').value"
+        wait_for("it is open", lambda: self.browser.js(state) == "open")
+        title = self.retitle("u1")
+        wait_for("the message", lambda: any(title in t for t in self.browser.texts("#messages li")))
+        self.assertEqual(self.browser.errors(), [])
+
+    def test_the_live_list_is_the_table_through_a_stream_of_changes_and_a_restart(self):
+        dice = random.Random(7)
+        self.addCleanup(self.sql, "DELETE FROM assignments WHERE title LIKE 'live %%'")
+        self.open("live.html", "u3")
+        self.wait_rows("u3")
+        for round_number in range(3):
+            for _ in range(40):
+                self.change(dice, "u3")
+            if round_number == 1:
+                again = self.stack.relay.kill()
+                for _ in range(20):
+                    self.change(dice, "u3")
+                self.stack.relay.start(again)
+            self.wait_rows("u3")
+        self.sql("UPDATE assignments SET student_id = 'u4' WHERE title LIKE 'live %%'")
+        self.wait_rows("u3")
+
+    def change(self, dice, user):
+        """One row more, less or different."""
+        kind = dice.choice(("create", "update", "update", "delete"))
+        title = f"live {dice.randrange(10**6)}"
+        if kind == "create":
+            self.sql("INSERT INTO assignments (student_id, title) VALUES (%s, %s)", user, title)
+        elif kind == "update":
+            status = dice.choice(("draft", "submitted", "graded"))
+            self.sql(
+                "UPDATE assignments SET title = %s, status = %s WHERE title LIKE 'live %%'"
+                " AND id %% 3 = %s AND student_id = %s",
+                title, status, dice.randrange(3), user,
+            )  # fmt: skip
+        else:
+            self.sql(
+                "DELETE FROM assignments WHERE title LIKE 'live %%' AND id %% 5 = %s",
+                dice.randrange(5),
+            )
+
+    @unittest.skipUnless((REACT / "react-dom").is_dir(), "React (node-react-dom) is not installed")
+    def test_the_react_component_follows_the_table(self):
+        self.driver.execute_cdp_cmd("Page.setBypassCSP", {"enabled": True})
+        self.addCleanup(self.driver.execute_cdp_cmd, "Page.setBypassCSP", {"enabled": False})
+        self.driver.get(f"{self.stack.url}/examples/?user=u2")
+        for name in ("react", "react-dom"):
+            script = REACT / name / "umd" / f"{name}.development.js"
+            self.driver.execute_script(script.read_text().replace("}(this,", "}(window,"))
+        self.driver.execute_script(IMPORT_MAP)
+        self.driver.set_script_timeout(20)
+        self.assertEqual(self.driver.execute_async_script(REACT_PAGE), "")
+        wait_for("it is open", lambda: self.driver.find_elements("css selector", "[data-state=open]"))
+        title = self.retitle("u2")
+        wait_for("the row", lambda: any(title in t for t in self.browser.texts("main li")))
+        count = self.sql("SELECT count(*) FROM assignments WHERE student_id = 'u2'")[0][0]
+        self.assertEqual(len(self.browser.texts("main li")), count)
+        self.browser.js("root.unmount()")
+        self.assertEqual(self.browser.texts("main li"), [])
+
+    @unittest.skipUnless(shutil.which("node"), "node is not installed")
+    def test_the_node_consumer_takes_each_change_once_across_its_own_death(self):
+        folder = Path(os.environ.get("CLAIRON_WORK", "/tmp"))
+        file = folder / f"consumer-{uuid.uuid4().hex}.ndjson"
+        self.addCleanup(file.unlink, missing_ok=True)
+        titles = []
+        for _ in range(3):
+            consumer = self.start_consumer(file)
+            wait_for("it is open", lambda c=consumer: "open" in c.stdout.readline())
+            titles += [self.announce("s2"), self.announce("s2")]
+            wait_for("it has written them", lambda: set(titles) <= set(titles_in(file)))
+            consumer.kill()
+            consumer.wait()
+            consumer.stdout.close()
+            titles.append(self.announce("s2"))
+        consumer = self.start_consumer(file)
+        wait_for("it has written all", lambda: set(titles) <= set(titles_in(file)))
+        consumer.terminate()
+        self.assertEqual(consumer.wait(timeout=20), 0)
+        consumer.stdout.close()
+        written = [t for t in titles_in(file) if t in titles]
+        self.assertEqual(sorted(written), sorted(titles))
+
+    def announce(self, establishment):
+        title = f"news {uuid.uuid4().hex[:8]}"
+        self.sql(
+            "INSERT INTO announcements (establishment_id, author, title) VALUES (%s, 'test', %s)",
+            establishment,
+            title,
+        )
+        return title
+
+    def start_consumer(self, file):
+        conf = configparser.ConfigParser(interpolation=None, comment_prefixes=("#", ";"))
+        conf.read(self.stack.folder / "relay.conf")
+        token = subprocess.run(
+            [str(ROOT / "build/clairon"), "token", "--sub", "u4", "-c", self.stack.folder / "relay.conf"],
+            check=True, capture_output=True, text=True,
+        ).stdout.strip()  # fmt: skip
+        url = "http://" + conf["gate"]["listen"]
+        child = subprocess.Popen(
+            ["node", str(ROOT / "client/examples/consumer.js"), url, token, str(file)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.addCleanup(end, child)
+        return child
+
+
+def titles_in(file):
+    if not file.exists():
+        return []
+    lines = file.read_text().split("\n")[:-1]
+    return [(json.loads(line)["payload"].get("after") or {}).get("title") for line in lines]
+
+
+if __name__ == "__main__":
+    unittest.main()
