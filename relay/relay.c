@@ -148,6 +148,16 @@ switch_push(void *ctx, bool on)
         gate_push_set(relay->gate, on);
 }
 
+/* A worker is born with its guardian's mask: what is sent to it before now must not end it. */
+static void
+allow_signals(void)
+{
+    sigset_t none;
+
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
 static void
 watch_signals(struct relay *relay)
 {
@@ -164,6 +174,7 @@ watch_signals(struct relay *relay)
     ev_signal_start(relay->loop, &relay->push_off);
     ev_signal_start(relay->loop, &relay->push_on);
     signal(SIGPIPE, SIG_IGN);
+    allow_signals();
 }
 
 /* The loop turns: whoever watches over this process is told so. */
@@ -251,7 +262,7 @@ refuse_signals(void)
 }
 
 int
-relay_run(const struct config *config, struct stats *stats, int listen_fd)
+relay_run(const struct config *config, struct stats *stats, int listen_fd, bool is_push_off)
 {
     struct relay relay = {.config = config, .stats = stats, .listen_fd = listen_fd};
     bool is_open;
@@ -267,6 +278,8 @@ relay_run(const struct config *config, struct stats *stats, int listen_fd)
     if (is_open) {
         log_info("relay", "started, pid %d", (int)getpid());
         start_beat(&relay);
+        if (is_push_off && relay.gate != NULL)
+            gate_push_set(relay.gate, false);
         service_tell("READY=1");
         ev_run(relay.loop, 0);
     }

@@ -7,9 +7,10 @@
 
 /*
  * One process's work, until SIGTERM or SIGINT has drained it. listen_fd is taken over: clients
- * connect there; -1 without the role. Returns the process's exit code.
+ * connect there; -1 without the role. Push begins turned off if is_push_off. Signals may be blocked
+ * until it handles them. Returns the process's exit code.
  */
-int relay_run(const struct config *config, struct stats *stats, int listen_fd);
+int relay_run(const struct config *config, struct stats *stats, int listen_fd, bool is_push_off);
 
 /*
  * The same in config->gate.workers processes that share the listening socket; the first carries

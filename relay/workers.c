@@ -31,7 +31,7 @@ struct workers {
     int count;
     struct worker each[CONFIG_WORKERS_MAX];
     sigset_t watched;
-    sigset_t before;
+    bool is_push_off; /* said last; those that are started later are told */
     bool is_stopping;
     int exit_code;
     int64_t watchdog_us; /* 0: the service manager does not ask */
@@ -45,13 +45,12 @@ run_worker(const struct workers *workers, const struct worker *worker)
     /* A worker whose guardian was killed drains too. */
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != workers->guardian)
         return EXIT_FAILED;
-    sigprocmask(SIG_SETMASK, &workers->before, NULL);
     service_leave();
     stats_reset_gauges(worker->stats);
     /* One slot has one reader. */
     if (worker != &workers->each[0])
         config.relay.roles &= ~(unsigned)CONFIG_ROLE_FEED;
-    return relay_run(&config, worker->stats, workers->listen_fd);
+    return relay_run(&config, worker->stats, workers->listen_fd, workers->is_push_off);
 }
 
 static void
@@ -140,8 +139,10 @@ any_runs(const struct workers *workers)
 }
 
 static void
-pass_on(const struct workers *workers, int signal)
+pass_on(struct workers *workers, int signal)
 {
+    if (signal == SIGUSR1 || signal == SIGUSR2)
+        workers->is_push_off = signal == SIGUSR1;
     if (signal == SIGHUP)
         service_tell_reloading();
     tell_all(workers, signal);
@@ -224,7 +225,7 @@ run_several(const struct config *config, int listen_fd)
     sigemptyset(&workers.watched);
     for (size_t i = 0; i < sizeof(watched) / sizeof(watched[0]); i++)
         sigaddset(&workers.watched, watched[i]);
-    sigprocmask(SIG_BLOCK, &workers.watched, &workers.before);
+    sigprocmask(SIG_BLOCK, &workers.watched, NULL);
     log_info("workers", "starting %d workers, pid %d", workers.count, (int)getpid());
     start_due(&workers);
     service_tell("READY=1");
@@ -246,7 +247,7 @@ workers_run(const struct config *config)
     if (has_gate && config->gate.workers > 1)
         code = run_several(config, listen_fd);
     else
-        code = relay_run(config, &stats, listen_fd);
+        code = relay_run(config, &stats, listen_fd, false);
     if (has_gate)
         gate_unlisten(config);
     return code;

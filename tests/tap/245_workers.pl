@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until children);
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
@@ -12,20 +12,6 @@ $pg->safe_psql('postgres', q{
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.workers' => 3 });
 
-# The workers that run, by their parent.
-sub workers
-{
-    my ($guardian) = @_;
-    my @found;
-    for my $file (glob '/proc/[0-9]*/stat')
-    {
-        open my $stat, '<', $file or next;
-        my ($pid, $parent) = (<$stat> // '') =~ /^(\d+) \(.*\) [RSDI] (\d+)/ or next;
-        push @found, $pid if $parent == $guardian;
-    }
-    return @found;
-}
-
 sub metric
 {
     my ($name) = @_;
@@ -33,7 +19,7 @@ sub metric
     return $value;
 }
 
-is(scalar workers($relay->pid), 3, 'one process for each worker, and one that looks after them');
+is(scalar children($relay->pid), 3, 'one process for each worker, and one that looks after them');
 my @clients = map { $relay->client("u$_") } 1 .. 24;
 is(metric('clairon_gate_connections'), 24, 'any worker tells the metrics of all');
 
@@ -43,10 +29,10 @@ pass('every client of every worker gets everything');
 is(scalar $store->entries, 50, 'and it is stored once');
 
 # The first carries the feed.
-my @before = workers($relay->pid);
+my @before = children($relay->pid);
 kill KILL => $_ for @before;
 wait_until('others take their places',
-    sub { my %old = map { $_ => 1 } @before; 3 == grep { !$old{$_} } workers($relay->pid) });
+    sub { my %old = map { $_ => 1 } @before; 3 == grep { !$old{$_} } children($relay->pid) });
 $relay->wait_for_log(qr/was killed by signal 9, starting another/);
 my $late = $relay->client('late');
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'x' FROM generate_series(51, 60) i});
@@ -60,11 +46,11 @@ pass('a client that comes back gets what it missed');
 my $guardian = $relay->pid;
 is($relay->stop, 0, 'SIGTERM ends all of them');
 is($back->wait_closed, 4201, 'after a bye to their clients');
-is(scalar workers($guardian), 0, 'none is left');
+is(scalar children($guardian), 0, 'none is left');
 
 $relay->start;
-wait_until('it starts again', sub { 3 == workers($relay->pid) });
-my @orphans = workers($relay->pid);
+wait_until('it starts again', sub { 3 == children($relay->pid) });
+my @orphans = children($relay->pid);
 $relay->kill9;
 wait_until('workers whose guardian is killed leave by themselves',
     sub { !grep { kill 0 => $_ } @orphans });

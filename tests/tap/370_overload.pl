@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until token);
+use Clairon::Test qw(wait_until token children);
 use Clairon::Test::EventStream;
 use Clairon::Test::RawSocket;
 use JSON ();
@@ -160,6 +160,11 @@ my @all = map { Clairon::Test::RawSocket->user($relay, "w$_") } 1 .. 12;
 is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'one worker is asked to turn push off');
 is_deeply([ map { $_->ending->{code} } @all ], [ (4103) x 12 ], 'the clients of all are sent away');
 is_deeply({ map { status($relay) => 1 } 1 .. 12 }, { 503 => 1 }, 'all refuse');
+my @before = children($relay->pid);
+kill KILL => @before;
+wait_until('others take their places', sub { my %old = map { $_ => 1 } @before; 3 == grep { !$old{$_} } children($relay->pid) });
+wait_until('they serve', sub { ($relay->get('/readyz'))[0] == 200 });
+is_deeply({ map { status($relay) => 1 } 1 .. 12 }, { 503 => 1 }, 'also those that were started later');
 is(post($relay, '/v1/push', '{"on":true}', admin => JSON::true), 204, 'and on again');
 wait_until('all take', sub { 12 == grep { status($relay) == 101 } 1 .. 12 });
 pass('all take');

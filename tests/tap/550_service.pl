@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until scratch);
+use Clairon::Test qw(wait_until scratch children);
 use IO::Socket::UNIX;
 use Socket qw(SOCK_DGRAM);
 use Test::More;
@@ -30,13 +30,6 @@ sub hear
         last if $one =~ $pattern;
     }
     return @before;
-}
-
-sub workers
-{
-    my ($guardian) = @_;
-    open my $file, '<', "/proc/$guardian/task/$guardian/children" or return ();
-    return split ' ', <$file> // '';
 }
 
 my $pg    = Clairon::Test::postgresql('main');
@@ -74,11 +67,11 @@ $relay->start;
 hear(qr/READY/);
 $relay->wait_ready;
 hear(qr/^WATCHDOG=1$/);
-my @workers = wait_until('both run', sub { my @all = workers($relay->pid); @all == 2 ? \@all : undef })->@*;
+my @workers = wait_until('both run', sub { my @all = children($relay->pid); @all == 2 ? \@all : undef })->@*;
 kill STOP => $workers[1];
 $relay->wait_for_log(qr/worker $workers[1] is stuck.*worker $workers[1] was killed by signal 9, starting another/s);
-wait_until('another takes its place', sub { 2 == grep { $_ != $workers[1] } workers($relay->pid) });
-ok(scalar(grep { $_ == $workers[0] } workers($relay->pid)), 'a stuck worker is replaced, and it alone');
+wait_until('another takes its place', sub { 2 == grep { $_ != $workers[1] } children($relay->pid) });
+ok(scalar(grep { $_ == $workers[0] } children($relay->pid)), 'a stuck worker is replaced, and it alone');
 kill HUP => $relay->pid;
 hear(qr/RELOADING/);
 hear(qr/READY/);

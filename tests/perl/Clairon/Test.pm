@@ -32,7 +32,7 @@ use Clairon::Test::Proxy;
 use Clairon::Test::Relay;
 use Clairon::Test::Store;
 
-our @EXPORT_OK = qw(wait_until free_port token scratch top);
+our @EXPORT_OK = qw(wait_until free_port token scratch top children);
 
 our $SECONDS = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;    # the usual deadline
 our $SECRET  = 'a secret of tests, long enough for HS256 tokens';
@@ -77,6 +77,15 @@ sub free_port
         return $port unless $given{$port}++;
     }
     die "no free port\n";
+}
+
+# The processes that this one started, as a relay its workers.
+sub children
+{
+    my ($pid) = @_;
+    my @found;
+    if (open my $file, '<', "/proc/$pid/task/$pid/children") { @found = split ' ', <$file> // '' }
+    return @found;
 }
 
 # token(sub => 'u1', groups => {..}, ..): an HS256 token for our relay, an hour long
