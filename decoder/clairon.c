@@ -83,6 +83,8 @@ clairon_startup(LogicalDecodingContext *ctx, OutputPluginOptions *output, bool i
         AllocSetContextCreate(decoder->context, "clairon change", ALLOCSET_DEFAULT_SIZES);
     decoder->rules_context =
         AllocSetContextCreate(decoder->context, "clairon rules", ALLOCSET_DEFAULT_SIZES);
+    decoder->spare_context =
+        AllocSetContextCreate(decoder->context, "clairon rules", ALLOCSET_DEFAULT_SIZES);
     old = MemoryContextSwitchTo(decoder->context);
     options_read(&decoder->options, ctx->output_plugin_options, is_init ? "" : database_name());
     decoder->settings.ascii = !decoder->options.framed && GetDatabaseEncoding() != PG_UTF8;

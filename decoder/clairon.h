@@ -153,7 +153,8 @@ struct decoder {
     MemoryContext context;        /* lives as long as the decoder */
     MemoryContextCallback forget; /* when `context` goes */
     MemoryContext change_context; /* reset for each change */
-    MemoryContext rules_context;
+    MemoryContext rules_context;  /* of `rules` */
+    MemoryContext spare_context;  /* for reading the next */
     HTAB *relations;
     struct rule_set *rules;
     struct snapshot_stamp stamp; /* what `rules` was read under */

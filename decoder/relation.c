@@ -89,16 +89,25 @@ void
 relation_refresh_rules(struct decoder *decoder, TransactionId xid)
 {
     struct snapshot_stamp stamp = rules_stamp(xid);
+    struct rule_set *rules;
     MemoryContext old;
 
     if (rules_stamp_equal(&decoder->stamp, &stamp))
         return;
     drop_all(decoder);
     decoder->stamp.valid = false;
-    MemoryContextReset(decoder->rules_context);
-    old = MemoryContextSwitchTo(decoder->rules_context);
-    decoder->rules = rules_read();
+    old = MemoryContextSwitchTo(decoder->spare_context);
+    MemoryContextReset(decoder->spare_context);
+    rules = rules_read(decoder->rules);
     MemoryContextSwitchTo(old);
+    if (rules != decoder->rules) {
+        MemoryContext outdated = decoder->rules_context;
+
+        decoder->rules = rules;
+        decoder->rules_context = decoder->spare_context;
+        decoder->spare_context = outdated;
+        MemoryContextReset(outdated);
+    }
     decoder->stamp = stamp;
 }
 

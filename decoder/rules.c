@@ -6,6 +6,9 @@
  * clairon.rule is, commits or takes a new command; so what was read under one
  * snapshot serves all changes under an equal one and none under another,
  * whatever invalidations came before, between or never.
+ *
+ * Any DDL makes a new snapshot, and few change a rule: so the rows are compared with those read
+ * last, and only others are taken apart. A rule is made of its row's bytes and of nothing else.
  */
 #include "rules.h"
 
@@ -71,12 +74,16 @@ read_target_list(struct target_list *list, Datum value)
     list->texts = palloc(sizeof(char *) * Max(count, 1));
     list->lengths = palloc(sizeof(int) * Max(count, 1));
     for (int i = 0; i < count; i++) {
+        text *element = (text *)DatumGetPointer(elements[i]);
+
         if (nulls[i])
             continue;
-        list->texts[list->count] = text_utf8(elements[i]);
-        list->lengths[list->count] = strlen(list->texts[list->count]);
+        list->texts[list->count] = encode_to_utf8(VARDATA_ANY(element), VARSIZE_ANY_EXHDR(element),
+                                                  &list->lengths[list->count]);
         list->count++;
     }
+    pfree(elements);
+    pfree(nulls);
 }
 
 static int16 *
@@ -258,30 +265,65 @@ open_table(Oid table, const Oid *types, int count)
     return NULL;
 }
 
-static List *
-read_all(Oid table)
+/* A row of before a column was added holds what the table says, and that may change. */
+static bool
+same_row(HeapTuple a, HeapTuple b)
 {
-    Relation relation = open_table(table, rule_types, lengthof(rule_types));
-    List *rules = NIL;
-    SysScanDesc scan;
-    HeapTuple tuple;
-    Datum *values;
-    bool *nulls;
+    const int start = offsetof(HeapTupleHeaderData, t_bits);
+    int columns = HeapTupleHeaderGetNatts(a->t_data);
 
-    if (relation == NULL)
-        return NIL;
-    values = palloc(sizeof(Datum) * RelationGetNumberOfAttributes(relation));
-    nulls = palloc(sizeof(bool) * RelationGetNumberOfAttributes(relation));
-    /* By heap: after VACUUM FULL the index of that time is gone, the heap's rows are mapped. */
-    scan = systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
+    return columns >= RULE_ATTRIBUTE_COUNT && HeapTupleHeaderGetNatts(b->t_data) == columns &&
+           HeapTupleHasNulls(a) == HeapTupleHasNulls(b) && a->t_data->t_hoff == b->t_data->t_hoff &&
+           a->t_len == b->t_len &&
+           memcmp((char *)a->t_data + start, (char *)b->t_data + start, a->t_len - start) == 0;
+}
+
+/* By heap: after VACUUM FULL the index of that time is gone, the heap's rows are mapped. */
+static SysScanDesc
+scan_rows(Relation relation)
+{
+    return systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
+}
+
+static bool
+holds_rows(Relation relation, const List *known)
+{
+    SysScanDesc scan = scan_rows(relation);
+    bool same = true;
+    int count = 0;
+
+    while (same) {
+        HeapTuple tuple = systable_getnext(scan);
+
+        if (tuple == NULL)
+            break;
+        same = count < list_length(known) && same_row(tuple, list_nth(known, count));
+        count++;
+    }
+    systable_endscan(scan);
+    return same && count == list_length(known);
+}
+
+static void
+read_rows(struct rule_set *set, Relation relation)
+{
+    TupleDesc desc = RelationGetDescr(relation);
+    Datum *values = palloc(sizeof(Datum) * desc->natts);
+    bool *nulls = palloc(sizeof(bool) * desc->natts);
+    SysScanDesc scan = scan_rows(relation);
+    List *rules = NIL;
+    HeapTuple tuple;
+
     while ((tuple = systable_getnext(scan)) != NULL) {
-        heap_deform_tuple(tuple, RelationGetDescr(relation), values, nulls);
+        HeapTuple row = heap_copytuple(tuple);
+
+        heap_deform_tuple(row, desc, values, nulls);
+        set->rows = lappend(set->rows, row);
         rules = lappend(rules, read_rule(values, nulls));
     }
     systable_endscan(scan);
-    table_close(relation, AccessShareLock);
     list_sort(rules, compare_rules);
-    return join_parts(rules);
+    set->rules = join_parts(rules);
 }
 
 bool
@@ -315,20 +357,35 @@ rules_read_secret(Oid schema, uint8 ret_secret[SECRET_BYTES])
     return found;
 }
 
+static bool
+same_frame(const struct rule_set *a, const struct rule_set *b)
+{
+    return a->schema == b->schema && a->member == b->member && a->has_secret == b->has_secret &&
+           memcmp(a->secret, b->secret, SECRET_BYTES) == 0;
+}
+
 struct rule_set *
-rules_read(void)
+rules_read(struct rule_set *known)
 {
     struct rule_set *set = palloc0(sizeof(*set));
-    Oid table;
+    Relation relation = NULL;
 
     set->schema = get_namespace_oid("clairon", true);
-    if (!OidIsValid(set->schema))
+    if (OidIsValid(set->schema)) {
+        Oid table = find_table("rule", set->schema);
+
+        set->member = get_relname_relid("member", set->schema);
+        set->has_secret = rules_read_secret(set->schema, set->secret);
+        if (OidIsValid(table))
+            relation = open_table(table, rule_types, lengthof(rule_types));
+    }
+    if (relation == NULL)
         return set;
-    set->member = get_relname_relid("member", set->schema);
-    table = find_table("rule", set->schema);
-    if (OidIsValid(table))
-        set->rules = read_all(table);
-    set->has_secret = rules_read_secret(set->schema, set->secret);
+    if (known != NULL && same_frame(known, set) && holds_rows(relation, known->rows))
+        set = known;
+    else
+        read_rows(set, relation);
+    table_close(relation, AccessShareLock);
     return set;
 }
 

@@ -83,7 +83,8 @@ struct rule {
 };
 
 struct rule_set {
-    List *rules; /* of struct rule, by name, then relation */
+    List *rules; /* of struct rule, by name, then relation; they point into the rows */
+    List *rows;  /* of HeapTuple: what was read, in its order */
     Oid schema;  /* clairon's; InvalidOid where the extension is not */
     Oid member;
     bool has_secret;
@@ -104,8 +105,11 @@ struct snapshot_stamp {
 extern struct snapshot_stamp rules_stamp(TransactionId xid);
 extern bool rules_stamp_equal(const struct snapshot_stamp *a, const struct snapshot_stamp *b);
 
-/* Reads all rules and the secret, by heap scan, into the current memory context. */
-extern struct rule_set *rules_read(void);
+/*
+ * Reads all rules and the secret, by heap scan, into the current memory context; or returns `known`
+ * when that holds the same (NULL: nothing is known).
+ */
+extern struct rule_set *rules_read(struct rule_set *known);
 
 /* The rule that include_tables stands for. */
 extern struct rule *rules_ad_hoc(void);
