@@ -239,7 +239,7 @@ ingest_at_once(struct call *call, const char *key, const char *position, const c
     enum rc rc;
 
     commands.room = batch->bytes + batch->notes * 128 + strlen(store_script_fence) + 1024;
-    commands.bytes = memory_new(commands.room);
+    commands.bytes = memory_grow(NULL, commands.room);
     put_command(&commands, multi, 1);
     while (batch_next_note(batch, &at, &note) == RC_OK)
         put_note(&commands, store->stream_key, &note);

@@ -2,8 +2,8 @@
 #include "wire/frame.h"
 
 #include <ctype.h>
-#include <inttypes.h>
-#include <stdio.h>
+
+static const char hex_digits[] = "0123456789abcdef";
 
 static struct bytes
 bytes_slice(const unsigned char *at, size_t len)
@@ -165,14 +165,13 @@ frame_next_target(struct bytes *targets, struct bytes *ret_target)
 void
 frame_id_text(const unsigned char id[16], char ret_text[FRAME_UUID_TEXT + 1])
 {
-    static const char digits[] = "0123456789abcdef";
     char *out = ret_text;
 
     for (int i = 0; i < 16; i++) {
         if (i == 4 || i == 6 || i == 8 || i == 10)
             *out++ = '-';
-        *out++ = digits[id[i] >> 4];
-        *out++ = digits[id[i] & 15];
+        *out++ = hex_digits[id[i] >> 4];
+        *out++ = hex_digits[id[i] & 15];
     }
     *out = '\0';
 }
@@ -193,7 +192,13 @@ frame_is_uuid(const char *text, size_t len)
 void
 frame_position_text(uint64_t lsn, uint64_t ordinal, char ret_text[FRAME_POSITION_TEXT + 1])
 {
-    snprintf(ret_text, FRAME_POSITION_TEXT + 1, "%016" PRIx64 "%016" PRIx64, lsn, ordinal);
+    for (int i = FRAME_POSITION_TEXT / 2 - 1; i >= 0; i--) {
+        ret_text[i] = hex_digits[lsn & 15];
+        ret_text[i + FRAME_POSITION_TEXT / 2] = hex_digits[ordinal & 15];
+        lsn >>= 4;
+        ordinal >>= 4;
+    }
+    ret_text[FRAME_POSITION_TEXT] = '\0';
 }
 
 enum rc
@@ -204,11 +209,10 @@ frame_position_read(const char *text, size_t len, uint64_t *ret_lsn, uint64_t *r
     if (len != FRAME_POSITION_TEXT)
         return RC_BAD;
     for (size_t i = 0; i < len; i++) {
-        const char *digits = "0123456789abcdef";
-        const char *digit = text[i] != '\0' ? strchr(digits, text[i]) : NULL;
+        const char *digit = text[i] != '\0' ? strchr(hex_digits, text[i]) : NULL;
         if (digit == NULL)
             return RC_BAD;
-        halves[i / 16] = halves[i / 16] << 4 | (uint64_t)(digit - digits);
+        halves[i / 16] = halves[i / 16] << 4 | (uint64_t)(digit - hex_digits);
     }
     *ret_lsn = halves[0];
     *ret_ordinal = halves[1];
