@@ -15,9 +15,10 @@
 #include "wire/walmsg.h"
 
 #define FEED_SYSTEM_MAX 32
-#define FEED_FLIGHTS_MAX 128              /* half of them is room for what one packet may give */
-#define FEED_FLIGHTS_HURRY 2              /* from so many on, frames wait until a batch is full */
-#define FEED_FLIGHT_BYTES_MAX (16u << 20) /* unanswered by the store, all together */
+#define FEED_FLIGHTS_MAX 128 /* half of them is room for what one packet may give */
+#define FEED_FLIGHTS_HURRY 2 /* from so many on, frames wait until a batch is full */
+#define FEED_FLIGHT_BYTES_MAX                                                                      \
+    (1u << 20) /* unanswered by the store; hiredis moves all it has not sent */
 #define FEED_BATCH_BYTES (128u << 10)
 #define FEED_CONNECT_PATIENCE_S 15.0
 #define FEED_MARKS_MAX 64
