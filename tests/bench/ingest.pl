@@ -5,34 +5,77 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
-use JSON ();
+use Clairon::Test qw(top wait_until);
 use POSIX ();
 use Test::More;
 use Time::HiRes qw(time);
 use Time::Local qw(timegm);
 
 my $backlog = $ENV{BENCH_ROWS} // 100_000;
-my $rate    = $ENV{BENCH_RATE} // 500;
+my $rounds  = $ENV{BENCH_ROUNDS} // 3;
+my $rate    = $ENV{BENCH_RATE} // 1000;
 my $seconds = $ENV{BENCH_SECONDS} // 10;
+my $STREAM  = 'clairon:stream';
 
-sub figure { note(sprintf "bench: %-52s %s", @_); return }
+sub figure { note(sprintf "bench: %-60s %s", @_); return }
 
-my $pg = Clairon::Test::postgresql('main');
+my $libraries = qx{postgres --describe-config} =~ /^output_plugin_libraries\t/m
+  ? "output_plugin_libraries = 'pgoutput, clairon, wal2json'\n" : '';
+my $pg = Clairon::Test::postgresql('main', conf => $libraries);
 $pg->safe_psql('postgres', q{
     CREATE TABLE t (id bigserial PRIMARY KEY, owner text NOT NULL, body text NOT NULL);
     SELECT clairon.watch('t', 'USER', 'owner');
-    CREATE PROCEDURE single_rows(n int) LANGUAGE plpgsql AS $$
+    CREATE PROCEDURE add_rows(n int, bytes int, each int) LANGUAGE plpgsql AS $$
     BEGIN
-        FOR i IN 1 .. n LOOP
-            INSERT INTO t (owner, body) VALUES ('u' || i % 1000, repeat('x', 100));
+        FOR i IN 1 .. n / each LOOP
+            INSERT INTO t (owner, body) SELECT 'u' || k % 1000, repeat('x', bytes) FROM generate_series(1, each) k;
             COMMIT;
         END LOOP;
     END $$});
 my $store = Clairon::Test::store();
-my $relay = Clairon::Test::relay($pg, $store, conf => { 'relay.log_level' => 'info' });
+my $relay = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0, conf => { 'relay.log_level' => 'info' });
+my $peer  = peer_modules();
+wait_until('the relay reads its slot', sub { is_read('clairon') });
 
-sub stored { return $store->ask('XLEN', 'clairon:stream') }
+sub is_read
+{
+    my ($slot) = @_;
+    return $pg->safe_psql('postgres', "SELECT count(*) FROM pg_replication_slots WHERE active AND slot_name = '$slot'");
+}
+
+# Where npm installed what the node pipeline needs; undef, and a word why, where it cannot.
+sub peer_modules
+{
+    my $folder = Clairon::Test::scratch() . '/peer';
+    my $why    = eval { make_slot('peer', 'wal2json'); 1 } ? undef : 'wal2json is not installed';
+    mkdir $folder or die "could not make $folder: $!";
+    $why //= 'npm cannot install pg-logical-replication and ioredis'
+      if !$why && system("cd $folder && npm install --no-audit --no-fund pg-logical-replication ioredis >npm.log 2>&1") != 0;
+    drop_slot('peer');
+    return "$folder/node_modules" unless $why;
+    figure('no node pipeline to compare with:', $why);
+    return undef;
+}
+
+sub make_slot
+{
+    my ($slot, $plugin) = @_;
+    $pg->safe_psql('postgres', "SELECT pg_create_logical_replication_slot('$slot', '$plugin')");
+    return;
+}
+
+sub drop_slot
+{
+    my ($slot) = @_;
+    my $drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '$slot' AND NOT active";
+    wait_until("slot $slot is gone", sub {
+        $pg->safe_psql('postgres', $drop);
+        return !$pg->safe_psql('postgres', "SELECT count(*) FROM pg_replication_slots WHERE slot_name = '$slot'");
+    });
+    return;
+}
+
+sub length_of { return $store->ask('XLEN', $_[0]) }
 
 # CPU time of a process so far, in seconds.
 sub cpu_of
@@ -43,99 +86,172 @@ sub cpu_of
     return ($fields[11] + $fields[12]) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
 }
 
-# What was written while no relay ran, from its start to the last row in the store. Returns the rate.
-sub catch_up
+# Entries a second from the first one after `before` to the last one, by the store's clock.
+sub pace_of
 {
-    my ($what, $rows, $sql) = @_;
-    $relay->stop;
-    my $before = stored();
-    $pg->safe_psql('postgres', $sql);
-    my $began = time();
-    $relay->start;
-    wait_until("$rows rows are stored", sub { stored() >= $before + $rows });
-    my $took = time() - $began;
-    stored() == $before + $rows or die "more was stored than was written\n";
-    figure($what, sprintf '%d /s  (%d in %.2f s, relay CPU %.1f us each)', $rows / $took, $rows, $took,
-        1e6 * cpu_of($relay->pid) / $rows);
-    return $rows / $took;
+    my ($stream, $before, $rows) = @_;
+    my ($first) = @{ $store->ask('XRANGE', $stream, "($before", '+', 'COUNT', 1) };
+    my ($last)  = @{ $store->ask('XREVRANGE', $stream, '+', '-', 'COUNT', 1) };
+    my $ms = (split /-/, $last->[0])[0] - (split /-/, $first->[0])[0];
+    return 1000 * $rows / ($ms || 1);
 }
 
-# The same entries, added by redis-benchmark without anything around them.
-sub bare_rate
+sub newest_of
 {
-    my ($rows) = @_;
-    my ($entry) = @{ $store->ask('XREVRANGE', 'clairon:stream', '+', '-', 'COUNT', 1) };
-    my @fields = map { /^[\x21-\x7e]*$/ && length $_ < 20 ? $_ : 'x' x length $_ } @{ $entry->[1] };
-    my $told = qx{redis-benchmark -s $store->{socket} -P 128 -c 1 -n $rows -q XADD floor '*' @fields 2>/dev/null};
-    $store->ask('DEL', 'floor');
-    return $told =~ /([\d.]+) requests per second/ ? $1 : undef;
+    my ($stream) = @_;
+    my ($last) = @{ $store->ask('XREVRANGE', $stream, '+', '-', 'COUNT', 1) };
+    return $last ? $last->[0] : '0-0';
+}
+
+# The relay, from its start on.
+sub measure_ours
+{
+    my ($rows, $end) = @_;
+    my ($before, $length) = (newest_of($STREAM), length_of($STREAM));
+    $relay->start;
+    wait_until("$rows rows are stored", sub { length_of($STREAM) >= $length + $rows });
+    length_of($STREAM) == $length + $rows or die "more was stored than was written\n";
+    my $cpu = cpu_of($relay->pid);
+    my $pace = pace_of($STREAM, $before, $rows);
+    # Else the next start would have to read these again.
+    wait_until('the slot lets go of it', sub {
+        $pg->safe_psql('postgres',
+            "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots WHERE slot_name = 'clairon'") eq 't' });
+    $relay->stop;
+    return (ours => $pace, cpu => 1e6 * $cpu / $rows);
 }
 
 # What the decoder gives to a reader that only throws it away.
-sub decoder_rate
+sub measure_decoder
 {
-    my ($rows, $sql) = @_;
-    $pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('bare', 'clairon')});
-    $pg->safe_psql('postgres', $sql);
-    my $end   = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
+    my ($rows, $end) = @_;
     my $began = time();
     system_or_die('pg_recvlogical', '-d', $pg->connstr('postgres'), '--slot', 'bare', '--start', '--endpos', $end,
         '--no-loop', '-o', 'mode=framed', '-f', '/dev/null');
     my $took = time() - $began;
-    $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('bare')});
-    return $rows / $took;
+    drop_slot('bare');
+    return (decoder => $rows / $took);
 }
+
+# The same entries, added by redis-benchmark without anything around them.
+sub measure_bare
+{
+    my ($rows) = @_;
+    my ($entry) = @{ $store->ask('XREVRANGE', $STREAM, '+', '-', 'COUNT', 1) };
+    my @fields = map { /^[\x21-\x7e]*$/ && length $_ < 20 ? $_ : 'x' x length $_ } @{ $entry->[1] };
+    my $told = qx{redis-benchmark -s $store->{socket} -P 128 -c 1 -n $rows -q XADD floor '*' @fields 2>/dev/null};
+    $store->ask('DEL', 'floor');
+    return $told =~ /([\d.]+) requests per second/ ? (bare => $1) : ();
+}
+
+sub measure_peer
+{
+    my ($rows) = @_;
+    return unless $peer;
+    system_or_die('node', top() . '/tests/bench/ingest_peer.js', $peer, $pg->host, $pg->port, scalar getpwuid($<),
+        'peer', $store->{socket}, 'peer', $rows);
+    my $pace = pace_of('peer', '0-0', $rows);
+    $store->ask('DEL', 'peer');
+    drop_slot('peer');
+    return (peer => $pace);
+}
+
+# All read the same WAL, written while nobody did.
+sub measure_round
+{
+    my ($rows, $bytes, $each) = @_;
+    make_slot('bare', 'clairon');
+    make_slot('peer', 'wal2json') if $peer;
+    $pg->safe_psql('postgres', "CALL add_rows($rows, $bytes, $each)");
+    my $end   = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
+    my %found = (measure_ours($rows, $end), measure_decoder($rows, $end), measure_bare($rows), measure_peer($rows));
+    return \%found;
+}
+
+sub median { my @sorted = sort { $a <=> $b } @_; return $sorted[ $#sorted / 2 ] }
 
 sub compare
 {
-    my ($bytes, $rows) = @_;
-    my $sql = "INSERT INTO t (owner, body) SELECT 'u' || i % 1000, repeat('x', $bytes)"
-      . " FROM generate_series(1, $rows) i";
-    my $ours    = catch_up("notifications of $bytes B stored, one transaction:", $rows, $sql);
-    my $bare    = bare_rate($rows);
-    my $before = stored();
-    $relay->stop;
-    my $decoder = decoder_rate($rows, $sql);
-    $relay->start;
-    wait_until('the relay has those too', sub { stored() >= $before + $rows });
-    figure('  the decoder alone, to a reader that throws it away:', sprintf '%d /s', $decoder);
-    figure('  bare XADD of the same entries, 128 in flight:', $bare ? sprintf('%d /s', $bare) : 'no redis-benchmark here');
-    my $least = $bare && $bare < $decoder ? $bare : $decoder;
-    figure('  ours, of the smaller of the two:', sprintf '%.2f', $ours / $least);
+    my ($bytes, $rows, $each) = @_;
+    my @found = map { measure_round($rows, $bytes, $each) } 1 .. $rounds;
+    my %found = map { my $what = $_; $what => median(map { $_->{$what} } @found) } keys %{ $found[0] };
+    figure("$bytes B, $each rows a transaction, $rows rows:", sprintf '%d /s, relay CPU %.1f us each', @found{qw(ours cpu)});
+    figure('  the decoder alone, to a reader that throws it away:', sprintf '%d /s', $found{decoder});
+    figure('  bare XADD of the same entries, 128 in flight:',
+        $found{bare} ? sprintf('%d /s', $found{bare}) : 'no redis-benchmark here');
+    my $least = $found{bare} && $found{bare} < $found{decoder} ? $found{bare} : $found{decoder};
+    figure('  ours, of the smaller of the two (target: at least 0.8):', sprintf '%.2f', $found{ours} / $least);
+    return unless $found{peer};
+    figure('  node: wal2json, pg-logical-replication, ioredis:', sprintf '%d /s', $found{peer});
+    figure('  ours, times node (target: at least 5):', sprintf '%.1f', $found{ours} / $found{peer});
     return;
 }
 
-compare($_, $backlog) for 200, 1000;
-my $singles = int($backlog / 5);
-catch_up('notifications stored, one transaction each:', $singles, "CALL single_rows($singles)");
+# ---- how long after the commit
 
-# At a steady pace: the entry's id is the store's clock, the timestamp PostgreSQL's.
+# A reader that blocks on the stream, until an entry says that it is the end; its delays in ms, sorted.
+sub read_delays
+{
+    my ($at, $file) = @_;
+    my @delays;
+    while (1)
+    {
+        my $answer = $store->ask('XREAD', 'BLOCK', 0, 'STREAMS', $STREAM, $at);
+        my $now = 1000 * time();
+        for my $entry (@{ $answer->[0][1] })
+        {
+            $at = $entry->[0];
+            my %field = @{ $entry->[1] };
+            next if $field{data} && push @delays, $now - committed_ms($field{data});
+            open my $out, '>', $file or die $!;
+            print {$out} join "\n", sort { $a <=> $b } @delays;
+            close $out;
+            return;
+        }
+    }
+}
+
 sub committed_ms
 {
-    my ($n) = @_;
-    $n->{metadata}{timestamp} =~ /^(\d+)-(\d+)-(\d+)T(\d+):(\d+):(\d+\.\d+)Z$/ or die 'no timestamp';
+    my ($data) = @_;
+    $data =~ /"timestamp":"(\d+)-(\d+)-(\d+)T(\d+):(\d+):(\d+\.\d+)Z"/ or die 'no timestamp';
     return 1000 * (timegm(int $6, $5, $4, $3, $2 - 1, $1) + $6 - int $6);
 }
 
-$relay->wait_ready;
-my $before = stored();
-my $script = Clairon::Test::scratch() . '/insert.sql';
-open my $file, '>', $script or die $!;
-print {$file} "INSERT INTO t (owner, body) VALUES ('u1', repeat('x', 100));\n";
-close $file;
-system_or_die('pgbench', '-n', '-R', $rate, '-T', $seconds, '-f', $script, '-h', $pg->host, '-p',
-    $pg->port, '-U', scalar getpwuid($<), 'postgres');
-my $written = $pg->safe_psql('postgres', 'SELECT count(*) FROM t') - $before;
-wait_until('the last row is stored', sub { stored() == $before + $written });
-my $rows  = $store->ask('XREVRANGE', 'clairon:stream', '+', '-', 'COUNT', $written);
-my @delay = sort { $a <=> $b } map {
-    my %field = @{ $_->[1] };
-    (split /-/, $_->[0])[0] - committed_ms(JSON::decode_json($field{data}))
-} @$rows;
-# The store's clock counts whole milliseconds, so less than one is all that can be said.
-figure(sprintf('commit to stored at %d a second, ms (p50 p99 max):', $rate), join '  ',
-    map { $_ < 1 ? '< 1' : sprintf '%.1f', $_ } map { $delay[ int($_ * $#delay) ] } 0.5, 0.99, 1);
-is(scalar @delay, $written, 'every row was measured');
+sub measure_delay
+{
+    my ($before, $at) = (length_of($STREAM), newest_of($STREAM));
+    my ($script, $file) = map { Clairon::Test::scratch() . "/$_" } qw(insert.sql delays);
+    $relay->start;
+    wait_until('the relay reads its slot', sub { is_read('clairon') });
+    my $rows_before = $pg->safe_psql('postgres', 'SELECT count(*) FROM t');
+    my $reader = fork() // die "could not fork: $!";
+    if (!$reader)
+    {
+        read_delays($at, $file);
+        POSIX::_exit(0);
+    }
+    open my $out, '>', $script or die $!;
+    print {$out} "INSERT INTO t (owner, body) VALUES ('u1', repeat('x', 100));\n";
+    close $out;
+    system_or_die('pgbench', '-n', '-R', $rate, '-T', $seconds, '-f', $script, '-h', $pg->host, '-p',
+        $pg->port, '-U', scalar getpwuid($<), 'postgres');
+    my $written = $pg->safe_psql('postgres', 'SELECT count(*) FROM t') - $rows_before;
+    wait_until('the last row is stored', sub { length_of($STREAM) == $before + $written });
+    $store->ask('XADD', $STREAM, '*', 'end', 1);
+    waitpid $reader, 0;
+    my @delay = split /\n/, do { local (@ARGV, $/) = ($file); <> };
+    figure(sprintf('commit to a blocked XREAD at %d a second, ms (p50 p99 max):', $rate),
+        join '  ', map { sprintf '%.2f', $delay[ int($_ * $#delay) ] } 0.5, 0.99, 1);
+    is(scalar @delay, $written, 'every row was measured');
+    return;
+}
+
+$relay->stop;
+compare(200,  $backlog,            1000);
+compare(1000, $backlog,            1000);
+compare(200,  int($backlog / 5),   1);
+measure_delay();
 done_testing();
 
 sub system_or_die
