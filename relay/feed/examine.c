@@ -145,9 +145,10 @@ examine_slot(struct examination *examination)
     if (PQntuples(result) == 0 && creates)
         findings_add(examination->findings, AREA, "feed.slot", true, NULL,
                      "%s does not exist, the relay makes it%s", slot,
-                     examination->is_standby ? "; if the primary is idle, run SELECT "
-                                               "pg_log_standby_snapshot() there meanwhile"
-                                             : "");
+                     examination->is_standby && examination->config->feed.primary_conninfo == NULL
+                         ? "; if the primary is idle, run SELECT "
+                           "pg_log_standby_snapshot() there meanwhile"
+                         : "");
     else if (PQntuples(result) == 0)
         findings_add(examination->findings, AREA, "feed.slot", false, hint, "%s does not exist",
                      slot);
@@ -255,6 +256,8 @@ feed_examine(const struct config *config, const char *primary, struct findings *
     struct examination examination = {.config = config, .findings = findings};
     char error[EXAMINE_ERROR_MAX];
 
+    if (primary == NULL)
+        primary = config->feed.primary_conninfo;
     examination.conn = examine_connect(config->feed.conninfo, false, error);
     if (examination.conn == NULL) {
         refused(&examination, "connection", NULL, error);
@@ -272,5 +275,5 @@ feed_examine(const struct config *config, const char *primary, struct findings *
         examine_primary(&examination, primary);
     else if (examination.is_standby)
         findings_add(findings, PRIMARY, "connection", true, NULL,
-                     "not looked at: --primary=CONNINFO does");
+                     "not looked at: --primary=CONNINFO or feed.primary_conninfo name it");
 }

@@ -6,8 +6,9 @@
 #include "base/findings.h"
 
 /*
- * Looks at the server of feed.conninfo, and at the primary it follows when `primary`, a connection
- * string, is given. Waits for each answer 10 s at most. Changes nothing there.
+ * Looks at the server of feed.conninfo, and at the primary it follows: of `primary`, a connection
+ * string, else of feed.primary_conninfo, else not. Waits for each answer 10 s at most. Changes
+ * nothing there.
  */
 void feed_examine(const struct config *config, const char *primary, struct findings *findings);
 

@@ -28,6 +28,16 @@ keep_error(char error[EXAMINE_ERROR_MAX], const char *message)
     snprintf(error, EXAMINE_ERROR_MAX, "%s", feed_error_line(message));
 }
 
+/* libpq's own words would quote a piece of it, which may be of a password. */
+static bool
+is_conninfo(const char *text)
+{
+    PQconninfoOption *options = PQconninfoParse(text, NULL);
+
+    PQconninfoFree(options);
+    return options != NULL;
+}
+
 PGconn *
 examine_connect(const char *conninfo, bool replicates, char error[EXAMINE_ERROR_MAX])
 {
@@ -36,9 +46,14 @@ examine_connect(const char *conninfo, bool replicates, char error[EXAMINE_ERROR_
     const char *values[] = {conninfo, "clairon doctor", "UTF8", replicates ? "database" : NULL,
                             NULL};
     int64_t deadline_us = clock_monotonic_us() + PATIENCE_US;
-    PGconn *conn = PQconnectStartParams(keys, values, 1);
     PostgresPollingStatusType status = PGRES_POLLING_WRITING;
+    PGconn *conn;
 
+    if (!is_conninfo(conninfo)) {
+        keep_error(error, "this is no connection string, valid are keyword=value pairs");
+        return NULL;
+    }
+    conn = PQconnectStartParams(keys, values, 1);
     if (conn == NULL || PQstatus(conn) == CONNECTION_BAD)
         status = PGRES_POLLING_FAILED;
     while (status == PGRES_POLLING_READING || status == PGRES_POLLING_WRITING) {

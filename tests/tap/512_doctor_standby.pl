@@ -38,8 +38,8 @@ $relay->wait_for_log(qr/streaming from slot/);
 wait_until('the primary knows of it', sub { sql(q{SELECT catalog_xmin IS NOT NULL FROM pg_replication_slots}) eq 't' });
 my ($code, $out, $err) = doctor();
 is($code, 0, 'a healthy standby') or diag $out, $err;
-like($out, qr/primary +connection: not looked at: --primary=CONNINFO does/, 'what cannot be seen from it is said');
-($code, $out, $err) = doctor($ask);
+like($out, qr/primary +connection: not looked at: --primary=CONNINFO or/, 'what cannot be seen from it is said');
+($code, $out, $err) = doctor('--feed.primary_conninfo=' . $primary->connstr('postgres'));
 is($code, 0, 'and with its primary') or diag $out, $err;
 like($out, qr/physical slot: standby is read, reserved, keeps catalog rows/, 'which keeps what the standby needs');
 
@@ -64,6 +64,7 @@ is_deeply(wrong($ask), {}, 'whole again');
 my $other = Clairon::Test::postgresql('other');
 finds('another server', 'primary: system', qr/identifier/, qr/--primary must name/, '--primary=' . $other->connstr('postgres'));
 finds('a primary that is away', 'primary: connection', qr/No such file|refused/, qr//, '--primary=host=/nonexistent');
+unlike(wrong('--primary=password=hush hush')->{'primary: connection'}{detail}, qr/hush/, 'a wrong string is not quoted');
 reload('primary_slot_name', q{''});
 $found = finds('no physical slot', 'postgresql: hot_standby_feedback', qr/primary_slot_name is ""/, qr/pg_create_physical_replication_slot/);
 wait_until('nobody reads the slot', sub { sql(q{SELECT active FROM pg_replication_slots WHERE slot_name = 'standby'}) eq 'f' });
