@@ -3,6 +3,7 @@
 #   make                 the plugin and the relay          make check        every test of every layer
 #   make demo            all of it, running, with a page   make demo-traffic a stream of changes for it
 #   make install         DESTDIR, prefix; the plugin goes where pg_config says
+#   make deb             Debian packages of both, for this Debian
 #   make fuzz            fuzz targets, some seconds each
 #   make fmt lint bench asan clean deps check-unit check-regress check-isolation check-tap ..
 
@@ -14,6 +15,7 @@ BUILD ?= build
 prefix ?= /usr/local
 bindir ?= $(prefix)/bin
 docdir ?= $(prefix)/share/doc/clairon
+unitdir ?= $(prefix)/lib/systemd/system
 PG_CONFIG ?= $(shell . docker/lib.sh; pg_config_path)
 
 # ---- what is built from what
@@ -73,8 +75,8 @@ endif
 
 # ---- targets
 .PHONY: all deps plugin check check-build check-unit check-regress check-isolation check-tap check-client \
-    check-e2e check-replica \
-    asan demo demo-traffic bench bench-tools install clean fmt lint private-root sanitized-root check-sanitized
+    check-e2e check-replica check-packages \
+    asan demo demo-traffic bench bench-tools install deb clean fmt lint private-root sanitized-root check-sanitized
 
 all: plugin $(BUILD)/clairon
 
@@ -150,13 +152,18 @@ check:
 	@docker/install-packages.sh
 	@$(MAKE) --no-print-directory check-build || echo "the build failed; what could be built is checked"
 	@tests/replica.sh
+	@tests/packages.sh
 	@docker/unprivileged.sh tests/check.sh unit regress isolation sanitized tap client e2e \
-	    $$(tests/replica.sh layer)
+	    $$(tests/replica.sh layer) packages
 
 # A standby's tests, on a PostgreSQL whose standbys decode: Debian 13's, where this machine's is older.
 check-replica: $(BUILD)/clairon private-root
 	@tests/replica.sh
 	@docker/unprivileged.sh tests/check.sh replica
+
+check-packages:
+	@tests/packages.sh
+	@docker/unprivileged.sh tests/check.sh packages
 
 check-unit: $(unit_programs) $(replay_programs)
 	@docker/unprivileged.sh tests/check.sh unit
@@ -208,7 +215,14 @@ $(BUILD)/bench/receive: $(BUILD)/obj/tests/bench/decoder/receive.o
 install: all
 	@$(MAKE) --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' DESTDIR='$(DESTDIR)' install
 	install -D -m 755 $(BUILD)/clairon '$(DESTDIR)$(bindir)/clairon'
-	install -D -m 644 docker/relay.conf.example '$(DESTDIR)$(docdir)/relay.conf.example'
+	install -D -m 644 -t '$(DESTDIR)$(docdir)' docker/relay.conf.example README.md client/PROTOCOL.md
+	install -d '$(DESTDIR)$(unitdir)'
+	sed -e 's,/usr/bin/clairon,$(bindir)/clairon,' -e 's,/usr/share/doc/clairon/,$(docdir)/,' \
+	    docker/clairon-relay.service >'$(DESTDIR)$(unitdir)/clairon-relay.service'
+
+deb:
+	@docker/install-packages.sh build deb
+	@docker/debian-packages.sh $(BUILD)/deb
 
 clean:
 	rm -rf $(BUILD)

@@ -15,6 +15,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 suite=trixie
+as=
 
 # Where apt gets this machine's Debian from.
 mirror() {
@@ -115,11 +116,11 @@ make_root() {
 run_in_root() {
     if unshare --mount --propagation private mount -t tmpfs none "$root/proc" 2>/dev/null; then
         # shellcheck disable=SC2016
-        unshare --mount --propagation private sh -ec 'root=$1; shift
+        $as unshare --mount --propagation private sh -ec 'root=$1; shift
             for each in proc sys dev; do mount --rbind "/$each" "$root/$each"; done
             exec chroot "$root" "$@"' - "$root" "$@"
     else
-        chroot "$root" "$@"
+        $as chroot "$root" "$@"
     fi
 }
 
@@ -136,7 +137,10 @@ case $verb in
         mkdir -p "$root"
         tar -C "$from" -c . | tar -C "$root" -xp
         ;;
-    run) run_in_root "$@" ;;
+    run)
+        as="exec" # a signal for this process is for the command
+        run_in_root "$@"
+        ;;
     remove) rm -rf "$root" "$root.made" ;;
     *) die "unknown verb \"$verb\"; valid are make, copy, run, remove" ;;
 esac

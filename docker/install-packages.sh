@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # install-packages.sh: installs the Debian packages that clairon needs to run, to build, to be checked or measured.
 #
-#   docker/install-packages.sh [run] [build] [tap] [check] [bench] [fuzz]    (run build tap check when none is given)
-#   docker/install-packages.sh --list [run] [build] [tap] [check] [bench] [fuzz]
+#   docker/install-packages.sh [run] [build] [deb] [tap] [check] [bench] [fuzz]
+#                     (run, build, tap and check when none is given)
+#   docker/install-packages.sh --list [run] [build] [deb] [tap] [check] [bench] [fuzz]
 #
 # Only what is missing is installed, as root or through sudo. Without either it
 # prints the line to type and fails. When nothing is missing, apt is not called.
@@ -50,6 +51,9 @@ packages_for() {
             ;;
         tap)
             echo libipc-run-perl libmojolicious-perl libjson-perl libio-socket-ssl-perl
+            ;;
+        deb)
+            echo dpkg-dev debhelper
             ;;
         check)
             echo "postgresql-$(pg_major)-wal2json"
@@ -123,8 +127,8 @@ main() {
     fi
     [ $# -gt 0 ] || set -- run build tap check
     for purpose in "$@"; do
-        [[ $purpose =~ ^(run|build|tap|check|bench|fuzz)$ ]] ||
-            die "unknown purpose \"$purpose\"; valid are run, build, tap, check, bench, fuzz"
+        [[ $purpose =~ ^(run|build|deb|tap|check|bench|fuzz)$ ]] ||
+            die "unknown purpose \"$purpose\"; valid are run, build, deb, tap, check, bench, fuzz"
         mapfile -t -O "${#names[@]}" names < <(packages_for "$purpose" | tr -s ' ' '\n')
     done
     if $list; then

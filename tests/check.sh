@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # check.sh: runs layers of tests, each to its end, and counts honestly.
 #
-#   tests/check.sh [unit] [regress] [isolation] [sanitized] [tap] [client] [e2e] [replica]
+#   tests/check.sh [unit] [regress] [isolation] [sanitized] [tap] [client] [e2e]
+#                  [replica] [packages] [images]
 #
 # Each layer may take a while but not for ever; one that fails does not stop the
 # next. A layer that ran nothing is a failure. The last line is the sum of all.
@@ -108,10 +109,20 @@ layer_tap() {
 layer_replica() {
     if [ "$(pg_major)" -ge 16 ]; then
         tap_files tests/tap/50*.pl tests/tap/01*_decoder_*.pl tests/tap/02*.pl
-    elif [ -s build/replica.log ]; then
-        cat build/replica.log
     else
-        echo "not ok - tests/replica.sh has not run"
+        recorded replica
+    fi
+}
+
+layer_packages() { recorded packages; }
+layer_images() { recorded images; }
+
+# What a script of this name saw as root, in a Debian root: tests/roots.sh.
+recorded() {
+    if [ -s "build/$1.log" ]; then
+        cat "build/$1.log"
+    else
+        echo "not ok - tests/$1.sh has not run"
     fi
 }
 

@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# packages.sh: do the Debian packages install, run as their unit says, upgrade, and leave nothing behind?
+#
+# Built and installed on Debian 13, in roots of their own. No systemd runs there: its tools judge the
+# unit, and the relay is started by the unit's command line, as the unit's user.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=tests/roots.sh
+. tests/roots.sh
+
+clean=$roots/clean     # Debian 13 with PostgreSQL and a store, as an operator has it
+target=$roots/packages # a copy of it, that clairon is installed in
+unit=/usr/lib/systemd/system/clairon-relay.service
+
+in_target() { docker/debian-root.sh run "$target" "$@"; }
+as_postgres() { in_target setpriv --reuid=postgres --regid=postgres --init-groups "$@"; }
+sql() { as_postgres psql -qXAt -h /tmp -p 5999 -v ON_ERROR_STOP=1 -c "$1" app; }
+apt_install() { in_target env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends "$@"; }
+unit_says() { sed -n "s/^$1=//p" "$target$unit"; }
+mode_of() { in_target stat -c '%a %U %G' "$1"; }
+is() { [ "$1" = "$2" ] || { say "got: $1, expected: $2"; false; }; }
+
+files() { (cd "$target" && find . -xdev \( -path ./proc -o -path ./var/cache -o -path ./var/lib/apt -o -path ./var/log \
+    -o -path ./tmp -o -path ./run -o -path ./root \) -prune -o -print | sort); }
+
+# A package like $1 with another version, after the script $3 changed its files.
+repack() {
+    local deb=$1 version=$2 change=$3 folder=$target/root/repack
+    rm -rf "$folder"
+    dpkg-deb -R "$deb" "$folder"
+    sed -i "s/^Version: .*/Version: $version/" "$folder/DEBIAN/control"
+    (cd "$folder" && eval "$change")
+    dpkg-deb -b "$folder" "$target/root/$(basename "$deb" .deb)_$version.deb" >/dev/null
+}
+
+# As an operator would: a server, a database, the relay's role, its settings.
+set_up() {
+    as_postgres /usr/lib/postgresql/17/bin/initdb -D /tmp/data -A trust >/dev/null &&
+        printf '%s\n' "wal_level = logical" "port = 5999" "listen_addresses = ''" \
+            "unix_socket_directories = '/tmp'" "output_plugin_libraries = 'clairon'" \
+            >>"$target/tmp/data/postgresql.conf" &&
+        as_postgres /usr/lib/postgresql/17/bin/pg_ctl -D /tmp/data -l /tmp/log -w start &&
+        as_postgres createdb -h /tmp -p 5999 app || return
+    in_target valkey-server --port 0 --unixsocket /tmp/store --unixsocketperm 777 --save '' \
+        --daemonize yes --pidfile /tmp/store.pid >/dev/null
+    sql "CREATE EXTENSION clairon; CREATE ROLE clairon LOGIN REPLICATION IN ROLE clairon_relay;
+        CREATE TABLE t (id int PRIMARY KEY); SELECT clairon.watch('t', 'ALL')" >/dev/null &&
+        sed -i -e 's,^conninfo = .*,conninfo = host=/tmp port=5999 dbname=app user=clairon,' \
+            -e 's,^#url = .*,url = unix:///tmp/store,' \
+            -e 's,^#listen = .*,listen = unix:/run/clairon/gate,' "$target/etc/clairon/relay.conf"
+}
+
+# By the words of the unit: its user, its folder, its command.
+start_relay() {
+    local user
+    user=$(unit_says User)
+    in_target install -d -o "$user" -g "$user" "/run/$(unit_says RuntimeDirectory)"
+    # shellcheck disable=SC2046
+    docker/debian-root.sh run "$target" setpriv --reuid="$user" --regid="$(unit_says Group)" --clear-groups --no-new-privs \
+        --bounding-set=-all --inh-caps=-all $(unit_says ExecStart) >"$target/tmp/relay.log" 2>&1 &
+    echo $! >"$target/tmp/relay.pid"
+    wait_for in_store "$1" || { cat "$target/tmp/relay.log"; return 1; }
+}
+
+stop_relay() {
+    kill -TERM "$(<"$target/tmp/relay.pid")" &&
+        wait_for grep 'msg="drained"' "$target/tmp/relay.log" &&
+        wait_for test ! -e "/proc/$(<"$target/tmp/relay.pid")" && rm "$target/tmp/relay.pid"
+}
+
+# The relay streams when it has confirmed its slot; then so many notes are stored.
+in_store() {
+    sql "SELECT count(*) FROM pg_replication_slots WHERE active" | grep -qx 1 &&
+        is "$(in_target valkey-cli -s /tmp/store XLEN clairon:stream)" "$1"
+}
+
+stop_all() {
+    [ ! -e "$target/tmp/relay.pid" ] || stop_relay
+    [ ! -e "$target/tmp/store.pid" ] || in_target valkey-cli -s /tmp/store SHUTDOWN NOSAVE >/dev/null 2>&1
+    [ ! -e "$target/tmp/data/postmaster.pid" ] ||
+        as_postgres /usr/lib/postgresql/17/bin/pg_ctl -D /tmp/data -m immediate stop >/dev/null
+}
+
+says_nothing() {
+    local said
+    said=$("$@" 2>&1) || { say "$said"; return 1; }
+    [ -z "$said" ] || { say "$said"; return 1; }
+}
+
+check_unit() {
+    ok "systemd finds nothing wrong with the unit" says_nothing in_target systemd-analyze verify --man=no "$unit"
+    ok "and its exposure is 1.5 of 10 at most" in_target systemd-analyze security --offline=yes --no-pager --threshold=15 "$unit"
+    say "# $(in_target systemd-analyze security --offline=yes --no-pager "$unit" | tail -1)"
+}
+
+check_install() {
+    ok "the packages install" apt_install /root/postgresql-17-clairon.deb /root/clairon-relay.deb
+    ok "the settings are for root and the relay alone" is "$(mode_of /etc/clairon/relay.conf)" "640 root clairon"
+    ok "so is the secret" is "$(mode_of /etc/clairon/secret)" "640 root clairon"
+    ok "which is long enough" test "$(wc -c <"$target/etc/clairon/secret")" -gt 32
+    ok "a server, a store and the settings are set up" set_up
+    ok "the relay starts as the unit says" start_relay 0
+    ok "a row is written" sql "INSERT INTO t VALUES (1)"
+    ok "and it is stored" wait_for in_store 1
+    ok "the relay drains" stop_relay
+}
+
+check_upgrade() {
+    local before
+    before=$(sha256sum "$target"/etc/clairon/*)
+    repack "$target/root/clairon-relay.deb" 0.1.1-1 true
+    # A version of tomorrow: an upgrade script, and the control file that names it.
+    repack "$target/root/postgresql-17-clairon.deb" 0.1.1-1 "cd usr/share/postgresql/17/extension
+        echo \"COMMENT ON EXTENSION clairon IS 'of tomorrow'\" >clairon--0.1.0--0.1.1.sql
+        sed -i \"s/'0.1.0'/'0.1.1'/\" clairon.control"
+    ok "newer packages install" apt_install /root/postgresql-17-clairon_0.1.1-1.deb /root/clairon-relay_0.1.1-1.deb
+    ok "settings and secret stay as they were" is "$(sha256sum "$target"/etc/clairon/*)" "$before"
+    ok "and so do their owners" is "$(mode_of /etc/clairon/relay.conf)" "640 root clairon"
+    ok "the relay starts again" start_relay 1
+    ok "the extension is brought up to date" sql "ALTER EXTENSION clairon UPDATE"
+    ok "to the newer version" is "$(sql "SELECT extversion FROM pg_extension WHERE extname = 'clairon'")" 0.1.1
+    ok "its rules count on" sql "INSERT INTO t VALUES (2)"
+    ok "and rows are stored" wait_for in_store 2
+}
+
+check_removal() {
+    stop_all
+    in_target rm -rf /run/clairon
+    ok "the packages are removed" in_target env DEBIAN_FRONTEND=noninteractive apt-get -qq remove -y clairon-relay postgresql-17-clairon
+    ok "the settings stay" test -e "$target/etc/clairon/relay.conf"
+    ok "the packages are purged" in_target env DEBIAN_FRONTEND=noninteractive apt-get -qq purge -y clairon-relay postgresql-17-clairon
+    ok "no file of them is left" is "$(files | grep -i clairon)" ""
+    ok "nor the user" is "$(grep clairon "$target"/etc/passwd "$target"/etc/group "$target"/etc/shadow)" ""
+}
+
+run_tests() {
+    local name
+    if ! { build_root && inside docker/debian-packages.sh build/deb &&
+        docker/debian-root.sh make "$clean" postgresql-17 valkey-server systemd &&
+        docker/debian-root.sh copy "$clean" "$target"; }; then
+        say "not ok - the packages could not be built"
+        return
+    fi
+    for name in postgresql-17-clairon clairon-relay; do
+        cp "$root$place/build/deb/$name"_*.deb "$target/root/$name.deb"
+    done
+    trap stop_all EXIT
+    check_install
+    check_unit
+    check_upgrade
+    check_removal
+    say "1..$taken"
+    rm -rf "$target"
+}
+
+record packages "the Debian packages" run_tests
