@@ -1,7 +1,6 @@
 /* note.c: one notification in memory. */
 #include "hub/note.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,20 +8,32 @@
 #include "base/memory.h"
 #include "wire/ws_frame.h"
 
+static const char START[] = "{\"t\":\"msg\",\"pos\":\"";
+static const char MIDDLE[] = "\",\"n\":";
+
+/* What stands before the notification in its line. */
+static size_t
+write_start(const char *epoch, struct entry_id pos, char *at)
+{
+    size_t len = sizeof(START) - 1;
+
+    memcpy(at, START, len);
+    note_pos_text(epoch, pos, at + len);
+    len += strlen(at + len);
+    memcpy(at + len, MIDDLE, sizeof(MIDDLE) - 1);
+    return len + sizeof(MIDDLE) - 1;
+}
+
 /* Route, users and line in one allocation; the rest is the caller's to set. */
 static struct note *
 make(struct bytes route, struct bytes only, struct bytes data, const char *epoch,
      struct entry_id pos)
 {
-    char pos_text[NOTE_POS_MAX];
-    char start[NOTE_POS_MAX + 32];
-    size_t start_len;
+    char start[NOTE_POS_MAX + sizeof(START) + sizeof(MIDDLE)];
+    size_t start_len = write_start(epoch, pos, start);
     struct note *note;
     unsigned char *at;
 
-    note_pos_text(epoch, pos, pos_text);
-    start_len =
-        (size_t)snprintf(start, sizeof(start), "{\"t\":\"msg\",\"pos\":\"%s\",\"n\":", pos_text);
     note = memory_grow(NULL, sizeof(*note) + route.len + only.len + WS_TEXT_HEAD_MAX + start_len +
                                  data.len + 1);
     at = (unsigned char *)(note + 1);
@@ -95,10 +106,11 @@ note_is_expired(const struct note *note)
 void
 note_pos_text(const char *epoch, struct entry_id id, char ret_text[NOTE_POS_MAX])
 {
-    char id_text[ENTRY_ID_TEXT_MAX];
+    size_t len = strnlen(epoch, NOTE_POS_MAX - ENTRY_ID_TEXT_MAX - 1);
 
-    entry_id_text(id, id_text);
-    snprintf(ret_text, NOTE_POS_MAX, "%s.%s", epoch, id_text);
+    memcpy(ret_text, epoch, len);
+    ret_text[len] = '.';
+    entry_id_text(id, ret_text + len + 1);
 }
 
 enum rc

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/address.h"
+#include "store/answers.h"
 #include "store/fault.h"
 #include "store/secure.h"
 
@@ -34,6 +35,7 @@ struct link {
     struct stats *stats; /* NULL: nobody asks how long scripts take */
     struct address address;
     redisAsyncContext *redis; /* NULL while down */
+    struct answers *answers;
     struct backoff backoff;
     ev_timer retry; /* down: until the next attempt; greeting: until INFO is asked again */
     ev_timer watchdog;
@@ -405,6 +407,7 @@ link_connect(struct link *link)
     }
     link->redis = redis;
     redis->data = link;
+    answers_use(link->answers, redis->c.reader);
     redisLibevAttach(link->loop, redis);
     redisAsyncSetConnectCallback(redis, on_connected);
     redisAsyncSetDisconnectCallback(redis, on_disconnected);
@@ -467,6 +470,7 @@ link_open(struct ev_loop *loop, const struct config *config, const char *name, d
         free(link);
         return NULL;
     }
+    link->answers = answers_new();
     ev_timer_init(&link->retry, on_retry, 0.0, 0.0);
     link->retry.data = link;
     ev_timer_init(&link->watchdog, on_watchdog, patience_s / 4, patience_s / 4);
@@ -490,5 +494,6 @@ link_close(struct link *link)
     ev_timer_stop(link->loop, &link->watchdog);
     ev_prepare_stop(link->loop, &link->flush);
     explicit_bzero(&link->address, sizeof(link->address));
+    answers_free(link->answers);
     free(link);
 }

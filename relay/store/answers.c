@@ -1,0 +1,251 @@
+/* answers.c: memory for the store's answers: an answer in one block, not in a piece for each word. */
+#include "store/answers.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+#define BLOCK_BYTES (128u * 1024)
+#define ALIGN 16u
+
+#if HIREDIS_MAJOR >= 1
+typedef size_t element_count;
+#else
+typedef int element_count;
+#endif
+
+struct block {
+    struct block *before;
+    size_t size;
+    size_t used;
+    _Alignas(ALIGN) char bytes[];
+};
+
+struct answers {
+    struct block *block; /* the one in use; the first stays */
+    bool is_held;        /* hiredis has an answer, or the beginning of one */
+    bool is_orphan;      /* to be freed with it */
+};
+
+/* hiredis hands back the answer alone. */
+struct item {
+    struct answers *answers;
+    redisReply reply;
+};
+
+static struct block *
+make_block(size_t size, struct block *before)
+{
+    struct block *block = malloc(sizeof(*block) + size);
+
+    if (block == NULL)
+        return NULL;
+    block->before = before;
+    block->size = size;
+    block->used = 0;
+    return block;
+}
+
+/* NULL when there is no more: hiredis then gives the connection up. */
+static void *
+take(struct answers *answers, size_t size)
+{
+    struct block *block = answers->block;
+    void *taken;
+
+    size = (size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    if (size > block->size - block->used) {
+        block = make_block(size > BLOCK_BYTES ? size : BLOCK_BYTES, block);
+        if (block == NULL)
+            return NULL;
+        answers->block = block;
+    }
+    taken = block->bytes + block->used;
+    block->used += size;
+    return taken;
+}
+
+static redisReply *
+make_reply(const redisReadTask *task)
+{
+    struct answers *answers = task->privdata;
+    struct item *item = take(answers, sizeof(*item));
+
+    if (item == NULL)
+        return NULL;
+    answers->is_held = true;
+    *item = (struct item){.answers = answers, .reply.type = task->type};
+    return &item->reply;
+}
+
+/* hiredis' own maker of an array has seen to it that the place is there. */
+static void *
+place(const redisReadTask *task, redisReply *reply)
+{
+    const redisReply *parent = task->parent != NULL ? task->parent->obj : NULL;
+
+    if (parent != NULL)
+        parent->element[task->idx] = reply;
+    return reply;
+}
+
+static void *
+create_string(const redisReadTask *task, char *text, size_t len)
+{
+    redisReply *reply = make_reply(task);
+    char *copy = reply != NULL ? take(task->privdata, len + 1) : NULL;
+
+    if (copy == NULL)
+        return NULL;
+    memcpy(copy, text, len);
+    copy[len] = '\0';
+    reply->str = copy;
+    reply->len = len;
+    return place(task, reply);
+}
+
+static void *
+create_array(const redisReadTask *task, element_count count)
+{
+    redisReply *reply = make_reply(task);
+    size_t size = (size_t)count * sizeof(*reply->element);
+
+    if (reply == NULL)
+        return NULL;
+    if (count > 0) {
+        if ((size_t)count > SIZE_MAX / sizeof(*reply->element) / 2)
+            return NULL;
+        reply->element = take(task->privdata, size);
+        if (reply->element == NULL)
+            return NULL;
+        memset(reply->element, 0, size);
+    }
+    reply->elements = (size_t)count;
+    return place(task, reply);
+}
+
+static void *
+create_integer(const redisReadTask *task, long long value)
+{
+    redisReply *reply = make_reply(task);
+
+    if (reply == NULL)
+        return NULL;
+    reply->integer = value;
+    return place(task, reply);
+}
+
+static void *
+create_nil(const redisReadTask *task)
+{
+    redisReply *reply = make_reply(task);
+
+    if (reply == NULL)
+        return NULL;
+    reply->type = REDIS_REPLY_NIL; /* the task only knows of what it is the lack */
+    return place(task, reply);
+}
+
+#if HIREDIS_MAJOR >= 1
+/* Of a protocol that is not asked for. */
+static void *
+create_double(const redisReadTask *task, double value, char *text, size_t len)
+{
+    (void)value;
+    return create_string(task, text, len);
+}
+
+static void *
+create_bool(const redisReadTask *task, int value)
+{
+    return create_integer(task, value);
+}
+#endif
+
+static void
+drop_blocks(struct answers *answers, const struct block *last)
+{
+    while (answers->block != last) {
+        struct block *before = answers->block->before;
+
+        free(answers->block);
+        answers->block = before;
+    }
+}
+
+/* All but the first. */
+static void
+empty(struct answers *answers)
+{
+    struct block *first = answers->block;
+
+    while (first->before != NULL)
+        first = first->before;
+    drop_blocks(answers, first);
+    first->used = 0;
+    answers->is_held = false;
+}
+
+static void
+answers_end(struct answers *answers)
+{
+    drop_blocks(answers, NULL);
+    free(answers);
+}
+
+/* Called for whole answers alone, and for the beginning of one when the reader ends. */
+static void
+free_object(void *reply)
+{
+    struct answers *answers;
+
+    if (reply == NULL)
+        return;
+    answers = ((struct item *)((char *)reply - offsetof(struct item, reply)))->answers;
+    if (answers->is_orphan)
+        answers_end(answers);
+    else
+        empty(answers);
+}
+
+static redisReplyObjectFunctions functions = {
+    .createString = create_string,
+    .createArray = create_array,
+    .createInteger = create_integer,
+#if HIREDIS_MAJOR >= 1
+    .createDouble = create_double,
+    .createBool = create_bool,
+#endif
+    .createNil = create_nil,
+    .freeObject = free_object,
+};
+
+struct answers *
+answers_new(void)
+{
+    struct answers *answers = memory_new(sizeof(*answers));
+
+    answers->block = make_block(BLOCK_BYTES, NULL);
+    if (answers->block == NULL)
+        abort();
+    return answers;
+}
+
+void
+answers_use(struct answers *answers, redisReader *reader)
+{
+    empty(answers);
+    reader->fn = &functions;
+    reader->privdata = answers;
+}
+
+void
+answers_free(struct answers *answers)
+{
+    if (answers != NULL && answers->is_held)
+        answers->is_orphan = true;
+    else if (answers != NULL)
+        answers_end(answers);
+}
