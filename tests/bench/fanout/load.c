@@ -279,6 +279,9 @@ take_option(struct options *options, int name)
     case 'a':
         options->latency = true;
         break;
+    case 'g':
+        options->patient = true;
+        break;
     default:
         exit(2);
     }
@@ -293,7 +296,7 @@ read_options(int argc, char **argv)
         {"bytes", 1, NULL, 'b'},   {"burst", 1, NULL, 'u'},  {"window", 1, NULL, 'w'},
         {"seconds", 1, NULL, 't'}, {"pids", 1, NULL, 'i'},   {"each", 0, NULL, 'e'},
         {"listen", 0, NULL, 'l'},  {"idle", 0, NULL, 'd'},   {"latency", 0, NULL, 'a'},
-        {NULL, 0, NULL, 0}};
+        {"patient", 0, NULL, 'g'}, {NULL, 0, NULL, 0}};
     struct options options = {
         .kind = "floor", .clients = 1, .bytes = 1024, .burst = 1, .window = 1, .seconds = 2};
     int name;

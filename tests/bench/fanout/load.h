@@ -22,6 +22,7 @@ struct options {
     bool listen;  /* only count what comes */
     bool latency; /* and how old it is */
     bool idle;    /* only connect, and stay for `seconds` */
+    bool patient; /* nchan: each answer is awaited before the next post */
     double seconds;
     int pids[4]; /* whose CPU time is told, the server's first */
     int pid_count;

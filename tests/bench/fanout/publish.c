@@ -203,6 +203,7 @@ post(const char *channel, size_t bytes)
 static void
 publish_nchan(const struct options *options, int count)
 {
+    int ahead = options->patient ? 1 : 64;
     int asked = 0;
 
     for (int i = 0; i < count; i++) {
@@ -211,11 +212,11 @@ publish_nchan(const struct options *options, int count)
 
             snprintf(channel, sizeof(channel), options->each ? "u%d" : "all0", number);
             post(channel, options->bytes);
-            if (++asked % 64 == 0)
-                read_answers(64);
+            if (++asked % ahead == 0)
+                read_answers(ahead);
         }
     }
-    read_answers(asked % 64);
+    read_answers(asked % ahead);
 }
 
 void
