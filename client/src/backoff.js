@@ -4,23 +4,20 @@
  * Full jitter: anything between nothing and a ceiling that doubles with each failure, so that
  * thousands of pages that lost the same relay do not come back in the same second.
  */
-export class Backoff {
-  constructor({ base = 500, cap = 30_000, random = Math.random } = {}) {
-    this.base = base;
-    this.cap = cap;
-    this.random = random;
-    this.failures = 0;
-  }
+export function createBackoff({ base = 500, cap = 30_000, random = Math.random } = {}) {
+  let failures = 0;
 
   /** Milliseconds to wait now; the next answer comes from a wider range. */
-  next() {
+  function next() {
     // 2 ** 1024 is Infinity, which min() turns into the cap: no overflow to guard.
-    const ceiling = Math.min(this.cap, this.base * 2 ** this.failures);
-    this.failures += 1;
-    return Math.round(this.random() * ceiling);
+    const ceiling = Math.min(cap, base * 2 ** failures);
+    failures += 1;
+    return Math.round(random() * ceiling);
   }
 
-  reset() {
-    this.failures = 0;
+  function reset() {
+    failures = 0;
   }
+
+  return { next, reset };
 }

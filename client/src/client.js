@@ -1,206 +1,176 @@
 // client.js: what an application holds: its handlers, what they have seen, and one connection.
 
-import { Connection } from './connection.js';
-import { Dedupe } from './dedupe.js';
-import { Kept } from './kept.js';
-import { LiveRows } from './live.js';
+import { NO_TOKEN, createConnection } from './connection.js';
+import { createDedupe } from './dedupe.js';
+import { createKept } from './kept.js';
+import { createLiveRows } from './live.js';
 import { settingsOf } from './options.js';
-import { Outbox } from './outbox.js';
-import { Position } from './position.js';
-import { Router, matchesName } from './router.js';
-import { Tabs, canShare } from './tabs.js';
+import { createOutbox } from './outbox.js';
+import { createPosition } from './position.js';
+import { createRouter, matchesName } from './router.js';
 import { subjectOf } from './token.js';
 import { onWake } from './wake.js';
 
-export class Client {
-  #settings;
-  #isManual;
-  #mayShare;
-  #router = new Router();
-  #dedupe;
-  #position;
-  #topics;
-  #link; // a Connection, or Tabs
-  #outbox;
-  #stopListening;
-  #retry;
+/** Only where they can share. What cannot be loaded leaves each tab to itself. */
+async function loadTabs() {
+  if (!globalThis.navigator?.locks || !globalThis.BroadcastChannel) return null;
+  return import('./tabs.js').catch(() => null);
+}
 
-  constructor(options) {
-    this.#settings = settingsOf(options);
-    this.#isManual = options.ack === 'manual';
-    this.#mayShare = options.tabs ?? true;
-    this.#dedupe = new Dedupe(options.dedupe);
-    this.#position = new Position(options.pos, options.storage && new Kept('sessionStorage', options.storage));
-    this.#topics = options.topics ? new Set(options.topics) : null;
-    this.#link = new Connection(this.#settings, this.#owner());
-    this.#outbox = new Outbox((frame) => this.#link.send(frame));
-    this.#stopListening = onWake((isChanged) => this.#link.wake(isChanged));
+export function createClient(options) {
+  const settings = settingsOf(options);
+  const router = createRouter();
+  const dedupe = createDedupe(options.dedupe);
+  const position = createPosition(
+    options.pos,
+    options.storage && createKept('sessionStorage', options.storage),
+  );
+  let topics = options.topics ?? null; // null: all
+  let retryTimer;
+
+  const connect = (whose) => createConnection(settings, whose);
+  const owner = {
+    position: position.received,
+    topics: () => topics,
+    isAcked: dedupe.isAcked,
+    onFrame,
+    onState,
+    onError,
+  };
+  let link = connect(owner); // or tabs, which are used alike
+  const outbox = createOutbox((frame) => link.send(frame));
+  const stopListening = onWake((isChanged) => link.wake(isChanged));
+
+  /** In a browser the token says whose tabs these are; elsewhere nothing is shared or kept. */
+  async function open() {
+    if (!globalThis.document) {
+      link.open();
+      return;
+    }
+    const loading = options.tabs !== false && loadTabs();
+    let token;
+    try {
+      token = await (typeof options.token === 'function' ? options.token() : options.token);
+    } catch (cause) {
+      onError(new Error(NO_TOKEN, { cause }));
+      retryTimer = setTimeout(open, settings.backoff.next());
+      return;
+    }
+    const tabs = await loading;
+    if (link.state() === 'closed') return;
+    const user = subjectOf(token);
+    if (user !== undefined) {
+      const name = `clairon ${settings.url} ${user}`;
+      dedupe.keep(createKept('localStorage', name));
+      if (tabs) link = tabs.createTabs(name, connect, owner);
+    }
+    link.open(token);
   }
 
-  get state() {
-    return this.#link.state;
+  function close() {
+    clearTimeout(retryTimer);
+    stopListening();
+    outbox.flush();
+    link.close();
   }
 
-  /** How it is connected, or tried last: 'ws', 'sse' or 'poll'. */
-  get transport() {
-    return this.#link.transport;
-  }
-
-  /** The place to resume from: everything up to it has been handled. */
-  get pos() {
-    return this.#position.settled;
-  }
-
-  on(name, handler) {
-    return this.#router.on(name, handler);
-  }
-
-  /** An array of rows that follows the table; see index.d.ts. */
-  live(source, options) {
-    return new LiveRows(this, source, options, (error) => this.#error(error));
-  }
-
-  ack(ids) {
+  function ack(ids) {
     const all = [ids].flat();
-    this.#dedupe.acked(all);
-    for (const id of all) this.#outbox.ack(id);
+    dedupe.acked(all);
+    all.forEach(outbox.ack);
   }
 
-  nack(ids, { delay } = {}) {
+  function nack(ids, { delay } = {}) {
     for (const id of [ids].flat()) {
-      this.#dedupe.forget(id);
-      this.#outbox.nack(id, delay);
+      dedupe.forget(id);
+      outbox.nack(id, delay);
     }
   }
 
   /** From now on only these topics, and those subscribed before, are shown. */
-  subscribe(topics) {
-    this.#topics = new Set([...(this.#topics ?? []), ...[topics].flat()]);
-    this.#link.retopic();
+  function subscribe(names) {
+    topics = [...new Set([topics ?? [], names].flat())];
+    link.retopic();
   }
 
   /** After the last one everything is shown again. */
-  unsubscribe(topics) {
-    for (const topic of [topics].flat()) this.#topics?.delete(topic);
-    if (this.#topics?.size === 0) this.#topics = null;
-    this.#link.retopic();
+  function unsubscribe(names) {
+    const left = topics?.filter((topic) => ![names].flat().includes(topic));
+    topics = left?.length ? left : null;
+    link.retopic();
   }
 
-  close() {
-    clearTimeout(this.#retry);
-    this.#stopListening();
-    this.#outbox.flush();
-    this.#link.close();
+  function onState(change) {
+    if (change.state === 'open') setTimeout(outbox.flush, 0);
+    router.emit('state', change);
   }
 
-  /** In a browser the token says whose tabs these are; elsewhere nothing is shared or kept. */
-  async open() {
-    if (!globalThis.document) {
-      this.#link.open();
-      return;
-    }
-    let token;
-    try {
-      token = await bring(this.#settings.token);
-    } catch (cause) {
-      this.#error(new Error('could not get a token', { cause }));
-      this.#retry = setTimeout(() => this.open(), this.#settings.backoff.next());
-      return;
-    }
-    if (this.state === 'closed') return;
-    const user = subjectOf(token);
-    const name = `clairon ${this.#settings.url} ${user}`;
-    if (user) this.#dedupe.keep(new Kept('localStorage', name));
-    if (user && this.#mayShare && canShare()) this.#link = new Tabs(name, this.#settings, this.#owner());
-    this.#link.open(token);
-  }
-
-  #owner() {
-    return {
-      position: () => this.#position.received,
-      topics: () => this.#topics && [...this.#topics],
-      isAcked: (id) => this.#dedupe.isAcked(id),
-      onFrame: (frame) => this.#frame(frame),
-      onState: (change) => this.#stateChanged(change),
-      onError: (error) => this.#error(error),
-    };
-  }
-
-  #stateChanged(change) {
-    if (change.state === 'open') setTimeout(() => this.#outbox.flush(), 0);
-    this.#router.emit('state', change);
-  }
-
-  #frame({ t, ...frame }) {
+  function onFrame({ t, ...frame }) {
     switch (t) {
       case 'msg':
-        this.#message(frame);
+        onMessage(frame);
         break;
       case 'connected':
         // A resumed connection goes on from our own place; only a new start takes the relay's.
-        if (!frame.resumed && frame.pos) this.#position.restart(frame.pos);
+        if (!frame.resumed && frame.pos) position.restart(frame.pos);
         break;
       case 'acked':
-        this.#dedupe.acked(frame.ids);
-        this.#router.emit('acked', { ids: frame.ids });
+        dedupe.acked(frame.ids);
+        router.emit(t, frame);
         break;
       case 'gap':
-        if (frame.to) this.#position.restart(frame.to);
-        this.#router.emit('gap', { from: frame.from, to: frame.to, why: frame.why });
+        if (frame.to) position.restart(frame.to);
+        router.emit(t, frame);
         break;
     }
   }
 
-  #message({ pos, n }) {
-    const settled = this.#position.arrive(pos);
-    if (!this.#wants(n)) {
-      settled();
+  function onMessage({ pos, n }) {
+    const settled = position.arrive(pos);
+    const { id, topic } = n.metadata;
+    // Other tabs may have asked for more than this one.
+    const isWanted = !topics || topics.some((name) => matchesName(name, topic));
+    if (isWanted && dedupe.first(id)) {
+      router.emit('message', n);
+      handle(n).finally(settled);
       return;
     }
-    const { id } = n.metadata;
-    if (!this.#dedupe.first(id)) {
-      if (this.#dedupe.isAcked(id)) this.#outbox.ack(id); // our ack was lost on its way
-      this.#router.emit('repeat', n);
-      settled();
-      return;
+    if (isWanted) {
+      if (dedupe.isAcked(id)) outbox.ack(id); // our ack was lost on its way
+      router.emit('repeat', n);
     }
-    this.#router.emit('message', n);
-    const results = this.#router.handlersFor(n).map((handler) => call(handler, n));
-    this.#conclude(n, results).finally(settled);
-  }
-
-  /** Other tabs may have asked for more. */
-  #wants({ metadata }) {
-    return !this.#topics || [...this.#topics].some((topic) => matchesName(topic, metadata.topic));
+    settled();
   }
 
   /** Everybody who wanted the message has it: ack. One of them failed: show it again later. */
-  async #conclude(n, results) {
+  async function handle(n) {
+    // A handler that throws at once counts like one whose promise is rejected.
+    const results = router.handlersFor(n).map(async (handler) => handler(n));
     const outcomes = await Promise.allSettled(results);
-    const failed = outcomes.filter((o) => o.status === 'rejected').map((o) => o.reason);
-    for (const error of failed) this.#error(error, n);
-    if (!n.routing?.retry?.ack_required || this.#isManual) return;
-    const { id } = n.metadata;
-    if (failed.length > 0) {
-      this.nack(id, { delay: failed[0]?.retryAfter });
-    } else if (results.length > 0) {
-      this.ack(id);
-    } else {
-      this.#error(new Error(`no handler for ${n.metadata.source}: ${id} stays unacknowledged`), n);
-    }
+    const failed = outcomes.filter(({ status }) => status === 'rejected').map(({ reason }) => reason);
+    for (const error of failed) onError(error, n);
+    if (!n.routing?.retry?.ack_required || options.ack === 'manual') return;
+    const { id, source } = n.metadata;
+    if (failed.length > 0) nack(id, { delay: failed[0]?.retryAfter });
+    else if (results.length > 0) ack(id);
+    else onError(new Error(`no handler for ${source}: ${id} stays unacknowledged`), n);
   }
 
-  #error(error, notification) {
-    if (this.#router.hears('error')) this.#router.emit('error', { error, notification });
-    else console.error('clairon:', error);
+  function onError(error, notification) {
+    if (!router.emit('error', { error, notification })) console.error('clairon:', error);
   }
-}
 
-async function bring(token) {
-  return typeof token === 'function' ? token() : token;
-}
-
-/** A handler that throws at once counts like one whose promise is rejected. */
-async function call(handler, n) {
-  return handler(n);
+  const client = {
+    get state() { return link.state(); },
+    get transport() { return link.transport(); },
+    get pos() { return position.settled(); },
+    on: router.on,
+    live: (source, how) => createLiveRows(client, source, how, onError),
+    ack,
+    nack,
+    subscribe,
+    unsubscribe,
+    close,
+  };
+  return { client, open };
 }

@@ -6,51 +6,44 @@ const MAX_KEPT = 256;
  * A retry carries the id of the first showing, and a resume may repeat the last few messages; an
  * application must see neither. Bounded: the oldest ids are forgotten first.
  */
-export class Dedupe {
-  #limit;
-  #states = new Map(); // id -> 'shown' | 'acked', oldest first
-  #kept;
+export function createDedupe(limit = 4096) {
+  const acks = new Map(); // id -> whether it was acked, oldest first
+  let kept;
 
-  constructor(limit = 4096) {
-    this.#limit = limit;
-  }
-
-  /** An ack may be lost with its page: the next one, which knows them from `kept`, acks again. */
-  keep(kept) {
-    this.#kept = kept;
-    for (const id of this.#loaded()) this.#put(id, 'acked');
+  /** An ack may be lost with its page: the next one, which knows them from `store`, acks again. */
+  function keep(store) {
+    kept = store;
+    for (const id of loaded()) put(id, true);
   }
 
   /** True the first time. A repeat moves its id to the young end: it may be repeated again. */
-  first(id) {
-    const state = this.#states.get(id);
-    this.#put(id, state ?? 'shown');
-    return state === undefined;
+  function first(id) {
+    const isNew = !acks.has(id);
+    put(id, acks.get(id));
+    return isNew;
   }
 
-  acked(ids) {
+  function acked(ids) {
     for (const id of ids) {
-      if (this.#states.has(id)) this.#states.set(id, 'acked');
+      if (acks.has(id)) acks.set(id, true);
     }
-    this.#kept?.save([...new Set([...this.#loaded(), ...ids])].slice(-MAX_KEPT).join(' '));
+    kept?.save([...new Set([...loaded(), ...ids])].slice(-MAX_KEPT).join(' '));
   }
 
-  isAcked(id) {
-    return this.#states.get(id) === 'acked';
-  }
+  const isAcked = (id) => acks.get(id) === true;
 
   /** After a handler failed, the retry has to reach it. */
-  forget(id) {
-    this.#states.delete(id);
+  const forget = (id) => acks.delete(id);
+
+  function put(id, isDone = false) {
+    acks.delete(id);
+    acks.set(id, isDone);
+    if (acks.size > limit) acks.delete(acks.keys().next().value);
   }
 
-  #put(id, state) {
-    this.#states.delete(id);
-    this.#states.set(id, state);
-    if (this.#states.size > this.#limit) this.#states.delete(this.#states.keys().next().value);
+  function loaded() {
+    return kept?.load()?.split(' ') ?? [];
   }
 
-  #loaded() {
-    return this.#kept?.load()?.split(' ') ?? [];
-  }
+  return { keep, first, acked, isAcked, forget };
 }

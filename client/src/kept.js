@@ -1,28 +1,22 @@
 // kept.js: a text that outlives the page, where the browser allows it.
 
 /** `storage`: 'localStorage' or 'sessionStorage'. A browser that forbids it throws; then nothing is kept. */
-export class Kept {
-  #storage;
-  #key;
-
-  constructor(storage, key) {
-    this.#storage = storage;
-    this.#key = key;
-  }
-
-  load() {
+export function createKept(storage, key) {
+  function load() {
     try {
-      return globalThis[this.#storage].getItem(this.#key);
+      return globalThis[storage].getItem(key);
     } catch {
       return null;
     }
   }
 
-  save(text) {
+  function save(text) {
     try {
-      globalThis[this.#storage].setItem(this.#key, text);
+      globalThis[storage].setItem(key, text);
     } catch {
       // see above
     }
   }
+
+  return { load, save };
 }

@@ -2,55 +2,42 @@
 
 /**
  * The browser gives the lock to the next tab when its holder closes, crashes or leaves. One that
- * holds it but does not answer any more can be robbed of it.
+ * holds it but does not answer any more can be robbed of it. `elected()` and `deposed()` are
+ * called as often as it happens.
  */
-export class Leadership {
-  #name;
-  #elected;
-  #deposed;
-  #leave = () => {};
+export function createLeadership(name, elected, deposed) {
+  let turn; // an AbortController: ends the place in the line, or the lead
 
-  /** `elected()` and `deposed()` are called as often as it happens. */
-  constructor(name, elected, deposed) {
-    this.#name = name;
-    this.#elected = elected;
-    this.#deposed = deposed;
-  }
-
-  /** Waits in the line for the lock. */
-  join() {
-    const left = new AbortController();
-    this.#request({ signal: left.signal }, left);
-  }
-
-  /** Takes the lock from its holder. */
-  seize() {
-    this.#leave();
-    this.#request({ steal: true }, new AbortController());
-  }
-
-  /** Lets go of the lock, or of the place in the line. */
-  leave() {
-    this.#leave();
-  }
-
-  async #request(how, left) {
-    let held = false;
-    this.#leave = () => left.abort();
+  async function request(how) {
+    const ours = new AbortController();
+    const { signal } = ours;
+    turn = ours;
+    let isHeld = false;
     try {
-      await navigator.locks.request(this.#name, how, () => new Promise((release) => {
-        if (left.signal.aborted) {
+      await navigator.locks.request(name, how ?? { signal }, () => new Promise((release) => {
+        if (signal.aborted) {
           release();
           return;
         }
-        held = true;
-        left.signal.addEventListener('abort', release);
-        this.#elected();
+        isHeld = true;
+        signal.onabort = release;
+        elected();
       }));
-    } catch (error) {
-      if (left.signal.aborted) return;
-      if (held) this.#deposed();
-      else this.#elected(); // no locks in this page: everybody for himself
+    } catch {
+      if (signal.aborted) return;
+      if (isHeld) deposed();
+      else elected(); // no locks in this page: everybody for himself
     }
   }
+
+  /** Lets go of the lock, or of the place in the line. */
+  const leave = () => turn?.abort();
+
+  /** Takes the lock from its holder. */
+  function seize() {
+    leave();
+    request({ steal: true });
+  }
+
+  return { join: () => request(), seize, leave };
 }

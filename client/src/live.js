@@ -1,130 +1,125 @@
 // live.js: an array of rows that follows a table.
 
-import { Backoff } from './backoff.js';
+import { createBackoff } from './backoff.js';
 
 /**
  * `rows` is a new array after each change, so that it can be compared by identity. Changes that
  * come while load() is under way wait for its answer: they may be newer than what it holds.
+ *
+ * `key`: the column, or the columns, that tell rows apart. `report(error)`: a load that failed.
  */
-export class LiveRows {
-  rows = [];
-  #columns;
-  #load;
-  #report;
-  #byKey = new Map();
-  #listeners = new Set();
-  #waiting = null; // during a load: [{ n, done }]
-  #mustLoad = false;
-  #isTelling = false;
-  #backoff = new Backoff();
-  #retry;
-  #offs;
+export function createLiveRows(client, source, { key, load }, report) {
+  if (!key) throw new TypeError('live(): key is the name of a column, or of several');
+  const columns = [key].flat();
+  const byKey = new Map();
+  const listeners = new Set();
+  const backoff = createBackoff();
+  let rows = [];
+  let waiting = null; // during a load: [{ n, done }]
+  let mustLoad = false;
+  let isTelling = false;
+  let timer;
 
-  /** `options`: key (a column, or several), load() -> rows. `report(error)`: a load that failed. */
-  constructor(client, source, { key, load }, report) {
-    if (!key) throw new TypeError('live(): key names the column, or the columns, that tell rows apart');
-    this.#columns = [key].flat();
-    this.#load = load;
-    this.#report = report;
-    this.#offs = [
-      client.on(`source:${source}`, (n) => this.#arrived(n)),
-      client.on('gap', () => this.reload()),
-      client.on('state', ({ state, resumed }) => {
-        if (state === 'open' && !resumed) this.reload();
-      }),
-    ];
-    if (client.state === 'open') this.reload();
-  }
-
-  /** `listener(rows)` is called after each change; returns the function that takes it away. */
-  subscribe(listener) {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
-  }
+  const offs = [
+    client.on(`source:${source}`, arrived),
+    client.on('gap', reload),
+    client.on('state', ({ state, resumed }) => {
+      if (state === 'open' && !resumed) reload();
+    }),
+  ];
+  if (client.state === 'open') reload();
 
   /** Asks load() for all rows; again, when it is called during a load. */
-  async reload() {
-    if (!this.#load) return;
-    this.#mustLoad = true;
-    if (this.#waiting) return;
-    clearTimeout(this.#retry);
-    this.#waiting = [];
+  async function reload() {
+    if (!load) return;
+    mustLoad = true;
+    if (waiting) return;
+    clearTimeout(timer);
+    waiting = [];
     try {
-      this.#replace(await this.#loaded());
-      this.#backoff.reset();
+      replace(await loaded());
+      backoff.reset();
     } catch (error) {
-      this.#report(error);
-      if (this.#load) this.#retry = setTimeout(() => this.reload(), this.#backoff.next());
+      report(error);
+      timer = setTimeout(reload, backoff.next());
     }
-    const waiting = this.#waiting;
-    this.#waiting = null;
-    for (const { n, done } of waiting) done(this.#apply(n));
+    const came = waiting;
+    waiting = null;
+    for (const { n, done } of came) done(apply(n));
   }
 
-  close() {
-    for (const off of this.#offs) off();
-    clearTimeout(this.#retry);
-    this.#load = undefined;
-    this.#listeners.clear();
-  }
-
-  async #loaded() {
-    let rows;
-    while (this.#mustLoad && this.#load) {
-      this.#mustLoad = false;
-      rows = await this.#load();
+  async function loaded() {
+    let answer;
+    while (mustLoad && load) {
+      mustLoad = false;
+      answer = await load();
     }
-    return rows ?? [];
+    return answer ?? [];
   }
 
-  #replace(rows) {
-    this.#byKey.clear();
-    for (const row of rows) this.#byKey.set(this.#keyOf(row), row);
-    this.#tell();
+  function replace(all) {
+    byKey.clear();
+    for (const row of all) byKey.set(keyOf(row), row);
+    tell();
   }
 
   /** The message counts as handled when it is in `rows`. */
-  #arrived(n) {
-    if (!this.#waiting) return this.#apply(n);
-    return new Promise((done) => {
-      this.#waiting.push({ n, done });
-    });
+  function arrived(n) {
+    return waiting ? new Promise((done) => { waiting.push({ n, done }); }) : apply(n);
   }
 
-  #apply({ metadata: { operation }, payload: { before, after, unchanged = [] } }) {
+  function apply({ metadata: { operation }, payload: { before, after, unchanged = [] } }) {
+    if (operation === 'notify') return; // of no row
     if (operation === 'truncate') {
-      this.#replace([]);
+      replace([]);
       return;
     }
-    if (operation === 'notify') return; // of no row
-    const was = this.#keyOf(before) ?? this.#keyOf(after);
-    const held = this.#byKey.get(was);
-    const is = this.#keyOf(after);
-    if (was !== is) this.#byKey.delete(was);
-    if (is !== undefined) this.#byKey.set(is, { ...after, ...pick(held, unchanged) });
-    this.#tell();
-    const isWhole = held || unchanged.length === 0;
-    if (was === undefined || !isWhole) this.reload();
+    const is = keyOf(after);
+    const was = keyOf(before) ?? is;
+    const held = byKey.get(was);
+    if (was !== is) byKey.delete(was);
+    if (is !== undefined) byKey.set(is, whole(after, held, unchanged));
+    tell();
+    if (was === undefined || (unchanged.length > 0 && !held)) reload();
   }
 
-  #keyOf(row) {
-    if (!this.#columns.every((column) => row?.[column] !== undefined)) return undefined;
-    return this.#columns.map((column) => row[column]).join('\n');
+  function keyOf(row) {
+    return columns.every((column) => row?.[column] !== undefined)
+      ? columns.map((column) => row[column]).join('\n') : undefined;
   }
 
   /** Once for all changes of a tick. */
-  #tell() {
-    if (this.#isTelling) return;
-    this.#isTelling = true;
+  function tell() {
+    if (isTelling) return;
+    isTelling = true;
     queueMicrotask(() => {
-      this.#isTelling = false;
-      this.rows = [...this.#byKey.values()];
-      for (const listener of this.#listeners) listener(this.rows);
+      isTelling = false;
+      rows = [...byKey.values()];
+      for (const listener of listeners) listener(rows);
     });
   }
+
+  /** `listener(rows)` is called after each change; returns the function that takes it away. */
+  function subscribe(listener) {
+    listeners.add(listener);
+    return () => listeners.delete(listener);
+  }
+
+  function close() {
+    for (const off of offs) off();
+    clearTimeout(timer);
+    load = undefined;
+    listeners.clear();
+  }
+
+  return { get rows() { return rows; }, subscribe, reload, close };
 }
 
-/** Large values that a change did not touch are not in it. */
-function pick(row, columns) {
-  return Object.fromEntries(columns.filter((c) => row && c in row).map((c) => [c, row[c]]));
+/** Large values that a change did not touch are not in `after`: they are those of the row held. */
+function whole(after, held, unchanged) {
+  const row = { ...after };
+  for (const column of unchanged) {
+    if (held) row[column] = held[column];
+  }
+  return row;
 }

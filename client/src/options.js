@@ -1,46 +1,48 @@
 // options.js: checks what connect() was given and fills in the rest.
 
-import { Backoff } from './backoff.js';
+import { createBackoff } from './backoff.js';
 
 const KNOWN = [
   'url', 'token', 'pos', 'window', 'topics', 'ack', 'storage', 'dedupe', 'backoff', 'transports',
   'tabs', 'WebSocket', 'fetch', 'now',
 ];
 const TRANSPORTS = ['ws', 'sse', 'poll'];
+const VALUES = { transports: TRANSPORTS, ack: ['auto', 'manual'] };
 
-function refuse(text) {
-  throw new TypeError(`connect(): ${text}`);
+function demand(isRight, text) {
+  if (!isRight) throw new TypeError(`connect(): ${text}`);
 }
 
-export function checkOptions({ token, ack = 'auto', transports = [], ...rest }) {
-  for (const name of Object.keys(rest)) {
-    if (!KNOWN.includes(name)) refuse(`unknown option "${name}"; there are ${KNOWN.join(', ')}`);
+export function checkOptions(options) {
+  for (const name of Object.keys(options)) {
+    demand(KNOWN.includes(name), `unknown option "${name}"; there are ${KNOWN.join(', ')}`);
   }
-  if (!['string', 'function'].includes(typeof token)) refuse('token is a string, or a function that returns one');
-  if (!transports.every((name) => TRANSPORTS.includes(name))) refuse("transports are 'ws', 'sse', 'poll'");
-  if (!['auto', 'manual'].includes(ack)) refuse("ack is 'auto' or 'manual'");
+  demand(/^(string|function)$/.test(typeof options.token), 'token is a string or a function');
+  for (const [name, valid] of Object.entries(VALUES)) {
+    const given = [options[name] ?? []].flat();
+    demand(given.every((value) => valid.includes(value)), `${name} is one of ${valid.join(', ')}`);
+  }
 }
 
-/** What a Connection is made with. */
-export function settingsOf(options) {
+/** What a connection is made with. */
+export function settingsOf({ url, token, window, backoff, WebSocket, fetch, transports = TRANSPORTS, now = Date.now }) {
   const settings = {
-    url: socketUrl(options.url),
-    token: options.token,
-    window: options.window,
-    backoff: new Backoff(options.backoff),
-    WebSocket: options.WebSocket ?? globalThis.WebSocket,
-    fetch: options.fetch ?? globalThis.fetch?.bind(globalThis),
-    now: options.now ?? Date.now,
+    url: socketUrl(url),
+    token,
+    window,
+    backoff: createBackoff(backoff),
+    WebSocket: WebSocket ?? globalThis.WebSocket,
+    fetch: fetch ?? globalThis.fetch?.bind(globalThis),
+    now,
   };
-  settings.transports = (options.transports ?? TRANSPORTS)
-    .filter((name) => (name === 'ws' ? settings.WebSocket : settings.fetch));
-  if (settings.transports.length === 0) refuse('no WebSocket here, pass one in');
+  settings.transports = transports.filter((name) => (name === 'ws' ? settings.WebSocket : settings.fetch));
+  demand(settings.transports.length > 0, 'no WebSocket here, pass one in');
   return settings;
 }
 
-function socketUrl(url) {
-  const resolved = new URL(url ?? '/v1/ws', globalThis.location?.href);
-  resolved.protocol = resolved.protocol.replace(/^http/, 'ws');
+function socketUrl(url = '/v1/ws') {
+  const resolved = new URL(url, globalThis.location?.href);
+  resolved.protocol = resolved.protocol.replace('http', 'ws');
   if (resolved.pathname === '/') resolved.pathname = '/v1/ws';
   return resolved.href;
 }

@@ -6,55 +6,36 @@ const IDS_PER_FRAME = 500;
 /**
  * One frame a tick instead of one a message. While there is no connection the ids wait; an ack
  * lost with its socket needs no care here: the relay shows the message again, the page
- * recognises it and acks once more.
+ * recognises it and acks once more. `send(frame)` returns false when there is no open connection.
  */
-export class Outbox {
-  /** `send(frame)` returns false when there is no open connection. */
-  constructor(send, defer = (f) => setTimeout(f, 0)) {
-    this.send = send;
-    this.defer = defer;
-    this.verdicts = new Map(); // id -> null (ack) or { delay } (nack); the last word counts
-    this.scheduled = false;
-  }
+export function createOutbox(send, defer = (act) => setTimeout(act, 0)) {
+  const verdicts = new Map(); // id -> the frame it belongs in, without ids; the last word counts
+  let isPlanned = false;
 
-  ack(id) {
-    this.#put(id, null);
-  }
-
-  nack(id, delay) {
-    this.#put(id, { delay });
-  }
-
-  #put(id, verdict) {
-    this.verdicts.set(id, verdict);
-    if (this.scheduled) return;
-    this.scheduled = true;
-    this.defer(() => {
-      this.scheduled = false;
-      this.flush();
+  function put(id, verdict) {
+    verdicts.set(id, JSON.stringify(verdict));
+    if (isPlanned) return;
+    isPlanned = true;
+    defer(() => {
+      isPlanned = false;
+      flush();
     });
   }
 
-  flush() {
-    const groups = new Map(); // one frame holds one kind of verdict, nacks one delay
-    for (const [id, verdict] of this.verdicts) {
-      const key = verdict ? `nack ${verdict.delay}` : 'ack';
-      if (!groups.has(key)) groups.set(key, { verdict, ids: [] });
-      groups.get(key).ids.push(id);
-    }
-    for (const { verdict, ids } of groups.values()) {
-      for (let i = 0; i < ids.length; i += IDS_PER_FRAME) {
-        const part = ids.slice(i, i + IDS_PER_FRAME);
-        if (!this.send(frameOf(verdict, part))) return;
-        for (const id of part) this.verdicts.delete(id);
+  function flush() {
+    for (const verdict of new Set(verdicts.values())) {
+      const ids = [...verdicts.keys()].filter((id) => verdicts.get(id) === verdict);
+      while (ids.length > 0) {
+        const part = ids.splice(0, IDS_PER_FRAME);
+        if (!send({ ...JSON.parse(verdict), ids: part })) return;
+        for (const id of part) verdicts.delete(id);
       }
     }
   }
-}
 
-function frameOf(verdict, ids) {
-  if (!verdict) return { t: 'ack', ids };
-  return verdict.delay === undefined
-    ? { t: 'nack', ids }
-    : { t: 'nack', ids, delay: verdict.delay };
+  return {
+    ack: (id) => put(id, { t: 'ack' }),
+    nack: (id, delay) => put(id, { t: 'nack', delay }),
+    flush,
+  };
 }

@@ -1,48 +1,37 @@
 // position.js: the place in the stream from which to resume, in memory and across page loads.
 
 /**
- * `received` serves a reconnect of this page, whose running handlers live on. `settled` is what
+ * received() serves a reconnect of this page, whose running handlers live on. settled() is what
  * may be stored: everything up to it has been handled, so a page that is reloaded in the middle
- * of a handler gets that message again.
+ * of a handler gets that message again. `kept`: what outlives the page, if anything does.
  */
-export class Position {
-  received;
-  settled;
-  #kept;
-  #open = []; // { pos, done } in stream order; neighbours that are done are merged
-
-  /** `kept`: what outlives the page, if anything does. */
-  constructor(pos, kept) {
-    this.#kept = kept;
-    this.received = pos ?? kept?.load() ?? null;
-    this.settled = this.received;
-  }
-
-  /** How many places are held open by handlers that still run. */
-  get openCount() {
-    return this.#open.length;
-  }
+export function createPosition(pos, kept) {
+  let received = pos ?? kept?.load() ?? null;
+  let settled = received;
+  let open = []; // { pos, done } in stream order; neighbours that are done are merged
 
   /** A message arrived; call the returned function once its handlers are through. */
-  arrive(pos) {
-    this.received = pos;
-    const entry = { pos, done: false };
-    this.#open.push(entry);
+  function arrive(at) {
+    received = at;
+    const entry = { pos: at, done: false };
+    open.push(entry);
     return () => {
       entry.done = true;
-      this.#settle();
+      settle();
     };
   }
 
   /** The relay named a new place to start from: nothing before it will come. */
-  restart(pos) {
-    this.arrive(pos)();
+  function restart(at) {
+    arrive(at)();
   }
 
-  #settle() {
-    const before = this.settled;
-    while (this.#open[0]?.done) this.settled = this.#open.shift().pos;
-    this.#open = this.#open.filter((e, i) => !(e.done && this.#open[i + 1]?.done));
-    if (this.settled !== before) this.#kept?.save(this.settled);
+  function settle() {
+    const before = settled;
+    while (open[0]?.done) settled = open.shift().pos;
+    open = open.filter((e, i) => !(e.done && open[i + 1]?.done));
+    if (settled !== before) kept?.save(settled);
   }
+
+  return { received: () => received, settled: () => settled, openCount: () => open.length, arrive, restart };
 }

@@ -3,31 +3,28 @@
 const MAX_MESSAGES = 256;
 const MAX_CHARACTERS = 1_000_000;
 
-export class Recent {
-  #start; // the place before the oldest message
-  #entries = []; // { frame, size }, oldest first
-  #characters = 0;
+/** `start`: the place before the first message. */
+export function createRecent(start) {
+  const entries = []; // { frame, length }, oldest first
+  let characters = 0;
 
-  constructor(start) {
-    this.#start = start;
-  }
-
-  /** `size`: the length of the frame's line. */
-  push(frame, size) {
-    this.#entries.push({ frame, size });
-    this.#characters += size;
-    while (this.#entries.length > MAX_MESSAGES || this.#characters > MAX_CHARACTERS) {
-      const oldest = this.#entries.shift();
-      this.#characters -= oldest.size;
-      this.#start = oldest.frame.pos;
+  /** `length`: of the frame's line. */
+  function push(frame, length) {
+    entries.push({ frame, length });
+    characters += length;
+    while (entries.length > MAX_MESSAGES || characters > MAX_CHARACTERS) {
+      const oldest = entries.shift();
+      characters -= oldest.length;
+      start = oldest.frame.pos;
     }
   }
 
-  /** The messages behind `pos`; undefined when that place is not known any more. */
-  after(pos) {
-    const frames = this.#entries.map(({ frame }) => frame);
-    if (pos === this.#start) return frames;
-    const at = frames.findIndex((frame) => frame.pos === pos);
-    return at < 0 ? undefined : frames.slice(at + 1);
+  /** The messages behind the first at `pos`; undefined when that place is not known any more. */
+  function after(pos) {
+    const places = [start, ...entries.map(({ frame }) => frame.pos)];
+    const at = places.indexOf(pos);
+    return at < 0 ? undefined : entries.slice(at).map(({ frame }) => frame);
   }
+
+  return { push, after };
 }

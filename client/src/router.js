@@ -1,7 +1,7 @@
 // router.js: finds the handlers a notification is for.
 
 /** Names that are events of the connection and not of a notification. */
-export const EVENTS = new Set(['message', 'repeat', 'gap', 'state', 'acked', 'error']);
+const EVENTS = ['message', 'repeat', 'gap', 'state', 'acked', 'error'];
 
 const KINDS = ['topic', 'source', 'type'];
 
@@ -12,9 +12,7 @@ export function matchesName(wanted, value) {
 
 /** What one name given to on() stands for: a function that says whether a notification matches. */
 export function matcher(name) {
-  if (typeof name !== 'string' || name === '') {
-    throw new TypeError("on(): the name is a topic, a source, a type, '*' or an event");
-  }
+  if (!name) throw new TypeError('on(): the name is missing');
   if (name === '*') return () => true;
   const kind = KINDS.find((k) => name.startsWith(`${k}:`));
   const wanted = kind ? name.slice(kind.length + 1) : name;
@@ -22,43 +20,36 @@ export function matcher(name) {
   return (n) => kinds.some((k) => matchesName(wanted, n.metadata[k]));
 }
 
-export class Router {
-  constructor() {
-    this.handlers = []; // { matches, handler }
-    this.listeners = new Map(); // event -> Set of functions
-  }
+export function createRouter() {
+  let entries = []; // { event or matches, handler }
 
   /** Returns the function that takes the handler away again. */
-  on(name, handler) {
+  function on(name, handler) {
     if (typeof handler !== 'function') throw new TypeError('on(): the handler is a function');
-    if (EVENTS.has(name)) {
-      if (!this.listeners.has(name)) this.listeners.set(name, new Set());
-      this.listeners.get(name).add(handler);
-      return () => this.listeners.get(name).delete(handler);
-    }
-    const entry = { matches: matcher(name), handler };
-    this.handlers.push(entry);
+    const entry = EVENTS.includes(name) ? { event: name, handler } : { matches: matcher(name), handler };
+    entries.push(entry);
     return () => {
-      this.handlers = this.handlers.filter((e) => e !== entry);
+      entries = entries.filter((e) => e !== entry);
     };
   }
 
-  handlersFor(n) {
-    return this.handlers.filter((e) => e.matches(n)).map((e) => e.handler);
-  }
+  const handlersFor = (n) => entries.filter((e) => e.matches?.(n)).map((e) => e.handler);
 
-  /** A listener that throws must not stop the connection: its error goes to the console's log. */
-  emit(event, detail) {
-    for (const listener of [...(this.listeners.get(event) ?? [])]) {
+  /**
+   * False when nobody listens. A listener that throws must not stop the connection: its error
+   * goes to the console's log.
+   */
+  function emit(event, detail) {
+    const listeners = entries.filter((e) => e.event === event);
+    for (const { handler } of listeners) {
       try {
-        listener(detail);
+        handler(detail);
       } catch (error) {
         console.error(`clairon: a listener of "${event}" failed`, error);
       }
     }
+    return listeners.length > 0;
   }
 
-  hears(event) {
-    return (this.listeners.get(event)?.size ?? 0) > 0;
-  }
+  return { on, handlersFor, emit };
 }

@@ -1,13 +1,14 @@
 // streams.js: stands in for a WebSocket where none gets through: /v1/sse and /v1/poll, by fetch().
+// Only loaded then.
 
-import { UNREACHABLE } from './closing.js';
+const UNREACHABLE = 'unreachable'; // as in closing.js: nothing is shared with what is always loaded
 
 const POLL_WAIT_S = 25;
 
 /** What both have: the surface of a WebSocket, acks over HTTP, and an end with a close code. */
 class HttpSocket {
   /** `url` is that of the WebSocket; the others stand beside it. */
-  constructor(url, fetch) {
+  constructor(fetch, url) {
     this.base = url.replace(/^ws/, 'http').replace(/[^/]*$/, '');
     this.fetch = fetch;
     this.topics = null;

@@ -10,278 +10,266 @@
 //   ask      to the leader: are you still there?   here: yes
 //   bye      to the leader: forget my topics
 
-import { Connection } from './connection.js';
-import { Leadership } from './leadership.js';
-import { Recent } from './recent.js';
+import { createLeadership } from './leadership.js';
+import { createRecent } from './recent.js';
 
 const ASK_MS = 5_000;
 const PATIENCE = 3; // questions without an answer
+const FROM_LEADER = ['leader', 'welcome', 'frame', 'state', 'here'];
 const MAX_HELD = 1_000;
 
-export const canShare = () =>
-  Boolean(globalThis.document && globalThis.navigator?.locks && globalThis.BroadcastChannel);
+/**
+ * To its owner it is what a connection is. `name`: the same for all tabs of one user. `owner`: as
+ * a connection's, and isAcked(id). `connect(owner)` makes the connection of a leader.
+ */
+export function createTabs(name, connect, owner) {
+  const id = Math.random().toString(36);
+  const connection = connect({
+    ...owner,
+    topics: allTopics,
+    onFrame: publish,
+    onState: changed,
+  });
+  const leadership = createLeadership(name, lead, follow);
+  let channel = null; // null: not in the line
+  let isLeader = false;
+  let firstToken; // brought to learn the name; serves the first connect
+  let number = 0; // messages seen by all tabs together
+  let change = { state: 'connecting' }; // the last that was told
+  let transport; // the leader's
+  let unanswered = 0;
+  let timer;
+  // What only a leader has:
+  const others = new Map(); // tab -> its topics
+  const held = new Map(); // id -> frame of a message that nobody has acked yet
+  let recent;
 
-/** To its owner it is what a Connection is. */
-export class Tabs {
-  #name;
-  #owner;
-  #connection;
-  #channel;
-  #leadership;
-  #id = Math.random().toString(36).slice(2);
-  #isLeader = false;
-  #token; // brought to learn the name; serves the first connect
-  #number = 0; // messages seen by all tabs together
-  #change = { state: 'connecting' };
-  #transport;
-  #unanswered = 0;
-  #timer;
-  // The leader's:
-  #others = new Map(); // tab -> its topics
-  #recent; // what a tab may have missed
-  #held = new Map(); // id -> frame of a message that nobody has acked yet
-
-  /** `name`: the same for all tabs of one user. `owner`: as a Connection's, and isAcked(id). */
-  constructor(name, settings, owner) {
-    this.#name = name;
-    this.#owner = owner;
-    this.#connection = new Connection(settings, {
-      position: () => owner.position(),
-      topics: () => this.#allTopics(),
-      onFrame: (frame, size) => this.#publish(frame, size),
-      onState: (change) => this.#onState(change),
-      onError: (error) => owner.onError(error),
-    });
-    this.#leadership = new Leadership(name, () => this.#lead(), () => this.#follow());
+  function open(token) {
+    firstToken = token;
+    listen('addEventListener');
+    join();
   }
 
-  get state() {
-    return this.#change.state;
+  function close() {
+    listen('removeEventListener');
+    leave();
+    tell({ state: 'closed', reason: 'closed by this page' });
   }
 
-  get transport() {
-    return this.#isLeader ? this.#connection.transport : this.#transport;
-  }
-
-  open(token) {
-    this.#token = token;
-    globalThis.document.addEventListener('freeze', this.#leave);
-    globalThis.document.addEventListener('resume', this.#join);
-    globalThis.addEventListener('pagehide', this.#leave);
-    globalThis.addEventListener('pageshow', this.#join);
-    this.#join();
+  /** A page that sleeps cannot lead. */
+  function listen(method) {
+    globalThis[method]('pagehide', leave);
+    globalThis[method]('pageshow', join);
+    document[method]('freeze', leave);
+    document[method]('resume', join);
   }
 
   /** False when nobody is there to send it. */
-  send(frame) {
-    if (this.#isLeader) return this.#verdict(frame, this.#id);
-    if (this.state !== 'open') return false;
-    this.#post({ t: 'verdict', frame });
+  function send(frame) {
+    if (isLeader) return judge(frame, id);
+    if (change.state !== 'open') return false;
+    post({ t: 'verdict', frame });
     return true;
   }
 
-  retopic() {
-    if (this.#isLeader) this.#connection.retopic();
-    else this.#hello();
+  function retopic() {
+    if (isLeader) connection.retopic();
+    else hello();
   }
 
-  wake(isChanged) {
-    if (this.#isLeader) this.#connection.wake(isChanged);
-  }
-
-  close() {
-    globalThis.document.removeEventListener('freeze', this.#leave);
-    globalThis.document.removeEventListener('resume', this.#join);
-    globalThis.removeEventListener('pagehide', this.#leave);
-    globalThis.removeEventListener('pageshow', this.#join);
-    this.#leave();
-    this.#tell({ state: 'closed', reason: 'closed by this page' });
+  function wake(isChanged) {
+    if (isLeader) connection.wake(isChanged);
   }
 
   // ---- coming and going
 
-  #join = () => {
-    if (this.#channel) return;
-    this.#channel = new BroadcastChannel(this.#name);
-    this.#channel.onmessage = ({ data }) => this.#receive(data);
-    this.#follow();
-    this.#timer = setInterval(() => this.#watch(), ASK_MS);
-  };
-
-  #leave = () => {
-    if (!this.#channel) return;
-    clearInterval(this.#timer);
-    this.#connection.suspend();
-    this.#isLeader = false;
-    this.#leadership.leave();
-    this.#post({ t: 'bye' });
-    this.#channel.close();
-    this.#channel = null;
-  };
-
-  #lead() {
-    this.#isLeader = true;
-    this.#others.clear();
-    this.#held.clear();
-    this.#recent = new Recent(this.#owner.position());
-    this.#post({ t: 'leader', number: this.#number });
-    this.#connection.open(this.#token);
-    this.#token = undefined;
+  function join() {
+    if (channel) return;
+    channel = new BroadcastChannel(name);
+    channel.onmessage = ({ data }) => receive(data);
+    timer = setInterval(watch, ASK_MS);
+    follow();
   }
 
-  /** At first, and when the browser or another tab has taken the lead away. */
-  #follow() {
-    this.#isLeader = false;
-    this.#unanswered = 0;
-    this.#connection.suspend();
-    this.#leadership.join();
-    this.#hello(this.#owner.position());
+  function leave() {
+    if (!channel) return;
+    clearInterval(timer);
+    connection.suspend();
+    isLeader = false;
+    leadership.leave();
+    post({ t: 'bye' });
+    channel.close();
+    channel = null;
+  }
+
+  function lead() {
+    isLeader = true;
+    others.clear();
+    held.clear();
+    recent = createRecent(owner.position());
+    post({ t: 'leader', number });
+    connection.open(firstToken);
+    firstToken = undefined;
+  }
+
+  /** At first, and when another tab has taken the lead away. */
+  function follow() {
+    isLeader = false;
+    unanswered = 0;
+    connection.suspend();
+    leadership.join();
+    hello(owner.position());
   }
 
   /** A leader that is frozen or busy for ever keeps its lock: somebody looks, if a person does. */
-  #watch() {
-    if (this.#isLeader || globalThis.document.visibilityState !== 'visible') return;
-    if (this.#unanswered >= PATIENCE) {
-      this.#leadership.seize();
-      return;
-    }
-    this.#unanswered += 1;
-    this.#post({ t: 'ask' });
+  function watch() {
+    if (isLeader || document.visibilityState !== 'visible') return;
+    unanswered += 1;
+    if (unanswered > PATIENCE) leadership.seize();
+    else post({ t: 'ask' });
   }
 
   // ---- between tabs
 
-  #post(message) {
-    this.#channel?.postMessage({ ...message, from: this.#id });
+  function post(message) {
+    channel?.postMessage({ ...message, from: id });
   }
 
-  #hello(pos) {
-    this.#post({ t: 'hello', topics: this.#owner.topics(), pos });
+  function hello(pos) {
+    post({ t: 'hello', topics: owner.topics(), pos });
   }
 
-  #receive(message) {
-    const { t, from } = message;
-    if (t === 'frame') this.#heardFrame(message);
-    else if (t === 'leader') this.#heardLeader(message);
-    else if (this.#isLeader) this.#serve(message);
-    else if (t === 'welcome' && message.to === this.#id) this.#welcomed(message);
-    else if (t === 'state') this.#heardState(message);
-    if (['frame', 'leader', 'welcome', 'state', 'here'].includes(t)) this.#unanswered = 0;
+  function receive(message) {
+    const { t, to = id } = message;
+    if (to !== id) return;
+    if (FROM_LEADER.includes(t)) unanswered = 0;
+    if (t === 'frame') heardFrame(message);
+    else if (isLeader) serve(message);
+    else follower(message);
   }
 
   /** What only the leader answers. */
-  #serve({ t, from, frame, topics, pos }) {
+  function serve({ t, from, frame, topics, pos }) {
+    if (t === 'ask') post({ t: 'here' });
+    if (t === 'verdict') judge(frame, from);
+    if (t === 'bye') others.delete(from);
     if (t === 'hello') {
-      this.#others.set(from, topics);
-      this.#connection.retopic();
-      this.#welcome(from, pos);
-    } else if (t === 'bye') {
-      this.#others.delete(from);
-      this.#connection.retopic();
-    } else if (t === 'verdict') {
-      this.#verdict(frame, from);
-    } else if (t === 'ask') {
-      this.#post({ t: 'here' });
+      others.set(from, topics);
+      welcome(from, pos);
     }
+    connection.retopic();
   }
 
-  #welcome(to, pos) {
-    const here = this.#owner.position();
+  function welcome(to, pos) {
+    const here = owner.position();
     const isInLine = pos === undefined || pos === here;
-    this.#post({
+    post({
       t: 'welcome',
       to,
-      held: [...this.#held.values()],
-      missed: isInLine ? [] : this.#recent.after(pos),
+      held: [...held.values()],
+      missed: isInLine ? [] : recent.after(pos),
       pos: here,
-      number: this.#number,
-      change: this.#change,
-      transport: this.transport,
+      number,
+      change,
+      transport: connection.transport(),
     });
   }
 
-  #welcomed({ held, missed, pos, number, change, transport }) {
-    const was = this.#owner.position();
-    this.#number = number;
-    this.#transport = transport;
-    // What is held came long ago: its place is not where we are.
-    for (const frame of held) this.#owner.onFrame({ ...frame, pos: was ?? pos });
-    for (const frame of missed ?? []) this.#owner.onFrame(frame);
-    if (!missed && was !== null) this.#owner.onFrame({ t: 'gap', from: was, to: pos, why: 'shed' });
-    if (!missed && was === null) this.#owner.onFrame({ t: 'connected', resumed: false, pos });
-    if (!missed || change.state !== this.state) this.#tell({ ...change, resumed: Boolean(missed) });
+  /** What only the others hear. */
+  function follower(message) {
+    const { t } = message;
+    if (t === 'leader') hello(number < message.number ? owner.position() : undefined);
+    if (t === 'welcome') welcomed(message);
+    if (t === 'state') {
+      transport = message.transport;
+      tell(message.change);
+    }
   }
 
-  #heardLeader({ number }) {
-    if (this.#isLeader) return; // the lock will say so
-    this.#hello(this.#number < number ? this.#owner.position() : undefined);
+  function welcomed({ missed, pos, ...theirs }) {
+    const was = owner.position();
+    number = theirs.number;
+    transport = theirs.transport;
+    // What is held came long ago: its place is not where we are.
+    for (const frame of theirs.held) owner.onFrame({ ...frame, pos: was ?? pos });
+    for (const frame of missed ?? []) owner.onFrame(frame);
+    if (!missed) {
+      owner.onFrame(was === null
+        ? { t: 'connected', resumed: false, pos }
+        : { t: 'gap', from: was, to: pos, why: 'shed' });
+    }
+    if (!missed || theirs.change.state !== change.state) tell({ ...theirs.change, resumed: !!missed });
   }
 
   /** Also from a leader that does not know yet that it is none: what it got, nobody else gets. */
-  #heardFrame({ frame, number, except }) {
-    if (except === this.#id || (this.#isLeader && frame.t !== 'msg')) return;
-    const hasMissed = this.#number > 0 && number > this.#number + 1;
-    if (hasMissed && !this.#isLeader) this.#hello(this.#owner.position());
-    this.#number = Math.max(this.#number, number);
-    this.#owner.onFrame(frame);
-  }
-
-  #heardState({ change, transport }) {
-    this.#transport = transport;
-    this.#tell(change);
+  function heardFrame({ frame, number: theirs, except }) {
+    if (except === id || (isLeader && frame.t !== 'msg')) return;
+    if (!isLeader && number > 0 && theirs > number + 1) hello(owner.position());
+    number = Math.max(number, theirs);
+    owner.onFrame(frame);
   }
 
   // ---- between the leader's connection and all tabs
 
-  #allTopics() {
-    const lists = [this.#owner.topics(), ...this.#others.values()];
+  function allTopics() {
+    const lists = [owner.topics(), ...others.values()];
     return lists.includes(null) ? null : [...new Set(lists.flat())];
   }
 
   /** To the others first: what this tab's handlers do must not hold it up. */
-  #publish(frame, size) {
-    if (frame.t === 'msg') this.#hold(frame, size);
-    if (frame.t === 'acked') this.#release(frame.ids);
-    if (frame.t === 'connected' && !frame.resumed) this.#recent = new Recent(frame.pos);
-    this.#post({ t: 'frame', frame, number: this.#number });
-    this.#owner.onFrame(frame);
+  function publish(frame, length) {
+    if (frame.t === 'msg') hold(frame, length);
+    if (frame.t === 'acked') release(frame.ids);
+    if (frame.t === 'connected' && !frame.resumed) recent = createRecent(frame.pos);
+    post({ t: 'frame', frame, number });
+    owner.onFrame(frame);
   }
 
-  #hold(frame, size) {
-    this.#number += 1;
-    this.#recent.push(frame, size);
-    if (!frame.n.routing?.retry?.ack_required) return;
-    this.#held.set(frame.n.metadata.id, frame);
-    if (this.#held.size > MAX_HELD) this.#held.delete(this.#held.keys().next().value);
+  function hold(frame, length) {
+    number += 1;
+    recent.push(frame, length);
+    if (!frame.n.routing.retry.ack_required) return;
+    held.set(frame.n.metadata.id, frame);
+    if (held.size > MAX_HELD) held.delete(held.keys().next().value);
   }
 
-  #release(ids) {
-    for (const id of ids) this.#held.delete(id);
+  function release(ids) {
+    for (const acked of ids) held.delete(acked);
   }
 
   /** An ack or nack of any tab; the first ack counts, and the others hear of it. */
-  #verdict(frame, from) {
-    const isOurs = from === this.#id;
-    const ids = isOurs ? frame.ids : frame.ids.filter((id) => !this.#owner.isAcked(id));
+  function judge(frame, from) {
+    const isOurs = from === id;
+    const ids = isOurs ? frame.ids : frame.ids.filter((one) => !owner.isAcked(one));
     if (ids.length === 0) return true;
-    if (!this.#connection.send({ ...frame, ids })) return false;
-    this.#release(ids);
+    if (!connection.send({ ...frame, ids })) return false;
+    release(ids);
     if (frame.t !== 'ack') return true;
     const acked = { t: 'acked', ids };
-    this.#post({ t: 'frame', frame: acked, number: this.#number, except: from });
-    if (!isOurs) this.#owner.onFrame(acked);
+    post({ t: 'frame', frame: acked, number, except: from });
+    if (!isOurs) owner.onFrame(acked);
     return true;
   }
 
-  #onState(change) {
+  function changed(next) {
     // With this tab's token it is over; that of another may be better.
-    if (change.state === 'closed') this.#leave();
-    else this.#post({ t: 'state', change, transport: this.transport });
-    this.#tell(change);
+    if (next.state === 'closed') leave();
+    else post({ t: 'state', change: next, transport: connection.transport() });
+    tell(next);
   }
 
-  #tell(change) {
-    this.#change = change;
-    this.#owner.onState(change);
+  function tell(next) {
+    change = next;
+    owner.onState(change);
   }
+
+  return {
+    open,
+    send,
+    retopic,
+    wake,
+    close,
+    state: () => change.state,
+    transport: () => (isLeader ? connection.transport() : transport),
+  };
 }

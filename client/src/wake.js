@@ -5,16 +5,17 @@
  * at again (false). Returns the function that stops listening.
  */
 export function onWake(wake) {
-  const page = globalThis.document;
-  if (!page) return () => {};
   const online = () => wake(true);
   const visible = () => {
-    if (page.visibilityState === 'visible') wake(false);
+    if (document.visibilityState === 'visible') wake(false);
   };
-  globalThis.addEventListener('online', online);
-  page.addEventListener('visibilitychange', visible);
-  return () => {
-    globalThis.removeEventListener('online', online);
-    page.removeEventListener('visibilitychange', visible);
-  };
+
+  function listen(method) {
+    if (!globalThis.document) return;
+    globalThis[method]('online', online);
+    document[method]('visibilitychange', visible);
+  }
+
+  listen('addEventListener');
+  return () => listen('removeEventListener');
 }
