@@ -334,7 +334,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     ev_init(&hub->retry, on_retry);
     hub->retry.repeat = RETRY_S;
     hub->retry.data = hub;
-    hub->reader = reader_open(loop, config, store_name(store), stats, &events);
+    hub->reader = reader_open(loop, config, store, stats, &events);
     if (hub->reader == NULL) {
         free(hub->scratch);
         free(hub);

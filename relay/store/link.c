@@ -243,7 +243,7 @@ link_call(struct link *link, enum store_script script, int key_count, link_reply
     return rc;
 }
 
-/* For commands of the greeting, whose texts are constant or addresses. */
+/* For commands of our own, whose texts are constant or addresses. */
 static void
 greet(struct link *link, link_reply *reply, int argc, const char *a, const char *b, const char *c)
 {
@@ -439,18 +439,18 @@ on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct link *link = timer->data;
     double silent_s = (double)(clock_monotonic_us() - link->heard_us) / 1e6;
-    const char *ping = "PING";
-    const size_t ping_len = 4;
+    const struct link_events *events_of = &link->events;
 
     (void)loop;
     (void)events;
     if (link->state == LINK_DOWN)
         return;
-    if ((link->pending > 0 || link->state == LINK_CONNECTING) && silent_s > link->patience_s)
-        link_fall(link, "no answer in time");
-    else if (link->pending == 0 && link->state == LINK_UP &&
-             link_send(link, on_ping, NULL, 1, &ping, &ping_len) != RC_OK)
-        link_fall(link, "could not send");
+    if ((link->pending > 0 || link->state == LINK_CONNECTING) && silent_s > link->patience_s) {
+        if (events_of->is_excused == NULL || !events_of->is_excused(events_of->ctx))
+            link_fall(link, "no answer in time");
+    } else if (link->pending == 0 && link->state == LINK_UP) {
+        greet(link, on_ping, 1, "PING", NULL, NULL);
+    }
 }
 
 struct link *

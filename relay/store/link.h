@@ -18,6 +18,7 @@ struct link;
 struct link_events {
     void (*on_up)(void *ctx);                       /* ready: data loaded, scripts known */
     void (*on_down)(void *ctx, const char *reason); /* after every pending reply was given up */
+    bool (*is_excused)(void *ctx); /* silence is no fault now; NULL: it always is */
     void *ctx;
 };
 

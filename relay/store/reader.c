@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "store/link.h"
 #include "store/reply.h"
+#include "store/store.h"
 #include "store/upkeep.h"
 
 /*
@@ -31,7 +32,7 @@ struct reader {
     struct entry_id at;
     char control_at[ENTRY_ID_TEXT_MAX];
     char receipts_at[ENTRY_ID_TEXT_MAX]; /* goes on where it was when the connection comes back */
-    const char *name;
+    const struct store *store;
     char stream_key[READER_KEY_MAX];
     char control_key[READER_KEY_MAX];
     char receipts_key[READER_KEY_MAX];
@@ -76,6 +77,8 @@ take_place(const redisReply *entry, char at[ENTRY_ID_TEXT_MAX])
 static void
 take_receipts(struct reader *reader, const redisReply *entries)
 {
+    const char *name = store_name(reader->store);
+
     for (size_t i = 0; i < entries->elements; i++) {
         const redisReply *entry = entries->element[i];
         struct bytes by, gone;
@@ -87,7 +90,7 @@ take_receipts(struct reader *reader, const redisReply *entries)
         if (gone.len > 0)
             reader->events.on_settled(reader->events.ctx, gone, false);
         by = reply_field(entry->element[1], "by");
-        if (by.len != strlen(reader->name) || memcmp(by.at, reader->name, by.len) != 0)
+        if (by.len != strlen(name) || memcmp(by.at, name, by.len) != 0)
             reader->events.on_settled(reader->events.ctx, reply_field(entry->element[1], "acked"),
                                       true);
     }
@@ -236,14 +239,24 @@ on_down(void *ctx, const char *reason)
     reader->reading = false;
 }
 
+/* Beats are all that comes from a quiet store, and a full one takes none. */
+static bool
+is_excused(void *ctx)
+{
+    const struct reader *reader = ctx;
+
+    return link_is_up(reader->link) && store_is_mute(reader->store);
+}
+
 struct reader *
-reader_open(struct ev_loop *loop, const struct config *config, const char *name,
+reader_open(struct ev_loop *loop, const struct config *config, const struct store *store,
             struct stats *stats, const struct reader_events *events)
 {
     struct reader *reader = memory_new(sizeof(*reader));
-    const struct link_events link_events = {on_up, on_down, reader};
+    const struct link_events link_events = {
+        .on_up = on_up, .on_down = on_down, .is_excused = is_excused, .ctx = reader};
 
-    reader->name = name;
+    reader->store = store;
     reader->stats = stats;
     reader->events = *events;
     snprintf(reader->stream_key, READER_KEY_MAX, "%s:stream", config->store.prefix);

@@ -8,6 +8,7 @@
 
 struct ev_loop;
 struct reader;
+struct store;
 
 struct reader_member {
     bool added;
@@ -31,9 +32,10 @@ struct reader_events {
 };
 
 /* Reads nothing before reader_seek. Comes back by itself and goes on where it was. */
-/* `name` is how this process signs its acks: store_name. */
-struct reader *reader_open(struct ev_loop *loop, const struct config *config, const char *name,
-                           struct stats *stats, const struct reader_events *events);
+/* `store` must outlive it. */
+struct reader *reader_open(struct ev_loop *loop, const struct config *config,
+                           const struct store *store, struct stats *stats,
+                           const struct reader_events *events);
 void reader_close(struct reader *reader); /* accepts NULL */
 
 /* From now on, entries after `after`. */

@@ -154,7 +154,7 @@ struct store *
 store_open(struct ev_loop *loop, const struct config *config, struct stats *stats)
 {
     struct store *store = memory_new(sizeof(*store));
-    const struct link_events events = {on_link_up, on_link_down, store};
+    const struct link_events events = {.on_up = on_link_up, .on_down = on_link_down, .ctx = store};
 
     store->loop = loop;
     store->stats = stats;
@@ -204,6 +204,12 @@ bool
 store_is_up(const struct store *store)
 {
     return store->is_up && link_is_up(store->link);
+}
+
+bool
+store_is_mute(const struct store *store)
+{
+    return store_is_up(store) && upkeep_is_refused(store->upkeep);
 }
 
 const char *

@@ -28,6 +28,9 @@ void store_close(struct store *store); /* accepts NULL; pending callbacks are ca
 void store_listen(struct store *store, struct store_listener *listener);
 bool store_is_up(const struct store *store);
 
+/* It answers, but takes no sign of life: who blocks on its streams hears nothing. */
+bool store_is_mute(const struct store *store);
+
 /* What this process signs with; random, as long as it lives. */
 const char *store_name(const struct store *store);
 

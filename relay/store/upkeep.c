@@ -27,6 +27,7 @@ struct upkeep {
     struct delivery delivery;
     struct fault_log faults;
     bool due_asked;
+    bool is_refused; /* the last beat */
     unsigned jitter;
     ev_timer trim;
     ev_timer due;
@@ -151,7 +152,9 @@ on_due(struct ev_loop *loop, ev_timer *timer, int events)
 static void
 on_beaten(void *ctx, const redisReply *reply)
 {
-    (void)is_error(ctx, reply, "add to the beat stream");
+    struct upkeep *upkeep = ctx;
+
+    upkeep->is_refused = is_error(upkeep, reply, "add to the beat stream") && reply != NULL;
 }
 
 /* Without a feed nothing else would tell that the store was emptied while we were connected. */
@@ -249,6 +252,12 @@ upkeep_open(struct ev_loop *loop, struct link *link, const struct config *config
     ev_timer_start(loop, &upkeep->due);
     ev_timer_start(loop, &upkeep->beat);
     return upkeep;
+}
+
+bool
+upkeep_is_refused(const struct upkeep *upkeep)
+{
+    return upkeep->is_refused;
 }
 
 void

@@ -22,6 +22,8 @@ struct upkeep;
 struct upkeep *upkeep_open(struct ev_loop *loop, struct link *link, const struct config *config,
                            struct stats *stats, const char *epoch,
                            char topic_prefix[STORE_TOPIC_PREFIX_MAX]);
+/* The last beat was refused, say by a store that is full: readers that block hear nothing. */
+bool upkeep_is_refused(const struct upkeep *upkeep);
 void upkeep_close(struct upkeep *upkeep); /* accepts NULL; before link_close */
 void upkeep_free(struct upkeep *upkeep);  /* accepts NULL; after link_close gave up its answers */
 

@@ -52,9 +52,16 @@ sub survives
     return;
 }
 
+my $mark = $relay->log_mark;
 survives('full', qr/OOM command not allowed.*raise its maxmemory/,
     sub { config('maxmemory', 1) },
-    sub { config('maxmemory', 0) });
+    sub {
+        # Readers hear nothing meanwhile, and must not take that for a store that is gone.
+        my $until = time + 11;
+        wait_until('readers would have lost patience', sub { time > $until });
+        config('maxmemory', 0);
+    });
+unlike($relay->log_text($mark), qr/no answer in time/, 'full: whoever reads stays connected');
 
 survives('cannot save', qr/MISCONF.*its log says why/,
     sub {
