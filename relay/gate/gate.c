@@ -13,10 +13,11 @@
 #include "hub/funnel.h"
 
 #define REASON_MAX 256
-#define HEADER_BYTES_MAX (TOKEN_BYTES_MAX + 4096) /* of one request: a token and the rest */
-#define HEADER_POOL 256                           /* requests being read at a time */
-#define RX_BYTES 128                              /* per connection; longer messages are joined */
-#define TX_BYTES (1024 * 1024)                    /* what one send may take */
+/* lws keeps some bytes more for each header than a head has. */
+#define HEADER_BYTES_MAX (GATE_HEAD_BYTES_MAX + 2048)
+#define HEADER_POOL 256        /* requests being read at a time */
+#define RX_BYTES 128           /* per connection; longer messages are joined */
+#define TX_BYTES (1024 * 1024) /* what one send may take */
 
 /* lws speaks of each client that misbehaves as of an error: for us it is a detail. */
 static void
@@ -225,6 +226,7 @@ gate_close(struct gate *gate)
         return;
     gate_accept_stop(gate);
     gate_timers_stop(gate);
+    gate_heads_close(gate);
     if (gate->context != NULL)
         lws_context_destroy(gate->context); /* calls CLOSED for what is open */
     while (gate->conns != NULL)

@@ -14,16 +14,25 @@
 #define ACCEPTS_A_TURN 16 /* what more there is, another worker or the next turn takes */
 #define PAUSE_S 0.1       /* without a free descriptor there is nothing to do but wait for one */
 
-static void
-adopt(struct gate *gate, int fd)
+void
+gate_accept_adopt(struct gate *gate, int fd)
 {
-    int one = 1;
-
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* a unix socket has none */
     if (lws_adopt_socket_vhost(gate->vhost, fd) == NULL) {
         stats_add(gate->stats, STAT_GATE_REFUSED, 1);
         log_warn("gate", "libwebsockets could not take a connection");
     }
+}
+
+static void
+begin(struct gate *gate, int fd)
+{
+    int one = 1;
+
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* a unix socket has none */
+    if (gate->config->gate.tls_cert != NULL)
+        gate_accept_adopt(gate, fd);
+    else
+        gate_head_begin(gate, fd);
 }
 
 static void
@@ -36,7 +45,7 @@ on_acceptable(struct ev_loop *loop, ev_io *watcher, int events)
         int fd = accept4(watcher->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
         if (fd >= 0) {
-            adopt(gate, fd);
+            begin(gate, fd);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             log_warn("gate", "no descriptor for a new connection (%s), raise ulimit -n",
                      strerror(errno));

@@ -19,6 +19,7 @@
 #define GATE_PROTOCOL "clairon.v1.json"
 #define GATE_CLOSE_REASON_MAX 160
 #define GATE_RECEIVED_MAX (16 * 1024)
+#define GATE_HEAD_BYTES_MAX (TOKEN_BYTES_MAX + 4096) /* of one request: a token and the rest */
 #define GATE_TICKET_TEXT 32
 #define GATE_TEXT_OF_(value) #value
 #define GATE_TEXT_OF(value) GATE_TEXT_OF_(value)
@@ -53,6 +54,7 @@ enum gate_err { /* of `err` */
  */
 enum gate_conn_state { GATE_CONN_WAITING, GATE_CONN_OPEN, GATE_CONN_CLOSING, GATE_CONN_CLOSED };
 
+struct gate_head;    /* of a request that is to come */
 struct gate_peer;    /* an address with connections */
 struct gate_redeem;  /* a ticket that the store is asked for */
 struct gate_request; /* gate_request.h */
@@ -133,6 +135,8 @@ struct gate {
     struct gate_request *requests;
     int stream_count; /* of those requests: SSE and polls */
     struct gate_peer *peers;
+    struct gate_head *heads; /* of requests to come, the oldest first */
+    int head_count;
     struct gate_running *running; /* by Idempotency-Key */
     struct funnel *funnel;        /* the newest of those keys */
     struct gate_bucket connects;
@@ -153,6 +157,14 @@ extern const struct lws_protocols GATE_PROTOCOLS[];
 /* gate_accept.c: takes connections. `reason` gets a sentence without a full stop. */
 MUST_CHECK enum rc gate_accept_start(struct gate *gate, int listen_fd, char *reason, size_t size);
 void gate_accept_stop(struct gate *gate);
+/* Hands a connection to lws, which owns it from then on. */
+void gate_accept_adopt(struct gate *gate, int fd);
+bool gate_listens_on_unix(const struct gate *gate);
+
+/* gate_head.c: a new connection, without TLS: its request's head is looked at before lws sees it. */
+void gate_head_begin(struct gate *gate, int fd);
+void gate_heads_sweep(struct gate *gate, int64_t now_us);
+void gate_heads_close(struct gate *gate);
 
 /* gate_origin.c: may a page of `origin` talk to the `host` it asked for? Pure. */
 bool gate_origin_allowed(const char *origins, const char *origin, const char *host);

@@ -331,15 +331,42 @@ find_route(const struct gate *gate, const char *path, char ret_id[FRAME_UUID_TEX
     return NULL;
 }
 
+static void
+make_wrong_method(const struct gate_route *route, struct gate_answer *ret_answer)
+{
+    char sentence[64];
+
+    snprintf(sentence, sizeof(sentence), "this path answers %s only", route->methods);
+    gate_answer_problem(ret_answer, 405, 0, sentence);
+    gate_answer_header(ret_answer, "Allow: %s", route->methods);
+}
+
 static int
 answer_wrong_method(struct lws *wsi, const struct gate_route *route)
 {
-    char allow[64];
-    char sentence[64];
+    struct gate_answer answer;
 
-    snprintf(allow, sizeof(allow), "Allow: %s", route->methods);
-    snprintf(sentence, sizeof(sentence), "this path answers %s only", route->methods);
-    return answer_problem(wsi, 405, false, allow, sentence);
+    make_wrong_method(route, &answer);
+    return gate_answer_send(wsi, &answer);
+}
+
+void
+gate_http_stray_method(const struct gate *gate, const char *target, size_t len,
+                       struct gate_answer *ret_answer)
+{
+    const char *query = memchr(target, '?', len);
+    size_t path_len = query != NULL ? (size_t)(query - target) : len;
+    char path[GATE_TARGET_MAX] = "";
+    char id[FRAME_UUID_TEXT + 1];
+    const struct gate_route *route;
+
+    if (path_len < sizeof(path))
+        memcpy(path, target, path_len);
+    route = find_route(gate, path, id);
+    if (route != NULL)
+        make_wrong_method(route, ret_answer);
+    else
+        gate_answer_problem(ret_answer, 404, 0, "there is nothing at this path");
 }
 
 int

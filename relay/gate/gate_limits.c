@@ -46,12 +46,16 @@ read_forwarded(const struct gate *gate, struct lws *wsi, char address[INET6_ADDR
     }
 }
 
+bool
+gate_listens_on_unix(const struct gate *gate)
+{
+    return strncmp(gate->config->gate.listen, "unix:", 5) == 0;
+}
+
 static void
 read_address(const struct gate *gate, struct lws *wsi, char address[INET6_ADDRSTRLEN])
 {
-    bool is_unix = strncmp(gate->config->gate.listen, "unix:", 5) == 0;
-
-    if (is_unix || lws_get_peer_simple(wsi, address, INET6_ADDRSTRLEN) == NULL)
+    if (gate_listens_on_unix(gate) || lws_get_peer_simple(wsi, address, INET6_ADDRSTRLEN) == NULL)
         snprintf(address, INET6_ADDRSTRLEN, "%s", NETWORKS_UNIX);
     if (gate->config->gate.trusted_proxies != NULL)
         read_forwarded(gate, wsi, address);

@@ -110,7 +110,10 @@ void gate_request_set_state(struct gate_request *request, enum gate_request_stat
 void gate_request_want_write(struct gate_request *request);
 void gate_request_kill(struct gate_request *request);
 
-/* gate_http.c: what a request says; lws has its headers until the answer. */
+/* gate_http.c: the answer to a method that lws does not know: 405, or 404. */
+void gate_http_stray_method(const struct gate *gate, const char *target, size_t len,
+                            struct gate_answer *ret_answer);
+/* What a request says; lws has its headers until the answer. */
 bool gate_http_path(struct lws *wsi, int *ret_method, char path[GATE_TARGET_MAX]);
 /* The Origin header, if its pages may speak to us. False: they may not. The caller frees. `origins`: NULL: of the same host. */
 bool gate_http_origin(const char *origins, struct lws *wsi, char **ret_origin);

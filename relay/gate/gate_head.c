@@ -1,0 +1,263 @@
+/*
+ * gate_head.c: looks at the head of each request before libwebsockets does, which would hang up on
+ * what is too long, answer unknown methods in its own words, and let pass what is ambiguous.
+ *
+ * The head is only peeked at: it costs no memory here, and libwebsockets reads it from the socket
+ * as ever. Not for TLS, whose bytes libwebsockets alone sees.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "gate/gate_request.h"
+#include "wire/http_head.h"
+
+#define HEADS_MAX 4096           /* that have not come; one more ends the oldest */
+#define LINGER_US 2000000        /* for the client to read why */
+#define LINGER_BYTES (64 * 1024) /* of what it still says */
+#define AGAIN_S 0.01             /* a unix socket does not say when more has come */
+
+/* PEEKING -> adopted by lws, or LINGERING: it is answered, and what still comes is thrown away. */
+struct gate_head {
+    struct gate *gate;
+    struct gate_head *prev; /* in gate->heads, the oldest first */
+    struct gate_head *next;
+    struct ev_io readable;
+    struct ev_timer again; /* unix sockets only */
+    int fd;
+    bool is_lingering;
+    size_t len; /* peeked, or thrown away */
+    int64_t since_us;
+};
+
+_Static_assert(GATE_HEAD_BYTES_MAX <= GATE_RECEIVED_MAX, "a head is peeked at as a whole");
+
+/* The descriptor stays open. */
+static void
+head_free(struct gate_head *head)
+{
+    struct gate *gate = head->gate;
+
+    ev_io_stop(gate->loop, &head->readable);
+    ev_timer_stop(gate->loop, &head->again);
+    DL_DELETE(gate->heads, head);
+    gate->head_count--;
+    free(head);
+}
+
+static void
+head_close(struct gate_head *head)
+{
+    close(head->fd);
+    head_free(head);
+}
+
+/* A close with unread bytes would be a reset, which may take the answer with it. */
+static void
+answer(struct gate_head *head, struct gate_answer *answer)
+{
+    struct buffer out;
+    ssize_t sent = -1;
+
+    stats_add(head->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+    if (gate_answer_build(answer, &out) == RC_OK)
+        sent = send(head->fd, out.bytes + LWS_PRE, out.len - LWS_PRE, MSG_NOSIGNAL);
+    buffer_free(&out);
+    if (sent < 0 || shutdown(head->fd, SHUT_WR) != 0) {
+        head_close(head);
+        return;
+    }
+    head->is_lingering = true;
+    head->len = 0;
+    head->since_us = clock_monotonic_us();
+    ev_timer_stop(head->gate->loop, &head->again);
+    ev_io_start(head->gate->loop, &head->readable);
+}
+
+static void
+answer_problem(struct gate_head *head, int status, const char *sentence)
+{
+    struct gate_answer problem;
+
+    log_debug("gate", "refused a request with %d: %s", status, sentence);
+    gate_answer_problem(&problem, status, 0, sentence);
+    answer(head, &problem);
+}
+
+/* So that poll speaks up when there is more than `len`; one byte is the system's default. */
+static bool
+set_low_water(int fd, size_t len)
+{
+    int mark = (int)len;
+
+    return setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &mark, sizeof(mark)) == 0;
+}
+
+static void
+hand_over(struct gate_head *head)
+{
+    struct gate *gate = head->gate;
+    int fd = head->fd;
+
+    (void)set_low_water(fd, 1);
+    head_free(head);
+    gate_accept_adopt(gate, fd);
+}
+
+static void
+wait_for_more(struct gate_head *head, size_t len)
+{
+    bool is_unix = gate_listens_on_unix(head->gate);
+
+    if (!is_unix && len == head->len && len > 0) { /* it woke us to say that no more will come */
+        head_close(head);
+        return;
+    }
+    head->len = len;
+    if (!is_unix && set_low_water(head->fd, len + 1))
+        return;
+    ev_io_stop(head->gate->loop, &head->readable);
+    ev_timer_again(head->gate->loop, &head->again);
+}
+
+/* Those that libwebsockets would not hand on to us. */
+static bool
+is_stray_method(const struct http_head *parts)
+{
+    static const char *const METHODS[] = {"GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE"};
+
+    for (size_t i = 0; i < sizeof(METHODS) / sizeof(METHODS[0]); i++) {
+        if (strlen(METHODS[i]) == parts->method_len &&
+            memcmp(METHODS[i], parts->method, parts->method_len) == 0)
+            return false;
+    }
+    return true;
+}
+
+static void
+judge(struct gate_head *head, size_t len)
+{
+    struct gate_answer wrong;
+    struct http_head parts;
+    const char *why = "";
+
+    switch (http_head_check((const char *)head->gate->received, len, GATE_HEAD_BYTES_MAX, &parts,
+                            &why)) {
+    case RC_OK:
+        if (!is_stray_method(&parts)) {
+            hand_over(head);
+            break;
+        }
+        gate_http_stray_method(head->gate, parts.target, parts.target_len, &wrong);
+        answer(head, &wrong);
+        break;
+    case RC_AGAIN:
+        wait_for_more(head, len);
+        break;
+    case RC_LIMIT:
+        answer_problem(head, 431, "the request's head is too long: 12 kB and 127 headers");
+        break;
+    default:
+        answer_problem(head, 400, why);
+        break;
+    }
+}
+
+static void
+peek(struct gate_head *head)
+{
+    struct gate *gate = head->gate;
+    ssize_t got = recv(head->fd, gate->received, sizeof(gate->received), MSG_PEEK);
+
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got <= 0)
+        head_close(head);
+    else
+        judge(head, (size_t)got);
+}
+
+static void
+throw_away(struct gate_head *head)
+{
+    struct gate *gate = head->gate;
+    ssize_t got = recv(head->fd, gate->received, sizeof(gate->received), 0);
+
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got > 0)
+        head->len += (size_t)got;
+    if (got <= 0 || head->len > LINGER_BYTES)
+        head_close(head);
+}
+
+static void
+on_readable(struct ev_loop *loop, struct ev_io *io, int events)
+{
+    struct gate_head *head = io->data;
+
+    (void)loop;
+    (void)events;
+    if (head->is_lingering)
+        throw_away(head);
+    else
+        peek(head);
+}
+
+static void
+on_again(struct ev_loop *loop, struct ev_timer *timer, int events)
+{
+    (void)loop;
+    (void)events;
+    peek(timer->data);
+}
+
+void
+gate_head_begin(struct gate *gate, int fd)
+{
+    struct gate_head *head = memory_new(sizeof(*head));
+
+    if (gate->head_count == HEADS_MAX) {
+        log_debug("gate", "%d requests are to come: the oldest is not waited for", HEADS_MAX);
+        head_close(gate->heads);
+    }
+    *head = (struct gate_head){.gate = gate, .fd = fd, .since_us = clock_monotonic_us()};
+    ev_io_init(&head->readable, on_readable, fd, EV_READ);
+    ev_init(&head->again, on_again);
+    head->again.repeat = AGAIN_S;
+    head->readable.data = head->again.data = head;
+    DL_APPEND(gate->heads, head);
+    gate->head_count++;
+    ev_io_start(gate->loop, &head->readable);
+}
+
+void
+gate_heads_sweep(struct gate *gate, int64_t now_us)
+{
+    int64_t patience_us = gate->config->gate.connect_timeout_ms * 1000;
+    struct gate_head *head, *next;
+
+    DL_FOREACH_SAFE (gate->heads, head, next) {
+        if (head->is_lingering && now_us - head->since_us > LINGER_US)
+            head_close(head);
+        else if (!head->is_lingering && now_us - head->since_us > patience_us && head->len == 0)
+            head_close(head); /* who said nothing is told nothing */
+        else if (!head->is_lingering && now_us - head->since_us > patience_us)
+            answer_problem(head, 408, "the request's head did not come in time");
+    }
+}
+
+void
+gate_heads_close(struct gate *gate)
+{
+    while (gate->heads != NULL)
+        head_close(gate->heads);
+}

@@ -1,0 +1,160 @@
+/* http_head.c: checks the head of an HTTP request, so that nothing can hide in it. */
+#include "wire/http_head.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <strings.h>
+
+/* What may stand in a head once only: of two, one reader takes the first, another the last. */
+static const char *const SINGLE[] = {
+    "host",    "content-length",    "transfer-encoding",     "authorization",   "origin",
+    "upgrade", "sec-websocket-key", "sec-websocket-version", "idempotency-key", "last-event-id",
+};
+enum { SINGLE_HOST = 0, SINGLE_LENGTH = 1, SINGLE_ENCODING = 2 };
+
+struct head_scan {
+    struct http_head head;
+    unsigned seen; /* a bit for each of SINGLE */
+    bool is_1_1;
+    const char *why;
+};
+
+static enum rc
+refuse(struct head_scan *scan, const char *why)
+{
+    scan->why = why;
+    return RC_BAD;
+}
+
+/* A token of RFC 9110. */
+static bool
+is_token(const char *text, size_t len)
+{
+    static const char OTHERS[] = "!#$%&'*+-.^_`|~";
+
+    for (size_t i = 0; i < len; i++) {
+        char c = text[i];
+
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+              (c != '\0' && strchr(OTHERS, c) != NULL)))
+            return false;
+    }
+    return len > 0;
+}
+
+static bool
+has_control(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (((unsigned char)text[i] < ' ' && text[i] != '\t') || text[i] == 0x7f)
+            return true;
+    }
+    return false;
+}
+
+/* GET /path HTTP/1.1 */
+static enum rc
+read_first_line(struct head_scan *scan, const char *line, size_t len)
+{
+    static const char VERSION[] = "HTTP/1.";
+    const char *blank = memchr(line, ' ', len);
+    const char *end = line + len, *second;
+
+    if (blank == NULL || !is_token(line, (size_t)(blank - line)))
+        return refuse(scan, "the first line has no method");
+    second = memchr(blank + 1, ' ', (size_t)(end - blank - 1));
+    if (second == NULL || end - second != (ptrdiff_t)sizeof(VERSION) + 1 ||
+        memcmp(second + 1, VERSION, sizeof(VERSION) - 1) != 0 || (end[-1] != '0' && end[-1] != '1'))
+        return refuse(scan, "the first line does not end with HTTP/1.1");
+    scan->is_1_1 = end[-1] == '1';
+    scan->head = (struct http_head){.method = line,
+                                    .method_len = (size_t)(blank - line),
+                                    .target = blank + 1,
+                                    .target_len = (size_t)(second - blank - 1)};
+    if (scan->head.target_len == 0 || blank[1] != '/')
+        return refuse(scan, "the target must be a path");
+    return has_control(blank + 1, scan->head.target_len)
+               ? refuse(scan, "the target holds a control character")
+               : RC_OK;
+}
+
+static enum rc
+note_single(struct head_scan *scan, const char *name, size_t len)
+{
+    for (size_t i = 0; i < sizeof(SINGLE) / sizeof(SINGLE[0]); i++) {
+        if (strlen(SINGLE[i]) != len || strncasecmp(SINGLE[i], name, len) != 0)
+            continue;
+        if ((scan->seen & 1u << i) != 0)
+            return refuse(scan, "a header stands twice that may stand once");
+        scan->seen |= 1u << i;
+    }
+    return RC_OK;
+}
+
+static enum rc
+read_field(struct head_scan *scan, const char *line, size_t len)
+{
+    const char *colon = memchr(line, ':', len);
+
+    if (line[0] == ' ' || line[0] == '\t')
+        return refuse(scan, "a header goes on in a second line");
+    if (colon == NULL || !is_token(line, (size_t)(colon - line)))
+        return refuse(scan, "a header has no name, or a blank before its colon");
+    if (has_control(colon, len - (size_t)(colon - line)))
+        return refuse(scan, "a header holds a control character");
+    return note_single(scan, line, (size_t)(colon - line));
+}
+
+static enum rc
+judge(struct head_scan *scan)
+{
+    const unsigned both = 1u << SINGLE_LENGTH | 1u << SINGLE_ENCODING;
+
+    if ((scan->seen & both) == both)
+        return refuse(scan, "a body has Content-Length or Transfer-Encoding, not both");
+    if (scan->is_1_1 && (scan->seen & 1u << SINGLE_HOST) == 0)
+        return refuse(scan, "Host is missing");
+    return RC_OK;
+}
+
+/* RC_AGAIN: the head goes on behind these lines. */
+static enum rc
+scan_lines(struct head_scan *scan, const char *bytes, size_t len)
+{
+    const char *at = bytes, *end = bytes + len;
+
+    for (int lines = 0; lines <= HTTP_HEAD_LINES_MAX; lines++) {
+        const char *feed = memchr(at, '\n', (size_t)(end - at));
+        size_t line_len;
+        enum rc rc;
+
+        if (feed == NULL)
+            return RC_AGAIN;
+        if (feed == at || feed[-1] != '\r')
+            return refuse(scan, "a line ends without a carriage return");
+        line_len = (size_t)(feed - 1 - at);
+        if (line_len == 0)
+            return lines > 0 ? judge(scan) : refuse(scan, "the first line is empty");
+        rc = lines == 0 ? read_first_line(scan, at, line_len) : read_field(scan, at, line_len);
+        if (rc != RC_OK)
+            return rc;
+        at = feed + 1;
+    }
+    return RC_LIMIT;
+}
+
+enum rc
+http_head_check(const char *bytes, size_t len, size_t max, struct http_head *ret_head,
+                const char **ret_why)
+{
+    struct head_scan scan = {.why = NULL};
+    enum rc rc = scan_lines(&scan, bytes, len < max ? len : max);
+
+    if (rc == RC_AGAIN && len >= max)
+        return RC_LIMIT;
+    if (rc == RC_OK)
+        *ret_head = scan.head;
+    if (rc == RC_BAD)
+        *ret_why = scan.why;
+    return rc;
+}

@@ -1,0 +1,49 @@
+/* fuzz_http_head.c: libFuzzer target: a head that is taken holds no line that could be another request's. */
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "wire/http_head.h"
+
+#define MAX 1024
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* The head of a taken request ends at its first empty line, and has no other ends of lines in it. */
+static void
+check(const char *text, size_t size, const struct http_head *head)
+{
+    const char *end = memmem(text, size, "\r\n\r\n", 4);
+
+    if (end == NULL || (size_t)(end - text) + 4 > MAX || head->method != text ||
+        head->method_len == 0 || head->target_len == 0 || head->target[0] != '/' ||
+        head->target + head->target_len > end)
+        __builtin_trap();
+    for (const char *at = text; at < end; at++) {
+        if ((*at == '\n' && (at == text || at[-1] != '\r')) || (*at == '\r' && at[1] != '\n') ||
+            *at == '\0' || (*at == '\n' && (at[1] == ' ' || at[1] == '\t')))
+            __builtin_trap();
+    }
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const char *text = (const char *)data;
+    struct http_head head;
+    const char *why = NULL;
+    enum rc rc = http_head_check(text, size, MAX, &head, &why);
+
+    if (rc == RC_OK)
+        check(text, size, &head);
+    if ((rc == RC_BAD) != (why != NULL) || (rc == RC_AGAIN && size >= MAX))
+        __builtin_trap();
+    /* What is refused whole was not taken in part before, nor what is taken refused in part. */
+    for (size_t len = 0; len < size && size <= 256; len++) {
+        enum rc part = http_head_check(text, len, MAX, &head, &why);
+
+        if (part != RC_AGAIN && part != rc)
+            __builtin_trap();
+    }
+    return 0;
+}

@@ -1,0 +1,171 @@
+# Is a request whose head is too long, too slow, or could be read in two ways refused, in words, before anybody reads it in one?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token);
+use Clairon::Test::RawSocket;
+use Digest::SHA qw(hmac_sha256);
+use IO::Socket::UNIX;
+use JSON ();
+use MIME::Base64 qw(encode_base64 encode_base64url);
+use Test::More;
+
+my $store  = Clairon::Test::store();
+my $folder = Clairon::Test::scratch();
+my $relay  = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.connect_timeout' => '1s', 'gate.max_per_address' => 3, 'gate.trusted_proxies' => '192.0.2.0/24' });
+
+# Bytes as they are; the answer.
+sub said
+{
+    my ($bytes) = @_;
+    my $raw = Clairon::Test::RawSocket->new($relay);
+    $raw->write($bytes);
+    my $answer = $raw->answer;
+    $answer->{json} = eval { JSON::decode_json($answer->{body}) };
+    return $answer;
+}
+sub refused
+{
+    my ($status, $bytes, $name, $detail) = @_;
+    my $answer = said($bytes);
+    is($answer->{status}, $status, "$name: $status");
+    is($answer->{headers}{'content-type'}, 'application/problem+json', 'as problem details');
+    like($answer->{json}{detail}, $detail, 'that say why');
+    return $answer;
+}
+my $auth  = 'Authorization: Bearer ' . token(sub => 'u1') . "\r\n";
+my $host  = "Host: x\r\n";
+my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+
+# What could be read in two ways.
+refused(400, @$_) for
+    [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n$inner", 'a length and chunks', qr/not both/ ],
+    [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n$inner", 'chunks and a length', qr/not both/ ],
+    [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 0\r\nContent-Length: 44\r\n\r\n$inner", 'two lengths', qr/twice/ ],
+    [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 2\r\ncontent-length: 2\r\n\r\n{}", 'the same length twice', qr/twice/ ],
+    [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length : 2\r\n\r\n{}", 'a blank before a colon', qr/blank before/ ],
+    [ "GET /v1/poll?wait=0 HTTP/1.1\r\n${host}${auth}${auth}\r\n", 'two tokens', qr/twice/ ],
+    [ "GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Host: y\r\n$auth\r\n", 'two hosts', qr/twice/ ],
+    [ "GET /v1/poll?wait=0 HTTP/1.1\r\n${host}${auth}Origin: http://x\r\nOrigin: http://evil.example\r\n\r\n", 'two origins', qr/twice/ ],
+    [ "POST /v1/notifications HTTP/1.1\r\n${host}${auth}Idempotency-Key: a\r\nIdempotency-Key: b\r\nContent-Length: 2\r\n\r\n{}", 'two keys', qr/twice/ ],
+    [ "GET /v1/poll?wait=0 HTTP/1.1\r\n${host}X-A: b\r\n $auth\r\n", 'a folded header', qr/second line/ ],
+    [ "GET /v1/poll?wait=0 HTTP/1.1\r\n $host\r\n", 'a fold behind the first line', qr/second line/ ],
+    [ "GET /healthz HTTP/1.1\nHost: x\n\n", 'bare line feeds', qr/carriage return/ ],
+    [ "GET /healthz HTTP/1.1\r\n${host}X-A: b\n$inner", 'a bare line feed in between', qr/carriage return/ ],
+    [ "GET /healthz HTTP/1.1\r\n${host}X-A: b\rX-C: d\r\n\r\n", 'a bare carriage return', qr/control/ ],
+    [ "GET /healthz HTTP/1.1\r\n${host}X-A: b\0c\r\n\r\n", 'a zero', qr/control/ ],
+    [ "GET /healthz HTTP/1.1\r\n\r\n", 'no host', qr/Host/ ],
+    [ "GET http://x/healthz HTTP/1.1\r\n$host\r\n", 'another host in the target', qr/path/ ],
+    [ "GET /healthz\r\n", 'no version', qr{HTTP/1\.1} ],
+    [ "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n", 'what is no HTTP', qr/method/ ];
+is(said("POST /v1/ack HTTP/1.1\r\n$host${auth}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")->{status}, 411, 'chunks alone: a body needs its length');
+is(said("GET /healthz HTTP/1.0\r\n\r\n")->{status}, 200, 'HTTP/1.0 needs no host');
+is(said("GET /healthz HTTP/1.1\r\n${host}X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.2\r\nCookie: a\r\nCookie: b\r\n\r\n")->{status}, 200, 'lists may stand twice');
+
+# Too long.
+for ([ 'a long header', 'X-Long: ' . 'x' x 100_000 ], [ 'long ones', join "\r\n", map { "X-$_: " . 'y' x 1000 } 1 .. 20 ], [ 'many', join "\r\n", map { "X-$_: y" } 1 .. 500 ],
+    [ 'a long token', 'Authorization: Bearer ' . 'x' x 20_000 ])
+{
+    refused(431, "GET /healthz HTTP/1.1\r\n$host$_->[1]\r\n\r\n", $_->[0], qr/too long/);
+}
+refused(431, 'GET /' . 'x' x 50_000 . " HTTP/1.1\r\n$host\r\n", 'a long path', qr/too long/);
+is(said("GET /healthz HTTP/1.1\r\n$host" . join('', map { "X-Header-$_: " . 'y' x 80 . "\r\n" } 1 .. 120) . "\r\n")->{status}, 200, 'what fits is taken');
+is(said("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . token(sub => 'u1', x => 'y' x 5900) . "\r\n\r\n")->{status}, 204, 'a token may be long');
+
+# Methods.
+for my $method (qw(PATCH TRACE CONNECT PROPFIND get FOO))
+{
+    my $answer = refused(405, "$method /v1/ack HTTP/1.1\r\n$host$auth\r\n", "$method of what takes POST", qr/answers POST only/);
+    is($answer->{headers}{allow}, 'POST', 'with Allow');
+}
+is(said("$_ /v1/poll?wait=0 HTTP/1.1\r\n$host\r\n")->{headers}{allow}, 'GET', "$_ of what takes GET") for qw(PUT DELETE PATCH MKCOL);
+is(said("FOO /nothing?x HTTP/1.1\r\n$host\r\n")->{status}, 404, 'an unknown method of nothing');
+
+# In pieces, and too slowly.
+my $raw = Clairon::Test::RawSocket->new($relay);
+for my $piece (split //, "GET /healthz HTTP/1.1\r\n$host\r\n") { $raw->write($piece); select undef, undef, undef, 0 }
+is($raw->answer->{status}, 200, 'a head may come byte by byte');
+$raw = Clairon::Test::RawSocket->new($relay);
+$raw->write("GET /v1/poll?wait=0 HTTP/1.1\r\n$host");
+is(said($inner)->{status}, 200, 'another is served meanwhile');
+$raw->write("$auth\r\n");
+is($raw->answer->{status}, 204, 'and the first when it goes on');
+my @slow = map { my $drip = Clairon::Test::RawSocket->new($relay); $drip->write("GET /healthz HTTP/1.1\r\nX-$_: "); $drip } 1 .. 300;
+my $mute = Clairon::Test::RawSocket->new($relay);
+is(said($inner)->{status}, 200, 'hundreds that do not end their head keep nobody out');
+is_deeply([ grep { $_->answer->{status} != 408 } @slow ], [], 'each is told when its time is over');
+is_deeply([ @{ $mute->answer }{qw(status)} ], [0], 'who said nothing is told nothing');
+$raw = Clairon::Test::RawSocket->new($relay);
+$raw->write("GET /healthz HTTP/1.1\r\n");
+shutdown $raw->{link}, 1;
+is($raw->answer->{status}, 0, 'who goes in the middle is let go');
+$raw = Clairon::Test::RawSocket->new($relay);
+$raw->write($inner);
+shutdown $raw->{link}, 1;
+is($raw->answer->{status}, 200, 'who says all and no more is answered');
+for (1 .. 5)
+{
+    $raw = Clairon::Test::RawSocket->new($relay);
+    $raw->write("GET /healthz HTTP/1.1\r\nX");
+    $raw->hang_up;
+}
+my $open = $relay->client('u1');
+is($open->wait_for('connected')->{user}, 'u1', 'a WebSocket opens as ever');
+
+# A unix socket says the same.
+my $local = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.listen' => "unix:$folder/sock", 'gate.connect_timeout' => '1s' });
+wait_until('it listens', sub { IO::Socket::UNIX->new(Peer => "$folder/sock") });
+sub on_unix
+{
+    my (@pieces) = @_;
+    my $link = IO::Socket::UNIX->new(Peer => "$folder/sock") or die "could not connect: $!\n";
+    my $raw  = bless { link => $link, bytes => '', lines => [] }, 'Clairon::Test::RawSocket';
+    $link->blocking(0);
+    $raw->write($_) for @pieces;
+    return $raw->answer->{status};
+}
+wait_until('it serves', sub { on_unix("GET /readyz HTTP/1.1\r\n$host\r\n") == 200 });
+is(on_unix("GET /healthz HTTP/1.1\r\n$host\r\n"), 200, 'a unix socket answers');
+is(on_unix("GET /healthz HTTP/1.1\r\n", $host, "\r", "\n"), 200, 'in pieces too');
+is(on_unix("GET /healthz HTTP/1.1\r\n${host}X: " . 'x' x 20_000), 431, 'refuses what is too long');
+is(on_unix("GET /healthz HTTP/1.1\n\n"), 400, 'and what is ambiguous');
+is(on_unix("GET /healthz HTTP/1.1\r\n$host"), 408, 'and what does not end');
+is($local->stop, 0, 'SIGTERM ends that relay in good order');
+
+# X-Forwarded-For of somebody who is no proxy of ours, said twice.
+my @mine = map { Clairon::Test::RawSocket->open($relay) } 1 .. 2;
+is(Clairon::Test::RawSocket->open($relay, 'X-Forwarded-For' => '192.0.2.77')->{answer}{status}, 429, 'an address does not hide behind what it says of itself');
+my $upgrade = "GET /v1/ws HTTP/1.1\r\n${host}Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
+is(said("${upgrade}X-Forwarded-For: 192.0.2.77\r\nX-Forwarded-For: 203.0.113.5\r\n\r\n")->{status}, 429, 'nor by saying it twice');
+refused(400, "${upgrade}Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", 'two keys of a WebSocket', qr/twice/);
+$_->hang_up for @mine;
+
+# A token's header may not say which key to believe, nor spell the algorithm in its own way.
+sub made
+{
+    my ($head, $key) = @_;
+    my $text = encode_base64url(ref $head ? JSON::encode_json($head) : $head) . '.' . encode_base64url(JSON::encode_json({ sub => 'u1', exp => time() + 60, admin => JSON::true }));
+    return "$text." . encode_base64url(hmac_sha256($text, $key));
+}
+my $own = 'k' x 32;
+sub judged { return said("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer $_[0]\r\n\r\n")->{status} }
+is(judged(made({ alg => 'HS256' }, $Clairon::Test::SECRET)), 204, 'a token with our key');
+is(judged(made($_->[1], $own)), 401, "a token with $_->[0] is not believed") for
+    [ 'a key of its own' => { alg => 'HS256' } ],
+    [ 'jwk'              => { alg => 'HS256', jwk => { kty => 'oct', k => encode_base64url($own) } } ],
+    [ 'jku'              => { alg => 'HS256', jku => $relay->url('/keys') } ],
+    [ 'x5u'              => { alg => 'HS256', x5u => $relay->url('/keys') } ],
+    [ 'x5c'              => { alg => 'HS256', x5c => [ encode_base64($own, '') ] } ],
+    [ 'kid, a path'      => { alg => 'HS256', kid => '../../../../dev/null' } ],
+    [ 'kid, SQL'         => { alg => 'HS256', kid => "x' UNION SELECT '$own" } ],
+    [ 'cty JWT'          => { alg => 'HS256', cty => 'JWT' } ];
+is(judged(made({ alg => 'HS256', kid => '/dev/null' }, '')), 401, 'nor with an empty key');
+is(judged(made($_, $Clairon::Test::SECRET)), 401, "the header $_ is refused") for
+    '{"alg":"none"}', '{"alg":"None"}', '{"alg":"nOnE"}', '{"alg":""}', '{"alg":null}', '{"alg":["HS256"]}', '{"alg":"HS512"}', '{"typ":"JWT"}', '[]', '""', '{}', '{"alg":"HS256","crit":["exp"]}';
+my $good = made({ alg => 'HS256' }, $Clairon::Test::SECRET);
+is(judged($_->[1]), 401, "$_->[0] is refused") for [ 'a part more' => "$good.x" ], [ 'a part less' => $good =~ s/\.[^.]*\z//r ], [ 'padding' => "$good=" ], [ 'a byte before' => ".$good" ], [ 'no signature' => $good =~ s/[^.]*\z//r ];
+
+unlike($relay->log_text, qr/eyJ/, 'the log holds no token');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
+done_testing();

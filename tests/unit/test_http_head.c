@@ -1,0 +1,152 @@
+/* test_http_head.c: does a head mean the same to everybody, or is it refused? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "wire/http_head.h"
+
+#define MAX 4096
+
+static enum rc
+check(const char *text, struct http_head *ret_head, const char **ret_why)
+{
+    size_t len = strlen(text);
+    char *exact = malloc(len + (len == 0)); /* a byte read beyond is seen */
+    enum rc rc;
+
+    assert_non_null(exact);
+    memcpy(exact, text, len);
+    rc = http_head_check(exact, len, MAX, ret_head, ret_why);
+    if (rc == RC_OK) { /* views of a text that goes */
+        ret_head->method = text + (ret_head->method - exact);
+        ret_head->target = text + (ret_head->target - exact);
+    }
+    free(exact);
+    return rc;
+}
+
+static void
+good_heads_are_taken(void **state)
+{
+    static const char *const good[] = {
+        "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET / HTTP/1.0\r\n\r\n",
+        "POST /v1/ack?x=y HTTP/1.1\r\nhost:x\r\nContent-Length: 3\r\n\r\nabc",
+        "PATCH /a HTTP/1.1\r\nHost: x\r\nX-Empty:\r\nX-Tab: a\tb\r\nX-8: \xc3\xa9\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: a\r\nX-Forwarded-For: b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nHostess: y\r\nHos: z\r\n\r\n\n\n",
+    };
+    struct http_head head;
+    const char *why = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        assert_int_equal(check(good[i], &head, &why), RC_OK);
+    assert_null(why);
+    assert_int_equal(check(good[2], &head, &why), RC_OK);
+    assert_memory_equal(head.method, "POST", head.method_len);
+    assert_int_equal(head.method_len, 4);
+    assert_int_equal(head.target_len, strlen("/v1/ack?x=y"));
+    assert_memory_equal(head.target, "/v1/ack?x=y", head.target_len);
+}
+
+/* Each is refused, and the sentence tells what is wrong. */
+static void
+ambiguous_heads_are_refused(void **state)
+{
+    static const char *const bad[][2] = {
+        {"\r\n", "empty"},
+        {"GET / HTTP/1.1\nHost: x\n\n", "carriage return"},
+        {"GET / HTTP/1.1\r\nHost: x\n\r\n", "carriage return"},
+        {"GET / HTTP/1.1\r\nHost: x\rY: z\r\n\r\n", "control"},
+        {"GET / HTTP/1.1\r\nHost: x\r\nX: a\r\n b\r\n\r\n", "second line"},
+        {"GET / HTTP/1.1\r\n Host: x\r\n\r\n", "second line"},
+        {"GET / HTTP/1.1\r\nHost: x\r\nX : a\r\n\r\n", "blank before"},
+        {"GET / HTTP/1.1\r\nHost: x\r\n: a\r\n\r\n", "no name"},
+        {"GET / HTTP/1.1\r\nHost: x\r\nfoo\r\n\r\n", "no name"},
+        {"GET / HTTP/1.1\r\nHost: x\r\nHOST: y\r\n\r\n", "twice"},
+        {"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: a\r\nauthorization: b\r\n\r\n", "twice"},
+        {"GET / HTTP/1.1\r\nHost: x\r\nOrigin: a\r\nOrigin: b\r\n\r\n", "twice"},
+        {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", "twice"},
+        {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+         "not both"},
+        {"GET / HTTP/1.1\r\n\r\n", "Host"},
+        {"GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n", "path"},
+        {"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", "path"},
+        {"GET  / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1"},
+        {"GET / HTTP/1.1 \r\nHost: x\r\n\r\n", "HTTP/1.1"},
+        {"GET / HTTP/2.0\r\nHost: x\r\n\r\n", "HTTP/1.1"},
+        {"GET /\r\nHost: x\r\n\r\n", "HTTP/1.1"},
+        {"GET /\x01 HTTP/1.1\r\nHost: x\r\n\r\n", "control"},
+        {" GET / HTTP/1.1\r\nHost: x\r\n\r\n", "method"},
+        {"G\xc3\xa9T / HTTP/1.1\r\nHost: x\r\n\r\n", "method"},
+        {"\x16\x03\x01\r\n", "method"},
+    };
+    struct http_head head;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        const char *why = "nothing";
+
+        if (check(bad[i][0], &head, &why) != RC_BAD || strstr(why, bad[i][1]) == NULL)
+            fail_msg("%s: %s, not %s", bad[i][0], why, bad[i][1]);
+    }
+}
+
+static void
+nothing_is_judged_too_early(void **state)
+{
+    static const char text[] = "GET / HTTP/1.1\r\nHost: x\r\nX-Y: z\r\n\r\n";
+    struct http_head head;
+    const char *why;
+
+    (void)state;
+    for (size_t len = 0; len < sizeof(text) - 1; len++)
+        assert_int_equal(http_head_check(text, len, MAX, &head, &why), RC_AGAIN);
+    assert_int_equal(http_head_check(text, sizeof(text) - 1, MAX, &head, &why), RC_OK);
+    /* A head that fits is good, with a body behind it too; one byte less is not enough. */
+    assert_int_equal(http_head_check(text, sizeof(text) - 1, sizeof(text) - 1, &head, &why), RC_OK);
+    assert_int_equal(http_head_check(text, sizeof(text) - 1, sizeof(text) - 2, &head, &why),
+                     RC_LIMIT);
+}
+
+static void
+heads_have_a_ceiling(void **state)
+{
+    static char text[MAX + 64];
+    struct http_head head;
+    const char *why;
+    char *at = text;
+
+    (void)state;
+    memset(text, 'x', sizeof(text));
+    memcpy(text, "GET /", 5);
+    assert_int_equal(http_head_check(text, MAX - 1, MAX, &head, &why), RC_AGAIN);
+    assert_int_equal(http_head_check(text, MAX, MAX, &head, &why), RC_LIMIT);
+    assert_int_equal(http_head_check(text, sizeof(text), MAX, &head, &why), RC_LIMIT);
+    at = stpcpy(at, "GET / HTTP/1.1\r\nHost: x\r\n");
+    for (int i = 0; i < HTTP_HEAD_LINES_MAX - 2; i++)
+        at = stpcpy(at, "X: y\r\n");
+    memcpy(at, "\r\n", 3);
+    assert_int_equal(check(text, &head, &why), RC_OK);
+    memcpy(at, "X: y\r\n\r\n", 9);
+    assert_int_equal(check(text, &head, &why), RC_LIMIT);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_heads_are_taken),
+        cmocka_unit_test(ambiguous_heads_are_refused),
+        cmocka_unit_test(nothing_is_judged_too_early),
+        cmocka_unit_test(heads_have_a_ceiling),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
