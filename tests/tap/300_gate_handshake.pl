@@ -49,8 +49,14 @@ my (%help, %type, %value, %of, @wrong);
 for my $line (split /\n/, $metrics->{body})
 {
     if    ($line =~ /^# HELP (clairon_[a-z_]+) \S.*$/)             { $help{$1}++ }
-    elsif ($line =~ /^# TYPE (clairon_[a-z_]+) (counter|gauge)$/) { $type{$1} = $2 }
-    elsif ($line =~ /^((clairon_[a-z_]+)(?:\{class="[a-z]+"\})?) (\d+)$/ && !exists $value{$1}) { $value{$1} = $3; $of{$2} = 1 }
+    elsif ($line =~ /^# TYPE (clairon_[a-z_]+) (counter|gauge|histogram)$/) { $type{$1} = $2 }
+    elsif ($line =~ /^((clairon_[a-z_]+)(?:\{[a-z]+="[^"]+"\})?) (\d+(?:\.\d+)?)$/ && !exists $value{$1})
+    {
+        my $name = $2;
+        $value{$1} = $3;
+        $name =~ s/_(?:bucket|sum|count)\z// if ($type{ $name =~ s/_(?:bucket|sum|count)\z//r } // '') eq 'histogram';
+        $of{$name} = 1;
+    }
     else                                                           { push @wrong, $line }
 }
 is_deeply(\@wrong, [], 'every line of them has its form, and no metric comes twice');
