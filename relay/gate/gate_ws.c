@@ -11,11 +11,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/pool.h"
 #include "base/utf8.h"
 
 #define OUT_MAX (16 * 1024) /* own lines that the socket has not taken yet */
 #define CONTROL_MAX (16 * 1024)
 #define CLOSE_REASON_SENT 120 /* of a close frame's 123 bytes */
+
+static struct pool conns = {.size = sizeof(struct gate_conn)};
 
 void
 gate_conn_set_state(struct gate_conn *conn, enum gate_conn_state state)
@@ -161,7 +164,7 @@ const struct session_transport GATE_TRANSPORT = {
 int
 gate_ws_established(struct gate *gate, struct lws *wsi, struct gate_conn **slot)
 {
-    struct gate_conn *conn = memory_new_line(sizeof(*conn));
+    struct gate_conn *conn = pool_take(&conns);
     char peer[64] = "";
 
     conn->gate = gate;
@@ -374,5 +377,5 @@ gate_ws_closed(struct gate_conn *conn)
     free(conn->ticket);
     free(conn->user);
     free(conn->who);
-    free(conn);
+    pool_give(&conns, conn);
 }

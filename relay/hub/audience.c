@@ -5,6 +5,9 @@
 #include <utlist.h>
 
 #include "base/memory.h"
+#include "base/pool.h"
+
+static struct pool memberships = {.size = sizeof(struct membership)};
 
 bool
 audience_key(struct bytes kind, struct bytes target, char ret_key[AUDIENCE_KEY_MAX],
@@ -77,7 +80,7 @@ audience_join(struct audience **all, struct membership **of_session, struct sess
 
     if (audience_has(*of_session, key, len))
         return;
-    membership = memory_new(sizeof(*membership));
+    membership = pool_take(&memberships);
     membership->session = session;
     membership->is_granted = is_granted;
     membership->audience = find_or_add(all, key, len);
@@ -95,7 +98,7 @@ end_membership(struct audience **all, struct membership **link)
 
     *link = membership->next_of_session;
     DL_DELETE(audience->members, membership);
-    free(membership);
+    pool_give(&memberships, membership);
     if (audience->members == NULL) {
         HASH_DEL(*all, audience);
         free(audience);

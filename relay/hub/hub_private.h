@@ -107,7 +107,7 @@ struct unacked {
     bool is_doubtful; /* may have been acked unheard: see window_doubt */
 };
 
-struct session { /* made by memory_new_line */
+struct session { /* from a pool: at the start of a cache line */
     /* One cache line: all that the usual offer and send of a run look at. */
     enum session_state state;
     bool is_blocked; /* the transport calls session_writable */

@@ -9,7 +9,10 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/pool.h"
 #include "hub/hub_private.h"
+
+static struct pool sessions = {.size = sizeof(struct session)};
 
 void
 session_set_state(struct session *session, enum session_state state)
@@ -54,7 +57,7 @@ struct session *
 hub_attach(struct hub *hub, const struct session_request *request,
            const struct session_transport *transport, void *socket)
 {
-    struct session *session = memory_new_line(sizeof(*session));
+    struct session *session = pool_take(&sessions);
     int most = hub->config->delivery.window;
 
     session->hub = hub;
@@ -99,7 +102,7 @@ session_free_if_done(struct session *session)
     topics_free(session->topics);
     free(session->unacked);
     buffer_free(&session->said);
-    free(session);
+    pool_give(&sessions, session);
 }
 
 void

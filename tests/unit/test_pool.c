@@ -1,0 +1,51 @@
+/* test_pool.c: are a pool's items zeroed, apart from each other, and used again? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/pool.h"
+
+#define ITEMS 200
+#define ITEM_BYTES 100
+
+static void
+assert_zeroed(const unsigned char *item)
+{
+    for (size_t i = 0; i < ITEM_BYTES; i++)
+        assert_int_equal(item[i], 0);
+}
+
+static void
+test_items(void **state)
+{
+    struct pool pool = {.size = ITEM_BYTES};
+    unsigned char *items[ITEMS];
+
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < ITEMS; i++) {
+            items[i] = pool_take(&pool);
+            assert_int_equal((uintptr_t)items[i] % 64, 0);
+            assert_zeroed(items[i]);
+            memset(items[i], i + 1, ITEM_BYTES);
+        }
+        for (int i = 0; i < ITEMS; i++) {
+            assert_int_equal(items[i][0], (i + 1) & 0xff);
+            assert_int_equal(items[i][ITEM_BYTES - 1], (i + 1) & 0xff);
+            pool_give(&pool, items[i]);
+        }
+    }
+    pool_give(&pool, NULL);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_items)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
