@@ -50,7 +50,7 @@ for my $line (split /\n/, $metrics->{body})
 {
     if    ($line =~ /^# HELP (clairon_[a-z_]+) \S.*$/)             { $help{$1}++ }
     elsif ($line =~ /^# TYPE (clairon_[a-z_]+) (counter|gauge|histogram)$/) { $type{$1} = $2 }
-    elsif ($line =~ /^((clairon_[a-z_]+)(?:\{[a-z]+="[^"]+"\})?) (\d+(?:\.\d+)?)$/ && !exists $value{$1})
+    elsif ($line =~ /^((clairon_[a-z_]+)(?:\{[a-z]+="[^"]+"(?:,[a-z]+="[^"]+")*\})?) (\d+(?:\.\d+)?)$/ && !exists $value{$1})
     {
         my $name = $2;
         $value{$1} = $3;
