@@ -1,0 +1,60 @@
+# Is every line of the log one event in its form, logfmt or JSON, with nothing secret in it, whatever happens to the relay?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token);
+use JSON ();
+use PostgreSQL::Test::Utils qw(run_log slurp_file);
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+
+# What is wrong with a line; undef: nothing.
+my %fault_of = (
+    logfmt => sub {
+        $_[0] =~ /^who=(?:[\w.:\/-]+|"(?:[^"\\]|\\.)+") level=(?:error|warn|info|debug) at=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z msg="(?:[^"\\]|\\.)+"$/a
+          ? undef : 'form' },
+    json => sub {
+        my $event = eval { JSON->new->utf8->decode($_[0]) } or return 'no JSON';
+        return 'keys' if join(' ', sort keys %$event) ne 'at level msg who' || grep { ref } values %$event;
+        return $_[0] =~ /^\{"who":"/ ? undef : 'who is not first' });
+
+for my $format (sort keys %fault_of)
+{
+    my $store = Clairon::Test::store();
+    my $relay = Clairon::Test::relay($pg, $store, conf => {
+        'feed.slot' => "of_$format", 'relay.log_format' => $format, 'gate.max_frame_bytes' => '1kB', 'gate.workers' => 2 });
+    my $secret = token(sub => "u\x01 \"1\"\n");
+    my $user   = $relay->client('', token => $secret);
+    $pg->safe_psql('postgres', q{SELECT clairon.notify('ALL', NULL, '{"mark": "not-for-logs"}')});
+    $user->run_until('the line', sub { $user->notes == 1 });
+    $user->send_text('no JSON');
+    $relay->get('/v1/poll', Authorization => "Bearer $secret.x");
+    $relay->get("/v1/ws?ticket=x%0aforged", Authorization => "x\ty");
+    $store->restart;
+    wait_until('the store is back', sub { ($relay->get('/readyz'))[0] == 200 });
+    $pg->safe_psql('postgres', "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = 'of_$format'");
+    $relay->wait_for_log(qr/trying again/);
+    wait_until('the feed is back', sub { ($relay->get('/readyz'))[0] == 200 });
+    kill HUP => $relay->{pid};
+    $relay->wait_for_log(qr/key of tokens/);
+    $relay->stop;
+
+    my $log = slurp_file($relay->{log});
+    my @lines = split /\n/, $log, -1;
+    is(pop @lines, '', "$format: the last line is whole");
+    cmp_ok(scalar(@lines), '>', 15, "$format: there are lines");
+    is_deeply([ map { my $fault = $fault_of{$format}->($_); $fault ? "$fault: $_" : () } @lines ], [], "$format: each is one event");
+    my @secrets = ($Clairon::Test::SECRET, $secret, 'not-for-logs');
+    is_deeply([ grep { index($log, $_) >= 0 } @secrets ], [], "$format: nothing secret, no body");
+}
+
+# Every command tells how it is used.
+for my $command ([], map { [$_] } qw(relay doctor token errors trace))
+{
+    my ($out, $err) = ('', '');
+    ok(run_log([ Clairon::Test::top() . '/build/clairon', @$command, '--help' ], '>', \$out, '2>', \$err), "clairon @$command --help");
+    like($out, qr/^Usage: clairon \Q@$command\E/, 'says how');
+}
+
+done_testing();
