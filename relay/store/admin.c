@@ -102,12 +102,14 @@ on_redriven(void *ctx, const redisReply *reply)
         finish(call, RC_OK, STORE_MENDED, reply->integer);
 }
 
-/* Not a text: it holds zeroes. */
+/* Not a text: it holds zeroes, and none at its end. */
 static void
 add(struct long_arguments *arguments, const void *bytes, size_t len)
 {
-    long_argument(arguments, bytes);
-    arguments->lens[arguments->argc - 1] = len;
+    if (arguments->argc == arguments->room)
+        abort(); /* the caller counted */
+    arguments->argv[arguments->argc] = bytes;
+    arguments->lens[arguments->argc++] = len;
 }
 
 static enum rc
