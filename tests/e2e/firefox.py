@@ -1,0 +1,87 @@
+"""firefox.py: a headless Firefox, spoken to in its own protocol (Marionette): Debian has no geckodriver."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+from stack import end, wait_for
+
+NAMES = ("firefox-esr", "firefox")
+PREFERENCES = {
+    "app.normandy.enabled": False,
+    "browser.shell.checkDefaultBrowser": False,
+    "datareporting.policy.dataSubmissionEnabled": False,
+    "toolkit.telemetry.enabled": False,
+}
+
+
+def program():
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+class Firefox:
+    def __init__(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="clairon-firefox-"))
+        lines = (f"user_pref({json.dumps(k)}, {json.dumps(v)});\n" for k, v in PREFERENCES.items())
+        # Port 0: it takes a free one and writes which.
+        (self.folder / "user.js").write_text("".join(lines) + 'user_pref("marionette.port", 0);\n')
+        self.process = subprocess.Popen(
+            [program(), "--headless", "--no-remote", "--marionette", "--profile", str(self.folder)],
+            env={**os.environ, "HOME": str(self.folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.count = 0
+        port = wait_for("Firefox's port", self._port, 60)
+        self.link = socket.create_connection(("127.0.0.1", port))
+        self.link.settimeout(60)
+        self.stream = self.link.makefile("rb")
+        self._read()  # says who it is
+        self.ask("NewSession", capabilities={})
+        self.start = self.ask("GetWindowHandle")["value"]
+
+    def _port(self):
+        assert self.process.poll() is None, "Firefox has ended"
+        file = self.folder / "MarionetteActivePort"
+        return file.exists() and int(file.read_text() or 0)
+
+    def _read(self):
+        digits = b""
+        while (byte := self.stream.read(1)) != b":":
+            assert byte, "Firefox has hung up"
+            digits += byte
+        return json.loads(self.stream.read(int(digits)))
+
+    def ask(self, command, **arguments):
+        self.count += 1
+        data = json.dumps([0, self.count, f"WebDriver:{command}", arguments]).encode()
+        self.link.sendall(b"%d:%s" % (len(data), data))
+        _, _, error, answer = self._read()
+        assert error is None, error
+        return answer
+
+    def open_tab(self, url):
+        handle = self.ask("NewWindow", type="tab", focus=True)["handle"]
+        self.ask("SwitchToWindow", handle=handle)
+        self.ask("Navigate", url=url)
+        return handle
+
+    def js(self, handle, script):
+        self.ask("SwitchToWindow", handle=handle)
+        return self.ask("ExecuteScript", script=script, args=[])["value"]
+
+    def close_tab(self, handle):
+        self.ask("SwitchToWindow", handle=handle)
+        self.ask("CloseWindow")
+        self.ask("SwitchToWindow", handle=self.start)
+
+    def quit(self):
+        self.stream.close()
+        self.link.close()
+        end(self.process)
+        shutil.rmtree(self.folder, ignore_errors=True)

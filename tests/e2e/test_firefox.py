@@ -1,0 +1,100 @@
+"""test_firefox.py: does Firefox, where it is installed, do with the client what Chromium does?"""
+
+import configparser
+import os
+import signal
+import unittest
+import urllib.parse
+import urllib.request
+import uuid
+
+import firefox
+from stack import the_stack, wait_for
+
+
+@unittest.skipUnless(firefox.program(), "Firefox is not installed")
+class InFirefox(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.stack = the_stack()
+        conf = configparser.ConfigParser(interpolation=None, comment_prefixes=("#", ";"))
+        conf.read(cls.stack.folder / "relay.conf")
+        cls.relay = "http://" + conf["gate"]["listen"]
+        cls.db = cls.stack.connect()
+        cls.addClassCleanup(cls.db.close)
+        cls.browser = firefox.Firefox()
+        cls.addClassCleanup(cls.browser.quit)
+
+    def open(self, page="minimal.html", **query):
+        query = urllib.parse.urlencode({"user": "u1", **query})
+        return self.browser.open_tab(f"{self.stack.url}/examples/{page}?{query}")
+
+    def open_connected(self, **query):
+        tab = self.open(**query)
+        script = "return document.getElementById('state').value"
+        wait_for("the tab is open", lambda: self.browser.js(tab, script) == "open")
+        return tab
+
+    def texts(self, tab, selector):
+        script = f"return [...document.querySelectorAll('{selector}')].map((e) => e.textContent)"
+        return self.browser.js(tab, script)
+
+    def retitle(self):
+        title = f"title {uuid.uuid4().hex[:8]}"
+        with self.db.cursor() as cursor:
+            cursor.execute(
+                "UPDATE assignments SET title = %s WHERE id ="
+                " (SELECT min(id) FROM assignments WHERE student_id = 'u1')",
+                (title,),
+            )
+        return title
+
+    def each_once(self, tab, titles):
+        """Newest first on the page."""
+        def shown():
+            found = [t for text in self.texts(tab, "#messages li") for t in titles if f'title":"{t}' in text]
+            return list(reversed(found))
+
+        wait_for("the last message", lambda: titles[-1] in shown())
+        self.assertEqual(shown(), titles)
+
+    def metric(self, name):
+        with urllib.request.urlopen(f"{self.relay}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+    def has_one_connection(self):
+        return self.metric("clairon_gate_connections") == 1
+
+    def test_tabs_share_a_connection_and_hand_it_over(self):
+        tabs = [self.open_connected() for _ in range(3)]
+        wait_for("there is one connection", self.has_one_connection)
+        titles = [self.retitle(), self.retitle()]
+        for tab in tabs:
+            self.each_once(tab, titles)
+        self.browser.close_tab(tabs.pop(0))
+        titles.append(self.retitle())
+        for tab in tabs:
+            self.each_once(tab, titles)
+        self.assertTrue(self.has_one_connection())
+        for tab in tabs:
+            self.browser.close_tab(tab)
+
+    def test_polls_stand_in_while_push_is_off(self):
+        pid = self.stack.relay.pid()
+        os.kill(pid, signal.SIGUSR1)
+        self.addCleanup(os.kill, pid, signal.SIGUSR2)
+        tab = self.open_connected()
+        self.each_once(tab, [self.retitle(), self.retitle()])
+        self.browser.close_tab(tab)
+
+    def test_the_live_list_follows(self):
+        tab = self.open("live.html")
+        wait_for("the rows", lambda: self.texts(tab, "#rows tr"))
+        title = self.retitle()
+        wait_for("the row", lambda: title in self.texts(tab, "#rows td"))
+        self.browser.close_tab(tab)
+
+
+if __name__ == "__main__":
+    unittest.main()
