@@ -175,7 +175,8 @@ struct decoder {
     int commit_text_len;
     bool wrote;
     bool packet_open;
-    XLogPageReadCB read_page; /* the reader's own; NULL: no packet is held past its transaction */
+    XLogPageReadCB read_page; /* the reader's own */
+    bool holds;               /* packets, past the ends of transactions */
     TimeLineID timeline;      /* of the server, as the stream began */
 };
 
@@ -275,5 +276,7 @@ extern void notice_replay(LogicalDecodingContext *ctx, const char *bytes, int to
 
 /* stream.c */
 extern void stream_init(OutputPluginCallbacks *callbacks);
+/* Decides, from page to page of WAL, whether the server may hand over transactions that are open. */
+extern void stream_review(LogicalDecodingContext *ctx);
 
 #endif

@@ -91,8 +91,10 @@ read_page(XLogReaderState *reader, XLogRecPtr page, int bytes, XLogRecPtr target
     struct decoder *decoder = ctx->output_plugin_private;
 
     packet_flush(ctx);
+    stream_review(ctx);
     bytes = decoder->read_page(reader, page, bytes, target, buffer);
-    end_with_timeline(ctx);
+    if (decoder->holds)
+        end_with_timeline(ctx);
     return bytes;
 }
 
@@ -102,9 +104,9 @@ packet_setup(LogicalDecodingContext *ctx)
     struct decoder *decoder = ctx->output_plugin_private;
 
     /* SQL's slot functions end at a position, without asking for more WAL. */
-    if (!decoder->options.framed || IsTransactionState())
-        return;
-    decoder->timeline = server_timeline();
+    decoder->holds = decoder->options.framed && !IsTransactionState();
+    if (decoder->holds)
+        decoder->timeline = server_timeline();
     decoder->read_page = ctx->reader->routine.page_read;
     ctx->reader->routine.page_read = read_page;
 }
@@ -271,6 +273,6 @@ packet_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     put64(at + FRAME_COMMIT_AT_END_LSN, txn->end_lsn);
     put64(at + FRAME_COMMIT_AT_COMMIT_US, decoder->commit_us);
     packet_finish_frame(out, start);
-    if (decoder->read_page == NULL || out->len >= PACKET_BYTES)
+    if (!decoder->holds || out->len >= PACKET_BYTES)
         packet_flush(ctx);
 }

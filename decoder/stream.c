@@ -40,6 +40,53 @@ rollback_prepared(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr
 {
 }
 
+static bool
+changes_catalog(LogicalDecodingContext *ctx)
+{
+    dlist_iter iter;
+
+    dlist_foreach(iter, &ctx->reorder->toplevel_by_lsn)
+    {
+        if (dlist_container(ReorderBufferTXN, node, iter.cur)->ntuplecids > 0)
+            return true;
+    }
+    return false;
+}
+
+/* The server did not follow which of them are in the middle of a row: so none is handed over. */
+static void
+hold_back_open(LogicalDecodingContext *ctx)
+{
+    dlist_iter iter;
+
+    dlist_foreach(iter, &ctx->reorder->toplevel_by_lsn)
+    {
+        dlist_container(ReorderBufferTXN, node, iter.cur)->txn_flags |= RBTXN_HAS_PARTIAL_CHANGE;
+    }
+}
+
+/*
+ * A transaction that changes catalogs, or rules, is taken whole. While it is open the server keeps
+ * what a subtransaction did to a row of a catalog also after that one's ROLLBACK; where the
+ * transaction changed the row again, later than here, it then looks gone before its time. Only near
+ * the limit does it matter who is open.
+ */
+void
+stream_review(LogicalDecodingContext *ctx)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    if (!decoder->options.streaming ||
+        ctx->reorder->size < (Size)logical_decoding_work_mem * 1024 / 2)
+        return;
+    if (changes_catalog(ctx)) {
+        ctx->streaming = false;
+    } else if (!ctx->streaming) {
+        hold_back_open(ctx);
+        ctx->streaming = true;
+    }
+}
+
 /*
  * What was read under a snapshot like this one may hold rows of a subtransaction that was undone
  * since; that does not show in the snapshot's numbers.

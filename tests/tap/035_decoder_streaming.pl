@@ -162,7 +162,6 @@ wait_until('two spools', sub { spool_files() == 2 });
 $size = await_spool('the other transaction', $size + 200_000);
 say_in($one, 'SAVEPOINT a');
 say_in($one, q{SELECT clairon.notify('USER', '{lost}', '{"v": "lost"}')});
-say_in($one, q{SELECT clairon.watch('t', 'USER', '=lost')});
 say_in($one, insert('lost'));
 $size = await_spool('what will be undone', $size + 200_000);
 say_in($one, 'ROLLBACK TO a');
@@ -177,11 +176,19 @@ my @lines = await_lines('the other', 4000);
 is_deeply(
     count_lines(@lines), { 'other for old' => 2000, 'ruled for new' => 2000 },
     'the first to commit is sent first, each row by the rules of its place');
+# One that changes rules is taken whole from there on.
+say_in($one, 'SAVEPOINT b');
+say_in($one, q{SELECT clairon.watch('t', 'USER', '=lost')});
+say_in($one, insert('lost'));
+say_in($one, 'ROLLBACK TO b');
+say_in($one, insert('whole'));
+say_in($one, q{SELECT clairon.watch('t', 'USER', '=own')});
+say_in($one, insert('own'));
 say_in($one, 'COMMIT');
-@lines = await_lines('the first', 8001);
+@lines = await_lines('the first', 12_001);
 is_deeply(
     count_lines(@lines[4000 .. $#lines]),
-    { 'first for old' => 2000, 'after for old' => 2000, 'kept for kept' => 1 },
+    { 'kept for kept' => 1, 'own for own' => 2000, 'whole for new' => 2000, map { ("$_ for old" => 2000) } qw(first after) },
     'nothing of what was undone');
 is_same('two transactions', @lines);
 await_no_spool('after commits');
@@ -196,8 +203,8 @@ await_spool('what is rolled back', 200_000);
 say_in($one, 'ROLLBACK');
 await_no_spool('after a rollback');
 sql(q{INSERT INTO t VALUES (0, 'next')});
-@lines = await_lines('after a rollback', 8002);
-is(scalar(lines()), 8002, 'nothing is sent of it');
+@lines = await_lines('after a rollback', 12_002);
+is(scalar(lines()), 12_002, 'nothing is sent of it');
 is_same('after a rollback', $lines[-1]);
 
 # ---- the reader goes away in the middle, and comes back
@@ -262,7 +269,7 @@ wait_until('the dead one is given up', sub { spool_files() == 1 });
 is(scalar(lines()), 0, 'nothing is sent of one that is prepared, nor of one that died');
 sql(q{COMMIT PREPARED 'p'});
 @lines = await_lines('the prepared one', 2000);
-is_deeply(count_lines(@lines), { 'prepared for new' => 2000 }, 'it is sent when it is committed');
+is_deeply(count_lines(@lines), { 'prepared for own' => 2000 }, 'it is sent when it is committed');
 is_same('after a crash', @lines);
 await_no_spool('at the end');
 kill 'INT', $reader;
