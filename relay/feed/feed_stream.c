@@ -143,8 +143,7 @@ take_frame(struct feed *feed, const struct frame *frame)
     if (is_stored(feed, frame)) {
         stats_add(feed->stats, STAT_STORE_REPLAYED, 1);
     } else {
-        if (store_batch_count(feed->batch) == STORE_BATCH_FRAMES_MAX ||
-            store_batch_turns(feed->batch, frame))
+        if (store_batch_is_full(feed->batch, frame))
             send_batch(feed);
         store_batch_add(feed->batch, frame);
         feed->batch_lsn = frame->commit_lsn;

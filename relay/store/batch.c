@@ -10,6 +10,8 @@
 #define TEXT_SIZE (FRAME_UUID_TEXT + 1) /* the longest of them */
 #define BLOCK_TEXTS 128
 #define TURN_FRAMES 32 /* fewer are not worth a batch of their own */
+#define SCRIPT_FRAMES                                                                              \
+    64 /* a note that needs acks takes the store 30 us and more, all in one step */
 /* What a note without acks and a commit take of the arguments. */
 #define NOTE_ARGUMENTS 5
 #define COMMIT_ARGUMENTS 2
@@ -141,10 +143,14 @@ is_simple(const struct frame *frame)
 }
 
 bool
-store_batch_turns(const struct store_batch *batch, const struct frame *frame)
+store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
 {
-    return batch->count >= TURN_FRAMES && frame->kind != FRAME_KIND_COMMIT &&
-           batch->is_simple != is_simple(frame);
+    bool turns = frame->kind != FRAME_KIND_COMMIT && batch->is_simple != is_simple(frame);
+    size_t most = STORE_BATCH_FRAMES_MAX;
+
+    if (!batch->is_simple)
+        most = SCRIPT_FRAMES;
+    return batch->count >= (turns ? TURN_FRAMES : most);
 }
 
 void

@@ -95,10 +95,10 @@ size_t store_batch_count(const struct store_batch *batch);
 #define STORE_BATCH_FRAMES_MAX 256 /* in a batch */
 
 /*
- * Whether the frame should wait for the next batch: it and those before it go different ways, and
- * there are enough of them.
+ * Whether the frame has to wait for the next batch: this one holds all it may, or enough, and the
+ * two go different ways into the store.
  */
-bool store_batch_turns(const struct store_batch *batch, const struct frame *frame);
+bool store_batch_is_full(const struct store_batch *batch, const struct frame *frame);
 
 /*
  * Stores what the batch (which may be empty) holds, in one step, and empties it. `after` is the

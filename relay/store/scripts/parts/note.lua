@@ -6,6 +6,7 @@ local added, now = 0, now_ms()
 local claims, ending, last_entry = {}, {}, ''
 
 local function users_of(audience, targets)
+    if audience == 'USER' and #targets == 1 then return targets end -- most are for one
     local users, seen = {}, {}
     local function add(user)
         if not seen[user] then

@@ -1,0 +1,129 @@
+/* test_store_batch.c: which frames go together into the store, and are all of them there? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "store/batch.h"
+
+static struct bytes
+text(const char *text)
+{
+    return (struct bytes){(const unsigned char *)text, strlen(text)};
+}
+
+static struct frame
+note(unsigned char id, uint16_t flags)
+{
+    struct frame frame = {.kind = FRAME_KIND_NOTE, .flags = flags, .commit_lsn = 7, .ordinal = id};
+
+    frame.as.note.id[15] = id;
+    frame.as.note.head = text("head");
+    frame.as.note.data = text(id % 2 == 0 ? "even" : "odd");
+    return frame;
+}
+
+static const struct frame commit = {
+    .kind = FRAME_KIND_COMMIT, .commit_lsn = 7, .ordinal = FRAME_ORDINAL_COMMIT};
+
+static void
+test_notes_without_acks_are_simple(void **state)
+{
+    struct store_batch *batch = store_batch_new();
+    const uint16_t others[] = {FRAME_ACK_REQUIRED, FRAME_UNDECODABLE};
+    struct frame plain = note(1, FRAME_RETRY_ENABLED);
+    struct frame member = {.kind = FRAME_KIND_MEMBER};
+
+    (void)state;
+    store_batch_add(batch, &plain);
+    store_batch_add(batch, &commit);
+    assert_true(batch->is_simple);
+    assert_int_equal(batch->notes, 1);
+    for (size_t i = 0; i < 2; i++) {
+        struct frame other = note(2, others[i]);
+
+        store_batch_add(batch, &other);
+        assert_false(batch->is_simple);
+        batch_clear(batch);
+        assert_true(batch->is_simple);
+    }
+    store_batch_add(batch, &member);
+    assert_false(batch->is_simple);
+    store_batch_free(batch);
+}
+
+static void
+test_notes_are_walked_in_order(void **state)
+{
+    struct store_batch *batch = store_batch_new();
+    struct batch_note found;
+    size_t at = 0;
+
+    (void)state;
+    for (int i = 1; i <= 200; i++) {
+        struct frame frame = note((unsigned char)i, 0);
+
+        if (i % 3 == 0)
+            store_batch_add(batch, &commit);
+        store_batch_add(batch, &frame);
+    }
+    store_batch_add(batch, &commit);
+    for (int i = 1; i <= 200; i++) {
+        char id[FRAME_UUID_TEXT + 1];
+        struct frame frame = note((unsigned char)i, 0);
+
+        assert_int_equal(batch_next_note(batch, &at, &found), RC_OK);
+        frame_id_text(frame.as.note.id, id);
+        assert_int_equal(found.id.len, FRAME_UUID_TEXT);
+        assert_memory_equal(found.id.at, id, FRAME_UUID_TEXT);
+        assert_memory_equal(found.route.at, "head", found.route.len);
+        assert_memory_equal(found.data.at, i % 2 == 0 ? "even" : "odd", found.data.len);
+    }
+    assert_int_equal(batch_next_note(batch, &at, &found), RC_CLOSED);
+    store_batch_free(batch);
+}
+
+/* How many frames of `first` a batch takes before `next` has to wait. */
+static size_t
+count_until_full(const struct frame *first, const struct frame *next)
+{
+    struct store_batch *batch = store_batch_new();
+    size_t count;
+
+    while (!store_batch_is_full(batch, next))
+        store_batch_add(batch, first);
+    count = store_batch_count(batch);
+    store_batch_free(batch);
+    return count;
+}
+
+static void
+test_batches_end_where_the_way_turns(void **state)
+{
+    struct frame plain = note(1, 0), acked = note(2, FRAME_ACK_REQUIRED);
+    struct frame member = {.kind = FRAME_KIND_MEMBER};
+
+    (void)state;
+    assert_int_equal(count_until_full(&plain, &plain), STORE_BATCH_FRAMES_MAX);
+    assert_int_equal(count_until_full(&plain, &commit), STORE_BATCH_FRAMES_MAX);
+    assert_in_range(count_until_full(&acked, &acked), 2, STORE_BATCH_FRAMES_MAX / 2);
+    assert_int_equal(count_until_full(&acked, &member), count_until_full(&acked, &acked));
+    assert_int_equal(count_until_full(&acked, &commit), count_until_full(&acked, &acked));
+    assert_in_range(count_until_full(&plain, &acked), 2, count_until_full(&acked, &acked) - 1);
+    assert_int_equal(count_until_full(&member, &plain), count_until_full(&plain, &acked));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_notes_without_acks_are_simple),
+        cmocka_unit_test(test_notes_are_walked_in_order),
+        cmocka_unit_test(test_batches_end_where_the_way_turns),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
