@@ -1,0 +1,46 @@
+# Where PostgreSQL cannot decode on a standby: does a logical subscriber feed the relay, with rules of its own?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+
+my $primary = Clairon::Test::postgresql('primary', extension => 0);
+my $node    = Clairon::Test::postgresql('node', conf => "max_slot_wal_keep_size = 1GB\n");
+my $store   = Clairon::Test::store();
+sub sql  { return $primary->safe_psql('postgres', $_[0]) }
+sub here { return $node->safe_psql('postgres', $_[0]) }
+
+my $table = 'CREATE TABLE assignments (id int PRIMARY KEY, student_id text); ALTER TABLE assignments REPLICA IDENTITY FULL;';
+sql("$table CREATE PUBLICATION for_clairon FOR TABLE assignments; INSERT INTO assignments VALUES (1, 'u1')");
+here("$table SELECT clairon.watch('assignments', 'USER', 'student_id')");
+my $relay  = Clairon::Test::relay($node, $store, conf => { 'gate.max_connections' => 100 });
+my $client = $relay->client('u1');
+here("CREATE SUBSCRIPTION for_clairon CONNECTION \$\$" . $primary->connstr('postgres') . '$$ PUBLICATION for_clairon');
+
+sub operations { return join ' ', map { "$_->{metadata}{operation}:" . ($_->{payload}{after} // $_->{payload}{before})->{id} } $client->notes }
+
+$client->run_until('the copy of what was there', sub { operations() eq 'create:1' });
+pass('the first copy comes as created');
+wait_until('the copy is done', sub {
+    here(q{SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'}) eq '0' });
+sql(q{INSERT INTO assignments VALUES (2, 'u1'), (3, 'u2')});
+sql(q{BEGIN; UPDATE assignments SET student_id = 'u1' WHERE id = 3; DELETE FROM assignments WHERE id = 1; COMMIT});
+sql(q{BEGIN; INSERT INTO assignments VALUES (4, 'u1'); ROLLBACK});
+sql(q{INSERT INTO assignments VALUES (5, 'u1')});
+$client->run_until('the last', sub { operations() =~ /:5$/ });
+is(operations(), 'create:1 create:2 create:3 delete:1 create:5', 'changes of the primary, in their order, by the rules of the node');
+
+# The node is restarted, the primary too: nothing is lost, nothing comes twice.
+$node->restart;
+$primary->restart;
+sql(q{INSERT INTO assignments VALUES (6, 'u1')});
+$client->run_until('what came after', sub { operations() =~ /:6$/ });
+is(operations(), 'create:1 create:2 create:3 delete:1 create:5 create:6', 'over restarts of both');
+my %ids = map { $_->{metadata}{id} => 1 } $client->notes;
+is(scalar(keys %ids), 6, 'each under an id of its own');
+is(here(q{SELECT string_agg(check_name, ', ') FROM clairon.doctor() WHERE NOT ok}), '', 'the doctor has nothing to complain of');
+is(sql('SELECT count(*) FROM pg_available_extensions WHERE installed_version IS NOT NULL AND name = \'clairon\''), 0,
+    'the primary needed no extension');
+
+done_testing();
