@@ -75,7 +75,7 @@ endif
 
 # ---- targets
 .PHONY: all deps plugin check check-build check-unit check-regress check-isolation check-tap check-client \
-    check-e2e check-replica check-packages \
+    check-e2e check-replica check-packages check-images \
     asan demo demo-traffic bench bench-tools install deb clean fmt lint private-root sanitized-root check-sanitized
 
 all: plugin $(BUILD)/clairon
@@ -160,6 +160,11 @@ check:
 check-replica: $(BUILD)/clairon private-root
 	@tests/replica.sh
 	@docker/unprivileged.sh tests/check.sh replica
+
+# Not part of check, for it takes as long as some layers together: the images of docker/compose.yaml.
+check-images:
+	@tests/images.sh
+	@docker/unprivileged.sh tests/check.sh images
 
 check-packages:
 	@tests/packages.sh

@@ -1,0 +1,8 @@
+#!/bin/bash
+# healthy.sh HOST PORT PATH: succeeds if an HTTP request there is answered by 200.
+set -euo pipefail
+exec 3<>"/dev/tcp/$1/$2"
+printf 'GET %s HTTP/1.0\r\nHost: %s\r\n\r\n' "$3" "$1:$2" >&3
+read -r -t 5 answer <&3
+timeout 5 cat <&3 >/dev/null
+[[ $answer == HTTP/1.?" 200"* ]]

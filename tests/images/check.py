@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""check.py: do the images build, and do the compose file's services together bring a row to a browser?
+
+    check.py build SCRATCH BASE STAND_IN STORE   carries out the Dockerfiles in roots below SCRATCH
+    check.py run SCRATCH COMPOSE.json            starts what they hold, in a network of its own
+
+BASE stands for debian:13, STAND_IN for the official postgres image, STORE for the store's.
+"""
+
+import base64
+import fcntl
+import hashlib
+import hmac
+import http.client
+import json
+import pickle
+import socket
+import struct
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+from build import Stage, build, make_context  # noqa: E402
+from containers import Service  # noqa: E402
+
+DEADLINE = 60
+ADDRESSES = {"primary": "127.0.11.1", "standby": "127.0.11.2", "store": "127.0.0.1", "relay": "127.0.0.1"}
+taken = 0
+
+
+def ok(passed, what, detail=""):
+    """One line of TAP."""
+    global taken
+    taken += 1
+    print(f"{'ok' if passed else 'not ok'} {taken} - {what}", flush=True)
+    if not passed and detail:
+        print("".join(f"#   {line}\n" for line in str(detail).splitlines()), end="", flush=True)
+    return passed
+
+
+def wait_until(what, question):
+    """Its first true answer."""
+    end = time.monotonic() + DEADLINE
+    while True:
+        answer = question()
+        if answer:
+            return answer
+        if time.monotonic() > end:
+            raise RuntimeError(f"not within {DEADLINE} s: {what}")
+        time.sleep(0.1)
+
+
+# ---- building
+
+
+def bare(folder, env=None):
+    """A root as an image to begin from."""
+    stage = Stage(folder, None, None)
+    stage.env.update(env or {})
+    return stage
+
+
+def build_all(scratch, base, stand_in, store):
+    """Both Dockerfiles; what a container needs to know of each stage is kept for run."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    context = make_context(scratch / "context")
+    stages = build("docker/images/Dockerfile", context, {"debian:13": bare(base)}, scratch)
+    ok(True, "the Dockerfile's images are built")
+    plugin = build("docker/images/Dockerfile.plugin", context,
+                   {"postgres:17": bare(stand_in, {"PG_MAJOR": "17", "PATH": "/usr/lib/postgresql/17/bin:/usr/bin:/bin"})},
+                   scratch / "plugin-")["plugin"]
+    plugin.run("set -e; D=$(mktemp -d); chown postgres $D; cat >/tmp/try <<'E'\n"
+               "initdb -D $1 >/dev/null && printf \"wal_level = logical\\noutput_plugin_libraries = 'clairon'\\n\""
+               " >>$1/postgresql.conf && echo 'CREATE EXTENSION clairon' | postgres --single -D $1 postgres >$1/log 2>&1"
+               " && ! grep -i error $1/log\nE\n"
+               "setpriv --reuid postgres --regid postgres --init-groups sh /tmp/try $D; rm -rf $D")
+    ok(True, "the plugin's layer gives PostgreSQL the extension")
+    stages["store"] = Stage(scratch / "store", store, None)
+    for name in ("primary", "standby"):
+        subprocess.run(["docker/debian-root.sh", "copy", str(stages["postgres"].folder), str(scratch / name)], check=True)
+        stages[name] = Stage(scratch / name, None, stages["postgres"])
+        stages[name].entrypoint, stages[name].command = stages["postgres"].entrypoint, []
+    for name in ("primary", "standby", "store", "relay", "demo"):
+        hosts = "".join(f"{address} {host}\n" for host, address in ADDRESSES.items())
+        (stages[name].folder / "etc/hosts").write_text("127.0.0.1 localhost\n" + hosts)
+    with open(scratch / "stages", "wb") as file:
+        pickle.dump(stages, file)
+
+
+# ---- running
+
+
+def raise_loopback():
+    """A new network has it down."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        fcntl.ioctl(probe, 0x8914, struct.pack("16sh14x", b"lo", 0x1 | 0x40))
+
+
+def token(key, user):
+    """HS256, an hour."""
+    def part(data):
+        return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+    text = b".".join([part(b'{"alg":"HS256","typ":"JWT"}'),
+                      part(json.dumps({"sub": user, "exp": int(time.time()) + 3600}).encode())])
+    return (text + b"." + part(hmac.new(key, text, hashlib.sha256).digest())).decode()
+
+
+def get(port, path, **headers):
+    """An answer that is under way."""
+    connection = http.client.HTTPConnection("localhost", port, timeout=DEADLINE)
+    connection.request("GET", path, headers=headers)
+    return connection.getresponse()
+
+
+def services(scratch, compose, stages):
+    """All of the compose file, in the order in which they depend on each other."""
+    kinds = {k: {n: v["file"] for n, v in compose[k].items()} for k in ("secrets", "configs")}
+    made = {}
+    while len(made) < len(compose["services"]):
+        for name, settings in compose["services"].items():
+            if name not in made and all(n in made for n in settings.get("depends_on", {})):
+                extra = {"LISTEN": ADDRESSES[name]} if name in ("primary", "standby") else {}
+                made[name] = Service(name, settings, stages[name], kinds, scratch, extra)
+    return made
+
+
+def bring_a_message(all_of_it, compose):
+    """From an UPDATE on the primary to a reader of the relay."""
+    key = Path(compose["secrets"]["token_key"]["file"]).read_bytes()
+    stream = get(8080, "/v1/sse", Authorization="Bearer " + token(key, "u1"))
+    ok(stream.status == 200, "a reader is connected", stream.status)
+    status, said = all_of_it["primary"].answer(
+        ["psql", "-qXAt", "-h", "/run/postgresql", "-U", "postgres", "app", "-c",
+         "UPDATE assignments SET status = 'graded', grade = 17 WHERE student_id = 'u1'"])
+    ok(status == 0, "a row is changed on the primary", said)
+    line = b""
+    while b'"graded"' not in line:
+        line = stream.readline()
+        if not line:
+            break
+    ok(b'"student_id":"u1"' in line, "and the reader has it", line)
+
+
+def look_at(all_of_it):
+    """What the services are to each other."""
+    def ask(name, text):
+        return all_of_it[name].answer(["psql", "-qXAt", "-h", "/run/postgresql", "-U", "postgres", "app", "-c", text])[1]
+
+    logical = "SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'logical'"
+    ok(ask("standby", logical + " AND active") == "1", "the standby's slot is read", ask("standby", logical))
+    ok(ask("primary", logical) == "0", "and the primary decodes nothing", ask("primary", logical))
+    ok(get(8088, "/").status == 200, "the page is there")
+    for name, one in all_of_it.items():
+        status = Path(f"/proc/{one.process.pid}/status").read_text()
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        ok(not fields["Uid"].startswith("0\t") and int(fields["CapBnd"], 16) == 0, f"{name} is not root, and cannot become so", status)
+        written = one.answer(["sh", "-c", "echo x >/etc/x"])
+        ok(written[0] != 0, f"{name} cannot write where it is installed", written)
+
+
+def run_all(scratch, compose):
+    """Starts, looks, stops."""
+    raise_loopback()
+    with open(scratch / "stages", "rb") as file:
+        all_of_it = services(scratch, compose, pickle.load(file))
+    try:
+        for name, one in all_of_it.items():
+            one.start()
+            wait_until(f"{name} is healthy", one.is_healthy)
+            ok(True, f"{name} is healthy")
+        bring_a_message(all_of_it, compose)
+        look_at(all_of_it)
+        ok(all_of_it["relay"].stop() == 0, "the relay drains", all_of_it["relay"].tail())
+        ok(all_of_it["standby"].stop() == 0, "the standby stops in order", all_of_it["standby"].tail())
+        all_of_it["standby"].start()
+        wait_until("the standby is healthy again", all_of_it["standby"].is_healthy)
+        ok(True, "and starts again on its volume")
+    except Exception:
+        for one in all_of_it.values():
+            if one.log.exists():
+                print(f"# {one.name}:", *one.tail().splitlines(), sep="\n#   ")
+        raise
+    finally:
+        for one in reversed(all_of_it.values()):
+            one.stop()
+
+
+def main():
+    """A failure of anything is a test that failed."""
+    try:
+        if sys.argv[1] == "build":
+            build_all(*map(Path, sys.argv[2:6]))
+        else:
+            run_all(Path(sys.argv[2]), json.loads(Path(sys.argv[3]).read_text()))
+    except Exception as error:  # noqa: BLE001
+        ok(False, f"{sys.argv[1]}: {error!r}", traceback.format_exc())
+        sys.exit(1)
+
+
+main()

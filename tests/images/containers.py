@@ -1,0 +1,119 @@
+"""containers.py: starts the services of a compose file in roots, as Docker would: read-only, without rights, as their user."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+# $1: the root; the mounts follow on standard input as lines of KIND SOURCE TARGET; then the command.
+ENTER = r"""
+root=$1; shift
+mount --bind "$root" "$root"
+while read -r kind source target; do
+    case $kind in
+        tmpfs) mkdir -p "$root$target"; mount -t tmpfs -o "$source" none "$root$target" ;;
+        file) mkdir -p "$(dirname "$root$target")"; [ -e "$root$target" ] || : >"$root$target"
+            mount --bind "$source" "$root$target"; mount -o remount,bind,ro "$root$target" ;;
+        folder) mkdir -p "$root$target"; mount --bind "$source" "$root$target" ;;
+        rest) mount --rbind "$source" "$root$target" ;;
+    esac
+done
+mount -o remount,bind,ro "$root"
+exec </dev/null chroot "$root" "$@"
+"""
+
+
+class Service:
+    """One container of a service."""
+
+    def __init__(self, name, settings, stage, files, scratch, extra):
+        self.name, self.settings, self.stage = name, settings, stage
+        self.files, self.scratch = files, Path(scratch)
+        self.env = {**stage.env, **(settings.get("environment") or {}), **extra}
+        self.log = self.scratch / f"{name}.log"
+        self.process = None
+
+    def mounts(self):
+        """What the compose file says is mounted where."""
+        for each in ("/proc", "/sys", "/dev"):
+            yield f"rest {each} {each}"
+        for entry in self.settings.get("tmpfs", []):
+            target, _, options = entry.partition(":")
+            yield f"tmpfs {options or 'mode=1777'} {target}"
+        for secret in self.settings.get("secrets", []):
+            yield f"file {self.files['secrets'][secret['source']]} /run/secrets/{secret['source']}"
+        for config in self.settings.get("configs", []):
+            yield f"file {self.files['configs'][config['source']]} {config['target']}"
+        for volume in self.settings.get("volumes", []):
+            yield f"folder {self.volume(volume['source'], volume['target'])} {volume['target']}"
+
+    def volume(self, name, target):
+        """A new volume has the owner and the mode of the image's folder; of an image that is not ours,
+        those that its user needs."""
+        place = self.scratch / "volumes" / name
+        if not place.exists():
+            place.mkdir(parents=True)
+            like = self.stage.folder / target.lstrip("/")
+            if not self.settings.get("user"):
+                found = like.stat()
+                os.chown(place, found.st_uid, found.st_gid)
+                place.chmod(found.st_mode & 0o7777)
+            else:
+                user = self.user().split(":")
+                os.chown(place, int(user[0]), int(user[-1]))
+        return place
+
+    def user(self):
+        """Of the compose file, else of the image."""
+        return str(self.settings.get("user") or self.stage.user)
+
+    def as_user(self):
+        """The words before a command that make it the container's."""
+        user, _, group = self.user().partition(":")
+        rights = ["--reuid", user, "--regid", group or user, "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all"]
+        rights.append("--clear-groups" if group else "--init-groups")
+        env = [f"{k}={v}" for k, v in self.env.items()]
+        return ["setpriv", *rights, "env", "-i", "HOME=/nonexistent", *env]
+
+    def start(self):
+        """The entry point with its arguments."""
+        entry = self.settings.get("entrypoint") or self.stage.entrypoint
+        command = self.settings.get("command") or self.stage.command
+        with open(self.log, "a", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                ["unshare", "--mount", "--propagation", "private", "/bin/sh", "-ec", ENTER, "-",
+                 str(self.stage.folder), *self.as_user(), *entry, *command],
+                stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        self.process.stdin.write("\n".join(self.mounts()) + "\n")
+        self.process.stdin.close()
+
+    def is_healthy(self):
+        """Its own health check."""
+        if self.process.poll() is not None:
+            raise RuntimeError(f"{self.name} ended: {self.tail()}")
+        test = self.settings["healthcheck"]["test"]
+        assert test[0] == "CMD", test
+        return self.answer(test[1:])[0] == 0
+
+    def answer(self, command):
+        """Status and output of a command beside the running one, as `docker exec` has it."""
+        done = subprocess.run(
+            ["nsenter", "--target", str(self.process.pid), "--mount", "--root", "--wd", *self.as_user(), *command],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+        return done.returncode, done.stdout.strip()
+
+    def stop(self):
+        """By its own signal; its exit code."""
+        if self.process is None or self.process.poll() is not None:
+            return None
+        name = self.settings.get("stop_signal", "SIGTERM")
+        self.process.send_signal(getattr(signal, name))
+        try:
+            return self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+    def tail(self):
+        """The end of its log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
