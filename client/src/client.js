@@ -39,7 +39,10 @@ export function createClient(options) {
   };
   let link = connect(owner); // or tabs, which are used alike
   const outbox = createOutbox((frame) => link.send(frame));
-  const stopListening = onWake((isChanged) => link.wake(isChanged));
+  const stopListening = onWake((isChanged) => {
+    if (retryTimer) open();
+    else link.wake(isChanged);
+  });
 
   /** In a browser the token says whose tabs these are; elsewhere nothing is shared or kept. */
   async function open() {
@@ -47,13 +50,17 @@ export function createClient(options) {
       link.open();
       return;
     }
+    clearTimeout(retryTimer);
+    retryTimer = undefined;
     const loading = options.tabs !== false && loadTabs();
     let token;
     try {
       token = await (typeof options.token === 'function' ? options.token() : options.token);
     } catch (cause) {
       onError(new Error(NO_TOKEN, { cause }));
-      retryTimer = setTimeout(open, settings.backoff.next());
+      const retryIn = settings.backoff.next();
+      retryTimer = setTimeout(open, retryIn);
+      router.emit('state', { state: 'waiting', reason: NO_TOKEN, retryIn });
       return;
     }
     const tabs = await loading;
@@ -69,6 +76,7 @@ export function createClient(options) {
 
   function close() {
     clearTimeout(retryTimer);
+    retryTimer = undefined;
     stopListening();
     outbox.flush();
     link.close();
@@ -161,7 +169,7 @@ export function createClient(options) {
   }
 
   const client = {
-    get state() { return link.state(); },
+    get state() { return retryTimer ? 'waiting' : link.state(); },
     get transport() { return link.transport(); },
     get pos() { return position.settled(); },
     on: router.on,

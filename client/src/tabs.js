@@ -8,12 +8,14 @@
 //   state    to all: what the connection does
 //   verdict  to the leader: send this ack or nack
 //   ask      to the leader: are you still there?   here: yes
+//   wake     to the leader: do not wait any longer
 //   bye      to the leader: forget my topics
 
 import { createLeadership } from './leadership.js';
 import { createRecent } from './recent.js';
 
 const ASK_MS = 5_000;
+const NUDGE_MS = 1_000;
 const PATIENCE = 3; // questions without an answer
 const FROM_LEADER = ['leader', 'welcome', 'frame', 'state', 'here'];
 const MAX_HELD = 1_000;
@@ -39,6 +41,7 @@ export function createTabs(name, connect, owner) {
   let transport; // the leader's
   let unanswered = 0;
   let timer;
+  let nudge;
   // What only a leader has:
   const others = new Map(); // tab -> its topics
   const held = new Map(); // id -> frame of a message that nobody has acked yet
@@ -79,6 +82,7 @@ export function createTabs(name, connect, owner) {
 
   function wake(isChanged) {
     if (isLeader) connection.wake(isChanged);
+    else post({ t: 'wake', isChanged });
   }
 
   // ---- coming and going
@@ -94,6 +98,7 @@ export function createTabs(name, connect, owner) {
   function leave() {
     if (!channel) return;
     clearInterval(timer);
+    clearTimeout(nudge);
     connection.suspend();
     isLeader = false;
     leadership.leave();
@@ -149,8 +154,9 @@ export function createTabs(name, connect, owner) {
   }
 
   /** What only the leader answers. */
-  function serve({ t, from, frame, topics, pos }) {
+  function serve({ t, from, frame, topics, pos, isChanged }) {
     if (t === 'ask') post({ t: 'here' });
+    if (t === 'wake') connection.wake(isChanged);
     if (t === 'verdict') judge(frame, from);
     if (t === 'bye') others.delete(from);
     if (t === 'hello') {
@@ -183,7 +189,15 @@ export function createTabs(name, connect, owner) {
     if (t === 'state') {
       transport = message.transport;
       tell(message.change);
+      planNudge(message.change);
     }
+  }
+
+  /** In a hidden tab timers may be a minute late: one that is looked at minds the leader's wait. */
+  function planNudge({ retryIn }) {
+    clearTimeout(nudge);
+    if (retryIn === undefined || document.visibilityState !== 'visible') return;
+    nudge = setTimeout(wake, retryIn + NUDGE_MS, false);
   }
 
   function welcomed({ missed, pos, ...theirs }) {

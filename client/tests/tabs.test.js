@@ -179,6 +179,17 @@ test('a leader that answers keeps the lead', async (t) => {
   assert.equal(socket.closedWith, undefined);
 });
 
+test('a tab that is looked at minds the wait of a hidden leader, whose timers are late', async (t) => {
+  const { setTimeout } = globalThis;
+  t.mock.method(globalThis, 'setTimeout', (act, ms, ...given) => (ms === 77 ? 0 : setTimeout(act, ms, ...given)));
+  const backoff = { base: 77, cap: 77, random: () => 1 };
+  const { relay, second, socket } = await twoTabs(t, { backoff });
+  socket.dies();
+  await until('the other tab waits too', () => second.client.state === 'waiting');
+  (await relay.socket()).accept({ resumed: true });
+  await isOpen(second);
+});
+
 test('a new tab is shown what nobody has acked yet', async (t) => {
   const { open, second, socket } = await twoTabs(t, { ack: 'manual' });
   socket.says(msg('1', note('a', { ack: true })), msg('2', note('b', { ack: true })), msg('3', note('c')));
@@ -263,6 +274,7 @@ test('a token that cannot be had at first is asked for again', async (t) => {
   });
   (await relay.socket()).accept();
   await isOpen(tab);
+  assert.deepEqual(tab.states.map(({ state }) => state), ['waiting', 'connecting', 'open']);
   assert.deepEqual(tab.errors, ['could not get a token']);
   assert.equal(asked, 2); // the token that told the user served the connection too
 });

@@ -129,6 +129,19 @@ class Tabs(World):
         self.assertEqual(leader.told("sockets"), 1)
         self.assertEqual(self.connections(), 1)
 
+    def test_a_leader_that_hangs_is_robbed_of_the_lead(self):
+        leader, other = self.tabs(2)
+        title = self.retitle()
+        self.each_once(leader, [title])
+        leader.js("setTimeout(() => { for (const end = Date.now() + 28000; Date.now() < end;); }, 50)")
+        titles = [title, self.retitle()]
+        wait_for("a new leader", lambda: other.told("sockets") == 1, 35)
+        titles.append(self.retitle())
+        self.each_once(other, titles)
+        self.assertEqual(other.told("gap"), [])
+        wait_for("the old one lets go", lambda: self.connections() == 1, 60)
+        self.each_once(leader, titles)
+
     def test_a_relay_that_is_killed_shows_nothing_twice(self):
         tabs = self.tabs(2)
         titles = []
