@@ -187,6 +187,10 @@ sub show_table
 {
     figure('');
     figure('deliveries a second, of the floor\'s; what clairon aims at behind its own');
+    open my $file, '<', '/proc/loadavg' or die "/proc/loadavg: $!\n";
+    my ($load) = split / /, <$file>;
+    my $cores = `nproc` + 0;
+    figure("load $load on $cores cores: others work here too, and cpu says more than the rate") if $load > 1.5 * $cores;
     figure(sprintf '%-6s %6s %5s  %8s %8s %8s  %s', qw(shape N bytes clairon store cpu others));
     for my $row (@table)
     {
