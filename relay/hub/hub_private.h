@@ -232,9 +232,11 @@ void session_doubt(struct session *session);
 void session_change_epoch(struct session *session, struct entry_id head);
 
 /* window.c */
-/* Whether the store waits for this user's ack: named, a member, or whoever is shown it. */
-bool window_owes(const struct session *session, const struct note *note);
-/* Takes a place in the window. False when the note is not to be queued now. */
+/*
+ * Takes a place in the window for a note that needs an ack. Whether this user's ack is waited for
+ * is the store's to say: who has left a group's rows may still owe it, and be of the group by a
+ * token. False when the note is not to be queued now.
+ */
 bool window_enter(struct session *session, struct note *note);
 /* The line was handed to the socket: from now the time of its ack runs. */
 void window_wrote(struct session *session, struct note *note);

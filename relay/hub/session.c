@@ -172,7 +172,7 @@ session_enqueue(struct session *session, struct note *note)
         lose(session, note);
     else if (!session->is_poll && shed_takes(session->hub, note))
         session_shed(session, note);
-    else if (!window_owes(session, note) || window_enter(session, note))
+    else if (!note->needs_ack || window_enter(session, note))
         queue(session, note);
 }
 

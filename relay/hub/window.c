@@ -8,27 +8,6 @@
 
 #define WINDOW_FIRST_ROOM 4
 
-bool
-window_owes(const struct session *session, const struct note *note)
-{
-    const struct frame_note *frame = &note->frame.as.note;
-    struct bytes targets = frame->targets;
-    struct bytes target;
-    char key[AUDIENCE_KEY_MAX];
-    size_t len;
-
-    if (!note->needs_ack)
-        return false;
-    if (note->is_open || (frame->audience.len == 4 && memcmp(frame->audience.at, "USER", 4) == 0))
-        return true;
-    while (frame_next_target(&targets, &target) == RC_OK) {
-        if (audience_key(frame->audience, target, key, &len) &&
-            audience_is_granted(session->memberships, key, len))
-            return true;
-    }
-    return false;
-}
-
 static struct unacked *
 find(const struct session *session, const unsigned char id[16])
 {
@@ -99,7 +78,7 @@ window_wrote(struct session *session, struct note *note)
     struct unacked *place = find(session, note->frame.as.note.id);
 
     if (place == NULL)
-        return; /* acked by another session meanwhile, or not owed */
+        return; /* acked by another session meanwhile */
     place->is_written = true;
     shown_add(session, note);
 }

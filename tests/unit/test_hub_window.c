@@ -70,7 +70,6 @@ test_it_is_full_at_its_size(void **state)
 {
     struct fixture *f = *state;
 
-    assert_true(window_owes(&f->session, f->notes[0]));
     assert_true(window_enter(&f->session, f->notes[0]));
     assert_true(window_enter(&f->session, f->notes[1]));
     assert_false(f->session.is_deferred);

@@ -1,0 +1,255 @@
+# Does everybody receive exactly what is theirs, whatever the audiences, while memberships change on live connections?
+#
+# A seeded run of messages to users, teams of clairon.member, clubs of tokens, both, and all; connections with and without
+# groups, topics and positions; membership changes; acks. After each round every connection is compared with a naive model:
+# what it lacks, and what it has beyond. To repeat a run: CLAIRON_AUDIENCES_SEED=n; CLAIRON_AUDIENCES_ROUNDS=n for longer ones.
+use strict;
+use warnings;
+
+use Clairon::Test qw(token);
+use Encode ();
+use JSON ();
+use Mojo::UserAgent;
+use Test::More;
+
+my $ROUNDS = $ENV{CLAIRON_AUDIENCES_ROUNDS} // 15;
+my $SEED   = $ENV{CLAIRON_AUDIENCES_SEED}   // int(rand(1_000_000));
+srand $SEED;
+note "seed $SEED, $ROUNDS rounds";
+
+my $pg    = Clairon::Test::postgresql('main');
+my $store = Clairon::Test::store();
+# Nothing is retried, nothing waits for room: who receives is all that is looked at.
+my %conf   = ('delivery.ack_timeout' => '1h', 'delivery.window' => 10_000);
+my @relays = map { Clairon::Test::relay($pg, $store, conf => {%conf}) } 1 .. 2;
+my $json   = JSON->new->utf8;
+my $agent  = Mojo::UserAgent->new;
+
+my @USERS   = ('u1', 'u2', 'u3', 'U1', 'TEAM:t1', "\xc3\xbc");    # bytes, as all texts here
+my @TARGETS = ('t1', 't2', 't1:x', 'u1', 'ALL');
+my @KINDS   = qw(TEAM CLUB);
+my @TOPICS  = qw(a.b a.c d);
+
+my (@messages, %member, @sessions, @places, %owed, %count);
+
+sub any_of { return $_[ rand @_ ] }
+sub some_of { my ($chance, @of) = @_; return grep { rand() < $chance } @of }
+sub quoted { return join ', ', map { "'$_'" } @_ }
+
+# ---- the model
+
+sub row_has { my ($kind, $target, $user) = @_; return $member{"$kind:$target"}{$user} }
+
+sub is_for
+{
+    my ($message, $user, $groups) = @_;
+    my ($kind, @targets) = ($message->{kind}, @{ $message->{targets} });
+    return 1 if $kind eq 'ALL';
+    return scalar grep { $_ eq $user } @targets if $kind eq 'USER';
+    my %by_token = map { $_ => 1 } @{ $groups->{$kind} // [] };
+    return scalar grep { $by_token{$_} || row_has($kind, $_, $user) } @targets;
+}
+
+sub is_shown { my ($session, $message) = @_;
+    return !$session->{topics} || grep { $_ eq $message->{topic} } @{ $session->{topics} } }
+
+# The session is sent it now; who is sent what nobody was named for owes an ack for it.
+sub give
+{
+    my ($session, $message) = @_;
+    push @{ $session->{wanted} }, $message->{id};
+    $session->{had}{ $message->{id} } = 1;
+    $owed{ $session->{user} }{ $message->{id} } //= 1 if $message->{ack} && $message->{open};
+    return;
+}
+
+# What waits for the user's ack and this session has not had.
+sub give_owed
+{
+    my ($session, $up_to) = @_;
+    for my $message (grep { $_->{nth} <= $up_to } @messages)
+    {
+        give($session, $message) if $owed{ $session->{user} }{ $message->{id} } && !$session->{had}{ $message->{id} }
+          && is_for($message, @$session{qw(user groups)}) && is_shown($session, $message);
+    }
+    return;
+}
+
+# ---- what happens, to both
+
+sub groups_of_token
+{
+    return +{ map { my $kind = $_; rand() < 0.3 ? ($kind => [ some_of(0.4, @TARGETS) ]) : () } @KINDS };
+}
+
+sub connect_session
+{
+    my $user   = any_of(@USERS);
+    my $groups = groups_of_token();
+    my $topics = rand() < 0.3 ? [ some_of(0.6, @TOPICS), 'mark' ] : undef;
+    my $place  = @places && rand() < 0.5 ? any_of(@places) : undef;
+    my $name   = Encode::decode('UTF-8', $user);
+    my $client = any_of(@relays)->client($name, groups => $groups, win => 10_000, topics => $topics, ($place ? (pos => $place->{pos}) : ()));
+    my $session = { user => $user, groups => $groups, topics => $topics, client => $client, at => 0, wanted => [], had => {} };
+    push @sessions, $session;
+    my $up_to = $place ? $place->{nth} : @messages;
+    give_owed($session, $up_to);
+    for my $message (grep { $_->{nth} > $up_to } @messages)
+    {
+        give($session, $message) if is_for($message, $user, $groups) && is_shown($session, $message);
+    }
+    $count{$place ? 'resumed' : 'connected'}++;
+    return;
+}
+
+sub change_member
+{
+    my ($kind, $target, $user) = (any_of(@KINDS), any_of(@TARGETS), any_of(@USERS));
+    mark();    # who receives is judged at sending: what was sent before is on its way no more
+    if (delete $member{"$kind:$target"}{$user})
+    {
+        $pg->safe_psql('postgres', "DELETE FROM clairon.member WHERE audience = '$kind' AND target = '$target' AND user_id = '$user'");
+        $count{left}++;
+        return;
+    }
+    $member{"$kind:$target"}{$user} = 1;
+    $pg->safe_psql('postgres', "INSERT INTO clairon.member VALUES ('$kind', '$target', '$user')");
+    mark();    # the relays know
+    give_owed($_, scalar @messages) for grep { $_->{user} eq $user } @sessions;
+    $count{joined}++;
+    return;
+}
+
+sub send_message
+{
+    my $kind    = any_of(qw(USER TEAM TEAM CLUB CLUB ALL));
+    my @targets = $kind eq 'ALL' ? () : $kind eq 'USER' ? (any_of(@USERS), some_of(0.2, @USERS)) : (any_of(@TARGETS), some_of(0.2, @TARGETS));
+    my $ack     = rand() < 0.4;
+    my $topic   = any_of(@TOPICS);
+    my $id      = $pg->safe_psql('postgres', sprintf q{SELECT clairon.notify('%s', ARRAY[%s]::text[], '{}', topic => '%s', ack_required => %s)},
+        $kind, quoted(@targets), $topic, $ack ? 'true' : 'false');
+    my @named = $kind eq 'USER' ? @targets : map { keys %{ $member{"$kind:$_"} // {} } } @targets;
+    push @messages, { id => $id, nth => @messages + 1, kind => $kind, targets => \@targets, ack => $ack, topic => $topic, open => !@named };
+    if ($ack) { $owed{$_}{$id} = 1 for @named }
+    for my $session (@sessions)
+    {
+        give($session, $messages[-1]) if is_for($messages[-1], @$session{qw(user groups)}) && is_shown($session, $messages[-1]);
+    }
+    $count{$kind}++;
+    return;
+}
+
+sub ack_some
+{
+    for my $session (@sessions)
+    {
+        my @ids = some_of(0.5, grep { ($owed{ $session->{user} }{$_} // 0) == 1 } keys %{ $session->{had} });
+        next unless @ids;
+        $session->{client}->ack(@ids);
+        $owed{ $session->{user} }{$_} = 0 for @ids;
+        Clairon::Test::wait_until('the acks are stored', sub {
+            !grep { defined $store->ask('ZSCORE', "clairon:inbox:$session->{user}", $_) } @ids });
+        $count{acked} += @ids;
+    }
+    return;
+}
+
+# Everybody is sent a mark, behind all that was sent before; returns its id.
+sub mark
+{
+    my $id = $pg->safe_psql('postgres', q{SELECT clairon.notify('ALL', '{}', '{}', topic => 'mark')});
+    for my $session (@sessions)
+    {
+        $session->{client}->run_until('the mark', sub { grep { $_->{metadata}{id} eq $id } $session->{client}->notes });
+    }
+    return $id;
+}
+
+# What it has had in this round, without marks.
+sub news { my ($session) = @_; my @all = $session->{client}->notes;
+    return map { $_->{metadata}{id} } grep { $_->{metadata}{topic} ne 'mark' } @all[ $session->{at} .. $#all ] }
+
+sub name_of { my ($session) = @_;
+    return join ' ', $session->{user}, $json->encode($session->{groups}), 'topics', map { $json->encode($_ // []) } $session->{topics} }
+
+my @wrong;
+sub compare
+{
+    mark();
+    for my $session (@sessions)
+    {
+        my %wanted = map { $_ => 1 } @{ $session->{wanted} };
+        # What is fetched from the store may come behind the mark.
+        eval { $session->{client}->run_until('all that is wanted', sub { my %has = map { $_ => 1 } news($session); !grep { !$has{$_} } keys %wanted }, 10) };
+    }
+    mark();
+    for my $session (@sessions)
+    {
+        my %rest;
+        $rest{$_}++ for @{ $session->{wanted} };
+        $rest{$_}-- for news($session);
+        my %by_id = map { $_->{id} => $_ } @messages;
+        push @wrong, map { my $m = $by_id{$_}; ($rest{$_} > 0 ? 'lacks' : 'should not have') . " $m->{kind} @{ $m->{targets} } ack=$m->{ack} topic=$m->{topic}: " . name_of($session) }
+          grep { $rest{$_} } sort keys %rest;
+        $count{received} += @{ $session->{wanted} };
+        $session->{wanted} = [];
+        $session->{at}     = () = $session->{client}->notes;
+    }
+    push @places, { pos => $sessions[0]{client}->pos, nth => scalar @messages } if @sessions;
+    return;
+}
+
+# A poll from a position, of what needs no ack.
+sub poll
+{
+    my $place  = any_of(@places) // return;
+    my $user   = any_of(@USERS);
+    my $groups = groups_of_token();
+    my $token  = token(sub => Encode::decode('UTF-8', $user), groups => $groups);
+    my ($at, $body) = ($place->{pos}, '');
+    for my $turn (1 .. 100)    # until there is nothing more
+    {
+        push @wrong, "polls of $user never end: $body" if $turn == 100;
+        my $url    = any_of(@relays)->url("/v1/poll?wait=0&max=10000&pos=$at");
+        my $answer = $agent->get($url => { Authorization => "Bearer $token" })->result;
+        $body .= $answer->body;
+        $at = $answer->headers->header('Clairon-Pos');
+        last if $answer->code != 200;
+    }
+    my %by_id  = map { $_->{id} => $_ } @messages;
+    my @wanted = map { $_->{id} } grep { $_->{nth} > $place->{nth} && !$_->{ack} && is_for($_, $user, $groups) } @messages;
+    my @shown  = grep { defined } map { $by_id{ $_->{n}{metadata}{id} } } grep { $_->{t} eq 'msg' } map { $json->decode($_) } split /\n/, $body;
+    my @got    = map { $_->{id} } grep { !$_->{ack} } @shown;
+    push @wrong, "a poll of $user has @got instead of @wanted" if "@got" ne "@wanted";
+    push @wrong, "a poll of $user was shown what is not theirs" if grep { !is_for($_, $user, $groups) } @shown;
+    $owed{$user}{ $_->{id} } //= 1 for grep { $_->{ack} && $_->{open} } @shown;
+    $count{polled} += @got;
+    return;
+}
+
+for (1 .. 4) { connect_session() }
+compare();
+for my $round (1 .. $ROUNDS)
+{
+    for (1 .. 8)
+    {
+        my $dice = rand();
+        if    ($dice < 0.6) { send_message() }
+        elsif ($dice < 0.8) { change_member() }
+        else                { mark(); ack_some() if rand() < 0.5 }
+    }
+    compare();
+    ack_some();
+    # Whoever comes and goes does so between rounds: what is on its way then is nobody's.
+    $_->{client}->close for splice @sessions, 0, @sessions > 9 ? 3 : rand(2);
+    connect_session() for 1 .. 1 + rand 2;
+    compare();
+    poll();
+    last if @wrong;
+}
+is_deeply(\@wrong, [], 'everybody had all that was theirs, once, and nothing else');
+note join ', ', map { "$_ $count{$_}" } sort keys %count;
+ok(!grep({ !$count{$_} } qw(USER TEAM CLUB ALL joined left acked resumed connected received polled)), 'and all of it happened');
+is($_->metric('clairon_store_errors_total'), 0, 'the store never had to refuse') for @relays;
+
+done_testing();
