@@ -196,6 +196,7 @@ function badges(overview) {
       : relay.feed === 'off' || relay.feed === 'standby' ? ['good', `feed ${relay.feed}`] : ['bad', `feed ${relay.feed}`],
   ];
   if (!relay.push) found.push(['warn', 'push is off']);
+  if (stats.clairon_shedding) found.push(['warn', `short: leaves out ${stats.clairon_shedding > 1 ? 'LOW and NORMAL' : 'LOW'} lines`]);
   if (paused) found.push(['warn', 'paused']);
   const text = found.map(([, words]) => words).join();
   if ($('state').dataset.text === text) return; // read aloud only when it changes
