@@ -135,6 +135,19 @@ is_stored(const struct feed *feed, const struct frame *frame)
 }
 
 static void
+reject_note(struct feed *feed, const struct frame *frame)
+{
+    char id[FRAME_UUID_TEXT + 1];
+
+    frame_id_text(frame->as.note.id, id);
+    log_error("feed",
+              "notification %s of %zu bytes is longer than the store takes "
+              "(its proto-max-bulk-len): it goes to the error log alone, as rejected",
+              id, frame->as.note.data.len);
+    store_batch_reject(feed->batch, frame);
+}
+
+static void
 take_frame(struct feed *feed, const struct frame *frame)
 {
     int64_t commit_us = frame->kind == FRAME_KIND_COMMIT ? frame->as.commit.commit_us : 0;
@@ -145,7 +158,10 @@ take_frame(struct feed *feed, const struct frame *frame)
     } else {
         if (store_batch_is_full(feed->batch, frame))
             send_batch(feed);
-        store_batch_add(feed->batch, frame);
+        if (store_takes(feed->store, frame))
+            store_batch_add(feed->batch, frame);
+        else
+            reject_note(feed, frame);
         feed->batch_lsn = frame->commit_lsn;
         feed->batch_ordinal = frame->ordinal;
     }

@@ -109,22 +109,23 @@ add_start(struct store_batch *batch, const char *kind, const struct frame *frame
     add_text(batch, position);
 }
 
+/* `kind` as ingest.lua has it. */
 static void
-add_note(struct store_batch *batch, const struct frame *frame)
+add_note(struct store_batch *batch, const struct frame *frame, const char *kind)
 {
     const struct frame_note *note = &frame->as.note;
     struct bytes targets = note->targets;
     struct bytes target;
-    bool needs_ack = (frame->flags & FRAME_ACK_REQUIRED) != 0;
     char *text = new_text(batch);
 
     batch->notes++;
-    add_start(batch, needs_ack ? "A" : "N", frame);
+    add_start(batch, kind, frame);
     frame_id_text(note->id, text);
     add_text(batch, text);
     add_bytes(batch, note->head);
-    add_bytes(batch, note->data);
-    if (!needs_ack)
+    if (kind[0] != 'R')
+        add_bytes(batch, note->data);
+    if (kind[0] == 'N')
         return;
     add_bytes(batch, note->audience);
     text = new_text(batch);
@@ -163,7 +164,7 @@ store_batch_add(struct store_batch *batch, const struct frame *frame)
         batch->is_simple = false;
     switch (frame->kind) {
     case FRAME_KIND_NOTE:
-        add_note(batch, frame);
+        add_note(batch, frame, (frame->flags & FRAME_ACK_REQUIRED) != 0 ? "A" : "N");
         return;
     case FRAME_KIND_MEMBER:
         add_start(batch, member->added ? "+" : "-", frame);
@@ -174,6 +175,14 @@ store_batch_add(struct store_batch *batch, const struct frame *frame)
     default:
         add_start(batch, "C", frame);
     }
+}
+
+void
+store_batch_reject(struct store_batch *batch, const struct frame *frame)
+{
+    batch->count++;
+    batch->is_simple = false;
+    add_note(batch, frame, "R");
 }
 
 static struct bytes

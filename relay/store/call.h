@@ -47,6 +47,7 @@ struct store {
     char owner[STORE_TOKEN_TEXT + 1]; /* this process */
     char claim[STORE_TOKEN_TEXT + 1]; /* this claim on a slot's progress */
     uint64_t read_lsn;                /* that the progress holds, or will by what is under way */
+    uint64_t note_max;                /* bytes of one text that the server takes */
     bool knows_first;                 /* the stream's first entry: what adds it says so */
     struct delivery delivery;
     struct fault_log faults;

@@ -40,6 +40,12 @@ saw_entry(struct store *store, const redisReply *reply)
         store_saw(store, entry);
 }
 
+bool
+store_takes(const struct store *store, const struct frame *frame)
+{
+    return frame->kind != FRAME_KIND_NOTE || frame->as.note.data.len <= store->note_max;
+}
+
 /* By the script: for all that changes more than the stream and the progress. */
 
 static void

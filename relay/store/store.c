@@ -18,6 +18,7 @@
 
 #define STORE_PATIENCE_S 10.0
 #define STORE_FSYNC_DELAY_US 2000000 /* twice the interval of everysec */
+#define STORE_NOTE_MAX (512u << 20)  /* unless the server says otherwise */
 
 static void
 random_hex(char *text, size_t len)
@@ -55,6 +56,19 @@ on_append_only(void *ctx, const redisReply *reply)
     if (mode.len == 2 && memcmp(mode.at, "no", 2) == 0)
         log_warn("store", "it keeps no append-only file: what it holds is lost when it stops; "
                           "set appendonly yes");
+}
+
+/* Longer ones end the connection, again and again. */
+static void
+on_note_max(void *ctx, const redisReply *reply)
+{
+    struct store *store = ctx;
+    struct bytes max = {NULL, 0};
+
+    if (reply_is_array(reply, 2))
+        max = reply_bytes(reply->element[1]);
+    if (max.len > 0)
+        store->note_max = strtoull((const char *)max.at, NULL, 10);
 }
 
 static bool
@@ -119,7 +133,9 @@ on_link_up(void *ctx)
     char fresh_epoch[STORE_EPOCH_TEXT + 1], seen[ENTRY_ID_TEXT_MAX];
 
     store->syncs_always = false;
+    store->note_max = STORE_NOTE_MAX;
     if (!ask_setting(store, "appendfsync", on_fsync_mode) ||
+        !ask_setting(store, "proto-max-bulk-len", on_note_max) ||
         !ask_setting(store, "appendonly", on_append_only)) {
         link_restart(store->link, "could not send");
         return;

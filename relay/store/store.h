@@ -89,6 +89,10 @@ struct store_batch;
 struct store_batch *store_batch_new(void);
 void store_batch_free(struct store_batch *batch); /* accepts NULL */
 void store_batch_add(struct store_batch *batch, const struct frame *frame);
+/* False for a note that is too long for this store. */
+bool store_takes(const struct store *store, const struct frame *frame);
+/* Puts such a note's head into the error log, as `rejected`, in its place among the others. */
+void store_batch_reject(struct store_batch *batch, const struct frame *frame);
 size_t store_batch_bytes(const struct store_batch *batch);
 size_t store_batch_count(const struct store_batch *batch);
 

@@ -52,6 +52,9 @@ test_notes_without_acks_are_simple(void **state)
     }
     store_batch_add(batch, &member);
     assert_false(batch->is_simple);
+    batch_clear(batch);
+    store_batch_reject(batch, &plain);
+    assert_false(batch->is_simple);
     store_batch_free(batch);
 }
 

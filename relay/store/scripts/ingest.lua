@@ -4,6 +4,7 @@
 -- A record is its kind, its position, and
 --   N: id, route, data                                     a note that needs no ack
 --   A: id, route, data, audience, target count, targets    a note that needs acks
+--   R: id, route, audience, target count, targets          a note that the store cannot take
 --   + or -: audience, target, user                         a membership begins or ends
 --   C: nothing                                             a transaction is complete
 -- Records at or below the progress are already stored and skipped.
@@ -39,6 +40,12 @@ local function change_member(kind, audience, target, user)
         'change', kind, 'audience', audience, 'target', target, 'user', user)
 end
 
+local function targets_at(from, count)
+    local targets = {}
+    for i = 1, count do targets[i] = ARGV[from + i - 1] end
+    return targets
+end
+
 while ARGV[at] do
     local kind, fresh = ARGV[at], ARGV[at + 1] > position
     if fresh then position = ARGV[at + 1] else skipped = skipped + 1 end
@@ -48,11 +55,18 @@ while ARGV[at] do
     elseif kind == 'A' then
         local count = tonumber(ARGV[at + 6])
         if fresh then
-            local targets = {}
-            for i = 1, count do targets[i] = ARGV[at + 6 + i] end
-            add_awaited(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], users_of(ARGV[at + 5], targets))
+            add_awaited(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4],
+                users_of(ARGV[at + 5], targets_at(at + 7, count)))
         end
         at = at + 7 + count
+    elseif kind == 'R' then
+        local count = tonumber(ARGV[at + 5])
+        if fresh then
+            local users = users_of(ARGV[at + 4], targets_at(at + 6, count))
+            log_entry(ARGV[at + 2], 'rejected', 0, #users > 0 and cjson.encode(users) or '[]', '',
+                ARGV[at + 3])
+        end
+        at = at + 6 + count
     elseif kind == 'C' then
         at = at + 2
     else

@@ -1,0 +1,41 @@
+# A notification that is longer than the store takes: is it in the error log, and does all else go on?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use JSON ();
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, a text, b text);
+    INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1'), ('TEAM', 't1', 'u2');
+    SELECT clairon.watch('t', 'TEAM', 'a', name => 'team', columns => '{id,b}', ack_required => true);
+    SELECT clairon.watch('t', 'ALL', name => 'all', columns => '{id,b}')});
+my $store  = Clairon::Test::store(options => [ '--proto-max-bulk-len', 1024 * 1024 ]);
+my $relay  = Clairon::Test::relay($pg, $store);
+my $client = $relay->client('u1');
+
+# Its bytes are escaped, so the line is longer than what the decoder lets a value be.
+$pg->safe_psql('postgres', q{
+    INSERT INTO t VALUES (1, 't1', 'short');
+    INSERT INTO t VALUES (2, 't1', repeat(E'\x01', 900000));
+    INSERT INTO t VALUES (3, 't1', 'short')});
+$client->run_until('what comes after it', sub { grep({ $_->{payload}{after}{id} == 3 } $client->notes) == 2 });
+is_deeply([ map { $_->{payload}{after}{id} } $client->notes ], [ 1, 1, 3, 3 ], 'the others are there');
+my @rejected = $store->entries('clairon:errors');
+is_deeply([ sort map { join ' ', sort @{ JSON::decode_json($_->{users}) } } @rejected ], [ '', 'u1 u2' ],
+    'it is in the error log once for each rule, with who was to get it');
+is_deeply([ map { "@$_{qw(reason attempts)}" } @rejected ], [ ('rejected 0') x 2 ], 'as rejected');
+is($store->ask('HLEN', 'clairon:pending'), 2, 'nobody is waited for');
+$relay->wait_for_log(qr/longer than the store takes.*proto-max-bulk-len/);
+
+my $out;
+ok(PostgreSQL::Test::Utils::run_log([ $relay->{program}, qw(errors list -c), $relay->{file} ], '>', \$out), 'it can be listed');
+is(scalar(() = $out =~ /\brejected\b/g), 2, 'both');
+
+my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
+wait_until('the slot is confirmed beyond it', sub {
+    $pg->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
+pass('and PostgreSQL may let it go');
+done_testing();
