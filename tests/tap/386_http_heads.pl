@@ -161,7 +161,7 @@ is(judged(made($_->[1], $own)), 401, "a token with $_->[0] is not believed") for
     [ 'cty JWT'          => { alg => 'HS256', cty => 'JWT' } ];
 is(judged(made({ alg => 'HS256', kid => '/dev/null' }, '')), 401, 'nor with an empty key');
 is(judged(made($_, $Clairon::Test::SECRET)), 401, "the header $_ is refused") for
-    '{"alg":"none"}', '{"alg":"None"}', '{"alg":"nOnE"}', '{"alg":""}', '{"alg":null}', '{"alg":["HS256"]}', '{"alg":"HS512"}', '{"typ":"JWT"}', '[]', '""', '{}', '{"alg":"HS256","crit":["exp"]}';
+    '{"alg":"none"}', '{"alg":"None"}', '{"alg":"nOnE"}', '{"alg":""}', '{"alg":null}', '{"alg":["HS256"]}', '{"alg":"HS512"}', '{"alg":"hs256"}', '{"alg":"Hs256"}', '{"typ":"JWT"}', '[]', '""', '{}', '{"alg":"HS256","crit":["exp"]}';
 my $good = made({ alg => 'HS256' }, $Clairon::Test::SECRET);
 is(judged($_->[1]), 401, "$_->[0] is refused") for [ 'a part more' => "$good.x" ], [ 'a part less' => $good =~ s/\.[^.]*\z//r ], [ 'padding' => "$good=" ], [ 'a byte before' => ".$good" ], [ 'no signature' => $good =~ s/[^.]*\z//r ];
 
