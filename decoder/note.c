@@ -2,6 +2,7 @@
 #include "spool.h"
 
 #include "common/hashfn.h"
+#include "port/pg_bswap.h"
 #include "utils/fmgrprotos.h"
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"
@@ -221,18 +222,41 @@ put_payload(struct decoder *decoder, StringInfo out, const struct note *note)
     return (states & COLUMN_UNDECODABLE) != 0;
 }
 
+/* Digits without a table: eight at once, each in a byte of its own, most significant first. */
+static void
+put_digits(char *dst, uint32 value)
+{
+    uint64 spread = value;
+    uint64 letters;
+
+    spread = ((spread << 16) | spread) & UINT64CONST(0x0000FFFF0000FFFF);
+    spread = ((spread << 8) | spread) & UINT64CONST(0x00FF00FF00FF00FF);
+    spread = ((spread << 4) | spread) & UINT64CONST(0x0F0F0F0F0F0F0F0F);
+    /* 1 where the digit is above 9 */
+    letters = ((spread + UINT64CONST(0x0606060606060606)) >> 4) & UINT64CONST(0x0101010101010101);
+    spread += UINT64CONST(0x3030303030303030) + letters * ('a' - '0' - 10);
+    spread = pg_hton64(spread);
+    memcpy(dst, &spread, sizeof(spread));
+}
+
 void
 note_put_id(StringInfo out, const pg_uuid_t *id)
 {
-    static const char digits[] = "0123456789abcdef";
     char *dst = encode_reserve(out, 36);
+    char digits[32];
 
-    for (int i = 0; i < UUID_LEN; i++) {
-        if (i == 4 || i == 6 || i == 8 || i == 10)
-            *dst++ = '-';
-        *dst++ = digits[id->data[i] >> 4];
-        *dst++ = digits[id->data[i] & 15];
+    for (int i = 0; i < 4; i++) {
+        uint32 part;
+
+        memcpy(&part, id->data + 4 * i, sizeof(part));
+        put_digits(digits + 8 * i, pg_ntoh32(part));
     }
+    memcpy(dst, digits, 8);
+    dst[8] = dst[13] = dst[18] = dst[23] = '-';
+    memcpy(dst + 9, digits + 8, 4);
+    memcpy(dst + 14, digits + 12, 4);
+    memcpy(dst + 19, digits + 16, 4);
+    memcpy(dst + 24, digits + 20, 12);
     out->len += 36;
 }
 
