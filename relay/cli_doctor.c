@@ -103,7 +103,7 @@ print_plain(const char *text)
             (step == 2 && (unsigned char)text[at] == 0xc2 && (unsigned char)text[at + 1] < 0xa0);
 
         if (step == 0 || is_control)
-            putchar(text[at] == '\n' ? ' ' : '?');
+            putchar(text[at] == '\n' || text[at] == '\t' ? ' ' : '?');
         else
             (void)fwrite(text + at, 1, step, stdout);
         at += step > 0 ? step : 1;

@@ -40,8 +40,12 @@ static void
 refused(const struct examination *examination, const char *check, const char *sqlstate,
         const char *error)
 {
-    findings_add(examination->findings, AREA, check, false, feed_error_hint(sqlstate, error), "%s",
-                 error);
+    const char *hint = feed_error_hint(sqlstate, error);
+
+    if (hint[0] == '\0' && strcmp(check, "connection") == 0)
+        hint = "Start PostgreSQL (pg_lsclusters, pg_ctlcluster), or name its server in [feed] "
+               "conninfo";
+    findings_add(examination->findings, AREA, check, false, hint, "%s", error);
 }
 
 static PGresult *

@@ -140,7 +140,7 @@ finds('wal_level = replica', 'postgresql: wal_level', qr/replica/, qr/ALTER SYST
 $relay->configure('feed.conninfo' => "host=127.0.0.1 port=" . free_port() . " dbname=x user=relay password=hush-hush",
     'store.url' => 'redis://u:hush-hush@127.0.0.1:' . free_port());
 chmod 0644, $relay->{file};
-$found = finds('PostgreSQL away', 'postgresql: connection', qr/refused/i, qr//);
+$found = finds('PostgreSQL away', 'postgresql: connection', qr/refused/i, qr/Start PostgreSQL/);
 like($found->{'store: connection'}{detail}, qr/could not connect/, 'the store too');
 like($found->{'settings: file of the settings'}{hint}, qr/^chmod o= /, 'a file that holds a password is for no other user');
 ($code, $out, $err) = doctor();
