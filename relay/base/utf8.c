@@ -2,6 +2,7 @@
 #include "base/utf8.h"
 
 #include <stdint.h>
+#include <string.h>
 
 size_t
 utf8_char_len(const char *text, size_t len)
@@ -36,4 +37,36 @@ utf8_char_len(const char *text, size_t len)
         if (byte[i] < 0x80 || byte[i] > 0xbf)
             return 0;
     return need;
+}
+
+/* Whatever may follow, it may be the lowest or the highest byte there is. */
+static bool
+is_begun(const char *text, size_t len)
+{
+    const int rests[] = {0x80, 0xbf};
+    char whole[4];
+
+    for (size_t i = 0; len < sizeof(whole) && i < 2; i++) {
+        memset(whole, rests[i], sizeof(whole));
+        memcpy(whole, text, len);
+        if (utf8_char_len(whole, sizeof(whole)) > len)
+            return true;
+    }
+    return false;
+}
+
+bool
+utf8_may_go_on(const char *text, size_t len, size_t *ret_len)
+{
+    size_t at = 0;
+    size_t char_len = 1;
+
+    while (at < len && char_len > 0) {
+        char_len = utf8_char_len(text + at, len - at);
+        at += char_len;
+    }
+    if (at < len && !is_begun(text + at, len - at))
+        return false;
+    *ret_len = at;
+    return true;
 }

@@ -2,6 +2,7 @@
 #ifndef CLAIRON_BASE_UTF8_H
 #define CLAIRON_BASE_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define UTF8_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD, for what is not valid */
@@ -11,5 +12,11 @@
  * above U+10FFFF) that `text` begins with; 0 when there is none in its `len` bytes.
  */
 size_t utf8_char_len(const char *text, size_t len);
+
+/*
+ * False when no bytes after `text` can make it valid. *ret_len: bytes of the whole characters at
+ * its start, less than `len` when it ends within one.
+ */
+bool utf8_may_go_on(const char *text, size_t len, size_t *ret_len);
 
 #endif

@@ -114,6 +114,7 @@ struct gate_conn {
     char *close_reason;    /* NULL while open */
     struct ws_reader reader;
     struct buffer in;      /* pieces of a message still coming */
+    size_t in_valid;       /* bytes of it that are whole characters */
     struct buffer out;     /* own lines, behind LWS_PRE bytes of headroom */
     struct buffer control; /* control frames with their headers, behind the same */
 };

@@ -189,29 +189,36 @@ gate_ws_established(struct gate *gate, struct lws *wsi, struct gate_conn **slot)
     return 0;
 }
 
-static bool
-is_utf8(const char *text, size_t len)
+static void
+refuse_text(struct gate_conn *conn)
 {
-    while (len > 0) {
-        size_t char_len = utf8_char_len(text, len);
+    stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+    gate_conn_close(conn, GATE_CLOSE_UTF8, "a text frame must be valid UTF-8");
+}
 
-        if (char_len == 0)
-            return false;
-        text += char_len;
-        len -= char_len;
-    }
-    return true;
+/* The beginning of a message: nobody waits for the rest of what is wrong already. */
+static void
+check_begun(struct gate_conn *conn)
+{
+    size_t len = 0;
+
+    if (conn->in.len == 0)
+        return;
+    if (utf8_may_go_on(conn->in.bytes + conn->in_valid, conn->in.len - conn->in_valid, &len))
+        conn->in_valid += len;
+    else
+        refuse_text(conn);
 }
 
 static void
 handle_text(struct gate_conn *conn, const char *text, size_t len)
 {
     const char *end = text + len;
+    size_t valid_len = 0;
 
     /* Here and not in lws, which closes without a bye. */
-    if (!is_utf8(text, len)) {
-        stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-        gate_conn_close(conn, GATE_CLOSE_UTF8, "a text frame must be valid UTF-8");
+    if (!utf8_may_go_on(text, len, &valid_len) || valid_len < len) {
+        refuse_text(conn);
         return;
     }
     if (len == 0) {
@@ -261,10 +268,13 @@ gate_ws_received(struct gate_conn *conn, const struct ws_event *event)
         handle_text(conn, bytes, event->len);
     } else if (buffer_add(&conn->in, bytes, event->len) != RC_OK) {
         gate_conn_kill(conn);
-    } else if (event->is_last) {
+    } else if (!event->is_last) {
+        check_begun(conn);
+    } else {
         struct buffer whole = conn->in;
 
         buffer_init(&conn->in, (size_t)conn->gate->config->gate.max_frame_bytes);
+        conn->in_valid = 0;
         handle_text(conn, whole.bytes, whole.len);
         buffer_free(&whole);
     }

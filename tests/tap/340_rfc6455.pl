@@ -225,6 +225,17 @@ is_case('6.3 bad UTF-8 in the second of three fragments', sub {
     $_[0]->frame(TEXT, '{"t":"', final => 0);
     $_[0]->frame(CONTINUATION, "\xed\xa0", final => 0);
     $_[0]->frame(CONTINUATION, "\x80\"}") }, 1007);
+is_case('6.4.1 bad UTF-8 in a fragment that others would follow', sub {
+    $_[0]->frame(TEXT, "{\"t\":\"\xce\xba\xe1\xbd\xb9\xf4\x90\x80\x80", final => 0) }, 1007);
+is_case('6.4.2 the same, where the byte before was the last good one', sub {
+    $_[0]->frame(TEXT, "{\"t\":\"\xf4", final => 0);
+    $_[0]->frame(CONTINUATION, "\x90", final => 0) }, 1007);
+is_case('6.4.3 in the first half of a frame', sub { $_[0]->write(substr frame_bytes(TEXT, "{\"t\":\"\xf8" . 'x' x 30_000), 0, 20_000) }, 1007);
+is_case("6.4.4 a character that goes on in the next fragment: $_->[0]", sub {
+    my ($head, $tail) = ("{\"t\":\"ping\",\"$_->[1]", "$_->[2]\":1}");
+    $_[0]->frame(TEXT, $head, final => 0);
+    $_[0]->frame(CONTINUATION, $tail) }, 'err')
+  for [ 'e0', "\xe0", "\xa0\x80" ], [ 'ed 9f', "\xed\x9f", "\xbf" ], [ 'f0', "\xf0", "\x90\x80\x80" ], [ 'f4 8f bf', "\xf4\x8f\xbf", "\xbf" ];
 is_case('6.4 text that ends within a character', sub { $_[0]->text("{\"t\":\"ping\"}\xe2") }, 1007);
 
 # 7. Closing.
