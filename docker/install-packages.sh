@@ -57,7 +57,7 @@ packages_for() {
             ;;
         check)
             echo "postgresql-$(pg_major)-wal2json"
-            echo libcmocka-dev debootstrap
+            echo libcmocka-dev debootstrap nginx
             echo python3-selenium nodejs node-typescript node-react node-react-dom
             echo chromium chromium-driver clang-format cppcheck shellcheck universal-ctags
             ;;

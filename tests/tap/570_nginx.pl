@@ -1,0 +1,114 @@
+# Two relays behind nginx, set up by docker/nginx.conf: does all of the protocol pass, and a rolling restart lose nothing?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token scratch free_port top);
+use Mojo::UserAgent;
+use PostgreSQL::Test::Utils qw(slurp_file);
+use Test::More;
+
+plan skip_all => 'node is not installed'  if system('node --version >/dev/null 2>&1') != 0;
+plan skip_all => 'nginx is not installed' if !-x '/usr/sbin/nginx';
+
+use constant { TURNS => 2, ROWS => 2400 };
+
+package Nginx
+{
+    use parent -norequire, 'Clairon::Test::Process';
+    sub command { return ('/usr/sbin/nginx', '-p', $_[0]{folder}, '-c', "$_[0]{folder}/nginx.conf", '-e', 'stderr') }
+}
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner', ack_required => true)});
+my $store  = Clairon::Test::store();
+my @relays = map {
+    Clairon::Test::relay($pg, $store,
+        conf => { 'gate.drain' => '500ms', 'gate.trusted_proxies' => '127.0.0.1', 'gate.max_per_address' => 1000 }) } 1, 2;
+
+# The file as it is, but for who listens where.
+my $port   = free_port();
+my $folder = scratch();
+my $conf   = slurp_file(top() . '/docker/nginx.conf');
+my %there  = (8080 => $port, 8081 => $relays[0]{port}, 8082 => $relays[1]{port});
+is($conf =~ s/127\.0\.0\.1:(808[012])/127.0.0.1:$there{$1}/g, 3, 'the configuration names two relays');
+open my $file, '>', "$folder/nginx.conf" or die "could not write: $!";
+print {$file} "daemon off;\npid $folder/nginx.pid;\nevents { worker_connections 512; }\nhttp {\naccess_log off;\nadd_header Upstream \$upstream_addr always;\n",
+  (map { "${_}_temp_path $folder/$_;\n" } qw(client_body proxy fastcgi uwsgi scgi)), $conf, "}\n";
+close $file;
+my $nginx = bless { name => 'nginx', folder => $folder, log => "$folder/nginx.log" }, 'Nginx';
+Clairon::Test::remember($nginx);
+$nginx->start;
+my $url = "http://127.0.0.1:$port";
+my $agent = Mojo::UserAgent->new(request_timeout => 40, inactivity_timeout => 40);
+my %bearer = (Authorization => 'Bearer ' . token(sub => 'u0', publish => \1));
+wait_until('nginx serves', sub {
+    eval { $agent->get("$url/v1/poll?wait=0" => \%bearer)->result->code } });
+
+# What is no WebSocket.
+is($agent->get("$url/metrics")->result->code, 404, 'what is for the inside is not passed on');
+my $pos    = $agent->get("$url/v1/poll?wait=0" => \%bearer)->result->headers->header('Clairon-Pos');
+my $answer = $agent->post("$url/v1/notifications" => { %bearer, 'Idempotency-Key' => 'k1' } => json =>
+      { payload => { said => 'hello' }, routing => { audience => { type => 'USER', targets => ['u0'] } } })->result;
+is($answer->code, 201, 'the API is reached');
+my $shown = '';
+my $tx = $agent->build_tx(GET => "$url/v1/sse" => \%bearer);
+$tx->res->content->unsubscribe('read')->on(read => sub { $shown .= $_[1] });
+my $agent2 = Mojo::UserAgent->new(inactivity_timeout => 0);
+$agent2->start($tx => sub { });
+my $late  = 0;
+my $timer = Mojo::IOLoop->timer($Clairon::Test::SECONDS => sub { $late = 1 });
+my $tick  = Mojo::IOLoop->recurring(0.02 => sub { });
+Mojo::IOLoop->one_tick until $shown =~ /"t":"connected"/ || $late;
+like($shown, qr/^data: .*"t":"connected"/m, 'SSE comes through, and is not held back');
+Mojo::IOLoop->remove($_) for $timer, $tick;
+undef $agent2;
+my $polled = $agent->get("$url/v1/poll?wait=20&pos=$pos" => \%bearer)->result;
+like($polled->body, qr/"said":"hello"/, 'polls come through');
+is($agent->post("$url/v1/ack" => \%bearer => json => { ids => [ $answer->json->{id} ] })->result->code, 204,
+    'and so do acks');
+
+# Our client, while the relays are restarted in turn.
+my @pages = map { Clairon::Test::page(name => "page$_", websocket => 1, url => "$url/v1/ws",
+        token => token(sub => "u$_")) } 1 .. 3;
+for my $page (@pages) { wait_until('a page is open', sub { ($page->state->{state} // '') eq 'open' }) }
+my $rows = scratch() . '/rows.sql';
+open $file, '>', $rows or die "could not write $rows: $!";
+print {$file} "INSERT INTO t VALUES ($_, 'u' || 1 + $_ % 3); SELECT pg_sleep(0.002);\n" for 1 .. ROWS;
+close $file;
+my $writer = IPC::Run::start([ 'psql', '-qAtX', '-o', '/dev/null', '-d', $pg->connstr('postgres'), '-f', $rows ]);
+my $restarts = 0;
+for my $turn (1 .. TURNS)
+{
+    for my $relay (@relays)
+    {
+        my $seen = $pages[0]->rows;
+        is($relay->stop, 0, "turn $turn: a relay drains");
+        $relay->start;
+        $relay->wait_ready;
+        # As who restarts them in turn should: the next one when nginx takes this one again.
+        wait_until('nginx takes it again', sub {
+            my $by = $agent->get("$url/v1/poll?wait=0" => \%bearer)->result->headers->header('Upstream');
+            ($by // '') =~ /:$relay->{port}$/ });
+        wait_until('rows go on', sub { $pages[0]->rows > $seen || $pages[0]->rows == ROWS / 3 });
+        $restarts++ if $pages[0]->rows < ROWS / 3;
+    }
+}
+$writer->finish;
+cmp_ok($restarts, '>=', 2, "$restarts restarts while rows were written");
+for my $i (1 .. 3)
+{
+    my $page = $pages[ $i - 1 ];
+    my @own = grep { 1 + $_ % 3 == $i } 1 .. ROWS;
+    wait_until("page $i has all", sub { $page->rows >= @own });
+    is_deeply([ $page->rows ], \@own, "page $i showed each row once, in order");
+    is(join(' ', $page->troubles), '', 'without a gap or an error');
+}
+wait_until('all are acked', sub { $store->pending == 0 });
+my %stored = map { $_->{id} => 1 } $store->entries;
+is(scalar keys %stored, ROWS + 1, 'and each row was stored');
+kill TERM => $_->pid for @pages;
+$_->wait_end for @pages;
+
+done_testing();
