@@ -1,0 +1,83 @@
+# Are one row's changes shown to a user in the order of their commits, live, with a small window, resumed, and though retries come between?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until scratch);
+use Test::More;
+
+use constant { ROWS => 10, CHANGES => 200 };
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, version int);
+    CREATE TABLE hurry (id int PRIMARY KEY, version int);
+    SELECT clairon.watch('t', 'ALL', ack_required => true, retry_limit => 2);
+    SELECT clairon.watch('hurry', 'ALL', priority => 'HIGH')});
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.ack_timeout' => '100ms', 'delivery.backoff_base' => '10ms' });
+$pg->safe_psql('postgres', "INSERT INTO $_ SELECT i, 0 FROM generate_series(1, ${\ROWS}) i") for qw(t hurry);
+wait_until('the rows are there', sub { $store->entries == 2 * ROWS });
+
+# Acks every other message, so that retries come between; leaves and comes back at a tenth, or never.
+my %first;    # what each user was shown, at its first showing
+sub take
+{
+    my ($user, $client, $at) = @_;
+    my @notes = $client->notes;
+    for my $note (@notes[ $at .. $#notes ])
+    {
+        my $id = $note->{metadata}{id};
+        push @{ $first{$user}{order} }, $note unless $first{$user}{had}{$id}++;
+    }
+    my @ids = map { $_->{metadata}{id} } grep { $_->{routing}{retry}{ack_required} && rand() < 0.5 } @notes[ $at .. $#notes ];
+    $client->ack(@ids) if @ids;
+    return scalar @notes;
+}
+
+my %client = (live => $relay->client('live'), comes => $relay->client('comes'), narrow => $relay->client('narrow', win => 20));
+my %at     = map { $_ => 0 } keys %client;
+my $changes = scratch() . '/changes.sql';
+open my $file, '>', $changes or die "could not write $changes: $!";
+for my $version (1 .. CHANGES)
+{
+    my $id = 1 + $version % ROWS;
+    print {$file} "UPDATE t SET version = $version WHERE id = $id; UPDATE hurry SET version = $version WHERE id = $id;\n";
+}
+close $file;
+my $writer = IPC::Run::start([ 'psql', '-qAtX', '-o', '/dev/null', '-d', $pg->connstr('postgres'), '-f', $changes ]);
+my $rounds = 0;
+sub is_complete { my ($user) = @_; return 2 * CHANGES == grep { $_->{metadata}{operation} eq 'update' } @{ $first{$user}{order} // [] } }
+wait_until('all have all', sub {
+    for my $user (keys %client)
+    {
+        my $ticks = 0;
+        $client{$user}->run_until('a moment', sub { $ticks++ > 1 });
+        $at{$user} = take($user, $client{$user}, $at{$user});
+    }
+    if (++$rounds % 10 == 0)
+    {
+        my $pos = $client{comes}->pos;
+        $client{comes}->close;
+        $client{comes} = $relay->client('comes', pos => $pos);
+        $at{comes} = 0;
+    }
+    # Whoever has a small window gets the rest as it acks.
+    $client{narrow}->ack(map { $_->{metadata}{id} } grep { $_->{routing}{retry}{ack_required} } $client{narrow}->notes) if $rounds % 3 == 0;
+    return 3 == grep { is_complete($_) } keys %client;
+});
+$writer->finish;
+for my $user (sort keys %client)
+{
+    my (%last, @wrong);
+    for my $note (grep { $_->{metadata}{operation} eq 'update' } @{ $first{$user}{order} })
+    {
+        my ($row, $version) = ("$note->{metadata}{source} $note->{payload}{after}{id}", $note->{payload}{after}{version});
+        push @wrong, "$row: $version after $last{$row}" if ($last{$row} // 0) >= $version;
+        $last{$row} = $version;
+    }
+    is_deeply(\@wrong, [], "$user: each row's changes in the order of their commits");
+}
+my $retries = grep { defined $_->{only} } $store->entries;
+cmp_ok($retries, '>', 0, "though $retries copies came between");
+
+done_testing();
