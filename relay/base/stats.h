@@ -9,6 +9,7 @@
 
 /* X(name in enum, Prometheus name, "counter" or "gauge", help); those that differ in labels stand
  * in a row. */
+#define STATS_ERRORS "Acks given up, and notifications with a fault that the error log names"
 #define STATS_GAPS "Gaps announced to clients"
 #define STATS_LIST(X)                                                                              \
     X(FEED_CONNECTED, "clairon_feed_connected", "gauge", "1 while replication streams")            \
@@ -29,8 +30,10 @@
     X(STORE_NACKS, "clairon_nacks_total", "counter", "Retries put off by their user")              \
     X(STORE_RETRIES, "clairon_retries_total", "counter", "Users for whom a message was repeated")  \
     X(STORE_COPIES, "clairon_retry_copies_total", "counter", "Entries made for retries")           \
-    X(STORE_EXHAUSTED, "clairon_errors_total{reason=\"exhausted\"}", "counter", "Acks given up")   \
-    X(STORE_EXPIRED, "clairon_errors_total{reason=\"expired\"}", "counter", "Acks given up")       \
+    X(STORE_EXHAUSTED, "clairon_errors_total{reason=\"exhausted\"}", "counter", STATS_ERRORS)      \
+    X(STORE_EXPIRED, "clairon_errors_total{reason=\"expired\"}", "counter", STATS_ERRORS)          \
+    X(FEED_REJECTED, "clairon_errors_total{reason=\"rejected\"}", "counter", STATS_ERRORS)         \
+    X(FEED_UNDECODABLE, "clairon_errors_total{reason=\"undecodable\"}", "counter", STATS_ERRORS)   \
     X(STORE_ERROR_LOG, "clairon_errors_entries", "gauge", "Entries in the error log")              \
     X(STORE_STREAM, "clairon_store_stream_entries", "gauge", "Entries in the stream")              \
     X(STORE_PENDING, "clairon_pending_messages", "gauge", "Messages that lack acknowledgements")   \

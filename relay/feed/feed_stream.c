@@ -145,6 +145,7 @@ reject_note(struct feed *feed, const struct frame *frame)
               "(its proto-max-bulk-len): it goes to the error log alone, as rejected",
               id, frame->as.note.data.len);
     store_batch_reject(feed->batch, frame);
+    stats_add(feed->stats, STAT_FEED_REJECTED, 1);
 }
 
 static void
@@ -162,6 +163,8 @@ take_frame(struct feed *feed, const struct frame *frame)
             store_batch_add(feed->batch, frame);
         else
             reject_note(feed, frame);
+        if ((frame->flags & FRAME_UNDECODABLE) != 0)
+            stats_add(feed->stats, STAT_FEED_UNDECODABLE, 1);
         feed->batch_lsn = frame->commit_lsn;
         feed->batch_ordinal = frame->ordinal;
     }
