@@ -5,6 +5,8 @@
 #   make install         DESTDIR, prefix; the plugin goes where pg_config says
 #   make deb             Debian packages of both, for this Debian
 #   make fuzz            fuzz targets, some seconds each
+#   make soak            ten minutes of churn (SECONDS=..)
+#   make check-images    the container images, without an engine
 #   make fmt lint bench asan clean deps check-unit check-regress check-isolation check-tap ..
 
 SHELL := /bin/bash
@@ -75,7 +77,7 @@ endif
 
 # ---- targets
 .PHONY: all deps plugin check check-build check-unit check-regress check-isolation check-tap check-client \
-    check-e2e check-replica check-packages check-images \
+    check-e2e check-replica check-packages check-images soak \
     asan demo demo-traffic bench bench-tools install deb clean fmt lint private-root sanitized-root check-sanitized
 
 all: plugin $(BUILD)/clairon
@@ -184,6 +186,10 @@ check-client:
 
 check-isolation: private-root
 	@docker/unprivileged.sh tests/check.sh isolation
+
+# Churn for ten minutes, or as long as SECONDS says: nothing grows, nothing is lost.
+soak: $(BUILD)/clairon private-root
+	@docker/unprivileged.sh tests/soak/run.sh $(or $(SECONDS),600)
 
 lint:
 	@tests/lint/lint.sh
