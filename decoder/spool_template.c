@@ -50,7 +50,8 @@ spool_put_template(StringInfo out, const struct plan *plan)
     for (int i = 0; i < PIECE_COUNT; i++)
         stored.lengths[i] = pieces[i].len;
     encode_raw(out, (const char *)&stored, sizeof(stored));
-    encode_raw(out, (const char *)literal->lengths, sizeof(int) * literal->count);
+    if (literal->count > 0) /* else there are no lengths */
+        encode_raw(out, (const char *)literal->lengths, sizeof(int) * literal->count);
     for (int i = 0; i < PIECE_COUNT; i++)
         encode_raw(out, pieces[i].bytes, pieces[i].len);
     for (int i = 0; i < literal->count; i++)
