@@ -114,7 +114,7 @@ $store->ask('ACL', 'SETUSER', 'clairon', 'on', '>right', '~clairon:*', '+@all', 
     '+keys', '+config|get');
 $relay->stop;
 $relay->configure('store.url' => 'redis://clairon:wrong@127.0.0.1:' . $proxy->port);
-my $mark = $relay->log_mark;
+$mark = $relay->log_mark;
 $relay->start;
 my $log = $relay->wait_for_log(qr/WRONGPASS.*user or password in \[store\] url/, from => $mark);
 unlike($log, qr/clairon:wrong|right/, 'a wrong password: it is said, and not shown');
