@@ -25,7 +25,6 @@ my %common = (conf => { 'gate.drain' => '300ms', 'store.retention' => '2m', 'rel
         'delivery.ack_timeout' => '5s', 'delivery.backoff_cap' => '5s' });
 my $steady = Clairon::Test::relay($pg, $store, %common);
 my $other  = Clairon::Test::relay($pg, $store, %common);
-my $sql    = $pg->background_psql('postgres');
 
 my (%client, %position, %shown, %samples);
 my ($row, $restarts, $connections, $kills) = (0, 0, 0, 0);
@@ -88,7 +87,7 @@ my $start = time();
 my $next_restart = $start + 5;
 while ((my $now = time() - $start) < $seconds)
 {
-    $sql->query_safe(sprintf q{INSERT INTO t SELECT i, 'u' || i %% %d, repeat('x', 100 + i %% 900) FROM generate_series(%d, %d) i},
+    $pg->safe_psql('postgres', sprintf q{INSERT INTO t SELECT i, 'u' || i %% %d, repeat('x', 100 + i %% 900) FROM generate_series(%d, %d) i},
         $users, $row + 1, $row + $rate);
     $row += $rate;
     for my $user (0 .. $users - 1)
@@ -137,6 +136,5 @@ leave($_) for 0 .. $users - 1;
 Mojo::IOLoop->one_tick for 1 .. 20;
 wait_until('all connections are closed', sub { ($steady->metric('clairon_gate_connections') // 1) == 0 });
 pass('and no connection is left');
-$sql->quit;
 
 done_testing();
