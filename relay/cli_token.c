@@ -12,8 +12,8 @@
 #include "base/config.h"
 #include "base/config_value.h"
 #include "base/memory.h"
+#include "wire/token.h"
 
-#define TOKEN_SUB_MAX 256
 #define TOKEN_TTL_MAX_MS ((int64_t)3650 * 86400 * 1000)
 
 struct token_request {
@@ -240,8 +240,8 @@ cli_token(int argc, char **argv)
         return code;
     if (request.help)
         return fputs(token_usage, stdout) >= 0 && fflush(stdout) == 0 ? 0 : 1;
-    if (request.sub == NULL || *request.sub == '\0' || strlen(request.sub) > TOKEN_SUB_MAX)
-        return token_refuse("--sub must name a user in 1 to 256 bytes", "");
+    if (request.sub == NULL || *request.sub == '\0' || strlen(request.sub) > TOKEN_USER_MAX)
+        return token_refuse("--sub must name a user in 1 to 255 bytes", "");
     if (token_settings(&config, request.path, argc, argv, error) == RC_OK)
         code = token_make(&request, &config);
     else

@@ -97,11 +97,18 @@ lasts_an_hour_by_itself(void **state)
 static void
 refuses_with_a_reason(void **state)
 {
+    char name[257] = "";
+
     (void)state;
     assert_int_equal(RUN(WITH_SECRET), 2);
     expect("--sub must name a user");
     assert_int_equal(RUN("--sub", WITH_SECRET), 2);
     expect("missing value behind --sub");
+    memset(name, 'x', 256);
+    assert_int_equal(RUN("--sub", name, WITH_SECRET), 2);
+    expect("in 1 to 255 bytes");
+    name[255] = '\0';
+    assert_int_equal(RUN("--sub", name, WITH_SECRET), 0);
     assert_int_equal(RUN("--sub", "\xff", WITH_SECRET), 2);
     expect("--sub must be UTF-8");
     assert_int_equal(RUN("--sub", "u1"), 2);
