@@ -371,7 +371,7 @@ publication_read(const char *text, size_t len, const struct publication_origin *
 {
     struct publication publication = {0};
     struct publication_draft draft = {
-        .publication = &publication, .origin = origin, .error = error};
+        .publication = &publication, .origin = origin, .error = error, .text = text, .len = len};
     json_error_t load;
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &load);
     enum rc rc = root != NULL

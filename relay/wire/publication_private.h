@@ -17,6 +17,8 @@ struct publication_draft {
     struct publication *publication;
     const struct publication_origin *origin;
     char *error;
+    const char *text; /* the body, JSON without repeated keys */
+    size_t len;
     int priority;
     int type;
     int backoff;
@@ -30,6 +32,13 @@ struct publication_draft {
 
 enum rc publication_refuse(struct publication_draft *draft, const char *format, ...)
     PRINTF_LIKE(2, 3);
+
+/*
+ * publication_payload.c: adds the payload as it was written, without blanks between its parts. Only
+ * after json_loadb took the whole body.
+ */
+MUST_CHECK enum rc publication_add_payload(const struct publication_draft *draft,
+                                           struct buffer *out);
 
 /* publication_write.c: id, head and line. */
 MUST_CHECK enum rc publication_write(struct publication_draft *draft);

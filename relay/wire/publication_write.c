@@ -1,10 +1,7 @@
 /* publication_write.c: writes a notification as the decoder writes those of the WAL. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include <jansson.h>
 
 #include "wire/bytes.h"
 #include "wire/frame.h"
@@ -101,16 +98,14 @@ static enum rc
 write_line(const struct publication_draft *draft, const char *topic)
 {
     struct buffer *out = &draft->publication->data;
-    char *payload = json_dumps(draft->payload, JSON_COMPACT);
-    enum rc rc = payload != NULL ? add_metadata(draft, topic, out) : RC_BAD;
+    enum rc rc = add_metadata(draft, topic, out);
 
     if (rc == RC_OK)
         rc = buffer_addf(out, ",\"payload\":");
     if (rc == RC_OK)
-        rc = buffer_add(out, payload, strlen(payload));
+        rc = publication_add_payload(draft, out);
     if (rc == RC_OK)
         rc = add_routing(draft, out);
-    free(payload);
     return rc;
 }
 

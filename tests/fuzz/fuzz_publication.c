@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "strict_json.h"
 #include "wire/frame.h"
 #include "wire/publication.h"
 
@@ -13,7 +14,7 @@ check(const struct publication *publication)
 {
     struct frame frame;
     struct bytes targets, target;
-    size_t count = 0;
+    size_t count = 0, at = 0;
 
     if (frame_parse_head(
             (struct bytes){(const unsigned char *)publication->head.bytes, publication->head.len},
@@ -24,7 +25,7 @@ check(const struct publication *publication)
         count++;
     if (count != publication->target_count || frame.as.note.target_count != count)
         __builtin_trap();
-    if (memchr(publication->data.bytes, '\n', publication->data.len) != NULL ||
+    if (strict_json_check(publication->data.bytes, publication->data.len, 0, &at) != NULL ||
         ((frame.flags & FRAME_ACK_REQUIRED) != 0) != publication->needs_ack)
         __builtin_trap();
 }

@@ -115,6 +115,33 @@ knows_the_same_in_other_words(void **state)
     publication_free(&two);
 }
 
+/* The body's payload comes out as `payload`. */
+static void
+keeps(const char *body, const char *payload)
+{
+    struct publication publication = {0};
+
+    assert_int_equal(read_as(body, &publication), RC_OK);
+    assert_non_null(strstr(publication.data.bytes, payload));
+    publication_free(&publication);
+}
+
+static void
+keeps_the_payload_as_it_was_written(void **state)
+{
+#define TO_ALL "\"routing\":{\"audience\":{\"type\":\"ALL\"}}"
+    (void)state;
+    keeps("{\"payload\":{\"price\":1.10,\"b\":0.1,\"c\":1E5,\"d\":-0.0,"
+          "\"e\":0.12345678901234567890}," TO_ALL "}",
+          ",\"payload\":{\"price\":1.10,\"b\":0.1,\"c\":1E5,\"d\":-0.0,"
+          "\"e\":0.12345678901234567890},\"routing\"");
+    keeps(" { " TO_ALL ",\n\"metadata\" : { \"source\" : \"payload\" }, \"payload\"\t:\r\n"
+          "{ \"a \\\" }\" : [ 1 , { \"payload\" : {} } ] , \"b\\\\\" : \"]\" } } ",
+          ",\"payload\":{\"a \\\" }\":[1,{\"payload\":{}}],\"b\\\\\":\"]\"},\"routing\"");
+    keeps("{" TO_ALL ",\"pay\\u006coad\":{\"a\": 1.5}}", ",\"payload\":{\"a\":1.5},\"routing\"");
+#undef TO_ALL
+}
+
 static void
 refuses_and_leaves_nothing(void **state)
 {
@@ -144,6 +171,7 @@ main(void)
         cmocka_unit_test(becomes_a_frame),
         cmocka_unit_test(reads_back_whole),
         cmocka_unit_test(knows_the_same_in_other_words),
+        cmocka_unit_test(keeps_the_payload_as_it_was_written),
         cmocka_unit_test(refuses_and_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
