@@ -11,9 +11,9 @@
 #include "store/reply.h"
 
 /* Commands of a transaction beside its notes. */
-#define COMMANDS_MORE 4 /* MULTI, HMSET, EVAL, EXEC */
+#define COMMANDS_MORE 4 /* MULTI, EVAL, HMSET, EXEC */
 #define COMMANDS_MAX (STORE_BATCH_FRAMES_MAX + COMMANDS_MORE)
-#define ANSWERS_MORE 2 /* of EXEC's answer: HMSET, EVAL */
+#define ANSWERS_MORE 2 /* of EXEC's answer: EVAL, HMSET */
 #define COUNT_TEXT 24
 
 void
@@ -86,8 +86,9 @@ ingest_by_script(struct call *call, const char *key, const char *after, const ch
 
 /*
  * As a transaction: a script costs the store as much again as adding the notes does, for each of
- * their texts is made one of Lua's first. The progress is a field of this claim alone, so a feed
- * that lost the slot moves nobody's, and fence.lua, at the end, takes back what it added.
+ * their texts is made one of Lua's first. Behind the notes, fence.lua looks at what ingest.lua looks
+ * at before it adds any, and takes them back if it has to. The progress is a field of this claim
+ * alone: a feed that lost the slot, or whose batch was refused, moves nobody's.
  */
 
 /* Commands in the store's protocol, one after the other. */
@@ -174,23 +175,25 @@ put_note(struct commands *commands, const char *stream, const struct batch_note 
 }
 
 static void
-put_end(struct commands *commands, const struct store *store, const char *key, const char *position,
-        const char *read, size_t notes)
+put_end(struct commands *commands, const struct store *store, const char *key, const char *after,
+        const char *position, const char *read, size_t notes)
 {
     char position_field[STORE_TOKEN_TEXT + 16], read_field[STORE_TOKEN_TEXT + 16];
     char count[COUNT_TEXT];
     const char *const move[] = {"HMSET", key, position_field, position, read_field, read};
     /* Not by its hash: a store that has forgotten its scripts would leave it out. */
-    const char *const fence[] = {"EVAL", store_script_fence, "2",          store->stream_key,
-                                 key,    store->prefix,      store->epoch, store->claim,
-                                 count};
+    const char *const fence[] = {"EVAL",       store_script_fence,
+                                 "2",          store->stream_key,
+                                 key,          store->prefix,
+                                 store->epoch, store->claim,
+                                 count,        after};
     const char *const exec[] = {"EXEC"};
 
     snprintf(position_field, sizeof(position_field), "position:%s", store->claim);
     snprintf(read_field, sizeof(read_field), "read:%s", store->claim);
     snprintf(count, sizeof(count), "%zu", notes);
+    put_command(commands, fence, 10);
     put_command(commands, move, read[0] != '\0' ? 6 : 4);
-    put_command(commands, fence, 9);
     put_command(commands, exec, 1);
 }
 
@@ -233,8 +236,8 @@ on_transaction(void *ctx, const redisReply *reply)
 }
 
 static enum rc
-ingest_at_once(struct call *call, const char *key, const char *position, const char *read,
-               const struct store_batch *batch)
+ingest_at_once(struct call *call, const char *key, const char *after, const char *position,
+               const char *read, const struct store_batch *batch)
 {
     struct store *store = call->store;
     const char *const multi[] = {"MULTI"};
@@ -249,7 +252,7 @@ ingest_at_once(struct call *call, const char *key, const char *position, const c
     put_command(&commands, multi, 1);
     while (batch_next_note(batch, &at, &note) == RC_OK)
         put_note(&commands, store->stream_key, &note);
-    put_end(&commands, store, key, position, read, batch->notes);
+    put_end(&commands, store, key, after, position, read, batch->notes);
     transaction = memory_new(sizeof(*transaction));
     *transaction =
         (struct transaction){.call = call, .left = commands.count, .notes = batch->notes};
@@ -278,7 +281,7 @@ store_ingest(struct store *store, const char *slot, const char *after, const cha
     call = call_new(store, ctx);
     call->done.ingested = done;
     rc = batch->is_simple && batch->notes > 0 && store->knows_first
-             ? ingest_at_once(call, key, position, read, batch)
+             ? ingest_at_once(call, key, after, position, read, batch)
              : ingest_by_script(call, key, after, read, batch);
     batch_clear(batch);
     if (rc != RC_OK)

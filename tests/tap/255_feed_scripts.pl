@@ -112,16 +112,21 @@ sub model_ingest
     return [ $model{position}, scalar(grep { $_->{id} } @fresh), @records - @fresh ];
 }
 
-# Notes that need no script: a feed sends only what is beyond its claim, so nothing is compared.
+# Notes that need no script: a feed sends only what is beyond its claim, so what it added is taken back as a whole.
 sub model_transaction
 {
-    my ($owner, $epoch, $read, @records) = @_;
-    my $is_other = $epoch ne ($model{epoch} // '');
-    return $is_other ? 'EPOCH' : 'FENCED' if ($model{owner} // '') ne $owner;
-    model_record($_) for $model{gone} ? () : @records;
+    my ($owner, $epoch, $after, $read, @records) = @_;
+    my $refusal = $epoch ne ($model{epoch} // '') || $model{gone} ? 'EPOCH'
+      : ($model{owner} // '') ne $owner ? 'FENCED' : ($model{position} // '') lt $after ? 'BEHIND' : undef;
+    if ($refusal)
+    {
+        $model{owner} = "$owner-" if ($model{owner} // '') eq $owner;    # who has to claim anew
+        return $refusal;
+    }
+    model_record($_) for @records;
     $model{position} = $records[-1]{at};
     $model{read} = $read if $read gt ($model{read} // '');
-    return $is_other ? 'EPOCH' : 1;
+    return 1;
 }
 
 # ---- steps: each does the same to both and compares what they say
@@ -186,6 +191,9 @@ my %steps  = (
     transaction => sub {
         write_wal(1 + int rand 20);
         my @records = grep { $_->{at} gt ($model{position} // '') } @wal;
+        my $after = $model{position} // '';
+        # The one before it may have been refused.
+        $after = (splice @records, 0, 1 + int rand(@records - 1))[-1]{at} if @records > 1 && rand() < 0.1;
         my ($end) = (grep({ $records[$_]{kind} !~ /[NC]/ } 0 .. $#records), scalar @records);
         @records = @records[ 0 .. $end - 1 ] or return;
         my $epoch = rand() < 0.05 ? 'another' : $model{epoch};
@@ -198,11 +206,11 @@ my %steps  = (
             my @field = arguments($_);
             $store->ask('XADD', $STREAM, 'NOMKSTREAM', '*', 'id', $field[2], 'route', $field[3], 'data', $field[4]);
         }
+        $store->ask('EVAL', $script{fence}, 2, $STREAM, $PROGRESS, 'c', $epoch, $owner, scalar @notes, $after);
         $store->ask('HMSET', $PROGRESS, "position:$owner", $records[-1]{at}, $read eq '' ? () : ("read:$owner", $read));
-        $store->ask('EVAL', $script{fence}, 2, $STREAM, $PROGRESS, 'c', $epoch, $owner, scalar @notes);
-        my $answer = $store->ask('EXEC')->[-1];
+        my $answer = $store->ask('EXEC')->[-2];
         $answer = word_of($$answer[0]) if ref $answer;
-        same('transaction', $answer, model_transaction($owner, $epoch, $read, @records));
+        same('transaction', $answer, model_transaction($owner, $epoch, $after, $read, @records));
     },
     reset => sub {
         my $owner = one_of(@owners);
