@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/uio.h>
 
 #include <utlist.h>
@@ -231,6 +232,23 @@ content_length(struct lws *wsi)
     return len <= GATE_BODY_MAX ? len : -413;
 }
 
+/* RFC 9110, 10.1.1: who asks first waits for a word before the body; not in HTTP/1.0. */
+static void
+say_continue(struct lws *wsi)
+{
+    static const char CONTINUE[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    unsigned char bytes[LWS_PRE + sizeof(CONTINUE)];
+    char version[16], expected[16];
+
+    if (lws_hdr_copy(wsi, version, sizeof(version), WSI_TOKEN_HTTP) <= 0 ||
+        strcmp(version, "HTTP/1.1") != 0 ||
+        lws_hdr_copy(wsi, expected, sizeof(expected), WSI_TOKEN_HTTP_EXPECT) <= 0 ||
+        strcasecmp(expected, "100-continue") != 0)
+        return;
+    memcpy(bytes + LWS_PRE, CONTINUE, sizeof(CONTINUE));
+    (void)lws_write(wsi, bytes + LWS_PRE, sizeof(CONTINUE) - 1, LWS_WRITE_HTTP_HEADERS);
+}
+
 static void
 check_body(struct gate_request *request)
 {
@@ -244,6 +262,8 @@ check_body(struct gate_request *request)
         gate_request_problem(request, 413, 0, "a body may have 1 MB");
     else if (len < 0)
         gate_request_problem(request, 400, 0, "Content-Length is no number");
+    else if (len > 0)
+        say_continue(request->wsi);
 }
 
 static struct gate_request *

@@ -72,6 +72,17 @@ refused(431, 'GET /' . 'x' x 50_000 . " HTTP/1.1\r\n$host\r\n", 'a long path', q
 is(said("GET /healthz HTTP/1.1\r\n$host" . join('', map { "X-Header-$_: " . 'y' x 80 . "\r\n" } 1 .. 120) . "\r\n")->{status}, 200, 'what fits is taken');
 is(said("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . token(sub => 'u1', x => 'y' x 5900) . "\r\n\r\n")->{status}, 204, 'a token may be long');
 
+# A body that waits to be asked for.
+my $asking = Clairon::Test::RawSocket->new($relay);
+$asking->write("POST /v1/ack HTTP/1.1\r\n${host}${auth}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+1 until $asking->{bytes} =~ /\r\n\r\n/ || !$asking->more;
+like($asking->{bytes}, qr/\AHTTP\/1\.1 100 /, 'who asks whether to go on is told to');
+$asking->{bytes} = '';
+$asking->write('{}');
+is($asking->answer->{status}, 400, 'and answered when the body has come');
+is(said("POST /v1/ack HTTP/1.0\r\n${auth}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}")->{status}, 400, 'HTTP/1.0 knows no such word');
+is(said("POST /v1/ack HTTP/1.1\r\n${host}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")->{status}, 401, 'who may not is told so at once');
+
 # Methods.
 for my $method (qw(PATCH TRACE CONNECT PROPFIND get FOO))
 {
