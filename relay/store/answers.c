@@ -9,6 +9,7 @@
 
 #define BLOCK_BYTES (128u * 1024)
 #define ALIGN 16u
+#define ELEMENTS_MAX (1u << 20) /* far more than is ever asked for; their places are made at once */
 
 #if HIREDIS_MAJOR >= 1
 typedef size_t element_count;
@@ -75,17 +76,18 @@ make_reply(const redisReadTask *task)
 
     if (item == NULL)
         return NULL;
-    answers->is_held = true;
     *item = (struct item){.answers = answers, .reply.type = task->type};
     return &item->reply;
 }
 
-/* hiredis' own maker of an array has seen to it that the place is there. */
+/* Once it is whole, as what is not is never handed back. The maker of the array has made the place. */
 static void *
 place(const redisReadTask *task, redisReply *reply)
 {
     const redisReply *parent = task->parent != NULL ? task->parent->obj : NULL;
+    struct answers *answers = task->privdata;
 
+    answers->is_held = true;
     if (parent != NULL)
         parent->element[task->idx] = reply;
     return reply;
@@ -109,14 +111,15 @@ create_string(const redisReadTask *task, char *text, size_t len)
 static void *
 create_array(const redisReadTask *task, element_count count)
 {
-    redisReply *reply = make_reply(task);
+    redisReply *reply;
     size_t size = (size_t)count * sizeof(*reply->element);
 
+    if ((size_t)count > ELEMENTS_MAX)
+        return NULL;
+    reply = make_reply(task);
     if (reply == NULL)
         return NULL;
     if (count > 0) {
-        if ((size_t)count > SIZE_MAX / sizeof(*reply->element) / 2)
-            return NULL;
         reply->element = take(task->privdata, size);
         if (reply->element == NULL)
             return NULL;

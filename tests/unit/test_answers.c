@@ -128,6 +128,27 @@ test_freed_while_an_answer_is_in_use(void **state)
     redisReaderFree(reader);
 }
 
+/* No place is made for what only its head speaks of. */
+static void
+test_too_many_elements(void **state)
+{
+    static const char *const heads[] = {"*2147483647\r\n", "*1048577\r\n",
+                                        "*2\r\n*1\r\n:1\r\n*2147483647\r\n"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        struct answers *answers = answers_new();
+        redisReader *reader = reader_on(answers);
+        void *reply = NULL;
+
+        feed(reader, heads[i]);
+        assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_ERR);
+        assert_null(reply);
+        redisReaderFree(reader);
+        answers_free(answers);
+    }
+}
+
 int
 main(void)
 {
@@ -136,6 +157,7 @@ main(void)
         cmocka_unit_test(test_long_ones),
         cmocka_unit_test(test_connection_breaks_amid_an_answer),
         cmocka_unit_test(test_freed_while_an_answer_is_in_use),
+        cmocka_unit_test(test_too_many_elements),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
