@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 
 void
@@ -74,6 +75,10 @@ call_succeeded(struct store *store, const redisReply *reply, const char *what)
         return false;
     if (reply->type != REDIS_REPLY_ERROR)
         return true;
+    if (strncmp(reply->str, "FENCED", 6) == 0) {
+        log_warn("store", "could not %s: %s", what, reply->str); /* as it should be: no error */
+        return false;
+    }
     stats_add(store->stats, STAT_STORE_ERRORS, 1);
     fault = fault_report(&store->faults, what, reply->str);
     if (fault != NULL && fault->is_of_server)

@@ -25,6 +25,17 @@ $client->wait_notes(100);
 like(($second->get('/readyz'))[1], qr/"feed":"streaming"/, 'it takes over when the first one dies');
 is(scalar $store->entries, 100, 'and nothing is stored twice');
 
+# A relay that looked at the slot a moment before it was taken claims the progress too, and then finds the slot taken.
+my %progress = @{ $store->ask('HGETALL', 'clairon:progress:clairon') };
+$store->ask('HMSET', 'clairon:progress:clairon', owner => 'other',
+    map { ("$_:other" => $progress{"$_:$progress{owner}"}) } qw(position read));
+$pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(101, 110) i});
+$client->wait_notes(110);
+$second->wait_for_log(qr/FENCED another feed owns this slot now/);
+is_deeply([ map { $_->{payload}{after}{id} } $client->notes ], [ 1 .. 110 ], 'who lost the progress takes it again, unseen');
+is(scalar $store->entries, 110, 'and nothing is stored twice');
+is($second->metric('clairon_store_errors_total'), 0, 'which is no error of the store');
+
 $first->start;
 $first->wait_for_log(qr/standing by/);
 is($second->stop, 0, 'now the second one leaves');
