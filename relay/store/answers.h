@@ -8,8 +8,11 @@ struct answers;
 
 struct answers *answers_new(void);
 
-/* From now on this reader's answers are kept there; one reader at a time. */
-void answers_use(struct answers *answers, redisReader *reader);
+/*
+ * From now on this reader's answers are kept there; one reader at a time. `expected` says how many
+ * are to come, and outlives the reader: one more, unless it is an error, ends the connection.
+ */
+void answers_use(struct answers *answers, redisReader *reader, const unsigned *expected);
 
 /* Waits for an answer that is still in use, or half read. Accepts NULL. */
 void answers_free(struct answers *answers);

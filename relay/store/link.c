@@ -407,7 +407,7 @@ link_connect(struct link *link)
     }
     link->redis = redis;
     redis->data = link;
-    answers_use(link->answers, redis->c.reader);
+    answers_use(link->answers, redis->c.reader, &link->pending);
     redisLibevAttach(link->loop, redis);
     redisAsyncSetConnectCallback(redis, on_connected);
     redisAsyncSetDisconnectCallback(redis, on_disconnected);

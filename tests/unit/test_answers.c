@@ -12,12 +12,14 @@
 
 #define LONG_BYTES 300000
 
+static unsigned expected = 1;
+
 static redisReader *
 reader_on(struct answers *answers)
 {
     redisReader *reader = redisReaderCreate();
 
-    answers_use(answers, reader);
+    answers_use(answers, reader, &expected);
     return reader;
 }
 
@@ -149,6 +151,26 @@ test_too_many_elements(void **state)
     }
 }
 
+/* An answer to nothing ends the connection, and the error that a server greets with says why. */
+static void
+test_nobody_asked(void **state)
+{
+    struct answers *answers = answers_new();
+    redisReader *reader = reader_on(answers);
+    void *reply = NULL;
+
+    (void)state;
+    expected = 0;
+    feed(reader, "-ERR max number of clients reached\r\n+OK\r\n");
+    reply = next_of(reader);
+    assert_int_equal(((redisReply *)reply)->type, REDIS_REPLY_ERROR);
+    reader->fn->freeObject(reply);
+    assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_ERR);
+    expected = 1;
+    redisReaderFree(reader);
+    answers_free(answers);
+}
+
 int
 main(void)
 {
@@ -158,6 +180,7 @@ main(void)
         cmocka_unit_test(test_connection_breaks_amid_an_answer),
         cmocka_unit_test(test_freed_while_an_answer_is_in_use),
         cmocka_unit_test(test_too_many_elements),
+        cmocka_unit_test(test_nobody_asked),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
