@@ -172,7 +172,7 @@ static void
 replay_all(struct replay *replay, struct spool_reader *reader)
 {
     struct decoder *decoder = replay->decoder;
-    bool standing = false;
+    bool standing = true; /* its own come first */
     struct spool_record record;
     const char *body;
 

@@ -22,7 +22,7 @@ struct spool {
     File file;
     bool open;
     off_t size;
-    TransactionId xid; /* of the last turn */
+    TransactionId xid; /* of the last turn, at first its own */
     uint64 uncounted;  /* its changes since the last record */
 };
 
@@ -106,6 +106,7 @@ spool_begin_block(struct decoder *decoder, ReorderBufferTXN *txn)
 
     if (spool == NULL) {
         spool = MemoryContextAllocZero(spooler->context, sizeof(*spool));
+        spool->xid = txn->xid;
         dlist_push_head(&spooler->spools, &spool->node);
         txn->output_plugin_private = spool;
     }

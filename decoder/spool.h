@@ -15,7 +15,7 @@
 #include "clairon.h"
 
 enum spool_kind {
-    SPOOL_TURN,     /* from here on changes are of transaction `number` */
+    SPOOL_TURN,     /* from here on changes are of transaction `number`, before of the whole's */
     SPOOL_TEMPLATE, /* template `number`: what the notes of one plan share */
     SPOOL_NOTE,     /* by template `number`: targets, then the payload */
     SPOOL_MEMBER,   /* three texts, each with its zero; `operation` is '+' or '-' */

@@ -207,6 +207,24 @@ sql(q{INSERT INTO t VALUES (0, 'next')});
 is(scalar(lines()), 12_002, 'nothing is sent of it');
 is_same('after a rollback', $lines[-1]);
 
+# ---- of no watched table
+
+my $count = q{SELECT stream_count FROM pg_stat_replication_slots WHERE slot_name = 's'};
+my $before = sql($count);
+sql('CREATE TABLE unwatched (id int, v text)');
+say_in($one, 'BEGIN');
+say_in($one, q{INSERT INTO unwatched SELECT i, repeat('x', 100) FROM generate_series(1, 4000) AS i});
+wait_until('it is taken', sub { sql($count) > $before + 2 });
+is(spool_files(), 0, 'what no rule asks for needs no file');
+say_in($one, 'SAVEPOINT a');
+say_in($one, insert('undone'));
+say_in($one, 'ROLLBACK TO a');
+say_in($one, q{INSERT INTO unwatched SELECT i, repeat('x', 100) FROM generate_series(1, 4000) AS i});
+say_in($one, insert('counted'));
+say_in($one, 'COMMIT');
+@lines = await_lines('after what no rule asks for', 14_002);
+is_same('after what no rule asks for', @lines[12_002 .. $#lines]);
+
 # ---- the reader goes away in the middle, and comes back
 
 stop_reader($reader);
