@@ -34,11 +34,14 @@ feed_progress_is_void(struct feed *feed)
 /*
  * PostgreSQL is told to let WAL go only once the store has written down that it may. So a slot that
  * begins beyond that was made again or moved by someone, or the store is an old copy of itself.
+ * One that we made again ourselves is no exception: clients were told of the loss before, and what
+ * was committed while it was being made (on a standby that may take minutes) is gone for those who
+ * reloaded at once.
  */
 bool
 feed_slot_moved_on(struct feed *feed)
 {
-    if (feed->is_new_slot || feed->read_lsn == 0 || feed->slot_lsn <= feed->read_lsn)
+    if (feed->read_lsn == 0 || feed->slot_lsn <= feed->read_lsn)
         return false;
     log_error("feed",
               "slot \"%s\" begins at LSN %016" PRIx64 ", but the store knows WAL only up to "

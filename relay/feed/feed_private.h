@@ -80,7 +80,6 @@ struct feed {
     ev_timer primary_time;
     bool primary_complained;
     bool must_create; /* the slot does not exist yet */
-    bool is_new_slot; /* we made it on this connection */
     bool is_lost;     /* PostgreSQL gave the slot up, and we may not make another */
     bool in_recovery; /* the server is a standby */
     bool is_standby;  /* another relay reads the slot */

@@ -97,7 +97,6 @@ feed_on_slot_created(struct feed *feed, const PGresult *result)
     ev_timer_again(feed->loop, &feed->patience);
     feed->must_create = false;
     feed->slot_lsn = feed_lsn_read(PQgetvalue(result, 0, 1));
-    feed->is_new_slot = true;
     feed_claim(feed, FEED_CLAIMING);
 }
 
@@ -192,7 +191,7 @@ feed_on_slot(struct feed *feed, const PGresult *result)
 {
     const char *slot = feed->config->feed.slot;
 
-    feed->must_create = feed->is_new_slot = feed->is_lost = false;
+    feed->must_create = feed->is_lost = false;
     feed->slot_lsn = 0;
     feed->in_recovery = is_true(result, SLOT_IN_RECOVERY);
     feed->timeout_us = strtoll(PQgetvalue(result, 0, SLOT_TIMEOUT), NULL, 10) * 1000;

@@ -83,6 +83,30 @@ $relay->wait_ready;
 $client = told($client, 'lost, create_slot on');
 is(sql('SELECT wal_status FROM pg_replication_slots'), 'reserved', 'there is another slot');
 
+# Lost, and the new one waits for a transaction: what is committed meanwhile is in neither slot.
+settle();
+$relay->stop;
+insert();
+lose_slot();
+my $open = $pg->background_psql('postgres');
+$open->query_safe('BEGIN; SELECT pg_current_xact_id()');
+$mark = $relay->log_mark;
+$relay->start;
+$relay->wait_for_log(qr/the lost slot .* is dropped/, from => $mark);
+my $early = $relay->client('u1', pos => $client->pos);
+is($early->wait_for('gap')->{why}, 'epoch', 'lost, the new slot waits: told at once');
+wait_until('the slot is being made', sub {
+    sql(q{SELECT count(*) FROM pg_stat_activity WHERE query ~ '^CREATE_REPLICATION_SLOT' AND state = 'active'}) });
+$early->{lines} = [];
+insert();
+$open->query_safe('COMMIT');
+$open->quit;
+$relay->wait_ready;
+is($early->wait_for('gap')->{why}, 'epoch', 'made at last: what was committed meanwhile is told too');
+wait_row($early, insert());
+pass('made at last: and the stream goes on');
+$client = $early;
+
 # Lost, and it may not.
 settle();
 $relay->stop;
