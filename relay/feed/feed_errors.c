@@ -42,6 +42,7 @@ static const struct hint hints[] = {
     {NULL, "does not match host name",
      "host in [feed] conninfo must be a name that the server's certificate holds"},
     {NULL, "no encryption", "pg_hba.conf wants TLS: set sslmode = verify-full in [feed] conninfo"},
+    {NULL, "FATAL:  database \"", "dbname in [feed] conninfo must name the database of the rules"},
     {NULL, "pg_hba.conf", "allow the relay's role into this database in pg_hba.conf"},
     {"53400", "replication slots", "raise max_replication_slots or drop a slot that is not used"},
     {"53300", NULL, "raise max_wal_senders or max_connections"},

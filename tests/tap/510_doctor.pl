@@ -31,6 +31,7 @@ for my $case ([ ['--nonsense'], qr/unknown argument --nonsense/ ], [ ['--feed.sl
     like($err, $case->[1], 'with the reason');
 }
 is((doctor('--help'))[0], 0, '--help');
+like((doctor('--feed.conninfo=' . $pg->connstr('no_such')))[1], qr/"no_such" does not exist\s+mend it: dbname in/, 'a wrong database is no PostgreSQL that is down');
 
 # Rules and tables.
 sql('ALTER TABLE t REPLICA IDENTITY DEFAULT');
