@@ -252,7 +252,9 @@ take_epoch(struct hub *hub)
 
     hub_publish(hub);
     if (hub->has_position)
-        log_error("hub", "the store was emptied: epoch %s became %s, clients are told of the gap",
+        log_error("hub",
+                  "the store was emptied or its progress reset: epoch %s became %s, clients are "
+                  "told of the gap",
                   hub->epoch, store_epoch(hub->store));
     snprintf(hub->epoch, sizeof(hub->epoch), "%s", store_epoch(hub->store));
     recent_reset(&hub->recent, head);
