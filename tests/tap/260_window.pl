@@ -91,6 +91,16 @@ wait_until('what came after it is stored, with acks or without', sub { (eval { s
 $back->run_until('the new row', sub { grep { $_ == 402 } rows($back, 't') });
 pass('and the relay goes on');
 
+# Something else in the stream's place: nothing is stored, and nothing taken for stored.
+my $mark = $relay->log_mark;
+$store->ask('DEL', 'clairon:stream');
+$store->ask('SET', 'clairon:stream', 'mine');
+insert('plain', 412, 431);
+$relay->wait_for_log(qr/WRONGTYPE|not hold a stream|removed/, from => $mark);
+$store->ask('DEL', 'clairon:stream');
+wait_until('once it is gone all are', sub { (eval { scalar grep { /"after":\{"id":(41[2-9]|42\d|43[01])\b/ } map { $_->{data} } $store->entries } // 0) == 20 });
+pass('what could not be stored was kept by PostgreSQL');
+
 # A position beyond all that is.
 my ($epoch) = $back->wait_for('connected')->{pos} =~ /^(.*)\./;
 my $far = $relay->client('u1', pos => "$epoch.18446744073709551615-18446744073709551615");
