@@ -9,6 +9,9 @@
 
 #include "access/xact.h"
 
+/* What one more page of WAL may add: a row of a COPY has 10 bytes of it, and takes 136. */
+#define PAGE_CHANGES_BYTES (16 * XLOG_BLCKSZ)
+
 static _Noreturn void
 refuse(void)
 {
@@ -77,7 +80,7 @@ stream_review(LogicalDecodingContext *ctx)
     struct decoder *decoder = ctx->output_plugin_private;
 
     if (!decoder->options.streaming ||
-        ctx->reorder->size < (Size)logical_decoding_work_mem * 1024 / 2)
+        ctx->reorder->size + PAGE_CHANGES_BYTES < (Size)logical_decoding_work_mem * 1024)
         return;
     if (changes_catalog(ctx)) {
         ctx->streaming = false;
