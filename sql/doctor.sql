@@ -305,6 +305,12 @@ CREATE FUNCTION clairon.doctor_rules()
               ELSE false END) AS has_target) AS key
 $$;
 
+-- A standby takes no such command.
+CREATE FUNCTION clairon.where_written() RETURNS text
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN pg_is_in_recovery() THEN 'On the primary: ' ELSE '' END
+$$;
+
 CREATE FUNCTION clairon.doctor()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -313,7 +319,9 @@ CREATE FUNCTION clairon.doctor()
           UNION ALL SELECT * FROM clairon.doctor_standby() WHERE pg_is_in_recovery()
           UNION ALL SELECT * FROM clairon.doctor_physical_slots() WHERE NOT pg_is_in_recovery()
           UNION ALL SELECT * FROM clairon.doctor_extension()
-          UNION ALL SELECT * FROM clairon.doctor_roles()
+          UNION ALL SELECT check_name, ok, detail, clairon.where_written() || hint
+                    FROM clairon.doctor_roles()
           UNION ALL SELECT * FROM clairon.doctor_slots()
-          UNION ALL SELECT * FROM clairon.doctor_rules()) AS checks (check_name, ok, detail, hint)
+          UNION ALL SELECT check_name, ok, detail, clairon.where_written() || hint
+                    FROM clairon.doctor_rules()) AS checks (check_name, ok, detail, hint)
 $$;

@@ -34,5 +34,5 @@ GRANT EXECUTE ON FUNCTION clairon.show_condition(regclass, text) TO clairon_rela
 GRANT SELECT ON clairon.rule, clairon.rules, clairon.status, clairon.member TO clairon_relay;
 GRANT EXECUTE ON FUNCTION clairon.doctor(), clairon.doctor_settings(), clairon.doctor_standby(),
     clairon.doctor_physical_slots(), clairon.doctor_extension(), clairon.doctor_roles(), clairon.allowed_plugins(),
-    clairon.doctor_slots(), clairon.doctor_leaves(regclass), clairon.doctor_rules(),
+    clairon.doctor_slots(), clairon.doctor_leaves(regclass), clairon.doctor_rules(), clairon.where_written(),
     clairon.version() TO clairon_relay;

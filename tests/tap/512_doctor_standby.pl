@@ -58,6 +58,11 @@ reload('wal_receiver_status_interval', q{'10s'});
 there('SELECT pg_wal_replay_pause()');
 finds('paused replay', 'postgresql: replay', qr/paused/, qr/^SELECT pg_wal_replay_resume\(\);$/);
 there('SELECT pg_wal_replay_resume()');
+sql('ALTER TABLE t REPLICA IDENTITY DEFAULT');
+$primary->wait_for_catchup($standby);
+finds('what only the primary can mend', 'postgresql: replica identity of public.t', qr/by key/, qr/^On the primary: ALTER TABLE public\.t REPLICA IDENTITY FULL/);
+sql('ALTER TABLE t REPLICA IDENTITY FULL');
+$primary->wait_for_catchup($standby);
 is_deeply(wrong($ask), {}, 'whole again');
 
 # The primary.
