@@ -10,12 +10,14 @@ out=$CLAIRON_WORK/bench
 rm -rf "$out"
 mkdir -p "$out"
 export TESTDIR=$out TESTDATADIR=$out/data TESTLOGDIR=$out/log PG_TEST_TIMEOUT_DEFAULT=300
-status=0
-perl -I tests/perl -I "$PG_PERL" tests/bench/ingest.pl >"$out/ingest.log" 2>&1 || status=$?
-sed -n 's/^# bench: //p' "$out/ingest.log"
-if [ "$status" != 0 ]; then
-    tail -n 30 "$out/ingest.log" >&2
-    die "the benchmark failed; its log is $out/ingest.log"
-fi
+for bench in ingest standby; do
+    status=0
+    perl -I tests/perl -I "$PG_PERL" "tests/bench/$bench.pl" >"$out/$bench.log" 2>&1 || status=$?
+    sed -n 's/^# bench: //p; s/^1\.\.0 # SKIP /'"$bench"': /p' "$out/$bench.log"
+    if [ "$status" != 0 ]; then
+        tail -n 30 "$out/$bench.log" >&2
+        die "the benchmark failed; its log is $out/$bench.log"
+    fi
+done
 tests/bench/decoder/measure.sh
 tests/bench/fanout/run.sh

@@ -1,0 +1,115 @@
+# What does decoding cost the primary: on itself, and on a standby of its own?
+#
+# Needs PostgreSQL 16. Real servers, all on this machine, so wall times hang on how many cores
+# there are; the CPU of the primary's processes does not.
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use POSIX ();
+use Test::More;
+use Time::HiRes qw(time);
+
+my $rows   = $ENV{BENCH_ROWS}   // 200_000;
+my $rounds = $ENV{BENCH_ROUNDS} // 3;
+my $ticks  = POSIX::sysconf(POSIX::_SC_CLK_TCK());
+
+sub figure { note(sprintf 'bench: %-40s %s', @_); return }
+
+if (qx{postgres --version} =~ / (\d+)/ && $1 < 16)
+{
+    plan skip_all => "PostgreSQL $1 cannot decode on a standby";
+}
+
+my $primary = Clairon::Test::postgresql('primary', conf => "wal_keep_size = 1GB\n");
+my $store   = Clairon::Test::store();
+$primary->safe_psql('postgres', q{
+    CREATE TABLE t (id bigserial PRIMARY KEY, owner text NOT NULL, body text NOT NULL);
+    SELECT clairon.watch('t', 'USER', 'owner');
+    SELECT pg_create_physical_replication_slot('standby', true);
+    CREATE PROCEDURE add_rows(n int) LANGUAGE plpgsql AS $$
+    BEGIN
+        FOR i IN 1 .. n / 10 LOOP
+            INSERT INTO t (owner, body) SELECT 'u' || k, repeat('x', 200) FROM generate_series(1, 10) k;
+            COMMIT;
+        END LOOP;
+    END $$});
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$primary->backup('copy');
+$standby->init_from_backup($primary, 'copy', has_streaming => 1);
+$standby->append_conf('postgresql.conf', "primary_slot_name = 'standby'\nhot_standby_feedback = on\n");
+Clairon::Test::remember($standby);
+$standby->start;
+my $connection = $primary->connstr('postgres');
+my %relay = map {
+    $_->name => Clairon::Test::relay($_, $store, start => 0, roles => 'feed', conf => {
+            'relay.log_level' => 'info', 'store.prefix' => $_->name, 'feed.slot' => 'slot_of_' . $_->name,
+            ($_ == $standby ? ('feed.primary_conninfo' => $connection) : ()) })
+} $primary, $standby;
+
+# CPU of the primary: of the postmaster, of its children, and of those that have ended.
+sub primary_seconds
+{
+    my $postmaster = (split /\n/, PostgreSQL::Test::Utils::slurp_file($primary->data_dir . '/postmaster.pid'))[0];
+    my $sum = 0;
+    for my $pid ($postmaster, split ' ', qx{pgrep -P $postmaster})
+    {
+        my $stat = eval { PostgreSQL::Test::Utils::slurp_file("/proc/$pid/stat") } // next;
+        my @fields = split ' ', $stat =~ s/^.*\) //sr;
+        $sum += $fields[11] + $fields[12] + ($pid == $postmaster ? $fields[13] + $fields[14] : 0);
+    }
+    return $sum / $ticks;
+}
+
+# Rows are written while whoever is asked for decodes; over when he has stored them, and the standby has them.
+sub run_once
+{
+    my ($who) = @_;
+    my $relay = $relay{$who};
+    if ($relay)
+    {
+        $relay->start;
+        $relay->wait_for_log(qr/streaming from slot/);
+    }
+    my ($from, $cpu) = (time, primary_seconds());
+    $primary->safe_psql('postgres', "CALL add_rows($rows)");
+    my $wrote = time - $from;
+    my $end   = $primary->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
+    $primary->wait_for_catchup($standby, 'replay', $end);
+    if ($relay)
+    {
+        my $newest = $primary->safe_psql('postgres', 'SELECT max(id) FROM t');
+        wait_until('the last row is stored', sub {
+            my $last = $store->ask('XREVRANGE', "$who:stream", '+', '-', 'COUNT', 1) or return 0;
+            return "@{ $last->[0][1] }" =~ /"id":$newest,/ });
+    }
+    my $used = primary_seconds() - $cpu;
+    if ($relay)
+    {
+        $relay->stop;
+        ($who eq 'primary' ? $primary : $standby)->safe_psql('postgres', "SELECT pg_drop_replication_slot('slot_of_$who')");
+    }
+    $store->ask('FLUSHALL');
+    return ($wrote, $used);
+}
+
+my %seen;
+for my $round (1 .. $rounds)
+{
+    for my $who ('nobody', 'standby', 'primary')
+    {
+        my ($wrote, $used) = run_once($who);
+        push @{ $seen{$who}{wrote} }, $wrote;
+        push @{ $seen{$who}{used} },  $used;
+    }
+}
+sub median { my @sorted = sort { $a <=> $b } @_; return $sorted[ $#sorted / 2 ] }
+my $floor = median(@{ $seen{nobody}{used} });
+figure("$rows rows, 10 a transaction, who decodes:", 'CPU of the primary, over nobody, time of the writer');
+for my $who ('nobody', 'standby', 'primary')
+{
+    my ($used, $wrote) = map { median(@{ $seen{$who}{$_} }) } 'used', 'wrote';
+    figure($who, sprintf '%.2f s, %.2f, %.2f s', $used, $used / $floor, $wrote);
+}
+pass('measured');
+done_testing();
