@@ -364,6 +364,18 @@ load_body(const char *text, size_t len, const char *field, const char *other)
     return NULL;
 }
 
+/* The end of reading a body: `root`, which may be NULL, and what does not become the caller's go. */
+static enum rc
+give(json_t *root, enum rc rc, struct client_message *message, struct client_message *ret_message)
+{
+    json_decref(root);
+    if (rc == RC_OK)
+        *ret_message = *message;
+    else
+        client_message_free(message);
+    return rc;
+}
+
 enum rc
 client_message_parse_ack(const char *text, size_t len, struct client_message *ret_message,
                          char error[CLIENT_MESSAGE_ERROR_MAX])
@@ -373,12 +385,7 @@ client_message_parse_ack(const char *text, size_t len, struct client_message *re
     enum rc rc = root != NULL ? read_ack(root, &message, error)
                               : refuse(error, "the body must be {\"ids\":[..]}");
 
-    json_decref(root);
-    if (rc == RC_OK)
-        *ret_message = message;
-    else
-        client_message_free(&message);
-    return rc;
+    return give(root, rc, &message, ret_message);
 }
 
 enum rc
@@ -390,12 +397,7 @@ client_message_parse_nack(const char *text, size_t len, struct client_message *r
     enum rc rc = root != NULL ? read_nack(root, &message, error)
                               : refuse(error, "the body must be {\"ids\":[..],\"delay\":0}");
 
-    json_decref(root);
-    if (rc == RC_OK)
-        *ret_message = message;
-    else
-        client_message_free(&message);
-    return rc;
+    return give(root, rc, &message, ret_message);
 }
 
 enum rc
