@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { connect } from '../src/index.js';
-import { fakeBrowser, tokenOf } from './fake-browser.js';
+import { fakeBrowser, handTimers, tokenOf } from './fake-browser.js';
 import { fakeRelay, msg, note, until } from './fake-relay.js';
 
 let users = 0;
@@ -144,7 +144,7 @@ test('a page that is frozen hands over, and comes back as one that follows', asy
 });
 
 test('a leader that does not answer is robbed of the lead', async (t) => {
-  t.mock.timers.enable({ apis: ['setInterval'] });
+  handTimers(t, 'setInterval');
   const { relay, first, second, socket } = await twoTabs(t);
   socket.says(msg('1', note('a')));
   await until('the message', () => second.seen.length === 1);
@@ -168,7 +168,7 @@ test('a leader that does not answer is robbed of the lead', async (t) => {
 });
 
 test('a leader that answers keeps the lead', async (t) => {
-  t.mock.timers.enable({ apis: ['setInterval'] });
+  handTimers(t, 'setInterval');
   const { relay, second, socket } = await twoTabs(t);
   for (let i = 0; i < 8; i += 1) {
     t.mock.timers.tick(5000);

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { connect } from '../src/index.js';
-import { fakeBrowser, tokenOf } from './fake-browser.js';
+import { fakeBrowser, handTimers, tokenOf } from './fake-browser.js';
 import { fakeRelay, until } from './fake-relay.js';
 
 function start(t, options = {}) {
@@ -41,7 +41,7 @@ test('a page that is hidden does not wake', async (t) => {
 });
 
 test('online asks an open connection whether it still is one; silence ends it', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
+  handTimers(t, 'setTimeout');
   const { browser, relay, client } = start(t);
   const socket = await relay.socket();
   socket.accept();
