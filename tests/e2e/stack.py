@@ -92,8 +92,9 @@ class Store:
 class Relay:
     """The demo's relay process, found by the configuration it was started with."""
 
-    def __init__(self, config):
+    def __init__(self, config, is_supervised):
         self.config = str(config)
+        self.is_supervised = is_supervised
 
     def pid(self):
         for entry in Path("/proc").iterdir():
@@ -117,9 +118,11 @@ class Relay:
         return again
 
     def start(self, again):
-        """Only when nobody else has: a supervisor may be quicker."""
+        """Two that start it would fight for its port: a demo of our own does so itself."""
         words, folder = again
-        if self.pid() is None:
+        if self.is_supervised:
+            wait_for("a relay process", self.pid)
+        elif self.pid() is None:
             with open(os.devnull, "r+b") as null:
                 child = subprocess.Popen(words, cwd=folder, stdin=null, stdout=null, stderr=null)
             atexit.register(end, child)
@@ -193,7 +196,7 @@ class Stack:
         conf = configparser.ConfigParser(interpolation=None, comment_prefixes=("#", ";"))
         conf.read_string(path.read_text())
         self.store = Store(conf["store"]["url"], conf["store"].get("prefix", "clairon"))
-        self.relay = Relay(path)
+        self.relay = Relay(path, is_supervised=self.demo is not None)
         if not self.dsn:
             self.dsn = (self.folder / "dsn").read_text().strip()
 
