@@ -112,12 +112,26 @@ make_root() {
     echo "$wanted" >"$root.made"
 }
 
-# Its own mounts if it may have them: a tmpfs that goes with the namespace shows whether it may.
+# Its own mounts if it may have them: a tmpfs that goes with the namespace shows whether it may. The
+# devices are this machine's, in a /dev of its own: what is linked there is linked nowhere else.
 run_in_root() {
     if unshare --mount --propagation private mount -t tmpfs none "$root/proc" 2>/dev/null; then
         # shellcheck disable=SC2016
         $as unshare --mount --propagation private sh -ec 'root=$1; shift
-            for each in proc sys dev; do mount --rbind "/$each" "$root/$each"; done
+            for each in proc sys; do mount --rbind "/$each" "$root/$each"; done
+            mount -t tmpfs -o mode=755 none "$root/dev"
+            cd "$root/dev"
+            mkdir pts shm
+            ln -s pts/ptmx ptmx
+            ln -s /proc/self/fd fd
+            ln -s fd/0 stdin
+            ln -s fd/1 stdout
+            ln -s fd/2 stderr
+            for each in null zero full random urandom tty pts shm; do
+                [ -e "/dev/$each" ] || continue
+                [ -d "/dev/$each" ] || : >"$each"
+                mount --rbind "/dev/$each" "$each"
+            done
             exec chroot "$root" "$@"' - "$root" "$@"
     else
         $as chroot "$root" "$@"

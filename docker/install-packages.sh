@@ -129,14 +129,16 @@ main() {
     for purpose in "$@"; do
         [[ $purpose =~ ^(run|build|deb|tap|check|bench|fuzz)$ ]] ||
             die "unknown purpose \"$purpose\"; valid are run, build, deb, tap, check, bench, fuzz"
-        mapfile -t -O "${#names[@]}" names < <(packages_for "$purpose" | tr -s ' ' '\n')
+        # shellcheck disable=SC2207 # names of packages; a bare root has no /dev/fd to map them from
+        names+=($(packages_for "$purpose"))
     done
     if $list; then
         printf '%s\n' "${names[@]}"
         return
     fi
     command -v dpkg-query >/dev/null || die "this is not a Debian system; needed are: ${names[*]}"
-    mapfile -t missing < <(missing_of "${names[@]}")
+    # shellcheck disable=SC2207
+    missing=($(missing_of "${names[@]}"))
     [ ${#missing[@]} = 0 ] || install_now "${missing[@]}"
 }
 

@@ -72,7 +72,8 @@ layer_regress() {
     if [ -e tests/regress/schedule ]; then
         names=(--schedule=tests/regress/schedule)
     else
-        mapfile -t names < <(find tests/regress/sql -name '*.sql' -printf '%f\n' 2>/dev/null | sort)
+        names=(tests/regress/sql/*.sql)
+        names=("${names[@]##*/}")
         names=("${names[@]%.sql}")
     fi
     [ ${#names[@]} -gt 0 ] || return 1
@@ -98,10 +99,7 @@ layer_isolation() {
 }
 
 layer_tap() {
-    local names=()
-    mapfile -t names < <(find tests/tap -maxdepth 1 -name '*.pl' | sort)
-    [ ${#names[@]} -gt 0 ] || return 1
-    tap_files "${names[@]}"
+    tap_files tests/tap/*.pl
 }
 
 # A standby, and the decoder on a PostgreSQL that has standbys decode. On one that cannot, what
@@ -205,7 +203,8 @@ run_layer() {
     exec 9>>"$logs/$layer.lock"
     flock -n 9 || { echo "another run of this layer is under way, waiting"; flock 9; }
     "layer_$layer" 9>&- 2>&1 | tee "$log" || status=1
-    read -r passed failed skipped < <(count "$log")
+    # Not a process substitution: a bare root has no /dev/fd.
+    read -r passed failed skipped <<<"$(count "$log")"
     # What failed without saying which test it was is one failure; so is a layer that ran nothing.
     if [ "$status" != 0 ] && [ "$failed" = 0 ]; then
         failed=1

@@ -77,6 +77,6 @@ wait_for() {
             "$@"
             return 1
         }
-        read -rt 0.1 <> <(:) || true
+        sleep 0.1
     done
 }
