@@ -77,7 +77,7 @@ acks_add(struct hub *hub, const char *user, const char *id)
     }
     stats_time(hub->stats, TIME_ACKED, clock_wall_us() - trace_commit_ms(id) * 1000);
     push(&hub->acks,
-         (struct store_ack){memory_text(user, strlen(user)), memory_text(id, strlen(id))});
+         (struct store_ack){memory_text(user, strlen(user)), memory_text(id, strlen(id)), -1});
 }
 
 static void

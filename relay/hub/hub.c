@@ -127,7 +127,7 @@ on_entry(void *ctx, const struct entry *entry)
     if (!hub->has_position || !entry_id_less(hub->newest, entry->id))
         return;
     hub->newest = entry->id;
-    store_saw(hub->store, entry->id);
+    store_saw(hub->store, entry->shard, entry->id);
     hub->batch[hub->batch_count++] = note_new(entry, hub->epoch, shed_pos(hub, entry->id));
     stats_add(hub->stats, STAT_HUB_NOTES, 1);
     if (hub->batch_count == HUB_BATCH_MAX)
@@ -247,7 +247,7 @@ hub_refill(struct hub *hub)
 static void
 take_epoch(struct hub *hub)
 {
-    struct entry_id head = store_newest(hub->store);
+    struct entry_id head = store_newest(hub->store)[0];
     struct session *session, *next;
 
     hub_publish(hub);
@@ -265,7 +265,7 @@ take_epoch(struct hub *hub)
             session_change_epoch(session, head);
     }
     hub->has_position = true;
-    reader_seek(hub->reader, head);
+    reader_seek(hub->reader, &head);
 }
 
 static void

@@ -231,7 +231,7 @@ on_checked(void *ctx, enum rc rc, const struct store_page *page)
     else if (session->is_poll || page->state != STORE_RANGE_WHOLE || page_has_loss(session, page))
         begin_delivery(session, session->is_poll && page->state == STORE_RANGE_WHOLE);
     else /* nothing left in the store: what is missing comes live */
-        session->checked = page->seen > 0 ? page->last : session->hub->recent.base;
+        session->checked = page->seen > 0 ? page->last.shared : session->hub->recent.base;
     /* Entries that were trimmed are announced by the catching up that meets their absence. */
     session_step(session);
 }
@@ -247,7 +247,7 @@ check_losses(struct session *session)
     else if (session->checked_pages == CHECKED_PAGES_MAX)
         begin_delivery(session, false); /* so far behind that nobody looked */
     else
-        await(session, store_range(hub->store, session->checked,
+        await(session, store_range(hub->store, 0, (struct place){.shared = session->checked},
                                    session->is_poll ? 1 : SESSION_PAGE, on_checked, session));
 }
 
@@ -358,7 +358,7 @@ catch_up_from_page(struct session *session, const struct store_page *page)
         session->cursor = entry->id;
     }
     if (!session_is_full(session) && page->seen > 0)
-        session->cursor = page->last;
+        session->cursor = page->last.shared;
 }
 
 static void
@@ -371,7 +371,7 @@ on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
     if (!answer_counts(session, rc))
         return;
     if (page->state == STORE_RANGE_TRIMMED)
-        session_gap(session, from, page->seen > 0 ? page->first : session->hub->recent.head,
+        session_gap(session, from, page->seen > 0 ? page->first.shared : session->hub->recent.head,
                     "trimmed");
     catch_up_from_page(session, page);
     /* Nothing left in the store: all that is missing will come live. */
@@ -407,8 +407,8 @@ catch_up(struct session *session)
         entry_id_less(hub->recent.head, session->cursor))
         catch_up_from_recent(session);
     else
-        await(session,
-              store_range(hub->store, session->cursor, SESSION_PAGE, on_caught_up, session));
+        await(session, store_range(hub->store, 0, (struct place){.shared = session->cursor},
+                                   SESSION_PAGE, on_caught_up, session));
 }
 
 void

@@ -20,7 +20,8 @@ struct entry_id {
 /* A view into the store's answer. */
 struct entry {
     struct entry_id id;
-    struct frame frame; /* from its route: kind note, without data */
+    unsigned char shard; /* whose stream it stands in */
+    struct frame frame;  /* from its route: kind note, without data */
     struct bytes uuid;
     struct bytes data;
     bool is_copy;      /* made to be shown again, to the users of `only` */

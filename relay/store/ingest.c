@@ -37,7 +37,7 @@ saw_entry(struct store *store, const redisReply *reply)
     struct entry_id entry;
 
     if (text.at != NULL && entry_id_read((const char *)text.at, text.len, &entry) == RC_OK)
-        store_saw(store, entry);
+        store_saw(store, 0, entry);
 }
 
 bool

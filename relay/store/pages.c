@@ -19,8 +19,8 @@ see_id(const redisReply *element, struct store_page *page)
     if (reply_is_array(element, 1))
         id = reply_bytes(element->element[0]);
     if (id.at != NULL && entry_id_read((const char *)id.at, id.len, &read) == RC_OK)
-        page->last = read;
-    if (page->first.ms == 0)
+        page->last.shared = read;
+    if (page->first.shared.ms == 0)
         page->first = page->last;
 }
 
@@ -95,11 +95,13 @@ ask_page(struct store *store, enum store_script script, link_reply *reply, const
 }
 
 enum rc
-store_range(struct store *store, struct entry_id after, size_t max, store_paged *done, void *ctx)
+store_range(struct store *store, unsigned own_shard, struct place after, size_t max,
+            store_paged *done, void *ctx)
 {
     char text[ENTRY_ID_TEXT_MAX];
 
-    entry_id_text(after, text);
+    (void)own_shard;
+    entry_id_text(after.shared, text);
     return ask_page(store, STORE_SCRIPT_range, on_range, NULL, text, max, NULL, done, ctx);
 }
 

@@ -281,9 +281,9 @@ reader_close(struct reader *reader)
 }
 
 void
-reader_seek(struct reader *reader, struct entry_id after)
+reader_seek(struct reader *reader, const struct entry_id *after)
 {
-    reader->at = after;
+    reader->at = after[0];
     reader->seeking = true;
     reader_read(reader);
 }

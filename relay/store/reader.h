@@ -38,7 +38,7 @@ struct reader *reader_open(struct ev_loop *loop, const struct config *config,
                            const struct reader_events *events);
 void reader_close(struct reader *reader); /* accepts NULL */
 
-/* From now on, entries after `after`. */
-void reader_seek(struct reader *reader, struct entry_id after);
+/* From now on, entries after `after`, which holds a place for each shard. */
+void reader_seek(struct reader *reader, const struct entry_id *after);
 
 #endif

@@ -68,6 +68,7 @@ reply_entry(const redisReply *reply, struct entry *ret_entry)
         route.at == NULL || frame_parse_head(route, &entry.frame) != RC_OK)
         return RC_BAD;
     read_delivery(reply->element[1], &entry);
+    entry.shard = 0; /* whoever asked knows better */
     *ret_entry = entry;
     return RC_OK;
 }

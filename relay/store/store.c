@@ -235,8 +235,9 @@ store_epoch(const struct store *store)
 }
 
 void
-store_saw(struct store *store, struct entry_id id)
+store_saw(struct store *store, unsigned shard, struct entry_id id)
 {
+    (void)shard;
     if (entry_id_less(store->seen, id))
         store->seen = id;
 }
@@ -247,10 +248,25 @@ store_fsync_delay_us(const struct store *store)
     return store->syncs_always ? 0 : STORE_FSYNC_DELAY_US;
 }
 
-struct entry_id
+const struct entry_id *
 store_newest(const struct store *store)
 {
-    return store->newest;
+    return &store->newest;
+}
+
+unsigned
+store_shards(const struct store *store)
+{
+    (void)store;
+    return 1;
+}
+
+unsigned
+store_shard_of(const struct store *store, const char *user)
+{
+    (void)store;
+    (void)user;
+    return 0;
 }
 
 /* Feed. */

@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "base/stats.h"
 #include "store/entry.h"
+#include "store/place.h"
 #include "wire/frame.h"
 
 struct ev_loop;
@@ -36,14 +37,24 @@ const char *store_name(const struct store *store);
 
 /* The store's identity: changes when it was emptied. "" before it was first up. */
 const char *store_epoch(const struct store *store);
-/* The newest entry at the time the store came up. */
-struct entry_id store_newest(const struct store *store);
+
+#define STORE_SHARDS_MAX 16 /* [store] shards */
+
+/*
+ * A store is made of shards, each with a stream of its own. What is for one user alone stands in the
+ * shard of that user, all else in shard 0, which is his too if there are no others.
+ */
+unsigned store_shards(const struct store *store);
+unsigned store_shard_of(const struct store *store, const char *user);
+
+/* The newest entry of each shard at the time the store came up. Lives as long as the store. */
+const struct entry_id *store_newest(const struct store *store);
 
 /*
  * An entry was taken in: should the store go back, it gives later entries later ids, so that who
  * reads on from here misses none.
  */
-void store_saw(struct store *store, struct entry_id id);
+void store_saw(struct store *store, unsigned shard, struct entry_id id);
 
 /*
  * How long after its answer an entry may still be lost with the machine: 0 with appendfsync always,
@@ -119,6 +130,7 @@ MUST_CHECK enum rc store_ingest(struct store *store, const char *slot, const cha
 struct store_ack {
     const char *user;
     const char *id;
+    signed char shard; /* that the message stands in; -1: not known */
 };
 typedef void store_acked(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_ack(struct store *store, const struct store_ack *acks, size_t count,
@@ -129,6 +141,7 @@ struct store_shown {
     const char *user;
     const unsigned char *id; /* 16 bytes */
     uint8_t backoff;         /* enum frame_backoff */
+    unsigned char shard;     /* that it stands in */
     bool is_retried;
     bool is_open;     /* whoever is shown it owes an ack */
     bool is_deferred; /* not shown: it waits for room in the window */
@@ -169,14 +182,15 @@ struct store_page {
     const struct entry *entries;
     size_t count;
     size_t seen;                  /* entries looked at, also those that are not ours */
-    struct entry_id first;        /* of those seen, if any */
-    struct entry_id last;         /* likewise; a range's next page begins here */
+    struct place first;           /* of those seen, if any */
+    struct place last;            /* likewise; a range's next page begins here */
     enum store_range_state state; /* of a range */
     const char *next;             /* where an inbox's next page begins; "" at the end */
 };
 typedef void store_paged(void *ctx, enum rc rc, const struct store_page *page);
-MUST_CHECK enum rc store_range(struct store *store, struct entry_id after, size_t max,
-                               store_paged *done, void *ctx);
+/* Of shard 0 and a user's own, in order, as far as both are known. */
+MUST_CHECK enum rc store_range(struct store *store, unsigned own_shard, struct place after,
+                               size_t max, store_paged *done, void *ctx);
 /*
  * What the user has still to ack. `after`: "0", then page->next. With only_unshown what was shown
  * and has time left for its ack is left out.
