@@ -41,7 +41,11 @@ on_lws_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void
     case LWS_CALLBACK_OPENSSL_LOAD_EXTRA_SERVER_VERIFY_CERTS:
         gate->tls = user;
         return 0;
+    case LWS_CALLBACK_WSI_DESTROY:
+        gate_head_tls_done(wsi);
+        return 0;
     case LWS_CALLBACK_HTTP:
+        gate_head_tls_done(wsi);
         return gate_http_request(gate, wsi, &slot->request);
     case LWS_CALLBACK_HTTP_BODY:
         return slot->request != NULL ? gate_request_body(slot->request, in, len) : 0;
@@ -56,6 +60,7 @@ on_lws_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void
             slot->request = NULL;
         return 0;
     case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:
+        gate_head_tls_done(wsi);
         return gate_http_upgrade(gate, wsi);
     case LWS_CALLBACK_ESTABLISHED:
         return gate_ws_established(gate, wsi, &slot->conn);

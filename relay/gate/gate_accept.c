@@ -14,13 +14,16 @@
 #define ACCEPTS_A_TURN 16 /* what more there is, another worker or the next turn takes */
 #define PAUSE_S 0.1       /* without a free descriptor there is nothing to do but wait for one */
 
-void
+struct lws *
 gate_accept_adopt(struct gate *gate, int fd)
 {
-    if (lws_adopt_socket_vhost(gate->vhost, fd) == NULL) {
+    struct lws *wsi = lws_adopt_socket_vhost(gate->vhost, fd);
+
+    if (wsi == NULL) {
         stats_add(gate->stats, STAT_GATE_REFUSED, 1);
         log_warn("gate", "libwebsockets could not take a connection");
     }
+    return wsi;
 }
 
 static void
@@ -30,7 +33,7 @@ begin(struct gate *gate, int fd)
 
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* a unix socket has none */
     if (gate->config->gate.tls_cert != NULL)
-        gate_accept_adopt(gate, fd);
+        gate_head_tls_begin(gate, fd);
     else
         gate_head_begin(gate, fd);
 }

@@ -54,7 +54,8 @@ enum gate_err { /* of `err` */
  */
 enum gate_conn_state { GATE_CONN_WAITING, GATE_CONN_OPEN, GATE_CONN_CLOSING, GATE_CONN_CLOSED };
 
-struct gate_head;    /* of a request that is to come */
+struct gate_head; /* of a request that is to come */
+struct gate_tls_head;
 struct gate_peer;    /* an address with connections */
 struct gate_redeem;  /* a ticket that the store is asked for */
 struct gate_request; /* gate_request.h */
@@ -138,6 +139,9 @@ struct gate {
     struct gate_peer *peers;
     struct gate_head *heads; /* of requests to come, the oldest first */
     int head_count;
+    struct gate_tls_head *tls_heads;
+    struct gate_tls_head *tls_partial; /* those that came in part */
+    int tls_partial_count;
     struct gate_running *running; /* by Idempotency-Key */
     struct funnel *funnel;        /* the newest of those keys */
     struct gate_bucket connects;
@@ -158,14 +162,22 @@ extern const struct lws_protocols GATE_PROTOCOLS[];
 /* gate_accept.c: takes connections. `reason` gets a sentence without a full stop. */
 MUST_CHECK enum rc gate_accept_start(struct gate *gate, int listen_fd, char *reason, size_t size);
 void gate_accept_stop(struct gate *gate);
-/* Hands a connection to lws, which owns it from then on. */
-void gate_accept_adopt(struct gate *gate, int fd);
+/* Hands a connection to lws, which owns it from then on. NULL: it would not have it, and closed it. */
+struct lws *gate_accept_adopt(struct gate *gate, int fd);
 bool gate_listens_on_unix(const struct gate *gate);
 
 /* gate_head.c: a new connection, without TLS: its request's head is looked at before lws sees it. */
 void gate_head_begin(struct gate *gate, int fd);
 void gate_heads_sweep(struct gate *gate, int64_t now_us);
 void gate_heads_close(struct gate *gate);
+
+/*
+ * gate_head_tls.c: the same over TLS. lws reads nothing that was not judged, until _done: it has
+ * the request, or the connection is gone.
+ */
+void gate_head_tls_begin(struct gate *gate, int fd);
+void gate_head_tls_done(struct lws *wsi);
+void gate_heads_tls_sweep(struct gate *gate, int64_t now_us);
 
 /* gate_origin.c: may a page of `origin` talk to the `host` it asked for? Pure. */
 bool gate_origin_allowed(const char *origins, const char *origin, const char *host);

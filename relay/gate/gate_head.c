@@ -3,7 +3,7 @@
  * what is too long, answer unknown methods in its own words, and let pass what is ambiguous.
  *
  * The head is only peeked at: it costs no memory here, and libwebsockets reads it from the socket
- * as ever. Not for TLS, whose bytes libwebsockets alone sees.
+ * as ever. What comes over TLS is gate_head_tls.c's.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -20,10 +20,8 @@
 #include "gate/gate_request.h"
 #include "wire/http_head.h"
 
-#define HEADS_MAX 4096           /* that have not come; one more ends the oldest */
-#define LINGER_US 2000000        /* for the client to read why */
-#define LINGER_BYTES (64 * 1024) /* of what it still says */
-#define AGAIN_S 0.01             /* a unix socket does not say when more has come */
+#define HEADS_MAX 4096 /* that have not come; one more ends the oldest */
+#define AGAIN_S 0.01   /* a unix socket does not say when more has come */
 
 /* PEEKING -> adopted by lws, or LINGERING: it is answered, and what still comes is thrown away. */
 struct gate_head {
@@ -82,16 +80,6 @@ answer(struct gate_head *head, struct gate_answer *answer)
     ev_io_start(head->gate->loop, &head->readable);
 }
 
-static void
-answer_problem(struct gate_head *head, int status, const char *sentence)
-{
-    struct gate_answer problem;
-
-    log_debug("gate", "refused a request with %d: %s", status, sentence);
-    gate_answer_problem(&problem, status, 0, sentence);
-    answer(head, &problem);
-}
-
 /* So that poll speaks up when there is more than `len`; one byte is the system's default. */
 static bool
 set_low_water(int fd, size_t len)
@@ -109,7 +97,7 @@ hand_over(struct gate_head *head)
 
     (void)set_low_water(fd, 1);
     head_free(head);
-    gate_accept_adopt(gate, fd);
+    (void)gate_accept_adopt(gate, fd);
 }
 
 static void
@@ -142,31 +130,52 @@ is_stray_method(const struct http_head *parts)
     return true;
 }
 
+static enum rc
+refuse(struct gate_answer *ret_answer, int status, const char *sentence)
+{
+    log_debug("gate", "refused a request with %d: %s", status, sentence);
+    gate_answer_problem(ret_answer, status, 0, sentence);
+    return RC_BAD;
+}
+
+enum rc
+gate_head_judge(const struct gate *gate, const char *bytes, size_t len,
+                struct gate_answer *ret_answer)
+{
+    struct http_head parts;
+    const char *why = "";
+    enum rc rc = http_head_check(bytes, len, GATE_HEAD_BYTES_MAX, &parts, &why);
+
+    if (rc == RC_AGAIN || (rc == RC_OK && !is_stray_method(&parts)))
+        return rc;
+    if (rc == RC_LIMIT)
+        return refuse(ret_answer, 431, "the request's head is too long: 12 kB and 127 headers");
+    if (rc != RC_OK)
+        return refuse(ret_answer, 400, why);
+    gate_http_stray_method(gate, parts.target, parts.target_len, ret_answer);
+    return RC_BAD;
+}
+
+void
+gate_head_too_late(struct gate_answer *ret_answer)
+{
+    (void)refuse(ret_answer, 408, "the request's head did not come in time");
+}
+
 static void
 judge(struct gate_head *head, size_t len)
 {
     struct gate_answer wrong;
-    struct http_head parts;
-    const char *why = "";
 
-    switch (http_head_check((const char *)head->gate->received, len, GATE_HEAD_BYTES_MAX, &parts,
-                            &why)) {
+    switch (gate_head_judge(head->gate, (const char *)head->gate->received, len, &wrong)) {
     case RC_OK:
-        if (!is_stray_method(&parts)) {
-            hand_over(head);
-            break;
-        }
-        gate_http_stray_method(head->gate, parts.target, parts.target_len, &wrong);
-        answer(head, &wrong);
+        hand_over(head);
         break;
     case RC_AGAIN:
         wait_for_more(head, len);
         break;
-    case RC_LIMIT:
-        answer_problem(head, 431, "the request's head is too long: 12 kB and 127 headers");
-        break;
     default:
-        answer_problem(head, 400, why);
+        answer(head, &wrong);
         break;
     }
 }
@@ -195,7 +204,7 @@ throw_away(struct gate_head *head)
         return;
     if (got > 0)
         head->len += (size_t)got;
-    if (got <= 0 || head->len > LINGER_BYTES)
+    if (got <= 0 || head->len > GATE_LINGER_BYTES)
         head_close(head);
 }
 
@@ -244,14 +253,17 @@ gate_heads_sweep(struct gate *gate, int64_t now_us)
 {
     int64_t patience_us = gate->config->gate.connect_timeout_ms * 1000;
     struct gate_head *head, *next;
+    struct gate_answer late;
 
     DL_FOREACH_SAFE (gate->heads, head, next) {
-        if (head->is_lingering && now_us - head->since_us > LINGER_US)
+        if (head->is_lingering && now_us - head->since_us > GATE_LINGER_US)
             head_close(head);
         else if (!head->is_lingering && now_us - head->since_us > patience_us && head->len == 0)
             head_close(head); /* who said nothing is told nothing */
-        else if (!head->is_lingering && now_us - head->since_us > patience_us)
-            answer_problem(head, 408, "the request's head did not come in time");
+        else if (!head->is_lingering && now_us - head->since_us > patience_us) {
+            gate_head_too_late(&late);
+            answer(head, &late);
+        }
     }
 }
 

@@ -110,6 +110,16 @@ void gate_request_set_state(struct gate_request *request, enum gate_request_stat
 void gate_request_want_write(struct gate_request *request);
 void gate_request_kill(struct gate_request *request);
 
+/*
+ * gate_head.c: what has come of a request. RC_OK: lws may read it; RC_AGAIN: so far, and more is to
+ * come; RC_BAD: *ret_answer says why not.
+ */
+MUST_CHECK enum rc gate_head_judge(const struct gate *gate, const char *bytes, size_t len,
+                                   struct gate_answer *ret_answer);
+void gate_head_too_late(struct gate_answer *ret_answer);
+#define GATE_LINGER_US 2000000        /* for the client to read why */
+#define GATE_LINGER_BYTES (64 * 1024) /* of what it still says */
+
 /* gate_http.c: the answer to a method that lws does not know: 405, or 404. */
 void gate_http_stray_method(const struct gate *gate, const char *target, size_t len,
                             struct gate_answer *ret_answer);

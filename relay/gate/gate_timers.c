@@ -116,6 +116,7 @@ on_sweep(struct ev_loop *loop, struct ev_timer *timer, int events)
         check_conn(conn, now_us, wall_us);
     gate_requests_sweep(gate, now_us, wall_us);
     gate_heads_sweep(gate, now_us);
+    gate_heads_tls_sweep(gate, now_us);
     check_drained(gate, now_us); /* the gate may be gone after this */
 }
 

@@ -1,0 +1,107 @@
+# Is over TLS refused what is refused without: heads that are too long, too slow, or could be read in two ways?
+use strict;
+use warnings;
+
+use Clairon::Test qw(token);
+use Clairon::Test::OddHeads;
+use Clairon::Test::SecureSocket;
+use JSON ();
+use Test::More;
+
+eval { require IO::Socket::SSL; 1 } or plan skip_all => 'IO::Socket::SSL is not installed';
+
+my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0,
+    conf => { 'gate.tls_cert' => $cert, 'gate.tls_key' => $key, 'gate.connect_timeout' => '2s' });
+$relay->wait_for_log(qr/listening/);
+my $auth  = 'Authorization: Bearer ' . token(sub => 'u1') . "\r\n";
+my $host  = "Host: x\r\n";
+my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+
+# Each piece is a record of its own.
+sub said
+{
+    my (@pieces) = @_;
+    my $raw = Clairon::Test::SecureSocket->new($relay, $cert);
+    for (@pieces) { $raw->write($_) or last }
+    my $answer = $raw->answer;
+    $answer->{json} = eval { JSON::decode_json($answer->{body}) };
+    return $answer;
+}
+sub refused
+{
+    my ($status, $pieces, $name, $detail) = @_;
+    my $answer = said(@$pieces);
+    is($answer->{status}, $status, "$name: $status");
+    is($answer->{headers}{connection}, 'close', 'and the end of the connection');
+    like($answer->{json}{detail}, $detail, 'that says why');
+    return;
+}
+
+is(said($inner)->{status}, 200, 'a good head is taken');
+is(said("POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 10\r\n\r\n", '{"ids"', ':[]', '}')->{status}, 400, 'a body may follow in records of its own');
+refused(400, [ $_->[0] ], @$_[ 1, 2 ]) for Clairon::Test::OddHeads::ambiguous($auth);
+refused(431, [ $_->[0] ], $_->[1], qr/too long/) for Clairon::Test::OddHeads::too_long();
+refused(405, [ "PATCH /v1/ack HTTP/1.1\r\n$host$auth\r\n" ], 'an unknown method', qr/answers POST only/);
+is(said("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . token(sub => 'u1', x => 'y' x 5900) . "\r\n\r\n")->{status}, 204, 'a token may be long');
+
+# In pieces: the second record decides.
+is(said(split //, $inner)->{status}, 200, 'a head may come byte by byte');
+is(said("GET /healthz HTTP/1.1\r\n$host" . 'X-A: ' . 'y' x 5000, "\r\n", 'X-B: ' . 'y' x 5000, "\r\n\r\n")->{status}, 200, 'or in large pieces');
+refused(400, [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 0\r\n", "Content-Length: 44\r\n\r\n$inner" ], 'two lengths in two records', qr/twice/);
+refused(400, [ "POST /v1/ack HTTP/1.1\r\n${host}Content-Length: 0\r\nTransfer-Enc", "oding: chunked\r\n\r\n" ], 'a name in two records', qr/not both/);
+refused(400, [ map { "$_" } split //, "GET /healthz HTTP/1.1\r\n${host}X: y\r\n folded\r\n\r\n" ], 'a fold, byte by byte', qr/second line/);
+refused(431, [ "GET /healthz HTTP/1.1\r\n$host", map { "X-$_: " . 'y' x 1000 . "\r\n" } 1 .. 14 ], 'too much in many records', qr/too long/);
+
+# The head in the same packet as the end of the handshake.
+sub at_once
+{
+    my ($bytes) = @_;
+    my $raw = Clairon::Test::RawSocket->new($relay);
+    my $ctx = Net::SSLeay::CTX_new();
+    my $ssl = Net::SSLeay::new($ctx);
+    my ($in, $out) = map { Net::SSLeay::BIO_new(Net::SSLeay::BIO_s_mem()) } 1 .. 2;
+    Net::SSLeay::set_bio($ssl, $in, $out);
+    until (Net::SSLeay::connect($ssl) == 1)
+    {
+        $raw->write(Net::SSLeay::BIO_read($out)) if Net::SSLeay::BIO_pending($out);
+        $raw->more or die "the relay hung up\n";
+        Net::SSLeay::BIO_write($in, $raw->{bytes});
+        $raw->{bytes} = '';
+    }
+    Net::SSLeay::write($ssl, $bytes);
+    $raw->write(Net::SSLeay::BIO_read($out, 100_000));
+    1 while $raw->more;
+    Net::SSLeay::BIO_write($in, $raw->{bytes});
+    my $answer = '';
+    while (length(my $piece = Net::SSLeay::read($ssl) // '')) { $answer .= $piece }
+    Net::SSLeay::free($ssl);
+    Net::SSLeay::CTX_free($ctx);
+    return $answer =~ m{\AHTTP/1\.1 (\d+)} ? $1 : 0;
+}
+is(at_once($inner), 200, 'a head together with the end of the handshake is taken');
+is(at_once("GET /healthz HTTP/1.1\n\n"), 400, 'or refused');
+
+# Slow ones.
+my @slow = map { my $drip = Clairon::Test::SecureSocket->new($relay, $cert); $drip->write("GET /healthz HTTP/1.1\r\nX-$_: "); $drip } 1 .. 200;
+my $mute = Clairon::Test::SecureSocket->new($relay, $cert);
+is(said($inner)->{status}, 200, 'hundreds that do not end their head keep nobody out');
+my %ends;
+$ends{ $_->answer->{status} }++ for @slow;
+is_deeply([ grep { $_ != 408 && $_ != 0 } keys %ends ], [], 'none of them is served');
+cmp_ok($ends{408}, '>', 100, 'most are told that their time is over');
+is($mute->answer->{status}, 0, 'who said nothing is told nothing');
+for my $piece ('', "GET /healthz HTTP/1.1\r\nX", "GET /healthz HTTP/1.1\n")
+{
+    my $raw = Clairon::Test::SecureSocket->new($relay, $cert);
+    $raw->write($piece) if length $piece;
+    $raw->hang_up;
+}
+my $user = Clairon::Test::SecureSocket->user($relay, 'u1', $cert);
+$user->say({ t => 'ping' });
+is($user->line->{t}, 'pong', 'a WebSocket opens as ever');
+
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
+done_testing();
