@@ -8,7 +8,7 @@
  *  every frame     0  4  length       bytes of the whole frame, these 4 included
  *                  4  1  kind         'N' note, 'M' member, 'C' commit
  *                  5  1  version      FRAME_VERSION
- *                  6  2  flags        FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED | FRAME_UNDECODABLE
+ *                  6  2  flags        FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED | ..
  *                  8  8  commit_lsn   where the commit record starts (0: not from WAL)
  *                 16  8  ordinal      place in the transaction, see FRAME_ORDINAL
  *
@@ -58,6 +58,8 @@
 #define FRAME_RETRY_ENABLED 0x0002
 /* A value could not be read: it is null, its column named in payload.undecodable. */
 #define FRAME_UNDECODABLE 0x0004
+/* metadata has a traceparent. */
+#define FRAME_TRACED 0x0008
 
 /* Offsets, as in the picture above. */
 #define FRAME_AT_LENGTH 0

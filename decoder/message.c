@@ -22,6 +22,12 @@ sign(uint8 ret_mac[MESSAGE_MAC_BYTES], TransactionId xid, const char *bytes, Siz
     memcpy(ret_mac, digest, MESSAGE_MAC_BYTES);
 }
 
+static uint8
+version_of(uint16 flags)
+{
+    return (flags & FRAME_TRACED) != 0 ? MESSAGE_VERSION_TRACED : MESSAGE_VERSION;
+}
+
 void
 message_build(StringInfo out, const struct message *message, TransactionId xid,
               const uint8 secret[SECRET_BYTES])
@@ -32,7 +38,7 @@ message_build(StringInfo out, const struct message *message, TransactionId xid,
 
     for (int i = 0; i < message->targets.count; i++)
         targets_len += message->targets.lengths[i] + 2;
-    pq_sendbyte(out, MESSAGE_VERSION);
+    pq_sendbyte(out, version_of(message->flags));
     appendBinaryStringInfo(out, no_mac, MESSAGE_MAC_BYTES);
     appendBinaryStringInfo(out, (const char *)message->id.data, UUID_LEN);
     pq_sendint16(out, message->flags);
@@ -50,6 +56,8 @@ message_build(StringInfo out, const struct message *message, TransactionId xid,
     pq_sendint16(out, message->emitter_len);
     pq_sendint32(out, message->targets.count);
     pq_sendint32(out, targets_len);
+    if ((message->flags & FRAME_TRACED) != 0)
+        appendBinaryStringInfo(out, message->traceparent, TRACEPARENT_LEN);
     appendBinaryStringInfo(out, message->audience, message->audience_len);
     appendBinaryStringInfo(out, message->source, message->source_len);
     if (message->topic != NULL)
@@ -97,6 +105,8 @@ parse_signed(struct message *message, StringInfo in)
     message->emitter_len = pq_getmsgint(in, 2);
     message->targets.count = pq_getmsgint(in, 4);
     targets_len = pq_getmsgint(in, 4);
+    if ((message->flags & FRAME_TRACED) != 0)
+        message->traceparent = pq_getmsgbytes(in, TRACEPARENT_LEN);
     message->audience = pq_getmsgbytes(in, message->audience_len);
     message->source = pq_getmsgbytes(in, message->source_len);
     if (message->topic_len != MESSAGE_NO_TOPIC)
@@ -132,11 +142,11 @@ message_parse(struct message *ret_message, const char *bytes, Size size, Transac
 {
     uint8 mac[MESSAGE_MAC_BYTES];
 
-    if (size < MESSAGE_HEAD_SIZE || bytes[0] != MESSAGE_VERSION)
+    if (size < MESSAGE_HEAD_SIZE)
         return false;
     sign(mac, xid, bytes + MESSAGE_SIGNED_AT, size - MESSAGE_SIGNED_AT, secret);
     if (!same_mac(mac, (const uint8 *)bytes + MESSAGE_MAC_AT))
         return false;
     message_read(ret_message, bytes, size);
-    return true;
+    return (uint8)bytes[0] == version_of(ret_message->flags);
 }

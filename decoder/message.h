@@ -6,10 +6,10 @@
  * MAC, with a secret that only C code reads. The id binds it to its transaction,
  * a copy in another one is refused. Integers are big-endian, texts UTF-8.
  *
- *    0  1  version        MESSAGE_VERSION
+ *    0  1  version        MESSAGE_VERSION, or MESSAGE_VERSION_TRACED with FRAME_TRACED
  *    1 16  mac            HMAC-SHA256, cut
  *   17 16  id
- *   33  2  flags          FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED
+ *   33  2  flags          FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED | FRAME_TRACED
  *   35  1  type, 36 priority, 37 backoff: as in frame.h
  *   38  2  retry_limit
  *   40  1  has_ttl
@@ -20,7 +20,8 @@
  *   63  2  emitter_len
  *   65  4  target_count
  *   69  4  targets_len    bytes of all targets with their lengths (2 each)
- *   73     audience, source, topic, emitter, targets, payload to the end
+ *   73     with FRAME_TRACED the traceparent, TRACEPARENT_LEN bytes; then
+ *          audience, source, topic, emitter, targets, payload to the end
  */
 #ifndef CLAIRON_MESSAGE_H
 #define CLAIRON_MESSAGE_H
@@ -33,9 +34,11 @@
 
 #include "frame.h"
 #include "rules.h"
+#include "traceparent.h"
 
 #define MESSAGE_PREFIX "clairon"
 #define MESSAGE_VERSION 1
+#define MESSAGE_VERSION_TRACED 2 /* apart, so that a plugin of before refuses it */
 #define MESSAGE_MAC_AT 1
 #define MESSAGE_MAC_BYTES 16
 #define MESSAGE_SIGNED_AT (MESSAGE_MAC_AT + MESSAGE_MAC_BYTES)
@@ -51,6 +54,7 @@ struct message {
     uint16 retry_limit;
     bool has_ttl;
     Interval ttl;
+    const char *traceparent; /* TRACEPARENT_LEN bytes, with FRAME_TRACED */
     const char *audience;
     int audience_len;
     const char *source;

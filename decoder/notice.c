@@ -42,7 +42,13 @@ put_metadata(struct decoder *decoder, StringInfo out, const struct message *mess
     put_text(decoder, out, message->source, message->source_len);
     encode_literal(out, ",\"topic\":");
     put_text(decoder, out, head->topic.bytes, head->topic.len);
-    encode_literal(out, ",\"operation\":\"notify\",\"timestamp\":\"");
+    encode_literal(out, ",\"operation\":\"notify\"");
+    if (message->traceparent != NULL) {
+        encode_literal(out, ",\"traceparent\":\"");
+        encode_raw(out, message->traceparent, TRACEPARENT_LEN);
+        appendStringInfoChar(out, '"');
+    }
+    encode_literal(out, ",\"timestamp\":\"");
     note_put_times(decoder, out, head);
 }
 

@@ -12,6 +12,7 @@
 #include "storage/lmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -164,6 +165,30 @@ read_payload(struct message *message, Datum payload)
     message->payload_len = text.len;
 }
 
+/*
+ * Of the setting clairon.traceparent, that whoever traces the application may set for a session or a
+ * transaction: the callers of notify need not know of it. A bad one costs its trace, no transaction.
+ */
+static void
+read_traceparent(struct message *message)
+{
+    const char *given = GetConfigOption("clairon.traceparent", true, false);
+    char *taken = palloc(TRACEPARENT_LEN + 1);
+
+    if (given == NULL || given[0] == '\0')
+        return;
+    if (!traceparent_read(given, strlen(given), taken)) {
+        ereport(WARNING, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                          errmsg("clairon.traceparent: \"%s\" is not valid, "
+                                 "the notification is sent without",
+                                 given),
+                          errhint("Valid: " TRACEPARENT_VALID ".")));
+        return;
+    }
+    message->traceparent = taken;
+    message->flags |= FRAME_TRACED;
+}
+
 static void
 write_message(const struct message *message)
 {
@@ -207,6 +232,7 @@ clairon_emit(PG_FUNCTION_ARGS)
     if (message.has_ttl)
         message.ttl = *PG_GETARG_INTERVAL_P(9);
     message.flags = PG_GETARG_BOOL(10) ? FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED : 0;
+    read_traceparent(&message);
     message.retry_limit = PG_GETARG_INT32(11);
     message.backoff = PG_GETARG_INT16(12);
     write_message(&message);

@@ -6,13 +6,14 @@
 
 #include "cli_options.h"
 #include "wire/frame.h"
+#include "wire/traceparent.h"
 
 #define TRACE "trace"
 
 static const char trace_usage[] =
     "Usage: clairon trace ID [options]\n"
     "Tells the life of one notification: when it was committed, stored, sent to whom, acked,\n"
-    "retried or given up, and who is waited for.\n"
+    "retried or given up, and who is waited for; its traceparent, if it was sent with one.\n"
     "\n"
     "  --json          as GET /v1/notifications/ID does\n"
     "  -c FILE         the relay's settings; only [store] matters\n"
@@ -42,6 +43,10 @@ print_event(const struct trace_event *event)
 static int
 print_table(const struct trace *trace)
 {
+    char traceparent[TRACEPARENT_LEN + 1];
+
+    if (traceparent_of_line(trace->data, traceparent))
+        printf("traceparent                  %s\n", traceparent);
     for (size_t i = 0; i < trace->event_count; i++)
         print_event(&trace->events[i]);
     for (size_t i = 0; i < trace->waiting_count; i++) {

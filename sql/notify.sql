@@ -3,6 +3,7 @@
 CREATE FUNCTION clairon.uuid_v7() RETURNS uuid
     LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'clairon_uuid_v7';
 
+-- Whose trace it belongs to it takes from the setting clairon.traceparent, if somebody set that.
 CREATE FUNCTION clairon.emit(id uuid, audience text, targets text[], payload jsonb, type int2,
     priority int2, source text, topic text, emitter text, ttl interval, ack_required boolean,
     retry_limit int, backoff int2) RETURNS void

@@ -17,6 +17,8 @@ export interface Notification<Row = Record<string, unknown>> {
     /** Commit time, UTC, with microseconds. */
     timestamp: string;
     expiration?: string;
+    /** The W3C trace that it belongs to, if it was sent with one. */
+    traceparent?: string;
   };
   /** Of a table: `before` and `after`. Of `clairon.notify`: the object it was given. */
   payload: {

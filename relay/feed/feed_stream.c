@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "feed/feed_private.h"
+#include "wire/traceparent.h"
 
 #define LAG_QUIET_US 2000000 /* nothing came for so long: there is nothing more */
 
@@ -148,6 +149,20 @@ reject_note(struct feed *feed, const struct frame *frame)
     stats_add(feed->stats, STAT_FEED_REJECTED, 1);
 }
 
+/* Where the trace goes on: by this line, the id leads to all that becomes of it. */
+static void
+log_trace(const struct frame *frame)
+{
+    char traceparent[TRACEPARENT_LEN + 1];
+    char id[FRAME_UUID_TEXT + 1];
+
+    if (frame->kind != FRAME_KIND_NOTE || !traceparent_of_line(frame->as.note.data, traceparent))
+        return;
+    frame_id_text(frame->as.note.id, id);
+    log_event(traceparent_is_sampled(traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "feed",
+              "decoded %s, traceparent %s", id, traceparent);
+}
+
 static void
 take_frame(struct feed *feed, const struct frame *frame)
 {
@@ -165,6 +180,8 @@ take_frame(struct feed *feed, const struct frame *frame)
             reject_note(feed, frame);
         if ((frame->flags & FRAME_UNDECODABLE) != 0)
             stats_add(feed->stats, STAT_FEED_UNDECODABLE, 1);
+        if ((frame->flags & FRAME_TRACED) != 0)
+            log_trace(frame);
         feed->batch_lsn = frame->commit_lsn;
         feed->batch_ordinal = frame->ordinal;
     }

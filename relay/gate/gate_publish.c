@@ -8,6 +8,7 @@
 #include <uthash.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "gate/gate_request.h"
 #include "hub/funnel.h"
@@ -18,6 +19,7 @@
 #include "wire/publication.h"
 
 #define KEY_MAX 255
+#define TRACEPARENT_MAX 255 /* bytes of the header that are looked at */
 #define TIMELINE_MAX TRACE_JSON_MAX
 
 /* A notification on its way to the store, for a key that nobody else may use meanwhile. */
@@ -28,6 +30,7 @@ struct gate_running {
     char *key;                /* NULL: it is not in gate->running */
     char *user;
     char digest[STORE_DIGEST_TEXT + 1];
+    char traceparent[TRACEPARENT_LEN + 1];
     int64_t since_us; /* monotonic: before the store can have taken it */
 };
 
@@ -114,6 +117,15 @@ keep(const struct gate_running *running, enum store_publish how, const char *id)
                     running->digest, id, running->since_us);
 }
 
+/* Where the trace goes on: by this line, the id leads to all that becomes of it. */
+static void
+log_trace(const struct gate_running *running, const char *id)
+{
+    if (running->traceparent[0] != '\0')
+        log_event(traceparent_is_sampled(running->traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
+                  "gate", "published %s, traceparent %s", id, running->traceparent);
+}
+
 static void
 on_published(void *ctx, enum rc rc, enum store_publish how, const char *id)
 {
@@ -121,6 +133,8 @@ on_published(void *ctx, enum rc rc, enum store_publish how, const char *id)
 
     if (rc == RC_OK)
         keep(ctx, how, id);
+    if (rc == RC_OK && how == STORE_PUBLISHED)
+        log_trace(ctx, id);
     request = gate_asked_done(running_free(ctx));
     if (request == NULL)
         return;
@@ -195,6 +209,7 @@ publish(struct gate_request *request, const struct publication *publication)
     }
     running = running_new(request, key);
     memcpy(running->digest, digest, sizeof(digest));
+    memcpy(running->traceparent, publication->traceparent, sizeof(running->traceparent));
     if (store_publish(hub_store(request->gate->hub), publication, key, digest, on_published,
                       running) != RC_OK)
         gate_asked_failed(running_free(running));
@@ -213,6 +228,7 @@ void
 gate_publish_headers(struct gate_request *request)
 {
     request->key = gate_http_header(request->wsi, "idempotency-key:", KEY_MAX);
+    request->traceparent = gate_http_header(request->wsi, "traceparent:", TRACEPARENT_MAX);
 }
 
 void
@@ -222,6 +238,7 @@ gate_publish(struct gate_request *request)
     struct publication_origin origin = {
         .emitter = request->token.user,
         .topic_prefix = prefix != NULL ? prefix : store_topic_prefix(hub_store(request->gate->hub)),
+        .traceparent = request->traceparent,
         .now_us = clock_wall_us()};
     struct publication publication = {0};
     char error[PUBLICATION_ERROR_MAX];

@@ -413,6 +413,7 @@ gate_request_closed(struct gate_request *request)
     buffer_free(&request->out);
     free(request->origin);
     free(request->key);
+    free(request->traceparent);
     free(request->who);
     free(request);
 }

@@ -75,8 +75,9 @@ struct gate_request {
     struct gate_redeem *redeem; /* while ASKING */
     struct gate_keeping *keeping;
     struct gate_asked *asked;
-    char *key;   /* Idempotency-Key; NULL: none */
-    char id[37]; /* of the path, a UUID in lower case */
+    char *key;         /* Idempotency-Key; NULL: none */
+    char *traceparent; /* as given; NULL: none */
+    char id[37];       /* of the path, a UUID in lower case */
     struct gate_peer *peer;
     struct session *session; /* while OPEN */
     struct buffer body;

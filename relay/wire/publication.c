@@ -185,11 +185,31 @@ read_expiration(struct publication_draft *draft, const json_t *metadata)
     return RC_OK;
 }
 
+/* A wrong one of the body is the asker's mistake; of a header, whoever wrote it on the way: ignored. */
+static enum rc
+read_traceparent(struct publication_draft *draft, const json_t *metadata)
+{
+    const json_t *value = json_object_get(metadata, "traceparent");
+    const char *given = draft->origin->traceparent;
+
+    if (value == NULL) {
+        if (given != NULL)
+            (void)traceparent_read(given, strlen(given), draft->publication->traceparent);
+        return RC_OK;
+    }
+    if (json_is_string(value) &&
+        traceparent_read(json_string_value(value), json_string_length(value),
+                         draft->publication->traceparent))
+        return RC_OK;
+    return publication_refuse(draft, "traceparent must be " TRACEPARENT_VALID);
+}
+
 static enum rc
 read_metadata(struct publication_draft *draft, json_t *root)
 {
-    static const char *const FIELDS[] = {"id",    "priority",  "type",      "emitter",    "source",
-                                         "topic", "operation", "timestamp", "expiration", NULL};
+    static const char *const FIELDS[] = {"id",         "priority",    "type",      "emitter",
+                                         "source",     "topic",       "operation", "timestamp",
+                                         "expiration", "traceparent", NULL};
     json_t *metadata;
 
     if (read_object(draft, root, "metadata", FIELDS, &metadata) != RC_OK ||
@@ -198,7 +218,8 @@ read_metadata(struct publication_draft *draft, json_t *root)
         read_word(draft, metadata, "type", PUBLICATION_TYPES, FRAME_TYPE_NOTIFICATION,
                   &draft->type) != RC_OK ||
         read_text(draft, metadata, "source", "notify", &draft->source) != RC_OK ||
-        read_text(draft, metadata, "topic", NULL, &draft->topic) != RC_OK)
+        read_text(draft, metadata, "topic", NULL, &draft->topic) != RC_OK ||
+        read_traceparent(draft, metadata) != RC_OK)
         return RC_BAD;
     return read_expiration(draft, metadata);
 }
@@ -352,11 +373,15 @@ read_root(struct publication_draft *draft, json_t *root)
     return read_retry(draft, routing);
 }
 
+/* Whoever asks again does so in another span of the trace. */
 static enum rc
 keep_asked(struct publication_draft *draft, const json_t *root)
 {
-    char *text = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS);
     enum rc rc = RC_BAD;
+    char *text;
+
+    (void)json_object_del(json_object_get(root, "metadata"), "traceparent");
+    text = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS);
 
     buffer_init(&draft->publication->asked, PUBLICATION_LINE_MAX);
     if (text != NULL)

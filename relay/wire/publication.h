@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
+#include "decoder/traceparent.h"
 
 #define PUBLICATION_TARGETS_MAX 10000
 #define PUBLICATION_ERROR_MAX 192
@@ -16,6 +17,7 @@
 struct publication_origin {
     const char *emitter;
     const char *topic_prefix; /* NULL: the topic is the source alone */
+    const char *traceparent;  /* of the request; NULL: none. What the body says goes before */
     int64_t now_us;           /* Unix */
     unsigned char random[10];
 };
@@ -23,6 +25,7 @@ struct publication_origin {
 struct publication {
     char id[37]; /* a version 7 UUID */
     bool needs_ack;
+    char traceparent[TRACEPARENT_LEN + 1]; /* "": none */
     char *audience;
     char **targets;
     size_t target_count;

@@ -61,9 +61,13 @@ add_metadata(const struct publication_draft *draft, const char *topic, struct bu
         rc = add_field(out, "source", draft->source);
     if (rc == RC_OK)
         rc = add_field(out, "topic", topic);
+    if (rc == RC_OK)
+        rc = buffer_addf(out, ",\"operation\":\"notify\"");
+    if (rc == RC_OK && draft->publication->traceparent[0] != '\0')
+        rc = add_field(out, "traceparent", draft->publication->traceparent);
     time_text(draft->origin->now_us, at);
     if (rc == RC_OK)
-        rc = buffer_addf(out, ",\"operation\":\"notify\",\"timestamp\":\"%s\"", at);
+        rc = buffer_addf(out, ",\"timestamp\":\"%s\"", at);
     time_text(draft->expires_us, at);
     if (rc == RC_OK && draft->expires_us != 0)
         rc = buffer_addf(out, ",\"expiration\":\"%s\"", at);
@@ -144,7 +148,8 @@ fill_head(const struct publication_draft *draft, const unsigned char id[16], siz
     head[FRAME_AT_KIND] = FRAME_KIND_NOTE;
     head[FRAME_AT_VERSION] = FRAME_VERSION;
     put_u16(head + FRAME_AT_FLAGS, (publication->needs_ack ? FRAME_ACK_REQUIRED : 0u) |
-                                       (draft->is_retried ? FRAME_RETRY_ENABLED : 0u));
+                                       (draft->is_retried ? FRAME_RETRY_ENABLED : 0u) |
+                                       (publication->traceparent[0] != '\0' ? FRAME_TRACED : 0u));
     memcpy(head + FRAME_NOTE_AT_ID, id, 16);
     bytes_put_u64(head + FRAME_NOTE_AT_COMMIT_US, (uint64_t)draft->origin->now_us);
     bytes_put_u64(head + FRAME_NOTE_AT_EXPIRES_US, (uint64_t)draft->expires_us);
