@@ -67,7 +67,7 @@ acks_flush(struct hub *hub)
 }
 
 void
-acks_add(struct hub *hub, const char *user, const char *id)
+acks_add(struct hub *hub, const char *user, const char *id, int shard)
 {
     if (hub->acks.count >= HUB_ACKS_MAX) {
         /* Not lost: the message stays pending and comes again, and so will its ack. */
@@ -76,8 +76,8 @@ acks_add(struct hub *hub, const char *user, const char *id)
         return;
     }
     stats_time(hub->stats, TIME_ACKED, clock_wall_us() - trace_commit_ms(id) * 1000);
-    push(&hub->acks,
-         (struct store_ack){memory_text(user, strlen(user)), memory_text(id, strlen(id)), -1});
+    push(&hub->acks, (struct store_ack){memory_text(user, strlen(user)),
+                                        memory_text(id, strlen(id)), (signed char)shard});
 }
 
 static void

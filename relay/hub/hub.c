@@ -119,16 +119,28 @@ hub_publish(struct hub *hub)
     hub->batch_count = 0;
 }
 
+/* Its line goes to all its readers. What is for one user need not tell where others are. */
+static struct note *
+note_of(const struct hub *hub, const struct entry *entry)
+{
+    struct entry_id pos[STORE_SHARDS_MAX];
+
+    if (entry->shard == 0)
+        return note_new(entry, hub->epoch, shed_heads(hub), hub->shards);
+    place_spread(place_of(shed_heads(hub), entry->shard), entry->shard, pos, hub->shards);
+    return note_new(entry, hub->epoch, pos, hub->shards);
+}
+
 static void
 on_entry(void *ctx, const struct entry *entry)
 {
     struct hub *hub = ctx;
 
-    if (!hub->has_position || !entry_id_less(hub->newest, entry->id))
+    if (!hub->has_position || !entry_id_less(hub->newest[entry->shard], entry->id))
         return;
-    hub->newest = entry->id;
+    hub->newest[entry->shard] = entry->id;
     store_saw(hub->store, entry->shard, entry->id);
-    hub->batch[hub->batch_count++] = note_new(entry, hub->epoch, shed_pos(hub, entry->id));
+    hub->batch[hub->batch_count++] = note_of(hub, entry);
     stats_add(hub->stats, STAT_HUB_NOTES, 1);
     if (hub->batch_count == HUB_BATCH_MAX)
         hub_publish(hub);
@@ -247,7 +259,7 @@ hub_refill(struct hub *hub)
 static void
 take_epoch(struct hub *hub)
 {
-    struct entry_id head = store_newest(hub->store)[0];
+    const struct entry_id *head = store_newest(hub->store);
     struct session *session, *next;
 
     hub_publish(hub);
@@ -258,14 +270,14 @@ take_epoch(struct hub *hub)
                   hub->epoch, store_epoch(hub->store));
     snprintf(hub->epoch, sizeof(hub->epoch), "%s", store_epoch(hub->store));
     recent_reset(&hub->recent, head);
-    hub->newest = head;
+    memcpy(hub->newest, head, hub->shards * sizeof(*head));
     shed_forget(hub);
     if (hub->has_position) {
         DL_FOREACH_SAFE (hub->sessions, session, next)
-            session_change_epoch(session, head);
+            session_change_epoch(session);
     }
     hub->has_position = true;
-    reader_seek(hub->reader, &head);
+    reader_seek(hub->reader, head);
 }
 
 static void
@@ -331,6 +343,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     hub->loop = loop;
     hub->config = config;
     hub->store = store;
+    hub->shards = store_shards(store);
     hub->stats = stats;
     hub->scratch = memory_new(WS_TEXT_HEAD_MAX + SESSION_SAID_MAX);
     ev_init(&hub->retry, on_retry);
@@ -342,6 +355,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
         free(hub);
         return NULL;
     }
+    recent_open(&hub->recent, hub->shards);
     hub->store_listener = (struct store_listener){on_store_up, on_store_down, hub, NULL};
     store_listen(store, &hub->store_listener);
     ev_timer_init(&hub->beat, on_beat, BEAT_S, BEAT_S);
@@ -398,7 +412,7 @@ hub_free(struct hub *hub)
     if (hub == NULL)
         return;
     (void)hub_send_some(hub, UINT_MAX); /* all are gone */
-    recent_reset(&hub->recent, hub->recent.head);
+    recent_close(&hub->recent);
     while (hub->batch_count > 0)
         note_unref(hub->batch[--hub->batch_count]);
     acks_free(hub);

@@ -3,6 +3,7 @@
 #define CLAIRON_HUB_HUB_PRIVATE_H
 
 #include <ev.h>
+#include <stddef.h>
 
 #include "hub/audience.h"
 #include "hub/hub.h"
@@ -43,7 +44,7 @@ struct shed {
     const struct session *probe; /* in hub->waking, since: */
     int64_t probe_us;
     int64_t lag_us; /* the longest wait since measured_us */
-    struct entry_id hold;
+    struct entry_id hold[STORE_SHARDS_MAX];
     int64_t began_us;
     uint64_t count; /* of lines, in this stretch */
 };
@@ -52,6 +53,7 @@ struct hub {
     struct ev_loop *loop;
     const struct config *config;
     struct store *store;
+    unsigned shards; /* of the store */
     struct stats *stats;
     struct reader *reader;
     struct store_listener store_listener;
@@ -63,7 +65,7 @@ struct hub {
     struct recent recent;
     struct note *batch[HUB_BATCH_MAX]; /* read in this turn of the loop, not yet offered */
     unsigned batch_count;
-    struct entry_id newest; /* read last */
+    struct entry_id newest[STORE_SHARDS_MAX]; /* read last, of each shard */
     struct session *waking; /* those with something to send, in the order they got it */
     struct session *waking_last;
     int64_t sending_us;      /* when sending began, by the wall clock */
@@ -102,26 +104,27 @@ enum session_state {
 /* A line that needs an ack, from its queueing until the ack. */
 struct unacked {
     unsigned char id[16];
+    unsigned char shard;
     bool is_written;  /* to the socket; else it is still queued */
     bool is_missed;   /* a retry of it could not be queued */
     bool is_doubtful; /* may have been acked unheard: see window_doubt */
 };
 
 struct session { /* from a pool: at the start of a cache line */
-    /* One cache line: all that the usual offer and send of a run look at. */
+    /* One cache line: all that the usual offer and send of a run for many look at. */
     enum session_state state;
     bool is_blocked; /* the transport calls session_writable */
     bool is_waking;  /* in hub->waking: not freed before it is taken out */
     bool has_said;   /* lines of its own wait */
     bool has_topics; /* it is not shown all: see topics */
     unsigned queue_count;
-    bool is_timed;          /* taken_us or passed_bytes is set */
-    struct entry_id cursor; /* all up to here was queued, or was not for this user */
-    struct run *run;        /* handed over whole; only while the queue is empty */
+    bool is_timed;   /* taken_us or passed_bytes is set */
+    struct run *run; /* handed over whole; only while the queue is empty */
     struct session *waking_next;
     void *socket;
     const struct session_transport *transport;
-    /* The rest. */
+    struct place cursor; /* all up to here was queued, or was not for this user */
+    /* The rest, from the cursor's own half on. */
     struct hub *hub;
     struct topics *topics; /* that it is shown; NULL: all */
     struct buffer said;    /* control lines, each with its '\n' */
@@ -152,19 +155,23 @@ struct session { /* from a pool: at the start of a cache line */
     bool has_lost;      /* what expired before it was written is not yet told as a gap */
     bool has_shed;      /* nor what was left out in this stretch */
     unsigned asked;     /* answers under way that hold this pointer */
-    bool is_poll;       /* it lasts for one answer */
-    bool is_going_on;   /* .. and the one before told where this one goes on */
-    struct entry_id began_at;
-    struct entry_id checked; /* nothing was lost between its position and here */
+    unsigned char own_shard; /* of its user */
+    bool is_poll;            /* it lasts for one answer */
+    bool is_going_on;        /* .. and the one before told where this one goes on */
+    union {
+        struct place checked;  /* nothing was lost between its position and here; then: */
+        struct place began_at; /* where it was to go on */
+    };
     unsigned checked_pages;
     char inbox_at[32];
     int window;
     int unacked_count;
     int unacked_room;
     struct unacked *unacked; /* at most `window` */
-    struct entry_id lost_from;
-    struct entry_id lost_to;
+    struct place lost_from;
 };
+
+_Static_assert(offsetof(struct session, cursor.own) == 64, "what is for many needs one cache line");
 
 /* session.c */
 void session_set_state(struct session *session, enum session_state state);
@@ -186,15 +193,24 @@ void session_offer_run(struct hub *hub, struct session *session, struct run *run
 /* Says which notes expired before they were written. */
 void session_tell_lost(struct session *session);
 bool session_is_for(const struct session *session, const struct frame *frame);
+/* The hub's place as this session sees it. */
+struct place session_head(const struct session *session);
+/* A note, or another's, that tells a place of this session alone. The caller owns one reference. */
+struct note *session_note(const struct session *session, const struct entry *entry,
+                          struct place place);
+struct note *session_note_at(const struct session *session, const struct note *note,
+                             struct place place);
+void session_pos_text(const struct session *session, struct place place,
+                      char ret_text[NOTE_POS_MAX]);
 /*
  * A client goes on from `to`: it is moved before all that still waits for the socket, or that
  * was left out and is to be told later.
  */
-void session_gap(struct session *session, struct entry_id from, struct entry_id to,
-                 const char *why);
-/* The same with `to` as it is. */
-void session_say_gap(struct session *session, struct entry_id from, struct entry_id to,
-                     const char *why);
+void session_gap(struct session *session, struct place from, struct place to, const char *why);
+/* This note will not come. */
+void session_tell_missed(struct session *session, const struct note *note, const char *why);
+/* session_gap with `to` as it is. */
+void session_say_gap(struct session *session, struct place from, struct place to, const char *why);
 void session_free_if_done(struct session *session);
 /* Another relay stored these acks, or they were given up: `ids` in lower case. */
 void hub_settled(struct hub *hub, const char *user, const char *const *ids, size_t count,
@@ -205,7 +221,7 @@ bool session_is_full(const struct session *session);
 /* Nothing waits for its socket, apart from lines of its own. */
 bool session_is_idle(const struct session *session);
 /* `to`, or where to go on so as to get all of the queue. */
-struct entry_id session_before_queue(const struct session *session, struct entry_id to);
+struct place session_before_queue(const struct session *session, struct place to);
 /* HIGH goes before NORMAL before LOW, save in a poll; else in the order of the calls. */
 void session_queue(struct session *session, struct note *note);
 /* False when it is to be queued note by note, as others wait or the socket is full. */
@@ -228,8 +244,8 @@ void session_regroup(struct session *session);
 void session_join(struct session *session, const char *key, size_t len);
 /* Asks the store whether what this session waits for is still to be acked. */
 void session_doubt(struct session *session);
-/* The store was emptied: nothing before `head` exists any more. */
-void session_change_epoch(struct session *session, struct entry_id head);
+/* The store was emptied: nothing before the hub's head exists any more. */
+void session_change_epoch(struct session *session);
 
 /* window.c */
 /*
@@ -244,8 +260,8 @@ void window_wrote(struct session *session, struct note *note);
 void window_miss(struct session *session, const struct note *note);
 /* The inbox is to be read again, once there is room. */
 void window_defer(struct session *session);
-/* Gives its place back: it was acked, or left the queue unwritten. */
-void window_forget(struct session *session, const char *id);
+/* Gives its place back: it was acked, or left the queue unwritten. The shard of what had it, or -1. */
+int window_forget(struct session *session, const char *id);
 void window_drop(struct session *session, const struct note *note);
 
 /*
@@ -265,8 +281,10 @@ void shed_forget(struct hub *hub);
 bool shed_takes(const struct hub *hub, const struct note *note);
 /* How many of the first notes are not. */
 unsigned shed_keeps(const struct hub *hub, struct note *const *notes, unsigned count);
-/* The position that a line made now tells. */
-struct entry_id shed_pos(const struct hub *hub, struct entry_id id);
+/* The place that a line made now tells, where it would tell `place`. */
+struct place shed_place(const struct session *session, struct place place);
+/* The same of all shards, for a line that was just read. */
+const struct entry_id *shed_heads(const struct hub *hub);
 /* It was left out for this session. */
 void session_shed(struct session *session, const struct note *note);
 /* When that session gets its turn, what waits now has waited long enough to tell the lag. */
@@ -289,7 +307,8 @@ void here_beat(struct hub *hub);
 void here_announce(struct hub *hub);
 
 /* acks.c */
-void acks_add(struct hub *hub, const char *user, const char *id);
+/* `shard` is that of the message; -1: not known. */
+void acks_add(struct hub *hub, const char *user, const char *id, int shard);
 /* What was shown, then the acks. */
 void acks_flush(struct hub *hub);
 void acks_free(struct hub *hub);

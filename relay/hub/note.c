@@ -13,12 +13,12 @@ static const char MIDDLE[] = "\",\"n\":";
 
 /* What stands before the notification in its line. */
 static size_t
-write_start(const char *epoch, struct entry_id pos, char *at)
+write_start(const char *epoch, const struct entry_id *pos, unsigned shards, char *at)
 {
     size_t len = sizeof(START) - 1;
 
     memcpy(at, START, len);
-    note_pos_text(epoch, pos, at + len);
+    note_pos_text(epoch, pos, shards, at + len);
     len += strlen(at + len);
     memcpy(at + len, MIDDLE, sizeof(MIDDLE) - 1);
     return len + sizeof(MIDDLE) - 1;
@@ -27,17 +27,19 @@ write_start(const char *epoch, struct entry_id pos, char *at)
 /* Route, users and line in one allocation; the rest is the caller's to set. */
 static struct note *
 make(struct bytes route, struct bytes only, struct bytes data, const char *epoch,
-     struct entry_id pos)
+     const struct entry_id *pos, unsigned shards)
 {
     char start[NOTE_POS_MAX + sizeof(START) + sizeof(MIDDLE)];
-    size_t start_len = write_start(epoch, pos, start);
+    size_t start_len = write_start(epoch, pos, shards, start);
     struct note *note;
     unsigned char *at;
 
-    note = memory_grow(NULL, sizeof(*note) + route.len + only.len + WS_TEXT_HEAD_MAX + start_len +
-                                 data.len + 1);
-    at = (unsigned char *)(note + 1);
-    *note = (struct note){.refs = 1, .pos = pos, .made_us = clock_monotonic_us()};
+    note = memory_grow(NULL, sizeof(*note) + shards * sizeof(*pos) + route.len + only.len +
+                                 WS_TEXT_HEAD_MAX + start_len + data.len + 1);
+    at = (unsigned char *)(note->pos + shards);
+    *note =
+        (struct note){.refs = 1, .shards = (unsigned char)shards, .made_us = clock_monotonic_us()};
+    memcpy(note->pos, pos, shards * sizeof(*pos));
     memcpy(at, route.at, route.len);
     if (frame_parse_head((struct bytes){at, route.len}, &note->frame) != RC_OK)
         abort(); /* the entry was parsed from these very bytes */
@@ -57,26 +59,30 @@ make(struct bytes route, struct bytes only, struct bytes data, const char *epoch
 }
 
 struct note *
-note_new(const struct entry *entry, const char *epoch, struct entry_id pos)
+note_new(const struct entry *entry, const char *epoch, const struct entry_id *pos, unsigned shards)
 {
-    struct note *note = make(entry->frame.as.note.head, entry->only, entry->data, epoch, pos);
+    struct note *note =
+        make(entry->frame.as.note.head, entry->only, entry->data, epoch, pos, shards);
 
     note->is_copy = entry->is_copy;
     note->is_open = entry->is_open;
     note->ends_us = entry->ends_us;
+    note->shard = entry->shard;
     note->id = entry->id;
     note->needs_ack = (entry->frame.flags & FRAME_ACK_REQUIRED) != 0;
     return note;
 }
 
 struct note *
-note_new_at(const struct note *note, const char *epoch, struct entry_id pos)
+note_new_at(const struct note *note, const char *epoch, const struct entry_id *pos)
 {
-    struct note *moved = make(note->frame.as.note.head, note->only, note->data, epoch, pos);
+    struct note *moved =
+        make(note->frame.as.note.head, note->only, note->data, epoch, pos, note->shards);
 
     moved->is_copy = note->is_copy;
     moved->is_open = note->is_open;
     moved->ends_us = note->ends_us;
+    moved->shard = note->shard;
     moved->id = note->id;
     moved->needs_ack = note->needs_ack;
     moved->made_us = note->made_us;
@@ -101,28 +107,4 @@ bool
 note_is_expired(const struct note *note)
 {
     return note->ends_us != 0 && note->ends_us <= clock_wall_us();
-}
-
-void
-note_pos_text(const char *epoch, struct entry_id id, char ret_text[NOTE_POS_MAX])
-{
-    size_t len = strnlen(epoch, NOTE_POS_MAX - ENTRY_ID_TEXT_MAX - 1);
-
-    memcpy(ret_text, epoch, len);
-    ret_text[len] = '.';
-    entry_id_text(id, ret_text + len + 1);
-}
-
-enum rc
-note_pos_read(const char *text, const char *epoch, struct entry_id *ret_id)
-{
-    const char *dot = strchr(text, '.');
-    struct entry_id id;
-
-    if (dot == NULL || entry_id_read(dot + 1, strlen(dot + 1), &id) != RC_OK)
-        return RC_BAD;
-    if ((size_t)(dot - text) != strlen(epoch) || strncmp(text, epoch, strlen(epoch)) != 0)
-        return RC_CLOSED;
-    *ret_id = id;
-    return RC_OK;
 }

@@ -2,7 +2,7 @@
 #ifndef CLAIRON_HUB_NOTE_H
 #define CLAIRON_HUB_NOTE_H
 
-#include "store/entry.h"
+#include "store/place.h"
 
 /* One allocation; immutable; shared by note_ref and note_unref, on the loop's thread only. */
 struct note {
@@ -12,32 +12,56 @@ struct note {
     bool is_open;    /* whoever is shown it owes an ack */
     bool is_copy;    /* to be shown again, to the users of `only` */
     int64_t ends_us; /* from then on nobody is shown it; 0: never */
+    unsigned char shard;
+    unsigned char shards; /* that `pos` speaks of */
     struct entry_id id;
-    struct frame frame;  /* views into this allocation */
-    struct bytes only;   /* likewise; walk with frame_next_target */
-    struct entry_id pos; /* what the line tells the client */
-    int64_t made_us;     /* monotonic */
+    struct frame frame; /* views into this allocation */
+    struct bytes only;  /* likewise; walk with frame_next_target */
+    int64_t made_us;    /* monotonic */
     size_t line_len;
     unsigned char *line; /* {"t":"msg",..} */
     size_t ws_len;
-    unsigned char *ws; /* the line as a whole WebSocket frame: the same bytes for everyone */
-    struct bytes data; /* the notification in the line */
+    unsigned char *ws;     /* the line as a whole WebSocket frame: the same bytes for everyone */
+    struct bytes data;     /* the notification in the line */
+    struct entry_id pos[]; /* what the line tells the client */
 };
 
-/* `pos` is the position that the line tells the client. The caller owns one reference. */
-struct note *note_new(const struct entry *entry, const char *epoch, struct entry_id pos);
+/*
+ * `pos` is the position that the line tells the client, in each of the shards (0-0 where none of
+ * its readers has any). The caller owns one reference.
+ */
+struct note *note_new(const struct entry *entry, const char *epoch, const struct entry_id *pos,
+                      unsigned shards);
 /* The same with another position. */
-struct note *note_new_at(const struct note *note, const char *epoch, struct entry_id pos);
+struct note *note_new_at(const struct note *note, const char *epoch, const struct entry_id *pos);
 struct note *note_ref(struct note *note);
 void note_unref(struct note *note); /* accepts NULL */
 
 /* True from its expiration on, by the wall clock. */
 bool note_is_expired(const struct note *note);
 
-/* A client's position: the store's epoch and an entry of its stream. */
-#define NOTE_POS_MAX 80
-void note_pos_text(const char *epoch, struct entry_id id, char ret_text[NOTE_POS_MAX]);
-/* RC_CLOSED: well-formed, but of another epoch. RC_BAD: no position at all. */
-MUST_CHECK enum rc note_pos_read(const char *text, const char *epoch, struct entry_id *ret_id);
+/* The place that the line tells a reader whose own shard is `own`. */
+static inline struct place
+note_told(const struct note *note, unsigned own)
+{
+    return place_of(note->pos, own);
+}
+
+/*
+ * A client's position: the store's epoch, a dot, an entry of the shared stream as `ms-seq`. Then of
+ * each other shard's, as far as known, a dot and, in base 36, by how many ms it is later (after a
+ * `-`: earlier), and `-seq` unless that is 0. So `00ff.1700000000000-3..-rs.2s-1` knows nothing of
+ * shard 1.
+ */
+#define NOTE_POS_MAX 512
+#define NOTE_POS_EPOCH_MAX 32
+void note_pos_text(const char *epoch, const struct entry_id *pos, unsigned shards,
+                   char ret_text[NOTE_POS_MAX]);
+/*
+ * The place of a user whose own shard is `own`. RC_CLOSED: well-formed, but of another epoch.
+ * RC_BAD: no position at all.
+ */
+MUST_CHECK enum rc note_pos_read(const char *text, const char *epoch, unsigned shards, unsigned own,
+                                 struct place *ret_place);
 
 #endif

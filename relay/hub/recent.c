@@ -1,63 +1,114 @@
 /* recent.c: the newest notifications, for sessions that are a little behind. */
 #include "hub/recent.h"
 
-static struct note *
-note_at(const struct recent *recent, unsigned place)
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+void
+recent_open(struct recent *recent, unsigned shards)
 {
-    return recent->notes[(recent->first + place) % RECENT_NOTES_MAX];
+    recent->shards = shards;
+    recent->reached = memory_new(RECENT_NOTES_MAX * shards * sizeof(*recent->reached));
+}
+
+static unsigned
+slot_of(const struct recent *recent, unsigned place)
+{
+    return (recent->first + place) % RECENT_NOTES_MAX;
 }
 
 static void
 drop_oldest(struct recent *recent)
 {
-    struct note *oldest = note_at(recent, 0);
+    struct note *oldest = recent->notes[recent->first];
 
-    recent->base = oldest->id;
+    recent->base[oldest->shard] = oldest->id;
     recent->bytes -= oldest->line_len;
-    recent->first = (recent->first + 1) % RECENT_NOTES_MAX;
+    recent->first = slot_of(recent, 1);
     recent->count--;
     note_unref(oldest);
 }
 
-void
-recent_reset(struct recent *recent, struct entry_id head)
+static void
+empty(struct recent *recent)
 {
     while (recent->count > 0)
         drop_oldest(recent);
-    recent->base = head;
-    recent->head = head;
+}
+
+void
+recent_close(struct recent *recent)
+{
+    empty(recent);
+    free(recent->reached);
+    recent->reached = NULL;
+}
+
+void
+recent_reset(struct recent *recent, const struct entry_id *head)
+{
+    empty(recent);
+    memcpy(recent->base, head, recent->shards * sizeof(*head));
+    memcpy(recent->head, head, recent->shards * sizeof(*head));
 }
 
 void
 recent_add(struct recent *recent, struct note *note)
 {
+    unsigned slot;
+
     while (recent->count > 0 &&
            (recent->count == RECENT_NOTES_MAX || recent->bytes + note->line_len > RECENT_BYTES_MAX))
         drop_oldest(recent);
-    recent->notes[(recent->first + recent->count) % RECENT_NOTES_MAX] = note_ref(note);
-    recent->count++;
+    slot = slot_of(recent, recent->count++);
+    recent->notes[slot] = note_ref(note);
     recent->bytes += note->line_len;
-    recent->head = note->id;
+    recent->head[note->shard] = note->id;
+    memcpy(recent->reached + slot * recent->shards, recent->head,
+           recent->shards * sizeof(*recent->head));
+}
+
+struct place
+recent_base(const struct recent *recent, unsigned own)
+{
+    return place_of(recent->base, own);
+}
+
+struct place
+recent_head(const struct recent *recent, unsigned own)
+{
+    return place_of(recent->head, own);
 }
 
 bool
-recent_covers(const struct recent *recent, struct entry_id after)
+recent_goes_on(const struct recent *recent, unsigned own, struct place after)
 {
-    return !entry_id_less(after, recent->base) && !entry_id_less(recent->head, after);
+    return place_reaches(after, recent_base(recent, own));
 }
 
+bool
+recent_covers(const struct recent *recent, unsigned own, struct place after)
+{
+    return recent_goes_on(recent, own, after) && place_reaches(recent_head(recent, own), after);
+}
+
+/* What was read with a note is never less than with the one before. */
 struct note *
-recent_next(const struct recent *recent, struct entry_id after)
+recent_next(const struct recent *recent, unsigned own, struct place after)
 {
     unsigned low = 0;
     unsigned high = recent->count;
 
     while (low < high) {
         unsigned middle = low + (high - low) / 2;
-        if (entry_id_less(after, note_at(recent, middle)->id))
-            high = middle;
-        else
+        const struct entry_id *reached = recent->reached + slot_of(recent, middle) * recent->shards;
+
+        if (place_reaches(after, place_of(reached, own)))
             low = middle + 1;
+        else
+            high = middle;
     }
-    return low < recent->count ? note_at(recent, low) : NULL;
+    return low < recent->count ? recent->notes[slot_of(recent, low)] : NULL;
 }

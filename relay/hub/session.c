@@ -64,6 +64,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
     session->transport = transport;
     session->socket = socket;
     session->user = memory_text(request->user, strlen(request->user));
+    session->own_shard = (unsigned char)store_shard_of(hub->store, request->user);
     if (request->pos != NULL && request->pos[0] != '\0') /* an empty one is none */
         session->pos = memory_text(request->pos, strlen(request->pos));
     session->expires_s = request->expires_s;
@@ -120,18 +121,58 @@ session_detach(struct session *session)
     session_free_if_done(session);
 }
 
+/* Places. */
+
+struct place
+session_head(const struct session *session)
+{
+    return recent_head(&session->hub->recent, session->own_shard);
+}
+
+struct note *
+session_note(const struct session *session, const struct entry *entry, struct place place)
+{
+    struct entry_id pos[STORE_SHARDS_MAX];
+
+    place_spread(place, session->own_shard, pos, session->hub->shards);
+    return note_new(entry, session->hub->epoch, pos, session->hub->shards);
+}
+
+struct note *
+session_note_at(const struct session *session, const struct note *note, struct place place)
+{
+    struct entry_id pos[STORE_SHARDS_MAX];
+
+    place_spread(place, session->own_shard, pos, note->shards);
+    return note_new_at(note, session->hub->epoch, pos);
+}
+
+void
+session_pos_text(const struct session *session, struct place place, char ret_text[NOTE_POS_MAX])
+{
+    struct entry_id pos[STORE_SHARDS_MAX];
+
+    place_spread(place, session->own_shard, pos, session->hub->shards);
+    note_pos_text(session->hub->epoch, pos, session->hub->shards, ret_text);
+}
+
 /* What goes in. */
+
+static bool
+is_new(const struct session *session, const struct note *note)
+{
+    return place_is_before(&session->cursor, note->shard, note->id);
+}
 
 /* It expired before it was written: what is new of it is told as a gap, in front of the next frame. */
 static void
 lose(struct session *session, const struct note *note)
 {
-    if (note->is_copy || !entry_id_less(session->cursor, note->id))
+    if (note->is_copy || !is_new(session, note))
         return; /* shown before, or told by the error log */
     if (!session->has_lost)
         session->lost_from = session->cursor;
     session->has_lost = true;
-    session->lost_to = note->id;
     session_wake(session);
 }
 
@@ -141,7 +182,7 @@ session_tell_lost(struct session *session)
     if (!session->has_lost)
         return;
     session->has_lost = false;
-    session_gap(session, session->lost_from, session->lost_to, "expired");
+    session_gap(session, session->lost_from, session->cursor, "expired");
 }
 
 /*
@@ -151,14 +192,16 @@ session_tell_lost(struct session *session)
 static void
 queue(struct session *session, struct note *note)
 {
-    bool is_new = !note->is_copy && entry_id_less(session->cursor, note->id);
+    struct place place = session->cursor;
     struct note *moved;
 
-    if (!session->is_poll || !entry_id_less(note->pos, session->cursor)) {
+    if (!session->is_poll || place_reaches(note_told(note, session->own_shard), place)) {
         session_queue(session, note);
         return;
     }
-    moved = note_new_at(note, session->hub->epoch, is_new ? note->id : session->cursor);
+    if (!note->is_copy)
+        place_pass(&place, note->shard, note->id);
+    moved = session_note_at(session, note, place);
     session_queue(session, moved);
     note_unref(moved);
 }
@@ -183,7 +226,7 @@ session_give_unowed(struct session *session, struct note *note)
         !topics_show(session->topics, note->frame.as.note.topic))
         return;
     if (session_is_full(session))
-        session_gap(session, note->id, note->id, "shed");
+        session_tell_missed(session, note, "shed");
     else
         session_queue(session, note);
 }
@@ -192,10 +235,8 @@ session_give_unowed(struct session *session, struct note *note)
 static void
 fall_behind(struct session *session)
 {
-    const struct entry_id head = session->hub->recent.head;
-
-    if (entry_id_less(session->cursor, head))
-        session->cursor = head; /* all before what is offered */
+    /* All before what is offered. */
+    session->cursor = place_max(session->cursor, session_head(session));
     session_set_state(session, SESSION_CATCHING_UP);
 }
 
@@ -204,7 +245,7 @@ session_offer(struct session *session, struct note *note)
 {
     if (session->state == SESSION_CATCHING_UP && session->is_blocked)
         session_passed(session, note->line_len);
-    if (session->state != SESSION_LIVE || !entry_id_less(session->cursor, note->id))
+    if (session->state != SESSION_LIVE || !is_new(session, note))
         return;
     if (session_is_full(session)) {
         session_passed(session, note->line_len);
@@ -212,7 +253,7 @@ session_offer(struct session *session, struct note *note)
         return;
     }
     session_enqueue(session, note);
-    session->cursor = note->id;
+    place_pass(&session->cursor, note->shard, note->id);
 }
 
 void
@@ -220,11 +261,10 @@ session_offer_run(struct hub *hub, struct session *session, struct run *run)
 {
     const struct note *first = run->notes[0];
 
-    if (session->state == SESSION_LIVE && entry_id_less(session->cursor, first->id) &&
-        !run_is_stale(run)) {
+    if (session->state == SESSION_LIVE && is_new(session, first) && !run_is_stale(run)) {
         if ((session->has_topics && !topics_show(session->topics, first->frame.as.note.topic)) ||
             session_queue_run(hub, session, run)) {
-            session->cursor = run->notes[run->count - 1]->id;
+            *place_in(&session->cursor, first->shard) = run->notes[run->count - 1]->id;
             return;
         }
     }
@@ -240,8 +280,7 @@ session_offer_again(struct session *session, struct note *note)
     window_miss(session, note);
     if (session->state == SESSION_LIVE && !session_is_full(session)) {
         session_enqueue(session, note);
-        if (entry_id_less(session->cursor, note->id))
-            session->cursor = note->id;
+        place_pass(&session->cursor, note->shard, note->id);
         return;
     }
     session->has_missed = true;
@@ -284,13 +323,13 @@ count_gap(struct stats *stats, const char *why)
 }
 
 void
-session_say_gap(struct session *session, struct entry_id from, struct entry_id to, const char *why)
+session_say_gap(struct session *session, struct place from, struct place to, const char *why)
 {
     char from_text[NOTE_POS_MAX], to_text[NOTE_POS_MAX], line[3 * NOTE_POS_MAX];
     int len;
 
-    note_pos_text(session->hub->epoch, from, from_text);
-    note_pos_text(session->hub->epoch, to, to_text);
+    session_pos_text(session, from, from_text);
+    session_pos_text(session, to, to_text);
     len =
         snprintf(line, sizeof(line), "{\"t\":\"gap\",\"from\":\"%s\",\"to\":\"%s\",\"why\":\"%s\"}",
                  from_text, to_text, why);
@@ -299,51 +338,78 @@ session_say_gap(struct session *session, struct entry_id from, struct entry_id t
 }
 
 void
-session_gap(struct session *session, struct entry_id from, struct entry_id to, const char *why)
+session_gap(struct session *session, struct place from, struct place to, const char *why)
 {
-    to = session_before_queue(session, session->has_shed ? shed_pos(session->hub, to) : to);
-    session_say_gap(session, entry_id_less(to, from) ? to : from, to, why);
+    to = session_before_queue(session, session->has_shed ? shed_place(session, to) : to);
+    session_say_gap(session, place_min(to, from), to, why);
+}
+
+void
+session_tell_missed(struct session *session, const struct note *note, const char *why)
+{
+    struct place place = note_told(note, session->own_shard);
+
+    place_pass(&place, note->shard, note->id); /* a line may tell less */
+    session_gap(session, place, place, why);
 }
 
 bool
 session_place(const struct session *session, char ret_pos[SESSION_POS_MAX])
 {
-    struct entry_id head = session->hub->recent.head;
-
     /* A live session was offered all there is, whether it was for it or not. */
     if (session->state != SESSION_LIVE || !session_is_idle(session))
         return false;
-    note_pos_text(session->hub->epoch,
-                  entry_id_less(session->cursor, head) ? head : session->cursor, ret_pos);
+    session_pos_text(session, place_max(session->cursor, session_head(session)), ret_pos);
     return true;
 }
 
 /* Acks. */
 
-/* `except` may be NULL. */
-static void
-tell_acked(struct hub *hub, const char *user, const struct session *except, const char *const *ids,
-           size_t count)
+/* Empty for who has none. */
+static struct membership *
+sessions_of(struct hub *hub, const char *user)
 {
     struct audience *audience =
         hub_find_user(hub, (struct bytes){(const unsigned char *)user, strlen(user)});
+
+    return audience != NULL ? audience->members : NULL;
+}
+
+/* In all windows; the shard of what had a place there, or -1. */
+static int
+forget(struct membership *members, const char *id)
+{
+    struct membership *member;
+    int shard = -1;
+
+    DL_FOREACH (members, member) {
+        int known = window_forget(member->session, id);
+
+        shard = known >= 0 ? known : shard;
+    }
+    return shard;
+}
+
+/* `except` may be NULL. */
+static void
+tell_acked(struct membership *members, const struct session *except, const char *const *ids,
+           size_t count)
+{
     struct membership *member;
     struct buffer line;
     bool is_whole;
 
-    if (audience == NULL)
+    if (members == NULL)
         return;
     buffer_init(&line, SESSION_SAID_MAX);
     is_whole = buffer_addf(&line, "{\"t\":\"acked\",\"ids\":[") == RC_OK;
     for (size_t i = 0; i < count && is_whole; i++)
         is_whole = buffer_addf(&line, "%s\"%s\"", i > 0 ? "," : "", ids[i]) == RC_OK;
     is_whole = is_whole && buffer_addf(&line, "]}") == RC_OK;
-    DL_FOREACH (audience->members, member) {
-        if (!is_whole || member->session == except || member->session->state < SESSION_INBOX)
-            continue; /* nothing comes before `connected` */
-        session_say(member->session, line.bytes, line.len);
-        for (size_t i = 0; i < count; i++)
-            window_forget(member->session, ids[i]);
+    DL_FOREACH (members, member) {
+        /* Nothing comes before `connected`. */
+        if (is_whole && member->session != except && member->session->state >= SESSION_INBOX)
+            session_say(member->session, line.bytes, line.len);
     }
     buffer_free(&line);
 }
@@ -351,18 +417,12 @@ tell_acked(struct hub *hub, const char *user, const struct session *except, cons
 void
 hub_settled(struct hub *hub, const char *user, const char *const *ids, size_t count, bool was_acked)
 {
-    struct audience *audience =
-        hub_find_user(hub, (struct bytes){(const unsigned char *)user, strlen(user)});
-    struct membership *member;
+    struct membership *members = sessions_of(hub, user);
 
-    if (was_acked) {
-        tell_acked(hub, user, NULL, ids, count);
-        return;
-    }
-    DL_FOREACH (audience != NULL ? audience->members : NULL, member) {
-        for (size_t i = 0; i < count; i++)
-            window_forget(member->session, ids[i]);
-    }
+    for (size_t i = 0; i < count; i++)
+        (void)forget(members, ids[i]);
+    if (was_acked)
+        tell_acked(members, NULL, ids, count);
 }
 
 static int
@@ -403,20 +463,19 @@ take_acks(struct hub *hub, const char *user, const struct session *session, cons
 {
     char texts[SESSION_ACKS_MAX][FRAME_UUID_TEXT + 1];
     const char *tidy[SESSION_ACKS_MAX];
+    struct membership *members = sessions_of(hub, user);
 
     count = tidy_ids(ids, count, texts, tidy);
     for (size_t i = 0; i < count; i++)
-        acks_add(hub, user, tidy[i]);
+        acks_add(hub, user, tidy[i], forget(members, tidy[i]));
     acks_flush(hub);
-    tell_acked(hub, user, session, tidy, count);
+    tell_acked(members, session, tidy, count);
     hub_refill(hub);
 }
 
 void
 session_ack(struct session *session, const char *const *ids, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        window_forget(session, ids[i]);
     take_acks(session->hub, session->user, session, ids, count);
 }
 

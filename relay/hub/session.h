@@ -85,7 +85,7 @@ void session_say(struct session *session, const char *line, size_t len);
  * The position after all that was sent, for a transport that ends here and goes on later. False
  * while there is more to send.
  */
-#define SESSION_POS_MAX 80
+#define SESSION_POS_MAX 512
 bool session_place(const struct session *session, char ret_pos[SESSION_POS_MAX]);
 
 /*

@@ -51,7 +51,7 @@ say_connected(struct session *session, bool resumed)
     char pos[NOTE_POS_MAX];
     bool is_whole;
 
-    note_pos_text(hub->epoch, session->cursor, pos);
+    session_pos_text(session, session->cursor, pos);
     buffer_init(&line, SESSION_SAID_MAX);
     is_whole = buffer_addf(&line, "{\"t\":\"connected\",") == RC_OK;
     if (session->has_request_id)
@@ -179,7 +179,7 @@ begin_delivery(struct session *session, bool resumed)
 static void
 begin_after_gap(struct session *session, const char *why)
 {
-    session->cursor = session->hub->recent.head;
+    session->cursor = session_head(session);
     begin_delivery(session, false);
     session_gap(session, session->cursor, session->cursor, why);
 }
@@ -205,16 +205,24 @@ page_has_loss(const struct session *session, const struct store_page *page)
 }
 
 static bool
-recent_has_loss(const struct session *session, struct entry_id after)
+recent_has_loss(const struct session *session, struct place after)
 {
     const struct note *note;
 
-    while ((note = recent_next(&session->hub->recent, after)) != NULL) {
+    while ((note = recent_next(&session->hub->recent, session->own_shard, after)) != NULL) {
         if (!note->is_copy && is_lost(session, &note->frame, note->ends_us))
             return true;
-        after = note->id;
+        place_pass(&after, note->shard, note->id);
     }
     return false;
+}
+
+static void
+check_recent(struct session *session)
+{
+    const struct place base = recent_base(&session->hub->recent, session->own_shard);
+
+    begin_delivery(session, !recent_has_loss(session, place_max(session->checked, base)));
 }
 
 static void
@@ -230,8 +238,10 @@ on_checked(void *ctx, enum rc rc, const struct store_page *page)
         begin_after_gap(session, "epoch");
     else if (session->is_poll || page->state != STORE_RANGE_WHOLE || page_has_loss(session, page))
         begin_delivery(session, session->is_poll && page->state == STORE_RANGE_WHOLE);
+    else if (page->seen > 0)
+        session->checked = page->last;
     else /* nothing left in the store: what is missing comes live */
-        session->checked = page->seen > 0 ? page->last.shared : session->hub->recent.base;
+        check_recent(session);
     /* Entries that were trimmed are announced by the catching up that meets their absence. */
     session_step(session);
 }
@@ -242,28 +252,28 @@ check_losses(struct session *session)
 {
     struct hub *hub = session->hub;
 
-    if (recent_covers(&hub->recent, session->checked))
+    if (recent_covers(&hub->recent, session->own_shard, session->checked))
         begin_delivery(session, session->is_poll || !recent_has_loss(session, session->checked));
     else if (session->checked_pages == CHECKED_PAGES_MAX)
         begin_delivery(session, false); /* so far behind that nobody looked */
     else
-        await(session, store_range(hub->store, 0, (struct place){.shared = session->checked},
+        await(session, store_range(hub->store, session->own_shard, session->checked,
                                    session->is_poll ? 1 : SESSION_PAGE, on_checked, session));
 }
 
 static void
 check_position(struct session *session)
 {
-    struct hub *hub = session->hub;
+    const struct hub *hub = session->hub;
 
     if (session->pos == NULL) {
-        session->cursor = hub->recent.head;
+        session->cursor = session_head(session);
         begin_delivery(session, false);
-    } else if (note_pos_read(session->pos, hub->epoch, &session->cursor) != RC_OK) {
+    } else if (note_pos_read(session->pos, hub->epoch, hub->shards, session->own_shard,
+                             &session->cursor) != RC_OK) {
         begin_after_gap(session, "epoch");
     } else {
-        if (entry_id_less(session->checked, session->cursor))
-            session->checked = session->cursor;
+        session->checked = place_max(session->checked, session->cursor);
         check_losses(session);
     }
 }
@@ -276,7 +286,7 @@ is_new_to_poll(const struct session *session, const struct entry *entry)
 {
     bool is_retried = (entry->frame.flags & FRAME_RETRY_ENABLED) != 0;
 
-    return is_retried || entry_id_less(session->began_at, entry->id);
+    return is_retried || place_is_before(&session->began_at, entry->shard, entry->id);
 }
 
 static void
@@ -294,11 +304,11 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
         window_confirm(session, entry->frame.as.note.id);
         if (!session_is_for(session, &entry->frame))
             continue; /* still owed by this user, who has left the audience */
-        if (!entry->is_copy && entry_id_less(session->cursor, entry->id))
+        if (!entry->is_copy && place_is_before(&session->cursor, entry->shard, entry->id))
             continue; /* comes with the catching up, which leaves copies out */
         if (session->is_going_on && !is_new_to_poll(session, entry))
             continue;
-        note = note_new(entry, session->hub->epoch, shed_pos(session->hub, session->cursor));
+        note = session_note(session, entry, shed_place(session, session->cursor));
         session_enqueue(session, note);
         note_unref(note);
     }
@@ -345,52 +355,52 @@ session_refill(struct session *session)
 static void
 catch_up_from_page(struct session *session, const struct store_page *page)
 {
-    struct hub *hub = session->hub;
-
     for (size_t i = 0; i < page->count && !session_is_full(session); i++) {
         const struct entry *entry = &page->entries[i];
+        struct place place = session->cursor;
 
+        place_pass(&place, entry->shard, entry->id);
         if (!entry->is_copy && session_is_for(session, &entry->frame)) {
-            struct note *note = note_new(entry, hub->epoch, shed_pos(hub, entry->id));
+            struct note *note = session_note(session, entry, shed_place(session, place));
             session_enqueue(session, note);
             note_unref(note);
         }
-        session->cursor = entry->id;
+        session->cursor = place;
     }
     if (!session_is_full(session) && page->seen > 0)
-        session->cursor = page->last.shared;
+        session->cursor = page->last;
 }
 
 static void
 on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
 {
     struct session *session = ctx;
-    struct entry_id from = session->cursor;
 
     session->is_awaited = false;
     if (!answer_counts(session, rc))
         return;
     if (page->state == STORE_RANGE_TRIMMED)
-        session_gap(session, from, page->seen > 0 ? page->first.shared : session->hub->recent.head,
+        session_gap(session, session->cursor, page->seen > 0 ? page->first : session_head(session),
                     "trimmed");
     catch_up_from_page(session, page);
-    /* Nothing left in the store: all that is missing will come live. */
-    if (page->seen == 0 && entry_id_less(session->cursor, session->hub->recent.base))
-        session->cursor = session->hub->recent.base;
+    if (page->seen == 0) /* nothing left in the store: all that is missing will come live */
+        session->cursor =
+            place_max(session->cursor, recent_base(&session->hub->recent, session->own_shard));
     session_step(session);
 }
 
 static void
 catch_up_from_recent(struct session *session)
 {
+    const struct recent *recent = &session->hub->recent;
     struct note *note;
 
-    while ((note = recent_next(&session->hub->recent, session->cursor)) != NULL) {
+    while ((note = recent_next(recent, session->own_shard, session->cursor)) != NULL) {
         if (session_is_full(session))
             return;
         if (!note->is_copy && session_is_for(session, &note->frame))
             session_enqueue(session, note);
-        session->cursor = note->id;
+        place_pass(&session->cursor, note->shard, note->id);
     }
     session_set_state(session, SESSION_LIVE);
     session_refill(session); /* acks and retries that came meanwhile */
@@ -403,12 +413,11 @@ catch_up(struct session *session)
 
     if (session_is_full(session))
         return; /* session_send comes back here */
-    if (recent_covers(&hub->recent, session->cursor) ||
-        entry_id_less(hub->recent.head, session->cursor))
+    if (recent_goes_on(&hub->recent, session->own_shard, session->cursor))
         catch_up_from_recent(session);
     else
-        await(session, store_range(hub->store, 0, (struct place){.shared = session->cursor},
-                                   SESSION_PAGE, on_caught_up, session));
+        await(session, store_range(hub->store, session->own_shard, session->cursor, SESSION_PAGE,
+                                   on_caught_up, session));
 }
 
 void
@@ -444,8 +453,10 @@ session_step(struct session *session)
 }
 
 void
-session_change_epoch(struct session *session, struct entry_id head)
+session_change_epoch(struct session *session)
 {
+    const struct place head = session_head(session);
+
     if (session->state == SESSION_GROUPING || session->state == SESSION_CHECKING)
         return; /* will look at its position with the new epoch in hand */
     session_say_gap(session, head, head, "epoch"); /* what still waits has no place any more */

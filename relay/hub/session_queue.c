@@ -59,7 +59,7 @@ session_wake(struct session *session)
 /* What goes in. */
 
 static struct note **
-place_of(const struct session *session, unsigned nth)
+slot_of(const struct session *session, unsigned nth)
 {
     return &session->queue[(session->queue_first + nth) & (session->queue_room - 1)];
 }
@@ -77,26 +77,27 @@ make_room(struct session *session)
         abort(); /* callers look first: rather no process than a broken one */
     queue = memory_grow(NULL, room * sizeof(*queue));
     for (unsigned i = 0; i < session->queue_count; i++)
-        queue[i] = *place_of(session, i);
+        queue[i] = *slot_of(session, i);
     free(session->queue);
     session->queue = queue;
     session->queue_room = room;
     session->queue_first = 0;
 }
 
-/* The position before that note, for who has not seen it: what comes after is sent again. */
-static struct entry_id
-pos_before(const struct note *note)
+/* The place before that note, for who has not seen it: what comes after is sent again. */
+static struct place
+place_before(const struct session *session, const struct note *note)
 {
-    struct entry_id pos = note->pos;
+    struct place place = note_told(note, session->own_shard);
+    struct entry_id *at = place_in(&place, note->shard);
 
-    if (!entry_id_equal(note->pos, note->id))
-        return pos; /* held back already */
-    if (pos.seq > 0)
-        pos.seq--;
+    if (!entry_id_equal(*at, note->id))
+        return place; /* held back already */
+    if (at->seq > 0)
+        at->seq--;
     else
-        pos = (struct entry_id){pos.ms - 1, UINT64_MAX};
-    return pos;
+        *at = (struct entry_id){at->ms - 1, UINT64_MAX};
+    return place;
 }
 
 /*
@@ -104,31 +105,25 @@ pos_before(const struct note *note)
  * never get them. So it tells one before them all, in a copy of its own. NULL: it overtakes none.
  */
 static struct note *
-held_back(const struct session *session, const struct note *note, unsigned place)
+held_back(const struct session *session, const struct note *note, unsigned nth)
 {
-    struct entry_id pos = note->pos;
+    const struct place told = note_told(note, session->own_shard);
+    struct place place = told;
 
-    for (unsigned i = place; i < session->queue_count; i++) {
-        struct entry_id before = pos_before(*place_of(session, i));
-
-        if (entry_id_less(before, pos))
-            pos = before;
-    }
-    return entry_id_equal(pos, note->pos) ? NULL : note_new_at(note, session->hub->epoch, pos);
+    for (unsigned i = nth; i < session->queue_count; i++)
+        place = place_min(place, place_before(session, *slot_of(session, i)));
+    return place_equal(place, told) ? NULL : session_note_at(session, note, place);
 }
 
-struct entry_id
-session_before_queue(const struct session *session, struct entry_id to)
+struct place
+session_before_queue(const struct session *session, struct place to)
 {
     unsigned run_count = session->run != NULL ? session->run->count : 0;
 
-    for (unsigned i = 0; i < session->queue_count + run_count; i++) {
-        struct entry_id before =
-            pos_before(i < run_count ? session->run->notes[i] : *place_of(session, i - run_count));
-
-        if (entry_id_less(before, to))
-            to = before;
-    }
+    for (unsigned i = 0; i < run_count; i++)
+        to = place_min(to, place_before(session, session->run->notes[i]));
+    for (unsigned i = 0; i < session->queue_count; i++)
+        to = place_min(to, place_before(session, *slot_of(session, i)));
     return to;
 }
 
@@ -160,16 +155,16 @@ insert(struct session *session, struct note *note)
         session->queued_us = clock_monotonic_us();
     /* A poll goes on from its last position: it gets all of what waits, but by and by. */
     while (place > 0 && !session->is_poll &&
-           (*place_of(session, place - 1))->frame.as.note.priority > priority)
+           (*slot_of(session, place - 1))->frame.as.note.priority > priority)
         place--;
     if (place < session->queue_count)
         copy = held_back(session, note, place);
     for (unsigned i = session->queue_count; i > place; i--)
-        *place_of(session, i) = *place_of(session, i - 1);
-    *place_of(session, place) = copy != NULL ? copy : note;
+        *slot_of(session, i) = *slot_of(session, i - 1);
+    *slot_of(session, place) = copy != NULL ? copy : note;
     session->queue_count++;
-    session->queue_bytes += (*place_of(session, place))->line_len;
-    count_in(session->hub, *place_of(session, place));
+    session->queue_bytes += (*slot_of(session, place))->line_len;
+    count_in(session->hub, *slot_of(session, place));
     if (copy != NULL)
         note_unref(note);
 }
@@ -216,8 +211,8 @@ session_drop_queue(struct session *session)
     run_unref(session->run);
     session->run = NULL;
     for (unsigned i = 0; i < session->queue_count; i++) {
-        count_out(session->hub, *place_of(session, i));
-        note_unref(*place_of(session, i));
+        count_out(session->hub, *slot_of(session, i));
+        note_unref(*slot_of(session, i));
     }
     session->queue_count = 0;
     free(session->queue);
@@ -245,7 +240,7 @@ session_say(struct session *session, const char *line, size_t len)
 static struct note *
 take_note(struct session *session)
 {
-    struct note *note = *place_of(session, 0);
+    struct note *note = *slot_of(session, 0);
 
     session->queue_first = (session->queue_first + 1) & (session->queue_room - 1);
     session->queue_count--;
@@ -264,14 +259,14 @@ static struct note *
 next_note(struct session *session)
 {
     while (session->queue_count > 0) {
-        struct note *note = *place_of(session, 0);
+        struct note *note = *slot_of(session, 0);
 
         if (!note_is_expired(note))
             return note;
         take_note(session);
         window_drop(session, note);
         if (!note->is_copy)
-            session_gap(session, note->id, note->id, "expired");
+            session_tell_missed(session, note, "expired");
         note_unref(note);
     }
     return NULL;
@@ -328,7 +323,7 @@ gather(struct session *session, struct iovec pieces[PIECES_MAX], size_t *ret_sai
     if (*ret_said_len > 0)
         pieces[count++] = (struct iovec){said, *ret_said_len};
     for (unsigned i = 0; i < session->queue_count && count < PIECES_MAX; i++) {
-        const struct note *note = *place_of(session, i);
+        const struct note *note = *slot_of(session, i);
 
         if (bytes > 0 && bytes + note->ws_len > PIECES_BYTES_MAX)
             break;
@@ -400,7 +395,7 @@ send_queue(struct session *session)
         session->has_said = false;
     }
     while (taken > 0) {
-        taken -= (*place_of(session, 0))->ws_len;
+        taken -= (*slot_of(session, 0))->ws_len;
         note_unref(pop_note(session));
     }
 }
@@ -479,7 +474,7 @@ session_slow(const struct session *session, int64_t now_us)
         now_us - session->taken_us >= SLOW_GRACE_US)
         return "more than slow_bytes are unsent";
     if (session->queue_count > 0) {
-        since_us = (*place_of(session, 0))->made_us;
+        since_us = (*slot_of(session, 0))->made_us;
         if (since_us < session->queued_us)
             since_us = session->queued_us; /* fetched later: it waits only since then */
     }

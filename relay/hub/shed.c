@@ -1,5 +1,6 @@
 /* shed.c: what is left out while this process is short of CPU or memory, and how clients are told. */
 #include <limits.h>
+#include <string.h>
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -25,7 +26,8 @@ bool
 shed_takes(const struct hub *hub, const struct note *note)
 {
     return hub->shed.pressure.level != PRESSURE_NONE &&
-           may_be_shed(note, hub->shed.pressure.level) && entry_id_less(hub->shed.hold, note->id);
+           may_be_shed(note, hub->shed.pressure.level) &&
+           entry_id_less(hub->shed.hold[note->shard], note->id);
 }
 
 unsigned
@@ -40,12 +42,20 @@ shed_keeps(const struct hub *hub, struct note *const *notes, unsigned count)
     return kept;
 }
 
-struct entry_id
-shed_pos(const struct hub *hub, struct entry_id id)
+struct place
+shed_place(const struct session *session, struct place place)
 {
-    bool is_held = hub->shed.pressure.level != PRESSURE_NONE && entry_id_less(hub->shed.hold, id);
+    const struct shed *shed = &session->hub->shed;
 
-    return is_held ? hub->shed.hold : id;
+    if (shed->pressure.level == PRESSURE_NONE)
+        return place;
+    return place_min(place, place_of(shed->hold, session->own_shard));
+}
+
+const struct entry_id *
+shed_heads(const struct hub *hub)
+{
+    return hub->shed.pressure.level == PRESSURE_NONE ? hub->newest : hub->shed.hold;
 }
 
 void
@@ -87,7 +97,7 @@ shed_had_turn(struct hub *hub)
 static void
 begin_stretch(struct hub *hub, int64_t now_us)
 {
-    hub->shed.hold = hub->newest;
+    memcpy(hub->shed.hold, hub->newest, sizeof(hub->newest));
     hub->shed.began_us = now_us;
     hub->shed.count = 0;
 }
@@ -102,8 +112,10 @@ end_stretch(struct hub *hub)
         if (!session->has_shed)
             continue;
         session->has_shed = false;
-        session_gap(session, hub->shed.hold,
-                    session->state == SESSION_LIVE ? hub->newest : session->cursor, "shed");
+        session_gap(session, place_of(hub->shed.hold, session->own_shard),
+                    session->state == SESSION_LIVE ? place_of(hub->newest, session->own_shard)
+                                                   : session->cursor,
+                    "shed");
         clients++;
     }
     log_warn("hub", "%llu lines were left out, %llu clients are told of the gap",
@@ -166,7 +178,7 @@ shed_forget(struct hub *hub)
 
     DL_FOREACH (hub->sessions, session)
         session->has_shed = false;
-    hub->shed.hold = hub->newest;
+    memcpy(hub->shed.hold, hub->newest, sizeof(hub->newest));
 }
 
 void

@@ -130,6 +130,7 @@ send_some(struct hub *hub)
         reports[i] = (struct store_shown){
             .user = call->items[i].user,
             .id = note->frame.as.note.id,
+            .shard = note->shard,
             .backoff = note->frame.as.note.backoff,
             .is_retried = (note->frame.flags & FRAME_RETRY_ENABLED) != 0,
             .is_open = note->is_open,

@@ -20,7 +20,7 @@ find(const struct session *session, const unsigned char id[16])
 
 /* Idle sessions are many: places are made as they are needed. */
 static void
-take_place(struct session *session, const unsigned char id[16])
+take_place(struct session *session, const struct note *note)
 {
     if (session->unacked_count == session->unacked_room) {
         int room = session->unacked_room == 0 ? WINDOW_FIRST_ROOM : session->unacked_room * 2;
@@ -29,8 +29,8 @@ take_place(struct session *session, const unsigned char id[16])
         session->unacked = memory_grow(session->unacked,
                                        (size_t)session->unacked_room * sizeof(*session->unacked));
     }
-    session->unacked[session->unacked_count] = (struct unacked){.is_written = false};
-    memcpy(session->unacked[session->unacked_count++].id, id, 16);
+    session->unacked[session->unacked_count] = (struct unacked){.shard = note->shard};
+    memcpy(session->unacked[session->unacked_count++].id, note->frame.as.note.id, 16);
 }
 
 void
@@ -55,7 +55,7 @@ window_enter(struct session *session, struct note *note)
         return again; /* else it is on its way, or was shown, already */
     }
     if (session->unacked_count < session->window) {
-        take_place(session, id);
+        take_place(session, note);
         return true;
     }
     window_defer(session);
@@ -98,7 +98,7 @@ window_drop(struct session *session, const struct note *note)
         leave(session, place);
 }
 
-void
+int
 window_forget(struct session *session, const char *id)
 {
     for (int i = 0; i < session->unacked_count; i++) {
@@ -106,10 +106,13 @@ window_forget(struct session *session, const char *id)
 
         frame_id_text(session->unacked[i].id, text);
         if (strcasecmp(text, id) == 0) {
+            int shard = session->unacked[i].shard;
+
             leave(session, &session->unacked[i]);
-            return;
+            return shard;
         }
     }
+    return -1;
 }
 
 void

@@ -1,4 +1,4 @@
-/* test_hub_parts.c: do audiences and recent notes hold just what was put in? */
+/* test_hub_parts.c: do audiences hold just who was put in, and notes what? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,6 @@
 
 #include "hub/audience.h"
 #include "hub/hub_private.h"
-#include "hub/recent.h"
 #include "wire/frame.h"
 
 /* A note for USER u1 whose data is `data`. */
@@ -28,7 +27,7 @@ make_note(uint64_t ms, const char *data)
     memcpy(head + FRAME_NOTE_HEAD_SIZE, "USER\0\2u1", 8);
     assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)data, strlen(data)};
-    return note_new(&entry, "e", entry.id);
+    return note_new(&entry, "e", &entry.id, 1);
 }
 
 static void
@@ -42,51 +41,6 @@ test_note_line(void **state)
     assert_memory_equal(note->line, line, note->line_len);
     assert_false(note->needs_ack);
     note_unref(note);
-}
-
-static void
-add_recent(struct recent *recent, uint64_t ms, const char *data)
-{
-    struct note *note = make_note(ms, data);
-
-    recent_add(recent, note);
-    note_unref(note);
-}
-
-static void
-test_recent_finds_what_follows(void **state)
-{
-    struct recent *recent = calloc(1, sizeof(*recent));
-
-    (void)state;
-    recent_reset(recent, (struct entry_id){10, 0});
-    assert_true(recent_covers(recent, (struct entry_id){10, 0}));
-    assert_false(recent_covers(recent, (struct entry_id){9, 9}));
-    assert_false(recent_covers(recent, (struct entry_id){11, 0}));
-    for (uint64_t ms = 20; ms < 30; ms++)
-        add_recent(recent, ms, "{}");
-    assert_int_equal(recent_next(recent, (struct entry_id){10, 0})->id.ms, 20);
-    assert_int_equal(recent_next(recent, (struct entry_id){24, 5})->id.ms, 25);
-    assert_null(recent_next(recent, (struct entry_id){29, 0}));
-    recent_reset(recent, (struct entry_id){29, 0});
-    free(recent);
-}
-
-static void
-test_recent_is_bounded(void **state)
-{
-    struct recent *recent = calloc(1, sizeof(*recent));
-
-    (void)state;
-    recent_reset(recent, (struct entry_id){0, 0});
-    for (uint64_t ms = 1; ms <= RECENT_NOTES_MAX + 10; ms++)
-        add_recent(recent, ms, "{}");
-    assert_int_equal(recent->count, RECENT_NOTES_MAX);
-    assert_int_equal(recent->base.ms, 10);
-    assert_false(recent_covers(recent, (struct entry_id){9, 0}));
-    assert_int_equal(recent_next(recent, recent->base)->id.ms, 11);
-    recent_reset(recent, recent->head);
-    free(recent);
 }
 
 static void
@@ -137,8 +91,6 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_note_line),
-        cmocka_unit_test(test_recent_finds_what_follows),
-        cmocka_unit_test(test_recent_is_bounded),
         cmocka_unit_test(test_audience_joins_and_leaves),
         cmocka_unit_test(test_session_is_for_its_audience_only),
     };

@@ -28,7 +28,7 @@ make_note(unsigned char number)
     memcpy(head + FRAME_NOTE_HEAD_SIZE, "USER\0\2u1", 8);
     assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)LINE, 2};
-    return note_new(&entry, "e", entry.id);
+    return note_new(&entry, "e", &entry.id, 1);
 }
 
 struct fixture {

@@ -65,8 +65,10 @@ set_up(void **state)
 {
     (void)state;
     memset(&stats, 0, sizeof(stats));
-    hub = (struct hub){.config = &config, .stats = &stats, .epoch = "e", .has_position = true};
+    hub = (struct hub){
+        .config = &config, .stats = &stats, .shards = 1, .epoch = "e", .has_position = true};
     hub.scratch = calloc(1, WS_TEXT_HEAD_MAX + SESSION_SAID_MAX);
+    recent_open(&hub.recent, hub.shards);
     fake = (struct fake){.room = SIZE_MAX};
     session = (struct session){
         .state = SESSION_LIVE, .hub = &hub, .transport = &TRANSPORT, .socket = &fake};
@@ -81,6 +83,7 @@ tear_down(void **state)
     (void)state;
     session_drop_queue(&session);
     assert_int_equal(hub.queued_bytes, 0);
+    recent_close(&hub.recent);
     buffer_free(&session.said);
     free(session.name);
     free(hub.scratch);
@@ -103,7 +106,7 @@ make_note(uint64_t ms, uint8_t priority)
     assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     snprintf(data, sizeof(data), "%d", (int)ms);
     entry.data = (struct bytes){(const unsigned char *)data, strlen(data)};
-    return note_new(&entry, "e", entry.id);
+    return note_new(&entry, "e", &entry.id, 1);
 }
 
 static void
@@ -328,7 +331,8 @@ test_a_full_queue_pauses_and_loses_nothing(void **state)
         note_unref(note);
     }
     assert_int_equal(session.state, SESSION_CATCHING_UP);
-    assert_int_equal(session.cursor.ms, ms - 1); /* the last one comes with the catching up */
+    assert_int_equal(session.cursor.shared.ms,
+                     ms - 1); /* the last one comes with the catching up */
     assert_int_equal(session.queue_count, ms - 1);
     assert_null(session_slow(&session, session.taken_us));
     assert_non_null(session_slow(&session, session.taken_us + 1000000));
@@ -349,7 +353,7 @@ test_a_full_queue_pauses_and_loses_nothing(void **state)
     while (hub_send_some(&hub, 10))
         continue;
     assert_int_equal(stats.values[STAT_HUB_DELIVERED], ms);
-    assert_int_equal(session.cursor.ms, ms);
+    assert_int_equal(session.cursor.shared.ms, ms);
     assert_int_equal(session.state, SESSION_LIVE);
     recent_reset(&hub.recent, hub.recent.head);
 }
@@ -405,7 +409,7 @@ test_what_is_left_out_when_short(void **state)
 {
     (void)state;
     session.window = 10;
-    hub.shed.hold = (struct entry_id){100, 0};
+    hub.shed.hold[0] = (struct entry_id){100, 0};
     assert_true(is_kept(101, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
     hub.shed.pressure.level = PRESSURE_LOW;
     assert_false(is_kept(102, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
@@ -420,39 +424,10 @@ test_what_is_left_out_when_short(void **state)
     session.is_poll = true;
     assert_true(is_kept(110, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
     session.is_poll = false;
-    session.cursor = (struct entry_id){99, 0}; /* behind: that was before the stretch */
+    session.cursor.shared = (struct entry_id){99, 0}; /* behind: that was before the stretch */
     assert_true(is_kept(100, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
     assert_int_equal(stats.values[STAT_HUB_SHED_LOW], 2);
     assert_int_equal(stats.values[STAT_HUB_SHED_NORMAL], 1);
-}
-
-static void
-test_no_position_passes_what_was_left_out(void **state)
-{
-    (void)state;
-    hub.shed.hold = (struct entry_id){100, 0};
-    hub.shed.pressure.level = PRESSURE_LOW;
-    assert_false(is_kept(101, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
-    assert_true(entry_id_equal(shed_pos(&hub, (struct entry_id){102, 0}), hub.shed.hold));
-    assert_true(entry_id_equal(shed_pos(&hub, (struct entry_id){99, 7}), (struct entry_id){99, 7}));
-    session_gap(&session, (struct entry_id){102, 0}, (struct entry_id){103, 0}, "expired");
-    hub_send_some(&hub, 10);
-    assert_string_equal(told(), "{\"t\":\"gap\",\"from\":\"e.100-0\",\"to\":\"e.100-0\","
-                                "\"why\":\"expired\"} ");
-}
-
-static void
-test_a_gap_passes_nothing_that_waits(void **state)
-{
-    (void)state;
-    queue_note(3, FRAME_PRIORITY_NORMAL);
-    queue_note(4, FRAME_PRIORITY_NORMAL);
-    session_gap(&session, (struct entry_id){4, 0}, (struct entry_id){5, 0}, "expired");
-    hub_send_some(&hub, 10);
-    assert_string_equal(told(),
-                        "{\"t\":\"gap\",\"from\":\"e.2-18446744073709551615\","
-                        "\"to\":\"e.2-18446744073709551615\",\"why\":\"expired\"} " MSG("3-0", "3")
-                            MSG("4-0", "4"));
 }
 
 static void
@@ -463,7 +438,7 @@ test_a_run_has_nothing_left_out(void **state)
                             make_note(103, FRAME_PRIORITY_LOW)};
 
     (void)state;
-    hub.shed.hold = (struct entry_id){100, 0};
+    hub.shed.hold[0] = (struct entry_id){100, 0};
     assert_int_equal(shed_keeps(&hub, notes, 3), 3);
     hub.shed.pressure.level = PRESSURE_LOW;
     assert_int_equal(shed_keeps(&hub, notes, 3), 2);
@@ -472,28 +447,26 @@ test_a_run_has_nothing_left_out(void **state)
         note_unref(notes[i]);
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_heads_of_frames, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_own_lines_go_first, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_every_cut_gives_whole_lines_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_run_goes_in_one_piece, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_run_is_cut_anywhere, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_run_ends_where_its_readers_do, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_high_goes_before_normal_before_low, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_poll_has_no_priorities, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_high_does_not_enter_a_run, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_full_queue_pauses_and_loses_nothing, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_slow_by_age, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_note_in_many_queues_counts_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_is_left_out_when_short, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_no_position_passes_what_was_left_out, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_a_gap_passes_nothing_that_waits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_run_has_nothing_left_out, set_up, tear_down),
+        TEST(test_heads_of_frames),
+        TEST(test_own_lines_go_first),
+        TEST(test_every_cut_gives_whole_lines_once),
+        TEST(test_a_run_goes_in_one_piece),
+        TEST(test_a_run_is_cut_anywhere),
+        TEST(test_a_run_ends_where_its_readers_do),
+        TEST(test_high_goes_before_normal_before_low),
+        TEST(test_a_poll_has_no_priorities),
+        TEST(test_high_does_not_enter_a_run),
+        TEST(test_a_full_queue_pauses_and_loses_nothing),
+        TEST(test_slow_by_age),
+        TEST(test_a_note_in_many_queues_counts_once),
+        TEST(test_what_is_left_out_when_short),
+        TEST(test_a_run_has_nothing_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,140 @@
+/* note_pos.c: a client's position as text; the picture of it is in note.h. */
+#include <string.h>
+
+#include "hub/note.h"
+#include "store/store.h"
+
+#define BASE 36
+#define DIGITS_MAX 13                   /* of 64 bits */
+#define BESIDE_MAX (2 * DIGITS_MAX + 3) /* with a dot and two dashes */
+
+_Static_assert(NOTE_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + (STORE_SHARDS_MAX - 1) * BESIDE_MAX <=
+                   NOTE_POS_MAX,
+               "the longest position fits");
+
+static const char DIGITS[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+
+static char *
+write_number(uint64_t number, char *at)
+{
+    char digits[DIGITS_MAX];
+    size_t len = 0;
+
+    do {
+        digits[len++] = DIGITS[number % BASE];
+        number /= BASE;
+    } while (number > 0);
+    while (len > 0)
+        *at++ = digits[--len];
+    return at;
+}
+
+/* Entries of two shards are mostly a moment apart. */
+static char *
+write_beside(struct entry_id shared, struct entry_id id, char *at)
+{
+    bool is_earlier = id.ms < shared.ms;
+
+    if (is_earlier)
+        *at++ = '-';
+    at = write_number(is_earlier ? shared.ms - id.ms : id.ms - shared.ms, at);
+    if (id.seq > 0) {
+        *at++ = '-';
+        at = write_number(id.seq, at);
+    }
+    return at;
+}
+
+static bool
+is_unknown(struct entry_id id)
+{
+    return id.ms == 0 && id.seq == 0;
+}
+
+void
+note_pos_text(const char *epoch, const struct entry_id *pos, unsigned shards,
+              char ret_text[NOTE_POS_MAX])
+{
+    size_t len = strnlen(epoch, NOTE_POS_EPOCH_MAX);
+    char *at = ret_text + len + 1;
+
+    memcpy(ret_text, epoch, len);
+    ret_text[len] = '.';
+    entry_id_text(pos[0], at);
+    at += strlen(at);
+    while (shards > 1 && is_unknown(pos[shards - 1]))
+        shards--;
+    for (unsigned i = 1; i < shards; i++) {
+        *at++ = '.';
+        if (!is_unknown(pos[i]))
+            at = write_beside(pos[0], pos[i], at);
+    }
+    *at = '\0';
+}
+
+static enum rc
+read_number(const char **at, const char *end, uint64_t *ret_number)
+{
+    const char *start = *at;
+    const char *digit;
+    uint64_t number = 0;
+
+    for (; *at < end && (digit = memchr(DIGITS, **at, BASE)) != NULL; (*at)++) {
+        if (__builtin_mul_overflow(number, BASE, &number) ||
+            __builtin_add_overflow(number, (uint64_t)(digit - DIGITS), &number))
+            return RC_BAD;
+    }
+    *ret_number = number;
+    return *at > start ? RC_OK : RC_BAD;
+}
+
+static enum rc
+read_beside(struct entry_id shared, const char *at, const char *end, struct entry_id *ret_id)
+{
+    struct entry_id id = {0, 0};
+    bool is_earlier = at < end && *at == '-';
+
+    if (at == end) {
+        *ret_id = id;
+        return RC_OK;
+    }
+    at += is_earlier;
+    if (read_number(&at, end, &id.ms) != RC_OK)
+        return RC_BAD;
+    if (is_earlier ? __builtin_sub_overflow(shared.ms, id.ms, &id.ms)
+                   : __builtin_add_overflow(shared.ms, id.ms, &id.ms))
+        return RC_BAD;
+    if (at < end && (*at++ != '-' || read_number(&at, end, &id.seq) != RC_OK))
+        return RC_BAD;
+    if (at != end)
+        return RC_BAD;
+    *ret_id = id;
+    return RC_OK;
+}
+
+enum rc
+note_pos_read(const char *text, const char *epoch, unsigned shards, unsigned own,
+              struct place *ret_place)
+{
+    const char *dot = strchr(text, '.');
+    const char *at = dot != NULL ? dot + 1 : text;
+    const char *end = at + strcspn(at, ".");
+    struct place place = {.own = {0, 0}};
+
+    if (dot == NULL || entry_id_read(at, (size_t)(end - at), &place.shared) != RC_OK)
+        return RC_BAD;
+    for (unsigned i = 1; *end != '\0'; i++) {
+        struct entry_id id;
+
+        at = end + 1;
+        end = at + strcspn(at, ".");
+        if (i >= shards || read_beside(place.shared, at, end, &id) != RC_OK)
+            return RC_BAD;
+        if (i == own)
+            place.own = id;
+    }
+    if ((size_t)(dot - text) != strlen(epoch) || strncmp(text, epoch, strlen(epoch)) != 0)
+        return RC_CLOSED;
+    *ret_place = place;
+    return RC_OK;
+}

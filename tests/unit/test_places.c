@@ -1,0 +1,312 @@
+/* test_places.c: is nobody ever told, or held to be, beyond what he has read of each shard? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hub/recent.h"
+
+static struct entry_id
+id(uint64_t ms, uint64_t seq)
+{
+    return (struct entry_id){ms, seq};
+}
+
+static struct place
+at(uint64_t shared_ms, uint64_t own_ms)
+{
+    return (struct place){id(shared_ms, 0), id(own_ms, 0)};
+}
+
+static void
+test_places(void **state)
+{
+    struct place place = at(10, 20);
+
+    (void)state;
+    assert_true(place_equal(place_min(at(10, 20), at(11, 3)), at(10, 3)));
+    assert_true(place_equal(place_max(at(10, 20), at(11, 3)), at(11, 20)));
+    assert_true(place_reaches(at(10, 20), at(10, 20)));
+    assert_true(place_reaches(at(10, 20), at(9, 20)));
+    assert_false(place_reaches(at(10, 20), at(11, 3)));
+    assert_false(place_reaches(at(10, 20), at(9, 21)));
+    assert_true(place_is_before(&place, 0, id(10, 1)));
+    assert_false(place_is_before(&place, 0, id(10, 0)));
+    assert_false(place_is_before(&place, 3, id(20, 0)));
+    place_pass(&place, 0, id(9, 9));
+    place_pass(&place, 3, id(21, 0));
+    assert_true(place_equal(place, at(10, 21)));
+}
+
+static void
+test_a_users_place_among_all(void **state)
+{
+    const struct entry_id heads[] = {id(1, 0), id(2, 0), id(3, 0)};
+    struct entry_id spread[3];
+
+    (void)state;
+    assert_true(place_equal(place_of(heads, 0), at(1, 0)));
+    assert_true(place_equal(place_of(heads, 2), at(1, 3)));
+    place_spread(at(1, 3), 2, spread, 3);
+    assert_true(entry_id_equal(spread[0], id(1, 0)));
+    assert_true(entry_id_equal(spread[1], id(0, 0)));
+    assert_true(entry_id_equal(spread[2], id(3, 0)));
+}
+
+/* Each user's place of these four shards, by way of a text. */
+static void
+check_text(const struct entry_id pos[4], const char *text)
+{
+    char made[NOTE_POS_MAX];
+
+    note_pos_text("00ff", pos, 4, made);
+    assert_string_equal(made, text);
+    for (unsigned own = 1; own < 4; own++) {
+        struct place place = at(77, 77);
+
+        assert_int_equal(note_pos_read(text, "00ff", 4, own, &place), RC_OK);
+        assert_true(place_equal(place, place_of(pos, own)));
+    }
+}
+
+static void
+test_position_texts(void **state)
+{
+    const uint64_t most = UINT64_MAX;
+
+    (void)state;
+    check_text((struct entry_id[]){id(100, 7), id(136, 0), id(100, 0), id(99, 40)},
+               "00ff.100-7.10.0.-1-14");
+    check_text((struct entry_id[]){id(100, 7), id(0, 0), id(0, 0), id(0, 0)}, "00ff.100-7");
+    check_text((struct entry_id[]){id(100, 7), id(0, 0), id(100, 1), id(0, 0)}, "00ff.100-7..0-1");
+    check_text((struct entry_id[]){id(0, 0), id(most, most), id(0, 1), id(0, 0)},
+               "00ff.0-0.3w5e11264sgsf-3w5e11264sgsf.0-1");
+    check_text((struct entry_id[]){id(most, most), id(0, most), id(1, 0), id(0, 1)},
+               "00ff.18446744073709551615-18446744073709551615.-3w5e11264sgsf-3w5e11264sgsf"
+               ".-3w5e11264sgse.-3w5e11264sgsf-1");
+}
+
+static void
+test_the_longest_position_fits(void **state)
+{
+    struct entry_id pos[STORE_SHARDS_MAX];
+    char text[NOTE_POS_MAX];
+    struct place place;
+
+    (void)state;
+    pos[0] = id(UINT64_MAX, UINT64_MAX);
+    for (unsigned i = 1; i < STORE_SHARDS_MAX; i++)
+        pos[i] = id(0, UINT64_MAX - i);
+    note_pos_text("0123456789abcdef0123456789abcdef", pos, STORE_SHARDS_MAX, text);
+    assert_in_range(strlen(text), 480, NOTE_POS_MAX - 1);
+    assert_int_equal(
+        note_pos_read(text, "0123456789abcdef0123456789abcdef", STORE_SHARDS_MAX, 15, &place),
+        RC_OK);
+    assert_true(place_equal(place, place_of(pos, 15)));
+}
+
+static void
+test_hostile_positions(void **state)
+{
+    static const char *const wrong[] = {
+        "",
+        ".",
+        "00ff",
+        "00ff.",
+        "00ff..",
+        "00ff.1",
+        "00ff.1-",
+        "00ff.1-2-3",
+        "00ff.1-2 ",
+        "00ff.1-2.-",
+        "00ff.1-2.--1",
+        "00ff.1-2.1-",
+        "00ff.1-2.1--1",
+        "00ff.1-2.1-1-1",
+        "00ff.1-2.A",
+        "00ff.1-2.+1",
+        "00ff.1-2. 1",
+        "00ff.1-2.-2",                                  /* before the beginning */
+        "00ff.1-2.3w5e11264sgsf",                       /* beyond the end */
+        "00ff.1-2.3w5e11264sgsg",                       /* one more than 64 bits */
+        "00ff.1-2.zzzzzzzzzzzzzzzzzzzzzzzzzzzz",        /* many more */
+        "00ff.18446744073709551616-0",                  /* likewise */
+        "00ff.1-2....",                                 /* one shard too many */
+        "00ff.1-2.1.1.1.1",                             /* likewise */
+        "00ff.1-2.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1", /* likewise */
+    };
+    struct place place = at(77, 77);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        assert_int_equal(note_pos_read(wrong[i], "00ff", 4, 1, &place), RC_BAD);
+    assert_int_equal(note_pos_read("00fe.1-2.1", "00ff", 4, 1, &place), RC_CLOSED);
+    assert_int_equal(note_pos_read("00f.1-2.1", "00ff", 4, 1, &place), RC_CLOSED);
+    assert_int_equal(note_pos_read("00ff.1-2.1", "00ff", 1, 0, &place), RC_BAD);
+    assert_true(place_equal(place, at(77, 77)));
+    assert_int_equal(note_pos_read("00ff.1-2...", "00ff", 4, 3, &place), RC_OK);
+    assert_true(place_equal(place, (struct place){.shared = {1, 2}}));
+}
+
+/* A note for everyone. */
+static struct note *
+make_note(unsigned char shard, uint64_t ms)
+{
+    unsigned char head[FRAME_NOTE_HEAD_SIZE + 3] = {0};
+    struct entry entry = {.id = {ms, 0}, .shard = shard};
+    const struct entry_id pos[] = {id(1, 0), id(1, 0), id(1, 0)};
+
+    head[FRAME_AT_KIND] = FRAME_KIND_NOTE;
+    head[FRAME_AT_VERSION] = FRAME_VERSION;
+    head[FRAME_NOTE_AT_AUDIENCE_LEN + 1] = 3;
+    memcpy(head + FRAME_NOTE_HEAD_SIZE, "ALL", 3);
+    assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
+    entry.data = (struct bytes){(const unsigned char *)"{}", 2};
+    return note_new(&entry, "e", pos, 3);
+}
+
+static void
+add(struct recent *recent, unsigned char shard, uint64_t ms)
+{
+    struct note *note = make_note(shard, ms);
+
+    recent_add(recent, note);
+    note_unref(note);
+}
+
+static struct recent *
+open_recent(unsigned shards, uint64_t head_ms)
+{
+    struct recent *recent = calloc(1, sizeof(*recent));
+    struct entry_id heads[STORE_SHARDS_MAX];
+
+    for (unsigned i = 0; i < STORE_SHARDS_MAX; i++)
+        heads[i] = id(head_ms, 0);
+    recent_open(recent, shards);
+    recent_reset(recent, heads);
+    return recent;
+}
+
+static void
+close_recent(struct recent *recent)
+{
+    recent_close(recent);
+    free(recent);
+}
+
+static void
+test_recent_finds_what_follows(void **state)
+{
+    struct recent *recent = open_recent(1, 10);
+
+    (void)state;
+    assert_true(recent_covers(recent, 0, at(10, 0)));
+    assert_false(recent_covers(recent, 0, (struct place){id(9, 9), id(0, 0)}));
+    assert_false(recent_goes_on(recent, 0, (struct place){id(9, 9), id(0, 0)}));
+    assert_false(recent_covers(recent, 0, at(11, 0)));
+    assert_true(recent_goes_on(recent, 0, at(11, 0)));
+    for (uint64_t ms = 20; ms < 30; ms++)
+        add(recent, 0, ms);
+    assert_int_equal(recent_next(recent, 0, at(10, 0))->id.ms, 20);
+    assert_int_equal(recent_next(recent, 0, (struct place){id(24, 5), id(0, 0)})->id.ms, 25);
+    assert_null(recent_next(recent, 0, at(29, 0)));
+    close_recent(recent);
+}
+
+static void
+test_recent_is_bounded(void **state)
+{
+    struct recent *recent = open_recent(1, 0);
+
+    (void)state;
+    for (uint64_t ms = 1; ms <= RECENT_NOTES_MAX + 10; ms++)
+        add(recent, 0, ms);
+    assert_int_equal(recent->count, RECENT_NOTES_MAX);
+    assert_int_equal(recent->base[0].ms, 10);
+    assert_false(recent_covers(recent, 0, at(9, 0)));
+    assert_int_equal(recent_next(recent, 0, recent_base(recent, 0))->id.ms, 11);
+    close_recent(recent);
+}
+
+/* All that who reads `own` is handed from `place` on: shard and ms of each, with blanks. */
+static const char *
+follow(const struct recent *recent, unsigned own, struct place place)
+{
+    static char text[256];
+    const struct note *note;
+
+    text[0] = '\0';
+    while ((note = recent_next(recent, own, place)) != NULL) {
+        if (note->shard == 0 || note->shard == own)
+            snprintf(text + strlen(text), sizeof(text) - strlen(text), "%u:%u ",
+                     (unsigned)note->shard, (unsigned)note->id.ms);
+        assert_true(place_is_before(&place, note->shard, note->id));
+        place_pass(&place, note->shard, note->id);
+    }
+    return text;
+}
+
+static void
+test_recent_of_several_shards(void **state)
+{
+    struct recent *recent = open_recent(3, 10);
+
+    (void)state;
+    add(recent, 0, 20);
+    add(recent, 1, 50);
+    add(recent, 2, 15);
+    add(recent, 0, 21);
+    add(recent, 2, 16);
+    add(recent, 1, 51);
+    assert_string_equal(follow(recent, 1, at(10, 10)), "0:20 1:50 0:21 1:51 ");
+    assert_string_equal(follow(recent, 2, at(10, 10)), "0:20 2:15 0:21 2:16 ");
+    assert_string_equal(follow(recent, 1, at(10, 50)), "0:20 0:21 1:51 ");
+    assert_string_equal(follow(recent, 1, at(30, 10)), "1:50 1:51 ");
+    assert_string_equal(follow(recent, 1, at(20, 99)), "0:21 ");
+    assert_string_equal(follow(recent, 1, at(21, 51)), "");
+    assert_false(recent_goes_on(recent, 1, at(9, 99)));
+    assert_false(recent_goes_on(recent, 1, at(99, 9)));
+    assert_true(recent_goes_on(recent, 1, at(99, 10)));
+    assert_false(recent_covers(recent, 1, at(99, 10)));
+    assert_true(recent_covers(recent, 1, at(21, 51)));
+    close_recent(recent);
+}
+
+static void
+test_recent_forgets_each_shard(void **state)
+{
+    struct recent *recent = open_recent(3, 10);
+
+    (void)state;
+    add(recent, 1, 20);
+    for (uint64_t ms = 1; ms <= RECENT_NOTES_MAX; ms++)
+        add(recent, 0, 20 + ms);
+    assert_true(place_equal(recent_base(recent, 1), at(10, 20)));
+    assert_true(place_equal(recent_base(recent, 2), at(10, 10)));
+    assert_true(place_equal(recent_head(recent, 2), at(20 + RECENT_NOTES_MAX, 10)));
+    assert_false(recent_goes_on(recent, 1, at(10, 19)));
+    assert_int_equal(recent_next(recent, 1, at(10, 20))->id.ms, 21);
+    close_recent(recent);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_a_users_place_among_all),
+        cmocka_unit_test(test_position_texts),
+        cmocka_unit_test(test_the_longest_position_fits),
+        cmocka_unit_test(test_hostile_positions),
+        cmocka_unit_test(test_recent_finds_what_follows),
+        cmocka_unit_test(test_recent_is_bounded),
+        cmocka_unit_test(test_recent_of_several_shards),
+        cmocka_unit_test(test_recent_forgets_each_shard),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,242 @@
+/* test_session_places.c: does every line tell a place from which nothing is missed, in each shard? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "hub/hub_private.h"
+#include "wire/ws_frame.h"
+
+#define SHARDS 3
+#define OWN 2 /* of the session's user */
+
+/* The lines that were sent, without what is the same in all, each followed by a blank. */
+static char told[4096];
+
+static struct config config = {.gate = {.slow_bytes = 4096, .slow_age_ms = 30000}};
+static struct stats stats;
+static struct hub hub;
+static struct session session;
+
+static void
+tell(const char *line, size_t len)
+{
+    char text[1024], pos[NOTE_POS_MAX], to[NOTE_POS_MAX] = "";
+    const char *start, *end;
+
+    assert_in_range(len, 1, sizeof(text) - 1);
+    memcpy(text, line, len);
+    text[len] = '\0';
+    start = strstr(text, "\"e.");
+    assert_non_null(start);
+    end = strchr(start + 3, '"');
+    snprintf(pos, sizeof(pos), "%.*s", (int)(end - start - 3), start + 3);
+    if ((start = strstr(end, "\"to\":\"e.")) != NULL)
+        snprintf(to, sizeof(to), "..%.*s", (int)strcspn(start + 8, "\""), start + 8);
+    snprintf(told + strlen(told), sizeof(told) - strlen(told), "%s%s ", pos, to);
+}
+
+static enum rc
+fake_send(void *socket, const struct iovec *pieces, int count, size_t *ret_taken)
+{
+    (void)socket;
+    *ret_taken = 0;
+    for (int i = 0; i < count; i++) {
+        const unsigned char *at = pieces[i].iov_base, *end = at + pieces[i].iov_len;
+
+        for (; at < end; at += ws_frame_len(at))
+            tell((const char *)at + (at[1] < 126 ? 2 : 4),
+                 ws_frame_len(at) - (at[1] < 126 ? 2 : 4));
+        *ret_taken += pieces[i].iov_len;
+    }
+    return RC_OK;
+}
+
+static const struct session_transport TRANSPORT = {.send = fake_send};
+
+static int
+set_up(void **state)
+{
+    (void)state;
+    memset(&stats, 0, sizeof(stats));
+    hub = (struct hub){
+        .config = &config, .stats = &stats, .shards = SHARDS, .epoch = "e", .has_position = true};
+    hub.scratch = calloc(1, WS_TEXT_HEAD_MAX + SESSION_SAID_MAX);
+    for (unsigned i = 0; i < SHARDS; i++)
+        hub.newest[i] = (struct entry_id){1, 0};
+    recent_open(&hub.recent, SHARDS);
+    recent_reset(&hub.recent, hub.newest);
+    session = (struct session){
+        .state = SESSION_LIVE, .hub = &hub, .transport = &TRANSPORT, .own_shard = OWN};
+    session.name = strdup("u");
+    buffer_init(&session.said, SESSION_SAID_MAX);
+    told[0] = '\0';
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    (void)state;
+    session_drop_queue(&session);
+    recent_close(&hub.recent);
+    buffer_free(&session.said);
+    free(session.name);
+    free(hub.scratch);
+    return 0;
+}
+
+/* A note that the hub reads now: what it tells is how far that is. */
+static struct note *
+read_note(unsigned char shard, uint64_t ms, uint8_t priority)
+{
+    unsigned char head[FRAME_NOTE_HEAD_SIZE + 3] = {0};
+    struct entry entry = {.id = {ms, 0}, .shard = shard};
+
+    head[FRAME_AT_KIND] = FRAME_KIND_NOTE;
+    head[FRAME_AT_VERSION] = FRAME_VERSION;
+    head[FRAME_NOTE_AT_PRIORITY] = priority;
+    head[FRAME_NOTE_AT_AUDIENCE_LEN + 1] = 3;
+    memcpy(head + FRAME_NOTE_HEAD_SIZE, "ALL", 3);
+    assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
+    entry.data = (struct bytes){(const unsigned char *)"1", 1};
+    hub.newest[shard] = entry.id;
+    return note_new(&entry, hub.epoch, shed_heads(&hub), SHARDS);
+}
+
+static void
+offer(unsigned char shard, uint64_t ms, uint8_t priority)
+{
+    struct note *note = read_note(shard, ms, priority);
+
+    if (shard == 0 || shard == OWN)
+        session_offer(&session, note);
+    recent_add(&hub.recent, note);
+    note_unref(note);
+}
+
+static struct place
+at(uint64_t shared_ms, uint64_t own_ms)
+{
+    return (struct place){.shared = {shared_ms, 0}, .own = {own_ms, 0}};
+}
+
+static const char *
+sent(void)
+{
+    (void)hub_send_some(&hub, 10);
+    return told;
+}
+
+static void
+test_what_was_read_is_told(void **state)
+{
+    (void)state;
+    offer(0, 100, FRAME_PRIORITY_NORMAL);
+    offer(OWN, 90, FRAME_PRIORITY_NORMAL);
+    offer(0, 101, FRAME_PRIORITY_NORMAL);
+    assert_string_equal(sent(), "100-0.-2r.-2r 100-0.-2r.-a 101-0.-2s.-b ");
+    assert_true(place_equal(session.cursor, at(101, 90)));
+    offer(0, 100, FRAME_PRIORITY_NORMAL);
+    offer(OWN, 90, FRAME_PRIORITY_NORMAL);
+    assert_int_equal(session.queue_count, 0);
+}
+
+static void
+test_what_overtakes_is_beyond_nothing(void **state)
+{
+    (void)state;
+    offer(0, 100, FRAME_PRIORITY_NORMAL);
+    offer(OWN, 100, FRAME_PRIORITY_NORMAL);
+    offer(OWN, 101, FRAME_PRIORITY_HIGH);
+    /* Before both: of each shard the last that was read before. */
+    assert_string_equal(sent(), "99-18446744073709551615..-2q 100-0.-2r.-2r 100-0.-2r.0 ");
+}
+
+static void
+test_what_overtakes_tells_no_less_than_it_must(void **state)
+{
+    (void)state;
+    offer(0, 100, FRAME_PRIORITY_HIGH);
+    offer(OWN, 100, FRAME_PRIORITY_NORMAL);
+    offer(0, 101, FRAME_PRIORITY_HIGH);
+    assert_string_equal(sent(), "100-0.-2r.-2r 100-0..-1-3w5e11264sgsf 100-0.-2r.0 ");
+}
+
+static void
+test_a_poll_never_goes_back(void **state)
+{
+    struct note *note = read_note(0, 100, FRAME_PRIORITY_NORMAL);
+
+    (void)state;
+    session.is_poll = true;
+    session.cursor = at(99, 200); /* from the store: the hub has not read so far */
+    session_offer(&session, note);
+    note_unref(note);
+    assert_string_equal(sent(), "100-0..2s ");
+}
+
+static void
+test_no_place_passes_what_was_left_out(void **state)
+{
+    (void)state;
+    hub.shed.hold[0] = (struct entry_id){100, 0};
+    hub.shed.hold[OWN] = (struct entry_id){90, 0};
+    hub.shed.pressure.level = PRESSURE_LOW;
+    assert_true(place_equal(shed_place(&session, at(102, 80)), at(100, 80)));
+    assert_true(place_equal(shed_place(&session, at(99, 95)), at(99, 90)));
+    offer(OWN, 95, FRAME_PRIORITY_LOW);
+    assert_true(session.has_shed);
+    offer(0, 101, FRAME_PRIORITY_HIGH);
+    session_gap(&session, at(102, 95), at(103, 95), "expired");
+    assert_string_equal(sent(), "100-0..-a..100-0..-a 100-0..-a ");
+}
+
+static void
+test_a_gap_passes_nothing_that_waits(void **state)
+{
+    (void)state;
+    offer(0, 3, FRAME_PRIORITY_NORMAL);
+    offer(OWN, 4, FRAME_PRIORITY_NORMAL);
+    offer(0, 4, FRAME_PRIORITY_NORMAL);
+    session_gap(&session, at(4, 4), at(5, 5), "expired");
+    assert_string_equal(sent(), "2-18446744073709551615..-1..2-18446744073709551615..-1 "
+                                "3-0.-2.-2 3-0.-2.1 4-0.-3.0 ");
+}
+
+static void
+test_who_falls_behind_is_before_what_came_then(void **state)
+{
+    (void)state;
+    offer(0, 10, FRAME_PRIORITY_NORMAL);
+    offer(1, 70, FRAME_PRIORITY_NORMAL);
+    offer(OWN, 20, FRAME_PRIORITY_NORMAL);
+    session.queue_bytes += 4096;
+    offer(0, 11, FRAME_PRIORITY_NORMAL);
+    session.queue_bytes -= 4096;
+    assert_int_equal(session.state, SESSION_CATCHING_UP);
+    assert_true(place_equal(session.cursor, at(10, 20)));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_what_was_read_is_told),
+        TEST(test_what_overtakes_is_beyond_nothing),
+        TEST(test_what_overtakes_tells_no_less_than_it_must),
+        TEST(test_a_poll_never_goes_back),
+        TEST(test_no_place_passes_what_was_left_out),
+        TEST(test_a_gap_passes_nothing_that_waits),
+        TEST(test_who_falls_behind_is_before_what_came_then),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
