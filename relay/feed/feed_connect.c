@@ -131,6 +131,7 @@ on_claimed(void *ctx, enum rc rc, const struct store_progress *progress)
         return;
     }
     snprintf(feed->sent_position, sizeof(feed->sent_position), "%s", progress->position);
+    snprintf(feed->furthest, sizeof(feed->furthest), "%s", progress->furthest);
     feed->claimed_lsn = feed->claimed_ordinal = 0;
     if (progress->position[0] != '\0' &&
         frame_position_read(progress->position, strlen(progress->position), &feed->claimed_lsn,

@@ -10,7 +10,8 @@
 static void
 reset(struct feed *feed, const char *position, uint64_t read_lsn, bool is_gap)
 {
-    const struct store_progress progress = {position, read_lsn, feed->timeline};
+    const struct store_progress progress = {
+        .position = position, .read_lsn = read_lsn, .timeline = feed->timeline};
 
     feed_set_state(feed, FEED_RESETTING);
     if (store_reset(feed->store, feed->config->feed.slot, &progress, is_gap) != RC_OK)
@@ -20,13 +21,13 @@ reset(struct feed *feed, const char *position, uint64_t read_lsn, bool is_gap)
 bool
 feed_progress_is_void(struct feed *feed)
 {
-    if ((!feed->must_create && !feed->is_lost) || feed->sent_position[0] == '\0')
+    if ((!feed->must_create && !feed->is_lost) || feed->furthest[0] == '\0')
         return false;
     log_error("feed",
               "slot \"%s\" %s, and with it all changes since LSN %.16s are gone: clients are told "
               "of a gap, memberships are copied anew",
               feed->config->feed.slot, feed->is_lost ? "is lost" : "does not exist any more",
-              feed->sent_position);
+              feed->furthest);
     reset(feed, "", 0, true);
     return true;
 }
@@ -83,9 +84,9 @@ feed_on_history(struct feed *feed, const char *history)
                   ": it starts over, clients are told of a gap",
                   feed->stored_timeline, feed->timeline);
         reset(feed, "", feed->slot_lsn, true);
-    } else if (strcmp(feed->sent_position, position) <= 0) {
+    } else if (strcmp(feed->furthest, position) <= 0) {
         log_info("feed", "following timeline %" PRIu32, feed->timeline);
-        reset(feed, feed->sent_position, read_lsn, false);
+        reset(feed, position, read_lsn, false);
     } else {
         log_warn("feed",
                  "timeline %" PRIu32 " forked at LSN %.16s, before what the store holds: changes "

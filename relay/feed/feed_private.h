@@ -89,7 +89,8 @@ struct feed {
     uint32_t stored_timeline; /* of the store's progress */
     uint64_t slot_lsn;        /* where the slot goes on, as it was found or made */
     uint64_t read_lsn;        /* up to where the store knows of all WAL; 0: not known */
-    uint64_t claimed_lsn;     /* position of the last frame that it had */
+    char furthest[FRAME_POSITION_TEXT + 1]; /* of the newest frame that any part of it had */
+    uint64_t claimed_lsn;                   /* position up to which it had all frames */
     uint64_t claimed_ordinal;
 
     struct store_batch *batch;

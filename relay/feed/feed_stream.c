@@ -41,7 +41,7 @@ void
 feed_stream_reset(struct feed *feed)
 {
     store_batch_free(feed->batch);
-    feed->batch = store_batch_new();
+    feed->batch = store_batch_new(feed->store);
     release_held(feed);
     feed->batch_confirm_lsn = 0;
     feed->batch_commit_us = 0;

@@ -14,18 +14,18 @@
 #define REDRIVE_ARGC 8
 
 struct admin_call {
-    struct store *store;
+    struct shard *shard;
     store_described *described;
     store_mended *mended;
     void *ctx;
 };
 
 static struct admin_call *
-admin_call_new(struct store *store, void *ctx)
+admin_call_new(struct shard *shard, void *ctx)
 {
     struct admin_call *call = memory_new(sizeof(*call));
 
-    call->store = store;
+    call->shard = shard;
     call->ctx = ctx;
     return call;
 }
@@ -36,7 +36,7 @@ on_described(void *ctx, const redisReply *reply)
     struct admin_call *call = ctx;
     struct bytes json = {NULL, 0};
 
-    if (call_succeeded(call->store, reply, "describe itself"))
+    if (call_succeeded(call->shard, reply, "describe itself"))
         json = reply_bytes(reply);
     call->described(call->ctx, json.at != NULL ? RC_OK : RC_IO, json);
     free(call);
@@ -46,19 +46,20 @@ static enum rc
 describe(struct store *store, enum store_script script, const char *argument_text,
          store_described *done, void *ctx)
 {
+    struct shard *shard = &store->shards[0];
     struct arguments arguments = {.argc = 0};
     struct admin_call *call;
     enum rc rc;
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = admin_call_new(store, ctx);
+    call = admin_call_new(shard, ctx);
     call->described = done;
-    argument(&arguments, store->stream_key);
-    argument(&arguments, store->prefix);
+    argument(&arguments, shard->stream_key);
+    argument(&arguments, shard->prefix);
     if (argument_text != NULL)
         argument(&arguments, argument_text);
-    rc = link_call(store->link, script, 1, on_described, call, arguments.argc, arguments.argv,
+    rc = link_call(shard->link, script, 1, on_described, call, arguments.argc, arguments.argv,
                    arguments.lens);
     if (rc != RC_OK)
         free(call);
@@ -93,7 +94,7 @@ on_redriven(void *ctx, const redisReply *reply)
 {
     struct admin_call *call = ctx;
 
-    if (!call_succeeded(call->store, reply, "redrive a message") ||
+    if (!call_succeeded(call->shard, reply, "redrive a message") ||
         reply->type != REDIS_REPLY_INTEGER)
         finish(call, RC_IO, STORE_MENDED, 0);
     else if (reply->integer < 0)
@@ -116,7 +117,7 @@ static enum rc
 send_redrive(struct admin_call *call, const struct error_entry *entry,
              const struct redrive *redrive)
 {
-    struct store *store = call->store;
+    struct shard *shard = call->shard;
     struct long_arguments arguments;
     char place[ENTRY_ID_TEXT_MAX], ends[24];
     enum rc rc;
@@ -124,15 +125,15 @@ send_redrive(struct admin_call *call, const struct error_entry *entry,
     entry_id_text(entry->entry, place);
     snprintf(ends, sizeof(ends), "%" PRId64, redrive->ends_ms);
     long_arguments_init(&arguments, REDRIVE_ARGC);
-    long_argument(&arguments, store->stream_key);
-    long_argument(&arguments, store->prefix);
+    long_argument(&arguments, shard->stream_key);
+    long_argument(&arguments, shard->prefix);
     long_argument(&arguments, place);
     add(&arguments, entry->id.at, entry->id.len);
     add(&arguments, redrive->route, redrive->route_len);
     add(&arguments, redrive->data, redrive->data_len);
     long_argument(&arguments, ends);
-    long_argument(&arguments, store->delivery.retention);
-    rc = link_call(store->link, STORE_SCRIPT_redrive, 1, on_redriven, call, (int)arguments.argc,
+    long_argument(&arguments, shard->store->delivery.retention);
+    rc = link_call(shard->link, STORE_SCRIPT_redrive, 1, on_redriven, call, (int)arguments.argc,
                    arguments.argv, arguments.lens);
     free(arguments.argv);
     free(arguments.lens);
@@ -148,7 +149,7 @@ on_entry(void *ctx, const redisReply *reply)
     struct redrive redrive;
     enum rc rc;
 
-    if (!call_succeeded(call->store, reply, "read its error log")) {
+    if (!call_succeeded(call->shard, reply, "read its error log")) {
         finish(call, RC_IO, STORE_MENDED, 0);
         return;
     }
@@ -172,7 +173,7 @@ on_dropped(void *ctx, const redisReply *reply)
 {
     struct admin_call *call = ctx;
 
-    if (!call_succeeded(call->store, reply, "drop an error") || reply->type != REDIS_REPLY_INTEGER)
+    if (!call_succeeded(call->shard, reply, "drop an error") || reply->type != REDIS_REPLY_INTEGER)
         finish(call, RC_IO, STORE_MENDED, 0);
     else
         finish(call, RC_OK, reply->integer > 0 ? STORE_MENDED : STORE_MEND_GONE, 0);
@@ -183,6 +184,7 @@ static enum rc
 ask_of_entry(struct store *store, const char *command, struct entry_id entry, link_reply *reply,
              store_mended *done, void *ctx)
 {
+    struct shard *shard = &store->shards[0];
     struct arguments arguments = {.argc = 0};
     char key[STORE_KEY_MAX], place[ENTRY_ID_TEXT_MAX];
     struct admin_call *call;
@@ -190,16 +192,16 @@ ask_of_entry(struct store *store, const char *command, struct entry_id entry, li
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = admin_call_new(store, ctx);
+    call = admin_call_new(shard, ctx);
     call->mended = done;
-    snprintf(key, sizeof(key), "%s:errors", store->prefix);
+    snprintf(key, sizeof(key), "%s:errors", shard->prefix);
     entry_id_text(entry, place);
     argument(&arguments, command);
     argument(&arguments, key);
     argument(&arguments, place);
     if (reply == on_entry)
         argument(&arguments, place);
-    rc = link_send(store->link, reply, call, arguments.argc, arguments.argv, arguments.lens);
+    rc = link_send(shard->link, reply, call, arguments.argc, arguments.argv, arguments.lens);
     if (rc != RC_OK)
         free(call);
     return rc;

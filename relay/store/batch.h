@@ -10,7 +10,8 @@
 /* The script's arguments from `first` on are free for the caller, records follow. */
 #define BATCH_RESERVED 7
 
-struct store_batch {
+/* What goes to one shard. */
+struct batch {
     const char **argv;
     size_t *lens;
     size_t argc;
@@ -18,10 +19,19 @@ struct store_batch {
     size_t count;   /* frames */
     size_t notes;   /* of them */
     bool is_simple; /* notes that need no ack, and commits: nothing for a script to work out */
-    size_t bytes;   /* of what the arguments point at */
-    char **blocks;  /* of texts made for the batches: positions, ids and counts; kept */
+    const char *position; /* of the last frame; NULL: there is none */
+    size_t bytes;         /* of what the arguments point at */
+    char **blocks;        /* of texts made for the batches: positions, ids and counts; kept */
     size_t block_count;
     size_t text_count; /* of this batch */
+};
+
+struct store_batch {
+    struct store *store;
+    size_t count; /* frames, also those that are stored already, or only move the progress */
+    size_t bytes;
+    unsigned part_count;
+    struct batch parts[]; /* one for each shard */
 };
 
 /* A note of a simple batch. */
@@ -31,11 +41,14 @@ struct batch_note {
     struct bytes data;
 };
 /* Walks the notes: `*at` is 0 at first. RC_CLOSED behind the last one. */
-MUST_CHECK enum rc batch_next_note(const struct store_batch *batch, size_t *at,
+MUST_CHECK enum rc batch_next_note(const struct batch *batch, size_t *at,
                                    struct batch_note *ret_note);
 
 /* Makes room for the caller's arguments, also in a batch that holds nothing. */
-void batch_reserve(struct store_batch *batch);
+void batch_reserve(struct batch *batch);
+
+/* Moves the progress to `position`, a text that outlives the batch, though no frame is there. */
+void batch_add_position(struct batch *batch, const char *position);
 
 /* Forgets the frames, keeps the memory. */
 void batch_clear(struct store_batch *batch);

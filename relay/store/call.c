@@ -15,11 +15,12 @@ argument(struct arguments *arguments, const char *text)
 }
 
 struct call *
-call_new(struct store *store, void *ctx)
+call_new(struct shard *shard, void *ctx)
 {
     struct call *call = memory_new(sizeof(*call));
 
-    call->store = store;
+    call->store = shard->store;
+    call->shard = shard;
     call->ctx = ctx;
     return call;
 }
@@ -28,7 +29,7 @@ enum rc
 call_send(struct call *call, enum store_script script, int key_count, link_reply *reply,
           const struct arguments *arguments)
 {
-    enum rc rc = link_call(call->store->link, script, key_count, reply, call, arguments->argc,
+    enum rc rc = link_call(call->shard->link, script, key_count, reply, call, arguments->argc,
                            (const char **)arguments->argv, arguments->lens);
     if (rc != RC_OK)
         free(call);
@@ -56,7 +57,7 @@ enum rc
 call_send_long(struct call *call, enum store_script script, int key_count, link_reply *reply,
                struct long_arguments *arguments)
 {
-    enum rc rc = link_call(call->store->link, script, key_count, reply, call, (int)arguments->argc,
+    enum rc rc = link_call(call->shard->link, script, key_count, reply, call, (int)arguments->argc,
                            arguments->argv, arguments->lens);
 
     free(arguments->argv);
@@ -67,8 +68,9 @@ call_send_long(struct call *call, enum store_script script, int key_count, link_
 }
 
 bool
-call_succeeded(struct store *store, const redisReply *reply, const char *what)
+call_succeeded(struct shard *shard, const redisReply *reply, const char *what)
 {
+    struct store *store = shard->store;
     const struct fault *fault;
 
     if (reply == NULL)
@@ -76,16 +78,16 @@ call_succeeded(struct store *store, const redisReply *reply, const char *what)
     if (reply->type != REDIS_REPLY_ERROR)
         return true;
     if (strncmp(reply->str, "FENCED", 6) == 0) {
-        log_warn("store", "could not %s: %s", what, reply->str); /* as it should be: no error */
+        log_warn(shard->name, "could not %s: %s", what, reply->str); /* as it should be: no error */
         return false;
     }
     stats_add(store->stats, STAT_STORE_ERRORS, 1);
     fault = fault_report(&store->faults, what, reply->str);
     if (fault != NULL && fault->is_of_server)
-        link_restart(store->link, reply->str);
+        link_restart(shard->link, reply->str);
     else if (strncmp(reply->str, "NOSCRIPT", 8) == 0)
-        link_restart(store->link, "its scripts were flushed");
+        link_restart(shard->link, "its scripts were flushed");
     else if (strncmp(reply->str, "EPOCH", 5) == 0 || strncmp(reply->str, "NOGROUP", 7) == 0)
-        link_restart(store->link, "it is not what it was"); /* the greeting mends it, or tells */
+        link_restart(shard->link, "it is not what it was"); /* the greeting mends it, or tells */
     return false;
 }

@@ -6,15 +6,12 @@
 
 #include "store/fault.h"
 #include "store/link.h"
+#include "store/shard.h"
 #include "store/store.h"
 #include "store/topic_prefix.h"
 #include "store/trace.h"
 
-#define STORE_KEY_MAX 192
-#define STORE_EPOCH_TEXT 16
 #define STORE_TOKEN_TEXT 32
-
-struct upkeep;
 
 /* [delivery], as the scripts are told it: times in ms. */
 struct delivery {
@@ -25,44 +22,29 @@ struct delivery {
 };
 void delivery_settings(const struct config *config, struct delivery *ret_delivery);
 
-/* Replicas are waited for: one wait at a time. */
-struct replicas_wait {
-    store_replicated *done; /* NULL: none */
-    void *ctx;
-    long long offset; /* of the replication stream, that they are to reach */
-    int64_t since_us;
-    int64_t warned_us;
-    ev_timer again;
-};
-
 struct store {
     struct ev_loop *loop;
-    struct link *link;
-    struct upkeep *upkeep;
     struct stats *stats;
     struct store_listener *listeners;
-    bool is_up;
-    char prefix[STORE_KEY_MAX / 2];
-    char stream_key[STORE_KEY_MAX];
+    bool is_up;                       /* all shards are */
     char owner[STORE_TOKEN_TEXT + 1]; /* this process */
     char claim[STORE_TOKEN_TEXT + 1]; /* this claim on a slot's progress */
-    uint64_t read_lsn;                /* that the progress holds, or will by what is under way */
-    uint64_t note_max;                /* bytes of one text that the server takes */
-    bool knows_first;                 /* the stream's first entry: what adds it says so */
     struct delivery delivery;
     struct fault_log faults;
     int min_replicas;
-    struct replicas_wait replicas;
-    char epoch[STORE_EPOCH_TEXT + 1];
+    store_replicated *replicated; /* waits for replicas; NULL: nobody does */
+    void *replicated_ctx;
+    char epoch[STORE_EPOCH_TEXT + 1]; /* of all shards together */
     char topic_prefix[STORE_TOPIC_PREFIX_MAX];
-    struct entry_id newest;
-    struct entry_id seen; /* the newest entry of this epoch that we know of */
-    bool syncs_always;    /* appendfsync always: an answer is on disk */
+    struct entry_id newest[STORE_SHARDS_MAX];
+    struct shard *shards;
+    unsigned shard_count;
 };
 
 /* A call under way: what the caller wants to hear, whichever it is. */
 struct call {
     struct store *store;
+    struct shard *shard; /* that was asked */
     void *ctx;
     char about[FRAME_UUID_TEXT + 1]; /* the message a trace is of */
     union {
@@ -98,13 +80,13 @@ struct arguments {
 };
 
 void argument(struct arguments *arguments, const char *text);
-struct call *call_new(struct store *store, void *ctx);
+struct call *call_new(struct shard *shard, void *ctx);
 
 /* Sends it; frees the call when it could not. */
 MUST_CHECK enum rc call_send(struct call *call, enum store_script script, int key_count,
                              link_reply *reply, const struct arguments *arguments);
 
 /* Whether the reply is what was asked for; says so in the log when it is an error. */
-bool call_succeeded(struct store *store, const redisReply *reply, const char *what);
+bool call_succeeded(struct shard *shard, const redisReply *reply, const char *what);
 
 #endif

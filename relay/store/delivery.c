@@ -26,7 +26,7 @@ static void
 on_here(void *ctx, const redisReply *reply)
 {
     struct call *call = ctx;
-    bool is_good = call_succeeded(call->store, reply, "store who is connected") &&
+    bool is_good = call_succeeded(call->shard, reply, "store who is connected") &&
                    reply->type == REDIS_REPLY_INTEGER;
 
     call->done.told(call->ctx, is_good ? RC_OK : RC_IO, is_good && reply->integer != 0);
@@ -43,11 +43,11 @@ store_here(struct store *store, enum store_here_what what, const char *const *us
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = call_new(store, ctx);
+    call = call_new(&store->shards[0], ctx);
     call->done.told = done;
     long_arguments_init(&arguments, 4 + count);
-    long_argument(&arguments, store->stream_key);
-    long_argument(&arguments, store->prefix);
+    long_argument(&arguments, store->shards[0].stream_key);
+    long_argument(&arguments, store->shards[0].prefix);
     long_argument(&arguments, store->owner);
     long_argument(&arguments, words[what]);
     for (size_t i = 0; i < count; i++)
@@ -65,7 +65,7 @@ on_shown(void *ctx, const redisReply *reply)
     size_t count = 0;
     enum rc rc = RC_IO;
 
-    if (call_succeeded(call->store, reply, "store what was shown") && reply_is_array(reply, 0)) {
+    if (call_succeeded(call->shard, reply, "store what was shown") && reply_is_array(reply, 0)) {
         places = memory_new((reply->elements + 1) * sizeof(*places));
         while (count < reply->elements) {
             places[count] = (size_t)reply->element[count]->integer;
@@ -102,12 +102,12 @@ store_shown(struct store *store, const struct store_shown *shown, size_t count,
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = call_new(store, ctx);
+    call = call_new(&store->shards[0], ctx);
     call->done.reported = done;
     ids = memory_new((count + 1) * sizeof(*ids));
     long_arguments_init(&arguments, 6 + 3 * count);
-    long_argument(&arguments, store->stream_key);
-    long_argument(&arguments, store->prefix);
+    long_argument(&arguments, store->shards[0].stream_key);
+    long_argument(&arguments, store->shards[0].prefix);
     long_argument(&arguments, store->delivery.ack_timeout);
     long_argument(&arguments, store->delivery.backoff_base);
     long_argument(&arguments, store->delivery.backoff_cap);
@@ -132,7 +132,7 @@ on_acked(void *ctx, const redisReply *reply)
     struct store *store = call->store;
     enum rc rc = RC_IO;
 
-    if (call_succeeded(store, reply, "store acks") && reply_is_array(reply, 2)) {
+    if (call_succeeded(call->shard, reply, "store acks") && reply_is_array(reply, 2)) {
         stats_add(store->stats, STAT_STORE_ACKS, (uint64_t)reply->element[0]->integer);
         stats_add(store->stats, STAT_STORE_COMPLETED, (uint64_t)reply->element[1]->integer);
         rc = RC_OK;
@@ -150,11 +150,11 @@ store_ack(struct store *store, const struct store_ack *acks, size_t count, store
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = call_new(store, ctx);
+    call = call_new(&store->shards[0], ctx);
     call->done.acked = done;
     long_arguments_init(&arguments, 4 + 2 * count);
-    long_argument(&arguments, store->stream_key);
-    long_argument(&arguments, store->prefix);
+    long_argument(&arguments, store->shards[0].stream_key);
+    long_argument(&arguments, store->shards[0].prefix);
     long_argument(&arguments, store->owner);
     long_argument(&arguments, store->delivery.retention);
     for (size_t i = 0; i < count; i++) {
@@ -171,7 +171,7 @@ on_nacked(void *ctx, const redisReply *reply)
     struct store *store = call->store;
     enum rc rc = RC_IO;
 
-    if (call_succeeded(store, reply, "store nacks") && reply->type == REDIS_REPLY_INTEGER) {
+    if (call_succeeded(call->shard, reply, "store nacks") && reply->type == REDIS_REPLY_INTEGER) {
         stats_add(store->stats, STAT_STORE_NACKS, (uint64_t)reply->integer);
         rc = RC_OK;
     }
@@ -189,12 +189,12 @@ store_nack(struct store *store, const char *user, const char *const *ids, size_t
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = call_new(store, ctx);
+    call = call_new(&store->shards[0], ctx);
     call->done.acked = done;
     snprintf(delay, sizeof(delay), "%" PRId64, delay_ms > 0 ? delay_ms : 0);
     long_arguments_init(&arguments, 7 + count);
-    long_argument(&arguments, store->stream_key);
-    long_argument(&arguments, store->prefix);
+    long_argument(&arguments, store->shards[0].stream_key);
+    long_argument(&arguments, store->shards[0].prefix);
     long_argument(&arguments, store->delivery.backoff_base);
     long_argument(&arguments, store->delivery.backoff_cap);
     long_argument(&arguments, delay);

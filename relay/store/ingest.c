@@ -25,25 +25,74 @@ ingest_lsn_text(uint64_t lsn, char ret_text[INGEST_LSN_TEXT + 1])
 }
 
 void
-ingest_progress_key(const struct store *store, const char *slot, char ret_key[STORE_KEY_MAX])
+ingest_progress_key(const struct shard *shard, const char *slot, char ret_key[STORE_KEY_MAX])
 {
-    snprintf(ret_key, STORE_KEY_MAX, "%s:progress:%s", store->prefix, slot);
-}
-
-static void
-saw_entry(struct store *store, const redisReply *reply)
-{
-    struct bytes text = reply_bytes(reply);
-    struct entry_id entry;
-
-    if (text.at != NULL && entry_id_read((const char *)text.at, text.len, &entry) == RC_OK)
-        store_saw(store, 0, entry);
+    snprintf(ret_key, STORE_KEY_MAX, "%s:progress:%s", shard->prefix, slot);
 }
 
 bool
 store_takes(const struct store *store, const struct frame *frame)
 {
-    return frame->kind != FRAME_KIND_NOTE || frame->as.note.data.len <= store->note_max;
+    if (frame->kind != FRAME_KIND_NOTE)
+        return true;
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        if (frame->as.note.data.len > store->shards[k].note_max)
+            return false;
+    }
+    return true;
+}
+
+/*
+ * A batch goes to all shards: what is theirs, and to each how far the progress is with it. So each
+ * answers in the order of the batches, and the last answer to a batch comes before that to the next.
+ */
+struct ingest;
+
+struct ingest_part {
+    struct ingest *ingest;
+    struct shard *shard;
+    size_t left; /* of a transaction, answers that are still to come: one for each command */
+    size_t notes;
+    bool has_failed;
+};
+
+struct ingest {
+    store_ingested *done;
+    void *ctx;
+    unsigned left; /* parts under way */
+    bool has_failed;
+    struct ingest_part parts[];
+};
+
+/* What all parts of a batch share, and the claim. */
+struct ingest_order {
+    const char *slot;
+    const char *after;
+    const char *position;
+    uint64_t read_lsn;
+};
+
+static void
+saw_entry(struct shard *shard, const redisReply *reply)
+{
+    struct bytes text = reply_bytes(reply);
+    struct entry_id entry;
+
+    if (text.at != NULL && entry_id_read((const char *)text.at, text.len, &entry) == RC_OK)
+        store_saw(shard->store, shard->number, entry);
+}
+
+static void
+finish_part(struct ingest_part *part, enum rc rc)
+{
+    struct ingest *ingest = part->ingest;
+
+    if (rc != RC_OK)
+        ingest->has_failed = true;
+    if (--ingest->left > 0)
+        return;
+    ingest->done(ingest->ctx, ingest->has_failed ? RC_IO : RC_OK);
+    free(ingest);
 }
 
 /* By the script: for all that changes more than the stream and the progress. */
@@ -51,36 +100,41 @@ store_takes(const struct store *store, const struct frame *frame)
 static void
 on_ingested(void *ctx, const redisReply *reply)
 {
-    struct call *call = ctx;
-    struct store *store = call->store;
+    struct ingest_part *part = ctx;
+    struct shard *shard = part->shard;
+    struct stats *stats = shard->store->stats;
     enum rc rc = RC_IO;
 
-    if (call_succeeded(store, reply, "store a batch") && reply_is_array(reply, 4)) {
-        saw_entry(store, reply->element[3]);
+    if (call_succeeded(shard, reply, "store a batch") && reply_is_array(reply, 4)) {
+        saw_entry(shard, reply->element[3]);
         if (reply->element[1]->integer > 0)
-            store->knows_first = true;
-        stats_add(store->stats, STAT_STORE_NOTES, (uint64_t)reply->element[1]->integer);
-        stats_add(store->stats, STAT_STORE_REPLAYED, (uint64_t)reply->element[2]->integer);
+            shard->knows_first = true;
+        stats_add(stats, STAT_STORE_NOTES, (uint64_t)reply->element[1]->integer);
+        stats_add(stats, STAT_STORE_REPLAYED, (uint64_t)reply->element[2]->integer);
         rc = RC_OK;
     }
-    call->done.ingested(call->ctx, rc);
-    free(call);
+    finish_part(part, rc);
 }
 
 static enum rc
-ingest_by_script(struct call *call, const char *key, const char *after, const char *read,
-                 struct store_batch *batch)
+ingest_by_script(struct ingest_part *part, const char *key, const struct ingest_order *order,
+                 const char *read, struct batch *batch)
 {
-    struct store *store = call->store;
-    const char *fixed[BATCH_RESERVED] = {store->stream_key, key,   store->prefix, store->epoch,
-                                         store->claim,      after, read};
+    struct shard *shard = part->shard;
+    const char *fixed[BATCH_RESERVED] = {
+        shard->stream_key,   key,          shard->prefix, shard->epoch,
+        shard->store->claim, order->after, read};
 
+    /* What others got moves the progress here too; frames that end the batch have done so. */
+    if (shard->store->shard_count > 1 && strcmp(order->after, order->position) != 0 &&
+        (batch->position == NULL || strcmp(batch->position, order->position) != 0))
+        batch_add_position(batch, order->position);
     batch_reserve(batch);
     for (size_t i = 0; i < BATCH_RESERVED; i++) {
         batch->argv[i] = fixed[i];
         batch->lens[i] = strlen(fixed[i]);
     }
-    return link_call(store->link, STORE_SCRIPT_ingest, 2, on_ingested, call, (int)batch->argc,
+    return link_call(shard->link, STORE_SCRIPT_ingest, 2, on_ingested, part, (int)batch->argc,
                      batch->argv, batch->lens);
 }
 
@@ -98,14 +152,6 @@ struct commands {
     size_t room;
     size_t lens[COMMANDS_MAX];
     size_t count;
-};
-
-/* Answers that are still to come: one for each command, the last one of EXEC. */
-struct transaction {
-    struct call *call;
-    size_t left;
-    size_t notes;
-    bool has_failed;
 };
 
 static void
@@ -175,22 +221,20 @@ put_note(struct commands *commands, const char *stream, const struct batch_note 
 }
 
 static void
-put_end(struct commands *commands, const struct store *store, const char *key, const char *after,
-        const char *position, const char *read, size_t notes)
+put_end(struct commands *commands, const struct shard *shard, const char *key,
+        const struct ingest_order *order, const char *read, size_t notes)
 {
     char position_field[STORE_TOKEN_TEXT + 16], read_field[STORE_TOKEN_TEXT + 16];
     char count[COUNT_TEXT];
-    const char *const move[] = {"HMSET", key, position_field, position, read_field, read};
+    const char *const move[] = {"HMSET", key, position_field, order->position, read_field, read};
     /* Not by its hash: a store that has forgotten its scripts would leave it out. */
-    const char *const fence[] = {"EVAL",       store_script_fence,
-                                 "2",          store->stream_key,
-                                 key,          store->prefix,
-                                 store->epoch, store->claim,
-                                 count,        after};
+    const char *const fence[] = {"EVAL", store_script_fence, "2",          shard->stream_key,
+                                 key,    shard->prefix,      shard->epoch, shard->store->claim,
+                                 count,  order->after};
     const char *const exec[] = {"EXEC"};
 
-    snprintf(position_field, sizeof(position_field), "position:%s", store->claim);
-    snprintf(read_field, sizeof(read_field), "read:%s", store->claim);
+    snprintf(position_field, sizeof(position_field), "position:%s", shard->store->claim);
+    snprintf(read_field, sizeof(read_field), "read:%s", shard->store->claim);
     snprintf(count, sizeof(count), "%zu", notes);
     put_command(commands, fence, 10);
     put_command(commands, move, read[0] != '\0' ? 6 : 4);
@@ -199,50 +243,46 @@ put_end(struct commands *commands, const struct store *store, const char *key, c
 
 /* EXEC's answer; any other that is an error made it fail. */
 static enum rc
-take_end(struct transaction *transaction, const redisReply *reply)
+take_end(const struct ingest_part *part, const redisReply *reply)
 {
-    struct store *store = transaction->call->store;
-    size_t notes = transaction->notes;
+    struct shard *shard = part->shard;
+    size_t notes = part->notes;
 
-    if (transaction->has_failed || !call_succeeded(store, reply, "store a batch") ||
+    if (part->has_failed || !call_succeeded(shard, reply, "store a batch") ||
         !reply_is_array(reply, notes + ANSWERS_MORE))
         return RC_IO;
     for (size_t i = 0; i < notes + ANSWERS_MORE; i++)
-        if (!call_succeeded(store, reply->element[i], "store a batch"))
+        if (!call_succeeded(shard, reply->element[i], "store a batch"))
             return RC_IO;
-    saw_entry(store, reply->element[notes - 1]);
-    stats_add(store->stats, STAT_STORE_NOTES, notes);
+    saw_entry(shard, reply->element[notes - 1]);
+    stats_add(shard->store->stats, STAT_STORE_NOTES, notes);
     return RC_OK;
 }
 
 static void
 on_transaction(void *ctx, const redisReply *reply)
 {
-    struct transaction *transaction = ctx;
-    struct call *call = transaction->call;
+    struct ingest_part *part = ctx;
     bool is_error = reply == NULL || reply->type == REDIS_REPLY_ERROR;
 
-    if (--transaction->left > 0) {
-        /* The first one says why; those after it, and EXEC, only that there was one. */
-        if (is_error && !transaction->has_failed) {
-            transaction->has_failed = true;
-            (void)call_succeeded(call->store, reply, "store a batch");
-        }
+    if (--part->left == 0) {
+        finish_part(part, take_end(part, reply));
         return;
     }
-    call->done.ingested(call->ctx, take_end(transaction, reply));
-    free(call);
-    free(transaction);
+    /* The first one says why; those after it, and EXEC, only that there was one. */
+    if (is_error && !part->has_failed) {
+        part->has_failed = true;
+        (void)call_succeeded(part->shard, reply, "store a batch");
+    }
 }
 
 static enum rc
-ingest_at_once(struct call *call, const char *key, const char *after, const char *position,
-               const char *read, const struct store_batch *batch)
+ingest_at_once(struct ingest_part *part, const char *key, const struct ingest_order *order,
+               const char *read, const struct batch *batch)
 {
-    struct store *store = call->store;
+    struct shard *shard = part->shard;
     const char *const multi[] = {"MULTI"};
     struct commands commands = {.count = 0};
-    struct transaction *transaction;
     struct batch_note note;
     size_t at = 0;
     enum rc rc;
@@ -251,16 +291,33 @@ ingest_at_once(struct call *call, const char *key, const char *after, const char
     commands.bytes = memory_grow(NULL, commands.room);
     put_command(&commands, multi, 1);
     while (batch_next_note(batch, &at, &note) == RC_OK)
-        put_note(&commands, store->stream_key, &note);
-    put_end(&commands, store, key, after, position, read, batch->notes);
-    transaction = memory_new(sizeof(*transaction));
-    *transaction =
-        (struct transaction){.call = call, .left = commands.count, .notes = batch->notes};
-    rc = link_send_ready(store->link, TIME_SCRIPT_INGEST, on_transaction, transaction,
-                         commands.bytes, commands.lens, commands.count);
+        put_note(&commands, shard->stream_key, &note);
+    put_end(&commands, shard, key, order, read, batch->notes);
+    part->left = commands.count;
+    part->notes = batch->notes;
+    rc = link_send_ready(shard->link, TIME_SCRIPT_INGEST, on_transaction, part, commands.bytes,
+                         commands.lens, commands.count);
     free(commands.bytes);
-    if (rc != RC_OK)
-        free(transaction);
+    return rc;
+}
+
+static enum rc
+send_part(struct ingest_part *part, const struct ingest_order *order, struct batch *batch)
+{
+    struct shard *shard = part->shard;
+    bool is_news = order->read_lsn > shard->read_lsn;
+    char key[STORE_KEY_MAX], read[INGEST_LSN_TEXT + 1];
+    enum rc rc;
+
+    if (batch->count > STORE_BATCH_FRAMES_MAX)
+        abort(); /* the caller counts */
+    ingest_progress_key(shard, order->slot, key);
+    ingest_lsn_text(is_news ? order->read_lsn : 0, read);
+    rc = batch->is_simple && batch->notes > 0 && shard->knows_first
+             ? ingest_at_once(part, key, order, read, batch)
+             : ingest_by_script(part, key, order, read, batch);
+    if (rc == RC_OK && is_news)
+        shard->read_lsn = order->read_lsn;
     return rc;
 }
 
@@ -268,25 +325,24 @@ enum rc
 store_ingest(struct store *store, const char *slot, const char *after, const char *position,
              uint64_t read_lsn, struct store_batch *batch, store_ingested *done, void *ctx)
 {
-    char key[STORE_KEY_MAX], read[INGEST_LSN_TEXT + 1];
-    struct call *call;
-    enum rc rc;
+    const struct ingest_order order = {slot, after, position, read_lsn};
+    struct ingest *ingest;
 
     if (!store->is_up)
         return RC_AGAIN;
-    if (batch->count > STORE_BATCH_FRAMES_MAX)
-        abort(); /* the caller counts */
-    ingest_progress_key(store, slot, key);
-    ingest_lsn_text(read_lsn > store->read_lsn ? read_lsn : 0, read);
-    call = call_new(store, ctx);
-    call->done.ingested = done;
-    rc = batch->is_simple && batch->notes > 0 && store->knows_first
-             ? ingest_at_once(call, key, after, position, read, batch)
-             : ingest_by_script(call, key, after, read, batch);
+    ingest = memory_new(sizeof(*ingest) + store->shard_count * sizeof(*ingest->parts));
+    ingest->done = done;
+    ingest->ctx = ctx;
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        ingest->parts[k] = (struct ingest_part){.ingest = ingest, .shard = &store->shards[k]};
+        if (send_part(&ingest->parts[k], &order, &batch->parts[k]) == RC_OK)
+            ingest->left++;
+        else
+            ingest->has_failed = true;
+    }
     batch_clear(batch);
-    if (rc != RC_OK)
-        free(call);
-    else if (read_lsn > store->read_lsn)
-        store->read_lsn = read_lsn;
-    return rc;
+    if (ingest->left > 0)
+        return RC_OK;
+    free(ingest);
+    return RC_AGAIN;
 }

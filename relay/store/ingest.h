@@ -9,6 +9,6 @@
 /* Sorts as the LSN does; none: "". */
 void ingest_lsn_text(uint64_t lsn, char ret_text[INGEST_LSN_TEXT + 1]);
 
-void ingest_progress_key(const struct store *store, const char *slot, char ret_key[STORE_KEY_MAX]);
+void ingest_progress_key(const struct shard *shard, const char *slot, char ret_key[STORE_KEY_MAX]);
 
 #endif

@@ -454,8 +454,8 @@ on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 struct link *
-link_open(struct ev_loop *loop, const struct config *config, const char *name, double patience_s,
-          const struct link_events *events)
+link_open(struct ev_loop *loop, const struct config *config, const char *url, const char *name,
+          double patience_s, const struct link_events *events)
 {
     struct link *link = memory_new(sizeof(*link));
 
@@ -465,7 +465,7 @@ link_open(struct ev_loop *loop, const struct config *config, const char *name, d
     link->events = *events;
     link->patience_s = patience_s;
     link->backoff = (struct backoff){LINK_BACKOFF_BASE_MS, LINK_BACKOFF_CAP_MS, 0};
-    if (address_read(config->store.url, &link->address) != RC_OK) {
+    if (address_read(url, &link->address) != RC_OK) {
         log_error(name, "store.url is not " CONFIG_URL_FORM "");
         free(link);
         return NULL;

@@ -29,11 +29,11 @@ struct link_events {
 typedef void link_reply(void *ctx, const redisReply *reply);
 
 /*
- * Connects to config->store.url now and again whenever it breaks, with backoff. A command that is
+ * Connects to `url`, as store.url has it, now and again whenever it breaks, with backoff. A command that is
  * not answered within `patience_s` breaks the connection. `name` speaks in the log.
  */
-struct link *link_open(struct ev_loop *loop, const struct config *config, const char *name,
-                       double patience_s, const struct link_events *events);
+struct link *link_open(struct ev_loop *loop, const struct config *config, const char *url,
+                       const char *name, double patience_s, const struct link_events *events);
 void link_close(struct link *link); /* gives up pending replies first; accepts NULL */
 
 bool link_is_up(const struct link *link);

@@ -48,7 +48,7 @@ on_range(void *ctx, const redisReply *reply)
 {
     struct call *call = ctx;
 
-    if (call_succeeded(call->store, reply, "read the stream") && reply_is_array(reply, 2) &&
+    if (call_succeeded(call->shard, reply, "read the stream") && reply_is_array(reply, 2) &&
         reply_is_array(reply->element[1], 0))
         give_page(call, reply->element[1], (enum store_range_state)reply->element[0]->integer, "");
     else
@@ -61,7 +61,7 @@ on_inbox(void *ctx, const redisReply *reply)
 {
     struct call *call = ctx;
 
-    if (call_succeeded(call->store, reply, "read what waits for a user") &&
+    if (call_succeeded(call->shard, reply, "read what waits for a user") &&
         reply_is_array(reply, 2) && reply->element[0]->str != NULL &&
         reply_is_array(reply->element[1], 0))
         give_page(call, reply->element[1], STORE_RANGE_WHOLE, reply->element[0]->str);
@@ -74,17 +74,18 @@ static enum rc
 ask_page(struct store *store, enum store_script script, link_reply *reply, const char *user,
          const char *after, size_t max, const char *which, store_paged *done, void *ctx)
 {
+    struct shard *shard = &store->shards[0];
     struct call *call;
     struct arguments arguments = {.argc = 0};
     char count[24];
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = call_new(store, ctx);
+    call = call_new(shard, ctx);
     call->done.paged = done;
     snprintf(count, sizeof(count), "%zu", max < STORE_PAGE_MAX ? max : STORE_PAGE_MAX);
-    argument(&arguments, store->stream_key);
-    argument(&arguments, store->prefix);
+    argument(&arguments, shard->stream_key);
+    argument(&arguments, shard->prefix);
     if (user != NULL)
         argument(&arguments, user);
     argument(&arguments, after);
@@ -119,7 +120,7 @@ on_groups(void *ctx, const redisReply *reply)
     struct call *call = ctx;
     struct bytes *groups;
 
-    if (!call_succeeded(call->store, reply, "read a user's memberships") ||
+    if (!call_succeeded(call->shard, reply, "read a user's memberships") ||
         !reply_is_array(reply, 0)) {
         call->done.grouped(call->ctx, RC_IO, NULL, 0);
         free(call);
@@ -136,6 +137,7 @@ on_groups(void *ctx, const redisReply *reply)
 enum rc
 store_groups(struct store *store, const char *user, store_grouped *done, void *ctx)
 {
+    struct shard *shard = &store->shards[0];
     struct call *call;
     struct arguments arguments = {.argc = 0};
     char key[STORE_KEY_MAX + 256];
@@ -143,12 +145,12 @@ store_groups(struct store *store, const char *user, store_grouped *done, void *c
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = call_new(store, ctx);
+    call = call_new(shard, ctx);
     call->done.grouped = done;
-    snprintf(key, sizeof(key), "%s:groups:%s", store->prefix, user);
+    snprintf(key, sizeof(key), "%s:groups:%s", shard->prefix, user);
     argument(&arguments, "SMEMBERS");
     argument(&arguments, key);
-    rc = link_send(store->link, on_groups, call, arguments.argc, arguments.argv, arguments.lens);
+    rc = link_send(shard->link, on_groups, call, arguments.argc, arguments.argv, arguments.lens);
     if (rc != RC_OK)
         free(call);
     return rc;

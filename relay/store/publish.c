@@ -13,7 +13,7 @@
 #define FIXED_ARGUMENTS 11
 
 struct publish_call {
-    struct store *store;
+    struct shard *shard;
     store_published *done;
     void *ctx;
 };
@@ -23,7 +23,7 @@ tell(const struct publish_call *call, const redisReply *reply)
 {
     static const char *const WORDS[] = {"stored", "repeated", "different"};
 
-    if (call_succeeded(call->store, reply, "store a notification") && reply_is_array(reply, 2) &&
+    if (call_succeeded(call->shard, reply, "store a notification") && reply_is_array(reply, 2) &&
         reply->element[0]->str != NULL && reply->element[1]->str != NULL) {
         for (int how = STORE_PUBLISHED; how <= STORE_PUBLISHED_DIFFERENT; how++) {
             if (strcmp(reply->element[1]->str, WORDS[how]) == 0) {
@@ -51,11 +51,22 @@ bytes_argument(struct long_arguments *arguments, const struct buffer *bytes)
     arguments->lens[arguments->argc - 1] = bytes->len; /* they hold zeroes */
 }
 
+/* Keys are known in shard 0, with what they stand for. */
+static struct shard *
+shard_of(struct store *store, const struct publication *publication, const char *key)
+{
+    bool is_for_one = strcmp(publication->audience, "USER") == 0 && publication->target_count == 1;
+
+    return &store->shards[is_for_one && key == NULL ? store_shard_of(store, publication->targets[0])
+                                                    : 0];
+}
+
 enum rc
 store_publish(struct store *store, const struct publication *publication, const char *key,
               const char digest[STORE_DIGEST_TEXT + 1], store_published *done, void *ctx)
 {
     struct long_arguments arguments;
+    struct shard *shard = shard_of(store, publication, key);
     struct publish_call *call;
     char kept_ms[24];
     enum rc rc;
@@ -64,11 +75,11 @@ store_publish(struct store *store, const struct publication *publication, const 
         return RC_AGAIN;
     snprintf(kept_ms, sizeof(kept_ms), "%d", STORE_KEY_KEPT_MS);
     call = memory_new(sizeof(*call));
-    *call = (struct publish_call){store, done, ctx};
+    *call = (struct publish_call){shard, done, ctx};
     long_arguments_init(&arguments, FIXED_ARGUMENTS + publication->target_count);
-    long_argument(&arguments, store->stream_key);
-    long_argument(&arguments, store->prefix);
-    long_argument(&arguments, store->epoch);
+    long_argument(&arguments, shard->stream_key);
+    long_argument(&arguments, shard->prefix);
+    long_argument(&arguments, shard->epoch);
     long_argument(&arguments, key != NULL ? key : "");
     long_argument(&arguments, digest);
     long_argument(&arguments, kept_ms);
@@ -79,7 +90,7 @@ store_publish(struct store *store, const struct publication *publication, const 
     long_argument(&arguments, publication->audience);
     for (size_t i = 0; i < publication->target_count; i++)
         long_argument(&arguments, publication->targets[i]);
-    rc = link_call(store->link, STORE_SCRIPT_publish, 1, on_published, call, (int)arguments.argc,
+    rc = link_call(shard->link, STORE_SCRIPT_publish, 1, on_published, call, (int)arguments.argc,
                    arguments.argv, arguments.lens);
     free(arguments.argv);
     free(arguments.lens);

@@ -263,7 +263,8 @@ reader_open(struct ev_loop *loop, const struct config *config, const struct stor
     snprintf(reader->control_key, READER_KEY_MAX, "%s:control", config->store.prefix);
     snprintf(reader->receipts_key, READER_KEY_MAX, "%s:receipts", config->store.prefix);
     snprintf(reader->beat_key, READER_KEY_MAX, "%s:beat", config->store.prefix);
-    reader->link = link_open(loop, config, "store-reader", READER_PATIENCE_S, &link_events);
+    reader->link =
+        link_open(loop, config, config->store.url, "store-reader", READER_PATIENCE_S, &link_events);
     if (reader->link == NULL) {
         free(reader);
         return NULL;

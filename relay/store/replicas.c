@@ -52,86 +52,111 @@ store_min_replicas(const struct store *store)
     return store->min_replicas;
 }
 
+/* All servers have to say yes; the first no ends it. */
 static void
 finish(struct store *store, enum rc rc)
 {
-    struct replicas_wait *wait = &store->replicas;
-    store_replicated *done = wait->done;
+    store_replicated *done = store->replicated;
 
-    wait->done = NULL;
-    ev_timer_stop(store->loop, &wait->again);
+    store->replicated = NULL;
+    for (unsigned k = 0; k < store->shard_count; k++)
+        replicas_close(&store->shards[k]);
     if (done != NULL)
-        done(wait->ctx, rc);
+        done(store->replicated_ctx, rc);
 }
 
 static void
-warn(struct store *store, int count)
+finish_one(struct shard *shard)
 {
-    struct replicas_wait *wait = &store->replicas;
+    struct store *store = shard->store;
+
+    replicas_close(shard);
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        if (store->shards[k].replicas.is_waiting)
+            return;
+    }
+    finish(store, RC_OK);
+}
+
+static void
+warn(struct shard *shard, int count)
+{
+    struct replicas_wait *wait = &shard->replicas;
     int64_t now_us = clock_monotonic_us();
 
     if (now_us - wait->since_us < WARN_AFTER_US || now_us - wait->warned_us < WARN_EVERY_US)
         return;
     wait->warned_us = now_us;
-    log_warn("store",
+    log_warn(shard->name,
              "%d of [store] min_replicas = %d replicas have what is stored: until then nothing is "
              "confirmed, and PostgreSQL keeps its WAL",
-             count, store->min_replicas);
+             count, shard->store->min_replicas);
 }
 
 static void
 on_info(void *ctx, const redisReply *reply)
 {
-    struct store *store = ctx;
-    struct replicas_wait *wait = &store->replicas;
+    struct shard *shard = ctx;
+    struct replicas_wait *wait = &shard->replicas;
     int count;
 
-    if (wait->done == NULL)
+    wait->asked--;
+    if (!wait->is_waiting || wait->asked > 0)
         return;
     if (reply == NULL || reply->str == NULL ||
-        !call_succeeded(store, reply, "ask for its replicas")) {
-        finish(store, RC_IO);
+        !call_succeeded(shard, reply, "ask for its replicas")) {
+        finish(shard->store, RC_IO);
         return;
     }
     if (wait->offset == REPLICAS_OFFSET_NONE)
         wait->offset = replicas_end(reply->str);
     count = replicas_beyond(reply->str, wait->offset);
-    if (wait->offset != REPLICAS_OFFSET_NONE && count >= store->min_replicas) {
+    if (wait->offset != REPLICAS_OFFSET_NONE && count >= shard->store->min_replicas) {
         wait->warned_us = -WARN_EVERY_US;
-        finish(store, RC_OK);
+        finish_one(shard);
         return;
     }
-    warn(store, count);
+    warn(shard, count);
     ev_timer_set(&wait->again, ASK_AGAIN_S, 0.0);
-    ev_timer_start(store->loop, &wait->again);
+    ev_timer_start(shard->store->loop, &wait->again);
 }
 
 static enum rc
-ask(struct store *store)
+ask(struct shard *shard)
 {
     const char *argv[] = {"INFO", "replication"};
     const size_t lens[] = {4, 11};
 
-    return link_send(store->link, on_info, store, 2, argv, lens);
+    enum rc rc = link_send(shard->link, on_info, shard, 2, argv, lens);
+
+    shard->replicas.asked += rc == RC_OK;
+    return rc;
 }
 
 static void
 on_again(struct ev_loop *loop, ev_timer *timer, int events)
 {
-    struct store *store = timer->data;
+    struct shard *shard = timer->data;
 
     (void)loop;
     (void)events;
-    if (ask(store) != RC_OK)
-        finish(store, RC_IO);
+    if (ask(shard) != RC_OK)
+        finish(shard->store, RC_IO);
 }
 
 void
-replicas_open(struct store *store)
+replicas_open(struct shard *shard)
 {
-    ev_timer_init(&store->replicas.again, on_again, 0.0, 0.0);
-    store->replicas.again.data = store;
-    store->replicas.warned_us = -WARN_EVERY_US;
+    ev_timer_init(&shard->replicas.again, on_again, 0.0, 0.0);
+    shard->replicas.again.data = shard;
+    shard->replicas.warned_us = -WARN_EVERY_US;
+}
+
+void
+replicas_close(struct shard *shard)
+{
+    shard->replicas.is_waiting = false;
+    ev_timer_stop(shard->store->loop, &shard->replicas.again);
 }
 
 void
@@ -140,16 +165,32 @@ replicas_down(struct store *store)
     finish(store, RC_IO);
 }
 
+/* Asks on the link of the shard: what that got an answer for is in the server's offset. */
+static bool
+begin(struct shard *shard)
+{
+    struct replicas_wait *wait = &shard->replicas;
+
+    if (ask(shard) != RC_OK)
+        return false;
+    wait->is_waiting = true;
+    wait->offset = REPLICAS_OFFSET_NONE;
+    wait->since_us = clock_monotonic_us();
+    return true;
+}
+
 enum rc
 store_replicate(struct store *store, store_replicated *done, void *ctx)
 {
-    struct replicas_wait *wait = &store->replicas;
-
-    if (wait->done != NULL || !store->is_up || ask(store) != RC_OK)
+    if (store->replicated != NULL || !store->is_up)
         return RC_AGAIN;
-    wait->done = done;
-    wait->ctx = ctx;
-    wait->offset = REPLICAS_OFFSET_NONE;
-    wait->since_us = clock_monotonic_us();
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        if (!begin(&store->shards[k])) {
+            finish(store, RC_IO); /* nobody is told yet */
+            return RC_AGAIN;
+        }
+    }
+    store->replicated = done;
+    store->replicated_ctx = ctx;
     return RC_OK;
 }

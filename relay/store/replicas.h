@@ -2,10 +2,13 @@
 #ifndef CLAIRON_STORE_REPLICAS_H
 #define CLAIRON_STORE_REPLICAS_H
 
+struct shard;
 struct store;
 
-/* The wait under way, if any, ends with RC_IO when the store goes down. */
-void replicas_open(struct store *store);
+void replicas_open(struct shard *shard);
+void replicas_close(struct shard *shard);
+
+/* The wait under way, if any, ends with RC_IO. */
 void replicas_down(struct store *store);
 
 #define REPLICAS_OFFSET_NONE (-1)

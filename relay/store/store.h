@@ -79,7 +79,8 @@ MUST_CHECK enum rc store_replicate(struct store *store, store_replicated *done, 
 
 /* How far a slot's WAL is stored. */
 struct store_progress {
-    const char *position; /* of the newest frame stored, "": none yet */
+    const char *position; /* all frames up to it are stored, "": none yet */
+    const char *furthest; /* of the newest frame stored; beyond it only where shards differ */
     uint64_t read_lsn;    /* all WAL before it is done with; 0: not known */
     uint32_t timeline;
 };
@@ -89,16 +90,17 @@ MUST_CHECK enum rc store_claim(struct store *store, const char *slot, const char
                                uint32_t timeline, store_claimed *done, void *ctx);
 
 /*
- * Sets a claimed slot's progress (position "": from the start, memberships too; read_lsn 0: as it
- * was); with `is_gap` the epoch changes. There is no answer: the store goes down and up again.
+ * Sets a claimed slot's progress back to a position, where it is beyond ("": to the start,
+ * memberships too; read_lsn 0: as it was; `furthest` is not looked at); with `is_gap` the epoch
+ * changes. There is no answer: the store goes down and up again.
  */
 MUST_CHECK enum rc store_reset(struct store *store, const char *slot,
                                const struct store_progress *progress, bool is_gap);
 
 /* Frames on their way. It keeps views: the bytes behind them must live until store_ingest. */
 struct store_batch;
-struct store_batch *store_batch_new(void);
-void store_batch_free(struct store_batch *batch); /* accepts NULL */
+struct store_batch *store_batch_new(struct store *store); /* which outlives it */
+void store_batch_free(struct store_batch *batch);         /* accepts NULL */
 void store_batch_add(struct store_batch *batch, const struct frame *frame);
 /* False for a note that is too long for this store. */
 bool store_takes(const struct store *store, const struct frame *frame);

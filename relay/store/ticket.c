@@ -30,7 +30,8 @@ on_kept(void *ctx, const redisReply *reply)
 {
     struct ticket_call *call = ctx;
 
-    call->kept(call->ctx, call_succeeded(call->store, reply, "keep a ticket") ? RC_OK : RC_IO);
+    call->kept(call->ctx,
+               call_succeeded(&call->store->shards[0], reply, "keep a ticket") ? RC_OK : RC_IO);
     free(call);
 }
 
@@ -48,14 +49,15 @@ store_ticket_keep(struct store *store, const char *ticket, const char *claims, s
         return RC_AGAIN;
     call = ticket_call_new(store, ctx);
     call->kept = done;
-    snprintf(key, sizeof(key), "%s:ticket:%s", store->prefix, ticket);
+    snprintf(key, sizeof(key), "%s:ticket:%s", store->shards[0].prefix, ticket);
     snprintf(seconds, sizeof(seconds), "%d", STORE_TICKET_SECONDS);
     argument(&arguments, "SET");
     argument(&arguments, key);
     argument(&arguments, claims);
     argument(&arguments, "EX");
     argument(&arguments, seconds);
-    rc = link_send(store->link, on_kept, call, arguments.argc, arguments.argv, arguments.lens);
+    rc = link_send(store->shards[0].link, on_kept, call, arguments.argc, arguments.argv,
+                   arguments.lens);
     if (rc != RC_OK)
         free(call);
     return rc;
@@ -67,7 +69,7 @@ on_redeemed(void *ctx, const redisReply *reply)
     struct ticket_call *call = ctx;
     struct bytes none = {NULL, 0};
 
-    if (!call_succeeded(call->store, reply, "take a ticket"))
+    if (!call_succeeded(&call->store->shards[0], reply, "take a ticket"))
         call->redeemed(call->ctx, RC_IO, none);
     else
         call->redeemed(call->ctx, RC_OK,
@@ -86,10 +88,10 @@ store_ticket_redeem(struct store *store, const char *ticket, store_redeemed *don
         return RC_AGAIN;
     call = ticket_call_new(store, ctx);
     call->redeemed = done;
-    argument(&arguments, store->stream_key);
-    argument(&arguments, store->prefix);
+    argument(&arguments, store->shards[0].stream_key);
+    argument(&arguments, store->shards[0].prefix);
     argument(&arguments, ticket);
-    rc = link_call(store->link, STORE_SCRIPT_ticket, 1, on_redeemed, call, arguments.argc,
+    rc = link_call(store->shards[0].link, STORE_SCRIPT_ticket, 1, on_redeemed, call, arguments.argc,
                    (const char **)arguments.argv, arguments.lens);
     if (rc != RC_OK)
         free(call);

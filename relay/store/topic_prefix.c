@@ -35,12 +35,12 @@ store_note_topic_prefix(struct store *store, const char *prefix)
     if (strlen(prefix) >= STORE_TOPIC_PREFIX_MAX)
         return;
     snprintf(store->topic_prefix, sizeof(store->topic_prefix), "%s", prefix);
-    snprintf(key, sizeof(key), "%s:meta", store->prefix);
+    snprintf(key, sizeof(key), "%s:meta", store->shards[0].prefix);
     argument(&arguments, "HSET");
     argument(&arguments, key);
     argument(&arguments, "topic_prefix");
     argument(&arguments, prefix);
-    if (link_send(store->link, on_noted, store, arguments.argc, arguments.argv, arguments.lens) !=
-        RC_OK)
+    if (link_send(store->shards[0].link, on_noted, &store->shards[0], arguments.argc,
+                  arguments.argv, arguments.lens) != RC_OK)
         log_debug("store", "the topic prefix is noted at the next start of the feed");
 }

@@ -224,7 +224,7 @@ on_traced(void *ctx, const redisReply *reply)
     struct trace trace = {.event_count = 0};
     enum rc rc = RC_IO;
 
-    if (call_succeeded(call->store, reply, "trace a message"))
+    if (call_succeeded(call->shard, reply, "trace a message"))
         rc = trace_read(reply, call->about, &trace);
     call->done.traced(call->ctx, rc == RC_OK ? RC_OK : RC_IO, &trace);
     trace_free(&trace);
@@ -234,18 +234,19 @@ on_traced(void *ctx, const redisReply *reply)
 enum rc
 store_trace(struct store *store, const char *id, store_traced *done, void *ctx)
 {
+    struct shard *shard = &store->shards[0];
     struct call *call;
     struct arguments arguments = {.argc = 0};
     char from[24];
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = call_new(store, ctx);
+    call = call_new(shard, ctx);
     call->done.traced = done;
     snprintf(call->about, sizeof(call->about), "%s", id);
     snprintf(from, sizeof(from), "%" PRId64, trace_commit_ms(id));
-    argument(&arguments, store->stream_key);
-    argument(&arguments, store->prefix);
+    argument(&arguments, shard->stream_key);
+    argument(&arguments, shard->prefix);
     argument(&arguments, id);
     argument(&arguments, from);
     return call_send(call, STORE_SCRIPT_trace, 1, on_traced, &arguments);

@@ -20,11 +20,9 @@
 
 struct upkeep {
     struct ev_loop *loop;
-    struct link *link;
+    struct shard *shard;
     struct stats *stats;
-    const char *epoch;  /* the store's, as of the last greeting */
-    char *topic_prefix; /* likewise */
-    struct delivery delivery;
+    const struct delivery *delivery;
     struct fault_log faults;
     bool due_asked;
     bool is_refused; /* the last beat */
@@ -32,8 +30,6 @@ struct upkeep {
     ev_timer trim;
     ev_timer due;
     ev_timer beat;
-    char prefix[UPKEEP_KEY_MAX / 2];
-    char stream_key[UPKEEP_KEY_MAX];
     char beat_key[UPKEEP_KEY_MAX];
     char meta_key[UPKEEP_KEY_MAX];
 };
@@ -61,7 +57,7 @@ call_script(struct upkeep *upkeep, enum store_script script, link_reply *reply, 
 
     for (int i = 0; i < argc; i++)
         lens[i] = strlen(argv[i]);
-    return link_call(upkeep->link, script, 1, reply, upkeep, argc, argv, lens);
+    return link_call(upkeep->shard->link, script, 1, reply, upkeep, argc, argv, lens);
 }
 
 static void
@@ -73,7 +69,7 @@ on_trimmed(void *ctx, const redisReply *reply)
         return;
     stats_add(upkeep->stats, STAT_STORE_TRIMMED, (uint64_t)reply->element[0]->integer);
     if (reply->element[0]->integer > 0)
-        log_info("store", "trimmed %lld entries older than the retention",
+        log_info(upkeep->shard->name, "trimmed %lld entries older than the retention",
                  reply->element[0]->integer);
     if (reply->element[1]->integer != 0)
         trim(upkeep);
@@ -82,7 +78,8 @@ on_trimmed(void *ctx, const redisReply *reply)
 static void
 trim(struct upkeep *upkeep)
 {
-    const char *argv[] = {upkeep->stream_key, upkeep->prefix, upkeep->delivery.retention};
+    const char *argv[] = {upkeep->shard->stream_key, upkeep->shard->prefix,
+                          upkeep->delivery->retention};
 
     if (call_script(upkeep, STORE_SCRIPT_trim, on_trimmed, argv, 3) != RC_OK)
         log_debug("store", "not trimming while the store is away");
@@ -115,7 +112,7 @@ on_due_done(void *ctx, const redisReply *reply)
     stats_add(upkeep->stats, STAT_STORE_EXPIRED, (uint64_t)counts[3]);
     stats_set(upkeep->stats, STAT_STORE_ERROR_LOG, (uint64_t)counts[5]);
     if (counts[2] + counts[3] > 0)
-        log_warn("store",
+        log_warn(upkeep->shard->name,
                  "gave up on %lld exhausted and %lld expired acks: see clairon errors list",
                  counts[2], counts[3]);
     if (counts[4] != 0)
@@ -125,12 +122,9 @@ on_due_done(void *ctx, const redisReply *reply)
 static void
 ask_due(struct upkeep *upkeep)
 {
-    const char *argv[] = {upkeep->stream_key,
-                          upkeep->prefix,
-                          upkeep->delivery.ack_timeout,
-                          upkeep->delivery.retention,
-                          upkeep->delivery.backoff_base,
-                          upkeep->delivery.backoff_cap};
+    const char *argv[] = {upkeep->shard->stream_key,      upkeep->shard->prefix,
+                          upkeep->delivery->ack_timeout,  upkeep->delivery->retention,
+                          upkeep->delivery->backoff_base, upkeep->delivery->backoff_cap};
 
     if (!upkeep->due_asked)
         upkeep->due_asked = call_script(upkeep, STORE_SCRIPT_due, on_due_done, argv, 6) == RC_OK;
@@ -162,14 +156,16 @@ static void
 on_epoch(void *ctx, const redisReply *reply)
 {
     struct upkeep *upkeep = ctx;
+    struct shard *shard = upkeep->shard;
     struct bytes epoch;
 
     if (is_error(upkeep, reply, "read its epoch") || !reply_is_array(reply, 2))
         return;
     epoch = reply_bytes(reply->element[0]);
-    topic_prefix_set(upkeep->topic_prefix, reply_bytes(reply->element[1]));
-    if (epoch.len != strlen(upkeep->epoch) || memcmp(epoch.at, upkeep->epoch, epoch.len) != 0)
-        link_restart(upkeep->link, "it is not what it was");
+    if (shard->number == 0)
+        topic_prefix_set(shard->store->topic_prefix, reply_bytes(reply->element[1]));
+    if (epoch.len != strlen(shard->epoch) || memcmp(epoch.at, shard->epoch, epoch.len) != 0)
+        link_restart(shard->link, "it is not what it was");
 }
 
 static enum rc
@@ -179,7 +175,27 @@ send(struct upkeep *upkeep, link_reply *reply, const char **argv, int argc)
 
     for (int i = 0; i < argc; i++)
         lens[i] = strlen(argv[i]);
-    return link_send(upkeep->link, reply, upkeep, argc, argv, lens);
+    return link_send(upkeep->shard->link, reply, upkeep, argc, argv, lens);
+}
+
+/* What the shards hold together, and the oldest of all that waits. */
+static void
+show_holdings(struct upkeep *upkeep)
+{
+    const struct store *store = upkeep->shard->store;
+    struct shard_holdings all = {0, 0, 0};
+
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        const struct shard_holdings *one = &store->shards[k].holdings;
+
+        all.entries += one->entries;
+        all.pending += one->pending;
+        if (one->oldest_us > all.oldest_us)
+            all.oldest_us = one->oldest_us;
+    }
+    stats_set(upkeep->stats, STAT_STORE_STREAM, all.entries);
+    stats_set(upkeep->stats, STAT_STORE_PENDING, all.pending);
+    stats_set(upkeep->stats, STAT_STORE_OLDEST, all.oldest_us);
 }
 
 /* {how many are pending, the first of them, ..} */
@@ -196,8 +212,9 @@ on_pending(void *ctx, const redisReply *reply)
     text = reply_bytes(reply->element[1]);
     if (text.at != NULL && entry_id_read((const char *)text.at, text.len, &first) == RC_OK)
         age_us = clock_wall_us() - (int64_t)first.ms * 1000;
-    stats_set(upkeep->stats, STAT_STORE_PENDING, (uint64_t)reply->element[0]->integer);
-    stats_set(upkeep->stats, STAT_STORE_OLDEST, age_us > 0 ? (uint64_t)age_us : 0);
+    upkeep->shard->holdings.pending = (uint64_t)reply->element[0]->integer;
+    upkeep->shard->holdings.oldest_us = age_us > 0 ? (uint64_t)age_us : 0;
+    show_holdings(upkeep);
 }
 
 static void
@@ -205,8 +222,10 @@ on_stream_length(void *ctx, const redisReply *reply)
 {
     struct upkeep *upkeep = ctx;
 
-    if (!is_error(upkeep, reply, "ask the stream's length"))
-        stats_set(upkeep->stats, STAT_STORE_STREAM, (uint64_t)reply->integer);
+    if (is_error(upkeep, reply, "ask the stream's length"))
+        return;
+    upkeep->shard->holdings.entries = (uint64_t)reply->integer;
+    show_holdings(upkeep);
 }
 
 static void
@@ -215,8 +234,8 @@ on_beat(struct ev_loop *loop, ev_timer *timer, int events)
     struct upkeep *upkeep = timer->data;
     const char *add[] = {"XADD", upkeep->beat_key, "MAXLEN", "1", "*", "beat", "1"};
     const char *ask[] = {"HMGET", upkeep->meta_key, "epoch", "topic_prefix"};
-    const char *pending[] = {"XPENDING", upkeep->stream_key, "clairon"};
-    const char *length[] = {"XLEN", upkeep->stream_key};
+    const char *pending[] = {"XPENDING", upkeep->shard->stream_key, "clairon"};
+    const char *length[] = {"XLEN", upkeep->shard->stream_key};
 
     (void)loop;
     (void)events;
@@ -228,22 +247,18 @@ on_beat(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 struct upkeep *
-upkeep_open(struct ev_loop *loop, struct link *link, const struct config *config,
-            struct stats *stats, const char *epoch, char topic_prefix[STORE_TOPIC_PREFIX_MAX])
+upkeep_open(struct shard *shard)
 {
     struct upkeep *upkeep = memory_new(sizeof(*upkeep));
+    struct ev_loop *loop = shard->store->loop;
 
     upkeep->loop = loop;
-    upkeep->link = link;
-    upkeep->stats = stats;
-    upkeep->epoch = epoch;
-    upkeep->topic_prefix = topic_prefix;
-    upkeep->jitter = (unsigned)getpid();
-    delivery_settings(config, &upkeep->delivery);
-    snprintf(upkeep->prefix, sizeof(upkeep->prefix), "%s", config->store.prefix);
-    snprintf(upkeep->stream_key, UPKEEP_KEY_MAX, "%s:stream", config->store.prefix);
-    snprintf(upkeep->beat_key, UPKEEP_KEY_MAX, "%s:beat", config->store.prefix);
-    snprintf(upkeep->meta_key, UPKEEP_KEY_MAX, "%s:meta", config->store.prefix);
+    upkeep->shard = shard;
+    upkeep->stats = shard->store->stats;
+    upkeep->delivery = &shard->store->delivery;
+    upkeep->jitter = (unsigned)getpid() + shard->number * 7919u;
+    snprintf(upkeep->beat_key, UPKEEP_KEY_MAX, "%s:beat", shard->prefix);
+    snprintf(upkeep->meta_key, UPKEEP_KEY_MAX, "%s:meta", shard->prefix);
     ev_timer_init(&upkeep->trim, on_trim, UPKEEP_TRIM_S, UPKEEP_TRIM_S);
     ev_timer_init(&upkeep->beat, on_beat, UPKEEP_BEAT_S, UPKEEP_BEAT_S);
     ev_timer_init(&upkeep->due, on_due, UPKEEP_DUE_S, UPKEEP_DUE_S);

@@ -11,10 +11,13 @@
 
 #define LONG_AGO_US 3000000
 
+static struct shard fast = {.syncs_always = true};
+static struct shard slow = {.syncs_always = false};
+
 static void
 test_always_confirms_at_once(void **state)
 {
-    struct store store = {.syncs_always = true};
+    struct store store = {.shards = &fast, .shard_count = 1};
     struct feed feed = {.store = &store, .stored_lsn = 100};
 
     (void)state;
@@ -25,7 +28,7 @@ test_always_confirms_at_once(void **state)
 static void
 test_everysec_confirms_late(void **state)
 {
-    struct store store = {.syncs_always = false};
+    struct store store = {.shards = &slow, .shard_count = 1};
     struct feed feed = {.store = &store, .stored_lsn = 100};
 
     (void)state;
@@ -47,7 +50,7 @@ test_everysec_confirms_late(void **state)
 static void
 test_marks_are_bounded(void **state)
 {
-    struct store store = {.syncs_always = false};
+    struct store store = {.shards = &slow, .shard_count = 1};
     struct feed feed = {.store = &store};
 
     (void)state;
@@ -68,7 +71,7 @@ test_marks_are_bounded(void **state)
 static void
 test_a_new_connection_confirms_nothing_of_the_old(void **state)
 {
-    struct store store = {.syncs_always = true};
+    struct store store = {.shards = &fast, .shard_count = 1};
     struct feed feed = {.store = &store, .stored_lsn = 100};
 
     (void)state;
@@ -81,7 +84,7 @@ test_a_new_connection_confirms_nothing_of_the_old(void **state)
 static void
 test_replicas_must_have_it(void **state)
 {
-    struct store store = {.syncs_always = true, .min_replicas = 1};
+    struct store store = {.shards = &fast, .shard_count = 1, .min_replicas = 1};
     struct feed feed = {.store = &store, .stored_lsn = 200, .replicated_lsn = 100};
 
     (void)state;

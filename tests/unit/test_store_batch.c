@@ -8,6 +8,10 @@
 #include <cmocka.h>
 
 #include "store/batch.h"
+#include "store/call.h"
+
+static struct shard shards[STORE_SHARDS_MAX];
+static struct store single = {.shards = shards, .shard_count = 1};
 
 static struct bytes
 text(const char *text)
@@ -32,7 +36,7 @@ static const struct frame commit = {
 static void
 test_notes_without_acks_are_simple(void **state)
 {
-    struct store_batch *batch = store_batch_new();
+    struct store_batch *batch = store_batch_new(&single);
     const uint16_t others[] = {FRAME_ACK_REQUIRED, FRAME_UNDECODABLE};
     struct frame plain = note(1, FRAME_RETRY_ENABLED);
     struct frame member = {.kind = FRAME_KIND_MEMBER};
@@ -40,28 +44,28 @@ test_notes_without_acks_are_simple(void **state)
     (void)state;
     store_batch_add(batch, &plain);
     store_batch_add(batch, &commit);
-    assert_true(batch->is_simple);
-    assert_int_equal(batch->notes, 1);
+    assert_true(batch->parts[0].is_simple);
+    assert_int_equal(batch->parts[0].notes, 1);
     for (size_t i = 0; i < 2; i++) {
         struct frame other = note(2, others[i]);
 
         store_batch_add(batch, &other);
-        assert_false(batch->is_simple);
+        assert_false(batch->parts[0].is_simple);
         batch_clear(batch);
-        assert_true(batch->is_simple);
+        assert_true(batch->parts[0].is_simple);
     }
     store_batch_add(batch, &member);
-    assert_false(batch->is_simple);
+    assert_false(batch->parts[0].is_simple);
     batch_clear(batch);
     store_batch_reject(batch, &plain);
-    assert_false(batch->is_simple);
+    assert_false(batch->parts[0].is_simple);
     store_batch_free(batch);
 }
 
 static void
 test_notes_are_walked_in_order(void **state)
 {
-    struct store_batch *batch = store_batch_new();
+    struct store_batch *batch = store_batch_new(&single);
     struct batch_note found;
     size_t at = 0;
 
@@ -78,14 +82,14 @@ test_notes_are_walked_in_order(void **state)
         char id[FRAME_UUID_TEXT + 1];
         struct frame frame = note((unsigned char)i, 0);
 
-        assert_int_equal(batch_next_note(batch, &at, &found), RC_OK);
+        assert_int_equal(batch_next_note(&batch->parts[0], &at, &found), RC_OK);
         frame_id_text(frame.as.note.id, id);
         assert_int_equal(found.id.len, FRAME_UUID_TEXT);
         assert_memory_equal(found.id.at, id, FRAME_UUID_TEXT);
         assert_memory_equal(found.route.at, "head", found.route.len);
         assert_memory_equal(found.data.at, i % 2 == 0 ? "even" : "odd", found.data.len);
     }
-    assert_int_equal(batch_next_note(batch, &at, &found), RC_CLOSED);
+    assert_int_equal(batch_next_note(&batch->parts[0], &at, &found), RC_CLOSED);
     store_batch_free(batch);
 }
 
@@ -93,7 +97,7 @@ test_notes_are_walked_in_order(void **state)
 static size_t
 count_until_full(const struct frame *first, const struct frame *next)
 {
-    struct store_batch *batch = store_batch_new();
+    struct store_batch *batch = store_batch_new(&single);
     size_t count;
 
     while (!store_batch_is_full(batch, next))

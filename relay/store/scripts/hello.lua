@@ -1,8 +1,22 @@
 -- hello.lua: makes the store ready for a relay and tells where its stream stands.
--- KEYS: stream. ARGV: prefix, a fresh epoch; the epoch that the relay knows, the newest entry it saw.
+-- KEYS: stream. ARGV: prefix, a fresh epoch; the epoch that the relay knows, the newest entry it saw,
+-- how many shards the store has.
 -- Returns {epoch, id of the newest entry ever, 1 if the first entry is known, else 0,
 -- what topics begin with or ''}.
 local stream, prefix = KEYS[1], ARGV[1]
+
+-- By their number notes find their shard: with another one what is there would not be found again.
+local shards = ARGV[5]
+local whole = prefix:gsub(':{%d+}$', '')
+local made_with = redis.call('HGET', whole .. ':{0}:meta', 'shards')
+    or shards ~= '1' and redis.call('HGET', prefix .. ':meta', 'shards')
+    or shards ~= '1' and redis.call('XLEN', whole .. ':stream') > 0 and '1' or shards
+if made_with ~= shards then
+    return redis.error_reply('SHARDS ' .. whole .. ' was made with [store] shards = ' .. made_with ..
+        ', not ' .. shards .. ': set it back; or once all is delivered and acknowledged, ' ..
+        'choose another [store] prefix, and drop the slot')
+end
+
 -- A stream that was removed is a store that was emptied.
 if redis.call('EXISTS', stream) == 0 and redis.call('HDEL', prefix .. ':meta', 'first') == 1 then
     redis.call('HSET', prefix .. ':meta', 'epoch', ARGV[2])
@@ -14,6 +28,7 @@ if type(made) == 'table' and made.err and
     (made.err:find('READONLY', 1, true) or not redis.call('HGET', prefix .. ':meta', 'epoch')) then
     return made
 end
+if shards ~= '1' then redis.pcall('HSETNX', prefix .. ':meta', 'shards', shards) end
 -- include: group.lua
 if not has_group() then
     redis.call('XGROUP', 'CREATE', stream, 'clairon', '0', 'MKSTREAM')

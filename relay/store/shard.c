@@ -1,0 +1,194 @@
+/* shard.c: a shard comes and goes. */
+#include "store/shard.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/log.h"
+#include "store/call.h"
+#include "store/replicas.h"
+#include "store/reply.h"
+#include "store/upkeep.h"
+
+#define STORE_PATIENCE_S 10.0
+#define STORE_NOTE_MAX (512u << 20) /* unless the server says otherwise */
+
+void
+shard_random_hex(char *text, size_t len)
+{
+    unsigned char bytes[STORE_TOKEN_TEXT / 2];
+
+    if (len / 2 > sizeof(bytes) || getrandom(bytes, len / 2, 0) != (ssize_t)(len / 2))
+        abort();
+    for (size_t i = 0; i < len / 2; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+}
+
+void
+shard_prefix(const struct config *config, unsigned number, char ret_prefix[STORE_KEY_MAX / 2])
+{
+    if (config->store.shards > 1)
+        snprintf(ret_prefix, STORE_KEY_MAX / 2, "%s:{%u}", config->store.prefix, number);
+    else
+        snprintf(ret_prefix, STORE_KEY_MAX / 2, "%s", config->store.prefix);
+}
+
+/* CONFIG may be forbidden to our user: then the slower assumption holds. */
+static void
+on_fsync_mode(void *ctx, const redisReply *reply)
+{
+    struct shard *shard = ctx;
+    struct bytes mode = {NULL, 0};
+
+    if (reply_is_array(reply, 2))
+        mode = reply_bytes(reply->element[1]);
+    shard->syncs_always = mode.len == 6 && memcmp(mode.at, "always", 6) == 0;
+}
+
+static void
+on_append_only(void *ctx, const redisReply *reply)
+{
+    const struct shard *shard = ctx;
+    struct bytes mode = {NULL, 0};
+
+    if (reply_is_array(reply, 2))
+        mode = reply_bytes(reply->element[1]);
+    if (mode.len == 2 && memcmp(mode.at, "no", 2) == 0)
+        log_warn(shard->name, "it keeps no append-only file: what it holds is lost when it stops; "
+                              "set appendonly yes");
+}
+
+/* Longer ones end the connection, again and again. */
+static void
+on_note_max(void *ctx, const redisReply *reply)
+{
+    struct shard *shard = ctx;
+    struct bytes max = {NULL, 0};
+
+    if (reply_is_array(reply, 2))
+        max = reply_bytes(reply->element[1]);
+    if (max.len > 0)
+        shard->note_max = strtoull((const char *)max.at, NULL, 10);
+}
+
+static bool
+ask_setting(struct shard *shard, const char *name, link_reply *reply)
+{
+    struct arguments arguments = {.argc = 0};
+
+    argument(&arguments, "CONFIG");
+    argument(&arguments, "GET");
+    argument(&arguments, name);
+    return link_send(shard->link, reply, shard, arguments.argc, arguments.argv, arguments.lens) ==
+           RC_OK;
+}
+
+static void
+on_hello(void *ctx, const redisReply *reply)
+{
+    struct shard *shard = ctx;
+    struct bytes epoch = {NULL, 0}, newest = {NULL, 0};
+    struct entry_id at;
+
+    if (!call_succeeded(shard, reply, "prepare the stream")) {
+        if (reply != NULL)
+            link_restart(shard->link, "the stream could not be prepared");
+        return;
+    }
+    if (reply_is_array(reply, 4)) {
+        epoch = reply_bytes(reply->element[0]);
+        newest = reply_bytes(reply->element[1]);
+    }
+    if (epoch.len == 0 || epoch.len >= sizeof(shard->epoch) || newest.at == NULL ||
+        entry_id_read((const char *)newest.at, newest.len, &at) != RC_OK) {
+        link_restart(shard->link, "its answer to hello makes no sense");
+        return;
+    }
+    snprintf(shard->epoch, sizeof(shard->epoch), "%.*s", (int)epoch.len, (const char *)epoch.at);
+    shard->seen = at;
+    shard->knows_first = reply->element[2]->integer == 1;
+    if (shard->number == 0)
+        topic_prefix_set(shard->store->topic_prefix, reply_bytes(reply->element[3]));
+    link_settle(shard->link);
+    shard->is_up = true;
+    store_shard_came(shard->store);
+}
+
+static void
+on_link_up(void *ctx)
+{
+    struct shard *shard = ctx;
+    struct arguments arguments = {.argc = 0};
+    char fresh_epoch[STORE_EPOCH_TEXT + 1], seen[ENTRY_ID_TEXT_MAX], count[16];
+
+    shard->syncs_always = false;
+    shard->note_max = STORE_NOTE_MAX;
+    if (!ask_setting(shard, "appendfsync", on_fsync_mode) ||
+        !ask_setting(shard, "proto-max-bulk-len", on_note_max) ||
+        !ask_setting(shard, "appendonly", on_append_only)) {
+        link_restart(shard->link, "could not send");
+        return;
+    }
+    shard_random_hex(fresh_epoch, STORE_EPOCH_TEXT);
+    entry_id_text(shard->seen, seen);
+    snprintf(count, sizeof(count), "%u", shard->store->shard_count);
+    argument(&arguments, shard->stream_key);
+    argument(&arguments, shard->prefix);
+    argument(&arguments, fresh_epoch);
+    argument(&arguments, shard->epoch);
+    argument(&arguments, seen);
+    argument(&arguments, count);
+    if (link_call(shard->link, STORE_SCRIPT_hello, 1, on_hello, shard, arguments.argc,
+                  (const char **)arguments.argv, arguments.lens) != RC_OK)
+        link_restart(shard->link, "could not send");
+}
+
+static void
+on_link_down(void *ctx, const char *reason)
+{
+    struct shard *shard = ctx;
+
+    (void)reason; /* the link has logged it */
+    if (!shard->is_up)
+        return;
+    shard->is_up = false;
+    store_shard_went(shard->store);
+}
+
+enum rc
+shard_open(struct shard *shard, struct store *store, unsigned number, const struct config *config)
+{
+    const struct link_events events = {.on_up = on_link_up, .on_down = on_link_down, .ctx = shard};
+
+    *shard = (struct shard){.store = store, .number = number};
+    if (config->store.shards > 1)
+        snprintf(shard->name, sizeof(shard->name), "store-%u", number);
+    else
+        snprintf(shard->name, sizeof(shard->name), "store");
+    replicas_open(shard);
+    shard_prefix(config, number, shard->prefix);
+    snprintf(shard->stream_key, sizeof(shard->stream_key), "%s:stream", shard->prefix);
+    shard->link =
+        link_open(store->loop, config, config->store.url, shard->name, STORE_PATIENCE_S, &events);
+    if (shard->link == NULL)
+        return RC_BAD;
+    link_measure(shard->link, store->stats);
+    shard->upkeep = upkeep_open(shard);
+    return RC_OK;
+}
+
+void
+shard_close(struct shard *shard)
+{
+    upkeep_close(shard->upkeep);
+    replicas_close(shard);
+    link_close(shard->link);
+}
+
+void
+shard_free(struct shard *shard)
+{
+    upkeep_free(shard->upkeep);
+}
