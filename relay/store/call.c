@@ -53,20 +53,6 @@ long_argument(struct long_arguments *arguments, const char *text)
     arguments->lens[arguments->argc++] = strlen(text);
 }
 
-enum rc
-call_send_long(struct call *call, enum store_script script, int key_count, link_reply *reply,
-               struct long_arguments *arguments)
-{
-    enum rc rc = link_call(call->shard->link, script, key_count, reply, call, (int)arguments->argc,
-                           arguments->argv, arguments->lens);
-
-    free(arguments->argv);
-    free(arguments->lens);
-    if (rc != RC_OK)
-        free(call);
-    return rc;
-}
-
 bool
 call_succeeded(struct shard *shard, const redisReply *reply, const char *what)
 {

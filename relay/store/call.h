@@ -48,11 +48,6 @@ struct call {
     void *ctx;
     char about[FRAME_UUID_TEXT + 1]; /* the message a trace is of */
     union {
-        store_claimed *claimed;
-        store_ingested *ingested;
-        store_acked *acked;
-        store_reported *reported;
-        store_told *told;
         store_traced *traced;
         store_paged *paged;
         store_grouped *grouped;
@@ -68,9 +63,6 @@ struct long_arguments {
 };
 void long_arguments_init(struct long_arguments *arguments, size_t room);
 void long_argument(struct long_arguments *arguments, const char *text);
-/* Sends it, and frees the arguments; the call too when it could not. */
-MUST_CHECK enum rc call_send_long(struct call *call, enum store_script script, int key_count,
-                                  link_reply *reply, struct long_arguments *arguments);
 
 /* Arguments of one script call; all are texts that outlive it. */
 struct arguments {

@@ -1,4 +1,4 @@
-/* delivery.c: tells the store what was shown, acknowledged and put off. */
+/* delivery.c: tells the shards what was shown, acknowledged and put off, and who is here. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,17 +20,136 @@ delivery_settings(const struct config *config, struct delivery *ret_delivery)
     snprintf(d->retention, sizeof(d->retention), "%" PRId64, config->store.retention_ms);
 }
 
-/* Who is here. */
+/* One call of ours may be one of each shard: it is answered for when all of them have answered. */
+struct spread {
+    union {
+        store_acked *acked;
+        store_reported *reported;
+        store_told *told;
+    } done;
+    void *ctx;
+    void (*finish)(const struct spread *spread, enum rc rc);
+    unsigned left; /* shards that have still to answer */
+    bool has_failed;
+    bool was_known;
+    size_t *unowed; /* places among what was shown */
+    size_t unowed_count;
+};
+
+struct spread_part {
+    struct spread *spread;
+    struct shard *shard;
+    struct long_arguments arguments;
+    size_t *places; /* of what this shard is told, among all; NULL: not needed */
+    size_t count;
+};
+
+static struct spread *
+spread_new(void *ctx, void (*finish)(const struct spread *spread, enum rc rc))
+{
+    struct spread *spread = memory_new(sizeof(*spread));
+
+    spread->ctx = ctx;
+    spread->finish = finish;
+    spread->was_known = true;
+    return spread;
+}
+
+static struct spread_part *
+part_new(struct spread *spread, struct shard *shard, size_t arguments)
+{
+    struct spread_part *part = memory_new(sizeof(*part));
+
+    part->spread = spread;
+    part->shard = shard;
+    long_arguments_init(&part->arguments, 2 + arguments);
+    long_argument(&part->arguments, shard->stream_key);
+    long_argument(&part->arguments, shard->prefix);
+    return part;
+}
+
+static void
+part_free(struct spread_part *part)
+{
+    free(part->places);
+    free(part);
+}
+
+/* Nothing is for this shard. */
+static void
+part_drop(struct spread_part *part)
+{
+    free(part->arguments.argv);
+    free(part->arguments.lens);
+    part_free(part);
+}
+
+static void
+spread_free(struct spread *spread)
+{
+    free(spread->unowed);
+    free(spread);
+}
+
+static void
+part_send(struct spread_part *part, enum store_script script, link_reply *reply)
+{
+    struct long_arguments *arguments = &part->arguments;
+    enum rc rc = link_call(part->shard->link, script, 1, reply, part, (int)arguments->argc,
+                           arguments->argv, arguments->lens);
+
+    free(arguments->argv);
+    free(arguments->lens);
+    if (rc == RC_OK) {
+        part->spread->left++;
+        return;
+    }
+    part->spread->has_failed = true;
+    part_free(part);
+}
+
+static void
+part_done(struct spread_part *part, bool is_good)
+{
+    struct spread *spread = part->spread;
+
+    if (!is_good)
+        spread->has_failed = true;
+    part_free(part);
+    if (--spread->left > 0)
+        return;
+    spread->finish(spread, spread->has_failed ? RC_IO : RC_OK);
+    spread_free(spread);
+}
+
+/* What could not be told to anybody is not under way. */
+static enum rc
+spread_begun(struct spread *spread)
+{
+    if (spread->left > 0)
+        return RC_OK;
+    spread_free(spread);
+    return RC_AGAIN;
+}
+
+/* Who is here: all of them to shard 0, and each to his own. */
+
+static void
+finish_here(const struct spread *spread, enum rc rc)
+{
+    spread->done.told(spread->ctx, rc, rc == RC_OK && spread->was_known);
+}
 
 static void
 on_here(void *ctx, const redisReply *reply)
 {
-    struct call *call = ctx;
-    bool is_good = call_succeeded(call->shard, reply, "store who is connected") &&
+    struct spread_part *part = ctx;
+    bool is_good = call_succeeded(part->shard, reply, "store who is connected") &&
                    reply->type == REDIS_REPLY_INTEGER;
 
-    call->done.told(call->ctx, is_good ? RC_OK : RC_IO, is_good && reply->integer != 0);
-    free(call);
+    if (is_good && reply->integer == 0)
+        part->spread->was_known = false;
+    part_done(part, is_good);
 }
 
 enum rc
@@ -38,44 +157,54 @@ store_here(struct store *store, enum store_here_what what, const char *const *us
            store_told *done, void *ctx)
 {
     static const char *const words[] = {"=", "+", "-", "."};
-    struct call *call;
-    struct long_arguments arguments;
+    struct spread *spread;
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = call_new(&store->shards[0], ctx);
-    call->done.told = done;
-    long_arguments_init(&arguments, 4 + count);
-    long_argument(&arguments, store->shards[0].stream_key);
-    long_argument(&arguments, store->shards[0].prefix);
-    long_argument(&arguments, store->owner);
-    long_argument(&arguments, words[what]);
-    for (size_t i = 0; i < count; i++)
-        long_argument(&arguments, users[i]);
-    return call_send_long(call, STORE_SCRIPT_here, 1, on_here, &arguments);
+    spread = spread_new(ctx, finish_here);
+    spread->done.told = done;
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        struct spread_part *part = part_new(spread, &store->shards[k], 2 + count);
+        size_t fixed;
+
+        long_argument(&part->arguments, store->owner);
+        long_argument(&part->arguments, words[what]);
+        fixed = part->arguments.argc;
+        for (size_t i = 0; i < count; i++) {
+            if (k == 0 || store_shard_of(store, users[i]) == k)
+                long_argument(&part->arguments, users[i]);
+        }
+        if (part->arguments.argc > fixed || what == STORE_HERE_ALL || what == STORE_HERE_BEAT)
+            part_send(part, STORE_SCRIPT_here, on_here);
+        else
+            part_drop(part);
+    }
+    return spread_begun(spread);
 }
 
 /* Shown. */
 
 static void
+finish_shown(const struct spread *spread, enum rc rc)
+{
+    spread->done.reported(spread->ctx, rc, spread->unowed, rc == RC_OK ? spread->unowed_count : 0);
+}
+
+static void
 on_shown(void *ctx, const redisReply *reply)
 {
-    struct call *call = ctx;
-    size_t *places = NULL;
-    size_t count = 0;
-    enum rc rc = RC_IO;
+    struct spread_part *part = ctx;
+    struct spread *spread = part->spread;
+    bool is_good =
+        call_succeeded(part->shard, reply, "store what was shown") && reply_is_array(reply, 0);
 
-    if (call_succeeded(call->shard, reply, "store what was shown") && reply_is_array(reply, 0)) {
-        places = memory_new((reply->elements + 1) * sizeof(*places));
-        while (count < reply->elements) {
-            places[count] = (size_t)reply->element[count]->integer;
-            count++;
-        }
-        rc = RC_OK;
+    for (size_t i = 0; is_good && i < reply->elements; i++) {
+        size_t place = (size_t)reply->element[i]->integer;
+
+        if (place < part->count)
+            spread->unowed[spread->unowed_count++] = part->places[place];
     }
-    call->done.reported(call->ctx, rc, places, count);
-    free(places);
-    free(call);
+    part_done(part, is_good);
 }
 
 /* As shown.lua reads it. */
@@ -91,116 +220,152 @@ how_text(const struct store_shown *shown)
     return texts[shown->is_deferred][shown->is_retried ? backoff : 3][shown->is_open];
 }
 
+static struct spread_part *
+shown_part(struct spread *spread, struct shard *shard, size_t count)
+{
+    const struct delivery *delivery = &shard->store->delivery;
+    struct spread_part *part = part_new(spread, shard, 4 + 3 * count);
+
+    part->places = memory_new((count + 1) * sizeof(*part->places));
+    long_argument(&part->arguments, delivery->ack_timeout);
+    long_argument(&part->arguments, delivery->backoff_base);
+    long_argument(&part->arguments, delivery->backoff_cap);
+    long_argument(&part->arguments, delivery->retention);
+    return part;
+}
+
 enum rc
 store_shown(struct store *store, const struct store_shown *shown, size_t count,
             store_reported *done, void *ctx)
 {
-    struct call *call;
-    struct long_arguments arguments;
+    struct spread *spread;
     char(*ids)[FRAME_UUID_TEXT + 1];
-    enum rc rc;
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = call_new(&store->shards[0], ctx);
-    call->done.reported = done;
+    spread = spread_new(ctx, finish_shown);
+    spread->done.reported = done;
+    spread->unowed = memory_new((count + 1) * sizeof(*spread->unowed));
     ids = memory_new((count + 1) * sizeof(*ids));
-    long_arguments_init(&arguments, 6 + 3 * count);
-    long_argument(&arguments, store->shards[0].stream_key);
-    long_argument(&arguments, store->shards[0].prefix);
-    long_argument(&arguments, store->delivery.ack_timeout);
-    long_argument(&arguments, store->delivery.backoff_base);
-    long_argument(&arguments, store->delivery.backoff_cap);
-    long_argument(&arguments, store->delivery.retention);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         frame_id_text(shown[i].id, ids[i]);
-        long_argument(&arguments, how_text(&shown[i]));
-        long_argument(&arguments, shown[i].user);
-        long_argument(&arguments, ids[i]);
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        struct spread_part *part = shown_part(spread, &store->shards[k], count);
+
+        for (size_t i = 0; i < count; i++) {
+            if (shown[i].shard != k)
+                continue;
+            part->places[part->count++] = i;
+            long_argument(&part->arguments, how_text(&shown[i]));
+            long_argument(&part->arguments, shown[i].user);
+            long_argument(&part->arguments, ids[i]);
+        }
+        if (part->count > 0)
+            part_send(part, STORE_SCRIPT_shown, on_shown);
+        else
+            part_drop(part);
     }
-    rc = call_send_long(call, STORE_SCRIPT_shown, 1, on_shown, &arguments);
     free(ids);
-    return rc;
+    return spread_begun(spread);
 }
 
-/* Acknowledgements. */
+/* Acknowledgements: what a shard does not know is not its own. */
+
+static void
+finish_acked(const struct spread *spread, enum rc rc)
+{
+    spread->done.acked(spread->ctx, rc);
+}
 
 static void
 on_acked(void *ctx, const redisReply *reply)
 {
-    struct call *call = ctx;
-    struct store *store = call->store;
-    enum rc rc = RC_IO;
+    struct spread_part *part = ctx;
+    struct stats *stats = part->shard->store->stats;
+    bool is_good = call_succeeded(part->shard, reply, "store acks") && reply_is_array(reply, 2);
 
-    if (call_succeeded(call->shard, reply, "store acks") && reply_is_array(reply, 2)) {
-        stats_add(store->stats, STAT_STORE_ACKS, (uint64_t)reply->element[0]->integer);
-        stats_add(store->stats, STAT_STORE_COMPLETED, (uint64_t)reply->element[1]->integer);
-        rc = RC_OK;
+    if (is_good) {
+        stats_add(stats, STAT_STORE_ACKS, (uint64_t)reply->element[0]->integer);
+        stats_add(stats, STAT_STORE_COMPLETED, (uint64_t)reply->element[1]->integer);
     }
-    call->done.acked(call->ctx, rc);
-    free(call);
+    part_done(part, is_good);
+}
+
+static bool
+may_be_of(const struct store *store, const struct store_ack *ack, unsigned shard)
+{
+    if (ack->shard >= 0 && (unsigned)ack->shard < store->shard_count)
+        return (unsigned)ack->shard == shard;
+    return shard == 0 || store_shard_of(store, ack->user) == shard;
 }
 
 enum rc
 store_ack(struct store *store, const struct store_ack *acks, size_t count, store_acked *done,
           void *ctx)
 {
-    struct call *call;
-    struct long_arguments arguments;
+    struct spread *spread;
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = call_new(&store->shards[0], ctx);
-    call->done.acked = done;
-    long_arguments_init(&arguments, 4 + 2 * count);
-    long_argument(&arguments, store->shards[0].stream_key);
-    long_argument(&arguments, store->shards[0].prefix);
-    long_argument(&arguments, store->owner);
-    long_argument(&arguments, store->delivery.retention);
-    for (size_t i = 0; i < count; i++) {
-        long_argument(&arguments, acks[i].user);
-        long_argument(&arguments, acks[i].id);
+    spread = spread_new(ctx, finish_acked);
+    spread->done.acked = done;
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        struct spread_part *part = part_new(spread, &store->shards[k], 2 + 2 * count);
+
+        long_argument(&part->arguments, store->owner);
+        long_argument(&part->arguments, store->delivery.retention);
+        for (size_t i = 0; i < count; i++) {
+            if (!may_be_of(store, &acks[i], k))
+                continue;
+            part->count++;
+            long_argument(&part->arguments, acks[i].user);
+            long_argument(&part->arguments, acks[i].id);
+        }
+        if (part->count > 0)
+            part_send(part, STORE_SCRIPT_ack, on_acked);
+        else
+            part_drop(part);
     }
-    return call_send_long(call, STORE_SCRIPT_ack, 1, on_acked, &arguments);
+    return spread_begun(spread);
 }
 
 static void
 on_nacked(void *ctx, const redisReply *reply)
 {
-    struct call *call = ctx;
-    struct store *store = call->store;
-    enum rc rc = RC_IO;
+    struct spread_part *part = ctx;
+    bool is_good =
+        call_succeeded(part->shard, reply, "store nacks") && reply->type == REDIS_REPLY_INTEGER;
 
-    if (call_succeeded(call->shard, reply, "store nacks") && reply->type == REDIS_REPLY_INTEGER) {
-        stats_add(store->stats, STAT_STORE_NACKS, (uint64_t)reply->integer);
-        rc = RC_OK;
-    }
-    call->done.acked(call->ctx, rc);
-    free(call);
+    if (is_good)
+        stats_add(part->shard->store->stats, STAT_STORE_NACKS, (uint64_t)reply->integer);
+    part_done(part, is_good);
 }
 
 enum rc
 store_nack(struct store *store, const char *user, const char *const *ids, size_t count,
            int64_t delay_ms, store_acked *done, void *ctx)
 {
-    struct call *call;
-    struct long_arguments arguments;
+    const struct delivery *delivery = &store->delivery;
+    unsigned own = store_shard_of(store, user);
+    struct spread *spread;
     char delay[24];
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = call_new(&store->shards[0], ctx);
-    call->done.acked = done;
+    spread = spread_new(ctx, finish_acked);
+    spread->done.acked = done;
     snprintf(delay, sizeof(delay), "%" PRId64, delay_ms > 0 ? delay_ms : 0);
-    long_arguments_init(&arguments, 7 + count);
-    long_argument(&arguments, store->shards[0].stream_key);
-    long_argument(&arguments, store->shards[0].prefix);
-    long_argument(&arguments, store->delivery.backoff_base);
-    long_argument(&arguments, store->delivery.backoff_cap);
-    long_argument(&arguments, delay);
-    long_argument(&arguments, store->delivery.retention);
-    long_argument(&arguments, user);
-    for (size_t i = 0; i < count; i++)
-        long_argument(&arguments, ids[i]);
-    return call_send_long(call, STORE_SCRIPT_nack, 1, on_nacked, &arguments);
+    for (unsigned k = 0; k <= own; k += own > 0 ? own : 1) {
+        struct spread_part *part = part_new(spread, &store->shards[k], 5 + count);
+
+        long_argument(&part->arguments, delivery->backoff_base);
+        long_argument(&part->arguments, delivery->backoff_cap);
+        long_argument(&part->arguments, delay);
+        long_argument(&part->arguments, delivery->retention);
+        long_argument(&part->arguments, user);
+        for (size_t i = 0; i < count; i++)
+            long_argument(&part->arguments, ids[i]);
+        part_send(part, STORE_SCRIPT_nack, on_nacked);
+    }
+    return spread_begun(spread);
 }

@@ -169,4 +169,4 @@ if #gone > 0 then
 end
 save_messages()
 write_events(ARGV[3])
-return {retried, copies, exhausted, expired, more, call('XLEN', prefix .. ':errors')}
+return {retried, copies, exhausted, expired, more, call('XLEN', errors)}

@@ -1,7 +1,7 @@
 -- errors.lua: a page of the error log, the newest first, cut to what a person can look at.
 -- KEYS: stream. ARGV: prefix, '+' or '(' and the entry before which the page begins.
 -- Returns a JSON array; where a notification is longer than DATA_MAX it is null.
-local prefix, before = ARGV[1], ARGV[2]
+local errors, before = ARGV[1]:gsub(':{%d+}$', '') .. ':errors', ARGV[2]
 -- include: json.lua
 
 local ROWS_MAX, DATA_MAX, USERS_MAX = 20, 8192, 20
@@ -16,7 +16,7 @@ local function users_of(text)
 end
 
 local rows = {}
-local page = redis.call('XREVRANGE', prefix .. ':errors', before, '-', 'COUNT', ROWS_MAX)
+local page = redis.call('XREVRANGE', errors, before, '-', 'COUNT', ROWS_MAX)
 for i, entry in ipairs(page) do
     local fields = {data = '', users = '[]', id = '', reason = ''}
     for k = 1, #entry[2], 2 do fields[entry[2][k]] = entry[2][k + 1] end

@@ -45,6 +45,6 @@ end
 local memory = call('INFO', 'memory')
 return string.format('{"at":%s,"entries":%s,"pending":%s,"errors":%s,"memory":%s,"memory_max":%s,' ..
     '"relays":%s,"oldest":%s}', number_of(now), number_of(call('XLEN', stream)),
-    number_of(call('HLEN', prefix .. ':pending')), number_of(call('XLEN', prefix .. ':errors')),
+    number_of(call('HLEN', prefix .. ':pending')), number_of(call('XLEN', errors)),
     number_of(memory:match('used_memory:(%d+)')), number_of(memory:match('maxmemory:(%d+)')),
     relays(), has_group() and oldest_pending() or '[]')

@@ -7,7 +7,7 @@ local call = redis.call
 -- include: delivery.lua
 -- include: copy.lua
 
-local errors, id, ends, now = prefix .. ':errors', ARGV[3], tonumber(ARGV[6]), now_ms()
+local id, ends, now = ARGV[3], tonumber(ARGV[6]), now_ms()
 local logged = call('XRANGE', errors, ARGV[2], ARGV[2])[1]
 if not logged then return -1 end
 

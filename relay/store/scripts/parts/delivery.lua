@@ -172,7 +172,13 @@ local RECEIPTS_MAX = 256
 
 -- Adds to the error log; `users` is a JSON array.
 local ERRORS_MAX = 100000
+local errors = prefix:gsub(':{%d+}$', '') .. ':errors' -- one for all shards
+local shard = prefix:match('{(%d+)}$')
 local function log_entry(id, reason, attempts, users, data, route)
-    call('XADD', prefix .. ':errors', 'MAXLEN', '~', ERRORS_MAX, '*', 'id', id, 'reason', reason,
-        'attempts', attempts, 'users', users, 'data', data, 'route', route)
+    local fields = {'id', id, 'reason', reason, 'attempts', attempts, 'users', users, 'data', data,
+        'route', route}
+    if shard then
+        fields[13], fields[14] = 'shard', shard
+    end
+    call('XADD', errors, 'MAXLEN', '~', ERRORS_MAX, '*', unpack(fields))
 end
