@@ -1,6 +1,7 @@
 /* here.c: tells the store which users have live connections here: only those are shown retries. */
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "base/memory.h"
 #include "hub/hub_private.h"
@@ -12,9 +13,13 @@ static void
 on_told(void *ctx, enum rc rc, bool was_known)
 {
     struct hub *hub = ctx;
+    struct session *session, *next;
 
-    if (rc == RC_OK && !was_known && !hub->closing)
-        here_announce(hub);
+    if (rc != RC_OK || was_known || hub->closing)
+        return;
+    here_announce(hub);
+    DL_FOREACH_SAFE (hub->sessions, session, next)
+        session_doubt(session); /* of acks elsewhere nobody told a relay that was taken for dead */
 }
 
 /* While the store is away nothing is told: all is announced when it is back. */

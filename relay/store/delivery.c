@@ -299,33 +299,67 @@ may_be_of(const struct store *store, const struct store_ack *ack, unsigned shard
     return shard == 0 || store_shard_of(store, ack->user) == shard;
 }
 
+/* How many of the first acks are of one user. */
+static size_t
+acks_in_a_row(const struct store_ack *acks, size_t count)
+{
+    size_t row = 1;
+
+    while (row < count && strcmp(acks[row].user, acks[0].user) == 0)
+        row++;
+    return row;
+}
+
+/* As ack.lua reads them: each user once for all of his acks in a row, then the ids. */
+static void
+send_acks(struct spread_part *part, const struct store_ack *acks, size_t count)
+{
+    const struct store *store = part->shard->store;
+    char(*rows)[24] = memory_new((count + 1) * sizeof(*rows));
+    size_t users = 0;
+
+    for (size_t at = 0; at < count; at += acks_in_a_row(acks + at, count - at))
+        users++;
+    snprintf(rows[count], sizeof(rows[count]), "%zu", users);
+    long_argument(&part->arguments, store->owner);
+    long_argument(&part->arguments, store->delivery.retention);
+    long_argument(&part->arguments, rows[count]);
+    for (size_t at = 0, row; at < count; at += row) {
+        row = acks_in_a_row(acks + at, count - at);
+        snprintf(rows[at], sizeof(rows[at]), "%zu", row);
+        long_argument(&part->arguments, acks[at].user);
+        long_argument(&part->arguments, rows[at]);
+    }
+    for (size_t i = 0; i < count; i++)
+        long_argument(&part->arguments, acks[i].id);
+    part->count = count;
+    part_send(part, STORE_SCRIPT_ack, on_acked);
+    free(rows);
+}
+
 enum rc
 store_ack(struct store *store, const struct store_ack *acks, size_t count, store_acked *done,
           void *ctx)
 {
     struct spread *spread;
+    struct store_ack *mine;
 
     if (!store->is_up)
         return RC_AGAIN;
     spread = spread_new(ctx, finish_acked);
     spread->done.acked = done;
+    mine = memory_new((count + 1) * sizeof(*mine));
     for (unsigned k = 0; k < store->shard_count; k++) {
-        struct spread_part *part = part_new(spread, &store->shards[k], 2 + 2 * count);
+        size_t mine_count = 0;
 
-        long_argument(&part->arguments, store->owner);
-        long_argument(&part->arguments, store->delivery.retention);
         for (size_t i = 0; i < count; i++) {
-            if (!may_be_of(store, &acks[i], k))
-                continue;
-            part->count++;
-            long_argument(&part->arguments, acks[i].user);
-            long_argument(&part->arguments, acks[i].id);
+            if (may_be_of(store, &acks[i], k))
+                mine[mine_count++] = acks[i];
         }
-        if (part->count > 0)
-            part_send(part, STORE_SCRIPT_ack, on_acked);
-        else
-            part_drop(part);
+        if (mine_count > 0)
+            send_acks(part_new(spread, &store->shards[k], 3 + 3 * mine_count), mine, mine_count);
     }
+    free(mine);
     return spread_begun(spread);
 }
 

@@ -102,7 +102,7 @@ $narrow->run_until('a retry after the restart', sub { of_mark($narrow, 'n1') > $
 pass('what is due survives a restart of the store');
 # Acks that this relay hears nothing of: the receipt goes in the same step.
 run(script_text('ack') =~ s/^(?=return )/call('DEL', prefix .. ':receipts')\n/mr,
-    'another', 1000, 'u2', $ids[0], 'u2', $ids[1]);
+    'another', 1000, 1, 'u2', 2, @ids[ 0, 1 ]);
 $store->restart;
 $narrow->run_until('the others', sub { of_mark($narrow, 'n3') && of_mark($narrow, 'n4') });
 pass('a window lets go of what was acked unheard');

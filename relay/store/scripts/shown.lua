@@ -53,7 +53,7 @@ local function take_shown(kind, id, user)
 end
 
 for at = FIRST, #ARGV, 3 do ids[#ids + 1] = ARGV[at + 2] end
-load_messages(ids)
+load_messages(ids, 1)
 for at = FIRST, #ARGV, 3 do
     local how, user, id = ARGV[at], ARGV[at + 1], ARGV[at + 2]
     local shown = how:sub(1, 1) == 'S'

@@ -74,7 +74,8 @@ sub measure
     for (my $at = 0; $at < @acks; $at += $batch)
     {
         my $last = $at + $batch - 1 < @acks ? $at + $batch - 1 : $#acks;
-        $acked += $run->('ack', 'relay', 86400000, map { @$_ } @acks[ $at .. $last ])->[0];
+        $acked += $run->('ack', 'relay', 86400000, $last - $at + 1, (map { ($_->[0], 1) } @acks[ $at .. $last ]),
+            map { $_->[1] } @acks[ $at .. $last ])->[0];
     }
     my $used = cpu($store) - $began;
     is($acked, scalar(@acks), "all are taken, $users users a message");

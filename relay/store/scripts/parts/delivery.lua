@@ -39,30 +39,42 @@ end
 
 -- The messages that are waited for: {entry =, left = users, open = its end in ms or nil, ends =
 -- whether it has one, tried = whether there was a retry, acked = whether its state holds acks}; false
--- when nobody waits. Changes are written once, by save_messages: of a call with many acks most
--- commands are about the same few keys.
+-- when nobody waits; as the store's text until one looks. Changes are written once, by
+-- save_messages: of a call with many acks most commands are about the same few keys.
 local messages, changed, completed = {}, {}, {}
 local due_gone, entries_gone, keys_gone = {}, {}, {}
 
 local function read_message(value)
-    local entry, left, open, flags = (value or ''):match('^(%S+) (%-?%d+) (%S+) (%d)$')
-    if not entry then return nil end
-    local bits = tonumber(flags)
-    return {entry = entry, left = tonumber(left), open = tonumber(open), tried = bits % 2 == 1,
-        ends = bits % 4 >= 2, acked = bits >= 4}
+    local entry, left, open, flags = value:match('^(%S+) (%-?%d+) (%S+) (%d)$')
+    if not entry then return false end
+    local message = {entry = entry, left = tonumber(left)} -- most have no more: a small table
+    if open ~= '-' then message.open = tonumber(open) end
+    if flags ~= '0' then
+        local bits = tonumber(flags)
+        message.tried, message.ends, message.acked = bits % 2 == 1, bits % 4 >= 2, bits >= 4
+    end
+    return message
 end
 
-local function load_messages(ids)
-    for from = 1, #ids, CHUNK do
+local function load_messages(ids, first)
+    for from = first, #ids, CHUNK do
         local last = math.min(from + CHUNK - 1, #ids)
         local values = call('HMGET', prefix .. ':pending', unpack(ids, from, last))
-        for i = from, last do messages[ids[i]] = read_message(values[i - from + 1]) or false end
+        for i = from, last do messages[ids[i]] = values[i - from + 1] end
     end
 end
 
 local function message_of(id)
-    if messages[id] == nil then load_messages({id}) end
-    return messages[id]
+    local message = messages[id]
+    if message == nil then
+        load_messages({id}, 1)
+        message = messages[id]
+    end
+    if type(message) == 'string' then
+        message = read_message(message)
+        messages[id] = message
+    end
+    return message
 end
 
 local function message_changed(id) changed[id] = true end
@@ -104,20 +116,27 @@ local function note_event(id, stage, now_text, attempt, detail, user)
     add_event(id, stage .. ' ' .. now_text .. ' ' .. attempt .. ' ' .. detail .. ' ' .. user)
 end
 
+-- `len` is how long a trail is since `count` events were added.
+local function tend_trail(key, len, count, entry, trail_ms)
+    if len == count then
+        if entry then
+            call('LPUSH', key, 'stored ' .. entry:match('^%d+') .. ' 0 ' .. entry .. ' -')
+        end
+        call('PEXPIRE', key, trail_ms)
+    elseif len > TRAIL_MAX then
+        local first = call('LINDEX', key, 0) -- that it was stored
+        call('LTRIM', key, 1 - TRAIL_MAX, -1)
+        call('LPUSH', key, first)
+    end
+end
+
 local function write_events(trail_ms)
     for _, id in ipairs(trail_ids) do
-        local key, events, entry = prefix .. ':trail:' .. id, trails[id], trail_entries[id]
-        local several = type(events) == 'table'
-        local len = several and call('RPUSH', key, unpack(events)) or call('RPUSH', key, events)
-        if len == (several and #events or 1) then
-            if entry then
-                call('LPUSH', key, 'stored ' .. entry:match('^%d+') .. ' 0 ' .. entry .. ' -')
-            end
-            call('PEXPIRE', key, trail_ms)
-        elseif len > TRAIL_MAX then
-            local first = call('LINDEX', key, 0) -- that it was stored
-            call('LTRIM', key, 1 - TRAIL_MAX, -1)
-            call('LPUSH', key, first)
+        local key, events = prefix .. ':trail:' .. id, trails[id]
+        if type(events) == 'string' then
+            tend_trail(key, call('RPUSH', key, events), 1, trail_entries[id], trail_ms)
+        else
+            tend_trail(key, call('RPUSH', key, unpack(events)), #events, trail_entries[id], trail_ms)
         end
     end
 end
@@ -127,11 +146,12 @@ local function note_acks(id)
     local key, cursor, count = prefix .. ':ack:' .. id, '0', 0
     repeat
         local page = call('HSCAN', key, cursor, 'COUNT', TRAIL_MAX)
+        local states = page[2]
         cursor = page[1]
-        for i = 1, #page[2], 2 do
-            if page[2][i + 1] ~= '0' then note_event(id, 'acked', page[2][i + 1], 0, '-', page[2][i]) end
+        for i = 1, #states, 2 do
+            if states[i + 1] ~= '0' then add_event(id, 'acked ' .. states[i + 1] .. ' 0 - ' .. states[i]) end
         end
-        count = count + #page[2] / 2
+        count = count + #states / 2
     until cursor == '0' or count >= TRAIL_MAX
 end
 
@@ -147,15 +167,27 @@ local function complete(id)
     if not message or message.tried then keys_gone[#keys_gone + 1] = prefix .. ':tries:' .. id end
 end
 
+-- Counts are few and small, and Lua writes numbers slowly.
+local count_texts = {}
+local function count_text(count)
+    local text = count_texts[count]
+    if not text then
+        text = whole(count)
+        count_texts[count] = text
+    end
+    return text
+end
+
 local function save_messages()
-    local values = {}
+    local values, len = {}, 0
     for id in pairs(changed) do
         local message = messages[id]
         if message then
-            values[#values + 1] = id
-            values[#values + 1] = table.concat({message.entry, whole(message.left),
-                message.open and whole(message.open) or '-',
-                (message.acked and 4 or 0) + (message.ends and 2 or 0) + (message.tried and 1 or 0)}, ' ')
+            local flags = (message.acked and 4 or 0) + (message.ends and 2 or 0) + (message.tried and 1 or 0)
+            values[len + 1] = id
+            values[len + 2] = message.entry .. ' ' .. count_text(message.left) .. ' ' ..
+                (message.open and whole(message.open) or '-') .. ' ' .. count_text(flags)
+            len = len + 2
         end
     end
     call_chunked(values, 'HMSET', prefix .. ':pending')
