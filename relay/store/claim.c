@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "store/call.h"
 #include "store/ingest.h"
@@ -150,10 +151,11 @@ struct reset_part {
 static void
 finish_reset(struct reset *reset)
 {
+    if (reset->is_done)
+        log_info("store", "the slot's progress was set back, connecting anew to begin there");
     for (unsigned k = 0; k < reset->store->shard_count; k++)
-        link_restart(reset->store->shards[k].link, reset->is_done
-                                                       ? "its progress was reset, starting over"
-                                                       : "its progress could not be reset");
+        link_restart(reset->store->shards[k].link,
+                     reset->is_done ? NULL : "its progress could not be reset");
     free(reset);
 }
 

@@ -78,7 +78,7 @@ link_fall(struct link *link, const char *reason)
 
     if (link->state == LINK_DOWN)
         return;
-    snprintf(kept, sizeof(kept), "%s", reason); /* may live in the context that goes now */
+    snprintf(kept, sizeof(kept), "%s", reason != NULL ? reason : ""); /* may go with the context */
     link->state = LINK_DOWN;
     link->redis = NULL;
     if (redis != NULL) {
@@ -88,8 +88,9 @@ link_fall(struct link *link, const char *reason)
     if (link->closing)
         return;
     delay_ms = backoff_next_ms(&link->backoff);
-    log_warn(link->name, "store connection failed: %s%s; trying again in %lld ms", kept,
-             fault_tail(kept), (long long)delay_ms);
+    if (reason != NULL)
+        log_warn(link->name, "store connection failed: %s%s; trying again in %lld ms", kept,
+                 fault_tail(kept), (long long)delay_ms);
     ev_timer_stop(link->loop, &link->retry);
     ev_timer_set(&link->retry, (double)delay_ms / 1000.0, 0.0);
     ev_timer_start(link->loop, &link->retry);

@@ -44,7 +44,7 @@ void link_measure(struct link *link, struct stats *stats);
 /* The connection has proved itself: the next break is tried again soon. */
 void link_settle(struct link *link);
 
-/* Breaks the connection and starts over: for replies that cannot be. */
+/* Breaks the connection and starts over: for replies that cannot be. NULL: nothing failed. */
 void link_restart(struct link *link, const char *reason);
 
 /* Sends one command; RC_AGAIN when the link is down: nothing was sent, `reply` is not called. */

@@ -148,6 +148,7 @@ sql("VACUUM (FREEZE) $_") for qw(clairon.rule pg_attribute pg_class);
 is_deeply([ read_text(wait_replayed()) ], \@on_primary, 'text mode gives the same, after a VACUUM too');
 
 # The primary is lost, the standby takes over.
+my $mark   = $relay->log_mark;
 my $reader = reader_of('clairon');
 $primary->stop('immediate');
 $standby->promote;
@@ -157,6 +158,10 @@ isnt(reader_of('clairon'), $reader, 'on a connection that knows the new timeline
 is($store->ask('HGET', 'clairon:progress:clairon', 'timeline'), 2, 'and so does the progress');
 is_deeply([ read_text(standby_sql('SELECT pg_current_wal_flush_lsn()')) ], [ ($client->notes)[7] ],
     'and in text mode, once');
+
+my $said = $relay->log_text($mark);
+like($said, qr/who=store level=info .*set back, connecting anew/, 'the log says what became of the progress');
+unlike($said, qr/who=store level=(?:warn|error)/, 'and finds nothing wrong with the store');
 
 # Nothing was undone by this promotion: nothing comes again, and nobody is told of a gap.
 $relay->restart;
