@@ -79,7 +79,7 @@ refuse(const char *path, const char *error)
 }
 
 static int
-run_with(const struct config *config, const struct relay_options *options)
+run_with(struct config *config, const struct relay_options *options)
 {
     char error[CONFIG_ERROR_MAX];
 

@@ -20,7 +20,7 @@
 #define BEAT_US INT64_C(1000000) /* of a worker, for the process that looks after it */
 
 struct relay {
-    const struct config *config;
+    struct config *config;
     struct ev_loop *loop;
     struct stats *stats;
     int listen_fd;
@@ -96,16 +96,29 @@ static void
 read_key_again(struct relay *relay)
 {
     char error[CONFIG_ERROR_MAX];
-    char *key = NULL;
-    size_t len = 0;
-    enum rc rc = config_read_key(relay->config, &key, &len, error);
 
-    if (rc == RC_OK)
-        gate_new_key(relay->gate, key, len);
-    else if (rc == RC_AGAIN)
+    switch (config_renew_key(relay->config, error)) {
+    case CONFIG_KEY_FIXED:
         log_warn("relay", "the key of tokens is not in a file: restart to change it");
-    else
+        break;
+    case CONFIG_KEY_BAD:
         log_error("relay", "the key of tokens stays as it was: %s", error);
+        break;
+    case CONFIG_KEY_AS_WAS:
+        log_info("relay", "the file of the key of tokens is as it was%s",
+                 relay->config->auth.previous != NULL
+                     ? "; the key before is believed until touch and SIGHUP"
+                     : "");
+        break;
+    case CONFIG_KEY_CHANGED:
+        log_info("relay",
+                 "the key of tokens is new; the one before is believed until touch and SIGHUP");
+        break;
+    case CONFIG_KEY_ALONE:
+        log_info("relay", "the key of tokens is the same; the one before is not believed any more");
+        break;
+    }
+    gate_take_key(relay->gate);
 }
 
 /* The certificate and the key of tokens are read again; all other settings only at a start. */
@@ -262,7 +275,7 @@ refuse_signals(void)
 }
 
 int
-relay_run(const struct config *config, struct stats *stats, int listen_fd, bool is_push_off)
+relay_run(struct config *config, struct stats *stats, int listen_fd, bool is_push_off)
 {
     struct relay relay = {.config = config, .stats = stats, .listen_fd = listen_fd};
     bool is_open;

@@ -10,12 +10,12 @@
  * connect there; -1 without the role. Push begins turned off if is_push_off. Signals may be blocked
  * until it handles them. Returns the process's exit code.
  */
-int relay_run(const struct config *config, struct stats *stats, int listen_fd, bool is_push_off);
+int relay_run(struct config *config, struct stats *stats, int listen_fd, bool is_push_off);
 
 /*
  * The same in config->gate.workers processes that share the listening socket; the first carries
  * the feed. One that dies is started again. Returns when all have ended.
  */
-int workers_run(const struct config *config);
+int workers_run(struct config *config);
 
 #endif

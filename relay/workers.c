@@ -25,7 +25,7 @@ struct worker {
 };
 
 struct workers {
-    const struct config *config;
+    struct config *config;
     pid_t guardian;
     int listen_fd;
     int count;
@@ -138,13 +138,24 @@ any_runs(const struct workers *workers)
     return false;
 }
 
+/* For those that are started later; what became of it, each worker says. */
+static void
+renew_key(const struct workers *workers)
+{
+    char error[CONFIG_ERROR_MAX];
+
+    (void)config_renew_key(workers->config, error);
+}
+
 static void
 pass_on(struct workers *workers, int signal)
 {
     if (signal == SIGUSR1 || signal == SIGUSR2)
         workers->is_push_off = signal == SIGUSR1;
-    if (signal == SIGHUP)
+    if (signal == SIGHUP) {
         service_tell_reloading();
+        renew_key(workers);
+    }
     tell_all(workers, signal);
     if (signal == SIGHUP)
         service_tell("READY=1");
@@ -205,7 +216,7 @@ shared_stats(int count)
 }
 
 static int
-run_several(const struct config *config, int listen_fd)
+run_several(struct config *config, int listen_fd)
 {
     struct workers workers = {.config = config,
                               .guardian = getpid(),
@@ -235,7 +246,7 @@ run_several(const struct config *config, int listen_fd)
 }
 
 int
-workers_run(const struct config *config)
+workers_run(struct config *config)
 {
     bool has_gate = (config->relay.roles & CONFIG_ROLE_GATE) != 0;
     struct stats stats = {0};

@@ -276,5 +276,8 @@ config_free(struct config *config)
     if (config->auth.key != NULL)
         explicit_bzero(config->auth.key, config->auth.key_len);
     free(config->auth.key);
+    if (config->auth.previous != NULL)
+        explicit_bzero(config->auth.previous, config->auth.previous_len);
+    free(config->auth.previous);
     memset(config, 0, sizeof *config);
 }

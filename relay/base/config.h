@@ -74,6 +74,9 @@ struct config {
         int64_t leeway_ms;
         char *key; /* the secret or PEM itself, read at load; never logged */
         size_t key_len;
+        int64_t key_written; /* ns since 1970, of its file; 0: it is in none */
+        char *previous;      /* the key before, still believed; NULL: none */
+        size_t previous_len;
     } auth;
     struct {
         unsigned roles; /* CONFIG_ROLE_* */
@@ -94,12 +97,17 @@ struct config {
 MUST_CHECK enum rc config_load(struct config *ret_config, const char *path, int argc, char **argv,
                                char error[CONFIG_ERROR_MAX]);
 
-/*
- * Reads the key file of [auth] again. RC_OK: *ret_key is the caller's to wipe and free. RC_AGAIN:
- * the key is not in a file. RC_BAD: `error` says what is wrong with it.
- */
-MUST_CHECK enum rc config_read_key(const struct config *config, char **ret_key, size_t *ret_len,
-                                   char error[CONFIG_ERROR_MAX]);
+/* What became of auth.key when its file was read again. */
+enum config_key_change {
+    CONFIG_KEY_FIXED,   /* it is in no file */
+    CONFIG_KEY_BAD,     /* and stays as it was */
+    CONFIG_KEY_AS_WAS,  /* the file was not written since: nothing changes */
+    CONFIG_KEY_CHANGED, /* what was auth.key is auth.previous now */
+    CONFIG_KEY_ALONE,   /* the file was written again with the same key: auth.previous is gone */
+};
+
+/* Reads the key file of [auth] again; pointers to the keys are void. BAD: `error` says what is wrong. */
+enum config_key_change config_renew_key(struct config *config, char error[CONFIG_ERROR_MAX]);
 
 /* Writes every setting with its type, range, default and meaning, as arguments. */
 void config_help(FILE *out);

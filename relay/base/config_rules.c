@@ -14,7 +14,7 @@
 
 /* Reads a regular file into memory of KEY_FILE_MAX + 1 bytes; answers NULL or what is wrong. */
 static const char *
-key_file_read(const char *path, char *bytes, size_t *ret_len)
+key_file_read(const char *path, char *bytes, size_t *ret_len, int64_t *ret_written)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat stat;
@@ -36,8 +36,10 @@ key_file_read(const char *path, char *bytes, size_t *ret_len)
     (void)close(fd);
     if (reason == NULL && len > KEY_FILE_MAX)
         reason = "larger than 16 kB";
-    if (reason == NULL)
+    if (reason == NULL) {
         *ret_len = len;
+        *ret_written = (int64_t)stat.st_mtim.tv_sec * 1000000000 + stat.st_mtim.tv_nsec;
+    }
     return reason;
 }
 
@@ -103,7 +105,8 @@ key_load_file(struct config_load *load, const char *name, const char *path)
     char *bytes = memory_new(KEY_FILE_MAX + 1);
     char where[CONFIG_WHERE_MAX];
     size_t len = 0;
-    const char *reason = key_file_read(path, bytes, &len);
+    int64_t written = 0;
+    const char *reason = key_file_read(path, bytes, &len, &written);
     enum rc rc;
 
     config_where(load, "auth", name, where);
@@ -111,6 +114,8 @@ key_load_file(struct config_load *load, const char *name, const char *path)
         rc = config_fail(load, "%s: could not read \"%.256s\": %s", where, path, reason);
     else
         rc = key_take(load, name, bytes, len);
+    if (rc == RC_OK)
+        load->config->auth.key_written = written;
     explicit_bzero(bytes, KEY_FILE_MAX + 1);
     free(bytes);
     return rc;
@@ -152,22 +157,44 @@ check_auth(struct config_load *load)
     return RC_OK;
 }
 
-enum rc
-config_read_key(const struct config *config, char **ret_key, size_t *ret_len,
-                char error[CONFIG_ERROR_MAX])
+static void
+wipe_key(char **key, size_t len)
 {
-    struct config copy = *config;
-    struct config_load load = {.config = &copy, .error = error};
+    if (*key != NULL)
+        explicit_bzero(*key, len);
+    free(*key);
+    *key = NULL;
+}
+
+enum config_key_change
+config_renew_key(struct config *config, char error[CONFIG_ERROR_MAX])
+{
+    struct config fresh = *config;
+    struct config_load load = {.config = &fresh, .error = error};
     bool is_public = config->auth.public_key_file != NULL;
     const char *path = is_public ? config->auth.public_key_file : config->auth.hs256_secret_file;
+    bool is_same, was_written;
 
     if (path == NULL)
-        return RC_AGAIN;
+        return CONFIG_KEY_FIXED;
     if (key_load_file(&load, is_public ? "public_key_file" : "hs256_secret_file", path) != RC_OK)
-        return RC_BAD;
-    *ret_key = copy.auth.key;
-    *ret_len = copy.auth.key_len;
-    return RC_OK;
+        return CONFIG_KEY_BAD;
+    is_same = fresh.auth.key_len == config->auth.key_len &&
+              memcmp(fresh.auth.key, config->auth.key, fresh.auth.key_len) == 0;
+    was_written = fresh.auth.key_written != config->auth.key_written;
+    config->auth.key_written = fresh.auth.key_written;
+    if (is_same)
+        wipe_key(&fresh.auth.key, fresh.auth.key_len);
+    if (is_same && !was_written)
+        return CONFIG_KEY_AS_WAS;
+    wipe_key(&config->auth.previous, config->auth.previous_len);
+    if (is_same)
+        return CONFIG_KEY_ALONE;
+    config->auth.previous = config->auth.key;
+    config->auth.previous_len = config->auth.key_len;
+    config->auth.key = fresh.auth.key;
+    config->auth.key_len = fresh.auth.key_len;
+    return CONFIG_KEY_CHANGED;
 }
 
 static enum rc

@@ -94,6 +94,8 @@ rules_of(const struct config *config)
         .kind = config->auth.public_key_file != NULL ? TOKEN_KEY_PEM : TOKEN_KEY_HS256,
         .key = config->auth.key,
         .key_len = config->auth.key_len,
+        .previous = config->auth.previous,
+        .previous_len = config->auth.previous_len,
         .issuer = config->auth.issuer,
         .audience = config->auth.audience,
         .leeway_s = config->auth.leeway_ms / 1000,
@@ -195,33 +197,10 @@ gate_push_is_on(const struct gate *gate)
     return !gate->is_push_off;
 }
 
-static void
-forget_key(char **key, size_t len)
-{
-    if (*key != NULL)
-        explicit_bzero(*key, len);
-    free(*key);
-    *key = NULL;
-}
-
 void
-gate_new_key(struct gate *gate, char *key, size_t len)
+gate_take_key(struct gate *gate)
 {
-    struct token_rules *rules = &gate->rules;
-    bool is_same = len == rules->key_len && memcmp(key, rules->key, len) == 0;
-
-    forget_key(&gate->previous, rules->previous_len);
-    gate->previous = is_same ? NULL : memory_text(rules->key, rules->key_len);
-    rules->previous = gate->previous;
-    rules->previous_len = is_same ? 0 : rules->key_len;
-    forget_key(&gate->key, rules->key_len);
-    gate->key = key;
-    rules->key = key;
-    rules->key_len = len;
-    log_info("gate", "%s",
-             is_same
-                 ? "the key of tokens is the same; the one before is not believed any more"
-                 : "the key of tokens is new; the one before is believed until the next SIGHUP");
+    gate->rules = rules_of(gate->config);
 }
 
 void
@@ -240,7 +219,5 @@ gate_close(struct gate *gate)
         gate_request_closed(gate->requests);
     gate_publish_stop(gate);
     funnel_free(gate->funnel);
-    forget_key(&gate->previous, gate->rules.previous_len);
-    forget_key(&gate->key, gate->rules.key_len);
     free(gate);
 }

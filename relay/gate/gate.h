@@ -49,11 +49,8 @@ bool gate_push_is_on(const struct gate *gate);
 /* Reads tls_cert and tls_key again, for new connections; files that do not fit change nothing. */
 void gate_new_certificate(struct gate *gate);
 
-/*
- * Believes tokens of this key from now on (the gate wipes and frees it), and those of the key
- * before until the next call; the same key again ends that of the one before.
- */
-void gate_new_key(struct gate *gate, char *key, size_t len);
+/* The config's keys of tokens have changed: believes those from now on. */
+void gate_take_key(struct gate *gate);
 
 /* Closes whatever is still open. Accepts NULL. */
 void gate_close(struct gate *gate);

@@ -131,8 +131,6 @@ struct gate {
     struct gate_conn *conns;
     int conn_count;
     struct token_rules rules;
-    char *key;      /* of the rules, once it was changed; else it is config's */
-    char *previous; /* likewise */
     struct ev_timer sweep;
     struct gate_request *requests;
     int stream_count; /* of those requests: SSE and polls */

@@ -67,11 +67,24 @@ for my $workers (1, 2)
     is($lets_in->($third),  'yes', "$workers: the third key");
     is($lets_in->($second), 'yes', "$workers: and the second");
     is($lets_in->($first),  'no',  "$workers: but the first no more");
+    $reload->('is as it was; the key before is believed');
+    is($lets_in->($second), 'yes', "$workers: SIGHUP for something else ends no rotation");
+    utime time() + 5, time() + 5, $file;
     $reload->('is the same');
-    is($lets_in->($third),  'yes', "$workers: SIGHUP again: the third");
+    is($lets_in->($third),  'yes', "$workers: SIGHUP once it was touched: the third");
     is($lets_in->($second), 'no',  "$workers: alone");
     $stays->say({ t => 'ping' });
     is($stays->line_of('pong')->{t}, 'pong', "$workers: who was in stays in");
+    if ($workers > 1)
+    {
+        write_key($second);
+        $reload->('is new');
+        kill KILL => (Clairon::Test::children($relay->pid))[0];
+        wait_until('another worker runs', sub { $workers < (() = $relay->log_text =~ /started, pid/g) });
+        is($lets_in->($second), 'yes', "$workers: a worker that is started later knows the new key");
+        is($lets_in->($third),  'yes', "$workers: and the one before");
+        is($lets_in->($first),  'no',  "$workers: and not those of old");
+    }
     unlike($relay->log_text, qr/a{20}|b{20}|c{20}/, "$workers: no key is in the log");
     is($relay->stop, 0, "$workers: SIGTERM ends the relay in good order");
 }
