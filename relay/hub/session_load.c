@@ -375,17 +375,17 @@ static void
 on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
 {
     struct session *session = ctx;
+    const struct place from = session->cursor;
 
     session->is_awaited = false;
     if (!answer_counts(session, rc))
         return;
-    if (page->state == STORE_RANGE_TRIMMED)
-        session_gap(session, session->cursor, page->seen > 0 ? page->first : session_head(session),
-                    "trimmed");
     catch_up_from_page(session, page);
     if (page->seen == 0) /* nothing left in the store: all that is missing will come live */
         session->cursor =
             place_max(session->cursor, recent_base(&session->hub->recent, session->own_shard));
+    if (page->state == STORE_RANGE_TRIMMED)
+        session_gap(session, from, session->cursor, "trimmed");
     session_step(session);
 }
 

@@ -93,10 +93,7 @@ place_before(const struct session *session, const struct note *note)
 
     if (!entry_id_equal(*at, note->id))
         return place; /* held back already */
-    if (at->seq > 0)
-        at->seq--;
-    else
-        *at = (struct entry_id){at->ms - 1, UINT64_MAX};
+    *at = entry_id_before(*at);
     return place;
 }
 

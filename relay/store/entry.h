@@ -39,6 +39,14 @@ entry_id_less(struct entry_id a, struct entry_id b)
     return a.ms < b.ms || (a.ms == b.ms && a.seq < b.seq);
 }
 
+/* The last id that is less. */
+static inline struct entry_id
+entry_id_before(struct entry_id id)
+{
+    return id.seq > 0 ? (struct entry_id){id.ms, id.seq - 1}
+                      : (struct entry_id){id.ms - 1, UINT64_MAX};
+}
+
 static inline bool
 entry_id_equal(struct entry_id a, struct entry_id b)
 {

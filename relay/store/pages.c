@@ -1,80 +1,71 @@
-/* pages.c: what the store holds of the stream, of a user's inbox and memberships. */
+/* pages.c: what the store holds of a user's inbox and memberships. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "store/call.h"
-#include "store/reply.h"
+#include "store/merge.h"
 
-#define STORE_PAGE_MAX 1024
-
-/* An entry that is not ours still moves the reader on. */
-static void
-see_id(const redisReply *element, struct store_page *page)
-{
-    struct bytes id = {NULL, 0};
-    struct entry_id read;
-
-    if (reply_is_array(element, 1))
-        id = reply_bytes(element->element[0]);
-    if (id.at != NULL && entry_id_read((const char *)id.at, id.len, &read) == RC_OK)
-        page->last.shared = read;
-    if (page->first.shared.ms == 0)
-        page->first = page->last;
-}
+#define PAGE_MAX 1024
+#define INBOX_PLACE_MAX 40
+#define INBOX_START "0"
+#define IN_OWN "+" /* before a place in the inbox of the user's own shard */
 
 static void
-give_page(struct call *call, const redisReply *reply, enum store_range_state state,
-          const char *next)
+give_inbox(struct call *call, const redisReply *entries, const char *next)
 {
-    struct store_page page = {.state = state, .next = next, .seen = reply->elements};
-    struct entry *entries = memory_new((reply->elements + 1) * sizeof(*entries));
+    struct entry *all = memory_new((entries->elements + 1) * sizeof(*all));
+    struct store_page page = {.entries = all, .next = next, .seen = entries->elements};
+    struct strand strand, *at;
 
-    for (size_t i = 0; i < reply->elements; i++) {
-        see_id(reply->element[i], &page);
-        if (reply_entry(reply->element[i], &entries[page.count]) == RC_OK)
-            page.count++;
-        else
-            stats_add(call->store->stats, STAT_STORE_ERRORS, 1);
+    strand_begin(&strand, call->shard->number, (struct entry_id){0, 0}, entries, false);
+    while ((at = strands_next(&strand, 1)) != NULL) {
+        all[page.count++] = at->entry;
+        strand_take(at);
     }
-    page.entries = entries;
+    stats_add(call->store->stats, STAT_STORE_ERRORS, strand.strays);
     call->done.paged(call->ctx, RC_OK, &page);
-    free(entries);
+    free(all);
 }
 
+/* After a page that ended at `place`; the user's own inbox comes after the shared one. */
 static void
-on_range(void *ctx, const redisReply *reply)
+next_page(const struct call *call, const char *place, char ret_next[INBOX_PLACE_MAX])
 {
-    struct call *call = ctx;
+    const bool is_own = call->shard->number > 0;
 
-    if (call_succeeded(call->shard, reply, "read the stream") && reply_is_array(reply, 2) &&
-        reply_is_array(reply->element[1], 0))
-        give_page(call, reply->element[1], (enum store_range_state)reply->element[0]->integer, "");
+    if (place[0] != '\0')
+        snprintf(ret_next, INBOX_PLACE_MAX, "%s%s", is_own ? IN_OWN : "", place);
     else
-        call->done.paged(call->ctx, RC_IO, NULL);
-    free(call);
+        snprintf(ret_next, INBOX_PLACE_MAX, "%s",
+                 call->own_shard > 0 && !is_own ? IN_OWN INBOX_START : "");
 }
 
 static void
 on_inbox(void *ctx, const redisReply *reply)
 {
     struct call *call = ctx;
+    char next[INBOX_PLACE_MAX];
 
     if (call_succeeded(call->shard, reply, "read what waits for a user") &&
         reply_is_array(reply, 2) && reply->element[0]->str != NULL &&
-        reply_is_array(reply->element[1], 0))
-        give_page(call, reply->element[1], STORE_RANGE_WHOLE, reply->element[0]->str);
-    else
+        reply_is_array(reply->element[1], 0)) {
+        next_page(call, reply->element[0]->str, next);
+        give_inbox(call, reply->element[1], next);
+    } else {
         call->done.paged(call->ctx, RC_IO, NULL);
+    }
     free(call);
 }
 
-static enum rc
-ask_page(struct store *store, enum store_script script, link_reply *reply, const char *user,
-         const char *after, size_t max, const char *which, store_paged *done, void *ctx)
+enum rc
+store_inbox(struct store *store, const char *user, const char *after, size_t max, bool only_unshown,
+            store_paged *done, void *ctx)
 {
-    struct shard *shard = &store->shards[0];
+    const bool is_own = strncmp(after, IN_OWN, 1) == 0;
+    const unsigned own_shard = store_shard_of(store, user);
+    struct shard *shard = &store->shards[is_own ? own_shard : 0];
     struct call *call;
     struct arguments arguments = {.argc = 0};
     char count[24];
@@ -82,36 +73,16 @@ ask_page(struct store *store, enum store_script script, link_reply *reply, const
     if (!store->is_up)
         return RC_AGAIN;
     call = call_new(shard, ctx);
+    call->own_shard = own_shard;
     call->done.paged = done;
-    snprintf(count, sizeof(count), "%zu", max < STORE_PAGE_MAX ? max : STORE_PAGE_MAX);
+    snprintf(count, sizeof(count), "%zu", max < PAGE_MAX ? max : PAGE_MAX);
     argument(&arguments, shard->stream_key);
     argument(&arguments, shard->prefix);
-    if (user != NULL)
-        argument(&arguments, user);
-    argument(&arguments, after);
+    argument(&arguments, user);
+    argument(&arguments, is_own ? after + 1 : after);
     argument(&arguments, count);
-    if (which != NULL)
-        argument(&arguments, which);
-    return call_send(call, script, 1, reply, &arguments);
-}
-
-enum rc
-store_range(struct store *store, unsigned own_shard, struct place after, size_t max,
-            store_paged *done, void *ctx)
-{
-    char text[ENTRY_ID_TEXT_MAX];
-
-    (void)own_shard;
-    entry_id_text(after.shared, text);
-    return ask_page(store, STORE_SCRIPT_range, on_range, NULL, text, max, NULL, done, ctx);
-}
-
-enum rc
-store_inbox(struct store *store, const char *user, const char *after, size_t max, bool only_unshown,
-            store_paged *done, void *ctx)
-{
-    return ask_page(store, STORE_SCRIPT_inbox, on_inbox, user, after, max,
-                    only_unshown ? "unshown" : "all", done, ctx);
+    argument(&arguments, only_unshown ? "unshown" : "all");
+    return call_send(call, STORE_SCRIPT_inbox, 1, on_inbox, &arguments);
 }
 
 static void

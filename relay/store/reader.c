@@ -1,4 +1,4 @@
-/* reader.c: follows the stream and the control stream of the store as they grow. */
+/* reader.c: follows the streams of the store as they grow. */
 #include "store/reader.h"
 
 #include <stdio.h>
@@ -8,7 +8,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/link.h"
-#include "store/reply.h"
+#include "store/merge.h"
+#include "store/shard.h"
 #include "store/store.h"
 #include "store/upkeep.h"
 
@@ -17,10 +18,20 @@
  * none, and the beat stream (upkeep.h) tells a quiet store from a dead one.
  */
 #define READER_BLOCK_MS "0"
-#define READER_COUNT "64" /* of up to a megabyte each */
+#define READER_ENTRIES 64 /* in one answer, of up to a megabyte each .. */
+#define READER_LEAST 16   /* .. or of each stream, where they are many */
 #define READER_PATIENCE_S (4 * UPKEEP_BEAT_S)
-#define READER_KEY_MAX 128
-#define READER_ARGC 14
+#define READER_KEY_MAX (STORE_KEY_MAX / 2 + 32)
+#define READER_ARGC (6 + 2 * (2 + 2 * STORE_SHARDS_MAX))
+
+/* What is followed of one shard. */
+struct channel {
+    struct reader *reader;
+    struct entry_id at;
+    char receipts_at[ENTRY_ID_TEXT_MAX]; /* goes on where it was when the connection comes back */
+    char stream_key[READER_KEY_MAX];
+    char receipts_key[READER_KEY_MAX];
+};
 
 struct reader {
     struct link *link;
@@ -29,36 +40,36 @@ struct reader {
     bool seeking;       /* reader_seek was called: we know where to read */
     bool control_known; /* "$" was resolved: the control position is exact */
     bool reading;       /* an XREAD is under way */
-    struct entry_id at;
     char control_at[ENTRY_ID_TEXT_MAX];
-    char receipts_at[ENTRY_ID_TEXT_MAX]; /* goes on where it was when the connection comes back */
     const struct store *store;
-    char stream_key[READER_KEY_MAX];
     char control_key[READER_KEY_MAX];
-    char receipts_key[READER_KEY_MAX];
     char beat_key[READER_KEY_MAX];
+    size_t most; /* entries of one stream in an answer */
+    unsigned channel_count;
+    struct channel channels[];
 };
 
 static void reader_read(struct reader *reader);
 
+/* What the shards were asked for in one step comes in one row. */
 static void
-take_entries(struct reader *reader, const redisReply *entries)
+take_entries(struct reader *reader, struct strand *strands, unsigned count)
 {
-    for (size_t i = 0; i < entries->elements; i++) {
-        struct bytes id = {NULL, 0};
-        struct entry entry;
+    struct strand *next;
 
-        if (reply_is_array(entries->element[i], 1))
-            id = reply_bytes(entries->element[i]->element[0]);
-        if (id.at == NULL || entry_id_read((const char *)id.at, id.len, &reader->at) != RC_OK)
+    while ((next = strands_next(strands, count)) != NULL) {
+        reader->events.on_entry(reader->events.ctx, &next->entry);
+        strand_take(next);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        struct channel *channel = &reader->channels[strands[i].shard];
+
+        channel->at = strands[i].reached;
+        if (strands[i].strays == 0)
             continue;
-        if (reply_entry(entries->element[i], &entry) != RC_OK) {
-            stats_add(reader->stats, STAT_STORE_ERRORS, 1);
-            log_warn("store", "entry %.*s of %s is not a notification of ours, skipped",
-                     (int)id.len, (const char *)id.at, reader->stream_key);
-            continue;
-        }
-        reader->events.on_entry(reader->events.ctx, &entry);
+        stats_add(reader->stats, STAT_STORE_ERRORS, strands[i].strays);
+        log_warn("store", "%zu entries of %s are no notifications of ours, skipped",
+                 strands[i].strays, channel->stream_key);
     }
 }
 
@@ -75,15 +86,16 @@ take_place(const redisReply *entry, char at[ENTRY_ID_TEXT_MAX])
 }
 
 static void
-take_receipts(struct reader *reader, const redisReply *entries)
+take_receipts(struct channel *channel, const redisReply *entries)
 {
+    struct reader *reader = channel->reader;
     const char *name = store_name(reader->store);
 
     for (size_t i = 0; i < entries->elements; i++) {
         const redisReply *entry = entries->element[i];
         struct bytes by, gone;
 
-        take_place(entry, reader->receipts_at);
+        take_place(entry, channel->receipts_at);
         if (!reply_is_array(entry, 2))
             continue;
         gone = reply_field(entry->element[1], "gone");
@@ -123,10 +135,33 @@ is_key(struct bytes key, const char *name)
     return key.len == strlen(name) && memcmp(key.at, name, key.len) == 0;
 }
 
+/* Entries wait in `strands` for those of other shards. */
+static void
+take_stream(struct reader *reader, const redisReply *stream, struct strand *strands,
+            unsigned *strand_count)
+{
+    const struct bytes key = reply_bytes(stream->element[0]);
+    const redisReply *entries = stream->element[1];
+
+    if (is_key(key, reader->control_key))
+        take_members(reader, entries);
+    for (unsigned i = 0; i < reader->channel_count; i++) {
+        struct channel *channel = &reader->channels[i];
+
+        if (is_key(key, channel->receipts_key))
+            take_receipts(channel, entries);
+        else if (is_key(key, channel->stream_key) && *strand_count < STORE_SHARDS_MAX)
+            strand_begin(&strands[(*strand_count)++], i, channel->at, entries,
+                         reader->channel_count > 1 && entries->elements >= reader->most);
+    }
+}
+
 static void
 on_read(void *ctx, const redisReply *reply)
 {
     struct reader *reader = ctx;
+    struct strand strands[STORE_SHARDS_MAX];
+    unsigned count = 0;
 
     reader->reading = false;
     if (reply == NULL)
@@ -138,38 +173,45 @@ on_read(void *ctx, const redisReply *reply)
     }
     for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
         const redisReply *stream = reply->element[i];
-        struct bytes key;
 
-        if (!reply_is_array(stream, 2) || !reply_is_array(stream->element[1], 0))
-            continue;
-        key = reply_bytes(stream->element[0]);
-        if (is_key(key, reader->stream_key))
-            take_entries(reader, stream->element[1]);
-        else if (is_key(key, reader->control_key))
-            take_members(reader, stream->element[1]);
-        else if (is_key(key, reader->receipts_key))
-            take_receipts(reader, stream->element[1]);
+        if (reply_is_array(stream, 2) && reply_is_array(stream->element[1], 0))
+            take_stream(reader, stream, strands, &count);
     }
+    take_entries(reader, strands, count);
     reader_read(reader);
 }
 
 static void
 reader_read(struct reader *reader)
 {
-    char at[ENTRY_ID_TEXT_MAX];
-    const char *argv[READER_ARGC] = {
-        "XREAD", "COUNT", READER_COUNT, "BLOCK", READER_BLOCK_MS, "STREAMS",
-        /* Memberships first: a change and a message of one transaction come in one answer. */
-        reader->control_key, reader->receipts_key, reader->stream_key, reader->beat_key,
-        reader->control_at, reader->receipts_at, at, "$"};
+    const unsigned count = reader->channel_count;
+    const char *argv[READER_ARGC] = {"XREAD", "COUNT", NULL, "BLOCK", READER_BLOCK_MS, "STREAMS"};
+    const char **keys = argv + 6, **places = keys + 2 * count + 2;
     size_t lens[READER_ARGC];
+    char at[STORE_SHARDS_MAX][ENTRY_ID_TEXT_MAX], most[24];
+    int argc = (int)(6 + 2 * (2 * count + 2));
 
     if (reader->reading || !reader->seeking || !reader->control_known)
         return;
-    entry_id_text(reader->at, at);
-    for (size_t i = 0; i < READER_ARGC; i++)
+    snprintf(most, sizeof(most), "%zu", reader->most);
+    argv[2] = most;
+    /* Memberships first: a change and a message of one transaction come in one answer. */
+    *keys++ = reader->control_key;
+    *places++ = reader->control_at;
+    for (unsigned i = 0; i < count; i++) {
+        *keys++ = reader->channels[i].receipts_key;
+        *places++ = reader->channels[i].receipts_at;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        entry_id_text(reader->channels[i].at, at[i]);
+        *keys++ = reader->channels[i].stream_key;
+        *places++ = at[i];
+    }
+    *keys = reader->beat_key;
+    *places = "$";
+    for (int i = 0; i < argc; i++)
         lens[i] = strlen(argv[i]);
-    reader->reading = link_send(reader->link, on_read, reader, READER_ARGC, argv, lens) == RC_OK;
+    reader->reading = link_send(reader->link, on_read, reader, argc, argv, lens) == RC_OK;
 }
 
 /* "$" in every XREAD would miss what is added between two: ask once for the newest. */
@@ -197,26 +239,26 @@ on_control_newest(void *ctx, const redisReply *reply)
 static void
 on_receipts_newest(void *ctx, const redisReply *reply)
 {
-    struct reader *reader = ctx;
+    struct channel *channel = ctx;
     char newest[ENTRY_ID_TEXT_MAX] = "0-0";
     struct entry_id at = {0, 0}, end = {0, 0};
 
     if (reply_is_array(reply, 1))
         take_place(reply->element[0], newest);
-    if (entry_id_read(reader->receipts_at, strlen(reader->receipts_at), &at) != RC_OK ||
+    if (entry_id_read(channel->receipts_at, strlen(channel->receipts_at), &at) != RC_OK ||
         entry_id_read(newest, strlen(newest), &end) != RC_OK || entry_id_less(end, at))
-        snprintf(reader->receipts_at, sizeof(reader->receipts_at), "%s", newest);
+        snprintf(channel->receipts_at, sizeof(channel->receipts_at), "%s", newest);
 }
 
 static void
-ask_newest(struct reader *reader, const char *key, link_reply *reply)
+ask_newest(struct reader *reader, const char *key, link_reply *reply, void *ctx)
 {
     const char *argv[] = {"XREVRANGE", key, "+", "-", "COUNT", "1"};
     size_t lens[6];
 
     for (size_t i = 0; i < 6; i++)
         lens[i] = strlen(argv[i]);
-    if (link_send(reader->link, reply, reader, 6, argv, lens) != RC_OK)
+    if (link_send(reader->link, reply, ctx, 6, argv, lens) != RC_OK)
         link_restart(reader->link, "could not send");
 }
 
@@ -226,8 +268,10 @@ on_up(void *ctx)
     struct reader *reader = ctx;
 
     reader->control_known = false;
-    ask_newest(reader, reader->receipts_key, on_receipts_newest);
-    ask_newest(reader, reader->control_key, on_control_newest);
+    for (unsigned i = 0; i < reader->channel_count; i++)
+        ask_newest(reader, reader->channels[i].receipts_key, on_receipts_newest,
+                   &reader->channels[i]);
+    ask_newest(reader, reader->control_key, on_control_newest, reader);
 }
 
 static void
@@ -248,21 +292,39 @@ is_excused(void *ctx)
     return link_is_up(reader->link) && store_is_mute(reader->store);
 }
 
+static void
+name_keys(struct reader *reader, const struct config *config)
+{
+    char prefix[STORE_KEY_MAX / 2];
+
+    for (unsigned i = 0; i < reader->channel_count; i++) {
+        struct channel *channel = &reader->channels[i];
+
+        channel->reader = reader;
+        shard_prefix(config, i, prefix);
+        snprintf(channel->stream_key, READER_KEY_MAX, "%s:stream", prefix);
+        snprintf(channel->receipts_key, READER_KEY_MAX, "%s:receipts", prefix);
+    }
+    shard_prefix(config, 0, prefix);
+    snprintf(reader->control_key, READER_KEY_MAX, "%s:control", prefix);
+    snprintf(reader->beat_key, READER_KEY_MAX, "%s:beat", prefix);
+}
+
 struct reader *
 reader_open(struct ev_loop *loop, const struct config *config, const struct store *store,
             struct stats *stats, const struct reader_events *events)
 {
-    struct reader *reader = memory_new(sizeof(*reader));
+    const unsigned count = store_shards(store);
+    struct reader *reader = memory_new(sizeof(*reader) + count * sizeof(*reader->channels));
     const struct link_events link_events = {
         .on_up = on_up, .on_down = on_down, .is_excused = is_excused, .ctx = reader};
 
     reader->store = store;
     reader->stats = stats;
     reader->events = *events;
-    snprintf(reader->stream_key, READER_KEY_MAX, "%s:stream", config->store.prefix);
-    snprintf(reader->control_key, READER_KEY_MAX, "%s:control", config->store.prefix);
-    snprintf(reader->receipts_key, READER_KEY_MAX, "%s:receipts", config->store.prefix);
-    snprintf(reader->beat_key, READER_KEY_MAX, "%s:beat", config->store.prefix);
+    reader->channel_count = count;
+    reader->most = READER_ENTRIES / count > READER_LEAST ? READER_ENTRIES / count : READER_LEAST;
+    name_keys(reader, config);
     reader->link =
         link_open(loop, config, config->store.url, "store-reader", READER_PATIENCE_S, &link_events);
     if (reader->link == NULL) {
@@ -284,7 +346,8 @@ reader_close(struct reader *reader)
 void
 reader_seek(struct reader *reader, const struct entry_id *after)
 {
-    reader->at = after[0];
+    for (unsigned i = 0; i < reader->channel_count; i++)
+        reader->channels[i].at = after[i];
     reader->seeking = true;
     reader_read(reader);
 }

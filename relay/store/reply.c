@@ -1,8 +1,12 @@
 /* reply.c: takes the store's answers apart, trusting nothing in them. */
 #include "store/reply.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
 
 struct bytes
 reply_bytes(const redisReply *reply)
@@ -31,6 +35,56 @@ reply_field(const redisReply *fields, const char *name)
             return reply_bytes(fields->element[i + 1]);
     }
     return (struct bytes){NULL, 0};
+}
+
+static size_t
+aligned(size_t size)
+{
+    return (size + _Alignof(max_align_t) - 1) & ~(_Alignof(max_align_t) - 1);
+}
+
+static size_t
+size_of(const redisReply *reply)
+{
+    size_t size = aligned(sizeof(*reply)) + aligned(reply->elements * sizeof(*reply->element)) +
+                  (reply->str != NULL ? aligned((size_t)reply->len + 1) : 0);
+
+    for (size_t i = 0; i < reply->elements; i++)
+        size += size_of(reply->element[i]);
+    return size;
+}
+
+static void *
+take(char **at, size_t size)
+{
+    void *taken = *at;
+
+    *at += aligned(size);
+    return taken;
+}
+
+static redisReply *
+copy(const redisReply *reply, char **at)
+{
+    redisReply *kept = take(at, sizeof(*kept));
+
+    *kept = *reply;
+    if (reply->str != NULL) {
+        kept->str = take(at, (size_t)reply->len + 1);
+        memcpy(kept->str, reply->str, (size_t)reply->len + 1);
+    }
+    kept->element = take(at, reply->elements * sizeof(*reply->element));
+    for (size_t i = 0; i < reply->elements; i++)
+        kept->element[i] = copy(reply->element[i], at);
+    return kept;
+}
+
+redisReply *
+reply_keep(const redisReply *reply)
+{
+    char *at = memory_grow(NULL, size_of(reply));
+
+    return copy(reply, &at);
 }
 
 /* What the scripts add for delivery: whom a copy is for, and when an open audience ends. */

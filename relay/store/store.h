@@ -184,8 +184,7 @@ struct store_page {
     const struct entry *entries;
     size_t count;
     size_t seen;                  /* entries looked at, also those that are not ours */
-    struct place first;           /* of those seen, if any */
-    struct place last;            /* likewise; a range's next page begins here */
+    struct place last;            /* of those seen, if any; a range's next page begins here */
     enum store_range_state state; /* of a range */
     const char *next;             /* where an inbox's next page begins; "" at the end */
 };

@@ -1,6 +1,7 @@
 -- range.lua: the entries after a position, and whether any of them are gone.
 -- KEYS: stream. ARGV: prefix, id after which to read, how many at most.
--- Returns {0 whole, 1 trimmed, 2 unknown: that id was never reached; entries}.
+-- Returns {0 whole, 1 trimmed, 2 unknown: that id was never reached; entries; the newest id ever;
+-- 1 if entries may follow those}.
 local stream, prefix, after = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 
@@ -23,17 +24,25 @@ local function newest_ever()
     end
 end
 
+-- The last id that is less.
+local function one_before(id)
+    local ms, seq = parts(id)
+    if seq == 0 then return string.format('%.0f-18446744073709551615', ms - 1) end
+    return string.format('%.0f-%.0f', ms, seq - 1)
+end
+
 local WHOLE, TRIMMED, UNKNOWN = 0, 1, 2
 
+local newest = newest_ever()
+
 local function state()
-    local newest = newest_ever()
     if is_before(newest, after) then return UNKNOWN end
     local oldest = call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
     local first = call('HGET', prefix .. ':meta', 'first')
     -- The stream's last id may be raised before anything is in it: nothing is gone all the same.
     if not first or (oldest and oldest[1] == first) then return WHOLE end
     if after == '0-0' then return TRIMMED end
-    return is_before(after, oldest and oldest[1] or newest) and TRIMMED or WHOLE
+    return is_before(after, oldest and one_before(oldest[1]) or newest) and TRIMMED or WHOLE
 end
 
 -- A page ends at its count or when it has grown heavy, whichever comes first.
@@ -43,15 +52,17 @@ local function page(from, count)
     local found, bytes = {}, 0
     while #found < count and bytes < PAGE_BYTES do
         local some = call('XRANGE', stream, '(' .. from, '+', 'COUNT', math.min(STEP, count - #found))
-        if #some == 0 then break end
+        if #some == 0 then return found, 0 end
         for _, entry in ipairs(some) do
             found[#found + 1] = entry
             for _, text in ipairs(entry[2]) do bytes = bytes + #text end
         end
         from = found[#found][1]
     end
-    return found
+    return found, 1
 end
 
 local known = state()
-return {known, known == UNKNOWN and {} or page(after, tonumber(ARGV[3]))}
+if known == UNKNOWN then return {known, {}, newest, 0} end
+local found, is_cut = page(after, tonumber(ARGV[3]))
+return {known, found, newest, is_cut}

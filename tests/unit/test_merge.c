@@ -1,0 +1,226 @@
+/* test_merge.c: do the answers of several streams come as one row, and no entry before its turn? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/merge.h"
+#include "wire/bytes.h"
+
+#define STREAMS 3
+
+/* What three streams answered. */
+static redisReply *answers[STREAMS];
+static struct strand strands[STREAMS];
+
+static redisReply *
+array(size_t count)
+{
+    redisReply *reply = calloc(1, sizeof(*reply));
+
+    reply->type = REDIS_REPLY_ARRAY;
+    reply->elements = count;
+    reply->element = calloc(count + 1, sizeof(*reply->element));
+    return reply;
+}
+
+static redisReply *
+text(const void *bytes, size_t len)
+{
+    redisReply *reply = calloc(1, sizeof(*reply));
+
+    reply->type = REDIS_REPLY_STRING;
+    reply->str = calloc(1, len + 1);
+    memcpy(reply->str, bytes, len);
+    reply->len = len;
+    return reply;
+}
+
+static void
+drop(redisReply *reply)
+{
+    for (size_t i = 0; i < reply->elements; i++)
+        drop(reply->element[i]);
+    free(reply->element);
+    free(reply->str);
+    free(reply);
+}
+
+/* Of a commit at `lsn`; 0: of none. */
+static redisReply *
+make_entry(unsigned ms, unsigned char lsn)
+{
+    unsigned char head[FRAME_NOTE_HEAD_SIZE + 3] = {0};
+    redisReply *entry = array(2), *fields = array(6);
+    char id[24];
+
+    head[FRAME_AT_KIND] = FRAME_KIND_NOTE;
+    head[FRAME_AT_VERSION] = FRAME_VERSION;
+    head[FRAME_AT_COMMIT_LSN + 7] = lsn;
+    head[FRAME_NOTE_AT_AUDIENCE_LEN + 1] = 3;
+    memcpy(head + FRAME_NOTE_HEAD_SIZE, "ALL", 3);
+    snprintf(id, sizeof(id), "%u-0", ms);
+    entry->element[0] = text(id, strlen(id));
+    entry->element[1] = fields;
+    fields->element[0] = text("id", 2);
+    fields->element[1] = text("00000000-0000-8000-8000-000000000001", 36);
+    fields->element[2] = text("data", 4);
+    fields->element[3] = text("{}", 2);
+    fields->element[4] = text("route", 5);
+    fields->element[5] = text(head, sizeof(head));
+    return entry;
+}
+
+/* Something else that stands in a stream. */
+static redisReply *
+make_stray(unsigned ms)
+{
+    redisReply *entry = make_entry(ms, 0);
+
+    entry->element[1]->elements = 2;
+    for (size_t i = 2; i < 6; i++)
+        drop(entry->element[1]->element[i]);
+    return entry;
+}
+
+/* Entries in order, ms and commit of each; a commit of 255: a stray. */
+static void
+answer(unsigned stream, bool is_cut, size_t count, const unsigned char (*entries)[2])
+{
+    answers[stream] = array(count);
+    for (size_t i = 0; i < count; i++)
+        answers[stream]->element[i] = entries[i][1] == 255
+                                          ? make_stray(entries[i][0])
+                                          : make_entry(entries[i][0], entries[i][1]);
+    strand_begin(&strands[stream], stream, (struct entry_id){1, 0}, answers[stream], is_cut);
+}
+
+static int
+tear_down(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < STREAMS; i++) {
+        if (answers[i] != NULL)
+            drop(answers[i]);
+        answers[i] = NULL;
+    }
+    return 0;
+}
+
+/* Takes all there is: shard and ms of each, with blanks. */
+static const char *
+taken(unsigned count)
+{
+    static char told[256];
+    struct strand *next;
+
+    told[0] = '\0';
+    while ((next = strands_next(strands, count)) != NULL) {
+        snprintf(told + strlen(told), sizeof(told) - strlen(told), "%u:%u ",
+                 (unsigned)next->entry.shard, (unsigned)next->entry.id.ms);
+        strand_take(next);
+    }
+    return told;
+}
+
+static void
+test_one_stream_is_as_it_is(void **state)
+{
+    (void)state;
+    answer(0, true, 3, (const unsigned char[][2]){{10, 9}, {11, 3}, {12, 0}});
+    assert_string_equal(taken(1), "0:10 0:11 0:12 ");
+    assert_int_equal(strands[0].reached.ms, 12);
+    assert_int_equal(strand_seen(&strands[0]), 3);
+}
+
+static void
+test_the_older_commit_goes_first(void **state)
+{
+    (void)state;
+    answer(0, false, 2, (const unsigned char[][2]){{20, 2}, {21, 5}});
+    answer(1, false, 3, (const unsigned char[][2]){{10, 1}, {11, 3}, {12, 4}});
+    answer(2, false, 0, NULL);
+    assert_string_equal(taken(3), "1:10 0:20 1:11 1:12 0:21 ");
+}
+
+static void
+test_without_a_commit_the_older_id_does(void **state)
+{
+    (void)state;
+    answer(0, false, 2, (const unsigned char[][2]){{10, 0}, {30, 1}});
+    answer(1, false, 2, (const unsigned char[][2]){{20, 7}, {21, 0}});
+    assert_string_equal(taken(2), "0:10 0:30 1:20 1:21 ");
+}
+
+static void
+test_what_may_be_later_waits(void **state)
+{
+    (void)state;
+    answer(0, false, 3, (const unsigned char[][2]){{10, 1}, {11, 4}, {12, 5}});
+    answer(1, true, 2, (const unsigned char[][2]){{20, 2}, {21, 3}});
+    assert_string_equal(taken(2), "0:10 1:20 1:21 ");
+    assert_int_equal(strands[0].reached.ms, 10);
+    assert_int_equal(strand_seen(&strands[0]), 1);
+    assert_int_equal(strands[1].reached.ms, 21);
+}
+
+static void
+test_strays_are_passed_over(void **state)
+{
+    (void)state;
+    answer(0, true, 4, (const unsigned char[][2]){{10, 255}, {11, 1}, {12, 255}, {13, 255}});
+    assert_int_equal(strands[0].reached.ms, 10);
+    answer(1, false, 1, (const unsigned char[][2]){{14, 255}});
+    assert_string_equal(taken(2), "0:11 ");
+    assert_int_equal(strands[0].strays, 3);
+    assert_int_equal(strands[0].reached.ms, 13);
+    assert_int_equal(strand_seen(&strands[0]), 4);
+    assert_int_equal(strands[1].reached.ms, 14);
+}
+
+static void
+test_nothing_is_nothing(void **state)
+{
+    (void)state;
+    answer(0, false, 0, NULL);
+    assert_string_equal(taken(1), "");
+    assert_int_equal(strands[0].reached.ms, 1);
+    assert_int_equal(strand_seen(&strands[0]), 0);
+}
+
+static void
+test_a_kept_answer_is_the_same(void **state)
+{
+    redisReply *kept;
+
+    (void)state;
+    answer(0, false, 2, (const unsigned char[][2]){{10, 1}, {11, 255}});
+    kept = reply_keep(answers[0]);
+    tear_down(NULL);
+    strand_begin(&strands[0], 0, (struct entry_id){1, 0}, kept, false);
+    assert_string_equal(taken(1), "0:10 ");
+    assert_int_equal(strands[0].strays, 1);
+    free(kept);
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, tear_down)
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_one_stream_is_as_it_is),
+        TEST(test_the_older_commit_goes_first),
+        TEST(test_without_a_commit_the_older_id_does),
+        TEST(test_what_may_be_later_waits),
+        TEST(test_strays_are_passed_over),
+        TEST(test_nothing_is_nothing),
+        TEST(test_a_kept_answer_is_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
