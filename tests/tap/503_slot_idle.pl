@@ -1,0 +1,72 @@
+# PostgreSQL 18: is a slot that was lost for being idle named, told and made again, on a primary and on its standby?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+
+plan skip_all => 'PostgreSQL before 18 has no idle_replication_slot_timeout'
+  if qx{postgres --version} =~ / (\d+)/ && $1 < 18;
+
+my $primary = Clairon::Test::postgresql('primary');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$primary->backup('copy');
+$standby->init_from_backup($primary, 'copy', has_streaming => 1);
+$standby->append_conf('postgresql.conf',
+    "primary_slot_name = 'standby'\nhot_standby_feedback = on\nwal_receiver_status_interval = 1s\n");
+$primary->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('standby');
+    CREATE TABLE t (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner')});
+Clairon::Test::remember($standby);
+$standby->start;
+
+my $row = 0;
+sub insert { $primary->safe_psql('postgres', sprintf q{INSERT INTO t VALUES (%d, 'u1')}, ++$row); return $row }
+
+sub wait_row
+{
+    my ($client, $id) = @_;
+    $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $id });
+    return;
+}
+
+for my $server ($primary, $standby)
+{
+    my $name  = $server->name;
+    my $relay = Clairon::Test::relay($server, Clairon::Test::store(fsync => 'always'), conf => {
+        'feed.primary_conninfo' => $primary->connstr('postgres') . ' user=relay' });
+    my $client = $relay->client('u1');
+    wait_row($client, insert());
+    my $place = $client->pos;
+    $relay->stop;
+
+    # Only a checkpoint looks, and gives up what nobody read for so long.
+    $server->append_conf('postgresql.conf', "idle_replication_slot_timeout = 1s\n");
+    $server->reload;
+    wait_until("$name gives the slot up", sub {
+        $primary->safe_psql('postgres', 'CHECKPOINT');
+        $server->safe_psql('postgres', 'CHECKPOINT');
+        $server->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_slots
+            WHERE slot_name = 'clairon' AND invalidation_reason = 'idle_timeout'}) == 1 });
+    is($server->safe_psql('postgres', q{SELECT lost_because FROM clairon.status WHERE slot_name = 'clairon'}),
+        'idle_timeout', "$name: clairon.status says why");
+    like($server->safe_psql('postgres', q{SELECT detail, hint FROM clairon.doctor() WHERE NOT ok AND check_name = 'slot clairon'}),
+        qr/^lost: idle_timeout\|Set idle_replication_slot_timeout = 0: then SELECT pg_drop_replication_slot/, "$name: the doctor says what mends it");
+
+    my $lost = insert();
+    $server->append_conf('postgresql.conf', "idle_replication_slot_timeout = 0\n");
+    $server->reload;
+    my $mark = $relay->log_mark;
+    $relay->start;
+    $relay->wait_for_log(qr/who=feed level=error .*is lost, .*not read for longer than idle_replication_slot_timeout/, from => $mark);
+    pass("$name: the relay's log names it");
+    $relay->wait_for_log(qr/the lost slot .* is dropped.*slot \S+ created/s, from => $mark);
+    $relay->wait_ready;
+    $client = $relay->client('u1', pos => $place);
+    is($client->wait_for('gap')->{why}, 'epoch', "$name: it is made again, and clients are told of a gap");
+    wait_row($client, insert());
+    ok(!grep({ $_->{payload}{after}{id} == $lost } $client->notes), "$name: what was lost does not come, what follows does");
+    $relay->stop;
+}
+
+done_testing();
