@@ -79,7 +79,7 @@ trace_show(struct direct *direct, const char *id, bool json)
         fprintf(stderr, "clairon " TRACE ": %s\n", direct_error(direct));
         return 1;
     }
-    if (trace->data.len == 0 && trace->event_count == 0) {
+    if (trace_is_empty(trace)) {
         fprintf(stderr, "clairon " TRACE ": the store knows nothing of %s\n", id);
         return 1;
     }

@@ -2,76 +2,145 @@
 #include "store/admin.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "store/admin_merge.h"
 #include "store/call.h"
 #include "store/redrive.h"
 #include "store/reply.h"
 
 #define REDRIVE_ARGC 8
 
-struct admin_call {
-    struct shard *shard;
-    store_described *described;
-    store_mended *mended;
+/* What all shards, or all servers, say of themselves. */
+struct description {
+    struct store *store;
+    store_described *done;
     void *ctx;
+    enum store_script script;
+    unsigned count;
+    unsigned left; /* answers that are still to come */
+    bool has_failed;
+    json_t *parts[STORE_SHARDS_MAX];
 };
 
-static struct admin_call *
-admin_call_new(struct shard *shard, void *ctx)
-{
-    struct admin_call *call = memory_new(sizeof(*call));
+struct description_part {
+    struct description *description;
+    struct shard *shard;
+};
 
-    call->shard = shard;
-    call->ctx = ctx;
-    return call;
+static void
+description_free(struct description *description)
+{
+    for (unsigned i = 0; i < description->count; i++)
+        json_decref(description->parts[i]);
+    free(description);
 }
 
 static void
+finish_description(struct description *description)
+{
+    json_t *const *parts = description->parts;
+    json_t *whole = NULL;
+    char *text = NULL;
+
+    if (!description->has_failed)
+        whole = description->script == STORE_SCRIPT_errors
+                    ? admin_merge_errors(parts, description->count)
+                    : admin_merge_overviews(parts, description->count,
+                                            description->store->server_count);
+    if (whole != NULL)
+        text = json_dumps(whole, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    json_decref(whole);
+    if (text != NULL)
+        description->done(description->ctx, RC_OK,
+                          (struct bytes){(const unsigned char *)text, strlen(text)});
+    else
+        description->done(description->ctx, RC_IO, (struct bytes){NULL, 0});
+    free(text);
+    description_free(description);
+}
+
+/* With one to ask its answer goes on as it is. */
+static void
 on_described(void *ctx, const redisReply *reply)
 {
-    struct admin_call *call = ctx;
+    struct description_part *part = ctx;
+    struct description *description = part->description;
     struct bytes json = {NULL, 0};
 
-    if (call_succeeded(call->shard, reply, "describe itself"))
+    if (call_succeeded(part->shard, reply, "describe itself"))
         json = reply_bytes(reply);
-    call->described(call->ctx, json.at != NULL ? RC_OK : RC_IO, json);
-    free(call);
+    if (description->count == 1) {
+        description->done(description->ctx, json.at != NULL ? RC_OK : RC_IO, json);
+        description_free(description);
+        free(part);
+        return;
+    }
+    if (json.at != NULL)
+        description->parts[part->shard->number] =
+            json_loadb((const char *)json.at, json.len, 0, NULL);
+    if (description->parts[part->shard->number] == NULL)
+        description->has_failed = true;
+    free(part);
+    if (--description->left == 0)
+        finish_description(description);
 }
 
 static enum rc
-describe(struct store *store, enum store_script script, const char *argument_text,
-         store_described *done, void *ctx)
+ask_description(struct description *description, struct shard *shard, const char *argument_text)
 {
-    struct shard *shard = &store->shards[0];
+    struct description_part *part = memory_new(sizeof(*part));
     struct arguments arguments = {.argc = 0};
-    struct admin_call *call;
     enum rc rc;
 
-    if (!store->is_up)
-        return RC_AGAIN;
-    call = admin_call_new(shard, ctx);
-    call->described = done;
+    *part = (struct description_part){description, shard};
     argument(&arguments, shard->stream_key);
     argument(&arguments, shard->prefix);
     if (argument_text != NULL)
         argument(&arguments, argument_text);
-    rc = link_call(shard->link, script, 1, on_described, call, arguments.argc, arguments.argv,
-                   arguments.lens);
+    rc = link_call(shard->link, description->script, 1, on_described, part, arguments.argc,
+                   arguments.argv, arguments.lens);
     if (rc != RC_OK)
-        free(call);
+        free(part);
     return rc;
+}
+
+/* Asks the first `count` shards. */
+static enum rc
+describe(struct store *store, enum store_script script, const char *argument_text, unsigned count,
+         store_described *done, void *ctx)
+{
+    struct description *description;
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    description = memory_new(sizeof(*description));
+    *description = (struct description){
+        .store = store, .done = done, .ctx = ctx, .script = script, .count = count};
+    for (unsigned k = 0; k < count; k++) {
+        if (ask_description(description, &store->shards[k], argument_text) == RC_OK)
+            description->left++;
+        else
+            description->has_failed = true;
+    }
+    if (description->left > 0)
+        return RC_OK;
+    description_free(description);
+    return RC_AGAIN;
 }
 
 enum rc
 store_overview(struct store *store, store_described *done, void *ctx)
 {
-    return describe(store, STORE_SCRIPT_overview, NULL, done, ctx);
+    return describe(store, STORE_SCRIPT_overview, NULL, store->shard_count, done, ctx);
 }
 
+/* Each server has an error log. */
 enum rc
 store_errors(struct store *store, const struct entry_id *before, store_described *done, void *ctx)
 {
@@ -79,8 +148,19 @@ store_errors(struct store *store, const struct entry_id *before, store_described
 
     if (before != NULL)
         entry_id_text(*before, place + 1);
-    return describe(store, STORE_SCRIPT_errors, before != NULL ? place : "+", done, ctx);
+    return describe(store, STORE_SCRIPT_errors, before != NULL ? place : "+", store->server_count,
+                    done, ctx);
 }
+
+/* Mends an entry of the error log, of the first server that has it. */
+struct admin_call {
+    struct shard *shard;
+    store_mended *mended;
+    void *ctx;
+    struct entry_id entry;
+};
+
+static enum rc ask_of_entry(struct admin_call *call, bool is_drop);
 
 static void
 finish(struct admin_call *call, enum rc rc, enum store_mend how, long long users)
@@ -140,6 +220,18 @@ send_redrive(struct admin_call *call, const struct error_entry *entry,
     return rc;
 }
 
+/* False: there is no other server to look at. */
+static bool
+ask_next_server(struct admin_call *call, bool is_drop)
+{
+    if (call->shard->number + 1 >= call->shard->store->server_count)
+        return false;
+    call->shard++;
+    if (ask_of_entry(call, is_drop) != RC_OK)
+        finish(call, RC_IO, STORE_MENDED, 0);
+    return true;
+}
+
 /* The entry, which is to be sent anew with a new lifetime. */
 static void
 on_entry(void *ctx, const redisReply *reply)
@@ -154,14 +246,17 @@ on_entry(void *ctx, const redisReply *reply)
         return;
     }
     if (!reply_is_array(reply, 1)) {
-        finish(call, RC_OK, STORE_MEND_GONE, 0);
+        if (!ask_next_server(call, false))
+            finish(call, RC_OK, STORE_MEND_GONE, 0);
         return;
     }
     if (error_entry_read(reply->element[0], &entry) != RC_OK || entry.id.at == NULL ||
+        entry.shard >= call->shard->store->shard_count ||
         redrive_prepare(&entry, clock_wall_us(), &redrive) != RC_OK) {
         finish(call, RC_OK, STORE_MEND_NOBODY, 0);
         return;
     }
+    call->shard = &call->shard->store->shards[entry.shard];
     rc = send_redrive(call, &entry, &redrive);
     redrive_free(&redrive);
     if (rc != RC_OK)
@@ -175,33 +270,40 @@ on_dropped(void *ctx, const redisReply *reply)
 
     if (!call_succeeded(call->shard, reply, "drop an error") || reply->type != REDIS_REPLY_INTEGER)
         finish(call, RC_IO, STORE_MENDED, 0);
-    else
-        finish(call, RC_OK, reply->integer > 0 ? STORE_MENDED : STORE_MEND_GONE, 0);
+    else if (reply->integer > 0)
+        finish(call, RC_OK, STORE_MENDED, 0);
+    else if (!ask_next_server(call, true))
+        finish(call, RC_OK, STORE_MEND_GONE, 0);
 }
 
-/* One command about one entry of the error log. */
+/* Drops the entry, or reads it. */
 static enum rc
-ask_of_entry(struct store *store, const char *command, struct entry_id entry, link_reply *reply,
-             store_mended *done, void *ctx)
+ask_of_entry(struct admin_call *call, bool is_drop)
 {
-    struct shard *shard = &store->shards[0];
     struct arguments arguments = {.argc = 0};
-    char key[STORE_KEY_MAX], place[ENTRY_ID_TEXT_MAX];
+    char place[ENTRY_ID_TEXT_MAX];
+
+    entry_id_text(call->entry, place);
+    argument(&arguments, is_drop ? "XDEL" : "XRANGE");
+    argument(&arguments, call->shard->store->errors_key);
+    argument(&arguments, place);
+    if (!is_drop)
+        argument(&arguments, place);
+    return link_send(call->shard->link, is_drop ? on_dropped : on_entry, call, arguments.argc,
+                     arguments.argv, arguments.lens);
+}
+
+static enum rc
+mend(struct store *store, struct entry_id entry, bool is_drop, store_mended *done, void *ctx)
+{
     struct admin_call *call;
     enum rc rc;
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = admin_call_new(shard, ctx);
-    call->mended = done;
-    snprintf(key, sizeof(key), "%s:errors", shard->prefix);
-    entry_id_text(entry, place);
-    argument(&arguments, command);
-    argument(&arguments, key);
-    argument(&arguments, place);
-    if (reply == on_entry)
-        argument(&arguments, place);
-    rc = link_send(shard->link, reply, call, arguments.argc, arguments.argv, arguments.lens);
+    call = memory_new(sizeof(*call));
+    *call = (struct admin_call){&store->shards[0], done, ctx, entry};
+    rc = ask_of_entry(call, is_drop);
     if (rc != RC_OK)
         free(call);
     return rc;
@@ -210,11 +312,11 @@ ask_of_entry(struct store *store, const char *command, struct entry_id entry, li
 enum rc
 store_redrive(struct store *store, struct entry_id entry, store_mended *done, void *ctx)
 {
-    return ask_of_entry(store, "XRANGE", entry, on_entry, done, ctx);
+    return mend(store, entry, false, done, ctx);
 }
 
 enum rc
 store_drop(struct store *store, struct entry_id entry, store_mended *done, void *ctx)
 {
-    return ask_of_entry(store, "XDEL", entry, on_dropped, done, ctx);
+    return mend(store, entry, true, done, ctx);
 }

@@ -35,10 +35,12 @@ struct store {
     store_replicated *replicated; /* waits for replicas; NULL: nobody does */
     void *replicated_ctx;
     char epoch[STORE_EPOCH_TEXT + 1]; /* of all shards together */
+    char errors_key[STORE_KEY_MAX];
     char topic_prefix[STORE_TOPIC_PREFIX_MAX];
     struct entry_id newest[STORE_SHARDS_MAX];
     struct shard *shards;
     unsigned shard_count;
+    unsigned server_count; /* the first so many shards are on different ones */
 };
 
 /* A call under way: what the caller wants to hear, whichever it is. */

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/urls.h"
 #include "store/address.h"
 #include "store/call.h"
 #include "store/direct_ask.h"
@@ -21,12 +22,14 @@
 #define DIRECT_ARGC_FIXED 11
 
 struct direct {
-    redisContext *redis;
+    redisContext *servers[STORE_SHARDS_MAX];
+    unsigned server_count;
+    unsigned at; /* the server that is asked */
+    unsigned shard_count;
     redisReply *reply; /* the last one */
     struct trace trace;
     struct delivery delivery;
-    char prefix[STORE_KEY_MAX / 2];
-    char stream_key[STORE_KEY_MAX];
+    char prefix[STORE_KEY_MAX / 2 - 8]; /* of all shards */
     char errors_key[STORE_KEY_MAX];
     char error[DIRECT_ERROR_MAX];
 };
@@ -44,10 +47,10 @@ ask(struct direct *direct, int argc, const char **argv, const size_t *lens)
     trace_free(&direct->trace);
     if (direct->reply != NULL)
         freeReplyObject(direct->reply);
-    direct->reply = redisCommandArgv(direct->redis, argc, argv, lens);
+    direct->reply = redisCommandArgv(direct->servers[direct->at], argc, argv, lens);
     if (direct->reply == NULL)
         snprintf(direct->error, sizeof(direct->error), "the store does not answer: %s",
-                 direct->redis->errstr);
+                 direct->servers[direct->at]->errstr);
     else if (direct->reply->type == REDIS_REPLY_ERROR)
         snprintf(direct->error, sizeof(direct->error), "the store refused: %s", direct->reply->str);
     else
@@ -86,44 +89,111 @@ secure(struct direct *direct, const struct config *config, const struct address 
 {
     char reason[SECURE_ERROR_MAX];
 
-    if (!address->tls || secure_start(config, address->host, direct->redis, reason) == RC_OK)
+    if (!address->tls ||
+        secure_start(config, address->host, direct->servers[direct->at], reason) == RC_OK)
         return true;
     snprintf(direct->error, sizeof(direct->error), "could not connect to the store: %s", reason);
     return false;
 }
 
-struct direct *
-direct_open(const struct config *config, char error[DIRECT_ERROR_MAX])
+/* Connects to the server direct->at. */
+static bool
+connect_server(struct direct *direct, const struct config *config, const struct address *address)
 {
     const struct timeval patience = {DIRECT_PATIENCE_S, 0};
-    struct direct *direct = memory_new(sizeof(*direct));
+    redisContext *redis = address->path[0] != '\0'
+                              ? redisConnectUnixWithTimeout(address->path, patience)
+                              : redisConnectWithTimeout(address->host, address->port, patience);
+
+    direct->servers[direct->at] = redis;
+    if (redis != NULL && redis->err == 0)
+        return redisSetTimeout(redis, patience) == REDIS_OK && secure(direct, config, address) &&
+               greet(direct, address);
+    snprintf(direct->error, sizeof(direct->error), "could not connect to the store: %s",
+             redis != NULL ? redis->errstr : "out of memory");
+    return false;
+}
+
+/* As the next one of direct->servers. */
+static bool
+open_server(struct direct *direct, const struct config *config, unsigned server)
+{
+    char *url = urls_at(config->store.url, server);
     struct address address;
-    bool is_good = false;
+    bool is_good = address_read(url, &address) == RC_OK;
+
+    direct->at = direct->server_count++;
+    if (is_good)
+        is_good = connect_server(direct, config, &address);
+    else
+        snprintf(direct->error, sizeof(direct->error), "store.url cannot be read");
+    explicit_bzero(&address, sizeof(address));
+    explicit_bzero(url, strlen(url));
+    free(url);
+    return is_good;
+}
+
+static struct direct *
+direct_new(const struct config *config)
+{
+    struct direct *direct = memory_new(sizeof(*direct));
 
     delivery_settings(config, &direct->delivery);
+    direct->shard_count = (unsigned)config->store.shards;
     snprintf(direct->prefix, sizeof(direct->prefix), "%s", config->store.prefix);
-    snprintf(direct->stream_key, STORE_KEY_MAX, "%s:stream", direct->prefix);
     snprintf(direct->errors_key, STORE_KEY_MAX, "%s:errors", direct->prefix);
-    if (address_read(config->store.url, &address) != RC_OK) {
-        snprintf(error, DIRECT_ERROR_MAX, "store.url cannot be read");
-        free(direct);
-        return NULL;
-    }
-    direct->redis = address.path[0] != '\0'
-                        ? redisConnectUnixWithTimeout(address.path, patience)
-                        : redisConnectWithTimeout(address.host, address.port, patience);
-    if (direct->redis == NULL || direct->redis->err != 0)
-        snprintf(direct->error, sizeof(direct->error), "could not connect to the store: %s",
-                 direct->redis != NULL ? direct->redis->errstr : "out of memory");
-    else
-        is_good = redisSetTimeout(direct->redis, patience) == REDIS_OK &&
-                  secure(direct, config, &address) && greet(direct, &address);
-    explicit_bzero(&address, sizeof(address));
-    if (is_good)
-        return direct;
+    return direct;
+}
+
+static struct direct *
+direct_failed(struct direct *direct, char error[DIRECT_ERROR_MAX])
+{
     snprintf(error, DIRECT_ERROR_MAX, "%s", direct->error);
     direct_close(direct);
     return NULL;
+}
+
+struct direct *
+direct_open_server(const struct config *config, unsigned server, char error[DIRECT_ERROR_MAX])
+{
+    struct direct *direct = direct_new(config);
+
+    return open_server(direct, config, server) ? direct : direct_failed(direct, error);
+}
+
+bool
+direct_knows_shards(struct direct *direct)
+{
+    char key[STORE_KEY_MAX];
+    const char *argv[] = {"HGET", key, "shards"};
+    const redisReply *reply;
+    long made_with;
+
+    direct->at = 0;
+    snprintf(key, sizeof(key), "%s:{0}:meta", direct->prefix);
+    reply = direct_ask(direct, 3, argv);
+    if (reply == NULL)
+        return false;
+    made_with = reply->str != NULL ? strtol(reply->str, NULL, 10) : (long)direct->shard_count;
+    if (made_with == (long)direct->shard_count)
+        return true;
+    snprintf(direct->error, sizeof(direct->error),
+             "the store was made with [store] shards = %ld, not %u", made_with,
+             direct->shard_count);
+    return false;
+}
+
+/* With another number of shards messages would be looked for where they are not. */
+struct direct *
+direct_open(const struct config *config, char error[DIRECT_ERROR_MAX])
+{
+    struct direct *direct = direct_new(config);
+    unsigned count = urls_count(config->store.url);
+    bool is_good = count <= STORE_SHARDS_MAX;
+
+    for (unsigned i = 0; i < count && is_good; i++)
+        is_good = open_server(direct, config, i);
+    return is_good && direct_knows_shards(direct) ? direct : direct_failed(direct, error);
 }
 
 void
@@ -134,8 +204,10 @@ direct_close(struct direct *direct)
     trace_free(&direct->trace);
     if (direct->reply != NULL)
         freeReplyObject(direct->reply);
-    if (direct->redis != NULL)
-        redisFree(direct->redis);
+    for (unsigned i = 0; i < direct->server_count; i++) {
+        if (direct->servers[i] != NULL)
+            redisFree(direct->servers[i]);
+    }
     free(direct);
 }
 
@@ -179,8 +251,10 @@ ask_newest_error(struct direct *direct, char ret_to[ENTRY_ID_TEXT_MAX])
     return RC_OK;
 }
 
-enum rc
-direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit, void *ctx)
+/* The log of the server direct->at; *goes_on: the visits want more. */
+static enum rc
+walk_log(struct direct *direct, struct entry_id since, direct_visit *visit, void *ctx,
+         bool *goes_on)
 {
     char from[ENTRY_ID_TEXT_MAX + 1], to[ENTRY_ID_TEXT_MAX];
     const char *argv[] = {"XRANGE", direct->errors_key, from, to, "COUNT", DIRECT_PAGE};
@@ -190,17 +264,42 @@ direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit,
     if (ask_newest_error(direct, to) != RC_OK)
         return RC_IO;
     entry_id_text(since, from);
-    while (seen > 0) {
+    while (seen > 0 && *goes_on) {
         const redisReply *reply = direct_ask(direct, 6, argv);
 
         if (reply == NULL || reply->type != REDIS_REPLY_ARRAY)
             return RC_IO;
-        if (!visit_page(direct, visit, ctx, &last, &seen))
-            return RC_OK;
+        *goes_on = visit_page(direct, visit, ctx, &last, &seen);
         from[0] = '('; /* the next page begins behind it */
         entry_id_text(last, from + 1);
     }
     return RC_OK;
+}
+
+enum rc
+direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit, void *ctx)
+{
+    bool goes_on = true;
+
+    for (unsigned i = 0; i < direct->server_count && goes_on; i++) {
+        direct->at = i;
+        if (walk_log(direct, since, visit, ctx, &goes_on) != RC_OK)
+            return RC_IO;
+    }
+    return RC_OK;
+}
+
+/* What the keys of a shard begin with, and its stream; its server is asked from now on. */
+static void
+turn_to_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_KEY_MAX / 2],
+              char ret_stream[STORE_KEY_MAX])
+{
+    if (direct->shard_count > 1)
+        snprintf(ret_prefix, STORE_KEY_MAX / 2, "%s:{%u}", direct->prefix, shard);
+    else
+        snprintf(ret_prefix, STORE_KEY_MAX / 2, "%s", direct->prefix);
+    snprintf(ret_stream, STORE_KEY_MAX, "%s:stream", ret_prefix);
+    direct->at = shard % direct->server_count;
 }
 
 static void
@@ -218,21 +317,23 @@ direct_redrive(struct direct *direct, const struct error_entry *entry, const cha
 {
     struct long_arguments arguments;
     struct redrive redrive;
-    char place[ENTRY_ID_TEXT_MAX], ends[24];
+    char prefix[STORE_KEY_MAX / 2], stream[STORE_KEY_MAX], place[ENTRY_ID_TEXT_MAX], ends[24];
     const redisReply *reply;
 
-    if (redrive_prepare(entry, clock_wall_us(), &redrive) != RC_OK) {
+    if (entry->shard >= direct->shard_count ||
+        redrive_prepare(entry, clock_wall_us(), &redrive) != RC_OK) {
         snprintf(direct->error, sizeof(direct->error), "its entry cannot be read");
         return RC_BAD;
     }
+    turn_to_shard(direct, entry->shard, prefix, stream);
     entry_id_text(entry->entry, place);
     snprintf(ends, sizeof(ends), "%" PRId64, redrive.ends_ms);
     long_arguments_init(&arguments, DIRECT_ARGC_FIXED + count);
     long_argument(&arguments, "EVAL");
     long_argument(&arguments, store_script_redrive);
     long_argument(&arguments, "1");
-    long_argument(&arguments, direct->stream_key);
-    long_argument(&arguments, direct->prefix);
+    long_argument(&arguments, stream);
+    long_argument(&arguments, prefix);
     long_argument(&arguments, place);
     add(&arguments, entry->id.at, entry->id.len);
     add(&arguments, redrive.route, redrive.route_len);
@@ -266,21 +367,32 @@ direct_drop(struct direct *direct, struct entry_id entry, bool *ret_done)
     return RC_OK;
 }
 
-enum rc
-direct_trace(struct direct *direct, const char *id, const struct trace **ret_trace)
+static enum rc
+trace_in(struct direct *direct, unsigned shard, const char *id)
 {
-    char from[24];
-    const char *argv[] = {"EVAL", store_script_trace, "1", direct->stream_key, direct->prefix, id,
-                          from};
+    char prefix[STORE_KEY_MAX / 2], stream[STORE_KEY_MAX], from[24];
+    const char *argv[] = {"EVAL", store_script_trace, "1", stream, prefix, id, from};
     const redisReply *reply;
 
+    turn_to_shard(direct, shard, prefix, stream);
     snprintf(from, sizeof(from), "%" PRId64, trace_commit_ms(id));
     reply = direct_ask(direct, 7, argv);
     if (reply == NULL)
         return RC_IO;
-    if (trace_read(reply, id, &direct->trace) != RC_OK) {
-        snprintf(direct->error, sizeof(direct->error), "the store's answer makes no sense");
-        return RC_IO;
+    if (trace_read(reply, id, &direct->trace) == RC_OK)
+        return RC_OK;
+    snprintf(direct->error, sizeof(direct->error), "the store's answer makes no sense");
+    return RC_IO;
+}
+
+enum rc
+direct_trace(struct direct *direct, const char *id, const struct trace **ret_trace)
+{
+    for (unsigned k = 0; k < direct->shard_count; k++) {
+        if (trace_in(direct, k, id) != RC_OK)
+            return RC_IO;
+        if (!trace_is_empty(&direct->trace))
+            break;
     }
     *ret_trace = &direct->trace;
     return RC_OK;

@@ -16,7 +16,11 @@ void direct_close(struct direct *direct); /* accepts NULL */
 /* Why the last question was not answered. */
 const char *direct_error(const struct direct *direct);
 
-/* Walks the error log (an entry lives as long as the visit) from `since` on, oldest first, until a visit answers false. */
+/*
+ * Walks the error log from `since` on, oldest first, until a visit answers false; with several
+ * servers one after the other. An entry lives as long as the visit, and is redriven and dropped
+ * within it.
+ */
 typedef bool direct_visit(void *ctx, const struct error_entry *entry);
 MUST_CHECK enum rc direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit,
                                  void *ctx);

@@ -3,6 +3,17 @@
 
 #include "store/reply.h"
 
+/* Without one it is of a store that has no others. */
+static unsigned
+read_shard(struct bytes text)
+{
+    unsigned shard = 0;
+
+    for (size_t i = 0; i < text.len && i < 3; i++)
+        shard = shard * 10 + (unsigned)(text.at[i] - '0') % 10;
+    return shard;
+}
+
 enum rc
 error_entry_read(const redisReply *row, struct error_entry *ret_entry)
 {
@@ -20,6 +31,7 @@ error_entry_read(const redisReply *row, struct error_entry *ret_entry)
     entry.users = reply_field(row->element[1], "users");
     entry.data = reply_field(row->element[1], "data");
     entry.route = reply_field(row->element[1], "route");
+    entry.shard = read_shard(reply_field(row->element[1], "shard"));
     *ret_entry = entry;
     return RC_OK;
 }

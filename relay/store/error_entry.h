@@ -13,6 +13,7 @@ struct error_entry {
     struct bytes users; /* a JSON array */
     struct bytes data;
     struct bytes route; /* a note's head, or empty */
+    unsigned shard;     /* that the message stands in */
 };
 
 /* An answer's row of the error log. RC_BAD: it is none. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/urls.h"
 #include "store/address.h"
 #include "store/call.h"
 #include "store/direct_ask.h"
@@ -305,17 +306,20 @@ examine_commands(struct examination *examination)
 
 /* Where it is, without who asks: the URL may hold a password. */
 static void
-describe(const struct config *config, char ret_text[ADDRESS_TEXT_MAX + 16])
+describe(const struct config *config, unsigned server, char ret_text[ADDRESS_TEXT_MAX + 16])
 {
+    char *url = urls_at(config->store.url, server);
     struct address address;
 
-    if (address_read(config->store.url, &address) != RC_OK)
+    if (address_read(url, &address) != RC_OK)
         snprintf(ret_text, ADDRESS_TEXT_MAX + 16, "store.url");
     else if (address.path[0] != '\0')
         snprintf(ret_text, ADDRESS_TEXT_MAX + 16, "%s", address.path);
     else
         snprintf(ret_text, ADDRESS_TEXT_MAX + 16, "%s:%d", address.host, address.port);
     explicit_bzero(&address, sizeof(address));
+    explicit_bzero(url, strlen(url));
+    free(url);
 }
 
 static bool
@@ -334,15 +338,29 @@ keep_info(struct examination *examination)
     return examination->info != NULL;
 }
 
-void
-store_examine(const struct config *config, struct findings *findings)
+/* Only the first server is sure to know. */
+static void
+examine_shards(struct examination *examination)
+{
+    bool is_known = direct_knows_shards(examination->direct);
+
+    if (!is_known || examination->config->store.shards > 1)
+        findings_add(examination->findings, AREA, "store.shards", is_known,
+                     "Set it back; or once all is delivered and acknowledged, choose another "
+                     "[store] prefix, and drop the slot",
+                     "%d%s%s", examination->config->store.shards, is_known ? "" : ": ",
+                     is_known ? "" : direct_error(examination->direct));
+}
+
+static void
+examine_one(const struct config *config, unsigned server, struct findings *findings)
 {
     struct examination examination = {.config = config, .findings = findings};
     char error[DIRECT_ERROR_MAX], where[ADDRESS_TEXT_MAX + 16];
 
-    describe(config, where);
+    describe(config, server, where);
     snprintf(examination.key, sizeof(examination.key), "%s:doctor", config->store.prefix);
-    examination.direct = direct_open(config, error);
+    examination.direct = direct_open_server(config, server, error);
     if (examination.direct == NULL) {
         const char *hint = hint_of(error);
 
@@ -360,7 +378,18 @@ store_examine(const struct config *config, struct findings *findings)
         examine_disk(&examination);
         examine_clock(&examination);
         examine_commands(&examination);
+        if (server == 0)
+            examine_shards(&examination);
     }
     free(examination.info);
     direct_close(examination.direct);
+}
+
+void
+store_examine(const struct config *config, struct findings *findings)
+{
+    unsigned count = urls_count(config->store.url);
+
+    for (unsigned i = 0; i < count; i++)
+        examine_one(config, i, findings);
 }

@@ -5,7 +5,7 @@
 #include "base/config.h"
 #include "base/findings.h"
 
-/* Looks at the server of store.url. Waits for each answer 10 s at most. Writes nothing there. */
+/* Looks at the servers of store.url. Waits for each answer 10 s at most. Writes nothing there. */
 void store_examine(const struct config *config, struct findings *findings);
 
 #endif

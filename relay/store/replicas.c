@@ -165,7 +165,7 @@ replicas_down(struct store *store)
     finish(store, RC_IO);
 }
 
-/* Asks on the link of the shard: what that got an answer for is in the server's offset. */
+/* Asks on one link of each server: what any of its shards got an answer for is in its offset. */
 static bool
 begin(struct shard *shard)
 {
@@ -184,7 +184,7 @@ store_replicate(struct store *store, store_replicated *done, void *ctx)
 {
     if (store->replicated != NULL || !store->is_up)
         return RC_AGAIN;
-    for (unsigned k = 0; k < store->shard_count; k++) {
+    for (unsigned k = 0; k < store->server_count; k++) {
         if (!begin(&store->shards[k])) {
             finish(store, RC_IO); /* nobody is told yet */
             return RC_AGAIN;

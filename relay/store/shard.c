@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "base/log.h"
+#include "base/urls.h"
 #include "store/call.h"
 #include "store/replicas.h"
 #include "store/reply.h"
@@ -161,6 +162,7 @@ enum rc
 shard_open(struct shard *shard, struct store *store, unsigned number, const struct config *config)
 {
     const struct link_events events = {.on_up = on_link_up, .on_down = on_link_down, .ctx = shard};
+    char *url;
 
     *shard = (struct shard){.store = store, .number = number};
     if (config->store.shards > 1)
@@ -170,8 +172,10 @@ shard_open(struct shard *shard, struct store *store, unsigned number, const stru
     replicas_open(shard);
     shard_prefix(config, number, shard->prefix);
     snprintf(shard->stream_key, sizeof(shard->stream_key), "%s:stream", shard->prefix);
-    shard->link =
-        link_open(store->loop, config, config->store.url, shard->name, STORE_PATIENCE_S, &events);
+    url = urls_at(config->store.url, number % store->server_count);
+    shard->link = link_open(store->loop, config, url, shard->name, STORE_PATIENCE_S, &events);
+    explicit_bzero(url, strlen(url));
+    free(url);
     if (shard->link == NULL)
         return RC_BAD;
     link_measure(shard->link, store->stats);

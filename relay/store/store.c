@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/urls.h"
 #include "store/call.h"
 #include "store/replicas.h"
 #include "store/upkeep.h"
@@ -122,8 +123,10 @@ store_open(struct ev_loop *loop, const struct config *config, struct stats *stat
     store->stats = stats;
     store->min_replicas = config->store.min_replicas;
     shard_random_hex(store->owner, STORE_TOKEN_TEXT);
+    snprintf(store->errors_key, sizeof(store->errors_key), "%s:errors", config->store.prefix);
     delivery_settings(config, &store->delivery);
     store->shard_count = (unsigned)config->store.shards;
+    store->server_count = urls_count(config->store.url);
     store->shards = memory_new(store->shard_count * sizeof(*store->shards));
     for (unsigned k = 0; k < store->shard_count; k++) {
         if (shard_open(&store->shards[k], store, k, config) == RC_OK)

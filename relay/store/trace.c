@@ -156,6 +156,12 @@ trace_read(const redisReply *reply, const char *id, struct trace *ret_trace)
     return RC_OK;
 }
 
+bool
+trace_is_empty(const struct trace *trace)
+{
+    return trace->data.len == 0 && trace->event_count == 0;
+}
+
 void
 trace_free(struct trace *trace)
 {
@@ -217,37 +223,59 @@ trace_write_json(const struct trace *trace, const char *id, struct buffer *out)
     return rc == RC_OK ? write_waiting(trace, out) : rc;
 }
 
+static enum rc ask_shard(struct call *call);
+
+/* Only one shard knows of a message: they are asked in turn. */
 static void
 on_traced(void *ctx, const redisReply *reply)
 {
     struct call *call = ctx;
+    struct store *store = call->store;
     struct trace trace = {.event_count = 0};
     enum rc rc = RC_IO;
 
     if (call_succeeded(call->shard, reply, "trace a message"))
         rc = trace_read(reply, call->about, &trace);
+    if (rc == RC_OK && trace_is_empty(&trace) && call->shard->number + 1 < store->shard_count) {
+        trace_free(&trace);
+        call->shard++;
+        rc = ask_shard(call);
+        if (rc == RC_OK)
+            return;
+    }
     call->done.traced(call->ctx, rc == RC_OK ? RC_OK : RC_IO, &trace);
     trace_free(&trace);
     free(call);
 }
 
-enum rc
-store_trace(struct store *store, const char *id, store_traced *done, void *ctx)
+static enum rc
+ask_shard(struct call *call)
 {
-    struct shard *shard = &store->shards[0];
-    struct call *call;
     struct arguments arguments = {.argc = 0};
     char from[24];
 
+    snprintf(from, sizeof(from), "%" PRId64, trace_commit_ms(call->about));
+    argument(&arguments, call->shard->stream_key);
+    argument(&arguments, call->shard->prefix);
+    argument(&arguments, call->about);
+    argument(&arguments, from);
+    return link_call(call->shard->link, STORE_SCRIPT_trace, 1, on_traced, call, arguments.argc,
+                     arguments.argv, arguments.lens);
+}
+
+enum rc
+store_trace(struct store *store, const char *id, store_traced *done, void *ctx)
+{
+    struct call *call;
+    enum rc rc;
+
     if (!store->is_up)
         return RC_AGAIN;
-    call = call_new(shard, ctx);
+    call = call_new(&store->shards[0], ctx);
     call->done.traced = done;
     snprintf(call->about, sizeof(call->about), "%s", id);
-    snprintf(from, sizeof(from), "%" PRId64, trace_commit_ms(id));
-    argument(&arguments, shard->stream_key);
-    argument(&arguments, shard->prefix);
-    argument(&arguments, id);
-    argument(&arguments, from);
-    return call_send(call, STORE_SCRIPT_trace, 1, on_traced, &arguments);
+    rc = ask_shard(call);
+    if (rc != RC_OK)
+        free(call);
+    return rc;
 }

@@ -38,6 +38,8 @@ struct redisReply;
 MUST_CHECK enum rc trace_read(const struct redisReply *reply, const char *id,
                               struct trace *ret_trace);
 void trace_free(struct trace *trace);
+/* Nothing is known of it. */
+bool trace_is_empty(const struct trace *trace);
 
 /* The commit time in an id's first 48 bits. `id`: a UUID. */
 int64_t trace_commit_ms(const char *id);
