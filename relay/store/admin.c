@@ -2,7 +2,6 @@
 #include "store/admin.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +24,7 @@ struct description {
     unsigned count;
     unsigned left; /* answers that are still to come */
     bool has_failed;
-    json_t *parts[STORE_SHARDS_MAX];
+    char *parts[STORE_SHARDS_MAX]; /* JSON texts */
 };
 
 struct description_part {
@@ -37,25 +36,21 @@ static void
 description_free(struct description *description)
 {
     for (unsigned i = 0; i < description->count; i++)
-        json_decref(description->parts[i]);
+        free(description->parts[i]);
     free(description);
 }
 
 static void
 finish_description(struct description *description)
 {
-    json_t *const *parts = description->parts;
-    json_t *whole = NULL;
+    const char *const *parts = (const char *const *)description->parts;
     char *text = NULL;
 
     if (!description->has_failed)
-        whole = description->script == STORE_SCRIPT_errors
-                    ? admin_merge_errors(parts, description->count)
-                    : admin_merge_overviews(parts, description->count,
-                                            description->store->server_count);
-    if (whole != NULL)
-        text = json_dumps(whole, JSON_COMPACT | JSON_PRESERVE_ORDER);
-    json_decref(whole);
+        text = description->script == STORE_SCRIPT_errors
+                   ? admin_merge_errors(parts, description->count)
+                   : admin_merge_overviews(parts, description->count,
+                                           description->store->server_count);
     if (text != NULL)
         description->done(description->ctx, RC_OK,
                           (struct bytes){(const unsigned char *)text, strlen(text)});
@@ -82,9 +77,8 @@ on_described(void *ctx, const redisReply *reply)
         return;
     }
     if (json.at != NULL)
-        description->parts[part->shard->number] =
-            json_loadb((const char *)json.at, json.len, 0, NULL);
-    if (description->parts[part->shard->number] == NULL)
+        description->parts[part->shard->number] = memory_text((const char *)json.at, json.len);
+    else
         description->has_failed = true;
     free(part);
     if (--description->left == 0)

@@ -1,6 +1,8 @@
 /* admin_merge.c: makes one of what several shards say of themselves. */
 #include "store/admin_merge.h"
 
+#include <jansson.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -75,29 +77,14 @@ merge_rows(json_t *const *lists, size_t count, row_order *order, size_t max)
     return merged;
 }
 
-json_t *
-admin_merge_errors(json_t *const *pages, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (!json_is_array(pages[i]))
-            return NULL;
-    }
-    return merge_rows(pages, count, by_entry, ERRORS_MAX);
-}
-
-json_t *
-admin_merge_overviews(json_t *const *overviews, size_t count, size_t servers)
+static json_t *
+merge_overviews(json_t *const *overviews, size_t count, size_t servers)
 {
     json_t **oldest = memory_new((count + 1) * sizeof(*oldest));
     json_t *merged;
 
-    for (size_t i = 0; i < count; i++) {
-        oldest[i] = json_object_get(overviews[i], "oldest");
-        if (!json_is_array(oldest[i])) {
-            free(oldest);
-            return NULL;
-        }
-    }
+    for (size_t i = 0; i < count; i++)
+        oldest[i] = json_object_get(overviews[i], "oldest"); /* one that is none has no rows */
     /* Shard 0 knows of all relays and users. */
     merged = json_pack(
         "{sI sI sI sI sI sI sO so}", "at", number_of(overviews[0], "at"), "entries",
@@ -108,4 +95,49 @@ admin_merge_overviews(json_t *const *overviews, size_t count, size_t servers)
         "oldest", merge_rows(oldest, count, by_since, OLDEST_MAX));
     free(oldest);
     return merged;
+}
+
+/* False: one of them is not what it should be. */
+static bool
+read_all(const char *const *texts, size_t count, json_type type, json_t **ret_parts)
+{
+    bool is_good = true;
+
+    for (size_t i = 0; i < count; i++) {
+        ret_parts[i] = texts[i] != NULL ? json_loads(texts[i], 0, NULL) : NULL;
+        if (ret_parts[i] == NULL || json_typeof(ret_parts[i]) != type)
+            is_good = false;
+    }
+    return is_good;
+}
+
+static char *
+merge(const char *const *texts, size_t count, size_t servers, json_type type)
+{
+    json_t **parts = memory_new((count + 1) * sizeof(*parts));
+    json_t *merged = NULL;
+    char *text = NULL;
+
+    if (read_all(texts, count, type, parts))
+        merged = type == JSON_ARRAY ? merge_rows(parts, count, by_entry, ERRORS_MAX)
+                                    : merge_overviews(parts, count, servers);
+    if (merged != NULL)
+        text = json_dumps(merged, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    json_decref(merged);
+    for (size_t i = 0; i < count; i++)
+        json_decref(parts[i]);
+    free(parts);
+    return text;
+}
+
+char *
+admin_merge_overviews(const char *const *texts, size_t count, size_t servers)
+{
+    return merge(texts, count, servers, JSON_OBJECT);
+}
+
+char *
+admin_merge_errors(const char *const *texts, size_t count)
+{
+    return merge(texts, count, 0, JSON_ARRAY);
 }
