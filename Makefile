@@ -2,7 +2,7 @@
 #
 #   make                 the plugin and the relay          make check        every test of every layer
 #   make demo            all of it, running, with a page   make demo-traffic a stream of changes for it
-#   make install         DESTDIR, prefix; the plugin goes where pg_config says
+#   make install         DESTDIR, prefix; the plugin goes where pg_config says; make uninstall
 #   make deb             Debian packages of both, for this Debian
 #   make fuzz            fuzz targets, some seconds each
 #   make soak            ten minutes of churn (SECONDS=..)
@@ -17,6 +17,7 @@ BUILD ?= build
 prefix ?= /usr/local
 bindir ?= $(prefix)/bin
 docdir ?= $(prefix)/share/doc/clairon
+mandir ?= $(prefix)/share/man
 unitdir ?= $(prefix)/lib/systemd/system
 PG_CONFIG ?= $(shell . docker/lib.sh; pg_config_path)
 
@@ -40,6 +41,12 @@ asan_main := $(BUILD)/asan/relay/main.o
 asan_objects := $(filter-out $(asan_main),$(relay_sources:%.c=$(BUILD)/asan/%.o)) \
     $(generated:%=$(BUILD)/asan/%) $(pure_sources:%.c=$(BUILD)/asan/%.o)
 unit_programs := $(unit_sources:%.c=$(BUILD)/asan/%)
+
+# What README leads to, in folders as here, so that its links hold.
+documents := README.md LICENSE $(wildcard client/*.md client/package.json client/src/* \
+    client/examples/*) decoder/FRAMES.md relay/FLOW.md $(wildcard sql/examples/*) \
+    $(wildcard docker/*.md docker/*.yml docker/*.yaml docker/*.json docker/*.conf docker/*.example) \
+    tests/bench/README.md
 
 # ---- how
 packages := libpq hiredis libwebsockets libjwt jansson openssl
@@ -78,7 +85,7 @@ endif
 # ---- targets
 .PHONY: all deps plugin check check-build check-unit check-regress check-isolation check-tap check-client \
     check-e2e check-replica check-packages check-images soak \
-    asan demo demo-traffic bench bench-tools install deb clean fmt lint private-root sanitized-root check-sanitized
+    asan demo demo-traffic bench bench-tools install uninstall deb clean fmt lint private-root sanitized-root check-sanitized
 
 all: plugin $(BUILD)/clairon
 
@@ -223,13 +230,24 @@ $(BUILD)/bench/receive: $(BUILD)/obj/tests/bench/decoder/receive.o
 	$(call step,LD   $@,$(CC) $(release_flags) $(release_link) -o $@ $^ $(shell pkg-config --libs libpq))
 
 # ---- to keep
-install: all
+install: all $(BUILD)/clairon.1
 	@$(MAKE) --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' DESTDIR='$(DESTDIR)' install
 	install -D -m 755 $(BUILD)/clairon '$(DESTDIR)$(bindir)/clairon'
-	install -D -m 644 -t '$(DESTDIR)$(docdir)' docker/relay.conf.example README.md client/PROTOCOL.md
+	install -D -m 644 $(BUILD)/clairon.1 '$(DESTDIR)$(mandir)/man1/clairon.1'
+	for each in $(documents); do install -D -m 644 "$$each" '$(DESTDIR)$(docdir)'/"$$each" || exit; done
 	install -d '$(DESTDIR)$(unitdir)'
 	sed -e 's,/usr/bin/clairon,$(bindir)/clairon,' -e 's,/usr/share/doc/clairon/,$(docdir)/,' \
 	    docker/clairon-relay.service >'$(DESTDIR)$(unitdir)/clairon-relay.service'
+
+uninstall:
+	@$(MAKE) --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' DESTDIR='$(DESTDIR)' uninstall
+	rm -f '$(DESTDIR)$(bindir)/clairon' '$(DESTDIR)$(mandir)/man1/clairon.1' \
+	    '$(DESTDIR)$(unitdir)/clairon-relay.service'
+	for each in $(documents); do rm -f '$(DESTDIR)$(docdir)'/"$$each" || exit; done
+	[ ! -d '$(DESTDIR)$(docdir)' ] || find '$(DESTDIR)$(docdir)' -depth -type d -empty -delete
+
+$(BUILD)/clairon.1: $(BUILD)/clairon docker/man-page.sh
+	$(call step,MAN  $@,docker/man-page.sh $< >$@)
 
 deb:
 	@docker/install-packages.sh build deb

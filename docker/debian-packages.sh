@@ -28,8 +28,8 @@ main() {
     rm -rf "$source" "$place"/*.deb
     mkdir -p "$source"
     tar -C "$(top_dir)" -c --exclude='*.o' --exclude='*.so' --exclude='decoder/clairon--*' \
-        --exclude='decoder/*.control' Makefile README.md LICENSE decoder relay sql client/PROTOCOL.md \
-        docker tests/fuzz |
+        --exclude='decoder/*.control' --exclude=node_modules --exclude=client/tests --exclude=client/demo \
+        Makefile README.md LICENSE decoder relay sql client docker tests/fuzz tests/bench/README.md |
         tar -C "$source" -x
     take_rules "$(pg_major)" "$version"
     # What it builds with is not asked of dpkg alone: headers may have been unpacked without it.

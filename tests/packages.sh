@@ -87,6 +87,34 @@ says_nothing() {
     [ -z "$said" ] || { say "$said"; return 1; }
 }
 
+# The links of the pages that are there, README's first, which lead to nothing.
+broken_links() {
+    local docs=$target/usr/share/doc/clairon-relay page link
+    for page in README.md client/README.md client/PROTOCOL.md decoder/FRAMES.md relay/FLOW.md docker/OPERATIONS.md; do
+        for link in $(grep -oE '\]\([^)#:]+\)' "$docs/$page" | tr -d '])('); do
+            [ -e "$docs/$(dirname "$page")/$link" ] || say "$page: $link"
+        done
+    done
+}
+
+check_documents() {
+    ok "each page that README leads to is there" says_nothing broken_links
+    ok "and the manual tells every setting" is \
+        "$(in_target zcat /usr/share/man/man1/clairon.1.gz | sed -n 's/\\//g; /^.SH RELAY/,/^.SH SIGNALS/p' | grep -oE -- '--[a-z]+\.[a-z_0-9]+=[A-Z]+')" \
+        "$(in_target clairon relay --help | grep -oE -- '--[a-z]+\.[a-z_0-9]+=[A-Z]+')"
+}
+
+# By hand, without packages: what is taken away is all that was put there.
+check_by_hand() {
+    local there=/var/tmp/by-hand
+    inside rm -rf "$there"
+    ok "make install puts it where DESTDIR says" inside make -s install DESTDIR="$there"
+    ok "the program, the plugin and the pages" inside test -x "$there/usr/local/bin/clairon" -a \
+        -e "$there/usr/lib/postgresql/17/lib/clairon.so" -a -e "$there/usr/local/share/doc/clairon/docker/OPERATIONS.md"
+    ok "make uninstall takes it away" inside make -s uninstall DESTDIR="$there"
+    ok "all of it" is "$(inside find "$there" -not -type d)" ""
+}
+
 check_unit() {
     ok "systemd finds nothing wrong with the unit" says_nothing in_target systemd-analyze verify --man=no "$unit"
     ok "and its exposure is 1.5 of 10 at most" in_target systemd-analyze security --offline=yes --no-pager --threshold=15 "$unit"
@@ -145,7 +173,9 @@ run_tests() {
         cp "$root$place/build/deb/$name"_*.deb "$target/root/$name.deb"
     done
     trap stop_all EXIT
+    check_by_hand
     check_install
+    check_documents
     check_unit
     check_upgrade
     check_removal
