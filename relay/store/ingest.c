@@ -10,9 +10,6 @@
 #include "store/batch.h"
 #include "store/reply.h"
 
-/* Commands of a transaction beside its notes. */
-#define COMMANDS_MORE 4 /* MULTI, EVAL, HMSET, EXEC */
-#define COMMANDS_MAX (STORE_BATCH_FRAMES_MAX + COMMANDS_MORE)
 #define ANSWERS_MORE 2 /* of EXEC's answer: EVAL, HMSET */
 #define COUNT_TEXT 24
 
@@ -150,7 +147,6 @@ struct commands {
     char *bytes;
     size_t len;
     size_t room;
-    size_t lens[COMMANDS_MAX];
     size_t count;
 };
 
@@ -192,12 +188,10 @@ put_argument(struct commands *commands, const void *bytes, size_t len)
 static void
 put_command(struct commands *commands, const char *const *words, size_t count)
 {
-    size_t start = commands->len;
-
     put_number(commands, '*', count);
     for (size_t i = 0; i < count; i++)
         put_argument(commands, words[i], strlen(words[i]));
-    commands->lens[commands->count++] = commands->len - start;
+    commands->count++;
 }
 
 static void
@@ -206,7 +200,6 @@ put_note(struct commands *commands, const char *stream, const struct batch_note 
     static const char before_id[] = "$10\r\nNOMKSTREAM\r\n$1\r\n*\r\n$2\r\nid\r\n";
     static const char before_route[] = "$5\r\nroute\r\n";
     static const char before_data[] = "$4\r\ndata\r\n";
-    size_t start = commands->len;
 
     put_number(commands, '*', 10);
     put_argument(commands, "XADD", 4);
@@ -217,7 +210,7 @@ put_note(struct commands *commands, const char *stream, const struct batch_note 
     put_argument(commands, note->route.at, note->route.len);
     put(commands, before_data, sizeof(before_data) - 1);
     put_argument(commands, note->data.at, note->data.len);
-    commands->lens[commands->count++] = commands->len - start;
+    commands->count++;
 }
 
 static void
@@ -285,7 +278,6 @@ ingest_at_once(struct ingest_part *part, const char *key, const struct ingest_or
     struct commands commands = {.count = 0};
     struct batch_note note;
     size_t at = 0;
-    enum rc rc;
 
     commands.room = batch->bytes + batch->notes * 128 + strlen(store_script_fence) + 1024;
     commands.bytes = memory_grow(NULL, commands.room);
@@ -295,10 +287,8 @@ ingest_at_once(struct ingest_part *part, const char *key, const struct ingest_or
     put_end(&commands, shard, key, order, read, batch->notes);
     part->left = commands.count;
     part->notes = batch->notes;
-    rc = link_send_ready(shard->link, TIME_SCRIPT_INGEST, on_transaction, part, commands.bytes,
-                         commands.lens, commands.count);
-    free(commands.bytes);
-    return rc;
+    return link_send_ready(shard->link, TIME_SCRIPT_INGEST, on_transaction, part, commands.bytes,
+                           commands.len, commands.count);
 }
 
 static enum rc

@@ -2,7 +2,6 @@
 #include "store/link.h"
 
 #include <ev.h>
-#include <hiredis/adapters/libev.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "store/address.h"
 #include "store/answers.h"
 #include "store/fault.h"
+#include "store/outbox.h"
 #include "store/secure.h"
 
 #define LINK_BACKOFF_BASE_MS 100
@@ -36,10 +36,10 @@ struct link {
     struct address address;
     redisAsyncContext *redis; /* NULL while down */
     struct answers *answers;
+    struct outbox *outbox;
     struct backoff backoff;
     ev_timer retry; /* down: until the next attempt; greeting: until INFO is asked again */
     ev_timer watchdog;
-    ev_prepare flush; /* while commands were given that the socket was not */
     double patience_s;
     unsigned pending; /* commands under way */
     int64_t heard_us; /* when an answer last came, or waiting began */
@@ -85,6 +85,7 @@ link_fall(struct link *link, const char *reason)
         redis->data = NULL;
         redisAsyncFree(redis);
     }
+    outbox_end(link->outbox);
     if (link->closing)
         return;
     delay_ms = backoff_next_ms(&link->backoff);
@@ -150,25 +151,12 @@ send_now(struct link *link, enum time_of what, link_reply *reply, void *ctx, int
 {
     struct request *request = new_request(link, reply, ctx, 1, what);
 
-    if (redisAsyncCommandArgv(link->redis, on_answer, request, argc, argv, lens) != REDIS_OK) {
+    if (outbox_send(link->outbox, on_answer, request, argc, argv, lens) != RC_OK) {
         free(request);
         return RC_AGAIN;
     }
     link->pending++;
-    ev_prepare_start(link->loop, &link->flush);
     return RC_OK;
-}
-
-/* At the end of the turn, all at once: a turn and two calls of epoll sooner than by its event. */
-static void
-on_flush(struct ev_loop *loop, ev_prepare *prepare, int events)
-{
-    struct link *link = prepare->data;
-
-    (void)events;
-    ev_prepare_stop(loop, prepare);
-    if (link->state >= LINK_GREETING)
-        redisAsyncHandleWrite(link->redis);
 }
 
 enum rc
@@ -197,26 +185,16 @@ time_of_script(enum store_script script)
 }
 
 enum rc
-link_send_ready(struct link *link, enum time_of what, link_reply *reply, void *ctx,
-                const char *bytes, const size_t *lens, size_t count)
+link_send_ready(struct link *link, enum time_of what, link_reply *reply, void *ctx, char *bytes,
+                size_t len, size_t count)
 {
-    struct request *request;
-
-    if (link->state != LINK_UP)
+    if (link->state != LINK_UP) {
+        free(bytes);
         return RC_AGAIN;
-    request = new_request(link, reply, ctx, count, what);
-    for (size_t i = 0; i < count; i++) {
-        if (redisAsyncFormattedCommand(link->redis, on_answer, request, bytes, lens[i]) !=
-            REDIS_OK) {
-            if (i > 0)
-                abort(); /* it was not closing a command ago: there is no memory */
-            free(request);
-            return RC_AGAIN;
-        }
-        bytes += lens[i];
     }
+    outbox_send_ready(link->outbox, on_answer, new_request(link, reply, ctx, count, what), bytes,
+                      len, count);
     link->pending += (unsigned)count;
-    ev_prepare_start(link->loop, &link->flush);
     return RC_OK;
 }
 
@@ -409,7 +387,7 @@ link_connect(struct link *link)
     link->redis = redis;
     redis->data = link;
     answers_use(link->answers, redis->c.reader, &link->pending);
-    redisLibevAttach(link->loop, redis);
+    outbox_use(link->outbox, redis);
     redisAsyncSetConnectCallback(redis, on_connected);
     redisAsyncSetDisconnectCallback(redis, on_disconnected);
 }
@@ -472,13 +450,12 @@ link_open(struct ev_loop *loop, const struct config *config, const char *url, co
         return NULL;
     }
     link->answers = answers_new();
+    link->outbox = outbox_new(loop);
     ev_timer_init(&link->retry, on_retry, 0.0, 0.0);
     link->retry.data = link;
     ev_timer_init(&link->watchdog, on_watchdog, patience_s / 4, patience_s / 4);
     link->watchdog.data = link;
     ev_timer_start(loop, &link->watchdog);
-    ev_prepare_init(&link->flush, on_flush);
-    link->flush.data = link;
     ev_timer_start(loop,
                    &link->retry); /* from the loop, so that no callback comes before we return */
     return link;
@@ -493,8 +470,8 @@ link_close(struct link *link)
     link_fall(link, "closing");
     ev_timer_stop(link->loop, &link->retry);
     ev_timer_stop(link->loop, &link->watchdog);
-    ev_prepare_stop(link->loop, &link->flush);
     explicit_bzero(&link->address, sizeof(link->address));
+    outbox_free(link->outbox);
     answers_free(link->answers);
     free(link);
 }

@@ -52,11 +52,11 @@ MUST_CHECK enum rc link_send(struct link *link, link_reply *reply, void *ctx, in
                              const char **argv, const size_t *lens);
 
 /*
- * Sends commands that are already in the store's protocol, in a row, `lens` long each. `reply` is
- * called once for each of them, in their order; `what` counts until the last.
+ * Sends so many commands that are already in the store's protocol, in a row; takes the bytes
+ * (malloc). `reply` is called once for each of them, in their order; `what` counts until the last.
  */
 MUST_CHECK enum rc link_send_ready(struct link *link, enum time_of what, link_reply *reply,
-                                   void *ctx, const char *bytes, const size_t *lens, size_t count);
+                                   void *ctx, char *bytes, size_t len, size_t count);
 
 /* As link_send for one of the scripts: `argv` holds the keys, then the arguments. */
 MUST_CHECK enum rc link_call(struct link *link, enum store_script script, int key_count,
