@@ -1,0 +1,83 @@
+# Two feeds over one slot: one stands still amid its stream, the other takes over, then the first one wakes. Is anything lost, or stored twice?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+use Time::HiRes qw(time);
+
+my $ROWS   = 20_000;    # a round's, in transactions of 100
+my $ROUNDS = 3;
+
+my $pg = Clairon::Test::postgresql('main', conf => "wal_sender_timeout = 2s\n");
+$pg->safe_psql('postgres', q{
+    CREATE TABLE plain (id int PRIMARY KEY, owner text DEFAULT 'u1', filler text);
+    CREATE TABLE acked (id int PRIMARY KEY, owner text DEFAULT 'u1');
+    SELECT clairon.watch('plain', 'USER', 'owner');
+    SELECT clairon.watch('acked', 'USER', 'owner', ack_required => true);
+    CREATE PROCEDURE add_rows(first int, last int) LANGUAGE plpgsql AS $$
+    BEGIN
+        FOR i IN first .. last LOOP
+            INSERT INTO plain (id, filler) VALUES (i, repeat('x', 500));
+            IF i % 100 = 0 THEN
+                INSERT INTO acked VALUES (i);
+                COMMIT;
+            END IF;
+        END LOOP;
+    END $$});
+my $store  = Clairon::Test::store();
+my @relays = map { Clairon::Test::relay($pg, $store) } 1, 2;
+my ($reads, $waits) = @relays;
+
+sub sql    { return $pg->safe_psql('postgres', $_[0]) }
+sub stored { return $store->ask('XLEN', 'clairon:stream') }
+sub feed   { return ($_[0]->get('/readyz'))[1] =~ /"feed":"(\w+)"/ ? $1 : 'none' }
+
+wait_until('one relay reads, the other stands by', sub {
+    ($reads, $waits) = sort { feed($b) cmp feed($a) } @relays;
+    return feed($reads) eq 'streaming' && feed($waits) eq 'standby';
+});
+
+my $rows = 0;
+for my $round (1 .. $ROUNDS)
+{
+    # It is stopped while it has much in its hands, and WAL for both is left.
+    my $before = stored();
+    sql(sprintf 'CALL add_rows(%d, %d)', $rows + 1, $rows + $ROWS);
+    $rows += $ROWS;
+    wait_until('much is stored, much is not', sub { stored() > $before + 200 });
+    kill STOP => $reads->pid;
+    my ($mark, $began) = ($waits->log_mark, $reads->log_mark);
+    cmp_ok(stored(), '<', 1.01 * $rows, "round $round: one stands still amid its stream");
+
+    # PostgreSQL gives it up for its silence.
+    $waits->wait_for_log(qr/streaming from slot/, from => $mark);
+
+    # What it still has in its hands comes while the other one writes.
+    kill CONT => $reads->pid;
+    $reads->wait_for_log(qr/standing by/, from => $began);
+    wait_until('all is stored', sub { stored() >= 1.01 * $rows });
+    wait_until('one streams, the other stands by', sub {
+        feed($waits) eq 'streaming' && feed($reads) eq 'standby' });
+    pass("round $round: the other one takes over, and who wakes stands by");
+    ($reads, $waits) = ($waits, $reads);
+}
+
+my (@plain, @acked);
+for my $entry ($store->entries)
+{
+    my ($table, $id) = $entry->{data} =~ /"source":"(\w+)".*"after":\{"id":(\d+)/;
+    push @{ $table eq 'plain' ? \@plain : \@acked }, $id;
+}
+is_deeply(\@plain, [ 1 .. $rows ], 'each row is stored once, in order');
+is_deeply(\@acked, [ map { 100 * $_ } 1 .. $rows / 100 ], 'as are those that need acks');
+is($store->pending, scalar @acked, 'which are pending once each');
+
+# When who reads dies, the other one is there within two seconds.
+my $mark = $waits->log_mark;
+$reads->kill9;
+my $died = time;
+$waits->wait_for_log(qr/streaming from slot/, from => $mark);
+note sprintf 'taken over %.2f s after its death', time - $died;
+
+done_testing();
