@@ -6,6 +6,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(top wait_until);
+use Targets;
 use POSIX ();
 use Test::More;
 use Time::HiRes qw(time);
@@ -181,7 +182,12 @@ sub compare
         $found{bare} ? sprintf('%d /s', $found{bare}) : 'no redis-benchmark here');
     my $least = $found{bare} && $found{bare} < $found{decoder} ? $found{bare} : $found{decoder};
     figure('  ours, of the smaller of the two (target: at least 0.8):', sprintf '%.2f', $found{ours} / $least);
+    my $what = sprintf 'ingest, %d B, %d a transaction', $bytes, $each;
+    Targets::aim("$what, of the slower of decoder and XADD", 'at least 0.8', sprintf('%.2f', $found{ours} / $least),
+        $found{ours} / $least >= 0.8, sprintf '%d /s', $found{ours});
     return unless $found{peer};
+    Targets::aim("$what, times node", 'at least 5', sprintf('%.1f', $found{ours} / $found{peer}),
+        $found{ours} / $found{peer} >= 5);
     figure('  node: wal2json, pg-logical-replication, ioredis:', sprintf '%d /s', $found{peer});
     figure('  ours, times node (target: at least 5):', sprintf '%.1f', $found{ours} / $found{peer});
     return;

@@ -25,6 +25,7 @@ EOF
 
 workloads=$all_workloads contenders=$all_contenders rounds=3
 scale=${CLAIRON_BENCH_SCALE:-1} keep=false perf=false
+spill_scale=${CLAIRON_BENCH_SPILL:-1} # of that
 while [ $# -gt 0 ]; do
     case $1 in
         -w) workloads=${2//,/ } && shift ;;
@@ -71,6 +72,11 @@ describe() {
 
 # ---- clusters: one for each workload and kind of rules, so that its WAL holds nothing else
 
+# The size of a workload.
+scale_of() {
+    if [ "$1" = spill ]; then awk "BEGIN { print $scale * $spill_scale }"; else echo "$scale"; fi
+}
+
 # Sets `port` and `cluster`.
 locate() {
     cluster=$home/$1-$2
@@ -107,7 +113,7 @@ EOF
 
 load() {
     local workload=$1 kind=$2 want found columns=off
-    want=$({ echo "$scale" && postgres --version && settings &&
+    want=$({ scale_of "$workload" && postgres --version && settings &&
         cat "$here/workloads/$workload.sql" "$here/workloads/begin.sql" sql/tables.sql sql/rules.sql; } | cksum)
     found=$(cat "$cluster/loaded" 2>/dev/null || true)
     if [ "$want" != "$found" ]; then
@@ -121,7 +127,7 @@ load() {
         createdb bench
         psql -X -q -c 'CREATE EXTENSION clairon'
         [ "$kind" = plain ] || columns=on
-        psql -X -q -v ON_ERROR_STOP=1 -v scale="$scale" -v columns="$columns" \
+        psql -X -q -v ON_ERROR_STOP=1 -v scale="$(scale_of "$workload")" -v columns="$columns" \
             -v directory="$cluster" -f "$here/workloads/$workload.sql" >/dev/null
         psql -X -At -c 'SELECT pg_current_wal_insert_lsn()' >"$cluster/end"
         psql -X -q -c 'CHECKPOINT'
@@ -205,7 +211,10 @@ available() {
 
 bench() {
     local workload=$1 round name
-    echo "workload $workload $(sed -n '1s/^-- //p' "$here/workloads/$workload.sql")" >>"$results"
+    local title part=''
+    title=$(sed -n '1s/^-- //p' "$here/workloads/$workload.sql")
+    [ "$(scale_of "$workload")" = "$scale" ] || part=", scaled by $spill_scale"
+    echo "workload $workload $title$part" >>"$results"
     for name in "${names[@]}"; do
         describe "$name"
         locate "$workload" "$rules"
@@ -228,7 +237,7 @@ bench() {
     finish "$workload"
 }
 
-[[ $scale =~ ^[0-9]*\.?[0-9]+$ && $rounds =~ ^[1-9][0-9]*$ ]] || die "-s wants a number, -r a count"
+[[ "$scale $spill_scale" =~ ^[0-9]*\.?[0-9]+\ [0-9]*\.?[0-9]+$ && $rounds =~ ^[1-9][0-9]*$ ]] || die "-s wants a number, -r a count"
 for name in $contenders; do describe "$name"; done
 for name in $workloads; do
     [ -e "$here/workloads/$name.sql" ] || die "unknown workload \"$name\"; valid are $all_workloads"

@@ -3,24 +3,31 @@
 # Each server is measured by the same client (load.c), one after the other, on this machine's
 # loopback. The relay is measured from the store on. Figures of one run compare; those of two
 # runs do not. `cpu` is the server's CPU time for a million deliveries: the figure that stays
-# when the machine is busy. FANOUT=full runs all sizes; FANOUT_ONLY=clairon,floor some servers.
+# when the machine is busy. BENCH=full runs all of it, and longer; FANOUT_ONLY=clairon,floor some servers.
 use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until free_port scratch);
+use Targets;
 use Test::More;
 use Time::HiRes qw(time);
 
 my $here  = Clairon::Test::top() . '/tests/bench/fanout';
 my $built = $ENV{FANOUT_BUILT} or die "FANOUT_BUILT names the folder of load and floor\n";
-my $full  = ($ENV{FANOUT} // '') eq 'full';
-my $most  = $ENV{FANOUT_SECONDS} // ($full ? 3 : 1.5);
-my @only  = split /,/, $ENV{FANOUT_ONLY} // 'floor,clairon,nchan,ws,socketio';
-my $rounds = $ENV{FANOUT_ROUNDS} // 3;
+my $full  = ($ENV{BENCH} // '') eq 'full';
+my $most  = $ENV{FANOUT_SECONDS} // ($full ? 3 : 1);
+my @only  = split /,/, $ENV{FANOUT_ONLY} // 'floor,stored,clairon,nchan,ws,socketio';
 my $parts = $ENV{FANOUT_PARTS} // 'fan,idle,commit';
-my %cases = $full ? (clients => [ 1, 100, 1000, 10000 ], bytes => [ 128, 1024, 4096 ])
-  : (clients => [ 1, 100, 1000 ], bytes => [1024]);
-$cases{$_} = [ split /,/, $ENV{"FANOUT_\U$_"} ] for grep { $ENV{"FANOUT_\U$_"} } keys %cases;
+
+# What is run: numbers of clients, bytes, shapes, servers, and rounds of those that take turns. The usual
+# size is looked at closely, the others only where there is an aim.
+my @clients = split /,/, $ENV{FANOUT_CLIENTS} // '1,100,1000,10000';
+my @usual   = ([@clients], 1024, [qw(single alone each burst)], [@only], $ENV{FANOUT_ROUNDS} // 3);
+my @plan    = map { [ [@clients], $_, [qw(single burst)], [qw(floor clairon nchan)], 1 ] } 128, 4096;
+@plan = map { [ @usual[0], $_, @usual[ 2 .. 4 ] ] } 128, 4096 if $full;
+@plan = (\@usual, @plan);
+@plan = map { [ @usual[0], $_, @usual[ 2 .. 4 ] ] } split /,/, $ENV{FANOUT_BYTES} if $ENV{FANOUT_BYTES};
+my %shape_wanted = map { $_ => 1 } split /,/, $ENV{FANOUT_SHAPES} // 'single,alone,each,burst';
 
 sub figure { note(sprintf "bench: %s", join ' ', @_); return }
 
@@ -76,6 +83,12 @@ my %servers = (
         my $pid   = start_server("$built/floor", @ports);
         return ({ port => $ports[0], control => $ports[1], pids => $pid }, sub { stop_server($pid) });
     },
+    stored => sub {
+        my $port = free_port();
+        my $pid  = start_server("$built/floor", $port, $store->{socket});
+        return ({ port => $port, store => $store->{socket}, pids => join(',', $pid, $store->pid) },
+            sub { stop_server($pid) });
+    },
     clairon => sub {
         my $relay = Clairon::Test::relay(undef, $store, roles => 'gate',
             conf => { 'relay.log_level' => 'info', 'gate.drain' => '0s', 'gate.ping' => '10m' });
@@ -128,10 +141,16 @@ END
         sub { kill TERM => $pid; waitpid $pid, 0; delete $children{$pid} });
 }
 
-# As many bursts under way as keep a server busy, and no more.
-sub window { my ($clients) = @_; return $clients >= 1000 ? 1 : $clients >= 64 ? int(1000 / $clients) : 16 }
+# As many bursts under way as keep a server busy, and no more. Of two a relay that is behind sends both at once;
+# of one alone each is sent by itself, and the way to the next one is waited for.
+sub window
+{
+    my ($clients, $shape) = @_;
+    return 1 if $shape eq 'alone';
+    return $clients >= 1000 ? 2 : $clients >= 64 ? int(1000 / $clients) : 16;
+}
 
-my %shapes = (single => {}, each => { each => undef }, burst => { burst => 16 });
+my %shapes = (single => {}, alone => {}, each => { each => undef }, burst => { burst => 16 });
 my @table;
 
 # One run of one server; undef when it is not installed or failed.
@@ -141,7 +160,7 @@ sub run_once
     my ($options, $end) = $servers{$kind}->();
     if (!$options) { figure("$kind is not installed, skipped"); return; }
     my %load = (kind => $kind, clients => $clients, bytes => $bytes, seconds => $most,
-        window => window($clients), %$options, %{ $shapes{$shape} });
+        window => window($clients, $shape), %$options, %{ $shapes{$shape} });
     # nchan loses some of what is posted in a pipeline, now and then: then each answer is awaited.
     my $got = load(%load) // ($kind eq 'nchan' ? load(%load, window => 1, patient => undef) : undef);
     $end->();
@@ -152,22 +171,24 @@ sub run_once
 # The run in the middle, by rate.
 sub middle { my @runs = sort { $a->{rate} <=> $b->{rate} } @_; return $runs[ @runs / 2 ] }
 
-# The two that are compared most closely take turns, so that noise meets both.
+# Those that are compared most closely take turns, so that noise meets all.
 sub measure_fan
 {
-    my ($clients, $bytes, $shape) = @_;
+    my ($clients, $bytes, $shape, $kinds, $rounds) = @_;
     my %runs;
     for my $round (1 .. $rounds)
     {
-        for my $kind (grep { $round == 1 || /^(floor|clairon)$/ } @only)
+        for my $kind (grep { $round == 1 || /^(floor|stored|clairon)$/ } @$kinds)
         {
+            next if $shape eq 'alone' && ($clients < 1000 || $kind !~ /^(floor|stored|clairon)$/);
+            next if $clients >= 10000 && $kind =~ /^(ws|socketio)$/ && !$full;
             my $got = run_once($kind, $clients, $bytes, $shape) or next;
             push @{ $runs{$kind} }, $got;
         }
     }
     my %got = map { $_ => middle(@{ $runs{$_} }) } keys %runs;
     my $floor = $got{floor};
-    for my $kind (grep { $got{$_} } @only)
+    for my $kind (grep { $got{$_} } @$kinds)
     {
         my $ratios = '';
         $ratios = sprintf '  x floor: rate %.2f, cpu %.2f', $got{$kind}{rate} / $floor->{rate},
@@ -175,53 +196,54 @@ sub measure_fan
         figure(sprintf '%-6s N=%-5d %4d B  %-8s %9d /s  cpu %6.2f s/M%s%s', $shape, $clients, $bytes, $kind,
             $got{$kind}{rate}, $got{$kind}{cpu0}, $ratios, defined $got{$kind}{cpu1} ? "  (store $got{$kind}{cpu1})" : '');
     }
-    push @table, { shape => $shape, clients => $clients, bytes => $bytes, %got };
+    judge($shape, $clients, $bytes, \%got) if $floor && $got{clairon};
     return;
 }
 
-# What is aimed at, in the floor's rate and in nchan's; a message for each client has no aim.
-my %aims = (single => { floor => 0.9, nchan => 1 }, burst => { floor => 0.8, nchan => 10 });
+# What is aimed at, in the floor's rate and in nchan's; a message for each client has no aim. Alone is compared
+# with a floor that waits for the store too.
+my %aims = (single => { floor => 0.9, nchan => 1 }, alone => { stored => 0.9 }, burst => { floor => 0.8, nchan => 10 });
 
-# `store`: the floor's share that any relay could reach behind this store, whose CPU time a message is.
-sub show_table
+# By rate, of servers that share the machine with the load; by CPU, what each of them took. A relay's messages
+# come by its store: what that alone costs is told by a floor that reads from there.
+sub judge
 {
-    figure('');
-    figure('deliveries a second, of the floor\'s; what clairon aims at behind its own');
-    open my $file, '<', '/proc/loadavg' or die "/proc/loadavg: $!\n";
-    my ($load) = split / /, <$file>;
-    my $cores = `nproc` + 0;
-    figure("load $load on $cores cores: others work here too, and cpu says more than the rate") if $load > 1.5 * $cores;
-    figure(sprintf '%-6s %6s %5s  %8s %8s %8s  %s', qw(shape N bytes clairon store cpu others));
-    for my $row (@table)
+    my ($shape, $clients, $bytes, $got) = @_;
+    my $aim = $aims{$shape} or return;
+    my ($own, $floor, $stored, $nchan) = @{$got}{qw(clairon floor stored nchan)};
+    my $what  = sprintf 'fan-out, %s, %d B, N=%d', $shape, $bytes, $clients;
+    if ($aim->{stored})
     {
-        my ($floor, $own) = @{$row}{qw(floor clairon)};
-        next if !$floor || !$own;
-        my $aim   = $aims{ $row->{shape} };
-        my $share = $own->{rate} / $floor->{rate};
-        my $most  = $own->{cpu1} > 0 ? 1e6 / $own->{cpu1} / $floor->{rate} : 1;
-        my @others = map { sprintf '%s %.2f', $_, $row->{$_}{rate} / $floor->{rate} }
-          grep { $row->{$_} && $_ ne 'clairon' && $_ ne 'floor' } @only;
-        my @missed;
-        push @missed, sprintf 'aim %.1f', $aim->{floor} if $aim && $share < $aim->{floor};
-        push @missed, sprintf 'aim nchan x %d', $aim->{nchan}
-          if $aim && $row->{nchan} && $own->{rate} < $aim->{nchan} * $row->{nchan}{rate};
-        figure(sprintf '%-6s %6d %5d  %8.2f %8s %8.2f  %s%s', @{$row}{qw(shape clients bytes)}, $share,
-            $most < 1 ? sprintf('%.2f', $most) : '-', $floor->{cpu0} / $own->{cpu0}, join(', ', @others),
-            !$aim ? '' : @missed ? '  missed: ' . join(', ', @missed) : '  met');
+        my $share = $stored ? $own->{rate} / $stored->{rate} : return;
+        return Targets::aim("$what: of a floor behind the store", sprintf('at least %.1f', $aim->{stored}),
+            sprintf('%.2f', $share), $share >= $aim->{stored}, sprintf 'CPU %.2f; of the floor %.2f, CPU %.2f',
+            $stored->{cpu0} / $own->{cpu0}, $own->{rate} / $floor->{rate}, $floor->{cpu0} / $own->{cpu0});
     }
+    my $share = $own->{rate} / $floor->{rate};
+    my $word  = sprintf 'CPU %.2f', $floor->{cpu0} / $own->{cpu0};
+    $word .= sprintf '; of a floor behind the store %.2f, CPU %.2f', $own->{rate} / $stored->{rate},
+      $stored->{cpu0} / $own->{cpu0} if $stored;
+    $word .= sprintf '; nchan itself %.2f of the floor', $nchan->{rate} / $floor->{rate} if $nchan;
+    Targets::aim("$what: of the floor", sprintf('at least %.1f', $aim->{floor}), sprintf('%.2f', $share),
+        $share >= $aim->{floor}, $word);
+    return if !$nchan;
+    my $times = $own->{rate} / $nchan->{rate};
+    Targets::aim("$what: times nchan", "at least $aim->{nchan}", sprintf('%.1f', $times), $times >= $aim->{nchan});
     return;
 }
 
 sub measure_idle
 {
     my ($clients) = @_;
-    for my $kind (grep { $_ ne 'floor' } @only)
+    for my $kind (grep { !/^(floor|stored)$/ && ($_ eq 'clairon' || $clients <= 10000) } @only)
     {
         my ($options, $end) = $servers{$kind}->();
         next if !$options;
         my $got = load(kind => $kind, clients => $clients, seconds => 1, idle => undef, %$options);
         $end->();
         my $aim = $kind eq 'clairon' ? '  (aim: at most 3072)' : '';
+        Targets::aim("memory of an idle connection, $clients of them", 'at most 3072 B', "$got->{bytes_per_connection} B",
+            $got->{bytes_per_connection} <= 3072) if $aim && $got;
         figure(sprintf 'idle   N=%-5d         %-8s %s bytes resident a connection%s', $clients, $kind,
             $got ? $got->{bytes_per_connection} : 'failed', $aim);
     }
@@ -256,25 +278,31 @@ sub measure_commit
         $rate, $audience eq 'ALL' ? "all $clients" : "one of $clients", ($got{p50_us} // 0) / 1000,
         ($got{p99_us} // 0) / 1000, $got{rate} // 0, $got{cpu0} // 0,
         $audience eq 'USER' ? '  (aim: 2 ms, 10 ms)' : '');
+    my $what = sprintf 'commit to client, %d /s, %s', $rate, $audience eq 'ALL' ? "each to all $clients" : "each to one of $clients";
+    Targets::aim("$what, p50", 'under 2 ms', sprintf('%.2f ms', $got{p50_us} / 1000), $got{p50_us} < 2000);
+    Targets::aim("$what, p99", 'under 10 ms', sprintf('%.2f ms', $got{p99_us} / 1000), $got{p99_us} < 10000);
     return;
 }
 
-if ($parts =~ /fan/)
+sub measure_fans
 {
-    for my $bytes (@{ $cases{bytes} })
+    for my $case (@plan)
     {
-        for my $clients (@{ $cases{clients} })
+        my ($numbers, $bytes, $shapes, $kinds, $rounds) = @$case;
+        for my $clients (@$numbers)
         {
-            measure_fan($clients, $bytes, $_) for split /,/, $ENV{FANOUT_SHAPES} // 'single,each,burst';
+            measure_fan($clients, $bytes, $_, $kinds, $rounds) for grep { $shape_wanted{$_} } @$shapes;
         }
     }
-    show_table();
+    return;
 }
-if ($parts =~ /idle/) { measure_idle($_) for $full ? (10000, 19000) : (10000) }
+
+measure_fans() if $parts =~ /fan/;
+if ($parts =~ /idle/) { measure_idle($_) for 10000, 19000 }
 if ($parts =~ /commit/)
 {
-    measure_commit('USER', 1000, 1000, $full ? 10 : 4);
-    measure_commit('ALL', 1000, $full ? 1000 : 100, $full ? 10 : 4);
+    measure_commit('USER', 1000, 1000, $full ? 10 : 5);
+    measure_commit('ALL', 1000, 1000, $full ? 10 : 5);
 }
 pass('measured');
 done_testing();

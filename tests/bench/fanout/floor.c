@@ -3,8 +3,11 @@
  *
  * floor PORT CONTROL_PORT: clients connect to the first. On the second, a line `all COUNT BYTES`
  * sends COUNT messages to all of them, in one send each; `each` one to each, one send each.
+ * floor PORT STORE_SOCKET: what they are sent comes from the store's stream, as for a relay: each answer
+ * in one send to all, or to the one whom an entry is for. The least that a hop by the store costs.
  */
 #include <errno.h>
+#include <hiredis.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdint.h>
@@ -15,6 +18,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "decoder/frame.h"
 
 #define CLIENTS_MAX 20000
 #define BLOCK_MAX (4 * 1024 * 1024)
@@ -60,20 +65,26 @@ send_whole(int fd, const char *bytes, size_t len)
     }
 }
 
+/* The head of a text frame of so many bytes; its length. */
+static size_t
+put_head(char *at, size_t bytes)
+{
+    at[0] = (char)0x81;
+    at[1] = (char)(bytes < 126 ? bytes : 126);
+    if (bytes < 126)
+        return 2;
+    at[2] = (char)(bytes >> 8);
+    at[3] = (char)bytes;
+    return 4;
+}
+
 static size_t
 make_block(int count, size_t bytes)
 {
     size_t at = 0;
 
     for (int i = 0; i < count && at + bytes + 10 < BLOCK_MAX; i++) {
-        block[at++] = (char)0x81;
-        if (bytes < 126) {
-            block[at++] = (char)bytes;
-        } else {
-            block[at++] = 126;
-            block[at++] = (char)(bytes >> 8);
-            block[at++] = (char)bytes;
-        }
+        at += put_head(block + at, bytes);
         memset(block + at, 'x', bytes);
         at += bytes;
     }
@@ -116,6 +127,104 @@ read_control(int fd)
     }
 }
 
+/* ---- the store's stream */
+
+static redisContext *store;
+
+static const redisReply *
+field_of(const redisReply *fields, const char *name)
+{
+    for (size_t i = 0; i + 1 < fields->elements; i += 2) {
+        if (strcmp(fields->element[i]->str, name) == 0)
+            return fields->element[i + 1];
+    }
+    return NULL;
+}
+
+/* Whom an entry is for: clients come in the order of their numbers, as u0, u1 and so on. -1: all. */
+static int
+client_of(const redisReply *route)
+{
+    const unsigned char *at = (const unsigned char *)route->str;
+    size_t audience_len =
+        (size_t)(at[FRAME_NOTE_AT_AUDIENCE_LEN] << 8 | at[FRAME_NOTE_AT_AUDIENCE_LEN + 1]);
+    size_t target = FRAME_NOTE_HEAD_SIZE + audience_len + 2;
+
+    return route->len > target + 1 ? (int)strtol(route->str + target + 1, NULL, 10) : -1;
+}
+
+/* The line that a relay makes of an entry, as a frame. */
+static size_t
+put_entry(char *to, const redisReply *entry, const redisReply *data)
+{
+    static const char START[] = "{\"t\":\"msg\",\"pos\":\"0123456789abcdef.",
+                      MIDDLE[] = "\",\"n\":";
+    const redisReply *id = entry->element[0];
+    size_t len = sizeof(START) - 1 + id->len + sizeof(MIDDLE) - 1 + data->len + 1;
+    char *at = to + put_head(to, len);
+
+    at = (char *)memcpy(at, START, sizeof(START) - 1) + sizeof(START) - 1;
+    at = (char *)memcpy(at, id->str, id->len) + id->len;
+    at = (char *)memcpy(at, MIDDLE, sizeof(MIDDLE) - 1) + sizeof(MIDDLE) - 1;
+    at = (char *)memcpy(at, data->str, data->len) + data->len;
+    *at++ = '}';
+    return (size_t)(at - to);
+}
+
+static void
+ask_store(const char *after)
+{
+    int done = 0;
+
+    redisAppendCommand(store, "XREAD COUNT 64 BLOCK 0 STREAMS clairon:stream %s", after);
+    while (done == 0) {
+        if (redisBufferWrite(store, &done) != REDIS_OK)
+            fail("store");
+    }
+}
+
+static void
+send_entries(const redisReply *entries)
+{
+    size_t len = 0;
+
+    for (size_t i = 0; i < entries->elements; i++) {
+        const redisReply *entry = entries->element[i];
+        const redisReply *route = field_of(entry->element[1], "route");
+        const redisReply *data = field_of(entry->element[1], "data");
+        int client = client_of(route);
+
+        if (client >= 0)
+            send_whole(clients[client], block, put_entry(block, entry, data));
+        else if (len + data->len + 256 < BLOCK_MAX)
+            len += put_entry(block + len, entry, data);
+    }
+    for (int i = 0; i < client_count && len > 0; i++)
+        send_whole(clients[i], block, len);
+}
+
+static void
+read_store(void)
+{
+    redisReply *reply = NULL;
+
+    if (redisBufferRead(store) != REDIS_OK)
+        exit(0); /* it ended */
+    if (redisGetReplyFromReader(store, (void **)&reply) != REDIS_OK)
+        fail("store");
+    if (reply == NULL)
+        return; /* the rest of it comes */
+    if (reply->type == REDIS_REPLY_ARRAY) {
+        const redisReply *entries = reply->element[0]->element[1];
+
+        ask_store(entries->element[entries->elements - 1]->element[0]->str);
+        send_entries(entries);
+    }
+    freeReplyObject(reply);
+}
+
+/* ---- clients */
+
 /* The key of the load client is always the same one, that of RFC 6455's example. */
 static void
 accept_client(int listener)
@@ -136,6 +245,23 @@ accept_client(int listener)
     }
 }
 
+/* Where it is told what to send; its descriptor. */
+static int
+open_control(const char *where)
+{
+    redisReply *newest;
+
+    if (where[0] != '/')
+        return open_port((int)strtol(where, NULL, 10));
+    store = redisConnectUnix(where);
+    newest = store != NULL ? redisCommand(store, "XREVRANGE clairon:stream + - COUNT 1") : NULL;
+    if (newest == NULL)
+        fail("store");
+    ask_store(newest->elements > 0 ? newest->element[0]->element[0]->str : "0-0");
+    freeReplyObject(newest);
+    return store->fd;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -150,7 +276,7 @@ main(int argc, char **argv)
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
     listener = open_port((int)strtol(argv[1], NULL, 10));
-    control = open_port((int)strtol(argv[2], NULL, 10));
+    control = open_control(argv[2]);
     event.data.fd = listener;
     epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event);
     event.data.fd = control;
@@ -160,6 +286,8 @@ main(int argc, char **argv)
     while (epoll_wait(epoll, &event, 1, -1) >= 0 || errno == EINTR) {
         if (event.data.fd == listener) {
             accept_client(listener);
+        } else if (event.data.fd == control && store != NULL) {
+            read_store();
         } else if (event.data.fd == control) {
             event.data.fd = accept(control, NULL, NULL);
             epoll_ctl(epoll, EPOLL_CTL_ADD, event.data.fd, &event);

@@ -9,10 +9,10 @@
 #define USER_TEXT_MAX 16
 
 struct options {
-    const char *kind; /* clairon, floor, nchan, ws, socketio */
+    const char *kind; /* clairon, floor, stored, nchan, ws, socketio */
     int port;
     int control_port;  /* floor, ws, socketio: where publishing is asked for */
-    const char *store; /* clairon: the store's unix socket */
+    const char *store; /* clairon, stored: the store's unix socket */
     const char *secret;
     int clients;
     size_t bytes; /* of one message's line */

@@ -21,7 +21,7 @@ static unsigned char route[FRAME_NOTE_HEAD_SIZE + 64];
 void
 publish_open(const struct options *options)
 {
-    if (strcmp(options->kind, "clairon") == 0) {
+    if (options->store != NULL) {
         store = redisConnectUnix(options->store);
         if (store == NULL || store->err != 0)
             fail("could not connect to the store");
@@ -158,7 +158,7 @@ append_burst(const struct options *options)
 }
 
 static void
-publish_clairon(const struct options *options, int bursts)
+publish_by_store(const struct options *options, int bursts)
 {
     int unanswered = 0;
 
@@ -224,8 +224,8 @@ publish(const struct options *options, int bursts)
 {
     char line[64];
 
-    if (strcmp(options->kind, "clairon") == 0) {
-        publish_clairon(options, bursts);
+    if (options->store != NULL) {
+        publish_by_store(options, bursts);
         return;
     }
     if (strcmp(options->kind, "nchan") == 0) {
