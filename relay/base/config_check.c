@@ -123,12 +123,6 @@ config_check_conninfo(const char *value)
 }
 
 const char *
-config_check_one(const char *value)
-{
-    return strcmp(value, "1") == 0 ? NULL : "must be 1: only 1 is supported by this version";
-}
-
-const char *
 config_check_networks(const char *value)
 {
     return networks_are_good(value)

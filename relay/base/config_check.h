@@ -15,7 +15,6 @@ const char *config_check_prefix(const char *value);
 const char *config_check_url(const char *value);
 const char *config_check_listen(const char *value);
 const char *config_check_conninfo(const char *value);
-const char *config_check_one(const char *value);
 const char *config_check_networks(const char *value);
 
 #endif

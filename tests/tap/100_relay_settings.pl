@@ -105,7 +105,7 @@ refused("$_->[0] $_->[1]", good("[$_->[0]]", $_->[1]), "$file:8: [$_->[0]] $_->[
   [ 'feed',  'create_slot = maybe', 'create_slot must be true, false, on, off, yes, no, 1 or 0' ],
   [ 'feed',  'slot = Big-Slot',     'slot must be made of a-z, 0-9 and _' ],
   [ 'store', 'prefix = a{b}',       'prefix must be made of letters' ],
-  [ 'store', 'shards = 2',          'shards must be 1' ];
+  [ 'store', 'shards = 17',         'shards must be' ];
 my $start = "[auth]\nhs256_secret_file = $folder/secret\n[feed]\nconninfo = dbname=x\n[store]\n";
 refused('a wrong url', "${start}url = http://me:hunter2\@host:1\n", "$file:6: [store] url must be redis://");
 refused('a wrong conninfo', "[auth]\nhs256_secret_file = $folder/secret\n[feed]\nconninfo = hunter2 x=y\n",

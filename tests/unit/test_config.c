@@ -289,7 +289,7 @@ static void
 what_is_not_there_yet_is_refused(void **state)
 {
     (void)state;
-    refuses("[store]\nshards = 2\n", 2, "only 1 is supported by this version");
+    refuses("[store]\nshards = 17\n", 2, "must be");
     refuses("[gate]\nworkers = 65\n", 2, "a number from 1 to 64");
     refuses("[gate]\nconsole = perhaps\n", 2, "on");
     refuses("[gate]\ntrusted_proxies = localhost\n", 2, "must hold addresses, networks");

@@ -33,6 +33,7 @@ sub new
         'gate.drain'             => '1s',
         'auth.hs256_secret_file' => "$folder/secret",
         'relay.log_level'        => 'debug',
+        ($store && $store->shards > 1 ? ('store.shards' => $store->shards) : ()),
         ($options{roles} ? ('relay.roles' => $options{roles}) : ()),
         %{ $options{conf} // {} });
     return $self;

@@ -113,19 +113,50 @@ sub read_answer
     return substr $bytes, 0, $rest;
 }
 
-# What the stream holds: references to hashes of an entry's fields and its `entry` id.
+# CLAIRON_TEST_SHARDS: how many shards relays make of it.
+sub shards { return $ENV{CLAIRON_TEST_SHARDS} || 1 }
+
+# The keys of all shards, as keys('stream').
+sub keys
+{
+    my ($self, $name) = @_;
+    return $self->shards == 1 ? "clairon:$name" : map { "clairon:{$_}:$name" } 0 .. $self->shards - 1;
+}
+
+# The one of them that is there, as key("ack:$id"); shard 0's if none is.
+sub key
+{
+    my ($self, $name) = @_;
+    my ($first, @others) = $self->keys($name);
+    return (grep { $self->ask('EXISTS', $_) } @others)[0] // $first;
+}
+
+sub in_order
+{
+    my ($one, $other) = map { [ split /-/, $_->{entry} ] } @_;
+    return $one->[0] <=> $other->[0] || $one->[1] <=> $other->[1];
+}
+
+# What the stream holds, or all streams: references to hashes of an entry's fields, its `entry` id and `stream`.
 sub entries
 {
     my ($self, $key) = @_;
-    my $rows = $self->ask('XRANGE', $key // 'clairon:stream', '-', '+');
-    return map { { @{ $_->[1] }, entry => $_->[0] } } @$rows;
+    my @all;
+    for my $stream ($key // $self->keys('stream'))
+    {
+        push @all, map { { @{ $_->[1] }, entry => $_->[0], stream => $stream } } @{ $self->ask('XRANGE', $stream, '-', '+') };
+    }
+    @all = sort { in_order($a, $b) } @all unless $key || $self->shards == 1;
+    return @all; # their number, to who asks for that
 }
 
-# How many entries of the stream wait for acknowledgements.
+# How many entries wait for acknowledgements.
 sub pending
 {
     my ($self, $key) = @_;
-    return $self->ask('XPENDING', $key // 'clairon:stream', 'clairon')->[0];
+    my $count = 0;
+    $count += $self->ask('XPENDING', $_, 'clairon')->[0] for $key // $self->keys('stream');
+    return $count;
 }
 
 1;
