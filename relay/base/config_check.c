@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include "base/networks.h"
+#include "base/urls.h"
 
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
 #define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -72,8 +73,8 @@ is_unix_path(const char *path)
     return path[0] == '/' && path[1] != '\0' && strlen(path) <= UNIX_PATH_MAX;
 }
 
-const char *
-config_check_url(const char *value)
+static const char *
+check_one_url(const char *value)
 {
     static const char form[] = "must be " CONFIG_URL_FORM;
 
@@ -103,6 +104,22 @@ config_check_url(const char *value)
     if (slash != NULL && !is_number(slash + 1, strlen(slash + 1), 0, 65535))
         return form;
     return is_address(value, len) ? NULL : form;
+}
+
+const char *
+config_check_url(const char *value)
+{
+    const char *wrong = NULL;
+    unsigned count = urls_count(value);
+
+    for (unsigned i = 0; i < count && wrong == NULL; i++) {
+        char *url = urls_at(value, i);
+
+        wrong = check_one_url(url);
+        explicit_bzero(url, strlen(url)); /* it may hold a password */
+        free(url);
+    }
+    return wrong;
 }
 
 const char *

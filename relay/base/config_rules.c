@@ -8,6 +8,7 @@
 
 #include "base/config_load.h"
 #include "base/memory.h"
+#include "base/urls.h"
 
 #define KEY_FILE_MAX 16384
 #define HS256_KEY_MIN 32 /* RFC 7518, section 3.2: not shorter than the hash */
@@ -250,6 +251,17 @@ check_backoff(struct config_load *load)
     return config_fail(load, "%s must not be less than [delivery] backoff_base", where);
 }
 
+static enum rc
+check_shards(struct config_load *load)
+{
+    char where[CONFIG_WHERE_MAX];
+
+    if (urls_count(load->config->store.url) <= (unsigned)load->config->store.shards)
+        return RC_OK;
+    config_where(load, "store", "url", where);
+    return config_fail(load, "%s names more servers than [store] shards can be put on", where);
+}
+
 enum rc
 config_rules(struct config_load *load)
 {
@@ -257,7 +269,7 @@ config_rules(struct config_load *load)
 
     if ((config->relay.roles & CONFIG_ROLE_FEED) != 0 && config->feed.conninfo == NULL)
         return fail_missing(load, "[feed] conninfo: the feed needs to reach the replica");
-    if (check_backoff(load) != RC_OK || check_tls(load) != RC_OK)
+    if (check_shards(load) != RC_OK || check_backoff(load) != RC_OK || check_tls(load) != RC_OK)
         return RC_BAD;
     return check_auth(load);
 }

@@ -123,6 +123,82 @@ test_batches_end_where_the_way_turns(void **state)
     assert_int_equal(count_until_full(&member, &plain), count_until_full(&plain, &acked));
 }
 
+static struct frame
+note_for(const char *audience, struct bytes targets, uint32_t count, unsigned char id)
+{
+    struct frame frame = note(id, 0);
+
+    frame.as.note.audience = text(audience);
+    frame.as.note.targets = targets;
+    frame.as.note.target_count = count;
+    return frame;
+}
+
+#define TARGETS_U1 ((struct bytes){(const unsigned char *)"\0\2u1", 4})
+#define TARGETS_TWO ((struct bytes){(const unsigned char *)"\0\2u1\0\2u2", 8})
+
+static void
+test_what_is_for_one_user_goes_to_his_shard(void **state)
+{
+    struct store four = {.shards = shards, .shard_count = 4};
+    unsigned own = shard_of_user(4, "u1", 2);
+    const struct frame frames[] = {note_for("USER", TARGETS_U1, 1, 1),
+                                   note_for("USER", TARGETS_TWO, 2, 2),
+                                   note_for("TEAM", TARGETS_U1, 1, 3), commit};
+    struct store_batch *batch = store_batch_new(&four);
+
+    (void)state;
+    assert_in_range(own, 1, 3);
+    for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++)
+        store_batch_add(batch, &frames[i]);
+    assert_int_equal(store_batch_count(batch), 4);
+    for (unsigned k = 0; k < 4; k++)
+        assert_int_equal(batch->parts[k].notes, k == own ? 1 : k == 0 ? 2 : 0);
+    batch_clear(batch);
+    store_batch_add(batch, &commit);
+    assert_true(store_batch_bytes(batch) > 0); /* it moves the progress */
+    store_batch_free(batch);
+}
+
+/* The number must never change: it says where what is stored already is. */
+static void
+test_users_keep_their_shards(void **state)
+{
+    (void)state;
+    assert_int_equal(shard_of_user(1, "u1", 2), 0);
+    assert_int_equal(shard_of_user(2, "u1", 2), 1);
+    assert_int_equal(shard_of_user(16, "", 0), 1 + 0xcbf29ce484222325ull % 15);
+    assert_int_equal(shard_of_user(16, "a", 1), 1 + 0xaf63dc4c8601ec8cull % 15);
+    assert_int_equal(shard_of_user(16, "foobar", 6), 1 + 0x85944171f73967e8ull % 15);
+}
+
+static void
+test_a_shard_takes_only_what_it_lacks(void **state)
+{
+    static struct shard ahead[4];
+    struct store four = {.shards = ahead, .shard_count = 4};
+    unsigned own = shard_of_user(4, "u1", 2);
+    struct stats stats = {0};
+    struct store_batch *batch;
+
+    (void)state;
+    four.stats = &stats;
+    ahead[own].claimed_lsn = 7;
+    ahead[own].claimed_ordinal = 5;
+    batch = store_batch_new(&four);
+    for (unsigned char i = 4; i <= 6; i++) {
+        struct frame mine = note_for("USER", TARGETS_U1, 1, i);
+        struct frame group = note_for("TEAM", TARGETS_U1, 1, i);
+
+        store_batch_add(batch, &mine);
+        store_batch_add(batch, &group);
+    }
+    assert_int_equal(batch->parts[own].notes, 1);
+    assert_int_equal(batch->parts[0].notes, 3);
+    assert_int_equal(store_batch_count(batch), 6);
+    store_batch_free(batch);
+}
+
 int
 main(void)
 {
@@ -130,6 +206,9 @@ main(void)
         cmocka_unit_test(test_notes_without_acks_are_simple),
         cmocka_unit_test(test_notes_are_walked_in_order),
         cmocka_unit_test(test_batches_end_where_the_way_turns),
+        cmocka_unit_test(test_what_is_for_one_user_goes_to_his_shard),
+        cmocka_unit_test(test_users_keep_their_shards),
+        cmocka_unit_test(test_a_shard_takes_only_what_it_lacks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,84 @@
+/* test_admin_merge.c: do several shards' words on themselves become one? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "store/admin_merge.h"
+
+static void
+test_overviews_add_up(void **state)
+{
+    /* Two servers: shards 0 and 2 are on the first. */
+    const char *const texts[] = {
+        "{\"at\":9,\"entries\":1,\"pending\":1,\"errors\":5,\"memory\":10,\"memory_max\":0,"
+        "\"relays\":[{\"name\":\"r\"}],\"oldest\":[{\"id\":\"b\",\"since\":2}]}",
+        "{\"at\":8,\"entries\":2,\"pending\":2,\"errors\":7,\"memory\":20,\"memory_max\":1,"
+        "\"relays\":[],\"oldest\":[{\"id\":\"a\",\"since\":1},{\"id\":\"c\",\"since\":3}]}",
+        "{\"at\":9,\"entries\":4,\"pending\":4,\"errors\":5,\"memory\":10,\"memory_max\":0,"
+        "\"relays\":[],\"oldest\":[]}"};
+    char *merged = admin_merge_overviews(texts, 3, 2);
+
+    (void)state;
+    assert_string_equal(
+        merged,
+        "{\"at\":9,\"entries\":7,\"pending\":7,\"errors\":12,\"memory\":30,"
+        "\"memory_max\":1,\"relays\":[{\"name\":\"r\"}],\"oldest\":[{\"id\":\"a\",\"since\":1},"
+        "{\"id\":\"b\",\"since\":2},{\"id\":\"c\",\"since\":3}]}");
+    free(merged);
+}
+
+static void
+test_errors_come_newest_first_a_page_long(void **state)
+{
+    char texts[2][4096] = {"[", "["};
+    const char *const pages[] = {texts[0], texts[1]};
+    char *merged;
+    size_t rows = 0;
+
+    (void)state;
+    for (int i = 40; i > 0; i--) {
+        size_t len = strlen(texts[i % 2]);
+
+        snprintf(texts[i % 2] + len, sizeof(texts[0]) - len, "%s{\"entry\":\"%d-0\"}%s",
+                 len == 1 ? "" : ",", i * 9, i <= 2 ? "]" : "");
+    }
+    merged = admin_merge_errors(pages, 2);
+    assert_non_null(merged);
+    assert_memory_equal(merged, "[{\"entry\":\"360-0\"},{\"entry\":\"351-0\"},", 37);
+    for (const char *at = strstr(merged, "entry"); at != NULL; at = strstr(at + 1, "entry"))
+        rows++;
+    assert_int_equal(rows, 20);
+    assert_non_null(strstr(merged, "{\"entry\":\"189-0\"}]"));
+    free(merged);
+}
+
+static void
+test_what_is_no_answer_makes_none(void **state)
+{
+    const char *const pages[] = {"[]", "{}"}, *const missing[] = {"[]", NULL},
+                      *const broken[] = {"["};
+
+    (void)state;
+    assert_null(admin_merge_errors(pages, 2));
+    assert_null(admin_merge_errors(missing, 2));
+    assert_null(admin_merge_errors(broken, 1));
+    assert_null(admin_merge_overviews(pages, 2, 1));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_overviews_add_up),
+        cmocka_unit_test(test_errors_come_newest_first_a_page_long),
+        cmocka_unit_test(test_what_is_no_answer_makes_none),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
