@@ -33,7 +33,8 @@ $pg->safe_psql('postgres', q{
             COMMIT;
         END LOOP;
     END $$});
-my $store = Clairon::Test::store();
+# A rewrite of its file would fall into whatever is measured when the file has grown enough.
+my $store = Clairon::Test::store(options => [ '--auto-aof-rewrite-percentage', 0 ]);
 my $relay = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0, conf => { 'relay.log_level' => 'info' });
 my $peer  = peer_modules();
 wait_until('the relay reads its slot', sub { is_read('clairon') });
@@ -119,6 +120,8 @@ sub measure_ours
         $pg->safe_psql('postgres',
             "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots WHERE slot_name = 'clairon'") eq 't' });
     $relay->stop;
+    # As the others leave none behind: all write into memory that the store has used before, or none does.
+    $store->ask('XTRIM', $STREAM, 'MAXLEN', 1);
     return (ours => $pace, cpu => 1e6 * $cpu / $rows);
 }
 

@@ -2,8 +2,9 @@
 //
 //     node ingest_peer.js MODULES SOCKET_FOLDER PORT USER SLOT STORE_SOCKET STREAM COUNT
 //
-// Generous to it: it parses each message, writes a line for each change, lets ioredis pipeline what it is given in one turn,
-// and waits for no answer before it takes more. Ends when COUNT entries are stored.
+// It stores the same notification. Generous to it: no rules, ids that differ on every reading, no routing beside
+// the line; ioredis may pipeline what it is given in one turn, nobody waits for an answer before taking more, and the slot
+// is confirmed whether or not the store has it. Ends when COUNT entries are stored.
 'use strict';
 
 const { randomUUID } = require('crypto');
@@ -28,17 +29,39 @@ function onStored() {
         service.stop().then(() => process.exit(0));
 }
 
+const operations = { insert: 'create', update: 'update', delete: 'delete' };
+
+// As PostgreSQL writes it, `2026-01-31 12:34:56.123456+00`, with six digits.
+function isoTime(text) {
+    const [, day, time, digits] = /^(\S+) ([\d:]+)(?:\.(\d+))?/.exec(text);
+
+    return `${day}T${time}.${(digits || '').padEnd(6, '0')}Z`;
+}
+
 service.on('data', (lsn, message) => {
+    const timestamp = isoTime(message.timestamp);
+
     for (const change of message.change || []) {
         const row = {};
 
         change.columnnames.forEach((name, i) => { row[name] = change.columnvalues[i]; });
         const id = randomUUID();
         const data = JSON.stringify({
-            id,
-            type: 'NOTIFICATION',
-            metadata: { lsn, timestamp: message.timestamp, topic: `${change.schema}.${change.table}` },
-            payload: { operation: change.kind, after: row },
+            metadata: {
+                id,
+                priority: 'NORMAL',
+                type: 'REALTIME',
+                emitter: 'node',
+                source: change.table,
+                topic: `postgres.${change.table}`,
+                operation: operations[change.kind],
+                timestamp,
+            },
+            payload: { before: null, after: row },
+            routing: {
+                audience: { type: 'USER', targets: [row.owner] },
+                retry: { ack_required: false, enabled: false, attempts: 0, limit: 5, backoff: 'EXPONENTIAL' },
+            },
         });
 
         redis.xadd(stream, '*', 'id', id, 'data', data).then(onStored, fail);
