@@ -152,9 +152,14 @@ layer_sanitized() (
     return "$status"
 )
 
-layer_client() {
-    (cd client && bounded 120 node --test --test-reporter=tap 2>&1)
-}
+# What is shipped, then the sources it is made from.
+layer_client() (
+    local status=0
+    cd client || return
+    bounded 120 node --test --test-reporter=tap 2>&1 || status=1
+    bounded 120 node --conditions=source --test --test-reporter=tap 2>&1 || status=1
+    return "$status"
+)
 
 layer_e2e() {
     local file status=0

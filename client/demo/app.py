@@ -22,8 +22,8 @@ import psycopg2.extras
 HERE = Path(__file__).resolve().parent
 CLIENT = HERE.parent
 ROOTS = {
-    "/client/": CLIENT / "src",
-    "/src/": CLIENT / "src",
+    "/client/": CLIENT / "dist",
+    "/dist/": CLIENT / "dist",
     "/examples/": CLIENT / "examples",
     "/": HERE,
 }

@@ -6,7 +6,7 @@
 // message that was not written yet comes again; one that was is known by its id.
 
 import { appendFile, readFile, writeFile } from 'node:fs/promises';
-import { connect } from '../src/index.js';
+import { connect } from '../dist/index.js';
 
 const [url, token, file = 'messages.ndjson'] = process.argv.slice(2);
 

@@ -1,6 +1,6 @@
 // live.js: a table on the screen that is always the table in the database.
 
-import { connect } from '../src/index.js';
+import { connect } from '../dist/index.js';
 import { assignments, relay, token } from './login.js';
 
 const clairon = connect({ url: await relay(), token });

@@ -1,6 +1,6 @@
 // minimal.js: the least that works: a list of all that is for the signed-in user.
 
-import { connect } from '../src/index.js';
+import { connect } from '../dist/index.js';
 import { relay, token } from './login.js';
 
 const clairon = connect({ url: await relay(), token });

@@ -8,7 +8,7 @@ export function createBackoff({ base = 500, cap = 30_000, random = Math.random }
   let failures = 0;
 
   /** Milliseconds to wait now; the next answer comes from a wider range. */
-  function next() {
+  function nextWait() {
     // 2 ** 1024 is Infinity, which min() turns into the cap: no overflow to guard.
     const ceiling = Math.min(cap, base * 2 ** failures);
     failures += 1;
@@ -19,5 +19,5 @@ export function createBackoff({ base = 500, cap = 30_000, random = Math.random }
     failures = 0;
   }
 
-  return { next, reset };
+  return { nextWait, reset };
 }

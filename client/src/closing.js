@@ -1,4 +1,4 @@
-// closing.js: what a WebSocket close code asks of us.
+// closing.js: what a close code asks of us, and which one a refused request would have had.
 
 /** Not codes of the wire: this page itself gave the connection up. */
 export const SILENT = 'silent';
@@ -7,12 +7,18 @@ export const UNREACHABLE = 'unreachable';
 
 export const TOKEN_EXPIRED = 4100;
 
-/**
- * 'stop': trying again cannot help; 'backoff': try again, later and later; 'now': the relay asks
- * us to come back at once (it restarts or moves). What is not ours (1006, 1001 ...) backs off.
- */
-export function closeClass(code) {
-  if (code >= 4000 && code <= 4099) return 'stop';
-  if (code >= 4200 && code <= 4299) return 'now';
-  return 'backoff';
+/** Classes of codes: trying again cannot help; the relay asks us to come back at once. */
+export const STOP = 40;
+export const NOW = 42;
+
+/** Any other class backs off, also that of a code that is not ours (1006, 1001 ...). */
+export const closeClass = (code) => Math.trunc(code / 100);
+
+/** Of a refusal that is none of the wire's, the status itself. */
+export async function codeOfStatus(response) {
+  const { status } = response;
+  if (status === 403) return 4003;
+  if (status !== 401) return status;
+  const { code } = await response.json().catch(() => ({}));
+  return code === 109 ? TOKEN_EXPIRED : 4001;
 }

@@ -1,8 +1,9 @@
 // connection.js: keeps one connection to a relay alive and hands its frames on.
 
-import { NO_ANSWER, SILENT, TOKEN_EXPIRED, UNREACHABLE, closeClass } from './closing.js';
+import { NO_ANSWER, NOW, SILENT, STOP, TOKEN_EXPIRED, UNREACHABLE, closeClass } from './closing.js';
 import { createLadder } from './ladder.js';
 import { refreshDelay } from './refresher.js';
+import { openStream } from './streams.js';
 
 const SUBPROTOCOL = 'clairon.v1.json';
 
@@ -12,8 +13,10 @@ const DEFAULT_PING_S = 25;
 // A relay that sends us away "at once" again and again is treated as one that is ill.
 const SHORT_LIFE_MS = 5_000;
 
-export const NO_TOKEN = 'could not get a token';
+const NO_TOKEN = 'no token';
 const ALL = ['*'];
+
+const failure = (text, fields) => Object.assign(new Error(text), fields);
 
 /**
  * States, each told through `onState`:
@@ -22,18 +25,18 @@ const ALL = ['*'];
  *   waiting     lost; the next try is in `retryIn` ms
  *   closed      the end: close() was called, or the relay said that trying again cannot help
  *
- * `options`: url, token, window, backoff, WebSocket, fetch, transports, now.
- * `owner`: position() -> pos or null, topics() -> array or null, onFrame(frame, length),
- * onState(change), onError(error).
+ * `options`: as settingsOf() has them.
+ * `owner`: position() and topics(), which may be undefined, onToken(token), which may suspend
+ * the connection, onFrame(frame, length), onState(change), onError(error).
  */
 export function createConnection(options, owner) {
-  const { url, window, backoff, now } = options;
+  const { url, backoff, now } = options;
   const canRefresh = typeof options.token === 'function';
   const ladder = createLadder(options.transports);
   const timers = {};
   let state = 'idle';
   let socket = null;
-  let attempt; // changes with each; what belongs to another is for nobody
+  let attempts = 0; // what belongs to another is for nobody
   let bye;
   let openedAt; // undefined until `connected`
   let heardAt;
@@ -41,55 +44,84 @@ export function createConnection(options, owner) {
   let pingMs = DEFAULT_PING_S * 1000;
   let topics = ALL; // in force on this connection
 
-  /** `token`: one that was just brought; without it a new one is asked for. */
+  /** `token`: one that was just brought, which was told; without it a new one is asked for. */
   async function open(token) {
-    const ours = {};
-    attempt = ours;
+    attempts += 1;
+    const ours = attempts;
     bye = null;
-    setState('connecting');
+    if (!token) setState('connecting');
     token ??= await bringToken();
-    if (attempt !== ours) return;
-    if (token) dial(token, ours);
-    else retry(backoff.next(), { reason: NO_TOKEN });
+    if (token && attempts === ours) owner.onToken?.(token);
+    if (attempts !== ours) return;
+    if (!token) {
+      retry(backoff.nextWait(), { reason: NO_TOKEN });
+      return;
+    }
+    const transport = ladder.rung();
+    giveUp(ANSWER_MS, NO_ANSWER);
+    socket = transport === 'ws'
+      ? new options.WebSocket(url, SUBPROTOCOL)
+      : openStream(transport, options.fetch, url);
+    socket.onopen = () => {
+      const wanted = owner.topics();
+      topics = wanted ?? ALL;
+      requests += 1;
+      say({
+        t: 'connect',
+        r: requests,
+        token,
+        pos: owner.position(),
+        win: options.window,
+        topics: wanted,
+      });
+    };
+    socket.onmessage = receive;
+    // 'error' tells nothing and is always followed by 'close'.
+    socket.onclose = lost;
   }
 
   /** False when nothing is open; the frame is then not sent. */
   function send(frame) {
     if (state !== 'open') return false;
-    socket.send(JSON.stringify(frame));
+    say(frame);
     return true;
+  }
+
+  /** What is undefined in it is left out. */
+  function say(frame) {
+    socket.send(JSON.stringify(frame));
   }
 
   /** The owner's topics have changed. While nothing is open, the next `connect` says them. */
   function retopic() {
     const before = topics;
     topics = owner.topics() ?? ALL;
-    const added = topics.filter((topic) => !before.includes(topic));
-    const dropped = before.filter((topic) => !topics.includes(topic));
-    if (added.length > 0) request('subscribe', { topics: added });
-    if (dropped.length > 0) request('unsubscribe', { topics: dropped });
+    ask('subscribe', topics.filter((topic) => !before.includes(topic)));
+    ask('unsubscribe', before.filter((topic) => !topics.includes(topic)));
+  }
+
+  function ask(t, changed) {
+    if (changed.length > 0) request({ t, topics: changed });
   }
 
   /** Something says that the world is back; `isChanged`: by another network, perhaps. */
   function wake(isChanged) {
     if (state === 'waiting') {
-      clearTimeout(timers.retry);
-      open();
-    } else if (state === 'open' && (isChanged || now() - heardAt > pingMs)) {
-      send({ t: 'ping' });
-      expectWord(PROBE_MS);
+      again();
+    } else if (isChanged || now() - heardAt > pingMs) {
+      if (send({ t: 'ping' })) giveUp(PROBE_MS, SILENT);
     }
   }
 
   /** Lets go without a word; open() begins again. */
   function suspend() {
-    drop(1000);
+    drop();
     state = 'idle';
   }
 
   function close() {
-    drop(1000);
-    setState('closed', { reason: 'closed by this page' });
+    drop();
+    setState('closed', { reason: 'close()' });
   }
 
   /** Undefined when there is none to be had. */
@@ -98,149 +130,92 @@ export function createConnection(options, owner) {
       return canRefresh ? await options.token() : options.token;
     } catch (cause) {
       owner.onError(new Error(NO_TOKEN, { cause }));
-      return undefined;
     }
   }
 
-  async function dial(token, ours) {
-    after('answer', ANSWER_MS, () => lost({ code: NO_ANSWER }));
-    const Socket = await socketClass(ladder.rung()).catch(() => null);
-    if (attempt !== ours) return;
-    if (!Socket) {
-      lost({ code: UNREACHABLE });
-      return;
-    }
-    socket = new Socket(url, SUBPROTOCOL);
-    socket.onopen = () => {
-      requests += 1;
-      const wanted = owner.topics();
-      topics = wanted ?? ALL;
-      // What is undefined is left out.
-      socket.send(JSON.stringify({
-        t: 'connect',
-        r: requests,
-        token,
-        pos: owner.position() ?? undefined,
-        win: window,
-        topics: wanted ?? undefined,
-      }));
-    };
-    socket.onmessage = (event) => receive(event.data);
-    // 'error' tells nothing and is always followed by 'close'.
-    socket.onclose = lost;
-  }
-
-  /** The others are loaded where no WebSocket gets through. */
-  async function socketClass(transport) {
-    if (transport === 'ws') return options.WebSocket;
-    const { SseSocket, PollSocket } = await import('./streams.js');
-    const Class = transport === 'sse' ? SseSocket : PollSocket;
-    return Class.bind(null, options.fetch);
-  }
-
-  function receive(data) {
+  function receive({ data }) {
     const ours = socket;
     heard();
-    for (const line of String(data).split('\n')) {
-      if (line === '') continue;
-      let frame;
+    for (const line of data.split('\n')) {
       try {
-        frame = JSON.parse(line);
+        if (line) handle(JSON.parse(line), line.length);
       } catch (error) {
         owner.onError(error);
-        continue;
       }
-      handle(frame, line.length);
       if (socket !== ours) return; // a handler closed us: the rest is for nobody
     }
   }
 
   function handle(frame, length) {
-    switch (frame.t) {
-      case 'ping':
-        socket.send('{"t":"pong"}'); // also before `connected`
-        break;
-      case 'connected':
-        connected(frame);
-        break;
-      case 'refreshed':
-        planRefresh(frame.exp);
-        break;
-      case 'expiring':
-        refresh();
-        break;
-      case 'bye':
-        bye = frame;
-        break;
-      case 'err':
-        owner.onError(Object.assign(new Error(frame.msg), { code: frame.code, retry: frame.retry }));
-        break;
-      default: // msg, acked, gap, and whatever a later relay may send
-        owner.onFrame(frame, length);
-    }
+    const { t } = frame;
+    if (t === 'ping') say({ t: 'pong' }); // also before `connected`
+    else if (t === 'connected') connected(frame);
+    else if (t === 'refreshed') planRefresh(frame.exp);
+    else if (t === 'expiring') refresh();
+    else if (t === 'bye') bye = frame;
+    else if (t === 'err') owner.onError(failure(frame.msg, frame));
+    else owner.onFrame(frame, length); // msg, acked, gap, and whatever a later relay may send
   }
 
   function connected(frame) {
-    clearTimeout(timers.answer);
-    if (frame.ping > 0) pingMs = frame.ping * 1000;
+    const { user, conn, resumed, ping, exp } = frame;
+    clearTimeout(timers[NO_ANSWER]);
+    if (ping > 0) pingMs = ping * 1000;
     openedAt = now();
-    ladder.opened();
-    if (!ladder.isTop()) after('climb', ladder.nextClimb(), climb);
+    const climbIn = ladder.opened();
+    if (climbIn) after('climb', climbIn, climb);
     heard();
-    planRefresh(frame.exp);
+    planRefresh(exp);
     owner.onFrame(frame);
-    const { user, conn, resumed } = frame;
-    setState('open', { user, conn, resumed: resumed === true });
+    setState('open', { user, conn, resumed: !!resumed });
   }
 
   /** What works is not always the best: it is tried from the top again, from where we are. */
   function climb() {
-    ladder.top();
-    drop(1000);
+    ladder.climb();
+    again();
+  }
+
+  function again() {
+    drop();
     open();
   }
 
   /** Twice the ping interval without a frame means that nobody is there. */
   function heard() {
     heardAt = now();
-    expectWord(2 * pingMs);
+    giveUp(2 * pingMs, SILENT);
   }
 
-  function expectWord(within) {
-    after('silence', within, () => lost({ code: SILENT }));
+  /** Unless something clears the timer, which is called as the reason is. */
+  function giveUp(ms, code) {
+    after(code, ms, () => lost({ code }));
   }
 
   /** A frame that is answered. */
-  function request(t, fields) {
+  function request(frame) {
     requests += 1;
-    send({ t, r: requests, ...fields });
+    send({ r: requests, ...frame });
   }
 
   function lost({ code, reason }) {
-    const neverOpen = openedAt === undefined;
-    const life = neverOpen ? 0 : now() - openedAt;
+    const life = now() - openedAt; // not a number when it never was open
     drop(4102);
     // A close without a handshake shows as 1006; the relay's `bye` knows better.
     const why = bye && code === 1006 ? bye.code : code;
     const change = { code: why, reason: reason || `connection lost (${why})` };
     // A fixed token cannot become valid again.
-    if (closeClass(why) === 'stop' || (why === TOKEN_EXPIRED && !canRefresh)) {
+    if (closeClass(why) === STOP || (why === TOKEN_EXPIRED && !canRefresh)) {
       setState('closed', change);
-      owner.onError(Object.assign(new Error(change.reason), { code: why }));
+      owner.onError(failure(change.reason, change));
       return;
     }
-    if (neverOpen && !bye) ladder.failed(code === UNREACHABLE);
-    if (life >= SHORT_LIFE_MS) backoff.reset();
-    retry(pause(why, life), change);
-  }
-
-  function pause(code, life) {
-    const asked = bye?.in >= 0 ? bye.in : undefined;
-    if (closeClass(code) === 'now') {
-      if (asked !== undefined) return asked;
-      if (life >= SHORT_LIFE_MS) return 0;
-    }
-    return Math.max(backoff.next(), asked ?? 0);
+    if (isNaN(life) && !bye) ladder.failed(code === UNREACHABLE);
+    const hasLived = life >= SHORT_LIFE_MS;
+    if (hasLived) backoff.reset();
+    const asked = bye?.in ?? 0;
+    const isAtOnce = closeClass(why) === NOW && (hasLived || bye?.in >= 0);
+    retry(isAtOnce ? asked : Math.max(backoff.nextWait(), asked), change);
   }
 
   function retry(retryIn, change) {
@@ -249,9 +224,9 @@ export function createConnection(options, owner) {
   }
 
   /** Lets go of the socket at once: the closing handshake of a dead network takes minutes. */
-  function drop(code) {
-    for (const name of Object.keys(timers)) clearTimeout(timers[name]);
-    attempt = null;
+  function drop(code = 1000) {
+    Object.values(timers).forEach(clearTimeout);
+    attempts += 1;
     openedAt = undefined;
     const ours = socket;
     socket = null;
@@ -261,28 +236,27 @@ export function createConnection(options, owner) {
   }
 
   function planRefresh(exp) {
-    if (canRefresh && exp) after('refresh', refreshDelay(exp, now()), refresh);
+    if (exp) after('refresh', refreshDelay(exp, now()), refresh);
   }
 
   async function refresh() {
-    clearTimeout(timers.refresh);
     if (!canRefresh) return;
     const ours = socket;
     const token = await bringToken();
     // The answer may come when the connection it was for is gone; the next one asks anew.
-    if (token && socket === ours) request('refresh', { token });
+    if (token && socket === ours) request({ t: 'refresh', token });
   }
 
   /** A timer of this name; the one before it is forgotten. */
   function after(name, ms, act) {
     clearTimeout(timers[name]);
-    timers[name] = setTimeout(() => act(), ms);
+    timers[name] = setTimeout(act, ms);
   }
 
   function setState(next, detail) {
     if (next === state && next === 'closed') return;
     state = next;
-    owner.onState({ state, ...detail });
+    owner.onState({ state, transport: ladder.rung(), ...detail });
   }
 
   return {
@@ -292,7 +266,5 @@ export function createConnection(options, owner) {
     wake,
     suspend,
     close,
-    state: () => state,
-    transport: () => ladder.rung(),
   };
 }

@@ -23,27 +23,27 @@ export function createDedupe(limit = 4096) {
     return isNew;
   }
 
-  function acked(ids) {
+  function markAcked(ids) {
     for (const id of ids) {
       if (acks.has(id)) acks.set(id, true);
     }
-    kept?.save([...new Set([...loaded(), ...ids])].slice(-MAX_KEPT).join(' '));
+    kept?.([...new Set([...loaded(), ...ids])].slice(-MAX_KEPT).join(' '));
   }
 
-  const isAcked = (id) => acks.get(id) === true;
+  const isAcked = (id) => acks.get(id);
 
   /** After a handler failed, the retry has to reach it. */
   const forget = (id) => acks.delete(id);
 
-  function put(id, isDone = false) {
+  function put(id, isDone) {
     acks.delete(id);
     acks.set(id, isDone);
     if (acks.size > limit) acks.delete(acks.keys().next().value);
   }
 
   function loaded() {
-    return kept?.load()?.split(' ') ?? [];
+    return kept?.()?.split(' ') ?? [];
   }
 
-  return { keep, first, acked, isAcked, forget };
+  return { keep, first, markAcked, isAcked, forget };
 }

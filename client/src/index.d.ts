@@ -76,6 +76,8 @@ export interface Options {
 
 export interface StateChange {
   state: 'connecting' | 'open' | 'waiting' | 'closed';
+  /** How it is connected, or tried. */
+  transport: 'ws' | 'sse' | 'poll';
   /** With `open`. */
   user?: string;
   conn?: string;

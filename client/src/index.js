@@ -6,10 +6,5 @@ import { checkOptions } from './options.js';
 /** Opens a connection that keeps itself alive until close(); see index.d.ts for the options. */
 export function connect(options) {
   checkOptions(options);
-  const { client, open } = createClient(options);
-  // The caller registers its handlers before the first event can come.
-  queueMicrotask(() => {
-    if (client.state === 'idle') open();
-  });
-  return client;
+  return createClient(options);
 }

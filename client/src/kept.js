@@ -1,22 +1,14 @@
 // kept.js: a text that outlives the page, where the browser allows it.
 
-/** `storage`: 'localStorage' or 'sessionStorage'. A browser that forbids it throws; then nothing is kept. */
-export function createKept(storage, key) {
-  function load() {
-    try {
-      return globalThis[storage].getItem(key);
-    } catch {
-      return null;
-    }
+/**
+ * Returns a function: kept(text) keeps it, kept() gives what was kept, if anything was. `storage`:
+ * 'localStorage' or 'sessionStorage'. A browser that forbids it throws; then nothing is kept.
+ */
+export const createKept = (storage, key) => (text) => {
+  try {
+    const place = globalThis[storage];
+    return text ? place.setItem(key, text) : place.getItem(key);
+  } catch {
+    return null;
   }
-
-  function save(text) {
-    try {
-      globalThis[storage].setItem(key, text);
-    } catch {
-      // see above
-    }
-  }
-
-  return { load, save };
-}
+};

@@ -13,11 +13,12 @@ export function createLadder(rungs) {
   let failures = 0;
   let climbMs = CLIMB_MS;
 
-  const isTop = () => at === 0;
-
+  /** Milliseconds until the next attempt from the top, each twice those before; 0: it is the top. */
   function opened() {
     failures = 0;
-    if (isTop()) climbMs = CLIMB_MS;
+    const wait = at && climbMs;
+    climbMs = at ? Math.min(climbMs * 2, CLIMB_CAP_MS) : CLIMB_MS;
+    return wait;
   }
 
   /** `isMute`: nobody answered. Another rung is then worth a try, but no rung two. */
@@ -28,17 +29,10 @@ export function createLadder(rungs) {
     at = (at + 1) % rungs.length;
   }
 
-  function top() {
+  function climb() {
     at = 0;
     failures = 0;
   }
 
-  /** Milliseconds until the next attempt from the top; each one waits twice as long. */
-  function nextClimb() {
-    const wait = climbMs;
-    climbMs = Math.min(climbMs * 2, CLIMB_CAP_MS);
-    return wait;
-  }
-
-  return { rung: () => rungs[at], isTop, opened, failed, top, nextClimb };
+  return { rung: () => rungs[at], opened, failed, climb };
 }

@@ -8,20 +8,18 @@
 export function createLeadership(name, elected, deposed) {
   let turn; // an AbortController: ends the place in the line, or the lead
 
-  async function request(how) {
-    const ours = new AbortController();
-    const { signal } = ours;
-    turn = ours;
+  /** `steal`: takes the lock from its holder. */
+  async function enter(steal) {
+    leave();
+    turn = new AbortController();
+    const { signal } = turn;
     let isHeld = false;
     try {
-      await navigator.locks.request(name, how ?? { signal }, () => new Promise((release) => {
-        if (signal.aborted) {
-          release();
-          return;
-        }
-        isHeld = true;
+      await navigator.locks.request(name, steal ? { steal } : { signal }, () => new Promise((release) => {
+        isHeld = !signal.aborted;
         signal.onabort = release;
-        elected();
+        if (isHeld) elected();
+        else release();
       }));
     } catch {
       if (signal.aborted) return;
@@ -33,11 +31,5 @@ export function createLeadership(name, elected, deposed) {
   /** Lets go of the lock, or of the place in the line. */
   const leave = () => turn?.abort();
 
-  /** Takes the lock from its holder. */
-  function seize() {
-    leave();
-    request({ steal: true });
-  }
-
-  return { join: () => request(), seize, leave };
+  return { enter, leave };
 }

@@ -9,13 +9,13 @@ import { createBackoff } from './backoff.js';
  * `key`: the column, or the columns, that tell rows apart. `report(error)`: a load that failed.
  */
 export function createLiveRows(client, source, { key, load }, report) {
-  if (!key) throw new TypeError('live(): key is the name of a column, or of several');
+  if (!key) throw new TypeError('live(): no key');
   const columns = [key].flat();
   const byKey = new Map();
   const listeners = new Set();
   const backoff = createBackoff();
   let rows = [];
-  let waiting = null; // during a load: [{ n, done }]
+  let waiting; // during a load: what is to be done after it
   let mustLoad = false;
   let isTelling = false;
   let timer;
@@ -37,24 +37,20 @@ export function createLiveRows(client, source, { key, load }, report) {
     clearTimeout(timer);
     waiting = [];
     try {
-      replace(await loaded());
+      let answer;
+      do {
+        mustLoad = false;
+        answer = await load();
+      } while (mustLoad && load);
+      replace(answer ?? []);
       backoff.reset();
     } catch (error) {
       report(error);
-      timer = setTimeout(reload, backoff.next());
+      timer = setTimeout(reload, backoff.nextWait());
     }
     const came = waiting;
-    waiting = null;
-    for (const { n, done } of came) done(apply(n));
-  }
-
-  async function loaded() {
-    let answer;
-    while (mustLoad && load) {
-      mustLoad = false;
-      answer = await load();
-    }
-    return answer ?? [];
+    waiting = undefined;
+    for (const act of came) act();
   }
 
   function replace(all) {
@@ -65,7 +61,7 @@ export function createLiveRows(client, source, { key, load }, report) {
 
   /** The message counts as handled when it is in `rows`. */
   function arrived(n) {
-    return waiting ? new Promise((done) => { waiting.push({ n, done }); }) : apply(n);
+    return waiting ? new Promise((done) => { waiting.push(() => done(apply(n))); }) : apply(n);
   }
 
   function apply({ metadata: { operation }, payload: { before, after, unchanged = [] } }) {
@@ -84,8 +80,8 @@ export function createLiveRows(client, source, { key, load }, report) {
   }
 
   function keyOf(row) {
-    return columns.every((column) => row?.[column] !== undefined)
-      ? columns.map((column) => row[column]).join('\n') : undefined;
+    const values = columns.map((column) => row?.[column]);
+    return values.includes(undefined) ? undefined : values.join('\n');
   }
 
   /** Once for all changes of a tick. */
@@ -118,8 +114,6 @@ export function createLiveRows(client, source, { key, load }, report) {
 /** Large values that a change did not touch are not in `after`: they are those of the row held. */
 function whole(after, held, unchanged) {
   const row = { ...after };
-  for (const column of unchanged) {
-    if (held) row[column] = held[column];
-  }
+  for (const column of unchanged) row[column] = held?.[column];
   return row;
 }

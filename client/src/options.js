@@ -2,22 +2,17 @@
 
 import { createBackoff } from './backoff.js';
 
-const KNOWN = [
-  'url', 'token', 'pos', 'window', 'topics', 'ack', 'storage', 'dedupe', 'backoff', 'transports',
-  'tabs', 'WebSocket', 'fetch', 'now',
-];
-const TRANSPORTS = ['ws', 'sse', 'poll'];
-const VALUES = { transports: TRANSPORTS, ack: ['auto', 'manual'] };
+const KNOWN = 'url token pos window topics ack storage dedupe backoff transports tabs WebSocket fetch now'.split(' ');
+const VALUES = { transports: ['ws', 'sse', 'poll'], ack: ['auto', 'manual'] };
 
 function demand(isRight, text) {
   if (!isRight) throw new TypeError(`connect(): ${text}`);
 }
 
 export function checkOptions(options) {
-  for (const name of Object.keys(options)) {
-    demand(KNOWN.includes(name), `unknown option "${name}"; there are ${KNOWN.join(', ')}`);
-  }
-  demand(/^(string|function)$/.test(typeof options.token), 'token is a string or a function');
+  const unknown = Object.keys(options).find((name) => !KNOWN.includes(name));
+  demand(unknown === undefined, `unknown option "${unknown}"; known are ${KNOWN.join(', ')}`);
+  demand(/^(string|function)$/.test(typeof options.token), 'token: a string or a function');
   for (const [name, valid] of Object.entries(VALUES)) {
     const given = [options[name] ?? []].flat();
     demand(given.every((value) => valid.includes(value)), `${name} is one of ${valid.join(', ')}`);
@@ -25,18 +20,13 @@ export function checkOptions(options) {
 }
 
 /** What a connection is made with. */
-export function settingsOf({ url, token, window, backoff, WebSocket, fetch, transports = TRANSPORTS, now = Date.now }) {
-  const settings = {
-    url: socketUrl(url),
-    token,
-    window,
-    backoff: createBackoff(backoff),
-    WebSocket: WebSocket ?? globalThis.WebSocket,
-    fetch: fetch ?? globalThis.fetch?.bind(globalThis),
-    now,
-  };
-  settings.transports = transports.filter((name) => (name === 'ws' ? settings.WebSocket : settings.fetch));
-  demand(settings.transports.length > 0, 'no WebSocket here, pass one in');
+export function settingsOf(options) {
+  const { WebSocket, fetch } = globalThis;
+  const settings = { WebSocket, fetch, now: Date.now, ...VALUES, ...options };
+  settings.url = socketUrl(options.url);
+  settings.backoff = createBackoff(options.backoff);
+  settings.transports = settings.transports.filter((name) => settings[name === 'ws' ? 'WebSocket' : 'fetch']);
+  demand(settings.transports[0], 'no WebSocket here');
   return settings;
 }
 

@@ -8,21 +8,17 @@ const IDS_PER_FRAME = 500;
  * lost with its socket needs no care here: the relay shows the message again, the page
  * recognises it and acks once more. `send(frame)` returns false when there is no open connection.
  */
-export function createOutbox(send, defer = (act) => setTimeout(act, 0)) {
+export function createOutbox(send) {
   const verdicts = new Map(); // id -> the frame it belongs in, without ids; the last word counts
-  let isPlanned = false;
+  let planned;
 
   function put(id, verdict) {
     verdicts.set(id, JSON.stringify(verdict));
-    if (isPlanned) return;
-    isPlanned = true;
-    defer(() => {
-      isPlanned = false;
-      flush();
-    });
+    planned ??= setTimeout(flush);
   }
 
   function flush() {
+    planned = undefined;
     for (const verdict of new Set(verdicts.values())) {
       const ids = [...verdicts.keys()].filter((id) => verdicts.get(id) === verdict);
       while (ids.length > 0) {
@@ -34,8 +30,8 @@ export function createOutbox(send, defer = (act) => setTimeout(act, 0)) {
   }
 
   return {
-    ack: (id) => put(id, { t: 'ack' }),
-    nack: (id, delay) => put(id, { t: 'nack', delay }),
+    sendAck: (id) => put(id, { t: 'ack' }),
+    sendNack: (id, delay) => put(id, { t: 'nack', delay }),
     flush,
   };
 }

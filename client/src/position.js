@@ -6,32 +6,26 @@
  * of a handler gets that message again. `kept`: what outlives the page, if anything does.
  */
 export function createPosition(pos, kept) {
-  let received = pos ?? kept?.load() ?? null;
+  let received = pos ?? kept?.() ?? undefined;
   let settled = received;
   let open = []; // { pos, done } in stream order; neighbours that are done are merged
 
   /** A message arrived; call the returned function once its handlers are through. */
   function arrive(at) {
     received = at;
-    const entry = { pos: at, done: false };
+    const entry = { pos: at };
     open.push(entry);
     return () => {
+      const before = settled;
       entry.done = true;
-      settle();
+      while (open[0]?.done) settled = open.shift().pos;
+      open = open.filter((e, i) => !(e.done && open[i + 1]?.done));
+      if (settled !== before) kept?.(settled);
     };
   }
 
   /** The relay named a new place to start from: nothing before it will come. */
-  function restart(at) {
-    arrive(at)();
-  }
+  const restart = (at) => arrive(at)();
 
-  function settle() {
-    const before = settled;
-    while (open[0]?.done) settled = open.shift().pos;
-    open = open.filter((e, i) => !(e.done && open[i + 1]?.done));
-    if (settled !== before) kept?.save(settled);
-  }
-
-  return { received: () => received, settled: () => settled, openCount: () => open.length, arrive, restart };
+  return { received: () => received, settled: () => settled, arrive, restart };
 }

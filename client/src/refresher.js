@@ -4,7 +4,7 @@ const LEAD_MS = 30_000;
 // A page's clock may be wrong by hours: then `exp` looks past, and only this keeps us from asking
 // without end. The relay's own `expiring` frame covers the clock that is late.
 const MIN_INTERVAL_MS = 10_000;
-const MAX_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2e9; // a timer reaches little more
 
 /**
  * Milliseconds to wait; `exp` in seconds since 1970. Short-lived tokens get 4/5 of their time. What

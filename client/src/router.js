@@ -1,51 +1,49 @@
 // router.js: finds the handlers a notification is for.
 
 /** Names that are events of the connection and not of a notification. */
-const EVENTS = ['message', 'repeat', 'gap', 'state', 'acked', 'error'];
+const EVENTS = 'message repeat gap state acked error'.split(' ');
 
-const KINDS = ['topic', 'source', 'type'];
+const KINDS = 'topic source type'.split(' ');
 
 /** Whether `value` is `wanted`, or begins with it where that ends in a star. */
 export function matchesName(wanted, value) {
-  return wanted.endsWith('*') ? Boolean(value?.startsWith(wanted.slice(0, -1))) : value === wanted;
+  return wanted.endsWith('*') ? !!value?.startsWith(wanted.slice(0, -1)) : value === wanted;
 }
 
 /** What one name given to on() stands for: a function that says whether a notification matches. */
 export function matcher(name) {
-  if (!name) throw new TypeError('on(): the name is missing');
-  if (name === '*') return () => true;
   const kind = KINDS.find((k) => name.startsWith(`${k}:`));
   const wanted = kind ? name.slice(kind.length + 1) : name;
   const kinds = kind ? [kind] : KINDS;
-  return (n) => kinds.some((k) => matchesName(wanted, n.metadata[k]));
+  return ({ metadata }) => kinds.some((k) => matchesName(wanted, metadata?.[k]));
 }
 
 export function createRouter() {
-  let entries = []; // { event or matches, handler }
+  const entries = new Set(); // { hears, handler }
 
   /** Returns the function that takes the handler away again. */
   function on(name, handler) {
-    if (typeof handler !== 'function') throw new TypeError('on(): the handler is a function');
-    const entry = EVENTS.includes(name) ? { event: name, handler } : { matches: matcher(name), handler };
-    entries.push(entry);
-    return () => {
-      entries = entries.filter((e) => e !== entry);
-    };
+    if (!name || typeof handler !== 'function') throw new TypeError('on(): a name and a function');
+    const hears = EVENTS.includes(name) ? (what) => what === name : matcher(name);
+    const entry = { hears, handler };
+    entries.add(entry);
+    return () => entries.delete(entry);
   }
 
-  const handlersFor = (n) => entries.filter((e) => e.matches?.(n)).map((e) => e.handler);
+  /** Of a notification, or of the name of an event. */
+  const handlersFor = (what) => [...entries].filter((e) => e.hears(what)).map((e) => e.handler);
 
   /**
    * False when nobody listens. A listener that throws must not stop the connection: its error
    * goes to the console's log.
    */
   function emit(event, detail) {
-    const listeners = entries.filter((e) => e.event === event);
-    for (const { handler } of listeners) {
+    const listeners = handlersFor(event);
+    for (const listener of listeners) {
       try {
-        handler(detail);
+        listener(detail);
       } catch (error) {
-        console.error(`clairon: a listener of "${event}" failed`, error);
+        console.error('clairon:', error);
       }
     }
     return listeners.length > 0;

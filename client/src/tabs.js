@@ -1,44 +1,46 @@
 // tabs.js: one connection for all tabs of one user: the leader has it, the others hear of it.
 //
-// What tabs tell each other on the channel, each with `from`:
-//   hello    to the leader: I am here, show me these `topics`. With `pos`: and what I missed since (null: I am new)
-//   leader   to all: I lead now; I have seen `number` messages
-//   welcome  to one: the answer to hello
-//   frame    to all: a frame of the relay's, and the number of messages until then
+// What tabs tell each other on the channel, each with `from`, and `leads` when it is from a leader:
+//   topics   to the leader: show me these `topics`
+//   hello    to the leader: the same, and what I missed since `pos` (undefined: I am new)
+//   open     to all: I lead now
+//   connected to one: the answer to hello
+//   frame    to all: a frame of the relay's, and `pos`, the place before it; `from` is who needs it not
 //   state    to all: what the connection does
-//   verdict  to the leader: send this ack or nack
-//   ask      to the leader: are you still there?   here: yes
+//   send     to the leader: send this ack or nack
+//   ping     to the leader: are you still there?   pong: yes
 //   wake     to the leader: do not wait any longer
 //   bye      to the leader: forget my topics
 
+import { createConnection } from './connection.js';
 import { createLeadership } from './leadership.js';
 import { createRecent } from './recent.js';
+import { isSeen } from './wake.js';
 
 const ASK_MS = 5_000;
 const NUDGE_MS = 1_000;
 const PATIENCE = 3; // questions without an answer
-const FROM_LEADER = ['leader', 'welcome', 'frame', 'state', 'here'];
 const MAX_HELD = 1_000;
 
 /**
  * To its owner it is what a connection is. `name`: the same for all tabs of one user. `owner`: as
- * a connection's, and isAcked(id). `connect(owner)` makes the connection of a leader.
+ * a connection's, and isAcked(id). `settings`: as a connection's.
  */
-export function createTabs(name, connect, owner) {
-  const id = Math.random().toString(36);
-  const connection = connect({
+export function createTabs(name, settings, owner) {
+  const id = Math.random();
+  const connection = createConnection(settings, {
     ...owner,
+    onToken: undefined,
     topics: allTopics,
     onFrame: publish,
     onState: changed,
   });
   const leadership = createLeadership(name, lead, follow);
-  let channel = null; // null: not in the line
-  let isLeader = false;
+  const life = new AbortController(); // has a `signal`, as options of a listener do
+  let channel; // undefined: not in the line
+  let leads = false;
   let firstToken; // brought to learn the name; serves the first connect
-  let number = 0; // messages seen by all tabs together
   let change = { state: 'connecting' }; // the last that was told
-  let transport; // the leader's
   let unanswered = 0;
   let timer;
   let nudge;
@@ -49,40 +51,36 @@ export function createTabs(name, connect, owner) {
 
   function open(token) {
     firstToken = token;
-    listen('addEventListener');
+    // A page that sleeps cannot lead.
+    addEventListener('pagehide', leave, life);
+    addEventListener('pageshow', join, life);
+    document.addEventListener('freeze', leave, life);
+    document.addEventListener('resume', join, life);
     join();
   }
 
   function close() {
-    listen('removeEventListener');
+    life.abort();
     leave();
-    tell({ state: 'closed', reason: 'closed by this page' });
-  }
-
-  /** A page that sleeps cannot lead. */
-  function listen(method) {
-    globalThis[method]('pagehide', leave);
-    globalThis[method]('pageshow', join);
-    document[method]('freeze', leave);
-    document[method]('resume', join);
+    connection.close();
   }
 
   /** False when nobody is there to send it. */
   function send(frame) {
-    if (isLeader) return judge(frame, id);
+    if (leads) return judge(frame, id);
     if (change.state !== 'open') return false;
-    post({ t: 'verdict', frame });
+    post('send', { frame });
     return true;
   }
 
   function retopic() {
-    if (isLeader) connection.retopic();
-    else hello();
+    if (leads) connection.retopic();
+    else post('topics', { topics: owner.topics() });
   }
 
   function wake(isChanged) {
-    if (isLeader) connection.wake(isChanged);
-    else post({ t: 'wake', isChanged });
+    if (leads) connection.wake(isChanged);
+    else post('wake', { change: isChanged });
   }
 
   // ---- coming and going
@@ -96,130 +94,103 @@ export function createTabs(name, connect, owner) {
   }
 
   function leave() {
-    if (!channel) return;
     clearInterval(timer);
     clearTimeout(nudge);
     connection.suspend();
-    isLeader = false;
+    leads = false;
     leadership.leave();
-    post({ t: 'bye' });
-    channel.close();
-    channel = null;
+    post('bye');
+    channel?.close();
+    channel = undefined;
   }
 
   function lead() {
-    isLeader = true;
+    leads = true;
     others.clear();
     held.clear();
     recent = createRecent(owner.position());
-    post({ t: 'leader', number });
+    post('open');
     connection.open(firstToken);
     firstToken = undefined;
   }
 
   /** At first, and when another tab has taken the lead away. */
   function follow() {
-    isLeader = false;
+    leads = false;
     unanswered = 0;
     connection.suspend();
-    leadership.join();
-    hello(owner.position());
+    leadership.enter();
+    hello();
   }
 
   /** A leader that is frozen or busy for ever keeps its lock: somebody looks, if a person does. */
   function watch() {
-    if (isLeader || document.visibilityState !== 'visible') return;
+    if (leads || !isSeen()) return;
     unanswered += 1;
-    if (unanswered > PATIENCE) leadership.seize();
-    else post({ t: 'ask' });
+    if (unanswered > PATIENCE) leadership.enter(true);
+    else post('ping');
   }
 
   // ---- between tabs
 
-  function post(message) {
-    channel?.postMessage({ ...message, from: id });
+  function post(t, fields) {
+    channel?.postMessage({ t, from: id, leads, ...fields });
   }
 
-  function hello(pos) {
-    post({ t: 'hello', topics: owner.topics(), pos });
+  function hello() {
+    post('hello', { topics: owner.topics(), pos: owner.position() });
   }
 
   function receive(message) {
     const { t, to = id } = message;
     if (to !== id) return;
-    if (FROM_LEADER.includes(t)) unanswered = 0;
+    if (message.leads) unanswered = 0;
     if (t === 'frame') heardFrame(message);
-    else if (isLeader) serve(message);
-    else follower(message);
+    else if (leads) serve(message);
+    else if (t === 'open') hello();
+    else if (t === 'connected') welcomed(message);
+    else if (t === 'state') heardState(message);
   }
 
   /** What only the leader answers. */
-  function serve({ t, from, frame, topics, pos, isChanged }) {
-    if (t === 'ask') post({ t: 'here' });
+  function serve({ t, from, frame, topics, pos, change: isChanged }) {
+    if (t === 'ping') post('pong');
     if (t === 'wake') connection.wake(isChanged);
-    if (t === 'verdict') judge(frame, from);
+    if (t === 'send') judge(frame, from);
     if (t === 'bye') others.delete(from);
-    if (t === 'hello') {
-      others.set(from, topics);
-      welcome(from, pos);
-    }
+    if (t === 'topics' || t === 'hello') others.set(from, topics);
+    if (t === 'hello') welcome(from, pos);
     connection.retopic();
   }
 
   function welcome(to, pos) {
     const here = owner.position();
-    const isInLine = pos === undefined || pos === here;
-    post({
-      t: 'welcome',
-      to,
-      held: [...held.values()],
-      missed: isInLine ? [] : recent.after(pos),
-      pos: here,
-      number,
-      change,
-      transport: connection.transport(),
-    });
+    const missed = pos === here ? [] : recent.since(pos);
+    // What is held came long ago: its place is not where that tab is.
+    const waiting = [...held.values()].map((frame) => ({ ...frame, pos: pos ?? here }));
+    post('connected', { to, frames: waiting.concat(missed ?? []), resumed: !!missed, pos: here, change });
   }
 
-  /** What only the others hear. */
-  function follower(message) {
-    const { t } = message;
-    if (t === 'leader') hello(number < message.number ? owner.position() : undefined);
-    if (t === 'welcome') welcomed(message);
-    if (t === 'state') {
-      transport = message.transport;
-      tell(message.change);
-      planNudge(message.change);
-    }
+  function welcomed({ frames, resumed, pos, change: theirs }) {
+    const from = owner.position();
+    frames.forEach((frame) => owner.onFrame(frame));
+    if (!resumed) owner.onFrame(from ? { t: 'gap', from, to: pos, why: 'shed' } : { t: 'connected', pos });
+    if (!resumed || theirs.state !== change.state) tell({ ...theirs, resumed });
   }
 
-  /** In a hidden tab timers may be a minute late: one that is looked at minds the leader's wait. */
-  function planNudge({ retryIn }) {
+  function heardState(message) {
+    tell(message.change);
+    // In a hidden tab timers may be a minute late: one that is looked at minds the leader's wait.
+    const { retryIn } = change;
     clearTimeout(nudge);
-    if (retryIn === undefined || document.visibilityState !== 'visible') return;
-    nudge = setTimeout(wake, retryIn + NUDGE_MS, false);
-  }
-
-  function welcomed({ missed, pos, ...theirs }) {
-    const was = owner.position();
-    number = theirs.number;
-    transport = theirs.transport;
-    // What is held came long ago: its place is not where we are.
-    for (const frame of theirs.held) owner.onFrame({ ...frame, pos: was ?? pos });
-    for (const frame of missed ?? []) owner.onFrame(frame);
-    if (!missed) {
-      owner.onFrame(was === null
-        ? { t: 'connected', resumed: false, pos }
-        : { t: 'gap', from: was, to: pos, why: 'shed' });
-    }
-    if (!missed || theirs.change.state !== change.state) tell({ ...theirs.change, resumed: !!missed });
+    if (retryIn >= 0 && isSeen()) nudge = setTimeout(wake, retryIn + NUDGE_MS, false);
   }
 
   /** Also from a leader that does not know yet that it is none: what it got, nobody else gets. */
-  function heardFrame({ frame, number: theirs, except }) {
-    if (except === id || (isLeader && frame.t !== 'msg')) return;
-    if (!isLeader && number > 0 && theirs > number + 1) hello(owner.position());
-    number = Math.max(number, theirs);
+  function heardFrame({ frame, pos, from }) {
+    if (from === id || (leads && frame.t !== 'msg')) return;
+    const here = owner.position();
+    if (!leads && here !== undefined && here !== pos) hello();
     owner.onFrame(frame);
   }
 
@@ -227,22 +198,22 @@ export function createTabs(name, connect, owner) {
 
   function allTopics() {
     const lists = [owner.topics(), ...others.values()];
-    return lists.includes(null) ? null : [...new Set(lists.flat())];
+    return lists.includes(undefined) ? undefined : [...new Set(lists.flat())];
   }
 
   /** To the others first: what this tab's handlers do must not hold it up. */
   function publish(frame, length) {
-    if (frame.t === 'msg') hold(frame, length);
+    if (frame.t === 'msg') {
+      recent.remember(frame, length);
+      if (frame.n.routing.retry.ack_required) hold(frame);
+    }
     if (frame.t === 'acked') release(frame.ids);
     if (frame.t === 'connected' && !frame.resumed) recent = createRecent(frame.pos);
-    post({ t: 'frame', frame, number });
+    post('frame', { frame, pos: owner.position() });
     owner.onFrame(frame);
   }
 
-  function hold(frame, length) {
-    number += 1;
-    recent.push(frame, length);
-    if (!frame.n.routing.retry.ack_required) return;
+  function hold(frame) {
     held.set(frame.n.metadata.id, frame);
     if (held.size > MAX_HELD) held.delete(held.keys().next().value);
   }
@@ -260,7 +231,7 @@ export function createTabs(name, connect, owner) {
     release(ids);
     if (frame.t !== 'ack') return true;
     const acked = { t: 'acked', ids };
-    post({ t: 'frame', frame: acked, number, except: from });
+    post('frame', { frame: acked, pos: owner.position(), from });
     if (!isOurs) owner.onFrame(acked);
     return true;
   }
@@ -268,7 +239,7 @@ export function createTabs(name, connect, owner) {
   function changed(next) {
     // With this tab's token it is over; that of another may be better.
     if (next.state === 'closed') leave();
-    else post({ t: 'state', change: next, transport: connection.transport() });
+    else post('state', { change: next });
     tell(next);
   }
 
@@ -283,7 +254,5 @@ export function createTabs(name, connect, owner) {
     retopic,
     wake,
     close,
-    state: () => change.state,
-    transport: () => (isLeader ? connection.transport() : transport),
   };
 }

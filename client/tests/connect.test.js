@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { connect } from '../src/index.js';
+import { connect } from 'clairon';
 import { fakeRelay, msg, note, until } from './fake-relay.js';
 
 /** A client on a fake relay, closed after the test; `log` holds every event it told. */
@@ -31,7 +31,7 @@ test('the first frame is connect, with token, window and position', async (t) =>
   assert.equal(socket.protocol, 'clairon.v1.json');
   socket.accept({ resumed: true });
   assert.deepEqual(socket.sent, [{ t: 'connect', r: 1, token: 'fresh', pos: '5-0', win: 8 }]);
-  assert.deepEqual(told('state').at(-1), { state: 'open', user: 'u1', conn: 'c1', resumed: true });
+  assert.deepEqual(told('state').at(-1), { state: 'open', transport: 'ws', user: 'u1', conn: 'c1', resumed: true });
 });
 
 test('an ack goes out when every handler is through', async (t) => {
@@ -235,6 +235,6 @@ test('close() in a handler: the rest of the frame is for nobody, and nothing ret
 
 test('a wrong option is refused with the names of the right ones', () => {
   assert.throws(() => connect({ token: 'T', tokne: 1 }), /unknown option "tokne".*url, token/);
-  assert.throws(() => connect({ url: 'ws://x' }), /token is a string/);
+  assert.throws(() => connect({ url: 'ws://x' }), /token: a string/);
   assert.throws(() => connect({ token: 'T', url: 'ws://x', ack: 'later' }), /ack is one of auto, manual/);
 });

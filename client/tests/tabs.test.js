@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { connect } from '../src/index.js';
+import { connect } from 'clairon';
 import { fakeBrowser, handTimers, tokenOf } from './fake-browser.js';
 import { fakeRelay, msg, note, until } from './fake-relay.js';
 
@@ -111,7 +111,7 @@ test('when the leader closes the next tab goes on from where it is', async (t) =
   assert.equal(next.sent[0].pos, '1');
   next.says(msg('1', note('a')), msg('2', note('b')));
   assert.deepEqual(second.seen, ['a', 'b']);
-  assert.deepEqual(second.states.at(-1), { state: 'open', user: 'u1', conn: 'c1', resumed: true });
+  assert.deepEqual(second.states.at(-1), { state: 'open', transport: 'ws', user: 'u1', conn: 'c1', resumed: true });
 });
 
 test('a third tab that stands by loses nothing in a hand-over', async (t) => {
@@ -152,7 +152,7 @@ test('a leader that does not answer is robbed of the lead', async (t) => {
   // The leader hangs: nothing that is posted reaches it.
   const deaf = BroadcastChannel.prototype.postMessage;
   t.mock.method(BroadcastChannel.prototype, 'postMessage', function post(message) {
-    if (message.t === 'ask') asked.push(message);
+    if (message.t === 'ping') asked.push(message);
     else deaf.call(this, message);
   });
   // More than it takes: Node 18 counts an interval's first turns late.
@@ -275,7 +275,7 @@ test('a token that cannot be had at first is asked for again', async (t) => {
   });
   (await relay.socket()).accept();
   await isOpen(tab);
-  assert.deepEqual(tab.states.map(({ state }) => state), ['waiting', 'connecting', 'open']);
-  assert.deepEqual(tab.errors, ['could not get a token']);
+  assert.deepEqual(tab.states.map(({ state }) => state), ['connecting', 'waiting', 'connecting', 'open']);
+  assert.deepEqual(tab.errors, ['no token']);
   assert.equal(asked, 2); // the token that told the user served the connection too
 });

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { connect } from '../src/index.js';
+import { connect } from 'clairon';
 import { fakeBrowser, handTimers, tokenOf } from './fake-browser.js';
 import { fakeRelay, until } from './fake-relay.js';
 

@@ -8,7 +8,7 @@ from stack import wait_for
 SCRIPT = """
 const [user, relay, options, done] = arguments;
 (async () => {
-  const { connect } = await import('/src/index.js');
+  const { connect } = await import('/dist/index.js');
   const token = async () => {
     const answer = await fetch('/api/token', {
       method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ user }),
@@ -44,7 +44,7 @@ class Tab:
         self.driver.switch_to.new_window("tab")
         self.handle = self.driver.current_window_handle
         self.cdp("Page.setBypassCSP", enabled=True)  # a test may put something before the relay
-        self.driver.get(f"{page_url}/src/")
+        self.driver.get(f"{page_url}/dist/")
         self.driver.set_script_timeout(20)
         trouble = self.driver.execute_async_script(SCRIPT, user, relay, options)
         assert trouble == "", trouble

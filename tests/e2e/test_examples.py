@@ -22,8 +22,8 @@ map.type = 'importmap';
 const react = Object.keys(React).map((name) => `export const ${name} = window.React.${name};`).join('');
 map.textContent = JSON.stringify({ imports: {
   react: URL.createObjectURL(new Blob([react], { type: 'text/javascript' })),
-  clairon: '/src/index.js',
-  'clairon/react': '/src/react.js',
+  clairon: '/dist/index.js',
+  'clairon/react': '/dist/react.js',
 } });
 document.head.append(map);
 """

@@ -17,7 +17,7 @@ sub script
     my ($top, $websocket) = @_;
     my $class = $websocket ? 'globalThis.WebSocket ?? Dead' : 'Dead';
     return <<"END";
-import { connect } from 'file://$top/client/src/index.js';
+import { connect } from 'file://$top/client/dist/index.js';
 class Dead { constructor() { setTimeout(() => this.onclose?.({ code: 1006 }), 1); } close() {} }
 const say = (what) => console.log(JSON.stringify(what));
 const client = connect({ url: process.argv[2], token: process.argv[3], WebSocket: $class, backoff: { base: 20, cap: 100 } });

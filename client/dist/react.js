@@ -1,0 +1,3 @@
+import{useEffect as t,useRef as e,useState as r}from"react";var n=[];function u(o,s,{key:i,load:l}){let[c,a]=r(n),f=e(l);f.current=l;let v=void 0!==l,d=[i].flat().join(`
+`);return t(()=>{let t=o.live(s,{key:d.split(`
+`),load:v?()=>f.current():void 0});return t.subscribe(a),()=>{t.close(),a(n)}},[o,s,d,v]),c}function o(r,n,u){let o=e(u);o.current=u,t(()=>{let t=r.on(n,t=>o.current(t));return()=>{t()}},[r,n])}function s(e){let[n,u]=r(e.state);return t(()=>{u(e.state);let t=e.on("state",t=>u(t.state));return()=>{t()}},[e]),n}export{s as useConnectionState,u as useLive,o as useMessages};//# sourceMappingURL=react.js.map

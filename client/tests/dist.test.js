@@ -1,0 +1,37 @@
+// dist.test.js: is what is shipped small enough, and made from the sources as they are?
+
+import assert from 'node:assert/strict';
+import { readFileSync, readdirSync } from 'node:fs';
+import test from 'node:test';
+import { LIMIT_BYTES, sizeOf } from './size.js';
+
+const read = (path) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8');
+const maps = ['dist/index.js.map', 'dist/react.js.map'].map((path) => JSON.parse(read(path)));
+
+test(`all but the React hook has less than ${LIMIT_BYTES} bytes, gzipped`, () => {
+  assert.ok(sizeOf('index.js').gzipped < LIMIT_BYTES, JSON.stringify(sizeOf('index.js')));
+});
+
+test('what is loaded loads nothing more', () => {
+  assert.doesNotMatch(read('dist/index.js'), /\bimport\b/);
+  assert.match(read('dist/index.js'), /\/\/# sourceMappingURL=index\.js\.map\n$/);
+});
+
+test('dist/ is made from src/ as it is now (else: npm run build)', () => {
+  const held = new Map();
+  for (const { sources, sourcesContent } of maps) {
+    sources.forEach((path, i) => held.set(path.replace('../src/', ''), sourcesContent[i]));
+  }
+  const names = readdirSync(new URL('../src', import.meta.url)).filter((name) => name.endsWith('.js'));
+  for (const name of names) assert.equal(held.get(name), read(`src/${name}`), name);
+  assert.equal(held.size, names.length);
+});
+
+const builder = await import('../build.js').catch(() => null);
+
+// Where `npm install` has been run.
+if (builder) {
+  test('a build of now brings the same', async () => {
+    for (const [path, text] of Object.entries(await builder.built())) assert.equal(read(path), text, path);
+  });
+}
