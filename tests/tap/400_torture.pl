@@ -4,6 +4,7 @@
 # while writers commit: kills, crashes, restarts, pauses of processes, connections that are cut and
 # networks that stop without a word. To repeat a run: CLAIRON_TORTURE_SEED=n; for longer ones:
 # CLAIRON_TORTURE_FAULTS=n, and CLAIRON_TORTURE_PAUSE=s for pauses longer than the relay's patience.
+# CLAIRON_TEST_SHARDS=n: with so many shards.
 use strict;
 use warnings;
 
@@ -20,7 +21,7 @@ note "seed $SEED, $FAULTS faults";
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
-    CREATE TABLE plain (id bigserial PRIMARY KEY, writer int, n int, owner text DEFAULT 'u1');
+    CREATE TABLE plain (id bigserial PRIMARY KEY, writer int, n int, owner text);
     CREATE TABLE acked (id bigserial PRIMARY KEY, writer int, n int, team text DEFAULT 't1');
     INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1'), ('TEAM', 't1', 'u2');
     SELECT clairon.watch('plain', 'USER', 'owner');
@@ -50,7 +51,7 @@ sub write_rows
         my ($first, $last) = ($n + 1, $n + 1 + int rand 20);
         $n = $last;
         system 'psql', '-qX', '-d', $connect, '-c',
-            "BEGIN; INSERT INTO plain (writer, n) SELECT $writer, i FROM generate_series($first, $last) i;"
+            "BEGIN; INSERT INTO plain (writer, n, owner) SELECT $writer, i, 'u' || i % 5 FROM generate_series($first, $last) i;"
           . (rand() < 0.4 ? "INSERT INTO acked (writer, n) VALUES ($writer, $last);" : '') . 'COMMIT';
     }
     POSIX::_exit(0);
@@ -129,6 +130,8 @@ my %faults = (
 );
 my @names = sort keys %faults;
 
+sub stored { my $sum = 0; $sum += $store->ask('XLEN', $_) for $store->keys('stream'); return $sum }
+
 my $begin = time;
 for my $fault (1 .. $FAULTS)
 {
@@ -137,9 +140,8 @@ for my $fault (1 .. $FAULTS)
     $faults{$name}->();
     # Now and then the next fault comes before this one is mended.
     next if rand() < 0.3;
-    my $stored = eval { $store->ask('XLEN', 'clairon:stream') } // 0;
-    wait_until("after fault $fault ($name) rows are stored again", sub {
-        (eval { $store->ask('XLEN', 'clairon:stream') } // 0) > $stored });
+    my $stored = eval { stored() } // 0;
+    wait_until("after fault $fault ($name) rows are stored again", sub { (eval { stored() } // 0) > $stored });
 }
 open my $file, '>', $stop_file or die "could not write $stop_file: $!";
 close $file;
@@ -147,10 +149,10 @@ waitpid $_, 0 for @writers;
 
 my $rows = committed();
 cmp_ok($rows, '>', 500, "writers committed $rows rows during $FAULTS faults");
-wait_until("all $rows rows are stored", sub { $store->ask('XLEN', 'clairon:stream') >= $rows });
+wait_until("all $rows rows are stored", sub { stored() >= $rows });
 
 my @entries = $store->entries;
-is(scalar @entries, $rows, 'the stream holds as many entries as there are rows');
+is(scalar @entries, $rows, 'the streams hold as many entries as there are rows');
 my %stored;
 for my $entry (@entries)
 {
@@ -163,8 +165,11 @@ my %wanted = map { $_ => 1 } split /\n/, $pg->safe_psql('postgres',
 is_deeply(\%stored, \%wanted, 'each committed row once, and nothing else');
 my %ids = map { $_->{id} => 1 } @entries;
 is(scalar keys %ids, $rows, 'each under an id of its own');
-my @places = map { substr $_->{route}, 8, 16 } @entries;
-is(scalar(grep { $places[$_] le $places[ $_ - 1 ] } 1 .. $#places), 0, 'in the order of commits');
+for my $stream ($store->keys('stream'))
+{
+    my @places = map { substr $_->{route}, 8, 16 } $store->entries($stream);
+    is(scalar(grep { $places[$_] le $places[ $_ - 1 ] } 1 .. $#places), 0, "$stream: in the order of commits");
+}
 
 # Who must ack fits what is stored, and can be worked off.
 my $acked = $pg->safe_psql('postgres', 'SELECT count(*) FROM acked');

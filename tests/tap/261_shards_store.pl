@@ -1,0 +1,201 @@
+# A store of four shards: is each committed row in the right one exactly once and in commit order, whatever dies or goes back?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use IPC::Run;
+use Test::More;
+
+my $SHARDS = 4;
+my @STREAMS = map { "clairon:{$_}:stream" } 0 .. $SHARDS - 1;
+my %conf    = ('store.shards' => $SHARDS);
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE one (id int PRIMARY KEY, owner text);
+    CREATE TABLE many (id int PRIMARY KEY, team text);
+    INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1'), ('TEAM', 't1', 'u2');
+    SELECT clairon.watch('one', 'USER', 'owner');
+    SELECT clairon.watch('many', 'TEAM', 'team', ack_required => true)});
+my $store = Clairon::Test::store(fsync => 'everysec');
+my $relay = Clairon::Test::relay($pg, $store, conf => \%conf);
+
+# Transactions of twenty rows for as many users, and one for a group.
+my $last = 0;
+sub statements
+{
+    my ($transactions) = @_;
+    my $text = '';
+    for (1 .. $transactions)
+    {
+        $text .= sprintf "BEGIN; INSERT INTO one SELECT i, 'u' || i %% 17 FROM generate_series(%d, %d) i;"
+          . "INSERT INTO many VALUES (%d, 't1'); COMMIT;\n", $last + 1, $last + 20, $last + 20;
+        $last += 20;
+    }
+    return $text;
+}
+sub insert { return $pg->safe_psql('postgres', statements(@_)) }
+sub rows { return $last + $last / 20 }
+sub stored { my $sum = 0; $sum += $store->ask('XLEN', $_) for @STREAMS; return $sum }
+sub wait_stored { return wait_until(rows() . ' entries are stored', sub { stored() >= rows() }) }
+
+sub key_of
+{
+    my ($entry) = @_;
+    my ($table) = $entry->{data} =~ /"source":"(\w+)"/;
+    my ($id)    = $entry->{data} =~ /"after":\{"id":(\d+)/;
+    return "$table $id";
+}
+
+# Each row once over all shards, in commit order in each; who owns a row has one shard, groups have the first.
+sub is_whole
+{
+    my ($when, $lost) = @_;
+    my (%found, %shard_of, @unordered);
+    for my $k (0 .. $SHARDS - 1)
+    {
+        my $before = '';
+        for my $entry ($store->entries($STREAMS[$k]))
+        {
+            $found{ key_of($entry) }++;
+            my $owner = $entry->{data} =~ /"owner":"(\w+)"/ ? $1 : 'group';
+            $shard_of{$owner}{$k} = 1;
+            my $place = substr $entry->{route}, 8, 16;
+            push @unordered, $entry->{entry} if $place le $before;
+            $before = $place;
+        }
+    }
+    my %wanted = map { $_ => 1 } (map { "one $_" } 1 .. $last), (map { 'many ' . 20 * $_ } 1 .. $last / 20);
+    delete @wanted{@$lost} if $lost;
+    is_deeply(\%found, \%wanted, "$when: each row once");
+    is_deeply(\@unordered, [], 'in commit order');
+    is_deeply([ grep { keys %{ $shard_of{$_} } > 1 } keys %shard_of ], [], 'what is for one user in one shard');
+    is_deeply([ sort map { $shard_of{$_}{0} ? $_ : () } keys %shard_of ], ['group'], 'and groups in the first');
+    is($store->pending($STREAMS[0]), $last / 20, 'where they wait for their acks');
+    return;
+}
+
+insert(5);
+wait_stored();
+is_whole('at first');
+is(scalar(grep { $store->ask('XLEN', $_) > 0 } @STREAMS), $SHARDS, 'all shards are used');
+
+# Under load whatever there is dies.
+my $script = Clairon::Test::scratch() . '/rows.sql';
+PostgreSQL::Test::Utils::append_to_file($script, statements(150));
+my $writer = IPC::Run::start([ 'psql', '-qX', '-d', $pg->connstr('postgres'), '-f', $script ]);
+for my $part (1 .. 4)
+{
+    my $wanted = 100 + 600 * $part;
+    wait_until("$wanted entries are stored", sub { stored() >= $wanted });
+    if ($part % 2) { $relay->kill9; $relay->start }
+    else           { $store->kill9; $store->start }
+}
+$writer->finish;
+$relay->wait_ready;
+wait_stored();
+is_whole('after kills of relay and store');
+$pg->stop('immediate');
+$pg->start;
+insert(5);
+wait_stored();
+is_whole('after a crash of PostgreSQL');
+my $replayed = $relay->metric('clairon_store_replayed_total');
+ok(defined $replayed, 'the relay counts what came again');
+
+# One shard is an older copy of itself, before what the slot was confirmed for: the rest comes again, for it alone.
+sub keys_of { my ($k) = @_; return @{ $store->ask('KEYS', "clairon:{$k}:*") } }
+sub confirmed { return $pg->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$_[0]' FROM pg_replication_slots") eq 't' }
+sub wait_confirmed
+{
+    my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
+    return wait_until('the slot is confirmed', sub { confirmed($end) });
+}
+wait_confirmed();
+my @kept = map { [ $_, $store->ask('DUMP', $_) ] } keys_of(2);
+insert(5);
+wait_stored();
+$relay->kill9;
+$store->ask('DEL', keys_of(2));
+restore(@$_) for @kept;
+cmp_ok(stored(), '<', rows(), 'one shard went back');
+my $epoch = epoch();
+$relay->start;
+$relay->wait_ready;
+wait_stored();
+is_whole('after one shard went back');
+is(epoch(), $epoch, 'which nobody is told of, as nothing is lost');
+insert(3);
+wait_stored();
+is_whole('and later rows');
+
+# Binary: as it is.
+sub restore
+{
+    my ($key, $bytes) = @_;
+    my $link = $store->link;
+    my @words = ('RESTORE', $key, 0, $bytes);
+    print {$link} '*' . @words . "\r\n", map { '$' . length($_) . "\r\n$_\r\n" } @words;
+    $link->flush;
+    return Clairon::Test::Store::read_answer($link);
+}
+
+sub epoch { return join ' ', map { $store->ask('HGET', "clairon:{$_}:meta", 'epoch') // 'none' } 0 .. $SHARDS - 1 }
+
+# One shard's data is lost: everyone is told, and what is not yet confirmed comes again.
+my $client = $relay->client('u1');
+wait_confirmed();
+my %before = map { $_ => [ map { key_of($_) } $store->entries($STREAMS[$_]) ] } 0 .. $SHARDS - 1;
+$store->ask('DEL', keys_of(3));
+is($client->wait_for('gap')->{why}, 'epoch', 'one shard was emptied: everyone is told of it');
+insert(5);
+wait_until('what comes then is stored', sub { stored() >= rows() - @{ $before{3} } });
+is_whole('after the loss of one shard', $before{3});
+$relay->wait_ready;
+
+# And the first shard, which has the memberships.
+wait_confirmed();
+my @lost  = (@{ $before{3} }, map { key_of($_) } $store->entries($STREAMS[0]));
+my $mark  = $relay->log_mark;
+$store->ask('DEL', keys_of(0));
+$relay->wait_for_log(qr/copied 2 rows of clairon.member.*streaming from slot/s, from => $mark);
+is_deeply([ sort @{ $store->ask('SMEMBERS', 'clairon:{0}:members:TEAM:t1') } ], [qw(u1 u2)],
+    'the memberships are copied again for the first shard');
+insert(2);
+wait_until('what comes then is stored', sub { stored() >= rows() - @lost });
+is($store->ask('XLEN', $STREAMS[0]), 2, 'in the first shard too');
+is($store->pending($STREAMS[0]), 2, 'with who has to ack it');
+
+# Another number of shards is refused, and nothing is changed by that.
+$relay->stop;
+for my $other (1, 3, 8)
+{
+    $relay->configure('store.shards' => $other);
+    my $start = $relay->log_mark;
+    my $sum   = stored();
+    $relay->start;
+    $relay->wait_for_log(qr/SHARDS clairon was made with \[store\] shards = 4, not $other: set it back/, from => $start);
+    is(($relay->get('/readyz'))[0], 503, "shards = $other is refused");
+    $relay->stop;
+    is(stored(), $sum, 'and changes nothing');
+}
+is_deeply([ grep { /\{[4-7]\}/ } @{ $store->ask('KEYS', '*') } ], [], 'nor leaves anything behind');
+$relay->configure('store.shards' => $SHARDS);
+$relay->start;
+$relay->wait_ready;
+insert(1);
+wait_until('all goes on', sub { stored() >= rows() - @lost });
+pass('with the right number all goes on');
+
+# So is a store with entries that was made without shards.
+my $plain = Clairon::Test::store();
+my $first = Clairon::Test::relay($pg, $plain, conf => { 'feed.slot' => 'plain' });
+$pg->safe_psql('postgres', q{INSERT INTO one VALUES (1000001, 'u1')});
+wait_until('it is stored', sub { $plain->ask('XLEN', 'clairon:stream') == 1 });
+$first->stop;
+$first->configure(%conf);
+$first->start;
+$first->wait_for_log(qr/SHARDS clairon was made with \[store\] shards = 1, not 4/);
+is_deeply([ grep { /\{/ } @{ $plain->ask('KEYS', '*') } ], [], 'a store without shards is refused, and left alone');
+
+done_testing();
