@@ -380,6 +380,8 @@ on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
     session->is_awaited = false;
     if (!answer_counts(session, rc))
         return;
+    if (page->seen > 0)
+        session->cursor = place_max(from, page->first);
     catch_up_from_page(session, page);
     if (page->seen == 0) /* nothing left in the store: all that is missing will come live */
         session->cursor =

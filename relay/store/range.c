@@ -30,23 +30,22 @@ struct range {
     bool has_failed;
 };
 
-/* Up to where it was read with this page. What is gone was: its gap is told once. */
+/* Where what is left of it begins: who reads on from there is told of no gap again. */
 static struct entry_id
-last_of(const struct part *part, const struct strand *strand)
+begin_of(const struct part *part, struct entry_id after)
 {
     struct bytes id = {NULL, 0};
     struct entry_id first;
 
     if (part->state != STORE_RANGE_TRIMMED)
-        return strand->reached;
+        return after;
     if (part->entries->elements == 0)
         return part->newest;
     if (reply_is_array(part->entries->element[0], 1))
         id = reply_bytes(part->entries->element[0]->element[0]);
     if (id.at == NULL || entry_id_read((const char *)id.at, id.len, &first) != RC_OK)
-        return strand->reached;
-    first = entry_id_before(first);
-    return entry_id_less(strand->reached, first) ? first : strand->reached;
+        return after;
+    return entry_id_before(first);
 }
 
 /* Takes the strands' entries; how many these are. */
@@ -66,16 +65,17 @@ take_all(struct strand *strands, unsigned count, struct entry *ret_entries)
 static void
 give_range(struct range *range)
 {
-    struct store_page page = {.last = range->after, .next = ""};
+    struct store_page page = {.first = range->after, .last = range->after, .next = ""};
     struct strand strands[PARTS_MAX];
     struct entry *entries;
     size_t room = 1;
 
     for (unsigned i = 0; i < range->part_count; i++) {
         const struct part *part = &range->parts[i];
+        struct entry_id *begin = place_in(&page.first, i);
 
-        strand_begin(&strands[i], part->shard->number, *place_in(&range->after, i), part->entries,
-                     part->is_cut);
+        *begin = begin_of(part, *begin);
+        strand_begin(&strands[i], part->shard->number, *begin, part->entries, part->is_cut);
         page.state = part->state > page.state ? part->state : page.state;
         room += part->entries->elements;
     }
@@ -83,7 +83,7 @@ give_range(struct range *range)
     page.entries = entries;
     page.count = take_all(strands, range->part_count, entries);
     for (unsigned i = 0; i < range->part_count; i++) {
-        *place_in(&page.last, i) = last_of(&range->parts[i], &strands[i]);
+        *place_in(&page.last, i) = strands[i].reached;
         page.seen += strand_seen(&strands[i]);
         stats_add(range->store->stats, STAT_STORE_ERRORS, strands[i].strays);
     }

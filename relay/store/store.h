@@ -184,7 +184,8 @@ struct store_page {
     const struct entry *entries;
     size_t count;
     size_t seen;                  /* entries looked at, also those that are not ours */
-    struct place last;            /* of those seen, if any; a range's next page begins here */
+    struct place first;           /* of a range: where it begins, behind what is gone */
+    struct place last;            /* if any were seen: where its next page begins */
     enum store_range_state state; /* of a range */
     const char *next;             /* where an inbox's next page begins; "" at the end */
 };
