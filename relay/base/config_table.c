@@ -19,7 +19,7 @@
 /* clang-format off */
 const struct config_key config_keys[] = {
     { "auth", "audience", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, NULL, FIELD(auth.audience),
-      "what a token's aud must hold; unset: not looked at" },
+      "what a token's aud must hold; unset: a token with aud is refused" },
     { "auth", "hs256_secret", CONFIG_TEXT, true, NULL, 0, TEXT_MAX, NULL, FIELD(auth.hs256_secret),
       "the secret of HS256 tokens, at least 32 bytes; a file keeps it better" },
     { "auth", "hs256_secret_file", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL,

@@ -185,6 +185,10 @@ token_check_origin(const struct token_rules *rules, const json_t *claims,
 {
     if (rules->issuer != NULL && !json_text_is(json_object_get(claims, "iss"), rules->issuer))
         return token_refuse(error, "the token's iss is not the issuer this relay trusts");
+    /* RFC 7519, 4.1.3: who is none of those that a token is for must not take it. */
+    if (rules->audience == NULL && json_object_get(claims, "aud") != NULL)
+        return token_refuse(error, "the token is for an audience (aud) and this relay has no name: "
+                                   "set auth.audience");
     if (rules->audience != NULL &&
         !token_names_audience(json_object_get(claims, "aud"), rules->audience))
         return token_refuse(error, "the token's aud does not name this relay");

@@ -304,7 +304,9 @@ checks_issuer_and_audience_when_set(void **state)
     (void)state;
 #define WITH(claims)                                                                               \
     judge(&rules, JWT_ALG_HS256, SECRET, "{\"sub\":\"u\",\"exp\":1795230600" claims "}")
-    assert_int_equal(WITH(",\"iss\":\"any\",\"aud\":\"any\""), RC_OK);
+    assert_int_equal(WITH(",\"iss\":\"any\""), RC_OK);
+    assert_int_equal(WITH(",\"aud\":\"any\""), RC_BAD);
+    assert_int_equal(WITH(",\"aud\":[]"), RC_BAD);
     rules.issuer = "https://id.example";
     assert_int_equal(WITH(""), RC_BAD);
     assert_int_equal(WITH(",\"iss\":\"https://id.example.evil\""), RC_BAD);
