@@ -15,6 +15,7 @@ static const struct {
     {200, "OK"},
     {201, "Created"},
     {204, "No Content"},
+    {308, "Permanent Redirect"},
     {400, "Bad Request"},
     {401, "Unauthorized"},
     {403, "Forbidden"},

@@ -92,6 +92,14 @@ answer_upgrade_required(struct gate *gate, struct lws *wsi, bool head)
                           "/v1/ws is a WebSocket: send an Upgrade");
 }
 
+/* Only from /console do the page's links lead where they should. */
+static int
+answer_console_folder(struct gate *gate, struct lws *wsi, bool head)
+{
+    (void)gate;
+    return answer_problem(wsi, 308, head, "Location: ../console", "the console is at /console");
+}
+
 static const struct gate_route ROUTES[] = {
     {.path = "/healthz", .methods = "GET, HEAD", .answer = answer_healthz},
     {.path = "/readyz", .methods = "GET, HEAD", .answer = answer_readyz},
@@ -127,6 +135,10 @@ static const struct gate_route ROUTES[] = {
      .is_prefix = true},
     {.path = "/v1/push", .methods = "POST", .act = gate_api_push, .is_post = true},
     {.path = "/console", .methods = "GET, HEAD", .answer = gate_console_page, .is_console = true},
+    {.path = "/console/",
+     .methods = "GET, HEAD",
+     .answer = answer_console_folder,
+     .is_console = true},
     {.path = "/console/console.css",
      .methods = "GET, HEAD",
      .answer = gate_console_style,

@@ -102,6 +102,23 @@ read_text(struct publication_draft *draft, const json_t *object, const char *nam
     return RC_OK;
 }
 
+/* A subscribe, or the topics of a poll, must be able to name it. */
+static enum rc
+read_name(struct publication_draft *draft, const json_t *object, const char *name,
+          const char *standard, const char **ret_text)
+{
+    enum rc rc = read_text(draft, object, name, standard, ret_text);
+
+    if (rc != RC_OK || *ret_text == NULL)
+        return rc;
+    for (const unsigned char *at = (const unsigned char *)*ret_text; *at != '\0'; at++) {
+        if (*at < ' ' || *at == 0x7f || *at == '*' || *at == ',')
+            return publication_refuse(draft, "%s must hold no *, no comma and no control character",
+                                      name);
+    }
+    return RC_OK;
+}
+
 static enum rc
 read_flag(struct publication_draft *draft, const json_t *object, const char *name, bool standard,
           bool *ret_flag)
@@ -217,8 +234,8 @@ read_metadata(struct publication_draft *draft, json_t *root)
                   &draft->priority) != RC_OK ||
         read_word(draft, metadata, "type", PUBLICATION_TYPES, FRAME_TYPE_NOTIFICATION,
                   &draft->type) != RC_OK ||
-        read_text(draft, metadata, "source", "notify", &draft->source) != RC_OK ||
-        read_text(draft, metadata, "topic", NULL, &draft->topic) != RC_OK ||
+        read_name(draft, metadata, "source", "notify", &draft->source) != RC_OK ||
+        read_name(draft, metadata, "topic", NULL, &draft->topic) != RC_OK ||
         read_traceparent(draft, metadata) != RC_OK)
         return RC_BAD;
     return read_expiration(draft, metadata);
@@ -390,6 +407,17 @@ keep_asked(struct publication_draft *draft, const json_t *root)
     return rc;
 }
 
+static enum rc
+refuse_json(struct publication_draft *draft, const json_error_t *load)
+{
+    if (json_error_code(load) != json_error_numeric_overflow)
+        return publication_refuse(draft, "the body is not JSON: %.120s", load->text);
+    return publication_refuse(draft,
+                              "a number of the body, before line %d, column %d, is too big: send "
+                              "what is beyond 64 bits as a text",
+                              load->line, load->column);
+}
+
 enum rc
 publication_read(const char *text, size_t len, const struct publication_origin *origin,
                  struct publication *ret_publication, char error[PUBLICATION_ERROR_MAX])
@@ -399,9 +427,7 @@ publication_read(const char *text, size_t len, const struct publication_origin *
         .publication = &publication, .origin = origin, .error = error, .text = text, .len = len};
     json_error_t load;
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &load);
-    enum rc rc = root != NULL
-                     ? read_root(&draft, root)
-                     : publication_refuse(&draft, "the body is not JSON: %.120s", load.text);
+    enum rc rc = root != NULL ? read_root(&draft, root) : refuse_json(&draft, &load);
 
     if (rc == RC_OK)
         rc = keep_asked(&draft, root);

@@ -56,6 +56,9 @@ for (@page)
 my $html = http(GET => '/console', token => 0)->{body};
 unlike($html, qr/<script>|<script[^>]*>[^<]|\son[a-z]+=|<style|\sstyle=/i, 'no script or style inside the page');
 is(http(POST => '/console', body => '')->{status}, 405, 'it is only read');
+my $folder = http(GET => '/console/', token => 0);
+is_deeply([ $folder->{status}, $folder->{headers}{location} ], [ 308, '../console' ], 'with a slash behind it one is led there, behind a proxy too');
+is(http(GET => '/console/', relay => $without)->{status}, 404, 'where there is a console');
 
 # The data is for admins, and for pages of this host.
 for (@data)
