@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/urls.h"
 #include "store/link.h"
 #include "store/merge.h"
 #include "store/shard.h"
@@ -22,7 +23,9 @@
 #define READER_LEAST 16   /* .. or of each stream, where they are many */
 #define READER_PATIENCE_S (4 * UPKEEP_BEAT_S)
 #define READER_KEY_MAX (STORE_KEY_MAX / 2 + 32)
-#define READER_ARGC (6 + 2 * (2 + 2 * STORE_SHARDS_MAX))
+#define READER_WORDS 6 /* before the streams */
+#define READER_STREAMS (2 + 2 * STORE_SHARDS_MAX)
+#define READER_ARGC (READER_WORDS + 2 * READER_STREAMS)
 
 /* What is followed of one shard. */
 struct channel {
@@ -33,23 +36,32 @@ struct channel {
     char receipts_key[READER_KEY_MAX];
 };
 
-struct reader {
+/* A server, which has every lane_count'th shard from its own number on; the first has the control stream. */
+struct lane {
+    struct reader *reader;
+    unsigned number;
     struct link *link;
+    bool is_placed; /* "$" was resolved: where to read on is exact */
+    bool reading;   /* an XREAD is under way */
+    char name[24];  /* in the log */
+    char beat_key[READER_KEY_MAX];
+};
+
+struct reader {
     struct stats *stats;
     struct reader_events events;
-    bool seeking;       /* reader_seek was called: we know where to read */
-    bool control_known; /* "$" was resolved: the control position is exact */
-    bool reading;       /* an XREAD is under way */
+    bool seeking; /* reader_seek was called: we know where to read */
     char control_at[ENTRY_ID_TEXT_MAX];
     const struct store *store;
     char control_key[READER_KEY_MAX];
-    char beat_key[READER_KEY_MAX];
     size_t most; /* entries of one stream in an answer */
+    unsigned lane_count;
+    struct lane lanes[STORE_SHARDS_MAX];
     unsigned channel_count;
     struct channel channels[];
 };
 
-static void reader_read(struct reader *reader);
+static void lane_read(struct lane *lane);
 
 /* What the shards were asked for in one step comes in one row. */
 static void
@@ -159,16 +171,17 @@ take_stream(struct reader *reader, const redisReply *stream, struct strand *stra
 static void
 on_read(void *ctx, const redisReply *reply)
 {
-    struct reader *reader = ctx;
+    struct lane *lane = ctx;
+    struct reader *reader = lane->reader;
     struct strand strands[STORE_SHARDS_MAX];
     unsigned count = 0;
 
-    reader->reading = false;
+    lane->reading = false;
     if (reply == NULL)
         return; /* the link says so and comes back */
     if (reply->type == REDIS_REPLY_ERROR) {
         stats_add(reader->stats, STAT_STORE_ERRORS, 1);
-        link_restart(reader->link, reply->str);
+        link_restart(lane->link, reply->str);
         return;
     }
     for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
@@ -178,61 +191,76 @@ on_read(void *ctx, const redisReply *reply)
             take_stream(reader, stream, strands, &count);
     }
     take_entries(reader, strands, count);
-    reader_read(reader);
+    lane_read(lane);
+}
+
+/* Streams, and from where on. */
+struct wanted {
+    const char *keys[READER_STREAMS];
+    const char *places[READER_STREAMS];
+    size_t count;
+};
+
+static void
+want(struct wanted *wanted, const char *key, const char *place)
+{
+    wanted->keys[wanted->count] = key;
+    wanted->places[wanted->count++] = place;
 }
 
 static void
-reader_read(struct reader *reader)
+lane_read(struct lane *lane)
 {
-    const unsigned count = reader->channel_count;
+    struct reader *reader = lane->reader;
     const char *argv[READER_ARGC] = {"XREAD", "COUNT", NULL, "BLOCK", READER_BLOCK_MS, "STREAMS"};
-    const char **keys = argv + 6, **places = keys + 2 * count + 2;
-    size_t lens[READER_ARGC];
+    struct wanted wanted = {.count = 0};
+    size_t lens[READER_ARGC], argc;
     char at[STORE_SHARDS_MAX][ENTRY_ID_TEXT_MAX], most[24];
-    int argc = (int)(6 + 2 * (2 * count + 2));
 
-    if (reader->reading || !reader->seeking || !reader->control_known)
+    if (lane->reading || !reader->seeking || !lane->is_placed)
         return;
     snprintf(most, sizeof(most), "%zu", reader->most);
     argv[2] = most;
     /* Memberships first: a change and a message of one transaction come in one answer. */
-    *keys++ = reader->control_key;
-    *places++ = reader->control_at;
-    for (unsigned i = 0; i < count; i++) {
-        *keys++ = reader->channels[i].receipts_key;
-        *places++ = reader->channels[i].receipts_at;
-    }
-    for (unsigned i = 0; i < count; i++) {
+    if (lane->number == 0)
+        want(&wanted, reader->control_key, reader->control_at);
+    for (unsigned i = lane->number; i < reader->channel_count; i += reader->lane_count)
+        want(&wanted, reader->channels[i].receipts_key, reader->channels[i].receipts_at);
+    for (unsigned i = lane->number; i < reader->channel_count; i += reader->lane_count) {
         entry_id_text(reader->channels[i].at, at[i]);
-        *keys++ = reader->channels[i].stream_key;
-        *places++ = at[i];
+        want(&wanted, reader->channels[i].stream_key, at[i]);
     }
-    *keys = reader->beat_key;
-    *places = "$";
-    for (int i = 0; i < argc; i++)
+    want(&wanted, lane->beat_key, "$");
+    memcpy(argv + READER_WORDS, wanted.keys, wanted.count * sizeof(*argv));
+    memcpy(argv + READER_WORDS + wanted.count, wanted.places, wanted.count * sizeof(*argv));
+    argc = READER_WORDS + 2 * wanted.count;
+    for (size_t i = 0; i < argc; i++)
         lens[i] = strlen(argv[i]);
-    reader->reading = link_send(reader->link, on_read, reader, argc, argv, lens) == RC_OK;
+    lane->reading = link_send(lane->link, on_read, lane, (int)argc, argv, lens) == RC_OK;
 }
 
 /* "$" in every XREAD would miss what is added between two: ask once for the newest. */
 static void
-on_control_newest(void *ctx, const redisReply *reply)
+on_placed(void *ctx, const redisReply *reply)
 {
-    struct reader *reader = ctx;
+    struct lane *lane = ctx;
+    struct reader *reader = lane->reader;
 
     if (reply == NULL)
         return;
     if (reply->type == REDIS_REPLY_ERROR) {
-        link_restart(reader->link, reply->str);
+        link_restart(lane->link, reply->str);
         return;
     }
-    snprintf(reader->control_at, sizeof(reader->control_at), "0-0");
-    if (reply_is_array(reply, 1))
-        take_place(reply->element[0], reader->control_at);
-    reader->control_known = true;
-    link_settle(reader->link);
-    reader->events.on_resumed(reader->events.ctx);
-    reader_read(reader);
+    lane->is_placed = true;
+    link_settle(lane->link);
+    if (lane->number == 0) {
+        snprintf(reader->control_at, sizeof(reader->control_at), "0-0");
+        if (reply_is_array(reply, 1))
+            take_place(reply->element[0], reader->control_at);
+        reader->events.on_resumed(reader->events.ctx);
+    }
+    lane_read(lane);
 }
 
 /* A store that was emptied counts from the beginning. */
@@ -251,45 +279,70 @@ on_receipts_newest(void *ctx, const redisReply *reply)
 }
 
 static void
-ask_newest(struct reader *reader, const char *key, link_reply *reply, void *ctx)
+ask_newest(struct lane *lane, const char *key, link_reply *reply, void *ctx)
 {
     const char *argv[] = {"XREVRANGE", key, "+", "-", "COUNT", "1"};
     size_t lens[6];
 
     for (size_t i = 0; i < 6; i++)
         lens[i] = strlen(argv[i]);
-    if (link_send(reader->link, reply, ctx, 6, argv, lens) != RC_OK)
-        link_restart(reader->link, "could not send");
+    if (link_send(lane->link, reply, ctx, 6, argv, lens) != RC_OK)
+        link_restart(lane->link, "could not send");
 }
 
+/* The last answer is the one that says where the lane stands. */
 static void
 on_up(void *ctx)
 {
-    struct reader *reader = ctx;
+    struct lane *lane = ctx;
+    struct reader *reader = lane->reader;
 
-    reader->control_known = false;
-    for (unsigned i = 0; i < reader->channel_count; i++)
-        ask_newest(reader, reader->channels[i].receipts_key, on_receipts_newest,
+    lane->is_placed = false;
+    for (unsigned i = lane->number; i < reader->channel_count; i += reader->lane_count)
+        ask_newest(lane, reader->channels[i].receipts_key, on_receipts_newest,
                    &reader->channels[i]);
-    ask_newest(reader, reader->control_key, on_control_newest, reader);
+    ask_newest(lane, lane->number == 0 ? reader->control_key : lane->beat_key, on_placed, lane);
 }
 
 static void
 on_down(void *ctx, const char *reason)
 {
-    struct reader *reader = ctx;
+    struct lane *lane = ctx;
 
     (void)reason; /* the link has logged it */
-    reader->reading = false;
+    lane->reading = false;
 }
 
 /* Beats are all that comes from a quiet store, and a full one takes none. */
 static bool
 is_excused(void *ctx)
 {
-    const struct reader *reader = ctx;
+    const struct lane *lane = ctx;
 
-    return link_is_up(reader->link) && store_is_mute(reader->store);
+    return link_is_up(lane->link) && store_is_mute(lane->reader->store);
+}
+
+static bool
+open_lane(struct lane *lane, struct reader *reader, unsigned number, struct ev_loop *loop,
+          const struct config *config)
+{
+    const struct link_events events = {
+        .on_up = on_up, .on_down = on_down, .is_excused = is_excused, .ctx = lane};
+    char *url = urls_at(config->store.url, number);
+    char prefix[STORE_KEY_MAX / 2];
+
+    lane->reader = reader;
+    lane->number = number;
+    shard_prefix(config, number, prefix);
+    snprintf(lane->beat_key, READER_KEY_MAX, "%s:beat", prefix);
+    if (reader->lane_count > 1)
+        snprintf(lane->name, sizeof(lane->name), "store-reader-%u", number);
+    else
+        snprintf(lane->name, sizeof(lane->name), "store-reader");
+    lane->link = link_open(loop, config, url, lane->name, READER_PATIENCE_S, &events);
+    explicit_bzero(url, strlen(url)); /* it may hold a password */
+    free(url);
+    return lane->link != NULL;
 }
 
 static void
@@ -307,7 +360,6 @@ name_keys(struct reader *reader, const struct config *config)
     }
     shard_prefix(config, 0, prefix);
     snprintf(reader->control_key, READER_KEY_MAX, "%s:control", prefix);
-    snprintf(reader->beat_key, READER_KEY_MAX, "%s:beat", prefix);
 }
 
 struct reader *
@@ -316,19 +368,20 @@ reader_open(struct ev_loop *loop, const struct config *config, const struct stor
 {
     const unsigned count = store_shards(store);
     struct reader *reader = memory_new(sizeof(*reader) + count * sizeof(*reader->channels));
-    const struct link_events link_events = {
-        .on_up = on_up, .on_down = on_down, .is_excused = is_excused, .ctx = reader};
+    size_t each; /* streams of a server */
 
     reader->store = store;
     reader->stats = stats;
     reader->events = *events;
     reader->channel_count = count;
-    reader->most = READER_ENTRIES / count > READER_LEAST ? READER_ENTRIES / count : READER_LEAST;
+    reader->lane_count = urls_count(config->store.url);
+    each = (count + reader->lane_count - 1) / reader->lane_count;
+    reader->most = READER_ENTRIES / each > READER_LEAST ? READER_ENTRIES / each : READER_LEAST;
     name_keys(reader, config);
-    reader->link =
-        link_open(loop, config, config->store.url, "store-reader", READER_PATIENCE_S, &link_events);
-    if (reader->link == NULL) {
-        free(reader);
+    for (unsigned i = 0; i < reader->lane_count; i++) {
+        if (open_lane(&reader->lanes[i], reader, i, loop, config))
+            continue;
+        reader_close(reader);
         return NULL;
     }
     return reader;
@@ -339,7 +392,8 @@ reader_close(struct reader *reader)
 {
     if (reader == NULL)
         return;
-    link_close(reader->link);
+    for (unsigned i = 0; i < reader->lane_count; i++)
+        link_close(reader->lanes[i].link);
     free(reader);
 }
 
@@ -349,5 +403,6 @@ reader_seek(struct reader *reader, const struct entry_id *after)
     for (unsigned i = 0; i < reader->channel_count; i++)
         reader->channels[i].at = after[i];
     reader->seeking = true;
-    reader_read(reader);
+    for (unsigned i = 0; i < reader->lane_count; i++)
+        lane_read(&reader->lanes[i]);
 }

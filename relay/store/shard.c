@@ -122,7 +122,7 @@ on_link_up(void *ctx)
 {
     struct shard *shard = ctx;
     struct arguments arguments = {.argc = 0};
-    char fresh_epoch[STORE_EPOCH_TEXT + 1], seen[ENTRY_ID_TEXT_MAX], count[16];
+    char fresh_epoch[STORE_EPOCH_TEXT + 1], seen[ENTRY_ID_TEXT_MAX], count[16], servers[16];
 
     shard->syncs_always = false;
     shard->note_max = STORE_NOTE_MAX;
@@ -135,12 +135,14 @@ on_link_up(void *ctx)
     shard_random_hex(fresh_epoch, STORE_EPOCH_TEXT);
     entry_id_text(shard->seen, seen);
     snprintf(count, sizeof(count), "%u", shard->store->shard_count);
+    snprintf(servers, sizeof(servers), "%u", shard->store->server_count);
     argument(&arguments, shard->stream_key);
     argument(&arguments, shard->prefix);
     argument(&arguments, fresh_epoch);
     argument(&arguments, shard->epoch);
     argument(&arguments, seen);
     argument(&arguments, count);
+    argument(&arguments, servers);
     if (link_call(shard->link, STORE_SCRIPT_hello, 1, on_hello, shard, arguments.argc,
                   (const char **)arguments.argv, arguments.lens) != RC_OK)
         link_restart(shard->link, "could not send");

@@ -153,7 +153,7 @@ sub is_same
 
 sub hello
 {
-    my $answer = run_script('hello', [$STREAM], 'c', sprintf('%016x', rand 2**32), '', '0-0', 1);
+    my $answer = run_script('hello', [$STREAM], 'c', sprintf('%016x', rand 2**32), '', '0-0', 1, 1);
     $model{epoch} = $answer->[0];
     delete $model{gone};
     return;

@@ -1,6 +1,6 @@
 -- hello.lua: makes the store ready for a relay and tells where its stream stands.
 -- KEYS: stream. ARGV: prefix, a fresh epoch; the epoch that the relay knows, the newest entry it saw,
--- how many shards the store has.
+-- how many shards the store has, and on how many servers.
 -- Returns {epoch, id of the newest entry ever, 1 if the first entry is known, else 0,
 -- what topics begin with or ''}.
 local stream, prefix = KEYS[1], ARGV[1]
@@ -17,6 +17,16 @@ if made_with ~= shards then
         'choose another [store] prefix, and drop the slot')
 end
 
+-- Nor on another server: where others of its own are, a shard that is missing was elsewhere.
+local servers, number = tonumber(ARGV[6]), tonumber(prefix:match('{(%d+)}$') or '0')
+if servers > 1 and redis.call('EXISTS', prefix .. ':meta') == 0 then
+    for other = 0, tonumber(shards) - 1 do
+        if other % servers ~= number % servers and redis.call('EXISTS', whole .. ':{' .. other .. '}:meta') == 1 then
+            return redis.error_reply('SHARDS shard ' .. number .. ' of ' .. whole .. ' is not here, but shard ' ..
+                other .. ' is: name the servers in [store] url in the order of the beginning')
+        end
+    end
+end
 -- A stream that was removed is a store that was emptied.
 if redis.call('EXISTS', stream) == 0 and redis.call('HDEL', prefix .. ':meta', 'first') == 1 then
     redis.call('HSET', prefix .. ':meta', 'epoch', ARGV[2])

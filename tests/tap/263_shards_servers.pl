@@ -1,0 +1,168 @@
+# Four shards on two servers: is each row stored once and shown in full, also when one of the servers dies or is emptied?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use IPC::Run;
+use JSON ();
+use Test::More;
+
+my $SHARDS = 4;
+my $pg     = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE one (id int PRIMARY KEY, owner text);
+    CREATE TABLE many (id int PRIMARY KEY, team text);
+    INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1'), ('TEAM', 't1', 'u2');
+    SELECT clairon.watch('one', 'USER', 'owner', ack_required => true, retry_limit => 50);
+    SELECT clairon.watch('many', 'TEAM', 'team')});
+my @stores = map { Clairon::Test::store() } 1, 2;
+my %conf   = ('store.shards' => $SHARDS, 'store.url' => join(',', map { $_->url } @stores));
+my ($first, $second) = map { Clairon::Test::relay($pg, undef, conf => {%conf}) } 1, 2;
+
+my $last = 0;
+sub statements
+{
+    my ($transactions) = @_;
+    my $text = '';
+    for (1 .. $transactions)
+    {
+        $text .= sprintf "BEGIN; INSERT INTO one SELECT i, 'u' || i %% 5 FROM generate_series(%d, %d) i;"
+          . "INSERT INTO many VALUES (%d, 't1'); COMMIT;\n", $last + 1, $last + 10, $last + 10;
+        $last += 10;
+    }
+    return $text;
+}
+sub insert { return $pg->safe_psql('postgres', statements(@_)) }
+sub rows { return $last + $last / 10 }
+sub ask { my ($shard, @words) = @_; return $stores[ $shard % 2 ]->ask(@words) }
+sub stored { my $sum = 0; $sum += ask($_, 'XLEN', "clairon:{$_}:stream") for 0 .. $SHARDS - 1; return $sum }
+sub pending { my $sum = 0; $sum += $stores[ $_ % 2 ]->pending("clairon:{$_}:stream") for 0 .. $SHARDS - 1; return $sum }
+
+sub is_whole
+{
+    my ($when) = @_;
+    my (%found, @unordered);
+    for my $k (0 .. $SHARDS - 1)
+    {
+        my $before = '';
+        for my $entry ($stores[ $k % 2 ]->entries("clairon:{$k}:stream"))
+        {
+            next if exists $entry->{only};
+            my ($table) = $entry->{data} =~ /"source":"(\w+)"/;
+            my ($id)    = $entry->{data} =~ /"after":\{"id":(\d+)/;
+            $found{"$table $id"}++;
+            my $place = substr $entry->{route}, 8, 16;
+            push @unordered, $entry->{entry} if $place le $before;
+            $before = $place;
+        }
+    }
+    my %wanted = map { $_ => 1 } (map { "one $_" } 1 .. $last), map { 'many ' . 10 * $_ } 1 .. $last / 10;
+    is_deeply(\%found, \%wanted, "$when: each row once, over both servers");
+    is_deeply(\@unordered, [], 'in commit order in each shard');
+    return;
+}
+
+my %client = map { $_ => $second->client($_) } map { "u$_" } 0 .. 4;
+insert(4);
+wait_until('all rows are stored', sub { stored() >= rows() });
+is_whole('at first');
+is_deeply([ map { my $store = $_; join ' ', sort grep { !/:errors/ } map { /(\{\d\})/ } grep { /:stream$/ } @{ $store->ask('KEYS', '*') } } @stores ],
+    [ '{0} {2}', '{1} {3}' ], 'two shards on each');
+sub shown { my ($client) = @_; my %ids = map { $_->{metadata}{id} => 1 } $client->notes; return scalar keys %ids }
+sub wait_shown
+{
+    my ($user, $wanted) = @_;
+    $client{$user}->run_until("$wanted notes for $user", sub { shown($client{$user}) >= $wanted });
+    return;
+}
+sub wanted { my ($user) = @_; return $last / 5 + ($user =~ /u[12]/ ? $last / 10 : 0) }
+wait_shown($_, wanted($_)) for keys %client;
+$client{$_}->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 'one' } $client{$_}->notes) for keys %client;
+wait_until('all acks are stored', sub { pending() == 0 });
+pass('each user is shown what is his, and what is the group\'s, and can ack it');
+
+# Either server dies, under load, and is back.
+my $script = Clairon::Test::scratch() . '/rows.sql';
+PostgreSQL::Test::Utils::append_to_file($script, statements(150));
+my $writer = IPC::Run::start([ 'psql', '-qX', '-d', $pg->connstr('postgres'), '-f', $script ]);
+for my $part (1 .. 4)
+{
+    my $store = $stores[ $part % 2 ];
+    wait_until('more is stored', sub { stored() >= 300 * $part });
+    $store->kill9;
+    wait_until('the relays see it', sub { ($second->get('/readyz'))[0] == 503 }) if $part > 2;
+    $store->start;
+    $_->wait_ready for $first, $second;
+}
+$first->kill9;
+$first->start;
+$first->wait_ready;
+$writer->finish;
+wait_until('all rows are stored', sub { stored() >= rows() });
+is_whole('after kills of both servers and a relay');
+# A window of 64: what does not fit comes as acks make room.
+for my $user (sort keys %client)
+{
+    my %acked;
+    $client{$user}->run_until("all for $user", sub {
+        my @new = grep { !$acked{$_}++ } map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 'one' } $client{$user}->notes;
+        $client{$user}->ack(@new) if @new;
+        return shown($client{$user}) >= wanted($user);
+    });
+    is(shown($client{$user}), wanted($user), "$user was shown all");
+}
+wait_until('all acks are stored', sub { pending() == 0 });
+
+# Each server has an error log: commands and the console show and mend both.
+sub clairon
+{
+    my (@words) = @_;
+    my ($out, $err) = ('', '');
+    my $ok = PostgreSQL::Test::Utils::run_log([ $first->{program}, @words, '-c', $first->{file} ], '>', \$out, '2>', \$err);
+    return ($ok ? 0 : $? >> 8, $out, $err);
+}
+my %lost = map { $_ => $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$_}', '{}', ack_required => true, ttl => '1 hour')") } map { "u$_" } 0 .. 4;
+wait_until('they are stored', sub { pending() == 5 });
+for my $id (values %lost)
+{
+    ask($_, 'ZADD', "clairon:{$_}:due", 1, "$id:") for grep { ask($_, 'ZSCORE', "clairon:{$_}:due", "$id:") } 0 .. $SHARDS - 1;
+}
+wait_until('they have ended', sub { my $sum = 0; $sum += $_->ask('XLEN', 'clairon:errors') for @stores; $sum == 5 });
+ok((grep { $_->ask('XLEN', 'clairon:errors') > 0 } @stores) == 2, 'each server has an error log');
+my ($code, $out) = clairon('errors', 'list', '--json');
+is_deeply([ sort map { JSON::decode_json($_)->{id} } split /\n/, $out ], [ sort values %lost ], 'which are listed as one');
+($code, $out) = clairon('errors', 'redrive', '--user', 'u1');
+is($out, "redrove 1 entries for 1 users\n", 'redriven');
+($code, $out) = clairon('errors', 'drop', '--all');
+is($out, "dropped 4 entries\n", 'and dropped');
+($code, $out) = clairon('trace', $lost{u1});
+like($out, qr/stored.*errored.*expired.*retried|redriven/s, 'a trace is found');
+my $doctor = JSON::decode_json((clairon('doctor', '--json'))[1]);
+is((grep { $_->{check} eq 'connection' && $_->{area} eq 'store' && $_->{ok} } @{ $doctor->{checks} }), 2, 'the doctor looks at both');
+
+# One is emptied.
+$stores[1]->ask('FLUSHALL');
+is($client{u3}->wait_for('gap')->{why}, 'epoch', 'one server was emptied: everyone is told');
+my $had = stored();
+insert(2);
+wait_until('what comes then is stored', sub { stored() >= $had + 22 });
+is(stored(), $had + 22, 'each once');
+
+# The order of the servers says what is where.
+$_->stop for $first, $second;
+$first->configure('store.url' => join ',', map { $_->url } reverse @stores);
+my $mark = $first->log_mark;
+$first->start;
+$first->wait_for_log(qr/SHARDS shard \d of clairon is not here, but shard \d is: name the servers/, from => $mark);
+is(($first->get('/readyz'))[0], 503, 'servers in another order are refused');
+$first->stop;
+$first->configure(%conf, 'store.shards' => 1);
+($code, undef, my $err) = clairon('relay', '--check');
+is($code, 2, 'as are more servers than shards');
+like($err, qr/names more servers than \[store\] shards/, 'with a word why');
+$first->configure(%conf);
+$first->start;
+$first->wait_ready;
+pass('as it was all goes on');
+
+done_testing();
