@@ -51,6 +51,7 @@ drop_connection(struct feed *feed)
     ev_timer_stop(feed->loop, &feed->patience);
     feed->patience.repeat = FEED_CONNECT_PATIENCE_S;
     feed_primary_end(feed);
+    feed_standby_end(feed);
     PQclear(feed->result);
     feed->result = NULL;
     PQfinish(feed->conn);

@@ -26,7 +26,11 @@ static const struct hint hints[] = {
      "a failover slot can be read here once this standby is promoted; until then name its primary, "
      "or both with target_session_attrs=read-write, in [feed] conninfo"},
     {"58P01", "clairon", "install the clairon plugin on this server (make install)"},
+    {"XX000", "could not find pg_class entry",
+     "the extension was dropped while the slot had still to read its rules: CREATE EXTENSION "
+     "clairon, then SELECT pg_drop_replication_slot() of this slot, which is made anew"},
     {"42P01", "clairon.member", "run CREATE EXTENSION clairon in this database"},
+    {"42883", "clairon.doctor", "run CREATE EXTENSION clairon in this database, on the primary"},
     {"3F000", NULL, "run CREATE EXTENSION clairon in this database"},
     {"42501", "member", "grant clairon_relay to the relay's role"},
     {"42501", NULL, "the relay's role needs LOGIN REPLICATION IN ROLE clairon_relay"},

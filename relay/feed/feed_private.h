@@ -60,6 +60,18 @@ struct feed_mark {
     uint64_t lsn;
 };
 
+/* One question to a server, on a connection of its own; neither callback may end it. */
+struct feed_inquiry {
+    struct ev_loop *loop;
+    const char *conninfo;
+    const char *query;
+    void (*on_rows)(void *ctx, const PGresult *rows); /* NULL: they do not matter */
+    void (*on_failure)(void *ctx, const char *message);
+    void *ctx;
+    PGconn *conn; /* NULL: not connected */
+    ev_io socket;
+};
+
 struct feed {
     enum feed_state state;
     struct ev_loop *loop;
@@ -74,16 +86,18 @@ struct feed {
     ev_io readable;
     ev_io writable;
     PGconn *conn;
-    PGresult *result; /* of the command under way, until its answer is complete */
-    PGconn *primary;  /* while a slot is made on its standby; else NULL */
-    ev_io primary_socket;
+    PGresult *result;            /* of the command under way, until its answer is complete */
+    struct feed_inquiry primary; /* while a slot is made on its standby */
     ev_timer primary_time;
     bool primary_complained;
-    bool must_create; /* the slot does not exist yet */
-    bool is_lost;     /* PostgreSQL gave the slot up, and we may not make another */
-    bool in_recovery; /* the server is a standby */
-    bool is_standby;  /* another relay reads the slot */
-    unsigned attempt; /* tells answers for an earlier connection from ours */
+    struct feed_inquiry standby; /* while STREAMING from one */
+    ev_timer standby_time;
+    unsigned standby_troubles; /* bad answers in a row, as far as they are counted */
+    bool must_create;          /* the slot does not exist yet */
+    bool is_lost;              /* PostgreSQL gave the slot up, and we may not make another */
+    bool in_recovery;          /* the server is a standby */
+    bool is_standby;           /* another relay reads the slot */
+    unsigned attempt;          /* tells answers for an earlier connection from ours */
     char system[FEED_SYSTEM_MAX];
     uint32_t timeline;
     uint32_t stored_timeline; /* of the store's progress */
@@ -165,6 +179,14 @@ uint64_t feed_lsn_read(const char *text);   /* as PostgreSQL writes it; 0: it is
 /* feed_primary.c: while CREATING. Ending what was not begun does nothing. */
 void feed_primary_begin(struct feed *feed);
 void feed_primary_end(struct feed *feed);
+
+/* feed_standby.c: while STREAMING from a standby. Likewise. */
+void feed_standby_begin(struct feed *feed);
+void feed_standby_end(struct feed *feed);
+
+/* feed_inquiry.c: asks, unless it is still asking; connects first if need be. */
+void feed_inquiry_ask(struct feed_inquiry *inquiry);
+void feed_inquiry_end(struct feed_inquiry *inquiry);
 
 /* feed_stream.c */
 void feed_stream_begin(struct feed *feed);

@@ -263,11 +263,17 @@ stream_ended(struct feed *feed)
 {
     PGresult *result = PQgetResult(feed->conn);
     const char *message = result != NULL ? PQresultErrorMessage(result) : "";
+    /* Not of all it says: its context names the output plugin, whatever went wrong. */
+    const char *primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    const char *hint = "";
 
+    if (primary != NULL)
+        hint = feed_error_hint(PQresultErrorField(result, PG_DIAG_SQLSTATE), primary);
     if (message[0] == '\0')
         message = PQerrorMessage(feed->conn);
-    feed_restart(feed, "PostgreSQL ended the stream: %s",
-                 message[0] != '\0' ? feed_error_line(message) : "the server shuts down");
+    feed_restart(feed, "PostgreSQL ended the stream: %s%s%s",
+                 message[0] != '\0' ? feed_error_line(message) : "the server shuts down",
+                 hint[0] != '\0' ? "; " : "", hint);
     PQclear(result);
 }
 
@@ -326,6 +332,8 @@ feed_stream_begin(struct feed *feed)
     feed->is_standby = false;
     feed->heard_us = clock_monotonic_us();
     stats_set(feed->stats, STAT_FEED_CONNECTED, 1);
+    if (feed->in_recovery)
+        feed_standby_begin(feed);
     log_beginning(feed);
     feed_stream_pump(feed);
 }

@@ -136,4 +136,21 @@ for my $round (1 .. 3)
 wait_until('all is stored', sub { $store->entries >= $rows });
 is(scalar $store->entries, $rows, 'whoever takes over stores each row once');
 
+# The extension goes while the slot has still to read what was written to its rules.
+$_->stop for $relay, $second;
+$pg->safe_psql('postgres', q{SELECT clairon.unwatch('t'); DROP EXTENSION clairon CASCADE});
+$mark = $relay->log_mark;
+$relay->start;
+$relay->wait_for_log(qr/ended the stream: .*the extension was dropped .*pg_drop_replication_slot/, from => $mark);
+pass('a dropped extension is named, with what mends it');
+like(qx{$relay->{program} doctor -c $relay->{file} --quiet 2>&1}, qr/mend it: run CREATE EXTENSION clairon/, 'the doctor tells the first step');
+$pg->safe_psql('postgres', q{CREATE EXTENSION clairon; SELECT clairon.watch('t', 'USER', 'owner')});
+wait_until('the slot is dropped', sub {
+    ($pg->psql('postgres', q{SELECT pg_drop_replication_slot('clairon')}))[0] == 0 });
+$relay->wait_for_log(qr/slot \S+ created/, from => $mark);
+$relay->wait_ready;
+$pg->safe_psql('postgres', sprintf q{INSERT INTO t VALUES (%d, 'u1')}, ++$rows);
+wait_until('rows are stored again', sub { $store->entries == $rows });
+pass('and with both, rows are stored again');
+
 done_testing();

@@ -1,0 +1,112 @@
+/* feed_inquiry.c: asks a server one question again and again, on a connection beside the stream. */
+#include "feed/feed_private.h"
+
+static void
+hang_up(struct feed_inquiry *inquiry)
+{
+    ev_io_stop(inquiry->loop, &inquiry->socket);
+    PQfinish(inquiry->conn);
+    inquiry->conn = NULL;
+}
+
+static void
+fail(struct feed_inquiry *inquiry)
+{
+    inquiry->on_failure(inquiry->ctx, feed_error_line(PQerrorMessage(inquiry->conn)));
+    hang_up(inquiry);
+}
+
+static void
+wait_for(struct feed_inquiry *inquiry, int events)
+{
+    ev_io_stop(inquiry->loop, &inquiry->socket);
+    ev_io_set(&inquiry->socket, PQsocket(inquiry->conn), events);
+    ev_io_start(inquiry->loop, &inquiry->socket);
+}
+
+static void
+ask(struct feed_inquiry *inquiry)
+{
+    if (PQsendQuery(inquiry->conn, inquiry->query) != 1)
+        fail(inquiry);
+    else
+        wait_for(inquiry, EV_READ);
+}
+
+static void
+on_answer(struct feed_inquiry *inquiry)
+{
+    PGresult *result;
+
+    if (PQconsumeInput(inquiry->conn) == 0) {
+        fail(inquiry);
+        return;
+    }
+    while (PQisBusy(inquiry->conn) == 0 && (result = PQgetResult(inquiry->conn)) != NULL) {
+        bool has_rows = PQresultStatus(result) == PGRES_TUPLES_OK;
+
+        if (has_rows && inquiry->on_rows != NULL)
+            inquiry->on_rows(inquiry->ctx, result);
+        PQclear(result);
+        if (!has_rows) {
+            fail(inquiry);
+            return;
+        }
+    }
+}
+
+static void
+on_socket(struct ev_loop *loop, ev_io *watcher, int events)
+{
+    struct feed_inquiry *inquiry = watcher->data;
+
+    (void)loop;
+    (void)events;
+    if (PQstatus(inquiry->conn) == CONNECTION_OK) {
+        on_answer(inquiry);
+        return;
+    }
+    switch (PQconnectPoll(inquiry->conn)) {
+    case PGRES_POLLING_READING:
+        wait_for(inquiry, EV_READ);
+        return;
+    case PGRES_POLLING_WRITING:
+        wait_for(inquiry, EV_WRITE);
+        return;
+    case PGRES_POLLING_OK:
+        ask(inquiry);
+        return;
+    default:
+        fail(inquiry);
+    }
+}
+
+void
+feed_inquiry_ask(struct feed_inquiry *inquiry)
+{
+    const char *keys[] = {"dbname", "fallback_application_name", NULL};
+    const char *values[] = {inquiry->conninfo, "clairon", NULL};
+
+    if (inquiry->conn != NULL) {
+        if (PQstatus(inquiry->conn) == CONNECTION_OK &&
+            PQtransactionStatus(inquiry->conn) == PQTRANS_IDLE)
+            ask(inquiry);
+        return;
+    }
+    ev_init(&inquiry->socket, on_socket);
+    inquiry->socket.data = inquiry;
+    inquiry->conn = PQconnectStartParams(keys, values, 1);
+    if (inquiry->conn == NULL)
+        return; /* no memory: the next time */
+    if (PQstatus(inquiry->conn) == CONNECTION_BAD)
+        fail(inquiry);
+    else
+        wait_for(inquiry, EV_WRITE);
+}
+
+void
+feed_inquiry_end(struct feed_inquiry *inquiry)
+{
+    if (inquiry->conn != NULL)
+        hang_up(inquiry);
+}

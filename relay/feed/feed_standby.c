@@ -1,0 +1,82 @@
+/* feed_standby.c: notices when nothing new reaches the standby that the feed reads. */
+#include "base/log.h"
+#include "feed/feed_private.h"
+
+#define ASK_EVERY_S 10.0
+#define STALLED_AFTER 2 /* answers in a row: a WAL receiver may just be starting */
+
+/*
+ * A standby without WAL looks to its readers as one whose primary is idle: the stream stands, and all
+ * seems well. So it is asked, by the words of the doctor.
+ */
+static const char QUERY[] =
+    "SELECT detail, hint FROM clairon.doctor_standby()"
+    " WHERE NOT ok AND check_name IN ('WAL receiver', 'replay') AND pg_catalog.pg_is_in_recovery()";
+
+static void
+set_stalled(struct feed *feed, bool is_stalled)
+{
+    if (!is_stalled)
+        feed->standby_troubles = 0;
+    stats_set(feed->stats, STAT_FEED_STALLED, is_stalled);
+}
+
+static void
+on_rows(void *ctx, const PGresult *rows)
+{
+    struct feed *feed = ctx;
+
+    if (PQntuples(rows) == 0) {
+        if (feed->standby_troubles >= STALLED_AFTER)
+            log_info("feed", "WAL is replayed on this standby again");
+        set_stalled(feed, false);
+        return;
+    }
+    if (feed->standby_troubles >= STALLED_AFTER || ++feed->standby_troubles < STALLED_AFTER)
+        return;
+    log_warn("feed", "nothing new reaches this standby: %s. %s", PQgetvalue(rows, 0, 0),
+             PQgetvalue(rows, 0, 1));
+    set_stalled(feed, true);
+}
+
+/* Who cannot ask, as the extension is not there or not granted, hears of that from the doctor. */
+static void
+on_failure(void *ctx, const char *message)
+{
+    (void)ctx;
+    log_debug("feed", "could not ask the standby whether WAL comes: %s", message);
+}
+
+static void
+on_time(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct feed *feed = timer->data;
+
+    (void)loop;
+    (void)events;
+    feed_inquiry_ask(&feed->standby);
+}
+
+void
+feed_standby_begin(struct feed *feed)
+{
+    feed->standby = (struct feed_inquiry){.loop = feed->loop,
+                                          .conninfo = feed->config->feed.conninfo,
+                                          .query = QUERY,
+                                          .on_rows = on_rows,
+                                          .on_failure = on_failure,
+                                          .ctx = feed};
+    ev_timer_init(&feed->standby_time, on_time, ASK_EVERY_S, ASK_EVERY_S);
+    feed->standby_time.data = feed;
+    ev_timer_start(feed->loop, &feed->standby_time);
+}
+
+void
+feed_standby_end(struct feed *feed)
+{
+    if (!ev_is_active(&feed->standby_time))
+        return;
+    ev_timer_stop(feed->loop, &feed->standby_time);
+    feed_inquiry_end(&feed->standby);
+    set_stalled(feed, false);
+}

@@ -1,0 +1,51 @@
+# A standby that gets no WAL looks like one whose primary is idle: is it noticed, told, and forgotten when it is over?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+
+plan skip_all => 'PostgreSQL before 16 cannot decode on a standby'
+  if qx{postgres --version} =~ / (\d+)/ && $1 < 16;
+
+my $primary = Clairon::Test::postgresql('primary');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$primary->backup('copy');
+$standby->init_from_backup($primary, 'copy', has_streaming => 1);
+$standby->append_conf('postgresql.conf',
+    "primary_slot_name = 'standby'\nhot_standby_feedback = on\nwal_receiver_status_interval = 1s\nwal_retrieve_retry_interval = 200ms\n");
+$primary->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('standby');
+    CREATE TABLE t (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner')});
+Clairon::Test::remember($standby);
+$standby->start;
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay($standby, $store, conf => {
+    'feed.primary_conninfo' => $primary->connstr('postgres') . ' user=relay' });
+my $again = qr/level=info .*WAL is replayed on this standby again/;
+
+sub is_stalled { return $relay->metric('clairon_feed_standby_stalled') }
+
+is(is_stalled(), 0, 'all is well');
+my $mark = $relay->log_mark;
+$primary->stop('immediate');
+$relay->wait_for_log(qr/who=feed level=warn .*nothing new reaches this standby: no WAL comes from the primary/, from => $mark);
+is(is_stalled(), 1, 'a primary that is gone is noticed');
+$mark = $relay->log_mark;
+$primary->start;
+$relay->wait_for_log($again, from => $mark);
+is(is_stalled(), 0, 'and that it is back');
+
+$mark = $relay->log_mark;
+$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
+$relay->wait_for_log(qr/level=warn .*replay is paused.*SELECT pg_wal_replay_resume\(\)/, from => $mark);
+is(is_stalled(), 1, 'a replay that is paused too, with what mends it');
+$mark = $relay->log_mark;
+$standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
+$relay->wait_for_log($again, from => $mark);
+
+$primary->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
+wait_until('the row is stored', sub { $store->entries == 1 });
+unlike($relay->log_text, qr/trying again/, 'the stream itself was never touched');
+
+done_testing();
