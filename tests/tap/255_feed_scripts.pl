@@ -230,12 +230,13 @@ my %steps  = (
         $lsn = @wal ? hex substr $wal[-1]{at}, 0, 16 : 0;
     },
     ack => sub {
-        my ($new, $done, @pairs) = (0, 0);
+        my ($new, $done, @users, @ids) = (0, 0);
         for (1 .. 1 + int rand 6)
         {
             my $id = one_of((map { $_->{id} // () } @wal), 'ffffffff-0000-8000-8000-000000000000');
             my $user = one_of(@USERS);
-            push @pairs, $user, $id;
+            push @users, $user, 1;
+            push @ids, $id;
             my $wait = $model{wait}{$id} or next;
             if (delete $wait->{$user})
             {
@@ -246,7 +247,7 @@ my %steps  = (
             elsif ($model{open}{$id} && !$model{was}{$id}{$user}) { $model{early}{$id}{$user} = 1 }
             delete $model{wait}{$id} if !$model{open}{$id} && !keys %$wait;
         }
-        same('ack', run_script('ack', [$STREAM], 'c', 'me', 60000, @pairs), [ $new, $done ]);
+        same('ack', run_script('ack', [$STREAM], 'c', 'me', 60000, @users / 2, @users, @ids), [ $new, $done ]);
     },
     shown => sub {
         my @reports;
