@@ -310,14 +310,24 @@ acks_in_a_row(const struct store_ack *acks, size_t count)
     return row;
 }
 
-/* As ack.lua reads them: each user once for all of his acks in a row, then the ids. */
+static int
+compare_users(const void *a, const void *b)
+{
+    return strcmp(((const struct store_ack *)a)->user, ((const struct store_ack *)b)->user);
+}
+
+/*
+ * As ack.lua reads them: each user once for all of his acks, then the ids. They are put in order here,
+ * as the store's time is what is short.
+ */
 static void
-send_acks(struct spread_part *part, const struct store_ack *acks, size_t count)
+send_acks(struct spread_part *part, struct store_ack *acks, size_t count)
 {
     const struct store *store = part->shard->store;
     char(*rows)[24] = memory_new((count + 1) * sizeof(*rows));
     size_t users = 0;
 
+    qsort(acks, count, sizeof(*acks), compare_users);
     for (size_t at = 0; at < count; at += acks_in_a_row(acks + at, count - at))
         users++;
     snprintf(rows[count], sizeof(rows[count]), "%zu", users);

@@ -1,7 +1,7 @@
 -- ack.lua: users acknowledge messages; the last one acknowledges the message as a whole.
 -- KEYS: stream. ARGV: prefix, the name of who stores them, how long trails are kept in ms, how many
 -- users follow, each user with the number of his acks, then the ids of all, in the users' order. A
--- user may come again.
+-- user may come again, at the price of a command.
 -- Returns {acks that were new, messages that are complete}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
