@@ -1,0 +1,145 @@
+"""test_tour.py: do the README's five minutes work, every command typed as it stands there?
+
+Only what must not be touched on this machine is another: ports, PostgreSQL's folder, and where
+`sudo make install` installs to (so PostgreSQL runs with the plugin of build/root).
+"""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from browser import Browser
+from stack import ROOT, wait_for
+
+BIN = ROOT / "build" / "root" / "bin"
+KINDS = ["sh", "", "sql", "ini", "sh", "sh", "sql"]  # of the tour's blocks, in their order
+
+
+def blocks():
+    """The tour's code blocks, without the list's indentation."""
+    text = (ROOT / "README.md").read_text()
+    tour = text[text.index("## Five minutes") : text.index("## In SQL")]
+    found = re.findall(r"^   ```(\w*)\n(.*?)^   ```$", tour, re.M | re.S)
+    assert [kind for kind, _ in found] == KINDS, "the tour has other blocks: teach this test"
+    return [re.sub(r"^   ", "", block, flags=re.M) for _, block in found]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Tour(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="clairon-tour-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.checkout = self.folder / "clairon"
+        made = shutil.ignore_patterns("build", ".git", ".demo", "node_modules", "tmp_check", "*.o", "*.so", "*.bc")
+        shutil.copytree(ROOT, self.checkout, ignore=made)
+        sudo = self.folder / "bin" / "sudo"
+        sudo.parent.mkdir()
+        sudo.write_text(f'#!/bin/sh\nexec env DESTDIR={self.folder}/installed "$@"\n')
+        sudo.chmod(0o755)
+        installed = self.folder / "installed" / "usr" / "local" / "bin"
+        self.env = {**os.environ, "PATH": f"{sudo.parent}:{installed}:{BIN}:{os.environ['PATH']}"}
+        self.ports = {name: free_port() for name in ("postgresql", "6379", "8080", "3000")}
+        self.began = time.monotonic()
+
+    def here(self, text):
+        """The block, with this machine's ports."""
+        for name in ("6379", "8080", "3000"):
+            text = text.replace(name, str(self.ports[name]))
+        return text.replace("host=127.0.0.1", f"host=127.0.0.1 port={self.ports['postgresql']}")
+
+    def say(self, what):
+        print(f"tour, {time.monotonic() - self.began:5.1f} s: {what}", file=sys.stderr)
+
+    def run_block(self, text):
+        subprocess.run(["bash", "-ec", self.here(text)], cwd=self.checkout, env=self.env, check=True, stdout=subprocess.DEVNULL)
+
+    def start(self, *command):
+        """What goes on until the end of the test; its output is a file's."""
+        log = open(self.folder / f"{len(list(self.folder.iterdir()))}.log", "w+b")
+        child = subprocess.Popen(
+            command, cwd=self.checkout, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+        self.addCleanup(log.close)
+        self.addCleanup(child.wait)
+        self.addCleanup(os.killpg, child.pid, signal.SIGINT)
+        return log.name
+
+    def psql(self, text, database="app"):
+        subprocess.run(
+            ["psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-h", str(self.folder), "-p", str(self.ports["postgresql"]), database],
+            input=text, text=True, env=self.env, check=True, stdout=subprocess.DEVNULL,
+        )
+
+    def start_postgresql(self, settings):
+        """As Debian sets one up: peers by their name on the socket, passwords over TCP."""
+        data = self.folder / "data"
+        initdb = ["initdb", "-D", data, "--auth-local=peer", "--auth-host=scram-sha-256", "--no-sync"]
+        subprocess.run(initdb, env=self.env, check=True, stdout=subprocess.DEVNULL)
+        known = subprocess.run([BIN / "postgres", "--describe-config"], capture_output=True, text=True, check=True).stdout
+        if "output_plugin_libraries" not in known:  # an older one, as the tour says
+            settings = re.sub(r"(?m)^output_plugin_libraries.*\n", "", settings)
+        ours = f"port = {self.ports['postgresql']}\nunix_socket_directories = '{self.folder}'\n"
+        with open(data / "postgresql.conf", "a") as conf:
+            conf.write(f"listen_addresses = '127.0.0.1'\n{ours}{settings}")
+        log = self.start("postgres", "-D", str(data))
+        wait_for("PostgreSQL", lambda: "ready to accept connections" in Path(log).read_text())
+
+    def test_the_tour(self):
+        build, settings, rules, conf, relay, page, row = blocks()
+
+        self.run_block(build)
+        self.say("built and installed")
+        self.start_postgresql(settings)
+        self.psql("CREATE DATABASE app", "postgres")
+        self.psql(rules)
+        self.start(os.environ["STORE_SERVER"], "--port", str(self.ports["6379"]), "--appendonly", "yes", "--dir", str(self.folder))
+        self.say("PostgreSQL knows the rules")
+
+        (self.checkout / "relay.conf").write_text(self.here(conf))
+        log = self.start("bash", "-ec", self.here(relay))
+        wait_for("the relay streams", lambda: "streaming" in Path(log).read_text(), 30)
+        self.assertNotIn("level=error", Path(log).read_text())
+        self.assertEqual(os.stat(self.checkout / "relay.secret").st_mode & 0o077, 0)
+        self.assertEqual(os.stat(self.checkout / "relay.conf").st_mode & 0o007, 0)
+        doctor = subprocess.run(["clairon", "doctor", "-c", "relay.conf"], cwd=self.checkout, env=self.env, capture_output=True, text=True)
+        self.assertNotEqual(doctor.returncode, 2, doctor.stdout)
+        self.say("the relay runs")
+
+        self.start("bash", "-ec", self.here(page))
+        browser = Browser()
+        self.addCleanup(browser.quit)
+        url = self.here("http://localhost:3000/tour.html")
+
+        def opened():
+            try:
+                browser.driver.get(url)
+            except Exception:  # nobody listens yet
+                return False
+            return browser.js("return document.getElementById('list') !== null")
+
+        wait_for("the page", opened)
+        wait_for("the page is connected", lambda: browser.driver.title == "open")
+        self.say("the page listens")
+
+        self.psql(row)
+        shown = '{"id":1,"student_id":"u1","title":"Portfolio","status":"assigned"}'
+        wait_for("the row on the page", lambda: browser.texts("#list") == [shown])
+        self.assertEqual([e for e in browser.errors() if "favicon" not in e], [])
+        self.say("the row arrived")
+
+
+if __name__ == "__main__":
+    unittest.main()
