@@ -20,6 +20,7 @@
 #define FEED_FLIGHT_BYTES_MAX                                                                      \
     (1u << 20) /* unanswered by the store; hiredis moves all it has not sent */
 #define FEED_BATCH_BYTES (128u << 10)
+#define FEED_HELD_BYTES (1u << 20) /* of which the store may have had most */
 #define FEED_CONNECT_PATIENCE_S 15.0
 #define FEED_MARKS_MAX 64
 
@@ -111,6 +112,7 @@ struct feed {
     char **held; /* messages whose bytes the batch points into */
     size_t held_count;
     size_t held_room;
+    size_t held_bytes;
     uint64_t batch_confirm_lsn;
     int64_t batch_commit_us; /* of its first transaction; 0: none has ended in it */
     int64_t came_us;         /* when a transaction last ended; monotonic */

@@ -24,17 +24,19 @@ release_held(struct feed *feed)
     for (size_t i = 0; i < feed->held_count; i++)
         free(feed->held[i]);
     feed->held_count = 0;
+    feed->held_bytes = 0;
 }
 
 /* Keeps a message's bytes until the batch that points into them is sent. */
 static void
-hold(struct feed *feed, char *owned)
+hold(struct feed *feed, char *owned, size_t bytes)
 {
     if (feed->held_count == feed->held_room) {
         feed->held_room = feed->held_room == 0 ? 64 : feed->held_room * 2;
         feed->held = memory_grow(feed->held, feed->held_room * sizeof(*feed->held));
     }
     feed->held[feed->held_count++] = owned;
+    feed->held_bytes += bytes;
 }
 
 void
@@ -200,6 +202,8 @@ take_frame(struct feed *feed, const struct frame *frame)
 bool
 feed_stream_take(struct feed *feed, char *owned, struct bytes packet)
 {
+    size_t bytes = packet.len;
+
     while (packet.len > 0) {
         struct frame frame;
         size_t len;
@@ -215,8 +219,13 @@ feed_stream_take(struct feed *feed, char *owned, struct bytes packet)
         }
         packet = (struct bytes){packet.at + len, packet.len - len};
     }
-    hold(feed, owned); /* not before: a batch that is sent amid it lets go of what is held */
-    if (store_batch_bytes(feed->batch) >= FEED_BATCH_BYTES)
+    if (store_batch_count(feed->batch) == 0) {
+        free(owned); /* the store had all of it */
+        return true;
+    }
+    /* Not before: a batch that is sent amid it lets go of what is held. */
+    hold(feed, owned, bytes);
+    if (store_batch_bytes(feed->batch) >= FEED_BATCH_BYTES || feed->held_bytes >= FEED_HELD_BYTES)
         feed_stream_flush(feed);
     return feed->state != FEED_WAITING;
 }
