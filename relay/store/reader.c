@@ -258,8 +258,8 @@ on_placed(void *ctx, const redisReply *reply)
         snprintf(reader->control_at, sizeof(reader->control_at), "0-0");
         if (reply_is_array(reply, 1))
             take_place(reply->element[0], reader->control_at);
-        reader->events.on_resumed(reader->events.ctx);
     }
+    reader->events.on_resumed(reader->events.ctx);
     lane_read(lane);
 }
 

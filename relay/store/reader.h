@@ -26,7 +26,7 @@ struct reader_events {
      * as targets.
      */
     void (*on_settled)(void *ctx, struct bytes pairs, bool was_acked);
-    /* The connection is back: membership changes may have been missed meanwhile. */
+    /* A connection is back: changes of memberships, or acks, may have been missed meanwhile. */
     void (*on_resumed)(void *ctx);
     void *ctx;
 };
