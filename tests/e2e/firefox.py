@@ -75,6 +75,11 @@ class Firefox:
         self.ask("SwitchToWindow", handle=handle)
         return self.ask("ExecuteScript", script=script, args=[])["value"]
 
+    def wait_js(self, handle, script, *arguments):
+        """As js(), of a script that calls its last argument with what comes back."""
+        self.ask("SwitchToWindow", handle=handle)
+        return self.ask("ExecuteAsyncScript", script=script, args=list(arguments), scriptTimeout=20_000)["value"]
+
     def close_tab(self, handle):
         self.ask("SwitchToWindow", handle=handle)
         self.ask("CloseWindow")

@@ -12,6 +12,38 @@ import firefox
 from stack import the_stack, wait_for
 
 
+# A client on that transport alone; `window.seen` gets what it is shown.
+CLIENT = """
+const [transports, done] = arguments;
+(async () => {
+  const { connect } = await import('/dist/index.js');
+  const { relay, token } = await import('/examples/login.js');
+  window.seen = [];
+  window.client = connect({ url: await relay(), token, transports, tabs: false });
+  client.on('*', (n) => { seen.push(n.payload.after.title); });
+  client.on('state', ({ state, resumed }) => { if (state === 'open') done(client.transport); });
+})().catch((error) => done(String(error)));
+"""
+
+# The browser's own EventSource can set no header: a ticket opens it, and Last-Event-ID goes on.
+EVENT_SOURCE = """
+const [done] = arguments;
+(async () => {
+  const { relay, token } = await import('/examples/login.js');
+  const base = (await relay()).replace(/^ws/, 'http').replace(/\\/v1\\/ws$/, '');
+  const headers = { Authorization: `Bearer ${await token()}` };
+  const { ticket } = await fetch(`${base}/v1/ticket`, { method: 'POST', headers }).then((r) => r.json());
+  window.lines = [];
+  const source = new EventSource(`${base}/v1/sse?ticket=${ticket}`);
+  source.onmessage = ({ data, lastEventId }) => {
+    const line = JSON.parse(data);
+    lines.push({ ...line, id: lastEventId });
+    if (line.t === 'connected') done(line.t);
+  };
+})().catch((error) => done(String(error)));
+"""
+
+
 @unittest.skipUnless(firefox.program(), "Firefox is not installed")
 class InFirefox(unittest.TestCase):
     @classmethod
@@ -86,6 +118,38 @@ class InFirefox(unittest.TestCase):
         self.addCleanup(os.kill, pid, signal.SIGUSR2)
         tab = self.open_connected()
         self.each_once(tab, [self.retitle(), self.retitle()])
+        self.browser.close_tab(tab)
+
+    def test_sse_carries_messages_over_a_break(self):
+        tab = self.open()
+        self.assertEqual(self.browser.wait_js(tab, CLIENT, ["sse"]), "sse")
+        titles = [self.retitle(), self.retitle()]
+        seen = lambda: self.browser.js(tab, "return seen")
+        wait_for("the messages", lambda: seen() == titles)
+        self.browser.js(tab, "client.subscribe('*')")  # begins the stream again, where it is
+        titles.append(self.retitle())
+        wait_for("the next one", lambda: seen() == titles)
+        self.assertEqual(self.browser.js(tab, "return client.transport"), "sse")
+        self.browser.close_tab(tab)
+
+    def test_the_browsers_own_event_source(self):
+        tab = self.open()
+        self.assertEqual(self.browser.wait_js(tab, EVENT_SOURCE), "connected")
+        title = self.retitle()
+        lines = lambda: self.browser.js(tab, "return lines")
+        wait_for("the message", lambda: lines()[-1]["t"] == "msg")
+        self.assertEqual(lines()[-1]["n"]["payload"]["after"]["title"], title)
+        self.assertEqual(lines()[-1]["id"], lines()[-1]["pos"])
+        self.browser.close_tab(tab)
+
+    def test_where_no_websocket_gets_through_sse_does(self):
+        tab = self.open()
+        self.browser.js(tab, """
+            window.WebSocket = class { constructor() { setTimeout(() => this.onclose?.({ code: 1006 }), 1); } close() {} };
+        """)
+        self.assertEqual(self.browser.wait_js(tab, CLIENT, ["ws", "sse", "poll"]), "sse")
+        title = self.retitle()
+        wait_for("the message", lambda: self.browser.js(tab, "return seen") == [title])
         self.browser.close_tab(tab)
 
     def test_the_live_list_follows(self):
