@@ -53,7 +53,7 @@ sub measure
     my %sha     = map { $_ => $store->ask('SCRIPT', 'LOAD', $texts{$_}) } keys %texts;
     my $run     = sub { my ($name, @words) = @_;
         return $store->ask('EVALSHA', $sha{$name}, 1, 'clairon:stream', 'clairon', @words) };
-    $run->('hello', 'fresh', '', '0-0');
+    $run->('hello', 'fresh', '', '0-0', 1, 1); # one shard, one server
     my $epoch = $store->ask('HGET', 'clairon:meta', 'epoch');
     srand 1;
     my @names = map { "user$_" } 1 .. 1000;
