@@ -1,8 +1,8 @@
 # Whatever dies, in whatever order, under load: is each committed row stored exactly once and in commit order?
 #
 # A seeded schedule of faults hits PostgreSQL, the store, two relays and the network between them
-# while writers commit: kills, crashes, restarts, pauses of processes, connections that are cut and
-# networks that stop without a word. To repeat a run: CLAIRON_TORTURE_SEED=n; for longer ones:
+# while writers commit: kills, crashes, restarts, pauses of processes, a store that refuses writes,
+# connections that are cut and networks that stop without a word. To repeat a run: CLAIRON_TORTURE_SEED=n; for longer ones:
 # CLAIRON_TORTURE_FAULTS=n, and CLAIRON_TORTURE_PAUSE=s for pauses longer than the relay's patience.
 # CLAIRON_TEST_SHARDS=n: with so many shards.
 use strict;
@@ -105,6 +105,25 @@ sub pause
     return;
 }
 
+# Whatever the store was asked before, it is asked this.
+sub tell_store
+{
+    my @words = @_;
+    wait_until("the store takes @words", sub { eval { $store->ask(@words); 1 } });
+    return;
+}
+
+# The store takes no writes for a while.
+sub refuse
+{
+    my ($how, $again) = @_;
+    tell_store(@$how);
+    let_write(20);
+    let_pass();
+    tell_store(@$again);
+    return;
+}
+
 my %faults = (
     'a relay is killed' => sub { my $relay = $relays[ rand @relays ]; $relay->kill9; let_write(20); revive() },
     'both relays are killed' => sub { $_->kill9 for @relays; let_write(20); revive() },
@@ -113,6 +132,11 @@ my %faults = (
     'both relays are paused, one after the other' => sub { pause($_->pid) for @relays },
     'the store is killed' => sub { $store->kill9; let_write(20); $store->start },
     'the store is paused' => sub { pause($store->pid) },
+    'the store is full' => sub { refuse([qw(CONFIG SET maxmemory 1)], [qw(CONFIG SET maxmemory 0)]) },
+    'the store is a replica' => sub {
+        refuse([ qw(REPLICAOF 127.0.0.1), Clairon::Test::free_port() ], [qw(REPLICAOF NO ONE)]) },
+    'the store lacks replicas' => sub {
+        refuse([qw(CONFIG SET min-replicas-to-write 1)], [qw(CONFIG SET min-replicas-to-write 0)]) },
     'the store and the relays are killed' => sub {
         $_->kill9 for @relays; $store->kill9; let_write(20); $store->start; revive() },
     'PostgreSQL crashes' => sub { $pg->stop('immediate'); $pg->start },
@@ -178,11 +202,13 @@ wait_until('the relays are ready', sub { !grep { ($_->get('/readyz'))[0] != 200 
 for my $place (0, 1)
 {
     my $client = $relays[$place]->client('u' . ($place + 1));
-    my $done   = 0;
+    # Rows of the other table, stored a moment ago, may still come to u1.
+    my $notes = sub { grep { $_->{metadata}{source} eq 'acked' } $client->notes };
+    my $done  = 0;
     while ($done < $acked)
     {
-        $client->run_until('more to ack', sub { $client->notes > $done });
-        my @notes = $client->notes;
+        $client->run_until('more to ack', sub { $notes->() > $done });
+        my @notes = $notes->();
         $client->ack(map { $_->{metadata}{id} } @notes[ $done .. $#notes ]);
         $done = @notes;
     }
