@@ -145,8 +145,9 @@ CREATE FUNCTION clairon.doctor_slots()
                                 ELSE 'Set hot_standby_feedback = on and primary_slot_name on this standby'
                             END, slot_name)
                 WHEN NOT active AND retained_wal_bytes <= coalesce(0.8 * kept.bytes, 'Infinity')
-                THEN format('Start the relay: systemctl start clairon-relay. If this slot has no '
-                            'reader any more: SELECT pg_drop_replication_slot(%L);', slot_name)
+                THEN format('Start the relay (systemctl start clairon-relay); one that runs says in its '
+                            'log what it waits for. If this slot has no reader any more: '
+                            'SELECT pg_drop_replication_slot(%L);', slot_name)
                 ELSE 'Its reader is behind: look at the relay''s log and metrics, or give it time: '
                      'ALTER SYSTEM SET max_slot_wal_keep_size = ''..''; SELECT pg_reload_conf();' END
     FROM clairon.status

@@ -46,6 +46,9 @@ static const struct hint hints[] = {
     {NULL, "does not match host name",
      "host in [feed] conninfo must be a name that the server's certificate holds"},
     {NULL, "no encryption", "pg_hba.conf wants TLS: set sslmode = verify-full in [feed] conninfo"},
+    {NULL, "FATAL:  role \"",
+     "user in [feed] conninfo must name the relay's role: on the primary CREATE ROLE relay LOGIN "
+     "REPLICATION PASSWORD '..' IN ROLE clairon_relay"},
     {NULL, "FATAL:  database \"", "dbname in [feed] conninfo must name the database of the rules"},
     {NULL, "pg_hba.conf", "allow the relay's role into this database in pg_hba.conf"},
     {"53400", "replication slots", "raise max_replication_slots or drop a slot that is not used"},

@@ -9,10 +9,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #define ACCEPTS_A_TURN 16 /* what more there is, another worker or the next turn takes */
-#define PAUSE_S 0.1       /* without a free descriptor there is nothing to do but wait for one */
+#define FULL_SAID_US (60 * INT64_C(1000000))
+#define PAUSE_S 0.1 /* without a free descriptor there is nothing to do but wait for one */
 
 struct lws *
 gate_accept_adopt(struct gate *gate, int fd)
@@ -38,6 +40,21 @@ begin(struct gate *gate, int fd)
         gate_head_begin(gate, fd);
 }
 
+/* Once a minute at most: it is tried ten times a second. */
+static void
+say_full(struct gate *gate, int error)
+{
+    int64_t now_us = clock_monotonic_us();
+
+    if (gate->said_full_us != 0 && now_us - gate->said_full_us < FULL_SAID_US)
+        return;
+    gate->said_full_us = now_us;
+    log_warn("gate",
+             "no descriptor for a new connection (%s): raise LimitNOFILE of the unit (ulimit -n), "
+             "or lower gate.max_connections; clients wait",
+             strerror(error));
+}
+
 static void
 on_acceptable(struct ev_loop *loop, ev_io *watcher, int events)
 {
@@ -50,8 +67,7 @@ on_acceptable(struct ev_loop *loop, ev_io *watcher, int events)
         if (fd >= 0) {
             begin(gate, fd);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            log_warn("gate", "no descriptor for a new connection (%s), raise ulimit -n",
-                     strerror(errno));
+            say_full(gate, errno);
             ev_io_stop(loop, watcher);
             ev_timer_again(loop, &gate->accept_pause);
             return;

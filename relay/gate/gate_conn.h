@@ -151,6 +151,7 @@ struct gate {
     struct lws_vhost *vhost;
     struct ev_io acceptable; /* on a descriptor of main's */
     struct ev_timer accept_pause;
+    int64_t said_full_us; /* when it was last said that no descriptor is left; monotonic */
     unsigned char received[GATE_RECEIVED_MAX]; /* by one connection at a time */
 };
 

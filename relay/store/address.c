@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,4 +133,13 @@ address_read(const char *url, struct address *ret_address)
     }
     *ret_address = address;
     return RC_OK;
+}
+
+void
+address_show(const struct address *address, char ret_text[ADDRESS_SHOWN_MAX])
+{
+    if (address->path[0] != '\0')
+        snprintf(ret_text, ADDRESS_SHOWN_MAX, "%s", address->path);
+    else
+        snprintf(ret_text, ADDRESS_SHOWN_MAX, "%s:%d", address->host, address->port);
 }

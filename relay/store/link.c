@@ -74,10 +74,12 @@ link_fall(struct link *link, const char *reason)
     redisAsyncContext *redis = link->redis;
     bool was_up = link->state == LINK_UP;
     char kept[LINK_REASON_MAX];
+    char where[ADDRESS_SHOWN_MAX];
     int64_t delay_ms;
 
     if (link->state == LINK_DOWN)
         return;
+    address_show(&link->address, where);
     snprintf(kept, sizeof(kept), "%s", reason != NULL ? reason : ""); /* may go with the context */
     link->state = LINK_DOWN;
     link->redis = NULL;
@@ -90,8 +92,8 @@ link_fall(struct link *link, const char *reason)
         return;
     delay_ms = backoff_next_ms(&link->backoff);
     if (reason != NULL)
-        log_warn(link->name, "store connection failed: %s%s; trying again in %lld ms", kept,
-                 fault_tail(kept), (long long)delay_ms);
+        log_warn(link->name, "store connection failed: %s%s (%s); trying again in %lld ms", kept,
+                 fault_tail(kept), where, (long long)delay_ms);
     ev_timer_stop(link->loop, &link->retry);
     ev_timer_set(&link->retry, (double)delay_ms / 1000.0, 0.0);
     ev_timer_start(link->loop, &link->retry);

@@ -170,4 +170,20 @@ wait_until('all take', sub { 12 == grep { status($relay) == 101 } 1 .. 12 });
 pass('all take');
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 
+# No descriptor is left: it is said once, not each time it is tried, and nobody is turned away.
+$relay = with();
+my @taken = glob '/proc/' . $relay->pid . '/fd/*';
+system('prlimit', '--pid', $relay->pid, '--nofile=' . (@taken + 4) . ':') == 0 or die 'could not lower the limit';
+my @many = map { Clairon::Test::RawSocket->new($relay) } 1 .. 12;
+$relay->wait_for_log(qr/no descriptor for a new connection .*LimitNOFILE/);
+sub turns { open my $file, '<', '/proc/' . $relay->pid . '/status' or die "no relay: $!"; my ($n) = join('', <$file>) =~ /^voluntary_ctxt_switches:\s+(\d+)/m; return $n }
+my $turns = turns();
+wait_until('its loop turned some more', sub { turns() > $turns + 30 });
+$_->hang_up for @many[ 0 .. 5 ];
+system('prlimit', '--pid', $relay->pid, '--nofile=1000:') == 0 or die 'could not raise the limit';
+is(status($relay), 101, 'once there are descriptors, those who come are served');
+is(() = $relay->log_text =~ /no descriptor/g, 1, 'and it was said once');
+$_->hang_up for @many[ 6 .. 11 ];
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
 done_testing();
