@@ -249,6 +249,14 @@ say_continue(struct lws *wsi)
     (void)lws_write(wsi, bytes + LWS_PRE, sizeof(CONTINUE) - 1, LWS_WRITE_HTTP_HEADERS);
 }
 
+/* RFC 9112, 6.3: without a word about a body there is none. lws would wait for one. */
+static bool
+has_no_body(struct lws *wsi)
+{
+    return lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) <= 0 &&
+           lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING) <= 0;
+}
+
 static void
 check_body(struct gate_request *request)
 {
@@ -256,7 +264,9 @@ check_body(struct gate_request *request)
 
     if (request->state == GATE_REQUEST_ENDING)
         return;
-    if (len == -411)
+    if (request->route->needs_no_body && has_no_body(request->wsi))
+        (void)gate_request_body_end(request);
+    else if (len == -411)
         gate_request_problem(request, 411, 0, "a body needs Content-Length, and is not chunked");
     else if (len == -413)
         gate_request_problem(request, 413, 0, "a body may have 1 MB");

@@ -41,6 +41,7 @@ struct gate_route {
     void (*headers)(struct gate_request *request);
     bool is_prefix; /* the path ends in a / and an id follows */
     bool is_post;
+    bool needs_no_body;
     bool takes_ticket;
     bool is_console; /* there only with gate.console, and only for pages of the same host */
     bool is_stream;  /* stays: counts as a connection, and has what follows */

@@ -132,6 +132,8 @@ for my $case (
     is(JSON::decode_json($answer->{body})->{code}, 107, "$name: with err 107's code");
 }
 is(http(POST => '/v1/ack', bearer('u1'))->{status}, 411, 'a body needs its length');
+is(http(POST => '/v1/ticket', bearer('u1'))->{status}, 200, 'what needs no body needs no length of one, as curl -X POST sends it');
+is(http(POST => '/v1/ticket')->{status}, 401, 'but a token');
 is(http(POST => '/v1/ack', bearer('u1'), 'Transfer-Encoding' => 'chunked', ':body' => "0\r\n\r\n", 'Content-Length' => undef)->{status}, 400, 'chunks and a length are not read');
 is(http(POST => '/v1/ack', bearer('u1'), 'Content-Length' => 2_000_000)->{status}, 413, 'a large body is refused by its length');
 isnt(http(POST => '/v1/ack', bearer('u1'), 'Content-Length' => '1e3')->{status}, 204, 'a length is a number');
