@@ -52,6 +52,34 @@ has_control(const char *text, size_t len)
     return false;
 }
 
+static bool
+is_hex(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f');
+}
+
+/* What libwebsockets would hang up on, or answer in its own words. */
+static enum rc
+check_target(struct head_scan *scan)
+{
+    const char *at = scan->head.target, *end = at + scan->head.target_len;
+    int arguments = 0;
+
+    if (*at != '/')
+        return refuse(scan, "the target must be a path");
+    if (has_control(at, scan->head.target_len))
+        return refuse(scan, "the target holds a control character");
+    for (; at < end; at++) {
+        if (*at == '%' && (end - at < 3 || !is_hex(at[1]) || !is_hex(at[2])))
+            return refuse(scan, "the target holds a % without two hexadecimal digits");
+        if (*at == '%' && at[1] == '0' && at[2] == '0')
+            return refuse(scan, "the target holds %00");
+        if (*at == '&' && ++arguments == HTTP_HEAD_ARGUMENTS_MAX)
+            return refuse(scan, "the query has too many arguments");
+    }
+    return RC_OK;
+}
+
 /* GET /path HTTP/1.1 */
 static enum rc
 read_first_line(struct head_scan *scan, const char *line, size_t len)
@@ -71,11 +99,7 @@ read_first_line(struct head_scan *scan, const char *line, size_t len)
                                     .method_len = (size_t)(blank - line),
                                     .target = blank + 1,
                                     .target_len = (size_t)(second - blank - 1)};
-    if (scan->head.target_len == 0 || blank[1] != '/')
-        return refuse(scan, "the target must be a path");
-    return has_control(blank + 1, scan->head.target_len)
-               ? refuse(scan, "the target holds a control character")
-               : RC_OK;
+    return check_target(scan);
 }
 
 static enum rc

@@ -7,6 +7,7 @@
 #include "base/rc.h"
 
 #define HTTP_HEAD_LINES_MAX 128
+#define HTTP_HEAD_ARGUMENTS_MAX 32
 
 /* Views of the head. */
 struct http_head {

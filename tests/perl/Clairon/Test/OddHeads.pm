@@ -29,6 +29,9 @@ sub ambiguous
         [ "GET /healthz HTTP/1.1\r\n${host}X-A: b\0c\r\n\r\n", 'a zero', qr/control/ ],
         [ "GET /healthz HTTP/1.1\r\n\r\n", 'no host', qr/Host/ ],
         [ "GET http://x/healthz HTTP/1.1\r\n$host\r\n", 'another host in the target', qr/path/ ],
+        [ "GET /v1/poll?wait=0&pos=%00 HTTP/1.1\r\n$host$auth\r\n", 'a zero in the target', qr/%00/ ],
+        (map { [ "GET /healthz?$_ HTTP/1.1\r\n$host\r\n", "the escape $_", qr/two hexadecimal/ ] } '%', 'a=%2', '%zz', '%4g'),
+        [ 'GET /healthz?' . join('&', 1 .. 33) . " HTTP/1.1\r\n$host\r\n", 'many arguments', qr/too many/ ],
         [ "GET /healthz\r\n", 'no version', qr{HTTP/1\.1} ],
         [ "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n", 'what is no HTTP', qr/method/ ],
     );
