@@ -21,10 +21,20 @@ local function call_chunked(items, command, key, option)
     end
 end
 
--- An entry's place as one number that a sorted set can hold exactly.
+-- An entry's place as one number that a sorted set can hold exactly. Lua writes long numbers slowly: of
+-- those of one millisecond the front is written once.
+local MILLION = 1000000
+local score_ms, score_front, score_rest
 local function score_of(entry)
     local ms, seq = entry:match('^(%d+)-(%d+)$')
-    return whole(tonumber(ms) * 1024 + math.min(tonumber(seq), 1023))
+    if ms ~= score_ms then
+        local score = tonumber(ms) * 1024
+        score_ms, score_rest = ms, score % MILLION
+        score_front = whole((score - score_rest) / MILLION)
+    end
+    local rest = score_rest + math.min(tonumber(seq), 1023)
+    if rest >= MILLION then return whole(tonumber(ms) * 1024 + rest - score_rest) end
+    return score_front .. string.format('%06d', rest)
 end
 
 -- How long to wait before retry `tries` + 1: grows as `kind` says, a little more so that not all

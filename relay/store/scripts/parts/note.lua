@@ -3,7 +3,7 @@
 
 local OPEN_MS = 24 * 3600 * 1000 -- an open audience without expiration waits so long
 local added, now = 0, now_ms()
-local claims, ending, last_entry = {}, {}, ''
+local claims, ending, fresh, last_entry = {}, {}, {}, ''
 
 local function users_of(audience, targets)
     if audience == 'USER' and #targets == 1 then return targets end -- most are for one
@@ -37,9 +37,11 @@ local function add_note(id, route, data, ...)
     return entry
 end
 
+local NEVER = string.rep('\0', 8)
+
 -- A note that needs acks, from these users; from none: from whoever is shown it, until it ends.
 local function add_awaited(id, route, data, users)
-    local ends, entry = math.floor(byte_at(route, 48, 8) / 1000)
+    local ends, entry = route:sub(49, 56) == NEVER and 0 or math.floor(byte_at(route, 48, 8) / 1000)
     if #users == 0 then
         if ends == 0 then ends = now + OPEN_MS end
         entry = add_note(id, route, data, 'open', whole(ends))
@@ -47,19 +49,25 @@ local function add_awaited(id, route, data, users)
         entry = add_note(id, route, data)
     end
     claims[#claims + 1] = entry
-    messages[id] = {entry = entry, left = #users, open = #users == 0 and ends or nil,
-        ends = ends > 0, tried = false}
-    message_changed(id)
+    fresh[#fresh + 1] = id
+    fresh[#fresh + 1] = entry .. ' ' .. count_text(#users) .. (#users == 0 and ' ' .. whole(ends) or ' -') ..
+        (ends > 0 and ' 2' or ' 0')
     if ends > 0 then
         ending[#ending + 1] = whole(ends)
         ending[#ending + 1] = id .. ':'
     end
-    local score, states = score_of(entry), {}
+    local score, key = score_of(entry), prefix .. ':ack:' .. id
+    if #users == 1 then
+        call('ZADD', prefix .. ':inbox:' .. users[1], score, id)
+        call('HMSET', key, users[1], '0')
+        return
+    end
+    local states = {}
     for i, user in ipairs(users) do
         states[2 * i - 1], states[2 * i] = user, '0'
         call('ZADD', prefix .. ':inbox:' .. user, score, id)
     end
-    call_chunked(states, 'HMSET', prefix .. ':ack:' .. id)
+    call_chunked(states, 'HMSET', key)
 end
 
 -- What is the same command for all of them.
@@ -72,5 +80,5 @@ local function finish_awaited()
         call(unpack(words))
     end
     call_chunked(ending, 'ZADD', prefix .. ':due')
-    save_messages()
+    call_chunked(fresh, 'HMSET', prefix .. ':pending')
 end
