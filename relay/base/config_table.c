@@ -114,7 +114,7 @@ const struct config_key config_keys[] = {
     { "store", "retention", CONFIG_DURATION, false, "7d", SECOND, 3650 * DAY, NULL,
       FIELD(store.retention_ms), "how long the stream is kept" },
     { "store", "shards", CONFIG_INT, false, "1", 1, 16, NULL, FIELD(store.shards),
-      "streams that the store is made of" },
+      "streams that the store is made of; store.url may name as many servers, between commas" },
     { "store", "tls_ca", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(store.tls_ca),
       "PEM file with those who sign the store's certificate; unset: the system's" },
     { "store", "tls_cert", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(store.tls_cert),
