@@ -140,7 +140,14 @@ like($out, qr/stored.*errored.*expired.*retried|redriven/s, 'a trace is found');
 my $doctor = JSON::decode_json((clairon('doctor', '--json'))[1]);
 is((grep { $_->{check} eq 'connection' && $_->{area} eq 'store' && $_->{ok} } @{ $doctor->{checks} }), 2, 'the doctor looks at both');
 
-# One is emptied.
+# One is emptied, of what PostgreSQL has let go of.
+sub wait_confirmed
+{
+    my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
+    return wait_until('the slot is confirmed', sub {
+        $pg->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
+}
+wait_confirmed();
 $stores[1]->ask('FLUSHALL');
 is($client{u3}->wait_for('gap')->{why}, 'epoch', 'one server was emptied: everyone is told');
 my $had = stored();
@@ -164,5 +171,34 @@ $first->configure(%conf);
 $first->start;
 $first->wait_ready;
 pass('as it was all goes on');
+
+# From two servers to four, each a copy of the one it relieves.
+wait_confirmed();
+my $reader = $first->client('u1');
+my $place  = $reader->pos;
+$first->stop;
+insert(1);
+for my $store (@stores[ 0, 1 ])
+{
+    $store->stop;
+    push @stores, Clairon::Test::Store->new(folder => Clairon::Test::new_folder('store'));
+    system('cp', '-a', "$store->{folder}/.", $stores[-1]{folder}) == 0 or die 'could not copy the store';
+    Clairon::Test::remember($stores[-1]);
+    $_->start for $store, $stores[-1];
+}
+$had = stored();
+$first->configure('store.url' => join ',', map { $_->url } @stores);
+$first->start;
+$first->wait_ready;
+$reader = $first->client('u1', pos => $place);
+ok($reader->wait_for('connected')->{resumed}, 'on twice as many servers positions hold');
+insert(1);
+sub stored_on_four { my $sum = 0; $sum += $stores[$_]->ask('XLEN', "clairon:{$_}:stream") for 0 .. $SHARDS - 1; return $sum }
+wait_until('what comes then is stored', sub { stored_on_four() >= $had + 22 });
+is(stored_on_four(), $had + 22, 'each once, where it belongs now');
+sub new_rows { my %ids = map { $_ => 1 } grep { $_ > $last - 20 } map { $_->{payload}{after}{id} // 0 } $reader->notes; return sort { $a <=> $b } keys %ids }
+my @wanted = sort { $a <=> $b } map { ($last - 20 + $_, $last - 10 + $_) } 1, 6, 10;
+$reader->run_until('all that was missed', sub { my @found = new_rows(); @found >= @wanted });
+is_deeply([ new_rows() ], \@wanted, 'and is shown');
 
 done_testing();
