@@ -18,7 +18,7 @@ const INTERNAL = `
 const MINIFY = {
   mangle: { toplevel: true },
   compress: {
-    ecma: 2020, passes: 4, toplevel: true, pure_getters: true, keep_fargs: false,
+    ecma: 2020, passes: 4, toplevel: true, pure_getters: true, keep_fargs: false, hoist_vars: true,
     unsafe_arrows: true, unsafe_methods: true, // nothing here is called with `new`
   },
 };

@@ -1,3 +1,3 @@
-import{useEffect as t,useRef as e,useState as r}from"react";var n=[];function u(o,s,{key:i,load:l}){let[c,a]=r(n),f=e(l);f.current=l;let v=void 0!==l,d=[i].flat().join(`
-`);return t(()=>{let t=o.live(s,{key:d.split(`
-`),load:v?()=>f.current():void 0});return t.subscribe(a),()=>{t.close(),a(n)}},[o,s,d,v]),c}function o(r,n,u){let o=e(u);o.current=u,t(()=>{let t=r.on(n,t=>o.current(t));return()=>{t()}},[r,n])}function s(e){let[n,u]=r(e.state);return t(()=>{u(e.state);let t=e.on("state",t=>u(t.state));return()=>{t()}},[e]),n}export{s as useConnectionState,u as useLive,o as useMessages};//# sourceMappingURL=react.js.map
+var t=[];import{useEffect as e,useRef as r,useState as n}from"react";function u(o,s,{key:i,load:l}){let[c,a]=n(t),f=r(l);f.current=l;let v=void 0!==l,d=[i].flat().join(`
+`);return e(()=>{let e=o.live(s,{key:d.split(`
+`),load:v?()=>f.current():void 0});return e.subscribe(a),()=>{e.close(),a(t)}},[o,s,d,v]),c}function o(t,n,u){let o=r(u);o.current=u,e(()=>{let e=t.on(n,t=>o.current(t));return()=>{e()}},[t,n])}function s(t){let[r,u]=n(t.state);return e(()=>{u(t.state);let e=t.on("state",t=>u(t.state));return()=>{e()}},[t]),r}export{s as useConnectionState,u as useLive,o as useMessages};//# sourceMappingURL=react.js.map

@@ -45,7 +45,7 @@ export function createClient(options) {
     if (name || !globalThis.document || user === undefined) return;
     name = `clairon ${settings.url} ${user}`;
     dedupe.keep(createKept('localStorage', name));
-    if (options.tabs === false || !navigator.locks || !globalThis.BroadcastChannel) return;
+    if (options.tabs === false || !navigator.locks) return; // who has these has BroadcastChannel
     own.suspend();
     link = createTabs(name, settings, owner);
     link.open(token);

@@ -59,9 +59,14 @@ export function createConnection(options, owner) {
     }
     const transport = ladder.rung();
     giveUp(ANSWER_MS, NO_ANSWER);
-    socket = transport === 'ws'
-      ? new options.WebSocket(url, SUBPROTOCOL)
-      : openStream(transport, options.fetch, url);
+    try {
+      socket = transport === 'ws'
+        ? new options.WebSocket(url, SUBPROTOCOL)
+        : openStream(transport, options.fetch, url);
+    } catch ({ message }) { // a page on https may not ask for ws://, say
+      lost({ code: UNREACHABLE, reason: message });
+      return;
+    }
     socket.onopen = () => {
       const wanted = owner.topics();
       topics = wanted ?? ALL;
@@ -76,8 +81,9 @@ export function createConnection(options, owner) {
       });
     };
     socket.onmessage = receive;
-    // 'error' tells nothing and is always followed by 'close'.
     socket.onclose = lost;
+    // It tells nothing that 'close' does not, but unheard it would end a program that uses `ws`.
+    socket.onerror = () => {};
   }
 
   /** False when nothing is open; the frame is then not sent. */

@@ -42,6 +42,17 @@ export interface Notification<Row = Record<string, unknown>> {
   };
 }
 
+/** As much of a WebSocket as is used. */
+export interface SocketLike {
+  send(text: string): void;
+  close(code?: number): void;
+  /* Each kind has events of its own. */
+  onopen: any;
+  onmessage: any;
+  onclose: any;
+  onerror: any;
+}
+
 export interface Options {
   /** ws(s):// or http(s)://; a bare origin gets `/v1/ws`. Default: `/v1/ws` of the page's origin. */
   url?: string | URL;
@@ -68,8 +79,8 @@ export interface Options {
    * user is the `sub` of the token. A message is shown in each tab and acked once.
    */
   tabs?: boolean;
-  /** For Node before 22, and for tests. */
-  WebSocket?: new (url: string, protocol: string) => WebSocket;
+  /** For Node before 22, for example that of the package `ws`, and for tests. */
+  WebSocket?: new (url: string, protocol: string) => SocketLike;
   fetch?: typeof fetch;
   now?: () => number;
 }

@@ -1,6 +1,6 @@
 // wake.js: hears that the network or the person is back.
 
-export const isSeen = () => document.visibilityState === 'visible';
+export const isSeen = () => !document.hidden;
 
 /**
  * `wake(isChanged)` is called when the browser is online again (true), or when the page is looked
@@ -9,5 +9,5 @@ export const isSeen = () => document.visibilityState === 'visible';
 export function onWake(life, wake) {
   if (!globalThis.document) return;
   addEventListener('online', () => wake(true), life);
-  document.addEventListener('visibilitychange', () => isSeen() && wake(false), life);
+  addEventListener('visibilitychange', () => isSeen() && wake(false), life);
 }

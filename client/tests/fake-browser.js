@@ -51,7 +51,7 @@ function fakeStorage() {
 /** Puts a new browser around this process; `browser.tell(event)` tells its pages one. */
 export function fakeBrowser() {
   const page = new EventTarget();
-  const document = Object.assign(new EventTarget(), { visibilityState: 'visible' });
+  const document = Object.assign(new EventTarget(), { hidden: false });
   const parts = {
     document,
     navigator: { locks: new FakeLocks() },

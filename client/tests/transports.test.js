@@ -132,7 +132,7 @@ test('a nack goes over HTTP, and one that is not known there harms nothing', asy
 });
 
 test('a connection over HTTP that is asked whether it lives begins again where it is', async (t) => {
-  globalThis.document = Object.assign(new EventTarget(), { visibilityState: 'visible' });
+  globalThis.document = Object.assign(new EventTarget(), { hidden: false });
   const page = new EventTarget();
   globalThis.addEventListener = page.addEventListener.bind(page);
   globalThis.removeEventListener = page.removeEventListener.bind(page);
@@ -217,6 +217,26 @@ test('where nobody answers each other way is tried once', async (t) => {
   const socket = await relay.socket();
   socket.accept();
   assert.equal(client.transport, 'ws');
+});
+
+test('a WebSocket that cannot even be made: the reason is told, and another way tried', async (t) => {
+  class Forbidden {
+    constructor() { throw new DOMException('not from a page loaded over HTTPS', 'SecurityError'); }
+  }
+  const { http, told } = start(t, { WebSocket: Forbidden });
+  const request = await http.next();
+  assert.equal(request.path, '/v1/sse');
+  const { code, reason } = told.state.find(({ state }) => state === 'waiting');
+  assert.deepEqual([code, reason], ['unreachable', 'not from a page loaded over HTTPS']);
+});
+
+test('a WebSocket whose unheard errors end the program, as those of `ws`, ends nothing', async (t) => {
+  const { relay } = start(t);
+  const socket = await relay.socket();
+  socket.onerror(new Error('connection refused'));
+  socket.dies();
+  socket.onerror(new Error('closed before it was open')); // said after it was let go
+  (await relay.socket()).accept();
 });
 
 test('a WebSocket that had opened and broke is tried again, not given up', async (t) => {

@@ -18,6 +18,20 @@ const client: Client = connect({
   backoff: { base: 100 },
 });
 connect({ token: 'jwt', ack: 'manual', storage: 'clairon:u1' });
+connect({ token: 'jwt', WebSocket });
+connect({
+  token: 'jwt',
+  // As the package `ws` has it: its events are none of the browser's.
+  WebSocket: class {
+    onopen: ((event: { target: object }) => void) | null = null;
+    onmessage: ((event: { data: string | Uint8Array[] }) => void) | null = null;
+    onclose: ((event: { code: number; reason: string }) => void) | null = null;
+    onerror: ((event: { message: string }) => void) | null = null;
+    constructor(readonly address: string | URL, readonly protocols?: string | string[]) {}
+    send(data: string | Uint8Array, done?: (error?: Error) => void): void { done?.(); }
+    close(code?: number, data?: string | Uint8Array): void { void [code, data]; }
+  },
+});
 
 const off: () => void = client.on<Assignment>('assignments', ({ payload, metadata }) => {
   const title: string | undefined = payload.after?.title;

@@ -35,7 +35,7 @@ for (const event of ['online', 'visibilitychange']) {
 test('a page that is hidden does not wake', async (t) => {
   const { browser, relay, client } = start(t);
   (await relay.socket()).dies();
-  browser.document.visibilityState = 'hidden';
+  browser.document.hidden = true;
   browser.tell('visibilitychange');
   assert.equal(client.state, 'waiting');
 });
