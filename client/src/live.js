@@ -46,7 +46,7 @@ export function createLiveRows(client, source, { key, load }, report) {
       backoff.reset();
     } catch (error) {
       report(error);
-      timer = setTimeout(reload, backoff.nextWait());
+      if (client.state !== 'closed') timer = setTimeout(reload, backoff.nextWait());
     }
     const came = waiting;
     waiting = undefined;

@@ -141,6 +141,23 @@ test('a key of several columns, and one that is missing', async (t) => {
   assert.throws(() => client.live('t', {}), /no key/);
 });
 
+test('after the close() of its client a load that fails is not tried again', async (t) => {
+  t.mock.method(Math, 'random', () => 0);
+  let fail;
+  let loads = 0;
+  const { client } = await start(t, {
+    load: () => new Promise((_, reject) => {
+      loads += 1;
+      fail = () => reject(new Error('the server is away'));
+    }),
+  });
+  await until('a load', () => fail);
+  client.close();
+  fail();
+  await new Promise((resolve) => { setTimeout(resolve, 20); });
+  assert.equal(loads, 1);
+});
+
 test('after close() nothing is followed or loaded any more', async (t) => {
   let loads = 0;
   const { client, socket, list } = await start(t, { load: () => { loads += 1; return []; } });
