@@ -1,6 +1,6 @@
 // react.js: the live list as a React component. With a bundler this is all; JSX works as well.
 
-import { createElement as h, useMemo } from 'react';
+import { createElement as h, useEffect, useState } from 'react';
 import { connect } from 'clairon';
 import { useConnectionState, useLive } from 'clairon/react';
 
@@ -11,8 +11,13 @@ function Assignments({ client, load }) {
     h('ul', null, rows.map((row) => h('li', { key: row.id }, `${row.title}: ${row.status}`))));
 }
 
-/** One client for the whole application, made once. */
+/** One client for the whole application. `token` is the same function at each render. */
 export function App({ url, token, load }) {
-  const client = useMemo(() => connect({ url, token }), [url, token]);
-  return h(Assignments, { client, load });
+  const [client, setClient] = useState();
+  useEffect(() => {
+    const opened = connect({ url, token });
+    setClient(opened);
+    return () => opened.close();
+  }, [url, token]);
+  return client && h(Assignments, { client, load });
 }

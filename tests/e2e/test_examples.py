@@ -7,6 +7,7 @@ import random
 import shutil
 import subprocess
 import unittest
+import urllib.request
 import uuid
 from pathlib import Path
 
@@ -66,6 +67,13 @@ class Examples(unittest.TestCase):
             user,
         )
         return title
+
+    def connections(self):
+        conf = configparser.ConfigParser(interpolation=None, comment_prefixes=("#", ";"))
+        conf.read(self.stack.folder / "relay.conf")
+        with urllib.request.urlopen("http://" + conf["gate"]["listen"] + "/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("clairon_gate_connections "))
 
     def open(self, page, user):
         self.driver.get(f"{self.stack.url}/examples/{page}?user={user}")
@@ -150,6 +158,8 @@ class Examples(unittest.TestCase):
         self.assertEqual(len(self.browser.texts("main li")), count)
         self.browser.js("root.unmount()")
         self.assertEqual(self.browser.texts("main li"), [])
+        # StrictMode mounts everything twice: neither time may leave a client behind.
+        wait_for("no connection is left", lambda: self.connections() == 0)
 
     @unittest.skipUnless(shutil.which("node"), "node is not installed")
     def test_the_node_consumer_takes_each_change_once_across_its_own_death(self):
