@@ -76,7 +76,7 @@ const struct config_key config_keys[] = {
     { "gate", "max_frame_bytes", CONFIG_SIZE, false, "64kB", 256, MB, NULL,
       FIELD(gate.max_frame_bytes), "largest frame a client may send" },
     { "gate", "max_per_address", CONFIG_INT, false, "0", 0, 1000000, NULL,
-      FIELD(gate.max_per_address), "client connections of this process from one address; 0: no limit" },
+      FIELD(gate.max_per_address), "client connections of this process from one address, or one /64 of IPv6; 0: no limit" },
     { "gate", "max_per_user", CONFIG_INT, false, "0", 0, 1000000, NULL, FIELD(gate.max_per_user),
       "client connections of this process by one user; 0: no limit" },
     { "gate", "message_rate", CONFIG_INT, false, "1000", 0, 1000000, NULL, FIELD(gate.message_rate),

@@ -13,12 +13,14 @@ struct network {
     unsigned char address[16];
 };
 
+_Static_assert(NETWORKS_ADDRESS_MAX >= INET6_ADDRSTRLEN, "an address fits its text");
+
+static const unsigned char MAPPED[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
 /* IPv4 as mapped into IPv6: so both compare alike, also where a socket takes both. */
 static bool
 read_address(const char *text, unsigned char address[16], bool *ret_is_ipv4)
 {
-    static const unsigned char MAPPED[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-
     memcpy(address, MAPPED, sizeof(MAPPED));
     *ret_is_ipv4 = inet_pton(AF_INET, text, address + sizeof(MAPPED)) == 1;
     return *ret_is_ipv4 || inet_pton(AF_INET6, text, address) == 1;
@@ -132,4 +134,20 @@ networks_is_address(const char *text)
     bool is_ipv4;
 
     return read_address(text, bytes, &is_ipv4);
+}
+
+void
+networks_widen(char address[NETWORKS_ADDRESS_MAX])
+{
+    unsigned char bytes[16];
+    bool is_ipv4;
+
+    if (!read_address(address, bytes, &is_ipv4))
+        return;
+    if (memcmp(bytes, MAPPED, sizeof(MAPPED)) == 0) {
+        (void)inet_ntop(AF_INET, bytes + sizeof(MAPPED), address, NETWORKS_ADDRESS_MAX);
+        return;
+    }
+    memset(bytes + 8, 0, 8);
+    (void)inet_ntop(AF_INET6, bytes, address, NETWORKS_ADDRESS_MAX);
 }

@@ -15,4 +15,12 @@ bool networks_hold(const char *list, const char *address);
 /* True for an IPv4 or IPv6 address in figures. */
 bool networks_is_address(const char *text);
 
+#define NETWORKS_ADDRESS_MAX 46 /* bytes of one in figures, with its end */
+
+/*
+ * An IPv6 address becomes its /64: who has one of those has all of it. The others stay, an IPv4
+ * address that is mapped into IPv6 as itself.
+ */
+void networks_widen(char address[NETWORKS_ADDRESS_MAX]);
+
 #endif

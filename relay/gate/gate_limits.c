@@ -1,5 +1,4 @@
 /* gate_limits.c: how many connections, from where, how fast. */
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +18,12 @@
 struct gate_peer {
     UT_hash_handle hh;
     int count;
-    char address[INET6_ADDRSTRLEN];
+    char address[NETWORKS_ADDRESS_MAX];
 };
 
 /* The last address of the list that no trusted proxy has: the others are hearsay. */
 static void
-read_forwarded(const struct gate *gate, struct lws *wsi, char address[INET6_ADDRSTRLEN])
+read_forwarded(const struct gate *gate, struct lws *wsi, char address[NETWORKS_ADDRESS_MAX])
 {
     const char *trusted = gate->config->gate.trusted_proxies;
     char list[FORWARDED_MAX];
@@ -38,7 +37,7 @@ read_forwarded(const struct gate *gate, struct lws *wsi, char address[INET6_ADDR
         last[strcspn(last, " \t")] = '\0';
         if (!networks_is_address(last))
             return;
-        snprintf(address, INET6_ADDRSTRLEN, "%s", last);
+        snprintf(address, NETWORKS_ADDRESS_MAX, "%s", last);
         last = strrchr(list, ',');
         if (last == NULL)
             return;
@@ -53,12 +52,14 @@ gate_listens_on_unix(const struct gate *gate)
 }
 
 static void
-read_address(const struct gate *gate, struct lws *wsi, char address[INET6_ADDRSTRLEN])
+read_address(const struct gate *gate, struct lws *wsi, char address[NETWORKS_ADDRESS_MAX])
 {
-    if (gate_listens_on_unix(gate) || lws_get_peer_simple(wsi, address, INET6_ADDRSTRLEN) == NULL)
-        snprintf(address, INET6_ADDRSTRLEN, "%s", NETWORKS_UNIX);
+    if (gate_listens_on_unix(gate) ||
+        lws_get_peer_simple(wsi, address, NETWORKS_ADDRESS_MAX) == NULL)
+        snprintf(address, NETWORKS_ADDRESS_MAX, "%s", NETWORKS_UNIX);
     if (gate->config->gate.trusted_proxies != NULL)
         read_forwarded(gate, wsi, address);
+    networks_widen(address);
 }
 
 static struct gate_peer *
@@ -73,7 +74,7 @@ find_peer(const struct gate *gate, const char *address)
 struct gate_peer *
 gate_peer_enter(struct gate *gate, struct lws *wsi)
 {
-    char address[INET6_ADDRSTRLEN] = "";
+    char address[NETWORKS_ADDRESS_MAX] = "";
     struct gate_peer *peer;
 
     if (gate->config->gate.max_per_address == 0)
@@ -102,7 +103,7 @@ static bool
 address_is_full(const struct gate *gate, struct lws *wsi)
 {
     int most = gate->config->gate.max_per_address;
-    char address[INET6_ADDRSTRLEN] = "";
+    char address[NETWORKS_ADDRESS_MAX] = "";
     const struct gate_peer *peer;
 
     if (most == 0)

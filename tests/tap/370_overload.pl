@@ -87,6 +87,9 @@ is($mine[-1]{answer}{status}, 101, 'another client may');
 push @mine, upgrade($relay, 'X-Forwarded-For' => 'nonsense');
 is($mine[-1]{answer}{status}, 101, 'who is not told counts as the proxy');
 is(status($relay), 429, 'as this one');
+push @mine, upgrade($relay, 'X-Forwarded-For' => '2001:db8:1:2::1');
+is(status($relay, 'X-Forwarded-For' => '2001:db8:1:2:a:b:c:d'), 429, 'who has an address of IPv6 has 2^64: they count as one');
+is(status($relay, 'X-Forwarded-For' => '2001:db8:1:3::1'), 101, 'those of another network do not');
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 
 # Connections of a user.

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -50,12 +51,36 @@ holds_what_is_in_them(void **state)
     assert_false(networks_hold("::/0", "nonsense"));
 }
 
+static void
+is_widened(const char *from, const char *to)
+{
+    char address[NETWORKS_ADDRESS_MAX];
+
+    snprintf(address, sizeof(address), "%s", from);
+    networks_widen(address);
+    assert_string_equal(address, to);
+}
+
+static void
+widens_what_one_has_many_of(void **state)
+{
+    (void)state;
+    is_widened("192.0.2.7", "192.0.2.7");
+    is_widened("::ffff:192.0.2.7", "192.0.2.7");
+    is_widened("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::");
+    is_widened("2001:DB8:1:2::9", "2001:db8:1:2::");
+    is_widened("2001:db8:1:3::9", "2001:db8:1:3::");
+    is_widened("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255", "ffff:ffff:ffff:ffff::");
+    is_widened("unix", "unix");
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_addresses_networks_and_unix),
         cmocka_unit_test(holds_what_is_in_them),
+        cmocka_unit_test(widens_what_one_has_many_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
