@@ -313,7 +313,7 @@ answer_preflight(struct gate *gate, struct lws *wsi, const struct gate_route *ro
     gate_answer_init(&answer, 204, GATE_JSON);
     gate_answer_header(&answer, "Access-Control-Allow-Methods: %s", route->methods);
     gate_answer_header(&answer, "Access-Control-Allow-Headers: authorization, content-type, "
-                                "last-event-id, idempotency-key");
+                                "last-event-id, idempotency-key, traceparent, tracestate");
     gate_answer_header(&answer, "Access-Control-Max-Age: 600");
     gate_answer_allow(&answer, origin);
     free(origin);

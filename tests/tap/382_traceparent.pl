@@ -103,6 +103,13 @@ like($posted->{body}, qr/traceparent must be 00-/, 'with what is valid');
 post({}, traceparent => "cc-$trace-00f067aa0ba902b7-ff-what-comes");
 is(next_note()->{metadata}{traceparent}, $given, 'of a later version, what this one knows');
 
+# A page whose tracing adds the headers to every request is let to.
+my $asked = Clairon::Test::RawSocket->new($relay)->request(OPTIONS => '/v1/sse', Origin => 'http://127.0.0.1:1',
+    'Access-Control-Request-Method' => 'GET', 'Access-Control-Request-Headers' => 'authorization,traceparent,tracestate');
+is($asked->{status}, 204, 'a preflight of a page that traces');
+my %may = map { $_ => 1 } split /, /, $asked->{headers}{'access-control-allow-headers'};
+ok($may{$_}, "$_ may be sent") for qw(authorization traceparent tracestate);
+
 # A repeat comes in another span, and is a repeat.
 $posted = post({ traceparent => $given }, 'Idempotency-Key' => 'k');
 my $again = post({ traceparent => $other }, 'Idempotency-Key' => 'k');
