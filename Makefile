@@ -230,7 +230,7 @@ $(BUILD)/bench/receive: $(BUILD)/obj/tests/bench/decoder/receive.o
 	$(call step,LD   $@,$(CC) $(release_flags) $(release_link) -o $@ $^ $(shell pkg-config --libs libpq))
 
 # ---- to keep
-install: all $(BUILD)/clairon.1
+install: all $(BUILD)/clairon.1 $(documents)
 	@$(MAKE) --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' DESTDIR='$(DESTDIR)' install
 	install -D -m 755 $(BUILD)/clairon '$(DESTDIR)$(bindir)/clairon'
 	install -D -m 644 $(BUILD)/clairon.1 '$(DESTDIR)$(mandir)/man1/clairon.1'

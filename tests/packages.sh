@@ -113,6 +113,7 @@ check_by_hand() {
         -e "$there/usr/lib/postgresql/17/lib/clairon.so" -a -e "$there/usr/local/share/doc/clairon/docker/OPERATIONS.md"
     ok "make uninstall takes it away" inside make -s uninstall DESTDIR="$there"
     ok "all of it" is "$(inside find "$there" -not -type d)" ""
+    ok "what the images are built from is whole" python3 tests/images/check.py context "$(realpath -m "$roots/context")"
 }
 
 check_unit() {

@@ -80,6 +80,9 @@ def make_context(folder):
                 if fnmatch(part.name, anywhere) if anywhere != pattern else (
                         fnmatch(str(part), pattern) and len(part.parts) == len(Path(pattern).parts)):
                     out = not rule.startswith("!")
+        # A folder that is left out may hold what is not.
+        if out and info.isdir() and any(rule.startswith(f"!{path}/") for rule in rules):
+            return info
         return None if out else info
 
     shutil.rmtree(folder, ignore_errors=True)
@@ -91,7 +94,8 @@ def make_context(folder):
         archive.extractall(folder)
     packed.unlink()
     subprocess.run(["chmod", "-R", "a+rX,u+w", str(folder)], check=True)
-    subprocess.run(["chown", "-R", "root:root", str(folder)], check=True)
+    if os.geteuid() == 0:
+        subprocess.run(["chown", "-R", "root:root", str(folder)], check=True)
     return folder
 
 

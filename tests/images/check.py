@@ -3,6 +3,7 @@
 
     check.py build SCRATCH BASE STAND_IN STORE   carries out the Dockerfiles in roots below SCRATCH
     check.py run SCRATCH COMPOSE.json            starts what they hold, in a network of its own
+    check.py context SCRATCH                     looks whether the Dockerfile copies all that its build installs
 
 BASE stands for debian:13, STAND_IN for the official postgres image, STORE for the store's.
 """
@@ -14,6 +15,8 @@ import hmac
 import http.client
 import json
 import pickle
+import shlex
+import shutil
 import socket
 import struct
 import subprocess
@@ -23,7 +26,7 @@ import traceback
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from build import Stage, build, make_context  # noqa: E402
+from build import Stage, build, instructions, make_context  # noqa: E402
 from containers import Service  # noqa: E402
 
 DEADLINE = 60
@@ -88,6 +91,24 @@ def build_all(scratch, base, stand_in, store):
         (stages[name].folder / "etc/hosts").write_text("127.0.0.1 localhost\n" + hosts)
     with open(scratch / "stages", "wb") as file:
         pickle.dump(stages, file)
+
+
+def copy_all(scratch):
+    """What the build has of the checkout: make says if it lacks a file."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    context = make_context(scratch / "context")
+    shutil.rmtree(scratch / "source", ignore_errors=True)
+    stage = Stage(scratch / "source", None, None)
+    for word, rest in instructions("docker/images/Dockerfile"):
+        if word == "FROM" and not rest.endswith(" build"):
+            break
+        if word == "COPY":
+            *sources, target = shlex.split(rest)
+            stage.copy([context / source for source in sources], target)
+    done = subprocess.run(["make", "-n", "install"], cwd=stage.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False)
+    if not ok(done.returncode == 0, "make has all that it installs", "\n".join(done.stdout.splitlines()[-5:])):
+        sys.exit(1)
 
 
 # ---- running
@@ -194,6 +215,8 @@ def main():
     try:
         if sys.argv[1] == "build":
             build_all(*map(Path, sys.argv[2:6]))
+        elif sys.argv[1] == "context":
+            copy_all(Path(sys.argv[2]))
         else:
             run_all(Path(sys.argv[2]), json.loads(Path(sys.argv[3]).read_text()))
     except Exception as error:  # noqa: BLE001
