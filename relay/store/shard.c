@@ -36,6 +36,12 @@ shard_prefix(const struct config *config, unsigned number, char ret_prefix[STORE
         snprintf(ret_prefix, STORE_KEY_MAX / 2, "%s", config->store.prefix);
 }
 
+static bool
+is_text(struct bytes bytes, const char *text)
+{
+    return bytes.len == strlen(text) && memcmp(bytes.at, text, bytes.len) == 0;
+}
+
 /* CONFIG may be forbidden to our user: then the slower assumption holds. */
 static void
 on_fsync_mode(void *ctx, const redisReply *reply)
@@ -45,20 +51,36 @@ on_fsync_mode(void *ctx, const redisReply *reply)
 
     if (reply_is_array(reply, 2))
         mode = reply_bytes(reply->element[1]);
-    shard->syncs_always = mode.len == 6 && memcmp(mode.at, "always", 6) == 0;
+    shard->syncs_always = mode.at != NULL && is_text(mode, "always");
 }
 
+/* What loses notifications in silence. */
+static const struct {
+    const char *setting;
+    const char *safe;
+    const char *warning;
+} hazards[] = {
+    {"appendonly", "yes",
+     "it keeps no append-only file: what it holds is lost when it stops; CONFIG SET appendonly "
+     "yes"},
+    {"maxmemory-policy", "noeviction",
+     "it throws notifications away once it is full; CONFIG SET maxmemory-policy noeviction"},
+    {"active-replica", "no",
+     "two writers lose each other's notifications; in keydb.conf active-replica no, then restart"},
+};
+
+/* A server without that setting answers with nothing. */
 static void
-on_append_only(void *ctx, const redisReply *reply)
+on_hazard(void *ctx, const redisReply *reply)
 {
     const struct shard *shard = ctx;
-    struct bytes mode = {NULL, 0};
 
-    if (reply_is_array(reply, 2))
-        mode = reply_bytes(reply->element[1]);
-    if (mode.len == 2 && memcmp(mode.at, "no", 2) == 0)
-        log_warn(shard->name, "it keeps no append-only file: what it holds is lost when it stops; "
-                              "set appendonly yes");
+    if (!reply_is_array(reply, 2))
+        return;
+    for (size_t i = 0; i < sizeof(hazards) / sizeof(hazards[0]); i++)
+        if (is_text(reply_bytes(reply->element[0]), hazards[i].setting) &&
+            !is_text(reply_bytes(reply->element[1]), hazards[i].safe))
+            log_warn(shard->name, "%s", hazards[i].warning);
 }
 
 /* Longer ones end the connection, again and again. */
@@ -84,6 +106,19 @@ ask_setting(struct shard *shard, const char *name, link_reply *reply)
     argument(&arguments, name);
     return link_send(shard->link, reply, shard, arguments.argc, arguments.argv, arguments.lens) ==
            RC_OK;
+}
+
+/* Shards of one server have one answer. */
+static bool
+ask_hazards(struct shard *shard)
+{
+    bool is_sent = true;
+
+    if (shard->number >= shard->store->server_count)
+        return true;
+    for (size_t i = 0; i < sizeof(hazards) / sizeof(hazards[0]); i++)
+        is_sent = is_sent && ask_setting(shard, hazards[i].setting, on_hazard);
+    return is_sent;
 }
 
 static void
@@ -127,8 +162,7 @@ on_link_up(void *ctx)
     shard->syncs_always = false;
     shard->note_max = STORE_NOTE_MAX;
     if (!ask_setting(shard, "appendfsync", on_fsync_mode) ||
-        !ask_setting(shard, "proto-max-bulk-len", on_note_max) ||
-        !ask_setting(shard, "appendonly", on_append_only)) {
+        !ask_setting(shard, "proto-max-bulk-len", on_note_max) || !ask_hazards(shard)) {
         link_restart(shard->link, "could not send");
         return;
     }

@@ -1,0 +1,28 @@
+# A store that may lose notifications in silence: does the relay's log say so, with what mends it?
+use strict;
+use warnings;
+
+use Clairon::Test;
+use Test::More;
+
+sub warned
+{
+    my (@options) = @_;
+    my $store = Clairon::Test::store(options => \@options);
+    my $relay = Clairon::Test::relay(undef, $store, roles => 'gate');
+    my $log   = $relay->log_text;
+    $relay->stop;
+    $store->stop;
+    return [ $log =~ /who=store level=warn .*?msg="([^"]*)"/g ];
+}
+
+is_deeply(warned(), [], 'nothing is said of a good one');
+like("@{ warned('--appendonly', 'no') }", qr/^it keeps no append-only file: .*; CONFIG SET appendonly yes$/, 'no append-only file');
+like("@{ warned('--maxmemory-policy', 'allkeys-lru') }", qr/^it throws notifications away .*; CONFIG SET maxmemory-policy noeviction$/,
+    'one that evicts');
+SKIP: {
+    skip 'only KeyDB has active-replica', 1 unless $ENV{STORE_SERVER} =~ /keydb/;
+    like("@{ warned('--active-replica', 'yes') }", qr/^two writers .*active-replica no, then restart$/, 'two writers');
+}
+
+done_testing();
