@@ -40,7 +40,8 @@ static const struct hint hints[] = {
     {NULL, "does not support SSL",
      "set ssl = on in postgresql.conf, or another sslmode in [feed] conninfo"},
     {NULL, "certificate verify failed",
-     "sslrootcert in [feed] conninfo must name the authority that signed the server's certificate"},
+     "sslrootcert in [feed] conninfo must name the authority that signed the server's certificate, "
+     "which must not have expired"},
     {NULL, "root certificate file",
      "name the authority that signed the server's certificate by sslrootcert in [feed] conninfo"},
     {NULL, "does not match host name",

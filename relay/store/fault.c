@@ -33,6 +33,10 @@ static const struct fault faults[] = {
     {"no password is set", "the store has no password: take it out of [store] url", true},
     {"NOPERM",
      "the relay's ACL user needs ~<prefix>:* and +@all -@dangerous +info +keys +config|get", false},
+    {"certificate verify failed",
+     "[store] tls_ca must name the authority that signed the store's certificate, which must bear "
+     "the host's name of [store] url and not have expired",
+     true},
     {"max number of clients", "raise maxclients of the store", true},
 };
 
