@@ -5,9 +5,19 @@ local progress = KEYS[1]
 local system = redis.call('HGET', progress, 'system')
 if system and system ~= ARGV[2] then
     return redis.error_reply('OTHERSYSTEM ' .. progress .. ' belongs to the PostgreSQL cluster ' .. system ..
-        ', this is cluster ' .. ARGV[2] .. ': choose another [store] prefix or [feed] slot, or delete that key')
+        ', this is cluster ' .. ARGV[2] .. ': choose another [store] prefix, or if this one has taken the place of ' ..
+        'that one (pg_upgrade, a restored dump), DEL that key: clients are told of a gap')
 end
 local known = redis.call('HGET', progress, 'owner') or ''
+-- A store that was fed before and does not know this slot: what came between is gone, and memberships,
+-- which are copied anew, may be another cluster's. The feed is told by the epoch of its next batch.
+local prefix = progress:match('^(.*):progress:')
+if known == '' and redis.call('HEXISTS', prefix .. ':meta', 'topic_prefix') == 1 then
+    for _, kind in ipairs({':members:*', ':groups:*'}) do
+        for _, key in ipairs(redis.call('KEYS', prefix .. kind)) do redis.call('DEL', key) end
+    end
+    redis.call('HSET', prefix .. ':meta', 'epoch', ARGV[1]:sub(1, 16))
+end
 local position = redis.call('HGET', progress, 'position:' .. known) or ''
 local timeline = redis.call('HGET', progress, 'timeline') or ARGV[3]
 local read = redis.call('HGET', progress, 'read:' .. known) or ''
