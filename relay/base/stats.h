@@ -59,6 +59,8 @@
     X(GATE_CONNECTIONS, "clairon_gate_connections", "gauge", "Open client connections")            \
     X(GATE_CONNECTIONS_MAX, "clairon_gate_connections_max", "gauge", "gate.max_connections")       \
     X(GATE_STREAMS, "clairon_gate_streams", "gauge", "Open SSE connections and polls")             \
+    X(GATE_CERTIFICATE, "clairon_gate_certificate_expiry_timestamp_seconds", "gauge",              \
+      "Unix time at which the certificate of gate.tls_cert ends; 0: none")                         \
     X(GATE_PUSH_OFF, "clairon_gate_push_off", "gauge", "1 while push is turned off")               \
     X(GATE_ACCEPTED, "clairon_gate_accepted_total", "counter", "Client connections accepted")      \
     X(GATE_REFUSED, "clairon_gate_refused_total", "counter", "Client connections refused")         \

@@ -139,8 +139,10 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
     stats_set(stats, STAT_GATE_CONNECTIONS_MAX, (uint64_t)config->gate.max_connections);
     gate_timers_start(gate);
     if (open_context(gate) == RC_OK &&
-        gate_accept_start(gate, listen_fd, reason, sizeof(reason)) == RC_OK)
+        gate_accept_start(gate, listen_fd, reason, sizeof(reason)) == RC_OK) {
+        gate_note_certificate(gate);
         return gate;
+    }
     log_error("gate", "could not serve %s: %s", config->gate.listen, reason);
     gate_close(gate);
     return NULL;

@@ -258,6 +258,9 @@ void gate_message_forget(struct gate_conn *conn);
 /* A token's groups as a session wants them; views of the token. The caller frees. */
 struct session_group *gate_groups_of(const struct token *token);
 
+/* gate_tls.c: shows and logs until when the certificate is good; nothing without one. */
+void gate_note_certificate(struct gate *gate);
+
 /* gate_timers.c: one timer for all connections. */
 void gate_timers_start(struct gate *gate);
 void gate_timers_stop(struct gate *gate);

@@ -1,9 +1,15 @@
-/* gate_tls.c: changes the certificate of a running gate. */
+/* gate_tls.c: changes the certificate of a running gate, and tells when it ends. */
+#include <inttypes.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "gate/gate_conn.h"
+
+#define DAY_S 86400
+#define WARN_DAYS 14
 
 /* A sentence for the log, of what OpenSSL complained of first. */
 static void
@@ -35,6 +41,28 @@ use_files(SSL_CTX *tls, const char *cert, const char *key)
 }
 
 void
+gate_note_certificate(struct gate *gate)
+{
+    const X509 *certificate = gate->tls != NULL ? SSL_CTX_get0_certificate(gate->tls) : NULL;
+    int64_t end_s, left_s;
+    struct tm end;
+
+    if (certificate == NULL || ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) != 1)
+        return;
+    end_s = timegm(&end);
+    left_s = end_s - clock_wall_us() / 1000000;
+    stats_set(gate->stats, STAT_GATE_CERTIFICATE, end_s > 0 ? (uint64_t)end_s * 1000000 : 0);
+    if (left_s < 0)
+        log_error("gate",
+                  "the certificate %s has expired: clients do not come; put a new one there, then "
+                  "systemctl reload clairon-relay",
+                  gate->config->gate.tls_cert);
+    else if (left_s < WARN_DAYS * DAY_S)
+        log_warn("gate", "the certificate %s expires in %" PRId64 " days",
+                 gate->config->gate.tls_cert, left_s / DAY_S);
+}
+
+void
 gate_new_certificate(struct gate *gate)
 {
     const char *cert = gate->config->gate.tls_cert;
@@ -45,7 +73,9 @@ gate_new_certificate(struct gate *gate)
         return;
     /* A context of its own first: half a change would refuse everybody. */
     trial = SSL_CTX_new(TLS_server_method());
-    if (trial != NULL && use_files(trial, cert, key) && use_files(gate->tls, cert, key))
+    if (trial != NULL && use_files(trial, cert, key) && use_files(gate->tls, cert, key)) {
         log_info("gate", "the certificate was read again, for connections from now on");
+        gate_note_certificate(gate);
+    }
     SSL_CTX_free(trial);
 }

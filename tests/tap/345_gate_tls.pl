@@ -4,6 +4,7 @@ use warnings;
 
 use Clairon::Test;
 use Clairon::Test::SecureSocket;
+use Mojo::UserAgent;
 use Test::More;
 
 eval { require IO::Socket::SSL; 1 } or plan skip_all => 'IO::Socket::SSL is not installed';
@@ -13,6 +14,8 @@ my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0,
     conf => { 'gate.tls_cert' => $cert, 'gate.tls_key' => $key });
 $relay->wait_for_log(qr/listening/);
+# It is good for two days.
+$relay->wait_for_log(qr/who=gate level=warn .*cert\.pem expires in [12] days/);
 
 sub user
 {
@@ -67,6 +70,16 @@ $relay->wait_for_log(qr/certificate stays as it was/);
 is(fingerprint(), $second, 'a file that is none changes nothing');
 $raw->say({ t => 'ping' });
 is($raw->line->{t}, 'pong', 'and who was in stays in');
+
+# When it ends is told, and that it has.
+sub tells { my $agent = Mojo::UserAgent->new(insecure => 1); my ($end) = $agent->get("https://127.0.0.1:$relay->{port}/metrics")->result->body
+      =~ /^clairon_gate_certificate_expiry_timestamp_seconds (\d+)/m; return $end }
+my $left = tells() - time;
+ok($left > 86_400 && $left <= 2 * 86_400, 'the metric tells when it ends');
+Clairon::Test::SecureSocket::certificate('20200101000000Z', '20210101000000Z');
+kill HUP => $relay->pid;
+$relay->wait_for_log(qr/who=gate level=error .*cert\.pem has expired.*systemctl reload/);
+cmp_ok(tells(), '<', time, 'one that has expired too');
 
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 

@@ -10,14 +10,38 @@ use warnings;
 use parent -norequire, 'Clairon::Test::RawSocket';
 use Clairon::Test::RawSocket;
 
-# Paths of a new certificate for localhost and of its key.
+# Paths of a new certificate for localhost and of its key; good for two days, or from and to such
+# times as 20210101000000Z.
 sub certificate
 {
+    my ($from, $to) = @_;
     my $folder = Clairon::Test::scratch();
-    system(qw(openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2),
-        '-subj', '/CN=localhost', '-keyout', "$folder/key.pem", '-out', "$folder/cert.pem") == 0
-      or die "could not make a certificate\n";
+    my @new = (qw(openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost),
+        '-keyout', "$folder/key.pem");
+    if (defined $to) { run(@new, '-new', '-out', "$folder/request.pem"); sign_between($folder, $from, $to) }
+    else             { run(@new, '-x509', '-days', 2, '-out', "$folder/cert.pem") }
+    chmod 0600, "$folder/key.pem";
     return ("$folder/cert.pem", "$folder/key.pem");
+}
+
+sub run { system(@_) == 0 or die "could not make a certificate\n"; return }
+
+# Only an authority may say from when to when; it needs a folder of its own.
+sub sign_between
+{
+    my ($folder, $from, $to) = @_;
+    my $place = "$folder/authority";
+    mkdir $place;
+    my %files = (index => '', serial => "01\n", conf => join "\n", '[ca]', 'default_ca = own', '[own]', "database = $place/index",
+        "serial = $place/serial", "new_certs_dir = $place", 'default_md = sha256', 'policy = any', '[any]', 'commonName = supplied', '');
+    for my $name (keys %files)
+    {
+        open my $file, '>', "$place/$name" or die "could not write $place/$name: $!\n";
+        print {$file} $files{$name};
+    }
+    run(qw(openssl ca -batch -selfsign -notext), '-config', "$place/conf", '-keyfile', "$folder/key.pem", '-startdate', $from,
+        '-enddate', $to, '-in', "$folder/request.pem", '-out', "$folder/cert.pem");
+    return;
 }
 
 sub new
