@@ -62,6 +62,19 @@ CREATE FUNCTION clairon.doctor_settings()
     FROM pg_settings WHERE name = 'idle_replication_slot_timeout' AND setting <> '0'
 $$;
 
+-- A primary refuses to answer. Replay that has something to do, and not a piece of a record only, moves within a second.
+CREATE FUNCTION clairon.doctor_replay(OUT is_paused boolean, OUT replayed pg_lsn, OUT beyond numeric,
+                                      OUT stands boolean)
+    LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT paused, lsn, more,
+           CASE WHEN paused OR more IS NULL OR more <= 65536 THEN false
+                WHEN pg_sleep(1) IS NULL THEN NULL
+                ELSE pg_last_wal_replay_lsn() = lsn END
+    FROM (SELECT pg_is_wal_replay_paused(), pg_last_wal_replay_lsn(),
+                 pg_wal_lsn_diff(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())
+          WHERE pg_is_in_recovery() OFFSET 0) AS here (paused, lsn, more)
+$$;
+
 CREATE FUNCTION clairon.doctor_standby()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -91,12 +104,16 @@ CREATE FUNCTION clairon.doctor_standby()
            'Its log says why; mostly primary_conninfo, pg_hba.conf of the primary, or a dropped '
            'primary_slot_name.'
     UNION ALL
-    SELECT 'replay', NOT is_paused,
+    SELECT 'replay', NOT is_paused AND NOT stands,
            CASE WHEN is_paused THEN 'replay is paused: nothing is decoded'
-                ELSE 'replayed up to ' || pg_last_wal_replay_lsn() END,
-           'SELECT pg_wal_replay_resume();'
-    -- A primary refuses to answer.
-    FROM (SELECT CASE WHEN pg_is_in_recovery() THEN pg_is_wal_replay_paused() END) AS here (is_paused)
+                WHEN stands THEN format('replay stands at %s, %s of WAL are received beyond it',
+                                        replayed, pg_size_pretty(beyond))
+                ELSE format('replayed up to %s', replayed) END,
+           CASE WHEN is_paused THEN 'SELECT pg_wal_replay_resume();'
+                ELSE 'A query here holds it back: SELECT pid, xact_start, query FROM pg_stat_activity '
+                     'WHERE xact_start IS NOT NULL ORDER BY 2; then SELECT pg_terminate_backend(..) of the '
+                     'oldest, or lower max_standby_streaming_delay.' END
+    FROM clairon.doctor_replay()
 $$;
 
 -- What standbys that decode need here: a slot each, read, and holding back their catalog rows.

@@ -14,7 +14,7 @@
 #define STATS_LIST(X)                                                                              \
     X(FEED_CONNECTED, "clairon_feed_connected", "gauge", "1 while replication streams")            \
     X(FEED_STALLED, "clairon_feed_standby_stalled", "gauge",                                       \
-      "1 while no WAL comes to the standby that is read, or its replay is paused")                 \
+      "1 while no WAL comes to the standby that is read, or its replay stands")                    \
     X(FEED_FRAMES, "clairon_feed_frames_total", "counter", "Frames received from the slot")        \
     X(FEED_BYTES, "clairon_feed_bytes_total", "counter", "Bytes received from the slot")           \
     X(FEED_RECONNECTS, "clairon_feed_reconnects_total", "counter", "Times the feed started over")  \

@@ -13,7 +13,7 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $primary->backup('copy');
 $standby->init_from_backup($primary, 'copy', has_streaming => 1);
 $standby->append_conf('postgresql.conf',
-    "primary_slot_name = 'standby'\nhot_standby_feedback = on\nwal_receiver_status_interval = 1s\nwal_retrieve_retry_interval = 200ms\n");
+    "primary_slot_name = 'standby'\nhot_standby_feedback = on\nwal_receiver_status_interval = 1s\nwal_retrieve_retry_interval = 200ms\nmax_standby_streaming_delay = -1\n");
 $primary->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('standby');
     CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner')});
@@ -42,6 +42,18 @@ $relay->wait_for_log(qr/level=warn .*replay is paused.*SELECT pg_wal_replay_resu
 is(is_stalled(), 1, 'a replay that is paused too, with what mends it');
 $mark = $relay->log_mark;
 $standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
+$relay->wait_for_log($again, from => $mark);
+
+# A query on the standby holds back what the primary did to its table.
+$mark = $relay->log_mark;
+my $reader = $standby->background_psql('postgres');
+$reader->query_safe('BEGIN; SELECT count(*) FROM t');
+$primary->safe_psql('postgres', 'ALTER TABLE t ADD COLUMN more text; CREATE TABLE other AS SELECT generate_series(1, 5000) n');
+$relay->wait_for_log(qr/level=warn .*replay stands at .* of WAL are received beyond it.*pg_stat_activity/, from => $mark);
+is(is_stalled(), 1, 'one that a query holds back too');
+$mark = $relay->log_mark;
+$reader->query_safe('ROLLBACK');
+$reader->quit;
 $relay->wait_for_log($again, from => $mark);
 
 $primary->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
