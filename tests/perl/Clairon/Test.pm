@@ -143,11 +143,11 @@ sub store
     return $store;
 }
 
-# A started proxy in front of a unix socket's path, or of host:port.
+# A started proxy in front of a unix socket's path, or of host:port; options as of Clairon::Test::Proxy.
 sub proxy
 {
-    my ($target) = @_;
-    my $proxy = Clairon::Test::Proxy->new($target, folder => new_folder('proxy'));
+    my ($target, %options) = @_;
+    my $proxy = Clairon::Test::Proxy->new($target, %options, folder => new_folder('proxy'));
     remember($proxy);
     $proxy->start;
     return $proxy;

@@ -8,6 +8,7 @@
 #   $proxy->refuse(1);     # and closes new ones at once, until refuse(0)
 #   $proxy->delay(0.05);   # each piece so many seconds later
 #   $proxy->target($other);
+#   Clairon::Test::proxy($there, edit => sub { $_[0] =~ s/../../ });   # changes each piece that the server sends
 package Clairon::Test::Proxy;
 
 use strict;
@@ -34,6 +35,7 @@ sub new
         listener => $listener,
         port     => $listener->sockport,
         target   => $target,
+        edit     => $options{edit},
     }, $class;
 }
 
@@ -82,7 +84,7 @@ sub new
 {
     my ($class, $proxy, $orders) = @_;
     return bless { listener => $proxy->{listener}, orders => $orders, target => $proxy->{target},
-        peer => {}, out => {}, sock => {}, delay => 0, frozen => 0, refuse => 0 }, $class;
+        edit => $proxy->{edit} // sub { }, is_server => {}, peer => {}, out => {}, sock => {}, delay => 0, frozen => 0, refuse => 0 }, $class;
 }
 
 sub run
@@ -149,6 +151,7 @@ sub take_in
     @{ $self->{sock} }{ $a, $b } = ($client, $server);
     @{ $self->{peer} }{ $a, $b } = ($b, $a);
     @{ $self->{out} }{ $a, $b } = ([], []);
+    $self->{is_server}{$b} = 1;
     return;
 }
 
@@ -160,6 +163,7 @@ sub take
     my $count = sysread $handle, my $bytes, 65536;
     return if !defined $count && $!{EAGAIN};
     return $self->drop($key) unless $count;
+    $self->{edit}->($bytes) if $self->{is_server}{$key};
     push @{ $self->{out}{ $self->{peer}{$key} } }, [ time + $self->{delay}, $bytes ];
     return;
 }
@@ -191,7 +195,7 @@ sub drop
     for my $one ($key, $peer)
     {
         close $self->{sock}{$one};
-        delete $self->{$_}{$one} for qw(sock peer out);
+        delete $self->{$_}{$one} for qw(sock peer out is_server);
     }
     return;
 }
