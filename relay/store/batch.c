@@ -231,6 +231,14 @@ is_stored(const struct shard *shard, const struct frame *frame)
            (frame->commit_lsn == shard->claimed_lsn && frame->ordinal <= shard->claimed_ordinal);
 }
 
+/* Whoever reads what comes later in another shard has to know of it. */
+static void
+note_position(struct shard *shard, const struct frame *frame)
+{
+    if (frame->kind == FRAME_KIND_NOTE)
+        position_raise(&shard->noted, (struct position){frame->commit_lsn, frame->ordinal});
+}
+
 static void
 add(struct store_batch *batch, const struct frame *frame, bool is_rejected)
 {
@@ -241,6 +249,8 @@ add(struct store_batch *batch, const struct frame *frame, bool is_rejected)
     bool is_again = store->shard_count > 1 && is_stored(&store->shards[k], frame);
 
     batch->count++;
+    if (store->shard_count > 1 && !is_rejected)
+        note_position(&store->shards[k], frame);
     if (is_again && frame->kind != FRAME_KIND_COMMIT)
         stats_add(store->stats, STAT_STORE_REPLAYED, 1);
     /* With several shards the progress is moved in all of them, in any case. */

@@ -8,7 +8,7 @@
 #include "store/store.h"
 
 /* The script's arguments from `first` on are free for the caller, records follow. */
-#define BATCH_RESERVED 7
+#define BATCH_RESERVED 8
 
 /* What goes to one shard. */
 struct batch {

@@ -29,6 +29,21 @@ struct claim_part {
     struct shard *shard;
 };
 
+/* Of several shards the position of its newest note, unless that is of other WAL. */
+static struct position
+note_of(const struct shard *shard, const redisReply *reply)
+{
+    struct bytes route = {NULL, 0};
+    struct frame frame;
+
+    if (reply_is_array(reply, 4))
+        route = reply_bytes(reply->element[3]);
+    if (route.len == 0 || frame_parse_head(route, &frame) != RC_OK ||
+        frame.commit_lsn > shard->claimed_lsn)
+        return (struct position){0, 0};
+    return (struct position){frame.commit_lsn, frame.ordinal};
+}
+
 /* The least of what the shards say; one that was emptied knows nothing of WAL, nor of its absence. */
 static void
 take_claimed(struct claim *claim, struct shard *shard, const redisReply *reply)
@@ -40,6 +55,7 @@ take_claimed(struct claim *claim, struct shard *shard, const redisReply *reply)
     if (position[0] == '\0' || frame_position_read(position, strlen(position), &shard->claimed_lsn,
                                                    &shard->claimed_ordinal) != RC_OK)
         shard->claimed_lsn = shard->claimed_ordinal = 0;
+    shard->noted = note_of(shard, reply);
     if (!claim->has_answer || strcmp(position, claim->position) < 0)
         snprintf(claim->position, sizeof(claim->position), "%s", position);
     if (strcmp(position, claim->furthest) > 0)
@@ -103,6 +119,8 @@ send_claim(struct claim *claim, struct shard *shard, const char *slot, const cha
     argument(&arguments, claim->store->claim);
     argument(&arguments, system);
     argument(&arguments, timeline_text);
+    if (claim->store->shard_count > 1)
+        argument(&arguments, "1");
     rc = link_call(shard->link, STORE_SCRIPT_claim, 1, on_claimed, part, arguments.argc,
                    arguments.argv, arguments.lens);
     if (rc != RC_OK)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "store/after.h"
 #include "store/batch.h"
 #include "store/reply.h"
 
@@ -50,6 +51,7 @@ struct ingest_part {
     struct shard *shard;
     size_t left; /* of a transaction, answers that are still to come: one for each command */
     size_t notes;
+    struct position noted; /* the newest note of this shard, with the batch */
     bool has_failed;
 };
 
@@ -69,14 +71,23 @@ struct ingest_order {
     uint64_t read_lsn;
 };
 
+/* What is told to one shard. */
+struct ingest_told {
+    const char *key;
+    const char *read;
+    const char *after; /* with the first note that is added, "": nothing */
+};
+
 static void
-saw_entry(struct shard *shard, const redisReply *reply)
+saw_entry(const struct ingest_part *part, const redisReply *reply)
 {
+    struct shard *shard = part->shard;
     struct bytes text = reply_bytes(reply);
     struct entry_id entry;
 
-    if (text.at != NULL && entry_id_read((const char *)text.at, text.len, &entry) == RC_OK)
-        store_saw(shard->store, shard->number, entry);
+    if (text.at == NULL || entry_id_read((const char *)text.at, text.len, &entry) != RC_OK)
+        return;
+    store_saw_to(shard->store, shard->number, entry, part->noted);
 }
 
 static void
@@ -103,7 +114,7 @@ on_ingested(void *ctx, const redisReply *reply)
     enum rc rc = RC_IO;
 
     if (call_succeeded(shard, reply, "store a batch") && reply_is_array(reply, 4)) {
-        saw_entry(shard, reply->element[3]);
+        saw_entry(part, reply->element[3]);
         if (reply->element[1]->integer > 0)
             shard->knows_first = true;
         stats_add(stats, STAT_STORE_NOTES, (uint64_t)reply->element[1]->integer);
@@ -114,13 +125,13 @@ on_ingested(void *ctx, const redisReply *reply)
 }
 
 static enum rc
-ingest_by_script(struct ingest_part *part, const char *key, const struct ingest_order *order,
-                 const char *read, struct batch *batch)
+ingest_by_script(struct ingest_part *part, const struct ingest_order *order,
+                 const struct ingest_told *told, struct batch *batch)
 {
     struct shard *shard = part->shard;
-    const char *fixed[BATCH_RESERVED] = {
-        shard->stream_key,   key,          shard->prefix, shard->epoch,
-        shard->store->claim, order->after, read};
+    const char *fixed[BATCH_RESERVED] = {shard->stream_key, told->key,           shard->prefix,
+                                         shard->epoch,      shard->store->claim, order->after,
+                                         told->read,        told->after};
 
     /* What others got moves the progress here too; frames that end the batch have done so. */
     if (shard->store->shard_count > 1 && strcmp(order->after, order->position) != 0 &&
@@ -195,13 +206,14 @@ put_command(struct commands *commands, const char *const *words, size_t count)
 }
 
 static void
-put_note(struct commands *commands, const char *stream, const struct batch_note *note)
+put_note(struct commands *commands, const char *stream, const struct batch_note *note,
+         const char *after)
 {
     static const char before_id[] = "$10\r\nNOMKSTREAM\r\n$1\r\n*\r\n$2\r\nid\r\n";
     static const char before_route[] = "$5\r\nroute\r\n";
     static const char before_data[] = "$4\r\ndata\r\n";
 
-    put_number(commands, '*', 10);
+    put_number(commands, '*', after[0] != '\0' ? 12 : 10);
     put_argument(commands, "XADD", 4);
     put_argument(commands, stream, strlen(stream));
     put(commands, before_id, sizeof(before_id) - 1);
@@ -210,27 +222,32 @@ put_note(struct commands *commands, const char *stream, const struct batch_note 
     put_argument(commands, note->route.at, note->route.len);
     put(commands, before_data, sizeof(before_data) - 1);
     put_argument(commands, note->data.at, note->data.len);
+    if (after[0] != '\0') {
+        put_argument(commands, "after", 5);
+        put_argument(commands, after, strlen(after));
+    }
     commands->count++;
 }
 
 static void
-put_end(struct commands *commands, const struct shard *shard, const char *key,
-        const struct ingest_order *order, const char *read, size_t notes)
+put_end(struct commands *commands, const struct shard *shard, const struct ingest_order *order,
+        const struct ingest_told *told, size_t notes)
 {
     char position_field[STORE_TOKEN_TEXT + 16], read_field[STORE_TOKEN_TEXT + 16];
     char count[COUNT_TEXT];
-    const char *const move[] = {"HMSET", key, position_field, order->position, read_field, read};
+    const char *const move[] = {"HMSET",         told->key,  position_field,
+                                order->position, read_field, told->read};
     /* Not by its hash: a store that has forgotten its scripts would leave it out. */
-    const char *const fence[] = {"EVAL", store_script_fence, "2",          shard->stream_key,
-                                 key,    shard->prefix,      shard->epoch, shard->store->claim,
-                                 count,  order->after};
+    const char *const fence[] = {"EVAL",    store_script_fence, "2",          shard->stream_key,
+                                 told->key, shard->prefix,      shard->epoch, shard->store->claim,
+                                 count,     order->after};
     const char *const exec[] = {"EXEC"};
 
     snprintf(position_field, sizeof(position_field), "position:%s", shard->store->claim);
     snprintf(read_field, sizeof(read_field), "read:%s", shard->store->claim);
     snprintf(count, sizeof(count), "%zu", notes);
     put_command(commands, fence, 10);
-    put_command(commands, move, read[0] != '\0' ? 6 : 4);
+    put_command(commands, move, told->read[0] != '\0' ? 6 : 4);
     put_command(commands, exec, 1);
 }
 
@@ -247,7 +264,7 @@ take_end(const struct ingest_part *part, const redisReply *reply)
     for (size_t i = 0; i < notes + ANSWERS_MORE; i++)
         if (!call_succeeded(shard, reply->element[i], "store a batch"))
             return RC_IO;
-    saw_entry(shard, reply->element[notes - 1]);
+    saw_entry(part, reply->element[notes - 1]);
     stats_add(shard->store->stats, STAT_STORE_NOTES, notes);
     return RC_OK;
 }
@@ -270,25 +287,40 @@ on_transaction(void *ctx, const redisReply *reply)
 }
 
 static enum rc
-ingest_at_once(struct ingest_part *part, const char *key, const struct ingest_order *order,
-               const char *read, const struct batch *batch)
+ingest_at_once(struct ingest_part *part, const struct ingest_order *order,
+               const struct ingest_told *told, const struct batch *batch)
 {
     struct shard *shard = part->shard;
     const char *const multi[] = {"MULTI"};
     struct commands commands = {.count = 0};
+    const char *after = told->after;
     struct batch_note note;
     size_t at = 0;
 
     commands.room = batch->bytes + batch->notes * 128 + strlen(store_script_fence) + 1024;
     commands.bytes = memory_grow(NULL, commands.room);
     put_command(&commands, multi, 1);
-    while (batch_next_note(batch, &at, &note) == RC_OK)
-        put_note(&commands, shard->stream_key, &note);
-    put_end(&commands, shard, key, order, read, batch->notes);
+    while (batch_next_note(batch, &at, &note) == RC_OK) {
+        put_note(&commands, shard->stream_key, &note, after);
+        after = "";
+    }
+    put_end(&commands, shard, order, told, batch->notes);
     part->left = commands.count;
     part->notes = batch->notes;
     return link_send_ready(shard->link, TIME_SCRIPT_INGEST, on_transaction, part, commands.bytes,
                            commands.len, commands.count);
+}
+
+/* All of the batch's notes are noted: what is behind this part in another shard is so too. */
+static void
+tell_after(const struct shard *shard, char ret_text[AFTER_TEXT_MAX])
+{
+    struct position noted[STORE_SHARDS_MAX];
+    const struct store *store = shard->store;
+
+    for (unsigned k = 0; k < store->shard_count; k++)
+        noted[k] = store->shards[k].noted;
+    after_text(shard->number, noted, store->shard_count, ret_text);
 }
 
 static enum rc
@@ -296,16 +328,20 @@ send_part(struct ingest_part *part, const struct ingest_order *order, struct bat
 {
     struct shard *shard = part->shard;
     bool is_news = order->read_lsn > shard->read_lsn;
-    char key[STORE_KEY_MAX], read[INGEST_LSN_TEXT + 1];
+    char key[STORE_KEY_MAX], read[INGEST_LSN_TEXT + 1], after[AFTER_TEXT_MAX] = "";
+    const struct ingest_told told = {key, read, after};
     enum rc rc;
 
     if (batch->count > STORE_BATCH_FRAMES_MAX)
         abort(); /* the caller counts */
     ingest_progress_key(shard, order->slot, key);
     ingest_lsn_text(is_news ? order->read_lsn : 0, read);
+    if (shard->store->shard_count > 1 && batch->notes > 0)
+        tell_after(shard, after);
+    part->noted = shard->noted;
     rc = batch->is_simple && batch->notes > 0 && shard->knows_first
-             ? ingest_at_once(part, key, order, read, batch)
-             : ingest_by_script(part, key, order, read, batch);
+             ? ingest_at_once(part, order, &told, batch)
+             : ingest_by_script(part, order, &told, batch);
     if (rc == RC_OK && is_news)
         shard->read_lsn = order->read_lsn;
     return rc;

@@ -121,6 +121,20 @@ ask_hazards(struct shard *shard)
     return is_sent;
 }
 
+/* In another epoch WAL may have gone back: then what was is no measure. */
+static void
+take_seen_to(struct shard *shard, struct bytes epoch, struct bytes position)
+{
+    struct position to = {0, 0};
+
+    if (frame_position_read((const char *)position.at, position.len, &to.lsn, &to.ordinal) != RC_OK)
+        to = (struct position){0, 0};
+    if (epoch.len != strlen(shard->epoch) || memcmp(epoch.at, shard->epoch, epoch.len) != 0)
+        shard->seen_to = to;
+    else
+        position_raise(&shard->seen_to, to);
+}
+
 static void
 on_hello(void *ctx, const redisReply *reply)
 {
@@ -133,7 +147,7 @@ on_hello(void *ctx, const redisReply *reply)
             link_restart(shard->link, "the stream could not be prepared");
         return;
     }
-    if (reply_is_array(reply, 4)) {
+    if (reply_is_array(reply, 5)) {
         epoch = reply_bytes(reply->element[0]);
         newest = reply_bytes(reply->element[1]);
     }
@@ -142,6 +156,7 @@ on_hello(void *ctx, const redisReply *reply)
         link_restart(shard->link, "its answer to hello makes no sense");
         return;
     }
+    take_seen_to(shard, epoch, reply_bytes(reply->element[4]));
     snprintf(shard->epoch, sizeof(shard->epoch), "%.*s", (int)epoch.len, (const char *)epoch.at);
     shard->seen = at;
     shard->knows_first = reply->element[2]->integer == 1;

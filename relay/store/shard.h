@@ -8,6 +8,7 @@
 
 #include "base/config.h"
 #include "store/entry.h"
+#include "store/position.h"
 
 #define STORE_KEY_MAX 192
 #define STORE_EPOCH_TEXT 16
@@ -44,6 +45,8 @@ struct shard {
     char stream_key[STORE_KEY_MAX];
     char epoch[STORE_EPOCH_TEXT + 1]; /* changes when it was emptied; "" before it was first up */
     struct entry_id seen;             /* the newest entry of this epoch that we know of */
+    struct position seen_to;          /* all notes up to it stand up to there; of several shards */
+    struct position noted;            /* of several shards: the newest note that was sent to it */
     uint64_t note_max;                /* bytes of one text that the server takes */
     bool syncs_always;                /* appendfsync always: an answer is on disk */
     bool knows_first;                 /* the stream's first entry: what adds it says so */

@@ -195,6 +195,19 @@ store_saw(struct store *store, unsigned shard, struct entry_id id)
         store->shards[shard].seen = id;
 }
 
+void
+store_saw_to(struct store *store, unsigned shard, struct entry_id id, struct position to)
+{
+    store_saw(store, shard, id);
+    position_raise(&store->shards[shard].seen_to, to);
+}
+
+struct position
+store_seen_to(const struct store *store, unsigned shard)
+{
+    return store->shards[shard].seen_to;
+}
+
 int64_t
 store_fsync_delay_us(const struct store *store)
 {

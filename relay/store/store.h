@@ -10,6 +10,7 @@
 #include "base/stats.h"
 #include "store/entry.h"
 #include "store/place.h"
+#include "store/position.h"
 #include "wire/frame.h"
 
 struct ev_loop;
@@ -55,6 +56,10 @@ const struct entry_id *store_newest(const struct store *store);
  * reads on from here misses none.
  */
 void store_saw(struct store *store, unsigned shard, struct entry_id id);
+/* With several shards: and all notes of this one up to `to` stand up to there. */
+void store_saw_to(struct store *store, unsigned shard, struct entry_id id, struct position to);
+/* Of several shards: all notes up to it stand up to store_newest, when the store has just come up. */
+struct position store_seen_to(const struct store *store, unsigned shard);
 
 /*
  * How long after its answer an entry may still be lost with the machine: 0 with appendfsync always,

@@ -183,7 +183,7 @@ my %steps  = (
         my $epoch = rand() < 0.05 ? 'another' : $model{epoch};
         my $owner = rand() < 0.9 ? $model{owner} // 'one' : one_of(@owners);
         my $wanted = model_ingest($owner, $epoch, $after, $read, @records);
-        my $answer = run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, $after, $read,
+        my $answer = run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, $after, $read, q{},
             map { arguments($_) } @records);
         pop @$answer if ref $answer;    # the last entry's id: the store's own
         same('ingest', $answer, $wanted);

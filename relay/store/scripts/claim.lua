@@ -1,6 +1,7 @@
 -- claim.lua: makes a feed the owner of a slot's progress, so that a dead feed's late batch is refused.
--- KEYS: progress. ARGV: owner token, system identifier, timeline.
--- Returns {position, timeline, read} as last stored; '' or the given timeline where there is none.
+-- KEYS: progress. ARGV: owner token, system identifier, timeline; of several shards: 1.
+-- Returns {position, timeline, read} as last stored; '' or the given timeline where there is none; and
+-- of several shards the route of the newest note from a commit, '' if there is none.
 local progress = KEYS[1]
 local system = redis.call('HGET', progress, 'system')
 if system and system ~= ARGV[2] then
@@ -31,4 +32,26 @@ for _, field in ipairs(redis.call('HKEYS', progress)) do
     local whose = field:match('^position:(.*)$') or field:match('^read:(.*)$')
     if whose and whose ~= owner then redis.call('HDEL', progress, field) end
 end
-return {position, timeline, read}
+if not ARGV[4] then return {position, timeline, read} end
+
+-- hello.lua looks there.
+redis.call('HSET', prefix .. ':meta', 'progress', progress)
+
+-- Copies and what was asked for over HTTP stand between; more of them than this is more than a reader
+-- can be behind.
+local STEP, STEPS, NO_COMMIT = 16, 32, string.rep('\0', 8)
+local function newest_route()
+    local last = '+'
+    for _ = 1, STEPS do
+        local page = redis.call('XREVRANGE', prefix .. ':stream', last, '-', 'COUNT', STEP)
+        for _, entry in ipairs(page) do
+            local field = {}
+            for i = 1, #entry[2], 2 do field[entry[2][i]] = entry[2][i + 1] end
+            if field.route and not field.only and field.route:sub(9, 16) ~= NO_COMMIT then return field.route end
+        end
+        if #page < STEP then return '' end
+        last = page[#page][1]
+    end
+    return ''
+end
+return {position, timeline, read, newest_route()}

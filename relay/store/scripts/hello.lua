@@ -2,7 +2,7 @@
 -- KEYS: stream. ARGV: prefix, a fresh epoch; the epoch that the relay knows, the newest entry it saw,
 -- how many shards the store has, and on how many servers.
 -- Returns {epoch, id of the newest entry ever, 1 if the first entry is known, else 0,
--- what topics begin with or ''}.
+-- what topics begin with or ''; of several shards the position up to which the slot is stored, or ''}.
 local stream, prefix = KEYS[1], ARGV[1]
 
 -- By their number notes find their shard: with another one what is there would not be found again.
@@ -90,4 +90,10 @@ if run and run ~= known[2] then
         redis.call('HMSET', meta, 'run', run, 'gap_from', from, 'gap_to', last)
     end
 end
-return {epoch, last, redis.call('HEXISTS', meta, 'first'), redis.call('HGET', meta, 'topic_prefix') or ''}
+
+local function stored_to()
+    local progress = shards ~= '1' and redis.call('HGET', meta, 'progress')
+    local owner = progress and redis.call('HGET', progress, 'owner')
+    return owner and redis.call('HGET', progress, 'position:' .. owner) or ''
+end
+return {epoch, last, redis.call('HEXISTS', meta, 'first'), redis.call('HGET', meta, 'topic_prefix') or '', stored_to()}

@@ -1,6 +1,7 @@
 -- ingest.lua: stores a batch of frames and moves the slot's progress, in one step.
 -- KEYS: stream, progress. ARGV: prefix, epoch, owner token, the position this batch follows, up to
--- where all WAL is done with after it ('': as before), records.
+-- where all WAL is done with after it ('': as before), what the first note that is added tells of
+-- those before it in other shards ('': nothing), records.
 -- A record is its kind, its position, and
 --   N: id, route, data                                     a note that needs no ack
 --   A: id, route, data, audience, target count, targets    a note that needs acks
@@ -30,7 +31,8 @@ if position < ARGV[4] then
     return redis.error_reply('BEHIND ' .. position)
 end
 
-local at, skipped = 6, 0
+local at, skipped = 7, 0
+if ARGV[6] ~= '' then after = ARGV[6] end
 
 local function change_member(kind, audience, target, user)
     local verb = kind == '+' and 'SADD' or 'SREM'

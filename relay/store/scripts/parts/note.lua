@@ -4,6 +4,7 @@
 local OPEN_MS = 24 * 3600 * 1000 -- an open audience without expiration waits so long
 local added, now = 0, now_ms()
 local claims, ending, fresh, last_entry = {}, {}, {}, ''
+local after -- a field of the first one that is added; for who includes this to set
 
 local function users_of(audience, targets)
     if audience == 'USER' and #targets == 1 then return targets end -- most are for one
@@ -27,7 +28,13 @@ local function users_of(audience, targets)
 end
 
 local function add_note(id, route, data, ...)
-    local entry = call('XADD', stream, '*', 'id', id, 'route', route, 'data', data, ...)
+    local entry
+    if after then
+        entry = call('XADD', stream, '*', 'id', id, 'route', route, 'data', data, 'after', after, ...)
+        after = nil
+    else
+        entry = call('XADD', stream, '*', 'id', id, 'route', route, 'data', data, ...)
+    end
     last_entry = entry
     if added == 0 then call('HSETNX', prefix .. ':meta', 'first', entry) end
     added = added + 1

@@ -1,0 +1,27 @@
+/* position.h: the place of a note in the WAL, by which those of several shards are in order. */
+#ifndef CLAIRON_STORE_POSITION_H
+#define CLAIRON_STORE_POSITION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Of what comes from no commit, and before all others: 0, 0. */
+struct position {
+    uint64_t lsn;
+    uint64_t ordinal;
+};
+
+static inline bool
+position_less(struct position a, struct position b)
+{
+    return a.lsn < b.lsn || (a.lsn == b.lsn && a.ordinal < b.ordinal);
+}
+
+static inline void
+position_raise(struct position *position, struct position to)
+{
+    if (position_less(*position, to))
+        *position = to;
+}
+
+#endif
