@@ -43,6 +43,8 @@
       "Since when the oldest entry waits for acknowledgements; 0: none does")                      \
     X(STORE_TRIMMED, "clairon_store_trimmed_total", "counter", "Entries older than the retention") \
     X(STORE_ERRORS, "clairon_store_errors_total", "counter", "Error replies of the store")         \
+    X(STORE_UNORDERED, "clairon_store_unordered_total", "counter",                                 \
+      "Notifications that did not wait any longer for earlier ones of another shard")              \
     X(HUB_NOTES, "clairon_hub_notifications_total", "counter", "Notifications read for delivery")  \
     X(HUB_DELIVERED, "clairon_hub_delivered_total", "counter", "Messages handed to sockets")       \
     X(HUB_GAPS_TRIMMED, "clairon_hub_gaps_total{why=\"trimmed\"}", "counter", STATS_GAPS)          \

@@ -5,11 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/urls.h"
+#include "store/control.h"
 #include "store/link.h"
-#include "store/merge.h"
+#include "store/order.h"
+#include "store/reply.h"
 #include "store/shard.h"
 #include "store/store.h"
 #include "store/upkeep.h"
@@ -22,6 +25,9 @@
 #define READER_ENTRIES 64 /* in one answer, of up to a megabyte each .. */
 #define READER_LEAST 16   /* .. or of each stream, where they are many */
 #define READER_PATIENCE_S (4 * UPKEEP_BEAT_S)
+/* Notes wait so long for those before them in another shard: another feed has taken over by then. */
+#define READER_ORDER_S 3
+#define READER_ORDER_EVERY_S 0.5
 #define READER_KEY_MAX (STORE_KEY_MAX / 2 + 32)
 #define READER_WORDS 6 /* before the streams */
 #define READER_STREAMS (2 + 2 * STORE_SHARDS_MAX)
@@ -42,7 +48,8 @@ struct lane {
     unsigned number;
     struct link *link;
     bool is_placed; /* "$" was resolved: where to read on is exact */
-    bool reading;   /* an XREAD is under way */
+    bool reading;   /* an XREAD is under way .. */
+    bool is_stale;  /* .. for what comes after places that do not count any more */
     char name[24];  /* in the log */
     char beat_key[READER_KEY_MAX];
 };
@@ -52,7 +59,10 @@ struct reader {
     struct reader_events events;
     bool seeking; /* reader_seek was called: we know where to read */
     char control_at[ENTRY_ID_TEXT_MAX];
-    const struct store *store;
+    struct store *store;
+    struct ev_loop *loop;
+    struct order *order; /* of several shards */
+    ev_timer order_timer;
     char control_key[READER_KEY_MAX];
     size_t most; /* entries of one stream in an answer */
     unsigned lane_count;
@@ -63,82 +73,86 @@ struct reader {
 
 static void lane_read(struct lane *lane);
 
-/* What the shards were asked for in one step comes in one row. */
 static void
-take_entries(struct reader *reader, struct strand *strands, unsigned count)
+tell_strays(struct reader *reader, const struct channel *channel, size_t strays)
 {
-    struct strand *next;
-
-    while ((next = strands_next(strands, count)) != NULL) {
-        reader->events.on_entry(reader->events.ctx, &next->entry);
-        strand_take(next);
-    }
-    for (unsigned i = 0; i < count; i++) {
-        struct channel *channel = &reader->channels[strands[i].shard];
-
-        channel->at = strands[i].reached;
-        if (strands[i].strays == 0)
-            continue;
-        stats_add(reader->stats, STAT_STORE_ERRORS, strands[i].strays);
-        log_warn("store", "%zu entries of %s are no notifications of ours, skipped",
-                 strands[i].strays, channel->stream_key);
-    }
+    if (strays == 0)
+        return;
+    stats_add(reader->stats, STAT_STORE_ERRORS, strays);
+    log_warn("store", "%zu entries of %s are no notifications of ours, skipped", strays,
+             channel->stream_key);
 }
 
-/* Takes the id of a stream's entry as the place to read on from. */
+/* All there is comes from one stream. */
 static void
-take_place(const redisReply *entry, char at[ENTRY_ID_TEXT_MAX])
+give_entries(struct reader *reader, const struct channel *channel, const redisReply *entries)
 {
+    struct entry entry;
+    size_t strays = 0;
+
+    for (size_t i = 0; i < entries->elements; i++) {
+        if (reply_entry(entries->element[i], &entry) == RC_OK)
+            reader->events.on_entry(reader->events.ctx, &entry);
+        else
+            strays++;
+    }
+    tell_strays(reader, channel, strays);
+}
+
+static void
+take_entries(struct reader *reader, unsigned shard, const redisReply *entries)
+{
+    struct channel *channel = &reader->channels[shard];
+    const redisReply *last;
     struct bytes id = {NULL, 0};
 
-    if (reply_is_array(entry, 1))
-        id = reply_bytes(entry->element[0]);
-    if (id.at != NULL && id.len < ENTRY_ID_TEXT_MAX)
-        snprintf(at, ENTRY_ID_TEXT_MAX, "%.*s", (int)id.len, (const char *)id.at);
+    if (entries->elements == 0)
+        return;
+    if (reader->order == NULL)
+        give_entries(reader, channel, entries);
+    else
+        order_add(reader->order, shard, entries);
+    last = entries->element[entries->elements - 1];
+    if (reply_is_array(last, 1))
+        id = reply_bytes(last->element[0]);
+    if (id.at != NULL && entry_id_read((const char *)id.at, id.len, &channel->at) == RC_OK &&
+        reader->order != NULL)
+        store_saw_to(reader->store, shard, channel->at, order_seen(reader->order, shard));
+}
+
+/* Hands out what may go now, and reads what there is room for. */
+static void
+release(struct reader *reader)
+{
+    if (reader->order == NULL)
+        return;
+    order_release(reader->order, clock_monotonic_us());
+    stats_add(reader->stats, STAT_STORE_UNORDERED, order_unordered(reader->order));
+    for (unsigned i = 0; i < reader->channel_count; i++)
+        tell_strays(reader, &reader->channels[i], order_strays(reader->order, i));
+    if (order_waits(reader->order) && !ev_is_active(&reader->order_timer))
+        ev_timer_again(reader->loop, &reader->order_timer);
+    for (unsigned i = 0; i < reader->lane_count; i++)
+        lane_read(&reader->lanes[i]);
 }
 
 static void
-take_receipts(struct channel *channel, const redisReply *entries)
+on_order_timer(struct ev_loop *loop, ev_timer *timer, int events)
 {
-    struct reader *reader = channel->reader;
-    const char *name = store_name(reader->store);
+    struct reader *reader = timer->data;
+    int64_t before_us = clock_monotonic_us() - READER_ORDER_S * INT64_C(1000000);
+    int shard;
 
-    for (size_t i = 0; i < entries->elements; i++) {
-        const redisReply *entry = entries->element[i];
-        struct bytes by, gone;
-
-        take_place(entry, channel->receipts_at);
-        if (!reply_is_array(entry, 2))
-            continue;
-        gone = reply_field(entry->element[1], "gone");
-        if (gone.len > 0)
-            reader->events.on_settled(reader->events.ctx, gone, false);
-        by = reply_field(entry->element[1], "by");
-        if (by.len != strlen(name) || memcmp(by.at, name, by.len) != 0)
-            reader->events.on_settled(reader->events.ctx, reply_field(entry->element[1], "acked"),
-                                      true);
-    }
-}
-
-static void
-take_members(struct reader *reader, const redisReply *entries)
-{
-    for (size_t i = 0; i < entries->elements; i++) {
-        const redisReply *entry = entries->element[i];
-        struct reader_member member;
-        struct bytes change;
-
-        if (!reply_is_array(entry, 2))
-            continue;
-        take_place(entry, reader->control_at);
-        change = reply_field(entry->element[1], "change");
-        member.added = change.len == 1 && change.at[0] == '+';
-        member.audience = reply_field(entry->element[1], "audience");
-        member.target = reply_field(entry->element[1], "target");
-        member.user = reply_field(entry->element[1], "user");
-        if (member.user.at != NULL && member.target.at != NULL)
-            reader->events.on_member(reader->events.ctx, &member);
-    }
+    (void)events;
+    while ((shard = order_give_up(reader->order, before_us)) >= 0)
+        log_warn("store",
+                 "shard %d is behind, or has lost what it held: what waited %d s for earlier notes "
+                 "of it "
+                 "goes out before them",
+                 shard, READER_ORDER_S);
+    release(reader);
+    if (!order_waits(reader->order))
+        ev_timer_stop(loop, timer);
 }
 
 static bool
@@ -147,24 +161,22 @@ is_key(struct bytes key, const char *name)
     return key.len == strlen(name) && memcmp(key.at, name, key.len) == 0;
 }
 
-/* Entries wait in `strands` for those of other shards. */
 static void
-take_stream(struct reader *reader, const redisReply *stream, struct strand *strands,
-            unsigned *strand_count)
+take_stream(struct reader *reader, const redisReply *stream, bool is_stale)
 {
     const struct bytes key = reply_bytes(stream->element[0]);
     const redisReply *entries = stream->element[1];
 
     if (is_key(key, reader->control_key))
-        take_members(reader, entries);
+        control_take_members(&reader->events, entries, reader->control_at);
     for (unsigned i = 0; i < reader->channel_count; i++) {
         struct channel *channel = &reader->channels[i];
 
         if (is_key(key, channel->receipts_key))
-            take_receipts(channel, entries);
-        else if (is_key(key, channel->stream_key) && *strand_count < STORE_SHARDS_MAX)
-            strand_begin(&strands[(*strand_count)++], i, channel->at, entries,
-                         reader->channel_count > 1 && entries->elements >= reader->most);
+            control_take_receipts(&reader->events, store_name(reader->store), entries,
+                                  channel->receipts_at);
+        else if (is_key(key, channel->stream_key) && !is_stale)
+            take_entries(reader, i, entries);
     }
 }
 
@@ -173,10 +185,9 @@ on_read(void *ctx, const redisReply *reply)
 {
     struct lane *lane = ctx;
     struct reader *reader = lane->reader;
-    struct strand strands[STORE_SHARDS_MAX];
-    unsigned count = 0;
+    bool is_stale = lane->is_stale;
 
-    lane->reading = false;
+    lane->reading = lane->is_stale = false;
     if (reply == NULL)
         return; /* the link says so and comes back */
     if (reply->type == REDIS_REPLY_ERROR) {
@@ -188,9 +199,9 @@ on_read(void *ctx, const redisReply *reply)
         const redisReply *stream = reply->element[i];
 
         if (reply_is_array(stream, 2) && reply_is_array(stream->element[1], 0))
-            take_stream(reader, stream, strands, &count);
+            take_stream(reader, stream, is_stale);
     }
-    take_entries(reader, strands, count);
+    release(reader);
     lane_read(lane);
 }
 
@@ -208,6 +219,32 @@ want(struct wanted *wanted, const char *key, const char *place)
     wanted->places[wanted->count++] = place;
 }
 
+/* More of a shard is read when there is room for it, or somebody waits for it. */
+static bool
+is_wanted(const struct reader *reader, unsigned shard)
+{
+    return reader->order == NULL || !order_is_full(reader->order, shard) ||
+           order_is_awaited(reader->order, shard);
+}
+
+/*
+ * A command that blocks cannot be told of another stream later. So while one of the lane's streams has to
+ * wait, only what is known to come soon is read: the next release comes back here.
+ */
+static bool
+is_held_back(const struct lane *lane)
+{
+    const struct reader *reader = lane->reader;
+    bool is_full = false, is_awaited = false;
+
+    for (unsigned i = lane->number; reader->order != NULL && i < reader->channel_count;
+         i += reader->lane_count) {
+        is_full = is_full || !is_wanted(reader, i);
+        is_awaited = is_awaited || order_is_awaited(reader->order, i);
+    }
+    return is_full && !is_awaited;
+}
+
 static void
 lane_read(struct lane *lane)
 {
@@ -217,7 +254,7 @@ lane_read(struct lane *lane)
     size_t lens[READER_ARGC], argc;
     char at[STORE_SHARDS_MAX][ENTRY_ID_TEXT_MAX], most[24];
 
-    if (lane->reading || !reader->seeking || !lane->is_placed)
+    if (lane->reading || !reader->seeking || !lane->is_placed || is_held_back(lane))
         return;
     snprintf(most, sizeof(most), "%zu", reader->most);
     argv[2] = most;
@@ -227,6 +264,8 @@ lane_read(struct lane *lane)
     for (unsigned i = lane->number; i < reader->channel_count; i += reader->lane_count)
         want(&wanted, reader->channels[i].receipts_key, reader->channels[i].receipts_at);
     for (unsigned i = lane->number; i < reader->channel_count; i += reader->lane_count) {
+        if (!is_wanted(reader, i))
+            continue;
         entry_id_text(reader->channels[i].at, at[i]);
         want(&wanted, reader->channels[i].stream_key, at[i]);
     }
@@ -257,7 +296,7 @@ on_placed(void *ctx, const redisReply *reply)
     if (lane->number == 0) {
         snprintf(reader->control_at, sizeof(reader->control_at), "0-0");
         if (reply_is_array(reply, 1))
-            take_place(reply->element[0], reader->control_at);
+            control_take_place(reply->element[0], reader->control_at);
     }
     reader->events.on_resumed(reader->events.ctx);
     lane_read(lane);
@@ -272,7 +311,7 @@ on_receipts_newest(void *ctx, const redisReply *reply)
     struct entry_id at = {0, 0}, end = {0, 0};
 
     if (reply_is_array(reply, 1))
-        take_place(reply->element[0], newest);
+        control_take_place(reply->element[0], newest);
     if (entry_id_read(channel->receipts_at, strlen(channel->receipts_at), &at) != RC_OK ||
         entry_id_read(newest, strlen(newest), &end) != RC_OK || entry_id_less(end, at))
         snprintf(channel->receipts_at, sizeof(channel->receipts_at), "%s", newest);
@@ -310,7 +349,7 @@ on_down(void *ctx, const char *reason)
     struct lane *lane = ctx;
 
     (void)reason; /* the link has logged it */
-    lane->reading = false;
+    lane->reading = lane->is_stale = false;
 }
 
 /* Beats are all that comes from a quiet store, and a full one takes none. */
@@ -363,7 +402,7 @@ name_keys(struct reader *reader, const struct config *config)
 }
 
 struct reader *
-reader_open(struct ev_loop *loop, const struct config *config, const struct store *store,
+reader_open(struct ev_loop *loop, const struct config *config, struct store *store,
             struct stats *stats, const struct reader_events *events)
 {
     const unsigned count = store_shards(store);
@@ -371,8 +410,14 @@ reader_open(struct ev_loop *loop, const struct config *config, const struct stor
     size_t each; /* streams of a server */
 
     reader->store = store;
+    reader->loop = loop;
     reader->stats = stats;
     reader->events = *events;
+    if (count > 1)
+        reader->order = order_new(count, events->on_entry, events->ctx);
+    ev_init(&reader->order_timer, on_order_timer);
+    reader->order_timer.repeat = READER_ORDER_EVERY_S;
+    reader->order_timer.data = reader;
     reader->channel_count = count;
     reader->lane_count = urls_count(config->store.url);
     each = (count + reader->lane_count - 1) / reader->lane_count;
@@ -394,15 +439,25 @@ reader_close(struct reader *reader)
         return;
     for (unsigned i = 0; i < reader->lane_count; i++)
         link_close(reader->lanes[i].link);
+    ev_timer_stop(reader->loop, &reader->order_timer);
+    order_free(reader->order);
     free(reader);
 }
 
 void
 reader_seek(struct reader *reader, const struct entry_id *after)
 {
-    for (unsigned i = 0; i < reader->channel_count; i++)
+    struct position seen_to[STORE_SHARDS_MAX];
+
+    for (unsigned i = 0; i < reader->channel_count; i++) {
         reader->channels[i].at = after[i];
+        seen_to[i] = store_seen_to(reader->store, i);
+    }
+    if (reader->order != NULL)
+        order_begin(reader->order, seen_to);
     reader->seeking = true;
-    for (unsigned i = 0; i < reader->lane_count; i++)
+    for (unsigned i = 0; i < reader->lane_count; i++) {
+        reader->lanes[i].is_stale = reader->lanes[i].reading;
         lane_read(&reader->lanes[i]);
+    }
 }

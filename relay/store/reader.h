@@ -18,7 +18,7 @@ struct reader_member {
 };
 
 struct reader_events {
-    /* Views that die after the call. */
+    /* Views that die after the call. Of shard 0 and any other, notes come in the order of the commits. */
     void (*on_entry)(void *ctx, const struct entry *entry);
     void (*on_member)(void *ctx, const struct reader_member *member);
     /*
@@ -33,9 +33,8 @@ struct reader_events {
 
 /* Reads nothing before reader_seek. Comes back by itself and goes on where it was. */
 /* `store` must outlive it. */
-struct reader *reader_open(struct ev_loop *loop, const struct config *config,
-                           const struct store *store, struct stats *stats,
-                           const struct reader_events *events);
+struct reader *reader_open(struct ev_loop *loop, const struct config *config, struct store *store,
+                           struct stats *stats, const struct reader_events *events);
 void reader_close(struct reader *reader); /* accepts NULL */
 
 /* From now on, entries after `after`, which holds a place for each shard. */

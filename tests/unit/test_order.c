@@ -1,0 +1,473 @@
+/* test_order.c: are notes of several shards given in the order of their commits, however their streams come? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/after.h"
+#include "store/order.h"
+
+#define NOTES 400
+#define RUNS 300
+#define PATIENCE 1000
+#define BATCH 256
+
+/* One shard's stream, as a feed wrote it, and how far it was read. */
+struct stream {
+    redisReply *entries[2 * NOTES];
+    unsigned batch_of[2 * NOTES]; /* that added it */
+    size_t count;
+    size_t read;
+};
+
+static struct stream streams[STORE_SHARDS_MAX];
+static unsigned shards;
+static struct position noted[STORE_SHARDS_MAX];
+static uint64_t lsn;
+
+static redisReply *
+array(size_t count)
+{
+    redisReply *reply = calloc(1, sizeof(*reply));
+
+    reply->type = REDIS_REPLY_ARRAY;
+    reply->elements = count;
+    reply->element = calloc(count + 1, sizeof(*reply->element));
+    return reply;
+}
+
+static redisReply *
+text(const void *bytes, size_t len)
+{
+    redisReply *reply = calloc(1, sizeof(*reply));
+
+    reply->type = REDIS_REPLY_STRING;
+    reply->str = calloc(1, len + 1);
+    memcpy(reply->str, bytes, len);
+    reply->len = len;
+    return reply;
+}
+
+static void
+drop(redisReply *reply)
+{
+    for (size_t i = 0; i < reply->elements; i++)
+        drop(reply->element[i]);
+    free(reply->element);
+    free(reply->str);
+    free(reply);
+}
+
+static void
+put(redisReply *fields, size_t *at, const char *name, const void *value, size_t len)
+{
+    fields->element[(*at)++] = text(name, strlen(name));
+    fields->element[(*at)++] = text(value, len);
+}
+
+/* `after`: "": nothing; `only`: it is a copy. */
+static redisReply *
+make_entry(unsigned number, uint64_t of_lsn, const char *after, bool is_copy)
+{
+    unsigned char head[FRAME_NOTE_HEAD_SIZE + 3] = {0};
+    redisReply *entry = array(2), *fields = array(10);
+    size_t at = 0;
+    char id[24];
+
+    head[FRAME_AT_KIND] = FRAME_KIND_NOTE;
+    head[FRAME_AT_VERSION] = FRAME_VERSION;
+    for (unsigned i = 0; i < 8; i++)
+        head[FRAME_AT_COMMIT_LSN + i] = (unsigned char)(of_lsn >> (56 - 8 * i));
+    head[FRAME_AT_ORDINAL + 7] = 1;
+    head[FRAME_NOTE_AT_AUDIENCE_LEN + 1] = 3;
+    memcpy(head + FRAME_NOTE_HEAD_SIZE, "ALL", 3);
+    snprintf(id, sizeof(id), "%u-0", number);
+    entry->element[0] = text(id, strlen(id));
+    entry->element[1] = fields;
+    put(fields, &at, "id", "00000000-0000-8000-8000-000000000001", 36);
+    put(fields, &at, "data", "{}", 2);
+    put(fields, &at, "route", head, sizeof(head));
+    if (after[0] != '\0')
+        put(fields, &at, "after", after, strlen(after));
+    if (is_copy)
+        put(fields, &at, "only", "\0\2u1", 4);
+    fields->elements = at;
+    return entry;
+}
+
+static void
+add(unsigned k, unsigned batch, uint64_t of_lsn, const char *after, bool is_copy)
+{
+    struct stream *stream = &streams[k];
+
+    stream->batch_of[stream->count] = batch;
+    stream->entries[stream->count] =
+        make_entry((unsigned)stream->count + 1, of_lsn, after, is_copy);
+    stream->count++;
+}
+
+static void
+reset(unsigned count)
+{
+    for (unsigned k = 0; k < STORE_SHARDS_MAX; k++) {
+        for (size_t i = 0; i < streams[k].count; i++)
+            drop(streams[k].entries[i]);
+        streams[k] = (struct stream){.count = 0};
+        noted[k] = (struct position){0, 0};
+    }
+    shards = count;
+    lsn = UINT64_C(0xfffffff0); /* grows by a digit */
+}
+
+static int
+tear_down(void **state)
+{
+    (void)state;
+    reset(0);
+    return 0;
+}
+
+/* As feeds do: the first note of each part tells of all the batch's notes. */
+static void
+write_batch(unsigned batch, unsigned count)
+{
+    unsigned of[BATCH];
+    char after[AFTER_TEXT_MAX];
+    bool has_part[STORE_SHARDS_MAX] = {false};
+
+    for (unsigned i = 0; i < count; i++) {
+        of[i] = rand() % 3 == 0 ? 0 : (unsigned)rand() % shards;
+        noted[of[i]] = (struct position){lsn + i + 1, 1};
+    }
+    for (unsigned i = 0; i < count; i++) {
+        after[0] = '\0';
+        if (!has_part[of[i]])
+            after_text(of[i], noted, shards, after);
+        has_part[of[i]] = true;
+        add(of[i], batch, ++lsn, after, false);
+    }
+    /* What others add, in between. */
+    if (rand() % 4 == 0)
+        add((unsigned)rand() % shards, batch, 0, "", false);
+    if (rand() % 4 == 0)
+        add((unsigned)rand() % shards, batch, lsn / 2, "", true);
+}
+
+/* What was given, checked as it comes. */
+struct given {
+    size_t count;
+    bool is_wrong;
+    uint64_t next[STORE_SHARDS_MAX]; /* entry of each stream */
+    uint64_t newest[STORE_SHARDS_MAX];
+    char told[256]; /* shard and place of each, while they are few */
+};
+
+static void
+give(void *ctx, const struct entry *entry)
+{
+    struct given *given = ctx;
+    unsigned k = entry->shard;
+    uint64_t at = entry->frame.commit_lsn;
+
+    given->count++;
+    given->is_wrong = given->is_wrong || entry->id.ms != ++given->next[k];
+    if (strlen(given->told) < sizeof(given->told) - 16)
+        snprintf(given->told + strlen(given->told), 16, "%u:%u ", k, (unsigned)entry->id.ms);
+    if (at == 0 || entry->is_copy)
+        return;
+    given->is_wrong = given->is_wrong || at <= given->newest[k];
+    for (unsigned j = k == 0 ? 1 : 0; j < (k == 0 ? shards : 1); j++)
+        given->is_wrong = given->is_wrong || at <= given->newest[j];
+    given->newest[k] = at;
+}
+
+/* Reads up to `most` entries of a stream; false when there are none. */
+static bool
+read_some(struct order *order, unsigned k, size_t most)
+{
+    struct stream *stream = &streams[k];
+    redisReply *answer;
+
+    if (most > stream->count - stream->read)
+        most = stream->count - stream->read;
+    if (most == 0)
+        return false;
+    answer = array(most);
+    memcpy(answer->element, stream->entries + stream->read, most * sizeof(*answer->element));
+    stream->read += most;
+    order_add(order, k, answer);
+    order_release(order, 1);
+    free(answer->element); /* views end */
+    free(answer);
+    return true;
+}
+
+/* A reader is greeted by each shard in its own moment, behind some batch: it reads what comes after it. */
+static void
+begin(struct order *order, struct given *given, unsigned batches, const uint64_t *ends)
+{
+    struct position stored[STORE_SHARDS_MAX];
+
+    memset(given, 0, sizeof(*given));
+    for (unsigned k = 0; k < shards; k++) {
+        struct stream *stream = &streams[k];
+        unsigned batch = batches > 0 ? (unsigned)rand() % batches : 0;
+
+        while (stream->read < stream->count && stream->batch_of[stream->read] < batch)
+            stream->read++;
+        stored[k] =
+            batch > 0 ? (struct position){ends[batch - 1], UINT64_MAX} : (struct position){0, 0};
+        given->next[k] = stream->read;
+    }
+    order_begin(order, stored);
+}
+
+static size_t
+left(void)
+{
+    size_t sum = 0;
+
+    for (unsigned k = 0; k < shards; k++)
+        sum += streams[k].count - streams[k].read;
+    return sum;
+}
+
+static void
+run_by_chance(unsigned seed)
+{
+    static const unsigned counts[] = {2, 3, 4, 7, 16};
+    uint64_t ends[NOTES];
+    struct given given;
+    struct order *order;
+    unsigned batches = 0;
+    size_t wanted;
+
+    srand(seed);
+    reset(counts[seed % 5]);
+    for (unsigned notes = 0; notes < NOTES; batches++) {
+        unsigned size = 1 + (unsigned)rand() % (rand() % 3 == 0 ? 1 : rand() % 8 == 0 ? BATCH : 16);
+
+        write_batch(batches, size);
+        ends[batches] = lsn;
+        notes += size;
+    }
+    order = order_new(shards, give, &given);
+    begin(order, &given, seed % 2 == 0 ? 0 : batches, ends);
+    wanted = left();
+    /* One lags: it comes when nothing else may. */
+    for (unsigned lags = (unsigned)rand() % (2 * shards); left() > 0;) {
+        bool has_read = false;
+
+        for (unsigned turn = 0; turn < 4 * shards; turn++) {
+            unsigned k = (unsigned)rand() % shards;
+
+            if (k != lags && (!order_is_full(order, k) || order_is_awaited(order, k)))
+                has_read = read_some(order, k, 1 + (size_t)rand() % 20) || has_read;
+        }
+        if (!has_read)
+            for (unsigned k = 0; k < shards; k++)
+                has_read = ((!order_is_full(order, k) || order_is_awaited(order, k)) &&
+                            read_some(order, k, 1)) ||
+                           has_read;
+        if (!has_read)
+            fail_msg("seed %u: nothing is read any more", seed);
+    }
+    if (given.is_wrong || given.count != wanted)
+        fail_msg("seed %u: %zu of %zu, %s order", seed, given.count, wanted,
+                 given.is_wrong ? "not in" : "in");
+    assert_int_equal(order_unordered(order), 0);
+    assert_false(order_waits(order));
+    order_free(order);
+}
+
+static void
+test_whatever_comes_first_the_older_commit_goes_first(void **state)
+{
+    (void)state;
+    for (unsigned seed = 1; seed <= RUNS; seed++)
+        run_by_chance(seed);
+}
+
+/* Two shards: a note in each, the one of shard 0 is the first. */
+static struct order *
+begin_two(struct given *given, unsigned first)
+{
+    char after[AFTER_TEXT_MAX];
+    struct order *order;
+
+    reset(2);
+    noted[first] = (struct position){10, 1};
+    noted[1 - first] = (struct position){11, 1};
+    after_text(first, noted, 2, after);
+    add(first, 0, 10, after, false);
+    after_text(1 - first, noted, 2, after);
+    add(1 - first, 0, 11, after, false);
+    order = order_new(2, give, given);
+    begin(order, given, 0, NULL);
+    return order;
+}
+
+static void
+test_what_has_not_come_is_waited_for(void **state)
+{
+    (void)state;
+    for (unsigned first = 0; first < 2; first++) {
+        struct given given;
+        struct order *order = begin_two(&given, first);
+
+        assert_true(read_some(order, 1 - first, 9));
+        assert_int_equal(given.count, 0);
+        assert_true(order_waits(order));
+        assert_true(order_is_awaited(order, first));
+        assert_false(order_is_awaited(order, 1 - first));
+        assert_true(read_some(order, first, 9));
+        assert_string_equal(given.told, first == 0 ? "0:1 1:1 " : "1:1 0:1 ");
+        assert_false(order_waits(order));
+        order_free(order);
+    }
+}
+
+static void
+test_waiting_has_an_end(void **state)
+{
+    struct given given;
+    struct order *order = begin_two(&given, 0);
+
+    (void)state;
+    assert_true(read_some(order, 1, 9));
+    assert_int_equal(order_give_up(order, 0), -1);
+    assert_int_equal(order_give_up(order, PATIENCE), 0);
+    assert_int_equal(order_give_up(order, PATIENCE), -1);
+    order_release(order, 1);
+    assert_string_equal(given.told, "1:1 ");
+    assert_int_equal(order_unordered(order), 1);
+    /* More of it waits no longer, until something comes. */
+    add(1, 1, 13, "0:c.1", false);
+    assert_true(read_some(order, 1, 9));
+    assert_string_equal(given.told, "1:1 1:2 ");
+    assert_true(read_some(order, 0, 9));
+    add(1, 2, 15, "0:e.1", false);
+    assert_true(read_some(order, 1, 9));
+    assert_string_equal(given.told, "1:1 1:2 0:1 ");
+    assert_true(order_is_awaited(order, 0));
+    order_free(order);
+}
+
+static void
+test_what_is_lost_is_waited_for_once(void **state)
+{
+    struct given given;
+    struct order *order = begin_two(&given, 0);
+
+    (void)state;
+    assert_true(read_some(order, 1, 9));
+    assert_int_equal(order_give_up(order, PATIENCE), 0);
+    order_release(order, 1);
+    add(1, 1, 13, "0:a.1", false);
+    assert_true(read_some(order, 1, 9));
+    assert_int_equal(given.count, 2);
+    assert_int_equal(order_unordered(order), 1);
+    order_free(order);
+}
+
+static void
+test_what_comes_from_no_commit_waits_for_its_stream_alone(void **state)
+{
+    struct given given;
+    struct order *order = begin_two(&given, 0);
+
+    (void)state;
+    add(1, 1, 0, "", false);
+    add(1, 1, 5, "", true);
+    assert_true(read_some(order, 1, 9));
+    assert_int_equal(given.count, 0);
+    add(0, 1, 0, "", false);
+    assert_true(read_some(order, 0, 9));
+    assert_string_equal(given.told, "0:1 0:2 1:1 1:2 1:3 ");
+    assert_false(given.is_wrong);
+    order_free(order);
+}
+
+static void
+test_a_new_beginning_forgets(void **state)
+{
+    const struct position stored[] = {{20, 1}, {20, 1}};
+    struct given given;
+    struct order *order = begin_two(&given, 0);
+
+    (void)state;
+    assert_true(read_some(order, 1, 9));
+    order_begin(order, stored);
+    order_release(order, 1);
+    assert_false(order_waits(order));
+    assert_int_equal(given.count, 0);
+    assert_int_equal(order_seen(order, 0).lsn, 20);
+    add(1, 1, 21, "0:14.1", false);
+    given.next[1] = 1;
+    assert_true(read_some(order, 1, 9));
+    assert_int_equal(given.count, 1);
+    assert_false(given.is_wrong);
+    order_free(order);
+}
+
+/* Of one that lags little is read, of the others as much as fits. */
+static void
+test_what_is_held_has_a_ceiling(void **state)
+{
+    struct given given;
+    struct order *order = begin_two(&given, 0);
+    size_t reads = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < NOTES; i++)
+        add(1, 1, 12 + i, "", false);
+    while (!order_is_full(order, 1) && read_some(order, 1, 10))
+        reads++;
+    assert_in_range(reads, 2, NOTES / 10 - 1);
+    assert_int_equal(given.count, 0);
+    assert_true(read_some(order, 0, 10));
+    assert_false(order_is_full(order, 1));
+    assert_int_equal(given.count, 1 + streams[1].read);
+    order_free(order);
+}
+
+static void
+test_strays_are_counted(void **state)
+{
+    struct given given;
+    struct order *order = begin_two(&given, 0);
+
+    (void)state;
+    add(0, 1, 12, "", false);
+    streams[0].entries[1]->element[1]->elements = 2;
+    for (size_t i = 2; i < 6; i++)
+        drop(streams[0].entries[1]->element[1]->element[i]);
+    assert_true(read_some(order, 0, 9));
+    assert_true(read_some(order, 1, 9));
+    assert_int_equal(order_strays(order, 0), 1);
+    assert_int_equal(order_strays(order, 0), 0);
+    order_free(order);
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, tear_down)
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_whatever_comes_first_the_older_commit_goes_first),
+        TEST(test_what_has_not_come_is_waited_for),
+        TEST(test_waiting_has_an_end),
+        TEST(test_what_is_lost_is_waited_for_once),
+        TEST(test_what_comes_from_no_commit_waits_for_its_stream_alone),
+        TEST(test_a_new_beginning_forgets),
+        TEST(test_what_is_held_has_a_ceiling),
+        TEST(test_strays_are_counted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
