@@ -246,6 +246,18 @@ on_checked(void *ctx, enum rc rc, const struct store_page *page)
     session_step(session);
 }
 
+/*
+ * How far the store's pages are taken. Two streams are not asked in one moment: only up to where the hub
+ * has read is nothing missing of one that is earlier than what is there of the other.
+ */
+static struct place
+pages_end(const struct session *session)
+{
+    const struct place whole = {{UINT64_MAX, UINT64_MAX}, {UINT64_MAX, UINT64_MAX}};
+
+    return session->hub->shards > 1 ? session_head(session) : whole;
+}
+
 /* Polls are not told whether they resumed. */
 static void
 check_losses(struct session *session)
@@ -257,8 +269,9 @@ check_losses(struct session *session)
     else if (session->checked_pages == CHECKED_PAGES_MAX)
         begin_delivery(session, false); /* so far behind that nobody looked */
     else
-        await(session, store_range(hub->store, session->own_shard, session->checked,
-                                   session->is_poll ? 1 : SESSION_PAGE, on_checked, session));
+        await(session,
+              store_range(hub->store, session->own_shard, session->checked, pages_end(session),
+                          session->is_poll ? 1 : SESSION_PAGE, on_checked, session));
 }
 
 static void
@@ -418,8 +431,8 @@ catch_up(struct session *session)
     if (recent_goes_on(&hub->recent, session->own_shard, session->cursor))
         catch_up_from_recent(session);
     else
-        await(session, store_range(hub->store, session->own_shard, session->cursor, SESSION_PAGE,
-                                   on_caught_up, session));
+        await(session, store_range(hub->store, session->own_shard, session->cursor,
+                                   pages_end(session), SESSION_PAGE, on_caught_up, session));
 }
 
 void

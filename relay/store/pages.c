@@ -19,7 +19,8 @@ give_inbox(struct call *call, const redisReply *entries, const char *next)
     struct store_page page = {.entries = all, .next = next, .seen = entries->elements};
     struct strand strand, *at;
 
-    strand_begin(&strand, call->shard->number, (struct entry_id){0, 0}, entries, false);
+    strand_begin(&strand, call->shard->number, (struct entry_id){0, 0}, STRAND_WHOLE, entries,
+                 false);
     while ((at = strands_next(&strand, 1)) != NULL) {
         all[page.count++] = at->entry;
         strand_take(at);

@@ -24,6 +24,7 @@ struct range {
     store_paged *done;
     void *ctx;
     struct place after;
+    struct place end;
     struct part parts[PARTS_MAX];
     unsigned part_count;
     unsigned awaited; /* parts */
@@ -75,7 +76,8 @@ give_range(struct range *range)
         struct entry_id *begin = place_in(&page.first, i);
 
         *begin = begin_of(part, *begin);
-        strand_begin(&strands[i], part->shard->number, *begin, part->entries, part->is_cut);
+        strand_begin(&strands[i], part->shard->number, *begin, *place_in(&range->end, i),
+                     part->entries, part->is_cut);
         page.state = part->state > page.state ? part->state : page.state;
         room += part->entries->elements;
     }
@@ -159,15 +161,15 @@ ask_part(struct range *range, struct shard *shard, struct entry_id after, size_t
 }
 
 enum rc
-store_range(struct store *store, unsigned own_shard, struct place after, size_t max,
-            store_paged *done, void *ctx)
+store_range(struct store *store, unsigned own_shard, struct place after, struct place end,
+            size_t max, store_paged *done, void *ctx)
 {
     struct range *range;
 
     if (!store->is_up)
         return RC_AGAIN;
     range = memory_new(sizeof(*range));
-    *range = (struct range){.store = store, .done = done, .ctx = ctx, .after = after};
+    *range = (struct range){.store = store, .done = done, .ctx = ctx, .after = after, .end = end};
     if (ask_part(range, &store->shards[0], after.shared, max) != RC_OK) {
         free(range);
         return RC_AGAIN;

@@ -195,9 +195,12 @@ struct store_page {
     const char *next;             /* where an inbox's next page begins; "" at the end */
 };
 typedef void store_paged(void *ctx, enum rc rc, const struct store_page *page);
-/* Of shard 0 and a user's own, in order, as far as both are known. */
+/*
+ * Of shard 0 and a user's own, in order, as far as both are known; of two shards only what is not
+ * beyond `end`.
+ */
 MUST_CHECK enum rc store_range(struct store *store, unsigned own_shard, struct place after,
-                               size_t max, store_paged *done, void *ctx);
+                               struct place end, size_t max, store_paged *done, void *ctx);
 /*
  * What the user has still to ack. `after`: "0", then page->next. With only_unshown what was shown
  * and has time left for its ack is left out.

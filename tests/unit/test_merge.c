@@ -88,16 +88,24 @@ make_stray(unsigned ms)
     return entry;
 }
 
-/* Entries in order, ms and commit of each; a commit of 255: a stray. */
+/* Entries in order, ms and commit of each; a commit of 255: a stray. What is later than `end` is not asked for. */
 static void
-answer(unsigned stream, bool is_cut, size_t count, const unsigned char (*entries)[2])
+answer_until(unsigned end, unsigned stream, bool is_cut, size_t count,
+             const unsigned char (*entries)[2])
 {
     answers[stream] = array(count);
     for (size_t i = 0; i < count; i++)
         answers[stream]->element[i] = entries[i][1] == 255
                                           ? make_stray(entries[i][0])
                                           : make_entry(entries[i][0], entries[i][1]);
-    strand_begin(&strands[stream], stream, (struct entry_id){1, 0}, answers[stream], is_cut);
+    strand_begin(&strands[stream], stream, (struct entry_id){1, 0}, (struct entry_id){end, 0},
+                 answers[stream], is_cut);
+}
+
+static void
+answer(unsigned stream, bool is_cut, size_t count, const unsigned char (*entries)[2])
+{
+    answer_until(255, stream, is_cut, count, entries);
 }
 
 static int
@@ -158,6 +166,42 @@ test_without_a_commit_the_older_id_does(void **state)
 }
 
 static void
+test_commits_are_in_order_whatever_stands_between(void **state)
+{
+    (void)state;
+    answer(0, false, 2, (const unsigned char[][2]){{10, 0}, {11, 5}});
+    answer(1, false, 1, (const unsigned char[][2]){{9, 6}});
+    assert_string_equal(taken(2), "0:10 0:11 1:9 ");
+    tear_down(NULL);
+    answer(0, false, 3, (const unsigned char[][2]){{10, 0}, {12, 255}, {30, 9}});
+    answer(1, false, 3, (const unsigned char[][2]){{5, 1}, {20, 2}, {40, 0}});
+    assert_string_equal(taken(2), "1:5 0:10 1:20 0:30 1:40 ");
+}
+
+static void
+test_what_may_be_behind_what_comes_from_no_commit_waits(void **state)
+{
+    (void)state;
+    answer(0, true, 2, (const unsigned char[][2]){{10, 0}, {30, 0}});
+    answer(1, false, 2, (const unsigned char[][2]){{5, 3}, {6, 0}});
+    assert_string_equal(taken(2), "0:10 0:30 ");
+}
+
+static void
+test_what_is_beyond_the_end_is_not_there(void **state)
+{
+    (void)state;
+    answer_until(11, 0, true, 4, (const unsigned char[][2]){{10, 1}, {11, 4}, {12, 2}, {13, 255}});
+    answer_until(9, 1, true, 1, (const unsigned char[][2]){{20, 2}});
+    assert_string_equal(taken(2), "0:10 0:11 ");
+    assert_int_equal(strand_seen(&strands[0]), 2);
+    assert_int_equal(strands[0].strays, 0);
+    assert_int_equal(strands[0].reached.ms, 11);
+    assert_int_equal(strand_seen(&strands[1]), 0);
+    assert_int_equal(strands[1].reached.ms, 1);
+}
+
+static void
 test_what_may_be_later_waits(void **state)
 {
     (void)state;
@@ -202,7 +246,7 @@ test_a_kept_answer_is_the_same(void **state)
     answer(0, false, 2, (const unsigned char[][2]){{10, 1}, {11, 255}});
     kept = reply_keep(answers[0]);
     tear_down(NULL);
-    strand_begin(&strands[0], 0, (struct entry_id){1, 0}, kept, false);
+    strand_begin(&strands[0], 0, (struct entry_id){1, 0}, STRAND_WHOLE, kept, false);
     assert_string_equal(taken(1), "0:10 ");
     assert_int_equal(strands[0].strays, 1);
     free(kept);
@@ -217,6 +261,9 @@ main(void)
         TEST(test_one_stream_is_as_it_is),
         TEST(test_the_older_commit_goes_first),
         TEST(test_without_a_commit_the_older_id_does),
+        TEST(test_commits_are_in_order_whatever_stands_between),
+        TEST(test_what_may_be_behind_what_comes_from_no_commit_waits),
+        TEST(test_what_is_beyond_the_end_is_not_there),
         TEST(test_what_may_be_later_waits),
         TEST(test_strays_are_passed_over),
         TEST(test_nothing_is_nothing),

@@ -1,0 +1,190 @@
+# With several shards, are one row's changes shown in the order of their commits, though its audience turns between one user and two?
+use strict;
+use warnings;
+
+BEGIN { $ENV{CLAIRON_TEST_SHARDS} = 4 }
+use Clairon::Test qw(wait_until scratch token);
+use Clairon::Test::RawSocket;
+use IPC::Run;
+use JSON ();
+use Test::More;
+
+use constant { ROWS => 50, ROUNDS => 6, SHARDS => 4 };
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE task (id int PRIMARY KEY, owners text[], version int);
+    SELECT clairon.watch('task', 'USER', 'owners')});
+
+sub place_of { my ($note) = @_; return @{ $note->{payload}{after} }{qw(id version)} }
+
+# Rows whose versions went back, of notes as they were shown.
+sub gone_back
+{
+    my (%last, @wrong);
+    for my $note (grep { $_->{metadata}{source} eq 'task' } @_)
+    {
+        my ($row, $version) = place_of($note);
+        push @wrong, "$row: $version after $last{$row}" if ($last{$row} // -1) >= $version;
+        $last{$row} = $version;
+    }
+    return \@wrong;
+}
+
+# Each row is given to another user too and taken back, or the other way round, at once.
+sub changes
+{
+    my ($first, @around) = @_;
+    my $text = $around[0] // '';
+    for my $round ($first .. $first + ROUNDS - 1)
+    {
+        for my $row (1 .. ROWS)
+        {
+            $text .= sprintf "UPDATE task SET owners = '{%s}', version = %d WHERE id = %d;\n",
+              ($round + $_) % 2 ? 'u1,u2' : 'u1', 2 * $round + $_, $row for 0, 1;
+        }
+    }
+    return $text . ($around[1] // '');
+}
+
+# What there is from a position on, page by page, and where it ends.
+sub poll
+{
+    my ($user, $pos, $at) = @_;
+    my @notes;
+    while (1)
+    {
+        my $raw = Clairon::Test::RawSocket->new($at);
+        $raw->write("GET /v1/poll?wait=0&max=7&pos=$pos HTTP/1.1\r\nHost: $raw->{host}\r\nAuthorization: Bearer " . token(sub => $user) . "\r\n\r\n");
+        my $answer = $raw->answer;
+        $pos = $answer->{headers}{'clairon-pos'} if $answer->{headers}{'clairon-pos'};
+        my @lines = map { JSON::decode_json($_) } split /\n/, $answer->{body} // '';
+        push @notes, map { $_->{n} } grep { $_->{t} eq 'msg' } @lines;
+        return (\@notes, $pos) if $answer->{status} == 204 || !@lines;
+    }
+    return;
+}
+
+# Live, by polls, and by clients that come and go, on two relays: on one server, then on two.
+sub try_changes
+{
+    my ($what, $first, @stores) = @_;
+    my %conf = ('store.shards' => SHARDS, 'store.url' => join ',', map { $_->url } @stores);
+    my $relay  = Clairon::Test::relay($pg, undef, conf => {%conf});
+    my $second = Clairon::Test::relay(undef, undef, roles => 'gate', conf => {%conf});
+    my $live   = $relay->client('u1');
+    my $begin  = $live->pos;
+    my ($pos, $polled, @polled, @comes) = ($begin, $begin);
+    my $file   = scratch() . "/changes$first.sql";
+    my $text   = changes($first) . changes($first + ROUNDS, "BEGIN;\n", "COMMIT;\n") . changes($first + 2 * ROUNDS);
+    PostgreSQL::Test::Utils::append_to_file($file, $text);
+    my $writer = IPC::Run::start([ 'psql', '-qAtX', '-o', '/dev/null', '-d', $pg->connstr('postgres'), '-f', $file ]);
+    my $wanted = 2 * 3 * ROUNDS * ROWS;
+    wait_until('all is shown', sub {
+        $live->run_until('some', sub { 1 });
+        my ($some, $to) = poll('u1', $polled, $second);
+        push @polled, @$some;
+        $polled = $to;
+        my $back = $second->client('u1', pos => $pos);
+        $back->run_until('a few', sub { $back->notes >= 40 || @comes + $back->notes >= $wanted });
+        push @comes, $back->notes;
+        $pos = $back->pos;
+        $back->close;
+        return @polled >= $wanted && @comes >= $wanted && $live->notes >= $wanted;
+    });
+    $writer->finish;
+    is(scalar($live->notes), $wanted, "$what: all is shown live");
+    is_deeply(gone_back($live->notes), [], 'in the order of the commits');
+    is(scalar(@polled), $wanted, 'by polls');
+    is_deeply(gone_back(@polled), [], 'in order');
+    is(scalar(@comes), $wanted, 'to who comes and goes');
+    is_deeply(gone_back(@comes), [], 'in order');
+    is($_->metric('clairon_store_unordered_total'), 0, 'nothing was given up') for $relay, $second;
+    $second->restart;
+    is_deeply(gone_back(@{ (poll('u1', $begin, $second))[0] }), [], 'and in order again from the beginning');
+    $live->close;
+    $_->stop for $relay, $second;
+    return;
+}
+
+$pg->safe_psql('postgres', "INSERT INTO task SELECT i, '{nobody}', 0 FROM generate_series(1, ${\ROWS}) i");
+my $one = Clairon::Test::store();
+try_changes('one server', 1, $one);
+$one->stop;
+$pg->safe_psql('postgres', "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots");
+my @stores = map { Clairon::Test::store() } 1, 2;
+try_changes('two servers', 1 + 3 * ROUNDS, @stores);
+
+# One server stands still while the other goes on.
+my $relay = Clairon::Test::relay($pg, undef, conf => { 'store.shards' => SHARDS, 'store.url' => join ',', map { $_->url } @stores });
+sub notify { return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$_[0]}', '{}')") }
+sub shard_of
+{
+    my ($user) = @_;
+    my $id = notify($user);
+    return wait_until('it is stored', sub {
+        my ($found) = grep { my $k = $_; grep { $_->{id} eq $id } $stores[ $k % 2 ]->entries("clairon:{$k}:stream") } 1 .. SHARDS - 1;
+        return $found;
+    });
+}
+my ($far, $near);
+for my $user (map { "user$_" } 1 .. 99)
+{
+    shard_of($user) % 2 ? ($far //= $user) : ($near //= $user);
+    last if $far && $near;
+}
+my ($reader, $other) = map { $relay->client($_) } $far, $near;
+my $version = 20 * ROUNDS;
+sub change
+{
+    my (@owners) = @_;
+    $version++;
+    $pg->safe_psql('postgres', sprintf q{UPDATE task SET owners = '{%s}', version = %d WHERE id = 1}, join(',', @owners), $version);
+    return $version;
+}
+sub versions { return [ map { (place_of($_))[1] } grep { $_->{metadata}{source} eq 'task' } $reader->notes ] }
+
+# What comes from no commit waits for nothing: by it the relay has read all that the server has which goes on.
+sub wait_read
+{
+    my ($wanted) = @_;
+    wait_until('it is stored', sub { grep { $_->{data} =~ /"version":$wanted\b/ } $stores[0]->entries('clairon:{0}:stream') });
+    my $had  = $other->notes;
+    my $raw  = Clairon::Test::RawSocket->new($relay);
+    my $body = JSON::encode_json({ payload => {}, routing => { audience => { type => 'USER', targets => [$near] } } });
+    $raw->write("POST /v1/notifications HTTP/1.1\r\nHost: $raw->{host}\r\nAuthorization: Bearer " . token(sub => 'app', publish => JSON::true)
+          . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
+    like($raw->answer->{status}, qr/^20/, 'something is asked for over HTTP');
+    $other->run_until('it comes', sub { $other->notes > $had });
+    return;
+}
+
+my @shown;
+for my $turn (1 .. 3)
+{
+    kill STOP => $stores[1]->pid;
+    push @shown, change($far), change($far, $near);
+    wait_read($version);
+    is_deeply(versions(), [ @shown[ 0 .. $#shown - 2 ] ], 'what is read waits for what is not');
+    kill CONT => $stores[1]->pid;
+    $reader->run_until('both', sub { @{ versions() } == @shown });
+    is_deeply(versions(), \@shown, 'and comes behind it');
+}
+is($relay->metric('clairon_store_unordered_total'), 0, 'nothing was given up');
+
+# Too long.
+kill STOP => $stores[1]->pid;
+push @shown, reverse change($far), change($far, $near);
+$reader->run_until('the later one', sub { @{ versions() } == @shown - 1 });
+is_deeply(versions(), [ @shown[ 0 .. $#shown - 1 ] ], 'a server that stands still for long is not waited for');
+is($relay->metric('clairon_store_unordered_total'), 1, 'which is counted');
+like($relay->log_text, qr/shard [13] is behind, or has lost what it held/, 'and logged');
+kill CONT => $stores[1]->pid;
+$reader->run_until('the earlier one', sub { @{ versions() } == @shown });
+is_deeply(versions(), \@shown, 'what was late comes too');
+push @shown, change($far), change($far, $near), change($far);
+$reader->run_until('the rest', sub { @{ versions() } == @shown });
+is_deeply(versions(), \@shown, 'and then all is in order again');
+is($relay->metric('clairon_store_unordered_total'), 1, 'without waiting');
+
+done_testing();
