@@ -6,9 +6,6 @@
 #include "catalog/pg_class.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
 
 static const struct target_list nobody = {0};
 
@@ -26,13 +23,6 @@ static bool
 wants(const struct plan *plan, enum frame_operation operation)
 {
     return (plan->rule->operations & RULE_OPERATION(operation)) != 0;
-}
-
-static bool
-is_on_disk(const struct image *image, int index, int16 typlen)
-{
-    return typlen == -1 && !image->nulls[index] &&
-           VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(image->values[index]));
 }
 
 static void
@@ -63,7 +53,7 @@ read_targets(const struct row_change *change, const struct plan *plan, const str
 {
     struct target_list *targets;
 
-    if (is_on_disk(image, plan->target_index, plan->target->typlen)) {
+    if (image_lacks(image, plan->target_index, plan->target->typlen)) {
         complain(change, plan, "denied: the WAL does not hold the target column");
         return false;
     }
@@ -120,7 +110,7 @@ compare_images(const struct row_change *change, const struct plan *plan)
         bool same;
 
         column->state = 0;
-        if (is_on_disk(change->new, column->index, column->typlen))
+        if (image_lacks(change->new, column->index, column->typlen))
             continue;
         same = known &&
                is_same(change->old, change->new, column->index, column->typbyval, column->typlen);
@@ -292,7 +282,7 @@ static void
 fill_from_old(struct row_change *row, TupleDesc desc)
 {
     for (int i = 0; i < desc->natts; i++)
-        if (!row->old->nulls[i] && is_on_disk(row->new, i, TupleDescAttr(desc, i)->attlen)) {
+        if (!row->old->nulls[i] && image_lacks(row->new, i, TupleDescAttr(desc, i)->attlen)) {
             row->new->values[i] = row->old->values[i];
             row->new->nulls[i] = row->old->nulls[i];
         }

@@ -13,6 +13,9 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
 
 #include "condition.h"
 #include "encode.h"
@@ -48,6 +51,14 @@ struct image {
     bool present;
     bool whole; /* all columns, not only the key's */
 };
+
+/* True for a value that the WAL does not hold: TOASTed, and untouched by the change. */
+static inline bool
+image_lacks(const struct image *image, int index, int16 typlen)
+{
+    return typlen == -1 && !image->nulls[index] &&
+           VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(image->values[index]));
+}
 
 /* One column that a rule shows. */
 struct column {

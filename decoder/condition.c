@@ -10,9 +10,6 @@
 #include "miscadmin.h"
 #include "optimizer/optimizer.h"
 #include "utils/memutils.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
 
 struct condition {
     ExprState *state;
@@ -124,8 +121,7 @@ holds_columns(const struct condition *condition, const struct image *image)
 
         if (!image->whole && !condition->in_key[i])
             return false;
-        if (condition->typlens[i] == -1 && !image->nulls[at] &&
-            VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(image->values[at])))
+        if (image_lacks(image, at, condition->typlens[i]))
             return false;
     }
     return true;

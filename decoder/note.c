@@ -4,9 +4,6 @@
 #include "common/hashfn.h"
 #include "port/pg_bswap.h"
 #include "utils/fmgrprotos.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
 
 #include "json.h"
 
@@ -98,13 +95,6 @@ put_value(StringInfo out, struct column *column, Datum value, bool is_null, Size
     }
 }
 
-static bool
-is_missing(const struct column *column, const struct image *image)
-{
-    return column->typlen == -1 && !image->nulls[column->index] &&
-           VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(image->values[column->index]));
-}
-
 /* The column as `before` shows it, copied: rendering is what costs. */
 static void
 put_again(StringInfo out, const struct column *column)
@@ -133,7 +123,7 @@ put_image(StringInfo out, const struct plan *plan, const struct image *image, Si
 
         if (!image->whole && !column->is_key)
             continue;
-        if (is_missing(column, image)) {
+        if (image_lacks(image, column->index, column->typlen)) {
             column->state |= COLUMN_UNCHANGED;
             continue;
         }

@@ -2,9 +2,6 @@
 #include "clairon.h"
 
 #include "access/detoast.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
 
 /* Unpacked at first; each further look takes 16 times as much. */
 #define FIRST_LOOK_BYTES (64 * 1024)
