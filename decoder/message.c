@@ -115,8 +115,7 @@ parse_signed(struct message *message, StringInfo in)
     if (message->targets.count < 0 || message->targets.count > targets_len)
         elog(ERROR, "clairon message with %d targets in %d bytes", message->targets.count,
              targets_len);
-    message->targets.texts = palloc(sizeof(char *) * Max(message->targets.count, 1));
-    message->targets.lengths = palloc(sizeof(int) * Max(message->targets.count, 1));
+    target_list_reserve(&message->targets, message->targets.count);
     for (int i = 0; i < message->targets.count; i++) {
         message->targets.lengths[i] = pq_getmsgint(in, 2);
         message->targets.texts[i] = (char *)pq_getmsgbytes(in, message->targets.lengths[i]);

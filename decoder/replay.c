@@ -83,8 +83,7 @@ static const char *
 read_targets(struct target_list *list, int count, const char *at)
 {
     list->count = count;
-    list->texts = palloc(sizeof(char *) * Max(count, 1));
-    list->lengths = palloc(sizeof(int) * Max(count, 1));
+    target_list_reserve(list, count);
     for (int i = 0; i < count; i++) {
         uint16 length;
 

@@ -71,8 +71,7 @@ read_target_list(struct target_list *list, Datum value)
 
     deconstruct_array(DatumGetArrayTypeP(value), TEXTOID, -1, false, TYPALIGN_INT, &elements,
                       &nulls, &count);
-    list->texts = palloc(sizeof(char *) * Max(count, 1));
-    list->lengths = palloc(sizeof(int) * Max(count, 1));
+    target_list_reserve(list, count);
     for (int i = 0; i < count; i++) {
         text *element = (text *)DatumGetPointer(elements[i]);
 
@@ -338,7 +337,7 @@ rules_read_secret(Oid schema, uint8 ret_secret[SECRET_BYTES])
     if (!OidIsValid(table) ||
         (relation = open_table(table, secret_types, lengthof(secret_types))) == NULL)
         return false;
-    scan = systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
+    scan = scan_rows(relation);
     while ((tuple = systable_getnext(scan)) != NULL) {
         bool is_null;
         Datum value = heap_getattr(tuple, 1, RelationGetDescr(relation), &is_null);

@@ -56,6 +56,14 @@ struct target_list {
     char *fault; /* why they cannot be read; NULL: they can */
 };
 
+/* Makes room for so many, in the current memory context; `count` is the caller's to set. */
+static inline void
+target_list_reserve(struct target_list *list, int count)
+{
+    list->texts = palloc(sizeof(char *) * Max(count, 1));
+    list->lengths = palloc(sizeof(int) * Max(count, 1));
+}
+
 struct rule {
     Oid relid; /* InvalidOid: the ad hoc rule of include_tables */
     char *name;

@@ -73,8 +73,7 @@ take(const char **at, int len)
 static void
 get_literal(struct target_list *list, const char *lengths, const char *texts)
 {
-    list->texts = palloc(sizeof(char *) * Max(list->count, 1));
-    list->lengths = palloc(sizeof(int) * Max(list->count, 1));
+    target_list_reserve(list, list->count);
     memcpy(list->lengths, lengths, sizeof(int) * list->count);
     for (int i = 0; i < list->count; i++)
         list->texts[i] = take(&texts, list->lengths[i]);

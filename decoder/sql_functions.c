@@ -132,8 +132,7 @@ read_targets(struct target_list *list, ArrayType *array)
     int count;
 
     deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
-    list->texts = palloc(sizeof(char *) * Max(count, 1));
-    list->lengths = palloc(sizeof(int) * Max(count, 1));
+    target_list_reserve(list, count);
     for (int i = 0; i < count; i++) {
         char *plain;
 
