@@ -241,10 +241,12 @@ extern void note_put_id(StringInfo out, const pg_uuid_t *id);
 extern void note_put_times(struct decoder *decoder, StringInfo out, const struct note_head *head);
 extern void note_put_targets(const struct encode_settings *settings, StringInfo out,
                              const struct target_list *targets);
+/* From the targets' end to the line's. */
+extern void note_put_retry(StringInfo out, uint16 flags, uint16 retry_limit,
+                           enum frame_backoff backoff);
 extern const char *const note_priorities[];
 extern const char *const note_types[];
 extern const char *const note_operations[];
-extern const char *const note_backoffs[];
 
 /* packet.c */
 extern void packet_setup(LogicalDecodingContext *ctx);

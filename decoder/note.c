@@ -10,7 +10,7 @@
 const char *const note_priorities[] = {"HIGH", "NORMAL", "LOW"};
 const char *const note_types[] = {"REALTIME", "NOTIFICATION", "SYSTEM"};
 const char *const note_operations[] = {"create", "update", "delete", "truncate", "notify"};
-const char *const note_backoffs[] = {"EXPONENTIAL", "LINEAR", "FIXED"};
+static const char *const backoffs[] = {"EXPONENTIAL", "LINEAR", "FIXED"};
 
 /* From 2000, where PostgreSQL's time begins: twenty times 400 years. */
 #define DAYS_UP_TO_YEAR_10000 (INT64CONST(20) * 146097)
@@ -77,6 +77,17 @@ note_put_targets(const struct encode_settings *settings, StringInfo out,
         encode_utf8_text(settings, out, targets->texts[i], targets->lengths[i]);
     }
     encode_literal(out, "]");
+}
+
+void
+note_put_retry(StringInfo out, uint16 flags, uint16 retry_limit, enum frame_backoff backoff)
+{
+    appendStringInfo(out,
+                     "},\"retry\":{\"ack_required\":%s,\"enabled\":%s,\"attempts\":0,"
+                     "\"limit\":%u,\"backoff\":\"%s\"}}}",
+                     (flags & FRAME_ACK_REQUIRED) != 0 ? "true" : "false",
+                     (flags & FRAME_RETRY_ENABLED) != 0 ? "true" : "false", retry_limit,
+                     backoffs[backoff]);
 }
 
 /* One column: its value, or null where it is too large or cannot be read. */
@@ -290,7 +301,7 @@ fill_head(struct decoder *decoder, const struct note *note, struct note_head *he
 
     make_id(decoder, note, &head->id);
     head->ordinal = FRAME_ORDINAL(decoder->change_number, plan->sub + note->part);
-    head->flags = rule->ack_required ? FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED : 0;
+    head->flags = rule_flags(rule);
     head->retry_limit = rule->retry_limit;
     head->priority = rule->priority;
     head->type = rule->type;

@@ -56,8 +56,6 @@ static void
 put_line(struct decoder *decoder, StringInfo out, const struct message *message,
          const struct note_head *head)
 {
-    bool enabled = (message->flags & FRAME_RETRY_ENABLED) != 0;
-    bool ack = (message->flags & FRAME_ACK_REQUIRED) != 0;
     char *dst;
 
     put_metadata(decoder, out, message, head);
@@ -69,11 +67,7 @@ put_line(struct decoder *decoder, StringInfo out, const struct message *message,
     put_text(decoder, out, message->audience, message->audience_len);
     encode_literal(out, ",\"targets\":");
     note_put_targets(&decoder->settings, out, &message->targets);
-    appendStringInfo(out,
-                     "},\"retry\":{\"ack_required\":%s,\"enabled\":%s,\"attempts\":0,"
-                     "\"limit\":%u,\"backoff\":\"%s\"}}}",
-                     ack ? "true" : "false", enabled ? "true" : "false", message->retry_limit,
-                     note_backoffs[message->backoff]);
+    note_put_retry(out, message->flags, message->retry_limit, message->backoff);
 }
 
 static void

@@ -188,7 +188,6 @@ static void
 plan_routing(struct decoder *decoder, struct plan *plan)
 {
     const struct rule *rule = plan->rule;
-    const char *ack = rule->ack_required ? "true" : "false";
     StringInfoData text;
 
     initStringInfo(&text);
@@ -197,10 +196,7 @@ plan_routing(struct decoder *decoder, struct plan *plan)
     encode_literal(&text, ",\"targets\":");
     plan->routing = fragment_of(&text);
     initStringInfo(&text);
-    appendStringInfo(&text,
-                     "},\"retry\":{\"ack_required\":%s,\"enabled\":%s,\"attempts\":0,"
-                     "\"limit\":%u,\"backoff\":\"%s\"}}}",
-                     ack, ack, rule->retry_limit, note_backoffs[rule->backoff]);
+    note_put_retry(&text, rule_flags(rule), rule->retry_limit, rule->backoff);
     plan->retry = fragment_of(&text);
 }
 

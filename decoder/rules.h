@@ -90,6 +90,13 @@ struct rule {
     int16 *numbers;
 };
 
+/* Those of a frame that the rule decides. */
+static inline uint16
+rule_flags(const struct rule *rule)
+{
+    return rule->ack_required ? FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED : 0;
+}
+
 struct rule_set {
     List *rules; /* of struct rule, by name, then relation; they point into the rows */
     List *rows;  /* of HeapTuple: what was read, in its order */
