@@ -236,7 +236,6 @@ extern void note_set_expiration(struct decoder *decoder, struct note_head *head,
                                 const Interval *ttl);
 /* Replaces the minified line that begins at `start` by an indented one. */
 extern void note_indent(StringInfo out, int start);
-extern void note_put_id(StringInfo out, const pg_uuid_t *id);
 /* `"..timestamp"` and all that follows it in metadata. */
 extern void note_put_times(struct decoder *decoder, StringInfo out, const struct note_head *head);
 extern void note_put_targets(const struct encode_settings *settings, StringInfo out,

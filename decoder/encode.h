@@ -8,6 +8,7 @@
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "utils/timestamp.h"
+#include "utils/uuid.h"
 
 struct encoder;
 
@@ -74,6 +75,9 @@ extern char *encode_name(const struct encode_settings *settings, const char *nam
 
 /* Text of the server's encoding as valid UTF-8; may return `text` itself. */
 extern char *encode_to_utf8(char *text, int len, int *ret_len);
+
+/* Its 36 characters, without quotes. */
+extern void encode_put_uuid(StringInfo out, const pg_uuid_t *id);
 
 /*
  * The value in PostgreSQL's output form, UTF-8, not quoted, as a target. Not zero-terminated; may

@@ -2,7 +2,6 @@
 #include "spool.h"
 
 #include "common/hashfn.h"
-#include "port/pg_bswap.h"
 #include "utils/fmgrprotos.h"
 
 #include "json.h"
@@ -223,44 +222,6 @@ put_payload(struct decoder *decoder, StringInfo out, const struct note *note)
     return (states & COLUMN_UNDECODABLE) != 0;
 }
 
-/* Digits without a table: eight at once, each in a byte of its own, most significant first. */
-static void
-put_digits(char *dst, uint32 value)
-{
-    uint64 spread = value;
-    uint64 letters;
-
-    spread = ((spread << 16) | spread) & UINT64CONST(0x0000FFFF0000FFFF);
-    spread = ((spread << 8) | spread) & UINT64CONST(0x00FF00FF00FF00FF);
-    spread = ((spread << 4) | spread) & UINT64CONST(0x0F0F0F0F0F0F0F0F);
-    /* 1 where the digit is above 9 */
-    letters = ((spread + UINT64CONST(0x0606060606060606)) >> 4) & UINT64CONST(0x0101010101010101);
-    spread += UINT64CONST(0x3030303030303030) + letters * ('a' - '0' - 10);
-    spread = pg_hton64(spread);
-    memcpy(dst, &spread, sizeof(spread));
-}
-
-void
-note_put_id(StringInfo out, const pg_uuid_t *id)
-{
-    char *dst = encode_reserve(out, 36);
-    char digits[32];
-
-    for (int i = 0; i < 4; i++) {
-        uint32 part;
-
-        memcpy(&part, id->data + 4 * i, sizeof(part));
-        put_digits(digits + 8 * i, pg_ntoh32(part));
-    }
-    memcpy(dst, digits, 8);
-    dst[8] = dst[13] = dst[18] = dst[23] = '-';
-    memcpy(dst + 9, digits + 8, 4);
-    memcpy(dst + 14, digits + 12, 4);
-    memcpy(dst + 19, digits + 16, 4);
-    memcpy(dst + 24, digits + 20, 12);
-    out->len += 36;
-}
-
 void
 note_put_times(struct decoder *decoder, StringInfo out, const struct note_head *head)
 {
@@ -280,7 +241,7 @@ put_line(struct decoder *decoder, StringInfo out, const struct note *note,
     bool undecodable = note->undecodable;
 
     encode_literal(out, "{\"metadata\":{\"id\":\"");
-    note_put_id(out, &head->id);
+    encode_put_uuid(out, &head->id);
     put_fragment(out, &note->plan->heads[note->operation]);
     note_put_times(decoder, out, head);
     if (note->payload.bytes != NULL)

@@ -34,7 +34,7 @@ put_metadata(struct decoder *decoder, StringInfo out, const struct message *mess
              const struct note_head *head)
 {
     encode_literal(out, "{\"metadata\":{\"id\":\"");
-    note_put_id(out, &head->id);
+    encode_put_uuid(out, &head->id);
     appendStringInfo(out, "\",\"priority\":\"%s\",\"type\":\"%s\",\"emitter\":",
                      note_priorities[head->priority], note_types[head->type]);
     put_text(decoder, out, message->emitter, message->emitter_len);
