@@ -10,6 +10,9 @@
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
+/* 2000-01-01, where PostgreSQL's time begins, in Unix time. */
+#define POSTGRES_EPOCH_US ((int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
+
 struct encoder;
 
 /* How all encoders of a decoder, or of a function call, write. */

@@ -47,7 +47,7 @@ make_id(const struct decoder *decoder, const struct note *note, pg_uuid_t *ret_i
 TimestampTz
 note_sane_time(TimestampTz time)
 {
-    const TimestampTz first = -(int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+    const TimestampTz first = -POSTGRES_EPOCH_US;
     const TimestampTz last = DAYS_UP_TO_YEAR_10000 * USECS_PER_DAY - 1;
 
     return Max(first, Min(last, time));

@@ -15,8 +15,6 @@
 #include "common/hashfn.h"
 #include "port/pg_bswap.h"
 
-#define UNIX_EPOCH_US ((int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
-
 static void
 put16(char *at, uint16 value)
 {
@@ -123,7 +121,7 @@ packet_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     decoder->wrote = false;
     decoder->commit_lsn = txn->final_lsn;
     decoder->commit_time = note_sane_time(txn->xact_time.commit_time);
-    decoder->commit_us = (uint64)(decoder->commit_time + UNIX_EPOCH_US);
+    decoder->commit_us = (uint64)(decoder->commit_time + POSTGRES_EPOCH_US);
     end = encode_instant(decoder->commit_text, decoder->commit_time);
     decoder->commit_text_len = end - decoder->commit_text;
     seed_transaction(decoder, txn);

@@ -99,9 +99,7 @@ Datum
 clairon_uuid_v7(PG_FUNCTION_ARGS)
 {
     pg_uuid_t *id = palloc(sizeof(*id));
-    int64 us =
-        GetCurrentTimestamp() + (int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-    uint64 ms = us / 1000;
+    uint64 ms = (GetCurrentTimestamp() + POSTGRES_EPOCH_US) / 1000;
 
     if (!pg_strong_random(id->data, UUID_LEN))
         ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not get random bytes")));
