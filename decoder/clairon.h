@@ -35,6 +35,8 @@
 /* The value limit of that second rendering. */
 #define STUB_VALUE_BYTES 512
 
+#define MEMBER_FIELDS 3 /* of clairon.member: audience, target, user */
+
 #define TARGET_NONE (-1)
 #define TARGET_DROPPED (-2)
 
@@ -118,7 +120,7 @@ struct relation_entry {
     struct {
         int index;
         struct encoder *encoder;
-    } members[3];
+    } members[MEMBER_FIELDS];
     struct image old;
     struct image new;
 };
@@ -256,11 +258,11 @@ extern StringInfo packet_open(LogicalDecodingContext *ctx);
 extern void packet_close(LogicalDecodingContext *ctx);
 /* Sends what is gathered, if there is anything. */
 extern void packet_flush(LogicalDecodingContext *ctx);
-/* Appends a note frame's head; frame_finish fills its length once the data stands. */
+/* Appends a note frame's head, returns where it begins: packet_finish_frame fills its length. */
 extern int packet_put_note_head(struct decoder *decoder, StringInfo out,
                                 const struct note_head *head);
 extern void packet_put_member(struct decoder *decoder, StringInfo out, char change, uint32 sub,
-                              char *const texts[3]);
+                              char *const texts[MEMBER_FIELDS]);
 /* For what is known only once the data stands. */
 extern void packet_add_flags(StringInfo out, int start, uint16 flags);
 extern void packet_finish_frame(StringInfo out, int start);
@@ -277,8 +279,8 @@ extern void complaint_count_because(struct decoder *decoder, uint64 seed, const 
 extern void member_plan(struct decoder *decoder, struct relation_entry *entry, Relation relation);
 extern void member_change(LogicalDecodingContext *ctx, struct relation_entry *entry,
                           Relation relation, ReorderBufferChange *change);
-/* texts: audience, target, user */
-extern void member_write(LogicalDecodingContext *ctx, char change, char *const texts[3]);
+extern void member_write(LogicalDecodingContext *ctx, char change,
+                         char *const texts[MEMBER_FIELDS]);
 
 /* notice.c */
 extern void notice_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *bytes,

@@ -4,8 +4,6 @@
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
 
-#define MEMBER_FIELDS 3
-
 static const char *const fields[MEMBER_FIELDS] = {"audience", "target", "user_id"};
 
 void

@@ -219,7 +219,7 @@ packet_put_note_head(struct decoder *decoder, StringInfo out, const struct note_
 
 void
 packet_put_member(struct decoder *decoder, StringInfo out, char change, uint32 sub,
-                  char *const texts[3])
+                  char *const texts[MEMBER_FIELDS])
 {
     int start = out->len;
     uint64 ordinal = FRAME_ORDINAL(decoder->change_number, sub);
@@ -229,7 +229,7 @@ packet_put_member(struct decoder *decoder, StringInfo out, char change, uint32 s
     put16(at + FRAME_MEMBER_AT_AUDIENCE_LEN, strlen(texts[0]));
     put16(at + FRAME_MEMBER_AT_TARGET_LEN, strlen(texts[1]));
     put16(at + FRAME_MEMBER_AT_USER_LEN, strlen(texts[2]));
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < MEMBER_FIELDS; i++)
         encode_raw(out, texts[i], strlen(texts[i]));
     packet_finish_frame(out, start);
 }

@@ -116,7 +116,7 @@ replay_note(struct replay *replay, const struct spool_record *record, const char
 }
 
 static void
-split_texts(const char *at, char *ret_texts[3], int count)
+split_texts(const char *at, char **ret_texts, int count)
 {
     for (int i = 0; i < count; i++) {
         ret_texts[i] = (char *)at;
@@ -127,9 +127,9 @@ split_texts(const char *at, char *ret_texts[3], int count)
 static void
 replay_member(struct replay *replay, const struct spool_record *record, const char *body)
 {
-    char *texts[3];
+    char *texts[MEMBER_FIELDS];
 
-    split_texts(body, texts, 3);
+    split_texts(body, texts, MEMBER_FIELDS);
     member_write(replay->ctx, record->operation, texts);
 }
 

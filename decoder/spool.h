@@ -26,8 +26,7 @@ enum spool_kind {
 struct spool_record {
     uint32 size; /* of all of it */
     uint32 number;
-    uint64
-        advance; /* changes since the record before; of a turn: still of that one's transaction */
+    uint64 advance; /* changes since the record before; a turn's are of whose turn ends */
     XLogRecPtr lsn;
     uint32 target_count;
     uint8 kind;
