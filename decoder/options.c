@@ -1,9 +1,9 @@
 /* options.c: read the plugin's options; an unknown one is an error that names the known ones. */
 #include "options.h"
 
+#include "lib/stringinfo.h"
 #include "nodes/parsenodes.h"
 #include "nodes/value.h"
-#include "commands/defrem.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
@@ -139,6 +139,7 @@ read_exclude_tables(struct options *options, const char *value)
     options->exclude_tables = read_patterns("exclude_tables", value);
 }
 
+/* By name, as the hint lists them. */
 static const struct option_kind kinds[] = {
     {"exclude_tables", read_exclude_tables},
     {"include_tables", read_include_tables},
@@ -149,6 +150,18 @@ static const struct option_kind kinds[] = {
     {"streaming", read_streaming},
     {"topic_prefix", read_topic_prefix},
 };
+
+static _Noreturn void
+refuse_unknown(const char *name)
+{
+    StringInfoData known;
+
+    initStringInfo(&known);
+    for (size_t i = 0; i < lengthof(kinds); i++)
+        appendStringInfo(&known, "%s%s", i > 0 ? ", " : "", kinds[i].name);
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("unknown option \"%s\"", name),
+                    errhint("Valid: %s.", known.data)));
+}
 
 static void
 read_one(struct options *options, DefElem *given)
@@ -164,10 +177,7 @@ read_one(struct options *options, DefElem *given)
         kinds[i].read(options, value == NULL ? "true" : value);
         return;
     }
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("unknown option \"%s\"", given->defname),
-                    errhint("Valid: exclude_tables, include_tables, max_value_bytes, mode, "
-                            "numeric, pretty, streaming, topic_prefix.")));
+    refuse_unknown(given->defname);
 }
 
 void
