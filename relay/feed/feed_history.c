@@ -8,13 +8,11 @@
 
 /* The store does what is asked and then comes back as after a break, and the feed with it. */
 static void
-reset(struct feed *feed, const char *position, uint64_t read_lsn, bool is_gap)
+reset(struct feed *feed, struct store_setback setback)
 {
-    const struct store_progress progress = {
-        .position = position, .read_lsn = read_lsn, .timeline = feed->timeline};
-
+    setback.timeline = feed->timeline;
     feed_set_state(feed, FEED_RESETTING);
-    if (store_reset(feed->store, feed->config->feed.slot, &progress, is_gap) != RC_OK)
+    if (store_reset(feed->store, feed->config->feed.slot, &setback) != RC_OK)
         feed_restart(feed, "the store is away");
 }
 
@@ -28,7 +26,7 @@ feed_progress_is_void(struct feed *feed)
               "of a gap, memberships are copied anew",
               feed->config->feed.slot, feed->is_lost ? "is lost" : "does not exist any more",
               feed->furthest);
-    reset(feed, "", 0, true);
+    reset(feed, (struct store_setback){.position = "", .is_gap = true});
     return true;
 }
 
@@ -50,7 +48,10 @@ feed_slot_moved_on(struct feed *feed)
               "old copy; changes between are gone, clients are told of a gap, memberships are "
               "copied anew",
               feed->config->feed.slot, feed->slot_lsn, feed->read_lsn);
-    reset(feed, "", feed->slot_lsn, true);
+    reset(feed, (struct store_setback){.position = "",
+                                       .read_lsn = feed->slot_lsn,
+                                       .knows_less_than = feed->slot_lsn,
+                                       .is_gap = true});
     return true;
 }
 
@@ -74,24 +75,27 @@ void
 feed_on_history(struct feed *feed, const char *history)
 {
     uint64_t fork = switch_point(history, feed->stored_timeline);
-    uint64_t read_lsn = feed->read_lsn < fork ? feed->read_lsn : fork;
     char position[FRAME_POSITION_TEXT + 1];
+    struct store_setback setback = {.position = position,
+                                    .read_lsn = feed->read_lsn < fork ? feed->read_lsn : fork,
+                                    .of_timeline = feed->stored_timeline};
 
     frame_position_text(fork, 0, position);
+    setback.is_gap = fork == 0 || strcmp(feed->furthest, position) > 0;
     if (fork == 0) {
         log_error("feed",
                   "timeline %" PRIu32 " of the store's progress is no ancestor of timeline %" PRIu32
                   ": it starts over, clients are told of a gap",
                   feed->stored_timeline, feed->timeline);
-        reset(feed, "", feed->slot_lsn, true);
-    } else if (strcmp(feed->furthest, position) <= 0) {
+        setback.position = "";
+        setback.read_lsn = feed->slot_lsn;
+    } else if (!setback.is_gap) {
         log_info("feed", "following timeline %" PRIu32, feed->timeline);
-        reset(feed, position, read_lsn, false);
     } else {
         log_warn("feed",
                  "timeline %" PRIu32 " forked at LSN %.16s, before what the store holds: changes "
                  "beyond were undone by the failover, clients are told of a gap",
                  feed->timeline, position);
-        reset(feed, position, read_lsn, true);
     }
+    reset(feed, setback);
 }

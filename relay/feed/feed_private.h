@@ -104,7 +104,7 @@ struct feed {
     uint32_t stored_timeline; /* of the store's progress */
     uint64_t slot_lsn;        /* where the slot goes on, as it was found or made */
     uint64_t read_lsn;        /* up to where the store knows of all WAL; 0: not known */
-    char furthest[FRAME_POSITION_TEXT + 1]; /* of the newest frame that any part of it had */
+    char furthest[FRAME_POSITION_TEXT + 1]; /* of the newest frame that is of that timeline */
     uint64_t claimed_lsn;                   /* position up to which it had all frames */
     uint64_t claimed_ordinal;
 

@@ -52,13 +52,15 @@ take_claimed(struct claim *claim, struct shard *shard, const redisReply *reply)
     uint32_t timeline = (uint32_t)strtoul(reply->element[1]->str, NULL, 10);
 
     shard->read_lsn = strtoull(reply->element[2]->str, NULL, 16);
+    shard->claimed_timeline = timeline;
     if (position[0] == '\0' || frame_position_read(position, strlen(position), &shard->claimed_lsn,
                                                    &shard->claimed_ordinal) != RC_OK)
         shard->claimed_lsn = shard->claimed_ordinal = 0;
     shard->noted = note_of(shard, reply);
     if (!claim->has_answer || strcmp(position, claim->position) < 0)
         snprintf(claim->position, sizeof(claim->position), "%s", position);
-    if (strcmp(position, claim->furthest) > 0)
+    if (!claim->has_answer || timeline < claim->timeline ||
+        (timeline == claim->timeline && strcmp(position, claim->furthest) > 0))
         snprintf(claim->furthest, sizeof(claim->furthest), "%s", position);
     if (shard->read_lsn != 0 && (claim->read_lsn == 0 || shard->read_lsn < claim->read_lsn))
         claim->read_lsn = shard->read_lsn;
@@ -190,9 +192,16 @@ on_reset(void *ctx, const redisReply *reply)
         finish_reset(reset);
 }
 
+static bool
+is_about(const struct store_setback *setback, const struct shard *shard)
+{
+    return (setback->of_timeline == 0 || shard->claimed_timeline == setback->of_timeline) &&
+           (setback->knows_less_than == 0 || shard->read_lsn < setback->knows_less_than);
+}
+
 static enum rc
 send_reset(struct reset *reset, struct shard *shard, const char *slot,
-           const struct store_progress *progress, const char *fresh_epoch)
+           const struct store_setback *setback, const char *fresh_epoch)
 {
     struct reset_part *part = memory_new(sizeof(*part));
     struct arguments arguments = {.argc = 0};
@@ -202,15 +211,15 @@ send_reset(struct reset *reset, struct shard *shard, const char *slot,
 
     *part = (struct reset_part){reset, shard};
     ingest_progress_key(shard, slot, key);
-    ingest_lsn_text(progress->read_lsn, read);
-    snprintf(timeline_text, sizeof(timeline_text), "%" PRIu32, progress->timeline);
+    ingest_lsn_text(setback->read_lsn, read);
+    snprintf(timeline_text, sizeof(timeline_text), "%" PRIu32, setback->timeline);
     if (shard->claimed_lsn != 0 || shard->claimed_ordinal != 0)
         frame_position_text(shard->claimed_lsn, shard->claimed_ordinal, own);
     argument(&arguments, key);
     argument(&arguments, shard->prefix);
     argument(&arguments, reset->store->claim);
     argument(&arguments, timeline_text);
-    argument(&arguments, strcmp(own, progress->position) < 0 ? own : progress->position);
+    argument(&arguments, strcmp(own, setback->position) < 0 ? own : setback->position);
     argument(&arguments, fresh_epoch);
     argument(&arguments, read);
     rc = link_call(shard->link, STORE_SCRIPT_reset, 1, on_reset, part, arguments.argc,
@@ -221,17 +230,18 @@ send_reset(struct reset *reset, struct shard *shard, const char *slot,
 }
 
 enum rc
-store_reset(struct store *store, const char *slot, const struct store_progress *progress,
-            bool is_gap)
+store_reset(struct store *store, const char *slot, const struct store_setback *setback)
 {
     struct reset *reset = memory_new(sizeof(*reset));
     char fresh_epoch[STORE_EPOCH_TEXT + 1] = "";
 
     *reset = (struct reset){.store = store, .is_done = true};
-    if (is_gap)
+    if (setback->is_gap)
         shard_random_hex(fresh_epoch, STORE_EPOCH_TEXT);
     for (unsigned k = 0; k < store->shard_count; k++) {
-        if (send_reset(reset, &store->shards[k], slot, progress, fresh_epoch) == RC_OK)
+        if (!is_about(setback, &store->shards[k]))
+            continue;
+        if (send_reset(reset, &store->shards[k], slot, setback, fresh_epoch) == RC_OK)
             reset->left++;
         else
             reset->is_done = false;

@@ -53,6 +53,7 @@ struct shard {
     uint64_t read_lsn;                /* that the progress holds, or will by what is under way */
     uint64_t claimed_lsn; /* position of the newest frame it had when the slot was claimed */
     uint64_t claimed_ordinal;
+    uint32_t claimed_timeline;
     struct replicas_wait replicas;
     struct shard_holdings holdings;
 };

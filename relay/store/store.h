@@ -85,9 +85,9 @@ MUST_CHECK enum rc store_replicate(struct store *store, store_replicated *done, 
 /* How far a slot's WAL is stored. */
 struct store_progress {
     const char *position; /* all frames up to it are stored, "": none yet */
-    const char *furthest; /* of the newest frame stored; beyond it only where shards differ */
+    const char *furthest; /* of the newest frame stored, by shards of that timeline */
     uint64_t read_lsn;    /* all WAL before it is done with; 0: not known */
-    uint32_t timeline;
+    uint32_t timeline;    /* the oldest, where shards differ */
 };
 /* A feed takes a slot's progress: a view that dies after the callback, NULL without RC_OK. */
 typedef void store_claimed(void *ctx, enum rc rc, const struct store_progress *progress);
@@ -95,12 +95,20 @@ MUST_CHECK enum rc store_claim(struct store *store, const char *slot, const char
                                uint32_t timeline, store_claimed *done, void *ctx);
 
 /*
- * Sets a claimed slot's progress back to a position, where it is beyond ("": to the start,
- * memberships too; read_lsn 0: as it was; `furthest` is not looked at); with `is_gap` the epoch
- * changes. There is no answer: the store goes down and up again.
+ * Sets a claimed slot's progress back, of those shards that it is about: one that lost nothing
+ * would be given again what it has.
  */
+struct store_setback {
+    const char *position;     /* where it is beyond that; "": to the start, memberships too */
+    uint64_t read_lsn;        /* 0: as it was */
+    uint32_t timeline;        /* from now on */
+    uint32_t of_timeline;     /* only shards whose progress is of this one; 0: of any */
+    uint64_t knows_less_than; /* only shards that know of less WAL; 0: all */
+    bool is_gap;              /* the epoch changes */
+};
+/* There is no answer: the store goes down and up again. */
 MUST_CHECK enum rc store_reset(struct store *store, const char *slot,
-                               const struct store_progress *progress, bool is_gap);
+                               const struct store_setback *setback);
 
 /* Frames on their way. It keeps views: the bytes behind them must live until store_ingest. */
 struct store_batch;

@@ -1,0 +1,90 @@
+# After a failover of PostgreSQL one shard goes back to a copy from before it: is that one alone set to the new timeline?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+
+my $SHARDS  = 4;
+my $primary = Clairon::Test::postgresql('primary');
+$primary->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner')});
+$primary->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+$standby->start;
+Clairon::Test::remember($standby);
+
+my $store = Clairon::Test::store(fsync => 'always');
+# Replicas that are not there: nothing is confirmed, so that all of the new timeline is read again.
+my $relay = Clairon::Test::relay($primary, $store, conf => { 'store.shards' => $SHARDS, 'store.min_replicas' => 1 });
+my $last  = 0;
+
+sub insert
+{
+    my ($pg) = @_;
+    $pg->safe_psql('postgres', sprintf q{INSERT INTO t SELECT i, 'u' || i %% 5 FROM generate_series(%d, %d) i}, $last + 1, $last + 50);
+    $last += 50;
+    return;
+}
+
+sub rows { my ($shard) = @_; return map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $store->entries("clairon:{$shard}:stream") }
+sub wait_stored { return wait_until("rows up to $last are stored", sub { 5 == grep { $_ > $last - 5 } map { rows($_) } 1 .. 3 }) }
+
+sub stored_once
+{
+    my ($when) = @_;
+    my @all = map { rows($_) } 0 .. $SHARDS - 1;
+    is_deeply([ sort { $a <=> $b } @all ], [ 1 .. $last ], "$when: each row is stored once");
+    for my $k (1 .. 3)
+    {
+        my @rows = rows($k);
+        is_deeply(\@rows, [ sort { $a <=> $b } @rows ], "$when: in order in shard $k");
+    }
+    return;
+}
+
+sub keys_of { return sort @{ $store->ask('KEYS', 'clairon:{3}:*') } }
+sub restore
+{
+    my ($key, $bytes) = @_;
+    my $link = $store->link;
+    my @words = ('RESTORE', $key, 0, $bytes);
+    print {$link} '*' . @words . "\r\n", map { '$' . length($_) . "\r\n$_\r\n" } @words;
+    $link->flush;
+    return Clairon::Test::Store::read_answer($link);
+}
+
+insert($primary);
+wait_stored();
+$relay->stop;
+my @kept = map { [ $_, $store->ask('DUMP', $_) ] } keys_of();
+$primary->wait_for_catchup($standby);
+$primary->stop('immediate');
+$standby->append_conf('postgresql.conf', "primary_conninfo = ''\n");
+$standby->restart;
+$standby->promote;
+$standby->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')});
+$relay->configure('feed.conninfo' => $standby->connstr('postgres') . ' user=relay');
+$relay->start;
+$relay->wait_ready;
+insert($standby);
+wait_stored();
+stored_once('a failover that loses nothing');
+
+my @before = map { $store->ask('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. $SHARDS - 1;
+$relay->kill9;
+$store->ask('DEL', keys_of());
+restore(@$_) for @kept;
+my $mark = $relay->log_mark;
+$relay->start;
+$relay->wait_for_log(qr/following timeline 2/, from => $mark);
+$relay->wait_ready;
+insert($standby);
+wait_stored();
+stored_once('a copy from before it');
+is_deeply([ map { $store->ask('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. 2 ], [ @before[ 0 .. 2 ] ], 'the other shards are left alone');
+unlike($relay->log_text($mark), qr/forked at LSN/, 'as nothing of theirs was undone');
+
+done_testing();
