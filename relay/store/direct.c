@@ -166,16 +166,19 @@ direct_knows_shards(struct direct *direct)
 {
     char key[STORE_KEY_MAX];
     const char *argv[] = {"HGET", key, "shards"};
-    const redisReply *reply;
-    long made_with;
+    long made_with = 0;
 
     direct->at = 0;
-    snprintf(key, sizeof(key), "%s:{0}:meta", direct->prefix);
-    reply = direct_ask(direct, 3, argv);
-    if (reply == NULL)
-        return false;
-    made_with = reply->str != NULL ? strtol(reply->str, NULL, 10) : (long)direct->shard_count;
-    if (made_with == (long)direct->shard_count)
+    for (unsigned k = 0; k < STORE_SHARDS_MAX && made_with == 0; k++) {
+        const redisReply *reply;
+
+        snprintf(key, sizeof(key), "%s:{%u}:meta", direct->prefix, k);
+        reply = direct_ask(direct, 3, argv);
+        if (reply == NULL)
+            return false;
+        made_with = reply->str != NULL ? strtol(reply->str, NULL, 10) : 0;
+    }
+    if (made_with == 0 || made_with == (long)direct->shard_count)
         return true;
     snprintf(direct->error, sizeof(direct->error),
              "the store was made with [store] shards = %ld, not %u", made_with,

@@ -163,6 +163,20 @@ $first->start;
 $first->wait_for_log(qr/SHARDS shard \d of clairon is not here, but shard \d is: name the servers/, from => $mark);
 is(($first->get('/readyz'))[0], 503, 'servers in another order are refused');
 $first->stop;
+
+# Nor is another number of shards, or one server of the two alone.
+for my $wrong ({ %conf, 'store.shards' => 8 }, { %conf, 'store.shards' => 1, 'store.url' => $stores[1]->url })
+{
+    my $number = $wrong->{'store.shards'};
+    my @before = map { scalar @{ $_->ask('KEYS', '*') } } @stores;
+    $first->configure(%$wrong);
+    $mark = $first->log_mark;
+    $first->start;
+    $first->wait_for_log(qr/SHARDS clairon was made with \[store\] shards = 4, not $number/, from => $mark);
+    $first->stop;
+    is_deeply([ map { scalar @{ $_->ask('KEYS', '*') } } @stores ], \@before, "$number shards: refused, and nothing is left on either server");
+    isnt((clairon('errors', 'list'))[0], 0, 'commands refuse it too');
+}
 $first->configure(%conf, 'store.shards' => 1);
 ($code, undef, my $err) = clairon('relay', '--check');
 is($code, 2, 'as are more servers than shards');

@@ -8,9 +8,11 @@ local stream, prefix = KEYS[1], ARGV[1]
 -- By their number notes find their shard: with another one what is there would not be found again.
 local shards = ARGV[5]
 local whole = prefix:gsub(':{%d+}$', '')
-local made_with = redis.call('HGET', whole .. ':{0}:meta', 'shards')
-    or shards ~= '1' and redis.call('HGET', prefix .. ':meta', 'shards')
-    or shards ~= '1' and redis.call('XLEN', whole .. ':stream') > 0 and '1' or shards
+local made_with
+for k = 0, 15 do -- whichever of them are on this server
+    made_with = made_with or redis.call('HGET', whole .. ':{' .. k .. '}:meta', 'shards')
+end
+made_with = made_with or shards ~= '1' and redis.call('XLEN', whole .. ':stream') > 0 and '1' or shards
 if made_with ~= shards then
     return redis.error_reply('SHARDS ' .. whole .. ' was made with [store] shards = ' .. made_with ..
         ', not ' .. shards .. ': set it back; or once all is delivered and acknowledged, ' ..
