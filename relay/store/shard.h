@@ -32,6 +32,7 @@ struct shard_holdings {
     uint64_t entries;
     uint64_t pending;
     uint64_t oldest_us; /* how long the oldest of them waits */
+    uint64_t errors;    /* in the error log of its server */
 };
 
 struct shard {

@@ -110,7 +110,7 @@ on_due_done(void *ctx, const redisReply *reply)
     stats_add(upkeep->stats, STAT_STORE_COPIES, (uint64_t)counts[1]);
     stats_add(upkeep->stats, STAT_STORE_EXHAUSTED, (uint64_t)counts[2]);
     stats_add(upkeep->stats, STAT_STORE_EXPIRED, (uint64_t)counts[3]);
-    stats_set(upkeep->stats, STAT_STORE_ERROR_LOG, (uint64_t)counts[5]);
+    upkeep->shard->holdings.errors = (uint64_t)counts[5];
     if (counts[2] + counts[3] > 0)
         log_warn(upkeep->shard->name,
                  "gave up on %lld exhausted and %lld expired acks: see clairon errors list",
@@ -183,7 +183,7 @@ static void
 show_holdings(struct upkeep *upkeep)
 {
     const struct store *store = upkeep->shard->store;
-    struct shard_holdings all = {0, 0, 0};
+    struct shard_holdings all = {0, 0, 0, 0};
 
     for (unsigned k = 0; k < store->shard_count; k++) {
         const struct shard_holdings *one = &store->shards[k].holdings;
@@ -192,10 +192,13 @@ show_holdings(struct upkeep *upkeep)
         all.pending += one->pending;
         if (one->oldest_us > all.oldest_us)
             all.oldest_us = one->oldest_us;
+        if (k < store->server_count) /* all shards of a server have one error log */
+            all.errors += one->errors;
     }
     stats_set(upkeep->stats, STAT_STORE_STREAM, all.entries);
     stats_set(upkeep->stats, STAT_STORE_PENDING, all.pending);
     stats_set(upkeep->stats, STAT_STORE_OLDEST, all.oldest_us);
+    stats_set(upkeep->stats, STAT_STORE_ERROR_LOG, all.errors);
 }
 
 /* {how many are pending, the first of them, ..} */

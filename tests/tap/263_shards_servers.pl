@@ -121,14 +121,20 @@ sub clairon
     my $ok = PostgreSQL::Test::Utils::run_log([ $first->{program}, @words, '-c', $first->{file} ], '>', \$out, '2>', \$err);
     return ($ok ? 0 : $? >> 8, $out, $err);
 }
-my %lost = map { $_ => $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$_}', '{}', ack_required => true, ttl => '1 hour')") } map { "u$_" } 0 .. 4;
-wait_until('they are stored', sub { pending() == 5 });
-for my $id (values %lost)
+sub make_errors
 {
-    ask($_, 'ZADD', "clairon:{$_}:due", 1, "$id:") for grep { ask($_, 'ZSCORE', "clairon:{$_}:due", "$id:") } 0 .. $SHARDS - 1;
+    my %lost = map { $_ => $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$_}', '{}', ack_required => true, ttl => '1 hour')") } map { "u$_" } 0 .. 4;
+    wait_until('they are stored', sub { pending() == 5 });
+    for my $id (values %lost)
+    {
+        ask($_, 'ZADD', "clairon:{$_}:due", 1, "$id:") for grep { ask($_, 'ZSCORE', "clairon:{$_}:due", "$id:") } 0 .. $SHARDS - 1;
+    }
+    wait_until('they have ended', sub { my $sum = 0; $sum += $_->ask('XLEN', 'clairon:errors') for @stores; $sum == 5 });
+    return %lost;
 }
-wait_until('they have ended', sub { my $sum = 0; $sum += $_->ask('XLEN', 'clairon:errors') for @stores; $sum == 5 });
+my %lost = make_errors();
 ok((grep { $_->ask('XLEN', 'clairon:errors') > 0 } @stores) == 2, 'each server has an error log');
+wait_until('a metric counts both', sub { ($first->metric('clairon_errors_entries') // 0) == 5 });
 my ($code, $out) = clairon('errors', 'list', '--json');
 is_deeply([ sort map { JSON::decode_json($_)->{id} } split /\n/, $out ], [ sort values %lost ], 'which are listed as one');
 ($code, $out) = clairon('errors', 'redrive', '--user', 'u1');
