@@ -146,15 +146,13 @@ store_errors(struct store *store, const struct entry_id *before, store_described
                     done, ctx);
 }
 
-/* Mends an entry of the error log, of the first server that has it. */
+/* Mends an entry of the error log, at the server of its shard. */
 struct admin_call {
     struct shard *shard;
     store_mended *mended;
     void *ctx;
     struct entry_id entry;
 };
-
-static enum rc ask_of_entry(struct admin_call *call, bool is_drop);
 
 static void
 finish(struct admin_call *call, enum rc rc, enum store_mend how, long long users)
@@ -214,18 +212,6 @@ send_redrive(struct admin_call *call, const struct error_entry *entry,
     return rc;
 }
 
-/* False: there is no other server to look at. */
-static bool
-ask_next_server(struct admin_call *call, bool is_drop)
-{
-    if (call->shard->number + 1 >= call->shard->store->server_count)
-        return false;
-    call->shard++;
-    if (ask_of_entry(call, is_drop) != RC_OK)
-        finish(call, RC_IO, STORE_MENDED, 0);
-    return true;
-}
-
 /* The entry, which is to be sent anew with a new lifetime. */
 static void
 on_entry(void *ctx, const redisReply *reply)
@@ -240,8 +226,7 @@ on_entry(void *ctx, const redisReply *reply)
         return;
     }
     if (!reply_is_array(reply, 1)) {
-        if (!ask_next_server(call, false))
-            finish(call, RC_OK, STORE_MEND_GONE, 0);
+        finish(call, RC_OK, STORE_MEND_GONE, 0);
         return;
     }
     if (error_entry_read(reply->element[0], &entry) != RC_OK || entry.id.at == NULL ||
@@ -264,10 +249,8 @@ on_dropped(void *ctx, const redisReply *reply)
 
     if (!call_succeeded(call->shard, reply, "drop an error") || reply->type != REDIS_REPLY_INTEGER)
         finish(call, RC_IO, STORE_MENDED, 0);
-    else if (reply->integer > 0)
-        finish(call, RC_OK, STORE_MENDED, 0);
-    else if (!ask_next_server(call, true))
-        finish(call, RC_OK, STORE_MEND_GONE, 0);
+    else
+        finish(call, RC_OK, reply->integer > 0 ? STORE_MENDED : STORE_MEND_GONE, 0);
 }
 
 /* Drops the entry, or reads it. */
@@ -296,7 +279,9 @@ mend(struct store *store, struct entry_id entry, bool is_drop, store_mended *don
     if (!store->is_up)
         return RC_AGAIN;
     call = memory_new(sizeof(*call));
-    *call = (struct admin_call){&store->shards[0], done, ctx, entry};
+    /* In a store of one shard a place says nothing of it, and there is one server. */
+    *call = (struct admin_call){&store->shards[error_entry_shard(entry) % store->server_count],
+                                done, ctx, entry};
     rc = ask_of_entry(call, is_drop);
     if (rc != RC_OK)
         free(call);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "store/entry.h"
+#include "store/error_entry.h"
 
 #define OLDEST_MAX 10 /* as overview.lua has it */
 #define ERRORS_MAX 20 /* as errors.lua has it */
@@ -111,14 +111,32 @@ read_all(const char *const *texts, size_t count, json_type type, json_t **ret_pa
     return is_good;
 }
 
+/* A row that was left behind when its shard went to another server is told there. */
+static void
+drop_moved(json_t *rows, size_t server, size_t servers)
+{
+    for (size_t i = json_array_size(rows); i-- > 0;) {
+        const json_t *text = json_object_get(json_array_get(rows, i), "entry");
+        struct entry_id entry;
+
+        if (json_is_string(text) &&
+            entry_id_read(json_string_value(text), json_string_length(text), &entry) == RC_OK &&
+            error_entry_shard(entry) % servers != server)
+            (void)json_array_remove(rows, i);
+    }
+}
+
 static char *
 merge(const char *const *texts, size_t count, size_t servers, json_type type)
 {
     json_t **parts = memory_new((count + 1) * sizeof(*parts));
     json_t *merged = NULL;
     char *text = NULL;
+    bool is_good = read_all(texts, count, type, parts);
 
-    if (read_all(texts, count, type, parts))
+    for (size_t i = 0; is_good && type == JSON_ARRAY && i < count; i++)
+        drop_moved(parts[i], i, count);
+    if (is_good)
         merged = type == JSON_ARRAY ? merge_rows(parts, count, by_entry, ERRORS_MAX)
                                     : merge_overviews(parts, count, servers);
     if (merged != NULL)

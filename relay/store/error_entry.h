@@ -16,6 +16,16 @@ struct error_entry {
     unsigned shard;     /* that the message stands in */
 };
 
+/*
+ * The shard that stands in an entry's id, in a store of several (delivery.lua); of one shard it
+ * says nothing.
+ */
+static inline unsigned
+error_entry_shard(struct entry_id id)
+{
+    return (unsigned)(id.seq % 16);
+}
+
 /* An answer's row of the error log. RC_BAD: it is none. */
 struct redisReply;
 MUST_CHECK enum rc error_entry_read(const struct redisReply *row, struct error_entry *ret_entry);

@@ -124,16 +124,17 @@ sub clairon
 sub make_errors
 {
     my %lost = map { $_ => $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$_}', '{}', ack_required => true, ttl => '1 hour')") } map { "u$_" } 0 .. 4;
-    wait_until('they are stored', sub { pending() == 5 });
     for my $id (values %lost)
     {
-        ask($_, 'ZADD', "clairon:{$_}:due", 1, "$id:") for grep { ask($_, 'ZSCORE', "clairon:{$_}:due", "$id:") } 0 .. $SHARDS - 1;
+        my ($shard) = wait_until('it is stored', sub { my @with = grep { ask($_, 'ZSCORE', "clairon:{$_}:due", "$id:") } 0 .. $SHARDS - 1; $with[0] });
+        ask($shard, 'ZADD', "clairon:{$shard}:due", 1, "$id:");
     }
     wait_until('they have ended', sub { my $sum = 0; $sum += $_->ask('XLEN', 'clairon:errors') for @stores; $sum == 5 });
     return %lost;
 }
 my %lost = make_errors();
 ok((grep { $_->ask('XLEN', 'clairon:errors') > 0 } @stores) == 2, 'each server has an error log');
+is_deeply([ grep { ($_->{entry} =~ /-(\d+)$/)[0] % 16 != $_->{shard} } map { $_->entries('clairon:errors') } @stores ], [], 'and no two have an entry of the same place');
 wait_until('a metric counts both', sub { ($first->metric('clairon_errors_entries') // 0) == 5 });
 my ($code, $out) = clairon('errors', 'list', '--json');
 is_deeply([ sort map { JSON::decode_json($_)->{id} } split /\n/, $out ], [ sort values %lost ], 'which are listed as one');
@@ -193,6 +194,7 @@ $first->wait_ready;
 pass('as it was all goes on');
 
 # From two servers to four, each a copy of the one it relieves.
+%lost = make_errors();
 wait_confirmed();
 my $reader = $first->client('u1');
 my $place  = $reader->pos;
@@ -220,5 +222,12 @@ sub new_rows { my %ids = map { $_ => 1 } grep { $_ > $last - 20 } map { $_->{pay
 my @wanted = sort { $a <=> $b } map { ($last - 20 + $_, $last - 10 + $_) } 1, 6, 10;
 $reader->run_until('all that was missed', sub { my @found = new_rows(); @found >= @wanted });
 is_deeply([ new_rows() ], \@wanted, 'and is shown');
+
+($code, $out) = clairon('errors', 'list', '--json');
+is_deeply([ sort map { JSON::decode_json($_)->{id} } split /\n/, $out ], [ sort values %lost ], 'each error is listed once');
+($code, $out) = clairon('errors', 'redrive', '--all');
+is($out, "redrove 5 entries for 5 users\n", 'and redriven');
+($code, $out) = clairon('errors', 'list', '--json');
+is($out, '', 'then no error is left');
 
 done_testing();

@@ -45,16 +45,31 @@ test_errors_come_newest_first_a_page_long(void **state)
     for (int i = 40; i > 0; i--) {
         size_t len = strlen(texts[i % 2]);
 
-        snprintf(texts[i % 2] + len, sizeof(texts[0]) - len, "%s{\"entry\":\"%d-0\"}%s",
-                 len == 1 ? "" : ",", i * 9, i <= 2 ? "]" : "");
+        snprintf(texts[i % 2] + len, sizeof(texts[0]) - len, "%s{\"entry\":\"%d-%d\"}%s",
+                 len == 1 ? "" : ",", i * 9, i % 2, i <= 2 ? "]" : "");
     }
     merged = admin_merge_errors(pages, 2);
     assert_non_null(merged);
-    assert_memory_equal(merged, "[{\"entry\":\"360-0\"},{\"entry\":\"351-0\"},", 37);
+    assert_memory_equal(merged, "[{\"entry\":\"360-0\"},{\"entry\":\"351-1\"},", 37);
     for (const char *at = strstr(merged, "entry"); at != NULL; at = strstr(at + 1, "entry"))
         rows++;
     assert_int_equal(rows, 20);
-    assert_non_null(strstr(merged, "{\"entry\":\"189-0\"}]"));
+    assert_non_null(strstr(merged, "{\"entry\":\"189-1\"}]"));
+    free(merged);
+}
+
+static void
+test_errors_of_shards_that_moved_come_once(void **state)
+{
+    /* Two servers, each a copy of one that had all four shards. */
+    const char *const pages[] = {
+        "[{\"entry\":\"9-35\"},{\"entry\":\"9-18\"},{\"entry\":\"9-1\"},{\"entry\":\"9-0\"}]",
+        "[{\"entry\":\"9-35\"},{\"entry\":\"9-18\"},{\"entry\":\"9-1\"},{\"entry\":\"9-0\"}]"};
+    char *merged = admin_merge_errors(pages, 2);
+
+    (void)state;
+    assert_string_equal(merged, "[{\"entry\":\"9-35\"},{\"entry\":\"9-18\"},{\"entry\":\"9-1\"},"
+                                "{\"entry\":\"9-0\"}]");
     free(merged);
 }
 
@@ -77,6 +92,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_overviews_add_up),
         cmocka_unit_test(test_errors_come_newest_first_a_page_long),
+        cmocka_unit_test(test_errors_of_shards_that_moved_come_once),
         cmocka_unit_test(test_what_is_no_answer_makes_none),
     };
 

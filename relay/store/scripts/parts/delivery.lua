@@ -214,13 +214,33 @@ local RECEIPTS_MAX = 256
 
 -- Adds to the error log; `users` is a JSON array.
 local ERRORS_MAX = 100000
-local errors = prefix:gsub(':{%d+}$', '') .. ':errors' -- one for all shards
+local errors = prefix:gsub(':{%d+}$', '') .. ':errors' -- one for all shards of a server
 local shard = prefix:match('{(%d+)}$')
+
+-- The logs of several servers are shown as one: the shard stands in an entry's id, so that no two have the
+-- same.
+local error_ms, error_seq
+local function error_place()
+    if not shard then return '*' end
+    if not error_ms then
+        error_ms, error_seq = now_ms(), -1
+        local info = redis.pcall('XINFO', 'STREAM', errors)
+        for i = 1, #info, 2 do
+            if info[i] == 'last-generated-id' then
+                local ms, seq = info[i + 1]:match('^(%d+)-(%d+)$')
+                if tonumber(ms) >= error_ms then error_ms, error_seq = tonumber(ms), tonumber(seq) end
+            end
+        end
+    end
+    error_seq = (math.floor(error_seq / 16) + 1) * 16 + tonumber(shard)
+    return whole(error_ms) .. '-' .. whole(error_seq)
+end
+
 local function log_entry(id, reason, attempts, users, data, route)
     local fields = {'id', id, 'reason', reason, 'attempts', attempts, 'users', users, 'data', data,
         'route', route}
     if shard then
         fields[13], fields[14] = 'shard', shard
     end
-    call('XADD', errors, 'MAXLEN', '~', ERRORS_MAX, '*', unpack(fields))
+    call('XADD', errors, 'MAXLEN', '~', ERRORS_MAX, error_place(), unpack(fields))
 end
