@@ -7,7 +7,6 @@
 #include "base/buffer.h"
 #include "base/config.h"
 #include "base/findings.h"
-#include "base/utf8.h"
 #include "cli_doctor_host.h"
 #include "cli_options.h"
 #include "feed/examine.h"
@@ -90,24 +89,11 @@ print_json(const struct findings *findings, bool quiet)
     return is_done;
 }
 
-/* Names of tables and of slots may hold anything; a terminal must not obey them. */
+/* Names of tables and of slots may hold anything. */
 static void
-print_plain(const char *text)
+print_text(const char *text)
 {
-    size_t len = strlen(text);
-
-    for (size_t at = 0; at < len;) {
-        size_t step = utf8_char_len(text + at, len - at);
-        bool is_control =
-            (unsigned char)text[at] < ' ' || text[at] == 0x7f ||
-            (step == 2 && (unsigned char)text[at] == 0xc2 && (unsigned char)text[at + 1] < 0xa0);
-
-        if (step == 0 || is_control)
-            putchar(text[at] == '\n' || text[at] == '\t' ? ' ' : '?');
-        else
-            (void)fwrite(text + at, 1, step, stdout);
-        at += step > 0 ? step : 1;
-    }
+    cli_print_plain(text, strlen(text));
 }
 
 static bool
@@ -119,13 +105,13 @@ print_table(const struct findings *findings, bool quiet)
         if (quiet && row->ok)
             continue;
         printf("%-6s %-10s  ", row->ok ? "ok" : "WRONG", row->area);
-        print_plain(row->check);
+        print_text(row->check);
         printf(": ");
-        print_plain(row->detail);
+        print_text(row->detail);
         putchar('\n');
         if (row->hint[0] != '\0') {
             printf("                   mend it: ");
-            print_plain(row->hint);
+            print_text(row->hint);
             putchar('\n');
         }
     }
@@ -162,18 +148,6 @@ run(const struct doctor *doctor, const struct config *config)
     return code;
 }
 
-/* What is left are settings, without the places of what was taken. */
-static int
-close_gaps(int argc, char **argv)
-{
-    int count = 1;
-
-    for (int i = 1; i < argc; i++)
-        if (argv[i] != NULL)
-            argv[count++] = argv[i];
-    return count;
-}
-
 int
 cli_doctor(int argc, char **argv)
 {
@@ -192,8 +166,8 @@ cli_doctor(int argc, char **argv)
     if (code != 0)
         return code;
     if (doctor.help)
-        return fputs(doctor_usage, stdout) >= 0 && fflush(stdout) == 0 ? 0 : 1;
-    if (config_load(&config, doctor.path, close_gaps(argc, argv), argv, error) != RC_OK ||
+        return cli_print_usage(doctor_usage);
+    if (config_load(&config, doctor.path, argc, argv, error) != RC_OK ||
         ((config.relay.roles & CONFIG_ROLE_FEED) != 0 && feed_check(&config, error) != RC_OK))
         code = cli_refuse(DOCTOR, error, "");
     else

@@ -109,9 +109,11 @@ static void
 print_row(const struct error_entry *entry)
 {
     print_time(entry->entry);
-    printf("  %.*s  %-11.*s  %8.*s  %.*s\n", (int)entry->id.len, (const char *)entry->id.at,
+    printf("  %.*s  %-11.*s  %8.*s  ", (int)entry->id.len, (const char *)entry->id.at,
            (int)entry->reason.len, (const char *)entry->reason.at, (int)entry->attempts.len,
-           (const char *)entry->attempts.at, (int)entry->users.len, (const char *)entry->users.at);
+           (const char *)entry->attempts.at);
+    cli_print_plain((const char *)entry->users.at, entry->users.len);
+    putchar('\n');
 }
 
 static void
@@ -201,7 +203,7 @@ finish(const struct errors_walk *walk, enum rc rc)
     return rc == RC_OK && !walk->failed && fflush(stdout) == 0 ? 0 : 1;
 }
 
-/* 0, or 2 after it said what is wrong. */
+/* 0, or an exit code after it said what is wrong. */
 static int
 check_request(const struct errors_request *request, struct entry_id *ret_since,
               long long *ret_limit)
@@ -256,7 +258,7 @@ cli_errors(int argc, char **argv)
     if (code != 0)
         return code;
     if (request.help)
-        return fputs(errors_usage, stdout) >= 0 && fflush(stdout) == 0 ? 0 : 1;
+        return cli_print_usage(errors_usage);
     request.verb = operands[0] != NULL ? operands[0] : "nothing";
     if (operands[1] != NULL)
         request.id = operands[1];

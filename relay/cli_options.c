@@ -1,4 +1,4 @@
-/* cli_options.c: what the commands that ask the store share: options, settings, the connection. */
+/* cli_options.c: what the commands share: options, settings, the store, what they say. */
 #include "cli_options.h"
 
 #include <stdio.h>
@@ -6,12 +6,42 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/utf8.h"
 
 int
 cli_refuse(const char *command, const char *what, const char *about)
 {
     fprintf(stderr, "clairon %s: %s%s\n", command, what, about);
-    return 2;
+    return CLI_WRONG_USE;
+}
+
+int
+cli_print_usage(const char *usage)
+{
+    return fputs(usage, stdout) >= 0 && fflush(stdout) == 0 ? 0 : 1;
+}
+
+/* Control characters: C0, DEL, and C1 as UTF-8 has them. */
+static bool
+is_control(const char *text, size_t step)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+
+    return bytes[0] < ' ' || bytes[0] == 0x7f || (step == 2 && bytes[0] == 0xc2 && bytes[1] < 0xa0);
+}
+
+void
+cli_print_plain(const char *text, size_t len)
+{
+    for (size_t at = 0; at < len;) {
+        size_t step = utf8_char_len(text + at, len - at);
+
+        if (step == 0 || is_control(text + at, step))
+            putchar(text[at] == '\n' || text[at] == '\t' ? ' ' : '?');
+        else
+            (void)fwrite(text + at, 1, step, stdout);
+        at += step > 0 ? step : 1;
+    }
 }
 
 static bool
@@ -44,7 +74,7 @@ take_value(int argc, char **argv, int *at, const struct cli_option *option)
         *option->flag = true;
     } else if (argument[len] == '=') {
         *option->value = argument + len + 1;
-    } else if (*at + 1 < argc && argv[*at + 1] != NULL) {
+    } else if (*at + 1 < argc && strncmp(argv[*at + 1], "--", 2) != 0) {
         argv[*at] = NULL;
         *option->value = argv[++*at];
     } else {
@@ -75,31 +105,26 @@ cli_options_take(const char *command, int argc, char **argv, const struct cli_op
         } else {
             fprintf(stderr, "clairon %s: unknown argument %s; see clairon %s --help\n", command,
                     argument, command);
-            return 2;
+            return CLI_WRONG_USE;
         }
     }
     return 0;
 }
 
-/* Only the store's settings matter here: whoever asks need not hold the relay's secrets. */
-static enum rc
-load_settings(struct config *config, const char *path, int argc, char **argv,
-              char error[CONFIG_ERROR_MAX])
+enum rc
+cli_settings_load(struct config *ret_config, const char *path, int argc, char **argv,
+                  char *const *forced, char error[CONFIG_ERROR_MAX])
 {
-    static char only_feed[] = "--relay.roles=feed", unused[] = "--feed.conninfo=dbname=unused";
-    char **arguments = memory_new(((size_t)argc + 2) * sizeof(*arguments));
-    int count = 1;
+    size_t given = (size_t)argc, count = 0;
+    char **arguments;
+    enum rc rc;
 
-    arguments[0] = argv[0];
-    for (int i = 1; i < argc; i++) {
-        if (argv[i] != NULL)
-            arguments[count++] = argv[i];
-    }
-    arguments[count++] = only_feed;
-    arguments[count++] = unused;
-
-    enum rc rc = config_load(config, path, count, arguments, error);
-
+    while (forced[count] != NULL)
+        count++;
+    arguments = memory_new((given + count) * sizeof(*arguments));
+    memcpy(arguments, argv, given * sizeof(*arguments));
+    memcpy(arguments + given, forced, count * sizeof(*arguments));
+    rc = config_load(ret_config, path, (int)(given + count), arguments, error);
     free(arguments);
     return rc;
 }
@@ -107,11 +132,14 @@ load_settings(struct config *config, const char *path, int argc, char **argv,
 struct direct *
 cli_store_open(const char *command, const char *path, int argc, char **argv, int *ret_code)
 {
+    /* Only the store's settings matter: whoever asks need not hold the relay's secrets. */
+    static char only_feed[] = "--relay.roles=feed", unused[] = "--feed.conninfo=dbname=unused";
+    static char *const forced[] = {only_feed, unused, NULL};
     struct config config = {0};
     char config_error[CONFIG_ERROR_MAX], store_error[DIRECT_ERROR_MAX];
     struct direct *direct = NULL;
 
-    if (load_settings(&config, path, argc, argv, config_error) != RC_OK) {
+    if (cli_settings_load(&config, path, argc, argv, forced, config_error) != RC_OK) {
         *ret_code = cli_refuse(command, config_error, "");
     } else {
         direct = direct_open(&config, store_error);

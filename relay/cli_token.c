@@ -11,9 +11,10 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/config_value.h"
-#include "base/memory.h"
+#include "cli_options.h"
 #include "wire/token.h"
 
+#define TOKEN "token"
 #define TOKEN_TTL_MAX_MS ((int64_t)3650 * 86400 * 1000)
 
 struct token_request {
@@ -38,76 +39,6 @@ static const char token_usage[] =
     "  -c FILE            the relay's settings\n"
     "  --section.key=V    one setting, such as --auth.hs256_secret_file=FILE\n";
 
-static int
-token_refuse(const char *reason, const char *about)
-{
-    fprintf(stderr, "clairon token: %s%s\n", reason, about);
-    return 2;
-}
-
-/* Takes `option VALUE` or `option=VALUE` at argv[*at]; false when it stands there without one. */
-static bool
-option_take(int argc, char **argv, int *at, const char *option, const char **ret_value)
-{
-    size_t len = strlen(option);
-
-    if (argv[*at][len] == '=') {
-        *ret_value = argv[*at] + len + 1;
-        return true;
-    }
-    if (*at + 1 >= argc || argv[*at + 1] == NULL || strncmp(argv[*at + 1], "--", 2) == 0)
-        return false;
-    *ret_value = argv[++*at];
-    return true;
-}
-
-static bool
-option_is(const char *argument, const char *option)
-{
-    size_t len = strlen(option);
-
-    return strncmp(argument, option, len) == 0 && (argument[len] == '\0' || argument[len] == '=');
-}
-
-/* Answers 0, or 2 after it said why. */
-static int
-request_read(struct token_request *request, int argc, char **argv)
-{
-    const struct {
-        const char *option;
-        const char **value;
-    } options[] = {
-        {"--sub", &request->sub},
-        {"--groups", &request->groups},
-        {"--ttl", &request->ttl},
-        {"-c", &request->path},
-    };
-    const size_t count = sizeof options / sizeof options[0];
-
-    for (int at = 1; at < argc; at++) {
-        const char *argument = argv[at];
-        size_t i = 0;
-
-        if (strncmp(argument, "--", 2) == 0 && argument[strcspn(argument, ".=")] == '.')
-            continue;
-        if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0)
-            request->help = true;
-        else if (strcmp(argument, "--publish") == 0)
-            request->publish = true;
-        else if (strcmp(argument, "--admin") == 0)
-            request->admin = true;
-        else {
-            while (i < count && !option_is(argument, options[i].option))
-                i++;
-            if (i == count)
-                return token_refuse("unknown argument, see clairon token --help: ", argument);
-            if (!option_take(argc, argv, &at, options[i].option, options[i].value))
-                return token_refuse("missing value behind ", options[i].option);
-        }
-    }
-    return 0;
-}
-
 /* The groups as the gate reads them: an object of arrays of strings; NULL when they are not. */
 static json_t *
 groups_read(const char *text)
@@ -129,7 +60,7 @@ groups_read(const char *text)
     return NULL;
 }
 
-/* Answers the claims, or NULL after it said what is wrong. */
+/* The claims, or NULL after it said what is wrong. */
 static json_t *
 claims_make(const struct token_request *request, const struct config *config, int64_t ttl_ms)
 {
@@ -138,13 +69,13 @@ claims_make(const struct token_request *request, const struct config *config, in
     int failed = json_object_set_new(claims, "sub", json_string(request->sub));
 
     if (failed != 0)
-        (void)token_refuse("--sub must be UTF-8", "");
+        (void)cli_refuse(TOKEN, "--sub must be UTF-8", "");
     if (failed == 0 && request->groups != NULL) {
         groups = groups_read(request->groups);
         failed = groups == NULL || json_object_set_new(claims, "groups", groups) != 0;
         if (failed)
-            (void)token_refuse("--groups must be a JSON object of arrays of strings, such as ",
-                               "{\"ROLE\":[\"admin\"]}");
+            (void)cli_refuse(TOKEN, "--groups must be a JSON object of arrays of strings, such as ",
+                             "{\"ROLE\":[\"admin\"]}");
     }
     if (failed) {
         json_decref(claims);
@@ -162,7 +93,7 @@ claims_make(const struct token_request *request, const struct config *config, in
         failed |= json_object_set_new(claims, "aud", json_string(config->auth.audience));
     if (!failed)
         return claims;
-    (void)token_refuse("[auth] issuer and audience must be UTF-8", "");
+    (void)cli_refuse(TOKEN, "[auth] issuer and audience must be UTF-8", "");
     json_decref(claims);
     return NULL;
 }
@@ -184,7 +115,7 @@ token_print(const json_t *claims, const struct config *config)
     free(token);
     jwt_free(jwt);
     if (!done)
-        fprintf(stderr, "clairon token: could not make or write the token\n");
+        fprintf(stderr, "clairon " TOKEN ": could not make or write the token\n");
     return done ? 0 : 1;
 }
 
@@ -194,16 +125,17 @@ token_make(const struct token_request *request, const struct config *config)
     int64_t ttl_ms = 3600 * 1000;
 
     if (config->auth.public_key_file != NULL)
-        return token_refuse("cannot sign: [auth] public_key_file is only the public key; sign ",
-                            "RS256 and ES256 tokens where the private key is");
+        return cli_refuse(TOKEN,
+                          "cannot sign: [auth] public_key_file is only the public key; sign ",
+                          "RS256 and ES256 tokens where the private key is");
     if (request->ttl != NULL && (config_value_duration(request->ttl, &ttl_ms) != RC_OK ||
                                  ttl_ms <= 0 || ttl_ms > TOKEN_TTL_MAX_MS))
-        return token_refuse("--ttl must be a duration from 1ms to 3650d such as 1h", "");
+        return cli_refuse(TOKEN, "--ttl must be a duration from 1ms to 3650d such as 1h", "");
 
     json_t *claims = claims_make(request, config, ttl_ms);
 
     if (claims == NULL)
-        return 2;
+        return CLI_WRONG_USE;
 
     int code = token_print(claims, config);
 
@@ -211,41 +143,35 @@ token_make(const struct token_request *request, const struct config *config)
     return code;
 }
 
-/* Only the gate's settings matter here: a developer need not name a replica. */
-static enum rc
-token_settings(struct config *config, const char *path, int argc, char **argv,
-               char error[CONFIG_ERROR_MAX])
-{
-    static char only_gate[] = "--relay.roles=gate";
-    char **arguments = memory_new(((size_t)argc + 1) * sizeof *arguments);
-
-    memcpy(arguments, argv, (size_t)argc * sizeof *arguments);
-    arguments[argc] = only_gate;
-
-    enum rc rc = config_load(config, path, argc + 1, arguments, error);
-
-    free(arguments);
-    return rc;
-}
-
 int
 cli_token(int argc, char **argv)
 {
+    /* Only the gate's settings matter: a developer need not name a replica. */
+    static char only_gate[] = "--relay.roles=gate";
+    static char *const forced[] = {only_gate, NULL};
     struct token_request request = {.sub = NULL};
-    struct config config;
+    const struct cli_option options[] = {
+        {"--sub", &request.sub, NULL},     {"--groups", &request.groups, NULL},
+        {"--ttl", &request.ttl, NULL},     {"--publish", NULL, &request.publish},
+        {"--admin", NULL, &request.admin}, {"--help", NULL, &request.help},
+        {"-h", NULL, &request.help},       {"-c", &request.path, NULL},
+        {"--config", &request.path, NULL},
+    };
+    struct config config = {0};
     char error[CONFIG_ERROR_MAX];
-    int code = request_read(&request, argc, argv);
+    int code =
+        cli_options_take(TOKEN, argc, argv, options, sizeof(options) / sizeof(options[0]), NULL, 0);
 
     if (code != 0)
         return code;
     if (request.help)
-        return fputs(token_usage, stdout) >= 0 && fflush(stdout) == 0 ? 0 : 1;
+        return cli_print_usage(token_usage);
     if (request.sub == NULL || *request.sub == '\0' || strlen(request.sub) > TOKEN_USER_MAX)
-        return token_refuse("--sub must name a user in 1 to 255 bytes", "");
-    if (token_settings(&config, request.path, argc, argv, error) == RC_OK)
+        return cli_refuse(TOKEN, "--sub must name a user in 1 to 255 bytes", "");
+    if (cli_settings_load(&config, request.path, argc, argv, forced, error) == RC_OK)
         code = token_make(&request, &config);
     else
-        code = token_refuse(error, "");
+        code = cli_refuse(TOKEN, error, "");
     config_free(&config);
     return code;
 }

@@ -19,12 +19,10 @@ static const char trace_usage[] =
     "  -c FILE         the relay's settings; only [store] matters\n"
     "  --store.url=V   one setting, such as this\n";
 
-/* A user's name may hold anything; a terminal must not obey it. */
 static void
 print_name(struct bytes name)
 {
-    for (size_t i = 0; i < name.len; i++)
-        putchar(name.at[i] < ' ' || name.at[i] == 0x7f ? '_' : name.at[i]);
+    cli_print_plain((const char *)name.at, name.len);
 }
 
 static void
@@ -103,7 +101,7 @@ cli_trace(int argc, char **argv)
     if (code != 0)
         return code;
     if (help)
-        return fputs(trace_usage, stdout) >= 0 && fflush(stdout) == 0 ? 0 : 1;
+        return cli_print_usage(trace_usage);
     if (operands[0] == NULL || !frame_is_uuid(operands[0], strlen(operands[0])))
         return cli_refuse(TRACE, "the id of a notification, a UUID, must follow", "");
     for (size_t i = 0; i <= FRAME_UUID_TEXT; i++)

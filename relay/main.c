@@ -1,16 +1,16 @@
 /* main.c: the command line: which command, with which settings. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/config.h"
 #include "base/log.h"
 #include "cli.h"
+#include "cli_options.h"
 #include "decoder/version.h"
 #include "feed/feed.h"
 #include "relay.h"
 
-#define EXIT_WRONG_USE 2
+#define RELAY "relay"
 
 static const char usage[] =
     "Usage: clairon COMMAND [options]\n"
@@ -42,49 +42,15 @@ struct relay_options {
 };
 
 static int
-wrong_use(const char *what, const char *about)
-{
-    fprintf(stderr, "clairon relay: %s%s; see clairon relay --help\n", what, about);
-    return EXIT_WRONG_USE;
-}
-
-/* Takes the options that are no settings, and empties their places. 0 or an exit code. */
-static int
-take_options(int argc, char **argv, struct relay_options *options)
-{
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--check") == 0) {
-            options->check_only = true;
-        } else if (strcmp(argv[i], "--help") == 0) {
-            options->help = true;
-        } else if (strcmp(argv[i], "-c") == 0 || strcmp(argv[i], "--config") == 0) {
-            if (i + 1 >= argc)
-                return wrong_use("a file must follow ", argv[i]);
-            argv[i] = NULL;
-            options->path = argv[++i];
-        } else {
-            continue;
-        }
-        argv[i] = NULL;
-    }
-    return 0;
-}
-
-static int
-refuse(const char *path, const char *error)
-{
-    fprintf(stderr, "clairon relay: %s%s%s\n", path != NULL ? path : "", path != NULL ? ": " : "",
-            error);
-    return EXIT_WRONG_USE;
-}
-
-static int
 run_with(struct config *config, const struct relay_options *options)
 {
     char error[CONFIG_ERROR_MAX];
 
-    if ((config->relay.roles & CONFIG_ROLE_FEED) != 0 && feed_check(config, error) != RC_OK)
-        return refuse(options->path, error);
+    if ((config->relay.roles & CONFIG_ROLE_FEED) != 0 && feed_check(config, error) != RC_OK) {
+        fprintf(stderr, "clairon " RELAY ": %s%s%s\n", options->path != NULL ? options->path : "",
+                options->path != NULL ? ": " : "", error);
+        return CLI_WRONG_USE;
+    }
     if (options->check_only) {
         printf("settings are good\n");
         return 0;
@@ -94,30 +60,38 @@ run_with(struct config *config, const struct relay_options *options)
 }
 
 static int
+relay_help(void)
+{
+    int code = cli_print_usage(relay_usage);
+
+    config_help(stdout);
+    return fflush(stdout) == 0 ? code : 1;
+}
+
+static int
 command_relay(int argc, char **argv)
 {
-    struct relay_options options = {0};
+    struct relay_options given = {0};
+    const struct cli_option options[] = {
+        {"--check", NULL, &given.check_only},
+        {"--help", NULL, &given.help},
+        {"-h", NULL, &given.help},
+        {"-c", &given.path, NULL},
+        {"--config", &given.path, NULL},
+    };
     struct config config = {0};
     char error[CONFIG_ERROR_MAX];
-    int code = take_options(argc, argv, &options);
+    int code =
+        cli_options_take(RELAY, argc, argv, options, sizeof(options) / sizeof(options[0]), NULL, 0);
 
     if (code != 0)
         return code;
-    if (options.help) {
-        fputs(relay_usage, stdout);
-        config_help(stdout);
-        return 0;
-    }
-    if (config_load(&config, options.path, argc, argv, error) != RC_OK) {
-        config_free(&config);
-        return refuse(NULL, error); /* it names the place itself */
-    }
-    for (int i = 1; i < argc && code == 0; i++) {
-        if (argv[i] != NULL)
-            code = wrong_use("unknown argument ", argv[i]);
-    }
-    if (code == 0)
-        code = run_with(&config, &options);
+    if (given.help)
+        return relay_help();
+    if (config_load(&config, given.path, argc, argv, error) == RC_OK)
+        code = run_with(&config, &given);
+    else
+        code = cli_refuse(RELAY, error, ""); /* it names the place itself */
     config_free(&config);
     return code;
 }
@@ -127,9 +101,9 @@ main(int argc, char **argv)
 {
     if (argc < 2) {
         fputs(usage, stderr);
-        return EXIT_WRONG_USE;
+        return CLI_WRONG_USE;
     }
-    if (strcmp(argv[1], "relay") == 0)
+    if (strcmp(argv[1], RELAY) == 0)
         return command_relay(argc - 1, argv + 1);
     if (strcmp(argv[1], "doctor") == 0)
         return cli_doctor(argc - 1, argv + 1);
@@ -139,10 +113,8 @@ main(int argc, char **argv)
         return cli_errors(argc - 1, argv + 1);
     if (strcmp(argv[1], "trace") == 0)
         return cli_trace(argc - 1, argv + 1);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        fputs(usage, stdout);
-        return 0;
-    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return cli_print_usage(usage);
     if (strcmp(argv[1], "--version") == 0) {
         puts("clairon " CLAIRON_VERSION);
         return 0;
@@ -150,5 +122,5 @@ main(int argc, char **argv)
     fprintf(stderr,
             "clairon: unknown command \"%s\", valid are relay, doctor, token, errors and trace\n",
             argv[1]);
-    return EXIT_WRONG_USE;
+    return CLI_WRONG_USE;
 }

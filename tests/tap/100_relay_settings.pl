@@ -145,7 +145,7 @@ refused('no such option', good(), 'unknown argument --fast', ['--fast']);
 refused('no such operand', good(), 'unknown argument now', ['now']);
 my ($code, $out, $err) = clairon([ 'relay', '-c' ]);
 is($code, 2, '-c without a file: exit 2');
-like($err, qr/a file must follow -c/, '-c without a file: said');
+like($err, qr/missing value behind -c/, '-c without a file: said');
 
 # A place to listen that is nobody's tells in the log which source won.
 sub listens

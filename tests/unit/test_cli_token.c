@@ -122,7 +122,7 @@ refuses_with_a_reason(void **state)
     assert_int_equal(RUN("--sub", "u1", "--groups", "{\"A\":[1]}", WITH_SECRET), 2);
     expect("--groups must be");
     assert_int_equal(RUN("--sub", "u1", "--what"), 2);
-    expect("unknown argument, see clairon token --help: --what");
+    expect("unknown argument --what; see clairon token --help");
     assert_int_equal(RUN("--sub", "u1", "-c", "/nowhere"), 2);
     expect("could not read \"/nowhere\"");
 }
