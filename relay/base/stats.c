@@ -9,10 +9,10 @@
 
 static const struct {
     const char *metric;
-    const char *kind;
+    enum stats_kind kind;
     const char *help;
 } stats_names[STAT_COUNT] = {
-#define STATS_NAME(name, metric, kind, help) [STAT_##name] = {metric, kind, help},
+#define STATS_NAME(name, metric, kind, help) [STAT_##name] = {metric, STATS_##kind, help},
     STATS_LIST(STATS_NAME)
 #undef STATS_NAME
 };
@@ -29,14 +29,13 @@ static const struct {
 static bool
 is_gauge(enum metric stat)
 {
-    return strcmp(stats_names[stat].kind, "gauge") == 0;
+    return stats_names[stat].kind != STATS_COUNTER;
 }
 
 uint64_t
 stats_total(const struct stats *stats, enum metric stat)
 {
-    bool takes_largest = is_gauge(stat) && stat != STAT_GATE_CONNECTIONS &&
-                         stat != STAT_GATE_CONNECTIONS_MAX && stat != STAT_GATE_STREAMS;
+    bool takes_largest = stats_names[stat].kind == STATS_GAUGE;
     uint64_t total = 0;
 
     if (stats->all == NULL)
@@ -110,7 +109,7 @@ stats_write(const struct stats *stats, struct buffer *out)
 
     for (int i = 0; i < STAT_COUNT && rc == RC_OK; i++) {
         rc = write_head(stats_names[i].metric, i > 0 ? stats_names[i - 1].metric : NULL,
-                        stats_names[i].kind, stats_names[i].help, out);
+                        is_gauge((enum metric)i) ? "gauge" : "counter", stats_names[i].help, out);
         if (rc == RC_OK)
             rc = write_value(stats, (enum metric)i, out);
     }

@@ -7,66 +7,68 @@
 #include "base/buffer.h"
 #include "base/histogram.h"
 
-/* X(name in enum, Prometheus name, "counter" or "gauge", help); those that differ in labels stand
- * in a row. */
+/* A GAUGE is of what workers have in common, or the worst of them; a GAUGE_SUM each one's own. */
+enum stats_kind { STATS_COUNTER, STATS_GAUGE, STATS_GAUGE_SUM };
+
+/* X(name in enum, Prometheus name, kind, help); those that differ in labels stand in a row. */
 #define STATS_ERRORS "Acks given up, and notifications with a fault that the error log names"
 #define STATS_GAPS "Gaps announced to clients"
 #define STATS_LIST(X)                                                                              \
-    X(FEED_CONNECTED, "clairon_feed_connected", "gauge", "1 while replication streams")            \
-    X(FEED_STALLED, "clairon_feed_standby_stalled", "gauge",                                       \
+    X(FEED_CONNECTED, "clairon_feed_connected", GAUGE, "1 while replication streams")              \
+    X(FEED_STALLED, "clairon_feed_standby_stalled", GAUGE,                                         \
       "1 while no WAL comes to the standby that is read, or its replay stands")                    \
-    X(FEED_FRAMES, "clairon_feed_frames_total", "counter", "Frames received from the slot")        \
-    X(FEED_BYTES, "clairon_feed_bytes_total", "counter", "Bytes received from the slot")           \
-    X(FEED_RECONNECTS, "clairon_feed_reconnects_total", "counter", "Times the feed started over")  \
-    X(FEED_RECEIVED_LSN, "clairon_feed_received_lsn_bytes", "gauge", "Newest WAL position seen")   \
-    X(FEED_CONFIRMED_LSN, "clairon_feed_confirmed_lsn_bytes", "gauge", "WAL position confirmed")   \
-    X(FEED_UNCONFIRMED, "clairon_feed_unconfirmed_bytes", "gauge",                                 \
+    X(FEED_FRAMES, "clairon_feed_frames_total", COUNTER, "Frames received from the slot")          \
+    X(FEED_BYTES, "clairon_feed_bytes_total", COUNTER, "Bytes received from the slot")             \
+    X(FEED_RECONNECTS, "clairon_feed_reconnects_total", COUNTER, "Times the feed started over")    \
+    X(FEED_RECEIVED_LSN, "clairon_feed_received_lsn_bytes", GAUGE, "Newest WAL position seen")     \
+    X(FEED_CONFIRMED_LSN, "clairon_feed_confirmed_lsn_bytes", GAUGE, "WAL position confirmed")     \
+    X(FEED_UNCONFIRMED, "clairon_feed_unconfirmed_bytes", GAUGE,                                   \
       "WAL received that PostgreSQL must still keep")                                              \
-    X(FEED_LAG, "clairon_feed_lag_seconds", "gauge",                                               \
+    X(FEED_LAG, "clairon_feed_lag_seconds", GAUGE,                                                 \
       "Age of what comes from the slot, or waits for the store; 0 when quiet")                     \
-    X(STORE_CONNECTED, "clairon_store_connected", "gauge", "1 while the store answers")            \
-    X(STORE_NOTES, "clairon_store_notifications_total", "counter", "Notifications stored")         \
-    X(STORE_REPLAYED, "clairon_store_replayed_total", "counter", "Frames already stored, skipped") \
-    X(STORE_ACKS, "clairon_store_acks_total", "counter", "Acknowledgements that were new")         \
-    X(STORE_COMPLETED, "clairon_store_completed_total", "counter", "Messages acked by everyone")   \
-    X(STORE_NACKS, "clairon_nacks_total", "counter", "Retries put off by their user")              \
-    X(STORE_RETRIES, "clairon_retries_total", "counter", "Users for whom a message was repeated")  \
-    X(STORE_COPIES, "clairon_retry_copies_total", "counter", "Entries made for retries")           \
-    X(STORE_EXHAUSTED, "clairon_errors_total{reason=\"exhausted\"}", "counter", STATS_ERRORS)      \
-    X(STORE_EXPIRED, "clairon_errors_total{reason=\"expired\"}", "counter", STATS_ERRORS)          \
-    X(FEED_REJECTED, "clairon_errors_total{reason=\"rejected\"}", "counter", STATS_ERRORS)         \
-    X(FEED_UNDECODABLE, "clairon_errors_total{reason=\"undecodable\"}", "counter", STATS_ERRORS)   \
-    X(STORE_ERROR_LOG, "clairon_errors_entries", "gauge", "Entries in the error log")              \
-    X(STORE_STREAM, "clairon_store_stream_entries", "gauge", "Entries in the stream")              \
-    X(STORE_PENDING, "clairon_pending_messages", "gauge", "Messages that lack acknowledgements")   \
-    X(STORE_OLDEST, "clairon_pending_oldest_seconds", "gauge",                                     \
+    X(STORE_CONNECTED, "clairon_store_connected", GAUGE, "1 while the store answers")              \
+    X(STORE_NOTES, "clairon_store_notifications_total", COUNTER, "Notifications stored")           \
+    X(STORE_REPLAYED, "clairon_store_replayed_total", COUNTER, "Frames already stored, skipped")   \
+    X(STORE_ACKS, "clairon_store_acks_total", COUNTER, "Acknowledgements that were new")           \
+    X(STORE_COMPLETED, "clairon_store_completed_total", COUNTER, "Messages acked by everyone")     \
+    X(STORE_NACKS, "clairon_nacks_total", COUNTER, "Retries put off by their user")                \
+    X(STORE_RETRIES, "clairon_retries_total", COUNTER, "Users for whom a message was repeated")    \
+    X(STORE_COPIES, "clairon_retry_copies_total", COUNTER, "Entries made for retries")             \
+    X(STORE_EXHAUSTED, "clairon_errors_total{reason=\"exhausted\"}", COUNTER, STATS_ERRORS)        \
+    X(STORE_EXPIRED, "clairon_errors_total{reason=\"expired\"}", COUNTER, STATS_ERRORS)            \
+    X(FEED_REJECTED, "clairon_errors_total{reason=\"rejected\"}", COUNTER, STATS_ERRORS)           \
+    X(FEED_UNDECODABLE, "clairon_errors_total{reason=\"undecodable\"}", COUNTER, STATS_ERRORS)     \
+    X(STORE_ERROR_LOG, "clairon_errors_entries", GAUGE, "Entries in the error log")                \
+    X(STORE_STREAM, "clairon_store_stream_entries", GAUGE, "Entries in the stream")                \
+    X(STORE_PENDING, "clairon_pending_messages", GAUGE, "Messages that lack acknowledgements")     \
+    X(STORE_OLDEST, "clairon_pending_oldest_seconds", GAUGE,                                       \
       "Since when the oldest entry waits for acknowledgements; 0: none does")                      \
-    X(STORE_TRIMMED, "clairon_store_trimmed_total", "counter", "Entries older than the retention") \
-    X(STORE_ERRORS, "clairon_store_errors_total", "counter", "Error replies of the store")         \
-    X(STORE_UNORDERED, "clairon_store_unordered_total", "counter",                                 \
+    X(STORE_TRIMMED, "clairon_store_trimmed_total", COUNTER, "Entries older than the retention")   \
+    X(STORE_ERRORS, "clairon_store_errors_total", COUNTER, "Error replies of the store")           \
+    X(STORE_UNORDERED, "clairon_store_unordered_total", COUNTER,                                   \
       "Notifications that did not wait any longer for earlier ones of another shard")              \
-    X(HUB_NOTES, "clairon_hub_notifications_total", "counter", "Notifications read for delivery")  \
-    X(HUB_DELIVERED, "clairon_hub_delivered_total", "counter", "Messages handed to sockets")       \
-    X(HUB_GAPS_TRIMMED, "clairon_hub_gaps_total{why=\"trimmed\"}", "counter", STATS_GAPS)          \
-    X(HUB_GAPS_EXPIRED, "clairon_hub_gaps_total{why=\"expired\"}", "counter", STATS_GAPS)          \
-    X(HUB_GAPS_EPOCH, "clairon_hub_gaps_total{why=\"epoch\"}", "counter", STATS_GAPS)              \
-    X(HUB_GAPS_SHED, "clairon_hub_gaps_total{why=\"shed\"}", "counter", STATS_GAPS)                \
-    X(HUB_SHED_LOW, "clairon_shed_total{class=\"low\"}", "counter",                                \
+    X(HUB_NOTES, "clairon_hub_notifications_total", COUNTER, "Notifications read for delivery")    \
+    X(HUB_DELIVERED, "clairon_hub_delivered_total", COUNTER, "Messages handed to sockets")         \
+    X(HUB_GAPS_TRIMMED, "clairon_hub_gaps_total{why=\"trimmed\"}", COUNTER, STATS_GAPS)            \
+    X(HUB_GAPS_EXPIRED, "clairon_hub_gaps_total{why=\"expired\"}", COUNTER, STATS_GAPS)            \
+    X(HUB_GAPS_EPOCH, "clairon_hub_gaps_total{why=\"epoch\"}", COUNTER, STATS_GAPS)                \
+    X(HUB_GAPS_SHED, "clairon_hub_gaps_total{why=\"shed\"}", COUNTER, STATS_GAPS)                  \
+    X(HUB_SHED_LOW, "clairon_shed_total{class=\"low\"}", COUNTER,                                  \
       "Lines left out for want of CPU or memory")                                                  \
-    X(HUB_SHED_NORMAL, "clairon_shed_total{class=\"normal\"}", "counter",                          \
+    X(HUB_SHED_NORMAL, "clairon_shed_total{class=\"normal\"}", COUNTER,                            \
       "Lines left out for want of CPU or memory")                                                  \
-    X(HUB_SHEDDING, "clairon_shedding", "gauge", "What is left out: 0 nothing, 1 LOW, 2 NORMAL")   \
-    X(HUB_LAG, "clairon_hub_lag_seconds", "gauge", "How long lines wait for their turn")           \
-    X(HUB_QUEUED, "clairon_hub_queued_bytes", "gauge", "Notifications that sockets do not take")   \
-    X(GATE_CONNECTIONS, "clairon_gate_connections", "gauge", "Open client connections")            \
-    X(GATE_CONNECTIONS_MAX, "clairon_gate_connections_max", "gauge", "gate.max_connections")       \
-    X(GATE_STREAMS, "clairon_gate_streams", "gauge", "Open SSE connections and polls")             \
-    X(GATE_CERTIFICATE, "clairon_gate_certificate_expiry_timestamp_seconds", "gauge",              \
+    X(HUB_SHEDDING, "clairon_shedding", GAUGE, "What is left out: 0 nothing, 1 LOW, 2 NORMAL")     \
+    X(HUB_LAG, "clairon_hub_lag_seconds", GAUGE, "How long lines wait for their turn")             \
+    X(HUB_QUEUED, "clairon_hub_queued_bytes", GAUGE_SUM, "Notifications that sockets do not take") \
+    X(GATE_CONNECTIONS, "clairon_gate_connections", GAUGE_SUM, "Open client connections")          \
+    X(GATE_CONNECTIONS_MAX, "clairon_gate_connections_max", GAUGE_SUM, "gate.max_connections")     \
+    X(GATE_STREAMS, "clairon_gate_streams", GAUGE_SUM, "Open SSE connections and polls")           \
+    X(GATE_CERTIFICATE, "clairon_gate_certificate_expiry_timestamp_seconds", GAUGE,                \
       "Unix time at which the certificate of gate.tls_cert ends; 0: none")                         \
-    X(GATE_PUSH_OFF, "clairon_gate_push_off", "gauge", "1 while push is turned off")               \
-    X(GATE_ACCEPTED, "clairon_gate_accepted_total", "counter", "Client connections accepted")      \
-    X(GATE_REFUSED, "clairon_gate_refused_total", "counter", "Client connections refused")         \
-    X(GATE_PROTOCOL_ERRORS, "clairon_gate_protocol_errors_total", "counter",                       \
+    X(GATE_PUSH_OFF, "clairon_gate_push_off", GAUGE, "1 while push is turned off")                 \
+    X(GATE_ACCEPTED, "clairon_gate_accepted_total", COUNTER, "Client connections accepted")        \
+    X(GATE_REFUSED, "clairon_gate_refused_total", COUNTER, "Client connections refused")           \
+    X(GATE_PROTOCOL_ERRORS, "clairon_gate_protocol_errors_total", COUNTER,                         \
       "Client messages that broke the protocol")
 
 enum metric {
@@ -127,7 +129,7 @@ stats_time(struct stats *stats, enum time_of what, int64_t took_us)
 /* What a worker that died showed is not so any more. Counters stay. */
 void stats_reset_gauges(struct stats *stats);
 
-/* The sum of all workers', or the largest, for gauges of what they have in common. */
+/* The sum of all workers', or of a STATS_GAUGE the largest. */
 uint64_t stats_total(const struct stats *stats, enum metric stat);
 
 /* {"clairon_..":0,..} */

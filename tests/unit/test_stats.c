@@ -104,7 +104,10 @@ adds_up_what_workers_counted(void **state)
         stats_add(&all[i], STAT_HUB_DELIVERED, 5);
         stats_set(&all[i], STAT_GATE_CONNECTIONS, 3);
         stats_set(&all[i], STAT_STORE_CONNECTED, 1);
+        stats_set(&all[i], STAT_HUB_QUEUED, 7);
     }
+    assert_int_equal(stats_total(&all[0], STAT_HUB_QUEUED), 14);
+    assert_int_equal(stats_total(&all[0], STAT_STORE_CONNECTED), 1);
     stats_reset_gauges(&all[1]);
     buffer_init(&out, 65536);
     assert_int_equal(stats_write(&all[1], &out), RC_OK);
