@@ -3,7 +3,6 @@
 #define CLAIRON_BASE_BUFFER_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 #include "base/rc.h"
 

@@ -1,8 +1,7 @@
-/* config_check.c: checks the texts that have a form: names, addresses, what is not there yet. */
+/* config_check.c: checks the texts that have a form: names, addresses, URLs. */
 #include "base/config_check.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -81,10 +80,11 @@ check_one_url(const char *value)
     if (strncmp(value, "unix://", 7) == 0)
         return is_unix_path(value + 7) ? NULL : form;
     if (strncmp(value, "rediss://", 9) == 0) {
-#ifndef CLAIRON_STORE_TLS
+#ifdef CLAIRON_STORE_TLS
+        value += 9;
+#else
         return "must be redis:// or unix:///: this hiredis has no TLS (it came with hiredis 1.0)";
 #endif
-        value += 9;
     } else if (strncmp(value, "redis://", 8) == 0) {
         value += 8;
     } else {

@@ -1,4 +1,4 @@
-/* config_check.h: what a text of the settings must look like, and which of them go together. */
+/* config_check.h: what a text of the settings must look like. */
 #ifndef CLAIRON_BASE_CONFIG_CHECK_H
 #define CLAIRON_BASE_CONFIG_CHECK_H
 

@@ -6,8 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/rc.h"
-
 enum config_type {
     CONFIG_TEXT,
     CONFIG_BOOL,

@@ -166,8 +166,6 @@ set_text(char **field, const struct config_key *key, const char *text)
 
     if ((int64_t)len < key->min || (int64_t)len > key->max)
         return RC_BAD;
-    if (field == NULL)
-        return RC_OK;
     if (*field != NULL)
         explicit_bzero(*field, strlen(*field));
     free(*field);
@@ -195,17 +193,12 @@ static enum rc
 set_field(void *field, const struct config_key *key, const char *text)
 {
     unsigned word;
-    bool flag;
 
     switch (key->type) {
     case CONFIG_TEXT:
         return set_text(field, key, text);
     case CONFIG_BOOL:
-        if (read_bool(text, &flag) != RC_OK)
-            return RC_BAD;
-        if (field != NULL)
-            *(bool *)field = flag;
-        return RC_OK;
+        return read_bool(text, field);
     case CONFIG_ROLES:
         return read_roles(text, field);
     case CONFIG_LEVEL:

@@ -17,7 +17,7 @@ MUST_CHECK enum rc config_value_duration(const char *text, int64_t *ret_ms);
 MUST_CHECK enum rc config_value_set(struct config *config, const struct config_key *key,
                                     const char *text, char reason[CONFIG_REASON_MAX]);
 
-/* What a value of this key looks like: "a duration from 1s to 1h such as 25s". */
+/* What a value of this key looks like: "a duration from 1s to 1h in ms, s, m, h or d". */
 void config_value_describe(const struct config_key *key, char *text, size_t room);
 
 #endif
