@@ -1,7 +1,6 @@
 /* cli_doctor_host.c: what the doctor sees without asking a server: files, keys, certificates, limits. */
 #include "cli_doctor_host.h"
 
-#include <errno.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <stdio.h>
@@ -11,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "relay.h"
+
 #define SETTINGS "settings"
 #define HOST "host"
 #define HINT_MAX 768
@@ -18,8 +19,6 @@
 #define RSA_BITS_MIN 2048
 #define EC_BITS_MIN 256
 #define WARN_DAYS 14
-#define DAY_S 86400
-#define DESCRIPTORS_SPARE 64 /* as relay.c has it */
 #define BACKLOG_MIN 1024
 
 static bool
@@ -214,7 +213,7 @@ kernel_number(const char *path)
 void
 host_examine_limits(const struct config *config, struct findings *findings)
 {
-    rlim_t wanted = (rlim_t)config->gate.max_connections + DESCRIPTORS_SPARE;
+    rlim_t wanted = (rlim_t)config->gate.max_connections + RELAY_DESCRIPTORS_SPARE;
     long backlog = kernel_number("/proc/sys/net/core/somaxconn");
     struct rlimit limit;
     char hint[HINT_MAX];

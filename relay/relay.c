@@ -3,7 +3,6 @@
 
 #include <ev.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -16,7 +15,6 @@
 #include "hub/hub.h"
 #include "store/store.h"
 
-#define EXIT_FAILED 1
 #define BEAT_US INT64_C(1000000) /* of a worker, for the process that looks after it */
 
 struct relay {
@@ -224,7 +222,7 @@ raise_descriptor_limit(const struct config *config)
         return;
     limit.rlim_cur = limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0 ||
-        limit.rlim_cur < (rlim_t)config->gate.max_connections + 64)
+        limit.rlim_cur < (rlim_t)config->gate.max_connections + RELAY_DESCRIPTORS_SPARE)
         log_warn("relay", "only %llu descriptors for gate.max_connections = %d: raise ulimit -n",
                  (unsigned long long)limit.rlim_cur, config->gate.max_connections);
 }
@@ -283,7 +281,7 @@ relay_run(struct config *config, struct stats *stats, int listen_fd, bool is_pus
     relay.loop = ev_loop_new(EVFLAG_AUTO);
     if (relay.loop == NULL) {
         log_error("relay", "could not make an event loop");
-        return EXIT_FAILED;
+        return RELAY_EXIT_FAILED;
     }
     raise_descriptor_limit(config);
     watch_signals(&relay);
@@ -306,5 +304,5 @@ relay_run(struct config *config, struct stats *stats, int listen_fd, bool is_pus
     ev_signal_stop(relay.loop, &relay.push_on);
     ev_timer_stop(relay.loop, &relay.beat);
     ev_loop_destroy(relay.loop);
-    return is_open ? 0 : EXIT_FAILED;
+    return is_open ? 0 : RELAY_EXIT_FAILED;
 }

@@ -5,6 +5,9 @@
 #include "base/config.h"
 #include "base/stats.h"
 
+#define RELAY_EXIT_FAILED 1        /* of a process that could not serve at all */
+#define RELAY_DESCRIPTORS_SPARE 64 /* for all else than clients */
+
 /*
  * One process's work, until SIGTERM or SIGINT has drained it. listen_fd is taken over: clients
  * connect there; -1 without the role. Push begins turned off if is_push_off. Signals may be blocked

@@ -15,7 +15,6 @@
 #include "base/service.h"
 #include "gate/gate.h"
 
-#define EXIT_FAILED 1
 #define RESTART_PAUSE_S 1 /* a worker that dies at once must not be started in a loop */
 
 struct worker {
@@ -44,7 +43,7 @@ run_worker(const struct workers *workers, const struct worker *worker)
 
     /* A worker whose guardian was killed drains too. */
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != workers->guardian)
-        return EXIT_FAILED;
+        return RELAY_EXIT_FAILED;
     service_leave();
     stats_reset_gauges(worker->stats);
     /* One slot has one reader. */
@@ -106,9 +105,9 @@ on_ended(struct workers *workers, struct worker *worker, int status)
     worker->pid = 0;
     if (workers->is_stopping)
         return;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAILED) {
+    if (WIFEXITED(status) && WEXITSTATUS(status) == RELAY_EXIT_FAILED) {
         log_error("workers", "worker %d could not serve, stopping all", pid);
-        stop(workers, EXIT_FAILED);
+        stop(workers, RELAY_EXIT_FAILED);
     } else if (WIFSIGNALED(status)) {
         log_error("workers", "worker %d was killed by signal %d, starting another", pid,
                   WTERMSIG(status));
@@ -229,7 +228,7 @@ run_several(struct config *config, int listen_fd)
     if (stats == NULL) {
         log_error("workers", "no shared memory: %s", strerror(errno));
         close(listen_fd);
-        return EXIT_FAILED;
+        return RELAY_EXIT_FAILED;
     }
     for (int i = 0; i < workers.count; i++)
         workers.each[i].stats = &stats[i];
@@ -254,7 +253,7 @@ workers_run(struct config *config)
     int code;
 
     if (has_gate && gate_listen(config, &listen_fd) != RC_OK)
-        return EXIT_FAILED;
+        return RELAY_EXIT_FAILED;
     if (has_gate && config->gate.workers > 1)
         code = run_several(config, listen_fd);
     else

@@ -6,8 +6,6 @@
 
 #include "base/log.h"
 
-#define CACHE_LINE 64
-
 static void *
 memory_checked(void *memory, size_t size)
 {
@@ -29,7 +27,7 @@ memory_new_line(size_t size)
 {
     void *new = NULL;
 
-    if (posix_memalign(&new, CACHE_LINE, size) != 0)
+    if (posix_memalign(&new, MEMORY_CACHE_LINE, size) != 0)
         new = NULL;
     return memset(memory_checked(new, size), 0, size);
 }

@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#define MEMORY_CACHE_LINE 64 /* bytes */
+
 /* Never NULL. The caller checked the size against a ceiling before it came here. */
 void *memory_new(size_t size); /* zeroed */
 /* The same at the start of a cache line, for what is one of very many and looked at often. */

@@ -6,7 +6,6 @@
 
 #include "base/memory.h"
 
-#define CACHE_LINE 64
 #define ITEMS_AT_A_TIME 64
 
 struct pool_item {
@@ -42,7 +41,7 @@ grow(struct pool *pool, size_t size)
 void *
 pool_take(struct pool *pool)
 {
-    size_t size = (pool->size + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
+    size_t size = (pool->size + MEMORY_CACHE_LINE - 1) & ~(size_t)(MEMORY_CACHE_LINE - 1);
     struct pool_item *item;
 
     if (pool->given_back == NULL)

@@ -2,8 +2,6 @@
 #ifndef CLAIRON_FEED_FEED_H
 #define CLAIRON_FEED_FEED_H
 
-#include <stddef.h>
-
 #include "base/config.h"
 #include "base/rc.h"
 #include "base/stats.h"

@@ -1,5 +1,4 @@
 /* feed_errors.c: what a server's error means and what would mend it. */
-#include <stdio.h>
 #include <string.h>
 
 #include "feed/feed_private.h"

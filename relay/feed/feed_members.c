@@ -1,6 +1,5 @@
 /* feed_members.c: the first copy of clairon.member, for a store that has no progress yet. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"

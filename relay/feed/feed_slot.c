@@ -1,5 +1,4 @@
 /* feed_slot.c: looks at the slot before it is read: missing, foreign, in use, lost, moved on. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
