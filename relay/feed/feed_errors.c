@@ -46,6 +46,11 @@ static const struct hint hints[] = {
     {NULL, "does not match host name",
      "host in [feed] conninfo must be a name that the server's certificate holds"},
     {NULL, "no encryption", "pg_hba.conf wants TLS: set sslmode = verify-full in [feed] conninfo"},
+    {NULL, "is not permitted to log in", "ALTER ROLE of the relay's role with LOGIN, on the primary"},
+    {NULL, "too many connections for", "raise the CONNECTION LIMIT of the role or database"},
+    {NULL, "too many clients", "raise max_connections"},
+    {NULL, "connection slots are reserved", "raise max_connections"},
+    {NULL, "exceeds max_wal_senders", "raise max_wal_senders"},
     {NULL, "FATAL:  role \"",
      "user in [feed] conninfo must name the relay's role: on the primary CREATE ROLE relay LOGIN "
      "REPLICATION PASSWORD '..' IN ROLE clairon_relay"},

@@ -80,6 +80,13 @@ refused('another name', qr/does not match host name.*must be a name/, host => 'e
 refused('a wrong password', qr/password authentication failed.*its password/, sslmode => 'require',
     password => "'the wrong one'");
 refused('no password', qr/no password supplied.*its password/, sslmode => 'require', password => "''");
+sub doctor_says { return qx{$relay->{program} doctor -c $relay->{file} --quiet} }
+sql('ALTER ROLE relay NOLOGIN');
+refused('a role that may not log in', qr/not permitted to log in; ALTER ROLE .* LOGIN/, sslmode => 'require');
+like(doctor_says(), qr/mend it: ALTER ROLE .* LOGIN/, 'the doctor says so too');
+sql('ALTER ROLE relay LOGIN CONNECTION LIMIT 0');
+like(doctor_says(), qr/too many connections for role.*\n +mend it: raise the CONNECTION LIMIT/, 'and knows a limit of connections');
+sql('ALTER ROLE relay CONNECTION LIMIT -1');
 
 # Then all is right, and it streams over TLS.
 $relay->configure('feed.conninfo' =>
