@@ -45,6 +45,7 @@ static const struct hint hints[] = {
      "name the authority that signed the server's certificate by sslrootcert in [feed] conninfo"},
     {NULL, "does not match host name",
      "host in [feed] conninfo must be a name that the server's certificate holds"},
+    {NULL, "SSL encryption", "allow the relay's role into this database in pg_hba.conf"},
     {NULL, "no encryption", "pg_hba.conf wants TLS: set sslmode = verify-full in [feed] conninfo"},
     {NULL, "is not permitted to log in", "ALTER ROLE of the relay's role with LOGIN, on the primary"},
     {NULL, "too many connections for", "raise the CONNECTION LIMIT of the role or database"},

@@ -81,6 +81,8 @@ refused('a wrong password', qr/password authentication failed.*its password/, ss
     password => "'the wrong one'");
 refused('no password', qr/no password supplied.*its password/, sslmode => 'require', password => "''");
 sub doctor_says { return qx{$relay->{program} doctor -c $relay->{file} --quiet} }
+sql('CREATE ROLE other LOGIN');
+refused('a door for others', qr/no pg_hba\.conf entry.*SSL encryption.*; allow the relay's role into this database/, sslmode => 'prefer', user => 'other');
 sql('ALTER ROLE relay NOLOGIN');
 refused('a role that may not log in', qr/not permitted to log in; ALTER ROLE .* LOGIN/, sslmode => 'require');
 like(doctor_says(), qr/mend it: ALTER ROLE .* LOGIN/, 'the doctor says so too');

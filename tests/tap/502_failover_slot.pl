@@ -46,7 +46,7 @@ is_deeply([ map { $_->{metadata}{id} } @notes ], \@ids, 'a failover slot is read
 
 # Until the promotion it is a copy that nobody may read.
 wait_until('the slot is copied', sub {
-    standby_sql(q{SELECT synced AND NOT temporary FROM pg_replication_slots WHERE slot_name = 'clairon'}) eq 't' });
+    standby_sql(q{SELECT synced FROM clairon.status WHERE slot_name = 'clairon'}) eq 't' });
 my $early = Clairon::Test::relay($standby, $store, wait => 0);
 $early->wait_for_log(qr/PostgreSQL refused: .*synchronized from the primary.*promot/);
 pass('a relay that reads the copy is told why it cannot, and when it can');
