@@ -15,7 +15,6 @@
 #define REASON_MAX 256
 /* lws keeps some bytes more for each header than a head has. */
 #define HEADER_BYTES_MAX (GATE_HEAD_BYTES_MAX + 2048)
-#define HEADER_POOL 256        /* requests being read at a time */
 #define RX_BYTES 1             /* per connection; gate_read.c reads past it */
 #define TX_BYTES (1024 * 1024) /* what one send may take */
 
@@ -111,7 +110,7 @@ open_context(struct gate *gate)
         .foreign_loops = loops,
         .user = gate,
         .max_http_header_data = HEADER_BYTES_MAX,
-        .max_http_header_pool = HEADER_POOL,
+        .max_http_header_pool = GATE_HEADER_POOL,
         .options = LWS_SERVER_OPTION_LIBEV | LWS_SERVER_OPTION_EXPLICIT_VHOSTS,
     };
 

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <ev.h>
 #include <libwebsockets.h>
@@ -133,7 +134,10 @@ struct gate {
     struct token_rules rules;
     struct ev_timer sweep;
     struct gate_request *requests;
-    int stream_count; /* of those requests: SSE and polls */
+    int stream_count;           /* of those requests: SSE and polls */
+    struct gate_request *posts; /* of those requests: that have a body, the oldest first */
+    int post_count;
+    size_t body_bytes; /* of all of them */
     struct gate_peer *peers;
     struct gate_head *heads; /* of requests to come, the oldest first */
     int head_count;
@@ -250,6 +254,8 @@ void gate_read_start(struct gate_conn *conn);
 void gate_read_stop(struct gate_conn *conn);
 /* All was written, the close frame last: the client's own end of it is awaited. */
 void gate_read_linger(struct gate_conn *conn);
+/* As read(2), also through TLS: EAGAIN for all that only takes time. */
+ssize_t gate_read_some(struct lws *wsi, unsigned char *bytes, size_t len);
 
 /* gate_message.c: what a line of a client does. */
 void gate_message_handle(struct gate_conn *conn, const char *line, size_t len);

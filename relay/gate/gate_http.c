@@ -107,6 +107,7 @@ static const struct gate_route ROUTES[] = {
     {.path = "/v1/ws", .methods = "GET, HEAD", .answer = answer_upgrade_required},
     {.path = "/v1/sse",
      .methods = "GET",
+     .headers = gate_sse_headers,
      .act = gate_sse_begin,
      .takes_ticket = true,
      .is_stream = true,

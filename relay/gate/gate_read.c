@@ -35,14 +35,14 @@ read_tls(SSL *ssl, unsigned char *bytes, size_t len)
     }
 }
 
-static ssize_t
-read_some(struct gate_conn *conn, unsigned char *bytes, size_t len)
+ssize_t
+gate_read_some(struct lws *wsi, unsigned char *bytes, size_t len)
 {
-    SSL *ssl = lws_get_ssl(conn->wsi);
+    SSL *ssl = lws_get_ssl(wsi);
 
     if (ssl != NULL)
         return read_tls(ssl, bytes, len);
-    return recv(conn->readable.fd, bytes, len, 0);
+    return recv(lws_get_socket_fd(wsi), bytes, len, 0);
 }
 
 static void
@@ -120,7 +120,7 @@ on_readable(struct ev_loop *loop, struct ev_io *io, int events)
     (void)loop;
     (void)events;
     do {
-        got = read_some(conn, gate->received, sizeof(gate->received));
+        got = gate_read_some(conn->wsi, gate->received, sizeof(gate->received));
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (got <= 0) {

@@ -39,6 +39,8 @@ void
 gate_request_kill(struct gate_request *request)
 {
     request->has_ended = true;
+    /* The next turn ends it, if the socket can be written; else lws's timers, which come late. */
+    lws_callback_on_writable(request->wsi);
     lws_set_timeout(request->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
 }
 
@@ -262,8 +264,6 @@ check_body(struct gate_request *request)
 {
     int64_t len = content_length(request->wsi);
 
-    if (request->state == GATE_REQUEST_ENDING)
-        return;
     if (request->route->needs_no_body && has_no_body(request->wsi))
         (void)gate_request_body_end(request);
     else if (len == -411)
@@ -274,6 +274,13 @@ check_body(struct gate_request *request)
         gate_request_problem(request, 400, 0, "Content-Length is no number");
     else if (len > 0)
         say_continue(request->wsi);
+}
+
+/* lws would go on reading it, and hold the headers for that. */
+static bool
+brings_body(struct lws *wsi)
+{
+    return !has_no_body(wsi) && content_length(wsi) != 0;
 }
 
 static struct gate_request *
@@ -315,11 +322,14 @@ gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *
                    const char *id, struct gate_request **slot)
 {
     const struct gate_refusal foreign = {403, NULL, "pages of this origin may not"};
+    const struct gate_refusal laden = {400, NULL, "a GET brings no body here"};
     struct gate_refusal refusal;
     char *origin;
 
     if (!gate_http_origin(route->is_console ? NULL : gate->config->gate.origins, wsi, &origin))
         return refuse(wsi, NULL, &foreign);
+    if (!route->is_post && brings_body(wsi))
+        return refuse(wsi, origin, &laden);
     if (route->is_stream && !gate_admits(gate, wsi, route->takes_ticket, &refusal)) {
         stats_add(gate->stats, STAT_GATE_REFUSED, 1);
         return refuse(wsi, origin, &refusal);
@@ -329,7 +339,9 @@ gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *
     if (route->headers != NULL)
         route->headers(*slot);
     authorise(*slot);
-    if (route->is_post)
+    if (!route->is_post)
+        gate_gone_watch(*slot);
+    else if ((*slot)->state != GATE_REQUEST_ENDING && gate_body_begin(*slot))
         check_body(*slot);
     return 0;
 }
@@ -337,10 +349,8 @@ gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *
 int
 gate_request_body(struct gate_request *request, const char *bytes, size_t len)
 {
-    if (request->state != GATE_REQUEST_READING)
-        return 0;
-    if (buffer_add(&request->body, bytes, len) != RC_OK)
-        gate_request_problem(request, 413, 0, "a body may have 1 MB");
+    if (request->state == GATE_REQUEST_READING)
+        gate_body_add(request, bytes, len);
     return 0;
 }
 
@@ -412,6 +422,8 @@ gate_request_closed(struct gate_request *request)
     if (request->asked != NULL)
         gate_asked_forget(request->asked);
     DL_DELETE(gate->requests, request);
+    gate_gone_stop(request);
+    gate_body_end(request);
     if (request->route->is_stream) {
         gate->stream_count--;
         gate_peer_leave(gate, request->peer);
@@ -424,6 +436,8 @@ gate_request_closed(struct gate_request *request)
     free(request->origin);
     free(request->key);
     free(request->traceparent);
+    free(request->asked_pos);
+    free(request->asked_topics);
     free(request->who);
     free(request);
 }

@@ -7,6 +7,7 @@
 #define GATE_TARGET_MAX 256 /* bytes of a path */
 #define GATE_JSON "application/json"
 #define GATE_BODY_MAX (1024 * 1024) /* of a request */
+#define GATE_HEADER_POOL 1024       /* requests whose headers lws holds at a time */
 
 struct gate_answer {
     int status;
@@ -67,10 +68,15 @@ struct gate_request {
     struct lws *wsi;
     struct gate_request *prev; /* in gate->requests */
     struct gate_request *next;
+    struct gate_request *post_prev; /* in gate->posts */
+    struct gate_request *post_next;
+    struct ev_io readable; /* once lws reads no more of it */
+    size_t thrown;         /* bytes of what it still said */
     const struct gate_route *route;
     enum gate_request_state state;
     bool has_ended; /* the last was written: lws ends the socket */
-    char *origin;   /* whose pages may read the answer; NULL: no page asks */
+    bool is_post_counted;
+    char *origin; /* whose pages may read the answer; NULL: no page asks */
     char *who;
     struct token token;
     struct gate_redeem *redeem; /* while ASKING */
@@ -78,7 +84,9 @@ struct gate_request {
     struct gate_asked *asked;
     char *key;         /* Idempotency-Key; NULL: none */
     char *traceparent; /* as given; NULL: none */
-    char id[37];       /* of the path, a UUID in lower case */
+    char *asked_pos;   /* of SSE; NULL: none */
+    char *asked_topics;
+    char id[37]; /* of the path, a UUID in lower case */
     struct gate_peer *peer;
     struct session *session; /* while OPEN */
     struct buffer body;
@@ -103,6 +111,19 @@ int gate_request_body_end(struct gate_request *request);
 int gate_request_writable(struct gate_request *request);
 void gate_request_closed(struct gate_request *request);
 void gate_requests_sweep(struct gate *gate, int64_t now_us, int64_t wall_us);
+
+/*
+ * gate_body.c: the bodies under way, which have a ceiling together: those that are waited for
+ * longest make room. False: there is none, and the request is answered.
+ */
+bool gate_body_begin(struct gate_request *request);
+void gate_body_add(struct gate_request *request, const char *bytes, size_t len);
+void gate_body_end(struct gate_request *request); /* accepts one without a body */
+
+/* gate_gone.c: lws gives up the headers; the client's end is heard, and ends the request. */
+void gate_gone_watch(struct gate_request *request);
+void gate_gone_stop(struct gate_request *request);
+
 /* Queues the answer, which is the request's end. Frees the answer. */
 void gate_request_answer(struct gate_request *request, struct gate_answer *answer);
 void gate_request_problem(struct gate_request *request, int status, int code, const char *sentence);
@@ -137,6 +158,7 @@ bool gate_http_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t 
 #define GATE_WRONG_TOPICS "topics are names between commas, with a * at their end only"
 
 /* gate_sse.c, gate_poll.c, gate_api.c */
+void gate_sse_headers(struct gate_request *request);
 void gate_sse_begin(struct gate_request *request);
 bool gate_sse_lines(struct gate_request *request, const char *text, size_t len);
 void gate_sse_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us);

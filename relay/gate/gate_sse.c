@@ -136,13 +136,22 @@ limit_silence(struct gate_request *request)
                      sizeof(ms));
 }
 
-static void
-begin(struct gate_request *request, const char *pos, char *topics)
+void
+gate_sse_headers(struct gate_request *request)
+{
+    request->asked_pos = gate_http_header(request->wsi, "last-event-id:", SESSION_POS_MAX - 1);
+    if (request->asked_pos == NULL)
+        request->asked_pos = gate_http_argument(request->wsi, "pos=", SESSION_POS_MAX - 1);
+    request->asked_topics = gate_http_argument(request->wsi, "topics=", SESSION_TOPICS_BYTES_MAX);
+}
+
+void
+gate_sse_begin(struct gate_request *request)
 {
     const char *names[SESSION_TOPICS_MAX];
-    struct session_request wanted = {.pos = pos, .topics = {names, 0}};
+    struct session_request wanted = {.pos = request->asked_pos, .topics = {names, 0}};
 
-    if (!gate_http_topics(topics, names, &wanted.topics.count)) {
+    if (!gate_http_topics(request->asked_topics, names, &wanted.topics.count)) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_WRONG_TOPICS);
         return;
     }
@@ -150,19 +159,6 @@ begin(struct gate_request *request, const char *pos, char *topics)
     limit_silence(request);
     gate_request_attach(request, &wanted);
     say_head(request);
-}
-
-void
-gate_sse_begin(struct gate_request *request)
-{
-    char *pos = gate_http_header(request->wsi, "last-event-id:", SESSION_POS_MAX - 1);
-    char *topics = gate_http_argument(request->wsi, "topics=", SESSION_TOPICS_BYTES_MAX);
-
-    if (pos == NULL)
-        pos = gate_http_argument(request->wsi, "pos=", SESSION_POS_MAX - 1);
-    begin(request, pos, topics);
-    free(pos);
-    free(topics);
 }
 
 static void

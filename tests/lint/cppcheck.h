@@ -1,5 +1,6 @@
 /* cppcheck.h: what cppcheck, which reads no system headers, must know of uthash's loops. */
 #define DL_FOREACH(head, el) for (el = head; el; el = (el)->next)
+#define DL_FOREACH2(head, el, next) for (el = head; el; el = (el)->next)
 #define DL_FOREACH_SAFE(head, el, tmp)                                                             \
     for ((el) = (head); (el) && (tmp = (el)->next, 1); (el) = tmp)
 #define HASH_ITER(hh, head, el, tmp)                                                               \

@@ -6,7 +6,7 @@
 #   other users' messages, topics guessed                here, 350, 288 (who left an audience)
 #   header smuggling (CL and TE, twice, folded, bare LF)  386, over TLS 387; tests/unit/test_http_head.c, tests/fuzz/fuzz_http_head.c
 #   oversize                                             heads: 386, 387; bodies: 360, 380; frames: 310, 340
-#   slowloris                                            heads: 386, 387; bodies and readers: 365_slow_http
+#   slowloris                                            heads: 386, 387; bodies and readers: 365_slow_http, many of them: 367
 #   path traversal                                       here
 #   pages of others (CSRF)                               here and 372 (POST, preflight), 300 (WebSocket)
 #   X-Forwarded-For                                      370 (trusted and not), 386 (twice)
