@@ -45,21 +45,14 @@ feed_copy_members(struct feed *feed)
     feed_flush_socket(feed);
 }
 
-static void
-put_u16(char *at, size_t value)
-{
-    at[0] = (char)(value >> 8 & 0xff);
-    at[1] = (char)(value & 0xff);
-}
-
 /* LSN 0 stands before all WAL. */
 static void
-put_common(char *frame, char kind, size_t len, uint64_t ordinal)
+put_common(unsigned char *frame, char kind, size_t len, uint64_t ordinal)
 {
-    put_u16(frame + FRAME_AT_LENGTH + 2, len);
-    frame[FRAME_AT_KIND] = kind;
+    bytes_put_u32(frame + FRAME_AT_LENGTH, (uint32_t)len);
+    frame[FRAME_AT_KIND] = (unsigned char)kind;
     frame[FRAME_AT_VERSION] = FRAME_VERSION;
-    bytes_put_u64((unsigned char *)frame + FRAME_AT_ORDINAL, ordinal);
+    bytes_put_u64(frame + FRAME_AT_ORDINAL, ordinal);
 }
 
 /* Puts one row into the form in which changes come, so that one way serves both. */
@@ -68,7 +61,7 @@ take_row(struct feed *feed, const PGresult *row)
 {
     size_t lens[3];
     size_t total = FRAME_MEMBER_HEAD_SIZE;
-    char *frame, *out;
+    unsigned char *frame, *out;
 
     for (int i = 0; i < 3; i++) {
         lens[i] = (size_t)PQgetlength(row, 0, i);
@@ -83,24 +76,24 @@ take_row(struct feed *feed, const PGresult *row)
     feed->copied_members++;
     put_common(frame, FRAME_KIND_MEMBER, total, ++feed->copy_ordinal);
     frame[FRAME_MEMBER_AT_CHANGE] = '+';
-    put_u16(frame + FRAME_MEMBER_AT_AUDIENCE_LEN, lens[0]);
-    put_u16(frame + FRAME_MEMBER_AT_TARGET_LEN, lens[1]);
-    put_u16(frame + FRAME_MEMBER_AT_USER_LEN, lens[2]);
+    bytes_put_u16(frame + FRAME_MEMBER_AT_AUDIENCE_LEN, (uint16_t)lens[0]);
+    bytes_put_u16(frame + FRAME_MEMBER_AT_TARGET_LEN, (uint16_t)lens[1]);
+    bytes_put_u16(frame + FRAME_MEMBER_AT_USER_LEN, (uint16_t)lens[2]);
     out = frame + FRAME_MEMBER_HEAD_SIZE;
     for (int i = 0; i < 3; i++) {
         memcpy(out, PQgetvalue(row, 0, i), lens[i]);
         out += lens[i];
     }
-    return feed_stream_take(feed, frame, (struct bytes){(unsigned char *)frame, total});
+    return feed_stream_take(feed, (char *)frame, (struct bytes){frame, total});
 }
 
 static void
 copy_done(struct feed *feed)
 {
-    char *end = memory_new(FRAME_COMMIT_SIZE);
+    unsigned char *end = memory_new(FRAME_COMMIT_SIZE);
 
     put_common(end, FRAME_KIND_COMMIT, FRAME_COMMIT_SIZE, FRAME_ORDINAL_COMMIT);
-    if (!feed_stream_take(feed, end, (struct bytes){(unsigned char *)end, FRAME_COMMIT_SIZE}))
+    if (!feed_stream_take(feed, (char *)end, (struct bytes){end, FRAME_COMMIT_SIZE}))
         return;
     feed->batch_confirm_lsn = feed->slot_lsn; /* all before the slot is in the copy */
     feed_stream_flush(feed);

@@ -1,4 +1,4 @@
-/* bytes.h: big-endian integers in byte strings. */
+/* bytes.h: views of byte strings, and big-endian integers in them. */
 #ifndef CLAIRON_WIRE_BYTES_H
 #define CLAIRON_WIRE_BYTES_H
 
@@ -34,6 +34,20 @@ bytes_get_u64(const unsigned char *at)
     uint64_t value;
     memcpy(&value, at, sizeof(value));
     return be64toh(value);
+}
+
+static inline void
+bytes_put_u16(unsigned char *at, uint16_t value)
+{
+    value = htobe16(value);
+    memcpy(at, &value, sizeof(value));
+}
+
+static inline void
+bytes_put_u32(unsigned char *at, uint32_t value)
+{
+    value = htobe32(value);
+    memcpy(at, &value, sizeof(value));
 }
 
 static inline void

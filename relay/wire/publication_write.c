@@ -113,20 +113,6 @@ write_line(const struct publication_draft *draft, const char *topic)
     return rc;
 }
 
-static void
-put_u16(unsigned char *at, size_t value)
-{
-    at[0] = (unsigned char)(value >> 8);
-    at[1] = (unsigned char)value;
-}
-
-static void
-put_u32(unsigned char *at, size_t value)
-{
-    put_u16(at, value >> 16);
-    put_u16(at + 2, value & 0xffff);
-}
-
 static size_t
 targets_len(const struct publication *publication)
 {
@@ -137,6 +123,16 @@ targets_len(const struct publication *publication)
     return len;
 }
 
+static uint16_t
+flags_of(const struct publication_draft *draft)
+{
+    const struct publication *publication = draft->publication;
+
+    return (uint16_t)((publication->needs_ack ? FRAME_ACK_REQUIRED : 0) |
+                      (draft->is_retried ? FRAME_RETRY_ENABLED : 0) |
+                      (publication->traceparent[0] != '\0' ? FRAME_TRACED : 0));
+}
+
 static void
 fill_head(const struct publication_draft *draft, const unsigned char id[16], size_t topic_len,
           unsigned char head[FRAME_NOTE_HEAD_SIZE])
@@ -144,12 +140,10 @@ fill_head(const struct publication_draft *draft, const unsigned char id[16], siz
     const struct publication *publication = draft->publication;
     size_t names = strlen(publication->audience) + topic_len + targets_len(publication);
 
-    put_u32(head, FRAME_NOTE_HEAD_SIZE + names + publication->data.len);
+    bytes_put_u32(head, (uint32_t)(FRAME_NOTE_HEAD_SIZE + names + publication->data.len));
     head[FRAME_AT_KIND] = FRAME_KIND_NOTE;
     head[FRAME_AT_VERSION] = FRAME_VERSION;
-    put_u16(head + FRAME_AT_FLAGS, (publication->needs_ack ? FRAME_ACK_REQUIRED : 0u) |
-                                       (draft->is_retried ? FRAME_RETRY_ENABLED : 0u) |
-                                       (publication->traceparent[0] != '\0' ? FRAME_TRACED : 0u));
+    bytes_put_u16(head + FRAME_AT_FLAGS, flags_of(draft));
     memcpy(head + FRAME_NOTE_AT_ID, id, 16);
     bytes_put_u64(head + FRAME_NOTE_AT_COMMIT_US, (uint64_t)draft->origin->now_us);
     bytes_put_u64(head + FRAME_NOTE_AT_EXPIRES_US, (uint64_t)draft->expires_us);
@@ -157,11 +151,11 @@ fill_head(const struct publication_draft *draft, const unsigned char id[16], siz
     head[FRAME_NOTE_AT_TYPE] = (unsigned char)draft->type;
     head[FRAME_NOTE_AT_OPERATION] = FRAME_OPERATION_NOTIFY;
     head[FRAME_NOTE_AT_BACKOFF] = (unsigned char)draft->backoff;
-    put_u16(head + FRAME_NOTE_AT_RETRY_LIMIT, (size_t)draft->limit);
-    put_u16(head + FRAME_NOTE_AT_AUDIENCE_LEN, strlen(publication->audience));
-    put_u16(head + FRAME_NOTE_AT_TOPIC_LEN, topic_len);
-    put_u32(head + FRAME_NOTE_AT_TARGETS_LEN, targets_len(publication));
-    put_u32(head + FRAME_NOTE_AT_TARGET_COUNT, publication->target_count);
+    bytes_put_u16(head + FRAME_NOTE_AT_RETRY_LIMIT, (uint16_t)draft->limit);
+    bytes_put_u16(head + FRAME_NOTE_AT_AUDIENCE_LEN, (uint16_t)strlen(publication->audience));
+    bytes_put_u16(head + FRAME_NOTE_AT_TOPIC_LEN, (uint16_t)topic_len);
+    bytes_put_u32(head + FRAME_NOTE_AT_TARGETS_LEN, (uint32_t)targets_len(publication));
+    bytes_put_u32(head + FRAME_NOTE_AT_TARGET_COUNT, (uint32_t)publication->target_count);
 }
 
 static enum rc
@@ -180,7 +174,7 @@ write_head(const struct publication_draft *draft, const unsigned char id[16], co
     for (size_t i = 0; i < publication->target_count && rc == RC_OK; i++) {
         unsigned char len[2];
 
-        put_u16(len, strlen(publication->targets[i]));
+        bytes_put_u16(len, (uint16_t)strlen(publication->targets[i]));
         rc = buffer_add(&publication->head, len, sizeof(len));
         if (rc == RC_OK)
             rc = buffer_add(&publication->head, publication->targets[i],
