@@ -102,11 +102,8 @@ cli_trace(int argc, char **argv)
         return code;
     if (help)
         return cli_print_usage(trace_usage);
-    if (operands[0] == NULL || !frame_is_uuid(operands[0], strlen(operands[0])))
+    if (operands[0] == NULL || !frame_read_uuid(operands[0], strlen(operands[0]), id))
         return cli_refuse(TRACE, "the id of a notification, a UUID, must follow", "");
-    for (size_t i = 0; i <= FRAME_UUID_TEXT; i++)
-        id[i] = (char)(operands[0][i] >= 'A' && operands[0][i] <= 'F' ? operands[0][i] | 0x20
-                                                                      : operands[0][i]);
     direct = cli_store_open(TRACE, path, argc, argv, &code);
     if (direct == NULL)
         return code;

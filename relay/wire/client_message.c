@@ -9,8 +9,8 @@
 #include <jansson.h>
 
 #include "base/memory.h"
+#include "wire/frame.h"
 
-#define UUID_LEN 36
 #define FIELDS_MAX 6
 #define REQUEST_ID_MAX 9007199254740991 /* 2^53-1: what every client can count to */
 
@@ -141,26 +141,6 @@ read_refresh(const json_t *root, struct client_message *message,
     return read_token(root, message, error);
 }
 
-/* Writes `text` in lower case; false when it is not 8-4-4-4-12 hexadecimal digits. */
-static bool
-uuid_copy(const char *text, size_t len, char *out)
-{
-    if (len != UUID_LEN)
-        return false;
-    for (size_t i = 0; i < UUID_LEN; i++) {
-        char c = text[i];
-        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
-
-        if (c >= 'A' && c <= 'F')
-            c = (char)(c - 'A' + 'a');
-        if (dash ? c != '-' : !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
-            return false;
-        out[i] = c;
-    }
-    out[UUID_LEN] = '\0';
-    return true;
-}
-
 /* One block: the pointers, then the texts they point to. */
 static enum rc
 read_ack(const json_t *root, struct client_message *message, char error[CLIENT_MESSAGE_ERROR_MAX])
@@ -171,14 +151,14 @@ read_ack(const json_t *root, struct client_message *message, char error[CLIENT_M
 
     if (!json_is_array(ids) || count == 0 || count > CLIENT_MESSAGE_ACKS_MAX)
         return refuse(error, "\"ids\" must be an array of 1 to %d ids", CLIENT_MESSAGE_ACKS_MAX);
-    message->ids = memory_new(count * (sizeof(char *) + UUID_LEN + 1));
+    message->ids = memory_new(count * (sizeof(char *) + FRAME_UUID_TEXT + 1));
     texts = (char *)(message->ids + count);
     for (size_t i = 0; i < count; i++) {
         const json_t *id = json_array_get(ids, i);
 
-        message->ids[i] = texts + i * (UUID_LEN + 1);
+        message->ids[i] = texts + i * (FRAME_UUID_TEXT + 1);
         if (!json_is_string(id) ||
-            !uuid_copy(json_string_value(id), json_string_length(id), message->ids[i]))
+            !frame_read_uuid(json_string_value(id), json_string_length(id), message->ids[i]))
             return refuse(error, "\"ids\" must hold UUIDs; the one at index %zu is not", i);
     }
     message->id_count = count;

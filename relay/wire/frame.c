@@ -189,6 +189,17 @@ frame_is_uuid(const char *text, size_t len)
     return true;
 }
 
+bool
+frame_read_uuid(const char *text, size_t len, char ret_text[FRAME_UUID_TEXT + 1])
+{
+    if (!frame_is_uuid(text, len))
+        return false;
+    for (size_t i = 0; i < len; i++)
+        ret_text[i] = (char)tolower((unsigned char)text[i]);
+    ret_text[len] = '\0';
+    return true;
+}
+
 void
 frame_position_text(uint64_t lsn, uint64_t ordinal, char ret_text[FRAME_POSITION_TEXT + 1])
 {

@@ -75,6 +75,9 @@ void frame_id_text(const unsigned char id[16], char ret_text[FRAME_UUID_TEXT + 1
 /* True when `text` (any bytes) is a UUID in its usual 36-character form. */
 bool frame_is_uuid(const char *text, size_t len);
 
+/* Takes such a one in lower case, as ids are kept; false for anything else. */
+bool frame_read_uuid(const char *text, size_t len, char ret_text[FRAME_UUID_TEXT + 1]);
+
 /* A position as text whose byte order is the order of positions. */
 void frame_position_text(uint64_t lsn, uint64_t ordinal, char ret_text[FRAME_POSITION_TEXT + 1]);
 

@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "decoder/traceparent.h"
+#include "wire/frame.h"
 
 #define PUBLICATION_TARGETS_MAX 10000
 #define PUBLICATION_ERROR_MAX 192
@@ -23,7 +24,7 @@ struct publication_origin {
 };
 
 struct publication {
-    char id[37]; /* a version 7 UUID */
+    char id[FRAME_UUID_TEXT + 1]; /* version 7 */
     bool needs_ack;
     char traceparent[TRACEPARENT_LEN + 1]; /* "": none */
     char *audience;

@@ -238,11 +238,16 @@ test_positions_sort_as_texts(void **state)
 static void
 test_uuid_texts(void **state)
 {
+    char text[FRAME_UUID_TEXT + 1];
+
     (void)state;
     assert_true(frame_is_uuid("00112233-4455-6677-8899-AAbbccddeeff", 36));
     assert_false(frame_is_uuid("00112233-4455-6677-8899-aabbccddeef", 35));
     assert_false(frame_is_uuid("0011223304455-6677-8899-aabbccddeeff", 36));
     assert_false(frame_is_uuid("g0112233-4455-6677-8899-aabbccddeeff", 36));
+    assert_true(frame_read_uuid("00112233-4455-6677-8899-AAbbccddeeff", 36, text));
+    assert_string_equal(text, "00112233-4455-6677-8899-aabbccddeeff");
+    assert_false(frame_read_uuid("g0112233-4455-6677-8899-aabbccddeeff", 36, text));
 }
 
 static void
