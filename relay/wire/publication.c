@@ -5,19 +5,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <time.h>
 
 #include <jansson.h>
 
 #include "base/memory.h"
+#include "wire/audience.h"
 #include "wire/publication_private.h"
 
 #define NAME_MAX_BYTES 255
-#define AUDIENCE_MAX 63
 #define RETRY_LIMIT_MAX 1000
 #define RETRY_LIMIT 5
-#define AUDIENCE_BYTES "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
 
 enum rc
 publication_refuse(struct publication_draft *draft, const char *format, ...)
@@ -244,12 +242,9 @@ read_metadata(struct publication_draft *draft, json_t *root)
 static bool
 is_audience(const char *name)
 {
-    size_t len = strlen(name);
+    bool is_exact = strcmp(name, "USER") == 0 || strcmp(name, "ALL") == 0;
 
-    return len > 0 && len <= AUDIENCE_MAX && strspn(name, AUDIENCE_BYTES) == len &&
-           !(name[0] >= '0' && name[0] <= '9') &&
-           (strcmp(name, "USER") == 0 || strcasecmp(name, "USER") != 0) &&
-           (strcmp(name, "ALL") == 0 || strcasecmp(name, "ALL") != 0);
+    return audience_is_word(name) && (is_exact || !audience_is_reserved(name));
 }
 
 static bool

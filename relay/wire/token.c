@@ -6,14 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include <jansson.h>
 #include <jwt.h>
 
 #include "base/memory.h"
-
-#define AUDIENCE_BYTES "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
 
 #define TIME_MAX_S 253402300799.0 /* the year 9999: far from any overflow */
 
@@ -213,12 +210,8 @@ json_is_text(const json_t *value, size_t max)
 static bool
 token_audience_allowed(const char *name)
 {
-    size_t len = strlen(name);
-
-    /* As clairon.watch has it. A colon above all would make one audience pass for another. */
-    return len > 0 && len <= TOKEN_AUDIENCE_MAX && strspn(name, AUDIENCE_BYTES) == len &&
-           !(name[0] >= '0' && name[0] <= '9') && strcasecmp(name, "USER") != 0 &&
-           strcasecmp(name, "ALL") != 0;
+    /* A colon above all would make one audience pass for another. */
+    return audience_is_word(name) && !audience_is_reserved(name);
 }
 
 static enum rc

@@ -8,10 +8,11 @@
 
 #include "base/buffer.h"
 #include "base/rc.h"
+#include "wire/audience.h"
 
 #define TOKEN_BYTES_MAX 8192
 #define TOKEN_USER_MAX 255
-#define TOKEN_AUDIENCE_MAX 63
+#define TOKEN_AUDIENCE_MAX AUDIENCE_NAME_MAX
 #define TOKEN_TARGET_MAX 255
 #define TOKEN_GROUPS_MAX 256
 #define TOKEN_ERROR_MAX 160
