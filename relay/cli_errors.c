@@ -12,6 +12,7 @@
 #include "base/config_value.h"
 #include "base/memory.h"
 #include "cli_options.h"
+#include "wire/frame.h"
 
 #define ERRORS "errors"
 
@@ -53,7 +54,7 @@ struct errors_walk {
     long long left;    /* entries that may still be treated */
     long long entries; /* treated */
     long long users;   /* redriven */
-    long long skipped; /* that nobody waits for */
+    long long skipped; /* that cannot be sent anew */
     bool failed;
 };
 
@@ -137,18 +138,23 @@ redrive(struct errors_walk *walk, const struct error_entry *entry, const json_t 
     size_t count = json_array_size(users), texts = 0;
     const char **names = memory_new((count + 1) * sizeof(*names));
     long long waiting = 0;
+    enum rc rc = RC_BAD; /* nobody waited for it, or the store never had its text */
 
     for (size_t i = 0; i < count; i++) {
         const json_t *user = json_array_get(users, i);
         if (json_is_string(user))
             names[texts++] = json_string_value(user);
     }
-    if (texts == 0)
-        walk->skipped++; /* nobody waited for it */
-    else if (direct_redrive(walk->direct, entry, names, texts, &waiting) != RC_OK)
+    if (texts > 0)
+        rc = direct_redrive(walk->direct, entry, names, texts, &waiting);
+    if (rc == RC_BAD) {
+        walk->skipped++;
+        walk->left++; /* as if it were not there */
+    } else if (rc != RC_OK) {
         walk->failed = true;
-    else if (waiting >= 0)
+    } else if (waiting >= 0) {
         walk->entries++;
+    }
     walk->users += waiting > 0 ? waiting : 0;
     free(names);
 }
@@ -199,8 +205,29 @@ finish(const struct errors_walk *walk, enum rc rc)
     else if (strcmp(verb, "drop") == 0)
         printf("dropped %lld entries\n", walk->entries);
     if (walk->skipped > 0)
-        printf("left %lld entries that nobody waits for: drop them\n", walk->skipped);
+        printf("left %lld entries that cannot be sent anew, as nobody waited for them or their "
+               "text is lost: drop them\n",
+               walk->skipped);
     return rc == RC_OK && !walk->failed && fflush(stdout) == 0 ? 0 : 1;
+}
+
+/* What is misspelt must not look as if there were no such entries. */
+static int
+check_filters(const struct errors_request *request)
+{
+    static const char *const reasons[] = {"exhausted", "expired", "rejected", "undecodable"};
+    bool is_known = request->reason == NULL;
+
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]) && !is_known; i++)
+        is_known = strcasecmp(request->reason, reasons[i]) == 0;
+    if (!is_known)
+        return cli_refuse(ERRORS,
+                          "--reason must be exhausted, expired, rejected or undecodable, not ",
+                          request->reason);
+    if (request->id != NULL && !frame_is_uuid(request->id, strlen(request->id)))
+        return cli_refuse(ERRORS, "--id must be the id of a notification, a UUID, not ",
+                          request->id);
+    return 0;
 }
 
 /* 0, or an exit code after it said what is wrong. */
@@ -234,7 +261,7 @@ check_request(const struct errors_request *request, struct entry_id *ret_since,
     *ret_since = (struct entry_id){0, 0};
     if (request->since != NULL)
         ret_since->ms = (uint64_t)(clock_wall_us() / 1000 - ago_ms);
-    return 0;
+    return check_filters(request);
 }
 
 int

@@ -28,6 +28,7 @@ MUST_CHECK enum rc direct_errors(struct direct *direct, struct entry_id since, d
 /*
  * Its users wait for the message anew, from attempt 0, with its lifetime renewed; the entry goes.
  * *ret_users: how many wait now; -1: the entry was gone. `users` as they stand in the entry.
+ * RC_BAD: the entry does not hold what it takes; nothing was done.
  */
 MUST_CHECK enum rc direct_redrive(struct direct *direct, const struct error_entry *entry,
                                   const char *const *users, size_t count, long long *ret_users);

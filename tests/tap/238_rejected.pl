@@ -35,6 +35,16 @@ my $out;
 ok(PostgreSQL::Test::Utils::run_log([ $relay->{program}, qw(errors list -c), $relay->{file} ], '>', \$out), 'it can be listed');
 is(scalar(() = $out =~ /\brejected\b/g), 2, 'both');
 
+# What cannot be sent anew is not in the way of what can.
+my $given_up = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, retry_limit => 0)});
+wait_until('it is waited for', sub { $store->ask('ZSCORE', 'clairon:due', "$given_up:u1") });
+$store->ask('ZADD', 'clairon:due', 1, "$given_up:u1");
+wait_until('it is given up', sub { $store->entries('clairon:errors') == 3 });
+ok(PostgreSQL::Test::Utils::run_log([ $relay->{program}, qw(errors redrive --limit 1 -c), $relay->{file} ], '>', \$out),
+    'one is redriven');
+like($out, qr/^redrove 1 entries for 1 users\nleft 2 entries/, 'the one behind those that cannot be');
+is_deeply([ map { $_->{reason} } $store->entries('clairon:errors') ], [ ('rejected') x 2 ], 'which stay');
+
 my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
 wait_until('the slot is confirmed beyond it', sub {
     $pg->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });

@@ -93,6 +93,8 @@ is($out, "dropped 1 entries\n", 'dropped');
 is(scalar(listed()), 0, 'and gone');
 is((clairon('errors', 'dance'))[0], 2, 'an unknown verb is refused');
 is((clairon('errors', 'list', '--limit', 'x'))[0], 2, 'a bad limit too');
+like((clairon('errors', 'drop', '--reason', 'exausted'))[2], qr/exhausted, expired, rejected or undecodable/, 'a reason that is none is told');
+like((clairon('errors', 'drop', 'x'))[2], qr/a UUID/, 'an id that is none too');
 
 # A value that its type cannot print: the message goes its way, and the log says so.
 $pg->safe_psql('postgres', q{
