@@ -359,6 +359,26 @@ test_a_full_queue_pauses_and_loses_nothing(void **state)
 }
 
 static void
+test_what_expires_while_it_waits_is_told(void **state)
+{
+    struct note *brief = make_note(2, FRAME_PRIORITY_NORMAL);
+
+    (void)state;
+    session.is_blocked = true;
+    queue_note(1, FRAME_PRIORITY_NORMAL);
+    session_queue(&session, brief);
+    queue_note(3, FRAME_PRIORITY_NORMAL);
+    brief->ends_us = clock_wall_us();
+    note_unref(brief);
+    session_writable(&session);
+    while (hub_send_some(&hub, 1))
+        ;
+    assert_string_equal(told(),
+                        MSG("1-0", "1") "{\"t\":\"gap\",\"from\":\"e.2-0\",\"to\":\"e.2-0\","
+                                        "\"why\":\"expired\"} " MSG("3-0", "3"));
+}
+
+static void
 test_slow_by_age(void **state)
 {
     int64_t now_us = clock_monotonic_us();
@@ -463,6 +483,7 @@ main(void)
         TEST(test_a_poll_has_no_priorities),
         TEST(test_high_does_not_enter_a_run),
         TEST(test_a_full_queue_pauses_and_loses_nothing),
+        TEST(test_what_expires_while_it_waits_is_told),
         TEST(test_slow_by_age),
         TEST(test_a_note_in_many_queues_counts_once),
         TEST(test_what_is_left_out_when_short),
