@@ -30,6 +30,13 @@ push(struct acks *acks, struct store_ack ack)
     acks->items[acks->count++] = ack;
 }
 
+void
+acks_refill(struct hub *hub)
+{
+    if (hub->refill_waits && hub->acks.count == 0 && hub->shown_count == 0)
+        hub_refill(hub, false);
+}
+
 static void
 on_acked(void *ctx, enum rc rc)
 {
@@ -40,7 +47,7 @@ on_acked(void *ctx, enum rc rc)
     if (rc == RC_OK) {
         clear(&hub->acks_sent);
         acks_flush(hub);
-        hub_refill(hub);
+        acks_refill(hub);
         return;
     }
     /* Acks are idempotent: whether these arrived is unknown, so they go again. */

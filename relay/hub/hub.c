@@ -229,7 +229,6 @@ on_settled(void *ctx, struct bytes pairs, bool was_acked)
         snprintf(name, sizeof(name), "%.*s", (int)user.len, (const char *)user.at);
         hub_settled(ctx, name, ids, count, was_acked);
     }
-    hub_refill(ctx);
 }
 
 static void
@@ -246,14 +245,15 @@ on_reader_resumed(void *ctx)
 }
 
 void
-hub_refill(struct hub *hub)
+hub_refill(struct hub *hub, bool is_beat)
 {
     struct session *session, *next;
 
+    hub->refill_waits = false;
     if (hub->deferred_count == 0)
         return;
     DL_FOREACH_SAFE (hub->sessions, session, next)
-        session_refill(session);
+        session_refill(session, is_beat);
 }
 
 static void
@@ -331,6 +331,7 @@ on_beat(struct ev_loop *loop, ev_timer *timer, int events)
     (void)loop;
     (void)events;
     here_beat(timer->data);
+    hub_refill(timer->data, true);
 }
 
 struct hub *

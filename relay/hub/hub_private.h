@@ -73,6 +73,7 @@ struct hub {
     ev_idle more;            /* while sessions are left for the next turn */
     unsigned char *scratch;  /* a session's own lines, as a frame */
     unsigned deferred_count; /* sessions with is_deferred */
+    bool refill_waits;       /* of some of them, for acks and reports that wait here */
     struct acks acks;        /* waiting for the store */
     struct acks acks_sent;   /* under way */
     struct shown *shown;     /* waiting for the store */
@@ -180,8 +181,11 @@ void session_set_state(struct session *session, enum session_state state);
  * in the user's inbox, and what needs no ack goes on.
  */
 void session_enqueue(struct session *session, struct note *note);
-/* Fetches from the inbox what was deferred, once acks have made room. */
-void session_refill(struct session *session);
+/*
+ * Fetches from the inbox what was deferred, once acks have made room: half of the window, or on a
+ * beat any.
+ */
+void session_refill(struct session *session, bool is_beat);
 /* A new note for this session's audience. */
 void session_offer(struct session *session, struct note *note);
 /* A retry of a note for this session's user. */
@@ -311,6 +315,8 @@ void here_announce(struct hub *hub);
 void acks_add(struct hub *hub, const char *user, const char *id, int shard);
 /* What was shown, then the acks. */
 void acks_flush(struct hub *hub);
+/* Nothing waits here any more: what had to wait for that is fetched. */
+void acks_refill(struct hub *hub);
 void acks_free(struct hub *hub);
 
 /* hub.c */
@@ -318,8 +324,11 @@ void acks_free(struct hub *hub);
 void hub_retry(struct hub *hub);
 /* Offers what was read in this turn. */
 void hub_publish(struct hub *hub);
-/* After acks went to the store: what they made room for. */
-void hub_refill(struct hub *hub);
+/*
+ * Refills all sessions: for those that waited, and on each beat. An ack by itself makes room for its
+ * own user, and looks at nobody else.
+ */
+void hub_refill(struct hub *hub, bool is_beat);
 /* The sessions of a user, as members of an audience; NULL when there are none. */
 struct audience *hub_find_user(struct hub *hub, struct bytes user);
 

@@ -414,6 +414,16 @@ tell_acked(struct membership *members, const struct session *except, const char 
     buffer_free(&line);
 }
 
+/* What left their windows made room. */
+static void
+refill(struct membership *members)
+{
+    struct membership *member;
+
+    DL_FOREACH (members, member)
+        session_refill(member->session, false);
+}
+
 void
 hub_settled(struct hub *hub, const char *user, const char *const *ids, size_t count, bool was_acked)
 {
@@ -423,6 +433,7 @@ hub_settled(struct hub *hub, const char *user, const char *const *ids, size_t co
         (void)forget(members, ids[i]);
     if (was_acked)
         tell_acked(members, NULL, ids, count);
+    refill(members);
 }
 
 static int
@@ -470,7 +481,7 @@ take_acks(struct hub *hub, const char *user, const struct session *session, cons
         acks_add(hub, user, tidy[i], forget(members, tidy[i]));
     acks_flush(hub);
     tell_acked(members, session, tidy, count);
-    hub_refill(hub);
+    refill(members);
 }
 
 void

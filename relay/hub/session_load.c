@@ -78,7 +78,7 @@ look_again(struct session *session)
 {
     session->has_missed = true;
     window_defer(session);
-    session_refill(session);
+    session_refill(session, false);
 }
 
 void
@@ -341,21 +341,34 @@ session_doubt(struct session *session)
     session->is_doubting = true;
     session->has_missed = true;
     window_defer(session);
-    session_refill(session);
+    session_refill(session, false);
+}
+
+/* The inbox is read from its beginning: not for each place that is free. */
+static bool
+has_room(const struct session *session, bool is_beat)
+{
+    int most = is_beat ? session->window - 1 : session->window / 2;
+
+    return session->has_missed || session->unacked_count <= most;
 }
 
 void
-session_refill(struct session *session)
+session_refill(struct session *session, bool is_beat)
 {
-    if (!session->is_deferred || session->state != SESSION_LIVE ||
-        (!session->has_missed && session->unacked_count > session->window / 2))
+    struct hub *hub = session->hub;
+
+    if (!session->is_deferred || session->state != SESSION_LIVE || !has_room(session, is_beat))
         return;
-    /* Acks that still wait here would be shown again: the inbox does not know of them. */
-    if (session->hub->acks.count > 0)
+    /* The inbox does not know of acks and of deferred lines that still wait here. */
+    shown_flush(hub);
+    if (hub->acks.count > 0 || hub->shown_count > 0) {
+        hub->refill_waits = true;
         return;
+    }
     session->is_deferred = false;
     session->has_missed = false;
-    session->hub->deferred_count--;
+    hub->deferred_count--;
     snprintf(session->inbox_at, sizeof(session->inbox_at), "0");
     if (session->is_doubting)
         window_doubt(session);
@@ -418,7 +431,7 @@ catch_up_from_recent(struct session *session)
         place_pass(&session->cursor, note->shard, note->id);
     }
     session_set_state(session, SESSION_LIVE);
-    session_refill(session); /* acks and retries that came meanwhile */
+    session_refill(session, false); /* acks and retries that came meanwhile */
 }
 
 static void

@@ -108,10 +108,12 @@ on_reported(void *ctx, enum rc rc, const size_t *unowed, size_t unowed_count)
     free(call);
     if (hub->closing)
         return;
-    if (rc == RC_OK)
-        acks_flush(hub); /* and what of this waits before them */
-    else
+    if (rc != RC_OK) {
         hub_retry(hub);
+        return;
+    }
+    acks_flush(hub); /* and what of this waits before them */
+    acks_refill(hub);
 }
 
 static enum rc

@@ -41,8 +41,9 @@ session_subscribe(struct session *session, const struct session_topics *topics, 
     session->has_topics = session->topics != NULL;
     say_subscribed(session, has_request_id, request_id);
     /* What was hidden and waits for an ack may be shown now: it is in the user's inbox. */
+    session->has_missed = true;
     window_defer(session);
-    session_refill(session);
+    session_refill(session, false);
     return RC_OK;
 }
 

@@ -54,7 +54,8 @@ window_enter(struct session *session, struct note *note)
         place->is_written = place->is_written && !again;
         return again; /* else it is on its way, or was shown, already */
     }
-    if (session->unacked_count < session->window) {
+    /* What waits in the inbox was there first: nothing goes past it. */
+    if (session->unacked_count < session->window && !session->is_deferred) {
         take_place(session, note);
         return true;
     }

@@ -16,9 +16,10 @@ my $relay = Clairon::Test::relay($pg, $store);
 
 sub insert
 {
-    my ($table, $from, $to) = @_;
+    my ($table, $from, $to, $user) = @_;
+    $user //= 'u1';
     $pg->safe_psql('postgres',
-        "INSERT INTO $table SELECT i, 'u1' FROM generate_series($from, $to) i");
+        "INSERT INTO $table SELECT i, '$user' FROM generate_series($from, $to) i");
     return;
 }
 
@@ -55,6 +56,24 @@ for my $id (11 .. 20)
 }
 $silent->run_until('the last row', sub { grep { $_ == 20 } rows($silent, 't') });
 is_deeply([ rows($silent, 't') ], [ 11 .. 20 ], 'what one tab acks makes room in the other');
+
+# What comes live does not go past what waits for room; and a single place is enough to go on.
+wait_until('all are acked', sub { $store->pending == 0 });
+my $tight = $relay->client('u2', win => 4);
+sub ack_row { my ($id) = @_;
+    $tight->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} == $id } $tight->notes) }
+insert('t', 21, 25, 'u2');
+$tight->run_until('a window full', sub { rows($tight, 't') == 4 && $store->pending == 5 });
+ack_row(21);
+wait_until('one is acked', sub { $store->pending == 4 });
+insert('t', 26, 26, 'u2');
+$tight->run_until('what waited', sub { rows($tight, 't') == 5 });
+is_deeply([ rows($tight, 't') ], [ 21 .. 25 ], 'what waits for room comes before what is new');
+ack_row(22);
+$tight->run_until('the new one', sub { rows($tight, 't') == 6 });
+is_deeply([ rows($tight, 't') ], [ 21 .. 26 ], 'which follows');
+ack_row($_) for 23 .. 26;
+$tight->close;
 
 # Much that is pending must not keep a new connection from what is live.
 wait_until('all are acked', sub { $store->pending == 0 });

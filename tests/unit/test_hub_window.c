@@ -78,6 +78,8 @@ test_it_is_full_at_its_size(void **state)
     assert_int_equal(f->hub.deferred_count, 1);
     assert_int_equal(f->hub.shown_count, 0); /* USER: it is in the inbox anyway */
     window_forget(&f->session, "00000000-0000-0000-0000-000000000001");
+    assert_false(window_enter(&f->session, f->notes[3])); /* the other one was there first */
+    f->session.is_deferred = false;                       /* as when the inbox is read */
     assert_true(window_enter(&f->session, f->notes[2]));
     assert_int_equal(f->session.unacked_count, 2);
 }
