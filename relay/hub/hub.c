@@ -239,6 +239,7 @@ on_reader_resumed(void *ctx)
 
     hub_publish(hub);
     DL_FOREACH_SAFE (hub->sessions, session, next) {
+        session_pause(session); /* what comes is judged by what is asked for here */
         session_regroup(session);
         session_doubt(session);
     }

@@ -181,11 +181,8 @@ void session_set_state(struct session *session, enum session_state state);
  * in the user's inbox, and what needs no ack goes on.
  */
 void session_enqueue(struct session *session, struct note *note);
-/*
- * Fetches from the inbox what was deferred, once acks have made room: half of the window, or on a
- * beat any.
- */
-void session_refill(struct session *session, bool is_beat);
+/* It is offered nothing any more: session_step fetches what comes. */
+void session_pause(struct session *session);
 /* A new note for this session's audience. */
 void session_offer(struct session *session, struct note *note);
 /* A retry of a note for this session's user. */
@@ -246,10 +243,17 @@ void session_step(struct session *session);
 void session_regroup(struct session *session);
 /* clairon.member has its user in this audience from now on. */
 void session_join(struct session *session, const char *key, size_t len);
-/* Asks the store whether what this session waits for is still to be acked. */
-void session_doubt(struct session *session);
 /* The store was emptied: nothing before the hub's head exists any more. */
 void session_change_epoch(struct session *session);
+
+/* session_refill.c */
+/*
+ * Fetches from the inbox what was deferred, once acks have made room: half of the window, or on a
+ * beat any.
+ */
+void session_refill(struct session *session, bool is_beat);
+/* Asks the store whether what this session waits for is still to be acked. */
+void session_doubt(struct session *session);
 
 /* window.c */
 /*

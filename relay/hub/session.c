@@ -232,9 +232,11 @@ session_give_unowed(struct session *session, struct note *note)
 }
 
 /* A slow reader costs its queue and no more: it pulls the rest later. */
-static void
-fall_behind(struct session *session)
+void
+session_pause(struct session *session)
 {
+    if (session->state != SESSION_LIVE)
+        return;
     /* All before what is offered. */
     session->cursor = place_max(session->cursor, session_head(session));
     session_set_state(session, SESSION_CATCHING_UP);
@@ -249,7 +251,7 @@ session_offer(struct session *session, struct note *note)
         return;
     if (session_is_full(session)) {
         session_passed(session, note->line_len);
-        fall_behind(session);
+        session_pause(session);
         return;
     }
     session_enqueue(session, note);

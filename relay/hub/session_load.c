@@ -145,6 +145,7 @@ on_regrouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
         session_regroup(session);
     if (has_gained)
         look_again(session);
+    session_step(session);
 }
 
 void
@@ -158,6 +159,13 @@ session_regroup(struct session *session)
         return; /* session_step comes here when the store is back */
     session->is_regrouping = true;
     session->asked++;
+}
+
+/* Nothing is judged by memberships that may be those of before. */
+static bool
+waits_for_groups(const struct session *session)
+{
+    return session->is_regrouping || session->wants_regroup;
 }
 
 /* CHECKING */
@@ -308,7 +316,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
     struct session *session = ctx;
 
     session->is_awaited = false;
-    if (!answer_counts(session, rc))
+    if (!answer_counts(session, rc) || waits_for_groups(session))
         return;
     for (size_t i = 0; i < page->count; i++) {
         const struct entry *entry = &page->entries[i];
@@ -330,49 +338,6 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
         window_drop_doubtful(session); /* the whole inbox was seen */
     if (page->next[0] == '\0' || (session->is_deferred && !session->is_doubting))
         session_set_state(session, SESSION_CATCHING_UP);
-    session_step(session);
-}
-
-void
-session_doubt(struct session *session)
-{
-    if (session->unacked_count == 0 || session->state < SESSION_INBOX)
-        return;
-    session->is_doubting = true;
-    session->has_missed = true;
-    window_defer(session);
-    session_refill(session, false);
-}
-
-/* The inbox is read from its beginning: not for each place that is free. */
-static bool
-has_room(const struct session *session, bool is_beat)
-{
-    int most = is_beat ? session->window - 1 : session->window / 2;
-
-    return session->has_missed || session->unacked_count <= most;
-}
-
-void
-session_refill(struct session *session, bool is_beat)
-{
-    struct hub *hub = session->hub;
-
-    if (!session->is_deferred || session->state != SESSION_LIVE || !has_room(session, is_beat))
-        return;
-    /* The inbox does not know of acks and of deferred lines that still wait here. */
-    shown_flush(hub);
-    if (hub->acks.count > 0 || hub->shown_count > 0) {
-        hub->refill_waits = true;
-        return;
-    }
-    session->is_deferred = false;
-    session->has_missed = false;
-    hub->deferred_count--;
-    snprintf(session->inbox_at, sizeof(session->inbox_at), "0");
-    if (session->is_doubting)
-        window_doubt(session);
-    session_set_state(session, SESSION_INBOX);
     session_step(session);
 }
 
@@ -404,7 +369,7 @@ on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
     const struct place from = session->cursor;
 
     session->is_awaited = false;
-    if (!answer_counts(session, rc))
+    if (!answer_counts(session, rc) || waits_for_groups(session))
         return;
     if (page->seen > 0)
         session->cursor = place_max(from, page->first);
@@ -439,8 +404,8 @@ catch_up(struct session *session)
 {
     struct hub *hub = session->hub;
 
-    if (session_is_full(session))
-        return; /* session_send comes back here */
+    if (session_is_full(session) || waits_for_groups(session))
+        return; /* session_send, or on_regrouped, comes back here */
     if (recent_goes_on(&hub->recent, session->own_shard, session->cursor))
         catch_up_from_recent(session);
     else
@@ -467,7 +432,8 @@ session_step(struct session *session)
             session_step(session);
         return;
     case SESSION_INBOX:
-        if (session->queue_count + SESSION_PAGE <= SESSION_QUEUE_MAX && !session_is_full(session))
+        if (!waits_for_groups(session) &&
+            session->queue_count + SESSION_PAGE <= SESSION_QUEUE_MAX && !session_is_full(session))
             await(session, store_inbox(hub->store, session->user, session->inbox_at, SESSION_PAGE,
                                        session->is_going_on, on_inbox, session));
         return;

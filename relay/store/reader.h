@@ -26,7 +26,10 @@ struct reader_events {
      * as targets.
      */
     void (*on_settled)(void *ctx, struct bytes pairs, bool was_acked);
-    /* A connection is back: changes of memberships, or acks, may have been missed meanwhile. */
+    /*
+     * A connection is back, or was read too late: changes of memberships, or acks, may have been
+     * missed meanwhile.
+     */
     void (*on_resumed)(void *ctx);
     void *ctx;
 };
