@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "feed/examine_ask.h"
@@ -28,16 +27,6 @@ keep_error(char error[EXAMINE_ERROR_MAX], const char *message)
     snprintf(error, EXAMINE_ERROR_MAX, "%s", feed_error_line(message));
 }
 
-/* libpq's own words would quote a piece of it, which may be of a password. */
-static bool
-is_conninfo(const char *text)
-{
-    PQconninfoOption *options = PQconninfoParse(text, NULL);
-
-    PQconninfoFree(options);
-    return options != NULL;
-}
-
 PGconn *
 examine_connect(const char *conninfo, bool replicates, char error[EXAMINE_ERROR_MAX])
 {
@@ -49,7 +38,7 @@ examine_connect(const char *conninfo, bool replicates, char error[EXAMINE_ERROR_
     PostgresPollingStatusType status = PGRES_POLLING_WRITING;
     PGconn *conn;
 
-    if (!is_conninfo(conninfo)) {
+    if (!feed_is_conninfo(conninfo)) {
         keep_error(error, "this is no connection string, valid are keyword=value pairs");
         return NULL;
     }

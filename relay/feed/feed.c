@@ -73,8 +73,8 @@ feed_restart(struct feed *feed, const char *format, ...)
     if (feed->state == FEED_WAITING || feed->closing)
         return;
     va_start(args, format);
-    vsnprintf(reason, sizeof(reason), format,
-              args); /* before the connection, and its error, goes */
+    /* Before the connection, and its error, goes. */
+    vsnprintf(reason, sizeof(reason), format, args);
     va_end(args);
     if (!feed->is_standby || (feed->state != FEED_STARTING && feed->state != FEED_FINDING)) {
         feed->is_standby = false;
@@ -87,6 +87,13 @@ feed_restart(struct feed *feed, const char *format, ...)
     ev_timer_stop(feed->loop, &feed->retry);
     ev_timer_set(&feed->retry, delay_s, 0.0);
     ev_timer_start(feed->loop, &feed->retry);
+}
+
+void
+feed_fail(struct feed *feed, const char *what, const char *message, const char *hint)
+{
+    feed_restart(feed, "%s: %s%s%s", what, feed_error_line(message), hint[0] != '\0' ? "; " : "",
+                 hint);
 }
 
 void
@@ -223,37 +230,24 @@ on_store_down(void *ctx)
     feed_restart(ctx, "the store went away");
 }
 
-static bool
-is_conninfo(const char *text)
-{
-    PQconninfoOption *options = PQconninfoParse(text, NULL);
-
-    PQconninfoFree(options);
-    return options != NULL;
-}
-
 enum rc
 feed_check(const struct config *config, char error[CONFIG_ERROR_MAX])
 {
-    static const char name_bytes[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
-    const char *slot = config->feed.slot;
     const char *primary = config->feed.primary_conninfo;
+    const char *wrong = NULL;
 
-    if (!is_conninfo(config->feed.conninfo) || (primary != NULL && !is_conninfo(primary))) {
-        /* libpq's own words would quote a piece of it, which may be of a password. */
-        snprintf(error, CONFIG_ERROR_MAX,
-                 "[feed] %s is no connection string, valid are keyword=value pairs such as "
-                 "host=/run/postgresql dbname=app user=clairon, a value with blanks in '..', or "
-                 "postgresql://user@host/app",
-                 is_conninfo(config->feed.conninfo) ? "primary_conninfo" : "conninfo");
-        return RC_BAD;
-    }
-    if (slot[0] == '\0' || strlen(slot) > 63 || slot[strspn(slot, name_bytes)] != '\0') {
-        snprintf(error, CONFIG_ERROR_MAX,
-                 "[feed] slot: \"%s\" is no slot name, valid are 1 to 63 of a-z, 0-9 and _", slot);
-        return RC_BAD;
-    }
-    return RC_OK;
+    if (!feed_is_conninfo(config->feed.conninfo))
+        wrong = "conninfo";
+    else if (primary != NULL && !feed_is_conninfo(primary))
+        wrong = "primary_conninfo";
+    if (wrong == NULL)
+        return RC_OK;
+    snprintf(error, CONFIG_ERROR_MAX,
+             "[feed] %s is no connection string, valid are keyword=value pairs such as "
+             "host=/run/postgresql dbname=app user=clairon, a value with blanks in '..', or "
+             "postgresql://user@host/app",
+             wrong);
+    return RC_BAD;
 }
 
 struct feed *

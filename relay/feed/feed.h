@@ -10,7 +10,7 @@ struct ev_loop;
 struct feed;
 struct store;
 
-/* Checks what can be checked of feed.conninfo without a server. */
+/* Checks what only libpq can of the settings, the connection strings, without a server. */
 MUST_CHECK enum rc feed_check(const struct config *config, char error[CONFIG_ERROR_MAX]);
 
 /*

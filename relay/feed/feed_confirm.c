@@ -9,12 +9,6 @@
 #define WAL_PAGE_BYTES_MAX (64 * 1024)
 
 /*
- * An entry that the store acknowledged may still be lost with its machine, or with a kill while a
- * background fsync is slow, until that fsync is over. KeyDB has no WAITAOF, so time stands in for
- * it. If the store then comes back with less, its progress is less too, and PostgreSQL still has
- * the rest.
- */
-/*
  * A server that waits for WAL says so without asking for a reply. One that asks for a reply may
  * be amid its reading, with a packet of earlier transactions still in the decoder's hands. The
  * decoder lets go of it before it reads another page, so all is here up to where the server was
@@ -31,6 +25,12 @@ feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive)
     return keepalive->wal_end / WAL_PAGE_BYTES_MAX > before / WAL_PAGE_BYTES_MAX ? before : 0;
 }
 
+/*
+ * An entry that the store acknowledged may still be lost with its machine, or with a kill while a
+ * background fsync is slow, until that fsync is over. KeyDB has no WAITAOF, so time stands in for
+ * it. If the store then comes back with less, its progress is less too, and PostgreSQL still has
+ * the rest.
+ */
 static void
 update_synced(struct feed *feed)
 {

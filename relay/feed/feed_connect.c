@@ -29,10 +29,8 @@ static void
 connection_failed(struct feed *feed)
 {
     const char *message = feed->conn != NULL ? PQerrorMessage(feed->conn) : "out of memory";
-    const char *hint = feed_error_hint(NULL, message);
 
-    feed_restart(feed, "could not connect to PostgreSQL: %s%s%s", feed_error_line(message),
-                 hint[0] != '\0' ? "; " : "", hint);
+    feed_fail(feed, "could not connect to PostgreSQL", message, feed_error_hint(NULL, message));
 }
 
 /* What the server remarks beside its answers, as that a standby it waits for is not there. */
@@ -57,9 +55,7 @@ feed_connect(struct feed *feed)
     feed_set_state(feed, FEED_CONNECTING);
     feed->conn = PQconnectStartParams(keys, values, 1);
     if (feed->conn == NULL || PQstatus(feed->conn) == CONNECTION_BAD) {
-        feed_restart(feed, "could not connect to PostgreSQL: %s",
-                     feed->conn != NULL ? feed_error_line(PQerrorMessage(feed->conn))
-                                        : "no memory");
+        connection_failed(feed);
         return;
     }
     PQsetNoticeProcessor(feed->conn, on_notice, NULL);
@@ -209,16 +205,13 @@ on_refusal(struct feed *feed, const PGresult *result)
 {
     const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     const char *message = PQresultErrorMessage(result);
-    const char *hint;
 
     if (feed->state == FEED_STARTING && sqlstate != NULL &&
         strcmp(sqlstate, SQLSTATE_IN_USE) == 0) {
         feed_stand_by(feed);
         return;
     }
-    hint = feed_error_hint(sqlstate, message);
-    feed_restart(feed, "PostgreSQL refused: %s%s%s", feed_error_line(message),
-                 hint[0] != '\0' ? "; " : "", hint);
+    feed_fail(feed, "PostgreSQL refused", message, feed_error_hint(sqlstate, message));
 }
 
 static void

@@ -1,4 +1,4 @@
-/* feed_errors.c: what a server's error means and what would mend it. */
+/* feed_errors.c: what is wrong, in words: a server's error, and what would mend it. */
 #include <string.h>
 
 #include "feed/feed_private.h"
@@ -47,7 +47,8 @@ static const struct hint hints[] = {
      "host in [feed] conninfo must be a name that the server's certificate holds"},
     {NULL, "SSL encryption", "allow the relay's role into this database in pg_hba.conf"},
     {NULL, "no encryption", "pg_hba.conf wants TLS: set sslmode = verify-full in [feed] conninfo"},
-    {NULL, "is not permitted to log in", "ALTER ROLE of the relay's role with LOGIN, on the primary"},
+    {NULL, "is not permitted to log in",
+     "ALTER ROLE of the relay's role with LOGIN, on the primary"},
     {NULL, "too many connections for", "raise the CONNECTION LIMIT of the role or database"},
     {NULL, "too many clients", "raise max_connections"},
     {NULL, "connection slots are reserved", "raise max_connections"},
@@ -72,6 +73,15 @@ feed_error_hint(const char *sqlstate, const char *message)
             return hints[i].text;
     }
     return "";
+}
+
+bool
+feed_is_conninfo(const char *text)
+{
+    PQconninfoOption *options = PQconninfoParse(text, NULL);
+
+    PQconninfoFree(options);
+    return options != NULL;
 }
 
 const char *

@@ -109,8 +109,7 @@ copy_failed(struct feed *feed, const PGresult *result)
     const char *message = PQresultErrorMessage(result);
     const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 
-    feed_restart(feed, "could not read clairon.member: %s; %s", feed_error_line(message),
-                 feed_error_hint(sqlstate, message));
+    feed_fail(feed, "could not read clairon.member", message, feed_error_hint(sqlstate, message));
 }
 
 void

@@ -17,8 +17,8 @@
 #define FEED_SYSTEM_MAX 32
 #define FEED_FLIGHTS_MAX 128 /* half of them is room for what one packet may give */
 #define FEED_FLIGHTS_HURRY 2 /* from so many on, frames wait until a batch is full */
-#define FEED_FLIGHT_BYTES_MAX                                                                      \
-    (1u << 20) /* unanswered by the store; hiredis moves all it has not sent */
+/* Unanswered by the store; hiredis moves all that it has not sent. */
+#define FEED_FLIGHT_BYTES_MAX (1u << 20)
 #define FEED_BATCH_BYTES (128u << 10)
 #define FEED_HELD_BYTES (1u << 20) /* of which the store may have had most */
 #define FEED_CONNECT_PATIENCE_S 15.0
@@ -154,6 +154,8 @@ struct feed_ticket {
 
 /* The one door to WAITING: logs why, drops the connection, comes back after the backoff. */
 void feed_restart(struct feed *feed, const char *format, ...) PRINTF_LIKE(2, 3);
+/* The same for an error of libpq or the server: "what: message; hint". */
+void feed_fail(struct feed *feed, const char *what, const char *message, const char *hint);
 void feed_set_state(struct feed *feed, enum feed_state state);
 /* Frees a ticket. NULL: its answer comes too late, for an earlier connection or a closed feed. */
 struct feed *feed_take_ticket(struct feed_ticket *ticket);
@@ -230,5 +232,10 @@ void feed_on_member_rows(struct feed *feed);
 const char *feed_error_hint(const char *sqlstate, const char *message);
 /* The message of the last error in one line. Valid until the next call. */
 const char *feed_error_line(const char *message);
+/*
+ * False for what libpq cannot read. Its own words are not to be shown: they would quote a piece of
+ * it, which may be of a password.
+ */
+bool feed_is_conninfo(const char *text);
 
 #endif

@@ -280,9 +280,8 @@ stream_ended(struct feed *feed)
         hint = feed_error_hint(PQresultErrorField(result, PG_DIAG_SQLSTATE), primary);
     if (message[0] == '\0')
         message = PQerrorMessage(feed->conn);
-    feed_restart(feed, "PostgreSQL ended the stream: %s%s%s",
-                 message[0] != '\0' ? feed_error_line(message) : "the server shuts down",
-                 hint[0] != '\0' ? "; " : "", hint);
+    feed_fail(feed, "PostgreSQL ended the stream",
+              message[0] != '\0' ? message : "the server shuts down", hint);
     PQclear(result);
 }
 
