@@ -116,6 +116,12 @@ wait_for_more(struct gate_head *head, size_t len)
     ev_timer_again(head->gate->loop, &head->again);
 }
 
+static bool
+is_method(const struct http_head *parts, const char *name)
+{
+    return strlen(name) == parts->method_len && memcmp(name, parts->method, parts->method_len) == 0;
+}
+
 /* Those that libwebsockets would not hand on to us. */
 static bool
 is_stray_method(const struct http_head *parts)
@@ -123,8 +129,7 @@ is_stray_method(const struct http_head *parts)
     static const char *const METHODS[] = {"GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE"};
 
     for (size_t i = 0; i < sizeof(METHODS) / sizeof(METHODS[0]); i++) {
-        if (strlen(METHODS[i]) == parts->method_len &&
-            memcmp(METHODS[i], parts->method, parts->method_len) == 0)
+        if (is_method(parts, METHODS[i]))
             return false;
     }
     return true;
@@ -146,6 +151,9 @@ gate_head_judge(const struct gate *gate, const char *bytes, size_t len,
     const char *why = "";
     enum rc rc = http_head_check(bytes, len, GATE_HEAD_BYTES_MAX, &parts, &why);
 
+    if (rc == RC_OK && len > parts.len && !is_method(&parts, "POST") &&
+        gate_http_waits(gate, parts.target, parts.target_len))
+        return refuse(ret_answer, 400, "nothing may follow this request before it is answered");
     if (rc == RC_AGAIN || (rc == RC_OK && !is_stray_method(&parts)))
         return rc;
     if (rc == RC_LIMIT)

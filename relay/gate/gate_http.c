@@ -367,19 +367,34 @@ answer_wrong_method(struct lws *wsi, const struct gate_route *route)
     return gate_answer_send(wsi, &answer);
 }
 
-void
-gate_http_stray_method(const struct gate *gate, const char *target, size_t len,
-                       struct gate_answer *ret_answer)
+/* NULL: there is nothing. */
+static const struct gate_route *
+route_of(const struct gate *gate, const char *target, size_t len)
 {
     const char *query = memchr(target, '?', len);
     size_t path_len = query != NULL ? (size_t)(query - target) : len;
     char path[GATE_TARGET_MAX] = "";
     char id[FRAME_UUID_TEXT + 1];
-    const struct gate_route *route;
 
     if (path_len < sizeof(path))
         memcpy(path, target, path_len);
-    route = find_route(gate, path, id);
+    return find_route(gate, path, id);
+}
+
+bool
+gate_http_waits(const struct gate *gate, const char *target, size_t len)
+{
+    const struct gate_route *route = route_of(gate, target, len);
+
+    return route != NULL && route->answer == NULL;
+}
+
+void
+gate_http_stray_method(const struct gate *gate, const char *target, size_t len,
+                       struct gate_answer *ret_answer)
+{
+    const struct gate_route *route = route_of(gate, target, len);
+
     if (route != NULL)
         make_wrong_method(route, ret_answer);
     else

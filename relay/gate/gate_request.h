@@ -143,7 +143,9 @@ void gate_head_too_late(struct gate_answer *ret_answer);
 #define GATE_LINGER_US 2000000        /* for the client to read why */
 #define GATE_LINGER_BYTES (64 * 1024) /* of what it still says */
 
-/* gate_http.c: the answer to a method that lws does not know: 405, or 404. */
+/* gate_http.c: is the answer to this target one that takes a while, or a stream? */
+bool gate_http_waits(const struct gate *gate, const char *target, size_t len);
+/* The answer to a method that lws does not know: 405, or 404. */
 void gate_http_stray_method(const struct gate *gate, const char *target, size_t len,
                             struct gate_answer *ret_answer);
 /* What a request says; lws has its headers until the answer. */

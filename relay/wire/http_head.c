@@ -157,8 +157,10 @@ scan_lines(struct head_scan *scan, const char *bytes, size_t len)
         if (feed == at || feed[-1] != '\r')
             return refuse(scan, "a line ends without a carriage return");
         line_len = (size_t)(feed - 1 - at);
-        if (line_len == 0)
+        if (line_len == 0) {
+            scan->head.len = (size_t)(feed + 1 - bytes);
             return lines > 0 ? judge(scan) : refuse(scan, "the first line is empty");
+        }
         rc = lines == 0 ? read_first_line(scan, at, line_len) : read_field(scan, at, line_len);
         if (rc != RC_OK)
             return rc;

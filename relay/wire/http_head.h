@@ -15,6 +15,7 @@ struct http_head {
     size_t method_len;
     const char *target; /* begins with a slash */
     size_t target_len;
+    size_t len; /* bytes of the whole head */
 };
 
 /*

@@ -19,6 +19,8 @@ check(const char *text, size_t size, const struct http_head *head)
         head->method_len == 0 || head->target_len == 0 || head->target[0] != '/' ||
         head->target + head->target_len > end)
         __builtin_trap();
+    if (head->len < 4 || head->len > size || memcmp(text + head->len - 4, "\r\n\r\n", 4) != 0)
+        __builtin_trap();
     for (const char *at = text; at < end; at++) {
         if ((*at == '\n' && (at == text || at[-1] != '\r')) || (*at == '\r' && at[1] != '\n') ||
             *at == '\0' || (*at == '\n' && (at[1] == ' ' || at[1] == '\t')))

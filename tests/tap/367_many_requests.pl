@@ -53,6 +53,12 @@ my $note = '{"payload":{"n":1},"routing":{"audience":{"type":"USER","targets":["
 is(said("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer $api\r\nContent-Length: " . length($note) . "\r\n\r\n$note")->answer->{status},
     201, 'a notification');
 is($stream->note->{payload}{n}, 1, 'what is said after the request of a stream is passed over');
+$stream->hang_up;
+wait_until('its end is seen', sub { streams() == 0 });
+is(said("GET $_ HTTP/1.1\r\nHost: x\r\n" . bearer('u1') . "\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")->answer->{status}, 400,
+    "what comes together with $_ is refused with it") for '/v1/sse', '/v1/poll?wait=5';
+$stream = Clairon::Test::EventStream->open($relay, 'u1');
+$stream->line_of('connected');
 $stream->write('x' x 50_000) for 1 .. 4;
 $stream->wait_end;
 wait_until('the stream has ended', sub { streams() == 0 });

@@ -105,7 +105,11 @@ nothing_is_judged_too_early(void **state)
     struct http_head head;
     const char *why;
 
+    static const char more[] = "GET / HTTP/1.1\r\nHost: x\r\nX-Y: z\r\n\r\nGET /";
+
     (void)state;
+    assert_int_equal(http_head_check(more, sizeof(more) - 1, MAX, &head, &why), RC_OK);
+    assert_int_equal(head.len, sizeof(text) - 1); /* what follows is no part of it */
     for (size_t len = 0; len < sizeof(text) - 1; len++)
         assert_int_equal(http_head_check(text, len, MAX, &head, &why), RC_AGAIN);
     assert_int_equal(http_head_check(text, sizeof(text) - 1, MAX, &head, &why), RC_OK);
