@@ -7,7 +7,7 @@
 #   make fuzz            fuzz targets, some seconds each
 #   make soak            ten minutes of churn (SECONDS=..)
 #   make check-images    the container images, without an engine
-#   make fmt lint bench asan clean deps check-unit check-regress check-isolation check-tap ..
+#   make fmt lint bench asan clean deps help check-unit check-regress check-isolation check-tap ..
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
@@ -31,8 +31,8 @@ page_parts := $(sort $(wildcard relay/gate/console/*))
 page_source := $(BUILD)/gen/gate_console_page_parts.c
 generated := gen/store_scripts.o gen/gate_console_page_parts.o
 unit_sources := $(wildcard tests/unit/test_*.c)
-# The decoder's parts that need no server, linked into unit tests.
-pure_sources := $(wildcard decoder/json.c decoder/escape.c)
+# The decoder's part that needs no server, linked into unit tests.
+pure_sources := decoder/json.c
 c_files := $(wildcard relay/*.c relay/*/*.[ch] decoder/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] \
     tests/bench/*/*.c)
 
@@ -83,11 +83,15 @@ step = @echo '  $(1)'; $(2)
 endif
 
 # ---- targets
-.PHONY: all deps plugin check check-build check-unit check-regress check-isolation check-tap check-client \
-    check-e2e check-replica check-packages check-images soak \
-    asan demo demo-traffic bench bench-tools install uninstall deb clean fmt lint private-root sanitized-root check-sanitized
+.PHONY: all help deps plugin check check-build check-unit check-regress check-isolation check-tap \
+    check-client check-e2e check-replica check-packages check-images check-sanitized soak asan demo \
+    demo-traffic bench bench-tools install uninstall deb clean fmt lint private-root sanitized-root
 
 all: plugin $(BUILD)/clairon
+
+# What the head of this file says.
+help:
+	@sed -n '1,/^$$/s/^# \?//p' $(firstword $(MAKEFILE_LIST))
 
 deps:
 	@docker/install-packages.sh

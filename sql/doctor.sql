@@ -62,7 +62,8 @@ CREATE FUNCTION clairon.doctor_settings()
     FROM pg_settings WHERE name = 'idle_replication_slot_timeout' AND setting <> '0'
 $$;
 
--- A primary refuses to answer. Replay that has something to do, and not a piece of a record only, moves within a second.
+-- A primary refuses to answer. Replay that has something to do, and not a piece of a record only,
+-- moves within a second.
 CREATE FUNCTION clairon.doctor_replay(OUT is_paused boolean, OUT replayed pg_lsn, OUT beyond numeric,
                                       OUT stands boolean)
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$

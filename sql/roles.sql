@@ -32,7 +32,8 @@ GRANT EXECUTE ON FUNCTION
     clairon.once(text, text) TO clairon_app;
 GRANT EXECUTE ON FUNCTION clairon.show_condition(regclass, text) TO clairon_relay;
 GRANT SELECT ON clairon.rule, clairon.rules, clairon.status, clairon.member TO clairon_relay;
-GRANT EXECUTE ON FUNCTION clairon.doctor(), clairon.doctor_settings(), clairon.doctor_standby(), clairon.doctor_replay(),
-    clairon.doctor_physical_slots(), clairon.doctor_extension(), clairon.doctor_roles(), clairon.allowed_plugins(),
-    clairon.doctor_slots(), clairon.doctor_leaves(regclass), clairon.doctor_rules(), clairon.where_written(),
-    clairon.version() TO clairon_relay;
+GRANT EXECUTE ON FUNCTION
+    clairon.doctor(), clairon.doctor_settings(), clairon.doctor_standby(), clairon.doctor_replay(),
+    clairon.doctor_physical_slots(), clairon.doctor_extension(), clairon.doctor_roles(),
+    clairon.allowed_plugins(), clairon.doctor_slots(), clairon.doctor_leaves(regclass),
+    clairon.doctor_rules(), clairon.where_written(), clairon.version() TO clairon_relay;
