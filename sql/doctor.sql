@@ -148,6 +148,8 @@ CREATE FUNCTION clairon.doctor_slots()
            CASE WHEN lost_because IS NOT NULL THEN format('lost: %s', lost_because)
                 ELSE format('%s, %s of WAL held%s%s',
                             CASE WHEN active THEN 'active' WHEN synced THEN 'kept in step for a failover'
+                                 WHEN failover AND pg_is_in_recovery()
+                                 THEN 'not yet kept in step: a failover would lose it'
                                  ELSE 'nobody reads it' END,
                             pg_size_pretty(retained_wal_bytes),
                             ' of ' || pg_size_pretty(kept.bytes) || ' it may hold',
@@ -162,6 +164,9 @@ CREATE FUNCTION clairon.doctor_slots()
                                 WHEN 'idle_timeout' THEN 'Set idle_replication_slot_timeout = 0'
                                 ELSE 'Set hot_standby_feedback = on and primary_slot_name on this standby'
                             END, slot_name)
+                WHEN failover AND NOT active AND pg_is_in_recovery()
+                THEN 'It is within a minute or two of the relay''s reading on the primary; longer: this '
+                     'server''s log says why.'
                 WHEN NOT active AND retained_wal_bytes <= coalesce(0.8 * kept.bytes, 'Infinity')
                 THEN format('Start the relay (systemctl start clairon-relay); one that runs says in its '
                             'log what it waits for. If this slot has no reader any more: '

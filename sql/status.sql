@@ -15,7 +15,8 @@ CREATE VIEW clairon.status AS
                          WHEN wal_status = 'lost' THEN 'wal_removed' END) AS lost_because,
            (shown.slot ->> 'inactive_since')::pg_catalog.timestamptz AS inactive_since,
            coalesce((shown.slot ->> 'failover')::boolean, false) AS failover,
-           coalesce((shown.slot ->> 'synced')::boolean, false) AS synced
+           -- A copy that is still temporary goes at the promotion.
+           coalesce((shown.slot ->> 'synced')::boolean, false) AND NOT temporary AS synced
     FROM pg_catalog.pg_replication_slots AS slot
     LEFT JOIN pg_catalog.pg_stat_replication AS sender ON sender.pid = slot.active_pid
     CROSS JOIN LATERAL (SELECT pg_catalog.to_jsonb(slot) AS slot) AS shown
