@@ -110,6 +110,13 @@ cmp_ok(scalar(@names), '>', 10, 'there are alerts');
 is_deeply([ grep { $book !~ /^### \Q$_\E$/m } @names ], [], 'OPERATIONS.md explains each alert');
 is_deeply([ grep { my $name = lc; $alerts !~ /runbook: "OPERATIONS\.md#$name"/ } @names ], [], 'each alert leads there');
 
+# What the pages name is there, too; what they have besides are roles.
+my %told = map { $_ => 1 } map { slurp_file("$top/$_") =~ /\b(clairon_[a-z_]*[a-z])\b/g }
+  qw(README.md docker/OPERATIONS.md relay/FLOW.md client/PROTOCOL.md decoder/FRAMES.md);
+delete @told{qw(clairon_app clairon_relay)};
+cmp_ok(scalar(keys %told), '>', 3, 'the pages name metrics');
+is_deeply([ sort grep { !$kind{$_} && !$kind{s/_(bucket|sum|count)$//r} } keys %told ], [], 'which are exported');
+
 # Prometheus' own judge, where it is installed.
 SKIP: {
     skip 'promtool is not installed (Debian package prometheus)', 2 if system('command -v promtool >/dev/null') != 0;
