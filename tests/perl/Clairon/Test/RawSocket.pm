@@ -105,7 +105,7 @@ sub write
         my $sent = syswrite $self->{link}, $bytes;
         if (defined $sent) { substr $bytes, 0, $sent, '' }
         elsif ($! != EAGAIN && $! != EINTR) { return 0 }
-        else { $ready->can_write($deadline - time()) or die "the relay takes no bytes\n" }
+        else { $ready->can_write($deadline - time()) or time() < $deadline or die "the relay takes no bytes\n" }
     }
     return 1;
 }
@@ -116,8 +116,11 @@ sub more
     my ($self) = @_;
     return 0 if $self->{eof};
     my $deadline = $self->{deadline} // time() + $Clairon::Test::SECONDS;
-    IO::Select->new($self->{link})->can_read($deadline > time() ? $deadline - time() : 0)
-      or die 'the relay says nothing; received: ' . $json->encode($self->{lines}) . "\n";
+    # A child's end may cut the wait short.
+    until (IO::Select->new($self->{link})->can_read($deadline > time() ? $deadline - time() : 0))
+    {
+        die 'the relay says nothing; received: ' . $json->encode($self->{lines}) . "\n" if time() >= $deadline;
+    }
     my $got = sysread $self->{link}, $self->{bytes}, 65536, length $self->{bytes};
     return 1 if $got || (!defined $got && ($! == EAGAIN || $! == EINTR));
     $self->{eof}   = 1;
