@@ -164,7 +164,7 @@ struct session { /* from a pool: at the start of a cache line */
         struct place began_at; /* where it was to go on */
     };
     unsigned checked_pages;
-    char inbox_at[32];
+    char inbox_at[STORE_INBOX_PLACE_MAX];
     int window;
     int unacked_count;
     int unacked_room;

@@ -47,7 +47,6 @@ struct store {
 struct call {
     struct store *store;
     struct shard *shard; /* that was asked */
-    unsigned own_shard;  /* of the user that was asked about */
     void *ctx;
     char about[FRAME_UUID_TEXT + 1]; /* the message a trace is of */
     union {

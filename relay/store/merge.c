@@ -73,12 +73,6 @@ strand_take(struct strand *strand)
     look_on(strand);
 }
 
-static bool
-is_free(const struct entry *entry)
-{
-    return entry->frame.commit_lsn == 0 || entry->is_copy;
-}
-
 /* Finds the next note from a commit, from the strand's entry on. */
 static void
 look_ahead(struct strand *strand)
@@ -90,7 +84,7 @@ look_ahead(struct strand *strand)
     strand->has_note = false;
     for (strand->ahead = strand->next; strand->ahead <= strand->count; strand->ahead++) {
         if (reply_entry(strand->entries->element[strand->ahead - 1], &entry) != RC_OK ||
-            is_free(&entry))
+            entry.frame.commit_lsn == 0)
             continue;
         strand->has_note = true;
         strand->note = (struct position){entry.frame.commit_lsn, entry.frame.ordinal};
@@ -135,7 +129,7 @@ strands_next(struct strand *strands, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         struct strand *strand = &strands[i];
 
-        if (strand->has_entry && is_free(&strand->entry) &&
+        if (strand->has_entry && strand->entry.frame.commit_lsn == 0 &&
             entry_id_less(strand->entry.id, next->entry.id))
             next = strand;
     }

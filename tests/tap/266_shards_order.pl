@@ -14,7 +14,9 @@ use constant { ROWS => 50, ROUNDS => 6, SHARDS => 4 };
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
     CREATE TABLE task (id int PRIMARY KEY, owners text[], version int);
-    SELECT clairon.watch('task', 'USER', 'owners')});
+    CREATE TABLE duty (id int PRIMARY KEY, owners text[], version int);
+    SELECT clairon.watch('task', 'USER', 'owners');
+    SELECT clairon.watch('duty', 'USER', 'owners', ack_required => true)});
 
 sub place_of { my ($note) = @_; return @{ $note->{payload}{after} }{qw(id version)} }
 
@@ -22,7 +24,7 @@ sub place_of { my ($note) = @_; return @{ $note->{payload}{after} }{qw(id versio
 sub gone_back
 {
     my (%last, @wrong);
-    for my $note (grep { $_->{metadata}{source} eq 'task' } @_)
+    for my $note (grep { $_->{payload}{after} } @_)
     {
         my ($row, $version) = place_of($note);
         push @wrong, "$row: $version after $last{$row}" if ($last{$row} // -1) >= $version;
@@ -186,5 +188,28 @@ push @shown, change($far), change($far, $near), change($far);
 $reader->run_until('the rest', sub { @{ versions() } == @shown });
 is_deeply(versions(), \@shown, 'and then all is in order again');
 is($relay->metric('clairon_store_unordered_total'), 1, 'without waiting');
+
+# What waits for acks comes in order too, page by page, as there is room for it.
+my $duties = scratch() . '/duties.sql';
+PostgreSQL::Test::Utils::append_to_file($duties, "INSERT INTO duty SELECT i, '{late}', 0 FROM generate_series(1, 10) i;\n" . join '',
+    map { sprintf "UPDATE duty SET owners = '{%s}', version = %d WHERE id = %d;\n", ($_ % 2 ? 'late,u2' : 'late'), $_, 1 + ($_ >> 1) % 10 } 2 .. 601);
+PostgreSQL::Test::Utils::run_log([ 'psql', '-qAtX', '-o', '/dev/null', '-d', $pg->connstr('postgres'), '-f', $duties ]);
+sub inbox { my ($user) = @_; my $sum = 0; $sum += $stores[ $_ % 2 ]->ask('ZCARD', "clairon:{$_}:inbox:$user") for 0 .. SHARDS - 1; return $sum }
+wait_until('they wait', sub { inbox('late') == 610 });
+for my $turn ([ 64, 210 ], [ 8, 0 ])
+{
+    my ($window, $left) = @$turn;
+    my $late = $relay->client('late', win => $window);
+    my $acked = 0;
+    $late->run_until("$left are left", sub {
+        my @notes = $late->notes;
+        my @ids = map { $_->{metadata}{id} } @notes[ $acked .. $#notes ];
+        $late->{tx}->send([ 1, 0, 0, 0, 1, JSON::encode_json({ t => 'ack', ids => \@ids }) ]) if @ids;
+        $acked += @ids;
+        return inbox('late') <= $left;
+    });
+    is_deeply(gone_back($late->notes), [], "what waits for acks comes in order through a window of $window");
+    $late->close;
+}
 
 done_testing();

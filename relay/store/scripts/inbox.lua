@@ -1,14 +1,14 @@
 -- inbox.lua: what a user has still to acknowledge, oldest first.
 -- KEYS: stream. ARGV: prefix, user, score after which to read, how many at most, `all` or
--- `unshown`: without what was shown and has time left for its ack.
--- Returns {score of the last one looked at or '' when there are no more, entries}.
+-- `unshown`: without what was shown and has time left for its ack; `scores` if these are wanted.
+-- Returns {score of the last one looked at or '' when there are no more, entries, their scores}.
 local stream, prefix, user = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 local PAGE_BYTES = 256 * 1024 -- a page ends when it has grown heavy
 
 local rows = call('ZRANGEBYSCORE', prefix .. ':inbox:' .. user, '(' .. ARGV[3], '+inf',
     'WITHSCORES', 'LIMIT', 0, ARGV[4])
-local entries, last, bytes = {}, '', 0
+local entries, scores, last, bytes = {}, {}, '', 0
 for i = 1, #rows, 2 do
     last = rows[i + 1]
     local has_time = ARGV[5] == 'unshown' and call('ZSCORE', prefix .. ':due', rows[i] .. ':' .. user)
@@ -16,8 +16,12 @@ for i = 1, #rows, 2 do
     local found = entry and call('XRANGE', stream, entry, entry)[1]
     if found then
         entries[#entries + 1] = found
+        scores[#scores + 1] = rows[i + 1]
         for _, text in ipairs(found[2]) do bytes = bytes + #text end
         if bytes >= PAGE_BYTES then break end
     end
 end
-return {last, entries}
+-- Fewer than were asked for, and all were looked at: no more follow.
+if #rows < 2 * tonumber(ARGV[4]) and last == rows[#rows] then last = '' end
+if not ARGV[6] then return {last, entries} end
+return {last, entries, scores}
