@@ -52,6 +52,7 @@ rule_shell() {
 
 rule "include arrows" tests/lint/include_arrows.sh
 rule "banned functions" tests/lint/banned.sh
+rule "one version" tests/lint/one_version.sh
 rule "sizes" with_tool ctags tests/lint/sizes.sh
 rule "format" with_tool clang-format rule_format
 rule "cppcheck" with_tool cppcheck rule_cppcheck

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# one_version.sh: the relay, the decoder, the extension and the client are of one version.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+version=$(sed -n 's/^#define CLAIRON_VERSION "\(.*\)"$/\1/p' decoder/version.h)
+bad=0
+
+must_say() { # FILE TEXT
+    grep -qF -- "$2" "$1" || { echo "$1: no $2, which decoder/version.h has"; bad=1; }
+}
+
+must_say sql/clairon.control "default_version = '$version'"
+must_say decoder/Makefile "clairon--$version.sql"
+must_say client/package.json "\"version\": \"$version\""
+exit "$bad"
