@@ -290,7 +290,7 @@ extern void notice_replay(LogicalDecodingContext *ctx, const char *bytes, int to
 
 /* stream.c */
 extern void stream_init(OutputPluginCallbacks *callbacks);
-/* Decides, from page to page of WAL, whether the server may hand over transactions that are open. */
+/* Decides, from page to page of WAL, whether the server may hand over open transactions. */
 extern void stream_review(LogicalDecodingContext *ctx);
 
 #endif

@@ -163,8 +163,9 @@ read_payload(struct message *message, Datum payload)
 }
 
 /*
- * Of the setting clairon.traceparent, that whoever traces the application may set for a session or a
- * transaction: the callers of notify need not know of it. A bad one costs its trace, no transaction.
+ * Of the setting clairon.traceparent, that whoever traces the application may set for a session or
+ * a transaction: the callers of notify need not know of it. A bad one costs its trace, no
+ * transaction.
  */
 static void
 read_traceparent(struct message *message)

@@ -74,7 +74,7 @@ call_inner(FunctionCallInfo inner, const char *name, bool *ret_is_null)
     return result;
 }
 
-/* watch(relation regclass, ...): see sql/rules.sql. set_rule gets the caller's search_path before. */
+/* watch(relation regclass, ...): see sql/rules.sql. set_rule gets the caller's search_path. */
 Datum
 clairon_watch(PG_FUNCTION_ARGS)
 {

@@ -9,7 +9,7 @@
  */
 int cli_token(int argc, char **argv);
 
-/* `clairon errors list|redrive|drop` and `clairon trace ID`: likewise; 1 also when the store is away. */
+/* `clairon errors list|redrive|drop`, `clairon trace ID`: likewise; 1 also without a store. */
 int cli_errors(int argc, char **argv);
 int cli_trace(int argc, char **argv);
 

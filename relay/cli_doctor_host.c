@@ -1,4 +1,4 @@
-/* cli_doctor_host.c: what the doctor sees without asking a server: files, keys, certificates, limits. */
+/* cli_doctor_host.c: what the doctor sees on this host: files, keys, certificates, limits. */
 #include "cli_doctor_host.h"
 
 #include <openssl/pem.h>

@@ -106,7 +106,10 @@ enum config_key_change {
     CONFIG_KEY_ALONE,   /* the file was written again with the same key: auth.previous is gone */
 };
 
-/* Reads the key file of [auth] again; pointers to the keys are void. BAD: `error` says what is wrong. */
+/*
+ * Reads the key file of [auth] again; pointers to the keys are void. BAD: `error` says what is
+ * wrong.
+ */
 enum config_key_change config_renew_key(struct config *config, char error[CONFIG_ERROR_MAX]);
 
 /* Writes every setting with its type, range, default and meaning, as arguments. */

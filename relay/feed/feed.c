@@ -164,9 +164,9 @@ on_patience(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 /*
- * A server that vanished without a word shows by its silence: it asks for a word of ours after half
- * its wal_sender_timeout, and gives us up after all of it, as we do. It must not be asked for a word
- * (decoder/FRAMES.md), so ours come late enough for it to ask. False when it was given up.
+ * A server that vanished without a word shows by its silence: it asks for a word of ours after
+ * half its wal_sender_timeout, and gives us up after all of it, as we do. It must not be asked for
+ * a word (decoder/FRAMES.md), so ours come late enough for it to ask. False when it was given up.
  */
 static bool
 server_speaks(struct feed *feed)

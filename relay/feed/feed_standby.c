@@ -6,8 +6,8 @@
 #define STALLED_AFTER 2 /* answers in a row: a WAL receiver may just be starting */
 
 /*
- * A standby without WAL looks to its readers as one whose primary is idle: the stream stands, and all
- * seems well. So it is asked, by the words of the doctor.
+ * A standby without WAL looks to its readers as one whose primary is idle: the stream stands, and
+ * all seems well. So it is asked, by the words of the doctor.
  */
 static const char QUERY[] =
     "SELECT detail, hint FROM clairon.doctor_standby()"

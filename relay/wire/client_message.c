@@ -330,7 +330,7 @@ client_message_parse(const char *line, size_t len, struct client_message *ret_me
     return rc;
 }
 
-/* A body that is one JSON object with this field, and `other` (NULL: none) or not; NULL when it is not. */
+/* A body that is one JSON object with this field, and maybe `other` (NULL: none); else NULL. */
 static json_t *
 load_body(const char *text, size_t len, const char *field, const char *other)
 {
@@ -344,7 +344,7 @@ load_body(const char *text, size_t len, const char *field, const char *other)
     return NULL;
 }
 
-/* The end of reading a body: `root`, which may be NULL, and what does not become the caller's go. */
+/* The end of reading a body: `root` (may be NULL) goes, and what is not to be the caller's. */
 static enum rc
 give(json_t *root, enum rc rc, struct client_message *message, struct client_message *ret_message)
 {

@@ -200,7 +200,7 @@ read_expiration(struct publication_draft *draft, const json_t *metadata)
     return RC_OK;
 }
 
-/* A wrong one of the body is the asker's mistake; of a header, whoever wrote it on the way: ignored. */
+/* A wrong one in the body is the asker's mistake; one in a header may be anybody's: ignored. */
 static enum rc
 read_traceparent(struct publication_draft *draft, const json_t *metadata)
 {
@@ -263,7 +263,7 @@ order_of_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Repeated ones are dropped; a long list is sorted first, so that it costs no square of its length. */
+/* Repeated ones are dropped; a long list is sorted first: it costs no square of its length. */
 static void
 drop_repeated(struct publication *publication)
 {

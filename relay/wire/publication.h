@@ -1,4 +1,4 @@
-/* publication.h: a notification that somebody asks for over HTTP, as the decoder would write it. Pure. */
+/* publication.h: a notification asked for over HTTP, as the decoder would write it. Pure. */
 #ifndef CLAIRON_WIRE_PUBLICATION_H
 #define CLAIRON_WIRE_PUBLICATION_H
 

@@ -1,4 +1,4 @@
-/* fuzz_client_message.c: libFuzzer target: no line of a client may make its reader misbehave. */
+/* fuzz_client_message.c: no line of a client may make its reader misbehave. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

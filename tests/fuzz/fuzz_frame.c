@@ -1,4 +1,4 @@
-/* fuzz_frame.c: libFuzzer target: no bytes may make the frame and replication readers misbehave. */
+/* fuzz_frame.c: no bytes may make the frame and replication readers misbehave. */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-/* fuzz_http_body.c: libFuzzer target: no body of a request makes its reader misbehave. */
+/* fuzz_http_body.c: no body of a request makes its reader misbehave. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

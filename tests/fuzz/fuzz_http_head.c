@@ -1,4 +1,4 @@
-/* fuzz_http_head.c: libFuzzer target: a head that is taken holds no line that could be another request's. */
+/* fuzz_http_head.c: no head that is taken holds a line that could be another request's. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The head of a taken request ends at its first empty line, and has no other ends of lines in it. */
+/* The head of a taken request ends at its first empty line, and has no odd ends of lines. */
 static void
 check(const char *text, size_t size, const struct http_head *head)
 {

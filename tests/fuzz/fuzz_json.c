@@ -1,4 +1,4 @@
-/* fuzz_json.c: libFuzzer target: whatever the bytes, the decoder's JSON writer gives JSON that means them. */
+/* fuzz_json.c: whatever the bytes, the decoder's JSON writer gives JSON that means them. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

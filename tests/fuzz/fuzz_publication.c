@@ -1,4 +1,4 @@
-/* fuzz_publication.c: libFuzzer target: what is asked for over HTTP becomes a frame that can be read, or nothing. */
+/* fuzz_publication.c: what is asked for over HTTP becomes a readable frame, or nothing. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* fuzz_token.c: libFuzzer target: no token grants what its key did not sign, nor more than a token may. */
+/* fuzz_token.c: no token grants what its key did not sign, nor more than a token may. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

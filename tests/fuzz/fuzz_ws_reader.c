@@ -1,4 +1,4 @@
-/* fuzz_ws_reader.c: libFuzzer target: no bytes make the reader of frames go astray, and cuts change nothing. */
+/* fuzz_ws_reader.c: no bytes make the reader of frames go astray; cuts change nothing. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* strict_lines.c: says which lines of its input are not one notification each; silent when all are. */
+/* strict_lines.c: says which lines of its input are not one notification each. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

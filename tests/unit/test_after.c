@@ -1,4 +1,4 @@
-/* test_after.c: is what a note tells of others read as it was written, and any text without harm? */
+/* test_after.c: is what a note tells of others read as written, and any text without harm? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_funnel.c: does the funnel answer repeats, forget the oldest first, and never more than it was told? */
+/* test_funnel.c: does the funnel answer repeats, and forget the oldest first? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_hub_window.c: does a window hold what it should, show it again when it should, and let go of it? */
+/* test_hub_window.c: does a window hold, show again and let go of what it should? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

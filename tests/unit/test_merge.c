@@ -88,7 +88,10 @@ make_stray(unsigned ms)
     return entry;
 }
 
-/* Entries in order, ms and commit of each; a commit of 255: a stray. What is later than `end` is not asked for. */
+/*
+ * Entries in order, ms and commit of each; a commit of 255: a stray. What is later than `end` is
+ * not asked for.
+ */
 static void
 answer_until(unsigned end, unsigned stream, bool is_cut, size_t count,
              const unsigned char (*entries)[2])

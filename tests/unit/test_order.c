@@ -1,4 +1,4 @@
-/* test_order.c: are notes of several shards given in the order of their commits, however their streams come? */
+/* test_order.c: are notes of several shards given in the order of their commits? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -207,7 +207,7 @@ read_some(struct order *order, unsigned k, size_t most)
     return true;
 }
 
-/* A reader is greeted by each shard in its own moment, behind some batch: it reads what comes after it. */
+/* A reader is greeted by each shard in its own moment: it reads what comes after some batch. */
 static void
 begin(struct order *order, struct given *given, unsigned batches, const uint64_t *ends)
 {

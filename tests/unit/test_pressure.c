@@ -1,4 +1,4 @@
-/* test_pressure.c: does shedding begin when it must, go further when that does not help, and end? */
+/* test_pressure.c: does shedding begin when it must, go further if need be, and end? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_session_places.c: does every line tell a place from which nothing is missed, in each shard? */
+/* test_session_places.c: does every line tell a place from which nothing is missed? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

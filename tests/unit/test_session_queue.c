@@ -1,4 +1,4 @@
-/* test_session_queue.c: does a session's socket get each line whole, once and in its order, whatever it takes? */
+/* test_session_queue.c: does a socket get each line whole, once and in order, whatever it takes? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_store_fault.c: is an error of the store explained, and said often enough and not too often? */
+/* test_store_fault.c: is an error of the store explained, and said often enough? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

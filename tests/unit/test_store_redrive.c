@@ -1,4 +1,4 @@
-/* test_store_redrive.c: is a message of the error log renewed, and a trace read, as they are meant? */
+/* test_store_redrive.c: is a message of the error log renewed, and a trace read, as meant? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
