@@ -8,6 +8,13 @@ from selenium.webdriver.support.ui import Select
 from stack import the_stack, wait_for
 
 
+# Titles that run over what stands beside them.
+CUT = """
+return [...document.querySelectorAll('.pane.current .assignments span')]
+  .filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent);
+"""
+
+
 class DemoPage(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -202,10 +209,15 @@ class DemoPage(unittest.TestCase):
 
     def test_a_phone_shows_one_screen_at_a_time_and_no_sideways_scroll(self):
         self.browser.size(390, 844)
-        self.open("u1", "u2", "u3")
-        overflow = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        u1, *_ = self.open("u1", "u2", "u3")
         shown = "return [...document.querySelectorAll('.pane')].map(p => p.offsetParent !== null)"
-        self.assertEqual(self.browser.js(overflow), 0)
+        title = "Internship" * 8
+        self.retitle("u1", title)
+        u1.wait_words(title)
+        for width in (320, 390):
+            self.browser.size(width, 844)
+            self.assertEqual(self.browser.js("return document.documentElement.scrollWidth"), width)
+            self.assertEqual(self.browser.js(CUT), [])
         self.assertEqual(self.browser.js(shown), [True, False, False])
         self.browser.find(".switch button:nth-child(2)").click()
         self.assertEqual(self.browser.js(shown), [False, True, False])
