@@ -104,7 +104,8 @@ struct gate_conn {
     struct client_message *connect; /* waits for the ticket */
     struct gate_peer *peer;
     struct gate_bucket lines;
-    int64_t expires_s; /* Unix seconds */
+    int64_t expires_s;      /* Unix seconds */
+    int64_t expiring_at_us; /* Unix time at which it is told */
     uint64_t groups_hash;
     bool told_expiring;
     bool close_sent;
@@ -271,5 +272,10 @@ void gate_note_certificate(struct gate *gate);
 void gate_timers_start(struct gate *gate);
 void gate_timers_stop(struct gate *gate);
 void gate_timers_hurry(struct gate *gate); /* while draining */
+/*
+ * When who has such a token from now on is told that it ends: delivery.expiring before, but of a
+ * short one after four fifths, else each new one would be asked for at once. Unix time, in us.
+ */
+int64_t gate_expiring_at(const struct config *config, int64_t expires_s);
 
 #endif

@@ -141,6 +141,7 @@ conn_attach(struct gate_conn *conn, const struct client_message *message, const 
     free(groups);
     conn->user = memory_text(token->user, strlen(token->user));
     conn->expires_s = token->expires_s;
+    conn->expiring_at_us = gate_expiring_at(conn->gate->config, token->expires_s);
     conn->groups_hash = hash_groups(token);
     conn->ping_due_us = clock_monotonic_us() + conn->gate->config->gate.ping_ms * 1000;
     gate_conn_set_state(conn, GATE_CONN_OPEN);
@@ -267,6 +268,7 @@ handle_refresh(struct gate_conn *conn, const struct client_message *message)
                             0);
     } else {
         conn->expires_s = token.expires_s;
+        conn->expiring_at_us = gate_expiring_at(conn->gate->config, token.expires_s);
         conn->told_expiring = false;
         say_refreshed(conn, message);
     }

@@ -100,6 +100,7 @@ struct gate_request {
     bool has_news; /* a poll has lines worth an answer */
     bool is_full;  /* .. and takes no more */
     bool told_expiring;
+    int64_t expiring_at_us;    /* Unix time */
     char pos[SESSION_POS_MAX]; /* of a poll's last line */
 };
 

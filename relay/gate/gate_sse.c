@@ -156,6 +156,7 @@ gate_sse_begin(struct gate_request *request)
         return;
     }
     request->ping_due_us = clock_monotonic_us() + request->gate->config->gate.ping_ms * 1000;
+    request->expiring_at_us = gate_expiring_at(request->gate->config, request->token.expires_s);
     limit_silence(request);
     gate_request_attach(request, &wanted);
     say_head(request);
@@ -201,7 +202,7 @@ check_expiry(struct gate_request *request, int64_t wall_us)
         gate_sse_end(request, GATE_CLOSE_EXPIRED, "the token has expired", -1);
         return;
     }
-    if (request->told_expiring || left_us > config->delivery.expiring_ms * 1000)
+    if (request->told_expiring || wall_us < request->expiring_at_us)
         return;
     request->told_expiring = true;
     len = snprintf(line, sizeof(line), "{\"t\":\"expiring\",\"in\":%lld}",

@@ -10,7 +10,24 @@
 
 #define SWEEP_MAX_MS 1000
 #define SWEEP_MIN_MS 20
+#define EXPIRING_MIN_US (2 * 1000000)
 #define BYE_GRACE_US (2 * 1000000) /* for a full socket to take the bye */
+
+static int64_t
+smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+int64_t
+gate_expiring_at(const struct config *config, int64_t expires_s)
+{
+    int64_t end_us = expires_s * 1000000;
+    int64_t fifth_us = (end_us - clock_wall_us()) / 5;
+    int64_t early_us = fifth_us > EXPIRING_MIN_US ? fifth_us : EXPIRING_MIN_US;
+
+    return end_us - smaller(early_us, config->delivery.expiring_ms * 1000);
+}
 
 static void
 check_expiry(struct gate_conn *conn, int64_t wall_us)
@@ -24,7 +41,7 @@ check_expiry(struct gate_conn *conn, int64_t wall_us)
         gate_conn_close(conn, GATE_CLOSE_EXPIRED, "the token has expired");
         return;
     }
-    if (conn->told_expiring || left_us > config->delivery.expiring_ms * 1000)
+    if (conn->told_expiring || wall_us < conn->expiring_at_us)
         return;
     conn->told_expiring = true;
     len = snprintf(line, sizeof(line), "{\"t\":\"expiring\",\"in\":%lld}",
@@ -118,12 +135,6 @@ on_sweep(struct ev_loop *loop, struct ev_timer *timer, int events)
     gate_heads_sweep(gate, now_us);
     gate_heads_tls_sweep(gate, now_us);
     check_drained(gate, now_us); /* the gate may be gone after this */
-}
-
-static int64_t
-smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* A quarter of the shortest time kept: no one is more than that late. */

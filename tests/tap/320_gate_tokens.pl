@@ -3,6 +3,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(token scratch);
+use Clairon::Test::EventStream;
 use Clairon::Test::RawSocket;
 use Digest::SHA qw(hmac_sha256 hmac_sha512);
 use JSON ();
@@ -168,12 +169,23 @@ sub refresh_ends
     return;
 }
 
+# A short token is told of once most of its time is over: who was told at once would ask again and again.
+my ($minute, $stream) = (user('u1', exp => time() + 50), Clairon::Test::EventStream->open($relay, 'u7', ':claims' => { exp => time() + 50 }));
+$stream->line_of('connected');
 my $soon  = time() + 3;
 my $short = user('u1', exp => $soon);
 my $kept  = user('u1', exp => $soon);
 my $told  = $short->line_of('expiring');
 cmp_ok($told->{in}, '<=', 3, 'who has little time left is told how little');
 $kept->line_of('expiring');
+$minute->say({ t => 'ping' });
+is($minute->line->{t}, 'pong', 'who has a short token, but four fifths of it left, is told nothing yet');
+my $note = '{"payload":{},"routing":{"audience":{"type":"USER","targets":["u7"]}}}';
+my $post = Clairon::Test::RawSocket->new($relay);
+$post->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'api', publish => JSON::true)
+      . "\r\nContent-Length: " . length($note) . "\r\n\r\n$note");
+is($stream->event->{t}, 'msg', 'nor on a stream');
+$_->hang_up for $minute, $stream;
 is(refresh($kept, token(sub => 'u1', exp => $later))->{exp}, $later, 'a new token is taken');
 
 refresh_ends(token(sub => 'u2'), 101, 4001, 'a refresh to another user');
