@@ -56,20 +56,20 @@ is($for_three->{metadata}{id}, $for_two->{metadata}{id}, 'one message for all me
 is($for_three->{metadata}{type}, 'SYSTEM', 'of the rule\'s type');
 my $id = $for_two->{metadata}{id};
 is($store->pending, 1, 'it is pending');
-is_deeply({ @{ $store->ask('HGETALL', "clairon:ack:$id") } }, { u2 => 0, u3 => 0 },
+is_deeply({ @{ $store->ask('HGETALL', $store->of($id, "ack:$id")) } }, { u2 => 0, u3 => 0 },
     'for each member');
 my $other = $relay->client('u2');
 is($other->wait_for('msg')->{n}{metadata}{id}, $id, 'another session of a member is shown it too');
 $two->ack($id);
 is_deeply($other->wait_for('acked')->{ids}, [$id], 'and told of the ack');
-wait_until('the ack is stored', sub { $store->ask('HGET', "clairon:ack:$id", 'u2') > 1 });
+wait_until('the ack is stored', sub { $store->ask('HGET', $store->of($id, "ack:$id"), 'u2') > 1 });
 is($store->pending, 1, 'one ack of two leaves it pending');
 $two->ack($id);
 $one->ack($id);
 $three->ack(uc $id);
 wait_until('the message is done', sub { $store->pending == 0 });
-is($store->ask('EXISTS', "clairon:ack:$id"), 0, 'the last ack ends it');
-is($store->ask('EXISTS', 'clairon:inbox:u3', 'clairon:inbox:u2'), 0, 'without a trace');
+is($store->ask('EXISTS', $store->of($id, "ack:$id")), 0, 'the last ack ends it');
+is($store->ask('EXISTS', map { $store->keys("inbox:$_") } qw(u2 u3)), 0, 'without a trace');
 
 # Who leaves the group is out of it, at once.
 $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'u3'});

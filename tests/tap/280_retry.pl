@@ -42,14 +42,14 @@ is_deeply([ @$error{qw(id reason attempts)}, $error->{users} ], [ $id, 'exhauste
 is(JSON::decode_json($error->{data})->{payload}{after}{id}, 1, 'and with the message');
 is(scalar(of_row($one, 1)), 1, 'who acked was shown it once');
 is(scalar(of_row($two, 1)), 4, 'and nobody after the end');
-my $state = { @{ $store->ask('HGETALL', "clairon:ack:$id") } };
+my $state = { @{ $store->ask('HGETALL', $store->of($id, "ack:$id")) } };
 is($state->{away}, 0, 'who was away is still waited for');
 ok(!exists $state->{u2}, 'who was given up is not');
 is($store->pending, 1, 'one entry is pending');
 my @entries = grep { $_->{id} eq $id } $store->entries;
 is_deeply([ map { JSON::decode_json($_->{data})->{routing}{retry}{attempts} } @entries ], [ 0 .. 3 ],
     'each copy counts one more');
-is($store->ask('XPENDING', 'clairon:stream', 'clairon', '-', '+', 10)->[0][0], $entries[-1]{entry},
+is($store->ask('XPENDING', $store->of($id, 'stream'), 'clairon', '-', '+', 10)->[0][0], $entries[-1]{entry},
     'and the newest stands for the message');
 
 # The absent one comes: no attempt was used up without a socket.
@@ -86,10 +86,10 @@ for my $kind (qw(EXPONENTIAL LINEAR FIXED))
     my @waits;
     for my $try (0 .. 6)
     {
-        my $due = wait_until('it is shown and due', sub { $store->ask('ZSCORE', 'clairon:due', "$id:u1") });
+        my $due = wait_until('it is shown and due', sub { $store->ask('ZSCORE', $store->of($id, 'due'), "$id:u1") });
         my ($s, $us) = @{ $store->ask('TIME') };
         push @waits, ($due - $s * 1000 - $us / 1000) / 3_600_000;
-        $store->ask('ZADD', 'clairon:due', 1, "$id:u1") if $try < 6;
+        $store->ask('ZADD', $store->of($id, 'due'), 1, "$id:u1") if $try < 6;
         $one->run_until('it is shown again', sub { of_mark($one, $kind) > $try + 1 }) if $try < 5;
         last if $try == 5;
     }

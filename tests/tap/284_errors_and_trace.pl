@@ -33,7 +33,7 @@ my $first = notify('USER', 'u1,u2', 'first', 'retry_limit => 1');
 $_->run_until('two showings', sub { of_mark($one, 'first') == 2 && of_mark($two, 'first') == 2 }) for $one, $two;
 my $second = notify('USER', 'u2', 'second', "retry_limit => 100, ttl => '1 hour'");
 wait_until('the first is given up', sub { $store->ask('XLEN', 'clairon:errors') == 1 });
-$store->ask('ZADD', 'clairon:due', 1, "$second:");
+$store->ask('ZADD', $store->of($second, 'due'), 1, "$second:");
 wait_until('the second has ended', sub { $store->ask('XLEN', 'clairon:errors') == 2 });
 
 # List and its filters.
@@ -60,26 +60,26 @@ $_->run_until('it again', sub { of_mark($one, 'first') > 2 && of_mark($two, 'fir
 is((of_mark($one, 'first'))[2]{routing}{retry}{attempts}, 0, 'from attempt 0');
 is((of_mark($one, 'first'))[2]{metadata}{id}, $first, 'under its id');
 $_->ack($first) for $one, $two;
-wait_until('both acked', sub { !$store->ask('HEXISTS', 'clairon:pending', $first) });
+wait_until('both acked', sub { !$store->ask('HEXISTS', $store->of($first, 'pending'), $first) });
 is(scalar(listed()), 1, 'and the entry is gone');
 my $had = (of_mark($two, 'second'))[0]{metadata}{expiration};
 ($code, $out) = clairon('errors', 'redrive', '--all');
 $two->run_until('the second again', sub { (of_mark($two, 'second'))[-1]{metadata}{expiration} gt $had });
 pass('with its lifetime renewed');
 $two->ack($second);
-wait_until('acked', sub { !$store->ask('HEXISTS', 'clairon:pending', $second) });
+wait_until('acked', sub { !$store->ask('HEXISTS', $store->of($second, 'pending'), $second) });
 
 # For one user of two, while the other is still waited for; and not for whom has acked meanwhile.
 my $third = notify('USER', 'u1,away', 'third', 'retry_limit => 0');
 wait_until('one is given up', sub { $store->ask('XLEN', 'clairon:errors') == 1 });
 clairon('errors', 'redrive', '--user', 'u1');
-is_deeply({ @{ $store->ask('HGETALL', "clairon:ack:$third") } }, { u1 => 0, away => 0 }, 'both are waited for');
+is_deeply({ @{ $store->ask('HGETALL', $store->of($third, "ack:$third")) } }, { u1 => 0, away => 0 }, 'both are waited for');
 $one->run_until('the third again', sub { of_mark($one, 'third') == 2 });
 $one->ack($third);
 my $away = $relay->client('away');
 $away->run_until('the third', sub { of_mark($away, 'third') });
 $away->ack($third);
-wait_until('done', sub { !$store->ask('HEXISTS', 'clairon:pending', $third) });
+wait_until('done', sub { !$store->ask('HEXISTS', $store->of($third, 'pending'), $third) });
 is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->ask('KEYS', '*') } ], [], 'without a trace');
 
 # Drop.
@@ -141,7 +141,7 @@ is((clairon('trace', 'x'))[0], 2, 'and none at all');
 my $nacked = notify('USER', 'u1', 'nacked', '');
 $one->run_until('it', sub { of_mark($one, 'nacked') });
 sub wait_s { my ($s, $us) = @{ $store->ask('TIME') };
-    return (($store->ask('ZSCORE', 'clairon:due', "$nacked:u1") // 0) - $s * 1000 - $us / 1000) / 1000 }
+    return (($store->ask('ZSCORE', $store->of($nacked, 'due'), "$nacked:u1") // 0) - $s * 1000 - $us / 1000) / 1000 }
 $one->send({ t => 'nack', ids => [$nacked], delay => 300_000 });
 wait_until('it is put off', sub { wait_s() > 290 });
 cmp_ok(wait_s(), '<=', 300.001, 'a nack puts a retry off');
@@ -158,11 +158,11 @@ $one->send({ t => 'nack', ids => [$soon], delay => 0 });
 $one->run_until('it comes again', sub { of_mark($one, 'soon') > $showings });
 pass('without a delay it comes after the backoff');
 $one->ack($nacked);
-wait_until('acked', sub { !$store->ask('HEXISTS', 'clairon:pending', $nacked) });
+wait_until('acked', sub { !$store->ask('HEXISTS', $store->of($nacked, 'pending'), $nacked) });
 $one->send({ t => 'nack', ids => [$nacked], delay => 0 });
 notify('USER', 'u1', 'last', '');
 $one->run_until('the last', sub { of_mark($one, 'last') });
-is($store->ask('ZSCORE', 'clairon:due', "$nacked:u1"), undef, 'a nack after the ack changes nothing');
+is($store->ask('ZSCORE', $store->of($nacked, 'due'), "$nacked:u1"), undef, 'a nack after the ack changes nothing');
 cmp_ok($relay->metric('clairon_nacks_total'), '>=', 4, 'nacks are counted');
 is($relay->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');
 

@@ -25,7 +25,8 @@ sub script_text
     return $read->("$folder/$name.lua") =~ s/^-- include: (\S+)$/$read->("$folder\/parts\/$1")/megr;
 }
 
-sub run { my ($text, @arguments) = @_; return $store->ask('EVAL', $text, 1, 'clairon:stream', 'clairon', @arguments) }
+my $STREAM; # of what is for u1, and then for u2
+sub run { my ($text, @arguments) = @_; return $store->ask('EVAL', $text, 1, $STREAM, $STREAM =~ s/:stream$//r, @arguments) }
 sub script { my ($name, @arguments) = @_; return run(script_text($name), @arguments) }
 
 # Trimming: what is older than the retention goes, what waits stays and holds nothing back.
@@ -33,6 +34,7 @@ my $waiting = notify('USER', 'u1', 'waits', 'ack_required => true');
 notify('USER', 'u1', 'plain', '') for 1 .. 300;
 wait_until('all are stored', sub { $store->entries == 301 });
 my ($first) = map { $_->{entry} } $store->entries;
+($STREAM) = map { $_->{stream} } $store->entries;
 is(script('trim', 3_600_000)->[0], 0, 'what is younger than the retention stays');
 is(scalar($store->entries), 301, 'all of it');
 wait_until('a millisecond is over', sub { my ($s, $us) = @{ $store->ask('TIME') };
@@ -43,7 +45,7 @@ my @left = $store->entries;
 cmp_ok(scalar(@left), '<', 150, 'what is older goes');
 my ($kept) = reverse grep { $_->{id} eq $waiting } @left;
 ok($kept && $kept->{entry} ne $first, 'what waits moves to the end');
-is($store->ask('XPENDING', 'clairon:stream', 'clairon', '-', '+', 10)->[0][0], $kept->{entry}, 'and is pending there');
+is($store->ask('XPENDING', $STREAM, 'clairon', '-', '+', 10)->[0][0], $kept->{entry}, 'and is pending there');
 is(JSON::decode_json($kept->{data})->{routing}{retry}{attempts}, 0, 'without an attempt used up');
 my $one = $relay->client('u1');
 $one->run_until('what waits', sub { of_mark($one, 'waits') });
@@ -54,7 +56,7 @@ wait_until('acked', sub { $store->pending == 0 });
 # A moved entry of someone who is connected is not shown for that.
 my $held = notify('USER', 'u1', 'held', "ack_required => true, retry_limit => 0");
 $one->run_until('it', sub { of_mark($one, 'held') });
-$store->ask('ZADD', 'clairon:due', 1e15, "$held:u1");
+$store->ask('ZADD', $store->of($held, 'due'), 1e15, "$held:u1");
 script('trim', -1000);
 my $next = notify('USER', 'u1', 'next', '');
 $one->run_until('the next', sub { of_mark($one, 'next') });
@@ -75,18 +77,18 @@ utf8::upgrade($route);
 my $place = $store->ask('EVAL', q{
     local route = ARGV[2]:gsub('..', function(hex) return string.char(tonumber(hex, 16)) end)
     return redis.call('XADD', KEYS[1], '*', 'id', ARGV[1], 'route', route, 'data', ARGV[3])},
-    1, 'clairon:stream', $once, unpack('H*', do { my $bytes = $route; utf8::downgrade($bytes); $bytes }), $entry->{data});
-$store->ask('HSET', 'clairon:pending', $once, "$place 1 - 2");
-$store->ask('XCLAIM', 'clairon:stream', 'clairon', 'relay', 0, $place, 'FORCE', 'JUSTID');
-$store->ask('XACK', 'clairon:stream', 'clairon', $entry->{entry});
+    1, $STREAM, $once, unpack('H*', do { my $bytes = $route; utf8::downgrade($bytes); $bytes }), $entry->{data});
+$store->ask('HSET', $store->of($once, 'pending'), $once, "$place 1 - 2");
+$store->ask('XCLAIM', $STREAM, 'clairon', 'relay', 0, $place, 'FORCE', 'JUSTID');
+$store->ask('XACK', $STREAM, 'clairon', $entry->{entry});
 $one = $relay->client('u1');
 $one->run_until('it', sub { of_mark($one, 'once') });
 $one->send({ t => 'nack', ids => [$once], delay => 0 });
 my $other = notify('USER', 'u1', 'other', 'ack_required => true, retry_limit => 1');
 $one->run_until('the other is given up', sub { $store->ask('XLEN', 'clairon:errors') == 1 });
 is(scalar(of_mark($one, 'once')), 1, 'with retries switched off it is shown once');
-is($store->ask('ZSCORE', 'clairon:due', "$once:u1"), undef, 'and never due');
-is($store->ask('HGET', "clairon:ack:$once", 'u1'), 0, 'but waited for until it expires');
+is($store->ask('ZSCORE', $store->of($once, 'due'), "$once:u1"), undef, 'and never due');
+is($store->ask('HGET', $store->of($once, "ack:$once"), 'u1'), 0, 'but waited for until it expires');
 $one->ack($once);
 wait_until('acked', sub { $store->pending == 0 });
 
@@ -95,12 +97,13 @@ my $second = Clairon::Test::relay($pg, $store, conf => {%quick});
 my $narrow = $second->client('u2', win => 2);
 my @ids = map { notify('USER', 'u2', "n$_", 'ack_required => true, retry_limit => 1000') } 1 .. 4;
 $narrow->run_until('as many as the window holds', sub { of_mark($narrow, 'n2') });
-wait_until('they are due', sub { 2 == grep { /u2$/ } @{ $store->ask('ZRANGE', 'clairon:due', 0, -1) } });
+wait_until('they are due', sub { 2 == grep { /u2$/ } map { @{ $store->ask('ZRANGE', $_, 0, -1) } } $store->keys('due') });
 $store->restart;
 my $had = of_mark($narrow, 'n1');
 $narrow->run_until('a retry after the restart', sub { of_mark($narrow, 'n1') > $had });
 pass('what is due survives a restart of the store');
 # Acks that this relay hears nothing of: the receipt goes in the same step.
+$STREAM = $store->of($ids[0], 'stream');
 run(script_text('ack') =~ s/^(?=return )/call('DEL', prefix .. ':receipts')\n/mr,
     'another', 1000, 1, 'u2', 2, @ids[ 0, 1 ]);
 $store->restart;

@@ -165,7 +165,7 @@ wait_until('nothing is due', sub {
     settle(0.05);
     answer($_) for alive();
     my ($s, $us) = @{ $store->ask('TIME') };
-    my %due = @{ $store->ask('ZRANGE', 'clairon:due', 0, -1, 'WITHSCORES') };
+    my %due = map { @{ $store->ask('ZRANGE', $_, 0, -1, 'WITHSCORES') } } $store->keys('due');
     my %here = map { $_->{user} => 1 } alive();    # what others were shown waits until they come
     return !grep { /:(.*)$/ && ($1 ne '' ? $here{$1} : $due{$_} < $s * 1000 + 1000) } keys %due;
 });
@@ -206,8 +206,8 @@ my (@wrong, %seen);
 for my $id (sort keys %message)
 {
     my $message = $message{$id};
-    my %state = @{ $store->ask('HGETALL', "clairon:ack:$id") };
-    my %acked = map { /^acked \d+ \d+ \S+ (.*)$/ ? ($1 => 1) : () } @{ $store->ask('LRANGE', "clairon:trail:$id", 0, -1) };
+    my %state = @{ $store->ask('HGETALL', $store->of($id, "ack:$id")) };
+    my %acked = map { /^acked \d+ \d+ \S+ (.*)$/ ? ($1 => 1) : () } @{ $store->ask('LRANGE', $store->of($id, "trail:$id"), 0, -1) };
     $acked{$_} = 1 for grep { $state{$_} > 0 } keys %state; # events once nobody is waited for
     my %pairs = map { $_ => 1 } keys %state, keys %acked, keys %{ $errors{$id} // {} }, keys %{ $message->{known} };
     for my $user (sort keys %pairs)
@@ -237,26 +237,26 @@ note join ', ', map { "$seen{$_} $_" } sort keys %seen;
 cmp_ok(scalar(keys %seen), '>=', 2, 'several of which were met');
 
 # And the store's own books fit.
-my %pending = @{ $store->ask('HGETALL', 'clairon:pending') };
+my %pending = map { @{ $store->ask('HGETALL', $_) } } $store->keys('pending');
 is($store->pending, scalar(keys %pending), 'each waiting message has one pending entry');
 my @books;
 for my $id (keys %pending)
 {
     my ($entry, $left) = split / /, $pending{$id};
-    my %state = @{ $store->ask('HGETALL', "clairon:ack:$id") };
+    my %state = @{ $store->ask('HGETALL', $store->of($id, "ack:$id")) };
     my @waiting = grep { $state{$_} eq '0' } keys %state;
     push @books, "$id: $left left, " . @waiting . ' waiting' if $left != @waiting;
     for my $user (@waiting)
     {
-        push @books, "$id is not in the inbox of $user" unless defined $store->ask('ZSCORE', "clairon:inbox:$user", $id);
+        push @books, "$id is not in the inbox of $user" unless defined $store->ask('ZSCORE', $store->of($id, "inbox:$user"), $id);
     }
-    push @books, "$id: entry $entry is gone" unless @{ $store->ask('XRANGE', 'clairon:stream', $entry, $entry) };
+    push @books, "$id: entry $entry is gone" unless @{ $store->ask('XRANGE', $store->of($id, 'stream'), $entry, $entry) };
 }
 for my $user (@USERS)
 {
-    for my $id (@{ $store->ask('ZRANGE', "clairon:inbox:$user", 0, -1) })
+    for my $id (map { @{ $store->ask('ZRANGE', $_, 0, -1) } } $store->keys("inbox:$user"))
     {
-        push @books, "the inbox of $user has $id" unless ($store->ask('HGET', "clairon:ack:$id", $user) // '') eq '0';
+        push @books, "the inbox of $user has $id" unless ($store->ask('HGET', $store->of($id, "ack:$id"), $user) // '') eq '0';
     }
 }
 is_deeply(\@books, [], 'its books agree');

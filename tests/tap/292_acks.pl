@@ -13,7 +13,7 @@ my $relay = Clairon::Test::relay($pg, $store);
 sub notify { my ($targets, $mark, @more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$targets}', '{\"mark\": \"$mark\"}',"
         . join(', ', 'ack_required => true', @more) . ')') }
-sub left_of { my ($id) = @_; return (split / /, $store->ask('HGET', 'clairon:pending', $id) // '- done')[1] }
+sub left_of { my ($id) = @_; return (split / /, $store->ask('HGET', $store->of($id, 'pending'), $id) // '- done')[1] }
 sub acked_by
 {
     my ($id) = @_;
@@ -35,7 +35,7 @@ $one->ack(@ids);
 wait_until('the third too', sub { left_of($ids[2]) eq '2' });
 is_deeply([ map { left_of($_) } @ids ], [ 2, 2, 2 ], 'and not again in a later batch');
 is(acked_by($ids[0]), 'u1', 'a trace tells it while others are waited for');
-is($store->ask('LLEN', "clairon:trail:$ids[0]"), 3, 'from what is kept once: its trail says what was sent');
+is($store->ask('LLEN', $store->of($ids[0], "trail:$ids[0]")), 3, 'from what is kept once: its trail says what was sent');
 
 # One of a user's acks is not his to give.
 my $other = notify('u2', 'other');
@@ -49,10 +49,10 @@ is_deeply([ left_of($ids[0]), left_of($other) ], [ 1, 1 ], 'what is unknown, or 
 $relay->client('u3')->ack(@ids[ 0, 1 ]);
 wait_until('done', sub { left_of($ids[1]) eq 'done' });
 is(acked_by($_), 'u1 u2 u3', 'a trace has them once it is done') for @ids[ 0, 1 ];
-is($store->ask('EXISTS', "clairon:ack:$ids[0]"), 0, 'whose state is gone');
+is($store->ask('EXISTS', $store->of($ids[0], "ack:$ids[0]")), 0, 'whose state is gone');
 
 # An end leaves nobody's ack out.
-$store->ask('ZADD', 'clairon:due', 1, "$ids[2]:");
+$store->ask('ZADD', $store->of($ids[2], 'due'), 1, "$ids[2]:");
 wait_until('it has ended', sub { $store->ask('XLEN', 'clairon:errors') == 1 });
 is(acked_by($ids[2]), 'u1', 'who acked before its end is told');
 is_deeply([ sort @{ JSON::decode_json(($store->entries('clairon:errors'))[0]{users}) } ], [qw(u2 u3)],

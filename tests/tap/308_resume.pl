@@ -71,7 +71,7 @@ $waiting->send({ t => 'connect', r => 1, token => Clairon::Test::token(sub => 'u
 $waiting->send({ t => 'ping' });
 $waiting->wait_for('pong');
 $proxy->cut;
-$far->wait_for_log(qr/who=store level=warn/);
+$far->wait_for_log(qr/who=store(?:-\d)? level=warn/);
 $proxy->thaw;
 $waiting->run_until('it goes on', sub { has($waiting, $last) || $waiting->{closed} });
 ok(!$waiting->{closed}, 'who connects as the store goes away waits, and is served when it is back');

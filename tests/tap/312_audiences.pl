@@ -148,7 +148,7 @@ sub ack_some
         $session->{client}->ack(@ids);
         $owed{ $session->{user} }{$_} = 0 for @ids;
         Clairon::Test::wait_until('the acks are stored', sub {
-            !grep { defined $store->ask('ZSCORE', "clairon:inbox:$session->{user}", $_) } @ids });
+            !grep { my $id = $_; grep { defined $store->ask('ZSCORE', $_, $id) } $store->keys("inbox:$session->{user}") } @ids });
         $count{acked} += @ids;
     }
     return;

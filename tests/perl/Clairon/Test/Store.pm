@@ -123,12 +123,25 @@ sub keys
     return $self->shards == 1 ? "clairon:$name" : map { "clairon:{$_}:$name" } 0 .. $self->shards - 1;
 }
 
+# That of what is for more than one user: memberships, what the feed says of itself.
+sub shared { return ($_[0]->keys($_[1]))[0] }
+
 # The one of them that is there, as key("ack:$id"); shard 0's if none is.
 sub key
 {
     my ($self, $name) = @_;
     my ($first, @others) = $self->keys($name);
     return (grep { $self->ask('EXISTS', $_) } @others)[0] // $first;
+}
+
+# The key beside the stream that a message stands in, as of($id, 'pending').
+sub of
+{
+    my ($self, $id, $name) = @_;
+    my ($first, @others) = $self->keys($name);
+    return $first unless @others;
+    my ($entry) = grep { $_->{id} eq $id } $self->entries;
+    return $entry ? $entry->{stream} =~ s/stream$/$name/r : $first;
 }
 
 sub in_order
@@ -148,6 +161,15 @@ sub entries
     }
     @all = sort { in_order($a, $b) } @all unless $key || $self->shards == 1;
     return @all; # their number, to who asks for that
+}
+
+# How many entries all streams hold.
+sub stored
+{
+    my ($self) = @_;
+    my $count = 0;
+    $count += $self->ask('XLEN', $_) for $self->keys('stream');
+    return $count;
 }
 
 # How many entries wait for acknowledgements.
