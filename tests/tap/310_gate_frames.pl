@@ -169,7 +169,7 @@ $raw->say({ t => 'ack', ids => [$id] }, { t => 'ack', ids => [ uc $id, $id ] },
     { t => 'ack', ids => [ ($id) x 1024 ] });
 goes_on($raw, 'acks of what never was');
 is($relay->metric('clairon_store_acks_total'), 0, 'nothing was acknowledged');
-is($store->ask('EXISTS', "clairon:ack:$id"), 0, 'and nothing came to be');
+is($store->ask('EXISTS', $store->keys("ack:$id")), 0, 'and nothing came to be');
 
 # An err that nobody reads has an end too.
 my $deaf = user();

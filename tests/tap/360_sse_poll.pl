@@ -152,7 +152,7 @@ $rows .= " $got->{rows}" while split(/ /, $rows) < 5 and $got = poll('p1', pos =
 is($rows, "@rows", 'in order, each once');
 is(poll('p1', pos => $got->{pos}, wait => 0)->{status}, 204, 'and then nothing');
 @rows = insert(t => 'p1', 10);
-wait_until('they are read', sub { ($store->ask('XLEN', 'clairon:stream') // 0) >= $next });
+wait_until('they are read', sub { $store->entries >= $next });
 my @all;
 my $at = $got->{pos};
 for (1 .. 20)
@@ -245,7 +245,7 @@ sub ticket
 my $ticket = ticket('t1', groups => { TEAM => ['green'] });
 like($ticket->{ticket}, qr/^[0-9a-f]{32}$/, 'a ticket');
 cmp_ok(abs($ticket->{exp} - time() - 30), '<', 5, 'that lasts half a minute');
-my $ttl = $store->ask('TTL', "clairon:ticket:$ticket->{ticket}");
+my $ttl = $store->ask('TTL', $store->key("ticket:$ticket->{ticket}"));
 ok($ttl > 0 && $ttl <= 30, 'in the store too');
 my $opened = Clairon::Test::EventStream->open($second, undef, ':path' => "/v1/sse?ticket=$ticket->{ticket}");
 is($opened->line_of('connected')->{user}, 't1', 'opens SSE, on another relay');
@@ -278,7 +278,7 @@ $twice->say({ t => 'connect', r => 1, token => token(sub => 't4') });
 is($twice->ending->{code}, 4001, 'a ticket, and a token in connect: no session');
 is(ws_with($ticket->{ticket}), 't3', 'the ticket is unused');
 is(http(GET => '/v1/poll?ticket=' . ticket('t2')->{ticket})->{status}, 401, 'a poll takes no ticket');
-isnt($store->ask('GET', 'clairon:ticket:' . ticket('t2')->{ticket}), undef, 'the store has what it stands for');
+isnt($store->ask('GET', $store->key('ticket:' . ticket('t2')->{ticket})), undef, 'the store has what it stands for');
 
 # Pages of other origins.
 my $same = http(OPTIONS => '/v1/ack', Origin => "http://127.0.0.1:1");

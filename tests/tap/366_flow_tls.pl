@@ -23,7 +23,7 @@ $relay->wait_for_log(qr/streaming from slot/);
 my $raw = Clairon::Test::SecureSocket->user($relay, 'u1', $cert);
 
 $pg->safe_psql('postgres', "INSERT INTO t SELECT i, repeat('x', 10000) FROM generate_series(1, $rows) i");
-wait_until('all is stored', sub { $store->ask('XLEN', 'clairon:stream') == $rows });
+wait_until('all is stored', sub { $store->stored == $rows });
 $raw->frame(PING, 'are you there') for 1 .. 3;
 
 my (@ids, @pongs);

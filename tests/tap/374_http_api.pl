@@ -62,7 +62,7 @@ is($again->{status}, 200, 'once it is stored it is a repeat');
 is($again->{headers}{'idempotency-replayed'}, 'true', 'and told to be one');
 is(with_key('one', 'another body')->answer->{status}, 422, 'with another body it is refused');
 is(with_key('one', 'x', relay => $second)->answer->{status}, 200, 'elsewhere too');
-is($store->ask('XLEN', 'clairon:stream'), 3, 'and each was stored once');
+is($store->stored, 3, 'and each was stored once');
 
 # What could not be stored is not under way any more.
 $proxy->refuse(1);
@@ -81,7 +81,7 @@ $stream->line_of('connected');
 my $id = http(POST => '/v1/notifications', body => to('later', ack_required => JSON::true))->{json}{id};
 my $note = $stream->note;
 $note = $stream->note until $note->{metadata}{id} eq $id;
-sub wait_s { my ($s, $us) = @{ $store->ask('TIME') }; return (($store->ask('ZSCORE', 'clairon:due', "$id:u1") // 0) - $s * 1000 - $us / 1000) / 1000 }
+sub wait_s { my ($s, $us) = @{ $store->ask('TIME') }; return (($store->ask('ZSCORE', $store->of($id, 'due'), "$id:u1") // 0) - $s * 1000 - $us / 1000) / 1000 }
 wait_until('its showing is reported', sub { wait_s() > 0 });
 is(http(POST => '/v1/nack', sub => 'mallory', body => { ids => [$id], delay => 500_000 })->{status}, 204, 'a nack of what is another\'s is taken');
 is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$id], delay => 300_000 })->{status}, 204, 'a nack is taken');
@@ -92,7 +92,7 @@ my $life = http(GET => "/v1/notifications/$id")->{json};
 is_deeply($life->{waiting}, ['u1'], 'it is still waited for');
 my $soon = http(POST => '/v1/notifications', body => to('soon', ack_required => JSON::true))->{json}{id};
 $note = $stream->note until $note->{metadata}{id} eq $soon;
-wait_until('its showing is reported', sub { $store->ask('ZSCORE', 'clairon:due', "$soon:u1") });
+wait_until('its showing is reported', sub { $store->ask('ZSCORE', $store->of($soon, 'due'), "$soon:u1") });
 is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$soon], delay => 0 })->{status}, 204, 'a nack for soon');
 $note = $stream->note;
 is_deeply([ $note->{metadata}{id}, $note->{routing}{retry}{attempts} ], [ $soon, 1 ], 'and it comes again, long before the ack time-out');

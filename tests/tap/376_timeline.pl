@@ -62,18 +62,18 @@ $away->run_until('it', sub { of_letter($away, 1) });
 $away->ack($id);
 wait_until('nobody is waited for', sub { !@{ life($id)->{waiting} } });
 my $before = life($id)->{events};
-$store->ask('XTRIM', 'clairon:stream', 'MAXLEN', 0);
+$store->ask('XTRIM', $_, 'MAXLEN', 0) for $store->keys('stream');
 $told = life($id);
 is($told->{notification}, undef, 'the stream does not hold it any more');
 is(substr($told->{events}[0]{at}, 0, 23), substr($before->[0]{at}, 0, 23), 'when it was committed is told by its id');
 is_deeply([ map { words($_) } @{ $told->{events} } ], [ map { words($_) } @$before ], 'and all else as before');
-$store->ask('DEL', "clairon:trail:$id");
+$store->ask('DEL', $store->keys("trail:$id"));
 is(http("/v1/notifications/$id")->{status}, 404, 'without its trail nothing is known of it');
 
 # What is still waited for outlives its place in the stream.
 letter(2, 'later');
 wait_until('it is stored', sub { $store->pending == 1 });
-my ($later) = @{ $store->ask('HKEYS', 'clairon:pending') };
+my ($later) = map { @{ $store->ask('HKEYS', $_) } } $store->keys('pending');
 is_deeply([ map { words($_) } @{ life($later)->{events} } ], [ 'committed', 'stored' ], 'not shown yet: committed and stored');
 is_deeply(life($later)->{waiting}, ['later'], 'and who is waited for');
 
@@ -81,7 +81,7 @@ is_deeply(life($later)->{waiting}, ['later'], 'and who is waited for');
 my @crowd = map { "c$_" } 1 .. 300;
 letter(3, @crowd);
 wait_until('it is stored', sub { $store->pending == 2 });
-my ($large) = grep { $_ ne $later } @{ $store->ask('HKEYS', 'clairon:pending') };
+my ($large) = grep { $_ ne $later } map { @{ $store->ask('HKEYS', $_) } } $store->keys('pending');
 for my $user (@crowd)
 {
     my $answer = Clairon::Test::RawSocket->new($relay)->request(GET => '/v1/poll?wait=0', Authorization => 'Bearer ' . token(sub => $user));
@@ -93,7 +93,7 @@ for my $user (@crowd)
 }
 wait_until('all have acked', sub { $store->pending == 1 });
 my @kept = events($large);
-is($store->ask('LLEN', "clairon:trail:$large"), 512, 'a trail has its bound');
+is($store->ask('LLEN', $store->of($large, "trail:$large")), 512, 'a trail has its bound');
 is_deeply([ map { words($_) } @kept[ 0, 1 ] ], [ 'committed', 'stored' ], 'and keeps its beginning');
 is(words($kept[-1]), 'acked c300 0', 'and its end');
 is($relay->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');

@@ -47,7 +47,7 @@ wait_until('the new prefix is heard of', sub { topic($late) eq 'it\'s "new".noti
 is(topic($relay), 'it\'s "new".notify', 'as the feed has it');
 is(topic($own), 'mine.notify', 'but not where there is an own one');
 $store->ask('FLUSHALL');
-wait_until('an emptied store is told again', sub { (eval { topic($late) } // '') eq 'it\'s "new".notify' && $store->ask('HGET', 'clairon:meta', 'topic_prefix') });
-is($store->ask('HGET', 'clairon:meta', 'topic_prefix'), 'it\'s "new"', 'an emptied store is told again');
+wait_until('an emptied store is told again', sub { (eval { topic($late) } // '') eq 'it\'s "new".notify' && $store->ask('HGET', $store->shared('meta'), 'topic_prefix') });
+is($store->ask('HGET', $store->shared('meta'), 'topic_prefix'), 'it\'s "new"', 'an emptied store is told again');
 
 done_testing();

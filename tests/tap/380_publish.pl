@@ -81,7 +81,7 @@ $u1->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id && $_[0]{n}{routing}{r
 pass('it comes again while it is not acked');
 $_->ack($id) for $u1, $u2;
 wait_until('two have acked', sub {
-    my %acks = @{ $store->ask('HGETALL', "clairon:ack:$id") };
+    my %acks = @{ $store->ask('HGETALL', $store->of($id, "ack:$id")) };
     return 2 == grep { $_ > 0 } values %acks;
 });
 my $away = $relay->client('away');
@@ -99,12 +99,12 @@ ok($stages{committed} && $stages{stored} && $stages{sent} >= 3 && $stages{acked}
 is(timeline(uc $id)->{status}, 200, 'however its id is written');
 
 # A group that only tokens know, and one with members.
-$store->ask('SADD', 'clairon:members:TEAM:red', 'u1');
-$store->ask('SADD', 'clairon:groups:u1',        'TEAM:red');
+$store->ask('SADD', $store->shared('members:TEAM:red'), 'u1');
+$store->ask('SADD', $store->shared('groups:u1'), 'TEAM:red');
 my $red = to('TEAM', 'red');
 $red->{routing}{retry} = { ack_required => JSON::true };
 $id = post($red)->{json}{id};
-is_deeply($store->ask('HGETALL', "clairon:ack:$id"), [ 'u1', '0' ], 'a group\'s members are waited for');
+is_deeply($store->ask('HGETALL', $store->of($id, "ack:$id")), [ 'u1', '0' ], 'a group\'s members are waited for');
 my $blue = $relay->client('u9', groups => { TEAM => ['blue'] });
 post(to('TEAM', 'blue'));
 $blue->wait_for('msg');
@@ -132,7 +132,7 @@ is(once('k' x 256, 'x')->{status}, 400, 'one too long');
 post({ %{ to('USER', 'k1') }, payload => { text => 'end' } });
 $k1->run_until('the last', sub { grep { $_->{payload}{text} eq 'end' } $k1->notes });
 is(scalar($k1->notes), 5, 'each was shown once');
-my ($kept) = grep { $_ > 0 } map { $store->ask('PTTL', $_) } @{ $store->ask('KEYS', 'clairon:asked:*') };
+my ($kept) = grep { $_ > 0 } map { $store->ask('PTTL', $_) } @{ $store->ask('KEYS', $store->shared('asked:*')) };
 ok($kept > 86_000_000 && $kept <= 86_400_000, 'keys are kept a day');
 my @race = map { Clairon::Test::RawSocket->new($_ % 2 ? $relay : $second) } 1 .. 8;
 my $body = JSON::encode_json(to('USER', 'k2'));

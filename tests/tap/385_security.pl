@@ -111,7 +111,7 @@ is(http(POST => '/v1/ack', as => 'mallory', body => JSON::encode_json({ ids => [
 publish('mallory', 'for mallory');
 $_->wait_notes(1) for $mallory, $replay;
 is_deeply([ shown($_) ], ['for mallory'], 'nobody reads what is for others') for $mallory, $replay;
-is_deeply($store->ask('HGETALL', "clairon:ack:$secret"), [ 'alice', '0' ], 'nor acknowledges it');
+is_deeply($store->ask('HGETALL', $store->of($secret, "ack:$secret")), [ 'alice', '0' ], 'nor acknowledges it');
 is($store->pending, 1, 'it goes on waiting');
 is(http(GET => "/v1/notifications/$secret", as => 'mallory')->{status}, 403, 'nor is told its life');
 like(http(GET => '/v1/poll?wait=0&pos=' . $alice->{lines}[0]{pos}, as => 'mallory')->{body} // '', qr/\A(?!.*for alice)/s, 'nor gets it by a poll');
