@@ -45,7 +45,7 @@ for my $kill (1 .. $KILLS)
 {
     # Somewhere in the middle of the stream, a little further each time.
     my $wanted = $kill * $ROWS / ($KILLS + 2);
-    wait_until("entry $wanted is stored", sub { $store->ask('XLEN', 'clairon:stream') >= $wanted });
+    wait_until("entry $wanted is stored", sub { $store->stored >= $wanted });
     $relay->kill9;
     eval { $client->wait_closed };
     take_in($client);
@@ -55,7 +55,7 @@ for my $kill (1 .. $KILLS)
     ok($client->wait_for('connected')->{resumed}, "after kill $kill the client resumes");
 }
 $writer->finish;
-wait_until('all rows are stored', sub { $store->ask('XLEN', 'clairon:stream') >= $ROWS });
+wait_until('all rows are stored', sub { $store->stored >= $ROWS });
 # A quick writer is done before the last kill: then the last row was shown before it.
 $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $ROWS })
   unless $seen{$ROWS};

@@ -66,11 +66,11 @@ wait_row($client, insert());
 # Quiet WAL is let go of, and a restart after that is no loss.
 sql('CREATE TABLE quiet AS SELECT generate_series(1, 1000) n');
 settle();
-my $epoch = $store->ask('HGET', 'clairon:meta', 'epoch');
+my $epoch = $store->ask('HGET', $store->shared('meta'), 'epoch');
 $relay->restart;
 $client = $relay->client('u1', pos => $client->pos);
 ok($client->wait_for('connected')->{resumed}, 'after quiet WAL was let go, a restart loses nothing');
-is($store->ask('HGET', 'clairon:meta', 'epoch'), $epoch, 'and makes no gap');
+is($store->ask('HGET', $store->shared('meta'), 'epoch'), $epoch, 'and makes no gap');
 
 # Lost, and the relay may make another.
 my $mark = $relay->log_mark;

@@ -87,7 +87,7 @@ survives('a password it did not want before', qr/NOAUTH.*name user and password/
     sub { config('requirepass', 'secret'); $proxy->cut },
     sub { config('requirepass', '') });
 
-survives('still', qr/who=store level.*no answer in time/,
+survives('still', qr/who=store(?:-\d)? level.*no answer in time/,
     sub { kill STOP => $store->pid },
     sub { kill CONT => $store->pid });
 

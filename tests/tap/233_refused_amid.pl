@@ -40,7 +40,7 @@ kill CONT => $store->{pid};
 Clairon::Test::Store::read_answer($link) for 1 .. $ROUNDS + 2;
 waitpid $pid, 0;
 wait_until('the last row is stored', sub {
-    my $last = $store->ask('XREVRANGE', 'clairon:stream', '+', '-', 'COUNT', 1)->[0];
+    my $last = $store->ask('XREVRANGE', $store->shared('stream'), '+', '-', 'COUNT', 1)->[0];
     return "@{ $last->[1] }" =~ /"after":\{"id":$ROWS\b/;
 });
 my @ids = map { $_->{data} =~ /"after":\{"id":(\d+)/ } $store->entries;

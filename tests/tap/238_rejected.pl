@@ -27,7 +27,7 @@ my @rejected = $store->entries('clairon:errors');
 is_deeply([ sort map { join ' ', sort @{ JSON::decode_json($_->{users}) } } @rejected ], [ '', 'u1 u2' ],
     'it is in the error log once for each rule, with who was to get it');
 is_deeply([ map { "@$_{qw(reason attempts)}" } @rejected ], [ ('rejected 0') x 2 ], 'as rejected');
-is($store->ask('HLEN', 'clairon:pending'), 2, 'nobody is waited for');
+is($store->pending, 2, 'nobody is waited for');
 is($relay->metric('clairon_errors_total{reason="rejected"}'), 2, 'and counted');
 $relay->wait_for_log(qr/longer than the store takes.*proto-max-bulk-len/);
 

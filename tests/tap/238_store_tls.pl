@@ -48,7 +48,7 @@ for (
     $relay->wait_for_log($reason);
     pass("refused: $name");
     $relay->stop;
-    is($store->ask('EXISTS', 'clairon:stream'), 0, '.. and nothing was stored');
+    is($store->ask('EXISTS', $store->keys('stream')), 0, '.. and nothing was stored');
 }
 
 my $broken = relay_to('localhost', %ours, 'store.tls_ca' => "$trial->{folder}/none");
@@ -72,7 +72,7 @@ row_arrives(1);
 # More than one record of TLS holds.
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(1001, 3000) i});
 $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == 3000 });
-is($store->ask('XLEN', 'clairon:stream'), 2001, 'each of many was stored once');
+is($store->stored, 2001, 'each of many was stored once');
 $store->restart;
 row_arrives(2);
 

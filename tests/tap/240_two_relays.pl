@@ -26,9 +26,11 @@ like(($second->get('/readyz'))[1], qr/"feed":"streaming"/, 'it takes over when t
 is(scalar $store->entries, 100, 'and nothing is stored twice');
 
 # A relay that looked at the slot a moment before it was taken claims the progress too, and then finds the slot taken.
-my %progress = @{ $store->ask('HGETALL', 'clairon:progress:clairon') };
-$store->ask('HMSET', 'clairon:progress:clairon', owner => 'other',
-    map { ("$_:other" => $progress{"$_:$progress{owner}"}) } qw(position read));
+for my $key ($store->keys('progress:clairon'))
+{
+    my %progress = @{ $store->ask('HGETALL', $key) };
+    $store->ask('HMSET', $key, owner => 'other', map { ("$_:other" => $progress{"$_:$progress{owner}"}) } qw(position read));
+}
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(101, 110) i});
 $client->wait_notes(110);
 $second->wait_for_log(qr/FENCED another feed owns this slot now/);

@@ -30,7 +30,7 @@ my @relays = map { Clairon::Test::relay($pg, $store) } 1, 2;
 my ($reads, $waits) = @relays;
 
 sub sql    { return $pg->safe_psql('postgres', $_[0]) }
-sub stored { return $store->ask('XLEN', 'clairon:stream') }
+sub stored { return $store->stored }
 sub feed   { return ($_[0]->get('/readyz'))[1] =~ /"feed":"(\w+)"/ ? $1 : 'none' }
 
 wait_until('one relay reads, the other stands by', sub {

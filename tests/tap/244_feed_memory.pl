@@ -29,7 +29,7 @@ sub insert
 
 sub wait_stored
 {
-    wait_until("$rows rows are stored", sub { $store->ask('XLEN', 'clairon:stream') == $rows });
+    wait_until("$rows rows are stored", sub { $store->stored == $rows });
     return;
 }
 

@@ -23,7 +23,7 @@ sub insert
 sub rows { return map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $store->entries }
 
 insert(1, 100);
-wait_until('the first rows are stored', sub { $store->ask('XLEN', 'clairon:stream') == 100 });
+wait_until('the first rows are stored', sub { $store->stored == 100 });
 
 # The disk as a power cut will leave it: with the first rows and not the next ones.
 $store->stop;
@@ -34,13 +34,13 @@ $relay->wait_ready;
 my $client = $relay->client('u1');
 insert(101, 200);
 $client->wait_notes(100);
-is($store->ask('XLEN', 'clairon:stream'), 200, 'the store acknowledged the next rows');
+is($store->stored, 200, 'the store acknowledged the next rows');
 $store->kill9;
 system("rm -rf $folder/* && cp -a $folder.old/. $folder/") == 0 or die 'could not go back';
 $store->start;
 $relay->wait_ready;
 insert(201, 210);
-wait_until('all rows are stored', sub { $store->ask('XLEN', 'clairon:stream') >= 210 });
+wait_until('all rows are stored', sub { $store->stored >= 210 });
 is_deeply([ rows() ], [ 1 .. 210 ], 'what the store lost came again from WAL, once and in order');
 $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == 210 });
 my %ids = map { $_->{metadata}{id} => 1 } $client->notes;

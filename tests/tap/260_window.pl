@@ -97,12 +97,13 @@ is_deeply([ rows($back, 't') ], [ 101 .. 400 ], 'and the pending ones follow as 
 wait_until('all are acked', sub { $store->pending == 0 });
 
 # The stream's group removed, and then the stream, under a live relay.
-$store->ask('XGROUP', 'DESTROY', 'clairon:stream', 'clairon');
+my $stream = ($store->entries)[0]{stream};
+$store->ask('XGROUP', 'DESTROY', $stream, 'clairon');
 insert('t', 401, 401);
 wait_until('the group is back', sub { (eval { $store->pending } // 0) == 1 });
 is(scalar(grep { $_->{data} =~ /"after":\{"id":401/ } $store->entries), 1,
     'a removed group is made again, and nothing stored twice');
-$store->ask('DEL', 'clairon:stream');
+$store->ask('DEL', $stream);
 insert('plain', 402, 411);
 insert('t', 402, 402);
 is($back->wait_for('gap')->{why}, 'epoch', 'a removed stream is a gap for everyone');
@@ -112,11 +113,11 @@ pass('and the relay goes on');
 
 # Something else in the stream's place: nothing is stored, and nothing taken for stored.
 my $mark = $relay->log_mark;
-$store->ask('DEL', 'clairon:stream');
-$store->ask('SET', 'clairon:stream', 'mine');
+$store->ask('DEL', $stream);
+$store->ask('SET', $stream, 'mine');
 insert('plain', 412, 431);
 $relay->wait_for_log(qr/WRONGTYPE|not hold a stream|removed/, from => $mark);
-$store->ask('DEL', 'clairon:stream');
+$store->ask('DEL', $stream);
 wait_until('once it is gone all are', sub { (eval { scalar grep { /"after":\{"id":(41[2-9]|42\d|43[01])\b/ } map { $_->{data} } $store->entries } // 0) == 20 });
 pass('what could not be stored was kept by PostgreSQL');
 

@@ -40,7 +40,7 @@ is($client->wait_for('gap')->{why}, 'epoch', 'a failover to less is told as a ga
 $standby->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(9001, 9003) i});
 is_deeply([ map { $_->{payload}{after}{id} } $client->wait_notes(3) ], [ 9001 .. 9003 ],
     'and what is written after it arrives');
-is($store->ask('HGET', 'clairon:progress:clairon', 'timeline'), 2, 'the progress follows');
+is($store->ask('HGET', $store->shared('progress:clairon'), 'timeline'), 2, 'the progress follows');
 
 # The slot dropped while nobody looks, and made again by the relay.
 $relay->stop;
@@ -52,7 +52,7 @@ $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
 ok(!$client->wait_for('connected')->{resumed}, 'a slot that was lost resumes nobody');
 is($client->wait_for('gap')->{why}, 'epoch', 'and is told as a gap');
-is_deeply($store->ask('SMEMBERS', 'clairon:members:TEAM:t1'), ['stays'],
+is_deeply($store->ask('SMEMBERS', $store->shared('members:TEAM:t1')), ['stays'],
     'who left meanwhile is no member any more');
 $standby->safe_psql('postgres', q{INSERT INTO t VALUES (9005, 'u1')});
 is(($client->wait_notes(1))[0]{payload}{after}{id}, 9005, 'and life goes on');

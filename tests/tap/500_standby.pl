@@ -155,7 +155,7 @@ $standby->promote;
 standby_sql(q{INSERT INTO t VALUES (10, 'u1', 'after the promotion')});
 is(($client->wait_notes(8))[7]{payload}{after}{id}, 10, 'rows written after the promotion arrive');
 isnt(reader_of('clairon'), $reader, 'on a connection that knows the new timeline');
-is($store->ask('HGET', 'clairon:progress:clairon', 'timeline'), 2, 'and so does the progress');
+is($store->ask('HGET', $store->shared('progress:clairon'), 'timeline'), 2, 'and so does the progress');
 is_deeply([ read_text(standby_sql('SELECT pg_current_wal_flush_lsn()')) ], [ ($client->notes)[7] ],
     'and in text mode, once');
 
