@@ -1,0 +1,49 @@
+# A transaction that takes PostgreSQL longer to decode than its wal_sender_timeout, and gives nothing to send: does the stream stay?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+use Time::HiRes qw(time);
+
+# Decoded from files: that is slow. A second is far less than each of these takes.
+my $pg = Clairon::Test::postgresql('main', conf => "wal_sender_timeout = 1s\nlogical_decoding_work_mem = 64kB\n");
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, owner text);
+    CREATE TABLE foreign_to_us (id int);
+    CREATE TABLE seldom (id int, body text);
+    SELECT clairon.watch('t', 'USER', 'owner');
+    SELECT clairon.watch('seldom', 'ALL', only_when => $$ body ~ '^(y+)(x+)$' OR md5(body) = 'x' $$)});
+my $store = Clairon::Test::store();
+my $relay  = Clairon::Test::relay($pg, $store, conf => { 'gate.ping' => '1h' });
+my $client = $relay->client('u1');
+my $row    = 0;
+
+sub is_there
+{
+    my ($name) = @_;
+    my $began = time;
+    $pg->safe_psql('postgres', sprintf q{INSERT INTO t VALUES (%d, 'u1')}, ++$row);
+    $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $row });
+    note sprintf '%s: %.1f s', $name, time - $began;
+    is($relay->metric('clairon_feed_reconnects_total'), 0, "$name: the connection stays");
+    return;
+}
+
+is_there('at first');
+$pg->safe_psql('postgres', 'INSERT INTO foreign_to_us SELECT generate_series(1, 2000000)');
+is_there('a table without a rule');
+$pg->safe_psql('postgres', q{INSERT INTO seldom SELECT i, repeat('x', 100) FROM generate_series(1, 500000) i});
+is_there('a rule that wants none of it');
+$pg->safe_psql('postgres', q{BEGIN; INSERT INTO foreign_to_us SELECT generate_series(1, 1000000); ROLLBACK});
+is_there('one that is rolled back');
+
+my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
+wait_until('the slot is confirmed', sub {
+    $pg->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
+pass('and its WAL may go');
+is(scalar $store->entries, $row, 'nothing came of it');
+open my $file, '<', $pg->logfile or die $!;
+is(scalar(grep { /replication timeout/ } <$file>), 0, 'wal_sender_timeout, of 1 s, never hit');
+
+done_testing();
