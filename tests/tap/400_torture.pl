@@ -1,10 +1,10 @@
 # Whatever dies, in whatever order, under load: is each committed row stored exactly once and in commit order?
 #
-# A seeded schedule of faults hits PostgreSQL, the store, two relays and the network between them
+# A seeded schedule of faults hits PostgreSQL, the store or one of its servers, two relays and the network between them
 # while writers commit: kills, crashes, restarts, pauses of processes, a store that refuses writes,
 # connections that are cut and networks that stop without a word. To repeat a run: CLAIRON_TORTURE_SEED=n; for longer ones:
 # CLAIRON_TORTURE_FAULTS=n, and CLAIRON_TORTURE_PAUSE=s for pauses longer than the relay's patience.
-# CLAIRON_TEST_SHARDS=n: with so many shards.
+# CLAIRON_TEST_SHARDS=n: with so many shards; CLAIRON_TORTURE_SERVERS=n: on so many servers.
 use strict;
 use warnings;
 
@@ -15,6 +15,7 @@ use Time::HiRes qw(time);
 my $FAULTS  = $ENV{CLAIRON_TORTURE_FAULTS} // 24;
 my $SEED    = $ENV{CLAIRON_TORTURE_SEED} // int(rand(1_000_000));
 my $PAUSE   = $ENV{CLAIRON_TORTURE_PAUSE} // 1;    # the longest, in seconds
+my $SERVERS = $ENV{CLAIRON_TORTURE_SERVERS} // 1;
 my $WRITERS = 3;
 srand $SEED;
 note "seed $SEED, $FAULTS faults";
@@ -26,13 +27,20 @@ $pg->safe_psql('postgres', q{
     INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1'), ('TEAM', 't1', 'u2');
     SELECT clairon.watch('plain', 'USER', 'owner');
     SELECT clairon.watch('acked', 'TEAM', 'team', ack_required => true)});
-my $store  = Clairon::Test::store(fsync => 'everysec');
-my $to_store = Clairon::Test::proxy($store->{socket});
-my $to_pg    = Clairon::Test::proxy($pg->host . '/.s.PGSQL.' . $pg->port);
-# One relay next to both, the other across a network.
-my @relays = map { Clairon::Test::relay($pg, $store, conf => $_) } {}, {
-    'store.url'     => $to_store->url('redis'),
+my @stores    = map { Clairon::Test::store(fsync => 'everysec') } 1 .. $SERVERS;
+my @to_stores = map { Clairon::Test::proxy($_->{socket}) } @stores;
+my $to_pg     = Clairon::Test::proxy($pg->host . '/.s.PGSQL.' . $pg->port);
+# One relay next to all, the other across a network.
+my @relays = map { Clairon::Test::relay($pg, $stores[0], conf => $_) }
+  { 'store.url' => join ',', map { $_->url } @stores }, {
+    'store.url'     => join(',', map { $_->url('redis') } @to_stores),
     'feed.conninfo' => 'host=127.0.0.1 dbname=postgres user=relay port=' . $to_pg->port };
+
+# Each stream with the server it is on.
+my @streams = do { my $k = 0; map { [ $stores[ $k++ % $SERVERS ], $_ ] } $stores[0]->keys('stream') };
+sub stored { my $sum = 0; $sum += $_->[0]->ask('XLEN', $_->[1]) for @streams; return $sum }
+sub pending { my $sum = 0; $sum += $_->[0]->pending($_->[1]) for @streams; return $sum }
+sub any { return $_[ rand @_ ] }
 
 # Writers: transactions of one to twenty rows, some over both tables, until told to stop. What was
 # committed is asked of PostgreSQL in the end, so a failed psql needs no care.
@@ -108,19 +116,20 @@ sub pause
 # Whatever the store was asked before, it is asked this.
 sub tell_store
 {
-    my @words = @_;
+    my ($store, @words) = @_;
     wait_until("the store takes @words", sub { eval { $store->ask(@words); 1 } });
     return;
 }
 
-# The store takes no writes for a while.
+# The store, or one of its servers, takes no writes for a while.
 sub refuse
 {
     my ($how, $again) = @_;
-    tell_store(@$how);
+    my $store = any(@stores);
+    tell_store($store, @$how);
     let_write(20);
     let_pass();
-    tell_store(@$again);
+    tell_store($store, @$again);
     return;
 }
 
@@ -130,31 +139,29 @@ my %faults = (
     'a relay stops in good order' => sub { my $relay = $relays[ rand @relays ]; $relay->stop; revive() },
     'a relay is paused' => sub { pause($relays[ rand @relays ]->pid) },
     'both relays are paused, one after the other' => sub { pause($_->pid) for @relays },
-    'the store is killed' => sub { $store->kill9; let_write(20); $store->start },
-    'the store is paused' => sub { pause($store->pid) },
+    'the store is killed' => sub { my $store = any(@stores); $store->kill9; let_write(20); $store->start },
+    'the store is paused' => sub { pause(any(@stores)->pid) },
     'the store is full' => sub { refuse([qw(CONFIG SET maxmemory 1)], [qw(CONFIG SET maxmemory 0)]) },
     'the store is a replica' => sub {
         refuse([ qw(REPLICAOF 127.0.0.1), Clairon::Test::free_port() ], [qw(REPLICAOF NO ONE)]) },
     'the store lacks replicas' => sub {
         refuse([qw(CONFIG SET min-replicas-to-write 1)], [qw(CONFIG SET min-replicas-to-write 0)]) },
     'the store and the relays are killed' => sub {
-        $_->kill9 for @relays; $store->kill9; let_write(20); $store->start; revive() },
+        $_->kill9 for @relays, @stores; let_write(20); $_->start for @stores; revive() },
     'PostgreSQL crashes' => sub { $pg->stop('immediate'); $pg->start },
     'PostgreSQL restarts' => sub { $pg->restart },
     'the walsender is terminated' => sub {
         eval { $pg->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) FROM pg_stat_replication') } },
     'the walsender is paused' => sub { pause(walsender()) },
-    'connections to the store are cut' => sub { $to_store->cut },
+    'connections to the store are cut' => sub { any(@to_stores)->cut },
     'connections to PostgreSQL are cut' => sub { $to_pg->cut },
-    'the network to the store stops' => sub { $to_store->freeze; let_pass(); $to_store->thaw },
+    'the network to the store stops' => sub { my $network = any(@to_stores); $network->freeze; let_pass(); $network->thaw },
     'the network to PostgreSQL stops' => sub { $to_pg->freeze; let_pass(); $to_pg->thaw },
     'the network stops, and what waited in it is lost' => sub {
-        $_->freeze for $to_store, $to_pg; let_pass(); for ($to_store, $to_pg) { $_->cut; $_->thaw } },
-    'the network is slow' => sub { $to_store->delay(0.05); let_write(60); $to_store->delay(0) },
+        $_->freeze for @to_stores, $to_pg; let_pass(); for (@to_stores, $to_pg) { $_->cut; $_->thaw } },
+    'the network is slow' => sub { my $network = any(@to_stores); $network->delay(0.05); let_write(60); $network->delay(0) },
 );
 my @names = sort keys %faults;
-
-sub stored { my $sum = 0; $sum += $store->ask('XLEN', $_) for $store->keys('stream'); return $sum }
 
 my $begin = time;
 for my $fault (1 .. $FAULTS)
@@ -175,7 +182,7 @@ my $rows = committed();
 cmp_ok($rows, '>', 500, "writers committed $rows rows during $FAULTS faults");
 wait_until("all $rows rows are stored", sub { stored() >= $rows });
 
-my @entries = $store->entries;
+my @entries = map { $_->[0]->entries($_->[1]) } @streams;
 is(scalar @entries, $rows, 'the streams hold as many entries as there are rows');
 my %stored;
 for my $entry (@entries)
@@ -189,15 +196,16 @@ my %wanted = map { $_ => 1 } split /\n/, $pg->safe_psql('postgres',
 is_deeply(\%stored, \%wanted, 'each committed row once, and nothing else');
 my %ids = map { $_->{id} => 1 } @entries;
 is(scalar keys %ids, $rows, 'each under an id of its own');
-for my $stream ($store->keys('stream'))
+for my $one (@streams)
 {
+    my ($store, $stream) = @$one;
     my @places = map { substr $_->{route}, 8, 16 } $store->entries($stream);
     is(scalar(grep { $places[$_] le $places[ $_ - 1 ] } 1 .. $#places), 0, "$stream: in the order of commits");
 }
 
 # Who must ack fits what is stored, and can be worked off.
 my $acked = $pg->safe_psql('postgres', 'SELECT count(*) FROM acked');
-is($store->pending, $acked, 'what needs acks is pending');
+is(pending(), $acked, 'what needs acks is pending');
 wait_until('the relays are ready', sub { !grep { ($_->get('/readyz'))[0] != 200 } @relays });
 for my $place (0, 1)
 {
@@ -214,8 +222,8 @@ for my $place (0, 1)
     }
     is($done, $acked, "member u" . ($place + 1) . ' is shown each once');
 }
-wait_until('all acks are stored', sub { $store->pending == 0 });
-is_deeply([ grep { /:(ack|inbox|pending|left)/ } @{ $store->ask('KEYS', '*') } ], [],
+wait_until('all acks are stored', sub { pending() == 0 });
+is_deeply([ grep { /:(ack|inbox|pending|left)/ } map { @{ $_->ask('KEYS', '*') } } @stores ], [],
     'nothing is left pending, and no trace');
 my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
 wait_until('the slot is confirmed', sub {

@@ -1,0 +1,11 @@
+# The torture of 400, with four shards on two servers: is each committed row stored exactly once, and in commit order in its shard?
+use strict;
+use warnings;
+
+use Clairon::Test;
+
+$ENV{CLAIRON_TEST_SHARDS}     //= 4;
+$ENV{CLAIRON_TORTURE_SERVERS} //= 2;
+$ENV{CLAIRON_TORTURE_FAULTS}  //= 16;
+my $path = Clairon::Test::top() . '/tests/tap/400_torture.pl';
+do $path or die $@ || "could not read $path: $!\n";
