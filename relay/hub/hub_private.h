@@ -164,11 +164,17 @@ struct session { /* from a pool: at the start of a cache line */
         struct place began_at; /* where it was to go on */
     };
     unsigned checked_pages;
+    /* Of the notes held back, those of which the store is asked whether an ack is owed. */
+    unsigned deferring_count;
+    unsigned owed_count; /* to come by the inbox, as it was */
+    size_t deferring_bytes;
     char inbox_at[STORE_INBOX_PLACE_MAX];
     int window;
     int unacked_count;
     int unacked_room;
     struct unacked *unacked; /* at most `window` */
+    unsigned acked_count;
+    unsigned char (*acked)[16]; /* since the inbox began to be read */
     struct place lost_from;
 };
 
@@ -181,6 +187,8 @@ void session_set_state(struct session *session, enum session_state state);
  * in the user's inbox, and what needs no ack goes on.
  */
 void session_enqueue(struct session *session, struct note *note);
+/* The same of one from the inbox. */
+void session_enqueue_owed(struct session *session, struct note *note);
 /* It is offered nothing any more: session_step fetches what comes. */
 void session_pause(struct session *session);
 /* A new note for this session's audience. */
@@ -213,9 +221,12 @@ void session_tell_missed(struct session *session, const struct note *note, const
 /* session_gap with `to` as it is. */
 void session_say_gap(struct session *session, struct place from, struct place to, const char *why);
 void session_free_if_done(struct session *session);
+/* session_acks.c */
 /* Another relay stored these acks, or they were given up: `ids` in lower case. */
 void hub_settled(struct hub *hub, const char *user, const char *const *ids, size_t count,
                  bool was_acked);
+/* Nobody waits for an ack of it by this user. */
+void hub_free_place(struct hub *hub, const char *user, const char *id);
 
 /* session_queue.c */
 bool session_is_full(const struct session *session);
@@ -262,6 +273,10 @@ void session_doubt(struct session *session);
  * token. False when the note is not to be queued now.
  */
 bool window_enter(struct session *session, struct note *note);
+/* The same of one from the inbox: there it stays when there is no room. */
+bool window_enter_owed(struct session *session, struct note *note);
+/* The inbox is not read any more. */
+void window_inbox_read(struct session *session);
 /* The line was handed to the socket: from now the time of its ack runs. */
 void window_wrote(struct session *session, struct note *note);
 /* A retry is to be queued: by window_enter, now or when the inbox is read again. */
@@ -301,7 +316,7 @@ void shed_had_turn(struct hub *hub);
 
 /* shown.c: reports to the store, before any ack that comes later. */
 void shown_add(struct session *session, struct note *note);
-/* The window was full: an open audience's note goes to the user's inbox. */
+/* The window was full: it stays in the user's inbox, or goes there, unless no ack is owed. */
 void shown_defer(struct session *session, struct note *note);
 void shown_flush(struct hub *hub);
 void shown_free(struct hub *hub);

@@ -310,6 +310,17 @@ is_new_to_poll(const struct session *session, const struct entry *entry)
     return is_retried || place_is_before(&session->began_at, entry->shard, entry->id);
 }
 
+/* What waited for room and is there no more: another session of the user acked it, or it ended. */
+static void
+tell_gone(struct session *session)
+{
+    if (session->is_deferred)
+        return; /* some still wait */
+    if (session->owed_count > 0)
+        session_gap(session, session->cursor, session->cursor, "shed");
+    session->owed_count = 0;
+}
+
 static void
 on_inbox(void *ctx, enum rc rc, const struct store_page *page)
 {
@@ -330,14 +341,18 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
         if (session->is_going_on && !is_new_to_poll(session, entry))
             continue;
         note = session_note(session, entry, shed_place(session, session->cursor));
-        session_enqueue(session, note);
+        session_enqueue_owed(session, note);
         note_unref(note);
     }
     snprintf(session->inbox_at, sizeof(session->inbox_at), "%s", page->next);
-    if (page->next[0] == '\0')
-        window_drop_doubtful(session); /* the whole inbox was seen */
-    if (page->next[0] == '\0' || (session->is_deferred && !session->is_doubting))
+    if (page->next[0] == '\0') { /* the whole inbox was seen */
+        window_drop_doubtful(session);
+        tell_gone(session);
+    }
+    if (page->next[0] == '\0' || (session->is_deferred && !session->is_doubting)) {
+        window_inbox_read(session);
         session_set_state(session, SESSION_CATCHING_UP);
+    }
     session_step(session);
 }
 
@@ -433,7 +448,8 @@ session_step(struct session *session)
         return;
     case SESSION_INBOX:
         if (!waits_for_groups(session) &&
-            session->queue_count + SESSION_PAGE <= SESSION_QUEUE_MAX && !session_is_full(session))
+            session->queue_count + session->deferring_count + SESSION_PAGE <= SESSION_QUEUE_MAX &&
+            !session_is_full(session))
             await(session, store_inbox(hub->store, session->user, session->inbox_at, SESSION_PAGE,
                                        session->is_going_on, on_inbox, session));
         return;

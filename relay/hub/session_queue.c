@@ -27,8 +27,10 @@ bool
 session_is_full(const struct session *session)
 {
     size_t most = (size_t)session->hub->config->gate.slow_bytes;
-    size_t bytes = session->queue_bytes + (session->run != NULL ? session->run->len : 0);
-    unsigned count = session->queue_count + (session->run != NULL ? session->run->count : 0);
+    size_t bytes = session->queue_bytes + session->deferring_bytes +
+                   (session->run != NULL ? session->run->len : 0);
+    unsigned count = session->queue_count + session->deferring_count +
+                     (session->run != NULL ? session->run->count : 0);
 
     return count >= SESSION_QUEUE_MAX ||
            bytes >= (most < SESSION_QUEUE_BYTES ? most : SESSION_QUEUE_BYTES);

@@ -14,7 +14,7 @@
 struct shown {
     struct note *note; /* a reference */
     char *user;
-    bool is_deferred; /* not shown: the window was full */
+    struct session *deferred; /* not shown to it: its window was full; NULL: it was shown */
 };
 
 /* One call under way. */
@@ -25,10 +25,31 @@ struct shown_call {
 };
 
 static void
+forget_deferral(struct shown *item)
+{
+    struct session *session = item->deferred;
+
+    if (session == NULL)
+        return;
+    session->deferring_count--;
+    session->deferring_bytes -= item->note->line_len;
+    session->owed_count++;
+}
+
+static void
 release(struct shown *item)
 {
+    struct session *session = item->deferred;
+
     note_unref(item->note);
     free(item->user);
+    if (session == NULL)
+        return;
+    session->asked--;
+    if (session->state == SESSION_CLOSED)
+        session_free_if_done(session);
+    else if (!session->hub->closing)
+        session_step(session); /* it may have waited for this */
 }
 
 static void
@@ -52,8 +73,13 @@ add(struct session *session, struct note *note, bool is_deferred)
                  SHOWN_MAX);
         return;
     }
+    if (is_deferred) {
+        session->asked++;
+        session->deferring_count++;
+        session->deferring_bytes += note->line_len;
+    }
     push(hub, (struct shown){note_ref(note), memory_text(session->user, strlen(session->user)),
-                             is_deferred});
+                             is_deferred ? session : NULL});
     if (hub->shown_calls == 0 || hub->shown_count >= SHOWN_IN_ONE_CALL)
         shown_flush(hub);
 }
@@ -67,25 +93,25 @@ shown_add(struct session *session, struct note *note)
 void
 shown_defer(struct session *session, struct note *note)
 {
-    const struct bytes audience = note->frame.as.note.audience;
-
-    /* What names its users is in their inboxes since it was stored. */
-    if (audience.len != 4 || memcmp(audience.at, "USER", 4) != 0)
-        add(session, note, true);
+    add(session, note, true);
 }
 
-/* Held back for an ack that nobody waits for, as the user became a member later: goes as it is. */
+/*
+ * Nobody waits for this ack: another session of the user gave it before, or the user became a member
+ * later. What was held back for it goes as it is, what was shown takes no place.
+ */
 static void
-give_unowed(struct hub *hub, const struct shown *item)
+take_unowed(struct hub *hub, const struct shown *item)
 {
-    const struct bytes user = {(const unsigned char *)item->user, strlen(item->user)};
-    struct audience *audience = hub_find_user(hub, user);
-    struct membership *member;
+    char id[FRAME_UUID_TEXT + 1];
 
-    if (audience == NULL || !item->is_deferred)
+    if (item->deferred != NULL) {
+        item->deferred->owed_count--;
+        session_give_unowed(item->deferred, item->note);
         return;
-    DL_FOREACH (audience->members, member)
-        session_give_unowed(member->session, item->note);
+    }
+    frame_id_text(item->note->frame.as.note.id, id);
+    hub_free_place(hub, item->user, id);
 }
 
 static void
@@ -95,9 +121,11 @@ on_reported(void *ctx, enum rc rc, const size_t *unowed, size_t unowed_count)
     struct hub *hub = call->hub;
 
     hub->shown_calls--;
+    for (size_t i = 0; rc == RC_OK && i < call->count; i++)
+        forget_deferral(&call->items[i]);
     for (size_t i = 0; rc == RC_OK && !hub->closing && i < unowed_count; i++) {
         if (unowed[i] < call->count)
-            give_unowed(hub, &call->items[unowed[i]]);
+            take_unowed(hub, &call->items[unowed[i]]);
     }
     for (size_t i = 0; i < call->count; i++) {
         if (rc == RC_OK || hub->closing)
@@ -136,7 +164,7 @@ send_some(struct hub *hub)
             .backoff = note->frame.as.note.backoff,
             .is_retried = (note->frame.flags & FRAME_RETRY_ENABLED) != 0,
             .is_open = note->is_open,
-            .is_deferred = call->items[i].is_deferred,
+            .is_deferred = call->items[i].deferred != NULL,
         };
     }
     if (store_shown(hub->store, reports, count, on_reported, call) != RC_OK) {

@@ -18,6 +18,35 @@ find(const struct session *session, const unsigned char id[16])
     return NULL;
 }
 
+/* While the inbox is read: its answer may be older than the ack. */
+static void
+keep_acked(struct session *session, const unsigned char id[16])
+{
+    if (session->state != SESSION_INBOX)
+        return;
+    session->acked =
+        memory_grow(session->acked, (session->acked_count + 1) * sizeof(*session->acked));
+    memcpy(session->acked[session->acked_count++], id, 16);
+}
+
+static bool
+was_acked(const struct session *session, const unsigned char id[16])
+{
+    for (unsigned i = 0; i < session->acked_count; i++) {
+        if (memcmp(session->acked[i], id, 16) == 0)
+            return true;
+    }
+    return false;
+}
+
+void
+window_inbox_read(struct session *session)
+{
+    free(session->acked);
+    session->acked = NULL;
+    session->acked_count = 0;
+}
+
 /* Idle sessions are many: places are made as they are needed. */
 static void
 take_place(struct session *session, const struct note *note)
@@ -41,19 +70,24 @@ window_defer(struct session *session)
     session->is_deferred = true;
 }
 
+/* It has a place: true when it is to be shown again, else it is on its way, or was shown, already. */
+static bool
+enter_again(struct unacked *place)
+{
+    bool again = place->is_missed && place->is_written;
+
+    place->is_missed = false;
+    place->is_written = place->is_written && !again;
+    return again;
+}
+
 bool
 window_enter(struct session *session, struct note *note)
 {
-    const unsigned char *id = note->frame.as.note.id;
-    struct unacked *place = find(session, id);
-    bool again;
+    struct unacked *place = find(session, note->frame.as.note.id);
 
-    if (place != NULL) {
-        again = place->is_missed && place->is_written;
-        place->is_missed = false;
-        place->is_written = place->is_written && !again;
-        return again; /* else it is on its way, or was shown, already */
-    }
+    if (place != NULL)
+        return enter_again(place);
     /* What waits in the inbox was there first: nothing goes past it. */
     if (session->unacked_count < session->window && !session->is_deferred) {
         take_place(session, note);
@@ -61,6 +95,24 @@ window_enter(struct session *session, struct note *note)
     }
     window_defer(session);
     shown_defer(session, note);
+    return false;
+}
+
+bool
+window_enter_owed(struct session *session, struct note *note)
+{
+    struct unacked *place = find(session, note->frame.as.note.id);
+
+    if (place != NULL)
+        return enter_again(place);
+    if (was_acked(session, note->frame.as.note.id))
+        return false;
+    if (session->unacked_count < session->window) {
+        take_place(session, note);
+        session->owed_count -= session->owed_count > 0;
+        return true;
+    }
+    window_defer(session);
     return false;
 }
 
@@ -109,6 +161,7 @@ window_forget(struct session *session, const char *id)
         if (strcasecmp(text, id) == 0) {
             int shard = session->unacked[i].shard;
 
+            keep_acked(session, session->unacked[i].id);
             leave(session, &session->unacked[i]);
             return shard;
         }

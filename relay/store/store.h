@@ -161,7 +161,7 @@ struct store_shown {
     bool is_open;     /* whoever is shown it owes an ack */
     bool is_deferred; /* not shown: it waits for room in the window */
 };
-/* `unowed`: the places of those deferred that this user owes no ack for; dies after the callback. */
+/* `unowed`: the places of what this user owes no ack for, or no more; dies after the callback. */
 typedef void store_reported(void *ctx, enum rc rc, const size_t *unowed, size_t count);
 /* From now the time of their acks runs. The views need live for the call only. */
 MUST_CHECK enum rc store_shown(struct store *store, const struct store_shown *shown, size_t count,

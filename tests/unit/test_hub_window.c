@@ -76,12 +76,27 @@ test_it_is_full_at_its_size(void **state)
     assert_false(window_enter(&f->session, f->notes[2]));
     assert_true(f->session.is_deferred);
     assert_int_equal(f->hub.deferred_count, 1);
-    assert_int_equal(f->hub.shown_count, 0); /* USER: it is in the inbox anyway */
+    assert_int_equal(f->hub.shown_count, 1); /* the store is asked whether it is owed */
     window_forget(&f->session, "00000000-0000-0000-0000-000000000001");
     assert_false(window_enter(&f->session, f->notes[3])); /* the other one was there first */
-    f->session.is_deferred = false;                       /* as when the inbox is read */
-    assert_true(window_enter(&f->session, f->notes[2]));
+    assert_true(window_enter_owed(&f->session, f->notes[2]));
     assert_int_equal(f->session.unacked_count, 2);
+    assert_false(window_enter_owed(&f->session, f->notes[3]));
+}
+
+static void
+test_what_is_acked_while_the_inbox_is_read_stays_out(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_true(window_enter(&f->session, f->notes[0]));
+    f->session.state = SESSION_INBOX;
+    window_forget(&f->session, "00000000-0000-0000-0000-000000000000");
+    assert_false(window_enter_owed(&f->session, f->notes[0]));
+    assert_true(window_enter_owed(&f->session, f->notes[1]));
+    window_inbox_read(&f->session);
+    f->session.state = SESSION_LIVE;
+    assert_true(window_enter_owed(&f->session, f->notes[0]));
 }
 
 static void
@@ -143,6 +158,8 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_what_is_acked_while_the_inbox_is_read_stays_out,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_it_is_full_at_its_size, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_it_is_shown_again_only_when_written_and_missed, set_up,
                                         tear_down),

@@ -3,7 +3,7 @@
 -- in ms, then for each user and message: how, user, id. `how` is three letters: S shown, or D
 -- held back by a full window; the backoff E, L or F, or - when it is never retried; O whoever is
 -- shown it owes an ack, or C.
--- Returns the places, from 0, of those held back that owe no ack.
+-- Returns the places, from 0, of what nobody waits for an ack of: acked before, say.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -61,7 +61,7 @@ for at = FIRST, #ARGV, 3 do
     if not state and how:sub(3, 3) == 'O' then state = enrol(id, user) end
     if state == '0' and shown then
         take_shown(how:sub(2, 2), id, user)
-    elseif not state and not shown then
+    elseif state ~= '0' then
         unowed[#unowed + 1] = (at - FIRST) / 3
     end
 end

@@ -1,0 +1,146 @@
+/* session_acks.c: what becomes of a user's sessions once he, or nobody any more, acknowledged. */
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "hub/hub_private.h"
+
+/* Empty for who has none. */
+static struct membership *
+sessions_of(struct hub *hub, const char *user)
+{
+    struct audience *audience =
+        hub_find_user(hub, (struct bytes){(const unsigned char *)user, strlen(user)});
+
+    return audience != NULL ? audience->members : NULL;
+}
+
+/* In all windows; the shard of what had a place there, or -1. */
+static int
+forget(struct membership *members, const char *id)
+{
+    struct membership *member;
+    int shard = -1;
+
+    DL_FOREACH (members, member) {
+        int known = window_forget(member->session, id);
+
+        shard = known >= 0 ? known : shard;
+    }
+    return shard;
+}
+
+/* `except` may be NULL. */
+static void
+tell_acked(struct membership *members, const struct session *except, const char *const *ids,
+           size_t count)
+{
+    struct membership *member;
+    struct buffer line;
+    bool is_whole;
+
+    if (members == NULL)
+        return;
+    buffer_init(&line, SESSION_SAID_MAX);
+    is_whole = buffer_addf(&line, "{\"t\":\"acked\",\"ids\":[") == RC_OK;
+    for (size_t i = 0; i < count && is_whole; i++)
+        is_whole = buffer_addf(&line, "%s\"%s\"", i > 0 ? "," : "", ids[i]) == RC_OK;
+    is_whole = is_whole && buffer_addf(&line, "]}") == RC_OK;
+    DL_FOREACH (members, member) {
+        /* Nothing comes before `connected`. */
+        if (is_whole && member->session != except && member->session->state >= SESSION_INBOX)
+            session_say(member->session, line.bytes, line.len);
+    }
+    buffer_free(&line);
+}
+
+/* What left their windows made room. */
+static void
+refill(struct membership *members)
+{
+    struct membership *member;
+
+    DL_FOREACH (members, member)
+        session_refill(member->session, false);
+}
+
+void
+hub_free_place(struct hub *hub, const char *user, const char *id)
+{
+    struct membership *members = sessions_of(hub, user);
+
+    if (forget(members, id) >= 0)
+        refill(members);
+}
+
+void
+hub_settled(struct hub *hub, const char *user, const char *const *ids, size_t count, bool was_acked)
+{
+    struct membership *members = sessions_of(hub, user);
+
+    for (size_t i = 0; i < count; i++)
+        (void)forget(members, ids[i]);
+    if (was_acked)
+        tell_acked(members, NULL, ids, count);
+    refill(members);
+}
+
+static int
+compare_ids(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* In lower case, each once; how many these are. */
+static size_t
+tidy_ids(const char *const *ids, size_t count, char (*texts)[FRAME_UUID_TEXT + 1],
+         const char **ret_ids)
+{
+    bool is_sorted = true;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = 0; j < FRAME_UUID_TEXT; j++)
+            texts[i][j] =
+                (char)(ids[i][j] >= 'A' && ids[i][j] <= 'F' ? ids[i][j] | 0x20 : ids[i][j]);
+        texts[i][FRAME_UUID_TEXT] = '\0';
+        ret_ids[i] = texts[i];
+        is_sorted = is_sorted && (i == 0 || strcmp(texts[i - 1], texts[i]) < 0);
+    }
+    if (is_sorted) /* as when acked in the order of their commits */
+        return count;
+    qsort(ret_ids, count, sizeof(*ret_ids), compare_ids);
+    for (size_t i = 0; i < count; i++) {
+        if (kept == 0 || strcmp(ret_ids[kept - 1], ret_ids[i]) != 0)
+            ret_ids[kept++] = ret_ids[i];
+    }
+    return kept;
+}
+
+static void
+take_acks(struct hub *hub, const char *user, const struct session *session, const char *const *ids,
+          size_t count)
+{
+    char texts[SESSION_ACKS_MAX][FRAME_UUID_TEXT + 1];
+    const char *tidy[SESSION_ACKS_MAX];
+    struct membership *members = sessions_of(hub, user);
+
+    count = tidy_ids(ids, count, texts, tidy);
+    for (size_t i = 0; i < count; i++)
+        acks_add(hub, user, tidy[i], forget(members, tidy[i]));
+    acks_flush(hub);
+    tell_acked(members, session, tidy, count);
+    refill(members);
+}
+
+void
+session_ack(struct session *session, const char *const *ids, size_t count)
+{
+    take_acks(session->hub, session->user, session, ids, count);
+}
+
+void
+hub_ack(struct hub *hub, const char *user, const char *const *ids, size_t count)
+{
+    take_acks(hub, user, NULL, ids, count);
+}

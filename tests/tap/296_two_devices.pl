@@ -1,0 +1,90 @@
+# Two devices of one user, with little room in their windows: does each see all that is theirs, once and in order, or
+# hear of what it will not see, though the other one acks it?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use JSON ();
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner', ack_required => true)});
+my $store  = Clairon::Test::store();
+my @relays = (Clairon::Test::relay($pg, $store), Clairon::Test::relay(undef, $store, roles => 'gate'));
+
+sub insert { my ($from, $to, $user) = @_;
+    return $pg->safe_psql('postgres', "INSERT INTO t SELECT i, '$user' FROM generate_series($from, $to) i") }
+sub rows { my ($client) = @_; return map { $_->{payload}{after}{id} } $client->notes }
+sub gaps { my ($client) = @_; return join ' ', map { $_->{why} } grep { $_->{t} eq 'gap' } @{ $client->{lines} } }
+sub ack_all { my ($client) = @_;
+    my @ids = map { $_->{metadata}{id} } $client->notes;
+    return @ids ? $client->ack(@ids) : undef }
+sub all_acked { return wait_until('all are acked', sub { $store->pending == 0 }) }
+
+# Away while the other device acks more than a window holds.
+my $phone = $relays[0]->client('u1');
+my $pos   = $phone->pos;
+insert(1, 40, 'u1');
+$phone->run_until('all', sub { rows($phone) == 40 });
+ack_all($phone);
+all_acked();
+for my $i (0, 1)
+{
+    my $relay = $relays[$i];
+    my $desk = $relay->client('u1', win => 4, pos => $pos);
+    is($desk->wait_for('connected')->{resumed}, JSON::true, 'who was away resumes');
+    $desk->run_until('what was missed', sub { rows($desk) >= 40 + $i || gaps($desk) });
+    is_deeply([ rows($desk) ], [ 1 .. 40, (50) x $i ], 'with all that it missed, acked meanwhile or not, in order');
+    is(gaps($desk), '', 'and without a gap');
+    insert(50 + $i, 50 + $i, 'u1');
+    $desk->run_until('what comes', sub { rows($desk) == 41 + $i });
+    pass('none of which takes room');
+    ack_all($desk);
+    $desk->close;
+}
+all_acked();
+
+# Both are there; one has no room when the other one acks.
+for my $relay (@relays)
+{
+    my ($first, $user) = (($relay == $relays[0] ? 100 : 200), 'u' . $relay->{port});
+    my ($quick, $slow) = ($relays[0]->client($user), $relay->client($user, win => 3));
+    insert($first + 1, $first + 10, $user);
+    $quick->run_until('all', sub { rows($quick) == 10 });
+    $slow->run_until('a window full', sub { rows($slow) == 3 });
+    ack_all($quick);
+    all_acked();
+    $slow->run_until('it is told', sub { gaps($slow) });
+    is(gaps($slow), 'shed', 'what was acked before there was room for it is told as a gap');
+    insert($first + 11, $first + 11, $user);
+    $slow->run_until('what comes after it', sub { grep { $_ == $first + 11 } rows($slow) });
+    is_deeply([ rows($slow) ], [ map { $first + $_ } 1 .. 3, 11 ], 'and it goes on');
+    ack_all($slow);
+    all_acked();
+}
+
+# Both ack as they are shown: nothing comes twice, though what they ask the store for is old when it comes.
+my @both = map { $_->client('u3', win => 3) } @relays;
+insert(301, 400, 'u3');
+my @at = (0, 0);
+wait_until('all are done', sub {
+    for my $i (0, 1)
+    {
+        my @notes = $both[$i]->notes;
+        $both[$i]->ack($notes[ $at[$i]++ ]{metadata}{id}) while $at[$i] < @notes;
+        my $ticks = 0;
+        $both[$i]->run_until('a moment', sub { $ticks++ > 0 });
+    }
+    return $store->pending == 0;
+});
+for my $client (@both)
+{
+    my %seen;
+    is(join(' ', grep { $seen{$_}++ } rows($client)), '', 'nothing is shown twice');
+    is_deeply([ rows($client) ], [ sort { $a <=> $b } rows($client) ], 'and all in order');
+}
+is($_->metric('clairon_store_errors_total'), 0, 'the store never had to refuse') for @relays;
+
+done_testing();
