@@ -251,15 +251,40 @@ check_backoff(struct config_load *load)
     return config_fail(load, "%s must not be less than [delivery] backoff_base", where);
 }
 
+static bool
+names_a_server_twice(const char *urls)
+{
+    unsigned count = urls_count(urls);
+    bool is_twice = false;
+
+    for (unsigned i = 1; i < count && !is_twice; i++) {
+        char *one = urls_at(urls, i);
+
+        for (unsigned k = 0; k < i && !is_twice; k++) {
+            char *other = urls_at(urls, k);
+
+            is_twice = strcmp(one, other) == 0;
+            explicit_bzero(other, strlen(other)); /* passwords */
+            free(other);
+        }
+        explicit_bzero(one, strlen(one));
+        free(one);
+    }
+    return is_twice;
+}
+
 static enum rc
 check_shards(struct config_load *load)
 {
+    const char *urls = load->config->store.url;
     char where[CONFIG_WHERE_MAX];
 
-    if (urls_count(load->config->store.url) <= (unsigned)load->config->store.shards)
-        return RC_OK;
     config_where(load, "store", "url", where);
-    return config_fail(load, "%s names more servers than [store] shards can be put on", where);
+    if (names_a_server_twice(urls))
+        return config_fail(load, "%s names a server twice", where);
+    if (urls_count(urls) > (unsigned)load->config->store.shards)
+        return config_fail(load, "%s names more servers than [store] shards can be put on", where);
+    return RC_OK;
 }
 
 enum rc

@@ -317,6 +317,7 @@ store_addresses_have_a_form(void **state)
     }
     refuses_argument("--store.url=redis://h:1,redis://h", "must be " CONFIG_URL_FORM);
     refuses_argument("--store.url=redis://h:1,unix:///a,b", "names more servers than");
+    refuses_argument("--store.url=redis://h:1,redis://h:1", "names a server twice");
 #ifdef CLAIRON_STORE_TLS
     assert_int_equal(load(NULL, BOTH, "--store.url=rediss://u:p@h:1/2", NULL), RC_OK);
     refuses_argument("--store.url=rediss://h", "must be " CONFIG_URL_FORM);
