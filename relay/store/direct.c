@@ -84,6 +84,16 @@ greet(struct direct *direct, const struct address *address)
     return direct_ask(direct, 2, select) != NULL;
 }
 
+static void
+fail_connecting(struct direct *direct, const struct address *address, const char *reason)
+{
+    char where[ADDRESS_SHOWN_MAX];
+
+    address_show(address, where);
+    snprintf(direct->error, sizeof(direct->error), "could not connect to the store (%.200s): %s",
+             where, reason);
+}
+
 static bool
 secure(struct direct *direct, const struct config *config, const struct address *address)
 {
@@ -92,7 +102,7 @@ secure(struct direct *direct, const struct config *config, const struct address 
     if (!address->tls ||
         secure_start(config, address->host, direct->servers[direct->at], reason) == RC_OK)
         return true;
-    snprintf(direct->error, sizeof(direct->error), "could not connect to the store: %s", reason);
+    fail_connecting(direct, address, reason);
     return false;
 }
 
@@ -109,8 +119,7 @@ connect_server(struct direct *direct, const struct config *config, const struct 
     if (redis != NULL && redis->err == 0)
         return redisSetTimeout(redis, patience) == REDIS_OK && secure(direct, config, address) &&
                greet(direct, address);
-    snprintf(direct->error, sizeof(direct->error), "could not connect to the store: %s",
-             redis != NULL ? redis->errstr : "out of memory");
+    fail_connecting(direct, address, redis != NULL ? redis->errstr : "out of memory");
     return false;
 }
 

@@ -147,6 +147,14 @@ like($out, qr/stored.*errored.*expired.*retried|redriven/s, 'a trace is found');
 my $doctor = JSON::decode_json((clairon('doctor', '--json'))[1]);
 is((grep { $_->{check} eq 'connection' && $_->{area} eq 'store' && $_->{ok} } @{ $doctor->{checks} }), 2, 'the doctor looks at both');
 
+# Commands say which one is away.
+$stores[1]->stop;
+($code, undef, my $away) = clairon('trace', $lost{u1});
+is($code, 1, 'with one server away nothing is told');
+like($away, qr/could not connect to the store \(\Q$stores[1]{socket}\E\): /, 'but which one');
+$stores[1]->start;
+$_->wait_ready for $first, $second;
+
 # One is emptied, of what PostgreSQL has let go of.
 sub wait_confirmed
 {
