@@ -195,8 +195,8 @@ on_shown(void *ctx, const redisReply *reply)
 {
     struct spread_part *part = ctx;
     struct spread *spread = part->spread;
-    bool is_good =
-        call_succeeded(part->shard, reply, "store what was shown") && reply_is_array(reply, 0);
+    bool is_good = call_succeeded(part->shard, reply, "store what was shown") &&
+                   reply_is_array(reply, 0) && reply->elements <= part->count;
 
     for (size_t i = 0; is_good && i < reply->elements; i++) {
         size_t place = (size_t)reply->element[i]->integer;
