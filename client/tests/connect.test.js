@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { connect } from 'clairon';
+import { handTimers } from './fake-browser.js';
 import { fakeRelay, msg, note, until } from './fake-relay.js';
 
 /** A client on a fake relay, closed after the test; `log` holds every event it told. */
@@ -205,6 +206,78 @@ test('expiring brings a new token on the same connection', async (t) => {
   socket.says({ t: 'expiring', in: 60 });
   await until('a refresh', () => socket.frames('refresh').length > 0);
   assert.deepEqual(socket.frames('refresh'), [{ t: 'refresh', r: 2, token: 'token 2' }]);
+});
+
+/** What was promised has happened; also while timers are moved by hand. */
+const turn = () => new Promise(setImmediate);
+
+test('a token is renewed before its end, also when nobody says that it ends', async (t) => {
+  handTimers(t, 'setTimeout');
+  let asked = 0;
+  const { relay } = start(t, { now: () => 0, token: () => `token ${++asked}` });
+  const socket = await relay.socket();
+  socket.accept({ ping: 1e6, exp: 3600 });
+  t.mock.timers.tick(3_569_000);
+  await turn();
+  assert.deepEqual(socket.frames('refresh'), []);
+  t.mock.timers.tick(2_000);
+  await turn();
+  assert.deepEqual(socket.frames('refresh'), [{ t: 'refresh', r: 2, token: 'token 2' }]);
+  socket.says({ t: 'refreshed', r: 2, exp: 7200 });
+  t.mock.timers.tick(7_171_000);
+  await turn();
+  assert.equal(socket.frames('refresh').length, 2);
+});
+
+test('a token that comes when its connection is gone is not sent on the next one', async (t) => {
+  let bring = [];
+  const { relay } = start(t, { token: () => new Promise((resolve) => { bring.push(resolve); }) });
+  await until('the token is asked for', () => bring.length === 1);
+  bring[0]('T');
+  const socket = await relay.socket();
+  socket.accept();
+  socket.says({ t: 'expiring', in: 60 });
+  socket.dies();
+  await until('the next one is asked for', () => bring.length === 3);
+  bring[2]('T2');
+  const next = await relay.socket();
+  next.accept();
+  bring[1]('late');
+  await turn();
+  assert.deepEqual(next.sent.map((frame) => frame.t), ['connect']);
+});
+
+test('a connection that is never answered is given up', async (t) => {
+  handTimers(t, 'setTimeout');
+  const { relay, told } = start(t);
+  const socket = await relay.socket();
+  socket.onopen();
+  t.mock.timers.tick(9_999);
+  assert.equal(told('state').at(-1).state, 'connecting');
+  t.mock.timers.tick(1);
+  assert.equal(told('state').at(-1).code, 'no answer');
+});
+
+test('waits grow with each failure, and begin anew once a connection has lasted', async (t) => {
+  let clock = 0;
+  const { relay, told } = start(t, { now: () => clock, backoff: { base: 4, cap: 1e6, random: () => 1 } });
+  const waits = () => told('state').filter((s) => s.state === 'waiting').map((s) => s.retryIn);
+  for (const life of [0, 4_999, 5_000, 0]) {
+    const socket = await relay.socket();
+    socket.accept();
+    clock += life;
+    socket.dies();
+  }
+  assert.deepEqual(waits(), [4, 8, 4, 8]);
+});
+
+test('close() says what was acked before it', async (t) => {
+  const { relay, client } = start(t);
+  const socket = await relay.socket();
+  socket.accept();
+  client.ack('a');
+  client.close();
+  assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['a'] }]);
 });
 
 test('gap, acked and err are told; a line that is not JSON breaks nothing', async (t) => {

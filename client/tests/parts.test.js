@@ -9,6 +9,7 @@ import { createKept } from '../src/kept.js';
 import { createLadder } from '../src/ladder.js';
 import { createOutbox } from '../src/outbox.js';
 import { createPosition } from '../src/position.js';
+import { createRecent } from '../src/recent.js';
 import { refreshDelay } from '../src/refresher.js';
 import { createRouter, matcher } from '../src/router.js';
 import { note, until } from './fake-relay.js';
@@ -176,4 +177,14 @@ test('the ladder goes down after two failures, round at its end, and climbs more
   assert.equal(ladder.opened(), 0);
   ladder.failed(true);
   assert.equal(ladder.opened(), 15_000);
+});
+
+test('what a tab may have missed is kept up to a size', () => {
+  const { remember, since } = createRecent('0');
+  const frame = (pos) => ({ t: 'msg', pos });
+  for (const pos of ['1', '2', '3']) remember(frame(pos), 400_000);
+  assert.equal(since('0'), undefined);
+  assert.deepEqual(since('1'), [frame('2'), frame('3')]);
+  assert.deepEqual(since('3'), []);
+  assert.equal(since('4'), undefined);
 });

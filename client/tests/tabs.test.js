@@ -129,19 +129,21 @@ test('a third tab that stands by loses nothing in a hand-over', async (t) => {
   assert.deepEqual([second, third].flatMap((tab) => tab.gaps), []);
 });
 
-test('a page that is frozen hands over, and comes back as one that follows', async (t) => {
-  const { browser, relay, first, second, socket } = await twoTabs(t);
-  socket.says(msg('1', note('a')));
-  await until('the message', () => second.seen.length === 1);
-  browser.tell('freeze'); // both: they share the fake's document
-  assert.equal(socket.closedWith, 1000);
-  browser.tell('resume');
-  const next = await relay.socket();
-  next.accept({ resumed: true });
-  next.says(msg('2', note('b')));
-  await until('both have it', () => first.seen.length === 2 && second.seen.length === 2);
-  assert.equal(relay.pendingSockets, 0);
-});
+for (const [leaving, coming] of [['freeze', 'resume'], ['pagehide', 'pageshow']]) {
+  test(`a page of which ${leaving} is told hands over, and follows at ${coming}`, async (t) => {
+    const { browser, relay, first, second, socket } = await twoTabs(t);
+    socket.says(msg('1', note('a')));
+    await until('the message', () => second.seen.length === 1);
+    browser.tell(leaving); // both: they share the fake's document
+    assert.equal(socket.closedWith, 1000);
+    browser.tell(coming);
+    const next = await relay.socket();
+    next.accept({ resumed: true });
+    next.says(msg('2', note('b')));
+    await until('both have it', () => first.seen.length === 2 && second.seen.length === 2);
+    assert.equal(relay.pendingSockets, 0);
+  });
+}
 
 test('a leader that does not answer is robbed of the lead', async (t) => {
   handTimers(t, 'setInterval');
@@ -202,6 +204,17 @@ test('a new tab is shown what nobody has acked yet', async (t) => {
   assert.deepEqual(third.seen, ['b']);
   assert.equal(third.client.pos, '3');
   assert.equal(third.states.at(-1).resumed, false);
+});
+
+test('what nobody acks is held for new tabs up to a number', async (t) => {
+  const { open, second, socket } = await twoTabs(t, { ack: 'manual' });
+  const frames = Array.from({ length: 1001 }, (_, i) => msg(String(i + 1), note(`n${i}`, { ack: true })));
+  socket.says(...frames);
+  await until('the messages', () => second.seen.length === 1001);
+  const third = open({ ack: 'manual' });
+  await isOpen(third);
+  assert.equal(third.seen.length, 1000);
+  assert.equal(third.seen[0], 'n1');
 });
 
 test('a tab that comes back with a known place gets what it missed; with an unknown one, a gap', async (t) => {

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { connect } from 'clairon';
+import { handTimers } from './fake-browser.js';
 import { fakeRelay, msg, note, until, within } from './fake-relay.js';
 
 const POS = 'Clairon-Pos';
@@ -104,6 +105,7 @@ test('after two WebSockets that never open comes SSE, with the same messages and
   const ack = await http.next();
   assert.equal(ack.path, '/v1/ack');
   assert.equal(ack.method, 'POST');
+  assert.equal(ack.keepalive, true); // it goes out also when the page is left
   assert.deepEqual(JSON.parse(ack.body), { ids: ['a'] });
   ack.answer(204);
   assert.deepEqual(seen, ['a']);
@@ -112,6 +114,34 @@ test('after two WebSockets that never open comes SSE, with the same messages and
   client.subscribe('y');
   const again = await http.next();
   assert.deepEqual(again.query, { pos: '6', topics: 'demo.*,y' });
+  again.stream().says(connected({ pos: '6', resumed: true }), '6');
+  await until('it is open', () => client.state === 'open');
+  client.unsubscribe('demo.*');
+  assert.deepEqual((await http.next()).query, { pos: '6', topics: 'y' });
+});
+
+test('from a lower way it goes back to the WebSocket, from its place', async (t) => {
+  handTimers(t, 'setTimeout');
+  const { relay, http, client, seen } = start(t);
+  client.on('*', () => {});
+  for (let i = 0; i < 2; i += 1) {
+    (await relay.socket()).dies();
+    t.mock.timers.tick(2);
+  }
+  const stream = (await http.next()).stream();
+  stream.says(connected({ pos: '5' }), '5');
+  stream.says(msg('6', note('a')), '6');
+  while (seen.length === 0) await new Promise(setImmediate);
+  assert.equal(client.transport, 'sse');
+  t.mock.timers.tick(15_000);
+  const socket = await relay.socket();
+  socket.accept({ resumed: true });
+  assert.equal(socket.sent[0].pos, '6');
+  assert.equal(client.transport, 'ws');
+  socket.says(msg('7', note('b')));
+  stream.says(msg('8', note('c')), '8'); // that one is left
+  await new Promise(setImmediate);
+  assert.deepEqual(seen, ['a', 'b']);
 });
 
 test('a nack goes over HTTP, and one that is not known there harms nothing', async (t) => {
