@@ -38,6 +38,9 @@ struct store {
     char errors_key[STORE_KEY_MAX];
     char topic_prefix[STORE_TOPIC_PREFIX_MAX];
     struct entry_id newest[STORE_SHARDS_MAX];
+    struct position newest_to[STORE_SHARDS_MAX]; /* of several: how far the notes there go */
+    struct begin *begin;                         /* is looked for, see begin.h */
+    bool has_begun;                              /* .. and was found */
     struct shard *shards;
     unsigned shard_count;
     unsigned server_count; /* the first so many shards are on different ones */

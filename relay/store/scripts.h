@@ -2,7 +2,7 @@
 #ifndef CLAIRON_STORE_SCRIPTS_H
 #define CLAIRON_STORE_SCRIPTS_H
 
-#define STORE_SCRIPTS_OF_STREAM(X) X(hello) X(claim) X(reset) X(ingest) X(fence) X(range)
+#define STORE_SCRIPTS_OF_STREAM(X) X(hello) X(begin) X(claim) X(reset) X(ingest) X(fence) X(range)
 #define STORE_SCRIPTS_OF_ACKS(X) X(here) X(shown) X(ack) X(nack) X(due) X(redrive) X(trace)
 #define STORE_SCRIPTS(X)                                                                           \
     STORE_SCRIPTS_OF_STREAM(X)                                                                     \

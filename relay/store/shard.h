@@ -72,6 +72,8 @@ void shard_free(struct shard *shard); /* after shard_close */
 /* To the store: a shard came (and is of shard->epoch now), or went. */
 void store_shard_came(struct store *store);
 void store_shard_went(struct store *store);
+/* It is known where to begin. */
+void store_come_up(struct store *store);
 
 /* Which of them holds what is for this user alone. Any bytes may be given. */
 unsigned shard_of_user(unsigned shard_count, const char *user, size_t len);

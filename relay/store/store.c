@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/urls.h"
+#include "store/begin.h"
 #include "store/call.h"
 #include "store/replicas.h"
 #include "store/upkeep.h"
@@ -78,19 +79,31 @@ make_epoch(struct store *store)
 }
 
 void
+store_come_up(struct store *store)
+{
+    store->has_begun = true;
+    log_info("store", "connected, epoch %s", store->epoch);
+    stats_set(store->stats, STAT_STORE_CONNECTED, 1);
+    store->is_up = true;
+    tell_listeners(store);
+}
+
+void
 store_shard_came(struct store *store)
 {
     for (unsigned k = 0; k < store->shard_count; k++) {
         if (!store->shards[k].is_up)
             return;
     }
-    for (unsigned k = 0; k < store->shard_count; k++)
+    for (unsigned k = 0; k < store->shard_count; k++) {
         store->newest[k] = store->shards[k].seen;
+        store->newest_to[k] = store->shards[k].seen_to;
+    }
     make_epoch(store);
-    log_info("store", "connected, epoch %s", store->epoch);
-    stats_set(store->stats, STAT_STORE_CONNECTED, 1);
-    store->is_up = true;
-    tell_listeners(store);
+    if (store->shard_count > 1 && !store->has_begun)
+        store_begin(store);
+    else
+        store_come_up(store);
 }
 
 void
@@ -205,7 +218,7 @@ store_saw_to(struct store *store, unsigned shard, struct entry_id id, struct pos
 struct position
 store_seen_to(const struct store *store, unsigned shard)
 {
-    return store->shards[shard].seen_to;
+    return store->newest_to[shard];
 }
 
 int64_t

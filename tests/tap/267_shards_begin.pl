@@ -1,0 +1,64 @@
+# A relay that starts while one shard is further than another: does who comes back to it get all in the order of the commits?
+use strict;
+use warnings;
+
+BEGIN { $ENV{CLAIRON_TEST_SHARDS} = 4 }
+use Clairon::Test qw(wait_until);
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE task (id int PRIMARY KEY, owners text[], version int);
+    SELECT clairon.watch('task', 'USER', 'owners')});
+my $store = Clairon::Test::store();
+my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0);
+my $gate  = Clairon::Test::relay(undef, $store, roles => 'gate');
+
+# One transaction: its first version is for two, the next ones are for one.
+my $version = 0;
+sub change
+{
+    my ($count) = @_;
+    my $text = 'BEGIN;';
+    for (1 .. $count)
+    {
+        $version++;
+        $text .= sprintf q{INSERT INTO task VALUES (1, '{%s}', %d) ON CONFLICT (id) DO UPDATE SET owners = EXCLUDED.owners, version = EXCLUDED.version;},
+          $_ == 1 ? 'u1,u2' : 'u1', $version;
+    }
+    $pg->safe_psql('postgres', $text . 'COMMIT');
+    wait_until('it is stored', sub { $store->entries == $version });
+    return;
+}
+sub versions { return [ map { $_->{payload}{after}{version} } $_[0]->notes ] }
+
+change(2);
+my $reader = $gate->client('u1');
+my $pos    = $reader->pos;
+change(2);
+$reader->wait_notes(2);
+is_deeply(versions($reader), [ 3, 4 ], 'live, all is in order');
+$reader->close;
+$gate->stop;
+
+# The feed dies when it has stored the part of one shard and not of the other.
+my %before = @{ $store->ask('HGETALL', 'clairon:{0}:progress:clairon') };
+change(30);
+$feed->kill9;
+$store->ask('HSET', 'clairon:{0}:progress:clairon', %before);
+my ($last) = reverse $store->entries('clairon:{0}:stream');
+$store->ask('XDEL', 'clairon:{0}:stream', $last->{entry});
+
+$gate->start;
+$gate->wait_ready;
+my $back = $gate->client('u1', pos => $pos);
+$back->wait_notes(2);
+my $fresh = $gate->client('u1');
+$feed->start;
+$back->run_until("all", sub { grep { $_ == $version } @{ versions($back) } });
+is_deeply(versions($back), [ 3 .. $version ], 'who comes back gets the part that was missing in its place');
+$fresh->run_until('all', sub { @{ versions($fresh) } >= $version - 4 });
+is_deeply(versions($fresh), [ 5 .. $version ], 'and who has just come');
+is($gate->metric('clairon_store_unordered_total'), 0, 'nothing was given up');
+
+done_testing();
