@@ -284,7 +284,7 @@ void window_miss(struct session *session, const struct note *note);
 /* The inbox is to be read again, once there is room. */
 void window_defer(struct session *session);
 /* Gives its place back: it was acked, or left the queue unwritten. The shard of what had it, or -1. */
-int window_forget(struct session *session, const char *id);
+int window_forget(struct session *session, const unsigned char id[16]);
 void window_drop(struct session *session, const struct note *note);
 
 /*

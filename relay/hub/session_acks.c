@@ -17,11 +17,14 @@ sessions_of(struct hub *hub, const char *user)
 
 /* In all windows; the shard of what had a place there, or -1. */
 static int
-forget(struct membership *members, const char *id)
+forget(struct membership *members, const char *text)
 {
     struct membership *member;
+    unsigned char id[16];
     int shard = -1;
 
+    if (!frame_id_read(text, strlen(text), id))
+        return -1;
     DL_FOREACH (members, member) {
         int known = window_forget(member->session, id);
 
@@ -91,21 +94,16 @@ compare_ids(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* In lower case, each once; how many these are. */
+/* In `ret_ids`, each once; how many these are. */
 static size_t
-tidy_ids(const char *const *ids, size_t count, char (*texts)[FRAME_UUID_TEXT + 1],
-         const char **ret_ids)
+tidy_ids(const char *const *ids, size_t count, const char **ret_ids)
 {
     bool is_sorted = true;
     size_t kept = 0;
 
     for (size_t i = 0; i < count; i++) {
-        for (size_t j = 0; j < FRAME_UUID_TEXT; j++)
-            texts[i][j] =
-                (char)(ids[i][j] >= 'A' && ids[i][j] <= 'F' ? ids[i][j] | 0x20 : ids[i][j]);
-        texts[i][FRAME_UUID_TEXT] = '\0';
-        ret_ids[i] = texts[i];
-        is_sorted = is_sorted && (i == 0 || strcmp(texts[i - 1], texts[i]) < 0);
+        ret_ids[i] = ids[i];
+        is_sorted = is_sorted && (i == 0 || strcmp(ids[i - 1], ids[i]) < 0);
     }
     if (is_sorted) /* as when acked in the order of their commits */
         return count;
@@ -121,11 +119,10 @@ static void
 take_acks(struct hub *hub, const char *user, const struct session *session, const char *const *ids,
           size_t count)
 {
-    char texts[SESSION_ACKS_MAX][FRAME_UUID_TEXT + 1];
     const char *tidy[SESSION_ACKS_MAX];
     struct membership *members = sessions_of(hub, user);
 
-    count = tidy_ids(ids, count, texts, tidy);
+    count = tidy_ids(ids, count, tidy);
     for (size_t i = 0; i < count; i++)
         acks_add(hub, user, tidy[i], forget(members, tidy[i]));
     acks_flush(hub);

@@ -1,7 +1,6 @@
 /* window.c: which lines that need an ack a session has out, and what it may have beside them. */
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/memory.h"
 #include "hub/hub_private.h"
@@ -152,21 +151,17 @@ window_drop(struct session *session, const struct note *note)
 }
 
 int
-window_forget(struct session *session, const char *id)
+window_forget(struct session *session, const unsigned char id[16])
 {
-    for (int i = 0; i < session->unacked_count; i++) {
-        char text[FRAME_UUID_TEXT + 1];
+    struct unacked *place = find(session, id);
+    int shard = -1;
 
-        frame_id_text(session->unacked[i].id, text);
-        if (strcasecmp(text, id) == 0) {
-            int shard = session->unacked[i].shard;
-
-            keep_acked(session, session->unacked[i].id);
-            leave(session, &session->unacked[i]);
-            return shard;
-        }
+    if (place != NULL) {
+        shard = place->shard;
+        keep_acked(session, id);
+        leave(session, place);
     }
-    return -1;
+    return shard;
 }
 
 void

@@ -189,6 +189,27 @@ frame_is_uuid(const char *text, size_t len)
     return true;
 }
 
+static unsigned
+hex_value(char digit)
+{
+    return digit <= '9' ? (unsigned)(digit - '0') : (unsigned)((digit | 0x20) - 'a' + 10);
+}
+
+bool
+frame_id_read(const char *text, size_t len, unsigned char ret_id[16])
+{
+    size_t at = 0;
+
+    if (!frame_is_uuid(text, len))
+        return false;
+    for (int i = 0; i < 16; i++, at += 2) {
+        if (text[at] == '-')
+            at++;
+        ret_id[i] = (unsigned char)(hex_value(text[at]) << 4 | hex_value(text[at + 1]));
+    }
+    return true;
+}
+
 bool
 frame_read_uuid(const char *text, size_t len, char ret_text[FRAME_UUID_TEXT + 1])
 {

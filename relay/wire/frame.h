@@ -72,6 +72,9 @@ MUST_CHECK enum rc frame_next_target(struct bytes *targets, struct bytes *ret_ta
 
 void frame_id_text(const unsigned char id[16], char ret_text[FRAME_UUID_TEXT + 1]);
 
+/* Reads what frame_id_text wrote, in either case; false for any other bytes. */
+MUST_CHECK bool frame_id_read(const char *text, size_t len, unsigned char ret_id[16]);
+
 /* True when `text` (any bytes) is a UUID in its usual 36-character form. */
 bool frame_is_uuid(const char *text, size_t len);
 

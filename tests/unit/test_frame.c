@@ -251,6 +251,24 @@ test_uuid_texts(void **state)
 }
 
 static void
+test_an_id_is_read_as_it_was_written(void **state)
+{
+    static const unsigned char id[16] = {0x01, 0x9f, 0xa0, 0xbc, 0xde, 0xf9, 0x88, 0x77,
+                                         0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0x00, 0xff};
+    unsigned char read[16] = {0};
+    char text[FRAME_UUID_TEXT + 1];
+
+    (void)state;
+    frame_id_text(id, text);
+    assert_true(frame_id_read(text, strlen(text), read));
+    assert_memory_equal(read, id, 16);
+    assert_true(frame_id_read("019FA0BC-DEF9-8877-6655-4433221100FF", 36, read));
+    assert_memory_equal(read, id, 16);
+    assert_false(frame_id_read("019fa0bc-def9-8877-6655-4433221100f", 35, read));
+    assert_false(frame_id_read("019fa0bc-def9-8877-6655-4433221100fg", 36, read));
+}
+
+static void
 test_replication_messages(void **state)
 {
     unsigned char keepalive[18] = {'k', 0, 0, 0, 0, 0, 0, 0, 42, [17] = 1};
@@ -285,6 +303,7 @@ main(void)
         cmocka_unit_test(test_random_bytes_never_hurt),
         cmocka_unit_test(test_positions_sort_as_texts),
         cmocka_unit_test(test_uuid_texts),
+        cmocka_unit_test(test_an_id_is_read_as_it_was_written),
         cmocka_unit_test(test_replication_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,7 +77,7 @@ test_it_is_full_at_its_size(void **state)
     assert_true(f->session.is_deferred);
     assert_int_equal(f->hub.deferred_count, 1);
     assert_int_equal(f->hub.shown_count, 1); /* the store is asked whether it is owed */
-    window_forget(&f->session, "00000000-0000-0000-0000-000000000001");
+    window_forget(&f->session, f->notes[1]->frame.as.note.id);
     assert_false(window_enter(&f->session, f->notes[3])); /* the other one was there first */
     assert_true(window_enter_owed(&f->session, f->notes[2]));
     assert_int_equal(f->session.unacked_count, 2);
@@ -91,7 +91,7 @@ test_what_is_acked_while_the_inbox_is_read_stays_out(void **state)
 
     assert_true(window_enter(&f->session, f->notes[0]));
     f->session.state = SESSION_INBOX;
-    window_forget(&f->session, "00000000-0000-0000-0000-000000000000");
+    window_forget(&f->session, f->notes[0]->frame.as.note.id);
     assert_false(window_enter_owed(&f->session, f->notes[0]));
     assert_true(window_enter_owed(&f->session, f->notes[1]));
     window_inbox_read(&f->session);
@@ -125,7 +125,7 @@ test_what_was_acked_meanwhile_is_not_reported(void **state)
     struct fixture *f = *state;
 
     assert_true(window_enter(&f->session, f->notes[0]));
-    window_forget(&f->session, "00000000-0000-0000-0000-000000000000");
+    window_forget(&f->session, f->notes[0]->frame.as.note.id);
     window_wrote(&f->session, f->notes[0]);
     assert_int_equal(f->hub.shown_count, 0);
     assert_true(window_enter(&f->session, f->notes[1]));
