@@ -84,8 +84,8 @@ endif
 
 # ---- targets
 .PHONY: all help deps plugin check check-build check-unit check-regress check-isolation check-tap \
-    check-client check-e2e check-replica check-packages check-images check-sanitized soak asan demo \
-    demo-traffic bench bench-tools install uninstall deb clean fmt lint private-root sanitized-root
+    check-client check-e2e check-replica check-packages check-operations check-images check-sanitized soak \
+    asan demo demo-traffic bench bench-tools install uninstall deb clean fmt lint private-root sanitized-root
 
 all: plugin $(BUILD)/clairon
 
@@ -166,8 +166,9 @@ check:
 	@$(MAKE) --no-print-directory check-build || echo "the build failed; what could be built is checked"
 	@tests/replica.sh
 	@tests/packages.sh
+	@tests/operations.sh
 	@docker/unprivileged.sh tests/check.sh unit regress isolation sanitized tap client e2e \
-	    $$(tests/replica.sh layer) packages
+	    $$(tests/replica.sh layer) packages operations
 
 # A standby's tests, on a PostgreSQL whose standbys decode: Debian 13's, where this machine's is older.
 check-replica: $(BUILD)/clairon private-root
@@ -182,6 +183,10 @@ check-images:
 check-packages:
 	@tests/packages.sh
 	@docker/unprivileged.sh tests/check.sh packages
+
+check-operations:
+	@tests/operations.sh
+	@docker/unprivileged.sh tests/check.sh operations
 
 check-unit: $(unit_programs) $(replay_programs)
 	@docker/unprivileged.sh tests/check.sh unit

@@ -2,7 +2,7 @@
 # check.sh: runs layers of tests, each to its end, and counts honestly.
 #
 #   tests/check.sh [unit] [regress] [isolation] [sanitized] [tap] [client] [e2e]
-#                  [replica] [packages] [images]
+#                  [replica] [packages] [operations] [images]
 #
 # Each layer may take a while but not for ever; one that fails does not stop the
 # next. A layer that ran nothing is a failure. The last line is the sum of all.
@@ -113,6 +113,7 @@ layer_replica() {
 }
 
 layer_packages() { recorded packages; }
+layer_operations() { recorded operations; }
 layer_images() { recorded images; }
 
 # What a script of this name saw as root, in a Debian root: tests/roots.sh.
