@@ -53,6 +53,9 @@ for my $server ($primary, $standby)
     like($server->safe_psql('postgres', q{SELECT detail, hint FROM clairon.doctor() WHERE NOT ok AND check_name = 'slot clairon'}),
         qr/^lost: idle_timeout\|Set idle_replication_slot_timeout = 0: then SELECT pg_drop_replication_slot/, "$name: the doctor says what mends it");
 
+    like($server->safe_psql('postgres', q{SELECT detail, hint FROM clairon.doctor() WHERE NOT ok AND check_name = 'idle_replication_slot_timeout'}),
+        qr/^a slot that nobody reads for 1 s is given up\|ALTER SYSTEM SET idle_replication_slot_timeout = 0;/, "$name: and warns of the setting itself");
+
     my $lost = insert();
     $server->append_conf('postgresql.conf', "idle_replication_slot_timeout = 0\n");
     $server->reload;

@@ -93,4 +93,9 @@ finds('a slot in conflict', 'postgresql: slot clairon', qr/lost: (rows_removed|c
     qr/hot_standby_feedback = on and primary_slot_name.*pg_drop_replication_slot\('clairon'\)/);
 like(there(q{SELECT lost_because FROM clairon.status}), qr/rows_removed|conflict/, 'the view tells why too');
 
+# A primary that writes too little: the standby's own wal_level does not show it.
+$primary->append_conf('postgresql.conf', 'wal_level = replica');
+$primary->restart;
+finds('a primary without wal_level', 'primary: wal_level', qr/replica/, qr/wal_level = 'logical'; then restart the primary/, $ask);
+
 done_testing();
