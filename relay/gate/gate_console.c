@@ -76,9 +76,7 @@ answer_overview(struct gate_request *request, struct bytes store)
     if (rc == RC_OK)
         rc = buffer_addf(&answer.body, ",\"store\":%.*s}\n", store.at != NULL ? (int)store.len : 4,
                          store.at != NULL ? (const char *)store.at : "null");
-    if (rc != RC_OK)
-        answer.status = 500;
-    gate_request_answer(request, &answer);
+    gate_request_answer_whole(request, &answer, rc);
 }
 
 static void
@@ -116,10 +114,8 @@ on_errors(void *ctx, enum rc rc, struct bytes json)
         return;
     }
     gate_answer_init(&answer, 200, GATE_JSON);
-    if (buffer_addf(&answer.body, "{\"errors\":%.*s}\n", (int)json.len, (const char *)json.at) !=
-        RC_OK)
-        answer.status = 500;
-    gate_request_answer(request, &answer);
+    rc = buffer_addf(&answer.body, "{\"errors\":%.*s}\n", (int)json.len, (const char *)json.at);
+    gate_request_answer_whole(request, &answer, rc);
 }
 
 void
@@ -184,9 +180,8 @@ on_mended(void *ctx, enum rc rc, enum store_mend how, long long users)
                              "nobody waits for this message: it can only be dropped");
     } else {
         gate_answer_init(&answer, 200, GATE_JSON);
-        if (buffer_addf(&answer.body, "{\"users\":%lld}\n", users) != RC_OK)
-            answer.status = 500;
-        gate_request_answer(request, &answer);
+        rc = buffer_addf(&answer.body, "{\"users\":%lld}\n", users);
+        gate_request_answer_whole(request, &answer, rc);
     }
 }
 

@@ -274,9 +274,8 @@ on_traced(void *ctx, enum rc rc, const struct trace *trace)
         gate_request_problem(request, 404, 0, "no notification has this id");
     } else {
         gate_answer_init(&answer, 200, GATE_JSON);
-        if (trace_write_json(trace, request->id, &answer.body) != RC_OK)
-            answer.status = 500;
-        gate_request_answer(request, &answer);
+        rc = trace_write_json(trace, request->id, &answer.body);
+        gate_request_answer_whole(request, &answer, rc);
     }
 }
 

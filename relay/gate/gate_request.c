@@ -69,6 +69,18 @@ gate_request_problem(struct gate_request *request, int status, int code, const c
     gate_request_answer(request, &answer);
 }
 
+void
+gate_request_answer_whole(struct gate_request *request, struct gate_answer *answer, enum rc written)
+{
+    if (written == RC_OK) {
+        gate_request_answer(request, answer);
+        return;
+    }
+    buffer_free(&answer->headers);
+    buffer_free(&answer->body);
+    gate_request_problem(request, 500, 0, "the answer is too large");
+}
+
 /* Hands on the lines of whole frames; how many bytes of frames were taken. */
 static size_t
 take_frames(struct gate_request *request, const unsigned char *at, size_t len, bool *ret_takes_more)

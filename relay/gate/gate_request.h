@@ -128,6 +128,9 @@ void gate_gone_stop(struct gate_request *request);
 /* Queues the answer, which is the request's end. Frees the answer. */
 void gate_request_answer(struct gate_request *request, struct gate_answer *answer);
 void gate_request_problem(struct gate_request *request, int status, int code, const char *sentence);
+/* Likewise, when the body was written with `written`; what is not whole is a problem instead. */
+void gate_request_answer_whole(struct gate_request *request, struct gate_answer *answer,
+                               enum rc written);
 /* Attaches a session to its token; it speaks to this request. */
 void gate_request_attach(struct gate_request *request, struct session_request *wanted);
 void gate_request_set_state(struct gate_request *request, enum gate_request_state state);
