@@ -108,7 +108,7 @@ layer_tap() {
 # tests/replica.sh saw elsewhere.
 layer_replica() {
     if [ "$(pg_major)" -ge 16 ]; then
-        tap_files tests/tap/50*.pl tests/tap/01*_decoder_*.pl tests/tap/02*.pl
+        tap_files tests/tap/50*.pl tests/tap/274_pg_upgrade.pl tests/tap/01*_decoder_*.pl tests/tap/02*.pl
     else
         recorded replica
     fi

@@ -1,0 +1,61 @@
+# pg_upgrade: do rules, members and, where PostgreSQL takes it along, the slot go on as docker/OPERATIONS.md says?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use PostgreSQL::Test::Utils qw(run_log);
+use Test::More;
+
+my $keeps_slots = qx{postgres --version} =~ / (\d+)/ && $1 >= 17;
+my $old = Clairon::Test::postgresql('old');
+my $new = Clairon::Test::postgresql('new', extension => 0);
+$new->stop;
+# A dropped column: what a rule is bound to by number has to stay so.
+$old->safe_psql('postgres', q{
+    CREATE TABLE t (gone int, id int PRIMARY KEY, owner text);
+    ALTER TABLE t DROP COLUMN gone;
+    ALTER TABLE t REPLICA IDENTITY FULL;
+    SELECT clairon.watch('t', 'USER', 'owner', only_when => 'id > 0');
+    INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1')});
+my $store  = Clairon::Test::store(fsync => 'always');
+my $relay  = Clairon::Test::relay($old, $store);
+my $client = $relay->client('u1');
+$old->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
+$client->wait_notes(1);
+
+# As the page says: all is read, the relay stops, the slot of older ones goes.
+my $end = $old->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
+wait_until('all is confirmed', sub {
+    $old->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM clairon.status") eq 't' });
+$relay->stop;
+$old->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')}) unless $keeps_slots;
+$old->stop;
+my $folder = PostgreSQL::Test::Utils::tempdir();
+chdir $folder or die "could not go to $folder: $!";
+ok(run_log([ 'pg_upgrade', '--no-sync', '-d', $old->data_dir, '-D', $new->data_dir, '-b', "$ENV{CLAIRON_ROOT}/bin", '-B', "$ENV{CLAIRON_ROOT}/bin",
+        '-p', $old->port, '-P', $new->port, '-s', $folder ]), 'the cluster is upgraded');
+chdir '/';
+$new->start;
+is($new->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'clairon'}), $keeps_slots ? 1 : 0,
+    $keeps_slots ? 'its slot came along' : 'it has no slot');
+is($new->safe_psql('postgres', q{SELECT string_agg(check_name, ', ') FROM clairon.doctor() WHERE NOT ok AND check_name !~ 'slot'}), '',
+    'the doctor finds the extension whole');
+
+# Another cluster, so the store has to let the old one go.
+$relay->configure('feed.conninfo' => $new->connstr('postgres') . ' user=relay');
+my $mark = $relay->log_mark;
+$relay->start;
+$relay->wait_for_log(qr/OTHERSYSTEM .* DEL that key/, from => $mark);
+$new->safe_psql('postgres', q{INSERT INTO t VALUES (2, 'u1')});
+$store->ask('DEL', $store->keys('progress:clairon'));
+$relay->wait_ready;
+my $back = $relay->client('u1', pos => $client->pos);
+is($back->wait_for('gap')->{why}, 'epoch', 'clients are told one gap');
+$new->safe_psql('postgres', q{INSERT INTO t VALUES (-1, 'u1'), (3, 'u1'); DELETE FROM t WHERE id = 3});
+$back->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{operation} eq 'delete' });
+my @stored = map { $_->{data} =~ /"operation":"(\w+)".*"id":(-?\d+)/ ? "$1 $2" : 'none' } $store->entries;
+is_deeply(\@stored, [ 'create 1', ($keeps_slots ? 'create 2' : ()), 'create 3', 'delete 3' ],
+    'the rules judge as before; a slot that came along misses nothing');
+is_deeply($store->ask('SMEMBERS', $store->key('members:TEAM:t1')), ['u1'], 'members are members');
+
+done_testing();
