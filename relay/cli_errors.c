@@ -249,7 +249,8 @@ check_request(const struct errors_request *request, struct entry_id *ret_since,
         request->limit == NULL)
         return cli_refuse(ERRORS, "say which entries (--id, --user, --reason, --since, --limit), ",
                           "or --all");
-    if (request->since != NULL && (config_value_duration(request->since, &ago_ms) != RC_OK))
+    if (request->since != NULL &&
+        (config_value_duration(request->since, &ago_ms) != RC_OK || ago_ms < 0))
         return cli_refuse(ERRORS, "--since must be a duration such as 90m, 24h or 7d, not ",
                           request->since);
     *ret_limit = INT64_MAX;
@@ -259,7 +260,7 @@ check_request(const struct errors_request *request, struct entry_id *ret_since,
             return cli_refuse(ERRORS, "--limit must be a number above 0, not ", request->limit);
     }
     *ret_since = (struct entry_id){0, 0};
-    if (request->since != NULL)
+    if (request->since != NULL && ago_ms < clock_wall_us() / 1000)
         ret_since->ms = (uint64_t)(clock_wall_us() / 1000 - ago_ms);
     return check_filters(request);
 }

@@ -48,7 +48,7 @@ is_deeply([ map { $_->{id} } listed('--reason', 'expired') ], [$second], 'by rea
 is_deeply([ map { $_->{id} } listed('--user', 'u1') ], [$first], 'by user');
 is_deeply([ map { $_->{id} } listed('--id', $second) ], [$second], 'by id');
 is_deeply([ map { $_->{id} } listed('--limit=1') ], [$first], 'so many');
-is(scalar(listed('--since', '1h')), 2, 'of the last hour');
+is(scalar(listed('--since', $_)), 2, "of the last $_") for '1h', '99999999d';
 my ($code, $out) = clairon('errors', 'list');
 like($out, qr/^\S+Z +$first +exhausted +1 +\["u\d","u\d"\]$/m, 'as a table too');
 
@@ -94,6 +94,7 @@ is(scalar(listed()), 0, 'and gone');
 is((clairon('errors', 'dance'))[0], 2, 'an unknown verb is refused');
 is((clairon('errors', 'list', '--limit', 'x'))[0], 2, 'a bad limit too');
 like((clairon('errors', 'drop', '--reason', 'exausted'))[2], qr/exhausted, expired, rejected or undecodable/, 'a reason that is none is told');
+like((clairon('errors', 'drop', '--since', '-1h'))[2], qr/--since must be/, 'and a time that is to come');
 like((clairon('errors', 'drop', 'x'))[2], qr/a UUID/, 'an id that is none too');
 
 # A value that its type cannot print: the message goes its way, and the log says so.
