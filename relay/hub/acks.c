@@ -10,6 +10,20 @@
 
 #define ACKS_IN_ONE_CALL 2000
 
+#define REFUSALS_EVERY_US (10 * INT64_C(1000000))
+
+void
+hub_refused(struct refusals *refusals, const char *who, const char *what)
+{
+    int64_t now_us = clock_monotonic_us();
+
+    refusals->count++;
+    if (refusals->told_us != 0 && now_us - refusals->told_us < REFUSALS_EVERY_US)
+        return;
+    log_warn("hub", "%llu %s; the last of user %s", (unsigned long long)refusals->count, what, who);
+    *refusals = (struct refusals){.told_us = now_us};
+}
+
 static void
 clear(struct acks *acks)
 {
@@ -76,10 +90,10 @@ acks_flush(struct hub *hub)
 void
 acks_add(struct hub *hub, const char *user, const char *id, int shard)
 {
-    if (hub->acks.count >= HUB_ACKS_MAX) {
-        /* Not lost: the message stays pending and comes again, and so will its ack. */
-        log_warn("hub", "more than %d acks wait for the store, refusing one of user %s",
-                 HUB_ACKS_MAX, user);
+    /* Not lost: the message stays pending and comes again, and so will its ack. */
+    if (hub->acks.count >= (shard >= 0 ? HUB_ACKS_MAX : HUB_ACKS_STRANGE_MAX)) {
+        hub_refused(&hub->acks_refused, user,
+                    "acks were not taken, as too many wait for the store");
         return;
     }
     stats_time(hub->stats, TIME_ACKED, clock_wall_us() - trace_commit_ms(id) * 1000);
@@ -87,12 +101,20 @@ acks_add(struct hub *hub, const char *user, const char *id, int shard)
                                         memory_text(id, strlen(id)), (signed char)shard});
 }
 
+/* A call under way. */
+struct nack {
+    struct hub *hub;
+    size_t count;
+};
+
 static void
 on_nacked(void *ctx, enum rc rc)
 {
-    struct hub *hub = ctx;
+    struct nack *nack = ctx;
+    struct hub *hub = nack->hub;
 
-    hub->nack_calls--;
+    hub->nack_count -= nack->count;
+    free(nack);
     if (rc != RC_OK && !hub->closing)
         log_info("hub", "a nack was not stored; its messages come again after the ack time-out");
 }
@@ -100,14 +122,19 @@ on_nacked(void *ctx, enum rc rc)
 enum rc
 hub_nack(struct hub *hub, const char *user, const char *const *ids, size_t count, int64_t delay_ms)
 {
+    struct nack *nack;
     enum rc rc;
 
     shown_flush(hub);
-    if (hub->nack_calls >= HUB_NACKS_MAX)
+    if (hub->nack_count >= HUB_NACKS_MAX)
         return RC_AGAIN;
-    rc = store_nack(hub->store, user, ids, count, delay_ms, on_nacked, hub);
+    nack = memory_new(sizeof(*nack));
+    *nack = (struct nack){hub, count};
+    rc = store_nack(hub->store, user, ids, count, delay_ms, on_nacked, nack);
     if (rc == RC_OK)
-        hub->nack_calls++;
+        hub->nack_count += count;
+    else
+        free(nack);
     return rc;
 }
 
@@ -115,8 +142,9 @@ void
 session_nack(struct session *session, const char *const *ids, size_t count, int64_t delay_ms)
 {
     if (hub_nack(session->hub, session->user, ids, count, delay_ms) != RC_OK)
-        log_info(session->name, "its nack finds no way to the store; its messages come again after "
-                                "the ack time-out");
+        hub_refused(&session->hub->nacks_refused, session->user,
+                    "nacks found no way to the store; their messages come again after the ack "
+                    "time-out");
 }
 
 void

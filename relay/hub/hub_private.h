@@ -15,7 +15,8 @@
 #include "store/store.h"
 
 #define HUB_ACKS_MAX 100000
-#define HUB_NACKS_MAX 64 /* calls under way */
+#define HUB_ACKS_STRANGE_MAX (HUB_ACKS_MAX / 2) /* of what no window here holds */
+#define HUB_NACKS_MAX 8192                      /* ids under way */
 #define HUB_EPOCH_MAX 32
 #define HUB_BATCH_MAX 128
 #define SESSION_QUEUE_MAX 1024
@@ -28,6 +29,12 @@ struct acks {
     struct store_ack *items; /* texts owned */
     size_t count;
     size_t room;
+};
+
+/* What is not taken is told now and then: who floods us must not flood the log. */
+struct refusals {
+    uint64_t count; /* not told yet */
+    int64_t told_us;
 };
 
 struct shown; /* shown.c */
@@ -80,9 +87,11 @@ struct hub {
     size_t shown_count;
     size_t shown_room;
     unsigned shown_calls; /* under way */
-    unsigned nack_calls;  /* likewise */
-    ev_timer retry;       /* hub_retry */
-    ev_timer beat;        /* here_beat */
+    size_t nack_count;    /* likewise: ids */
+    struct refusals acks_refused;
+    struct refusals nacks_refused;
+    ev_timer retry; /* hub_retry */
+    ev_timer beat;  /* here_beat */
     struct shed shed;
     size_t queued_bytes; /* of notes in queues, each counted once */
     bool closing;
@@ -334,6 +343,8 @@ void here_announce(struct hub *hub);
 void acks_add(struct hub *hub, const char *user, const char *id, int shard);
 /* What was shown, then the acks. */
 void acks_flush(struct hub *hub);
+/* `what` is said of one who asked, and how many there were since it was said last. */
+void hub_refused(struct refusals *refusals, const char *who, const char *what);
 /* Nothing waits here any more: what had to wait for that is fetched. */
 void acks_refill(struct hub *hub);
 void acks_free(struct hub *hub);
