@@ -64,6 +64,23 @@ $relay->restart;
 is_deeply(resume($relay, 'u1', $pos, $last), [ 'not whole', 'expired' ], 'also from before the relay began');
 is_deeply(resume($relay, 'u1', $behind, $last), [ 'whole', '' ], 'which page by page is looked through');
 
+# Further back than is looked through: not said to be whole, but all there, beside what comes live.
+my $start = $relay->client('u4')->pos;
+$pg->safe_psql('postgres', q{SELECT clairon.notify('USER', ARRAY[CASE i % 100 WHEN 0 THEN 'u4' ELSE 'nobody' END],
+    jsonb_build_object('nth', i)) FROM generate_series(1, 22000) i});
+notify('u4');
+wait_until('all are read', sub { 2 == grep { $_->metric('clairon_hub_notifications_total') >= 22_001 } $relay, $far });
+for my $at ($relay, $far)
+{
+    my $late = $at->client('u4', pos => $start);
+    is($late->wait_for('connected')->{resumed}, JSON::false, 'who is very far behind is not told that nothing was lost');
+    my $live = notify('u4');
+    $late->run_until('what came live', sub { has($late, $live) });
+    is_deeply([ grep { defined } map { $_->{payload}{nth} } $late->notes ], [ map { 100 * $_ } 1 .. 220 ], 'but has all, in order, once');
+    is(gaps($late), '', 'without a gap');
+    $late->close;
+}
+
 # The store goes as a client connects: it is not sent away.
 $proxy->freeze;
 my $waiting = Clairon::Test::Client->new($far->url('/v1/ws'));
