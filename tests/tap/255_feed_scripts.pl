@@ -250,16 +250,20 @@ my %steps  = (
         same('ack', run_script('ack', [$STREAM], 'c', 'me', 60000, @users / 2, @users, @ids), [ $new, $done ]);
     },
     shown => sub {
-        my @reports;
-        for (1 .. 1 + int rand 4)
+        my (@reports, @unowed);
+        for my $place (0 .. int rand 4)
         {
             my ($id, $user) = (one_of((map { $_->{id} // () } @wal), 'ffffffff-0000-8000-8000-000000000000'), one_of(@USERS));
             push @reports, 'SE' . ($model{open}{$id} ? 'O' : 'C'), $user, $id;
-            next if !$model{open}{$id} || !$model{wait}{$id} || $model{was}{$id}{$user};
-            if (delete $model{early}{$id}{$user}) { $model{was}{$id}{$user} = 1 }
-            else                                  { $model{wait}{$id}{$user} = 1 }
+            my $wait = $model{wait}{$id};
+            if ($model{open}{$id} && $wait && !$model{was}{$id}{$user})
+            {
+                if (delete $model{early}{$id}{$user}) { $model{was}{$id}{$user} = 1 }
+                else                                  { $wait->{$user} = 1 }
+            }
+            push @unowed, $place unless $wait && $wait->{$user};
         }
-        same('shown', run_script('shown', [$STREAM], 'c', 60000, 1000, 60000, 60000, @reports), []);
+        same('shown', run_script('shown', [$STREAM], 'c', 60000, 1000, 60000, 60000, @reports), \@unowed);
     },
     hello => \&hello,
     flush => sub { $store->ask('FLUSHALL'); empty_model(); @wal = (); ($lsn) = (0); hello() },
