@@ -13,6 +13,8 @@
 #define BYTES_ENOUGH (1024 * 1024) /* an answer that has grown so far is given */
 #define BYTES_MAX (64 * 1024 * 1024)
 #define PATIENCE_US (5 * 1000000) /* for the store, beyond the wait */
+#define LOOK_FIRST_S 0.005        /* after the wait: the store has had a moment */
+#define LOOK_AGAIN_S 0.02
 
 /* An integer of the query from 0 to max; `standard` when it is not given; -1: something else. */
 static int64_t
@@ -29,6 +31,19 @@ read_number(struct gate_request *request, const char *name, int64_t max, int64_t
         value = -1;
     free(text);
     return value <= max ? value : max;
+}
+
+/* The sweep would come up to a second late: much for who asks without waiting. */
+static void
+on_look(struct ev_loop *loop, struct ev_timer *timer, int events)
+{
+    struct gate_request *request = timer->data;
+
+    (void)events;
+    if (request->state == GATE_REQUEST_OPEN)
+        gate_poll_sweep(request, clock_monotonic_us(), clock_wall_us());
+    if (request->state != GATE_REQUEST_OPEN)
+        ev_timer_stop(loop, timer);
 }
 
 static void
@@ -55,6 +70,9 @@ begin(struct gate_request *request, const char *pos, char *topics)
     request->deadline_us = clock_monotonic_us() + wait_s * 1000000;
     buffer_init(&request->body, BYTES_MAX);
     gate_request_attach(request, &wanted);
+    ev_timer_init(&request->look, on_look, (double)wait_s + LOOK_FIRST_S, LOOK_AGAIN_S);
+    request->look.data = request;
+    ev_timer_start(request->gate->loop, &request->look);
 }
 
 void

@@ -435,6 +435,7 @@ gate_request_closed(struct gate_request *request)
         gate_asked_forget(request->asked);
     DL_DELETE(gate->requests, request);
     gate_gone_stop(request);
+    ev_timer_stop(gate->loop, &request->look);
     gate_body_end(request);
     if (request->route->is_stream) {
         gate->stream_count--;

@@ -94,8 +94,9 @@ struct gate_request {
     int64_t since_us;  /* of the state */
     int64_t unwritable_us;
     int64_t ping_due_us;
-    int64_t deadline_us; /* of a poll */
-    int max;             /* lines of a poll */
+    int64_t deadline_us;  /* of a poll */
+    struct ev_timer look; /* from then on */
+    int max;              /* lines of a poll */
     int line_count;
     bool has_news; /* a poll has lines worth an answer */
     bool is_full;  /* .. and takes no more */

@@ -172,6 +172,19 @@ $socket->close;
 
 is(poll('p1', pos => '', wait => 0)->{status}, 204, 'an empty position is none');
 
+# Who does not wait gets an answer before the next walk past all connections, which a token that ends is told by.
+my $is_prompt = 0;
+for (1 .. 20)
+{
+    my $ending = Clairon::Test::RawSocket->user($relay, 'ending', exp => int(time()) + 1);
+    poll('p8', wait => 0);
+    $ending->say({ t => 'ping' });
+    $is_prompt ||= $ending->line->{t} eq 'pong';
+    $ending->hang_up;
+    last if $is_prompt;
+}
+ok($is_prompt, 'a poll that does not wait is answered at once');
+
 # A poll that waits.
 my $waiting = Clairon::Test::RawSocket->new($relay);
 $waiting->write("GET /v1/poll?pos=$at&wait=30 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'p1') . "\r\n\r\n");
