@@ -21,7 +21,7 @@
 
 #define BEFORE_LWS 1    /* its watchers have priority 0 */
 #define NUDGE_S 0.01    /* poll does not see what OpenSSL has read already */
-#define PARTIAL_MAX 128 /* of which lws has a part, and a place for headers: half of its places */
+#define PARTIAL_MAX 128 /* of which lws has a part, and a place for headers: few of its places */
 #define SEEN_MAX (GATE_HEAD_BYTES_MAX + GATE_RECEIVED_MAX)
 
 /* PEEKING -> done, when lws has the request; or LINGERING: answered, what still comes is thrown away. */
