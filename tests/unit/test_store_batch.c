@@ -199,6 +199,35 @@ test_a_shard_takes_only_what_it_lacks(void **state)
     store_batch_free(batch);
 }
 
+/* By it an entry of another shard tells what is before it. */
+static void
+test_the_newest_note_of_each_shard_is_known(void **state)
+{
+    static struct shard noting[4];
+    struct store four = {.shards = noting, .shard_count = 4};
+    unsigned own = shard_of_user(4, "u1", 2);
+    struct stats stats = {0};
+    struct frame frames[] = {note_for("USER", TARGETS_U1, 1, 2), note_for("TEAM", TARGETS_U1, 1, 3),
+                             note_for("USER", TARGETS_U1, 1, 4), commit};
+    struct frame rejected = note_for("TEAM", TARGETS_U1, 1, 9);
+    struct store_batch *batch;
+
+    (void)state;
+    four.stats = &stats;
+    noting[0].claimed_lsn = 7;
+    noting[0].claimed_ordinal = 5; /* it has the one for the team */
+    batch = store_batch_new(&four);
+    for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++)
+        store_batch_add(batch, &frames[i]);
+    store_batch_reject(batch, &rejected);
+    batch_clear(batch); /* as it was sent */
+    for (unsigned k = 0; k < 4; k++) {
+        assert_int_equal(noting[k].noted.lsn, k == 0 || k == own ? 7 : 0);
+        assert_int_equal(noting[k].noted.ordinal, k == 0 ? 3 : k == own ? 4 : 0);
+    }
+    store_batch_free(batch);
+}
+
 int
 main(void)
 {
@@ -209,6 +238,7 @@ main(void)
         cmocka_unit_test(test_what_is_for_one_user_goes_to_his_shard),
         cmocka_unit_test(test_users_keep_their_shards),
         cmocka_unit_test(test_a_shard_takes_only_what_it_lacks),
+        cmocka_unit_test(test_the_newest_note_of_each_shard_is_known),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
