@@ -21,7 +21,7 @@ sub slurp { my ($path) = @_; local (@ARGV, $/) = ($path); return scalar <> }
 my %script = map {
     my $text = slurp(top() . "/relay/store/scripts/$_.lua");
     $text =~ s{^-- include: (\S+)$}{slurp(top() . "/relay/store/scripts/parts/$1")}gem;
-    $_ => $text } qw(hello claim ingest fence reset shown ack);
+    $_ => $text } qw(hello begin claim ingest fence reset shown ack);
 
 # What the script answers, or its error's first word.
 sub run_script
@@ -310,5 +310,26 @@ note join ', ', map { "$_ $done{$_}" } sort keys %done;
 note join ', ', map { "$_ $said{$_}" } sort grep { /^[a-z]+$/i } keys %said;
 ok($good, "$STEPS steps do what the model does");
 is_deeply([ grep { !$said{$_} } qw(stored FENCED BEHIND EPOCH OTHERSYSTEM) ], [], 'and all that can happen did');
+
+# What a batch tells of notes in other shards stands with the first note that it adds.
+$store->ask('FLUSHALL');
+my ($epoch) = @{ run_script('hello', [$STREAM], 'c', 'e' x 16, '', '0-0', 1, 1) };
+run_script('claim', [$PROGRESS], 'three', 'ours', 1);
+my @notes = map { [ 'N', position($_, 1), sprintf('%08x-0000-8000-8000-000000000000', $_), "\0" x 7 . "\1" x 57, '{}' ] } 1 .. 4;
+run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, 'three', '', '', @$_) for [ '', @{ $notes[0] } ], [ '1:2.3', map { @$_ } @notes[ 0 .. 2 ] ], ['0:9.9'];
+is_deeply([ map { $_->{after} } $store->entries($STREAM) ], [ undef, '1:2.3', undef ], 'the first that is new tells what is before it elsewhere');
+
+# Of several shards a feed is told the newest note from a commit; who greets one, how far it is; and where to begin.
+my @several = ('ours', 1, 1);
+$store->ask('XADD', $STREAM, '*', @$_, 'data', '{}') for [ id => 'a copy', route => "\0" x 7 . "\1" x 57, only => '' ], [ id => 'of an API call', route => "\0" x 64 ];
+is(run_script('claim', [$PROGRESS], 'four', @several)->[3], $notes[2][3], 'a feed is told the newest note');
+is(run_script('hello', ['d:{0}:stream'], 'd:{0}', 'f' x 16, '', '0-0', 2, 1)->[4], '', 'of a shard that no slot has, nothing is known');
+$store->ask('HSET', 'd:{0}:meta', 'progress', $PROGRESS);
+is(run_script('hello', ['d:{0}:stream'], 'd:{0}', 'f' x 16, '', '0-0', 2, 1)->[4], position(3, 1), 'else how far it is');
+my @entries = $store->entries($STREAM);
+sub begin_at { return run_script('begin', [$STREAM], position(@_), $entries[-1]{entry}) }
+my $same = unpack 'H*', substr $notes[0][3], 8, 16;
+is(run_script('begin', [$STREAM], $same, $entries[-1]{entry}), $entries[2]{entry}, 'who begins at a position begins behind the newest note up to it');
+is(begin_at(1, 1), '', 'or is told that it is not there');
 
 done_testing();
