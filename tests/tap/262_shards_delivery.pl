@@ -137,6 +137,16 @@ sub shard_with { my ($id) = @_; return grep { my $k = $_; grep { $_->{id} eq $id
 is_deeply([ map { shard_with($_->{json}{id}) } $plain, $first ], [ $shard_of{u7}, 0 ], 'each where it belongs');
 is(scalar of_mark($client{u7}, 'api'), 2, 'and each is shown once');
 
+# With a key it may wait for one user's ack beside what is for many: whoever takes the ack finds it.
+my $sure = JSON::encode_json({ payload => { mark => 'sure' }, routing => { audience => { type => 'USER', targets => ['u7'] }, retry => { ack_required => JSON::true } } });
+$sure = http($relays[0], POST => '/v1/notifications', body => $sure, headers => { 'Idempotency-Key' => 'k2' })->{json}{id};
+$client{u7}->run_until('it', sub { of_mark($client{u7}, 'sure') });
+is_deeply([ shards_with("ack:$sure") ], [0], 'its ack is waited for in the first shard');
+my $ack = http($relays[1], POST => '/v1/ack', body => JSON::encode_json({ ids => [$sure] }), headers => { Authorization => 'Bearer ' . token(sub => 'u7') });
+is($ack->{status}, 204, 'a relay that did not show it takes the ack');
+wait_until('it is done', sub { !shards_with("ack:$sure") });
+pass('and finds it');
+
 # How the store stands, and what the doctor says.
 my $overview = http($relays[0], GET => '/console/api/overview');
 wait_until('metrics', sub { ($relays[0]->metric('clairon_store_stream_entries') // 0) == sum(sub { $store->ask('XLEN', "clairon:{$_[0]}:stream") }) });

@@ -75,6 +75,17 @@ $proxy->refuse(0);
 wait_until('the store is back', sub { with_key('three', 'x')->answer->{status} =~ /^20[01]$/ });
 is(with_key('three', 'x')->answer->{status}, 200, 'and is stored in the end');
 
+# Nor what the store refused: the key is not kept of what was not done.
+my $was = $store->stored;
+$store->ask('CONFIG', 'SET', 'maxmemory', 1);
+is(with_key('four', 'x')->answer->{status}, 503, 'a store that is full takes nothing') for 1, 2;
+$store->ask('CONFIG', 'SET', 'maxmemory', 0);
+$again = with_key('four', 'x')->answer;
+is($again->{status}, 201, 'once it has room it is the first time');
+is($again->{headers}{'idempotency-replayed'}, undef, 'and not told to be a repeat');
+is(with_key('four', 'x', relay => $second)->answer->{status}, 200, 'then it is one');
+is($store->stored, $was + 1, 'of what was stored once');
+
 # A nack without a WebSocket.
 my $stream = Clairon::Test::EventStream->open($relay, 'u1');
 $stream->line_of('connected');
