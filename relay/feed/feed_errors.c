@@ -29,8 +29,10 @@ static const struct hint hints[] = {
      "the extension was dropped while the slot had still to read its rules: CREATE EXTENSION "
      "clairon, then SELECT pg_drop_replication_slot() of this slot, which is made anew"},
     {"42P01", "clairon.member", "run CREATE EXTENSION clairon in this database"},
-    {"42883", "clairon.doctor", "run CREATE EXTENSION clairon in this database, on the primary"},
+    {NULL, "function clairon.doctor",
+     "run CREATE EXTENSION clairon in this database, on the primary"},
     {"3F000", NULL, "run CREATE EXTENSION clairon in this database"},
+    {NULL, "permission denied for function doctor", "grant clairon_relay to the relay's role"},
     {"42501", "member", "grant clairon_relay to the relay's role"},
     {"42501", NULL, "the relay's role needs LOGIN REPLICATION IN ROLE clairon_relay"},
     {NULL, "start walsender", "the relay's role needs LOGIN REPLICATION IN ROLE clairon_relay"},

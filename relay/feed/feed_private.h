@@ -93,6 +93,7 @@ struct feed {
     bool primary_complained;
     struct feed_inquiry standby; /* while STREAMING from one */
     ev_timer standby_time;
+    bool standby_is_mute;      /* it could not be asked the last time */
     unsigned standby_troubles; /* bad answers in a row, as far as they are counted */
     bool must_create;          /* the slot does not exist yet */
     bool is_lost;              /* PostgreSQL gave the slot up, and we may not make another */

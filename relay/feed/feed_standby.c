@@ -26,6 +26,9 @@ on_rows(void *ctx, const PGresult *rows)
 {
     struct feed *feed = ctx;
 
+    if (feed->standby_is_mute)
+        log_info("feed", "this standby says again how it is");
+    feed->standby_is_mute = false;
     if (PQntuples(rows) == 0) {
         if (feed->standby_troubles >= STALLED_AFTER)
             log_info("feed", "WAL is replayed on this standby again");
@@ -39,12 +42,20 @@ on_rows(void *ctx, const PGresult *rows)
     set_stalled(feed, true);
 }
 
-/* Who cannot ask, as the extension is not there or not granted, hears of that from the doctor. */
+/*
+ * Said once: the extension was dropped, and no rule is left that could send anything, or a grant was
+ * taken. When the server is away, the stream tells.
+ */
 static void
 on_failure(void *ctx, const char *message)
 {
-    (void)ctx;
-    log_debug("feed", "could not ask the standby whether WAL comes: %s", message);
+    struct feed *feed = ctx;
+    const char *hint = feed_error_hint(NULL, message);
+
+    if (!feed->standby_is_mute)
+        log_warn("feed", "could not ask this standby how it is: %s%s%s", message,
+                 hint[0] != '\0' ? "; " : "", hint);
+    feed->standby_is_mute = true;
 }
 
 static void
@@ -66,6 +77,7 @@ feed_standby_begin(struct feed *feed)
                                           .on_rows = on_rows,
                                           .on_failure = on_failure,
                                           .ctx = feed};
+    feed->standby_is_mute = false;
     ev_timer_init(&feed->standby_time, on_time, ASK_EVERY_S, ASK_EVERY_S);
     feed->standby_time.data = feed;
     ev_timer_start(feed->loop, &feed->standby_time);

@@ -56,6 +56,18 @@ $reader->query_safe('ROLLBACK');
 $reader->quit;
 $relay->wait_for_log($again, from => $mark);
 
+# Who took the extension away, or the grant, has silenced all of it.
+$mark = $relay->log_mark;
+$primary->safe_psql('postgres', 'REVOKE clairon_relay FROM relay');
+$relay->wait_for_log(qr/level=warn .*could not ask this standby.*permission denied.*; grant clairon_relay/, from => $mark);
+$mark = $relay->log_mark;
+$primary->safe_psql('postgres', 'GRANT clairon_relay TO relay');
+$relay->wait_for_log(qr/level=info .*this standby says again how it is/, from => $mark);
+$primary->safe_psql('postgres', 'DROP EXTENSION clairon CASCADE');
+$relay->wait_for_log(qr/level=warn .*could not ask this standby.*does not exist.*; run CREATE EXTENSION clairon/, from => $mark);
+$primary->safe_psql('postgres', q{CREATE EXTENSION clairon; SELECT clairon.watch('t', 'USER', 'owner')});
+pass('an extension or a grant that is gone is noticed');
+
 $primary->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
 wait_until('the row is stored', sub { $store->entries == 1 });
 unlike($relay->log_text, qr/trying again/, 'the stream itself was never touched');
