@@ -164,6 +164,7 @@ struct session { /* from a pool: at the start of a cache line */
     bool is_doubting;   /* the inbox is read to its end, to find what of the window was acked */
     bool has_lost;      /* what expired before it was written is not yet told as a gap */
     bool has_shed;      /* nor what was left out in this stretch */
+    bool has_gone;      /* nor, behind the queue, what waited for room and is gone */
     unsigned asked;     /* answers under way that hold this pointer */
     unsigned char own_shard; /* of its user */
     bool is_poll;            /* it lasts for one answer */
@@ -248,6 +249,8 @@ void session_queue(struct session *session, struct note *note);
 /* False when it is to be queued note by note, as others wait or the socket is full. */
 bool session_queue_run(struct hub *hub, struct session *session, struct run *run);
 void session_drop_queue(struct session *session);
+/* Says that some of what waited for room is gone, once what came before it was sent. */
+void session_tell_gone(struct session *session);
 /* Something waits: it is sent at the end of this turn, or when the socket can take it. */
 void session_wake(struct session *session);
 /* It was offered something while its socket took nothing. */

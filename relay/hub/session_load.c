@@ -316,9 +316,9 @@ tell_gone(struct session *session)
 {
     if (session->is_deferred)
         return; /* some still wait */
-    if (session->owed_count > 0)
-        session_gap(session, session->cursor, session->cursor, "shed");
+    session->has_gone = session->has_gone || session->owed_count > 0;
     session->owed_count = 0;
+    session_tell_gone(session);
 }
 
 static void

@@ -377,6 +377,15 @@ send_run(struct hub *hub, struct session *session)
     run_unref(run);
 }
 
+void
+session_tell_gone(struct session *session)
+{
+    if (!session->has_gone || !session_is_idle(session))
+        return;
+    session->has_gone = false;
+    session_gap(session, session->cursor, session->cursor, "shed");
+}
+
 static void
 send_queue(struct session *session)
 {
@@ -397,6 +406,7 @@ send_queue(struct session *session)
         taken -= (*slot_of(session, 0))->ws_len;
         note_unref(pop_note(session));
     }
+    session_tell_gone(session);
 }
 
 static void

@@ -25,7 +25,7 @@ struct shown_call {
 };
 
 static void
-forget_deferral(struct shown *item)
+forget_deferral(const struct shown *item)
 {
     struct session *session = item->deferred;
 
@@ -33,7 +33,6 @@ forget_deferral(struct shown *item)
         return;
     session->deferring_count--;
     session->deferring_bytes -= item->note->line_len;
-    session->owed_count++;
 }
 
 static void
@@ -106,7 +105,6 @@ take_unowed(struct hub *hub, const struct shown *item)
     char id[FRAME_UUID_TEXT + 1];
 
     if (item->deferred != NULL) {
-        item->deferred->owed_count--;
         session_give_unowed(item->deferred, item->note);
         return;
     }
@@ -114,19 +112,34 @@ take_unowed(struct hub *hub, const struct shown *item)
     hub_free_place(hub, item->user, id);
 }
 
+/*
+ * What waits for room was there before: what nobody waits for does not go past it, but is missed with
+ * a gap behind it.
+ */
+static void
+take_answer(struct hub *hub, const struct shown *item, bool is_unowed)
+{
+    forget_deferral(item);
+    if (is_unowed && (item->deferred == NULL || item->deferred->owed_count == 0))
+        take_unowed(hub, item);
+    else if (item->deferred != NULL)
+        item->deferred->owed_count++;
+}
+
 static void
 on_reported(void *ctx, enum rc rc, const size_t *unowed, size_t unowed_count)
 {
     struct shown_call *call = ctx;
     struct hub *hub = call->hub;
+    bool is_unowed[SHOWN_IN_ONE_CALL] = {false};
 
     hub->shown_calls--;
-    for (size_t i = 0; rc == RC_OK && i < call->count; i++)
-        forget_deferral(&call->items[i]);
-    for (size_t i = 0; rc == RC_OK && !hub->closing && i < unowed_count; i++) {
+    for (size_t i = 0; i < unowed_count; i++) {
         if (unowed[i] < call->count)
-            take_unowed(hub, &call->items[unowed[i]]);
+            is_unowed[unowed[i]] = true;
     }
+    for (size_t i = 0; rc == RC_OK && !hub->closing && i < call->count; i++)
+        take_answer(hub, &call->items[i], is_unowed[i]);
     for (size_t i = 0; i < call->count; i++) {
         if (rc == RC_OK || hub->closing)
             release(&call->items[i]);

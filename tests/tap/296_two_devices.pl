@@ -65,6 +65,22 @@ for my $relay (@relays)
     all_acked();
 }
 
+# What is missed is told behind what waited with it: who loads all anew then is not handed older rows after that.
+my $quick = $relays[0]->client('u5');
+$pos = $quick->pos;
+insert(251, 256, 'u5');
+$quick->run_until('all', sub { rows($quick) == 6 });
+$quick->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} > 253 } $quick->notes);
+wait_until('three are acked', sub { $store->pending == 3 });
+my $behind = $relays[1]->client('u5', win => 2, pos => $pos);
+$behind->run_until('a window full', sub { rows($behind) == 2 });
+ack_all($behind);
+$behind->run_until('it is told', sub { gaps($behind) });
+is(join(' ', map { $_->{t} eq 'msg' ? $_->{n}{payload}{after}{id} : $_->{t} eq 'gap' ? 'gap' : () } @{ $behind->{lines} }),
+    '251 252 253 gap', 'in the order of the commits');
+ack_all($behind);
+all_acked();
+
 # Both ack as they are shown: nothing comes twice, though what they ask the store for is old when it comes.
 my @both = map { $_->client('u3', win => 3) } @relays;
 insert(301, 400, 'u3');
