@@ -175,16 +175,6 @@ on_redriven(void *ctx, const redisReply *reply)
         finish(call, RC_OK, STORE_MENDED, reply->integer);
 }
 
-/* Not a text: it holds zeroes, and none at its end. */
-static void
-add(struct long_arguments *arguments, const void *bytes, size_t len)
-{
-    if (arguments->argc == arguments->room)
-        abort(); /* the caller counted */
-    arguments->argv[arguments->argc] = bytes;
-    arguments->lens[arguments->argc++] = len;
-}
-
 static enum rc
 send_redrive(struct admin_call *call, const struct error_entry *entry,
              const struct redrive *redrive)
@@ -200,15 +190,14 @@ send_redrive(struct admin_call *call, const struct error_entry *entry,
     long_argument(&arguments, shard->stream_key);
     long_argument(&arguments, shard->prefix);
     long_argument(&arguments, place);
-    add(&arguments, entry->id.at, entry->id.len);
-    add(&arguments, redrive->route, redrive->route_len);
-    add(&arguments, redrive->data, redrive->data_len);
+    long_argument_bytes(&arguments, entry->id.at, entry->id.len);
+    long_argument_bytes(&arguments, redrive->route, redrive->route_len);
+    long_argument_bytes(&arguments, redrive->data, redrive->data_len);
     long_argument(&arguments, ends);
     long_argument(&arguments, shard->store->delivery.retention);
     rc = link_call(shard->link, STORE_SCRIPT_redrive, 1, on_redriven, call, (int)arguments.argc,
                    arguments.argv, arguments.lens);
-    free(arguments.argv);
-    free(arguments.lens);
+    long_arguments_free(&arguments);
     return rc;
 }
 

@@ -47,10 +47,23 @@ long_arguments_init(struct long_arguments *arguments, size_t room)
 void
 long_argument(struct long_arguments *arguments, const char *text)
 {
+    long_argument_bytes(arguments, text, strlen(text));
+}
+
+void
+long_argument_bytes(struct long_arguments *arguments, const void *bytes, size_t len)
+{
     if (arguments->argc == arguments->room)
         abort(); /* the caller counted */
-    arguments->argv[arguments->argc] = text;
-    arguments->lens[arguments->argc++] = strlen(text);
+    arguments->argv[arguments->argc] = bytes;
+    arguments->lens[arguments->argc++] = len;
+}
+
+void
+long_arguments_free(struct long_arguments *arguments)
+{
+    free(arguments->argv);
+    free(arguments->lens);
 }
 
 bool

@@ -68,6 +68,9 @@ struct long_arguments {
 };
 void long_arguments_init(struct long_arguments *arguments, size_t room);
 void long_argument(struct long_arguments *arguments, const char *text);
+/* What is no text: it may hold zeroes, and needs none at its end. */
+void long_argument_bytes(struct long_arguments *arguments, const void *bytes, size_t len);
+void long_arguments_free(struct long_arguments *arguments);
 
 /* Arguments of one script call; all are texts that outlive it. */
 struct arguments {

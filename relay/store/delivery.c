@@ -79,8 +79,7 @@ part_free(struct spread_part *part)
 static void
 part_drop(struct spread_part *part)
 {
-    free(part->arguments.argv);
-    free(part->arguments.lens);
+    long_arguments_free(&part->arguments);
     part_free(part);
 }
 
@@ -98,8 +97,7 @@ part_send(struct spread_part *part, enum store_script script, link_reply *reply)
     enum rc rc = link_call(part->shard->link, script, 1, reply, part, (int)arguments->argc,
                            arguments->argv, arguments->lens);
 
-    free(arguments->argv);
-    free(arguments->lens);
+    long_arguments_free(arguments);
     if (rc == RC_OK) {
         part->spread->left++;
         return;

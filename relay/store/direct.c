@@ -316,15 +316,6 @@ turn_to_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_KEY_M
     direct->at = shard % direct->server_count;
 }
 
-static void
-add(struct long_arguments *arguments, const void *bytes, size_t len)
-{
-    if (arguments->argc == arguments->room)
-        abort(); /* the caller counted */
-    arguments->argv[arguments->argc] = bytes;
-    arguments->lens[arguments->argc++] = len;
-}
-
 enum rc
 direct_redrive(struct direct *direct, const struct error_entry *entry, const char *const *users,
                size_t count, long long *ret_users)
@@ -349,16 +340,15 @@ direct_redrive(struct direct *direct, const struct error_entry *entry, const cha
     long_argument(&arguments, stream);
     long_argument(&arguments, prefix);
     long_argument(&arguments, place);
-    add(&arguments, entry->id.at, entry->id.len);
-    add(&arguments, redrive.route, redrive.route_len);
-    add(&arguments, redrive.data, redrive.data_len);
+    long_argument_bytes(&arguments, entry->id.at, entry->id.len);
+    long_argument_bytes(&arguments, redrive.route, redrive.route_len);
+    long_argument_bytes(&arguments, redrive.data, redrive.data_len);
     long_argument(&arguments, ends);
     long_argument(&arguments, direct->delivery.retention);
     for (size_t i = 0; i < count; i++)
         long_argument(&arguments, users[i]);
     reply = ask(direct, (int)arguments.argc, arguments.argv, arguments.lens);
-    free(arguments.argv);
-    free(arguments.lens);
+    long_arguments_free(&arguments);
     redrive_free(&redrive);
     if (reply == NULL || reply->type != REDIS_REPLY_INTEGER)
         return RC_IO;

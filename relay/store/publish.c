@@ -44,13 +44,6 @@ on_published(void *ctx, const redisReply *reply)
     free(call);
 }
 
-static void
-bytes_argument(struct long_arguments *arguments, const struct buffer *bytes)
-{
-    long_argument(arguments, bytes->bytes);
-    arguments->lens[arguments->argc - 1] = bytes->len; /* they hold zeroes */
-}
-
 /* Keys are known in shard 0, with what they stand for. */
 static struct shard *
 shard_of(struct store *store, const struct publication *publication, const char *key)
@@ -85,15 +78,14 @@ store_publish(struct store *store, const struct publication *publication, const 
     long_argument(&arguments, kept_ms);
     long_argument(&arguments, publication->needs_ack ? "A" : "N");
     long_argument(&arguments, publication->id);
-    bytes_argument(&arguments, &publication->head);
-    bytes_argument(&arguments, &publication->data);
+    long_argument_bytes(&arguments, publication->head.bytes, publication->head.len);
+    long_argument_bytes(&arguments, publication->data.bytes, publication->data.len);
     long_argument(&arguments, publication->audience);
     for (size_t i = 0; i < publication->target_count; i++)
         long_argument(&arguments, publication->targets[i]);
     rc = link_call(shard->link, STORE_SCRIPT_publish, 1, on_published, call, (int)arguments.argc,
                    arguments.argv, arguments.lens);
-    free(arguments.argv);
-    free(arguments.lens);
+    long_arguments_free(&arguments);
     if (rc != RC_OK)
         free(call);
     return rc;
