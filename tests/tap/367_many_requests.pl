@@ -94,6 +94,19 @@ $_->hang_up for @large;
 is(($relay->get('/healthz'))[0], 200, 'and the relay goes on');
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 
+# Bodies that are complete wait for a store that says nothing: nobody makes room for more of them.
+my $proxy = Clairon::Test::proxy($store->{socket});
+$relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { %conf, 'store.url' => $proxy->url('redis') });
+$proxy->freeze;
+my $asked = "POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer $api\r\nContent-Length: " . length($note) . "\r\n\r\n$note";
+my @waiting = map { said($asked) } 1 .. SLOW;
+is($waiting[-1]->answer->{status}, 503, 'one too many is told so');
+is(($relay->get('/healthz'))[0], 200, 'and is in nobody\'s way');
+$proxy->thaw;
+is($waiting[0]->answer->{status}, 201, 'those that waited are done');
+$_->hang_up for @waiting;
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
 # Over TLS too.
 SKIP:
 {
