@@ -61,11 +61,7 @@ ask(struct direct *direct, int argc, const char **argv, const size_t *lens)
 const redisReply *
 direct_ask(struct direct *direct, int argc, const char **argv)
 {
-    size_t lens[DIRECT_WORDS_MAX];
-
-    for (int i = 0; i < argc; i++)
-        lens[i] = strlen(argv[i]);
-    return ask(direct, argc, argv, lens);
+    return ask(direct, argc, argv, NULL);
 }
 
 static bool

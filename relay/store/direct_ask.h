@@ -5,8 +5,6 @@
 #include "store/direct.h"
 #include "store/link.h"
 
-#define DIRECT_WORDS_MAX 16
-
 /* One server of store.url alone, from 0 on. As direct_open. */
 struct direct *direct_open_server(const struct config *config, unsigned server,
                                   char error[DIRECT_ERROR_MAX]);
@@ -14,7 +12,7 @@ struct direct *direct_open_server(const struct config *config, unsigned server,
 /* False: the store was made with another number of shards; direct_error says so. */
 bool direct_knows_shards(struct direct *direct);
 
-/* The answer lives until the next question. NULL: direct_error says why. At most DIRECT_WORDS_MAX. */
+/* The answer lives until the next question. NULL: direct_error says why. */
 const redisReply *direct_ask(struct direct *direct, int argc, const char **argv);
 
 #endif

@@ -14,6 +14,7 @@
 #include "store/fault.h"
 #include "store/reply.h"
 
+#define COMMAND_WORDS_MAX 16
 #define AREA "store"
 #define VALUE_MAX 256
 #define SKEW_MAX_US 1000000
@@ -262,12 +263,12 @@ static const redisReply *
 try_command(struct examination *examination, const char *command)
 {
     char text[VALUE_MAX];
-    const char *argv[DIRECT_WORDS_MAX];
+    const char *argv[COMMAND_WORDS_MAX];
     char *rest = NULL;
     int argc = 0;
 
     snprintf(text, sizeof(text), "%s", command);
-    for (char *word = strtok_r(text, " ", &rest); word != NULL && argc < DIRECT_WORDS_MAX;
+    for (char *word = strtok_r(text, " ", &rest); word != NULL && argc < COMMAND_WORDS_MAX;
          word = strtok_r(NULL, " ", &rest))
         argv[argc++] = strcmp(word, "%") == 0 ? examination->key : word;
     return direct_ask(examination->direct, argc, argv);

@@ -205,7 +205,7 @@ link_call(struct link *link, enum store_script script, int key_count, link_reply
           int argc, const char **argv, const size_t *lens)
 {
     const char **all = memory_new(sizeof(*all) * (size_t)(argc + 3));
-    size_t *all_lens = memory_new(sizeof(*all_lens) * (size_t)(argc + 3));
+    size_t *all_lens = lens == NULL ? NULL : memory_new(sizeof(*all_lens) * (size_t)(argc + 3));
     char keys[16];
     enum rc rc = RC_AGAIN;
 
@@ -213,10 +213,12 @@ link_call(struct link *link, enum store_script script, int key_count, link_reply
     all[0] = "EVALSHA";
     all[1] = link->shas[script];
     all[2] = keys;
-    for (int i = 0; i < 3; i++)
-        all_lens[i] = strlen(all[i]);
     memcpy(all + 3, argv, sizeof(*all) * (size_t)argc);
-    memcpy(all_lens + 3, lens, sizeof(*all_lens) * (size_t)argc);
+    if (lens != NULL) {
+        for (int i = 0; i < 3; i++)
+            all_lens[i] = strlen(all[i]);
+        memcpy(all_lens + 3, lens, sizeof(*all_lens) * (size_t)argc);
+    }
     if (link->state == LINK_UP)
         rc = send_now(link, time_of_script(script), reply, ctx, argc + 3, all, all_lens);
     free(all);
@@ -229,11 +231,8 @@ static void
 greet(struct link *link, link_reply *reply, int argc, const char *a, const char *b, const char *c)
 {
     const char *argv[] = {a, b, c};
-    size_t lens[3];
 
-    for (int i = 0; i < argc; i++)
-        lens[i] = strlen(argv[i]);
-    if (send_now(link, TIME_COUNT, reply, link, argc, argv, lens) != RC_OK)
+    if (send_now(link, TIME_COUNT, reply, link, argc, argv, NULL) != RC_OK)
         link_fall(link, "could not send");
 }
 
@@ -447,7 +446,7 @@ link_open(struct ev_loop *loop, const struct config *config, const char *url, co
     link->patience_s = patience_s;
     link->backoff = (struct backoff){LINK_BACKOFF_BASE_MS, LINK_BACKOFF_CAP_MS, 0};
     if (address_read(url, &link->address) != RC_OK) {
-        log_error(name, "store.url is not " CONFIG_URL_FORM "");
+        log_error(name, "store.url is not " CONFIG_URL_FORM);
         free(link);
         return NULL;
     }
@@ -458,8 +457,8 @@ link_open(struct ev_loop *loop, const struct config *config, const char *url, co
     ev_timer_init(&link->watchdog, on_watchdog, patience_s / 4, patience_s / 4);
     link->watchdog.data = link;
     ev_timer_start(loop, &link->watchdog);
-    ev_timer_start(loop,
-                   &link->retry); /* from the loop, so that no callback comes before we return */
+    /* From the loop, so that no callback comes before we return. */
+    ev_timer_start(loop, &link->retry);
     return link;
 }
 

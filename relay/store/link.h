@@ -47,7 +47,10 @@ void link_settle(struct link *link);
 /* Breaks the connection and starts over: for replies that cannot be. NULL: nothing failed. */
 void link_restart(struct link *link, const char *reason);
 
-/* Sends one command; RC_AGAIN when the link is down: nothing was sent, `reply` is not called. */
+/*
+ * Sends one command; RC_AGAIN when the link is down: nothing was sent, `reply` is not called.
+ * `lens` NULL: all are texts.
+ */
 MUST_CHECK enum rc link_send(struct link *link, link_reply *reply, void *ctx, int argc,
                              const char **argv, const size_t *lens);
 

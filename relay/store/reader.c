@@ -122,8 +122,7 @@ reader_read(struct lane *lane)
     char at[STORE_SHARDS_MAX][ENTRY_ID_TEXT_MAX], most[24];
     const char *argv[READER_ARGC] = {"XREAD", "COUNT", most, "BLOCK", READER_BLOCK_MS};
     struct wanted wanted = {.count = 0};
-    size_t lens[READER_ARGC],
-        argc = lane->lag == LAG_NONE ? 5 : 3; /* who is behind does not wait */
+    size_t argc = lane->lag == LAG_NONE ? 5 : 3; /* who is behind does not wait */
 
     if (lane->reading || !reader->seeking || !lane->is_placed || is_held_back(lane))
         return;
@@ -133,9 +132,7 @@ reader_read(struct lane *lane)
     memcpy(argv + argc, wanted.keys, wanted.count * sizeof(*argv));
     memcpy(argv + argc + wanted.count, wanted.places, wanted.count * sizeof(*argv));
     argc += 2 * wanted.count;
-    for (size_t i = 0; i < argc; i++)
-        lens[i] = strlen(argv[i]);
-    lane->reading = link_send(lane->link, on_read, lane, (int)argc, argv, lens) == RC_OK;
+    lane->reading = link_send(lane->link, on_read, lane, (int)argc, argv, NULL) == RC_OK;
 }
 
 /* "$" in every XREAD would miss what is added between two: ask once for the newest. */
@@ -181,11 +178,8 @@ static void
 ask_newest(struct lane *lane, const char *key, link_reply *reply, void *ctx)
 {
     const char *argv[] = {"XREVRANGE", key, "+", "-", "COUNT", "1"};
-    size_t lens[6];
 
-    for (size_t i = 0; i < 6; i++)
-        lens[i] = strlen(argv[i]);
-    if (link_send(lane->link, reply, ctx, 6, argv, lens) != RC_OK)
+    if (link_send(lane->link, reply, ctx, 6, argv, NULL) != RC_OK)
         link_restart(lane->link, "could not send");
 }
 
@@ -255,10 +249,10 @@ name_keys(struct reader *reader, const struct config *config)
 
         shard_prefix(config, i, prefix);
         snprintf(channel->stream_key, READER_KEY_MAX, "%s:stream", prefix);
-        snprintf(channel->receipts.key, TAIL_KEY_MAX, "%s:receipts", prefix);
+        snprintf(channel->receipts.key, STORE_KEY_MAX, "%s:receipts", prefix);
     }
     shard_prefix(config, 0, prefix);
-    snprintf(reader->control.key, TAIL_KEY_MAX, "%s:control", prefix);
+    snprintf(reader->control.key, STORE_KEY_MAX, "%s:control", prefix);
 }
 
 struct reader *

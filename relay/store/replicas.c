@@ -125,9 +125,8 @@ static enum rc
 ask(struct shard *shard)
 {
     const char *argv[] = {"INFO", "replication"};
-    const size_t lens[] = {4, 11};
 
-    enum rc rc = link_send(shard->link, on_info, shard, 2, argv, lens);
+    enum rc rc = link_send(shard->link, on_info, shard, 2, argv, NULL);
 
     shard->replicas.asked += rc == RC_OK;
     return rc;

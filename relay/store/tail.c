@@ -27,14 +27,11 @@ bool
 tail_begin(struct tail *tail, struct link *link, const redisReply *entries, size_t most)
 {
     const char *argv[] = {"XRANGE", tail->key, "-", "+", "COUNT", "1"};
-    size_t lens[6];
 
     if (entries->elements < most)
         return false;
-    for (size_t i = 0; i < 6; i++)
-        lens[i] = strlen(argv[i]);
     snprintf(tail->before, sizeof(tail->before), "%s", tail->at);
-    if (link_send(link, on_oldest, tail, 6, argv, lens) != RC_OK)
+    if (link_send(link, on_oldest, tail, 6, argv, NULL) != RC_OK)
         tail->is_late = true;
     return true;
 }

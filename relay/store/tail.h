@@ -7,13 +7,12 @@
 
 #include "store/entry.h"
 #include "store/reply.h"
-
-#define TAIL_KEY_MAX 192
+#include "store/shard.h"
 
 struct link;
 
 struct tail {
-    char key[TAIL_KEY_MAX];
+    char key[STORE_KEY_MAX];
     char at[ENTRY_ID_TEXT_MAX];     /* the entry read last */
     char before[ENTRY_ID_TEXT_MAX]; /* `at`, as it was before the last full answer */
     bool is_late;                   /* entries were gone before they were read */

@@ -15,8 +15,6 @@
 
 #define UPKEEP_TRIM_S 60.0
 #define UPKEEP_DUE_S 0.25
-#define UPKEEP_KEY_MAX 192
-#define UPKEEP_ARGC_MAX 6
 
 struct upkeep {
     struct ev_loop *loop;
@@ -30,8 +28,8 @@ struct upkeep {
     ev_timer trim;
     ev_timer due;
     ev_timer beat;
-    char beat_key[UPKEEP_KEY_MAX];
-    char meta_key[UPKEEP_KEY_MAX];
+    char beat_key[STORE_KEY_MAX];
+    char meta_key[STORE_KEY_MAX];
 };
 
 static void trim(struct upkeep *upkeep);
@@ -53,11 +51,7 @@ static enum rc
 call_script(struct upkeep *upkeep, enum store_script script, link_reply *reply, const char **argv,
             int argc)
 {
-    size_t lens[UPKEEP_ARGC_MAX];
-
-    for (int i = 0; i < argc; i++)
-        lens[i] = strlen(argv[i]);
-    return link_call(upkeep->shard->link, script, 1, reply, upkeep, argc, argv, lens);
+    return link_call(upkeep->shard->link, script, 1, reply, upkeep, argc, argv, NULL);
 }
 
 static void
@@ -171,11 +165,7 @@ on_epoch(void *ctx, const redisReply *reply)
 static enum rc
 send(struct upkeep *upkeep, link_reply *reply, const char **argv, int argc)
 {
-    size_t lens[UPKEEP_ARGC_MAX + 1];
-
-    for (int i = 0; i < argc; i++)
-        lens[i] = strlen(argv[i]);
-    return link_send(upkeep->shard->link, reply, upkeep, argc, argv, lens);
+    return link_send(upkeep->shard->link, reply, upkeep, argc, argv, NULL);
 }
 
 /* What the shards hold together, and the oldest of all that waits. */
@@ -260,8 +250,8 @@ upkeep_open(struct shard *shard)
     upkeep->stats = shard->store->stats;
     upkeep->delivery = &shard->store->delivery;
     upkeep->jitter = (unsigned)getpid() + shard->number * 7919u;
-    snprintf(upkeep->beat_key, UPKEEP_KEY_MAX, "%s:beat", shard->prefix);
-    snprintf(upkeep->meta_key, UPKEEP_KEY_MAX, "%s:meta", shard->prefix);
+    snprintf(upkeep->beat_key, STORE_KEY_MAX, "%s:beat", shard->prefix);
+    snprintf(upkeep->meta_key, STORE_KEY_MAX, "%s:meta", shard->prefix);
     ev_timer_init(&upkeep->trim, on_trim, UPKEEP_TRIM_S, UPKEEP_TRIM_S);
     ev_timer_init(&upkeep->beat, on_beat, UPKEEP_BEAT_S, UPKEEP_BEAT_S);
     ev_timer_init(&upkeep->due, on_due, UPKEEP_DUE_S, UPKEEP_DUE_S);
