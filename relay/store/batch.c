@@ -11,8 +11,8 @@
 #define TEXT_SIZE (FRAME_UUID_TEXT + 1) /* the longest of them */
 #define BLOCK_TEXTS 128
 #define TURN_FRAMES 32 /* fewer are not worth a batch of their own */
-#define SCRIPT_FRAMES                                                                              \
-    64 /* a note that needs acks takes the store 30 us and more, all in one step */
+/* A note that needs acks takes the store 30 us and more, all in one step. */
+#define SCRIPT_FRAMES 64
 /* What a note without acks and a commit take of the arguments. */
 #define NOTE_ARGUMENTS 5
 #define COMMIT_ARGUMENTS 2

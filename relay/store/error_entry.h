@@ -3,6 +3,7 @@
 #define CLAIRON_STORE_ERROR_ENTRY_H
 
 #include "store/entry.h"
+#include "store/store.h"
 
 /* Views into the store's answer. */
 struct error_entry {
@@ -23,7 +24,8 @@ struct error_entry {
 static inline unsigned
 error_entry_shard(struct entry_id id)
 {
-    return (unsigned)(id.seq % 16);
+    _Static_assert(STORE_SHARDS_MAX == 16, "as delivery.lua has it");
+    return (unsigned)(id.seq % STORE_SHARDS_MAX);
 }
 
 /* An answer's row of the error log. RC_BAD: it is none. */

@@ -307,17 +307,15 @@ examine_commands(struct examination *examination)
 
 /* Where it is, without who asks: the URL may hold a password. */
 static void
-describe(const struct config *config, unsigned server, char ret_text[ADDRESS_TEXT_MAX + 16])
+describe(const struct config *config, unsigned server, char ret_text[ADDRESS_SHOWN_MAX])
 {
     char *url = urls_at(config->store.url, server);
     struct address address;
 
     if (address_read(url, &address) != RC_OK)
-        snprintf(ret_text, ADDRESS_TEXT_MAX + 16, "store.url");
-    else if (address.path[0] != '\0')
-        snprintf(ret_text, ADDRESS_TEXT_MAX + 16, "%s", address.path);
+        snprintf(ret_text, ADDRESS_SHOWN_MAX, "store.url");
     else
-        snprintf(ret_text, ADDRESS_TEXT_MAX + 16, "%s:%d", address.host, address.port);
+        address_show(&address, ret_text);
     explicit_bzero(&address, sizeof(address));
     explicit_bzero(url, strlen(url));
     free(url);
@@ -357,7 +355,7 @@ static void
 examine_one(const struct config *config, unsigned server, struct findings *findings)
 {
     struct examination examination = {.config = config, .findings = findings};
-    char error[DIRECT_ERROR_MAX], where[ADDRESS_TEXT_MAX + 16];
+    char error[DIRECT_ERROR_MAX], where[ADDRESS_SHOWN_MAX];
 
     describe(config, server, where);
     snprintf(examination.key, sizeof(examination.key), "%s:doctor", config->store.prefix);

@@ -34,8 +34,10 @@ struct reader_events {
     void *ctx;
 };
 
-/* Reads nothing before reader_seek. Comes back by itself and goes on where it was. */
-/* `store` must outlive it. */
+/*
+ * Reads nothing before reader_seek. Comes back by itself and goes on where it was. `store` must
+ * outlive it.
+ */
 struct reader *reader_open(struct ev_loop *loop, const struct config *config, struct store *store,
                            struct stats *stats, const struct reader_events *events);
 void reader_close(struct reader *reader); /* accepts NULL */

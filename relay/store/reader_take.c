@@ -84,8 +84,7 @@ reader_order_timer(struct ev_loop *loop, ev_timer *timer, int events)
     while ((shard = order_give_up(reader->order, before_us)) >= 0)
         log_warn("store",
                  "shard %d is behind, or has lost what it held: what waited %d s for earlier notes "
-                 "of it "
-                 "goes out before them",
+                 "of it goes out before them",
                  shard, READER_ORDER_S);
     release(reader);
     if (!order_waits(reader->order))

@@ -37,8 +37,7 @@ patch_expiration(unsigned char *data, size_t len, int64_t ends_us)
 static void
 patch_route(unsigned char *route, int64_t ends_us)
 {
-    for (int i = 0; i < 8; i++)
-        route[FRAME_NOTE_AT_EXPIRES_US + i] = (unsigned char)((uint64_t)ends_us >> (56 - 8 * i));
+    bytes_put_u64(route + FRAME_NOTE_AT_EXPIRES_US, (uint64_t)ends_us);
 }
 
 static bool

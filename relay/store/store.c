@@ -212,7 +212,8 @@ void
 store_saw_to(struct store *store, unsigned shard, struct entry_id id, struct position to)
 {
     store_saw(store, shard, id);
-    position_raise(&store->shards[shard].seen_to, to);
+    if (shard < store->shard_count)
+        position_raise(&store->shards[shard].seen_to, to);
 }
 
 struct position
