@@ -151,7 +151,7 @@ static bool
 answer_known(struct gate_request *request, const char *key, const char *digest)
 {
     struct gate *gate = request->gate;
-    char id[FUNNEL_ID_TEXT + 1];
+    char id[FRAME_UUID_TEXT + 1];
     bool is_same;
 
     if (key == NULL ||

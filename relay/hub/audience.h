@@ -3,6 +3,7 @@
 #define CLAIRON_HUB_AUDIENCE_H
 
 #include <stdbool.h>
+#include <string.h>
 #include <uthash.h>
 
 #include "wire/bytes.h"
@@ -27,6 +28,13 @@ struct membership {
 };
 
 #define AUDIENCE_KEY_MAX 512
+#define AUDIENCE_ALL "ALL" /* the key too: it has no targets */
+
+static inline bool
+audience_is_all(struct bytes kind)
+{
+    return kind.len == sizeof(AUDIENCE_ALL) - 1 && memcmp(kind.at, AUDIENCE_ALL, kind.len) == 0;
+}
 
 /* Writes "kind:target". False when it does not fit: such an audience has no members. */
 bool audience_key(struct bytes kind, struct bytes target, char ret_key[AUDIENCE_KEY_MAX],

@@ -8,13 +8,12 @@
 #include <uthash.h>
 
 #include "base/memory.h"
-
-#define EPOCH_ROOM 32
+#include "hub/note.h"
 
 struct known_key {
     char *key; /* NULL: free */
     char digest[FUNNEL_DIGEST_MAX + 1];
-    char id[FUNNEL_ID_TEXT + 1];
+    char id[FRAME_UUID_TEXT + 1];
     int64_t since_us;
 };
 
@@ -28,7 +27,7 @@ struct asker {
 
 struct funnel {
     struct asker *askers;
-    char epoch[EPOCH_ROOM];
+    char epoch[NOTE_POS_EPOCH_MAX + 1];
 };
 
 struct funnel *
@@ -86,7 +85,7 @@ find_key(struct asker *asker, const char *key)
 bool
 funnel_find(struct funnel *funnel, const char *epoch, const char *asker, const char *key,
             const char *digest, int64_t now_us, int64_t kept_us, bool *ret_is_same,
-            char ret_id[FUNNEL_ID_TEXT + 1])
+            char ret_id[FRAME_UUID_TEXT + 1])
 {
     struct asker *found;
     struct known_key *known;
@@ -127,7 +126,7 @@ funnel_keep(struct funnel *funnel, const char *epoch, const char *asker, const c
     struct asker *owner;
     struct known_key *known;
 
-    if (strlen(digest) > FUNNEL_DIGEST_MAX || strlen(id) > FUNNEL_ID_TEXT)
+    if (strlen(digest) > FUNNEL_DIGEST_MAX || strlen(id) > FRAME_UUID_TEXT)
         return;
     see_epoch(funnel, epoch);
     owner = newest_asker(funnel, asker);

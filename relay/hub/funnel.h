@@ -8,12 +8,12 @@
 #define CLAIRON_HUB_FUNNEL_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
+
+#include "wire/frame.h"
 
 #define FUNNEL_KEYS 50       /* of an asker; then the oldest goes */
 #define FUNNEL_ASKERS 1000   /* then whoever has asked longest ago goes */
-#define FUNNEL_ID_TEXT 36    /* a UUID */
 #define FUNNEL_DIGEST_MAX 64 /* bytes of the request's digest */
 
 struct funnel;
@@ -28,7 +28,7 @@ void funnel_free(struct funnel *funnel); /* accepts NULL */
  */
 bool funnel_find(struct funnel *funnel, const char *epoch, const char *asker, const char *key,
                  const char *digest, int64_t now_us, int64_t kept_us, bool *ret_is_same,
-                 char ret_id[FUNNEL_ID_TEXT + 1]);
+                 char ret_id[FRAME_UUID_TEXT + 1]);
 
 /*
  * The store holds `key` for this digest and id since `now_us`, at the latest. Texts are copied;

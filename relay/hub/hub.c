@@ -77,8 +77,8 @@ offer(struct hub *hub, struct note *note, struct run *run)
     char key[AUDIENCE_KEY_MAX];
     size_t len;
 
-    if (frame->audience.len == 3 && memcmp(frame->audience.at, "ALL", 3) == 0) {
-        offer_to(hub, "ALL", 3, note, run);
+    if (audience_is_all(frame->audience)) {
+        offer_to(hub, AUDIENCE_ALL, sizeof(AUDIENCE_ALL) - 1, note, run);
         return;
     }
     while (frame_next_target(&targets, &target) == RC_OK) {

@@ -17,7 +17,6 @@
 #define HUB_ACKS_MAX 100000
 #define HUB_ACKS_STRANGE_MAX (HUB_ACKS_MAX / 2) /* of what no window here holds */
 #define HUB_NACKS_MAX 8192                      /* ids under way */
-#define HUB_EPOCH_MAX 32
 #define HUB_BATCH_MAX 128
 #define SESSION_QUEUE_MAX 1024
 #define SESSION_QUEUE_BYTES (512u * 1024)
@@ -68,7 +67,7 @@ struct hub {
     struct session *sessions; /* utlist */
     uint64_t session_count_ever;
     bool has_position; /* the store was up once: recent.head means something */
-    char epoch[HUB_EPOCH_MAX];
+    char epoch[NOTE_POS_EPOCH_MAX + 1];
     struct recent recent;
     struct note *batch[HUB_BATCH_MAX]; /* read in this turn of the loop, not yet offered */
     unsigned batch_count;
@@ -219,6 +218,8 @@ struct note *session_note(const struct session *session, const struct entry *ent
                           struct place place);
 struct note *session_note_at(const struct session *session, const struct note *note,
                              struct place place);
+/* What its name in the log, and `connected`, call it by; lives as long as it does. */
+struct bytes session_conn(const struct session *session);
 void session_pos_text(const struct session *session, struct place place,
                       char ret_text[NOTE_POS_MAX]);
 /*
@@ -255,10 +256,10 @@ void session_tell_gone(struct session *session);
 void session_wake(struct session *session);
 /* It was offered something while its socket took nothing. */
 void session_passed(struct session *session, size_t bytes);
-/* Gives the socket what it takes. */
-void session_send(struct session *session);
-/* The same for the first `most` sessions that wait, forgetting those that are gone; true when others
- * are left. */
+/*
+ * Gives the sockets of the first `most` sessions that wait what they take, forgetting those that
+ * are gone; true when others are left.
+ */
 bool hub_send_some(struct hub *hub, unsigned most);
 
 /* session_load.c */

@@ -41,6 +41,14 @@ make_name(struct session *session)
     return memory_text(name, strlen(name));
 }
 
+struct bytes
+session_conn(const struct session *session)
+{
+    const char *conn = session->name + strlen("conn=");
+
+    return (struct bytes){(const unsigned char *)conn, strcspn(conn, " ")};
+}
+
 static void
 join(struct session *session, const char *kind, const char *target)
 {
@@ -79,7 +87,8 @@ hub_attach(struct hub *hub, const struct session_request *request,
         log_error(session->name, "more topics than fit a session: all are shown");
     session->has_topics = session->topics != NULL;
     DL_APPEND(hub->sessions, session);
-    audience_join(&hub->audiences, &session->memberships, session, "ALL", 3, false);
+    audience_join(&hub->audiences, &session->memberships, session, AUDIENCE_ALL,
+                  sizeof(AUDIENCE_ALL) - 1, false);
     if (hub_user_sessions(hub, session->user) == 0)
         here_arrived(hub, session->user);
     join(session, "USER", request->user);
@@ -312,7 +321,7 @@ session_is_for(const struct session *session, const struct frame *frame)
     char key[AUDIENCE_KEY_MAX];
     size_t len;
 
-    if (note->audience.len == 3 && memcmp(note->audience.at, "ALL", 3) == 0)
+    if (audience_is_all(note->audience))
         return true;
     while (frame_next_target(&targets, &target) == RC_OK) {
         if (audience_key(note->audience, target, key, &len) &&
@@ -368,6 +377,8 @@ session_tell_missed(struct session *session, const struct note *note, const char
     place_pass(&place, note->shard, note->id); /* a line may tell less */
     session_gap(session, place, place, why);
 }
+
+_Static_assert(SESSION_POS_MAX == NOTE_POS_MAX, "a position, to others than the hub");
 
 bool
 session_place(const struct session *session, char ret_pos[SESSION_POS_MAX])

@@ -48,6 +48,7 @@ say_connected(struct session *session, bool resumed)
 {
     struct hub *hub = session->hub;
     struct buffer line;
+    struct bytes conn = session_conn(session);
     char pos[NOTE_POS_MAX];
     bool is_whole;
 
@@ -58,12 +59,12 @@ say_connected(struct session *session, bool resumed)
         is_whole &= buffer_addf(&line, "\"r\":%" PRId64 ",", session->request_id) == RC_OK;
     is_whole &= buffer_addf(&line, "\"user\":") == RC_OK &&
                 buffer_add_json(&line, session->user, strlen(session->user)) == RC_OK;
-    is_whole &= buffer_addf(&line,
-                            ",\"conn\":\"%.*s\",\"pos\":\"%s\",\"resumed\":%s,\"ping\":%" PRId64
-                            ",\"win\":%d,\"exp\":%" PRId64 "}",
-                            (int)strcspn(session->name + 5, " "), session->name + 5, pos,
-                            resumed ? "true" : "false", hub->config->gate.ping_ms / 1000,
-                            session->window, session->expires_s) == RC_OK;
+    is_whole &=
+        buffer_addf(&line,
+                    ",\"conn\":\"%.*s\",\"pos\":\"%s\",\"resumed\":%s,\"ping\":%" PRId64
+                    ",\"win\":%d,\"exp\":%" PRId64 "}",
+                    (int)conn.len, (const char *)conn.at, pos, resumed ? "true" : "false",
+                    hub->config->gate.ping_ms / 1000, session->window, session->expires_s) == RC_OK;
     if (is_whole)
         session_say(session, line.bytes, line.len);
     buffer_free(&line);
@@ -420,7 +421,7 @@ catch_up(struct session *session)
     struct hub *hub = session->hub;
 
     if (session_is_full(session) || waits_for_groups(session))
-        return; /* session_send, or on_regrouped, comes back here */
+        return; /* send_some, or on_regrouped, comes back here */
     if (recent_goes_on(&hub->recent, session->own_shard, session->cursor))
         catch_up_from_recent(session);
     else

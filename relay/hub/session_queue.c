@@ -458,17 +458,11 @@ hub_send_some(struct hub *hub, unsigned most)
 }
 
 void
-session_send(struct session *session)
-{
-    session->hub->sending_us = clock_wall_us();
-    send_some(session->hub, session);
-}
-
-void
 session_writable(struct session *session)
 {
     session->is_blocked = false;
-    session_send(session);
+    session->hub->sending_us = clock_wall_us();
+    send_some(session->hub, session);
 }
 
 const char *

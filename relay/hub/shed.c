@@ -1,11 +1,9 @@
 /* shed.c: what is left out while this process is short of CPU or memory, and how clients are told. */
-#include <limits.h>
 #include <string.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "hub/hub_private.h"
 
 #define TELL_US (30 * 1000000) /* a client is told so long after the first loss at the latest */

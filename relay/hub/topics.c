@@ -140,7 +140,7 @@ insert(struct topics *topics, const char *name)
     topics->bytes += len;
 }
 
-/* Counts those that are there already too: a client that repeats itself much is refused. */
+/* A new name counts as often as it is given: a client that repeats itself much is refused. */
 static bool
 fits(const struct topics *topics, const char *const *names, size_t count)
 {

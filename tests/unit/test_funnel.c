@@ -13,7 +13,7 @@
 #define ID "01234567-89ab-8def-8123-456789abcdef"
 
 static bool is_same;
-static char id[FUNNEL_ID_TEXT + 1];
+static char id[FRAME_UUID_TEXT + 1];
 
 static bool
 find(struct funnel *funnel, const char *asker, const char *key, const char *digest, int64_t now_us)
