@@ -102,8 +102,8 @@ window_enter_owed(struct session *session, struct note *note)
 {
     struct unacked *place = find(session, note->frame.as.note.id);
 
-    if (place != NULL)
-        return enter_again(place);
+    if (place != NULL) /* a retry is a copy: else the answer is older than that */
+        return note->is_copy && enter_again(place);
     if (was_acked(session, note->frame.as.note.id))
         return false;
     if (session->unacked_count < session->window) {

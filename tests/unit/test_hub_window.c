@@ -120,6 +120,19 @@ test_it_is_shown_again_only_when_written_and_missed(void **state)
 }
 
 static void
+test_an_inbox_older_than_a_retry_is_not_taken_for_it(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_true(window_enter(&f->session, f->notes[0]));
+    window_wrote(&f->session, f->notes[0]);
+    window_miss(&f->session, f->notes[0]);
+    assert_false(window_enter_owed(&f->session, f->notes[0]));
+    f->notes[0]->is_copy = true;
+    assert_true(window_enter_owed(&f->session, f->notes[0]));
+}
+
+static void
 test_what_was_acked_meanwhile_is_not_reported(void **state)
 {
     struct fixture *f = *state;
@@ -158,6 +171,8 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_an_inbox_older_than_a_retry_is_not_taken_for_it,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_acked_while_the_inbox_is_read_stays_out,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_it_is_full_at_its_size, set_up, tear_down),
