@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "gate/gate.h"
 #include "relay.h"
 
 #define SETTINGS "settings"
@@ -18,7 +19,6 @@
 #define DISTINCT_MIN 12 /* bytes of a secret; base64 of 32 random ones has about 24 */
 #define RSA_BITS_MIN 2048
 #define EC_BITS_MIN 256
-#define WARN_DAYS 14
 #define BACKLOG_MIN 1024
 
 static bool
@@ -137,7 +137,7 @@ examine_dates(const struct config *config, X509 *certificate, struct findings *f
         findings_add(findings, SETTINGS, "gate.tls_cert", false, hint, "expired %d days ago",
                      -left);
     else
-        findings_add(findings, SETTINGS, "gate.tls_cert", left >= WARN_DAYS, hint,
+        findings_add(findings, SETTINGS, "gate.tls_cert", left >= GATE_CERT_WARN_DAYS, hint,
                      "expires in %d days", left);
 }
 

@@ -7,6 +7,8 @@
 #include "base/config.h"
 #include "base/stats.h"
 
+#define GATE_CERT_WARN_DAYS 14 /* a certificate that ends so soon is spoken of */
+
 struct ev_loop;
 struct gate;
 struct hub;

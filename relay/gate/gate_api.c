@@ -1,7 +1,5 @@
 /* gate_api.c: POST /v1/ack, /v1/nack, /v1/ticket and /v1/push: what a token may do without a connection. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -30,7 +28,7 @@ gate_api_ack(struct gate_request *request)
         RC_OK) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
     } else if (!store_is_up(hub_store(request->gate->hub))) {
-        gate_request_problem(request, 503, 0, "the store does not answer");
+        gate_request_no_store(request);
     } else {
         hub_ack(request->gate->hub, request->token.user, (const char *const *)message.ids,
                 message.id_count);
@@ -49,7 +47,7 @@ gate_api_nack(struct gate_request *request)
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
     else if (hub_nack(request->gate->hub, request->token.user, (const char *const *)message.ids,
                       message.id_count, message.delay_ms) != RC_OK)
-        gate_request_problem(request, 503, 0, "the store does not answer");
+        gate_request_no_store(request);
     else
         answer_nothing(request);
     client_message_free(&message);
@@ -58,7 +56,7 @@ gate_api_nack(struct gate_request *request)
 /* A ticket on its way to the store. */
 struct gate_keeping {
     struct gate_request *request; /* NULL: gone */
-    char ticket[GATE_TICKET_TEXT + 1];
+    char ticket[STORE_TICKET_TEXT + 1];
 };
 
 static void
@@ -82,7 +80,7 @@ on_kept(void *ctx, enum rc rc)
     if (request != NULL) {
         request->keeping = NULL;
         if (request->state == GATE_REQUEST_ASKING && rc != RC_OK)
-            gate_request_problem(request, 503, 0, "the store does not answer");
+            gate_request_no_store(request);
         else if (request->state == GATE_REQUEST_ASKING)
             answer_ticket(request, keeping->ticket);
     }
@@ -114,7 +112,7 @@ gate_api_ticket(struct gate_request *request)
         return;
     request->keeping = NULL;
     free(keeping);
-    gate_request_problem(request, 503, 0, "the store does not answer");
+    gate_request_no_store(request);
 }
 
 void
@@ -123,10 +121,9 @@ gate_api_push(struct gate_request *request)
     char error[CLIENT_MESSAGE_ERROR_MAX];
     bool on = true;
 
-    if (!request->token.admin) {
-        gate_request_problem(request, 403, GATE_ERR_PERMISSION, "the token is not an admin's");
-    } else if (client_message_parse_switch(request->body.bytes, request->body.len, &on, error) !=
-               RC_OK) {
+    if (!gate_request_is_admin(request))
+        return;
+    if (client_message_parse_switch(request->body.bytes, request->body.len, &on, error) != RC_OK) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
     } else {
         log_warn(request->who, "\"%s\" turns push %s", request->token.user, on ? "on" : "off");

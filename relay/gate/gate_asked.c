@@ -37,7 +37,7 @@ gate_asked_failed(struct gate_asked *asked)
     struct gate_request *request = gate_asked_done(asked);
 
     if (request != NULL)
-        gate_request_problem(request, 503, 0, "the store does not answer");
+        gate_request_no_store(request);
 }
 
 void

@@ -14,6 +14,7 @@
 #include "base/buffer.h"
 #include "gate/gate.h"
 #include "hub/session.h"
+#include "store/ticket.h"
 #include "wire/token.h"
 #include "wire/ws_reader.h"
 
@@ -21,7 +22,6 @@
 #define GATE_CLOSE_REASON_MAX 160
 #define GATE_RECEIVED_MAX (16 * 1024)
 #define GATE_HEAD_BYTES_MAX (TOKEN_BYTES_MAX + 4096) /* of one request: a token and the rest */
-#define GATE_TICKET_TEXT 32
 #define GATE_TEXT_OF_(value) #value
 #define GATE_TEXT_OF(value) GATE_TEXT_OF_(value)
 #define GATE_RETRY_AFTER_S 5
@@ -212,7 +212,7 @@ void gate_peer_leave(struct gate *gate, struct gate_peer *peer); /* accepts NULL
 bool gate_bucket_take(struct gate_bucket *bucket, int64_t rate, int64_t now_us);
 
 /* gate_ticket.c */
-bool gate_ticket_new(char ret_ticket[GATE_TICKET_TEXT + 1]);
+bool gate_ticket_new(char ret_ticket[STORE_TICKET_TEXT + 1]);
 /* RC_OK: the token may be taken by zeroing it. RC_IO: the store failed. Else it is no ticket. */
 typedef void gate_redeemed(void *owner, enum rc rc, struct token *token, const char *error);
 /* NULL when the store is away; else `done` is called once, unless it is forgotten. */

@@ -1,6 +1,5 @@
 /* gate_console.c: what the console shows and does: how the relay stands, and its error log. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,14 +11,6 @@
 #include "wire/client_message.h"
 
 #define DETAIL_MAX 4096
-
-static bool
-may(struct gate_request *request)
-{
-    if (!request->token.admin)
-        gate_request_problem(request, 403, GATE_ERR_PERMISSION, "the token is not an admin's");
-    return request->token.admin;
-}
 
 static struct store *
 store_of(const struct gate_request *request)
@@ -94,7 +85,7 @@ gate_console_overview(struct gate_request *request)
 {
     struct gate_asked *asked;
 
-    if (!may(request))
+    if (!gate_request_is_admin(request))
         return;
     asked = gate_asked_new(request);
     if (store_overview(store_of(request), on_overview, asked) != RC_OK)
@@ -110,7 +101,7 @@ on_errors(void *ctx, enum rc rc, struct bytes json)
     if (request == NULL)
         return;
     if (rc != RC_OK) {
-        gate_request_problem(request, 503, 0, "the store does not answer");
+        gate_request_no_store(request);
         return;
     }
     gate_answer_init(&answer, 200, GATE_JSON);
@@ -126,7 +117,7 @@ gate_console_errors(struct gate_request *request)
     bool is_good = true;
     char *text;
 
-    if (!may(request))
+    if (!gate_request_is_admin(request))
         return;
     text = gate_http_argument(request->wsi, "before=", ENTRY_ID_TEXT_MAX);
     if (text != NULL)
@@ -150,7 +141,7 @@ read_entry(struct gate_request *request, struct entry_id *ret_entry)
     char error[CLIENT_MESSAGE_ERROR_MAX];
     char text[CLIENT_MESSAGE_ENTRY_MAX];
 
-    if (!may(request))
+    if (!gate_request_is_admin(request))
         return false;
     if (client_message_parse_entry(request->body.bytes, request->body.len, text, error) != RC_OK) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
@@ -172,7 +163,7 @@ on_mended(void *ctx, enum rc rc, enum store_mend how, long long users)
     if (request == NULL)
         return;
     if (rc != RC_OK) {
-        gate_request_problem(request, 503, 0, "the store does not answer");
+        gate_request_no_store(request);
     } else if (how == STORE_MEND_GONE) {
         gate_request_problem(request, 404, 0, "the error log has no such entry");
     } else if (how == STORE_MEND_NOBODY) {

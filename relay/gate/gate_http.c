@@ -4,7 +4,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/log.h"
 #include "base/memory.h"
 #include "gate/gate_request.h"
 #include "wire/client_message.h"
@@ -327,12 +326,8 @@ take_id(const struct gate_route *route, const char *path, char ret_id[FRAME_UUID
 {
     size_t len = strlen(route->path);
 
-    if (strncmp(path, route->path, len) != 0 || !frame_is_uuid(path + len, strlen(path + len)))
-        return false;
-    for (size_t i = 0; i <= FRAME_UUID_TEXT; i++)
-        ret_id[i] = (char)(path[len + i] >= 'A' && path[len + i] <= 'F' ? path[len + i] | 0x20
-                                                                        : path[len + i]);
-    return true;
+    return strncmp(path, route->path, len) == 0 &&
+           frame_read_uuid(path + len, strlen(path + len), ret_id);
 }
 
 static const struct gate_route *

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include <uthash.h>
 
@@ -43,12 +42,6 @@ read_forwarded(const struct gate *gate, struct lws *wsi, char address[NETWORKS_A
             return;
         *last = '\0';
     }
-}
-
-bool
-gate_listens_on_unix(const struct gate *gate)
-{
-    return strncmp(gate->config->gate.listen, "unix:", 5) == 0;
 }
 
 static void

@@ -1,5 +1,5 @@
 /* gate_listen.c: opens the port or the unix socket that clients connect to. */
-#include "gate/gate.h"
+#include "gate/gate_conn.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -140,6 +140,12 @@ unix_path(const struct config *config)
     size_t len = strlen(UNIX_PREFIX);
 
     return strncmp(config->gate.listen, UNIX_PREFIX, len) == 0 ? config->gate.listen + len : NULL;
+}
+
+bool
+gate_listens_on_unix(const struct gate *gate)
+{
+    return unix_path(gate->config) != NULL;
 }
 
 enum rc

@@ -182,7 +182,7 @@ gate_poll_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us)
     if (session_place(request->session, request->pos))
         finish(request);
     else if (now_us > request->deadline_us + PATIENCE_US)
-        gate_request_problem(request, 503, 0, "the store does not answer");
+        gate_request_no_store(request);
 }
 
 void

@@ -20,7 +20,6 @@
 
 #define KEY_MAX 255
 #define TRACEPARENT_MAX 255 /* bytes of the header that are looked at */
-#define TIMELINE_MAX TRACE_JSON_MAX
 
 /* A notification on its way to the store, for a key that nobody else may use meanwhile. */
 struct gate_running {
@@ -171,8 +170,7 @@ make_digest(const struct buffer *text, char ret_digest[STORE_DIGEST_TEXT + 1])
     unsigned char bytes[SHA256_DIGEST_LENGTH];
 
     SHA256((const unsigned char *)text->bytes, text->len, bytes);
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        snprintf(ret_digest + 2 * i, 3, "%02x", bytes[i]);
+    bytes_hex(bytes, sizeof(bytes), ret_digest);
 }
 
 /* Nobody's key can look like another's: the length of the name comes first. */
@@ -269,8 +267,8 @@ on_traced(void *ctx, enum rc rc, const struct trace *trace)
     if (request == NULL)
         return;
     if (rc != RC_OK) {
-        gate_request_problem(request, 503, 0, "the store does not answer");
-    } else if (trace->data.len == 0 && trace->event_count == 0) {
+        gate_request_no_store(request);
+    } else if (trace_is_empty(trace)) {
         gate_request_problem(request, 404, 0, "no notification has this id");
     } else {
         gate_answer_init(&answer, 200, GATE_JSON);

@@ -2,13 +2,10 @@
 #include "gate/gate_conn.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/socket.h>
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-
-#include "base/log.h"
 
 #define CONTROL_PENDING_MAX (8 * 1024) /* pongs that the socket has not taken yet */
 

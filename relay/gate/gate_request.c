@@ -203,7 +203,7 @@ use_ticket(struct gate_request *request, const char *ticket)
     gate_request_set_state(request, GATE_REQUEST_ASKING);
     request->redeem = gate_ticket_redeem(request->gate, ticket, on_redeemed, request);
     if (request->redeem == NULL)
-        gate_request_problem(request, 503, 0, "the store does not answer");
+        gate_request_no_store(request);
 }
 
 static void
@@ -467,7 +467,7 @@ sweep_one(struct gate_request *request, int64_t now_us, int64_t wall_us)
         break;
     case GATE_REQUEST_ASKING:
         if (age_us > ASKING_MAX_US)
-            gate_request_problem(request, 503, 0, "the store does not answer");
+            gate_request_no_store(request);
         break;
     case GATE_REQUEST_OPEN:
         request->route->on_sweep(request, now_us, wall_us);

@@ -86,7 +86,7 @@ struct gate_request {
     char *traceparent; /* as given; NULL: none */
     char *asked_pos;   /* of SSE; NULL: none */
     char *asked_topics;
-    char id[37]; /* of the path, a UUID in lower case */
+    char id[FRAME_UUID_TEXT + 1]; /* of the path, a UUID in lower case */
     struct gate_peer *peer;
     struct session *session; /* while OPEN */
     struct buffer body;
@@ -206,5 +206,21 @@ struct gate_asked *gate_asked_new(struct gate_request *request);
 struct gate_request *gate_asked_done(struct gate_asked *asked);
 void gate_asked_failed(struct gate_asked *asked); /* 503 */
 void gate_asked_forget(struct gate_asked *asked); /* the request is gone */
+
+/* It is away, or slow. */
+static inline void
+gate_request_no_store(struct gate_request *request)
+{
+    gate_request_problem(request, 503, 0, "the store does not answer");
+}
+
+/* False: the request was told so. */
+static inline bool
+gate_request_is_admin(struct gate_request *request)
+{
+    if (!request->token.admin)
+        gate_request_problem(request, 403, GATE_ERR_PERMISSION, "the token is not an admin's");
+    return request->token.admin;
+}
 
 #endif

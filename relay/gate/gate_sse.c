@@ -1,6 +1,5 @@
 /* gate_sse.c: GET /v1/sse: a session's lines as server-sent events. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -8,7 +7,6 @@
 #include <netinet/tcp.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
 #include "gate/gate_request.h"
 #include "wire/bytes.h"
 

@@ -18,14 +18,13 @@ struct gate_redeem {
 };
 
 bool
-gate_ticket_new(char ret_ticket[GATE_TICKET_TEXT + 1])
+gate_ticket_new(char ret_ticket[STORE_TICKET_TEXT + 1])
 {
     unsigned char bytes[TICKET_BYTES];
 
     if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
         return false;
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        snprintf(ret_ticket + 2 * i, 3, "%02x", bytes[i]);
+    bytes_hex(bytes, sizeof(bytes), ret_ticket);
     return true;
 }
 

@@ -9,7 +9,6 @@
 #include "gate/gate_conn.h"
 
 #define DAY_S 86400
-#define WARN_DAYS 14
 
 /* A sentence for the log, of what OpenSSL complained of first. */
 static void
@@ -57,7 +56,7 @@ gate_note_certificate(struct gate *gate)
                   "the certificate %s has expired: clients do not come; put a new one there, then "
                   "systemctl reload clairon-relay",
                   gate->config->gate.tls_cert);
-    else if (left_s < WARN_DAYS * DAY_S)
+    else if (left_s < GATE_CERT_WARN_DAYS * DAY_S)
         log_warn("gate", "the certificate %s expires in %" PRId64 " days",
                  gate->config->gate.tls_cert, left_s / DAY_S);
 }

@@ -1,7 +1,6 @@
 /* gate_ws.c: one WebSocket from its upgrade to its end. */
 #include "gate/gate_conn.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

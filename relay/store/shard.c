@@ -23,8 +23,7 @@ shard_random_hex(char *text, size_t len)
 
     if (len / 2 > sizeof(bytes) || getrandom(bytes, len / 2, 0) != (ssize_t)(len / 2))
         abort();
-    for (size_t i = 0; i < len / 2; i++)
-        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    bytes_hex(bytes, len / 2, text);
 }
 
 void

@@ -1,4 +1,4 @@
-/* bytes.h: views of byte strings, and big-endian integers in them. */
+/* bytes.h: views of byte strings, big-endian integers in them, and their digits. */
 #ifndef CLAIRON_WIRE_BYTES_H
 #define CLAIRON_WIRE_BYTES_H
 
@@ -55,6 +55,17 @@ bytes_put_u64(unsigned char *at, uint64_t value)
 {
     value = htobe64(value);
     memcpy(at, &value, sizeof(value));
+}
+
+/* Two digits for each, in lower case, and a zero behind them. */
+static inline void
+bytes_hex(const unsigned char *at, size_t len, char *ret_text)
+{
+    for (size_t i = 0; i < len; i++) {
+        ret_text[2 * i] = "0123456789abcdef"[at[i] >> 4];
+        ret_text[2 * i + 1] = "0123456789abcdef"[at[i] & 15];
+    }
+    ret_text[2 * len] = '\0';
 }
 
 #endif
