@@ -39,7 +39,8 @@ const struct config_key config_keys[] = {
     { "delivery", "backoff_cap", CONFIG_DURATION, false, "5m", 10, DAY, NULL,
       FIELD(delivery.backoff_cap_ms), "longest delay before a retry, also of a nack" },
     { "delivery", "expiring", CONFIG_DURATION, false, "60s", 0, HOUR, NULL,
-      FIELD(delivery.expiring_ms), "how long before its token expires a client is told; of a short one, a fifth of it" },
+      FIELD(delivery.expiring_ms),
+      "how long before its token expires a client is told; of a short one, a fifth of it" },
     { "delivery", "shed_bytes", CONFIG_SIZE, false, "256MB", 0, 1024 * 1024 * MB, NULL,
       FIELD(delivery.shed_bytes),
       "unsent bytes of all clients at which LOW, then NORMAL lines of type REALTIME are left out; "

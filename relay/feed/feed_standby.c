@@ -43,8 +43,8 @@ on_rows(void *ctx, const PGresult *rows)
 }
 
 /*
- * Said once: the extension was dropped, and no rule is left that could send anything, or a grant was
- * taken. When the server is away, the stream tells.
+ * Said once: the extension was dropped, and no rule is left that could send anything, or a grant
+ * was taken. When the server is away, the stream tells.
  */
 static void
 on_failure(void *ctx, const char *message)

@@ -1,4 +1,7 @@
-/* gate_api.c: POST /v1/ack, /v1/nack, /v1/ticket and /v1/push: what a token may do without a connection. */
+/*
+ * gate_api.c: POST /v1/ack, /v1/nack, /v1/ticket and /v1/push: what a token may do without a
+ * connection.
+ */
 #include <stdlib.h>
 
 #include "base/clock.h"

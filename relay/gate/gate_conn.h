@@ -166,11 +166,15 @@ extern const struct lws_protocols GATE_PROTOCOLS[];
 /* gate_accept.c: takes connections. `reason` gets a sentence without a full stop. */
 MUST_CHECK enum rc gate_accept_start(struct gate *gate, int listen_fd, char *reason, size_t size);
 void gate_accept_stop(struct gate *gate);
-/* Hands a connection to lws, which owns it from then on. NULL: it would not have it, and closed it. */
+/*
+ * Hands a connection to lws, which owns it from then on. NULL: it would not have it, and closed it.
+ */
 struct lws *gate_accept_adopt(struct gate *gate, int fd);
 bool gate_listens_on_unix(const struct gate *gate);
 
-/* gate_head.c: a new connection, without TLS: its request's head is looked at before lws sees it. */
+/*
+ * gate_head.c: a new connection, without TLS: its request's head is looked at before lws sees it.
+ */
 void gate_head_begin(struct gate *gate, int fd);
 void gate_heads_sweep(struct gate *gate, int64_t now_us);
 void gate_heads_close(struct gate *gate);

@@ -1,4 +1,7 @@
-/* gate_console_page.c: serves the console's page, which holds nothing secret and loads nothing else. */
+/*
+ * gate_console_page.c: serves the console's page, which holds nothing secret and loads nothing
+ * else.
+ */
 #include <string.h>
 
 #include "gate/gate_console_page.h"

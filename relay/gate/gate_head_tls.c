@@ -24,7 +24,10 @@
 #define PARTIAL_MAX 128 /* of which lws has a part, and a place for headers: few of its places */
 #define SEEN_MAX (GATE_HEAD_BYTES_MAX + GATE_RECEIVED_MAX)
 
-/* PEEKING -> done, when lws has the request; or LINGERING: answered, what still comes is thrown away. */
+/*
+ * PEEKING -> done, when lws has the request; or LINGERING: answered, what still comes is thrown
+ * away.
+ */
 struct gate_tls_head {
     struct gate *gate;
     struct gate_tls_head *prev; /* in one of the gate's lists, the oldest first */

@@ -155,7 +155,10 @@ void gate_http_stray_method(const struct gate *gate, const char *target, size_t 
                             struct gate_answer *ret_answer);
 /* What a request says; lws has its headers until the answer. */
 bool gate_http_path(struct lws *wsi, int *ret_method, char path[GATE_TARGET_MAX]);
-/* The Origin header, if its pages may speak to us. False: they may not. The caller frees. `origins`: NULL: of the same host. */
+/*
+ * The Origin header, if its pages may speak to us. False: they may not. The caller frees.
+ * `origins`: NULL: of the same host.
+ */
 bool gate_http_origin(const char *origins, struct lws *wsi, char **ret_origin);
 /* A header by its name in lower case with a colon; as gate_http_argument. */
 char *gate_http_header(struct lws *wsi, const char *name, size_t max);

@@ -9,7 +9,9 @@
 struct ev_loop;
 struct store;
 
-/* Reads the store's stream from its end on and serves sessions. config and stats must outlive it. */
+/*
+ * Reads the store's stream from its end on and serves sessions. config and stats must outlive it.
+ */
 struct hub *hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
                      struct stats *stats);
 

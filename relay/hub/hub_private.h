@@ -39,9 +39,9 @@ struct refusals {
 struct shown; /* shown.c */
 
 /*
- * A stretch is a time in which lines are left out. Lines made in it tell the position before it: who
- * comes back from one of them gets what was left out, if there is a place for it then. At its end
- * clients are told of a gap.
+ * A stretch is a time in which lines are left out. Lines made in it tell the position before it:
+ * who comes back from one of them gets what was left out, if there is a place for it then. At its
+ * end clients are told of a gap.
  */
 struct shed {
     struct pressure pressure;
@@ -296,7 +296,9 @@ void window_wrote(struct session *session, struct note *note);
 void window_miss(struct session *session, const struct note *note);
 /* The inbox is to be read again, once there is room. */
 void window_defer(struct session *session);
-/* Gives its place back: it was acked, or left the queue unwritten. The shard of what had it, or -1. */
+/*
+ * Gives its place back: it was acked, or left the queue unwritten. The shard of what had it, or -1.
+ */
 int window_forget(struct session *session, const unsigned char id[16]);
 void window_drop(struct session *session, const struct note *note);
 
@@ -359,8 +361,8 @@ void hub_retry(struct hub *hub);
 /* Offers what was read in this turn. */
 void hub_publish(struct hub *hub);
 /*
- * Refills all sessions: for those that waited, and on each beat. An ack by itself makes room for its
- * own user, and looks at nobody else.
+ * Refills all sessions: for those that waited, and on each beat. An ack by itself makes room for
+ * its own user, and looks at nobody else.
  */
 void hub_refill(struct hub *hub, bool is_beat);
 /* The sessions of a user, as members of an audience; NULL when there are none. */

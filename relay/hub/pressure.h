@@ -18,8 +18,8 @@ struct pressure_limits {
 };
 
 /*
- * At a limit LOW begins; still there after a second, NORMAL follows. Below half of both limits for a
- * second, the level falls by one. In between it stays.
+ * At a limit LOW begins; still there after a second, NORMAL follows. Below half of both limits for
+ * a second, the level falls by one. In between it stays.
  */
 struct pressure {
     enum pressure_level level;

@@ -174,7 +174,9 @@ is_new(const struct session *session, const struct note *note)
     return place_is_before(&session->cursor, note->shard, note->id);
 }
 
-/* It expired before it was written: what is new of it is told as a gap, in front of the next frame. */
+/*
+ * It expired before it was written: what is new of it is told as a gap, in front of the next frame.
+ */
 static void
 lose(struct session *session, const struct note *note)
 {

@@ -99,7 +99,10 @@ MUST_CHECK enum rc session_subscribe(struct session *session, const struct sessi
 void session_unsubscribe(struct session *session, const struct session_topics *topics,
                          bool has_request_id, int64_t request_id);
 
-/* The user acknowledged: ids are UUID texts in lower case, as client_message.h gives; count <= SESSION_ACKS_MAX. */
+/*
+ * The user acknowledged: ids are UUID texts in lower case, as client_message.h gives; count <=
+ * SESSION_ACKS_MAX.
+ */
 void session_ack(struct session *session, const char *const *ids, size_t count);
 
 /* Likewise without a connection: all sessions of the user are told. */

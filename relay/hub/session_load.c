@@ -256,8 +256,8 @@ on_checked(void *ctx, enum rc rc, const struct store_page *page)
 }
 
 /*
- * How far the store's pages are taken. Two streams are not asked in one moment: only up to where the hub
- * has read is nothing missing of one that is earlier than what is there of the other.
+ * How far the store's pages are taken. Two streams are not asked in one moment: only up to where
+ * the hub has read is nothing missing of one that is earlier than what is there of the other.
  */
 static struct place
 pages_end(const struct session *session)

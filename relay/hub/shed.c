@@ -1,4 +1,6 @@
-/* shed.c: what is left out while this process is short of CPU or memory, and how clients are told. */
+/*
+ * shed.c: what is left out while this process is short of CPU or memory, and how clients are told.
+ */
 #include <string.h>
 #include <utlist.h>
 

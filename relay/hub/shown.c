@@ -96,8 +96,8 @@ shown_defer(struct session *session, struct note *note)
 }
 
 /*
- * Nobody waits for this ack: another session of the user gave it before, or the user became a member
- * later. What was held back for it goes as it is, what was shown takes no place.
+ * Nobody waits for this ack: another session of the user gave it before, or the user became a
+ * member later. What was held back for it goes as it is, what was shown takes no place.
  */
 static void
 take_unowed(struct hub *hub, const struct shown *item)
@@ -113,8 +113,8 @@ take_unowed(struct hub *hub, const struct shown *item)
 }
 
 /*
- * What waits for room was there before: what nobody waits for does not go past it, but is missed with
- * a gap behind it.
+ * What waits for room was there before: what nobody waits for does not go past it, but is missed
+ * with a gap behind it.
  */
 static void
 take_answer(struct hub *hub, const struct shown *item, bool is_unowed)

@@ -21,7 +21,9 @@ struct topics;
  */
 MUST_CHECK enum rc topics_add(struct topics **topics, const char *const *names, size_t count);
 
-/* Takes them out, as they were added. A set that is empty shows nothing. "*" stands for everything. */
+/*
+ * Takes them out, as they were added. A set that is empty shows nothing. "*" stands for everything.
+ */
 void topics_remove(struct topics **topics, const char *const *names, size_t count);
 
 /* Is a notification of this topic to be shown? Two binary searches. */

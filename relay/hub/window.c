@@ -69,7 +69,9 @@ window_defer(struct session *session)
     session->is_deferred = true;
 }
 
-/* It has a place: true when it is to be shown again, else it is on its way, or was shown, already. */
+/*
+ * It has a place: true when it is to be shown again, else it is on its way, or was shown, already.
+ */
 static bool
 enter_again(struct unacked *place)
 {

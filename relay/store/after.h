@@ -7,13 +7,15 @@
 #include "wire/bytes.h"
 
 /*
- * Nobody reads two shards but the shared one and a user's own. So what is added to shard 0 tells the
- * newest note of each other shard, and what is added there tells that of shard 0: for each, the
+ * Nobody reads two shards but the shared one and a user's own. So what is added to shard 0 tells
+ * the newest note of each other shard, and what is added there tells that of shard 0: for each, the
  * shard, a colon, LSN, a dot, ordinal, in hexadecimal; a blank between two.
  */
 #define AFTER_TEXT_MAX (STORE_SHARDS_MAX * 37 + 1)
 
-/* For an entry of `shard`: `noted` has the newest note of each shard, (0, 0) where there is none. */
+/*
+ * For an entry of `shard`: `noted` has the newest note of each shard, (0, 0) where there is none.
+ */
 void after_text(unsigned shard, const struct position *noted, unsigned shards,
                 char ret_text[AFTER_TEXT_MAX]);
 

@@ -1,4 +1,6 @@
-/* answers.c: memory for the store's answers: an answer in one block, not in a piece for each word. */
+/*
+ * answers.c: memory for the store's answers: an answer in one block, not in a piece for each word.
+ */
 #include "store/answers.h"
 
 #include <stdbool.h>
@@ -85,7 +87,9 @@ make_reply(const redisReadTask *task)
     return &item->reply;
 }
 
-/* Once it is whole, as what is not is never handed back. The maker of the array has made the place. */
+/*
+ * Once it is whole, as what is not is never handed back. The maker of the array has made the place.
+ */
 static void *
 place(const redisReadTask *task, redisReply *reply)
 {

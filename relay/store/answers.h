@@ -1,4 +1,6 @@
-/* answers.h: memory for the store's answers: an answer in one block, not in a piece for each word. */
+/*
+ * answers.h: memory for the store's answers: an answer in one block, not in a piece for each word.
+ */
 #ifndef CLAIRON_STORE_ANSWERS_H
 #define CLAIRON_STORE_ANSWERS_H
 

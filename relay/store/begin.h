@@ -5,9 +5,9 @@
 struct store;
 
 /*
- * When a store is first up: each shard was greeted in its own moment, and some are further than others. Sets
- * store->newest back to the position of the least, where it can be found, and calls store_come_up;
- * not, when a shard goes meanwhile. A new call ends one that is under way.
+ * When a store is first up: each shard was greeted in its own moment, and some are further than
+ * others. Sets store->newest back to the position of the least, where it can be found, and calls
+ * store_come_up; not, when a shard goes meanwhile. A new call ends one that is under way.
  */
 void store_begin(struct store *store);
 

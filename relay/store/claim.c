@@ -44,7 +44,9 @@ note_of(const struct shard *shard, const redisReply *reply)
     return (struct position){frame.commit_lsn, frame.ordinal};
 }
 
-/* The least of what the shards say; one that was emptied knows nothing of WAL, nor of its absence. */
+/*
+ * The least of what the shards say; one that was emptied knows nothing of WAL, nor of its absence.
+ */
 static void
 take_claimed(struct claim *claim, struct shard *shard, const redisReply *reply)
 {

@@ -315,8 +315,8 @@ compare_users(const void *a, const void *b)
 }
 
 /*
- * As ack.lua reads them: each user once for all of his acks, then the ids. They are put in order here,
- * as the store's time is what is short.
+ * As ack.lua reads them: each user once for all of his acks, then the ids. They are put in order
+ * here, as the store's time is what is short.
  */
 static void
 send_acks(struct spread_part *part, struct store_ack *acks, size_t count)

@@ -1,4 +1,7 @@
-/* fault.c: the store's error replies: what they mean, what mends them, and how often they are logged. */
+/*
+ * fault.c: the store's error replies: what they mean, what mends them, and how often they are
+ * logged.
+ */
 #include "store/fault.h"
 
 #include <stddef.h>

@@ -1,4 +1,7 @@
-/* fault.h: the store's error replies: what they mean, what mends them, and how often they are logged. */
+/*
+ * fault.h: the store's error replies: what they mean, what mends them, and how often they are
+ * logged.
+ */
 #ifndef CLAIRON_STORE_FAULT_H
 #define CLAIRON_STORE_FAULT_H
 

@@ -42,7 +42,8 @@ store_takes(const struct store *store, const struct frame *frame)
 
 /*
  * A batch goes to all shards: what is theirs, and to each how far the progress is with it. So each
- * answers in the order of the batches, and the last answer to a batch comes before that to the next.
+ * answers in the order of the batches, and the last answer to a batch comes before that to the
+ * next.
  */
 struct ingest;
 
@@ -148,9 +149,9 @@ ingest_by_script(struct ingest_part *part, const struct ingest_order *order,
 
 /*
  * As a transaction: a script costs the store as much again as adding the notes does, for each of
- * their texts is made one of Lua's first. Behind the notes, fence.lua looks at what ingest.lua looks
- * at before it adds any, and takes them back if it has to. The progress is a field of this claim
- * alone: a feed that lost the slot, or whose batch was refused, moves nobody's.
+ * their texts is made one of Lua's first. Behind the notes, fence.lua looks at what ingest.lua
+ * looks at before it adds any, and takes them back if it has to. The progress is a field of this
+ * claim alone: a feed that lost the slot, or whose batch was refused, moves nobody's.
  */
 
 /* Commands in the store's protocol, one after the other. */

@@ -29,8 +29,8 @@ struct link_events {
 typedef void link_reply(void *ctx, const redisReply *reply);
 
 /*
- * Connects to `url`, as store.url has it, now and again whenever it breaks, with backoff. A command that is
- * not answered within `patience_s` breaks the connection. `name` speaks in the log.
+ * Connects to `url`, as store.url has it, now and again whenever it breaks, with backoff. A command
+ * that is not answered within `patience_s` breaks the connection. `name` speaks in the log.
  */
 struct link *link_open(struct ev_loop *loop, const struct config *config, const char *url,
                        const char *name, double patience_s, const struct link_events *events);

@@ -7,9 +7,9 @@
 
 /*
  * Whoever reads shard 0 and another one is given the notes of both in the order of the commits; two
- * others have no common reader. A note is held while an earlier one may still come: one stands at the
- * head of the other stream, or has not come yet, as the note (by `after`, see after.h) tells. Copies, and what
- * comes from no commit, wait for nothing but what stands before them.
+ * others have no common reader. A note is held while an earlier one may still come: one stands at
+ * the head of the other stream, or has not come yet, as the note (by `after`, see after.h) tells.
+ * Copies, and what comes from no commit, wait for nothing but what stands before them.
  */
 struct order;
 
@@ -28,8 +28,9 @@ void order_add(struct order *order, unsigned shard, const redisReply *entries);
 void order_release(struct order *order, int64_t now_us);
 
 /*
- * Waits no more for a shard from which no note has come since `before_us` though some wait for it, until one
- * comes; the next order_release lets these go. Returns such a shard, call it again; -1: there is none.
+ * Waits no more for a shard from which no note has come since `before_us` though some wait for it,
+ * until one comes; the next order_release lets these go. Returns such a shard, call it again; -1:
+ * there is none.
  */
 int order_give_up(struct order *order, int64_t before_us);
 

@@ -1,4 +1,7 @@
-/* outbox.c: what goes out on a connection to the store: at the end of a turn, as much as its socket takes. */
+/*
+ * outbox.c: what goes out on a connection to the store: at the end of a turn, as much as its socket
+ * takes.
+ */
 #include "store/outbox.h"
 
 #include <ev.h>
@@ -10,7 +13,10 @@
 
 #define UNIX_SEND_BYTES (1 << 20) /* the kernel gives what it may */
 
-/* Commands that wait until hiredis has sent what it has: all that its socket does not take it moves. */
+/*
+ * Commands that wait until hiredis has sent what it has: all that its socket does not take it
+ * moves.
+ */
 struct parcel {
     struct parcel *next;
     redisCallbackFn *answer;

@@ -1,4 +1,7 @@
-/* outbox.h: what goes out on a connection to the store: at the end of a turn, as much as its socket takes. */
+/*
+ * outbox.h: what goes out on a connection to the store: at the end of a turn, as much as its socket
+ * takes.
+ */
 #ifndef CLAIRON_STORE_OUTBOX_H
 #define CLAIRON_STORE_OUTBOX_H
 

@@ -73,8 +73,8 @@ is_wanted(const struct reader *reader, unsigned shard)
 }
 
 /*
- * A command that blocks cannot be told of another stream later. So while one of the lane's streams has to
- * wait, only what is known to come soon is read: the next release comes back here.
+ * A command that blocks cannot be told of another stream later. So while one of the lane's streams
+ * has to wait, only what is known to come soon is read: the next release comes back here.
  */
 static bool
 is_held_back(const struct lane *lane)

@@ -18,7 +18,10 @@ struct reader_member {
 };
 
 struct reader_events {
-    /* Views that die after the call. Of shard 0 and any other, notes come in the order of the commits. */
+    /*
+     * Views that die after the call. Of shard 0 and any other, notes come in the order of the
+     * commits.
+     */
     void (*on_entry)(void *ctx, const struct entry *entry);
     void (*on_member)(void *ctx, const struct reader_member *member);
     /*

@@ -28,7 +28,10 @@ enum lag {
     LAG_MEMBERS /* and memberships before what they decide about */
 };
 
-/* A server, which has every lane_count'th shard from its own number on; the first has the control stream. */
+/*
+ * A server, which has every lane_count'th shard from its own number on; the first has the control
+ * stream.
+ */
 struct lane {
     struct reader *reader;
     unsigned number;

@@ -7,7 +7,9 @@
 #include "store/reply.h"
 #include "store/store.h"
 
-/* Notes wait so long for those before them in another shard: another feed has taken over by then. */
+/*
+ * Notes wait so long for those before them in another shard: another feed has taken over by then.
+ */
 #define READER_ORDER_S 3
 
 static void

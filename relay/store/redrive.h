@@ -18,8 +18,8 @@ struct redrive {
 
 /*
  * Renews the lifetime of a message as of `now_us`: it gets as long as it had at its commit, in the
- * route and in the JSON line; what expired without saying when was for whoever is shown it, and gets
- * its day again. RC_BAD: the route is no note's head.
+ * route and in the JSON line; what expired without saying when was for whoever is shown it, and
+ * gets its day again. RC_BAD: the route is no note's head.
  */
 MUST_CHECK enum rc redrive_prepare(const struct error_entry *entry, int64_t now_us,
                                    struct redrive *ret_redrive);

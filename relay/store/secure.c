@@ -1,4 +1,7 @@
-/* secure.c: TLS around connections to the store: whom we trust, who we are, whose name it must bear. */
+/*
+ * secure.c: TLS around connections to the store: whom we trust, who we are, whose name it must
+ * bear.
+ */
 #include "store/secure.h"
 
 #include <arpa/inet.h>

@@ -16,7 +16,9 @@
 struct ev_loop;
 struct store;
 
-/* Whoever wants to know when the store comes and goes. Owned by the caller, who outlives the store. */
+/*
+ * Whoever wants to know when the store comes and goes. Owned by the caller, who outlives the store.
+ */
 struct store_listener {
     void (*on_up)(void *ctx);
     void (*on_down)(void *ctx);
@@ -42,8 +44,8 @@ const char *store_epoch(const struct store *store);
 #define STORE_SHARDS_MAX 16 /* [store] shards */
 
 /*
- * A store is made of shards, each with a stream of its own. What is for one user alone stands in the
- * shard of that user, all else in shard 0, which is his too if there are no others.
+ * A store is made of shards, each with a stream of its own. What is for one user alone stands in
+ * the shard of that user, all else in shard 0, which is his too if there are no others.
  */
 unsigned store_shards(const struct store *store);
 unsigned store_shard_of(const struct store *store, const char *user);
@@ -58,7 +60,9 @@ const struct entry_id *store_newest(const struct store *store);
 void store_saw(struct store *store, unsigned shard, struct entry_id id);
 /* With several shards: and all notes of this one up to `to` stand up to there. */
 void store_saw_to(struct store *store, unsigned shard, struct entry_id id, struct position to);
-/* Of several shards: all notes up to it stand up to store_newest, when the store has just come up. */
+/*
+ * Of several shards: all notes up to it stand up to store_newest, when the store has just come up.
+ */
 struct position store_seen_to(const struct store *store, unsigned shard);
 
 /*
@@ -211,8 +215,8 @@ MUST_CHECK enum rc store_range(struct store *store, unsigned own_shard, struct p
                                struct place end, size_t max, store_paged *done, void *ctx);
 #define STORE_INBOX_PLACE_MAX 48
 /*
- * What the user has still to ack, of both shards in order. `after`: "0", then page->next. With only_unshown what was shown
- * and has time left for its ack is left out.
+ * What the user has still to ack, of both shards in order. `after`: "0", then page->next. With
+ * only_unshown what was shown and has time left for its ack is left out.
  */
 MUST_CHECK enum rc store_inbox(struct store *store, const char *user, const char *after, size_t max,
                                bool only_unshown, store_paged *done, void *ctx);

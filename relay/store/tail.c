@@ -1,4 +1,7 @@
-/* tail.c: a stream that holds its newest entries only, as somebody follows it who may come too late. */
+/*
+ * tail.c: a stream that holds its newest entries only, as somebody follows it who may come too
+ * late.
+ */
 #include "store/tail.h"
 
 #include <stdio.h>

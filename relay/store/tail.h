@@ -1,4 +1,7 @@
-/* tail.h: a stream that holds its newest entries only, as somebody follows it who may come too late. */
+/*
+ * tail.h: a stream that holds its newest entries only, as somebody follows it who may come too
+ * late.
+ */
 #ifndef CLAIRON_STORE_TAIL_H
 #define CLAIRON_STORE_TAIL_H
 

@@ -25,7 +25,10 @@ struct trace {
     size_t waiting_count;
 };
 
-/* An empty trace (no data, no events): nothing is known of that id. Views that die after the callback. */
+/*
+ * An empty trace (no data, no events): nothing is known of that id. Views that die after the
+ * callback.
+ */
 typedef void store_traced(void *ctx, enum rc rc, const struct trace *trace);
 /* `id`: a UUID in lower case. RC_OK and RC_AGAIN as for all calls of store.h. */
 MUST_CHECK enum rc store_trace(struct store *store, const char *id, store_traced *done, void *ctx);

@@ -1,4 +1,6 @@
-/* upkeep.c: what a relay does for the store on its own beat: what is due, trimming, a sign of life. */
+/*
+ * upkeep.c: what a relay does for the store on its own beat: what is due, trimming, a sign of life.
+ */
 #include "store/upkeep.h"
 
 #include <ev.h>

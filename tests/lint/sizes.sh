@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# sizes.sh: no C file above 500 lines, no C function above 60.
+# sizes.sh: no C file above 500 lines, no C function above 60, no C line above 100 columns.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 most_file_lines=500
 most_function_lines=60
+most_columns=100 # clang-format looks at code alone
 
 mapfile -t files < <(find relay decoder tests/unit -name '*.[ch]' 2>/dev/null | sort)
 [ ${#files[@]} -gt 0 ] || exit 0
@@ -16,6 +17,14 @@ while read -r lines file; do
         bad=1
     fi
 done < <(wc -l "${files[@]}")
+
+mapfile -t lines_of < <(find relay decoder tests -name '*.[ch]' | sort)
+awk -v most="$most_columns" '
+    length($0) > most {
+        printf "%s:%d: %d columns, at most %d\n", FILENAME, FNR, length($0), most
+        bad = 1
+    }
+    END { exit bad }' "${lines_of[@]}" || bad=1
 
 ctags --languages=C --kinds-C=f --fields=+ne -f - "${files[@]}" |
     awk -F'\t' -v most="$most_function_lines" '

@@ -1,4 +1,7 @@
-/* bench_byte.c: an output plugin that writes one byte a change: what a message a change costs at least. */
+/*
+ * bench_byte.c: an output plugin that writes one byte a change: what a message a change costs at
+ * least.
+ */
 #include "postgres.h"
 
 #include "fmgr.h"

@@ -1,4 +1,6 @@
-/* bench_null.c: an output plugin that does nothing: what decoding costs before any plugin's work. */
+/*
+ * bench_null.c: an output plugin that does nothing: what decoding costs before any plugin's work.
+ */
 #include "postgres.h"
 
 #include "fmgr.h"

@@ -1,4 +1,5 @@
-/* receive.c: reads WAL through one output plugin, throws it away, and says what that cost the server.
+/*
+ * receive.c: reads WAL through one output plugin, throws it away, and says what that cost.
  *
  *   receive CONNINFO SLOT PLUGIN END_LSN [OPTIONS]
  *

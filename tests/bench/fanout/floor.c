@@ -3,8 +3,9 @@
  *
  * floor PORT CONTROL_PORT: clients connect to the first. On the second, a line `all COUNT BYTES`
  * sends COUNT messages to all of them, in one send each; `each` one to each, one send each.
- * floor PORT STORE_SOCKET: what they are sent comes from the store's stream, as for a relay: each answer
- * in one send to all, or to the one whom an entry is for. The least that a hop by the store costs.
+ * floor PORT STORE_SOCKET: what they are sent comes from the store's stream, as for a relay: each
+ * answer in one send to all, or to the one whom an entry is for. The least that a hop by the store
+ * costs.
  */
 #include <errno.h>
 #include <hiredis.h>
@@ -141,7 +142,9 @@ field_of(const redisReply *fields, const char *name)
     return NULL;
 }
 
-/* Whom an entry is for: clients come in the order of their numbers, as u0, u1 and so on. -1: all. */
+/*
+ * Whom an entry is for: clients come in the order of their numbers, as u0, u1 and so on. -1: all.
+ */
 static int
 client_of(const redisReply *route)
 {

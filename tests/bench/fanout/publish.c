@@ -132,7 +132,9 @@ trim_store(int added)
     freeReplyObject(reply);
 }
 
-/* Added, not yet answered for. A transaction's entries come in one step, as the feed stores them. */
+/*
+ * Added, not yet answered for. A transaction's entries come in one step, as the feed stores them.
+ */
 static int
 append_burst(const struct options *options)
 {
