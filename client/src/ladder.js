@@ -13,7 +13,7 @@ export function createLadder(rungs) {
   let failures = 0;
   let climbMs = CLIMB_MS;
 
-  /** Milliseconds until the next attempt from the top, each twice those before; 0: it is the top. */
+  /** Milliseconds until the next attempt from the top, each twice the last; 0: it is the top. */
   function opened() {
     failures = 0;
     const wait = at && climbMs;

@@ -15,12 +15,14 @@ export function createLeadership(name, elected, deposed) {
     const { signal } = turn;
     let isHeld = false;
     try {
-      await navigator.locks.request(name, steal ? { steal } : { signal }, () => new Promise((release) => {
-        isHeld = !signal.aborted;
-        signal.onabort = release;
-        if (isHeld) elected();
-        else release();
-      }));
+      await navigator.locks.request(
+        name, steal ? { steal } : { signal }, () => new Promise((release) => {
+          isHeld = !signal.aborted;
+          signal.onabort = release;
+          if (isHeld) elected();
+          else release();
+        }),
+      );
     } catch {
       if (signal.aborted) return;
       if (isHeld) deposed();

@@ -2,7 +2,8 @@
 
 import { createBackoff } from './backoff.js';
 
-const KNOWN = 'url token pos window topics ack storage dedupe backoff transports tabs WebSocket fetch now'.split(' ');
+const KNOWN = ('url token pos window topics ack storage dedupe backoff transports tabs ' +
+  'WebSocket fetch now').split(' ');
 const VALUES = { transports: ['ws', 'sse', 'poll'], ack: ['auto', 'manual'] };
 
 function demand(isRight, text) {
@@ -25,7 +26,8 @@ export function settingsOf(options) {
   const settings = { WebSocket, fetch, now: Date.now, ...VALUES, ...options };
   settings.url = socketUrl(options.url);
   settings.backoff = createBackoff(options.backoff);
-  settings.transports = settings.transports.filter((name) => settings[name === 'ws' ? 'WebSocket' : 'fetch']);
+  const hasMeans = (name) => settings[name === 'ws' ? 'WebSocket' : 'fetch'];
+  settings.transports = settings.transports.filter(hasMeans);
   demand(settings.transports[0], 'no WebSocket here');
   return settings;
 }

@@ -14,4 +14,3 @@ export function refreshDelay(exp, now) {
   const left = exp * 1000 - now;
   return Math.min(MAX_TIMER_MS, Math.max(MIN_INTERVAL_MS, left - Math.min(LEAD_MS, left / 5)));
 }
-

@@ -4,7 +4,10 @@ import { UNREACHABLE, codeOfStatus } from './closing.js';
 
 const POLL_WAIT_S = 25;
 
-/** The surface of a WebSocket. `transport`: 'sse' or 'poll'; `url` is the WebSocket's, the others stand beside it. */
+/**
+ * The surface of a WebSocket. `transport`: 'sse' or 'poll'; `url` is the WebSocket's, the others
+ * stand beside it.
+ */
 export function openStream(transport, fetch, url) {
   const base = url.replace(/^ws/, 'http');
   const socket = { send, close };
@@ -38,16 +41,19 @@ export function openStream(transport, fetch, url) {
     const ours = new AbortController();
     attempt = ours;
     let code = 1006; // the `bye` before it knows better
+    let reason; // of what no close code tells: the network broke, or the browser lacks something
     try {
       await (transport === 'sse' ? stream : poll)(ours.signal);
     } catch (error) {
-      if (typeof error !== 'object') code = error;
+      reason = error.message; // a close code has none
+      if (reason === undefined) code = error;
     }
-    if (attempt === ours) socket.onclose({ code });
+    if (attempt === ours) socket.onclose({ code, reason });
   }
 
   function ask(path, options) {
-    return fetch(new URL(path, base), { ...options, headers: { Authorization: `Bearer ${token}` } });
+    const headers = { Authorization: `Bearer ${token}` };
+    return fetch(new URL(path, base), { ...options, headers });
   }
 
   /** Resolves to a good response; rejects with a close code, or when it is aborted. */

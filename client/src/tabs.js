@@ -5,7 +5,7 @@
 //   hello    to the leader: the same, and what I missed since `pos` (undefined: I am new)
 //   open     to all: I lead now
 //   connected to one: the answer to hello
-//   frame    to all: a frame of the relay's, and `pos`, the place before it; `from` is who needs it not
+//   frame    to all: a frame of the relay's, and `pos`, the place before it; `from` needs it not
 //   state    to all: what the connection does
 //   send     to the leader: send this ack or nack
 //   ping     to the leader: are you still there?   pong: yes
@@ -168,13 +168,15 @@ export function createTabs(name, settings, owner) {
     const missed = pos === here ? [] : recent.since(pos);
     // What is held came long ago: its place is not where that tab is.
     const waiting = [...held.values()].map((frame) => ({ ...frame, pos: pos ?? here }));
-    post('connected', { to, frames: waiting.concat(missed ?? []), resumed: !!missed, pos: here, change });
+    const frames = waiting.concat(missed ?? []);
+    post('connected', { to, frames, resumed: !!missed, pos: here, change });
   }
 
   function welcomed({ frames, resumed, pos, change: theirs }) {
     const from = owner.position();
     frames.forEach((frame) => owner.onFrame(frame));
-    if (!resumed) owner.onFrame(from ? { t: 'gap', from, to: pos, why: 'shed' } : { t: 'connected', pos });
+    const gap = { t: 'gap', from, to: pos, why: 'shed' };
+    if (!resumed) owner.onFrame(from ? gap : { t: 'connected', pos });
     if (!resumed || theirs.state !== change.state) tell({ ...theirs, resumed });
   }
 

@@ -29,6 +29,7 @@ function fakeFetch() {
             `data: ${JSON.stringify(line)}\n${id ? `id: ${id}\n` : ''}\n`)),
           raw: (text) => controller.enqueue(new TextEncoder().encode(text)),
           ends: () => controller.close(),
+          breaks: (error) => controller.error(error),
         };
       },
     };
@@ -233,6 +234,16 @@ test('a poll that is told of a gap has not resumed', async (t) => {
   first.answer(200, '{"t":"gap","from":"1","to":"2","why":"epoch"}\n', { [POS]: '2' });
   await until('the gap', () => told.gap.length > 0);
   assert.equal(told.state.find((s) => s.state === 'open').resumed, false);
+});
+
+test('what breaks a stream is told as the reason', async (t) => {
+  const { http, told } = start(t, { transports: ['sse'] });
+  const stream = (await http.next()).stream();
+  stream.says(connected({ pos: '1' }), '1');
+  stream.breaks(new TypeError('it broke'));
+  await http.next();
+  const { code, reason } = told.state.find((s) => s.state === 'waiting');
+  assert.deepEqual({ code, reason }, { code: 1006, reason: 'it broke' });
 });
 
 test('where nobody answers each other way is tried once', async (t) => {
