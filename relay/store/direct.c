@@ -304,10 +304,7 @@ static void
 turn_to_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_KEY_MAX / 2],
               char ret_stream[STORE_KEY_MAX])
 {
-    if (direct->shard_count > 1)
-        snprintf(ret_prefix, STORE_KEY_MAX / 2, "%s:{%u}", direct->prefix, shard);
-    else
-        snprintf(ret_prefix, STORE_KEY_MAX / 2, "%s", direct->prefix);
+    shard_prefix(direct->prefix, direct->shard_count, shard, ret_prefix);
     snprintf(ret_stream, STORE_KEY_MAX, "%s:stream", ret_prefix);
     direct->at = shard % direct->server_count;
 }

@@ -226,7 +226,7 @@ open_lane(struct lane *lane, struct reader *reader, unsigned number, struct ev_l
 
     lane->reader = reader;
     lane->number = number;
-    shard_prefix(config, number, prefix);
+    shard_prefix(config->store.prefix, (unsigned)config->store.shards, number, prefix);
     snprintf(lane->beat_key, READER_KEY_MAX, "%s:beat", prefix);
     if (reader->lane_count > 1)
         snprintf(lane->name, sizeof(lane->name), "store-reader-%u", number);
@@ -246,11 +246,11 @@ name_keys(struct reader *reader, const struct config *config)
     for (unsigned i = 0; i < reader->channel_count; i++) {
         struct channel *channel = &reader->channels[i];
 
-        shard_prefix(config, i, prefix);
+        shard_prefix(config->store.prefix, (unsigned)config->store.shards, i, prefix);
         snprintf(channel->stream_key, READER_KEY_MAX, "%s:stream", prefix);
         snprintf(channel->receipts.key, STORE_KEY_MAX, "%s:receipts", prefix);
     }
-    shard_prefix(config, 0, prefix);
+    shard_prefix(config->store.prefix, (unsigned)config->store.shards, 0, prefix);
     snprintf(reader->control.key, STORE_KEY_MAX, "%s:control", prefix);
 }
 

@@ -27,12 +27,13 @@ shard_random_hex(char *text, size_t len)
 }
 
 void
-shard_prefix(const struct config *config, unsigned number, char ret_prefix[STORE_KEY_MAX / 2])
+shard_prefix(const char *of_all, unsigned count, unsigned number,
+             char ret_prefix[STORE_KEY_MAX / 2])
 {
-    if (config->store.shards > 1)
-        snprintf(ret_prefix, STORE_KEY_MAX / 2, "%s:{%u}", config->store.prefix, number);
+    if (count > 1)
+        snprintf(ret_prefix, STORE_KEY_MAX / 2, "%s:{%u}", of_all, number);
     else
-        snprintf(ret_prefix, STORE_KEY_MAX / 2, "%s", config->store.prefix);
+        snprintf(ret_prefix, STORE_KEY_MAX / 2, "%s", of_all);
 }
 
 static bool
@@ -220,7 +221,7 @@ shard_open(struct shard *shard, struct store *store, unsigned number, const stru
     else
         snprintf(shard->name, sizeof(shard->name), "store");
     replicas_open(shard);
-    shard_prefix(config, number, shard->prefix);
+    shard_prefix(config->store.prefix, (unsigned)config->store.shards, number, shard->prefix);
     snprintf(shard->stream_key, sizeof(shard->stream_key), "%s:stream", shard->prefix);
     url = urls_at(config->store.url, number % store->server_count);
     shard->link = link_open(store->loop, config, url, shard->name, STORE_PATIENCE_S, &events);

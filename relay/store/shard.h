@@ -60,7 +60,8 @@ struct shard {
 };
 
 /* What the keys of a shard begin with: store.prefix, and {k} where there are several. */
-void shard_prefix(const struct config *config, unsigned number, char ret_prefix[STORE_KEY_MAX / 2]);
+void shard_prefix(const char *of_all, unsigned count, unsigned number,
+                  char ret_prefix[STORE_KEY_MAX / 2]);
 
 /* Makes the shard of a zeroed one, and connects. RC_BAD: its URL is wrong (already logged). */
 MUST_CHECK enum rc shard_open(struct shard *shard, struct store *store, unsigned number,
