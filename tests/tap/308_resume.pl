@@ -66,7 +66,7 @@ is_deeply(resume($relay, 'u1', $behind, $last), [ 'whole', '' ], 'which page by 
 
 # Further back than is looked through: not said to be whole, but all there, beside what comes live.
 my $start = $relay->client('u4')->pos;
-$pg->safe_psql('postgres', q{SELECT clairon.notify('USER', ARRAY[CASE i % 100 WHEN 0 THEN 'u4' ELSE 'nobody' END],
+$pg->safe_psql('postgres', q{SELECT clairon.notify('USER', CASE i % 100 WHEN 0 THEN '{u4}' ELSE '{nobody,no one}' END::text[],
     jsonb_build_object('nth', i)) FROM generate_series(1, 22000) i});
 notify('u4');
 wait_until('all are read', sub { 2 == grep { $_->metric('clairon_hub_notifications_total') >= 22_001 } $relay, $far });
