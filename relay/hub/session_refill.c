@@ -30,9 +30,12 @@ session_refill(struct session *session, bool is_beat)
 
     if (!session->is_deferred || session->state != SESSION_LIVE || !has_room(session, is_beat))
         return;
-    /* The inbox does not know of acks and of deferred lines that still wait here. */
+    /*
+     * The inbox does not know of acks and deferred lines that still wait here. A report to several
+     * shards may be answered after it: what nobody waits for would then come behind later lines.
+     */
     shown_flush(hub);
-    if (hub->acks.count > 0 || hub->shown_count > 0) {
+    if (hub->acks.count > 0 || hub->shown_count > 0 || session->deferring_count > 0) {
         hub->refill_waits = true;
         return;
     }

@@ -167,6 +167,21 @@ test_doubt_lets_go_of_what_is_not_confirmed(void **state)
     assert_false(f->session.is_doubting);
 }
 
+static void
+test_the_inbox_is_read_after_the_answers_that_come_before_it(void **state)
+{
+    struct fixture *f = *state;
+
+    window_defer(&f->session);
+    f->session.deferring_count = 1; /* of a report under way */
+    session_refill(&f->session, false);
+    assert_int_equal(f->session.state, SESSION_LIVE);
+    assert_true(f->hub.refill_waits);
+    f->session.deferring_count = 0;
+    session_refill(&f->session, false);
+    assert_int_equal(f->session.state, SESSION_INBOX);
+}
+
 int
 main(void)
 {
@@ -182,6 +197,8 @@ main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_doubt_lets_go_of_what_is_not_confirmed, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_the_inbox_is_read_after_the_answers_that_come_before_it, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
