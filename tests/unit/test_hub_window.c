@@ -182,6 +182,20 @@ test_the_inbox_is_read_after_the_answers_that_come_before_it(void **state)
     assert_int_equal(f->session.state, SESSION_INBOX);
 }
 
+/* Its position goes past what it was not shown, and the next one does not look back. */
+static void
+test_a_poll_is_shown_what_there_is_room_for(void **state)
+{
+    struct fixture *f = *state;
+
+    window_defer(&f->session);
+    assert_false(window_enter(&f->session, f->notes[0]));
+    f->session.is_poll = true;
+    assert_true(window_enter(&f->session, f->notes[1]));
+    assert_true(window_enter(&f->session, f->notes[2]));
+    assert_false(window_enter(&f->session, f->notes[3]));
+}
+
 int
 main(void)
 {
@@ -196,6 +210,8 @@ main(void)
         cmocka_unit_test_setup_teardown(test_what_was_acked_meanwhile_is_not_reported, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_doubt_lets_go_of_what_is_not_confirmed, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_a_poll_is_shown_what_there_is_room_for, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(
             test_the_inbox_is_read_after_the_answers_that_come_before_it, set_up, tear_down),
