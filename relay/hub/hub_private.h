@@ -160,6 +160,7 @@ struct session { /* from a pool: at the start of a cache line */
     bool wants_regroup; /* they are to be asked for once the store is back */
     bool is_deferred;   /* more waits in the user's inbox: the window was full .. */
     bool has_missed;    /* .. or a retry came at a bad time */
+    bool is_caught_up;  /* it was live once */
     bool is_doubting;   /* the inbox is read to its end, to find what of the window was acked */
     bool has_lost;      /* what expired before it was written is not yet told as a gap */
     bool has_shed;      /* nor what was left out in this stretch */

@@ -322,6 +322,16 @@ tell_gone(struct session *session)
     session_tell_gone(session);
 }
 
+/* A retry, perhaps for others, of what the catching up has among its neighbours. */
+static bool
+comes_in_order(const struct session *session, const struct entry *entry)
+{
+    struct place cursor = session->cursor;
+
+    return entry->is_copy && !session->is_caught_up &&
+           entry->score > entry_id_score(*place_in(&cursor, entry->shard));
+}
+
 static void
 on_inbox(void *ctx, enum rc rc, const struct store_page *page)
 {
@@ -341,6 +351,10 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
             continue; /* comes with the catching up, which leaves copies out */
         if (session->is_going_on && !is_new_to_poll(session, entry))
             continue;
+        if (comes_in_order(session, entry)) {
+            session->has_missed = true; /* if it is gone there, it is found later */
+            continue;
+        }
         note = session_note(session, entry, shed_place(session, session->cursor));
         session_enqueue_owed(session, note);
         note_unref(note);
@@ -412,6 +426,9 @@ catch_up_from_recent(struct session *session)
         place_pass(&session->cursor, note->shard, note->id);
     }
     session_set_state(session, SESSION_LIVE);
+    session->is_caught_up = true;
+    if (session->has_missed)
+        window_defer(session);
     session_refill(session, false); /* acks and retries that came meanwhile */
 }
 

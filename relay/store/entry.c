@@ -21,6 +21,12 @@ read_number(const char **at, const char *end, uint64_t *ret_number)
     return RC_OK;
 }
 
+uint64_t
+entry_id_score(struct entry_id id)
+{
+    return id.ms * 1024 + (id.seq < 1023 ? id.seq : 1023);
+}
+
 enum rc
 entry_id_read(const char *text, size_t len, struct entry_id *ret_id)
 {

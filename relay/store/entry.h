@@ -28,8 +28,11 @@ struct entry {
     struct bytes only; /* as targets: walk with frame_next_target */
     bool is_open;      /* whoever is shown it owes an ack */
     int64_t ends_us;   /* from then on nobody is shown it; 0: never */
+    uint64_t score;    /* in an inbox: of the entry that it was first, by entry_id_score */
 };
 
+/* Its place as one number, as the scripts have it; a millisecond has 1024 of them. */
+uint64_t entry_id_score(struct entry_id id);
 MUST_CHECK enum rc entry_id_read(const char *text, size_t len, struct entry_id *ret_id);
 void entry_id_text(struct entry_id id, char ret_text[ENTRY_ID_TEXT_MAX]);
 

@@ -64,6 +64,13 @@ next_page(const struct inbox *inbox, char ret_next[STORE_INBOX_PLACE_MAX])
         snprintf(ret_next, STORE_INBOX_PLACE_MAX, "%s%c%s", places[0], INBOX_AND, places[1]);
 }
 
+/* Of what is taken next. */
+static uint64_t
+score_of(const struct inbox_part *part, const struct strand *strand)
+{
+    return strtoull(part->scores->element[strand->next - 1]->str, NULL, 10);
+}
+
 /* Takes what is in order; how many these are. */
 static size_t
 take_all(struct inbox *inbox, struct entry *ret_entries)
@@ -83,7 +90,8 @@ take_all(struct inbox *inbox, struct entry *ret_entries)
         of[count++] = part;
     }
     while ((next = strands_next(strands, count)) != NULL) {
-        ret_entries[taken++] = next->entry;
+        ret_entries[taken] = next->entry;
+        ret_entries[taken++].score = score_of(of[next - strands], next);
         strand_take(next);
     }
     for (unsigned i = 0; i < count; i++) {
@@ -132,17 +140,15 @@ is_score(const redisReply *reply)
     return text.len > 0 && text.len < PLACE_MAX;
 }
 
-/* With several shards each entry comes with its score. */
+/* Each entry comes with its score. */
 static bool
-take_part(struct inbox_part *part, const redisReply *reply, bool has_scores)
+take_part(struct inbox_part *part, const redisReply *reply)
 {
-    if (!reply_is_array(reply, has_scores ? 3 : 2) || reply->element[0]->str == NULL ||
+    if (!reply_is_array(reply, 3) || reply->element[0]->str == NULL ||
         strlen(reply->element[0]->str) >= PLACE_MAX || !reply_is_array(reply->element[1], 0))
         return false;
     part->last = reply->element[0]->str;
     part->entries = reply->element[1];
-    if (!has_scores)
-        return true;
     part->scores = reply->element[2];
     if (!reply_is_array(part->scores, part->entries->elements))
         return false;
@@ -165,7 +171,7 @@ on_inbox(void *ctx, const redisReply *reply)
         inbox->has_failed = true;
     else if (!is_last && !inbox->has_failed)
         reply = part->kept = reply_keep(reply);
-    if (!inbox->has_failed && !take_part(part, reply, inbox->count > 1))
+    if (!inbox->has_failed && !take_part(part, reply))
         inbox->has_failed = true;
     free(call);
     if (is_last)
@@ -186,8 +192,6 @@ ask_part(struct inbox *inbox, struct inbox_part *part, const char *user, const c
     argument(&arguments, part->after);
     argument(&arguments, count);
     argument(&arguments, only_unshown ? "unshown" : "all");
-    if (inbox->count > 1)
-        argument(&arguments, "scores");
     rc = call_send(call, STORE_SCRIPT_inbox, 1, on_inbox, &arguments);
     if (rc != RC_OK)
         return rc;

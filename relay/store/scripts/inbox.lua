@@ -1,6 +1,6 @@
 -- inbox.lua: what a user has still to acknowledge, oldest first.
 -- KEYS: stream. ARGV: prefix, user, score after which to read, how many at most, `all` or
--- `unshown`: without what was shown and has time left for its ack; `scores` if these are wanted.
+-- `unshown`: without what was shown and has time left for its ack.
 -- Returns {score of the last one looked at or '' when there are no more, entries, their scores}.
 local stream, prefix, user = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
@@ -23,5 +23,4 @@ for i = 1, #rows, 2 do
 end
 -- Fewer than were asked for, and all were looked at: no more follow.
 if #rows < 2 * tonumber(ARGV[4]) and last == rows[#rows] then last = '' end
-if not ARGV[6] then return {last, entries} end
 return {last, entries, scores}
