@@ -212,19 +212,19 @@ test('expiring brings a new token on the same connection', async (t) => {
 const turn = () => new Promise(setImmediate);
 
 test('a token is renewed before its end, also when nobody says that it ends', async (t) => {
-  handTimers(t, 'setTimeout');
+  const tick = handTimers(t, 'setTimeout');
   let asked = 0;
   const { relay } = start(t, { now: () => 0, token: () => `token ${++asked}` });
   const socket = await relay.socket();
   socket.accept({ ping: 1e6, exp: 3600 });
-  t.mock.timers.tick(3_569_000);
+  tick(3_569_000);
   await turn();
   assert.deepEqual(socket.frames('refresh'), []);
-  t.mock.timers.tick(2_000);
+  tick(2_000);
   await turn();
   assert.deepEqual(socket.frames('refresh'), [{ t: 'refresh', r: 2, token: 'token 2' }]);
   socket.says({ t: 'refreshed', r: 2, exp: 7200 });
-  t.mock.timers.tick(7_171_000);
+  tick(7_171_000);
   await turn();
   assert.equal(socket.frames('refresh').length, 2);
 });
@@ -248,13 +248,13 @@ test('a token that comes when its connection is gone is not sent on the next one
 });
 
 test('a connection that is never answered is given up', async (t) => {
-  handTimers(t, 'setTimeout');
+  const tick = handTimers(t, 'setTimeout');
   const { relay, told } = start(t, { backoff: { random: () => 1 } }); // it stays lost in this tick
   const socket = await relay.socket();
   socket.onopen();
-  t.mock.timers.tick(9_999);
+  tick(9_999);
   assert.equal(told('state').at(-1).state, 'connecting');
-  t.mock.timers.tick(1);
+  tick(1);
   assert.equal(told('state').at(-1).code, 'no answer');
 });
 

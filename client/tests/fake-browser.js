@@ -76,8 +76,35 @@ export function tokenOf(sub) {
   return `e30.${Buffer.from(JSON.stringify({ sub })).toString('base64url')}.x`;
 }
 
-/** Timers that a test moves by hand; Node 18 takes their names without a word around them. */
-export function handTimers(t, ...apis) {
-  const takesList = process.versions.node.startsWith('18.');
-  t.mock.timers.enable(takesList ? apis : { apis });
+/**
+ * Timers that a test moves by hand: `kind` is setTimeout or setInterval, the other one stays. What
+ * node:test has for this loses timers on Node 18.
+ */
+export function handTimers(t, kind) {
+  const waiting = new Map(); // id -> { at, every, act }
+  let now = 0;
+  let last = 0;
+  t.mock.method(globalThis, kind, (act, ms = 0) => {
+    waiting.set(last += 1, { at: now + ms, every: kind === 'setInterval' ? ms : undefined, act });
+    return last;
+  });
+  t.mock.method(globalThis, kind.replace('set', 'clear'), (id) => { waiting.delete(id); });
+
+  function fire(id, { every, act }) {
+    if (every) waiting.get(id).at += every;
+    else waiting.delete(id);
+    act();
+  }
+
+  /** Lets `ms` pass, and what is due in them happen in its order. */
+  return function tick(ms) {
+    const end = now + ms;
+    for (;;) {
+      const [due] = [...waiting].filter(([, { at }]) => at <= end).sort(([, a], [, b]) => a.at - b.at);
+      if (!due) break;
+      now = due[1].at;
+      fire(...due);
+    }
+    now = end;
+  };
 }

@@ -122,19 +122,19 @@ test('after two WebSockets that never open comes SSE, with the same messages and
 });
 
 test('from a lower way it goes back to the WebSocket, from its place', async (t) => {
-  handTimers(t, 'setTimeout');
+  const tick = handTimers(t, 'setTimeout');
   const { relay, http, client, seen } = start(t);
   client.on('*', () => {});
   for (let i = 0; i < 2; i += 1) {
     (await relay.socket()).dies();
-    t.mock.timers.tick(2);
+    tick(2);
   }
   const stream = (await http.next()).stream();
   stream.says(connected({ pos: '5' }), '5');
   stream.says(msg('6', note('a')), '6');
   while (seen.length === 0) await new Promise(setImmediate);
   assert.equal(client.transport, 'sse');
-  t.mock.timers.tick(15_000);
+  tick(15_000);
   const socket = await relay.socket();
   socket.accept({ resumed: true });
   assert.equal(socket.sent[0].pos, '6');

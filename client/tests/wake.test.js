@@ -41,17 +41,17 @@ test('a page that is hidden does not wake', async (t) => {
 });
 
 test('online asks an open connection whether it still is one; silence ends it', async (t) => {
-  handTimers(t, 'setTimeout');
+  const tick = handTimers(t, 'setTimeout');
   const { browser, relay, client } = start(t);
   const socket = await relay.socket();
   socket.accept();
   browser.tell('online');
   assert.equal(socket.frames('ping').length, 1);
   socket.says({ t: 'pong' });
-  t.mock.timers.tick(6000);
+  tick(6000);
   assert.equal(client.state, 'open');
   browser.tell('online');
-  t.mock.timers.tick(6000);
+  tick(6000);
   assert.equal(client.state, 'waiting');
 });
 
