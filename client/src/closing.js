@@ -12,7 +12,7 @@ export const STOP = 40;
 export const NOW = 42;
 
 /** Any other class backs off, also that of a code that is not ours (1006, 1001 ...). */
-export const closeClass = (code) => Math.trunc(code / 100);
+export const closeClass = (code) => (code / 100) | 0;
 
 /** Of a refusal that is none of the wire's, the status itself. */
 export async function codeOfStatus(response) {

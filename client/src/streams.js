@@ -46,7 +46,7 @@ export function openStream(transport, fetch, url) {
       await (transport === 'sse' ? stream : poll)(ours.signal);
     } catch (error) {
       reason = error.message; // a close code has none
-      if (reason === undefined) code = error;
+      if (!reason) code = error;
     }
     if (attempt === ours) socket.onclose({ code, reason });
   }
