@@ -252,8 +252,17 @@ run_typed() {
     say "1..$taken"
 }
 
+# What runs there needs /proc and a network of its own, which not every container may have.
+may_be_alone() { in_target test -r /proc/self/status && unshare --net ip link set lo up; }
+
 run_tests() {
-    { make_target && unshare --net "$0" typed; } || say "not ok - the page of operations"
+    if ! make_target; then
+        say "not ok - the root of the page of operations"
+    elif ! may_be_alone 2>/dev/null; then
+        say "1..0 # SKIP the page of operations: no mounts, or no network, of its own may be made here"
+    else
+        unshare --net "$0" typed || say "not ok - the page of operations"
+    fi
     rm -rf "$target"
 }
 
