@@ -11,45 +11,13 @@
 
 #include "store/merge.h"
 #include "wire/bytes.h"
+#include "replies.h"
 
 #define STREAMS 3
 
 /* What three streams answered. */
 static redisReply *answers[STREAMS];
 static struct strand strands[STREAMS];
-
-static redisReply *
-array(size_t count)
-{
-    redisReply *reply = calloc(1, sizeof(*reply));
-
-    reply->type = REDIS_REPLY_ARRAY;
-    reply->elements = count;
-    reply->element = calloc(count + 1, sizeof(*reply->element));
-    return reply;
-}
-
-static redisReply *
-text(const void *bytes, size_t len)
-{
-    redisReply *reply = calloc(1, sizeof(*reply));
-
-    reply->type = REDIS_REPLY_STRING;
-    reply->str = calloc(1, len + 1);
-    memcpy(reply->str, bytes, len);
-    reply->len = len;
-    return reply;
-}
-
-static void
-drop(redisReply *reply)
-{
-    for (size_t i = 0; i < reply->elements; i++)
-        drop(reply->element[i]);
-    free(reply->element);
-    free(reply->str);
-    free(reply);
-}
 
 /* Of a commit at `lsn`; 0: of none. */
 static redisReply *

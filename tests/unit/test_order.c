@@ -11,6 +11,7 @@
 
 #include "store/after.h"
 #include "store/order.h"
+#include "replies.h"
 
 #define NOTES 400
 #define RUNS 300
@@ -29,39 +30,6 @@ static struct stream streams[STORE_SHARDS_MAX];
 static unsigned shards;
 static struct position noted[STORE_SHARDS_MAX];
 static uint64_t lsn;
-
-static redisReply *
-array(size_t count)
-{
-    redisReply *reply = calloc(1, sizeof(*reply));
-
-    reply->type = REDIS_REPLY_ARRAY;
-    reply->elements = count;
-    reply->element = calloc(count + 1, sizeof(*reply->element));
-    return reply;
-}
-
-static redisReply *
-text(const void *bytes, size_t len)
-{
-    redisReply *reply = calloc(1, sizeof(*reply));
-
-    reply->type = REDIS_REPLY_STRING;
-    reply->str = calloc(1, len + 1);
-    memcpy(reply->str, bytes, len);
-    reply->len = len;
-    return reply;
-}
-
-static void
-drop(redisReply *reply)
-{
-    for (size_t i = 0; i < reply->elements; i++)
-        drop(reply->element[i]);
-    free(reply->element);
-    free(reply->str);
-    free(reply);
-}
 
 static void
 put(redisReply *fields, size_t *at, const char *name, const void *value, size_t len)
