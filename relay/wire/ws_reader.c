@@ -17,6 +17,8 @@
 #define BIT_CONTROL 0x08
 #define BIT_MASKED 0x80
 #define MASK_BYTES 4
+#define LENGTH_7_MAX 125 /* 126 and 127 say that 16 or 64 bits follow */
+#define LENGTH_16_MAX 0xffff
 
 static unsigned
 opcode_of(const struct ws_reader *reader)
@@ -76,17 +78,21 @@ head_size(const struct ws_reader *reader)
     return 2 + MASK_BYTES + (len == 126 ? 2u : len == 127 ? 8u : 0u);
 }
 
+/* What is wrong with it, or NULL: each length has one form only. */
 static const char *
 take_length(struct ws_reader *reader)
 {
     unsigned len = reader->head[1] & 0x7fu;
+    uint64_t least = len == 127 ? LENGTH_16_MAX + 1 : len == 126 ? LENGTH_7_MAX + 1 : 0;
 
     reader->left = len;
     if (len == 126)
         reader->left = bytes_get_u16(reader->head + 2);
     if (len == 127)
         reader->left = bytes_get_u64(reader->head + 2);
-    return reader->left > INT64_MAX ? "a frame's length has its highest bit set" : NULL;
+    if (reader->left > INT64_MAX)
+        return "a frame's length has its highest bit set";
+    return reader->left < least ? "a frame's length could be written shorter" : NULL;
 }
 
 static void

@@ -93,7 +93,10 @@ for my $bytes (0, 1, 125, 126, 127, 65_536)
 {
     is_case("1.2 binary of $bytes bytes", sub { $_[0]->frame(BINARY, 'x' x $bytes) }, 1003);
 }
-is_case('1.3 a length that could be shorter', sub { $_[0]->write("\x81\xfe\x00\x0c\0\0\0\0$line") }, 'pong');
+is_case("1.3 a length that could be shorter: $_->[0]", sub { $_[0]->write($_->[1]) }, 1002)
+  for [ '12 in 16 bits', "\x81\xfe\x00\x0c\0\0\0\0$line" ], [ '125 in 16 bits', "\x81\xfe\x00\x7d\0\0\0\0" . ping_of(125) ],
+  [ '12 in 64 bits', "\x81\xff" . pack('Q>', 12) . "\0\0\0\0$line" ], [ '65 535 in 64 bits', "\x81\xff" . pack('Q>', 65_535) . "\0\0\0\0" . ping_of(65_535) ],
+  [ 'nothing in 16 bits, a fragment', "\x01\xfe\0\0\0\0\0\0" ];
 is_case('1.3 a length of 64 bits with the top bit', sub {
     $_[0]->write("\x81\xff" . pack('Q>', 1 << 63 | 12) . "\0\0\0\0$line") }, 1002);
 

@@ -181,6 +181,34 @@ refuses_what_breaks_the_rules(void **state)
     breaks(0x81, 0xff, "highest bit");
 }
 
+/* Says `len` in `size` bytes, and announces nothing else. */
+static struct ws_event
+length_in(unsigned size, uint64_t len)
+{
+    unsigned char bytes[14] = {0x82, size == 2 ? 0xfe : 0xff};
+    struct ws_reader reader = {0};
+    size_t used = 0;
+
+    for (unsigned i = 0; i < size; i++)
+        bytes[2 + i] = (unsigned char)(len >> 8 * (size - 1 - i));
+    return ws_reader_next(&reader, bytes, 2 + size + 4, &used);
+}
+
+/* RFC 6455, 5.2: "the minimal number of bytes MUST be used to encode the length". */
+static void
+refuses_a_length_that_could_be_shorter(void **state)
+{
+    (void)state;
+    assert_int_equal(length_in(2, 0).kind, WS_BROKEN);
+    assert_int_equal(length_in(2, 125).kind, WS_BROKEN);
+    assert_int_equal(length_in(2, 126).kind, WS_DATA);
+    assert_int_equal(length_in(2, 65535).kind, WS_DATA);
+    assert_int_equal(length_in(8, 125).kind, WS_BROKEN);
+    assert_int_equal(length_in(8, 65535).kind, WS_BROKEN);
+    assert_non_null(strstr(length_in(8, 65535).why, "shorter"));
+    assert_int_equal(length_in(8, 65536).kind, WS_DATA);
+}
+
 static void
 refuses_a_message_inside_another(void **state)
 {
@@ -225,6 +253,7 @@ main(void)
         cmocka_unit_test(reads_long_messages),
         cmocka_unit_test(tells_of_a_length_before_the_payload),
         cmocka_unit_test(refuses_what_breaks_the_rules),
+        cmocka_unit_test(refuses_a_length_that_could_be_shorter),
         cmocka_unit_test(refuses_a_message_inside_another),
         cmocka_unit_test(answers_a_close),
     };
