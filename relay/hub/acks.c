@@ -47,7 +47,7 @@ push(struct acks *acks, struct store_ack ack)
 void
 acks_refill(struct hub *hub)
 {
-    if (hub->refill_waits && hub->acks.count == 0 && hub->shown_count == 0)
+    if (hub->refill_waits && hub->acks.count == 0 && !shown_waits(hub))
         hub_refill(hub, false);
 }
 
@@ -77,7 +77,7 @@ acks_flush(struct hub *hub)
     size_t count = hub->acks.count < ACKS_IN_ONE_CALL ? hub->acks.count : ACKS_IN_ONE_CALL;
 
     shown_flush(hub);
-    if (count == 0 || hub->acks_sent.count > 0 || hub->shown_count > 0 || !store_is_up(hub->store))
+    if (count == 0 || hub->acks_sent.count > 0 || shown_waits(hub) || !store_is_up(hub->store))
         return;
     for (size_t i = 0; i < count; i++)
         push(&hub->acks_sent, hub->acks.items[i]);

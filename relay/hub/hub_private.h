@@ -37,6 +37,7 @@ struct refusals {
 };
 
 struct shown; /* shown.c */
+struct shown_call;
 
 /*
  * A stretch is a time in which lines are left out. Lines made in it tell the position before it:
@@ -85,8 +86,10 @@ struct hub {
     struct shown *shown;     /* waiting for the store */
     size_t shown_count;
     size_t shown_room;
-    unsigned shown_calls; /* under way */
-    size_t nack_count;    /* likewise: ids */
+    struct shown_call *shown_asked; /* utlist, in order: answers not taken yet, or to ask again */
+    unsigned shown_calls;           /* so many of them */
+    unsigned shown_failed;          /* of these are to be asked again */
+    size_t nack_count;              /* likewise: ids */
     struct refusals acks_refused;
     struct refusals nacks_refused;
     ev_timer retry; /* hub_retry */
@@ -335,6 +338,8 @@ void shown_add(struct session *session, struct note *note);
 /* The window was full: it stays in the user's inbox, or goes there, unless no ack is owed. */
 void shown_defer(struct session *session, struct note *note);
 void shown_flush(struct hub *hub);
+/* Some were not sent yet, or have to be again. */
+bool shown_waits(const struct hub *hub);
 void shown_free(struct hub *hub);
 
 /* here.c: a user's first connection, and the end of the last one. */

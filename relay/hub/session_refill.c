@@ -35,7 +35,7 @@ session_refill(struct session *session, bool is_beat)
      * shards may be answered after it: what nobody waits for would then come behind later lines.
      */
     shown_flush(hub);
-    if (hub->acks.count > 0 || hub->shown_count > 0 || session->deferring_count > 0) {
+    if (hub->acks.count > 0 || shown_waits(hub) || session->deferring_count > 0) {
         hub->refill_waits = true;
         return;
     }

@@ -9,17 +9,25 @@
 
 #define SHOWN_MAX 262144
 #define SHOWN_IN_ONE_CALL 500
-#define SHOWN_CALLS_MAX 64 /* under way */
+#define SHOWN_CALLS_MAX 64 /* whose answers are not taken yet */
 
 struct shown {
     struct note *note; /* a reference */
     char *user;
     struct session *deferred; /* not shown to it: its window was full; NULL: it was shown */
+    bool is_unowed;           /* as the store answered */
 };
 
-/* One call under way. */
+enum shown_state { SHOWN_ASKED, SHOWN_ANSWERED, SHOWN_FAILED };
+
+/*
+ * Several are under way, to several shards: their answers are taken in the order of the calls, so
+ * that what was held back first is decided on first.
+ */
 struct shown_call {
+    struct shown_call *prev, *next;
     struct hub *hub;
+    enum shown_state state;
     size_t count;
     struct shown items[];
 };
@@ -77,8 +85,9 @@ add(struct session *session, struct note *note, bool is_deferred)
         session->deferring_count++;
         session->deferring_bytes += note->line_len;
     }
-    push(hub, (struct shown){note_ref(note), memory_text(session->user, strlen(session->user)),
-                             is_deferred ? session : NULL});
+    push(hub, (struct shown){.note = note_ref(note),
+                             .user = memory_text(session->user, strlen(session->user)),
+                             .deferred = is_deferred ? session : NULL});
     if (hub->shown_calls == 0 || hub->shown_count >= SHOWN_IN_ONE_CALL)
         shown_flush(hub);
 }
@@ -117,13 +126,35 @@ take_unowed(struct hub *hub, const struct shown *item)
  * with a gap behind it.
  */
 static void
-take_answer(struct hub *hub, const struct shown *item, bool is_unowed)
+take_answer(struct hub *hub, const struct shown *item)
 {
     forget_deferral(item);
-    if (is_unowed && (item->deferred == NULL || item->deferred->owed_count == 0))
+    if (item->is_unowed && (item->deferred == NULL || item->deferred->owed_count == 0))
         take_unowed(hub, item);
     else if (item->deferred != NULL)
         item->deferred->owed_count++;
+}
+
+static void
+end_call(struct hub *hub, struct shown_call *call)
+{
+    DL_DELETE(hub->shown_asked, call);
+    hub->shown_calls--;
+    for (size_t i = 0; i < call->count && !hub->closing; i++)
+        take_answer(hub, &call->items[i]);
+    for (size_t i = 0; i < call->count; i++)
+        release(&call->items[i]);
+    free(call);
+}
+
+static void
+take_answers(struct hub *hub)
+{
+    struct shown_call *call;
+
+    while ((call = hub->shown_asked) != NULL && call->state != SHOWN_ASKED &&
+           (call->state == SHOWN_ANSWERED || hub->closing))
+        end_call(hub, call);
 }
 
 static void
@@ -131,22 +162,14 @@ on_reported(void *ctx, enum rc rc, const size_t *unowed, size_t unowed_count)
 {
     struct shown_call *call = ctx;
     struct hub *hub = call->hub;
-    bool is_unowed[SHOWN_IN_ONE_CALL] = {false};
 
-    hub->shown_calls--;
     for (size_t i = 0; i < unowed_count; i++) {
         if (unowed[i] < call->count)
-            is_unowed[unowed[i]] = true;
+            call->items[unowed[i]].is_unowed = true;
     }
-    for (size_t i = 0; rc == RC_OK && !hub->closing && i < call->count; i++)
-        take_answer(hub, &call->items[i], is_unowed[i]);
-    for (size_t i = 0; i < call->count; i++) {
-        if (rc == RC_OK || hub->closing)
-            release(&call->items[i]);
-        else
-            push(hub, call->items[i]); /* idempotent: it goes again */
-    }
-    free(call);
+    call->state = rc == RC_OK ? SHOWN_ANSWERED : SHOWN_FAILED;
+    hub->shown_failed += rc != RC_OK;
+    take_answers(hub);
     if (hub->closing)
         return;
     if (rc != RC_OK) {
@@ -158,16 +181,11 @@ on_reported(void *ctx, enum rc rc, const size_t *unowed, size_t unowed_count)
 }
 
 static enum rc
-send_some(struct hub *hub)
+ask(struct hub *hub, struct shown_call *call)
 {
     struct store_shown reports[SHOWN_IN_ONE_CALL];
-    size_t count = hub->shown_count < SHOWN_IN_ONE_CALL ? hub->shown_count : SHOWN_IN_ONE_CALL;
-    struct shown_call *call = memory_new(sizeof(*call) + count * sizeof(*call->items));
 
-    call->hub = hub;
-    call->count = count;
-    memcpy(call->items, hub->shown, count * sizeof(*call->items));
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < call->count; i++) {
         const struct note *note = call->items[i].note;
 
         reports[i] = (struct store_shown){
@@ -180,20 +198,61 @@ send_some(struct hub *hub)
             .is_deferred = call->items[i].deferred != NULL,
         };
     }
-    if (store_shown(hub->store, reports, count, on_reported, call) != RC_OK) {
+    if (store_shown(hub->store, reports, call->count, on_reported, call) != RC_OK)
+        return RC_AGAIN;
+    call->state = SHOWN_ASKED;
+    return RC_OK;
+}
+
+/* Idempotent: they go again. */
+static enum rc
+ask_again(struct hub *hub)
+{
+    struct shown_call *call;
+
+    DL_FOREACH (hub->shown_asked, call) {
+        if (call->state != SHOWN_FAILED)
+            continue;
+        if (ask(hub, call) != RC_OK)
+            return RC_AGAIN;
+        hub->shown_failed--;
+    }
+    return RC_OK;
+}
+
+static enum rc
+send_some(struct hub *hub)
+{
+    size_t count = hub->shown_count < SHOWN_IN_ONE_CALL ? hub->shown_count : SHOWN_IN_ONE_CALL;
+    struct shown_call *call = memory_new(sizeof(*call) + count * sizeof(*call->items));
+
+    call->hub = hub;
+    call->count = count;
+    memcpy(call->items, hub->shown, count * sizeof(*call->items));
+    if (ask(hub, call) != RC_OK) {
         free(call);
         return RC_AGAIN;
     }
+    DL_APPEND(hub->shown_asked, call);
     hub->shown_calls++;
     hub->shown_count -= count;
     memmove(hub->shown, hub->shown + count, hub->shown_count * sizeof(*hub->shown));
     return RC_OK;
 }
 
+bool
+shown_waits(const struct hub *hub)
+{
+    return hub->shown_count > 0 || hub->shown_failed > 0;
+}
+
 void
 shown_flush(struct hub *hub)
 {
-    while (hub->shown_count > 0 && hub->shown_calls < SHOWN_CALLS_MAX && store_is_up(hub->store)) {
+    if (!shown_waits(hub) || !store_is_up(hub->store) ||
+        (hub->shown_failed > 0 && ask_again(hub) != RC_OK))
+        return;
+    while (hub->shown_count > 0 && hub->shown_calls < SHOWN_CALLS_MAX) {
         if (send_some(hub) != RC_OK)
             return;
     }
@@ -202,6 +261,7 @@ shown_flush(struct hub *hub)
 void
 shown_free(struct hub *hub)
 {
+    take_answers(hub);
     for (size_t i = 0; i < hub->shown_count; i++)
         release(&hub->shown[i]);
     free(hub->shown);

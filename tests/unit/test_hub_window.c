@@ -8,28 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hub/hub_private.h"
-
-/* A note that needs an ack, for USER u1, whose id ends in `number`. */
-static struct note *
-make_note(unsigned char number)
-{
-    static const char LINE[] = "{}";
-    unsigned char head[FRAME_NOTE_HEAD_SIZE + 8] = {0};
-    struct entry entry = {.id = {number, 0}};
-
-    head[FRAME_AT_KIND] = FRAME_KIND_NOTE;
-    head[FRAME_AT_VERSION] = FRAME_VERSION;
-    head[FRAME_AT_FLAGS + 1] = FRAME_ACK_REQUIRED;
-    head[FRAME_NOTE_AT_ID + 15] = number;
-    head[FRAME_NOTE_AT_AUDIENCE_LEN + 1] = 4;
-    head[FRAME_NOTE_AT_TARGETS_LEN + 3] = 4;
-    head[FRAME_NOTE_AT_TARGET_COUNT + 3] = 1;
-    memcpy(head + FRAME_NOTE_HEAD_SIZE, "USER\0\2u1", 8);
-    assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
-    entry.data = (struct bytes){(const unsigned char *)LINE, 2};
-    return note_new(&entry, "e", &entry.id, 1);
-}
+#include "owed_note.h"
 
 struct fixture {
     struct hub hub;
@@ -47,7 +26,7 @@ set_up(void **state)
     fixture->session = (struct session){
         .state = SESSION_LIVE, .hub = &fixture->hub, .window = 2, .user = "u1", .name = "test"};
     for (unsigned char i = 0; i < 4; i++)
-        fixture->notes[i] = make_note(i);
+        fixture->notes[i] = owed_note(i);
     *state = fixture;
     return 0;
 }

@@ -1,0 +1,163 @@
+/* test_hub_shown.c: are the store's answers about shown lines taken in the order of the reports? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "owed_note.h"
+
+#define CALLS_MAX 8
+
+bool __wrap_store_is_up(const struct store *store);
+enum rc __wrap_store_shown(struct store *store, const struct store_shown *shown, size_t count,
+                           store_reported *done, void *ctx);
+
+/* Two shards answer in an order of their own, which no server does when a test asks for it. */
+static struct {
+    store_reported *done;
+    void *ctx;
+} calls[CALLS_MAX];
+static unsigned call_count;
+
+bool
+__wrap_store_is_up(const struct store *store)
+{
+    (void)store;
+    return true;
+}
+
+enum rc
+__wrap_store_shown(struct store *store, const struct store_shown *shown, size_t count,
+                   store_reported *done, void *ctx)
+{
+    (void)store;
+    (void)shown;
+    assert_int_equal(count, 1);
+    assert_in_range(call_count, 0, CALLS_MAX - 1);
+    calls[call_count].done = done;
+    calls[call_count++].ctx = ctx;
+    return RC_OK;
+}
+
+static void
+answer(unsigned nth, enum rc rc, bool is_unowed)
+{
+    calls[nth].done(calls[nth].ctx, rc, (const size_t[]){0}, is_unowed ? 1 : 0);
+}
+
+static struct config config = {.gate = {.slow_bytes = 65536}};
+static struct hub hub;
+static struct session session;
+
+static void
+join_user(void)
+{
+    char key[AUDIENCE_KEY_MAX];
+    size_t len;
+
+    assert_true(audience_key((struct bytes){(const unsigned char *)"USER", 4},
+                             (struct bytes){(const unsigned char *)"u1", 2}, key, &len));
+    audience_join(&hub.audiences, &session.memberships, &session, key, len, false);
+}
+
+/* A session whose window is full, and two notes that it had no room for. */
+static int
+set_up(void **state)
+{
+    (void)state;
+    call_count = 0;
+    hub = (struct hub){.config = &config, .loop = ev_loop_new(EVFLAG_AUTO), .shards = 1};
+    ev_timer_init(&hub.retry, NULL, 0, 1);
+    session = (struct session){.state = SESSION_LIVE,
+                               .hub = &hub,
+                               .is_blocked = true,
+                               .window = 0,
+                               .user = "u1",
+                               .name = "test"};
+    join_user();
+    for (unsigned char i = 1; i <= 2; i++) {
+        struct note *note = owed_note(i);
+
+        session_enqueue(&session, note);
+        note_unref(note);
+        shown_flush(&hub);
+    }
+    assert_int_equal(call_count, 2);
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    (void)state;
+    hub.closing = true;
+    for (unsigned i = 0; i < call_count; i++)
+        if (calls[i].done != NULL)
+            answer(i, RC_IO, false);
+    shown_free(&hub);
+    audience_leave_all(&hub.audiences, &session.memberships, false);
+    session_drop_queue(&session);
+    ev_loop_destroy(hub.loop);
+    return 0;
+}
+
+static void
+take(unsigned nth, enum rc rc, bool is_unowed)
+{
+    answer(nth, rc, is_unowed);
+    calls[nth].done = NULL;
+}
+
+static void
+test_what_nobody_waits_for_is_given_in_order(void **state)
+{
+    (void)state;
+    take(1, RC_OK, true);
+    assert_int_equal(session.queue_count, 0);
+    take(0, RC_OK, true);
+    assert_int_equal(session.queue_count, 2);
+    assert_int_equal(session.queue[0]->id.ms, 1);
+    assert_int_equal(session.queue[1]->id.ms, 2);
+}
+
+static void
+test_it_does_not_go_past_what_was_held_back_first(void **state)
+{
+    (void)state;
+    take(1, RC_OK, true);
+    take(0, RC_OK, false);
+    assert_int_equal(session.queue_count, 0);
+    assert_int_equal(session.asked, 0);
+}
+
+static void
+test_a_report_that_failed_is_made_again_in_its_place(void **state)
+{
+    (void)state;
+    take(0, RC_IO, false);
+    assert_true(shown_waits(&hub)); /* so that no ack goes before it */
+    take(1, RC_OK, true);
+    assert_int_equal(session.queue_count, 0);
+    assert_int_equal(call_count, 3);
+    take(2, RC_OK, true);
+    assert_int_equal(session.queue_count, 2);
+    assert_int_equal(session.queue[0]->id.ms, 1);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_what_nobody_waits_for_is_given_in_order, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_it_does_not_go_past_what_was_held_back_first, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_a_report_that_failed_is_made_again_in_its_place,
+                                        set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
