@@ -8,7 +8,9 @@ use Test::More;
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
     CREATE TABLE t (id int PRIMARY KEY, owners text[]);
-    SELECT clairon.watch('t', 'USER', 'owners', ack_required => true, retry_limit => 100, backoff => 'FIXED')});
+    CREATE TABLE open (id int PRIMARY KEY);
+    SELECT clairon.watch('t', 'USER', 'owners', ack_required => true, retry_limit => 100, backoff => 'FIXED');
+    SELECT clairon.watch('open', 'ALL', ack_required => true, retry_limit => 100, backoff => 'FIXED')});
 
 for my $shards (1, 4)
 {
@@ -30,6 +32,26 @@ for my $shards (1, 4)
     my @streams = $shards == 1 ? 'clairon:stream' : map { "clairon:{$_}:stream" } 0 .. $shards - 1;
     wait_until('all is acked', sub { !grep { $store->pending($_) } @streams });
     pass('and all of it can be acked');
+
+    # Of an open audience: who joins it after the retries has each in its place of the inbox.
+    $_->close for $busy, $away;
+    $busy = $relay->client('u3');
+    $pos  = $busy->pos;
+    my $id_of = sub { my ($client, $row) = @_;
+        return (map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} == $row } $client->notes)[0] };
+    my ($first, @others) = map { 10 * $shards + $_ } 1 .. 4;
+    $pg->safe_psql('postgres', "INSERT INTO open VALUES ($_)") for $first, @others;
+    $busy->run_until('all', sub { $rows->($busy) >= 4 });
+    $busy->ack(map { $id_of->($busy, $_) } $first, $others[0], $others[2]);
+    $busy->run_until('a retry', sub { (grep { $_ == $others[1] } $rows->($busy)) > 1 });
+    $away = $relay->client('u4', pos => $pos, win => 1);
+    my $shown = sub { my %had; return grep { !$had{$_}++ } $rows->($away) }; # what is not acked in time comes again
+    for my $count (1 .. 4)
+    {
+        $away->run_until('one more', sub { $shown->() == $count });
+        $away->ack($id_of->($away, ($shown->())[-1]));
+    }
+    is_deeply([ $shown->() ], [ $first, @others ], 'who joins an open audience is shown it in order too');
 }
 
 done_testing();

@@ -29,7 +29,7 @@ local function enrol(id, user)
         return early
     end
     call('HSET', prefix .. ':ack:' .. id, user, '0')
-    call('ZADD', prefix .. ':inbox:' .. user, score_of(message.entry), id)
+    call('ZADD', prefix .. ':inbox:' .. user, score_of(first_entry(id, message)), id)
     message.left = message.left + 1
     message_changed(id)
     return '0'

@@ -29,6 +29,17 @@ local function pack_users(users)
     return table.concat(packed)
 end
 
+-- Who joins an open audience later has it in his inbox where it was first: kept beside its retries,
+-- as no user has an empty name.
+local function keep_first(id, entry)
+    call('HSETNX', prefix .. ':tries:' .. id, '', entry)
+    messages[id].tried = true
+end
+
+local function first_entry(id, message)
+    return message.tried and call('HGET', prefix .. ':tries:' .. id, '') or message.entry
+end
+
 -- Puts a copy at the stream's end in the place of the pending entry, for these users alone.
 local function replace_entry(found, attempts, users)
     local id = found.id
@@ -46,6 +57,7 @@ local function replace_entry(found, attempts, users)
     if found.entry then call('XACK', stream, 'clairon', found.entry) end
     call('XCLAIM', stream, 'clairon', 'relay', 0, entry, 'FORCE', 'JUSTID')
     messages[id] = message_of(id) or {left = 0, ends = false, tried = false}
+    if found.open then keep_first(id, found.entry) end
     messages[id].entry = entry
     message_changed(id)
     found.entry, found.route, found.data = entry, route, data
