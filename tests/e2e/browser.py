@@ -9,7 +9,7 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
-from stack import wait_for
+from stack import StackCase, wait_for
 
 FLAGS = (
     "--headless=new",
@@ -125,3 +125,13 @@ class Pane:
         self.driver.find_element(
             By.CSS_SELECTOR, f".pane[data-user='{self.user}'] {selector}"
         ).click()
+
+
+class BrowserCase(StackCase):
+    """One browser for the tests of a class."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.browser = Browser()
+        cls.addClassCleanup(cls.browser.quit)

@@ -16,7 +16,10 @@ import subprocess
 import tempfile
 import threading
 import time
+import unittest
 import urllib.parse
+import urllib.request
+import uuid
 from pathlib import Path
 
 import psycopg2
@@ -92,9 +95,19 @@ class Store:
 class Relay:
     """The demo's relay process, found by the configuration it was started with."""
 
-    def __init__(self, config, is_supervised):
+    def __init__(self, config, url, is_supervised):
         self.config = str(config)
+        self.url = url
         self.is_supervised = is_supervised
+
+    def connections(self):
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=WAIT_SECONDS) as answer:
+            lines = answer.read().decode().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("clairon_gate_connections "))
+
+    def token(self, *options):
+        command = [ROOT / "build/clairon", "token", "-c", self.config, *options]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
     def pid(self):
         for entry in Path("/proc").iterdir():
@@ -196,7 +209,8 @@ class Stack:
         conf = configparser.ConfigParser(interpolation=None, comment_prefixes=("#", ";"))
         conf.read_string(path.read_text())
         self.store = Store(conf["store"]["url"], conf["store"].get("prefix", "clairon"))
-        self.relay = Relay(path, is_supervised=self.demo is not None)
+        url = "http://" + conf["gate"]["listen"]
+        self.relay = Relay(path, url, is_supervised=self.demo is not None)
         if not self.dsn:
             self.dsn = (self.folder / "dsn").read_text().strip()
 
@@ -220,3 +234,40 @@ def the_stack():
     if _the_stack is None:
         _the_stack = Stack()
     return _the_stack
+
+
+class StackCase(unittest.TestCase):
+    """A test of the running demo, and what it changes in the tables."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.stack = the_stack()
+        cls.db = cls.stack.connect()
+        cls.addClassCleanup(lambda: cls.db.close())  # a test may put another in its place
+
+    @classmethod
+    def sql(cls, statement, *arguments):
+        with cls.db.cursor() as cursor:
+            cursor.execute(statement, arguments)
+            return cursor.fetchall() if cursor.description else []
+
+    def retitle(self, user="u1", title=None):
+        """A change that only this user is to see; returns the title of his assignment from now on."""
+        title = title or f"title {uuid.uuid4().hex[:8]}"
+        self.sql(
+            "UPDATE assignments SET title = %s WHERE id ="
+            " (SELECT min(id) FROM assignments WHERE student_id = %s)",
+            title,
+            user,
+        )
+        return title
+
+    def announce(self, establishment="s1"):
+        """A message that each member of the establishment is to acknowledge; returns its title."""
+        title = f"news {uuid.uuid4().hex[:8]}"
+        self.sql(
+            "INSERT INTO announcements (establishment_id, author, title) VALUES (%s, 'test', %s)",
+            establishment,
+            title,
+        )
+        return title

@@ -7,20 +7,12 @@ import unittest
 import uuid
 
 import psycopg2
-from stack import ROOT, the_stack
+from stack import ROOT, StackCase
 
 
-class Bank(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.stack = the_stack()
-        cls.db = cls.stack.connect()
-        cls.addClassCleanup(cls.db.close)
-
+class Bank(StackCase):
     def one(self, statement, *arguments):
-        with self.db.cursor() as cursor:
-            cursor.execute(statement, arguments)
-            return cursor.fetchone()[0]
+        return self.sql(statement, *arguments)[0][0]
 
     def transfer(self, key, debtor="acc-3", creditor="acc-4", amount="1.25"):
         return self.one("SELECT transfer(%s, %s, %s, %s)", key, debtor, creditor, amount)

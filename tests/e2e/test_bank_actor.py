@@ -10,29 +10,17 @@ import uuid
 from decimal import Decimal
 
 import psycopg2
-from stack import ROOT, end, the_stack, wait_for
+from stack import ROOT, StackCase, end, wait_for
 
 EXAMPLES = ROOT / "sql" / "examples"
 sys.path.insert(0, str(EXAMPLES))
-from bank_actor import Account, Bank, Outcome, Storage, Window  # noqa: E402
+from bank_actor import Account, Outcome, Storage, Window  # noqa: E402
 
 ORDERS = 300
 KILLS = 25
 
 
-class BankCase(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.stack = the_stack()
-        cls.db = cls.stack.connect()
-        cls.addClassCleanup(lambda: cls.db.close())
-
-    @classmethod
-    def sql(cls, statement, *arguments):
-        with cls.db.cursor() as cursor:
-            cursor.execute(statement, arguments or None)
-            return cursor.fetchall() if cursor.description else []
-
+class BankCase(StackCase):
     def new_account(self, balance="100"):
         account = f"acc-{uuid.uuid4().hex[:12]}"
         # An owner nobody of the demo's screens is.

@@ -1,37 +1,24 @@
 """test_console.py: does the console show how the relay stands, and can it be used without a mouse and on a phone?"""
 
 import base64
-import configparser
 import json
 import os
-import subprocess
 import unittest
 import urllib.error
 import urllib.request
-import uuid
 
-from browser import Browser
+from browser import BrowserCase
 from selenium.webdriver.common.action_chains import ActionChains
-from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from stack import ROOT, the_stack, wait_for
+from stack import WAIT_SECONDS, wait_for
 
 SHOTS = os.environ.get("CLAIRON_SHOTS")  # a folder for screenshots, to be looked at
 
 
-class Console(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.stack = the_stack()
-        cls.db = cls.stack.connect()
-        cls.addClassCleanup(cls.db.close)
-        cls.browser = Browser()
-        cls.addClassCleanup(cls.browser.quit)
-        conf = configparser.ConfigParser(interpolation=None, comment_prefixes=("#", ";"))
-        conf.read(cls.stack.folder / "relay.conf")
-        cls.relay = "http://" + conf["gate"]["listen"]
-
+class Console(BrowserCase):
     def setUp(self):
+        self.relay = self.stack.relay.url
+        self.token = self.stack.relay.token
         self.browser.size(1280, 1000)
         self.prefer("light")
         self.browser.errors()
@@ -55,11 +42,7 @@ class Console(unittest.TestCase):
                 json.dumps({"ids": ids}).encode(),
                 {"Authorization": "Bearer " + self.token("--sub", user)},
             )
-            urllib.request.urlopen(request).close()
-
-    def token(self, *options):
-        command = [ROOT / "build/clairon", "token", "-c", self.stack.folder / "relay.conf", *options]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+            urllib.request.urlopen(request, timeout=WAIT_SECONDS).close()
 
     def prefer(self, scheme):
         features = [{"name": "prefers-color-scheme", "value": scheme}]
@@ -118,13 +101,12 @@ class Console(unittest.TestCase):
         """Messages whose time is over before anybody acknowledged them: their ids."""
         ids = []
         for _ in range(count):
-            with self.db.cursor() as cursor:
-                cursor.execute(
-                    "SELECT clairon.notify('USER', string_to_array(%s, ','), '{\"text\": \"for whom\"}',"
-                    " topic => 'demo.letters', ack_required => true, ttl => '1 day')",
-                    (users,),
-                )
-                ids.append(str(cursor.fetchone()[0]))
+            answer = self.sql(
+                "SELECT clairon.notify('USER', string_to_array(%s, ','), '{\"text\": \"for whom\"}',"
+                " topic => 'demo.letters', ack_required => true, ttl => '1 day')",
+                users,
+            )
+            ids.append(str(answer[0][0]))
         self.notes += ids
         store = self.stack.store
         for note in ids:
@@ -158,7 +140,7 @@ class Console(unittest.TestCase):
             if token:
                 request.add_header("Authorization", f"Bearer {token}")
             try:
-                with urllib.request.urlopen(request) as answer:
+                with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as answer:
                     return answer.status
             except urllib.error.HTTPError as error:
                 with error:
@@ -188,11 +170,7 @@ class Console(unittest.TestCase):
         self.assertIn("feed streaming", self.text("#state"))
         self.assertRegex(self.figure("Slot lag"), r"^[0-9.,]+ (B|kB|MB)$")
         waiting = int(self.figure("Pending"))
-        with self.db.cursor() as cursor:
-            cursor.execute(
-                "SELECT clairon.notify('USER', '{waits}', '{}', ack_required => true)"
-            )
-            note = str(cursor.fetchone()[0])
+        note = str(self.sql("SELECT clairon.notify('USER', '{waits}', '{}', ack_required => true)")[0][0])
         self.notes.append(note)
         wait_for("one more is pending", lambda: int(self.figure("Pending")) == waiting + 1)
         wait_for("it is listed", lambda: note in self.browser.texts("#pending button"))

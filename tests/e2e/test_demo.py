@@ -3,9 +3,9 @@
 import unittest
 import uuid
 
-from browser import Browser
+from browser import BrowserCase
 from selenium.webdriver.support.ui import Select
-from stack import the_stack, wait_for
+from stack import wait_for
 
 
 # Titles that run over what stands beside them.
@@ -15,15 +15,7 @@ return [...document.querySelectorAll('.pane.current .assignments span')]
 """
 
 
-class DemoPage(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.stack = the_stack()
-        cls.db = cls.stack.connect()
-        cls.addClassCleanup(cls.db.close)
-        cls.browser = Browser()
-        cls.addClassCleanup(cls.browser.quit)
-
+class DemoPage(BrowserCase):
     def setUp(self):
         self.browser.size(1440, 1000)
         self.browser.errors()  # those of the test before are not ours
@@ -32,26 +24,10 @@ class DemoPage(unittest.TestCase):
         self.browser.open(self.stack.url, *users, **options)
         return [self.browser.pane(user) for user in users]
 
-    def sql(self, statement, *arguments):
-        with self.db.cursor() as cursor:
-            cursor.execute(statement, arguments)
-            return cursor.fetchall() if cursor.description else cursor.rowcount
-
-    def retitle(self, user, title):
-        """A change that only this user is to see; shows as the assignment's title."""
-        self.sql(
-            "UPDATE assignments SET title = %s WHERE id ="
-            " (SELECT min(id) FROM assignments WHERE student_id = %s)",
-            title,
-            user,
-        )
-
     def settle(self, *panes):
         """Waits for a newest message on each screen: what came before it is there or never will be."""
         for pane in panes:
-            marker = f"marker {uuid.uuid4().hex[:8]}"
-            self.retitle(pane.user, marker)
-            pane.wait_words(marker)
+            pane.wait_words(self.retitle(pane.user))
 
     def test_the_page_shows_three_screens_with_their_rows(self):
         panes = self.open("u1", "u2", "u3")
@@ -64,8 +40,7 @@ class DemoPage(unittest.TestCase):
 
     def test_an_update_reaches_its_student_and_nobody_else(self):
         u1, u2, u3 = self.open("u1", "u2", "u3")
-        title = f"essay {uuid.uuid4().hex[:8]}"
-        self.retitle("u1", title)
+        title = self.retitle("u1")
         u1.wait_words(title)
         self.settle(u2, u3)
         self.assertEqual(len([m for m in u1.feed() if title in m["words"]]), 1)
@@ -105,18 +80,10 @@ class DemoPage(unittest.TestCase):
         self.sql("DELETE FROM members WHERE user_id = 'u4'")
         for pane in (u3, u4):
             self.assertEqual(len(pane.wait_words("u4 left s2")), 1)
-        title = f"farewell {uuid.uuid4().hex[:8]}"
-        self.announce("s2", title)
+        title = self.announce("s2")
         u3.wait_words(title)
         self.settle(u4)
         self.assertEqual([m for m in u4.feed() if title in m["words"]], [])
-
-    def announce(self, establishment, title):
-        self.sql(
-            "INSERT INTO announcements (establishment_id, author, title) VALUES (%s, 'test', %s)",
-            establishment,
-            title,
-        )
 
     def acknowledge_all(self):
         """What other tests left pending is shown to everybody again, and acknowledged."""
@@ -136,8 +103,7 @@ class DemoPage(unittest.TestCase):
         store = self.stack.store
         self.acknowledge_all()
         panes = self.open("u3", "u4", "admin")
-        title = f"jury {uuid.uuid4().hex[:8]}"
-        self.announce("s2", title)
+        title = self.announce("s2")
         for pane in panes:
             (message,) = pane.wait_words(title)
         note_id = message["id"]
@@ -180,8 +146,7 @@ class DemoPage(unittest.TestCase):
         (u1,) = self.open("u1")
         self.settle(u1)
         self.browser.driver.get("about:blank")
-        title = f"meanwhile {uuid.uuid4().hex[:8]}"
-        self.retitle("u1", title)
+        title = self.retitle("u1")
         (u1,) = self.open("u1", fresh=False)
         self.assertEqual(len(u1.wait_words(title)), 1)
 

@@ -1,18 +1,16 @@
 """test_examples.py: do the examples of client/examples do what they say, as they are written?"""
 
-import configparser
 import json
 import os
 import random
 import shutil
 import subprocess
 import unittest
-import urllib.request
 import uuid
 from pathlib import Path
 
-from browser import Browser
-from stack import ROOT, end, the_stack, wait_for
+from browser import BrowserCase
+from stack import ROOT, end, wait_for
 
 REACT = Path("/usr/share/nodejs")
 
@@ -43,37 +41,11 @@ const done = arguments[0];
 """
 
 
-class Examples(unittest.TestCase):
+class Examples(BrowserCase):
     @classmethod
     def setUpClass(cls):
-        cls.stack = the_stack()
-        cls.db = cls.stack.connect()
-        cls.addClassCleanup(cls.db.close)
-        cls.browser = Browser()
-        cls.addClassCleanup(cls.browser.quit)
+        super().setUpClass()
         cls.driver = cls.browser.driver
-
-    def sql(self, statement, *arguments):
-        with self.db.cursor() as cursor:
-            cursor.execute(statement, arguments)
-            return cursor.fetchall() if cursor.description else cursor.rowcount
-
-    def retitle(self, user):
-        title = f"title {uuid.uuid4().hex[:8]}"
-        self.sql(
-            "UPDATE assignments SET title = %s WHERE id ="
-            " (SELECT min(id) FROM assignments WHERE student_id = %s)",
-            title,
-            user,
-        )
-        return title
-
-    def connections(self):
-        conf = configparser.ConfigParser(interpolation=None, comment_prefixes=("#", ";"))
-        conf.read(self.stack.folder / "relay.conf")
-        with urllib.request.urlopen("http://" + conf["gate"]["listen"] + "/metrics") as answer:
-            lines = answer.read().decode().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("clairon_gate_connections "))
 
     def open(self, page, user):
         self.driver.get(f"{self.stack.url}/examples/{page}?user={user}")
@@ -159,7 +131,7 @@ class Examples(unittest.TestCase):
         self.browser.js("root.unmount()")
         self.assertEqual(self.browser.texts("main li"), [])
         # StrictMode mounts everything twice: neither time may leave a client behind.
-        wait_for("no connection is left", lambda: self.connections() == 0)
+        wait_for("no connection is left", lambda: self.stack.relay.connections() == 0)
 
     @unittest.skipUnless(shutil.which("node"), "node is not installed")
     def test_the_node_consumer_takes_each_change_once_across_its_own_death(self):
@@ -184,25 +156,10 @@ class Examples(unittest.TestCase):
         written = [t for t in titles_in(file) if t in titles]
         self.assertEqual(sorted(written), sorted(titles))
 
-    def announce(self, establishment):
-        title = f"news {uuid.uuid4().hex[:8]}"
-        self.sql(
-            "INSERT INTO announcements (establishment_id, author, title) VALUES (%s, 'test', %s)",
-            establishment,
-            title,
-        )
-        return title
-
     def start_consumer(self, file):
-        conf = configparser.ConfigParser(interpolation=None, comment_prefixes=("#", ";"))
-        conf.read(self.stack.folder / "relay.conf")
-        token = subprocess.run(
-            [str(ROOT / "build/clairon"), "token", "--sub", "u4", "-c", self.stack.folder / "relay.conf"],
-            check=True, capture_output=True, text=True,
-        ).stdout.strip()  # fmt: skip
-        url = "http://" + conf["gate"]["listen"]
+        relay = self.stack.relay
         child = subprocess.Popen(
-            ["node", str(ROOT / "client/examples/consumer.js"), url, token, str(file)],
+            ["node", ROOT / "client/examples/consumer.js", relay.url, relay.token("--sub", "u4"), file],
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -3,10 +3,9 @@
 import os
 import signal
 import unittest
-import uuid
 
-from browser import Browser
-from stack import the_stack, wait_for
+from browser import BrowserCase
+from stack import wait_for
 
 # What a proxy does that knows no WebSocket.
 NO_WEBSOCKET = """
@@ -36,26 +35,7 @@ const [user, done] = arguments;
 """
 
 
-class Fallback(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.stack = the_stack()
-        cls.db = cls.stack.connect()
-        cls.addClassCleanup(cls.db.close)
-        cls.browser = Browser()
-        cls.addClassCleanup(cls.browser.quit)
-
-    def retitle(self, user):
-        """A change that only this user is to see."""
-        title = f"title {uuid.uuid4().hex[:8]}"
-        with self.db.cursor() as cursor:
-            cursor.execute(
-                "UPDATE assignments SET title = %s WHERE id ="
-                " (SELECT min(id) FROM assignments WHERE student_id = %s)",
-                (title, user),
-            )
-        return title
-
+class Fallback(BrowserCase):
     def block_websockets(self):
         driver = self.browser.driver
         added = driver.execute_cdp_cmd(

@@ -1,15 +1,12 @@
 """test_firefox.py: does Firefox, where it is installed, do with the client what Chromium does?"""
 
-import configparser
 import os
 import signal
 import unittest
 import urllib.parse
-import urllib.request
-import uuid
 
 import firefox
-from stack import the_stack, wait_for
+from stack import StackCase, wait_for
 
 
 # A client on that transport alone; `window.seen` gets what it is shown.
@@ -45,15 +42,10 @@ const [done] = arguments;
 
 
 @unittest.skipUnless(firefox.program(), "Firefox is not installed")
-class InFirefox(unittest.TestCase):
+class InFirefox(StackCase):
     @classmethod
     def setUpClass(cls):
-        cls.stack = the_stack()
-        conf = configparser.ConfigParser(interpolation=None, comment_prefixes=("#", ";"))
-        conf.read(cls.stack.folder / "relay.conf")
-        cls.relay = "http://" + conf["gate"]["listen"]
-        cls.db = cls.stack.connect()
-        cls.addClassCleanup(cls.db.close)
+        super().setUpClass()
         cls.browser = firefox.Firefox()
         cls.addClassCleanup(cls.browser.quit)
 
@@ -71,16 +63,6 @@ class InFirefox(unittest.TestCase):
         script = f"return [...document.querySelectorAll('{selector}')].map((e) => e.textContent)"
         return self.browser.js(tab, script)
 
-    def retitle(self):
-        title = f"title {uuid.uuid4().hex[:8]}"
-        with self.db.cursor() as cursor:
-            cursor.execute(
-                "UPDATE assignments SET title = %s WHERE id ="
-                " (SELECT min(id) FROM assignments WHERE student_id = 'u1')",
-                (title,),
-            )
-        return title
-
     def each_once(self, tab, titles):
         """Newest first on the page."""
         def shown():
@@ -90,13 +72,8 @@ class InFirefox(unittest.TestCase):
         wait_for("the last message", lambda: titles[-1] in shown())
         self.assertEqual(shown(), titles)
 
-    def metric(self, name):
-        with urllib.request.urlopen(f"{self.relay}/metrics") as answer:
-            lines = answer.read().decode().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith(f"{name} "))
-
     def has_one_connection(self):
-        return self.metric("clairon_gate_connections") == 1
+        return self.stack.relay.connections() == 1
 
     def test_tabs_share_a_connection_and_hand_it_over(self):
         tabs = [self.open_connected() for _ in range(3)]

@@ -1,30 +1,19 @@
 """test_tabs.py: do the tabs of one user share a connection, and lose and double nothing when it changes hands?"""
 
-import configparser
 import unittest
 import urllib.parse
-import urllib.request
-import uuid
 
 from browser import Browser
 from proxy import Proxy
-from stack import the_stack, wait_for
+from stack import StackCase, wait_for
 from tabs import Tab
 
 
-class World(unittest.TestCase):
-    """The running demo, a browser, and what changes in the tables."""
-
-    @classmethod
-    def setUpClass(cls):
-        cls.stack = the_stack()
-        conf = configparser.ConfigParser(interpolation=None, comment_prefixes=("#", ";"))
-        conf.read(cls.stack.folder / "relay.conf")
-        cls.relay = "http://" + conf["gate"]["listen"]
-        cls.db = cls.stack.connect()
-        cls.addClassCleanup(cls.db.close)
+class World(StackCase):
+    """A browser of its own for each test."""
 
     def setUp(self):
+        self.relay = self.stack.relay.url
         self.browser = Browser()
         self.addCleanup(self.browser.quit)
         self.start = self.browser.driver.current_window_handle
@@ -35,30 +24,6 @@ class World(unittest.TestCase):
             tab.wait_state("open")
         return tabs
 
-    def sql(self, statement, *arguments):
-        with self.db.cursor() as cursor:
-            cursor.execute(statement, arguments)
-            return cursor.fetchall() if cursor.description else cursor.rowcount
-
-    def retitle(self, user="u1"):
-        title = f"title {uuid.uuid4().hex[:8]}"
-        self.sql(
-            "UPDATE assignments SET title = %s WHERE id ="
-            " (SELECT min(id) FROM assignments WHERE student_id = %s)",
-            title,
-            user,
-        )
-        return title
-
-    def announce(self, establishment="s1"):
-        title = f"news {uuid.uuid4().hex[:8]}"
-        self.sql(
-            "INSERT INTO announcements (establishment_id, author, title) VALUES (%s, 'test', %s)",
-            establishment,
-            title,
-        )
-        return title
-
     def each_once(self, tab, titles):
         for title in titles:
             tab.wait_title(title)
@@ -68,9 +33,7 @@ class World(unittest.TestCase):
         self.assertEqual(len(ids), len(set(ids)))
 
     def connections(self):
-        with urllib.request.urlopen(f"{self.relay}/metrics") as answer:
-            lines = answer.read().decode().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("clairon_gate_connections "))
+        return self.stack.relay.connections()
 
     def sockets(self, tabs):
         return [tab.told("sockets") for tab in tabs]
@@ -186,7 +149,7 @@ class Network(World):
 
     def setUp(self):
         super().setUp()
-        address = urllib.parse.urlsplit(self.__class__.relay)
+        address = urllib.parse.urlsplit(self.relay)
         self.proxy = Proxy(address.hostname, address.port)
         self.addCleanup(self.proxy.close)
         self.relay = self.proxy.url
