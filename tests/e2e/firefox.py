@@ -1,5 +1,6 @@
 """firefox.py: a headless Firefox, spoken to in its own protocol (Marionette): Debian has no geckodriver."""
 
+import atexit
 import json
 import os
 import shutil
@@ -36,10 +37,10 @@ class Firefox:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+        atexit.register(end, self.process)
         self.count = 0
         port = wait_for("Firefox's port", self._port, 60)
-        self.link = socket.create_connection(("127.0.0.1", port))
-        self.link.settimeout(60)
+        self.link = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.stream = self.link.makefile("rb")
         self._read()  # says who it is
         self.ask("NewSession", capabilities={})

@@ -50,10 +50,10 @@ class Store:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme == "unix":
             self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.settimeout(WAIT_SECONDS)
             self.socket.connect(parts.path)
         else:
-            self.socket = socket.create_connection((parts.hostname, parts.port or 6379))
-        self.socket.settimeout(WAIT_SECONDS)
+            self.socket = socket.create_connection((parts.hostname, parts.port or 6379), WAIT_SECONDS)
         self.stream = self.socket.makefile("rb")
         if parts.password:
             self.ask("AUTH", *filter(None, (parts.username, parts.password)))

@@ -1,12 +1,11 @@
 """test_examples.py: do the examples of client/examples do what they say, as they are written?"""
 
 import json
-import os
 import random
 import shutil
 import subprocess
+import tempfile
 import unittest
-import uuid
 from pathlib import Path
 
 from browser import BrowserCase
@@ -135,34 +134,30 @@ class Examples(BrowserCase):
 
     @unittest.skipUnless(shutil.which("node"), "node is not installed")
     def test_the_node_consumer_takes_each_change_once_across_its_own_death(self):
-        folder = Path(os.environ.get("CLAIRON_WORK", "/tmp"))
-        file = folder / f"consumer-{uuid.uuid4().hex}.ndjson"
-        self.addCleanup(file.unlink, missing_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="clairon-consumer-"))
+        self.addCleanup(shutil.rmtree, folder)
+        file, log = folder / "changes.ndjson", folder / "log"
         titles = []
         for _ in range(3):
-            consumer = self.start_consumer(file)
-            wait_for("it is open", lambda c=consumer: "open" in c.stdout.readline())
+            consumer = self.start_consumer(file, log)
+            wait_for("it is open", lambda: "open" in log.read_text())
             titles += [self.announce("s2"), self.announce("s2")]
             wait_for("it has written them", lambda: set(titles) <= set(titles_in(file)))
             consumer.kill()
             consumer.wait()
-            consumer.stdout.close()
             titles.append(self.announce("s2"))
-        consumer = self.start_consumer(file)
+        consumer = self.start_consumer(file, log)
         wait_for("it has written all", lambda: set(titles) <= set(titles_in(file)))
         consumer.terminate()
         self.assertEqual(consumer.wait(timeout=20), 0)
-        consumer.stdout.close()
         written = [t for t in titles_in(file) if t in titles]
         self.assertEqual(sorted(written), sorted(titles))
 
-    def start_consumer(self, file):
+    def start_consumer(self, file, log):
         relay = self.stack.relay
-        child = subprocess.Popen(
-            ["node", ROOT / "client/examples/consumer.js", relay.url, relay.token("--sub", "u4"), file],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        command = ["node", ROOT / "client/examples/consumer.js", relay.url, relay.token("--sub", "u4"), file]
+        with log.open("w") as out:
+            child = subprocess.Popen(command, stdout=out)
         self.addCleanup(end, child)
         return child
 

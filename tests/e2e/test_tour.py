@@ -17,7 +17,7 @@ import unittest
 from pathlib import Path
 
 from browser import Browser
-from stack import ROOT, wait_for
+from stack import ROOT, WAIT_SECONDS, wait_for
 
 BIN = ROOT / "build" / "root" / "bin"
 KINDS = ["sh", "", "sql", "ini", "sh", "sh", "sql"]  # of the tour's blocks, in their order
@@ -73,9 +73,18 @@ class Tour(unittest.TestCase):
             command, cwd=self.checkout, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
         self.addCleanup(log.close)
-        self.addCleanup(child.wait)
-        self.addCleanup(os.killpg, child.pid, signal.SIGINT)
+        self.addCleanup(self.stop, child)
         return log.name
+
+    def stop(self, child):
+        """Ctrl-C, as at the terminal it would run in; by force when that does not end it."""
+        os.killpg(child.pid, signal.SIGINT)
+        try:
+            child.wait(WAIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            raise
 
     def psql(self, text, database="app"):
         subprocess.run(
