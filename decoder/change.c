@@ -2,7 +2,6 @@
 #include "clairon.h"
 
 #include "access/htup_details.h"
-#include "catalog/partition.h"
 #include "catalog/pg_class.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"
@@ -332,20 +331,24 @@ change_row(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation r
 }
 
 /*
- * What is truncated brings its partitions along: a rule above them speaks once, for
+ * What is truncated brings along what is below it: a rule above them speaks once, for
  * the topmost.
  */
 static bool
 is_told_above(const struct plan *plan, Oid relid, const ReorderBufferChange *change)
 {
-    List *ancestors;
+    List *above;
 
     if (plan->rule->relid == relid)
         return false;
-    ancestors = get_partition_ancestors(relid);
-    for (Size i = 0; i < change->data.truncate.nrelids; i++)
-        if (list_member_oid(ancestors, change->data.truncate.relids[i]))
+    above = ancestors_of(relid);
+    for (Size i = 0; i < change->data.truncate.nrelids; i++) {
+        Oid other = change->data.truncate.relids[i];
+
+        if (list_member_oid(above, other) &&
+            (other == plan->rule->relid || list_member_oid(ancestors_of(other), plan->rule->relid)))
             return true;
+    }
     return false;
 }
 

@@ -209,6 +209,9 @@ extern void relation_refresh_rules(struct decoder *decoder, TransactionId xid);
 extern struct relation_entry *relation_look_up(struct decoder *decoder, Relation relation,
                                                TransactionId xid);
 
+/* ancestors.c: the tables that the relation is a partition of, or inherits from; nearest first */
+extern List *ancestors_of(Oid relid);
+
 /* plan.c */
 extern void plan_relation(struct decoder *decoder, struct relation_entry *entry, Relation relation);
 

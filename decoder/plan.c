@@ -3,7 +3,6 @@
 
 #include "access/sysattr.h"
 #include "catalog/namespace.h"
-#include "catalog/partition.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "common/hashfn.h"
@@ -330,9 +329,8 @@ plan_relation(struct decoder *decoder, struct relation_entry *entry, Relation re
 
     entry->plan_count = 0;
     entry->kind = RELATION_ORDINARY;
-    entry->has_ancestors = relation->rd_rel->relispartition;
-    if (entry->has_ancestors)
-        relids = list_concat(relids, get_partition_ancestors(RelationGetRelid(relation)));
+    relids = list_concat(relids, ancestors_of(RelationGetRelid(relation)));
+    entry->has_ancestors = list_length(relids) > 1;
     if (RelationGetNamespace(relation) == decoder->rules->schema) {
         if (RelationGetRelid(relation) == decoder->rules->member && decoder->options.framed) {
             entry->kind = RELATION_MEMBER;

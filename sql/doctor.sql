@@ -253,12 +253,14 @@ CREATE FUNCTION clairon.doctor_roles()
     WHERE reader.oid IS NOT NULL AND NOT has_table_privilege(reader.oid, wanted, 'SELECT')
 $$;
 
--- The tables whose rows a rule on that one is about.
+-- The tables whose rows a rule on that one is about: itself, its partitions and heirs.
 CREATE FUNCTION clairon.doctor_leaves(relation regclass) RETURNS SETOF regclass
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT relid FROM pg_partition_tree(relation) WHERE isleaf
-    UNION SELECT relation
-    WHERE (SELECT relkind FROM pg_class WHERE oid = relation) = 'r'
+    WITH RECURSIVE below (relid) AS (
+        SELECT relation UNION
+        SELECT inhrelid::regclass FROM below JOIN pg_inherits ON inhparent = relid)
+    SELECT relid FROM below JOIN pg_class ON oid = relid
+    WHERE relkind = 'r' AND relpersistence <> 't'
 $$;
 
 CREATE FUNCTION clairon.doctor_rules()

@@ -284,11 +284,6 @@ BEGIN
             USING ERRCODE = 'program_limit_exceeded';
     END IF;
     PERFORM clairon.insert_rule(rule);
-    IF EXISTS (SELECT FROM pg_inherits JOIN pg_class ON pg_class.oid = inhparent
-               WHERE inhparent = set_rule.relation AND relkind = 'r') THEN
-        RAISE NOTICE 'relation: tables that inherit from % are not covered, each needs a rule of '
-                     'its own', relation;
-    END IF;
 END $$;
 
 -- These two are written in C, for who calls them must own the table: see sql_watch.c.

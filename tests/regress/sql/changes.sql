@@ -106,16 +106,6 @@ INSERT INTO stock VALUES (1, 1);
 ROLLBACK;
 SELECT source, operation, payload, targets FROM notes();
 
--- heirs are tables of their own: a rule on the parent is for the parent's own rows
-INSERT INTO parent VALUES (1, 'p');
-INSERT INTO child VALUES (2, 'c', 3);
-UPDATE parent SET v = v || '!';
-ALTER TABLE parent RENAME v TO w;
-UPDATE parent SET w = w || '?';
-SELECT clairon.unwatch('child');
-DELETE FROM parent;
-SELECT source, operation, payload FROM notes();
-
 -- replica identities: a deferrable key is none, columns in an index's order, an index that went
 CREATE TABLE late (id int PRIMARY KEY DEFERRABLE, v int);
 CREATE TABLE keyed (a int NOT NULL, b text NOT NULL, c int, d int);
