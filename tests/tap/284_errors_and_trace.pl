@@ -82,6 +82,22 @@ $away->ack($third);
 wait_until('done', sub { !$store->ask('HEXISTS', $store->of($third, 'pending'), $third) });
 is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->ask('KEYS', '*') } ], [], 'without a trace');
 
+# To who is away: among what waits for him it comes where it was.
+my $late = $relay->client('late');
+my $old  = notify('USER', 'late', 'old', 'retry_limit => 0');
+$late->run_until('it is shown', sub { of_mark($late, 'old') });
+wait_until('it is given up', sub { $store->ask('XLEN', 'clairon:errors') == 1 });
+$late->close;
+my $new = notify('USER', 'late', 'new', 'retry_limit => 0');
+wait_until('the next is stored', sub { $store->pending == 1 });
+clairon('errors', 'redrive', '--all');
+$late = $relay->client('late');
+$late->run_until('both', sub { of_mark($late, 'old') && of_mark($late, 'new') });
+is(($late->notes)[0]{metadata}{id}, $old, 'what was committed first comes first');
+$late->ack($old, $new);
+wait_until('nobody waits', sub { $store->pending == 0 });
+clairon('errors', 'drop', '--all'); # of a slow machine
+
 # Drop.
 my $fourth = notify('USER', 'u1', 'fourth', 'retry_limit => 0');
 wait_until('it is given up', sub { $store->ask('XLEN', 'clairon:errors') == 1 });

@@ -18,6 +18,13 @@ local function users_of_entry()
     return {}
 end
 
+-- Where it stands in inboxes: where it was first, as long as that is known.
+local function place_of(message)
+    local stored = call('LINDEX', prefix .. ':trail:' .. id, 0)
+    local entry = stored and stored:match('^stored %d+ 0 (%d+%-%d+) ')
+    return score_of(entry or first_entry(id, message))
+end
+
 local named = #ARGV > 7 and {unpack(ARGV, 8)} or users_of_entry()
 if #named == 0 then return -2 end
 -- Who acked meanwhile has no need of it.
@@ -31,8 +38,9 @@ if #users > 0 then
     local found = read_entry(id) or {id = id}
     found.route, found.data = ARGV[4], ARGV[5]
     if found.open and ends > 0 then found.open = whole(ends) end
-    local score = score_of(replace_entry(found, 0, users))
+    replace_entry(found, 0, users)
     local key, message = prefix .. ':ack:' .. id, messages[id]
+    local score = place_of(message)
     message.open, message.ends = message.open and tonumber(found.open), message.ends or ends > 0
     for _, user in ipairs(users) do
         if call('HSET', key, user, '0') == 1 then message.left = message.left + 1 end
