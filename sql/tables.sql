@@ -1,20 +1,21 @@
 /* The tables behind the functions. */
 \echo Use "CREATE EXTENSION clairon" to load this file. \quit
 
--- What others may put into the schema, functions that own the rules could call.
+-- What others may put into the schema, functions that own the rules could call. Another superuser
+-- may do all of that anyway: whose dump is restored is not always who restores it.
 DO $$
 DECLARE
     schema pg_catalog.pg_namespace;
 BEGIN
     SELECT * INTO schema FROM pg_catalog.pg_namespace WHERE nspname = 'clairon';
-    IF schema.nspowner <> (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = current_user)
+    IF NOT (SELECT rolsuper FROM pg_catalog.pg_roles WHERE oid = schema.nspowner)
        OR EXISTS (SELECT FROM pg_catalog.aclexplode(schema.nspacl)
                   WHERE privilege_type = 'CREATE' AND grantee <> schema.nspowner)
        OR EXISTS (SELECT FROM pg_catalog.pg_proc WHERE pronamespace = schema.oid)
        OR EXISTS (SELECT FROM pg_catalog.pg_class WHERE relnamespace = schema.oid)
        OR EXISTS (SELECT FROM pg_catalog.pg_type WHERE typnamespace = schema.oid)
        OR EXISTS (SELECT FROM pg_catalog.pg_operator WHERE oprnamespace = schema.oid) THEN
-        RAISE EXCEPTION 'schema clairon exists, and is not empty or not yours alone'
+        RAISE EXCEPTION 'schema clairon exists, and is not empty or not a superuser''s alone'
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   HINT = 'Drop it or rename it: CREATE EXTENSION makes its own.';
     END IF;

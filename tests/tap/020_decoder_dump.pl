@@ -85,7 +85,11 @@ ok(run_log([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', make('by_psql'),
     'psql reads the dump');
 ok(run_log([ 'pg_restore', '--exit-on-error', '-j', '2', '-d', make('by_restore'), $file ]),
     'pg_restore reads the other');
-for my $database (qw(by_psql by_restore))
+# The schema stays the first one's: the dump says so before it makes the extension.
+sql('postgres', 'CREATE ROLE another SUPERUSER LOGIN');
+ok(run_log([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', make('by_another') . ' user=another', '-f', $dump ]),
+    'so does another superuser');
+for my $database (qw(by_psql by_restore by_another))
 {
     is_deeply(notes($database), $expected, "$database: the same rules, the same notes");
     my $now = sql($database, $rules);
