@@ -130,7 +130,7 @@ recorded() {
 tap_files() {
     rm -rf "$CLAIRON_WORK/tap" && mkdir -p "$CLAIRON_WORK/tap"
     TESTDIR=$CLAIRON_WORK/tap TESTDATADIR=$CLAIRON_WORK/tap/data TESTLOGDIR=$CLAIRON_WORK/tap/log \
-        PG_TEST_TIMEOUT_DEFAULT=60 \
+        PG_TEST_TIMEOUT_DEFAULT=60 CLAIRON_TEST_SECONDS=600 \
         bounded 1800 prove --verbose -I tests/perl -I "$PG_PERL" "$@" 2>&1
 }
 

@@ -7,20 +7,21 @@
 #   my $user  = $relay->client('u1');                   # Clairon::Test::Client, connected
 #
 # Run by tests/check.sh tap, which sets the environment (tests/env.sh). Whatever
-# was started is stopped when the test ends, also when it dies. Nothing sleeps:
-# wait_until() asks again until a deadline.
+# was started is stopped when the test ends, also when it dies or is told to end. Nothing
+# sleeps: wait_until() asks again until a deadline, and a whole test has CLAIRON_TEST_SECONDS.
 package Clairon::Test;
 
 use strict;
 use warnings;
 
-use Carp qw(croak);
+use Carp qw(confess croak);
 use Digest::SHA qw(hmac_sha256);
 use Exporter qw(import);
 use File::Temp ();
 use IO::Socket::IP;
 use JSON ();
 use MIME::Base64 qw(encode_base64url);
+use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils ();
 use Test::More ();
@@ -37,10 +38,23 @@ our @EXPORT_OK = qw(wait_until free_port token scratch top children);
 our $SECONDS = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;    # the usual deadline
 our $SECRET  = 'a secret of tests, long enough for HS256 tokens';
 
+my $owner = $$;
 my @running;    # what has a stop method, in the order of its start
 my $scratch;
 
 sub top { return $ENV{CLAIRON_TOP} // die "CLAIRON_TOP is not set: run tests/check.sh tap\n" }
+
+# Whoever is told to end stops what it started, and says where it was.
+sub end_by
+{
+    my ($signal) = @_;
+    POSIX::_exit(1) if $$ != $owner;        # a fork of the test
+    alarm 1         if $signal eq 'ALRM';    # again, as an eval may have caught it
+    confess "ended by SIG$signal";
+}
+
+$SIG{$_} = \&end_by for qw(ALRM INT TERM);
+alarm($ENV{CLAIRON_TEST_SECONDS} // 0);
 
 # A folder of this test's own, short enough for unix sockets, removed at the end.
 sub scratch
@@ -206,6 +220,8 @@ sub show_last_words
 END
 {
     my $status = $?;
+    POSIX::_exit($status) if $$ != $owner;
+    alarm 0;
     show_last_words() if $status != 0;
     for my $one (reverse @running)
     {
