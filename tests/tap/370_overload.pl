@@ -7,7 +7,6 @@ use Clairon::Test::EventStream;
 use Clairon::Test::RawSocket;
 use JSON ();
 use Test::More;
-use Time::HiRes qw(time);
 
 my $store = Clairon::Test::store();
 

@@ -6,7 +6,6 @@ use Clairon::Test qw(wait_until token);
 use Clairon::Test::RawSocket;
 use JSON ();
 use Test::More;
-use Time::HiRes qw(time);
 
 my $store  = Clairon::Test::store();
 my ($relay, $second) = map { Clairon::Test::relay(undef, $store, roles => 'gate',

@@ -40,7 +40,7 @@ for my $script (qw(ingest shown ack due other))
     cmp_ok(value(qq{clairon_store_script_seconds_count{script="$script"}}), '>', 0, "times of script $script");
 }
 wait_until('it ages', sub { value('clairon_pending_oldest_seconds') > 0.1 });
-cmp_ok(value('clairon_sent_seconds_sum'), '<', 60, 'times are of this test');
+cmp_ok(value('clairon_sent_seconds_sum'), '<', 2 * (time() - $^T), 'times are of this test');
 my ($status, $text) = $relay->get('/metrics');
 is($status, 200, 'all of it in one answer');
 unlike($text, qr/\Q$secret\E|\Q$id\E/, 'no users, no ids');
