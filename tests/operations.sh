@@ -46,8 +46,13 @@ put_helpers() {
 # systemctl: starts, restarts and tells the relay, as its unit would.
 file=/run/relay.pid
 stop() {
-    kill -s "$1" "$(cat $file)"
-    while grep -q '^State:.[^Z]' "/proc/$(cat $file)/status" 2>/dev/null; do sleep 0.1; done
+    local pid deadline=$((SECONDS + 60))
+    pid=$(cat $file)
+    kill -s "$1" "$pid"
+    while grep -qs '^State:.[^Z]' "/proc/$pid/status"; do
+        [ $SECONDS -lt $deadline ] || { echo "the relay does not end" >&2; exit 1; }
+        sleep 0.1
+    done
 }
 start() {
     setsid setpriv --reuid=clairon --regid=clairon --clear-groups clairon relay -c /etc/clairon/relay.conf \
@@ -119,7 +124,7 @@ streams() { tail -n "+$1" "$target/var/log/clairon" | grep -q 'streaming from sl
 lines() { wc -l <"$target/var/log/clairon"; }
 
 shown() {
-    in_target bash -c "curl -s -H \"Authorization: Bearer \$(clairon token --sub $1 -c /etc/clairon/relay.conf)\" \
+    in_target bash -c "curl -s --max-time 20 -H \"Authorization: Bearer \$(clairon token --sub $1 -c /etc/clairon/relay.conf)\" \
         'http://127.0.0.1:8080/v1/poll?wait=1'" | grep -F "\"student_id\":\"$1\""
 }
 

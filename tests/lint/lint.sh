@@ -26,7 +26,7 @@ with_tool() {
 }
 
 c_sources() {
-    find relay decoder tests/unit tests/fuzz tests/bench -name '*.[ch]' 2>/dev/null | sort
+    find relay decoder tests/unit tests/fuzz tests/bench -name '*.[ch]' | sort
 }
 
 rule_format() {
@@ -39,7 +39,6 @@ rule_format() {
 rule_cppcheck() {
     local files
     mapfile -t files < <(find relay -name '*.c' | sort)
-    [ ${#files[@]} -gt 0 ] || return 0
     cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr -Irelay -I. \
         --enable=warning,portability,performance --suppress=missingIncludeSystem \
         --include=tests/lint/cppcheck.h \
