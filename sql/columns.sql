@@ -68,6 +68,9 @@ BEGIN
         IF NEW.only_when IS NULL THEN
             NEW.column_origins := '{}';
             NEW.column_numbers := '{}';
+        ELSIF pg_column_size(NEW) > 8000 THEN
+            RAISE EXCEPTION 'columns: % are too many beside only_when', cardinality(NEW.columns)
+                USING ERRCODE = 'program_limit_exceeded', HINT = 'Valid: NULL for all of them.';
         END IF;
     END IF;
     RETURN NEW;

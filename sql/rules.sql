@@ -117,6 +117,32 @@ BEGIN
     RETURN number;
 END $$;
 
+-- A column of JSON would name one target: its whole text, with its quotes and brackets.
+CREATE FUNCTION clairon.target_column(relation regclass, wanted text) RETURNS int2
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    number int2 := clairon.column_number('targets', relation, wanted);
+    type oid;
+    base oid;
+BEGIN
+    SELECT atttypid INTO base FROM pg_attribute WHERE attrelid = relation AND attnum = number;
+    WHILE base <> 0 LOOP -- domains, and what arrays hold
+        type := base;
+        SELECT CASE typtype WHEN 'd' THEN typbasetype ELSE typelem END INTO base
+        FROM pg_type
+        WHERE oid = type AND (typtype = 'd'
+                              OR typsubscript = 'array_subscript_handler'::regproc);
+        base := coalesce(base, 0);
+    END LOOP;
+    IF type IN ('json'::regtype, 'jsonb'::regtype) THEN
+        RAISE EXCEPTION 'targets: column "%" holds %', wanted, type::regtype
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Valid: a column of one id, or an array of ids as text[]; a generated column '
+                         'can make one.';
+    END IF;
+    RETURN number;
+END $$;
+
 CREATE FUNCTION clairon.operation_bits(operations text[]) RETURNS int2
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -254,7 +280,7 @@ BEGIN
                 USING ERRCODE = 'invalid_parameter_value';
         END IF;
     ELSIF targets IS NOT NULL THEN
-        rule.target_column := clairon.column_number('targets', relation, targets);
+        rule.target_column := clairon.target_column(relation, targets);
     END IF;
     rule.type := clairon.choice('type', type, '{REALTIME,NOTIFICATION,SYSTEM}');
     rule.priority := clairon.choice('priority', priority, '{HIGH,NORMAL,LOW}');

@@ -48,6 +48,15 @@ SELECT clairon.watch('task', 'USER', '=' || (SELECT string_agg(i::text, ',')
                                              FROM generate_series(1, 100001) AS i));
 SELECT clairon.watch('task', 'USER', '=a,' || repeat('x', 256));
 SELECT clairon.unwatch(NULL);
+CREATE DOMAIN ids AS jsonb;
+CREATE TABLE json_targets (id int, plain json, one ids, many ids[], fine text[],
+                           made text[] GENERATED ALWAYS AS (string_to_array(one ->> 'ids', ' ')) STORED);
+SELECT clairon.watch('json_targets', 'USER', 'plain');
+SELECT clairon.watch('json_targets', 'USER', 'one');
+SELECT clairon.watch('json_targets', 'USER', 'many');
+SELECT clairon.watch('json_targets', 'USER', 'fine'), clairon.watch('json_targets', 'USER', 'made', name => 'made');
+DROP TABLE json_targets;
+DROP DOMAIN ids;
 
 -- what does not fit a page goes on in further rows, and is one rule
 SELECT clairon.watch('task', 'USER', '=' || (SELECT string_agg('user ' || i, ',') FROM generate_series(1, n) AS i),
@@ -74,6 +83,8 @@ BEGIN
                                               FROM generate_series(1, 1600) AS i));
 END $$;
 SELECT clairon.watch('wide', 'ALL', columns => (SELECT array_agg('column_number_' || i) FROM generate_series(1, 1600) AS i));
+SELECT clairon.watch('wide', 'ALL', columns => (SELECT array_agg('column_number_' || i) FROM generate_series(1, 1600) AS i),
+                     only_when => 'column_number_1 > 0');
 SELECT clairon.watch('wide', 'ALL', name => 'some', columns => (SELECT array_agg('column_number_' || i) FROM generate_series(1, 200) AS i));
 INSERT INTO wide (column_number_2) VALUES (1);
 SELECT length(payload) FROM notes();
