@@ -20,7 +20,7 @@ const struct fault *fault_find(const char *error);
 /* "; " and the hint, or "". */
 const char *fault_tail(const char *error);
 
-#define FAULT_KINDS 8
+#define FAULT_KINDS 16 /* a full store refuses ten */
 
 /* What was logged lately: of each kind one line in ten seconds. All zero: nothing yet. */
 struct fault_log {

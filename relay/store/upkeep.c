@@ -23,7 +23,6 @@ struct upkeep {
     struct shard *shard;
     struct stats *stats;
     const struct delivery *delivery;
-    struct fault_log faults;
     bool due_asked;
     bool is_refused; /* the last beat */
     unsigned jitter;
@@ -37,16 +36,11 @@ struct upkeep {
 static void trim(struct upkeep *upkeep);
 static void ask_due(struct upkeep *upkeep);
 
+/* What is wrong with the store or its stream is mended by a new greeting, also where none writes. */
 static bool
-is_error(struct upkeep *upkeep, const redisReply *reply, const char *what)
+succeeded(const struct upkeep *upkeep, const redisReply *reply, const char *what)
 {
-    if (reply == NULL)
-        return true;
-    if (reply->type != REDIS_REPLY_ERROR)
-        return false;
-    stats_add(upkeep->stats, STAT_STORE_ERRORS, 1);
-    (void)fault_report(&upkeep->faults, what, reply->str);
-    return true;
+    return call_succeeded(upkeep->shard, reply, what);
 }
 
 static enum rc
@@ -61,7 +55,7 @@ on_trimmed(void *ctx, const redisReply *reply)
 {
     struct upkeep *upkeep = ctx;
 
-    if (is_error(upkeep, reply, "trim the stream") || !reply_is_array(reply, 2))
+    if (!succeeded(upkeep, reply, "trim the stream") || !reply_is_array(reply, 2))
         return;
     stats_add(upkeep->stats, STAT_STORE_TRIMMED, (uint64_t)reply->element[0]->integer);
     if (reply->element[0]->integer > 0)
@@ -98,7 +92,7 @@ on_due_done(void *ctx, const redisReply *reply)
     long long counts[6];
 
     upkeep->due_asked = false;
-    if (is_error(upkeep, reply, "look after what is due") || !reply_is_array(reply, 6))
+    if (!succeeded(upkeep, reply, "look after what is due") || !reply_is_array(reply, 6))
         return;
     for (size_t i = 0; i < 6; i++)
         counts[i] = reply->element[i]->integer;
@@ -144,7 +138,7 @@ on_beaten(void *ctx, const redisReply *reply)
 {
     struct upkeep *upkeep = ctx;
 
-    upkeep->is_refused = is_error(upkeep, reply, "add to the beat stream") && reply != NULL;
+    upkeep->is_refused = !succeeded(upkeep, reply, "add to the beat stream") && reply != NULL;
 }
 
 /* Without a feed nothing else would tell that the store was emptied while we were connected. */
@@ -155,7 +149,7 @@ on_epoch(void *ctx, const redisReply *reply)
     struct shard *shard = upkeep->shard;
     struct bytes epoch;
 
-    if (is_error(upkeep, reply, "read its epoch") || !reply_is_array(reply, 2))
+    if (!succeeded(upkeep, reply, "read its epoch") || !reply_is_array(reply, 2))
         return;
     epoch = reply_bytes(reply->element[0]);
     if (shard->number == 0)
@@ -202,7 +196,7 @@ on_pending(void *ctx, const redisReply *reply)
     struct bytes text;
     int64_t age_us = 0;
 
-    if (is_error(upkeep, reply, "ask what is pending") || !reply_is_array(reply, 2))
+    if (!succeeded(upkeep, reply, "ask what is pending") || !reply_is_array(reply, 2))
         return;
     text = reply_bytes(reply->element[1]);
     if (text.at != NULL && entry_id_read((const char *)text.at, text.len, &first) == RC_OK)
@@ -217,7 +211,7 @@ on_stream_length(void *ctx, const redisReply *reply)
 {
     struct upkeep *upkeep = ctx;
 
-    if (is_error(upkeep, reply, "ask the stream's length"))
+    if (!succeeded(upkeep, reply, "ask the stream's length"))
         return;
     upkeep->shard->holdings.entries = (uint64_t)reply->integer;
     show_holdings(upkeep);

@@ -1,0 +1,34 @@
+# Somebody removes what scripts, stream or group there are while nobody writes: is it mended, and a loss told?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token);
+use Mojo::UserAgent;
+use Test::More;
+
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.ping' => '1h' });
+my $client = $relay->client('u1');
+Mojo::UserAgent->new->post($relay->url('/v1/notifications'), { Authorization => 'Bearer ' . token(sub => 'app', publish => JSON::true()) },
+    json => { routing => { audience => { type => 'ALL', targets => [] } }, payload => { text => 'x' } });
+$client->wait_notes(1);
+
+my ($stream) = $store->keys('stream');
+sub groups { my $answer = eval { $store->ask('XINFO', 'GROUPS', $stream) } // []; return scalar @$answer }
+
+$store->ask('XGROUP', 'DESTROY', $stream, 'clairon');
+wait_until('the group is back', sub { groups() == 1 });
+is(scalar $store->entries($stream), 1, 'a group that was removed is made again, and nothing is lost');
+ok(!grep({ $_->{t} eq 'gap' } @{ $client->{lines} }), 'nor told as lost');
+
+$store->ask('DEL', $stream);
+is($client->wait_for('gap')->{why}, 'epoch', 'a stream that was removed is a gap');
+is(groups(), 1, 'and is there again');
+
+my $mark = $relay->log_mark;
+$store->ask('SCRIPT', 'FLUSH');
+$relay->wait_for_log(qr/its scripts were flushed/, from => $mark);
+wait_until('it is ready again', sub { ($relay->get('/readyz'))[0] == 200 });
+pass('scripts that were flushed are loaded again');
+
+done_testing();
