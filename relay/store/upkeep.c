@@ -36,7 +36,7 @@ struct upkeep {
 static void trim(struct upkeep *upkeep);
 static void ask_due(struct upkeep *upkeep);
 
-/* What is wrong with the store or its stream is mended by a new greeting, also where none writes. */
+/* As all calls do: a stream that is not what it was is greeted anew, also where no feed writes. */
 static bool
 succeeded(const struct upkeep *upkeep, const redisReply *reply, const char *what)
 {

@@ -57,4 +57,33 @@ is_deeply($store->ask('SMEMBERS', $store->shared('members:TEAM:t1')), ['stays'],
 $standby->safe_psql('postgres', q{INSERT INTO t VALUES (9005, 'u1')});
 is(($client->wait_notes(1))[0]{payload}{after}{id}, 9005, 'and life goes on');
 
+# The primary that was thought dead is back, and the relay is led there.
+$relay->stop;
+$primary->start;
+$primary->safe_psql('postgres', q{INSERT INTO t VALUES (5000, 'u1')});
+my $mark   = $relay->log_mark;
+my $before = $store->stored;
+$relay->configure('feed.conninfo' => $primary->connstr('postgres') . ' user=relay');
+$relay->start;
+$relay->wait_for_log(qr/on timeline 1, but the store has followed a failover to timeline 2.*DEL clairon:progress:clairon/, from => $mark);
+is(($relay->get('/readyz'))[0], 503, 'a primary that was left behind is not read');
+$relay->stop;
+$relay->configure('feed.conninfo' => $standby->connstr('postgres') . ' user=relay');
+$relay->start;
+$relay->wait_ready;
+$client = $relay->client('u1', pos => $client->pos);
+ok($client->wait_for('connected')->{resumed}, 'and has undone nothing');
+is($store->stored, $before, 'nor added anything');
+
+# One that is there to stay is taken when the store is told so.
+$relay->stop;
+$store->ask('DEL', $_) for $store->keys('progress:clairon');
+$relay->configure('feed.conninfo' => $primary->connstr('postgres') . ' user=relay');
+$relay->start;
+$relay->wait_ready;
+$client = $relay->client('u1', pos => $client->pos);
+is($client->wait_for('gap')->{why}, 'epoch', 'one that is to stay is a gap');
+$client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == 5000 });
+pass('and is read');
+
 done_testing();
