@@ -1,9 +1,13 @@
 /*
- * gate_body.c: the bodies of requests that are under way, which have a ceiling together.
+ * gate_body.c: the bodies of requests: what is announced, and those under way, which have a ceiling
+ * together.
  *
  * While a body comes, lws holds the headers of its request, of which it has so many: who sends
  * slowly must not take them from everybody else. The one that came first has had the most time.
  */
+#include <string.h>
+#include <strings.h>
+
 #include <utlist.h>
 
 #include "gate/gate_request.h"
@@ -79,4 +83,73 @@ gate_body_add(struct gate_request *request, const char *bytes, size_t len)
         gate_request_problem(request, 413, 0, "a body may have 1 MB");
     else
         gate->body_bytes += len;
+}
+
+/* Digits alone, within the limit; else the status to answer with, negative. */
+static int64_t
+content_length(struct lws *wsi)
+{
+    char text[16];
+    int64_t len = 0;
+    int got = lws_hdr_copy(wsi, text, sizeof(text), WSI_TOKEN_HTTP_CONTENT_LENGTH);
+
+    if (got == 0 || lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING) > 0)
+        return -411;
+    if (got < 0)
+        return -413;
+    for (const char *at = text; *at != '\0'; at++) {
+        if (*at < '0' || *at > '9')
+            return -400;
+        len = len * 10 + (*at - '0');
+    }
+    return len <= GATE_BODY_MAX ? len : -413;
+}
+
+/* RFC 9110, 10.1.1: who asks first waits for a word before the body; not in HTTP/1.0. */
+static void
+say_continue(struct lws *wsi)
+{
+    static const char CONTINUE[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    unsigned char bytes[LWS_PRE + sizeof(CONTINUE)];
+    char version[16], expected[16];
+
+    if (lws_hdr_copy(wsi, version, sizeof(version), WSI_TOKEN_HTTP) <= 0 ||
+        strcmp(version, "HTTP/1.1") != 0 ||
+        lws_hdr_copy(wsi, expected, sizeof(expected), WSI_TOKEN_HTTP_EXPECT) <= 0 ||
+        strcasecmp(expected, "100-continue") != 0)
+        return;
+    memcpy(bytes + LWS_PRE, CONTINUE, sizeof(CONTINUE));
+    (void)lws_write(wsi, bytes + LWS_PRE, sizeof(CONTINUE) - 1, LWS_WRITE_HTTP_HEADERS);
+}
+
+/* RFC 9112, 6.3: without a word about a body there is none. lws would wait for one. */
+static bool
+has_no_body(struct lws *wsi)
+{
+    return lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) <= 0 &&
+           lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING) <= 0;
+}
+
+void
+gate_body_check(struct gate_request *request)
+{
+    int64_t len = content_length(request->wsi);
+
+    if (request->route->needs_no_body && has_no_body(request->wsi))
+        (void)gate_request_body_end(request);
+    else if (len == -411)
+        gate_request_problem(request, 411, 0, "a body needs Content-Length, and is not chunked");
+    else if (len == -413)
+        gate_request_problem(request, 413, 0, "a body may have 1 MB");
+    else if (len < 0)
+        gate_request_problem(request, 400, 0, "Content-Length is no number");
+    else if (len > 0)
+        say_continue(request->wsi);
+}
+
+/* lws would go on reading it, and hold the headers for that. */
+bool
+gate_body_announced(struct lws *wsi)
+{
+    return !has_no_body(wsi) && content_length(wsi) != 0;
 }

@@ -226,75 +226,6 @@ authorise(struct gate_request *request)
     free(ticket);
 }
 
-/* Digits alone, within the limit; else the status to answer with, negative. */
-static int64_t
-content_length(struct lws *wsi)
-{
-    char text[16];
-    int64_t len = 0;
-    int got = lws_hdr_copy(wsi, text, sizeof(text), WSI_TOKEN_HTTP_CONTENT_LENGTH);
-
-    if (got == 0 || lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING) > 0)
-        return -411;
-    if (got < 0)
-        return -413;
-    for (const char *at = text; *at != '\0'; at++) {
-        if (*at < '0' || *at > '9')
-            return -400;
-        len = len * 10 + (*at - '0');
-    }
-    return len <= GATE_BODY_MAX ? len : -413;
-}
-
-/* RFC 9110, 10.1.1: who asks first waits for a word before the body; not in HTTP/1.0. */
-static void
-say_continue(struct lws *wsi)
-{
-    static const char CONTINUE[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    unsigned char bytes[LWS_PRE + sizeof(CONTINUE)];
-    char version[16], expected[16];
-
-    if (lws_hdr_copy(wsi, version, sizeof(version), WSI_TOKEN_HTTP) <= 0 ||
-        strcmp(version, "HTTP/1.1") != 0 ||
-        lws_hdr_copy(wsi, expected, sizeof(expected), WSI_TOKEN_HTTP_EXPECT) <= 0 ||
-        strcasecmp(expected, "100-continue") != 0)
-        return;
-    memcpy(bytes + LWS_PRE, CONTINUE, sizeof(CONTINUE));
-    (void)lws_write(wsi, bytes + LWS_PRE, sizeof(CONTINUE) - 1, LWS_WRITE_HTTP_HEADERS);
-}
-
-/* RFC 9112, 6.3: without a word about a body there is none. lws would wait for one. */
-static bool
-has_no_body(struct lws *wsi)
-{
-    return lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) <= 0 &&
-           lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING) <= 0;
-}
-
-static void
-check_body(struct gate_request *request)
-{
-    int64_t len = content_length(request->wsi);
-
-    if (request->route->needs_no_body && has_no_body(request->wsi))
-        (void)gate_request_body_end(request);
-    else if (len == -411)
-        gate_request_problem(request, 411, 0, "a body needs Content-Length, and is not chunked");
-    else if (len == -413)
-        gate_request_problem(request, 413, 0, "a body may have 1 MB");
-    else if (len < 0)
-        gate_request_problem(request, 400, 0, "Content-Length is no number");
-    else if (len > 0)
-        say_continue(request->wsi);
-}
-
-/* lws would go on reading it, and hold the headers for that. */
-static bool
-brings_body(struct lws *wsi)
-{
-    return !has_no_body(wsi) && content_length(wsi) != 0;
-}
-
 static struct gate_request *
 request_new(struct gate *gate, struct lws *wsi, const struct gate_route *route, char *origin)
 {
@@ -340,7 +271,7 @@ gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *
 
     if (!gate_http_origin(route->is_console ? NULL : gate->config->gate.origins, wsi, &origin))
         return refuse(wsi, NULL, &foreign);
-    if (!route->is_post && brings_body(wsi))
+    if (!route->is_post && gate_body_announced(wsi))
         return refuse(wsi, origin, &laden);
     if (route->is_stream && !gate_admits(gate, wsi, route->takes_ticket, &refusal)) {
         stats_add(gate->stats, STAT_GATE_REFUSED, 1);
@@ -354,7 +285,7 @@ gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *
     if (!route->is_post)
         gate_gone_watch(*slot);
     else if ((*slot)->state != GATE_REQUEST_ENDING && gate_body_begin(*slot))
-        check_body(*slot);
+        gate_body_check(*slot);
     return 0;
 }
 

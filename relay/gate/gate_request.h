@@ -121,6 +121,9 @@ void gate_requests_sweep(struct gate *gate, int64_t now_us, int64_t wall_us);
 bool gate_body_begin(struct gate_request *request);
 void gate_body_add(struct gate_request *request, const char *bytes, size_t len);
 void gate_body_end(struct gate_request *request); /* accepts one without a body */
+/* Is it one that we take? Else the request is answered. While lws has the request's headers. */
+void gate_body_check(struct gate_request *request);
+bool gate_body_announced(struct lws *wsi);
 
 /* gate_gone.c: lws gives up the headers; the client's end is heard, and ends the request. */
 void gate_gone_watch(struct gate_request *request);
