@@ -40,10 +40,11 @@ struct config {
         char *origins; /* comma-separated; NULL: same host only */
         int workers;
         int max_connections;   /* default 19000 */
-        int max_per_address;   /* connections; 0: no limit, as the three below */
+        int max_per_address;   /* connections; 0: no limit, as the four below */
         int max_per_user;      /* connections */
         int connect_rate;      /* new WebSocket and SSE connections a second */
         int message_rate;      /* lines a second from one connection */
+        int request_rate;      /* HTTP requests a second of one user, or address */
         char *trusted_proxies; /* networks, between commas; NULL: none */
         char *tls_cert;
         char *tls_key;

@@ -94,6 +94,9 @@ const struct config_key config_keys[] = {
       "time between pings" },
     { "gate", "pong_timeout", CONFIG_DURATION, false, "10s", 100, HOUR, NULL,
       FIELD(gate.pong_timeout_ms), "time a client has to answer a ping" },
+    { "gate", "request_rate", CONFIG_INT, false, "1000", 0, 1000000, NULL, FIELD(gate.request_rate),
+      "HTTP requests a second to this process by one user, or without one from one address; "
+      "0: no limit" },
     { "gate", "slow_age", CONFIG_DURATION, false, "30s", 100, HOUR, NULL, FIELD(gate.slow_age_ms),
       "age of the oldest unsent line at which a client is too slow" },
     { "gate", "slow_bytes", CONFIG_SIZE, false, "1MB", KB, 1024 * MB, NULL, FIELD(gate.slow_bytes),

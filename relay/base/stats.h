@@ -68,6 +68,8 @@ enum stats_kind { STATS_COUNTER, STATS_GAUGE, STATS_GAUGE_SUM };
     X(GATE_PUSH_OFF, "clairon_gate_push_off", GAUGE, "1 while push is turned off")                 \
     X(GATE_ACCEPTED, "clairon_gate_accepted_total", COUNTER, "Client connections accepted")        \
     X(GATE_REFUSED, "clairon_gate_refused_total", COUNTER, "Client connections refused")           \
+    X(GATE_TOO_FAST, "clairon_gate_requests_refused_total", COUNTER,                               \
+      "HTTP requests beyond gate.request_rate")                                                    \
     X(GATE_PROTOCOL_ERRORS, "clairon_gate_protocol_errors_total", COUNTER,                         \
       "Client messages that broke the protocol")
 

@@ -134,6 +134,7 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
                           .stats = stats,
                           .health = *health,
                           .funnel = funnel_new(),
+                          .requests_made = rates_new(),
                           .rules = rules_of(config)};
     stats_set(stats, STAT_GATE_CONNECTIONS_MAX, (uint64_t)config->gate.max_connections);
     gate_timers_start(gate);
@@ -220,5 +221,6 @@ gate_close(struct gate *gate)
         gate_request_closed(gate->requests);
     gate_publish_stop(gate);
     funnel_free(gate->funnel);
+    rates_free(gate->requests_made);
     free(gate);
 }

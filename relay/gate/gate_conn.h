@@ -12,6 +12,7 @@
 #include <openssl/ssl.h>
 
 #include "base/buffer.h"
+#include "base/rates.h"
 #include "gate/gate.h"
 #include "hub/session.h"
 #include "store/ticket.h"
@@ -63,12 +64,6 @@ struct gate_request; /* gate_request.h */
 struct funnel;
 struct gate_running; /* a notification that is being stored */
 
-/* So many a second, and as many at once. Zeroed: full. */
-struct gate_bucket {
-    double left;
-    int64_t at_us;
-};
-
 /* Why a connection is not taken. */
 struct gate_refusal {
     int status;
@@ -103,7 +98,7 @@ struct gate_conn {
     struct gate_redeem *redeem;
     struct client_message *connect; /* waits for the ticket */
     struct gate_peer *peer;
-    struct gate_bucket lines;
+    struct rate_bucket lines;
     int64_t expires_s;      /* Unix seconds */
     int64_t expiring_at_us; /* Unix time at which it is told */
     uint64_t groups_hash;
@@ -147,7 +142,8 @@ struct gate {
     int tls_partial_count;
     struct gate_running *running; /* by Idempotency-Key */
     struct funnel *funnel;        /* the newest of those keys */
-    struct gate_bucket connects;
+    struct rate_bucket connects;
+    struct rates *requests_made; /* by users, and by addresses */
     bool is_push_off;
     bool draining;
     int64_t drain_until_us;
@@ -212,8 +208,14 @@ bool gate_admits_user(const struct gate *gate, const char *user);
 /* Counts it; NULL when nobody counts. While lws has the request's headers. */
 struct gate_peer *gate_peer_enter(struct gate *gate, struct lws *wsi);
 void gate_peer_leave(struct gate *gate, struct gate_peer *peer); /* accepts NULL */
-/* True when there was one to take; a rate of 0 has no end. */
-bool gate_bucket_take(struct gate_bucket *bucket, int64_t rate, int64_t now_us);
+/*
+ * gate.request_rate: counts one more HTTP request of this address, or of this user, whose it is
+ * once the token was seen: the address gets it back. False: one too many, which is counted as such.
+ */
+bool gate_admits_request(struct gate *gate, struct lws *wsi);
+bool gate_admits_request_of(struct gate *gate, struct lws *wsi, const char *user);
+#define GATE_TOO_FAST "request_rate is reached"
+#define GATE_SOON "Retry-After: 1"
 
 /* gate_ticket.c */
 bool gate_ticket_new(char ret_ticket[STORE_TICKET_TEXT + 1]);

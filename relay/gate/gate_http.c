@@ -100,8 +100,8 @@ answer_console_folder(struct gate *gate, struct lws *wsi, bool head)
 }
 
 static const struct gate_route ROUTES[] = {
-    {.path = "/healthz", .methods = "GET, HEAD", .answer = answer_healthz},
-    {.path = "/readyz", .methods = "GET, HEAD", .answer = answer_readyz},
+    {.path = "/healthz", .methods = "GET, HEAD", .answer = answer_healthz, .is_probe = true},
+    {.path = "/readyz", .methods = "GET, HEAD", .answer = answer_readyz, .is_probe = true},
     {.path = "/metrics", .methods = "GET, HEAD", .answer = answer_metrics},
     {.path = "/v1/ws", .methods = "GET, HEAD", .answer = answer_upgrade_required},
     {.path = "/v1/sse",
@@ -396,6 +396,23 @@ gate_http_stray_method(const struct gate *gate, const char *target, size_t len,
         gate_answer_problem(ret_answer, 404, 0, "there is nothing at this path");
 }
 
+/* What needs no token. */
+static int
+answer_anybody(struct gate *gate, struct lws *wsi, const struct gate_route *route, int method)
+{
+    bool head = method == LWSHUMETH_HEAD;
+
+    if ((route == NULL || !route->is_probe) && !gate_admits_request(gate, wsi))
+        return answer_problem(wsi, 429, head, GATE_SOON, GATE_TOO_FAST);
+    if (route == NULL)
+        return answer_problem(wsi, 404, head, NULL, "there is nothing at this path");
+    if (route->answer != NULL && (method == LWSHUMETH_GET || head))
+        return route->answer(gate, wsi, head);
+    if (route->answer == NULL && method == LWSHUMETH_OPTIONS)
+        return answer_preflight(gate, wsi, route);
+    return answer_wrong_method(wsi, route);
+}
+
 int
 gate_http_request(struct gate *gate, struct lws *wsi, struct gate_request **slot)
 {
@@ -404,18 +421,9 @@ gate_http_request(struct gate *gate, struct lws *wsi, struct gate_request **slot
     char id[FRAME_UUID_TEXT + 1];
     const struct gate_route *route =
         gate_http_path(wsi, &method, path) ? find_route(gate, path, id) : NULL;
-    bool head = method == LWSHUMETH_HEAD;
 
-    if (route == NULL)
-        return answer_problem(wsi, 404, head, NULL, "there is nothing at this path");
-    if (route->answer != NULL) {
-        if (method != LWSHUMETH_GET && !head)
-            return answer_wrong_method(wsi, route);
-        return route->answer(gate, wsi, head);
-    }
-    if (method == LWSHUMETH_OPTIONS)
-        return answer_preflight(gate, wsi, route);
-    if (method != (route->is_post ? LWSHUMETH_POST : LWSHUMETH_GET))
-        return answer_wrong_method(wsi, route);
+    if (route == NULL || route->answer != NULL ||
+        method != (route->is_post ? LWSHUMETH_POST : LWSHUMETH_GET))
+        return answer_anybody(gate, wsi, route, method);
     return gate_request_begin(gate, wsi, route, id, slot);
 }

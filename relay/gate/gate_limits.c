@@ -1,4 +1,4 @@
-/* gate_limits.c: how many connections, from where, how fast. */
+/* gate_limits.c: how many connections and requests, from where, how fast. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,12 +6,16 @@
 #include <uthash.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/networks.h"
 #include "gate/gate_request.h"
 #include "hub/hub.h"
 
 #define FORWARDED_MAX 1024
+#define RATE_NAME_MAX (TOKEN_USER_MAX + 2)
+
+_Static_assert(RATE_NAME_MAX > NETWORKS_ADDRESS_MAX, "an address is a name too");
 
 /* An address with connections. */
 struct gate_peer {
@@ -107,30 +111,9 @@ address_is_full(const struct gate *gate, struct lws *wsi)
 }
 
 bool
-gate_bucket_take(struct gate_bucket *bucket, int64_t rate, int64_t now_us)
-{
-    double most = (double)rate;
-
-    if (rate == 0)
-        return true;
-    if (bucket->at_us == 0)
-        bucket->left = most;
-    else
-        bucket->left += (double)(now_us - bucket->at_us) * most / 1e6;
-    bucket->at_us = now_us;
-    if (bucket->left > most)
-        bucket->left = most;
-    if (bucket->left < 1)
-        return false;
-    bucket->left -= 1;
-    return true;
-}
-
-bool
 gate_admits(struct gate *gate, struct lws *wsi, bool is_push, struct gate_refusal *ret_refusal)
 {
     static const char LATER[] = "Retry-After: " GATE_TEXT_OF(GATE_RETRY_AFTER_S);
-    static const char SOON[] = "Retry-After: 1";
     const struct config *config = gate->config;
 
     if (gate->draining)
@@ -142,8 +125,8 @@ gate_admits(struct gate *gate, struct lws *wsi, bool is_push, struct gate_refusa
     else if (address_is_full(gate, wsi))
         *ret_refusal = (struct gate_refusal){429, LATER, "max_per_address is reached"};
     else if (is_push &&
-             !gate_bucket_take(&gate->connects, config->gate.connect_rate, clock_monotonic_us()))
-        *ret_refusal = (struct gate_refusal){503, SOON, "connect_rate is reached"};
+             !rate_bucket_take(&gate->connects, config->gate.connect_rate, clock_monotonic_us()))
+        *ret_refusal = (struct gate_refusal){503, GATE_SOON, "connect_rate is reached"};
     else
         return true;
     return false;
@@ -155,4 +138,57 @@ gate_admits_user(const struct gate *gate, const char *user)
     int most = gate->config->gate.max_per_user;
 
     return most == 0 || hub_user_sessions(gate->hub, user) < (size_t)most;
+}
+
+/* One table for both: a letter tells them apart. */
+static void
+name_user(const char *user, char name[RATE_NAME_MAX])
+{
+    snprintf(name, RATE_NAME_MAX, "u%s", user);
+}
+
+/* False: who comes by a unix socket, and is not told of, is a proxy, and everybody behind it. */
+static bool
+name_address(const struct gate *gate, struct lws *wsi, char name[RATE_NAME_MAX])
+{
+    char address[NETWORKS_ADDRESS_MAX] = "";
+
+    read_address(gate, wsi, address);
+    snprintf(name, RATE_NAME_MAX, "a%s", address);
+    return strcmp(address, NETWORKS_UNIX) != 0;
+}
+
+static bool
+take_request(struct gate *gate, const char *name)
+{
+    if (rates_take(gate->requests_made, name, gate->config->gate.request_rate,
+                   clock_monotonic_us()))
+        return true;
+    stats_add(gate->stats, STAT_GATE_TOO_FAST, 1);
+    return false;
+}
+
+bool
+gate_admits_request(struct gate *gate, struct lws *wsi)
+{
+    char name[RATE_NAME_MAX];
+
+    if (gate->config->gate.request_rate == 0 || !name_address(gate, wsi, name) ||
+        take_request(gate, name))
+        return true;
+    log_debug("gate", "%s: more than request_rate requests a second", name + 1);
+    return false;
+}
+
+bool
+gate_admits_request_of(struct gate *gate, struct lws *wsi, const char *user)
+{
+    char name[RATE_NAME_MAX];
+
+    if (gate->config->gate.request_rate == 0)
+        return true;
+    if (name_address(gate, wsi, name))
+        rates_give(gate->requests_made, name);
+    name_user(user, name);
+    return take_request(gate, name);
 }

@@ -346,7 +346,7 @@ gate_message_handle(struct gate_conn *conn, const char *line, size_t len)
     struct client_message message = {0};
     enum rc rc = client_message_parse(line, len, &message, error);
 
-    if (!gate_bucket_take(&conn->lines, conn->gate->config->gate.message_rate,
+    if (!rate_bucket_take(&conn->lines, conn->gate->config->gate.message_rate,
                           clock_monotonic_us())) {
         say_rate(conn, &message, "more than message_rate lines a second", LINE_AFTER_MS);
     } else if (rc == RC_OK && conn->state == GATE_CONN_OPEN) {

@@ -184,6 +184,18 @@ on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
 }
 
 static void
+refuse_haste(struct gate_request *request)
+{
+    struct gate_answer answer;
+
+    gate_answer_problem(&answer, 429, GATE_ERR_RATE, GATE_TOO_FAST);
+    gate_answer_header(&answer, "%s", GATE_SOON);
+    log_debug(request->who, "\"%s\": more than request_rate requests a second",
+              request->token.user);
+    gate_request_answer(request, &answer);
+}
+
+static void
 use_bearer(struct gate_request *request, const char *bearer)
 {
     char error[TOKEN_ERROR_MAX];
@@ -193,10 +205,13 @@ use_bearer(struct gate_request *request, const char *bearer)
     if (rc != RC_OK)
         gate_request_problem(request, 401,
                              rc == RC_CLOSED ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED, error);
+    else if (!gate_admits_request_of(request->gate, request->wsi, request->token.user))
+        refuse_haste(request);
     else if (!request->route->is_post)
         proceed(request);
 }
 
+/* Its user's request was the one for the ticket. */
 static void
 use_ticket(struct gate_request *request, const char *ticket)
 {
@@ -265,11 +280,16 @@ gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *
                    const char *id, struct gate_request **slot)
 {
     const struct gate_refusal foreign = {403, NULL, "pages of this origin may not"};
+    const struct gate_refusal hasty = {429, GATE_SOON, GATE_TOO_FAST};
     const struct gate_refusal laden = {400, NULL, "a GET brings no body here"};
     struct gate_refusal refusal;
     char *origin;
+    bool may =
+        gate_http_origin(route->is_console ? NULL : gate->config->gate.origins, wsi, &origin);
 
-    if (!gate_http_origin(route->is_console ? NULL : gate->config->gate.origins, wsi, &origin))
+    if (!gate_admits_request(gate, wsi)) /* before a token costs anything */
+        return refuse(wsi, origin, &hasty);
+    if (!may)
         return refuse(wsi, NULL, &foreign);
     if (!route->is_post && gate_body_announced(wsi))
         return refuse(wsi, origin, &laden);

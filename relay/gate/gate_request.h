@@ -40,6 +40,7 @@ struct gate_route {
     void (*act)(struct gate_request *request); /* the token is good, the body complete */
     /* Reads headers that are gone once the body came; may be NULL. */
     void (*headers)(struct gate_request *request);
+    bool is_probe;  /* of who watches over the relay: never too often */
     bool is_prefix; /* the path ends in a / and an id follows */
     bool is_post;
     bool needs_no_body;

@@ -1,0 +1,129 @@
+/* rates.c: how many a second: of one thing, or of each of many names. */
+#include "base/rates.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+
+#include "base/memory.h"
+
+#define SECOND_US 1000000 /* after which any bucket is full */
+#define FORGOTTEN_AT_ONCE 2
+
+struct named_bucket {
+    struct rate_bucket bucket;
+    UT_hash_handle hh; /* in the order of their last use */
+    char name[];
+};
+
+struct rates {
+    struct named_bucket *buckets;
+};
+
+bool
+rate_bucket_take(struct rate_bucket *bucket, int64_t rate, int64_t now_us)
+{
+    double most = (double)rate;
+
+    if (rate == 0)
+        return true;
+    if (bucket->at_us == 0)
+        bucket->left = most;
+    else
+        bucket->left += (double)(now_us - bucket->at_us) * most / SECOND_US;
+    bucket->at_us = now_us;
+    if (bucket->left > most)
+        bucket->left = most;
+    if (bucket->left < 1)
+        return false;
+    bucket->left -= 1;
+    return true;
+}
+
+struct rates *
+rates_new(void)
+{
+    return memory_new(sizeof(struct rates));
+}
+
+static void
+forget_oldest(struct rates *rates)
+{
+    struct named_bucket *oldest = rates->buckets;
+
+    HASH_DEL(rates->buckets, oldest);
+    free(oldest);
+}
+
+void
+rates_free(struct rates *rates)
+{
+    while (rates != NULL && rates->buckets != NULL)
+        forget_oldest(rates);
+    free(rates);
+}
+
+size_t
+rates_count(const struct rates *rates)
+{
+    return HASH_COUNT(rates->buckets);
+}
+
+static struct named_bucket *
+find(const struct rates *rates, const char *name)
+{
+    struct named_bucket *found = NULL;
+
+    HASH_FIND_STR(rates->buckets, name, found);
+    return found;
+}
+
+static void
+forget_some(struct rates *rates, int64_t now_us)
+{
+    for (int i = 0; i < FORGOTTEN_AT_ONCE && rates->buckets != NULL; i++) {
+        if (rates->buckets->bucket.at_us > now_us - SECOND_US)
+            return;
+        forget_oldest(rates);
+    }
+}
+
+/* Moved or added to the end: who took least lately is first. */
+static struct named_bucket *
+newest(struct rates *rates, const char *name)
+{
+    struct named_bucket *named = find(rates, name);
+    size_t size = strlen(name) + 1;
+
+    if (named != NULL && named->hh.next == NULL)
+        return named;
+    if (named != NULL) {
+        HASH_DEL(rates->buckets, named);
+    } else {
+        if (HASH_COUNT(rates->buckets) >= RATES_NAMES_MAX)
+            forget_oldest(rates);
+        named = memory_new(sizeof(*named) + size);
+        memcpy(named->name, name, size);
+    }
+    HASH_ADD_STR(rates->buckets, name, named);
+    return named;
+}
+
+bool
+rates_take(struct rates *rates, const char *name, int64_t rate, int64_t now_us)
+{
+    if (rate == 0)
+        return true;
+    forget_some(rates, now_us);
+    return rate_bucket_take(&newest(rates, name)->bucket, rate, now_us);
+}
+
+void
+rates_give(struct rates *rates, const char *name)
+{
+    struct named_bucket *named = find(rates, name);
+
+    if (named != NULL)
+        named->bucket.left += 1;
+}

@@ -1,0 +1,101 @@
+# Is who asks too often over HTTP told to wait, and nobody else?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token);
+use Clairon::Test::RawSocket;
+use JSON ();
+use Test::More;
+
+# More than the rate lets through while they are sent, however slow the machine is.
+use constant { RATE => 2, MANY => 40 };
+
+my $store = Clairon::Test::store();
+sub with { return Clairon::Test::relay(undef, $store, roles => 'gate', conf => {@_}) }
+my $relay = with('gate.request_rate' => RATE, 'gate.trusted_proxies' => '127.0.0.1');
+my $told  = 0;
+
+sub said
+{
+    my ($method, $path, $body, %headers) = @_;
+    my $raw = Clairon::Test::RawSocket->new($relay);
+    %headers = (Host => $raw->{host}, 'X-Forwarded-For' => '192.0.2.1', (length $body ? ('Content-Length' => length $body) : ()), %headers);
+    $raw->write("$method $path HTTP/1.1\r\n" . join('', map { "$_: $headers{$_}\r\n" } sort keys %headers) . "\r\n$body");
+    return $raw;
+}
+sub ask { return said(@_)->answer }
+sub of { my ($user, %claims) = @_; return (Authorization => 'Bearer ' . token(sub => $user, %claims)) }
+
+# Many at once: how many of which status came back; and the last 429.
+sub many
+{
+    my @answers = map { $_->answer } map { said(@_) } 1 .. MANY;
+    my %count;
+    $count{ $_->{status} }++ for @answers;
+    my ($refused) = grep { $_->{status} == 429 } @answers;
+    $told += $count{429} // 0;
+    return (\%count, $refused);
+}
+
+my $none = '00000000-0000-0000-0000-000000000000';
+my $note = '{"payload":{},"routing":{"audience":{"type":"USER","targets":["nobody"]}}}';
+my $n    = 0;
+for my $case (
+    [ POST => '/v1/ack', "{\"ids\":[\"$none\"]}", 204 ],
+    [ POST => '/v1/nack', "{\"ids\":[\"$none\"]}", 204 ],
+    [ POST => '/v1/ticket', '', 200 ],
+    [ POST => '/v1/notifications', $note, 201 ],
+    [ GET => "/v1/notifications/$none", '', 404 ],
+    [ GET => '/v1/poll?wait=0', '', 204 ])
+{
+    my ($method, $path, $body, $good) = @$case;
+    my @user = of('u' . ++$n, publish => JSON::true);
+    my ($count, $refused) = many($method, $path, $body, @user);
+    cmp_ok($count->{$good}, '>=', RATE, "$path: as many as the rate are answered");
+    is($count->{$good} + ($count->{429} // 0), MANY, 'all others are told to wait');
+    is_deeply([ @{ $refused->{headers} }{qw(retry-after content-type)} ], [ 1, 'application/problem+json' ], 'for how long, as problem details');
+    is(JSON::decode_json($refused->{body})->{code}, 111, 'with the code of err');
+    is(ask($method, $path, $body, of("other$n", publish => JSON::true))->{status}, $good, 'another user of that address is not');
+    wait_until('it may again', sub { my $status = ask($method, $path, $body, @user)->{status}; $told += $status == 429; $status == $good });
+}
+is($relay->metric('clairon_gate_streams'), 0, 'a poll that is refused is no connection');
+
+# Who has no token that is good counts by address; of IPv6, by /64.
+for my $case ([ 'no token' => GET => '/v1/poll', '', 401 ], [ 'a bad one' => POST => '/v1/ack', '{}', 401, of('u1', secret => 'x' x 32) ],
+    [ 'nothing there' => GET => '/nothing', '', 404 ], [ 'a wrong method' => PUT => '/v1/ack', '', 405 ], [ 'a ticket that is none' => GET => '/v1/sse?ticket=x', '', 401 ])
+{
+    my ($name, $method, $path, $body, $status, @headers) = @$case;
+    my ($count, $refused) = many($method, $path, $body, @headers, 'X-Forwarded-For' => '2001:db8:1:' . ++$n . '::1');
+    cmp_ok($count->{$status}, '>=', RATE, "$name: as many as the rate are answered");
+    is($count->{$status} + ($count->{429} // 0), MANY, 'all others are told to wait');
+    is($refused->{headers}{'retry-after'}, 1, 'for how long');
+    is(ask($method, $path, $body, @headers, 'X-Forwarded-For' => "2001:db8:2:${n}::1")->{status}, $status, 'another network is not');
+}
+my @wrong = of('u1', secret => 'x' x 32);
+many(GET => '/v1/poll', '', @wrong, 'X-Forwarded-For' => '2001:db8:9::1');
+my $same = ask(GET => '/v1/poll?wait=0', '', of('calm'), 'X-Forwarded-For' => '2001:db8:9::2');
+$told += $same->{status} == 429;
+ok($same->{status} == 429 || $same->{status} == 204, 'while it is so, no token of that network is looked at');
+wait_until('later it is', sub { my $status = ask(GET => '/v1/poll?wait=0', '', of('calm'), 'X-Forwarded-For' => '2001:db8:9::2')->{status}; $told += $status == 429; $status == 204 });
+is(ask(GET => '/v1/poll?wait=0', '', of("each$_"), 'X-Forwarded-For' => '203.0.113.7')->{status}, 204, 'those with good tokens do not count by address') for 1 .. 3 * RATE;
+
+# Who watches over the relay; who has a WebSocket.
+my ($probes) = many(GET => '/healthz', '');
+is_deeply($probes, { 200 => MANY }, '/healthz is answered however often');
+($probes) = many(GET => '/readyz', '');
+is_deeply($probes, { 200 => MANY }, '/readyz too');
+my $ws = Clairon::Test::RawSocket->user($relay, 'u1');
+many(POST => '/v1/ack', '{}', of('u1'));
+$ws->say(({ t => 'ping' }) x 20);
+is_deeply([ map { $ws->line->{t} } 1 .. 20 ], [ ('pong') x 20 ], 'a WebSocket has a rate of its own');
+is($relay->metric('clairon_gate_requests_refused_total'), $told, 'the metrics say how many were told');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
+$relay = with('gate.request_rate' => 0);
+my ($all) = many(POST => '/v1/ack', "{\"ids\":[\"$none\"]}", of('u1'));
+is_deeply($all, { 204 => MANY }, 'a rate of 0 has no end');
+($all) = many(GET => '/nothing', '');
+is_deeply($all, { 404 => MANY }, 'for nobody');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
+done_testing();
