@@ -57,8 +57,7 @@ for my $kill (1 .. $KILLS)
 $writer->finish;
 wait_until('all rows are stored', sub { $store->stored >= $ROWS });
 # A quick writer is done before the last kill: then the last row was shown before it.
-$client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $ROWS })
-  unless $seen{$ROWS};
+$client->wait_row($ROWS) unless $seen{$ROWS};
 take_in($client);
 
 my @entries = $store->entries;

@@ -17,13 +17,6 @@ sub sql { return $pg->safe_psql('postgres', $_[0]) }
 sub insert { sql(sprintf q{INSERT INTO t VALUES (%d, 'u1')}, ++$row); return $row }
 sub stored { return map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $store->entries }
 
-sub wait_row
-{
-    my ($client, $id) = @_;
-    $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $id });
-    return;
-}
-
 # Writes WAL that nobody reads until PostgreSQL gives the slot up.
 sub lose_slot
 {
@@ -55,13 +48,13 @@ sub told
     ok(!$back->wait_for('connected')->{resumed}, "$how: nobody is resumed");
     is($back->wait_for('gap')->{why}, 'epoch', "$how: it is told as a gap");
     my $id = insert();
-    wait_row($back, $id);
+    $back->wait_row($id);
     is((stored())[-1], $id, "$how: and the stream goes on");
     return $back;
 }
 
 my $client = $relay->client('u1');
-wait_row($client, insert());
+$client->wait_row(insert());
 
 # Quiet WAL is let go of, and a restart after that is no loss.
 sql('CREATE TABLE quiet AS SELECT generate_series(1, 1000) n');
@@ -103,7 +96,7 @@ $open->query_safe('COMMIT');
 $open->quit;
 $relay->wait_ready;
 is($early->wait_for('gap')->{why}, 'epoch', 'made at last: what was committed meanwhile is told too');
-wait_row($early, insert());
+$early->wait_row(insert());
 pass('made at last: and the stream goes on');
 $client = $early;
 
@@ -130,7 +123,7 @@ sql(q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')});
 $relay->wait_ready;
 is($waits->wait_for('gap')->{why}, 'epoch', 'made by hand: what came between is told too');
 my $id = insert();
-wait_row($waits, $id);
+$waits->wait_row($id);
 pass('made by hand: and the stream goes on');
 
 # Made again behind the relay's back, on the same timeline.
@@ -163,7 +156,7 @@ my $folder = $store->{folder};
 system('cp', '-a', $folder, "$folder.old") == 0 or die 'could not copy the store';
 $store->start;
 $relay->wait_ready;
-wait_row($client, insert());
+$client->wait_row(insert());
 settle();
 $store->stop;
 system("rm -rf $folder/* && cp -a $folder.old/. $folder/") == 0 or die 'could not go back';

@@ -107,7 +107,7 @@ sub comes_through
 {
     my ($name) = @_;
     my $id = insert();
-    $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $id });
+    $client->wait_row($id);
     ok(!$client->{closed}, "$name: the client stays and gets what is written after");
     is(scalar $store->entries, $rows, "$name: nothing is lost, nothing comes twice");
     return;

@@ -55,7 +55,7 @@ $relay->wait_ready;
 is($client->wait_for('gap')->{why}, 'epoch', 'a client that stayed is told that the store was emptied');
 $relay->wait_for_log(qr/the store was emptied/);
 insert(501, 510);
-$client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == 510 });
+$client->wait_row(510);
 pass('and gets what comes after');
 
 # Killed, and back with nothing.
@@ -66,14 +66,14 @@ $store->start;
 is($client->wait_for('gap')->{why}, 'epoch', 'as is one that comes back empty');
 cmp_ok($relay->metric('clairon_hub_gaps_total{why="epoch"}'), '>=', 2, 'and it is counted');
 insert(531, 540);
-$client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == 540 });
+$client->wait_row(540);
 sub stored_in { my ($from, $to) = @_; return [ grep { $_ >= $from && $_ <= $to } map { $_->{data} =~ /"after":\{"id":(\d+)/ } $store->entries ] }
 is_deeply(stored_in(531, 540), [ 531 .. 540 ], 'what comes then is stored once');
 
 # Scripts flushed under our feet.
 $store->ask('SCRIPT', 'FLUSH');
 insert(541, 550);
-$client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == 550 });
+$client->wait_row(550);
 is_deeply(stored_in(541, 550), [ 541 .. 550 ], 'flushed scripts are loaded again, nothing is stored twice');
 
 done_testing();

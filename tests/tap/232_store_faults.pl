@@ -41,7 +41,7 @@ sub survives
     ok(!confirmed_since($written), "$name: what is not stored is not confirmed");
     $mend->();
     my $last = insert();
-    $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $last });
+    $client->wait_row($last);
     my @stored = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $store->entries;
     is_deeply(\@stored, [ 1 .. $rows ], "$name: each row is stored once, in order");
     is_deeply([ sort { $a <=> $b } map { $_->{payload}{after}{id} } $client->notes ], [ 1 .. $rows ],
@@ -124,7 +124,7 @@ $relay->start;
 $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
 my $last = insert();
-$client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $last });
+$client->wait_row($last);
 unlike($relay->log_text($mark), qr/NOPERM/, 'a user with few rights is enough');
 
 # The first password the default user gets may be wrong in older ways.

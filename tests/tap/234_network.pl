@@ -37,7 +37,7 @@ sub insert
 sub whole
 {
     my ($name) = @_;
-    $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $rows });
+    $client->wait_row($rows);
     my @stored;
     for my $stream ($store->keys('stream'))
     {

@@ -24,7 +24,7 @@ sub is_there
     my ($name) = @_;
     my $began = time;
     $pg->safe_psql('postgres', sprintf q{INSERT INTO t VALUES (%d, 'u1')}, ++$row);
-    $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $row });
+    $client->wait_row($row);
     note sprintf '%s: %.1f s', $name, time - $began;
     is($relay->metric('clairon_feed_reconnects_total'), 0, "$name: the connection stays");
     return;

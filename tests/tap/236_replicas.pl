@@ -23,13 +23,6 @@ my $rows   = 0;
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 sub insert { sql(sprintf q{INSERT INTO t VALUES (%d, 'u1')}, ++$rows) for 1 .. $_[0] // 1; return $rows }
 
-sub wait_row
-{
-    my ($id) = @_;
-    $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $id });
-    return;
-}
-
 sub wait_confirmed
 {
     my ($end) = @_;
@@ -38,13 +31,13 @@ sub wait_confirmed
     return;
 }
 
-wait_row(insert(10));
+$client->wait_row(insert(10));
 wait_confirmed(sql('SELECT pg_current_wal_lsn()'));
 is($replica->stored, 10, 'what is confirmed is on the replica');
 
 # The replica falls behind.
 $wire->freeze;
-wait_row(insert(10));
+$client->wait_row(insert(10));
 my $behind = sql('SELECT pg_current_wal_lsn()');
 $relay->wait_for_log(qr/0 of \[store\] min_replicas = 1 replicas have what is stored/);
 is(sql("SELECT confirmed_flush_lsn < '$behind' FROM pg_replication_slots"), 't',
@@ -57,14 +50,14 @@ pass('it is once the replica has it');
 # hour, as the primary's next entries are told.
 $wire->freeze;
 $primary->ask('XSETID', $_, (int(time * 1000) + 3_600_000) . '-0') for $primary->keys('stream');
-wait_row(insert(10));
+$client->wait_row(insert(10));
 $primary->kill9;
 $replica->ask('REPLICAOF', 'NO', 'ONE');
 is($replica->stored, 20, 'the replica lacks the last rows');
 $address->target($replica->{socket});
 $relay->configure('store.min_replicas' => 0);    # from its next start
 wait_until('what the replica lacked is stored again', sub { $replica->stored == 30 });
-wait_row(insert(5));
+$client->wait_row(insert(5));
 pass('a client that stayed is shown what comes after the failover');
 my @stored = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $replica->entries;
 is_deeply(\@stored, [ 1 .. $rows ], 'the new primary has each row once, in order');

@@ -64,14 +64,14 @@ sub row_arrives
 {
     my ($id) = @_;
     $pg->safe_psql('postgres', "INSERT INTO t VALUES ($id, 'u1')");
-    $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $id });
+    $client->wait_row($id);
     return pass("row $id arrives through TLS");
 }
 
 row_arrives(1);
 # More than one record of TLS holds.
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(1001, 3000) i});
-$client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == 3000 });
+$client->wait_row(3000);
 is($store->stored, 2001, 'each of many was stored once');
 $store->restart;
 row_arrives(2);

@@ -42,7 +42,7 @@ $relay->wait_ready;
 insert(201, 210);
 wait_until('all rows are stored', sub { $store->stored >= 210 });
 is_deeply([ rows() ], [ 1 .. 210 ], 'what the store lost came again from WAL, once and in order');
-$client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == 210 });
+$client->wait_row(210);
 my %ids = map { $_->{metadata}{id} => 1 } $client->notes;
 is(scalar keys %ids, 110, 'and under the same ids: a client that dedupes sees each once');
 

@@ -31,7 +31,7 @@ $relay->wait_ready;
 my $back = $relay->client('stays', pos => $client->pos);
 is($back->wait_for('gap')->{why}, 'epoch', 'and taken once the old progress is gone: clients are told');
 $new->safe_psql('postgres', 'INSERT INTO t VALUES (2)');
-$back->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == 2 });
+$back->wait_row(2);
 pass('what is written there arrives, at positions that the old one had passed');
 is_deeply($store->ask('SMEMBERS', $store->key('members:TEAM:t1')), ['stays'], 'who was a member of the old one is none here');
 
@@ -45,7 +45,7 @@ $client = $relay->client('later', pos => $back->pos);
 is($client->wait_for('gap')->{why}, 'epoch', 'a slot of another name: clients are told of what it lacks');
 is_deeply($store->ask('SMEMBERS', $store->key('members:TEAM:t1')), ['later'], 'and memberships are those of now');
 $new->safe_psql('postgres', 'INSERT INTO t VALUES (4)');
-$client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == 4 });
+$client->wait_row(4);
 pass('and the stream goes on');
 
 done_testing();

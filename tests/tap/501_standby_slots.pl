@@ -25,13 +25,6 @@ sub standby_sql { return $standby->safe_psql('postgres', $_[0]) }
 my ($relay, $row) = (undef, 0);
 sub insert { sql(sprintf q{INSERT INTO t VALUES (%d, 'u1')}, ++$row); return $row }
 
-sub wait_row
-{
-    my ($client, $id) = @_;
-    $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $id });
-    return;
-}
-
 sub wait_primary_logs
 {
     my ($pattern, $from) = @_;
@@ -53,7 +46,7 @@ sub told
     my ($client, $how) = @_;
     my $back = $relay->client('u1', pos => $client->pos);
     is($back->wait_for('gap')->{why}, 'epoch', "$how: clients are told of a gap");
-    wait_row($back, insert());
+    $back->wait_row(insert());
     return $back;
 }
 
@@ -97,7 +90,7 @@ $relay->wait_ready;
 is(sql(q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'relay'}), 0,
     'and left alone once the slot is there');
 my $client = $relay->client('u1');
-wait_row($client, insert());
+$client->wait_row(insert());
 pass('the slot is read');
 
 # Nothing tells the primary what the slot needs: it removes that.
@@ -130,7 +123,7 @@ $client = told($client, 'wal_level, mended');
 $primary->stop('immediate');
 $standby->promote;
 standby_sql(q{INSERT INTO t VALUES (1000, 'u1')});
-wait_row($client, 1000);
+$client->wait_row(1000);
 pass('and its promotion loses nothing');
 
 done_testing();

@@ -23,20 +23,13 @@ $standby->start;
 my $row = 0;
 sub insert { $primary->safe_psql('postgres', sprintf q{INSERT INTO t VALUES (%d, 'u1')}, ++$row); return $row }
 
-sub wait_row
-{
-    my ($client, $id) = @_;
-    $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{after}{id} == $id });
-    return;
-}
-
 for my $server ($primary, $standby)
 {
     my $name  = $server->name;
     my $relay = Clairon::Test::relay($server, Clairon::Test::store(fsync => 'always'), conf => {
         'feed.primary_conninfo' => $primary->connstr('postgres') . ' user=relay' });
     my $client = $relay->client('u1');
-    wait_row($client, insert());
+    $client->wait_row(insert());
     my $place = $client->pos;
     $relay->stop;
 
@@ -67,7 +60,7 @@ for my $server ($primary, $standby)
     $relay->wait_ready;
     $client = $relay->client('u1', pos => $place);
     is($client->wait_for('gap')->{why}, 'epoch', "$name: it is made again, and clients are told of a gap");
-    wait_row($client, insert());
+    $client->wait_row(insert());
     ok(!grep({ $_->{payload}{after}{id} == $lost } $client->notes), "$name: what was lost does not come, what follows does");
     $relay->stop;
 }

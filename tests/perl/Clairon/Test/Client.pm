@@ -132,6 +132,13 @@ sub wait_for
     return $found;
 }
 
+# The line of the row with that id, from the first line on.
+sub wait_row
+{
+    my ($self, $id) = @_;
+    return $self->wait_for(sub { $_[0]{t} eq 'msg' && ($_[0]{n}{payload}{after}{id} // '') eq $id });
+}
+
 # Waits until at least `$count` notifications came; returns all of them, in order.
 sub wait_notes
 {
