@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until wait_confirmed);
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
@@ -119,10 +119,7 @@ ok(!$lost->wait_for('connected')->{resumed}, 'a position that means nothing is n
 is($lost->wait_for('gap')->{why}, 'epoch', 'and the gap is announced');
 
 # What was confirmed is no longer held.
-my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
-wait_until('the slot is confirmed up to the end', sub {
-    $pg->safe_psql('postgres',
-        "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
+wait_confirmed($pg);
 pass('the slot follows');
 is($relay->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');

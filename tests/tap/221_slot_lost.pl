@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until wait_confirmed);
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
@@ -31,15 +31,6 @@ sub lose_slot
     return;
 }
 
-# Waits until the slot is confirmed up to here: then nothing of ours is in what may be lost.
-sub settle
-{
-    my $end = sql('SELECT pg_current_wal_lsn()');
-    wait_until('the slot is confirmed', sub {
-        sql("SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
-    return;
-}
-
 # The relay comes back and tells `$client`, who was connected, that something is gone.
 sub told
 {
@@ -58,7 +49,7 @@ $client->wait_row(insert());
 
 # Quiet WAL is let go of, and a restart after that is no loss.
 sql('CREATE TABLE quiet AS SELECT generate_series(1, 1000) n');
-settle();
+wait_confirmed($pg);
 my $epoch = $store->ask('HGET', $store->shared('meta'), 'epoch');
 $relay->restart;
 $client = $relay->client('u1', pos => $client->pos);
@@ -77,7 +68,7 @@ $client = told($client, 'lost, create_slot on');
 is(sql('SELECT wal_status FROM pg_replication_slots'), 'reserved', 'there is another slot');
 
 # Lost, and the new one waits for a transaction: what is committed meanwhile is in neither slot.
-settle();
+wait_confirmed($pg);
 $relay->stop;
 insert();
 lose_slot();
@@ -101,7 +92,7 @@ pass('made at last: and the stream goes on');
 $client = $early;
 
 # Lost, and it may not.
-settle();
+wait_confirmed($pg);
 $relay->stop;
 $relay->configure('feed.create_slot' => 'off');
 insert();
@@ -127,7 +118,7 @@ $waits->wait_row($id);
 pass('made by hand: and the stream goes on');
 
 # Made again behind the relay's back, on the same timeline.
-settle();
+wait_confirmed($pg);
 $relay->stop;
 insert();
 sql(q{SELECT pg_drop_replication_slot('clairon');
@@ -139,7 +130,7 @@ $relay->wait_ready;
 $client = told($waits, 'made again');
 
 # Moved on by hand.
-settle();
+wait_confirmed($pg);
 $relay->stop;
 insert();
 sql(q{SELECT pg_replication_slot_advance('clairon', pg_current_wal_lsn())});
@@ -150,14 +141,14 @@ $relay->wait_ready;
 $client = told($client, 'moved on');
 
 # A store restored from a copy older than what PostgreSQL was told.
-settle();
+wait_confirmed($pg);
 $store->stop;
 my $folder = $store->{folder};
 system('cp', '-a', $folder, "$folder.old") == 0 or die 'could not copy the store';
 $store->start;
 $relay->wait_ready;
 $client->wait_row(insert());
-settle();
+wait_confirmed($pg);
 $store->stop;
 system("rm -rf $folder/* && cp -a $folder.old/. $folder/") == 0 or die 'could not go back';
 $mark = $relay->log_mark;

@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until wait_confirmed);
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main', conf => "wal_sender_timeout = 2s\n");
@@ -112,9 +112,7 @@ $relay->wait_for_log(qr/PostgreSQL was silent for 2 s/, from => $mark);
 wait_until('PostgreSQL gave the relay up too', sub { walsenders() == 0 });
 $to_pg->thaw;
 whole('no PostgreSQL');
-$end = sql('SELECT pg_current_wal_lsn()');
-wait_until('all is confirmed', sub {
-    sql("SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
+wait_confirmed($pg);
 pass('and in the end all is confirmed');
 is((grep { $_->{t} eq 'gap' } @{ $client->{lines} }), 0, 'never a gap');
 

@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_confirmed);
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -38,9 +38,7 @@ is_there('a rule that wants none of it');
 $pg->safe_psql('postgres', q{BEGIN; INSERT INTO foreign_to_us SELECT generate_series(1, 1000000); ROLLBACK});
 is_there('one that is rolled back');
 
-my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
-wait_until('the slot is confirmed', sub {
-    $pg->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
+wait_confirmed($pg);
 pass('and its WAL may go');
 is(scalar $store->entries, $row, 'nothing came of it');
 open my $file, '<', $pg->logfile or die $!;

@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until wait_confirmed);
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -23,16 +23,8 @@ my $rows   = 0;
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 sub insert { sql(sprintf q{INSERT INTO t VALUES (%d, 'u1')}, ++$rows) for 1 .. $_[0] // 1; return $rows }
 
-sub wait_confirmed
-{
-    my ($end) = @_;
-    wait_until('the slot is confirmed', sub {
-        sql("SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
-    return;
-}
-
 $client->wait_row(insert(10));
-wait_confirmed(sql('SELECT pg_current_wal_lsn()'));
+wait_confirmed($pg);
 is($replica->stored, 10, 'what is confirmed is on the replica');
 
 # The replica falls behind.
@@ -43,7 +35,7 @@ $relay->wait_for_log(qr/0 of \[store\] min_replicas = 1 replicas have what is st
 is(sql("SELECT confirmed_flush_lsn < '$behind' FROM pg_replication_slots"), 't',
     'what the replica lacks is shown, and not confirmed, and that is said');
 $wire->thaw;
-wait_confirmed($behind);
+wait_confirmed($pg, $behind);
 pass('it is once the replica has it');
 
 # Failover, to a replica that lacks the last rows, and whose clock is behind the primary's: by an
@@ -69,7 +61,7 @@ my $pos = $client->pos;
 $relay->restart;
 $client = $relay->client('u1', pos => $pos);
 ok($client->wait_for('connected')->{resumed}, 'and a position from after it resumes');
-wait_confirmed(sql('SELECT pg_current_wal_lsn()'));
+wait_confirmed($pg);
 pass('all is confirmed');
 
 open my $file, '<', $pg->logfile or die $!;

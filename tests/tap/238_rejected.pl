@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until wait_confirmed);
 use JSON ();
 use Test::More;
 
@@ -45,8 +45,6 @@ ok(PostgreSQL::Test::Utils::run_log([ $relay->{program}, qw(errors redrive --lim
 like($out, qr/^redrove 1 entries for 1 users\nleft 2 entries/, 'the one behind those that cannot be');
 is_deeply([ map { $_->{reason} } $store->entries('clairon:errors') ], [ ('rejected') x 2 ], 'which stay');
 
-my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
-wait_until('the slot is confirmed beyond it', sub {
-    $pg->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
+wait_confirmed($pg);
 pass('and PostgreSQL may let it go');
 done_testing();

@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until wait_confirmed);
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
@@ -47,10 +47,7 @@ my %ids = map { $_->{metadata}{id} => 1 } $client->notes;
 is(scalar keys %ids, 110, 'and under the same ids: a client that dedupes sees each once');
 
 # In the end it is confirmed all the same.
-my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
-wait_until('the slot is confirmed', sub {
-    $pg->safe_psql('postgres',
-        "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
+wait_confirmed($pg);
 pass('what is safe is confirmed');
 
 done_testing();

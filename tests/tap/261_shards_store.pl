@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until wait_confirmed);
 use IPC::Run;
 use Test::More;
 
@@ -105,13 +105,7 @@ ok(defined $replayed, 'the relay counts what came again');
 
 # One shard is an older copy of itself, before what the slot was confirmed for: the rest comes again, for it alone.
 sub keys_of { my ($k) = @_; return @{ $store->ask('KEYS', "clairon:{$k}:*") } }
-sub confirmed { return $pg->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$_[0]' FROM pg_replication_slots") eq 't' }
-sub wait_confirmed
-{
-    my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
-    return wait_until('the slot is confirmed', sub { confirmed($end) });
-}
-wait_confirmed();
+wait_confirmed($pg);
 my @kept = map { [ $_, $store->ask('DUMP', $_) ] } keys_of(2);
 insert(5);
 wait_stored();
@@ -144,7 +138,7 @@ sub epoch { return join ' ', map { $store->ask('HGET', "clairon:{$_}:meta", 'epo
 
 # One shard's data is lost: everyone is told, and what is not yet confirmed comes again.
 my $client = $relay->client('u1');
-wait_confirmed();
+wait_confirmed($pg);
 my %before = map { $_ => [ map { key_of($_) } $store->entries($STREAMS[$_]) ] } 0 .. $SHARDS - 1;
 $store->ask('DEL', keys_of(3));
 is($client->wait_for('gap')->{why}, 'epoch', 'one shard was emptied: everyone is told of it');
@@ -154,7 +148,7 @@ is_whole('after the loss of one shard', $before{3});
 $relay->wait_ready;
 
 # And the first shard, which has the memberships.
-wait_confirmed();
+wait_confirmed($pg);
 my @lost  = (@{ $before{3} }, map { key_of($_) } $store->entries($STREAMS[0]));
 my $mark  = $relay->log_mark;
 $store->ask('DEL', keys_of(0));

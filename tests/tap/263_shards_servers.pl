@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until wait_confirmed);
 use IPC::Run;
 use JSON ();
 use Test::More;
@@ -156,13 +156,7 @@ $stores[1]->start;
 $_->wait_ready for $first, $second;
 
 # One is emptied, of what PostgreSQL has let go of.
-sub wait_confirmed
-{
-    my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
-    return wait_until('the slot is confirmed', sub {
-        $pg->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
-}
-wait_confirmed();
+wait_confirmed($pg);
 $stores[1]->ask('FLUSHALL');
 is($client{u3}->wait_for('gap')->{why}, 'epoch', 'one server was emptied: everyone is told');
 my $had = stored();
@@ -203,7 +197,7 @@ pass('as it was all goes on');
 
 # From two servers to four, each a copy of the one it relieves.
 %lost = make_errors();
-wait_confirmed();
+wait_confirmed($pg);
 my $reader = $first->client('u1');
 my $place  = $reader->pos;
 $first->stop;

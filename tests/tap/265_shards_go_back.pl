@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until wait_confirmed);
 use Test::More;
 
 my $SHARDS = 4;
@@ -131,12 +131,6 @@ ok(!grep({ $_->{t} eq 'gap' } @{ $client->{lines} }), 'a failover of one server:
 # One shard is restored from a copy that is older than what the slot was confirmed for. What lies between is gone for it, and told; the others have
 # lost nothing, and are not given again what is not confirmed yet.
 sub epochs { return map { $stores[ $_ % 2 ]->ask('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. $SHARDS - 1 }
-sub wait_confirmed
-{
-    my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
-    return wait_until('the slot is confirmed', sub {
-        $pg->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
-}
 sub keys_of { return sort @{ $stores[1]->ask('KEYS', 'clairon:{3}:*') } }
 sub restore
 {
@@ -149,14 +143,14 @@ sub restore
 }
 $relay->configure('store.min_replicas' => 0);
 $relay->restart;
-wait_confirmed();
+wait_confirmed($pg);
 my @kept = map { [ $_, $stores[1]->ask('DUMP', $_) ] } keys_of();
 my $had  = stored(3);
 insert(2);
 wait_stored();
 my @lost = (entries(3))[ $had .. stored(3) - 1 ];
 cmp_ok(scalar @lost, '>', 0, 'the shard has what it will lose');
-wait_confirmed();
+wait_confirmed($pg);
 $relay->configure('store.min_replicas' => 1);
 $relay->restart;
 insert(2);

@@ -8,7 +8,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until wait_confirmed);
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -225,10 +225,7 @@ for my $place (0, 1)
 wait_until('all acks are stored', sub { pending() == 0 });
 is_deeply([ grep { /:(ack|inbox|pending|left)/ } map { @{ $_->ask('KEYS', '*') } } @stores ], [],
     'nothing is left pending, and no trace');
-my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
-wait_until('the slot is confirmed', sub {
-    $pg->safe_psql('postgres',
-        "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
+wait_confirmed($pg);
 pass('and PostgreSQL may let all of it go');
 
 done_testing();

@@ -33,7 +33,7 @@ use Clairon::Test::Proxy;
 use Clairon::Test::Relay;
 use Clairon::Test::Store;
 
-our @EXPORT_OK = qw(wait_until free_port token scratch top children);
+our @EXPORT_OK = qw(wait_until wait_confirmed free_port token scratch top children);
 
 our $SECONDS = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;    # the usual deadline
 our $SECRET  = 'a secret of tests, long enough for HS256 tokens';
@@ -76,6 +76,15 @@ sub wait_until
         select(undef, undef, undef, 0.02);
     }
     return;
+}
+
+# Waits until the slot is confirmed up to there, else up to now: PostgreSQL holds nothing of ours any more.
+sub wait_confirmed
+{
+    my ($pg, $end) = @_;
+    $end //= $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
+    return wait_until('the slot is confirmed', sub {
+        $pg->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
 }
 
 my %given;
