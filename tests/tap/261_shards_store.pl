@@ -111,7 +111,7 @@ insert(5);
 wait_stored();
 $relay->kill9;
 $store->ask('DEL', keys_of(2));
-restore(@$_) for @kept;
+$store->ask_bytes('RESTORE', $_->[0], 0, $_->[1]) for @kept;
 cmp_ok(stored(), '<', rows(), 'one shard went back');
 my $epoch = epoch();
 $relay->start;
@@ -122,17 +122,6 @@ is(epoch(), $epoch, 'which nobody is told of, as nothing is lost');
 insert(3);
 wait_stored();
 is_whole('and later rows');
-
-# Binary: as it is.
-sub restore
-{
-    my ($key, $bytes) = @_;
-    my $link = $store->link;
-    my @words = ('RESTORE', $key, 0, $bytes);
-    print {$link} '*' . @words . "\r\n", map { '$' . length($_) . "\r\n$_\r\n" } @words;
-    $link->flush;
-    return Clairon::Test::Store::read_answer($link);
-}
 
 sub epoch { return join ' ', map { $store->ask('HGET', "clairon:{$_}:meta", 'epoch') // 'none' } 0 .. $SHARDS - 1 }
 

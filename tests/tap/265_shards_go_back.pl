@@ -132,15 +132,6 @@ ok(!grep({ $_->{t} eq 'gap' } @{ $client->{lines} }), 'a failover of one server:
 # lost nothing, and are not given again what is not confirmed yet.
 sub epochs { return map { $stores[ $_ % 2 ]->ask('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. $SHARDS - 1 }
 sub keys_of { return sort @{ $stores[1]->ask('KEYS', 'clairon:{3}:*') } }
-sub restore
-{
-    my ($key, $bytes) = @_;
-    my $link = $stores[1]->link;
-    my @words = ('RESTORE', $key, 0, $bytes);
-    print {$link} '*' . @words . "\r\n", map { '$' . length($_) . "\r\n$_\r\n" } @words;
-    $link->flush;
-    return Clairon::Test::Store::read_answer($link);
-}
 $relay->configure('store.min_replicas' => 0);
 $relay->restart;
 wait_confirmed($pg);
@@ -159,7 +150,7 @@ $client = $relay->client('u1');
 my @before = epochs();
 $relay->kill9;
 $stores[1]->ask('DEL', keys_of());
-restore(@$_) for @kept;
+$stores[1]->ask_bytes('RESTORE', $_->[0], 0, $_->[1]) for @kept;
 $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/begins at LSN .*restored from an old copy/, from => $mark);

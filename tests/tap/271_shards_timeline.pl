@@ -46,15 +46,6 @@ sub stored_once
 }
 
 sub keys_of { return sort @{ $store->ask('KEYS', 'clairon:{3}:*') } }
-sub restore
-{
-    my ($key, $bytes) = @_;
-    my $link = $store->link;
-    my @words = ('RESTORE', $key, 0, $bytes);
-    print {$link} '*' . @words . "\r\n", map { '$' . length($_) . "\r\n$_\r\n" } @words;
-    $link->flush;
-    return Clairon::Test::Store::read_answer($link);
-}
 
 insert($primary);
 wait_stored();
@@ -76,7 +67,7 @@ stored_once('a failover that loses nothing');
 my @before = map { $store->ask('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. $SHARDS - 1;
 $relay->kill9;
 $store->ask('DEL', keys_of());
-restore(@$_) for @kept;
+$store->ask_bytes('RESTORE', $_->[0], 0, $_->[1]) for @kept;
 my $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/following timeline 2/, from => $mark);

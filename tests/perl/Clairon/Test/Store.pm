@@ -67,6 +67,13 @@ sub ask
 {
     my ($self, @words) = @_;
     utf8::encode($_) for @words;
+    return $self->ask_bytes(@words);
+}
+
+# The same of words that are bytes already, as what DUMP gave is.
+sub ask_bytes
+{
+    my ($self, @words) = @_;
     my $request = '*' . @words . "\r\n" . join '', map { '$' . length . "\r\n$_\r\n" } @words;
     my $answer  = eval {
         my $link = $self->link;
