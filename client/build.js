@@ -20,6 +20,7 @@ const MINIFY = {
   compress: {
     ecma: 2020, passes: 4, toplevel: true, pure_getters: true, keep_fargs: false, hoist_vars: true,
     unsafe_arrows: true, unsafe_methods: true, // nothing here is called with `new`
+    unsafe: true, // nor is anything built in replaced
   },
 };
 

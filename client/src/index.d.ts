@@ -27,7 +27,10 @@ export interface Notification<Row = Record<string, unknown>> {
     /** Large values that the change did not touch and that are therefore not in `after`. */
     unchanged?: string[];
     changed?: string[];
+    /** Values that are null here because they are too large for a message. */
     truncated?: string[];
+    /** Values that are null here because the server could not print them. */
+    undecodable?: string[];
     [key: string]: unknown;
   };
   routing: {

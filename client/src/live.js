@@ -15,7 +15,7 @@ export function createLiveRows(client, source, { key, load }, report) {
   const listeners = new Set();
   const backoff = createBackoff();
   let rows = [];
-  let waiting; // during a load: what is to be done after it
+  let loading; // a promise, during a load
   let mustLoad = false;
   let isTelling = false;
   let timer;
@@ -31,26 +31,25 @@ export function createLiveRows(client, source, { key, load }, report) {
 
   /** Asks load() for all rows; again, when it is called during a load. */
   async function reload() {
-    if (!load) return;
     mustLoad = true;
-    if (waiting) return;
+    if (load) loading ??= loadAll().finally(() => { loading = undefined; });
+    return loading;
+  }
+
+  async function loadAll() {
     clearTimeout(timer);
-    waiting = [];
     try {
       let answer;
-      do {
+      while (mustLoad && load) {
         mustLoad = false;
         answer = await load();
-      } while (mustLoad && load);
+      }
       replace(answer ?? []);
       backoff.reset();
     } catch (error) {
       report(error);
       if (client.state !== 'closed') timer = setTimeout(reload, backoff.nextWait());
     }
-    const came = waiting;
-    waiting = undefined;
-    for (const act of came) act();
   }
 
   function replace(all) {
@@ -60,23 +59,26 @@ export function createLiveRows(client, source, { key, load }, report) {
   }
 
   /** The message counts as handled when it is in `rows`. */
-  function arrived(n) {
-    return waiting ? new Promise((done) => { waiting.push(() => done(apply(n))); }) : apply(n);
+  async function arrived(n) {
+    await loading;
+    apply(n);
   }
 
-  function apply({ metadata: { operation }, payload: { before, after, unchanged = [] } }) {
+  function apply({ metadata: { operation }, payload: { before, after, unchanged, truncated } }) {
     if (operation === 'notify') return; // of no row
     if (operation === 'truncate') {
-      replace([]);
+      if (!load) replace([]);
+      reload(); // it may have been one partition's
       return;
     }
     const is = keyOf(after);
     const was = keyOf(before) ?? is;
     const held = byKey.get(was);
     if (was !== is) byKey.delete(was);
-    if (is !== undefined) byKey.set(is, whole(after, held, unchanged));
+    // What the message leaves out stays: untouched large values, and what only load() brings.
+    if (is !== undefined) byKey.set(is, { ...held, ...after });
     tell();
-    if (was === undefined || (unchanged.length > 0 && !held)) reload();
+    if (was === undefined || truncated || (unchanged && !held)) reload();
   }
 
   function keyOf(row) {
@@ -109,11 +111,4 @@ export function createLiveRows(client, source, { key, load }, report) {
   }
 
   return { get rows() { return rows; }, subscribe, reload, close };
-}
-
-/** Large values that a change did not touch are not in `after`: they are those of the row held. */
-function whole(after, held, unchanged) {
-  const row = { ...after };
-  for (const column of unchanged) row[column] = held?.[column];
-  return row;
 }

@@ -67,6 +67,25 @@ test('large columns that were not touched stay as they are held', async (t) => {
   await rowsAre(list, [{ id: 7, a: 'y', big: 'B' }]);
 });
 
+test('what only load() brings stays too: columns that the rule does not show', async (t) => {
+  const { socket, list } = await start(t, { load: () => [{ id: 1, a: 'x', author: 'Ada' }] });
+  await rowsAre(list, [{ id: 1, a: 'x', author: 'Ada' }]);
+  socket.says(change('update', { before: { id: 1 }, after: { id: 1, a: 'y' } }));
+  await rowsAre(list, [{ id: 1, a: 'y', author: 'Ada' }]);
+});
+
+test('values too large for a message, and what a TRUNCATE left, are asked for', async (t) => {
+  let rows = [{ id: 1, a: 'x' }, { id: 2, a: 'y' }];
+  const { socket, list } = await start(t, { load: () => rows });
+  await rowsAre(list, rows);
+  rows = [{ id: 1, a: 'large' }, { id: 2, a: 'y' }];
+  socket.says(change('update', { before: { id: 1 }, after: { id: 1, a: null }, truncated: ['a'] }));
+  await rowsAre(list, rows);
+  rows = [{ id: 2, a: 'y' }];
+  socket.says(change('truncate', {}));
+  await rowsAre(list, rows);
+});
+
 test('a row that is not held and not whole is asked for', async (t) => {
   let rows = [];
   const { socket, list } = await start(t, { load: () => rows });
