@@ -130,8 +130,9 @@ struct session { /* from a pool: at the start of a cache line */
     bool has_said;   /* lines of its own wait */
     bool has_topics; /* it is not shown all: see topics */
     unsigned queue_count;
-    bool is_timed;   /* taken_us or passed_bytes is set */
-    struct run *run; /* handed over whole; only while the queue is empty */
+    bool is_timed;    /* taken_us or passed_bytes is set */
+    bool has_backlog; /* its lines tell of one: see backlog */
+    struct run *run;  /* handed over whole; only while the queue is empty */
     struct session *waking_next;
     void *socket;
     const struct session_transport *transport;
@@ -167,7 +168,7 @@ struct session { /* from a pool: at the start of a cache line */
     bool is_doubting;   /* the inbox is read to its end, to find what of the window was acked */
     bool has_lost;      /* what expired before it was written is not yet told as a gap */
     bool has_shed;      /* nor what was left out in this stretch */
-    bool has_gone;      /* nor, behind the queue, what waited for room and is gone */
+    bool has_refused;   /* of the inbox, as it is read: the window was full */
     unsigned asked;     /* answers under way that hold this pointer */
     unsigned char own_shard; /* of its user */
     bool is_poll;            /* it lasts for one answer */
@@ -179,8 +180,8 @@ struct session { /* from a pool: at the start of a cache line */
     unsigned checked_pages;
     /* Of the notes held back, those of which the store is asked whether an ack is owed. */
     unsigned deferring_count;
-    unsigned owed_count; /* to come by the inbox, as it was */
     size_t deferring_bytes;
+    struct backlog *backlog; /* NULL: none, and nothing to tell of one */
     char inbox_at[STORE_INBOX_PLACE_MAX];
     int window;
     int unacked_count;
@@ -221,7 +222,7 @@ struct place session_head(const struct session *session);
 struct note *session_note(const struct session *session, const struct entry *entry,
                           struct place place);
 struct note *session_note_at(const struct session *session, const struct note *note,
-                             struct place place);
+                             struct place place, bool overtakes);
 /* What its name in the log, and `connected`, call it by; lives as long as it does. */
 struct bytes session_conn(const struct session *session);
 void session_pos_text(const struct session *session, struct place place,
@@ -254,8 +255,6 @@ void session_queue(struct session *session, struct note *note);
 /* False when it is to be queued note by note, as others wait or the socket is full. */
 bool session_queue_run(struct hub *hub, struct session *session, struct run *run);
 void session_drop_queue(struct session *session);
-/* Says that some of what waited for room is gone, once what came before it was sent. */
-void session_tell_gone(struct session *session);
 /* Something waits: it is sent at the end of this turn, or when the socket can take it. */
 void session_wake(struct session *session);
 /* It was offered something while its socket took nothing. */
@@ -266,8 +265,24 @@ void session_passed(struct session *session, size_t bytes);
  */
 bool hub_send_some(struct hub *hub, unsigned most);
 
+/* session_check.c */
+/* CHECKING: says `connected`, or asks the store first. */
+void session_check(struct session *session);
+
 /* session_load.c */
 void session_step(struct session *session);
+/*
+ * Common to all answers. False when the session is gone, had to be closed, or waits: the store's
+ * return will call session_step.
+ */
+bool session_answered(struct session *session, enum rc rc);
+/* Asked: the answer calls session_step; not asked: the store's return does. */
+void session_await(struct session *session, enum rc asked);
+/*
+ * How far the store's pages are taken. Two streams are not asked in one moment: only up to where
+ * the hub has read is nothing missing of one that is earlier than what is there of the other.
+ */
+struct place session_pages_end(const struct session *session);
 void session_regroup(struct session *session);
 /* clairon.member has its user in this audience from now on. */
 void session_join(struct session *session, const char *key, size_t len);
@@ -282,6 +297,32 @@ void session_change_epoch(struct session *session);
 void session_refill(struct session *session, bool is_beat);
 /* Asks the store whether what this session waits for is still to be acked. */
 void session_doubt(struct session *session);
+
+/* backlog.c */
+void backlog_free(struct session *session);
+/* Its client came with this one. */
+void backlog_carry(struct session *session, const struct backlog *told);
+/* There was no room for a new note, the next behind the cursor; then: the store is asked of it. */
+void backlog_add(struct session *session);
+void backlog_asked(struct session *session);
+/*
+ * The store's answer about a note that was held back. True when it goes as it is: nobody waits for
+ * this user's ack, nor do older ones wait. Behind those it is missed, with a gap behind them.
+ */
+bool backlog_decide(struct session *session, const struct note *note, bool is_unowed);
+/* What is in the inbox with this score is of it. */
+bool backlog_has(const struct session *session, unsigned shard, uint64_t score);
+/* A note from the inbox found room. */
+void backlog_take(struct session *session, const struct note *note);
+/* Nothing waits in the inbox any more: what is left of it is gone. */
+void backlog_lose(struct session *session);
+/* All of it was told as a gap. */
+void backlog_forget(struct session *session);
+/* What a line with this place tells of it, one that goes before others perhaps; false: nothing. */
+bool backlog_told(const struct session *session, struct place place, bool overtakes,
+                  struct backlog *ret_told);
+/* Says that some of it is gone, once what came before that was sent. */
+void session_tell_gone(struct session *session);
 
 /* window.c */
 /*

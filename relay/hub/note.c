@@ -13,12 +13,13 @@ static const char MIDDLE[] = "\",\"n\":";
 
 /* What stands before the notification in its line. */
 static size_t
-write_start(const char *epoch, const struct entry_id *pos, unsigned shards, char *at)
+write_start(const char *epoch, const struct entry_id *pos, unsigned shards,
+            const struct backlog *backlog, char *at)
 {
     size_t len = sizeof(START) - 1;
 
     memcpy(at, START, len);
-    note_pos_text(epoch, pos, shards, at + len);
+    note_pos_text(epoch, pos, shards, backlog, at + len);
     len += strlen(at + len);
     memcpy(at + len, MIDDLE, sizeof(MIDDLE) - 1);
     return len + sizeof(MIDDLE) - 1;
@@ -27,10 +28,10 @@ write_start(const char *epoch, const struct entry_id *pos, unsigned shards, char
 /* Route, users and line in one allocation; the rest is the caller's to set. */
 static struct note *
 make(struct bytes route, struct bytes only, struct bytes data, const char *epoch,
-     const struct entry_id *pos, unsigned shards)
+     const struct entry_id *pos, unsigned shards, const struct backlog *backlog)
 {
     char start[NOTE_POS_MAX + sizeof(START) + sizeof(MIDDLE)];
-    size_t start_len = write_start(epoch, pos, shards, start);
+    size_t start_len = write_start(epoch, pos, shards, backlog, start);
     struct note *note;
     unsigned char *at;
 
@@ -62,28 +63,31 @@ struct note *
 note_new(const struct entry *entry, const char *epoch, const struct entry_id *pos, unsigned shards)
 {
     struct note *note =
-        make(entry->frame.as.note.head, entry->only, entry->data, epoch, pos, shards);
+        make(entry->frame.as.note.head, entry->only, entry->data, epoch, pos, shards, NULL);
 
     note->is_copy = entry->is_copy;
     note->is_open = entry->is_open;
     note->ends_us = entry->ends_us;
     note->shard = entry->shard;
     note->id = entry->id;
+    note->score = entry->score;
     note->needs_ack = (entry->frame.flags & FRAME_ACK_REQUIRED) != 0;
     return note;
 }
 
 struct note *
-note_new_at(const struct note *note, const char *epoch, const struct entry_id *pos)
+note_new_at(const struct note *note, const char *epoch, const struct entry_id *pos,
+            const struct backlog *backlog)
 {
     struct note *moved =
-        make(note->frame.as.note.head, note->only, note->data, epoch, pos, note->shards);
+        make(note->frame.as.note.head, note->only, note->data, epoch, pos, note->shards, backlog);
 
     moved->is_copy = note->is_copy;
     moved->is_open = note->is_open;
     moved->ends_us = note->ends_us;
     moved->shard = note->shard;
     moved->id = note->id;
+    moved->score = note->score;
     moved->needs_ack = note->needs_ack;
     moved->made_us = note->made_us;
     return moved;

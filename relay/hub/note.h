@@ -15,6 +15,7 @@ struct note {
     unsigned char shard;
     unsigned char shards; /* that `pos` speaks of */
     struct entry_id id;
+    uint64_t score;     /* from an inbox: of the entry that it was first */
     struct frame frame; /* views into this allocation */
     struct bytes only;  /* likewise; walk with frame_next_target */
     int64_t made_us;    /* monotonic */
@@ -27,13 +28,27 @@ struct note {
 };
 
 /*
+ * What needs an ack and found no room in a session's window. It comes by the user's inbox, unless
+ * another session of the user acks it before: so lines that went past it tell of it.
+ */
+struct backlog {
+    struct place behind; /* it came after this, .. */
+    unsigned count;      /* .. and is so much */
+    unsigned asked;      /* of it: whether an ack is owed is not known yet */
+    unsigned found;      /* when a client came back with it: in the inbox so far */
+    bool is_checked;     /* .. all of it */
+    bool is_gone;        /* some went past for good, which is not told yet */
+};
+
+/*
  * `pos` is the position that the line tells the client, in each of the shards (0-0 where none of
  * its readers has any). The caller owns one reference.
  */
 struct note *note_new(const struct entry *entry, const char *epoch, const struct entry_id *pos,
                       unsigned shards);
-/* The same with another position. */
-struct note *note_new_at(const struct note *note, const char *epoch, const struct entry_id *pos);
+/* The same with another position; `backlog` may be NULL. */
+struct note *note_new_at(const struct note *note, const char *epoch, const struct entry_id *pos,
+                         const struct backlog *backlog);
 struct note *note_ref(struct note *note);
 void note_unref(struct note *note); /* accepts NULL */
 
@@ -51,17 +66,19 @@ note_told(const struct note *note, unsigned own)
  * A client's position: the store's epoch, a dot, an entry of the shared stream as `ms-seq`. Then of
  * each other shard's, as far as known, a dot and, in base 36, by how many ms it is later (after a
  * `-`: earlier), and `-seq` unless that is 0. So `00ff.1700000000000-3..-rs.2s-1` knows nothing of
- * shard 1.
+ * shard 1. Of a backlog follow `~`, its count, and where it begins, as another shard's entry, in
+ * the shared and in the own shard; or, if some is gone, `~` alone: `00ff.1700000000000-3~2~-5s`.
  */
 #define NOTE_POS_MAX 512
 #define NOTE_POS_EPOCH_MAX 32
+/* With a backlog, which may be NULL, of no other shards than the reader's. */
 void note_pos_text(const char *epoch, const struct entry_id *pos, unsigned shards,
-                   char ret_text[NOTE_POS_MAX]);
+                   const struct backlog *backlog, char ret_text[NOTE_POS_MAX]);
 /*
- * The place of a user whose own shard is `own`. RC_CLOSED: well-formed, but of another epoch.
- * RC_BAD: no position at all.
+ * The place and the backlog of a user whose own shard is `own`. RC_CLOSED: well-formed, but of
+ * another epoch. RC_BAD: no position at all.
  */
 MUST_CHECK enum rc note_pos_read(const char *text, const char *epoch, unsigned shards, unsigned own,
-                                 struct place *ret_place);
+                                 struct place *ret_place, struct backlog *ret_backlog);
 
 #endif

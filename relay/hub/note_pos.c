@@ -1,16 +1,23 @@
 /* note_pos.c: a client's position as text; the picture of it is in note.h. */
+#include <limits.h>
 #include <string.h>
 
 #include "hub/note.h"
 #include "store/store.h"
 
 #define BASE 36
+#define MARK '~' /* of a backlog */
+#define PART_ENDS ".~"
 #define DIGITS_MAX 13                   /* of 64 bits */
 #define BESIDE_MAX (2 * DIGITS_MAX + 3) /* with a dot and two dashes */
 
 _Static_assert(NOTE_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + (STORE_SHARDS_MAX - 1) * BESIDE_MAX <=
                    NOTE_POS_MAX,
                "the longest position fits");
+_Static_assert(NOTE_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + STORE_SHARDS_MAX + BESIDE_MAX +
+                       (1 + DIGITS_MAX) + 2 * (1 + BESIDE_MAX) <=
+                   NOTE_POS_MAX,
+               "so does that of one user, with a backlog");
 
 static const char DIGITS[] = "0123456789abcdefghijklmnopqrstuvwxyz";
 
@@ -51,9 +58,24 @@ is_unknown(struct entry_id id)
     return id.ms == 0 && id.seq == 0;
 }
 
+static char *
+write_backlog(struct entry_id shared, const struct backlog *backlog, char *at)
+{
+    *at++ = MARK;
+    if (backlog->is_gone)
+        return at;
+    at = write_number(backlog->count, at);
+    *at++ = MARK;
+    at = write_beside(shared, backlog->behind.shared, at);
+    if (is_unknown(backlog->behind.own))
+        return at;
+    *at++ = MARK;
+    return write_beside(shared, backlog->behind.own, at);
+}
+
 void
 note_pos_text(const char *epoch, const struct entry_id *pos, unsigned shards,
-              char ret_text[NOTE_POS_MAX])
+              const struct backlog *backlog, char ret_text[NOTE_POS_MAX])
 {
     size_t len = strnlen(epoch, NOTE_POS_EPOCH_MAX);
     char *at = ret_text + len + 1;
@@ -69,6 +91,8 @@ note_pos_text(const char *epoch, const struct entry_id *pos, unsigned shards,
         if (!is_unknown(pos[i]))
             at = write_beside(pos[0], pos[i], at);
     }
+    if (backlog != NULL)
+        at = write_backlog(pos[0], backlog, at);
     *at = '\0';
 }
 
@@ -112,29 +136,57 @@ read_beside(struct entry_id shared, const char *at, const char *end, struct entr
     return RC_OK;
 }
 
+/* At its mark, or where the text ends. */
+static enum rc
+read_backlog(struct entry_id shared, const char *at, struct backlog *ret_backlog)
+{
+    struct backlog backlog = {.is_gone = at[0] == MARK && at[1] == '\0'};
+    const char *place = *at == MARK ? strchr(at + 1, MARK) : NULL;
+    const char *own = place != NULL ? strchr(place + 1, MARK) : NULL;
+    const char *end = at + strlen(at);
+    uint64_t count = 0;
+
+    if (*at == MARK && !backlog.is_gone) {
+        at++;
+        if (place == NULL || read_number(&at, place, &count) != RC_OK || at != place ||
+            count > UINT_MAX ||
+            read_beside(shared, place + 1, own != NULL ? own : end, &backlog.behind.shared) !=
+                RC_OK ||
+            (own != NULL && read_beside(shared, own + 1, end, &backlog.behind.own) != RC_OK))
+            return RC_BAD;
+        backlog.count = (unsigned)count;
+    }
+    *ret_backlog = backlog;
+    return RC_OK;
+}
+
 enum rc
 note_pos_read(const char *text, const char *epoch, unsigned shards, unsigned own,
-              struct place *ret_place)
+              struct place *ret_place, struct backlog *ret_backlog)
 {
     const char *dot = strchr(text, '.');
     const char *at = dot != NULL ? dot + 1 : text;
-    const char *end = at + strcspn(at, ".");
+    const char *end = at + strcspn(at, PART_ENDS);
     struct place place = {.own = {0, 0}};
+    struct backlog backlog;
 
     if (dot == NULL || entry_id_read(at, (size_t)(end - at), &place.shared) != RC_OK)
         return RC_BAD;
-    for (unsigned i = 1; *end != '\0'; i++) {
+    for (unsigned i = 1; *end == '.'; i++) {
         struct entry_id id;
 
         at = end + 1;
-        end = at + strcspn(at, ".");
+        end = at + strcspn(at, PART_ENDS);
         if (i >= shards || read_beside(place.shared, at, end, &id) != RC_OK)
             return RC_BAD;
         if (i == own)
             place.own = id;
     }
+    if (read_backlog(place.shared, end, &backlog) != RC_OK)
+        return RC_BAD;
     if ((size_t)(dot - text) != strlen(epoch) || strncmp(text, epoch, strlen(epoch)) != 0)
         return RC_CLOSED;
     *ret_place = place;
+    *ret_backlog = backlog;
     return RC_OK;
 }

@@ -112,6 +112,7 @@ session_free_if_done(struct session *session)
     topics_free(session->topics);
     free(session->unacked);
     window_inbox_read(session);
+    backlog_free(session);
     buffer_free(&session->said);
     pool_give(&sessions, session);
 }
@@ -149,21 +150,27 @@ session_note(const struct session *session, const struct entry *entry, struct pl
 }
 
 struct note *
-session_note_at(const struct session *session, const struct note *note, struct place place)
+session_note_at(const struct session *session, const struct note *note, struct place place,
+                bool overtakes)
 {
     struct entry_id pos[STORE_SHARDS_MAX];
+    struct backlog told;
+    bool has_backlog = backlog_told(session, place, overtakes, &told);
 
     place_spread(place, session->own_shard, pos, note->shards);
-    return note_new_at(note, session->hub->epoch, pos);
+    return note_new_at(note, session->hub->epoch, pos, has_backlog ? &told : NULL);
 }
 
 void
 session_pos_text(const struct session *session, struct place place, char ret_text[NOTE_POS_MAX])
 {
     struct entry_id pos[STORE_SHARDS_MAX];
+    struct backlog told;
+    bool has_backlog = backlog_told(session, place, !session_is_idle(session), &told);
 
     place_spread(place, session->own_shard, pos, session->hub->shards);
-    note_pos_text(session->hub->epoch, pos, session->hub->shards, ret_text);
+    note_pos_text(session->hub->epoch, pos, session->hub->shards, has_backlog ? &told : NULL,
+                  ret_text);
 }
 
 /* What goes in. */
@@ -213,7 +220,7 @@ queue(struct session *session, struct note *note)
     }
     if (!note->is_copy)
         place_pass(&place, note->shard, note->id);
-    moved = session_note_at(session, note, place);
+    moved = session_note_at(session, note, place, false);
     session_queue(session, moved);
     note_unref(moved);
 }

@@ -9,14 +9,9 @@
 #include "hub/hub_private.h"
 
 #define CLOSE_RESTART 4201
-#define CHECKED_PAGES_MAX 64
 
-/*
- * Common to all answers. False when the session is gone, had to be closed, or waits: the store's
- * return will call session_step.
- */
-static bool
-answer_counts(struct session *session, enum rc rc)
+bool
+session_answered(struct session *session, enum rc rc)
 {
     session->asked--;
     if (session->state == SESSION_CLOSED) {
@@ -35,40 +30,11 @@ answer_counts(struct session *session, enum rc rc)
     return false;
 }
 
-/* Asked: the answer calls session_step; not asked: the store's return does. */
-static void
-await(struct session *session, enum rc asked)
+void
+session_await(struct session *session, enum rc asked)
 {
     session->is_awaited = asked == RC_OK;
     session->asked += asked == RC_OK;
-}
-
-static bool
-say_connected(struct session *session, bool resumed)
-{
-    struct hub *hub = session->hub;
-    struct buffer line;
-    struct bytes conn = session_conn(session);
-    char pos[NOTE_POS_MAX];
-    bool is_whole;
-
-    session_pos_text(session, session->cursor, pos);
-    buffer_init(&line, SESSION_SAID_MAX);
-    is_whole = buffer_addf(&line, "{\"t\":\"connected\",") == RC_OK;
-    if (session->has_request_id)
-        is_whole &= buffer_addf(&line, "\"r\":%" PRId64 ",", session->request_id) == RC_OK;
-    is_whole &= buffer_addf(&line, "\"user\":") == RC_OK &&
-                buffer_add_json(&line, session->user, strlen(session->user)) == RC_OK;
-    is_whole &=
-        buffer_addf(&line,
-                    ",\"conn\":\"%.*s\",\"pos\":\"%s\",\"resumed\":%s,\"ping\":%" PRId64
-                    ",\"win\":%d,\"exp\":%" PRId64 "}",
-                    (int)conn.len, (const char *)conn.at, pos, resumed ? "true" : "false",
-                    hub->config->gate.ping_ms / 1000, session->window, session->expires_s) == RC_OK;
-    if (is_whole)
-        session_say(session, line.bytes, line.len);
-    buffer_free(&line);
-    return is_whole;
 }
 
 /* GROUPING */
@@ -118,7 +84,7 @@ on_groups(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
     struct session *session = ctx;
 
     session->is_awaited = false;
-    if (!answer_counts(session, rc))
+    if (!session_answered(session, rc))
         return;
     if (!session->groups_stale) {
         take_groups(session, groups, count);
@@ -138,7 +104,7 @@ on_regrouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
     session->is_regrouping = false;
     session->groups_stale = false;
     session->wants_regroup = rc != RC_OK;
-    if (!answer_counts(session, rc))
+    if (!session_answered(session, rc))
         return;
     has_gained = gains(session, groups, count);
     take_groups(session, groups, count);
@@ -169,137 +135,6 @@ waits_for_groups(const struct session *session)
     return session->is_regrouping || session->wants_regroup;
 }
 
-/* CHECKING */
-
-static void
-begin_delivery(struct session *session, bool resumed)
-{
-    free(session->pos);
-    session->pos = NULL;
-    session->is_going_on = session->is_poll && resumed;
-    session->began_at = session->cursor;
-    snprintf(session->inbox_at, sizeof(session->inbox_at), "0");
-    session_set_state(session, SESSION_INBOX);
-    if (!say_connected(session, resumed))
-        log_error(session->name, "could not say connected");
-}
-
-/* Nothing is known of what happened since the client's position. */
-static void
-begin_after_gap(struct session *session, const char *why)
-{
-    session->cursor = session_head(session);
-    begin_delivery(session, false);
-    session_gap(session, session->cursor, session->cursor, why);
-}
-
-/* It cannot be shown any more: who is told of it has not resumed without a loss. */
-static bool
-is_lost(const struct session *session, const struct frame *frame, int64_t ends_us)
-{
-    return ends_us != 0 && ends_us <= clock_wall_us() && session_is_for(session, frame) &&
-           topics_show(session->topics, frame->as.note.topic);
-}
-
-static bool
-page_has_loss(const struct session *session, const struct store_page *page)
-{
-    for (size_t i = 0; i < page->count; i++) {
-        const struct entry *entry = &page->entries[i];
-
-        if (!entry->is_copy && is_lost(session, &entry->frame, entry->ends_us))
-            return true;
-    }
-    return false;
-}
-
-static bool
-recent_has_loss(const struct session *session, struct place after)
-{
-    const struct note *note;
-
-    while ((note = recent_next(&session->hub->recent, session->own_shard, after)) != NULL) {
-        if (!note->is_copy && is_lost(session, &note->frame, note->ends_us))
-            return true;
-        place_pass(&after, note->shard, note->id);
-    }
-    return false;
-}
-
-static void
-check_recent(struct session *session)
-{
-    const struct place base = recent_base(&session->hub->recent, session->own_shard);
-
-    begin_delivery(session, !recent_has_loss(session, place_max(session->checked, base)));
-}
-
-static void
-on_checked(void *ctx, enum rc rc, const struct store_page *page)
-{
-    struct session *session = ctx;
-
-    session->is_awaited = false;
-    if (!answer_counts(session, rc))
-        return;
-    session->checked_pages++;
-    if (page->state == STORE_RANGE_UNKNOWN)
-        begin_after_gap(session, "epoch");
-    else if (session->is_poll || page->state != STORE_RANGE_WHOLE || page_has_loss(session, page))
-        begin_delivery(session, session->is_poll && page->state == STORE_RANGE_WHOLE);
-    else if (page->seen > 0)
-        session->checked = page->last;
-    else /* nothing left in the store: what is missing comes live */
-        check_recent(session);
-    /* Entries that were trimmed are announced by the catching up that meets their absence. */
-    session_step(session);
-}
-
-/*
- * How far the store's pages are taken. Two streams are not asked in one moment: only up to where
- * the hub has read is nothing missing of one that is earlier than what is there of the other.
- */
-static struct place
-pages_end(const struct session *session)
-{
-    const struct place whole = {{UINT64_MAX, UINT64_MAX}, {UINT64_MAX, UINT64_MAX}};
-
-    return session->hub->shards > 1 ? session_head(session) : whole;
-}
-
-/* Polls are not told whether they resumed. */
-static void
-check_losses(struct session *session)
-{
-    struct hub *hub = session->hub;
-
-    if (recent_covers(&hub->recent, session->own_shard, session->checked))
-        begin_delivery(session, session->is_poll || !recent_has_loss(session, session->checked));
-    else if (session->checked_pages == CHECKED_PAGES_MAX)
-        begin_delivery(session, false); /* so far behind that nobody looked */
-    else
-        await(session,
-              store_range(hub->store, session->own_shard, session->checked, pages_end(session),
-                          session->is_poll ? 1 : SESSION_PAGE, on_checked, session));
-}
-
-static void
-check_position(struct session *session)
-{
-    const struct hub *hub = session->hub;
-
-    if (session->pos == NULL) {
-        session->cursor = session_head(session);
-        begin_delivery(session, false);
-    } else if (note_pos_read(session->pos, hub->epoch, hub->shards, session->own_shard,
-                             &session->cursor) != RC_OK) {
-        begin_after_gap(session, "epoch");
-    } else {
-        session->checked = place_max(session->checked, session->cursor);
-        check_losses(session);
-    }
-}
-
 /* INBOX */
 
 /* What is never retried has no time to run out: only its place tells that it was shown. */
@@ -308,18 +143,8 @@ is_new_to_poll(const struct session *session, const struct entry *entry)
 {
     bool is_retried = (entry->frame.flags & FRAME_RETRY_ENABLED) != 0;
 
-    return is_retried || place_is_before(&session->began_at, entry->shard, entry->id);
-}
-
-/* What waited for room and is there no more: another session of the user acked it, or it ended. */
-static void
-tell_gone(struct session *session)
-{
-    if (session->is_deferred)
-        return; /* some still wait */
-    session->has_gone = session->has_gone || session->owed_count > 0;
-    session->owed_count = 0;
-    session_tell_gone(session);
+    return is_retried || place_is_before(&session->began_at, entry->shard, entry->id) ||
+           backlog_has(session, entry->shard, entry->score);
 }
 
 /* A retry, perhaps for others, of what the catching up has among its neighbours. */
@@ -338,7 +163,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
     struct session *session = ctx;
 
     session->is_awaited = false;
-    if (!answer_counts(session, rc) || waits_for_groups(session))
+    if (!session_answered(session, rc) || waits_for_groups(session))
         return;
     for (size_t i = 0; i < page->count; i++) {
         const struct entry *entry = &page->entries[i];
@@ -362,7 +187,8 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
     snprintf(session->inbox_at, sizeof(session->inbox_at), "%s", page->next);
     if (page->next[0] == '\0') { /* the whole inbox was seen */
         window_drop_doubtful(session);
-        tell_gone(session);
+        if (!session->is_deferred)
+            backlog_lose(session);
     }
     if (page->next[0] == '\0' || (session->is_deferred && !session->is_doubting)) {
         window_inbox_read(session);
@@ -372,6 +198,14 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
 }
 
 /* CATCHING_UP */
+
+struct place
+session_pages_end(const struct session *session)
+{
+    const struct place whole = {{UINT64_MAX, UINT64_MAX}, {UINT64_MAX, UINT64_MAX}};
+
+    return session->hub->shards > 1 ? session_head(session) : whole;
+}
 
 static void
 catch_up_from_page(struct session *session, const struct store_page *page)
@@ -399,7 +233,7 @@ on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
     const struct place from = session->cursor;
 
     session->is_awaited = false;
-    if (!answer_counts(session, rc) || waits_for_groups(session))
+    if (!session_answered(session, rc) || waits_for_groups(session))
         return;
     if (page->seen > 0)
         session->cursor = place_max(from, page->first);
@@ -442,8 +276,9 @@ catch_up(struct session *session)
     if (recent_goes_on(&hub->recent, session->own_shard, session->cursor))
         catch_up_from_recent(session);
     else
-        await(session, store_range(hub->store, session->own_shard, session->cursor,
-                                   pages_end(session), SESSION_PAGE, on_caught_up, session));
+        session_await(session,
+                      store_range(hub->store, session->own_shard, session->cursor,
+                                  session_pages_end(session), SESSION_PAGE, on_caught_up, session));
 }
 
 void
@@ -457,10 +292,10 @@ session_step(struct session *session)
         return;
     switch (session->state) {
     case SESSION_GROUPING:
-        await(session, store_groups(hub->store, session->user, on_groups, session));
+        session_await(session, store_groups(hub->store, session->user, on_groups, session));
         return;
     case SESSION_CHECKING:
-        check_position(session);
+        session_check(session);
         if (!session->is_awaited && session->state != SESSION_CHECKING)
             session_step(session);
         return;
@@ -468,8 +303,9 @@ session_step(struct session *session)
         if (!waits_for_groups(session) &&
             session->queue_count + session->deferring_count + SESSION_PAGE <= SESSION_QUEUE_MAX &&
             !session_is_full(session))
-            await(session, store_inbox(hub->store, session->user, session->inbox_at, SESSION_PAGE,
-                                       session->is_going_on, on_inbox, session));
+            session_await(session,
+                          store_inbox(hub->store, session->user, session->inbox_at, SESSION_PAGE,
+                                      session->is_going_on, on_inbox, session));
         return;
     case SESSION_CATCHING_UP:
         catch_up(session);
@@ -487,6 +323,7 @@ session_change_epoch(struct session *session)
 
     if (session->state == SESSION_GROUPING || session->state == SESSION_CHECKING)
         return; /* will look at its position with the new epoch in hand */
+    backlog_forget(session);
     session_say_gap(session, head, head, "epoch"); /* what still waits has no place any more */
     session->cursor = head;
 }

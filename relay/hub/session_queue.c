@@ -101,17 +101,22 @@ place_before(const struct session *session, const struct note *note)
 
 /*
  * A line that overtakes others must not tell a position behind theirs: who reconnects with it would
- * never get them. So it tells one before them all, in a copy of its own. NULL: it overtakes none.
+ * never get them. So it tells one before them all; and of a backlog, in a copy of its own. NULL: it
+ * goes as it is.
  */
 static struct note *
-held_back(const struct session *session, const struct note *note, unsigned nth)
+own_copy(const struct session *session, const struct note *note, unsigned nth)
 {
+    const bool overtakes = nth < session->queue_count;
+    struct backlog backlog;
     const struct place told = note_told(note, session->own_shard);
     struct place place = told;
 
     for (unsigned i = nth; i < session->queue_count; i++)
         place = place_min(place, place_before(session, *slot_of(session, i)));
-    return place_equal(place, told) ? NULL : session_note_at(session, note, place);
+    if (place_equal(place, told) && !backlog_told(session, place, overtakes, &backlog))
+        return NULL;
+    return session_note_at(session, note, place, overtakes);
 }
 
 struct place
@@ -147,7 +152,7 @@ insert(struct session *session, struct note *note)
 {
     uint8_t priority = note->frame.as.note.priority;
     unsigned place = session->queue_count;
-    struct note *copy = NULL;
+    struct note *copy;
 
     make_room(session);
     if (place == 0)
@@ -156,8 +161,7 @@ insert(struct session *session, struct note *note)
     while (place > 0 && !session->is_poll &&
            (*slot_of(session, place - 1))->frame.as.note.priority > priority)
         place--;
-    if (place < session->queue_count)
-        copy = held_back(session, note, place);
+    copy = own_copy(session, note, place);
     for (unsigned i = session->queue_count; i > place; i--)
         *slot_of(session, i) = *slot_of(session, i - 1);
     *slot_of(session, place) = copy != NULL ? copy : note;
@@ -197,7 +201,7 @@ session_queue(struct session *session, struct note *note)
 bool
 session_queue_run(struct hub *hub, struct session *session, struct run *run)
 {
-    if (!session_is_idle(session) || session->is_blocked)
+    if (!session_is_idle(session) || session->is_blocked || session->has_backlog)
         return false;
     session->run = run_ref(run);
     wake(hub, session);
@@ -375,15 +379,6 @@ send_run(struct hub *hub, struct session *session)
     stats_add(hub->stats, STAT_HUB_DELIVERED, run->count);
     count_time(session, run->notes[0]);
     run_unref(run);
-}
-
-void
-session_tell_gone(struct session *session)
-{
-    if (!session->has_gone || !session_is_idle(session))
-        return;
-    session->has_gone = false;
-    session_gap(session, session->cursor, session->cursor, "shed");
 }
 
 static void

@@ -84,6 +84,8 @@ add(struct session *session, struct note *note, bool is_deferred)
         session->asked++;
         session->deferring_count++;
         session->deferring_bytes += note->line_len;
+        if (!note->is_copy)
+            backlog_asked(session);
     }
     push(hub, (struct shown){.note = note_ref(note),
                              .user = memory_text(session->user, strlen(session->user)),
@@ -129,10 +131,9 @@ static void
 take_answer(struct hub *hub, const struct shown *item)
 {
     forget_deferral(item);
-    if (item->is_unowed && (item->deferred == NULL || item->deferred->owed_count == 0))
+    if (item->deferred != NULL ? backlog_decide(item->deferred, item->note, item->is_unowed)
+                               : item->is_unowed)
         take_unowed(hub, item);
-    else if (item->deferred != NULL)
-        item->deferred->owed_count++;
 }
 
 static void

@@ -44,6 +44,7 @@ window_inbox_read(struct session *session)
     free(session->acked);
     session->acked = NULL;
     session->acked_count = 0;
+    session->has_refused = false;
 }
 
 /* Idle sessions are many: places are made as they are needed. */
@@ -95,6 +96,8 @@ window_enter(struct session *session, struct note *note)
         return true;
     }
     window_defer(session);
+    if (!note->is_copy)
+        backlog_add(session);
     shown_defer(session, note);
     return false;
 }
@@ -108,11 +111,12 @@ window_enter_owed(struct session *session, struct note *note)
         return note->is_copy && enter_again(place);
     if (was_acked(session, note->frame.as.note.id))
         return false;
-    if (session->unacked_count < session->window) {
+    if (session->unacked_count < session->window && !session->has_refused) {
         take_place(session, note);
-        session->owed_count -= session->owed_count > 0;
+        backlog_take(session, note);
         return true;
     }
+    session->has_refused = true; /* what comes after it stays behind it */
     window_defer(session);
     return false;
 }

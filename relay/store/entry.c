@@ -27,6 +27,12 @@ entry_id_score(struct entry_id id)
     return id.ms * 1024 + (id.seq < 1023 ? id.seq : 1023);
 }
 
+struct entry_id
+entry_id_of_score(uint64_t score)
+{
+    return (struct entry_id){score / 1024, score % 1024};
+}
+
 enum rc
 entry_id_read(const char *text, size_t len, struct entry_id *ret_id)
 {

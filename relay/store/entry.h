@@ -33,6 +33,7 @@ struct entry {
 
 /* Its place as one number, as the scripts have it; a millisecond has 1024 of them. */
 uint64_t entry_id_score(struct entry_id id);
+struct entry_id entry_id_of_score(uint64_t score); /* the first of them */
 MUST_CHECK enum rc entry_id_read(const char *text, size_t len, struct entry_id *ret_id);
 void entry_id_text(struct entry_id id, char ret_text[ENTRY_ID_TEXT_MAX]);
 

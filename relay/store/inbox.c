@@ -1,4 +1,5 @@
 /* inbox.c: what a user has still to ack, of the shared shard and his own in one row. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,6 +209,13 @@ read_places(struct inbox *inbox, const char *after)
 
     snprintf(inbox->parts[0].after, PLACE_MAX, "%.*s", (int)len, after);
     snprintf(inbox->parts[1].after, PLACE_MAX, "%s", after[len] != '\0' ? after + len + 1 : after);
+}
+
+void
+store_inbox_behind(struct place place, char ret_after[STORE_INBOX_PLACE_MAX])
+{
+    snprintf(ret_after, STORE_INBOX_PLACE_MAX, "%" PRIu64 "%c%" PRIu64,
+             entry_id_score(place.shared), INBOX_AND, entry_id_score(place.own));
 }
 
 enum rc

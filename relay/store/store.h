@@ -214,9 +214,11 @@ typedef void store_paged(void *ctx, enum rc rc, const struct store_page *page);
 MUST_CHECK enum rc store_range(struct store *store, unsigned own_shard, struct place after,
                                struct place end, size_t max, store_paged *done, void *ctx);
 #define STORE_INBOX_PLACE_MAX 48
+/* The `after` of what came after these entries at first. */
+void store_inbox_behind(struct place place, char ret_after[STORE_INBOX_PLACE_MAX]);
 /*
- * What the user has still to ack, of both shards in order. `after`: "0", then page->next. With
- * only_unshown what was shown and has time left for its ack is left out.
+ * What the user has still to ack, of both shards in order. `after`: "0" or a place, then
+ * page->next. With only_unshown what was shown and has time left for its ack is left out.
  */
 MUST_CHECK enum rc store_inbox(struct store *store, const char *user, const char *after, size_t max,
                                bool only_unshown, store_paged *done, void *ctx);

@@ -101,6 +101,7 @@ tear_down(void **state)
     shown_free(&hub);
     audience_leave_all(&hub.audiences, &session.memberships, false);
     session_drop_queue(&session);
+    backlog_free(&session);
     ev_loop_destroy(hub.loop);
     return 0;
 }

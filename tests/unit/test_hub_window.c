@@ -40,6 +40,8 @@ tear_down(void **state)
     for (int i = 0; i < 4; i++)
         note_unref(fixture->notes[i]);
     free(fixture->session.unacked);
+    window_inbox_read(&fixture->session);
+    backlog_free(&fixture->session);
     free(fixture);
     return 0;
 }
@@ -175,6 +177,82 @@ test_a_poll_is_shown_what_there_is_room_for(void **state)
     assert_false(window_enter(&f->session, f->notes[3]));
 }
 
+/* A note as the inbox gives it. */
+static bool
+take_from_inbox(struct fixture *f, int nth)
+{
+    f->notes[nth]->score = entry_id_score(f->notes[nth]->id);
+    return window_enter_owed(&f->session, f->notes[nth]);
+}
+
+static struct place
+place(uint64_t ms)
+{
+    return (struct place){.shared = {ms, 0}};
+}
+
+static void
+test_what_found_no_room_is_told_until_it_is_shown(void **state)
+{
+    struct fixture *f = *state;
+    struct backlog told;
+
+    f->session.window = 1;
+    assert_true(window_enter(&f->session, f->notes[0]));
+    assert_false(f->session.has_backlog);
+    f->session.cursor = place(0);
+    assert_false(window_enter(&f->session, f->notes[1]));
+    f->session.cursor = place(1);
+    assert_false(window_enter(&f->session, f->notes[2]));
+    assert_false(backlog_told(&f->session, place(0), false, &told));
+    assert_true(backlog_told(&f->session, place(2), false, &told));
+    assert_int_equal(told.count, 2);
+    assert_true(place_equal(told.behind, place(0)));
+    assert_false(told.is_gone);
+    assert_true(backlog_told(&f->session, place(2), true, &told)); /* what overtakes knows less */
+    assert_true(told.is_gone);
+    window_forget(&f->session, f->notes[0]->frame.as.note.id);
+    assert_true(take_from_inbox(f, 1));
+    assert_true(backlog_told(&f->session, place(2), false, &told));
+    assert_int_equal(told.count, 1);
+    assert_true(place_equal(told.behind, place(1)));
+    window_forget(&f->session, f->notes[1]->frame.as.note.id);
+    assert_true(take_from_inbox(f, 2));
+    assert_false(backlog_told(&f->session, place(2), false, &told));
+}
+
+static void
+test_what_was_there_before_is_not_of_the_backlog(void **state)
+{
+    struct fixture *f = *state;
+
+    f->session.window = 1;
+    f->session.cursor = place(1);
+    assert_true(window_enter(&f->session, f->notes[3]));
+    assert_false(window_enter(&f->session, f->notes[2]));
+    window_forget(&f->session, f->notes[3]->frame.as.note.id);
+    assert_true(take_from_inbox(f, 1));
+    assert_int_equal(f->session.backlog->count, 1);
+    f->notes[3]->is_copy = true; /* a retry of what was shown */
+    assert_false(window_enter(&f->session, f->notes[3]));
+    assert_int_equal(f->session.backlog->count, 1);
+}
+
+static void
+test_of_an_inbox_nothing_goes_past_what_found_no_room(void **state)
+{
+    struct fixture *f = *state;
+
+    f->session.window = 1;
+    f->session.state = SESSION_INBOX;
+    assert_true(take_from_inbox(f, 0));
+    assert_false(take_from_inbox(f, 1));
+    window_forget(&f->session, f->notes[0]->frame.as.note.id);
+    assert_false(take_from_inbox(f, 2));
+    window_inbox_read(&f->session);
+    assert_true(take_from_inbox(f, 1));
+}
+
 int
 main(void)
 {
@@ -192,6 +270,12 @@ main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_a_poll_is_shown_what_there_is_room_for, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(test_what_found_no_room_is_told_until_it_is_shown, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_what_was_there_before_is_not_of_the_backlog, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_of_an_inbox_nothing_goes_past_what_found_no_room,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             test_the_inbox_is_read_after_the_answers_that_come_before_it, set_up, tear_down),
     };

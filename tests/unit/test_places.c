@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <limits.h>
 #include <string.h>
 
 #include "hub/recent.h"
@@ -64,13 +65,16 @@ check_text(const struct entry_id pos[4], const char *text)
 {
     char made[NOTE_POS_MAX];
 
-    note_pos_text("00ff", pos, 4, made);
+    note_pos_text("00ff", pos, 4, NULL, made);
     assert_string_equal(made, text);
     for (unsigned own = 1; own < 4; own++) {
         struct place place = at(77, 77);
+        struct backlog backlog = {.count = 7, .is_gone = true};
 
-        assert_int_equal(note_pos_read(text, "00ff", 4, own, &place), RC_OK);
+        assert_int_equal(note_pos_read(text, "00ff", 4, own, &place, &backlog), RC_OK);
         assert_true(place_equal(place, place_of(pos, own)));
+        assert_int_equal(backlog.count, 0);
+        assert_false(backlog.is_gone);
     }
 }
 
@@ -97,17 +101,49 @@ test_the_longest_position_fits(void **state)
     struct entry_id pos[STORE_SHARDS_MAX];
     char text[NOTE_POS_MAX];
     struct place place;
+    struct backlog backlog;
 
     (void)state;
     pos[0] = id(UINT64_MAX, UINT64_MAX);
     for (unsigned i = 1; i < STORE_SHARDS_MAX; i++)
         pos[i] = id(0, UINT64_MAX - i);
-    note_pos_text("0123456789abcdef0123456789abcdef", pos, STORE_SHARDS_MAX, text);
+    note_pos_text("0123456789abcdef0123456789abcdef", pos, STORE_SHARDS_MAX, NULL, text);
     assert_in_range(strlen(text), 480, NOTE_POS_MAX - 1);
-    assert_int_equal(
-        note_pos_read(text, "0123456789abcdef0123456789abcdef", STORE_SHARDS_MAX, 15, &place),
-        RC_OK);
+    assert_int_equal(note_pos_read(text, "0123456789abcdef0123456789abcdef", STORE_SHARDS_MAX, 15,
+                                   &place, &backlog),
+                     RC_OK);
     assert_true(place_equal(place, place_of(pos, 15)));
+}
+
+static void
+check_backlog(struct entry_id own, const struct backlog *backlog, const char *text)
+{
+    const struct entry_id pos[] = {id(100, 7), own};
+    char made[NOTE_POS_MAX];
+    struct place place;
+    struct backlog read;
+
+    note_pos_text("00ff", pos, 2, backlog, made);
+    assert_string_equal(made, text);
+    assert_int_equal(note_pos_read(text, "00ff", 2, 1, &place, &read), RC_OK);
+    assert_true(place_equal(place, place_of(pos, 1)));
+    assert_true(place_equal(read.behind, backlog->behind));
+    assert_int_equal(read.count, backlog->count);
+    assert_int_equal(read.is_gone, backlog->is_gone);
+}
+
+static void
+test_texts_with_a_backlog(void **state)
+{
+    (void)state;
+    check_backlog(id(0, 0), &(struct backlog){.is_gone = true}, "00ff.100-7~");
+    check_backlog(id(64, 0), &(struct backlog){.is_gone = true}, "00ff.100-7.-10~");
+    check_backlog(id(0, 0), &(struct backlog){.behind = {.shared = {99, 3}}, .count = 38},
+                  "00ff.100-7~12~-1-3");
+    check_backlog(id(110, 0), &(struct backlog){.behind = {{64, 0}, {101, 0}}, .count = UINT_MAX},
+                  "00ff.100-7.a~1z141z3~-10~1");
+    check_backlog(id(110, 0), &(struct backlog){.behind = {{0, 0}, {0, 0}}, .count = 1},
+                  "00ff.100-7.a~1~-2s");
 }
 
 static void
@@ -139,17 +175,27 @@ test_hostile_positions(void **state)
         "00ff.1-2....",                                 /* one shard too many */
         "00ff.1-2.1.1.1.1",                             /* likewise */
         "00ff.1-2.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1", /* likewise */
+        "00ff.1-2~1",
+        "00ff.1-2~~",
+        "00ff.1-2~~0",
+        "00ff.1-2~-1~0",
+        "00ff.1-2~1~0~0~0",
+        "00ff.1-2~1~-2",      /* before the beginning */
+        "00ff.1-2~1z141z4~0", /* one more than 32 bits */
+        "00ff.1-2~1~0.1",
+        "00ff~1~0",
     };
     struct place place = at(77, 77);
+    struct backlog backlog;
 
     (void)state;
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
-        assert_int_equal(note_pos_read(wrong[i], "00ff", 4, 1, &place), RC_BAD);
-    assert_int_equal(note_pos_read("00fe.1-2.1", "00ff", 4, 1, &place), RC_CLOSED);
-    assert_int_equal(note_pos_read("00f.1-2.1", "00ff", 4, 1, &place), RC_CLOSED);
-    assert_int_equal(note_pos_read("00ff.1-2.1", "00ff", 1, 0, &place), RC_BAD);
+        assert_int_equal(note_pos_read(wrong[i], "00ff", 4, 1, &place, &backlog), RC_BAD);
+    assert_int_equal(note_pos_read("00fe.1-2.1", "00ff", 4, 1, &place, &backlog), RC_CLOSED);
+    assert_int_equal(note_pos_read("00f.1-2.1", "00ff", 4, 1, &place, &backlog), RC_CLOSED);
+    assert_int_equal(note_pos_read("00ff.1-2.1", "00ff", 1, 0, &place, &backlog), RC_BAD);
     assert_true(place_equal(place, at(77, 77)));
-    assert_int_equal(note_pos_read("00ff.1-2...", "00ff", 4, 3, &place), RC_OK);
+    assert_int_equal(note_pos_read("00ff.1-2...", "00ff", 4, 3, &place, &backlog), RC_OK);
     assert_true(place_equal(place, (struct place){.shared = {1, 2}}));
 }
 
@@ -302,6 +348,7 @@ main(void)
         cmocka_unit_test(test_a_users_place_among_all),
         cmocka_unit_test(test_position_texts),
         cmocka_unit_test(test_the_longest_position_fits),
+        cmocka_unit_test(test_texts_with_a_backlog),
         cmocka_unit_test(test_hostile_positions),
         cmocka_unit_test(test_recent_finds_what_follows),
         cmocka_unit_test(test_recent_is_bounded),

@@ -1,0 +1,140 @@
+/* backlog.c: what needs an ack and found no room in a session's window, and what tells of it. */
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "hub/hub_private.h"
+
+static void
+set(struct session *session, struct backlog *backlog)
+{
+    session->backlog = backlog;
+    session->has_backlog = backlog != NULL;
+}
+
+/* Positions, and lines in the queue, go on telling of it until all before was sent. */
+static void
+end_if_empty(struct session *session)
+{
+    const struct backlog *backlog = session->backlog;
+
+    if (backlog == NULL || backlog->count > 0 || backlog->is_gone || !session_is_idle(session))
+        return;
+    backlog_free(session);
+}
+
+void
+backlog_free(struct session *session)
+{
+    free(session->backlog);
+    set(session, NULL);
+}
+
+void
+backlog_carry(struct session *session, const struct backlog *told)
+{
+    backlog_free(session);
+    if (told->count == 0 && !told->is_gone)
+        return;
+    set(session, memory_new(sizeof(*told)));
+    *session->backlog = *told;
+}
+
+void
+backlog_add(struct session *session)
+{
+    if (session->backlog == NULL)
+        set(session, memory_new(sizeof(*session->backlog)));
+    if (session->backlog->count++ == 0)
+        session->backlog->behind = session->cursor;
+}
+
+void
+backlog_asked(struct session *session)
+{
+    session->backlog->asked++;
+}
+
+bool
+backlog_decide(struct session *session, const struct note *note, bool is_unowed)
+{
+    struct backlog *backlog = session->backlog;
+    bool is_given = is_unowed && (backlog == NULL || backlog->count == backlog->asked);
+
+    if (backlog != NULL && !note->is_copy) {
+        backlog->asked--;
+        backlog->count -= is_given;
+    }
+    return is_given;
+}
+
+bool
+backlog_has(const struct session *session, unsigned shard, uint64_t score)
+{
+    struct place behind;
+
+    if (session->backlog == NULL || session->backlog->count == 0)
+        return false;
+    behind = session->backlog->behind;
+    return score > entry_id_score(*place_in(&behind, shard));
+}
+
+void
+backlog_take(struct session *session, const struct note *note)
+{
+    if (!backlog_has(session, note->shard, note->score))
+        return;
+    session->backlog->count--;
+    *place_in(&session->backlog->behind, note->shard) = entry_id_of_score(note->score);
+}
+
+void
+backlog_lose(struct session *session)
+{
+    struct backlog *backlog = session->backlog;
+
+    if (backlog == NULL)
+        return;
+    backlog->is_gone = backlog->is_gone || backlog->count > backlog->asked;
+    backlog->count = backlog->asked;
+    session_tell_gone(session);
+}
+
+void
+backlog_forget(struct session *session)
+{
+    struct backlog *backlog = session->backlog;
+
+    if (backlog == NULL)
+        return;
+    backlog->count = backlog->asked;
+    backlog->is_gone = false;
+    if (backlog->count == 0)
+        backlog_free(session);
+}
+
+bool
+backlog_told(const struct session *session, struct place place, bool overtakes,
+             struct backlog *ret_told)
+{
+    const struct backlog *backlog = session->backlog;
+
+    if (backlog == NULL)
+        return false;
+    *ret_told = (struct backlog){.is_gone = true};
+    if (backlog->is_gone || overtakes)
+        return true;
+    *ret_told = *backlog;
+    return backlog->count > 0 && !place_reaches(backlog->behind, place);
+}
+
+void
+session_tell_gone(struct session *session)
+{
+    if (session->backlog == NULL || !session_is_idle(session))
+        return;
+    if (session->backlog->is_gone) {
+        session->backlog->is_gone = false;
+        session_gap(session, session->cursor, session->cursor, "shed");
+    }
+    end_if_empty(session);
+}

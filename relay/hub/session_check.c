@@ -1,0 +1,215 @@
+/* session_check.c: is all that a client missed since its position still held? */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "hub/hub_private.h"
+
+#define CHECKED_PAGES_MAX 64
+
+static bool
+say_connected(struct session *session, bool resumed)
+{
+    struct hub *hub = session->hub;
+    struct buffer line;
+    struct bytes conn = session_conn(session);
+    char pos[NOTE_POS_MAX];
+    bool is_whole;
+
+    session_pos_text(session, session->cursor, pos);
+    buffer_init(&line, SESSION_SAID_MAX);
+    is_whole = buffer_addf(&line, "{\"t\":\"connected\",") == RC_OK;
+    if (session->has_request_id)
+        is_whole &= buffer_addf(&line, "\"r\":%" PRId64 ",", session->request_id) == RC_OK;
+    is_whole &= buffer_addf(&line, "\"user\":") == RC_OK &&
+                buffer_add_json(&line, session->user, strlen(session->user)) == RC_OK;
+    is_whole &=
+        buffer_addf(&line,
+                    ",\"conn\":\"%.*s\",\"pos\":\"%s\",\"resumed\":%s,\"ping\":%" PRId64
+                    ",\"win\":%d,\"exp\":%" PRId64 "}",
+                    (int)conn.len, (const char *)conn.at, pos, resumed ? "true" : "false",
+                    hub->config->gate.ping_ms / 1000, session->window, session->expires_s) == RC_OK;
+    if (is_whole)
+        session_say(session, line.bytes, line.len);
+    buffer_free(&line);
+    return is_whole;
+}
+
+static void
+begin_delivery(struct session *session, bool resumed)
+{
+    free(session->pos);
+    session->pos = NULL;
+    session->is_going_on = session->is_poll && resumed;
+    session->began_at = session->cursor;
+    snprintf(session->inbox_at, sizeof(session->inbox_at), "0");
+    session_set_state(session, SESSION_INBOX);
+    if (!say_connected(session, resumed))
+        log_error(session->name, "could not say connected");
+}
+
+/* Nothing is known of what happened since the client's position. */
+static void
+begin_after_gap(struct session *session, const char *why)
+{
+    backlog_free(session);
+    session->cursor = session_head(session);
+    begin_delivery(session, false);
+    session_gap(session, session->cursor, session->cursor, why);
+}
+
+/* It cannot be shown any more: who is told of it has not resumed without a loss. */
+static bool
+is_lost(const struct session *session, const struct frame *frame, int64_t ends_us)
+{
+    return ends_us != 0 && ends_us <= clock_wall_us() && session_is_for(session, frame) &&
+           topics_show(session->topics, frame->as.note.topic);
+}
+
+static bool
+page_has_loss(const struct session *session, const struct store_page *page)
+{
+    for (size_t i = 0; i < page->count; i++) {
+        const struct entry *entry = &page->entries[i];
+
+        if (!entry->is_copy && is_lost(session, &entry->frame, entry->ends_us))
+            return true;
+    }
+    return false;
+}
+
+static bool
+recent_has_loss(const struct session *session, struct place after)
+{
+    const struct note *note;
+
+    while ((note = recent_next(&session->hub->recent, session->own_shard, after)) != NULL) {
+        if (!note->is_copy && is_lost(session, &note->frame, note->ends_us))
+            return true;
+        place_pass(&after, note->shard, note->id);
+    }
+    return false;
+}
+
+static void
+check_recent(struct session *session)
+{
+    const struct place base = recent_base(&session->hub->recent, session->own_shard);
+
+    begin_delivery(session, !recent_has_loss(session, place_max(session->checked, base)));
+}
+
+static void
+on_checked(void *ctx, enum rc rc, const struct store_page *page)
+{
+    struct session *session = ctx;
+
+    session->is_awaited = false;
+    if (!session_answered(session, rc))
+        return;
+    session->checked_pages++;
+    if (page->state == STORE_RANGE_UNKNOWN)
+        begin_after_gap(session, "epoch");
+    else if (session->is_poll || page->state != STORE_RANGE_WHOLE || page_has_loss(session, page))
+        begin_delivery(session, session->is_poll && page->state == STORE_RANGE_WHOLE);
+    else if (page->seen > 0)
+        session->checked = page->last;
+    else /* nothing left in the store: what is missing comes live */
+        check_recent(session);
+    /* Entries that were trimmed are announced by the catching up that meets their absence. */
+    session_step(session);
+}
+
+/* Polls are not told whether they resumed. */
+static void
+check_losses(struct session *session)
+{
+    struct hub *hub = session->hub;
+
+    if (recent_covers(&hub->recent, session->own_shard, session->checked))
+        begin_delivery(session, session->is_poll || !recent_has_loss(session, session->checked));
+    else if (session->checked_pages == CHECKED_PAGES_MAX)
+        begin_delivery(session, false); /* so far behind that nobody looked */
+    else
+        session_await(session,
+                      store_range(hub->store, session->own_shard, session->checked,
+                                  session_pages_end(session), session->is_poll ? 1 : SESSION_PAGE,
+                                  on_checked, session));
+}
+
+/* What its client had no room for before, and is still to be shown. */
+static bool
+still_waits(const struct session *session, const struct entry *entry)
+{
+    struct place cursor = session->cursor;
+    bool has_ended = entry->ends_us != 0 && entry->ends_us <= clock_wall_us();
+
+    return entry->score <= entry_id_score(*place_in(&cursor, entry->shard)) && !has_ended &&
+           session_is_for(session, &entry->frame) &&
+           topics_show(session->topics, entry->frame.as.note.topic);
+}
+
+static void
+on_backlog(void *ctx, enum rc rc, const struct store_page *page)
+{
+    struct session *session = ctx;
+    struct backlog *backlog = session->backlog;
+
+    session->is_awaited = false;
+    if (!session_answered(session, rc))
+        return;
+    for (size_t i = 0; i < page->count; i++)
+        backlog->found += still_waits(session, &page->entries[i]);
+    backlog->is_checked = backlog->found >= backlog->count;
+    backlog->is_gone = !backlog->is_checked && page->next[0] == '\0';
+    snprintf(session->inbox_at, sizeof(session->inbox_at), "%s", page->next);
+    session_step(session);
+}
+
+/* False while it is not known. */
+static bool
+knows_backlog(struct session *session, const struct backlog *told)
+{
+    if (session->backlog == NULL) {
+        backlog_carry(session, told);
+        store_inbox_behind(told->behind, session->inbox_at);
+    }
+    if (session->backlog == NULL || session->backlog->is_checked || session->backlog->is_gone)
+        return true;
+    session_await(session, store_inbox(session->hub->store, session->user, session->inbox_at,
+                                       SESSION_PAGE, false, on_backlog, session));
+    return false;
+}
+
+/* Another device acked some of what was to come, or it ended. */
+static void
+begin_with_loss(struct session *session)
+{
+    backlog_free(session);
+    begin_delivery(session, session->is_poll);
+    session_gap(session, session->cursor, session->cursor, "shed");
+}
+
+void
+session_check(struct session *session)
+{
+    const struct hub *hub = session->hub;
+    struct backlog told;
+
+    if (session->pos == NULL) {
+        session->cursor = session_head(session);
+        begin_delivery(session, false);
+    } else if (note_pos_read(session->pos, hub->epoch, hub->shards, session->own_shard,
+                             &session->cursor, &told) != RC_OK) {
+        begin_after_gap(session, "epoch");
+    } else if (knows_backlog(session, &told)) {
+        session->checked = place_max(session->checked, session->cursor);
+        if (session->backlog != NULL && session->backlog->is_gone)
+            begin_with_loss(session);
+        else
+            check_losses(session);
+    }
+}
