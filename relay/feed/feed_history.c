@@ -17,8 +17,8 @@ reset(struct feed *feed, struct store_setback setback)
 }
 
 /*
- * A failover gives a higher timeline, as a restore does. So a primary that was thought dead is back,
- * or one of several hosts is the wrong one: what it holds must not undo what the other sent.
+ * A failover gives a higher timeline, as a restore does. So a primary that was thought dead is
+ * back, or one of several hosts is the wrong one: what it holds must not undo what the other sent.
  */
 void
 feed_refuse_old_timeline(struct feed *feed)

@@ -165,6 +165,7 @@ log_trace(const struct frame *frame)
               "decoded %s, traceparent %s", id, traceparent);
 }
 
+/* The feed may have been restarted: then nothing of the frame is kept. */
 static void
 take_frame(struct feed *feed, const struct frame *frame)
 {
@@ -176,6 +177,8 @@ take_frame(struct feed *feed, const struct frame *frame)
     } else {
         if (store_batch_is_full(feed->batch, frame))
             send_batch(feed);
+        if (feed->state == FEED_WAITING)
+            return;
         if (store_takes(feed->store, frame))
             store_batch_add(feed->batch, frame);
         else

@@ -1,0 +1,60 @@
+/* test_feed_stream.c: is nothing kept of a packet amid which the store went away? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "decoder/frame.h"
+#include "feed/feed_private.h"
+#include "store/call.h"
+
+static void
+write_commit(unsigned char *frame, uint64_t lsn)
+{
+    bytes_put_u32(frame + FRAME_AT_LENGTH, FRAME_COMMIT_SIZE);
+    frame[FRAME_AT_KIND] = FRAME_KIND_COMMIT;
+    frame[FRAME_AT_VERSION] = FRAME_VERSION;
+    bytes_put_u64(frame + FRAME_AT_COMMIT_LSN, lsn);
+    bytes_put_u64(frame + FRAME_AT_ORDINAL, FRAME_ORDINAL_COMMIT);
+}
+
+static void
+test_a_packet_amid_which_the_store_went(void **state)
+{
+    const size_t count = STORE_BATCH_FRAMES_MAX + 1; /* one batch is sent amid it */
+    const size_t len = count * FRAME_COMMIT_SIZE;
+    unsigned char *packet = memory_new(len);
+    struct shard shard = {0};
+    struct store store = {.shards = &shard, .shard_count = 1}; /* down */
+    struct config config = {.feed.slot = NULL};
+    struct stats stats = {.beat_us = 0};
+    struct feed feed = {.state = FEED_STREAMING,
+                        .loop = ev_loop_new(EVFLAG_AUTO),
+                        .config = &config,
+                        .store = &store,
+                        .stats = &stats};
+
+    (void)state;
+    for (size_t i = 0; i < count; i++)
+        write_commit(packet + i * FRAME_COMMIT_SIZE, i + 1);
+    feed_stream_reset(&feed);
+    assert_false(feed_stream_take(&feed, (char *)packet, (struct bytes){packet, len}));
+    assert_int_equal(feed.state, FEED_WAITING);
+    assert_int_equal(store_batch_count(feed.batch), 0); /* what it would point into is freed */
+    store_batch_free(feed.batch);
+    free(feed.held);
+    ev_loop_destroy(feed.loop);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_packet_amid_which_the_store_went),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
