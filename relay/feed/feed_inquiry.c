@@ -84,8 +84,15 @@ on_socket(struct ev_loop *loop, ev_io *watcher, int events)
 void
 feed_inquiry_ask(struct feed_inquiry *inquiry)
 {
-    const char *keys[] = {"dbname", "fallback_application_name", NULL};
-    const char *values[] = {inquiry->conninfo, "clairon", NULL};
+    const PGconn *beside = inquiry->beside;
+    /* What stands behind dbname counts more than what conninfo says; an empty text says nothing. */
+    const char *keys[] = {"dbname", "fallback_application_name", "host", "hostaddr", "port", NULL};
+    const char *values[] = {inquiry->conninfo,
+                            "clairon",
+                            beside != NULL ? PQhost(beside) : NULL,
+                            beside != NULL ? PQhostaddr(beside) : NULL,
+                            beside != NULL ? PQport(beside) : NULL,
+                            NULL};
 
     if (inquiry->conn != NULL) {
         if (PQstatus(inquiry->conn) == CONNECTION_OK &&

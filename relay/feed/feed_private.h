@@ -65,6 +65,7 @@ struct feed_mark {
 struct feed_inquiry {
     struct ev_loop *loop;
     const char *conninfo;
+    const PGconn *beside; /* the server of that connection, where conninfo names several; or NULL */
     const char *query;
     void (*on_rows)(void *ctx, const PGresult *rows); /* NULL: they do not matter */
     void (*on_failure)(void *ctx, const char *message);

@@ -73,6 +73,7 @@ feed_standby_begin(struct feed *feed)
 {
     feed->standby = (struct feed_inquiry){.loop = feed->loop,
                                           .conninfo = feed->config->feed.conninfo,
+                                          .beside = feed->conn,
                                           .query = QUERY,
                                           .on_rows = on_rows,
                                           .on_failure = on_failure,
