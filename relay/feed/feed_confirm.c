@@ -97,6 +97,7 @@ feed_confirm_replicas(struct feed *feed)
 void
 feed_confirm_reset(struct feed *feed)
 {
+    feed->received_lsn = 0;
     feed->stored_lsn = 0;
     feed->synced_lsn = 0;
     feed->replicated_lsn = 0;

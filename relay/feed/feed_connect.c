@@ -219,6 +219,10 @@ on_refusal(struct feed *feed, const PGresult *result)
 static void
 on_good_result(struct feed *feed, const PGresult *result)
 {
+    if (PQntuples(result) == 0) { /* no server of PostgreSQL does that */
+        feed_restart(feed, "PostgreSQL answered without a row");
+        return;
+    }
     switch (feed->state) {
     case FEED_IDENTIFYING:
         on_identified(feed, result);
