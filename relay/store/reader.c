@@ -44,7 +44,8 @@ on_read(void *ctx, const redisReply *reply)
         link_restart(lane->link, reply->str);
         return;
     }
-    lane->reading = true; /* until all of it is taken */
+    link_settle(lane->link); /* not before: one that may not read would be tried in haste for ever */
+    lane->reading = true;    /* until all of it is taken */
     reader_take(lane, reply, is_stale);
     lane->reading = false;
     reader_read(lane);
@@ -148,7 +149,6 @@ on_placed(void *ctx, const redisReply *reply)
         return;
     }
     lane->is_placed = true;
-    link_settle(lane->link);
     if (lane->number == 0) {
         snprintf(reader->control.at, sizeof(reader->control.at), "0-0");
         if (reply_is_array(reply, 1))
@@ -158,7 +158,7 @@ on_placed(void *ctx, const redisReply *reply)
     reader_read(lane);
 }
 
-/* A store that was emptied counts from the beginning. */
+/* A store that was emptied counts from the beginning; one that was cut off tells nothing. */
 static void
 on_receipts_newest(void *ctx, const redisReply *reply)
 {
@@ -166,6 +166,8 @@ on_receipts_newest(void *ctx, const redisReply *reply)
     char newest[ENTRY_ID_TEXT_MAX] = "0-0";
     struct entry_id at = {0, 0}, end = {0, 0};
 
+    if (reply == NULL)
+        return;
     if (reply_is_array(reply, 1))
         control_take_place(reply->element[0], newest);
     if (entry_id_read(receipts->at, strlen(receipts->at), &at) != RC_OK ||

@@ -1,4 +1,4 @@
-# Somebody removes what scripts, stream or group there are while nobody writes: is it mended, and a loss told?
+# Somebody removes scripts, stream or group while nobody writes, or a right: is it mended, or said, and a loss told?
 use strict;
 use warnings;
 
@@ -30,5 +30,15 @@ $store->ask('SCRIPT', 'FLUSH');
 $relay->wait_for_log(qr/its scripts were flushed/, from => $mark);
 wait_until('it is ready again', sub { ($relay->get('/readyz'))[0] == 200 });
 pass('scripts that were flushed are loaded again');
+
+# A user that may not read the streams is greeted well, again and again: but not in haste.
+$store->ask('ACL', 'SETUSER', 'blind', 'on', '>right', '~clairon:*', '+@all', '-@dangerous', '+info', '+keys', '+config|get', '-xread');
+my $proxy = Clairon::Test::proxy($store->{socket});
+$relay->stop;
+$relay->configure('store.url' => 'redis://blind:right@127.0.0.1:' . $proxy->port);
+$mark = $relay->log_mark;
+$relay->start;
+$relay->wait_for_log(qr/who=store-reader level=warn .*NOPERM.*; the relay's ACL user needs .*trying again in [1-9]\d{3} ms/, from => $mark);
+pass('a user who may not read is tried less and less often');
 
 done_testing();
