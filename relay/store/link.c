@@ -116,7 +116,8 @@ link_settle(struct link *link)
 void
 link_restart(struct link *link, const char *reason)
 {
-    link_fall(link, reason);
+    if (link != NULL)
+        link_fall(link, reason);
 }
 
 static void

@@ -17,7 +17,8 @@ struct link;
 
 struct link_events {
     void (*on_up)(void *ctx);                       /* ready: data loaded, scripts known */
-    void (*on_down)(void *ctx, const char *reason); /* after every pending reply was given up */
+    /* Pending replies were given up, or are as soon as the one that is at work returns. */
+    void (*on_down)(void *ctx, const char *reason);
     bool (*is_excused)(void *ctx); /* silence is no fault now; NULL: it always is */
     void *ctx;
 };
@@ -44,7 +45,10 @@ void link_measure(struct link *link, struct stats *stats);
 /* The connection has proved itself: the next break is tried again soon. */
 void link_settle(struct link *link);
 
-/* Breaks the connection and starts over: for replies that cannot be. NULL: nothing failed. */
+/*
+ * Breaks the connection and starts over: for replies that cannot be. No reason (NULL): nothing
+ * failed. Accepts NULL.
+ */
 void link_restart(struct link *link, const char *reason);
 
 /*

@@ -240,6 +240,7 @@ shard_close(struct shard *shard)
     upkeep_close(shard->upkeep);
     replicas_close(shard);
     link_close(shard->link);
+    shard->link = NULL; /* answers that others give up now may ask for a new greeting of all */
 }
 
 void
