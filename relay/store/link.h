@@ -16,7 +16,7 @@ struct ev_loop;
 struct link;
 
 struct link_events {
-    void (*on_up)(void *ctx);                       /* ready: data loaded, scripts known */
+    void (*on_up)(void *ctx); /* ready: data loaded, scripts known */
     /* Pending replies were given up, or are as soon as the one that is at work returns. */
     void (*on_down)(void *ctx, const char *reason);
     bool (*is_excused)(void *ctx); /* silence is no fault now; NULL: it always is */

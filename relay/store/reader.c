@@ -44,8 +44,9 @@ on_read(void *ctx, const redisReply *reply)
         link_restart(lane->link, reply->str);
         return;
     }
-    link_settle(lane->link); /* not before: one that may not read would be tried in haste for ever */
-    lane->reading = true;    /* until all of it is taken */
+    /* Not before: one that lets us greet but not read would be tried in haste for ever. */
+    link_settle(lane->link);
+    lane->reading = true; /* until all of it is taken */
     reader_take(lane, reply, is_stale);
     lane->reading = false;
     reader_read(lane);
