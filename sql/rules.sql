@@ -310,6 +310,10 @@ BEGIN
             USING ERRCODE = 'program_limit_exceeded';
     END IF;
     PERFORM clairon.insert_rule(rule);
+    IF (SELECT relrowsecurity FROM pg_class WHERE oid = relation) THEN
+        RAISE NOTICE 'relation: the row-level security of % does not limit who is notified, only '
+                     'the rule does', relation;
+    END IF;
 END $$;
 
 -- These two are written in C, for who calls them must own the table: see sql_watch.c.

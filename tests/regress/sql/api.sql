@@ -58,6 +58,15 @@ SELECT clairon.watch('json_targets', 'USER', 'fine'), clairon.watch('json_target
 DROP TABLE json_targets;
 DROP DOMAIN ids;
 
+-- policies of a table are for those who read it in SQL
+CREATE TABLE guarded (id int PRIMARY KEY, owner text);
+ALTER TABLE guarded ENABLE ROW LEVEL SECURITY;
+SELECT clairon.watch('guarded', 'USER', 'owner');
+ALTER TABLE guarded FORCE ROW LEVEL SECURITY;
+INSERT INTO guarded VALUES (1, 'u1');
+SELECT * FROM notes();
+DROP TABLE guarded;
+
 -- what does not fit a page goes on in further rows, and is one rule
 SELECT clairon.watch('task', 'USER', '=' || (SELECT string_agg('user ' || i, ',') FROM generate_series(1, n) AS i),
                      name => 'long ' || n, only_when => 'id IN (' || (SELECT string_agg(i::text, ', ') FROM generate_series(1, n) AS i) || ')')
