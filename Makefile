@@ -44,7 +44,8 @@ unit_programs := $(unit_sources:%.c=$(BUILD)/asan/%)
 
 # What README leads to, in folders as here, so that its links hold.
 documents := README.md LICENSE $(wildcard client/*.md client/package.json client/src/* \
-    client/examples/*) decoder/FRAMES.md relay/FLOW.md $(filter-out %/__pycache__,$(wildcard sql/examples/*)) \
+    client/examples/*) decoder/FRAMES.md relay/FLOW.md \
+    sql/README.md $(filter-out %/__pycache__,$(wildcard sql/examples/*)) \
     $(wildcard docker/*.md docker/*.yml docker/*.yaml docker/*.json docker/*.conf docker/*.example) \
     tests/bench/README.md
 

@@ -1,0 +1,63 @@
+# Does the page about SQL tell what is there: each parameter with its default, and examples that run?
+use strict;
+use warnings;
+
+use Clairon::Test qw(top);
+use JSON ();
+use PostgreSQL::Test::Utils qw(slurp_file);
+use Test::More;
+
+my $pg   = Clairon::Test::postgresql('main');
+my $page = slurp_file(top() . '/sql/README.md');
+
+sub sql { return $pg->safe_psql('postgres', $_[0]) }
+
+# [ name, default as SQL has it ] of each.
+sub parameters
+{
+    my ($function) = @_;
+    my $all = sql("SELECT pg_get_function_arguments('clairon.$function'::regproc)");
+    return map { /^(\w+)(?:.* DEFAULT ([^:]*))?/ ? [ $1, $2 // '' ] : () } split /, /, $all;
+}
+
+my %told = $page =~ /^\| `(\w+)` \| (.*?) \|/mg;
+my @watch = parameters('watch');
+is_deeply([ grep { !exists $told{$_} } map { $_->[0] } @watch ], [], 'each parameter of watch is told');
+for my $one (grep { $_->[1] ne '' && $_->[1] ne 'NULL' } @watch)
+{
+    is($told{ $one->[0] }, "`$one->[1]`", "and the default of $one->[0]");
+}
+my ($notify) = $page =~ /^(## Sending one.*?)^## /ms;
+is_deeply([ grep { $notify !~ /`$_`/ && $_ ne 'audience' } map { $_->[0] } parameters('notify') ], [],
+    'each parameter of notify is told');
+
+# Each view and function that somebody other than the extension's own may use.
+my $others = sql(q{SELECT string_agg(DISTINCT name, ' ' ORDER BY name) FROM (
+    SELECT proname, proacl, proowner, 'f'::"char" FROM pg_proc WHERE pronamespace = 'clairon'::regnamespace
+    UNION ALL SELECT relname, relacl, relowner, 'r' FROM pg_class
+    WHERE relnamespace = 'clairon'::regnamespace AND relkind IN ('r', 'v')) AS t (name, acl, owner, kind),
+    aclexplode(coalesce(acl, acldefault(kind, owner))) AS granted
+    WHERE grantee <> owner AND name !~ '^(doctor_|allowed_plugins|where_written|show_condition|rule$)'});
+is_deeply([ grep { $page !~ /\bclairon\.$_\b/ } split / /, $others ], [], "it tells of all that is for others: $others");
+
+my @examples = $page =~ /^```sql\n(.*?)^```$/msg;
+cmp_ok(scalar(@examples), '>', 5, 'there are examples');
+sql("SELECT pg_create_logical_replication_slot('s', 'clairon')");
+sql(join '', @examples);
+sql(q{INSERT INTO assignments VALUES (1, 'u1', '{t1,t2}', 'Portfolio', 'assigned');
+    UPDATE assignments SET status = 'graded'});
+my @notes = map { JSON::decode_json($_) } split /\n/,
+  sql(q{SELECT data FROM pg_logical_slot_get_changes('s', NULL, NULL)});
+is_deeply(
+    [ map { "$_->{metadata}{source} $_->{metadata}{operation} to @{ $_->{routing}{audience}{targets} }" } @notes ],
+    [
+        'notify notify to u1 u2',
+        'notify notify to admin',
+        'assignments create to u1',
+        'assignments update to u1',
+        'assignments create to t1 t2'
+    ],
+    'they run, and bring what the page says');
+is(sql(q{SET ROLE my_app; SELECT clairon.once('order', '7')}), 'f', 'also for the role they make');
+
+done_testing();
