@@ -17,7 +17,8 @@ int relay_run(struct config *config, struct stats *stats, int listen_fd, bool is
 
 /*
  * The same in config->gate.workers processes that share the listening socket; the first carries
- * the feed. One that dies is started again. Returns when all have ended.
+ * the feed. One that dies is started again, and again; one that cannot serve at the very start ends
+ * all. Returns when all have ended.
  */
 int workers_run(struct config *config);
 

@@ -20,6 +20,7 @@
 struct worker {
     pid_t pid;        /* 0: not running */
     int64_t start_us; /* when to start it; monotonic */
+    bool is_another;  /* one before it has ended */
     struct stats *stats;
 };
 
@@ -100,14 +101,19 @@ stop(struct workers *workers, int exit_code)
 static void
 on_ended(struct workers *workers, struct worker *worker, int status)
 {
+    bool has_failed = WIFEXITED(status) && WEXITSTATUS(status) == RELAY_EXIT_FAILED;
+    bool was_another = worker->is_another;
     int pid = (int)worker->pid;
 
     worker->pid = 0;
+    worker->is_another = true;
     if (workers->is_stopping)
         return;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == RELAY_EXIT_FAILED) {
+    if (has_failed && !was_another) {
         log_error("workers", "worker %d could not serve, stopping all", pid);
         stop(workers, RELAY_EXIT_FAILED);
+    } else if (has_failed) { /* say a certificate that is just being replaced: the others serve */
+        log_error("workers", "worker %d could not serve, starting another", pid);
     } else if (WIFSIGNALED(status)) {
         log_error("workers", "worker %d was killed by signal %d, starting another", pid,
                   WTERMSIG(status));

@@ -56,4 +56,25 @@ wait_until('workers whose guardian is killed leave by themselves',
     sub { !grep { kill 0 => $_ } @orphans });
 pass('and the port is free');
 
+# A worker is killed while a certificate is being replaced.
+my $name = "$relay->{folder}/tls";
+sub new_certificate { return system("openssl req -x509 -newkey rsa:2048 -nodes -keyout $name.key -out $name.cert -days 2 -subj /CN=x >$name.log 2>&1") == 0 }
+ok(new_certificate(), 'a certificate');
+$relay->configure('gate.tls_cert' => "$name.cert", 'gate.tls_key' => "$name.key");
+my $mark = $relay->log_mark;
+$relay->start;
+$relay->wait_for_log(qr/(?:started, pid \d+.*){3}/s, from => $mark);
+rename "$name.key", "$name.away" or die $!;
+my ($killed, @rest) = children($relay->pid);
+kill KILL => $killed;
+$relay->wait_for_log(qr/could not serve, starting another.*could not serve, starting another/s, from => $mark);
+is_deeply([ grep { kill 0 => $_ } @rest ], \@rest, 'the others serve, though none can take its place');
+rename "$name.away", "$name.key" or die $!;
+$relay->wait_for_log(qr/(?:started, pid \d+.*){4}/s, from => $mark);
+pass('until the certificate is whole');
+$relay->stop;
+rename "$name.key", "$name.away" or die $!;
+$relay->start;
+isnt($relay->wait_end, 0, 'who cannot serve from the start ends');
+
 done_testing();
