@@ -97,6 +97,25 @@ read_numbers(Datum value, int *ret_count)
     return numbers;
 }
 
+/* Attributes that every rule has. */
+static const uint8 required[] = {
+    RULE_RELATION,    RULE_NAME,       RULE_AUDIENCE, RULE_TYPE,
+    RULE_PRIORITY,    RULE_OPERATIONS, RULE_EMITTER,  RULE_ACK_REQUIRED,
+    RULE_RETRY_LIMIT, RULE_BACKOFF,    RULE_PART,
+};
+
+/* What the table's own checks make sure of, unless somebody took them away. */
+static bool
+is_sound(const Datum *values, const bool *nulls)
+{
+    for (size_t i = 0; i < lengthof(required); i++)
+        if (nulls[required[i] - 1])
+            return false;
+    return frame_knows(DatumGetInt16(values[RULE_TYPE - 1]),
+                       DatumGetInt16(values[RULE_PRIORITY - 1]),
+                       DatumGetInt16(values[RULE_BACKOFF - 1]));
+}
+
 static struct rule *
 read_rule(const Datum *values, const bool *nulls)
 {
@@ -318,7 +337,11 @@ read_rows(struct rule_set *set, Relation relation)
 
         heap_deform_tuple(row, desc, values, nulls);
         set->rows = lappend(set->rows, row);
-        rules = lappend(rules, read_rule(values, nulls));
+        if (is_sound(values, nulls))
+            rules = lappend(rules, read_rule(values, nulls));
+        else
+            ereport(LOG, (errmsg("clairon.rule holds a row that clairon.watch did not make"),
+                          errdetail("It counts for nothing.")));
     }
     systable_endscan(scan);
     list_sort(rules, compare_rules);

@@ -90,6 +90,15 @@ struct rule {
     int16 *numbers;
 };
 
+/* True when each number is one of its enum. */
+static inline bool
+frame_knows(int type, int priority, int backoff)
+{
+    return type >= FRAME_TYPE_REALTIME && type <= FRAME_TYPE_SYSTEM &&
+           priority >= FRAME_PRIORITY_HIGH && priority <= FRAME_PRIORITY_LOW &&
+           backoff >= FRAME_BACKOFF_EXPONENTIAL && backoff <= FRAME_BACKOFF_FIXED;
+}
+
 /* Those of a frame that the rule decides. */
 static inline uint16
 rule_flags(const struct rule *rule)

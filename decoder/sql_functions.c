@@ -24,6 +24,10 @@
 #define PAYLOAD_BYTES_MAX (1024 * 1024)
 #define TEXT_BYTES_MAX 1024
 
+/* Arguments of clairon_emit that may be NULL. */
+#define EMIT_TOPIC 7
+#define EMIT_TTL 9
+
 PG_FUNCTION_INFO_V1(clairon_rule_written);
 PG_FUNCTION_INFO_V1(clairon_lock_rules);
 PG_FUNCTION_INFO_V1(clairon_uuid_v7);
@@ -206,29 +210,43 @@ write_message(const struct message *message)
 #endif
 }
 
+/* clairon.notify has checked them; who may call emit itself must not bring the server down. */
+static void
+check_arguments(FunctionCallInfo fcinfo)
+{
+    for (int i = 0; i < PG_NARGS(); i++)
+        if (PG_ARGISNULL(i) && i != EMIT_TOPIC && i != EMIT_TTL)
+            ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+                            errmsg("argument %d of clairon.emit: NULL is not valid", i + 1)));
+    if (!frame_knows(PG_GETARG_INT16(4), PG_GETARG_INT16(5), PG_GETARG_INT16(12)))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("clairon.emit: type, priority and backoff of 0 to 2 are valid")));
+}
+
 /*
  * emit(id uuid, audience text, targets text[], payload jsonb, type int2,
  *      priority int2, source text, topic text, emitter text, ttl interval,
- *      ack_required bool, retry_limit int4, backoff int2): clairon.notify has
- * checked them; what may be NULL is topic and ttl.
+ *      ack_required bool, retry_limit int4, backoff int2): what may be NULL is topic and ttl.
  */
 Datum
 clairon_emit(PG_FUNCTION_ARGS)
 {
-    struct message message = {.id = *PG_GETARG_UUID_P(0)};
+    struct message message = {0};
 
+    check_arguments(fcinfo);
+    message.id = *PG_GETARG_UUID_P(0);
     message.audience = utf8_argument(fcinfo, 1, "audience", &message.audience_len);
     read_targets(&message.targets, PG_GETARG_ARRAYTYPE_P(2));
     read_payload(&message, PG_GETARG_DATUM(3));
     message.type = PG_GETARG_INT16(4);
     message.priority = PG_GETARG_INT16(5);
     message.source = utf8_argument(fcinfo, 6, "source", &message.source_len);
-    if (!PG_ARGISNULL(7))
-        message.topic = utf8_argument(fcinfo, 7, "topic", &message.topic_len);
+    if (!PG_ARGISNULL(EMIT_TOPIC))
+        message.topic = utf8_argument(fcinfo, EMIT_TOPIC, "topic", &message.topic_len);
     message.emitter = utf8_argument(fcinfo, 8, "emitter", &message.emitter_len);
-    message.has_ttl = !PG_ARGISNULL(9);
+    message.has_ttl = !PG_ARGISNULL(EMIT_TTL);
     if (message.has_ttl)
-        message.ttl = *PG_GETARG_INTERVAL_P(9);
+        message.ttl = *PG_GETARG_INTERVAL_P(EMIT_TTL);
     message.flags = PG_GETARG_BOOL(10) ? FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED : 0;
     read_traceparent(&message);
     message.retry_limit = PG_GETARG_INT32(11);

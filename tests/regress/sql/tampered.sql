@@ -18,6 +18,21 @@ ALTER TABLE clairon.rule RENAME name TO other;
 INSERT INTO t VALUES (5, 'read');
 ALTER TABLE clairon.rule RENAME other TO name;
 SELECT payload FROM notes();
+-- rows that its checks would not have let in
+BEGIN;
+ALTER TABLE clairon.rule DROP CONSTRAINT rule_type_check, ALTER emitter DROP NOT NULL;
+UPDATE clairon.rule SET type = 30000;
+INSERT INTO t VALUES (6, 'not sent');
+UPDATE clairon.rule SET type = 0, emitter = NULL;
+INSERT INTO t VALUES (7, 'not sent');
+UPDATE clairon.rule SET emitter = 'clairon';
+INSERT INTO t VALUES (8, 'sent');
+ALTER TABLE clairon.rule ADD CONSTRAINT rule_type_check CHECK (type BETWEEN 0 AND 2), ALTER emitter SET NOT NULL;
+COMMIT;
+SELECT payload FROM notes();
+-- what notify would not have said
+SELECT clairon.emit(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+SELECT clairon.emit(gen_random_uuid(), 'ALL', '{}', '{}', 30000::int2, 0::int2, '', NULL, '', NULL, false, 0, 0::int2);
 
 ALTER TABLE clairon.secret SET (user_catalog_table = false);
 SELECT clairon.notify('USER', '{u1}', '{"secret": "not read"}') IS NOT NULL;
