@@ -26,7 +26,6 @@ my $store   = Clairon::Test::store();
 $primary->safe_psql('postgres', q{
     CREATE TABLE t (id bigserial PRIMARY KEY, owner text NOT NULL, body text NOT NULL);
     SELECT clairon.watch('t', 'USER', 'owner');
-    SELECT pg_create_physical_replication_slot('standby', true);
     CREATE PROCEDURE add_rows(n int) LANGUAGE plpgsql AS $$
     BEGIN
         FOR i IN 1 .. n / 10 LOOP
@@ -34,12 +33,7 @@ $primary->safe_psql('postgres', q{
             COMMIT;
         END LOOP;
     END $$});
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$primary->backup('copy');
-$standby->init_from_backup($primary, 'copy', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "primary_slot_name = 'standby'\nhot_standby_feedback = on\n");
-Clairon::Test::remember($standby);
-$standby->start;
+my $standby = Clairon::Test::standby($primary);
 my $connection = $primary->connstr('postgres');
 my %relay = map {
     $_->name => Clairon::Test::relay($_, $store, start => 0, roles => 'feed', conf => {

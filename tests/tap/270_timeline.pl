@@ -10,11 +10,7 @@ $primary->safe_psql('postgres', q{
     CREATE TABLE t (id int PRIMARY KEY, owner text);
     INSERT INTO clairon.member VALUES ('TEAM', 't1', 'gone'), ('TEAM', 't1', 'stays');
     SELECT clairon.watch('t', 'USER', 'owner')});
-$primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->start;
-Clairon::Test::remember($standby);
+my $standby = Clairon::Test::standby($primary);
 $primary->wait_for_catchup($standby);
 $standby->stop;
 

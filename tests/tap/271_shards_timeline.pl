@@ -10,11 +10,7 @@ my $primary = Clairon::Test::postgresql('primary');
 $primary->safe_psql('postgres', q{
     CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner')});
-$primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->start;
-Clairon::Test::remember($standby);
+my $standby = Clairon::Test::standby($primary);
 
 my $store = Clairon::Test::store(fsync => 'always');
 # Replicas that are not there: nothing is confirmed, so that all of the new timeline is read again.

@@ -2,11 +2,11 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until pg_major);
 use PostgreSQL::Test::Utils qw(run_log);
 use Test::More;
 
-my $keeps_slots = qx{postgres --version} =~ / (\d+)/ && $1 >= 17;
+my $keeps_slots = pg_major() >= 17;
 my $old = Clairon::Test::postgresql('old');
 my $new = Clairon::Test::postgresql('new', extension => 0);
 $new->stop;

@@ -2,31 +2,18 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until pg_major);
 use IPC::Run ();
 use JSON ();
 use PostgreSQL::Test::Utils qw(slurp_file run_log);
 use Test::More;
 
 my $primary = Clairon::Test::postgresql('primary');
-my $standby = make_standby();
+my $standby = Clairon::Test::standby($primary);
 my $files   = 0;
 
 sub sql { return $primary->safe_psql('postgres', $_[0]) }
 sub standby_sql { return $standby->safe_psql('postgres', $_[0]) }
-
-sub make_standby
-{
-    my $node = PostgreSQL::Test::Cluster->new('standby');
-    sql("SELECT pg_create_physical_replication_slot('standby')");
-    $primary->backup('copy');
-    $node->init_from_backup($primary, 'copy', has_streaming => 1);
-    $node->append_conf('postgresql.conf', join "\n", "primary_slot_name = 'standby'",
-        'hot_standby_feedback = on', 'wal_receiver_status_interval = 1s', '');
-    Clairon::Test::remember($node);
-    $node->start;
-    return $node;
-}
 
 sub wait_replayed
 {
@@ -73,12 +60,12 @@ sub reader_of
 
 my $store = Clairon::Test::store();
 
-if (qx{postgres --version} =~ / (\d+)/ && $1 < 16)
+if ((my $major = pg_major()) < 16)
 {
     my $relay = Clairon::Test::relay($standby, $store, wait => 0);
     $relay->wait_for_log(qr/PostgreSQL before 16 cannot decode on a standby/);
     pass('the relay says why this standby does not feed it');
-    SKIP: { skip "PostgreSQL $1 cannot decode on a standby", 1 }
+    SKIP: { skip "PostgreSQL $major cannot decode on a standby", 1 }
     done_testing();
     exit;
 }

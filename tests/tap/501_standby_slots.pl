@@ -2,22 +2,14 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until pg_major);
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
 
-plan skip_all => 'PostgreSQL before 16 cannot decode on a standby'
-  if qx{postgres --version} =~ / (\d+)/ && $1 < 16;
+plan skip_all => 'PostgreSQL before 16 cannot decode on a standby' if pg_major() < 16;
 
 my $primary = Clairon::Test::postgresql('primary', conf => "log_statement = all\n");
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$primary->backup('copy');
-$standby->init_from_backup($primary, 'copy', has_streaming => 1);
-$standby->append_conf('postgresql.conf',
-    "primary_slot_name = 'standby'\nhot_standby_feedback = on\nwal_receiver_status_interval = 1s\n");
-sql(q{SELECT pg_create_physical_replication_slot('standby')});
-Clairon::Test::remember($standby);
-$standby->start;
+my $standby = Clairon::Test::standby($primary);
 
 sub sql { return $primary->safe_psql('postgres', $_[0]) }
 sub standby_sql { return $standby->safe_psql('postgres', $_[0]) }

@@ -2,31 +2,21 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until pg_major);
 use Test::More;
 
-plan skip_all => 'PostgreSQL before 17 has no failover slots'
-  if qx{postgres --version} =~ / (\d+)/ && $1 < 17;
+plan skip_all => 'PostgreSQL before 17 has no failover slots' if pg_major() < 17;
 
 my $primary = Clairon::Test::postgresql('primary', conf => "synchronized_standby_slots = 'standby'\n");
-my $standby = PostgreSQL::Test::Cluster->new('standby');
+my $conninfo = $primary->connstr . ' dbname=postgres application_name=standby';
+my $standby  = Clairon::Test::standby($primary, conf => <<"CONF");
+primary_conninfo = '@{[ $conninfo =~ s/'/''/gr ]}'
+sync_replication_slots = on
+synchronized_standby_slots = 'missing'
+CONF
 sub sql { return $primary->safe_psql('postgres', $_[0]) }
 sub standby_sql { return $standby->safe_psql('postgres', $_[0]) }
 
-$primary->backup('copy');
-$standby->init_from_backup($primary, 'copy', has_streaming => 1);
-my $conninfo = $primary->connstr . ' dbname=postgres application_name=standby';
-$standby->append_conf('postgresql.conf', <<"CONF");
-primary_conninfo = '@{[ $conninfo =~ s/'/''/gr ]}'
-primary_slot_name = 'standby'
-hot_standby_feedback = on
-sync_replication_slots = on
-wal_receiver_status_interval = 1s
-synchronized_standby_slots = 'missing'
-CONF
-sql(q{SELECT pg_create_physical_replication_slot('standby')});
-Clairon::Test::remember($standby);
-$standby->start;
 sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner');
     SELECT pg_create_logical_replication_slot('clairon', 'clairon', failover => true);

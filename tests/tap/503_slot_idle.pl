@@ -2,23 +2,15 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until pg_major);
 use Test::More;
 
-plan skip_all => 'PostgreSQL before 18 has no idle_replication_slot_timeout'
-  if qx{postgres --version} =~ / (\d+)/ && $1 < 18;
+plan skip_all => 'PostgreSQL before 18 has no idle_replication_slot_timeout' if pg_major() < 18;
 
 my $primary = Clairon::Test::postgresql('primary');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$primary->backup('copy');
-$standby->init_from_backup($primary, 'copy', has_streaming => 1);
-$standby->append_conf('postgresql.conf',
-    "primary_slot_name = 'standby'\nhot_standby_feedback = on\nwal_receiver_status_interval = 1s\n");
-$primary->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('standby');
-    CREATE TABLE t (id int PRIMARY KEY, owner text);
+$primary->safe_psql('postgres', q{CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner')});
-Clairon::Test::remember($standby);
-$standby->start;
+my $standby = Clairon::Test::standby($primary);
 
 my $row = 0;
 sub insert { $primary->safe_psql('postgres', sprintf q{INSERT INTO t VALUES (%d, 'u1')}, ++$row); return $row }

@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until pg_major);
 use Clairon::Test::Doctor qw(doctor wrong finds mended);
 use Test::More;
 
@@ -10,22 +10,17 @@ my $primary = Clairon::Test::postgresql('primary', conf => "max_slot_wal_keep_si
 my $store   = Clairon::Test::store();
 sub sql { return $primary->safe_psql('postgres', $_[0]) }
 sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text); ALTER TABLE t REPLICA IDENTITY FULL;
-    SELECT clairon.watch('t', 'USER', 'owner'); SELECT pg_create_physical_replication_slot('standby', true)});
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$primary->backup('copy');
-$standby->init_from_backup($primary, 'copy', has_streaming => 1);
-$standby->append_conf('postgresql.conf', join "\n", "primary_slot_name = 'standby'", 'hot_standby_feedback = on', '');
-Clairon::Test::remember($standby);
-$standby->start;
+    SELECT clairon.watch('t', 'USER', 'owner')});
+my $standby = Clairon::Test::standby($primary);
 sub there { return $standby->safe_psql('postgres', $_[0]) }
 $primary->wait_for_catchup($standby);
 my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($standby, $store, start => 0, roles => 'feed');
 my $ask = '--primary=' . $primary->connstr('postgres');
 
-if (qx{postgres --version} =~ / (\d+)/ && $1 < 16)
+if ((my $major = pg_major()) < 16)
 {
     finds('a standby before 16', 'postgresql: server', qr/a standby/, qr/before 16.*name its primary in \[feed\] conninfo/);
-    SKIP: { skip "PostgreSQL $1 cannot decode on a standby", 1 }
+    SKIP: { skip "PostgreSQL $major cannot decode on a standby", 1 }
     done_testing();
     exit;
 }

@@ -33,7 +33,7 @@ use Clairon::Test::Proxy;
 use Clairon::Test::Relay;
 use Clairon::Test::Store;
 
-our @EXPORT_OK = qw(wait_until wait_confirmed free_port token scratch top children);
+our @EXPORT_OK = qw(wait_until wait_confirmed free_port pg_major token scratch top children);
 
 our $SECONDS = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;    # the usual deadline
 our $SECRET  = 'a secret of tests, long enough for HS256 tokens';
@@ -139,6 +139,25 @@ sub postgresql
     make_extension($node) if $options{extension} // 1;
     return $node;
 }
+
+# A started standby of it, which makes the primary keep what decoding on it needs.
+# conf => more lines for its postgresql.conf.
+sub standby
+{
+    my ($primary, %options) = @_;
+    my $node = PostgreSQL::Test::Cluster->new('standby');
+    $primary->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('standby', true)});
+    $primary->backup('copy');
+    $node->init_from_backup($primary, 'copy', has_streaming => 1);
+    $node->append_conf('postgresql.conf', join "\n", q{primary_slot_name = 'standby'}, 'hot_standby_feedback = on',
+        'wal_receiver_status_interval = 1s', $options{conf} // '');
+    remember($node);
+    $node->start;
+    return $node;
+}
+
+# Of the PostgreSQL that postgresql() starts.
+sub pg_major { return qx{postgres --version} =~ / (\d+)/ ? $1 : die "no postgres on PATH\n" }
 
 sub make_extension
 {
