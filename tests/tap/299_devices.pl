@@ -1,0 +1,202 @@
+# Users with several devices of little room, which come, go, ack and are cut off at random, beside relays that are killed:
+# does each device see all that is its user's, or hear of a gap behind what it will not see?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use JSON ();
+use Mojo::UserAgent;
+use Test::More;
+
+my $seed = $ENV{CLAIRON_TEST_SEED} // time;
+srand $seed;
+note("seed $seed");
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE owed (id int PRIMARY KEY, owner text);
+    CREATE TABLE urgent (id int PRIMARY KEY, owner text);
+    CREATE TABLE plain (id int PRIMARY KEY);
+    CREATE TABLE alarm (id int PRIMARY KEY);
+    SELECT clairon.watch('owed', 'USER', 'owner', ack_required => true);
+    SELECT clairon.watch('urgent', 'USER', 'owner', ack_required => true, priority => 'HIGH');
+    SELECT clairon.watch('plain', 'ALL');
+    SELECT clairon.watch('alarm', 'ALL', priority => 'HIGH')});
+my $store  = Clairon::Test::store();
+my %conf   = (conf => { 'delivery.ack_timeout' => rand() < 0.5 ? '1s' : '30s' });
+my @relays = (Clairon::Test::relay($pg, $store, %conf), map { Clairon::Test::relay(undef, $store, roles => 'gate', %conf) } 1, 2);
+my $agent  = Mojo::UserAgent->new(connect_timeout => 5, request_timeout => 15);
+
+my $newest = 0;
+my (%row_of, %owner); # by id of the message; of a row, if it is one user's
+# The third one of each user polls.
+my @devices = map { my $user = "u$_"; map { { user => $user, is_poll => $_ == 3, excused => 0, gaps => 0, to_ack => [] } } 1 .. 3 } 1 .. 3;
+
+# Its newest position, and what it saw or was told to have missed.
+sub take
+{
+    my ($device, $line) = @_;
+    if ($line->{t} eq 'msg')
+    {
+        $device->{seen}{ $line->{n}{payload}{after}{id} } = 1;
+        $device->{pos} = $line->{pos};
+        push @{ $device->{to_ack} }, $line->{n}{metadata}{id} if $line->{n}{routing}{retry}{ack_required};
+    }
+    elsif ($line->{t} eq 'gap')
+    {
+        $device->{pos}     = $line->{to};
+        $device->{excused} = $newest;
+        $device->{gaps}++;
+    }
+    elsif ($line->{t} eq 'connected')
+    {
+        $device->{pos} = $line->{pos} if !$line->{resumed};
+        $device->{begins} //= $newest;
+    }
+    return;
+}
+
+# What came since the last look.
+sub look
+{
+    my ($device) = @_;
+    my $lines = $device->{client} ? $device->{client}{lines} : [];
+    take($device, $lines->[ $device->{at}++ ]) while $device->{at} < @$lines;
+    return;
+}
+
+# Some answers are lost on their way.
+sub poll
+{
+    my ($device) = @_;
+    my $max    = 1 + int rand 4;
+    my $from   = defined $device->{pos} ? "&pos=$device->{pos}" : '';
+    my $answer = eval { $agent->get($relays[ rand @relays ]->url("/v1/poll?wait=0&max=$max$from"), bearer($device))->result };
+    return if !$answer || $answer->code !~ /^20/ || (defined $device->{pos} && rand() < 0.1);
+    take($device, JSON::decode_json($_)) for split /\n/, $answer->body;
+    $device->{pos} = $answer->headers->header('Clairon-Pos');
+    $device->{begins} //= $newest;
+    return;
+}
+
+sub bearer { return { Authorization => 'Bearer ' . Clairon::Test::token(sub => $_[0]{user}) } }
+
+sub arrive
+{
+    my ($device) = @_;
+    return poll($device) if $device->{is_poll};
+    return if $device->{client} && !$device->{client}{closed};
+    my $client = eval { $relays[ rand @relays ]->client($device->{user}, win => 1 + int rand 4,
+        defined $device->{pos} ? (pos => $device->{pos}) : ()) };
+    return if !$client;
+    @{$device}{qw(client at to_ack)} = ($client, 0, []);
+    return look($device);
+}
+
+sub leave
+{
+    my ($device) = @_;
+    return if !$device->{client};
+    look($device);
+    delete($device->{client})->close;
+    return;
+}
+
+sub ack_some
+{
+    my ($device, $share) = @_;
+    return if !$device->{is_poll} && (!$device->{client} || $device->{client}{closed});
+    look($device);
+    my @ids = grep { rand() < $share } @{ $device->{to_ack} };
+    my %now = map { $_ => 1 } @ids;
+    $device->{to_ack} = [ grep { !$now{$_} } @{ $device->{to_ack} } ];
+    return if !@ids;
+    return $device->{client}->ack(@ids) if !$device->{is_poll};
+    my $answer = eval { $agent->post($relays[ rand @relays ]->url('/v1/ack'), bearer($device), json => { ids => \@ids })->result };
+    push @{ $device->{to_ack} }, @ids if !$answer || $answer->code !~ /^20/;
+    return;
+}
+
+sub commit_some
+{
+    my $user = 'u' . (1 + int rand 3);
+    my $sql  = '';
+    for (0 .. rand 4)
+    {
+        my $table = (qw(owed owed owed urgent plain alarm))[ rand 6 ];
+        my $is_own = $table =~ /owed|urgent/;
+        $newest++;
+        $owner{$newest} = $user if $is_own;
+        $sql .= "INSERT INTO $table VALUES ($newest" . ($is_own ? ", '$user'" : '') . ');';
+    }
+    $pg->safe_psql('postgres', $sql);
+    return;
+}
+
+sub die_and_return
+{
+    my $relay = $relays[ rand @relays ];
+    $relay->kill9;
+    $relay->start;
+    $relay->wait_ready;
+    return;
+}
+
+arrive($_) for @devices;
+look($_) for @devices;
+for my $step (1 .. 400)
+{
+    my $device = $devices[ rand @devices ];
+    my $what   = rand 100;
+    if    ($what < 35) { commit_some() }
+    elsif ($what < 60) { ack_some($device, 0.6) }
+    elsif ($what < 78) { leave($device) }
+    elsif ($what < 99) { arrive($device) }
+    else               { die_and_return() }
+}
+
+sub is_for { my ($device, $row) = @_; return !defined $owner{$row} || $owner{$row} eq $device->{user} }
+sub missing
+{
+    my ($device) = @_;
+    return grep { is_for($device, $_) && !$device->{seen}{$_} && $_ > $device->{excused} } $device->{begins} + 1 .. $newest;
+}
+
+sub breathe
+{
+    my ($device) = @_;
+    my $ticks = 0;
+    $device->{client}->run_until('a moment', sub { $ticks++ > 0 }) if $device->{client};
+    return;
+}
+
+# In the end all are there and ack what they see. What is new then is seen by all, behind all that is to come.
+wait_until('all that is to be acked is', sub {
+    for my $device (@devices)
+    {
+        arrive($device);
+        ack_some($device, 1);
+        breathe($device);
+    }
+    return $store->pending == 0;
+}, 120);
+$pg->safe_psql('postgres', 'INSERT INTO plain VALUES (' . ++$newest . ')');
+wait_until('the last row is seen', sub {
+    for my $device (@devices)
+    {
+        arrive($device);
+        breathe($device);
+        look($device);
+    }
+    return !grep { !$_->{seen}{$newest} } @devices;
+}, 60);
+for my $device (@devices)
+{
+    is(join(' ', missing($device)), '', "a device of $device->{user} saw all it was not told to have missed");
+}
+my $gaps = 0;
+$gaps += $_->{gaps} for @devices;
+note("$newest rows, $gaps gaps");
+is($_->metric('clairon_store_errors_total') // 0, 0, 'the store never had to refuse') for @relays;
+
+done_testing();
