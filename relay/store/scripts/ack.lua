@@ -8,117 +8,142 @@ local call = redis.call
 -- include: delivery.lua
 -- include: copy.lua
 
-local name, trail_ms, first_id = ARGV[2], ARGV[3], 5 + 2 * tonumber(ARGV[4])
+local args, sub, find = ARGV, string.sub, string.find
+local name, trail_ms, first_id = args[2], args[3], 5 + 2 * tonumber(args[4])
 local inbox, state_key, trail_key = prefix .. ':inbox:', prefix .. ':ack:', prefix .. ':trail:'
 local now_text = whole(now_ms())
 local event_head, id_len = 'acked ' .. now_text .. ' 0 - ', pack_text(('x'):rep(36)):sub(1, 2)
 local gone, acked = {}, 0
-local states, state_ids = {}, {} -- what is to be written of messages that are not complete
 -- Only other relays want to hear of acks. One that is forgotten asks again when it is back.
 local told = call('ZCARD', prefix .. ':relays') ~= (call('ZSCORE', prefix .. ':relays', name) and 1 or 0) and {}
 
 -- Of the user whose acks are being taken.
 local user, event, packed
 
-local function count_ack(id)
-    acked = acked + 1
-    gone[acked] = id .. ':' .. user
-    if told then told[acked] = packed .. id end
+-- Acks that were taken and are not written yet: by message its first user and, mostly none, the others.
+local firsts, others = {}, {}
+local values, values_len = {}, 0 -- of messages that others are waited for, and their ids
+
+-- What stands behind a message's entry is alike in many: read once. By how many acked it has what
+-- stands there then.
+local tails = {}
+local function read_tail(tail)
+    local left, open, flags = tail:match('^ (%-?%d+) (%S+) (%d)$')
+    local state = left and {left = tonumber(left), open = open, flags = tonumber(flags) % 4 + 4}
+    tails[tail] = state or false
+    return state
 end
 
-local function write_states(id)
-    local users = states[id]
-    if not users then return end
-    if type(users) == 'string' then
-        call('HSET', state_key .. id, users, now_text)
-    else
-        local pairs_of = {}
-        for i, one in ipairs(users) do pairs_of[2 * i - 1], pairs_of[2 * i] = one, now_text end
-        call_chunked(pairs_of, 'HMSET', state_key .. id)
-    end
-    states[id] = nil
-    messages[id].acked = true
+local function tail_after(state, count)
+    local tail = ' ' .. count_text(state.left - count) .. ' ' .. state.open .. ' ' .. count_text(state.flags)
+    state[count] = tail
+    return tail
 end
 
 -- Acks are events once the message's state goes.
-local function end_message(id)
-    local before = states[id]
-    if type(before) == 'string' then before = {before} end
-    for _, one in ipairs(before or {}) do add_event(id, event_head .. one) end
-    add_event(id, event)
-    states[id] = nil
+local function end_message(id, first, more)
+    add_event(id, event_head .. first)
+    for i = 1, #more do add_event(id, event_head .. more[i]) end
     complete(id)
 end
 
-local function take(id, message)
-    count_ack(id)
-    message.left = message.left - 1
-    if message.left <= 0 and not message.open then return end_message(id) end
-    message_changed(id)
-    local users = states[id]
-    if not users then
-        states[id], state_ids[#state_ids + 1] = user, id -- mostly the only one of a call
-    elseif type(users) == 'string' then
-        states[id] = {users, user}
-    else
-        users[#users + 1] = user
+local function write_states(id, first, more)
+    if #more == 0 then
+        call('HSET', state_key .. id, first, now_text)
+        return
     end
+    local states = {first, now_text}
+    for i = 1, #more do states[2 * i + 1], states[2 * i + 2] = more[i], now_text end
+    call_chunked(states, 'HMSET', state_key .. id)
+end
+
+local NONE = {}
+local function settle(id)
+    local value, first, more = messages[id], firsts[id], others[id] or NONE
+    local blank = find(value, ' ', 1, true) or #value
+    local tail, count = sub(value, blank), #more + 1
+    local state = tails[tail] or read_tail(tail)
+    firsts[id] = false
+    if more ~= NONE then others[id] = nil end
+    if not state then return end
+    if state.left <= count and state.open == '-' then return end_message(id, first, more) end
+    write_states(id, first, more)
+    value = sub(value, 1, blank - 1) .. (state[count] or tail_after(state, count))
+    messages[id] = value
+    values[values_len + 1], values[values_len + 2] = id, value
+    values_len = values_len + 2
 end
 
 -- Most messages are for one user, have no end and were shown once: of such a one its value says
 -- all, as complete() and write_events() would find it out.
-local LAST, sub = ' 1 - 0', string.sub
+local LAST = ' 1 - 0'
 local ended, ended_entries, ended_keys, ended_count = {}, {}, {}, 0
 local function take_last(id, value)
     local key, entry = trail_key .. id, sub(value, 1, -7)
-    count_ack(id)
     messages[id] = false
     ended_count = ended_count + 1
     ended[ended_count], ended_entries[ended_count] = id, entry
     ended_keys[ended_count] = state_key .. id
+    event = event or event_head .. user
     local len = call('RPUSH', key, event)
     if len == 1 or len > TRAIL_MAX then tend_trail(key, len, 1, entry, trail_ms) end
+end
+
+local function take(id)
+    local value = messages[id]
+    if not value then return end
+    acked = acked + 1
+    gone[acked] = id .. ':' .. user
+    if told then told[acked] = packed .. id end
+    if sub(value, -6) == LAST then return take_last(id, value) end
+    if not firsts[id] then
+        firsts[id] = user
+        return
+    end
+    local more = others[id]
+    if more then more[#more + 1] = user else others[id] = {user} end
 end
 
 -- Not in the user's inbox: acked already, by this very call perhaps, or nobody waits for it, or
 -- it was shown to an open audience and its ack is faster than the report of that, which comes
 -- by another relay: then the ack waits for it. Else it is an outsider's.
 local function take_unlisted(id)
-    local message = message_of(id)
-    if not message then return end
-    write_states(id)
+    if firsts[id] then settle(id) end
+    local value = messages[id]
+    if not value then return end
     local state = call('HGET', state_key .. id, user)
-    if state == '0' then
-        take(id, message)
-    elseif not state and message.open and not is_given_up(id, user) then
+    if state == '0' then return take(id) end
+    local message = not state and message_of(id)
+    if message and message.open and not is_given_up(id, user) then
         call('HSET', early_key(id), user, now_text)
         call('PEXPIRE', early_key(id), EARLY_MS)
     end
-end
-
-local function take_listed(id)
-    local value = messages[id]
-    if not value then return end
-    if type(value) == 'string' and sub(value, -6) == LAST then return take_last(id, value) end
-    local message = message_of(id)
-    if message then take(id, message) end
+    messages[id] = value -- as the store's text again
 end
 
 -- What a user's acks take out of his inbox was waited for: one command tells all of them.
 local function take_some(from, to)
     local removed
     if from == to then
-        removed = call('ZREM', inbox .. user, ARGV[from])
+        removed = call('ZREM', inbox .. user, args[from])
     else
-        removed = call('ZREM', inbox .. user, unpack(ARGV, from, to))
+        removed = call('ZREM', inbox .. user, unpack(args, from, to))
     end
-    local take_one = removed == to - from + 1 and take_listed or take_unlisted
-    for i = from, to do take_one(ARGV[i]) end
+    local take_one = removed == to - from + 1 and take or take_unlisted
+    for i = from, to do take_one(args[i]) end
+end
+
+-- Counts are few, and Lua reads numbers slowly.
+local numbers = {}
+local function number_of(text)
+    local number = numbers[text] or tonumber(text)
+    numbers[text] = number
+    return number
 end
 
 local ids, count = {}, 0
-for i = first_id, #ARGV do
-    local id = ARGV[i]
+for i = first_id, #args do
+    local id = args[i]
     if messages[id] == nil then
         messages[id], count = false, count + 1
         ids[count] = id
@@ -127,20 +152,21 @@ end
 load_messages(ids, 1)
 local at = first_id
 for i = 5, first_id - 1, 2 do
-    user = ARGV[i]
-    event, packed = event_head .. user, told and pack_text(user) .. id_len
-    local stop = at + tonumber(ARGV[i + 1])
+    user = args[i]
+    event, packed = nil, told and pack_text(user) .. id_len
+    local stop = at + number_of(args[i + 1])
     for from = at, stop - 1, CHUNK do take_some(from, math.min(from + CHUNK, stop) - 1) end
     at = stop
 end
-for _, id in ipairs(state_ids) do
-    if messages[id] then write_states(id) end
+for i = 1, count do
+    if firsts[ids[i]] then settle(ids[i]) end
 end
 if told and acked > 0 then
     call('XADD', prefix .. ':receipts', 'MAXLEN', '~', RECEIPTS_MAX, '*', 'by', name,
         'acked', table.concat(told))
 end
 call_chunked(gone, 'ZREM', prefix .. ':due')
+call_chunked(values, 'HMSET', prefix .. ':pending')
 call_chunked(ended, 'HDEL', prefix .. ':pending')
 call_chunked(ended_entries, 'XACK', stream, 'clairon')
 for from = 1, ended_count, CHUNK do

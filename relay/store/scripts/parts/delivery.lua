@@ -122,6 +122,19 @@ local function add_event(id, event)
     end
 end
 
+-- The same for a list, which is older than what was added before.
+local function add_earlier(id, events)
+    local newer, count = trails[id], #events
+    if type(newer) == 'string' and count < TRAIL_MAX then
+        events[count + 1] = newer
+        trails[id] = events
+    elseif newer or count > TRAIL_MAX then
+        for i = 1, count do add_event(id, events[i]) end
+    elseif count > 0 then
+        add_event(id, events)
+    end
+end
+
 local function note_event(id, stage, now_text, attempt, detail, user)
     add_event(id, stage .. ' ' .. now_text .. ' ' .. attempt .. ' ' .. detail .. ' ' .. user)
 end
@@ -151,18 +164,28 @@ local function write_events(trail_ms)
     end
 end
 
--- Acks stand in the message's state, and become events when that goes; of more, so many of them.
-local function note_acks(id)
-    local key, cursor, count = prefix .. ':ack:' .. id, '0', 0
+-- Of more than a trail holds, so many of them.
+local function acks_of(key)
+    if call('HLEN', key) <= TRAIL_MAX then return call('HGETALL', key) end
+    local states, cursor = {}, '0'
     repeat
         local page = call('HSCAN', key, cursor, 'COUNT', TRAIL_MAX)
-        local states = page[2]
         cursor = page[1]
-        for i = 1, #states, 2 do
-            if states[i + 1] ~= '0' then add_event(id, 'acked ' .. states[i + 1] .. ' 0 - ' .. states[i]) end
+        for _, text in ipairs(page[2]) do states[#states + 1] = text end
+    until cursor == '0' or #states >= 2 * TRAIL_MAX
+    return states
+end
+
+-- Acks stand in the message's state, and become events when that goes.
+local function note_acks(id)
+    local states, events, count = acks_of(prefix .. ':ack:' .. id), {}, 0
+    for i = 2, #states, 2 do
+        if states[i] ~= '0' then
+            count = count + 1
+            events[count] = 'acked ' .. states[i] .. ' 0 - ' .. states[i - 1]
         end
-        count = count + #states / 2
-    until cursor == '0' or count >= TRAIL_MAX
+    end
+    add_earlier(id, events)
 end
 
 -- Ends a message: every user it waits for has acked, expired or was given up.
