@@ -80,7 +80,7 @@ refused('another name', qr/does not match host name.*must be a name/, host => 'e
 refused('a wrong password', qr/password authentication failed.*its password/, sslmode => 'require',
     password => "'the wrong one'");
 refused('no password', qr/no password supplied.*its password/, sslmode => 'require', password => "''");
-sub doctor_says { return qx{$relay->{program} doctor -c $relay->{file} --quiet} }
+sub doctor_says { return ($relay->run('doctor', '--quiet'))[1] }
 sql('CREATE ROLE other LOGIN');
 refused('a door for others', qr/no pg_hba\.conf entry.*SSL encryption.*; allow the relay's role into this database/, sslmode => 'prefer', user => 'other');
 sql('ALTER ROLE relay NOLOGIN');
@@ -152,7 +152,7 @@ $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/ended the stream: .*the extension was dropped .*pg_drop_replication_slot/, from => $mark);
 pass('a dropped extension is named, with what mends it');
-like(qx{$relay->{program} doctor -c $relay->{file} --quiet 2>&1}, qr/mend it: run CREATE EXTENSION clairon/, 'the doctor tells the first step');
+like(doctor_says(), qr/mend it: run CREATE EXTENSION clairon/, 'the doctor tells the first step');
 $pg->safe_psql('postgres', q{CREATE EXTENSION clairon; SELECT clairon.watch('t', 'USER', 'owner')});
 wait_until('the slot is dropped', sub {
     ($pg->psql('postgres', q{SELECT pg_drop_replication_slot('clairon')}))[0] == 0 });

@@ -31,8 +31,8 @@ is($store->pending, 2, 'nobody is waited for');
 is($relay->metric('clairon_errors_total{reason="rejected"}'), 2, 'and counted');
 $relay->wait_for_log(qr/longer than the store takes.*proto-max-bulk-len/);
 
-my $out;
-ok(PostgreSQL::Test::Utils::run_log([ $relay->{program}, qw(errors list -c), $relay->{file} ], '>', \$out), 'it can be listed');
+my ($code, $out) = $relay->run(qw(errors list));
+is($code, 0, 'it can be listed');
 is(scalar(() = $out =~ /\brejected\b/g), 2, 'both');
 
 # What cannot be sent anew is not in the way of what can.
@@ -40,8 +40,8 @@ my $given_up = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}'
 wait_until('it is waited for', sub { $store->ask('ZSCORE', 'clairon:due', "$given_up:u1") });
 $store->ask('ZADD', 'clairon:due', 1, "$given_up:u1");
 wait_until('it is given up', sub { $store->entries('clairon:errors') == 3 });
-ok(PostgreSQL::Test::Utils::run_log([ $relay->{program}, qw(errors redrive --limit 1 -c), $relay->{file} ], '>', \$out),
-    'one is redriven');
+($code, $out) = $relay->run(qw(errors redrive --limit 1));
+is($code, 0, 'one is redriven');
 like($out, qr/^redrove 1 entries for 1 users\nleft 2 entries/, 'the one behind those that cannot be');
 is_deeply([ map { $_->{reason} } $store->entries('clairon:errors') ], [ ('rejected') x 2 ], 'which stay');
 

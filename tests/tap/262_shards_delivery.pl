@@ -24,13 +24,7 @@ sub notify { my ($audience, $targets, $mark, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{\"mark\": \"$mark\"}',"
         . join(', ', ' ack_required => true', $more || ()) . ')') }
 sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notes }
-sub clairon
-{
-    my (@words) = @_;
-    my ($out, $err) = ('', '');
-    my $ok = PostgreSQL::Test::Utils::run_log([ $relays[0]{program}, @words, '-c', $relays[0]{file} ], '>', \$out, '2>', \$err);
-    return ($ok ? 0 : $? >> 8, $out, $err);
-}
+sub clairon { return $relays[0]->run(@_) }
 
 # To one user: all of it in his own shard.
 my @users  = map { "u$_" } 1 .. 8;

@@ -114,13 +114,7 @@ for my $user (sort keys %client)
 wait_until('all acks are stored', sub { pending() == 0 });
 
 # Each server has an error log: commands and the console show and mend both.
-sub clairon
-{
-    my (@words) = @_;
-    my ($out, $err) = ('', '');
-    my $ok = PostgreSQL::Test::Utils::run_log([ $first->{program}, @words, '-c', $first->{file} ], '>', \$out, '2>', \$err);
-    return ($ok ? 0 : $? >> 8, $out, $err);
-}
+sub clairon { return $first->run(@_) }
 sub make_errors
 {
     my %lost = map { $_ => $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$_}', '{}', ack_required => true, ttl => '1 hour')") } map { "u$_" } 0 .. 4;

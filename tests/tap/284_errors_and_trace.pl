@@ -16,14 +16,7 @@ sub notify { my ($audience, $targets, $mark, $more) = @_;
         . join(', ', ' ack_required => true', $more || ()) . ')') }
 sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notes }
 
-# The commands: exit code, standard output and error.
-sub clairon
-{
-    my (@words) = @_;
-    my ($out, $err) = ('', '');
-    my $ok = PostgreSQL::Test::Utils::run_log([ $relay->{program}, @words, '-c', $relay->{file} ], '>', \$out, '2>', \$err);
-    return ($ok ? 0 : $? >> 8, $out, $err);
-}
+sub clairon { return $relay->run(@_) }
 sub listed { my ($code, $out, $err) = clairon('errors', 'list', '--json', @_);
     is($code, 0, "errors list @_") or diag $err;
     return map { JSON::decode_json($_) } split /\n/, $out }

@@ -125,9 +125,7 @@ sub kill_store
 
 sub redrive
 {
-    my $count = 1 + int rand 3;
-    PostgreSQL::Test::Utils::run_log(
-        [ $relays[0]{program}, 'errors', 'redrive', '--limit', $count, '-c', $relays[0]{file} ]);
+    $relays[0]->run('errors', 'redrive', '--limit', 1 + int rand 3);
     return;
 }
 

@@ -17,10 +17,8 @@ sub left_of { my ($id) = @_; return (split / /, $store->ask('HGET', $store->of($
 sub acked_by
 {
     my ($id) = @_;
-    my ($out, $err) = ('', '');
-    PostgreSQL::Test::Utils::run_log([ $relay->{program}, 'trace', '--json', $id, '-c', $relay->{file} ], '>', \$out,
-        '2>', \$err) or diag $err;
-    return join ' ', map { $_->{stage} eq 'acked' ? $_->{user} : () } @{ JSON::decode_json($out)->{events} };
+    my ($code, $out, $err) = $relay->run('trace', '--json', $id);
+    return join ' ', map { $_->{stage} eq 'acked' ? $_->{user} : () } @{ JSON::decode_json($code == 0 ? $out : die $err)->{events} };
 }
 
 my ($one, $two) = map { $relay->client($_) } qw(u1 u2);

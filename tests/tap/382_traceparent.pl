@@ -21,13 +21,6 @@ my $seen  = 0;
 sub next_note { $u1->wait_notes(++$seen); return ($u1->notes)[$seen - 1] }
 sub notify { my ($set, $more) = @_; return split /\n/, $pg->safe_psql('postgres',
     "BEGIN; $set; SELECT clairon.notify('USER', '{u1}', '{\"traceparent\": \"mine\"}'" . ($more // '') . '); COMMIT') }
-sub clairon
-{
-    my (@words) = @_;
-    my ($out, $err) = ('', '');
-    PostgreSQL::Test::Utils::run_log([ $relay->{program}, @words, '-c', $relay->{file} ], '>', \$out, '2>', \$err) or diag $err;
-    return $out;
-}
 
 # From SQL.
 my ($id) = reverse notify("SET LOCAL clairon.traceparent = '$given'");
@@ -37,7 +30,7 @@ is($note->{payload}{traceparent}, 'mine', 'and the payload is as it was');
 like($u1->{raw}[-1], qr/"operation":"notify","traceparent":"$given","timestamp":/, 'before the times');
 $relay->wait_for_log(qr/who=feed level=info .*msg="decoded $id, traceparent $given"/);
 pass('a sampled one is logged beside the id');
-like(clairon('trace', $id), qr/^traceparent +$given$/m, 'clairon trace tells it');
+like(($relay->run('trace', $id))[1], qr/^traceparent +$given$/m, 'clairon trace tells it');
 notify('SELECT 1');
 is(next_note()->{metadata}{traceparent}, undef, 'the next transaction has none');
 notify("SET LOCAL clairon.traceparent = ''");

@@ -49,13 +49,12 @@ mended('it writes again');
 SKIP: {
     my @there = ('unshare', '--user', '--map-root-user', '--net');
     skip 'no namespace of a network may be made here', 3 if !run_log([ @there, 'true' ]);
-    local $Clairon::Test::Doctor::relay = { program => "$relay->{program}", file => $relay->{file} };
     my $script = scratch() . '/doctor';
     $relay->write_file($script, "#!/bin/sh\necho 128 >/proc/sys/net/core/somaxconn && exec $relay->{program} \"\$@\"\n");
     my $inside = scratch() . '/inside';
     $relay->write_file($inside, "#!/bin/sh\nexec @there sh $script \"\$@\"\n");
     chmod 0755, $script, $inside;
-    $Clairon::Test::Doctor::relay->{program} = $inside;
+    local $Clairon::Test::Doctor::relay = bless { %$relay, program => $inside }, ref $relay;
     finds('a short backlog', 'host: net.core.somaxconn', qr/^128 /, qr/sysctl -w net\.core\.somaxconn=4096/);
 }
 

@@ -6,7 +6,6 @@ use warnings;
 
 use Exporter qw(import);
 use JSON ();
-use PostgreSQL::Test::Utils qw(run_log);
 use Test::More;
 
 our @EXPORT_OK = qw(doctor wrong finds mended);
@@ -15,13 +14,7 @@ our @EXPORT_OK = qw(doctor wrong finds mended);
 our $relay;
 
 # The command's exit code, its output and its errors.
-sub doctor
-{
-    my (@words) = @_;
-    my ($out, $err) = ('', '');
-    my $ok = run_log([ $relay->{program}, 'doctor', '-c', $relay->{file}, @words ], '>', \$out, '2>', \$err);
-    return ($ok ? 0 : $? >> 8, $out, $err);
-}
+sub doctor { return $relay->run('doctor', @_) }
 
 # What is wrong, by area and check; dies unless the exit code agrees.
 sub wrong

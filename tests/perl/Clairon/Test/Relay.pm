@@ -7,6 +7,7 @@ use warnings;
 use parent -norequire, 'Clairon::Test::Process';
 use Clairon::Test::Process;
 use Mojo::UserAgent;
+use PostgreSQL::Test::Utils ();
 
 # Options: folder, program, port, database, roles, conf => { 'section.key' => value or undef }.
 sub new
@@ -63,6 +64,15 @@ sub configure
     $self->write_file($self->{file},
         join '', map { join "\n", "[$_]", @{ $sections{$_} }, '', '' } sort keys %sections);
     return;
+}
+
+# run('errors', 'list'): that command of clairon's on the same settings: its exit code (-1: a signal's), output, errors.
+sub run
+{
+    my ($self, @words) = @_;
+    my ($out, $err) = ('', '');
+    PostgreSQL::Test::Utils::run_log([ $self->{program}, @words, '-c', $self->{file} ], '>', \$out, '2>', \$err);
+    return ($? & 127 ? -1 : $? >> 8, $out, $err);
 }
 
 sub command { return ($_[0]{program}, 'relay', '-c', $_[0]{file}) }
