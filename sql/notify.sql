@@ -90,7 +90,7 @@ DECLARE
     removed bigint;
     more bigint;
 BEGIN
-    IF older_than IS NULL OR older_than < interval '0' THEN
+    IF older_than IS NULL OR older_than NOT BETWEEN interval '0' AND interval '1000 years' THEN
         RAISE EXCEPTION 'older_than: % is not valid', coalesce(older_than::text, 'NULL')
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: an age, as ''30 days''.';
     END IF;

@@ -76,4 +76,5 @@ UPDATE clairon.once_key SET created_at = now() - interval '40 days' WHERE entity
 SELECT clairon.prune('30 days');
 SELECT clairon.once('order', '1');
 SELECT clairon.prune('-1 day');
+SELECT clairon.prune('100000 years');
 SELECT count(*) FROM lines();
