@@ -112,7 +112,7 @@ export function createConnection(options, owner) {
 
   /** Something says that the world is back; `isChanged`: by another network, perhaps. */
   function wake(isChanged) {
-    if (state === 'waiting') {
+    if (state === 'waiting' || (isChanged && state === 'connecting')) {
       again();
     } else if (isChanged || now() - heardAt > pingMs) {
       if (send({ t: 'ping' })) giveUp(PROBE_MS, SILENT);

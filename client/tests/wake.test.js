@@ -32,6 +32,21 @@ for (const event of ['online', 'visibilitychange']) {
   });
 }
 
+test('online begins an attempt anew that hangs, over a network that is gone', async (t) => {
+  let asked = 0;
+  const { browser, relay, client } = start(t, {
+    token: () => { asked += 1; return asked === 1 ? new Promise(() => {}) : tokenOf('u'); },
+  });
+  await until('the first token', () => asked === 1);
+  browser.tell('visibilitychange');
+  browser.tell('online');
+  await relay.socket(); // hangs too
+  browser.tell('online');
+  (await relay.socket()).accept();
+  assert.equal(client.state, 'open');
+  assert.equal(asked, 3);
+});
+
 test('a page that is hidden does not wake', async (t) => {
   const { browser, relay, client } = start(t);
   (await relay.socket()).dies();
