@@ -80,7 +80,7 @@ export function createTabs(name, settings, owner) {
 
   function wake(isChanged) {
     if (leads) connection.wake(isChanged);
-    else post('wake', { change: isChanged });
+    else post('wake'); // whether the network changed, the leader hears itself
   }
 
   // ---- coming and going
@@ -153,9 +153,9 @@ export function createTabs(name, settings, owner) {
   }
 
   /** What only the leader answers. */
-  function serve({ t, from, frame, topics, pos, change: isChanged }) {
+  function serve({ t, from, frame, topics, pos }) {
     if (t === 'ping') post('pong');
-    if (t === 'wake') connection.wake(isChanged);
+    if (t === 'wake') connection.wake();
     if (t === 'send') judge(frame, from);
     if (t === 'bye') others.delete(from);
     if (t === 'topics' || t === 'hello') others.set(from, topics);
@@ -185,7 +185,7 @@ export function createTabs(name, settings, owner) {
     // In a hidden tab timers may be a minute late: one that is looked at minds the leader's wait.
     const { retryIn } = change;
     clearTimeout(nudge);
-    if (retryIn >= 0 && isSeen()) nudge = setTimeout(wake, retryIn + NUDGE_MS, false);
+    if (retryIn >= 0 && isSeen()) nudge = setTimeout(wake, retryIn + NUDGE_MS);
   }
 
   /** Also from a leader that does not know yet that it is none: what it got, nobody else gets. */

@@ -53,6 +53,19 @@ test('two tabs have one connection, and both get each message', async (t) => {
   assert.equal(second.states.at(-1).user, 'u1');
 });
 
+test('when the browser is online again, several tabs make one attempt', async (t) => {
+  const { browser, relay, socket, second } = await twoTabs(t, { backoff: { base: 1e6, cap: 1e6, random: () => 1 } });
+  socket.dies();
+  await until('both wait', () => second.client.state === 'waiting');
+  browser.tell('online');
+  const next = await relay.socket();
+  await until('the other has asked too', () => second.client.state === 'connecting');
+  await new Promise((resolve) => { setTimeout(resolve, 5); });
+  assert.equal(next.closedWith, undefined);
+  next.accept();
+  await isOpen(second);
+});
+
 test('without the option, or for another user, a tab has its own connection', async (t) => {
   const { relay, open } = await twoTabs(t);
   open({ tabs: false });
