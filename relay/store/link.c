@@ -13,9 +13,9 @@
 #include "base/memory.h"
 #include "store/address.h"
 #include "store/answers.h"
+#include "store/dial.h"
 #include "store/fault.h"
 #include "store/outbox.h"
-#include "store/secure.h"
 
 #define LINK_BACKOFF_BASE_MS 100
 #define LINK_BACKOFF_CAP_MS 5000
@@ -31,9 +31,9 @@ struct link {
     struct ev_loop *loop;
     const char *name;
     struct link_events events;
-    const struct config *config;
     struct stats *stats; /* NULL: nobody asks how long scripts take */
     struct address address;
+    struct dial dial;
     redisAsyncContext *redis; /* NULL while down */
     struct answers *answers;
     struct outbox *outbox;
@@ -81,8 +81,11 @@ link_fall(struct link *link, const char *reason)
         return;
     address_show(&link->address, where);
     snprintf(kept, sizeof(kept), "%s", reason != NULL ? reason : ""); /* may go with the context */
+    if (link->state == LINK_CONNECTING)
+        link->dial.failures++;
     link->state = LINK_DOWN;
     link->redis = NULL;
+    dial_stop(&link->dial);
     if (redis != NULL) {
         redis->data = NULL;
         redisAsyncFree(redis);
@@ -354,34 +357,11 @@ on_disconnected(const redisAsyncContext *redis, int status)
     link_fall(link, status == REDIS_OK || redis->errstr == NULL ? "closed" : redis->errstr);
 }
 
-/* A connection under way; NULL with the reason. */
-static redisAsyncContext *
-link_dial(const struct link *link, char reason[SECURE_ERROR_MAX])
-{
-    const struct address *address = &link->address;
-    redisAsyncContext *redis = address->path[0] != '\0'
-                                   ? redisAsyncConnectUnix(address->path)
-                                   : redisAsyncConnect(address->host, address->port);
-
-    if (redis != NULL && redis->err == 0 &&
-        (!address->tls || secure_start(link->config, address->host, &redis->c, reason) == RC_OK))
-        return redis;
-    if (redis == NULL || redis->err != 0)
-        snprintf(reason, SECURE_ERROR_MAX, "%s", redis != NULL ? redis->errstr : "out of memory");
-    if (redis != NULL)
-        redisAsyncFree(redis);
-    return NULL;
-}
-
 static void
-link_connect(struct link *link)
+on_dialled(void *ctx, redisAsyncContext *redis, const char *reason)
 {
-    char reason[SECURE_ERROR_MAX];
-    redisAsyncContext *redis;
+    struct link *link = ctx;
 
-    link->state = LINK_CONNECTING;
-    link->heard_us = clock_monotonic_us();
-    redis = link_dial(link, reason);
     if (redis == NULL) {
         link_fall(link, reason);
         return;
@@ -392,6 +372,14 @@ link_connect(struct link *link)
     outbox_use(link->outbox, redis);
     redisAsyncSetConnectCallback(redis, on_connected);
     redisAsyncSetDisconnectCallback(redis, on_disconnected);
+}
+
+static void
+link_connect(struct link *link)
+{
+    link->state = LINK_CONNECTING;
+    link->heard_us = clock_monotonic_us();
+    dial_start(&link->dial);
 }
 
 static void
@@ -441,7 +429,6 @@ link_open(struct ev_loop *loop, const struct config *config, const char *url, co
     struct link *link = memory_new(sizeof(*link));
 
     link->loop = loop;
-    link->config = config;
     link->name = name;
     link->events = *events;
     link->patience_s = patience_s;
@@ -451,6 +438,8 @@ link_open(struct ev_loop *loop, const struct config *config, const char *url, co
         free(link);
         return NULL;
     }
+    link->dial = (struct dial){
+        .loop = loop, .config = config, .address = &link->address, .done = on_dialled, .ctx = link};
     link->answers = answers_new();
     link->outbox = outbox_new(loop);
     ev_timer_init(&link->retry, on_retry, 0.0, 0.0);

@@ -16,7 +16,7 @@ declare -A below=(
 # Which files alone may include which library: header pattern, then a pattern of paths.
 libraries='libwebsockets\.h  relay/gate/gate_conn\.h
 libpq-fe\.h                  relay/feed/feed_private\.h
-hiredis/.*\.h                relay/store/(link\.[ch]|outbox\.[ch]|secure\.[ch]|answers\.[ch]|reply\.h)
+hiredis/.*\.h                relay/store/(link\.[ch]|dial\.c|outbox\.[ch]|secure\.[ch]|answers\.[ch]|reply\.h)
 jwt\.h                       relay/wire/token\.c|relay/cli_token\.c
 jansson\.h                   relay/wire/(token|client_message|publication[a-z_]*)\.[ch]|relay/store/admin_merge\.c|relay/cli_(token|errors)\.c
 ini\.h                       relay/base/config_file\.c

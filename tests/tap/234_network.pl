@@ -15,7 +15,7 @@ my $to_pg    = Clairon::Test::proxy($pg->host . '/.s.PGSQL.' . $pg->port);
 # The client answers no ping while the test waits for something else.
 my $relay    = Clairon::Test::relay($pg, $store, conf => {
     'gate.ping'     => '1h',
-    'store.url'     => $to_store->url('redis'),
+    'store.url'     => 'redis://localhost:' . $to_store->port,    # a name is looked up each time
     'feed.conninfo' => 'host=127.0.0.1 dbname=postgres user=relay port=' . $to_pg->port });
 my $client = $relay->client('u1');
 my $rows   = 0;
