@@ -96,14 +96,8 @@ is($store->ask('XLEN', 'clairon:errors'), 0, 'all of it');
 sub http
 {
     my ($relay, $method, $path, %options) = @_;
-    my $raw     = Clairon::Test::RawSocket->new($relay);
-    my $body    = $options{body} // '';
-    my %headers = (Host => 'x', Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true),
-        'Content-Length' => length $body, %{ $options{headers} // {} });
-    $raw->write("$method $path HTTP/1.1\r\n" . join('', map { "$_: $headers{$_}\r\n" } sort keys %headers) . "\r\n$body");
-    my $answer = $raw->answer;
-    $answer->{json} = eval { JSON::decode_json($answer->{body}) };
-    return $answer;
+    return Clairon::Test::RawSocket->new($relay)->request($method, $path, ':body' => $options{body},
+        Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true), %{ $options{headers} // {} });
 }
 for my $id ($mine{u1}, $mine{u2}, $team)
 {
@@ -136,7 +130,7 @@ my $sure = JSON::encode_json({ payload => { mark => 'sure' }, routing => { audie
 $sure = http($relays[0], POST => '/v1/notifications', body => $sure, headers => { 'Idempotency-Key' => 'k2' })->{json}{id};
 $client{u7}->run_until('it', sub { of_mark($client{u7}, 'sure') });
 is_deeply([ shards_with("ack:$sure") ], [0], 'its ack is waited for in the first shard');
-my $ack = http($relays[1], POST => '/v1/ack', body => JSON::encode_json({ ids => [$sure] }), headers => { Authorization => 'Bearer ' . token(sub => 'u7') });
+my $ack = http($relays[1], POST => '/v1/ack', body => { ids => [$sure] }, headers => { Authorization => 'Bearer ' . token(sub => 'u7') });
 is($ack->{status}, 204, 'a relay that did not show it takes the ack');
 wait_until('it is done', sub { !shards_with("ack:$sure") });
 pass('and finds it');

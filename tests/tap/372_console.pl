@@ -16,16 +16,9 @@ my $without = Clairon::Test::relay(undef, $store, roles => 'gate');
 sub http
 {
     my ($method, $path, %options) = @_;
-    my $raw  = Clairon::Test::RawSocket->new($options{relay} // $relay);
-    my $body = $options{body};
-    $body = JSON::encode_json($body) if ref $body;
-    my %claims  = (sub => 'root', admin => JSON::true, %{ $options{claims} // {} });
-    my %headers = (Host => 'x', (($options{token} // 1) ? (Authorization => 'Bearer ' . token(%claims)) : ()),
-        (defined $body ? ('Content-Length' => length $body) : ()), %{ $options{headers} // {} });
-    $raw->write("$method $path HTTP/1.1\r\n" . join('', map { "$_: $headers{$_}\r\n" } sort keys %headers) . "\r\n" . ($body // ''));
-    my $answer = $raw->answer;
-    $answer->{json} = eval { JSON::decode_json($answer->{body}) };
-    return $answer;
+    my %claims = (sub => 'root', admin => JSON::true, %{ $options{claims} // {} });
+    return Clairon::Test::RawSocket->new($options{relay} // $relay)->request($method, $path, Host => 'x', ':body' => $options{body},
+        (($options{token} // 1) ? (Authorization => 'Bearer ' . token(%claims)) : ()), %{ $options{headers} // {} });
 }
 sub overview { return http(GET => '/v1/console')->{json} }
 sub errors { my ($query) = @_; return @{ http(GET => '/v1/console/errors' . ($query // ''))->{json}{errors} } }

@@ -17,20 +17,12 @@ my ($relay, $second) = map { Clairon::Test::relay(undef, $store, roles => 'gate'
 sub ask
 {
     my ($method, $path, %options) = @_;
-    my $raw  = Clairon::Test::RawSocket->new($options{relay} // $relay);
-    my $body = $options{body};
-    $body = JSON::encode_json($body) if ref $body;
-    my %headers = (Host => 'x', Authorization => 'Bearer ' . token(sub => $options{sub} // 'api', publish => JSON::true),
-        (defined $body ? ('Content-Length' => length $body) : ()), %{ $options{headers} // {} });
-    $raw->write("$method $path HTTP/1.1\r\n" . join('', map { "$_: $headers{$_}\r\n" } sort keys %headers) . "\r\n" . ($body // ''));
+    my $raw = Clairon::Test::RawSocket->new($options{relay} // $relay);
+    $raw->begin($method, $path, ':body' => $options{body},
+        Authorization => 'Bearer ' . token(sub => $options{sub} // 'api', publish => JSON::true), %{ $options{headers} // {} });
     return $raw;
 }
-sub http
-{
-    my $answer = ask(@_)->answer;
-    $answer->{json} = eval { JSON::decode_json($answer->{body}) };
-    return $answer;
-}
+sub http { return ask(@_)->answer }
 sub to { my ($text, %retry) = @_; return { payload => { text => $text }, routing => { audience => { type => 'USER', targets => ['u1'] }, retry => \%retry } } }
 sub with_key { my ($key, $text, %options) = @_; return ask(POST => '/v1/notifications', body => to($text), headers => { 'Idempotency-Key' => $key }, %options) }
 

@@ -18,9 +18,7 @@ $pg->safe_psql('postgres', q{
 sub http
 {
     my ($path, %claims) = @_;
-    my $answer = Clairon::Test::RawSocket->new($relay)->request(GET => $path, Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true, %claims));
-    $answer->{json} = eval { JSON::decode_json($answer->{body}) };
-    return $answer;
+    return Clairon::Test::RawSocket->new($relay)->request(GET => $path, Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true, %claims));
 }
 sub life { my ($id) = @_; return http("/v1/notifications/$id")->{json} }
 sub events { my ($id, %wanted) = @_;

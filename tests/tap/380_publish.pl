@@ -14,20 +14,12 @@ my ($relay, $second) = map { Clairon::Test::relay(undef, $store, roles => 'gate'
 sub http
 {
     my ($method, $path, %options) = @_;
-    my $raw    = Clairon::Test::RawSocket->new($options{relay} // $relay);
-    my $body   = $options{body};
     my %claims = (sub => $options{sub} // 'api', publish => JSON::true, %{ $options{claims} // {} });
-    my %headers = (
-        Host => 'x',
-        ($options{token} // 1 ? (Authorization => 'Bearer ' . token(%claims)) : ()),
-        (defined $body ? ('Content-Length' => length $body) : ()), %{ $options{headers} // {} });
-    $raw->write("$method $path HTTP/1.1\r\n" . join('', map { "$_: $headers{$_}\r\n" } sort keys %headers) . "\r\n" . ($body // ''));
-    my $answer = $raw->answer;
-    $answer->{json} = eval { JSON::decode_json($answer->{body}) };
-    return $answer;
+    return Clairon::Test::RawSocket->new($options{relay} // $relay)->request($method, $path, ':body' => $options{body},
+        (($options{token} // 1) ? (Authorization => 'Bearer ' . token(%claims)) : ()), %{ $options{headers} // {} });
 }
 
-sub post { my ($body, %options) = @_; return http(POST => '/v1/notifications', body => ref $body ? JSON::encode_json($body) : $body, %options) }
+sub post { my ($body, %options) = @_; return http(POST => '/v1/notifications', body => $body, %options) }
 sub timeline { my ($id, %options) = @_; return http(GET => "/v1/notifications/$id", %options) }
 
 sub to

@@ -46,12 +46,8 @@ sub statuses { return [ raw(@_) =~ m{^HTTP/1\.1 (\d+)}mg ] }
 sub http
 {
     my ($method, $path, %options) = @_;
-    my $body    = $options{body};
-    my %headers = (Host => 'x', ($options{as} ? (Authorization => bearer($options{as}, %{ $options{claims} // {} })) : ()),
-        (defined $body ? ('Content-Length' => length $body) : ()), %{ $options{headers} // {} });
-    my $raw = Clairon::Test::RawSocket->new($relay);
-    $raw->write("$method $path HTTP/1.1\r\n" . join('', map { "$_: $headers{$_}\r\n" } sort keys %headers) . "\r\n" . ($body // ''));
-    return $raw->answer;
+    return Clairon::Test::RawSocket->new($relay)->request($method, $path, Host => 'x', ':body' => $options{body},
+        ($options{as} ? (Authorization => bearer($options{as}, %{ $options{claims} // {} })) : ()), %{ $options{headers} // {} });
 }
 
 sub publish
@@ -107,7 +103,7 @@ $mallory->wait_for(sub { ($_[0]{r} // 0) == 3 });
 my $replay = $relay->client('mallory', token => token(sub => 'mallory', %good), pos => $alice->{lines}[0]{pos}, topics => ['topic.*']);
 $mallory->ack($secret);
 $mallory->send({ t => 'nack', ids => [$secret], delay => 86_400_000 });
-is(http(POST => '/v1/ack', as => 'mallory', body => JSON::encode_json({ ids => [$secret] }))->{status}, 204, 'an ack of what is another\'s is taken');
+is(http(POST => '/v1/ack', as => 'mallory', body => { ids => [$secret] })->{status}, 204, 'an ack of what is another\'s is taken');
 publish('mallory', 'for mallory');
 $_->wait_notes(1) for $mallory, $replay;
 is_deeply([ shown($_) ], ['for mallory'], 'nobody reads what is for others') for $mallory, $replay;

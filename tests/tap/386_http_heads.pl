@@ -21,9 +21,7 @@ sub said
     my ($bytes) = @_;
     my $raw = Clairon::Test::RawSocket->new($relay);
     $raw->write($bytes);
-    my $answer = $raw->answer;
-    $answer->{json} = eval { JSON::decode_json($answer->{body}) };
-    return $answer;
+    return $raw->answer;
 }
 sub refused
 {

@@ -5,7 +5,6 @@ use warnings;
 use Clairon::Test qw(token);
 use Clairon::Test::OddHeads;
 use Clairon::Test::SecureSocket;
-use JSON ();
 use Test::More;
 
 eval { require IO::Socket::SSL; 1 } or plan skip_all => 'IO::Socket::SSL is not installed';
@@ -25,9 +24,7 @@ sub said
     my (@pieces) = @_;
     my $raw = Clairon::Test::SecureSocket->new($relay, $cert);
     for (@pieces) { $raw->write($_) or last }
-    my $answer = $raw->answer;
-    $answer->{json} = eval { JSON::decode_json($answer->{body}) };
-    return $answer;
+    return $raw->answer;
 }
 sub refused
 {

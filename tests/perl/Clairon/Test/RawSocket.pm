@@ -1,7 +1,7 @@
 # Clairon::Test::RawSocket: a TCP connection to a relay that can say what no well-behaved client says.
 #
 #   my $raw = Clairon::Test::RawSocket->new($relay);
-#   my $answer = $raw->request(GET => '/healthz');      # { status, headers, body }
+#   my $answer = $raw->request(GET => '/healthz');      # { status, headers, body, json: of a body that is }
 #   my $raw = Clairon::Test::RawSocket->open($relay, Origin => 'http://evil.example');
 #   $raw->{answer}{status}; $raw->frame(TEXT, '{"t":"pi', final => 0); $raw->line; $raw->ending
 package Clairon::Test::RawSocket;
@@ -62,13 +62,18 @@ sub user
     return $self;
 }
 
-sub request
+sub request { my ($self, @words) = @_; $self->begin(@words); return $self->answer }
+
+# Headers as of open(); ':body' is a text, or what is to be JSON. The answer is asked for later.
+sub begin
 {
     my ($self, $method, $path, %headers) = @_;
-    %headers = (Host => $self->{host}, %headers);
+    my $body = delete $headers{':body'};
+    $body = $json->encode($body) if ref $body;
+    %headers = (Host => $self->{host}, (defined $body ? ('Content-Length' => length $body) : ()), %headers);
     my $text = join '', map { "$_: $headers{$_}\r\n" } grep { defined $headers{$_} } sort keys %headers;
-    $self->write("$method $path HTTP/1.1\r\n$text\r\n");
-    return $self->answer;
+    $self->write("$method $path HTTP/1.1\r\n$text\r\n" . ($body // ''));
+    return;
 }
 
 # What was answered; after an upgrade the connection goes on, else it is read to its end.
@@ -89,6 +94,8 @@ sub answer
         1 while $self->more;
         $answer{body} = (split /\r\n\r\n/, $self->{bytes}, 2)[1] // '';
         $self->{bytes} = '';
+        $answer{json}  = $json->decode($answer{body})
+          if length $answer{body} && ($answer{headers}{'content-type'} // '') =~ m{^application/(problem\+)?json$};
     }
     return $self->{answer} = \%answer;
 }
