@@ -52,6 +52,7 @@ drop_connection(struct feed *feed)
     feed->patience.repeat = FEED_CONNECT_PATIENCE_S;
     feed_primary_end(feed);
     feed_standby_end(feed);
+    feed_hosts_end(&feed->hosts);
     PQclear(feed->result);
     feed->result = NULL;
     PQfinish(feed->conn);
@@ -159,6 +160,9 @@ on_patience(struct ev_loop *loop, ev_timer *timer, int events)
                      "slot \"%s\" was not made within %.0f s ([feed] create_timeout): its primary "
                      "has not logged its running transactions, or some of them do not end",
                      feed->config->feed.slot, timer->repeat);
+    else if (feed->hosts.resolve != NULL)
+        feed_restart(feed, "no name server told the addresses of [feed] conninfo within %.0f s",
+                     timer->repeat);
     else
         feed_restart(feed, "PostgreSQL did not answer within %.0f s", timer->repeat);
 }

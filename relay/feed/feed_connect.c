@@ -41,18 +41,33 @@ on_notice(void *ctx, const char *message)
     log_warn("feed", "PostgreSQL remarks: %s", feed_error_line(message));
 }
 
-void
-feed_connect(struct feed *feed)
+static void
+on_hosts(void *ctx, const struct feed_hosts_found *found, const char *error)
 {
-    /* What stands before dbname, which is all of conninfo, is only what that does not say. */
-    const char *keys[] = {"tcp_user_timeout",          "keepalives_idle", "keepalives_interval",
-                          "keepalives_count",          "dbname",          "replication",
-                          "fallback_application_name", "client_encoding", NULL};
-    const char *values[] = {"20000",    "10",      "5",    "3", feed->config->feed.conninfo,
-                            "database", "clairon", "UTF8", NULL};
+    struct feed *feed = ctx;
+    const char *conninfo = feed->config->feed.conninfo;
 
-    feed->attempt++;
-    feed_set_state(feed, FEED_CONNECTING);
+    if (found == NULL) {
+        feed_fail(feed, "could not find the address of a host in [feed] conninfo", error, "");
+        return;
+    }
+    /* What stands before dbname, which is all of conninfo, is only what that does not say. */
+    const char *keys[] = {"tcp_user_timeout",
+                          "keepalives_idle",
+                          "keepalives_interval",
+                          "keepalives_count",
+                          "dbname",
+                          "replication",
+                          "fallback_application_name",
+                          "client_encoding",
+                          "host",
+                          "hostaddr",
+                          "port",
+                          NULL};
+    const char *values[] = {"20000",     "10",      "5",    "3",         conninfo,
+                            "database",  "clairon", "UTF8", found->host, found->hostaddr,
+                            found->port, NULL};
+
     feed->conn = PQconnectStartParams(keys, values, 1);
     if (feed->conn == NULL || PQstatus(feed->conn) == CONNECTION_BAD) {
         connection_failed(feed);
@@ -62,6 +77,16 @@ feed_connect(struct feed *feed)
     ev_timer_again(feed->loop, &feed->patience);
     ev_io_set(&feed->writable, PQsocket(feed->conn), EV_WRITE);
     ev_io_start(feed->loop, &feed->writable); /* libpq: begin as if it had asked for writing */
+}
+
+void
+feed_connect(struct feed *feed)
+{
+    feed->attempt++;
+    feed_set_state(feed, FEED_CONNECTING);
+    ev_timer_again(feed->loop, &feed->patience);
+    feed->hosts = (struct feed_hosts){.loop = feed->loop, .done = on_hosts, .ctx = feed};
+    feed_hosts_find(&feed->hosts, feed->config->feed.conninfo);
 }
 
 void

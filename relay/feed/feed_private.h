@@ -11,6 +11,7 @@
 #include "base/config.h"
 #include "base/stats.h"
 #include "feed/feed.h"
+#include "feed/feed_hosts.h"
 #include "store/store.h"
 #include "wire/walmsg.h"
 
@@ -87,6 +88,7 @@ struct feed {
     ev_timer patience; /* bounds everything before STREAMING */
     ev_io readable;
     ev_io writable;
+    struct feed_hosts hosts; /* of conninfo, while they are looked for */
     PGconn *conn;
     PGresult *result;            /* of the command under way, until its answer is complete */
     struct feed_inquiry primary; /* while a slot is made on its standby */

@@ -16,7 +16,7 @@ my $to_pg    = Clairon::Test::proxy($pg->host . '/.s.PGSQL.' . $pg->port);
 my $relay    = Clairon::Test::relay($pg, $store, conf => {
     'gate.ping'     => '1h',
     'store.url'     => 'redis://localhost:' . $to_store->port,    # a name is looked up each time
-    'feed.conninfo' => 'host=127.0.0.1 dbname=postgres user=relay port=' . $to_pg->port });
+    'feed.conninfo' => 'host=localhost dbname=postgres user=relay port=' . $to_pg->port });
 my $client = $relay->client('u1');
 my $rows   = 0;
 my @mine;    # of these those for our client

@@ -1,0 +1,155 @@
+/*
+ * feed_hosts.c: finds the addresses of hosts in a connection string without waiting for them.
+ *
+ * libpq would look them up in the call that connects, and hold up the relay until the name server
+ * answers, or is given up. What stands elsewhere (a service, the environment) is left to it.
+ */
+#include "feed/feed_hosts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/memory.h"
+#include "feed/feed_private.h"
+
+#define LIST_MAX 16384
+
+/* What libpq is told. */
+struct lists {
+    struct buffer host;
+    struct buffer hostaddr;
+    struct buffer port;
+    size_t count;
+};
+
+static char *
+copy(const char *text)
+{
+    return memory_text(text, strlen(text));
+}
+
+/* Cuts the text at its commas. False: there are too many. */
+static bool
+take_apart(char *text, const char **ret_parts, size_t *ret_count)
+{
+    size_t count = 0;
+
+    for (char *comma; text != NULL; text = comma != NULL ? comma + 1 : NULL) {
+        if (count == RESOLVE_HOSTS_MAX)
+            return false;
+        ret_parts[count++] = text;
+        comma = strchr(text, ',');
+        if (comma != NULL)
+            *comma = '\0';
+    }
+    *ret_count = count;
+    return true;
+}
+
+/* False: there is nothing to look up, or it is not for us. */
+static bool
+read_conninfo(struct feed_hosts *hosts, const char *conninfo)
+{
+    PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
+    bool is_ours = getenv("PGHOSTADDR") == NULL && getenv("PGSERVICE") == NULL;
+
+    for (const PQconninfoOption *one = options; one != NULL && one->keyword != NULL; one++) {
+        if (one->val == NULL || one->val[0] == '\0')
+            continue;
+        if (strcmp(one->keyword, "host") == 0)
+            hosts->host_text = copy(one->val);
+        else if (strcmp(one->keyword, "port") == 0)
+            hosts->port_text = copy(one->val);
+        else if (strcmp(one->keyword, "hostaddr") == 0 || strcmp(one->keyword, "service") == 0)
+            is_ours = false;
+    }
+    PQconninfoFree(options);
+    return is_ours && hosts->host_text != NULL &&
+           take_apart(hosts->host_text, hosts->hosts, &hosts->count) &&
+           take_apart(hosts->port_text, hosts->ports, &hosts->port_count) &&
+           (hosts->port_count <= 1 || hosts->port_count == hosts->count);
+}
+
+static void
+add(struct feed_hosts *hosts, struct lists *lists, size_t i, const char *address)
+{
+    const char *comma = lists->count > 0 ? "," : "";
+    const char *port = hosts->port_count == 0   ? ""
+                       : hosts->port_count == 1 ? hosts->ports[0]
+                                                : hosts->ports[i];
+
+    if (buffer_addf(&lists->host, "%s%s", comma, hosts->hosts[i]) == RC_OK &&
+        buffer_addf(&lists->hostaddr, "%s%s", comma, address) == RC_OK &&
+        buffer_addf(&lists->port, "%s%s", comma, port) == RC_OK)
+        lists->count++;
+}
+
+/* In the order of the settings; a host that was not found is left out. */
+static void
+make_lists(struct feed_hosts *hosts, const struct resolved *found, size_t count,
+           struct lists *lists)
+{
+    for (size_t i = 0; i < hosts->count; i++) {
+        if (!resolve_is_needed(hosts->hosts[i]))
+            add(hosts, lists, i, "");
+        for (size_t k = 0; k < count; k++)
+            if (hosts->looked_up[found[k].host % RESOLVE_HOSTS_MAX] == i)
+                add(hosts, lists, i, found[k].address);
+    }
+}
+
+static void
+on_resolved(void *ctx, const struct resolved *found, size_t count, const char *error)
+{
+    struct feed_hosts *hosts = ctx;
+    struct lists lists = {.count = 0};
+    struct feed_hosts_found all;
+
+    hosts->resolve = NULL;
+    buffer_init(&lists.host, LIST_MAX);
+    buffer_init(&lists.hostaddr, LIST_MAX);
+    buffer_init(&lists.port, LIST_MAX);
+    make_lists(hosts, found, count, &lists);
+    all = (struct feed_hosts_found){lists.host.bytes, lists.hostaddr.bytes,
+                                    hosts->port_count > 0 ? lists.port.bytes : NULL};
+    feed_hosts_end(hosts);
+    hosts->done(hosts->ctx, lists.count > 0 ? &all : NULL, error);
+    buffer_free(&lists.host);
+    buffer_free(&lists.hostaddr);
+    buffer_free(&lists.port);
+}
+
+void
+feed_hosts_find(struct feed_hosts *hosts, const char *conninfo)
+{
+    const struct feed_hosts_found as_is = {NULL, NULL, NULL};
+    const char *names[RESOLVE_HOSTS_MAX];
+    size_t count = 0;
+
+    if (read_conninfo(hosts, conninfo)) {
+        for (size_t i = 0; i < hosts->count; i++) {
+            if (!resolve_is_needed(hosts->hosts[i]))
+                continue;
+            hosts->looked_up[count] = (unsigned)i;
+            names[count++] = hosts->hosts[i];
+        }
+    }
+    if (count > 0)
+        hosts->resolve = resolve_start(hosts->loop, names, count, on_resolved, hosts);
+    if (hosts->resolve != NULL)
+        return;
+    feed_hosts_end(hosts);
+    hosts->done(hosts->ctx, &as_is, "");
+}
+
+void
+feed_hosts_end(struct feed_hosts *hosts)
+{
+    resolve_stop(hosts->resolve);
+    hosts->resolve = NULL;
+    free(hosts->host_text);
+    free(hosts->port_text);
+    hosts->host_text = hosts->port_text = NULL;
+    hosts->count = hosts->port_count = 0;
+}

@@ -1,0 +1,147 @@
+/* test_feed_hosts.c: is libpq told the addresses of all hosts that have one, with their ports? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <ev.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "feed/feed_hosts.h"
+
+static struct addrinfo *
+address_of(const char *text, struct addrinfo *next)
+{
+    struct addrinfo *one = memory_new(sizeof(*one) + sizeof(struct sockaddr_in));
+    struct sockaddr_in *address = (struct sockaddr_in *)(one + 1);
+
+    address->sin_family = AF_INET;
+    assert_int_equal(inet_pton(AF_INET, text, &address->sin_addr), 1);
+    one->ai_addr = (struct sockaddr *)address;
+    one->ai_addrlen = sizeof(*address);
+    one->ai_next = next;
+    return one;
+}
+
+/* The name server of the tests, in the place of the library's. */
+int
+getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
+            struct addrinfo **ret_all)
+{
+    (void)service;
+    (void)hints;
+    if (strcmp(host, "one") == 0)
+        *ret_all = address_of("10.0.1.1", NULL);
+    else if (strcmp(host, "two") == 0)
+        *ret_all = address_of("10.0.0.1", address_of("10.0.0.2", NULL));
+    else
+        return EAI_NONAME;
+    return 0;
+}
+
+void
+freeaddrinfo(struct addrinfo *all)
+{
+    while (all != NULL) {
+        struct addrinfo *next = all->ai_next;
+
+        free(all);
+        all = next;
+    }
+}
+
+struct told {
+    int calls;
+    bool is_found;
+    char text[256]; /* "host|hostaddr|port", - for what is left to libpq */
+    char error[128];
+};
+
+static const char *
+or_dash(const char *text)
+{
+    return text != NULL ? text : "-";
+}
+
+static void
+on_hosts(void *ctx, const struct feed_hosts_found *found, const char *error)
+{
+    struct told *told = ctx;
+
+    told->calls++;
+    told->is_found = found != NULL;
+    if (found != NULL)
+        snprintf(told->text, sizeof(told->text), "%s|%s|%s", or_dash(found->host),
+                 or_dash(found->hostaddr), or_dash(found->port));
+    snprintf(told->error, sizeof(told->error), "%s", error);
+}
+
+static struct told
+find(const char *conninfo)
+{
+    struct told told = {.calls = 0};
+    struct feed_hosts hosts = {.loop = ev_loop_new(EVFLAG_AUTO), .done = on_hosts, .ctx = &told};
+
+    feed_hosts_find(&hosts, conninfo);
+    ev_run(hosts.loop, 0);
+    assert_int_equal(told.calls, 1);
+    ev_loop_destroy(hosts.loop);
+    feed_hosts_end(&hosts);
+    return told;
+}
+
+static void
+test_each_host_with_its_addresses(void **state)
+{
+    (void)state;
+    assert_string_equal(find("host=one dbname=app").text, "one|10.0.1.1|-");
+    assert_string_equal(find("host=two,one port=7").text,
+                        "two,two,one|10.0.0.1,10.0.0.2,10.0.1.1|7,7,7");
+    assert_string_equal(find("host=two,/run/x,10.0.0.9,one port=1,2,3,4").text,
+                        "two,two,/run/x,10.0.0.9,one|10.0.0.1,10.0.0.2,,,10.0.1.1|1,1,2,3,4");
+    assert_string_equal(find("postgresql://u@one:7,[::1]:8/app").text, "one,::1|10.0.1.1,|7,8");
+}
+
+static void
+test_what_has_no_address(void **state)
+{
+    struct told told = find("host=unknown,other");
+
+    (void)state;
+    assert_false(told.is_found);
+    assert_string_equal(told.error, gai_strerror(EAI_NONAME));
+    assert_string_equal(find("host=unknown,one port=1,2").text, "one|10.0.1.1|2");
+}
+
+static void
+test_what_is_left_to_libpq(void **state)
+{
+    const char *const left[] = {"dbname=app",           "host=/run/postgresql",
+                                "host=10.0.0.9,::1",    "host=one hostaddr=10.9.9.9",
+                                "service=app host=one", "host=one,two port=1,2,3",
+                                "no conninfo",          "host=one,one,one,one,one,one,one,one,one"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++)
+        assert_string_equal(find(left[i]).text, "-|-|-");
+    assert_int_equal(setenv("PGHOSTADDR", "10.9.9.9", 1), 0);
+    assert_string_equal(find("host=one").text, "-|-|-");
+    assert_int_equal(unsetenv("PGHOSTADDR"), 0);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_host_with_its_addresses),
+        cmocka_unit_test(test_what_has_no_address),
+        cmocka_unit_test(test_what_is_left_to_libpq),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
