@@ -2,23 +2,19 @@
 #ifndef CLAIRON_TESTS_UNIT_OWED_NOTE_H
 #define CLAIRON_TESTS_UNIT_OWED_NOTE_H
 
+#include "heads.h"
 #include "hub/hub_private.h"
 
 /* For USER u1; its entry and the end of its id are `number`. */
 static inline struct note *
 owed_note(unsigned char number)
 {
-    unsigned char head[FRAME_NOTE_HEAD_SIZE + 8] = {0};
+    unsigned char head[HEAD_FOR_U1];
     struct entry entry = {.id = {number, 0}};
 
-    head[FRAME_AT_KIND] = FRAME_KIND_NOTE;
-    head[FRAME_AT_VERSION] = FRAME_VERSION;
+    head_for_u1(head);
     head[FRAME_AT_FLAGS + 1] = FRAME_ACK_REQUIRED;
     head[FRAME_NOTE_AT_ID + 15] = number;
-    head[FRAME_NOTE_AT_AUDIENCE_LEN + 1] = 4;
-    head[FRAME_NOTE_AT_TARGETS_LEN + 3] = 4;
-    head[FRAME_NOTE_AT_TARGET_COUNT + 3] = 1;
-    memcpy(head + FRAME_NOTE_HEAD_SIZE, "USER\0\2u1", 8);
     assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)"{}", 2};
     return note_new(&entry, "e", &entry.id, 1);

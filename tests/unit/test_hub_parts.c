@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "heads.h"
 #include "hub/audience.h"
 #include "hub/hub_private.h"
 #include "wire/frame.h"
@@ -16,15 +17,10 @@
 static struct note *
 make_note(uint64_t ms, const char *data)
 {
-    unsigned char head[FRAME_NOTE_HEAD_SIZE + 8] = {0};
+    unsigned char head[HEAD_FOR_U1];
     struct entry entry = {.id = {ms, 0}};
 
-    head[FRAME_AT_KIND] = FRAME_KIND_NOTE;
-    head[FRAME_AT_VERSION] = FRAME_VERSION;
-    head[FRAME_NOTE_AT_AUDIENCE_LEN + 1] = 4;
-    head[FRAME_NOTE_AT_TARGETS_LEN + 3] = 4;
-    head[FRAME_NOTE_AT_TARGET_COUNT + 3] = 1;
-    memcpy(head + FRAME_NOTE_HEAD_SIZE, "USER\0\2u1", 8);
+    head_for_u1(head);
     assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)data, strlen(data)};
     return note_new(&entry, "e", &entry.id, 1);

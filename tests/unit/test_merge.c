@@ -11,6 +11,7 @@
 
 #include "store/merge.h"
 #include "wire/bytes.h"
+#include "heads.h"
 #include "replies.h"
 
 #define STREAMS 3
@@ -23,15 +24,12 @@ static struct strand strands[STREAMS];
 static redisReply *
 make_entry(unsigned ms, unsigned char lsn)
 {
-    unsigned char head[FRAME_NOTE_HEAD_SIZE + 3] = {0};
+    unsigned char head[HEAD_FOR_ALL];
     redisReply *entry = array(2), *fields = array(6);
     char id[24];
 
-    head[FRAME_AT_KIND] = FRAME_KIND_NOTE;
-    head[FRAME_AT_VERSION] = FRAME_VERSION;
+    head_for_all(head);
     head[FRAME_AT_COMMIT_LSN + 7] = lsn;
-    head[FRAME_NOTE_AT_AUDIENCE_LEN + 1] = 3;
-    memcpy(head + FRAME_NOTE_HEAD_SIZE, "ALL", 3);
     snprintf(id, sizeof(id), "%u-0", ms);
     entry->element[0] = text(id, strlen(id));
     entry->element[1] = fields;

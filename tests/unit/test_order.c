@@ -11,6 +11,7 @@
 
 #include "store/after.h"
 #include "store/order.h"
+#include "heads.h"
 #include "replies.h"
 
 #define NOTES 400
@@ -42,18 +43,15 @@ put(redisReply *fields, size_t *at, const char *name, const void *value, size_t 
 static redisReply *
 make_entry(unsigned number, uint64_t of_lsn, const char *after, bool is_copy)
 {
-    unsigned char head[FRAME_NOTE_HEAD_SIZE + 3] = {0};
+    unsigned char head[HEAD_FOR_ALL];
     redisReply *entry = array(2), *fields = array(10);
     size_t at = 0;
     char id[24];
 
-    head[FRAME_AT_KIND] = FRAME_KIND_NOTE;
-    head[FRAME_AT_VERSION] = FRAME_VERSION;
+    head_for_all(head);
     for (unsigned i = 0; i < 8; i++)
         head[FRAME_AT_COMMIT_LSN + i] = (unsigned char)(of_lsn >> (56 - 8 * i));
     head[FRAME_AT_ORDINAL + 7] = 1;
-    head[FRAME_NOTE_AT_AUDIENCE_LEN + 1] = 3;
-    memcpy(head + FRAME_NOTE_HEAD_SIZE, "ALL", 3);
     snprintf(id, sizeof(id), "%u-0", number);
     entry->element[0] = text(id, strlen(id));
     entry->element[1] = fields;

@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "heads.h"
 #include "hub/recent.h"
 
 static struct entry_id
@@ -203,14 +204,11 @@ test_hostile_positions(void **state)
 static struct note *
 make_note(unsigned char shard, uint64_t ms)
 {
-    unsigned char head[FRAME_NOTE_HEAD_SIZE + 3] = {0};
+    unsigned char head[HEAD_FOR_ALL];
     struct entry entry = {.id = {ms, 0}, .shard = shard};
     const struct entry_id pos[] = {id(1, 0), id(1, 0), id(1, 0)};
 
-    head[FRAME_AT_KIND] = FRAME_KIND_NOTE;
-    head[FRAME_AT_VERSION] = FRAME_VERSION;
-    head[FRAME_NOTE_AT_AUDIENCE_LEN + 1] = 3;
-    memcpy(head + FRAME_NOTE_HEAD_SIZE, "ALL", 3);
+    head_for_all(head);
     assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)"{}", 2};
     return note_new(&entry, "e", pos, 3);

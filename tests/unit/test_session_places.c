@@ -6,23 +6,17 @@
 #include <cmocka.h>
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 
-#include "hub/hub_private.h"
-#include "wire/ws_frame.h"
+#include "heads.h"
+#include "one_session.h"
 
 #define SHARDS 3
 #define OWN 2 /* of the session's user */
 
 /* The lines that were sent, without what is the same in all, each followed by a blank. */
 static char told[4096];
-
-static struct config config = {.gate = {.slow_bytes = 4096, .slow_age_ms = 30000}};
-static struct stats stats;
-static struct hub hub;
-static struct session session;
 
 static void
 tell(const char *line, size_t len)
@@ -64,18 +58,11 @@ static int
 set_up(void **state)
 {
     (void)state;
-    memset(&stats, 0, sizeof(stats));
-    hub = (struct hub){
-        .config = &config, .stats = &stats, .shards = SHARDS, .epoch = "e", .has_position = true};
-    hub.scratch = calloc(1, WS_TEXT_HEAD_MAX + SESSION_SAID_MAX);
+    open_session(&TRANSPORT, NULL, SHARDS);
+    session.own_shard = OWN;
     for (unsigned i = 0; i < SHARDS; i++)
         hub.newest[i] = (struct entry_id){1, 0};
-    recent_open(&hub.recent, SHARDS);
     recent_reset(&hub.recent, hub.newest);
-    session = (struct session){
-        .state = SESSION_LIVE, .hub = &hub, .transport = &TRANSPORT, .own_shard = OWN};
-    session.name = strdup("u");
-    buffer_init(&session.said, SESSION_SAID_MAX);
     told[0] = '\0';
     return 0;
 }
@@ -84,11 +71,7 @@ static int
 tear_down(void **state)
 {
     (void)state;
-    session_drop_queue(&session);
-    recent_close(&hub.recent);
-    buffer_free(&session.said);
-    free(session.name);
-    free(hub.scratch);
+    close_session();
     return 0;
 }
 
@@ -96,14 +79,11 @@ tear_down(void **state)
 static struct note *
 read_note(unsigned char shard, uint64_t ms, uint8_t priority)
 {
-    unsigned char head[FRAME_NOTE_HEAD_SIZE + 3] = {0};
+    unsigned char head[HEAD_FOR_ALL];
     struct entry entry = {.id = {ms, 0}, .shard = shard};
 
-    head[FRAME_AT_KIND] = FRAME_KIND_NOTE;
-    head[FRAME_AT_VERSION] = FRAME_VERSION;
+    head_for_all(head);
     head[FRAME_NOTE_AT_PRIORITY] = priority;
-    head[FRAME_NOTE_AT_AUDIENCE_LEN + 1] = 3;
-    memcpy(head + FRAME_NOTE_HEAD_SIZE, "ALL", 3);
     assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)"1", 1};
     hub.newest[shard] = entry.id;

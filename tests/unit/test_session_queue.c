@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "gate/gate_conn.h"
-#include "hub/hub_private.h"
-#include "wire/ws_frame.h"
+#include "heads.h"
+#include "one_session.h"
 
 /* A socket that takes `room` bytes a call, as gate_send does: the rest of a cut frame is kept. */
 struct fake {
@@ -24,10 +24,6 @@ struct fake {
     int calls;
 };
 
-static struct config config = {.gate = {.slow_bytes = 4096, .slow_age_ms = 30000}};
-static struct stats stats;
-static struct hub hub;
-static struct session session;
 static struct fake fake;
 
 static enum rc
@@ -64,16 +60,8 @@ static int
 set_up(void **state)
 {
     (void)state;
-    memset(&stats, 0, sizeof(stats));
-    hub = (struct hub){
-        .config = &config, .stats = &stats, .shards = 1, .epoch = "e", .has_position = true};
-    hub.scratch = calloc(1, WS_TEXT_HEAD_MAX + SESSION_SAID_MAX);
-    recent_open(&hub.recent, hub.shards);
+    open_session(&TRANSPORT, &fake, 1);
     fake = (struct fake){.room = SIZE_MAX};
-    session = (struct session){
-        .state = SESSION_LIVE, .hub = &hub, .transport = &TRANSPORT, .socket = &fake};
-    session.name = strdup("u");
-    buffer_init(&session.said, SESSION_SAID_MAX);
     return 0;
 }
 
@@ -81,12 +69,8 @@ static int
 tear_down(void **state)
 {
     (void)state;
-    session_drop_queue(&session);
+    close_session();
     assert_int_equal(hub.queued_bytes, 0);
-    recent_close(&hub.recent);
-    buffer_free(&session.said);
-    free(session.name);
-    free(hub.scratch);
     return 0;
 }
 
@@ -94,15 +78,12 @@ tear_down(void **state)
 static struct note *
 make_note(uint64_t ms, uint8_t priority)
 {
-    unsigned char head[FRAME_NOTE_HEAD_SIZE + 3] = {0};
+    unsigned char head[HEAD_FOR_ALL];
     struct entry entry = {.id = {ms, 0}};
     char data[32];
 
-    head[FRAME_AT_KIND] = FRAME_KIND_NOTE;
-    head[FRAME_AT_VERSION] = FRAME_VERSION;
+    head_for_all(head);
     head[FRAME_NOTE_AT_PRIORITY] = priority;
-    head[FRAME_NOTE_AT_AUDIENCE_LEN + 1] = 3;
-    memcpy(head + FRAME_NOTE_HEAD_SIZE, "ALL", 3);
     assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     snprintf(data, sizeof(data), "%d", (int)ms);
     entry.data = (struct bytes){(const unsigned char *)data, strlen(data)};

@@ -1,0 +1,34 @@
+/* heads.h: heads of notes, made by hand for a test. */
+#ifndef CLAIRON_TESTS_UNIT_HEADS_H
+#define CLAIRON_TESTS_UNIT_HEADS_H
+
+#include <string.h>
+
+#include "wire/frame.h"
+
+#define HEAD_FOR_ALL (FRAME_NOTE_HEAD_SIZE + 3)
+#define HEAD_FOR_U1 (FRAME_NOTE_HEAD_SIZE + 8)
+
+/* `head` has room for HEAD_FOR_ALL bytes. */
+static inline void
+head_for_all(unsigned char *head)
+{
+    memset(head, 0, FRAME_NOTE_HEAD_SIZE);
+    head[FRAME_AT_KIND] = FRAME_KIND_NOTE;
+    head[FRAME_AT_VERSION] = FRAME_VERSION;
+    head[FRAME_NOTE_AT_AUDIENCE_LEN + 1] = 3;
+    memcpy(head + FRAME_NOTE_HEAD_SIZE, "ALL", 3);
+}
+
+/* For USER u1; `head` has room for HEAD_FOR_U1 bytes. */
+static inline void
+head_for_u1(unsigned char *head)
+{
+    head_for_all(head);
+    head[FRAME_NOTE_AT_AUDIENCE_LEN + 1] = 4;
+    head[FRAME_NOTE_AT_TARGETS_LEN + 3] = 4;
+    head[FRAME_NOTE_AT_TARGET_COUNT + 3] = 1;
+    memcpy(head + FRAME_NOTE_HEAD_SIZE, "USER\0\2u1", 8);
+}
+
+#endif

@@ -1,0 +1,40 @@
+/* one_session.h: a hub with one session, for tests of what that is told. */
+#ifndef CLAIRON_TESTS_UNIT_ONE_SESSION_H
+#define CLAIRON_TESTS_UNIT_ONE_SESSION_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "hub/hub_private.h"
+#include "wire/ws_frame.h"
+
+static struct config config = {.gate = {.slow_bytes = 4096, .slow_age_ms = 30000}};
+static struct stats stats;
+static struct hub hub;
+static struct session session;
+
+static inline void
+open_session(const struct session_transport *transport, void *socket, unsigned shards)
+{
+    memset(&stats, 0, sizeof(stats));
+    hub = (struct hub){
+        .config = &config, .stats = &stats, .shards = shards, .epoch = "e", .has_position = true};
+    hub.scratch = calloc(1, WS_TEXT_HEAD_MAX + SESSION_SAID_MAX);
+    recent_open(&hub.recent, shards);
+    session = (struct session){
+        .state = SESSION_LIVE, .hub = &hub, .transport = transport, .socket = socket};
+    session.name = strdup("u");
+    buffer_init(&session.said, SESSION_SAID_MAX);
+}
+
+static inline void
+close_session(void)
+{
+    session_drop_queue(&session);
+    recent_close(&hub.recent);
+    buffer_free(&session.said);
+    free(session.name);
+    free(hub.scratch);
+}
+
+#endif
