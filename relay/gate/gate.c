@@ -47,11 +47,9 @@ on_lws_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void
         gate_head_tls_done(wsi);
         return gate_http_request(gate, wsi, &slot->request);
     case LWS_CALLBACK_HTTP_BODY:
-        return slot->request != NULL ? gate_request_body(slot->request, in, len) : 0;
-    case LWS_CALLBACK_HTTP_BODY_COMPLETION:
-        return slot->request != NULL ? gate_request_body_end(slot->request) : 0;
-    case LWS_CALLBACK_HTTP_WRITEABLE:
-        return slot->request != NULL ? gate_request_writable(slot->request) : 0;
+        if (slot->request != NULL)
+            gate_rest_take(slot->request, in, len);
+        return 0;
     case LWS_CALLBACK_CLOSED_HTTP:
         if (slot != NULL && slot->request != NULL)
             gate_request_closed(slot->request);

@@ -2,8 +2,8 @@
  * gate_body.c: the bodies of requests: what is announced, and those under way, which have a ceiling
  * together.
  *
- * While a body comes, lws holds the headers of its request, of which it has so many: who sends
- * slowly must not take them from everybody else. The one that came first has had the most time.
+ * Who sends slowly must not take their places from everybody else. The one that came first has had
+ * the most time.
  */
 #include <string.h>
 #include <strings.h>
@@ -12,7 +12,7 @@
 
 #include "gate/gate_request.h"
 
-#define POSTS_MAX (GATE_HEADER_POOL / 2)
+#define POSTS_MAX 512
 #define BODIES_MAX (64 * 1024 * 1024) /* bytes of all of them */
 
 void
@@ -85,7 +85,7 @@ gate_body_add(struct gate_request *request, const char *bytes, size_t len)
         gate->body_bytes += len;
 }
 
-/* Digits alone, within the limit; else the status to answer with, negative. */
+/* Digits: http_head.c saw to it. Within the limit; else the status to answer with, negative. */
 static int64_t
 content_length(struct lws *wsi)
 {
@@ -97,11 +97,8 @@ content_length(struct lws *wsi)
         return -411;
     if (got < 0)
         return -413;
-    for (const char *at = text; *at != '\0'; at++) {
-        if (*at < '0' || *at > '9')
-            return -400;
+    for (const char *at = text; *at >= '0' && *at <= '9'; at++)
         len = len * 10 + (*at - '0');
-    }
     return len <= GATE_BODY_MAX ? len : -413;
 }
 
@@ -122,7 +119,7 @@ say_continue(struct lws *wsi)
     (void)lws_write(wsi, bytes + LWS_PRE, sizeof(CONTINUE) - 1, LWS_WRITE_HTTP_HEADERS);
 }
 
-/* RFC 9112, 6.3: without a word about a body there is none. lws would wait for one. */
+/* RFC 9112, 6.3: without a word about a body there is none. */
 static bool
 has_no_body(struct lws *wsi)
 {
@@ -136,20 +133,19 @@ gate_body_check(struct gate_request *request)
     int64_t len = content_length(request->wsi);
 
     if (request->route->needs_no_body && has_no_body(request->wsi))
-        (void)gate_request_body_end(request);
-    else if (len == -411)
+        return;
+    if (len == -411)
         gate_request_problem(request, 411, 0, "a body needs Content-Length, and is not chunked");
     else if (len == -413)
         gate_request_problem(request, 413, 0, "a body may have 1 MB");
-    else if (len < 0)
-        gate_request_problem(request, 400, 0, "Content-Length is no number");
     else if (len > 0)
         say_continue(request->wsi);
 }
 
-/* lws would go on reading it, and hold the headers for that. */
-bool
-gate_body_announced(struct lws *wsi)
+int64_t
+gate_body_len(struct lws *wsi)
 {
-    return !has_no_body(wsi) && content_length(wsi) != 0;
+    int64_t len = has_no_body(wsi) ? 0 : content_length(wsi);
+
+    return len >= 0 ? len : INT64_MAX;
 }

@@ -151,9 +151,6 @@ gate_head_judge(const struct gate *gate, const char *bytes, size_t len,
     const char *why = "";
     enum rc rc = http_head_check(bytes, len, GATE_HEAD_BYTES_MAX, &parts, &why);
 
-    if (rc == RC_OK && len > parts.len && !is_method(&parts, "POST") &&
-        gate_http_waits(gate, parts.target, parts.target_len))
-        return refuse(ret_answer, 400, "nothing may follow this request before it is answered");
     if (rc == RC_AGAIN || (rc == RC_OK && !is_stray_method(&parts)))
         return rc;
     if (rc == RC_LIMIT)

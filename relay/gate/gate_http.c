@@ -109,6 +109,7 @@ static const struct gate_route ROUTES[] = {
      .headers = gate_sse_headers,
      .act = gate_sse_begin,
      .takes_ticket = true,
+     .needs_client = true,
      .is_stream = true,
      .on_lines = gate_sse_lines,
      .on_sweep = gate_sse_sweep,
@@ -374,14 +375,6 @@ route_of(const struct gate *gate, const char *target, size_t len)
     if (path_len < sizeof(path))
         memcpy(path, target, path_len);
     return find_route(gate, path, id);
-}
-
-bool
-gate_http_waits(const struct gate *gate, const char *target, size_t len)
-{
-    const struct gate_route *route = route_of(gate, target, len);
-
-    return route != NULL && route->answer == NULL;
 }
 
 void

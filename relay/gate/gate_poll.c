@@ -186,6 +186,15 @@ gate_poll_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us)
 }
 
 void
+gate_poll_hurry(struct gate_request *request)
+{
+    request->deadline_us = clock_monotonic_us();
+    ev_timer_stop(request->gate->loop, &request->look);
+    ev_timer_set(&request->look, LOOK_FIRST_S, LOOK_AGAIN_S);
+    ev_timer_start(request->gate->loop, &request->look);
+}
+
+void
 gate_poll_end(struct gate_request *request, int code, const char *reason, int64_t in_ms)
 {
     (void)code;

@@ -26,25 +26,6 @@ gate_request_set_state(struct gate_request *request, enum gate_request_state sta
 }
 
 void
-gate_request_want_write(struct gate_request *request)
-{
-    if (request->has_ended)
-        return;
-    if (request->unwritable_us == 0)
-        request->unwritable_us = clock_monotonic_us();
-    lws_callback_on_writable(request->wsi);
-}
-
-void
-gate_request_kill(struct gate_request *request)
-{
-    request->has_ended = true;
-    /* The next turn ends it, if the socket can be written; else lws's timers, which come late. */
-    lws_callback_on_writable(request->wsi);
-    lws_set_timeout(request->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
-}
-
-void
 gate_request_answer(struct gate_request *request, struct gate_answer *answer)
 {
     gate_answer_allow(answer, request->origin);
@@ -161,8 +142,6 @@ proceed(struct gate_request *request)
                              "this user has as many connections as it may have");
         return;
     }
-    if (request->route->is_stream)
-        lws_set_timeout(request->wsi, NO_PENDING_TIMEOUT, 0);
     request->route->act(request);
 }
 
@@ -242,7 +221,8 @@ authorise(struct gate_request *request)
 }
 
 static struct gate_request *
-request_new(struct gate *gate, struct lws *wsi, const struct gate_route *route, char *origin)
+request_new(struct gate *gate, struct lws *wsi, const struct gate_route *route, char *origin,
+            bool is_counted)
 {
     struct gate_request *request = memory_new(sizeof(*request));
 
@@ -250,11 +230,14 @@ request_new(struct gate *gate, struct lws *wsi, const struct gate_route *route, 
     request->wsi = wsi;
     request->route = route;
     request->origin = origin;
+    request->body_left = gate_body_len(wsi);
     request->who = memory_text("gate", strlen("gate"));
     buffer_init(&request->body, GATE_BODY_MAX);
     gate_request_set_state(request, GATE_REQUEST_READING);
     DL_APPEND(gate->requests, request);
-    if (route->is_stream) {
+    gate_reply_start(request);
+    if (is_counted) {
+        request->is_counted = true;
         gate->stream_count++;
         request->peer = gate_peer_enter(gate, wsi);
         stats_set(gate->stats, STAT_GATE_STREAMS, (uint64_t)gate->stream_count);
@@ -262,113 +245,75 @@ request_new(struct gate *gate, struct lws *wsi, const struct gate_route *route, 
     return request;
 }
 
-static int
-refuse(struct lws *wsi, char *origin, const struct gate_refusal *refusal)
+/* Why it is not begun, before its token is looked at. False: *ret_refusal says why. */
+static bool
+admits(struct gate *gate, struct lws *wsi, const struct gate_route *route, bool is_foreign,
+       struct gate_refusal *ret_refusal)
+{
+    if (!gate_admits_request(gate, wsi)) {
+        *ret_refusal = (struct gate_refusal){429, GATE_SOON, GATE_TOO_FAST};
+        return false;
+    }
+    if (is_foreign) {
+        *ret_refusal = (struct gate_refusal){403, NULL, "pages of this origin may not"};
+        return false;
+    }
+    if (!route->is_stream || gate_admits(gate, wsi, route->takes_ticket, ret_refusal))
+        return true;
+    stats_add(gate->stats, STAT_GATE_REFUSED, 1);
+    return false;
+}
+
+static void
+refuse(struct gate_request *request, const struct gate_refusal *refusal)
 {
     struct gate_answer answer;
 
     gate_answer_problem(&answer, refusal->status, 0, refusal->sentence);
     if (refusal->retry_after != NULL)
         gate_answer_header(&answer, "%s", refusal->retry_after);
-    gate_answer_allow(&answer, origin);
-    free(origin);
-    return gate_answer_send(wsi, &answer);
+    gate_request_answer(request, &answer);
 }
 
 int
 gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *route,
                    const char *id, struct gate_request **slot)
 {
-    const struct gate_refusal foreign = {403, NULL, "pages of this origin may not"};
-    const struct gate_refusal hasty = {429, GATE_SOON, GATE_TOO_FAST};
-    const struct gate_refusal laden = {400, NULL, "a GET brings no body here"};
+    const char *origins = route->is_console ? NULL : gate->config->gate.origins;
     struct gate_refusal refusal;
+    struct gate_request *request;
     char *origin;
-    bool may =
-        gate_http_origin(route->is_console ? NULL : gate->config->gate.origins, wsi, &origin);
+    bool is_foreign = !gate_http_origin(origins, wsi, &origin);
+    bool is_admitted = admits(gate, wsi, route, is_foreign, &refusal);
 
-    if (!gate_admits_request(gate, wsi)) /* before a token costs anything */
-        return refuse(wsi, origin, &hasty);
-    if (!may)
-        return refuse(wsi, NULL, &foreign);
-    if (!route->is_post && gate_body_announced(wsi))
-        return refuse(wsi, origin, &laden);
-    if (route->is_stream && !gate_admits(gate, wsi, route->takes_ticket, &refusal)) {
-        stats_add(gate->stats, STAT_GATE_REFUSED, 1);
-        return refuse(wsi, origin, &refusal);
-    }
-    *slot = request_new(gate, wsi, route, origin);
-    snprintf((*slot)->id, sizeof((*slot)->id), "%s", id);
-    if (route->headers != NULL)
-        route->headers(*slot);
-    authorise(*slot);
-    if (!route->is_post)
-        gate_gone_watch(*slot);
-    else if ((*slot)->state != GATE_REQUEST_ENDING && gate_body_begin(*slot))
-        gate_body_check(*slot);
+    request = request_new(gate, wsi, route, origin, route->is_stream && is_admitted);
+    *slot = request;
+    snprintf(request->id, sizeof(request->id), "%s", id);
+    if (is_admitted && route->headers != NULL)
+        route->headers(request);
+    if (is_admitted)
+        authorise(request);
+    else
+        refuse(request, &refusal);
+    if (request->state == GATE_REQUEST_READING && gate_body_begin(request))
+        gate_body_check(request);
+    gate_rest_start(request);
     return 0;
 }
 
-int
-gate_request_body(struct gate_request *request, const char *bytes, size_t len)
-{
-    if (request->state == GATE_REQUEST_READING)
-        gate_body_add(request, bytes, len);
-    return 0;
-}
-
-int
+void
 gate_request_body_end(struct gate_request *request)
 {
-    if (request->state == GATE_REQUEST_READING && request->route->is_post) {
-        gate_request_set_state(request, GATE_REQUEST_ASKING);
-        proceed(request);
-    }
-    return 0;
+    gate_request_set_state(request, GATE_REQUEST_ASKING);
+    proceed(request);
 }
 
-static void
-detach(struct gate_request *request)
+void
+gate_request_detach(struct gate_request *request)
 {
     if (request->session != NULL)
         session_detach(request->session);
     request->session = NULL;
-}
-
-static int
-write_out(struct gate_request *request)
-{
-    size_t len = request->out.len - LWS_PRE;
-    int sent =
-        lws_write(request->wsi, (unsigned char *)request->out.bytes + LWS_PRE, len, LWS_WRITE_HTTP);
-
-    buffer_free(&request->out);
-    return sent < (int)len ? -1 : 0;
-}
-
-int
-gate_request_writable(struct gate_request *request)
-{
-    request->unwritable_us = 0;
-    if (request->has_ended)
-        return -1;
-    if (request->state == GATE_REQUEST_ENDING) {
-        detach(request);
-        request->has_ended = true;
-        if (request->out.len > 0)
-            (void)write_out(request);
-        return -1; /* lws ends the socket once it has taken all */
-    }
-    if (request->state != GATE_REQUEST_OPEN)
-        return 0;
-    if (request->out.len == 0 && request->route->on_writable != NULL)
-        request->route->on_writable(request);
-    if (request->out.len == 0 && request->state == GATE_REQUEST_OPEN)
-        session_writable(request->session);
-    if (request->out.len == 0 || request->state == GATE_REQUEST_ENDING)
-        return 0;
-    gate_request_want_write(request);
-    return write_out(request);
 }
 
 void
@@ -377,7 +322,7 @@ gate_request_closed(struct gate_request *request)
     struct gate *gate = request->gate;
 
     request->has_ended = true;
-    detach(request);
+    gate_request_detach(request);
     if (request->redeem != NULL)
         gate_ticket_forget(request->redeem);
     if (request->keeping != NULL)
@@ -385,10 +330,11 @@ gate_request_closed(struct gate_request *request)
     if (request->asked != NULL)
         gate_asked_forget(request->asked);
     DL_DELETE(gate->requests, request);
-    gate_gone_stop(request);
+    gate_rest_stop(request);
+    gate_reply_stop(request);
     ev_timer_stop(gate->loop, &request->look);
     gate_body_end(request);
-    if (request->route->is_stream) {
+    if (request->is_counted) {
         gate->stream_count--;
         gate_peer_leave(gate, request->peer);
         stats_set(gate->stats, STAT_GATE_STREAMS, (uint64_t)gate->stream_count);
@@ -425,6 +371,10 @@ sweep_one(struct gate_request *request, int64_t now_us, int64_t wall_us)
         break;
     case GATE_REQUEST_ENDING:
         if (age_us > ENDING_MAX_US)
+            gate_request_kill(request);
+        break;
+    case GATE_REQUEST_LINGERING:
+        if (age_us > GATE_LINGER_US)
             gate_request_kill(request);
         break;
     }

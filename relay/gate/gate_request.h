@@ -45,8 +45,9 @@ struct gate_route {
     bool is_post;
     bool needs_no_body;
     bool takes_ticket;
-    bool is_console; /* there only with gate.console, and only for pages of the same host */
-    bool is_stream;  /* stays: counts as a connection, and has what follows */
+    bool is_console;   /* there only with gate.console, and only for pages of the same host */
+    bool needs_client; /* a client that says no more is taken for gone */
+    bool is_stream;    /* stays: counts as a connection, and has what follows */
     /* Takes the lines of one frame; false: no more now, session_writable follows. */
     bool (*on_lines)(struct gate_request *request, const char *text, size_t len);
     void (*on_writable)(struct gate_request *request); /* nothing of `out` is left; may be NULL */
@@ -55,12 +56,16 @@ struct gate_route {
     void (*end)(struct gate_request *request, int code, const char *reason, int64_t in_ms);
 };
 
-/* READING the body or ASKING for the ticket -> OPEN, a stream -> ENDING, `out` is the last. */
+/*
+ * READING the body or ASKING the store -> OPEN, a stream -> ENDING, `out` is the last -> LINGERING,
+ * all is written, and what still comes is thrown away.
+ */
 enum gate_request_state {
     GATE_REQUEST_READING,
     GATE_REQUEST_ASKING,
     GATE_REQUEST_OPEN,
-    GATE_REQUEST_ENDING
+    GATE_REQUEST_ENDING,
+    GATE_REQUEST_LINGERING
 };
 
 /* One HTTP request that is not answered at once. Times are monotonic, in us. */
@@ -71,11 +76,15 @@ struct gate_request {
     struct gate_request *next;
     struct gate_request *post_prev; /* in gate->posts */
     struct gate_request *post_next;
-    struct ev_io readable; /* once lws reads no more of it */
-    size_t thrown;         /* bytes of what it still said */
+    struct ev_io readable; /* lws reads and writes no more of it */
+    struct ev_io writable;
+    int64_t body_left; /* bytes of the body that are to come; INT64_MAX: nobody knows */
+    size_t thrown;     /* bytes of what it said besides */
+    bool said_all;     /* the client's end of the connection is closed */
+    bool is_counted;   /* as a connection */
     const struct gate_route *route;
     enum gate_request_state state;
-    bool has_ended; /* the last was written: lws ends the socket */
+    bool has_ended; /* the socket is to be closed */
     bool is_post_counted;
     char *origin; /* whose pages may read the answer; NULL: no page asks */
     char *who;
@@ -92,7 +101,8 @@ struct gate_request {
     struct session *session; /* while OPEN */
     struct buffer body;
     struct buffer out; /* behind LWS_PRE bytes of headroom */
-    int64_t since_us;  /* of the state */
+    size_t out_sent;
+    int64_t since_us; /* of the state */
     int64_t unwritable_us;
     int64_t ping_due_us;
     int64_t deadline_us;  /* of a poll */
@@ -109,9 +119,7 @@ struct gate_request {
 /* gate_request.c: their lives. What lws gets back: 0, or -1: end the socket. */
 int gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *route,
                        const char *id, struct gate_request **slot);
-int gate_request_body(struct gate_request *request, const char *bytes, size_t len);
-int gate_request_body_end(struct gate_request *request);
-int gate_request_writable(struct gate_request *request);
+void gate_request_body_end(struct gate_request *request); /* all of it is there */
 void gate_request_closed(struct gate_request *request);
 void gate_requests_sweep(struct gate *gate, int64_t now_us, int64_t wall_us);
 
@@ -124,11 +132,23 @@ void gate_body_add(struct gate_request *request, const char *bytes, size_t len);
 void gate_body_end(struct gate_request *request); /* accepts one without a body */
 /* Is it one that we take? Else the request is answered. While lws has the request's headers. */
 void gate_body_check(struct gate_request *request);
-bool gate_body_announced(struct lws *wsi);
+/* Bytes as they are announced; INT64_MAX: not in a way that we read. */
+int64_t gate_body_len(struct lws *wsi);
 
-/* gate_gone.c: lws gives up the headers; the client's end is heard, and ends the request. */
-void gate_gone_watch(struct gate_request *request);
-void gate_gone_stop(struct gate_request *request);
+/*
+ * gate_rest.c: lws gives up the headers, and reads no more; a body that is complete already is
+ * acted on. _take: bytes that lws had read with the head.
+ */
+void gate_rest_start(struct gate_request *request);
+void gate_rest_take(struct gate_request *request, const char *bytes, size_t len);
+void gate_rest_stop(struct gate_request *request);
+
+/* gate_reply.c: writes what is in `out`, and after the last of it ends the connection. */
+void gate_reply_start(struct gate_request *request);
+void gate_reply_stop(struct gate_request *request);
+void gate_request_want_write(struct gate_request *request);
+/* Ends the socket, later in this turn of the loop: neither within lws nor within the hub. */
+void gate_request_kill(struct gate_request *request);
 
 /* Queues the answer, which is the request's end. Frees the answer. */
 void gate_request_answer(struct gate_request *request, struct gate_answer *answer);
@@ -139,8 +159,7 @@ void gate_request_answer_whole(struct gate_request *request, struct gate_answer 
 /* Attaches a session to its token; it speaks to this request. */
 void gate_request_attach(struct gate_request *request, struct session_request *wanted);
 void gate_request_set_state(struct gate_request *request, enum gate_request_state state);
-void gate_request_want_write(struct gate_request *request);
-void gate_request_kill(struct gate_request *request);
+void gate_request_detach(struct gate_request *request); /* from its session, from the loop */
 
 /*
  * gate_head.c: what has come of a request. RC_OK: lws may read it; RC_AGAIN: so far, and more is to
@@ -152,9 +171,7 @@ void gate_head_too_late(struct gate_answer *ret_answer);
 #define GATE_LINGER_US 2000000        /* for the client to read why */
 #define GATE_LINGER_BYTES (64 * 1024) /* of what it still says */
 
-/* gate_http.c: is the answer to this target one that takes a while, or a stream? */
-bool gate_http_waits(const struct gate *gate, const char *target, size_t len);
-/* The answer to a method that lws does not know: 405, or 404. */
+/* gate_http.c: the answer to a method that lws does not know: 405, or 404. */
 void gate_http_stray_method(const struct gate *gate, const char *target, size_t len,
                             struct gate_answer *ret_answer);
 /* What a request says; lws has its headers until the answer. */
@@ -181,6 +198,8 @@ void gate_poll_begin(struct gate_request *request);
 bool gate_poll_lines(struct gate_request *request, const char *text, size_t len);
 void gate_poll_writable(struct gate_request *request);
 void gate_poll_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us);
+/* The client says no more: it is given what there is. */
+void gate_poll_hurry(struct gate_request *request);
 void gate_poll_end(struct gate_request *request, int code, const char *reason, int64_t in_ms);
 void gate_api_ack(struct gate_request *request);
 void gate_api_nack(struct gate_request *request);

@@ -115,10 +115,27 @@ note_single(struct head_scan *scan, const char *name, size_t len)
     return RC_OK;
 }
 
+/* RFC 9112, 6.3: of what has another length nobody knows where it ends. */
+static bool
+is_number(const char *at, const char *end)
+{
+    while (at < end && (*at == ' ' || *at == '\t'))
+        at++;
+    while (end > at && (end[-1] == ' ' || end[-1] == '\t'))
+        end--;
+    if (at == end)
+        return false;
+    while (at < end && *at >= '0' && *at <= '9')
+        at++;
+    return at == end;
+}
+
 static enum rc
 read_field(struct head_scan *scan, const char *line, size_t len)
 {
     const char *colon = memchr(line, ':', len);
+    unsigned before;
+    enum rc rc;
 
     if (line[0] == ' ' || line[0] == '\t')
         return refuse(scan, "a header goes on in a second line");
@@ -126,7 +143,12 @@ read_field(struct head_scan *scan, const char *line, size_t len)
         return refuse(scan, "a header has no name, or a blank before its colon");
     if (has_control(colon, len - (size_t)(colon - line)))
         return refuse(scan, "a header holds a control character");
-    return note_single(scan, line, (size_t)(colon - line));
+    before = scan->seen;
+    rc = note_single(scan, line, (size_t)(colon - line));
+    if (rc == RC_OK && (scan->seen & ~before) == 1u << SINGLE_LENGTH &&
+        !is_number(colon + 1, line + len))
+        return refuse(scan, "Content-Length is no number");
+    return rc;
 }
 
 static enum rc

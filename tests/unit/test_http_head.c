@@ -38,6 +38,7 @@ good_heads_are_taken(void **state)
         "GET / HTTP/1.0\r\n\r\n",
         "POST /v1/ack?x=y HTTP/1.1\r\nhost:x\r\nContent-Length: 3\r\n\r\nabc",
         "PATCH /a HTTP/1.1\r\nHost: x\r\nX-Empty:\r\nX-Tab: a\tb\r\nX-8: \xc3\xa9\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length:\t 3 \r\n\r\nabc",
         "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: a\r\nX-Forwarded-For: b\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: x\r\nHostess: y\r\nHos: z\r\n\r\n\n\n",
     };
@@ -75,6 +76,10 @@ ambiguous_heads_are_refused(void **state)
         {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", "twice"},
         {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
          "not both"},
+        {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5x\r\n\r\n", "no number"},
+        {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +5\r\n\r\n", "no number"},
+        {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1 2\r\n\r\n", "no number"},
+        {"GET / HTTP/1.1\r\nHost: x\r\ncontent-length:\r\n\r\n", "no number"},
         {"GET / HTTP/1.1\r\n\r\n", "Host"},
         {"GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n", "path"},
         {"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", "path"},
