@@ -250,6 +250,23 @@ run_several(struct config *config, int listen_fd)
     return workers.exit_code;
 }
 
+/*
+ * What would end us before it is handled waits. And who started us may have ignored the ends of
+ * children, which those whom it starts inherit: then nobody could be waited for.
+ */
+static void
+prepare_signals(void)
+{
+    sigset_t early;
+
+    sigemptyset(&early);
+    sigaddset(&early, SIGHUP);
+    sigaddset(&early, SIGUSR1);
+    sigaddset(&early, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &early, NULL);
+    signal(SIGCHLD, SIG_DFL);
+}
+
 int
 workers_run(struct config *config)
 {
@@ -258,6 +275,7 @@ workers_run(struct config *config)
     int listen_fd = -1;
     int code;
 
+    prepare_signals();
     if (has_gate && gate_listen(config, &listen_fd) != RC_OK)
         return RELAY_EXIT_FAILED;
     if (has_gate && config->gate.workers > 1)

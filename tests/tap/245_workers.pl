@@ -56,6 +56,20 @@ wait_until('workers whose guardian is killed leave by themselves',
     sub { !grep { kill 0 => $_ } @orphans });
 pass('and the port is free');
 
+# Started by somebody who does not care how his children end.
+my $careless = "$relay->{folder}/careless";
+$relay->write_file($careless, sprintf "#!%s\n\$SIG{CHLD} = 'IGNORE';\nexec '%s', \@ARGV;\n", $^X, $relay->{program});
+chmod 0755, $careless;
+my $program = $relay->{program};
+$relay->{program} = $careless;
+$relay->start;
+wait_until('it runs', sub { 3 == children($relay->pid) });
+my ($first) = children($relay->pid);
+kill KILL => $first;
+wait_until('another takes its place', sub { my @now = children($relay->pid); @now == 3 && !grep { $_ == $first } @now });
+is($relay->stop, 0, 'who was started with SIGCHLD ignored looks after its workers too');
+$relay->{program} = $program;
+
 # A worker is killed while a certificate is being replaced.
 my $name = "$relay->{folder}/tls";
 sub new_certificate { return system("openssl req -x509 -newkey rsa:2048 -nodes -keyout $name.key -out $name.cert -days 2 -subj /CN=x >$name.log 2>&1") == 0 }
