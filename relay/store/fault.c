@@ -14,6 +14,11 @@
 #define LOG_EVERY_US 10000000
 #define TAIL_MAX 256
 
+#define CLUSTER_HINT                                                                               \
+    "[store] url must name servers that are no cluster's (cluster-enabled no), with [store] "      \
+    "shards "                                                                                      \
+    "where one is not enough"
+
 static const struct fault faults[] = {
     {"OOM command not allowed",
      "the store is full: raise its maxmemory, or shorten [store] retention; until then PostgreSQL "
@@ -28,6 +33,9 @@ static const struct fault faults[] = {
      false},
     {"READONLY", "this server is a replica: [store] url must lead to the primary", true},
     {"MASTERDOWN", "this server is a replica: [store] url must lead to the primary", true},
+    {"CLUSTERDOWN", CLUSTER_HINT, true},
+    {"MOVED ", CLUSTER_HINT, true},
+    {"CROSSSLOT", CLUSTER_HINT, true},
     {"LOADING", "it is still reading its data", true},
     {"NOAUTH", "name user and password in [store] url: redis://user:password@host:port", true},
     {"WRONGPASS", "user or password in [store] url are not those of the store", true},

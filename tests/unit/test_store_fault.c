@@ -21,6 +21,8 @@ test_an_error_within_a_script_is_found(void **state)
     assert_false(fault->is_of_server);
     assert_non_null(strstr(fault->hint, "maxmemory"));
     assert_true(fault_find("READONLY You can't write against a read only replica.")->is_of_server);
+    assert_non_null(strstr(fault_tail("MOVED 7638 10.0.0.2:6379"), "cluster-enabled no"));
+    assert_non_null(strstr(fault_tail("CLUSTERDOWN Hash slot not served"), "cluster-enabled no"));
     assert_null(fault_find("ERR no such key"));
     assert_string_equal(fault_tail("ERR no such key"), "");
 }
