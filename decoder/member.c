@@ -3,6 +3,7 @@
 
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
+#include "utils/relcache.h"
 
 static const char *const fields[MEMBER_FIELDS] = {"audience", "target", "user_id"};
 
@@ -11,6 +12,7 @@ member_plan(struct decoder *decoder, struct relation_entry *entry, Relation rela
 {
     TupleDesc desc = RelationGetDescr(relation);
 
+    entry->has_key = RelationGetIdentityKeyBitmap(relation) != NULL;
     for (int field = 0; field < MEMBER_FIELDS; field++) {
         entry->members[field].index = -1;
         for (int i = 0; i < desc->natts; i++)
@@ -86,6 +88,9 @@ member_change(LogicalDecodingContext *ctx, struct relation_entry *entry, Relatio
 
     if (old != NULL)
         put_member(ctx, entry, desc, old, '-');
+    else if (!entry->has_key && change->action != REORDER_BUFFER_CHANGE_INSERT)
+        complaint_count(ctx->output_plugin_private, 0, "member",
+                        "who left is not known: clairon.member has no replica identity");
     if (new != NULL)
         put_member(ctx, entry, desc, new, '+');
 }

@@ -223,6 +223,19 @@ CREATE FUNCTION clairon.doctor_extension()
                 WHERE attrelid = 'clairon.rule'::regclass AND attnum > 0 AND NOT attisdropped
                   AND attstorage <> 'p') AS toasted
     WHERE oid = 'clairon.rule'::regclass
+    UNION ALL
+    SELECT 'table clairon.member', relpersistence = 'p' AND has_identity,
+           CASE WHEN relpersistence <> 'p' THEN 'it is unlogged: who belongs to what is not in the WAL'
+                WHEN NOT has_identity THEN 'who left is not in the WAL: they go on receiving'
+                ELSE 'its changes are in the WAL' END,
+           'ALTER TABLE clairon.member SET LOGGED, REPLICA IDENTITY FULL; then restart the relay on a '
+           'new slot: SELECT pg_drop_replication_slot(..) while it is stopped.'
+    FROM pg_class
+    CROSS JOIN LATERAL (SELECT relreplident = 'f' OR EXISTS (
+        SELECT FROM pg_index WHERE indrelid = pg_class.oid
+          AND CASE relreplident WHEN 'd' THEN indisprimary WHEN 'i' THEN indisreplident
+              ELSE false END)) AS key (has_identity)
+    WHERE oid = 'clairon.member'::regclass
 $$;
 
 CREATE FUNCTION clairon.doctor_roles()
