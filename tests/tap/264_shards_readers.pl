@@ -30,7 +30,6 @@ sub notify
 sub marks   { return map { $_->{payload}{mark} } @_ }
 sub is_sure { return ('ack_required => true', @_) }
 sub shard_of { my ($id) = @_; my ($found) = grep { $_->{id} eq $id } $store->entries; return $found->{stream} =~ /\{(\d)\}/ }
-sub gaps { my ($client) = @_; return join ' ', map { $_->{why} } grep { $_->{t} eq 'gap' } @{ $client->{lines} } }
 
 # What there is for a user without a socket that stays.
 sub poll
@@ -94,7 +93,7 @@ is($second->client('u1', pos => "$seen[-1][0].1.1.1.1")->wait_for('gap')->{why},
 # Another user's position is no loss: his own stream is read from its beginning.
 my $stranger = $second->client('u2', pos => $seen[-1][0]);
 $stranger->run_until('what he had', sub { grep { $_ == 6 } marks($stranger->notes) });
-is(gaps($stranger), '', 'the position of somebody else hides nothing');
+is($stranger->gaps, '', 'the position of somebody else hides nothing');
 $stranger->close;
 
 # Further back than a relay remembers, in pages that both streams share.
@@ -204,12 +203,12 @@ $store->ask('XDEL', "clairon:{$own}:stream", $_->{entry}) for grep { $_->{entry}
 $second->restart;
 my $trimmed = $second->client('u1', pos => $pos);
 $trimmed->run_until('the rest', sub { grep { $_ == $mark } marks($trimmed->notes) });
-is(gaps($trimmed), 'trimmed', 'what is gone of one stream is told once');
+is($trimmed->gaps, 'trimmed', 'what is gone of one stream is told once');
 is_deeply([ grep { $_ >= $from } marks($trimmed->notes) ], [ $from + 1, $from + 3, $from + 4, $from + 5 ], 'and what is left comes');
 my ($gap) = grep { $_->{t} eq 'gap' } @{ $trimmed->{lines} };
 my $after = $second->client('u1', pos => $gap->{to});
 $after->run_until('the rest again', sub { grep { $_ == $mark } marks($after->notes) });
-is(gaps($after), '', 'who goes on behind the gap is not told again');
+is($after->gaps, '', 'who goes on behind the gap is not told again');
 
 # All that one shard held is lost: nobody's position means anything.
 my @all = map { $_->client('u9') } $relay, $second;

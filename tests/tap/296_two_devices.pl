@@ -17,7 +17,6 @@ my @relays = (Clairon::Test::relay($pg, $store), Clairon::Test::relay(undef, $st
 sub insert { my ($from, $to, $user) = @_;
     return $pg->safe_psql('postgres', "INSERT INTO t SELECT i, '$user' FROM generate_series($from, $to) i") }
 sub rows { my ($client) = @_; return map { $_->{payload}{after}{id} } $client->notes }
-sub gaps { my ($client) = @_; return join ' ', map { $_->{why} } grep { $_->{t} eq 'gap' } @{ $client->{lines} } }
 sub ack_all { my ($client) = @_;
     my @ids = map { $_->{metadata}{id} } $client->notes;
     return @ids ? $client->ack(@ids) : undef }
@@ -35,9 +34,9 @@ for my $i (0, 1)
     my $relay = $relays[$i];
     my $desk = $relay->client('u1', win => 4, pos => $pos);
     is($desk->wait_for('connected')->{resumed}, JSON::true, 'who was away resumes');
-    $desk->run_until('what was missed', sub { rows($desk) >= 40 + $i || gaps($desk) });
+    $desk->run_until('what was missed', sub { rows($desk) >= 40 + $i || $desk->gaps });
     is_deeply([ rows($desk) ], [ 1 .. 40, (50) x $i ], 'with all that it missed, acked meanwhile or not, in order');
-    is(gaps($desk), '', 'and without a gap');
+    is($desk->gaps, '', 'and without a gap');
     insert(50 + $i, 50 + $i, 'u1');
     $desk->run_until('what comes', sub { rows($desk) == 41 + $i });
     pass('none of which takes room');
@@ -56,8 +55,8 @@ for my $relay (@relays)
     $slow->run_until('a window full', sub { rows($slow) == 3 });
     ack_all($quick);
     all_acked();
-    $slow->run_until('it is told', sub { gaps($slow) });
-    is(gaps($slow), 'shed', 'what was acked before there was room for it is told as a gap');
+    $slow->run_until('it is told', sub { $slow->gaps });
+    is($slow->gaps, 'shed', 'what was acked before there was room for it is told as a gap');
     insert($first + 11, $first + 11, $user);
     $slow->run_until('what comes after it', sub { grep { $_ == $first + 11 } rows($slow) });
     is_deeply([ rows($slow) ], [ map { $first + $_ } 1 .. 3, 11 ], 'and it goes on');
@@ -75,7 +74,7 @@ wait_until('three are acked', sub { $store->pending == 3 });
 my $behind = $relays[1]->client('u5', win => 2, pos => $pos);
 $behind->run_until('a window full', sub { rows($behind) == 2 });
 ack_all($behind);
-$behind->run_until('it is told', sub { gaps($behind) });
+$behind->run_until('it is told', sub { $behind->gaps });
 is(join(' ', map { $_->{t} eq 'msg' ? $_->{n}{payload}{after}{id} : $_->{t} eq 'gap' ? 'gap' : () } @{ $behind->{lines} }),
     '251 252 253 gap', 'in the order of the commits');
 ack_all($behind);

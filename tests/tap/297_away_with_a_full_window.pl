@@ -19,7 +19,6 @@ my $last   = 0;
 
 sub rows { my ($client, $table) = @_;
     return map { $_->{payload}{after}{id} } grep { $_->{metadata}{source} eq ($table // 't') } $client->notes }
-sub gaps { my ($client) = @_; return join ' ', map { $_->{why} } grep { $_->{t} eq 'gap' } @{ $client->{lines} } }
 sub ack { my ($client, @rows) = @_;
     my %is = map { $_ => 1 } @rows;
     return $client->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 't' && $is{ $_->{payload}{after}{id} } } $client->notes) }
@@ -58,7 +57,7 @@ all_acked();
 is_deeply([ rows($desk) ], [ $from .. $from + 5 ], 'and is shown what waited for room, in order');
 $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (1000)');
 $desk->run_until('what comes', sub { rows($desk, 'plain') });
-is(gaps($desk), '', 'without a gap');
+is($desk->gaps, '', 'without a gap');
 unlike($desk->pos, qr/~/, 'then a position tells of nothing more');
 $_->close for $desk, $phone;
 
@@ -75,7 +74,7 @@ for my $i (0, 1)
 }
 all_acked();
 is_deeply([ rows($desk) ], [ $from + 2 .. $from + 5 ], 'the others follow');
-is(gaps($desk), '', 'without a gap');
+is($desk->gaps, '', 'without a gap');
 $_->close for $desk, $phone;
 
 # The phone acks what the desk had no room for; it comes back to either relay, also after the one it had has died.
@@ -87,8 +86,8 @@ for my $i (0, 1, 2)
     if ($i == 2) { $relays[1]->kill9; $relays[1]->start; $relays[1]->wait_ready }
     $desk = $relays[$i % 2]->client("u3$i", win => 2, pos => $pos);
     is($desk->wait_for('connected')->{resumed}, JSON::false, 'who missed something has not resumed');
-    $desk->run_until('the gap', sub { gaps($desk) });
-    is(gaps($desk), 'shed', 'and is told so');
+    $desk->run_until('the gap', sub { $desk->gaps });
+    is($desk->gaps, 'shed', 'and is told so');
     $desk->run_until('what is not acked', sub { rows($desk) == 2 });
     ack($desk, rows($desk));
     $desk->run_until('two more', sub { rows($desk) == 4 });
@@ -97,7 +96,7 @@ for my $i (0, 1, 2)
     ack($desk, rows($desk));
     all_acked();
     is_deeply([ rows($desk) ], [ map { $from + $_ } 0 .. 2, 4, 5 ], 'and shown what is left');
-    is(gaps($desk), 'shed', 'told once');
+    is($desk->gaps, 'shed', 'told once');
     $_->close for $desk, $phone;
 }
 

@@ -32,7 +32,6 @@ sub insert
 }
 sub names { return join ' ', sort map { "$_->{metadata}{source} $_->{payload}{after}{id}" } $_[0]->notes }
 sub has { my ($client, $name) = @_; return grep { $_ eq $name } split / (?=[a-z])/, names($client) }
-sub gaps { return grep { $_->{t} eq 'gap' } @{ $_[0]{lines} } }
 
 # A machine that gives the relay a tenth of its time: it is stopped again and again, until told to end.
 my $robber;
@@ -71,7 +70,7 @@ $live->run_until('what is never left out',
 is(names($live), join(' ', 'high 1', "high $first", "high $last", 'low 1', 'needed 1', "needed $first",
     "needed $last", 'normal 1', 'noted 1', "noted $first", "noted $last"),
     'LOW and NORMAL of type REALTIME are left out, and nothing else');
-is(scalar(gaps($live)), 0, 'of which a client is told once it is over');
+is($live->gaps, '', 'of which a client is told once it is over');
 like($relay->log_text, qr/short of CPU or memory: lines wait \d+ ms/, 'the log says so');
 cmp_ok($relay->metric("clairon_shed_total{class=\"$_\"}"), '>=', 2, "what is left out of $_ is counted")
   for qw(low normal);
@@ -84,8 +83,8 @@ insert(qw(low normal noted));
 $live->run_until('it goes on', sub { has($live, "noted $id") });
 ok(has($live, "low $id") && has($live, "normal $id"), 'and gets all again');
 $narrow->run_until('it goes on', sub { has($narrow, "noted $id") });
-is(scalar(gaps($narrow)), 0, 'who missed nothing is told nothing');
-is(scalar(gaps($live)), 1, 'who did, once');
+is($narrow->gaps, '', 'who missed nothing is told nothing');
+is($live->gaps, 'shed', 'who did, once');
 my $back = $relay->client('live', pos => $gap->{to});
 $back->run_until('what came after', sub { has($back, "noted $id") });
 ok(!has($back, "low $last"), 'the gap ends behind what was lost');

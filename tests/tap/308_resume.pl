@@ -20,7 +20,6 @@ sub notify
     return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$user}', '{}'$more)");
 }
 sub has { my ($client, $id) = @_; return grep { $_->{metadata}{id} eq $id } $client->notes }
-sub gaps { return join ' ', map { $_->{why} } grep { $_->{t} eq 'gap' } @{ $_[0]{lines} } }
 
 # What comes back from this position, up to the message; [resumed, gaps].
 sub resume
@@ -29,7 +28,7 @@ sub resume
     my $client = $at->client($user, pos => $pos, %options);
     $client->run_until('the last message', sub { has($client, $last) });
     my $resumed = $client->wait_for('connected')->{resumed} ? 'whole' : 'not whole';
-    return [ $resumed, gaps($client) ];
+    return [ $resumed, $client->gaps ];
 }
 sub wait_expired { my ($id) = @_;
     my ($entry) = grep { $_->{id} eq $id } $store->entries;
@@ -77,7 +76,7 @@ for my $at ($relay, $far)
     my $live = notify('u4');
     $late->run_until('what came live', sub { has($late, $live) });
     is_deeply([ grep { defined } map { $_->{payload}{nth} } $late->notes ], [ map { 100 * $_ } 1 .. 220 ], 'but has all, in order, once');
-    is(gaps($late), '', 'without a gap');
+    is($late->gaps, '', 'without a gap');
     $late->close;
 }
 

@@ -149,6 +149,9 @@ sub wait_notes
 
 sub notes { return map { $_->{n} } grep { $_->{t} eq 'msg' } @{ $_[0]{lines} } }
 
+# Why there is a gap, of each that was told; '' when none was.
+sub gaps { return join ' ', map { $_->{why} } grep { $_->{t} eq 'gap' } @{ $_[0]{lines} } }
+
 # The position of the last notification, else of the connection.
 sub pos
 {
