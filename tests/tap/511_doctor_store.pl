@@ -93,6 +93,7 @@ finds('a short RSA key', 'settings: auth.public_key_file', qr/RSA, 1024 bits/, q
 $relay->configure('auth.hs256_secret_file' => "$folder/secret");
 
 # Certificates.
+sub slurp { my ($path) = @_; local (@ARGV, $/) = ($path); return scalar <> }
 sub certificate { my ($name, $days) = @_;
     openssl('req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-subj', '/CN=x', '-days', $days, '-keyout', "$folder/$name.key",
         '-out', "$folder/$name.pem");
@@ -106,5 +107,15 @@ finds('one that runs out', 'settings: gate.tls_cert', qr/expires in [23] days/, 
 finds('a key of another', 'settings: gate.tls_key', qr/not the certificate's/, qr/the key that the certificate was made for/, tls('good', 'short'));
 finds('no certificate in it', 'settings: gate.tls_cert', qr/holds no certificate/, qr/BEGIN CERTIFICATE/,
     "--gate.tls_cert=$folder/secret", "--gate.tls_key=$folder/good.key");
+
+# A right that nobody looks at is missed when it is needed.
+my %tried = map { $_ => 1 } slurp(Clairon::Test::top() . '/relay/store/examine.c') =~ /^    "([A-Z]+)/mg;
+my %used;
+for my $script (glob Clairon::Test::top() . '/relay/store/scripts/{,parts/}*.lua')
+{
+    my $text = slurp($script);
+    $used{$_} = 1 for $text =~ /\bp?call\('([A-Z]+)'/g, $text =~ /\bcall_chunked\(\w+, '([A-Z]+)'/g;
+}
+is_deeply([ grep { !$tried{$_} } sort keys %used ], [], 'all that scripts call is tried');
 
 done_testing();
