@@ -48,6 +48,12 @@ backlog_add(struct session *session)
         session->backlog->behind = session->cursor;
 }
 
+bool
+backlog_waits(const struct session *session)
+{
+    return session->backlog != NULL && session->backlog->count > 0;
+}
+
 void
 backlog_asked(struct session *session)
 {
@@ -58,7 +64,8 @@ bool
 backlog_decide(struct session *session, const struct note *note, bool is_unowed)
 {
     struct backlog *backlog = session->backlog;
-    bool is_given = is_unowed && (backlog == NULL || backlog->count == backlog->asked);
+    bool is_hidden = !topics_show(session->topics, note->frame.as.note.topic);
+    bool is_given = is_unowed && (is_hidden || backlog == NULL || backlog->count == backlog->asked);
 
     if (backlog != NULL && !note->is_copy) {
         backlog->asked--;
@@ -72,7 +79,7 @@ backlog_has(const struct session *session, unsigned shard, uint64_t score)
 {
     struct place behind;
 
-    if (session->backlog == NULL || session->backlog->count == 0)
+    if (!backlog_waits(session))
         return false;
     behind = session->backlog->behind;
     return score > entry_id_score(*place_in(&behind, shard));

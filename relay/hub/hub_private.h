@@ -305,6 +305,7 @@ void backlog_carry(struct session *session, const struct backlog *told);
 /* There was no room for a new note, the next behind the cursor; then: the store is asked of it. */
 void backlog_add(struct session *session);
 void backlog_asked(struct session *session);
+bool backlog_waits(const struct session *session);
 /*
  * The store's answer about a note that was held back. True when it goes as it is: nobody waits for
  * this user's ack, nor do older ones wait. Behind those it is missed, with a gap behind them.
@@ -333,6 +334,9 @@ void session_tell_gone(struct session *session);
 bool window_enter(struct session *session, struct note *note);
 /* The same of one from the inbox: there it stays when there is no room. */
 bool window_enter_owed(struct session *session, struct note *note);
+/* Its topics hide that note, one of the inbox: those that wait are counted all the same. */
+void window_hide(struct session *session, struct note *note);
+void window_hide_owed(struct session *session, const struct note *note);
 /* The inbox is not read any more. */
 void window_inbox_read(struct session *session);
 /* The line was handed to the socket: from now the time of its ack runs. */

@@ -229,8 +229,6 @@ static void
 enqueue(struct session *session, struct note *note,
         bool (*enter)(struct session *session, struct note *note))
 {
-    if (!topics_show(session->topics, note->frame.as.note.topic))
-        return; /* what of it waits for an ack goes on waiting */
     if (note_is_expired(note))
         lose(session, note);
     else if (!session->is_poll && shed_takes(session->hub, note))
@@ -239,23 +237,36 @@ enqueue(struct session *session, struct note *note,
         queue(session, note);
 }
 
+/* What of it is hidden and waits for an ack goes on waiting. */
+static bool
+is_hidden(const struct session *session, const struct note *note)
+{
+    return !topics_show(session->topics, note->frame.as.note.topic);
+}
+
 void
 session_enqueue(struct session *session, struct note *note)
 {
-    enqueue(session, note, window_enter);
+    if (is_hidden(session, note))
+        window_hide(session, note);
+    else
+        enqueue(session, note, window_enter);
 }
 
 void
 session_enqueue_owed(struct session *session, struct note *note)
 {
-    enqueue(session, note, window_enter_owed);
+    if (is_hidden(session, note))
+        window_hide_owed(session, note);
+    else
+        enqueue(session, note, window_enter_owed);
 }
 
 void
 session_give_unowed(struct session *session, struct note *note)
 {
     if (session->state == SESSION_CLOSED || !session_is_for(session, &note->frame) ||
-        !topics_show(session->topics, note->frame.as.note.topic))
+        is_hidden(session, note))
         return;
     if (session->queue_count >= SESSION_QUEUE_MAX)
         session_tell_missed(session, note, "shed");

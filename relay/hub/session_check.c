@@ -140,7 +140,7 @@ check_losses(struct session *session)
                                   on_checked, session));
 }
 
-/* What its client had no room for before, and is still to be shown. */
+/* What its client had no room for before, or did not ask for, and still waits for its user. */
 static bool
 still_waits(const struct session *session, const struct entry *entry)
 {
@@ -148,8 +148,7 @@ still_waits(const struct session *session, const struct entry *entry)
     bool has_ended = entry->ends_us != 0 && entry->ends_us <= clock_wall_us();
 
     return entry->score <= entry_id_score(*place_in(&cursor, entry->shard)) && !has_ended &&
-           session_is_for(session, &entry->frame) &&
-           topics_show(session->topics, entry->frame.as.note.topic);
+           session_is_for(session, &entry->frame);
 }
 
 static void

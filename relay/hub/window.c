@@ -121,6 +121,23 @@ window_enter_owed(struct session *session, struct note *note)
     return false;
 }
 
+/* A position tells of all that waits in the inbox, so that it holds for whatever topics. */
+void
+window_hide(struct session *session, struct note *note)
+{
+    if (!note->needs_ack || note->is_copy || note->is_open || !backlog_waits(session))
+        return;
+    backlog_add(session);
+    shown_defer(session, note);
+}
+
+void
+window_hide_owed(struct session *session, const struct note *note)
+{
+    if (!session->has_refused)
+        backlog_take(session, note);
+}
+
 void
 window_miss(struct session *session, const struct note *note)
 {
