@@ -119,7 +119,7 @@ holds_columns(const struct condition *condition, const struct image *image)
     for (int i = 0; i < condition->column_count; i++) {
         int at = condition->columns[i];
 
-        if (!image->whole && !condition->in_key[i])
+        if (!image->present || (!image->whole && !condition->in_key[i]))
             return false;
         if (image_lacks(image, at, condition->typlens[i]))
             return false;
@@ -137,7 +137,7 @@ condition_judge(struct condition *condition, const struct image *image)
 
     if (condition->state == NULL)
         return CONDITION_FAILED;
-    if (!image->present || !holds_columns(condition, image))
+    if (!holds_columns(condition, image))
         return CONDITION_UNKNOWN;
     natts = slot->tts_tupleDescriptor->natts;
     ExecClearTuple(slot);

@@ -94,6 +94,16 @@ INSERT INTO job VALUES (501, NULL), (541, NULL), (549, NULL);
 SELECT payload FROM notes();
 SELECT clairon.unwatch('job', 'round');
 
+-- one that reads no column needs no old row
+CREATE TABLE keyless (v int);
+SELECT clairon.watch('keyless', 'ALL', only_when => 'true');
+SELECT clairon.watch('keyless', 'ALL', name => 'never', only_when => '1 > 2');
+INSERT INTO keyless VALUES (1);
+UPDATE keyless SET v = 2;
+DELETE FROM keyless;
+SELECT operation, payload FROM notes();
+DROP TABLE keyless;
+
 -- refused where it is set
 SELECT clairon.watch('job', 'ALL', only_when => 'nope > 1');
 SELECT clairon.watch('job', 'ALL', only_when => 'id');
