@@ -34,10 +34,7 @@ begin(struct gate *gate, int fd)
     int one = 1;
 
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* a unix socket has none */
-    if (gate->config->gate.tls_cert != NULL)
-        gate_head_tls_begin(gate, fd);
-    else
-        gate_head_begin(gate, fd);
+    gate_head_begin(gate, fd);
 }
 
 /* Once a minute at most: it is tried ten times a second. */

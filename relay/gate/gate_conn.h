@@ -138,6 +138,7 @@ struct gate {
     struct gate_head *heads; /* of requests to come, the oldest first */
     int head_count;
     struct gate_tls_head *tls_heads;
+    int tls_head_count;
     struct gate_tls_head *tls_partial; /* those that came in part */
     int tls_partial_count;
     struct gate_running *running; /* by Idempotency-Key */

@@ -3,7 +3,8 @@
  * what is too long, answer unknown methods in its own words, and let pass what is ambiguous.
  *
  * The head is only peeked at: it costs no memory here, and libwebsockets reads it from the socket
- * as ever. What comes over TLS is gate_head_tls.c's.
+ * as ever. What comes over TLS is gate_head_tls.c's, once a client has said hello: who does not, or
+ * only in part, costs no more than the others.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -21,7 +22,10 @@
 #include "wire/http_head.h"
 
 #define HEADS_MAX 4096 /* that have not come; one more ends the oldest */
-#define AGAIN_S 0.01   /* a unix socket does not say when more has come */
+#define TLS_HANDSHAKE 0x16
+#define TLS_RECORD_HEAD 5
+#define TLS_HELLO_ENOUGH 4096 /* bytes: nobody says hello at such length */
+#define AGAIN_S 0.01          /* a unix socket does not say when more has come */
 
 /* PEEKING -> adopted by lws, or LINGERING: it is answered, and what still comes is thrown away. */
 struct gate_head {
@@ -97,7 +101,10 @@ hand_over(struct gate_head *head)
 
     (void)set_low_water(fd, 1);
     head_free(head);
-    (void)gate_accept_adopt(gate, fd);
+    if (gate->tls != NULL)
+        gate_head_tls_begin(gate, fd);
+    else
+        (void)gate_accept_adopt(gate, fd);
 }
 
 static void
@@ -167,6 +174,38 @@ gate_head_too_late(struct gate_answer *ret_answer)
     (void)refuse(ret_answer, 408, "the request's head did not come in time");
 }
 
+/* The first record of TLS, as far as it goes into what we peek at. */
+static enum rc
+judge_hello(const unsigned char *bytes, size_t len)
+{
+    size_t whole;
+
+    if (bytes[0] != TLS_HANDSHAKE)
+        return RC_BAD;
+    if (len < TLS_RECORD_HEAD)
+        return RC_AGAIN;
+    whole = TLS_RECORD_HEAD + ((size_t)bytes[3] << 8 | bytes[4]);
+    return len < whole && len < TLS_HELLO_ENOUGH ? RC_AGAIN : RC_OK;
+}
+
+static void
+judge_tls(struct gate_head *head, size_t len)
+{
+    switch (judge_hello(head->gate->received, len)) {
+    case RC_OK:
+        hand_over(head);
+        break;
+    case RC_AGAIN:
+        wait_for_more(head, len);
+        break;
+    default:
+        log_debug("gate", "a client does not speak TLS");
+        stats_add(head->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        head_close(head);
+        break;
+    }
+}
+
 static void
 judge(struct gate_head *head, size_t len)
 {
@@ -195,6 +234,8 @@ peek(struct gate_head *head)
         return;
     if (got <= 0)
         head_close(head);
+    else if (gate->tls != NULL)
+        judge_tls(head, (size_t)got);
     else
         judge(head, (size_t)got);
 }
@@ -263,7 +304,8 @@ gate_heads_sweep(struct gate *gate, int64_t now_us)
     DL_FOREACH_SAFE (gate->heads, head, next) {
         if (head->is_lingering && now_us - head->since_us > GATE_LINGER_US)
             head_close(head);
-        else if (!head->is_lingering && now_us - head->since_us > patience_us && head->len == 0)
+        else if (!head->is_lingering && now_us - head->since_us > patience_us &&
+                 (head->len == 0 || gate->tls != NULL))
             head_close(head); /* who said nothing is told nothing */
         else if (!head->is_lingering && now_us - head->since_us > patience_us) {
             gate_head_too_late(&late);

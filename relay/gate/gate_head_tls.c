@@ -21,6 +21,7 @@
 
 #define BEFORE_LWS 1    /* its watchers have priority 0 */
 #define NUDGE_S 0.01    /* poll does not see what OpenSSL has read already */
+#define HEADS_MAX 1024  /* that shake hands, or have yet to ask: some 50 kB each */
 #define PARTIAL_MAX 128 /* of which lws has a part, and a place for headers: few of its places */
 #define SEEN_MAX (GATE_HEAD_BYTES_MAX + GATE_RECEIVED_MAX)
 
@@ -60,6 +61,7 @@ head_free(struct gate_tls_head *head)
         gate->tls_partial_count--;
     } else {
         DL_DELETE(gate->tls_heads, head);
+        gate->tls_head_count--;
     }
     buffer_free(&head->seen);
     free(head);
@@ -77,8 +79,10 @@ gate_head_tls_done(struct lws *wsi)
 static void
 head_kill(struct gate_tls_head *head)
 {
-    lws_set_timeout(head->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
+    struct lws *wsi = head->wsi;
+
     head_free(head);
+    lws_set_timeout(wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_SYNC);
 }
 
 /* As gate_head.c has it: a close with unread bytes would be a reset. */
@@ -144,6 +148,7 @@ keep(struct gate_tls_head *head, size_t len)
     }
     if (is_first) {
         DL_DELETE(gate->tls_heads, head);
+        gate->tls_head_count--;
         DL_APPEND(gate->tls_partial, head);
         gate->tls_partial_count++;
     }
@@ -221,9 +226,15 @@ on_readable(struct ev_loop *loop, struct ev_io *io, int events)
 void
 gate_head_tls_begin(struct gate *gate, int fd)
 {
-    struct lws *wsi = gate_accept_adopt(gate, fd);
     struct gate_tls_head *head;
+    struct lws *wsi;
 
+    if (gate->tls_head_count == HEADS_MAX) {
+        log_debug("gate", "%d clients of TLS have yet to ask: the oldest is not waited for",
+                  HEADS_MAX);
+        head_kill(gate->tls_heads);
+    }
+    wsi = gate_accept_adopt(gate, fd);
     if (wsi == NULL)
         return;
     head = memory_new(sizeof(*head));
@@ -236,6 +247,7 @@ gate_head_tls_begin(struct gate *gate, int fd)
     head->readable.data = head->nudge.data = head;
     lws_set_opaque_user_data(wsi, head);
     DL_APPEND(gate->tls_heads, head);
+    gate->tls_head_count++;
     ev_io_start(gate->loop, &head->readable);
 }
 
