@@ -29,7 +29,7 @@ main(int argc, char **argv)
                    line + (at > 40 ? at - 40 : 0));
     }
     free(line);
-    if (bad > 0)
+    if (bad > 0 || number == 0)
         printf("%lu of %lu lines are bad\n", bad, number);
-    return bad > 0;
+    return bad > 0 || number == 0;
 }

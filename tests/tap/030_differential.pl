@@ -4,7 +4,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(top scratch);
+use Clairon::Test qw(scratch);
 use Clairon::Test::DifferentialOracle;
 use Clairon::Test::DifferentialValues;
 use Clairon::Test::DifferentialWorkload;
@@ -164,8 +164,7 @@ my %distinct = map { $_ => 1 } @ids;
 is(scalar keys %distinct, scalar @lines, 'each has an id of its own');
 note(join ', ', map {"$oracle->{count}{$_} x $_"} sort keys %{ $oracle->{count} });
 
-my $strict = top() . '/build/strict_lines';
-is(qx{'$strict' <'$folder/text'}, '', 'a strict reader accepts every line');
+is(Clairon::Test::strict_faults("$folder/text"), '', 'a strict reader accepts every line');
 
 # ---- the same otherwise
 
@@ -199,7 +198,7 @@ SKIP:
 }
 my @stubs = split /\n/, receive('stubs', 'max_value_bytes=100', 'numeric=number', 'topic_prefix=');
 compare('other options', [ids(@stubs)], \@ids, $by_number);
-is(qx{'$strict' <'$folder/stubs'}, '', 'a strict reader accepts these too');
+is(Clairon::Test::strict_faults("$folder/stubs"), '', 'a strict reader accepts these too');
 
 # wal2json leaves out what has no old row, so only the others are compared.
 SKIP:

@@ -4,7 +4,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(top scratch);
+use Clairon::Test qw(scratch);
 use JSON ();
 use Test::More;
 
@@ -13,7 +13,6 @@ my @single = qw(LATIN1 LATIN2 LATIN9 ISO_8859_6 WIN1251 WIN1252 WIN1253 WIN874 K
     (map {"LATIN$_"} 1 .. 10), (map {"ISO_8859_$_"} 5 .. 8), (map {"WIN125$_"} 0 .. 8),
     qw(WIN866 WIN874 KOI8R KOI8U)) if ($ENV{CLAIRON_ENCODINGS} // '') eq 'all';
 my @wide = qw(EUC_JP EUC_CN EUC_KR EUC_TW EUC_JIS_2004 MULE_INTERNAL UTF8 SQL_ASCII);
-my $strict = top() . '/build/strict_lines';
 my $pg = Clairon::Test::postgresql('main', extension => 0, conf => <<'CONF');
 max_replication_slots = 50
 autovacuum = off
@@ -112,7 +111,7 @@ sub faults
     open my $out, '>:raw', $file or die "$file: $!";
     print $out map {"$_\n"} @lines;
     close $out or die "$file: $!";
-    return qx{'$strict' <'$file'};
+    return Clairon::Test::strict_faults($file);
 }
 
 for my $encoding (@single, @wide)

@@ -29,7 +29,7 @@ sub clairon
     local @ENV{ keys %variables } = values %variables;
     my ($out, $err) = ('', '');
     IPC::Run::run([ top() . '/build/clairon', @$arguments ], \undef, \$out, \$err, IPC::Run::timeout(20));
-    return ($? >> 8, $out, $err);
+    return ($? & 127 ? -1 : $? >> 8, $out, $err);
 }
 
 # Checks the file made of that text, which must be refused with exactly this sentence.

@@ -3,7 +3,6 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
-use IPC::Run;
 use Test::More;
 
 my $ROWS  = 10_000;
@@ -39,7 +38,7 @@ my $script = Clairon::Test::scratch() . '/rows.sql';
 PostgreSQL::Test::Utils::append_to_file($script, join '',
     map { sprintf "INSERT INTO t SELECT i, 'u1' FROM generate_series(%d, %d) i;\n",
         $_ * 20 + 1, $_ * 20 + 20 } 0 .. $ROWS / 20 - 1);
-my $writer = IPC::Run::start([ 'psql', '-qX', '-d', $pg->connstr('postgres'), '-f', $script ]);
+my $writer = Clairon::Test::writer($pg, $script);
 
 for my $kill (1 .. $KILLS)
 {

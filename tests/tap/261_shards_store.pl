@@ -3,7 +3,6 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until wait_confirmed);
-use IPC::Run;
 use Test::More;
 
 my $SHARDS = 4;
@@ -83,7 +82,7 @@ is(scalar(grep { $store->ask('XLEN', $_) > 0 } @STREAMS), $SHARDS, 'all shards a
 # Under load whatever there is dies.
 my $script = Clairon::Test::scratch() . '/rows.sql';
 PostgreSQL::Test::Utils::append_to_file($script, statements(150));
-my $writer = IPC::Run::start([ 'psql', '-qX', '-d', $pg->connstr('postgres'), '-f', $script ]);
+my $writer = Clairon::Test::writer($pg, $script);
 for my $part (1 .. 4)
 {
     my $wanted = 100 + 600 * $part;

@@ -3,7 +3,6 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until wait_confirmed);
-use IPC::Run;
 use JSON ();
 use Test::More;
 
@@ -84,7 +83,7 @@ pass('each user is shown what is his, and what is the group\'s, and can ack it')
 # Either server dies, under load, and is back.
 my $script = Clairon::Test::scratch() . '/rows.sql';
 PostgreSQL::Test::Utils::append_to_file($script, statements(150));
-my $writer = IPC::Run::start([ 'psql', '-qX', '-d', $pg->connstr('postgres'), '-f', $script ]);
+my $writer = Clairon::Test::writer($pg, $script);
 for my $part (1 .. 4)
 {
     my $store = $stores[ $part % 2 ];

@@ -5,7 +5,6 @@ use warnings;
 BEGIN { $ENV{CLAIRON_TEST_SHARDS} = 4 }
 use Clairon::Test qw(wait_until scratch token);
 use Clairon::Test::RawSocket;
-use IPC::Run;
 use JSON ();
 use Test::More;
 
@@ -80,7 +79,7 @@ sub try_changes
     my $file   = scratch() . "/changes$first.sql";
     my $text   = changes($first) . changes($first + ROUNDS, "BEGIN;\n", "COMMIT;\n") . changes($first + 2 * ROUNDS);
     PostgreSQL::Test::Utils::append_to_file($file, $text);
-    my $writer = IPC::Run::start([ 'psql', '-qAtX', '-o', '/dev/null', '-d', $pg->connstr('postgres'), '-f', $file ]);
+    my $writer = Clairon::Test::writer($pg, $file);
     my $wanted = 2 * 3 * ROUNDS * ROWS;
     wait_until('all is shown', sub {
         $live->run_until('some', sub { 1 });
@@ -193,7 +192,7 @@ is($relay->metric('clairon_store_unordered_total'), 1, 'without waiting');
 my $duties = scratch() . '/duties.sql';
 PostgreSQL::Test::Utils::append_to_file($duties, "INSERT INTO duty SELECT i, '{late}', 0 FROM generate_series(1, 10) i;\n" . join '',
     map { sprintf "UPDATE duty SET owners = '{%s}', version = %d WHERE id = %d;\n", ($_ % 2 ? 'late,u2' : 'late'), $_, 1 + ($_ >> 1) % 10 } 2 .. 601);
-PostgreSQL::Test::Utils::run_log([ 'psql', '-qAtX', '-o', '/dev/null', '-d', $pg->connstr('postgres'), '-f', $duties ]);
+ok(Clairon::Test::writer($pg, $duties)->finish, 'what needs acks is written');
 sub inbox { my ($user) = @_; my $sum = 0; $sum += $stores[ $_ % 2 ]->ask('ZCARD', "clairon:{$_}:inbox:$user") for 0 .. SHARDS - 1; return $sum }
 wait_until('they wait', sub { inbox('late') == 610 });
 for my $turn ([ 64, 210 ], [ 8, 0 ])

@@ -3,7 +3,6 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
-use IPC::Run;
 use Test::More;
 
 my $ROWS  = 1500;
@@ -42,7 +41,7 @@ for my $id (1 .. $ROWS)
       . " FROM clairon.member WHERE target = ANY ('$teams'); " . (rand() < 0.05 ? 'ROLLBACK' : 'COMMIT') . ";\n";
 }
 PostgreSQL::Test::Utils::append_to_file($script, $text);
-my $writer = IPC::Run::start([ 'psql', '-qX', '-d', $pg->connstr('postgres'), '-f', $script ]);
+my $writer = Clairon::Test::writer($pg, $script);
 for my $part (1 .. 6)
 {
     my $most = $part * $ROWS / 8;

@@ -44,7 +44,7 @@ for my $version (1 .. CHANGES)
     print {$file} "UPDATE t SET version = $version WHERE id = $id; UPDATE hurry SET version = $version WHERE id = $id;\n";
 }
 close $file;
-my $writer = IPC::Run::start([ 'psql', '-qAtX', '-o', '/dev/null', '-d', $pg->connstr('postgres'), '-f', $changes ]);
+my $writer = Clairon::Test::writer($pg, $changes);
 my $rounds = 0;
 sub is_complete { my ($user) = @_; return 2 * CHANGES == grep { $_->{metadata}{operation} eq 'update' } @{ $first{$user}{order} // [] } }
 wait_until('all have all', sub {

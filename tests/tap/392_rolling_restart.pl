@@ -26,7 +26,7 @@ my $rows = scratch() . '/rows.sql';
 open my $file, '>', $rows or die "could not write $rows: $!";
 print {$file} "INSERT INTO t VALUES ($_, 'u' || 1 + $_ % 3); SELECT pg_sleep(0.002);\n" for 1 .. ROWS;
 close $file;
-my $writer = IPC::Run::start([ 'psql', '-qAtX', '-o', '/dev/null', '-d', $pg->connstr('postgres'), '-f', $rows ]);
+my $writer = Clairon::Test::writer($pg, $rows);
 
 my $restarts = 0;
 for my $turn (1 .. TURNS)

@@ -19,6 +19,7 @@ use Digest::SHA qw(hmac_sha256);
 use Exporter qw(import);
 use File::Temp ();
 use IO::Socket::IP;
+use IPC::Run ();
 use JSON ();
 use MIME::Base64 qw(encode_base64url);
 use POSIX ();
@@ -85,6 +86,22 @@ sub wait_confirmed
     $end //= $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
     return wait_until('the slot is confirmed', sub {
         $pg->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
+}
+
+# psql, which runs that file beside the test up to what fails. finish() waits for its end; whether it
+# was a good one is not known once Mojo's loop has run, which reaps all children.
+sub writer
+{
+    my ($pg, $file) = @_;
+    return IPC::Run::start([ 'psql', '-qAtX', '-v', 'ON_ERROR_STOP=1', '-o', '/dev/null', '-d', $pg->connstr('postgres'), '-f', $file ]);
+}
+
+# What is wrong with the file's lines as strict JSON; '' if it is read, and nothing is.
+sub strict_faults
+{
+    my ($file) = @_;
+    my $said = qx{'@{[top()]}/build/strict_lines' <'$file'};
+    return $said . ($? == 0 ? '' : "status $?");
 }
 
 my %given;
