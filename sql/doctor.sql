@@ -290,10 +290,12 @@ CREATE FUNCTION clairon.doctor_rules()
     WHERE part = 0 AND NOT EXISTS (SELECT FROM pg_class WHERE oid = rule.relation)
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
-           'its table is unlogged by now: its changes are not in the WAL',
-           format('ALTER TABLE %s SET LOGGED;', rule.relation)
+           format('%s is unlogged: its changes are not in the WAL', leaf.oid::regclass),
+           format('ALTER TABLE %s SET LOGGED;', leaf.oid::regclass)
     FROM clairon.rule
-    WHERE part = 0 AND EXISTS (SELECT FROM pg_class WHERE oid = rule.relation AND relpersistence = 'u')
+    CROSS JOIN LATERAL clairon.doctor_leaves(rule.relation) AS tree (relid)
+    JOIN pg_class AS leaf ON leaf.oid = tree.relid
+    WHERE part = 0 AND leaf.relpersistence = 'u'
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
            'its target column was dropped: it delivers nothing', 'Set it again with clairon.watch().'

@@ -77,5 +77,7 @@ DROP TABLE puppy;
 INSERT INTO animal VALUES (11, 'u11', 'Ada');
 SELECT source, payload FROM notes();
 SELECT check_name FROM clairon.doctor() WHERE check_name LIKE 'key of %' AND NOT ok;
+ALTER TABLE stray SET UNLOGGED;
+SELECT check_name, detail, hint FROM clairon.doctor() WHERE check_name LIKE 'rule %' AND NOT ok;
 DROP TABLE guest, stray, dog, animal, pet;
 SELECT count(*) FROM clairon.rule;
