@@ -16,6 +16,7 @@
 #include "gate/gate.h"
 
 #define RESTART_PAUSE_S 1 /* a worker that dies at once must not be started in a loop */
+#define STALL_US 3000000  /* the guardian itself looks each second */
 
 struct worker {
     pid_t pid;        /* 0: not running */
@@ -35,6 +36,7 @@ struct workers {
     bool is_stopping;
     int exit_code;
     int64_t watchdog_us; /* 0: the service manager does not ask */
+    int64_t looked_us;   /* when it was last looked who is stuck */
 };
 
 static int
@@ -166,18 +168,26 @@ pass_on(struct workers *workers, int signal)
         service_tell("READY=1");
 }
 
-/* Under a watchdog, a worker whose loop no longer turns is killed, and so another is started. */
+/*
+ * Under a watchdog, a worker whose loop no longer turns is killed, and so another is started.
+ * Unless the guardian stood still itself.
+ */
 static void
-feed_watchdog(const struct workers *workers)
+feed_watchdog(struct workers *workers)
 {
-    int64_t oldest_us = clock_monotonic_us() - 2 * workers->watchdog_us;
+    int64_t now_us = clock_monotonic_us();
+    /* Then so did they, as all of a machine or a container that was paused. */
+    bool stood_still = now_us - workers->looked_us > STALL_US;
 
+    workers->looked_us = now_us;
     if (workers->watchdog_us == 0)
         return;
     for (int i = 0; i < workers->count; i++) {
         const struct worker *worker = &workers->each[i];
 
-        if (worker->pid == 0 || worker->stats->beat_us >= oldest_us)
+        if (stood_still)
+            worker->stats->beat_us = now_us;
+        if (worker->pid == 0 || now_us - worker->stats->beat_us <= 2 * workers->watchdog_us)
             continue;
         log_error("workers", "worker %d is stuck", (int)worker->pid);
         kill(worker->pid, SIGKILL);

@@ -72,6 +72,18 @@ kill STOP => $workers[1];
 $relay->wait_for_log(qr/worker $workers[1] is stuck.*worker $workers[1] was killed by signal 9, starting another/s);
 wait_until('another takes its place', sub { 2 == grep { $_ != $workers[1] } children($relay->pid) });
 ok(scalar(grep { $_ == $workers[0] } children($relay->pid)), 'a stuck worker is replaced, and it alone');
+# All of them paused, as with their machine, for longer than a worker may be silent.
+@workers = children($relay->pid);
+kill STOP => $relay->pid, @workers;
+my $until = time + 6;
+wait_until('a while is over', sub { time > $until });
+listen_to();
+@heard = ();
+kill CONT => $relay->pid;
+hear(qr/^WATCHDOG=1$/);
+kill CONT => @workers;
+$relay->wait_ready;
+is_deeply([ children($relay->pid) ], \@workers, 'who was paused with all others is not stuck');
 kill HUP => $relay->pid;
 hear(qr/RELOADING/);
 hear(qr/READY/);
