@@ -109,6 +109,7 @@ open_context(struct gate *gate)
         .user = gate,
         .max_http_header_data = HEADER_BYTES_MAX,
         .max_http_header_pool = GATE_HEADER_POOL,
+        .pt_serv_buf_size = GATE_HEAD_BYTES_MAX + LWS_PRE, /* it takes a head as a whole */
         .options = LWS_SERVER_OPTION_LIBEV | LWS_SERVER_OPTION_EXPLICIT_VHOSTS,
     };
 

@@ -16,16 +16,28 @@
 #define FULL_SAID_US (60 * INT64_C(1000000))
 #define PAUSE_S 0.1 /* without a free descriptor there is nothing to do but wait for one */
 
+static void
+say_not_taken(struct gate *gate)
+{
+    stats_add(gate->stats, STAT_GATE_REFUSED, 1);
+    log_warn("gate", "libwebsockets could not take a connection");
+}
+
 struct lws *
 gate_accept_adopt(struct gate *gate, int fd)
 {
     struct lws *wsi = lws_adopt_socket_vhost(gate->vhost, fd);
 
-    if (wsi == NULL) {
-        stats_add(gate->stats, STAT_GATE_REFUSED, 1);
-        log_warn("gate", "libwebsockets could not take a connection");
-    }
+    if (wsi == NULL)
+        say_not_taken(gate);
     return wsi;
+}
+
+void
+gate_accept_adopt_bytes(struct gate *gate, int fd, size_t len)
+{
+    if (lws_adopt_socket_vhost_readbuf(gate->vhost, fd, (const char *)gate->received, len) == NULL)
+        say_not_taken(gate);
 }
 
 static void

@@ -167,6 +167,8 @@ void gate_accept_stop(struct gate *gate);
  * Hands a connection to lws, which owns it from then on. NULL: it would not have it, and closed it.
  */
 struct lws *gate_accept_adopt(struct gate *gate, int fd);
+/* Likewise with the first bytes of `received`, which the client said; not the end of a head. */
+void gate_accept_adopt_bytes(struct gate *gate, int fd, size_t len);
 bool gate_listens_on_unix(const struct gate *gate);
 
 /*

@@ -93,12 +93,39 @@ set_low_water(int fd, size_t len)
     return setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &mark, sizeof(mark)) == 0;
 }
 
+/*
+ * lws answers an Upgrade that it does not know with 403, takes h2c for one, and hangs up where
+ * Connection does not say the same. So it is not shown it: it gets the head from us, under another
+ * name, and the last byte from the socket, or it would take what it was given for a body too.
+ */
 static void
-hand_over(struct gate_head *head)
+hand_over_edited(struct gate_head *head, const struct http_head *parts)
+{
+    struct gate *gate = head->gate;
+    size_t name_at = (size_t)(parts->idle_upgrade - (const char *)gate->received);
+    ssize_t len = (ssize_t)parts->len - 1;
+    int fd = head->fd;
+
+    (void)set_low_water(fd, 1);
+    head_free(head);
+    if (recv(fd, gate->received, (size_t)len, 0) != len) {
+        close(fd);
+        return;
+    }
+    gate->received[name_at] = 'X';
+    gate_accept_adopt_bytes(gate, fd, (size_t)len);
+}
+
+static void
+hand_over(struct gate_head *head, const struct http_head *parts)
 {
     struct gate *gate = head->gate;
     int fd = head->fd;
 
+    if (parts->idle_upgrade != NULL) {
+        hand_over_edited(head, parts);
+        return;
+    }
     (void)set_low_water(fd, 1);
     head_free(head);
     if (gate->tls != NULL)
@@ -151,13 +178,15 @@ refuse(struct gate_answer *ret_answer, int status, const char *sentence)
 }
 
 enum rc
-gate_head_judge(const struct gate *gate, const char *bytes, size_t len,
+gate_head_judge(const struct gate *gate, const char *bytes, size_t len, struct http_head *ret_head,
                 struct gate_answer *ret_answer)
 {
     struct http_head parts;
     const char *why = "";
     enum rc rc = http_head_check(bytes, len, GATE_HEAD_BYTES_MAX, &parts, &why);
 
+    if (rc == RC_OK)
+        *ret_head = parts;
     if (rc == RC_AGAIN || (rc == RC_OK && !is_stray_method(&parts)))
         return rc;
     if (rc == RC_LIMIT)
@@ -191,9 +220,11 @@ judge_hello(const unsigned char *bytes, size_t len)
 static void
 judge_tls(struct gate_head *head, size_t len)
 {
+    static const struct http_head none;
+
     switch (judge_hello(head->gate->received, len)) {
     case RC_OK:
-        hand_over(head);
+        hand_over(head, &none);
         break;
     case RC_AGAIN:
         wait_for_more(head, len);
@@ -210,10 +241,11 @@ static void
 judge(struct gate_head *head, size_t len)
 {
     struct gate_answer wrong;
+    struct http_head parts;
 
-    switch (gate_head_judge(head->gate, (const char *)head->gate->received, len, &wrong)) {
+    switch (gate_head_judge(head->gate, (const char *)head->gate->received, len, &parts, &wrong)) {
     case RC_OK:
-        hand_over(head);
+        hand_over(head, &parts);
         break;
     case RC_AGAIN:
         wait_for_more(head, len);

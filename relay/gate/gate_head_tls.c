@@ -159,6 +159,7 @@ static void
 judge(struct gate_tls_head *head, size_t len)
 {
     const char *bytes = (const char *)head->gate->received;
+    struct http_head parts;
     struct gate_answer wrong;
     enum rc rc;
 
@@ -168,7 +169,7 @@ judge(struct gate_tls_head *head, size_t len)
         bytes = head->seen.bytes;
         len = head->seen.len;
     }
-    rc = gate_head_judge(head->gate, bytes, len, &wrong);
+    rc = gate_head_judge(head->gate, bytes, len, &parts, &wrong);
     if (rc == RC_BAD)
         answer(head, &wrong);
     else if (rc == RC_OK || is_partial(head) || keep(head, len))

@@ -87,8 +87,9 @@ static int
 answer_upgrade_required(struct gate *gate, struct lws *wsi, bool head)
 {
     (void)gate;
-    return answer_problem(wsi, 426, head, "Upgrade: websocket",
-                          "/v1/ws is a WebSocket: send an Upgrade");
+    return answer_problem(
+        wsi, 426, head, "Upgrade: websocket",
+        "/v1/ws is a WebSocket: send Upgrade: websocket, and Connection: Upgrade");
 }
 
 /* Only from /console do the page's links lead where they should. */

@@ -3,6 +3,7 @@
 #define CLAIRON_GATE_GATE_REQUEST_H
 
 #include "gate/gate_conn.h"
+#include "wire/http_head.h"
 
 #define GATE_TARGET_MAX 256 /* bytes of a path */
 #define GATE_JSON "application/json"
@@ -166,7 +167,7 @@ void gate_request_detach(struct gate_request *request); /* from its session, fro
  * come; RC_BAD: *ret_answer says why not.
  */
 MUST_CHECK enum rc gate_head_judge(const struct gate *gate, const char *bytes, size_t len,
-                                   struct gate_answer *ret_answer);
+                                   struct http_head *ret_head, struct gate_answer *ret_answer);
 void gate_head_too_late(struct gate_answer *ret_answer);
 #define GATE_LINGER_US 2000000        /* for the client to read why */
 #define GATE_LINGER_BYTES (64 * 1024) /* of what it still says */

@@ -16,6 +16,9 @@ struct head_scan {
     struct http_head head;
     unsigned seen; /* a bit for each of SINGLE */
     bool is_1_1;
+    const char *upgrade; /* the line; NULL: there is none */
+    bool is_websocket;
+    bool is_connection_upgrade;
     const char *why;
 };
 
@@ -130,6 +133,39 @@ is_number(const char *at, const char *end)
     return at == end;
 }
 
+/* Is `word` one of a list's, whatever the case? */
+static bool
+holds_word(const char *at, const char *end, const char *word)
+{
+    size_t len = strlen(word);
+
+    while (at < end) {
+        const char *begin = at;
+
+        while (at < end && *at != ' ' && *at != '\t' && *at != ',')
+            at++;
+        if ((size_t)(at - begin) == len && strncasecmp(begin, word, len) == 0)
+            return true;
+        at++;
+    }
+    return false;
+}
+
+static void
+note_upgrade(struct head_scan *scan, const char *line, size_t name_len, const char *end)
+{
+    static const char WEBSOCKET[] = "websocket", UPGRADE[] = "upgrade", CONNECTION[] = "connection";
+    const char *value = line + name_len + 1;
+
+    if (name_len == strlen(CONNECTION) && strncasecmp(line, CONNECTION, name_len) == 0)
+        scan->is_connection_upgrade |= holds_word(value, end, UPGRADE);
+    if (name_len != strlen(UPGRADE) || strncasecmp(line, UPGRADE, name_len) != 0)
+        return;
+    scan->upgrade = line;
+    scan->is_websocket =
+        memchr(value, ',', (size_t)(end - value)) == NULL && holds_word(value, end, WEBSOCKET);
+}
+
 static enum rc
 read_field(struct head_scan *scan, const char *line, size_t len)
 {
@@ -148,6 +184,7 @@ read_field(struct head_scan *scan, const char *line, size_t len)
     if (rc == RC_OK && (scan->seen & ~before) == 1u << SINGLE_LENGTH &&
         !is_number(colon + 1, line + len))
         return refuse(scan, "Content-Length is no number");
+    note_upgrade(scan, line, (size_t)(colon - line), line + len);
     return rc;
 }
 
@@ -160,6 +197,8 @@ judge(struct head_scan *scan)
         return refuse(scan, "a body has Content-Length or Transfer-Encoding, not both");
     if (scan->is_1_1 && (scan->seen & 1u << SINGLE_HOST) == 0)
         return refuse(scan, "Host is missing");
+    if (!scan->is_websocket || !scan->is_connection_upgrade)
+        scan->head.idle_upgrade = scan->upgrade;
     return RC_OK;
 }
 

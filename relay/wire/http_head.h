@@ -16,6 +16,11 @@ struct http_head {
     const char *target; /* begins with a slash */
     size_t target_len;
     size_t len; /* bytes of the whole head */
+    /*
+     * The name of an Upgrade that is no request for a WebSocket, which takes `Connection: Upgrade`
+     * too. It may be passed over (RFC 9110, 7.8). NULL: there is none.
+     */
+    const char *idle_upgrade;
 };
 
 /*

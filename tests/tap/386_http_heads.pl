@@ -56,6 +56,20 @@ is($asking->answer->{status}, 400, 'and answered when the body has come');
 is(said("POST /v1/ack HTTP/1.0\r\n${auth}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}")->{status}, 400, 'HTTP/1.0 knows no such word');
 is(said("POST /v1/ack HTTP/1.1\r\n${host}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")->{status}, 401, 'who may not is told so at once');
 
+# What clients of Java offer with each request (RFC 9110, 7.8: it may be passed over).
+my %offers = (h2c => "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n", 'TLS/1.2' => "Upgrade: TLS/1.2\r\nConnection: Upgrade\r\n");
+for my $offered (sort keys %offers)
+{
+    my $ack = '{"ids":["00000000-0000-0000-0000-000000000000"]}';
+    my $post = "POST /v1/ack HTTP/1.1\r\n$host$auth$offers{$offered}Content-Length: " . length($ack) . "\r\n";
+    is(said("GET /v1/poll?wait=0 HTTP/1.1\r\n$host$auth$offers{$offered}\r\n")->{status}, 204, "a request that offers $offered is one of HTTP");
+    is(said("$post\r\n$ack")->{status}, 204, 'with a body too');
+    is(said($post . join('', map { "X-$_: " . 'y' x 90 . "\r\n" } 1 .. 100) . "\r\n$ack")->{status}, 204, 'and a long head');
+    my $slow = Clairon::Test::RawSocket->new($relay);
+    $slow->write($_) for split //, "$post\r\n$ack";
+    is($slow->answer->{status}, 204, 'and byte by byte');
+}
+
 # Methods.
 for my $method (qw(PATCH TRACE CONNECT PROPFIND get FOO))
 {

@@ -1,10 +1,13 @@
 /* test_http_head.c: does a head mean the same to everybody, or is it refused? */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include <cmocka.h>
 
@@ -54,6 +57,38 @@ good_heads_are_taken(void **state)
     assert_int_equal(head.method_len, 4);
     assert_int_equal(head.target_len, strlen("/v1/ack?x=y"));
     assert_memory_equal(head.target, "/v1/ack?x=y", head.target_len);
+}
+
+static bool
+has_idle_upgrade(const char *fields)
+{
+    struct http_head head = {.len = 0};
+    const char *why = NULL;
+    char text[256];
+
+    snprintf(text, sizeof(text), "GET / HTTP/1.1\r\nHost: x\r\n%s\r\n", fields);
+    assert_int_equal(http_head_check(text, strlen(text), MAX, &head, &why), RC_OK);
+    if (head.idle_upgrade != NULL)
+        assert_int_equal(strncasecmp(head.idle_upgrade, "upgrade:", 8), 0);
+    return head.idle_upgrade != NULL;
+}
+
+static void
+an_upgrade_to_something_else_is_told(void **state)
+{
+    (void)state;
+    assert_false(has_idle_upgrade(""));
+    assert_false(has_idle_upgrade("Connection: Upgrade\r\n"));
+    assert_false(has_idle_upgrade("Upgrade: websocket\r\nConnection: Upgrade\r\n"));
+    assert_false(has_idle_upgrade("connection:keep-alive,upgrade\r\nUPGRADE:\tWebSocket \r\n"));
+    assert_false(
+        has_idle_upgrade("Connection: a\r\nConnection: x, Upgrade\r\nUpgrade: websocket\r\n"));
+    assert_true(has_idle_upgrade("Upgrade: websocket\r\n"));
+    assert_true(has_idle_upgrade("Upgrade: websocket\r\nConnection: upgraded, keep-alive\r\n"));
+    assert_true(has_idle_upgrade("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"));
+    assert_true(has_idle_upgrade("upgrade: TLS/1.2\r\nConnection: Upgrade\r\n"));
+    assert_true(has_idle_upgrade("Upgrade: websocket, h2c\r\nConnection: Upgrade\r\n"));
+    assert_true(has_idle_upgrade("Upgrade:\r\nConnection: Upgrade\r\n"));
 }
 
 /* Each is refused, and the sentence tells what is wrong. */
@@ -152,6 +187,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_heads_are_taken),
+        cmocka_unit_test(an_upgrade_to_something_else_is_told),
         cmocka_unit_test(ambiguous_heads_are_refused),
         cmocka_unit_test(nothing_is_judged_too_early),
         cmocka_unit_test(heads_have_a_ceiling),
