@@ -29,6 +29,9 @@ START_SECONDS = 120
 WAIT_SECONDS = 20
 _the_stack = None
 
+# Who is told to end stops what it started, as after Ctrl-C.
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+
 
 def wait_for(what, predicate, seconds=WAIT_SECONDS):
     """Returns what `predicate` gave once it is true; fails with the last thing it gave."""

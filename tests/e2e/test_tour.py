@@ -4,6 +4,7 @@ Only what must not be touched on this machine is another: ports, PostgreSQL's fo
 `sudo make install` installs to (so PostgreSQL runs with the plugin of build/root).
 """
 
+import atexit
 import os
 import re
 import shutil
@@ -74,10 +75,13 @@ class Tour(unittest.TestCase):
         )
         self.addCleanup(log.close)
         self.addCleanup(self.stop, child)
+        atexit.register(self.stop, child)  # Ctrl-C leaves no time for the other
         return log.name
 
     def stop(self, child):
         """Ctrl-C, as at the terminal it would run in; by force when that does not end it."""
+        if child.poll() is not None:
+            return
         os.killpg(child.pid, signal.SIGINT)
         try:
             child.wait(WAIT_SECONDS)
