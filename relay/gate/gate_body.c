@@ -1,5 +1,5 @@
 /*
- * gate_body.c: the bodies of requests: what is announced, and those under way, which have a ceiling
+ * gate_body.c: requests under way, but for polls and streams, and their bodies: they have a ceiling
  * together.
  *
  * Who sends slowly must not take their places from everybody else. The one that came first has had
@@ -15,6 +15,13 @@
 #define POSTS_MAX 512
 #define BODIES_MAX (64 * 1024 * 1024) /* bytes of all of them */
 
+static void
+drop_body(struct gate_request *request)
+{
+    request->gate->body_bytes -= request->body.len;
+    buffer_free(&request->body);
+}
+
 void
 gate_body_end(struct gate_request *request)
 {
@@ -25,19 +32,18 @@ gate_body_end(struct gate_request *request)
     request->is_post_counted = false;
     DL_DELETE2(gate->posts, request, post_prev, post_next);
     gate->post_count--;
-    gate->body_bytes -= request->body.len;
-    buffer_free(&request->body);
+    drop_body(request);
 }
 
 static void
 refuse(struct gate_request *request)
 {
     stats_add(request->gate->stats, STAT_GATE_REFUSED, 1);
-    gate_request_problem(request, 503, 0, "too many requests with a body are under way");
+    gate_request_problem(request, 503, 0, "too many requests are under way");
     gate_body_end(request);
 }
 
-/* False: all that are under way are complete, and wait for the store. */
+/* False: all that are under way wait for the store. */
 static bool
 make_room(struct gate *gate)
 {
@@ -49,22 +55,44 @@ make_room(struct gate *gate)
             refuse(request);
             return true;
         }
+        if (request->state == GATE_REQUEST_LINGERING) {
+            gate_body_end(request);
+            gate_request_kill(request);
+            return true;
+        }
     }
     return false;
+}
+
+static bool
+take_place(struct gate_request *request)
+{
+    struct gate *gate = request->gate;
+
+    if (gate->post_count >= POSTS_MAX && !make_room(gate))
+        return false;
+    request->is_post_counted = true;
+    DL_APPEND2(gate->posts, request, post_prev, post_next);
+    gate->post_count++;
+    return true;
 }
 
 bool
 gate_body_begin(struct gate_request *request)
 {
-    struct gate *gate = request->gate;
+    bool has_place = take_place(request);
 
-    if (gate->post_count >= POSTS_MAX && !make_room(gate)) {
+    if (!has_place)
         refuse(request);
-        return false;
-    }
-    request->is_post_counted = true;
-    DL_APPEND2(gate->posts, request, post_prev, post_next);
-    gate->post_count++;
+    return has_place;
+}
+
+bool
+gate_body_linger(struct gate_request *request)
+{
+    if (!request->is_post_counted)
+        return take_place(request);
+    drop_body(request);
     return true;
 }
 

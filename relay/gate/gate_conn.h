@@ -131,7 +131,7 @@ struct gate {
     struct ev_timer sweep;
     struct gate_request *requests;
     int stream_count;           /* of those requests: SSE and polls */
-    struct gate_request *posts; /* of those requests: that have a body, the oldest first */
+    struct gate_request *posts; /* of those requests: all but polls and streams, the oldest first */
     int post_count;
     size_t body_bytes; /* of all of them */
     struct gate_peer *peers;

@@ -78,12 +78,12 @@ end(struct gate_request *request)
 {
     SSL *ssl = lws_get_ssl(request->wsi);
 
-    if (request->said_all || (request->body_left == 0 && request->thrown == 0)) {
+    if (request->said_all || (request->body_left == 0 && request->thrown == 0) ||
+        !gate_body_linger(request)) {
         gate_request_kill(request);
         return;
     }
     request->thrown = 0;
-    gate_body_end(request);
     gate_request_set_state(request, GATE_REQUEST_LINGERING);
     if (ssl != NULL) {
         ERR_clear_error();

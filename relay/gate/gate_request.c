@@ -295,7 +295,8 @@ gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *
         authorise(request);
     else
         refuse(request, &refusal);
-    if (request->state == GATE_REQUEST_READING && gate_body_begin(request))
+    if (!route->is_stream && request->state != GATE_REQUEST_ENDING && gate_body_begin(request) &&
+        request->state == GATE_REQUEST_READING)
         gate_body_check(request);
     gate_rest_start(request);
     return 0;

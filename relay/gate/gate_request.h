@@ -125,12 +125,14 @@ void gate_request_closed(struct gate_request *request);
 void gate_requests_sweep(struct gate *gate, int64_t now_us, int64_t wall_us);
 
 /*
- * gate_body.c: the bodies under way, which have a ceiling together: those that are waited for
+ * gate_body.c: requests under way, which have a ceiling together: those whose body is waited for
  * longest make room. False: there is none, and the request is answered.
  */
 bool gate_body_begin(struct gate_request *request);
 void gate_body_add(struct gate_request *request, const char *bytes, size_t len);
-void gate_body_end(struct gate_request *request); /* accepts one without a body */
+void gate_body_end(struct gate_request *request); /* accepts one that has no place */
+/* Its body is done with. False: there is no place in which to wait for the client to see that. */
+bool gate_body_linger(struct gate_request *request);
 /* Is it one that we take? Else the request is answered. While lws has the request's headers. */
 void gate_body_check(struct gate_request *request);
 /* Bytes as they are announced; INT64_MAX: not in a way that we read. */

@@ -79,6 +79,16 @@ $slow[-1]->write(' ' x 52 . '"ids":["00000000-0000-0000-0000-000000000000"]}');
 is($slow[-1]->answer->{status}, 204, 'the newest has its time');
 $_->hang_up for @slow;
 
+# Many that were refused, and neither go on nor go.
+sub descriptors { my @open = glob '/proc/' . $relay->pid . '/fd/*'; return scalar @open }
+wait_until('they are gone', sub { descriptors() < 100 });
+my $idle = descriptors();
+my @stay = map { said("POST /v1/ack HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{") } 1 .. SLOW;
+1 until $stay[-1]{bytes} =~ /\r\n\r\n/ || !$stay[-1]->more;
+like($stay[-1]{bytes}, qr/^HTTP\/1\.1 401 /, 'who is refused is told so');
+cmp_ok(descriptors(), '<=', $idle + 520, 'and not waited for where there are many');
+$_->hang_up for @stay;
+
 # Large bodies: they have a ceiling together.
 my @large = map { body('/v1/ack', 1_048_576, ' ' x 1_048_000) } 1 .. 80;
 is($large[0]->answer->{status}, 503, 'the oldest of many large ones makes room');
@@ -95,6 +105,7 @@ $proxy->freeze;
 my $asked = "POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer $api\r\nContent-Length: " . length($note) . "\r\n\r\n$note";
 my @waiting = map { said($asked) } 1 .. SLOW;
 is($waiting[-1]->answer->{status}, 503, 'one too many is told so');
+is(said("GET /v1/notifications/00000000-0000-0000-0000-000000000000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer $api\r\n\r\n")->answer->{status}, 503, 'so is who asks what became of one');
 is(($relay->get('/healthz'))[0], 200, 'and is in nobody\'s way');
 $proxy->thaw;
 is($waiting[0]->answer->{status}, 201, 'those that waited are done');
