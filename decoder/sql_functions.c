@@ -8,6 +8,7 @@
 #include "commands/trigger.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "replication/message.h"
 #include "storage/lmgr.h"
 #include "utils/array.h"
@@ -233,6 +234,7 @@ clairon_emit(PG_FUNCTION_ARGS)
 {
     struct message message = {0};
 
+    PreventCommandDuringRecovery("clairon.notify()");
     check_arguments(fcinfo);
     message.id = *PG_GETARG_UUID_P(0);
     message.audience = utf8_argument(fcinfo, 1, "audience", &message.audience_len);

@@ -81,6 +81,7 @@ clairon_watch(PG_FUNCTION_ARGS)
     LOCAL_FCINFO(inner, FUNC_MAX_ARGS);
     bool is_null;
 
+    PreventCommandDuringRecovery("clairon.watch()");
     if (!PG_ARGISNULL(0))
         check_owner(PG_GETARG_OID(0));
     InitFunctionCallInfoData(*inner, NULL, PG_NARGS() + 1, PG_GET_COLLATION(), NULL, NULL);
@@ -99,6 +100,7 @@ clairon_unwatch(PG_FUNCTION_ARGS)
     LOCAL_FCINFO(inner, 2);
     Datum removed;
 
+    PreventCommandDuringRecovery("clairon.unwatch()");
     if (!PG_ARGISNULL(0))
         check_owner(PG_GETARG_OID(0));
     InitFunctionCallInfoData(*inner, NULL, 2, PG_GET_COLLATION(), NULL, NULL);

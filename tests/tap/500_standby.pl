@@ -58,6 +58,15 @@ sub reader_of
     return standby_sql("SELECT active_pid FROM pg_replication_slots WHERE slot_name = '$_[0]'");
 }
 
+# What writes says so before it gets as far as the WAL.
+wait_replayed();
+my %writes = (notify => q{'ALL', NULL, '{}'}, watch => q{'pg_class', 'ALL'}, unwatch => q{'pg_class'});
+for my $name (sort keys %writes)
+{
+    my (undef, undef, $error) = $standby->psql('postgres', "SELECT clairon.$name($writes{$name})");
+    like($error, qr/cannot execute clairon\.$name\(\) during recovery/, "$name is for the primary");
+}
+
 my $store = Clairon::Test::store();
 
 if ((my $major = pg_major()) < 16)
