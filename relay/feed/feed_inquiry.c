@@ -81,25 +81,14 @@ on_socket(struct ev_loop *loop, ev_io *watcher, int events)
     }
 }
 
-void
-feed_inquiry_ask(struct feed_inquiry *inquiry)
+static void
+connect_to(struct feed_inquiry *inquiry, const struct feed_hosts_found *server)
 {
-    const PGconn *beside = inquiry->beside;
     /* What stands behind dbname counts more than what conninfo says; an empty text says nothing. */
     const char *keys[] = {"dbname", "fallback_application_name", "host", "hostaddr", "port", NULL};
-    const char *values[] = {inquiry->conninfo,
-                            "clairon",
-                            beside != NULL ? PQhost(beside) : NULL,
-                            beside != NULL ? PQhostaddr(beside) : NULL,
-                            beside != NULL ? PQport(beside) : NULL,
-                            NULL};
+    const char *values[] = {inquiry->conninfo, "clairon",    server->host,
+                            server->hostaddr,  server->port, NULL};
 
-    if (inquiry->conn != NULL) {
-        if (PQstatus(inquiry->conn) == CONNECTION_OK &&
-            PQtransactionStatus(inquiry->conn) == PQTRANS_IDLE)
-            ask(inquiry);
-        return;
-    }
     ev_init(&inquiry->socket, on_socket);
     inquiry->socket.data = inquiry;
     inquiry->conn = PQconnectStartParams(keys, values, 1);
@@ -111,9 +100,40 @@ feed_inquiry_ask(struct feed_inquiry *inquiry)
         wait_for(inquiry, EV_WRITE);
 }
 
+static void
+on_hosts(void *ctx, const struct feed_hosts_found *found, const char *error)
+{
+    struct feed_inquiry *inquiry = ctx;
+
+    if (found != NULL)
+        connect_to(inquiry, found);
+    else
+        inquiry->on_failure(inquiry->ctx, error);
+}
+
+void
+feed_inquiry_ask(struct feed_inquiry *inquiry)
+{
+    const PGconn *beside = inquiry->beside;
+
+    if (inquiry->conn != NULL) {
+        if (PQstatus(inquiry->conn) == CONNECTION_OK &&
+            PQtransactionStatus(inquiry->conn) == PQTRANS_IDLE)
+            ask(inquiry);
+    } else if (beside != NULL) {
+        connect_to(inquiry,
+                   &(struct feed_hosts_found){PQhost(beside), PQhostaddr(beside), PQport(beside)});
+    } else if (inquiry->hosts.resolve == NULL) {
+        inquiry->hosts =
+            (struct feed_hosts){.loop = inquiry->loop, .done = on_hosts, .ctx = inquiry};
+        feed_hosts_find(&inquiry->hosts, inquiry->conninfo);
+    }
+}
+
 void
 feed_inquiry_end(struct feed_inquiry *inquiry)
 {
+    feed_hosts_end(&inquiry->hosts);
     if (inquiry->conn != NULL)
         hang_up(inquiry);
 }

@@ -71,7 +71,8 @@ struct feed_inquiry {
     void (*on_rows)(void *ctx, const PGresult *rows); /* NULL: they do not matter */
     void (*on_failure)(void *ctx, const char *message);
     void *ctx;
-    PGconn *conn; /* NULL: not connected */
+    struct feed_hosts hosts; /* of conninfo, while they are looked for */
+    PGconn *conn;            /* NULL: not connected */
     ev_io socket;
 };
 
