@@ -5,29 +5,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <arpa/inet.h>
 #include <ev.h>
-#include <netdb.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "feed/feed_hosts.h"
-
-static struct addrinfo *
-address_of(const char *text, struct addrinfo *next)
-{
-    struct addrinfo *one = memory_new(sizeof(*one) + sizeof(struct sockaddr_in));
-    struct sockaddr_in *address = (struct sockaddr_in *)(one + 1);
-
-    address->sin_family = AF_INET;
-    assert_int_equal(inet_pton(AF_INET, text, &address->sin_addr), 1);
-    one->ai_addr = (struct sockaddr *)address;
-    one->ai_addrlen = sizeof(*address);
-    one->ai_next = next;
-    return one;
-}
+#include "name_server.h"
 
 /* The name server of the tests, in the place of the library's. */
 int
@@ -43,17 +26,6 @@ getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
     else
         return EAI_NONAME;
     return 0;
-}
-
-void
-freeaddrinfo(struct addrinfo *all)
-{
-    while (all != NULL) {
-        struct addrinfo *next = all->ai_next;
-
-        free(all);
-        all = next;
-    }
 }
 
 struct told {

@@ -5,32 +5,15 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <ev.h>
-#include <netdb.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/memory.h"
 #include "base/resolve.h"
-
-static struct addrinfo *
-address_of(const char *text, struct addrinfo *next)
-{
-    struct addrinfo *one = memory_new(sizeof(*one) + sizeof(struct sockaddr_in));
-    struct sockaddr_in *address = (struct sockaddr_in *)(one + 1);
-
-    address->sin_family = AF_INET;
-    assert_int_equal(inet_pton(AF_INET, text, &address->sin_addr), 1);
-    one->ai_addr = (struct sockaddr *)address;
-    one->ai_addrlen = sizeof(*address);
-    one->ai_next = next;
-    return one;
-}
+#include "name_server.h"
 
 /* The name server of the tests, in the place of the library's. */
 int
@@ -47,17 +30,6 @@ getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
         return EAI_NONAME;
     *ret_all = address_of("10.0.0.1", address_of("10.0.0.2", NULL));
     return 0;
-}
-
-void
-freeaddrinfo(struct addrinfo *all)
-{
-    while (all != NULL) {
-        struct addrinfo *next = all->ai_next;
-
-        free(all);
-        all = next;
-    }
 }
 
 struct asked {
