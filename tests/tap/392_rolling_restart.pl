@@ -21,6 +21,7 @@ my $proxy = Clairon::Test::proxy("127.0.0.1:$relays[0]{port}");
 my @pages = map { Clairon::Test::page(name => "page$_", websocket => 1, url => $proxy->url('http') . '/v1/ws',
         token => token(sub => "u$_")) } 1 .. 3;
 for my $page (@pages) { wait_until('a page is open', sub { ($page->state->{state} // '') eq 'open' }) }
+note('by ' . $pages[0]->state->{transport});
 
 my $rows = scratch() . '/rows.sql';
 open my $file, '>', $rows or die "could not write $rows: $!";

@@ -28,6 +28,13 @@ client.on('error', ({ error }) => say({ error: error.message }));
 END
 }
 
+# Node 20 has a WebSocket for who asks, 22 for everybody.
+sub node
+{
+    my $asking = '--experimental-websocket';
+    return ('node', system("node $asking -e 0 >/dev/null 2>&1") == 0 ? $asking : ());
+}
+
 sub new
 {
     my ($class, %options) = @_;
@@ -37,7 +44,7 @@ sub new
     print {$out} script($options{top}, $options{websocket});
     close $out or die "could not write $file: $!";
     return bless { name => $name, log => "$options{folder}/log",
-        command => [ 'node', $file, $options{url}, $options{token} ] }, $class;
+        command => [ node(), $file, $options{url}, $options{token} ] }, $class;
 }
 
 sub command { return @{ $_[0]{command} } }
