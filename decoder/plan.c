@@ -226,6 +226,13 @@ plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct ru
     entry->plan_count++;
 }
 
+/* Patterns mean a partition by its roots' names too, an heir by its own. */
+static int
+count_names(const struct source *sources, int count)
+{
+    return sources[0].relation->rd_rel->relispartition ? count : 1;
+}
+
 /*
  * The ad hoc rule's source: the relation, else the first ancestor that matches; -1:
  * none. A materialized view is filled by changes too, but is no table to watch.
@@ -270,12 +277,13 @@ plan_sources(struct decoder *decoder, struct relation_entry *entry, const struct
 {
     List *rules = decoder->rules->rules;
     const Bitmapset *key = RelationGetIdentityKeyBitmap(decoded);
-    int ad_hoc = match_ad_hoc(&decoder->options, sources, count);
+    int names = count_names(sources, count);
+    int ad_hoc = match_ad_hoc(&decoder->options, sources, names);
     uint32 sub = 0;
     ListCell *cell;
 
     entry->has_key = key != NULL;
-    if (is_excluded(&decoder->options, sources, count))
+    if (is_excluded(&decoder->options, sources, names))
         return;
     entry->plans = palloc0(sizeof(struct plan) * (count_rules(rules, sources, count) + 1));
     if (ad_hoc >= 0)
@@ -287,6 +295,8 @@ plan_sources(struct decoder *decoder, struct relation_entry *entry, const struct
             if (rule->relid != sources[i].relid)
                 continue;
             sub += SUBS_PER_RULE;
+            if (is_excluded(&decoder->options, &sources[i], 1))
+                continue;
             entry->plans[entry->plan_count].sub = sub;
             plan_rule(decoder, entry, rule, &sources[i], decoded, key);
         }

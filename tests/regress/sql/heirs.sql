@@ -61,14 +61,18 @@ TRUNCATE ONLY animal, puppy;
 TRUNCATE ONLY animal, ONLY pet, dog;
 SELECT source, operation FROM notes();
 
--- patterns
+-- patterns mean a table by its own name; what is excluded gives nothing by any rule
 DELETE FROM clairon.rule;
 INSERT INTO puppy (id) VALUES (9);
 SELECT source, operation FROM notes('include_tables', 'public.dog');
 INSERT INTO puppy (id) VALUES (9);
-SELECT source, operation FROM notes('include_tables', '*');
-INSERT INTO puppy (id) VALUES (9);
 SELECT source, operation FROM notes('include_tables', '*', 'exclude_tables', 'public.pet');
+SELECT clairon.watch(t, 'ALL') FROM unnest('{dog,pet,puppy}'::regclass[]) AS t;
+INSERT INTO puppy (id) VALUES (9);
+SELECT source, operation FROM notes('include_tables', 'public.puppy', 'exclude_tables', 'public.pet');
+INSERT INTO puppy (id) VALUES (9);
+SELECT source, operation FROM notes('exclude_tables', 'public.puppy');
+DELETE FROM clairon.rule;
 -- what is not in the WAL, and an heir that goes
 SELECT clairon.watch('animal', 'ALL');
 CREATE TEMP TABLE guest () INHERITS (animal);
