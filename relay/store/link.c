@@ -45,6 +45,7 @@ struct link {
     int64_t heard_us; /* when an answer last came, or waiting began */
     int scripts_loaded;
     bool is_loading;
+    bool is_settled; /* this connection has proved itself */
     bool closing;
     char shas[STORE_SCRIPT_COUNT][SHA_TEXT + 1];
 };
@@ -81,8 +82,8 @@ link_fall(struct link *link, const char *reason)
         return;
     address_show(&link->address, where);
     snprintf(kept, sizeof(kept), "%s", reason != NULL ? reason : ""); /* may go with the context */
-    if (link->state == LINK_CONNECTING)
-        link->dial.failures++;
+    if (!link->is_settled)
+        link->dial.failures++; /* a replica that takes no writes is none of use either */
     link->state = LINK_DOWN;
     link->redis = NULL;
     dial_stop(&link->dial);
@@ -114,6 +115,7 @@ void
 link_settle(struct link *link)
 {
     backoff_reset(&link->backoff);
+    link->is_settled = true;
 }
 
 void
@@ -378,6 +380,7 @@ static void
 link_connect(struct link *link)
 {
     link->state = LINK_CONNECTING;
+    link->is_settled = false;
     link->heard_us = clock_monotonic_us();
     dial_start(&link->dial);
 }
