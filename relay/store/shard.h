@@ -66,7 +66,7 @@ void shard_prefix(const char *of_all, unsigned count, unsigned number,
 /* Makes the shard of a zeroed one, and connects. RC_BAD: its URL is wrong (already logged). */
 MUST_CHECK enum rc shard_open(struct shard *shard, struct store *store, unsigned number,
                               const struct config *config);
-/* Calls that are under way are answered with RC_IO. Accepts one that was never opened. */
+/* Calls that are under way are answered with RC_IO. */
 void shard_close(struct shard *shard);
 void shard_free(struct shard *shard); /* after shard_close */
 
