@@ -7,8 +7,8 @@
 
 /*
  * Looks at the server of feed.conninfo, and at the primary it follows: of `primary`, a connection
- * string, else of feed.primary_conninfo, else not. Waits for each answer 10 s at most. Changes
- * nothing there.
+ * string, else of feed.primary_conninfo, else not. Waits for each answer 10 s at most, for name
+ * servers as long as the system does. Changes nothing there.
  */
 void feed_examine(const struct config *config, const char *primary, struct findings *findings);
 
