@@ -6,7 +6,7 @@ import { createBackoff } from './backoff.js';
  * `rows` is a new array after each change, so that it can be compared by identity. Changes that
  * come while load() is under way wait for its answer: they may be newer than what it holds.
  *
- * `key`: the column, or the columns, that tell rows apart. `report(error)`: a load that failed.
+ * `key`: the column, or the columns, that tell rows apart. `report(error)`: of a load or a listener.
  */
 export function createLiveRows(client, source, { key, load }, report) {
   if (!key) throw new TypeError('live(): no key');
@@ -93,7 +93,13 @@ export function createLiveRows(client, source, { key, load }, report) {
     queueMicrotask(() => {
       isTelling = false;
       rows = [...byKey.values()];
-      for (const listener of listeners) listener(rows);
+      for (const listener of listeners) {
+        try {
+          listener(rows);
+        } catch (error) {
+          report(error);
+        }
+      }
     });
   }
 

@@ -58,6 +58,17 @@ test('each tick tells its listeners a new array once', async (t) => {
   assert.equal(told.length, 1);
 });
 
+test('a listener that throws keeps the rows from nobody else', async (t) => {
+  const { socket, list, errors } = await start(t);
+  const told = [];
+  list.subscribe(() => { throw new Error('cannot render'); });
+  list.subscribe((rows) => told.push(rows));
+  socket.says(change('create', { after: { id: 1 } }));
+  await until('the other', () => told.length > 0);
+  assert.deepEqual(told, [[{ id: 1 }]]);
+  assert.deepEqual(errors, ['cannot render']);
+});
+
 test('large columns that were not touched stay as they are held', async (t) => {
   const { socket, list } = await start(t, { load: () => [{ id: 1, a: 'x', big: 'B' }] });
   await rowsAre(list, [{ id: 1, a: 'x', big: 'B' }]);
