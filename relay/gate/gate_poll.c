@@ -115,12 +115,10 @@ is_kept(const char *line, size_t len)
 static void
 keep_pos(struct gate_request *request, const char *line, size_t len)
 {
-    static const char BEFORE[] = "{\"t\":\"msg\",\"pos\":\"";
-    const char *at = line + sizeof(BEFORE) - 1;
-    const char *end = begins(line, len, BEFORE) ? memchr(at, '"', len - sizeof(BEFORE) + 1) : NULL;
+    struct bytes pos = gate_sse_pos(line, len);
 
-    if (end != NULL)
-        snprintf(request->pos, sizeof(request->pos), "%.*s", (int)(end - at), at);
+    if (pos.at != NULL)
+        snprintf(request->pos, sizeof(request->pos), "%.*s", (int)pos.len, (const char *)pos.at);
 }
 
 /* False when the answer cannot take it. */

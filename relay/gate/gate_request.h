@@ -194,6 +194,8 @@ bool gate_http_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t 
 /* gate_sse.c, gate_poll.c, gate_api.c */
 void gate_sse_headers(struct gate_request *request);
 void gate_sse_begin(struct gate_request *request);
+/* The position that a line tells: where a reconnecting client goes on. NULL: none. */
+struct bytes gate_sse_pos(const char *line, size_t len);
 bool gate_sse_lines(struct gate_request *request, const char *text, size_t len);
 void gate_sse_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us);
 void gate_sse_end(struct gate_request *request, int code, const char *reason, int64_t in_ms);

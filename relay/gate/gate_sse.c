@@ -38,9 +38,8 @@ say(struct gate_request *request, const char *text, size_t len)
         gate_request_want_write(request);
 }
 
-/* The position that a line tells: where a reconnecting client goes on. */
-static struct bytes
-pos_of(const char *line, size_t len)
+struct bytes
+gate_sse_pos(const char *line, size_t len)
 {
     static const char *const BEFORE[] = {"{\"t\":\"msg\",\"pos\":\"", "{\"t\":\"connected\"",
                                          "{\"t\":\"gap\""};
@@ -67,7 +66,7 @@ pos_of(const char *line, size_t len)
 static enum rc
 add_event(struct gate_request *request, const char *line, size_t len)
 {
-    struct bytes pos = pos_of(line, len);
+    struct bytes pos = gate_sse_pos(line, len);
     enum rc rc = out_add(request, "data: ", 6);
 
     if (rc == RC_OK)

@@ -4,6 +4,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
+use Clairon::Test::RawSocket;
 use JSON ();
 use Test::More;
 
@@ -42,6 +43,9 @@ sub away
     return ($phone, $pos, $from);
 }
 
+sub poll { my ($from) = @_;
+    return Clairon::Test::RawSocket->new($relays[0])->request(GET => "/v1/poll?wait=1&max=2&pos=$from",
+        Authorization => 'Bearer ' . Clairon::Test::token(sub => 'u4')) }
 sub all_acked { return wait_until('all are acked', sub { $store->pending == 0 }) }
 
 # Nobody acks meanwhile.
@@ -100,12 +104,19 @@ for my $i (0, 1, 2)
     $_->close for $desk, $phone;
 }
 
-# A poll likewise.
+# A poll likewise; it goes on from there, and misses nothing that needs no ack.
 ($phone, $pos, $from) = away('u4');
+$pg->safe_psql('postgres', 'INSERT INTO plain VALUES (1001)');
 ack($phone, $from + 2);
 wait_until('one is acked', sub { $store->pending == 5 });
-my ($status, $body) = $relays[0]->get("/v1/poll?wait=0&max=2&pos=$pos",
-    Authorization => 'Bearer ' . Clairon::Test::token(sub => 'u4'));
-like($body, qr/"why":"shed"/, 'a poll is told');
+my $answer = poll($pos);
+like($answer->{body}, qr/"why":"shed"/, 'a poll is told');
+my $body = $answer->{body};
+for (1 .. 3)
+{
+    $answer = poll($answer->{headers}{'clairon-pos'});
+    $body .= $answer->{body} // '';
+}
+like($body, qr/"id":1001\b/, 'and shown what came behind');
 
 done_testing();

@@ -102,6 +102,10 @@ my $gone = Clairon::Test::EventStream->open($relay, 'u1', 'Last-Event-ID' => 'no
 is($gone->line_of('connected')->{resumed}, JSON::false, 'a position nobody knows is not resumed');
 is($gone->line_of('gap')->{why}, 'epoch', 'and told as a gap');
 $gone->hang_up;
+my $lost = poll('u1', pos => 'nonsense.1-1', wait => 5);
+is(join(' ', map { "$_->{t} $_->{why}" } @{ $lost->{lines} }), 'gap epoch', 'a poll is told at once');
+($id) = insert(t => 'u1');
+is(poll('u1', pos => $lost->{pos}, wait => 5)->{rows}, $id, 'and the next one goes on from there');
 my $topical = Clairon::Test::EventStream->open($relay, 'u1', ':path' => '/v1/sse?topics=p.due,p.never');
 $topical->line_of('connected');
 insert(t => 'u1');
