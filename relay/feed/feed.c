@@ -302,6 +302,7 @@ feed_free(struct feed *feed)
     if (feed == NULL)
         return;
     store_batch_free(feed->batch);
+    feed_hosts_free(&feed->hosts);
     free(feed->held);
     free(feed);
 }

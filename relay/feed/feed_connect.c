@@ -10,6 +10,7 @@
 #include "store/topic_prefix.h"
 
 #define COMMAND_MAX 2048
+#define KNOWN_US 30000000
 #define SQLSTATE_IN_USE "55006"
 
 static void on_claimed(void *ctx, enum rc rc, const struct store_progress *progress);
@@ -85,8 +86,11 @@ feed_connect(struct feed *feed)
     feed->attempt++;
     feed_set_state(feed, FEED_CONNECTING);
     ev_timer_again(feed->loop, &feed->patience);
-    feed->hosts = (struct feed_hosts){.loop = feed->loop, .done = on_hosts, .ctx = feed};
-    feed_hosts_find(&feed->hosts, feed->config->feed.conninfo);
+    feed->hosts.loop = feed->loop;
+    feed->hosts.done = on_hosts;
+    feed->hosts.ctx = feed;
+    /* Who stands by comes twice a second. */
+    feed_hosts_find(&feed->hosts, feed->config->feed.conninfo, feed->is_standby ? KNOWN_US : 0);
 }
 
 void

@@ -9,19 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "feed/feed_private.h"
 
 #define LIST_MAX 16384
-
-/* What libpq is told. */
-struct lists {
-    struct buffer host;
-    struct buffer hostaddr;
-    struct buffer port;
-    size_t count;
-};
 
 static char *
 copy(const char *text)
@@ -72,61 +64,60 @@ read_conninfo(struct feed_hosts *hosts, const char *conninfo)
 }
 
 static void
-add(struct feed_hosts *hosts, struct lists *lists, size_t i, const char *address)
+add(struct feed_hosts *hosts, size_t i, const char *address)
 {
-    const char *comma = lists->count > 0 ? "," : "";
+    const char *comma = hosts->found_count > 0 ? "," : "";
     const char *port = hosts->port_count == 0   ? ""
                        : hosts->port_count == 1 ? hosts->ports[0]
                                                 : hosts->ports[i];
 
-    if (buffer_addf(&lists->host, "%s%s", comma, hosts->hosts[i]) == RC_OK &&
-        buffer_addf(&lists->hostaddr, "%s%s", comma, address) == RC_OK &&
-        buffer_addf(&lists->port, "%s%s", comma, port) == RC_OK)
-        lists->count++;
+    if (buffer_addf(&hosts->host, "%s%s", comma, hosts->hosts[i]) == RC_OK &&
+        buffer_addf(&hosts->hostaddr, "%s%s", comma, address) == RC_OK &&
+        buffer_addf(&hosts->port, "%s%s", comma, port) == RC_OK)
+        hosts->found_count++;
 }
 
 /* In the order of the settings; a host that was not found is left out. */
 static void
-make_lists(struct feed_hosts *hosts, const struct resolved *found, size_t count,
-           struct lists *lists)
+make_lists(struct feed_hosts *hosts, const struct resolved *found, size_t count)
 {
+    feed_hosts_free(hosts);
+    hosts->host.limit = hosts->hostaddr.limit = hosts->port.limit = LIST_MAX;
     for (size_t i = 0; i < hosts->count; i++) {
         if (!resolve_is_needed(hosts->hosts[i]))
-            add(hosts, lists, i, "");
+            add(hosts, i, "");
         for (size_t k = 0; k < count; k++)
             if (hosts->looked_up[found[k].host % RESOLVE_HOSTS_MAX] == i)
-                add(hosts, lists, i, found[k].address);
+                add(hosts, i, found[k].address);
     }
+    hosts->found = (struct feed_hosts_found){hosts->host.bytes, hosts->hostaddr.bytes,
+                                             hosts->port_count > 0 ? hosts->port.bytes : NULL};
 }
 
 static void
 on_resolved(void *ctx, const struct resolved *found, size_t count, const char *error)
 {
     struct feed_hosts *hosts = ctx;
-    struct lists lists = {.count = 0};
-    struct feed_hosts_found all;
 
     hosts->resolve = NULL;
-    buffer_init(&lists.host, LIST_MAX);
-    buffer_init(&lists.hostaddr, LIST_MAX);
-    buffer_init(&lists.port, LIST_MAX);
-    make_lists(hosts, found, count, &lists);
-    all = (struct feed_hosts_found){lists.host.bytes, lists.hostaddr.bytes,
-                                    hosts->port_count > 0 ? lists.port.bytes : NULL};
+    make_lists(hosts, found, count);
     feed_hosts_end(hosts);
-    hosts->done(hosts->ctx, lists.count > 0 ? &all : NULL, error);
-    buffer_free(&lists.host);
-    buffer_free(&lists.hostaddr);
-    buffer_free(&lists.port);
+    if (hosts->found_count > 0)
+        hosts->found_us = clock_monotonic_us();
+    hosts->done(hosts->ctx, hosts->found_count > 0 ? &hosts->found : NULL, error);
 }
 
 void
-feed_hosts_find(struct feed_hosts *hosts, const char *conninfo)
+feed_hosts_find(struct feed_hosts *hosts, const char *conninfo, int64_t known_us)
 {
     const struct feed_hosts_found as_is = {NULL, NULL, NULL};
     const char *names[RESOLVE_HOSTS_MAX];
     size_t count = 0;
 
+    if (hosts->found_us != 0 && clock_monotonic_us() - hosts->found_us < known_us) {
+        hosts->done(hosts->ctx, &hosts->found, "");
+        return;
+    }
     if (read_conninfo(hosts, conninfo)) {
         for (size_t i = 0; i < hosts->count; i++) {
             if (!resolve_is_needed(hosts->hosts[i]))
@@ -152,4 +143,14 @@ feed_hosts_end(struct feed_hosts *hosts)
     free(hosts->port_text);
     hosts->host_text = hosts->port_text = NULL;
     hosts->count = hosts->port_count = 0;
+}
+
+void
+feed_hosts_free(struct feed_hosts *hosts)
+{
+    buffer_free(&hosts->host);
+    buffer_free(&hosts->hostaddr);
+    buffer_free(&hosts->port);
+    hosts->found_count = 0;
+    hosts->found_us = 0;
 }

@@ -2,11 +2,14 @@
 #ifndef CLAIRON_FEED_FEED_HOSTS_H
 #define CLAIRON_FEED_FEED_HOSTS_H
 
+#include <stdint.h>
+
+#include "base/buffer.h"
 #include "base/resolve.h"
 
 /*
- * As libpq has them: lists between commas, of as many each, or NULL: as conninfo has it. They die
- * after the callback.
+ * As libpq has them: lists between commas, of as many each, or NULL: as conninfo has it. They live
+ * until the next ones are looked for.
  */
 struct feed_hosts_found {
     const char *host;
@@ -29,10 +32,20 @@ struct feed_hosts {
     size_t count;
     size_t port_count;                     /* 0: the default; 1: that of all */
     unsigned looked_up[RESOLVE_HOSTS_MAX]; /* which of them, in the order of the lookup */
+    struct feed_hosts_found found;         /* the last time */
+    struct buffer host;                    /* its texts */
+    struct buffer hostaddr;
+    struct buffer port;
+    size_t found_count;
+    int64_t found_us; /* monotonic; 0: never */
 };
 
-/* Calls back once, at once or from the loop, unless feed_hosts_end comes first. */
-void feed_hosts_find(struct feed_hosts *hosts, const char *conninfo);
-void feed_hosts_end(struct feed_hosts *hosts); /* also of what was not begun */
+/*
+ * Calls back once, at once or from the loop, unless feed_hosts_end comes first. `known_us`: what
+ * was found so lately is good enough.
+ */
+void feed_hosts_find(struct feed_hosts *hosts, const char *conninfo, int64_t known_us);
+void feed_hosts_end(struct feed_hosts *hosts);  /* also of what was not begun */
+void feed_hosts_free(struct feed_hosts *hosts); /* what it holds; after feed_hosts_end */
 
 #endif

@@ -124,9 +124,10 @@ feed_inquiry_ask(struct feed_inquiry *inquiry)
         connect_to(inquiry,
                    &(struct feed_hosts_found){PQhost(beside), PQhostaddr(beside), PQport(beside)});
     } else if (inquiry->hosts.resolve == NULL) {
-        inquiry->hosts =
-            (struct feed_hosts){.loop = inquiry->loop, .done = on_hosts, .ctx = inquiry};
-        feed_hosts_find(&inquiry->hosts, inquiry->conninfo);
+        inquiry->hosts.loop = inquiry->loop;
+        inquiry->hosts.done = on_hosts;
+        inquiry->hosts.ctx = inquiry;
+        feed_hosts_find(&inquiry->hosts, inquiry->conninfo, 0);
     }
 }
 
@@ -134,6 +135,7 @@ void
 feed_inquiry_end(struct feed_inquiry *inquiry)
 {
     feed_hosts_end(&inquiry->hosts);
+    feed_hosts_free(&inquiry->hosts);
     if (inquiry->conn != NULL)
         hang_up(inquiry);
 }

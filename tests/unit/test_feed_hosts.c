@@ -60,11 +60,12 @@ find(const char *conninfo)
     struct told told = {.calls = 0};
     struct feed_hosts hosts = {.loop = ev_loop_new(EVFLAG_AUTO), .done = on_hosts, .ctx = &told};
 
-    feed_hosts_find(&hosts, conninfo);
+    feed_hosts_find(&hosts, conninfo, 0);
     ev_run(hosts.loop, 0);
     assert_int_equal(told.calls, 1);
     ev_loop_destroy(hosts.loop);
     feed_hosts_end(&hosts);
+    feed_hosts_free(&hosts);
     return told;
 }
 
@@ -107,6 +108,31 @@ test_what_is_left_to_libpq(void **state)
     assert_int_equal(unsetenv("PGHOSTADDR"), 0);
 }
 
+static void
+test_what_was_found_lately(void **state)
+{
+    struct told told = {.calls = 0};
+    struct feed_hosts hosts = {.loop = ev_loop_new(EVFLAG_AUTO), .done = on_hosts, .ctx = &told};
+
+    (void)state;
+    feed_hosts_find(&hosts, "host=one port=7", 60000000);
+    assert_int_equal(told.calls, 0); /* never before */
+    ev_run(hosts.loop, 0);
+    feed_hosts_find(&hosts, "host=one port=7", 60000000);
+    assert_int_equal(told.calls, 2);
+    assert_string_equal(told.text, "one|10.0.1.1|7");
+    hosts.found_us -= 61000000;
+    feed_hosts_find(&hosts, "host=unknown", 60000000);
+    assert_int_equal(told.calls, 2);
+    ev_run(hosts.loop, 0);
+    assert_false(told.is_found);
+    feed_hosts_find(&hosts, "host=one", 60000000); /* what failed is not known */
+    assert_int_equal(told.calls, 3);
+    feed_hosts_end(&hosts);
+    feed_hosts_free(&hosts);
+    ev_loop_destroy(hosts.loop);
+}
+
 int
 main(void)
 {
@@ -114,6 +140,7 @@ main(void)
         cmocka_unit_test(test_each_host_with_its_addresses),
         cmocka_unit_test(test_what_has_no_address),
         cmocka_unit_test(test_what_is_left_to_libpq),
+        cmocka_unit_test(test_what_was_found_lately),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
