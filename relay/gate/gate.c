@@ -137,6 +137,7 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
                           .rules = rules_of(config)};
     stats_set(stats, STAT_GATE_CONNECTIONS_MAX, (uint64_t)config->gate.max_connections);
     gate_timers_start(gate);
+    gate_read_init(gate);
     if (open_context(gate) == RC_OK &&
         gate_accept_start(gate, listen_fd, reason, sizeof(reason)) == RC_OK) {
         gate_note_certificate(gate);
@@ -211,6 +212,7 @@ gate_close(struct gate *gate)
         return;
     gate_accept_stop(gate);
     gate_timers_stop(gate);
+    gate_read_end(gate);
     gate_heads_close(gate);
     if (gate->context != NULL)
         lws_context_destroy(gate->context); /* calls CLOSED for what is open */

@@ -99,6 +99,11 @@ struct gate_conn {
     struct client_message *connect; /* waits for the ticket */
     struct gate_peer *peer;
     struct rate_bucket lines;
+    int64_t paid_until_us;       /* of what it said, at the rate that it may; gate_read.c */
+    int64_t held_us;             /* when it was last held back */
+    int64_t flood_since_us;      /* and since when again and again */
+    struct gate_conn *next_held; /* in gate->held; not read from for a while */
+    bool is_held;
     int64_t expires_s;      /* Unix seconds */
     int64_t expiring_at_us; /* Unix time at which it is told */
     uint64_t groups_hash;
@@ -126,6 +131,8 @@ struct gate {
     struct lws_context *context;
     SSL_CTX *tls; /* lws's; NULL without a certificate */
     struct gate_conn *conns;
+    struct gate_conn *held;
+    struct ev_timer unhold;
     int conn_count;
     struct token_rules rules;
     struct ev_timer sweep;
@@ -260,6 +267,8 @@ size_t gate_send_rest(const struct iovec *pieces, int count, size_t sent,
                       const unsigned char **ret_rest);
 
 /* gate_read.c: hands on what a socket received, until the connection is freed. */
+void gate_read_init(struct gate *gate);
+void gate_read_end(struct gate *gate);
 void gate_read_start(struct gate_conn *conn);
 void gate_read_stop(struct gate_conn *conn);
 /* All was written, the close frame last: the client's own end of it is awaited. */

@@ -7,6 +7,14 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include "base/clock.h"
+
+#define SECOND_US INT64_C(1000000)
+#define UNITS_A_LINE 4   /* what a connection may say: so many frames or kilobytes for each line */
+#define UNITS_LEAST 1000 /* a second, whatever message_rate is */
+#define UNIT_BYTES 1024
+#define FLOOD_MAX_US (5 * SECOND_US)
+#define UNHOLD_S 0.02
 #define CONTROL_PENDING_MAX (8 * 1024) /* pongs that the socket has not taken yet */
 
 /* As read(2) with EAGAIN for all that only takes time. */
@@ -91,11 +99,13 @@ take_event(struct gate_conn *conn, const struct ws_event *event)
     }
 }
 
-/* Once the end has begun, what still comes is only taken off the socket. */
-static void
+/* Once the end has begun, what still comes is only taken off the socket. How many events it was. */
+static int64_t
 take_bytes(struct gate_conn *conn, unsigned char *bytes, size_t len)
 {
-    while (len > 0 && conn->state < GATE_CONN_CLOSING) {
+    int64_t count = 0;
+
+    for (; len > 0 && conn->state < GATE_CONN_CLOSING; count++) {
         size_t used = 0;
         struct ws_event event = ws_reader_next(&conn->reader, bytes, len, &used);
 
@@ -103,6 +113,100 @@ take_bytes(struct gate_conn *conn, unsigned char *bytes, size_t len)
         bytes += used;
         len -= used;
     }
+    return count;
+}
+
+/* Its client may be gone for long, with megabytes in the kernel that it had said before. */
+static void
+check_flood(struct gate_conn *conn, int64_t now_us)
+{
+    if (now_us - conn->held_us > SECOND_US)
+        conn->flood_since_us = now_us;
+    conn->held_us = now_us;
+    if (now_us - conn->flood_since_us > FLOOD_MAX_US)
+        gate_conn_close(conn, GATE_CLOSE_OVERLOADED, "frames come without end");
+}
+
+static void
+hold(struct gate_conn *conn)
+{
+    struct gate *gate = conn->gate;
+
+    ev_io_stop(gate->loop, &conn->readable);
+    conn->is_held = true;
+    conn->next_held = gate->held;
+    gate->held = conn;
+    if (!ev_is_active(&gate->unhold))
+        ev_timer_again(gate->loop, &gate->unhold);
+}
+
+/* No line, but a ping, an empty fragment or a long one: TCP lets its client wait. */
+static void
+charge(struct gate_conn *conn, int64_t events, size_t bytes)
+{
+    int64_t rate = conn->gate->config->gate.message_rate * UNITS_A_LINE;
+    int64_t now_us = clock_monotonic_us();
+
+    if (rate == 0 || conn->is_killed)
+        return;
+    if (rate < UNITS_LEAST)
+        rate = UNITS_LEAST;
+    if (conn->paid_until_us < now_us)
+        conn->paid_until_us = now_us;
+    conn->paid_until_us += (events + (int64_t)(bytes / UNIT_BYTES)) * SECOND_US / rate;
+    if (conn->paid_until_us <= now_us + SECOND_US)
+        return;
+    check_flood(conn, now_us);
+    if (!conn->is_killed)
+        hold(conn);
+}
+
+static void
+unhold(struct gate_conn *conn)
+{
+    struct gate *gate = conn->gate;
+    struct gate_conn **at = &gate->held;
+
+    if (!conn->is_held)
+        return;
+    while (*at != conn)
+        at = &(*at)->next_held;
+    *at = conn->next_held;
+    conn->is_held = false;
+}
+
+static void
+on_unhold(struct ev_loop *loop, struct ev_timer *timer, int events)
+{
+    struct gate *gate = timer->data;
+    int64_t now_us = clock_monotonic_us();
+
+    (void)events;
+    for (struct gate_conn *conn = gate->held, *next; conn != NULL; conn = next) {
+        next = conn->next_held;
+        if (conn->paid_until_us > now_us + SECOND_US)
+            continue;
+        unhold(conn);
+        ev_io_start(loop, &conn->readable);
+        if (conn->is_tls) /* poll does not see what OpenSSL has read already */
+            ev_feed_event(loop, &conn->readable, EV_READ);
+    }
+    if (gate->held == NULL)
+        ev_timer_stop(loop, timer);
+}
+
+void
+gate_read_init(struct gate *gate)
+{
+    ev_init(&gate->unhold, on_unhold);
+    gate->unhold.repeat = UNHOLD_S;
+    gate->unhold.data = gate;
+}
+
+void
+gate_read_end(struct gate *gate)
+{
+    ev_timer_stop(gate->loop, &gate->unhold);
 }
 
 /* One piece a turn, so that nobody holds up the others; TLS may hold more than poll can see. */
@@ -125,8 +229,8 @@ on_readable(struct ev_loop *loop, struct ev_io *io, int events)
             return;
         }
         conn->pinged_us = 0;
-        take_bytes(conn, gate->received, (size_t)got);
-    } while (ssl != NULL && SSL_pending(ssl) > 0);
+        charge(conn, take_bytes(conn, gate->received, (size_t)got), (size_t)got);
+    } while (ssl != NULL && SSL_pending(ssl) > 0 && !conn->is_held);
 }
 
 void
@@ -142,6 +246,7 @@ void
 gate_read_stop(struct gate_conn *conn)
 {
     ev_io_stop(conn->gate->loop, &conn->readable);
+    unhold(conn);
 }
 
 void

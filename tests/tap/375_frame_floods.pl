@@ -1,0 +1,105 @@
+# Does a WebSocket that says no lines, but says it without end, leave the relay to the others, and is it served all the same?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token);
+use Clairon::Test::RawSocket qw(CONTINUATION TEXT PING PONG);
+use Clairon::Test::SecureSocket;
+use POSIX ();
+use Test::More;
+
+my $store = Clairon::Test::store();
+my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
+my $relay = Clairon::Test::relay(undef, $store, roles => 'gate');
+
+sub frame_bytes
+{
+    my $raw = bless { pieces => '' }, 'Pieces';
+    Clairon::Test::RawSocket::frame($raw, @_);
+    return $raw->{pieces};
+}
+sub Pieces::write { my ($self, $bytes) = @_; $self->{pieces} .= $bytes; return 1 }
+
+sub ticks
+{
+    open my $file, '<', '/proc/' . $relay->pid . '/stat' or die "no relay: $!";
+    my @fields = split ' ', (<$file> =~ s/^.*\) //sr);
+    return ($fields[11] + $fields[12]) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
+}
+
+# Says it until it is killed, and reads what comes.
+sub flood
+{
+    my ($user, $first, $bytes) = @_;
+    my $child = fork // die "no fork: $!\n";
+    return $child if $child;
+    alarm $Clairon::Test::SECONDS;
+    my $raw = Clairon::Test::RawSocket->user($relay, $user);
+    $raw->write($first);
+    my $left = '';
+    while (1)
+    {
+        $left = $bytes if !length $left;
+        my $sent = syswrite $raw->{link}, $left;
+        substr $left, 0, $sent, '' if $sent;
+        my $got = sysread $raw->{link}, my $said, 1 << 20;
+        last if defined $got && !$got;
+        IO::Select->new($raw->{link})->can_write(1) if !$sent && !$got;
+    }
+    POSIX::_exit(0);
+}
+sub poll { return Clairon::Test::RawSocket->new($relay)->request(GET => "/v1/poll?wait=$_[0]", Authorization => 'Bearer ' . token(sub => 'u1'))->{status} }
+
+my $n = 0;
+for my $case (
+    [ pings => '', frame_bytes(PING, '') x 20_000 ],
+    [ pongs => '', frame_bytes(PONG, 'x' x 125) x 5_000 ],
+    [ 'empty fragments' => frame_bytes(TEXT, '{', final => 0), frame_bytes(CONTINUATION, '', final => 0) x 20_000 ],
+    [ 'what means nothing' => '', frame_bytes(TEXT, '{"t":"pong","x":"' . 'x' x 60_000 . '"}') x 5 ])
+{
+    my ($name, $first, $bytes) = @$case;
+    my $user = 'flood' . ++$n;
+    my $child = flood($user, $first, $bytes);
+    $relay->wait_for_log(qr/user=$user.*connected/);
+    my $before = ticks();
+    is(poll(3), 204, "a flood of $name: another is served");
+    # Without a ceiling it is all the CPU there is.
+    cmp_ok(ticks() - $before, '<', 1, 'and the flood has its ceiling');
+    $relay->wait_for_log(qr/user=$user.*closes with 4103: frames come without end/) if $n == 1;
+    kill KILL => $child;
+    waitpid $child, 0;
+}
+
+# More than a second's worth at once: all is answered, only later.
+sub is_served
+{
+    my ($raw) = @_;
+    my $child = fork // die "no fork: $!\n";
+    if (!$child) { $raw->write(frame_bytes(PING, 'p') x 9000 . frame_bytes(TEXT, '{"t":"ping"}')); POSIX::_exit(0) }
+    is($raw->line->{t}, 'pong', 'the line behind many pings is read, and answered');
+    waitpid $child, 0;
+    return;
+}
+is_served(Clairon::Test::RawSocket->user($relay, 'u1'));
+wait_until('the floods are gone', sub { $relay->metric('clairon_gate_connections') == 0 });
+pass('who is gone, or does not stop, is let go');
+my $ends = Clairon::Test::RawSocket->user($relay, 'u1');
+$ends->write(frame_bytes(PING, '') x 9000);
+$ends->hang_up;
+wait_until('it is gone', sub { $relay->metric('clairon_gate_connections') == 0 });
+pass('who hangs up amid it is let go');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
+SKIP:
+{
+    eval { require IO::Socket::SSL; 1 } or skip 'IO::Socket::SSL is not installed', 2;
+    $relay = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.tls_cert' => $cert, 'gate.tls_key' => $key });
+    $relay->wait_for_log(qr/store.*connected/);
+    my $raw = Clairon::Test::SecureSocket->user($relay, 'u1', $cert);
+    $raw->write(frame_bytes(PING, 'p') x 2500) for 1 .. 2;
+    $raw->text('{"t":"ping"}');
+    is($raw->line->{t}, 'pong', 'over TLS too');
+    is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+}
+
+done_testing();
