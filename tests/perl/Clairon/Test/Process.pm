@@ -64,13 +64,20 @@ sub kill9
     return $self->wait_end;
 }
 
-# The end of a test: no process is left behind, however it fared.
+# The end of a test: no process is left behind, however it fared. Dies if it fared ill: had ended
+# unasked, does not end now, or not well.
 sub end
 {
     my ($self) = @_;
-    return unless $self->is_alive;
+    return unless $self->{pid};
+    die "$self->{name} had ended, status $self->{status}\n" unless $self->is_alive;
     kill CONT => $self->{pid};    # one that a test had stopped must hear the rest
-    eval { $self->stop(10); 1 } or $self->kill9;
+    if (!eval { $self->stop(10); 1 })
+    {
+        $self->kill9;
+        die "$self->{name} did not end\n";
+    }
+    die "$self->{name} ended with status $self->{status}\n" if $self->{status} != 0 && $self->{status} != POSIX::SIGTERM();
     return;
 }
 
