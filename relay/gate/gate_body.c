@@ -175,5 +175,7 @@ gate_body_len(struct lws *wsi)
 {
     int64_t len = has_no_body(wsi) ? 0 : content_length(wsi);
 
+    if (len == -413)
+        return GATE_BODY_MAX + 1;
     return len >= 0 ? len : INT64_MAX;
 }

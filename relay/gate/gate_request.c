@@ -258,6 +258,11 @@ admits(struct gate *gate, struct lws *wsi, const struct gate_route *route, bool 
         *ret_refusal = (struct gate_refusal){403, NULL, "pages of this origin may not"};
         return false;
     }
+    if (!route->is_post && gate_body_len(wsi) > GATE_LINGER_BYTES &&
+        gate_body_len(wsi) != INT64_MAX) {
+        *ret_refusal = (struct gate_refusal){413, NULL, "of a GET's body 64 kB are passed over"};
+        return false;
+    }
     if (!route->is_stream || gate_admits(gate, wsi, route->takes_ticket, ret_refusal))
         return true;
     stats_add(gate->stats, STAT_GATE_REFUSED, 1);

@@ -135,7 +135,7 @@ void gate_body_end(struct gate_request *request); /* accepts one that has no pla
 bool gate_body_linger(struct gate_request *request);
 /* Is it one that we take? Else the request is answered. While lws has the request's headers. */
 void gate_body_check(struct gate_request *request);
-/* Bytes as they are announced; INT64_MAX: not in a way that we read. */
+/* Bytes as they are announced; more than GATE_BODY_MAX: too many. INT64_MAX: in chunks. */
 int64_t gate_body_len(struct lws *wsi);
 
 /*

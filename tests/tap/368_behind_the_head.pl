@@ -68,6 +68,7 @@ for my $tls (0, 1)
     is_answered(said($tls, head(GET => '/v1/poll?wait=0', @$_), 'hello'), 204, "a GET with a body$how: the body is passed over")
       for [ 'Content-Length' => 5 ], [ 'Content-Length' => 0 ], [ 'Transfer-Encoding' => 'chunked' ];
     is_answered(said($tls, head(GET => '/v1/poll?wait=0', 'Content-Length' => 5) . 'hello'), 204, "a GET with its body$how too");
+    is_answered(said($tls, head(GET => '/v1/poll?wait=0', 'Content-Length' => $_), 'x' x 90_000), 413, "of which$how $_ bytes are too many") for 90_000, 9_000_000;
     is_answered(said($tls, head($_ => '/v1/poll?wait=0', 'Content-Length' => '5x')), 400, "$_ with a length$how that is no number") for qw(GET POST);
     my $stream = said($tls, head(GET => '/v1/sse'), $next);
     1 until $stream->{bytes} =~ /"t":"connected"/ || !$stream->more;
