@@ -169,8 +169,6 @@ on_claimed(void *ctx, enum rc rc, const struct store_progress *progress)
     feed->read_lsn = progress->read_lsn;
     if (feed->state == FEED_OWNING)
         feed_stream_begin(feed);
-    else if (feed->stored_timeline > feed->timeline)
-        feed_refuse_old_timeline(feed);
     else if (feed_progress_is_void(feed))
         return; /* the store is told, and comes back */
     else if (feed->is_lost)

@@ -16,22 +16,6 @@ reset(struct feed *feed, struct store_setback setback)
         feed_restart(feed, "the store is away");
 }
 
-/*
- * A failover gives a higher timeline, as a restore does. So a primary that was thought dead is
- * back, or one of several hosts is the wrong one: what it holds must not undo what the other sent.
- */
-void
-feed_refuse_old_timeline(struct feed *feed)
-{
-    feed_restart(feed,
-                 "this server is on timeline %" PRIu32 ", but the store has followed a failover to "
-                 "timeline %" PRIu32 ": [feed] conninfo must lead to the server that took over; if "
-                 "this one is to stay, DEL %s:progress:%s in the store (of several shards that of "
-                 "each): clients are told of a gap",
-                 feed->timeline, feed->stored_timeline, feed->config->store.prefix,
-                 feed->config->feed.slot);
-}
-
 bool
 feed_progress_is_void(struct feed *feed)
 {

@@ -221,8 +221,6 @@ void feed_confirm_replicas(struct feed *feed);
 uint64_t feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive);
 
 /* feed_history.c */
-/* The server was left behind by a failover that the store has followed: waits for another. */
-void feed_refuse_old_timeline(struct feed *feed);
 /* True when the slot is gone, or lost, that the progress is of: the store is being told. */
 bool feed_progress_is_void(struct feed *feed);
 /* True when the slot begins beyond what the store knows of: likewise. */

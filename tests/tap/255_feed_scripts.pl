@@ -31,7 +31,7 @@ sub run_script
     return $answer // word_of($@);
 }
 
-sub word_of { my ($error) = @_; return $error =~ /\b(FENCED|BEHIND|EPOCH|OTHERSYSTEM)\b/ ? $1 : $error }
+sub word_of { my ($error) = @_; return $error =~ /\b(FENCED|BEHIND|EPOCH|OTHERSYSTEM|OLDTIMELINE)\b/ ? $1 : $error }
 
 my @USERS    = map { "u$_" } 1 .. 4;
 my @TARGETS  = qw(t1 t2);
@@ -163,10 +163,12 @@ my @owners = qw(one two);
 my %steps  = (
     claim => sub {
         my ($owner, $system) = (one_of(@owners), rand() < 0.1 ? 'other' : 'ours');
-        my $answer = run_script('claim', [$PROGRESS], $owner, $system, 1);
+        my $timeline = rand() < 0.1 ? 0 : $model{timeline} // 1;
+        my $answer = run_script('claim', [$PROGRESS], $owner, $system, $timeline);
         my $wanted = exists $model{system} && $system ne $model{system} ? 'OTHERSYSTEM'
-          : [ $model{position} // '', $model{timeline} // 1, $model{read} // '' ];
-        @model{qw(owner system timeline)} = ($owner, $system, $model{timeline} // 1) if ref $wanted;
+          : ($model{timeline} // 0) > $timeline ? 'OLDTIMELINE'
+          : [ $model{position} // '', $model{timeline} // $timeline, $model{read} // '' ];
+        @model{qw(owner system timeline)} = ($owner, $system, $model{timeline} // $timeline) if ref $wanted;
         same('claim', $answer, $wanted);
     },
     ingest => sub {
@@ -309,7 +311,7 @@ while ($good && $step++ < $STEPS)
 note join ', ', map { "$_ $done{$_}" } sort keys %done;
 note join ', ', map { "$_ $said{$_}" } sort grep { /^[a-z]+$/i } keys %said;
 ok($good, "$STEPS steps do what the model does");
-is_deeply([ grep { !$said{$_} } qw(stored FENCED BEHIND EPOCH OTHERSYSTEM) ], [], 'and all that can happen did');
+is_deeply([ grep { !$said{$_} } qw(stored FENCED BEHIND EPOCH OTHERSYSTEM OLDTIMELINE) ], [], 'and all that can happen did');
 
 # What a batch tells of notes in other shards stands with the first note that it adds.
 $store->ask('FLUSHALL');

@@ -9,6 +9,14 @@ if system and system ~= ARGV[2] then
         ', this is cluster ' .. ARGV[2] .. ': choose another [store] prefix, or if this one has taken the place of ' ..
         'that one (pg_upgrade, a restored dump), DEL that key: clients are told of a gap')
 end
+-- A failover gives a higher timeline, as a restore does. So a primary that was thought dead is back, or
+-- one of several hosts is the wrong one: what it holds must not undo what the other sent, nor fence that.
+local followed = redis.call('HGET', progress, 'timeline')
+if followed and tonumber(followed) > tonumber(ARGV[3]) then
+    return redis.error_reply('OLDTIMELINE this server is on timeline ' .. ARGV[3] .. ', but the store has followed a ' ..
+        'failover to timeline ' .. followed .. ': [feed] conninfo must lead to the server that took over; if this ' ..
+        'one is to stay, DEL ' .. progress .. ' (of several shards that of each): clients are told of a gap')
+end
 local known = redis.call('HGET', progress, 'owner') or ''
 -- A store that was fed before and does not know this slot: what came between is gone, and memberships,
 -- which are copied anew, may be another cluster's. The feed is told by the epoch of its next batch.
@@ -20,7 +28,7 @@ if known == '' and redis.call('HEXISTS', prefix .. ':meta', 'topic_prefix') == 1
     redis.call('HSET', prefix .. ':meta', 'epoch', ARGV[1]:sub(1, 16))
 end
 local position = redis.call('HGET', progress, 'position:' .. known) or ''
-local timeline = redis.call('HGET', progress, 'timeline') or ARGV[3]
+local timeline = followed or ARGV[3]
 local read = redis.call('HGET', progress, 'read:' .. known) or ''
 local owner = ARGV[1]
 redis.call('HMSET', progress, 'owner', owner, 'system', ARGV[2], 'position:' .. owner, position,
