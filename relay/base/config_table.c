@@ -94,7 +94,7 @@ const struct config_key config_keys[] = {
       "time between pings" },
     { "gate", "pong_timeout", CONFIG_DURATION, false, "10s", 100, HOUR, NULL,
       FIELD(gate.pong_timeout_ms), "time a client has to answer a ping" },
-    { "gate", "request_rate", CONFIG_INT, false, "1000", 0, 1000000, NULL, FIELD(gate.request_rate),
+    { "gate", "request_rate", CONFIG_INT, false, "5000", 0, 1000000, NULL, FIELD(gate.request_rate),
       "HTTP requests a second to this process by one user, or without one from one address; "
       "0: no limit" },
     { "gate", "slow_age", CONFIG_DURATION, false, "30s", 100, HOUR, NULL, FIELD(gate.slow_age_ms),

@@ -12,8 +12,9 @@
 
 #define REFUSALS_EVERY_US (10 * INT64_C(1000000))
 
-void
-hub_refused(struct refusals *refusals, const char *who, const char *what)
+/* `what` is said of one who asked, and how many there were since it was said last. */
+static void
+refuse(struct refusals *refusals, const char *who, const char *what)
 {
     int64_t now_us = clock_monotonic_us();
 
@@ -92,8 +93,7 @@ acks_add(struct hub *hub, const char *user, const char *id, int shard)
 {
     /* Not lost: the message stays pending and comes again, and so will its ack. */
     if (hub->acks.count >= (shard >= 0 ? HUB_ACKS_MAX : HUB_ACKS_STRANGE_MAX)) {
-        hub_refused(&hub->acks_refused, user,
-                    "acks were not taken, as too many wait for the store");
+        refuse(&hub->acks_refused, user, "acks were not taken, as too many wait for the store");
         return;
     }
     stats_time(hub->stats, TIME_ACKED, clock_wall_us() - trace_commit_ms(id) * 1000);
@@ -142,9 +142,9 @@ void
 session_nack(struct session *session, const char *const *ids, size_t count, int64_t delay_ms)
 {
     if (hub_nack(session->hub, session->user, ids, count, delay_ms) != RC_OK)
-        hub_refused(&session->hub->nacks_refused, session->user,
-                    "nacks found no way to the store; their messages come again after the ack "
-                    "time-out");
+        refuse(&session->hub->nacks_refused, session->user,
+               "nacks found no way to the store; their messages come again after the ack "
+               "time-out");
 }
 
 void

@@ -400,8 +400,6 @@ void here_announce(struct hub *hub);
 void acks_add(struct hub *hub, const char *user, const char *id, int shard);
 /* What was shown, then the acks. */
 void acks_flush(struct hub *hub);
-/* `what` is said of one who asked, and how many there were since it was said last. */
-void hub_refused(struct refusals *refusals, const char *who, const char *what);
 /* Nothing waits here any more: what had to wait for that is fetched. */
 void acks_refill(struct hub *hub);
 void acks_free(struct hub *hub);
