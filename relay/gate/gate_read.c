@@ -10,9 +10,9 @@
 #include "base/clock.h"
 
 #define SECOND_US INT64_C(1000000)
-#define UNITS_A_LINE 4   /* what a connection may say: so many frames or kilobytes for each line */
+#define UNITS_A_LINE 4   /* frames, or half kilobytes: so many for each line that may come */
 #define UNITS_LEAST 1000 /* a second, whatever message_rate is */
-#define UNIT_BYTES 1024
+#define UNIT_BYTES 512
 #define FLOOD_MAX_US (5 * SECOND_US)
 #define UNHOLD_S 0.02
 #define CONTROL_PENDING_MAX (8 * 1024) /* pongs that the socket has not taken yet */
