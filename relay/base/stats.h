@@ -70,6 +70,7 @@ enum stats_kind { STATS_COUNTER, STATS_GAUGE, STATS_GAUGE_SUM };
     X(GATE_REFUSED, "clairon_gate_refused_total", COUNTER, "Client connections refused")           \
     X(GATE_TOO_FAST, "clairon_gate_requests_refused_total", COUNTER,                               \
       "HTTP requests beyond gate.request_rate")                                                    \
+    X(GATE_TURNS, "clairon_loop_turns_total", COUNTER, "Times the event loop woke")                \
     X(GATE_PROTOCOL_ERRORS, "clairon_gate_protocol_errors_total", COUNTER,                         \
       "Client messages that broke the protocol")
 
