@@ -24,9 +24,9 @@ my $parts = $ENV{FANOUT_PARTS} // 'fan,idle,commit';
 my @clients = split /,/, $ENV{FANOUT_CLIENTS} // '1,100,1000,10000';
 my @usual   = ([@clients], 1024, [qw(single alone each burst)], [@only], $ENV{FANOUT_ROUNDS} // 3);
 my @plan    = map { [ [@clients], $_, [qw(single burst)], [qw(floor clairon nchan)], 1 ] } 128, 4096;
-@plan = map { [ @usual[0], $_, @usual[ 2 .. 4 ] ] } 128, 4096 if $full;
+@plan = map { [ $usual[0], $_, @usual[ 2 .. 4 ] ] } 128, 4096 if $full;
 @plan = (\@usual, @plan);
-@plan = map { [ @usual[0], $_, @usual[ 2 .. 4 ] ] } split /,/, $ENV{FANOUT_BYTES} if $ENV{FANOUT_BYTES};
+@plan = map { [ $usual[0], $_, @usual[ 2 .. 4 ] ] } split /,/, $ENV{FANOUT_BYTES} if $ENV{FANOUT_BYTES};
 my %shape_wanted = map { $_ => 1 } split /,/, $ENV{FANOUT_SHAPES} // 'single,alone,each,burst';
 
 sub figure { note(sprintf "bench: %s", join ' ', @_); return }
