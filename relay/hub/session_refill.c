@@ -45,6 +45,7 @@ session_refill(struct session *session, bool is_beat)
     snprintf(session->inbox_at, sizeof(session->inbox_at), "0");
     if (session->is_doubting)
         window_doubt(session);
+    session_pause(session); /* what it was offered, for it or not, is not looked at again */
     session_set_state(session, SESSION_INBOX);
     session_step(session);
 }
