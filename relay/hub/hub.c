@@ -322,7 +322,7 @@ on_retry(struct ev_loop *loop, ev_timer *timer, int events)
 void
 hub_retry(struct hub *hub)
 {
-    if (!hub->closing)
+    if (!hub->closing && !ev_is_active(&hub->retry)) /* failures without end must not put it off */
         ev_timer_again(hub->loop, &hub->retry);
 }
 
