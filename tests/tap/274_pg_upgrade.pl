@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until pg_major);
+use Clairon::Test qw(wait_until pg_major scratch);
 use PostgreSQL::Test::Utils qw(run_log);
 use Test::More;
 
@@ -30,7 +30,7 @@ wait_until('all is confirmed', sub {
 $relay->stop;
 $old->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')}) unless $keeps_slots;
 $old->stop;
-my $folder = PostgreSQL::Test::Utils::tempdir();
+my $folder = scratch();    # short enough for its socket
 chdir $folder or die "could not go to $folder: $!";
 ok(run_log([ 'pg_upgrade', '--no-sync', '-d', $old->data_dir, '-D', $new->data_dir, '-b', "$ENV{CLAIRON_ROOT}/bin", '-B', "$ENV{CLAIRON_ROOT}/bin",
         '-p', $old->port, '-P', $new->port, '-s', $folder ]), 'the cluster is upgraded');

@@ -18,7 +18,6 @@ use Carp qw(confess croak);
 use Digest::SHA qw(hmac_sha256);
 use Exporter qw(import);
 use File::Temp ();
-use IO::Socket::IP;
 use IPC::Run ();
 use JSON ();
 use MIME::Base64 qw(encode_base64url);
@@ -34,7 +33,7 @@ use Clairon::Test::Proxy;
 use Clairon::Test::Relay;
 use Clairon::Test::Store;
 
-our @EXPORT_OK = qw(wait_until wait_confirmed free_port pg_major token scratch top children);
+our @EXPORT_OK = qw(wait_until wait_confirmed free_port pg_major token scratch top children lives);
 
 our $SECONDS = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;    # the usual deadline
 our $SECRET  = 'a secret of tests, long enough for HS256 tokens';
@@ -104,20 +103,9 @@ sub strict_faults
     return $said . ($? == 0 ? '' : "status $?");
 }
 
-my %given;
-
-# A TCP port of 127.0.0.1 that nobody has, and that this test does not give twice.
-sub free_port
-{
-    for (1 .. 50)
-    {
-        my $probe = IO::Socket::IP->new(LocalHost => '127.0.0.1', LocalPort => 0, Listen => 1)
-          or die "could not open a port: $@";
-        my $port = $probe->sockport;
-        return $port unless $given{$port}++;
-    }
-    die "no free port\n";
-}
+# A TCP port of 127.0.0.1 that no test of this checkout was given before, and below those that outgoing
+# connections are given: else one of them may have it before, or while, it is listened to.
+sub free_port { return PostgreSQL::Test::Cluster::get_free_port() }
 
 # The processes that this one started, as a relay its workers.
 sub children
@@ -126,6 +114,14 @@ sub children
     my @found;
     if (open my $file, '<', "/proc/$pid/task/$pid/children") { @found = split ' ', <$file> // '' }
     return @found;
+}
+
+# Whether that process lives. One that has died and nobody waited for does not, whoever is its parent now.
+sub lives
+{
+    my ($pid) = @_;
+    open my $file, '<', "/proc/$pid/stat" or return 0;
+    return (<$file> // ') Z') !~ /.*\) Z/;
 }
 
 # token(sub => 'u1', groups => {..}, ..): an HS256 token for our relay, an hour long
