@@ -190,7 +190,7 @@ on_entry(void *ctx, const struct error_entry *entry)
     if (names_user(users, request->user))
         treat(walk, entry, users);
     json_decref(users);
-    return !walk->failed && walk->left > 0;
+    return !walk->failed && walk->left > 0 && ferror(stdout) == 0;
 }
 
 static int
@@ -208,7 +208,7 @@ finish(const struct errors_walk *walk, enum rc rc)
         printf("left %lld entries that cannot be sent anew, as nobody waited for them or their "
                "text is lost: drop them\n",
                walk->skipped);
-    return rc == RC_OK && !walk->failed && fflush(stdout) == 0 ? 0 : 1;
+    return rc == RC_OK && !walk->failed && fflush(stdout) == 0 && ferror(stdout) == 0 ? 0 : 1;
 }
 
 /* What is misspelt must not look as if there were no such entries. */
@@ -286,7 +286,7 @@ cli_errors(int argc, char **argv)
     if (code != 0)
         return code;
     if (request.help)
-        return cli_print_usage(errors_usage);
+        return cli_print(errors_usage);
     request.verb = operands[0] != NULL ? operands[0] : "nothing";
     if (operands[1] != NULL)
         request.id = operands[1];

@@ -16,9 +16,9 @@ cli_refuse(const char *command, const char *what, const char *about)
 }
 
 int
-cli_print_usage(const char *usage)
+cli_print(const char *text)
 {
-    return fputs(usage, stdout) >= 0 && fflush(stdout) == 0 ? 0 : 1;
+    return fputs(text, stdout) >= 0 && fflush(stdout) == 0 ? 0 : 1;
 }
 
 /* Control characters: C0, DEL, and C1 as UTF-8 has them. */

@@ -39,8 +39,8 @@ struct direct *cli_store_open(const char *command, const char *path, int argc, c
 /* Says "clairon COMMAND: what about" and answers CLI_WRONG_USE. */
 int cli_refuse(const char *command, const char *what, const char *about);
 
-/* Prints a usage. Answers the exit code: 1 where it could not be written. */
-int cli_print_usage(const char *usage);
+/* Prints a whole answer. Answers the exit code: 1 where it could not be written. */
+int cli_print(const char *text);
 
 /* Prints a text of others, say a name, with ? for what a terminal would obey. */
 void cli_print_plain(const char *text, size_t len);

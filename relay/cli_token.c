@@ -165,7 +165,7 @@ cli_token(int argc, char **argv)
     if (code != 0)
         return code;
     if (request.help)
-        return cli_print_usage(token_usage);
+        return cli_print(token_usage);
     if (request.sub == NULL || *request.sub == '\0' || strlen(request.sub) > TOKEN_USER_MAX)
         return cli_refuse(TOKEN, "--sub must name a user in 1 to 255 bytes", "");
     if (cli_settings_load(&config, request.path, argc, argv, forced, error) == RC_OK)

@@ -101,7 +101,7 @@ cli_trace(int argc, char **argv)
     if (code != 0)
         return code;
     if (help)
-        return cli_print_usage(trace_usage);
+        return cli_print(trace_usage);
     if (operands[0] == NULL || !frame_read_uuid(operands[0], strlen(operands[0]), id))
         return cli_refuse(TRACE, "the id of a notification, a UUID, must follow", "");
     direct = cli_store_open(TRACE, path, argc, argv, &code);

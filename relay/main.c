@@ -1,6 +1,10 @@
 /* main.c: the command line: which command, with which settings. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/config.h"
 #include "base/log.h"
@@ -51,10 +55,8 @@ run_with(struct config *config, const struct relay_options *options)
                 options->path != NULL ? ": " : "", error);
         return CLI_WRONG_USE;
     }
-    if (options->check_only) {
-        printf("settings are good\n");
-        return 0;
-    }
+    if (options->check_only)
+        return cli_print("settings are good\n");
     log_setup(config->relay.log_level, config->relay.log_format);
     return workers_run(config);
 }
@@ -62,7 +64,7 @@ run_with(struct config *config, const struct relay_options *options)
 static int
 relay_help(void)
 {
-    int code = cli_print_usage(relay_usage);
+    int code = cli_print(relay_usage);
 
     config_help(stdout);
     return fflush(stdout) == 0 ? code : 1;
@@ -96,9 +98,23 @@ command_relay(int argc, char **argv)
     return code;
 }
 
+/*
+ * Where one of the three standard files is closed, the next socket would be it, and the log or an
+ * answer would go there. What takes its place can be used no more than a closed one.
+ */
+static void
+hold_standard_files(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int
 main(int argc, char **argv)
 {
+    hold_standard_files();
+    signal(SIGPIPE, SIG_IGN); /* who does not listen any more is told of as any other error */
     if (argc < 2) {
         fputs(usage, stderr);
         return CLI_WRONG_USE;
@@ -114,11 +130,9 @@ main(int argc, char **argv)
     if (strcmp(argv[1], "trace") == 0)
         return cli_trace(argc - 1, argv + 1);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
-        return cli_print_usage(usage);
-    if (strcmp(argv[1], "--version") == 0) {
-        puts("clairon " CLAIRON_VERSION);
-        return 0;
-    }
+        return cli_print(usage);
+    if (strcmp(argv[1], "--version") == 0)
+        return cli_print("clairon " CLAIRON_VERSION "\n");
     fprintf(stderr,
             "clairon: unknown command \"%s\", valid are relay, doctor, token, errors and trace\n",
             argv[1]);

@@ -184,7 +184,6 @@ watch_signals(struct relay *relay)
     ev_signal_start(relay->loop, &relay->hangup);
     ev_signal_start(relay->loop, &relay->push_off);
     ev_signal_start(relay->loop, &relay->push_on);
-    signal(SIGPIPE, SIG_IGN);
     allow_signals();
 }
 

@@ -172,6 +172,12 @@ is($code, 0, 'an unknown variable is no error');
 like($err, qr/variable CLAIRON_GATE_PINGS is not a setting/, 'but told');
 unlike($err, qr/SECRET/, 'without its value');
 
+# What cannot be written is no success.
+for my $words ([ 'relay', '-c', $file, '--check' ], ['--version'], ['--help'])
+{
+    is(system('sh', '-c', 'exec "$@" >/dev/full', '-', top() . '/build/clairon', @$words) >> 8, 1, "@$words on a full disk fails");
+}
+
 # Help.
 ($code, $out, $err) = clairon([ 'relay', '--help' ]);
 is($code, 0, '--help is answered');

@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until children);
+use Clairon::Test qw(wait_until children lives);
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
@@ -12,16 +12,9 @@ $pg->safe_psql('postgres', q{
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.workers' => 3 });
 
-sub metric
-{
-    my ($name) = @_;
-    my ($value) = ($relay->get('/metrics'))[1] =~ /^\Q$name\E (\d+)$/m;
-    return $value;
-}
-
 is(scalar children($relay->pid), 3, 'one process for each worker, and one that looks after them');
 my @clients = map { $relay->client("u$_") } 1 .. 24;
-is(metric('clairon_gate_connections'), 24, 'any worker tells the metrics of all');
+is($relay->metric('clairon_gate_connections'), 24, 'any worker tells the metrics of all');
 
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'x' FROM generate_series(1, 50) i});
 $_->wait_notes(50) for @clients;
@@ -38,37 +31,47 @@ my $late = $relay->client('late');
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'x' FROM generate_series(51, 60) i});
 $late->wait_notes(10);
 is(scalar $store->entries, 60, 'what comes is stored and shown, by the new ones');
-is(metric('clairon_gate_connections'), 1, 'the dead do not count as connected');
+is($relay->metric('clairon_gate_connections'), 1, 'the dead do not count as connected');
 my $back = $relay->client('u1', pos => $clients[0]->pos);
 $back->wait_notes(10);
 pass('a client that comes back gets what it missed');
 
-my $guardian = $relay->pid;
+my @last = children($relay->pid);
 is($relay->stop, 0, 'SIGTERM ends all of them');
 is($back->wait_closed, 4201, 'after a bye to their clients');
-is(scalar children($guardian), 0, 'none is left');
+is_deeply([ grep { lives($_) } @last ], [], 'none is left');
 
 $relay->start;
 wait_until('it starts again', sub { 3 == children($relay->pid) });
 my @orphans = children($relay->pid);
 $relay->kill9;
 wait_until('workers whose guardian is killed leave by themselves',
-    sub { !grep { kill 0 => $_ } @orphans });
+    sub { !grep { lives($_) } @orphans });
 pass('and the port is free');
 
-# Started by somebody who does not care how his children end.
-my $careless = "$relay->{folder}/careless";
-$relay->write_file($careless, sprintf "#!%s\n\$SIG{CHLD} = 'IGNORE';\nexec '%s', \@ARGV;\n", $^X, $relay->{program});
-chmod 0755, $careless;
-my $program = $relay->{program};
-$relay->{program} = $careless;
-$relay->start;
-wait_until('it runs', sub { 3 == children($relay->pid) });
-my ($first) = children($relay->pid);
-kill KILL => $first;
-wait_until('another takes its place', sub { my @now = children($relay->pid); @now == 3 && !grep { $_ == $first } @now });
-is($relay->stop, 0, 'who was started with SIGCHLD ignored looks after its workers too');
-$relay->{program} = $program;
+# Started in odd ways: by somebody who does not care how his children end, whose log has nobody who reads it
+# any more, or who has closed the standard files.
+sub started_by
+{
+    my ($what, $words) = @_;
+    my $wrapper = "$relay->{folder}/wrapper";
+    $relay->write_file($wrapper, sprintf "#!%s\n%s\nexec '%s', \@ARGV;\n", $^X, $words, $relay->{program});
+    chmod 0755, $wrapper;
+    local $relay->{program} = $wrapper;
+    $relay->start;
+    $relay->wait_ready;
+    my ($first) = children($relay->pid);
+    kill KILL => $first;
+    wait_until('another takes its place', sub { my @now = children($relay->pid); @now == 3 && !grep { $_ == $first } @now });
+    my @files = map { readlink "/proc/@{[ $relay->pid ]}/fd/$_" } 0 .. 2;
+    is($relay->stop, 0, "who was started $what looks after its workers too");
+    return @files;
+}
+
+started_by('with SIGCHLD ignored', q{$SIG{CHLD} = 'IGNORE';});
+started_by('with a log that nobody reads', q{$SIG{PIPE} = 'DEFAULT'; pipe my $in, my $out; open STDERR, '>&', $out; close $in;});
+is_deeply([ started_by('without standard files', 'close $_ for *STDIN, *STDOUT, *STDERR;') ], [ ('/dev/null') x 3 ],
+    'no socket takes the place of one of them, which the log would go to');
 
 # A worker is killed while a certificate is being replaced.
 my $name = "$relay->{folder}/tls";
@@ -82,7 +85,7 @@ rename "$name.key", "$name.away" or die $!;
 my ($killed, @rest) = children($relay->pid);
 kill KILL => $killed;
 $relay->wait_for_log(qr/could not serve, starting another.*could not serve, starting another/s, from => $mark);
-is_deeply([ grep { kill 0 => $_ } @rest ], \@rest, 'the others serve, though none can take its place');
+is_deeply([ grep { lives($_) } @rest ], \@rest, 'the others serve, though none can take its place');
 rename "$name.away", "$name.key" or die $!;
 $relay->wait_for_log(qr/(?:started, pid \d+.*){4}/s, from => $mark);
 pass('until the certificate is whole');

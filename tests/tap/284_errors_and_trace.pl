@@ -3,7 +3,9 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
+use IO::Socket::UNIX;
 use JSON ();
+use POSIX ();
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
@@ -105,6 +107,27 @@ is((clairon('errors', 'list', '--limit', 'x'))[0], 2, 'a bad limit too');
 like((clairon('errors', 'drop', '--reason', 'exausted'))[2], qr/exhausted, expired, rejected or undecodable/, 'a reason that is none is told');
 like((clairon('errors', 'drop', '--since', '-1h'))[2], qr/--since must be/, 'and a time that is to come');
 like((clairon('errors', 'drop', 'x'))[2], qr/a UUID/, 'an id that is none too');
+
+# A store that goes away amid the answer is told of, and does not end the command without a word.
+my $path   = Clairon::Test::scratch() . '/fake';
+my $listen = IO::Socket::UNIX->new(Local => $path, Listen => 1) or die "could not listen: $!";
+my $faker  = fork // die "could not fork: $!";
+if ($faker == 0)
+{
+    my $link = $listen->accept;
+    while (sysread $link, my $words, 4096)
+    {
+        $link->shutdown(0) if $words =~ /XREVRANGE/;    # what is asked next meets nobody
+        syswrite $link, $words =~ /SELECT/ ? "+OK\r\n" : $words =~ /XREVRANGE/ ? "*0\r\n" : "\$-1\r\n";
+    }
+    POSIX::_exit(0);
+}
+($code, undef, $err) = do {
+    local $SIG{PIPE} = 'DEFAULT';    # as of a shell; Mojolicious ignores it
+    clairon('errors', 'list', "--store.url=unix://$path") };
+is($code, 1, 'a store that goes away amid the answer');
+like($err, qr/^clairon errors: the store does not answer: /, 'is told of');
+waitpid $faker, 0;
 
 # A value that its type cannot print: the message goes its way, and the log says so.
 $pg->safe_psql('postgres', q{
