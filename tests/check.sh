@@ -4,6 +4,9 @@
 #   tests/check.sh [unit] [regress] [isolation] [sanitized] [tap] [client] [e2e]
 #                  [replica] [packages] [operations] [images]
 #
+# TESTS names files of the layers unit, tap and e2e that alone are to run of these:
+#   make check-tap TESTS=tests/tap/245_workers.pl
+#
 # Each layer may take a while but not for ever; one that fails does not stop the
 # next. A layer that ran nothing is a failure. The last line is the sum of all.
 # Run it through docker/unprivileged.sh: PostgreSQL refuses root.
@@ -25,17 +28,26 @@ bounded() {
     return "$status"
 }
 
+# files_of PATTERN: the test files that it stands for, of these those that TESTS names if it is set.
+files_of() {
+    local file
+    for file in $1; do
+        [ -e "$file" ] || continue
+        [ -z "${TESTS:-}" ] || [[ " $TESTS " == *" $file "* ]] || continue
+        echo "$file"
+    done
+}
+
 # ---- the layers: each prints its tests' own output and returns non-zero on a failure
 
 layer_unit() {
     local source program status=0
-    for source in tests/unit/test_*.c; do
-        [ -e "$source" ] || continue
+    for source in $(files_of 'tests/unit/test_*.c'); do
         program=build/asan/${source%.c}
         echo "# $program"
         unit_program "$program" || status=1
     done
-    for source in tests/fuzz/fuzz_*.c; do
+    for source in $(files_of 'tests/fuzz/fuzz_*.c'); do
         program=build/asan/${source%.c}
         echo "# $program"
         unit_program "$program" "tests/fuzz/corpus/${program##*/fuzz_}" || status=1
@@ -101,7 +113,9 @@ layer_isolation() {
 }
 
 layer_tap() {
-    tap_files tests/tap/*.pl
+    local files
+    mapfile -t files <<<"$(files_of 'tests/tap/*.pl')"
+    tap_files "${files[@]}"
 }
 
 # A standby, and the decoder on a PostgreSQL that has standbys decode. On one that cannot, what
@@ -131,7 +145,7 @@ tap_files() {
     rm -rf "$CLAIRON_WORK/tap" && mkdir -p "$CLAIRON_WORK/tap"
     TESTDIR=$CLAIRON_WORK/tap TESTDATADIR=$CLAIRON_WORK/tap/data TESTLOGDIR=$CLAIRON_WORK/tap/log \
         PG_TEST_TIMEOUT_DEFAULT=60 CLAIRON_TEST_SECONDS=600 \
-        bounded 1800 prove --verbose -I tests/perl -I "$PG_PERL" "$@" 2>&1
+        bounded $((600 + 60 * $#)) prove --verbose -I tests/perl -I "$PG_PERL" "$@" 2>&1
 }
 
 # The decoder's tests again, on a plugin that UBSan watches. CLAIRON_SANITIZED=all: every one.
@@ -166,8 +180,7 @@ layer_client() (
 
 layer_e2e() {
     local file status=0
-    for file in tests/e2e/test_*.py; do
-        [ -e "$file" ] || continue
+    for file in $(files_of 'tests/e2e/test_*.py'); do
         echo "# $file"
         bounded 600 /usr/bin/python3 "$file" -v 2>&1 || status=1
     done
