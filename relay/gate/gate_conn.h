@@ -285,6 +285,13 @@ struct session_group *gate_groups_of(const struct token *token);
 
 /* gate_tls.c: shows and logs until when the certificate is good; nothing without one. */
 void gate_note_certificate(struct gate *gate);
+/* Why SSL_read, SSL_peek or SSL_write gave `result`: EAGAIN for what only takes time, or EIO. */
+int gate_tls_errno(const SSL *ssl, int result);
+/*
+ * Ends our side of the connection, also of TLS: closed with unread bytes it would be a reset, which
+ * may take with it what was said last. False: the socket is broken.
+ */
+MUST_CHECK bool gate_say_no_more(struct lws *wsi);
 
 /* gate_timers.c: one timer for all connections. */
 void gate_timers_start(struct gate *gate);

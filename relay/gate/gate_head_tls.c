@@ -85,7 +85,6 @@ head_kill(struct gate_tls_head *head)
     lws_set_timeout(wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_SYNC);
 }
 
-/* As gate_head.c has it: a close with unread bytes would be a reset. */
 static void
 answer(struct gate_tls_head *head, struct gate_answer *answer)
 {
@@ -99,9 +98,7 @@ answer(struct gate_tls_head *head, struct gate_answer *answer)
     if (gate_answer_build(answer, &out) == RC_OK)
         sent = SSL_write(ssl, out.bytes + LWS_PRE, (int)(out.len - LWS_PRE));
     buffer_free(&out);
-    if (sent > 0)
-        (void)SSL_shutdown(ssl);
-    if (sent <= 0 || shutdown(head->readable.fd, SHUT_WR) != 0) {
+    if (sent <= 0 || !gate_say_no_more(head->wsi)) {
         head_kill(head);
         return;
     }
@@ -180,14 +177,13 @@ static void
 peek(struct gate_tls_head *head, SSL *ssl)
 {
     struct gate *gate = head->gate;
-    int got, error;
+    int got;
 
     ERR_clear_error();
     got = SSL_peek(ssl, gate->received, sizeof(gate->received));
-    error = SSL_get_error(ssl, got);
     if (got > 0)
         judge(head, (size_t)got);
-    else if (error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE)
+    else if (gate_tls_errno(ssl, got) != EAGAIN)
         head_kill(head);
 }
 

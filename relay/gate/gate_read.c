@@ -27,17 +27,10 @@ read_tls(SSL *ssl, unsigned char *bytes, size_t len)
     got = SSL_read(ssl, bytes, (int)len);
     if (got > 0)
         return got;
-    switch (SSL_get_error(ssl, got)) {
-    case SSL_ERROR_WANT_READ:
-    case SSL_ERROR_WANT_WRITE:
-        errno = EAGAIN;
-        return -1;
-    case SSL_ERROR_ZERO_RETURN:
+    if (SSL_get_error(ssl, got) == SSL_ERROR_ZERO_RETURN)
         return 0;
-    default:
-        errno = EIO;
-        return -1;
-    }
+    errno = gate_tls_errno(ssl, got);
+    return -1;
 }
 
 ssize_t
@@ -252,13 +245,6 @@ gate_read_stop(struct gate_conn *conn)
 void
 gate_read_linger(struct gate_conn *conn)
 {
-    SSL *ssl = lws_get_ssl(conn->wsi);
-
-    if (ssl != NULL) {
-        ERR_clear_error();
-        (void)SSL_shutdown(ssl);
-    }
-    /* A close with unread bytes would be a reset, which may take our close frame with it. */
-    if (shutdown(conn->readable.fd, SHUT_WR) != 0)
+    if (!gate_say_no_more(conn->wsi))
         gate_conn_kill(conn);
 }

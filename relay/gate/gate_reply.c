@@ -28,15 +28,7 @@ write_tls(SSL *ssl, const char *bytes, size_t len)
     sent = SSL_write(ssl, bytes, (int)(len < RECORD_BYTES ? len : RECORD_BYTES));
     if (sent > 0)
         return sent;
-    switch (SSL_get_error(ssl, sent)) {
-    case SSL_ERROR_WANT_READ:
-    case SSL_ERROR_WANT_WRITE:
-        errno = EAGAIN;
-        break;
-    default:
-        errno = EIO;
-        break;
-    }
+    errno = gate_tls_errno(ssl, sent);
     return -1;
 }
 
@@ -72,12 +64,10 @@ write_out(struct gate_request *request)
     return true;
 }
 
-/* A close with unread bytes would be a reset, which may take the answer with it. */
+/* Who may still be talking is given the time to see that it is answered. */
 static void
 end(struct gate_request *request)
 {
-    SSL *ssl = lws_get_ssl(request->wsi);
-
     if (request->said_all || (request->body_left == 0 && request->thrown == 0) ||
         !gate_body_linger(request)) {
         gate_request_kill(request);
@@ -85,11 +75,7 @@ end(struct gate_request *request)
     }
     request->thrown = 0;
     gate_request_set_state(request, GATE_REQUEST_LINGERING);
-    if (ssl != NULL) {
-        ERR_clear_error();
-        (void)SSL_shutdown(ssl);
-    }
-    if (shutdown(request->writable.fd, SHUT_WR) != 0)
+    if (!gate_say_no_more(request->wsi))
         gate_request_kill(request);
 }
 

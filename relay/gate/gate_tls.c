@@ -1,7 +1,12 @@
-/* gate_tls.c: changes the certificate of a running gate, and tells when it ends. */
+/*
+ * gate_tls.c: changes the certificate of a running gate, and tells when it ends; and what the files
+ * of the gate that read and write have in common where OpenSSL is asked.
+ */
+#include <errno.h>
 #include <inttypes.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -9,6 +14,26 @@
 #include "gate/gate_conn.h"
 
 #define DAY_S 86400
+
+int
+gate_tls_errno(const SSL *ssl, int result)
+{
+    int error = SSL_get_error(ssl, result);
+
+    return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE ? EAGAIN : EIO;
+}
+
+bool
+gate_say_no_more(struct lws *wsi)
+{
+    SSL *ssl = lws_get_ssl(wsi);
+
+    if (ssl != NULL) {
+        ERR_clear_error();
+        (void)SSL_shutdown(ssl);
+    }
+    return shutdown(lws_get_socket_fd(wsi), SHUT_WR) == 0;
+}
 
 /* A sentence for the log, of what OpenSSL complained of first. */
 static void
