@@ -13,6 +13,7 @@
 #include "gate/gate_request.h"
 
 #define POSTS_MAX 512
+#define LINGERING_MAX 256
 #define BODIES_MAX (64 * 1024 * 1024) /* bytes of all of them */
 
 static void
@@ -22,17 +23,26 @@ drop_body(struct gate_request *request)
     buffer_free(&request->body);
 }
 
+static void
+take_place(struct gate_request *request, struct gate_places *places)
+{
+    request->places = places;
+    DL_APPEND2(places->first, request, place_prev, place_next);
+    places->count++;
+}
+
 void
 gate_body_end(struct gate_request *request)
 {
-    struct gate *gate = request->gate;
+    struct gate_places *places = request->places;
 
-    if (!request->is_post_counted)
+    if (places == NULL)
         return;
-    request->is_post_counted = false;
-    DL_DELETE2(gate->posts, request, post_prev, post_next);
-    gate->post_count--;
-    drop_body(request);
+    request->places = NULL;
+    DL_DELETE2(places->first, request, place_prev, place_next);
+    places->count--;
+    if (places == &request->gate->posts)
+        drop_body(request);
 }
 
 static void
@@ -49,51 +59,42 @@ make_room(struct gate *gate)
 {
     struct gate_request *request;
 
-    DL_FOREACH2(gate->posts, request, post_next)
+    DL_FOREACH2(gate->posts.first, request, place_next)
     {
         if (request->state == GATE_REQUEST_READING) {
             refuse(request);
-            return true;
-        }
-        if (request->state == GATE_REQUEST_LINGERING) {
-            gate_body_end(request);
-            gate_request_kill(request);
             return true;
         }
     }
     return false;
 }
 
-static bool
-take_place(struct gate_request *request)
-{
-    struct gate *gate = request->gate;
-
-    if (gate->post_count >= POSTS_MAX && !make_room(gate))
-        return false;
-    request->is_post_counted = true;
-    DL_APPEND2(gate->posts, request, post_prev, post_next);
-    gate->post_count++;
-    return true;
-}
-
 bool
 gate_body_begin(struct gate_request *request)
 {
-    bool has_place = take_place(request);
+    struct gate *gate = request->gate;
 
-    if (!has_place)
+    if (gate->posts.count >= POSTS_MAX && !make_room(gate)) {
         refuse(request);
-    return has_place;
+        return false;
+    }
+    take_place(request, &gate->posts);
+    return true;
 }
 
-bool
+/* Of places of their own: who had to go must not make another go by that. */
+void
 gate_body_linger(struct gate_request *request)
 {
-    if (!request->is_post_counted)
-        return take_place(request);
-    drop_body(request);
-    return true;
+    struct gate_places *lingering = &request->gate->lingering;
+    struct gate_request *oldest = lingering->first;
+
+    gate_body_end(request);
+    if (lingering->count >= LINGERING_MAX) {
+        gate_body_end(oldest);
+        gate_request_kill(oldest);
+    }
+    take_place(request, lingering);
 }
 
 void

@@ -71,6 +71,12 @@ struct gate_refusal {
     const char *sentence;
 };
 
+/* Requests of which there may be so many only. */
+struct gate_places {
+    struct gate_request *first; /* the oldest */
+    int count;
+};
+
 /* What lws keeps for each socket. */
 struct gate_slot {
     struct gate_conn *conn;
@@ -137,10 +143,10 @@ struct gate {
     struct token_rules rules;
     struct ev_timer sweep;
     struct gate_request *requests;
-    int stream_count;           /* of those requests: SSE and polls */
-    struct gate_request *posts; /* of those requests: all but polls and streams, the oldest first */
-    int post_count;
-    size_t body_bytes; /* of all of them */
+    int stream_count;             /* of those requests: SSE and polls */
+    struct gate_places posts;     /* of those requests: all but polls and streams */
+    struct gate_places lingering; /* of all of them, those that are answered */
+    size_t body_bytes;            /* of all posts */
     struct gate_peer *peers;
     struct gate_head *heads; /* of requests to come, the oldest first */
     int head_count;

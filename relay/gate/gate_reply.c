@@ -68,13 +68,13 @@ write_out(struct gate_request *request)
 static void
 end(struct gate_request *request)
 {
-    if (request->said_all || (request->body_left == 0 && request->thrown == 0) ||
-        !gate_body_linger(request)) {
+    if (request->said_all || (request->body_left == 0 && request->thrown == 0)) {
         gate_request_kill(request);
         return;
     }
     request->thrown = 0;
     gate_request_set_state(request, GATE_REQUEST_LINGERING);
+    gate_body_linger(request);
     if (!gate_say_no_more(request->wsi))
         gate_request_kill(request);
 }

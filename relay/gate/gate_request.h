@@ -75,8 +75,9 @@ struct gate_request {
     struct lws *wsi;
     struct gate_request *prev; /* in gate->requests */
     struct gate_request *next;
-    struct gate_request *post_prev; /* in gate->posts */
-    struct gate_request *post_next;
+    struct gate_places *places;      /* of the gate's, in which it has one; NULL: none */
+    struct gate_request *place_prev; /* in them */
+    struct gate_request *place_next;
     struct ev_io readable; /* lws reads and writes no more of it */
     struct ev_io writable;
     int64_t body_left; /* bytes of the body that are to come; INT64_MAX: nobody knows */
@@ -86,8 +87,7 @@ struct gate_request {
     const struct gate_route *route;
     enum gate_request_state state;
     bool has_ended; /* the socket is to be closed */
-    bool is_post_counted;
-    char *origin; /* whose pages may read the answer; NULL: no page asks */
+    char *origin;   /* whose pages may read the answer; NULL: no page asks */
     char *who;
     struct token token;
     struct gate_redeem *redeem; /* while ASKING */
@@ -131,8 +131,8 @@ void gate_requests_sweep(struct gate *gate, int64_t now_us, int64_t wall_us);
 bool gate_body_begin(struct gate_request *request);
 void gate_body_add(struct gate_request *request, const char *bytes, size_t len);
 void gate_body_end(struct gate_request *request); /* accepts one that has no place */
-/* Its body is done with. False: there is no place in which to wait for the client to see that. */
-bool gate_body_linger(struct gate_request *request);
+/* Its body is done with; it waits for its client to see that, and the oldest that does no more. */
+void gate_body_linger(struct gate_request *request);
 /* Is it one that we take? Else the request is answered. While lws has the request's headers. */
 void gate_body_check(struct gate_request *request);
 /* Bytes as they are announced; more than GATE_BODY_MAX: too many. INT64_MAX: in chunks. */

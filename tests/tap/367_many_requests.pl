@@ -75,6 +75,8 @@ my @slow = map { body('/v1/ack', 100, '{') } 1 .. SLOW;
 is(body('/v1/ack', 48, '{"ids":["00000000-0000-0000-0000-000000000000"]}')->answer->{status}, 204, 'one that comes at once is done meanwhile');
 is($slow[0]->answer->{status}, 503, 'the oldest of those that come slowly makes room');
 ok($slow[0]{answer}{headers}{'retry-after'}, 'and is told when to try again');
+# Those of them, and one for each that came later; who was refused waits, and sends nobody away by that.
+cmp_ok($relay->metric('clairon_gate_refused_total'), '<=', SLOW - 512 + 2, 'nobody else has to');
 $slow[-1]->write(' ' x 52 . '"ids":["00000000-0000-0000-0000-000000000000"]}');
 is($slow[-1]->answer->{status}, 204, 'the newest has its time');
 $_->hang_up for @slow;
