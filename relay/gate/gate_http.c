@@ -232,14 +232,15 @@ char *
 gate_http_argument(struct lws *wsi, const char *name, size_t max)
 {
     size_t name_len = strlen(name);
-    int len;
+    bool is_there = true;
 
-    for (int nth = 0; (len = lws_hdr_fragment_length(wsi, WSI_TOKEN_HTTP_URI_ARGS, nth)) > 0;
-         nth++) {
+    /* Its length does not tell the last from an empty one: "?&pos=..". */
+    for (int nth = 0; is_there; nth++) {
+        int len = lws_hdr_fragment_length(wsi, WSI_TOKEN_HTTP_URI_ARGS, nth);
         char *text = memory_new((size_t)len + 1);
 
-        if (lws_hdr_copy_fragment(wsi, text, len + 1, WSI_TOKEN_HTTP_URI_ARGS, nth) >= 0 &&
-            strncmp(text, name, name_len) == 0) {
+        is_there = lws_hdr_copy_fragment(wsi, text, len + 1, WSI_TOKEN_HTTP_URI_ARGS, nth) >= 0;
+        if (is_there && strncmp(text, name, name_len) == 0) {
             memmove(text, text + name_len, strlen(text) - name_len + 1);
             return bounded(text, max);
         }

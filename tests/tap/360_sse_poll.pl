@@ -288,6 +288,7 @@ my $twice = Clairon::Test::RawSocket->open($relay, ':path' => "/v1/ws?ticket=$ti
 $twice->say({ t => 'connect', r => 1, token => token(sub => 't4') });
 is($twice->ending->{code}, 4001, 'a ticket, and a token in connect: no session');
 is(ws_with($ticket->{ticket}), 't3', 'the ticket is unused');
+is(http(GET => "/v1/poll?$_", bearer('u1'))->{status}, 400, "an argument behind an empty one is read: $_") for '&wait=x', 'wait=0&&max=x', 'wait=0&=&max=x';
 is(http(GET => '/v1/poll?ticket=' . ticket('t2')->{ticket})->{status}, 401, 'a poll takes no ticket');
 isnt($store->ask('GET', $store->key('ticket:' . ticket('t2')->{ticket})), undef, 'the store has what it stands for');
 
