@@ -33,71 +33,54 @@ add_health(struct gate *gate, struct buffer *body, const char *good, const char 
     return ready;
 }
 
-static int
-answer_healthz(struct gate *gate, struct lws *wsi, bool head)
+static void
+answer_healthz(struct gate *gate, struct gate_answer *ret_answer)
 {
-    struct gate_answer answer;
-
-    gate_answer_init(&answer, 200, GATE_JSON);
-    answer.head = head;
-    (void)add_health(gate, &answer.body, "ok", "ok");
-    return gate_answer_send(wsi, &answer);
+    gate_answer_init(ret_answer, 200, GATE_JSON);
+    (void)add_health(gate, &ret_answer->body, "ok", "ok");
 }
 
-static int
-answer_readyz(struct gate *gate, struct lws *wsi, bool head)
+static void
+answer_readyz(struct gate *gate, struct gate_answer *ret_answer)
 {
-    struct gate_answer answer;
-
-    gate_answer_init(&answer, 200, GATE_JSON);
-    answer.head = head;
-    if (!add_health(gate, &answer.body, "ready", "not ready"))
-        answer.status = 503;
-    return gate_answer_send(wsi, &answer);
+    gate_answer_init(ret_answer, 200, GATE_JSON);
+    if (!add_health(gate, &ret_answer->body, "ready", "not ready"))
+        ret_answer->status = 503;
 }
 
-static int
-answer_problem(struct lws *wsi, int status, bool head, const char *header, const char *sentence)
+static void
+make_problem(struct gate_answer *ret_answer, int status, const char *header, const char *sentence)
 {
-    struct gate_answer answer;
-
-    gate_answer_problem(&answer, status, 0, sentence);
-    answer.head = head;
+    gate_answer_problem(ret_answer, status, 0, sentence);
     if (header != NULL)
-        gate_answer_header(&answer, "%s", header);
-    return gate_answer_send(wsi, &answer);
+        gate_answer_header(ret_answer, "%s", header);
 }
 
-static int
-answer_metrics(struct gate *gate, struct lws *wsi, bool head)
+static void
+answer_metrics(struct gate *gate, struct gate_answer *ret_answer)
 {
-    struct gate_answer answer;
-
-    gate_answer_init(&answer, 200, "text/plain; version=0.0.4");
-    answer.head = head;
-    if (stats_write(gate->stats, &answer.body) != RC_OK) {
-        buffer_free(&answer.body);
-        buffer_free(&answer.headers);
-        return answer_problem(wsi, 500, head, NULL, "the metrics do not fit their buffer");
-    }
-    return gate_answer_send(wsi, &answer);
+    gate_answer_init(ret_answer, 200, "text/plain; version=0.0.4");
+    if (stats_write(gate->stats, &ret_answer->body) == RC_OK)
+        return;
+    buffer_free(&ret_answer->body);
+    buffer_free(&ret_answer->headers);
+    make_problem(ret_answer, 500, NULL, "the metrics do not fit their buffer");
 }
 
-static int
-answer_upgrade_required(struct gate *gate, struct lws *wsi, bool head)
+static void
+answer_upgrade_required(struct gate *gate, struct gate_answer *ret_answer)
 {
     (void)gate;
-    return answer_problem(
-        wsi, 426, head, "Upgrade: websocket",
-        "/v1/ws is a WebSocket: send Upgrade: websocket, and Connection: Upgrade");
+    make_problem(ret_answer, 426, "Upgrade: websocket",
+                 "/v1/ws is a WebSocket: send Upgrade: websocket, and Connection: Upgrade");
 }
 
 /* Only from /console do the page's links lead where they should. */
-static int
-answer_console_folder(struct gate *gate, struct lws *wsi, bool head)
+static void
+answer_console_folder(struct gate *gate, struct gate_answer *ret_answer)
 {
     (void)gate;
-    return answer_problem(wsi, 308, head, "Location: ../console", "the console is at /console");
+    make_problem(ret_answer, 308, "Location: ../console", "the console is at /console");
 }
 
 static const struct gate_route ROUTES[] = {
@@ -305,22 +288,23 @@ gate_http_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_
 }
 
 /* A page of another origin asks what it may send. */
-static int
-answer_preflight(struct gate *gate, struct lws *wsi, const struct gate_route *route)
+static void
+make_preflight(struct gate *gate, struct lws *wsi, const struct gate_route *route,
+               struct gate_answer *ret_answer)
 {
-    struct gate_answer answer;
     char *origin;
 
-    if (!gate_http_origin(route->is_console ? NULL : gate->config->gate.origins, wsi, &origin))
-        return answer_problem(wsi, 403, false, NULL, "pages of this origin may not");
-    gate_answer_init(&answer, 204, GATE_JSON);
-    gate_answer_header(&answer, "Access-Control-Allow-Methods: %s", route->methods);
-    gate_answer_header(&answer, "Access-Control-Allow-Headers: authorization, content-type, "
-                                "last-event-id, idempotency-key, traceparent, tracestate");
-    gate_answer_header(&answer, "Access-Control-Max-Age: 600");
-    gate_answer_allow(&answer, origin);
+    if (!gate_http_origin(route->is_console ? NULL : gate->config->gate.origins, wsi, &origin)) {
+        make_problem(ret_answer, 403, NULL, "pages of this origin may not");
+        return;
+    }
+    gate_answer_init(ret_answer, 204, GATE_JSON);
+    gate_answer_header(ret_answer, "Access-Control-Allow-Methods: %s", route->methods);
+    gate_answer_header(ret_answer, "Access-Control-Allow-Headers: authorization, content-type, "
+                                   "last-event-id, idempotency-key, traceparent, tracestate");
+    gate_answer_header(ret_answer, "Access-Control-Max-Age: 600");
+    gate_answer_allow(ret_answer, origin);
     free(origin);
-    return gate_answer_send(wsi, &answer);
 }
 
 /* Reads the id behind the path of a route that takes one. */
@@ -356,15 +340,6 @@ make_wrong_method(const struct gate_route *route, struct gate_answer *ret_answer
     gate_answer_header(ret_answer, "Allow: %s", route->methods);
 }
 
-static int
-answer_wrong_method(struct lws *wsi, const struct gate_route *route)
-{
-    struct gate_answer answer;
-
-    make_wrong_method(route, &answer);
-    return gate_answer_send(wsi, &answer);
-}
-
 /* NULL: there is nothing. */
 static const struct gate_route *
 route_of(const struct gate *gate, const char *target, size_t len)
@@ -392,20 +367,23 @@ gate_http_stray_method(const struct gate *gate, const char *target, size_t len,
 }
 
 /* What needs no token. */
-static int
-answer_anybody(struct gate *gate, struct lws *wsi, const struct gate_route *route, int method)
+static void
+answer_anybody(struct gate *gate, struct lws *wsi, const struct gate_route *route, int method,
+               struct gate_answer *ret_answer)
 {
-    bool head = method == LWSHUMETH_HEAD;
+    bool is_head = method == LWSHUMETH_HEAD;
 
     if ((route == NULL || !route->is_probe) && !gate_admits_request(gate, wsi))
-        return answer_problem(wsi, 429, head, GATE_SOON, GATE_TOO_FAST);
-    if (route == NULL)
-        return answer_problem(wsi, 404, head, NULL, "there is nothing at this path");
-    if (route->answer != NULL && (method == LWSHUMETH_GET || head))
-        return route->answer(gate, wsi, head);
-    if (route->answer == NULL && method == LWSHUMETH_OPTIONS)
-        return answer_preflight(gate, wsi, route);
-    return answer_wrong_method(wsi, route);
+        make_problem(ret_answer, 429, GATE_SOON, GATE_TOO_FAST);
+    else if (route == NULL)
+        make_problem(ret_answer, 404, NULL, "there is nothing at this path");
+    else if (route->answer != NULL && (method == LWSHUMETH_GET || is_head))
+        route->answer(gate, ret_answer);
+    else if (route->answer == NULL && method == LWSHUMETH_OPTIONS)
+        make_preflight(gate, wsi, route, ret_answer);
+    else
+        make_wrong_method(route, ret_answer);
+    ret_answer->head = is_head;
 }
 
 int
@@ -416,9 +394,13 @@ gate_http_request(struct gate *gate, struct lws *wsi, struct gate_request **slot
     char id[FRAME_UUID_TEXT + 1];
     const struct gate_route *route =
         gate_http_path(wsi, &method, path) ? find_route(gate, path, id) : NULL;
+    struct gate_answer answer;
 
-    if (route == NULL || route->answer != NULL ||
-        method != (route->is_post ? LWSHUMETH_POST : LWSHUMETH_GET))
-        return answer_anybody(gate, wsi, route, method);
-    return gate_request_begin(gate, wsi, route, id, slot);
+    if (route != NULL && route->answer == NULL &&
+        method == (route->is_post ? LWSHUMETH_POST : LWSHUMETH_GET))
+        return gate_request_begin(gate, wsi, route, id, slot);
+    answer_anybody(gate, wsi, route, method, &answer);
+    if (gate_body_len(wsi) == 0)
+        return gate_answer_send(wsi, &answer);
+    return gate_request_pass_over(gate, wsi, &answer, slot);
 }

@@ -36,8 +36,8 @@ struct gate_request;
 struct gate_route {
     const char *path;
     const char *methods; /* as of `Allow` */
-    /* Answered at once, by anybody; NULL: by a token, through `act`. */
-    int (*answer)(struct gate *gate, struct lws *wsi, bool head);
+    /* What anybody is told at once; NULL: a token is needed, and `act` answers. */
+    void (*answer)(struct gate *gate, struct gate_answer *ret_answer);
     void (*act)(struct gate_request *request); /* the token is good, the body complete */
     /* Reads headers that are gone once the body came; may be NULL. */
     void (*headers)(struct gate_request *request);
@@ -120,6 +120,9 @@ struct gate_request {
 /* gate_request.c: their lives. What lws gets back: 0, or -1: end the socket. */
 int gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *route,
                        const char *id, struct gate_request **slot);
+/* Likewise, with its answer, which is freed: what still comes of a body is passed over. */
+int gate_request_pass_over(struct gate *gate, struct lws *wsi, struct gate_answer *answer,
+                           struct gate_request **slot);
 void gate_request_body_end(struct gate_request *request); /* all of it is there */
 void gate_request_closed(struct gate_request *request);
 void gate_requests_sweep(struct gate *gate, int64_t now_us, int64_t wall_us);
@@ -225,9 +228,9 @@ void gate_console_overview(struct gate_request *request);
 void gate_console_errors(struct gate_request *request);
 void gate_console_redrive(struct gate_request *request);
 void gate_console_drop(struct gate_request *request);
-int gate_console_page(struct gate *gate, struct lws *wsi, bool head);
-int gate_console_style(struct gate *gate, struct lws *wsi, bool head);
-int gate_console_script(struct gate *gate, struct lws *wsi, bool head);
+void gate_console_page(struct gate *gate, struct gate_answer *ret_answer);
+void gate_console_style(struct gate *gate, struct gate_answer *ret_answer);
+void gate_console_script(struct gate *gate, struct gate_answer *ret_answer);
 
 /*
  * gate_asked.c: the store is asked for this request, which may be gone when it answers; _done and

@@ -80,6 +80,13 @@ for my $method (qw(POST PUT DELETE OPTIONS))
 }
 is(http(GET => '/v1/ws')->{status}, 426, 'without an upgrade the WebSocket asks for one');
 is(http(POST => '/v1/ws', 'Content-Length' => 0)->{status}, 405, 'and takes nothing else');
+for my $path ('/v1/ack', '/v1/poll', '/nope')
+{
+    my $answer = http(HEAD => $path);
+    is($answer->{status}, $path eq '/nope' ? 404 : 405, "HEAD of $path");
+    is($answer->{body}, '', 'has no body either');
+    cmp_ok($answer->{headers}{'content-length'}, '>', 0, 'but its length');
+}
 
 # What an upgrade must have.
 my $good = upgrade($relay);

@@ -80,7 +80,9 @@ is($relay->metric('clairon_gate_streams'), 0, 'nobody is left');
 
 # An answer that is given before the body has come: who goes on sending it is not cut off before it could read.
 for my $head (head(POST => '/v1/ack', Authorization => 'Bearer x', 'Content-Length' => 400_000), head(POST => '/v1/ack', 'Content-Length' => 40_000_000),
-    head(POST => '/v1/ack', 'Transfer-Encoding' => 'chunked'), head(POST => '/v1/ack', Origin => 'http://evil.example', 'Content-Length' => 400_000))
+    head(POST => '/v1/ack', 'Transfer-Encoding' => 'chunked'), head(POST => '/v1/ack', Origin => 'http://evil.example', 'Content-Length' => 400_000),
+    (map { head($_ => '/v1/nothing', 'Content-Length' => 400_000), head($_ => '/healthz', 'Content-Length' => 400_000) } qw(POST PUT DELETE)),
+    head(POST => '/v1/nothing', 'Transfer-Encoding' => 'chunked'), head(GET => '/metrics', 'Content-Length' => 400_000), head(OPTIONS => '/v1/ack', 'Content-Length' => 400_000))
 {
     my $raw = said(0, $head);
     1 until $raw->{bytes} =~ /\r\n\r\n.*\}/s || !$raw->more;
