@@ -98,6 +98,14 @@ gate_answer_allow(struct gate_answer *answer, const char *origin)
     gate_answer_header(answer, "Vary: Origin");
 }
 
+/* RFC 9110, 7.8: who names an upgrade does so in Connection too, and 426 must name one. */
+static const char *
+connection_of(const struct gate_answer *answer)
+{
+    return answer->status == 426 ? "Upgrade: websocket\r\nConnection: upgrade, close"
+                                 : "Connection: close";
+}
+
 static enum rc
 add_head(const struct gate_answer *answer, struct buffer *out)
 {
@@ -109,8 +117,9 @@ add_head(const struct gate_answer *answer, struct buffer *out)
     if (rc == RC_OK)
         rc = buffer_addf(out,
                          "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%s"
-                         "Connection: close\r\n\r\n",
-                         answer->headers.len > 0 ? answer->headers.bytes : "");
+                         "%s\r\n\r\n",
+                         answer->headers.len > 0 ? answer->headers.bytes : "",
+                         connection_of(answer));
     return rc;
 }
 

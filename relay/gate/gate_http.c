@@ -71,7 +71,7 @@ static void
 answer_upgrade_required(struct gate *gate, struct gate_answer *ret_answer)
 {
     (void)gate;
-    make_problem(ret_answer, 426, "Upgrade: websocket",
+    make_problem(ret_answer, 426, NULL,
                  "/v1/ws is a WebSocket: send Upgrade: websocket, and Connection: Upgrade");
 }
 

@@ -78,7 +78,10 @@ for my $method (qw(POST PUT DELETE OPTIONS))
     is($answer->{status}, 405, "$method is not allowed");
     is($answer->{headers}{allow}, 'GET, HEAD', 'and the answer says what is');
 }
-is(http(GET => '/v1/ws')->{status}, 426, 'without an upgrade the WebSocket asks for one');
+my $required = http(GET => '/v1/ws');
+is($required->{status}, 426, 'without an upgrade the WebSocket asks for one');
+is($required->{headers}{upgrade}, 'websocket', 'by its name');
+is($required->{headers}{connection}, 'upgrade, close', 'which Connection says too');
 is(http(POST => '/v1/ws', 'Content-Length' => 0)->{status}, 405, 'and takes nothing else');
 for my $path ('/v1/ack', '/v1/poll', '/nope')
 {
