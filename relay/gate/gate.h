@@ -24,7 +24,8 @@ struct gate_health {
 
 /*
  * Listens on config->gate.listen; several processes may take connections from the one descriptor,
- * which is the caller's. A failure is logged, with what and why.
+ * which is the caller's. Waits two seconds for another process to let the place go. A failure is
+ * logged, with what and why.
  */
 MUST_CHECK enum rc gate_listen(const struct config *config, int *ret_fd);
 /* Removes what gate_listen left in the file system, a unix socket. */

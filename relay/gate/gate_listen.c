@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -16,6 +17,8 @@
 #define UNIX_PREFIX "unix:"
 #define BACKLOG 4096
 #define REASON_MAX 256
+#define HELD_TRIES 40
+#define HELD_PAUSE_MS 50
 
 /* Cuts "host:port" or "[v6]:port" in two. */
 static bool
@@ -58,9 +61,11 @@ bind_and_listen(int family, const struct sockaddr *address, socklen_t len)
     return -1;
 }
 
+/* RC_AGAIN: another process has it. */
 static enum rc
 listen_on_port(const char *listen, int *ret_fd, char *reason, size_t size)
 {
+    enum rc rc = RC_OK;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found = NULL;
     char host[HOST_MAX];
@@ -79,13 +84,14 @@ listen_on_port(const char *listen, int *ret_fd, char *reason, size_t size)
         return RC_BAD;
     }
     fd = bind_and_listen(found->ai_family, found->ai_addr, found->ai_addrlen);
-    if (fd < 0)
+    if (fd < 0) {
+        rc = errno == EADDRINUSE ? RC_AGAIN : RC_IO;
         snprintf(reason, size, "%s", strerror(errno));
+    }
     freeaddrinfo(found);
-    if (fd < 0)
-        return RC_IO;
-    *ret_fd = fd;
-    return RC_OK;
+    if (rc == RC_OK)
+        *ret_fd = fd;
+    return rc;
 }
 
 static bool
@@ -99,7 +105,7 @@ someone_answers(const struct sockaddr_un *address)
     return answers;
 }
 
-/* A socket that nobody answers on is a leftover and goes. Other files stay. */
+/* Likewise. A socket that nobody answers on is a leftover and goes. Other files stay. */
 static enum rc
 listen_on_path(const char *path, int *ret_fd, char *reason, size_t size)
 {
@@ -120,7 +126,7 @@ listen_on_path(const char *path, int *ret_fd, char *reason, size_t size)
         }
         if (someone_answers(&address)) {
             snprintf(reason, size, "another process listens there");
-            return RC_IO;
+            return RC_AGAIN;
         }
         unlink(path);
     }
@@ -148,14 +154,30 @@ gate_listens_on_unix(const struct gate *gate)
     return unix_path(gate->config) != NULL;
 }
 
+static enum rc
+try_to_listen(const struct config *config, int *ret_fd, char *reason, size_t size)
+{
+    const char *path = unix_path(config);
+
+    return path != NULL ? listen_on_path(path, ret_fd, reason, size)
+                        : listen_on_port(config->gate.listen, ret_fd, reason, size);
+}
+
 enum rc
 gate_listen(const struct config *config, int *ret_fd)
 {
-    const char *path = unix_path(config);
+    const struct timespec pause = {.tv_nsec = HELD_PAUSE_MS * 1000000L};
     char reason[REASON_MAX];
-    enum rc rc = path != NULL ? listen_on_path(path, ret_fd, reason, sizeof(reason))
-                              : listen_on_port(config->gate.listen, ret_fd, reason, sizeof(reason));
+    enum rc rc = try_to_listen(config, ret_fd, reason, sizeof(reason));
 
+    /* The workers of a relay that was killed take a moment to see that. */
+    if (rc == RC_AGAIN)
+        log_warn("gate", "%s is another process's: waiting for it, %d s at most",
+                 config->gate.listen, HELD_TRIES * HELD_PAUSE_MS / 1000);
+    for (int i = 0; i < HELD_TRIES && rc == RC_AGAIN; i++) {
+        nanosleep(&pause, NULL);
+        rc = try_to_listen(config, ret_fd, reason, sizeof(reason));
+    }
     if (rc != RC_OK)
         log_error("gate", "could not listen on %s: %s", config->gate.listen, reason);
     else

@@ -5,6 +5,7 @@ use warnings;
 use Clairon::Test qw(wait_until token);
 use Clairon::Test::RawSocket qw(PING PONG);
 use IO::Socket::IP;
+use IO::Socket::UNIX;
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -57,8 +58,23 @@ $second->start;
 is($second->wait_end >> 8, 1, 'a port that is taken ends the start');
 my @errors = grep { /level=error/ } split /\n/, $second->log_text;
 is(scalar(@errors), 1, 'with one sentence');
+like($second->log_text, qr/level=warn .*waiting for it/, 'after a while, which is told');
 like($errors[0], qr/could not listen on 127\.0\.0\.1:$relay->{port}: Address already in use/, 'that says why');
 is(($relay->get('/readyz'))[0], 200, 'and the first does not notice');
+
+# As the workers of a relay that was killed: they hold its place for a moment.
+my $folder = Clairon::Test::scratch();
+for my $place ('127.0.0.1:' . Clairon::Test::free_port(), "unix:$folder/s")
+{
+    my ($path, $port) = $place =~ /^unix:(.*)|:(\d+)$/;
+    my $held = defined $path ? IO::Socket::UNIX->new(Local => $path, Listen => 1) : IO::Socket::IP->new(LocalHost => '127.0.0.1', LocalPort => $port, ReuseAddr => 1, Listen => 1);
+    my $late = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.listen' => $place });
+    $late->wait_for_log(qr/waiting for it/);
+    $held->close;
+    $late->wait_for_log(qr/listening on/);
+    pass("$place: a place that is let go is taken");
+    is($late->stop, 0, 'SIGTERM ends the relay in good order');
+}
 
 # SIGTERM: everyone is told when to come back, nobody new is let in.
 my @all     = map { user("user$_") } 1 .. 8;
