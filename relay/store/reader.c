@@ -21,8 +21,10 @@
  * none, and the beat stream (upkeep.h) tells a quiet store from a dead one.
  */
 #define READER_BLOCK_MS "0"
-#define READER_ENTRIES 64 /* in one answer, of up to a megabyte each .. */
-#define READER_LEAST 16   /* .. or of each stream, where they are many */
+#define READER_ENTRIES 64                       /* in one answer .. */
+#define READER_LEAST 16                         /* .. or of each stream, where they are many */
+#define READER_FEWEST 4                         /* however large they are */
+#define READER_BYTES ((size_t)16 * 1024 * 1024) /* of notes, as large as the last ones */
 #define READER_PATIENCE_S (4 * UPKEEP_BEAT_S)
 #define READER_WORDS 6 /* before the streams */
 #define READER_STREAMS (2 + 2 * STORE_SHARDS_MAX)
@@ -116,6 +118,17 @@ want_all(const struct lane *lane, struct wanted *wanted,
     want(wanted, lane->beat_key, "$");
 }
 
+/* An answer comes as a whole, and a gate that was paused has many to read. */
+static size_t
+entries_to_ask(const struct reader *reader)
+{
+    size_t fit = READER_BYTES / reader->each / (reader->note_bytes + 1);
+
+    if (fit > reader->most)
+        return reader->most;
+    return fit < READER_FEWEST ? READER_FEWEST : fit;
+}
+
 void
 reader_read(struct lane *lane)
 {
@@ -127,7 +140,8 @@ reader_read(struct lane *lane)
 
     if (lane->reading || !reader->seeking || !lane->is_placed || is_held_back(lane))
         return;
-    snprintf(most, sizeof(most), "%zu", reader->most);
+    lane->asked = entries_to_ask(reader);
+    snprintf(most, sizeof(most), "%zu", lane->asked);
     want_all(lane, &wanted, at);
     argv[argc++] = "STREAMS";
     memcpy(argv + argc, wanted.keys, wanted.count * sizeof(*argv));
@@ -263,7 +277,6 @@ reader_open(struct ev_loop *loop, const struct config *config, struct store *sto
 {
     const unsigned count = store_shards(store);
     struct reader *reader = memory_new(sizeof(*reader) + count * sizeof(*reader->channels));
-    size_t each; /* streams of a server */
 
     reader->store = store;
     reader->loop = loop;
@@ -276,8 +289,10 @@ reader_open(struct ev_loop *loop, const struct config *config, struct store *sto
     reader->order_timer.data = reader;
     reader->channel_count = count;
     reader->lane_count = urls_count(config->store.url);
-    each = (count + reader->lane_count - 1) / reader->lane_count;
-    reader->most = READER_ENTRIES / each > READER_LEAST ? READER_ENTRIES / each : READER_LEAST;
+    reader->each = (count + reader->lane_count - 1) / reader->lane_count;
+    reader->most = READER_ENTRIES / reader->each;
+    if (reader->most < READER_LEAST)
+        reader->most = READER_LEAST;
     name_keys(reader, config);
     for (unsigned i = 0; i < reader->lane_count; i++) {
         if (open_lane(&reader->lanes[i], reader, i, loop, config))

@@ -39,6 +39,7 @@ struct lane {
     bool is_placed; /* "$" was resolved: where to read on is exact */
     bool reading;   /* an XREAD is under way .. */
     bool is_stale;  /* .. for what comes after places that do not count any more */
+    size_t asked;   /* .. and for so many entries of each stream */
     enum lag lag;
     char name[24]; /* in the log */
     char beat_key[READER_KEY_MAX];
@@ -53,7 +54,9 @@ struct reader {
     struct order *order; /* of several shards */
     ev_timer order_timer;
     struct tail control;
-    size_t most; /* entries of one stream in an answer */
+    size_t each;       /* streams of a server, at most */
+    size_t most;       /* entries of one stream in an answer */
+    size_t note_bytes; /* of the largest lately */
     unsigned lane_count;
     struct lane lanes[STORE_SHARDS_MAX];
     unsigned channel_count;

@@ -11,6 +11,7 @@
  * Notes wait so long for those before them in another shard: another feed has taken over by then.
  */
 #define READER_ORDER_S 3
+#define READER_FORGETS 8 /* of what was large, so much of it with each answer */
 
 static void
 tell_strays(struct reader *reader, const struct channel *channel, size_t strays)
@@ -36,6 +37,28 @@ give_entries(struct reader *reader, const struct channel *channel, const redisRe
             strays++;
     }
     tell_strays(reader, channel, strays);
+}
+
+static size_t
+bytes_of(const redisReply *reply)
+{
+    size_t bytes = reply->type == REDIS_REPLY_STRING ? reply->len : 0;
+
+    for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++)
+        bytes += bytes_of(reply->element[i]);
+    return bytes;
+}
+
+static void
+note_sizes(struct reader *reader, const redisReply *entries)
+{
+    reader->note_bytes -= reader->note_bytes / READER_FORGETS;
+    for (size_t i = 0; i < entries->elements; i++) {
+        size_t bytes = bytes_of(entries->element[i]);
+
+        if (bytes > reader->note_bytes)
+            reader->note_bytes = bytes;
+    }
 }
 
 static void
@@ -125,7 +148,7 @@ take_stream(struct lane *lane, const redisReply *stream, struct answer *answer)
     const redisReply *entries = stream->element[1];
 
     if (is_key(key, reader->control.key)) {
-        if (tail_begin(&reader->control, lane->link, entries, reader->most))
+        if (tail_begin(&reader->control, lane->link, entries, lane->asked))
             answer->lag = LAG_MEMBERS;
         control_take_members(&reader->events, entries, reader->control.at);
     }
@@ -145,8 +168,9 @@ take_notes(struct lane *lane, struct answer *answer)
     for (unsigned i = 0; i < reader->channel_count; i++) {
         if (answer->notes[i] == NULL)
             continue;
-        if (answer->notes[i]->elements >= reader->most)
+        if (answer->notes[i]->elements >= lane->asked)
             answer->lag = LAG_NOTES;
+        note_sizes(reader, answer->notes[i]);
         take_entries(reader, i, answer->notes[i]);
     }
     release(reader);
@@ -163,7 +187,7 @@ take_receipts(struct lane *lane, const struct answer *answer)
 
         if (answer->receipts[i] == NULL)
             continue;
-        has_more |= tail_begin(receipts, lane->link, answer->receipts[i], reader->most);
+        has_more |= tail_begin(receipts, lane->link, answer->receipts[i], lane->asked);
         control_take_receipts(&reader->events, store_name(reader->store), answer->receipts[i],
                               receipts->at);
     }
