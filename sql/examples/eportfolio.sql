@@ -39,9 +39,10 @@ CREATE TABLE IF NOT EXISTS announcements (
     created_at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- FULL: a screen can say what a row was before, not only what it is now.
+-- FULL: a screen can say what a row was before, not only what it is now; and whose it was is known.
 ALTER TABLE assignments REPLICA IDENTITY FULL;
 ALTER TABLE members REPLICA IDENTITY FULL;
+ALTER TABLE announcements REPLICA IDENTITY FULL;
 
 -- Whoever changes an assignment, also by hand in psql, moves its time: a page can tell old from new.
 CREATE OR REPLACE FUNCTION assignment_touch() RETURNS trigger

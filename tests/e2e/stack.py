@@ -7,6 +7,7 @@ database (without the folder, what needs the store or the relay's process is ski
 
 import atexit
 import configparser
+import json
 import os
 import re
 import shutil
@@ -111,6 +112,14 @@ class Relay:
     def token(self, *options):
         command = [ROOT / "build/clairon", "token", "-c", self.config, *options]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def doctor(self, area):
+        """What it finds wrong there."""
+        command = [ROOT / "build/clairon", "doctor", "-c", self.config, "--json"]
+        checks = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)["checks"]
+        found = [check for check in checks if check["area"] == area]
+        assert found, f"the doctor says nothing of {area}"
+        return [f"{check['check']}: {check['detail']}" for check in found if not check["ok"]]
 
     def pid(self):
         for entry in Path("/proc").iterdir():

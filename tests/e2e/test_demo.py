@@ -38,6 +38,11 @@ class DemoPage(BrowserCase):
         self.assertIn("psql", self.browser.find("#psql").text)
         self.assertEqual(self.browser.errors(), [])
 
+    def test_the_doctor_finds_nothing_wrong_with_its_worlds(self):
+        if not self.stack.relay:
+            self.skipTest("the folder of the demo is not known")
+        self.assertEqual(self.stack.relay.doctor("postgresql"), [])
+
     def test_an_update_reaches_its_student_and_nobody_else(self):
         u1, u2, u3 = self.open("u1", "u2", "u3")
         title = self.retitle("u1")
