@@ -10,8 +10,8 @@ const at = (path) => fileURLToPath(new URL(path, import.meta.url));
 // Names that stay among src/: no application, browser, relay or other tab sees them. None may be a
 // field of anything else.
 const INTERNAL = `
-  onToken onFrame onState onError isAcked retopic wake suspend received settled arrive restart keep
-  first forget markAcked handlersFor emit hears handler rung opened failed climb nextWait reset
+  open transmit wanted onToken onFrame onState onError isAcked retopic wake suspend received settled arrive restart keep
+  seen forget markAcked markUnheard handlersFor emit hears handler rung opened failed climb nextWait reset
   enter leave flush sendAck sendNack remember since position
 `.trim().split(/\s+/);
 
@@ -19,6 +19,7 @@ const MINIFY = {
   mangle: { toplevel: true },
   compress: {
     ecma: 2020, passes: 4, toplevel: true, pure_getters: true, keep_fargs: false, hoist_vars: true,
+    negate_iife: false, loops: false, // smaller once gzipped
     unsafe_arrows: true, unsafe_methods: true, // nothing here is called with `new`
     unsafe: true, // nor is anything built in replaced
   },

@@ -26,7 +26,7 @@ const failure = (text, fields) => Object.assign(new Error(text), fields);
  *   closed      the end: close() was called, or the relay said that trying again cannot help
  *
  * `options`: as settingsOf() has them.
- * `owner`: position() and topics(), which may be undefined, onToken(token), which may suspend
+ * `owner`: position() and wanted(), its topics, which may be undefined, onToken(token), which may suspend
  * the connection, onFrame(frame, length), onState(change), onError(error).
  */
 export function createConnection(options, owner) {
@@ -51,7 +51,7 @@ export function createConnection(options, owner) {
     bye = null;
     if (!token) setState('connecting');
     token ??= await bringToken();
-    if (token && attempts === ours) owner.onToken?.(token);
+    if (token && attempts === ours) owner.onToken(token);
     if (attempts !== ours) return;
     if (!token) {
       retry(backoff.nextWait(), { reason: NO_TOKEN });
@@ -68,7 +68,7 @@ export function createConnection(options, owner) {
       return;
     }
     socket.onopen = () => {
-      const wanted = owner.topics();
+      const wanted = owner.wanted();
       topics = wanted ?? ALL;
       requests += 1;
       say({
@@ -87,7 +87,7 @@ export function createConnection(options, owner) {
   }
 
   /** False when nothing is open; the frame is then not sent. */
-  function send(frame) {
+  function transmit(frame) {
     if (state !== 'open') return false;
     say(frame);
     return true;
@@ -101,13 +101,13 @@ export function createConnection(options, owner) {
   /** The owner's topics have changed. While nothing is open, the next `connect` says them. */
   function retopic() {
     const before = topics;
-    topics = owner.topics() ?? ALL;
+    topics = owner.wanted() ?? ALL;
     ask('subscribe', topics.filter((topic) => !before.includes(topic)));
     ask('unsubscribe', before.filter((topic) => !topics.includes(topic)));
   }
 
   function ask(t, changed) {
-    if (changed.length > 0) request({ t, topics: changed });
+    if (changed.length) request({ t, topics: changed });
   }
 
   /** Something says that the world is back; `isChanged`: by another network, perhaps. */
@@ -115,7 +115,7 @@ export function createConnection(options, owner) {
     if (state === 'waiting' || (isChanged && state === 'connecting')) {
       again();
     } else if (isChanged || now() - heardAt > pingMs) {
-      if (send({ t: 'ping' })) giveUp(PROBE_MS, SILENT);
+      if (transmit({ t: 'ping' })) giveUp(PROBE_MS, SILENT);
     }
   }
 
@@ -164,14 +164,14 @@ export function createConnection(options, owner) {
   }
 
   function connected(frame) {
-    const { user, conn, resumed, ping, exp } = frame;
+    const { user, conn, resumed } = frame;
     clearTimeout(timers[NO_ANSWER]);
-    if (ping > 0) pingMs = ping * 1000;
+    if (frame.ping > 0) pingMs = frame.ping * 1000;
     openedAt = now();
     const climbIn = ladder.opened();
     if (climbIn) after('climb', climbIn, climb);
     heard();
-    planRefresh(exp);
+    planRefresh(frame.exp);
     owner.onFrame(frame);
     setState('open', { user, conn, resumed: !!resumed });
   }
@@ -201,7 +201,7 @@ export function createConnection(options, owner) {
   /** A frame that is answered. */
   function request(frame) {
     requests += 1;
-    send({ r: requests, ...frame });
+    transmit({ r: requests, ...frame });
   }
 
   function lost({ code, reason }) {
@@ -267,7 +267,7 @@ export function createConnection(options, owner) {
 
   return {
     open,
-    send,
+    transmit,
     retopic,
     wake,
     suspend,

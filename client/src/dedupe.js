@@ -7,7 +7,7 @@ const MAX_KEPT = 256;
  * application must see neither. Bounded: the oldest ids are forgotten first.
  */
 export function createDedupe(limit = 4096) {
-  const acks = new Map(); // id -> whether it was acked, oldest first
+  const acks = new Map(); // id -> what seen() says, oldest first
   let kept;
 
   /** An ack may be lost with its page: the next one, which knows them from `store`, acks again. */
@@ -16,11 +16,14 @@ export function createDedupe(limit = 4096) {
     for (const id of loaded()) put(id, true);
   }
 
-  /** True the first time. A repeat moves its id to the young end: it may be repeated again. */
-  function first(id) {
-    const isNew = !acks.has(id);
-    put(id, acks.get(id));
-    return isNew;
+  /**
+   * What was known before: nothing (undefined), or whether it was acked. A repeat moves its id to
+   * the young end: it may be repeated again.
+   */
+  function seen(id) {
+    const before = acks.get(id);
+    put(id, before ?? false);
+    return before;
   }
 
   function markAcked(ids) {
@@ -45,5 +48,5 @@ export function createDedupe(limit = 4096) {
     return kept?.()?.split(' ') ?? [];
   }
 
-  return { keep, first, markAcked, isAcked, forget };
+  return { keep, seen, markAcked, isAcked, forget };
 }

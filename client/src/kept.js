@@ -8,7 +8,5 @@ export const createKept = (storage, key) => (text) => {
   try {
     const place = globalThis[storage];
     return text ? place.setItem(key, text) : place.getItem(key);
-  } catch {
-    return null;
-  }
+  } catch {}
 };

@@ -24,9 +24,8 @@ export function createLeadership(name, elected, deposed) {
         }),
       );
     } catch {
-      if (signal.aborted) return;
-      if (isHeld) deposed();
-      else elected(); // no locks in this page: everybody for himself
+      // Not held: no locks in this page: everybody for himself.
+      if (!signal.aborted) (isHeld ? deposed : elected)();
     }
   }
 

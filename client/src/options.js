@@ -10,24 +10,23 @@ function demand(isRight, text) {
   if (!isRight) throw new TypeError(`connect(): ${text}`);
 }
 
-export function checkOptions(options) {
-  const unknown = Object.keys(options).find((name) => !KNOWN.includes(name));
-  demand(unknown === undefined, `unknown option "${unknown}"; known are ${KNOWN.join(', ')}`);
-  demand(/^(string|function)$/.test(typeof options.token), 'token: a string or a function');
-  for (const [name, valid] of Object.entries(VALUES)) {
-    const given = [options[name] ?? []].flat();
-    demand(given.every((value) => valid.includes(value)), `${name} is one of ${valid.join(', ')}`);
-  }
-}
-
-/** What a connection is made with. */
+/** What a connection is made with. An option that is undefined is one that was not given. */
 export function settingsOf(options) {
   const { WebSocket, fetch } = globalThis;
-  const settings = { WebSocket, fetch, now: Date.now, ...VALUES, ...options };
-  settings.url = socketUrl(options.url);
-  settings.backoff = createBackoff(options.backoff);
+  const settings = { WebSocket, fetch, now: Date.now, ...VALUES };
+  for (const name in options) {
+    demand(KNOWN.includes(name), `unknown option "${name}"; known are ${KNOWN.join(', ')}`);
+    settings[name] = options[name] ?? settings[name];
+  }
+  for (const [name, valid] of Object.entries(VALUES)) {
+    const isValid = [settings[name]].flat().every((value) => valid.includes(value));
+    demand(isValid, `${name} is one of ${valid.join(', ')}`);
+  }
+  demand(/^(string|function)$/.test(typeof settings.token), 'token: a string or a function');
+  settings.url = socketUrl(settings.url);
+  settings.backoff = createBackoff(settings.backoff);
   const hasMeans = (name) => settings[name === 'ws' ? 'WebSocket' : 'fetch'];
-  settings.transports = settings.transports.filter(hasMeans);
+  settings.transports = [settings.transports].flat().filter(hasMeans);
   demand(settings.transports[0], 'no WebSocket here');
   return settings;
 }

@@ -21,7 +21,7 @@ export function createOutbox(send) {
     planned = undefined;
     for (const verdict of new Set(verdicts.values())) {
       const ids = [...verdicts.keys()].filter((id) => verdicts.get(id) === verdict);
-      while (ids.length > 0) {
+      while (ids.length) {
         const part = ids.splice(0, IDS_PER_FRAME);
         if (!send({ ...JSON.parse(verdict), ids: part })) return;
         for (const id of part) verdicts.delete(id);

@@ -8,7 +8,7 @@
 export function createPosition(pos, kept) {
   let received = pos ?? kept?.() ?? undefined;
   let settled = received;
-  let open = []; // { pos, done } in stream order; neighbours that are done are merged
+  const open = []; // in stream order: { pos }, the place before which all is done once this one is
 
   /** A message arrived; call the returned function once its handlers are through. */
   function arrive(at) {
@@ -16,11 +16,14 @@ export function createPosition(pos, kept) {
     const entry = { pos: at };
     open.push(entry);
     return () => {
-      const before = settled;
-      entry.done = true;
-      while (open[0]?.done) settled = open.shift().pos;
-      open = open.filter((e, i) => !(e.done && open[i + 1]?.done));
-      if (settled !== before) kept?.(settled);
+      const i = open.indexOf(entry);
+      open.splice(i, 1);
+      if (i > 0) {
+        open[i - 1].pos = entry.pos;
+      } else {
+        settled = entry.pos;
+        kept?.(settled);
+      }
     };
   }
 

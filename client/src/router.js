@@ -34,7 +34,7 @@ export function createRouter() {
   const handlersFor = (what) => [...entries].filter((e) => e.hears(what)).map((e) => e.handler);
 
   /**
-   * False when nobody listens. A listener that throws must not stop the connection: its error
+   * Returns how many listen. A listener that throws must not stop the connection: its error
    * goes to the console's log.
    */
   function emit(event, detail) {
@@ -46,7 +46,7 @@ export function createRouter() {
         console.error('clairon:', error);
       }
     }
-    return listeners.length > 0;
+    return listeners.length;
   }
 
   return { on, handlersFor, emit };

@@ -19,7 +19,7 @@ export function openStream(transport, fetch, url) {
 
   function send(text) {
     const { t, ...frame } = JSON.parse(text);
-    if (t === 'ack' || t === 'nack') {
+    if (frame.ids) { // ack or nack
       // What is lost here, or not known there, is made up for when the message comes again.
       ask(t, { method: 'POST', body: JSON.stringify(frame), keepalive: true }).catch(() => {});
     } else { // also a ping: the next answer says as much as a pong
@@ -59,7 +59,7 @@ export function openStream(transport, fetch, url) {
   /** Resolves to a good response; rejects with a close code, or when it is aborted. */
   async function get(path, signal, query) {
     if (pos) query.pos = pos;
-    if (topics.size > 0) query.topics = [...topics].join();
+    if (topics.size) query.topics = [...topics].join();
     const response = await ask(`${path}?${new URLSearchParams(query)}`, { signal })
       .catch(() => { throw UNREACHABLE; });
     if (!response.ok) throw await codeOfStatus(response);

@@ -30,8 +30,7 @@ export function createTabs(name, settings, owner) {
   const id = Math.random();
   const connection = createConnection(settings, {
     ...owner,
-    onToken: undefined,
-    topics: allTopics,
+    wanted: allTopics,
     onFrame: publish,
     onState: changed,
   });
@@ -59,14 +58,8 @@ export function createTabs(name, settings, owner) {
     join();
   }
 
-  function close() {
-    life.abort();
-    leave();
-    connection.close();
-  }
-
   /** False when nobody is there to send it. */
-  function send(frame) {
+  function transmit(frame) {
     if (leads) return judge(frame, id);
     if (change.state !== 'open') return false;
     post('send', { frame });
@@ -75,7 +68,7 @@ export function createTabs(name, settings, owner) {
 
   function retopic() {
     if (leads) connection.retopic();
-    else post('topics', { topics: owner.topics() });
+    else post('topics', { topics: owner.wanted() });
   }
 
   function wake(isChanged) {
@@ -95,7 +88,6 @@ export function createTabs(name, settings, owner) {
 
   function leave() {
     clearInterval(timer);
-    clearTimeout(nudge);
     connection.suspend();
     leads = false;
     leadership.leave();
@@ -138,7 +130,7 @@ export function createTabs(name, settings, owner) {
   }
 
   function hello() {
-    post('hello', { topics: owner.topics(), pos: owner.position() });
+    post('hello', { topics: owner.wanted(), pos: owner.position() });
   }
 
   function receive(message) {
@@ -199,7 +191,7 @@ export function createTabs(name, settings, owner) {
   // ---- between the leader's connection and all tabs
 
   function allTopics() {
-    const lists = [owner.topics(), ...others.values()];
+    const lists = [owner.wanted(), ...others.values()];
     return lists.includes(undefined) ? undefined : [...new Set(lists.flat())];
   }
 
@@ -228,8 +220,8 @@ export function createTabs(name, settings, owner) {
   function judge(frame, from) {
     const isOurs = from === id;
     const ids = isOurs ? frame.ids : frame.ids.filter((one) => !owner.isAcked(one));
-    if (ids.length === 0) return true;
-    if (!connection.send({ ...frame, ids })) return false;
+    if (!ids.length) return true;
+    if (!connection.transmit({ ...frame, ids })) return false;
     release(ids);
     if (frame.t !== 'ack') return true;
     const acked = { t: 'acked', ids };
@@ -240,8 +232,12 @@ export function createTabs(name, settings, owner) {
 
   function changed(next) {
     // With this tab's token it is over; that of another may be better.
-    if (next.state === 'closed') leave();
-    else post('state', { change: next });
+    if (next.state === 'closed') {
+      life.abort();
+      leave();
+    } else {
+      post('state', { change: next });
+    }
     tell(next);
   }
 
@@ -252,9 +248,9 @@ export function createTabs(name, settings, owner) {
 
   return {
     open,
-    send,
+    transmit,
     retopic,
     wake,
-    close,
+    close: connection.close,
   };
 }

@@ -4,10 +4,10 @@ export const isSeen = () => !document.hidden;
 
 /**
  * `wake(isChanged)` is called when the browser is online again (true), or when the page is looked
- * at again (false), until `life` is aborted.
+ * at again, until `life` is aborted.
  */
 export function onWake(life, wake) {
   if (!globalThis.document) return;
   addEventListener('online', () => wake(true), life);
-  addEventListener('visibilitychange', () => isSeen() && wake(false), life);
+  addEventListener('visibilitychange', () => isSeen() && wake(), life);
 }

@@ -306,6 +306,14 @@ test('close() in a handler: the rest of the frame is for nobody, and nothing ret
   assert.equal(relay.pendingSockets, 0);
 });
 
+test('an option that is undefined is one that was not given', async (t) => {
+  const none = Object.fromEntries(['pos', 'window', 'topics', 'ack', 'storage', 'dedupe', 'transports', 'tabs', 'fetch', 'now']
+    .map((name) => [name, undefined]));
+  const { relay, client } = start(t, none);
+  (await relay.socket()).accept();
+  assert.equal(client.state, 'open');
+});
+
 test('a wrong option is refused with the names of the right ones', () => {
   assert.throws(() => connect({ token: 'T', tokne: 1 }), /unknown option "tokne".*url, token/);
   assert.throws(() => connect({ url: 'ws://x' }), /token: a string/);

@@ -38,26 +38,26 @@ test('close codes fall into stop, back off and at once', () => {
 
 test('an id is new once, and the oldest ids are forgotten first', () => {
   const d = createDedupe(2);
-  assert.equal(d.first('a'), true);
-  assert.equal(d.first('a'), false);
-  d.first('b');
-  d.first('a'); // seen again: now younger than b
-  d.first('c');
-  assert.equal(d.first('a'), false);
-  assert.equal(d.first('b'), true);
+  assert.equal(d.seen('a'), undefined);
+  assert.notEqual(d.seen('a'), undefined);
+  d.seen('b');
+  d.seen('a'); // seen again: now younger than b
+  d.seen('c');
+  assert.notEqual(d.seen('a'), undefined);
+  assert.equal(d.seen('b'), undefined);
 });
 
 test('an acked id is known as acked until it is forgotten', () => {
   const d = createDedupe();
-  d.first('a');
+  d.seen('a');
   assert.ok(!d.isAcked('a'));
   d.markAcked(['a']);
-  d.first('a');
+  d.seen('a');
   assert.equal(d.isAcked('a'), true);
   d.forget('a');
-  assert.equal(d.first('a'), true);
+  assert.equal(d.seen('a'), undefined);
   d.markAcked(['never seen']);
-  assert.equal(d.first('never seen'), true);
+  assert.equal(d.seen('never seen'), undefined);
 });
 
 test('the acks of one tick go in one frame, nacks by their delay', async () => {
@@ -114,6 +114,16 @@ test('the stored position never passes a message still being handled', () => {
   assert.equal(stored, '3');
   assert.equal(createPosition(undefined, kept).received(), '3');
   assert.equal(createPosition('9', kept).received(), '9');
+});
+
+test('thousands of messages that are done in any order', () => {
+  const p = createPosition();
+  const dones = Array.from({ length: 20_000 }, (_, i) => p.arrive(String(i)));
+  dones.reverse().forEach((done, i) => {
+    if (i < 19_999) assert.equal(p.settled(), undefined);
+    done();
+  });
+  assert.equal(p.settled(), '19999');
 });
 
 test('a browser that forbids storage costs only what outlives the page', (t) => {

@@ -158,6 +158,23 @@ for (const [leaving, coming] of [['freeze', 'resume'], ['pagehide', 'pageshow']]
   });
 }
 
+for (const end of ['close()', 'a token that is no good']) {
+  test(`after ${end} a page that comes back stays closed`, async (t) => {
+    const { browser, relay, open } = start(t);
+    const tab = open();
+    const socket = await relay.socket();
+    socket.accept();
+    if (end === 'close()') tab.client.close();
+    else socket.dies(4001);
+    assert.equal(tab.client.state, 'closed');
+    const told = tab.states.length;
+    for (const event of ['pagehide', 'pageshow', 'freeze', 'resume']) browser.tell(event);
+    await new Promise(setImmediate);
+    assert.equal(relay.pendingSockets, 0);
+    assert.equal(tab.states.length, told);
+  });
+}
+
 test('a leader that does not answer is robbed of the lead', async (t) => {
   const tick = handTimers(t, 'setInterval');
   const { relay, first, second, socket } = await twoTabs(t);
