@@ -16,7 +16,7 @@ export function createLiveRows(client, source, { key, load }, report) {
   const backoff = createBackoff();
   let rows = [];
   let loading; // a promise, during a load
-  let mustLoad = false;
+  let mustLoad = true;
   let isTelling = false;
   let timer;
 
@@ -24,7 +24,7 @@ export function createLiveRows(client, source, { key, load }, report) {
     client.on(`source:${source}`, arrived),
     client.on('gap', reload),
     client.on('state', ({ state, resumed }) => {
-      if (state === 'open' && !resumed) reload();
+      if (state === 'open' && (mustLoad || !resumed)) reload();
     }),
   ];
   if (client.state === 'open') reload();
@@ -32,12 +32,12 @@ export function createLiveRows(client, source, { key, load }, report) {
   /** Asks load() for all rows; again, when it is called during a load. */
   async function reload() {
     mustLoad = true;
-    if (load) loading ??= loadAll().finally(() => { loading = undefined; });
+    if (load) loading ??= loadAll();
     return loading;
   }
 
   async function loadAll() {
-    clearTimeout(timer);
+    await clearTimeout(timer); // `loading` is set before a load() that throws at once ends it
     try {
       let answer;
       while (mustLoad && load) {
@@ -50,6 +50,7 @@ export function createLiveRows(client, source, { key, load }, report) {
       report(error);
       if (client.state !== 'closed') timer = setTimeout(reload, backoff.nextWait());
     }
+    loading = undefined;
   }
 
   function replace(all) {
@@ -83,7 +84,7 @@ export function createLiveRows(client, source, { key, load }, report) {
 
   function keyOf(row) {
     const values = columns.map((column) => row?.[column]);
-    return values.includes(undefined) ? undefined : values.join('\n');
+    return values.includes(undefined) ? undefined : values.join('\0'); // no text of PostgreSQL's holds that
   }
 
   /** Once for all changes of a tick. */

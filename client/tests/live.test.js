@@ -17,7 +17,7 @@ function change(operation, { before = null, after = null, ack = false, ...rest }
 }
 
 /** A client that is connected, and its live rows. */
-async function start(t, options) {
+async function start(t, options, connected) {
   const relay = fakeRelay();
   const client = connect({ url: 'ws://relay.test', token: 'T', WebSocket: relay.WebSocket, backoff: { base: 2, cap: 2 } });
   t.after(() => client.close());
@@ -26,7 +26,7 @@ async function start(t, options) {
   const list = client.live('t', { key: 'id', ...options });
   t.after(() => list.close());
   const socket = await relay.socket();
-  socket.accept();
+  socket.accept(connected);
   return { relay, client, socket, list, errors };
 }
 
@@ -163,12 +163,46 @@ test('a load that fails is told and tried again; changes are shown meanwhile', a
   assert.deepEqual(errors, ['the server is away']);
 });
 
+test('a reload that a listener asks for is done', async (t) => {
+  let loads = 0;
+  const { list } = await start(t, { load: () => [{ id: 1, load: ++loads }] });
+  const off = list.subscribe(() => { off(); list.reload(); });
+  await rowsAre(list, [{ id: 1, load: 2 }]);
+});
+
+test('a load that throws at once is tried again', async (t) => {
+  t.mock.method(Math, 'random', () => 0);
+  let loads = 0;
+  const { list } = await start(t, {
+    load: () => {
+      loads += 1;
+      if (loads === 1) throw new Error('no answer');
+      return [{ id: 1 }];
+    },
+  });
+  await rowsAre(list, [{ id: 1 }]);
+});
+
 test('a key of several columns, and one that is missing', async (t) => {
   const { client, socket, list } = await start(t, { key: ['a', 'b'] });
   socket.says(change('create', { after: { a: 1, b: 1 } }), change('create', { after: { a: 1, b: 2 } }));
   socket.says(change('delete', { before: { a: 1, b: 1 } }));
   await rowsAre(list, [{ a: 1, b: 2 }]);
   assert.throws(() => client.live('t', {}), /no key/);
+});
+
+test('rows are loaded once, also when the first connection goes on from a stored place', async (t) => {
+  const { socket, list } = await start(t, { load: () => [{ id: 1 }] }, { resumed: true });
+  await rowsAre(list, [{ id: 1 }]);
+  socket.says(change('create', { after: { id: 2 } }));
+  await rowsAre(list, [{ id: 1 }, { id: 2 }]);
+});
+
+test('values of a key of several columns may hold anything', async (t) => {
+  const { socket, list } = await start(t, { key: ['a', 'b'] });
+  const rows = [{ a: 'x\ny', b: 'z' }, { a: 'x', b: 'y\nz' }];
+  socket.says(...rows.map((after) => change('create', { after })));
+  await rowsAre(list, rows);
 });
 
 test('after the close() of its client a load that fails is not tried again', async (t) => {
