@@ -14,11 +14,8 @@ export const NOW = 42;
 /** Any other class backs off, also that of a code that is not ours (1006, 1001 ...). */
 export const closeClass = (code) => (code / 100) | 0;
 
-/** Of a refusal that is none of the wire's, the status itself. */
+/** Of a refusal that is not the relay's own, say a proxy's, the status itself: it may pass. */
 export async function codeOfStatus(response) {
-  const { status } = response;
-  if (status === 403) return 4003;
-  if (status !== 401) return status;
   const { code } = await response.json().catch(() => ({}));
-  return code === 109 ? TOKEN_EXPIRED : 4001;
+  return { 101: 4001, 103: 4003, 109: TOKEN_EXPIRED }[code] ?? response.status;
 }

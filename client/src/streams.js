@@ -3,6 +3,7 @@
 import { UNREACHABLE, codeOfStatus } from './closing.js';
 
 const POLL_WAIT_S = 25;
+const POST_AGAIN_MS = 5_000;
 
 /**
  * The surface of a WebSocket. `transport`: 'sse' or 'poll'; `url` is the WebSocket's, the others
@@ -20,8 +21,7 @@ export function openStream(transport, fetch, url) {
   function send(text) {
     const { t, ...frame } = JSON.parse(text);
     if (frame.ids) { // ack or nack
-      // What is lost here, or not known there, is made up for when the message comes again.
-      ask(t, { method: 'POST', body: JSON.stringify(frame), keepalive: true }).catch(() => {});
+      post(t, JSON.stringify(frame));
     } else { // also a ping: the next answer says as much as a pong
       token = frame.token ?? token;
       pos = frame.pos ?? pos;
@@ -49,6 +49,13 @@ export function openStream(transport, fetch, url) {
       if (!reason) code = error;
     }
     if (attempt === ours) socket.onclose({ code, reason });
+  }
+
+  /** What is lost with the connection is made up for when the message comes again. */
+  async function post(path, body) {
+    const { status } = await ask(path, { method: 'POST', body, keepalive: true }).catch(() => ({}));
+    // Not what is refused for ever, as an id that is not known there.
+    if (attempt && !(status < 429)) setTimeout(post, POST_AGAIN_MS, path, body);
   }
 
   function ask(path, options) {
@@ -89,7 +96,8 @@ export function openStream(transport, fetch, url) {
       const response = await get('poll', signal, { wait });
       const lines = await response.text();
       if (signal.aborted) return;
-      pos = response.headers.get('Clairon-Pos') ?? pos;
+      pos = response.headers.get('Clairon-Pos');
+      if (!pos) throw UNREACHABLE; // a page of somebody else, who answers everything
       if (!wait) {
         say(JSON.stringify({
           t: 'connected',

@@ -84,8 +84,9 @@ export function handTimers(t, kind) {
   const waiting = new Map(); // id -> { at, every, act }
   let now = 0;
   let last = 0;
-  t.mock.method(globalThis, kind, (act, ms = 0) => {
-    waiting.set(last += 1, { at: now + ms, every: kind === 'setInterval' ? ms : undefined, act });
+  t.mock.method(globalThis, kind, (act, ms = 0, ...given) => {
+    const every = kind === 'setInterval' ? ms : undefined;
+    waiting.set(last += 1, { at: now + ms, every, act: () => act(...given) });
     return last;
   });
   t.mock.method(globalThis, kind.replace('set', 'clear'), (id) => { waiting.delete(id); });

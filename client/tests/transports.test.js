@@ -162,6 +162,54 @@ test('a nack goes over HTTP, and one that is not known there harms nothing', asy
   assert.deepEqual(told.error, []);
 });
 
+test('an ack that did not get through is sent again while the connection stays', async (t) => {
+  const tick = handTimers(t, 'setTimeout');
+  const { http, client } = start(t, { transports: ['sse'] });
+  (await http.next()).stream().says(connected({ pos: '1' }), '1');
+  while (client.state !== 'open') await new Promise(setImmediate);
+  client.ack('a');
+  tick(0);
+  (await http.next()).fail();
+  await new Promise(setImmediate);
+  tick(5000);
+  (await http.next()).answer(503, '{}');
+  await new Promise(setImmediate);
+  tick(5000);
+  const third = await http.next();
+  assert.deepEqual(JSON.parse(third.body), { ids: ['a'] });
+  third.answer(204);
+  await new Promise(setImmediate);
+  tick(60_000);
+  assert.deepEqual(http.asked.filter(({ method }) => method === 'POST'), []);
+});
+
+test('a page of somebody else, who answers each request, is no relay: no poll after the other', async (t) => {
+  const { http, told } = start(t, { transports: ['poll'], backoff: { base: 1e6, cap: 1e6, random: () => 1 } });
+  (await http.next()).answer(200, '<!doctype html>\n<title>log in</title>\n');
+  await until('it waits', () => told.state.some(({ state }) => state === 'waiting'));
+  assert.equal(told.state.some(({ state }) => state === 'open'), false);
+  assert.deepEqual(told.error, []);
+});
+
+for (const status of [401, 403]) {
+  test(`a ${status} that is not the relay's, say a proxy's, is not the end`, async (t) => {
+    const { http, client } = start(t, { transports: ['sse'] });
+    (await http.next()).answer(status, '<h1>no</h1>');
+    (await http.next()).answer(status, '{"title":"no"}');
+    (await http.next()).stream().says(connected({ pos: '1' }), '1');
+    await until('it is open', () => client.state === 'open');
+  });
+}
+
+test('a refusal of the relay that is for ever is the end', async (t) => {
+  for (const [status, code, told] of [[401, 101, 4001], [403, 103, 4003]]) {
+    const world = start(t, { transports: ['poll'] });
+    (await world.http.next()).answer(status, JSON.stringify({ code }));
+    await until('the end', () => world.client.state === 'closed');
+    assert.equal(world.told.state.at(-1).code, told);
+  }
+});
+
 test('a connection over HTTP that is asked whether it lives begins again where it is', async (t) => {
   globalThis.document = Object.assign(new EventTarget(), { hidden: false });
   const page = new EventTarget();
