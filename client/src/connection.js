@@ -100,6 +100,7 @@ export function createConnection(options, owner) {
 
   /** The owner's topics have changed. While nothing is open, the next `connect` says them. */
   function retopic() {
+    if (state !== 'open') return;
     const before = topics;
     topics = owner.wanted() ?? ALL;
     ask('subscribe', topics.filter((topic) => !before.includes(topic)));
@@ -142,7 +143,7 @@ export function createConnection(options, owner) {
   function receive({ data }) {
     const ours = socket;
     heard();
-    for (const line of data.split('\n')) {
+    for (const line of `${data}`.split('\n')) { // a binary frame is no text, and told as that
       try {
         if (line) handle(JSON.parse(line), line.length);
       } catch (error) {
@@ -174,6 +175,7 @@ export function createConnection(options, owner) {
     planRefresh(frame.exp);
     owner.onFrame(frame);
     setState('open', { user, conn, resumed: !!resumed });
+    retopic(); // since `connect` they may be others
   }
 
   /** What works is not always the best: it is tried from the top again, from where we are. */

@@ -17,8 +17,8 @@ export function createDedupe(limit = 4096) {
   }
 
   /**
-   * What was known before: nothing (undefined), or whether it was acked. A repeat moves its id to
-   * the young end: it may be repeated again.
+   * What was known before: nothing (undefined), that nobody handled it (null), whether it was
+   * acked. A repeat moves its id to the young end: it may be repeated again.
    */
   function seen(id) {
     const before = acks.get(id);
@@ -35,6 +35,9 @@ export function createDedupe(limit = 4096) {
 
   const isAcked = (id) => acks.get(id);
 
+  /** Nobody was there to handle it. */
+  const markUnheard = (id) => acks.set(id, null);
+
   /** After a handler failed, the retry has to reach it. */
   const forget = (id) => acks.delete(id);
 
@@ -48,5 +51,5 @@ export function createDedupe(limit = 4096) {
     return kept?.()?.split(' ') ?? [];
   }
 
-  return { keep, seen, markAcked, isAcked, forget };
+  return { keep, seen, markAcked, isAcked, markUnheard, forget };
 }

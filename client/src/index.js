@@ -38,7 +38,7 @@ export function connect(options) {
   const own = createConnection(settings, owner);
   let link = own; // or tabs, which are used alike
   const outbox = createOutbox((frame) => link.transmit(frame));
-  onWake(life, (isChanged) => link.wake(isChanged));
+  onWake(life, (isChanged) => link.wake(isChanged), outbox.flush);
 
   /** In a browser the token says whose tabs these are; elsewhere nothing is shared or kept. */
   function onToken(token) {
@@ -100,8 +100,9 @@ export function connect(options) {
   }
 
   function onMessage({ pos, n }) {
+    // One that lacks a part of these throws before anything is changed.
+    const { metadata: { id, topic }, routing: { retry: { ack_required: isOwed } } } = n;
     const settled = position.arrive(pos);
-    const { id, topic } = n.metadata;
     // Other tabs may have asked for more than this one.
     if (topics && !topics.some((wanted) => matchesName(wanted, topic))) {
       settled();
@@ -110,7 +111,7 @@ export function connect(options) {
     const before = dedupe.seen(id);
     router.emit(before === undefined ? 'message' : 'repeat', n);
     if (before == null) {
-      handle(n).finally(settled);
+      handle(n, isOwed).finally(settled);
     } else {
       if (before) outbox.sendAck(id); // our ack was lost on its way
       settled();
@@ -118,7 +119,7 @@ export function connect(options) {
   }
 
   /** Everybody who wanted the message has it: ack. One of them failed: show it again later. */
-  async function handle(n) {
+  async function handle(n, isOwed) {
     const handlers = router.handlersFor(n);
     const failed = [];
     await Promise.all(handlers.map(async (handler) => {
@@ -129,11 +130,14 @@ export function connect(options) {
         onError(error, n);
       }
     }));
-    if (!n.routing.retry.ack_required || options.ack === 'manual') return;
+    if (!isOwed || options.ack === 'manual') return;
     const { id, source } = n.metadata;
     if (failed.length) nack(id, { delay: failed[0]?.retryAfter });
     else if (handlers.length) ack(id);
-    else onError(new Error(`no handler for ${source}`), n);
+    else { // there may be one when it comes again
+      dedupe.markUnheard(id);
+      onError(new Error(`no handler for ${source}`), n);
+    }
   }
 
   function onError(error, notification) {

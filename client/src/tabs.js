@@ -94,6 +94,7 @@ export function createTabs(name, settings, owner) {
     post('bye');
     channel?.close();
     channel = undefined;
+    change = { state: 'connecting' }; // what is to be sent waits
   }
 
   function lead() {
@@ -198,8 +199,8 @@ export function createTabs(name, settings, owner) {
   /** To the others first: what this tab's handlers do must not hold it up. */
   function publish(frame, length) {
     if (frame.t === 'msg') {
-      recent.remember(frame, length);
       if (frame.n.routing.retry.ack_required) hold(frame);
+      recent.remember(frame, length);
     }
     if (frame.t === 'acked') release(frame.ids);
     if (frame.t === 'connected' && !frame.resumed) recent = createRecent(frame.pos);

@@ -306,6 +306,51 @@ test('close() in a handler: the rest of the frame is for nobody, and nothing ret
   assert.equal(relay.pendingSockets, 0);
 });
 
+test('topics asked for while `connect` is under way are asked for once it is answered', async (t) => {
+  const { relay, client } = start(t, { topics: ['a'] });
+  const socket = await relay.socket();
+  socket.onopen();
+  client.subscribe('b');
+  client.unsubscribe('a');
+  socket.says({ t: 'connected', r: 1, resumed: false });
+  assert.deepEqual(socket.sent.map(({ t: kind, topics }) => [kind, topics]), [
+    ['connect', ['a']], ['subscribe', ['b']], ['unsubscribe', ['a']],
+  ]);
+});
+
+test('a notification with parts missing is told, and what comes after it goes on', async (t) => {
+  const kept = [];
+  globalThis.sessionStorage = { getItem: () => null, setItem: (_, pos) => kept.push(pos) };
+  t.after(() => { delete globalThis.sessionStorage; });
+  const { relay, client, told } = start(t, { storage: 'k' });
+  client.on('*', () => {});
+  const socket = await relay.socket();
+  socket.accept();
+  const { routing, ...headless } = note('a');
+  socket.says(msg('1', headless), msg('2', {}), { t: 'msg', pos: '3' }, msg('4', note('b')));
+  await until('the place behind them', () => kept.at(-1) === '4');
+  assert.deepEqual(told('error').map(({ error }) => error.name), ['TypeError', 'TypeError', 'TypeError']);
+});
+
+test('a binary frame is told, and breaks nothing', async (t) => {
+  const { relay, told } = start(t);
+  const socket = await relay.socket();
+  socket.accept();
+  socket.onmessage({ data: new ArrayBuffer(3) });
+  assert.equal(told('error').length, 1);
+});
+
+test('what no handler took is handed to one that is there when it comes again', async (t) => {
+  const { relay, client, told } = start(t);
+  const socket = await relay.socket();
+  socket.accept();
+  socket.says(msg('1', note('a', { ack: true })));
+  await until('an error', () => told('error').length > 0);
+  client.on('assignments', () => {});
+  socket.says(msg('2', note('a', { ack: true })));
+  await until('the ack', () => socket.frames('ack').length === 1);
+});
+
 test('an option that is undefined is one that was not given', async (t) => {
   const none = Object.fromEntries(['pos', 'window', 'topics', 'ack', 'storage', 'dedupe', 'transports', 'tabs', 'fetch', 'now']
     .map((name) => [name, undefined]));

@@ -158,6 +158,29 @@ for (const [leaving, coming] of [['freeze', 'resume'], ['pagehide', 'pageshow']]
   });
 }
 
+test('what is acked while the page sleeps is said once it is back', async (t) => {
+  const { browser, relay, open } = start(t);
+  const { client } = open({ ack: 'manual' });
+  (await relay.socket()).accept();
+  browser.tell('freeze');
+  client.ack('a');
+  await new Promise((resolve) => { setTimeout(resolve); }); // acks go out in a later tick
+  browser.tell('resume');
+  const next = await relay.socket();
+  next.accept({ resumed: true });
+  await until('the ack', () => next.frames('ack').length === 1);
+});
+
+test('what was acked is said before the page of the leader is left', async (t) => {
+  const { browser, relay, open } = start(t);
+  const { client } = open({ ack: 'manual' });
+  const socket = await relay.socket();
+  socket.accept();
+  client.ack('a');
+  browser.tell('pagehide');
+  assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['a'] }]);
+});
+
 for (const end of ['close()', 'a token that is no good']) {
   test(`after ${end} a page that comes back stays closed`, async (t) => {
     const { browser, relay, open } = start(t);

@@ -82,6 +82,15 @@ test('a look at the page asks only when the relay has been silent', async (t) =>
   await until('a ping', () => socket.frames('ping').length === 1);
 });
 
+test('what was acked is said before the page is left', async (t) => {
+  const { browser, relay, client } = start(t);
+  const socket = await relay.socket();
+  socket.accept();
+  client.ack('a');
+  browser.tell('pagehide');
+  assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['a'] }]);
+});
+
 test('after close() nothing wakes it', async (t) => {
   const { browser, relay, client } = start(t);
   (await relay.socket()).dies();
