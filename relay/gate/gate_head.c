@@ -187,6 +187,9 @@ gate_head_judge(const struct gate *gate, const char *bytes, size_t len, struct h
 
     if (rc == RC_OK)
         *ret_head = parts;
+    /* RFC 6455, 4.1: it has to wait. lws would keep what it says for itself. */
+    if (rc == RC_OK && parts.is_websocket && len > parts.len)
+        return refuse(ret_answer, 400, "something came behind the upgrade before its answer");
     if (rc == RC_AGAIN || (rc == RC_OK && !is_stray_method(&parts)))
         return rc;
     if (rc == RC_LIMIT)

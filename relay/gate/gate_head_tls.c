@@ -167,6 +167,12 @@ judge(struct gate_tls_head *head, size_t len)
         len = head->seen.len;
     }
     rc = gate_head_judge(head->gate, bytes, len, &parts, &wrong);
+    /* gate_head.c hides it from lws, which is not possible here. */
+    if (rc == RC_OK && parts.idle_upgrade != NULL) {
+        gate_answer_problem(&wrong, 400, 0,
+                            "Upgrade must be websocket here, and Connection must name it");
+        rc = RC_BAD;
+    }
     if (rc == RC_BAD)
         answer(head, &wrong);
     else if (rc == RC_OK || is_partial(head) || keep(head, len))

@@ -1,7 +1,6 @@
 /* http_head.c: checks the head of an HTTP request, so that nothing can hide in it. */
 #include "wire/http_head.h"
 
-#include <stdbool.h>
 #include <string.h>
 #include <strings.h>
 
@@ -118,19 +117,39 @@ note_single(struct head_scan *scan, const char *name, size_t len)
     return RC_OK;
 }
 
+static bool
+is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static void
+trim(const char **at, const char **end)
+{
+    while (*at < *end && is_blank(**at))
+        (*at)++;
+    while (*end > *at && is_blank((*end)[-1]))
+        (*end)--;
+}
+
 /* RFC 9112, 6.3: of what has another length nobody knows where it ends. */
 static bool
 is_number(const char *at, const char *end)
 {
-    while (at < end && (*at == ' ' || *at == '\t'))
-        at++;
-    while (end > at && (end[-1] == ' ' || end[-1] == '\t'))
-        end--;
+    trim(&at, &end);
     if (at == end)
         return false;
     while (at < end && *at >= '0' && *at <= '9')
         at++;
     return at == end;
+}
+
+/* Is the value that word, whatever the case? */
+static bool
+is_word(const char *at, const char *end, const char *word)
+{
+    trim(&at, &end);
+    return (size_t)(end - at) == strlen(word) && strncasecmp(at, word, strlen(word)) == 0;
 }
 
 /* Is `word` one of a list's, whatever the case? */
@@ -142,7 +161,7 @@ holds_word(const char *at, const char *end, const char *word)
     while (at < end) {
         const char *begin = at;
 
-        while (at < end && *at != ' ' && *at != '\t' && *at != ',')
+        while (at < end && !is_blank(*at) && *at != ',')
             at++;
         if ((size_t)(at - begin) == len && strncasecmp(begin, word, len) == 0)
             return true;
@@ -162,8 +181,7 @@ note_upgrade(struct head_scan *scan, const char *line, size_t name_len, const ch
     if (name_len != strlen(UPGRADE) || strncasecmp(line, UPGRADE, name_len) != 0)
         return;
     scan->upgrade = line;
-    scan->is_websocket =
-        memchr(value, ',', (size_t)(end - value)) == NULL && holds_word(value, end, WEBSOCKET);
+    scan->is_websocket = is_word(value, end, WEBSOCKET);
 }
 
 static enum rc
@@ -173,7 +191,7 @@ read_field(struct head_scan *scan, const char *line, size_t len)
     unsigned before;
     enum rc rc;
 
-    if (line[0] == ' ' || line[0] == '\t')
+    if (is_blank(line[0]))
         return refuse(scan, "a header goes on in a second line");
     if (colon == NULL || !is_token(line, (size_t)(colon - line)))
         return refuse(scan, "a header has no name, or a blank before its colon");
@@ -197,7 +215,8 @@ judge(struct head_scan *scan)
         return refuse(scan, "a body has Content-Length or Transfer-Encoding, not both");
     if (scan->is_1_1 && (scan->seen & 1u << SINGLE_HOST) == 0)
         return refuse(scan, "Host is missing");
-    if (!scan->is_websocket || !scan->is_connection_upgrade)
+    scan->head.is_websocket = scan->is_websocket && scan->is_connection_upgrade;
+    if (!scan->head.is_websocket)
         scan->head.idle_upgrade = scan->upgrade;
     return RC_OK;
 }

@@ -2,6 +2,7 @@
 #ifndef CLAIRON_WIRE_HTTP_HEAD_H
 #define CLAIRON_WIRE_HTTP_HEAD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/rc.h"
@@ -15,7 +16,8 @@ struct http_head {
     size_t method_len;
     const char *target; /* begins with a slash */
     size_t target_len;
-    size_t len; /* bytes of the whole head */
+    size_t len;        /* bytes of the whole head */
+    bool is_websocket; /* it asks for one, in Connection too */
     /*
      * The name of an Upgrade that is no request for a WebSocket, which takes `Connection: Upgrade`
      * too. It may be passed over (RFC 9110, 7.8). NULL: there is none.

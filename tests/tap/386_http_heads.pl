@@ -57,7 +57,7 @@ is(said("POST /v1/ack HTTP/1.0\r\n${auth}Expect: 100-continue\r\nContent-Length:
 is(said("POST /v1/ack HTTP/1.1\r\n${host}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")->{status}, 401, 'who may not is told so at once');
 
 # What clients of Java offer with each request (RFC 9110, 7.8: it may be passed over).
-my %offers = (h2c => "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n", 'TLS/1.2' => "Upgrade: TLS/1.2\r\nConnection: Upgrade\r\n");
+my %offers = (h2c => "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n", 'TLS/1.2' => "Upgrade: TLS/1.2\r\nConnection: Upgrade\r\n", 'foo websocket' => "Upgrade: foo websocket\r\nConnection: Upgrade\r\n");
 for my $offered (sort keys %offers)
 {
     my $ack = '{"ids":["00000000-0000-0000-0000-000000000000"]}';

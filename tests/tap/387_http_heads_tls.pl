@@ -40,6 +40,11 @@ is(said($inner)->{status}, 200, 'a good head is taken');
 is(said("POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 10\r\n\r\n", '{"ids"', ':[]', '}')->{status}, 400, 'a body may follow in records of its own');
 refused(400, [ $_->[0] ], @$_[ 1, 2 ]) for Clairon::Test::OddHeads::ambiguous($auth);
 refused(431, [ $_->[0] ], $_->[1], qr/too long/) for Clairon::Test::OddHeads::too_long();
+for my $other ("Upgrade: foo\r\nConnection: Upgrade\r\n", "Upgrade: h2c\r\nConnection: Upgrade\r\n", "Upgrade: websocket\r\n")
+{
+    my $head = "GET /healthz HTTP/1.1\r\n$host$other\r\n";
+    refused(400, $_, 'an upgrade that is none to a WebSocket', qr/must be websocket/) for [$head], [ split //, $head ];
+}
 refused(405, [ "PATCH /v1/ack HTTP/1.1\r\n$host$auth\r\n" ], 'an unknown method', qr/answers POST only/);
 is(said("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . token(sub => 'u1', x => 'y' x 5900) . "\r\n\r\n")->{status}, 204, 'a token may be long');
 

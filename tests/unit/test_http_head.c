@@ -88,6 +88,7 @@ an_upgrade_to_something_else_is_told(void **state)
     assert_true(has_idle_upgrade("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"));
     assert_true(has_idle_upgrade("upgrade: TLS/1.2\r\nConnection: Upgrade\r\n"));
     assert_true(has_idle_upgrade("Upgrade: websocket, h2c\r\nConnection: Upgrade\r\n"));
+    assert_true(has_idle_upgrade("Upgrade: foo websocket\r\nConnection: Upgrade\r\n"));
     assert_true(has_idle_upgrade("Upgrade:\r\nConnection: Upgrade\r\n"));
 }
 
