@@ -268,6 +268,8 @@ extern const struct session_transport GATE_TRANSPORT;
 /* gate_send.c: a session's frames, to the socket at once where that is possible. */
 MUST_CHECK enum rc gate_send(void *socket, const struct iovec *pieces, int count,
                              size_t *ret_taken);
+MUST_CHECK enum rc gate_send_file(void *socket, const struct iovec *piece, int file,
+                                  size_t *ret_taken);
 /* Bytes of the frame that `sent` ends in which are still to be sent; *ret_rest begins there. */
 size_t gate_send_rest(const struct iovec *pieces, int count, size_t sent,
                       const unsigned char **ret_rest);

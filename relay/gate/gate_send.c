@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -78,22 +79,26 @@ send_tls(struct gate_conn *conn, const struct iovec *pieces, int count, size_t *
 
 /* One piece is the usual case, and the cheaper call. */
 static ssize_t
-send_now(int fd, const struct iovec *pieces, int count)
+send_now(int fd, const struct iovec *pieces, int count, int file)
 {
     struct msghdr message = {.msg_iov = (struct iovec *)pieces, .msg_iovlen = (size_t)count};
+    off_t at = 0;
 
+    if (file >= 0)
+        return sendfile(fd, file, &at, pieces[0].iov_len);
     if (count == 1)
         return send(fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL | MSG_DONTWAIT);
     return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 static enum rc
-send_plain(struct gate_conn *conn, const struct iovec *pieces, int count, size_t *ret_taken)
+send_plain(struct gate_conn *conn, const struct iovec *pieces, int count, int file,
+           size_t *ret_taken)
 {
     const unsigned char *rest = NULL;
     size_t len = 0;
     size_t rest_len;
-    ssize_t sent = send_now(conn->readable.fd, pieces, count);
+    ssize_t sent = send_now(conn->readable.fd, pieces, count, file);
 
     if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ENOBUFS) {
         log_debug(conn->who, "could not send: %s", strerror(errno));
@@ -113,16 +118,26 @@ send_plain(struct gate_conn *conn, const struct iovec *pieces, int count, size_t
     return wait_for_room(conn);
 }
 
-enum rc
-gate_send(void *socket, const struct iovec *pieces, int count, size_t *ret_taken)
+static enum rc
+send_by(struct gate_conn *conn, const struct iovec *pieces, int count, int file, size_t *ret_taken)
 {
-    struct gate_conn *conn = socket;
-
     if (conn->state != GATE_CONN_OPEN)
         return RC_CLOSED;
     if (conn->lws_first)
         return wait_for_room(conn);
     if (conn->is_tls)
         return send_tls(conn, pieces, count, ret_taken);
-    return send_plain(conn, pieces, count, ret_taken);
+    return send_plain(conn, pieces, count, file, ret_taken);
+}
+
+enum rc
+gate_send(void *socket, const struct iovec *pieces, int count, size_t *ret_taken)
+{
+    return send_by(socket, pieces, count, -1, ret_taken);
+}
+
+enum rc
+gate_send_file(void *socket, const struct iovec *piece, int file, size_t *ret_taken)
+{
+    return send_by(socket, piece, 1, file, ret_taken);
 }

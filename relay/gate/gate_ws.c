@@ -157,6 +157,7 @@ on_session_close(void *socket, int code, const char *reason)
 
 const struct session_transport GATE_TRANSPORT = {
     .send = gate_send,
+    .send_file = gate_send_file,
     .close = on_session_close,
 };
 

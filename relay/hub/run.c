@@ -3,9 +3,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
+
+static unsigned files; /* that are open, of all runs of this process */
 
 static bool
 is_plain(const struct note *note)
@@ -50,6 +54,7 @@ run_new(struct note *const *notes, unsigned count)
 
     run->refs = 1;
     run->count = count;
+    run->file = -1;
     for (unsigned i = 0; i < count; i++) {
         run->notes[i] = note_ref(notes[i]);
         run->len += notes[i]->ws_len;
@@ -80,11 +85,38 @@ run_unref(struct run *run)
 {
     if (run == NULL || --run->refs > 0)
         return;
+    if (run->file >= 0) {
+        close(run->file);
+        files--;
+    }
     if (run->count > 1)
         free(run->bytes);
     for (unsigned i = 0; i < run->count; i++)
         note_unref(run->notes[i]);
     free(run);
+}
+
+/* Pages that sockets still hold outlive the file. */
+static int
+file_of(const unsigned char *bytes, size_t len)
+{
+    int file = memfd_create("clairon run", MFD_CLOEXEC);
+
+    if (file >= 0 && write(file, bytes, len) != (ssize_t)len) {
+        close(file);
+        return -1;
+    }
+    return file;
+}
+
+int
+run_file(struct run *run)
+{
+    if (run->len < RUN_FILE_BYTES_MIN || ++run->sends != RUN_FILE_SENDS || files == RUN_FILES_MAX)
+        return run->file;
+    run->file = file_of(run->bytes, run->len);
+    files += run->file >= 0;
+    return run->file;
 }
 
 bool

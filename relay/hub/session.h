@@ -54,6 +54,8 @@ struct session_transport {
      * frames. Anything but RC_OK: it is full, session_writable follows once it is not.
      */
     enum rc (*send)(void *socket, const struct iovec *pieces, int count, size_t *ret_taken);
+    /* The same for one piece that `file` holds too, from its beginning. NULL: send does it. */
+    enum rc (*send_file)(void *socket, const struct iovec *piece, int file, size_t *ret_taken);
     /* The session cannot go on: say bye, close with `code`, then session_detach. */
     void (*close)(void *socket, int code, const char *reason);
 };

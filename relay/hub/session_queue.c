@@ -338,13 +338,21 @@ gather(struct session *session, struct iovec pieces[PIECES_MAX], size_t *ret_sai
     return count;
 }
 
-/* What the socket took, in whole frames. */
+static enum rc
+offer(struct session *session, const struct iovec *pieces, int count, int file, size_t *ret_taken)
+{
+    if (file >= 0)
+        return session->transport->send_file(session->socket, pieces, file, ret_taken);
+    return session->transport->send(session->socket, pieces, count, ret_taken);
+}
+
+/* What the socket took, in whole frames. `file` has the only piece, or is -1. */
 static size_t
-give(struct session *session, const struct iovec *pieces, int count)
+give(struct session *session, const struct iovec *pieces, int count, int file)
 {
     size_t taken = 0;
 
-    session->is_blocked = session->transport->send(session->socket, pieces, count, &taken) != RC_OK;
+    session->is_blocked = offer(session, pieces, count, file, &taken) != RC_OK;
     if (!session->is_blocked && !session->is_timed)
         return taken;
     session->is_timed = session->is_blocked;
@@ -369,7 +377,8 @@ send_run(struct hub *hub, struct session *session)
 {
     struct run *run = session->run;
     struct iovec piece = {run->bytes, run->len};
-    size_t taken = give(session, &piece, 1);
+    int file = session->transport->send_file != NULL ? run_file(run) : -1;
+    size_t taken = give(session, &piece, 1, file);
 
     if (taken < run->len) {
         break_run(session, taken);
@@ -391,7 +400,7 @@ send_queue(struct session *session)
 
     if (count == 0)
         return;
-    taken = give(session, pieces, count);
+    taken = give(session, pieces, count, -1);
     if (said_len > 0 && taken >= said_len) {
         taken -= said_len;
         buffer_free(&session->said);
