@@ -4,6 +4,7 @@ use warnings;
 
 use Clairon::Test;
 use IPC::Run ();
+use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
 
 my $top    = Clairon::Test::top();
@@ -15,19 +16,12 @@ sub relay
     return ($? & 127 ? -1 : $? >> 8, $output);
 }
 
-sub slurp
-{
-    open my $file, '<', $_[0] or die "could not read $_[0]: $!\n";
-    local $/;
-    return scalar <$file>;
-}
-
 my ($status, $help) = relay('--help');
 my %known = map { $_ => 1 } $help =~ /^\s+--([a-z0-9]+\.[a-z0-9_]+)=/mg;
 my %default = $help =~ /^\s+--([a-z0-9]+\.[a-z0-9_]+)=.*\n.*\(default: (.*)\)$/mg;
 cmp_ok(scalar keys %known, '>', 30, 'the help names the settings');
 
-my $example = slurp("$top/docker/relay.conf.example");
+my $example = slurp_file("$top/docker/relay.conf.example");
 my ($section, %named);
 for (split /\n/, $example)
 {

@@ -6,7 +6,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(top);
+use Clairon::Test qw(script_text);
 use Test::More;
 
 my $STEPS = $ENV{CLAIRON_SCRIPTS_STEPS} // 1000;
@@ -16,12 +16,7 @@ note "seed $SEED, $STEPS steps";
 
 my $store = Clairon::Test::store();
 
-sub slurp { my ($path) = @_; local (@ARGV, $/) = ($path); return scalar <> }
-
-my %script = map {
-    my $text = slurp(top() . "/relay/store/scripts/$_.lua");
-    $text =~ s{^-- include: (\S+)$}{slurp(top() . "/relay/store/scripts/parts/$1")}gem;
-    $_ => $text } qw(hello begin claim ingest fence reset shown ack);
+my %script = map { $_ => script_text($_) } qw(hello begin claim ingest fence reset shown ack);
 
 # What the script answers, or its error's first word.
 sub run_script

@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until token);
+use Clairon::Test qw(wait_until token of_mark);
 use Clairon::Test::RawSocket;
 use JSON ();
 use Test::More;
@@ -23,7 +23,6 @@ sub shards_with { my ($key) = @_; return grep { $store->ask('EXISTS', "clairon:{
 sub notify { my ($audience, $targets, $mark, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{\"mark\": \"$mark\"}',"
         . join(', ', ' ack_required => true', $more || ()) . ')') }
-sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notes }
 sub clairon { return $relays[0]->run(@_) }
 
 # To one user: all of it in his own shard.

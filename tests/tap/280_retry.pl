@@ -3,7 +3,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until of_mark);
 use JSON ();
 use Test::More;
 
@@ -23,7 +23,6 @@ sub errors { return map { { %$_, users => JSON::decode_json($_->{users}) } } $st
 sub notify { my ($user, $mark, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$user}', '{\"mark\": \"$mark\"}',"
         . join(', ', ' ack_required => true', $more || ()) . ')') }
-sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notes }
 
 # Two are there: one acks, one does not; the third is away.
 my ($one, $two) = map { $relay->client($_) } qw(u1 u2);

@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until of_mark);
 use JSON ();
 use Test::More;
 
@@ -14,7 +14,6 @@ my @relays = map { Clairon::Test::relay($pg, $store, conf => {%quick}) } 1 .. 2;
 sub notify { my ($audience, $targets, $mark, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{\"mark\": \"$mark\"}',"
         . join(', ', ' ack_required => true', $more || ()) . ')') }
-sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notes }
 sub errors { my ($id) = @_; return map { { %$_, users => JSON::decode_json($_->{users}) } }
     grep { !$id || $_->{id} eq $id } $store->entries('clairon:errors') }
 sub state_of { my ($id) = @_; return { @{ $store->ask('HGETALL', $store->of($id, "ack:$id")) } } }

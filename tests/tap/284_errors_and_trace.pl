@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until of_mark);
 use IO::Socket::UNIX;
 use JSON ();
 use POSIX ();
@@ -16,7 +16,6 @@ my $relay = Clairon::Test::relay($pg, $store, conf => {
 sub notify { my ($audience, $targets, $mark, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{\"mark\": \"$mark\"}',"
         . join(', ', ' ack_required => true', $more || ()) . ')') }
-sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notes }
 
 sub clairon { return $relay->run(@_) }
 sub listed { my ($code, $out, $err) = clairon('errors', 'list', '--json', @_);

@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until top);
+use Clairon::Test qw(wait_until of_mark script_text);
 use JSON ();
 use Test::More;
 
@@ -14,16 +14,6 @@ my $relay = Clairon::Test::relay($pg, $store, conf => {%quick});
 sub notify { my ($audience, $targets, $mark, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{\"mark\": \"$mark\"}'"
         . join(', ', '', $more || ()) . ')') }
-sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notes }
-
-# One of the relay's scripts.
-sub script_text
-{
-    my ($name) = @_;
-    my $folder = top() . '/relay/store/scripts';
-    my $read   = sub { open my $file, '<', $_[0] or die "could not read $_[0]: $!"; local $/; <$file> };
-    return $read->("$folder/$name.lua") =~ s/^-- include: (\S+)$/$read->("$folder\/parts\/$1")/megr;
-}
 
 my $STREAM; # of what is for u1, and then for u2
 sub run { my ($text, @arguments) = @_; return $store->ask('EVAL', $text, 1, $STREAM, $STREAM =~ s/:stream$//r, @arguments) }

@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until token);
+use Clairon::Test qw(wait_until token of_mark);
 use Test::More;
 
 my $pg    = Clairon::Test::postgresql('main');
@@ -12,7 +12,6 @@ my $relay = Clairon::Test::relay($pg, $store);
 sub notify { my ($audience, $targets, $mark, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{\"mark\": \"$mark\"}'"
         . join(', ', '', $more || ()) . ')') }
-sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notes }
 sub members { return scalar @{ $store->ask('SMEMBERS', $store->shared('members:TEAM:t1')) } }
 
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'm1'), ('TEAM', 't1', 'm2')});

@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until token);
+use Clairon::Test qw(wait_until token of_mark);
 use Clairon::Test::RawSocket;
 use JSON ();
 use Test::More;
@@ -25,7 +25,6 @@ sub errors { my ($query) = @_; return @{ http(GET => '/v1/console/errors' . ($qu
 sub mend { my ($verb, $entry) = @_; return http(POST => "/v1/console/$verb", body => { entry => $entry }) }
 sub notify { my ($targets, $mark, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$targets}', '{\"mark\": \"$mark\"}', ack_required => true, $more)") }
-sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notes }
 
 my @data = ([ GET => '/v1/console' ], [ GET => '/v1/console/errors' ], [ POST => '/v1/console/redrive', '{}' ], [ POST => '/v1/console/drop', '{}' ]);
 my @page = ([ GET => '/console' ], [ GET => '/console/console.css' ], [ GET => '/console/console.js' ]);

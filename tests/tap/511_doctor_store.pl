@@ -5,7 +5,7 @@ use warnings;
 use Clairon::Test qw(wait_until free_port);
 use Clairon::Test::Doctor qw(doctor wrong finds mended);
 use IO::Socket::INET;
-use PostgreSQL::Test::Utils qw(run_log);
+use PostgreSQL::Test::Utils qw(run_log slurp_file);
 use Test::More;
 
 my $store = Clairon::Test::store();
@@ -93,7 +93,6 @@ finds('a short RSA key', 'settings: auth.public_key_file', qr/RSA, 1024 bits/, q
 $relay->configure('auth.hs256_secret_file' => "$folder/secret");
 
 # Certificates.
-sub slurp { my ($path) = @_; local (@ARGV, $/) = ($path); return scalar <> }
 sub certificate { my ($name, $days) = @_;
     openssl('req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-subj', '/CN=x', '-days', $days, '-keyout', "$folder/$name.key",
         '-out', "$folder/$name.pem");
@@ -109,11 +108,11 @@ finds('no certificate in it', 'settings: gate.tls_cert', qr/holds no certificate
     "--gate.tls_cert=$folder/secret", "--gate.tls_key=$folder/good.key");
 
 # A right that nobody looks at is missed when it is needed.
-my %tried = map { $_ => 1 } slurp(Clairon::Test::top() . '/relay/store/examine.c') =~ /^    "([A-Z]+)/mg;
+my %tried = map { $_ => 1 } slurp_file(Clairon::Test::top() . '/relay/store/examine.c') =~ /^    "([A-Z]+)/mg;
 my %used;
 for my $script (glob Clairon::Test::top() . '/relay/store/scripts/{,parts/}*.lua')
 {
-    my $text = slurp($script);
+    my $text = slurp_file($script);
     $used{$_} = 1 for $text =~ /\bp?call\('([A-Z]+)'/g, $text =~ /\bcall_chunked\(\w+, '([A-Z]+)'/g;
 }
 is_deeply([ grep { !$tried{$_} } sort keys %used ], [], 'all that scripts call is tried');

@@ -23,7 +23,7 @@ use JSON ();
 use MIME::Base64 qw(encode_base64url);
 use POSIX ();
 use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils ();
+use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More ();
 use Time::HiRes qw(time);
 
@@ -33,7 +33,7 @@ use Clairon::Test::Proxy;
 use Clairon::Test::Relay;
 use Clairon::Test::Store;
 
-our @EXPORT_OK = qw(wait_until wait_confirmed free_port pg_major token scratch top children lives);
+our @EXPORT_OK = qw(wait_until wait_confirmed free_port pg_major token scratch top children lives of_mark script_text);
 
 our $SECONDS = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;    # the usual deadline
 our $SECRET  = 'a secret of tests, long enough for HS256 tokens';
@@ -93,6 +93,17 @@ sub writer
 {
     my ($pg, $file) = @_;
     return IPC::Run::start([ 'psql', '-qAtX', '-v', 'ON_ERROR_STOP=1', '-o', '/dev/null', '-d', $pg->connstr('postgres'), '-f', $file ]);
+}
+
+# Of a client's notifications those whose payload has that `mark`.
+sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notes }
+
+# One of the relay's scripts, as the store is given it.
+sub script_text
+{
+    my ($name) = @_;
+    my $folder = top() . '/relay/store/scripts';
+    return slurp_file("$folder/$name.lua") =~ s{^-- include: (\S+)$}{slurp_file("$folder/parts/$1")}megr;
 }
 
 # What is wrong with the file's lines as strict JSON; '' if it is read, and nothing is.
