@@ -14,6 +14,11 @@ static const char *const backoffs[] = {"EXPONENTIAL", "LINEAR", "FIXED"};
 /* From 2000, where PostgreSQL's time begins: twenty times 400 years. */
 #define DAYS_UP_TO_YEAR_10000 (INT64CONST(20) * 146097)
 
+/* What clairon.watch and clairon.notify let a ttl be made of, about 1000 years of each. */
+#define PART_MONTHS_MAX 12000
+#define PART_DAYS_MAX 366000
+#define PART_HOURS_MAX 8784000
+
 static void
 put_fragment(StringInfo out, const struct fragment *fragment)
 {
@@ -53,14 +58,27 @@ note_sane_time(TimestampTz time)
     return Max(first, Min(last, time));
 }
 
+/* Of large parts that all but cancel each other out, one alone may be more than a time can hold. */
+static bool
+can_be_added(const Interval *ttl)
+{
+    const int64 hours = ttl->time / USECS_PER_HOUR;
+
+    return ttl->month >= -PART_MONTHS_MAX && ttl->month <= PART_MONTHS_MAX &&
+           ttl->day >= -PART_DAYS_MAX && ttl->day <= PART_DAYS_MAX && hours >= -PART_HOURS_MAX &&
+           hours <= PART_HOURS_MAX;
+}
+
 void
 note_set_expiration(struct decoder *decoder, struct note_head *head, const Interval *ttl)
 {
     if (ttl == NULL)
         return;
-    head->expires = DatumGetTimestampTz(
-        DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(decoder->commit_time),
-                            IntervalPGetDatum(ttl)));
+    head->expires = DT_NOEND;
+    if (can_be_added(ttl))
+        head->expires = DatumGetTimestampTz(
+            DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(decoder->commit_time),
+                                IntervalPGetDatum(ttl)));
     head->expires = note_sane_time(head->expires);
     head->expires_us = decoder->commit_us + (head->expires - decoder->commit_time);
 }

@@ -35,8 +35,11 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value',
                   HINT = 'Valid: USER, ALL, or a word of up to 63 letters, digits and _.';
     END IF;
-    -- Some months are shorter than their 30 days in a comparison of intervals.
+    -- Large parts may all but cancel each other out; some months are shorter than the 30 days that
+    -- they have in a comparison of intervals.
     IF ttl <= interval '0' OR ttl > interval '100 years'
+       OR abs(extract(year FROM ttl)) >= 1000 OR abs(extract(day FROM ttl)) > 366000
+       OR abs(extract(hour FROM ttl)) > 8784000
        OR timestamp '2001-02-01' + ttl <= timestamp '2001-02-01' THEN
         RAISE EXCEPTION 'ttl: % is not valid', ttl
             USING ERRCODE = 'invalid_parameter_value',

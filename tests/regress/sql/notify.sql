@@ -35,6 +35,7 @@ SELECT clairon.notify('ALL', '{u1}', '{}');
 SELECT clairon.notify('USER', '{u1}', '{}', 'LOUD');
 SELECT clairon.notify('USER', '{u1}', '{}', source => '');
 SELECT clairon.notify('USER', '{u1}', '{}', idempotency_key => '');
+SELECT clairon.notify('USER', '{u1}', '{}', ttl => '292270 years -105216200 days');
 SELECT clairon.notify('USER', ARRAY[repeat('x', 2000)], '{}');
 SELECT clairon.notify('USER', '{u1}', jsonb_build_object('x', repeat('x', 1100000)));
 

@@ -30,9 +30,17 @@ INSERT INTO t VALUES (8, 'sent');
 ALTER TABLE clairon.rule ADD CONSTRAINT rule_type_check CHECK (type BETWEEN 0 AND 2), ALTER emitter SET NOT NULL;
 COMMIT;
 SELECT payload FROM notes();
+-- a ttl of which one part alone is beyond the end of time
+UPDATE clairon.rule SET ttl = '292270 years -105216200 days';
+INSERT INTO t VALUES (9, 'with the last expiration there is');
+UPDATE clairon.rule SET ttl = NULL;
+SELECT clairon.emit(gen_random_uuid(), 'ALL', '{}', '{"n": 1}', 0::int2, 0::int2, 's', NULL, 'e',
+                    '292270 years -105216200 days', false, 0, 0::int2);
+SELECT data::json #>> '{metadata,expiration}' AS expiration FROM pg_logical_slot_get_changes('regress', NULL, NULL);
 -- what notify would not have said
 SELECT clairon.emit(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 SELECT clairon.emit(gen_random_uuid(), 'ALL', '{}', '{}', 30000::int2, 0::int2, '', NULL, '', NULL, false, 0, 0::int2);
+
 
 ALTER TABLE clairon.secret SET (user_catalog_table = false);
 SELECT clairon.notify('USER', '{u1}', '{"secret": "not read"}') IS NOT NULL;
