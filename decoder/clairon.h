@@ -35,6 +35,9 @@
 /* The value limit of that second rendering. */
 #define STUB_VALUE_BYTES 512
 
+/* A line stays minified that would grow beyond this: each level of nesting indents what it holds. */
+#define PRETTY_BYTES_MAX (256 * 1024 * 1024)
+
 #define MEMBER_FIELDS 3 /* of clairon.member: audience, target, user */
 
 #define TARGET_NONE (-1)
@@ -239,7 +242,7 @@ extern void note_write(LogicalDecodingContext *ctx, const struct note *note);
 extern TimestampTz note_sane_time(TimestampTz time);
 extern void note_set_expiration(struct decoder *decoder, struct note_head *head,
                                 const Interval *ttl);
-/* Replaces the minified line that begins at `start` by an indented one. */
+/* Replaces the minified line that begins at `start` by an indented one, up to PRETTY_BYTES_MAX. */
 extern void note_indent(StringInfo out, int start);
 /* `"..timestamp"` and all that follows it in metadata. */
 extern void note_put_times(struct decoder *decoder, StringInfo out, const struct note_head *head);

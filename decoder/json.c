@@ -226,8 +226,9 @@ pretty_walk(char *dst, const char *src, size_t len)
 #define NEW_LINE()                                                                                 \
     do {                                                                                           \
         PUT('\n');                                                                                 \
-        for (size_t i = 0; i < 2 * depth; i++)                                                     \
-            PUT(' ');                                                                              \
+        if (dst != NULL)                                                                           \
+            memset(dst + written, ' ', 2 * depth);                                                 \
+        written += 2 * depth;                                                                      \
     } while (0)
 
     for (size_t at = 0; at < len; at++) {

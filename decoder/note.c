@@ -374,11 +374,15 @@ void
 note_indent(StringInfo out, int start)
 {
     int len = out->len - start;
-    char *line = palloc(len);
+    size_t indented = json_pretty_len(out->data + start, len);
+    char *line;
 
+    if (indented > PRETTY_BYTES_MAX)
+        return;
+    line = palloc(len);
     memcpy(line, out->data + start, len);
     out->len = start;
-    (void)encode_reserve(out, json_pretty_len(line, len));
+    (void)encode_reserve(out, indented);
     out->len = json_pretty(out->data + start, line, len) - out->data;
     pfree(line);
 }
