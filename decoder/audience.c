@@ -1,6 +1,5 @@
 /* audience.c: who a row is for, and who gained or lost it. */
 #include "clairon.h"
-#include "guard.h"
 
 #include "access/detoast.h"
 #include "common/hashfn.h"
@@ -157,9 +156,9 @@ audience_targets(const struct plan *plan, const struct image *image)
 
     if (image->nulls[plan->target_index])
         return list_new(0);
-    if (!plan->target->guarded)
+    if (plan->target->risk == RISK_NONE)
         return targets_of_value(reading.encoder, reading.value);
-    if (!guard_run(read_guarded, &reading, &fault)) {
+    if (!encode_try(plan->target, read_guarded, &reading, &fault)) {
         reading.list = list_new(0);
         reading.list->fault = fault;
     }

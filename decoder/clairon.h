@@ -35,7 +35,7 @@
 /* The value limit of that second rendering. */
 #define STUB_VALUE_BYTES 512
 
-/* A line stays minified that would grow beyond this: each level of nesting indents what it holds. */
+/* A line stays minified that would grow beyond this: each level indents all that it holds. */
 #define PRETTY_BYTES_MAX (256 * 1024 * 1024)
 
 #define MEMBER_FIELDS 3 /* of clairon.member: audience, target, user */

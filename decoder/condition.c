@@ -22,24 +22,6 @@ struct condition {
     char *fault; /* what the last error said */
 };
 
-/*
- * Within PG_CATCH. No subtransaction is rolled back, for it would cost each row:
- * what C functions may have left behind goes with the decoded transaction, which
- * always ends in an abort.
- */
-static char *
-swallow_error(MemoryContext context)
-{
-    ErrorData *error;
-
-    MemoryContextSwitchTo(context);
-    error = CopyErrorData();
-    if (!guard_may_swallow(error))
-        PG_RE_THROW();
-    FlushErrorState();
-    return error->message;
-}
-
 static void
 note_columns(struct condition *condition, Node *expression, Relation decoded, const Bitmapset *key)
 {
@@ -127,12 +109,27 @@ holds_columns(const struct condition *condition, const struct image *image)
     return true;
 }
 
+struct evaluation {
+    struct condition *condition;
+    bool met;
+};
+
+static void
+evaluate(void *arg)
+{
+    struct evaluation *evaluation = arg;
+    bool is_null;
+    Datum value =
+        ExecEvalExpr(evaluation->condition->state, evaluation->condition->context, &is_null);
+
+    evaluation->met = !is_null && DatumGetBool(value);
+}
+
 enum condition_answer
 condition_judge(struct condition *condition, const struct image *image)
 {
-    MemoryContext context = CurrentMemoryContext;
+    struct evaluation evaluation = {condition, false};
     TupleTableSlot *slot = condition->slot;
-    volatile enum condition_answer answer = CONDITION_FAILED;
     int natts;
 
     if (condition->state == NULL)
@@ -144,17 +141,7 @@ condition_judge(struct condition *condition, const struct image *image)
     memcpy(slot->tts_values, image->values, sizeof(Datum) * natts);
     memcpy(slot->tts_isnull, image->nulls, sizeof(bool) * natts);
     ExecStoreVirtualTuple(slot);
-    PG_TRY();
-    {
-        bool is_null;
-        Datum value = ExecEvalExpr(condition->state, condition->context, &is_null);
-
-        answer = !is_null && DatumGetBool(value) ? CONDITION_TRUE : CONDITION_FALSE;
-    }
-    PG_CATCH();
-    {
-        condition->fault = swallow_error(context);
-    }
-    PG_END_TRY();
-    return answer;
+    if (!guard_try(evaluate, &evaluation, &condition->fault))
+        return CONDITION_FAILED;
+    return evaluation.met ? CONDITION_TRUE : CONDITION_FALSE;
 }

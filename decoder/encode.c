@@ -364,7 +364,7 @@ encode_new(const struct encode_settings *settings, Oid type)
         encode_is_text(&encoder->output))
         encoder->write = encode_varlena_text;
     else
-        encoder->guarded = encode_needs_guard(base);
+        encoder->risk = encode_risk_of(base);
     if (base == INT2VECTOROID)
         element = INT2OID;
     else if (base == OIDVECTOROID)

@@ -15,6 +15,13 @@
 
 struct encoder;
 
+/* What an error of an output function takes with it. */
+enum encode_risk {
+    RISK_NONE,  /* it raises none */
+    RISK_VALUE, /* nothing but the value */
+    RISK_ALL    /* who knows */
+};
+
 /* How all encoders of a decoder, or of a function call, write. */
 struct encode_settings {
     bool ascii;             /* nothing but ASCII: \u for the rest */
@@ -42,7 +49,7 @@ struct encoder {
     bool typbyval;
     char typalign;
     struct encoder *element; /* of an array */
-    bool guarded;            /* writing may raise an error: encode_guarded */
+    enum encode_risk risk;   /* that writing raises an error: encode_guarded */
     char *fault;             /* what the last such error said */
     /* of a composite, for the row type last seen */
     Oid row_type;
@@ -88,12 +95,15 @@ extern void encode_put_uuid(StringInfo out, const pg_uuid_t *id);
  */
 extern char *encode_plain(struct encoder *encoder, Datum value, int *ret_len);
 
-/* encode_guard.c: functions that came with an extension or by hand may raise errors */
-extern bool encode_needs_guard(Oid type);
+/* encode_guard.c: enum_out, and functions of extensions or made by hand, may raise errors */
+extern enum encode_risk encode_risk_of(Oid type);
 /* As fmgr_info; what cannot be loaded becomes a function that raises an error. */
 extern void encode_load_output(Oid function, FmgrInfo *ret_info);
 /* True for a type that prints as text does, like citext. */
 extern bool encode_is_text(const FmgrInfo *output);
+/* Runs work(arg), which prints the encoder's values; when it fails, *ret_fault says why. */
+extern bool encode_try(const struct encoder *encoder, void (*work)(void *arg), void *arg,
+                       char **ret_fault);
 /* Writes null, and returns false, when the value cannot be read: `fault` says why. */
 extern bool encode_guarded(struct encoder *encoder, StringInfo out, Datum value);
 

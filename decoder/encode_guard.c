@@ -18,20 +18,36 @@ refuse_output(PG_FUNCTION_ARGS)
 }
 
 static bool
-composite_needs_guard(Oid type)
+is_composite(Oid type)
 {
-    TupleDesc desc = lookup_rowtype_tupdesc(type, -1);
-    bool needs = false;
+    Oid base = getBaseType(type);
+    Oid element = get_element_type(base);
 
-    for (int i = 0; i < desc->natts && !needs; i++)
-        if (!TupleDescAttr(desc, i)->attisdropped)
-            needs = encode_needs_guard(TupleDescAttr(desc, i)->atttypid);
-    ReleaseTupleDesc(desc);
-    return needs;
+    return OidIsValid(element) ? is_composite(element) : get_typtype(base) == TYPTYPE_COMPOSITE;
 }
 
-bool
-encode_needs_guard(Oid type)
+/*
+ * Its row type is held while its members are written. Rows within rows may be deeper than the
+ * stack is, and so are not looked into here.
+ */
+static enum encode_risk
+risk_of_composite(Oid type)
+{
+    TupleDesc desc = lookup_rowtype_tupdesc(type, -1);
+    bool is_risky = false;
+
+    for (int i = 0; i < desc->natts && !is_risky; i++) {
+        Oid member = TupleDescAttr(desc, i)->atttypid;
+
+        if (!TupleDescAttr(desc, i)->attisdropped)
+            is_risky = is_composite(member) || encode_risk_of(member) != RISK_NONE;
+    }
+    ReleaseTupleDesc(desc);
+    return is_risky ? RISK_ALL : RISK_NONE;
+}
+
+enum encode_risk
+encode_risk_of(Oid type)
 {
     Oid base = getBaseType(type);
     Oid element = get_element_type(base);
@@ -39,17 +55,20 @@ encode_needs_guard(Oid type)
     bool is_varlena;
 
     if (OidIsValid(element))
-        return encode_needs_guard(element);
+        return encode_risk_of(element);
     switch (get_typtype(base)) {
     case TYPTYPE_COMPOSITE:
-        return composite_needs_guard(base);
+        return risk_of_composite(base);
     case TYPTYPE_RANGE:
-        return encode_needs_guard(get_range_subtype(base));
+        return encode_risk_of(get_range_subtype(base));
     case TYPTYPE_MULTIRANGE:
-        return encode_needs_guard(get_multirange_range(base));
+        return encode_risk_of(get_multirange_range(base));
+    case TYPTYPE_ENUM:
+        /* Its label may have been deleted from pg_enum by hand. */
+        return RISK_VALUE;
     default:
         getTypeOutputInfo(base, &output, &is_varlena);
-        return output >= FirstNormalObjectId;
+        return output >= FirstNormalObjectId ? RISK_ALL : RISK_NONE;
     }
 }
 
@@ -91,6 +110,13 @@ encode_is_text(const FmgrInfo *output)
     return output->fn_addr == textout;
 }
 
+bool
+encode_try(const struct encoder *encoder, void (*work)(void *arg), void *arg, char **ret_fault)
+{
+    return encoder->risk == RISK_ALL ? guard_run(work, arg, ret_fault)
+                                     : guard_try(work, arg, ret_fault);
+}
+
 struct writing {
     struct encoder *encoder;
     StringInfo out;
@@ -111,7 +137,7 @@ encode_guarded(struct encoder *encoder, StringInfo out, Datum value)
     struct writing writing = {encoder, out, value};
     int start = out->len;
 
-    if (guard_run(write_value, &writing, &encoder->fault))
+    if (encode_try(encoder, write_value, &writing, &encoder->fault))
         return true;
     out->len = start;
     encode_literal(out, "null");

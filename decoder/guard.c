@@ -5,8 +5,8 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
-bool
-guard_may_swallow(const ErrorData *error)
+static bool
+may_swallow(const ErrorData *error)
 {
     int category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
 
@@ -43,7 +43,7 @@ guard_run(void (*work)(void *arg), void *arg, char **ret_reason)
         CurrentResourceOwner = owner;
         /* The end of a subtransaction ends the watch over the transaction that is decoded. */
         CheckXidAlive = watched;
-        if (!guard_may_swallow(error))
+        if (!may_swallow(error))
             ReThrowError(error);
         *ret_reason = pstrdup(error->message);
         FreeErrorData(error);
@@ -51,5 +51,31 @@ guard_run(void (*work)(void *arg), void *arg, char **ret_reason)
     PG_END_TRY();
     MemoryContextSwitchTo(context);
     CurrentResourceOwner = owner;
+    return done;
+}
+
+bool
+guard_try(void (*work)(void *arg), void *arg, char **ret_reason)
+{
+    MemoryContext context = CurrentMemoryContext;
+    volatile bool done = false;
+
+    PG_TRY();
+    {
+        work(arg);
+        done = true;
+    }
+    PG_CATCH();
+    {
+        ErrorData *error;
+
+        MemoryContextSwitchTo(context);
+        error = CopyErrorData();
+        if (!may_swallow(error))
+            PG_RE_THROW();
+        FlushErrorState();
+        *ret_reason = error->message;
+    }
+    PG_END_TRY();
     return done;
 }

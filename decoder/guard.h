@@ -18,7 +18,10 @@
  */
 extern bool guard_run(void (*work)(void *arg), void *arg, char **ret_reason);
 
-/* The same question for a caller that catches by itself. */
-extern bool guard_may_swallow(const ErrorData *error);
+/*
+ * The same without a subtransaction, at little cost: for work whose errors leave nothing behind, or
+ * what goes with the decoded transaction, which always ends in an abort.
+ */
+extern bool guard_try(void (*work)(void *arg), void *arg, char **ret_reason);
 
 #endif

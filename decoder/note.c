@@ -116,7 +116,7 @@ put_value(StringInfo out, struct column *column, Datum value, bool is_null, Size
     } else if (encode_raw_size(column->encoder, value) > value_limit) {
         column->state |= COLUMN_TRUNCATED;
         encode_literal(out, "null");
-    } else if (!column->encoder->guarded) {
+    } else if (column->encoder->risk == RISK_NONE) {
         column->encoder->write(column->encoder, out, value);
     } else if (!encode_guarded(column->encoder, out, value)) {
         column->state |= COLUMN_UNDECODABLE;

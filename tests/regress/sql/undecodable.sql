@@ -82,6 +82,25 @@ RESET statement_timeout;
 SELECT count(*) FROM notes();
 RESET client_min_messages;
 
+-- an enum whose label somebody deleted from the catalog, for want of a command
+CREATE TYPE state AS ENUM ('open', 'gone');
+CREATE TYPE state_pair AS (n int, s state);
+CREATE TYPE deeper AS (p state_pair, n int);
+CREATE TABLE task (id int PRIMARY KEY, s state, a state[], p state_pair, d deeper, t text);
+ALTER TABLE task REPLICA IDENTITY FULL;
+SELECT clairon.watch('task', 'ALL');
+SELECT clairon.watch('task', 'USER', 's', name => 'one', columns => '{id}');
+SELECT clairon.watch('task', 'USER', 'a', name => 'some', columns => '{id}');
+INSERT INTO task VALUES (1, 'gone', '{open,gone}', '(1,gone)', '("(1,gone)",2)', 'sent');
+DELETE FROM pg_enum WHERE enumtypid = 'state'::regtype AND enumlabel = 'gone';
+UPDATE task SET t = 'sent too';
+INSERT INTO task VALUES (2, 'open', '{open}', '(1,open)', '("(1,open)",2)', 'as ever');
+SET client_min_messages = error;
+SELECT payload, targets FROM notes();
+RESET client_min_messages;
+DROP TABLE task;
+DROP TYPE deeper, state_pair, state;
+
 SELECT pg_drop_replication_slot('framed');
 DROP TABLE strange;
 DROP TYPE odd_pair, odd_range, label;
