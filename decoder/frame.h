@@ -102,6 +102,7 @@
  * rule of include_tables, then 4 for each rule in the order of their names.
  */
 #define FRAME_ORDINAL(change_number, sub) (((change_number) << 16) | (sub))
+#define FRAME_SUB_MAX UINT16_MAX
 #define FRAME_ORDINAL_COMMIT UINT64_MAX
 
 enum frame_priority { FRAME_PRIORITY_HIGH, FRAME_PRIORITY_NORMAL, FRAME_PRIORITY_LOW };

@@ -295,6 +295,11 @@ plan_sources(struct decoder *decoder, struct relation_entry *entry, const struct
             if (rule->relid != sources[i].relid)
                 continue;
             sub += SUBS_PER_RULE;
+            if (sub > FRAME_SUB_MAX) {
+                complaint_count(decoder, 0, "rules",
+                                "left out: more than 16383 on a table and those above it");
+                return;
+            }
             if (is_excluded(&decoder->options, &sources[i], 1))
                 continue;
             entry->plans[entry->plan_count].sub = sub;

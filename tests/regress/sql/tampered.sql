@@ -37,6 +37,15 @@ UPDATE clairon.rule SET ttl = NULL;
 SELECT clairon.emit(gen_random_uuid(), 'ALL', '{}', '{"n": 1}', 0::int2, 0::int2, 's', NULL, 'e',
                     '292270 years -105216200 days', false, 0, 0::int2);
 SELECT data::json #>> '{metadata,expiration}' AS expiration FROM pg_logical_slot_get_changes('regress', NULL, NULL);
+-- more rules than a change has places for
+CREATE TABLE many (id int);
+SELECT clairon.watch('many', 'ALL');
+INSERT INTO clairon.rule (relation, name, audience, type, priority, operations, emitter, ack_required, retry_limit, backoff)
+SELECT relation, 'r' || i, audience, type, priority, operations, emitter, ack_required, retry_limit, backoff
+FROM clairon.rule, generate_series(1, 16400) AS i WHERE relation = 'many'::regclass;
+INSERT INTO many VALUES (1);
+SELECT count(*) FROM notes();
+DROP TABLE many;
 -- what notify would not have said
 SELECT clairon.emit(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 SELECT clairon.emit(gen_random_uuid(), 'ALL', '{}', '{}', 30000::int2, 0::int2, '', NULL, '', NULL, false, 0, 0::int2);
