@@ -63,9 +63,11 @@ clairon_rule_written(PG_FUNCTION_ARGS)
     TriggerData *trigger = (TriggerData *)fcinfo->context;
     TupleDesc desc;
 
-    if (!CALLED_AS_TRIGGER(fcinfo))
+    if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_AFTER(trigger->tg_event) ||
+        !TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
         ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-                        errmsg("clairon.rule_written is a trigger function")));
+                        errmsg("clairon.rule_written is a trigger function, AFTER and FOR EACH "
+                               "ROW")));
     desc = RelationGetDescr(trigger->tg_relation);
     invalidate(trigger->tg_trigtuple, desc);
     if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))

@@ -50,6 +50,10 @@ DROP TABLE many;
 SELECT clairon.emit(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 SELECT clairon.emit(gen_random_uuid(), 'ALL', '{}', '{}', 30000::int2, 0::int2, '', NULL, '', NULL, false, 0, 0::int2);
 
+-- the trigger elsewhere than it was made for
+CREATE TRIGGER by_statement AFTER INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION clairon.rule_written();
+INSERT INTO t VALUES (10, 'not written');
+DROP TRIGGER by_statement ON t;
 
 ALTER TABLE clairon.secret SET (user_catalog_table = false);
 SELECT clairon.notify('USER', '{u1}', '{"secret": "not read"}') IS NOT NULL;
