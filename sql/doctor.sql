@@ -309,7 +309,9 @@ CREATE FUNCTION clairon.doctor_rules()
     FROM clairon.rules WHERE only_when LIKE '%(denies: %)'
     UNION ALL
     SELECT format('key of %s', leaf.oid::regclass), false,
-           CASE leaf.relreplident WHEN 'd' THEN 'it has no primary key'
+           CASE leaf.relreplident
+                WHEN 'd' THEN CASE WHEN EXISTS (SELECT FROM pg_index WHERE indrelid = leaf.oid AND indisprimary)
+                                   THEN 'its primary key is deferrable' ELSE 'it has no primary key' END
                 WHEN 'i' THEN 'the index of its replica identity is gone'
                 ELSE 'its replica identity is nothing' END
            || ': what is sent of an update or a delete does not say which row it was',
@@ -321,7 +323,8 @@ CREATE FUNCTION clairon.doctor_rules()
     JOIN pg_class AS leaf ON leaf.oid = tree.relid
     WHERE leaf.relreplident = 'n'
        OR leaf.relreplident = 'd'
-          AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = leaf.oid AND indisprimary)
+          AND NOT EXISTS (SELECT FROM pg_index
+                          WHERE indrelid = leaf.oid AND indisprimary AND indimmediate)
        OR leaf.relreplident = 'i'
           AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = leaf.oid AND indisreplident)
     UNION ALL
@@ -342,8 +345,8 @@ CREATE FUNCTION clairon.doctor_rules()
         SELECT FROM pg_index JOIN pg_attribute AS part
             ON part.attrelid = leaf.oid AND part.attnum = ANY (indkey::int2[])
         WHERE indrelid = leaf.oid AND part.attname = pg_attribute.attname
-          AND CASE leaf.relreplident WHEN 'd' THEN indisprimary WHEN 'i' THEN indisreplident
-              ELSE false END) AS has_target) AS key
+          AND CASE leaf.relreplident WHEN 'd' THEN indisprimary AND indimmediate
+                  WHEN 'i' THEN indisreplident ELSE false END) AS has_target) AS key
 $$;
 
 -- A standby takes no such command.

@@ -44,7 +44,11 @@ finds('an unlogged table', 'postgresql: rule default on public.t', qr/unlogged/,
 sql('ALTER TABLE t SET LOGGED; CREATE TABLE gone (a int, b int); ALTER TABLE gone REPLICA IDENTITY FULL;'
     . q{SELECT clairon.watch('gone', 'USER', 'a'); ALTER TABLE gone DROP COLUMN a});
 finds('a dropped target column', 'postgresql: rule default on public.gone', qr/dropped/, qr/clairon\.watch/);
-sql('DROP TABLE gone');
+sql('DROP TABLE gone; CREATE TABLE late (id int PRIMARY KEY DEFERRABLE, owner text)');
+sql(q{SELECT clairon.watch('late', 'USER', 'id')});
+my $late = finds('a deferrable key', 'postgresql: key of public.late', qr/deferrable/, qr/REPLICA IDENTITY FULL/);
+like($late->{'postgresql: replica identity of public.late'}{detail}, qr/"id"/, 'which holds no target either');
+sql('DROP TABLE late');
 sql('ALTER TABLE clairon.rule DISABLE TRIGGER rule_written');
 my $found = finds('a disabled trigger', 'postgresql: triggers', qr/5 of 6/, qr/ALTER TABLE clairon\.rule ENABLE ALWAYS TRIGGER rule_written;/);
 sql($found->{'postgresql: triggers'}{hint});
