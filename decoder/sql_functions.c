@@ -2,6 +2,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
@@ -194,6 +195,18 @@ read_traceparent(struct message *message)
     message->flags |= FRAME_TRACED;
 }
 
+/* The message is in the WAL, but not what it takes to read it. */
+static void
+warn_of_wal_level(void)
+{
+    if (XLogLogicalInfoActive())
+        return;
+    ereport(WARNING,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("wal_level is insufficient: this notification is lost, it is sent to nobody"),
+             errhint("Set wal_level = logical in postgresql.conf and restart the server.")));
+}
+
 static void
 write_message(const struct message *message)
 {
@@ -256,5 +269,6 @@ clairon_emit(PG_FUNCTION_ARGS)
     message.retry_limit = PG_GETARG_INT32(11);
     message.backoff = PG_GETARG_INT16(12);
     write_message(&message);
+    warn_of_wal_level();
     PG_RETURN_VOID();
 }

@@ -1,6 +1,7 @@
 /* sql_watch.c: watch and unwatch: for who may, as who owns the rules. */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
 #include "fmgr.h"
@@ -90,6 +91,12 @@ clairon_watch(PG_FUNCTION_ARGS)
     for (int i = 0; i < PG_NARGS(); i++)
         inner->args[i + 1] = fcinfo->args[i];
     (void)call_inner(inner, "set_rule", &is_null);
+    if (!XLogLogicalInfoActive())
+        ereport(WARNING, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                          errmsg("wal_level is insufficient: the rule is set, and sends nothing of "
+                                 "what is changed until it is logical"),
+                          errhint("Set wal_level = logical in postgresql.conf and restart the "
+                                  "server.")));
     PG_RETURN_VOID();
 }
 
