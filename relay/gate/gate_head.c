@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -25,7 +26,7 @@
 #define TLS_HANDSHAKE 0x16
 #define TLS_RECORD_HEAD 5
 #define TLS_HELLO_ENOUGH 4096 /* bytes: nobody says hello at such length */
-#define AGAIN_S 0.01          /* a unix socket does not say when more has come */
+#define AGAIN_S 0.01
 
 /* PEEKING -> adopted by lws, or LINGERING: it is answered, and what still comes is thrown away. */
 struct gate_head {
@@ -33,7 +34,7 @@ struct gate_head {
     struct gate_head *prev; /* in gate->heads, the oldest first */
     struct gate_head *next;
     struct ev_io readable;
-    struct ev_timer again; /* unix sockets only */
+    struct ev_timer again; /* where the system does not say when more has come */
     int fd;
     bool is_lingering;
     size_t len; /* peeked, or thrown away */
@@ -134,17 +135,26 @@ hand_over(struct gate_head *head, const struct http_head *parts)
         (void)gate_accept_adopt(gate, fd);
 }
 
+static bool
+says_no_more(int fd)
+{
+    struct pollfd one = {.fd = fd, .events = POLLRDHUP};
+
+    return poll(&one, 1, 0) > 0;
+}
+
+/* A unix socket has no mark, and a system that is short of memory does not wait for it. */
 static void
 wait_for_more(struct gate_head *head, size_t len)
 {
-    bool is_unix = gate_listens_on_unix(head->gate);
+    bool is_longer = len > head->len;
 
-    if (!is_unix && len == head->len && len > 0) { /* it woke us to say that no more will come */
+    if (says_no_more(head->fd)) {
         head_close(head);
         return;
     }
     head->len = len;
-    if (!is_unix && set_low_water(head->fd, len + 1))
+    if (is_longer && !gate_listens_on_unix(head->gate) && set_low_water(head->fd, len + 1))
         return;
     ev_io_stop(head->gate->loop, &head->readable);
     ev_timer_again(head->gate->loop, &head->again);

@@ -119,7 +119,7 @@ sub on_unix
     my $link = IO::Socket::UNIX->new(Peer => "$folder/sock") or die "could not connect: $!\n";
     my $raw  = bless { link => $link, bytes => '', lines => [] }, 'Clairon::Test::RawSocket';
     $link->blocking(0);
-    $raw->write($_) for @pieces;
+    for (@pieces) { defined $_ ? $raw->write($_) : shutdown $link, 1 }
     return $raw->answer->{status};
 }
 wait_until('it serves', sub { on_unix("GET /readyz HTTP/1.1\r\n$host\r\n") == 200 });
@@ -128,6 +128,8 @@ is(on_unix("GET /healthz HTTP/1.1\r\n", $host, "\r", "\n"), 200, 'in pieces too'
 is(on_unix("GET /healthz HTTP/1.1\r\n${host}X: " . 'x' x 20_000), 431, 'refuses what is too long');
 is(on_unix("GET /healthz HTTP/1.1\n\n"), 400, 'and what is ambiguous');
 is(on_unix("GET /healthz HTTP/1.1\r\n$host"), 408, 'and what does not end');
+is(on_unix("GET /healthz HTTP/1.1\r\n$host\r\n", undef), 200, 'who says no more is answered');
+is(on_unix("GET /healthz HTTP/1.1\r\n$host", undef), 0, 'and not waited for in the middle of a head');
 is($local->stop, 0, 'SIGTERM ends that relay in good order');
 
 # X-Forwarded-For of somebody who is no proxy of ours, said twice.
