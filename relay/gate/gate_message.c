@@ -175,6 +175,7 @@ on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
         gate_conn_close(conn, GATE_CLOSE_RESTART, error);
     else
         refuse_token(conn, conn->connect, rc, error);
+    gate_message_forget(conn);
 }
 
 /* The message waits for the store's answer. */
