@@ -206,7 +206,8 @@ for my $id (sort keys %message)
     my $message = $message{$id};
     my %state = @{ $store->ask('HGETALL', $store->of($id, "ack:$id")) };
     my %acked = map { /^acked \d+ \d+ \S+ (.*)$/ ? ($1 => 1) : () } @{ $store->ask('LRANGE', $store->of($id, "trail:$id"), 0, -1) };
-    $acked{$_} = 1 for grep { $state{$_} > 0 } keys %state; # events once nobody is waited for
+    my %done = @{ $store->ask('HGETALL', $store->of($id, "acked:$id")) };
+    $acked{$_} = 1 for keys %done, grep { $state{$_} > 0 } keys %state;
     my %pairs = map { $_ => 1 } keys %state, keys %acked, keys %{ $errors{$id} // {} }, keys %{ $message->{known} };
     for my $user (sort keys %pairs)
     {

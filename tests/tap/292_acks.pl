@@ -18,7 +18,7 @@ sub acked_by
 {
     my ($id) = @_;
     my ($code, $out, $err) = $relay->run('trace', '--json', $id);
-    return join ' ', map { $_->{stage} eq 'acked' ? $_->{user} : () } @{ JSON::decode_json($code == 0 ? $out : die $err)->{events} };
+    return join ' ', sort map { $_->{stage} eq 'acked' ? $_->{user} : () } @{ JSON::decode_json($code == 0 ? $out : die $err)->{events} };
 }
 
 my ($one, $two) = map { $relay->client($_) } qw(u1 u2);
@@ -48,6 +48,7 @@ $relay->client('u3')->ack(@ids[ 0, 1 ]);
 wait_until('done', sub { left_of($ids[1]) eq 'done' });
 is(acked_by($_), 'u1 u2 u3', 'a trace has them once it is done') for @ids[ 0, 1 ];
 is($store->ask('EXISTS', $store->of($ids[0], "ack:$ids[0]")), 0, 'whose state is gone');
+cmp_ok($store->ask('PTTL', $store->of($ids[0], "acked:$ids[0]")), '>', 0, 'and what is kept of it goes with time');
 
 # An end leaves nobody's ack out.
 $store->ask('ZADD', $store->of($ids[2], 'due'), 1, "$ids[2]:");
@@ -57,5 +58,26 @@ is_deeply([ sort @{ JSON::decode_json(($store->entries('clairon:errors'))[0]{use
     'who did not is in the error log');
 $two->ack($other);
 wait_until('nothing waits', sub { $store->pending == 0 });
+
+# Given up, asked for again from the error log, and done a second time: neither time's acks are lost.
+my $twice = notify('u1,u2,u3,u4', 'twice', 'retry_limit => 0');
+my ($three, $four) = map { $relay->client($_) } qw(u3 u4);
+$_->run_until('it', sub { grep { $_->{metadata}{id} eq $twice } $_->notes }) for $one, $two, $three, $four;
+$_->ack($twice) for $one, $two;
+wait_until('two acks', sub { left_of($twice) eq '2' });
+sub give_up { my ($user) = @_;
+    wait_until('it is due', sub { $store->ask('ZSCORE', $store->of($twice, 'due'), "$twice:$user") });
+    $store->ask('ZADD', $store->of($twice, 'due'), 1, "$twice:$user");
+    return }
+give_up($_) for qw(u3 u4);
+wait_until('done', sub { left_of($twice) eq 'done' });
+is(acked_by($twice), 'u1 u2', 'who acked before it was done');
+my ($code, $out, $err) = $relay->run('errors', 'redrive', '--id', $twice);
+like($out, qr/^redrove [12] entries for 2 users$/, 'given again to who did not') or diag($err);
+$three->ack($twice);
+wait_until('one more', sub { left_of($twice) eq '1' });
+$four->ack($twice);
+wait_until('done again', sub { left_of($twice) eq 'done' });
+is(acked_by($twice), 'u1 u2 u3 u4', 'all of both times');
 is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->ask('KEYS', '*') } ], [], 'and no trace of it stays');
 done_testing();

@@ -11,6 +11,7 @@ local call = redis.call
 local args, sub, find = ARGV, string.sub, string.find
 local name, trail_ms, first_id = args[2], args[3], 5 + 2 * tonumber(args[4])
 local inbox, state_key, trail_key = prefix .. ':inbox:', prefix .. ':ack:', prefix .. ':trail:'
+local acked_key = prefix .. ':acked:'
 local now_text = whole(now_ms())
 local event_head, id_len = 'acked ' .. now_text .. ' 0 - ', pack_text(('x'):rep(36)):sub(1, 2)
 local gone, acked = {}, 0
@@ -40,21 +41,25 @@ local function tail_after(state, count)
     return tail
 end
 
--- Acks are events once the message's state goes.
-local function end_message(id, first, more)
-    add_event(id, event_head .. first)
-    for i = 1, #more do add_event(id, event_head .. more[i]) end
-    complete(id)
-end
-
-local function write_states(id, first, more)
+local function write_states(key, first, more)
     if #more == 0 then
-        call('HSET', state_key .. id, first, now_text)
+        call('HSET', key, first, now_text)
         return
     end
     local states = {first, now_text}
     for i = 1, #more do states[2 * i + 1], states[2 * i + 2] = more[i], now_text end
-    call_chunked(states, 'HMSET', state_key .. id)
+    call_chunked(states, 'HMSET', key)
+end
+
+-- The last acks join those that are kept, else they are events.
+local function end_message(id, first, more)
+    if message_of(id).acked and keep_acks(id) then
+        write_states(acked_key .. id, first, more)
+    else
+        add_event(id, event_head .. first)
+        for i = 1, #more do add_event(id, event_head .. more[i]) end
+    end
+    complete(id)
 end
 
 local NONE = {}
@@ -67,7 +72,7 @@ local function settle(id)
     if more ~= NONE then others[id] = nil end
     if not state then return end
     if state.left <= count and state.open == '-' then return end_message(id, first, more) end
-    write_states(id, first, more)
+    write_states(state_key .. id, first, more)
     value = sub(value, 1, blank - 1) .. (state[count] or tail_after(state, count))
     messages[id] = value
     values[values_len + 1], values[values_len + 2] = id, value

@@ -35,20 +35,25 @@ local stored = trail[1] and trail[1]:match('^stored %d+ 0 (%d+%-%d+) ')
 local pending = (call('HGET', prefix .. ':pending', id) or ''):match('^%S+')
 local entry = stored and at(stored) or pending and at(pending) or search()
 
--- Acks become events once nobody is waited for: until then they stand in the message's state.
-local waiting, acks, cursor = {}, {}, '0'
-repeat
-    local page = call('HSCAN', prefix .. ':ack:' .. id, cursor, 'COUNT', 500)
-    cursor = page[1]
-    for i = 1, #page[2], 2 do
-        local user, state = page[2][i], page[2][i + 1]
-        if state ~= '0' then
-            acks[#acks + 1] = 'acked ' .. state .. ' 0 - ' .. user
-        elseif #waiting < WAITING_MAX then
-            waiting[#waiting + 1] = user
+-- Acks of a message that is waited for stand in its state, which is kept under another name when it is done.
+local waiting, acks = {}, {}
+local function read_states(key)
+    local cursor = '0'
+    repeat
+        local page = call('HSCAN', key, cursor, 'COUNT', 500)
+        cursor = page[1]
+        for i = 1, #page[2], 2 do
+            local user, state = page[2][i], page[2][i + 1]
+            if state ~= '0' then
+                acks[#acks + 1] = 'acked ' .. state .. ' 0 - ' .. user
+            elseif #waiting < WAITING_MAX then
+                waiting[#waiting + 1] = user
+            end
         end
-    end
-until cursor == '0' or #waiting >= WAITING_MAX or #acks >= WAITING_MAX
+    until cursor == '0' or #waiting >= WAITING_MAX or #acks >= WAITING_MAX
+end
+read_states(prefix .. ':ack:' .. id)
+read_states(prefix .. ':acked:' .. id)
 
 if #trail == 0 and #acks > 0 and entry then
     trail[1] = 'stored ' .. entry[1]:match('^%d+') .. ' 0 ' .. entry[1] .. ' -'

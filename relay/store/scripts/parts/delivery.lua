@@ -107,6 +107,7 @@ local function early_key(id) return prefix .. ':early:' .. id end
 -- with when it was stored, and kept for `trail_ms`.
 local TRAIL_MAX = 512
 local trails, trail_ids, trail_entries = {}, {}, {}
+local kept = {} -- whether a message's acks are kept beside its trail
 
 local function add_event(id, event)
     local events = trails[id]
@@ -122,17 +123,13 @@ local function add_event(id, event)
     end
 end
 
--- The same for a list, which is older than what was added before.
+-- The same for a list, not empty, which is older than what was added before.
 local function add_earlier(id, events)
-    local newer, count = trails[id], #events
-    if type(newer) == 'string' and count < TRAIL_MAX then
-        events[count + 1] = newer
-        trails[id] = events
-    elseif newer or count > TRAIL_MAX then
-        for i = 1, count do add_event(id, events[i]) end
-    elseif count > 0 then
-        add_event(id, events)
-    end
+    local newer = trails[id]
+    if not newer then add_event(id, events[1]) end
+    if type(newer) == 'string' then newer = {newer} end
+    for _, event in ipairs(newer or {}) do events[#events + 1] = event end
+    trails[id] = events
 end
 
 local function note_event(id, stage, now_text, attempt, detail, user)
@@ -162,11 +159,23 @@ local function write_events(trail_ms)
             tend_trail(key, call('RPUSH', key, unpack(events)), #events, trail_entries[id], trail_ms)
         end
     end
+    for id, is_kept in pairs(kept) do
+        if is_kept then call('PEXPIRE', prefix .. ':acked:' .. id, trail_ms) end
+    end
+end
+
+-- Acks stand in the message's state. When that goes it is kept under another name, for as long as the
+-- trail: less work than to make events of it. Not of a large audience, nor a second time.
+local function keep_acks(id)
+    local key = prefix .. ':ack:' .. id
+    local count = call('HLEN', key)
+    if count == 0 or count > TRAIL_MAX then return false end
+    kept[id] = call('RENAMENX', key, prefix .. ':acked:' .. id) == 1
+    return kept[id]
 end
 
 -- Of more than a trail holds, so many of them.
 local function acks_of(key)
-    if call('HLEN', key) <= TRAIL_MAX then return call('HGETALL', key) end
     local states, cursor = {}, '0'
     repeat
         local page = call('HSCAN', key, cursor, 'COUNT', TRAIL_MAX)
@@ -176,7 +185,7 @@ local function acks_of(key)
     return states
 end
 
--- Acks stand in the message's state, and become events when that goes.
+-- What is not kept so becomes events.
 local function note_acks(id)
     local states, events, count = acks_of(prefix .. ':ack:' .. id), {}, 0
     for i = 2, #states, 2 do
@@ -185,17 +194,17 @@ local function note_acks(id)
             events[count] = 'acked ' .. states[i] .. ' 0 - ' .. states[i - 1]
         end
     end
-    add_earlier(id, events)
+    if count > 0 then add_earlier(id, events) end
 end
 
 -- Ends a message: every user it waits for has acked, expired or was given up.
 local function complete(id)
     local message = message_of(id)
     if message then entries_gone[#entries_gone + 1] = message.entry end
-    if message and message.acked then note_acks(id) end
+    if message and message.acked and not kept[id] and not keep_acks(id) then note_acks(id) end
     messages[id] = false
     completed[#completed + 1] = id
-    keys_gone[#keys_gone + 1] = prefix .. ':ack:' .. id
+    if not kept[id] then keys_gone[#keys_gone + 1] = prefix .. ':ack:' .. id end
     if not message or message.ends then due_gone[#due_gone + 1] = id .. ':' end
     if not message or message.tried then keys_gone[#keys_gone + 1] = prefix .. ':tries:' .. id end
 end
