@@ -127,7 +127,7 @@ struct session { /* from a pool: at the start of a cache line */
     enum session_state state;
     bool is_blocked; /* the transport calls session_writable */
     bool is_waking;  /* in hub->waking: not freed before it is taken out */
-    bool has_said;   /* lines of its own wait */
+    bool has_said;   /* lines of its own wait, or a gap that is not told yet */
     bool has_topics; /* it is not shown all: see topics */
     unsigned queue_count;
     bool is_timed;    /* taken_us or passed_bytes is set */
@@ -166,8 +166,7 @@ struct session { /* from a pool: at the start of a cache line */
     bool has_missed;    /* .. or a retry came at a bad time */
     bool is_caught_up;  /* it was live once */
     bool is_doubting;   /* the inbox is read to its end, to find what of the window was acked */
-    bool has_lost;      /* what expired before it was written is not yet told as a gap */
-    bool has_shed;      /* nor what was left out in this stretch */
+    bool has_shed;      /* what was left out in this stretch is not told yet */
     bool has_refused;   /* of the inbox, as it is read: the window was full */
     unsigned asked;     /* answers under way that hold this pointer */
     unsigned char own_shard; /* of its user */
@@ -189,7 +188,8 @@ struct session { /* from a pool: at the start of a cache line */
     struct unacked *unacked; /* at most `window` */
     unsigned acked_count;
     unsigned char (*acked)[16]; /* since the inbox began to be read */
-    struct place lost_from;
+    struct place lost_from;     /* where a gap that is not told yet begins .. */
+    const char *lost_why;       /* .. and why; NULL: there is none */
 };
 
 _Static_assert(offsetof(struct session, cursor.own) == 64, "what is for many needs one cache line");
@@ -213,7 +213,7 @@ void session_offer_again(struct session *session, struct note *note);
 void session_give_unowed(struct session *session, struct note *note);
 /* The same for a run. */
 void session_offer_run(struct hub *hub, struct session *session, struct run *run);
-/* Says which notes expired before they were written. */
+/* Says a gap that had to wait, such as one of notes that expired before they were queued. */
 void session_tell_lost(struct session *session);
 bool session_is_for(const struct session *session, const struct frame *frame);
 /* The hub's place as this session sees it. */
@@ -232,9 +232,11 @@ void session_pos_text(const struct session *session, struct place place,
  * was left out and is to be told later.
  */
 void session_gap(struct session *session, struct place from, struct place to, const char *why);
+/* The place behind this note. */
+struct place session_place_behind(const struct session *session, const struct note *note);
 /* This note will not come. */
 void session_tell_missed(struct session *session, const struct note *note, const char *why);
-/* session_gap with `to` as it is. */
+/* session_gap with `to` as it is; later, if there is no room for it now. */
 void session_say_gap(struct session *session, struct place from, struct place to, const char *why);
 void session_free_if_done(struct session *session);
 /* session_acks.c */
@@ -248,6 +250,8 @@ void hub_free_place(struct hub *hub, const char *user, const char *id);
 bool session_is_full(const struct session *session);
 /* Nothing waits for its socket, apart from lines of its own. */
 bool session_is_idle(const struct session *session);
+/* There is room for a line of its own of so many bytes. */
+bool session_can_say(const struct session *session, size_t len);
 /* `to`, or where to go on so as to get all of the queue. */
 struct place session_before_queue(const struct session *session, struct place to);
 /* HIGH goes before NORMAL before LOW, save in a poll; else in the order of the calls. */

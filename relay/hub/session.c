@@ -181,27 +181,33 @@ is_new(const struct session *session, const struct note *note)
     return place_is_before(&session->cursor, note->shard, note->id);
 }
 
-/*
- * It expired before it was written: what is new of it is told as a gap, in front of the next frame.
- */
+/* A gap, in front of the next frame. */
+static void
+tell_later(struct session *session, struct place from, const char *why)
+{
+    session->lost_from = session->lost_why != NULL ? place_min(session->lost_from, from) : from;
+    session->lost_why = why;
+    session->has_said = true;
+    session_wake(session);
+}
+
+/* It expired before it was queued: what is new of it is told as a gap. */
 static void
 lose(struct session *session, const struct note *note)
 {
-    if (note->is_copy || !is_new(session, note))
-        return; /* shown before, or told by the error log */
-    if (!session->has_lost)
-        session->lost_from = session->cursor;
-    session->has_lost = true;
-    session_wake(session);
+    if (!note->is_copy && is_new(session, note)) /* else shown before, or told by the error log */
+        tell_later(session, session->cursor, "expired");
 }
 
 void
 session_tell_lost(struct session *session)
 {
-    if (!session->has_lost)
+    const char *why = session->lost_why;
+
+    if (why == NULL)
         return;
-    session->has_lost = false;
-    session_gap(session, session->lost_from, session->cursor, "expired");
+    session->lost_why = NULL;
+    session_gap(session, session->lost_from, session->cursor, why);
 }
 
 /*
@@ -378,6 +384,10 @@ session_say_gap(struct session *session, struct place from, struct place to, con
     len =
         snprintf(line, sizeof(line), "{\"t\":\"gap\",\"from\":\"%s\",\"to\":\"%s\",\"why\":\"%s\"}",
                  from_text, to_text, why);
+    if (!session_can_say(session, (size_t)len)) {
+        tell_later(session, from, why);
+        return;
+    }
     count_gap(session->hub->stats, why);
     session_say(session, line, (size_t)len);
 }
@@ -389,12 +399,20 @@ session_gap(struct session *session, struct place from, struct place to, const c
     session_say_gap(session, place_min(to, from), to, why);
 }
 
-void
-session_tell_missed(struct session *session, const struct note *note, const char *why)
+struct place
+session_place_behind(const struct session *session, const struct note *note)
 {
     struct place place = note_told(note, session->own_shard);
 
     place_pass(&place, note->shard, note->id); /* a line may tell less */
+    return place;
+}
+
+void
+session_tell_missed(struct session *session, const struct note *note, const char *why)
+{
+    struct place place = session_place_behind(session, note);
+
     session_gap(session, place, place, why);
 }
 

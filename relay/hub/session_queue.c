@@ -223,11 +223,16 @@ session_drop_queue(struct session *session)
     session->queue_room = 0;
 }
 
+bool
+session_can_say(const struct session *session, size_t len)
+{
+    return session->said.len + len + 1 <= SESSION_SAID_MAX;
+}
+
 void
 session_say(struct session *session, const char *line, size_t len)
 {
-    if (session->said.len + len + 1 > SESSION_SAID_MAX ||
-        buffer_add(&session->said, line, len) != RC_OK ||
+    if (!session_can_say(session, len) || buffer_add(&session->said, line, len) != RC_OK ||
         buffer_add(&session->said, "\n", 1) != RC_OK) {
         /* Only a peer that asks and never reads gets here; pings and timers end it. */
         log_debug(session->name, "control lines pile up, one is not sent");
@@ -257,22 +262,27 @@ take_note(struct session *session)
     return note;
 }
 
-/* The first in the queue, once those before it that expired there are told as gaps. */
-static struct note *
-next_note(struct session *session)
+/* What expired at the head of the queue goes, and is told as one gap. */
+static void
+drop_expired(struct session *session)
 {
-    while (session->queue_count > 0) {
-        struct note *note = *slot_of(session, 0);
+    struct place from = {.own = {0, 0}}, to = from;
+    bool has_lost = false;
 
-        if (!note_is_expired(note))
-            return note;
-        take_note(session);
+    while (session->queue_count > 0 && note_is_expired(*slot_of(session, 0))) {
+        struct note *note = take_note(session);
+        struct place place = session_place_behind(session, note);
+
         window_drop(session, note);
-        if (!note->is_copy)
-            session_tell_missed(session, note, "expired");
+        if (!note->is_copy) {
+            from = has_lost ? place_min(from, place) : place;
+            to = place_max(to, place);
+            has_lost = true;
+        }
         note_unref(note);
     }
-    return NULL;
+    if (has_lost)
+        session_gap(session, from, to, "expired");
 }
 
 /* Of what was away, or was shown before, the time would not tell how fast we are. */
@@ -321,7 +331,7 @@ gather(struct session *session, struct iovec pieces[PIECES_MAX], size_t *ret_sai
     int count = 0;
 
     session_tell_lost(session);
-    (void)next_note(session); /* drops what expired, and says so */
+    drop_expired(session);
     *ret_said_len = frame_said(session, &said);
     if (*ret_said_len > 0)
         pieces[count++] = (struct iovec){said, *ret_said_len};
@@ -404,7 +414,7 @@ send_queue(struct session *session)
     if (said_len > 0 && taken >= said_len) {
         taken -= said_len;
         buffer_free(&session->said);
-        session->has_said = false;
+        session->has_said = session->lost_why != NULL;
     }
     while (taken > 0) {
         taken -= (*slot_of(session, 0))->ws_len;

@@ -5,124 +5,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <utlist.h>
 
 #include "base/clock.h"
-#include "gate/gate_conn.h"
-#include "heads.h"
-#include "one_session.h"
-
-/* A socket that takes `room` bytes a call, as gate_send does: the rest of a cut frame is kept. */
-struct fake {
-    unsigned char got[65536];
-    size_t len;
-    size_t room;
-    int calls;
-};
-
-static struct fake fake;
-
-static enum rc
-fake_send(void *socket, const struct iovec *pieces, int count, size_t *ret_taken)
-{
-    struct fake *to = socket;
-    const unsigned char *rest = NULL;
-    size_t total = 0;
-    size_t left = to->room;
-
-    to->calls++;
-    for (int i = 0; i < count; i++) {
-        size_t len = pieces[i].iov_len < left ? pieces[i].iov_len : left;
-
-        memcpy(to->got + to->len, pieces[i].iov_base, len);
-        to->len += len;
-        left -= len;
-        total += pieces[i].iov_len;
-    }
-    *ret_taken = to->room < total ? to->room : total;
-    if (*ret_taken == total)
-        return RC_OK;
-    left = gate_send_rest(pieces, count, *ret_taken, &rest);
-    if (left > 0)
-        memcpy(to->got + to->len, rest, left);
-    to->len += left;
-    *ret_taken += left;
-    return RC_AGAIN;
-}
-
-static const struct session_transport TRANSPORT = {.send = fake_send};
-
-static int
-set_up(void **state)
-{
-    (void)state;
-    open_session(&TRANSPORT, &fake, 1);
-    fake = (struct fake){.room = SIZE_MAX};
-    return 0;
-}
-
-static int
-tear_down(void **state)
-{
-    (void)state;
-    close_session();
-    assert_int_equal(hub.queued_bytes, 0);
-    return 0;
-}
-
-/* A note for everyone, whose data is a number. */
-static struct note *
-make_note(uint64_t ms, uint8_t priority)
-{
-    unsigned char head[HEAD_FOR_ALL];
-    struct entry entry = {.id = {ms, 0}};
-    char data[32];
-
-    head_for_all(head);
-    head[FRAME_NOTE_AT_PRIORITY] = priority;
-    assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
-    snprintf(data, sizeof(data), "%d", (int)ms);
-    entry.data = (struct bytes){(const unsigned char *)data, strlen(data)};
-    return note_new(&entry, "e", &entry.id, 1);
-}
-
-static void
-queue_note(uint64_t ms, uint8_t priority)
-{
-    struct note *note = make_note(ms, priority);
-
-    session_queue(&session, note);
-    note_unref(note);
-}
-
-/* Payloads of all that came, each followed by a blank; fails when it is not cut into frames. */
-static const char *
-told(void)
-{
-    static char text[65536];
-    size_t at = 0;
-    size_t len = 0;
-
-    while (at < fake.len) {
-        size_t frame_len = ws_frame_len(fake.got + at);
-        size_t head_len = fake.got[at + 1] < 126 ? 2 : 4;
-
-        assert_int_equal(fake.got[at], 0x81);
-        assert_true(at + frame_len <= fake.len);
-        memcpy(text + len, fake.got + at + head_len, frame_len - head_len);
-        len += frame_len - head_len;
-        text[len++] = ' ';
-        at += frame_len;
-    }
-    text[len] = '\0';
-    return text;
-}
-
-#define MSG(pos, data) "{\"t\":\"msg\",\"pos\":\"e." pos "\",\"n\":" data "} "
+#include "queued_notes.h"
 
 static void
 test_heads_of_frames(void **state)
@@ -155,8 +41,6 @@ test_own_lines_go_first(void **state)
 static void
 test_every_cut_gives_whole_lines_once(void **state)
 {
-    char whole[8192];
-
     for (size_t room = 0; room < 169; room++) {
         tear_down(state);
         set_up(state);
@@ -173,27 +57,11 @@ test_every_cut_gives_whole_lines_once(void **state)
         fake.room = SIZE_MAX;
         session_writable(&session);
         hub_send_some(&hub, 10);
-        snprintf(whole, sizeof(whole), "%s", told());
-        assert_string_equal(whole, "{} " MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3")
-                                       MSG("4-0", "4") MSG("5-0", "5"));
+        assert_string_equal(told(), "{} " MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3")
+                                        MSG("4-0", "4") MSG("5-0", "5"));
         assert_int_equal(stats.values[STAT_HUB_DELIVERED], 5);
         assert_null(session.queue);
     }
-}
-
-static struct run *
-make_run(uint64_t from, unsigned count)
-{
-    struct note *notes[RUN_NOTES_MAX] = {NULL};
-    struct run *run;
-
-    for (unsigned i = 0; i < count; i++)
-        notes[i] = make_note(from + i, FRAME_PRIORITY_NORMAL);
-    assert_int_equal(run_span(notes, count), count);
-    run = run_new(notes, count);
-    for (unsigned i = 0; i < count; i++)
-        note_unref(notes[i]);
-    return run;
 }
 
 static void
@@ -340,26 +208,6 @@ test_a_full_queue_pauses_and_loses_nothing(void **state)
 }
 
 static void
-test_what_expires_while_it_waits_is_told(void **state)
-{
-    struct note *brief = make_note(2, FRAME_PRIORITY_NORMAL);
-
-    (void)state;
-    session.is_blocked = true;
-    queue_note(1, FRAME_PRIORITY_NORMAL);
-    session_queue(&session, brief);
-    queue_note(3, FRAME_PRIORITY_NORMAL);
-    brief->ends_us = clock_wall_us();
-    note_unref(brief);
-    session_writable(&session);
-    while (hub_send_some(&hub, 1))
-        ;
-    assert_string_equal(told(),
-                        MSG("1-0", "1") "{\"t\":\"gap\",\"from\":\"e.2-0\",\"to\":\"e.2-0\","
-                                        "\"why\":\"expired\"} " MSG("3-0", "3"));
-}
-
-static void
 test_slow_by_age(void **state)
 {
     int64_t now_us = clock_monotonic_us();
@@ -448,8 +296,6 @@ test_a_run_has_nothing_left_out(void **state)
         note_unref(notes[i]);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 int
 main(void)
 {
@@ -464,7 +310,6 @@ main(void)
         TEST(test_a_poll_has_no_priorities),
         TEST(test_high_does_not_enter_a_run),
         TEST(test_a_full_queue_pauses_and_loses_nothing),
-        TEST(test_what_expires_while_it_waits_is_told),
         TEST(test_slow_by_age),
         TEST(test_a_note_in_many_queues_counts_once),
         TEST(test_what_is_left_out_when_short),

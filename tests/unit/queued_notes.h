@@ -1,0 +1,137 @@
+/* queued_notes.h: notes for a session of one_session.h, and a socket that tells what it got. */
+#ifndef CLAIRON_TESTS_UNIT_QUEUED_NOTES_H
+#define CLAIRON_TESTS_UNIT_QUEUED_NOTES_H
+
+#include <stdio.h>
+#include <sys/uio.h>
+
+#include "gate/gate_conn.h"
+#include "heads.h"
+#include "one_session.h"
+
+/* A socket that takes `room` bytes a call, as gate_send does: the rest of a cut frame is kept. */
+struct fake {
+    unsigned char got[2 * SESSION_SAID_MAX];
+    size_t len;
+    size_t room;
+    int calls;
+};
+
+static struct fake fake;
+
+static inline enum rc
+fake_send(void *socket, const struct iovec *pieces, int count, size_t *ret_taken)
+{
+    struct fake *to = socket;
+    const unsigned char *rest = NULL;
+    size_t total = 0;
+    size_t left = to->room;
+
+    to->calls++;
+    for (int i = 0; i < count; i++) {
+        size_t len = pieces[i].iov_len < left ? pieces[i].iov_len : left;
+
+        memcpy(to->got + to->len, pieces[i].iov_base, len);
+        to->len += len;
+        left -= len;
+        total += pieces[i].iov_len;
+    }
+    *ret_taken = to->room < total ? to->room : total;
+    if (*ret_taken == total)
+        return RC_OK;
+    left = gate_send_rest(pieces, count, *ret_taken, &rest);
+    if (left > 0)
+        memcpy(to->got + to->len, rest, left);
+    to->len += left;
+    *ret_taken += left;
+    return RC_AGAIN;
+}
+
+static const struct session_transport TRANSPORT = {.send = fake_send};
+
+static inline int
+set_up(void **state)
+{
+    (void)state;
+    open_session(&TRANSPORT, &fake, 1);
+    fake = (struct fake){.room = SIZE_MAX};
+    return 0;
+}
+
+static inline int
+tear_down(void **state)
+{
+    (void)state;
+    close_session();
+    assert_int_equal(hub.queued_bytes, 0);
+    return 0;
+}
+
+/* A note for everyone, whose data is a number. */
+static inline struct note *
+make_note(uint64_t ms, uint8_t priority)
+{
+    unsigned char head[HEAD_FOR_ALL];
+    struct entry entry = {.id = {ms, 0}};
+    char data[32];
+
+    head_for_all(head);
+    head[FRAME_NOTE_AT_PRIORITY] = priority;
+    assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
+    snprintf(data, sizeof(data), "%d", (int)ms);
+    entry.data = (struct bytes){(const unsigned char *)data, strlen(data)};
+    return note_new(&entry, "e", &entry.id, 1);
+}
+
+static inline void
+queue_note(uint64_t ms, uint8_t priority)
+{
+    struct note *note = make_note(ms, priority);
+
+    session_queue(&session, note);
+    note_unref(note);
+}
+
+/* Payloads of all that came, each followed by a blank; fails when it is not cut into frames. */
+static inline const char *
+told(void)
+{
+    static char text[2 * SESSION_SAID_MAX];
+    size_t at = 0;
+    size_t len = 0;
+
+    while (at < fake.len) {
+        size_t frame_len = ws_frame_len(fake.got + at);
+        size_t head_len = fake.got[at + 1] < 126 ? 2 : 4;
+
+        assert_int_equal(fake.got[at], 0x81);
+        assert_true(at + frame_len <= fake.len);
+        memcpy(text + len, fake.got + at + head_len, frame_len - head_len);
+        len += frame_len - head_len;
+        text[len++] = ' ';
+        at += frame_len;
+    }
+    text[len] = '\0';
+    return text;
+}
+
+#define MSG(pos, data) "{\"t\":\"msg\",\"pos\":\"e." pos "\",\"n\":" data "} "
+
+static inline struct run *
+make_run(uint64_t from, unsigned count)
+{
+    struct note *notes[RUN_NOTES_MAX] = {NULL};
+    struct run *run;
+
+    for (unsigned i = 0; i < count; i++)
+        notes[i] = make_note(from + i, FRAME_PRIORITY_NORMAL);
+    assert_int_equal(run_span(notes, count), count);
+    run = run_new(notes, count);
+    for (unsigned i = 0; i < count; i++)
+        note_unref(notes[i]);
+    return run;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+#endif

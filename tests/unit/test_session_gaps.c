@@ -1,0 +1,105 @@
+/* test_session_gaps.c: is what a session will not be sent told as a gap, once and in time? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "queued_notes.h"
+
+static void
+test_what_expires_while_it_waits_is_told(void **state)
+{
+    struct note *brief = make_note(2, FRAME_PRIORITY_NORMAL);
+
+    (void)state;
+    session.is_blocked = true;
+    queue_note(1, FRAME_PRIORITY_NORMAL);
+    session_queue(&session, brief);
+    queue_note(3, FRAME_PRIORITY_NORMAL);
+    brief->ends_us = clock_wall_us();
+    note_unref(brief);
+    session_writable(&session);
+    while (hub_send_some(&hub, 1))
+        ;
+    assert_string_equal(told(),
+                        MSG("1-0", "1") "{\"t\":\"gap\",\"from\":\"e.2-0\",\"to\":\"e.2-0\","
+                                        "\"why\":\"expired\"} " MSG("3-0", "3"));
+}
+
+/* One gap for all in a row: there is room for few lines of that kind. */
+static void
+test_what_expires_in_a_row_is_told_once(void **state)
+{
+    (void)state;
+    session.is_blocked = true;
+    for (uint64_t ms = 1; ms <= 20; ms++) {
+        struct note *brief = make_note(ms, FRAME_PRIORITY_NORMAL);
+
+        brief->ends_us = clock_wall_us();
+        session_queue(&session, brief);
+        note_unref(brief);
+    }
+    queue_note(21, FRAME_PRIORITY_NORMAL);
+    session_writable(&session);
+    assert_string_equal(told(), "{\"t\":\"gap\",\"from\":\"e.1-0\",\"to\":\"e.20-0\","
+                                "\"why\":\"expired\"} " MSG("21-0", "21"));
+}
+
+static void
+test_what_expired_is_told_before_a_run(void **state)
+{
+    struct note *brief = make_note(1, FRAME_PRIORITY_NORMAL);
+    struct run *run = make_run(2, 2);
+
+    (void)state;
+    brief->ends_us = clock_wall_us();
+    session_offer(&session, brief);
+    session_offer_run(&hub, &session, run);
+    note_unref(brief);
+    run_unref(run);
+    hub_send_some(&hub, 10);
+    assert_string_equal(told(),
+                        "{\"t\":\"gap\",\"from\":\"e.0-0\",\"to\":\"e.1-18446744073709551615"
+                        "\",\"why\":\"expired\"} " MSG("2-0", "2") MSG("3-0", "3"));
+}
+
+/* As when another connection acks thousands while this one's socket is full. */
+static void
+test_a_gap_that_finds_no_room_is_told_later(void **state)
+{
+    const struct place place = {.shared = {7, 0}};
+    static const char line[] = "{\"t\":\"acked\"}";
+    const char *at;
+
+    (void)state;
+    session.is_blocked = true;
+    while (session_can_say(&session, sizeof(line) - 1))
+        session_say(&session, line, sizeof(line) - 1);
+    session.cursor = place;
+    session_gap(&session, place, place, "shed");
+    session_writable(&session);
+    while (hub_send_some(&hub, 10))
+        continue;
+    at = strstr(told(), "gap");
+    assert_non_null(at);
+    assert_null(strstr(at + 1, "gap"));
+    assert_non_null(strstr(at, "\"to\":\"e.7-0\",\"why\":\"shed\""));
+    assert_false(session.has_said);
+    assert_int_equal(stats.values[STAT_HUB_GAPS_SHED], 1);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_what_expires_while_it_waits_is_told),
+        TEST(test_what_expires_in_a_row_is_told_once),
+        TEST(test_what_expired_is_told_before_a_run),
+        TEST(test_a_gap_that_finds_no_room_is_told_later),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
