@@ -166,6 +166,7 @@ struct session { /* from a pool: at the start of a cache line */
     bool has_missed;    /* .. or a retry came at a bad time */
     bool is_caught_up;  /* it was live once */
     bool is_doubting;   /* the inbox is read to its end, to find what of the window was acked */
+    bool wants_doubt;   /* .. and is to be, when it is read from its beginning next */
     bool has_shed;      /* what was left out in this stretch is not told yet */
     bool has_refused;   /* of the inbox, as it is read: the window was full */
     unsigned asked;     /* answers under way that hold this pointer */

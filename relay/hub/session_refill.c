@@ -8,7 +8,7 @@ session_doubt(struct session *session)
 {
     if (session->unacked_count == 0 || session->state < SESSION_INBOX)
         return;
-    session->is_doubting = true;
+    session->wants_doubt = true;
     session->has_missed = true;
     window_defer(session);
     session_refill(session, false);
@@ -43,6 +43,8 @@ session_refill(struct session *session, bool is_beat)
     session->has_missed = false;
     hub->deferred_count--;
     snprintf(session->inbox_at, sizeof(session->inbox_at), "0");
+    session->is_doubting = session->wants_doubt;
+    session->wants_doubt = false;
     if (session->is_doubting)
         window_doubt(session);
     session_pause(session); /* what it was offered, for it or not, is not looked at again */

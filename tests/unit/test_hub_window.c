@@ -149,6 +149,26 @@ test_doubt_lets_go_of_what_is_not_confirmed(void **state)
 }
 
 static void
+test_a_doubt_amid_the_inbox_is_for_the_next_reading(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_true(window_enter(&f->session, f->notes[0]));
+    window_wrote(&f->session, f->notes[0]);
+    f->hub.shown_count = 0; /* as if it were reported: nothing holds up the inbox */
+    f->session.state = SESSION_INBOX;
+    session_doubt(&f->session);
+    window_drop_doubtful(&f->session); /* at the end of the inbox, begun before */
+    assert_int_equal(f->session.unacked_count, 1);
+    f->session.state = SESSION_LIVE;
+    session_refill(&f->session, false);
+    assert_int_equal(f->session.state, SESSION_INBOX);
+    window_drop_doubtful(&f->session);
+    assert_int_equal(f->session.unacked_count, 0);
+    f->hub.shown_count = 1;
+}
+
+static void
 test_the_inbox_is_read_after_the_answers_that_come_before_it(void **state)
 {
     struct fixture *f = *state;
@@ -267,6 +287,8 @@ main(void)
         cmocka_unit_test_setup_teardown(test_what_was_acked_meanwhile_is_not_reported, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_doubt_lets_go_of_what_is_not_confirmed, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_a_doubt_amid_the_inbox_is_for_the_next_reading, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_a_poll_is_shown_what_there_is_room_for, set_up,
                                         tear_down),
