@@ -217,7 +217,11 @@ void session_offer_run(struct hub *hub, struct session *session, struct run *run
 /* Says a gap that had to wait, such as one of notes that expired before they were queued. */
 void session_tell_lost(struct session *session);
 bool session_is_for(const struct session *session, const struct frame *frame);
-/* The hub's place as this session sees it. */
+/*
+ * The hub's place as this session sees it. The store's pages are taken up to there: memberships are
+ * known as far. And two streams are not asked in one moment: of what is behind, something may be
+ * missing that is earlier than what is there of the other.
+ */
 struct place session_head(const struct session *session);
 /* A note, or another's, that tells a place of this session alone. The caller owns one reference. */
 struct note *session_note(const struct session *session, const struct entry *entry,
@@ -283,11 +287,6 @@ void session_step(struct session *session);
 bool session_answered(struct session *session, enum rc rc);
 /* Asked: the answer calls session_step; not asked: the store's return does. */
 void session_await(struct session *session, enum rc asked);
-/*
- * How far the store's pages are taken. Two streams are not asked in one moment: only up to where
- * the hub has read is nothing missing of one that is earlier than what is there of the other.
- */
-struct place session_pages_end(const struct session *session);
 void session_regroup(struct session *session);
 /* clairon.member has its user in this audience from now on. */
 void session_join(struct session *session, const char *key, size_t len);

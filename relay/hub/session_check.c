@@ -136,7 +136,7 @@ check_losses(struct session *session)
     else
         session_await(session,
                       store_range(hub->store, session->own_shard, session->checked,
-                                  session_pages_end(session), session->is_poll ? 1 : SESSION_PAGE,
+                                  session_head(session), session->is_poll ? 1 : SESSION_PAGE,
                                   on_checked, session));
 }
 

@@ -199,14 +199,6 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
 
 /* CATCHING_UP */
 
-struct place
-session_pages_end(const struct session *session)
-{
-    const struct place whole = {{UINT64_MAX, UINT64_MAX}, {UINT64_MAX, UINT64_MAX}};
-
-    return session->hub->shards > 1 ? session_head(session) : whole;
-}
-
 static void
 catch_up_from_page(struct session *session, const struct store_page *page)
 {
@@ -278,7 +270,7 @@ catch_up(struct session *session)
     else
         session_await(session,
                       store_range(hub->store, session->own_shard, session->cursor,
-                                  session_pages_end(session), SESSION_PAGE, on_caught_up, session));
+                                  session_head(session), SESSION_PAGE, on_caught_up, session));
 }
 
 void
