@@ -53,8 +53,8 @@ $_->wait_notes(2) for $live, $elsewhere;
 is(shedding(), 0, 'nothing is left out as long as there is room');
 my $bulk = 0;
 wait_until('the relay is short of memory', sub {
-    $bulk += 100;
-    $pg->safe_psql('postgres', "INSERT INTO bulk SELECT i, repeat('x', 10000) FROM generate_series($bulk - 99, $bulk) i");
+    $bulk += 20; # not more than its queue holds: then nothing is added to what its socket left of that
+    $pg->safe_psql('postgres', "INSERT INTO bulk SELECT i, repeat('x', 10000) FROM generate_series($bulk - 19, $bulk) i");
     return shedding();
 });
 wait_until('LOW alone does not help', sub { shedding() == 2 });
