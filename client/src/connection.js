@@ -262,7 +262,7 @@ export function createConnection(options, owner) {
   }
 
   function setState(next, detail) {
-    if (next === state && next === 'closed') return;
+    if (state === 'closed' && next === state) return;
     state = next;
     owner.onState({ state, transport: ladder.rung(), ...detail });
   }

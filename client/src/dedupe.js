@@ -13,7 +13,7 @@ export function createDedupe(limit = 4096) {
   /** An ack may be lost with its page: the next one, which knows them from `store`, acks again. */
   function keep(store) {
     kept = store;
-    for (const id of loaded()) put(id, true);
+    loaded().forEach((id) => put(id, true));
   }
 
   /**

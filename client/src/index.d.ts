@@ -71,7 +71,7 @@ export interface Options {
   ack?: 'auto' | 'manual';
   /** Key in sessionStorage that keeps the position across reloads. Use one per user. */
   storage?: string;
-  /** How many ids are remembered to recognise repeats. Default 4096. */
+  /** How many ids are remembered to recognise repeats: of what must be acked, and of the rest. Default 4096. */
   dedupe?: number;
   /** Milliseconds. Defaults: base 500, cap 30000. */
   backoff?: { base?: number; cap?: number; random?: () => number };

@@ -16,7 +16,8 @@ import { onWake } from './wake.js';
 export function connect(options) {
   const settings = settingsOf(options);
   const router = createRouter();
-  const dedupe = createDedupe(options.dedupe);
+  const dedupe = createDedupe(options.dedupe); // of what must be acked: it may wait for days
+  const others = createDedupe(options.dedupe);
   const position = createPosition(
     options.pos,
     options.storage && createKept('sessionStorage', options.storage),
@@ -108,7 +109,7 @@ export function connect(options) {
       settled();
       return;
     }
-    const before = dedupe.seen(id);
+    const before = (isOwed ? dedupe : others).seen(id);
     router.emit(before === undefined ? 'message' : 'repeat', n);
     if (before == null) {
       handle(n, isOwed).finally(settled);

@@ -22,7 +22,7 @@ export function settingsOf(options) {
     const isValid = [settings[name]].flat().every((value) => valid.includes(value));
     demand(isValid, `${name} is one of ${valid.join(', ')}`);
   }
-  demand(/^(string|function)$/.test(typeof settings.token), 'token: a string or a function');
+  demand(settings.token?.length >= 0, 'token: a string or a function'); // what has a length
   settings.url = socketUrl(settings.url);
   settings.backoff = createBackoff(settings.backoff);
   const hasMeans = (name) => settings[name === 'ws' ? 'WebSocket' : 'fetch'];

@@ -18,7 +18,7 @@ export function createPosition(pos, kept) {
     return () => {
       const i = open.indexOf(entry);
       open.splice(i, 1);
-      if (i > 0) {
+      if (i) {
         open[i - 1].pos = entry.pos;
       } else {
         settled = entry.pos;
