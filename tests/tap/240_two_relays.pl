@@ -3,6 +3,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
+use Clairon::Test::RawSocket;
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
@@ -57,5 +58,20 @@ $pg->safe_psql('postgres', q{INSERT INTO t VALUES (1000, 'u2')});
 $_->wait_notes(1) for @both;
 my ($here, $there) = map { $_->pos } @both;
 is($here, $there, 'and their positions are the same again');
+
+# Who drains lets the slot go first: the other one reads it while clients are still connected to the first.
+$second->stop;
+$first->restart;
+my $mark = $second->log_mark;
+$second->start;
+$second->wait_for_log(qr/standing by/, from => $mark);
+my @clients = map { Clairon::Test::RawSocket->user($first, "c$_") } 1 .. 3;
+my $began = $first->log_mark;
+kill TERM => $first->pid;
+$first->wait_for_log(qr/draining 3 connections/, from => $began);
+kill STOP => $first->pid;
+$second->wait_for_log(qr/streaming from slot/, from => $mark, seconds => 30);
+kill CONT => $first->pid;
+is($first->wait_end, 0, 'a relay that drains gives the slot away before its clients');
 
 done_testing();

@@ -3,6 +3,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until children lives);
+use Clairon::Test::SecureSocket;
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
@@ -74,24 +75,27 @@ is_deeply([ started_by('without standard files', 'close $_ for *STDIN, *STDOUT, 
     'no socket takes the place of one of them, which the log would go to');
 
 # A worker is killed while a certificate is being replaced.
-my $name = "$relay->{folder}/tls";
-sub new_certificate { return system("openssl req -x509 -newkey rsa:2048 -nodes -keyout $name.key -out $name.cert -days 2 -subj /CN=x >$name.log 2>&1") == 0 }
-ok(new_certificate(), 'a certificate');
-$relay->configure('gate.tls_cert' => "$name.cert", 'gate.tls_key' => "$name.key");
+my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
+rename $key, "$key.other" or die $!;
+Clairon::Test::SecureSocket::certificate();
+$relay->configure('gate.tls_cert' => $cert, 'gate.tls_key' => $key);
 my $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/(?:started, pid \d+.*){3}/s, from => $mark);
-rename "$name.key", "$name.away" or die $!;
+rename $key, "$key.away" or die $!;
 my ($killed, @rest) = children($relay->pid);
 kill KILL => $killed;
 $relay->wait_for_log(qr/could not serve, starting another.*could not serve, starting another/s, from => $mark);
 is_deeply([ grep { lives($_) } @rest ], \@rest, 'the others serve, though none can take its place');
-rename "$name.away", "$name.key" or die $!;
+rename "$key.away", $key or die $!;
 $relay->wait_for_log(qr/(?:started, pid \d+.*){4}/s, from => $mark);
 pass('until the certificate is whole');
 $relay->stop;
-rename "$name.key", "$name.away" or die $!;
+# The key of another one, which nobody looks at before it is used.
+$relay->configure('gate.tls_key' => "$key.other");
+$mark = $relay->log_mark;
 $relay->start;
-isnt($relay->wait_end, 0, 'who cannot serve from the start ends');
+is($relay->wait_end >> 8, 1, 'who cannot serve from the start ends');
+like($relay->log_text($mark), qr/worker \d+ could not serve, stopping all/, 'and says so');
 
 done_testing();

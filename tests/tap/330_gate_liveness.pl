@@ -96,6 +96,16 @@ $relay->configure('gate.drain' => '10m');
 $relay->start;
 $relay->wait_ready;
 is($relay->stop, 0, 'nobody connected: it ends at once');
+
+# Told twice, it waits for nobody.
+$relay->start;
+$relay->wait_ready;
+my @stay = map { user("stay$_") } 1 .. 3;
+my $mark = $relay->log_mark;
+kill $_ => $relay->pid for qw(STOP TERM INT CONT);
+is($relay->wait_end, 0, 'told twice it ends');
+like($relay->log_text($mark), qr/draining 3 connections.*again, stopping at once/s, 'at once');
+unlike($relay->log_text($mark), qr/connections left/, 'and waits for nobody');
 $relay->configure('gate.drain' => '2s');
 
 # kill -9: the same settings, the same port, and no memory needed.
