@@ -39,6 +39,30 @@ is_deeply([ rows($client) ], [ 1 .. 3000 ], 'in the order of the commits');
 my $back = $relay->client('u1', pos => $from);
 $back->run_until('all', sub { $back->notes == 4500 }, 60);
 is_deeply([ rows($back) ], [ 1 .. 3000 ], 'also when resumed');
+
+# Given up, and forgotten where it was first: what is sent anew has its place behind all.
+$relay->configure('delivery.ack_timeout' => '1s', 'delivery.window' => 400);
+$relay->restart;
+$pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u2}', '{}', ack_required => true, retry_limit => 0) FROM generate_series(1, 400)});
+my $careless = $relay->client('u2', win => 400);
+$careless->wait_notes(400);
+wait_until('all are given up', sub { $store->ask('XLEN', 'clairon:errors') == 400 });
+$careless->close;
+$store->ask('DEL', $_) for map { @{ $store->ask('KEYS', "clairon*:$_:*") } } qw(trail tries);
+my ($code, $told, $error) = $relay->run('errors', 'redrive', '--all');
+is($code, 0, "what was given up is sent anew: $error");
+my @scores;
+for my $inbox ($store->keys('inbox:u2'))
+{
+    my %score_of = @{ $store->ask('ZRANGEBYSCORE', $inbox, '-inf', '+inf', 'WITHSCORES') };
+    push @scores, map { "$inbox $_" } values %score_of;
+}
+is(scalar @scores, 400, 'and waits');
+my %distinct = map { $_ => 1 } @scores;
+is(scalar keys %distinct, 400, 'each in its own place');
+my $again = $relay->client('u2', win => 400);
+$again->wait_notes(400);
+pass('so that all are shown, also where a page of them ends');
 is($relay->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');
 
 done_testing();

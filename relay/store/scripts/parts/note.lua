@@ -27,24 +27,15 @@ local function users_of(audience, targets)
     return users
 end
 
--- Scores tell so many entries of a millisecond apart. Where the store's clock was set back, or a
--- replica's is behind, all would be of one: it goes on with the next.
-local MOST_OF_A_MS = 1000
-local function leave_ms(entry)
-    local ms, seq = entry:match('^(%d+)-(%d+)$')
-    if tonumber(seq) >= MOST_OF_A_MS then call('XSETID', stream, whole(tonumber(ms) + 1) .. '-0') end
-end
-
 local function add_note(id, route, data, ...)
     local entry
     if after then
-        entry = call('XADD', stream, '*', 'id', id, 'route', route, 'data', data, 'after', after, ...)
+        entry = add_entry('id', id, 'route', route, 'data', data, 'after', after, ...)
         after = nil
     else
-        entry = call('XADD', stream, '*', 'id', id, 'route', route, 'data', data, ...)
+        entry = add_entry('id', id, 'route', route, 'data', data, ...)
     end
     last_entry = entry
-    if #entry > 16 then leave_ms(entry) end
     if added == 0 then call('HSETNX', prefix .. ':meta', 'first', entry) end
     added = added + 1
     if math.floor(route:byte(8) / 4) % 2 == 1 then -- FRAME_UNDECODABLE
