@@ -5,7 +5,9 @@ Only what must not be touched on this machine is another: ports, PostgreSQL's fo
 """
 
 import atexit
+import itertools
 import os
+import random
 import re
 import shutil
 import signal
@@ -33,10 +35,14 @@ def blocks():
     return [re.sub(r"^   ", "", block, flags=re.M) for _, block in found]
 
 
-def free_port():
+def is_free(port):
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def free_ports(count):
+    """Below those of outgoing connections, one of which might have it before somebody listens there."""
+    return list(itertools.islice(filter(is_free, random.sample(range(10000, 32768), 1000)), count))
 
 
 class Tour(unittest.TestCase):
@@ -52,13 +58,12 @@ class Tour(unittest.TestCase):
         sudo.chmod(0o755)
         installed = self.folder / "installed" / "usr" / "local" / "bin"
         self.env = {**os.environ, "PATH": f"{sudo.parent}:{installed}:{BIN}:{os.environ['PATH']}"}
-        self.ports = {name: free_port() for name in ("postgresql", "6379", "8080", "3000")}
+        self.ports = dict(zip(("postgresql", "6379", "8080", "3000"), free_ports(4)))
         self.began = time.monotonic()
 
     def here(self, text):
         """The block, with this machine's ports."""
-        for name in ("6379", "8080", "3000"):
-            text = text.replace(name, str(self.ports[name]))
+        text = re.sub(r"\b(6379|8080|3000)\b", lambda found: str(self.ports[found[1]]), text)
         return text.replace("host=127.0.0.1", f"host=127.0.0.1 port={self.ports['postgresql']}")
 
     def say(self, what):
