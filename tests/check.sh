@@ -23,7 +23,7 @@ total_passed=0 total_failed=0 total_skipped=0
 bounded() {
     local seconds=$1 status=0
     shift
-    timeout --kill-after=15 "$seconds" "$@" </dev/null || status=$?
+    timeout --kill-after=60 "$seconds" "$@" </dev/null || status=$?
     [ "$status" != 124 ] && [ "$status" != 137 ] || echo "not ok - stopped after $seconds s: $*"
     return "$status"
 }

@@ -72,7 +72,7 @@ sub end
     return unless $self->{pid};
     die "$self->{name} had ended, status $self->{status}\n" unless $self->is_alive;
     kill CONT => $self->{pid};    # one that a test had stopped must hear the rest
-    if (!eval { $self->stop(10); 1 })
+    if (!eval { $self->stop(30); 1 })
     {
         $self->kill9;
         die "$self->{name} did not end\n";
