@@ -114,6 +114,7 @@ is($one->{headers}{'idempotency-replayed'}, undef, 'the first was not');
 is(post(' {"routing": {"audience":{"targets":["k1"],"type":"USER"}}, "payload":{"text":"x"}}', headers => { 'Idempotency-Key' => 'a' })->{status}, 200,
     'the same in other words is the same');
 is(once('a', 'y')->{status}, 422, 'something else with that key is refused');
+is(once('a', 'y', relay => $second)->{status}, 422, 'also by a relay that has it from the store alone');
 my $mine = once('a', 'x', sub => 'api2');
 is($mine->{status}, 201, 'another asker has keys of its own');
 isnt($mine->{json}{id}, $one->{json}{id}, 'and another id');
