@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { connect } from 'clairon';
-import { fakeRelay, msg, until } from './fake-relay.js';
+import { handTimers } from './fake-browser.js';
+import { fakeRelay, msg, note, until } from './fake-relay.js';
 
 let ids = 0;
 
@@ -116,14 +117,18 @@ test('a change that does not say which row makes it ask', async (t) => {
 
 test('changes that come during a load are put on its answer, and acked then', async (t) => {
   let answer;
-  const { socket, list } = await start(t, { load: () => new Promise((resolve) => { answer = resolve; }) });
+  const { client, socket, list } = await start(t, { load: () => new Promise((resolve) => { answer = resolve; }) });
   await until('a load', () => answer);
-  socket.says(change('update', { before: { id: 1 }, after: { id: 1, a: 'new' }, ack: true }));
-  await new Promise((resolve) => { setTimeout(resolve, 5); });
-  assert.deepEqual(socket.frames('ack'), []);
+  client.on('other', () => {});
+  socket.says(
+    change('update', { before: { id: 1 }, after: { id: 1, a: 'new' }, ack: true }),
+    msg('other', note('of nothing loaded', { source: 'other', ack: true })),
+  );
+  await until('the other ack', () => socket.frames('ack').length === 1);
+  assert.deepEqual(socket.frames('ack')[0].ids, ['of nothing loaded']);
   answer([{ id: 1, a: 'old' }, { id: 2, a: 'x' }]);
   await rowsAre(list, [{ id: 1, a: 'new' }, { id: 2, a: 'x' }]);
-  await until('the ack', () => socket.frames('ack').length === 1);
+  await until('the ack', () => socket.frames('ack').length === 2);
 });
 
 test('a gap, and a connection that did not resume, load again; one that did does not', async (t) => {
@@ -206,7 +211,7 @@ test('values of a key of several columns may hold anything', async (t) => {
 });
 
 test('after the close() of its client a load that fails is not tried again', async (t) => {
-  t.mock.method(Math, 'random', () => 0);
+  const tick = handTimers(t, 'setTimeout');
   let fail;
   let loads = 0;
   const { client } = await start(t, {
@@ -215,10 +220,12 @@ test('after the close() of its client a load that fails is not tried again', asy
       fail = () => reject(new Error('the server is away'));
     }),
   });
-  await until('a load', () => fail);
+  while (!fail) await new Promise(setImmediate);
   client.close();
   fail();
-  await new Promise((resolve) => { setTimeout(resolve, 20); });
+  await new Promise(setImmediate);
+  tick(60_000);
+  await new Promise(setImmediate);
   assert.equal(loads, 1);
 });
 

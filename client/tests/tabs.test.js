@@ -57,10 +57,15 @@ test('when the browser is online again, several tabs make one attempt', async (t
   const { browser, relay, socket, second } = await twoTabs(t, { backoff: { base: 1e6, cap: 1e6, random: () => 1 } });
   socket.dies();
   await until('both wait', () => second.client.state === 'waiting');
+  const heard = [];
+  const channel = new BroadcastChannel(`clairon ws://relay.test/v1/ws user ${users}`);
+  t.after(() => channel.close());
+  channel.onmessage = ({ data }) => heard.push(data.t);
   browser.tell('online');
   const next = await relay.socket();
-  await until('the other has asked too', () => second.client.state === 'connecting');
-  await new Promise((resolve) => { setTimeout(resolve, 5); });
+  await until('the other has asked too', () => heard.includes('wake'));
+  channel.postMessage({ t: 'ping' });
+  await until('the leader heard all before this', () => heard.includes('pong'));
   assert.equal(next.closedWith, undefined);
   next.accept();
   await isOpen(second);
