@@ -105,6 +105,7 @@ struct gate_conn {
     struct client_message *connect; /* waits for the ticket */
     struct gate_peer *peer;
     struct rate_bucket lines;
+    int64_t rate_told_until_us;  /* of lines that nobody answers, that there are too many */
     int64_t paid_until_us;       /* of what it said, at the rate that it may; gate_read.c */
     int64_t held_us;             /* when it was last held back */
     int64_t flood_since_us;      /* and since when again and again */

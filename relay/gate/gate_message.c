@@ -63,6 +63,22 @@ say_rate(struct gate_conn *conn, const struct client_message *message, const cha
     say_err_after(conn, message, GATE_ERR_RATE, sentence, after_ms);
 }
 
+/* As acks come, in hundreds at once: who waits for no answer is not told of each. */
+static bool
+is_told_already(struct gate_conn *conn, const struct client_message *message, int64_t now_us)
+{
+    bool is_unanswered = !message->has_request_id && (message->kind == CLIENT_MESSAGE_ACK ||
+                                                      message->kind == CLIENT_MESSAGE_NACK ||
+                                                      message->kind == CLIENT_MESSAGE_PONG);
+
+    if (!is_unanswered)
+        return false;
+    if (now_us < conn->rate_told_until_us)
+        return true;
+    conn->rate_told_until_us = now_us + LINE_AFTER_MS * 1000;
+    return false;
+}
+
 static void
 refuse_token(struct gate_conn *conn, const struct client_message *message, enum rc rc,
              const char *sentence)
@@ -346,10 +362,11 @@ gate_message_handle(struct gate_conn *conn, const char *line, size_t len)
     char error[CLIENT_MESSAGE_ERROR_MAX];
     struct client_message message = {0};
     enum rc rc = client_message_parse(line, len, &message, error);
+    int64_t now_us = clock_monotonic_us();
 
-    if (!rate_bucket_take(&conn->lines, conn->gate->config->gate.message_rate,
-                          clock_monotonic_us())) {
-        say_rate(conn, &message, "more than message_rate lines a second", LINE_AFTER_MS);
+    if (!rate_bucket_take(&conn->lines, conn->gate->config->gate.message_rate, now_us)) {
+        if (rc != RC_OK || !is_told_already(conn, &message, now_us))
+            say_rate(conn, &message, "more than message_rate lines a second", LINE_AFTER_MS);
     } else if (rc == RC_OK && conn->state == GATE_CONN_OPEN) {
         handle_open(conn, &message);
     } else if (rc == RC_OK) {

@@ -13,7 +13,8 @@
 #include "base/pool.h"
 #include "base/utf8.h"
 
-#define OUT_MAX (16 * 1024) /* own lines that the socket has not taken yet */
+#define OUT_MAX (64 * 1024) /* own lines that the socket has not taken yet .. */
+#define BYE_ROOM 512        /* .. of which a bye has so much */
 #define CONTROL_MAX (16 * 1024)
 #define CLOSE_REASON_SENT 120 /* of a close frame's 123 bytes */
 
@@ -46,7 +47,7 @@ conn_queue(struct gate_conn *conn, const char *line, size_t len)
 
     if (rc == RC_OK)
         rc = buffer_add(&conn->out, line, len);
-    if (rc != RC_OK) /* a client that sends and never reads */
+    if (rc != RC_OK)
         gate_conn_kill(conn);
     else
         conn_want_write(conn);
@@ -55,7 +56,11 @@ conn_queue(struct gate_conn *conn, const char *line, size_t len)
 void
 gate_conn_say(struct gate_conn *conn, const char *line, size_t len)
 {
-    if (conn->state < GATE_CONN_CLOSING)
+    if (conn->state >= GATE_CONN_CLOSING)
+        return;
+    if (conn->out.len + len > OUT_MAX - BYE_ROOM)
+        gate_conn_close(conn, GATE_CLOSE_OVERLOADED, "it asks for more than it reads");
+    else
         conn_queue(conn, line, len);
 }
 

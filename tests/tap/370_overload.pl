@@ -119,6 +119,16 @@ is_deeply([ @{ $over[0] }{qw(code r retry)} ], [ 111, 1, JSON::true ], 'err 111 
 cmp_ok($over[0]{after}, '>', 0, 'with a time to wait');
 wait_until('it may again', sub { $fast->say({ t => 'ping' }); $fast->line->{t} eq 'pong' });
 pass('and the connection stays');
+my $none = '00000000-0000-0000-0000-000000000000';
+$fast->say({ t => 'ack', ids => [$none] }) for 1 .. 3000;
+$fast->say({ t => 'ack', ids => [$none], r => 2 });
+@said = $fast->line_of('err');
+push @said, $fast->line until ($said[-1]{r} // 0) == 2;
+cmp_ok(scalar(@said), '<', 100, 'thousands of acks too many are told of a few times, one that asks each time');
+$fast->text(join "\n", ('{"t":"x"}') x 6000) for 1 .. 2;
+my $overload = $fast->ending;
+is($overload->{code}, 4103, 'who asks for more than it reads is sent away');
+is($overload->{lines}[-1]{t}, 'bye', 'with a bye');
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 
 # The kill switch.
