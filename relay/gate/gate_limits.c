@@ -12,7 +12,6 @@
 #include "gate/gate_request.h"
 #include "hub/hub.h"
 
-#define FORWARDED_MAX 1024
 #define RATE_NAME_MAX (TOKEN_USER_MAX + 2)
 
 _Static_assert(RATE_NAME_MAX > NETWORKS_ADDRESS_MAX, "an address is a name too");
@@ -29,23 +28,24 @@ static void
 read_forwarded(const struct gate *gate, struct lws *wsi, char address[NETWORKS_ADDRESS_MAX])
 {
     const char *trusted = gate->config->gate.trusted_proxies;
-    char list[FORWARDED_MAX];
-    int len = lws_hdr_copy(wsi, list, sizeof(list), WSI_TOKEN_X_FORWARDED_FOR);
-    char *last;
+    int len = lws_hdr_total_length(wsi, WSI_TOKEN_X_FORWARDED_FOR);
+    char *list = len > 0 ? memory_new((size_t)len + 1) : NULL;
+    bool has_more = list != NULL && lws_hdr_copy(wsi, list, len + 1, WSI_TOKEN_X_FORWARDED_FOR) > 0;
 
-    while (len > 0 && networks_hold(trusted, address)) {
-        last = strrchr(list, ',');
-        last = last != NULL ? last + 1 : list;
+    while (has_more && networks_hold(trusted, address)) {
+        char *comma = strrchr(list, ',');
+        char *last = comma != NULL ? comma + 1 : list;
+
         last += strspn(last, " \t");
         last[strcspn(last, " \t")] = '\0';
         if (!networks_is_address(last))
-            return;
+            break;
         snprintf(address, NETWORKS_ADDRESS_MAX, "%s", last);
-        last = strrchr(list, ',');
-        if (last == NULL)
-            return;
-        *last = '\0';
+        has_more = comma != NULL;
+        if (has_more)
+            *comma = '\0';
     }
+    free(list);
 }
 
 static void

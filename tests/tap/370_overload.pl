@@ -80,6 +80,7 @@ $relay = with('gate.max_per_address' => 1, 'gate.trusted_proxies' => '127.0.0.0/
 @mine = (upgrade($relay, 'X-Forwarded-For' => '192.0.2.1'));
 is(status($relay, 'X-Forwarded-For' => '192.0.2.1'), 429, 'behind a trusted proxy its clients are counted');
 is(status($relay, 'X-Forwarded-For' => '203.0.113.9, 192.0.2.1'), 429, 'by the last it vouches for');
+is(status($relay, 'X-Forwarded-For' => '203.0.113.9, ' x 300 . '192.0.2.1'), 429, 'however much it says of itself');
 is(status($relay, 'X-Forwarded-For' => '192.0.2.1, 198.51.100.7'), 429, 'through another trusted one');
 push @mine, upgrade($relay, 'X-Forwarded-For' => '192.0.2.1, 192.0.2.2');
 is($mine[-1]{answer}{status}, 101, 'another client may');
