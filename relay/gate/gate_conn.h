@@ -218,7 +218,9 @@ char *gate_http_argument(struct lws *wsi, const char *name, size_t max);
 /* gate_upgrade.c. 0: the upgrade may go on; -1: refused, with an answer. */
 int gate_http_upgrade(struct gate *gate, struct lws *wsi);
 
-/* gate_limits.c: may one more come? False: *ret_refusal says why not. */
+/* gate_limits.c: are streams (is_push: that push) served? False: *ret_refusal says why not. */
+bool gate_serves(const struct gate *gate, bool is_push, struct gate_refusal *ret_refusal);
+/* And may one more come? Likewise; while lws has the request's headers. */
 bool gate_admits(struct gate *gate, struct lws *wsi, bool is_push,
                  struct gate_refusal *ret_refusal);
 bool gate_admits_user(const struct gate *gate, const char *user);

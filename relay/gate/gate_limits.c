@@ -14,6 +14,8 @@
 
 #define RATE_NAME_MAX (TOKEN_USER_MAX + 2)
 
+static const char LATER[] = "Retry-After: " GATE_TEXT_OF(GATE_RETRY_AFTER_S);
+
 _Static_assert(RATE_NAME_MAX > NETWORKS_ADDRESS_MAX, "an address is a name too");
 
 /* An address with connections. */
@@ -111,16 +113,25 @@ address_is_full(const struct gate *gate, struct lws *wsi)
 }
 
 bool
-gate_admits(struct gate *gate, struct lws *wsi, bool is_push, struct gate_refusal *ret_refusal)
+gate_serves(const struct gate *gate, bool is_push, struct gate_refusal *ret_refusal)
 {
-    static const char LATER[] = "Retry-After: " GATE_TEXT_OF(GATE_RETRY_AFTER_S);
-    const struct config *config = gate->config;
-
     if (gate->draining)
         *ret_refusal = (struct gate_refusal){503, LATER, "this relay is about to stop"};
     else if (is_push && gate->is_push_off)
         *ret_refusal = (struct gate_refusal){503, LATER, "push is turned off: use /v1/poll"};
-    else if (gate->conn_count + gate->stream_count >= config->gate.max_connections)
+    else
+        return true;
+    return false;
+}
+
+bool
+gate_admits(struct gate *gate, struct lws *wsi, bool is_push, struct gate_refusal *ret_refusal)
+{
+    const struct config *config = gate->config;
+
+    if (!gate_serves(gate, is_push, ret_refusal))
+        return false;
+    if (gate->conn_count + gate->stream_count >= config->gate.max_connections)
         *ret_refusal = (struct gate_refusal){503, LATER, "max_connections is reached"};
     else if (address_is_full(gate, wsi))
         *ret_refusal = (struct gate_refusal){429, LATER, "max_per_address is reached"};

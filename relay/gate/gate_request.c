@@ -131,18 +131,35 @@ gate_request_attach(struct gate_request *request, struct session_request *wanted
     log_debug(request->who, "began %s", request->route->path);
 }
 
-/* The token is good. */
+static void
+refuse(struct gate_request *request, const struct gate_refusal *refusal)
+{
+    struct gate_answer answer;
+
+    gate_answer_problem(&answer, refusal->status, 0, refusal->sentence);
+    if (refusal->retry_after != NULL)
+        gate_answer_header(&answer, "%s", refusal->retry_after);
+    gate_request_answer(request, &answer);
+}
+
+/* The token is good; it may have taken a while to hear so of a ticket's. */
 static void
 proceed(struct gate_request *request)
 {
     struct gate *gate = request->gate;
+    const struct gate_route *route = request->route;
+    struct gate_refusal refusal;
 
-    if (request->route->is_stream && !gate_admits_user(gate, request->token.user)) {
+    if (route->is_stream && !gate_serves(gate, route->takes_ticket, &refusal)) {
+        refuse(request, &refusal);
+        return;
+    }
+    if (route->is_stream && !gate_admits_user(gate, request->token.user)) {
         gate_request_problem(request, 429, GATE_ERR_RATE,
                              "this user has as many connections as it may have");
         return;
     }
-    request->route->act(request);
+    route->act(request);
 }
 
 static void
@@ -267,17 +284,6 @@ admits(struct gate *gate, struct lws *wsi, const struct gate_route *route, bool 
         return true;
     stats_add(gate->stats, STAT_GATE_REFUSED, 1);
     return false;
-}
-
-static void
-refuse(struct gate_request *request, const struct gate_refusal *refusal)
-{
-    struct gate_answer answer;
-
-    gate_answer_problem(&answer, refusal->status, 0, refusal->sentence);
-    if (refusal->retry_after != NULL)
-        gate_answer_header(&answer, "%s", refusal->retry_after);
-    gate_request_answer(request, &answer);
 }
 
 int

@@ -167,6 +167,20 @@ wait_until('push is on', sub { status($relay) == 101 });
 pass('SIGUSR2 turns it on');
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 
+# Who waits for the store meanwhile.
+my $proxy = Clairon::Test::proxy($store->{socket});
+$relay = with('store.url' => $proxy->url('redis'));
+my $asked = Clairon::Test::RawSocket->new($relay)->request(POST => '/v1/ticket', Authorization => 'Bearer ' . token(sub => 't1'), ':body' => '')->{json};
+$proxy->freeze;
+my $late = Clairon::Test::RawSocket->new($relay);
+$late->write("GET /v1/sse?ticket=$asked->{ticket} HTTP/1.1\r\nHost: x\r\n\r\n");
+wait_until('its ticket is asked for', sub { $relay->metric('clairon_gate_streams') == 1 });
+is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'push is turned off');
+$proxy->thaw;
+1 until $late->{bytes} =~ /\r\n\r\n/ || !$late->more;
+like($late->{bytes}, qr{^HTTP/1\.1 503 }, 'whose ticket is good then gets no stream');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
 # Several workers: one is asked, all obey.
 $relay = with('gate.workers' => 3, 'gate.drain' => '400ms');
 my @all = map { Clairon::Test::RawSocket->user($relay, "w$_") } 1 .. 12;
