@@ -225,7 +225,12 @@ may(struct gate_request *request, bool is_allowed)
 void
 gate_publish_headers(struct gate_request *request)
 {
-    request->key = gate_http_header(request->wsi, "idempotency-key:", KEY_MAX);
+    static const char KEY[] = "idempotency-key:";
+
+    request->key = gate_http_header(request->wsi, KEY, KEY_MAX);
+    /* A key that was left out by mistake: taken for none, it would store each repeat. */
+    if (request->key == NULL && lws_hdr_custom_length(request->wsi, KEY, (int)strlen(KEY)) == 0)
+        request->key = memory_text(GATE_TOO_LONG, strlen(GATE_TOO_LONG));
     request->traceparent = gate_http_header(request->wsi, "traceparent:", TRACEPARENT_MAX);
 }
 
@@ -245,7 +250,7 @@ gate_publish(struct gate_request *request)
         return;
     if (request->key != NULL && strcmp(request->key, GATE_TOO_LONG) == 0) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
-                             "Idempotency-Key has at most 255 bytes");
+                             "Idempotency-Key must have 1 to 255 bytes");
     } else if (getrandom(origin.random, sizeof(origin.random), 0) !=
                (ssize_t)sizeof(origin.random)) {
         gate_request_problem(request, 500, 0, "no random numbers");

@@ -121,6 +121,7 @@ isnt($mine->{json}{id}, $one->{json}{id}, 'and another id');
 is(once('api2:a', 'x', sub => 'x')->{status}, 201, 'names do not run into keys');
 is(once('k' x 255, 'x')->{status}, 201, 'a long key');
 is(once('k' x 256, 'x')->{status}, 400, 'one too long');
+is(once('', 'x')->{status}, 400, 'one that is empty, which is not none');
 post({ %{ to('USER', 'k1') }, payload => { text => 'end' } });
 $k1->run_until('the last', sub { grep { $_->{payload}{text} eq 'end' } $k1->notes });
 is(scalar($k1->notes), 5, 'each was shown once');
