@@ -119,19 +119,21 @@ backlog_forget(struct session *session)
         backlog_free(session);
 }
 
-bool
-backlog_told(const struct session *session, struct place place, bool overtakes,
-             struct backlog *ret_told)
+/*
+ * Who goes on from before a line finds what waited when that was queued, whatever was taken or went
+ * since: the line told it, unless it is itself of what waited.
+ */
+const struct backlog *
+backlog_told(const struct session *session, struct place place, const struct note *overtaken)
 {
-    const struct backlog *backlog = session->backlog;
+    static const struct backlog unknown = {.is_gone = true};
+    const struct backlog *told = overtaken != NULL ? overtaken->told : session->backlog;
 
-    if (backlog == NULL)
-        return false;
-    *ret_told = (struct backlog){.is_gone = true};
-    if (backlog->is_gone || overtakes)
-        return true;
-    *ret_told = *backlog;
-    return backlog->count > 0 && !place_reaches(backlog->behind, place);
+    if (overtaken != NULL && overtaken->score != 0 && session->backlog != NULL)
+        return &unknown;
+    if (told == NULL || told->is_gone)
+        return told;
+    return told->count > 0 && !place_reaches(told->behind, place) ? told : NULL;
 }
 
 void

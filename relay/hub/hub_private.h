@@ -227,7 +227,7 @@ struct place session_head(const struct session *session);
 struct note *session_note(const struct session *session, const struct entry *entry,
                           struct place place);
 struct note *session_note_at(const struct session *session, const struct note *note,
-                             struct place place, bool overtakes);
+                             struct place place, const struct note *overtaken);
 /* What its name in the log, and `connected`, call it by; lives as long as it does. */
 struct bytes session_conn(const struct session *session);
 void session_pos_text(const struct session *session, struct place place,
@@ -257,6 +257,8 @@ bool session_is_full(const struct session *session);
 bool session_is_idle(const struct session *session);
 /* There is room for a line of its own of so many bytes. */
 bool session_can_say(const struct session *session, size_t len);
+/* What goes out next, apart from lines of its own; NULL: nothing, or a run. */
+const struct note *session_first_queued(const struct session *session);
 /* `to`, or where to go on so as to get all of the queue. */
 struct place session_before_queue(const struct session *session, struct place to);
 /* HIGH goes before NORMAL before LOW, save in a poll; else in the order of the calls. */
@@ -266,13 +268,15 @@ bool session_queue_run(struct hub *hub, struct session *session, struct run *run
 void session_drop_queue(struct session *session);
 /* Something waits: it is sent at the end of this turn, or when the socket can take it. */
 void session_wake(struct session *session);
-/* It was offered something while its socket took nothing. */
-void session_passed(struct session *session, size_t bytes);
 /*
  * Gives the sockets of the first `most` sessions that wait what they take, forgetting those that
  * are gone; true when others are left.
  */
 bool hub_send_some(struct hub *hub, unsigned most);
+
+/* session_slow.c */
+/* It was offered something while its socket took nothing. */
+void session_passed(struct session *session, size_t bytes);
 
 /* session_check.c */
 /* CHECKING: says `connected`, or asks the store first. */
@@ -323,9 +327,12 @@ void backlog_take(struct session *session, const struct note *note);
 void backlog_lose(struct session *session);
 /* All of it was told as a gap. */
 void backlog_forget(struct session *session);
-/* What a line with this place tells of it, one that goes before others perhaps; false: nothing. */
-bool backlog_told(const struct session *session, struct place place, bool overtakes,
-                  struct backlog *ret_told);
+/*
+ * What a line with this place tells of it: if it goes before others, what the first of these, which
+ * may be NULL, told. NULL: nothing. It lives as long as both.
+ */
+const struct backlog *backlog_told(const struct session *session, struct place place,
+                                   const struct note *overtaken);
 /* Says that some of it is gone, once what came before that was sent. */
 void session_tell_gone(struct session *session);
 

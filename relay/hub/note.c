@@ -25,7 +25,7 @@ write_start(const char *epoch, const struct entry_id *pos, unsigned shards,
     return len + sizeof(MIDDLE) - 1;
 }
 
-/* Route, users and line in one allocation; the rest is the caller's to set. */
+/* All in one allocation; the rest is the caller's to set. */
 static struct note *
 make(struct bytes route, struct bytes only, struct bytes data, const char *epoch,
      const struct entry_id *pos, unsigned shards, const struct backlog *backlog)
@@ -33,14 +33,20 @@ make(struct bytes route, struct bytes only, struct bytes data, const char *epoch
     char start[NOTE_POS_MAX + sizeof(START) + sizeof(MIDDLE)];
     size_t start_len = write_start(epoch, pos, shards, backlog, start);
     struct note *note;
+    struct backlog *told;
     unsigned char *at;
 
-    note = memory_grow(NULL, sizeof(*note) + shards * sizeof(*pos) + route.len + only.len +
-                                 WS_TEXT_HEAD_MAX + start_len + data.len + 1);
-    at = (unsigned char *)(note->pos + shards);
+    note = memory_grow(NULL, sizeof(*note) + shards * sizeof(*pos) + sizeof(*told) + route.len +
+                                 only.len + WS_TEXT_HEAD_MAX + start_len + data.len + 1);
+    told = (struct backlog *)(note->pos + shards);
+    at = (unsigned char *)(told + (backlog != NULL));
     *note =
         (struct note){.refs = 1, .shards = (unsigned char)shards, .made_us = clock_monotonic_us()};
     memcpy(note->pos, pos, shards * sizeof(*pos));
+    if (backlog != NULL) {
+        *told = *backlog;
+        note->told = told;
+    }
     memcpy(at, route.at, route.len);
     if (frame_parse_head((struct bytes){at, route.len}, &note->frame) != RC_OK)
         abort(); /* the entry was parsed from these very bytes */

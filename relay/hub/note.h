@@ -22,9 +22,10 @@ struct note {
     size_t line_len;
     unsigned char *line; /* {"t":"msg",..} */
     size_t ws_len;
-    unsigned char *ws;     /* the line as a whole WebSocket frame: the same bytes for everyone */
-    struct bytes data;     /* the notification in the line */
-    struct entry_id pos[]; /* what the line tells the client */
+    unsigned char *ws; /* the line as a whole WebSocket frame: the same bytes for everyone */
+    struct bytes data; /* the notification in the line */
+    const struct backlog *told; /* what the line tells of one; NULL: nothing */
+    struct entry_id pos[];      /* what the line tells the client */
 };
 
 /*
@@ -67,7 +68,8 @@ note_told(const struct note *note, unsigned own)
  * each other shard's, as far as known, a dot and, in base 36, by how many ms it is later (after a
  * `-`: earlier), and `-seq` unless that is 0. So `00ff.1700000000000-3..-rs.2s-1` knows nothing of
  * shard 1. Of a backlog follow `~`, its count, and where it begins, as another shard's entry, in
- * the shared and in the own shard; or, if some is gone, `~` alone: `00ff.1700000000000-3~2~-5s`.
+ * the shared and in the own shard: `00ff.1700000000000-3~2~-5s`; or, if some is or may be gone, `~`
+ * alone.
  */
 #define NOTE_POS_MAX 512
 #define NOTE_POS_EPOCH_MAX 32

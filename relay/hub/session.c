@@ -151,26 +151,22 @@ session_note(const struct session *session, const struct entry *entry, struct pl
 
 struct note *
 session_note_at(const struct session *session, const struct note *note, struct place place,
-                bool overtakes)
+                const struct note *overtaken)
 {
     struct entry_id pos[STORE_SHARDS_MAX];
-    struct backlog told;
-    bool has_backlog = backlog_told(session, place, overtakes, &told);
 
     place_spread(place, session->own_shard, pos, note->shards);
-    return note_new_at(note, session->hub->epoch, pos, has_backlog ? &told : NULL);
+    return note_new_at(note, session->hub->epoch, pos, backlog_told(session, place, overtaken));
 }
 
 void
 session_pos_text(const struct session *session, struct place place, char ret_text[NOTE_POS_MAX])
 {
     struct entry_id pos[STORE_SHARDS_MAX];
-    struct backlog told;
-    bool has_backlog = backlog_told(session, place, !session_is_idle(session), &told);
 
     place_spread(place, session->own_shard, pos, session->hub->shards);
-    note_pos_text(session->hub->epoch, pos, session->hub->shards, has_backlog ? &told : NULL,
-                  ret_text);
+    note_pos_text(session->hub->epoch, pos, session->hub->shards,
+                  backlog_told(session, place, session_first_queued(session)), ret_text);
 }
 
 /* What goes in. */
@@ -226,7 +222,7 @@ queue(struct session *session, struct note *note)
     }
     if (!note->is_copy)
         place_pass(&place, note->shard, note->id);
-    moved = session_note_at(session, note, place, false);
+    moved = session_note_at(session, note, place, NULL);
     session_queue(session, moved);
     note_unref(moved);
 }

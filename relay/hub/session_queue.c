@@ -13,7 +13,6 @@
 #define QUEUE_FIRST_ROOM 8
 #define PIECES_MAX 64
 #define PIECES_BYTES_MAX (256u * 1024)
-#define SLOW_GRACE_US 1000000 /* who takes something every second is behind, but not stuck */
 
 _Static_assert(SESSION_QUEUE_BYTES >= PIECES_BYTES_MAX, "a queue is not full before it is sent");
 
@@ -21,6 +20,18 @@ bool
 session_is_idle(const struct session *session)
 {
     return session->queue_count == 0 && session->run == NULL;
+}
+
+static struct note **
+slot_of(const struct session *session, unsigned nth)
+{
+    return &session->queue[(session->queue_first + nth) & (session->queue_room - 1)];
+}
+
+const struct note *
+session_first_queued(const struct session *session)
+{
+    return session->queue_count > 0 ? *slot_of(session, 0) : NULL;
 }
 
 bool
@@ -59,12 +70,6 @@ session_wake(struct session *session)
 }
 
 /* What goes in. */
-
-static struct note **
-slot_of(const struct session *session, unsigned nth)
-{
-    return &session->queue[(session->queue_first + nth) & (session->queue_room - 1)];
-}
 
 /* Rooms are powers of two. Idle sessions are many: they have none. */
 static void
@@ -107,16 +112,15 @@ place_before(const struct session *session, const struct note *note)
 static struct note *
 own_copy(const struct session *session, const struct note *note, unsigned nth)
 {
-    const bool overtakes = nth < session->queue_count;
-    struct backlog backlog;
+    const struct note *overtaken = nth < session->queue_count ? *slot_of(session, nth) : NULL;
     const struct place told = note_told(note, session->own_shard);
     struct place place = told;
 
     for (unsigned i = nth; i < session->queue_count; i++)
         place = place_min(place, place_before(session, *slot_of(session, i)));
-    if (place_equal(place, told) && !backlog_told(session, place, overtakes, &backlog))
+    if (place_equal(place, told) && backlog_told(session, place, overtaken) == NULL)
         return NULL;
-    return session_note_at(session, note, place, overtakes);
+    return session_note_at(session, note, place, overtaken);
 }
 
 struct place
@@ -375,13 +379,6 @@ give(struct session *session, const struct iovec *pieces, int count, int file)
     return taken;
 }
 
-void
-session_passed(struct session *session, size_t bytes)
-{
-    session->passed_bytes += bytes;
-    session->is_timed = true;
-}
-
 static void
 send_run(struct hub *hub, struct session *session)
 {
@@ -477,24 +474,4 @@ session_writable(struct session *session)
     session->is_blocked = false;
     session->hub->sending_us = clock_wall_us();
     send_some(session->hub, session);
-}
-
-const char *
-session_slow(const struct session *session, int64_t now_us)
-{
-    const struct config *config = session->hub->config;
-    int64_t since_us = session->taken_us;
-
-    if (!session->is_blocked)
-        return NULL;
-    if (session->queue_bytes + session->passed_bytes >= (size_t)config->gate.slow_bytes &&
-        now_us - session->taken_us >= SLOW_GRACE_US)
-        return "more than slow_bytes are unsent";
-    if (session->queue_count > 0) {
-        since_us = (*slot_of(session, 0))->made_us;
-        if (since_us < session->queued_us)
-            since_us = session->queued_us; /* fetched later: it waits only since then */
-    }
-    return now_us - since_us > config->gate.slow_age_ms * 1000 ? "the oldest unsent line is too old"
-                                                               : NULL;
 }

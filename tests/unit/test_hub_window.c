@@ -215,7 +215,7 @@ static void
 test_what_found_no_room_is_told_until_it_is_shown(void **state)
 {
     struct fixture *f = *state;
-    struct backlog told;
+    const struct backlog *told;
 
     f->session.window = 1;
     assert_true(window_enter(&f->session, f->notes[0]));
@@ -224,21 +224,48 @@ test_what_found_no_room_is_told_until_it_is_shown(void **state)
     assert_false(window_enter(&f->session, f->notes[1]));
     f->session.cursor = place(1);
     assert_false(window_enter(&f->session, f->notes[2]));
-    assert_false(backlog_told(&f->session, place(0), false, &told));
-    assert_true(backlog_told(&f->session, place(2), false, &told));
-    assert_int_equal(told.count, 2);
-    assert_true(place_equal(told.behind, place(0)));
-    assert_false(told.is_gone);
-    assert_true(backlog_told(&f->session, place(2), true, &told)); /* what overtakes knows less */
-    assert_true(told.is_gone);
+    assert_null(backlog_told(&f->session, place(0), NULL));
+    told = backlog_told(&f->session, place(2), NULL);
+    assert_non_null(told);
+    assert_int_equal(told->count, 2);
+    assert_true(place_equal(told->behind, place(0)));
+    assert_false(told->is_gone);
     window_forget(&f->session, f->notes[0]->frame.as.note.id);
     assert_true(take_from_inbox(f, 1));
-    assert_true(backlog_told(&f->session, place(2), false, &told));
-    assert_int_equal(told.count, 1);
-    assert_true(place_equal(told.behind, place(1)));
+    told = backlog_told(&f->session, place(2), NULL);
+    assert_non_null(told);
+    assert_int_equal(told->count, 1);
+    assert_true(place_equal(told->behind, place(1)));
     window_forget(&f->session, f->notes[1]->frame.as.note.id);
     assert_true(take_from_inbox(f, 2));
-    assert_false(backlog_told(&f->session, place(2), false, &told));
+    assert_null(backlog_told(&f->session, place(2), NULL));
+}
+
+/* Whatever became of the backlog since that was queued. */
+static void
+test_what_overtakes_tells_what_the_overtaken_told(void **state)
+{
+    struct fixture *f = *state;
+    const struct backlog *told;
+    struct note *queued;
+
+    f->session.window = 1;
+    assert_true(window_enter(&f->session, f->notes[0]));
+    f->session.cursor = place(0);
+    assert_false(window_enter(&f->session, f->notes[1]));
+    assert_null(backlog_told(&f->session, place(2), f->notes[3])); /* queued before all that */
+    queued = session_note_at(&f->session, f->notes[3], place(3), NULL);
+    window_forget(&f->session, f->notes[0]->frame.as.note.id);
+    assert_true(take_from_inbox(f, 1));
+    assert_null(backlog_told(&f->session, place(3), NULL));
+    told = backlog_told(&f->session, place(2), queued);
+    assert_non_null(told);
+    assert_int_equal(told->count, 1);
+    assert_false(told->is_gone);
+    told = backlog_told(&f->session, place(2), f->notes[1]); /* the one that waited */
+    assert_non_null(told);
+    assert_true(told->is_gone);
+    note_unref(queued);
 }
 
 static void
@@ -293,6 +320,8 @@ main(void)
         cmocka_unit_test_setup_teardown(test_a_poll_is_shown_what_there_is_room_for, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_what_found_no_room_is_told_until_it_is_shown, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_what_overtakes_tells_what_the_overtaken_told, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_what_was_there_before_is_not_of_the_backlog, set_up,
                                         tear_down),
