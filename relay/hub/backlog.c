@@ -143,7 +143,7 @@ session_tell_gone(struct session *session)
         return;
     if (session->backlog->is_gone) {
         session->backlog->is_gone = false;
-        session_gap(session, session->cursor, session->cursor, "shed");
+        session_gap(session, session_reached(session), session_reached(session), "shed");
     }
     end_if_empty(session);
 }

@@ -223,6 +223,8 @@ bool session_is_for(const struct session *session, const struct frame *frame);
  * missing that is earlier than what is there of the other.
  */
 struct place session_head(const struct session *session);
+/* All before it was given to this session, or was not for it. */
+struct place session_reached(const struct session *session);
 /* A note, or another's, that tells a place of this session alone. The caller owns one reference. */
 struct note *session_note(const struct session *session, const struct entry *entry,
                           struct place place);

@@ -140,6 +140,14 @@ session_head(const struct session *session)
     return recent_head(&session->hub->recent, session->own_shard);
 }
 
+/* A live session was offered all there is, whether it was for it or not. */
+struct place
+session_reached(const struct session *session)
+{
+    return session->state == SESSION_LIVE ? place_max(session->cursor, session_head(session))
+                                          : session->cursor;
+}
+
 struct note *
 session_note(const struct session *session, const struct entry *entry, struct place place)
 {
@@ -203,7 +211,7 @@ session_tell_lost(struct session *session)
     if (why == NULL)
         return;
     session->lost_why = NULL;
-    session_gap(session, session->lost_from, session->cursor, why);
+    session_gap(session, session->lost_from, session_reached(session), why);
 }
 
 /*
@@ -282,8 +290,7 @@ session_pause(struct session *session)
 {
     if (session->state != SESSION_LIVE)
         return;
-    /* All before what is offered. */
-    session->cursor = place_max(session->cursor, session_head(session));
+    session->cursor = session_reached(session); /* before what is offered */
     session_set_state(session, SESSION_CATCHING_UP);
 }
 
@@ -417,9 +424,8 @@ _Static_assert(SESSION_POS_MAX == NOTE_POS_MAX, "a position, to others than the 
 bool
 session_place(const struct session *session, char ret_pos[SESSION_POS_MAX])
 {
-    /* A live session was offered all there is, whether it was for it or not. */
     if (session->state != SESSION_LIVE || !session_is_idle(session))
         return false;
-    session_pos_text(session, place_max(session->cursor, session_head(session)), ret_pos);
+    session_pos_text(session, session_reached(session), ret_pos);
     return true;
 }

@@ -112,9 +112,7 @@ end_stretch(struct hub *hub)
         if (!session->has_shed)
             continue;
         session->has_shed = false;
-        session_gap(session, place_of(hub->shed.hold, session->own_shard),
-                    session->state == SESSION_LIVE ? place_of(hub->newest, session->own_shard)
-                                                   : session->cursor,
+        session_gap(session, place_of(hub->shed.hold, session->own_shard), session_reached(session),
                     "shed");
         clients++;
     }

@@ -190,6 +190,24 @@ test_a_gap_passes_nothing_that_waits(void **state)
                                 "3-0.-2.-2 3-0.-2.1 4-0.-3.0 ");
 }
 
+/* Else it would be told to go on from where the store may keep nothing any more. */
+static void
+test_a_gap_goes_up_to_what_passed_for_others(void **state)
+{
+    const struct backlog gone = {.is_gone = true};
+    struct note *note;
+
+    (void)state;
+    offer(0, 100, FRAME_PRIORITY_NORMAL);
+    (void)sent();
+    note = read_note(OWN, 95, FRAME_PRIORITY_NORMAL);
+    recent_add(&hub.recent, note);
+    note_unref(note);
+    backlog_carry(&session, &gone);
+    session_tell_gone(&session);
+    assert_string_equal(sent(), "100-0.-2r.-2r 100-0..-5..100-0..-5 ");
+}
+
 static void
 test_who_falls_behind_is_before_what_came_then(void **state)
 {
@@ -216,6 +234,7 @@ main(void)
         TEST(test_a_poll_never_goes_back),
         TEST(test_no_place_passes_what_was_left_out),
         TEST(test_a_gap_passes_nothing_that_waits),
+        TEST(test_a_gap_goes_up_to_what_passed_for_others),
         TEST(test_who_falls_behind_is_before_what_came_then),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
