@@ -109,6 +109,8 @@ targets_of_array(struct encoder *encoder, Datum value)
             continue;
         text = encode_plain(element, elements[i], &len);
         list_add(list, &set, text, len);
+        if (list->too_many)
+            break;
     }
     return list;
 }

@@ -330,13 +330,29 @@ static const struct native natives[] = {
     {OIDVECTOROID, encode_array},
 };
 
+static const struct native *
+find_native(Oid type)
+{
+    for (size_t i = 0; i < lengthof(natives); i++)
+        if (natives[i].type == type)
+            return &natives[i];
+    return NULL;
+}
+
+bool
+encode_is_native(Oid type)
+{
+    return find_native(type) != NULL;
+}
+
 /* The native one, else by the type's shape, else its output function. */
 static encode_function
 choose(Oid type, Oid element)
 {
-    for (size_t i = 0; i < lengthof(natives); i++)
-        if (natives[i].type == type)
-            return natives[i].write;
+    const struct native *native = find_native(type);
+
+    if (native != NULL)
+        return native->write;
     if (OidIsValid(element))
         return encode_array;
     if (get_typtype(type) == TYPTYPE_COMPOSITE || type == RECORDOID)

@@ -15,9 +15,12 @@
 
 struct encoder;
 
-/* What an error of an output function takes with it. */
+/*
+ * What an error in printing a value takes with it. PostgreSQL's own functions leave nothing behind
+ * when an enum's label was deleted from pg_enum, or a text would be longer than 1 GB.
+ */
 enum encode_risk {
-    RISK_NONE,  /* it raises none */
+    RISK_NONE,  /* there is none */
     RISK_VALUE, /* nothing but the value */
     RISK_ALL    /* who knows */
 };
@@ -69,6 +72,9 @@ encode_is_over(const struct encoder *encoder, StringInfo out)
     return out->len > encoder->settings->limit;
 }
 
+/* True for a type that is written here, without its output function: that raises no error. */
+extern bool encode_is_native(Oid type);
+
 /* A varlena's size before compression and TOAST; 0 for other types. */
 extern Size encode_raw_size(const struct encoder *encoder, Datum value);
 
@@ -95,7 +101,7 @@ extern void encode_put_uuid(StringInfo out, const pg_uuid_t *id);
  */
 extern char *encode_plain(struct encoder *encoder, Datum value, int *ret_len);
 
-/* encode_guard.c: enum_out, and functions of extensions or made by hand, may raise errors */
+/* encode_guard.c: output functions may raise errors */
 extern enum encode_risk encode_risk_of(Oid type);
 /* As fmgr_info; what cannot be loaded becomes a function that raises an error. */
 extern void encode_load_output(Oid function, FmgrInfo *ret_info);

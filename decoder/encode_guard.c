@@ -26,24 +26,21 @@ is_composite(Oid type)
     return OidIsValid(element) ? is_composite(element) : get_typtype(base) == TYPTYPE_COMPOSITE;
 }
 
-/*
- * Its row type is held while its members are written. Rows within rows may be deeper than the
- * stack is, and so are not looked into here.
- */
+/* Rows within rows may be deeper than the stack is, and so are not looked into. */
 static enum encode_risk
 risk_of_composite(Oid type)
 {
     TupleDesc desc = lookup_rowtype_tupdesc(type, -1);
-    bool is_risky = false;
+    enum encode_risk risk = RISK_NONE;
 
-    for (int i = 0; i < desc->natts && !is_risky; i++) {
+    for (int i = 0; i < desc->natts; i++) {
         Oid member = TupleDescAttr(desc, i)->atttypid;
 
         if (!TupleDescAttr(desc, i)->attisdropped)
-            is_risky = is_composite(member) || encode_risk_of(member) != RISK_NONE;
+            risk = Max(risk, is_composite(member) ? RISK_ALL : encode_risk_of(member));
     }
     ReleaseTupleDesc(desc);
-    return is_risky ? RISK_ALL : RISK_NONE;
+    return risk;
 }
 
 enum encode_risk
@@ -60,15 +57,14 @@ encode_risk_of(Oid type)
     case TYPTYPE_COMPOSITE:
         return risk_of_composite(base);
     case TYPTYPE_RANGE:
-        return encode_risk_of(get_range_subtype(base));
+        return Max(encode_risk_of(get_range_subtype(base)), RISK_VALUE);
     case TYPTYPE_MULTIRANGE:
         return encode_risk_of(get_multirange_range(base));
-    case TYPTYPE_ENUM:
-        /* Its label may have been deleted from pg_enum by hand. */
-        return RISK_VALUE;
     default:
+        if (encode_is_native(base))
+            return RISK_NONE;
         getTypeOutputInfo(base, &output, &is_varlena);
-        return output >= FirstNormalObjectId ? RISK_ALL : RISK_NONE;
+        return output >= FirstNormalObjectId ? RISK_ALL : RISK_VALUE;
     }
 }
 

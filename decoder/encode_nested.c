@@ -134,8 +134,9 @@ encode_composite(struct encoder *encoder, StringInfo out, Datum value)
         encoder->row_identifier != identifier)
         learn_row_type(encoder, desc, type, typmod, identifier);
     heap_deform_tuple(&tuple, desc, values, nulls);
-    write_members(encoder, out, values, nulls);
+    /* Nothing is held while members are written: an error there leaves nothing behind. */
     ReleaseTupleDesc(desc);
+    write_members(encoder, out, values, nulls);
 }
 
 void
