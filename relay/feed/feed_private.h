@@ -16,7 +16,8 @@
 #include "wire/walmsg.h"
 
 #define FEED_SYSTEM_MAX 32
-#define FEED_FLIGHTS_MAX 128 /* half of them is room for what one packet may give */
+#define FEED_FLIGHTS_MAX 1024 /* most of them is room for what one packet may give */
+#define FEED_FLIGHTS_ENOUGH 64
 #define FEED_FLIGHTS_HURRY 2 /* from so many on, frames wait until a batch is full */
 /* Unanswered by the store; hiredis moves all that it has not sent. */
 #define FEED_FLIGHT_BYTES_MAX (1u << 20)

@@ -15,7 +15,7 @@
 bool
 feed_stream_has_room(const struct feed *feed)
 {
-    return feed->flight_count < FEED_FLIGHTS_MAX / 2 && feed->flight_bytes < FEED_FLIGHT_BYTES_MAX;
+    return feed->flight_count < FEED_FLIGHTS_ENOUGH && feed->flight_bytes < FEED_FLIGHT_BYTES_MAX;
 }
 
 static void

@@ -192,6 +192,12 @@ store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
     bool turns = frame->kind != FRAME_KIND_COMMIT && part->is_simple != is_simple(frame);
     size_t most = STORE_BATCH_FRAMES_MAX;
 
+    /*
+     * Of several streams that a relay blocks on, it is given the one alone that gets something
+     * first: that of memberships, where notes by them come with them.
+     */
+    if (frame->kind == FRAME_KIND_MEMBER && part->notes > 0)
+        return true;
     if (!part->is_simple)
         most = SCRIPT_FRAMES;
     return part->count >= (turns ? TURN_FRAMES : most);

@@ -130,7 +130,8 @@ size_t store_batch_count(const struct store_batch *batch);
 
 /*
  * Whether the frame has to wait for the next batch: this one holds all it may, or enough, and the
- * two go different ways into the store.
+ * two go different ways into the store; or it holds notes, and the frame is of a membership, which
+ * relays have to hear of before the notes that follow.
  */
 bool store_batch_is_full(const struct store_batch *batch, const struct frame *frame);
 
