@@ -68,6 +68,8 @@ class Examples(BrowserCase):
         wait_for("the rows are the table's", lambda: self.rows_shown() == self.rows_of(user), 40)
 
     def test_the_minimal_page_lists_what_comes(self):
+        self.driver.get("about:blank")
+        self.browser.errors()  # those of the page before, whose relay was killed
         self.open("minimal.html", "u1")
         state = "return document.getElementById('state').value"
         wait_for("it is open", lambda: self.browser.js(state) == "open")
