@@ -66,7 +66,7 @@ export interface Options {
   /** How many unacknowledged messages the relay may send; it may grant less. */
   window?: number;
   /** Only these topics (exact, or with a `*` at their end) are shown. Default: all that is for the user. */
-  topics?: string[];
+  topics?: readonly string[];
   /** 'auto' (default): ack when every handler resolved, nack when one failed. 'manual': call ack(). */
   ack?: 'auto' | 'manual';
   /** Key in sessionStorage that keeps the position across reloads. Use one per user. */
@@ -76,7 +76,7 @@ export interface Options {
   /** Milliseconds. Defaults: base 500, cap 30000. */
   backoff?: { base?: number; cap?: number; random?: () => number };
   /** What may be used, the best first. Default: 'ws', 'sse', 'poll'; the next one after two failures. */
-  transports?: ('ws' | 'sse' | 'poll')[];
+  transports?: readonly ('ws' | 'sse' | 'poll')[];
   /**
    * True (default): all tabs of one user share one connection, where the browser has Web Locks. The
    * user is the `sub` of the token. A message is shown in each tab and acked once.
@@ -107,7 +107,7 @@ export interface StateChange {
 export interface Events {
   /** Every notification once, before its handlers; takes no part in acknowledgement. */
   message: Notification;
-  /** A notification that came again and was not shown again. */
+  /** A notification that came again; it was not shown again, unless it had no handler. */
   repeat: Notification;
   /** Something was lost for this user: reload what you show. */
   gap: { from?: string; to?: string; why: 'trimmed' | 'expired' | 'epoch' | 'shed' };
@@ -115,12 +115,16 @@ export interface Events {
   /** Another tab or session of this user acknowledged these. */
   acked: { ids: string[] };
   /** Without a listener these go to the console. */
-  error: { error: Error & { code?: number | string; retry?: boolean }; notification?: Notification };
+  error: {
+    /** `after`: with code 111, the milliseconds to wait. */
+    error: Error & { code?: number | string; retry?: boolean; after?: number };
+    notification?: Notification;
+  };
 }
 
 export interface LiveOptions<Row> {
   /** The column, or the columns, that tell rows apart. */
-  key: (keyof Row & string) | (keyof Row & string)[];
+  key: (keyof Row & string) | readonly (keyof Row & string)[];
   /**
    * Brings all rows: at first, and when something was missed. Without it the array begins empty.
    * It is tried again when it fails.
@@ -155,13 +159,13 @@ export interface Client {
   ): () => void;
   /** An array of `source`'s rows that is kept current by its messages. */
   live<Row = Record<string, unknown>>(source: string, options: LiveOptions<Row>): LiveRows<Row>;
-  ack(ids: string | string[]): void;
+  ack(ids: string | readonly string[]): void;
   /** Shows the message again, `delay` ms from now at the earliest. */
-  nack(ids: string | string[], options?: { delay?: number }): void;
+  nack(ids: string | readonly string[], options?: { delay?: number }): void;
   /** Narrows what is shown to these topics and those subscribed before. */
-  subscribe(topics: string | string[]): void;
+  subscribe(topics: string | readonly string[]): void;
   /** As they were subscribed. After the last one everything is shown again. */
-  unsubscribe(topics: string | string[]): void;
+  unsubscribe(topics: string | readonly string[]): void;
   close(): void;
 }
 

@@ -19,6 +19,8 @@ const client: Client = connect({
 });
 connect({ token: 'jwt', ack: 'manual', storage: 'clairon:u1' });
 connect({ token: 'jwt', WebSocket });
+const wanted = ['app.assignments', 'app.orders'] as const;
+connect({ token: 'jwt', topics: wanted, transports: undefined });
 connect({
   token: 'jwt',
   // As the package `ws` has it: its events are none of the browser's.
@@ -48,6 +50,7 @@ client.on('repeat', (n: Notification) => n.metadata.id);
 client.ack(['id']);
 client.nack('id', { delay: 500 });
 client.subscribe('app.*');
+client.unsubscribe(wanted);
 const place: string | null = client.pos;
 
 const list: LiveRows<Assignment> = client.live<Assignment>('assignments', {
