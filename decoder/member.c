@@ -48,6 +48,22 @@ member_write(LogicalDecodingContext *ctx, char change, char *const texts[MEMBER_
     packet_close(ctx);
 }
 
+/* False when it is too long, as what stands outside of its row is. */
+static bool
+read_text(struct encoder *encoder, const struct image *image, int at, char **ret_text)
+{
+    char *text;
+    int len;
+
+    if (image_lacks(image, at, encoder->typlen))
+        return false;
+    text = encode_plain(encoder, image->values[at], &len);
+    if (len > TARGET_BYTES_MAX)
+        return false;
+    *ret_text = pnstrdup(text, len);
+    return true;
+}
+
 static void
 put_member(LogicalDecodingContext *ctx, struct relation_entry *entry, TupleDesc desc,
            HeapTuple tuple, char change)
@@ -55,7 +71,6 @@ put_member(LogicalDecodingContext *ctx, struct relation_entry *entry, TupleDesc 
     struct decoder *decoder = ctx->output_plugin_private;
     struct image *image = &entry->new;
     char *texts[MEMBER_FIELDS];
-    int len;
 
     heap_deform_tuple(tuple, desc, image->values, image->nulls);
     for (int field = 0; field < MEMBER_FIELDS; field++) {
@@ -68,9 +83,7 @@ put_member(LogicalDecodingContext *ctx, struct relation_entry *entry, TupleDesc 
         }
         if (image->nulls[at])
             return;
-        texts[field] = encode_plain(entry->members[field].encoder, image->values[at], &len);
-        texts[field] = pnstrdup(texts[field], len);
-        if (len > TARGET_BYTES_MAX) {
+        if (!read_text(entry->members[field].encoder, image, at, &texts[field])) {
             complaint_count(decoder, 0, "member", "left out: a text over 255 bytes of UTF-8");
             return;
         }

@@ -66,6 +66,12 @@ ALTER TABLE clairon.member RENAME target TO renamed;
 INSERT INTO clairon.member VALUES ('ROLE', 'r2', 'u2');
 ALTER TABLE clairon.member RENAME renamed TO target;
 ALTER TABLE clairon.member DROP CONSTRAINT member_user_id_check;
+-- a text so long that it stands outside of its row, which is gone when the change is read
+ALTER TABLE clairon.member ALTER user_id SET STORAGE EXTERNAL;
+INSERT INTO clairon.member SELECT 'ROLE', 'long', repeat('u', 2400);
+UPDATE clairon.member SET target = 'longer' WHERE target = 'long';
+DELETE FROM clairon.member WHERE target = 'longer';
+VACUUM clairon.member;
 ALTER TABLE clairon.member ALTER user_id TYPE int USING length(target) + length(user_id);
 INSERT INTO clairon.member VALUES ('ROLE', 'r', 9);
 ALTER TABLE clairon.member ALTER user_id TYPE text;
