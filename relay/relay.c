@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -22,6 +23,7 @@ struct relay {
     struct ev_loop *loop;
     struct stats *stats;
     int listen_fd;
+    pid_t guardian; /* of several workers; who started us otherwise */
     struct store *store;
     struct feed *feed; /* NULL without the role */
     struct hub *hub;   /* likewise */
@@ -147,16 +149,19 @@ on_push(struct ev_loop *loop, ev_signal *signal, int events)
         gate_push_set(relay->gate, signal->signum == SIGUSR2);
 }
 
-/* Somebody asked this process over HTTP: it is meant for all workers, who are told by signal. */
+/*
+ * Somebody asked this process over HTTP: it is meant for all workers, who are told by signal. Not by
+ * way of who adopted them when their guardian died.
+ */
 static void
 switch_push(void *ctx, bool on)
 {
     struct relay *relay = ctx;
 
-    if (relay->config->gate.workers > 1)
-        (void)kill(getppid(), on ? SIGUSR2 : SIGUSR1);
-    else
+    if (relay->config->gate.workers == 1)
         gate_push_set(relay->gate, on);
+    else if (getppid() == relay->guardian)
+        (void)kill(relay->guardian, on ? SIGUSR2 : SIGUSR1);
 }
 
 /* A worker is born with its guardian's mask: what is sent to it before now must not end it. */
@@ -274,7 +279,8 @@ refuse_signals(void)
 int
 relay_run(struct config *config, struct stats *stats, int listen_fd, bool is_push_off)
 {
-    struct relay relay = {.config = config, .stats = stats, .listen_fd = listen_fd};
+    struct relay relay = {
+        .config = config, .stats = stats, .listen_fd = listen_fd, .guardian = getppid()};
     bool is_open;
 
     relay.loop = ev_loop_new(EVFLAG_AUTO);
