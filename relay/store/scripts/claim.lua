@@ -45,21 +45,7 @@ if not ARGV[4] then return {position, timeline, read} end
 -- hello.lua looks there.
 redis.call('HSET', prefix .. ':meta', 'progress', progress)
 
--- Copies and what was asked for over HTTP stand between; more of them than this is more than a reader
--- can be behind.
-local STEP, STEPS, NO_COMMIT = 16, 32, string.rep('\0', 8)
-local function newest_route()
-    local last = '+'
-    for _ = 1, STEPS do
-        local page = redis.call('XREVRANGE', prefix .. ':stream', last, '-', 'COUNT', STEP)
-        for _, entry in ipairs(page) do
-            local field = {}
-            for i = 1, #entry[2], 2 do field[entry[2][i]] = entry[2][i + 1] end
-            if field.route and not field.only and field.route:sub(9, 16) ~= NO_COMMIT then return field.route end
-        end
-        if #page < STEP then return '' end
-        last = page[#page][1]
-    end
-    return ''
-end
-return {position, timeline, read, newest_route()}
+-- Of what is further back no reader waits for anything.
+-- include: back.lua
+local _, newest_route = newest_note(prefix .. ':stream', '+', 32, function() return true end)
+return {position, timeline, read, newest_route or ''}

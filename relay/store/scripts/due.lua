@@ -95,10 +95,8 @@ local function is_here(user)
     return false
 end
 
-local KINDS = {[0] = 'E', [1] = 'L', [2] = 'F'}
 local function put_off(id, found, tries, user)
-    local kind = KINDS[byte_at(found.route, 59, 1)] or 'E'
-    local due = now + timeout + backoff_ms(kind, tries, id, base, cap)
+    local due = now + timeout + backoff_ms(backoff_of(found), tries, id, base, cap)
     call('ZADD', prefix .. ':due', whole(due), id .. ':' .. user)
 end
 

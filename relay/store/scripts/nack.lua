@@ -7,7 +7,6 @@ local call = redis.call
 -- include: delivery.lua
 -- include: copy.lua
 
-local KINDS = {[0] = 'E', [1] = 'L', [2] = 'F'}
 local base, cap, user = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[6]
 local delay, now, taken = math.min(tonumber(ARGV[4]), cap), now_ms(), 0
 
@@ -19,8 +18,7 @@ for at = 7, #ARGV do
     local found = asked and read_entry(id)
     if found and byte_at(found.route, 7, 1) % 4 >= 2 then -- FRAME_RETRY_ENABLED
         local tries = shown_tries(call('HGET', prefix .. ':tries:' .. id, user))
-        local kind = KINDS[byte_at(found.route, 59, 1)] or 'E'
-        local wait = math.max(delay, backoff_ms(kind, tries, id, base, cap))
+        local wait = math.max(delay, backoff_ms(backoff_of(found), tries, id, base, cap))
         -- Half a millisecond marks what a nack asked for: a later, shorter one does not undo it.
         if asked % 1 == 0 or asked < now + wait then
             call('ZADD', prefix .. ':due', string.format('%.1f', now + wait + 0.5), id .. ':' .. user)

@@ -31,6 +31,8 @@ end
 
 local function attempts_of(found) return byte_at(found.route, 62, 2) end
 local function limit_of(found) return byte_at(found.route, 60, 2) end
+local KINDS = {[0] = 'E', [1] = 'L', [2] = 'F'}
+local function backoff_of(found) return KINDS[byte_at(found.route, 59, 1)] or 'E' end
 
 local function pack_text(text)
     return string.char(math.floor(#text / 256), #text % 256) .. text
