@@ -71,6 +71,13 @@ struct gate_refusal {
     const char *sentence;
 };
 
+/* When who has a token is told that it ends, and when it does. */
+struct gate_expiry {
+    int64_t expires_s;  /* Unix seconds */
+    int64_t told_at_us; /* Unix time */
+    bool is_told;
+};
+
 /* Requests of which there may be so many only. */
 struct gate_places {
     struct gate_request *first; /* the oldest */
@@ -111,10 +118,8 @@ struct gate_conn {
     int64_t flood_since_us;      /* and since when again and again */
     struct gate_conn *next_held; /* in gate->held; not read from for a while */
     bool is_held;
-    int64_t expires_s;      /* Unix seconds */
-    int64_t expiring_at_us; /* Unix time at which it is told */
+    struct gate_expiry expiry;
     uint64_t groups_hash;
-    bool told_expiring;
     bool close_sent;
     int close_code;
     int64_t state_since_us;
@@ -309,9 +314,13 @@ void gate_timers_start(struct gate *gate);
 void gate_timers_stop(struct gate *gate);
 void gate_timers_hurry(struct gate *gate); /* while draining */
 /*
- * When who has such a token from now on is told that it ends: delivery.expiring before, but of a
- * short one after four fifths, else each new one would be asked for at once. Unix time, in us.
+ * Of a token that is taken now: it is told of delivery.expiring before its end, but of a short one
+ * after four fifths, else each new one would be asked for at once.
  */
-int64_t gate_expiring_at(const struct config *config, int64_t expires_s);
+void gate_expiry_begin(struct gate_expiry *expiry, const struct config *config, int64_t expires_s);
+#define GATE_EXPIRING_MAX 64
+/* Bytes of the line that tells of it, where that is to be said now; 0: nothing; -1: it is over. */
+int gate_expiry_check(struct gate_expiry *expiry, const struct config *config, int64_t wall_us,
+                      char ret_line[GATE_EXPIRING_MAX]);
 
 #endif

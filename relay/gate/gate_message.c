@@ -156,8 +156,7 @@ conn_attach(struct gate_conn *conn, const struct client_message *message, const 
     conn->session = hub_attach(conn->gate->hub, &request, &GATE_TRANSPORT, conn);
     free(groups);
     conn->user = memory_text(token->user, strlen(token->user));
-    conn->expires_s = token->expires_s;
-    conn->expiring_at_us = gate_expiring_at(conn->gate->config, token->expires_s);
+    gate_expiry_begin(&conn->expiry, conn->gate->config, token->expires_s);
     conn->groups_hash = hash_groups(token);
     conn->ping_due_us = clock_monotonic_us() + conn->gate->config->gate.ping_ms * 1000;
     gate_conn_set_state(conn, GATE_CONN_OPEN);
@@ -261,7 +260,7 @@ say_refreshed(struct gate_conn *conn, const struct client_message *message)
     if (message->has_request_id)
         snprintf(request_id, sizeof(request_id), "\"r\":%lld,", (long long)message->request_id);
     len = snprintf(line, sizeof(line), "{\"t\":\"refreshed\",%s\"exp\":%lld}", request_id,
-                   (long long)conn->expires_s);
+                   (long long)conn->expiry.expires_s);
     gate_conn_say(conn, line, (size_t)len);
 }
 
@@ -284,9 +283,7 @@ handle_refresh(struct gate_conn *conn, const struct client_message *message)
         gate_conn_close_for(conn, GATE_CLOSE_RESTART, "the token's groups changed: connect again",
                             0);
     } else {
-        conn->expires_s = token.expires_s;
-        conn->expiring_at_us = gate_expiring_at(conn->gate->config, token.expires_s);
-        conn->told_expiring = false;
+        gate_expiry_begin(&conn->expiry, conn->gate->config, token.expires_s);
         say_refreshed(conn, message);
     }
     token_free(&token);

@@ -110,10 +110,9 @@ struct gate_request {
     struct ev_timer look; /* from then on */
     int max;              /* lines of a poll */
     int line_count;
-    bool has_news; /* a poll has lines worth an answer */
-    bool is_full;  /* .. and takes no more */
-    bool told_expiring;
-    int64_t expiring_at_us;    /* Unix time */
+    bool has_news;             /* a poll has lines worth an answer */
+    bool is_full;              /* .. and takes no more */
+    struct gate_expiry expiry; /* of SSE */
     char pos[SESSION_POS_MAX]; /* of a poll's last line */
 };
 

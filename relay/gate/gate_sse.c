@@ -153,7 +153,7 @@ gate_sse_begin(struct gate_request *request)
         return;
     }
     request->ping_due_us = clock_monotonic_us() + request->gate->config->gate.ping_ms * 1000;
-    request->expiring_at_us = gate_expiring_at(request->gate->config, request->token.expires_s);
+    gate_expiry_begin(&request->expiry, request->gate->config, request->token.expires_s);
     limit_silence(request);
     gate_request_attach(request, &wanted);
     say_head(request);
@@ -190,21 +190,13 @@ gate_sse_end(struct gate_request *request, int code, const char *reason, int64_t
 static void
 check_expiry(struct gate_request *request, int64_t wall_us)
 {
-    const struct config *config = request->gate->config;
-    int64_t left_us = request->token.expires_s * 1000000 - wall_us;
-    char line[64];
-    int len;
+    char line[GATE_EXPIRING_MAX];
+    int len = gate_expiry_check(&request->expiry, request->gate->config, wall_us, line);
 
-    if (left_us + config->auth.leeway_ms * 1000 <= 0) {
+    if (len < 0)
         gate_sse_end(request, GATE_CLOSE_EXPIRED, "the token has expired", -1);
-        return;
-    }
-    if (request->told_expiring || wall_us < request->expiring_at_us)
-        return;
-    request->told_expiring = true;
-    len = snprintf(line, sizeof(line), "{\"t\":\"expiring\",\"in\":%lld}",
-                   left_us > 0 ? (long long)(left_us / 1000000) : 0);
-    say_line(request, line, (size_t)len);
+    else if (len > 0)
+        say_line(request, line, (size_t)len);
 }
 
 void

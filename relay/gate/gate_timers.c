@@ -19,34 +19,43 @@ smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-int64_t
-gate_expiring_at(const struct config *config, int64_t expires_s)
+void
+gate_expiry_begin(struct gate_expiry *expiry, const struct config *config, int64_t expires_s)
 {
     int64_t end_us = expires_s * 1000000;
     int64_t fifth_us = (end_us - clock_wall_us()) / 5;
     int64_t early_us = fifth_us > EXPIRING_MIN_US ? fifth_us : EXPIRING_MIN_US;
 
-    return end_us - smaller(early_us, config->delivery.expiring_ms * 1000);
+    *expiry = (struct gate_expiry){
+        .expires_s = expires_s,
+        .told_at_us = end_us - smaller(early_us, config->delivery.expiring_ms * 1000)};
+}
+
+int
+gate_expiry_check(struct gate_expiry *expiry, const struct config *config, int64_t wall_us,
+                  char ret_line[GATE_EXPIRING_MAX])
+{
+    int64_t left_us = expiry->expires_s * 1000000 - wall_us;
+
+    if (left_us + config->auth.leeway_ms * 1000 <= 0)
+        return -1;
+    if (expiry->is_told || wall_us < expiry->told_at_us)
+        return 0;
+    expiry->is_told = true;
+    return snprintf(ret_line, GATE_EXPIRING_MAX, "{\"t\":\"expiring\",\"in\":%lld}",
+                    left_us > 0 ? (long long)(left_us / 1000000) : 0);
 }
 
 static void
 check_expiry(struct gate_conn *conn, int64_t wall_us)
 {
-    const struct config *config = conn->gate->config;
-    int64_t left_us = conn->expires_s * 1000000 - wall_us;
-    char line[64];
-    int len;
+    char line[GATE_EXPIRING_MAX];
+    int len = gate_expiry_check(&conn->expiry, conn->gate->config, wall_us, line);
 
-    if (left_us + config->auth.leeway_ms * 1000 <= 0) {
+    if (len < 0)
         gate_conn_close(conn, GATE_CLOSE_EXPIRED, "the token has expired");
-        return;
-    }
-    if (conn->told_expiring || wall_us < conn->expiring_at_us)
-        return;
-    conn->told_expiring = true;
-    len = snprintf(line, sizeof(line), "{\"t\":\"expiring\",\"in\":%lld}",
-                   left_us > 0 ? (long long)(left_us / 1000000) : 0);
-    gate_conn_say(conn, line, (size_t)len);
+    else if (len > 0)
+        gate_conn_say(conn, line, (size_t)len);
 }
 
 static void
