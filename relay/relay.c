@@ -150,8 +150,8 @@ on_push(struct ev_loop *loop, ev_signal *signal, int events)
 }
 
 /*
- * Somebody asked this process over HTTP: it is meant for all workers, who are told by signal. Not by
- * way of who adopted them when their guardian died.
+ * Somebody asked this process over HTTP: it is meant for all workers, who are told by signal. Who
+ * adopted them when their guardian died is not.
  */
 static void
 switch_push(void *ctx, bool on)
