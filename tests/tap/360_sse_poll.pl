@@ -307,7 +307,9 @@ is(http(GET => '/v1/poll?wait=0', bearer('u1'), Origin => 'http://127.0.0.1:1')-
 # Ends.
 my $short = Clairon::Test::EventStream->open($relay, 'u1', ':claims' => { exp => int(time()) - 3 });
 is($short->line_of('connected')->{t}, 'connected', 'a token within the leeway');
-my ($bye) = grep { $_->{t} eq 'bye' } $short->wait_end;
+my @last = $short->wait_end;
+is(scalar(grep { $_->{t} eq 'expiring' } @last), 1, 'is told of once before its end');
+my ($bye) = grep { $_->{t} eq 'bye' } @last;
 is($bye->{code}, 4100, 'its end is the end of the stream');
 my $drained = Clairon::Test::EventStream->open($relay, 'u1');
 $drained->line_of('connected');
