@@ -63,9 +63,9 @@ read_window(const json_t *root, struct client_message *message,
 
     if (window == NULL)
         return RC_OK;
-    if (!json_is_integer(window) || value < 1 || value > CLIENT_MESSAGE_WINDOW_MAX)
-        return refuse(error, "\"win\" must be an integer from 1 to %d", CLIENT_MESSAGE_WINDOW_MAX);
-    message->window = (int)value;
+    if (!json_is_integer(window) || value < 1)
+        return refuse(error, "\"win\" must be an integer from 1 on");
+    message->window = value < CLIENT_MESSAGE_WINDOW_MAX ? (int)value : CLIENT_MESSAGE_WINDOW_MAX;
     return RC_OK;
 }
 
@@ -171,10 +171,9 @@ read_nack(const json_t *root, struct client_message *message, char error[CLIENT_
     const json_t *delay = json_object_get(root, "delay");
     json_int_t value = json_integer_value(delay);
 
-    if (delay != NULL && (!json_is_integer(delay) || value < 0 || value > CLIENT_MESSAGE_DELAY_MAX))
-        return refuse(error, "\"delay\" must be an integer from 0 to %d (ms)",
-                      CLIENT_MESSAGE_DELAY_MAX);
-    message->delay_ms = value;
+    if (delay != NULL && (!json_is_integer(delay) || value < 0))
+        return refuse(error, "\"delay\" must be an integer from 0 on (ms)");
+    message->delay_ms = value < CLIENT_MESSAGE_DELAY_MAX ? value : CLIENT_MESSAGE_DELAY_MAX;
     return read_ack(root, message, error);
 }
 

@@ -9,14 +9,14 @@
 #include "base/rc.h"
 
 #define CLIENT_MESSAGE_ACKS_MAX 1024
-#define CLIENT_MESSAGE_WINDOW_MAX 65536
+#define CLIENT_MESSAGE_WINDOW_MAX 65536 /* who asks for more is taken for this */
 #define CLIENT_MESSAGE_POS_MAX 511
 #define CLIENT_MESSAGE_ERROR_MAX 192
 #define CLIENT_MESSAGE_TOPICS_MAX 256 /* in one message */
 #define CLIENT_MESSAGE_TOPIC_MAX 255  /* bytes */
 #define CLIENT_MESSAGE_TOPICS_BYTES_MAX 8192
-#define CLIENT_MESSAGE_DELAY_MAX 86400000
-#define CLIENT_MESSAGE_ENTRY_MAX 42 /* two 64-bit numbers, a dash and the zero */
+#define CLIENT_MESSAGE_DELAY_MAX 86400000 /* likewise */
+#define CLIENT_MESSAGE_ENTRY_MAX 42       /* two 64-bit numbers, a dash and the zero */
 
 enum client_message_kind {
     CLIENT_MESSAGE_CONNECT,
