@@ -161,15 +161,13 @@ export function createTabs(name, settings, owner) {
     const missed = pos === here ? [] : recent.since(pos);
     // What is held came long ago: its place is not where that tab is.
     const waiting = [...held.values()].map((frame) => ({ ...frame, pos: pos ?? here }));
-    const frames = waiting.concat(missed ?? []);
-    post('connected', { to, frames, resumed: !!missed, pos: here, change });
+    // By what it asked: what it has heard since moved its place.
+    const gap = pos ? { t: 'gap', from: pos, to: here, why: 'shed' } : { t: 'connected', pos: here };
+    post('connected', { to, frames: waiting.concat(missed ?? gap), resumed: !!missed, change });
   }
 
-  function welcomed({ frames, resumed, pos, change: theirs }) {
-    const from = owner.position();
+  function welcomed({ frames, resumed, change: theirs }) {
     frames.forEach((frame) => owner.onFrame(frame));
-    const gap = { t: 'gap', from, to: pos, why: 'shed' };
-    if (!resumed) owner.onFrame(from ? gap : { t: 'connected', pos });
     if (!resumed || theirs.state !== change.state) tell({ ...theirs, resumed });
   }
 

@@ -288,6 +288,36 @@ test('a tab that comes back with a known place gets what it missed; with an unkn
   assert.equal(lost.states.at(-1).resumed, false);
 });
 
+test('a new tab that hears a message before the answer has missed nothing', async (t) => {
+  const { open, socket } = await twoTabs(t);
+  const post = BroadcastChannel.prototype.postMessage;
+  let count = 0;
+  t.mock.method(BroadcastChannel.prototype, 'postMessage', function first(message) {
+    if (message.t === 'hello' && message.pos === undefined && (count += 1) === 1) socket.says(msg('1', note('a')));
+    post.call(this, message);
+  });
+  const third = open();
+  await isOpen(third);
+  socket.says(msg('2', note('b')));
+  await until('the next message', () => third.seen.includes('b'));
+  assert.deepEqual(third.seen, ['a', 'b']);
+  assert.deepEqual(third.gaps, []);
+});
+
+test('one with a place that nobody knows is told of the gap, also if it hears a message before', async (t) => {
+  const { open, socket } = await twoTabs(t);
+  const post = BroadcastChannel.prototype.postMessage;
+  let count = 0;
+  t.mock.method(BroadcastChannel.prototype, 'postMessage', function first(message) {
+    if (message.pos === 'long ago' && (count += 1) === 1) socket.says(msg('1', note('a')));
+    post.call(this, message);
+  });
+  const third = open({ pos: 'long ago' });
+  await isOpen(third);
+  await until('the gap', () => third.gaps.length > 0);
+  assert.deepEqual(third.gaps[0], { from: 'long ago', to: '1', why: 'shed' });
+});
+
 test('the connection asks for the topics of all tabs, and each sees its own', async (t) => {
   const { open, first, second, socket } = await twoTabs(t, { topics: ['demo.a*'] });
   const third = open({ topics: ['demo.b'] });
