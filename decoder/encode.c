@@ -376,17 +376,21 @@ encode_new(const struct encode_settings *settings, Oid type)
     get_typlenbyvalalign(base, &encoder->typlen, &encoder->typbyval, &encoder->typalign);
     getTypeOutputInfo(base, &output, &is_varlena);
     encode_load_output(output, &encoder->output);
-    if (encoder->write == encode_output && encoder->typlen == -1 &&
-        encode_is_text(&encoder->output))
-        encoder->write = encode_varlena_text;
-    else
-        encoder->risk = encode_risk_of(base);
     if (base == INT2VECTOROID)
         element = INT2OID;
     else if (base == OIDVECTOROID)
         element = OIDOID;
-    if (OidIsValid(element))
+    if (OidIsValid(element)) {
         encoder->element = encode_new(settings, element);
+        encoder->risk = encoder->element->risk;
+        if (encoder->element->element != NULL) /* may be deeper than the stack */
+            encoder->risk = Max(encoder->risk, RISK_VALUE);
+    } else if (encoder->write == encode_output && encoder->typlen == -1 &&
+               encode_is_text(&encoder->output)) {
+        encoder->write = encode_varlena_text;
+    } else {
+        encoder->risk = encode_risk_of(base);
+    }
     return encoder;
 }
 

@@ -67,6 +67,7 @@ encode_array(struct encoder *encoder, StringInfo out, Datum value)
                               .dims = ARR_NDIM(array),
                               .sizes = ARR_DIMS(array)};
 
+    check_stack_depth();
     if (walk.dims == 0)
         encode_literal(out, "[]");
     else
