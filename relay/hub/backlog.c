@@ -45,7 +45,7 @@ backlog_add(struct session *session)
     if (session->backlog == NULL)
         set(session, memory_new(sizeof(*session->backlog)));
     if (session->backlog->count++ == 0)
-        session->backlog->behind = session->cursor;
+        session->backlog->behind = session_reached(session);
 }
 
 bool

@@ -208,6 +208,21 @@ test_a_gap_goes_up_to_what_passed_for_others(void **state)
     assert_string_equal(sent(), "100-0.-2r.-2r 100-0..-5..100-0..-5 ");
 }
 
+/* Of a group that the user had left, say: that is not counted. */
+static void
+test_what_finds_no_room_begins_behind_what_passed(void **state)
+{
+    struct note *note = read_note(0, 100, FRAME_PRIORITY_NORMAL);
+
+    (void)state;
+    recent_add(&hub.recent, note);
+    note_unref(note);
+    assert_true(place_equal(session.cursor, at(0, 0)));
+    backlog_add(&session);
+    assert_true(place_equal(session.backlog->behind, at(100, 1)));
+    backlog_free(&session);
+}
+
 static void
 test_who_falls_behind_is_before_what_came_then(void **state)
 {
@@ -235,6 +250,7 @@ main(void)
         TEST(test_no_place_passes_what_was_left_out),
         TEST(test_a_gap_passes_nothing_that_waits),
         TEST(test_a_gap_goes_up_to_what_passed_for_others),
+        TEST(test_what_finds_no_room_begins_behind_what_passed),
         TEST(test_who_falls_behind_is_before_what_came_then),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

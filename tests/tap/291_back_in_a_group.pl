@@ -1,0 +1,51 @@
+# A device leaves while a message waits for room, which another device then acks. Meanwhile its user is back in a group whose
+# message he was not shown: is that one taken for the other, or is the device told that it missed something?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use JSON ();
+use Test::More;
+
+my $pg    = Clairon::Test::postgresql('main');
+my $store = Clairon::Test::store();
+my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0);
+my $gate  = Clairon::Test::relay(undef, $store, roles => 'gate');
+
+sub notify { my ($audience, $target, @more) = @_;
+    return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$target}', '{}'" . join('', map { ", $_" } @more) . ')') }
+sub has { my ($client, $id) = @_; return scalar grep { $_->{metadata}{id} eq $id } $client->notes }
+sub is_member { return $store->ask('SISMEMBER', $store->shared('members:TEAM:t1'), 'u1') }
+my $SURE = 'ack_required => true';
+
+$pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1'), ('TEAM', 't1', 'u2')});
+wait_until('they are members', sub { is_member() });
+my ($narrow, $wide) = map { $gate->client('u1', win => $_) } 1, 10;
+my $first = notify(USER => 'u1', $SURE);
+$_->run_until('the first', sub { has($narrow, $first) && has($wide, $first) }) for $narrow, $wide;
+
+# Read with the end of the membership, behind what the relay waited for: it is for nobody here.
+kill STOP => $gate->pid;
+notify(USER => 'u2');
+my $passed = notify(TEAM => 't1', $SURE);
+$pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'u1'});
+wait_until('he has left', sub { !is_member() });
+kill CONT => $gate->pid;
+my $waits = notify(USER => 'u1', $SURE);
+my $plain = notify(USER => 'u1');
+$_->run_until('what comes then', sub { has($narrow, $plain) && has($wide, $waits) }) for $narrow, $wide;
+is(has($narrow, $waits) + has($narrow, $passed), 0, 'one waits for room, the other has passed');
+my $pos = $narrow->pos;
+like($pos, qr/~1~/, 'of which the position tells');
+$narrow->close;
+
+$wide->ack($waits);
+wait_until('the other device has acked it', sub { !$store->ask('HEXISTS', $store->of($waits, 'pending'), $waits) });
+$pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1')});
+wait_until('he is back', sub { is_member() });
+$wide->run_until('the message of the group', sub { has($wide, $passed) });
+my $back = $gate->client('u1', win => 1, pos => $pos);
+is($back->wait_for('connected')->{resumed}, JSON::false, 'the device did not get all');
+is($back->wait_for('gap')->{why}, 'shed', 'and is told so');
+
+done_testing();
