@@ -5,11 +5,16 @@ import threading
 
 
 class Proxy:
-    """`refuse`: parts of a request's head that are answered 503. cut() is a network that is gone."""
+    """
+    `refuse`: parts of a request's head that are answered 503. cut() is a network that is gone.
+    `limit()`: after how many bytes of its answer a connection dies, None for never.
+    """
 
     def __init__(self, host, port):
         self.target = (host, port)
         self.refuse = ()
+        self.limit = lambda: None
+        self.broken = 0  # connections that died of it
         self.is_cut = False
         self.open = set()
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -48,11 +53,14 @@ class Proxy:
             with socket.create_connection(self.target) as relay:
                 self.open |= {client, relay}
                 relay.sendall(head)
-                back = threading.Thread(target=_copy, args=(relay, client), daemon=True)
+                back = threading.Thread(target=self._answer, args=(relay, client), daemon=True)
                 back.start()
                 _copy(client, relay)
                 back.join()
                 self.open -= {client, relay}
+
+    def _answer(self, relay, client):
+        self.broken += _copy(relay, client, self.limit())
 
 
 def _head_of(client):
@@ -68,13 +76,16 @@ def _head_of(client):
     return data
 
 
-def _copy(source, sink):
+def _copy(source, sink, limit=None):
+    """True when the limit ended it. Where there is one, lines come in pieces."""
     try:
-        while data := source.recv(65536):
+        while limit != 0 and (data := source.recv(min(limit, 300) if limit else 65536)):
             sink.sendall(data)
+            limit = limit and limit - len(data)
     except OSError:
         pass
     _shut(sink)
+    return limit == 0
 
 
 def _shut(end):

@@ -1,0 +1,87 @@
+"""test_storm.py: does a program whose connections die at any byte see each message once, and in order?"""
+
+import itertools
+import random
+import subprocess
+import tempfile
+import unittest
+import urllib.parse
+import uuid
+from pathlib import Path
+
+from proxy import Proxy
+from stack import ROOT, StackCase, end, wait_for
+
+ROUNDS = 40  # and as many more as it takes until
+BROKEN = 6  # connections died
+
+# It tells what its handlers were shown, a line each, and how often it was connected.
+PROGRAM = """
+import { connect } from 'CLIENT';
+const [url, token, way] = process.argv.slice(1);
+const client = connect({ url, token, transports: [way], backoff: { base: 10, cap: 100 } });
+client.on('*', async (n) => {
+  console.log(n.payload.after?.title ?? n.payload.title);
+  await new Promise((resolve) => { setTimeout(resolve, 500); }); // its connection may die before its ack
+});
+client.on('state', ({ state }) => { if (state === 'open') console.log('open'); });
+client.on('gap', () => { console.log('gap'); });
+process.on('SIGINT', () => client.close());
+"""
+
+
+class Storm(StackCase):
+    def setUp(self):
+        address = urllib.parse.urlsplit(self.stack.relay.url)
+        self.proxy = Proxy(address.hostname, address.port)
+        self.addCleanup(self.proxy.close)
+
+    def start(self, user, way):
+        """Returns a function: the lines the program has written so far."""
+        out = tempfile.NamedTemporaryFile(prefix="clairon-storm-")
+        self.addCleanup(out.close)
+        program = PROGRAM.replace("CLIENT", (ROOT / "client/dist/index.js").as_uri())
+        token = self.stack.relay.token("--sub", user)
+        command = ["node", "--input-type=module", "-e", program, self.proxy.url, token, way]
+        self.addCleanup(end, subprocess.Popen(command, stdout=out))
+        return lambda: Path(out.name).read_text().splitlines()
+
+    def weather(self, way, dice):
+        lines = self.start("u2", way)
+        wait_for("it is open", lambda: "open" in lines())
+        wanted = {True: [], False: []}  # by whether an ack is needed
+        self.proxy.limit = lambda: dice.choice((None, dice.randrange(1, 6000)))
+        self.proxy.cut()
+        self.proxy.restore()
+        for number in itertools.count():
+            if number >= ROUNDS and self.proxy.broken >= BROKEN:
+                break
+            is_owed = number % 4 == 0
+            title = f"storm {uuid.uuid4().hex[:8]}"
+            self.sql(
+                "SELECT clairon.notify('USER', '{u2}', jsonb_build_object('title', %s::text, 'pad', repeat('x', 400)),"
+                " ack_required => %s)",
+                title,
+                is_owed,
+            )
+            wanted[is_owed].append(title)
+            if number % 8 == 7:
+                wait_for("it gets through", lambda last=title: last in lines())
+        self.proxy.limit = lambda: None
+        self.proxy.cut()
+        self.proxy.restore()
+        titles = wanted[True] + wanted[False]
+        wait_for("each message", lambda: set(titles) <= set(lines()), 60)
+        self.assertEqual([line for line in lines() if line in wanted[False]], wanted[False])
+        self.assertEqual(sorted(line for line in lines() if line in wanted[True]), sorted(wanted[True]))
+        self.assertNotIn("gap", lines())
+
+    def test_sse(self):
+        self.weather("sse", random.Random(1))
+
+    def test_polls(self):
+        self.weather("poll", random.Random(2))
+
+
+if __name__ == "__main__":
+    unittest.main()
