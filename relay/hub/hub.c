@@ -98,6 +98,7 @@ publish_some(struct hub *hub, struct note **notes, unsigned count)
         publish_again(hub, notes[0]);
     else
         offer(hub, notes[0], run);
+    run_joint_end(&hub->joint);
     run_unref(run);
     return span > 0 ? span : 1;
 }

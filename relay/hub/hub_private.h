@@ -72,6 +72,7 @@ struct hub {
     struct recent recent;
     struct note *batch[HUB_BATCH_MAX]; /* read in this turn of the loop, not yet offered */
     unsigned batch_count;
+    struct run_joint joint;                   /* of the run that is being offered */
     struct entry_id newest[STORE_SHARDS_MAX]; /* read last, of each shard */
     struct session *waking; /* those with something to send, in the order they got it */
     struct session *waking_last;

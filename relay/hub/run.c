@@ -119,6 +119,47 @@ run_file(struct run *run)
     return run->file;
 }
 
+static uint8_t
+priority_of(const struct run *run)
+{
+    return run->notes[0]->frame.as.note.priority;
+}
+
+static struct run *
+join(const struct run *waiting, const struct run *next)
+{
+    struct note *notes[RUN_NOTES_MAX];
+
+    memcpy(notes, waiting->notes, waiting->count * sizeof(*notes));
+    memcpy(notes + waiting->count, next->notes, next->count * sizeof(*notes));
+    return run_new(notes, waiting->count + next->count);
+}
+
+struct run *
+run_joint_of(struct run_joint *joint, struct run *waiting, const struct run *next)
+{
+    if (joint->waiting == waiting)
+        return joint->whole;
+    if (joint->made == RUN_JOINTS_MAX || priority_of(waiting) != priority_of(next) ||
+        waiting->count + next->count > RUN_NOTES_MAX || waiting->len + next->len > RUN_BYTES_MAX ||
+        run_is_stale(waiting))
+        return NULL;
+    run_unref(joint->waiting);
+    run_unref(joint->whole);
+    joint->waiting = run_ref(waiting);
+    joint->whole = join(waiting, next);
+    joint->made++;
+    return joint->whole;
+}
+
+void
+run_joint_end(struct run_joint *joint)
+{
+    run_unref(joint->waiting);
+    run_unref(joint->whole);
+    *joint = (struct run_joint){0};
+}
+
 bool
 run_is_stale(const struct run *run)
 {

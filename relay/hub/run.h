@@ -11,6 +11,7 @@
 #define RUN_FILE_BYTES_MIN (8u * 1024)
 #define RUN_FILE_SENDS 16
 #define RUN_FILES_MAX 16
+#define RUN_JOINTS_MAX 4 /* of one run, as each copies its bytes */
 
 /*
  * What a session is handed in one piece when nothing else waits for it: no work for each note and
@@ -37,6 +38,20 @@ unsigned run_span(struct note *const *notes, unsigned count);
 struct run *run_new(struct note *const *notes, unsigned count);
 struct run *run_ref(struct run *run);
 void run_unref(struct run *run); /* accepts NULL */
+
+/*
+ * Of one run that is offered to many: what a session that still waits with another gets in its
+ * place, both in one. The same for all that wait with that one, so made once; begins zeroed.
+ */
+struct run_joint {
+    struct run *waiting; /* references */
+    struct run *whole;
+    unsigned made;
+};
+
+/* NULL: these two are not to go as one. The answer is the joint's own. */
+struct run *run_joint_of(struct run_joint *joint, struct run *waiting, const struct run *next);
+void run_joint_end(struct run_joint *joint);
 
 /*
  * To be asked once a socket: a file that holds the run's bytes, for sendfile(2), which shares its

@@ -202,10 +202,27 @@ session_queue(struct session *session, struct note *note)
     session_wake(session);
 }
 
+/* Its turn has not come since the run before: this one goes with it. */
+static bool
+join_run(struct hub *hub, struct session *session, const struct run *run)
+{
+    struct run *whole = run_joint_of(&hub->joint, session->run, run);
+
+    if (whole == NULL)
+        return false;
+    run_unref(session->run);
+    session->run = run_ref(whole);
+    return true;
+}
+
 bool
 session_queue_run(struct hub *hub, struct session *session, struct run *run)
 {
-    if (!session_is_idle(session) || session->is_blocked || session->has_backlog)
+    if (session->is_blocked || session->has_backlog || session->has_said)
+        return false;
+    if (session->run != NULL)
+        return join_run(hub, session, run);
+    if (!session_is_idle(session))
         return false;
     session->run = run_ref(run);
     wake(hub, session);

@@ -105,6 +105,90 @@ test_a_run_is_cut_anywhere(void **state)
     }
 }
 
+/* Offers a run as hub_publish does. */
+static void
+offer_run(struct run *run)
+{
+    session_offer_run(&hub, &session, run);
+    run_joint_end(&hub.joint);
+    run_unref(run);
+}
+
+static void
+test_runs_that_wait_go_as_one(void **state)
+{
+    for (size_t room = 0; room < 240; room++) {
+        tear_down(state);
+        set_up(state);
+        fake.room = room;
+        offer_run(make_run(1, 2));
+        offer_run(make_run(3, 1));
+        offer_run(make_run(4, 2));
+        assert_null(session.queue);
+        assert_int_equal(session.run->count, 5);
+        hub_send_some(&hub, 10);
+        assert_int_equal(fake.calls, 1);
+        fake.room = SIZE_MAX;
+        session_writable(&session);
+        hub_send_some(&hub, 10);
+        assert_string_equal(told(), MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3") MSG("4-0", "4")
+                                        MSG("5-0", "5"));
+        assert_int_equal(stats.values[STAT_HUB_DELIVERED], 5);
+    }
+}
+
+static void
+test_what_waits_with_a_run_is_made_once(void **state)
+{
+    struct run *waiting[] = {make_run(1, 2), make_run(3, 1), make_run(1, RUN_NOTES_MAX)};
+    struct run *next = make_run(100, 1);
+    struct run *whole = run_joint_of(&hub.joint, waiting[0], next);
+
+    (void)state;
+    assert_int_equal(whole->count, 3);
+    assert_ptr_equal(run_joint_of(&hub.joint, waiting[0], next), whole);
+    assert_int_equal(run_joint_of(&hub.joint, waiting[1], next)->count, 2);
+    assert_null(run_joint_of(&hub.joint, waiting[2], next)); /* too many */
+    for (unsigned i = hub.joint.made; i < RUN_JOINTS_MAX; i++)
+        assert_non_null(run_joint_of(&hub.joint, waiting[i % 2], next));
+    assert_null(run_joint_of(&hub.joint, waiting[RUN_JOINTS_MAX % 2], next));
+    run_joint_end(&hub.joint);
+    assert_non_null(run_joint_of(&hub.joint, waiting[0], next));
+    run_joint_end(&hub.joint);
+    for (size_t i = 0; i < 3; i++)
+        run_unref(waiting[i]);
+    run_unref(next);
+}
+
+static void
+test_what_overtakes_does_not_join(void **state)
+{
+    struct note *high = make_note(3, FRAME_PRIORITY_HIGH);
+
+    (void)state;
+    offer_run(make_run(1, 2));
+    offer_run(run_new(&high, 1));
+    note_unref(high);
+    hub_send_some(&hub, 10);
+    assert_string_equal(told(), MSG("0-18446744073709551615", "3") MSG("1-0", "1") MSG("2-0", "2"));
+}
+
+static void
+test_what_expired_does_not_join(void **state)
+{
+    struct run *run = make_run(1, 1);
+
+    (void)state;
+    session_offer_run(&hub, &session, run);
+    run->ends_us = run->notes[0]->ends_us = clock_wall_us();
+    run_unref(run);
+    offer_run(make_run(2, 1));
+    while (hub_send_some(&hub, 10))
+        ;
+    assert_string_equal(told(), "{\"t\":\"gap\",\"from\":\"e.1-0\",\"to\":\"e.1-0\","
+                                "\"why\":\"expired\"} " MSG("2-0", "2"));
+}
+
 static void
 test_a_run_ends_where_its_readers_do(void **state)
 {
@@ -305,6 +389,10 @@ main(void)
         TEST(test_every_cut_gives_whole_lines_once),
         TEST(test_a_run_goes_in_one_piece),
         TEST(test_a_run_is_cut_anywhere),
+        TEST(test_runs_that_wait_go_as_one),
+        TEST(test_what_waits_with_a_run_is_made_once),
+        TEST(test_what_overtakes_does_not_join),
+        TEST(test_what_expired_does_not_join),
         TEST(test_a_run_ends_where_its_readers_do),
         TEST(test_high_goes_before_normal_before_low),
         TEST(test_a_poll_has_no_priorities),
