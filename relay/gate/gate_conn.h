@@ -271,7 +271,7 @@ void gate_conn_control(struct gate_conn *conn, enum ws_event_kind kind,
                        const unsigned char *payload, size_t len);
 /* Queues a line of the gate's own: it goes before what the session has. */
 void gate_conn_say(struct gate_conn *conn, const char *line, size_t len);
-extern const struct session_transport GATE_TRANSPORT;
+const struct session_transport *gate_transport(const struct gate_conn *conn);
 
 /* gate_send.c: a session's frames, to the socket at once where that is possible. */
 MUST_CHECK enum rc gate_send(void *socket, const struct iovec *pieces, int count,

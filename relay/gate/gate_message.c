@@ -153,7 +153,7 @@ conn_attach(struct gate_conn *conn, const struct client_message *message, const 
         .topics = topics_of(message),
     };
 
-    conn->session = hub_attach(conn->gate->hub, &request, &GATE_TRANSPORT, conn);
+    conn->session = hub_attach(conn->gate->hub, &request, gate_transport(conn), conn);
     free(groups);
     conn->user = memory_text(token->user, strlen(token->user));
     gate_expiry_begin(&conn->expiry, conn->gate->config, token->expires_s);

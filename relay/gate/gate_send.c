@@ -84,8 +84,13 @@ send_now(int fd, const struct iovec *pieces, int count, int file)
     struct msghdr message = {.msg_iov = (struct iovec *)pieces, .msg_iovlen = (size_t)count};
     off_t at = 0;
 
-    if (file >= 0)
-        return sendfile(fd, file, &at, pieces[0].iov_len);
+    if (file >= 0) {
+        ssize_t sent = sendfile(fd, file, &at, pieces[0].iov_len);
+
+        if (sent >= 0 || errno == EAGAIN || errno == EINTR)
+            return sent;
+        /* send(2) needs no file; what ails the socket it says too. */
+    }
     if (count == 1)
         return send(fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL | MSG_DONTWAIT);
     return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -160,11 +160,22 @@ on_session_close(void *socket, int code, const char *reason)
     gate_conn_close(socket, code, reason);
 }
 
-const struct session_transport GATE_TRANSPORT = {
+static const struct session_transport PLAIN = {
     .send = gate_send,
     .send_file = gate_send_file,
     .close = on_session_close,
 };
+
+static const struct session_transport TLS = {
+    .send = gate_send,
+    .close = on_session_close,
+};
+
+const struct session_transport *
+gate_transport(const struct gate_conn *conn)
+{
+    return conn->is_tls ? &TLS : &PLAIN;
+}
 
 int
 gate_ws_established(struct gate *gate, struct lws *wsi, struct gate_conn **slot)
