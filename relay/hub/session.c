@@ -424,7 +424,7 @@ _Static_assert(SESSION_POS_MAX == NOTE_POS_MAX, "a position, to others than the 
 bool
 session_place(const struct session *session, char ret_pos[SESSION_POS_MAX])
 {
-    if (session->state != SESSION_LIVE || !session_is_idle(session))
+    if (session->state != SESSION_LIVE || !session_is_idle(session) || session->has_said)
         return false;
     session_pos_text(session, session_reached(session), ret_pos);
     return true;

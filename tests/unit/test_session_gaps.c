@@ -92,6 +92,22 @@ test_a_gap_that_finds_no_room_is_told_later(void **state)
     assert_int_equal(stats.values[STAT_HUB_GAPS_SHED], 1);
 }
 
+static void
+test_no_place_is_told_before_a_gap(void **state)
+{
+    const struct place place = {.shared = {7, 0}};
+    char pos[SESSION_POS_MAX];
+
+    (void)state;
+    session.cursor = place;
+    session_gap(&session, place, place, "shed");
+    assert_false(session_place(&session, pos));
+    while (hub_send_some(&hub, 10))
+        continue;
+    assert_true(session_place(&session, pos));
+    assert_string_equal(pos, "e.7-0");
+}
+
 int
 main(void)
 {
@@ -100,6 +116,7 @@ main(void)
         TEST(test_what_expires_in_a_row_is_told_once),
         TEST(test_what_expired_is_told_before_a_run),
         TEST(test_a_gap_that_finds_no_room_is_told_later),
+        TEST(test_no_place_is_told_before_a_gap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
