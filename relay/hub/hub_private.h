@@ -133,6 +133,7 @@ struct session { /* from a pool: at the start of a cache line */
     unsigned queue_count;
     bool is_timed;    /* taken_us or passed_bytes is set */
     bool has_backlog; /* its lines tell of one: see backlog */
+    bool is_poll;     /* it lasts for one answer */
     struct run *run;  /* handed over whole; only while the queue is empty */
     struct session *waking_next;
     void *socket;
@@ -172,7 +173,6 @@ struct session { /* from a pool: at the start of a cache line */
     bool has_refused;   /* of the inbox, as it is read: the window was full */
     unsigned asked;     /* answers under way that hold this pointer */
     unsigned char own_shard; /* of its user */
-    bool is_poll;            /* it lasts for one answer */
     bool is_going_on;        /* .. and the one before told where this one goes on */
     union {
         struct place checked;  /* nothing was lost between its position and here; then: */

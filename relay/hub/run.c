@@ -140,9 +140,9 @@ run_joint_of(struct run_joint *joint, struct run *waiting, const struct run *nex
 {
     if (joint->waiting == waiting)
         return joint->whole;
-    if (joint->made == RUN_JOINTS_MAX || priority_of(waiting) != priority_of(next) ||
-        waiting->count + next->count > RUN_NOTES_MAX || waiting->len + next->len > RUN_BYTES_MAX ||
-        run_is_stale(waiting))
+    if (waiting->refs < RUN_JOINT_SHARES || joint->made == RUN_JOINTS_MAX ||
+        priority_of(waiting) != priority_of(next) || waiting->count + next->count > RUN_NOTES_MAX ||
+        waiting->len + next->len > RUN_BYTES_MAX || run_is_stale(waiting))
         return NULL;
     run_unref(joint->waiting);
     run_unref(joint->whole);

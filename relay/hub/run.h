@@ -11,7 +11,9 @@
 #define RUN_FILE_BYTES_MIN (8u * 1024)
 #define RUN_FILE_SENDS 16
 #define RUN_FILES_MAX 16
-#define RUN_JOINTS_MAX 4 /* of one run, as each copies its bytes */
+/* Two runs become one where so many wait with the first; so often for one run, as it copies. */
+#define RUN_JOINT_SHARES 16
+#define RUN_JOINTS_MAX 4
 
 /*
  * What a session is handed in one piece when nothing else waits for it: no work for each note and

@@ -218,7 +218,7 @@ join_run(struct hub *hub, struct session *session, const struct run *run)
 bool
 session_queue_run(struct hub *hub, struct session *session, struct run *run)
 {
-    if (session->is_blocked || session->has_backlog || session->has_said)
+    if (session->is_blocked || session->has_backlog || session->has_said || session->is_poll)
         return false;
     if (session->run != NULL)
         return join_run(hub, session, run);
@@ -412,6 +412,8 @@ send_run(struct hub *hub, struct session *session)
     stats_add(hub->stats, STAT_HUB_DELIVERED, run->count);
     count_time(session, run->notes[0]);
     run_unref(run);
+    if (session->has_backlog)
+        session_tell_gone(session);
 }
 
 static void

@@ -105,13 +105,33 @@ test_a_run_is_cut_anywhere(void **state)
     }
 }
 
-/* Offers a run as hub_publish does. */
+/* As if so many more sessions waited with it, until they do no more. */
+static void
+wait_too(struct run *run)
+{
+    run->refs += RUN_JOINT_SHARES;
+}
+
+static void
+leave(struct run *run)
+{
+    run->refs -= RUN_JOINT_SHARES - 1;
+    run_unref(run);
+}
+
+/* Offers a run as hub_publish does, where many wait with the one before. */
 static void
 offer_run(struct run *run)
 {
+    struct run *waiting = session.run;
+
+    if (waiting != NULL)
+        wait_too(waiting);
     session_offer_run(&hub, &session, run);
     run_joint_end(&hub.joint);
     run_unref(run);
+    if (waiting != NULL)
+        leave(waiting);
 }
 
 static void
@@ -138,13 +158,57 @@ test_runs_that_wait_go_as_one(void **state)
 }
 
 static void
+test_runs_of_one_session_stay_apart(void **state)
+{
+    (void)state;
+    for (uint64_t ms = 1; ms <= 3; ms++) {
+        struct run *run = make_run(ms, 1);
+
+        session_offer_run(&hub, &session, run);
+        run_unref(run);
+    }
+    assert_null(hub.joint.whole);
+    assert_int_equal(session.queue_count, 3);
+}
+
+static void
+test_a_poll_gets_no_runs(void **state)
+{
+    (void)state;
+    session.is_poll = true;
+    offer_run(make_run(1, 2));
+    assert_null(session.run);
+    assert_int_equal(session.queue_count, 2);
+}
+
+static void
+test_what_a_run_kept_from_being_told_is_told_behind_it(void **state)
+{
+    (void)state;
+    offer_run(make_run(1, 2));
+    backlog_add(&session);
+    backlog_lose(&session);
+    while (hub_send_some(&hub, 10))
+        continue;
+    assert_string_equal(
+        told(),
+        MSG("1-0", "1") MSG(
+            "2-0", "2") "{\"t\":\"gap\",\"from\":\"e.2-0\",\"to\":\"e.2-0\",\"why\":\"shed\"} ");
+    assert_null(session.backlog);
+}
+
+static void
 test_what_waits_with_a_run_is_made_once(void **state)
 {
     struct run *waiting[] = {make_run(1, 2), make_run(3, 1), make_run(1, RUN_NOTES_MAX)};
     struct run *next = make_run(100, 1);
-    struct run *whole = run_joint_of(&hub.joint, waiting[0], next);
+    struct run *whole;
 
     (void)state;
+    assert_null(run_joint_of(&hub.joint, waiting[0], next)); /* too few wait with it */
+    for (size_t i = 0; i < 3; i++)
+        wait_too(waiting[i]);
+    whole = run_joint_of(&hub.joint, waiting[0], next);
     assert_int_equal(whole->count, 3);
     assert_ptr_equal(run_joint_of(&hub.joint, waiting[0], next), whole);
     assert_int_equal(run_joint_of(&hub.joint, waiting[1], next)->count, 2);
@@ -155,8 +219,10 @@ test_what_waits_with_a_run_is_made_once(void **state)
     run_joint_end(&hub.joint);
     assert_non_null(run_joint_of(&hub.joint, waiting[0], next));
     run_joint_end(&hub.joint);
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < 3; i++) {
+        leave(waiting[i]);
         run_unref(waiting[i]);
+    }
     run_unref(next);
 }
 
@@ -390,6 +456,9 @@ main(void)
         TEST(test_a_run_goes_in_one_piece),
         TEST(test_a_run_is_cut_anywhere),
         TEST(test_runs_that_wait_go_as_one),
+        TEST(test_runs_of_one_session_stay_apart),
+        TEST(test_a_poll_gets_no_runs),
+        TEST(test_what_a_run_kept_from_being_told_is_told_behind_it),
         TEST(test_what_waits_with_a_run_is_made_once),
         TEST(test_what_overtakes_does_not_join),
         TEST(test_what_expired_does_not_join),
