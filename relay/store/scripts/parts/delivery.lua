@@ -189,7 +189,7 @@ end
 local function note_acks(id)
     local states, events, count = acks_of(prefix .. ':ack:' .. id), {}, 0
     for i = 2, #states, 2 do
-        if states[i] ~= '0' then
+        if states[i] ~= '0' and count < TRAIL_MAX then
             count = count + 1
             events[count] = 'acked ' .. states[i] .. ' 0 - ' .. states[i - 1]
         end
