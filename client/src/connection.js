@@ -123,7 +123,7 @@ export function createConnection(options, owner) {
   /** Lets go without a word; open() begins again. */
   function suspend() {
     drop();
-    state = 'idle';
+    if (state !== 'closed') state = 'idle';
   }
 
   function close() {

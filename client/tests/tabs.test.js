@@ -53,6 +53,17 @@ test('two tabs have one connection, and both get each message', async (t) => {
   assert.equal(second.states.at(-1).user, 'u1');
 });
 
+test('who closes once more on hearing that it is closed hears it once', async (t) => {
+  const { relay, open } = start(t);
+  const tab = open();
+  (await relay.socket()).accept({ pos: '0' });
+  await isOpen(tab);
+  tab.client.on('state', ({ state }) => state === 'closed' && tab.client.close());
+  tab.client.close();
+  tab.client.close();
+  assert.equal(tab.states.filter(({ state }) => state === 'closed').length, 1);
+});
+
 test('when the browser is online again, several tabs make one attempt', async (t) => {
   const { browser, relay, socket, second } = await twoTabs(t, { backoff: { base: 1e6, cap: 1e6, random: () => 1 } });
   socket.dies();
