@@ -149,11 +149,15 @@ wait_for_more(struct gate_head *head, size_t len)
 {
     bool is_longer = len > head->len;
 
+    head->len = len;
+    /* Of who ends, all is there to see now: it may have come since. */
     if (says_no_more(head->fd)) {
-        head_close(head);
+        if (is_longer)
+            ev_feed_event(head->gate->loop, &head->readable, EV_READ);
+        else
+            head_close(head);
         return;
     }
-    head->len = len;
     if (is_longer && !gate_listens_on_unix(head->gate) && set_low_water(head->fd, len + 1))
         return;
     ev_io_stop(head->gate->loop, &head->readable);
