@@ -57,6 +57,9 @@ encode_risk_of(Oid type)
     case TYPTYPE_COMPOSITE:
         return risk_of_composite(base);
     case TYPTYPE_RANGE:
+        /* A row may hold itself by a range of such rows, in older versions. */
+        if (is_composite(get_range_subtype(base)))
+            return RISK_ALL;
         return Max(encode_risk_of(get_range_subtype(base)), RISK_VALUE);
     case TYPTYPE_MULTIRANGE:
         return encode_risk_of(get_multirange_range(base));
