@@ -315,8 +315,9 @@ CREATE FUNCTION clairon.doctor_rules()
                 WHEN 'i' THEN 'the index of its replica identity is gone'
                 ELSE 'its replica identity is nothing' END
            || ': what is sent of an update or a delete does not say which row it was',
-           format('ALTER TABLE %s ADD PRIMARY KEY (..), or ALTER TABLE %s REPLICA IDENTITY FULL.',
-                  leaf.oid::regclass, leaf.oid::regclass)
+           CASE WHEN EXISTS (SELECT FROM pg_index WHERE indrelid = leaf.oid AND indisprimary) THEN ''
+                ELSE format('ALTER TABLE %s ADD PRIMARY KEY (..), or ', leaf.oid::regclass) END
+           || format('ALTER TABLE %s REPLICA IDENTITY FULL.', leaf.oid::regclass)
     FROM (SELECT DISTINCT relation FROM clairon.rule
           WHERE operations & 6 <> 0) AS watched
     CROSS JOIN LATERAL clairon.doctor_leaves(watched.relation) AS tree (relid)
