@@ -236,6 +236,7 @@ static const char *const needed[] = {
     "LTRIM % 0 0",
     "PEXPIRE % 9",
     "PING",
+    "RENAMENX % %",
     "RPUSH % a",
     "SADD % a",
     "SCARD %",
