@@ -223,7 +223,7 @@ for my $place (0, 1)
     is($done, $acked, "member u" . ($place + 1) . ' is shown each once');
 }
 wait_until('all acks are stored', sub { pending() == 0 });
-is_deeply([ grep { /:(ack|inbox|pending|left)/ } map { @{ $_->ask('KEYS', '*') } } @stores ], [],
+is_deeply([ grep { /:(ack:|inbox|pending|left)/ } map { @{ $_->ask('KEYS', '*') } } @stores ], [],
     'nothing is left pending, and no trace');
 wait_confirmed($pg);
 pass('and PostgreSQL may let all of it go');
