@@ -127,6 +127,7 @@ export function createConnection(options, owner) {
   }
 
   function close() {
+    if (state === 'closed') return;
     drop();
     setState('closed', { reason: 'close()' });
   }
@@ -262,7 +263,6 @@ export function createConnection(options, owner) {
   }
 
   function setState(next, detail) {
-    if (state === 'closed' && next === state) return;
     state = next;
     owner.onState({ state, transport: ladder.rung(), ...detail });
   }
