@@ -23,7 +23,7 @@ struct relay {
     struct ev_loop *loop;
     struct stats *stats;
     int listen_fd;
-    pid_t guardian; /* of several workers; who started us otherwise */
+    pid_t guardian; /* of several workers; 0: this process is alone */
     struct store *store;
     struct feed *feed; /* NULL without the role */
     struct hub *hub;   /* likewise */
@@ -65,9 +65,21 @@ on_drained(void *ctx)
 static void
 stop_listening(struct relay *relay)
 {
-    if (relay->listen_fd >= 0)
+    if (relay->listen_fd >= 0 && relay->guardian == 0)
+        gate_unlisten(relay->config, relay->listen_fd);
+    else if (relay->listen_fd >= 0)
         close(relay->listen_fd);
     relay->listen_fd = -1;
+}
+
+/*
+ * A worker drains when its guardian says so. Who tells the whole group, as a terminal does, is
+ * heard twice: what is meant is the guardian's to say, which has SIGINT for a second time.
+ */
+static bool
+is_told_again(const struct relay *relay, int signal)
+{
+    return relay->is_draining && (relay->guardian == 0 || signal == SIGINT);
 }
 
 static void
@@ -76,11 +88,12 @@ on_stop(struct ev_loop *loop, ev_signal *signal, int events)
     struct relay *relay = signal->data;
 
     (void)events;
-    if (relay->is_draining) {
+    if (is_told_again(relay, signal->signum)) {
         log_warn("relay", "signal %d again, stopping at once", signal->signum);
         ev_break(loop, EVBREAK_ALL);
-        return;
     }
+    if (relay->is_draining)
+        return;
     log_info("relay", "signal %d, draining", signal->signum);
     relay->is_draining = true;
     service_tell_stopping(relay->config->gate.drain_ms);
@@ -158,7 +171,7 @@ switch_push(void *ctx, bool on)
 {
     struct relay *relay = ctx;
 
-    if (relay->config->gate.workers == 1)
+    if (relay->guardian == 0)
         gate_push_set(relay->gate, on);
     else if (getppid() == relay->guardian)
         (void)kill(relay->guardian, on ? SIGUSR2 : SIGUSR1);
@@ -207,8 +220,7 @@ on_beat(struct ev_loop *loop, ev_timer *timer, int events)
 static void
 start_beat(struct relay *relay)
 {
-    bool is_worker = relay->stats->all != NULL;
-    int64_t every_us = is_worker ? BEAT_US : service_watchdog_us();
+    int64_t every_us = relay->guardian != 0 ? BEAT_US : service_watchdog_us();
 
     ev_timer_init(&relay->beat, on_beat, (double)every_us / 1e6, (double)every_us / 1e6);
     relay->beat.data = relay;
@@ -277,10 +289,11 @@ refuse_signals(void)
 }
 
 int
-relay_run(struct config *config, struct stats *stats, int listen_fd, bool is_push_off)
+relay_run(struct config *config, struct stats *stats, int listen_fd, pid_t guardian,
+          bool is_push_off)
 {
     struct relay relay = {
-        .config = config, .stats = stats, .listen_fd = listen_fd, .guardian = getppid()};
+        .config = config, .stats = stats, .listen_fd = listen_fd, .guardian = guardian};
     bool is_open;
 
     relay.loop = ev_loop_new(EVFLAG_AUTO);

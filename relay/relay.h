@@ -2,6 +2,8 @@
 #ifndef CLAIRON_RELAY_H
 #define CLAIRON_RELAY_H
 
+#include <sys/types.h>
+
 #include "base/config.h"
 #include "base/stats.h"
 
@@ -10,10 +12,12 @@
 
 /*
  * One process's work, until SIGTERM or SIGINT has drained it. listen_fd is taken over: clients
- * connect there; -1 without the role. Push begins turned off if is_push_off. Signals may be blocked
+ * connect there; -1 without the role. guardian: the parent of several workers, who says a second
+ * time by SIGINT; 0: there is none. Push begins turned off if is_push_off. Signals may be blocked
  * until it handles them. Returns the process's exit code.
  */
-int relay_run(struct config *config, struct stats *stats, int listen_fd, bool is_push_off);
+int relay_run(struct config *config, struct stats *stats, int listen_fd, pid_t guardian,
+              bool is_push_off);
 
 /*
  * The same in config->gate.workers processes that share the listening socket; the first carries

@@ -52,7 +52,8 @@ run_worker(const struct workers *workers, const struct worker *worker)
     /* One slot has one reader. */
     if (worker != &workers->each[0])
         config.relay.roles &= ~(unsigned)CONFIG_ROLE_FEED;
-    return relay_run(&config, worker->stats, workers->listen_fd, workers->is_push_off);
+    return relay_run(&config, worker->stats, workers->listen_fd, workers->guardian,
+                     workers->is_push_off);
 }
 
 static void
@@ -92,12 +93,12 @@ static void
 stop(struct workers *workers, int exit_code)
 {
     if (!workers->is_stopping) {
-        close(workers->listen_fd);
+        gate_unlisten(workers->config, workers->listen_fd);
         service_tell_stopping(workers->config->gate.drain_ms);
     }
+    tell_all(workers, workers->is_stopping ? SIGINT : SIGTERM);
     workers->is_stopping = true;
     workers->exit_code = exit_code;
-    tell_all(workers, SIGTERM);
 }
 
 static void
@@ -243,7 +244,7 @@ run_several(struct config *config, int listen_fd)
 
     if (stats == NULL) {
         log_error("workers", "no shared memory: %s", strerror(errno));
-        close(listen_fd);
+        gate_unlisten(config, listen_fd);
         return RELAY_EXIT_FAILED;
     }
     for (int i = 0; i < workers.count; i++)
@@ -283,16 +284,11 @@ workers_run(struct config *config)
     bool has_gate = (config->relay.roles & CONFIG_ROLE_GATE) != 0;
     struct stats stats = {0};
     int listen_fd = -1;
-    int code;
 
     prepare_signals();
     if (has_gate && gate_listen(config, &listen_fd) != RC_OK)
         return RELAY_EXIT_FAILED;
     if (has_gate && config->gate.workers > 1)
-        code = run_several(config, listen_fd);
-    else
-        code = relay_run(config, &stats, listen_fd, false);
-    if (has_gate)
-        gate_unlisten(config);
-    return code;
+        return run_several(config, listen_fd);
+    return relay_run(config, &stats, listen_fd, 0, false);
 }

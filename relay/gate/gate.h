@@ -28,8 +28,11 @@ struct gate_health {
  * logged, with what and why.
  */
 MUST_CHECK enum rc gate_listen(const struct config *config, int *ret_fd);
-/* Removes what gate_listen left in the file system, a unix socket. */
-void gate_unlisten(const struct config *config);
+/*
+ * Closes it, and removes what it left in the file system, a unix socket; once it is closed, another
+ * relay may have put its own there.
+ */
+void gate_unlisten(const struct config *config, int listen_fd);
 
 /*
  * Takes connections from listen_fd on the given loop. NULL when it could not,

@@ -186,8 +186,9 @@ gate_listen(const struct config *config, int *ret_fd)
 }
 
 void
-gate_unlisten(const struct config *config)
+gate_unlisten(const struct config *config, int listen_fd)
 {
     if (unix_path(config) != NULL)
         unlink(unix_path(config));
+    close(listen_fd);
 }

@@ -100,6 +100,30 @@ $relay->start;
 is($relay->wait_end >> 8, 1, 'who cannot serve from the start ends');
 like($relay->log_text($mark), qr/worker \d+ could not serve, stopping all/, 'and says so');
 
+# A terminal, or a service manager that knows no better, tells the whole group: workers hear it twice, from that one and
+# from their guardian, and drain all the same.
+$relay->configure('gate.tls_cert' => undef, 'gate.tls_key' => undef, 'gate.drain' => '10m');
+for my $signal (qw(TERM INT))
+{
+    $relay->start;
+    $relay->wait_ready;
+    my $poll = Clairon::Test::RawSocket->user($relay, 'u1');
+    $mark = $relay->log_mark;
+    kill $signal => -$relay->pid;
+    $relay->wait_for_log(qr/(?:signal \d+, draining.*){3}/s, from => $mark);
+    is($poll->ending->{code}, 4201, "SIG$signal for all of them at once: a client is told to come back");
+    is($relay->wait_end, 0, 'and they end in good order');
+    unlike($relay->log_text($mark), qr/stopping at once|[1-9]\d* connections left/, 'once all have been told');
+}
+# Told twice, they wait for nobody.
+$relay->start;
+$relay->wait_ready;
+my @stay = map { Clairon::Test::RawSocket->user($relay, "u$_") } 1 .. 6;
+$mark = $relay->log_mark;
+kill $_ => $relay->pid for qw(STOP TERM INT CONT);
+is($relay->wait_end, 0, 'told twice they end');
+like($relay->log_text($mark), qr/again, stopping at once/, 'at once');
+
 # Their guardian is killed amid a POST /v1/push, which it would have been told of: who adopts them is not. Here that
 # is this test, by prctl(PR_SET_CHILD_SUBREAPER).
 SKIP: {
@@ -107,7 +131,7 @@ SKIP: {
     skip 'not known how to adopt here', 1 unless $prctl && syscall($prctl, 36, 1, 0, 0, 0) == 0;
     my $signals = 0;
     local @SIG{qw(USR1 USR2)} = (sub { $signals++ }) x 2;
-    $relay->configure('gate.tls_cert' => undef, 'gate.tls_key' => undef, 'gate.drain' => '20s');
+    $relay->configure('gate.drain' => '20s');
     $relay->start;
     $relay->wait_ready;
     my $push = Clairon::Test::RawSocket->new($relay);

@@ -76,6 +76,24 @@ for my $place ('127.0.0.1:' . Clairon::Test::free_port(), "unix:$folder/s")
     is($late->stop, 0, 'SIGTERM ends the relay in good order');
 }
 
+# A unix socket is free for the next relay once its own begins to drain, and stays that one's when it has.
+my $first = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.listen' => "unix:$folder/next", 'gate.drain' => '10m' });
+$first->wait_for_log(qr/started, pid/);
+my $reads = IO::Socket::UNIX->new(Peer => "$folder/next") or die "nobody listens: $!\n";
+$reads->syswrite("POST /v1/ack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'u1') . "\r\nContent-Length: 20\r\nExpect: 100-continue\r\n\r\n");
+$reads->sysread(my $word, 100);
+like($word, qr/100 Continue/, 'a request is under way');
+kill TERM => $first->pid;
+$first->wait_for_log(qr/draining/);
+my $next = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.listen' => "unix:$folder/next" });
+$next->wait_for_log(qr/started, pid/);
+ok($first->is_alive, 'while the first relay drains ..');
+$reads->close;
+is($first->wait_end, 0, '.. and ends in good order ..');
+ok(IO::Socket::UNIX->new(Peer => "$folder/next"), '.. the next one takes its place, and is found there');
+is($next->stop, 0, 'SIGTERM ends the relay in good order');
+ok(!-e "$folder/next", 'the last one takes its socket away');
+
 # SIGTERM: everyone is told when to come back, nobody new is let in.
 my @all     = map { user("user$_") } 1 .. 8;
 my $waiting = Clairon::Test::RawSocket->open($relay);
