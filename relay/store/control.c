@@ -48,6 +48,8 @@ control_take_members(const struct reader_events *events, const redisReply *entri
             continue;
         control_take_place(entry, at);
         change = reply_field(entry->element[1], "change");
+        if (change.len == 1 && change.at[0] == '=')
+            events->on_resumed(events->ctx); /* what ended before them was told to nobody */
         member.added = change.len == 1 && change.at[0] == '+';
         member.audience = reply_field(entry->element[1], "audience");
         member.target = reply_field(entry->element[1], "target");

@@ -26,6 +26,7 @@ if known == '' and redis.call('HEXISTS', prefix .. ':meta', 'topic_prefix') == 1
         for _, key in ipairs(redis.call('KEYS', prefix .. kind)) do redis.call('DEL', key) end
     end
     redis.call('HSET', prefix .. ':meta', 'epoch', ARGV[1]:sub(1, 16))
+    redis.call('XADD', prefix .. ':control', 'MAXLEN', '~', 10000, '*', 'change', '=')
 end
 local position = redis.call('HGET', progress, 'position:' .. known) or ''
 local timeline = followed or ARGV[3]
