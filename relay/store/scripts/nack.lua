@@ -20,7 +20,7 @@ for at = 7, #ARGV do
         local tries = shown_tries(call('HGET', prefix .. ':tries:' .. id, user))
         local wait = math.max(delay, backoff_ms(backoff_of(found), tries, id, base, cap))
         -- Half a millisecond marks what a nack asked for: a later, shorter one does not undo it.
-        if asked % 1 == 0 or asked < now + wait then
+        if asked % 1 ~= 0.5 or asked < now + wait then
             call('ZADD', prefix .. ':due', string.format('%.1f', now + wait + 0.5), id .. ':' .. user)
         end
         note_event(id, 'nacked', whole(now), tries, whole(wait), user)
