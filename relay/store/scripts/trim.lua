@@ -17,6 +17,8 @@ local old = 0
 for _, row in ipairs(pending) do
     if ms_of(row[1]) < keep_ms then old = old + 1 end
 end
+-- First what nothing holds back: to a store that is full one may add once something was taken away.
+local trimmed = old > 0 and call('XTRIM', stream, 'MINID', '~', pending[1][1]) or 0
 for i = 1, old do
     local entry = pending[i][1]
     local row = call('XRANGE', stream, entry, entry)[1]
@@ -32,5 +34,5 @@ for i = 1, old do
     end
 end
 save_messages()
-if old == MOVES_MAX then return {0, 1} end
-return {call('XTRIM', stream, 'MINID', '~', whole(keep_ms) .. '-0'), 0}
+if old == MOVES_MAX then return {trimmed, 1} end
+return {trimmed + call('XTRIM', stream, 'MINID', '~', whole(keep_ms) .. '-0'), 0}
