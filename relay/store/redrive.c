@@ -34,9 +34,11 @@ patch_expiration(unsigned char *data, size_t len, int64_t ends_us)
         memcpy(at + sizeof(KEY) - 1, text, TIME_TEXT);
 }
 
+/* Its lifetime is what lies between: so it is the same when it is redriven once more. */
 static void
-patch_route(unsigned char *route, int64_t ends_us)
+patch_route(unsigned char *route, int64_t now_us, int64_t ends_us)
 {
+    bytes_put_u64(route + FRAME_NOTE_AT_COMMIT_US, (uint64_t)now_us);
     bytes_put_u64(route + FRAME_NOTE_AT_EXPIRES_US, (uint64_t)ends_us);
 }
 
@@ -66,7 +68,7 @@ redrive_prepare(const struct error_entry *entry, int64_t now_us, struct redrive 
     lifetime_us = frame.as.note.expires_us - frame.as.note.commit_us;
     if (frame.as.note.expires_us != 0 && lifetime_us > 0) {
         redrive.ends_ms = (now_us + lifetime_us) / 1000;
-        patch_route(redrive.route, now_us + lifetime_us);
+        patch_route(redrive.route, now_us, now_us + lifetime_us);
         patch_expiration(redrive.data, data.len, now_us + lifetime_us);
     } else if (has_expired(entry)) {
         redrive.ends_ms = now_us / 1000 + OPEN_MS;

@@ -54,7 +54,7 @@ static void
 test_lifetime_is_renewed(void **state)
 {
     unsigned char route[ROUTE_LEN];
-    struct redrive redrive;
+    struct redrive redrive, again;
     struct frame frame;
     const char *line =
         "{\"metadata\":{\"id\":\"x\",\"expiration\":\"2025-03-15T12:34:56.123456Z\"},\"payload\":"
@@ -74,6 +74,12 @@ test_lifetime_is_renewed(void **state)
     assert_int_equal(frame_parse_head((struct bytes){redrive.route, redrive.route_len}, &frame),
                      RC_OK);
     assert_int_equal(frame.as.note.expires_us, 160 * SECOND + 7);
+    /* Once more: it lives as long as at first. */
+    entry.route = (struct bytes){redrive.route, redrive.route_len};
+    entry.data = (struct bytes){redrive.data, redrive.data_len};
+    assert_int_equal(redrive_prepare(&entry, 1000 * SECOND, &again), RC_OK);
+    assert_int_equal(again.ends_ms, 1060000);
+    redrive_free(&again);
     redrive_free(&redrive);
 }
 
