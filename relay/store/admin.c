@@ -1,7 +1,6 @@
 /* admin.c: asks the store how it stands, and mends its error log. */
 #include "store/admin.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +11,6 @@
 #include "store/call.h"
 #include "store/redrive.h"
 #include "store/reply.h"
-
-#define REDRIVE_ARGC 8
 
 /* What all shards, or all servers, say of themselves. */
 struct description {
@@ -181,20 +178,11 @@ send_redrive(struct admin_call *call, const struct error_entry *entry,
 {
     struct shard *shard = call->shard;
     struct long_arguments arguments;
-    char place[ENTRY_ID_TEXT_MAX], ends[24];
     enum rc rc;
 
-    entry_id_text(entry->entry, place);
-    snprintf(ends, sizeof(ends), "%" PRId64, redrive->ends_ms);
-    long_arguments_init(&arguments, REDRIVE_ARGC);
-    long_argument(&arguments, shard->stream_key);
-    long_argument(&arguments, shard->prefix);
-    long_argument(&arguments, place);
-    long_argument_bytes(&arguments, entry->id.at, entry->id.len);
-    long_argument_bytes(&arguments, redrive->route, redrive->route_len);
-    long_argument_bytes(&arguments, redrive->data, redrive->data_len);
-    long_argument(&arguments, ends);
-    long_argument(&arguments, shard->store->delivery.retention);
+    long_arguments_init(&arguments, REDRIVE_ARGUMENTS);
+    redrive_arguments(&arguments, shard->stream_key, shard->prefix,
+                      shard->store->delivery.retention, entry, redrive);
     rc = link_call(shard->link, STORE_SCRIPT_redrive, 1, on_redriven, call, (int)arguments.argc,
                    arguments.argv, arguments.lens);
     long_arguments_free(&arguments);

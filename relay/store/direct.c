@@ -19,7 +19,7 @@
 
 #define DIRECT_PATIENCE_S 10
 #define DIRECT_PAGE "50" /* entries of up to a megabyte each */
-#define DIRECT_ARGC_FIXED 11
+#define EVAL_ARGUMENTS 3
 
 struct direct {
     redisContext *servers[STORE_SHARDS_MAX];
@@ -315,7 +315,7 @@ direct_redrive(struct direct *direct, const struct error_entry *entry, const cha
 {
     struct long_arguments arguments;
     struct redrive redrive;
-    char prefix[STORE_KEY_MAX / 2], stream[STORE_KEY_MAX], place[ENTRY_ID_TEXT_MAX], ends[24];
+    char prefix[STORE_KEY_MAX / 2], stream[STORE_KEY_MAX];
     const redisReply *reply;
 
     if (entry->shard >= direct->shard_count ||
@@ -324,20 +324,11 @@ direct_redrive(struct direct *direct, const struct error_entry *entry, const cha
         return RC_BAD;
     }
     turn_to_shard(direct, entry->shard, prefix, stream);
-    entry_id_text(entry->entry, place);
-    snprintf(ends, sizeof(ends), "%" PRId64, redrive.ends_ms);
-    long_arguments_init(&arguments, DIRECT_ARGC_FIXED + count);
+    long_arguments_init(&arguments, EVAL_ARGUMENTS + REDRIVE_ARGUMENTS + count);
     long_argument(&arguments, "EVAL");
     long_argument(&arguments, store_script_redrive);
     long_argument(&arguments, "1");
-    long_argument(&arguments, stream);
-    long_argument(&arguments, prefix);
-    long_argument(&arguments, place);
-    long_argument_bytes(&arguments, entry->id.at, entry->id.len);
-    long_argument_bytes(&arguments, redrive.route, redrive.route_len);
-    long_argument_bytes(&arguments, redrive.data, redrive.data_len);
-    long_argument(&arguments, ends);
-    long_argument(&arguments, direct->delivery.retention);
+    redrive_arguments(&arguments, stream, prefix, direct->delivery.retention, entry, &redrive);
     for (size_t i = 0; i < count; i++)
         long_argument(&arguments, users[i]);
     reply = ask(direct, (int)arguments.argc, arguments.argv, arguments.lens);

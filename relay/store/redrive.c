@@ -1,12 +1,14 @@
 /* redrive.c: a message of the error log as it is to be sent anew. */
 #include "store/redrive.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/memory.h"
+#include "store/call.h"
 #include "wire/frame.h"
 
 #define OPEN_MS (INT64_C(24) * 3600 * 1000) /* as note.lua has it */
@@ -73,8 +75,25 @@ redrive_prepare(const struct error_entry *entry, int64_t now_us, struct redrive 
     } else if (has_expired(entry)) {
         redrive.ends_ms = now_us / 1000 + OPEN_MS;
     }
+    snprintf(redrive.ends, sizeof(redrive.ends), "%" PRId64, redrive.ends_ms);
+    entry_id_text(entry->entry, redrive.place);
     *ret_redrive = redrive;
     return RC_OK;
+}
+
+void
+redrive_arguments(struct long_arguments *arguments, const char *stream, const char *prefix,
+                  const char *retention, const struct error_entry *entry,
+                  const struct redrive *redrive)
+{
+    long_argument(arguments, stream);
+    long_argument(arguments, prefix);
+    long_argument(arguments, redrive->place);
+    long_argument_bytes(arguments, entry->id.at, entry->id.len);
+    long_argument_bytes(arguments, redrive->route, redrive->route_len);
+    long_argument_bytes(arguments, redrive->data, redrive->data_len);
+    long_argument(arguments, redrive->ends);
+    long_argument(arguments, retention);
 }
 
 void

@@ -14,6 +14,8 @@ struct redrive {
     unsigned char *data;
     size_t data_len;
     int64_t ends_ms; /* its new expiration; 0: none */
+    char ends[24];   /* the same, as redrive.lua is told */
+    char place[ENTRY_ID_TEXT_MAX];
 };
 
 /*
@@ -24,5 +26,12 @@ struct redrive {
 MUST_CHECK enum rc redrive_prepare(const struct error_entry *entry, int64_t now_us,
                                    struct redrive *ret_redrive);
 void redrive_free(struct redrive *redrive);
+
+/* Adds what redrive.lua is told, but for users; all must outlive the call. */
+#define REDRIVE_ARGUMENTS 8
+struct long_arguments;
+void redrive_arguments(struct long_arguments *arguments, const char *stream, const char *prefix,
+                       const char *retention, const struct error_entry *entry,
+                       const struct redrive *redrive);
 
 #endif
