@@ -371,6 +371,7 @@ void window_drop(struct session *session, const struct note *note);
  */
 void window_doubt(struct session *session);
 void window_confirm(struct session *session, const unsigned char id[16]);
+/* .. and of what stays the store is told. */
 void window_drop_doubtful(struct session *session);
 
 /* shed.c */

@@ -33,6 +33,19 @@ forget(struct membership *members, const char *text)
     return shard;
 }
 
+/* What is queued is shown all the same, as it may have been redriven since: its report tells. */
+static void
+give_up(struct membership *members, const char *text)
+{
+    struct membership *member;
+    unsigned char id[16];
+
+    if (!frame_id_read(text, strlen(text), id))
+        return;
+    DL_FOREACH (members, member)
+        window_give_up(member->session, id);
+}
+
 /* `except` may be NULL. */
 static void
 tell_acked(struct membership *members, const struct session *except, const char *const *ids,
@@ -81,8 +94,12 @@ hub_settled(struct hub *hub, const char *user, const char *const *ids, size_t co
 {
     struct membership *members = sessions_of(hub, user);
 
-    for (size_t i = 0; i < count; i++)
-        (void)forget(members, ids[i]);
+    for (size_t i = 0; i < count; i++) {
+        if (was_acked)
+            (void)forget(members, ids[i]);
+        else
+            give_up(members, ids[i]);
+    }
     if (was_acked)
         tell_acked(members, NULL, ids, count);
     refill(members);

@@ -188,6 +188,15 @@ window_forget(struct session *session, const unsigned char id[16])
 }
 
 void
+window_give_up(struct session *session, const unsigned char id[16])
+{
+    const struct unacked *place = find(session, id);
+
+    if (place != NULL && place->is_written)
+        (void)window_forget(session, id);
+}
+
+void
 window_doubt(struct session *session)
 {
     for (int i = 0; i < session->unacked_count; i++)

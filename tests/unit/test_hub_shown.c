@@ -135,6 +135,32 @@ test_it_does_not_go_past_what_was_held_back_first(void **state)
     assert_int_equal(session.asked, 0);
 }
 
+/* It was given up, and redriven before this relay heard of either. */
+static void
+test_what_was_given_up_and_redriven_is_reported(void **state)
+{
+    const char *const ids[] = {"00000000-0000-0000-0000-000000000003"};
+    struct note *note = owed_note(3);
+
+    (void)state;
+    session.is_deferred = false;
+    session.window = 1;
+    session_enqueue(&session, note);
+    window_wrote(&session, note);
+    shown_flush(&hub);
+    assert_int_equal(call_count, 3);
+    note->is_copy = true;
+    session_offer_again(&session, note);
+    hub_settled(&hub, "u1", ids, 1, false);
+    window_wrote(&session, note);
+    shown_flush(&hub);
+    assert_int_equal(call_count, 4);
+    hub_settled(&hub, "u1", ids, 1, false);
+    assert_int_equal(session.unacked_count, 0);
+    free(session.unacked);
+    note_unref(note);
+}
+
 static void
 test_a_report_that_failed_is_made_again_in_its_place(void **state)
 {
@@ -156,6 +182,8 @@ main(void)
         cmocka_unit_test_setup_teardown(test_what_nobody_waits_for_is_given_in_order, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_it_does_not_go_past_what_was_held_back_first, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_what_was_given_up_and_redriven_is_reported, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_a_report_that_failed_is_made_again_in_its_place,
                                         set_up, tear_down),
