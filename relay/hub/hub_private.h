@@ -121,6 +121,9 @@ struct unacked {
     bool is_written;  /* to the socket; else it is still queued */
     bool is_missed;   /* a retry of it could not be queued */
     bool is_doubtful; /* may have been acked unheard: see window_doubt */
+    uint8_t backoff;  /* enum frame_backoff */
+    bool is_retried;
+    bool is_open; /* whoever is shown it owes an ack */
 };
 
 struct session { /* from a pool: at the start of a cache line */
@@ -364,6 +367,8 @@ void window_defer(struct session *session);
  */
 int window_forget(struct session *session, const unsigned char id[16]);
 void window_drop(struct session *session, const struct note *note);
+/* It was shown, and nobody waits for it any more. */
+void window_give_up(struct session *session, const unsigned char id[16]);
 
 /*
  * Acks of other relays may have been missed: what was written and is not found in the user's inbox
@@ -394,9 +399,11 @@ void shed_waits(struct hub *hub, const struct session *session);
 void shed_had_turn(struct hub *hub);
 
 /* shown.c: reports to the store, before any ack that comes later. */
-void shown_add(struct session *session, struct note *note);
+void shown_add(struct session *session, const struct note *note);
 /* The window was full: it stays in the user's inbox, or goes there, unless no ack is owed. */
 void shown_defer(struct session *session, struct note *note);
+/* It was shown before, which the store may have forgotten. */
+void shown_keep(struct session *session, const struct unacked *line);
 void shown_flush(struct hub *hub);
 /* Some were not sent yet, or have to be again. */
 bool shown_waits(const struct hub *hub);

@@ -318,4 +318,5 @@ session_change_epoch(struct session *session)
     backlog_forget(session);
     session_say_gap(session, head, head, "epoch"); /* what still waits has no place any more */
     session->cursor = head;
+    session_doubt(session);
 }

@@ -6,9 +6,10 @@
 void
 session_doubt(struct session *session)
 {
-    if (session->unacked_count == 0 || session->state < SESSION_INBOX)
+    /* Who never was shown anything of the kind has nothing to look for. */
+    if (session->unacked_room == 0 || session->state < SESSION_INBOX)
         return;
-    session->wants_doubt = true;
+    session->wants_doubt = session->wants_doubt || session->unacked_count > 0;
     session->has_missed = true;
     window_defer(session);
     session_refill(session, false);

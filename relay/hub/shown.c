@@ -12,10 +12,16 @@
 #define SHOWN_CALLS_MAX 64 /* whose answers are not taken yet */
 
 struct shown {
-    struct note *note; /* a reference */
+    unsigned char id[16];
+    unsigned char shard;
+    uint8_t backoff;
+    bool is_retried;
+    bool is_open;
+    bool is_kept;   /* it was shown before */
+    bool is_unowed; /* as the store answered */
     char *user;
     struct session *deferred; /* not shown to it: its window was full; NULL: it was shown */
-    bool is_unowed;           /* as the store answered */
+    struct note *note;        /* held back for that one: a reference */
 };
 
 enum shown_state { SHOWN_ASKED, SHOWN_ANSWERED, SHOWN_FAILED };
@@ -69,41 +75,80 @@ push(struct hub *hub, struct shown item)
     hub->shown[hub->shown_count++] = item;
 }
 
+static bool
+has_room(const struct session *session)
+{
+    if (session->hub->shown_count < SHOWN_MAX)
+        return true;
+    /* Not lost: it stays pending and is shown at the user's next connect. */
+    log_warn(session->name, "more than %d lines wait to be reported as shown, leaving one out",
+             SHOWN_MAX);
+    return false;
+}
+
 static void
-add(struct session *session, struct note *note, bool is_deferred)
+add(struct session *session, struct shown item)
 {
     struct hub *hub = session->hub;
 
-    if (hub->shown_count >= SHOWN_MAX) {
-        /* Not lost: it stays pending and is shown at the user's next connect. */
-        log_warn(session->name, "more than %d lines wait to be reported as shown, leaving one out",
-                 SHOWN_MAX);
-        return;
-    }
-    if (is_deferred) {
-        session->asked++;
-        session->deferring_count++;
-        session->deferring_bytes += note->line_len;
-        if (!note->is_copy)
-            backlog_asked(session);
-    }
-    push(hub, (struct shown){.note = note_ref(note),
-                             .user = memory_text(session->user, strlen(session->user)),
-                             .deferred = is_deferred ? session : NULL});
+    item.user = memory_text(session->user, strlen(session->user));
+    push(hub, item);
     if (hub->shown_calls == 0 || hub->shown_count >= SHOWN_IN_ONE_CALL)
         shown_flush(hub);
 }
 
-void
-shown_add(struct session *session, struct note *note)
+static struct shown
+item_of(const struct note *note)
 {
-    add(session, note, false);
+    struct shown item = {
+        .shard = note->shard,
+        .backoff = note->frame.as.note.backoff,
+        .is_retried = (note->frame.flags & FRAME_RETRY_ENABLED) != 0,
+        .is_open = note->is_open,
+    };
+
+    memcpy(item.id, note->frame.as.note.id, sizeof(item.id));
+    return item;
+}
+
+void
+shown_add(struct session *session, const struct note *note)
+{
+    if (has_room(session))
+        add(session, item_of(note));
+}
+
+void
+shown_keep(struct session *session, const struct unacked *line)
+{
+    struct shown item = {
+        .shard = line->shard,
+        .backoff = line->backoff,
+        .is_retried = line->is_retried,
+        .is_open = line->is_open,
+        .is_kept = true,
+    };
+
+    memcpy(item.id, line->id, sizeof(item.id));
+    if (has_room(session))
+        add(session, item);
 }
 
 void
 shown_defer(struct session *session, struct note *note)
 {
-    add(session, note, true);
+    struct shown item = item_of(note);
+
+    if (!has_room(session))
+        return;
+    session->asked++;
+    session->deferring_count++;
+    session->deferring_bytes += note->line_len;
+    if (!note->is_copy)
+        backlog_asked(session);
+    item.deferred = session;
+    item.note = note_ref(note);
+    add(session, item);
 }
 
 /*
@@ -119,7 +164,7 @@ take_unowed(struct hub *hub, const struct shown *item)
         session_give_unowed(item->deferred, item->note);
         return;
     }
-    frame_id_text(item->note->frame.as.note.id, id);
+    frame_id_text(item->id, id);
     hub_free_place(hub, item->user, id);
 }
 
@@ -187,16 +232,17 @@ ask(struct hub *hub, struct shown_call *call)
     struct store_shown reports[SHOWN_IN_ONE_CALL];
 
     for (size_t i = 0; i < call->count; i++) {
-        const struct note *note = call->items[i].note;
+        const struct shown *item = &call->items[i];
 
         reports[i] = (struct store_shown){
-            .user = call->items[i].user,
-            .id = note->frame.as.note.id,
-            .shard = note->shard,
-            .backoff = note->frame.as.note.backoff,
-            .is_retried = (note->frame.flags & FRAME_RETRY_ENABLED) != 0,
-            .is_open = note->is_open,
-            .is_deferred = call->items[i].deferred != NULL,
+            .user = item->user,
+            .id = item->id,
+            .shard = item->shard,
+            .backoff = item->backoff,
+            .is_retried = item->is_retried,
+            .is_open = item->is_open,
+            .is_deferred = item->deferred != NULL,
+            .is_kept = item->is_kept,
         };
     }
     if (store_shown(hub->store, reports, call->count, on_reported, call) != RC_OK)

@@ -58,7 +58,12 @@ take_place(struct session *session, const struct note *note)
         session->unacked = memory_grow(session->unacked,
                                        (size_t)session->unacked_room * sizeof(*session->unacked));
     }
-    session->unacked[session->unacked_count] = (struct unacked){.shard = note->shard};
+    session->unacked[session->unacked_count] = (struct unacked){
+        .shard = note->shard,
+        .backoff = note->frame.as.note.backoff,
+        .is_retried = (note->frame.flags & FRAME_RETRY_ENABLED) != 0,
+        .is_open = note->is_open,
+    };
     memcpy(session->unacked[session->unacked_count++].id, note->frame.as.note.id, 16);
 }
 
@@ -212,6 +217,7 @@ window_confirm(struct session *session, const unsigned char id[16])
         place->is_doubtful = false;
 }
 
+/* Of an open audience a store that went back may have forgotten the pair too: then it answers. */
 void
 window_drop_doubtful(struct session *session)
 {
@@ -219,7 +225,11 @@ window_drop_doubtful(struct session *session)
         return;
     session->is_doubting = false;
     for (int i = session->unacked_count - 1; i >= 0; i--) {
-        if (session->unacked[i].is_doubtful)
-            leave(session, &session->unacked[i]);
+        struct unacked *place = &session->unacked[i];
+
+        if (place->is_doubtful && !place->is_open)
+            leave(session, place);
+        else if (place->is_written)
+            shown_keep(session, place);
     }
 }

@@ -209,13 +209,15 @@ on_shown(void *ctx, const redisReply *reply)
 static const char *
 how_text(const struct store_shown *shown)
 {
-    static const char *const texts[2][4][2] = {
+    static const char *const texts[3][4][2] = {
         {{"SEC", "SEO"}, {"SLC", "SLO"}, {"SFC", "SFO"}, {"S-C", "S-O"}},
         {{"DEC", "DEO"}, {"DLC", "DLO"}, {"DFC", "DFO"}, {"D-C", "D-O"}},
+        {{"KEC", "KEO"}, {"KLC", "KLO"}, {"KFC", "KFO"}, {"K-C", "K-O"}},
     };
+    unsigned kind = shown->is_kept ? 2 : shown->is_deferred;
     unsigned backoff = shown->backoff <= FRAME_BACKOFF_FIXED ? shown->backoff : 0;
 
-    return texts[shown->is_deferred][shown->is_retried ? backoff : 3][shown->is_open];
+    return texts[kind][shown->is_retried ? backoff : 3][shown->is_open];
 }
 
 static struct spread_part *

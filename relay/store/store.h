@@ -165,6 +165,7 @@ struct store_shown {
     bool is_retried;
     bool is_open;     /* whoever is shown it owes an ack */
     bool is_deferred; /* not shown: it waits for room in the window */
+    bool is_kept;     /* shown before: a store that went back may have forgotten that */
 };
 /* `unowed`: the places of what this user owes no ack for, or no more; dies after the callback. */
 typedef void store_reported(void *ctx, enum rc rc, const size_t *unowed, size_t count);

@@ -145,6 +145,7 @@ test_doubt_lets_go_of_what_is_not_confirmed(void **state)
     window_drop_doubtful(&f->session);
     assert_int_equal(f->session.unacked_count, 1);
     assert_int_equal(f->session.unacked[0].id[15], 1);
+    assert_int_equal(f->hub.shown_count, 3); /* the store is told of that one again */
     assert_false(f->session.is_doubting);
 }
 

@@ -1,7 +1,7 @@
 -- shown.lua: users were shown what they owe an ack for: from now on its time runs.
 -- KEYS: stream. ARGV: prefix, ack time-out, backoff base and cap, how long trails are kept, all
--- in ms, then for each user and message: how, user, id. `how` is three letters: S shown, or D
--- held back by a full window; the backoff E, L or F, or - when it is never retried; O whoever is
+-- in ms, then for each user and message: how, user, id. `how` is three letters: S shown, D held
+-- back by a full window, or K shown before, and not acked as far as is known; the backoff E, L or F, or - when it is never retried; O whoever is
 -- shown it owes an ack, or C.
 -- Returns the places, from 0, of what nobody waits for an ack of: acked before, say.
 local stream, prefix = KEYS[1], ARGV[1]
@@ -52,15 +52,24 @@ local function take_shown(kind, id, user)
     note_event(id, 'sent', now_text, tries, '-', user)
 end
 
+-- A store that went back may have forgotten that its time runs.
+local function take_kept(kind, id, user)
+    local tries = shown_tries(call('HGET', prefix .. ':tries:' .. id, user))
+    local due = now + timeout + backoff_ms(kind, tries, id, base, cap)
+    call('ZADD', prefix .. ':due', 'NX', whole(due), id .. ':' .. user)
+end
+
 for at = FIRST, #ARGV, 3 do ids[#ids + 1] = ARGV[at + 2] end
 load_messages(ids, 1)
 for at = FIRST, #ARGV, 3 do
     local how, user, id = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-    local shown = how:sub(1, 1) == 'S'
+    local what, kind = how:sub(1, 1), how:sub(2, 2)
     local state = call('HGET', prefix .. ':ack:' .. id, user)
     if not state and how:sub(3, 3) == 'O' then state = enrol(id, user) end
-    if state == '0' and shown then
-        take_shown(how:sub(2, 2), id, user)
+    if state == '0' and what == 'S' then
+        take_shown(kind, id, user)
+    elseif state == '0' and what == 'K' and kind ~= '-' then
+        take_kept(kind, id, user)
     elseif state ~= '0' then
         unowed[#unowed + 1] = (at - FIRST) / 3
     end

@@ -1,0 +1,70 @@
+# A store that comes back without what it was told last, or empty: does a session that stayed get what it owes an ack for?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until of_mark);
+use Test::More;
+
+my $pg    = Clairon::Test::postgresql('main');
+my $store = Clairon::Test::store(fsync => 'always');
+my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.ping' => '1h',
+    'delivery.ack_timeout' => '300ms', 'delivery.backoff_base' => '50ms', 'delivery.backoff_cap' => '200ms' });
+
+sub notify { my ($audience, $targets, $mark) = @_;
+    return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{\"mark\": \"$mark\"}',"
+        . ' ack_required => true, retry_limit => 1000)') }
+
+# As a power cut will leave it: with the messages, and without that anybody was shown them.
+my $early = $relay->client('u3');
+my $pos   = $early->pos;
+$early->close;
+my $acked = notify('USER', 'u1', 'acked');
+my $owed  = notify('USER', 'u2', 'owed');
+my $open  = notify('ALL', '', 'open');
+wait_until('all are stored', sub { $store->entries == 3 });
+my $folder = $store->{folder};
+$store->stop;
+system('cp', '-a', $folder, "$folder.old") == 0 or die 'could not copy the store';
+$store->start;
+$relay->wait_ready;
+
+my ($one, $two) = map { $relay->client($_) } qw(u1 u2);
+my $three = $relay->client('u3', pos => $pos);
+$one->run_until('its message', sub { of_mark($one, 'acked') });
+$one->ack($acked);
+wait_until('it is done', sub { $store->pending == 2 });
+$two->run_until('its message', sub { of_mark($two, 'owed') });
+$three->run_until('what is for all', sub { of_mark($three, 'open') });
+wait_until('both are due', sub {
+    2 == map { my $id = $_; grep { defined } map { $store->ask('ZSCORE', $store->of($id, 'due'), "$id:$_") } qw(u2 u3) } $owed, $open });
+
+$store->kill9;
+system("rm -rf $folder/* && cp -a $folder.old/. $folder/") == 0 or die 'could not go back';
+$store->start;
+$relay->wait_ready;
+my ($had_one, $had_two, $had_three) = (scalar of_mark($one, 'acked'), scalar of_mark($two, 'owed'), scalar of_mark($three, 'open'));
+$one->run_until('it again', sub { of_mark($one, 'acked') > $had_one });
+pass('an ack that is forgotten is asked for again, where nothing else is waited for');
+$one->ack($acked);
+$two->run_until('a retry', sub { of_mark($two, 'owed') > $had_two });
+pass('what was shown is shown again in time, though the store forgot that it was shown');
+$two->ack($owed);
+$three->run_until('a retry', sub { of_mark($three, 'open') > $had_three });
+pass('so is what whoever is shown it owes an ack for');
+$three->ack($open);
+wait_until('all is acked', sub { $store->pending == 1 && $store->ask('HLEN', $store->of($open, "ack:$open")) == 1 });
+$_->close for $one, $two, $three;
+
+# What is gone with all the rest takes no place in a window.
+my $narrow = $relay->client('n1', win => 1);
+notify('USER', 'n1', 'before');
+$narrow->run_until('it', sub { of_mark($narrow, 'before') });
+$store->ask('FLUSHALL');
+is($narrow->wait_for('gap')->{why}, 'epoch', 'a store that was emptied is a gap');
+my $after = notify('USER', 'n1', 'after');
+$narrow->run_until('the next', sub { of_mark($narrow, 'after') });
+pass('behind it the window is free');
+$narrow->ack($after);
+wait_until('it is done', sub { $store->pending == 0 });
+
+done_testing();
