@@ -26,6 +26,16 @@ local function log_error(id, found, reason, attempts, users)
     end
 end
 
+-- A report that comes before the next call must not have them join again.
+local function bar(id, users)
+    local message, states = message_of(id), {}
+    if not message or not message.open then return end
+    for i, user in ipairs(users) do states[2 * i - 1], states[2 * i] = user, GIVEN_UP end
+    call_chunked(states, 'HMSET', prefix .. ':tries:' .. id)
+    message.tried = true
+    message_changed(id)
+end
+
 -- At most PAIRS_MAX at a time: what is left of a large audience comes with the next call.
 local function expire(id)
     local key = prefix .. ':ack:' .. id
@@ -54,7 +64,9 @@ local function expire(id)
     end
     call_chunked(seen, 'HDEL', key)
     expired, pairs_left = expired + #missing, pairs_left - #seen
-    if call('EXISTS', key) == 0 then complete(id) else more = 1 end
+    if call('EXISTS', key) == 0 then return complete(id) end
+    more = 1
+    bar(id, seen)
 end
 
 local function give_up(id, found, attempts, users)
