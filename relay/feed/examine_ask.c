@@ -34,6 +34,7 @@ examine_connect(const char *conninfo, bool replicates, char error[EXAMINE_ERROR_
                           replicates ? "replication" : NULL, NULL};
     const char *values[] = {conninfo, "clairon doctor", "UTF8", replicates ? "database" : NULL,
                             NULL};
+    char sqlstate[EXAMINE_STATE_MAX];
     int64_t deadline_us = clock_monotonic_us() + PATIENCE_US;
     PostgresPollingStatusType status = PGRES_POLLING_WRITING;
     PGconn *conn;
@@ -53,8 +54,11 @@ examine_connect(const char *conninfo, bool replicates, char error[EXAMINE_ERROR_
         }
         status = PQconnectPoll(conn);
     }
-    if (status == PGRES_POLLING_OK)
+    if (status == PGRES_POLLING_OK) {
+        /* As the feed does; what keeps it from that, keeps it from all that is asked next. */
+        PQclear(examine_ask(conn, feed_session_command(conn), NULL, error, sqlstate));
         return conn;
+    }
     keep_error(error, conn != NULL ? PQerrorMessage(conn) : "out of memory");
     PQfinish(conn);
     return NULL;
@@ -104,7 +108,8 @@ examine_ask(PGconn *conn, const char *command, const char *parameter, char error
         result = collect(conn, clock_monotonic_us() + PATIENCE_US, error);
     else
         keep_error(error, PQerrorMessage(conn));
-    if (result == NULL || PQresultStatus(result) == PGRES_TUPLES_OK)
+    if (result == NULL || PQresultStatus(result) == PGRES_TUPLES_OK ||
+        PQresultStatus(result) == PGRES_COMMAND_OK)
         return result;
     keep_error(error, PQresultErrorMessage(result));
     state = PQresultErrorField(result, PG_DIAG_SQLSTATE);

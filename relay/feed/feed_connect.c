@@ -117,7 +117,7 @@ feed_on_connecting(struct feed *feed)
         feed_restart(feed, "could not make the connection non-blocking");
         return;
     }
-    feed_ask(feed, FEED_IDENTIFYING, "IDENTIFY_SYSTEM");
+    feed_ask(feed, FEED_SETTING, feed_session_command(feed->conn));
 }
 
 void
@@ -308,6 +308,8 @@ feed_on_result(struct feed *feed)
     if (feed->state == FEED_STARTING && status == PGRES_COPY_BOTH) {
         ev_io_stop(feed->loop, &feed->readable);
         feed_claim(feed, FEED_OWNING);
+    } else if (feed->state == FEED_SETTING && status == PGRES_COMMAND_OK) {
+        feed_ask(feed, FEED_IDENTIFYING, "IDENTIFY_SYSTEM");
     } else if (feed->state == FEED_DROPPING && status == PGRES_COMMAND_OK) {
         feed_on_slot_dropped(feed);
     } else if (status == PGRES_TUPLES_OK) {

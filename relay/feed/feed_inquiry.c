@@ -27,28 +27,43 @@ wait_for(struct feed_inquiry *inquiry, int events)
 static void
 ask(struct feed_inquiry *inquiry)
 {
-    if (PQsendQuery(inquiry->conn, inquiry->query) != 1)
+    const char *command = inquiry->is_set ? inquiry->query : feed_session_command(inquiry->conn);
+
+    if (PQsendQuery(inquiry->conn, command) != 1)
         fail(inquiry);
     else
         wait_for(inquiry, EV_READ);
 }
 
 static void
+on_answered(struct feed_inquiry *inquiry)
+{
+    if (inquiry->is_set)
+        return;
+    inquiry->is_set = true;
+    ask(inquiry);
+}
+
+static void
 on_answer(struct feed_inquiry *inquiry)
 {
-    PGresult *result;
-
     if (PQconsumeInput(inquiry->conn) == 0) {
         fail(inquiry);
         return;
     }
-    while (PQisBusy(inquiry->conn) == 0 && (result = PQgetResult(inquiry->conn)) != NULL) {
-        bool has_rows = PQresultStatus(result) == PGRES_TUPLES_OK;
+    while (PQisBusy(inquiry->conn) == 0) {
+        PGresult *result = PQgetResult(inquiry->conn);
+        ExecStatusType status;
 
-        if (has_rows && inquiry->on_rows != NULL)
+        if (result == NULL) {
+            on_answered(inquiry);
+            return;
+        }
+        status = PQresultStatus(result);
+        if (status == PGRES_TUPLES_OK && inquiry->on_rows != NULL)
             inquiry->on_rows(inquiry->ctx, result);
         PQclear(result);
-        if (!has_rows) {
+        if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK) {
             fail(inquiry);
             return;
         }
@@ -89,6 +104,7 @@ connect_to(struct feed_inquiry *inquiry, const struct feed_hosts_found *server)
     const char *values[] = {inquiry->conninfo, "clairon",    server->host,
                             server->hostaddr,  server->port, NULL};
 
+    inquiry->is_set = false;
     ev_init(&inquiry->socket, on_socket);
     inquiry->socket.data = inquiry;
     inquiry->conn = PQconnectStartParams(keys, values, 1);

@@ -27,16 +27,18 @@
 #define FEED_MARKS_MAX 64
 
 /*
- * WAITING (for the retry timer, or for the store) -> CONNECTING -> IDENTIFYING -> FINDING the slot
- * [-> DROPPING it, if it is lost] -> CLAIMING its progress at the store [-> CREATING it, CLAIMING
- * again] [-> COPYING memberships] (READING_HISTORY, RESETTING: only when the progress is of another
- * timeline, or its slot is gone or does not go on where it ended)
- * -> STARTING -> OWNING (claims again, now that no other relay can read the slot) -> STREAMING.
+ * WAITING (for the retry timer, or for the store) -> CONNECTING -> SETTING what the session goes by
+ * -> IDENTIFYING -> FINDING the slot [-> DROPPING it, if it is lost] -> CLAIMING its progress at
+ * the store [-> CREATING it, CLAIMING again] [-> COPYING memberships] (READING_HISTORY, RESETTING:
+ * only when the progress is of another timeline, or its slot is gone or does not go on where it
+ * ended) -> STARTING -> OWNING (claims again, now that no other relay can read the slot) ->
+ * STREAMING.
  * feed_restart leads from each of them to WAITING.
  */
 enum feed_state {
     FEED_WAITING,
     FEED_CONNECTING,
+    FEED_SETTING,
     FEED_IDENTIFYING,
     FEED_FINDING,
     FEED_DROPPING,
@@ -74,6 +76,7 @@ struct feed_inquiry {
     void *ctx;
     struct feed_hosts hosts; /* of conninfo, while they are looked for */
     PGconn *conn;            /* NULL: not connected */
+    bool is_set;             /* its session is: the question may be asked */
     ev_io socket;
 };
 
@@ -175,6 +178,9 @@ void feed_begin_start(struct feed *feed);
 void feed_ask(struct feed *feed, enum feed_state state, const char *command);
 /* Asks the store for the slot's progress; the answer goes on from `state`. */
 void feed_claim(struct feed *feed, enum feed_state state);
+
+/* feed_session.c: the command for a new session, whatever its role and database were given */
+const char *feed_session_command(const PGconn *conn);
 
 /* feed_slot.c */
 void feed_ask_slot(struct feed *feed);

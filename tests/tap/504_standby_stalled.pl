@@ -9,7 +9,9 @@ plan skip_all => 'PostgreSQL before 16 cannot decode on a standby' if pg_major()
 
 my $primary = Clairon::Test::postgresql('primary');
 $primary->safe_psql('postgres', q{CREATE TABLE t (id int PRIMARY KEY, owner text);
-    SELECT clairon.watch('t', 'USER', 'owner')});
+    SELECT clairon.watch('t', 'USER', 'owner');
+    ALTER ROLE relay SET default_transaction_isolation = 'serializable'; -- no standby takes that
+    ALTER ROLE relay SET statement_timeout = '500ms'}); # its answers may take a second
 my $standby = Clairon::Test::standby($primary, conf => "wal_retrieve_retry_interval = 200ms\nmax_standby_streaming_delay = -1\n");
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($standby, $store, conf => {

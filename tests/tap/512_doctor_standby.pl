@@ -10,7 +10,8 @@ my $primary = Clairon::Test::postgresql('primary', conf => "max_slot_wal_keep_si
 my $store   = Clairon::Test::store();
 sub sql { return $primary->safe_psql('postgres', $_[0]) }
 sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text); ALTER TABLE t REPLICA IDENTITY FULL;
-    SELECT clairon.watch('t', 'USER', 'owner')});
+    SELECT clairon.watch('t', 'USER', 'owner');
+    ALTER ROLE relay SET default_transaction_isolation = 'serializable'});
 my $standby = Clairon::Test::standby($primary);
 sub there { return $standby->safe_psql('postgres', $_[0]) }
 $primary->wait_for_catchup($standby);
