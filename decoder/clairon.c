@@ -54,6 +54,12 @@ fix_settings(struct decoder *decoder)
     for (size_t i = 0; i < lengthof(settings); i++)
         (void)set_config_option(settings[i].name, settings[i].value, PGC_SUSET, PGC_S_SESSION,
                                 local ? GUC_ACTION_SAVE : GUC_ACTION_SET, true, 0, false);
+#if PG_VERSION_NUM >= 170000
+    /* Decoding a transaction is one of the server's: over the limit it would be so each time. */
+    if (!local)
+        (void)set_config_option("transaction_timeout", "0", PGC_SUSET, PGC_S_SESSION,
+                                GUC_ACTION_SET, true, 0, false);
+#endif
 }
 
 static char *

@@ -126,4 +126,9 @@ is(scalar(@many), 20001, 'all rows of a large transaction, and its commit');
 my %seen = map { $_->{note}{metadata}{id} => 1 } grep { $_->{note} } @many;
 is(scalar(keys %seen), 20000, 'each with its own id');
 
+# Whoever decodes it all at once does so in one transaction, as long as it takes.
+sql(q{ALTER ROLE relay SET transaction_timeout = '10ms'}) if Clairon::Test::pg_major() >= 17;
+@lines = split /\n/, receive('framed', [ 'mode=text', 'streaming=false' ]);
+is(scalar(@lines), 20000, 'a transaction that takes longer than transaction_timeout');
+
 done_testing();
