@@ -97,6 +97,8 @@ ALTER TABLE clairon.secret ALTER secret SET STORAGE PLAIN;
 INSERT INTO clairon.secret
     SELECT decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex');
 REVOKE ALL ON clairon.secret FROM PUBLIC;
+-- Nor who may read, or write, all data: no policy lets anyone through, C code asks for none.
+ALTER TABLE clairon.secret ENABLE ROW LEVEL SECURITY;
 
 CREATE TABLE clairon.member (
     audience text NOT NULL CHECK (audience ~ '^[A-Za-z_][A-Za-z0-9_]{0,62}$'
