@@ -137,6 +137,13 @@ CREATE FUNCTION clairon.doctor_physical_slots()
     WHERE slot_type = 'physical'
 $$;
 
+-- Only some roles see how others' sessions stand.
+CREATE FUNCTION clairon.awaited_slots() RETURNS SETOF name
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT slot_name FROM clairon.status JOIN pg_stat_replication ON pid = active_pid
+    WHERE sync_state <> 'async' ORDER BY 1
+$$;
+
 CREATE FUNCTION clairon.doctor_slots()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -176,6 +183,14 @@ CREATE FUNCTION clairon.doctor_slots()
     FROM clairon.status
     CROSS JOIN (SELECT nullif(setting::bigint, -1) * 1024 * 1024 AS bytes
                 FROM pg_settings WHERE name = 'max_slot_wal_keep_size') AS kept
+    UNION ALL
+    SELECT 'synchronous_standby_names', false,
+           format('commits wait for slot %s, as if for a standby: synchronous_standby_names is %s', slot,
+                  current_setting('synchronous_standby_names')),
+           'What a slot has read is confirmed a second or two later, and not at all without a reader. Name '
+           'the standbys, which is not ''*'': ALTER SYSTEM SET synchronous_standby_names = ''..''; '
+           'SELECT pg_reload_conf();'
+    FROM clairon.awaited_slots() AS t (slot)
     UNION ALL
     SELECT 'slots', false, 'no slot of this database reads with clairon',
            'Start the relay (it makes one), or SELECT pg_create_logical_replication_slot('

@@ -98,6 +98,15 @@ sql(q{SELECT pg_drop_replication_slot('idle'); SELECT pg_create_physical_replica
 finds('a physical slot without its standby', 'postgresql: physical slot copy', qr/nobody reads it/,
     qr/pg_drop_replication_slot\('copy'\)/);
 sql(q{SELECT pg_drop_replication_slot('copy')});
+sub is_awaited { return sql(q{SELECT bool_or(sync_state <> 'async') FROM pg_stat_replication}) eq 't' }
+sql(q{ALTER SYSTEM SET synchronous_standby_names = '*'});
+$pg->reload;
+wait_until('the relay counts as a standby', \&is_awaited);
+finds('commits that wait for the relay', 'postgresql: synchronous_standby_names', qr/wait for slot clairon,.* is \*/,
+    qr/Name the standbys/);
+sql('ALTER SYSTEM RESET synchronous_standby_names');
+$pg->reload;
+wait_until('it does no more', sub { !is_awaited() });
 
 # Settings of the server. Those of its start are broken last.
 my %settings = (max_slot_wal_keep_size => -1, wal_sender_timeout => 0);
