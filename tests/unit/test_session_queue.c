@@ -81,6 +81,18 @@ test_a_run_goes_in_one_piece(void **state)
     run_unref(run);
 }
 
+/* Notes 1 to 5 in all, once the socket takes them. */
+static void
+the_rest_comes(void)
+{
+    fake.room = SIZE_MAX;
+    session_writable(&session);
+    hub_send_some(&hub, 10);
+    assert_string_equal(told(), MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3") MSG("4-0", "4")
+                                    MSG("5-0", "5"));
+    assert_int_equal(stats.values[STAT_HUB_DELIVERED], 5);
+}
+
 static void
 test_a_run_is_cut_anywhere(void **state)
 {
@@ -96,12 +108,7 @@ test_a_run_is_cut_anywhere(void **state)
         run = make_run(4, 2); /* behind what is left */
         session_offer_run(&hub, &session, run);
         run_unref(run);
-        fake.room = SIZE_MAX;
-        session_writable(&session);
-        hub_send_some(&hub, 10);
-        assert_string_equal(told(), MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3") MSG("4-0", "4")
-                                        MSG("5-0", "5"));
-        assert_int_equal(stats.values[STAT_HUB_DELIVERED], 5);
+        the_rest_comes();
     }
 }
 
@@ -148,12 +155,7 @@ test_runs_that_wait_go_as_one(void **state)
         assert_int_equal(session.run->count, 5);
         hub_send_some(&hub, 10);
         assert_int_equal(fake.calls, 1);
-        fake.room = SIZE_MAX;
-        session_writable(&session);
-        hub_send_some(&hub, 10);
-        assert_string_equal(told(), MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3") MSG("4-0", "4")
-                                        MSG("5-0", "5"));
-        assert_int_equal(stats.values[STAT_HUB_DELIVERED], 5);
+        the_rest_comes();
     }
 }
 
