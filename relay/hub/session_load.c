@@ -118,8 +118,10 @@ on_regrouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
 void
 session_regroup(struct session *session)
 {
-    if (session->state == SESSION_GROUPING || session->is_regrouping)
-        return; /* asks anyway */
+    if (session->state == SESSION_GROUPING || session->is_regrouping) {
+        session->groups_stale = true; /* what is asked already may be answered as it was before */
+        return;
+    }
     session->wants_regroup =
         store_groups(session->hub->store, session->user, on_regrouped, session) != RC_OK;
     if (session->wants_regroup)

@@ -169,6 +169,22 @@ test_a_doubt_amid_the_inbox_is_for_the_next_reading(void **state)
     f->hub.shown_count = 1;
 }
 
+/* The answer that is under way may have been made before what the new question is about. */
+static void
+test_memberships_that_are_asked_for_are_asked_for_again(void **state)
+{
+    struct fixture *f = *state;
+
+    f->session.state = SESSION_GROUPING;
+    session_regroup(&f->session);
+    assert_true(f->session.groups_stale);
+    f->session.state = SESSION_LIVE;
+    f->session.groups_stale = false;
+    f->session.is_regrouping = true;
+    session_regroup(&f->session);
+    assert_true(f->session.groups_stale);
+}
+
 static void
 test_the_inbox_is_read_after_the_answers_that_come_before_it(void **state)
 {
@@ -327,6 +343,8 @@ main(void)
         cmocka_unit_test_setup_teardown(test_what_was_there_before_is_not_of_the_backlog, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_of_an_inbox_nothing_goes_past_what_found_no_room,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_memberships_that_are_asked_for_are_asked_for_again,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             test_the_inbox_is_read_after_the_answers_that_come_before_it, set_up, tear_down),
