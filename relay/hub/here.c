@@ -15,9 +15,15 @@ on_told(void *ctx, enum rc rc, bool was_known)
     struct hub *hub = ctx;
     struct session *session, *next;
 
-    if (rc != RC_OK || was_known || hub->closing)
+    if (hub->closing)
         return;
-    here_announce(hub);
+    if (rc != RC_OK)
+        hub->is_untold =
+            true; /* a store that is full, say: told with the first beat that it takes */
+    else if (!was_known || hub->is_untold)
+        here_announce(hub);
+    if (rc != RC_OK || was_known)
+        return;
     DL_FOREACH_SAFE (hub->sessions, session, next)
         session_doubt(session); /* of acks elsewhere nobody told a relay that was taken for dead */
 }
@@ -34,9 +40,10 @@ tell(struct hub *hub, enum store_here_what what, const char *const *users, size_
 static void
 on_announced(void *ctx, enum rc rc, bool was_known)
 {
-    (void)ctx;
-    (void)rc; /* on failure the link breaks, and its return announces again */
+    struct hub *hub = ctx;
+
     (void)was_known;
+    hub->is_untold = hub->is_untold || rc != RC_OK;
 }
 
 void
@@ -65,6 +72,7 @@ here_announce(struct hub *hub)
     struct audience *audience, *next;
     size_t count = 0;
 
+    hub->is_untold = false;
     HASH_ITER (hh, hub->audiences, audience, next) {
         if (audience->key_len < sizeof(USER_KIND) ||
             memcmp(audience->key, USER_KIND, sizeof(USER_KIND) - 1) != 0)

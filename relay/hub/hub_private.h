@@ -95,6 +95,7 @@ struct hub {
     struct refusals nacks_refused;
     ev_timer retry; /* hub_retry */
     ev_timer beat;  /* here_beat */
+    bool is_untold; /* the store did not take who is here, or who went */
     struct shed shed;
     size_t queued_bytes; /* of notes in queues, each counted once */
     bool closing;
