@@ -273,6 +273,16 @@ deform(struct image *image, HeapTuple tuple, TupleDesc desc, bool whole)
         heap_deform_tuple(tuple, desc, image->values, image->nulls);
 }
 
+/* Cheaper than taking the tuple apart again. */
+static void
+copy_image(struct image *to, const struct image *from, TupleDesc desc)
+{
+    to->present = true;
+    to->whole = false;
+    memcpy(to->values, from->values, sizeof(Datum) * desc->natts);
+    memcpy(to->nulls, from->nulls, sizeof(bool) * desc->natts);
+}
+
 /*
  * An untouched TOASTed value that stands in the old row is the new one too: all of
  * them under FULL, else those of the key (what else an old key leaves out is null).
@@ -298,9 +308,11 @@ load_images(struct row_change *row, struct relation_entry *entry, Relation relat
     row->old = &entry->old;
     row->new = &entry->new;
     row->whole = identity == REPLICA_IDENTITY_FULL && old != NULL;
-    if (old == NULL && row->operation == FRAME_OPERATION_UPDATE && entry->has_key)
-        old = new;
     deform(row->new, new, desc, true);
+    if (old == NULL && row->operation == FRAME_OPERATION_UPDATE && entry->has_key) {
+        copy_image(row->old, row->new, desc);
+        return;
+    }
     deform(row->old, old, desc, row->whole);
     if (old != NULL && new != NULL && HeapTupleHasExternal(new))
         fill_from_old(row, desc);

@@ -172,6 +172,7 @@ struct decoder {
     MemoryContext rules_context;  /* of `rules` */
     MemoryContext spare_context;  /* for reading the next */
     HTAB *relations;
+    struct relation_entry *last_entry; /* one of them, the last looked up; NULL: none */
     struct rule_set *rules;
     struct snapshot_stamp stamp; /* what `rules` was read under */
     uint64 system_identifier;

@@ -119,6 +119,7 @@ bound_entries(struct decoder *decoder)
 
     if (hash_get_num_entries(decoder->relations) < RELATIONS_MAX)
         return;
+    decoder->last_entry = NULL;
     hash_seq_init(&sequence, decoder->relations);
     while ((entry = hash_seq_search(&sequence)) != NULL) {
         if (entry->context != NULL)
@@ -135,9 +136,13 @@ relation_look_up(struct decoder *decoder, Relation relation, TransactionId xid)
     bool found;
 
     relation_refresh_rules(decoder, xid);
-    entry = hash_search(decoder->relations, &relid, HASH_FIND, NULL);
-    if (entry != NULL && entry->valid)
+    entry = decoder->last_entry;
+    if (entry == NULL || entry->relid != relid)
+        entry = hash_search(decoder->relations, &relid, HASH_FIND, NULL);
+    if (entry != NULL && entry->valid) {
+        decoder->last_entry = entry;
         return entry;
+    }
     if (entry == NULL)
         bound_entries(decoder);
     entry = hash_search(decoder->relations, &relid, HASH_ENTER, &found);
