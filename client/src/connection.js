@@ -35,7 +35,7 @@ export function createConnection(options, owner) {
   const ladder = createLadder(options.transports);
   const timers = {};
   let state = 'idle';
-  let socket = null;
+  let socket;
   let attempts = 0; // what belongs to another is for nobody
   let bye;
   let openedAt; // undefined until `connected`
@@ -48,7 +48,7 @@ export function createConnection(options, owner) {
   async function open(token) {
     attempts += 1;
     const ours = attempts;
-    bye = null;
+    bye = undefined;
     if (!token) setState('connecting');
     token ??= await bringToken();
     if (token && attempts === ours) owner.onToken(token);
@@ -70,10 +70,9 @@ export function createConnection(options, owner) {
     socket.onopen = () => {
       const wanted = owner.wanted();
       topics = wanted ?? ALL;
-      requests += 1;
       say({
         t: 'connect',
-        r: requests,
+        r: requests += 1,
         token,
         pos: owner.position(),
         win: options.window,
@@ -166,9 +165,9 @@ export function createConnection(options, owner) {
   }
 
   function connected(frame) {
-    const { user, conn, resumed } = frame;
+    const { user, conn, resumed, ping } = frame;
     clearTimeout(timers[NO_ANSWER]);
-    if (frame.ping > 0) pingMs = frame.ping * 1000;
+    pingMs = ping * 1000 || pingMs;
     openedAt = now();
     const climbIn = ladder.opened();
     if (climbIn) after('climb', climbIn, climb);
@@ -203,8 +202,7 @@ export function createConnection(options, owner) {
 
   /** A frame that is answered. */
   function request(frame) {
-    requests += 1;
-    transmit({ r: requests, ...frame });
+    transmit({ r: requests += 1, ...frame });
   }
 
   function lost({ code, reason }) {
@@ -222,9 +220,8 @@ export function createConnection(options, owner) {
     if (isNaN(life) && !bye) ladder.failed(code === UNREACHABLE);
     const hasLived = life >= SHORT_LIFE_MS;
     if (hasLived) backoff.reset();
-    const asked = bye?.in ?? 0;
     const isAtOnce = closeClass(why) === NOW && (hasLived || bye?.in >= 0);
-    retry(isAtOnce ? asked : Math.max(backoff.nextWait(), asked), change);
+    retry(Math.max(isAtOnce ? 0 : backoff.nextWait(), bye?.in ?? 0), change);
   }
 
   function retry(retryIn, change) {
@@ -237,11 +234,10 @@ export function createConnection(options, owner) {
     Object.values(timers).forEach(clearTimeout);
     attempts += 1;
     openedAt = undefined;
-    const ours = socket;
-    socket = null;
-    if (!ours) return;
-    ours.onopen = ours.onmessage = ours.onclose = null;
-    ours.close(code);
+    if (!socket) return;
+    socket.onopen = socket.onmessage = socket.onclose = null;
+    socket.close(code);
+    socket = undefined;
   }
 
   function planRefresh(exp) {

@@ -27,9 +27,7 @@ export function createDedupe(limit = 4096) {
   }
 
   function markAcked(ids) {
-    for (const id of ids) {
-      if (acks.has(id)) acks.set(id, true);
-    }
+    ids.forEach((id) => acks.has(id) && acks.set(id, true));
     kept?.([...new Set([...loaded(), ...ids])].slice(-MAX_KEPT).join(' '));
   }
 

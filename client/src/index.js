@@ -66,10 +66,10 @@ export function connect(options) {
   }
 
   function nack(ids, { delay } = {}) {
-    for (const id of [ids].flat()) {
+    [ids].flat().forEach((id) => {
       dedupe.forget(id);
       outbox.sendNack(id, delay);
-    }
+    });
   }
 
   /** From now on only these topics, and those subscribed before, are shown. */

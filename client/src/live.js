@@ -55,7 +55,7 @@ export function createLiveRows(client, source, { key, load }, report) {
 
   function replace(all) {
     byKey.clear();
-    for (const row of all) byKey.set(keyOf(row), row);
+    all.forEach((row) => byKey.set(keyOf(row), row));
     tell();
   }
 
@@ -111,7 +111,7 @@ export function createLiveRows(client, source, { key, load }, report) {
   }
 
   function close() {
-    for (const off of offs) off();
+    offs.forEach((off) => off());
     clearTimeout(timer);
     load = undefined;
     listeners.clear();

@@ -15,7 +15,7 @@ export function settingsOf(options) {
   const { WebSocket, fetch } = globalThis;
   const settings = { WebSocket, fetch, now: Date.now, ...VALUES };
   for (const name in options) {
-    demand(KNOWN.includes(name), `unknown option "${name}"; known are ${KNOWN.join(', ')}`);
+    demand(KNOWN.includes(name), `option ${name} is none of ${KNOWN.join(', ')}`);
     settings[name] = options[name] ?? settings[name];
   }
   for (const [name, valid] of Object.entries(VALUES)) {
@@ -32,7 +32,7 @@ export function settingsOf(options) {
 }
 
 function socketUrl(url = '/v1/ws') {
-  const resolved = new URL(url, globalThis.location?.href);
+  const resolved = new URL(url, globalThis.location);
   resolved.protocol = resolved.protocol.replace('http', 'ws');
   if (resolved.pathname === '/') resolved.pathname = '/v1/ws';
   return resolved.href;

@@ -9,29 +9,30 @@ const IDS_PER_FRAME = 500;
  * recognises it and acks once more. `send(frame)` returns false when there is no open connection.
  */
 export function createOutbox(send) {
-  const verdicts = new Map(); // id -> the frame it belongs in, without ids; the last word counts
+  const delays = new Map(); // id -> of its nack, undefined: an ack; the last word counts
   let planned;
 
-  function put(id, verdict) {
-    verdicts.set(id, JSON.stringify(verdict));
+  function put(id, delay) {
+    delays.set(id, delay);
     planned ??= setTimeout(flush);
   }
 
   function flush() {
     planned = undefined;
-    for (const verdict of new Set(verdicts.values())) {
-      const ids = [...verdicts.keys()].filter((id) => verdicts.get(id) === verdict);
+    for (const delay of new Set(delays.values())) {
+      const ids = [...delays.keys()].filter((id) => delays.get(id) === delay);
       while (ids.length) {
         const part = ids.splice(0, IDS_PER_FRAME);
-        if (!send({ ...JSON.parse(verdict), ids: part })) return;
-        for (const id of part) verdicts.delete(id);
+        if (!send({ t: delay >= 0 ? 'nack' : 'ack', ids: part, delay })) return;
+        for (const id of part) delays.delete(id);
       }
     }
   }
 
   return {
-    sendAck: (id) => put(id, { t: 'ack' }),
-    sendNack: (id, delay) => put(id, { t: 'nack', delay }),
+    sendAck: (id) => put(id),
+    // The relay takes whole milliseconds, from 0 on.
+    sendNack: (id, delay) => put(id, delay > 0 ? Math.round(delay) : 0),
     flush,
   };
 }

@@ -20,9 +20,8 @@ export function createRecent(start) {
 
   /** The messages behind the first at `pos`; undefined when that place is not known any more. */
   function since(pos) {
-    const frames = entries.map(([frame]) => frame);
-    const at = [start, ...frames.map((frame) => frame.pos)].indexOf(pos);
-    return at < 0 ? undefined : frames.slice(at);
+    const at = [start, ...entries.map(([frame]) => frame.pos)].indexOf(pos);
+    return at < 0 ? undefined : entries.slice(at).map(([frame]) => frame);
   }
 
   return { remember, since };

@@ -1,7 +1,7 @@
 // router.js: finds the handlers a notification is for.
 
 /** Names that are events of the connection and not of a notification. */
-const EVENTS = 'message repeat gap state acked error'.split(' ');
+const EVENTS = ['message', 'repeat', 'gap', 'state', 'acked', 'error'];
 
 const KINDS = 'topic source type'.split(' ');
 

@@ -25,7 +25,7 @@ export function openStream(transport, fetch, url) {
     } else { // also a ping: the next answer says as much as a pong
       token = frame.token ?? token;
       pos = frame.pos ?? pos;
-      for (const topic of frame.topics ?? []) topics[t === 'unsubscribe' ? 'delete' : 'add'](topic);
+      frame.topics?.forEach((topic) => topics[t === 'unsubscribe' ? 'delete' : 'add'](topic));
       start();
     }
   }

@@ -159,16 +159,17 @@ export function createTabs(name, settings, owner) {
   function welcome(to, pos) {
     const here = owner.position();
     const missed = pos === here ? [] : recent.since(pos);
-    // What is held came long ago: its place is not where that tab is.
-    const waiting = [...held.values()].map((frame) => ({ ...frame, pos: pos ?? here }));
     // By what it asked: what it has heard since moved its place.
-    const gap = pos ? { t: 'gap', from: pos, to: here, why: 'shed' } : { t: 'connected', pos: here };
-    post('connected', { to, frames: waiting.concat(missed ?? gap), resumed: !!missed, change });
+    const loss = pos ? { t: 'gap', from: pos, to: here, why: 'shed' } : { t: 'connected', pos: here };
+    // What is held came long ago: its place is not where that tab is.
+    const frames = [...held.values()].map((frame) => ({ ...frame, pos: pos ?? here }))
+      .concat(missed ?? loss);
+    post('connected', { to, frames, resumed: !!missed, change });
   }
 
   function welcomed({ frames, resumed, change: theirs }) {
     frames.forEach((frame) => owner.onFrame(frame));
-    if (!resumed || theirs.state !== change.state) tell({ ...theirs, resumed });
+    if (!resumed || change.state !== theirs.state) tell({ ...theirs, resumed });
   }
 
   function heardState(message) {
@@ -183,7 +184,7 @@ export function createTabs(name, settings, owner) {
   function heardFrame({ frame, pos, from }) {
     if (from === id || (leads && frame.t !== 'msg')) return;
     const here = owner.position();
-    if (!leads && here !== undefined && here !== pos) hello();
+    if (!leads && (here ?? pos) !== pos) hello();
     owner.onFrame(frame);
   }
 
@@ -208,7 +209,7 @@ export function createTabs(name, settings, owner) {
 
   function hold(frame) {
     held.set(frame.n.metadata.id, frame);
-    if (held.size > MAX_HELD) held.delete(held.keys().next().value);
+    if (held.size > MAX_HELD) release([held.keys().next().value]);
   }
 
   function release(ids) {
@@ -218,14 +219,15 @@ export function createTabs(name, settings, owner) {
   /** An ack or nack of any tab; the first ack counts, and the others hear of it. */
   function judge(frame, from) {
     const isOurs = from === id;
-    const ids = isOurs ? frame.ids : frame.ids.filter((one) => !owner.isAcked(one));
+    const ids = frame.ids.filter((one) => isOurs || !owner.isAcked(one));
     if (!ids.length) return true;
     if (!connection.transmit({ ...frame, ids })) return false;
     release(ids);
-    if (frame.t !== 'ack') return true;
-    const acked = { t: 'acked', ids };
-    post('frame', { frame: acked, pos: owner.position(), from });
-    if (!isOurs) owner.onFrame(acked);
+    if (frame.t === 'ack') {
+      const acked = { t: 'acked', ids };
+      post('frame', { frame: acked, pos: owner.position(), from });
+      if (!isOurs) owner.onFrame(acked);
+    }
     return true;
   }
 

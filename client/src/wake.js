@@ -9,6 +9,6 @@ export const isSeen = () => !document.hidden;
 export function onWake(life, wake, rest) {
   if (!globalThis.document) return;
   addEventListener('online', () => wake(true), life);
-  addEventListener('visibilitychange', () => isSeen() && wake(), life);
+  addEventListener('visibilitychange', () => isSeen() && wake(false), life);
   addEventListener('pagehide', rest, life);
 }

@@ -67,6 +67,16 @@ test('a handler that fails nacks, and its retry is shown to it again', async (t)
   assert.equal(calls, 2);
 });
 
+test('a handler that fails for no reason nacks too', async (t) => {
+  const { relay, client } = start(t);
+  client.on('assignments', () => Promise.reject());
+  const socket = await relay.socket();
+  socket.accept();
+  socket.says(msg('1', note('a', { ack: true })));
+  await until('a nack', () => socket.frames('nack').length > 0);
+  assert.deepEqual(socket.frames('ack'), []);
+});
+
 test('what nobody handles stays unacknowledged, and is told', async (t) => {
   const { relay, told } = start(t);
   const socket = await relay.socket();
@@ -367,7 +377,7 @@ test('an option that is undefined is one that was not given', async (t) => {
 });
 
 test('a wrong option is refused with the names of the right ones', () => {
-  assert.throws(() => connect({ token: 'T', tokne: 1 }), /unknown option "tokne".*url, token/);
+  assert.throws(() => connect({ token: 'T', tokne: 1 }), /option tokne is none of url, token/);
   assert.throws(() => connect({ url: 'ws://x' }), /token: a string/);
   assert.throws(() => connect({ token: 'T', url: 'ws://x', ack: 'later' }), /ack is one of auto, manual/);
 });

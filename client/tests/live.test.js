@@ -8,12 +8,12 @@ import { fakeRelay, msg, note, until } from './fake-relay.js';
 
 let ids = 0;
 
-function change(operation, { before = null, after = null, ack = false, ...rest }) {
+function change(operation, { before = null, after = null, ack = false, attempts = 0, ...rest }) {
   ids += 1;
   return msg(String(ids), {
     metadata: { id: `id ${ids}`, source: 't', topic: 'demo.t', type: 'REALTIME', operation },
     payload: { before, after, ...rest },
-    routing: { retry: { ack_required: ack } },
+    routing: { retry: { ack_required: ack, attempts } },
   });
 }
 

@@ -60,27 +60,31 @@ test('an acked id is known as acked until it is forgotten', () => {
   assert.equal(d.seen('never seen'), undefined);
 });
 
+const onTheWire = (frame) => JSON.parse(JSON.stringify(frame));
+
 test('the acks of one tick go in one frame, nacks by their delay', async () => {
   const sent = [];
-  const outbox = createOutbox((f) => sent.push(f) > 0);
+  const outbox = createOutbox((f) => sent.push(onTheWire(f)) > 0);
   outbox.sendAck('a');
   outbox.sendAck('b');
   outbox.sendAck('a');
   outbox.sendNack('c', 500);
   outbox.sendNack('d');
+  outbox.sendNack('e', -1); // "in the past": the relay takes whole numbers from 0 on
+  outbox.sendNack('f', 499.6);
   assert.deepEqual(sent, []);
   await until('the frames', () => sent.length >= 3);
   assert.deepEqual(sent, [
     { t: 'ack', ids: ['a', 'b'] },
-    { t: 'nack', ids: ['c'], delay: 500 },
-    { t: 'nack', ids: ['d'] },
+    { t: 'nack', ids: ['c', 'f'], delay: 500 },
+    { t: 'nack', ids: ['d', 'e'], delay: 0 },
   ]);
 });
 
 test('acks wait while nothing is open, and are sent once', () => {
   const sent = [];
   let open = false;
-  const outbox = createOutbox((f) => open && sent.push(f) > 0);
+  const outbox = createOutbox((f) => open && sent.push(onTheWire(f)) > 0);
   outbox.sendAck('a');
   outbox.sendAck('b');
   assert.deepEqual(sent, []);
