@@ -47,6 +47,7 @@ export function createTabs(name, settings, owner) {
   const others = new Map(); // tab -> its topics
   const held = new Map(); // id -> frame of a message that nobody has acked yet
   let recent;
+  let asked; // the topics that the connection shows; undefined: all, or none was asked for yet
 
   function open(token) {
     firstToken = token;
@@ -100,6 +101,7 @@ export function createTabs(name, settings, owner) {
   function lead() {
     leads = true;
     others.clear();
+    asked = undefined;
     held.clear();
     recent = createRecent(owner.position());
     post('open');
@@ -152,13 +154,14 @@ export function createTabs(name, settings, owner) {
     if (t === 'send') judge(frame, from);
     if (t === 'bye') others.delete(from);
     if (t === 'topics' || t === 'hello') others.set(from, topics);
+    if (asked) allTopics();
     if (t === 'hello') welcome(from, pos);
     connection.retopic();
   }
 
   function welcome(to, pos) {
     const here = owner.position();
-    const missed = pos === here ? [] : recent.since(pos);
+    const missed = recent.since(pos);
     // By what it asked: what it has heard since moved its place.
     const loss = pos ? { t: 'gap', from: pos, to: here, why: 'shed' } : { t: 'connected', pos: here };
     // What is held came long ago: its place is not where that tab is.
@@ -190,9 +193,13 @@ export function createTabs(name, settings, owner) {
 
   // ---- between the leader's connection and all tabs
 
+  /** Of a topic that is new among them more was missed than `recent` knows: no place holds any more. */
   function allTopics() {
     const lists = [owner.wanted(), ...others.values()];
-    return lists.includes(undefined) ? undefined : [...new Set(lists.flat())];
+    const before = asked;
+    asked = lists.includes(undefined) ? undefined : [...new Set(lists.flat())];
+    if (before && !asked?.every((topic) => before.includes(topic))) recent = createRecent(null);
+    return asked;
   }
 
   /** To the others first: what this tab's handlers do must not hold it up. */
@@ -202,6 +209,7 @@ export function createTabs(name, settings, owner) {
       recent.remember(frame, length);
     }
     if (frame.t === 'acked') release(frame.ids);
+    if (frame.t === 'gap') recent = createRecent(frame.to);
     if (frame.t === 'connected' && !frame.resumed) recent = createRecent(frame.pos);
     post('frame', { frame, pos: owner.position() });
     owner.onFrame(frame);

@@ -299,6 +299,56 @@ test('a tab that comes back with a known place gets what it missed; with an unkn
   assert.equal(lost.states.at(-1).resumed, false);
 });
 
+test('a tab that comes back is told of what the relay left out while it slept', async (t) => {
+  const { open, second, socket } = await twoTabs(t);
+  socket.says(msg('1', note('a')), { t: 'gap', from: '1', to: '5', why: 'shed' }, msg('6', note('b')));
+  await until('the messages', () => second.seen.length === 2);
+  const back = open({ pos: '1' });
+  await isOpen(back);
+  assert.deepEqual(back.gaps, [{ from: '1', to: '6', why: 'shed' }]);
+  assert.equal(back.states.at(-1).resumed, false);
+  const next = open({ pos: '5' });
+  await isOpen(next);
+  assert.deepEqual([next.seen, next.gaps], [['b'], []]);
+});
+
+test('nobody asks for the topics of a tab that sleeps: it is told of a gap, though its place is known', async (t) => {
+  const { open, socket } = await twoTabs(t, { topics: ['demo.a'] });
+  socket.says(msg('1', note('a', { source: 'a' })));
+  const back = open({ topics: ['demo.b'], pos: '1' });
+  await isOpen(back);
+  assert.deepEqual(back.gaps, [{ from: '1', to: '1', why: 'shed' }]);
+  socket.says(msg('2', note('b', { source: 'b' })));
+  await until('the message', () => back.seen.length === 1);
+  const same = open({ topics: ['demo.b'], pos: '2' });
+  await isOpen(same);
+  assert.deepEqual(same.gaps, []);
+});
+
+test('a hand-over to who knows the topics of a third tab too late is a gap for that tab alone', async (t) => {
+  const { relay, open, first, second, socket } = await twoTabs(t, { topics: ['demo.a'] });
+  const third = open({ topics: ['demo.b'] });
+  await until('the topics', () => socket.frames('subscribe').length === 1);
+  await isOpen(third);
+  socket.says(msg('1', note('a', { source: 'a' })));
+  await until('the message', () => third.client.pos === '1');
+  const post = BroadcastChannel.prototype.postMessage;
+  let late;
+  const posting = t.mock.method(BroadcastChannel.prototype, 'postMessage', function slow(message) {
+    if (message.t === 'hello' && message.topics.includes('demo.b')) late = () => post.call(this, message);
+    else post.call(this, message);
+  });
+  first.client.close();
+  const next = await relay.socket();
+  next.accept({ resumed: true });
+  assert.deepEqual(next.sent[0].topics, ['demo.a']);
+  await until('what comes late', () => late);
+  posting.mock.restore();
+  late();
+  await until('the gap', () => third.gaps.length === 1);
+  assert.deepEqual([second.gaps, next.frames('subscribe').map((f) => f.topics)], [[], [['demo.b']]]);
+});
+
 test('a new tab that hears a message before the answer has missed nothing', async (t) => {
   const { open, socket } = await twoTabs(t);
   const post = BroadcastChannel.prototype.postMessage;
