@@ -210,6 +210,7 @@ export function createTabs(name, settings, owner) {
     }
     if (frame.t === 'acked') release(frame.ids);
     if (frame.t === 'gap') recent = createRecent(frame.to);
+    if (frame.conn) held.clear(); // connected: what still waits is shown again, but not to polls
     if (frame.t === 'connected' && !frame.resumed) recent = createRecent(frame.pos);
     post('frame', { frame, pos: owner.position() });
     owner.onFrame(frame);

@@ -274,6 +274,20 @@ test('a new tab is shown what nobody has acked yet', async (t) => {
   assert.equal(third.states.at(-1).resumed, false);
 });
 
+test('a new tab is not shown what was acked elsewhere while nobody was connected', async (t) => {
+  const { relay, open, second, socket } = await twoTabs(t, { ack: 'manual' });
+  socket.says(msg('1', note('a', { ack: true })), msg('2', note('b', { ack: true })));
+  await until('the messages', () => second.seen.length === 2);
+  socket.dies();
+  const next = await relay.socket();
+  next.accept({ resumed: true });
+  next.says(msg('2', note('b', { ack: true }))); // what still waits is shown again
+  await until('the repeat', () => second.repeats.length === 1);
+  const third = open({ ack: 'manual' });
+  await isOpen(third);
+  assert.deepEqual(third.seen, ['b']);
+});
+
 test('what nobody acks is held for new tabs up to a number', async (t) => {
   const { open, second, socket } = await twoTabs(t, { ack: 'manual' });
   const frames = Array.from({ length: 1001 }, (_, i) => msg(String(i + 1), note(`n${i}`, { ack: true })));
