@@ -120,6 +120,7 @@ export function createTabs(name, settings, owner) {
 
   /** A leader that is frozen or busy for ever keeps its lock: somebody looks, if a person does. */
   function watch() {
+    firstToken = undefined; // by now it may be an old one
     if (leads || !isSeen()) return;
     unanswered += 1;
     if (unanswered > PATIENCE) leadership.enter(true);

@@ -430,6 +430,21 @@ test('what was acked is not shown to a later page, and acked again', async (t) =
   assert.deepEqual(later.seen, []);
 });
 
+test('who takes the lead after a while brings a new token for it', async (t) => {
+  const tick = handTimers(t, 'setInterval');
+  const { relay, open } = start(t);
+  const first = open();
+  (await relay.socket()).accept();
+  let asked = 0;
+  const second = open({ token: () => { asked += 1; return tokenOf(`user ${users}`); } });
+  await isOpen(second);
+  tick(5000);
+  assert.equal(asked, 1);
+  first.client.close();
+  (await relay.socket()).accept({ resumed: true });
+  assert.equal(asked, 2);
+});
+
 test('a browser that gives no locks leaves each tab to itself', async (t) => {
   const { relay, open } = start(t);
   navigator.locks.request = async () => { throw new DOMException('no', 'SecurityError'); };
