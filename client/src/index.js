@@ -48,9 +48,12 @@ export function connect(options) {
     name = `clairon ${settings.url} ${user}`;
     dedupe.keep(createKept('localStorage', name));
     if (options.tabs === false || !navigator.locks) return; // who has these has BroadcastChannel
-    own.suspend();
-    link = createTabs(name, settings, owner);
-    link.open(token);
+    const tabs = createTabs(name, settings, owner);
+    try {
+      tabs.open(token);
+      own.suspend();
+      link = tabs;
+    } catch {} // a browser that forbids storage may forbid channels
   }
 
   function close() {

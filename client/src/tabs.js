@@ -51,12 +51,12 @@ export function createTabs(name, settings, owner) {
 
   function open(token) {
     firstToken = token;
+    join();
     // A page that sleeps cannot lead.
     addEventListener('pagehide', leave, life);
     addEventListener('pageshow', join, life);
     document.addEventListener('freeze', leave, life);
     document.addEventListener('resume', join, life);
-    join();
   }
 
   /** False when nobody is there to send it. */

@@ -445,6 +445,17 @@ test('who takes the lead after a while brings a new token for it', async (t) => 
   assert.equal(asked, 2);
 });
 
+test('a browser that forbids channels leaves each tab to itself', async (t) => {
+  const { browser, relay, open } = start(t);
+  t.mock.method(globalThis, 'BroadcastChannel', function forbidden() { throw new DOMException('no', 'SecurityError'); });
+  const tab = open();
+  const socket = await relay.socket();
+  browser.tell('pageshow');
+  socket.accept();
+  await isOpen(tab);
+  assert.equal(relay.pendingSockets, 0);
+});
+
 test('a browser that gives no locks leaves each tab to itself', async (t) => {
   const { relay, open } = start(t);
   navigator.locks.request = async () => { throw new DOMException('no', 'SecurityError'); };
