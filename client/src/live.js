@@ -62,7 +62,8 @@ export function createLiveRows(client, source, { key, load }, report) {
   /** The message counts as handled when it is in `rows`. */
   async function arrived(n) {
     await loading;
-    apply(n);
+    if (load && n.routing.retry.attempts) await reload(); // it comes behind newer ones, not to undo them
+    else apply(n);
   }
 
   function apply({ metadata: { operation }, payload: { before, after, unchanged, truncated } }) {

@@ -131,6 +131,25 @@ test('changes that come during a load are put on its answer, and acked then', as
   await until('the ack', () => socket.frames('ack').length === 2);
 });
 
+test('what comes again, behind newer changes, undoes none of them', async (t) => {
+  let rows = [{ id: 1, a: 'first' }];
+  const { client, socket, list } = await start(t, { load: () => rows });
+  await rowsAre(list, rows);
+  let calls = 0;
+  client.on('t', () => {
+    calls += 1;
+    if (calls === 1) throw new Error('not now');
+  });
+  const again = change('update', { after: { id: 1, a: 'second' }, ack: true });
+  socket.says(again, change('update', { after: { id: 1, a: 'third' }, ack: true }));
+  rows = [{ id: 1, a: 'third', loaded: true }];
+  await until('the nack', () => socket.frames('nack').length === 1);
+  again.n.routing.retry.attempts = 1;
+  socket.says(again);
+  await until('both acks', () => socket.frames('ack').flatMap((f) => f.ids).length === 2);
+  assert.deepEqual(list.rows, rows);
+});
+
 test('a gap, and a connection that did not resume, load again; one that did does not', async (t) => {
   let loads = 0;
   const { relay, socket, list } = await start(t, { load: () => [{ id: 1, load: ++loads }] });
