@@ -20,9 +20,10 @@ PROGRAM = """
 import { connect } from 'CLIENT';
 const [url, token, way] = process.argv.slice(1);
 const client = connect({ url, token, transports: [way], backoff: { base: 10, cap: 100 } });
+const next = () => new Promise((resolve) => { ['message', 'state'].forEach((name) => client.on(name, resolve)); });
 client.on('*', async (n) => {
   console.log(n.payload.after?.title ?? n.payload.title);
-  await new Promise((resolve) => { setTimeout(resolve, 500); }); // its connection may die before its ack
+  await next(); // its connection may die before its ack
 });
 client.on('state', ({ state }) => { if (state === 'open') console.log('open'); });
 client.on('gap', () => { console.log('gap'); });
