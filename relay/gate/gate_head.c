@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -42,6 +43,66 @@ struct gate_head {
 };
 
 _Static_assert(GATE_HEAD_BYTES_MAX <= GATE_RECEIVED_MAX, "a head is peeked at as a whole");
+
+/* Is it the name of a header that lws knows, or (*ret_is_begin) only the beginning of one? */
+static bool
+is_known(const char *name, size_t len, bool *ret_is_begin)
+{
+    *ret_is_begin = false;
+    for (int i = 0; i < WSI_TOKEN_COUNT; i++) {
+        const char *known = (const char *)lws_token_to_string((enum lws_token_indexes)i);
+
+        if (known == NULL || strncasecmp(known, name, len) != 0)
+            continue;
+        if (known[len] == ':')
+            return true;
+        *ret_is_begin = true;
+    }
+    return false;
+}
+
+/* Does anybody look at it? */
+static bool
+is_read(const char *name, size_t len)
+{
+    static const char *const OURS[] = {"idempotency-key", "last-event-id", "traceparent"};
+    bool is_begin;
+
+    for (size_t i = 0; i < sizeof(OURS) / sizeof(OURS[0]); i++) {
+        if (strlen(OURS[i]) == len && strncasecmp(OURS[i], name, len) == 0)
+            return true;
+    }
+    return is_known(name, len, &is_begin);
+}
+
+bool
+gate_head_hides(char *bytes, size_t len, bool mend)
+{
+    const char *end = bytes + len - strlen("\r\n");
+    char *line = (char *)memchr(bytes, '\n', len) + 1;
+    bool hides = false;
+
+    while (line < end) {
+        const char *colon = memchr(line, ':', (size_t)(end - line));
+        char *next = (char *)memchr(line, '\n', (size_t)(end - line)) + 1;
+        bool is_begin, is_hidden;
+
+        if (is_known(line, (size_t)(colon - line), &is_begin) || !is_begin ||
+            memchr(colon + 1, ':', (size_t)(next - colon - 1)) != NULL) {
+            line = next;
+            continue;
+        }
+        colon = memchr(next, ':', (size_t)(end - next));
+        is_hidden = next == end || is_read(next, (size_t)(colon - next));
+        hides |= is_hidden;
+        if (is_hidden && mend)
+            *line = '~';
+        /* lws goes on behind the next line's name; a name of its own hides nothing. */
+        line =
+            is_hidden || next == end ? next : (char *)memchr(next, '\n', (size_t)(end - next)) + 1;
+    }
+    return hides;
+}
 
 /* The descriptor stays open. */
 static void
@@ -97,13 +158,15 @@ set_low_water(int fd, size_t len)
 /*
  * lws answers an Upgrade that it does not know with 403, takes h2c for one, and hangs up where
  * Connection does not say the same. So it is not shown it: it gets the head from us, under another
- * name, and the last byte from the socket, or it would take what it was given for a body too.
+ * name, as what would hide others does, and the last byte from the socket, or it would take what it
+ * was given for a body too.
  */
 static void
 hand_over_edited(struct gate_head *head, const struct http_head *parts)
 {
     struct gate *gate = head->gate;
-    size_t name_at = (size_t)(parts->idle_upgrade - (const char *)gate->received);
+    const char *upgrade = parts->idle_upgrade;
+    size_t name_at = upgrade != NULL ? (size_t)(upgrade - (const char *)gate->received) : 0;
     ssize_t len = (ssize_t)parts->len - 1;
     int fd = head->fd;
 
@@ -113,7 +176,9 @@ hand_over_edited(struct gate_head *head, const struct http_head *parts)
         close(fd);
         return;
     }
-    gate->received[name_at] = 'X';
+    if (upgrade != NULL)
+        gate->received[name_at] = 'X';
+    (void)gate_head_hides((char *)gate->received, parts->len, true);
     gate_accept_adopt_bytes(gate, fd, (size_t)len);
 }
 
@@ -123,7 +188,8 @@ hand_over(struct gate_head *head, const struct http_head *parts)
     struct gate *gate = head->gate;
     int fd = head->fd;
 
-    if (parts->idle_upgrade != NULL) {
+    if (parts->idle_upgrade != NULL ||
+        (gate->tls == NULL && gate_head_hides((char *)gate->received, parts->len, false))) {
         hand_over_edited(head, parts);
         return;
     }

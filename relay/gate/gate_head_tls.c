@@ -155,7 +155,7 @@ keep(struct gate_tls_head *head, size_t len)
 static void
 judge(struct gate_tls_head *head, size_t len)
 {
-    const char *bytes = (const char *)head->gate->received;
+    char *bytes = (char *)head->gate->received;
     struct http_head parts;
     struct gate_answer wrong;
     enum rc rc;
@@ -167,10 +167,15 @@ judge(struct gate_tls_head *head, size_t len)
         len = head->seen.len;
     }
     rc = gate_head_judge(head->gate, bytes, len, &parts, &wrong);
-    /* gate_head.c hides it from lws, which is not possible here. */
+    /* gate_head.c hides them from lws, which is not possible here. */
     if (rc == RC_OK && parts.idle_upgrade != NULL) {
         gate_answer_problem(&wrong, 400, 0,
                             "Upgrade must be websocket here, and Connection must name it");
+        rc = RC_BAD;
+    } else if (rc == RC_OK && gate_head_hides(bytes, parts.len, false)) {
+        gate_answer_problem(&wrong, 400, 0,
+                            "the name of a header is only the beginning of another's: it would "
+                            "hide what follows");
         rc = RC_BAD;
     }
     if (rc == RC_BAD)

@@ -172,6 +172,13 @@ void gate_request_detach(struct gate_request *request); /* from its session, fro
  */
 MUST_CHECK enum rc gate_head_judge(const struct gate *gate, const char *bytes, size_t len,
                                    struct http_head *ret_head, struct gate_answer *ret_answer);
+/*
+ * libwebsockets takes what stands behind a name that is the beginning of one it knows ("A", of
+ * "Accept") for more of that name, up to the next colon: the next header, or the end, which then
+ * never comes. Does this head of `len` bytes, which is good, hide one that is read, or its end, so?
+ * `mend` gives what would another name.
+ */
+bool gate_head_hides(char *bytes, size_t len, bool mend);
 void gate_head_too_late(struct gate_answer *ret_answer);
 #define GATE_LINGER_US 2000000        /* for the client to read why */
 #define GATE_LINGER_BYTES (64 * 1024) /* of what it still says */
@@ -186,7 +193,7 @@ bool gate_http_path(struct lws *wsi, int *ret_method, char path[GATE_TARGET_MAX]
  * `origins`: NULL: of the same host.
  */
 bool gate_http_origin(const char *origins, struct lws *wsi, char **ret_origin);
-/* A header by its name in lower case with a colon; as gate_http_argument. */
+/* A header by its name in lower case with a colon (also in gate_head.c); as gate_http_argument. */
 char *gate_http_header(struct lws *wsi, const char *name, size_t max);
 
 /* Cuts topics between commas in place (NULL: none). False: one that no subscribe would take. */

@@ -70,6 +70,20 @@ for my $offered (sort keys %offers)
     is($slow->answer->{status}, 204, 'and byte by byte');
 }
 
+# Names that are the beginning of others: libwebsockets takes what follows for more of the name.
+my $json = '{"ids":["00000000-0000-0000-0000-000000000000"]}';
+my $may  = 'Authorization: Bearer ' . token(sub => 'u1', publish => JSON::true) . "\r\n";
+for my $name (qw(A X-Auth x-forwarded Sec P TE-))
+{
+    my $poll = "GET /v1/poll?wait=0 HTTP/1.1\r\n";
+    is(said("$poll$host$auth$name: b\r\n\r\n")->{status}, 204, "$name at the end of a head");
+    is(said("$poll$host$name: b\r\n$auth\r\n")->{status}, 204, 'before a token');
+    is(said("$poll$host$auth$name: b\r\nOrigin: http://evil.example\r\n\r\n")->{status}, 403, 'before an origin');
+    is(said("$poll$host$auth$name:\r\n$name: b\r\n$name:c:d\r\n$name:\r\nX-Other: e\r\n$name: \r\nOrigin: http://evil.example\r\n\r\n")->{status}, 403, 'before others of its kind');
+    is(said("POST /v1/ack HTTP/1.1\r\n$name: b\r\n$host$auth$name: b\r\nContent-Length: " . length($json) . "\r\n\r\n$json")->{status}, 204, 'before a length');
+    like(said("POST /v1/notifications HTTP/1.1\r\n$host$may$name: b\r\nIdempotency-Key:\r\nContent-Length: 2\r\n\r\n{}")->{json}{detail}, qr/Idempotency-Key/, 'before a key');
+}
+
 # Methods.
 for my $method (qw(PATCH TRACE CONNECT PROPFIND get FOO))
 {
