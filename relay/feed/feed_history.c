@@ -1,5 +1,6 @@
 /* feed_history.c: what a new timeline, or a slot that is gone, leaves of the store's progress. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,8 @@ static void
 reset(struct feed *feed, struct store_setback setback)
 {
     setback.timeline = feed->timeline;
+    if (!setback.members_too)
+        feed->copied_to[0] = '\0';
     feed_set_state(feed, FEED_RESETTING);
     if (store_reset(feed->store, feed->config->feed.slot, &setback) != RC_OK)
         feed_restart(feed, "the store is away");
@@ -94,8 +97,12 @@ feed_on_history(struct feed *feed, const char *history)
     } else {
         log_warn("feed",
                  "timeline %" PRIu32 " forked at LSN %.16s, before what the store holds: changes "
-                 "beyond were undone by the failover, clients are told of a gap",
+                 "beyond were undone by the failover, clients are told of a gap, memberships are "
+                 "copied anew",
                  feed->timeline, position);
+        setback.members_too = true;
+        snprintf(feed->copied_to, sizeof(feed->copied_to), "%s",
+                 strcmp(feed->sent_position, position) < 0 ? feed->sent_position : position);
     }
     reset(feed, setback);
 }

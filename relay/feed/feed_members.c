@@ -87,12 +87,26 @@ take_row(struct feed *feed, const PGresult *row)
     return feed_stream_take(feed, (char *)frame, (struct bytes){frame, total});
 }
 
+/* Behind the copy the progress is beyond it, or where it was when the copy was found to be due. */
+static void
+put_end(struct feed *feed, unsigned char *end)
+{
+    uint64_t lsn = 0, ordinal = 0;
+
+    if (frame_position_read(feed->copied_to, strlen(feed->copied_to), &lsn, &ordinal) != RC_OK ||
+        lsn == 0)
+        ordinal = FRAME_ORDINAL_COMMIT;
+    put_common(end, FRAME_KIND_COMMIT, FRAME_COMMIT_SIZE, ordinal);
+    bytes_put_u64(end + FRAME_AT_COMMIT_LSN, lsn);
+    feed->copied_to[0] = '\0';
+}
+
 static void
 copy_done(struct feed *feed)
 {
     unsigned char *end = memory_new(FRAME_COMMIT_SIZE);
 
-    put_common(end, FRAME_KIND_COMMIT, FRAME_COMMIT_SIZE, FRAME_ORDINAL_COMMIT);
+    put_end(feed, end);
     if (!feed_stream_take(feed, (char *)end, (struct bytes){end, FRAME_COMMIT_SIZE}))
         return;
     feed->batch_confirm_lsn = feed->slot_lsn; /* all before the slot is in the copy */

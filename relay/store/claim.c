@@ -201,6 +201,15 @@ is_about(const struct store_setback *setback, const struct shard *shard)
            (setback->knows_less_than == 0 || shard->read_lsn < setback->knows_less_than);
 }
 
+/* Each as far as it was, but no further than told; `own` is where it was. */
+static const char *
+position_after(const struct store_setback *setback, const struct shard *shard, const char *own)
+{
+    if (setback->members_too && shard->number == 0)
+        return "";
+    return strcmp(own, setback->position) < 0 ? own : setback->position;
+}
+
 static enum rc
 send_reset(struct reset *reset, struct shard *shard, const char *slot,
            const struct store_setback *setback, const char *fresh_epoch)
@@ -221,7 +230,7 @@ send_reset(struct reset *reset, struct shard *shard, const char *slot,
     argument(&arguments, shard->prefix);
     argument(&arguments, reset->store->claim);
     argument(&arguments, timeline_text);
-    argument(&arguments, strcmp(own, setback->position) < 0 ? own : setback->position);
+    argument(&arguments, position_after(setback, shard, own));
     argument(&arguments, fresh_epoch);
     argument(&arguments, read);
     rc = link_call(shard->link, STORE_SCRIPT_reset, 1, on_reset, part, arguments.argc,

@@ -109,6 +109,7 @@ struct store_setback {
     uint32_t of_timeline;     /* only shards whose progress is of this one; 0: of any */
     uint64_t knows_less_than; /* only shards that know of less WAL; 0: all */
     bool is_gap;              /* the epoch changes */
+    bool members_too;         /* shard 0, which has them, goes to the start all the same */
 };
 /* There is no answer: the store goes down and up again. */
 MUST_CHECK enum rc store_reset(struct store *store, const char *slot,
