@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "gate/gate.h"
-#include "relay.h"
 
 #define SETTINGS "settings"
 #define HOST "host"
@@ -213,7 +212,7 @@ kernel_number(const char *path)
 void
 host_examine_limits(const struct config *config, struct findings *findings)
 {
-    rlim_t wanted = (rlim_t)config->gate.max_connections + RELAY_DESCRIPTORS_SPARE;
+    rlim_t wanted = (rlim_t)config->gate.max_connections + GATE_DESCRIPTORS_SPARE;
     long backlog = kernel_number("/proc/sys/net/core/somaxconn");
     struct rlimit limit;
     char hint[HINT_MAX];

@@ -228,17 +228,21 @@ start_beat(struct relay *relay)
         ev_timer_start(relay->loop, &relay->beat);
 }
 
-/* Each client is a descriptor: take all that the system allows. */
+/*
+ * Each client is a descriptor: take all that the system allows, but no more than there can be:
+ * libwebsockets has tables for all, and a container may allow a thousand million.
+ */
 static void
-raise_descriptor_limit(const struct config *config)
+set_descriptor_limit(const struct config *config)
 {
+    rlim_t least = (rlim_t)config->gate.max_connections + GATE_DESCRIPTORS_SPARE;
+    rlim_t most = least + GATE_DESCRIPTORS_PASSING;
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
-    limit.rlim_cur = limit.rlim_max;
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 ||
-        limit.rlim_cur < (rlim_t)config->gate.max_connections + RELAY_DESCRIPTORS_SPARE)
+    limit.rlim_cur = limit.rlim_max < most ? limit.rlim_max : most;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < least)
         log_warn("relay", "only %llu descriptors for gate.max_connections = %d: raise ulimit -n",
                  (unsigned long long)limit.rlim_cur, config->gate.max_connections);
 }
@@ -301,7 +305,7 @@ relay_run(struct config *config, struct stats *stats, int listen_fd, pid_t guard
         log_error("relay", "could not make an event loop");
         return RELAY_EXIT_FAILED;
     }
-    raise_descriptor_limit(config);
+    set_descriptor_limit(config);
     watch_signals(&relay);
     is_open = open_rooms(&relay);
     if (is_open) {

@@ -7,8 +7,7 @@
 #include "base/config.h"
 #include "base/stats.h"
 
-#define RELAY_EXIT_FAILED 1        /* of a process that could not serve at all */
-#define RELAY_DESCRIPTORS_SPARE 64 /* for all else than clients */
+#define RELAY_EXIT_FAILED 1 /* of a process that could not serve at all */
 
 /*
  * One process's work, until SIGTERM or SIGINT has drained it. listen_fd is taken over: clients

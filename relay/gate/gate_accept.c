@@ -2,10 +2,12 @@
 #include "gate/gate_conn.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -46,7 +48,21 @@ begin(struct gate *gate, int fd)
     int one = 1;
 
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* a unix socket has none */
+    if (fd >= gate->descriptors_most)
+        (void)gate_heads_give_way(gate);
     gate_head_begin(gate, fd);
+}
+
+/* The lowest is given out first: behind this one are those for the store and PostgreSQL. */
+static int
+descriptors_most(void)
+{
+    struct rlimit limit;
+    int most = INT_MAX;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < INT_MAX)
+        most = (int)limit.rlim_cur;
+    return most > 2 * GATE_DESCRIPTORS_SPARE ? most - GATE_DESCRIPTORS_SPARE : most / 2;
 }
 
 /* Once a minute at most: it is tried ten times a second. */
@@ -60,7 +76,7 @@ say_full(struct gate *gate, int error)
     gate->said_full_us = now_us;
     log_warn("gate",
              "no descriptor for a new connection (%s): raise LimitNOFILE of the unit (ulimit -n), "
-             "or lower gate.max_connections; clients wait",
+             "or lower gate.max_connections; who has not asked yet goes, others wait",
              strerror(error));
 }
 
@@ -76,7 +92,12 @@ on_acceptable(struct ev_loop *loop, ev_io *watcher, int events)
         if (fd >= 0) {
             begin(gate, fd);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            /* Said before it is looked whether anybody waits: of the first we know that he does. */
+            if (i > 0)
+                return;
             say_full(gate, errno);
+            if (gate_heads_give_way(gate))
+                continue;
             ev_io_stop(loop, watcher);
             ev_timer_again(loop, &gate->accept_pause);
             return;
@@ -149,6 +170,7 @@ gate_accept_start(struct gate *gate, int listen_fd, char *reason, size_t size)
         snprintf(reason, size, "libwebsockets refused the certificate or its key");
         return RC_IO;
     }
+    gate->descriptors_most = descriptors_most();
     ev_timer_init(&gate->accept_pause, on_pause_over, 0., PAUSE_S);
     ev_io_init(&gate->acceptable, on_acceptable, listen_fd, EV_READ);
     gate->accept_pause.data = gate->acceptable.data = gate;

@@ -172,6 +172,7 @@ struct gate {
     struct lws_vhost *vhost;
     struct ev_io acceptable; /* on a descriptor of main's */
     struct ev_timer accept_pause;
+    int descriptors_most; /* beyond, what is left is not for who has not asked yet */
     int64_t said_full_us; /* when it was last said that no descriptor is left; monotonic */
     unsigned char received[GATE_RECEIVED_MAX]; /* by one connection at a time */
 };
@@ -196,6 +197,8 @@ bool gate_listens_on_unix(const struct gate *gate);
 void gate_head_begin(struct gate *gate, int fd);
 void gate_heads_sweep(struct gate *gate, int64_t now_us);
 void gate_heads_close(struct gate *gate);
+/* Ends the oldest connection that has yet to ask, or is answered already. False: there is none. */
+bool gate_heads_give_way(struct gate *gate);
 
 /*
  * gate_head_tls.c: the same over TLS. lws reads nothing that was not judged, until _done: it has
@@ -204,6 +207,7 @@ void gate_heads_close(struct gate *gate);
 void gate_head_tls_begin(struct gate *gate, int fd);
 void gate_head_tls_done(struct lws *wsi);
 void gate_heads_tls_sweep(struct gate *gate, int64_t now_us);
+bool gate_heads_tls_give_way(struct gate *gate);
 
 /* gate_origin.c: may a page of `origin` talk to the `host` it asked for? Pure. */
 bool gate_origin_allowed(const char *origins, const char *origin, const char *host);

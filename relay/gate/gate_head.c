@@ -435,3 +435,12 @@ gate_heads_close(struct gate *gate)
     while (gate->heads != NULL)
         head_close(gate->heads);
 }
+
+bool
+gate_heads_give_way(struct gate *gate)
+{
+    if (gate->heads == NULL)
+        return gate_heads_tls_give_way(gate);
+    head_close(gate->heads);
+    return true;
+}

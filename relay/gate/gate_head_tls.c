@@ -285,3 +285,13 @@ gate_heads_tls_sweep(struct gate *gate, int64_t now_us)
     sweep(gate->tls_heads, patience_us, now_us);
     sweep(gate->tls_partial, patience_us, now_us);
 }
+
+bool
+gate_heads_tls_give_way(struct gate *gate)
+{
+    struct gate_tls_head *oldest = gate->tls_heads != NULL ? gate->tls_heads : gate->tls_partial;
+
+    if (oldest != NULL)
+        head_kill(oldest);
+    return oldest != NULL;
+}

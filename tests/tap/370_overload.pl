@@ -197,20 +197,47 @@ wait_until('all take', sub { 12 == grep { status($relay) == 101 } 1 .. 12 });
 pass('all take');
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 
-# No descriptor is left: it is said once, not each time it is tried, and nobody is turned away.
-$relay = with();
+# No descriptor is left: who has not asked yet gives way to who does, others wait; it is said once.
+$relay = with('gate.connect_timeout' => '5m');
 my @taken = glob '/proc/' . $relay->pid . '/fd/*';
 system('prlimit', '--pid', $relay->pid, '--nofile=' . (@taken + 4) . ':') == 0 or die 'could not lower the limit';
-my @many = map { Clairon::Test::RawSocket->new($relay) } 1 .. 12;
+my @mute = map { Clairon::Test::RawSocket->new($relay) } 1 .. 12;
 $relay->wait_for_log(qr/no descriptor for a new connection .*LimitNOFILE/);
+is(status($relay), 101, 'who asks is served while many say nothing');
+my @stay = map { upgrade($relay) } 1 .. 4;
+push @mute, map { Clairon::Test::RawSocket->new($relay) } 1 .. 12;
 sub turns { open my $file, '<', '/proc/' . $relay->pid . '/status' or die "no relay: $!"; my ($n) = join('', <$file>) =~ /^voluntary_ctxt_switches:\s+(\d+)/m; return $n }
 my $turns = turns();
 wait_until('its loop turned some more', sub { turns() > $turns + 30 });
-$_->hang_up for @many[ 0 .. 5 ];
-system('prlimit', '--pid', $relay->pid, '--nofile=1000:') == 0 or die 'could not raise the limit';
-is(status($relay), 101, 'once there are descriptors, those who come are served');
+$stay[0]->hang_up;
+is(status($relay), 101, 'once there is one, those who come are served');
 is(() = $relay->log_text =~ /no descriptor/g, 1, 'and it was said once');
-$_->hang_up for @many[ 6 .. 11 ];
+$_->hang_up for @mute, @stay[ 1 .. 3 ];
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
+# Nor do they take the last ones, which the store is reached by.
+my ($hard) = qx{prlimit --nofile --output HARD --noheadings} =~ /(\d+)/;
+$relay = with('gate.connect_timeout' => '5m', 'gate.max_connections' => 100);
+my $wrapper = Clairon::Test::scratch() . '/few';
+$relay->write_file($wrapper, "#!/bin/sh\nexec prlimit --nofile=200:200 '$relay->{program}' \"\$@\"\n");
+chmod 0755, $wrapper;
+sub limit { open my $file, '<', '/proc/' . $relay->pid . '/limits' or die "no relay: $!"; return join('', <$file>) =~ /^Max open files\s+(\d+)/m ? $1 : 0 }
+SKIP: {
+    skip 'no more descriptors are allowed', 1 unless ($hard // 'unlimited') eq 'unlimited' || $hard > 10_000;
+    cmp_ok(limit(), '<', 10_000, 'it allows itself no more descriptors than it may need');
+}
+$relay->stop;
+$relay->{program} = $wrapper;
+$relay->start;
+$relay->wait_ready;
+is(limit(), 200, 'all that there are where those are few');
+my @many = map { Clairon::Test::RawSocket->new($relay) } 1 .. 250;
+$store->stop;
+wait_until('the relay sees it', sub { ($relay->get('/readyz'))[0] == 503 });
+$store->start;
+$relay->wait_ready;
+pass('the store is reached again while hundreds say nothing');
+$_->hang_up for @many;
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 
 done_testing();
