@@ -138,7 +138,7 @@ CREATE FUNCTION clairon.doctor_physical_slots()
 $$;
 
 -- Only some roles see how others' sessions stand.
-CREATE FUNCTION clairon.awaited_slots() RETURNS SETOF name
+CREATE FUNCTION clairon.doctor_awaited() RETURNS SETOF name
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT slot_name FROM clairon.status JOIN pg_stat_replication ON pid = active_pid
     WHERE sync_state <> 'async' ORDER BY 1
@@ -190,7 +190,7 @@ CREATE FUNCTION clairon.doctor_slots()
            'What a slot has read is confirmed a second or two later, and not at all without a reader. Name '
            'the standbys, which is not ''*'': ALTER SYSTEM SET synchronous_standby_names = ''..''; '
            'SELECT pg_reload_conf();'
-    FROM clairon.awaited_slots() AS t (slot)
+    FROM clairon.doctor_awaited() AS t (slot)
     UNION ALL
     SELECT 'slots', false, 'no slot of this database reads with clairon',
            'Start the relay (it makes one), or SELECT pg_create_logical_replication_slot('

@@ -35,6 +35,6 @@ GRANT SELECT ON clairon.rule, clairon.rules, clairon.status, clairon.member TO c
 GRANT EXECUTE ON FUNCTION
     clairon.doctor(), clairon.doctor_settings(), clairon.doctor_standby(), clairon.doctor_replay(),
     clairon.doctor_physical_slots(), clairon.doctor_extension(), clairon.doctor_roles(),
-    clairon.allowed_plugins(), clairon.awaited_slots(), clairon.doctor_slots(),
+    clairon.allowed_plugins(), clairon.doctor_awaited(), clairon.doctor_slots(),
     clairon.doctor_leaves(regclass), clairon.doctor_rules(), clairon.where_written(),
     clairon.version() TO clairon_relay;
