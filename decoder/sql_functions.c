@@ -33,6 +33,7 @@
 PG_FUNCTION_INFO_V1(clairon_rule_written);
 PG_FUNCTION_INFO_V1(clairon_lock_rules);
 PG_FUNCTION_INFO_V1(clairon_uuid_v7);
+PG_FUNCTION_INFO_V1(clairon_utf8);
 PG_FUNCTION_INFO_V1(clairon_utf8_length);
 PG_FUNCTION_INFO_V1(clairon_emit);
 
@@ -89,6 +90,17 @@ clairon_lock_rules(PG_FUNCTION_ARGS)
     LockRelationOid(relid, AccessShareLock);
     LockDatabaseObject(RelationRelationId, relid, 0, ExclusiveLock);
     PG_RETURN_VOID();
+}
+
+/* utf8(text) -> bytea: as it stands in a frame, whatever the server's encoding. */
+Datum
+clairon_utf8(PG_FUNCTION_ARGS)
+{
+    text *plain = PG_GETARG_TEXT_PP(0);
+    int len;
+    char *utf8 = encode_to_utf8(VARDATA_ANY(plain), VARSIZE_ANY_EXHDR(plain), &len);
+
+    PG_RETURN_BYTEA_P(cstring_to_text_with_len(utf8, len));
 }
 
 /* utf8_length(text) -> integer: the bytes it takes in a frame, whatever the server's encoding. */

@@ -30,7 +30,7 @@ GRANT EXECUTE ON FUNCTION
     clairon.notify(text, text[], jsonb, text, text, text, text, text, interval, boolean, int,
                    text, text),
     clairon.once(text, text) TO clairon_app;
-GRANT EXECUTE ON FUNCTION clairon.show_condition(regclass, text) TO clairon_relay;
+GRANT EXECUTE ON FUNCTION clairon.show_condition(regclass, text), clairon.utf8(text) TO clairon_relay;
 GRANT SELECT ON clairon.rule, clairon.rules, clairon.status, clairon.member TO clairon_relay;
 GRANT EXECUTE ON FUNCTION
     clairon.doctor(), clairon.doctor_settings(), clairon.doctor_standby(), clairon.doctor_replay(),

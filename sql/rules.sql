@@ -16,6 +16,10 @@ END $$;
 CREATE FUNCTION clairon.utf8_length(given text) RETURNS int
     LANGUAGE c IMMUTABLE STRICT AS 'MODULE_PATHNAME', 'clairon_utf8_length';
 
+-- The bytes themselves: what UTF-8 has no place for as the decoder writes it.
+CREATE FUNCTION clairon.utf8(given text) RETURNS bytea
+    LANGUAGE c IMMUTABLE STRICT AS 'MODULE_PATHNAME', 'clairon_utf8';
+
 CREATE FUNCTION clairon.check_text(parameter text, given text, max_bytes int) RETURNS void
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

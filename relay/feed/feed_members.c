@@ -17,6 +17,22 @@ feed_needs_members(const struct feed *feed)
 }
 
 /*
+ * What has no place in UTF-8 would end the copy, try after try: so it comes as the decoder writes
+ * it. In hex, for what comes as text is converted once more.
+ */
+static const char *
+query(const struct feed *feed)
+{
+    const char *encoding = PQparameterStatus(feed->conn, "server_encoding");
+
+    if (encoding == NULL || strcmp(encoding, "UTF8") == 0)
+        return "SELECT audience, target, user_id FROM clairon.member";
+    return "SELECT pg_catalog.encode(clairon.utf8(audience), 'hex'),"
+           " pg_catalog.encode(clairon.utf8(target), 'hex'),"
+           " pg_catalog.encode(clairon.utf8(user_id), 'hex'), true FROM clairon.member";
+}
+
+/*
  * The copy is taken after the slot exists, so every later change comes through the slot. Changes
  * between the slot's point and the copy come twice, which is harmless: they say "is a member" or
  * "is none", and the last word on each row is the same as in the copy.
@@ -35,8 +51,7 @@ feed_copy_members(struct feed *feed)
                      feed->sent_position);
         return;
     }
-    if (PQsendQuery(feed->conn, "SELECT audience, target, user_id FROM clairon.member") != 1 ||
-        PQsetSingleRowMode(feed->conn) != 1) {
+    if (PQsendQuery(feed->conn, query(feed)) != 1 || PQsetSingleRowMode(feed->conn) != 1) {
         feed_restart(feed, "could not ask for clairon.member: %s",
                      feed_error_line(PQerrorMessage(feed->conn)));
         return;
@@ -55,16 +70,36 @@ put_common(unsigned char *frame, char kind, size_t len, uint64_t ordinal)
     bytes_put_u64(frame + FRAME_AT_ORDINAL, ordinal);
 }
 
+static unsigned char
+hex_value(char digit)
+{
+    return (unsigned char)(digit <= '9' ? digit - '0' : digit - 'a' + 10);
+}
+
+/* Returns its end. */
+static unsigned char *
+put_text(unsigned char *out, const char *text, size_t len, bool is_hex)
+{
+    if (!is_hex) {
+        memcpy(out, text, len);
+        return out + len;
+    }
+    for (size_t i = 0; i < len; i++, text += 2)
+        *out++ = (unsigned char)(hex_value(text[0]) << 4 | hex_value(text[1]));
+    return out;
+}
+
 /* Puts one row into the form in which changes come, so that one way serves both. */
 static bool
 take_row(struct feed *feed, const PGresult *row)
 {
     size_t lens[3];
     size_t total = FRAME_MEMBER_HEAD_SIZE;
+    bool is_hex = PQnfields(row) > 3;
     unsigned char *frame, *out;
 
     for (int i = 0; i < 3; i++) {
-        lens[i] = (size_t)PQgetlength(row, 0, i);
+        lens[i] = (size_t)PQgetlength(row, 0, i) / (is_hex ? 2 : 1);
         if (lens[i] > FRAME_MEMBER_TEXT_MAX) {
             log_warn("feed", "a row of clairon.member is longer than %d bytes, skipped",
                      FRAME_MEMBER_TEXT_MAX);
@@ -80,10 +115,8 @@ take_row(struct feed *feed, const PGresult *row)
     bytes_put_u16(frame + FRAME_MEMBER_AT_TARGET_LEN, (uint16_t)lens[1]);
     bytes_put_u16(frame + FRAME_MEMBER_AT_USER_LEN, (uint16_t)lens[2]);
     out = frame + FRAME_MEMBER_HEAD_SIZE;
-    for (int i = 0; i < 3; i++) {
-        memcpy(out, PQgetvalue(row, 0, i), lens[i]);
-        out += lens[i];
-    }
+    for (int i = 0; i < 3; i++)
+        out = put_text(out, PQgetvalue(row, 0, i), lens[i], is_hex);
     return feed_stream_take(feed, (char *)frame, (struct bytes){frame, total});
 }
 

@@ -1,0 +1,43 @@
+# A database whose encoding is not UTF-8, and members that UTF-8 has no place for: does the feed take them as the decoder does?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+
+my $pg    = Clairon::Test::postgresql('main');
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay($pg, $store, start => 0);
+my $E     = "\xE9";
+my $BAD   = "\x{FFFD}";
+
+# Its byte, in that encoding, and what becomes of the text.
+my @cases = (
+    [ ascii => 'SQL_ASCII', '\351', "caf$BAD" ],
+    [ ascii_too => 'SQL_ASCII', '\303\251', "caf$E" ],
+    [ latin => 'LATIN1', '\351', "caf$E" ],
+    [ win => 'WIN1252', '\201', "caf$BAD" ]);
+for my $case (@cases)
+{
+    my ($database, $encoding, $byte, $told) = @$case;
+    my $text = "convert_from('caf$byte', '$encoding')";
+    $pg->safe_psql('postgres', "CREATE DATABASE $database ENCODING '$encoding' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0");
+    $pg->safe_psql($database, "CREATE EXTENSION clairon; CREATE TABLE t (id int PRIMARY KEY, team text);
+        SELECT clairon.watch('t', 'TEAM', 'team');
+        INSERT INTO clairon.member VALUES ('TEAM', $text, 'u1'), ('TEAM', $text, 'left')");
+    $relay->configure('feed.conninfo' => $pg->connstr($database) . ' user=relay', 'feed.slot' => $database);
+    $relay->start;
+    $relay->wait_ready;
+    is_deeply([ sort @{ $store->ask('SMEMBERS', $store->shared("members:TEAM:$told")) // [] } ], [qw(left u1)], "$database: the copy");
+    my $client = $relay->client('u1');
+    $pg->safe_psql($database, "DELETE FROM clairon.member WHERE user_id = 'left'; INSERT INTO t VALUES (1, $text)");
+    wait_until("$database: who left", sub { @{ $store->ask('SMEMBERS', $store->shared("members:TEAM:$told")) } == 1 });
+    pass("$database: and what changes meet");
+    $client->wait_row(1);
+    pass("$database: as the rows do");
+    $relay->stop;
+    $pg->safe_psql('postgres', "SELECT pg_drop_replication_slot('$database')");
+    $store->ask('FLUSHALL');
+}
+
+done_testing();
