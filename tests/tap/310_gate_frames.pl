@@ -14,18 +14,6 @@ my $id        = '0190f5c8-1111-7000-8000-000000000001';
 sub fresh { return Clairon::Test::RawSocket->open($relay) }
 sub user  { return Clairon::Test::RawSocket->user($relay, 'u1') }
 
-# The relay says bye, then closes, both with that code.
-sub ends_with
-{
-    my ($raw, $code, $name) = @_;
-    my $end = $raw->ending;
-    is($end->{code}, $code, "$name: closed with $code");
-    my $bye = $end->{lines}[-1] // {};
-    is_deeply([ @{$bye}{ 't', 'code' } ], [ 'bye', $code ], "$name: after a bye with the same code");
-    ok(length $end->{reason} && length $bye->{msg}, "$name: and a reason");
-    return;
-}
-
 # The connection goes on, after an err 107 for the text.
 sub refused
 {
@@ -49,7 +37,7 @@ for my $first ('{"t":"pong"}', '{"t":"ack","ids":["' . $id . '"]}', '{"t":"refre
 {
     my $raw = fresh();
     $raw->text($first);
-    ends_with($raw, 4000, "first $first");
+    $raw->ends_with(4000, "first $first");
 }
 my $late = fresh();
 my $silent = fresh();
@@ -60,10 +48,10 @@ is($late->line->{t}, 'connected', 'it may be said better');
 goes_on($late, 'a connection that began badly');
 refused($late, '{"t":"connect","r":4,"token":"x"}', 4, 'a second connect');
 goes_on($late, 'a second connect');
-ends_with($silent, 4002, 'nothing said in time');
+$silent->ends_with(4002, 'nothing said in time');
 my $dripping = fresh();
 $dripping->frame(TEXT, '{"t":', final => 0);
-ends_with($dripping, 4002, 'half a line in time');
+$dripping->ends_with(4002, 'half a line in time');
 
 # Frames that are none of ours.
 for my $case (
@@ -91,7 +79,7 @@ for my $case (
     my ($name, $code, $send) = @$case;
     my $raw = user();
     $send->($raw);
-    ends_with($raw, $code, $name);
+    $raw->ends_with($code, $name);
 }
 
 # What breaks WebSocket itself ends that connection; how is the library's matter.

@@ -15,17 +15,6 @@ my $relay = Clairon::Test::relay(undef, $store, roles => 'gate',
 
 sub user { return Clairon::Test::RawSocket->user($relay, $_[0]) }
 
-# The relay says bye, then closes, both with that code.
-sub ends_with
-{
-    my ($raw, $code, $name) = @_;
-    my $end = $raw->ending;
-    is($end->{code}, $code, "$name: closed with $code");
-    my $bye = $end->{lines}[-1] // {};
-    is_deeply([ @{$bye}{ 't', 'code' } ], [ 'bye', $code ], "$name: after a bye with the same code");
-    return $bye;
-}
-
 # Pings.
 my $began = time();
 my ($answers, $talks, $pongs, $mute) = map { user($_) } qw(answers talks pongs mute);
@@ -44,7 +33,7 @@ while (!$dead)
     die "nobody was let go\n" if time() - $began > $Clairon::Test::SECONDS;
 }
 cmp_ok($asked, '>=', 2, 'who answers in whatever way is asked again');
-ends_with($mute, 4102, 'no answer');
+$mute->ends_with(4102, 'no answer');
 $_->line_of('ping') for $answers, $talks, $pongs;
 pass('the others stay');
 $_->hang_up for $answers, $talks, $pongs;
@@ -101,11 +90,11 @@ my $half    = Clairon::Test::RawSocket->new($relay);
 $half->write('GET /healthz HT');
 my $stuck = Clairon::Test::RawSocket->open($relay);    # never reads again
 kill TERM => $relay->pid;
-my @ins = map { ends_with($_, 4201, 'a drain')->{in} } @all;
+my @ins = map { $_->ends_with(4201, 'a drain')->{in} } @all;
 is(scalar(grep { defined $_ && $_ >= 0 && $_ <= 2000 } @ins), scalar(@all), 'each is told when to come back');
 my %times = map { $_ => 1 } @ins;
 cmp_ok(scalar(keys %times), '>', 4, 'not all at the same time');
-ends_with($waiting, 4201, 'who had said nothing yet');
+$waiting->ends_with(4201, 'who had said nothing yet');
 is($relay->wait_end, 0, 'the relay ends in good order, also with sockets that do not listen');
 ok(!eval { Clairon::Test::RawSocket->new($relay); 1 }, 'its port is closed');
 

@@ -14,6 +14,7 @@ use Exporter qw(import);
 use IO::Select;
 use IO::Socket::IP;
 use JSON ();
+use Test::More;
 use Time::HiRes qw(time);
 
 use constant { CONTINUATION => 0, TEXT => 1, BINARY => 2, CLOSE => 8, PING => 9, PONG => 10 };
@@ -226,6 +227,18 @@ sub ending
     }
     CORE::close $self->{link};
     return { %end, lines => \@lines };
+}
+
+# The relay says bye, which is returned, then closes, both with that code and a reason.
+sub ends_with
+{
+    my ($self, $code, $name) = @_;
+    my $end = $self->ending;
+    is($end->{code}, $code, "$name: closed with $code");
+    my $bye = $end->{lines}[-1] // {};
+    is_deeply([ @{$bye}{ 't', 'code' } ], [ 'bye', $code ], "$name: after a bye with the same code");
+    ok(length $end->{reason} && length $bye->{msg}, "$name: and a reason");
+    return $bye;
 }
 
 sub hang_up { my ($self) = @_; CORE::close $self->{link}; return }
