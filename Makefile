@@ -267,7 +267,7 @@ deb:
 
 clean:
 	rm -rf $(BUILD)
-	@[ ! -e decoder/Makefile ] || $(MAKE) --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' clean
-	@$(MAKE) --no-print-directory -C tests/bench/decoder PG_CONFIG='$(PG_CONFIG)' clean
+	@! command -v '$(PG_CONFIG)' >/dev/null || for each in decoder tests/bench/decoder; do \
+	    $(MAKE) --no-print-directory -C $$each PG_CONFIG='$(PG_CONFIG)' clean || exit; done
 
 -include $(relay_objects:.o=.d) $(asan_objects:.o=.d) $(asan_main:.o=.d) $(unit_programs:%=%.d)
