@@ -28,6 +28,7 @@ if known == '' and redis.call('HEXISTS', prefix .. ':meta', 'topic_prefix') == 1
     redis.call('HSET', prefix .. ':meta', 'epoch', ARGV[1]:sub(1, 16))
     redis.call('XADD', prefix .. ':control', 'MAXLEN', '~', 10000, '*', 'change', '=')
 end
+if known == '' then redis.call('HSET', prefix .. ':meta', 'copying', 1) end
 local position = redis.call('HGET', progress, 'position:' .. known) or ''
 local timeline = followed or ARGV[3]
 local read = redis.call('HGET', progress, 'read:' .. known) or ''

@@ -21,7 +21,8 @@ local call = redis.call
 local owner = ARGV[3]
 local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner)
 local position = state[2] or ''
-if call('HGET', prefix .. ':meta', 'epoch') ~= ARGV[2] or not has_group() then
+local meta = call('HMGET', prefix .. ':meta', 'epoch', 'copying')
+if meta[1] ~= ARGV[2] or not has_group() then
     return redis.error_reply('EPOCH the store was emptied, or its stream or group removed')
 end
 if state[1] ~= owner then
@@ -70,6 +71,8 @@ while ARGV[at] do
         end
         at = at + 6 + count
     elseif kind == 'C' then
+        -- The first one is the end of the copy of memberships.
+        if fresh and meta[2] then call('HDEL', prefix .. ':meta', 'copying') end
         at = at + 2
     else
         if fresh then change_member(kind, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]) end

@@ -15,6 +15,7 @@ if ARGV[4] == '' then
         for _, key in ipairs(call('KEYS', prefix .. kind)) do call('DEL', key) end
     end
     call('XADD', prefix .. ':control', 'MAXLEN', '~', 10000, '*', 'change', '=')
+    call('HSET', prefix .. ':meta', 'copying', 1)
 end
 if ARGV[5] ~= '' then call('HSET', prefix .. ':meta', 'epoch', ARGV[5]) end
 return 1

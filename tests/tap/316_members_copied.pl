@@ -1,0 +1,38 @@
+# While memberships are being copied, what somebody asks for over HTTP for a group: does it wait, rather than go to some of its members?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token);
+use JSON ();
+use Mojo::UserAgent;
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1')});
+$pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')}); # it would wait for who locks the table
+my $locker = $pg->background_psql('postgres');
+$locker->query_safe('BEGIN; LOCK TABLE clairon.member IN ACCESS EXCLUSIVE MODE');
+my $store = Clairon::Test::store();
+my $gate  = Clairon::Test::relay(undef, $store, roles => 'gate');
+my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0);
+wait_until('the copy has begun', sub {
+    $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE relation = 'clairon.member'::regclass AND NOT granted}) });
+
+sub publish
+{
+    my ($type, @targets) = @_;
+    return Mojo::UserAgent->new->post($gate->url('/v1/notifications'), { Authorization => 'Bearer ' . token(sub => 'app', publish => JSON::true()) },
+        json => { payload => {}, routing => { audience => { type => $type, targets => \@targets }, retry => { ack_required => JSON::true() } } })->result;
+}
+
+is(publish(TEAM => 't1')->code, 503, 'what is for a group has to wait');
+is(publish(USER => 'u1')->code, 201, 'what is for a user has not');
+is(publish('ALL')->code, 201, 'nor what is for all');
+$locker->query_safe('COMMIT');
+$locker->quit;
+my $answer;
+wait_until('it is taken', sub { $answer = publish(TEAM => 't1'); $answer->code == 201 });
+my $id = $answer->json->{id};
+is_deeply($store->ask('HGETALL', $store->of($id, "ack:$id")), [ 'u1', 0 ], 'behind the copy it waits for who is a member');
+
+done_testing();
