@@ -4,40 +4,20 @@ use warnings;
 
 use Clairon::Test qw(wait_until);
 use Clairon::Test::EventStream;
+use Clairon::Test::Kinds qw(insert names has);
 use Clairon::Test::RawSocket;
 use JSON ();
 use Socket qw(SOL_SOCKET SO_RCVBUF);
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
-my @KINDS = (
-    [ low    => q{'ALL', priority => 'LOW'} ],
-    [ normal => q{'ALL'} ],
-    [ high   => q{'ALL', priority => 'HIGH'} ],
-    [ noted  => q{'ALL', type => 'NOTIFICATION', priority => 'LOW'} ],
-    [ needed => q{'ALL', ack_required => true, priority => 'LOW'} ],
-    [ bulk   => q{'USER', '=slow', type => 'NOTIFICATION'} ],
-);
-for my $kind (@KINDS)
-{
-    $pg->safe_psql('postgres', "CREATE TABLE $kind->[0] (id int PRIMARY KEY, body text);"
-          . "SELECT clairon.watch('$kind->[0]', $kind->[1])");
-}
+Clairon::Test::Kinds::create($pg, [ bulk => q{'USER', '=slow', type => 'NOTIFICATION'} ]);
 my $store = Clairon::Test::store();
 my %quiet = ('gate.ping' => '10m', 'gate.slow_age' => '10m', 'gate.slow_bytes' => '1000MB');
 # One runs short, the other does not.
 my ($short, $other) = map { Clairon::Test::relay($pg, $store, conf => { %quiet, 'delivery.shed_bytes' => $_ }) } '200kB', 0;
 
-my $id = 0;
-sub insert
-{
-    $id++;
-    $pg->safe_psql('postgres', join ';', map { "INSERT INTO $_ VALUES ($id, 'x')" } @_);
-    return $id;
-}
-sub names { return join ' ', sort map { "$_->{metadata}{source} $_->{payload}{after}{id}" } $_[0]->notes }
 sub shedding { return $short->metric('clairon_shedding') }
-sub has { my ($client, $name) = @_; return grep { $_ eq $name } split / (?=[a-z])/, names($client) }
 
 # A reader that reads nothing: what is for it alone piles up.
 my $slow = Clairon::Test::RawSocket->open($short);
@@ -88,7 +68,7 @@ wait_until('there is room again', sub { shedding() == 0 });
 my $gap = $live->wait_for('gap');
 is($gap->{why}, 'shed', 'then the client is told of the gap');
 is($sse->line_of('gap')->{why}, 'shed', 'on SSE too');
-insert(qw(low normal noted));
+my $id = insert(qw(low normal noted));
 $live->run_until('it goes on', sub { has($live, "noted $id") });
 ok(has($live, "low $id") && has($live, "normal $id"), 'and gets all again');
 $narrow->run_until('it goes on', sub { has($narrow, "noted $id") });

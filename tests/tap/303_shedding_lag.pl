@@ -3,35 +3,15 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
+use Clairon::Test::Kinds qw(insert names has);
 use POSIX ();
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
-my @KINDS = (
-    [ low    => q{'ALL', priority => 'LOW'} ],
-    [ normal => q{'ALL'} ],
-    [ high   => q{'ALL', priority => 'HIGH'} ],
-    [ noted  => q{'ALL', type => 'NOTIFICATION', priority => 'LOW'} ],
-    [ needed => q{'ALL', ack_required => true, priority => 'LOW'} ],
-);
-for my $kind (@KINDS)
-{
-    $pg->safe_psql('postgres', "CREATE TABLE $kind->[0] (id int PRIMARY KEY);"
-          . "SELECT clairon.watch('$kind->[0]', $kind->[1])");
-}
+Clairon::Test::Kinds::create($pg);
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store,
     conf => { 'gate.ping' => '10m', 'delivery.shed_lag' => '100ms', 'delivery.shed_bytes' => 0 });
-
-my $id = 0;
-sub insert
-{
-    $id++;
-    $pg->safe_psql('postgres', join ';', map { "INSERT INTO $_ VALUES ($id)" } @_);
-    return $id;
-}
-sub names { return join ' ', sort map { "$_->{metadata}{source} $_->{payload}{after}{id}" } $_[0]->notes }
-sub has { my ($client, $name) = @_; return grep { $_ eq $name } split / (?=[a-z])/, names($client) }
 
 # A machine that gives the relay a tenth of its time: it is stopped again and again, until told to end.
 my $robber;
@@ -57,7 +37,7 @@ END { give_back() if $robber && kill 0 => $robber }
 
 my $live   = $relay->client('live');
 my $narrow = $relay->client('narrow', topics => ['postgres.noted']);
-insert(map { $_->[0] } @KINDS);
+insert(qw(low normal high noted needed));
 $live->wait_notes(5);
 rob($relay->pid);
 wait_until('the relay finds itself short of CPU, and LOW alone does not help',
@@ -79,7 +59,7 @@ give_back();
 wait_until('all is well again', sub { $relay->metric('clairon_shedding') == 0 });
 my $gap = $live->wait_for('gap');
 is($gap->{why}, 'shed', 'then the client is told of the gap');
-insert(qw(low normal noted));
+my $id = insert(qw(low normal noted));
 $live->run_until('it goes on', sub { has($live, "noted $id") });
 ok(has($live, "low $id") && has($live, "normal $id"), 'and gets all again');
 $narrow->run_until('it goes on', sub { has($narrow, "noted $id") });
