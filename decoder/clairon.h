@@ -178,6 +178,11 @@ struct decoder {
     uint64 system_identifier;
     int guc_level;    /* 0: settings were set for good */
     HTAB *complaints; /* what was denied or guessed, and how often */
+    struct {
+        uint64 seed;
+        const char *what; /* NULL: none yet */
+        struct complaint *complaint;
+    } last_complaint;
     struct spooler *spooler;
     struct spool *spool; /* of the transaction that comes before its commit; NULL: at it */
 
@@ -276,6 +281,7 @@ extern void packet_finish_frame(StringInfo out, int start);
 
 /* complaint.c: says once, then at each power of ten, what is denied or guessed */
 extern void complaint_setup(struct decoder *decoder);
+/* `what` is a literal: it is known again by its address. */
 extern void complaint_count(struct decoder *decoder, uint64 seed, const char *who,
                             const char *what);
 /* With what was seen at the first, tenth .. of them. */

@@ -41,27 +41,22 @@ put_off(struct decoder *decoder, uint64 seed, const char *const texts[3])
     spool_close(decoder, &record);
 }
 
-void
-complaint_count(struct decoder *decoder, uint64 seed, const char *who, const char *what)
-{
-    complaint_count_because(decoder, seed, who, what, NULL);
-}
-
-void
-complaint_count_because(struct decoder *decoder, uint64 seed, const char *who, const char *what,
-                        const char *reason)
+static struct complaint *
+find(struct decoder *decoder, uint64 seed, const char *what)
 {
     uint64 key = hash_bytes_extended((const unsigned char *)what, strlen(what), seed);
     struct complaint *complaint;
     bool found;
 
-    if (decoder->spool != NULL) {
-        put_off(decoder, seed, (const char *const[]){who, what, reason});
-        return;
-    }
     complaint = hash_search(decoder->complaints, &key, HASH_ENTER, &found);
     if (!found)
         complaint->count = 0;
+    return complaint;
+}
+
+static void
+count(struct complaint *complaint, const char *who, const char *what, const char *reason)
+{
     if (!is_power_of_ten(++complaint->count))
         return;
     /* A walsender's client has no use for warnings; its server's log has. */
@@ -71,4 +66,30 @@ complaint_count_because(struct decoder *decoder, uint64 seed, const char *who, c
                  ? errdetail("Changes so far: %llu.", (unsigned long long)complaint->count)
                  : errdetail("Changes so far: %llu. The last said: %s",
                              (unsigned long long)complaint->count, reason)));
+}
+
+/* One row after the other may give the same: it is looked up once. */
+void
+complaint_count(struct decoder *decoder, uint64 seed, const char *who, const char *what)
+{
+    if (decoder->spool != NULL) {
+        put_off(decoder, seed, (const char *const[]){who, what, NULL});
+        return;
+    }
+    if (decoder->last_complaint.what != what || decoder->last_complaint.seed != seed) {
+        decoder->last_complaint.complaint = find(decoder, seed, what);
+        decoder->last_complaint.what = what;
+        decoder->last_complaint.seed = seed;
+    }
+    count(decoder->last_complaint.complaint, who, what, NULL);
+}
+
+void
+complaint_count_because(struct decoder *decoder, uint64 seed, const char *who, const char *what,
+                        const char *reason)
+{
+    if (decoder->spool != NULL)
+        put_off(decoder, seed, (const char *const[]){who, what, reason});
+    else
+        count(find(decoder, seed, what), who, what, reason);
 }
