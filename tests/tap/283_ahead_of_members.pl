@@ -11,7 +11,7 @@ my $OLD = 600;
 my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
 my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0);
-my $gate  = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.slow_age' => '10m' });
+my $gate  = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.slow_age' => '10m', 'gate.ping' => '1h' });
 
 sub notify { my ($audience, $target, $mark, $count) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$target}', jsonb_build_object('mark', '$mark', 'more', repeat('x', 20000)))"
