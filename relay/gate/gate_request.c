@@ -16,7 +16,8 @@
 #include "wire/ws_frame.h"
 
 #define ASKING_MAX_US (10 * 1000000) /* for the store */
-#define ENDING_MAX_US (5 * 1000000)  /* for the socket to take the answer */
+#define ENDING_MAX_US (5 * 1000000)  /* for the socket to take the answer .. */
+#define ENDING_RATE (32 * 1024)      /* .. and as long as a slow line takes: bytes a second */
 
 void
 gate_request_set_state(struct gate_request *request, enum gate_request_state state)
@@ -394,7 +395,7 @@ sweep_one(struct gate_request *request, int64_t now_us, int64_t wall_us)
         request->route->on_sweep(request, now_us, wall_us);
         break;
     case GATE_REQUEST_ENDING:
-        if (age_us > ENDING_MAX_US)
+        if (age_us > ENDING_MAX_US + (int64_t)request->out.len * 1000000 / ENDING_RATE)
             gate_request_kill(request);
         break;
     case GATE_REQUEST_LINGERING:

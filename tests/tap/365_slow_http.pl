@@ -5,7 +5,9 @@ use warnings;
 use Clairon::Test qw(wait_until token);
 use Clairon::Test::EventStream;
 use Clairon::Test::RawSocket;
+use IO::Socket::IP;
 use JSON ();
+use Socket qw(IPPROTO_TCP SOL_SOCKET SO_RCVBUF TCP_MAXSEG);
 use Test::More;
 
 my $store = Clairon::Test::store();
@@ -53,6 +55,23 @@ my $back = Clairon::Test::EventStream->open($relay, 'deaf1', 'Last-Event-ID' => 
 is($back->line_of('connected')->{resumed}, JSON::true, 'and may come back to its place');
 is_deeply([ map { $back->note->{payload}{n} } 1 .. 30 ], [ 1 .. 30 ], 'for all it missed');
 $_->hang_up for $back, $good;
+
+# An answer that a slow line takes by and by, in more than the five seconds of one that nobody reads.
+my $dripped = Clairon::Test::RawSocket->new($relay);
+$dripped->{link} = IO::Socket::IP->new(PeerHost => '127.0.0.1', PeerPort => $relay->{port},
+    Sockopts => [ [ SOL_SOCKET, SO_RCVBUF, 4096 ], [ IPPROTO_TCP, TCP_MAXSEG, 536 ] ]) or die "could not connect: $@\n";
+$dripped->{link}->blocking(0);
+$dripped->write("GET /v1/poll?pos=$place HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'deaf2') . "\r\n\r\n");
+my ($began, $bytes) = (time(), '');
+wait_until('time goes by', sub {
+    sysread $dripped->{link}, $bytes, 100, length $bytes;
+    return time() - $began > 7;
+});
+1 while $dripped->more;
+$bytes .= $dripped->{bytes};
+my ($len) = $bytes =~ /\r\nContent-Length: (\d+)\r\n/;
+cmp_ok($len, '>', 1_000_000, 'an answer is long');
+is(length((split /\r\n\r\n/, $bytes, 2)[1]), $len, 'and comes to its end, though its reader is slow');
 
 # Requests in drops.
 my $half = Clairon::Test::RawSocket->new($relay);
