@@ -89,7 +89,7 @@ refuse_token(struct gate_conn *conn, const struct client_message *message, enum 
     gate_conn_close(conn, expired ? GATE_CLOSE_EXPIRED : GATE_CLOSE_TOKEN, sentence);
 }
 
-/* FNV-1a over names and targets with their zeroes: enough to see that groups changed. */
+/* FNV-1a over a name and a target with their zeroes: enough to see that groups changed. */
 static uint64_t
 hash_text(uint64_t hash, const char *text)
 {
@@ -99,16 +99,19 @@ hash_text(uint64_t hash, const char *text)
     return hash;
 }
 
+/* In whatever order they stand: who issues tokens may have them from a query without one. */
 static uint64_t
 hash_groups(const struct token *token)
 {
-    uint64_t hash = UINT64_C(14695981039346656037);
+    uint64_t sum = 0;
 
     for (size_t i = 0; i < token->group_count; i++) {
+        uint64_t hash = UINT64_C(14695981039346656037);
+
         hash = hash_text(hash, token->groups[i].audience);
-        hash = hash_text(hash, token->groups[i].target);
+        sum += hash_text(hash, token->groups[i].target);
     }
-    return hash;
+    return sum;
 }
 
 static void

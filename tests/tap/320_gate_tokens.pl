@@ -196,6 +196,9 @@ refresh_ends(token(sub => 'u1'), undef, 4201, 'a refresh to no groups', groups =
 my $grouped = user('u1', groups => { ROLE => ['admin'] });
 is(refresh($grouped, token(sub => 'u1', exp => $later, groups => { ROLE => ['admin'] }))->{exp}, $later,
     'a refresh to the same groups');
+my ($one, $other) = map { made({ alg => 'HS256' }, qq({"sub":"u1","exp":$later,"groups":$_}), \&hs256) } '{"ROLE":["a","b"],"TEAM":["c"]}', '{"TEAM":["c"],"ROLE":["b","a"]}';
+is(refresh(Clairon::Test::RawSocket->user($relay, 'u1', token => $one), $other)->{exp}, $later, 'also in another order');
+
 $grouped->hang_up;
 
 my $end = $short->ending;
