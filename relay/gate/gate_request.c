@@ -164,6 +164,13 @@ proceed(struct gate_request *request)
 }
 
 static void
+refuse_token(struct gate_request *request, enum rc rc, const char *error)
+{
+    gate_request_problem(request, 401, rc == RC_CLOSED ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED,
+                         error);
+}
+
+static void
 on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
 {
     struct gate_request *request = owner;
@@ -176,7 +183,7 @@ on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
     } else if (rc == RC_IO) {
         gate_request_problem(request, 503, 0, error);
     } else {
-        gate_request_problem(request, 401, GATE_ERR_UNAUTHORISED, error);
+        refuse_token(request, rc, error);
     }
 }
 
@@ -200,8 +207,7 @@ use_bearer(struct gate_request *request, const char *bearer)
                               clock_wall_us() / 1000000, &request->token, error);
 
     if (rc != RC_OK)
-        gate_request_problem(request, 401,
-                             rc == RC_CLOSED ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED, error);
+        refuse_token(request, rc, error);
     else if (!gate_admits_request_of(request->gate, request->wsi, request->token.user))
         refuse_haste(request);
     else if (!request->route->is_post)

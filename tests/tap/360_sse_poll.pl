@@ -279,6 +279,12 @@ is(ws_with($ticket->{ticket}), 't2', 'a ticket opens a WebSocket');
 is(ws_with($ticket->{ticket}), 4001, 'once');
 is(http(POST => '/v1/ticket', 'Content-Length' => 0)->{status}, 401, 'no ticket without a token');
 
+# Of a token that ended before it was used.
+my $ends = time() + 2;
+$ticket = ticket('t2', exp => $ends);
+wait_until('the token ends', sub { time() > $ends });
+is(http(GET => "/v1/sse?ticket=$ticket->{ticket}")->{json}{code}, 109, 'a ticket of it is told so');
+
 # A ticket and a token: whose connection it is would be a guess.
 $ticket = ticket('t3');
 my %both = (':path' => "/v1/ws?ticket=$ticket->{ticket}", bearer('t4'));
