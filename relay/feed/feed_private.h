@@ -133,8 +133,7 @@ struct feed {
     unsigned flight_first;
     unsigned flight_count;
     size_t flight_bytes;
-    char
-        copied_to[FRAME_POSITION_TEXT + 1]; /* where it goes on behind the copy; "": at the start */
+    char copied_to[FRAME_POSITION_TEXT + 1]; /* where it goes on behind the copy; "": the start */
     uint64_t copied_members;
     uint64_t copy_ordinal;
 

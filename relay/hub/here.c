@@ -18,8 +18,7 @@ on_told(void *ctx, enum rc rc, bool was_known)
     if (hub->closing)
         return;
     if (rc != RC_OK)
-        hub->is_untold =
-            true; /* a store that is full, say: told with the first beat that it takes */
+        hub->is_untold = true; /* the store is full, say: told with the first beat that it takes */
     else if (!was_known || hub->is_untold)
         here_announce(hub);
     if (rc != RC_OK || was_known)

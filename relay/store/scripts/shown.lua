@@ -1,8 +1,8 @@
 -- shown.lua: users were shown what they owe an ack for: from now on its time runs.
 -- KEYS: stream. ARGV: prefix, ack time-out, backoff base and cap, how long trails are kept, all
 -- in ms, then for each user and message: how, user, id. `how` is three letters: S shown, D held
--- back by a full window, or K shown before, and not acked as far as is known; the backoff E, L or F, or - when it is never retried; O whoever is
--- shown it owes an ack, or C.
+-- back by a full window, or K shown before, and not acked as far as is known; the backoff E, L or
+-- F, or - when it is never retried; O whoever is shown it owes an ack, or C.
 -- Returns the places, from 0, of what nobody waits for an ack of: acked before, say.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
