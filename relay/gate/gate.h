@@ -7,16 +7,15 @@
 #include "base/config.h"
 #include "base/stats.h"
 
-#define GATE_CERT_WARN_DAYS 14 /* a certificate that ends so soon is spoken of */
+#define GATE_CERT_WARN_DAYS 14        /* a certificate that ends so soon is spoken of */
+#define GATE_DESCRIPTORS_SPARE 64     /* for all else than clients */
+#define GATE_DESCRIPTORS_PASSING 8192 /* of requests that begin or are answered, at most */
 
 struct ev_loop;
 struct gate;
 struct hub;
 
 /* What main knows of the process, and does for the gate. */
-#define GATE_DESCRIPTORS_SPARE 64     /* for all else than clients */
-#define GATE_DESCRIPTORS_PASSING 8192 /* of requests that begin or are answered, at most */
-
 struct gate_health {
     /* Fills `detail` with the members of a JSON object, as "feed":"streaming","store":"up". */
     bool (*ready)(void *ctx, struct buffer *detail);
