@@ -117,6 +117,7 @@ open_context(struct gate *gate)
         info.options |= LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT;
     lws_set_log_level(LLL_ERR | LLL_WARN, on_lws_log);
     gate->context = lws_create_context(&info);
+    gate_memory_init();
     return gate->context != NULL ? RC_OK : RC_IO;
 }
 
@@ -138,6 +139,7 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
     stats_set(stats, STAT_GATE_CONNECTIONS_MAX, (uint64_t)config->gate.max_connections);
     gate_timers_start(gate);
     gate_read_init(gate);
+    gate_heads_init(gate);
     if (open_context(gate) == RC_OK &&
         gate_accept_start(gate, listen_fd, reason, sizeof(reason)) == RC_OK) {
         gate_note_certificate(gate);

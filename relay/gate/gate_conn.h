@@ -13,6 +13,7 @@
 
 #include "base/buffer.h"
 #include "base/rates.h"
+#include "base/region.h"
 #include "gate/gate.h"
 #include "hub/session.h"
 #include "store/ticket.h"
@@ -146,6 +147,8 @@ struct gate {
     struct gate_conn *held;
     struct ev_timer unhold;
     int conn_count;
+    int conns_swept;   /* of it, at the last sweep */
+    int conns_trimmed; /* .. and when the heap was last trimmed */
     struct token_rules rules;
     struct ev_timer sweep;
     struct gate_request *requests;
@@ -154,8 +157,9 @@ struct gate {
     struct gate_places lingering; /* of all of them, those that are answered */
     size_t body_bytes;            /* of all posts */
     struct gate_peer *peers;
-    struct gate_head *heads; /* of requests to come, the oldest first */
-    int head_count;
+    struct gate_head *heads;  /* of requests to come, the oldest first */
+    struct gate_head *hellos; /* of TLS, that wait for a place, the oldest first */
+    struct region head_places;
     struct gate_tls_head *tls_heads;
     int tls_head_count;
     struct gate_tls_head *tls_partial; /* those that came in part */
@@ -194,9 +198,12 @@ bool gate_listens_on_unix(const struct gate *gate);
 /*
  * gate_head.c: a new connection, without TLS: its request's head is looked at before lws sees it.
  */
+void gate_heads_init(struct gate *gate);
 void gate_head_begin(struct gate *gate, int fd);
 void gate_heads_sweep(struct gate *gate, int64_t now_us);
 void gate_heads_close(struct gate *gate);
+/* Takes who waits to shake hands, if there is a place now. */
+void gate_heads_go_on(struct gate *gate);
 /* Ends the oldest connection that has yet to ask, or is answered already. False: there is none. */
 bool gate_heads_give_way(struct gate *gate);
 
@@ -204,7 +211,8 @@ bool gate_heads_give_way(struct gate *gate);
  * gate_head_tls.c: the same over TLS. lws reads nothing that was not judged, until _done: it has
  * the request, or the connection is gone.
  */
-void gate_head_tls_begin(struct gate *gate, int fd);
+bool gate_head_tls_has_room(const struct gate *gate);
+void gate_head_tls_begin(struct gate *gate, int fd); /* when it has room */
 void gate_head_tls_done(struct lws *wsi);
 void gate_heads_tls_sweep(struct gate *gate, int64_t now_us);
 bool gate_heads_tls_give_way(struct gate *gate);
@@ -312,6 +320,11 @@ int gate_tls_errno(const SSL *ssl, int result);
  * may take with it what was said last. False: the socket is broken.
  */
 MUST_CHECK bool gate_say_no_more(struct lws *wsi);
+
+/* gate_memory.c: heads of requests get memory of their own from lws; after its context was made. */
+void gate_memory_init(void);
+/* After a crowd came or went, what it no longer needs goes back to the system. */
+void gate_memory_sweep(struct gate *gate);
 
 /* gate_timers.c: one timer for all connections. */
 void gate_timers_start(struct gate *gate);

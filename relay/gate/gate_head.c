@@ -3,8 +3,8 @@
  * what is too long, answer unknown methods in its own words, and let pass what is ambiguous.
  *
  * The head is only peeked at: it costs no memory here, and libwebsockets reads it from the socket
- * as ever. What comes over TLS is gate_head_tls.c's, once a client has said hello: who does not, or
- * only in part, costs no more than the others.
+ * as ever. What comes over TLS is gate_head_tls.c's, once a client has said hello and there is a
+ * place: who does not, or only in part, costs no more than the others.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -23,20 +23,23 @@
 #include "gate/gate_request.h"
 #include "wire/http_head.h"
 
-#define HEADS_MAX 4096 /* that have not come; one more ends the oldest */
 #define TLS_HANDSHAKE 0x16
 #define TLS_RECORD_HEAD 5
 #define TLS_HELLO_ENOUGH 4096 /* bytes: nobody says hello at such length */
 #define AGAIN_S 0.01
 
-/* PEEKING -> adopted by lws, or LINGERING: it is answered, and what still comes is thrown away. */
+/*
+ * PEEKING -> WAITING, over TLS, for a place -> adopted by lws; or LINGERING: it is answered, and
+ * what still comes is thrown away.
+ */
 struct gate_head {
     struct gate *gate;
-    struct gate_head *prev; /* in gate->heads, the oldest first */
+    struct gate_head *prev; /* in gate->heads or, WAITING, gate->hellos; the oldest first */
     struct gate_head *next;
     struct ev_io readable;
     struct ev_timer again; /* where the system does not say when more has come */
     int fd;
+    bool is_waiting;
     bool is_lingering;
     size_t len; /* peeked, or thrown away */
     int64_t since_us;
@@ -112,9 +115,11 @@ head_free(struct gate_head *head)
 
     ev_io_stop(gate->loop, &head->readable);
     ev_timer_stop(gate->loop, &head->again);
-    DL_DELETE(gate->heads, head);
-    gate->head_count--;
-    free(head);
+    if (head->is_waiting)
+        DL_DELETE(gate->hellos, head);
+    else
+        DL_DELETE(gate->heads, head);
+    region_give(&gate->head_places, head);
 }
 
 static void
@@ -188,17 +193,41 @@ hand_over(struct gate_head *head, const struct http_head *parts)
     struct gate *gate = head->gate;
     int fd = head->fd;
 
-    if (parts->idle_upgrade != NULL ||
-        (gate->tls == NULL && gate_head_hides((char *)gate->received, parts->len, false))) {
+    if (parts->idle_upgrade != NULL || gate_head_hides((char *)gate->received, parts->len, false)) {
         hand_over_edited(head, parts);
         return;
     }
     (void)set_low_water(fd, 1);
     head_free(head);
-    if (gate->tls != NULL)
+    (void)gate_accept_adopt(gate, fd);
+}
+
+/* For a place it waits as long as it takes: it is not its fault. */
+static void
+hand_over_hello(struct gate_head *head)
+{
+    struct gate *gate = head->gate;
+    int fd = head->fd;
+
+    if (gate_head_tls_has_room(gate) && (gate->hellos == NULL || gate->hellos == head)) {
+        (void)set_low_water(fd, 1);
+        head_free(head);
         gate_head_tls_begin(gate, fd);
-    else
-        (void)gate_accept_adopt(gate, fd);
+        gate_heads_go_on(gate);
+    } else if (!head->is_waiting) {
+        ev_io_stop(gate->loop, &head->readable);
+        ev_timer_stop(gate->loop, &head->again);
+        DL_DELETE(gate->heads, head);
+        head->is_waiting = true;
+        DL_APPEND(gate->hellos, head);
+    }
+}
+
+void
+gate_heads_go_on(struct gate *gate)
+{
+    if (gate->hellos != NULL && gate_head_tls_has_room(gate))
+        ev_feed_event(gate->loop, &gate->hellos->readable, EV_READ);
 }
 
 static bool
@@ -303,11 +332,9 @@ judge_hello(const unsigned char *bytes, size_t len)
 static void
 judge_tls(struct gate_head *head, size_t len)
 {
-    static const struct http_head none;
-
     switch (judge_hello(head->gate->received, len)) {
     case RC_OK:
-        hand_over(head, &none);
+        hand_over_hello(head);
         break;
     case RC_AGAIN:
         wait_for_more(head, len);
@@ -391,21 +418,40 @@ on_again(struct ev_loop *loop, struct ev_timer *timer, int events)
 }
 
 void
+gate_heads_init(struct gate *gate)
+{
+    gate->head_places = (struct region){
+        .item_bytes = sizeof(struct gate_head),
+        .most = (size_t)gate->config->gate.max_connections,
+    };
+}
+
+/* All that may be connected may come at once, and ask later; one more ends the oldest. */
+static struct gate_head *
+head_new(struct gate *gate)
+{
+    struct gate_head *head = region_take(&gate->head_places);
+
+    if (head == NULL) {
+        log_debug("gate", "%zu requests are to come: the oldest is not waited for",
+                  gate->head_places.taken);
+        head_close(gate->heads != NULL ? gate->heads : gate->hellos);
+        head = region_take(&gate->head_places);
+    }
+    return head;
+}
+
+void
 gate_head_begin(struct gate *gate, int fd)
 {
-    struct gate_head *head = memory_new(sizeof(*head));
+    struct gate_head *head = head_new(gate);
 
-    if (gate->head_count == HEADS_MAX) {
-        log_debug("gate", "%d requests are to come: the oldest is not waited for", HEADS_MAX);
-        head_close(gate->heads);
-    }
     *head = (struct gate_head){.gate = gate, .fd = fd, .since_us = clock_monotonic_us()};
     ev_io_init(&head->readable, on_readable, fd, EV_READ);
     ev_init(&head->again, on_again);
     head->again.repeat = AGAIN_S;
     head->readable.data = head->again.data = head;
     DL_APPEND(gate->heads, head);
-    gate->head_count++;
     ev_io_start(gate->loop, &head->readable);
 }
 
@@ -427,6 +473,7 @@ gate_heads_sweep(struct gate *gate, int64_t now_us)
             answer(head, &late);
         }
     }
+    gate_heads_go_on(gate);
 }
 
 void
@@ -434,13 +481,18 @@ gate_heads_close(struct gate *gate)
 {
     while (gate->heads != NULL)
         head_close(gate->heads);
+    while (gate->hellos != NULL)
+        head_close(gate->hellos);
+    region_free(&gate->head_places);
 }
 
 bool
 gate_heads_give_way(struct gate *gate)
 {
-    if (gate->heads == NULL)
+    struct gate_head *oldest = gate->heads != NULL ? gate->heads : gate->hellos;
+
+    if (oldest == NULL)
         return gate_heads_tls_give_way(gate);
-    head_close(gate->heads);
+    head_close(oldest);
     return true;
 }

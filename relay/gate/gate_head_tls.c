@@ -19,9 +19,11 @@
 #include "base/memory.h"
 #include "gate/gate_request.h"
 
-#define BEFORE_LWS 1    /* its watchers have priority 0 */
-#define NUDGE_S 0.01    /* poll does not see what OpenSSL has read already */
-#define HEADS_MAX 1024  /* that shake hands, or have yet to ask: some 50 kB each */
+#define BEFORE_LWS 1   /* its watchers have priority 0 */
+#define NUDGE_S 0.01   /* poll does not see what OpenSSL has read already */
+#define HEADS_MAX 1024 /* that shake hands, or have yet to ask: some 50 kB each */
+/* For its place: who has it shorter is not to lose it to others of the same crowd. */
+#define PATIENCE_US (3 * INT64_C(1000000))
 #define PARTIAL_MAX 128 /* of which lws has a part, and a place for headers: few of its places */
 #define SEEN_MAX (GATE_HEAD_BYTES_MAX + GATE_RECEIVED_MAX)
 
@@ -62,6 +64,7 @@ head_free(struct gate_tls_head *head)
     } else {
         DL_DELETE(gate->tls_heads, head);
         gate->tls_head_count--;
+        gate_heads_go_on(gate);
     }
     buffer_free(&head->seen);
     free(head);
@@ -148,6 +151,7 @@ keep(struct gate_tls_head *head, size_t len)
         gate->tls_head_count--;
         DL_APPEND(gate->tls_partial, head);
         gate->tls_partial_count++;
+        gate_heads_go_on(gate);
     }
     return true;
 }
@@ -229,6 +233,13 @@ on_readable(struct ev_loop *loop, struct ev_io *io, int events)
         return;
     lws_rx_flow_control(head->wsi, 0);
     peek(head, ssl);
+}
+
+bool
+gate_head_tls_has_room(const struct gate *gate)
+{
+    return gate->tls_head_count < HEADS_MAX ||
+           clock_monotonic_us() - gate->tls_heads->since_us > PATIENCE_US;
 }
 
 void

@@ -143,6 +143,7 @@ on_sweep(struct ev_loop *loop, struct ev_timer *timer, int events)
     gate_requests_sweep(gate, now_us, wall_us);
     gate_heads_sweep(gate, now_us);
     gate_heads_tls_sweep(gate, now_us);
+    gate_memory_sweep(gate);
     stats_set(gate->stats, STAT_GATE_TURNS, ev_iteration(gate->loop));
     check_drained(gate, now_us); /* the gate may be gone after this */
 }
