@@ -232,6 +232,26 @@ sub judge
     return;
 }
 
+# A crowd that comes, goes and comes again must not cost more than clients one by one.
+sub measure_crowd
+{
+    my ($clients, $times) = @_;
+    my ($options, $end) = $servers{clairon}->();
+    my %load = (kind => 'clairon', clients => $clients, seconds => 1, idle => undef, crowd => undef, %$options);
+    my ($before, $got);
+    for (1 .. $times)
+    {
+        $got = load(%load) or last;
+        $before //= $got->{rss_before_kb};
+    }
+    $end->();
+    my $bytes = $got ? sprintf '%.0f', ($got->{rss_after_kb} - $before) * 1024 / $clients : 'failed';
+    my $what = "memory of an idle connection, $clients at once, the ${times}th time";
+    Targets::aim($what, 'at most 3072 B', "$bytes B", $got && $bytes <= 3072);
+    figure(sprintf 'idle   N=%-5d at once, %d times: %s bytes resident a connection', $clients, $times, $bytes);
+    return;
+}
+
 sub measure_idle
 {
     my ($clients) = @_;
@@ -298,7 +318,11 @@ sub measure_fans
 }
 
 measure_fans() if $parts =~ /fan/;
-if ($parts =~ /idle/) { measure_idle($_) for 10000, 19000 }
+if ($parts =~ /idle/) 
+{
+    measure_idle($_) for 10000, 19000;
+    measure_crowd(19000, 5) if grep { $_ eq 'clairon' } @only;
+}
 if ($parts =~ /commit/)
 {
     measure_commit('USER', 1000, 1000, $full ? 10 : 5);

@@ -22,6 +22,7 @@ struct options {
     bool listen;  /* only count what comes */
     bool latency; /* and how old it is */
     bool idle;    /* only connect, and stay for `seconds` */
+    bool crowd;   /* and all at once; clairon only */
     bool patient; /* nchan: each answer is awaited before the next post */
     double seconds;
     int pids[4]; /* whose CPU time is told, the server's first */
@@ -31,6 +32,7 @@ struct options {
 /* One client. It counts messages by their frames' headers. */
 struct client {
     int fd;
+    bool asked;    /* of a crowd: its connect frame is sent */
     uint64_t skip; /* payload bytes still to come */
     bool skip_counts;
     unsigned char header[10];
@@ -39,6 +41,8 @@ struct client {
 
 /* ws.c */
 void client_open(struct client *client, const struct options *options, int number);
+/* Of clairon: nobody waits for another one's answer, as in a crowd at the door. */
+void clients_open_at_once(struct client *clients, const struct options *options);
 /* Reads what is there: 0, or -1 when the server closed. */
 int client_read(struct client *client);
 extern uint64_t messages_seen;

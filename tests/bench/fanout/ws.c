@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <time.h>
@@ -12,7 +13,10 @@
 #include "load.h"
 
 #define READ_BYTES (256 * 1024)
-#define SAMPLE_BYTES 700 /* a message's timestamp stands within these */
+#define CLAIRON_PATH "/v1/ws"
+#define CLAIRON_PROTOCOL "clairon.v1.json"
+#define MUTE_CLIENTS 1000 /* of a crowd, connected and yet to ask for their upgrade */
+#define SAMPLE_BYTES 700  /* a message's timestamp stands within these */
 
 uint64_t messages_seen;
 uint64_t bytes_seen;
@@ -63,10 +67,9 @@ write_frame(int fd, const char *text)
 }
 
 static void
-upgrade(int fd, const char *path, const char *protocol)
+ask_upgrade(int fd, const char *path, const char *protocol)
 {
     char text[1024];
-    size_t len = 0;
 
     snprintf(
         text, sizeof(text),
@@ -75,6 +78,14 @@ upgrade(int fd, const char *path, const char *protocol)
         path, protocol != NULL ? "Sec-WebSocket-Protocol: " : "", protocol != NULL ? protocol : "",
         protocol != NULL ? "\r\n" : "");
     write_all(fd, text, strlen(text));
+}
+
+static void
+await_upgrade(int fd)
+{
+    char text[1024];
+    size_t len = 0;
+
     while (len < 4 || memcmp(text + len - 4, "\r\n\r\n", 4) != 0) {
         if (len + 1 == sizeof(text) || recv(fd, text + len, 1, 0) != 1)
             fail("no answer to the upgrade");
@@ -88,9 +99,16 @@ upgrade(int fd, const char *path, const char *protocol)
     }
 }
 
-/* The relay's own first frames: connect with a token, and be connected. */
 static void
-connect_clairon(int fd, const struct options *options, int number)
+upgrade(int fd, const char *path, const char *protocol)
+{
+    ask_upgrade(fd, path, protocol);
+    await_upgrade(fd);
+}
+
+/* The relay's own first frame: connect with a token. */
+static void
+ask_clairon(int fd, const struct options *options, int number)
 {
     char user[USER_TEXT_MAX], line[2048];
     jwt_t *jwt = NULL;
@@ -107,6 +125,13 @@ connect_clairon(int fd, const struct options *options, int number)
     free(token);
     jwt_free(jwt);
     write_frame(fd, line);
+}
+
+static void
+await_clairon(int fd)
+{
+    char line[2048];
+
     read_frame(fd, line, sizeof(line));
     if (strstr(line, "\"connected\"") == NULL)
         fail(line);
@@ -138,11 +163,60 @@ client_open(struct client *client, const struct options *options, int number)
         upgrade(client->fd, "/socket.io/?EIO=4&transport=websocket", NULL);
         connect_socketio(client->fd);
     } else if (strcmp(options->kind, "clairon") == 0) {
-        upgrade(client->fd, "/v1/ws", "clairon.v1.json");
-        connect_clairon(client->fd, options, number);
+        upgrade(client->fd, CLAIRON_PATH, CLAIRON_PROTOCOL);
+        ask_clairon(client->fd, options, number);
+        await_clairon(client->fd);
     } else {
         upgrade(client->fd, "/", NULL);
     }
+}
+
+/* Of those that have an answer: the next step of each. How many are connected by it. */
+static int
+crowd_step(int epoll, struct client *clients, const struct options *options, int timeout_ms)
+{
+    struct epoll_event events[64];
+    int count = epoll_wait(epoll, events, 64, timeout_ms);
+    int connected = 0;
+
+    for (int i = 0; i < count; i++) {
+        struct client *client = events[i].data.ptr;
+
+        if (client->asked) {
+            await_clairon(client->fd);
+            epoll_ctl(epoll, EPOLL_CTL_DEL, client->fd, NULL);
+            connected++;
+        } else {
+            await_upgrade(client->fd);
+            ask_clairon(client->fd, options, (int)(client - clients));
+            client->asked = true;
+        }
+    }
+    return connected;
+}
+
+void
+clients_open_at_once(struct client *clients, const struct options *options)
+{
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    int connected = 0;
+
+    for (int i = 0; i < options->clients + MUTE_CLIENTS; i++) {
+        struct client *asks = &clients[i - MUTE_CLIENTS];
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = asks};
+
+        if (i < options->clients)
+            clients[i].fd = tcp_connect(options->port);
+        if (i < MUTE_CLIENTS)
+            continue;
+        ask_upgrade(asks->fd, CLAIRON_PATH, CLAIRON_PROTOCOL);
+        if (epoll_ctl(epoll, EPOLL_CTL_ADD, asks->fd, &event) != 0)
+            fail("epoll_ctl");
+        connected += crowd_step(epoll, clients, options, 0);
+    }
+    while (connected < options->clients)
+        connected += crowd_step(epoll, clients, options, 1000);
+    close(epoll);
 }
 
 /* "2025-03-05T12:34:56.123456Z" in us since 1970; 0 when it is no such text. */
