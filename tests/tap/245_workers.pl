@@ -120,7 +120,9 @@ $relay->start;
 $relay->wait_ready;
 my @stay = map { Clairon::Test::RawSocket->user($relay, "u$_") } 1 .. 6;
 $mark = $relay->log_mark;
-kill $_ => $relay->pid for qw(STOP TERM INT CONT);
+kill TERM => $relay->pid;
+$relay->wait_for_log(qr/(?:signal \d+, draining.*){3}/s, from => $mark);
+kill INT => $relay->pid;
 is($relay->wait_end, 0, 'told twice they end');
 like($relay->log_text($mark), qr/again, stopping at once/, 'at once');
 
