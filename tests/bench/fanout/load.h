@@ -41,7 +41,7 @@ struct client {
 
 /* ws.c */
 void client_open(struct client *client, const struct options *options, int number);
-/* Of clairon: nobody waits for another one's answer, as in a crowd at the door. */
+/* Of clairon: all connect before the first one asks, as a crowd at the door does. */
 void clients_open_at_once(struct client *clients, const struct options *options);
 /* Reads what is there: 0, or -1 when the server closed. */
 int client_read(struct client *client);

@@ -15,8 +15,7 @@
 #define READ_BYTES (256 * 1024)
 #define CLAIRON_PATH "/v1/ws"
 #define CLAIRON_PROTOCOL "clairon.v1.json"
-#define MUTE_CLIENTS 1000 /* of a crowd, connected and yet to ask for their upgrade */
-#define SAMPLE_BYTES 700  /* a message's timestamp stands within these */
+#define SAMPLE_BYTES 700 /* a message's timestamp stands within these */
 
 uint64_t messages_seen;
 uint64_t bytes_seen;
@@ -201,16 +200,13 @@ clients_open_at_once(struct client *clients, const struct options *options)
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     int connected = 0;
 
-    for (int i = 0; i < options->clients + MUTE_CLIENTS; i++) {
-        struct client *asks = &clients[i - MUTE_CLIENTS];
-        struct epoll_event event = {.events = EPOLLIN, .data.ptr = asks};
+    for (int i = 0; i < options->clients; i++)
+        clients[i].fd = tcp_connect(options->port);
+    for (int i = 0; i < options->clients; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &clients[i]};
 
-        if (i < options->clients)
-            clients[i].fd = tcp_connect(options->port);
-        if (i < MUTE_CLIENTS)
-            continue;
-        ask_upgrade(asks->fd, CLAIRON_PATH, CLAIRON_PROTOCOL);
-        if (epoll_ctl(epoll, EPOLL_CTL_ADD, asks->fd, &event) != 0)
+        ask_upgrade(clients[i].fd, CLAIRON_PATH, CLAIRON_PROTOCOL);
+        if (epoll_ctl(epoll, EPOLL_CTL_ADD, clients[i].fd, &event) != 0)
             fail("epoll_ctl");
         connected += crowd_step(epoll, clients, options, 0);
     }
