@@ -90,7 +90,11 @@ region_has(const struct region *region, const void *item)
 void
 region_free(struct region *region)
 {
-    if (region->first != NULL)
-        munmap(region->first, region->most * region->item_bytes);
+    size_t bytes = region->most * region->item_bytes;
+
+    if (region->first != NULL) {
+        ASAN_UNPOISON_MEMORY_REGION(region->first, bytes); /* others may get these addresses */
+        munmap(region->first, bytes);
+    }
     *region = (struct region){.item_bytes = region->item_bytes, .most = region->most};
 }

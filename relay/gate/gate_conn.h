@@ -147,12 +147,12 @@ struct gate {
     struct gate_conn *held;
     struct ev_timer unhold;
     int conn_count;
-    int conns_swept;   /* of it, at the last sweep */
-    int conns_trimmed; /* .. and when the heap was last trimmed */
     struct token_rules rules;
     struct ev_timer sweep;
     struct gate_request *requests;
     int stream_count;             /* of those requests: SSE and polls */
+    int clients_swept;            /* connections and streams, at the last sweep */
+    int clients_trimmed;          /* .. and when the heap was last trimmed */
     struct gate_places posts;     /* of those requests: all but polls and streams */
     struct gate_places lingering; /* of all of them, those that are answered */
     size_t body_bytes;            /* of all posts */
@@ -321,7 +321,10 @@ int gate_tls_errno(const SSL *ssl, int result);
  */
 MUST_CHECK bool gate_say_no_more(struct lws *wsi);
 
-/* gate_memory.c: heads of requests get memory of their own from lws; after its context was made. */
+/*
+ * gate_memory.c: lws's tables of headers get memory of their own. Behind lws_create_context, whose
+ * large tables stay.
+ */
 void gate_memory_init(void);
 /* After a crowd came or went, what it no longer needs goes back to the system. */
 void gate_memory_sweep(struct gate *gate);

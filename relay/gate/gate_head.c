@@ -9,9 +9,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,7 +17,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "gate/gate_request.h"
 #include "wire/http_head.h"
 
@@ -27,6 +24,7 @@
 #define TLS_RECORD_HEAD 5
 #define TLS_HELLO_ENOUGH 4096 /* bytes: nobody says hello at such length */
 #define AGAIN_S 0.01
+#define HELLOS_A_TURN 16
 
 /*
  * PEEKING -> WAITING, over TLS, for a place -> adopted by lws; or LINGERING: it is answered, and
@@ -47,66 +45,6 @@ struct gate_head {
 
 _Static_assert(GATE_HEAD_BYTES_MAX <= GATE_RECEIVED_MAX, "a head is peeked at as a whole");
 
-/* Is it the name of a header that lws knows, or (*ret_is_begin) only the beginning of one? */
-static bool
-is_known(const char *name, size_t len, bool *ret_is_begin)
-{
-    *ret_is_begin = false;
-    for (int i = 0; i < WSI_TOKEN_COUNT; i++) {
-        const char *known = (const char *)lws_token_to_string((enum lws_token_indexes)i);
-
-        if (known == NULL || strncasecmp(known, name, len) != 0)
-            continue;
-        if (known[len] == ':')
-            return true;
-        *ret_is_begin = true;
-    }
-    return false;
-}
-
-/* Does anybody look at it? */
-static bool
-is_read(const char *name, size_t len)
-{
-    static const char *const OURS[] = {"idempotency-key", "last-event-id", "traceparent"};
-    bool is_begin;
-
-    for (size_t i = 0; i < sizeof(OURS) / sizeof(OURS[0]); i++) {
-        if (strlen(OURS[i]) == len && strncasecmp(OURS[i], name, len) == 0)
-            return true;
-    }
-    return is_known(name, len, &is_begin);
-}
-
-bool
-gate_head_hides(char *bytes, size_t len, bool mend)
-{
-    const char *end = bytes + len - strlen("\r\n");
-    char *line = (char *)memchr(bytes, '\n', len) + 1;
-    bool hides = false;
-
-    while (line < end) {
-        const char *colon = memchr(line, ':', (size_t)(end - line));
-        char *next = (char *)memchr(line, '\n', (size_t)(end - line)) + 1;
-        bool is_begin, is_hidden;
-
-        if (is_known(line, (size_t)(colon - line), &is_begin) || !is_begin ||
-            memchr(colon + 1, ':', (size_t)(next - colon - 1)) != NULL) {
-            line = next;
-            continue;
-        }
-        colon = memchr(next, ':', (size_t)(end - next));
-        is_hidden = next == end || is_read(next, (size_t)(colon - next));
-        hides |= is_hidden;
-        if (is_hidden && mend)
-            *line = '~';
-        /* lws goes on behind the next line's name; a name of its own hides nothing. */
-        line =
-            is_hidden || next == end ? next : (char *)memchr(next, '\n', (size_t)(end - next)) + 1;
-    }
-    return hides;
-}
-
 /* The descriptor stays open. */
 static void
 head_free(struct gate_head *head)
@@ -115,10 +53,12 @@ head_free(struct gate_head *head)
 
     ev_io_stop(gate->loop, &head->readable);
     ev_timer_stop(gate->loop, &head->again);
-    if (head->is_waiting)
+    if (head->is_waiting) {
         DL_DELETE(gate->hellos, head);
-    else
+        gate_heads_go_on(gate);
+    } else {
         DL_DELETE(gate->heads, head);
+    }
     region_give(&gate->head_places, head);
 }
 
@@ -202,40 +142,63 @@ hand_over(struct gate_head *head, const struct http_head *parts)
     (void)gate_accept_adopt(gate, fd);
 }
 
-/* For a place it waits as long as it takes: it is not its fault. */
-static void
-hand_over_hello(struct gate_head *head)
-{
-    struct gate *gate = head->gate;
-    int fd = head->fd;
-
-    if (gate_head_tls_has_room(gate) && (gate->hellos == NULL || gate->hellos == head)) {
-        (void)set_low_water(fd, 1);
-        head_free(head);
-        gate_head_tls_begin(gate, fd);
-        gate_heads_go_on(gate);
-    } else if (!head->is_waiting) {
-        ev_io_stop(gate->loop, &head->readable);
-        ev_timer_stop(gate->loop, &head->again);
-        DL_DELETE(gate->heads, head);
-        head->is_waiting = true;
-        DL_APPEND(gate->hellos, head);
-    }
-}
-
-void
-gate_heads_go_on(struct gate *gate)
-{
-    if (gate->hellos != NULL && gate_head_tls_has_room(gate))
-        ev_feed_event(gate->loop, &gate->hellos->readable, EV_READ);
-}
-
 static bool
 says_no_more(int fd)
 {
     struct pollfd one = {.fd = fd, .events = POLLRDHUP};
 
     return poll(&one, 1, 0) > 0;
+}
+
+/*
+ * The front of the line is read from again, and so is back here in the next turn of the loop: each
+ * hello takes a signature.
+ */
+void
+gate_heads_go_on(struct gate *gate)
+{
+    struct gate_head *head;
+    int left = HELLOS_A_TURN;
+
+    if (!gate_head_tls_has_room(gate))
+        return;
+    DL_FOREACH (gate->hellos, head) {
+        if (left-- == 0)
+            return;
+        ev_io_start(gate->loop, &head->readable);
+    }
+}
+
+static void
+stand_in_line(struct gate_head *head)
+{
+    struct gate *gate = head->gate;
+
+    (void)set_low_water(head->fd, 1);
+    ev_io_stop(gate->loop, &head->readable);
+    ev_timer_stop(gate->loop, &head->again);
+    DL_DELETE(gate->heads, head);
+    head->is_waiting = true;
+    DL_APPEND(gate->hellos, head);
+    gate_heads_go_on(gate);
+}
+
+static void
+hand_over_hello(struct gate_head *head)
+{
+    struct gate *gate = head->gate;
+    int fd = head->fd;
+
+    if (!head->is_waiting) {
+        stand_in_line(head);
+    } else if (says_no_more(fd)) {
+        head_close(head); /* it gave up: no signature for that */
+    } else if (gate_head_tls_has_room(gate)) {
+        head_free(head);
+        gate_head_tls_begin(gate, fd);
+    } else {
+        ev_io_stop(gate->loop, &head->readable);
+    }
 }
 
 /* A unix socket has no mark, and a system that is short of memory does not wait for it. */
@@ -422,8 +385,18 @@ gate_heads_init(struct gate *gate)
 {
     gate->head_places = (struct region){
         .item_bytes = sizeof(struct gate_head),
-        .most = (size_t)gate->config->gate.max_connections,
+        .most = (size_t)gate->config->gate.max_connections + GATE_DESCRIPTORS_PASSING,
     };
+}
+
+static struct gate_head *
+oldest_head(const struct gate *gate)
+{
+    struct gate_head *head = gate->heads, *hello = gate->hellos;
+
+    if (head == NULL || hello == NULL)
+        return head != NULL ? head : hello;
+    return head->since_us < hello->since_us ? head : hello;
 }
 
 /* All that may be connected may come at once, and ask later; one more ends the oldest. */
@@ -435,7 +408,7 @@ head_new(struct gate *gate)
     if (head == NULL) {
         log_debug("gate", "%zu requests are to come: the oldest is not waited for",
                   gate->head_places.taken);
-        head_close(gate->heads != NULL ? gate->heads : gate->hellos);
+        head_close(oldest_head(gate));
         head = region_take(&gate->head_places);
     }
     return head;
@@ -489,7 +462,7 @@ gate_heads_close(struct gate *gate)
 bool
 gate_heads_give_way(struct gate *gate)
 {
-    struct gate_head *oldest = gate->heads != NULL ? gate->heads : gate->hellos;
+    struct gate_head *oldest = oldest_head(gate);
 
     if (oldest == NULL)
         return gate_heads_tls_give_way(gate);

@@ -107,6 +107,10 @@ answer(struct gate_tls_head *head, struct gate_answer *answer)
     }
     head->is_lingering = true;
     head->since_us = clock_monotonic_us();
+    if (!is_partial(head)) { /* and it is the newest now */
+        DL_DELETE(head->gate->tls_heads, head);
+        DL_APPEND(head->gate->tls_heads, head);
+    }
     ev_timer_stop(head->gate->loop, &head->nudge);
 }
 

@@ -54,11 +54,12 @@ gate_memory_init(void)
 void
 gate_memory_sweep(struct gate *gate)
 {
-    bool is_calm = abs(gate->conn_count - gate->conns_swept) < CALM;
+    int count = gate->conn_count + gate->stream_count;
+    bool is_calm = abs(count - gate->clients_swept) < CALM;
 
-    gate->conns_swept = gate->conn_count;
-    if (!is_calm || abs(gate->conn_count - gate->conns_trimmed) < CROWD)
+    gate->clients_swept = count;
+    if (!is_calm || abs(count - gate->clients_trimmed) < CROWD)
         return;
-    gate->conns_trimmed = gate->conn_count;
+    gate->clients_trimmed = count;
     (void)malloc_trim(0);
 }

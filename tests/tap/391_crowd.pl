@@ -8,6 +8,9 @@ use IO::Select;
 use IO::Socket::IP;
 use Test::More;
 
+use constant { MANY => 6000, MANY_TLS => 1100 }; # more than shake hands at a time
+system('prlimit', '--pid', $$, '--nofile=' . (2 * MANY) . ':') == 0 or die "could not raise the limit of descriptors\n";
+
 my $store = Clairon::Test::store();
 
 sub sockets
@@ -32,9 +35,9 @@ sub ask { $_->syswrite( "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") for @_; retu
 
 subtest 'without TLS' => sub {
     my $relay = Clairon::Test::relay(undef, $store, roles => 'gate');
-    my @crowd = sockets($relay, 6000);
+    my @crowd = sockets($relay, MANY);
     ask(@crowd);
-    is_deeply(answers(@crowd), { 'HTTP/1.1 200' => 6000 }, 'each of 6000 is answered');
+    is_deeply(answers(@crowd), { 'HTTP/1.1 200' => MANY }, 'each is answered');
     $relay->stop;
 };
 
@@ -69,9 +72,9 @@ subtest 'with TLS' => sub {
     my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0,
         conf => { 'gate.tls_cert' => $cert, 'gate.tls_key' => $key });
     $relay->wait_for_log(qr/listening/);
-    my @crowd = sockets($relay, 1500);
+    my @crowd = sockets($relay, MANY_TLS);
     shake_hands_and_ask(@crowd);
-    is_deeply(answers(@crowd), { 'HTTP/1.1 200' => 1500 }, 'each of 1500 is answered');
+    is_deeply(answers(@crowd), { 'HTTP/1.1 200' => MANY_TLS }, 'each is answered');
     $relay->stop;
 };
 
