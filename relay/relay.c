@@ -300,6 +300,7 @@ relay_run(struct config *config, struct stats *stats, int listen_fd, pid_t guard
         .config = config, .stats = stats, .listen_fd = listen_fd, .guardian = guardian};
     bool is_open;
 
+    log_count_lost(&stats->values[STAT_LOG_LOST]);
     relay.loop = ev_loop_new(EVFLAG_AUTO);
     if (relay.loop == NULL) {
         log_error("relay", "could not make an event loop");

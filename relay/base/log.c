@@ -2,12 +2,15 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,13 +30,44 @@ struct log_line {
 static enum log_level log_level_max = LOG_LEVEL_INFO;
 static enum log_format log_style = LOG_FORMAT_LOGFMT;
 
+static uint64_t log_lost;        /* lines that were not written since one was */
+static uint64_t log_lost_nobody; /* counts for as long as nobody wants to know */
+static uint64_t *log_lost_total = &log_lost_nobody;
+
 static const char *const log_level_names[] = {"error", "warn", "info", "debug"};
+
+/*
+ * Two processes may both find room for a line in a pipe that has it for one: only a write that
+ * never waits is safe. An opening of our own can be made so, and that of the others who write
+ * there, say a shell, stays as it is. Where it may not be opened, poll(2) must do.
+ */
+static void
+open_pipe_anew(void)
+{
+    struct stat status;
+    int fd;
+
+    if (fstat(STDERR_FILENO, &status) != 0 || !S_ISFIFO(status.st_mode))
+        return;
+    fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)dup2(fd, STDERR_FILENO);
+    (void)close(fd);
+}
 
 void
 log_setup(enum log_level level, enum log_format format)
 {
     log_level_max = level;
     log_style = format;
+    open_pipe_anew();
+}
+
+void
+log_count_lost(uint64_t *total)
+{
+    log_lost_total = total;
 }
 
 static bool
@@ -131,22 +165,57 @@ line_add_facts(struct log_line *line, enum log_level level)
     (void)line_add(line, facts, (size_t)len, LOG_LINE_MAX);
 }
 
-static void
+/* A log whose reader stands still, or that cannot be written at all, must not stop the relay. */
+static bool
 line_write(const struct log_line *line)
 {
+    struct pollfd place = {.fd = STDERR_FILENO, .events = POLLOUT};
     ssize_t written;
 
-    /* A log that cannot be written must not stop the relay: nobody is left to tell. */
+    if (poll(&place, 1, 0) != 1)
+        return false;
     do
         written = write(STDERR_FILENO, line->bytes, line->len);
     while (written < 0 && errno == EINTR);
+    return written == (ssize_t)line->len;
+}
+
+static bool
+event_write(enum log_level level, const char *who, const char *text)
+{
+    bool is_json = log_style == LOG_FORMAT_JSON;
+    const char *head = is_json ? "{\"who\":" : "who=";
+    const char *tail = is_json ? "}\n" : "\n";
+    struct log_line line = {.len = 0};
+
+    (void)line_add(&line, head, strlen(head), LOG_LINE_MAX);
+    line_add_who(&line, who);
+    line_add_facts(&line, level);
+    line_add_quoted(&line, text, LOG_LINE_MAX - LOG_TAIL_MAX);
+    (void)line_add(&line, tail, strlen(tail), LOG_LINE_MAX);
+    return line_write(&line);
+}
+
+/* False: there is no room for that either. */
+static bool
+tell_lost(void)
+{
+    char text[128];
+
+    (void)snprintf(text, sizeof text,
+                   "%" PRIu64 " lines were lost: who reads this log stood still, or its disk "
+                   "was full",
+                   log_lost);
+    if (!event_write(LOG_LEVEL_WARN, "log", text))
+        return false;
+    log_lost = 0;
+    return true;
 }
 
 void
 log_event(enum log_level level, const char *who, const char *format, ...)
 {
     int saved_errno = errno;
-    struct log_line line = {.len = 0};
     char text[LOG_LINE_MAX];
     va_list args;
 
@@ -156,15 +225,9 @@ log_event(enum log_level level, const char *who, const char *format, ...)
     if (vsnprintf(text, sizeof text, format, args) < 0)
         text[0] = '\0';
     va_end(args);
-
-    const char *head = log_style == LOG_FORMAT_JSON ? "{\"who\":" : "who=";
-    const char *tail = log_style == LOG_FORMAT_JSON ? "}\n" : "\n";
-
-    (void)line_add(&line, head, strlen(head), LOG_LINE_MAX);
-    line_add_who(&line, who);
-    line_add_facts(&line, level);
-    line_add_quoted(&line, text, LOG_LINE_MAX - LOG_TAIL_MAX);
-    (void)line_add(&line, tail, strlen(tail), LOG_LINE_MAX);
-    line_write(&line);
+    if ((log_lost > 0 && !tell_lost()) || !event_write(level, who, text)) {
+        log_lost++;
+        (*log_lost_total)++;
+    }
     errno = saved_errno;
 }

@@ -72,7 +72,8 @@ enum stats_kind { STATS_COUNTER, STATS_GAUGE, STATS_GAUGE_SUM };
       "HTTP requests beyond gate.request_rate")                                                    \
     X(GATE_TURNS, "clairon_loop_turns_total", COUNTER, "Times the event loop woke")                \
     X(GATE_PROTOCOL_ERRORS, "clairon_gate_protocol_errors_total", COUNTER,                         \
-      "Client messages that broke the protocol")
+      "Client messages that broke the protocol")                                                   \
+    X(LOG_LOST, "clairon_log_lines_lost_total", COUNTER, "Lines that the log did not take")
 
 enum metric {
 #define STATS_ENUM(name, metric, kind, help) STAT_##name,

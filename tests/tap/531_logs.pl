@@ -3,7 +3,10 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until token);
+use Clairon::Test::RawSocket;
+use Fcntl qw(O_NONBLOCK O_RDWR);
 use JSON ();
+use POSIX ();
 use PostgreSQL::Test::Utils qw(run_log slurp_file);
 use Test::More;
 
@@ -47,6 +50,41 @@ for my $format (sort keys %fault_of)
     is_deeply([ map { my $fault = $fault_of{$format}->($_); $fault ? "$fault: $_" : () } @lines ], [], "$format: each is one event");
     my @secrets = ($Clairon::Test::SECRET, $secret, 'not-for-logs');
     is_deeply([ grep { index($log, $_) >= 0 } @secrets ], [], "$format: nothing secret, no body");
+}
+
+# Whoever reads the log stands still, and later goes on.
+my $fifo = Clairon::Test::scratch() . '/log';
+POSIX::mkfifo($fifo, 0600) or die "no FIFO: $!";
+sysopen my $reader, $fifo, O_RDWR | O_NONBLOCK or die "could not open the FIFO: $!";
+sub fill { 1 while syswrite $reader, 'x' x 4096; return }
+sub empty { my $text = ''; 1 while sysread $reader, $text, 65536, length $text; return $text }
+
+for my $workers (1, 2)
+{
+    my $relay = Clairon::Test::relay(undef, Clairon::Test::store(), roles => 'gate', start => 0,
+        conf => { 'gate.workers' => $workers, 'relay.log_level' => 'info' });
+    my $wrapper = "$relay->{folder}/wrapper";
+    $relay->write_file($wrapper, "#!/bin/sh\nexec '$relay->{program}' \"\$@\" 2>'$fifo'\n");
+    chmod 0755, $wrapper;
+    $relay->{program} = $wrapper;
+    $relay->start;
+    $relay->wait_ready;
+    fill();
+    wait_until('lines are lost', sub {
+        kill HUP => $relay->pid;
+        my ($status) = $relay->get('/healthz');
+        die "/healthz: $status" if $status != 200;
+        return $relay->metric('clairon_log_lines_lost_total') >= 10;
+    });
+    pass("$workers workers: they serve while nobody reads the log, and count what is lost");
+    empty();
+    my $text = '';
+    my $told = qr/^who=log level=warn at=\S+ msg="[1-9]\d* lines were lost: .*"\n(?=who=)/m;
+    wait_until('it is told', sub { kill HUP => $relay->pid; ($text .= empty()) =~ $told });
+    pass('who reads it again is told how many');
+    fill();
+    is($relay->stop, 0, 'SIGTERM ends them while nobody reads it');
+    empty();
 }
 
 # Every command tells how it is used.

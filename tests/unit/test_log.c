@@ -1,5 +1,6 @@
 /* test_log.c: is every event one line that a machine can read, whatever the text holds? */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -132,6 +133,49 @@ errno_survives(void **state)
     assert_int_equal(after, ENOENT);
 }
 
+/* Fills a pipe to the last byte, as one whose reader stands still. */
+static void
+fill(int fd)
+{
+    char block[4096] = {0};
+    int flags = fcntl(fd, F_GETFL);
+
+    assert_int_equal(fcntl(fd, F_SETFL, flags | O_NONBLOCK), 0);
+    while (write(fd, block, sizeof block) > 0)
+        ;
+    assert_int_equal(fcntl(fd, F_SETFL, flags), 0);
+}
+
+static void
+never_waits_for_its_reader(void **state)
+{
+    char block[4096];
+    static uint64_t lost;
+
+    (void)state;
+    log_setup(LOG_LEVEL_ERROR, LOG_FORMAT_LOGFMT);
+    log_count_lost(&lost);
+    CAPTURE(log_error("gate", "tells of those lost before"));
+    alarm(10); /* who waits is ended */
+    CAPTURE({
+        fill(ends[1]);
+        for (int i = 0; i < 3; i++)
+            log_error("gate", "nobody takes this");
+        assert_int_equal(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+        while (read(ends[0], block, sizeof block) > 0)
+            ;
+        log_error("gate", "first");
+        log_error("gate", "second");
+    });
+    alarm(0);
+    assert_int_equal(lost, 3);
+    assert_memory_equal(captured, "who=log level=warn at=", 22);
+    assert_non_null(strstr(captured, "msg=\"3 lines were lost: who reads this log stood still"));
+    assert_null(strstr(captured, "nobody takes this"));
+    assert_true(strstr(captured, "first") < strstr(captured, "second"));
+    assert_null(strstr(strstr(captured, "first"), "lost"));
+}
+
 int
 main(void)
 {
@@ -142,6 +186,7 @@ main(void)
         cmocka_unit_test(cuts_at_four_kilobytes),
         cmocka_unit_test(json_is_json),
         cmocka_unit_test(errno_survives),
+        cmocka_unit_test(never_waits_for_its_reader),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
