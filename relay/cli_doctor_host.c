@@ -192,7 +192,7 @@ host_examine_settings(const struct config *config, const char *path, struct find
         examine_file("file of the settings", path, findings);
     if (config->auth.key != NULL)
         examine_key(config, path, findings);
-    if (config->gate.tls_cert != NULL)
+    if ((config->relay.roles & CONFIG_ROLE_GATE) != 0 && config->gate.tls_cert != NULL)
         examine_tls(config, findings);
 }
 

@@ -233,9 +233,13 @@ static enum rc
 check_tls(struct config_load *load)
 {
     const struct config *config = load->config;
+    bool is_gate = (config->relay.roles & CONFIG_ROLE_GATE) != 0;
 
-    if (check_certificate(load, "gate", config->gate.tls_cert, config->gate.tls_key) != RC_OK ||
-        check_certificate(load, "store", config->store.tls_cert, config->store.tls_key) != RC_OK)
+    /* Who only asks the store may not be let read the gate's key. */
+    if (is_gate &&
+        check_certificate(load, "gate", config->gate.tls_cert, config->gate.tls_key) != RC_OK)
+        return RC_BAD;
+    if (check_certificate(load, "store", config->store.tls_cert, config->store.tls_key) != RC_OK)
         return RC_BAD;
     return check_readable(load, "store", "tls_ca", config->store.tls_ca);
 }

@@ -127,6 +127,16 @@ refused('a public key that is none', "$feed\[auth]\npublic_key_file = $folder/se
     qr{:4: .*must name a PEM file with -----BEGIN PUBLIC KEY-----});
 refused('half of TLS', good('[gate]', "tls_cert = $folder/secret"), qr{missing key \[gate\] tls_key: \Q$file\E:8});
 
+# Who only asks the store may not be let read the gate's files.
+write_text($file, good('[gate]', "tls_cert = $folder/none", "tls_key = $folder/none"));
+is((clairon([ 'relay', '-c', $file, '--check' ]))[0], 2, 'a gate needs its certificate');
+for my $words ([ 'errors', 'list' ], [ 'trace', '01890a5d-ac96-774b-bcce-b302099a8057' ])
+{
+    my ($code, undef, $err) = clairon([ @$words, '-c', $file ]);
+    is($code, 1, "$words->[0] does not");
+    like($err, qr/could not connect/, 'and gets as far as the store');
+}
+
 # The file itself.
 for my $case ([ "$folder/none.conf", 'No such file or directory' ], [ "$folder/folder", 'Is a directory' ])
 {

@@ -375,37 +375,6 @@ keys_that_belong_together(void **state)
     refuses(GOOD "[delivery]\nbackoff_cap=10ms\n", 6, "not be less than [delivery] backoff_base");
 }
 
-static void
-key_files_are_read(void **state)
-{
-    char file[80], text[200];
-
-    (void)state;
-    (void)snprintf(file, sizeof file, "%s/key", folder);
-    (void)snprintf(text, sizeof text, "[feed]\nconninfo=x\n[auth]\nhs256_secret_file=%s\n", file);
-    refuses(text, 4, "No such file or directory");
-    write_file(file, SECRET "\n", 33);
-    assert_int_equal(load(text, NULL), RC_OK);
-    assert_int_equal(config.auth.key_len, 32);
-    write_file(file, SECRET "\n\n", 34);
-    assert_int_equal(load(text, NULL), RC_OK);
-    assert_int_equal(config.auth.key_len, 33);
-    write_file(file, SECRET "\n", 31);
-    refuses(text, 4, "holds 31 bytes: an HS256 secret needs at least 32");
-
-    (void)snprintf(text, sizeof text, "[feed]\nconninfo=x\n[auth]\npublic_key_file=%s\n", file);
-    refuses(text, 4, "-----BEGIN PUBLIC KEY-----");
-    write_file(file, "-----BEGIN PRIVATE KEY-----\n", 28);
-    refuses(text, 4, "private key");
-    write_file(file, "-----BEGIN PUBLIC KEY-----\nAA==\n-----END PUBLIC KEY-----\n", 57);
-    assert_int_equal(load(text, NULL), RC_OK);
-    assert_int_equal(config.auth.key_len, 57);
-    assert_int_equal(unlink(file), 0);
-    assert_int_equal(load(NULL, "--feed.conninfo=x", "--auth.hs256_secret_file=/dev/zero", NULL),
-                     RC_BAD);
-    expect("not a regular file");
-}
-
 /* Random bytes, then a good file with some bytes changed: an answer always, and never a crash. */
 static void
 garbage_is_refused_not_fatal(void **state)
@@ -489,7 +458,6 @@ main(void)
         cmocka_unit_test(arguments_and_variables_are_named),
         cmocka_unit_test(secrets_are_never_told),
         cmocka_unit_test(keys_that_belong_together),
-        cmocka_unit_test(key_files_are_read),
         cmocka_unit_test(garbage_is_refused_not_fatal),
         cmocka_unit_test(a_file_has_a_ceiling),
         cmocka_unit_test(help_names_every_key),
