@@ -8,6 +8,7 @@
 
 #include "base/config_load.h"
 #include "base/memory.h"
+#include "base/public_key.h"
 #include "base/urls.h"
 
 #define KEY_FILE_MAX 16384
@@ -67,16 +68,11 @@ check_secret(struct config_load *load, const char *name, size_t len)
 static enum rc
 check_public_key(struct config_load *load, const char *pem, size_t len)
 {
-    char where[CONFIG_WHERE_MAX];
+    char where[CONFIG_WHERE_MAX], fault[PUBLIC_KEY_FAULT_MAX];
+    const char *wrong = public_key_fault(pem, len, fault);
 
     config_where(load, "auth", "public_key_file", where);
-    if (memmem(pem, len, "PRIVATE KEY-----", 16) != NULL)
-        return config_fail(load, "%s names a private key: give the relay only the public one",
-                           where);
-    if (memmem(pem, len, "-----BEGIN PUBLIC KEY-----", 26) == NULL ||
-        memmem(pem, len, "-----END PUBLIC KEY-----", 24) == NULL)
-        return config_fail(load, "%s must name a PEM file with -----BEGIN PUBLIC KEY-----", where);
-    return RC_OK;
+    return wrong == NULL ? RC_OK : config_fail(load, "%s %s", where, wrong);
 }
 
 /* Takes the bytes of the file over into config.auth.key when they are a key. */

@@ -125,6 +125,12 @@ refused('two secrets', "$feed\[auth]\nhs256_secret = $secret\nhs256_secret_file 
     qr{:4: .*exclude each other: keep one});
 refused('a public key that is none', "$feed\[auth]\npublic_key_file = $folder/secret\n",
     qr{:4: .*must name a PEM file with -----BEGIN PUBLIC KEY-----});
+for my $case ([ 'garbage', 'MCowBQ==', 'no public key' ],
+    [ 'Ed25519', 'MCowBQYDK2VwAyEAi8WmhFG00PpamMgQZpths465hqjQRXFE8082a56g1EI=', 'another kind (ED25519) than tokens have' ])
+{
+    write_text("$folder/public", "-----BEGIN PUBLIC KEY-----\n$case->[1]\n-----END PUBLIC KEY-----\n");
+    refused("a public key: $case->[0]", "$feed\[auth]\npublic_key_file = $folder/public\n", qr{:4: .*\Q$case->[2]\E.*RSA, or EC on P-256$});
+}
 refused('half of TLS', good('[gate]', "tls_cert = $folder/secret"), qr{missing key \[gate\] tls_key: \Q$file\E:8});
 
 # Who only asks the store may not be let read the gate's files.

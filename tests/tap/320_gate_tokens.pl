@@ -145,6 +145,10 @@ is(judged($strict, made({ alg => 'none' }, \%good, sub { '' })), 4001, 'nor may 
 is(judged($strict, made(\%rs256, \%good, sub { 'x' x 256 })), 4001, 'or be made up');
 is(judged($strict, made(\%rs256, { %good, @$_ }, \&rs256)), 4001, "$_->[0] is not ours")
   for [ iss => 'https://else.example' ], [ iss => undef ], [ aud => 'other' ], [ aud => [] ];
+$relay->write_file("$folder/rsa.pub", "-----BEGIN PUBLIC KEY-----\nMCowBQ==\n-----END PUBLIC KEY-----\n");
+kill HUP => $strict->pid;
+$strict->wait_for_log(qr/the key of tokens stays as it was: .*no public key/);
+is(judged($strict, made(\%rs256, \%good, \&rs256)), 'u1', 'a key file that has become garbage changes nothing');
 $strict->stop;
 
 # While a connection is open.

@@ -90,6 +90,11 @@ openssl('genrsa', '-out', "$folder/rsa", 1024);
 openssl('rsa', '-in', "$folder/rsa", '-pubout', '-out', "$folder/rsa.pub");
 $relay->configure('auth.hs256_secret_file' => undef);
 finds('a short RSA key', 'settings: auth.public_key_file', qr/RSA, 1024 bits/, qr/openssl genpkey/, "--auth.public_key_file=$folder/rsa.pub");
+openssl('ecparam', '-name', 'secp384r1', '-genkey', '-out', "$folder/ec");
+openssl('ec', '-in', "$folder/ec", '-pubout', '-out', "$folder/ec.pub");
+my ($code, undef, $err) = doctor("--auth.public_key_file=$folder/ec.pub");
+is($code, 2, 'a key of no token is a wrong setting');
+like($err, qr/EC on secp384r1.*RSA, or EC on P-256/, 'with what is right');
 $relay->configure('auth.hs256_secret_file' => "$folder/secret");
 
 # Certificates.

@@ -130,7 +130,10 @@ refuses_with_a_reason(void **state)
 static void
 does_not_sign_with_a_public_key(void **state)
 {
-    static const char pem[] = "-----BEGIN PUBLIC KEY-----\nAA==\n-----END PUBLIC KEY-----\n";
+    static const char pem[] = "-----BEGIN PUBLIC KEY-----\n"
+                              "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEjLH04XkkYM2prldozf8TFQ0c50NV\n"
+                              "zuEd0vSn8WbO+gZ1S6XeJEYTVxA6iqkevroWRO0wl3qHPIPf6N62yELErg==\n"
+                              "-----END PUBLIC KEY-----\n";
     char path[] = "/tmp/clairon-token-XXXXXX", argument[80];
     int fd = mkstemp(path);
 

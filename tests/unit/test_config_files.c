@@ -9,10 +9,23 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <openssl/err.h>
 
 #include "base/config.h"
 
 #define SECRET "0123456789abcdef0123456789abcdef"
+#define PEM(base64) "-----BEGIN PUBLIC KEY-----\n" base64 "-----END PUBLIC KEY-----\n"
+#define P256                                                                                       \
+    PEM("MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEjLH04XkkYM2prldozf8TFQ0c50NV\n"                       \
+        "zuEd0vSn8WbO+gZ1S6XeJEYTVxA6iqkevroWRO0wl3qHPIPf6N62yELErg==\n")
+#define P384                                                                                       \
+    PEM("MHYwEAYHKoZIzj0CAQYFK4EEACIDYgAE2qLRcG75FOVB86cYlUTjlhUA8MWjp0Xt\n"                       \
+        "xxI/fu1NIQ8H/h4JBZE6DqglJ5l/DDinH1wNlcpvvHOBbqHfdgKKImAyB8lCUdD+\n"                       \
+        "iEJILYG2tPs3uz+V1RVBd2yXgFi6y3lT\n")
+#define SECP256K1                                                                                  \
+    PEM("MFYwEAYHKoZIzj0CAQYFK4EEAAoDQgAEYSlUZ5UGQmuN14Cw5oGAbyu2i5uLqaIi\n"                       \
+        "xCtWU3qirqnfjhfdHT7rivw/r+W0iIAaK30W56aUIfazj39h09vaYw==\n")
+#define ED25519 PEM("MCowBQYDK2VwAyEAi8WmhFG00PpamMgQZpths465hqjQRXFE8082a56g1EI=\n")
 
 static char folder[] = "/tmp/clairon-files-XXXXXX";
 static char file[64];
@@ -116,9 +129,35 @@ public_keys_are_read(void **state)
     (void)state;
     refuses_key("public_key_file", SECRET "\n", "-----BEGIN PUBLIC KEY-----");
     refuses_key("public_key_file", "-----BEGIN PRIVATE KEY-----\n", "private key");
-    write_file("-----BEGIN PUBLIC KEY-----\nAA==\n-----END PUBLIC KEY-----\n");
+    refuses_key("public_key_file", PEM("AA==\n"), "no public key: it must be one of RSA, or EC");
+    refuses_key("public_key_file",
+                PEM("Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00112233445566"
+                    "778899AABBCCDDEEFF\n\nAA==\n"),
+                "no public key");
+    refuses_key("public_key_file", ED25519, "another kind (ED25519) than tokens have: RSA, or EC");
+    refuses_key("public_key_file", P384, "another kind (EC on secp384r1)");
+    refuses_key("public_key_file", SECP256K1, "another kind (EC on secp256k1)");
+    write_file(P256);
     assert_int_equal(load_key("public_key_file"), RC_OK);
-    assert_int_equal(config.auth.key_len, 57);
+    assert_int_equal(config.auth.key_len, strlen(P256));
+}
+
+static void
+a_bad_public_key_leaves_the_old_one(void **state)
+{
+    static const char *const bad[] = {PEM("AA==\n"), P384, ED25519};
+
+    (void)state;
+    write_file(P256);
+    assert_int_equal(load_key("public_key_file"), RC_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        write_file(bad[i]);
+        assert_int_equal(config_renew_key(&config, error), CONFIG_KEY_BAD);
+        expect("public_key_file");
+        assert_string_equal(config.auth.key, P256);
+        assert_null(config.auth.previous);
+        assert_int_equal(ERR_peek_error(), 0);
+    }
 }
 
 static void
@@ -140,6 +179,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(secrets_are_read),
         cmocka_unit_test(public_keys_are_read),
+        cmocka_unit_test(a_bad_public_key_leaves_the_old_one),
         cmocka_unit_test(certificates_matter_to_a_gate),
     };
 

@@ -1,0 +1,68 @@
+/* public_key.c: tells whether a PEM holds a public key that tokens can be checked with. */
+#include "base/public_key.h"
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define KINDS "RSA, or EC on P-256"
+
+/* NID_undef: the key is not on a curve that has a name. */
+static int
+curve_of(EVP_PKEY *key)
+{
+    X509_PUBKEY *encoded = NULL;
+    X509_ALGOR *algorithm = NULL;
+    const void *curve = NULL;
+    int type = V_ASN1_UNDEF, nid = NID_undef;
+
+    if (X509_PUBKEY_set(&encoded, key) == 1 &&
+        X509_PUBKEY_get0_param(NULL, NULL, NULL, &algorithm, encoded) == 1)
+        X509_ALGOR_get0(NULL, &type, &curve, algorithm);
+    if (type == V_ASN1_OBJECT)
+        nid = OBJ_obj2nid(curve);
+    X509_PUBKEY_free(encoded);
+    return nid;
+}
+
+/* RS256 takes RSA and ES256 P-256 (RFC 7518, section 3.1); no other token is believed. */
+static const char *
+kind_fault(EVP_PKEY *key, char fault[PUBLIC_KEY_FAULT_MAX])
+{
+    int kind = EVP_PKEY_base_id(key);
+    bool is_ec = kind == EVP_PKEY_EC;
+    int curve = is_ec ? curve_of(key) : NID_undef;
+
+    if (kind == EVP_PKEY_RSA || curve == NID_X9_62_prime256v1)
+        return NULL;
+    (void)snprintf(fault, PUBLIC_KEY_FAULT_MAX,
+                   "names a key of another kind (%s%.40s) than tokens have: " KINDS,
+                   is_ec ? "EC on " : "", OBJ_nid2sn(is_ec ? curve : kind));
+    return fault;
+}
+
+const char *
+public_key_fault(const char *pem, size_t len, char fault[PUBLIC_KEY_FAULT_MAX])
+{
+    static char no_passphrase[] = ""; /* else OpenSSL asks the terminal */
+    const char *wrong = "names a file whose PEM is no public key: it must be one of " KINDS;
+
+    if (memmem(pem, len, "PRIVATE KEY-----", 16) != NULL)
+        return "names a private key: give the relay only the public one";
+    if (memmem(pem, len, "-----BEGIN PUBLIC KEY-----", 26) == NULL ||
+        memmem(pem, len, "-----END PUBLIC KEY-----", 24) == NULL)
+        return "must name a PEM file with -----BEGIN PUBLIC KEY-----";
+
+    BIO *bio = BIO_new_mem_buf(pem, (int)len);
+    EVP_PKEY *key = PEM_read_bio_PUBKEY(bio, NULL, NULL, no_passphrase);
+
+    if (key != NULL)
+        wrong = kind_fault(key, fault);
+    EVP_PKEY_free(key);
+    BIO_free(bio);
+    ERR_clear_error(); /* a connection of the gate would take it for its own */
+    return wrong;
+}
