@@ -93,19 +93,24 @@ examine_key(const struct config *config, const char *path, struct findings *find
 
 /* A word of libpq's or of a URL's that only a secret follows. */
 static bool
-holds_password(const struct config *config)
+conninfo_holds_password(const char *conninfo)
 {
-    const char *conninfo = config->feed.conninfo, *url = config->store.url;
     const char *scheme = conninfo != NULL ? strstr(conninfo, "://") : NULL;
     const char *sign = scheme != NULL ? strchr(scheme, '@') : NULL;
 
-    if (conninfo != NULL && strstr(conninfo, "password=") != NULL)
+    if (conninfo == NULL)
+        return false;
+    if (strstr(conninfo, "password=") != NULL || strstr(conninfo, "password =") != NULL)
         return true;
-    if (conninfo != NULL && strstr(conninfo, "password =") != NULL)
-        return true;
-    if (sign != NULL && memchr(scheme + 3, ':', (size_t)(sign - scheme - 3)) != NULL)
-        return true;
-    return strchr(url, '@') != NULL || config->auth.hs256_secret != NULL;
+    return sign != NULL && memchr(scheme + 3, ':', (size_t)(sign - scheme - 3)) != NULL;
+}
+
+static bool
+holds_password(const struct config *config)
+{
+    return conninfo_holds_password(config->feed.conninfo) ||
+           conninfo_holds_password(config->feed.primary_conninfo) ||
+           strchr(config->store.url, '@') != NULL || config->auth.hs256_secret != NULL;
 }
 
 static int
@@ -193,6 +198,8 @@ host_examine_settings(const struct config *config, const char *path, struct find
         examine_key(config, path, findings);
     if ((config->relay.roles & CONFIG_ROLE_GATE) != 0 && config->gate.tls_cert != NULL)
         examine_tls(config, findings);
+    if (config->store.tls_key != NULL)
+        examine_file("file of store.tls_key", config->store.tls_key, findings);
 }
 
 /* -1 when it cannot be read. */

@@ -112,6 +112,21 @@ finds('a key of another', 'settings: gate.tls_key', qr/not the certificate's/, q
 finds('no certificate in it', 'settings: gate.tls_cert', qr/holds no certificate/, qr/BEGIN CERTIFICATE/,
     "--gate.tls_cert=$folder/secret", "--gate.tls_key=$folder/good.key");
 
+my @store_key = ("--store.tls_cert=$folder/good.pem", "--store.tls_key=$folder/good.key");
+is_deeply(wrong(@store_key), {}, 'a key for the store');
+chmod 0644, "$folder/good.key";
+finds('one for everybody', 'settings: file of store.tls_key', qr/read by everybody/, qr/^chmod o= '\Q$folder\E\/good\.key'$/, @store_key);
+
+# Passwords in a file for everybody.
+chmod 0644, $relay->{file};
+mended('a file without a password may be read');
+for my $conninfo ('host=x password=hush', 'postgresql://me:hush@x/db')
+{
+    $relay->configure('feed.primary_conninfo' => $conninfo);
+    chmod 0644, $relay->{file};
+    finds('a password of the primary', 'settings: file of the settings', qr/read by everybody/, qr/^chmod o= /);
+}
+
 # A right that nobody looks at is missed when it is needed.
 my %tried = map { $_ => 1 } slurp_file(Clairon::Test::top() . '/relay/store/examine.c') =~ /^    "([A-Z]+)/mg;
 my %used;
