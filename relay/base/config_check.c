@@ -13,6 +13,7 @@
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
 #define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGITS "0123456789"
+#define HOST_LETTERS LOWER UPPER DIGITS ".-_"
 
 #define UNIX_PATH_MAX (sizeof((struct sockaddr_un *)NULL)->sun_path - 1)
 
@@ -50,20 +51,23 @@ is_number(const char *text, size_t len, long min, long max)
     return value >= min && value <= max;
 }
 
+/* A name of these letters, or "[v6]". */
+static bool
+is_host(const char *text, size_t len, const char *letters)
+{
+    if (len > 2 && text[0] == '[' && text[len - 1] == ']')
+        return strspn(text + 1, DIGITS "abcdefABCDEF:.%") == len - 2;
+    return is_made_of(text, len, letters);
+}
+
 /* "host:port" or "[v6]:port", all of the `len` bytes. */
 static bool
-is_address(const char *text, size_t len)
+is_address(const char *text, size_t len, const char *letters)
 {
     const char *colon = memrchr(text, ':', len);
 
-    if (colon == NULL || !is_number(colon + 1, len - (size_t)(colon + 1 - text), 1, 65535))
-        return false;
-
-    size_t host_len = (size_t)(colon - text);
-
-    if (host_len > 2 && text[0] == '[' && text[host_len - 1] == ']')
-        return strspn(text + 1, DIGITS "abcdefABCDEF:.%") == host_len - 2;
-    return is_made_of(text, host_len, LOWER UPPER DIGITS ".-_*");
+    return colon != NULL && is_number(colon + 1, len - (size_t)(colon + 1 - text), 1, 65535) &&
+           is_host(text, (size_t)(colon - text), letters);
 }
 
 static bool
@@ -103,7 +107,7 @@ check_one_url(const char *value)
 
     if (slash != NULL && !is_number(slash + 1, strlen(slash + 1), 0, 65535))
         return form;
-    return is_address(value, len) ? NULL : form;
+    return is_address(value, len, HOST_LETTERS "*") ? NULL : form;
 }
 
 const char *
@@ -125,8 +129,9 @@ config_check_url(const char *value)
 const char *
 config_check_listen(const char *value)
 {
-    bool good = strncmp(value, "unix:", 5) == 0 ? is_unix_path(value + 5)
-                                                : is_address(value, strlen(value));
+    bool good = strncmp(value, "unix:", 5) == 0
+                    ? is_unix_path(value + 5)
+                    : is_address(value, strlen(value), HOST_LETTERS "*");
 
     return good ? NULL : "must be host:port, [v6]:port or unix:/path";
 }
@@ -145,4 +150,37 @@ config_check_networks(const char *value)
     return networks_are_good(value)
                ? NULL
                : "must hold addresses, networks such as 10.0.0.0/8, or unix, between commas";
+}
+
+/* As browsers write it, which is compared as a whole; null and file:// are pages of no host. */
+static bool
+is_origin(const char *text, size_t len)
+{
+    static const char *const others[] = {"*", "null", "file://"};
+    const char *sign = memmem(text, len, "://", 3);
+    size_t scheme_len = sign != NULL ? (size_t)(sign - text) : 0;
+
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (len == strlen(others[i]) && memcmp(text, others[i], len) == 0)
+            return true;
+    if (!is_made_of(text, scheme_len, LOWER UPPER DIGITS "+.-"))
+        return false;
+    len -= scheme_len + 3;
+    return is_host(sign + 3, len, HOST_LETTERS) || is_address(sign + 3, len, HOST_LETTERS);
+}
+
+const char *
+config_check_origins(const char *value)
+{
+    for (;;) {
+        size_t len;
+
+        value += strspn(value, ", \t");
+        len = strcspn(value, ", \t");
+        if (len == 0)
+            return NULL;
+        if (!is_origin(value, len))
+            return "must hold scheme://host[:port], nothing behind it, or *, between commas";
+        value += len;
+    }
 }

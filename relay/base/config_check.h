@@ -16,5 +16,6 @@ const char *config_check_url(const char *value);
 const char *config_check_listen(const char *value);
 const char *config_check_conninfo(const char *value);
 const char *config_check_networks(const char *value);
+const char *config_check_origins(const char *value);
 
 #endif

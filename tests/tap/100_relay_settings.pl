@@ -97,6 +97,7 @@ refused("$_->[0]", good('[gate]', $_->[0]), "$at $_->[1]") for
   [ 'listen = unix:relative', 'listen must be host:port' ],
   [ 'listen = unix:/' . 'x' x 200, 'listen must be host:port' ],
   [ 'workers = 65',           'workers must be a number from 1 to 64, not "65"' ],
+  [ 'origins = https://app.example/', 'origins must hold scheme://host[:port], nothing behind it, or *, between commas, not "https://app.example/"' ],
   [ 'console = maybe',        'console must be' ];
 refused("$_->[0] $_->[1]", good("[$_->[0]]", $_->[1]), "$file:8: [$_->[0]] $_->[2]") for
   [ 'relay', 'roles = reader',      'roles must be feed, gate or feed,gate, not "reader"' ],

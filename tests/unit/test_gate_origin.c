@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "base/config_check.h"
 #include "gate/gate_conn.h"
 
 static void
@@ -40,12 +41,53 @@ only_the_listed_ones_when_set(void **state)
     assert_true(gate_origin_allowed("*", "https://any.example", "relay.example"));
 }
 
+static void
+a_list_holds_what_browsers_send(void **state)
+{
+    static const char *const good[] = {
+        "*",         "https://a",         "http://a:81, https://b.example",
+        "null",      "HTTP://A.example",  "https://[::1]:3000,http://[::1]",
+        "tauri://a", "file://,http://a,", "moz-extension://0a-1b",
+    };
+    static const char *const bad[] = {
+        "https://a/",
+        "https://a/b",
+        "https://a,https://b/",
+        "a.example",
+        "https://",
+        "https://a:",
+        "https://a:0",
+        "https://a:99999",
+        "https://u@a",
+        "://a",
+        "https://*.a",
+        "https://*.a:81",
+        "https://a?b",
+        "https:/a",
+        "**",
+        "https://[::1",
+        "https://a;https://b",
+        "https://a:81/",
+        "file:///",
+        "https://\xc3\xa9",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        if (config_check_origins(good[i]) != NULL)
+            fail_msg("\"%s\" is refused", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (config_check_origins(bad[i]) == NULL)
+            fail_msg("\"%s\" is taken", bad[i]);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_host_by_default),
         cmocka_unit_test(only_the_listed_ones_when_set),
+        cmocka_unit_test(a_list_holds_what_browsers_send),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
