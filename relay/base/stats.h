@@ -26,7 +26,8 @@ enum stats_kind { STATS_COUNTER, STATS_GAUGE, STATS_GAUGE_SUM };
       "WAL received that PostgreSQL must still keep")                                              \
     X(FEED_LAG, "clairon_feed_lag_seconds", GAUGE,                                                 \
       "Age of what comes from the slot, or waits for the store; 0 when quiet")                     \
-    X(STORE_CONNECTED, "clairon_store_connected", GAUGE, "1 while the store answers")              \
+    X(STORE_CONNECTED, "clairon_store_connected", GAUGE,                                           \
+      "1 while the store answers, and a gate can follow it")                                       \
     X(STORE_NOTES, "clairon_store_notifications_total", COUNTER, "Notifications stored")           \
     X(STORE_REPLAYED, "clairon_store_replayed_total", COUNTER, "Frames already stored, skipped")   \
     X(STORE_ACKS, "clairon_store_acks_total", COUNTER, "Acknowledgements that were new")           \

@@ -27,6 +27,7 @@ struct store {
     struct stats *stats;
     struct store_listener *listeners;
     bool is_up;                       /* all shards are */
+    bool lacks_reader;                /* that follows them for this process */
     char owner[STORE_TOKEN_TEXT + 1]; /* this process */
     char claim[STORE_TOKEN_TEXT + 1]; /* this claim on a slot's progress */
     struct delivery delivery;

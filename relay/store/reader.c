@@ -150,6 +150,16 @@ reader_read(struct lane *lane)
     lane->reading = link_send(lane->link, on_read, lane, (int)argc, argv, NULL) == RC_OK;
 }
 
+static void
+tell_store(const struct reader *reader)
+{
+    bool follows = true;
+
+    for (unsigned i = 0; i < reader->lane_count; i++)
+        follows = follows && link_is_up(reader->lanes[i].link) && reader->lanes[i].is_placed;
+    store_tell_reader(reader->store, follows);
+}
+
 /* "$" in every XREAD would miss what is added between two: ask once for the newest. */
 static void
 on_placed(void *ctx, const redisReply *reply)
@@ -169,6 +179,7 @@ on_placed(void *ctx, const redisReply *reply)
         if (reply_is_array(reply, 1))
             control_take_place(reply->element[0], reader->control.at);
     }
+    tell_store(reader);
     reader->events.on_resumed(reader->events.ctx);
     reader_read(lane);
 }
@@ -221,6 +232,7 @@ on_down(void *ctx, const char *reason)
 
     (void)reason; /* the link has logged it */
     lane->reading = lane->is_stale = false;
+    tell_store(lane->reader);
 }
 
 /* Beats are all that comes from a quiet store, and a full one takes none. */
@@ -294,6 +306,7 @@ reader_open(struct ev_loop *loop, const struct config *config, struct store *sto
     if (reader->most < READER_LEAST)
         reader->most = READER_LEAST;
     name_keys(reader, config);
+    store_tell_reader(store, false);
     for (unsigned i = 0; i < reader->lane_count; i++) {
         if (open_lane(&reader->lanes[i], reader, i, loop, config))
             continue;

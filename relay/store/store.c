@@ -61,6 +61,12 @@ tell_listeners(struct store *store)
     }
 }
 
+static void
+show_connected(const struct store *store)
+{
+    stats_set(store->stats, STAT_STORE_CONNECTED, store->is_up && !store->lacks_reader ? 1 : 0);
+}
+
 /* Of several shards: another one as soon as that of any of them is. */
 static void
 make_epoch(struct store *store)
@@ -83,8 +89,8 @@ store_come_up(struct store *store)
 {
     store->has_begun = true;
     log_info("store", "connected, epoch %s", store->epoch);
-    stats_set(store->stats, STAT_STORE_CONNECTED, 1);
     store->is_up = true;
+    show_connected(store);
     tell_listeners(store);
 }
 
@@ -113,7 +119,7 @@ store_shard_went(struct store *store)
         return;
     store->is_up = false;
     replicas_down(store);
-    stats_set(store->stats, STAT_STORE_CONNECTED, 0);
+    show_connected(store);
     tell_listeners(store);
 }
 
@@ -183,6 +189,19 @@ store_is_up(const struct store *store)
             return false;
     }
     return store->is_up;
+}
+
+bool
+store_serves(const struct store *store)
+{
+    return store_is_up(store) && !store->lacks_reader;
+}
+
+void
+store_tell_reader(struct store *store, bool follows)
+{
+    store->lacks_reader = !follows;
+    show_connected(store);
 }
 
 bool

@@ -32,6 +32,11 @@ void store_close(struct store *store); /* accepts NULL; pending callbacks are ca
 void store_listen(struct store *store, struct store_listener *listener);
 bool store_is_up(const struct store *store);
 
+/* Up, and so is the reader, if this process has one: without it clients hear nothing. */
+bool store_serves(const struct store *store);
+/* Of the reader: whether it follows all of the store. */
+void store_tell_reader(struct store *store, bool follows);
+
 /* It answers, but takes no sign of life: who blocks on its streams hears nothing. */
 bool store_is_mute(const struct store *store);
 

@@ -38,6 +38,9 @@ my $mark = $gate->log_mark;
 $store->ask('CONFIG', 'SET', 'maxclients', 1);
 $store->ask('CLIENT', 'KILL', 'ID', $reader);
 $gate->wait_for_log(qr/store connection failed/, from => $mark);
+is(($gate->get('/readyz'))[0], 503, 'who cannot read the store is not ready');
+like(($gate->get('/readyz'))[1], qr/"store":"down"/, 'and says why');
+is($gate->metric('clairon_store_connected'), 0, 'nor connected');
 
 $pg->safe_psql('postgres', q{
     DELETE FROM clairon.member WHERE user_id = 'leaves';
@@ -51,5 +54,7 @@ $_->run_until('what comes last', sub { has('last', $client{leaves}) && has('last
 is(has('secret', $client{joins}), 1, 'who joined before a message is shown it');
 is(has('secret', $client{leaves}), 0, 'who left before it is not');
 is($_->gaps, '', 'nothing was missed') for values %client;
+is(($gate->get('/readyz'))[0], 200, 'who reads again is ready');
+is($gate->metric('clairon_store_connected'), 1, 'and connected');
 
 done_testing();
