@@ -62,6 +62,7 @@ drop_connection(struct feed *feed)
     feed_confirm_reset(feed); /* the next store may hold less than this one did */
     stats_set(feed->stats, STAT_FEED_CONNECTED, 0);
     stats_set(feed->stats, STAT_FEED_LAG, 0);
+    stats_set(feed->stats, STAT_FEED_UNCONFIRMED, 0);
 }
 
 void

@@ -121,8 +121,10 @@ insert();
 $pg->restart;
 comes_through('a restart');
 insert();
+wait_until('it is stored and not confirmed', sub { $relay->metric('clairon_feed_unconfirmed_bytes') > 0 });
 $pg->stop('immediate');
 wait_until('the relay is not ready', sub { ($relay->get('/readyz'))[0] == 503 });
+is($relay->metric('clairon_feed_unconfirmed_bytes'), 0, 'who reads no slot has nothing to confirm');
 $pg->start;
 comes_through('a crash');
 
