@@ -149,6 +149,7 @@ struct gate {
     int conn_count;
     struct token_rules rules;
     struct ev_timer sweep;
+    unsigned turns_counted; /* of the loop, at the last sweep */
     struct gate_request *requests;
     int stream_count;             /* of those requests: SSE and polls */
     int clients_swept;            /* connections and streams, at the last sweep */

@@ -128,6 +128,16 @@ check_drained(struct gate *gate, int64_t now_us)
     on_drained(gate->drained_ctx);
 }
 
+/* Added, not set: one that takes a dead worker's place counts on from where that one was. */
+static void
+count_turns(struct gate *gate)
+{
+    unsigned turns = ev_iteration(gate->loop);
+
+    stats_add(gate->stats, STAT_GATE_TURNS, turns - gate->turns_counted);
+    gate->turns_counted = turns;
+}
+
 static void
 on_sweep(struct ev_loop *loop, struct ev_timer *timer, int events)
 {
@@ -144,7 +154,7 @@ on_sweep(struct ev_loop *loop, struct ev_timer *timer, int events)
     gate_heads_sweep(gate, now_us);
     gate_heads_tls_sweep(gate, now_us);
     gate_memory_sweep(gate);
-    stats_set(gate->stats, STAT_GATE_TURNS, ev_iteration(gate->loop));
+    count_turns(gate);
     check_drained(gate, now_us); /* the gate may be gone after this */
 }
 

@@ -25,12 +25,16 @@ pass('every client of every worker gets everything');
 is(scalar $store->entries, 50, 'and it is stored once');
 
 # The first carries the feed.
+my ($turns, $now) = (0, 0);
+wait_until('their turns are counted', sub { ($turns = $relay->metric('clairon_loop_turns_total')) > 300 });
 my @before = children($relay->pid);
 kill KILL => $_ for @before;
 wait_until('others take their places',
     sub { my %old = map { $_ => 1 } @before; 3 == grep { !$old{$_} } children($relay->pid) });
 $relay->wait_for_log(qr/was killed by signal 9, starting another/);
 my $late = $relay->client('late');
+wait_until('those of the new ones too', sub { ($now = $relay->metric('clairon_loop_turns_total')) != $turns });
+cmp_ok($now, '>', $turns, 'what the dead have counted stays');
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'x' FROM generate_series(51, 60) i});
 $late->wait_notes(10);
 is(scalar $store->entries, 60, 'what comes is stored and shown, by the new ones');
