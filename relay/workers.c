@@ -49,6 +49,7 @@ run_worker(const struct workers *workers, const struct worker *worker)
         return RELAY_EXIT_FAILED;
     service_leave();
     stats_reset_gauges(worker->stats);
+    worker->stats->is_dead = false;
     /* One slot has one reader. */
     if (worker != &workers->each[0])
         config.relay.roles &= ~(unsigned)CONFIG_ROLE_FEED;
@@ -110,6 +111,7 @@ on_ended(struct workers *workers, struct worker *worker, int status)
 
     worker->pid = 0;
     worker->is_another = true;
+    worker->stats->is_dead = true;
     if (workers->is_stopping)
         return;
     if (has_failed && !was_another) {
@@ -227,6 +229,7 @@ shared_stats(int count)
     for (int i = 0; i < count; i++) {
         all[i].all = all;
         all[i].all_count = count;
+        all[i].is_dead = true; /* until it is started */
     }
     return all;
 }

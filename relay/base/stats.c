@@ -32,21 +32,39 @@ is_gauge(enum metric stat)
     return stats_names[stat].kind != STATS_COUNTER;
 }
 
+static uint64_t
+merge(enum stats_kind kind, uint64_t a, uint64_t b)
+{
+    switch (kind) {
+    case STATS_GAUGE:
+        return a > b ? a : b;
+    case STATS_GAUGE_LEAST:
+        return a < b ? a : b;
+    case STATS_GAUGE_NEAREST:
+        return a == 0 || (b != 0 && b < a) ? b : a;
+    case STATS_COUNTER:
+    case STATS_GAUGE_SUM:
+        break;
+    }
+    return a + b;
+}
+
 uint64_t
 stats_total(const struct stats *stats, enum metric stat)
 {
-    bool takes_largest = stats_names[stat].kind == STATS_GAUGE;
+    bool is_first = true;
     uint64_t total = 0;
 
     if (stats->all == NULL)
         return stats->values[stat];
     for (int i = 0; i < stats->all_count; i++) {
-        uint64_t value = stats->all[i].values[stat];
+        const struct stats *one = &stats->all[i];
 
-        if (!takes_largest)
-            total += value;
-        else if (value > total)
-            total = value;
+        if (one->is_dead && is_gauge(stat))
+            continue;
+        total =
+            is_first ? one->values[stat] : merge(stats_names[stat].kind, total, one->values[stat]);
+        is_first = false;
     }
     return total;
 }

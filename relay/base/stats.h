@@ -2,13 +2,20 @@
 #ifndef CLAIRON_BASE_STATS_H
 #define CLAIRON_BASE_STATS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buffer.h"
 #include "base/histogram.h"
 
-/* A GAUGE is of what workers have in common, or the worst of them; a GAUGE_SUM each one's own. */
-enum stats_kind { STATS_COUNTER, STATS_GAUGE, STATS_GAUGE_SUM };
+/* How that of several workers is told as one; of gauges, the living ones' alone. */
+enum stats_kind {
+    STATS_COUNTER,       /* the sum */
+    STATS_GAUGE,         /* the largest: what they have in common, or the worst */
+    STATS_GAUGE_LEAST,   /* likewise, where less is worse */
+    STATS_GAUGE_NEAREST, /* the least, but for 0, which is none */
+    STATS_GAUGE_SUM      /* the sum: each has its own */
+};
 
 /* X(name in enum, Prometheus name, kind, help); those that differ in labels stand in a row. */
 #define STATS_ERRORS "Acks given up, and notifications with a fault that the error log names"
@@ -26,7 +33,7 @@ enum stats_kind { STATS_COUNTER, STATS_GAUGE, STATS_GAUGE_SUM };
       "WAL received that PostgreSQL must still keep")                                              \
     X(FEED_LAG, "clairon_feed_lag_seconds", GAUGE,                                                 \
       "Age of what comes from the slot, or waits for the store; 0 when quiet")                     \
-    X(STORE_CONNECTED, "clairon_store_connected", GAUGE,                                           \
+    X(STORE_CONNECTED, "clairon_store_connected", GAUGE_LEAST,                                     \
       "1 while the store answers, and a gate can follow it")                                       \
     X(STORE_NOTES, "clairon_store_notifications_total", COUNTER, "Notifications stored")           \
     X(STORE_REPLAYED, "clairon_store_replayed_total", COUNTER, "Frames already stored, skipped")   \
@@ -64,7 +71,7 @@ enum stats_kind { STATS_COUNTER, STATS_GAUGE, STATS_GAUGE_SUM };
     X(GATE_CONNECTIONS, "clairon_gate_connections", GAUGE_SUM, "Open client connections")          \
     X(GATE_CONNECTIONS_MAX, "clairon_gate_connections_max", GAUGE_SUM, "gate.max_connections")     \
     X(GATE_STREAMS, "clairon_gate_streams", GAUGE_SUM, "Open SSE connections and polls")           \
-    X(GATE_CERTIFICATE, "clairon_gate_certificate_expiry_timestamp_seconds", GAUGE,                \
+    X(GATE_CERTIFICATE, "clairon_gate_certificate_expiry_timestamp_seconds", GAUGE_NEAREST,        \
       "Unix time at which the certificate of gate.tls_cert ends; 0: none")                         \
     X(GATE_PUSH_OFF, "clairon_gate_push_off", GAUGE, "1 while push is turned off")                 \
     X(GATE_ACCEPTED, "clairon_gate_accepted_total", COUNTER, "Client connections accepted")        \
@@ -107,6 +114,7 @@ enum time_of {
 struct stats {
     uint64_t values[STAT_COUNT];
     struct histogram times[TIME_COUNT];
+    bool is_dead;            /* its worker: none runs now */
     int64_t beat_us;         /* when a worker's loop turned last; monotonic */
     const struct stats *all; /* of all workers; NULL: this process is alone */
     int all_count;
@@ -134,7 +142,7 @@ stats_time(struct stats *stats, enum time_of what, int64_t took_us)
 /* What a worker that died showed is not so any more. Counters stay. */
 void stats_reset_gauges(struct stats *stats);
 
-/* The sum of all workers', or of a STATS_GAUGE the largest. */
+/* Of all workers, see enum stats_kind. */
 uint64_t stats_total(const struct stats *stats, enum metric stat);
 
 /* {"clairon_..":0,..} */

@@ -109,12 +109,38 @@ adds_up_what_workers_counted(void **state)
     assert_int_equal(stats_total(&all[0], STAT_HUB_QUEUED), 14);
     assert_int_equal(stats_total(&all[0], STAT_STORE_CONNECTED), 1);
     stats_reset_gauges(&all[1]);
+    assert_int_equal(stats_total(&all[0], STAT_STORE_CONNECTED), 0);
     buffer_init(&out, 65536);
     assert_int_equal(stats_write(&all[1], &out), RC_OK);
     assert_non_null(strstr(out.bytes, "\nclairon_hub_delivered_total 10\n"));
     assert_non_null(strstr(out.bytes, "\nclairon_gate_connections 3\n"));
-    assert_non_null(strstr(out.bytes, "\nclairon_store_connected 1\n"));
+    assert_non_null(strstr(out.bytes, "\nclairon_store_connected 0\n"));
     buffer_free(&out);
+}
+
+static void
+tells_the_worst_of_the_living(void **state)
+{
+    struct stats all[4] = {{.values = {0}}};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        all[i].all = all;
+        all[i].all_count = 4;
+        stats_set(&all[i], STAT_STORE_CONNECTED, i != 0);
+        stats_set(&all[i], STAT_GATE_CERTIFICATE, i == 1 ? 0 : 100 + (uint64_t)i);
+        stats_set(&all[i], STAT_FEED_LAG, 10 - (uint64_t)i);
+        stats_add(&all[i], STAT_HUB_DELIVERED, 5);
+    }
+    assert_int_equal(stats_total(&all[1], STAT_STORE_CONNECTED), 0);
+    assert_int_equal(stats_total(&all[1], STAT_GATE_CERTIFICATE), 100);
+    all[0].is_dead = true;
+    assert_int_equal(stats_total(&all[1], STAT_STORE_CONNECTED), 1);
+    assert_int_equal(stats_total(&all[1], STAT_GATE_CERTIFICATE), 102);
+    assert_int_equal(stats_total(&all[1], STAT_FEED_LAG), 9);
+    assert_int_equal(stats_total(&all[1], STAT_HUB_DELIVERED), 20);
+    stats_set(&all[3], STAT_STORE_CONNECTED, 0);
+    assert_int_equal(stats_total(&all[1], STAT_STORE_CONNECTED), 0);
 }
 
 int
@@ -126,6 +152,7 @@ main(void)
         cmocka_unit_test(counts_times_in_steps),
         cmocka_unit_test(says_when_it_does_not_fit),
         cmocka_unit_test(adds_up_what_workers_counted),
+        cmocka_unit_test(tells_the_worst_of_the_living),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
