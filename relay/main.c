@@ -12,6 +12,7 @@
 #include "cli_options.h"
 #include "decoder/version.h"
 #include "feed/feed.h"
+#include "gate/gate.h"
 #include "relay.h"
 
 #define RELAY "relay"
@@ -45,12 +46,23 @@ struct relay_options {
     bool help;
 };
 
+/* A gate that starts tries its files itself. */
+static enum rc
+check_roles(const struct config *config, bool check_only, char error[CONFIG_ERROR_MAX])
+{
+    if ((config->relay.roles & CONFIG_ROLE_FEED) != 0 && feed_check(config, error) != RC_OK)
+        return RC_BAD;
+    if (check_only && (config->relay.roles & CONFIG_ROLE_GATE) != 0)
+        return gate_check(config, error);
+    return RC_OK;
+}
+
 static int
 run_with(struct config *config, const struct relay_options *options)
 {
     char error[CONFIG_ERROR_MAX];
 
-    if ((config->relay.roles & CONFIG_ROLE_FEED) != 0 && feed_check(config, error) != RC_OK) {
+    if (check_roles(config, options->check_only, error) != RC_OK) {
         fprintf(stderr, "clairon " RELAY ": %s%s%s\n", options->path != NULL ? options->path : "",
                 options->path != NULL ? ": " : "", error);
         return CLI_WRONG_USE;

@@ -1,6 +1,6 @@
 /*
- * gate_tls.c: changes the certificate of a running gate, and tells when it ends; and what the files
- * of the gate that read and write have in common where OpenSSL is asked.
+ * gate_tls.c: tries a certificate, changes that of a running gate, and tells when it ends; and what
+ * the files of the gate that read and write have in common where OpenSSL is asked.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,6 +14,7 @@
 #include "gate/gate_conn.h"
 
 #define DAY_S 86400
+#define FAULT_MAX 700
 
 int
 gate_tls_errno(const SSL *ssl, int result)
@@ -35,33 +36,52 @@ gate_say_no_more(struct lws *wsi)
     return shutdown(lws_get_socket_fd(wsi), SHUT_WR) == 0;
 }
 
-/* A sentence for the log, of what OpenSSL complained of first. */
-static void
-log_failure(const char *what, const char *path)
+/* What OpenSSL complained of first. */
+static enum rc
+fail(char fault[FAULT_MAX], const char *what, const char *path)
 {
     char text[256] = "unknown";
 
     ERR_error_string_n(ERR_get_error(), text, sizeof(text));
-    log_error("gate", "the certificate stays as it was: could not %s %s: %s", what, path, text);
+    snprintf(fault, FAULT_MAX, "could not %s %.384s: %s", what, path, text);
+    return RC_BAD;
 }
 
-static bool
-use_files(SSL_CTX *tls, const char *cert, const char *key)
+static enum rc
+use_files(SSL_CTX *tls, const struct config *config, char fault[FAULT_MAX])
 {
     ERR_clear_error();
-    if (SSL_CTX_use_certificate_chain_file(tls, cert) != 1) {
-        log_failure("read", cert);
-        return false;
-    }
-    if (SSL_CTX_use_PrivateKey_file(tls, key, SSL_FILETYPE_PEM) != 1) {
-        log_failure("read", key);
-        return false;
-    }
-    if (SSL_CTX_check_private_key(tls) != 1) {
-        log_failure("use it with", key);
-        return false;
-    }
-    return true;
+    if (SSL_CTX_use_certificate_chain_file(tls, config->gate.tls_cert) != 1)
+        return fail(fault, "read", config->gate.tls_cert);
+    if (SSL_CTX_use_PrivateKey_file(tls, config->gate.tls_key, SSL_FILETYPE_PEM) != 1)
+        return fail(fault, "read", config->gate.tls_key);
+    if (SSL_CTX_check_private_key(tls) != 1)
+        return fail(fault, "use it with", config->gate.tls_key);
+    return RC_OK;
+}
+
+/* In a context of its own: half a change would refuse everybody. */
+static enum rc
+try_files(const struct config *config, char fault[FAULT_MAX])
+{
+    SSL_CTX *trial = SSL_CTX_new(TLS_server_method());
+    enum rc rc = trial != NULL ? use_files(trial, config, fault) : fail(fault, "use", "OpenSSL");
+
+    SSL_CTX_free(trial);
+    return rc;
+}
+
+enum rc
+gate_check(const struct config *config, char error[CONFIG_ERROR_MAX])
+{
+    char fault[FAULT_MAX];
+
+    if (config->gate.tls_cert == NULL || try_files(config, fault) == RC_OK)
+        return RC_OK;
+    snprintf(error, CONFIG_ERROR_MAX,
+             "[gate] tls_cert and tls_key must be PEM files of a certificate and its key: %s",
+             fault);
+    return RC_BAD;
 }
 
 void
@@ -89,17 +109,15 @@ gate_note_certificate(struct gate *gate)
 void
 gate_new_certificate(struct gate *gate)
 {
-    const char *cert = gate->config->gate.tls_cert;
-    const char *key = gate->config->gate.tls_key;
-    SSL_CTX *trial;
+    char fault[FAULT_MAX];
 
     if (gate->tls == NULL)
         return;
-    /* A context of its own first: half a change would refuse everybody. */
-    trial = SSL_CTX_new(TLS_server_method());
-    if (trial != NULL && use_files(trial, cert, key) && use_files(gate->tls, cert, key)) {
+    if (try_files(gate->config, fault) == RC_OK &&
+        use_files(gate->tls, gate->config, fault) == RC_OK) {
         log_info("gate", "the certificate was read again, for connections from now on");
         gate_note_certificate(gate);
+    } else {
+        log_error("gate", "the certificate stays as it was: %s", fault);
     }
-    SSL_CTX_free(trial);
 }

@@ -3,6 +3,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(scratch top);
+use Clairon::Test::SecureSocket;
 use IPC::Run ();
 use Test::More;
 
@@ -133,6 +134,18 @@ for my $case ([ 'garbage', 'MCowBQ==', 'no public key' ],
     refused("a public key: $case->[0]", "$feed\[auth]\npublic_key_file = $folder/public\n", qr{:4: .*\Q$case->[2]\E.*RSA, or EC on P-256$});
 }
 refused('half of TLS', good('[gate]', "tls_cert = $folder/secret"), qr{missing key \[gate\] tls_key: \Q$file\E:8});
+
+my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
+my $pem = 'tls_cert and tls_key must be PEM files of a certificate and its key: could not';
+write_text($file, good('[gate]', "tls_cert = $cert", "tls_key = $key"));
+is((clairon([ 'relay', '-c', $file, '--check' ]))[0], 0, 'a certificate and its key are good');
+refused('a folder for a certificate', good('[gate]', "tls_cert = $folder/folder", "tls_key = $key"), qr{\[gate\] $pem read \Q$folder\E/folder});
+refused('a certificate that is none', good('[gate]', "tls_cert = $folder/secret", "tls_key = $key"), "$pem read $folder/secret");
+refused('a folder for its key', good('[gate]', "tls_cert = $cert", "tls_key = $folder/folder"), "$pem read $folder/folder");
+refused('a key that is none', good('[gate]', "tls_cert = $cert", "tls_key = $cert"), "$pem read $cert");
+rename $key, "$key.other" or die "could not rename: $!\n";
+Clairon::Test::SecureSocket::certificate();
+refused('the key of another', good('[gate]', "tls_cert = $cert", "tls_key = $key.other"), "$pem read $key.other");
 
 # Who only asks the store may not be let read the gate's files.
 write_text($file, good('[gate]', "tls_cert = $folder/none", "tls_key = $folder/none"));
