@@ -38,7 +38,7 @@ SIGHUP
 Reads gate.tls_cert, gate.tls_key and the key file of [auth] again.
 .TP
 SIGUSR1, SIGUSR2
-Turns push off, and on again.
+Turns push off, and on again; both at once: off.
 END
 help_of DOCTOR "$1" doctor
 help_of ERRORS "$1" errors

@@ -24,6 +24,7 @@ struct relay {
     struct stats *stats;
     int listen_fd;
     pid_t guardian; /* of several workers; 0: this process is alone */
+    bool *is_push_off;
     struct store *store;
     struct feed *feed; /* NULL without the role */
     struct hub *hub;   /* likewise */
@@ -150,16 +151,28 @@ on_hangup(struct ev_loop *loop, ev_signal *signal, int events)
     service_tell("READY=1");
 }
 
-/* The kill switch: SIGUSR1 turns push off, SIGUSR2 on. */
+static void
+obey_push(struct relay *relay)
+{
+    if (relay->gate != NULL)
+        gate_push_set(relay->gate, !*relay->is_push_off);
+}
+
+/*
+ * The kill switch: SIGUSR1 turns push off, SIGUSR2 on. Who was sent both knows not which came
+ * first: off is safe. To a worker either says that its guardian knows.
+ */
 static void
 on_push(struct ev_loop *loop, ev_signal *signal, int events)
 {
     struct relay *relay = signal->data;
 
-    (void)loop;
     (void)events;
-    if (relay->gate != NULL)
-        gate_push_set(relay->gate, signal->signum == SIGUSR2);
+    if (relay->guardian == 0)
+        *relay->is_push_off = signal->signum == SIGUSR1;
+    if (signal->signum == SIGUSR1)
+        ev_clear_pending(loop, &relay->push_on);
+    obey_push(relay);
 }
 
 /*
@@ -171,10 +184,13 @@ switch_push(void *ctx, bool on)
 {
     struct relay *relay = ctx;
 
+    if (relay->guardian != 0 && getppid() != relay->guardian)
+        return;
+    *relay->is_push_off = !on;
     if (relay->guardian == 0)
-        gate_push_set(relay->gate, on);
-    else if (getppid() == relay->guardian)
-        (void)kill(relay->guardian, on ? SIGUSR2 : SIGUSR1);
+        obey_push(relay);
+    else
+        (void)kill(relay->guardian, RELAY_SIGNAL_SWITCHED);
 }
 
 /* A worker is born with its guardian's mask: what is sent to it before now must not end it. */
@@ -294,10 +310,13 @@ refuse_signals(void)
 
 int
 relay_run(struct config *config, struct stats *stats, int listen_fd, pid_t guardian,
-          bool is_push_off)
+          bool *is_push_off)
 {
-    struct relay relay = {
-        .config = config, .stats = stats, .listen_fd = listen_fd, .guardian = guardian};
+    struct relay relay = {.config = config,
+                          .stats = stats,
+                          .listen_fd = listen_fd,
+                          .guardian = guardian,
+                          .is_push_off = is_push_off};
     bool is_open;
 
     log_count_lost(&stats->values[STAT_LOG_LOST]);
@@ -312,8 +331,7 @@ relay_run(struct config *config, struct stats *stats, int listen_fd, pid_t guard
     if (is_open) {
         log_info("relay", "started, pid %d", (int)getpid());
         start_beat(&relay);
-        if (is_push_off && relay.gate != NULL)
-            gate_push_set(relay.gate, false);
+        obey_push(&relay);
         service_tell("READY=1");
         ev_run(relay.loop, 0);
     }

@@ -2,21 +2,24 @@
 #ifndef CLAIRON_RELAY_H
 #define CLAIRON_RELAY_H
 
+#include <signal.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "base/config.h"
 #include "base/stats.h"
 
-#define RELAY_EXIT_FAILED 1 /* of a process that could not serve at all */
+#define RELAY_EXIT_FAILED 1            /* of a process that could not serve at all */
+#define RELAY_SIGNAL_SWITCHED SIGRTMIN /* a worker tells its guardian: *is_push_off has changed */
 
 /*
  * One process's work, until SIGTERM or SIGINT has drained it. listen_fd is taken over: clients
  * connect there; -1 without the role. guardian: the parent of several workers, who says a second
- * time by SIGINT; 0: there is none. Push begins turned off if is_push_off. Signals may be blocked
- * until it handles them. Returns the process's exit code.
+ * time by SIGINT; 0: there is none. *is_push_off is what is wanted of the kill switch, shared by
+ * guardian and workers. Signals may be blocked until it handles them. Returns the exit code.
  */
 int relay_run(struct config *config, struct stats *stats, int listen_fd, pid_t guardian,
-              bool is_push_off);
+              bool *is_push_off);
 
 /*
  * The same in config->gate.workers processes that share the listening socket; the first carries

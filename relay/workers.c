@@ -25,6 +25,12 @@ struct worker {
     struct stats *stats;
 };
 
+/* In memory that the guardian and its workers share. */
+struct shared {
+    bool is_push_off; /* what is wanted; each worker obeys once it is told that this has changed */
+    struct stats stats[CONFIG_WORKERS_MAX];
+};
+
 struct workers {
     struct config *config;
     pid_t guardian;
@@ -32,7 +38,7 @@ struct workers {
     int count;
     struct worker each[CONFIG_WORKERS_MAX];
     sigset_t watched;
-    bool is_push_off; /* said last; those that are started later are told */
+    struct shared *shared;
     bool is_stopping;
     int exit_code;
     int64_t watchdog_us; /* 0: the service manager does not ask */
@@ -54,7 +60,7 @@ run_worker(const struct workers *workers, const struct worker *worker)
     if (worker != &workers->each[0])
         config.relay.roles &= ~(unsigned)CONFIG_ROLE_FEED;
     return relay_run(&config, worker->stats, workers->listen_fd, workers->guardian,
-                     workers->is_push_off);
+                     &workers->shared->is_push_off);
 }
 
 static void
@@ -157,11 +163,29 @@ renew_key(const struct workers *workers)
     (void)config_renew_key(workers->config, error);
 }
 
+/* Signals that wait are taken by number, not as they came: where both wait, off is safe. */
+static void
+switch_push(struct workers *workers, int signal)
+{
+    const struct timespec now = {0};
+    sigset_t on;
+
+    sigemptyset(&on);
+    sigaddset(&on, SIGUSR2);
+    if (signal == SIGUSR1)
+        (void)sigtimedwait(&on, NULL, &now);
+    if (signal != RELAY_SIGNAL_SWITCHED)
+        workers->shared->is_push_off = signal == SIGUSR1;
+    tell_all(workers, SIGUSR1);
+}
+
 static void
 pass_on(struct workers *workers, int signal)
 {
-    if (signal == SIGUSR1 || signal == SIGUSR2)
-        workers->is_push_off = signal == SIGUSR1;
+    if (signal == SIGUSR1 || signal == SIGUSR2 || signal == RELAY_SIGNAL_SWITCHED) {
+        switch_push(workers, signal);
+        return;
+    }
     if (signal == SIGHUP) {
         service_tell_reloading();
         renew_key(workers);
@@ -218,20 +242,20 @@ look_after(struct workers *workers)
     }
 }
 
-static struct stats *
-shared_stats(int count)
+static struct shared *
+share(int count)
 {
-    struct stats *all = mmap(NULL, sizeof(*all) * (size_t)count, PROT_READ | PROT_WRITE,
-                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct shared *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    if (all == MAP_FAILED)
+    if (shared == MAP_FAILED)
         return NULL;
     for (int i = 0; i < count; i++) {
-        all[i].all = all;
-        all[i].all_count = count;
-        all[i].is_dead = true; /* until it is started */
+        shared->stats[i].all = shared->stats;
+        shared->stats[i].all_count = count;
+        shared->stats[i].is_dead = true; /* until it is started */
     }
-    return all;
+    return shared;
 }
 
 static int
@@ -241,17 +265,18 @@ run_several(struct config *config, int listen_fd)
                               .guardian = getpid(),
                               .listen_fd = listen_fd,
                               .count = config->gate.workers,
+                              .shared = share(config->gate.workers),
                               .watchdog_us = service_watchdog_us()};
-    struct stats *stats = shared_stats(workers.count);
-    const int watched[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
+    const int watched[] = {
+        SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD, RELAY_SIGNAL_SWITCHED};
 
-    if (stats == NULL) {
+    if (workers.shared == NULL) {
         log_error("workers", "no shared memory: %s", strerror(errno));
         gate_unlisten(config, listen_fd);
         return RELAY_EXIT_FAILED;
     }
     for (int i = 0; i < workers.count; i++)
-        workers.each[i].stats = &stats[i];
+        workers.each[i].stats = &workers.shared->stats[i];
     sigemptyset(&workers.watched);
     for (size_t i = 0; i < sizeof(watched) / sizeof(watched[0]); i++)
         sigaddset(&workers.watched, watched[i]);
@@ -260,7 +285,7 @@ run_several(struct config *config, int listen_fd)
     start_due(&workers);
     service_tell("READY=1");
     look_after(&workers);
-    munmap(stats, sizeof(*stats) * (size_t)workers.count);
+    munmap(workers.shared, sizeof(*workers.shared));
     return workers.exit_code;
 }
 
@@ -285,6 +310,7 @@ int
 workers_run(struct config *config)
 {
     bool has_gate = (config->relay.roles & CONFIG_ROLE_GATE) != 0;
+    bool is_push_off = false;
     struct stats stats = {0};
     int listen_fd = -1;
 
@@ -293,5 +319,5 @@ workers_run(struct config *config)
         return RELAY_EXIT_FAILED;
     if (has_gate && config->gate.workers > 1)
         return run_several(config, listen_fd);
-    return relay_run(config, &stats, listen_fd, 0, false);
+    return relay_run(config, &stats, listen_fd, 0, &is_push_off);
 }

@@ -197,6 +197,49 @@ wait_until('all take', sub { 12 == grep { status($relay) == 101 } 1 .. 12 });
 pass('all take');
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 
+# Both signals, back to back: off wins, and all agree. Some find both waiting, as those who were busy.
+sub pending { my ($pid) = @_; open my $file, '<', "/proc/$pid/status" or return 1; return hex((join('', <$file>) =~ /^ShdPnd:\s+(\w+)/m)[0]) }
+sub all_say { my ($status) = @_; return wait_until("all say $status", sub { 12 == grep { status($relay) == $status } 1 .. 12 }, 10) }
+
+sub while_stopped
+{
+    my ($act, @pids) = @_;
+    kill STOP => @pids;
+    $act->();
+    for (@pids)
+    {
+        kill CONT => $_;
+        wait_until('it took the signals', sub { !pending($relay->pid) }) if @pids > 1;
+    }
+    return;
+}
+
+for my $workers (1, 2)
+{
+    $relay = with('gate.workers' => $workers, 'gate.drain' => '0s');
+    my $both = sub { kill USR2 => $relay->pid; kill USR1 => $relay->pid };
+    for my $round (1 .. 20)
+    {
+        my @stopped = $round % 2 ? () : ($relay->pid, $round % 4 ? () : children($relay->pid));
+        while_stopped($both, @stopped);
+        all_say(503);
+        kill USR2 => $relay->pid;
+        all_say(101);
+    }
+    pass("$workers workers: on and off at once turn push off");
+    is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+}
+
+# Who asks over HTTP is answered before the guardian knows: what was asked last counts.
+$relay = with('gate.workers' => 2, 'gate.drain' => '0s');
+for ([ 'true', 'false', 503 ], [ 'false', 'true', 101 ])
+{
+    my ($first, $last, $status) = @$_;
+    while_stopped(sub { is(post($relay, '/v1/push', qq({"on":$_}), admin => JSON::true), 204, "asked for $_") for $first, $last }, $relay->pid);
+    all_say($status);
+}
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
 # No descriptor is left: who has not asked yet gives way to who does, others wait; it is said once.
 $relay = with('gate.connect_timeout' => '5m');
 my @taken = glob '/proc/' . $relay->pid . '/fd/*';
