@@ -283,7 +283,8 @@ is_case('9.4 as many fragments as bytes', sub {
     my $text = ping_of(2000);
     $_[0]->write(join '', map {
         frame_bytes($_ ? CONTINUATION : TEXT, substr($text, $_, 1), final => $_ == 1999) } 0 .. 1999) }, 'pong');
-is_case('9.7 a thousand lines, a frame each', sub { $_[0]->write(frame_bytes(TEXT, $line) x 1000) }, ('pong') x 1000);
+# With the connect line, as many as a client may say in a second.
+is_case('9.7 many lines, a frame each', sub { $_[0]->write(frame_bytes(TEXT, $line) x 999) }, ('pong') x 999);
 
 # 10. What clients must do: mask.
 is_case('10.1 a text without a mask', sub { $_[0]->frame(TEXT, $line, masked => 0) }, 1002);
