@@ -242,8 +242,8 @@ is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 
 # No descriptor is left: who has not asked yet gives way to who does, others wait; it is said once.
 $relay = with('gate.connect_timeout' => '5m');
-my @taken = glob '/proc/' . $relay->pid . '/fd/*';
-system('prlimit', '--pid', $relay->pid, '--nofile=' . (@taken + 4) . ':') == 0 or die 'could not lower the limit';
+my @open = glob '/proc/' . $relay->pid . '/fd/*';
+system('prlimit', '--pid', $relay->pid, '--nofile=' . (@open + 4) . ':') == 0 or die 'could not lower the limit';
 my @mute = map { Clairon::Test::RawSocket->new($relay) } 1 .. 12;
 $relay->wait_for_log(qr/no descriptor for a new connection .*LimitNOFILE/);
 is(status($relay), 101, 'who asks is served while many say nothing');

@@ -91,7 +91,7 @@ my %servers = (
     },
     clairon => sub {
         my $relay = Clairon::Test::relay(undef, $store, roles => 'gate',
-            conf => { 'relay.log_level' => 'info', 'gate.drain' => '0s', 'gate.ping' => '10m' });
+            conf => { 'relay.log_level' => 'info', 'gate.drain' => '0s', 'gate.ping' => '10m', 'gate.connect_timeout' => '1m' });
         my $pids = join ',', $relay->pid, $store->pid;
         return ({ port => $relay->{port}, store => $store->{socket}, pids => $pids,
                 secret => $Clairon::Test::SECRET }, sub { $relay->stop }, $relay);
