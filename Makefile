@@ -6,6 +6,7 @@
 #   make deb             Debian packages of both, for this Debian
 #   make fuzz            fuzz targets, some seconds each
 #   make soak            ten minutes of churn (SECONDS=..)
+#   make mutants         one-line faults, each of which a test must notice
 #   make check-images    the container images, without an engine
 #   make fmt lint bench asan clean deps help check-unit check-regress check-isolation check-tap ..
 
@@ -86,7 +87,7 @@ endif
 # ---- targets
 .PHONY: all help deps plugin check check-build check-unit check-regress check-isolation check-tap \
     check-client check-e2e check-replica check-packages check-operations check-images check-sanitized soak \
-    asan demo demo-traffic bench bench-tools install uninstall deb clean fmt lint private-root sanitized-root
+    asan demo demo-traffic bench bench-tools install uninstall deb clean fmt lint mutants private-root sanitized-root
 
 all: plugin $(BUILD)/clairon
 
@@ -212,6 +213,10 @@ soak: $(BUILD)/clairon private-root
 
 lint:
 	@tests/lint/lint.sh
+
+# One-line faults, each applied to a copy of the checkout: does a test fail? MUTANTS names some of them.
+mutants: check-build
+	@MUTANTS='$(MUTANTS)' tests/mutants/run.pl
 
 fmt:
 	@clang-format -i $(c_files)

@@ -56,4 +56,5 @@ rule "sizes" with_tool ctags tests/lint/sizes.sh
 rule "format" with_tool clang-format rule_format
 rule "cppcheck" with_tool cppcheck rule_cppcheck
 rule "shell scripts" with_tool shellcheck rule_shell
+rule "mutants" tests/mutants/run.pl --check
 exit "$status"
