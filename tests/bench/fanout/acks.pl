@@ -13,7 +13,8 @@ use Test::More;
 my $folder = Clairon::Test::top() . '/relay/store/scripts';
 my $pairs  = $ENV{ACKS_PAIRS} // 40000;
 my $batch  = $ENV{ACKS_BATCH} // 2000; # as many as a relay sends at once
-my $aim    = 100_000;
+# Acknowledgements a second and core of the store. A user's only one costs a script's whole round of keys.
+my ($aim, $aim_alone) = (100_000, 90_000);
 
 # A script with what it includes, as the relay has it.
 sub script
@@ -83,10 +84,11 @@ sub measure
     my $used = cpu($store) - $began;
     is($acked, scalar(@acks), "all are taken, $users users a message");
     my $each = $acked / $used;
+    my $least = $users == 1 && $row == 1 ? $aim_alone : $aim;
     note(sprintf 'bench: acks of %4d users a message, %2d in a row of one user, %d in a batch: %7d /s of a store\'s core, '
-          . '%.1f us each  (aim: %d)', $users, $row, $batch, $each, 1e6 / $each, $aim);
+          . '%.1f us each  (aim: %d)', $users, $row, $batch, $each, 1e6 / $each, $least);
     Targets::aim(sprintf('acks of a core of the store, %d users a message, %d in a row', $users, $row),
-        'at least 100 000 /s', sprintf('%d /s', $each), $each >= $aim);
+        "at least $least /s", sprintf('%d /s', $each), $each >= $least);
     $store->stop;
     return;
 }
