@@ -4,24 +4,43 @@
 #include <string.h>
 #include <strings.h>
 
-/* The host's name without scheme, port and path; an IPv6 address keeps its brackets. */
-static size_t
-host_len(const char *host)
-{
-    const char *bracket = host[0] == '[' ? strchr(host, ']') : NULL;
+#define SCHEME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-"
+#define HOST_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+#define V6_LETTERS "0123456789abcdefABCDEF:."
+#define PORT_DIGITS 5
 
-    return bracket != NULL ? (size_t)(bracket - host) + 1 : strcspn(host, ":/");
+/* Bytes of the host in `text`, which must be host, host:port, [v6] or [v6]:port and nothing else;
+ * 0: it is not. A longer text that begins with a good host must not pass for that host. */
+static size_t
+host_len(const char *text)
+{
+    size_t len;
+    size_t digits;
+
+    if (text[0] == '[') {
+        len = 1 + strspn(text + 1, V6_LETTERS);
+        if (len == 1 || text[len] != ']')
+            return 0;
+        len++;
+    } else {
+        len = strspn(text, HOST_LETTERS);
+    }
+    if (text[len] == '\0')
+        return len;
+    digits = text[len] == ':' ? strspn(text + len + 1, "0123456789") : 0;
+    return digits > 0 && digits <= PORT_DIGITS && text[len + 1 + digits] == '\0' ? len : 0;
 }
 
 static bool
 origin_is_same_host(const char *origin, const char *host)
 {
-    const char *name = strstr(origin, "://");
+    size_t scheme_len = strspn(origin, SCHEME_LETTERS);
+    const char *name = origin + scheme_len + 3;
     size_t len;
 
-    if (name == NULL) /* "null", or no origin at all */
+    /* "null", or no origin at all */
+    if (scheme_len == 0 || strncmp(origin + scheme_len, "://", 3) != 0)
         return false;
-    name += 3;
     len = host_len(name);
     return len > 0 && len == host_len(host) && strncasecmp(name, host, len) == 0;
 }

@@ -26,6 +26,39 @@ same_host_by_default(void **state)
 }
 
 static void
+an_origin_that_only_begins_with_the_host_is_another(void **state)
+{
+    static const char *const bad[] = {
+        "http://app.example:8080.evil.example",
+        "http://app.example:8080@evil.example",
+        "http://app.example@evil.example",
+        "http://app.example:abc",
+        "http://app.example:",
+        "http://app.example:123456",
+        "http://app.example/evil",
+        "http://app.example:8080/evil",
+        "http://app.example?evil",
+        "http://app.example#evil",
+        "http://app.example\\evil",
+        "http://app.example evil",
+        "http://user:app.example",
+        "x://y://app.example",
+        "://app.example",
+        "app.example",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (gate_origin_allowed(NULL, bad[i], "app.example:8080"))
+            fail_msg("\"%s\" passes for app.example:8080", bad[i]);
+    assert_false(gate_origin_allowed(NULL, "http://[::1]:8080.evil", "[::1]:8080"));
+    assert_false(gate_origin_allowed(NULL, "http://[::1].evil", "[::1]:8080"));
+    assert_false(gate_origin_allowed(NULL, "http://[]", "[]"));
+    assert_false(gate_origin_allowed(NULL, "http://a", "a:x"));
+    assert_false(gate_origin_allowed(NULL, "http://a", "a/x"));
+}
+
+static void
 only_the_listed_ones_when_set(void **state)
 {
     static const char LIST[] = "https://a.example, http://b.example:8080";
@@ -86,6 +119,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_host_by_default),
+        cmocka_unit_test(an_origin_that_only_begins_with_the_host_is_another),
         cmocka_unit_test(only_the_listed_ones_when_set),
         cmocka_unit_test(a_list_holds_what_browsers_send),
     };
