@@ -218,7 +218,7 @@ may(struct gate_request *request, bool is_allowed)
 {
     if (!is_allowed)
         gate_request_problem(request, 403, GATE_ERR_PERMISSION,
-                             "the token does not have the claim publish");
+                             "the token's claim \"publish\" is not true");
     return is_allowed;
 }
 

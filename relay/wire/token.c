@@ -272,14 +272,15 @@ token_copy_groups(json_t *groups, size_t count, struct token *token)
     }
 }
 
-/* All is checked before anything is copied. */
+/*
+ * All is checked before anything is copied. `publish` and `admin` grant something only as the JSON
+ * value true: any other value leaves the token as good as one without them.
+ */
 static enum rc
 token_read_claims(const struct token_rules *rules, const json_t *claims, int64_t now_s,
                   struct token *ret_token, char error[TOKEN_ERROR_MAX])
 {
     const json_t *user = json_object_get(claims, "sub");
-    const json_t *publish = json_object_get(claims, "publish");
-    const json_t *admin = json_object_get(claims, "admin");
     json_t *groups = json_object_get(claims, "groups");
     size_t group_count = 0;
     int64_t expires_s = 0;
@@ -289,10 +290,6 @@ token_read_claims(const struct token_rules *rules, const json_t *claims, int64_t
         return RC_BAD;
     if (!json_is_text(user, TOKEN_USER_MAX))
         return token_refuse(error, "the token's sub is not a text of 1 to 255 bytes");
-    if (publish != NULL && !json_is_boolean(publish))
-        return token_refuse(error, "the token's publish is not true or false");
-    if (admin != NULL && !json_is_boolean(admin))
-        return token_refuse(error, "the token's admin is not true or false");
     if (groups != NULL && token_count_groups(groups, &group_count, error) != RC_OK)
         return RC_BAD;
     if (now_s - rules->leeway_s >= expires_s) {
@@ -301,8 +298,8 @@ token_read_claims(const struct token_rules *rules, const json_t *claims, int64_t
     }
     *ret_token = (struct token){.user = json_text_copy(user),
                                 .expires_s = expires_s,
-                                .publish = json_is_true(publish),
-                                .admin = json_is_true(admin)};
+                                .publish = json_is_true(json_object_get(claims, "publish")),
+                                .admin = json_is_true(json_object_get(claims, "admin"))};
     token_copy_groups(groups, group_count, ret_token);
     return RC_OK;
 }

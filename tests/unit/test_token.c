@@ -390,8 +390,28 @@ refuses_groups_that_reach_too_far(void **state)
     assert_int_equal(judge_groups(groups), RC_BAD);
     assert_int_equal(judge_group_count(TOKEN_GROUPS_MAX), RC_OK);
     assert_int_equal(judge_group_count(TOKEN_GROUPS_MAX + 1), RC_BAD);
-    assert_int_equal(judge_claims("{\"sub\":\"u\",\"exp\":1795230600,\"publish\":\"yes\"}"),
-                     RC_BAD);
+}
+
+static void
+grants_by_true_alone(void **state)
+{
+    static const char *const values[] = {"\"yes\"", "\"true\"", "1",    "[true]", "{\"a\":1}",
+                                         "null",    "false",    "\"\"", "0",      "[]"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        struct token token = {0};
+        char error[TOKEN_ERROR_MAX];
+        char claims[128];
+
+        snprintf(claims, sizeof(claims),
+                 "{\"sub\":\"u\",\"exp\":1795230600,\"publish\":%s,\"admin\":%s}", values[i],
+                 values[i]);
+        assert_int_equal(token_read(claims, strlen(claims), 1795230000, &token, error), RC_OK);
+        assert_false(token.publish);
+        assert_false(token.admin);
+        token_free(&token);
+    }
 }
 
 static void
@@ -461,6 +481,7 @@ main(void)
         cmocka_unit_test(checks_issuer_and_audience_when_set),
         cmocka_unit_test(wants_a_user),
         cmocka_unit_test(refuses_groups_that_reach_too_far),
+        cmocka_unit_test(grants_by_true_alone),
         cmocka_unit_test(writes_what_it_reads_back),
     };
 
