@@ -105,6 +105,12 @@ answer_different(struct gate_request *request)
                          "Idempotency-Key was used before, for another body");
 }
 
+static void
+answer_expired(struct gate_request *request)
+{
+    gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "metadata.expiration is over already");
+}
+
 /* Only what was stored now: of an older key we cannot tell when the store will forget it. */
 static void
 keep(const struct gate_running *running, enum store_publish how, const char *id)
@@ -141,6 +147,8 @@ on_published(void *ctx, enum rc rc, enum store_publish how, const char *id)
         gate_request_problem(request, 503, 0, "the store did not take the notification");
     else if (how == STORE_PUBLISHED_DIFFERENT)
         answer_different(request);
+    else if (how == STORE_PUBLISHED_EXPIRED)
+        answer_expired(request);
     else
         answer_published(request, how == STORE_PUBLISHED_BEFORE, id);
 }
@@ -195,6 +203,11 @@ publish(struct gate_request *request, const struct publication *publication)
     char *key = key_of(request);
     struct gate_running *running;
 
+    /* With a key it may be the repeat of a request that was in time. */
+    if (publication->is_expired && key == NULL) {
+        answer_expired(request);
+        return;
+    }
     make_digest(&publication->asked, digest);
     if (answer_known(request, key, digest)) {
         free(key);

@@ -259,7 +259,8 @@ static inline bool
 gate_request_is_admin(struct gate_request *request)
 {
     if (!request->token.admin)
-        gate_request_problem(request, 403, GATE_ERR_PERMISSION, "the token's claim \"admin\" is not true");
+        gate_request_problem(request, 403, GATE_ERR_PERMISSION,
+                             "the token's claim \"admin\" is not true");
     return request->token.admin;
 }
 

@@ -21,11 +21,11 @@ struct publish_call {
 static void
 tell(const struct publish_call *call, const redisReply *reply)
 {
-    static const char *const WORDS[] = {"stored", "repeated", "different"};
+    static const char *const WORDS[] = {"stored", "repeated", "different", "expired"};
 
     if (call_succeeded(call->shard, reply, "store a notification") && reply_is_array(reply, 2) &&
         reply->element[0]->str != NULL && reply->element[1]->str != NULL) {
-        for (int how = STORE_PUBLISHED; how <= STORE_PUBLISHED_DIFFERENT; how++) {
+        for (int how = STORE_PUBLISHED; how <= STORE_PUBLISHED_EXPIRED; how++) {
             if (strcmp(reply->element[1]->str, WORDS[how]) == 0) {
                 call->done(call->ctx, RC_OK, (enum store_publish)how, reply->element[0]->str);
                 return;
@@ -54,6 +54,14 @@ shard_of(struct store *store, const struct publication *publication, const char 
                                                     : 0];
 }
 
+static const char *
+mode_of(const struct publication *publication)
+{
+    if (publication->is_expired)
+        return "E";
+    return publication->needs_ack ? "A" : "N";
+}
+
 enum rc
 store_publish(struct store *store, const struct publication *publication, const char *key,
               const char digest[STORE_DIGEST_TEXT + 1], store_published *done, void *ctx)
@@ -76,7 +84,7 @@ store_publish(struct store *store, const struct publication *publication, const 
     long_argument(&arguments, key != NULL ? key : "");
     long_argument(&arguments, digest);
     long_argument(&arguments, kept_ms);
-    long_argument(&arguments, publication->needs_ack ? "A" : "N");
+    long_argument(&arguments, mode_of(publication));
     long_argument(&arguments, publication->id);
     long_argument_bytes(&arguments, publication->head.bytes, publication->head.len);
     long_argument_bytes(&arguments, publication->data.bytes, publication->data.len);

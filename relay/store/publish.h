@@ -8,8 +8,9 @@ struct publication;
 
 enum store_publish {
     STORE_PUBLISHED,
-    STORE_PUBLISHED_BEFORE,   /* with the same key: nothing was stored */
-    STORE_PUBLISHED_DIFFERENT /* the key stands for something else: nothing was stored */
+    STORE_PUBLISHED_BEFORE,    /* with the same key: nothing was stored */
+    STORE_PUBLISHED_DIFFERENT, /* the key stands for something else: nothing was stored */
+    STORE_PUBLISHED_EXPIRED    /* the key is unknown, and the notification is expired: likewise */
 };
 
 #define STORE_DIGEST_TEXT 64       /* hexadecimal digits */

@@ -195,8 +195,7 @@ read_expiration(struct publication_draft *draft, const json_t *metadata)
     if (!json_is_string(value) || !read_time(json_string_value(value), &draft->expires_us))
         return publication_refuse(draft,
                                   "expiration must be a time in UTC as 2025-03-15T12:34:56Z");
-    if (draft->expires_us <= draft->origin->now_us)
-        return publication_refuse(draft, "expiration is over already");
+    draft->publication->is_expired = draft->expires_us <= draft->origin->now_us;
     return RC_OK;
 }
 

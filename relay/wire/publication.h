@@ -26,6 +26,7 @@ struct publication_origin {
 struct publication {
     char id[FRAME_UUID_TEXT + 1]; /* version 7 */
     bool needs_ack;
+    bool is_expired; /* its expiration is not later than now_us: only a repeat is answered */
     char traceparent[TRACEPARENT_LEN + 1]; /* "": none */
     char *audience;
     char **targets;

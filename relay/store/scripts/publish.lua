@@ -1,7 +1,9 @@
 -- publish.lua: stores a notification that somebody asked for over HTTP, once for each of their keys.
 -- KEYS: stream. ARGV: prefix, epoch, the asker's key ('': none), a digest of what was asked, how
--- long keys are kept in ms, N or A (needs acks), id, route, data, audience, targets.
--- Returns {id, 'stored'}, or of the first time the key was used {its id, 'repeated' or 'different'}.
+-- long keys are kept in ms, N or A (needs acks) or E (expired: only the key is looked up), id, route, data,
+-- audience, targets.
+-- Returns {id, 'stored'}, or of the first time the key was used {its id, 'repeated' or 'different'}, or
+-- {id, 'expired'}: nothing was stored.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -24,6 +26,11 @@ if key ~= '' then
         local same = first:sub(1, #digest) == digest
         return {first:sub(#digest + 2), same and 'repeated' or 'different'}
     end
+end
+if ARGV[6] == 'E' then
+    return {id, 'expired'}
+end
+if key ~= '' then
     call('SET', key, digest .. ' ' .. id, 'PX', ARGV[5])
 end
 if ARGV[6] == 'A' then
