@@ -14,19 +14,12 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=tests/env.sh
 . tests/env.sh
+# shellcheck source=tests/bounded.sh
+. tests/bounded.sh
 
 logs=$CLAIRON_WORK/log
 mkdir -p "$logs" "$CLAIRON_WORK/home"
 total_passed=0 total_failed=0 total_skipped=0
-
-# bounded SECONDS COMMAND..: the command, or a failure that says it took too long.
-bounded() {
-    local seconds=$1 status=0
-    shift
-    timeout --kill-after=60 "$seconds" "$@" </dev/null || status=$?
-    [ "$status" != 124 ] && [ "$status" != 137 ] || echo "not ok - stopped after $seconds s: $*"
-    return "$status"
-}
 
 # files_of PATTERN: the test files that it stands for, of these those that TESTS names if it is set.
 files_of() {
@@ -223,7 +216,8 @@ run_layer() {
     # Two runs of one layer would tread on each other's files. The servers must not inherit this.
     exec 9>>"$logs/$layer.lock"
     flock -n 9 || { echo "another run of this layer is under way, waiting"; flock 9; }
-    "layer_$layer" 9>&- 2>&1 | tee "$log" || status=1
+    # tee must outlive a Ctrl-C: tests that stop their servers still print.
+    "layer_$layer" 9>&- 2>&1 | (trap '' INT TERM HUP; exec tee "$log") || status=1
     # Not a process substitution: a bare root has no /dev/fd.
     read -r passed failed skipped <<<"$(count "$log")"
     # What failed without saying which test it was is one failure; so is a layer that ran nothing.
@@ -241,7 +235,18 @@ run_layer() {
     summary+=("$(printf '%-8s %d passed, %d failed, %d skipped' "$layer" "$passed" "$failed" "$skipped")")
 }
 
+# interrupted SIGNAL: the layer has ended by now; so do the other layers, and the caller.
+interrupted() {
+    echo "---- interrupted by SIG$1 in $layer"
+    trap - "$1"
+    kill -s "$1" $$
+}
+
 summary=()
+for signal in INT TERM HUP; do
+    # shellcheck disable=SC2064 # the value of now
+    trap "interrupted $signal" "$signal"
+done
 [ $# -gt 0 ] || set -- unit regress isolation tap client e2e
 for layer in "$@"; do
     declare -F "layer_$layer" >/dev/null || die "unknown layer \"$layer\""

@@ -35,7 +35,7 @@ type_block() {
 # What is typed there says something of its own, and no command is unknown or refused.
 type_and_look() {
     local said
-    said=$(in_target timeout 20 bash -c "$(block "$1" "$2")" 2>&1 </dev/null) || true
+    said=$(in_target timeout --foreground 20 bash -c "$(block "$1" "$2")" 2>&1 </dev/null) || true
     say "$said"
     ! grep -qiE '(^|\()(error|err |noperm|wrongtype|fatal)|command not found|no such|unknown|invalid|usage:' <<<"$said"
 }

@@ -3,6 +3,8 @@
 
 # shellcheck source=docker/lib.sh
 . docker/lib.sh
+# shellcheck source=tests/bounded.sh
+. tests/bounded.sh
 
 roots=${CLAIRON_ROOTS:-build/roots}
 root=$roots/replica      # PostgreSQL 17, and what clairon is built with
@@ -28,8 +30,15 @@ record() {
         say "1..0 # SKIP $2: makes a Debian 13 root, which takes root: sudo $0" >"$log"
         return
     fi
-    # What hangs is ended, and no log is there to be counted.
-    [ -n "${CLAIRON_BOUNDED:-}" ] || exec env CLAIRON_BOUNDED=1 timeout --kill-after=60 5400 "$0"
+    # A run past the limit, or interrupted, leaves no log to be counted.
+    if [ -z "${CLAIRON_BOUNDED:-}" ]; then
+        CLAIRON_BOUNDED=1 bounded 5400 "$0"
+        return
+    fi
+    for signal in INT TERM HUP; do
+        # shellcheck disable=SC2064 # the value of now
+        trap "trap - $signal; kill -s $signal $$" "$signal"
+    done
     say "$2, on Debian 13, which takes some minutes: $log.new"
     mkdir -p "$roots"
     exec 9>"$roots/lock"

@@ -6,7 +6,9 @@ cd "$(dirname "$0")/../.."
 seconds=${1:-600}
 # shellcheck source=tests/env.sh
 . tests/env.sh
+# shellcheck source=tests/bounded.sh
+. tests/bounded.sh
 rm -rf "$CLAIRON_WORK/soak" && mkdir -p "$CLAIRON_WORK/soak"
 TESTDIR=$CLAIRON_WORK/soak TESTDATADIR=$CLAIRON_WORK/soak/data TESTLOGDIR=$CLAIRON_WORK/soak/log \
-    PG_TEST_TIMEOUT_DEFAULT=120 exec env SECONDS="$seconds" timeout --kill-after=15 $((seconds + 600)) \
+    PG_TEST_TIMEOUT_DEFAULT=120 bounded $((seconds + 600)) env SECONDS="$seconds" \
     prove --verbose -I tests/perl -I "$PG_PERL" tests/soak/soak.pl
