@@ -125,12 +125,14 @@ print_table(const struct findings *findings, bool quiet)
 static void
 examine(const struct doctor *doctor, const struct config *config, struct findings *findings)
 {
+    struct origin origin = {0};
+
     host_examine_settings(config, doctor->path, findings);
     if ((config->relay.roles & CONFIG_ROLE_GATE) != 0)
         host_examine_limits(config, findings);
     if ((config->relay.roles & CONFIG_ROLE_FEED) != 0)
-        feed_examine(config, doctor->primary, findings);
-    store_examine(config, findings);
+        feed_examine(config, doctor->primary, findings, &origin);
+    store_examine(config, &origin, findings);
 }
 
 static int

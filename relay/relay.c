@@ -36,6 +36,7 @@ struct relay {
     ev_signal push_on;
     ev_timer beat;
     bool is_draining;
+    bool is_refused; /* the store is another database's */
 };
 
 static bool
@@ -263,6 +264,16 @@ set_descriptor_limit(const struct config *config)
                  (unsigned long long)limit.rlim_cur, config->gate.max_connections);
 }
 
+static void
+on_refused(void *ctx)
+{
+    struct relay *relay = ctx;
+
+    log_error("relay", "the store belongs to another database, stopping");
+    relay->is_refused = true;
+    ev_break(relay->loop, EVBREAK_ALL);
+}
+
 static bool
 open_rooms(struct relay *relay)
 {
@@ -282,7 +293,7 @@ open_rooms(struct relay *relay)
             return false;
     }
     if ((config->relay.roles & CONFIG_ROLE_FEED) != 0)
-        relay->feed = feed_open(relay->loop, config, relay->store, relay->stats);
+        relay->feed = feed_open(relay->loop, config, relay->store, relay->stats, on_refused, relay);
     return true;
 }
 
@@ -345,5 +356,7 @@ relay_run(struct config *config, struct stats *stats, int listen_fd, pid_t guard
     ev_signal_stop(relay.loop, &relay.push_on);
     ev_timer_stop(relay.loop, &relay.beat);
     ev_loop_destroy(relay.loop);
+    if (relay.is_refused)
+        return RELAY_EXIT_REFUSED;
     return is_open ? 0 : RELAY_EXIT_FAILED;
 }

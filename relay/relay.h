@@ -10,6 +10,7 @@
 #include "base/stats.h"
 
 #define RELAY_EXIT_FAILED 1            /* of a process that could not serve at all */
+#define RELAY_EXIT_REFUSED 3           /* the store belongs to another database */
 #define RELAY_SIGNAL_SWITCHED SIGRTMIN /* a worker tells its guardian: *is_push_off has changed */
 
 /*
@@ -23,8 +24,8 @@ int relay_run(struct config *config, struct stats *stats, int listen_fd, pid_t g
 
 /*
  * The same in config->gate.workers processes that share the listening socket; the first carries
- * the feed. One that dies is started again, and again; one that cannot serve at the very start ends
- * all. Returns when all have ended.
+ * the feed. One that dies is started again, and again; one that cannot serve at the very start, or
+ * whose database the store refuses, ends all. Returns when all have ended.
  */
 int workers_run(struct config *config);
 

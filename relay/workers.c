@@ -112,6 +112,7 @@ static void
 on_ended(struct workers *workers, struct worker *worker, int status)
 {
     bool has_failed = WIFEXITED(status) && WEXITSTATUS(status) == RELAY_EXIT_FAILED;
+    bool is_refused = WIFEXITED(status) && WEXITSTATUS(status) == RELAY_EXIT_REFUSED;
     bool was_another = worker->is_another;
     int pid = (int)worker->pid;
 
@@ -120,7 +121,9 @@ on_ended(struct workers *workers, struct worker *worker, int status)
     worker->stats->is_dead = true;
     if (workers->is_stopping)
         return;
-    if (has_failed && !was_another) {
+    if (is_refused) {
+        stop(workers, RELAY_EXIT_REFUSED);
+    } else if (has_failed && !was_another) {
         log_error("workers", "worker %d could not serve, stopping all", pid);
         stop(workers, RELAY_EXIT_FAILED);
     } else if (has_failed) { /* say a certificate that is just being replaced: the others serve */

@@ -18,7 +18,7 @@ struct examination {
     struct findings *findings;
     PGconn *conn;
     bool is_standby;
-    char system[FEED_SYSTEM_MAX];
+    struct origin origin;
     char primary_slot[64];
 };
 
@@ -83,7 +83,8 @@ examine_clock(struct examination *examination)
                            "SELECT pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()),"
                            " pg_catalog.pg_is_in_recovery(),"
                            " (SELECT system_identifier FROM pg_catalog.pg_control_system()),"
-                           " pg_catalog.current_setting('primary_slot_name')",
+                           " pg_catalog.current_setting('primary_slot_name'), d.oid, d.datname"
+                           " FROM pg_catalog.pg_database d WHERE d.datname = current_database()",
                            NULL);
     int64_t after_us = clock_wall_us();
     double skew_s;
@@ -97,7 +98,12 @@ examine_clock(struct examination *examination)
                  "%.3f s off this machine's, answered in %.1f ms", skew_s,
                  (double)(after_us - before_us) / 1000.0);
     examination->is_standby = is_true(result, 0, 1);
-    snprintf(examination->system, sizeof(examination->system), "%s", PQgetvalue(result, 0, 2));
+    snprintf(examination->origin.system, sizeof(examination->origin.system), "%s",
+             PQgetvalue(result, 0, 2));
+    snprintf(examination->origin.database, sizeof(examination->origin.database), "%s",
+             PQgetvalue(result, 0, 4));
+    snprintf(examination->origin.name, sizeof(examination->origin.name), "%s",
+             PQgetvalue(result, 0, 5));
     snprintf(examination->primary_slot, sizeof(examination->primary_slot), "%s",
              PQgetvalue(result, 0, 3));
     PQclear(result);
@@ -208,7 +214,7 @@ take_primary(const struct examination *examination, const PGresult *result)
     char hint[HINT_MAX];
 
     findings_add(findings, PRIMARY, "system",
-                 strcmp(PQgetvalue(result, 0, 1), examination->system) == 0,
+                 strcmp(PQgetvalue(result, 0, 1), examination->origin.system) == 0,
                  "--primary must name the server that the standby of [feed] conninfo follows.",
                  "identifier %s", PQgetvalue(result, 0, 1));
     findings_add(findings, PRIMARY, "wal_level", strcmp(PQgetvalue(result, 0, 0), "logical") == 0,
@@ -255,7 +261,8 @@ examine_primary(struct examination *examination, const char *primary)
 }
 
 void
-feed_examine(const struct config *config, const char *primary, struct findings *findings)
+feed_examine(const struct config *config, const char *primary, struct findings *findings,
+             struct origin *ret_origin)
 {
     struct examination examination = {.config = config, .findings = findings};
     char error[EXAMINE_ERROR_MAX];
@@ -270,6 +277,7 @@ feed_examine(const struct config *config, const char *primary, struct findings *
     findings_add(findings, AREA, "connection", true, NULL, "database %s as %s",
                  PQdb(examination.conn), PQuser(examination.conn));
     examine_clock(&examination);
+    *ret_origin = examination.origin;
     examine_role(&examination);
     examine_replication(&examination);
     examine_slot(&examination);

@@ -257,7 +257,7 @@ feed_check(const struct config *config, char error[CONFIG_ERROR_MAX])
 
 struct feed *
 feed_open(struct ev_loop *loop, const struct config *config, struct store *store,
-          struct stats *stats)
+          struct stats *stats, feed_refused *refused, void *ctx)
 {
     struct feed *feed = memory_new(sizeof(*feed));
 
@@ -265,6 +265,8 @@ feed_open(struct ev_loop *loop, const struct config *config, struct store *store
     feed->config = config;
     feed->store = store;
     feed->stats = stats;
+    feed->refused = refused;
+    feed->refused_ctx = ctx;
     feed->backoff = (struct backoff){FEED_BACKOFF_BASE_MS, FEED_BACKOFF_CAP_MS, 0};
     feed_stream_reset(feed);
     ev_init(&feed->readable, on_socket);

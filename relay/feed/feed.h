@@ -13,12 +13,15 @@ struct store;
 /* Checks what only libpq can of the settings, the connection strings, without a server. */
 MUST_CHECK enum rc feed_check(const struct config *config, char error[CONFIG_ERROR_MAX]);
 
+/* The store belongs to another database, as was logged: nothing comes of trying again. */
+typedef void feed_refused(void *ctx);
+
 /*
  * Connects, streams and starts over by itself, with backoff, until feed_close.
  * config and stats must outlive it.
  */
 struct feed *feed_open(struct ev_loop *loop, const struct config *config, struct store *store,
-                       struct stats *stats);
+                       struct stats *stats, feed_refused *refused, void *ctx);
 
 /* Confirms what is stored and says goodbye to PostgreSQL. Accepts NULL. */
 void feed_close(struct feed *feed);

@@ -127,7 +127,7 @@ feed_claim(struct feed *feed, enum feed_state state)
 
     *ticket = (struct feed_ticket){feed, feed->attempt};
     feed_set_state(feed, state);
-    if (store_claim(feed->store, feed->config->feed.slot, feed->system, feed->timeline, on_claimed,
+    if (store_claim(feed->store, feed->config->feed.slot, &feed->origin, feed->timeline, on_claimed,
                     ticket) != RC_OK) {
         free(ticket);
         feed_restart(feed, "the store is away");
@@ -150,6 +150,10 @@ on_claimed(void *ctx, enum rc rc, const struct store_progress *progress)
 
     if (feed == NULL)
         return;
+    if (rc == RC_BAD) {
+        feed->refused(feed->refused_ctx);
+        return;
+    }
     if (rc != RC_OK) {
         feed_restart(feed, "the store does not give the progress of slot \"%s\"",
                      feed->config->feed.slot);
@@ -188,7 +192,8 @@ on_claimed(void *ctx, enum rc rc, const struct store_progress *progress)
 static void
 on_identified(struct feed *feed, const PGresult *result)
 {
-    snprintf(feed->system, sizeof(feed->system), "%s", PQgetvalue(result, 0, 0));
+    snprintf(feed->origin.system, sizeof(feed->origin.system), "%s", PQgetvalue(result, 0, 0));
+    snprintf(feed->origin.name, sizeof(feed->origin.name), "%s", PQgetvalue(result, 0, 3));
     feed->timeline = (uint32_t)strtoul(PQgetvalue(result, 0, 1), NULL, 10);
     feed_ask_slot(feed);
 }

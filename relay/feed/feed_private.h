@@ -15,7 +15,6 @@
 #include "store/store.h"
 #include "wire/walmsg.h"
 
-#define FEED_SYSTEM_MAX 32
 #define FEED_FLIGHTS_MAX 1024 /* most of them is room for what one packet may give */
 #define FEED_FLIGHTS_ENOUGH 64
 #define FEED_FLIGHTS_HURRY 2 /* from so many on, frames wait until a batch is full */
@@ -87,6 +86,8 @@ struct feed {
     struct store *store;
     struct store_listener store_listener;
     struct stats *stats;
+    feed_refused *refused; /* with refused_ctx */
+    void *refused_ctx;
     struct backoff backoff;
     ev_timer retry;
     ev_timer feedback;
@@ -108,7 +109,7 @@ struct feed {
     bool in_recovery;          /* the server is a standby */
     bool is_standby;           /* another relay reads the slot */
     unsigned attempt;          /* tells answers for an earlier connection from ours */
-    char system[FEED_SYSTEM_MAX];
+    struct origin origin;
     uint32_t timeline;
     uint32_t stored_timeline; /* of the store's progress */
     uint64_t slot_lsn;        /* where the slot goes on, as it was found or made */

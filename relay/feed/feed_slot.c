@@ -16,7 +16,8 @@ enum slot_column {
     SLOT_REASON,
     SLOT_LSN,
     SLOT_TIMEOUT,
-    SLOT_IN_RECOVERY
+    SLOT_IN_RECOVERY,
+    SLOT_DATABASE
 };
 
 uint64_t
@@ -40,7 +41,8 @@ feed_ask_slot(struct feed *feed)
              "SELECT plugin, database = current_database(), active, wal_status = 'lost',"
              " coalesce(to_jsonb(s)->>'invalidation_reason', CASE to_jsonb(s)->>'conflicting'"
              " WHEN 'true' THEN 'conflict' ELSE 'wal_removed' END), confirmed_flush_lsn, t.setting,"
-             " pg_catalog.pg_is_in_recovery()"
+             " pg_catalog.pg_is_in_recovery(), (SELECT d.oid FROM pg_catalog.pg_database d"
+             " WHERE d.datname = current_database())"
              " FROM pg_catalog.pg_settings t LEFT JOIN pg_catalog.pg_replication_slots s"
              " ON s.slot_name = '%s' WHERE t.name = 'wal_sender_timeout'",
              feed->config->feed.slot);
@@ -193,6 +195,8 @@ feed_on_slot(struct feed *feed, const PGresult *result)
     feed->must_create = feed->is_lost = false;
     feed->slot_lsn = 0;
     feed->in_recovery = is_true(result, SLOT_IN_RECOVERY);
+    snprintf(feed->origin.database, sizeof(feed->origin.database), "%s",
+             PQgetvalue(result, 0, SLOT_DATABASE));
     feed->timeout_us = strtoll(PQgetvalue(result, 0, SLOT_TIMEOUT), NULL, 10) * 1000;
     if (PQgetisnull(result, 0, SLOT_PLUGIN)) {
         on_missing(feed);

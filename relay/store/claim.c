@@ -15,8 +15,12 @@ struct claim {
     struct store *store;
     store_claimed *done;
     void *ctx;
+    const char *slot; /* the caller's, who outlives the store */
+    struct origin origin;
+    uint32_t our_timeline;
     unsigned left; /* shards that have still to answer */
     bool has_failed;
+    bool is_refused; /* the store belongs to another database */
     bool has_answer;
     char position[FRAME_POSITION_TEXT + 1];
     char furthest[FRAME_POSITION_TEXT + 1];
@@ -85,11 +89,34 @@ finish_claim(struct claim *claim)
     const struct store_progress progress = {claim->position, claim->furthest, claim->read_lsn,
                                             claim->timeline};
 
-    if (claim->has_failed)
+    if (claim->is_refused)
+        claim->done(claim->ctx, RC_BAD, NULL);
+    else if (claim->has_failed)
         claim->done(claim->ctx, RC_IO, NULL);
     else
         claim->done(claim->ctx, RC_OK, &progress);
     free(claim);
+}
+
+static bool
+is_refusal(const redisReply *reply)
+{
+    return reply != NULL && reply->type == REDIS_REPLY_ERROR &&
+           (strncmp(reply->str, "OTHERSYSTEM ", 12) == 0 ||
+            strncmp(reply->str, "OTHERDATABASE ", 14) == 0);
+}
+
+static enum rc send_claim(struct claim *claim, struct shard *shard);
+
+static void
+send_to_others(struct claim *claim)
+{
+    for (unsigned k = 1; k < claim->store->shard_count; k++) {
+        if (send_claim(claim, &claim->store->shards[k]) == RC_OK)
+            claim->left++;
+        else
+            claim->has_failed = true;
+    }
 }
 
 static void
@@ -102,14 +129,16 @@ on_claimed(void *ctx, const redisReply *reply)
         take_claimed(claim, part->shard, reply);
     else
         claim->has_failed = true;
+    claim->is_refused |= is_refusal(reply);
+    if (part->shard->number == 0 && !claim->has_failed)
+        send_to_others(claim);
     free(part);
     if (--claim->left == 0)
         finish_claim(claim);
 }
 
 static enum rc
-send_claim(struct claim *claim, struct shard *shard, const char *slot, const char *system,
-           uint32_t timeline)
+send_claim(struct claim *claim, struct shard *shard)
 {
     struct claim_part *part = memory_new(sizeof(*part));
     struct arguments arguments = {.argc = 0};
@@ -117,14 +146,15 @@ send_claim(struct claim *claim, struct shard *shard, const char *slot, const cha
     enum rc rc;
 
     *part = (struct claim_part){claim, shard};
-    ingest_progress_key(shard, slot, key);
-    snprintf(timeline_text, sizeof(timeline_text), "%" PRIu32, timeline);
+    ingest_progress_key(shard, claim->slot, key);
+    snprintf(timeline_text, sizeof(timeline_text), "%" PRIu32, claim->our_timeline);
     argument(&arguments, key);
     argument(&arguments, claim->store->claim);
-    argument(&arguments, system);
+    argument(&arguments, claim->origin.system);
     argument(&arguments, timeline_text);
-    if (claim->store->shard_count > 1)
-        argument(&arguments, "1");
+    argument(&arguments, claim->store->shard_count > 1 ? "1" : "");
+    argument(&arguments, claim->origin.database);
+    argument(&arguments, claim->origin.name);
     rc = link_call(shard->link, STORE_SCRIPT_claim, 1, on_claimed, part, arguments.argc,
                    arguments.argv, arguments.lens);
     if (rc != RC_OK)
@@ -132,8 +162,12 @@ send_claim(struct claim *claim, struct shard *shard, const char *slot, const cha
     return rc;
 }
 
+/*
+ * Shard 0 is asked first: of two databases that claim an empty store at the same time, one has it
+ * whole.
+ */
 enum rc
-store_claim(struct store *store, const char *slot, const char *system, uint32_t timeline,
+store_claim(struct store *store, const char *slot, const struct origin *origin, uint32_t timeline,
             store_claimed *done, void *ctx)
 {
     struct claim *claim;
@@ -141,16 +175,16 @@ store_claim(struct store *store, const char *slot, const char *system, uint32_t 
     if (!store->is_up)
         return RC_AGAIN;
     claim = memory_new(sizeof(*claim));
-    *claim = (struct claim){.store = store, .done = done, .ctx = ctx};
+    *claim = (struct claim){.store = store,
+                            .done = done,
+                            .ctx = ctx,
+                            .slot = slot,
+                            .origin = *origin,
+                            .our_timeline = timeline,
+                            .left = 1};
     /* A new one each time: what an earlier claim still has under way comes too late. */
     shard_random_hex(store->claim, STORE_TOKEN_TEXT);
-    for (unsigned k = 0; k < store->shard_count; k++) {
-        if (send_claim(claim, &store->shards[k], slot, system, timeline) == RC_OK)
-            claim->left++;
-        else
-            claim->has_failed = true;
-    }
-    if (claim->left > 0)
+    if (send_claim(claim, &store->shards[0]) == RC_OK)
         return RC_OK;
     free(claim);
     return RC_AGAIN;

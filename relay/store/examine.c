@@ -20,6 +20,11 @@
 #define SKEW_MAX_US 1000000
 #define FULL_PERCENT 90
 
+#define DATABASE_HINT                                                                              \
+    "Choose another [store] prefix; or if this database has taken the place of that one "          \
+    "(pg_upgrade, a restored dump), DEL that key (of several shards that of each): clients are "   \
+    "told of a gap"
+
 struct examination {
     const struct config *config;
     struct findings *findings;
@@ -361,7 +366,62 @@ examine_shards(struct examination *examination)
 }
 
 static void
-examine_one(const struct config *config, unsigned server, struct findings *findings)
+read_text(const redisReply *reply, size_t nth, char ret_text[VALUE_MAX])
+{
+    const struct bytes text = reply != NULL && reply_is_array(reply, nth + 1)
+                                  ? reply_bytes(reply->element[nth])
+                                  : (struct bytes){NULL, 0};
+
+    snprintf(ret_text, VALUE_MAX, "%.*s", (int)text.len,
+             text.at != NULL ? (const char *)text.at : "");
+}
+
+/* The progress of the slot that was claimed last, as claim.lua looks for it. */
+static bool
+read_progress_key(struct examination *examination, char ret_key[VALUE_MAX])
+{
+    const struct config *config = examination->config;
+    char meta[STORE_KEY_MAX];
+    const char *argv[] = {"HMGET", meta, "progress"};
+
+    snprintf(meta, sizeof(meta), config->store.shards > 1 ? "%s:{0}:meta" : "%s:meta",
+             config->store.prefix);
+    read_text(direct_ask(examination->direct, 3, argv), 0, ret_key);
+    return ret_key[0] != '\0';
+}
+
+/* One store serves one database: claim.lua refuses another. */
+static void
+examine_database(struct examination *examination, const struct origin *origin)
+{
+    char key[VALUE_MAX], system[VALUE_MAX], database[VALUE_MAX], name[VALUE_MAX];
+    const char *argv[] = {"HMGET", key, "system", "database", "database_name"};
+    const redisReply *reply;
+    bool is_same;
+
+    if (origin->system[0] == '\0' || !read_progress_key(examination, key))
+        return;
+    reply = direct_ask(examination->direct, 5, argv);
+    read_text(reply, 0, system);
+    read_text(reply, 1, database);
+    read_text(reply, 2, name);
+    if (system[0] == '\0')
+        return;
+    is_same = strcmp(system, origin->system) == 0 &&
+              (database[0] == '\0' || strcmp(database, origin->database) == 0);
+    if (is_same)
+        findings_add(examination->findings, AREA, "database", true, NULL,
+                     "it serves database \"%s\" (oid %s) of cluster %s", name, database, system);
+    else
+        findings_add(examination->findings, AREA, "database", false, DATABASE_HINT,
+                     "%s belongs to database \"%s\" (oid %s) of cluster %s, [feed] conninfo leads "
+                     "to database \"%s\" (oid %s) of cluster %s",
+                     key, name, database, system, origin->name, origin->database, origin->system);
+}
+
+static void
+examine_one(const struct config *config, unsigned server, const struct origin *origin,
+            struct findings *findings)
 {
     struct examination examination = {.config = config, .findings = findings};
     char error[DIRECT_ERROR_MAX], where[ADDRESS_SHOWN_MAX];
@@ -386,18 +446,20 @@ examine_one(const struct config *config, unsigned server, struct findings *findi
         examine_disk(&examination);
         examine_clock(&examination);
         examine_commands(&examination);
-        if (server == 0)
+        if (server == 0) {
             examine_shards(&examination);
+            examine_database(&examination, origin);
+        }
     }
     free(examination.info);
     direct_close(examination.direct);
 }
 
 void
-store_examine(const struct config *config, struct findings *findings)
+store_examine(const struct config *config, const struct origin *origin, struct findings *findings)
 {
     unsigned count = urls_count(config->store.url);
 
     for (unsigned i = 0; i < count; i++)
-        examine_one(config, i, findings);
+        examine_one(config, i, origin, findings);
 }

@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "base/stats.h"
 #include "store/entry.h"
+#include "store/origin.h"
 #include "store/place.h"
 #include "store/position.h"
 #include "wire/frame.h"
@@ -98,9 +99,12 @@ struct store_progress {
     uint64_t read_lsn;    /* all WAL before it is done with; 0: not known */
     uint32_t timeline;    /* the oldest, where shards differ */
 };
-/* A feed takes a slot's progress: a view that dies after the callback, NULL without RC_OK. */
+/*
+ * A feed takes a slot's progress: a view that dies after the callback, NULL without RC_OK. RC_BAD:
+ * the store belongs to another database, which was logged.
+ */
 typedef void store_claimed(void *ctx, enum rc rc, const struct store_progress *progress);
-MUST_CHECK enum rc store_claim(struct store *store, const char *slot, const char *system,
+MUST_CHECK enum rc store_claim(struct store *store, const char *slot, const struct origin *origin,
                                uint32_t timeline, store_claimed *done, void *ctx);
 
 /*

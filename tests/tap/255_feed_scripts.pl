@@ -26,7 +26,7 @@ sub run_script
     return $answer // word_of($@);
 }
 
-sub word_of { my ($error) = @_; return $error =~ /\b(FENCED|BEHIND|EPOCH|OTHERSYSTEM|OLDTIMELINE)\b/ ? $1 : $error }
+sub word_of { my ($error) = @_; return $error =~ /\b(FENCED|BEHIND|EPOCH|OTHERSYSTEM|OTHERDATABASE|OLDTIMELINE)\b/ ? $1 : $error }
 
 my @USERS    = map { "u$_" } 1 .. 4;
 my @TARGETS  = qw(t1 t2);
@@ -158,12 +158,14 @@ my @owners = qw(one two);
 my %steps  = (
     claim => sub {
         my ($owner, $system) = (one_of(@owners), rand() < 0.1 ? 'other' : 'ours');
+        my $database = rand() < 0.1 ? 17 : 16;
         my $timeline = rand() < 0.1 ? 0 : $model{timeline} // 1;
-        my $answer = run_script('claim', [$PROGRESS], $owner, $system, $timeline);
+        my $answer = run_script('claim', [$PROGRESS], $owner, $system, $timeline, '', $database, "db $database");
         my $wanted = exists $model{system} && $system ne $model{system} ? 'OTHERSYSTEM'
+          : exists $model{system} && $database ne $model{database} ? 'OTHERDATABASE'
           : ($model{timeline} // 0) > $timeline ? 'OLDTIMELINE'
           : [ $model{position} // '', $model{timeline} // $timeline, $model{read} // '' ];
-        @model{qw(owner system timeline)} = ($owner, $system, $model{timeline} // $timeline) if ref $wanted;
+        @model{qw(owner system database timeline)} = ($owner, $system, $database, $model{timeline} // $timeline) if ref $wanted;
         same('claim', $answer, $wanted);
     },
     ingest => sub {
@@ -306,18 +308,18 @@ while ($good && $step++ < $STEPS)
 note join ', ', map { "$_ $done{$_}" } sort keys %done;
 note join ', ', map { "$_ $said{$_}" } sort grep { /^[a-z]+$/i } keys %said;
 ok($good, "$STEPS steps do what the model does");
-is_deeply([ grep { !$said{$_} } qw(stored FENCED BEHIND EPOCH OTHERSYSTEM OLDTIMELINE) ], [], 'and all that can happen did');
+is_deeply([ grep { !$said{$_} } qw(stored FENCED BEHIND EPOCH OTHERSYSTEM OTHERDATABASE OLDTIMELINE) ], [], 'and all that can happen did');
 
 # What a batch tells of notes in other shards stands with the first note that it adds.
 $store->ask('FLUSHALL');
 my ($epoch) = @{ run_script('hello', [$STREAM], 'c', 'e' x 16, '', '0-0', 1, 1) };
-run_script('claim', [$PROGRESS], 'three', 'ours', 1);
+run_script('claim', [$PROGRESS], 'three', 'ours', 1, '', 16, 'db');
 my @notes = map { [ 'N', position($_, 1), sprintf('%08x-0000-8000-8000-000000000000', $_), "\0" x 7 . "\1" x 57, '{}' ] } 1 .. 4;
 run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, 'three', '', '', @$_) for [ '', @{ $notes[0] } ], [ '1:2.3', map { @$_ } @notes[ 0 .. 2 ] ], ['0:9.9'];
 is_deeply([ map { $_->{after} } $store->entries($STREAM) ], [ undef, '1:2.3', undef ], 'the first that is new tells what is before it elsewhere');
 
 # Of several shards a feed is told the newest note from a commit; who greets one, how far it is; and where to begin.
-my @several = ('ours', 1, 1);
+my @several = ('ours', 1, 1, 16, 'db');
 $store->ask('XADD', $STREAM, '*', @$_, 'data', '{}') for [ id => 'a copy', route => "\0" x 7 . "\1" x 57, only => '' ], [ id => 'of an API call', route => "\0" x 64 ];
 is(run_script('claim', [$PROGRESS], 'four', @several)->[3], $notes[2][3], 'a feed is told the newest note');
 is(run_script('hello', ['d:{0}:stream'], 'd:{0}', 'f' x 16, '', '0-0', 2, 1)->[4], '', 'of a shard that no slot has, nothing is known');

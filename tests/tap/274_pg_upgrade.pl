@@ -45,9 +45,11 @@ is($new->safe_psql('postgres', q{SELECT string_agg(check_name, ', ') FROM clairo
 $relay->configure('feed.conninfo' => $new->connstr('postgres') . ' user=relay');
 my $mark = $relay->log_mark;
 $relay->start;
+is($relay->wait_end >> 8, 3, 'the relay refuses it');
 $relay->wait_for_log(qr/OTHERSYSTEM .* DEL that key/, from => $mark);
 $new->safe_psql('postgres', q{INSERT INTO t VALUES (2, 'u1')});
 $store->ask('DEL', $store->keys('progress:clairon'));
+$relay->start;
 $relay->wait_ready;
 my $back = $relay->client('u1', pos => $client->pos);
 is($back->wait_for('gap')->{why}, 'epoch', 'clients are told one gap');

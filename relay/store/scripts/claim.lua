@@ -1,14 +1,33 @@
 -- claim.lua: makes a feed the owner of a slot's progress, so that a dead feed's late batch is refused.
--- KEYS: progress. ARGV: owner token, system identifier, timeline; of several shards: 1.
+-- KEYS: progress. ARGV: owner token, system identifier, timeline, 1 of several shards, else '', the
+-- database's oid and name.
 -- Returns {position, timeline, read} as last stored; '' or the given timeline where there is none; and
 -- of several shards the route of the newest note from a commit, '' if there is none.
-local progress = KEYS[1]
-local system = redis.call('HGET', progress, 'system')
-if system and system ~= ARGV[2] then
-    return redis.error_reply('OTHERSYSTEM ' .. progress .. ' belongs to the PostgreSQL cluster ' .. system ..
-        ', this is cluster ' .. ARGV[2] .. ': choose another [store] prefix, or if this one has taken the place of ' ..
-        'that one (pg_upgrade, a restored dump), DEL that key: clients are told of a gap')
+local progress, prefix = KEYS[1], KEYS[1]:match('^(.*):progress:')
+local meta = prefix .. ':meta'
+
+-- One store serves one database, whatever its slots are called. A store of before databases were kept
+-- knows the cluster alone, and takes the first database of it.
+local function refusal_by(key)
+    local kept = redis.call('HMGET', key, 'system', 'database', 'database_name')
+    local is_other_system = kept[1] and kept[1] ~= ARGV[2]
+    if not is_other_system and (not kept[2] or kept[2] == ARGV[5]) then return nil end
+    local there, here = cjson.encode(kept[3] or 'unknown'), cjson.encode(ARGV[6])
+    local difference
+    if is_other_system then
+        difference = 'OTHERSYSTEM ' .. key .. ' belongs to the PostgreSQL cluster ' .. kept[1] ..
+            ', this is cluster ' .. ARGV[2] .. ' (database ' .. there .. ' there, ' .. here .. ' here)'
+    else
+        difference = 'OTHERDATABASE ' .. key .. ' belongs to database ' .. there .. ' (oid ' .. kept[2] ..
+            '), this is database ' .. here .. ' (oid ' .. ARGV[5] .. ') of the same PostgreSQL cluster'
+    end
+    return redis.error_reply(difference .. ': choose another [store] prefix, or if this one has taken the ' ..
+        'place of that one (pg_upgrade, a restored dump), DEL that key (of several shards that of each): ' ..
+        'clients are told of a gap')
 end
+local refused = refusal_by(progress) or refusal_by(redis.call('HGET', meta, 'progress') or progress)
+if refused then return refused end
+
 -- A failover gives a higher timeline, as a restore does. So a primary that was thought dead is back, or
 -- one of several hosts is the wrong one: what it holds must not undo what the other sent, nor fence that.
 local followed = redis.call('HGET', progress, 'timeline')
@@ -20,21 +39,22 @@ end
 local known = redis.call('HGET', progress, 'owner') or ''
 -- A store that was fed before and does not know this slot: what came between is gone, and memberships,
 -- which are copied anew, may be another cluster's. The feed is told by the epoch of its next batch.
-local prefix = progress:match('^(.*):progress:')
-if known == '' and redis.call('HEXISTS', prefix .. ':meta', 'topic_prefix') == 1 then
+if known == '' and redis.call('HEXISTS', meta, 'topic_prefix') == 1 then
     for _, kind in ipairs({':members:*', ':groups:*'}) do
         for _, key in ipairs(redis.call('KEYS', prefix .. kind)) do redis.call('DEL', key) end
     end
-    redis.call('HSET', prefix .. ':meta', 'epoch', ARGV[1]:sub(1, 16))
+    redis.call('HSET', meta, 'epoch', ARGV[1]:sub(1, 16))
     redis.call('XADD', prefix .. ':control', 'MAXLEN', '~', 10000, '*', 'change', '=')
 end
-if known == '' then redis.call('HSET', prefix .. ':meta', 'copying', 1) end
+if known == '' then redis.call('HSET', meta, 'copying', 1) end
 local position = redis.call('HGET', progress, 'position:' .. known) or ''
 local timeline = followed or ARGV[3]
 local read = redis.call('HGET', progress, 'read:' .. known) or ''
 local owner = ARGV[1]
-redis.call('HMSET', progress, 'owner', owner, 'system', ARGV[2], 'position:' .. owner, position,
-    'read:' .. owner, read)
+redis.call('HMSET', progress, 'owner', owner, 'system', ARGV[2], 'database', ARGV[5], 'database_name', ARGV[6],
+    'position:' .. owner, position, 'read:' .. owner, read)
+-- The next claim, and hello.lua of several shards, look there.
+redis.call('HSET', meta, 'progress', progress)
 -- Another timeline is for the feed to judge first: reset.lua.
 redis.call('HSETNX', progress, 'timeline', ARGV[3])
 -- What feeds before it left, or wrote too late: nobody reads it any more.
@@ -42,10 +62,7 @@ for _, field in ipairs(redis.call('HKEYS', progress)) do
     local whose = field:match('^position:(.*)$') or field:match('^read:(.*)$')
     if whose and whose ~= owner then redis.call('HDEL', progress, field) end
 end
-if not ARGV[4] then return {position, timeline, read} end
-
--- hello.lua looks there.
-redis.call('HSET', prefix .. ':meta', 'progress', progress)
+if ARGV[4] == '' then return {position, timeline, read} end
 
 -- Of what is further back no reader waits for anything.
 -- include: back.lua
