@@ -115,7 +115,7 @@ is_judged(token(%good, groups => $_->[0]), $_->[1], "groups: $_->[2]") for
   [ { STRUCTURE => [ 1 .. 256 ] }, 4001, '256 numbers' ],
   [ { STRUCTURE => [ map { "s$_" } 1 .. 256 ] }, 'u1', '256 targets' ],
   [ { STRUCTURE => [ map { "s$_" } 1 .. 129 ], ROLE => [ map { "r$_" } 1 .. 128 ] }, 4001, '257 targets' ];
-is_judged(token(%good, publish => 'yes'), 4001, 'publish is true or false');
+is_judged(token(%good, publish => 'yes'), 'u1', 'a publish that is not true grants nothing, and refuses nothing');
 
 # The same with a public key: what the header says of the algorithm is not believed.
 my $folder = scratch();
