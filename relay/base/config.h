@@ -39,12 +39,15 @@ struct config {
         char *listen;  /* host:port, [v6]:port or unix:/path; default 127.0.0.1:8080 */
         char *origins; /* comma-separated; NULL: same host only */
         int workers;
-        int max_connections;   /* default 19000 */
-        int max_per_address;   /* connections; 0: no limit, as the four below */
-        int max_per_user;      /* connections */
-        int connect_rate;      /* new WebSocket and SSE connections a second */
-        int message_rate;      /* lines a second from one connection */
-        int request_rate;      /* HTTP requests a second of one user, or address */
+        int max_connections;         /* default 19000 */
+        int max_per_address;         /* connections; 0: no limit, as the four below */
+        int max_per_user;            /* connections */
+        int connect_rate;            /* new WebSocket and SSE connections a second */
+        int message_rate;            /* lines a second from one connection */
+        int request_rate;            /* HTTP requests a second of one user, or address */
+        bool max_per_address_is_set; /* not at its default, which spares proxies */
+        bool connect_rate_is_set;
+        bool request_rate_is_set;
         char *trusted_proxies; /* networks, between commas; NULL: none */
         char *tls_cert;
         char *tls_key;

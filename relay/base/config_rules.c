@@ -287,10 +287,28 @@ check_shards(struct config_load *load)
     return RC_OK;
 }
 
+static bool
+is_set(const struct config_load *load, const char *name)
+{
+    return load->origins[config_key_find("gate", name) - config_keys].from != ORIGIN_DEFAULT;
+}
+
+static void
+mark_limits(struct config_load *load)
+{
+    struct config *config = load->config;
+
+    config->gate.max_per_address_is_set = is_set(load, "max_per_address");
+    config->gate.connect_rate_is_set = is_set(load, "connect_rate");
+    config->gate.request_rate_is_set = is_set(load, "request_rate");
+}
+
 enum rc
 config_rules(struct config_load *load)
 {
     const struct config *config = load->config;
+
+    mark_limits(load);
 
     if ((config->relay.roles & CONFIG_ROLE_FEED) != 0 && config->feed.conninfo == NULL)
         return fail_missing(load, "[feed] conninfo: the feed needs to reach the replica");

@@ -66,8 +66,9 @@ const struct config_key config_keys[] = {
     { "feed", "topic_prefix", CONFIG_TEXT, false, NULL, 0, 255, NULL, FIELD(feed.topic_prefix),
       "what topics begin with; unset: the database's name" },
 
-    { "gate", "connect_rate", CONFIG_INT, false, "0", 0, 1000000, NULL, FIELD(gate.connect_rate),
-      "new WebSocket and SSE connections a second to this process; 0: no limit" },
+    { "gate", "connect_rate", CONFIG_INT, false, "2000", 0, 1000000, NULL, FIELD(gate.connect_rate),
+      "new WebSocket and SSE connections per second to this process; the default spares proxies; "
+      "0: no limit" },
     { "gate", "connect_timeout", CONFIG_DURATION, false, "10s", 100, 600 * SECOND, NULL,
       FIELD(gate.connect_timeout_ms),
       "time a client has for its connect line, or for a request's body" },
@@ -80,11 +81,12 @@ const struct config_key config_keys[] = {
     { "gate", "max_connections", CONFIG_INT, false, "19000", 1, 1000000, NULL,
       FIELD(gate.max_connections), "client connections of this process" },
     { "gate", "max_frame_bytes", CONFIG_SIZE, false, "64kB", 256, MB, NULL,
-      FIELD(gate.max_frame_bytes), "largest frame a client may send" },
-    { "gate", "max_per_address", CONFIG_INT, false, "0", 0, 1000000, NULL,
+      FIELD(gate.max_frame_bytes), "maximum frame of a client; before connect 20 kB at most" },
+    { "gate", "max_per_address", CONFIG_INT, false, "5000", 0, 1000000, NULL,
       FIELD(gate.max_per_address),
-      "client connections of this process from one address, or one /64 of IPv6; 0: no limit" },
-    { "gate", "max_per_user", CONFIG_INT, false, "0", 0, 1000000, NULL, FIELD(gate.max_per_user),
+      "client connections of this process from one address, or one /64 of IPv6; the default spares "
+      "loopback, private addresses and proxies; 0: no limit" },
+    { "gate", "max_per_user", CONFIG_INT, false, "1000", 0, 1000000, NULL, FIELD(gate.max_per_user),
       "client connections of this process by one user; 0: no limit" },
     { "gate", "message_rate", CONFIG_INT, false, "1000", 0, 1000000, NULL, FIELD(gate.message_rate),
       "lines a second that a client may send; 0: no limit" },
@@ -96,8 +98,8 @@ const struct config_key config_keys[] = {
     { "gate", "pong_timeout", CONFIG_DURATION, false, "10s", 100, HOUR, NULL,
       FIELD(gate.pong_timeout_ms), "time a client has to answer a ping" },
     { "gate", "request_rate", CONFIG_INT, false, "5000", 0, 1000000, NULL, FIELD(gate.request_rate),
-      "HTTP requests a second to this process by one user, or without one from one address; "
-      "0: no limit" },
+      "HTTP requests per second to this process by one user, or, upgrades and requests without a "
+      "valid token, from one address, which by default is no proxy; 0: no limit" },
     { "gate", "slow_age", CONFIG_DURATION, false, "30s", 100, HOUR, NULL, FIELD(gate.slow_age_ms),
       "age of the oldest unsent line at which a client is too slow" },
     { "gate", "slow_bytes", CONFIG_SIZE, false, "1MB", KB, 1024 * MB, NULL, FIELD(gate.slow_bytes),

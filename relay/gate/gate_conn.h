@@ -14,6 +14,7 @@
 #include "base/buffer.h"
 #include "base/rates.h"
 #include "base/region.h"
+#include "base/throttle.h"
 #include "gate/gate.h"
 #include "hub/session.h"
 #include "store/ticket.h"
@@ -27,6 +28,11 @@
 #define GATE_TEXT_OF_(value) #value
 #define GATE_TEXT_OF(value) GATE_TEXT_OF_(value)
 #define GATE_RETRY_AFTER_S 5
+/*
+ * Of the frame with "connect": a token, topics and a position, with room for escapes. Anybody may
+ * send the beginning of one and wait.
+ */
+#define GATE_FIRST_FRAME_MAX (20 * 1024)
 
 enum gate_code { /* of `bye` and of the WebSocket close */
                  GATE_CLOSE_BROKEN = 1002,
@@ -96,9 +102,11 @@ struct gate_conn {
     /* What each send looks at, together. */
     enum gate_conn_state state;
     bool is_tls;
-    bool in_turn;   /* lws says that the socket can be written */
-    bool lws_first; /* a call of gate_ws_writable is under way: nothing goes past it */
-    bool is_killed; /* lws ends the socket at its next turn */
+    bool in_turn;    /* lws says that the socket can be written */
+    bool lws_first;  /* a call of gate_ws_writable is under way: nothing goes past it */
+    bool is_killed;  /* lws ends the socket at its next turn */
+    bool is_waiting; /* in gate->waiting */
+    bool is_evicted; /* counted in gate->evicted_count */
     struct ev_io readable;
     struct gate *gate;
     struct lws *wsi;
@@ -112,6 +120,8 @@ struct gate_conn {
     struct gate_redeem *redeem;
     struct client_message *connect; /* waits for the ticket */
     struct gate_peer *peer;
+    struct gate_conn *waiting_prev; /* in gate->waiting, until "connect" */
+    struct gate_conn *waiting_next;
     struct rate_bucket lines;
     int64_t rate_told_until_us;  /* of lines that nobody answers, that there are too many */
     int64_t paid_until_us;       /* of what it said, at the rate that it may; gate_read.c */
@@ -145,8 +155,10 @@ struct gate {
     SSL_CTX *tls; /* lws's; NULL without a certificate */
     struct gate_conn *conns;
     struct gate_conn *held;
+    struct gate_conn *waiting; /* for "connect", the longest first */
     struct ev_timer unhold;
     int conn_count;
+    int evicted_count; /* of them: make room, and end in the loop's next turn */
     struct token_rules rules;
     struct ev_timer sweep;
     unsigned turns_counted; /* of the loop, at the last sweep */
@@ -169,6 +181,7 @@ struct gate {
     struct funnel *funnel;        /* the newest of those keys */
     struct rate_bucket connects;
     struct rates *requests_made; /* by users, and by addresses */
+    struct throttle address_full;
     bool is_push_off;
     bool draining;
     int64_t drain_until_us;
@@ -242,7 +255,7 @@ bool gate_serves(const struct gate *gate, bool is_push, struct gate_refusal *ret
 bool gate_admits(struct gate *gate, struct lws *wsi, bool is_push,
                  struct gate_refusal *ret_refusal);
 bool gate_admits_user(const struct gate *gate, const char *user);
-/* Counts it; NULL when nobody counts. While lws has the request's headers. */
+/* Counts a connection of its address. While lws has the request's headers. */
 struct gate_peer *gate_peer_enter(struct gate *gate, struct lws *wsi);
 void gate_peer_leave(struct gate *gate, struct gate_peer *peer); /* accepts NULL */
 /*
@@ -251,7 +264,12 @@ void gate_peer_leave(struct gate *gate, struct gate_peer *peer); /* accepts NULL
  */
 bool gate_admits_request(struct gate *gate, struct lws *wsi);
 bool gate_admits_request_of(struct gate *gate, struct lws *wsi, const char *user);
+/* The token of an upgraded connection was good: its address gets the upgrade back. */
+void gate_upgrade_was_good(struct gate *gate, const struct gate_peer *peer);
 #define GATE_TOO_FAST "request_rate is reached"
+/* Connections in GATE_CONN_WAITING: the first to go when max_connections is reached. */
+void gate_waiting_enter(struct gate_conn *conn);
+void gate_waiting_leave(struct gate_conn *conn); /* accepts one that has left */
 #define GATE_SOON "Retry-After: 1"
 
 /* gate_ticket.c */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include <uthash.h>
+#include <utlist.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -13,15 +14,34 @@
 #include "hub/hub.h"
 
 #define RATE_NAME_MAX (TOKEN_USER_MAX + 2)
+#define EVICTION_CANDIDATES 64
 
 static const char LATER[] = "Retry-After: " GATE_TEXT_OF(GATE_RETRY_AFTER_S);
 
 _Static_assert(RATE_NAME_MAX > NETWORKS_ADDRESS_MAX, "an address is a name too");
 
+/* Loopback, private and link-local addresses: of proxies, and of the site's own machines. */
+#define OWN_NETWORKS                                                                               \
+    "127.0.0.0/8 ::1 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 169.254.0.0/16 "        \
+    "fc00::/7 fe80::/10"
+
 /* An address with connections. */
 struct gate_peer {
     UT_hash_handle hh;
     int count;
+    int waiting; /* of them: have not sent "connect" */
+    char address[NETWORKS_ADDRESS_MAX];
+};
+
+/*
+ * Where a request comes from. `is_proxy`: the address may stand for any number of clients: a unix
+ * socket, a trusted proxy that does not name its client, or a peer of OWN_NETWORKS. Limits by
+ * address spare it while they are at their defaults, so that an installation behind a proxy that
+ * trusted_proxies does not name works; a number that was set counts it too.
+ */
+struct gate_source {
+    bool is_proxy;
+    bool is_unix;
     char address[NETWORKS_ADDRESS_MAX];
 };
 
@@ -50,15 +70,32 @@ read_forwarded(const struct gate *gate, struct lws *wsi, char address[NETWORKS_A
     free(list);
 }
 
-static void
-read_address(const struct gate *gate, struct lws *wsi, char address[NETWORKS_ADDRESS_MAX])
+static struct gate_source
+source_of(const struct gate *gate, struct lws *wsi)
 {
+    const char *trusted = gate->config->gate.trusted_proxies;
+    struct gate_source source = {0};
+    char peer[NETWORKS_ADDRESS_MAX];
+
     if (gate_listens_on_unix(gate) ||
-        lws_get_peer_simple(wsi, address, NETWORKS_ADDRESS_MAX) == NULL)
-        snprintf(address, NETWORKS_ADDRESS_MAX, "%s", NETWORKS_UNIX);
-    if (gate->config->gate.trusted_proxies != NULL)
-        read_forwarded(gate, wsi, address);
-    networks_widen(address);
+        lws_get_peer_simple(wsi, source.address, NETWORKS_ADDRESS_MAX) == NULL)
+        snprintf(source.address, NETWORKS_ADDRESS_MAX, "%s", NETWORKS_UNIX);
+    memcpy(peer, source.address, sizeof(peer));
+    if (trusted != NULL)
+        read_forwarded(gate, wsi, source.address);
+    source.is_unix = strcmp(source.address, NETWORKS_UNIX) == 0;
+    source.is_proxy =
+        source.is_unix || networks_hold(trusted, source.address) ||
+        (strcmp(peer, source.address) == 0 && networks_hold(OWN_NETWORKS, source.address));
+    networks_widen(source.address);
+    return source;
+}
+
+/* Does a limit by address apply? `is_set`: it is not at its default. */
+static bool
+is_limited(const struct gate_source *source, bool is_set)
+{
+    return is_set ? !source->is_unix : !source->is_proxy;
 }
 
 static struct gate_peer *
@@ -73,16 +110,12 @@ find_peer(const struct gate *gate, const char *address)
 struct gate_peer *
 gate_peer_enter(struct gate *gate, struct lws *wsi)
 {
-    char address[NETWORKS_ADDRESS_MAX] = "";
-    struct gate_peer *peer;
+    const struct gate_source source = source_of(gate, wsi);
+    struct gate_peer *peer = find_peer(gate, source.address);
 
-    if (gate->config->gate.max_per_address == 0)
-        return NULL;
-    read_address(gate, wsi, address);
-    peer = find_peer(gate, address);
     if (peer == NULL) {
         peer = memory_new(sizeof(*peer));
-        snprintf(peer->address, sizeof(peer->address), "%s", address);
+        memcpy(peer->address, source.address, sizeof(peer->address));
         HASH_ADD_STR(gate->peers, address, peer);
     }
     peer->count++;
@@ -99,17 +132,84 @@ gate_peer_leave(struct gate *gate, struct gate_peer *peer)
 }
 
 static bool
-address_is_full(const struct gate *gate, struct lws *wsi)
+address_is_full(struct gate *gate, const struct gate_source *source)
 {
     int most = gate->config->gate.max_per_address;
-    char address[NETWORKS_ADDRESS_MAX] = "";
-    const struct gate_peer *peer;
+    const struct gate_peer *peer = find_peer(gate, source->address);
+    unsigned skipped = 0;
 
-    if (most == 0)
+    if (most == 0 || peer == NULL || peer->count < most ||
+        !is_limited(source, gate->config->gate.max_per_address_is_set))
         return false;
-    read_address(gate, wsi, address);
-    peer = find_peer(gate, address);
-    return peer != NULL && peer->count >= most;
+    if (throttle_take(&gate->address_full, clock_monotonic_us(), &skipped))
+        log_warn("gate",
+                 "%s has %d connections: gate.max_per_address reached (%u more refusals since the "
+                 "last such line); if it is a proxy, name it in gate.trusted_proxies",
+                 peer->address, peer->count, skipped);
+    return true;
+}
+
+/* A whole site behind a proxy that is not named is one address, and returns at once. */
+static bool
+connect_rate_allows(struct gate *gate, const struct gate_source *source)
+{
+    int rate = gate->config->gate.connect_rate;
+
+    if (!gate->config->gate.connect_rate_is_set && source->is_proxy)
+        return true;
+    return rate_bucket_take(&gate->connects, rate, clock_monotonic_us());
+}
+
+void
+gate_waiting_enter(struct gate_conn *conn)
+{
+    DL_APPEND2(conn->gate->waiting, conn, waiting_prev, waiting_next);
+    conn->peer->waiting++;
+    conn->is_waiting = true;
+}
+
+void
+gate_waiting_leave(struct gate_conn *conn)
+{
+    if (!conn->is_waiting)
+        return;
+    DL_DELETE2(conn->gate->waiting, conn, waiting_prev, waiting_next);
+    conn->peer->waiting--;
+    conn->is_waiting = false;
+}
+
+/*
+ * Closes one connection that has not sent "connect", so that connections that never will cannot
+ * keep others out: of the longest waiting, one of the address that has most of them. False: none
+ * waits.
+ */
+static bool
+evict_waiting(struct gate *gate)
+{
+    struct gate_conn *victim = gate->waiting;
+    struct gate_conn *conn = victim;
+
+    for (int i = 0; conn != NULL && i < EVICTION_CANDIDATES; i++, conn = conn->waiting_next) {
+        if (conn->peer->waiting > victim->peer->waiting)
+            victim = conn;
+    }
+    if (victim == NULL)
+        return false;
+    log_debug(victim->who, "closed before \"connect\": max_connections is reached");
+    stats_add(gate->stats, STAT_GATE_REFUSED, 1);
+    gate->evicted_count++;
+    victim->is_evicted = true;
+    gate_conn_kill(victim);
+    return true;
+}
+
+/* Those that were evicted end in the next turn of the loop. */
+static bool
+is_full(struct gate *gate)
+{
+    return gate->conn_count + gate->stream_count - gate->evicted_count >=
+               gate->config->gate.max_connections &&
+           !evict_waiting(gate);
 }
 
 bool
@@ -127,17 +227,17 @@ gate_serves(const struct gate *gate, bool is_push, struct gate_refusal *ret_refu
 bool
 gate_admits(struct gate *gate, struct lws *wsi, bool is_push, struct gate_refusal *ret_refusal)
 {
-    const struct config *config = gate->config;
+    struct gate_source source;
 
     if (!gate_serves(gate, is_push, ret_refusal))
         return false;
-    if (gate->conn_count + gate->stream_count >= config->gate.max_connections)
-        *ret_refusal = (struct gate_refusal){503, LATER, "max_connections is reached"};
-    else if (address_is_full(gate, wsi))
+    source = source_of(gate, wsi);
+    if (address_is_full(gate, &source))
         *ret_refusal = (struct gate_refusal){429, LATER, "max_per_address is reached"};
-    else if (is_push &&
-             !rate_bucket_take(&gate->connects, config->gate.connect_rate, clock_monotonic_us()))
+    else if (is_push && !connect_rate_allows(gate, &source))
         *ret_refusal = (struct gate_refusal){503, GATE_SOON, "connect_rate is reached"};
+    else if (is_full(gate))
+        *ret_refusal = (struct gate_refusal){503, LATER, "max_connections is reached"};
     else
         return true;
     return false;
@@ -158,15 +258,14 @@ name_user(const char *user, char name[RATE_NAME_MAX])
     snprintf(name, RATE_NAME_MAX, "u%s", user);
 }
 
-/* False: who comes by a unix socket, and is not told of, is a proxy, and everybody behind it. */
+/* False: the rate does not apply to it. */
 static bool
 name_address(const struct gate *gate, struct lws *wsi, char name[RATE_NAME_MAX])
 {
-    char address[NETWORKS_ADDRESS_MAX] = "";
+    const struct gate_source source = source_of(gate, wsi);
 
-    read_address(gate, wsi, address);
-    snprintf(name, RATE_NAME_MAX, "a%s", address);
-    return strcmp(address, NETWORKS_UNIX) != 0;
+    snprintf(name, RATE_NAME_MAX, "a%s", source.address);
+    return is_limited(&source, gate->config->gate.request_rate_is_set);
 }
 
 static bool
@@ -202,4 +301,13 @@ gate_admits_request_of(struct gate *gate, struct lws *wsi, const char *user)
         rates_give(gate->requests_made, name);
     name_user(user, name);
     return take_request(gate, name);
+}
+
+void
+gate_upgrade_was_good(struct gate *gate, const struct gate_peer *peer)
+{
+    char name[RATE_NAME_MAX];
+
+    snprintf(name, RATE_NAME_MAX, "a%s", peer->address);
+    rates_give(gate->requests_made, name);
 }

@@ -171,6 +171,7 @@ conn_attach(struct gate_conn *conn, const struct client_message *message, const 
 static void
 conn_admit(struct gate_conn *conn, const struct client_message *message, const struct token *token)
 {
+    gate_upgrade_was_good(conn->gate, conn->peer);
     if (gate_admits_user(conn->gate, token->user)) {
         conn_attach(conn, message, token);
         return;

@@ -106,6 +106,8 @@ gate_http_upgrade(struct gate *gate, struct lws *wsi)
         return refuse(gate, wsi, 403, NULL, "pages of this origin may not");
     if (gate_http_has_two_proofs(wsi))
         return refuse(gate, wsi, 400, NULL, GATE_TWO_PROOFS);
+    if (!gate_admits_request(gate, wsi))
+        return refuse(gate, wsi, 429, GATE_SOON, GATE_TOO_FAST);
     if (!gate_admits(gate, wsi, true, &refusal))
         return refuse(gate, wsi, refusal.status, refusal.retry_after, refusal.sentence);
     return 0;

@@ -23,6 +23,8 @@ static struct pool conns = {.size = sizeof(struct gate_conn)};
 void
 gate_conn_set_state(struct gate_conn *conn, enum gate_conn_state state)
 {
+    if (state != GATE_CONN_WAITING)
+        gate_waiting_leave(conn);
     conn->state = state;
     conn->state_since_us = clock_monotonic_us();
 }
@@ -194,6 +196,7 @@ gate_ws_established(struct gate *gate, struct lws *wsi, struct gate_conn **slot)
     buffer_init(&conn->out, OUT_MAX);
     buffer_init(&conn->control, CONTROL_MAX);
     gate_conn_set_state(conn, GATE_CONN_WAITING);
+    gate_waiting_enter(conn);
     DL_APPEND(gate->conns, conn);
     gate->conn_count++;
     stats_add(gate->stats, STAT_GATE_ACCEPTED, 1);
@@ -255,7 +258,12 @@ handle_text(struct gate_conn *conn, const char *text, size_t len)
 static int
 judge_piece(const struct gate_conn *conn, const struct ws_event *event, const char **ret_why)
 {
-    size_t room = (size_t)conn->gate->config->gate.max_frame_bytes - conn->in.len;
+    size_t most = (size_t)conn->gate->config->gate.max_frame_bytes;
+    size_t room;
+
+    if (conn->state == GATE_CONN_WAITING && most > GATE_FIRST_FRAME_MAX)
+        most = GATE_FIRST_FRAME_MAX;
+    room = most - conn->in.len;
 
     if (event->is_binary) {
         *ret_why = "binary frames are not part of the protocol";
@@ -263,7 +271,9 @@ judge_piece(const struct gate_conn *conn, const struct ws_event *event, const ch
     }
     /* What is announced is refused at once: nobody waits for the rest of it. */
     if (event->len > room || event->left > room - event->len) {
-        *ret_why = "the frame is longer than max_frame_bytes";
+        *ret_why = conn->state == GATE_CONN_WAITING
+                       ? "a frame before \"connect\" is at most 20 kB, or max_frame_bytes"
+                       : "the frame is longer than max_frame_bytes";
         return GATE_CLOSE_TOO_LONG;
     }
     return 0;
@@ -391,6 +401,7 @@ gate_ws_closed(struct gate_conn *conn)
     conn_detach(conn);
     DL_DELETE(gate->conns, conn);
     gate->conn_count--;
+    gate->evicted_count -= conn->is_evicted;
     gate_peer_leave(gate, conn->peer);
     gate_message_forget(conn);
     stats_set(gate->stats, STAT_GATE_CONNECTIONS, (uint64_t)gate->conn_count);

@@ -1,0 +1,28 @@
+/* throttle.h: a warning whose cause a client can repeat is logged once in a while. Pure. */
+#ifndef CLAIRON_BASE_THROTTLE_H
+#define CLAIRON_BASE_THROTTLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define THROTTLE_EVERY_US (10 * INT64_C(1000000))
+
+struct throttle {
+    int64_t next_us;  /* monotonic; 0: never taken */
+    unsigned skipped; /* since it was last taken */
+};
+
+/* True when the warning is due; *ret_skipped: how many were not logged since the last one. */
+static inline bool
+throttle_take(struct throttle *throttle, int64_t now_us, unsigned *ret_skipped)
+{
+    if (now_us < throttle->next_us) {
+        throttle->skipped++;
+        return false;
+    }
+    *ret_skipped = throttle->skipped;
+    *throttle = (struct throttle){.next_us = now_us + THROTTLE_EVERY_US};
+    return true;
+}
+
+#endif
