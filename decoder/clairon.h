@@ -296,7 +296,7 @@ extern void member_write(LogicalDecodingContext *ctx, char change,
                          char *const texts[MEMBER_FIELDS]);
 
 /* notice.c */
-extern void notice_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *bytes,
+extern void notice_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *content,
                          Size size);
 /* One that was taken before its commit: its topic, then the message, `size` bytes in all. */
 extern void notice_replay(LogicalDecodingContext *ctx, const char *bytes, int topic_len, Size size);

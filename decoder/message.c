@@ -1,9 +1,11 @@
 /* message.c: build and check the signed message of clairon.notify. */
 #include "message.h"
 
+#include "common/base64.h"
 #include "common/hmac.h"
 #include "common/sha2.h"
 #include "libpq/pqformat.h"
+#include "utils/memutils.h"
 
 static void
 sign(uint8 ret_mac[MESSAGE_MAC_BYTES], TransactionId xid, const char *bytes, Size size,
@@ -28,12 +30,50 @@ version_of(uint16 flags)
     return (flags & FRAME_TRACED) != 0 ? MESSAGE_VERSION_TRACED : MESSAGE_VERSION;
 }
 
-void
-message_build(StringInfo out, const struct message *message, TransactionId xid,
-              const uint8 secret[SECRET_BYTES])
+/* The older form begins with a version below this; base64 has no such character. */
+#define FIRST_PRINTABLE 0x20
+
+/* The pointers' types differ between versions of PostgreSQL, hence the casts to void. */
+static void
+append_base64(StringInfo out, const StringInfoData *bytes)
+{
+    int room = pg_b64_enc_len(bytes->len);
+    int len;
+
+    enlargeStringInfo(out, room);
+    len = pg_b64_encode((const void *)bytes->data, bytes->len, out->data + out->len, room);
+    if (len < 0)
+        elog(ERROR, "could not encode a clairon message");
+    out->len += len;
+    out->data[out->len] = '\0';
+}
+
+const char *
+message_unpack(const char *content, Size size, Size *ret_size)
+{
+    void *bytes;
+    int len;
+
+    /* Far more than clairon.notify writes, and what pg_b64_dec_len can count. */
+    if (size == 0 || size > MaxAllocSize / 4)
+        return NULL;
+    if ((uint8)content[0] < FIRST_PRINTABLE) {
+        *ret_size = size;
+        return content;
+    }
+    bytes = palloc(pg_b64_dec_len((int)size) + 1);
+    len = pg_b64_decode(content, (int)size, bytes, pg_b64_dec_len((int)size));
+    if (len < 0)
+        return NULL;
+    *ret_size = len;
+    return bytes;
+}
+
+static void
+build_bytes(StringInfo out, const struct message *message, TransactionId xid,
+            const uint8 secret[SECRET_BYTES])
 {
     static const char no_mac[MESSAGE_MAC_BYTES] = {0};
-    int start = out->len;
     int targets_len = 0;
 
     for (int i = 0; i < message->targets.count; i++)
@@ -68,8 +108,20 @@ message_build(StringInfo out, const struct message *message, TransactionId xid,
         appendBinaryStringInfo(out, message->targets.texts[i], message->targets.lengths[i]);
     }
     appendBinaryStringInfo(out, message->payload, message->payload_len);
-    sign((uint8 *)out->data + start + MESSAGE_MAC_AT, xid, out->data + start + MESSAGE_SIGNED_AT,
-         out->len - start - MESSAGE_SIGNED_AT, secret);
+    sign((uint8 *)out->data + MESSAGE_MAC_AT, xid, out->data + MESSAGE_SIGNED_AT,
+         out->len - MESSAGE_SIGNED_AT, secret);
+}
+
+void
+message_build(StringInfo out, const struct message *message, TransactionId xid,
+              const uint8 secret[SECRET_BYTES])
+{
+    StringInfoData bytes;
+
+    initStringInfo(&bytes);
+    build_bytes(&bytes, message, xid, secret);
+    append_base64(out, &bytes);
+    pfree(bytes.data);
 }
 
 /* In constant time: how long it takes must not tell how much of a guess was right. */

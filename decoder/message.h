@@ -1,6 +1,11 @@
 /*
  * message.h: what clairon.notify writes to the WAL, and the plugin reads.
  *
+ * The content of the logical message is base64: other output plugins of the
+ * database print messages as text, and so print ASCII in every encoding. Below is
+ * what it encodes. Older versions wrote these bytes as they are; those messages
+ * begin with their version, a control character, and are still read.
+ *
  * Anyone may call pg_logical_emit_message, with any prefix: so the content is
  * authenticated by an HMAC over the transaction's id and all that follows the
  * MAC, with a secret that only C code reads. The id binds it to its transaction,
@@ -68,13 +73,20 @@ struct message {
     int payload_len;
 };
 
-/* Appends the signed message; texts are checked by the caller (each below 65535 bytes). */
+/* Appends the signed message as base64; the caller checks texts (each below 65535 bytes). */
 extern void message_build(StringInfo out, const struct message *message, TransactionId xid,
                           const uint8 secret[SECRET_BYTES]);
 
 /*
- * Fills *ret_message, which points into `bytes`; targets are allocated. False when
- * the message is not one that message_build made for this transaction.
+ * Decodes the content of a logical message, in the current memory context if it must; NULL when it
+ * is neither base64 nor the bytes of an older version.
+ */
+extern const char *message_unpack(const char *content, Size size, Size *ret_size);
+
+/*
+ * Fills *ret_message, which points into `bytes`, as message_unpack returns them;
+ * targets are allocated. False when the message is not one that message_build made
+ * for this transaction.
  */
 extern bool message_parse(struct message *ret_message, const char *bytes, Size size,
                           TransactionId xid, const uint8 secret[SECRET_BYTES]);

@@ -113,14 +113,15 @@ spool_message(struct decoder *decoder, struct fragment topic, const char *bytes,
 }
 
 void
-notice_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *bytes, Size size)
+notice_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *content, Size size)
 {
     struct decoder *decoder = ctx->output_plugin_private;
+    const char *bytes = message_unpack(content, size, &size);
     struct message message;
     struct fragment topic;
 
     relation_refresh_rules(decoder, txn->xid);
-    if (!decoder->rules->has_secret ||
+    if (bytes == NULL || !decoder->rules->has_secret ||
         !message_parse(&message, bytes, size, txn->xid, decoder->rules->secret)) {
         complaint_count(decoder, 0, "notify",
                         "refused: a message that clairon.notify did not make");

@@ -1,0 +1,37 @@
+-- Can other output plugins print the message of notify, and is one of the older, binary form still sent?
+\set SHOW_CONTEXT never
+SELECT slot_name FROM pg_create_logical_replication_slot('spy', 'test_decoding');
+SELECT clairon.notify('USER', '{é,u1}', '{"text": "é"}', topic => 'a.b', ttl => '1 day') IS NOT NULL;
+BEGIN;
+SET LOCAL clairon.traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
+SELECT clairon.notify('ALL', NULL, '{}') IS NOT NULL;
+COMMIT;
+SELECT regexp_replace(data, 'sz: \d+ content:[A-Za-z0-9+/]+=*$', 'sz: N content:BASE64') AS printed,
+       data ~ '^[ -~]*$' AS ascii
+FROM pg_logical_slot_get_changes('spy', NULL, NULL) WHERE data LIKE 'message:%';
+SELECT pg_drop_replication_slot('spy');
+SELECT targets, payload FROM notes();
+
+-- what notify wrote before: the same bytes, not encoded
+CREATE EXTENSION pgcrypto;
+CREATE FUNCTION signed_bytes(rest bytea) RETURNS bytea LANGUAGE sql AS $$
+    SELECT '\x01' || substr(hmac(int4send(txid_current()::int) || rest, secret, 'sha256'), 1, 16) || rest
+    FROM clairon.secret
+$$;
+CREATE FUNCTION old_message(payload text) RETURNS bytea LANGUAGE sql AS $$
+    SELECT '\x0123456789ab7def8123456789abcdef'                      -- id
+        || int2send(0::int2) || '\x000100' || int2send(5::int2)      -- flags, type, priority, backoff, retry_limit
+        || '\x00' || int4send(0) || int4send(0) || int8send(0)       -- no ttl
+        || int2send(4::int2) || int2send(6::int2) || int2send((-1)::int2) || int2send(2::int2)
+        || int4send(1) || int4send(4)                                -- targets
+        || convert_to('USER' || 'notify' || 'me', 'UTF8') || int2send(2::int2) || convert_to('u1', 'UTF8')
+        || convert_to(payload, 'UTF8')
+$$;
+SELECT pg_logical_emit_message(true, 'clairon', signed_bytes(old_message('{"old":"é"}'))) IS NOT NULL;
+SELECT pg_logical_emit_message(true, 'clairon', '\x01' || decode(repeat('00', 16), 'hex') || old_message('{"forged":1}')) IS NOT NULL;
+-- neither form
+SELECT pg_logical_emit_message(true, 'clairon', '') IS NOT NULL, pg_logical_emit_message(true, 'clairon', 'AQ') IS NOT NULL,
+       pg_logical_emit_message(true, 'clairon', 'é not base64') IS NOT NULL;
+SELECT targets, payload FROM notes();
+DROP FUNCTION signed_bytes(bytea), old_message(text);
+DROP EXTENSION pgcrypto;
