@@ -343,11 +343,11 @@ change_row(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation r
 }
 
 /*
- * What is truncated brings along what is below it: a rule above them speaks once, for
- * the topmost.
+ * TRUNCATE lists the table it names and those below it. A rule of one of them judges the
+ * topmost that it covers, once.
  */
 static bool
-is_told_above(const struct plan *plan, Oid relid, const ReorderBufferChange *change)
+is_below_truncated(const struct plan *plan, Oid relid, const ReorderBufferChange *change)
 {
     List *above;
 
@@ -377,11 +377,16 @@ change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry,
                             .part = PART_MAIN,
                             .targets = plan->rule->to_all ? &nobody : &plan->rule->literal};
 
-        if (!wants(plan, FRAME_OPERATION_TRUNCATE) || is_told_above(plan, entry->relid, change))
+        if (!wants(plan, FRAME_OPERATION_TRUNCATE) ||
+            is_below_truncated(plan, entry->relid, change))
             continue;
         if (plan->target_index != TARGET_NONE)
             complaint_count(decoder, plan->seed, plan->label,
                             "denied: a truncate tells no targets");
+        else if (plan->rule->relid != entry->relid)
+            /* Told as the rule's table, it would empty lists of rows that are still there. */
+            complaint_count(decoder, plan->seed, plan->label,
+                            "denied: only a partition or child table was truncated");
         else if (plan->rule->to_all || note.targets->count > 0)
             note_write(ctx, &note);
     }

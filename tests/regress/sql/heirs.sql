@@ -46,7 +46,7 @@ ALTER TABLE pet DROP COLUMN master;
 DELETE FROM puppy;
 SELECT source, payload, targets FROM notes() WHERE source = 'pet';
 
--- a truncated table speaks for its heirs; without it each of them does
+-- a truncated table speaks for its heirs; an heir that is truncated alone is denied
 DELETE FROM clairon.rule;
 SELECT clairon.watch(t, 'ALL', operations => '{truncate}') FROM unnest('{animal,pet}'::regclass[]) AS t;
 TRUNCATE animal;

@@ -314,15 +314,13 @@ sub truncated
 {
     my ($self, $list) = @_;
     my @tables = $list =~ /($name\.$name)/g;
-    my %with = map { $_ => 1 } @tables;
     for my $table (@tables)
     {
         my $shape = $self->{tables}{$table} or die "no shape of $table is known";
         for my $rule (@{ $shape->{rules} })
         {
-            # A root that is truncated speaks for its partitions.
-            next if !($rule->{operations} & 8);
-            next if $rule->{table} ne $table && $with{ $rule->{table} };
+            # Only a TRUNCATE of the rule's own table is sent.
+            next if !($rule->{operations} & 8) || $rule->{table} ne $table;
             $self->line('rule', $rule->{source}, 'truncate', '"before":null,"after":null');
         }
         delete $self->{last}{ $shape->{oid} };
