@@ -230,6 +230,8 @@ judge(const struct row_change *change, const struct plan *plan)
 
     if (plan->target_index == TARGET_DROPPED) {
         complain(change, plan, "denied: the target column was dropped");
+    } else if (plan->target_index == TARGET_JSON) {
+        complain(change, plan, "denied: the target column's type became json or jsonb");
     } else if (change->operation == FRAME_OPERATION_UPDATE) {
         if (conditional)
             judge_conditional_update(change, plan);

@@ -42,6 +42,7 @@
 
 #define TARGET_NONE (-1)
 #define TARGET_DROPPED (-2)
+#define TARGET_JSON (-3) /* a type that clairon.watch refuses for targets */
 
 /* JSON or text made once and copied often. */
 struct fragment {

@@ -5,6 +5,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "utils/lsyscache.h"
 #include "utils/relcache.h"
@@ -99,6 +100,21 @@ plan_columns(struct decoder *decoder, struct plan *plan, const struct source *so
     }
 }
 
+/* As clairon.target_column judges it: also within domains and arrays. */
+static bool
+holds_json(Oid type)
+{
+    Oid element;
+
+    for (;;) {
+        type = getBaseType(type);
+        element = get_element_type(type);
+        if (!OidIsValid(element))
+            return type == JSONOID || type == JSONBOID;
+        type = element;
+    }
+}
+
 static void
 plan_target(struct decoder *decoder, struct plan *plan, const struct source *source,
             TupleDesc decoded, const Bitmapset *key)
@@ -112,8 +128,11 @@ plan_target(struct decoder *decoder, struct plan *plan, const struct source *sou
     plan->target_index = TARGET_DROPPED;
     if (number > RelationGetDescr(source->relation)->natts || source->map[number - 1] < 0)
         return;
+    attribute = TupleDescAttr(decoded, source->map[number - 1]);
+    plan->target_index = TARGET_JSON;
+    if (holds_json(attribute->atttypid))
+        return;
     plan->target_index = source->map[number - 1];
-    attribute = TupleDescAttr(decoded, plan->target_index);
     plan->target_is_key =
         bms_is_member(attribute->attnum - FirstLowInvalidHeapAttributeNumber, key);
     plan->target = encode_new(&decoder->settings, attribute->atttypid);

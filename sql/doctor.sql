@@ -319,6 +319,14 @@ CREATE FUNCTION clairon.doctor_rules()
       AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = relation
                       AND attnum = target_column AND NOT attisdropped)
     UNION ALL
+    SELECT format('rule %s on %s', rule.name, rule.relation), false,
+           format('its target column "%s" holds %s: it delivers nothing', attname, json),
+           'Make it text or text[], or set the rule again with clairon.watch().'
+    FROM clairon.rule
+    JOIN pg_attribute ON attrelid = relation AND attnum = target_column AND NOT attisdropped
+    CROSS JOIN LATERAL clairon.json_within(atttypid) AS t (json)
+    WHERE part = 0 AND json IS NOT NULL
+    UNION ALL
     SELECT format('rule %s on %s', name, relation), false, 'its only_when is ' || only_when,
            'What it names was renamed, changed or dropped: set it again with clairon.watch().'
     FROM clairon.rules WHERE only_when LIKE '%(denies: %)'

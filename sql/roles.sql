@@ -36,5 +36,6 @@ GRANT EXECUTE ON FUNCTION
     clairon.doctor(), clairon.doctor_settings(), clairon.doctor_standby(), clairon.doctor_replay(),
     clairon.doctor_physical_slots(), clairon.doctor_extension(), clairon.doctor_roles(),
     clairon.allowed_plugins(), clairon.doctor_awaited(), clairon.doctor_slots(),
-    clairon.doctor_leaves(regclass), clairon.doctor_rules(), clairon.where_written(),
+    clairon.doctor_leaves(regclass), clairon.json_within(oid), clairon.doctor_rules(),
+    clairon.where_written(),
     clairon.version() TO clairon_relay;

@@ -124,16 +124,14 @@ BEGIN
     RETURN number;
 END $$;
 
--- A column of JSON would name one target: its whole text, with its quotes and brackets.
-CREATE FUNCTION clairon.target_column(relation regclass, wanted text) RETURNS int2
+-- json or jsonb, where that is what a value of the type is made of: also within domains and arrays.
+CREATE FUNCTION clairon.json_within(given oid) RETURNS regtype
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    number int2 := clairon.column_number('targets', relation, wanted);
     type oid;
-    base oid;
+    base oid := given;
 BEGIN
-    SELECT atttypid INTO base FROM pg_attribute WHERE attrelid = relation AND attnum = number;
-    WHILE base <> 0 LOOP -- domains, and what arrays hold
+    WHILE base <> 0 LOOP
         type := base;
         SELECT CASE typtype WHEN 'd' THEN typbasetype ELSE typelem END INTO base
         FROM pg_type
@@ -141,8 +139,19 @@ BEGIN
                               OR typsubscript = 'array_subscript_handler'::regproc);
         base := coalesce(base, 0);
     END LOOP;
-    IF type IN ('json'::regtype, 'jsonb'::regtype) THEN
-        RAISE EXCEPTION 'targets: column "%" holds %', wanted, type::regtype
+    RETURN CASE WHEN type IN ('json'::regtype, 'jsonb'::regtype) THEN type END;
+END $$;
+
+-- A column of JSON would name one target: its whole text, with its quotes and brackets.
+CREATE FUNCTION clairon.target_column(relation regclass, wanted text) RETURNS int2
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    number int2 := clairon.column_number('targets', relation, wanted);
+    json regtype := clairon.json_within((SELECT atttypid FROM pg_attribute
+                                         WHERE attrelid = relation AND attnum = number));
+BEGIN
+    IF json IS NOT NULL THEN
+        RAISE EXCEPTION 'targets: column "%" holds %', wanted, json
             USING ERRCODE = 'invalid_parameter_value',
                   HINT = 'Valid: a column of one id, or an array of ids as text[]; a generated column '
                          'can make one.';
