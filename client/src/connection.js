@@ -3,7 +3,6 @@
 import { NO_ANSWER, NOW, SILENT, STOP, TOKEN_EXPIRED, UNREACHABLE, closeClass } from './closing.js';
 import { createLadder } from './ladder.js';
 import { refreshDelay } from './refresher.js';
-import { openStream } from './streams.js';
 
 const SUBPROTOCOL = 'clairon.v1.json';
 
@@ -60,9 +59,11 @@ export function createConnection(options, owner) {
     const transport = ladder.rung();
     giveUp(ANSWER_MS, NO_ANSWER);
     try {
-      socket = transport === 'ws'
+      const opened = transport === 'ws'
         ? new options.WebSocket(url, SUBPROTOCOL)
-        : openStream(transport, options.fetch, url);
+        : (await import('./streams.js')).openStream(transport, options.fetch, url);
+      if (attempts !== ours) return;
+      socket = opened;
     } catch ({ message }) { // a page on https may not ask for ws://, say
       lost({ code: UNREACHABLE, reason: message });
       return;

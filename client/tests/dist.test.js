@@ -6,14 +6,15 @@ import test from 'node:test';
 import { LIMIT_BYTES, sizeOf } from './size.js';
 
 const read = (path) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8');
-const maps = ['dist/index.js.map', 'dist/react.js.map'].map((path) => JSON.parse(read(path)));
+const maps = ['index', 'react', 'streams'].map((name) => JSON.parse(read(`dist/${name}.js.map`)));
 
 test(`all but the React hook has less than ${LIMIT_BYTES} bytes, gzipped`, () => {
   assert.ok(sizeOf('index.js').gzipped < LIMIT_BYTES, JSON.stringify(sizeOf('index.js')));
 });
 
-test('what is loaded loads nothing more', () => {
-  assert.doesNotMatch(read('dist/index.js'), /\bimport\b/);
+test('the base entry loads nothing more, except streams.js where no WebSocket gets through', () => {
+  assert.deepEqual(read('dist/index.js').match(/\bimport\b.{16}/g), ['import("./streams.js")']);
+  assert.doesNotMatch(read('dist/streams.js'), /\bimport\b/);
   assert.match(read('dist/index.js'), /\/\/# sourceMappingURL=index\.js\.map\n$/);
 });
 
