@@ -10,7 +10,7 @@ const at = (path) => fileURLToPath(new URL(path, import.meta.url));
 // Names that stay among src/: no application, browser, relay or other tab sees them. None may be a
 // field of anything else.
 const INTERNAL = `
-  open transmit wanted onToken onFrame onState onError isAcked retopic wake suspend received settled arrive restart keep
+  open transmit wanted isUser admits onToken onFrame onState onError isAcked retopic wake suspend received settled arrive restart keep
   seen forget markAcked markUnheard handlersFor emit hears handler rung opened failed climb nextWait reset
   enter leave flush sendAck sendNack remember since position
 `.trim().split(/\s+/);

@@ -4,6 +4,7 @@
 export const SILENT = 'silent';
 export const NO_ANSWER = 'no answer';
 export const UNREACHABLE = 'unreachable';
+export const OTHER_USER = 'other user';
 
 export const TOKEN_EXPIRED = 4100;
 

@@ -1,8 +1,11 @@
 // connection.js: keeps one connection to a relay alive and hands its frames on.
 
-import { NO_ANSWER, NOW, SILENT, STOP, TOKEN_EXPIRED, UNREACHABLE, closeClass } from './closing.js';
+import {
+  NO_ANSWER, NOW, OTHER_USER, SILENT, STOP, TOKEN_EXPIRED, UNREACHABLE, closeClass,
+} from './closing.js';
 import { createLadder } from './ladder.js';
 import { refreshDelay } from './refresher.js';
+import { subjectOf } from './token.js';
 
 const SUBPROTOCOL = 'clairon.v1.json';
 
@@ -25,8 +28,9 @@ const failure = (text, fields) => Object.assign(new Error(text), fields);
  *   closed      the end: close() was called, or the relay said that trying again cannot help
  *
  * `options`: as settingsOf() has them.
- * `owner`: position() and wanted(), its topics, which may be undefined, onToken(token), which may suspend
- * the connection, onFrame(frame, length), onState(change), onError(error).
+ * `owner`: position() and wanted(), its topics, which may be undefined, isUser(user), false for any user
+ * but the first, onToken(token), which may suspend the connection, onFrame(frame, length),
+ * onState(change), onError(error).
  */
 export function createConnection(options, owner) {
   const { url, backoff, now } = options;
@@ -50,7 +54,7 @@ export function createConnection(options, owner) {
     bye = undefined;
     if (!token) setState('connecting');
     token ??= await bringToken();
-    if (token && attempts === ours) owner.onToken(token);
+    if (token && attempts === ours && admits(subjectOf(token))) owner.onToken(token);
     if (attempts !== ours) return;
     if (!token) {
       retry(backoff.nextWait(), { reason: NO_TOKEN });
@@ -132,6 +136,23 @@ export function createConnection(options, owner) {
     setState('closed', { reason: 'close()' });
   }
 
+  /**
+   * The user of a connection never changes: messages, tabs and acks of one are not another's. Ends
+   * the connection when `user` is a different one; undefined is an unknown one.
+   */
+  function admits(user) {
+    const isAdmitted = owner.isUser(user);
+    if (!isAdmitted) end({ code: OTHER_USER, reason: `token of another user: ${user}` });
+    return isAdmitted;
+  }
+
+  /** Closes for good, with an error. */
+  function end(change) {
+    drop();
+    setState('closed', change);
+    owner.onError(failure(change.reason, change));
+  }
+
   /** Undefined when there is none to be had. */
   async function bringToken() {
     try {
@@ -167,6 +188,7 @@ export function createConnection(options, owner) {
 
   function connected(frame) {
     const { user, conn, resumed, ping } = frame;
+    if (!admits(user)) return;
     clearTimeout(timers[NO_ANSWER]);
     pingMs = ping * 1000 || pingMs;
     openedAt = now();
@@ -214,8 +236,7 @@ export function createConnection(options, owner) {
     const change = { code: why, reason: reason || `connection lost (${why})` };
     // A fixed token cannot become valid again.
     if (closeClass(why) === STOP || (why === TOKEN_EXPIRED && !canRefresh)) {
-      setState('closed', change);
-      owner.onError(failure(change.reason, change));
+      end(change);
       return;
     }
     if (isNaN(life) && !bye) ladder.failed(code === UNREACHABLE);
@@ -250,7 +271,7 @@ export function createConnection(options, owner) {
     const ours = socket;
     const token = await bringToken();
     // The answer may come when the connection it was for is gone; the next one asks anew.
-    if (token && socket === ours) request({ t: 'refresh', token });
+    if (token && socket === ours && admits(subjectOf(token))) request({ t: 'refresh', token });
   }
 
   /** A timer of this name; the one before it is forgotten. */
@@ -270,6 +291,7 @@ export function createConnection(options, owner) {
     retopic,
     wake,
     suspend,
+    admits,
     close,
   };
 }

@@ -25,12 +25,14 @@ export function connect(options) {
   const life = new AbortController();
   let topics = options.topics; // undefined: all
   let change = { state: 'idle' }; // the last that was told
-  let name; // of the user's tabs, once a token has told it
+  let user; // whose client this is, once a token or the relay names it
+  let name; // of the user's tabs
 
   const owner = {
     position: position.received,
     wanted: () => topics,
     isAcked: dedupe.isAcked,
+    isUser: (one) => one === undefined || (user ??= one) === one,
     onToken,
     onFrame,
     onState,
@@ -43,9 +45,9 @@ export function connect(options) {
 
   /** In a browser the token says whose tabs these are; elsewhere nothing is shared or kept. */
   function onToken(token) {
-    const user = subjectOf(token);
-    if (name || !globalThis.document || !user) return;
-    name = `clairon ${settings.url} ${user}`;
+    const subject = subjectOf(token);
+    if (name || !globalThis.document || !subject) return;
+    name = `clairon ${settings.url} ${subject}`;
     dedupe.keep(createKept('localStorage', name));
     if (options.tabs === false || !navigator.locks) return; // who has these has BroadcastChannel
     const tabs = createTabs(name, settings, owner);

@@ -140,6 +140,8 @@ export function createTabs(name, settings, owner) {
   function receive(message) {
     const { t, to = id } = message;
     if (to !== id) return;
+    // A leader of another version of this page may have changed its user.
+    if (!connection.admits((message.change ?? message.frame)?.user)) return;
     if (message.leads) unanswered = 0;
     if (t === 'frame') heardFrame(message);
     else if (leads) serve(message);

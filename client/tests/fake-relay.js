@@ -1,6 +1,7 @@
 // fake-relay.js: a WebSocket class whose other end is the test.
 
 import assert from 'node:assert/strict';
+import { subjectOf } from '../src/token.js';
 
 /** `relay.WebSocket` goes into connect(); `await relay.socket()` is the next one opened. */
 export function fakeRelay() {
@@ -26,7 +27,8 @@ export function fakeRelay() {
     // What the relay does.
     accept(connected = {}) {
       this.onopen?.();
-      this.says({ t: 'connected', r: 1, user: 'u1', conn: 'c1', pos: '0', resumed: false, ping: 25, ...connected });
+      const user = subjectOf(this.frames('connect').at(-1)?.token) ?? 'u1';
+      this.says({ t: 'connected', r: 1, user, conn: 'c1', pos: '0', resumed: false, ping: 25, ...connected });
     }
 
     says(...frames) {

@@ -50,7 +50,7 @@ test('two tabs have one connection, and both get each message', async (t) => {
   assert.equal(second.client.pos, '2');
   assert.equal(second.client.transport, 'ws');
   assert.equal(relay.pendingSockets, 0);
-  assert.equal(second.states.at(-1).user, 'u1');
+  assert.equal(second.states.at(-1).user, `user ${users}`);
 });
 
 test('who closes once more on hearing that it is closed hears it once', async (t) => {
@@ -140,7 +140,7 @@ test('when the leader closes the next tab goes on from where it is', async (t) =
   assert.equal(next.sent[0].pos, '1');
   next.says(msg('1', note('a')), msg('2', note('b')));
   assert.deepEqual(second.seen, ['a', 'b']);
-  assert.deepEqual(second.states.at(-1), { state: 'open', transport: 'ws', user: 'u1', conn: 'c1', resumed: true });
+  assert.deepEqual(second.states.at(-1), { state: 'open', transport: 'ws', user: `user ${users}`, conn: 'c1', resumed: true });
 });
 
 test('a third tab that stands by loses nothing in a hand-over', async (t) => {

@@ -1,0 +1,156 @@
+// user.test.js: does a client end, rather than go on as another user, whatever token it is brought?
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { connect } from 'clairon';
+import { fakeBrowser, tokenOf } from './fake-browser.js';
+import { fakeRelay, msg, note, until } from './fake-relay.js';
+
+let users = 0;
+
+/** Names of two users that no other test has: BroadcastChannels are those of the process. */
+function twoUsers() {
+  users += 1;
+  return [`first ${users}`, `second ${users}`];
+}
+
+function start(t, options) {
+  const relay = fakeRelay();
+  const client = connect({
+    url: 'ws://relay.test', WebSocket: relay.WebSocket, backoff: { base: 2, cap: 2 }, ...options,
+  });
+  const seen = [];
+  const errors = [];
+  client.on('message', (n) => seen.push(n.metadata.id));
+  client.on('error', ({ error }) => errors.push(error));
+  t.after(() => client.close());
+  return { relay, client, seen, errors };
+}
+
+/** It is closed, with one error that names the other user. */
+async function hasEnded({ client, errors }, other) {
+  await until('the end', () => client.state === 'closed');
+  assert.deepEqual(errors.map(({ code, message }) => [code, message]), [
+    ['other user', `token of another user: ${other}`],
+  ]);
+}
+
+test('a reconnect whose token is of another user connects to nothing', async (t) => {
+  const [first, second] = twoUsers();
+  const tokens = [tokenOf(first), tokenOf(second)];
+  const world = start(t, { token: () => tokens.shift(), ack: 'manual' });
+  const socket = await world.relay.socket();
+  socket.accept();
+  socket.says(msg('1', note('a', { ack: true })));
+  socket.dies();
+  world.client.ack('a'); // waits, and is never sent as another user
+  await hasEnded(world, second);
+  assert.equal(world.relay.pendingSockets, 0);
+});
+
+test('a refresh never sends the token of another user', async (t) => {
+  const [first, second] = twoUsers();
+  const tokens = [tokenOf(first), tokenOf(second)];
+  const world = start(t, { token: () => tokens.shift() });
+  const socket = await world.relay.socket();
+  socket.accept();
+  socket.says({ t: 'expiring', in: 60 });
+  await hasEnded(world, second);
+  assert.deepEqual(socket.frames('refresh'), []);
+  assert.equal(socket.closedWith, 1000);
+});
+
+test('`connected` of another user ends it before a message is shown or an ack is sent', async (t) => {
+  const [first, second] = twoUsers();
+  const world = start(t, { token: 'opaque', ack: 'manual' });
+  const socket = await world.relay.socket();
+  socket.accept({ user: first });
+  socket.dies();
+  world.client.ack('a');
+  const next = await world.relay.socket();
+  next.onopen();
+  next.says({ t: 'connected', user: second, conn: 'c2', pos: '0', resumed: true, ping: 25 }, msg('1', note('b')));
+  await hasEnded(world, second);
+  assert.deepEqual(world.seen, []);
+  assert.deepEqual(next.frames('ack'), []);
+  assert.equal(next.closedWith, 1000);
+});
+
+test('without a WebSocket too: nothing is asked for with the token of another user', async (t) => {
+  const [first, second] = twoUsers();
+  const tokens = [tokenOf(first), tokenOf(second)];
+  const asked = [];
+  const world = start(t, {
+    token: () => tokens.shift(),
+    transports: ['poll'],
+    fetch: async (url, { headers }) => {
+      asked.push(headers.Authorization);
+      return new Response('', { status: 503 });
+    },
+  });
+  await hasEnded(world, second);
+  assert.deepEqual(asked, [`Bearer ${tokenOf(first)}`]);
+});
+
+test('a name beyond ASCII is the same in the token and in `connected`', async (t) => {
+  const { relay, client } = start(t, { token: tokenOf('Zoë 😀') });
+  (await relay.socket()).accept({ user: 'Zoë 😀' });
+  assert.equal(client.state, 'open');
+});
+
+/** A leader tab and a follower; `login.user` is whose token both are brought. */
+async function twoTabs(t) {
+  const [first, second] = twoUsers();
+  fakeBrowser();
+  const relay = fakeRelay();
+  const login = { user: first };
+  const open = () => start(t, { token: () => tokenOf(login.user), WebSocket: relay.WebSocket });
+  const leader = open();
+  const socket = await relay.socket();
+  socket.accept();
+  const follower = open();
+  await until('the follower is open', () => follower.client.state === 'open');
+  return { relay, login, leader, follower, socket, first, second };
+}
+
+test('a leader tab whose refresh is of another user ends, and so does the tab that takes its place', async (t) => {
+  const { relay, login, leader, follower, socket, first, second } = await twoTabs(t);
+  login.user = second;
+  socket.says({ t: 'expiring', in: 60 });
+  await hasEnded(leader, second);
+  assert.deepEqual(socket.frames('refresh'), []);
+  const next = await relay.socket();
+  next.accept({ resumed: true });
+  assert.equal(next.sent[0].token, tokenOf(first)); // the one it was brought at its start
+  next.says({ t: 'expiring', in: 60 });
+  await hasEnded(follower, second);
+  assert.deepEqual(next.frames('refresh'), []);
+  assert.equal(relay.pendingSockets, 0);
+});
+
+test('a leader tab that reconnects as another user ends; a tab that is still the first goes on', async (t) => {
+  const { relay, login, leader, follower, socket, first, second } = await twoTabs(t);
+  login.user = second;
+  socket.dies();
+  await hasEnded(leader, second);
+  const next = await relay.socket();
+  next.accept({ resumed: true });
+  assert.equal(next.sent[0].token, tokenOf(first));
+  next.says(msg('1', note('a')));
+  await until('the message', () => follower.seen.length === 1);
+  assert.deepEqual(leader.seen, []);
+});
+
+for (const t of ['frame', 'state', 'connected']) {
+  test(`a follower that hears of another user in \`${t}\` of its leader shows nothing of it`, async (context) => {
+    const { follower, first, second } = await twoTabs(context);
+    const channel = new BroadcastChannel(`clairon ws://relay.test/v1/ws ${first}`);
+    context.after(() => channel.close());
+    const connected = { t: 'connected', user: second, pos: '0' };
+    const change = { state: 'open', user: second };
+    channel.postMessage({ t, leads: true, from: 1, frame: connected, frames: [], change: t === 'frame' ? undefined : change });
+    channel.postMessage({ t: 'frame', leads: true, from: 1, frame: msg('9', note('of another user')) });
+    await hasEnded(follower, second);
+    assert.deepEqual(follower.seen, []);
+  });
+}
