@@ -86,7 +86,7 @@ endif
 
 # ---- targets
 .PHONY: all help deps plugin check check-build check-unit check-regress check-isolation check-tap \
-    check-client check-e2e check-replica check-packages check-operations check-images check-sanitized soak \
+    check-client check-e2e check-root check-replica check-packages check-operations check-images check-sanitized soak \
     asan demo demo-traffic bench bench-tools install uninstall deb clean fmt lint mutants private-root sanitized-root
 
 all: plugin $(BUILD)/clairon
@@ -168,11 +168,12 @@ check-build:
 check:
 	@docker/install-packages.sh
 	@$(MAKE) --no-print-directory check-build || echo "the build failed; what could be built is checked"
+	@tests/root.sh
 	@tests/replica.sh
 	@tests/packages.sh
 	@tests/operations.sh
 	@docker/unprivileged.sh tests/check.sh unit regress isolation sanitized tap client e2e \
-	    $$(tests/replica.sh layer) packages operations
+	    root $$(tests/replica.sh layer) packages operations
 
 # A standby's tests, on a PostgreSQL whose standbys decode: Debian 13's, where this machine's is older.
 check-replica: $(BUILD)/clairon private-root
@@ -184,13 +185,9 @@ check-images:
 	@tests/images.sh
 	@docker/unprivileged.sh tests/check.sh images
 
-check-packages:
-	@tests/packages.sh
-	@docker/unprivileged.sh tests/check.sh packages
-
-check-operations:
-	@tests/operations.sh
-	@docker/unprivileged.sh tests/check.sh operations
+check-root check-packages check-operations: check-%:
+	@tests/$*.sh
+	@docker/unprivileged.sh tests/check.sh $*
 
 check-unit: $(unit_programs) $(replay_programs)
 	@docker/unprivileged.sh tests/check.sh unit

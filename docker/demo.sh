@@ -24,11 +24,12 @@ unset PGHOST PGPORT PGUSER PGDATABASE PGSERVICE PGOPTIONS PGDATA
 # ---- children
 
 # start NAME COMMAND..: in a session of its own, so that Ctrl-C reaches this script
-# alone, and with a TERM of its own should this script die.
+# alone, and with a TERM of its own should this script die. Locks are not inherited: 9 is the demo's,
+# 7 that of docker/unprivileged.sh.
 start() {
     local name=$1
     shift
-    setsid setpriv --pdeathsig TERM -- "$@" </dev/null >>"$dir/log/$name.log" 2>&1 9>&- &
+    setsid setpriv --pdeathsig TERM -- "$@" </dev/null >>"$dir/log/$name.log" 2>&1 7>&- 9>&- &
     pid[$name]=$!
     [[ " ${names[*]} " == *" $name "* ]] || names+=("$name")
 }

@@ -14,7 +14,8 @@ set -euo pipefail
 link_folder() {
     local from=$1 to=$root$1 entry name
     mkdir -p "$to"
-    find "$to" -maxdepth 1 -type l -delete
+    # Links that hold stay: a server that runs from here may load through them at any time.
+    find "$to" -maxdepth 1 -xtype l -delete
     for entry in "$from"/*; do
         name=${entry##*/}
         case $name in

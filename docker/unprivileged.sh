@@ -3,9 +3,10 @@
 #
 #   docker/unprivileged.sh COMMAND [ARGUMENT..]      COMMAND is seen from the top of the checkout
 #
-# Not root: runs it as it is. Root: as `postgres`, else `nobody`, in this checkout
-# when that user can read all of it, else in a copy under /var/tmp (a copy keeps its
-# .demo, all else is renewed). CLAIRON_WORK names a folder the command may write to.
+# Not root: runs it as it is. Root: as `postgres`, else `nobody`, in this checkout when that user can
+# read all of it, else in a copy below /var/tmp. The demo and the tests have a copy each, renewed at each
+# start; that of the demo keeps its .demo. Only one run at a time uses a copy. CLAIRON_WORK names a
+# folder the command may write to.
 set -euo pipefail
 # shellcheck source=docker/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -15,23 +16,35 @@ as_user() {
     setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups -- "$@"
 }
 
+# A file that vanishes meanwhile, as while something is built, is no reason for a copy.
 # shellcheck disable=SC2016
 readable_by_user() {
     as_user bash -c 'cd "$1" 2>/dev/null && ! find . -path ./.git -prune -o -path ./.demo -prune \
-        -o -path ./build/work -prune -o -path ./build/roots -prune -o \( -type f ! -readable -o -type d ! -executable \) -print 2>&1 |
-        grep -q .' - "$top"
+        -o -path ./build/work -prune -o -path ./build/roots -prune -o \( -type f ! -readable \
+        -o -type d ! \( -readable -executable \) \) -print 2>/dev/null | grep -q .' - "$top"
 }
 
-# Sets `place` to a folder of the user's own that mirrors the checkout.
+# copy_for_user COMMAND: sets `place` to a folder of the user's own that mirrors the checkout. Descriptor 7
+# holds its lock until the command ends.
 copy_for_user() {
+    local what=tests
     place=/var/tmp/clairon-$user-$(cksum <<<"$top" | cut -d' ' -f1)
-    as_user mkdir -p -m 700 "$place"
-    [ "$(stat -c %U "$place")" = "$user" ] || die "$place belongs to somebody else; remove it"
-    if [ -e "$place/.demo/lock" ] && ! as_user flock -n "$place/.demo/lock" true; then
-        [ "$1" = docker/demo.sh ] || die "a demo runs in $place; stop it first"
-        return # the demo itself says what to do about it
+    if [ "$1" = docker/demo.sh ]; then
+        what=demo
+    else
+        place=$place-tests
     fi
-    as_user find "$place" -mindepth 1 -maxdepth 1 ! -name .demo -exec rm -rf {} +
+    as_user mkdir -p -m 700 "$place"
+    [ "$(stat -c %U "$place")" = "$user" ] || die "$place belongs to another user; remove it"
+    as_user touch "$place/.lock"
+    exec 7<"$place/.lock"
+    if ! flock -n 7; then
+        [ "$what" != demo ] || return 0 # demo.sh reports the demo that runs
+        say "another run uses $place: waiting for it"
+        flock 7
+    fi
+    say "$user cannot read $top: the $what run$([ "$what" = tests ] || echo s) in a copy, $place; edits are not seen until the next start"
+    as_user find "$place" -mindepth 1 -maxdepth 1 ! -name .demo ! -name .lock -exec rm -rf {} +
     tar -C "$top" -c --exclude=./.git --exclude=./.demo --exclude=./build/work --exclude=./build/roots \
         --exclude='*.o' . |
         as_user tar -C "$place" -x --no-same-owner --no-same-permissions
@@ -53,7 +66,6 @@ if readable_by_user; then
     chown -R "$user:" "$place/build/work" "$place/.demo"
 else
     copy_for_user "$1"
-    say "$user cannot read $top; working in $place"
     as_user mkdir -p "$place/build/work"
 fi
 cd "$place"

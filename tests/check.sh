@@ -2,7 +2,7 @@
 # check.sh: runs layers of tests, each to its end, and counts honestly.
 #
 #   tests/check.sh [unit] [regress] [isolation] [sanitized] [tap] [client] [e2e]
-#                  [replica] [packages] [operations] [images]
+#                  [root] [replica] [packages] [operations] [images]
 #
 # TESTS names files of the layers unit, tap and e2e that alone are to run of these:
 #   make check-tap TESTS=tests/tap/245_workers.pl
@@ -121,11 +121,12 @@ layer_replica() {
     fi
 }
 
+layer_root() { recorded root; }
 layer_packages() { recorded packages; }
 layer_operations() { recorded operations; }
 layer_images() { recorded images; }
 
-# What a script of this name saw as root, in a Debian root: tests/roots.sh.
+# What a script of this name saw as root: tests/roots.sh.
 recorded() {
     if [ -s "build/$1.log" ]; then
         cat "build/$1.log"
@@ -213,11 +214,12 @@ count() {
 run_layer() {
     local layer=$1 log=$logs/$1.log status=0 passed failed skipped
     echo "---- $layer"
-    # Two runs of one layer would tread on each other's files. The servers must not inherit this.
+    # Two runs of one layer would overwrite each other's files. The servers must inherit neither this lock
+    # nor that of docker/unprivileged.sh.
     exec 9>>"$logs/$layer.lock"
     flock -n 9 || { echo "another run of this layer is under way, waiting"; flock 9; }
     # tee must outlive a Ctrl-C: tests that stop their servers still print.
-    "layer_$layer" 9>&- 2>&1 | (trap '' INT TERM HUP; exec tee "$log") || status=1
+    "layer_$layer" 7>&- 9>&- 2>&1 | (trap '' INT TERM HUP; exec tee "$log") || status=1
     # Not a process substitution: a bare root has no /dev/fd.
     read -r passed failed skipped <<<"$(count "$log")"
     # What failed without saying which test it was is one failure; so is a layer that ran nothing.

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# root.sh: does root get the demo and the tests run as another user, also from a checkout that user cannot read?
+#
+# The checkout is a small one in a folder of root's own, whose demo only waits.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=tests/roots.sh
+. tests/roots.sh
+
+is() { [ "$1" = "$2" ] || { say "got: $1, expected: $2"; false; }; }
+unprivileged() { "$hidden/clairon/docker/unprivileged.sh" "$@"; }
+
+# Its demo writes where it runs, and what its tree holds at the end.
+make_checkout() {
+    hidden=$(mktemp -d)
+    mkdir -p "$hidden/clairon/docker"
+    cp docker/lib.sh docker/unprivileged.sh "$hidden/clairon/docker/"
+    echo first >"$hidden/clairon/content"
+    cat >"$hidden/clairon/docker/demo.sh" <<'END'
+#!/bin/bash
+mkdir -p .demo
+exec 9>>.demo/lock
+flock -n 9 || { echo "a demo runs here already"; exit 1; }
+pwd >.demo/place
+echo started
+for ((i = 0; i < 1200; i++)); do [ ! -e .demo/stop ] || break; sleep 0.1; done
+cat content
+END
+    chmod 755 "$hidden/clairon/docker"/*.sh
+}
+
+# start NAME COMMAND..: in the background, its output in a file of that name.
+start() {
+    local name=$1
+    shift
+    unprivileged "$@" >"$hidden/$name" 2>&1 7>&- &
+    pids+=($!)
+}
+
+place_of() { sed -n 's/.* in a copy, \(.*\);.*/\1/p' "$hidden/$1"; }
+said() { grep -q "$2" "$hidden/$1"; }
+
+refused() {
+    ! unprivileged docker/demo.sh >"$hidden/second" 2>&1 && said second "runs here already"
+}
+
+check_places() {
+    start demo docker/demo.sh
+    ok "a demo starts in a copy of a checkout that its user cannot read" wait_for said demo '^started$'
+    ok "it says that edits are not seen" said demo "edits are not seen until the next start"
+    echo second >"$hidden/clairon/content"
+    ok "a second demo says that one runs, and fails" refused
+    # shellcheck disable=SC2016
+    start tests bash -c 'echo begun; for ((i = 0; i < 1200; i++)); do [ ! -e stop ] || break; sleep 0.1; done; cat content'
+    ok "tests run beside the demo" wait_for said tests '^begun$'
+    echo third >"$hidden/clairon/content"
+    start more bash -c 'cat content'
+    ok "more tests wait for those that run" wait_for said more "another run uses"
+    touch "$(place_of tests)/stop" "$(place_of demo)/.demo/stop"
+    wait "${pids[@]}"
+    ok "which keep the files that they began with" is "$(tail -n 1 "$hidden/tests")" second
+    ok "the next tests see the edits" is "$(tail -n 1 "$hidden/more")" third
+    ok "the demo keeps its files, whatever was tested beside it" is "$(tail -n 1 "$hidden/demo")" first
+}
+
+check_readable() {
+    chmod 755 "$hidden"
+    chmod -R go+rX "$hidden/clairon"
+    ok "a checkout that its user can read is used itself" is "$(unprivileged pwd)" "$hidden/clairon"
+}
+
+tidy() {
+    local name
+    for name in demo tests; do
+        [ -z "$(place_of "$name" 2>/dev/null)" ] || rm -rf "$(place_of "$name")"
+    done
+    rm -rf "$hidden"
+}
+
+run_tests() {
+    pids=()
+    make_checkout
+    trap tidy EXIT
+    check_places
+    check_readable
+    say "1..$taken"
+}
+
+record root "what only root runs" run_tests
