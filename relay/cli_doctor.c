@@ -171,7 +171,7 @@ cli_doctor(int argc, char **argv)
         return cli_print(doctor_usage);
     if (config_load(&config, doctor.path, argc, argv, error) != RC_OK ||
         ((config.relay.roles & CONFIG_ROLE_FEED) != 0 && feed_check(&config, error) != RC_OK))
-        code = cli_refuse(DOCTOR, error, "");
+        code = cli_refuse_settings(DOCTOR, doctor.path, error);
     else
         code = run(&doctor, &config);
     config_free(&config);

@@ -1,4 +1,4 @@
-/* cli_errors.c: shows the error log, sends its messages anew, or forgets them. */
+/* cli_errors.c: `clairon errors`: lists the error log, redrives its entries, drops them. */
 #include "cli.h"
 
 #include <inttypes.h>
@@ -6,36 +6,53 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/config_value.h"
 #include "base/memory.h"
+#include "base/suggest.h"
+#include "cli_errors.h"
 #include "cli_options.h"
+#include "cli_terminal.h"
 #include "wire/frame.h"
 
 #define ERRORS "errors"
 
 static const char errors_usage[] =
-    "Usage: clairon errors list|redrive|drop [options]\n"
+    "Usage: clairon errors list|redrive|drop [ID ...] [options]\n"
     "The error log: who never acknowledged what, and what could not be decoded.\n"
     "\n"
-    "  list            shows its entries, oldest first\n"
-    "  redrive         their users get the message anew, from attempt 0; the entries go\n"
-    "  drop            forgets them\n"
+    "  list            print its entries, oldest first\n"
+    "  redrive         send the notification to its users again, from attempt 0, and remove\n"
+    "                  the entry\n"
+    "  drop            remove the entry\n"
     "\n"
-    "  --id UUID       only this message\n"
+    "  ID, --id ID     only these notifications\n"
     "  --user USER     only entries that name this user\n"
     "  --reason WORD   exhausted, expired, rejected or undecodable\n"
-    "  --since TIME    only what was logged in the last such as 90m, 24h or 7d\n"
+    "  --since TIME    only entries of the last such as 90m, 24h or 7d\n"
     "  --limit N       at most so many entries\n"
     "  --all           redrive or drop without any of these filters\n"
-    "  --json          list: one JSON object a line, with the notification\n"
+    "  --dry-run       redrive or drop: only list what would be changed\n"
+    "  --json          one JSON object per line, with the notification\n"
     "  -c FILE         the relay's settings; only [store] matters\n"
-    "  --store.url=V   one setting, such as this\n";
+    "  --store.url=V   one setting, such as this\n"
+    "\n"
+    "Exit code: 0 done, 1 an ID has no such entry or the store failed, 2 wrong usage.\n";
+
+enum verb { VERB_LIST, VERB_REDRIVE, VERB_DROP, VERB_COUNT };
+static const char *const verbs[VERB_COUNT] = {"list", "redrive", "drop"};
+
+/* A notification that was asked for by name. */
+struct wanted {
+    char id[FRAME_UUID_TEXT + 1];
+    bool is_found;
+};
 
 struct errors_request {
-    const char *verb;
+    enum verb verb;
+    struct wanted *ids; /* sorted */
+    size_t id_count;
     const char *id;
     const char *user;
     const char *reason;
@@ -43,18 +60,21 @@ struct errors_request {
     const char *limit;
     const char *path;
     bool all;
+    bool dry_run;
     bool json;
     bool help;
 };
 
 /* A walk through the log. */
 struct errors_walk {
-    const struct errors_request *request;
+    struct errors_request *request;
     struct direct *direct;
-    long long left;    /* entries that may still be treated */
-    long long entries; /* treated */
-    long long users;   /* redriven */
-    long long skipped; /* that cannot be sent anew */
+    long long left;     /* entries that may still be treated */
+    long long entries;  /* that matched */
+    long long users;    /* of these entries */
+    long long examined; /* entries */
+    long long total;    /* entries of the log; -1: unknown */
+    long long skipped;  /* that cannot be redriven */
     bool failed;
 };
 
@@ -63,20 +83,6 @@ is_text(struct bytes bytes, const char *text)
 {
     return text == NULL ||
            (bytes.len == strlen(text) && strncasecmp((const char *)bytes.at, text, bytes.len) == 0);
-}
-
-/* An empty array when it cannot be read. */
-static json_t *
-read_users(const struct error_entry *entry)
-{
-    json_t *users = entry->users.at != NULL
-                        ? json_loadb((const char *)entry->users.at, entry->users.len, 0, NULL)
-                        : NULL;
-
-    if (json_is_array(users))
-        return users;
-    json_decref(users);
-    return json_array();
 }
 
 static bool
@@ -95,50 +101,49 @@ names_user(const json_t *users, const char *name)
     return false;
 }
 
-static void
-print_time(struct entry_id entry)
+static int
+by_id(const void *left, const void *right)
 {
-    time_t seconds = (time_t)(entry.ms / 1000);
-    char text[32] = "";
-    struct tm utc;
+    const struct wanted *a = left, *b = right;
 
-    if (gmtime_r(&seconds, &utc) != NULL && strftime(text, sizeof(text), "%FT%T", &utc) > 0)
-        printf("%s.%03dZ", text, (int)(entry.ms % 1000));
+    return strcmp(a->id, b->id);
+}
+
+/* NULL: its id was not asked for. */
+static struct wanted *
+find_wanted(struct errors_request *request, struct bytes id)
+{
+    struct wanted key = {.id = ""};
+
+    if (!frame_read_uuid((const char *)id.at, id.len, key.id))
+        return NULL;
+    return bsearch(&key, request->ids, request->id_count, sizeof(key), by_id);
 }
 
 static void
-print_row(const struct error_entry *entry)
+print_entry(const struct errors_walk *walk, const struct error_entry *entry, const json_t *users)
 {
-    print_time(entry->entry);
-    printf("  %.*s  %-11.*s  %8.*s  ", (int)entry->id.len, (const char *)entry->id.at,
-           (int)entry->reason.len, (const char *)entry->reason.at, (int)entry->attempts.len,
-           (const char *)entry->attempts.at);
-    cli_print_plain((const char *)entry->users.at, entry->users.len);
-    putchar('\n');
+    if (walk->request->json) {
+        cli_errors_print_json(entry);
+        return;
+    }
+    if (walk->entries == 0)
+        cli_errors_print_header();
+    cli_errors_print_row(entry, users);
 }
 
-static void
-print_json(const struct error_entry *entry)
+static bool
+can_redrive(const struct errors_walk *walk, const struct error_entry *entry, const json_t *users)
 {
-    bool has_data = entry->data.len > 0;
-
-    printf("{\"entry\":\"%" PRIu64 "-%" PRIu64 "\",\"at\":\"", entry->entry.ms, entry->entry.seq);
-    print_time(entry->entry);
-    printf("\",\"id\":\"%.*s\",\"reason\":\"%.*s\",\"attempts\":%.*s,\"users\":%.*s,"
-           "\"notification\":%.*s}\n",
-           (int)entry->id.len, (const char *)entry->id.at, (int)entry->reason.len,
-           (const char *)entry->reason.at, (int)entry->attempts.len,
-           (const char *)entry->attempts.at, (int)entry->users.len, (const char *)entry->users.at,
-           has_data ? (int)entry->data.len : 4, has_data ? (const char *)entry->data.at : "null");
+    return json_array_size(users) > 0 && direct_can_redrive(walk->direct, entry);
 }
 
-static void
+static enum rc
 redrive(struct errors_walk *walk, const struct error_entry *entry, const json_t *users)
 {
     size_t count = json_array_size(users), texts = 0;
     const char **names = memory_new((count + 1) * sizeof(*names));
-    long long waiting = 0;
-    enum rc rc = RC_BAD; /* nobody waited for it, or the store never had its text */
+    enum rc rc = RC_BAD;
 
     for (size_t i = 0; i < count; i++) {
         const json_t *user = json_array_get(users, i);
@@ -146,109 +151,162 @@ redrive(struct errors_walk *walk, const struct error_entry *entry, const json_t 
             names[texts++] = json_string_value(user);
     }
     if (texts > 0)
-        rc = direct_redrive(walk->direct, entry, names, texts, &waiting);
-    if (rc == RC_BAD) {
-        walk->skipped++;
-        walk->left++; /* as if it were not there */
-    } else if (rc != RC_OK) {
-        walk->failed = true;
-    } else if (waiting >= 0) {
-        walk->entries++;
-    }
-    walk->users += waiting > 0 ? waiting : 0;
+        rc = direct_redrive(walk->direct, entry, names, texts);
     free(names);
+    return rc;
 }
 
 static void
-treat(struct errors_walk *walk, const struct error_entry *entry, const json_t *users)
+handle(struct errors_walk *walk, const struct error_entry *entry, const json_t *users)
 {
-    bool done = false;
+    const struct errors_request *request = walk->request;
+    enum rc rc = RC_OK;
 
-    walk->left--;
-    if (strcmp(walk->request->verb, "redrive") == 0) {
-        redrive(walk, entry, users);
-    } else if (strcmp(walk->request->verb, "drop") == 0) {
-        if (direct_drop(walk->direct, entry->entry, &done) != RC_OK)
-            walk->failed = true;
-        walk->entries += done;
-    } else {
-        (walk->request->json ? print_json : print_row)(entry);
-        walk->entries++;
+    if (request->verb == VERB_REDRIVE && !can_redrive(walk, entry, users)) {
+        walk->skipped++; /* does not count for --limit */
+        return;
     }
+    if (request->verb == VERB_LIST || request->dry_run)
+        print_entry(walk, entry, users);
+    else if (request->verb == VERB_REDRIVE)
+        rc = redrive(walk, entry, users);
+    else
+        rc = direct_drop(walk->direct, entry->entry);
+    walk->left--;
+    walk->entries++;
+    walk->users += (long long)json_array_size(users);
+    walk->failed = rc != RC_OK;
+}
+
+static void
+show_progress(const struct errors_walk *walk)
+{
+    if (walk->request->verb != VERB_LIST && !walk->request->dry_run && walk->total > 0)
+        cli_progress("%s: %lld of %lld entries of the error log examined, %lld matched",
+                     verbs[walk->request->verb], walk->examined, walk->total, walk->entries);
 }
 
 static bool
 on_entry(void *ctx, const struct error_entry *entry)
 {
     struct errors_walk *walk = ctx;
-    const struct errors_request *request = walk->request;
+    struct errors_request *request = walk->request;
+    struct wanted *wanted = NULL;
     json_t *users;
 
-    if (!is_text(entry->id, request->id) || !is_text(entry->reason, request->reason))
+    walk->examined++;
+    show_progress(walk);
+    if (request->id_count > 0 && (wanted = find_wanted(request, entry->id)) == NULL)
         return true;
-    users = read_users(entry);
-    if (names_user(users, request->user))
-        treat(walk, entry, users);
+    if (!is_text(entry->reason, request->reason))
+        return true;
+    users = cli_errors_users(entry);
+    if (names_user(users, request->user)) {
+        handle(walk, entry, users);
+        if (wanted != NULL)
+            wanted->is_found = true;
+    }
     json_decref(users);
     return !walk->failed && walk->left > 0 && ferror(stdout) == 0;
+}
+
+/* Whether it is so for all of them. A walk that ended at its limit does not know. */
+static bool
+found_all(const struct errors_walk *walk)
+{
+    const struct errors_request *request = walk->request;
+    bool is_all = true;
+
+    for (size_t i = 0; i < request->id_count && walk->left > 0; i++) {
+        if (request->ids[i].is_found)
+            continue;
+        is_all = false;
+        fprintf(stderr, "clairon " ERRORS ": no %sentry of the error log has id %s\n",
+                request->user != NULL || request->reason != NULL || request->since != NULL
+                    ? "matching "
+                    : "",
+                request->ids[i].id);
+    }
+    return is_all;
+}
+
+static void
+print_sum(const struct errors_walk *walk)
+{
+    const struct direct_changes *changes = direct_changed(walk->direct);
+    enum verb verb = walk->request->verb;
+
+    if (walk->request->dry_run && verb == VERB_REDRIVE)
+        printf("would redrive %lld %s for %lld user%s; nothing was changed\n", walk->entries,
+               cli_entries(walk->entries), walk->users, cli_plural(walk->users));
+    else if (walk->request->dry_run && verb == VERB_DROP)
+        printf("would drop %lld %s; nothing was changed\n", walk->entries,
+               cli_entries(walk->entries));
+    else if (verb == VERB_REDRIVE)
+        printf("redrove %lld %s for %lld user%s\n", changes->entries, cli_entries(changes->entries),
+               changes->users, cli_plural(changes->users));
+    else if (verb == VERB_DROP)
+        printf("dropped %lld %s\n", changes->entries, cli_entries(changes->entries));
+    if (walk->skipped > 0)
+        printf("left %lld %s that cannot be redriven, as nobody waited for %s or the text is lost: "
+               "drop %s\n",
+               walk->skipped, cli_entries(walk->skipped), walk->skipped == 1 ? "it" : "them",
+               walk->skipped == 1 ? "it" : "them");
 }
 
 static int
 finish(const struct errors_walk *walk, enum rc rc)
 {
-    const char *verb = walk->request->verb;
+    const struct errors_request *request = walk->request;
+    bool is_good = rc == RC_OK && !walk->failed;
 
-    if (rc != RC_OK || walk->failed)
+    cli_progress_end();
+    if (!is_good)
         fprintf(stderr, "clairon " ERRORS ": %s\n", direct_error(walk->direct));
-    if (strcmp(verb, "redrive") == 0)
-        printf("redrove %lld entries for %lld users\n", walk->entries, walk->users);
-    else if (strcmp(verb, "drop") == 0)
-        printf("dropped %lld entries\n", walk->entries);
-    if (walk->skipped > 0)
-        printf("left %lld entries that cannot be sent anew, as nobody waited for them or their "
-               "text is lost: drop them\n",
-               walk->skipped);
-    return rc == RC_OK && !walk->failed && fflush(stdout) == 0 && ferror(stdout) == 0 ? 0 : 1;
+    else if (request->verb == VERB_LIST && walk->entries == 0 && request->id_count == 0)
+        fprintf(stderr, walk->examined == 0 && request->since == NULL
+                            ? "the error log is empty\n"
+                            : "no entry of the error log matches\n");
+    print_sum(walk);
+    if (is_good && !found_all(walk) && request->verb != VERB_LIST)
+        is_good = false;
+    if (request->id_count > 0 && walk->skipped > 0)
+        is_good = false;
+    return is_good && fflush(stdout) == 0 && ferror(stdout) == 0 ? 0 : 1;
 }
 
-/* What is misspelt must not look as if there were no such entries. */
+/* A misspelt filter must not look as if there were no such entries. */
 static int
-check_filters(const struct errors_request *request)
+check_reason(const struct errors_request *request)
 {
     static const char *const reasons[] = {"exhausted", "expired", "rejected", "undecodable"};
     bool is_known = request->reason == NULL;
 
     for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]) && !is_known; i++)
         is_known = strcasecmp(request->reason, reasons[i]) == 0;
-    if (!is_known)
-        return cli_refuse(ERRORS,
-                          "--reason must be exhausted, expired, rejected or undecodable, not ",
-                          request->reason);
-    if (request->id != NULL && !frame_is_uuid(request->id, strlen(request->id)))
-        return cli_refuse(ERRORS, "--id must be the id of a notification, a UUID, not ",
-                          request->id);
+    if (is_known)
+        return 0;
+    return cli_refuse(ERRORS, "--reason must be exhausted, expired, rejected or undecodable, not ",
+                      request->reason);
+}
+
+static int
+add_id(struct errors_request *request, const char *text)
+{
+    struct wanted *wanted = &request->ids[request->id_count];
+
+    if (!frame_read_uuid(text, strlen(text), wanted->id))
+        return cli_refuse(ERRORS, "not a notification id, which is a UUID: ", text);
+    request->id_count++;
     return 0;
 }
 
-/* 0, or an exit code after it said what is wrong. */
 static int
-check_request(const struct errors_request *request, struct entry_id *ret_since,
-              long long *ret_limit)
+check_limits(const struct errors_request *request, struct entry_id *ret_since, long long *ret_limit)
 {
-    static const char *const verbs[] = {"list", "redrive", "drop"};
-    bool is_known = false;
     int64_t ago_ms = 0;
     char *end = NULL;
 
-    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
-        is_known = is_known || strcmp(request->verb, verbs[i]) == 0;
-    if (!is_known)
-        return cli_refuse(ERRORS, "list, redrive or drop must follow, not ", request->verb);
-    if (strcmp(request->verb, "list") != 0 && !request->all && request->id == NULL &&
-        request->user == NULL && request->reason == NULL && request->since == NULL &&
-        request->limit == NULL)
-        return cli_refuse(ERRORS, "say which entries (--id, --user, --reason, --since, --limit), ",
-                          "or --all");
     if (request->since != NULL &&
         (config_value_duration(request->since, &ago_ms) != RC_OK || ago_ms < 0))
         return cli_refuse(ERRORS, "--since must be a duration such as 90m, 24h or 7d, not ",
@@ -262,41 +320,113 @@ check_request(const struct errors_request *request, struct entry_id *ret_since,
     *ret_since = (struct entry_id){0, 0};
     if (request->since != NULL && ago_ms < clock_wall_us() / 1000)
         ret_since->ms = (uint64_t)(clock_wall_us() / 1000 - ago_ms);
-    return check_filters(request);
+    return 0;
+}
+
+/* 0, or an exit code after it reported what is wrong. */
+static int
+check_request(const struct errors_request *request)
+{
+    if (request->verb != VERB_LIST && !request->all && request->id_count == 0 &&
+        request->user == NULL && request->reason == NULL && request->since == NULL &&
+        request->limit == NULL)
+        return cli_refuse(ERRORS, "name the entries (ID, --user, --reason, --since, --limit), ",
+                          "or --all");
+    if (request->dry_run && request->verb == VERB_LIST)
+        return cli_refuse(ERRORS, "--dry-run is for redrive and drop", "");
+    return check_reason(request);
+}
+
+/* The verb, VERB_COUNT after it reported what is wrong. */
+static enum verb
+read_verb(const char *word)
+{
+    const char *nearest;
+
+    for (enum verb verb = VERB_LIST; word != NULL && verb < VERB_COUNT; verb++)
+        if (strcmp(word, verbs[verb]) == 0)
+            return verb;
+    nearest = word != NULL ? suggest_word(word, verbs, VERB_COUNT) : NULL;
+    fprintf(stderr, "clairon " ERRORS ": list, redrive or drop must follow%s%s%s%s%s\n",
+            word != NULL ? ", not " : "", word != NULL ? word : "",
+            nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
+            nearest != NULL ? "?" : "");
+    return VERB_COUNT;
+}
+
+static int
+walk_log(struct errors_request *request, int argc, char **argv)
+{
+    struct errors_walk walk = {.request = request, .total = -1};
+    struct entry_id since;
+    int code = check_limits(request, &since, &walk.left);
+
+    if (code != 0)
+        return code;
+    walk.direct = cli_store_open(ERRORS, request->path, argc, argv, &code);
+    if (walk.direct == NULL)
+        return code;
+    if (request->verb != VERB_LIST && !request->dry_run)
+        walk.total = direct_error_count(walk.direct);
+    code = finish(&walk, direct_errors(walk.direct, since, on_entry, &walk));
+    direct_close(walk.direct);
+    return code;
+}
+
+static void
+sort_ids(struct errors_request *request)
+{
+    size_t kept = 0;
+
+    qsort(request->ids, request->id_count, sizeof(request->ids[0]), by_id);
+    for (size_t i = 0; i < request->id_count; i++)
+        if (kept == 0 || by_id(&request->ids[kept - 1], &request->ids[i]) != 0)
+            request->ids[kept++] = request->ids[i];
+    request->id_count = kept;
+}
+
+/* The verb comes first, the rest are ids. */
+static int
+run(struct errors_request *request, const char **operands, int argc, char **argv)
+{
+    int code = 0;
+
+    request->verb = read_verb(operands[0]);
+    if (request->verb == VERB_COUNT)
+        return CLI_WRONG_USE;
+    for (size_t i = 1; operands[i] != NULL && code == 0; i++)
+        code = add_id(request, operands[i]);
+    if (code == 0 && request->id != NULL)
+        code = add_id(request, request->id);
+    if (code == 0)
+        code = check_request(request);
+    if (code != 0)
+        return code;
+    sort_ids(request);
+    return walk_log(request, argc, argv);
 }
 
 int
 cli_errors(int argc, char **argv)
 {
-    struct errors_request request = {.verb = NULL};
-    const char *operands[2] = {NULL, NULL};
+    struct errors_request request = {.verb = VERB_LIST};
     const struct cli_option options[] = {
-        {"--id", &request.id, NULL},         {"--user", &request.user, NULL},
-        {"--reason", &request.reason, NULL}, {"--since", &request.since, NULL},
-        {"--limit", &request.limit, NULL},   {"--all", NULL, &request.all},
-        {"--json", NULL, &request.json},     {"--help", NULL, &request.help},
-        {"-h", NULL, &request.help},         {"-c", &request.path, NULL},
-        {"--config", &request.path, NULL},
+        {"--id", &request.id, NULL},           {"--user", &request.user, NULL},
+        {"--reason", &request.reason, NULL},   {"--since", &request.since, NULL},
+        {"--limit", &request.limit, NULL},     {"--all", NULL, &request.all},
+        {"--dry-run", NULL, &request.dry_run}, {"--json", NULL, &request.json},
+        {"--help", NULL, &request.help},       {"-h", NULL, &request.help},
+        {"-c", &request.path, NULL},           {"--config", &request.path, NULL},
     };
-    struct errors_walk walk = {.request = &request};
-    struct entry_id since;
+    size_t most = (size_t)argc;
+    const char **operands = memory_new((most + 1) * sizeof(*operands));
     int code = cli_options_take(ERRORS, argc, argv, options, sizeof(options) / sizeof(options[0]),
-                                operands, 2);
+                                operands, most);
 
-    if (code != 0)
-        return code;
-    if (request.help)
-        return cli_print(errors_usage);
-    request.verb = operands[0] != NULL ? operands[0] : "nothing";
-    if (operands[1] != NULL)
-        request.id = operands[1];
-    code = check_request(&request, &since, &walk.left);
-    if (code != 0)
-        return code;
-    walk.direct = cli_store_open(ERRORS, request.path, argc, argv, &code);
-    if (walk.direct == NULL)
-        return code;
-    code = finish(&walk, direct_errors(walk.direct, since, on_entry, &walk));
-    direct_close(walk.direct);
+    request.ids = memory_new((most + 1) * sizeof(*request.ids));
+    if (code == 0)
+        code = request.help ? cli_print(errors_usage) : run(&request, operands, argc, argv);
+    free(request.ids);
+    free(operands);
     return code;
 }

@@ -6,13 +6,26 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/suggest.h"
 #include "base/utf8.h"
+
+#define OPTIONS_MAX 16
+#define STORE_URL_DEFAULT "redis://127.0.0.1:6379" /* as config_table.c has it */
 
 int
 cli_refuse(const char *command, const char *what, const char *about)
 {
     fprintf(stderr, "clairon %s: %s%s\n", command, what, about);
     return CLI_WRONG_USE;
+}
+
+int
+cli_refuse_settings(const char *command, const char *path, const char *error)
+{
+    return cli_refuse(command, error,
+                      path == NULL ? "; no -c FILE: settings come from arguments, CLAIRON_* "
+                                     "variables and defaults"
+                                   : "");
 }
 
 int
@@ -84,6 +97,26 @@ take_value(int argc, char **argv, int *at, const struct cli_option *option)
     return true;
 }
 
+static int
+refuse_argument(const char *command, const char *argument, const struct cli_option *options,
+                size_t count)
+{
+    const char *names[OPTIONS_MAX], *nearest;
+    char name[SUGGEST_WORD_MAX + 1];
+
+    for (size_t i = 0; i < count && i < OPTIONS_MAX; i++)
+        names[i] = options[i].name;
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(argument, "="), argument);
+    nearest = suggest_word(name, names, count < OPTIONS_MAX ? count : OPTIONS_MAX);
+    if (nearest != NULL && nearest[1] == '-')
+        fprintf(stderr, "clairon %s: unknown argument %s; did you mean %s? See clairon %s --help\n",
+                command, argument, nearest, command);
+    else
+        fprintf(stderr, "clairon %s: unknown argument %s; see clairon %s --help\n", command,
+                argument, command);
+    return CLI_WRONG_USE;
+}
+
 int
 cli_options_take(const char *command, int argc, char **argv, const struct cli_option *options,
                  size_t option_count, const char **operands, size_t operand_max)
@@ -96,16 +129,16 @@ cli_options_take(const char *command, int argc, char **argv, const struct cli_op
 
         if (is_setting(argument))
             continue;
-        if (option != NULL) {
+        if (option != NULL && option->value != NULL && *option->value != NULL) {
+            return cli_refuse(command, "given twice: ", option->name);
+        } else if (option != NULL) {
             if (!take_value(argc, argv, &at, option))
                 return cli_refuse(command, "missing value behind ", option->name);
         } else if (argument[0] != '-' && operand_count < operand_max) {
             operands[operand_count++] = argument;
             argv[at] = NULL;
         } else {
-            fprintf(stderr, "clairon %s: unknown argument %s; see clairon %s --help\n", command,
-                    argument, command);
-            return CLI_WRONG_USE;
+            return refuse_argument(command, argument, options, option_count);
         }
     }
     return 0;
@@ -140,8 +173,11 @@ cli_store_open(const char *command, const char *path, int argc, char **argv, int
     struct direct *direct = NULL;
 
     if (cli_settings_load(&config, path, argc, argv, forced, config_error) != RC_OK) {
-        *ret_code = cli_refuse(command, config_error, "");
+        *ret_code = cli_refuse_settings(command, path, config_error);
     } else {
+        if (path == NULL && strcmp(config.store.url, STORE_URL_DEFAULT) == 0)
+            fprintf(stderr, "clairon %s: no -c FILE: reading the default store, %s\n", command,
+                    STORE_URL_DEFAULT);
         direct = direct_open(&config, store_error);
         if (direct == NULL) {
             fprintf(stderr, "clairon %s: %s\n", command, store_error);

@@ -39,6 +39,9 @@ struct direct *cli_store_open(const char *command, const char *path, int argc, c
 /* Says "clairon COMMAND: what about" and answers CLI_WRONG_USE. */
 int cli_refuse(const char *command, const char *what, const char *about);
 
+/* The same of settings that config_load refused; `path` NULL: adds that no file was read. */
+int cli_refuse_settings(const char *command, const char *path, const char *error);
+
 /* Prints a whole answer. Answers the exit code: 1 where it could not be written. */
 int cli_print(const char *text);
 

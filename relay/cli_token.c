@@ -171,7 +171,7 @@ cli_token(int argc, char **argv)
     if (cli_settings_load(&config, request.path, argc, argv, forced, error) == RC_OK)
         code = token_make(&request, &config);
     else
-        code = cli_refuse(TOKEN, error, "");
+        code = cli_refuse_settings(TOKEN, request.path, error);
     config_free(&config);
     return code;
 }

@@ -1,19 +1,22 @@
-/* cli_trace.c: tells the life of one message. */
+/* cli_trace.c: `clairon trace`: prints the history of one notification. */
 #include "cli.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "cli_options.h"
+#include "cli_terminal.h"
 #include "wire/frame.h"
 #include "wire/traceparent.h"
 
 #define TRACE "trace"
+#define TIME_WIDEST "2026-11-22T14:03:50.178151Z"
 
 static const char trace_usage[] =
     "Usage: clairon trace ID [options]\n"
-    "Tells the life of one notification: when it was committed, stored, sent to whom, acked,\n"
-    "retried or given up, and who is waited for; its traceparent, if it was sent with one.\n"
+    "Prints the history of one notification: when it was committed, stored, sent to which user,\n"
+    "acknowledged, retried or moved to the error log, and whose acknowledgement is pending; its\n"
+    "traceparent, if it was sent with one.\n"
     "\n"
     "  --json          as GET /v1/notifications/ID does\n"
     "  -c FILE         the relay's settings; only [store] matters\n"
@@ -25,10 +28,38 @@ print_name(struct bytes name)
     cli_print_plain((const char *)name.at, name.len);
 }
 
+static enum cli_colour
+colour_of(struct bytes stage)
+{
+    static const struct {
+        const char *stage;
+        enum cli_colour colour;
+    } colours[] = {{"acked", CLI_COLOUR_GOOD},    {"retried", CLI_COLOUR_WARN},
+                   {"redriven", CLI_COLOUR_WARN}, {"nacked", CLI_COLOUR_WARN},
+                   {"pending", CLI_COLOUR_WARN},  {"errored", CLI_COLOUR_BAD}};
+
+    for (size_t i = 0; i < sizeof(colours) / sizeof(colours[0]); i++)
+        if (stage.len == strlen(colours[i].stage) &&
+            memcmp(stage.at, colours[i].stage, stage.len) == 0)
+            return colours[i].colour;
+    return CLI_COLOUR_NONE;
+}
+
+static void
+print_stage(const char *at, struct bytes stage)
+{
+    char text[CLI_TIME_MAX], widest[CLI_TIME_MAX];
+    const char *example = cli_time(TIME_WIDEST, widest);
+
+    printf("%-*s  %s%-9.*s%s", (int)strlen(example), cli_time(at, text),
+           cli_colour(colour_of(stage)), (int)stage.len, (const char *)stage.at,
+           cli_colour(CLI_COLOUR_NONE));
+}
+
 static void
 print_event(const struct trace_event *event)
 {
-    printf("%-27s  %-9.*s", event->at, (int)event->stage.len, (const char *)event->stage.at);
+    print_stage(event->at, event->stage);
     if (event->user.len > 0) {
         printf("  attempt %d  user ", event->attempt);
         print_name(event->user);
@@ -41,6 +72,7 @@ print_event(const struct trace_event *event)
 static int
 print_table(const struct trace *trace)
 {
+    static const struct bytes pending = {(const unsigned char *)"pending", 7};
     char traceparent[TRACEPARENT_LEN + 1];
 
     if (traceparent_of_line(trace->data, traceparent))
@@ -48,7 +80,8 @@ print_table(const struct trace *trace)
     for (size_t i = 0; i < trace->event_count; i++)
         print_event(&trace->events[i]);
     for (size_t i = 0; i < trace->waiting_count; i++) {
-        printf("%-27s  %-9s  user ", "now", "pending");
+        print_stage("now", pending);
+        printf("  user ");
         print_name(trace->waiting[i]);
         putchar('\n');
     }
@@ -78,7 +111,7 @@ trace_show(struct direct *direct, const char *id, bool json)
         return 1;
     }
     if (trace_is_empty(trace)) {
-        fprintf(stderr, "clairon " TRACE ": the store knows nothing of %s\n", id);
+        fprintf(stderr, "clairon " TRACE ": no notification in the store has id %s\n", id);
         return 1;
     }
     return json ? print_json(trace, id) : print_table(trace);
@@ -102,8 +135,10 @@ cli_trace(int argc, char **argv)
         return code;
     if (help)
         return cli_print(trace_usage);
-    if (operands[0] == NULL || !frame_read_uuid(operands[0], strlen(operands[0]), id))
+    if (operands[0] == NULL)
         return cli_refuse(TRACE, "the id of a notification, a UUID, must follow", "");
+    if (!frame_read_uuid(operands[0], strlen(operands[0]), id))
+        return cli_refuse(TRACE, "not a notification id, which is a UUID: ", operands[0]);
     direct = cli_store_open(TRACE, path, argc, argv, &code);
     if (direct == NULL)
         return code;

@@ -8,6 +8,7 @@
 
 #include "base/config.h"
 #include "base/log.h"
+#include "base/suggest.h"
 #include "cli.h"
 #include "cli_options.h"
 #include "decoder/version.h"
@@ -105,7 +106,7 @@ command_relay(int argc, char **argv)
     if (config_load(&config, given.path, argc, argv, error) == RC_OK)
         code = run_with(&config, &given);
     else
-        code = cli_refuse(RELAY, error, ""); /* it names the place itself */
+        code = cli_refuse_settings(RELAY, given.path, error); /* it names the place itself */
     config_free(&config);
     return code;
 }
@@ -120,6 +121,20 @@ hold_standard_files(void)
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
             (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+static int
+refuse_command(const char *word)
+{
+    static const char *const commands[] = {RELAY, "doctor", "token", "errors", "trace"};
+    const char *nearest = suggest_word(word, commands, sizeof(commands) / sizeof(commands[0]));
+
+    fprintf(
+        stderr,
+        "clairon: unknown command \"%s\", valid are relay, doctor, token, errors and trace%s%s%s\n",
+        word, nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
+        nearest != NULL ? "?" : "");
+    return CLI_WRONG_USE;
 }
 
 int
@@ -145,8 +160,5 @@ main(int argc, char **argv)
         return cli_print(usage);
     if (strcmp(argv[1], "--version") == 0)
         return cli_print("clairon " CLAIRON_VERSION "\n");
-    fprintf(stderr,
-            "clairon: unknown command \"%s\", valid are relay, doctor, token, errors and trace\n",
-            argv[1]);
-    return CLI_WRONG_USE;
+    return refuse_command(argv[1]);
 }

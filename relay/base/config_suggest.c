@@ -3,36 +3,7 @@
 #include <string.h>
 
 #include "base/config_key.h"
-
-#define SUGGEST_NAME_MAX 40 /* longer names are like none of ours */
-
-/* Levenshtein: how many letters must be added, taken away or changed. */
-static size_t
-distance(const char *left, const char *right)
-{
-    size_t row[SUGGEST_NAME_MAX + 1], left_len = strlen(left), right_len = strlen(right);
-
-    if (left_len > SUGGEST_NAME_MAX || right_len > SUGGEST_NAME_MAX)
-        return SUGGEST_NAME_MAX;
-    for (size_t i = 0; i <= right_len; i++)
-        row[i] = i;
-    for (size_t i = 1; i <= left_len; i++) {
-        size_t corner = row[0];
-
-        row[0] = i;
-        for (size_t j = 1; j <= right_len; j++) {
-            size_t best = corner + (left[i - 1] != right[j - 1]);
-
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            corner = row[j];
-            row[j] = best;
-        }
-    }
-    return row[right_len];
-}
+#include "base/suggest.h"
 
 static void
 text_add(char *text, size_t room, const char *more)
@@ -46,7 +17,7 @@ text_add(char *text, size_t room, const char *more)
 static size_t
 key_distance(const struct config_key *key, const char *section, const char *name)
 {
-    return 2 * distance(key->name, name) + (strcmp(key->section, section) != 0);
+    return 2 * suggest_distance(key->name, name) + (strcmp(key->section, section) != 0);
 }
 
 static void

@@ -11,28 +11,12 @@
 #include "base/urls.h"
 #include "store/address.h"
 #include "store/call.h"
-#include "store/direct_ask.h"
-#include "store/redrive.h"
+#include "store/direct_private.h"
 #include "store/reply.h"
 #include "store/scripts.h"
 #include "store/secure.h"
 
 #define DIRECT_PATIENCE_S 10
-#define DIRECT_PAGE "50" /* entries of up to a megabyte each */
-#define EVAL_ARGUMENTS 3
-
-struct direct {
-    redisContext *servers[STORE_SHARDS_MAX];
-    unsigned server_count;
-    unsigned at; /* the server that is asked */
-    unsigned shard_count;
-    redisReply *reply; /* the last one */
-    struct trace trace;
-    struct delivery delivery;
-    char prefix[STORE_KEY_MAX / 2 - 8]; /* of all shards */
-    char errors_key[STORE_KEY_MAX];
-    char error[DIRECT_ERROR_MAX];
-};
 
 const char *
 direct_error(const struct direct *direct)
@@ -40,14 +24,19 @@ direct_error(const struct direct *direct)
     return direct->error;
 }
 
-/* NULL: why is in direct->error. The answer lives until the next question. */
-static const redisReply *
-ask(struct direct *direct, int argc, const char **argv, const size_t *lens)
+void
+direct_forget_reply(struct direct *direct)
 {
     trace_free(&direct->trace);
     if (direct->reply != NULL)
         freeReplyObject(direct->reply);
-    direct->reply = redisCommandArgv(direct->servers[direct->at], argc, argv, lens);
+    direct->reply = NULL;
+}
+
+/* The reply if it is one that was hoped for; else NULL, with the reason in direct->error. */
+const redisReply *
+direct_check_reply(struct direct *direct)
+{
     if (direct->reply == NULL)
         snprintf(direct->error, sizeof(direct->error), "the store does not answer: %s",
                  direct->servers[direct->at]->errstr);
@@ -58,10 +47,15 @@ ask(struct direct *direct, int argc, const char **argv, const size_t *lens)
     return NULL;
 }
 
+/* NULL: the reason is in direct->error. The reply lives until the next question. */
 const redisReply *
 direct_ask(struct direct *direct, int argc, const char **argv)
 {
-    return ask(direct, argc, argv, NULL);
+    if (direct_read_changes(direct) != RC_OK)
+        return NULL;
+    direct_forget_reply(direct);
+    direct->reply = redisCommandArgv(direct->servers[direct->at], argc, argv, NULL);
+    return direct_check_reply(direct);
 }
 
 static bool
@@ -219,140 +213,14 @@ direct_close(struct direct *direct)
     free(direct);
 }
 
-/* The error log. */
-
-/* The visits may ask questions of their own, so the page is kept from them. */
-static bool
-visit_page(struct direct *direct, direct_visit *visit, void *ctx, struct entry_id *last,
-           size_t *ret_seen)
-{
-    redisReply *page = direct->reply;
-    bool goes_on = true;
-
-    direct->reply = NULL;
-    *ret_seen = page->elements;
-    for (size_t i = 0; i < page->elements && goes_on; i++) {
-        struct error_entry entry;
-
-        if (error_entry_read(page->element[i], &entry) != RC_OK)
-            continue;
-        *last = entry.entry;
-        if (entry.shard % direct->server_count != direct->at)
-            continue; /* left here when its shard went to another server */
-        goes_on = visit(ctx, &entry);
-    }
-    freeReplyObject(page);
-    return goes_on;
-}
-
-/* What is redriven may be logged again meanwhile: a walk ends where the log ended when it began. */
-static enum rc
-ask_newest_error(struct direct *direct, char ret_to[ENTRY_ID_TEXT_MAX])
-{
-    const char *argv[] = {"XREVRANGE", direct->errors_key, "+", "-", "COUNT", "1"};
-    const redisReply *reply = direct_ask(direct, 6, argv);
-    struct error_entry newest = {.entry = {0, 0}};
-
-    if (reply == NULL || reply->type != REDIS_REPLY_ARRAY)
-        return RC_IO;
-    if (reply->elements > 0 && error_entry_read(reply->element[0], &newest) != RC_OK)
-        return RC_IO;
-    entry_id_text(newest.entry, ret_to);
-    return RC_OK;
-}
-
-/* The log of the server direct->at; *goes_on: the visits want more. */
-static enum rc
-walk_log(struct direct *direct, struct entry_id since, direct_visit *visit, void *ctx,
-         bool *goes_on)
-{
-    char from[ENTRY_ID_TEXT_MAX + 1], to[ENTRY_ID_TEXT_MAX];
-    const char *argv[] = {"XRANGE", direct->errors_key, from, to, "COUNT", DIRECT_PAGE};
-    struct entry_id last = since;
-    size_t seen = 1;
-
-    if (ask_newest_error(direct, to) != RC_OK)
-        return RC_IO;
-    entry_id_text(since, from);
-    while (seen > 0 && *goes_on) {
-        const redisReply *reply = direct_ask(direct, 6, argv);
-
-        if (reply == NULL || reply->type != REDIS_REPLY_ARRAY)
-            return RC_IO;
-        *goes_on = visit_page(direct, visit, ctx, &last, &seen);
-        from[0] = '('; /* the next page begins behind it */
-        entry_id_text(last, from + 1);
-    }
-    return RC_OK;
-}
-
-enum rc
-direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit, void *ctx)
-{
-    bool goes_on = true;
-
-    for (unsigned i = 0; i < direct->server_count && goes_on; i++) {
-        direct->at = i;
-        if (walk_log(direct, since, visit, ctx, &goes_on) != RC_OK)
-            return RC_IO;
-    }
-    return RC_OK;
-}
-
 /* What the keys of a shard begin with, and its stream; its server is asked from now on. */
-static void
-turn_to_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_KEY_MAX / 2],
-              char ret_stream[STORE_KEY_MAX])
+void
+direct_turn_to_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_KEY_MAX / 2],
+                     char ret_stream[STORE_KEY_MAX])
 {
     shard_prefix(direct->prefix, direct->shard_count, shard, ret_prefix);
     snprintf(ret_stream, STORE_KEY_MAX, "%s:stream", ret_prefix);
     direct->at = shard % direct->server_count;
-}
-
-enum rc
-direct_redrive(struct direct *direct, const struct error_entry *entry, const char *const *users,
-               size_t count, long long *ret_users)
-{
-    struct long_arguments arguments;
-    struct redrive redrive;
-    char prefix[STORE_KEY_MAX / 2], stream[STORE_KEY_MAX];
-    const redisReply *reply;
-
-    if (entry->shard >= direct->shard_count ||
-        redrive_prepare(entry, clock_wall_us(), &redrive) != RC_OK) {
-        snprintf(direct->error, sizeof(direct->error), "its entry cannot be read");
-        return RC_BAD;
-    }
-    turn_to_shard(direct, entry->shard, prefix, stream);
-    long_arguments_init(&arguments, EVAL_ARGUMENTS + REDRIVE_ARGUMENTS + count);
-    long_argument(&arguments, "EVAL");
-    long_argument(&arguments, store_script_redrive);
-    long_argument(&arguments, "1");
-    redrive_arguments(&arguments, stream, prefix, direct->delivery.retention, entry, &redrive);
-    for (size_t i = 0; i < count; i++)
-        long_argument(&arguments, users[i]);
-    reply = ask(direct, (int)arguments.argc, arguments.argv, arguments.lens);
-    long_arguments_free(&arguments);
-    redrive_free(&redrive);
-    if (reply == NULL || reply->type != REDIS_REPLY_INTEGER)
-        return RC_IO;
-    *ret_users = reply->integer;
-    return RC_OK;
-}
-
-enum rc
-direct_drop(struct direct *direct, struct entry_id entry, bool *ret_done)
-{
-    char place[ENTRY_ID_TEXT_MAX];
-    const char *argv[] = {"XDEL", direct->errors_key, place};
-    const redisReply *reply;
-
-    entry_id_text(entry, place);
-    reply = direct_ask(direct, 3, argv);
-    if (reply == NULL || reply->type != REDIS_REPLY_INTEGER)
-        return RC_IO;
-    *ret_done = reply->integer > 0;
-    return RC_OK;
 }
 
 static enum rc
@@ -362,7 +230,7 @@ trace_in(struct direct *direct, unsigned shard, const char *id)
     const char *argv[] = {"EVAL", store_script_trace, "1", stream, prefix, id, from};
     const redisReply *reply;
 
-    turn_to_shard(direct, shard, prefix, stream);
+    direct_turn_to_shard(direct, shard, prefix, stream);
     snprintf(from, sizeof(from), "%" PRId64, trace_commit_ms(id));
     reply = direct_ask(direct, 7, argv);
     if (reply == NULL)

@@ -17,23 +17,38 @@ void direct_close(struct direct *direct); /* accepts NULL */
 const char *direct_error(const struct direct *direct);
 
 /*
- * Walks the error log from `since` on, oldest first, until a visit answers false; with several
+ * Walks the error log from `since` on, oldest first, until a visit returns false; with several
  * servers one after the other. An entry lives as long as the visit, and is redriven and dropped
  * within it.
  */
 typedef bool direct_visit(void *ctx, const struct error_entry *entry);
 MUST_CHECK enum rc direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit,
                                  void *ctx);
+/* How many entries there are, of all servers; -1: unknown. */
+long long direct_error_count(struct direct *direct);
 
 /*
- * Its users wait for the message anew, from attempt 0, with its lifetime renewed; the entry goes.
- * *ret_users: how many wait now; -1: the entry was gone. `users` as they stand in the entry.
- * RC_BAD: the entry does not hold what it takes; nothing was done.
+ * Both are sent at once and counted when their page of the log ends, where direct_errors fails if
+ * one was refused. An entry that is gone meanwhile counts as nothing.
+ */
+
+/*
+ * Its users wait for the notification again, from attempt 0, with its lifetime renewed; the entry
+ * goes. `users` as they stand in the entry. RC_BAD: direct_can_redrive is false; nothing was done.
  */
 MUST_CHECK enum rc direct_redrive(struct direct *direct, const struct error_entry *entry,
-                                  const char *const *users, size_t count, long long *ret_users);
-/* *ret_done: false when it was gone. */
-MUST_CHECK enum rc direct_drop(struct direct *direct, struct entry_id entry, bool *ret_done);
+                                  const char *const *users, size_t count);
+MUST_CHECK enum rc direct_drop(struct direct *direct, struct entry_id entry);
+/* Whether the entry holds what a redrive takes. */
+bool direct_can_redrive(const struct direct *direct, const struct error_entry *entry);
+
+/* What the redrives, or the drops, of this connection did so far. */
+struct direct_changes {
+    bool is_redrive;
+    long long entries;
+    long long users; /* who wait again */
+};
+const struct direct_changes *direct_changed(const struct direct *direct);
 
 /* What is known of a message; `id`: a UUID in lower case. It lives until the next question. */
 MUST_CHECK enum rc direct_trace(struct direct *direct, const char *id,

@@ -18,7 +18,7 @@ libraries='libwebsockets\.h  relay/gate/gate_conn\.h
 libpq-fe\.h                  relay/feed/feed_private\.h
 hiredis/.*\.h                relay/store/(link\.[ch]|dial\.c|outbox\.[ch]|secure\.[ch]|answers\.[ch]|reply\.h)
 jwt\.h                       relay/wire/token\.c|relay/cli_token\.c
-jansson\.h                   relay/wire/(token|client_message|publication[a-z_]*)\.[ch]|relay/store/admin_merge\.c|relay/cli_(token|errors)\.c
+jansson\.h                   relay/wire/(token|client_message|publication[a-z_]*)\.[ch]|relay/store/admin_merge\.c|relay/cli_(token|errors|errors_print|doctor_gate)\.[ch]
 ini\.h                       relay/base/config_file\.c
 ev\.h                        relay/(base|store|feed|hub|gate)/|relay/(main|relay)\.c
 postgres\.h                  decoder/'

@@ -42,7 +42,7 @@ $store->ask('ZADD', 'clairon:due', 1, "$given_up:u1");
 wait_until('it is given up', sub { $store->entries('clairon:errors') == 3 });
 ($code, $out) = $relay->run(qw(errors redrive --limit 1));
 is($code, 0, 'one is redriven');
-like($out, qr/^redrove 1 entries for 1 users\nleft 2 entries/, 'the one behind those that cannot be');
+like($out, qr/^redrove 1 entry for 1 user\nleft 2 entries/, 'the one behind those that cannot be');
 is_deeply([ map { $_->{reason} } $store->entries('clairon:errors') ], [ ('rejected') x 2 ], 'which stay');
 
 wait_confirmed($pg);

@@ -132,7 +132,7 @@ wait_until('a metric counts both', sub { ($first->metric('clairon_errors_entries
 my ($code, $out) = clairon('errors', 'list', '--json');
 is_deeply([ sort map { JSON::decode_json($_)->{id} } split /\n/, $out ], [ sort values %lost ], 'which are listed as one');
 ($code, $out) = clairon('errors', 'redrive', '--user', 'u1');
-is($out, "redrove 1 entries for 1 users\n", 'redriven');
+is($out, "redrove 1 entry for 1 user\n", 'redriven');
 ($code, $out) = clairon('errors', 'drop', '--all');
 is($out, "dropped 4 entries\n", 'and dropped');
 ($code, $out) = clairon('trace', $lost{u1});

@@ -1,0 +1,18 @@
+/* cli_errors.h: how `clairon errors` prints an entry of the error log. */
+#ifndef CLAIRON_CLI_ERRORS_H
+#define CLAIRON_CLI_ERRORS_H
+
+#include <jansson.h>
+
+#include "store/error_entry.h"
+
+void cli_errors_print_header(void);
+/* One line; `users` as cli_errors_users read them. */
+void cli_errors_print_row(const struct error_entry *entry, const json_t *users);
+/* One JSON object, on a line. */
+void cli_errors_print_json(const struct error_entry *entry);
+
+/* Who never acknowledged: an array; empty where it cannot be read. The caller's to free. */
+json_t *cli_errors_users(const struct error_entry *entry);
+
+#endif

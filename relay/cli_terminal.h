@@ -1,0 +1,41 @@
+/* cli_terminal.h: colour, short times and progress: for a person at a terminal, never in a pipe. */
+#ifndef CLAIRON_CLI_TERMINAL_H
+#define CLAIRON_CLI_TERMINAL_H
+
+#include "base/rc.h"
+
+#define CLI_TIME_MAX 48
+
+enum cli_colour {
+    CLI_COLOUR_NONE,
+    CLI_COLOUR_GOOD,
+    CLI_COLOUR_WARN,
+    CLI_COLOUR_BAD,
+    CLI_COLOUR_FAINT
+};
+
+/*
+ * The escape sequence of a colour on standard output, CLI_COLOUR_NONE to end it. "" where that is
+ * no terminal, TERM is dumb, or NO_COLOR is set (https://no-color.org).
+ */
+const char *cli_colour(enum cli_colour colour);
+
+/*
+ * The time `iso` (2026-11-22T14:03:50.237Z) as it is, or on a terminal shorter: without the date if
+ * it is of today, in UTC as all times of logs.
+ */
+const char *cli_time(const char *iso, char ret_text[CLI_TIME_MAX]);
+
+/*
+ * Rewrites one line of standard error, a few times a second at most. Nothing where that is no
+ * terminal. cli_progress_end removes the line.
+ */
+void cli_progress(const char *format, ...) PRINTF_LIKE(1, 2);
+void cli_progress_end(void);
+
+/* "" for one, else "s": 1 user, 2 users. */
+const char *cli_plural(long long count);
+/* "entry" or "entries". */
+const char *cli_entries(long long count);
+
+#endif

@@ -1,0 +1,136 @@
+# Does `clairon errors` fail for ids that it does not know, change nothing in a dry run, and suit both a terminal and a pipe?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until of_mark);
+use JSON ();
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay($pg, $store);
+my $unknown = '01890000-0000-7000-8000-000000000000';
+
+sub errors { return $relay->run('errors', @_) }
+sub entries { return $store->ask('XLEN', 'clairon:errors') }
+
+# What a person at a terminal sees: script(1) gives the command one.
+sub at_terminal
+{
+    my ($variables, @words) = @_;
+    my $command = join ' ', map { "'$_'" } $relay->{program}, @words, '-c', $relay->{file};
+    local @ENV{ 'TERM', keys %$variables } = ('xterm', values %$variables);
+    return scalar qx(script -qec "$command" /dev/null </dev/null);
+}
+
+# Notifications whose time is over before anybody acknowledged them: their ids.
+sub expired
+{
+    my ($count, $users) = @_;
+    my $before = entries();
+    my @ids = split /\n/, $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$users}', '{}', ack_required => true,"
+        . " ttl => '1 hour') FROM generate_series(1, $count)");
+    wait_until('all are stored', sub { $store->ask('HLEN', 'clairon:pending') >= $count });
+    $store->ask('ZADD', 'clairon:due', map { (1, "$_:") } @ids);
+    wait_until('all are in the error log', sub { entries() == $before + $count });
+    return @ids;
+}
+
+# An empty log.
+my ($code, $out, $err) = errors('list');
+is_deeply([ $code, $out, $err ], [ 0, '', "the error log is empty\n" ], 'an empty log is reported, on standard error');
+is_deeply([ errors('list', '--json') ], [ 0, '', "the error log is empty\n" ], 'with --json too');
+is((errors('redrive', '--all'))[1], "redrove 0 entries for 0 users\n", 'a redrive of nothing');
+
+# A table with a header.
+my @ids = expired(3, 'u1,u2');
+($code, $out) = errors('list');
+my ($header, @rows) = split /\n/, $out;
+like($header, qr/^TIME +ID +REASON +ATTEMPTS +USERS$/, 'a header');
+is(scalar @rows, 3, 'and a row for each entry');
+is(index($header, 'REASON'), index($rows[0], 'expired'), 'each column below its name');
+is(index($header, 'USERS'), index($rows[0], 'u1, u2'), 'the last too');
+unlike($out, qr/\e/, 'no colour in a pipe');
+($code, $out, $err) = errors('list', '--user', 'nobody');
+is_deeply([ $code, $out, $err ], [ 0, '', "no entry of the error log matches\n" ], 'filters that match nothing are reported');
+
+# Unknown ids.
+for my $verb ('redrive', 'drop')
+{
+    my $before = entries();
+    ($code, $out, $err) = errors($verb, $unknown);
+    is($code, 1, "$verb of an unknown id: exit code 1");
+    is($err, "clairon errors: no entry of the error log has id $unknown\n", 'with the reason');
+    is(entries(), $before, 'and nothing is changed');
+    is((errors($verb, '--id', uc $unknown))[0], 1, 'as --id too');
+    ($code, $out, $err) = errors($verb, $ids[0], '--user', 'nobody');
+    is($code, 1, 'an entry that another filter leaves out');
+    like($err, qr/no matching entry of the error log has id \Q$ids[0]\E/, 'is reported as such');
+    is((errors($verb, '123'))[0], 2, 'no UUID: exit code 2');
+    like((errors($verb, '123'))[2], qr/not a notification id, which is a UUID: 123/, 'with the reason');
+    is((errors($verb, '--id', $ids[0], '--id', $ids[1]))[0], 2, '--id given twice is refused: the last would win');
+    is(entries(), $before, 'and nothing is changed');
+}
+is((errors('list', $unknown))[0], 0, 'a list without rows is an answer');
+
+# A dry run.
+for my $verb ('redrive', 'drop')
+{
+    ($code, $out) = errors($verb, '--all', '--dry-run');
+    is($code, 0, "$verb --dry-run");
+    like($out, qr/^TIME.*(?:\n\S.*u1, u2){3}\nwould $verb 3 entries(?: for 6 users)?; nothing was changed\n$/, 'lists the entries and their sum');
+    is(entries(), 3, 'and changes nothing');
+}
+is($store->ask('HLEN', 'clairon:pending'), 0, 'nobody waits');
+is((errors('list', '--dry-run'))[0], 2, 'for a list it makes no sense');
+
+# Several ids, one of them unknown.
+($code, $out, $err) = errors('drop', $ids[0], $unknown, $ids[1]);
+is($code, 1, 'one of three ids is unknown: exit code 1');
+is($out, "dropped 2 entries\n", 'the others are dropped');
+is($err, "clairon errors: no entry of the error log has id $unknown\n", 'and the unknown one is named');
+($code, $out, $err) = errors('redrive', $ids[2], uc $ids[2]);
+is_deeply([ $code, $out, $err ], [ 0, "redrove 1 entry for 2 users\n", '' ], 'an id given twice is one');
+is($store->ask('HLEN', 'clairon:pending'), 1, 'its users wait again');
+is(entries(), 0, 'the entry is gone');
+
+# What cannot be redriven.
+$store->ask('XADD', 'clairon:errors', '*', id => $unknown, reason => 'undecodable', attempts => 0, users => '[]', data => '{}', route => '');
+($code, $out) = errors('redrive', $unknown);
+is($code, 1, 'an id that cannot be redriven: exit code 1');
+like($out, qr/^left 1 entry that cannot be redriven/m, 'with the reason');
+is((errors('redrive', '--all'))[0], 0, 'among all of them it is only left');
+is((errors('drop', $unknown))[1], "dropped 1 entry\n", 'it can be dropped');
+
+# More than a page of the walk, in one go.
+expired(130, 'u3');
+my @many = map { JSON::decode_json($_)->{id} } split /\n/, (errors('list', '--json'))[1];
+($code, $out) = errors('redrive', '--limit', 120);
+is($out, "redrove 120 entries for 120 users\n", 'more than a page');
+is(entries(), 10, 'and no more than asked for');
+($code, $out) = errors('drop', @many[ 119, 120 .. 129 ]);
+is_deeply([ $code, $out ], [ 1, "dropped 10 entries\n" ], 'the rest by id; what was redriven has no entry');
+is(entries(), 0, 'none is left');
+
+# A change that the store refuses.
+expired(1, 'u4');
+$store->ask('ACL', 'SETUSER', 'reader', 'on', '>reader-secret', '~*', '+@all', '-xdel', '-evalsha');
+my $proxy = Clairon::Test::proxy($store->{socket});
+my $url = 'redis://reader:reader-secret@127.0.0.1:' . $proxy->port;
+for my $verb ('redrive', 'drop')
+{
+    ($code, $out, $err) = errors($verb, '--all', "--store.url=$url");
+    is($code, 1, "a $verb that the store refuses: exit code 1");
+    like($err, qr/^clairon errors: the store refused: .*(?:xdel|evalsha|permission)/im, 'with its error');
+    like($out, qr/^(?:redrove|dropped) 0 entries/, 'and it is not counted as done');
+}
+
+# At a terminal.
+my $seen = at_terminal({}, 'errors', 'list');
+like($seen, qr/\e\[31mexpired/, 'colour at a terminal');
+like($seen, qr/^(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d{3}  [0-9a-f]{8}-/m, 'and short times');
+unlike(at_terminal({ NO_COLOR => 1 }, 'errors', 'list'), qr/\e/, 'no colour with NO_COLOR');
+unlike(at_terminal({ TERM => 'dumb' }, 'errors', 'list'), qr/\e/, 'nor at a dumb one');
+like(at_terminal({}, 'errors', 'drop', '--all'), qr/drop: \d+ of 1 entries of the error log examined/, 'progress at a terminal');
+
+done_testing();

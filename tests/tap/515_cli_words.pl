@@ -1,0 +1,51 @@
+# Do the commands name what was probably meant, and what they read where no -c was given?
+use strict;
+use warnings;
+
+use Clairon::Test;
+use Test::More;
+
+my $clairon = Clairon::Test::top() . '/build/clairon';
+delete @ENV{ grep { /^CLAIRON_(?:FEED|STORE|GATE|AUTH|DELIVERY|ROWS|RELAY)_/ } keys %ENV };
+
+sub clairon
+{
+    my ($out, $err) = ('', '');
+    PostgreSQL::Test::Utils::run_log([ $clairon, @_ ], '>', \$out, '2>', \$err);
+    return ($? >> 8, $out, $err);
+}
+
+for my $case ([ [ 'eror', 'list' ], qr/unknown command "eror", valid are relay, .*; did you mean errors\?$/ ],
+    [ ['docter'], qr/did you mean doctor\?$/ ],
+    [ [ 'errors', 'lst' ], qr/list, redrive or drop must follow, not lst; did you mean list\?$/ ],
+    [ [ 'errors', 'list', '--jsn' ], qr/unknown argument --jsn; did you mean --json\?/ ],
+    [ [ 'trace', '--jsno', 'x' ], qr/unknown argument --jsno; did you mean --json\?/ ],
+    [ [ 'token', '--subs=u1' ], qr/unknown argument --subs=u1; did you mean --sub\?/ ],
+    [ [ 'trace', '123' ], qr/^clairon trace: not a notification id, which is a UUID: 123$/ ],
+    [ ['trace'], qr/the id of a notification, a UUID, must follow$/ ],
+    [ [ 'errors' ], qr/list, redrive or drop must follow$/ ])
+{
+    my ($code, undef, $err) = clairon(@{ $case->[0] });
+    is($code, 2, "@{ $case->[0] }: exit code 2");
+    like($err, $case->[1], 'with a hint');
+}
+my (undef, undef, $err) = clairon('dance');
+unlike($err, qr/did you mean/, 'a word that is near to none is not guessed at');
+unlike((clairon('errors', 'list', '-x'))[2], qr/did you mean/, 'nor a letter');
+
+# Without -c.
+for my $command ('relay', 'doctor')
+{
+    (undef, undef, $err) = clairon($command);
+    like($err, qr/^clairon $command: missing key \[feed\] conninfo.*; no -c FILE: settings come from arguments, CLAIRON_\* variables and defaults$/,
+        "$command without -c: no file was read");
+}
+like((clairon('token', '--sub', 'u1'))[2], qr/missing key \[auth\].*; no -c FILE/, 'token too');
+(undef, undef, $err) = clairon('errors', 'list');
+like($err, qr{^clairon errors: no -c FILE: reading the default store, redis://127\.0\.0\.1:6379$}m, 'the store that is read by default');
+unlike((clairon('errors', 'list', '--store.url=unix:///nonexistent'))[2], qr/default/, 'unless it was named');
+my $file = Clairon::Test::scratch() . '/relay.conf';
+PostgreSQL::Test::Utils::append_to_file($file, "[feed]\nslot = clairon\n");
+unlike((clairon('relay', '-c', $file))[2], qr/no -c/, 'with -c there is nothing to add');
+
+done_testing();
