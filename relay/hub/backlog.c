@@ -60,12 +60,21 @@ backlog_asked(struct session *session)
     session->backlog->asked++;
 }
 
+/* Of notifications that this session was not sent, some are in the inbox, or were. */
+static bool
+has_older(const struct session *session)
+{
+    const struct backlog *backlog = session->backlog;
+
+    return session->has_unread || (backlog != NULL && backlog->count > backlog->asked);
+}
+
 bool
 backlog_decide(struct session *session, const struct note *note, bool is_unowed)
 {
     struct backlog *backlog = session->backlog;
     bool is_hidden = !topics_show(session->topics, note->frame.as.note.topic);
-    bool is_given = is_unowed && (is_hidden || backlog == NULL || backlog->count == backlog->asked);
+    bool is_given = is_unowed && (is_hidden || !has_older(session));
 
     if (backlog != NULL && !note->is_copy) {
         backlog->asked--;

@@ -175,6 +175,7 @@ struct session { /* from a pool: at the start of a cache line */
     bool wants_doubt;   /* .. and is to be, when it is read from its beginning next */
     bool has_shed;      /* what was left out in this stretch is not told yet */
     bool has_refused;   /* of the inbox, as it is read: the window was full */
+    bool has_unread;    /* the inbox may hold notifications that this session was not sent */
     unsigned asked;     /* answers under way that hold this pointer */
     unsigned char own_shard; /* of its user */
     bool is_going_on;        /* .. and the one before told where this one goes on */
@@ -187,6 +188,7 @@ struct session { /* from a pool: at the start of a cache line */
     unsigned deferring_count;
     size_t deferring_bytes;
     struct backlog *backlog; /* NULL: none, and nothing to tell of one */
+    struct row_order *rows;  /* NULL: no notification of a row that needs an ack was queued yet */
     char inbox_at[STORE_INBOX_PLACE_MAX];
     int window;
     int unacked_count;
@@ -281,6 +283,24 @@ void session_wake(struct session *session);
  */
 bool hub_send_some(struct hub *hub, unsigned most);
 
+/* row_order.c */
+/*
+ * Order: what one rule reports of one row reaches a session in commit order. Those that need an
+ * ack are the only ones that can be late: they wait in the inbox for a place in the window, for
+ * their user's return to a group or to a topic, for a redrive. Two places hold the order:
+ *
+ * - backlog_decide: one that is not in the inbox (acked elsewhere) never goes past those that wait
+ *   there; it is left out, with a gap behind them.
+ * - row_order_pass, which session_queue asks of each notification, whatever brought it: one that is
+ *   older than another of its topic in this session is sent with `attempts` above 0, so that the
+ *   client does not apply it over the newer one.
+ *
+ * A rule has one topic; a rule that was replaced is another rule. Returns a reference.
+ */
+struct note *row_order_pass(struct session *session, struct note *note);
+/* Positions of another epoch mean nothing in this one. */
+void row_order_free(struct session *session);
+
 /* session_slow.c */
 /* It was offered something while its socket took nothing. */
 void session_passed(struct session *session, size_t bytes);
@@ -323,7 +343,8 @@ void backlog_asked(struct session *session);
 bool backlog_waits(const struct session *session);
 /*
  * The store's answer about a note that was held back. True when it goes as it is: nobody waits for
- * this user's ack, nor do older ones wait. Behind those it is missed, with a gap behind them.
+ * this user's ack, nor do older ones wait, counted here or unread in the inbox. Behind those it is
+ * missed, with a gap behind them.
  */
 bool backlog_decide(struct session *session, const struct note *note, bool is_unowed);
 /* What is in the inbox with this score is of it. */

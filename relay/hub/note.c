@@ -8,6 +8,8 @@
 #include "base/memory.h"
 #include "wire/ws_frame.h"
 
+#define TAIL_MAX 128 /* bytes of a notification, from `attempts` on */
+
 static const char START[] = "{\"t\":\"msg\",\"pos\":\"";
 static const char MIDDLE[] = "\",\"n\":";
 
@@ -97,6 +99,37 @@ note_new_at(const struct note *note, const char *epoch, const struct entry_id *p
     moved->needs_ack = note->needs_ack;
     moved->made_us = note->made_us;
     return moved;
+}
+
+/* The decoder's tail is the last that looks like it: no payload can stand behind it. */
+static unsigned char *
+find_attempts(const struct note *note)
+{
+    static const char tail[] = "\"attempts\":0,\"limit\":";
+    const size_t len = sizeof(tail) - 1;
+    size_t least = note->data.len > TAIL_MAX ? note->data.len - TAIL_MAX : 0;
+    unsigned char *data = note->line + (note->data.at - note->line);
+
+    for (size_t at = note->data.len; at >= least + len; at--) {
+        if (memcmp(data + at - len, tail, len) == 0)
+            return data + at - len + strlen("\"attempts\":");
+    }
+    return NULL;
+}
+
+struct note *
+note_new_late(const struct note *note, const char *epoch)
+{
+    struct note *late = note_new_at(note, epoch, note->pos, note->told);
+    unsigned char *attempts = find_attempts(late);
+
+    if (attempts == NULL) {
+        note_unref(late);
+        return NULL;
+    }
+    *attempts = '1';
+    late->frame.as.note.attempts = 1;
+    return late;
 }
 
 struct note *

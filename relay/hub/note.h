@@ -50,6 +50,11 @@ struct note *note_new(const struct entry *entry, const char *epoch, const struct
 /* The same with another position; `backlog` may be NULL. */
 struct note *note_new_at(const struct note *note, const char *epoch, const struct entry_id *pos,
                          const struct backlog *backlog);
+/*
+ * The same, to be shown as a retry: `attempts` is 1 where it was 0. NULL: the line does not end as
+ * the decoder's do.
+ */
+struct note *note_new_late(const struct note *note, const char *epoch);
 struct note *note_ref(struct note *note);
 void note_unref(struct note *note); /* accepts NULL */
 

@@ -113,6 +113,7 @@ session_free_if_done(struct session *session)
     free(session->unacked);
     window_inbox_read(session);
     backlog_free(session);
+    row_order_free(session);
     buffer_free(&session->said);
     pool_give(&sessions, session);
 }

@@ -193,6 +193,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
             backlog_lose(session);
     }
     if (page->next[0] == '\0' || (session->is_deferred && !session->is_doubting)) {
+        session->has_unread = session->has_refused || page->next[0] != '\0';
         window_inbox_read(session);
         session_set_state(session, SESSION_CATCHING_UP);
     }
@@ -318,6 +319,7 @@ session_change_epoch(struct session *session)
     if (session->state == SESSION_GROUPING || session->state == SESSION_CHECKING)
         return; /* will look at its position with the new epoch in hand */
     backlog_forget(session);
+    row_order_free(session);
     session_say_gap(session, head, head, "epoch"); /* what still waits has no place any more */
     session->cursor = head;
     session_doubt(session);

@@ -198,7 +198,7 @@ void
 session_queue(struct session *session, struct note *note)
 {
     break_run(session, 0);
-    insert(session, note_ref(note));
+    insert(session, row_order_pass(session, note));
     session_wake(session);
 }
 

@@ -95,8 +95,8 @@ window_enter(struct session *session, struct note *note)
 
     if (place != NULL)
         return enter_again(place);
-    /* What waits in the inbox was there first: nothing goes past it, but a poll's position. */
-    if (session->unacked_count < session->window && (session->is_poll || !session->is_deferred)) {
+    /* What waits in the inbox was there first: nothing goes past it. */
+    if (session->unacked_count < session->window && !session->is_deferred) {
         take_place(session, note);
         return true;
     }

@@ -1,0 +1,97 @@
+# Does a session see an older version of a row behind a newer one as a first showing, when another device acknowledged the newer one?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use JSON ();
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, version int, owner text);
+    CREATE TABLE plain (id int PRIMARY KEY);
+    SELECT clairon.watch('t', 'USER', 'owner', ack_required => true);
+    SELECT clairon.watch('plain', 'ALL')});
+my $store  = Clairon::Test::store();
+my @relays = (Clairon::Test::relay($pg, $store), Clairon::Test::relay(undef, $store, roles => 'gate'));
+my $last   = 0;
+
+sub rows { my ($client) = @_; return grep { $_->{metadata}{source} eq 't' } $client->notes }
+sub name_of { my ($note) = @_; my $row = $note->{payload}{after}; return "$row->{id}.$row->{version}" }
+sub shown { return join ' ', map { name_of($_) } rows($_[0]) }
+sub ack { my ($client, $name) = @_;
+    $client->run_until("$name is sent", sub { grep { name_of($_) eq $name } rows($client) });
+    return $client->ack(map { $_->{metadata}{id} } grep { name_of($_) eq $name } rows($client)) }
+sub insert { my ($user, $count) = @_;
+    my @ids = map { ++$last } 1 .. $count;
+    $pg->safe_psql('postgres', "INSERT INTO t SELECT i, 1, '$user' FROM generate_series($ids[0], $ids[-1]) i");
+    return @ids }
+sub pass_by { my ($client) = @_;
+    $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (' . ++$last . ')');
+    my $id = $last;
+    return $client->run_until('a plain row', sub { grep { $_->{metadata}{source} eq 'plain' && $_->{payload}{after}{id} == $id } $client->notes }) }
+sub pending_is { my ($count) = @_; return wait_until("$count are pending", sub { $store->pending == $count }) }
+
+# Showings of older versions behind newer ones that are no retries.
+sub faults
+{
+    my ($client) = @_;
+    my (%newest, @faults);
+    for my $note (rows($client))
+    {
+        my $row = $note->{payload}{after};
+        push @faults, name_of($note) if $row->{version} < ($newest{ $row->{id} } // 0) && !$note->{routing}{retry}{attempts};
+        $newest{ $row->{id} } = $row->{version} if $row->{version} > ($newest{ $row->{id} } // 0);
+    }
+    return "@faults";
+}
+
+# A full window, and what waits behind it, one of which another device acknowledges while this one is away.
+for my $relay (@relays)
+{
+    my $user = "u$last";
+    my $phone = $relays[0]->client($user);
+    my $desk  = $relays[0]->client($user, win => 1);
+    my ($first, $other, $row) = insert($user, 3);
+    pass_by($desk);
+    my $pos = $desk->pos;
+    $desk->close;
+    ack($phone, "$other.1");
+    pending_is(2);
+    $pg->safe_psql('postgres', "UPDATE t SET version = 2 WHERE id = $row");
+    ack($phone, "$row.2");
+    pending_is(2);
+    $desk = $relay->client($user, win => 1, pos => $pos);
+    is($desk->wait_for('connected')->{resumed}, JSON::false, 'some was acknowledged elsewhere: not resumed');
+    pass_by($desk);
+    ack($desk, "$first.1");
+    ack($desk, "$row.1");
+    pending_is(0);
+    pass_by($desk);
+    is(faults($desk), '', 'no older version behind a newer one as a first showing');
+    like($desk->gaps, qr/^shed( shed)*$/, 'gaps are announced');
+    $_->close for $phone, $desk;
+}
+
+# A new session finds more in the inbox than its window holds.
+{
+    my $phone = $relays[0]->client('new');
+    my ($first, $row) = insert('new', 2);
+    $phone->run_until('both', sub { rows($phone) == 2 });
+    my $desk = $relays[1]->client('new', win => 1);
+    $desk->run_until('the first', sub { rows($desk) == 1 });
+    kill STOP => $relays[1]{pid};
+    $pg->safe_psql('postgres', "UPDATE t SET version = 2 WHERE id = $row");
+    ack($phone, "$row.2");
+    pending_is(2);
+    kill CONT => $relays[1]{pid};
+    pass_by($desk);
+    ack($desk, "$first.1");
+    ack($desk, "$row.1");
+    pending_is(0);
+    pass_by($desk);
+    is(faults($desk), '', 'nor in a session that found more in the inbox than it has room for');
+    $_->close for $phone, $desk;
+}
+
+done_testing();
