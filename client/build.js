@@ -28,13 +28,13 @@ const MINIFY = {
 /** { 'dist/index.js': text, 'dist/index.js.map': text, .. } of what src/ is now. */
 export async function built() {
   const files = {};
-  for (const name of ['index', 'react', 'streams']) {
+  for (const name of ['index', 'react', 'rows', 'streams']) {
     const { outputFiles: [map, code] } = await build({
       absWorkingDir: at('.'),
       entryPoints: [`src/${name}.js`],
       outfile: `dist/${name}.js`,
       bundle: true,
-      external: ['react', './index.js', './streams.js'],
+      external: ['react', './index.js', './rows.js', './streams.js'],
       format: 'esm',
       target: 'es2022',
       mangleProps: new RegExp(`^(${INTERNAL.join('|')})$`),

@@ -126,17 +126,21 @@ export interface LiveOptions<Row> {
   /** The column, or the columns, that tell rows apart. */
   key: (keyof Row & string) | readonly (keyof Row & string)[];
   /**
-   * Brings all rows: at first, and when something was missed. Without it the array begins empty.
-   * It is tried again when it fails.
+   * Returns all rows as they are in the database now: called at first, and when something was missed
+   * or came out of order. Without it the array begins empty. It is retried when it fails.
    */
   load?: () => Row[] | Promise<Row[]>;
 }
 
-/** Rows that follow a table. */
+/** Rows that follow a table; also a Svelte store. */
 export interface LiveRows<Row> {
   /** A new array after each change. */
   readonly rows: Row[];
-  /** Called after each change, once for all of a tick. Returns what takes the listener away. */
+  /** True until `load` has succeeded once. */
+  readonly loading: boolean;
+  /** Why the last `load` failed; undefined once one has succeeded. It is retried. */
+  readonly error: Error | undefined;
+  /** Called at once, and after each change, once for all of a tick. Returns the function that removes the listener. */
   subscribe(listener: (rows: Row[]) => void): () => void;
   reload(): Promise<void>;
   close(): void;

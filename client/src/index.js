@@ -27,6 +27,7 @@ export function connect(options) {
   let change = { state: 'idle' }; // the last that was told
   let user; // whose client this is, once a token or the relay names it
   let name; // of the user's tabs
+  let ahead = 0; // milliseconds that the relay's clock is ahead of ours
 
   const owner = {
     position: position.received,
@@ -101,6 +102,7 @@ export function connect(options) {
     // A resumed connection goes on from our own place; only a new start takes the relay's.
     const start = t === 'gap' ? frame.to : t === 'connected' && !frame.resumed && frame.pos;
     if (start) position.restart(start);
+    if (frame.now) ahead = frame.now - settings.now();
     if (t === 'acked') dedupe.markAcked(frame.ids);
     if (t === 'acked' || t === 'gap') router.emit(t, frame);
   }
@@ -155,7 +157,7 @@ export function connect(options) {
     get transport() { return change.transport; },
     get pos() { return position.settled() ?? null; },
     on: router.on,
-    live: (source, how) => createLiveRows(client, source, how, onError),
+    live: (source, how) => createLiveRows(client, source, how, () => settings.now() + ahead, onError),
     ack,
     nack,
     subscribe,

@@ -8,10 +8,12 @@ import { fakeRelay, msg, note, until } from './fake-relay.js';
 
 let ids = 0;
 
-function change(operation, { before = null, after = null, ack = false, attempts = 0, ...rest }) {
+/** Committed after all before it, and after this page was opened, or at `timestamp`. */
+function change(operation, { before = null, after = null, ack = false, attempts = 0, timestamp, ...rest }) {
   ids += 1;
+  const at = timestamp ?? new Date(Date.now() + 60_000 + ids).toISOString().replace('Z', '000Z');
   return msg(String(ids), {
-    metadata: { id: `id ${ids}`, source: 't', topic: 'demo.t', type: 'REALTIME', operation },
+    metadata: { id: `id ${ids}`, source: 't', topic: 'demo.t', type: 'REALTIME', operation, timestamp: at },
     payload: { before, after, ...rest },
     routing: { retry: { ack_required: ack, attempts } },
   });
@@ -44,19 +46,19 @@ test('create, update and delete change the rows, in their places', async (t) => 
   await rowsAre(list, [{ id: 1, a: 'X' }, { id: 3, a: 'z' }]);
 });
 
-test('each tick tells its listeners a new array once', async (t) => {
+test('a listener is called at once, and with a new array once for each tick that changes something', async (t) => {
   const { socket, list } = await start(t);
   const told = [];
   const off = list.subscribe((rows) => told.push(rows));
   const before = list.rows;
   socket.says(change('create', { after: { id: 1 } }), change('create', { after: { id: 2 } }));
-  await until('a change', () => told.length > 0);
-  assert.deepEqual(told, [[{ id: 1 }, { id: 2 }]]);
+  await until('a change', () => told.length > 1);
+  assert.deepEqual(told, [[], [{ id: 1 }, { id: 2 }]]);
   assert.notEqual(list.rows, before);
   off();
   socket.says(change('truncate', {}));
   await rowsAre(list, []);
-  assert.equal(told.length, 1);
+  assert.equal(told.length, 2);
 });
 
 test('a listener that throws keeps the rows from nobody else', async (t) => {
@@ -65,9 +67,9 @@ test('a listener that throws keeps the rows from nobody else', async (t) => {
   list.subscribe(() => { throw new Error('cannot render'); });
   list.subscribe((rows) => told.push(rows));
   socket.says(change('create', { after: { id: 1 } }));
-  await until('the other', () => told.length > 0);
-  assert.deepEqual(told, [[{ id: 1 }]]);
-  assert.deepEqual(errors, ['cannot render']);
+  await until('the other', () => told.length > 1);
+  assert.deepEqual(told, [[], [{ id: 1 }]]);
+  assert.deepEqual(errors, ['cannot render', 'cannot render']); // at once, and of the change
 });
 
 test('large columns that were not touched stay as they are held', async (t) => {
@@ -150,6 +152,131 @@ test('what comes again, behind newer changes, undoes none of them', async (t) =>
   assert.deepEqual(list.rows, rows);
 });
 
+test('an older change behind a newer one, as a first showing, makes it ask; without load() it is ignored', async (t) => {
+  let loads = 0;
+  const newest = { id: 1, a: 'second' };
+  const { socket, list } = await start(t, { load: () => { loads += 1; return [newest]; } });
+  await until('the load', () => loads === 1);
+  const older = change('update', { after: { id: 1, a: 'first' } });
+  socket.says(change('update', { after: newest }), older);
+  await until('another load', () => loads === 2);
+  await rowsAre(list, [newest]);
+  const other = await start(t);
+  const late = change('create', { after: { id: 1, a: 'first' } });
+  other.socket.says(change('update', { after: newest }), change('delete', { before: { id: 2 } }), late);
+  other.socket.says(change('create', { after: { id: 2 }, timestamp: late.n.metadata.timestamp }), change('create', { after: { id: 3 } }));
+  await rowsAre(other.list, [newest, { id: 3 }]);
+});
+
+test('what was committed before the page opened, and comes late, does not replace what load() brought', async (t) => {
+  let loads = 0;
+  const { socket, list } = await start(t, { load: () => { loads += 1; return [{ id: 1, a: 'second' }]; } });
+  await until('the load', () => loads === 1);
+  socket.says(change('update', { after: { id: 1, a: 'first' }, timestamp: '2020-01-01T00:00:00.000000Z' }));
+  await until('another load', () => loads === 2);
+  await rowsAre(list, [{ id: 1, a: 'second' }]);
+});
+
+test('a change of the same transaction is applied if it changes what is held, else load() decides', async (t) => {
+  let rows = [];
+  let loads = 0;
+  const { socket, list } = await start(t, { load: () => { loads += 1; return rows; } });
+  await until('the load', () => loads === 1);
+  const timestamp = '2099-01-01T00:00:00.000000Z';
+  const update = (before, after) => change('update', { before, after, changed: ['a'], timestamp });
+  socket.says(change('create', { after: { id: 1, a: 1 }, timestamp }), update({ id: 1, a: 1 }, { id: 1, a: 2 }));
+  await rowsAre(list, [{ id: 1, a: 2 }]);
+  assert.equal(loads, 1);
+  rows = [{ id: 1, a: 4 }];
+  socket.says(update({ id: 1, a: 3 }, { id: 1, a: 4 }));
+  await rowsAre(list, rows);
+  socket.says(update({ id: 1, a: 2 }, { id: 1, a: 3 }));
+  await until('a load for the one that came late', () => loads === 3);
+  await rowsAre(list, rows);
+});
+
+test('an answer that does not show a recent change is asked for once more, after a second', async (t) => {
+  const tick = handTimers(t, 'setTimeout');
+  const turn = () => new Promise((resolve) => { setImmediate(() => setImmediate(resolve)); });
+  let rows = [];
+  let loads = 0;
+  const { socket, list } = await start(t, { load: () => { loads += 1; return rows; } });
+  while (loads === 0) await turn();
+  await turn();
+  socket.says(change('create', { after: { id: 1 } }));
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 1 }]);
+  socket.says({ t: 'gap', to: '2', why: 'shed' });
+  await turn();
+  assert.deepEqual([loads, list.rows], [2, []]); // its commit is not visible yet
+  rows = [{ id: 1 }];
+  tick(999);
+  await turn();
+  assert.equal(loads, 2);
+  tick(1);
+  await turn();
+  assert.deepEqual([loads, list.rows], [3, rows]);
+  tick(60_000);
+  await turn();
+  assert.equal(loads, 3);
+});
+
+test('the newest changes of many rows are remembered, and those forgotten are older than the rest', async (t) => {
+  const { socket, list } = await start(t);
+  const first = change('create', { after: { id: 0 } });
+  socket.says(first, change('delete', { before: { id: 0 } }));
+  for (let id = 1; id <= 5000; id += 1) socket.says(change('create', { after: { id } }), change('delete', { before: { id } }));
+  first.n.metadata.id = 'sent again';
+  socket.says(first, change('create', { after: { id: 5001 } }));
+  await rowsAre(list, [{ id: 5001 }]);
+});
+
+test('loading, and the error of a load that failed, are told until one succeeds', async (t) => {
+  t.mock.method(Math, 'random', () => 0);
+  let fail = true;
+  const { list } = await start(t, {
+    load: async () => {
+      if (fail) throw new Error('the server is away');
+      return [];
+    },
+  });
+  const told = [];
+  list.subscribe(() => told.push([list.loading, list.error?.message]));
+  await until('the error', () => list.error);
+  assert.equal(list.loading, true);
+  fail = false;
+  await until('the rows', () => !list.loading);
+  assert.equal(list.error, undefined);
+  assert.ok(told.some(([, error]) => error === 'the server is away'));
+  assert.deepEqual(told.at(-1), [false, undefined]);
+  const { list: empty } = await start(t);
+  assert.equal(empty.loading, false);
+});
+
+test('a column that no row has is an error, and makes no two rows one', async (t) => {
+  const loaded = await start(t, { key: 'nosuch', load: () => [{ id: 1 }, { id: 2 }] });
+  await until('the error', () => loaded.list.error);
+  assert.match(loaded.errors[0], /^live\('t'\): no column nosuch in a row of load\(\)$/);
+  const { socket, errors, list } = await start(t, { key: ['id', 'nosuch'] });
+  socket.says(change('create', { after: { id: 1 } }), change('create', { after: { id: 2 } }));
+  await until('the errors', () => errors.length === 2);
+  assert.equal(errors[0], "live('t'): no column id,nosuch in a change");
+  assert.deepEqual(list.rows, []);
+});
+
+test('a load() that brings no array is an error that says so', async (t) => {
+  const { list, errors } = await start(t, { load: () => ({ rows: [] }) });
+  await until('the error', () => list.error);
+  assert.equal(errors[0], "live('t'): load() must return an array");
+});
+
+test('wrong options of live() are refused by name', async (t) => {
+  const { client } = await start(t);
+  assert.throws(() => client.live('t'), /live\('t'\): key: a column or an array of columns/);
+  assert.throws(() => client.live('t', { key: [] }), /key:/);
+  assert.throws(() => client.live('t', { key: 'id', load: [] }), /live\('t'\): load: a function/);
+});
+
 test('a gap, and a connection that did not resume, load again; one that did does not', async (t) => {
   let loads = 0;
   const { relay, socket, list } = await start(t, { load: () => [{ id: 1, load: ++loads }] });
@@ -212,7 +339,7 @@ test('a key of several columns, and one that is missing', async (t) => {
   socket.says(change('create', { after: { a: 1, b: 1 } }), change('create', { after: { a: 1, b: 2 } }));
   socket.says(change('delete', { before: { a: 1, b: 1 } }));
   await rowsAre(list, [{ a: 1, b: 2 }]);
-  assert.throws(() => client.live('t', {}), /no key/);
+  assert.throws(() => client.live('t', {}), /live\('t'\): key: a column/);
 });
 
 test('rows are loaded once, also when the first connection goes on from a stored place', async (t) => {
