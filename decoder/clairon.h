@@ -149,6 +149,7 @@ struct note_head {
     TimestampTz expires;
     uint16 flags;
     uint16 retry_limit;
+    uint32 ack_timeout; /* with FRAME_ACK_TIMED */
     enum frame_priority priority;
     enum frame_type type;
     enum frame_operation operation;

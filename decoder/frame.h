@@ -7,7 +7,7 @@
  *
  *  every frame     0  4  length       bytes of the whole frame, these 4 included
  *                  4  1  kind         'N' note, 'M' member, 'C' commit
- *                  5  1  version      FRAME_VERSION
+ *                  5  1  version      FRAME_VERSION, or FRAME_VERSION_TIMED with FRAME_ACK_TIMED
  *                  6  2  flags        FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED | ..
  *                  8  8  commit_lsn   where the commit record starts (0: not from WAL)
  *                 16  8  ordinal      place in the transaction, see FRAME_ORDINAL
@@ -25,7 +25,8 @@
  *                 66  2  topic_len
  *                 68  4  targets_len  bytes of all targets with their lengths
  *                 72  4  target_count
- *                 76     audience, topic, then each target as length (2) + bytes
+ *                 76  4  ack_timeout  in ms; only with FRAME_ACK_TIMED
+ *                 76/80  audience, topic, then each target as length (2) + bytes
  *                        data: the JSON line, to the frame's end
  *
  *  member         24  1  change       '+' or '-'
@@ -49,6 +50,7 @@
 #define CLAIRON_FRAME_H
 
 #define FRAME_VERSION 1
+#define FRAME_VERSION_TIMED 2 /* apart, so that a relay of before refuses it */
 
 #define FRAME_KIND_NOTE 'N'
 #define FRAME_KIND_MEMBER 'M'
@@ -60,6 +62,8 @@
 #define FRAME_UNDECODABLE 0x0004
 /* metadata has a traceparent. */
 #define FRAME_TRACED 0x0008
+/* A time of its own for the acknowledgement, in place of the relay's delivery.ack_timeout. */
+#define FRAME_ACK_TIMED 0x0010
 
 /* Offsets, as in the picture above. */
 #define FRAME_AT_LENGTH 0
@@ -84,6 +88,8 @@
 #define FRAME_NOTE_AT_TARGETS_LEN 68
 #define FRAME_NOTE_AT_TARGET_COUNT 72
 #define FRAME_NOTE_HEAD_SIZE 76
+#define FRAME_NOTE_AT_ACK_TIMEOUT 76
+#define FRAME_NOTE_ACK_TIMEOUT_SIZE 4
 
 #define FRAME_MEMBER_AT_CHANGE 24
 #define FRAME_MEMBER_AT_AUDIENCE_LEN 26

@@ -27,6 +27,8 @@ sign(uint8 ret_mac[MESSAGE_MAC_BYTES], TransactionId xid, const char *bytes, Siz
 static uint8
 version_of(uint16 flags)
 {
+    if ((flags & FRAME_ACK_TIMED) != 0)
+        return MESSAGE_VERSION_TIMED;
     return (flags & FRAME_TRACED) != 0 ? MESSAGE_VERSION_TRACED : MESSAGE_VERSION;
 }
 
@@ -96,6 +98,8 @@ build_bytes(StringInfo out, const struct message *message, TransactionId xid,
     pq_sendint16(out, message->emitter_len);
     pq_sendint32(out, message->targets.count);
     pq_sendint32(out, targets_len);
+    if ((message->flags & FRAME_ACK_TIMED) != 0)
+        pq_sendint32(out, message->ack_timeout);
     if ((message->flags & FRAME_TRACED) != 0)
         appendBinaryStringInfo(out, message->traceparent, TRACEPARENT_LEN);
     appendBinaryStringInfo(out, message->audience, message->audience_len);
@@ -157,6 +161,8 @@ parse_signed(struct message *message, StringInfo in)
     message->emitter_len = pq_getmsgint(in, 2);
     message->targets.count = pq_getmsgint(in, 4);
     targets_len = pq_getmsgint(in, 4);
+    if ((message->flags & FRAME_ACK_TIMED) != 0)
+        message->ack_timeout = pq_getmsgint(in, 4);
     if ((message->flags & FRAME_TRACED) != 0)
         message->traceparent = pq_getmsgbytes(in, TRACEPARENT_LEN);
     message->audience = pq_getmsgbytes(in, message->audience_len);

@@ -11,10 +11,12 @@
  * MAC, with a secret that only C code reads. The id binds it to its transaction,
  * a copy in another one is refused. Integers are big-endian, texts UTF-8.
  *
- *    0  1  version        MESSAGE_VERSION, or MESSAGE_VERSION_TRACED with FRAME_TRACED
+ *    0  1  version        MESSAGE_VERSION, MESSAGE_VERSION_TRACED with FRAME_TRACED alone,
+ *                         MESSAGE_VERSION_TIMED with FRAME_ACK_TIMED
  *    1 16  mac            HMAC-SHA256, cut
  *   17 16  id
- *   33  2  flags          FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED | FRAME_TRACED
+ *   33  2  flags          FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED | FRAME_TRACED |
+ *                         FRAME_ACK_TIMED
  *   35  1  type, 36 priority, 37 backoff: as in frame.h
  *   38  2  retry_limit
  *   40  1  has_ttl
@@ -25,8 +27,9 @@
  *   63  2  emitter_len
  *   65  4  target_count
  *   69  4  targets_len    bytes of all targets with their lengths (2 each)
- *   73     with FRAME_TRACED the traceparent, TRACEPARENT_LEN bytes; then
- *          audience, source, topic, emitter, targets, payload to the end
+ *   73     with FRAME_ACK_TIMED the time for an acknowledgement in ms (4); with FRAME_TRACED
+ *          the traceparent, TRACEPARENT_LEN bytes; then audience, source, topic, emitter,
+ *          targets, payload to the end
  */
 #ifndef CLAIRON_MESSAGE_H
 #define CLAIRON_MESSAGE_H
@@ -44,6 +47,7 @@
 #define MESSAGE_PREFIX "clairon"
 #define MESSAGE_VERSION 1
 #define MESSAGE_VERSION_TRACED 2 /* apart, so that a plugin of before refuses it */
+#define MESSAGE_VERSION_TIMED 3  /* likewise */
 #define MESSAGE_MAC_AT 1
 #define MESSAGE_MAC_BYTES 16
 #define MESSAGE_SIGNED_AT (MESSAGE_MAC_AT + MESSAGE_MAC_BYTES)
@@ -57,6 +61,7 @@ struct message {
     enum frame_priority priority;
     enum frame_backoff backoff;
     uint16 retry_limit;
+    uint32 ack_timeout; /* in ms, with FRAME_ACK_TIMED */
     bool has_ttl;
     Interval ttl;
     const char *traceparent; /* TRACEPARENT_LEN bytes, with FRAME_TRACED */

@@ -282,6 +282,7 @@ fill_head(struct decoder *decoder, const struct note *note, struct note_head *he
     head->ordinal = FRAME_ORDINAL(decoder->change_number, plan->sub + note->part);
     head->flags = rule_flags(rule);
     head->retry_limit = rule->retry_limit;
+    head->ack_timeout = rule->ack_timeout;
     head->priority = rule->priority;
     head->type = rule->type;
     head->operation = note->operation;

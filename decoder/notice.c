@@ -79,6 +79,7 @@ write_note(LogicalDecodingContext *ctx, const struct message *message, struct fr
                              .ordinal = FRAME_ORDINAL(decoder->change_number, 0),
                              .flags = message->flags,
                              .retry_limit = message->retry_limit,
+                             .ack_timeout = message->ack_timeout,
                              .priority = message->priority,
                              .type = message->type,
                              .operation = FRAME_OPERATION_NOTIFY,

@@ -191,6 +191,14 @@ put_target_texts(StringInfo out, const struct target_list *targets)
     return out->len - start;
 }
 
+static void
+put_ack_timeout(StringInfo out, int start, uint32 ack_timeout)
+{
+    put32(encode_reserve(out, FRAME_NOTE_ACK_TIMEOUT_SIZE), ack_timeout);
+    out->len += FRAME_NOTE_ACK_TIMEOUT_SIZE;
+    out->data[start + FRAME_AT_VERSION] = FRAME_VERSION_TIMED;
+}
+
 int
 packet_put_note_head(struct decoder *decoder, StringInfo out, const struct note_head *head)
 {
@@ -210,6 +218,8 @@ packet_put_note_head(struct decoder *decoder, StringInfo out, const struct note_
     put16(at + FRAME_NOTE_AT_AUDIENCE_LEN, head->audience.len);
     put16(at + FRAME_NOTE_AT_TOPIC_LEN, head->topic.len);
     put32(at + FRAME_NOTE_AT_TARGET_COUNT, head->targets->count);
+    if ((head->flags & FRAME_ACK_TIMED) != 0)
+        put_ack_timeout(out, start, head->ack_timeout);
     encode_raw(out, head->audience.bytes, head->audience.len);
     encode_raw(out, head->topic.bytes, head->topic.len);
     targets_len = put_target_texts(out, head->targets);

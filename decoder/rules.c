@@ -149,6 +149,8 @@ read_rule(const Datum *values, const bool *nulls)
     rule->backoff = DatumGetInt16(VALUE(RULE_BACKOFF));
     if (!IS_NULL(RULE_ONLY_WHEN))
         rule->only_when = TextDatumGetCString(VALUE(RULE_ONLY_WHEN));
+    if (!IS_NULL(RULE_ACK_TIMEOUT))
+        rule->ack_timeout = (uint32)DatumGetInt64(VALUE(RULE_ACK_TIMEOUT));
     rule->part = DatumGetInt16(VALUE(RULE_PART));
     if (!IS_NULL(RULE_COLUMN_ORIGINS) && !IS_NULL(RULE_COLUMN_NUMBERS)) {
         int count;
@@ -250,7 +252,7 @@ find_table(const char *name, Oid schema)
 static const Oid rule_types[RULE_ATTRIBUTE_COUNT] = {
     REGCLASSOID, TEXTOID,      TEXTOID, INT2OID,      TEXTARRAYOID, INT2OID, INT2OID,
     INT2OID,     INT2ARRAYOID, TEXTOID, TEXTOID,      INTERVALOID,  BOOLOID, INT2OID,
-    INT2OID,     TEXTOID,      INT2OID, INT2ARRAYOID, INT2ARRAYOID,
+    INT2OID,     TEXTOID,      INT2OID, INT2ARRAYOID, INT2ARRAYOID, INT8OID,
 };
 static const Oid secret_types[] = {BYTEAOID};
 

@@ -45,7 +45,8 @@ enum rule_attribute {
     RULE_PART,
     RULE_COLUMN_ORIGINS,
     RULE_COLUMN_NUMBERS,
-    RULE_ATTRIBUTE_COUNT = RULE_COLUMN_NUMBERS
+    RULE_ACK_TIMEOUT,
+    RULE_ATTRIBUTE_COUNT = RULE_ACK_TIMEOUT
 };
 
 struct target_list {
@@ -82,8 +83,9 @@ struct rule {
     bool ack_required;
     uint16 retry_limit;
     enum frame_backoff backoff;
-    char *only_when; /* the stored form of condition.h; NULL: always */
-    int16 part;      /* 0, but while rules are read */
+    uint32 ack_timeout; /* in ms; 0: the relay's setting */
+    char *only_when;    /* the stored form of condition.h; NULL: always */
+    int16 part;         /* 0, but while rules are read */
     /* $n in only_when is column numbers[i] where origins[i] is n */
     int origin_count;
     int16 *origins;
@@ -103,7 +105,10 @@ frame_knows(int type, int priority, int backoff)
 static inline uint16
 rule_flags(const struct rule *rule)
 {
-    return rule->ack_required ? FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED : 0;
+    if (!rule->ack_required)
+        return 0;
+    return FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED |
+           (rule->ack_timeout != 0 ? FRAME_ACK_TIMED : 0);
 }
 
 struct rule_set {

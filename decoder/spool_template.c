@@ -16,6 +16,7 @@ struct stored_plan {
     uint32 sub;
     int target_count;
     int lengths[PIECE_COUNT];
+    uint32 ack_timeout;
     uint16 retry_limit;
     uint8 priority;
     uint8 type;
@@ -32,6 +33,7 @@ spool_put_template(StringInfo out, const struct plan *plan)
     struct stored_plan stored = {.seed = plan->seed,
                                  .sub = plan->sub,
                                  .target_count = literal->count,
+                                 .ack_timeout = rule->ack_timeout,
                                  .retry_limit = rule->retry_limit,
                                  .priority = rule->priority,
                                  .type = rule->type,
@@ -98,6 +100,7 @@ spool_get_template(const char *body)
     rule->priority = stored.priority;
     rule->backoff = stored.backoff;
     rule->ack_required = stored.ack_required;
+    rule->ack_timeout = stored.ack_timeout;
     rule->retry_limit = stored.retry_limit;
     if (stored.has_ttl) {
         rule->ttl = palloc(sizeof(*rule->ttl));

@@ -29,6 +29,7 @@
 /* Arguments of clairon_emit that may be NULL. */
 #define EMIT_TOPIC 7
 #define EMIT_TTL 9
+#define EMIT_ACK_TIMEOUT 13
 
 PG_FUNCTION_INFO_V1(clairon_rule_written);
 PG_FUNCTION_INFO_V1(clairon_lock_rules);
@@ -243,7 +244,7 @@ static void
 check_arguments(FunctionCallInfo fcinfo)
 {
     for (int i = 0; i < PG_NARGS(); i++)
-        if (PG_ARGISNULL(i) && i != EMIT_TOPIC && i != EMIT_TTL)
+        if (PG_ARGISNULL(i) && i != EMIT_TOPIC && i != EMIT_TTL && i != EMIT_ACK_TIMEOUT)
             ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
                             errmsg("argument %d of clairon.emit: NULL is not valid", i + 1)));
     if (!frame_knows(PG_GETARG_INT16(4), PG_GETARG_INT16(5), PG_GETARG_INT16(12)))
@@ -254,7 +255,8 @@ check_arguments(FunctionCallInfo fcinfo)
 /*
  * emit(id uuid, audience text, targets text[], payload jsonb, type int2,
  *      priority int2, source text, topic text, emitter text, ttl interval,
- *      ack_required bool, retry_limit int4, backoff int2): what may be NULL is topic and ttl.
+ *      ack_required bool, retry_limit int4, backoff int2, ack_timeout int8): what may be NULL is
+ * topic, ttl and ack_timeout.
  */
 Datum
 clairon_emit(PG_FUNCTION_ARGS)
@@ -277,6 +279,10 @@ clairon_emit(PG_FUNCTION_ARGS)
     if (message.has_ttl)
         message.ttl = *PG_GETARG_INTERVAL_P(EMIT_TTL);
     message.flags = PG_GETARG_BOOL(10) ? FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED : 0;
+    if (PG_GETARG_BOOL(10) && !PG_ARGISNULL(EMIT_ACK_TIMEOUT)) {
+        message.ack_timeout = (uint32)PG_GETARG_INT64(EMIT_ACK_TIMEOUT);
+        message.flags |= FRAME_ACK_TIMED;
+    }
     read_traceparent(&message);
     message.retry_limit = PG_GETARG_INT32(11);
     message.backoff = PG_GETARG_INT16(12);

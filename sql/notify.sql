@@ -6,7 +6,7 @@ CREATE FUNCTION clairon.uuid_v7() RETURNS uuid
 -- Whose trace it belongs to it takes from the setting clairon.traceparent, if somebody set that.
 CREATE FUNCTION clairon.emit(id uuid, audience text, targets text[], payload jsonb, type int2,
     priority int2, source text, topic text, emitter text, ttl interval, ack_required boolean,
-    retry_limit int, backoff int2) RETURNS void
+    retry_limit int, backoff int2, ack_timeout int8 DEFAULT NULL) RETURNS void
     LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'clairon_emit';
 
 CREATE FUNCTION clairon.check_notify(audience text, targets text[], payload jsonb, source text,
@@ -36,7 +36,8 @@ CREATE FUNCTION clairon.notify(audience text, targets text[], payload jsonb,
     type text DEFAULT 'NOTIFICATION', priority text DEFAULT 'NORMAL', source text DEFAULT NULL,
     topic text DEFAULT NULL, emitter text DEFAULT NULL, ttl interval DEFAULT NULL,
     ack_required boolean DEFAULT false, retry_limit int DEFAULT 5,
-    backoff text DEFAULT 'EXPONENTIAL', idempotency_key text DEFAULT NULL)
+    backoff text DEFAULT 'EXPONENTIAL', idempotency_key text DEFAULT NULL,
+    ack_timeout interval DEFAULT NULL)
     RETURNS uuid LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -45,6 +46,7 @@ DECLARE
     receivers text[] := clairon.distinct_targets(targets);
     type_number int2 := clairon.choice('type', type, '{REALTIME,NOTIFICATION,SYSTEM}');
     priority_number int2 := clairon.choice('priority', priority, '{HIGH,NORMAL,LOW}');
+    timeout_ms int8 := clairon.ack_timeout_ms(ack_timeout);
     backoff_number int2 := clairon.choice('backoff', backoff, '{EXPONENTIAL,LINEAR,FIXED}');
 BEGIN
     PERFORM clairon.check_delivery(audience, ttl, ack_required, retry_limit);
@@ -68,7 +70,7 @@ BEGIN
         PERFORM clairon.emit(new_id, audience, receivers, payload, type_number, priority_number,
                              coalesce(source, 'notify'), topic,
                              coalesce(emitter, session_user::text), ttl, ack_required,
-                             retry_limit, backoff_number);
+                             retry_limit, backoff_number, timeout_ms);
     END IF;
     RETURN new_id;
 END $$;

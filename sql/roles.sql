@@ -24,11 +24,11 @@ GRANT USAGE ON SCHEMA clairon TO PUBLIC;
 -- Each is for the owners of the tables it names: it checks that itself.
 GRANT EXECUTE ON FUNCTION
     clairon.watch(regclass, text, text, text, text, text, text[], text[], text, text, text,
-                  interval, boolean, int, text),
+                  interval, boolean, int, text, interval),
     clairon.unwatch(regclass, text) TO PUBLIC;
 GRANT EXECUTE ON FUNCTION
     clairon.notify(text, text[], jsonb, text, text, text, text, text, interval, boolean, int,
-                   text, text),
+                   text, text, interval),
     clairon.once(text, text) TO clairon_app;
 GRANT EXECUTE ON FUNCTION clairon.show_condition(regclass, text), clairon.utf8(text) TO clairon_relay;
 GRANT SELECT ON clairon.rule, clairon.rules, clairon.status, clairon.member TO clairon_relay;

@@ -59,6 +59,18 @@ BEGIN
     END IF;
 END $$;
 
+-- In ms; NULL is the relay's setting.
+CREATE FUNCTION clairon.ack_timeout_ms(ack_timeout interval) RETURNS int8
+    LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF extract(epoch FROM ack_timeout) NOT BETWEEN 0.001 AND 2592000 THEN
+        RAISE EXCEPTION 'ack_timeout: % is not valid', ack_timeout
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Valid: NULL, or 1 millisecond to 30 days.';
+    END IF;
+    RETURN floor(extract(epoch FROM ack_timeout) * 1000);
+END $$;
+
 -- Non-empty texts, the first of each, in the order given.
 CREATE FUNCTION clairon.distinct_targets(targets text[]) RETURNS text[]
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -267,7 +279,8 @@ END $$;
 -- What watch does as the owner of the rules, with the caller's search_path, for only_when.
 CREATE FUNCTION clairon.set_rule(path text, relation regclass, audience text, targets text,
     name text, type text, priority text, operations text[], columns text[], only_when text,
-    emitter text, topic text, ttl interval, ack_required boolean, retry_limit int, backoff text)
+    emitter text, topic text, ttl interval, ack_required boolean, retry_limit int, backoff text,
+    ack_timeout interval)
     RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     rule clairon.rule;
@@ -314,6 +327,7 @@ BEGIN
     rule.ack_required := ack_required;
     rule.retry_limit := retry_limit;
     rule.backoff := clairon.choice('backoff', backoff, '{EXPONENTIAL,LINEAR,FIXED}');
+    rule.ack_timeout := clairon.ack_timeout_ms(ack_timeout);
     rule.only_when := clairon.check_condition(relation, only_when, path);
     rule.column_origins := clairon.used_columns(relation, rule.target_column, rule.columns,
                                                 rule.only_when);
@@ -338,7 +352,7 @@ CREATE FUNCTION clairon.watch(relation regclass, audience text, targets text DEF
     operations text[] DEFAULT '{create,update,delete}', columns text[] DEFAULT NULL,
     only_when text DEFAULT NULL, emitter text DEFAULT NULL, topic text DEFAULT NULL,
     ttl interval DEFAULT NULL, ack_required boolean DEFAULT false, retry_limit int DEFAULT 5,
-    backoff text DEFAULT 'EXPONENTIAL')
+    backoff text DEFAULT 'EXPONENTIAL', ack_timeout interval DEFAULT NULL)
     RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_watch';
 CREATE FUNCTION clairon.unwatch(relation regclass, name text DEFAULT NULL) RETURNS integer
     LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_unwatch';
@@ -380,7 +394,8 @@ CREATE VIEW clairon.rules AS
            CASE WHEN rule.only_when IS NOT NULL
                 THEN clairon.show_condition(rule.relation, rule.name) END AS only_when,
            rule.emitter, rule.topic, rule.ttl, rule.ack_required, rule.retry_limit,
-           ('{EXPONENTIAL,LINEAR,FIXED}'::text[])[rule.backoff + 1] AS backoff
+           ('{EXPONENTIAL,LINEAR,FIXED}'::text[])[rule.backoff + 1] AS backoff,
+           rule.ack_timeout * interval '1 millisecond' AS ack_timeout
     FROM clairon.rule
     LEFT JOIN pg_catalog.pg_attribute AS attribute
         ON attribute.attrelid = rule.relation AND attribute.attnum = rule.target_column

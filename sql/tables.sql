@@ -24,7 +24,8 @@ END $$;
 -- Read by the decoder as of any place in the WAL: a user catalog table, read by heap scan,
 -- without TOAST (its old chunks are not held back), never truncated. The columns' order is
 -- that of decoder/rules.h; the numbers are the enums of decoder/frame.h. A long target_list or
--- only_when goes on in further rows, by part. The last three are for dumps, see columns.sql.
+-- only_when goes on in further rows, by part. Origins, numbers and names of columns are for dumps,
+-- see columns.sql.
 CREATE TABLE clairon.rule (
     relation      regclass NOT NULL,
     name          text NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 255),
@@ -45,6 +46,7 @@ CREATE TABLE clairon.rule (
     part          int2 NOT NULL DEFAULT 0 CHECK (part >= 0),
     column_origins int2[], -- the n of each column in only_when
     column_numbers int2[],
+    ack_timeout   int8 CHECK (ack_timeout BETWEEN 1 AND 2592000000), -- in ms
     column_names  text[],
     PRIMARY KEY (relation, name, part),
     CHECK ((audience = 'ALL') = (target_column IS NULL AND target_list IS NULL)),

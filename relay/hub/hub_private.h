@@ -124,7 +124,8 @@ struct unacked {
     bool is_doubtful; /* may have been acked unheard: see window_doubt */
     uint8_t backoff;  /* enum frame_backoff */
     bool is_retried;
-    bool is_open; /* whoever is shown it owes an ack */
+    bool is_open;            /* whoever is shown it owes an ack */
+    uint32_t ack_timeout_ms; /* 0: as set */
 };
 
 struct session { /* from a pool: at the start of a cache line */

@@ -15,6 +15,7 @@ struct shown {
     unsigned char id[16];
     unsigned char shard;
     uint8_t backoff;
+    uint32_t ack_timeout_ms; /* 0: as set */
     bool is_retried;
     bool is_open;
     bool is_kept;   /* it was shown before */
@@ -103,6 +104,7 @@ item_of(const struct note *note)
     struct shown item = {
         .shard = note->shard,
         .backoff = note->frame.as.note.backoff,
+        .ack_timeout_ms = note->frame.as.note.ack_timeout_ms,
         .is_retried = (note->frame.flags & FRAME_RETRY_ENABLED) != 0,
         .is_open = note->is_open,
     };
@@ -124,6 +126,7 @@ shown_keep(struct session *session, const struct unacked *line)
     struct shown item = {
         .shard = line->shard,
         .backoff = line->backoff,
+        .ack_timeout_ms = line->ack_timeout_ms,
         .is_retried = line->is_retried,
         .is_open = line->is_open,
         .is_kept = true,
@@ -239,6 +242,7 @@ ask(struct hub *hub, struct shown_call *call)
             .id = item->id,
             .shard = item->shard,
             .backoff = item->backoff,
+            .ack_timeout_ms = item->ack_timeout_ms,
             .is_retried = item->is_retried,
             .is_open = item->is_open,
             .is_deferred = item->deferred != NULL,

@@ -61,6 +61,7 @@ take_place(struct session *session, const struct note *note)
     session->unacked[session->unacked_count] = (struct unacked){
         .shard = note->shard,
         .backoff = note->frame.as.note.backoff,
+        .ack_timeout_ms = note->frame.as.note.ack_timeout_ms,
         .is_retried = (note->frame.flags & FRAME_RETRY_ENABLED) != 0,
         .is_open = note->is_open,
     };

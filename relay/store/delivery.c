@@ -205,9 +205,11 @@ on_shown(void *ctx, const redisReply *reply)
     part_done(part, is_good);
 }
 
+#define HOW_TEXT 16 /* three letters, a time, the zero */
+
 /* As shown.lua reads it. */
-static const char *
-how_text(const struct store_shown *shown)
+static void
+how_text(const struct store_shown *shown, char ret_text[HOW_TEXT])
 {
     static const char *const texts[3][4][2] = {
         {{"SEC", "SEO"}, {"SLC", "SLO"}, {"SFC", "SFO"}, {"S-C", "S-O"}},
@@ -217,7 +219,12 @@ how_text(const struct store_shown *shown)
     unsigned kind = shown->is_kept ? 2 : shown->is_deferred;
     unsigned backoff = shown->backoff <= FRAME_BACKOFF_FIXED ? shown->backoff : 0;
 
-    return texts[kind][shown->is_retried ? backoff : 3][shown->is_open];
+    const char *letters = texts[kind][shown->is_retried ? backoff : 3][shown->is_open];
+
+    if (shown->ack_timeout_ms == 0)
+        snprintf(ret_text, HOW_TEXT, "%s", letters);
+    else
+        snprintf(ret_text, HOW_TEXT, "%s%" PRIu32, letters, shown->ack_timeout_ms);
 }
 
 static struct spread_part *
@@ -239,16 +246,21 @@ store_shown(struct store *store, const struct store_shown *shown, size_t count,
             store_reported *done, void *ctx)
 {
     struct spread *spread;
-    char(*ids)[FRAME_UUID_TEXT + 1];
+    struct {
+        char id[FRAME_UUID_TEXT + 1];
+        char how[HOW_TEXT];
+    } * texts;
 
     if (!store->is_up)
         return RC_AGAIN;
     spread = spread_new(ctx, finish_shown);
     spread->done.reported = done;
     spread->unowed = memory_new((count + 1) * sizeof(*spread->unowed));
-    ids = memory_new((count + 1) * sizeof(*ids));
-    for (size_t i = 0; i < count; i++)
-        frame_id_text(shown[i].id, ids[i]);
+    texts = memory_new((count + 1) * sizeof(*texts));
+    for (size_t i = 0; i < count; i++) {
+        frame_id_text(shown[i].id, texts[i].id);
+        how_text(&shown[i], texts[i].how);
+    }
     for (unsigned k = 0; k < store->shard_count; k++) {
         struct spread_part *part = shown_part(spread, &store->shards[k], count);
 
@@ -256,16 +268,16 @@ store_shown(struct store *store, const struct store_shown *shown, size_t count,
             if (shown[i].shard != k)
                 continue;
             part->places[part->count++] = i;
-            long_argument(&part->arguments, how_text(&shown[i]));
+            long_argument(&part->arguments, texts[i].how);
             long_argument(&part->arguments, shown[i].user);
-            long_argument(&part->arguments, ids[i]);
+            long_argument(&part->arguments, texts[i].id);
         }
         if (part->count > 0)
             part_send(part, STORE_SCRIPT_shown, on_shown);
         else
             part_drop(part);
     }
-    free(ids);
+    free(texts);
     return spread_begun(spread);
 }
 

@@ -171,6 +171,7 @@ struct store_shown {
     const char *user;
     const unsigned char *id; /* 16 bytes */
     uint8_t backoff;         /* enum frame_backoff */
+    uint32_t ack_timeout_ms; /* 0: delivery.ack_timeout */
     unsigned char shard;     /* that it stands in */
     bool is_retried;
     bool is_open;     /* whoever is shown it owes an ack */

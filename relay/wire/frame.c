@@ -25,19 +25,28 @@ targets_fit(struct bytes targets, uint32_t count)
     return seen == count;
 }
 
+/* What its flags say it has of fixed size. */
+static size_t
+note_fixed_size(uint16_t flags)
+{
+    return FRAME_NOTE_HEAD_SIZE +
+           ((flags & FRAME_ACK_TIMED) != 0 ? FRAME_NOTE_ACK_TIMEOUT_SIZE : 0);
+}
+
 /* `whole` may end after the head: then data is empty. */
 static enum rc
-parse_note(struct bytes whole, struct frame_note *note)
+parse_note(struct bytes whole, uint16_t flags, struct frame_note *note)
 {
     const unsigned char *at = whole.at;
+    const size_t fixed = note_fixed_size(flags);
     size_t audience_len, topic_len, targets_len, head_len;
 
-    if (whole.len < FRAME_NOTE_HEAD_SIZE)
+    if (whole.len < fixed)
         return RC_BAD;
     audience_len = bytes_get_u16(at + FRAME_NOTE_AT_AUDIENCE_LEN);
     topic_len = bytes_get_u16(at + FRAME_NOTE_AT_TOPIC_LEN);
     targets_len = bytes_get_u32(at + FRAME_NOTE_AT_TARGETS_LEN);
-    head_len = FRAME_NOTE_HEAD_SIZE + audience_len + topic_len + targets_len;
+    head_len = fixed + audience_len + topic_len + targets_len;
     if (audience_len == 0 || head_len > whole.len)
         return RC_BAD;
 
@@ -50,8 +59,10 @@ parse_note(struct bytes whole, struct frame_note *note)
     note->backoff = at[FRAME_NOTE_AT_BACKOFF];
     note->retry_limit = bytes_get_u16(at + FRAME_NOTE_AT_RETRY_LIMIT);
     note->attempts = bytes_get_u16(at + FRAME_NOTE_AT_ATTEMPTS);
+    note->ack_timeout_ms =
+        fixed > FRAME_NOTE_HEAD_SIZE ? bytes_get_u32(at + FRAME_NOTE_AT_ACK_TIMEOUT) : 0;
     note->target_count = bytes_get_u32(at + FRAME_NOTE_AT_TARGET_COUNT);
-    note->audience = bytes_slice(at + FRAME_NOTE_HEAD_SIZE, audience_len);
+    note->audience = bytes_slice(at + fixed, audience_len);
     note->topic = bytes_slice(note->audience.at + audience_len, topic_len);
     note->targets = bytes_slice(note->topic.at + topic_len, targets_len);
     note->head = bytes_slice(at, head_len);
@@ -95,18 +106,28 @@ parse_commit(struct bytes whole, struct frame_commit *commit)
     return RC_OK;
 }
 
+static unsigned char
+version_of(const struct frame *frame)
+{
+    return frame->kind == FRAME_KIND_NOTE && (frame->flags & FRAME_ACK_TIMED) != 0
+               ? FRAME_VERSION_TIMED
+               : FRAME_VERSION;
+}
+
 static enum rc
 parse_common(struct bytes whole, struct frame *frame)
 {
-    if (whole.len < FRAME_COMMON_SIZE || whole.at[FRAME_AT_VERSION] != FRAME_VERSION)
+    if (whole.len < FRAME_COMMON_SIZE)
         return RC_BAD;
     frame->kind = (char)whole.at[FRAME_AT_KIND];
     frame->flags = bytes_get_u16(whole.at + FRAME_AT_FLAGS);
+    if (whole.at[FRAME_AT_VERSION] != version_of(frame))
+        return RC_BAD;
     frame->commit_lsn = bytes_get_u64(whole.at + FRAME_AT_COMMIT_LSN);
     frame->ordinal = bytes_get_u64(whole.at + FRAME_AT_ORDINAL);
     switch (frame->kind) {
     case FRAME_KIND_NOTE:
-        return parse_note(whole, &frame->as.note);
+        return parse_note(whole, frame->flags, &frame->as.note);
     case FRAME_KIND_MEMBER:
         return parse_member(whole, &frame->as.member);
     case FRAME_KIND_COMMIT:

@@ -25,6 +25,7 @@ struct frame_note {
     uint8_t backoff;
     uint16_t retry_limit;
     uint16_t attempts;
+    uint32_t ack_timeout_ms; /* 0: the relay's setting */
     struct bytes audience;
     struct bytes topic;
     struct bytes targets; /* walk with frame_next_target */

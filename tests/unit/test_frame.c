@@ -106,6 +106,64 @@ test_note_is_read_whole(void **state)
     assert_int_equal(frame_next_target(&targets, &target), RC_CLOSED);
 }
 
+/* As a rule with an ack_timeout gives it. */
+static struct packet
+timed_note(void)
+{
+    struct packet packet = good_note();
+    const size_t rest = packet.len - FRAME_NOTE_HEAD_SIZE;
+
+    memmove(packet.bytes + FRAME_NOTE_HEAD_SIZE + FRAME_NOTE_ACK_TIMEOUT_SIZE,
+            packet.bytes + FRAME_NOTE_HEAD_SIZE, rest);
+    packet.len += FRAME_NOTE_ACK_TIMEOUT_SIZE;
+    put_u32(packet.bytes + FRAME_AT_LENGTH, packet.len);
+    put_u32(packet.bytes + FRAME_NOTE_AT_ACK_TIMEOUT, 2592000000u);
+    put_u16(packet.bytes + FRAME_AT_FLAGS, FRAME_ACK_REQUIRED | FRAME_ACK_TIMED);
+    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_TIMED;
+    return packet;
+}
+
+static void
+test_note_with_a_time_of_its_own_is_read(void **state)
+{
+    struct packet packet = timed_note();
+    struct bytes view = {packet.bytes, packet.len};
+    struct frame frame, head;
+    size_t len;
+
+    (void)state;
+    assert_int_equal(frame_parse(view, &frame, &len), RC_OK);
+    assert_int_equal(frame.as.note.ack_timeout_ms, 2592000000u);
+    assert_memory_equal(frame.as.note.audience.at, "USER", 4);
+    assert_memory_equal(frame.as.note.topic.at, "app.t", 5);
+    assert_int_equal(frame.as.note.target_count, 2);
+    assert_int_equal(frame.as.note.data.len, 7);
+    assert_int_equal(frame_parse_head(frame.as.note.head, &head), RC_OK);
+    assert_int_equal(head.as.note.ack_timeout_ms, 2592000000u);
+    packet = good_note();
+    assert_int_equal(frame_parse((struct bytes){packet.bytes, packet.len}, &frame, &len), RC_OK);
+    assert_int_equal(frame.as.note.ack_timeout_ms, 0);
+}
+
+static void
+test_version_and_flag_must_agree(void **state)
+{
+    struct packet packet = timed_note();
+    struct frame frame;
+    size_t len;
+
+    (void)state;
+    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION;
+    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+    packet = good_note();
+    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_TIMED;
+    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+    packet = timed_note();
+    packet.len = FRAME_NOTE_HEAD_SIZE + 3;
+    put_u32(packet.bytes + FRAME_AT_LENGTH, packet.len);
+    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+}
+
 static void
 test_head_alone_is_read_back(void **state)
 {
@@ -296,6 +354,8 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_note_is_read_whole),
+        cmocka_unit_test(test_note_with_a_time_of_its_own_is_read),
+        cmocka_unit_test(test_version_and_flag_must_agree),
         cmocka_unit_test(test_head_alone_is_read_back),
         cmocka_unit_test(test_every_cut_is_refused),
         cmocka_unit_test(test_lengths_that_lie_are_refused),

@@ -108,7 +108,7 @@ local function is_here(user)
 end
 
 local function put_off(id, found, tries, user)
-    local due = now + timeout + backoff_ms(backoff_of(found), tries, id, base, cap)
+    local due = now + ack_timeout_of(found, timeout) + backoff_ms(backoff_of(found), tries, id, base, cap)
     -- A quarter of a millisecond marks it: there was nobody whose time could run (inbox.lua).
     call('ZADD', prefix .. ':due', string.format('%.2f', due + 0.25), id .. ':' .. user)
 end

@@ -2,7 +2,8 @@
 -- KEYS: stream. ARGV: prefix, ack time-out, backoff base and cap, how long trails are kept, all
 -- in ms, then for each user and message: how, user, id. `how` is three letters: S shown, D held
 -- back by a full window, or K shown before, and not acked as far as is known; the backoff E, L or
--- F, or - when it is never retried; O whoever is shown it owes an ack, or C.
+-- F, or - when it is never retried; O whoever is shown it owes an ack, or C. Behind them stands the
+-- message's own ack time-out, if it has one.
 -- Returns the places, from 0, of what nobody waits for an ack of: acked before, say.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
@@ -35,7 +36,7 @@ local function enrol(id, user)
     return '0'
 end
 
-local function take_shown(kind, id, user)
+local function take_shown(kind, id, user, timeout)
     local message, tries = message_of(id), 0
     if message and message.tried then
         local value = call('HGET', prefix .. ':tries:' .. id, user) or '0'
@@ -53,7 +54,7 @@ local function take_shown(kind, id, user)
 end
 
 -- A store that went back may have forgotten that its time runs.
-local function take_kept(kind, id, user)
+local function take_kept(kind, id, user, timeout)
     local tries = shown_tries(call('HGET', prefix .. ':tries:' .. id, user))
     local due = now + timeout + backoff_ms(kind, tries, id, base, cap)
     call('ZADD', prefix .. ':due', 'NX', whole(due), id .. ':' .. user)
@@ -63,13 +64,13 @@ for at = FIRST, #ARGV, 3 do ids[#ids + 1] = ARGV[at + 2] end
 load_messages(ids, 1)
 for at = FIRST, #ARGV, 3 do
     local how, user, id = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-    local what, kind = how:sub(1, 1), how:sub(2, 2)
+    local what, kind, own = how:sub(1, 1), how:sub(2, 2), #how > 3 and tonumber(how:sub(4)) or timeout
     local state = call('HGET', prefix .. ':ack:' .. id, user)
     if not state and how:sub(3, 3) == 'O' then state = enrol(id, user) end
     if state == '0' and what == 'S' then
-        take_shown(kind, id, user)
+        take_shown(kind, id, user, own)
     elseif state == '0' and what == 'K' and kind ~= '-' then
-        take_kept(kind, id, user)
+        take_kept(kind, id, user, own)
     elseif state ~= '0' then
         unowed[#unowed + 1] = (at - FIRST) / 3
     end

@@ -31,6 +31,12 @@ end
 
 local function attempts_of(found) return byte_at(found.route, 62, 2) end
 local function limit_of(found) return byte_at(found.route, 60, 2) end
+
+-- FRAME_ACK_TIMED: a time of its own; else as set.
+local function ack_timeout_of(found, set)
+    if math.floor(byte_at(found.route, 7, 1) / 16) % 2 == 0 then return set end
+    return byte_at(found.route, 76, 4)
+end
 local KINDS = {[0] = 'E', [1] = 'L', [2] = 'F'}
 local function backoff_of(found) return KINDS[byte_at(found.route, 59, 1)] or 'E' end
 
