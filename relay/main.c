@@ -53,7 +53,7 @@ check_roles(const struct config *config, bool check_only, char error[CONFIG_ERRO
 {
     if ((config->relay.roles & CONFIG_ROLE_FEED) != 0 && feed_check(config, error) != RC_OK)
         return RC_BAD;
-    if (check_only && (config->relay.roles & CONFIG_ROLE_GATE) != 0)
+    if (check_only && gate_has_socket(config))
         return gate_check(config, error);
     return RC_OK;
 }

@@ -22,7 +22,7 @@ struct relay {
     struct config *config;
     struct ev_loop *loop;
     struct stats *stats;
-    int listen_fd;
+    struct gate_sockets sockets;
     pid_t guardian; /* of several workers; 0: this process is alone */
     bool *is_push_off;
     struct store *store;
@@ -67,11 +67,11 @@ on_drained(void *ctx)
 static void
 stop_listening(struct relay *relay)
 {
-    if (relay->listen_fd >= 0 && relay->guardian == 0)
-        gate_unlisten(relay->config, relay->listen_fd);
-    else if (relay->listen_fd >= 0)
-        close(relay->listen_fd);
-    relay->listen_fd = -1;
+    if (relay->guardian == 0)
+        gate_unlisten(relay->config, relay->sockets);
+    else
+        gate_sockets_close(relay->sockets);
+    relay->sockets = GATE_NO_SOCKETS;
 }
 
 /*
@@ -147,7 +147,8 @@ on_hangup(struct ev_loop *loop, ev_signal *signal, int events)
     service_tell_reloading();
     if (relay->gate != NULL) {
         gate_new_certificate(relay->gate);
-        read_key_again(relay);
+        if (relay->hub != NULL)
+            read_key_again(relay);
     }
     service_tell("READY=1");
 }
@@ -287,8 +288,10 @@ open_rooms(struct relay *relay)
         relay->hub = hub_open(relay->loop, config, relay->store, relay->stats);
         if (relay->hub == NULL)
             return false;
+    }
+    if (gate_has_socket(config)) {
         relay->gate =
-            gate_open(relay->loop, config, relay->hub, relay->stats, &health, relay->listen_fd);
+            gate_open(relay->loop, config, relay->hub, relay->stats, &health, relay->sockets);
         if (relay->gate == NULL)
             return false;
     }
@@ -320,12 +323,12 @@ refuse_signals(void)
 }
 
 int
-relay_run(struct config *config, struct stats *stats, int listen_fd, pid_t guardian,
+relay_run(struct config *config, struct stats *stats, struct gate_sockets sockets, pid_t guardian,
           bool *is_push_off)
 {
     struct relay relay = {.config = config,
                           .stats = stats,
-                          .listen_fd = listen_fd,
+                          .sockets = sockets,
                           .guardian = guardian,
                           .is_push_off = is_push_off};
     bool is_open;

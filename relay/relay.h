@@ -8,19 +8,20 @@
 
 #include "base/config.h"
 #include "base/stats.h"
+#include "gate/gate.h"
 
 #define RELAY_EXIT_FAILED 1            /* of a process that could not serve at all */
 #define RELAY_EXIT_REFUSED 3           /* the store belongs to another database */
 #define RELAY_SIGNAL_SWITCHED SIGRTMIN /* a worker tells its guardian: *is_push_off has changed */
 
 /*
- * One process's work, until SIGTERM or SIGINT has drained it. listen_fd is taken over: clients
- * connect there; -1 without the role. guardian: the parent of several workers, who says a second
+ * One process's work, until SIGTERM or SIGINT has drained it. The sockets are taken over; none
+ * without a role or setting that listens. guardian: the parent of several workers, who says a second
  * time by SIGINT; 0: there is none. *is_push_off is what is wanted of the kill switch, shared by
  * guardian and workers. Signals may be blocked until it handles them. Returns the exit code.
  */
-int relay_run(struct config *config, struct stats *stats, int listen_fd, pid_t guardian,
-              bool *is_push_off);
+int relay_run(struct config *config, struct stats *stats, struct gate_sockets sockets,
+              pid_t guardian, bool *is_push_off);
 
 /*
  * The same in config->gate.workers processes that share the listening socket; the first carries

@@ -34,7 +34,7 @@ struct shared {
 struct workers {
     struct config *config;
     pid_t guardian;
-    int listen_fd;
+    struct gate_sockets sockets;
     int count;
     struct worker each[CONFIG_WORKERS_MAX];
     sigset_t watched;
@@ -59,7 +59,7 @@ run_worker(const struct workers *workers, const struct worker *worker)
     /* One slot has one reader. */
     if (worker != &workers->each[0])
         config.relay.roles &= ~(unsigned)CONFIG_ROLE_FEED;
-    return relay_run(&config, worker->stats, workers->listen_fd, workers->guardian,
+    return relay_run(&config, worker->stats, workers->sockets, workers->guardian,
                      &workers->shared->is_push_off);
 }
 
@@ -100,7 +100,7 @@ static void
 stop(struct workers *workers, int exit_code)
 {
     if (!workers->is_stopping) {
-        gate_unlisten(workers->config, workers->listen_fd);
+        gate_unlisten(workers->config, workers->sockets);
         service_tell_stopping(workers->config->gate.drain_ms);
     }
     tell_all(workers, workers->is_stopping ? SIGINT : SIGTERM);
@@ -262,11 +262,11 @@ share(int count)
 }
 
 static int
-run_several(struct config *config, int listen_fd)
+run_several(struct config *config, struct gate_sockets sockets)
 {
     struct workers workers = {.config = config,
                               .guardian = getpid(),
-                              .listen_fd = listen_fd,
+                              .sockets = sockets,
                               .count = config->gate.workers,
                               .shared = share(config->gate.workers),
                               .watchdog_us = service_watchdog_us()};
@@ -275,7 +275,7 @@ run_several(struct config *config, int listen_fd)
 
     if (workers.shared == NULL) {
         log_error("workers", "no shared memory: %s", strerror(errno));
-        gate_unlisten(config, listen_fd);
+        gate_unlisten(config, sockets);
         return RELAY_EXIT_FAILED;
     }
     for (int i = 0; i < workers.count; i++)
@@ -315,12 +315,12 @@ workers_run(struct config *config)
     bool has_gate = (config->relay.roles & CONFIG_ROLE_GATE) != 0;
     bool is_push_off = false;
     struct stats stats = {0};
-    int listen_fd = -1;
+    struct gate_sockets sockets = GATE_NO_SOCKETS;
 
     prepare_signals();
-    if (has_gate && gate_listen(config, &listen_fd) != RC_OK)
+    if (gate_listen(config, &sockets) != RC_OK)
         return RELAY_EXIT_FAILED;
     if (has_gate && config->gate.workers > 1)
-        return run_several(config, listen_fd);
-    return relay_run(config, &stats, listen_fd, 0, &is_push_off);
+        return run_several(config, sockets);
+    return relay_run(config, &stats, sockets, 0, &is_push_off);
 }

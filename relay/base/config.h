@@ -36,8 +36,9 @@ struct config {
         int min_replicas;     /* that must have what is confirmed; default 0 */
     } store;
     struct {
-        char *listen;  /* host:port, [v6]:port or unix:/path; default 127.0.0.1:8080 */
-        char *origins; /* comma-separated; NULL: same host only */
+        char *listen;       /* host:port, [v6]:port or unix:/path; default 127.0.0.1:8080 */
+        char *admin_listen; /* of /metrics, /console and /v1/push; NULL: of `listen` */
+        char *origins;      /* comma-separated; NULL: same host only */
         int workers;
         int max_connections;         /* default 19000 */
         int max_per_address;         /* connections; 0: no limit, as the four below */

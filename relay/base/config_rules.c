@@ -229,7 +229,8 @@ static enum rc
 check_tls(struct config_load *load)
 {
     const struct config *config = load->config;
-    bool is_gate = (config->relay.roles & CONFIG_ROLE_GATE) != 0;
+    bool is_gate =
+        (config->relay.roles & CONFIG_ROLE_GATE) != 0 || config->gate.admin_listen != NULL;
 
     /* Who only asks the store may not be let read the gate's key. */
     if (is_gate &&
@@ -303,6 +304,19 @@ mark_limits(struct config_load *load)
     config->gate.request_rate_is_set = is_set(load, "request_rate");
 }
 
+static enum rc
+check_admin_listen(struct config_load *load)
+{
+    const struct config *config = load->config;
+    char where[CONFIG_WHERE_MAX];
+
+    if (config->gate.admin_listen == NULL ||
+        strcmp(config->gate.admin_listen, config->gate.listen) != 0)
+        return RC_OK;
+    config_where(load, "gate", "admin_listen", where);
+    return config_fail(load, "%s must be another address than [gate] listen", where);
+}
+
 enum rc
 config_rules(struct config_load *load)
 {
@@ -312,7 +326,8 @@ config_rules(struct config_load *load)
 
     if ((config->relay.roles & CONFIG_ROLE_FEED) != 0 && config->feed.conninfo == NULL)
         return fail_missing(load, "[feed] conninfo: the feed needs to reach the replica");
-    if (check_shards(load) != RC_OK || check_backoff(load) != RC_OK || check_tls(load) != RC_OK)
+    if (check_admin_listen(load) != RC_OK || check_shards(load) != RC_OK ||
+        check_backoff(load) != RC_OK || check_tls(load) != RC_OK)
         return RC_BAD;
     return check_auth(load);
 }

@@ -66,6 +66,10 @@ const struct config_key config_keys[] = {
     { "feed", "topic_prefix", CONFIG_TEXT, false, NULL, 0, 255, NULL, FIELD(feed.topic_prefix),
       "what topics begin with; unset: the database's name" },
 
+    { "gate", "admin_listen", CONFIG_TEXT, false, NULL, 0, 255, config_check_listen,
+      FIELD(gate.admin_listen),
+      "address of its own for /metrics, /console and /v1/push, which listen then does not serve; "
+      "also of a process without the role gate; host:port, [v6]:port or unix:/path" },
     { "gate", "connect_rate", CONFIG_INT, false, "2000", 0, 1000000, NULL, FIELD(gate.connect_rate),
       "new WebSocket and SSE connections per second to this process; the default spares proxies; "
       "0: no limit" },

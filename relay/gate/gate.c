@@ -123,7 +123,7 @@ open_context(struct gate *gate)
 
 struct gate *
 gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, struct stats *stats,
-          const struct gate_health *health, int listen_fd)
+          const struct gate_health *health, struct gate_sockets sockets)
 {
     struct gate *gate = memory_new(sizeof(*gate));
     char reason[REASON_MAX] = "libwebsockets did not start; is its libev plugin installed?";
@@ -136,16 +136,18 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
                           .funnel = funnel_new(),
                           .requests_made = rates_new(),
                           .rules = rules_of(config)};
-    stats_set(stats, STAT_GATE_CONNECTIONS_MAX, (uint64_t)config->gate.max_connections);
+    if (hub != NULL)
+        stats_set(stats, STAT_GATE_CONNECTIONS_MAX, (uint64_t)config->gate.max_connections);
     gate_timers_start(gate);
     gate_read_init(gate);
     gate_heads_init(gate);
     if (open_context(gate) == RC_OK &&
-        gate_accept_start(gate, listen_fd, reason, sizeof(reason)) == RC_OK) {
+        gate_accept_start(gate, sockets, reason, sizeof(reason)) == RC_OK) {
         gate_note_certificate(gate);
         return gate;
     }
-    log_error("gate", "could not serve %s: %s", config->gate.listen, reason);
+    log_error("gate", "could not serve %s: %s",
+              hub != NULL ? config->gate.listen : config->gate.admin_listen, reason);
     gate_close(gate);
     return NULL;
 }
@@ -225,5 +227,6 @@ gate_close(struct gate *gate)
     gate_publish_stop(gate);
     funnel_free(gate->funnel);
     rates_free(gate->requests_made);
+    free(gate->admin_fds);
     free(gate);
 }

@@ -24,25 +24,38 @@ struct gate_health {
     void *ctx;
 };
 
-/*
- * Listens on config->gate.listen; several processes may take connections from the one descriptor,
- * which is the caller's. Waits two seconds for another process to let the place go. A failure is
- * logged, with what and why.
- */
-MUST_CHECK enum rc gate_listen(const struct config *config, int *ret_fd);
-/*
- * Closes it, and removes what it left in the file system, a unix socket; once it is closed, another
- * relay may have put its own there.
- */
-void gate_unlisten(const struct config *config, int listen_fd);
+/* Listening descriptors; -1: none. */
+struct gate_sockets {
+    int clients; /* gate.listen */
+    int admin;   /* gate.admin_listen */
+};
+#define GATE_NO_SOCKETS ((struct gate_sockets){-1, -1})
 
 /*
- * Takes connections from listen_fd on the given loop. NULL when it could not,
+ * Listens on gate.listen, with the role gate, and on gate.admin_listen, where it is set; several
+ * processes may take connections from the descriptors, which are the caller's. Waits two seconds
+ * for another process to let the place go. A failure is logged, with what and why.
+ */
+MUST_CHECK enum rc gate_listen(const struct config *config, struct gate_sockets *ret_sockets);
+/* Has gate_listen anything to listen on? Without the role gate, only admin_listen. */
+bool gate_has_socket(const struct config *config);
+/*
+ * Closes them, and removes what they left in the file system, unix sockets; once one is closed,
+ * another relay may have put its own there.
+ */
+void gate_unlisten(const struct config *config, struct gate_sockets sockets);
+/* Closes them in a process that shares them with others. */
+void gate_sockets_close(struct gate_sockets sockets);
+
+/*
+ * Takes connections from the sockets on the given loop. NULL when it could not,
  * after one log line that says what and why. config, hub and stats must outlive it;
- * health is copied, the descriptor stays the caller's.
+ * health is copied, the descriptors stay the caller's. hub NULL: a process without the role gate,
+ * which serves its health and metrics only.
  */
 struct gate *gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub,
-                       struct stats *stats, const struct gate_health *health, int listen_fd);
+                       struct stats *stats, const struct gate_health *health,
+                       struct gate_sockets sockets);
 
 /*
  * Stops accepting, says bye (4201, `in` spread over the drain window) to everyone and closes them;

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 #define ACCEPTS_A_TURN 16 /* what more there is, another worker or the next turn takes */
 #define FULL_SAID_US (60 * INT64_C(1000000))
@@ -42,11 +43,42 @@ gate_accept_adopt_bytes(struct gate *gate, int fd, size_t len)
         say_not_taken(gate);
 }
 
+/* Marked at each accept: the system gives numbers of closed descriptors out again. */
 static void
-begin(struct gate *gate, int fd)
+mark_admin(struct gate *gate, int fd, bool is_admin)
+{
+    size_t at = (size_t)fd / 8;
+    unsigned char bit = (unsigned char)(1u << (unsigned)fd % 8);
+
+    if (at >= gate->admin_fds_len) {
+        size_t len = 2 * at + 64;
+
+        if (!is_admin)
+            return;
+        gate->admin_fds = memory_grow(gate->admin_fds, len);
+        memset(gate->admin_fds + gate->admin_fds_len, 0, len - gate->admin_fds_len);
+        gate->admin_fds_len = len;
+    }
+    if (is_admin)
+        gate->admin_fds[at] |= bit;
+    else
+        gate->admin_fds[at] &= (unsigned char)~bit;
+}
+
+bool
+gate_fd_is_admin(const struct gate *gate, int fd)
+{
+    size_t at = (size_t)fd / 8;
+
+    return at < gate->admin_fds_len && (gate->admin_fds[at] >> (unsigned)fd % 8 & 1) != 0;
+}
+
+static void
+begin(struct gate *gate, int fd, bool is_admin)
 {
     int one = 1;
 
+    mark_admin(gate, fd, is_admin);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* a unix socket has none */
     if (fd >= gate->descriptors_most)
         (void)gate_heads_give_way(gate);
@@ -81,6 +113,22 @@ say_full(struct gate *gate, int error)
 }
 
 static void
+start_accepting(struct gate *gate)
+{
+    if (gate->acceptable.fd >= 0)
+        ev_io_start(gate->loop, &gate->acceptable);
+    if (gate->admin_acceptable.fd >= 0)
+        ev_io_start(gate->loop, &gate->admin_acceptable);
+}
+
+static void
+stop_accepting(struct gate *gate)
+{
+    ev_io_stop(gate->loop, &gate->acceptable);
+    ev_io_stop(gate->loop, &gate->admin_acceptable);
+}
+
+static void
 on_acceptable(struct ev_loop *loop, ev_io *watcher, int events)
 {
     struct gate *gate = watcher->data;
@@ -90,7 +138,7 @@ on_acceptable(struct ev_loop *loop, ev_io *watcher, int events)
         int fd = accept4(watcher->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
         if (fd >= 0) {
-            begin(gate, fd);
+            begin(gate, fd, watcher == &gate->admin_acceptable);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             /* Said before it is looked whether anybody waits: of the first we know that he does. */
             if (i > 0)
@@ -98,7 +146,7 @@ on_acceptable(struct ev_loop *loop, ev_io *watcher, int events)
             say_full(gate, errno);
             if (gate_heads_give_way(gate))
                 continue;
-            ev_io_stop(loop, watcher);
+            stop_accepting(gate);
             ev_timer_again(loop, &gate->accept_pause);
             return;
         } else if (errno != ECONNABORTED && errno != EINTR) {
@@ -114,7 +162,7 @@ on_pause_over(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)events;
     ev_timer_stop(loop, timer);
-    ev_io_start(loop, &gate->acceptable);
+    start_accepting(gate);
 }
 
 static enum rc
@@ -149,7 +197,7 @@ set_tls(struct gate *gate, struct lws_context_creation_info *info, char *reason,
 static const lws_retry_bo_t NO_PINGS;
 
 enum rc
-gate_accept_start(struct gate *gate, int listen_fd, char *reason, size_t size)
+gate_accept_start(struct gate *gate, struct gate_sockets sockets, char *reason, size_t size)
 {
     struct lws_context_creation_info info = {
         .port = CONTEXT_PORT_NO_LISTEN_SERVER,
@@ -172,9 +220,12 @@ gate_accept_start(struct gate *gate, int listen_fd, char *reason, size_t size)
     }
     gate->descriptors_most = descriptors_most();
     ev_timer_init(&gate->accept_pause, on_pause_over, 0., PAUSE_S);
-    ev_io_init(&gate->acceptable, on_acceptable, listen_fd, EV_READ);
-    gate->accept_pause.data = gate->acceptable.data = gate;
-    ev_io_start(gate->loop, &gate->acceptable);
+    ev_init(&gate->acceptable, on_acceptable);
+    ev_init(&gate->admin_acceptable, on_acceptable);
+    ev_io_set(&gate->acceptable, sockets.clients, EV_READ);
+    ev_io_set(&gate->admin_acceptable, sockets.admin, EV_READ);
+    gate->accept_pause.data = gate->acceptable.data = gate->admin_acceptable.data = gate;
+    start_accepting(gate);
     return RC_OK;
 }
 
@@ -182,5 +233,5 @@ void
 gate_accept_stop(struct gate *gate)
 {
     ev_timer_stop(gate->loop, &gate->accept_pause);
-    ev_io_stop(gate->loop, &gate->acceptable);
+    stop_accepting(gate);
 }

@@ -188,7 +188,10 @@ struct gate {
     void (*on_drained)(void *ctx); /* NULL once called */
     void *drained_ctx;
     struct lws_vhost *vhost;
-    struct ev_io acceptable; /* on a descriptor of main's */
+    struct ev_io acceptable;       /* on a descriptor of main's; fd -1: none */
+    struct ev_io admin_acceptable; /* likewise */
+    unsigned char *admin_fds;      /* a bit for each descriptor: came by gate.admin_listen */
+    size_t admin_fds_len;
     struct ev_timer accept_pause;
     int descriptors_most; /* beyond, what is left is not for who has not asked yet */
     int64_t said_full_us; /* when it was last said that no descriptor is left; monotonic */
@@ -199,7 +202,8 @@ struct gate {
 extern const struct lws_protocols GATE_PROTOCOLS[];
 
 /* gate_accept.c: takes connections. `reason` gets a sentence without a full stop. */
-MUST_CHECK enum rc gate_accept_start(struct gate *gate, int listen_fd, char *reason, size_t size);
+MUST_CHECK enum rc gate_accept_start(struct gate *gate, struct gate_sockets sockets, char *reason,
+                                     size_t size);
 void gate_accept_stop(struct gate *gate);
 /*
  * Hands a connection to lws, which owns it from then on. NULL: it would not have it, and closed it.
@@ -207,7 +211,11 @@ void gate_accept_stop(struct gate *gate);
 struct lws *gate_accept_adopt(struct gate *gate, int fd);
 /* Likewise with the first bytes of `received`, which the client said; not the end of a head. */
 void gate_accept_adopt_bytes(struct gate *gate, int fd, size_t len);
-bool gate_listens_on_unix(const struct gate *gate);
+/* Did the open connection `fd` come by gate.admin_listen? */
+bool gate_fd_is_admin(const struct gate *gate, int fd);
+
+/* gate_listen.c: did it come by a unix socket? */
+bool gate_fd_is_unix(const struct gate *gate, int fd);
 
 /*
  * gate_head.c: a new connection, without TLS: its request's head is looked at before lws sees it.

@@ -216,7 +216,7 @@ wait_for_more(struct gate_head *head, size_t len)
             head_close(head);
         return;
     }
-    if (is_longer && !gate_listens_on_unix(head->gate) && set_low_water(head->fd, len + 1))
+    if (is_longer && !gate_fd_is_unix(head->gate, head->fd) && set_low_water(head->fd, len + 1))
         return;
     ev_io_stop(head->gate->loop, &head->readable);
     ev_timer_again(head->gate->loop, &head->again);
@@ -250,8 +250,8 @@ refuse(struct gate_answer *ret_answer, int status, const char *sentence)
 }
 
 enum rc
-gate_head_judge(const struct gate *gate, const char *bytes, size_t len, struct http_head *ret_head,
-                struct gate_answer *ret_answer)
+gate_head_judge(const struct gate *gate, int fd, const char *bytes, size_t len,
+                struct http_head *ret_head, struct gate_answer *ret_answer)
 {
     struct http_head parts;
     const char *why = "";
@@ -268,7 +268,7 @@ gate_head_judge(const struct gate *gate, const char *bytes, size_t len, struct h
         return refuse(ret_answer, 431, "the request's head is too long: 12 kB and 127 headers");
     if (rc != RC_OK)
         return refuse(ret_answer, 400, why);
-    gate_http_stray_method(gate, parts.target, parts.target_len, ret_answer);
+    gate_http_stray_method(gate, fd, parts.target, parts.target_len, ret_answer);
     return RC_BAD;
 }
 
@@ -316,7 +316,8 @@ judge(struct gate_head *head, size_t len)
     struct gate_answer wrong;
     struct http_head parts;
 
-    switch (gate_head_judge(head->gate, (const char *)head->gate->received, len, &parts, &wrong)) {
+    switch (gate_head_judge(head->gate, head->fd, (const char *)head->gate->received, len, &parts,
+                            &wrong)) {
     case RC_OK:
         hand_over(head, &parts);
         break;

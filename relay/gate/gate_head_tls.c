@@ -174,7 +174,7 @@ judge(struct gate_tls_head *head, size_t len)
         bytes = head->seen.bytes;
         len = head->seen.len;
     }
-    rc = gate_head_judge(head->gate, bytes, len, &parts, &wrong);
+    rc = gate_head_judge(head->gate, lws_get_socket_fd(head->wsi), bytes, len, &parts, &wrong);
     /* gate_head.c hides them from lws, which is not possible here. */
     if (rc == RC_OK && parts.idle_upgrade != NULL) {
         gate_answer_problem(&wrong, 400, 0,

@@ -84,9 +84,23 @@ answer_console_folder(struct gate *gate, struct gate_answer *ret_answer)
 }
 
 static const struct gate_route ROUTES[] = {
-    {.path = "/healthz", .methods = "GET, HEAD", .answer = answer_healthz, .is_probe = true},
-    {.path = "/readyz", .methods = "GET, HEAD", .answer = answer_readyz, .is_probe = true},
-    {.path = "/metrics", .methods = "GET, HEAD", .answer = answer_metrics},
+    {.path = "/healthz",
+     .side = GATE_SIDE_BOTH,
+     .is_process = true,
+     .methods = "GET, HEAD",
+     .answer = answer_healthz,
+     .is_probe = true},
+    {.path = "/readyz",
+     .side = GATE_SIDE_BOTH,
+     .is_process = true,
+     .methods = "GET, HEAD",
+     .answer = answer_readyz,
+     .is_probe = true},
+    {.path = "/metrics",
+     .side = GATE_SIDE_ADMIN,
+     .is_process = true,
+     .methods = "GET, HEAD",
+     .answer = answer_metrics},
     {.path = "/v1/ws", .methods = "GET, HEAD", .answer = answer_upgrade_required},
     {.path = "/v1/sse",
      .methods = "GET",
@@ -119,34 +133,53 @@ static const struct gate_route ROUTES[] = {
      .act = gate_publish,
      .is_post = true},
     {.path = "/v1/notifications/",
+     .side = GATE_SIDE_BOTH, /* the console shows it too */
      .methods = "GET",
      .act = gate_publish_timeline,
      .is_prefix = true},
-    {.path = "/v1/push", .methods = "POST", .act = gate_api_push, .is_post = true},
-    {.path = "/console", .methods = "GET, HEAD", .answer = gate_console_page, .is_console = true},
+    {.path = "/v1/push",
+     .side = GATE_SIDE_ADMIN,
+     .methods = "POST",
+     .act = gate_api_push,
+     .is_post = true},
+    {.path = "/console",
+     .side = GATE_SIDE_ADMIN,
+     .methods = "GET, HEAD",
+     .answer = gate_console_page,
+     .is_console = true},
     {.path = "/console/",
+     .side = GATE_SIDE_ADMIN,
      .methods = "GET, HEAD",
      .answer = answer_console_folder,
      .is_console = true},
     {.path = "/console/console.css",
+     .side = GATE_SIDE_ADMIN,
      .methods = "GET, HEAD",
      .answer = gate_console_style,
      .is_console = true},
     {.path = "/console/console.js",
+     .side = GATE_SIDE_ADMIN,
      .methods = "GET, HEAD",
      .answer = gate_console_script,
      .is_console = true},
-    {.path = "/v1/console", .methods = "GET", .act = gate_console_overview, .is_console = true},
+    {.path = "/v1/console",
+     .side = GATE_SIDE_ADMIN,
+     .methods = "GET",
+     .act = gate_console_overview,
+     .is_console = true},
     {.path = "/v1/console/errors",
+     .side = GATE_SIDE_ADMIN,
      .methods = "GET",
      .act = gate_console_errors,
      .is_console = true},
     {.path = "/v1/console/redrive",
+     .side = GATE_SIDE_ADMIN,
      .methods = "POST",
      .act = gate_console_redrive,
      .is_console = true,
      .is_post = true},
     {.path = "/v1/console/drop",
+     .side = GATE_SIDE_ADMIN,
      .methods = "POST",
      .act = gate_console_drop,
      .is_console = true,
@@ -317,15 +350,28 @@ take_id(const struct gate_route *route, const char *path, char ret_id[FRAME_UUID
            frame_read_uuid(path + len, strlen(path + len), ret_id);
 }
 
+/* Whether the address that connection `fd` came by serves the route. */
+static bool
+is_served(const struct gate *gate, int fd, const struct gate_route *route)
+{
+    if (gate->hub == NULL)
+        return route->is_process;
+    if (route->is_console && !gate->config->gate.console)
+        return false;
+    if (gate->config->gate.admin_listen == NULL || route->side == GATE_SIDE_BOTH)
+        return true;
+    return (route->side == GATE_SIDE_ADMIN) == gate_fd_is_admin(gate, fd);
+}
+
 static const struct gate_route *
-find_route(const struct gate *gate, const char *path, char ret_id[FRAME_UUID_TEXT + 1])
+find_route(const struct gate *gate, int fd, const char *path, char ret_id[FRAME_UUID_TEXT + 1])
 {
     ret_id[0] = '\0';
     for (size_t i = 0; i < sizeof(ROUTES) / sizeof(ROUTES[0]); i++) {
         const struct gate_route *route = &ROUTES[i];
 
         if (route->is_prefix ? take_id(route, path, ret_id) : strcmp(path, route->path) == 0)
-            return route->is_console && !gate->config->gate.console ? NULL : route;
+            return is_served(gate, fd, route) ? route : NULL;
     }
     return NULL;
 }
@@ -342,7 +388,7 @@ make_wrong_method(const struct gate_route *route, struct gate_answer *ret_answer
 
 /* NULL: there is nothing. */
 static const struct gate_route *
-route_of(const struct gate *gate, const char *target, size_t len)
+route_of(const struct gate *gate, int fd, const char *target, size_t len)
 {
     const char *query = memchr(target, '?', len);
     size_t path_len = query != NULL ? (size_t)(query - target) : len;
@@ -351,14 +397,14 @@ route_of(const struct gate *gate, const char *target, size_t len)
 
     if (path_len < sizeof(path))
         memcpy(path, target, path_len);
-    return find_route(gate, path, id);
+    return find_route(gate, fd, path, id);
 }
 
 void
-gate_http_stray_method(const struct gate *gate, const char *target, size_t len,
+gate_http_stray_method(const struct gate *gate, int fd, const char *target, size_t len,
                        struct gate_answer *ret_answer)
 {
-    const struct gate_route *route = route_of(gate, target, len);
+    const struct gate_route *route = route_of(gate, fd, target, len);
 
     if (route != NULL)
         make_wrong_method(route, ret_answer);
@@ -392,8 +438,9 @@ gate_http_request(struct gate *gate, struct lws *wsi, struct gate_request **slot
     char path[GATE_TARGET_MAX];
     int method = -1;
     char id[FRAME_UUID_TEXT + 1];
-    const struct gate_route *route =
-        gate_http_path(wsi, &method, path) ? find_route(gate, path, id) : NULL;
+    const struct gate_route *route = gate_http_path(wsi, &method, path)
+                                         ? find_route(gate, lws_get_socket_fd(wsi), path, id)
+                                         : NULL;
     struct gate_answer answer;
 
     if (route != NULL && route->answer == NULL &&

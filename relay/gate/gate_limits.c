@@ -77,7 +77,7 @@ source_of(const struct gate *gate, struct lws *wsi)
     struct gate_source source = {0};
     char peer[NETWORKS_ADDRESS_MAX];
 
-    if (gate_listens_on_unix(gate) ||
+    if (gate_fd_is_unix(gate, lws_get_socket_fd(wsi)) ||
         lws_get_peer_simple(wsi, source.address, NETWORKS_ADDRESS_MAX) == NULL)
         snprintf(source.address, NETWORKS_ADDRESS_MAX, "%s", NETWORKS_UNIX);
     memcpy(peer, source.address, sizeof(peer));

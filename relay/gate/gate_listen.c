@@ -1,4 +1,4 @@
-/* gate_listen.c: opens the port or the unix socket that clients connect to. */
+/* gate_listen.c: opens the ports or unix sockets of gate.listen and gate.admin_listen. */
 #include "gate/gate_conn.h"
 
 #include <errno.h>
@@ -139,56 +139,100 @@ listen_on_path(const char *path, int *ret_fd, char *reason, size_t size)
     return RC_OK;
 }
 
-/* The path of a unix socket; NULL: the gate listens on a port. */
+/* The path of a unix socket; NULL: a port. */
 static const char *
-unix_path(const struct config *config)
+unix_path(const char *listen)
 {
     size_t len = strlen(UNIX_PREFIX);
 
-    return strncmp(config->gate.listen, UNIX_PREFIX, len) == 0 ? config->gate.listen + len : NULL;
+    return strncmp(listen, UNIX_PREFIX, len) == 0 ? listen + len : NULL;
 }
 
 bool
-gate_listens_on_unix(const struct gate *gate)
+gate_fd_is_unix(const struct gate *gate, int fd)
 {
-    return unix_path(gate->config) != NULL;
+    bool is_admin = gate_fd_is_admin(gate, fd);
+
+    return unix_path(is_admin ? gate->config->gate.admin_listen : gate->config->gate.listen) !=
+           NULL;
 }
 
 static enum rc
-try_to_listen(const struct config *config, int *ret_fd, char *reason, size_t size)
+try_to_listen(const char *listen, int *ret_fd, char *reason, size_t size)
 {
-    const char *path = unix_path(config);
+    const char *path = unix_path(listen);
 
     return path != NULL ? listen_on_path(path, ret_fd, reason, size)
-                        : listen_on_port(config->gate.listen, ret_fd, reason, size);
+                        : listen_on_port(listen, ret_fd, reason, size);
 }
 
-enum rc
-gate_listen(const struct config *config, int *ret_fd)
+static enum rc
+listen_or_wait(const char *listen, int *ret_fd)
 {
     const struct timespec pause = {.tv_nsec = HELD_PAUSE_MS * 1000000L};
     char reason[REASON_MAX];
-    enum rc rc = try_to_listen(config, ret_fd, reason, sizeof(reason));
+    enum rc rc = try_to_listen(listen, ret_fd, reason, sizeof(reason));
 
     /* The workers of a relay that was killed take a moment to see that. */
     if (rc == RC_AGAIN)
-        log_warn("gate", "%s is another process's: waiting for it, %d s at most",
-                 config->gate.listen, HELD_TRIES * HELD_PAUSE_MS / 1000);
+        log_warn("gate", "%s is another process's: waiting for it, %d s at most", listen,
+                 HELD_TRIES * HELD_PAUSE_MS / 1000);
     for (int i = 0; i < HELD_TRIES && rc == RC_AGAIN; i++) {
         nanosleep(&pause, NULL);
-        rc = try_to_listen(config, ret_fd, reason, sizeof(reason));
+        rc = try_to_listen(listen, ret_fd, reason, sizeof(reason));
     }
     if (rc != RC_OK)
-        log_error("gate", "could not listen on %s: %s", config->gate.listen, reason);
+        log_error("gate", "could not listen on %s: %s", listen, reason);
     else
-        log_info("gate", "listening on %s", config->gate.listen);
+        log_info("gate", "listening on %s", listen);
     return rc;
 }
 
-void
-gate_unlisten(const struct config *config, int listen_fd)
+bool
+gate_has_socket(const struct config *config)
 {
-    if (unix_path(config) != NULL)
-        unlink(unix_path(config));
-    close(listen_fd);
+    return (config->relay.roles & CONFIG_ROLE_GATE) != 0 || config->gate.admin_listen != NULL;
+}
+
+enum rc
+gate_listen(const struct config *config, struct gate_sockets *ret_sockets)
+{
+    struct gate_sockets sockets = GATE_NO_SOCKETS;
+    enum rc rc = RC_OK;
+
+    if ((config->relay.roles & CONFIG_ROLE_GATE) != 0)
+        rc = listen_or_wait(config->gate.listen, &sockets.clients);
+    if (rc == RC_OK && config->gate.admin_listen != NULL)
+        rc = listen_or_wait(config->gate.admin_listen, &sockets.admin);
+    if (rc != RC_OK)
+        gate_unlisten(config, sockets);
+    else
+        *ret_sockets = sockets;
+    return rc;
+}
+
+static void
+unlisten_one(const char *listen, int fd)
+{
+    if (fd < 0)
+        return;
+    if (unix_path(listen) != NULL)
+        unlink(unix_path(listen));
+    close(fd);
+}
+
+void
+gate_unlisten(const struct config *config, struct gate_sockets sockets)
+{
+    unlisten_one(config->gate.listen, sockets.clients);
+    unlisten_one(config->gate.admin_listen, sockets.admin);
+}
+
+void
+gate_sockets_close(struct gate_sockets sockets)
+{
+    if (sockets.clients >= 0)
+        close(sockets.clients);
+    if (sockets.admin >= 0)
+        close(sockets.admin);
 }

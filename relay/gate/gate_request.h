@@ -33,8 +33,13 @@ int gate_answer_send(struct lws *wsi, struct gate_answer *answer);
 
 struct gate_request;
 
+/* Which address serves a route, where gate.admin_listen is set; else gate.listen serves all. */
+enum gate_side { GATE_SIDE_CLIENTS, GATE_SIDE_ADMIN, GATE_SIDE_BOTH };
+
 struct gate_route {
     const char *path;
+    enum gate_side side;
+    bool is_process;     /* also of a process without the role gate */
     const char *methods; /* as of `Allow` */
     /* What anybody is told at once; NULL: a token is needed, and `act` answers. */
     void (*answer)(struct gate *gate, struct gate_answer *ret_answer);
@@ -170,7 +175,7 @@ void gate_request_detach(struct gate_request *request); /* from its session, fro
  * gate_head.c: what has come of a request. RC_OK: lws may read it; RC_AGAIN: so far, and more is to
  * come; RC_BAD: *ret_answer says why not.
  */
-MUST_CHECK enum rc gate_head_judge(const struct gate *gate, const char *bytes, size_t len,
+MUST_CHECK enum rc gate_head_judge(const struct gate *gate, int fd, const char *bytes, size_t len,
                                    struct http_head *ret_head, struct gate_answer *ret_answer);
 /*
  * libwebsockets takes what stands behind a name that is the beginning of one it knows ("A", of
@@ -184,7 +189,7 @@ void gate_head_too_late(struct gate_answer *ret_answer);
 #define GATE_LINGER_BYTES (64 * 1024) /* of what it still says */
 
 /* gate_http.c: the answer to a method that lws does not know: 405, or 404. */
-void gate_http_stray_method(const struct gate *gate, const char *target, size_t len,
+void gate_http_stray_method(const struct gate *gate, int fd, const char *target, size_t len,
                             struct gate_answer *ret_answer);
 /* What a request says; lws has its headers until the answer. */
 bool gate_http_path(struct lws *wsi, int *ret_method, char path[GATE_TARGET_MAX]);

@@ -73,6 +73,8 @@ check_handshake(struct gate *gate, struct lws *wsi)
         return refuse(gate, wsi, 400, NULL, "the only upgrade here is websocket");
     if (!gate_http_path(wsi, &method, path) || strcmp(path, "/v1/ws") != 0)
         return refuse(gate, wsi, 404, NULL, "the WebSocket is at /v1/ws");
+    if (gate_fd_is_admin(gate, lws_get_socket_fd(wsi)))
+        return refuse(gate, wsi, 404, NULL, "the WebSocket is at gate.listen");
     if (method != LWSHUMETH_GET)
         return refuse(gate, wsi, 405, "Allow: GET", "an upgrade is a GET");
     if (!header_is(wsi, WSI_TOKEN_HTTP, "HTTP/1.1"))
