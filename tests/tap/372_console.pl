@@ -60,7 +60,7 @@ for (@data)
     my $answer = http($method, $path, body => $body, claims => { admin => JSON::false, publish => JSON::true });
     is($answer->{status}, 403, "$path without the claim admin");
     is($answer->{json}{code}, 103, 'is told so');
-    is(http($method, $path, body => $body, claims => { admin => 1 })->{status}, 401, 'nor with one that is no boolean');
+    is(http($method, $path, body => $body, claims => { admin => 1 })->{status}, 403, 'nor with one that is no boolean');
     is(http($method, $path, body => $body, claims => { exp => time() - 60 })->{status}, 401, 'nor when expired');
     is(http($method, $path, body => $body, headers => { Origin => $_ })->{status}, 403, "nor for pages of $_")
       for 'https://app.example', 'http://evil.example', 'null';
