@@ -52,7 +52,8 @@ struct config {
         char *trusted_proxies; /* networks, between commas; NULL: none */
         char *tls_cert;
         char *tls_key;
-        bool console; /* /console, for tokens of admins */
+        char *tls_ciphers; /* of TLS 1.2 */
+        bool console;      /* /console, for tokens of admins */
         int64_t ping_ms;
         int64_t pong_timeout_ms;
         int64_t connect_timeout_ms;

@@ -110,6 +110,8 @@ const struct config_key config_keys[] = {
       "unsent bytes at which a client is too slow" },
     { "gate", "tls_cert", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(gate.tls_cert),
       "PEM file with the certificate and its chain; together with tls_key" },
+    { "gate", "tls_ciphers", CONFIG_TEXT, false, "ECDHE+AESGCM:ECDHE+CHACHA20", 1, TEXT_MAX, NULL,
+      FIELD(gate.tls_ciphers), "cipher list of OpenSSL for TLS 1.2; TLS 1.3 has its own" },
     { "gate", "tls_key", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(gate.tls_key),
       "PEM file with the certificate's private key" },
     { "gate", "trusted_proxies", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, config_check_networks,

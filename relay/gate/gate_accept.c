@@ -218,6 +218,8 @@ gate_accept_start(struct gate *gate, struct gate_sockets sockets, char *reason, 
         snprintf(reason, size, "libwebsockets refused the certificate or its key");
         return RC_IO;
     }
+    if (gate_tls_set_ciphers(gate, reason, size) != RC_OK)
+        return RC_IO;
     gate->descriptors_most = descriptors_most();
     ev_timer_init(&gate->accept_pause, on_pause_over, 0., PAUSE_S);
     ev_init(&gate->acceptable, on_acceptable);

@@ -338,7 +338,9 @@ void gate_message_forget(struct gate_conn *conn);
 /* A token's groups as a session wants them; views of the token. The caller frees. */
 struct session_group *gate_groups_of(const struct token *token);
 
-/* gate_tls.c: shows and logs until when the certificate is good; nothing without one. */
+/* gate_tls.c: before the first connection; nothing without a certificate. */
+MUST_CHECK enum rc gate_tls_set_ciphers(struct gate *gate, char *reason, size_t size);
+/* Shows and logs until when the certificate is good; nothing without one. */
 void gate_note_certificate(struct gate *gate);
 /* Why SSL_read, SSL_peek or SSL_write gave `result`: EAGAIN for what only takes time, or EIO. */
 int gate_tls_errno(const SSL *ssl, int result);

@@ -60,6 +60,17 @@ use_files(SSL_CTX *tls, const struct config *config, char fault[FAULT_MAX])
     return RC_OK;
 }
 
+/* TLS 1.2 at least, and of it what gate.tls_ciphers names; TLS 1.3 has no weak cipher suites. */
+static enum rc
+use_ciphers(SSL_CTX *tls, const struct config *config, char fault[FAULT_MAX])
+{
+    ERR_clear_error();
+    if (SSL_CTX_set_min_proto_version(tls, TLS1_2_VERSION) != 1 ||
+        SSL_CTX_set_cipher_list(tls, config->gate.tls_ciphers) != 1)
+        return fail(fault, "use the cipher list", config->gate.tls_ciphers);
+    return RC_OK;
+}
+
 /* In a context of its own: half a change would refuse everybody. */
 static enum rc
 try_files(const struct config *config, char fault[FAULT_MAX])
@@ -71,16 +82,44 @@ try_files(const struct config *config, char fault[FAULT_MAX])
     return rc;
 }
 
+static enum rc
+try_ciphers(const struct config *config, char fault[FAULT_MAX])
+{
+    SSL_CTX *trial = SSL_CTX_new(TLS_server_method());
+    enum rc rc = trial != NULL ? use_ciphers(trial, config, fault) : fail(fault, "use", "OpenSSL");
+
+    SSL_CTX_free(trial);
+    return rc;
+}
+
 enum rc
 gate_check(const struct config *config, char error[CONFIG_ERROR_MAX])
 {
     char fault[FAULT_MAX];
 
-    if (config->gate.tls_cert == NULL || try_files(config, fault) == RC_OK)
+    if (config->gate.tls_cert == NULL)
+        return RC_OK;
+    if (try_ciphers(config, fault) != RC_OK) {
+        snprintf(error, CONFIG_ERROR_MAX,
+                 "[gate] tls_ciphers must be a cipher list of OpenSSL for TLS 1.2: %s", fault);
+        return RC_BAD;
+    }
+    if (try_files(config, fault) == RC_OK)
         return RC_OK;
     snprintf(error, CONFIG_ERROR_MAX,
              "[gate] tls_cert and tls_key must be PEM files of a certificate and its key: %s",
              fault);
+    return RC_BAD;
+}
+
+enum rc
+gate_tls_set_ciphers(struct gate *gate, char *reason, size_t size)
+{
+    char fault[FAULT_MAX];
+
+    if (gate->tls == NULL || use_ciphers(gate->tls, gate->config, fault) == RC_OK)
+        return RC_OK;
+    snprintf(reason, size, "%s", fault);
     return RC_BAD;
 }
 

@@ -1,0 +1,52 @@
+# Does the gate refuse weak TLS: old versions, RSA key exchange, CBC?
+use strict;
+use warnings;
+
+use Clairon::Test qw(scratch free_port);
+use IPC::Run ();
+use Test::More;
+
+my $folder = scratch();
+system(qw(openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout), "$folder/key.pem", '-out', "$folder/cert.pem") == 0
+  or die "could not make a certificate\n";
+chmod 0600, "$folder/key.pem";
+my $store = Clairon::Test::store();
+
+sub gate
+{
+    my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0,
+        conf => { 'gate.tls_cert' => "$folder/cert.pem", 'gate.tls_key' => "$folder/key.pem", @_ });
+    $relay->wait_for_log(qr/started, pid/);
+    return $relay;
+}
+
+# What version and cipher suite they agree on; '' for none.
+sub agreed
+{
+    my ($port, @options) = @_;
+    IPC::Run::run([ qw(openssl s_client -connect), "127.0.0.1:$port", @options ], \"\n", \my $out, \my $err, IPC::Run::timeout(60));
+    return $out =~ /^New, (TLSv[\d.]+), Cipher is (\S+)$/m && $2 ne '(NONE)' && $err !~ /alert|wrong version|unsupported/ ? $2 : '';
+}
+
+my $admin = free_port();
+my $relay = gate('gate.admin_listen' => "127.0.0.1:$admin");
+for my $port ($relay->{port}, $admin)
+{
+    is(agreed($port, '-tls1_2', '-cipher', $_), $_, "$_ is accepted")
+      for qw(ECDHE-RSA-AES128-GCM-SHA256 ECDHE-RSA-AES256-GCM-SHA384 ECDHE-RSA-CHACHA20-POLY1305);
+    is(agreed($port, '-tls1_2', '-cipher', $_), '', "$_ is refused")
+      for qw(AES128-GCM-SHA256 AES256-SHA AES128-SHA256 ECDHE-RSA-AES128-SHA ECDHE-RSA-AES256-SHA384 DHE-RSA-AES128-GCM-SHA256);
+    is(agreed($port, $_, '-cipher', 'ALL:@SECLEVEL=0'), '', "$_ is refused") for '-tls1', '-tls1_1';
+    like(agreed($port, '-tls1_3'), qr/^TLS_/, 'TLS 1.3 is accepted');
+    like(agreed($port), qr/^TLS_/, 'TLS 1.3 is preferred');
+}
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+$relay = gate('gate.tls_ciphers' => 'ECDHE-RSA-AES256-GCM-SHA384');
+is(agreed($relay->{port}, '-tls1_2', '-cipher', 'ECDHE-RSA-AES128-GCM-SHA256'), '', 'gate.tls_ciphers narrows the list');
+is(agreed($relay->{port}, '-tls1_2'), 'ECDHE-RSA-AES256-GCM-SHA384', 'to what it names');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+my ($code, undef, $error) = Clairon::Test::relay(undef, $store, start => 0, roles => 'gate',
+    conf => { 'gate.tls_cert' => "$folder/cert.pem", 'gate.tls_key' => "$folder/key.pem", 'gate.tls_ciphers' => 'NONSENSE' })->run('relay', '--check');
+is($code, 2, 'a list without a known cipher is refused');
+like($error, qr/tls_ciphers must be a cipher list of OpenSSL.*NONSENSE/, 'in a sentence that names it');
+done_testing();
