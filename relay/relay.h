@@ -16,9 +16,10 @@
 
 /*
  * One process's work, until SIGTERM or SIGINT has drained it. The sockets are taken over; none
- * without a role or setting that listens. guardian: the parent of several workers, who says a second
- * time by SIGINT; 0: there is none. *is_push_off is what is wanted of the kill switch, shared by
- * guardian and workers. Signals may be blocked until it handles them. Returns the exit code.
+ * without a role or setting that listens. guardian: the parent of several workers, who says a
+ * second time by SIGINT; 0: there is none. *is_push_off is what is wanted of the kill switch,
+ * shared by guardian and workers. Signals may be blocked until it handles them. Returns the exit
+ * code.
  */
 int relay_run(struct config *config, struct stats *stats, struct gate_sockets sockets,
               pid_t guardian, bool *is_push_off);
