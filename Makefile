@@ -17,10 +17,21 @@ SHELL := /bin/bash
 BUILD ?= build
 prefix ?= /usr/local
 bindir ?= $(prefix)/bin
+completiondir ?= $(prefix)/share/bash-completion/completions
 docdir ?= $(prefix)/share/doc/clairon
 mandir ?= $(prefix)/share/man
 unitdir ?= $(prefix)/lib/systemd/system
 PG_CONFIG ?= $(shell . docker/lib.sh; pg_config_path)
+
+# All cores, if neither arguments nor environment ask otherwise. Several goals are made one after the other.
+ifeq ($(MAKELEVEL)$(filter -j% --jobs% --jobserver%,$(MAKEFLAGS) $(shell printenv MAKEFLAGS))$(word 2,$(MAKECMDGOALS)),0)
+MAKEFLAGS += -j$(shell nproc)
+endif
+
+# A compiler cache, where one is installed and has a place to write to; CCACHE= for none.
+ifeq ($(origin CCACHE),undefined)
+CCACHE := $(shell command -v ccache >/dev/null && [ -w "$${CCACHE_DIR:-$$HOME}" ] && echo ccache)
+endif
 
 # ---- what is built from what
 rooms := base wire store feed hub gate
@@ -77,6 +88,10 @@ release_link := -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 asan_flags := -O1 -g $(sanitizers) $(common_flags)
 
+# PGXS compiles with the compiler that PostgreSQL was built with.
+plugin_arguments = --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' \
+    $(if $(CCACHE),CC='$(CCACHE) $(shell $(PG_CONFIG) --cc)')
+
 # One short line a step; V=1 shows the commands.
 ifeq ($(V),1)
 step = @echo '$(2)'; $(2)
@@ -99,20 +114,20 @@ deps:
 	@docker/install-packages.sh
 
 plugin:
-	@$(MAKE) -q -C decoder PG_CONFIG='$(PG_CONFIG)' all >/dev/null 2>&1 || { \
+	@$(MAKE) -q $(plugin_arguments) all >/dev/null 2>&1 || { \
 	    echo "  PGXS decoder/clairon.so"; \
-	    $(MAKE) $(if $(V),,-s) --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' all; }
+	    $(MAKE) $(if $(V),,-s) $(plugin_arguments) all; }
 
 $(BUILD)/clairon: $(relay_objects)
 	$(call step,LD   $@,$(CC) $(release_flags) $(release_link) -o $@ $^ $(pkg_libs))
 
 $(BUILD)/obj/%.o: %.c | check-libraries
 	@mkdir -p $(@D)
-	$(call step,CC   $<,$(CC) $(release_flags) -c -o $@ $<)
+	$(call step,CC   $<,$(CCACHE) $(CC) $(release_flags) -c -o $@ $<)
 
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
-	$(call step,CC   $<,$(CC) $(release_flags) -c -o $@ $<)
+	$(call step,CC   $<,$(CCACHE) $(CC) $(release_flags) -c -o $@ $<)
 
 $(script_source): $(scripts) $(script_parts) docker/embed-lua.sh
 	@mkdir -p $(@D)
@@ -137,11 +152,11 @@ $(BUILD)/asan/clairon: $(asan_main) $(asan_objects)
 
 $(BUILD)/asan/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
-	$(call step,ASAN $<,$(CC) $(asan_flags) -c -o $@ $<)
+	$(call step,ASAN $<,$(CCACHE) $(CC) $(asan_flags) -c -o $@ $<)
 
 $(BUILD)/asan/%.o: %.c | check-libraries
 	@mkdir -p $(@D)
-	$(call step,ASAN $<,$(CC) $(asan_flags) -c -o $@ $<)
+	$(call step,ASAN $<,$(CCACHE) $(CC) $(asan_flags) -c -o $@ $<)
 
 $(BUILD)/asan/tests/unit/%: $(BUILD)/asan/tests/unit/%.o $(asan_objects)
 	$(call step,LD   $@,$(CC) $(asan_flags) -o $@ $^ $(pkg_libs) -lcmocka $(mocks:%=-Wl,--wrap=%))
@@ -157,7 +172,7 @@ private-root: plugin
 	@docker/private-root.sh $(BUILD)/root
 
 # the same with a plugin that UBSan watches
-sanitized-root:
+sanitized-root: plugin
 	@docker/sanitized-root.sh $(BUILD)/sanitized
 
 # ---- checks: everything is built as far as it goes, then every layer runs
@@ -245,20 +260,25 @@ $(BUILD)/bench/receive: $(BUILD)/obj/tests/bench/decoder/receive.o
 
 # ---- to keep
 install: all $(BUILD)/clairon.1 $(documents)
-	@$(MAKE) --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' DESTDIR='$(DESTDIR)' install
-	install -D -m 755 $(BUILD)/clairon '$(DESTDIR)$(bindir)/clairon'
-	install -D -m 644 $(BUILD)/clairon.1 '$(DESTDIR)$(mandir)/man1/clairon.1'
-	for each in $(documents); do install -D -m 644 "$$each" '$(DESTDIR)$(docdir)'/"$$each" || exit; done
-	install -d '$(DESTDIR)$(unitdir)'
-	sed -e 's,/usr/bin/clairon,$(bindir)/clairon,' -e 's,/usr/share/doc/clairon/,$(docdir)/,' \
+	@$(MAKE) -s $(plugin_arguments) DESTDIR='$(DESTDIR)' install
+	@install -D -m 755 $(BUILD)/clairon '$(DESTDIR)$(bindir)/clairon'
+	@install -D -m 644 $(BUILD)/clairon.1 '$(DESTDIR)$(mandir)/man1/clairon.1'
+	@install -D -m 644 docker/clairon.completion.bash '$(DESTDIR)$(completiondir)/clairon'
+	@for each in $(documents); do install -D -m 644 "$$each" '$(DESTDIR)$(docdir)'/"$$each" || exit; done
+	@install -d '$(DESTDIR)$(unitdir)'
+	@sed -e 's,/usr/bin/clairon,$(bindir)/clairon,' -e 's,/usr/share/doc/clairon/,$(docdir)/,' \
 	    docker/clairon-relay.service >'$(DESTDIR)$(unitdir)/clairon-relay.service'
+	@echo 'installed: $(bindir)/clairon, its manual and completion, a systemd unit, pages in $(docdir),'
+	@echo "    and for $$($(PG_CONFIG) --version) the plugin and extension clairon"
+	@echo 'next: set wal_level = logical, restart PostgreSQL, CREATE EXTENSION clairon: "Five minutes", step 2, of $(docdir)/README.md'
 
 uninstall:
-	@$(MAKE) --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' DESTDIR='$(DESTDIR)' uninstall
-	rm -f '$(DESTDIR)$(bindir)/clairon' '$(DESTDIR)$(mandir)/man1/clairon.1' \
-	    '$(DESTDIR)$(unitdir)/clairon-relay.service'
-	for each in $(documents); do rm -f '$(DESTDIR)$(docdir)'/"$$each" || exit; done
-	[ ! -d '$(DESTDIR)$(docdir)' ] || find '$(DESTDIR)$(docdir)' -depth -type d -empty -delete
+	@$(MAKE) -s $(plugin_arguments) DESTDIR='$(DESTDIR)' uninstall
+	@rm -f '$(DESTDIR)$(bindir)/clairon' '$(DESTDIR)$(mandir)/man1/clairon.1' \
+	    '$(DESTDIR)$(completiondir)/clairon' '$(DESTDIR)$(unitdir)/clairon-relay.service'
+	@for each in $(documents); do rm -f '$(DESTDIR)$(docdir)'/"$$each" || exit; done
+	@[ ! -d '$(DESTDIR)$(docdir)' ] || find '$(DESTDIR)$(docdir)' -depth -type d -empty -delete
+	@echo 'uninstalled'
 
 $(BUILD)/clairon.1: $(BUILD)/clairon docker/man-page.sh
 	$(call step,MAN  $@,docker/man-page.sh $< >$@)

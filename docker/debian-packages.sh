@@ -2,16 +2,19 @@
 # debian-packages.sh: builds postgresql-NN-clairon and clairon-relay for this Debian.
 #
 #   docker/debian-packages.sh DIR     ->  DIR/*.deb; DIR/source is where they are built
+#
+# DEBFULLNAME and DEBEMAIL name their maintainer.
 set -euo pipefail
 # shellcheck source=docker/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 # The folder debian/, as dpkg wants it, out of docker/debian.
 take_rules() {
-    local file major=$1 version=$2
+    local file major=$1 version=$2 maintainer
+    maintainer="${DEBFULLNAME:-The clairon developers} <${DEBEMAIL:-clairon@example.org}>"
     mkdir -p "$source/debian"
     for file in "$(top_dir)"/docker/debian/*; do
-        sed "s/@PG_MAJOR@/$major/g; s/@VERSION@/$version/g; s/@DATE@/$(date -R)/" "$file" \
+        sed "s/@PG_MAJOR@/$major/g; s/@VERSION@/$version/g; s/@DATE@/$(date -R)/; s/@MAINTAINER@/$maintainer/" "$file" \
             >"$source/debian/$(basename "${file%.in}")"
     done
     mv "$source/debian/postgresql-clairon.install" "$source/debian/postgresql-$major-clairon.install"

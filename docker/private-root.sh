@@ -41,7 +41,8 @@ main() {
     link_folder "$lib"
     link_folder "$share"
     ln -sfn "${bin#/}" "$root/bin"
-    make --no-print-directory -s -C "$(top_dir)/decoder" install \
+    # With another make above it, but none of its job slots.
+    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make --no-print-directory -s -C "$(top_dir)/decoder" install \
         PG_CONFIG="$config" DESTDIR="$root" >/dev/null
     chmod -R go+rX "$root"
 }

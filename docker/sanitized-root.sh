@@ -22,7 +22,7 @@ main() {
     mkdir -p "$place/decoder" "$place/sql"
     cp -u --preserve=timestamps "$(top_dir)"/decoder/{Makefile,*.[ch]} "$place/decoder/"
     cp -u --preserve=timestamps "$(top_dir)"/sql/*.* "$place/sql/"
-    make -s -C "$place/decoder" PG_CONFIG="$config" COPT="$flags" all
+    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -j"$(nproc)" -C "$place/decoder" PG_CONFIG="$config" COPT="$flags" all
     "$(dirname "$0")/private-root.sh" "$place/root"
     install -m 755 "$place/decoder/clairon.so" "$place/root$("$config" --pkglibdir)/clairon.so"
     chmod -R go+rX "$place"
