@@ -93,11 +93,11 @@ install_now() {
     fi
     say "installing (a minute or a few): $*"
     # A new or an old machine does not know where the packages are.
-    if ! apt_get "${as[@]}" -- install -y -qq --no-install-recommends "$@" 2>/dev/null; then
+    if ! apt_get "${as[@]}" -- install -y -q --no-install-recommends "$@" 2>/dev/null; then
         say "refreshing the package lists first"
-        apt_get "${as[@]}" -- update -qq ||
+        apt_get "${as[@]}" -- update -q ||
             die "could not refresh the package lists (apt-get update); is the network there?"
-        apt_get "${as[@]}" -- install -y -qq --no-install-recommends "$@" ||
+        apt_get "${as[@]}" -- install -y -q --no-install-recommends "$@" ||
             die "apt-get could not install: $*"
     fi
 }
@@ -111,9 +111,9 @@ apt_get() {
     done
     shift
     log=$(mktemp)
-    "${as[@]}" env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l \
+    with_progress "$log" "${as[@]}" env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l \
         apt-get -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" \
-        </dev/null >"$log" 2>&1 || status=$?
+        </dev/null || status=$?
     [ "$status" = 0 ] || tail -5 "$log" >&2
     rm -f "$log"
     return "$status"

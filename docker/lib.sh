@@ -14,6 +14,31 @@ die() {
     exit 1
 }
 
+# with_progress LOG COMMAND..: runs it with all its output in LOG. Whoever waits is shown every ten seconds
+# how long it has taken, and the log's last line.
+with_progress() {
+    local log=$1 watcher status=0
+    shift
+    : >"$log"
+    watch_log "$log" "$BASHPID" &
+    watcher=$!
+    "$@" >"$log" 2>&1 || status=$?
+    kill "$watcher" 2>/dev/null || true
+    wait "$watcher" 2>/dev/null || true
+    return "$status"
+}
+
+# watch_log LOG PROCESS: until that process ends. The sleeps are short and hold no pipe: nobody waits for them.
+watch_log() {
+    local began=$SECONDS next=$((SECONDS + 10)) last
+    while sleep 1 >/dev/null 2>&1 && kill -0 "$2" 2>/dev/null; do
+        [ "$SECONDS" -ge "$next" ] || continue
+        next=$((SECONDS + 10))
+        last=$(grep -av '^[[:blank:]]*$' "$1" | tail -n 1 | tr -cd '[:print:]' | cut -c1-100) || true
+        printf '%6d s  %s\n' $((SECONDS - began)) "$last"
+    done
+}
+
 # The PostgreSQL major to work with: the caller's wish, else the newest server
 # that is installed, else what this distribution ships.
 pg_major() {

@@ -84,7 +84,7 @@ END
 
 # The network needs this machine's; what runs later has one of its own.
 make_target() {
-    build_root && inside docker/debian-packages.sh build/deb &&
+    build_root && say "# the packages are built there" && inside docker/debian-packages.sh build/deb &&
         docker/debian-root.sh make "$clean" postgresql-17 valkey-server systemd &&
         docker/debian-root.sh copy "$clean" "$target" || return
     for name in postgresql-17-clairon clairon-relay; do

@@ -165,7 +165,7 @@ check_removal() {
 
 run_tests() {
     local name
-    if ! { build_root && inside docker/debian-packages.sh build/deb &&
+    if ! { build_root && say "# the packages are built there" && inside docker/debian-packages.sh build/deb &&
         docker/debian-root.sh make "$clean" postgresql-17 valkey-server systemd &&
         docker/debian-root.sh copy "$clean" "$target"; }; then
         say "not ok - the packages could not be built"

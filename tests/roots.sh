@@ -39,12 +39,17 @@ record() {
         # shellcheck disable=SC2064 # the value of now
         trap "trap - $signal; kill -s $signal $$" "$signal"
     done
-    say "$2, on Debian 13, which takes some minutes: $log.new"
+    say "$2: $PWD/$log.new"
     mkdir -p "$roots"
     exec 9>"$roots/lock"
-    flock 9
-    "$3" 9>&- >"$log.new" 2>&1 || say "not ok - $2: ended with status $?" >>"$log.new"
+    flock -n 9 || { say "another run uses $roots: waiting for it"; flock 9; }
+    with_progress "$log.new" "$3" 9>&- || say "not ok - $2: ended with status $?" >>"$log.new"
     mv "$log.new" "$log"
+    say "$(summary_of "$log") after $((SECONDS / 60)) min $((SECONDS % 60)) s"
+}
+
+summary_of() {
+    say "$(grep -c '^ok ' "$1") passed, $(grep -c '^not ok ' "$1") failed"
 }
 
 inside() {
@@ -63,7 +68,7 @@ take_sources() {
 
 build_root() {
     say "# Debian 13 with PostgreSQL 17, below $root"
-    docker/debian-root.sh make "$root" "${packages[@]}" && take_sources
+    docker/debian-root.sh make "$root" "${packages[@]}" && say "# the sources go there" && take_sources
 }
 
 # ok WHAT COMMAND..: one test, and what the command printed if it failed.
