@@ -164,6 +164,13 @@ class Console(BrowserCase):
 
     # ---- what is shown
 
+    def test_a_link_may_carry_the_token(self):
+        self.open()
+        self.browser.driver.get("about:blank")
+        self.browser.driver.get(f"{self.relay}/console#token={self.token('--sub', 'op', '--admin')}")
+        wait_for("the figures", lambda: self.browser.js("return !document.getElementById('main').hidden"))
+        self.assertEqual(self.browser.driver.current_url, f"{self.relay}/console")
+
     def test_the_figures_move(self):
         self.sign_in_and_wait()
         self.assertIn("ready", self.text("#state"))

@@ -428,5 +428,12 @@ $('find').addEventListener('submit', (event) => {
   life($('find-id').value.trim(), false);
 });
 
+// A link may hold a token in its fragment, which browsers send to no server. It leaves the address at once.
+const linked = /^#token=([\x21-\x7e]+)$/.exec(location.hash);
+if (linked) {
+  token = linked[1];
+  sessionStorage.setItem(TOKEN, token);
+  window.history.replaceState(null, '', location.pathname);
+}
 if (token) enter();
 else $('token').focus();
