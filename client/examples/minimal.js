@@ -3,13 +3,25 @@
 import { connect } from '../dist/index.js';
 import { relay, token } from './login.js';
 
-const clairon = connect({ url: await relay(), token });
+// By default a handler's return is the acknowledgement. Here the user's click is.
+const clairon = connect({ url: await relay(), token, ack: 'manual' });
 
-clairon.on('*', ({ metadata, payload }) => {
+clairon.on('*', ({ metadata, payload, routing }) => {
   const item = document.createElement('li');
-  item.textContent = `${metadata.operation} ${metadata.source}: ${JSON.stringify(payload.after)}`;
+  item.textContent = `${metadata.operation} ${metadata.source}: ${JSON.stringify(payload.after)} `;
+  if (routing.retry.ack_required) item.append(acknowledgeButton(metadata.id));
   document.getElementById('messages').prepend(item);
 });
+
+function acknowledgeButton(id) {
+  const button = document.createElement('button');
+  button.textContent = 'Acknowledge';
+  button.onclick = () => {
+    clairon.ack(id);
+    button.remove();
+  };
+  return button;
+}
 
 clairon.on('state', ({ state }) => {
   document.getElementById('state').value = state;

@@ -77,6 +77,30 @@ class Examples(BrowserCase):
         wait_for("the message", lambda: any(title in t for t in self.browser.texts("#messages li")))
         self.assertEqual(self.browser.errors(), [])
 
+    def test_the_minimal_page_acknowledges_by_a_click_alone(self):
+        store = self.stack.store
+        self.open("minimal.html", "u4")
+        title = self.announce("s2")
+        row = f"//li[contains(., '{title}')]"
+        wait_for("the announcement", lambda: self.driver.find_elements("xpath", row))
+        note = self.note_of(title)
+        # Acknowledgements are sent in their order: that of a row after it would show that this one was sent too.
+        later = self.announce("s2")
+        wait_for("a later one", lambda: self.driver.find_elements("xpath", f"//li[contains(., '{later}')]"))
+        self.driver.find_element("xpath", f"//li[contains(., '{later}')]/button").click()
+        wait_for("the later one is acknowledged", lambda: store.who_acked(self.note_of(later)).get("u4"))
+        self.assertFalse(store.who_acked(note)["u4"])
+        self.driver.find_element("xpath", f"{row}/button").click()
+        wait_for("it is acknowledged", lambda: store.who_acked(note).get("u4"))
+
+    def note_of(self, title):
+        """The id of the announcement of that title."""
+        store = self.stack.store
+        for _, fields in store.ask("XREVRANGE", f"{store.prefix}:stream", "+", "-", "COUNT", "100"):
+            if f'"{title}"' in "".join(map(str, fields)):
+                return fields[fields.index("id") + 1]
+        raise AssertionError(f"no stream entry of {title}")
+
     def test_the_live_list_is_the_table_through_a_stream_of_changes_and_a_restart(self):
         dice = random.Random(7)
         self.addCleanup(self.sql, "DELETE FROM assignments WHERE title LIKE 'live %%'")
