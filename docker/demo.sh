@@ -149,8 +149,7 @@ prepare_folder() {
     chmod 700 "$dir"
     exec 9>>"$dir/lock"
     if ! flock -n 9; then
-        say "A demo runs here already: $(cat "$dir/address" 2>/dev/null || echo 'it is still starting')"
-        exit 1
+        die "a demo runs here already: $(cat "$dir/address" 2>/dev/null || echo 'it is still starting')"
     fi
     rm -f "$dir/address" "$dir/dsn"
     # A unix socket's path has a limit of some 100 bytes.
@@ -293,6 +292,8 @@ start_page() {
 # ---- together
 
 announce() {
+    local admin
+    admin=$("$top/build/clairon" token --sub me --admin --ttl 12h -c "$dir/relay.conf")
     printf '%s\n' "$dsn" >"$dir/dsn"
     printf 'http://127.0.0.1:%s\n' "$page_port" >"$dir/address"
     step "ready"
@@ -300,8 +301,10 @@ announce() {
 
     The page:        http://127.0.0.1:$page_port
     The relay:       http://127.0.0.1:$relay_port  (/v1/ws, /healthz, /metrics)
-    The console:     http://127.0.0.1:$relay_port/console, with the token of
-                     $top/build/clairon token --sub me --admin -c $dir/relay.conf
+    The console:     http://127.0.0.1:$relay_port/console#token=$admin
+                     (for 12 hours; another token: $top/build/clairon token --sub me --admin -c $dir/relay.conf)
+    Examples:        http://127.0.0.1:$page_port/examples/minimal.html?user=u1 and .../examples/live.html?user=u1,
+                     the sources are in $top/client/examples
     Type SQL:        $root/bin/psql '$dsn'
                      UPDATE assignments SET status = 'graded', grade = 17 WHERE student_id = 'u1';
     Make it lively:  make demo-traffic

@@ -20,7 +20,7 @@ make_checkout() {
 #!/bin/bash
 mkdir -p .demo
 exec 9>>.demo/lock
-flock -n 9 || { echo "a demo runs here already"; exit 1; }
+flock -n 9 || { echo "a demo runs here already" >&2; exit 1; }
 pwd >.demo/place
 echo started
 for ((i = 0; i < 1200; i++)); do [ ! -e .demo/stop ] || break; sleep 0.1; done

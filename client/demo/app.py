@@ -122,7 +122,18 @@ class Tables:
             members = c.fetchall()
         return {"assignments": assignments, "accounts": accounts, "members": members}
 
+    def name(self, c, key):
+        """Of a person or an establishment; one that is unknown is its own name."""
+        c.execute(
+            "SELECT name FROM person WHERE id = %s UNION ALL SELECT name FROM establishments WHERE id = %s",
+            (key, key),
+        )
+        found = c.fetchone()
+        return found["name"] if found else key
+
     def assignment(self, assignment_id, status, grade):
+        if grade is not None and not 0 <= grade <= 20:
+            raise BadRequest("a grade is 0 to 20")
         with self.cursor() as c:
             c.execute(
                 "UPDATE assignments SET status = %s, grade = %s WHERE id = %s",
@@ -139,13 +150,13 @@ class Tables:
                     "DELETE FROM members WHERE establishment_id = %s AND user_id = %s",
                     (establishment, user),
                 )
-                return {"done": f"{user} has left {establishment}"}
+                return {"done": f"{self.name(c, user)} has left {self.name(c, establishment)}"}
             c.execute(
                 "INSERT INTO members (establishment_id, user_id, role) VALUES (%s, %s, %s)"
                 " ON CONFLICT (establishment_id, user_id) DO UPDATE SET role = excluded.role",
                 (establishment, user, role),
             )
-        return {"done": f"{user} is now {role} in {establishment}"}
+            return {"done": f"{self.name(c, user)} is now {role} in {self.name(c, establishment)}"}
 
     def announcement(self, establishment, title):
         with self.cursor() as c:
@@ -154,7 +165,7 @@ class Tables:
                 " VALUES (%s, 'admin', %s)",
                 (establishment, title),
             )
-        return {"done": f"announced to {establishment}"}
+            return {"done": f"announced to {self.name(c, establishment)}"}
 
     def transfer(self, key, debtor, creditor, amount):
         with self.cursor() as c:

@@ -1,6 +1,6 @@
 // demo.js: puts the page together: forms that write tables, screens that receive.
 
-import { median, milliseconds } from './format.js';
+import { median, milliseconds, nameOf, setNames } from './format.js';
 import { Pane } from './pane.js';
 import { get, post } from './world.js';
 
@@ -29,7 +29,7 @@ function drawCounters() {
 function onChange(what, value) {
   if (what === 'message') {
     counts.messages += 1;
-    counts.latencies.push(value);
+    if (value !== null) counts.latencies.push(value);
     if (counts.latencies.length > LATENCIES_KEPT) counts.latencies.shift();
   }
   if (what === 'repeat') counts.repeats += 1;
@@ -39,7 +39,7 @@ function onChange(what, value) {
 /** On a phone one screen is shown at a time; the others go on behind their buttons. */
 function drawSwitch() {
   for (const [i, button] of [...document.querySelectorAll('.switch button')].entries()) {
-    button.textContent = `${panes[i].user} · ${panes[i].messages}`;
+    button.textContent = `${nameOf(panes[i].user).split(' ')[0]} · ${panes[i].messages}`;
     button.dataset.state = panes[i].element.dataset.state ?? '';
     button.classList.toggle('todo', panes[i].pending > 0);
   }
@@ -59,9 +59,9 @@ function fill(form, name, options) {
 }
 
 function fillForms({ assignments, establishments, people, accounts }) {
-  const owned = accounts.map((a) => [a.id, `${a.id} (${a.owner})`]);
+  const owned = accounts.map((a) => [a.id, nameOf(a.owner)]);
   const places = establishments.map((e) => [e.id, e.name]);
-  fill('assignment', 'id', assignments.map((a) => [a.id, `#${a.id} ${a.title} (${a.student_id})`]));
+  fill('assignment', 'id', assignments.map((a) => [a.id, `${nameOf(a.student_id)}: ${a.title} (#${a.id})`]));
   fill('member', 'establishment', places);
   fill('member', 'user', people.map((p) => [p.id, p.name]));
   fill('announcement', 'establishment', places);
@@ -135,6 +135,7 @@ function openForms() {
 async function start() {
   openForms();
   const config = await get('config');
+  setNames(config);
   fillForms(config);
   wireForms();
   byId('psql').textContent = config.psql;

@@ -20,6 +20,11 @@ export function milliseconds(value) {
   return `${Math.round(value / 1000)} s`;
 }
 
+/** How long until the next attempt: in whole seconds, which can be read before they are over. */
+export function pause(ms) {
+  return ms < 1000 ? 'reconnecting' : `next attempt in ${Math.round(ms / 1000)} s`;
+}
+
 export function median(values) {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[sorted.length >> 1];
@@ -33,20 +38,33 @@ export function signed(value) {
   return `${value < 0 ? '−' : '+'}${money(Math.abs(value))}`;
 }
 
+const names = new Map(); // id of a person, an establishment or an account -> its name
+
+export function setNames({ people, establishments, accounts }) {
+  for (const { id, name } of [...people, ...establishments]) names.set(id, name);
+  for (const { id, owner } of accounts) names.set(id, `account of ${nameOf(owner)}`);
+}
+
+export function nameOf(id) {
+  return names.get(id) ?? id;
+}
+
 const IN_WORDS = {
   assignments(row, before) {
     if (!before || before.status === row.status) return `${row.title}: ${graded(row)}`;
     return `${row.title}: ${before.status} → ${graded(row)}`;
   },
   members(row, before, operation) {
-    if (operation === 'delete') return `${row.user_id} left ${row.establishment_id}`;
+    const who = nameOf(row.user_id);
+    const place = nameOf(row.establishment_id);
+    if (operation === 'delete') return `${who} left ${place}`;
     const was = before?.role && before.role !== row.role ? `${before.role} → ` : '';
-    return `${row.user_id} in ${row.establishment_id}: ${was}${row.role}`;
+    return `${who} in ${place}: ${was}${row.role}`;
   },
   announcements: (row) => row.title,
   account(row, before) {
     const move = before?.balance === undefined ? '' : ` (${signed(row.balance - before.balance)})`;
-    return `${row.id}: ${money(row.balance)}${move}`;
+    return `${nameOf(row.id)}: ${money(row.balance)}${move}`;
   },
 };
 

@@ -1,7 +1,7 @@
 // pane.js: one user's screen: his rows, his messages, his acknowledgements.
 
 import { connect } from './client/index.js';
-import { inWords, latencyOf, micros, milliseconds, money, signed } from './format.js';
+import { inWords, latencyOf, micros, milliseconds, money, nameOf, pause, signed } from './format.js';
 import { get, post } from './world.js';
 
 const FEED_ROWS = 200;
@@ -15,7 +15,7 @@ export class Pane {
     this.onChange = onChange;
     this.element = document.getElementById('pane').content.firstElementChild.cloneNode(true);
     const select = this.find('.who select');
-    for (const { id, name } of people) select.add(new Option(`${name} (${id})`, id));
+    for (const { id, name } of people) select.add(new Option(name, id));
     select.onchange = () => this.show(select.value);
     this.show(user);
   }
@@ -36,6 +36,7 @@ export class Pane {
     this.messages = 0;
     this.connections = 0;
     this.moves = 0; // membership messages received
+    this.opened = performance.now();
     this.element.dataset.user = user;
     this.find('.who select').value = user;
     for (const list of this.element.querySelectorAll('ul, ol')) list.replaceChildren();
@@ -70,7 +71,7 @@ export class Pane {
     const words = {
       connecting: 'connecting',
       open: 'connected',
-      waiting: `${reason}; again in ${milliseconds(retryIn ?? 0)}`,
+      waiting: `${reason}; ${pause(retryIn ?? 0)}`,
       closed: `closed: ${reason}`,
     };
     this.element.dataset.state = state;
@@ -106,7 +107,10 @@ export class Pane {
   }
 
   #receive(n) {
-    const latency = latencyOf(n);
+    const elapsed = latencyOf(n);
+    // Only the first delivery of what was committed while the screen was open tells how long delivery takes.
+    const isLive = elapsed < performance.now() - this.opened && n.routing.retry.attempts === 0;
+    const latency = isLive ? elapsed : null;
     const { source, operation } = n.metadata;
     const { before, after } = n.payload;
     if (source === 'assignments') this.#assignment(after ?? before, operation);
@@ -178,8 +182,7 @@ export class Pane {
       item.remove();
       return;
     }
-    item.textContent = `${row.role} · ${row.establishment_id}`;
-    if (row.name) item.title = row.name;
+    item.textContent = `${row.role} · ${nameOf(row.establishment_id)}`;
     if (operation) flash(item);
   }
 
@@ -223,7 +226,7 @@ export class Pane {
       text('span', type.toLowerCase(), `type ${type}`),
     );
     if (priority !== 'NORMAL') facts.append(text('span', priority.toLowerCase(), 'priority'));
-    facts.append(text('span', milliseconds(latency), 'latency'));
+    facts.append(text('span', latency === null ? 'earlier' : milliseconds(latency), 'latency'));
     summary.append(facts, text('span', inWords(n), 'words'));
     details.append(summary);
     details.ontoggle = () => {

@@ -1,11 +1,13 @@
 """test_demo.py: does a row reach the right screens, and does its acknowledgement come home?"""
 
+import os
+import subprocess
 import unittest
 import uuid
 
 from browser import BrowserCase
 from selenium.webdriver.support.ui import Select
-from stack import wait_for
+from stack import ROOT, wait_for
 
 
 # Titles that run over what stands beside them.
@@ -70,12 +72,12 @@ class DemoPage(BrowserCase):
         new = "teacher" if role == "student" else "student"
         self.sql("UPDATE members SET role = %s WHERE user_id = 'u2'", new)
         for pane in (u1, u2):
-            (message,) = pane.wait_words(f"u2 in s1: {role} → {new}")
+            (message,) = pane.wait_words(f"Bruno Costa in Université du Port: {role} → {new}")
             self.assertIn("system", message["facts"])
             self.assertIn("high", message["facts"])
         self.settle(u3)
         self.assertEqual(u3.feed("members"), [])
-        wait_for("u2's own role", lambda: f"{new} · s1" in u2.all(".chips li", "e.textContent"))
+        wait_for("u2's own role", lambda: f"{new} · Université du Port" in u2.all(".chips li", "e.textContent"))
 
     def test_who_has_left_is_told_so_and_gets_no_announcement(self):
         u3, u4 = self.open("u3", "u4")
@@ -84,7 +86,7 @@ class DemoPage(BrowserCase):
         )
         self.sql("DELETE FROM members WHERE user_id = 'u4'")
         for pane in (u3, u4):
-            self.assertEqual(len(pane.wait_words("u4 left s2")), 1)
+            self.assertEqual(len(pane.wait_words("David Petit left Institut des Arts")), 1)
         title = self.announce("s2")
         u3.wait_words(title)
         self.settle(u4)
@@ -153,7 +155,11 @@ class DemoPage(BrowserCase):
         self.browser.driver.get("about:blank")
         title = self.retitle("u1")
         (u1,) = self.open("u1", fresh=False)
-        self.assertEqual(len(u1.wait_words(title)), 1)
+        (message,) = u1.wait_words(title)
+        self.assertIn("earlier", message["facts"])
+        self.assertEqual(self.browser.find("#count-latency").text, "–")
+        self.settle(u1)
+        wait_for("the time from commit to screen", lambda: "ms" in self.browser.find("#count-latency").text)
 
     def test_nothing_is_lost_nor_shown_twice_when_the_relay_is_killed(self):
         if not self.stack.relay:
@@ -176,6 +182,23 @@ class DemoPage(BrowserCase):
         self.assertEqual(len({m["id"] for m in shown}), len(titles))
         connections = self.browser.js("return document.querySelector('.pane').dataset.connections")
         self.assertEqual(connections, "2")
+
+    def test_a_second_demo_is_refused_with_the_address_of_the_first(self):
+        if not self.stack.folder:
+            self.skipTest("the folder of the demo is not known")
+        environment = {**os.environ, "CLAIRON_DEMO_DIR": str(self.stack.folder)}
+        second = subprocess.run(
+            [ROOT / "docker" / "demo.sh"], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
+        self.assertEqual(second.returncode, 1)
+        self.assertIn(f"a demo runs here already: {self.stack.url}", second.stderr)
+
+    def test_people_and_places_have_names(self):
+        (u1,) = self.open("u1")
+        u1.wait(".chips li")
+        for selector in ("form option", ".who option", ".chips li"):
+            for words in self.browser.texts(selector):
+                self.assertNotRegex(words, r"\b(u\d|s\d|acc-\d)\b", selector)
 
     def test_a_phone_shows_one_screen_at_a_time_and_no_sideways_scroll(self):
         self.browser.size(390, 844)
