@@ -26,12 +26,12 @@ say_connected(struct session *session, bool resumed)
         is_whole &= buffer_addf(&line, "\"r\":%" PRId64 ",", session->request_id) == RC_OK;
     is_whole &= buffer_addf(&line, "\"user\":") == RC_OK &&
                 buffer_add_json(&line, session->user, strlen(session->user)) == RC_OK;
-    is_whole &=
-        buffer_addf(&line,
-                    ",\"conn\":\"%.*s\",\"pos\":\"%s\",\"resumed\":%s,\"ping\":%" PRId64
-                    ",\"win\":%d,\"exp\":%" PRId64 "}",
-                    (int)conn.len, (const char *)conn.at, pos, resumed ? "true" : "false",
-                    hub->config->gate.ping_ms / 1000, session->window, session->expires_s) == RC_OK;
+    is_whole &= buffer_addf(&line,
+                            ",\"conn\":\"%.*s\",\"pos\":\"%s\",\"resumed\":%s,\"ping\":%" PRId64
+                            ",\"win\":%d,\"exp\":%" PRId64 ",\"now\":%" PRId64 "}",
+                            (int)conn.len, (const char *)conn.at, pos, resumed ? "true" : "false",
+                            hub->config->gate.ping_ms / 1000, session->window, session->expires_s,
+                            clock_wall_us() / 1000) == RC_OK;
     if (is_whole)
         session_say(session, line.bytes, line.len);
     buffer_free(&line);
