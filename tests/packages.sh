@@ -17,6 +17,7 @@ as_postgres() { in_target setpriv --reuid=postgres --regid=postgres --init-group
 sql() { as_postgres psql -qXAt -h /tmp -p 5999 -v ON_ERROR_STOP=1 -c "$1" app; }
 apt_install() { in_target env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends "$@"; }
 unit_says() { sed -n "s/^$1=//p" "$target$unit"; }
+script_of() { echo "$target/var/lib/dpkg/info/clairon-relay.$1"; }
 mode_of() { in_target stat -c '%a %U %G' "$1"; }
 is() { [ "$1" = "$2" ] || { say "got: $1, expected: $2"; false; }; }
 
@@ -100,6 +101,7 @@ broken_links() {
 
 check_documents() {
     ok "each page that README leads to is there" says_nothing broken_links
+    ok "bash completes the commands" in_target bash -c '. /usr/share/bash-completion/completions/clairon && complete -p clairon'
     ok "and the manual tells every setting" is \
         "$(in_target zcat /usr/share/man/man1/clairon.1.gz | sed -n 's/\\//g; /^.SH RELAY/,/^.SH SIGNALS/p' | grep -oE -- '--[a-z]+\.[a-z_0-9]+=[A-Z]+')" \
         "$(in_target clairon relay --help | grep -oE -- '--[a-z]+\.[a-z_0-9]+=[A-Z]+')"
@@ -121,6 +123,8 @@ check_unit() {
     ok "systemd finds nothing wrong with the unit" says_nothing in_target systemd-analyze verify --man=no "$unit"
     ok "and its exposure is 1.5 of 10 at most" in_target systemd-analyze security --offline=yes --no-pager --threshold=15 "$unit"
     say "# $(in_target systemd-analyze security --offline=yes --no-pager "$unit" | tail -1)"
+    ok "an upgrade restarts it, by Debian's own tool" grep -q "deb-systemd-invoke.*clairon-relay.service" "$(script_of postinst)"
+    ok "a removal stops it" grep -q "deb-systemd-invoke stop.*clairon-relay.service" "$(script_of prerm)"
 }
 
 check_install() {
