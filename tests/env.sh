@@ -11,6 +11,8 @@ CLAIRON_ROOT=$CLAIRON_TOP/build/root
 STORE_SERVER=$(store_server)
 export CLAIRON_TOP CLAIRON_WORK CLAIRON_ROOT STORE_SERVER
 export PATH="$CLAIRON_ROOT/bin:$PATH" LC_ALL=C.UTF-8 TZ=UTC
+# A make that tests start is not part of the one that started them.
+unset MAKEFLAGS MFLAGS MAKELEVEL
 unset PGHOST PGPORT PGUSER PGDATABASE PGSERVICE PGOPTIONS PGDATA
 
 pgxs=$(dirname "$("$(pg_config_path)" --pgxs)")/..
