@@ -89,6 +89,18 @@ enter_again(struct unacked *place)
     return again;
 }
 
+/*
+ * Nothing goes past what this session was not sent. A retry that waits was sent; a live session
+ * reads it first all the same, a poll may be over before that.
+ */
+static bool
+has_to_wait(const struct session *session)
+{
+    if (session->is_poll)
+        return session->has_unread || backlog_waits(session);
+    return session->is_deferred;
+}
+
 bool
 window_enter(struct session *session, struct note *note)
 {
@@ -96,8 +108,7 @@ window_enter(struct session *session, struct note *note)
 
     if (place != NULL)
         return enter_again(place);
-    /* What waits in the inbox was there first: nothing goes past it. */
-    if (session->unacked_count < session->window && !session->is_deferred) {
+    if (session->unacked_count < session->window && !has_to_wait(session)) {
         take_place(session, note);
         return true;
     }

@@ -102,6 +102,7 @@ tear_down(void **state)
     audience_leave_all(&hub.audiences, &session.memberships, false);
     session_drop_queue(&session);
     backlog_free(&session);
+    row_order_free(&session);
     ev_loop_destroy(hub.loop);
     return 0;
 }

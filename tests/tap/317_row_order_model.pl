@@ -1,0 +1,363 @@
+# Do the changes of a row reach each session in commit order as first showings, and is nothing lost, whatever devices, windows, acknowledgements, retries and relays do?
+#
+# Each seed is a user with a few rows and devices of its own and throws its own dice; many users run side by side on the
+# same servers. CLAIRON_ORDER_SEED=n repeats from seed n, CLAIRON_ORDER_SEEDS=n is how many follow, CLAIRON_ORDER_STEPS=n
+# how long each is. CLAIRON_TEST_SHARDS=4 splits the store.
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use JSON ();
+use Mojo::IOLoop;
+use Mojo::UserAgent;
+use Test::More;
+
+my $SEED  = $ENV{CLAIRON_ORDER_SEED}  // int rand 1_000_000;
+my $SEEDS = $ENV{CLAIRON_ORDER_SEEDS} // 40;
+my $STEPS = $ENV{CLAIRON_ORDER_STEPS} // 40;
+my $SIDE_BY_SIDE = 40;
+note "seed $SEED, $SEEDS seeds, $STEPS steps";
+srand $SEED;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE owed (id int PRIMARY KEY, version int, targets text[]);
+    CREATE TABLE urgent (LIKE owed INCLUDING ALL);
+    CREATE TABLE brief (LIKE owed INCLUDING ALL);
+    CREATE TABLE team (LIKE owed INCLUDING ALL);
+    CREATE TABLE plain (LIKE owed INCLUDING ALL);
+    SELECT clairon.watch('owed', 'USER', 'targets', ack_required => true);
+    SELECT clairon.watch('urgent', 'USER', 'targets', ack_required => true, priority => 'HIGH');
+    SELECT clairon.watch('brief', 'USER', 'targets', ack_required => true, retry_limit => 1);
+    SELECT clairon.watch('team', 'TEAM', 'targets', ack_required => true);
+    SELECT clairon.watch('plain', 'USER', 'targets')});
+my $store = Clairon::Test::store();
+my %conf  = (conf => { 'delivery.ack_timeout' => '700ms', 'delivery.backoff_base' => '50ms', 'delivery.backoff_cap' => '500ms' });
+my @relays = (Clairon::Test::relay($pg, $store, %conf), Clairon::Test::relay(undef, $store, roles => 'gate', %conf));
+my $agent  = Mojo::UserAgent->new(connect_timeout => 5, request_timeout => 15);
+my $stopped;    # a relay that hears of everything late
+
+my ($commit, $row) = (0, 0);
+my $sql = '';
+my (@faults, @lost);
+my ($repeats, $gaps, $sessions) = (0, 0, 0);
+
+# A number below `$below`, of that world's own dice.
+sub dice
+{
+    my ($world, $below) = @_;
+    use integer;
+    $world->{dice} = $world->{dice} * 6364136223846793005 + 1442695040888963407;
+    return (($world->{dice} >> 33) & 0x3fffffff) % $below;
+}
+
+sub any_of { my ($world, @of) = @_; return @of ? $of[ dice($world, scalar @of) ] : undef }
+
+sub new_world
+{
+    my ($seed) = @_;
+    my $world = { seed => $seed, dice => $seed * 7919, user => "u$seed", is_member => 1 };
+    dice($world, 2) for 1 .. 5;
+    $sql .= "INSERT INTO clairon.member VALUES ('TEAM', 't$seed', 'u$seed');";
+    for my $table (qw(owed owed urgent brief team plain))
+    {
+        push @{ $world->{rows} }, { table => $table, id => ++$row, version => 0 };
+    }
+    $world->{devices} = [ map { { world => $world, seen => {}, excused => 0, is_judged => 1, is_poll => $_ == 4 } } 1 .. 4 ];
+    return $world;
+}
+
+# One row more, or a new version of one; now and then for somebody else too, which is another stream where there are shards.
+sub change_row
+{
+    my ($world) = @_;
+    my $is = any_of($world, @{ $world->{rows} });
+    my $target = $is->{table} eq 'team' ? "t$world->{seed}" : $world->{user};
+    my $others = dice($world, 3) ? '' : ',nobody';
+    $is->{version}++;
+    $sql .= "INSERT INTO $is->{table} VALUES ($is->{id}, $is->{version}, '{$target$others}')"
+      . " ON CONFLICT (id) DO UPDATE SET version = excluded.version, targets = excluded.targets;";
+    push @{ $world->{commits} }, { name => "$is->{table} $is->{id}.$is->{version}", is_judged => $is->{table} ne 'team', at => ++$commit };
+    return;
+}
+
+sub change_member
+{
+    my ($world) = @_;
+    my $pair = "('TEAM', 't$world->{seed}', '$world->{user}')";
+    $sql .= $world->{is_member} ? "DELETE FROM clairon.member WHERE (audience, target, user_id) = $pair;" : "INSERT INTO clairon.member VALUES $pair;";
+    $world->{is_member} = !$world->{is_member};
+    $_->{is_judged} = 0 for @{ $world->{devices} };    # a position counts what waits, not whose groups it is for
+    return;
+}
+
+# Sessions.
+
+sub name_of { my ($note) = @_; my $is = $note->{payload}{after}; return "$note->{metadata}{source} $is->{id}.$is->{version}" }
+
+# What one session is sent, against the order of commits.
+sub judge
+{
+    my ($device, $note) = @_;
+    my $is = $note->{payload}{after};
+    my $key = "$note->{metadata}{source} $is->{id}";
+    my $newest = $device->{newest}{$key} // 0;
+    my $attempts = $note->{routing}{retry}{attempts};
+    push @faults, "seed $device->{world}{seed}: " . name_of($note) . " behind version $newest" if $is->{version} < $newest && !$attempts;
+    $repeats++ if $attempts;
+    $device->{newest}{$key} = $is->{version} if $is->{version} > $newest;
+    return;
+}
+
+sub take
+{
+    my ($device, $line) = @_;
+    if ($line->{t} eq 'msg' && $line->{n}{payload}{after})
+    {
+        judge($device, $line->{n});
+        $device->{seen}{ name_of($line->{n}) } = 1;
+        push @{ $device->{to_ack} }, $line->{n}{metadata}{id} if $line->{n}{routing}{retry}{ack_required};
+        push @{ $device->{places} }, $line->{pos};
+    }
+    elsif ($line->{t} eq 'gap')
+    {
+        $device->{excused} = $commit;
+        push @{ $device->{places} }, $line->{to};
+        $gaps++;
+    }
+    elsif ($line->{t} eq 'connected')
+    {
+        push @{ $device->{places} }, $line->{pos} if !$line->{resumed};
+        $device->{begins} //= $commit;
+    }
+    return;
+}
+
+sub look
+{
+    my ($device) = @_;
+    my $lines = $device->{client} ? $device->{client}{lines} : [];
+    take($device, $lines->[ $device->{at}++ ]) while $device->{at} < @$lines;
+    return;
+}
+
+sub is_there { my ($device) = @_; return $device->{client} && !$device->{client}{closed} }
+
+sub bearer { return { Authorization => 'Bearer ' . Clairon::Test::token(sub => $_[0]{world}{user}) } }
+
+# Each poll is a session of its own. Some answers are lost on their way.
+sub poll
+{
+    my ($device) = @_;
+    my $world  = $device->{world};
+    my ($relay) = grep { !$stopped || $_ != $stopped } @relays[ map { ($_, 1 - $_) } dice($world, 2) ];
+    my $from   = defined $device->{pos} ? "&pos=$device->{pos}" : '';
+    my $answer = eval { $agent->get($relay->url('/v1/poll?wait=0&max=' . (1 + dice($world, 6)) . $from), bearer($device))->result };
+    return if !$answer || $answer->code !~ /^20/ || (defined $device->{pos} && dice($world, 10) == 0);
+    $device->{newest} = {};
+    take($device, JSON::decode_json($_)) for split /\n/, $answer->body;
+    $device->{pos} = $answer->headers->header('Clairon-Pos');
+    $device->{begins} //= $commit;
+    return;
+}
+
+sub post
+{
+    my ($device, $path, $ids, %more) = @_;
+    my ($relay) = grep { !$stopped || $_ != $stopped } @relays;
+    my $answer = eval { $agent->post($relay->url($path), bearer($device), json => { ids => $ids, %more })->result };
+    return $answer && $answer->code =~ /^20/;
+}
+
+# Mostly with its newest position; now and then with an older one, or none: then it has not missed what came before.
+sub arrive
+{
+    my ($device, $is_last) = @_;
+    my $world = $device->{world};
+    return poll($device) if $device->{is_poll};
+    return if is_there($device);
+    my ($relay) = grep { !$stopped || $_ != $stopped } @relays[ map { ($_, 1 - $_) } dice($world, 2) ];
+    my @places = @{ $device->{places} // [] };
+    my $from = @places ? $places[-1] : undef;
+    $from = any_of($world, @places) if @places && dice($world, 6) == 0;
+    if (!$is_last && dice($world, 12) == 0)
+    {
+        undef $from;
+        $device->{excused} = $commit;
+    }
+    my $is_narrow = !$is_last && dice($world, 10) == 0;
+    my $client = eval { $relay->client($world->{user}, win => $is_last ? 16 : 1 + dice($world, 4), (defined $from ? (pos => $from) : ()),
+        ($is_narrow ? (topics => ['postgres.urgent']) : ())) };
+    return if !$client;
+    $device->{is_judged} = 0 if $is_narrow;    # it did not ask for the rest
+    $sessions++;
+    @{$device}{qw(client at newest to_ack relay)} = ($client, 0, {}, [], $relay);
+    return look($device);
+}
+
+sub widen
+{
+    my ($device) = @_;
+    return is_there($device) ? $device->{client}->send({ t => 'subscribe', r => 1, topics => ['*'] }) : undef;
+}
+
+# The last lines of a connection that ends are its client's as well.
+sub leave
+{
+    my ($device) = @_;
+    my $client = $device->{client} or return;
+    return if $stopped && $device->{relay} == $stopped;
+    $client->close if is_there($device);
+    look($device);
+    delete $device->{client};
+    return;
+}
+
+sub answer
+{
+    my ($device, $share) = @_;
+    return if !$device->{is_poll} && !is_there($device);
+    my $world = $device->{world};
+    look($device);
+    my (@acks, @nacks, @later);
+    for my $id (@{ $device->{to_ack} })
+    {
+        my $dice = dice($world, 100);
+        push @{ $dice < $share ? \@acks : $dice < $share + 5 ? \@nacks : \@later }, $id;
+    }
+    $device->{to_ack} = \@later;
+    if ($device->{is_poll})
+    {
+        push @later, @acks if @acks && !post($device, '/v1/ack', \@acks);
+        return;
+    }
+    $device->{client}->send({ t => 'ack', ids => \@acks }) if @acks;
+    $device->{client}->send({ t => 'nack', ids => \@nacks, delay => dice($world, 300) }) if @nacks;
+    return;
+}
+
+sub step
+{
+    my ($world) = @_;
+    my $device = any_of($world, @{ $world->{devices} });
+    my $what = dice($world, 100);
+    if    ($what < 40) { change_row($world) for 0 .. dice($world, 3) }
+    elsif ($what < 62) { answer($device, 60) }
+    elsif ($what < 76) { leave($device) }
+    elsif ($what < 95) { arrive($device) }
+    elsif ($what < 98) { change_member($world) }
+    else               { widen($device) }
+    return;
+}
+
+sub commit_all
+{
+    $pg->safe_psql('postgres', "BEGIN; $sql COMMIT") if $sql;
+    $sql = '';
+    return;
+}
+
+sub breathe
+{
+    my ($seconds) = @_;
+    my $is_over;
+    Mojo::IOLoop->timer($seconds => sub { $is_over = 1 });
+    Mojo::IOLoop->one_tick until $is_over;
+    return;
+}
+
+# What concerns everybody: a relay that dies, or hears of nothing for a while; given up notifications that come again.
+sub trouble
+{
+    my $what = int rand 100;
+    if ($stopped)
+    {
+        return if $what < 60;
+        kill CONT => $stopped->{pid};
+        undef $stopped;
+    }
+    elsif ($what < 12) { $stopped = $relays[ rand @relays ]; kill STOP => $stopped->{pid} }
+    elsif ($what < 15)
+    {
+        my $relay = $relays[ rand @relays ];
+        $relay->kill9;
+        $relay->start;
+        $relay->wait_ready;
+    }
+    elsif ($what < 25) { redrive_all() }
+    return;
+}
+
+sub redrive_all
+{
+    return $store->ask('XLEN', 'clairon:errors') ? $relays[0]->run('errors', 'redrive', '--all') : undef;
+}
+
+sub owes { my ($world) = @_; my $count = 0; $count += $store->ask('ZCARD', $_) for $store->keys("inbox:$world->{user}"); return $count }
+
+# In the end all devices are there and ack all they see; a last row comes behind everything.
+sub end_worlds
+{
+    my (@worlds) = @_;
+    if ($stopped) { kill CONT => $stopped->{pid}; undef $stopped }
+    for my $world (@worlds)
+    {
+        change_member($world) if !$world->{is_member};
+        leave($_) for @{ $world->{devices} };
+    }
+    commit_all();
+    my @devices = map { @{ $_->{devices} } } @worlds;
+    wait_until('all is acknowledged', sub {
+        for my $device (@devices)
+        {
+            arrive($device, 1);
+            answer($device, 95);
+        }
+        redrive_all();
+        breathe(0.05);
+        return !$store->ask('XLEN', 'clairon:errors') && !grep { owes($_) } @worlds;
+    }, 120);
+    for my $world (@worlds)
+    {
+        $world->{last} = ++$row;
+        $sql .= "INSERT INTO plain VALUES ($row, 1, '{$world->{user}}');";
+    }
+    commit_all();
+    wait_until('the last row is seen', sub {
+        for my $device (@devices)
+        {
+            arrive($device, 1);
+            answer($device, 100);
+        }
+        breathe(0.05);
+        return !grep { !$_->{seen}{"plain $_->{world}{last}.1"} } @devices;
+    }, 60);
+    for my $device (@devices)
+    {
+        push @lost, map { "seed $device->{world}{seed}: $_->{name}" }
+          grep { $device->{is_judged} && $_->{is_judged} && $_->{at} > $device->{excused} && $_->{at} > $device->{begins} && !$device->{seen}{ $_->{name} } } @{ $device->{world}{commits} };
+        leave($device);
+    }
+    return;
+}
+
+for (my $seed = $SEED; $seed < $SEED + $SEEDS; $seed += $SIDE_BY_SIDE)
+{
+    my $last = $seed + $SIDE_BY_SIDE < $SEED + $SEEDS ? $seed + $SIDE_BY_SIDE : $SEED + $SEEDS;
+    my @worlds = map { new_world($_) } $seed .. $last - 1;
+    commit_all();
+    for (1 .. $STEPS)
+    {
+        trouble();
+        step($_) for @worlds;
+        commit_all();
+        breathe(rand() < 0.3 ? 0.06 : 0.005);
+    }
+    end_worlds(@worlds);
+}
+is(join("\n", @faults), '', 'first showings are in commit order');
+is(join("\n", @lost), '', 'nothing is lost without a gap');
+note "$commit commits, $sessions sessions, $repeats repeats, $gaps gaps";
+is($_->metric('clairon_store_errors_total'), 0, 'the store refused nothing') for @relays;
+
+done_testing();
