@@ -46,7 +46,7 @@ help_of TRACE "$1" trace
 help_of TOKEN "$1" token
 cat <<'END'
 .SH EXIT STATUS
-0: all is well. 1: it failed, or doctor found something wrong. 2: settings or command are wrong.
+0: all is well, or warnings of doctor alone. 1: it failed, or a check of doctor did. 2: settings or command are wrong.
 .SH SEE ALSO
 The folder of the documents, for instance /usr/share/doc/clairon\-relay: README.md, docker/OPERATIONS.md, client/PROTOCOL.md.
 END

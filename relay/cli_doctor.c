@@ -1,4 +1,4 @@
-/* cli_doctor.c: looks for what is wrong, here and at the servers, and says what mends it. */
+/* cli_doctor.c: `clairon doctor`: runs the checks and prints the findings. */
 #include "cli.h"
 
 #include <stdio.h>
@@ -7,8 +7,10 @@
 #include "base/buffer.h"
 #include "base/config.h"
 #include "base/findings.h"
+#include "cli_doctor_gate.h"
 #include "cli_doctor_host.h"
 #include "cli_options.h"
+#include "cli_terminal.h"
 #include "feed/examine.h"
 #include "feed/feed.h"
 #include "store/examine.h"
@@ -18,19 +20,20 @@
 
 static const char doctor_usage[] =
     "Usage: clairon doctor [-c FILE] [--json] [--quiet] [--primary=CONNINFO]\n"
-    "Looks at the settings, this machine, PostgreSQL and the store: what would keep notifications\n"
-    "from flowing, and the command that mends it. It changes nothing.\n"
+    "Checks the settings, this machine, the running relay, PostgreSQL and the store: what would\n"
+    "keep notifications from flowing, and the command that fixes it. It changes nothing.\n"
     "\n"
     "  -c FILE               the relay's settings\n"
     "  --section.key=V       one setting, such as --store.url=redis://10.0.0.5\n"
     "  --primary=CONNINFO    the primary that the standby of [feed] conninfo follows,\n"
-    "                        else of feed.primary_conninfo\n"
-    "  --quiet               only what is wrong\n"
-    "  --json                one object: {\"ok\":..,\"wrong\":N,\"checks\":[..]}\n"
+    "                        else feed.primary_conninfo\n"
+    "  --quiet               only failures and warnings\n"
+    "  --json                one object: {\"ok\":..,\"wrong\":N,\"warnings\":N,\"checks\":[..]}\n"
     "\n"
-    "Exit code: 0 all is well, 1 something is wrong, 2 the settings or the command are wrong.\n"
-    "Run it as the user and on the machine of the relay. Within the database, SELECT * FROM\n"
-    "clairon.doctor() tells the same of PostgreSQL.\n";
+    "A WARN notes what will fail one day, or what may be meant to be so.\n"
+    "Exit code: 0 all checks passed (also with warnings), 1 a check failed, 2 the settings or the\n"
+    "command are wrong. Run it as the user and on the machine of the relay. Within the database,\n"
+    "SELECT * FROM clairon.doctor() runs the checks of PostgreSQL.\n";
 
 struct doctor {
     const char *path;
@@ -48,6 +51,12 @@ add_text(struct buffer *out, const char *name, const char *text)
     return rc == RC_OK ? buffer_add_json(out, text, strlen(text)) : rc;
 }
 
+static bool
+needs_attention(const struct finding *row)
+{
+    return !row->ok || row->is_warning;
+}
+
 static enum rc
 add_finding(struct buffer *out, const struct finding *row, bool is_first)
 {
@@ -59,7 +68,9 @@ add_finding(struct buffer *out, const struct finding *row, bool is_first)
         rc = add_text(out, "check", row->check);
     if (rc == RC_OK)
         rc = add_text(out, "detail", row->detail);
-    if (rc == RC_OK && !row->ok)
+    if (rc == RC_OK)
+        rc = add_text(out, "level", row->is_warning ? "warn" : row->ok ? "ok" : "wrong");
+    if (rc == RC_OK && needs_attention(row))
         rc = add_text(out, "hint", row->hint);
     return rc == RC_OK ? buffer_add(out, "}", 1) : rc;
 }
@@ -72,10 +83,10 @@ print_json(const struct findings *findings, bool quiet)
     enum rc rc;
 
     buffer_init(&out, JSON_MAX);
-    rc = buffer_addf(&out, "{\"ok\":%s,\"wrong\":%zu,\"checks\":[",
-                     findings->wrong == 0 ? "true" : "false", findings->wrong);
+    rc = buffer_addf(&out, "{\"ok\":%s,\"wrong\":%zu,\"warnings\":%zu,\"checks\":[",
+                     findings->wrong == 0 ? "true" : "false", findings->wrong, findings->warnings);
     for (size_t i = 0; i < findings->count && rc == RC_OK; i++) {
-        if (quiet && findings->rows[i].ok)
+        if (quiet && !needs_attention(&findings->rows[i]))
             continue;
         rc = add_finding(&out, &findings->rows[i], is_first);
         is_first = false;
@@ -96,30 +107,48 @@ print_text(const char *text)
     cli_print_plain(text, strlen(text));
 }
 
+static void
+print_row(const struct finding *row)
+{
+    printf("%s%-6s%s %-10s  ",
+           cli_colour(row->is_warning ? CLI_COLOUR_WARN
+                      : row->ok       ? CLI_COLOUR_GOOD
+                                      : CLI_COLOUR_BAD),
+           row->is_warning ? "WARN"
+           : row->ok       ? "ok"
+                           : "WRONG",
+           cli_colour(CLI_COLOUR_NONE), row->area);
+    print_text(row->check);
+    printf(": ");
+    print_text(row->detail);
+    putchar('\n');
+    if (row->hint[0] != '\0') {
+        printf("                   hint: ");
+        print_text(row->hint);
+        putchar('\n');
+    }
+}
+
+static void
+print_sum(const struct findings *findings)
+{
+    if (findings->wrong == 0)
+        printf("all is well");
+    else
+        printf("%zu of %zu checks failed", findings->wrong, findings->count);
+    if (findings->warnings > 0)
+        printf(", %zu warning%s", findings->warnings, cli_plural((long long)findings->warnings));
+    putchar('\n');
+}
+
 static bool
 print_table(const struct findings *findings, bool quiet)
 {
-    for (size_t i = 0; i < findings->count; i++) {
-        const struct finding *row = &findings->rows[i];
-
-        if (quiet && row->ok)
-            continue;
-        printf("%-6s %-10s  ", row->ok ? "ok" : "WRONG", row->area);
-        print_text(row->check);
-        printf(": ");
-        print_text(row->detail);
-        putchar('\n');
-        if (row->hint[0] != '\0') {
-            printf("                   mend it: ");
-            print_text(row->hint);
-            putchar('\n');
-        }
-    }
-    if (findings->wrong == 0)
-        puts("all is well");
-    else
-        printf("%zu of %zu are wrong\n", findings->wrong, findings->count);
-    return true;
+    for (size_t i = 0; i < findings->count; i++)
+        if (!quiet || needs_attention(&findings->rows[i]))
+            print_row(&findings->rows[i]);
+    print_sum(findings);
+    return ferror(stdout) == 0;
 }
 
 static void
@@ -130,6 +159,8 @@ examine(const struct doctor *doctor, const struct config *config, struct finding
     host_examine_settings(config, doctor->path, findings);
     if ((config->relay.roles & CONFIG_ROLE_GATE) != 0)
         host_examine_limits(config, findings);
+    if ((config->relay.roles & CONFIG_ROLE_GATE) != 0)
+        doctor_gate(config, findings);
     if ((config->relay.roles & CONFIG_ROLE_FEED) != 0)
         feed_examine(config, doctor->primary, findings, &origin);
     store_examine(config, &origin, findings);

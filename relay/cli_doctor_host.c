@@ -1,4 +1,4 @@
-/* cli_doctor_host.c: what the doctor sees on this host: files, keys, certificates, limits. */
+/* cli_doctor_host.c: the doctor's checks of this host: files, keys, certificates, limits. */
 #include "cli_doctor_host.h"
 
 #include <openssl/pem.h>
@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli_terminal.h"
 #include "gate/gate.h"
 
 #define SETTINGS "settings"
@@ -134,14 +135,14 @@ examine_dates(const struct config *config, X509 *certificate, struct findings *f
              "Put a new one into '%.256s', then have it read: systemctl reload clairon-relay",
              config->gate.tls_cert);
     if (until > 0)
-        findings_add(findings, SETTINGS, "gate.tls_cert", false, hint, "valid only in %d days",
-                     until);
+        findings_add(findings, SETTINGS, "gate.tls_cert", false, hint, "valid only in %d day%s",
+                     until, cli_plural(until));
     else if (left < 0)
-        findings_add(findings, SETTINGS, "gate.tls_cert", false, hint, "expired %d days ago",
-                     -left);
+        findings_add(findings, SETTINGS, "gate.tls_cert", false, hint, "expired %d day%s ago",
+                     -left, cli_plural(-left));
     else
         findings_add(findings, SETTINGS, "gate.tls_cert", left >= GATE_CERT_WARN_DAYS, hint,
-                     "expires in %d days", left);
+                     "expires in %d day%s", left, cli_plural(left));
 }
 
 /* OpenSSL would ask the terminal. */
@@ -191,7 +192,10 @@ examine_tls(const struct config *config, struct findings *findings)
 void
 host_examine_settings(const struct config *config, const char *path, struct findings *findings)
 {
-    findings_add(findings, SETTINGS, "read", true, NULL, "%s", path != NULL ? path : "no file");
+    findings_add(findings, SETTINGS, "read", true, NULL, "%s",
+                 path != NULL ? path
+                              : "no file, as -c is missing: arguments, CLAIRON_* variables and "
+                                "defaults");
     if (path != NULL && holds_password(config))
         examine_file("file of the settings", path, findings);
     if (config->auth.key != NULL)

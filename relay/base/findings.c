@@ -1,4 +1,4 @@
-/* findings.c: keeps what the doctor found until it is printed. */
+/* findings.c: keeps the findings of the doctor until they are printed. */
 #include "base/findings.h"
 
 #include <stdarg.h>
@@ -14,32 +14,81 @@ copy(const char *text)
     return memory_text(text, strnlen(text, FINDING_TEXT_MAX - 1));
 }
 
+static bool
+is_known(const struct findings *findings, const struct finding *wanted)
+{
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding *row = &findings->rows[i];
+
+        if (strcmp(row->area, wanted->area) == 0 && strcmp(row->check, wanted->check) == 0 &&
+            strcmp(row->detail, wanted->detail) == 0 && row->ok == wanted->ok &&
+            row->is_warning == wanted->is_warning)
+            return true;
+    }
+    return false;
+}
+
+/* `row` points to texts of the caller's. */
+static void
+add(struct findings *findings, struct finding row)
+{
+    if (is_known(findings, &row))
+        return;
+    findings->wrong += !row.ok;
+    findings->warnings += row.is_warning;
+    if (findings->count == FINDINGS_MAX)
+        return;
+    if ((findings->count & (findings->count - 1)) == 0)
+        findings->rows =
+            memory_grow(findings->rows,
+                        sizeof(*findings->rows) * (findings->count == 0 ? 1 : findings->count * 2));
+    row.area = copy(row.area);
+    row.check = copy(row.check);
+    row.detail = copy(row.detail);
+    row.hint = copy(row.hint);
+    findings->rows[findings->count++] = row;
+}
+
+static void
+write_detail(char detail[FINDING_TEXT_MAX], const char *format, va_list args)
+{
+    if (vsnprintf(detail, FINDING_TEXT_MAX, format, args) < 0)
+        detail[0] = '\0';
+}
+
 void
 findings_add(struct findings *findings, const char *area, const char *check, bool ok,
              const char *hint, const char *format, ...)
 {
     char detail[FINDING_TEXT_MAX];
-    struct finding *row;
     va_list args;
 
-    if (!ok)
-        findings->wrong++;
-    if (findings->count == FINDINGS_MAX)
-        return;
     va_start(args, format);
-    if (vsnprintf(detail, sizeof(detail), format, args) < 0)
-        detail[0] = '\0';
+    write_detail(detail, format, args);
     va_end(args);
-    if ((findings->count & (findings->count - 1)) == 0)
-        findings->rows =
-            memory_grow(findings->rows,
-                        sizeof(*findings->rows) * (findings->count == 0 ? 1 : findings->count * 2));
-    row = &findings->rows[findings->count++];
-    row->area = copy(area);
-    row->check = copy(check);
-    row->ok = ok;
-    row->detail = copy(detail);
-    row->hint = copy(ok || hint == NULL ? "" : hint);
+    add(findings, (struct finding){.area = (char *)area,
+                                   .check = (char *)check,
+                                   .ok = ok,
+                                   .detail = detail,
+                                   .hint = (char *)(ok || hint == NULL ? "" : hint)});
+}
+
+void
+findings_warn(struct findings *findings, const char *area, const char *check, const char *hint,
+              const char *format, ...)
+{
+    char detail[FINDING_TEXT_MAX];
+    va_list args;
+
+    va_start(args, format);
+    write_detail(detail, format, args);
+    va_end(args);
+    add(findings, (struct finding){.area = (char *)area,
+                                   .check = (char *)check,
+                                   .ok = true,
+                                   .is_warning = true,
+                                   .detail = detail,
+                                   .hint = (char *)hint});
 }
 
 void

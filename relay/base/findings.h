@@ -1,4 +1,4 @@
-/* findings.h: what the doctor found: one row a check, each with what mends it. */
+/* findings.h: the findings of the doctor: one row per check, each with its fix. */
 #ifndef CLAIRON_BASE_FINDINGS_H
 #define CLAIRON_BASE_FINDINGS_H
 
@@ -11,11 +11,12 @@
 #define FINDING_TEXT_MAX 2048
 
 struct finding {
-    char *area; /* "settings", "host", "postgresql", "primary", "store" */
+    char *area; /* settings, host, gate, postgresql, primary, store */
     char *check;
     bool ok;
-    char *detail; /* never a secret */
-    char *hint;   /* "" where nothing is to be mended */
+    bool is_warning; /* ok so far, with a hint */
+    char *detail;    /* never a secret */
+    char *hint;      /* "" where nothing is to be done */
 };
 
 /* Zeroed: empty. */
@@ -23,11 +24,18 @@ struct findings {
     struct finding *rows;
     size_t count;
     size_t wrong; /* how many of them are not ok, also of those beyond FINDINGS_MAX */
+    size_t warnings;
 };
 
-/* `hint` counts only when not ok; may be NULL. Texts are copied, longer ones are cut. */
+/*
+ * `hint` counts only when not ok; may be NULL. Texts are copied, longer ones are cut. A finding
+ * that is there already, word by word, is not added again.
+ */
 void findings_add(struct findings *findings, const char *area, const char *check, bool ok,
                   const char *hint, const char *format, ...) PRINTF_LIKE(6, 7);
+/* A finding that is ok, with a hint all the same. */
+void findings_warn(struct findings *findings, const char *area, const char *check, const char *hint,
+                   const char *format, ...) PRINTF_LIKE(5, 6);
 void findings_free(struct findings *findings); /* also resets to empty */
 
 #endif

@@ -24,6 +24,7 @@ struct examination {
 
 /* Without the extension its doctor cannot be asked: what CREATE EXTENSION and decoding need. */
 static const char bare_checks[] =
+    "SELECT name, ok, detail, CASE WHEN NOT ok THEN hint END FROM ("
     "SELECT 'wal_level', setting = 'logical', 'wal_level is ' || setting,"
     " 'ALTER SYSTEM SET wal_level = ''logical''; then restart the server.'"
     " FROM pg_catalog.pg_settings WHERE name = 'wal_level' UNION ALL "
@@ -34,7 +35,34 @@ static const char bare_checks[] =
     " FROM pg_catalog.pg_settings WHERE name = 'output_plugin_libraries' UNION ALL "
     "SELECT 'files of the extension', EXISTS (SELECT FROM pg_catalog.pg_available_extensions"
     " WHERE name = 'clairon'), 'what CREATE EXTENSION clairon reads',"
-    " 'Install the plugin on this server: the package postgresql-NN-clairon, or make install.'";
+    " 'Install the plugin on this server: the package postgresql-NN-clairon, or make install.')"
+    " AS checks (name, ok, detail, hint)";
+
+/* What an error of the server means here; the error itself where it is clear enough. */
+static const char *
+cause_of(const char *sqlstate, const char *error)
+{
+    static const struct {
+        const char *sqlstate; /* NULL: any */
+        const char *word;
+        const char *cause;
+    } causes[] = {
+        {"42883", "clairon.doctor", "the extension clairon is not installed in this database"},
+        {"3F000", "clairon", "the extension clairon is not installed in this database"},
+        {"42P01", "clairon.", "the extension clairon is not installed in this database"},
+        {"42501", "function doctor", "the relay's role is not a member of clairon_relay"},
+        {"42501", "schema clairon", "the relay's role is not a member of clairon_relay"},
+        {NULL, "start walsender", "the relay's role may not replicate: it lacks REPLICATION"},
+        {NULL, "start WAL sender", "the relay's role may not replicate: it lacks REPLICATION"},
+    };
+
+    for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++)
+        if ((causes[i].sqlstate == NULL ||
+             (sqlstate != NULL && strcmp(sqlstate, causes[i].sqlstate) == 0)) &&
+            strstr(error, causes[i].word) != NULL)
+            return causes[i].cause;
+    return error;
+}
 
 static void
 refused(const struct examination *examination, const char *check, const char *sqlstate,
@@ -45,7 +73,7 @@ refused(const struct examination *examination, const char *check, const char *sq
     if (hint[0] == '\0' && strcmp(check, "connection") == 0)
         hint = "Start PostgreSQL (pg_lsclusters, pg_ctlcluster), or name its server in [feed] "
                "conninfo";
-    findings_add(examination->findings, AREA, check, false, hint, "%s", error);
+    findings_add(examination->findings, AREA, check, false, hint, "%s", cause_of(sqlstate, error));
 }
 
 static PGresult *
@@ -65,13 +93,18 @@ is_true(const PGresult *result, int row, int column)
     return strcmp(PQgetvalue(result, row, column), "t") == 0;
 }
 
-/* Rows of four columns, as clairon.doctor() has them. */
+/* Rows as of clairon.doctor(): a check that is ok and has a hint is a warning. */
 static void
 take_rows(const struct examination *examination, const PGresult *result)
 {
     for (int i = 0; i < PQntuples(result); i++)
-        findings_add(examination->findings, AREA, PQgetvalue(result, i, 0), is_true(result, i, 1),
-                     PQgetvalue(result, i, 3), "%s", PQgetvalue(result, i, 2));
+        if (is_true(result, i, 1) && !PQgetisnull(result, i, 3))
+            findings_warn(examination->findings, AREA, PQgetvalue(result, i, 0),
+                          PQgetvalue(result, i, 3), "%s", PQgetvalue(result, i, 2));
+        else
+            findings_add(examination->findings, AREA, PQgetvalue(result, i, 0),
+                         is_true(result, i, 1), PQgetvalue(result, i, 3), "%s",
+                         PQgetvalue(result, i, 2));
 }
 
 /* Half the way there and back is the server's. */

@@ -101,7 +101,7 @@ examine_ask(PGconn *conn, const char *command, const char *parameter, char error
     int sent = parameter != NULL ? PQsendQueryParams(conn, command, 1, NULL, values, NULL, NULL, 0)
                                  : PQsendQuery(conn, command);
     PGresult *result = NULL;
-    const char *state;
+    const char *state, *primary;
 
     sqlstate[0] = '\0';
     if (sent == 1)
@@ -111,7 +111,8 @@ examine_ask(PGconn *conn, const char *command, const char *parameter, char error
     if (result == NULL || PQresultStatus(result) == PGRES_TUPLES_OK ||
         PQresultStatus(result) == PGRES_COMMAND_OK)
         return result;
-    keep_error(error, PQresultErrorMessage(result));
+    primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    keep_error(error, primary != NULL ? primary : PQresultErrorMessage(result));
     state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     snprintf(sqlstate, EXAMINE_STATE_MAX, "%s", state != NULL ? state : "");
     PQclear(result);

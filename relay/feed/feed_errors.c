@@ -1,4 +1,5 @@
 /* feed_errors.c: what is wrong, in words: a server's error, and what would mend it. */
+#include <stdio.h>
 #include <string.h>
 
 #include "feed/feed_private.h"
@@ -86,18 +87,37 @@ feed_is_conninfo(const char *text)
     return options != NULL;
 }
 
+/* Whether the line at `at`, of `len` bytes, is in `message` before. */
+static bool
+is_repeated(const char *message, const char *at, size_t len)
+{
+    for (const char *line = message; line < at;) {
+        size_t line_len = strcspn(line, "\n");
+
+        if (line_len == len && memcmp(line, at, len) == 0)
+            return true;
+        line += line_len + 1;
+    }
+    return false;
+}
+
+/* libpq tries a host with TLS and without, and reports both, mostly in the same words. */
 const char *
 feed_error_line(const char *message)
 {
     static char line[LINE_MAX_LEN];
     size_t len = 0;
 
-    for (; *message != '\0' && len + 1 < sizeof(line); message++) {
-        if (*message != '\n')
-            line[len++] = *message;
-        else if (message[1] != '\0')
-            line[len++] = ' ';
+    line[0] = '\0';
+    for (const char *at = message; *at != '\0';) {
+        size_t at_len = strcspn(at, "\n");
+
+        if (at_len > 0 && !is_repeated(message, at, at_len)) {
+            (void)snprintf(line + len, sizeof(line) - len, "%s%.*s", len > 0 ? " " : "",
+                           (int)at_len, at);
+            len = strlen(line);
+        }
+        at += at_len + (at[at_len] == '\n');
     }
-    line[len] = '\0';
     return line;
 }

@@ -121,7 +121,8 @@ examine_server(struct examination *examination)
                      examination->config->store.min_replicas,
                  "Until they are there nothing is confirmed, and PostgreSQL keeps its WAL: start "
                  "the replicas, or lower [store] min_replicas",
-                 "%lld replicas, %d wanted", info_number(examination, "connected_slaves"),
+                 "%lld replica%s, %d required", info_number(examination, "connected_slaves"),
+                 info_number(examination, "connected_slaves") == 1 ? "" : "s",
                  examination->config->store.min_replicas);
 }
 
@@ -137,10 +138,10 @@ examine_memory(struct examination *examination)
                  "It throws notifications away when it is full: CONFIG SET maxmemory-policy "
                  "noeviction; CONFIG REWRITE",
                  "%s", policy);
-    findings_add(examination->findings, AREA, "memory",
-                 most == 0 || used < most / 100 * FULL_PERCENT,
-                 "Raise it: CONFIG SET maxmemory ..; CONFIG REWRITE; or shorten [store] retention",
-                 "%lld MB used of %lld MB (0: no limit)", used >> 20, most >> 20);
+    findings_add(
+        examination->findings, AREA, "memory", most == 0 || used < most / 100 * FULL_PERCENT,
+        "Raise it: CONFIG SET maxmemory ..; CONFIG REWRITE; or shorten [store] retention",
+        most == 0 ? "%lld MB used, no limit" : "%lld MB used of %lld MB", used >> 20, most >> 20);
 }
 
 static void
@@ -163,12 +164,14 @@ examine_disk(struct examination *examination)
                  is_told ? "CONFIG SET appendfsync everysec; CONFIG REWRITE"
                          : "The relay's ACL user needs +config|get",
                  "%s%s", is_told ? mode : "not told",
-                 strcmp(mode, "everysec") == 0 ? ": PostgreSQL is told two seconds late" : "");
+                 strcmp(mode, "everysec") == 0 ? ": WAL is confirmed to PostgreSQL two seconds late"
+                                               : "");
     findings_add(findings, AREA, "disk", writes,
                  "Its log says why it cannot write; mostly the disk is full, or "
                  "vm.overcommit_memory is not 1",
-                 "%s, %lld fsyncs were late", writes ? "it writes" : "the last write failed",
-                 info_number(examination, "aof_delayed_fsync"));
+                 "%s, %lld late fsync%s", writes ? "writes succeed" : "the last write failed",
+                 info_number(examination, "aof_delayed_fsync"),
+                 info_number(examination, "aof_delayed_fsync") == 1 ? "" : "s");
 }
 
 /* False when it did not answer. */
@@ -314,7 +317,7 @@ examine_commands(struct examination *examination)
     if (try_command(examination, "DISCARD") == NULL && refused == 0)
         snprintf(error, sizeof(error), "%s", direct_error(examination->direct));
     findings_add(examination->findings, AREA, "commands", error[0] == '\0', hint_of(error),
-                 "%zu of %zu may be used%s%s%s%s%s", count - refused, count,
+                 "%zu of %zu are permitted%s%s%s%s%s", count - refused, count,
                  refused > 0 ? "; not" : "", missing, error[0] != '\0' ? " (" : "", error,
                  error[0] != '\0' ? ")" : "");
 }

@@ -17,6 +17,7 @@
 
 #define UPKEEP_TRIM_S 60.0
 #define UPKEEP_DUE_S 0.25
+#define GIVEN_UP_LOG_US 10000000
 
 struct upkeep {
     struct ev_loop *loop;
@@ -26,6 +27,8 @@ struct upkeep {
     bool due_asked;
     bool is_refused; /* the last beat */
     unsigned jitter;
+    long long exhausted, expired; /* acknowledgements not yet in the log */
+    int64_t logged_us;            /* when there were some last */
     ev_timer trim;
     ev_timer due;
     ev_timer beat;
@@ -85,6 +88,30 @@ on_trim(struct ev_loop *loop, ev_timer *timer, int events)
 
 /* What is due: one relay's call at a time, whichever comes first does the work. */
 
+/* Thousands may expire at a time, in many calls: one line each 10 s has their sum. */
+static void
+log_given_up(struct upkeep *upkeep, bool is_last)
+{
+    int64_t now_us = clock_monotonic_us();
+    long long exhausted = upkeep->exhausted, expired = upkeep->expired;
+
+    if (exhausted + expired == 0 ||
+        (!is_last && upkeep->logged_us != 0 && now_us - upkeep->logged_us < GIVEN_UP_LOG_US))
+        return;
+    if (expired == 0 || exhausted == 0)
+        log_warn(upkeep->shard->name,
+                 "moved %lld %s acknowledgement%s to the error log: see clairon errors list",
+                 exhausted + expired, expired == 0 ? "exhausted" : "expired",
+                 exhausted + expired == 1 ? "" : "s");
+    else
+        log_warn(upkeep->shard->name,
+                 "moved %lld exhausted and %lld expired acknowledgements to the error log: see "
+                 "clairon errors list",
+                 exhausted, expired);
+    upkeep->exhausted = upkeep->expired = 0;
+    upkeep->logged_us = now_us;
+}
+
 static void
 on_due_done(void *ctx, const redisReply *reply)
 {
@@ -101,10 +128,9 @@ on_due_done(void *ctx, const redisReply *reply)
     stats_add(upkeep->stats, STAT_STORE_EXHAUSTED, (uint64_t)counts[2]);
     stats_add(upkeep->stats, STAT_STORE_EXPIRED, (uint64_t)counts[3]);
     upkeep->shard->holdings.errors = (uint64_t)counts[5];
-    if (counts[2] + counts[3] > 0)
-        log_warn(upkeep->shard->name,
-                 "gave up on %lld exhausted and %lld expired acks: see clairon errors list",
-                 counts[2], counts[3]);
+    upkeep->exhausted += counts[2];
+    upkeep->expired += counts[3];
+    log_given_up(upkeep, false);
     if (counts[4] != 0)
         ask_due(upkeep);
 }
@@ -130,6 +156,7 @@ on_due(struct ev_loop *loop, ev_timer *timer, int events)
     upkeep->jitter = upkeep->jitter * 1103515245u + 12345u;
     timer->repeat = UPKEEP_DUE_S * (0.8 + 0.4 * (double)(upkeep->jitter >> 16) / 65536.0);
     ev_timer_again(loop, timer);
+    log_given_up(upkeep, false);
     ask_due(upkeep);
 }
 
@@ -269,6 +296,7 @@ upkeep_close(struct upkeep *upkeep)
 {
     if (upkeep == NULL)
         return;
+    log_given_up(upkeep, true);
     ev_timer_stop(upkeep->loop, &upkeep->trim);
     ev_timer_stop(upkeep->loop, &upkeep->due);
     ev_timer_stop(upkeep->loop, &upkeep->beat);

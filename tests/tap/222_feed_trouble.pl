@@ -85,9 +85,9 @@ sql('CREATE ROLE other LOGIN');
 refused('a door for others', qr/no pg_hba\.conf entry.*SSL encryption.*; allow the relay's role into this database/, sslmode => 'prefer', user => 'other');
 sql('ALTER ROLE relay NOLOGIN');
 refused('a role that may not log in', qr/not permitted to log in; ALTER ROLE .* LOGIN/, sslmode => 'require');
-like(doctor_says(), qr/mend it: ALTER ROLE .* LOGIN/, 'the doctor says so too');
+like(doctor_says(), qr/hint: ALTER ROLE .* LOGIN/, 'the doctor says so too');
 sql('ALTER ROLE relay LOGIN CONNECTION LIMIT 0');
-like(doctor_says(), qr/too many connections for role.*\n +mend it: raise the CONNECTION LIMIT/, 'and knows a limit of connections');
+like(doctor_says(), qr/too many connections for role.*\n +hint: raise the CONNECTION LIMIT/, 'and knows a limit of connections');
 sql('ALTER ROLE relay CONNECTION LIMIT -1');
 
 # Then all is right, and it streams over TLS.
@@ -154,7 +154,7 @@ $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/ended the stream: .*the extension was dropped .*pg_drop_replication_slot/, from => $mark);
 pass('a dropped extension is named, with what mends it');
-like(doctor_says(), qr/mend it: run CREATE EXTENSION clairon/, 'the doctor tells the first step');
+like(doctor_says(), qr/hint: run CREATE EXTENSION clairon/, 'the doctor tells the first step');
 $pg->safe_psql('postgres', q{CREATE EXTENSION clairon; SELECT clairon.watch('t', 'USER', 'owner')});
 wait_until('the slot is dropped', sub {
     ($pg->psql('postgres', q{SELECT pg_drop_replication_slot('clairon')}))[0] == 0 });

@@ -18,7 +18,7 @@ my ($code, $out, $err) = doctor();
 is($code, 0, 'a healthy set-up: exit code 0') or diag $out, $err;
 like($out, qr/^all is well$/m, 'and it says so');
 like($out, qr/^ok +postgresql  wal_level: wal_level is logical$/m, 'each check has its line');
-unlike($out, qr/WRONG|mend it/, 'nothing is to be mended');
+unlike($out, qr/WRONG|WARN|hint:/, 'nothing is to be mended');
 mended('as JSON too');
 is((doctor('--quiet'))[1], "all is well\n", '--quiet tells only what is wrong');
 
@@ -31,7 +31,7 @@ for my $case ([ ['--nonsense'], qr/unknown argument --nonsense/ ], [ ['--feed.sl
     like($err, $case->[1], 'with the reason');
 }
 is((doctor('--help'))[0], 0, '--help');
-like((doctor('--feed.conninfo=' . $pg->connstr('no_such')))[1], qr/"no_such" does not exist\s+mend it: dbname in/, 'a wrong database is no PostgreSQL that is down');
+like((doctor('--feed.conninfo=' . $pg->connstr('no_such')))[1], qr/"no_such" does not exist\s+hint: dbname in/, 'a wrong database is no PostgreSQL that is down');
 
 # Rules and tables.
 sql('ALTER TABLE t REPLICA IDENTITY DEFAULT');

@@ -38,7 +38,7 @@ ask('CONFIG', 'SET', 'maxmemory', '1mb');
 my $found = finds('a store that is full', 'store: memory', qr/MB used of 1 MB/, qr/CONFIG SET maxmemory/);
 like($found->{'store: commands'}{detail}, qr/OOM/, 'so what writes is refused');
 ask('CONFIG', 'SET', 'maxmemory', 0);
-finds('fewer replicas than wanted', 'store: store.min_replicas', qr/0 replicas, 2 wanted/, qr/min_replicas/, '--store.min_replicas=2');
+finds('fewer replicas than wanted', 'store: store.min_replicas', qr/0 replicas, 2 required/, qr/min_replicas/, '--store.min_replicas=2');
 
 # A user who may do less than the relay needs.
 ask('ACL', 'SETUSER', 'half', 'on', '>pw', '~clairon:*', '+@all', '-@dangerous', '-xadd', '+info');

@@ -8,7 +8,7 @@ use Exporter qw(import);
 use JSON ();
 use Test::More;
 
-our @EXPORT_OK = qw(doctor wrong finds mended);
+our @EXPORT_OK = qw(doctor wrong finds warns mended);
 
 # The relay whose file is read; a test sets it.
 our $relay;
@@ -38,6 +38,22 @@ sub finds
     return $wrong;
 }
 
-sub mended { is_deeply(wrong(), {}, $_[0]) or BAIL_OUT('what was broken must be whole again'); return }
+# warns('what is doubtful', 'area: check', qr/detail/, qr/hint/, @words): a warning, and nothing that is wrong.
+sub warns
+{
+    my ($what, $check, $detail, $hint, @words) = @_;
+    my ($code, $out, $err) = doctor('--json', @words);
+    my $answer = eval { JSON::decode_json($out) } or die "no JSON: $out$err";
+    my @warnings = grep { $_->{level} eq 'warn' } @{ $answer->{checks} };
+    my ($found) = grep { "$_->{area}: $_->{check}" eq $check } @warnings;
+    is_deeply([ $code, $answer->{wrong}, $answer->{warnings} ], [ 0, 0, scalar @warnings ], "$what: exit code 0, as nothing is wrong")
+      or diag $out;
+    like($found ? $found->{detail} : 'not found, but ' . join(', ', map { $_->{check} } @warnings), $detail, "$what: a warning");
+    like($found ? $found->{hint} : '', $hint, "$what: with a hint");
+    return $found;
+}
+
+# A relay that runs needs a moment to come back.
+sub mended { Clairon::Test::wait_until('the relay is ready', sub { ($relay->get('/readyz'))[0] != 503 }); is_deeply(wrong(), {}, $_[0]) or BAIL_OUT('what was broken must be whole again'); return }
 
 1;

@@ -1,0 +1,272 @@
+/* cli_doctor_gate.c: the doctor's checks of the gate: its origins, and the relay that runs. */
+#include "cli_doctor_gate.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <netdb.h>
+#include <openssl/ssl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define GATE "gate"
+#define UNIX_PREFIX "unix:"
+#define REPLY_MAX 8192
+#define REQUEST_MAX 1024
+#define HOST_MAX 256
+#define REASON_MAX 256
+#define ORIGIN_TEXT_MAX 256
+#define ORIGINS_TRIED_MAX 16
+#define PATIENCE_S 5
+
+/* A request to the running relay, on a connection of its own. */
+struct probe {
+    const struct config *config;
+    char reason[REASON_MAX]; /* why there is no reply */
+    char reply[REPLY_MAX];   /* status line, headers and body */
+};
+
+static int
+connect_with_patience(struct probe *probe, int family, const struct sockaddr *address,
+                      socklen_t len)
+{
+    const struct timeval patience = {.tv_sec = PATIENCE_S};
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) == 0 &&
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0 &&
+        connect(fd, address, len) == 0)
+        return fd;
+    snprintf(probe->reason, sizeof(probe->reason), "%s",
+             errno == EINPROGRESS ? "no answer" : strerror(errno));
+    if (fd >= 0)
+        (void)close(fd);
+    return -1;
+}
+
+static int
+connect_unix(struct probe *probe, const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    if (strlen(path) >= sizeof(address.sun_path)) {
+        snprintf(probe->reason, sizeof(probe->reason), "the path is too long");
+        return -1;
+    }
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    return connect_with_patience(probe, AF_UNIX, (const struct sockaddr *)&address,
+                                 sizeof(address));
+}
+
+/* A relay that listens on all addresses also does on the loopback one. */
+static const char *
+reachable(const char *host)
+{
+    if (host[0] == '\0' || strcmp(host, "*") == 0 || strcmp(host, "0.0.0.0") == 0)
+        return "127.0.0.1";
+    return strcmp(host, "::") == 0 ? "::1" : host;
+}
+
+static int
+connect_port(struct probe *probe, const char *listen)
+{
+    const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM};
+    const char *colon = strrchr(listen, ':');
+    struct addrinfo *found = NULL;
+    char host[HOST_MAX];
+    int failure, fd;
+    size_t len;
+
+    if (colon == NULL)
+        return -1; /* config_check_listen refuses it */
+    len = (size_t)(colon - listen);
+    if (len >= 2 && listen[0] == '[') {
+        listen++;
+        len -= 2;
+    }
+    snprintf(host, sizeof(host), "%.*s", (int)len, listen);
+    failure = getaddrinfo(reachable(host), colon + 1, &wanted, &found);
+    if (failure != 0) {
+        snprintf(probe->reason, sizeof(probe->reason), "%s", gai_strerror(failure));
+        return -1;
+    }
+    fd = connect_with_patience(probe, found->ai_family, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    return fd;
+}
+
+static size_t
+exchange_plain(int fd, const char *request, char reply[REPLY_MAX])
+{
+    size_t len = 0, asked = strlen(request);
+    ssize_t got = send(fd, request, asked, MSG_NOSIGNAL);
+
+    while (got > 0 && len + 1 < REPLY_MAX) {
+        got = recv(fd, reply + len, REPLY_MAX - 1 - len, 0);
+        len += got > 0 ? (size_t)got : 0;
+    }
+    return len;
+}
+
+/* The certificate is examined beside the settings; here the relay of this machine is asked. */
+static size_t
+exchange_tls(int fd, const char *request, char reply[REPLY_MAX])
+{
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    SSL *ssl = context != NULL ? SSL_new(context) : NULL;
+    size_t len = 0;
+    int got = 0;
+
+    if (ssl != NULL && SSL_set_fd(ssl, fd) == 1 && SSL_connect(ssl) == 1)
+        got = SSL_write(ssl, request, (int)strlen(request));
+    while (got > 0 && len + 1 < REPLY_MAX) {
+        got = SSL_read(ssl, reply + len, (int)(REPLY_MAX - 1 - len));
+        len += got > 0 ? (size_t)got : 0;
+    }
+    SSL_free(ssl);
+    SSL_CTX_free(context);
+    return len;
+}
+
+/* False: probe->reason holds why there is no reply. */
+static bool
+ask(struct probe *probe, const char *request)
+{
+    const char *listen = probe->config->gate.listen;
+    size_t prefix_len = strlen(UNIX_PREFIX), len;
+    int fd = strncmp(listen, UNIX_PREFIX, prefix_len) == 0
+                 ? connect_unix(probe, listen + prefix_len)
+                 : connect_port(probe, listen);
+
+    if (fd < 0)
+        return false;
+    len = probe->config->gate.tls_cert != NULL ? exchange_tls(fd, request, probe->reply)
+                                               : exchange_plain(fd, request, probe->reply);
+    (void)close(fd);
+    probe->reply[len] = '\0';
+    if (strncmp(probe->reply, "HTTP/1.", 7) == 0)
+        return true;
+    snprintf(probe->reason, sizeof(probe->reason), "%s",
+             len == 0 ? "connected, but no reply within 5 s" : "the reply is not HTTP");
+    return false;
+}
+
+/* 0: the reply is none of /readyz. */
+static int
+read_ready(const struct probe *probe, char ret_feed[32], char ret_store[32])
+{
+    const char *body = strstr(probe->reply, "\r\n\r\n");
+    json_t *ready = body != NULL ? json_loads(body + 4, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+    const char *feed = json_string_value(json_object_get(ready, "feed"));
+    const char *store = json_string_value(json_object_get(ready, "store"));
+    bool is_draining = json_is_true(json_object_get(ready, "draining"));
+    int status = feed != NULL && store != NULL ? (int)strtol(probe->reply + 9, NULL, 10) : 0;
+
+    snprintf(ret_feed, 32, "%s", is_draining ? "draining" : feed != NULL ? feed : "");
+    snprintf(ret_store, 32, "%s", store != NULL ? store : "");
+    json_decref(ready);
+    return status;
+}
+
+static const char *
+unready_hint(const char *feed, const char *store)
+{
+    if (strcmp(feed, "draining") == 0)
+        return "It is shutting down: systemctl status clairon-relay";
+    if (strcmp(store, "up") != 0)
+        return "It has no connection to the store: see the store's checks here, and its log: "
+               "journalctl -u clairon-relay -o cat | grep who=store";
+    return "It does not read PostgreSQL: see the checks of postgresql here, and its log: "
+           "journalctl -u clairon-relay -o cat | grep who=feed";
+}
+
+/* False: there is no relay to ask further. */
+static bool
+examine_ready(struct probe *probe, struct findings *findings)
+{
+    const char *listen = probe->config->gate.listen;
+    char feed[32], store[32];
+    int status;
+
+    if (!ask(probe, "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")) {
+        findings_warn(findings, GATE, "relay",
+                      "Start it: systemctl start clairon-relay; if it runs with other settings, "
+                      "name its file by -c",
+                      "no relay answers on %s: %s", listen, probe->reason);
+        return false;
+    }
+    status = read_ready(probe, feed, store);
+    if (status == 0) {
+        findings_add(findings, GATE, "relay", false,
+                     "Another program listens there: stop it, or choose another gate.listen",
+                     "the reply from %s is not that of a relay", listen);
+        return false;
+    }
+    findings_add(findings, GATE, "relay", status == 200, unready_hint(feed, store),
+                 "%s on %s, feed %s, store %s", status == 200 ? "ready" : "not ready", listen, feed,
+                 store);
+    return true;
+}
+
+/* Preflight requests are answered without a token. */
+static bool
+is_admitted(struct probe *probe, const char *origin)
+{
+    char request[REQUEST_MAX];
+
+    snprintf(request, sizeof(request),
+             "OPTIONS /v1/poll HTTP/1.1\r\nHost: localhost\r\nOrigin: %s\r\n"
+             "Access-Control-Request-Method: GET\r\nConnection: close\r\n\r\n",
+             origin);
+    return !ask(probe, request) || strncmp(probe->reply + 9, "403", 3) != 0;
+}
+
+static void
+examine_origin(struct probe *probe, bool is_running, const char *origin, struct findings *findings)
+{
+    if (strcmp(origin, "*") == 0)
+        findings_warn(findings, GATE, "gate.origins",
+                      "Name the origins of your pages, such as https://app.example",
+                      "*: pages of every web site may use a token that they get hold of");
+    else if (is_running && strchr(origin, '*') == NULL && !is_admitted(probe, origin))
+        findings_add(findings, GATE, "gate.origins", false,
+                     "It runs with older settings: systemctl restart clairon-relay",
+                     "the running relay rejects pages of %s", origin);
+    else
+        findings_add(findings, GATE, "gate.origins", true, NULL, "%s", origin);
+}
+
+static void
+examine_origins(struct probe *probe, bool is_running, struct findings *findings)
+{
+    const char *rest = probe->config->gate.origins;
+
+    if (rest == NULL) {
+        findings_add(findings, GATE, "gate.origins", true, NULL,
+                     "not set: pages of the relay's own host alone");
+        return;
+    }
+    for (int i = 0; i < ORIGINS_TRIED_MAX; i++) {
+        char origin[ORIGIN_TEXT_MAX];
+        size_t len;
+
+        rest += strspn(rest, ", \t");
+        len = strcspn(rest, ", \t");
+        if (len == 0)
+            return;
+        snprintf(origin, sizeof(origin), "%.*s", (int)len, rest);
+        examine_origin(probe, is_running, origin, findings);
+        rest += len;
+    }
+}
+
+void
+doctor_gate(const struct config *config, struct findings *findings)
+{
+    struct probe probe = {.config = config};
+
+    examine_origins(&probe, examine_ready(&probe, findings), findings);
+}
