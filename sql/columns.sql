@@ -89,10 +89,23 @@ CREATE FUNCTION clairon.follow_names() RETURNS void
                                     WHERE attrelid = relation AND attnum = number
                                       AND attname = name AND NOT attisdropped))
 $$;
+CREATE FUNCTION clairon.changes_owner(command pg_ddl_command) RETURNS boolean
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_changes_owner';
+-- A rule stays with its table, as its triggers and policies do, also where the new owner could not
+-- have set it: so whoever changes the owner gets a NOTICE.
 CREATE FUNCTION clairon.follow_renamed() RETURNS event_trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    changed regclass;
 BEGIN
     PERFORM clairon.follow_names();
+    FOR changed IN SELECT DISTINCT objid FROM pg_event_trigger_ddl_commands()
+                   WHERE classid = 'pg_class'::regclass AND clairon.changes_owner(command)
+                     AND EXISTS (SELECT FROM clairon.rule WHERE relation = objid) LOOP
+        RAISE NOTICE 'the rules of clairon on % stay in force', changed
+            USING HINT = format('SELECT * FROM clairon.rules WHERE relation = %L::regclass; shows '
+                                'them, clairon.unwatch() removes them.', changed);
+    END LOOP;
 END $$;
 -- ALTER VIEW and its like rename columns of tables as well.
 CREATE EVENT TRIGGER clairon_follow_renamed ON ddl_command_end

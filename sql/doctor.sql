@@ -294,7 +294,7 @@ $$;
 CREATE FUNCTION clairon.doctor_rules()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT 'rules', count(*) > 0, count(*) || ' rules',
+    SELECT 'rules', count(*) > 0, format('%s %s', count(*), CASE count(*) WHEN 1 THEN 'rule' ELSE 'rules' END),
            'Nothing is sent of any table: SELECT clairon.watch(''a_table'', ''USER'', ''a_column'');'
     FROM clairon.rule WHERE part = 0
     UNION ALL
@@ -352,25 +352,30 @@ CREATE FUNCTION clairon.doctor_rules()
        OR leaf.relreplident = 'i'
           AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = leaf.oid AND indisreplident)
     UNION ALL
-    SELECT format('replica identity of %s', leaf.oid::regclass),
-           leaf.relreplident = 'f' OR key.has_target,
-           CASE leaf.relreplident WHEN 'f' THEN 'full' WHEN 'n' THEN 'nothing'
-               ELSE 'by key' END
-               || CASE WHEN leaf.relreplident <> 'f' AND NOT key.has_target
-                       THEN ', which does not hold target column "' || attname || '"'
-                       ELSE '' END,
+    SELECT format('replica identity of %s', leaf.oid::regclass), missing IS NULL,
+           CASE leaf.relreplident WHEN 'f' THEN 'full' WHEN 'n' THEN 'nothing' ELSE 'by key' END
+               || coalesce(format(', which does not hold target column "%s"', missing[1]), ''),
            format('ALTER TABLE %s REPLICA IDENTITY FULL; until then deletes are not delivered, and '
                   'those who lose a row are not told.', leaf.oid::regclass)
     FROM clairon.rule
     JOIN pg_attribute ON attrelid = relation AND attnum = target_column AND NOT attisdropped
     CROSS JOIN LATERAL clairon.doctor_leaves(rule.relation) AS tree (relid)
     JOIN pg_class AS leaf ON leaf.oid = tree.relid
-    CROSS JOIN LATERAL (SELECT EXISTS (
-        SELECT FROM pg_index JOIN pg_attribute AS part
-            ON part.attrelid = leaf.oid AND part.attnum = ANY (indkey::int2[])
-        WHERE indrelid = leaf.oid AND part.attname = pg_attribute.attname
-          AND CASE leaf.relreplident WHEN 'd' THEN indisprimary AND indimmediate
-                  WHEN 'i' THEN indisreplident ELSE false END) AS has_target) AS key
+    CROSS JOIN LATERAL clairon.missing_in_old_row(rule.relation, ARRAY[target_column], leaf.oid)
+        AS key (missing)
+    UNION ALL
+    -- Set before its owner lost the right, or by the table's owner of before.
+    SELECT format('rights of rule %s on %s', rule.name, rule.relation), false,
+           format('it needs clairon_app, and %s is not a member', owner.rolname),
+           format('If it should not be there: SELECT clairon.unwatch(%L, %L); else GRANT clairon_app '
+                  'TO %I;', rule.relation, rule.name, owner.rolname)
+    FROM clairon.rule
+    JOIN pg_class AS class ON class.oid = rule.relation
+    JOIN pg_roles AS owner ON owner.oid = class.relowner
+    JOIN pg_roles AS app ON app.rolname = 'clairon_app'
+    WHERE part = 0 AND NOT pg_has_role(owner.oid, app.oid, 'USAGE')
+      AND (target_column IS NULL OR type = 2 OR priority = 0 OR emitter <> 'clairon'
+           OR topic IS NOT NULL)
 $$;
 
 -- A standby takes no such command.
@@ -379,10 +384,18 @@ CREATE FUNCTION clairon.where_written() RETURNS text
     SELECT CASE WHEN pg_is_in_recovery() THEN 'On the primary: ' ELSE '' END
 $$;
 
+-- Of these checks a finding is a warning: notifications flow, and something should be done before
+-- they do not. doctor() returns it with ok true beside a hint; where all is well, the hint is null.
+CREATE FUNCTION clairon.is_warning(check_name text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT check_name = 'max_slot_wal_keep_size' OR check_name LIKE 'rights of rule %'
+$$;
+
 CREATE FUNCTION clairon.doctor()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT check_name, ok, detail, CASE WHEN NOT ok THEN hint END
+    SELECT check_name, coalesce(ok, false) OR clairon.is_warning(check_name), detail,
+           CASE WHEN ok IS NOT TRUE THEN hint END
     FROM (SELECT * FROM clairon.doctor_settings()
           UNION ALL SELECT * FROM clairon.doctor_standby() WHERE pg_is_in_recovery()
           UNION ALL SELECT * FROM clairon.doctor_physical_slots() WHERE NOT pg_is_in_recovery()

@@ -32,13 +32,20 @@ BEGIN
     END IF;
 END $$;
 
+-- The public functions are written in C, which calls the function below each as its owner, and
+-- leaves the lines of PL/pgSQL out of an error's context: see sql_watch.c.
 CREATE FUNCTION clairon.notify(audience text, targets text[], payload jsonb,
     type text DEFAULT 'NOTIFICATION', priority text DEFAULT 'NORMAL', source text DEFAULT NULL,
     topic text DEFAULT NULL, emitter text DEFAULT NULL, ttl interval DEFAULT NULL,
     ack_required boolean DEFAULT false, retry_limit int DEFAULT 5,
     backoff text DEFAULT 'EXPONENTIAL', idempotency_key text DEFAULT NULL,
     ack_timeout interval DEFAULT NULL)
-    RETURNS uuid LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    RETURNS uuid LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_notify';
+
+CREATE FUNCTION clairon.send_message(audience text, targets text[], payload jsonb, type text,
+    priority text, source text, topic text, emitter text, ttl interval, ack_required boolean,
+    retry_limit int, backoff text, idempotency_key text, ack_timeout interval)
+    RETURNS uuid LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
     new_id uuid := clairon.uuid_v7();
@@ -76,7 +83,9 @@ BEGIN
 END $$;
 
 CREATE FUNCTION clairon.once(entity text, key text) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_once';
+CREATE FUNCTION clairon.insert_key(entity text, key text) RETURNS boolean
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
     PERFORM clairon.check_text('entity', coalesce(entity, ''), 1024);
@@ -87,7 +96,9 @@ END $$;
 
 -- Keys are forgotten by age, when someone chooses to: this is that someone's function.
 CREATE FUNCTION clairon.prune(older_than interval) RETURNS bigint
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_prune';
+CREATE FUNCTION clairon.delete_keys(older_than interval) RETURNS bigint
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     removed bigint;
     more bigint;

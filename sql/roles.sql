@@ -21,21 +21,16 @@ END $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA clairon FROM PUBLIC;
 GRANT USAGE ON SCHEMA clairon TO PUBLIC;
--- Each is for the owners of the tables it names: it checks that itself.
-GRANT EXECUTE ON FUNCTION
-    clairon.watch(regclass, text, text, text, text, text, text[], text[], text, text, text,
-                  interval, boolean, int, text, interval),
-    clairon.unwatch(regclass, text) TO PUBLIC;
-GRANT EXECUTE ON FUNCTION
-    clairon.notify(text, text[], jsonb, text, text, text, text, text, interval, boolean, int,
-                   text, text, interval),
-    clairon.once(text, text) TO clairon_app;
-GRANT EXECUTE ON FUNCTION clairon.show_condition(regclass, text), clairon.utf8(text) TO clairon_relay;
+-- Each checks its caller: they are for the owners of the table.
+GRANT EXECUTE ON FUNCTION clairon.watch, clairon.unwatch, clairon.show_condition TO PUBLIC;
+-- It shows each user the rules of that user's tables.
+GRANT SELECT ON clairon.rules TO PUBLIC;
+GRANT EXECUTE ON FUNCTION clairon.notify, clairon.once TO clairon_app;
+GRANT EXECUTE ON FUNCTION clairon.utf8 TO clairon_relay;
 GRANT SELECT ON clairon.rule, clairon.rules, clairon.status, clairon.member TO clairon_relay;
 GRANT EXECUTE ON FUNCTION
-    clairon.doctor(), clairon.doctor_settings(), clairon.doctor_standby(), clairon.doctor_replay(),
-    clairon.doctor_physical_slots(), clairon.doctor_extension(), clairon.doctor_roles(),
-    clairon.allowed_plugins(), clairon.doctor_awaited(), clairon.doctor_slots(),
-    clairon.doctor_leaves(regclass), clairon.json_within(oid), clairon.doctor_rules(),
-    clairon.where_written(),
-    clairon.version() TO clairon_relay;
+    clairon.doctor, clairon.doctor_settings, clairon.doctor_standby, clairon.doctor_replay,
+    clairon.doctor_physical_slots, clairon.doctor_extension, clairon.doctor_roles,
+    clairon.allowed_plugins, clairon.doctor_awaited, clairon.doctor_slots,
+    clairon.doctor_leaves, clairon.json_within, clairon.missing_in_old_row, clairon.doctor_rules,
+    clairon.where_written, clairon.is_warning, clairon.version TO clairon_relay;

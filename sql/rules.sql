@@ -217,21 +217,24 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 
 -- A rule's only_when as one would write it now, or what is stored and why it denies.
-CREATE FUNCTION clairon.show_condition(relation regclass, name text) RETURNS text
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+CREATE FUNCTION clairon.condition_text(relation regclass, name text) RETURNS text
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
     SET standard_conforming_strings = on AS $$
 DECLARE
     stored text := (SELECT string_agg(rule.only_when, '' ORDER BY part) FROM clairon.rule
-                    WHERE rule.relation = show_condition.relation
-                      AND rule.name = show_condition.name);
+                    WHERE rule.relation = condition_text.relation
+                      AND rule.name = condition_text.name);
     first clairon.rule;
 BEGIN
     SELECT * INTO first FROM clairon.rule
-    WHERE rule.relation = show_condition.relation AND rule.name = show_condition.name AND part = 0;
+    WHERE rule.relation = condition_text.relation AND rule.name = condition_text.name AND part = 0;
     RETURN clairon.condition_show(relation, stored, first.column_origins, first.column_numbers);
 EXCEPTION WHEN OTHERS THEN
     RETURN format('%s (denies: %s)', stored, SQLERRM);
 END $$;
+-- For the table's owner, and for those who may read clairon.rule: see sql_watch.c.
+CREATE FUNCTION clairon.show_condition(relation regclass, name text) RETURNS text
+    LANGUAGE c STABLE STRICT AS 'MODULE_PATHNAME', 'clairon_show_condition';
 
 -- A row without TOAST has to fit a page: what is long goes on in further rows.
 CREATE FUNCTION clairon.insert_rule(rule clairon.rule) RETURNS void
@@ -376,7 +379,8 @@ BEGIN
     RETURN removed;
 END $$;
 
-CREATE VIEW clairon.rules AS
+-- Owners see the rules of their tables, those who may read clairon.rule see all of them.
+CREATE VIEW clairon.rules WITH (security_barrier) AS
     SELECT rule.relation, rule.name, rule.audience,
            coalesce(attribute.attname::text, '=' || whole.targets,
                     CASE WHEN rule.target_column IS NOT NULL THEN '(dropped column)'
@@ -407,4 +411,7 @@ CREATE VIEW clairon.rules AS
                       FROM unnest(row.target_list) WITH ORDINALITY AS t (target, place)) AS targets
               FROM clairon.rule AS row
               WHERE row.relation = rule.relation AND row.name = rule.name) AS piece) AS whole
-    WHERE rule.part = 0;
+    WHERE rule.part = 0
+      AND (pg_catalog.has_table_privilege('clairon.rule', 'SELECT')
+           OR EXISTS (SELECT FROM pg_catalog.pg_class
+                      WHERE oid = rule.relation AND pg_catalog.pg_has_role(relowner, 'USAGE')));

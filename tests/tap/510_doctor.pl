@@ -109,7 +109,7 @@ $pg->reload;
 wait_until('it does no more', sub { !is_awaited() });
 
 # Settings of the server. Those of its start are broken last.
-my %settings = (max_slot_wal_keep_size => -1, wal_sender_timeout => 0);
+my %settings = (wal_sender_timeout => 0);
 for my $name (sort keys %settings)
 {
     sql("ALTER SYSTEM SET $name = $settings{$name}");
@@ -122,6 +122,19 @@ for my $name (sort keys %settings)
     wait_until("$name is mended", sub { sql("SHOW $name") !~ /^(-1|0)$/ });
 }
 mended('typed as they stand, the hints mend them');
+
+# A warning: true, beside a hint. Of all other checks that are true the hint is null.
+sql('ALTER SYSTEM SET max_slot_wal_keep_size = -1');
+$pg->reload;
+wait_until('there is no limit', sub { sql('SHOW max_slot_wal_keep_size') eq '-1' });
+mended('WAL without limit is no fault');
+my $warnings = q{SELECT ok, check_name, detail, hint FROM clairon.doctor() WHERE hint IS NOT NULL};
+like(sql($warnings), qr/^t\|max_slot_wal_keep_size\|.*unlimited\|.*ALTER SYSTEM SET max_slot_wal_keep_size = '64GB'; SELECT pg_reload_conf\(\);$/,
+    'it is a warning, with what removes it');
+sql($1) if sql($warnings) =~ /(ALTER SYSTEM SET [^;]+;)/;
+$pg->reload;
+wait_until('there is a limit', sub { sql('SHOW max_slot_wal_keep_size') ne '-1' });
+is(sql($warnings), '', 'typed as it stands, the hint removes it');
 SKIP: {
     skip 'this minor has no output_plugin_libraries', 2 if sql(q{SELECT count(*) FROM pg_settings WHERE name = 'output_plugin_libraries'}) eq '0';
     sql('ALTER SYSTEM SET output_plugin_libraries = pgoutput, test_decoding');

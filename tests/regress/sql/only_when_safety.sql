@@ -1,6 +1,6 @@
 -- What only_when reads and runs: nothing of others' with the extension's rights, nothing that runs SQL.
 \set SHOW_CONTEXT never
-CREATE ROLE owner_of_doubtful_types;
+CREATE ROLE owner_of_doubtful_types IN ROLE clairon_app;
 GRANT CREATE ON SCHEMA public TO owner_of_doubtful_types;
 SET ROLE owner_of_doubtful_types;
 CREATE TABLE odd (id int PRIMARY KEY, v text, ids int[]);

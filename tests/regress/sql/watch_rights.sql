@@ -1,0 +1,72 @@
+-- Who may set which rule, who sees it, and what becomes of it when the table changes hands?
+\set SHOW_CONTEXT never
+CREATE ROLE plain_owner;
+CREATE ROLE app_owner IN ROLE clairon_app;
+CREATE ROLE onlooker;
+CREATE ROLE relay_reader IN ROLE clairon_relay;
+GRANT CREATE ON SCHEMA public TO plain_owner, app_owner;
+SET ROLE plain_owner;
+CREATE TABLE mine (id int PRIMARY KEY, who text, many text[]);
+ALTER TABLE mine REPLICA IDENTITY FULL;
+-- rows of a table, under its name, to the users whom they name
+SELECT clairon.watch('mine', 'USER', 'who'), clairon.watch('mine', 'ROLE', 'many', name => 'groups');
+SELECT clairon.watch('mine', 'USER', 'who', type => 'NOTIFICATION', priority => 'LOW', operations => '{create}',
+                     columns => '{id}', only_when => 'id > 0', emitter => 'clairon', ttl => '1 day',
+                     ack_required => true, retry_limit => 3, backoff => 'FIXED');
+-- nobody else, in no other name, and not before others
+SELECT clairon.watch('mine', 'USER', '=u1');
+SELECT clairon.watch('mine', 'ROLE', '=admin');
+SELECT clairon.watch('mine', 'ALL');
+SELECT clairon.watch('mine', 'USER', 'who', type => 'SYSTEM');
+SELECT clairon.watch('mine', 'USER', 'who', priority => 'HIGH');
+SELECT clairon.watch('mine', 'USER', 'who', emitter => 'bank');
+SELECT clairon.watch('mine', 'USER', 'who', emitter => ':who');
+SELECT clairon.watch('mine', 'USER', 'who', topic => 'srv.bank');
+-- who is in force counts, not who owns the functions behind watch
+CREATE FUNCTION set_for_all() RETURNS void LANGUAGE sql SECURITY DEFINER AS $$SELECT clairon.watch('public.mine', 'ALL')$$;
+RESET ROLE;
+SELECT set_for_all();
+SET ROLE app_owner;
+SELECT clairon.watch('mine', 'ALL');
+CREATE TABLE theirs (id int PRIMARY KEY, who text);
+SELECT clairon.watch('theirs', 'ALL', type => 'SYSTEM', priority => 'HIGH', emitter => 'bank', topic => 'srv.bank'),
+       clairon.watch('theirs', 'ROLE', '=admin', name => 'list', only_when => 'id > 0');
+
+-- each sees the rules of the tables that are theirs
+SELECT relation, name, only_when FROM clairon.rules ORDER BY 1, 2;
+SET ROLE plain_owner;
+SELECT relation, name, targets, only_when FROM clairon.rules ORDER BY 1, 2;
+SELECT clairon.show_condition('mine', 'default'), clairon.show_condition('mine', 'no such');
+SELECT clairon.show_condition('theirs', 'list');
+SELECT count(*) FROM clairon.rule;
+-- also from behind a function that would show what it is asked about
+CREATE FUNCTION peep(relation regclass, name text) RETURNS boolean LANGUAGE plpgsql COST 0.0001 AS
+    $$BEGIN RAISE NOTICE 'seen: % of %', name, relation; RETURN true; END$$;
+SELECT count(*) FROM clairon.rules WHERE peep(relation, name);
+SET ROLE onlooker;
+SELECT relation, name FROM clairon.rules;
+SELECT clairon.show_condition('mine', 'default');
+SET ROLE relay_reader;
+SELECT relation, name, only_when FROM clairon.rules ORDER BY 1, 2;
+SELECT check_name, ok, hint FROM clairon.doctor() WHERE check_name LIKE 'rights %';
+
+-- a rule stays with its table: the new owner is told, sees it, can remove it, and not set it again
+RESET ROLE;
+ALTER TABLE theirs OWNER TO plain_owner, ADD COLUMN more int;
+ALTER TABLE theirs ADD COLUMN still_more int;
+SELECT check_name, ok, detail, hint FROM clairon.doctor() WHERE check_name LIKE 'rights %' ORDER BY 1;
+SET ROLE app_owner;
+SELECT relation, name FROM clairon.rules;
+SELECT clairon.unwatch('theirs');
+SET ROLE plain_owner;
+SELECT relation, name, audience, targets FROM clairon.rules WHERE relation = 'theirs'::regclass ORDER BY 2;
+SELECT clairon.watch('theirs', 'ALL', emitter => 'bank');
+SELECT clairon.unwatch('theirs', 'list'), clairon.unwatch('theirs');
+RESET ROLE;
+SELECT check_name FROM clairon.doctor() WHERE check_name LIKE 'rights %';
+DROP FUNCTION set_for_all(), peep(regclass, text);
+DROP TABLE mine, theirs;
+REVOKE CREATE ON SCHEMA public FROM plain_owner, app_owner;
+DROP ROLE plain_owner, app_owner, onlooker, relay_reader;
+SELECT count(*) FROM clairon.rule;
+SELECT count(*) FROM notes();
