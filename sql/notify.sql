@@ -22,6 +22,11 @@ BEGIN
                 coalesce('a JSON ' || jsonb_typeof(payload), 'NULL')
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: a JSON object.';
     END IF;
+    IF audience <> 'ALL' AND targets IS NULL THEN
+        RAISE EXCEPTION 'targets: NULL is not valid for audience %', audience
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Valid: an array of ids; it may be empty, as in coalesce(array_agg(id), ''{}'').';
+    END IF;
     IF audience = 'ALL' AND cardinality(targets) > 0 THEN
         RAISE EXCEPTION 'targets: not valid for audience ALL'
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: NULL or {}.';

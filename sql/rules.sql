@@ -37,7 +37,10 @@ BEGIN
        OR (upper(audience) IN ('USER', 'ALL') AND audience <> upper(audience)) THEN
         RAISE EXCEPTION 'audience: "%" is not valid', coalesce(audience, 'NULL')
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Valid: USER, ALL, or a word of up to 63 letters, digits and _.';
+                  HINT = CASE
+                      WHEN upper(audience) IN ('USER', 'ALL') THEN format('Write %s.', upper(audience))
+                      ELSE 'Valid: USER, ALL, or a word of up to 63 ASCII letters, digits and _ that '
+                           'does not begin with a digit.' END;
     END IF;
     -- Large parts may all but cancel each other out; some months are shorter than the 30 days that
     -- they have in a comparison of intervals.
@@ -128,10 +131,12 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION '%: % has no column "%"', parameter, relation, coalesce(wanted, 'NULL')
             USING ERRCODE = 'undefined_column',
-                  HINT = format('Valid: %s.',
+                  HINT = format('Valid: %s%s.',
                                 (SELECT string_agg(attname, ', ' ORDER BY attnum)
                                  FROM pg_attribute WHERE attrelid = relation AND attnum > 0
-                                   AND NOT attisdropped AND attgenerated <> 'v'));
+                                   AND NOT attisdropped AND attgenerated <> 'v'),
+                                CASE WHEN parameter = 'targets' AND wanted <> ''
+                                     THEN format('; or a list, %L', '=' || wanted) END);
     END IF;
     RETURN number;
 END $$;
@@ -343,10 +348,7 @@ BEGIN
             USING ERRCODE = 'program_limit_exceeded';
     END IF;
     PERFORM clairon.insert_rule(rule);
-    IF (SELECT relrowsecurity FROM pg_class WHERE oid = relation) THEN
-        RAISE NOTICE 'relation: the row-level security of % does not limit who is notified, only '
-                     'the rule does', relation;
-    END IF;
+    PERFORM clairon.advise(rule);
 END $$;
 
 -- These two are written in C, for who calls them must own the table: see sql_watch.c.

@@ -109,7 +109,6 @@ CREATE TABLE clairon.member (
     user_id  text NOT NULL CHECK (octet_length(user_id) BETWEEN 1 AND 255),
     PRIMARY KEY (audience, target, user_id)
 );
-COMMENT ON TABLE clairon.member IS 'who belongs to what: user_id receives what goes to target';
 CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON clairon.member
     FOR EACH STATEMENT EXECUTE FUNCTION clairon.refuse_truncate();
 ALTER TABLE clairon.member ENABLE ALWAYS TRIGGER refuse_truncate;

@@ -1,0 +1,50 @@
+-- Does watch say what a rule will not deliver, and an error which parameter it is about, without lines of PL/pgSQL?
+\set VERBOSITY default
+CREATE TABLE plain (id int PRIMARY KEY, owner text, state text);
+-- targets and conditions that old rows do not hold
+SELECT clairon.watch('plain', 'USER', 'owner');
+SELECT clairon.watch('plain', 'USER', 'owner', operations => '{create}');
+SELECT clairon.watch('plain', 'USER', 'id');
+SELECT clairon.watch('plain', 'USER', '=u1', only_when => $$state = 'open' AND id > 0$$);
+SELECT clairon.watch('plain', 'ALL', columns => '{id,owner}');
+ALTER TABLE plain REPLICA IDENTITY FULL;
+SELECT clairon.watch('plain', 'USER', 'owner', only_when => $$state = 'open'$$);
+CREATE TABLE parts (region text, id int, owner text, PRIMARY KEY (region, id)) PARTITION BY LIST (region);
+SELECT clairon.watch('parts', 'USER', 'owner');
+CREATE TABLE part_a PARTITION OF parts FOR VALUES IN ('a');
+SELECT clairon.watch('parts', 'USER', 'owner');
+-- rules that never fire
+SELECT clairon.watch('plain', 'USER', '= , ');
+SELECT clairon.watch('plain', 'USER', 'owner', operations => '{truncate}');
+-- errors, of the function that was called and of the caller's own
+SELECT clairon.watch('plain', 'USER', 'u1');
+SELECT clairon.watch('plain', 'USER', 'it''s');
+SELECT clairon.watch('plain', 'user', 'owner');
+SELECT clairon.watch('plain', 'ÉCOLE', 'owner');
+SELECT clairon.watch('plain', 'USER', 'owner', only_when => 'no_such > 1');
+SELECT clairon.unwatch(NULL);
+SELECT clairon.notify('USER', NULL, '{}');
+SELECT clairon.notify('USER', '{u1}', '[]');
+SELECT clairon.once('', 'key');
+SELECT clairon.prune(NULL);
+DO $$
+BEGIN
+    PERFORM clairon.notify('USER', '{u1}', '{}', source => '');
+END $$;
+DO $$
+BEGIN
+    PERFORM clairon.notify('USER', '{u1}', '{}', source => '');
+EXCEPTION WHEN invalid_parameter_value THEN
+    RAISE NOTICE 'caught: %', SQLERRM;
+END $$;
+SELECT count(*) FROM notes();
+-- all that is there says what it is
+SELECT count(*) FROM pg_proc WHERE pronamespace = 'clairon'::regnamespace AND obj_description(oid, 'pg_proc') IS NULL;
+SELECT attrelid::regclass, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+WHERE relnamespace = 'clairon'::regnamespace AND attnum > 0 AND col_description(attrelid, attnum) IS NULL
+  AND (relkind = 'v' OR relname = 'member');
+SELECT relname FROM pg_class WHERE relnamespace = 'clairon'::regnamespace AND relkind IN ('r', 'v')
+                               AND obj_description(oid, 'pg_class') IS NULL;
+SELECT proname FROM pg_proc WHERE pronamespace = 'clairon'::regnamespace
+                              AND obj_description(oid, 'pg_proc') NOT LIKE 'internal%' ORDER BY 1;
+DROP TABLE plain, parts;
