@@ -70,6 +70,7 @@ struct config {
         int64_t expiring_ms;
         int64_t shed_lag_ms; /* how long lines wait when shedding begins; 0: never */
         int64_t shed_bytes;  /* in queues, likewise */
+        bool hide_targets;   /* from receivers */
     } delivery;
     struct {
         char *hs256_secret_file;

@@ -41,6 +41,9 @@ const struct config_key config_keys[] = {
     { "delivery", "expiring", CONFIG_DURATION, false, "60s", 0, HOUR, NULL,
       FIELD(delivery.expiring_ms),
       "how long before its token expires a client is told; of a short one, a fifth of it" },
+    { "delivery", "hide_targets", CONFIG_BOOL, false, "off", 0, 0, NULL,
+      FIELD(delivery.hide_targets),
+      "show receivers an empty routing.audience.targets, not who else gets a notification" },
     { "delivery", "shed_bytes", CONFIG_SIZE, false, "256MB", 0, 1024 * 1024 * MB, NULL,
       FIELD(delivery.shed_bytes),
       "unsent bytes of all clients at which LOW, then NORMAL lines of type REALTIME are left out; "

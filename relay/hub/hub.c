@@ -120,6 +120,14 @@ hub_publish(struct hub *hub)
     hub->batch_count = 0;
 }
 
+struct note *
+hub_note(const struct hub *hub, const struct entry *entry, const struct entry_id *pos)
+{
+    if (hub->config->delivery.hide_targets)
+        return note_new_without_targets(entry, hub->epoch, pos, hub->shards);
+    return note_new(entry, hub->epoch, pos, hub->shards);
+}
+
 /* Its line goes to all its readers. What is for one user need not tell where others are. */
 static struct note *
 note_of(const struct hub *hub, const struct entry *entry)
@@ -127,9 +135,9 @@ note_of(const struct hub *hub, const struct entry *entry)
     struct entry_id pos[STORE_SHARDS_MAX];
 
     if (entry->shard == 0)
-        return note_new(entry, hub->epoch, shed_heads(hub), hub->shards);
+        return hub_note(hub, entry, shed_heads(hub));
     place_spread(place_of(shed_heads(hub), entry->shard), entry->shard, pos, hub->shards);
-    return note_new(entry, hub->epoch, pos, hub->shards);
+    return hub_note(hub, entry, pos);
 }
 
 static void

@@ -234,6 +234,8 @@ struct place session_head(const struct session *session);
 /* All before it was given to this session, or was not for it. */
 struct place session_reached(const struct session *session);
 /* A note, or another's, that tells a place of this session alone. The caller owns one reference. */
+/* The line of an entry, with its targets unless delivery.hide_targets is on. */
+struct note *hub_note(const struct hub *hub, const struct entry *entry, const struct entry_id *pos);
 struct note *session_note(const struct session *session, const struct entry *entry,
                           struct place place);
 struct note *session_note_at(const struct session *session, const struct note *note,

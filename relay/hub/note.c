@@ -6,11 +6,13 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "wire/targets.h"
 #include "wire/ws_frame.h"
 
 #define TAIL_MAX 128 /* bytes of a notification, from `attempts` on */
 
 static const char START[] = "{\"t\":\"msg\",\"pos\":\"";
+static const struct bytes NOTHING = {NULL, 0};
 static const char MIDDLE[] = "\",\"n\":";
 
 /* What stands before the notification in its line. */
@@ -27,11 +29,15 @@ write_start(const char *epoch, const struct entry_id *pos, unsigned shards,
     return len + sizeof(MIDDLE) - 1;
 }
 
-/* All in one allocation; the rest is the caller's to set. */
+/*
+ * All in one allocation; the rest is the caller's to set. `hidden`, a view of `data`, is left out.
+ */
 static struct note *
-make(struct bytes route, struct bytes only, struct bytes data, const char *epoch,
-     const struct entry_id *pos, unsigned shards, const struct backlog *backlog)
+make(struct bytes route, struct bytes only, struct bytes data, struct bytes hidden,
+     const char *epoch, const struct entry_id *pos, unsigned shards, const struct backlog *backlog)
 {
+    size_t before = hidden.len > 0 ? (size_t)(hidden.at - data.at) : data.len;
+    size_t behind = data.len - before - hidden.len;
     char start[NOTE_POS_MAX + sizeof(START) + sizeof(MIDDLE)];
     size_t start_len = write_start(epoch, pos, shards, backlog, start);
     struct note *note;
@@ -39,7 +45,7 @@ make(struct bytes route, struct bytes only, struct bytes data, const char *epoch
     unsigned char *at;
 
     note = memory_grow(NULL, sizeof(*note) + shards * sizeof(*pos) + sizeof(*told) + route.len +
-                                 only.len + WS_TEXT_HEAD_MAX + start_len + data.len + 1);
+                                 only.len + WS_TEXT_HEAD_MAX + start_len + before + behind + 1);
     told = (struct backlog *)(note->pos + shards);
     at = (unsigned char *)(told + (backlog != NULL));
     *note =
@@ -58,20 +64,23 @@ make(struct bytes route, struct bytes only, struct bytes data, const char *epoch
     note->only = (struct bytes){at, only.len};
     note->line = at + only.len + WS_TEXT_HEAD_MAX;
     memcpy(note->line, start, start_len);
-    note->data = (struct bytes){note->line + start_len, data.len};
-    memcpy(note->line + start_len, data.at, data.len);
-    note->line[start_len + data.len] = '}';
-    note->line_len = start_len + data.len + 1;
+    note->data = (struct bytes){note->line + start_len, before + behind};
+    memcpy(note->line + start_len, data.at, before);
+    if (behind > 0)
+        memcpy(note->line + start_len + before, hidden.at + hidden.len, behind);
+    note->line[start_len + before + behind] = '}';
+    note->line_len = start_len + before + behind + 1;
     note->ws_len = note->line_len + ws_text_head(note->line_len, note->line);
     note->ws = note->line + note->line_len - note->ws_len;
     return note;
 }
 
-struct note *
-note_new(const struct entry *entry, const char *epoch, const struct entry_id *pos, unsigned shards)
+static struct note *
+note_of_entry(const struct entry *entry, struct bytes hidden, const char *epoch,
+              const struct entry_id *pos, unsigned shards)
 {
     struct note *note =
-        make(entry->frame.as.note.head, entry->only, entry->data, epoch, pos, shards, NULL);
+        make(entry->frame.as.note.head, entry->only, entry->data, hidden, epoch, pos, shards, NULL);
 
     note->is_copy = entry->is_copy;
     note->is_open = entry->is_open;
@@ -84,11 +93,24 @@ note_new(const struct entry *entry, const char *epoch, const struct entry_id *po
 }
 
 struct note *
+note_new(const struct entry *entry, const char *epoch, const struct entry_id *pos, unsigned shards)
+{
+    return note_of_entry(entry, NOTHING, epoch, pos, shards);
+}
+
+struct note *
+note_new_without_targets(const struct entry *entry, const char *epoch, const struct entry_id *pos,
+                         unsigned shards)
+{
+    return note_of_entry(entry, targets_of(entry->data), epoch, pos, shards);
+}
+
+struct note *
 note_new_at(const struct note *note, const char *epoch, const struct entry_id *pos,
             const struct backlog *backlog)
 {
-    struct note *moved =
-        make(note->frame.as.note.head, note->only, note->data, epoch, pos, note->shards, backlog);
+    struct note *moved = make(note->frame.as.note.head, note->only, note->data, NOTHING, epoch, pos,
+                              note->shards, backlog);
 
     moved->is_copy = note->is_copy;
     moved->is_open = note->is_open;

@@ -47,6 +47,9 @@ struct backlog {
  */
 struct note *note_new(const struct entry *entry, const char *epoch, const struct entry_id *pos,
                       unsigned shards);
+/* Likewise; the line shows its readers no targets: delivery.hide_targets. */
+struct note *note_new_without_targets(const struct entry *entry, const char *epoch,
+                                      const struct entry_id *pos, unsigned shards);
 /* The same with another position; `backlog` may be NULL. */
 struct note *note_new_at(const struct note *note, const char *epoch, const struct entry_id *pos,
                          const struct backlog *backlog);

@@ -155,7 +155,7 @@ session_note(const struct session *session, const struct entry *entry, struct pl
     struct entry_id pos[STORE_SHARDS_MAX];
 
     place_spread(place, session->own_shard, pos, session->hub->shards);
-    return note_new(entry, session->hub->epoch, pos, session->hub->shards);
+    return hub_note(session->hub, entry, pos);
 }
 
 struct note *
