@@ -22,6 +22,11 @@ cli_refuse(const char *command, const char *what, const char *about)
 int
 cli_refuse_settings(const char *command, const char *path, const char *error)
 {
+    /* A line for each mistake. */
+    for (const char *end = strchr(error, '\n'); end != NULL; end = strchr(error, '\n')) {
+        fprintf(stderr, "clairon %s: %.*s\n", command, (int)(end - error), error);
+        error = end + 1;
+    }
     return cli_refuse(command, error,
                       path == NULL ? "; no -c FILE: settings come from arguments, CLAIRON_* "
                                      "variables and defaults"

@@ -34,8 +34,9 @@ static const char usage[] =
 static const char relay_usage[] =
     "Usage: clairon relay [-c FILE] [--check] [--section.key=value ...]\n"
     "\n"
-    "  -c FILE     settings in INI form; without it, arguments and environment alone\n"
-    "  --check     check the settings and exit: 0 good, 2 bad\n"
+    "  -c FILE         settings in INI form; without it, arguments and environment alone\n"
+    "  --check         list all mistakes of the settings and exit: 0 good, 2 bad\n"
+    "  --help SECTION  only the settings of feed, store, auth, gate, delivery or relay\n"
     "\n"
     "A setting is taken from --section.key=value, else from CLAIRON_SECTION_KEY in the\n"
     "environment, else from the file, else from its default:\n"
@@ -68,18 +69,22 @@ run_with(struct config *config, const struct relay_options *options)
                 options->path != NULL ? ": " : "", error);
         return CLI_WRONG_USE;
     }
+    log_setup(config->relay.log_level, config->relay.log_format);
+    config_warn_exposed(config, options->path);
     if (options->check_only)
         return cli_print("settings are good\n");
-    log_setup(config->relay.log_level, config->relay.log_format);
     return workers_run(config);
 }
 
 static int
-relay_help(void)
+relay_help(const char *section)
 {
-    int code = cli_print(relay_usage);
+    int code = section == NULL ? cli_print(relay_usage) : 0;
 
-    config_help(stdout);
+    if (!config_help(stdout, section))
+        return cli_refuse(
+            RELAY,
+            "no such section, valid are feed, store, auth, gate, delivery and relay: ", section);
     return fflush(stdout) == 0 ? code : 1;
 }
 
@@ -96,13 +101,16 @@ command_relay(int argc, char **argv)
     };
     struct config config = {0};
     char error[CONFIG_ERROR_MAX];
-    int code =
-        cli_options_take(RELAY, argc, argv, options, sizeof(options) / sizeof(options[0]), NULL, 0);
+    const char *section = NULL;
+    int code = cli_options_take(RELAY, argc, argv, options, sizeof(options) / sizeof(options[0]),
+                                &section, 1);
 
     if (code != 0)
         return code;
     if (given.help)
-        return relay_help();
+        return relay_help(section);
+    if (section != NULL)
+        return cli_refuse(RELAY, "unknown argument ", section);
     if (config_load(&config, given.path, argc, argv, error) == RC_OK)
         code = run_with(&config, &given);
     else

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/config_file.h"
@@ -16,10 +17,16 @@
 enum rc
 config_fail(struct config_load *load, const char *format, ...)
 {
+    size_t len = strlen(load->error);
     va_list args;
 
+    load->has_failed = true;
+    if (len + 1 >= CONFIG_ERROR_MAX)
+        return RC_BAD;
+    if (len > 0)
+        load->error[len++] = '\n';
     va_start(args, format);
-    (void)vsnprintf(load->error, CONFIG_ERROR_MAX, format, args);
+    (void)vsnprintf(load->error + len, CONFIG_ERROR_MAX - len, format, args);
     va_end(args);
     return RC_BAD;
 }
@@ -120,24 +127,36 @@ load_section(struct config_load *load, const char *where, const char *section)
 }
 
 static enum rc
-load_file_value(void *user, unsigned line, const char *section, const char *name, const char *value)
+load_line(struct config_load *load, unsigned line, const char *section, const char *name,
+          const char *value)
 {
-    struct config_load *load = user;
     struct config_origin origin = {.from = ORIGIN_FILE, .line = line};
     char where[CONFIG_WHERE_MAX];
 
     (void)snprintf(where, sizeof where, "%.384s:%u", load->path, line);
-    if (name == NULL)
-        return load_section(load, where, section);
+    if (name == NULL) {
+        load->in_unknown_section = load_section(load, where, section) != RC_OK;
+        return RC_OK;
+    }
 
     const struct config_key *key = config_key_find(section, name);
 
+    if (key == NULL && load->in_unknown_section)
+        return RC_OK; /* the section was the mistake */
     if (key == NULL)
         return fail_unknown(load, where, section, name);
     if (load->origins[key - config_keys].line != 0)
         return config_fail(load, "%s: [%s] %s is already set in line %u: keep one", where, section,
                            name, load->origins[key - config_keys].line);
     return load_value(load, key, origin, value);
+}
+
+/* Reads on after a mistake, so that all of them are found at once. */
+static enum rc
+load_file_value(void *user, unsigned line, const char *section, const char *name, const char *value)
+{
+    (void)load_line(user, line, section, name, value);
+    return RC_OK;
 }
 
 static enum rc
@@ -150,8 +169,6 @@ load_file(struct config_load *load)
         return RC_OK;
     if (config_file_read(load->path, load_file_value, load, &reason, &line) == RC_OK)
         return RC_OK;
-    if (reason == NULL)
-        return RC_BAD;
     if (line == 0)
         return config_fail(load, "could not read \"%.384s\": %s", load->path, reason);
     return config_fail(load, "%.384s:%u: %s", load->path, line, reason);
@@ -182,7 +199,7 @@ warn_variable(const char *variable)
     }
 }
 
-static enum rc
+static void
 load_environment(struct config_load *load)
 {
     static const struct config_origin origin = {.from = ORIGIN_VARIABLE};
@@ -194,12 +211,11 @@ load_environment(struct config_load *load)
 
         const char *value = getenv(variable);
 
-        if (value != NULL && load_value(load, &config_keys[i], origin, value) != RC_OK)
-            return RC_BAD;
+        if (value != NULL)
+            (void)load_value(load, &config_keys[i], origin, value); /* noted in `load` */
     }
     for (char **variable = environ; variable != NULL && *variable != NULL; variable++)
         warn_variable(*variable);
-    return RC_OK;
 }
 
 /* `argument` is "--section.key=value" or a broken form of it. */
@@ -228,7 +244,7 @@ load_argument(struct config_load *load, const char *argument)
     return load_value(load, key, origin, equals + 1);
 }
 
-static enum rc
+static void
 load_arguments(struct config_load *load, int argc, char **argv)
 {
     for (int i = 0; i < argc; i++) {
@@ -239,11 +255,70 @@ load_arguments(struct config_load *load, int argc, char **argv)
 
         if (argv[i][dot] != '.')
             continue;
-        if (load_argument(load, argv[i]) != RC_OK)
-            return RC_BAD;
+        (void)load_argument(load, argv[i]); /* noted in `load` */
         argv[i] = NULL;
     }
-    return RC_OK;
+}
+
+/* A URL or connection string without a password is no secret. */
+static bool
+holds_secret(const struct config_key *key, const char *value)
+{
+    bool is_secret = strcmp(key->section, "auth") == 0;
+
+    return key->secret && value != NULL &&
+           (is_secret || strchr(value, '@') != NULL || strcasestr(value, "password") != NULL);
+}
+
+/* For config_warn_exposed, which may not see where values came from. */
+static void
+mark_secrets(const struct config_load *load)
+{
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        const char *value;
+
+        if (key->type != CONFIG_TEXT)
+            continue;
+        value = *(char **)((char *)load->config + key->offset);
+        if (!holds_secret(key, value))
+            continue;
+        if (load->origins[i].from == ORIGIN_ARGUMENT)
+            load->config->secret_arguments[i] = true;
+        else if (load->origins[i].from == ORIGIN_FILE)
+            load->config->file_is_secret = true;
+    }
+}
+
+static void
+warn_readable(const char *where, const char *path)
+{
+    struct stat status;
+
+    if (path != NULL && stat(path, &status) == 0 && (status.st_mode & S_IROTH) != 0)
+        log_warn("config", "%s \"%s\" holds a secret and is readable by all users: chmod o-r %s",
+                 where, path, path);
+}
+
+void
+config_warn_exposed(const struct config *config, const char *path)
+{
+    for (size_t i = 0; i < config_key_count; i++) {
+        char variable[128];
+
+        if (!config->secret_arguments[i])
+            continue;
+        variable_name(config_keys[i].section, config_keys[i].name, variable, sizeof variable);
+        log_warn("config",
+                 "argument --%s.%s holds a secret, which all users of this machine can see in ps: "
+                 "set it in the file of -c or in the variable %s",
+                 config_keys[i].section, config_keys[i].name, variable);
+    }
+    if (config->file_is_secret)
+        warn_readable("the settings file", path);
+    warn_readable("[auth] hs256_secret_file", config->auth.hs256_secret_file);
+    warn_readable("[gate] tls_key", config->gate.tls_key);
+    warn_readable("[store] tls_key", config->store.tls_key);
 }
 
 enum rc
@@ -252,11 +327,21 @@ config_load(struct config *ret_config, const char *path, int argc, char **argv,
 {
     struct config_load load = {.config = ret_config, .path = path, .error = error};
 
+    enum rc rc;
+
     memset(ret_config, 0, sizeof *ret_config);
-    if (load_defaults(&load) != RC_OK || load_file(&load) != RC_OK ||
-        load_environment(&load) != RC_OK || load_arguments(&load, argc, argv) != RC_OK)
+    error[0] = '\0';
+    rc = load_defaults(&load);
+    if (rc == RC_OK)
+        rc = load_file(&load);
+    load_environment(&load);
+    load_arguments(&load, argc, argv);
+    /* What was refused may look like a setting that is missing. */
+    if (rc != RC_OK || load.has_failed)
         return RC_BAD;
-    return config_rules(&load);
+    rc = config_rules(&load);
+    mark_secrets(&load);
+    return rc;
 }
 
 static void

@@ -14,6 +14,7 @@
 #define CONFIG_ROLE_GATE 2u
 
 #define CONFIG_WORKERS_MAX 64
+#define CONFIG_KEYS_MAX 96
 
 /* Strings are owned by the config and live until config_free; NULL means unset. */
 struct config {
@@ -90,15 +91,17 @@ struct config {
         enum log_level log_level;
         enum log_format log_format;
     } relay;
+    bool secret_arguments[CONFIG_KEYS_MAX]; /* by key: holds a secret and was an argument */
+    bool file_is_secret;                    /* the settings file holds a secret itself */
 };
 
-#define CONFIG_ERROR_MAX 1024
+#define CONFIG_ERROR_MAX 4096
 
 /*
  * Fills *ret_config: defaults, then the file (path may be NULL: no file), then
  * CLAIRON_SECTION_KEY from the environment, then --section.key=value out of
  * argv; entries of argv that it took are set to NULL. On RC_BAD `error` holds
- * one sentence: what is wrong, where (file:line, argument or variable), and
+ * a line for each mistake: what is wrong, where (file:line, argument or variable), and
  * what would be valid. The caller frees with config_free in either case.
  */
 MUST_CHECK enum rc config_load(struct config *ret_config, const char *path, int argc, char **argv,
@@ -119,8 +122,14 @@ enum config_key_change {
  */
 enum config_key_change config_renew_key(struct config *config, char error[CONFIG_ERROR_MAX]);
 
-/* Writes every setting with its type, range, default and meaning, as arguments. */
-void config_help(FILE *out);
+/* Logs secrets that other users of the machine can read; `path`: of the file, NULL: none. */
+void config_warn_exposed(const struct config *config, const char *path);
+
+/*
+ * Writes every setting of `section` (NULL: of all, the most needed first) with its type, range,
+ * default and meaning, as arguments. False: there is no such section.
+ */
+bool config_help(FILE *out, const char *section);
 
 /* Frees what config_load allocated and wipes the key; accepts a zeroed config. */
 void config_free(struct config *config);

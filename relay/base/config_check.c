@@ -107,6 +107,8 @@ check_one_url(const char *value)
 
     if (slash != NULL && !is_number(slash + 1, strlen(slash + 1), 0, 65535))
         return form;
+    if (memchr(value, ':', len) == NULL && is_host(value, len, HOST_LETTERS))
+        return "must be " CONFIG_URL_FORM "; the port is missing, as a rule :6379";
     return is_address(value, len, HOST_LETTERS "*") ? NULL : form;
 }
 
@@ -180,7 +182,10 @@ config_check_origins(const char *value)
         if (len == 0)
             return NULL;
         if (!is_origin(value, len))
-            return "must hold scheme://host[:port], nothing behind it, or *, between commas";
+            return memchr(value, '*', len) != NULL
+                       ? "must list each origin: a * inside of one is not supported, * alone means "
+                         "all origins"
+                       : "must hold scheme://host[:port], nothing behind it, or *, between commas";
         value += len;
     }
 }

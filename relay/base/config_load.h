@@ -5,7 +5,6 @@
 #include "base/config.h"
 #include "base/config_key.h"
 
-#define CONFIG_KEYS_MAX 64
 #define CONFIG_WHERE_MAX 512
 
 struct config_origin {
@@ -16,11 +15,13 @@ struct config_origin {
 struct config_load {
     struct config *config;
     const char *path;
-    char *error; /* CONFIG_ERROR_MAX */
+    char *error; /* CONFIG_ERROR_MAX; a line for each mistake */
+    bool has_failed;
+    bool in_unknown_section; /* of the file */
     struct config_origin origins[CONFIG_KEYS_MAX];
 };
 
-/* Writes the error and answers RC_BAD. */
+/* Adds a line to the error and answers RC_BAD. */
 MUST_CHECK enum rc config_fail(struct config_load *load, const char *format, ...) PRINTF_LIKE(2, 3);
 
 /* "relay.conf:3: [gate] listen", "argument --gate.listen", .. or "[gate] listen". */

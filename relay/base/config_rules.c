@@ -172,6 +172,7 @@ config_renew_key(struct config *config, char error[CONFIG_ERROR_MAX])
     const char *path = is_public ? config->auth.public_key_file : config->auth.hs256_secret_file;
     bool is_same, was_written;
 
+    error[0] = '\0';
     if (path == NULL)
         return CONFIG_KEY_FIXED;
     if (key_load_file(&load, is_public ? "public_key_file" : "hs256_secret_file", path) != RC_OK)
@@ -317,17 +318,28 @@ check_admin_listen(struct config_load *load)
     return config_fail(load, "%s must be another address than [gate] listen", where);
 }
 
-enum rc
-config_rules(struct config_load *load)
+static enum rc
+check_feed(struct config_load *load)
 {
     const struct config *config = load->config;
 
-    mark_limits(load);
+    if ((config->relay.roles & CONFIG_ROLE_FEED) == 0 || config->feed.conninfo != NULL)
+        return RC_OK;
+    return fail_missing(load, "[feed] conninfo: the feed needs to reach the replica");
+}
 
-    if ((config->relay.roles & CONFIG_ROLE_FEED) != 0 && config->feed.conninfo == NULL)
-        return fail_missing(load, "[feed] conninfo: the feed needs to reach the replica");
-    if (check_admin_listen(load) != RC_OK || check_shards(load) != RC_OK ||
-        check_backoff(load) != RC_OK || check_tls(load) != RC_OK)
-        return RC_BAD;
-    return check_auth(load);
+/* All of them, so that all mistakes are found at once. */
+enum rc
+config_rules(struct config_load *load)
+{
+    static enum rc (*const CHECKS[])(struct config_load *) = {
+        check_feed, check_admin_listen, check_shards, check_backoff, check_tls, check_auth,
+    };
+    enum rc rc = RC_OK;
+
+    mark_limits(load);
+    for (size_t i = 0; i < sizeof CHECKS / sizeof CHECKS[0]; i++)
+        if (CHECKS[i](load) != RC_OK)
+            rc = RC_BAD;
+    return rc;
 }

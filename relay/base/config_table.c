@@ -160,27 +160,3 @@ config_key_find(const char *section, const char *name)
             return &config_keys[i];
     return NULL;
 }
-
-static const char *const type_words[] = {
-    [CONFIG_TEXT] = "TEXT",   [CONFIG_BOOL] = "BOOL",     [CONFIG_INT] = "NUMBER",
-    [CONFIG_SIZE] = "SIZE",   [CONFIG_ROLES] = "ROLES",   [CONFIG_DURATION] = "DURATION",
-    [CONFIG_LEVEL] = "LEVEL", [CONFIG_FORMAT] = "FORMAT",
-};
-
-void
-config_help(FILE *out)
-{
-    for (size_t i = 0; i < config_key_count; i++) {
-        const struct config_key *key = &config_keys[i];
-        char described[CONFIG_REASON_MAX];
-
-        if (i == 0 || strcmp(key->section, config_keys[i - 1].section) != 0)
-            fprintf(out, "%s[%s]\n", i > 0 ? "\n" : "", key->section);
-        config_value_describe(key, described, sizeof described);
-        fprintf(out, "  --%s.%s=%s\n      %s", key->section, key->name, type_words[key->type],
-                key->help);
-        if (key->type != CONFIG_TEXT && key->check == NULL)
-            fprintf(out, "; %s", described);
-        fprintf(out, " (default: %s)\n", key->standard != NULL ? key->standard : "unset");
-    }
-}

@@ -11,6 +11,7 @@ my $folder = scratch();
 my $secret = 'SECRET-of-tests-0123456789-0123456789';
 my $file   = "$folder/relay.conf";
 write_text("$folder/secret", "$secret\n");
+chmod 0600, "$folder/secret" or die "could not chmod: $!\n";
 write_text("$folder/short",  "short\n");
 mkdir "$folder/folder" or die "could not make a folder: $!\n";
 
@@ -57,6 +58,7 @@ sub good
 
 # Good settings.
 write_text($file, good());
+chmod 0600, $file or die "could not chmod: $!\n";
 is_deeply([ clairon([ 'relay', '-c', $file, '--check' ]) ], [ 0, "settings are good\n", '' ],
     '--check says that settings are good');
 write_text($file, "\xef\xbb\xbf# a comment\r\n; another\r\n\r\n" . good('[relay]', '  log_level=debug  ', '[gate]',
@@ -202,7 +204,41 @@ is($code, 0, 'an unknown variable is no error');
 like($err, qr/variable CLAIRON_GATE_PINGS is not a setting/, 'but told');
 unlike($err, qr/SECRET/, 'without its value');
 
+# All mistakes at once.
+write_text($file, good('[gates]', 'ping = soon', '[gate]', 'ping = soon', 'listn = 1', '[delivery]', 'window = 0', '[auth]', 'hs256_secret = x'));
+($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check', '--gate.workers=0' ], CLAIRON_GATE_DRAIN => 'x');
+is($code, 2, 'several mistakes: exit 2');
+my @wrong = split /\n/, $err;
+is(scalar(@wrong), 6, 'a line for each mistake') or diag($err);
+for my $nth ([ 0, ':7: [gates] is not a section' ], [ 1, ':10: [gate] ping must be a duration' ], [ 2, ':11: [gate] listn is not a setting' ],
+    [ 3, ':13: [delivery] window must be' ], [ 4, 'variable CLAIRON_GATE_DRAIN' ], [ 5, 'argument --gate.workers' ])
+{
+    like($wrong[ $nth->[0] ], qr/^clairon relay: .*\Q$nth->[1]\E/, "mistake $nth->[0] is named with its place");
+}
+write_text($file, "[gate]\ntls_cert = $folder/none\n[delivery]\nbackoff_base = 1m\nbackoff_cap = 1s\n");
+($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check' ]);
+is(scalar(() = $err =~ /\n/g), 4, 'also of those between settings') or diag($err);
+like($err, qr/missing key \[feed\] conninfo.*backoff_cap must not be less.*missing key \[gate\] tls_key.*missing key \[auth\]/s, 'each of them');
+
+# Secrets that others can see.
+write_text($file, good());
+chmod 0644, $file, "$folder/secret" or die "could not chmod: $!\n";
+($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://me:hunter2@127.0.0.1:1' ]);
+is($code, 0, 'a secret that others can see is no mistake');
+like($err, qr/level=warn .*argument --store\.url holds a secret.*variable CLAIRON_STORE_URL/, 'an argument with a password is warned of');
+like($err, qr/level=warn .*the settings file .*\Q$file\E.*readable by all users: chmod o-r/, 'a settings file with a password that all can read too');
+like($err, qr/level=warn .*\[auth\] hs256_secret_file .*readable by all users/, 'and a secret file');
+unlike($err, qr/hunter2|SECRET/, 'without telling it');
+chmod 0600, $file, "$folder/secret" or die "could not chmod: $!\n";
+is((clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://127.0.0.1:1' ], CLAIRON_FEED_CONNINFO => 'dbname=x password=hunter2'))[2], '',
+    'nothing is said of a variable, a private file, and an argument without a secret');
+like((clairon([ 'relay', '-c', $file, '--check', "--auth.hs256_secret=$secret", '--auth.hs256_secret_file=' ]))[2], qr/argument --auth\.hs256_secret holds a secret.*CLAIRON_AUTH_HS256_SECRET/,
+    'the secret itself as an argument is warned of');
+refused('a store without a port', "${start}url = redis://cache\n", 'the port is missing, as a rule :6379');
+refused('an origin with a wildcard', good('[gate]', 'origins = https://*.example.org'), 'must list each origin: a * inside of one is not supported');
+
 # What cannot be written is no success.
+write_text($file, good());
 for my $words ([ 'relay', '-c', $file, '--check' ], ['--version'], ['--help'])
 {
     is(system('sh', '-c', 'exec "$@" >/dev/full', '-', top() . '/build/clairon', @$words) >> 8, 1, "@$words on a full disk fails");
@@ -212,6 +248,15 @@ for my $words ([ 'relay', '-c', $file, '--check' ], ['--version'], ['--help'])
 ($code, $out, $err) = clairon([ 'relay', '--help' ]);
 is($code, 0, '--help is answered');
 like($out, qr/--gate\.ping=DURATION\n.*100ms to 1h.*default: 25s/, 'with every setting, its range and its default');
+my @sections = $out =~ /^\[(\w+)\]$/mg;
+is_deeply([@sections], [qw(feed store auth gate delivery relay)], 'in sections');
+like($out, qr/^\[feed\]\n  --feed\.conninfo=.*^\[gate\]\n  --gate\.listen=.*\n.*\n  --gate\.origins=/ms, 'with the settings first that are needed');
+my ($gate) = $out =~ /^(\[gate\]\n.*?)\n\[/ms;
+is_deeply([ clairon([ 'relay', '--help', 'gate' ]) ], [ 0, $gate, '' ], '--help gate: one section');
+is((clairon([ 'relay', '--help', 'gates' ]))[0], 2, 'a section that is none');
+open my $table, '<', top() . '/relay/base/config_table.c' or die "could not read the table: $!\n";
+my %in_table = map { /^    \{ "(\w+)", "/ ? ($1 => 1) : () } <$table>;
+is_deeply([ sort keys %in_table ], [ sort @sections ], 'all sections are in the help');
 is((clairon(['--help']))[0], 0, 'of the whole too');
 ($code, $out, $err) = clairon(['dance']);
 is($code, 2, 'an unknown command: exit 2');

@@ -399,7 +399,7 @@ garbage_is_refused_not_fatal(void **state)
         if (strstr(error, "relay.conf:") == NULL)
             fail_msg("round %d: \"%s\" names no file", round, error);
         for (const char *at = error; *at != '\0'; at++)
-            if ((unsigned char)*at < 0x20)
+            if ((unsigned char)*at < 0x20 && *at != '\n')
                 fail_msg("round %d: a control byte in the error", round);
     }
     assert_true(refused > 1000);
@@ -428,7 +428,7 @@ help_names_every_key(void **state)
 
     (void)state;
     assert_non_null(out);
-    config_help(out);
+    config_help(out, NULL);
     assert_int_equal(fclose(out), 0);
     for (size_t i = 0; i < config_key_count; i++) {
         char option[80];

@@ -1,0 +1,68 @@
+/* config_help.c: the table of settings as text, the most needed first. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "base/config_key.h"
+#include "base/config_value.h"
+
+/* tests/tap/100_relay_settings.pl: all of config_keys are in one of them. */
+static const char *const SECTIONS[] = {"feed", "store", "auth", "gate", "delivery", "relay"};
+static const char *const NEEDED[] = {"conninfo",        "url",    "hs256_secret_file",
+                                     "public_key_file", "listen", "origins"};
+
+static const char *const type_words[] = {
+    [CONFIG_TEXT] = "TEXT",   [CONFIG_BOOL] = "BOOL",     [CONFIG_INT] = "NUMBER",
+    [CONFIG_SIZE] = "SIZE",   [CONFIG_ROLES] = "ROLES",   [CONFIG_DURATION] = "DURATION",
+    [CONFIG_LEVEL] = "LEVEL", [CONFIG_FORMAT] = "FORMAT",
+};
+
+static bool
+is_needed(const struct config_key *key)
+{
+    for (size_t i = 0; i < sizeof NEEDED / sizeof NEEDED[0]; i++)
+        if (strcmp(key->name, NEEDED[i]) == 0)
+            return true;
+    return false;
+}
+
+static void
+help_key(FILE *out, const struct config_key *key)
+{
+    char described[CONFIG_REASON_MAX];
+
+    config_value_describe(key, described, sizeof described);
+    fprintf(out, "  --%s.%s=%s\n      %s", key->section, key->name, type_words[key->type],
+            key->help);
+    if (key->type != CONFIG_TEXT && key->check == NULL)
+        fprintf(out, "; %s", described);
+    fprintf(out, " (default: %s)\n", key->standard != NULL ? key->standard : "unset");
+}
+
+/* Those that are needed, or the others. */
+static void
+help_keys(FILE *out, const char *section, bool needed)
+{
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+
+        if (strcmp(key->section, section) == 0 && is_needed(key) == needed)
+            help_key(out, key);
+    }
+}
+
+bool
+config_help(FILE *out, const char *section)
+{
+    bool is_found = false;
+
+    for (size_t i = 0; i < sizeof SECTIONS / sizeof SECTIONS[0]; i++) {
+        if (section != NULL && strcmp(section, SECTIONS[i]) != 0)
+            continue;
+        fprintf(out, "%s[%s]\n", is_found ? "\n" : "", SECTIONS[i]);
+        help_keys(out, SECTIONS[i], true);
+        help_keys(out, SECTIONS[i], false);
+        is_found = true;
+    }
+    return is_found;
+}
