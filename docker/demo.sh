@@ -307,7 +307,7 @@ announce() {
                      the sources are in $top/client/examples
     Type SQL:        $root/bin/psql '$dsn'
                      UPDATE assignments SET status = 'graded', grade = 17 WHERE student_id = 'u1';
-    Make it lively:  make demo-traffic
+    More changes:    make demo-traffic
     Logs:            $dir/log
 
 Ctrl-C stops all of it; the data stays.

@@ -63,7 +63,8 @@ cd /
 if readable_by_user; then
     place=$top
     mkdir -p "$place/build/work" "$place/.demo"
-    chown -R "$user:" "$place/build/work" "$place/.demo"
+    # Files of another run may vanish meanwhile.
+    find "$place/build/work" "$place/.demo" -ignore_readdir_race ! -user "$user" -exec chown -h "$user:" {} +
 else
     copy_for_user "$1"
     as_user mkdir -p "$place/build/work"

@@ -67,6 +67,9 @@ check_readable() {
     chmod 755 "$hidden"
     chmod -R go+rX "$hidden/clairon"
     ok "a checkout that its user can read is used itself" is "$(unprivileged pwd)" "$hidden/clairon"
+    mkdir -p "$hidden/clairon/build/work/log"
+    touch "$hidden/clairon/build/work/log/of-root"
+    ok "what another user has left there is its own" unprivileged test -O build/work/log/of-root
 }
 
 tidy() {
