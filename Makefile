@@ -8,6 +8,7 @@
 #   make soak            ten minutes of churn (SECONDS=..)
 #   make mutants         one-line faults, each of which a test must notice
 #   make check-images    the container images, without an engine
+#   make check-long      the long forms of tests: the decoder under UBSan, the relay under ASan
 #   make fmt lint bench asan clean deps help check-unit check-regress check-isolation check-tap ..
 
 SHELL := /bin/bash
@@ -101,7 +102,7 @@ endif
 
 # ---- targets
 .PHONY: all help deps plugin check check-build check-unit check-regress check-isolation check-tap \
-    check-client check-e2e check-root check-replica check-packages check-operations check-images check-sanitized soak \
+    check-client check-e2e check-root check-replica check-packages check-operations check-images check-sanitized check-asan check-long soak \
     asan demo demo-traffic bench bench-tools install uninstall deb clean fmt lint mutants private-root sanitized-root
 
 all: plugin $(BUILD)/clairon
@@ -212,6 +213,14 @@ check-regress check-tap check-e2e: check-%: $(BUILD)/clairon $(BUILD)/strict_lin
 
 check-sanitized: $(BUILD)/strict_lines sanitized-root
 	@CLAIRON_SANITIZED=all docker/unprivileged.sh tests/check.sh sanitized
+
+# Long: the TAP files with a relay that ASan and UBSan watch.
+check-asan: $(BUILD)/clairon $(BUILD)/asan/clairon $(BUILD)/strict_lines private-root
+	@docker/unprivileged.sh tests/check.sh asan
+
+# What takes too long for make check.
+check-long: $(BUILD)/clairon $(BUILD)/asan/clairon $(BUILD)/strict_lines private-root sanitized-root
+	@CLAIRON_SANITIZED=all docker/unprivileged.sh tests/check.sh sanitized asan
 
 check-client:
 	@docker/unprivileged.sh tests/check.sh client

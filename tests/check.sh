@@ -2,7 +2,7 @@
 # check.sh: runs layers of tests, each to its end, and counts honestly.
 #
 #   tests/check.sh [unit] [regress] [isolation] [sanitized] [tap] [client] [e2e]
-#                  [root] [replica] [packages] [operations] [images]
+#                  [root] [replica] [packages] [operations] [images] [asan]
 #
 # TESTS names files of the layers unit, tap and e2e that alone are to run of these:
 #   make check-tap TESTS=tests/tap/245_workers.pl
@@ -138,8 +138,33 @@ recorded() {
 tap_files() {
     rm -rf "$CLAIRON_WORK/tap" && mkdir -p "$CLAIRON_WORK/tap"
     TESTDIR=$CLAIRON_WORK/tap TESTDATADIR=$CLAIRON_WORK/tap/data TESTLOGDIR=$CLAIRON_WORK/tap/log \
-        PG_TEST_TIMEOUT_DEFAULT=60 CLAIRON_TEST_SECONDS=600 \
-        bounded $((600 + 60 * $#)) prove --verbose -I tests/perl -I "$PG_PERL" "$@" 2>&1
+        PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-60}" CLAIRON_TEST_SECONDS="${CLAIRON_TEST_SECONDS:-600}" \
+        bounded $((600 + ${CLAIRON_FILE_SECONDS:-60} * $#)) prove --verbose -I tests/perl -I "$PG_PERL" "$@" 2>&1
+}
+
+# The TAP files again, with a relay that ASan, LSan and UBSan watch. A report ends its process, which not
+# every test would notice; so the reports are files, and each of them is a failure.
+layer_asan() {
+    local status=0 reports=$CLAIRON_WORK/asan/reports report files
+    export CLAIRON_PROGRAM=$CLAIRON_TOP/build/asan/clairon
+    CLAIRON_WORK=$CLAIRON_WORK/asan
+    if [ ! -x "$CLAIRON_PROGRAM" ]; then
+        echo "not ok - $CLAIRON_PROGRAM was not built"
+        return 1
+    fi
+    rm -rf "$reports" && mkdir -p "$reports"
+    export ASAN_OPTIONS=log_path=$reports/report:detect_stack_use_after_return=1
+    export UBSAN_OPTIONS=log_path=$reports/report:print_stacktrace=1
+    export PG_TEST_TIMEOUT_DEFAULT=180 CLAIRON_TEST_SECONDS=1800 CLAIRON_FILE_SECONDS=180
+    mapfile -t files <<<"$(files_of 'tests/tap/*.pl')"
+    tap_files "${files[@]}" || status=1
+    for report in "$reports"/*; do
+        [ -e "$report" ] || continue
+        echo "not ok - sanitizer report $report"
+        sed 's/^/# /' "$report"
+        status=1
+    done
+    return "$status"
 }
 
 # The decoder's tests again, on a plugin that UBSan watches. CLAIRON_SANITIZED=all: every one.

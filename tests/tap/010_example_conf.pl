@@ -12,7 +12,7 @@ my $folder = Clairon::Test::scratch();
 
 sub relay
 {
-    IPC::Run::run([ "$top/build/clairon", 'relay', @_ ], '<', \undef, '>&', \my $output);
+    IPC::Run::run([ Clairon::Test::program(), 'relay', @_ ], '<', \undef, '>&', \my $output);
     return ($? & 127 ? -1 : $? >> 8, $output);
 }
 

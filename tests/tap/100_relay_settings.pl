@@ -30,7 +30,7 @@ sub clairon
     my ($arguments, %variables) = @_;
     local @ENV{ keys %variables } = values %variables;
     my ($out, $err) = ('', '');
-    IPC::Run::run([ top() . '/build/clairon', @$arguments ], \undef, \$out, \$err, IPC::Run::timeout(20));
+    IPC::Run::run([ Clairon::Test::program(), @$arguments ], \undef, \$out, \$err, IPC::Run::timeout(20));
     return ($? & 127 ? -1 : $? >> 8, $out, $err);
 }
 
@@ -241,7 +241,7 @@ refused('an origin with a wildcard', good('[gate]', 'origins = https://*.example
 write_text($file, good());
 for my $words ([ 'relay', '-c', $file, '--check' ], ['--version'], ['--help'])
 {
-    is(system('sh', '-c', 'exec "$@" >/dev/full', '-', top() . '/build/clairon', @$words) >> 8, 1, "@$words on a full disk fails");
+    is(system('sh', '-c', 'exec "$@" >/dev/full', '-', Clairon::Test::program(), @$words) >> 8, 1, "@$words on a full disk fails");
 }
 
 # Help.

@@ -5,7 +5,7 @@ use warnings;
 use Clairon::Test qw(top);
 use Test::More;
 
-my $program = top() . '/build/clairon';
+my $program = Clairon::Test::program();
 
 # What Tab offers behind those words, the last of which is being typed.
 sub offered

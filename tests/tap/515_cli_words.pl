@@ -5,7 +5,7 @@ use warnings;
 use Clairon::Test;
 use Test::More;
 
-my $clairon = Clairon::Test::top() . '/build/clairon';
+my $clairon = Clairon::Test::program();
 delete @ENV{ grep { /^CLAIRON_(?:FEED|STORE|GATE|AUTH|DELIVERY|ROWS|RELAY)_/ } keys %ENV };
 
 sub clairon

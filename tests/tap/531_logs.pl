@@ -91,7 +91,7 @@ for my $workers (1, 2)
 for my $command ([], map { [$_] } qw(relay doctor token errors trace))
 {
     my ($out, $err) = ('', '');
-    ok(run_log([ Clairon::Test::top() . '/build/clairon', @$command, '--help' ], '>', \$out, '2>', \$err), "clairon @$command --help");
+    ok(run_log([ Clairon::Test::program(), @$command, '--help' ], '>', \$out, '2>', \$err), "clairon @$command --help");
     like($out, qr/^Usage: clairon \Q@$command\E/, 'says how');
 }
 

@@ -33,7 +33,7 @@ use Clairon::Test::Proxy;
 use Clairon::Test::Relay;
 use Clairon::Test::Store;
 
-our @EXPORT_OK = qw(wait_until wait_confirmed free_port pg_major token scratch top children lives of_mark script_text);
+our @EXPORT_OK = qw(wait_until wait_confirmed free_port pg_major token scratch top program is_sanitized children lives of_mark script_text);
 
 our $SECONDS = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;    # the usual deadline
 our $SECRET  = 'a secret of tests, long enough for HS256 tokens';
@@ -43,6 +43,10 @@ my @running;    # what has a stop method, in the order of its start
 my $scratch;
 
 sub top { return $ENV{CLAIRON_TOP} // die "CLAIRON_TOP is not set: run tests/check.sh tap\n" }
+
+# The program under test; `make check-asan` has another one, which is slower and needs more memory.
+sub program      { return $ENV{CLAIRON_PROGRAM} // top() . '/build/clairon' }
+sub is_sanitized { return defined $ENV{CLAIRON_PROGRAM} }
 
 # Whoever is told to end stops what it started, and says where it was.
 sub end_by

@@ -19,7 +19,7 @@ sub new
         folder   => $folder,
         log      => "$folder/log",
         file     => "$folder/relay.conf",
-        program  => $options{program} // Clairon::Test::top() . '/build/clairon',
+        program  => $options{program} // Clairon::Test::program(),
         port     => $options{port}    // Clairon::Test::free_port(),
         settings => {},
     }, $class;
