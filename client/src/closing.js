@@ -15,8 +15,11 @@ export const NOW = 42;
 /** Any other class backs off, also that of a code that is not ours (1006, 1001 ...). */
 export const closeClass = (code) => (code / 100) | 0;
 
-/** Of a refusal that is not the relay's own, say a proxy's, the status itself: it may pass. */
-export async function codeOfStatus(response) {
-  const { code } = await response.json().catch(() => ({}));
-  return { 101: 4001, 103: 4003, 109: TOKEN_EXPIRED }[code] ?? response.status;
+/**
+ * What a refused request has in place of a close code and reason. Of a refusal that is not the relay's
+ * own, say a proxy's, the status itself: it may pass.
+ */
+export async function refusalOf(response) {
+  const { code, detail } = await response.json().catch(() => ({}));
+  return { code: { 101: 4001, 103: 4003, 109: TOKEN_EXPIRED }[code] ?? response.status, reason: detail };
 }

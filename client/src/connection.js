@@ -15,7 +15,6 @@ const DEFAULT_PING_S = 25;
 // A relay that sends us away "at once" again and again is treated as one that is ill.
 const SHORT_LIFE_MS = 5_000;
 
-const NO_TOKEN = 'no token';
 const ALL = ['*'];
 
 const failure = (text, fields) => Object.assign(new Error(text), fields);
@@ -41,6 +40,7 @@ export function createConnection(options, owner) {
   let socket;
   let attempts = 0; // what belongs to another is for nobody
   let bye;
+  let tokenFault; // why there is no token
   let openedAt; // undefined until `connected`
   let heardAt;
   let requests = 0;
@@ -57,7 +57,7 @@ export function createConnection(options, owner) {
     if (token && attempts === ours && admits(subjectOf(token))) owner.onToken(token);
     if (attempts !== ours) return;
     if (!token) {
-      retry(backoff.nextWait(), { reason: NO_TOKEN });
+      retry(backoff.nextWait(), { reason: tokenFault });
       return;
     }
     const transport = ladder.rung();
@@ -156,9 +156,12 @@ export function createConnection(options, owner) {
   /** Undefined when there is none to be had. */
   async function bringToken() {
     try {
-      return canRefresh ? await options.token() : options.token;
+      const token = canRefresh ? await options.token() : options.token;
+      if (token && token.trim) return token;
+      throw new TypeError(`the token function returned ${token === '' ? 'an empty string' : typeof token}`);
     } catch (cause) {
-      owner.onError(new Error(NO_TOKEN, { cause }));
+      tokenFault = `no token: ${cause?.message ?? cause}`;
+      owner.onError(new Error(tokenFault, { cause }));
     }
   }
 

@@ -57,7 +57,7 @@ export interface SocketLike {
 }
 
 export interface Options {
-  /** ws(s):// or http(s)://; a bare origin gets `/v1/ws`. Default: `/v1/ws` of the page's origin. */
+  /** ws(s):// or http(s)://, or a path; a bare origin gets `/v1/ws`. Default: `/v1/ws` of the page's origin. */
   url?: string | URL;
   /** A JWT, or a function that brings a fresh one; it is asked at each connection and before expiry. */
   token: string | (() => string | Promise<string>);
@@ -66,7 +66,7 @@ export interface Options {
   /** How many unacknowledged messages the relay may send; it may grant less. */
   window?: number;
   /** Only these topics (exact, or with a `*` at their end) are shown. Default: all that is for the user. */
-  topics?: readonly string[];
+  topics?: string | readonly string[];
   /** 'auto' (default): ack when every handler resolved, nack when one failed. 'manual': call ack(). */
   ack?: 'auto' | 'manual';
   /** Key in sessionStorage that keeps the position across reloads. Use one per user. */

@@ -23,10 +23,11 @@ export function connect(options) {
     options.storage && createKept('sessionStorage', options.storage),
   );
   const life = new AbortController();
-  let topics = options.topics; // undefined: all
+  let { topics } = settings; // undefined: all
   let change = { state: 'idle' }; // the last that was told
   let user; // whose client this is, once a token or the relay names it
   let name; // of the user's tabs
+  let failures = 0; // attempts that failed in a row, before the first that did not
   let ahead = 0; // milliseconds that the relay's clock is ahead of ours
 
   const owner = {
@@ -93,8 +94,20 @@ export function connect(options) {
 
   function onState(next) {
     change = next;
-    if (change.state === 'open') outbox.flush();
+    if (change.state === 'open') {
+      failures = NaN; // never 3 again: this address and origin work
+      outbox.flush();
+    }
+    // The close code says why; without one there was no token, which is an error of its own.
+    if (change.state === 'waiting' && change.code && (failures += 1) === 3) warn();
     router.emit('state', change);
+  }
+
+  /** A browser hides from a page why it is refused. */
+  function warn() {
+    const { origin } = globalThis.location ?? {};
+    console.warn(`clairon: cannot connect to ${settings.url}: ${change.reason}. Is it the address of a relay`
+      + `${origin ? `, and does gate.origins of the relay list ${origin}` : ''}?`);
   }
 
   function onFrame({ t, ...frame }) {

@@ -1,6 +1,6 @@
 // streams.js: stands in for a WebSocket where none gets through: /v1/sse and /v1/poll, by fetch().
 
-import { UNREACHABLE, codeOfStatus } from './closing.js';
+import { UNREACHABLE, refusalOf } from './closing.js';
 
 const POLL_WAIT_S = 25;
 const POST_AGAIN_MS = 5_000;
@@ -40,15 +40,13 @@ export function openStream(transport, fetch, url) {
     close();
     const ours = new AbortController();
     attempt = ours;
-    let code = 1006; // the `bye` before it knows better
-    let reason; // of what no close code tells: the network broke, or the browser lacks something
+    let end = { code: 1006 }; // the `bye` before it knows better
     try {
       await (transport === 'sse' ? stream : poll)(ours.signal);
-    } catch (error) {
-      reason = error.message; // a close code has none
-      if (!reason) code = error;
+    } catch (error) { // of an Error only the text: the network broke, or the browser lacks something
+      end = error.message ? { code: 1006, reason: error.message } : error;
     }
-    if (attempt === ours) socket.onclose({ code, reason });
+    if (attempt === ours) socket.onclose(end);
   }
 
   /** What is lost with the connection is made up for when the message comes again. */
@@ -63,13 +61,13 @@ export function openStream(transport, fetch, url) {
     return fetch(new URL(path, base), { ...options, headers });
   }
 
-  /** Resolves to a good response; rejects with a close code, or when it is aborted. */
+  /** Resolves to a good response; rejects with a close code and its reason, or when it is aborted. */
   async function get(path, signal, query) {
     if (pos) query.pos = pos;
     if (topics.size) query.topics = [...topics].join();
     const response = await ask(`${path}?${new URLSearchParams(query)}`, { signal })
-      .catch(() => { throw UNREACHABLE; });
-    if (!response.ok) throw await codeOfStatus(response);
+      .catch(() => { throw { code: UNREACHABLE }; });
+    if (!response.ok) throw await refusalOf(response);
     return response;
   }
 
@@ -97,7 +95,7 @@ export function openStream(transport, fetch, url) {
       const lines = await response.text();
       if (signal.aborted) return;
       pos = response.headers.get('Clairon-Pos');
-      if (!pos) throw UNREACHABLE; // a page of somebody else, who answers everything
+      if (!pos) throw { code: UNREACHABLE }; // a page of somebody else, who answers everything
       if (!wait) {
         say(JSON.stringify({
           t: 'connected',

@@ -375,9 +375,3 @@ test('an option that is undefined is one that was not given', async (t) => {
   (await relay.socket()).accept();
   assert.equal(client.state, 'open');
 });
-
-test('a wrong option is refused with the names of the right ones', () => {
-  assert.throws(() => connect({ token: 'T', tokne: 1 }), /option tokne is none of url, token/);
-  assert.throws(() => connect({ url: 'ws://x' }), /token: a string/);
-  assert.throws(() => connect({ token: 'T', url: 'ws://x', ack: 'later' }), /ack is one of auto, manual/);
-});

@@ -477,6 +477,6 @@ test('a token that cannot be had at first is asked for again', async (t) => {
   (await relay.socket()).accept();
   await isOpen(tab);
   assert.deepEqual(tab.states.map(({ state }) => state), ['connecting', 'waiting', 'connecting', 'open']);
-  assert.deepEqual(tab.errors, ['no token']);
+  assert.deepEqual(tab.errors, ['no token: login server is away']);
   assert.equal(asked, 2); // the token that told the user served the connection too
 });

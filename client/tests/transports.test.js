@@ -201,12 +201,16 @@ for (const status of [401, 403]) {
   });
 }
 
-test('a refusal of the relay that is for ever is the end', async (t) => {
+test('a refusal of the relay that is for ever is the end, with its reason', async (t) => {
   for (const [status, code, told] of [[401, 101, 4001], [403, 103, 4003]]) {
-    const world = start(t, { transports: ['poll'] });
-    (await world.http.next()).answer(status, JSON.stringify({ code }));
-    await until('the end', () => world.client.state === 'closed');
-    assert.equal(world.told.state.at(-1).code, told);
+    for (const transport of ['sse', 'poll']) {
+      const world = start(t, { transports: [transport] });
+      (await world.http.next()).answer(status, JSON.stringify({ code, detail: 'token: no "sub"' }));
+      await until('the end', () => world.client.state === 'closed');
+      assert.equal(world.told.state.at(-1).code, told);
+      assert.equal(world.told.state.at(-1).reason, 'token: no "sub"');
+      assert.deepEqual(world.told.error.map(({ error }) => error.message), ['token: no "sub"']);
+    }
   }
 });
 
@@ -336,8 +340,4 @@ test('a WebSocket that had opened and broke is tried again, not given up', async
     socket.dies();
   }
   assert.equal(http.asked.length, 0);
-});
-
-test('what may be used is said in words that exist', () => {
-  assert.throws(() => connect({ token: 'T', url: 'ws://x', transports: ['carrier pigeon'] }), /one of ws, sse, poll/);
 });

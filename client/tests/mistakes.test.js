@@ -1,0 +1,111 @@
+// mistakes.test.js: does the client name what is wrong with its options, its token and its address?
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { connect } from 'clairon';
+import { tokenOf } from './fake-browser.js';
+import { fakeRelay, msg, note, until } from './fake-relay.js';
+
+const ADDRESS = 'ws://relay.test';
+
+function start(t, options) {
+  const relay = fakeRelay();
+  const client = connect({ url: ADDRESS, token: 'T', WebSocket: relay.WebSocket, backoff: { base: 1, cap: 1 }, ...options });
+  const errors = [];
+  const states = [];
+  client.on('error', ({ error }) => errors.push(error));
+  client.on('state', (change) => states.push(change));
+  t.after(() => client.close());
+  return { relay, client, errors, states };
+}
+
+const REFUSED = [
+  [undefined, /token: a string or a function/],
+  [{ token: 'T', tokne: 1 }, /unknown option tokne, known are url, token/],
+  [{ url: ADDRESS }, /token: a string or a function/],
+  [{ url: ADDRESS, token: '' }, /token: a string or a function/],
+  [{ url: ADDRESS, token: { token: 'T' } }, /token: a string or a function/],
+  [{ url: ADDRESS, token: 'T', ack: 'later' }, /ack: one of auto, manual/],
+  [{ url: ADDRESS, token: 'T', transports: ['carrier pigeon'] }, /transports: one of ws, sse, poll/],
+  [{ url: ADDRESS, token: 'T', transports: [] }, /transports: one of ws, sse, poll/],
+  [{ url: ADDRESS, token: 'T', window: -1 }, /window: a whole number above 0/],
+  [{ url: ADDRESS, token: 'T', window: '8' }, /window: a whole number above 0/],
+  [{ url: ADDRESS, token: 'T', dedupe: 0 }, /dedupe: a whole number above 0/],
+  [{ url: ADDRESS, token: 'T', topics: [7] }, /topics: an array of strings/],
+  [{ url: 'localhost:8080', token: 'T' }, /url: ws:\/\/, wss:\/\/, http:\/\/ or https:\/\/ before localhost:8080/],
+  [{ url: 'relay.example.org', token: 'T' }, /url: .* before relay\.example\.org/],
+  [{ url: 'ftp://relay.test', token: 'T' }, /url: .* before ftp:\/\/relay\.test/],
+];
+
+for (const [options, message] of REFUSED) {
+  test(`connect(${JSON.stringify(options)}) is refused by name`, () => {
+    assert.throws(() => connect(options), (error) => error instanceof TypeError && message.test(error.message));
+  });
+}
+
+test('topics may be one string, also where others are shown', async (t) => {
+  const { relay, client, errors } = start(t, { topics: 'demo.a*' });
+  const seen = [];
+  client.on('message', (n) => seen.push(n.metadata.id));
+  const socket = await relay.socket();
+  socket.accept();
+  assert.deepEqual(socket.sent[0].topics, ['demo.a*']);
+  socket.says(msg('1', note('a', { source: 'assignments' })), msg('2', note('b', { source: 'other' })));
+  client.subscribe('demo.other');
+  assert.deepEqual(socket.frames('subscribe')[0].topics, ['demo.other']);
+  assert.deepEqual([seen, errors], [['a'], []]);
+});
+
+for (const [value, name] of [[undefined, 'undefined'], [null, 'object'], ['', 'an empty string'], [{ token: 'T' }, 'object']]) {
+  test(`a token function that returns ${JSON.stringify(value)} is an error, and asked again`, async (t) => {
+    const answers = [value, 'T'];
+    const { relay, errors, states } = start(t, { token: async () => answers.shift() });
+    const socket = await relay.socket();
+    socket.accept();
+    assert.equal(socket.sent[0].token, 'T');
+    const text = `no token: the token function returned ${name}`;
+    assert.deepEqual(errors.map(({ message }) => message), [text]);
+    assert.equal(states.find(({ state }) => state === 'waiting').reason, text);
+  });
+}
+
+test('what a token function throws is in the message, and is the cause', async (t) => {
+  const cause = new Error('login server is away');
+  const { relay, errors } = start(t, {
+    token: () => {
+      if (!errors.length) throw cause;
+      return tokenOf('u');
+    },
+  });
+  (await relay.socket()).accept();
+  assert.deepEqual([errors[0].message, errors[0].cause], ['no token: login server is away', cause]);
+});
+
+for (const [origin, hint] of [['https://app.test', ', and does gate.origins of the relay list https://app.test'], [undefined, '']]) {
+  test(`after three failures one warning names the likely causes (origin ${origin})`, async (t) => {
+    const warn = t.mock.method(console, 'warn', () => {});
+    if (origin) globalThis.location = new URL(origin);
+    t.after(() => { delete globalThis.location; });
+    const { relay } = start(t, { transports: ['ws'] });
+    for (let i = 0; i < 2; i += 1) (await relay.socket()).dies();
+    const third = await relay.socket();
+    assert.equal(warn.mock.callCount(), 0);
+    third.dies();
+    for (let i = 0; i < 3; i += 1) (await relay.socket()).dies();
+    assert.deepEqual(warn.mock.calls.map(({ arguments: [text] }) => text), [
+      `clairon: cannot connect to ws://relay.test/v1/ws: connection lost (1006). Is it the address of a relay${hint}?`,
+    ]);
+  });
+}
+
+test('a client that was open once, or has no token, does not warn', async (t) => {
+  const warn = t.mock.method(console, 'warn', () => {});
+  const { relay } = start(t, { transports: ['ws'] });
+  const socket = await relay.socket();
+  socket.accept();
+  socket.dies();
+  for (let i = 0; i < 5; i += 1) (await relay.socket()).dies();
+  const { errors } = start(t, { token: () => undefined });
+  await until('errors', () => errors.length > 4);
+  assert.equal(warn.mock.callCount(), 0);
+});
