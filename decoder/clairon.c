@@ -10,6 +10,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
+#include "bounds.h"
 #include "message.h"
 #include "spool.h"
 
@@ -97,6 +98,7 @@ clairon_startup(LogicalDecodingContext *ctx, OutputPluginOptions *output, bool i
     decoder->settings.numeric_as_number = decoder->options.numeric_as_number;
     decoder->settings.limit = PG_INT32_MAX;
     decoder->system_identifier = GetSystemIdentifier();
+    decoder->bounds = bounds_new(decoder->options.condition_timeout_ms);
     relation_setup(decoder);
     complaint_setup(decoder);
     MemoryContextSwitchTo(old);

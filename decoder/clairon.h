@@ -176,6 +176,7 @@ struct decoder {
     HTAB *relations;
     struct relation_entry *last_entry; /* one of them, the last looked up; NULL: none */
     struct rule_set *rules;
+    struct bounds *bounds;       /* of conditions */
     struct snapshot_stamp stamp; /* what `rules` was read under */
     uint64 system_identifier;
     int guc_level;    /* 0: settings were set for good */

@@ -12,6 +12,7 @@
 
 #include "utils/rel.h"
 
+struct bounds;
 struct condition;
 struct image;
 struct rule;
@@ -20,7 +21,7 @@ enum condition_answer {
     CONDITION_FALSE, /* false or NULL */
     CONDITION_TRUE,
     CONDITION_UNKNOWN, /* the image does not hold a column that it reads */
-    CONDITION_FAILED   /* evaluating it raised an error */
+    CONDITION_FAILED   /* evaluating it raised an error, or reached a limit of bounds.h */
 };
 
 /*
@@ -29,10 +30,10 @@ enum condition_answer {
  * none. `owner`, of that relation, is who may use what it names, whoever reads.
  * One that cannot be made any more, as after a change of a type, always fails.
  */
-extern struct condition *condition_new(const struct rule *rule, const int *map, int map_count,
-                                       Relation decoded, Oid owner);
+extern struct condition *condition_new(struct bounds *bounds, const struct rule *rule,
+                                       const int *map, int map_count, Relation decoded, Oid owner);
 
-/* Judges one image; allocates in the current memory context. */
+/* Judges one image. Only the fault of a failure is allocated in the current memory context. */
 extern enum condition_answer condition_judge(struct condition *condition,
                                              const struct image *image);
 

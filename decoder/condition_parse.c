@@ -1,32 +1,25 @@
 /* condition_parse.c: check what a user wrote for only_when, store it by number, read it again. */
 #include "condition_parse.h"
 
-#include "access/htup_details.h"
 #include "access/sysattr.h"
 #include "access/table.h"
-#include "catalog/pg_language.h"
-#include "catalog/pg_proc.h"
-#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
-#include "nodes/primnodes.h"
 #include "optimizer/optimizer.h"
 #include "parser/parse_coerce.h"
 #include "parser/parse_collate.h"
 #include "parser/parse_expr.h"
 #include "parser/parse_node.h"
 #include "parser/parse_relation.h"
-#include "parser/parse_type.h"
 #include "parser/parser.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
-#include "utils/syscache.h"
-#include "utils/typcache.h"
+
+#include "condition_check.h"
 
 PG_FUNCTION_INFO_V1(clairon_condition_store);
 PG_FUNCTION_INFO_V1(clairon_condition_show);
@@ -64,127 +57,6 @@ parse_alone(const char *text)
     ereport(ERROR, (errcode(ERRCODE_SYNTAX_ERROR), errmsg("one boolean expression is valid")));
 }
 
-/*
- * Functions of other languages run SQL, for which decoding has no snapshot: in
- * the plugin such a call could take the server down.
- */
-static bool
-is_foreign_language(Oid function, void *context)
-{
-    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-    Oid language;
-
-    if (!HeapTupleIsValid(tuple))
-        elog(ERROR, "cache lookup failed for function %u", function);
-    language = ((Form_pg_proc)GETSTRUCT(tuple))->prolang;
-    ReleaseSysCache(tuple);
-    return language != INTERNALlanguageId && language != ClanguageId;
-}
-
-static bool
-refuse_foreign_language(Oid function, void *context)
-{
-    if (is_foreign_language(function, context))
-        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("function %s is not valid: only functions written in C are, and in "
-                               "SQL if they can be inlined",
-                               get_func_name(function))));
-    return false;
-}
-
-static bool
-calls_foreign_language(Node *node, void *context)
-{
-    if (node == NULL)
-        return false;
-    return check_functions_in_node(node, is_foreign_language, context) ||
-           expression_tree_walker(node, calls_foreign_language, context);
-}
-
-/*
- * True for a type whose values may hold a domain's, or come to: reading one from
- * text runs the domain's constraints, which may call anything.
- */
-static bool
-may_hold_domain(Oid type)
-{
-    Oid element = get_element_type(type);
-
-    if (OidIsValid(element))
-        return may_hold_domain(element);
-    switch (get_typtype(type)) {
-    case TYPTYPE_BASE:
-    case TYPTYPE_ENUM:
-        return false;
-    case TYPTYPE_RANGE:
-        return may_hold_domain(get_range_subtype(type));
-    case TYPTYPE_MULTIRANGE:
-        return may_hold_domain(get_multirange_range(type));
-    default:
-        return true;
-    }
-}
-
-static void
-refuse_domain_holder(Oid type)
-{
-    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                    errmsg("a value of type %s is not valid: it may hold a domain's",
-                           format_type_be(type))));
-}
-
-/* True for a node whose evaluation, or whose mere parsing, reads a value from text. */
-static bool
-reads_text(const Node *node)
-{
-    switch (nodeTag(node)) {
-    case T_Const:
-    case T_CoerceViaIO:
-#if PG_VERSION_NUM >= 160000
-    case T_JsonConstructorExpr:
-#endif
-#if PG_VERSION_NUM >= 170000
-    case T_JsonExpr:
-#endif
-        return true;
-    default:
-        return false;
-    }
-}
-
-static bool
-check_safe(Node *node, void *context)
-{
-    if (node == NULL)
-        return false;
-    if (IsA(node, CoerceToDomain) && DomainHasConstraints(((CoerceToDomain *)node)->resulttype))
-        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("a cast to domain %s is not valid: it has constraints",
-                               format_type_be(((CoerceToDomain *)node)->resulttype))));
-    if (reads_text(node) && may_hold_domain(exprType(node)))
-        refuse_domain_holder(exprType(node));
-    (void)check_functions_in_node(node, refuse_foreign_language, context);
-    return expression_tree_walker(node, check_safe, context);
-}
-
-/*
- * Analysis reads constants by their types' input functions, so their types are looked at first. A
- * name may stand for another type than when it was stored.
- */
-static bool
-check_type_names(Node *node, void *context)
-{
-    if (node == NULL)
-        return false;
-    if (IsA(node, TypeName)) {
-        Oid type = typenameTypeId(NULL, (TypeName *)node);
-
-        if (may_hold_domain(getBaseType(type)))
-            refuse_domain_holder(type);
-    }
-    return raw_expression_tree_walker(node, check_type_names, context);
-}
-
 /* The kind forbids subqueries, aggregates, window and set-returning functions. */
 static Node *
 analyze(ParseState *state, const char *text)
@@ -192,7 +64,7 @@ analyze(ParseState *state, const char *text)
     Node *raw = parse_alone(text);
     Node *expression;
 
-    (void)check_type_names(raw, NULL);
+    condition_check_raw(raw);
     expression = transformExpr(state, raw, EXPR_KIND_CHECK_CONSTRAINT);
     expression = coerce_to_boolean(state, expression, "only_when");
     assign_expr_collations(state, expression);
@@ -245,8 +117,8 @@ condition_parse_stored(const char *stored, const int *map, int map_count, Relati
     state->p_paramref_hook = resolve_number;
     state->p_ref_hook_state = &numbering;
     expression = analyze(state, stored);
-    /* Again: functions and domains may have changed since it was stored. */
-    (void)check_safe(expression, NULL);
+    /* Again: names may lead to other functions, types and domains than when it was stored. */
+    condition_check(expression);
     return expression;
 }
 
@@ -323,12 +195,10 @@ check_new(Node *expression)
 {
     Node *planned = (Node *)expression_planner((Expr *)copyObject(expression));
 
-    if (contain_mutable_functions(planned))
-        ereport(ERROR, (errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
-                        errmsg("only functions marked IMMUTABLE are valid")));
-    if (calls_foreign_language(expression, NULL))
+    condition_refuse_mutable(planned);
+    if (condition_calls_foreign_language(expression))
         expression = planned;
-    (void)check_safe(expression, NULL);
+    condition_check(expression);
     return expression;
 }
 

@@ -7,6 +7,8 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
+#include "bounds.h"
+
 struct table_pattern {
     char *schema;
     char *table;
@@ -81,6 +83,16 @@ read_max_value_bytes(struct options *options, const char *value)
     options->max_value_bytes = bytes;
 }
 
+static void
+read_condition_timeout(struct options *options, const char *value)
+{
+    int ms;
+
+    if (!parse_int(value, &ms, GUC_UNIT_MS, NULL) || ms < 1 || ms > CONDITION_TIMEOUT_CEILING)
+        option_refuse("condition_timeout", value, "1 to 60000 ms, with or without ms, s or min");
+    options->condition_timeout_ms = ms;
+}
+
 /*
  * Splits at commas, and each piece at its first dot, where no backslash stands
  * before them; backslashes stay, for the matching.
@@ -141,6 +153,7 @@ read_exclude_tables(struct options *options, const char *value)
 
 /* By name, as the hint lists them. */
 static const struct option_kind kinds[] = {
+    {"condition_timeout", read_condition_timeout},
     {"exclude_tables", read_exclude_tables},
     {"include_tables", read_include_tables},
     {"max_value_bytes", read_max_value_bytes},
@@ -183,7 +196,9 @@ read_one(struct options *options, DefElem *given)
 void
 options_read(struct options *ret_options, List *given, const char *database)
 {
-    struct options options = {.max_value_bytes = MAX_VALUE_BYTES_DEFAULT, .streaming = true};
+    struct options options = {.max_value_bytes = MAX_VALUE_BYTES_DEFAULT,
+                              .condition_timeout_ms = CONDITION_TIMEOUT_DEFAULT,
+                              .streaming = true};
     ListCell *cell;
 
     options.topic_prefix = pstrdup(database);

@@ -15,6 +15,7 @@ struct options {
     List *include_tables; /* of struct table_pattern */
     List *exclude_tables;
     int64 max_value_bytes;
+    int condition_timeout_ms;
 };
 
 #define MAX_VALUE_BYTES_DEFAULT (1024 * 1024)

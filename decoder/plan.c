@@ -236,9 +236,9 @@ plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct ru
     plan_columns(decoder, plan, source, RelationGetDescr(decoded), key);
     plan_target(decoder, plan, source, RelationGetDescr(decoded), key);
     if (rule->only_when != NULL)
-        plan->condition =
-            condition_new(rule, source->map, RelationGetDescr(source->relation)->natts, decoded,
-                          source->relation->rd_rel->relowner);
+        plan->condition = condition_new(decoder->bounds, rule, source->map,
+                                        RelationGetDescr(source->relation)->natts, decoded,
+                                        source->relation->rd_rel->relowner);
     plan_topic(decoder, plan, name);
     plan_heads(decoder, plan, name);
     plan_routing(decoder, plan);

@@ -1,0 +1,313 @@
+/* bounds.c: run what table owners wrote, for a bounded time and in bounded memory. */
+#include "bounds.h"
+
+#include "access/xact.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "utils/hsearch.h"
+#include "utils/snapmgr.h"
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
+
+#include <sys/resource.h>
+#include <time.h>
+
+#include "guard.h"
+
+/* Real time that ends a run, in timeouts. */
+#define REAL_TIMEOUTS 10
+
+/* An error's message may hold the value that it is about. */
+#define REASON_BYTES_MAX 500
+
+/* Runs after which the size of the process is read again. */
+#define RUNS_PER_READING 1024
+
+/*
+ * The time that an owner's expressions have used. A few calls cannot be interrupted, and a row may
+ * cost less than the timeout each time: so over time each run has REFILL_US on average.
+ */
+#define REFILL_US 1000
+#define SAVED_TIMEOUTS 50
+
+struct account {
+    Oid owner; /* hash key */
+    int64 left_us;
+};
+
+struct bounds {
+    int timeout_ms;
+    HTAB *accounts;
+    int64 process_bytes; /* size of the process as last read; 0: not yet */
+    int runs;            /* since then */
+};
+
+/* A run under way; a signal handler reads it. */
+struct run {
+    struct bounds *bounds;
+    Oid user;
+    void (*work)(void *arg);
+    void *arg;
+    int64 cpu_start_us;
+    TimestampTz start;
+    bool out_of_memory;
+};
+
+static struct run *volatile current;
+static volatile sig_atomic_t expired;
+static TimeoutId timer = MAX_TIMEOUTS;
+
+static int64
+cpu_us(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return now.tv_sec * INT64CONST(1000000) + now.tv_nsec / 1000;
+}
+
+/*
+ * Ends the run as a request to cancel would, for what looks at QueryCancelPending alone. A request
+ * that is pending already is not this one, and must not be taken for it.
+ */
+static void
+on_timer(void)
+{
+    int64 limit_us;
+
+    if (current == NULL || expired || QueryCancelPending)
+        return;
+    limit_us = current->bounds->timeout_ms * INT64CONST(1000);
+    /* The timer is set a moment before the work begins. */
+    if (cpu_us() - current->cpu_start_us < limit_us / 10 * 9 &&
+        GetCurrentTimestamp() - current->start < limit_us * REAL_TIMEOUTS)
+        return;
+    expired = true;
+    QueryCancelPending = true;
+    InterruptPending = true;
+}
+
+#ifdef __linux__
+static struct rlimit usual_limit;
+static bool is_limited;
+
+/* Pages of data and stack, as RLIMIT_DATA counts them; 0: not known. */
+static int64
+read_process_bytes(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    char line[256];
+    char *at = line;
+    int64 pages = 0;
+
+    if (file == NULL)
+        return 0;
+    if (fgets(line, sizeof(line), file) == NULL)
+        line[0] = '\0';
+    fclose(file);
+    for (int field = 0; field < 6; field++)
+        pages = strtoll(at, &at, 10);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+static void
+unlimit_memory(void)
+{
+    if (is_limited)
+        (void)setrlimit(RLIMIT_DATA, &usual_limit);
+    is_limited = false;
+}
+
+/*
+ * Over the limit malloc() fails, and palloc() raises an ordinary error. The stack is not counted:
+ * a stack that cannot grow is a crash.
+ */
+static void
+limit_memory(struct bounds *bounds)
+{
+    struct rlimit limit;
+
+    if (bounds->process_bytes == 0 || ++bounds->runs >= RUNS_PER_READING) {
+        bounds->process_bytes = read_process_bytes();
+        bounds->runs = 0;
+    }
+    if (bounds->process_bytes == 0 || getrlimit(RLIMIT_DATA, &usual_limit) != 0)
+        return;
+    limit = usual_limit;
+    limit.rlim_cur = Min(usual_limit.rlim_cur, (rlim_t)bounds->process_bytes + BOUNDS_MEMORY);
+    is_limited = setrlimit(RLIMIT_DATA, &limit) == 0;
+}
+#else
+static const bool is_limited = false;
+
+static void
+unlimit_memory(void)
+{
+}
+
+static void
+limit_memory(struct bounds *bounds)
+{
+}
+#endif
+
+/* A session that is told to end must be able to. */
+static void
+on_exit_of_process(int code, Datum arg)
+{
+    current = NULL;
+    unlimit_memory();
+}
+
+struct bounds *
+bounds_new(int timeout_ms)
+{
+    HASHCTL control = {
+        .keysize = sizeof(Oid), .entrysize = sizeof(struct account), .hcxt = CurrentMemoryContext};
+    struct bounds *bounds = palloc0(sizeof(*bounds));
+
+    bounds->timeout_ms = timeout_ms;
+    bounds->accounts =
+        hash_create("clairon accounts", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+    if (timer == MAX_TIMEOUTS) {
+        timer = RegisterTimeout(USER_TIMEOUT, on_timer);
+        before_shmem_exit(on_exit_of_process, (Datum)0);
+    }
+    return bounds;
+}
+
+static void
+begin_limits(struct run *run)
+{
+    int timeout_ms = run->bounds->timeout_ms;
+
+    expired = false;
+    run->out_of_memory = false;
+    run->cpu_start_us = cpu_us();
+    run->start = GetCurrentTimestamp();
+    current = run;
+    enable_timeout_every(timer, TimestampTzPlusMilliseconds(run->start, timeout_ms),
+                         Max(timeout_ms / 4, 1));
+    limit_memory(run->bounds);
+}
+
+/* Also of a run whose work ended just when its time did. */
+static void
+end_limits(void)
+{
+    unlimit_memory();
+    current = NULL;
+    disable_timeout(timer, false);
+    if (expired)
+        QueryCancelPending = false;
+}
+
+/* True when statement_timeout, whose error is the same, passed during the run. */
+static bool
+statement_timed_out(const struct run *run)
+{
+    TimestampTz end = get_timeout_finish_time(STATEMENT_TIMEOUT);
+
+    return StatementTimeout > 0 && end > run->start && end <= GetCurrentTimestamp();
+}
+
+/* Raises the error that ended the run, or the one that says which limit it reached. */
+static _Noreturn void
+raise_again(struct run *run, bool was_limited)
+{
+    int code = geterrcode();
+
+    if (code == ERRCODE_QUERY_CANCELED && expired && !statement_timed_out(run)) {
+        FlushErrorState();
+        ereport(ERROR,
+                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                 errmsg("it takes longer than condition_timeout, %d ms", run->bounds->timeout_ms)));
+    }
+    if (code == ERRCODE_OUT_OF_MEMORY && was_limited) {
+        run->out_of_memory = true;
+        FlushErrorState();
+        ereport(ERROR,
+                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                 errmsg("it takes more than %d MB of memory", BOUNDS_MEMORY / (1024 * 1024))));
+    }
+    PG_RE_THROW();
+}
+
+/* Either end of the subtransaction restores XactReadOnly; an abort restores user and snapshot. */
+static void
+run_limited(void *arg)
+{
+    struct run *run = arg;
+    MemoryContext context = CurrentMemoryContext;
+    Oid caller;
+    int security;
+
+    GetUserIdAndSecContext(&caller, &security);
+    SetUserIdAndSecContext(run->user, security | SECURITY_RESTRICTED_OPERATION);
+    XactReadOnly = true;
+    PushActiveSnapshot(GetCatalogSnapshot(InvalidOid));
+    begin_limits(run);
+    PG_TRY();
+    {
+        run->work(run->arg);
+        end_limits();
+    }
+    PG_CATCH();
+    {
+        bool was_limited = is_limited;
+
+        end_limits();
+        MemoryContextSwitchTo(context);
+        raise_again(run, was_limited);
+    }
+    PG_END_TRY();
+    PopActiveSnapshot();
+    SetUserIdAndSecContext(caller, security);
+}
+
+static struct account *
+account_of(struct bounds *bounds, Oid owner)
+{
+    const int64 most_us = bounds->timeout_ms * INT64CONST(1000) * SAVED_TIMEOUTS;
+    bool found;
+    struct account *account = hash_search(bounds->accounts, &owner, HASH_ENTER, &found);
+
+    account->left_us = found ? Min(account->left_us + REFILL_US, most_us) : most_us;
+    return account;
+}
+
+/* What else has grown in the process since its size was read is not the run's. */
+static bool
+has_grown(struct bounds *bounds)
+{
+    int64 known = bounds->process_bytes;
+
+#ifdef __linux__
+    bounds->process_bytes = read_process_bytes();
+#endif
+    return bounds->process_bytes > known;
+}
+
+bool
+bounds_run(struct bounds *bounds, Oid user, void (*work)(void *arg), void *arg, char **ret_reason)
+{
+    struct run run = {.bounds = bounds, .user = user, .work = work, .arg = arg};
+    struct account *account = account_of(bounds, user);
+    int64 start_us;
+    bool done;
+
+    if (account->left_us <= 0) {
+        *ret_reason = pstrdup("the table's owner has used up the time for conditions");
+        return false;
+    }
+    start_us = cpu_us();
+    done = guard_run(run_limited, &run, ret_reason);
+    if (!done && run.out_of_memory && has_grown(bounds))
+        done = guard_run(run_limited, &run, ret_reason);
+    account->left_us -= cpu_us() - start_us;
+    if (!done)
+        (*ret_reason)[pg_mbcliplen(*ret_reason, strlen(*ret_reason), REASON_BYTES_MAX)] = '\0';
+    return done;
+}
