@@ -28,6 +28,7 @@ use Test::More ();
 use Time::HiRes qw(time);
 
 use Clairon::Test::Client;
+use Clairon::Test::LateAnswers;
 use Clairon::Test::Page;
 use Clairon::Test::Proxy;
 use Clairon::Test::Relay;
@@ -107,7 +108,7 @@ sub script_text
 {
     my ($name) = @_;
     my $folder = top() . '/relay/store/scripts';
-    return slurp_file("$folder/$name.lua") =~ s{^-- include: (\S+)$}{slurp_file("$folder/parts/$1")}megr;
+    return slurp_file("$folder/$name.lua") =~ s{^-- include: (\S+)$}{slurp_file("$folder/parts/$1") =~ s/\n\z//r}megr;
 }
 
 # What is wrong with the file's lines as strict JSON; '' if it is read, and nothing is.
@@ -218,6 +219,16 @@ sub proxy
 {
     my ($target, %options) = @_;
     my $proxy = Clairon::Test::Proxy->new($target, %options, folder => new_folder('proxy'));
+    remember($proxy);
+    $proxy->start;
+    return $proxy;
+}
+
+# A started proxy in front of a store that holds back answers: see Clairon::Test::LateAnswers.
+sub late_answers
+{
+    my ($target) = @_;
+    my $proxy = Clairon::Test::LateAnswers->new($target, folder => new_folder('late'));
     remember($proxy);
     $proxy->start;
     return $proxy;

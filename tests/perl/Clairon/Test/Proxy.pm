@@ -54,7 +54,7 @@ sub start
         $SIG{PIPE} = 'IGNORE';
         $SIG{TERM} = sub { POSIX::_exit(0) };
         open STDERR, '>>', $self->{log} or POSIX::_exit(126);
-        eval { Clairon::Test::Proxy::Loop->new($self, $orders)->run; 1 } or print STDERR $@;
+        eval { $self->loop_class->new($self, $orders)->run; 1 } or print STDERR $@;
         POSIX::_exit(1);
     }
     $self->{pid} = $pid;
@@ -63,6 +63,8 @@ sub start
     $self->{giver} = $giver;
     return;
 }
+
+sub loop_class { return 'Clairon::Test::Proxy::Loop' }
 
 sub order { my ($self, @words) = @_; print { $self->{giver} } "@words\n" or die "the proxy is gone: $!"; return }
 
@@ -129,11 +131,18 @@ sub obey
     for my $line (split /\n/, $bytes)
     {
         my ($order, $value) = split / /, $line, 2;
-        if    ($order eq 'freeze') { $self->{frozen} = 1 }
-        elsif ($order eq 'thaw')   { $self->{frozen} = 0 }
-        elsif ($order eq 'cut')    { $self->drop($_) for keys %{ $self->{sock} } }
-        else                       { $self->{$order} = $value }
+        $self->obey_order($order, $value);
     }
+    return;
+}
+
+sub obey_order
+{
+    my ($self, $order, $value) = @_;
+    if    ($order eq 'freeze') { $self->{frozen} = 1 }
+    elsif ($order eq 'thaw')   { $self->{frozen} = 0 }
+    elsif ($order eq 'cut')    { $self->drop($_) for keys %{ $self->{sock} } }
+    else                       { $self->{$order} = $value }
     return;
 }
 
@@ -164,6 +173,13 @@ sub take
     return if !defined $count && $!{EAGAIN};
     return $self->drop($key) unless $count;
     $self->{edit}->($bytes) if $self->{is_server}{$key};
+    return $self->pass($key, $bytes);
+}
+
+# What came from there goes to its peer.
+sub pass
+{
+    my ($self, $key, $bytes) = @_;
     push @{ $self->{out}{ $self->{peer}{$key} } }, [ time + $self->{delay}, $bytes ];
     return;
 }

@@ -1,0 +1,147 @@
+# Are memberships that change while the store's answer is on its way respected, and does an early line or a late answer reach nobody whom it must not?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until of_mark);
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+my $store = Clairon::Test::store();
+my $prompt = Clairon::Test::relay($pg, $store);
+my $late   = Clairon::Test::late_answers($store->{socket});
+my $relay  = Clairon::Test::relay(undef, $late, roles => 'gate');
+my $marks  = 0;
+
+sub notify { my ($audience, $target, $mark, $more) = @_;
+    return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$target}', '{\"mark\": \"$mark\"}'" . join(', ', '', $more || ()) . ')') }
+sub members { return scalar @{ $store->ask('SMEMBERS', $store->shared("members:TEAM:$_[0]")) } }
+sub member { my ($team, $user, $is_member) = @_;
+    my $before = members($team);
+    $pg->safe_psql('postgres', $is_member ? "INSERT INTO clairon.member VALUES ('TEAM', '$team', '$user')"
+        : "DELETE FROM clairon.member WHERE target = '$team' AND user_id = '$user'");
+    return wait_until('the store knows the membership', sub { members($team) != $before }) }
+
+# The late relay has read all that was committed so far; its store links need not answer for that.
+sub wait_read
+{
+    my $read = $relay->metric('clairon_hub_notifications_total');
+    notify('USER', 'nobody', 'read');
+    return wait_until('the relay has read it', sub { $relay->metric('clairon_hub_notifications_total') > $read });
+}
+
+# All that the relay will send this client because of what was committed before: shown by a notification behind it.
+sub all_of
+{
+    my ($client, $user) = @_;
+    my $mark = 'mark' . ++$marks;
+    notify('USER', $user, $mark);
+    $client->run_until('a notification behind it', sub { of_mark($client, $mark) });
+    return map { $_->{payload}{mark} } $client->notes;
+}
+
+# A client that has sent its `connect`, which is not answered yet.
+sub begin
+{
+    my ($user) = @_;
+    my $client = Clairon::Test::Client->new($relay->url('/v1/ws'));
+    $client->send({ t => 'connect', r => 1, token => Clairon::Test::token(sub => $user) });
+    return $client;
+}
+
+# Memberships are asked for, at connect, while one ends.
+{
+    member('t1', 'u1', 1);
+    $late->hold(groups => 'SMEMBERS clairon(:.0.)?:groups:u1$');
+    my $client = begin('u1');
+    $late->wait_held('groups');
+    member('t1', 'u1', 0);
+    wait_read();
+    $late->release('groups');
+    $client->wait_for('connected');
+    notify('TEAM', 't1', 'secret');
+    ok(!(grep { $_ eq 'secret' } all_of($client, 'u1')), 'a membership that ended while memberships were read at connect is not used');
+    $client->close;
+}
+
+# What is acknowledged meanwhile is announced behind `connected`.
+{
+    my ($one, $two) = map { $relay->client('u2') } 1, 2;
+    my $id = notify('USER', 'u2', 'owed', 'ack_required => true');
+    $_->run_until('it', sub { of_mark($_, 'owed') }) for $one, $two;
+    $late->hold(groups => 'SMEMBERS clairon(:.0.)?:groups:u2$');
+    my $client = begin('u2');
+    $late->wait_held('groups');
+    $one->ack($id);
+    $two->wait_for('acked');
+    $late->release('groups');
+    $client->wait_for('connected');
+    is($client->{lines}[0]{t}, 'connected', 'nothing comes before `connected`');
+    $_->close for $one, $two, $client;
+}
+
+# Its window is full, so the store is asked whether this user owes the ack; another device acknowledged it, and the user
+# leaves the group before the answer is here.
+{
+    member('t3', 'u3', 1);
+    my $phone = $prompt->client('u3');
+    my $desk  = $relay->client('u3', win => 1);
+    my $first = notify('USER', 'u3', 'first', 'ack_required => true');
+    $desk->run_until('the first', sub { of_mark($desk, 'first') });
+    $late->hold(reader => '^XREAD ');
+    my $id = notify('TEAM', 't3', 'secret', 'ack_required => true');
+    $late->wait_held('reader');
+    $phone->run_until('it', sub { of_mark($phone, 'secret') });
+    $phone->ack($id);
+    wait_until('the ack is stored', sub { !$store->ask('HEXISTS', $store->of($id, 'pending'), $id) });
+    $late->hold(report => $late->script('shown'));
+    $late->release('reader');
+    $late->wait_held('report');
+    member('t3', 'u3', 0);
+    wait_read();
+    $late->release('report');
+    $relay->client('u3b')->close;    # an answer behind that one
+    ok(!(grep { $_ eq 'secret' } all_of($desk, 'u3')), 'a held back notification does not go to a user who has left the group');
+    $desk->ack($first);
+    $_->close for $phone, $desk;
+}
+
+# The relay asks for memberships anew once its reader is back.
+sub reader_is_back
+{
+    my ($user, $away) = @_;
+    $late->hold(groups => "SMEMBERS clairon(:.0.)?:groups:$user\$");
+    $late->refuse(1);
+    $late->cut_link('^XREAD ');
+    $away->();
+    $late->refuse(0);
+    return $late->wait_held('groups');
+}
+
+{
+    member('t4', 'u4', 1);
+    my $client = $relay->client('u4');
+    reader_is_back('u4', sub { member('t4', 'u4', 0); notify('TEAM', 't4', 'secret') });
+    wait_read();
+    $client->send({ t => 'subscribe', r => 2, topics => ['*'] });
+    $client->wait_for('subscribed');
+    $client->send({ t => 'subscribe', r => 3, topics => ['*'] });
+    $client->wait_for(sub { ($_[0]{r} // 0) == 3 });
+    $late->release('groups');
+    ok(!(grep { $_ eq 'secret' } all_of($client, 'u4')), 'nothing is sent by memberships that are asked for anew');
+    $client->close;
+}
+
+{
+    member('t5', 'u5', 1);
+    my $client = $relay->client('u5');
+    reader_is_back('u5', sub { });
+    member('t5', 'u5', 0);
+    wait_read();
+    $late->release('groups');
+    all_of($client, 'u5');
+    notify('TEAM', 't5', 'secret');
+    ok(!(grep { $_ eq 'secret' } all_of($client, 'u5')), 'an answer that is older than a change is asked for again');
+    $client->close;
+}
+
+done_testing();
