@@ -162,7 +162,7 @@ $(BUILD)/asan/%.o: %.c | check-libraries
 $(BUILD)/asan/tests/unit/%: $(BUILD)/asan/tests/unit/%.o $(asan_objects)
 	$(call step,LD   $@,$(CC) $(asan_flags) -o $@ $^ $(pkg_libs) -lcmocka $(mocks:%=-Wl,--wrap=%))
 
-$(BUILD)/asan/tests/unit/test_hub_shown: mocks = store_is_up store_shown
+$(BUILD)/asan/tests/unit/test_hub_shown: mocks = store_is_up store_shown store_ack
 
 .SECONDARY: $(unit_programs:%=%.o) $(script_source) $(page_source)
 

@@ -94,4 +94,28 @@ for my $relay (@relays)
     $_->close for $phone, $desk;
 }
 
+# Who is back in a group gets what waited meanwhile, behind a newer version that another group was sent.
+{
+    $pg->safe_psql('postgres', q{
+        CREATE TABLE teams (id int PRIMARY KEY, version int, team text);
+        ALTER TABLE teams REPLICA IDENTITY FULL;
+        SELECT clairon.watch('teams', 'TEAM', 'team', ack_required => true);
+        INSERT INTO clairon.member VALUES ('TEAM', 'a', 'm'), ('TEAM', 'b', 'm')});
+    my $members = sub { $store->ask('SCARD', $store->shared('groups:m')) };
+    wait_until('a member of both', sub { $members->() == 2 });
+    $pg->safe_psql('postgres', q{INSERT INTO teams VALUES (1, 1, 'a')});
+    $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE target = 'a'});
+    wait_until('a member of one', sub { $members->() == 1 });
+    my $client = $relays[0]->client('m');
+    $pg->safe_psql('postgres', q{UPDATE teams SET version = 2, team = 'b'});
+    my $versions = sub { join ' ', map { "$_->{payload}{after}{version}:$_->{routing}{retry}{attempts}" } grep { $_->{payload}{after} } $client->notes };
+    $client->run_until('the newer version', sub { $versions->() eq '2:0' });
+    $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 'a', 'm')});
+    $client->run_until('the older one', sub { $versions->() =~ / / });
+    is($versions->(), '2:0 1:1', 'what is late for another reason is marked as a retry');
+    my ($raw) = grep { /"version":1/ } @{ $client->{raw} };
+    like($raw, qr/"attempts":1,"limit":5,"backoff":"EXPONENTIAL"\}\}\}\}$/, 'and nothing else in it');
+    $client->close;
+}
+
 done_testing();

@@ -23,6 +23,23 @@ static struct {
 } calls[CALLS_MAX];
 static unsigned call_count;
 
+enum rc __wrap_store_ack(struct store *store, const struct store_ack *acks, size_t count,
+                         store_acked *done, void *ctx);
+static unsigned ack_calls;
+
+enum rc
+__wrap_store_ack(struct store *store, const struct store_ack *acks, size_t count, store_acked *done,
+                 void *ctx)
+{
+    (void)store;
+    (void)acks;
+    (void)count;
+    (void)done;
+    (void)ctx;
+    ack_calls++;
+    return RC_OK;
+}
+
 bool
 __wrap_store_is_up(const struct store *store)
 {
@@ -50,6 +67,7 @@ answer(unsigned nth, enum rc rc, bool is_unowed)
 }
 
 static struct config config = {.gate = {.slow_bytes = 65536}};
+static struct stats stats;
 static struct hub hub;
 static struct session session;
 
@@ -176,6 +194,29 @@ test_a_report_that_failed_is_made_again_in_its_place(void **state)
     assert_int_equal(session.queue[0]->id.ms, 1);
 }
 
+/* As many reports are under way as may be: the next one waits, and acks wait for it. */
+static void
+test_no_ack_goes_before_a_report_that_waits(void **state)
+{
+    struct note *note = owed_note(3);
+
+    (void)state;
+    ack_calls = 0;
+    hub.stats = &stats;
+    hub.shown_calls += 1000;
+    shown_add(&session, note);
+    acks_add(&hub, "u1", "00000000-0000-0000-0000-000000000003", 0);
+    acks_flush(&hub);
+    assert_int_equal(call_count, 2);
+    assert_int_equal(ack_calls, 0);
+    hub.shown_calls -= 1000;
+    acks_flush(&hub);
+    assert_int_equal(call_count, 3);
+    assert_int_equal(ack_calls, 1);
+    acks_free(&hub);
+    note_unref(note);
+}
+
 int
 main(void)
 {
@@ -188,6 +229,8 @@ main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_a_report_that_failed_is_made_again_in_its_place,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_no_ack_goes_before_a_report_that_waits, set_up,
+                                        tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

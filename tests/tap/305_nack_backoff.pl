@@ -1,0 +1,35 @@
+# Does a nack wait at least as long as the backoff, and a longer delay as long as it asks?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until of_mark);
+use Test::More;
+
+use constant BASE_MS => 40_000;
+
+my $pg    = Clairon::Test::postgresql('main');
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.backoff_base' => BASE_MS . 'ms', 'delivery.backoff_cap' => '5m' });
+my $client = $relay->client('u1');
+
+# What its trail says of the nack: the wait in ms.
+sub waits
+{
+    my ($id) = @_;
+    my ($event) = grep { /^nacked / } @{ $store->ask('LRANGE', $store->of($id, "trail:$id"), 0, -1) };
+    return $event && (split / /, $event)[3];
+}
+
+my %wait;
+for my $delay (0, 3 * BASE_MS)
+{
+    my $id = $pg->safe_psql('postgres', qq{SELECT clairon.notify('USER', '{u1}', '{"mark": "$delay"}', ack_required => true)});
+    $client->run_until('it', sub { of_mark($client, $delay) });
+    $client->send({ t => 'nack', ids => [$id], delay => $delay });
+    $wait{$delay} = wait_until('the nack is stored', sub { waits($id) });
+}
+cmp_ok($wait{0}, '>=', BASE_MS, 'a nack without delay waits for the backoff');
+cmp_ok($wait{0}, '<=', 1.2 * BASE_MS, 'and not longer');
+is($wait{ 3 * BASE_MS }, 3 * BASE_MS, 'a longer delay is kept');
+
+done_testing();
