@@ -24,7 +24,7 @@ sub logged
 
 sub log_mark { return -s $pg->logfile }
 
-sql(q{CREATE ROLE attacker LOGIN;
+sql(q{CREATE ROLE attacker LOGIN IN ROLE clairon_app;
     CREATE SCHEMA own AUTHORIZATION attacker;
     CREATE TABLE public.other (id int PRIMARY KEY, owner text);
     SELECT clairon.watch('public.other', 'USER', 'owner')});

@@ -1,7 +1,7 @@
 -- What a stored only_when names may be redefined: then it denies, and nothing of the redefinition runs.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
-CREATE ROLE redefiner;
+CREATE ROLE redefiner IN ROLE clairon_app;
 CREATE SCHEMA own AUTHORIZATION redefiner;
 CREATE TABLE public.other (id int PRIMARY KEY);
 SELECT clairon.watch('public.other', 'ALL');
