@@ -19,6 +19,9 @@
 /* Real time that ends a run, in timeouts. */
 #define REAL_TIMEOUTS 10
 
+/* How often the timer looks at the time that was used, until the timeout. */
+#define TICKS_PER_TIMEOUT 4
+
 /* An error's message may hold the value that it is about. */
 #define REASON_BYTES_MAX 500
 
@@ -50,8 +53,9 @@ struct run {
     Oid user;
     void (*work)(void *arg);
     void *arg;
-    int64 cpu_start_us;
     TimestampTz start;
+    int64 ticks;       /* of the timer; most runs end before the first */
+    int64 cpu_tick_us; /* CPU time at the first one */
     bool out_of_memory;
 };
 
@@ -68,6 +72,21 @@ cpu_us(void)
     return now.tv_sec * INT64CONST(1000000) + now.tv_nsec / 1000;
 }
 
+static int64
+tick_us(const struct run *run)
+{
+    return run->bounds->timeout_ms * INT64CONST(1000) / TICKS_PER_TIMEOUT;
+}
+
+/* Reading the CPU clock is a system call: it is done for runs that see a tick. */
+static int64
+used_us(const struct run *run)
+{
+    if (run->ticks == 0)
+        return GetCurrentTimestamp() - run->start;
+    return tick_us(run) + cpu_us() - run->cpu_tick_us;
+}
+
 /*
  * Ends the run as a request to cancel would, for what looks at QueryCancelPending alone. A request
  * that is pending already is not this one, and must not be taken for it.
@@ -75,14 +94,17 @@ cpu_us(void)
 static void
 on_timer(void)
 {
+    struct run *run = current;
     int64 limit_us;
 
-    if (current == NULL || expired || QueryCancelPending)
+    if (run == NULL || expired || QueryCancelPending)
         return;
-    limit_us = current->bounds->timeout_ms * INT64CONST(1000);
-    /* The timer is set a moment before the work begins. */
-    if (cpu_us() - current->cpu_start_us < limit_us / 10 * 9 &&
-        GetCurrentTimestamp() - current->start < limit_us * REAL_TIMEOUTS)
+    if (++run->ticks == 1)
+        run->cpu_tick_us = cpu_us();
+    limit_us = tick_us(run) * TICKS_PER_TIMEOUT;
+    /* Clocks and timer do not agree to the microsecond. */
+    if (used_us(run) < limit_us - tick_us(run) / 4 &&
+        GetCurrentTimestamp() - run->start < limit_us * REAL_TIMEOUTS)
         return;
     expired = true;
     QueryCancelPending = true;
@@ -133,7 +155,7 @@ limit_memory(struct bounds *bounds)
         bounds->process_bytes = read_process_bytes();
         bounds->runs = 0;
     }
-    if (bounds->process_bytes == 0 || getrlimit(RLIMIT_DATA, &usual_limit) != 0)
+    if (bounds->process_bytes == 0)
         return;
     limit = usual_limit;
     limit.rlim_cur = Min(usual_limit.rlim_cur, (rlim_t)bounds->process_bytes + BOUNDS_MEMORY);
@@ -169,6 +191,10 @@ bounds_new(int timeout_ms)
     struct bounds *bounds = palloc0(sizeof(*bounds));
 
     bounds->timeout_ms = timeout_ms;
+#ifdef __linux__
+    if (getrlimit(RLIMIT_DATA, &usual_limit) != 0)
+        elog(ERROR, "could not read the limit of memory: %m");
+#endif
     bounds->accounts =
         hash_create("clairon accounts", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
     if (timer == MAX_TIMEOUTS) {
@@ -181,15 +207,14 @@ bounds_new(int timeout_ms)
 static void
 begin_limits(struct run *run)
 {
-    int timeout_ms = run->bounds->timeout_ms;
+    int ms = Max(run->bounds->timeout_ms / TICKS_PER_TIMEOUT, 1);
 
     expired = false;
     run->out_of_memory = false;
-    run->cpu_start_us = cpu_us();
+    run->ticks = 0;
     run->start = GetCurrentTimestamp();
     current = run;
-    enable_timeout_every(timer, TimestampTzPlusMilliseconds(run->start, timeout_ms),
-                         Max(timeout_ms / 4, 1));
+    enable_timeout_every(timer, TimestampTzPlusMilliseconds(run->start, ms), ms);
     limit_memory(run->bounds);
 }
 
@@ -295,18 +320,16 @@ bounds_run(struct bounds *bounds, Oid user, void (*work)(void *arg), void *arg, 
 {
     struct run run = {.bounds = bounds, .user = user, .work = work, .arg = arg};
     struct account *account = account_of(bounds, user);
-    int64 start_us;
     bool done;
 
     if (account->left_us <= 0) {
         *ret_reason = pstrdup("the table's owner has used up the time for conditions");
         return false;
     }
-    start_us = cpu_us();
     done = guard_run(run_limited, &run, ret_reason);
     if (!done && run.out_of_memory && has_grown(bounds))
         done = guard_run(run_limited, &run, ret_reason);
-    account->left_us -= cpu_us() - start_us;
+    account->left_us -= used_us(&run);
     if (!done)
         (*ret_reason)[pg_mbcliplen(*ret_reason, strlen(*ret_reason), REASON_BYTES_MAX)] = '\0';
     return done;
