@@ -132,6 +132,7 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
                           .config = config,
                           .hub = hub,
                           .stats = stats,
+                          .opened_us = clock_monotonic_us(),
                           .health = *health,
                           .funnel = funnel_new(),
                           .requests_made = rates_new(),

@@ -182,6 +182,7 @@ struct gate {
     struct rate_bucket connects;
     struct rates *requests_made; /* by users, and by addresses */
     struct throttle address_full;
+    int64_t opened_us; /* on the monotonic clock */
     bool is_push_off;
     bool draining;
     int64_t drain_until_us;

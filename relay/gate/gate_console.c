@@ -1,14 +1,17 @@
 /* gate_console.c: what the console shows and does: how the relay stands, and its error log. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "decoder/version.h"
 #include "gate/gate_request.h"
 #include "hub/hub.h"
 #include "store/admin.h"
 #include "wire/client_message.h"
+#include "wire/token.h"
 
 #define DETAIL_MAX 4096
 
@@ -28,8 +31,10 @@ add_relay(struct gate *gate, struct buffer *out)
     buffer_init(&detail, DETAIL_MAX);
     is_ready = gate->health.ready(gate->health.ctx, &detail);
     rc = buffer_addf(out,
-                     "{\"at\":%" PRId64 ",\"relay\":{\"name\":\"%s\",\"ready\":%s,\"push\":%s%s%s}",
+                     "{\"at\":%" PRId64 ",\"relay\":{\"name\":\"%s\",\"version\":\"" CLAIRON_VERSION
+                     "\",\"uptime\":%" PRId64 ",\"ready\":%s,\"push\":%s%s%s}",
                      clock_wall_us() / 1000, store_name(hub_store(gate->hub)),
+                     (clock_monotonic_us() - gate->opened_us) / 1000000,
                      is_ready ? "true" : "false", gate_push_is_on(gate) ? "true" : "false",
                      detail.len > 0 ? "," : "", detail.len > 0 ? detail.bytes : "");
     buffer_free(&detail);
@@ -92,10 +97,44 @@ gate_console_overview(struct gate_request *request)
         on_overview(asked, RC_IO, (struct bytes){NULL, 0});
 }
 
+/* {"`name`": what the store returned */
+static void
+answer_described(struct gate_request *request, enum rc rc, const char *name, struct bytes json)
+{
+    struct gate_answer answer;
+
+    if (rc != RC_OK) {
+        gate_request_no_store(request);
+        return;
+    }
+    gate_answer_init(&answer, 200, GATE_JSON);
+    rc = buffer_addf(&answer.body, "{\"%s\":%.*s}\n", name, (int)json.len, (const char *)json.at);
+    gate_request_answer_whole(request, &answer, rc);
+}
+
 static void
 on_errors(void *ctx, enum rc rc, struct bytes json)
 {
     struct gate_request *request = gate_asked_done(ctx);
+
+    if (request != NULL)
+        answer_described(request, rc, "errors", json);
+}
+
+static void
+on_latest(void *ctx, enum rc rc, struct bytes json)
+{
+    struct gate_request *request = gate_asked_done(ctx);
+
+    if (request != NULL)
+        answer_described(request, rc, "latest", json);
+}
+
+static void
+on_user(void *ctx, enum rc rc, struct bytes json)
+{
+    struct gate_request *request = gate_asked_done(ctx);
+
     struct gate_answer answer;
 
     if (request == NULL)
@@ -105,8 +144,28 @@ on_errors(void *ctx, enum rc rc, struct bytes json)
         return;
     }
     gate_answer_init(&answer, 200, GATE_JSON);
-    rc = buffer_addf(&answer.body, "{\"errors\":%.*s}\n", (int)json.len, (const char *)json.at);
+    rc = buffer_addf(&answer.body, "{\"connections\":%zu,\"user\":%.*s}\n", request->user_sessions,
+                     (int)json.len, (const char *)json.at);
     gate_request_answer_whole(request, &answer, rc);
+}
+
+/* An entry among the arguments of the URL, such as "before=". False: the request is answered. */
+static bool
+read_place(struct gate_request *request, const char *name, bool *ret_is_given,
+           struct entry_id *ret_entry)
+{
+    char sentence[64];
+    char *text = gate_http_argument(request->wsi, name, ENTRY_ID_TEXT_MAX);
+    bool is_good = text == NULL || entry_id_read(text, strlen(text), ret_entry) == RC_OK;
+
+    *ret_is_given = text != NULL;
+    free(text);
+    if (is_good)
+        return true;
+    snprintf(sentence, sizeof(sentence), "\"%.*s\" must be an entry", (int)strcspn(name, "="),
+             name);
+    gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, sentence);
+    return false;
 }
 
 void
@@ -114,24 +173,57 @@ gate_console_errors(struct gate_request *request)
 {
     struct gate_asked *asked;
     struct entry_id before;
-    bool is_good = true;
-    char *text;
+    bool is_given;
+
+    if (!gate_request_is_admin(request) || !read_place(request, "before=", &is_given, &before))
+        return;
+    asked = gate_asked_new(request);
+    if (store_errors(store_of(request), is_given ? &before : NULL, on_errors, asked) != RC_OK)
+        gate_asked_failed(asked);
+}
+
+/* The live tail asks again and again while somebody looks at it: nothing is kept in between. */
+void
+gate_console_latest(struct gate_request *request)
+{
+    struct gate_asked *asked;
+    struct entry_id after;
+    bool is_given;
+
+    if (!gate_request_is_admin(request) || !read_place(request, "after=", &is_given, &after))
+        return;
+    asked = gate_asked_new(request);
+    if (store_latest(store_of(request), is_given ? &after : NULL, on_latest, asked) != RC_OK)
+        gate_asked_failed(asked);
+}
+
+void
+gate_console_user(struct gate_request *request)
+{
+    struct gate_asked *asked;
+    char *user;
 
     if (!gate_request_is_admin(request))
         return;
-    text = gate_http_argument(request->wsi, "before=", ENTRY_ID_TEXT_MAX);
-    if (text != NULL)
-        is_good = entry_id_read(text, strlen(text), &before) == RC_OK;
-    if (!is_good) {
+    user = gate_http_argument(request->wsi, "id=", TOKEN_USER_MAX);
+    if (user == NULL || user[0] == '\0' || strcmp(user, GATE_TOO_LONG) == 0) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
-                             "\"before\" must be an entry of the error log");
+                             "\"id\" must name a user in 1 to 255 bytes");
     } else {
+        request->user_sessions = hub_user_sessions(request->gate->hub, user);
         asked = gate_asked_new(request);
-        if (store_errors(store_of(request), text != NULL ? &before : NULL, on_errors, asked) !=
-            RC_OK)
+        if (store_user(store_of(request), user, on_user, asked) != RC_OK)
             gate_asked_failed(asked);
     }
-    free(text);
+    free(user);
+}
+
+/* The console's test: for admins who may publish, and from the console's own page. */
+void
+gate_console_notify(struct gate_request *request)
+{
+    if (gate_request_is_admin(request))
+        gate_publish(request);
 }
 
 /* The entry that the body names; false: the request is answered. */

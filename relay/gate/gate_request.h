@@ -105,6 +105,7 @@ struct gate_request {
     char id[FRAME_UUID_TEXT + 1]; /* of the path, a UUID in lower case */
     struct gate_peer *peer;
     struct session *session; /* while OPEN */
+    size_t user_sessions;    /* here, of the user that gate_console_user is asked about */
     struct buffer body;
     struct buffer out; /* behind LWS_PRE bytes of headroom */
     size_t out_sent;
@@ -237,6 +238,9 @@ void gate_publish_timeline(struct gate_request *request);
 /* gate_console.c, gate_console_page.c: for admins; 404 unless gate.console is on. */
 void gate_console_overview(struct gate_request *request);
 void gate_console_errors(struct gate_request *request);
+void gate_console_latest(struct gate_request *request);
+void gate_console_user(struct gate_request *request);
+void gate_console_notify(struct gate_request *request);
 void gate_console_redrive(struct gate_request *request);
 void gate_console_drop(struct gate_request *request);
 void gate_console_page(struct gate *gate, struct gate_answer *ret_answer);

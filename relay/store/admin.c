@@ -37,17 +37,28 @@ description_free(struct description *description)
     free(description);
 }
 
+static char *
+merge(const struct description *description)
+{
+    const char *const *parts = (const char *const *)description->parts;
+
+    switch (description->script) {
+    case STORE_SCRIPT_errors:
+        return admin_merge_errors(parts, description->count);
+    case STORE_SCRIPT_latest:
+        return admin_merge_latest(parts, description->count);
+    case STORE_SCRIPT_user:
+        return admin_merge_users(parts, description->count);
+    default:
+        return admin_merge_overviews(parts, description->count, description->store->server_count);
+    }
+}
+
 static void
 finish_description(struct description *description)
 {
-    const char *const *parts = (const char *const *)description->parts;
-    char *text = NULL;
+    char *text = description->has_failed ? NULL : merge(description);
 
-    if (!description->has_failed)
-        text = description->script == STORE_SCRIPT_errors
-                   ? admin_merge_errors(parts, description->count)
-                   : admin_merge_overviews(parts, description->count,
-                                           description->store->server_count);
     if (text != NULL)
         description->done(description->ctx, RC_OK,
                           (struct bytes){(const unsigned char *)text, strlen(text)});
@@ -141,6 +152,23 @@ store_errors(struct store *store, const struct entry_id *before, store_described
         entry_id_text(*before, place + 1);
     return describe(store, STORE_SCRIPT_errors, before != NULL ? place : "+", store->server_count,
                     done, ctx);
+}
+
+enum rc
+store_latest(struct store *store, const struct entry_id *after, store_described *done, void *ctx)
+{
+    char place[ENTRY_ID_TEXT_MAX + 1] = "(";
+
+    if (after != NULL)
+        entry_id_text(*after, place + 1);
+    return describe(store, STORE_SCRIPT_latest, after != NULL ? place : "-", store->shard_count,
+                    done, ctx);
+}
+
+enum rc
+store_user(struct store *store, const char *user, store_described *done, void *ctx)
+{
+    return describe(store, STORE_SCRIPT_user, user, store->shard_count, done, ctx);
 }
 
 /* Mends an entry of the error log, at the server of its shard. */

@@ -12,6 +12,12 @@ MUST_CHECK enum rc store_overview(struct store *store, store_described *done, vo
 /* A page of the error log, the newest first; NULL: from its end, else what is older than that. */
 MUST_CHECK enum rc store_errors(struct store *store, const struct entry_id *before,
                                 store_described *done, void *ctx);
+/* The newest notifications, without payloads, the newest first; NULL: any, else only later ones. */
+MUST_CHECK enum rc store_latest(struct store *store, const struct entry_id *after,
+                                store_described *done, void *ctx);
+/* Where a user is connected, and what is pending for this user; user.lua says what it holds. */
+MUST_CHECK enum rc store_user(struct store *store, const char *user, store_described *done,
+                              void *ctx);
 
 enum store_mend {
     STORE_MENDED,

@@ -10,6 +10,8 @@
 
 #define OLDEST_MAX 10 /* as overview.lua has it */
 #define ERRORS_MAX 20 /* as errors.lua has it */
+#define LATEST_MAX 50 /* as latest.lua has it */
+#define INBOX_MAX 20  /* as user.lua has it */
 
 static json_int_t
 number_of(const json_t *object, const char *key)
@@ -126,19 +128,52 @@ drop_moved(json_t *rows, size_t server, size_t servers)
     }
 }
 
+static json_t *
+merge_errors(json_t *const *pages, size_t count, size_t servers)
+{
+    (void)servers;
+    for (size_t i = 0; i < count; i++)
+        drop_moved(pages[i], i, count);
+    return merge_rows(pages, count, by_entry, ERRORS_MAX);
+}
+
+static json_t *
+merge_latest(json_t *const *pages, size_t count, size_t servers)
+{
+    (void)servers;
+    return merge_rows(pages, count, by_entry, LATEST_MAX);
+}
+
+/* Shard 0 knows where users are connected. */
+static json_t *
+merge_users(json_t *const *users, size_t count, size_t servers)
+{
+    json_t **oldest = memory_new((count + 1) * sizeof(*oldest));
+    json_t *merged;
+
+    (void)servers;
+    for (size_t i = 0; i < count; i++)
+        oldest[i] = json_object_get(users[i], "oldest");
+    merged =
+        json_pack("{sI sI sO so}", "at", number_of(users[0], "at"), "pending",
+                  sum_of(users, count, "pending"), "relays", json_object_get(users[0], "relays"),
+                  "oldest", merge_rows(oldest, count, by_since, INBOX_MAX));
+    free(oldest);
+    return merged;
+}
+
+/* Makes one of parts of the type that was asked for. */
+typedef json_t *merge_parts(json_t *const *parts, size_t count, size_t servers);
+
 static char *
-merge(const char *const *texts, size_t count, size_t servers, json_type type)
+merge(const char *const *texts, size_t count, size_t servers, json_type type, merge_parts *how)
 {
     json_t **parts = memory_new((count + 1) * sizeof(*parts));
     json_t *merged = NULL;
     char *text = NULL;
-    bool is_good = read_all(texts, count, type, parts);
 
-    for (size_t i = 0; is_good && type == JSON_ARRAY && i < count; i++)
-        drop_moved(parts[i], i, count);
-    if (is_good)
-        merged = type == JSON_ARRAY ? merge_rows(parts, count, by_entry, ERRORS_MAX)
-                                    : merge_overviews(parts, count, servers);
+    if (read_all(texts, count, type, parts))
+        merged = how(parts, count, servers);
     if (merged != NULL)
         text = json_dumps(merged, JSON_COMPACT | JSON_PRESERVE_ORDER);
     json_decref(merged);
@@ -151,11 +186,23 @@ merge(const char *const *texts, size_t count, size_t servers, json_type type)
 char *
 admin_merge_overviews(const char *const *texts, size_t count, size_t servers)
 {
-    return merge(texts, count, servers, JSON_OBJECT);
+    return merge(texts, count, servers, JSON_OBJECT, merge_overviews);
 }
 
 char *
 admin_merge_errors(const char *const *texts, size_t count)
 {
-    return merge(texts, count, 0, JSON_ARRAY);
+    return merge(texts, count, 0, JSON_ARRAY, merge_errors);
+}
+
+char *
+admin_merge_latest(const char *const *texts, size_t count)
+{
+    return merge(texts, count, 0, JSON_ARRAY, merge_latest);
+}
+
+char *
+admin_merge_users(const char *const *texts, size_t count)
+{
+    return merge(texts, count, 0, JSON_OBJECT, merge_users);
 }

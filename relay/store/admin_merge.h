@@ -13,4 +13,8 @@ char *admin_merge_overviews(const char *const *texts, size_t count, size_t serve
 /* Answers of errors.lua: as long a page as one of them, the newest first. Likewise. */
 char *admin_merge_errors(const char *const *texts, size_t count);
 
+/* Answers of latest.lua, by shard; and of user.lua. Likewise. */
+char *admin_merge_latest(const char *const *texts, size_t count);
+char *admin_merge_users(const char *const *texts, size_t count);
+
 #endif

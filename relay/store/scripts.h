@@ -6,7 +6,8 @@
 #define STORE_SCRIPTS_OF_ACKS(X) X(here) X(shown) X(ack) X(nack) X(due) X(redrive) X(trace)
 #define STORE_SCRIPTS(X)                                                                           \
     STORE_SCRIPTS_OF_STREAM(X)                                                                     \
-    STORE_SCRIPTS_OF_ACKS(X) X(inbox) X(trim) X(ticket) X(publish) X(overview) X(errors)
+    STORE_SCRIPTS_OF_ACKS(X)                                                                       \
+    X(inbox) X(trim) X(ticket) X(publish) X(overview) X(errors) X(latest) X(user)
 
 enum store_script {
 #define STORE_SCRIPT_ENUM(name) STORE_SCRIPT_##name,

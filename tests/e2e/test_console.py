@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import signal
 import unittest
 import urllib.error
 import urllib.request
@@ -28,7 +29,7 @@ class Console(BrowserCase):
     def empty(self):
         """Nothing of this test waits for anybody any more."""
         store = self.stack.store
-        for user in ("nobody-1", "nobody-2", "waits"):
+        for user in ("nobody-1", "nobody-2", "waits", "tested"):
             self.ack(user, self.notes)
         for note in self.notes:
             wait_for("nobody is waited for", lambda: not store.ask("EXISTS", f"{store.prefix}:ack:{note}"))
@@ -211,6 +212,96 @@ class Console(BrowserCase):
         self.assertIsNone(self.browser.js("return window.ran ?? null"))
         self.assertTrue([e for e in self.browser.errors() if "Content Security Policy" in e])
 
+    def test_a_relay_that_hangs_is_shown_as_stale(self):
+        self.sign_in_and_wait()
+        self.assertIn("live", self.text("#about"))
+        self.assertRegex(self.text("#about"), r"^\d+\.\d+\.\d+ · up \d+")
+        pid = self.stack.relay.pid()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            wait_for("it is marked", lambda: "stale" in self.text("#state"))
+            self.assertNotIn("ready", self.text("#state"))
+            self.assertRegex(self.text("#about"), r"last answer \d+ s ago")
+            self.assertTrue(self.browser.js("return document.body.classList.contains('stale')"))
+            self.assertIn("(stale)", self.browser.js("return document.title"))
+            self.shoot("stale")
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_for("it is back", lambda: "ready" in self.text("#state") and "stale" not in self.text("#state"))
+        wait_for("and unmarked", lambda: not self.browser.js("return document.body.classList.contains('stale')"))
+        wait_for("without a notice", lambda: not self.browser.find("#notice").is_displayed())
+        self.browser.errors()  # of requests that were given up
+
+    def test_the_live_tail(self):
+        asked = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('console/latest')).length"
+        self.sign_in_and_wait()
+        wait_for("a second overview", lambda: self.figure("Stored").endswith("/s"))
+        self.assertEqual(self.browser.js(asked), 0)  # it costs nothing while nobody watches
+        self.browser.find("#tail-watch").click()
+        first, second = (
+            str(self.sql("SELECT clairon.notify('USER', ARRAY[%s], '{}', topic => %s)", user, topic)[0][0])
+            for user, topic in (("<b>x</b>", "demo.tail.one"), ("y", "demo.tail.two"))
+        )
+        ids = lambda: self.browser.texts("#tail button.id")
+        wait_for("both", lambda: first in ids() and second in ids())
+        self.assertLess(ids().index(second), ids().index(first))
+        self.assertIn("demo.tail.one → USER <b>x</b>", self.text("#tail"))
+        self.browser.find("#tail-filter").send_keys("tail.TWO")
+        wait_for("the filter", lambda: ids() == [second])
+        self.browser.find("#tail-filter").clear()
+        self.browser.find("#tail-filter").send_keys(Keys.BACKSPACE)
+        wait_for("all", lambda: first in ids())
+        self.browser.find("#tail-pause").click()
+        wait_for("it says so", lambda: "paused" in self.text("#tail-said"))
+        count = self.browser.js(asked)
+        third = str(self.sql("SELECT clairon.notify('USER', '{z}', '{}', topic => 'demo.tail.three')")[0][0])
+        waited = self.figure("Stored")
+        wait_for("another overview", lambda: self.figure("Stored") != waited)
+        self.assertEqual(self.browser.js(asked), count)
+        self.assertNotIn(third, ids())
+        self.browser.find("#tail-pause").click()
+        wait_for("what came meanwhile", lambda: third in ids())
+        keys = self.browser.js("return [...document.querySelectorAll('#tail li')].map((e) => e.dataset.key)")
+        self.assertEqual(len(keys), len(set(keys)))  # a retry is an entry of its own
+        self.shoot("tail")
+        self.browser.find("#tail-watch").click()
+        self.assertFalse(self.browser.find("#tail").is_displayed())
+        self.assertEqual(self.browser.errors(), [])
+
+    def test_a_user_and_a_test(self):
+        self.sign_in_and_wait()
+        self.browser.find("#test-user").send_keys("tested")
+        self.browser.find("#test-ack").click()
+        self.browser.find("#test button").click()
+        wait_for("it is sent", lambda: "Sent:" in self.text("#test-said"))
+        note = self.text("#test-said button")
+        self.notes.append(note)
+        wait_for("it is pending", lambda: "tested" in self.stack.store.who_acked(note))
+        self.browser.find("#user-id").send_keys("tested")
+        self.browser.find("#user button").click()
+        wait_for("the user", lambda: "1 pending" in self.text("#user-said"))
+        self.assertIn("not connected · 0 connections", self.text("#user-said"))
+        self.assertEqual(self.browser.texts("#user-pending button"), [note])
+        self.assertRegex(self.text("#user-pending .facts"), r"^\S+ · for \d+ s")
+        self.shoot("user")
+        self.browser.find("#test-said button").click()
+        wait_for("its history", lambda: "stored" in self.text("#life-events"))
+        self.assertIn("Waits for tested", self.text("#life-waiting"))
+        wait_for("its topic beside its id", lambda: note in self.browser.texts("#pending button"))
+        facts = self.browser.js(
+            "return [...document.querySelectorAll('#pending li')].find((e) => e.textContent.includes(arguments[0]))"
+            ".querySelector('.facts').textContent", note)
+        self.assertRegex(facts, r"^\S+ · waits for 1 user")
+        self.assertEqual(self.browser.errors(), [])
+
+    def test_a_test_needs_the_right_to_publish(self):
+        self.sign_in(self.token("--sub", "root", "--admin"))
+        wait_for("the figures", lambda: self.figure("Pending") not in ("", "–"))
+        self.browser.find("#test-user").send_keys("tested")
+        self.browser.find("#test button").click()
+        wait_for("why not", lambda: '"publish": true' in self.text("#test-said"))
+        self.browser.errors()  # the refused request
+
     # ---- what is done, with keys alone
 
     def test_a_message_is_sent_again_by_keys(self):
@@ -232,6 +323,8 @@ class Console(BrowserCase):
         stages = self.browser.texts("#life-events .stage")
         self.assertEqual(stages[:2], ["committed", "stored"])
         self.assertEqual(stages.count("errored"), 2)
+        self.assertEqual(sorted(t.split()[0] for t in self.browser.texts("#life-events h3")), ["nobody-1", "nobody-2"])
+        self.assertRegex(self.text("#life-events .errored time"), r"^\+[0-9.,]+ (ms|s|min)$")
         self.assertEqual(self.browser.errors(), [])
 
     def test_an_entry_is_dropped_after_a_question(self):
@@ -274,6 +367,8 @@ class Console(BrowserCase):
         self.browser.find("#find button").click()
         wait_for("its life", lambda: "errored" in self.text("#life-events"))
         wait_for("a rate", lambda: self.figure("Stored").endswith("/s"))
+        self.browser.find("#tail-watch").click()
+        wait_for("the tail", lambda: self.browser.texts("#tail button.id"))
         for name, width, height in (("desktop", 1280, 1000), ("phone", 360, 740)):
             self.browser.size(width, height)
             for scheme in ("light", "dark"):

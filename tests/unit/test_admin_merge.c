@@ -86,10 +86,50 @@ test_what_is_no_answer_makes_none(void **state)
     assert_null(admin_merge_overviews(pages, 2, 1));
 }
 
+static void
+test_the_latest_come_newest_first_a_page_long(void **state)
+{
+    char texts[2][4096] = {"[", "["};
+    const char *const pages[] = {texts[0], texts[1]};
+    char *merged;
+
+    (void)state;
+    for (int i = 40; i > 0; i--)
+        for (int k = 0; k < 2; k++)
+            snprintf(texts[k] + strlen(texts[k]), sizeof(texts[k]) - strlen(texts[k]),
+                     "%s{\"entry\":\"%d-%d\"}", i < 40 ? "," : "", i, k);
+    for (int k = 0; k < 2; k++)
+        snprintf(texts[k] + strlen(texts[k]), sizeof(texts[k]) - strlen(texts[k]), "]");
+    merged = admin_merge_latest(pages, 2);
+    assert_memory_equal(merged, "[{\"entry\":\"40-1\"},{\"entry\":\"40-0\"},{\"entry\":\"39-1\"}",
+                        50);
+    assert_non_null(strstr(merged, "\"16-0\"}]"));
+    free(merged);
+}
+
+static void
+test_a_user_is_in_all_shards(void **state)
+{
+    const char *const texts[] = {
+        "{\"at\":9,\"pending\":1,\"relays\":[\"r\"],\"oldest\":[{\"id\":\"b\",\"since\":2}]}",
+        "{\"at\":8,\"pending\":2,\"relays\":[],\"oldest\":[{\"id\":\"a\",\"since\":1}]}"};
+    const char *const bad[] = {texts[0], "[]"};
+    char *merged = admin_merge_users(texts, 2);
+
+    (void)state;
+    assert_string_equal(merged,
+                        "{\"at\":9,\"pending\":3,\"relays\":[\"r\"],\"oldest\":[{\"id\":\"a\","
+                        "\"since\":1},{\"id\":\"b\",\"since\":2}]}");
+    free(merged);
+    assert_null(admin_merge_users(bad, 2));
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_latest_come_newest_first_a_page_long),
+        cmocka_unit_test(test_a_user_is_in_all_shards),
         cmocka_unit_test(test_overviews_add_up),
         cmocka_unit_test(test_errors_come_newest_first_a_page_long),
         cmocka_unit_test(test_errors_of_shards_that_moved_come_once),

@@ -1,5 +1,10 @@
 // console.js: asks the relay how it stands every two seconds, and shows it.
 const EVERY_MS = 2000;
+const ANSWER_MS = 5000; // a request that takes longer is given up
+const STALE_MS = 6000; // figures older than this are marked
+const TAIL_MS = 1000;
+const TAIL_ROWS = 200;
+const TAIL_OVERLAP_MS = 2000; // entries of several shards do not come in one order
 const HISTORY = 60;
 const TOKEN = 'clairon.console.token';
 
@@ -8,6 +13,7 @@ let token = sessionStorage.getItem(TOKEN) ?? '';
 let timer = 0;
 let paused = false;
 let last = null; // the overview before this one
+let heardAt = 0; // when it came
 let round = 0; // answers to what was asked before a sign-out do not count
 
 // ---- small things
@@ -75,7 +81,18 @@ class Refused extends Error {
 }
 
 async function ask(path, body) {
+  const control = new AbortController();
+  const patience = setTimeout(() => control.abort(), ANSWER_MS);
+  try {
+    return await exchange(path, body, control.signal);
+  } finally {
+    clearTimeout(patience);
+  }
+}
+
+async function exchange(path, body, signal) {
   const answer = await fetch(`v1/${path}`, {
+    signal,
     method: body ? 'POST' : 'GET',
     body: body && JSON.stringify(body),
     headers: { Authorization: `Bearer ${token}` },
@@ -83,7 +100,10 @@ async function ask(path, body) {
     credentials: 'omit',
     redirect: 'error',
   });
-  const said = await answer.json().catch(() => ({}));
+  const said = await answer.json().catch((error) => {
+    if (error.name === 'AbortError') throw error;
+    return {};
+  });
   if (!answer.ok) throw new Refused(answer.status, said.detail ?? `the relay answered ${answer.status}`);
   return said;
 }
@@ -103,11 +123,17 @@ function leave(why = '') {
   token = '';
   last = null;
   history.clear();
+  stopTail();
+  tail.rows = [];
   $('main').hidden = $('tools').hidden = true;
   $('enter').hidden = false;
   $('life').hidden = true;
-  for (const id of ['errors', 'pending', 'relays', 'figures', 'life-events']) $(id).replaceChildren();
-  for (const id of ['errors-said', 'life-said']) set($(id), '');
+  for (const id of ['errors', 'pending', 'relays', 'figures', 'life-events', 'tail', 'user-pending']) $(id).replaceChildren();
+  for (const id of ['errors-said', 'life-said', 'user-said', 'test-said', 'about', 'user-id', 'test-user'])
+    if ($(id).localName === 'input') $(id).value = '';
+    else set($(id), '');
+  $('user-pending').hidden = true;
+  document.body.classList.remove('stale');
   $('state').dataset.text = '';
   $('state').replaceChildren(make('span', { class: 'badge', text: 'signed out' }));
   set($('token-error'), why);
@@ -143,7 +169,7 @@ const FIGURES = [
   { name: 'Delivered', rate: 'clairon_hub_delivered_total', more: () => 'to sockets of this relay' },
   { name: 'Acknowledged', rate: 'clairon_store_acks_total', more: (o) => `${number.format(o.stats.clairon_store_acks_total)} since its start` },
   { name: 'Slot lag', value: (o) => o.slot?.lag, text: bytes, more: (o) => (o.slot ? `slot ${o.slot.name}` : 'the feed runs elsewhere') },
-  { name: 'Pending', value: (o) => o.store?.pending, more: () => 'messages that lack an ack' },
+  { name: 'Pending', value: (o) => o.store?.pending, more: () => 'notifications without all acks' },
   { name: 'Errors', value: (o) => o.store?.errors, more: (o) => `${number.format(o.stats.clairon_retries_total)} retries since its start`, bad: (v) => v > 0 },
   { name: 'Store memory', value: (o) => o.store?.memory, text: bytes, more: (o) => (o.store?.memory_max ? `of ${bytes(o.store.memory_max)}` : 'no limit set') },
 ];
@@ -153,43 +179,72 @@ function rate(overview, name) {
   return ((overview.stats[name] - last.stats[name]) * 1000) / (overview.at - last.at);
 }
 
-function line(values) {
-  const top = Math.max(1, ...values);
-  return values.map((v, i) => `${i + HISTORY - values.length},${(20 - (18 * v) / top).toFixed(1)}`).join(' ');
+const HEIGHT = 40;
+
+function shape(tag, attributes) {
+  const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  return element;
 }
 
+// The last two minutes at most, from 0 to the largest value, with a line at half of it.
 function chart() {
-  const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
-  const polyline = document.createElementNS('http://www.w3.org/2000/svg', 'polyline');
-  for (const [key, value] of [['viewBox', `0 0 ${HISTORY - 1} 22`], ['preserveAspectRatio', 'none'], ['aria-hidden', 'true']])
-    svg.setAttribute(key, value);
-  svg.append(polyline);
+  const svg = shape('svg', { viewBox: `0 0 ${HISTORY - 1} ${HEIGHT}`, preserveAspectRatio: 'none', 'aria-hidden': 'true' });
+  svg.append(shape('line', { class: 'grid', x1: 0, x2: HISTORY - 1, y1: HEIGHT / 2, y2: HEIGHT / 2 }),
+    shape('polygon', { class: 'area' }), shape('polyline', { class: 'trend' }));
   return svg;
 }
+
+function draw(box, values) {
+  const top = Math.max(1, ...values);
+  const step = (HISTORY - 1) / (Math.max(values.length, 12) - 1); // a new chart fills soon
+  const first = HISTORY - 1 - step * (values.length - 1);
+  const points = values.map((v, i) => `${(first + step * i).toFixed(2)},${(HEIGHT - 1 - ((HEIGHT - 4) * v) / top).toFixed(1)}`);
+  box.querySelector('.trend').setAttribute('points', points.join(' '));
+  box.querySelector('.area').setAttribute('points', points.length ? `${first},${HEIGHT} ${points.join(' ')} ${HISTORY - 1},${HEIGHT}` : '');
+}
+
+const figureText = (spec, value) =>
+  value === undefined ? '–' : spec.text ? spec.text(value) : number.format(value) + (spec.rate ? '/s' : '');
 
 function figure(box, overview, spec) {
   const value = spec.rate ? rate(overview, spec.rate) : spec.value(overview);
   const past = history.get(spec.name) ?? [];
   if (value !== undefined) past.push(value);
   history.set(spec.name, past.slice(-HISTORY));
-  const text = value === undefined ? '–' : spec.text ? spec.text(value) : number.format(value) + (spec.rate ? '/s' : '');
-  set(box.querySelector('.value'), text);
+  set(box.querySelector('.value'), figureText(spec, value));
   box.querySelector('.value').classList.toggle('bad', value !== undefined && spec.bad?.(value) === true);
   set(box.querySelector('.more'), spec.more(overview) || '');
-  box.querySelector('polyline').setAttribute('points', line(history.get(spec.name)));
+  const values = history.get(spec.name);
+  set(box.querySelector('.most'), values.length > 1 ? `max ${figureText(spec, Math.max(...values))}` : '');
+  draw(box, values);
 }
 
 function figures(overview) {
   const list = $('figures');
   if (list.children.length === 0)
     list.append(...FIGURES.map((spec) => make('div', { 'data-name': spec.name }, make('dt', { text: spec.name }),
-      make('dd', { class: 'value' }), make('dd', { class: 'more' }), chart())));
+      make('dd', { class: 'value' }), make('dd', { class: 'most', 'aria-hidden': 'true' }), make('dd', { class: 'more' }), chart())));
   FIGURES.forEach((spec, i) => figure(list.children[i], overview, spec));
 }
 
+const isStale = () => !paused && heardAt > 0 && Date.now() - heardAt > STALE_MS;
+
+// A relay that hangs refuses nothing: only the age of its last answer tells.
+function age() {
+  if (!token || last === null) return;
+  const { version, uptime } = last.relay;
+  const ms = Date.now() - heardAt;
+  document.body.classList.toggle('stale', isStale());
+  document.title = isStale() ? '(stale) clairon console' : 'clairon console';
+  set($('about'), `${version} · up ${span((uptime ?? 0) * 1000)} · ${ms < STALE_MS ? 'live' : `last answer ${span(ms)} ago`}`);
+  badges(last);
+}
+setInterval(age, 1000);
+
 function badges(overview) {
   const { relay, store, stats } = overview;
-  const found = [
+  const found = isStale() ? [['bad', 'stale: the relay does not answer']] : [
     relay.ready ? ['good', 'ready'] : ['bad', relay.draining ? 'draining' : 'not ready'],
     store ? ['good', 'store up'] : ['bad', 'store away'],
     stats.clairon_feed_connected ? ['good', 'feed streaming']
@@ -212,7 +267,7 @@ function row(...actions) {
   return item;
 }
 
-const idButton = (id) => make('button', { type: 'button', class: 'id', text: id, title: 'Show its life', onclick: () => life(id, true) });
+const idButton = (id) => make('button', { type: 'button', class: 'id', text: id, title: 'Show its history', onclick: () => life(id, true) });
 
 function lists(overview) {
   const now = overview.store?.at ?? 0;
@@ -222,7 +277,7 @@ function lists(overview) {
     return item;
   }, (item, p) => {
     const whom = p.open ? 'whoever is shown it' : plural(p.users, 'user');
-    set(item.querySelector('.facts'), `waits for ${whom} · for ${span(now - p.since)}`
+    set(item.querySelector('.facts'), `${p.topic ? `${p.topic} · ` : ''}waits for ${whom} · for ${span(now - p.since)}`
       + (p.ends ? ` · ends in ${span(p.ends - now)}` : ''));
   }, overview.store ? 'Nothing is pending.' : 'The store does not answer.');
   show($('relays'), overview.store?.relays ?? [], (r) => r.name, () => row(), (item, r) => {
@@ -241,11 +296,12 @@ async function refresh() {
     const first = last === null;
     $('main').hidden = $('tools').hidden = false;
     $('notice').hidden = true;
-    badges(overview);
     figures(overview);
     lists(overview);
     const grown = !first && last.store && overview.store && last.store.errors !== overview.store.errors;
     last = overview;
+    heardAt = Date.now();
+    age();
     if (first) {
       $('main').focus();
       errors();
@@ -392,12 +448,37 @@ $('errors-redrive').addEventListener('click', async () => {
   if (done === entries.length) set($('errors-said'), `${plural(done, 'message')} sent again.`);
 });
 
-// ---- a message's life
+// ---- a notification's history
 
-function eventItem(event) {
-  const who = [event.user, event.attempt > 0 ? `attempt ${event.attempt}` : '', event.reason ?? ''].filter(Boolean).join(' · ');
+// Times have up to six digits of a second, Date.parse keeps three.
+const msOf = (at) => Date.parse(`${at.slice(0, 19)}Z`) + Number(`0${at.slice(19, -1)}`) * 1000;
+
+function after(ms) {
+  if (ms < 1000) return `+${number.format(Math.max(0, ms))} ms`;
+  return ms < 60000 ? `+${number.format(ms / 1000)} s` : `+${span(ms)}`;
+}
+
+function eventItem(event, start) {
+  const what = [event.attempt > 0 ? `attempt ${event.attempt}` : '', event.reason ?? ''].filter(Boolean).join(' · ');
+  const at = event.at.replace('T', ' ').replace('Z', '');
   return make('li', { class: event.stage }, make('span', { class: 'stage', text: event.stage }),
-    make('span', { class: 'who', text: who }), make('time', { datetime: event.at, text: event.at.replace('T', ' ').replace('Z', '') }));
+    make('span', { class: 'who', text: what }),
+    make('time', { datetime: event.at, title: `${at} UTC`, text: event.user === undefined ? at : after(msOf(event.at) - start) }));
+}
+
+// Those of no user first, then each user in the order of the first event.
+function byUser(events) {
+  const groups = new Map([[undefined, []]]);
+  for (const event of events) groups.set(event.user, [...(groups.get(event.user) ?? []), event]);
+  return [...groups].filter(([, list]) => list.length > 0);
+}
+
+function eventGroup([user, list], start) {
+  const acked = list.find((e) => e.stage === 'acked');
+  const note = acked ? ` acknowledged ${after(msOf(acked.at) - start)}` : '';
+  return make('div', { class: 'group' },
+    ...(user === undefined ? [] : [make('h3', {}, user, make('small', { text: note }))]),
+    make('ol', {}, ...list.map((event) => eventItem(event, start))));
 }
 
 async function life(id, jump) {
@@ -407,7 +488,8 @@ async function life(id, jump) {
     const told = await ask(`notifications/${encodeURIComponent(id)}`);
     if (mine !== round) return;
     const waiting = told.waiting ?? [];
-    $('life-events').replaceChildren(...told.events.map(eventItem));
+    const start = told.events.length ? msOf(told.events[0].at) : 0;
+    $('life-events').replaceChildren(...byUser(told.events).map((group) => eventGroup(group, start)));
     set($('life-waiting'), waiting.length ? `Waits for ${waiting.slice(0, 50).join(', ')}${waiting.length > 50 ? ' ..' : ''}` : '');
     set($('life-note').querySelector('pre'), told.notification ? JSON.stringify(told.notification, null, 2) : 'The stream does not hold it any more.');
     $('life').hidden = false;
@@ -419,7 +501,7 @@ async function life(id, jump) {
   } catch (error) {
     if (mine !== round) return;
     $('life').hidden = true;
-    failed(error, (why) => set($('life-said'), error.status === 404 ? 'No message has this id.' : `Could not tell its life: ${why}.`));
+    failed(error, (why) => set($('life-said'), error.status === 404 ? 'No notification has this id.' : `Could not read its history: ${why}.`));
   }
 }
 
@@ -435,5 +517,127 @@ if (linked) {
   sessionStorage.setItem(TOKEN, token);
   window.history.replaceState(null, '', location.pathname);
 }
+// ---- the live tail: asks only while it is watched
+
+const tail = { on: false, paused: false, rows: [], timer: 0 };
+
+function tailText(row) {
+  const whom = row.audience === 'ALL' ? 'ALL' : `${row.audience ?? '?'} ${row.targets.join(', ')}`;
+  const more = row.target_count - row.targets.length;
+  return more > 0 ? `${whom} and ${number.format(more)} more` : whom;
+}
+
+const tailWords = (row) => [row.operation, row.topic, row.priority, row.id, tailText(row)].join(' ').toLowerCase();
+
+function tailItem(row) {
+  const facts = [tailText(row), row.priority === 'NORMAL' ? '' : row.priority, row.ack ? 'needs an ack' : '', row.attempt > 0 ? `attempt ${row.attempt}` : ''];
+  return make('li', {}, make('time', { datetime: new Date(row.at).toISOString(), text: clock(row.at).slice(11) }),
+    make('div', {}, make('span', { class: `op ${row.operation}`, text: row.operation ?? '?' }), ' ',
+      make('span', { class: 'topic', text: `${row.topic ?? ''} → ${facts.filter(Boolean).join(' · ')}` })), idButton(row.id));
+}
+
+function showTail() {
+  const wanted = $('tail-filter').value.trim().toLowerCase();
+  const rows = tail.rows.filter((row) => tailWords(row).includes(wanted));
+  show($('tail'), rows, (row) => row.entry + row.id, tailItem, () => {}, tail.rows.length ? 'Nothing matches the filter.' : 'Nothing was sent yet.');
+  set($('tail-said'), `${plural(rows.length, 'notification')}${wanted ? ` of ${tail.rows.length}` : ''}${tail.paused ? ', paused' : ''}`);
+}
+
+// The last of them, a little earlier: what another shard had at that time may come after it.
+function tailPlace() {
+  const newest = Math.max(0, ...tail.rows.map((row) => row.at));
+  return newest > 0 ? `?after=${newest - TAIL_OVERLAP_MS}-0` : '';
+}
+
+async function followTail() {
+  const mine = round;
+  clearTimeout(tail.timer);
+  try {
+    const { latest } = await ask(`console/latest${tailPlace()}`);
+    if (mine !== round || !tail.on || tail.paused) return;
+    const known = new Set(tail.rows.map((row) => row.entry + row.id));
+    const fresh = latest.filter((row) => !known.has(row.entry + row.id));
+    tail.rows = [...fresh, ...tail.rows].sort((a, b) => b.at - a.at).slice(0, TAIL_ROWS);
+    showTail();
+  } catch (error) {
+    if (mine !== round) return;
+    failed(error, (why) => set($('tail-said'), `Could not read the tail: ${why}.`));
+  }
+  if (tail.on && !tail.paused && !document.hidden && mine === round) tail.timer = setTimeout(followTail, TAIL_MS);
+}
+
+function stopTail() {
+  tail.on = tail.paused = false;
+  clearTimeout(tail.timer);
+  $('tail').hidden = $('tail-box').hidden = $('tail-pause').hidden = true;
+  set($('tail-watch'), 'Watch');
+  $('tail-watch').setAttribute('aria-pressed', 'false');
+}
+
+$('tail-watch').addEventListener('click', () => {
+  if (tail.on) return stopTail();
+  tail.on = true;
+  $('tail').hidden = $('tail-box').hidden = $('tail-pause').hidden = false;
+  set($('tail-watch'), 'Stop watching');
+  set($('tail-pause'), 'Pause tail');
+  $('tail-watch').setAttribute('aria-pressed', 'true');
+  followTail();
+});
+$('tail-pause').addEventListener('click', () => {
+  tail.paused = !tail.paused;
+  set($('tail-pause'), tail.paused ? 'Go on' : 'Pause tail');
+  $('tail-pause').setAttribute('aria-pressed', String(tail.paused));
+  if (tail.paused) clearTimeout(tail.timer);
+  else followTail();
+  showTail();
+});
+$('tail-filter').addEventListener('input', showTail);
+document.addEventListener('visibilitychange', () => {
+  if (!document.hidden && tail.on && !tail.paused) followTail();
+});
+
+// ---- a user, and a test
+
+$('user').addEventListener('submit', async (event) => {
+  event.preventDefault();
+  const mine = round;
+  const id = $('user-id').value;
+  try {
+    const { connections, user } = await ask(`console/user?id=${encodeURIComponent(id)}`);
+    if (mine !== round) return;
+    const where = user.relays.length ? `connected on ${plural(user.relays.length, 'relay')} (${user.relays.join(', ')})` : 'not connected';
+    set($('user-said'), `${id}: ${where} · ${plural(connections, 'connection')} on this process · ${number.format(user.pending)} pending`);
+    $('user-pending').hidden = false;
+    show($('user-pending'), user.oldest, (p) => p.id, (p) => {
+      const item = row();
+      item.querySelector('.what').append(idButton(p.id));
+      return item;
+    }, (item, p) => set(item.querySelector('.facts'), `${p.topic ? `${p.topic} · ` : ''}for ${span(user.at - p.since)}`
+      + (p.due ? ` · next attempt in ${span(p.due - user.at)}` : '')), 'Nothing is pending for this user.');
+  } catch (error) {
+    if (mine !== round) return;
+    $('user-pending').hidden = true;
+    failed(error, (why) => set($('user-said'), `Could not look the user up: ${why}.`));
+  }
+});
+
+$('test').addEventListener('submit', async (event) => {
+  event.preventDefault();
+  const mine = round;
+  const note = {
+    payload: { text: $('test-text').value },
+    routing: { audience: { type: 'USER', targets: [$('test-user').value] }, retry: { ack_required: $('test-ack').checked } },
+  };
+  try {
+    const { id } = await ask('console/notifications', note);
+    if (mine !== round) return;
+    $('test-said').replaceChildren('Sent: ', idButton(id));
+  } catch (error) {
+    if (mine !== round) return;
+    const hint = error.status === 403 ? ' (sign in with a token that has "publish": true too)' : '';
+    failed(error, (why) => set($('test-said'), `Not sent: ${why}${hint}.`));
+  }
+});
+
 if (token) enter();
 else $('token').focus();

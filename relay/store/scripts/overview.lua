@@ -6,6 +6,7 @@ local call = redis.call
 -- include: delivery.lua
 -- include: group.lua
 -- include: json.lua
+-- include: topic.lua
 
 local RELAYS_MAX, PENDING_MAX = 64, 10
 local now = now_ms()
@@ -21,21 +22,16 @@ local function relays()
     return array_of(found)
 end
 
-local function id_of(entry)
-    for i = 1, entry and #entry[2] or 0, 2 do
-        if entry[2][i] == 'id' then return entry[2][i + 1] end
-    end
-end
-
 local function oldest_pending()
     local found = {}
     for _, row in ipairs(call('XPENDING', stream, 'clairon', '-', '+', PENDING_MAX)) do
-        local id = id_of(call('XRANGE', stream, row[1], row[1])[1])
+        local fields = fields_at(row[1])
+        local id = fields.id
         local message = id and message_of(id)
         if message then
             local ends = call('ZSCORE', prefix .. ':due', id .. ':')
-            found[#found + 1] = string.format('{"id":%s,"since":%s,"users":%s,"open":%s,"ends":%s}',
-                text_of(id), row[1]:match('^%d+'), number_of(message.left),
+            found[#found + 1] = string.format('{"id":%s,"since":%s,"topic":%s,"users":%s,"open":%s,"ends":%s}',
+                text_of(id), row[1]:match('^%d+'), topic_of(fields.data), number_of(message.left),
                 message.open and 'true' or 'false', ends and number_of(ends) or 'null')
         end
     end

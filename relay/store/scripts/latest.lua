@@ -1,0 +1,40 @@
+-- latest.lua: the newest notifications of a stream, for the console's live tail; without payloads.
+-- KEYS: stream. ARGV: prefix, '-' or '(' and the entry after which they begin.
+-- Returns a JSON array, the newest first.
+local stream, after = KEYS[1], ARGV[2]
+-- include: json.lua
+
+local ROWS_MAX, DATA_MAX, TARGETS_MAX = 50, 65536, 3
+
+local function text_or_null(value) return type(value) == 'string' and text_of(value) or 'null' end
+
+-- The JSON line of an entry, or an empty table where it is too long to look at.
+local function line_of(text)
+    if #text > DATA_MAX then return {} end
+    local good, line = pcall(cjson.decode, text)
+    return good and type(line) == 'table' and line or {}
+end
+
+local function table_of(value) return type(value) == 'table' and value or {} end
+
+local function row_of(entry)
+    local fields = {id = '', data = ''}
+    for k = 1, #entry[2], 2 do fields[entry[2][k]] = entry[2][k + 1] end
+    local line = line_of(fields.data)
+    local metadata, routing = table_of(line.metadata), table_of(line.routing)
+    local audience, retry = table_of(routing.audience), table_of(routing.retry)
+    local targets, first = table_of(audience.targets), {}
+    for i = 1, math.min(#targets, TARGETS_MAX) do first[i] = text_of(tostring(targets[i])) end
+    return table.concat({'{"entry":', text_of(entry[1]), ',"at":', entry[1]:match('^%d+'),
+        ',"id":', text_of(fields.id), ',"topic":', text_or_null(metadata.topic),
+        ',"operation":', text_or_null(metadata.operation), ',"priority":', text_or_null(metadata.priority),
+        ',"audience":', text_or_null(audience.type), ',"targets":', array_of(first),
+        ',"target_count":', number_of(#targets), ',"ack":', tostring(retry.ack_required == true),
+        ',"attempt":', number_of(retry.attempts), '}'})
+end
+
+local rows = {}
+for i, entry in ipairs(redis.call('XREVRANGE', stream, '+', after, 'COUNT', ROWS_MAX)) do
+    rows[i] = row_of(entry)
+end
+return array_of(rows)

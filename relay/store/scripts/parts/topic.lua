@@ -1,0 +1,15 @@
+-- topic.lua: the topic of a notification, from the head of its JSON line. Needs `call` and `stream`.
+
+local HEAD_MAX = 4096
+
+-- A JSON string or null. The metadata come first, and hold no other key of that name.
+local function topic_of(data)
+    return (data or ''):sub(1, HEAD_MAX):match('^{"metadata":{.-"topic":("[^"\\]*")') or 'null'
+end
+
+local function fields_at(place)
+    local entry = call('XRANGE', stream, place, place)[1]
+    local fields = {}
+    for i = 1, entry and #entry[2] or 0, 2 do fields[entry[2][i]] = entry[2][i + 1] end
+    return fields
+end

@@ -1,0 +1,97 @@
+# Do the console's live tail, its look at a user and its test reach admins only, with nothing more than they are to show?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token of_mark);
+use Clairon::Test::RawSocket;
+use JSON ();
+use Test::More;
+
+my $pg    = Clairon::Test::postgresql('main');
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.console' => 'on', 'gate.origins' => 'https://app.example', 'delivery.ack_timeout' => '10m' });
+my $without = Clairon::Test::relay(undef, $store, roles => 'gate');
+
+sub http
+{
+    my ($method, $path, %options) = @_;
+    my %claims = (sub => 'root', admin => JSON::true, %{ $options{claims} // {} });
+    return Clairon::Test::RawSocket->new($options{relay} // $relay)->request($method, $path, Host => 'x', ':body' => $options{body},
+        (($options{token} // 1) ? (Authorization => 'Bearer ' . token(%claims)) : ()), %{ $options{headers} // {} });
+}
+sub latest { my ($query) = @_; return @{ http(GET => '/v1/console/latest' . ($query // ''))->{json}{latest} } }
+sub user { my ($id) = @_; return http(GET => "/v1/console/user?id=$id")->{json} }
+sub notify { my ($targets, $topic, $more) = @_;
+    return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$targets}', '{\"secret\": \"payload\"}', topic => '$topic'" . ($more // '') . ')') }
+my $test = { payload => { mark => 'test' }, routing => { audience => { type => 'USER', targets => ['u1'] } } };
+
+# For admins, where there is a console, and for its own pages.
+for ([ GET => '/v1/console/latest' ], [ GET => '/v1/console/user?id=u1' ], [ POST => '/v1/console/notifications', $test ])
+{
+    my ($method, $path, $body) = @$_;
+    is(http($method, $path, body => $body, relay => $without)->{status}, 404, "$path is not there unless gate.console is on");
+    is(http($method, $path, body => $body, token => 0)->{status}, 401, 'nor without a token');
+    my $answer = http($method, $path, body => $body, claims => { admin => JSON::false });
+    is_deeply([ $answer->{status}, $answer->{json}{code} ], [ 403, 103 ], 'nor without the claim admin');
+    is(http($method, $path, body => $body, headers => { Origin => $_ })->{status}, 403, "nor for pages of $_") for 'https://app.example', 'null';
+}
+is(http(POST => '/v1/console/latest', body => {})->{status}, 405, 'it is only read');
+
+# The live tail.
+is_deeply([ latest() ], [], 'nothing was sent yet');
+my $first = notify('u1,u2,u3,u4,u5', 'app.first', ', ack_required => true');
+my $second = notify('u1', 'app."odd\\topic"');
+wait_until('both are stored', sub { latest() == 2 });
+my ($newer, $older) = latest();
+is_deeply([ @$older{qw(id topic operation priority audience targets target_count ack attempt)} ],
+    [ $first, 'app.first', 'notify', 'NORMAL', 'USER', [ 'u1', 'u2', 'u3' ], 5, JSON::true, 0 ], 'what it shows of one');
+is_deeply([ @$newer{qw(id topic ack)} ], [ $second, 'app."odd\\topic"', JSON::false ], 'the newest first, whatever its topic');
+unlike(http(GET => '/v1/console/latest')->{body}, qr/secret|payload/, 'no payload');
+is_deeply([ map { $_->{id} } latest("?after=$older->{entry}") ], [$second], 'only what came later');
+is_deeply([ latest("?after=$newer->{entry}") ], [], 'nothing did');
+is(http(GET => "/v1/console/latest?after=$_")->{status}, 400, "after=$_ is refused") for 'x', '1-', '9' x 50, '(1-1';
+notify('u9', "app.n$_") for 1 .. 55;
+wait_until('all are stored', sub { my ($top) = latest(); $top && $top->{topic} eq 'app.n55' });
+is(scalar(latest()), 50, 'no more than a page');
+$store->ask('XADD', ($store->keys('stream'))[0], '*', id => 'z', data => 'no JSON', route => '');
+is((latest())[0]{id}, 'z', 'an entry that cannot be read does not hide the others');
+
+# A user.
+is_deeply([ map { user('u1')->{$_} } 'connections' ], [0], 'a user who is not connected');
+is_deeply([ @{ user('u1')->{user} }{qw(pending relays)} ], [ 1, [] ], 'and what waits for him');
+my ($waits) = @{ user('u1')->{user}{oldest} };
+is_deeply([ @$waits{qw(id topic)} ], [ $first, 'app.first' ], 'by id and topic');
+my @clients = map { $relay->client('u1', Origin => 'https://app.example') } 1, 2;
+wait_until('it is known where he is', sub { @{ user('u1')->{user}{relays} } == 1 });
+is(user('u1')->{connections}, 2, 'both of his connections');
+is(user('nobody')->{connections}, 0, 'and none of another');
+is_deeply([ @{ user('nobody')->{user} }{qw(pending oldest)} ], [ 0, [] ], 'for whom nothing waits');
+is(user('u%2F1%20x')->{user}{pending}, 0, 'a name that needs escapes');
+$clients[0]->ack($first);
+wait_until('his ack counts', sub { user('u1')->{user}{pending} == 0 });
+is(user('u2')->{user}{pending}, 1, 'for him alone');
+is(http(GET => "/v1/console/user$_")->{status}, 400, 'a user must be named') for '', '?id=', '?id=' . 'x' x 300;
+notify('u7', "app.w$_", ', ack_required => true') for 1 .. 25;
+wait_until('all wait', sub { user('u7')->{user}{pending} == 25 });
+my @oldest = @{ user('u7')->{user}{oldest} };
+is_deeply([ scalar @oldest, $oldest[0]{topic} ], [ 20, 'app.w1' ], 'a page of them, the oldest first');
+
+# A test, for who may publish, from the console's own page.
+is(http(POST => '/v1/console/notifications', body => $test)->{status}, 403, 'a test needs the claim publish');
+my $sent = http(POST => '/v1/console/notifications', body => $test, claims => { publish => JSON::true }, headers => { Origin => 'http://x' });
+is($sent->{status}, 201, 'with it, it is sent');
+$clients[1]->run_until('it', sub { of_mark($clients[1], 'test') });
+is((of_mark($clients[1], 'test'))[0]{metadata}{id}, $sent->{json}{id}, 'and comes');
+is(http(POST => '/v1/console/notifications', body => $test, claims => { publish => JSON::true, admin => JSON::false })->{status}, 403, 'publish alone does not open the console');
+
+# The overview: topics of what is pending, version and uptime.
+my $now = http(GET => '/v1/console')->{json};
+is((grep { $_->{id} eq $first } @{ $now->{store}{oldest} })[0]{topic}, 'app.first', 'the topic of what is pending');
+like($now->{relay}{version}, qr/^\d+\.\d+\.\d+$/, 'the version');
+cmp_ok($now->{relay}{uptime}, '>=', 0, 'and how long it is up');
+
+$store->stop;
+wait_until('the store is missed', sub { !defined http(GET => '/v1/console')->{json}{store} });
+is(http(GET => $_)->{status}, 503, "$_ without the store") for '/v1/console/latest', '/v1/console/user?id=u1';
+
+done_testing();
