@@ -192,8 +192,8 @@ layer_sanitized() (
 layer_client() (
     local status=0
     cd client || return
-    bounded 120 node --test --test-reporter=tap 2>&1 || status=1
-    bounded 120 node --conditions=source --test --test-reporter=tap 2>&1 || status=1
+    bounded 300 node --test --test-reporter=tap 2>&1 || status=1
+    bounded 300 node --conditions=source --test --test-reporter=tap 2>&1 || status=1
     return "$status"
 )
 

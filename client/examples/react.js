@@ -1,23 +1,18 @@
 // react.js: the live list as a React component. With a bundler this is all; JSX works as well.
 
-import { createElement as h, useEffect, useState } from 'react';
-import { connect } from 'clairon';
-import { useConnectionState, useLive } from 'clairon/react';
+import { createElement as h } from 'react';
+import { ClaironProvider, useClairon, useConnectionState, useLiveList } from 'clairon/react';
 
-function Assignments({ client, load }) {
-  const rows = useLive(client, 'assignments', { key: 'id', load });
+function Assignments({ load }) {
+  const client = useClairon();
   const state = useConnectionState(client);
-  return h('section', { 'data-state': state },
+  const { rows, loading, error } = useLiveList(client, 'assignments', { key: 'id', load });
+  return h('section', { 'data-state': state, 'aria-busy': loading },
+    error && h('p', { role: 'alert' }, `cannot load: ${error.message}`),
     h('ul', null, rows.map((row) => h('li', { key: row.id }, `${row.title}: ${row.status}`))));
 }
 
-/** One client for the whole application. `token` is the same function at each render. */
+/** One client for the whole application, wherever its components are. */
 export function App({ url, token, load }) {
-  const [client, setClient] = useState();
-  useEffect(() => {
-    const opened = connect({ url, token });
-    setClient(opened);
-    return () => opened.close();
-  }, [url, token]);
-  return client && h(Assignments, { client, load });
+  return h(ClaironProvider, { url, token }, h(Assignments, { load }));
 }

@@ -1,19 +1,36 @@
-// react.d.ts: the types of the React hooks.
+// react.d.ts: the types of the React provider and hooks.
 
-import type { Client, LiveOptions, Notification } from './index.js';
+import type { Client, LiveOptions, Notification, Options } from './index.js';
 
-/** The rows of a table, current; a new array after each change. */
+/**
+ * One client for all components below. It is replaced when `url` changes; `token`, a function, is
+ * always the one of the newest render. `key={userId}` on it begins a new client for another user.
+ */
+export function ClaironProvider(props: Options & { children?: any }): any;
+
+/** The provider's client; undefined until the page has connected, and on a server. */
+export function useClairon(): Client | undefined;
+
+/** The rows of a table, current; a new array after each change. Empty while `client` is undefined. */
 export function useLive<Row = Record<string, unknown>>(
-  client: Client,
+  client: Client | undefined,
   source: string,
   options: LiveOptions<Row>,
 ): Row[];
 
+/** The same with `loading`, true until the first load has succeeded, and the error of the last load. */
+export function useLiveList<Row = Record<string, unknown>>(
+  client: Client | undefined,
+  source: string,
+  options: LiveOptions<Row>,
+): { rows: Row[]; loading: boolean; error: Error | undefined; reload: () => Promise<void> | undefined };
+
 /** Calls `handler` for each message, as `client.on()` does: one that rejects nacks it. */
 export function useMessages<Row = Record<string, unknown>>(
-  client: Client,
+  client: Client | undefined,
   name: string,
   handler: (n: Notification<Row>) => unknown,
 ): void;
 
-export function useConnectionState(client: Client): Client['state'];
+/** 'idle' while `client` is undefined. */
+export function useConnectionState(client: Client | undefined): Client['state'];

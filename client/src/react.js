@@ -1,47 +1,85 @@
-// react.js: the client in a React component.
+// react.js: the client in React components.
 
-import { useEffect, useRef, useState } from 'react';
+'use client';
 
-const NO_ROWS = [];
+import { createContext, createElement, useContext, useEffect, useRef, useState } from 'react';
+import { connect } from './index.js';
 
-/** The rows of a table, current. `options` as those of client.live(). */
-export function useLive(client, source, { key, load }) {
-  const [rows, setRows] = useState(NO_ROWS);
+const Context = createContext(undefined);
+const NOTHING = { rows: [], loading: true, error: undefined };
+
+/**
+ * One client for all components below, with the options of connect() as props. It is replaced when
+ * `url` changes; `token`, a function, is always the one of the newest render. A client never changes
+ * its user: `key={userId}` on the provider begins another one.
+ */
+export function ClaironProvider({ children, ...options }) {
+  const newest = useRef(options);
+  newest.current = options;
+  const [client, setClient] = useState();
+  useEffect(() => {
+    const { token } = newest.current;
+    const opened = connect({
+      ...newest.current,
+      token: typeof token === 'function' ? () => newest.current.token() : token,
+    });
+    setClient(opened);
+    return () => {
+      opened.close();
+      setClient(undefined);
+    };
+  }, [`${options.url}`]);
+  return createElement(Context.Provider, { value: client }, children);
+}
+
+/** The provider's client; undefined until the page has connected, and on a server. */
+export const useClairon = () => useContext(Context);
+
+/** The rows of a table, current, whether they are still being loaded, and why a load failed. */
+export function useLiveList(client, source, { key, load } = {}) {
+  const [shown, setShown] = useState(NOTHING);
   const newest = useRef(load); // a function written in the component is another at each render
   newest.current = load;
+  const list = useRef();
   const mayLoad = load !== undefined;
   const columns = [key].flat().join('\n');
   useEffect(() => {
-    const list = client.live(source, {
-      key: columns.split('\n'),
+    if (!client) return undefined;
+    const opened = client.live(source, {
+      key: columns.split('\n').filter(Boolean),
       load: mayLoad ? () => newest.current() : undefined,
     });
-    list.subscribe(setRows);
+    list.current = opened;
+    opened.subscribe((rows) => setShown({ rows, loading: opened.loading, error: opened.error }));
     return () => {
-      list.close();
-      setRows(NO_ROWS);
+      opened.close();
+      list.current = undefined;
+      setShown(NOTHING);
     };
   }, [client, source, columns, mayLoad]);
-  return rows;
+  return { ...shown, reload: () => list.current?.reload() };
 }
+
+/** Only the rows of useLiveList(). */
+export const useLive = (client, source, options) => useLiveList(client, source, options).rows;
 
 /** Calls the newest `handler` for each message, as client.on() does. */
 export function useMessages(client, name, handler) {
   const newest = useRef(handler);
   newest.current = handler;
   useEffect(() => {
-    const off = client.on(name, (detail) => newest.current(detail));
-    return () => { off(); };
+    const off = client?.on(name, (detail) => newest.current(detail));
+    return () => { off?.(); };
   }, [client, name]);
 }
 
-/** What the connection does: 'connecting', 'open', 'waiting' or 'closed'. */
+/** What the connection does: 'idle', 'connecting', 'open', 'waiting' or 'closed'. */
 export function useConnectionState(client) {
-  const [state, setState] = useState(client.state);
+  const [state, setState] = useState(client?.state ?? 'idle');
   useEffect(() => {
-    setState(client.state);
-    const off = client.on('state', (change) => setState(change.state));
-    return () => { off(); };
+    setState(client?.state ?? 'idle');
+    const off = client?.on('state', (change) => setState(change.state));
+    return () => { off?.(); };
   }, [client]);
   return state;
 }

@@ -1,7 +1,9 @@
 // types.ts: what TypeScript accepts of the client's surface, and what it refuses. Only compiled.
 
 import { connect, type Client, type LiveRows, type Notification } from 'clairon';
-import { useConnectionState, useLive, useMessages } from 'clairon/react';
+import {
+  ClaironProvider, useClairon, useConnectionState, useLive, useLiveList, useMessages,
+} from 'clairon/react';
 
 interface Assignment {
   id: number;
@@ -58,10 +60,17 @@ const list: LiveRows<Assignment> = client.live<Assignment>('assignments', {
   load: () => fetch('/assignments').then((answer) => answer.json()),
 });
 list.subscribe((rows) => rows.map((row) => row.title.trim()));
+const failure: string | undefined = list.error?.message;
+const busy: boolean = list.loading;
+connect({ token: 'jwt', topics: 'app.*' });
 client.live<Assignment>('assignments', { key: ['id', 'title'] }).close();
 
 const rows: Assignment[] = useLive<Assignment>(client, 'assignments', { key: 'id' });
 useMessages<Assignment>(client, 'assignments', (n) => n.payload.after?.grade);
+ClaironProvider({ url: 'wss://relay.example.org', token: () => 'jwt', children: [] });
+const { rows: titled, loading, error } = useLiveList<Assignment>(useClairon(), 'assignments', { key: 'id' });
+useLive(undefined, 'assignments', { key: 'id' });
+useMessages(undefined, '*', () => {});
 const state: 'idle' | 'connecting' | 'open' | 'waiting' | 'closed' = useConnectionState(client);
 
 // @ts-expect-error: a token is needed
@@ -76,7 +85,9 @@ client.live('assignments', {});
 client.live<Assignment>('assignments', { key: 'titel' });
 // @ts-expect-error: it is read only
 client.pos = '1';
+// @ts-expect-error: a provider needs a token
+ClaironProvider({ url: 'wss://relay.example.org' });
 // @ts-expect-error: a gap has no such reason
 client.on('gap', ({ why }) => why === 'bad luck');
 
-export { off, place, rows, state };
+export { busy, error, failure, loading, off, place, rows, state, titled };

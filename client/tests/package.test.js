@@ -1,0 +1,141 @@
+// package.test.js: does the package work where it is installed: imports, types, bundlers, links, snippets?
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { createHmac } from 'node:crypto';
+import { existsSync, lstatSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, normalize } from 'node:path';
+import test, { after } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const app = mkdtempSync(join(tmpdir(), 'clairon-app-'));
+after(() => rmSync(app, { recursive: true }));
+
+const esbuild = await import('esbuild').catch(() => null); // where `npm install` has been run
+
+const has = (tool) => spawnSync(tool, ['--version']).status === 0;
+
+function run(command, args, cwd = app) {
+  const { status, stdout, stderr } = spawnSync(command, args, { cwd, encoding: 'utf8' });
+  assert.equal(status, 0, `${command} ${args.join(' ')}: ${stdout}${stderr}`);
+  return stdout;
+}
+
+function write(path, text) {
+  mkdirSync(dirname(join(app, path)), { recursive: true });
+  writeFileSync(join(app, path), text);
+}
+
+const REACT = 'createContext createElement useContext useEffect useRef useState';
+
+/** An application that has the package and React, or what stands for it, as npm would put them. */
+function install() {
+  write('package.json', '{"name":"app","private":true}');
+  run('npm', ['install', '--install-links', '--ignore-scripts', '--offline', '--no-audit', '--no-fund', root]);
+  write('node_modules/react/package.json', '{"name":"react","version":"18.0.0","main":"index.js"}');
+  write('node_modules/react/index.js', REACT.split(' ').map((name) => `exports.${name} = () => ({});`).join('\n'));
+}
+
+const skip = !has('npm') && 'npm is not installed';
+if (!skip) install();
+
+const NAMES = 'ClaironProvider,useClairon,useConnectionState,useLive,useLiveList,useMessages';
+const USES = {
+  'import.mjs': "import { connect } from 'clairon'; import * as hooks from 'clairon/react';",
+  'require.cjs': "const { connect } = require('clairon'); const hooks = require('clairon/react');",
+};
+
+for (const [file, text] of Object.entries(USES)) {
+  test(`${file}: both entries load from an application, with React beside them`, { skip }, () => {
+    assert.equal(lstatSync(join(app, 'node_modules/clairon')).isSymbolicLink(), false);
+    write(file, `${text}\nconsole.log(typeof connect, Object.keys(hooks).sort().join());`);
+    assert.equal(run('node', [file]), `function ${NAMES}\n`);
+  });
+}
+
+test('the parts that are loaded later load from both', { skip }, () => {
+  for (const [file, text] of Object.entries(USES)) {
+    write(`late-${file}`, `${text}
+      const client = connect({ url: 'ws://127.0.0.1:1', token: 'T', transports: ['sse'], fetch: async () => { throw new Error('no'); } });
+      const list = client.live('t', { key: 'id', load: () => [] });
+      client.on('state', ({ state, code }) => {
+        if (state !== 'waiting') return;
+        console.log(code);
+        list.reload().then(() => { console.log(list.loading); client.close(); });
+      });`);
+    assert.equal(run('node', [`late-${file}`]), 'unreachable\nfalse\n');
+  }
+});
+
+test('a bundler resolves both entries to one copy', { skip: skip || (!esbuild && 'npm install has not been run') }, async () => {
+  write('page.mjs', `${USES['import.mjs']} console.log(connect, hooks);`);
+  const { metafile } = await esbuild.build({
+    absWorkingDir: app,
+    entryPoints: ['page.mjs'],
+    bundle: true,
+    format: 'esm',
+    splitting: true,
+    outdir: 'out',
+    metafile: true,
+    write: false,
+  });
+  const inputs = Object.keys(metafile.inputs).filter((path) => path.includes('clairon')).sort();
+  assert.deepEqual(inputs, ['index', 'react', 'rows', 'streams'].map((name) => `node_modules/clairon/dist/${name}.js`));
+});
+
+for (const [file, resolution] of [['esm.mts', 'node16'], ['cjs.cts', 'node16'], ['old.ts', 'node']]) {
+  test(`${file}: types for module resolution ${resolution}`, { skip: skip || (!has('tsc') && 'no TypeScript (tsc) is installed') }, () => {
+    write(file, `import { connect, type Client } from 'clairon';
+      import { useLiveList } from 'clairon/react';
+      const client: Client = connect({ token: 'T' });
+      export const loading: boolean = useLiveList(client, 't', { key: 'id' }).loading;`);
+    const module = resolution === 'node' ? 'commonjs' : resolution;
+    write('tsconfig.json', JSON.stringify({
+      compilerOptions: { noEmit: true, strict: true, target: 'es2022', module, moduleResolution: resolution, types: [] }, files: [file],
+    }));
+    run('tsc', ['-p', app]);
+  });
+}
+
+test('the package has its licence, and its pages link to nothing outside of it', { skip }, () => {
+  const installed = join(app, 'node_modules/clairon');
+  assert.ok(existsSync(join(installed, 'LICENSE')));
+  for (const page of ['README.md', 'PROTOCOL.md']) {
+    const links = [...readFileSync(join(installed, page), 'utf8').matchAll(/\]\(([^)#]+)/g)].map(([, link]) => link);
+    for (const link of links.filter((each) => !/^https?:/.test(each))) {
+      assert.ok(!normalize(link).startsWith('..') && existsSync(join(installed, link)), `${page}: ${link}`);
+    }
+  }
+});
+
+test('React components are marked as such in the first statement', () => {
+  for (const name of ['react.js', 'react.cjs']) {
+    assert.match(readFileSync(join(root, 'dist', name), 'utf8'), /^['"]use client['"];/, name);
+  }
+});
+
+// The snippets of the README that sign a token, as they stand there.
+const readme = readFileSync(join(root, 'README.md'), 'utf8');
+const SIGNING = readme.slice(readme.indexOf('## Signing tokens'), readme.indexOf('## Messages'));
+const snippet = (language) => SIGNING.split(`\`\`\`${language}\n`)[1].split('\n```')[0];
+const KEY = 'c2VjcmV0IG9mIDMyIGJ5dGVzIG9yIG1vcmUsIGFzIHRleHQ=';
+const SIGNERS = [
+  ['node', 'js', 'sign.mjs', '\nconsole.log(token(process.argv[2]));'],
+  ['python3', 'python', 'sign.py', '\nimport sys\nprint(token(sys.argv[1]))'],
+  ['php', 'php', 'sign.php', '\necho token($argv[1]), "\\n";'],
+];
+
+for (const [tool, language, file, call] of SIGNERS) {
+  test(`the README's ${language} snippet signs as the relay verifies`, { skip: !has(tool) && `${tool} is not installed` }, () => {
+    write('relay.secret', `${KEY}\n`);
+    write(file, snippet(language) + call);
+    const [head, body, signature] = run(tool, [file, '42']).trim().split('.');
+    assert.equal(createHmac('sha256', KEY).update(`${head}.${body}`).digest('base64url'), signature);
+    const parsed = [head, body].map((part) => JSON.parse(Buffer.from(part, 'base64url')));
+    assert.deepEqual(parsed[0], { alg: 'HS256', typ: 'JWT' });
+    assert.equal(parsed[1].sub, '42');
+    assert.ok(Number.isInteger(parsed[1].exp) && parsed[1].exp * 1000 > Date.now());
+  });
+}
