@@ -144,6 +144,8 @@ PREPARE TRANSACTION 'undone';
 SELECT lines FROM both_ways();
 COMMIT PREPARED 'kept';
 ROLLBACK PREPARED 'undone';
+-- changes beyond what the slot has confirmed, on which the server looks for a transaction to stream
+INSERT INTO unwatched SELECT i, repeat('x', 100) FROM generate_series(1, 3000) AS i;
 SELECT * FROM both_ways();
 SELECT data::json #>> '{routing,audience,targets,0}' AS target, count(*) FROM ways WHERE way = 'on' GROUP BY 1 ORDER BY 1;
 
