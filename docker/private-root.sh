@@ -26,8 +26,24 @@ link_folder() {
     done
 }
 
+# Only what differs is replaced, by renaming: a server that runs from here finds every file whole at any
+# time. make runs without the job slots of a make above it.
+install_clairon() {
+    local file
+    stage=$(mktemp -d "$root/stage.XXXXXX")
+    trap 'rm -rf "$stage"' EXIT
+    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make --no-print-directory -s -C "$(top_dir)/decoder" install \
+        PG_CONFIG="$1" DESTDIR="$stage" >/dev/null
+    chmod -R go+rX "$stage"
+    (cd "$stage" && find . -type f) | while read -r file; do
+        cmp -s "$stage/$file" "$root/$file" && continue
+        mkdir -p "$root/$(dirname "$file")"
+        mv -f "$stage/$file" "$root/$file"
+    done
+}
+
 main() {
-    local config bin lib share
+    local config bin lib share program
     [ $# = 1 ] || die "usage: private-root.sh DIR"
     mkdir -p "$1"
     root=$(cd "$1" && pwd)
@@ -37,13 +53,13 @@ main() {
     [ -x "$bin/postgres" ] || die "$bin/postgres is not there; docker/install-packages.sh installs it"
 
     mkdir -p "$root$bin"
-    cp -u --preserve=timestamps "$bin"/* "$root$bin/"
+    for program in "$bin"/*; do
+        [ -L "$root$program" ] || cp -u --preserve=timestamps "$program" "$root$bin/"
+    done
     link_folder "$lib"
     link_folder "$share"
-    ln -sfn "${bin#/}" "$root/bin"
-    # With another make above it, but none of its job slots.
-    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make --no-print-directory -s -C "$(top_dir)/decoder" install \
-        PG_CONFIG="$config" DESTDIR="$root" >/dev/null
+    [ "$(readlink "$root/bin")" = "${bin#/}" ] || ln -sfn "${bin#/}" "$root/bin"
+    install_clairon "$config"
     chmod -R go+rX "$root"
 }
 

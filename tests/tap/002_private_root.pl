@@ -1,0 +1,31 @@
+# Is a private PostgreSQL whole at any time while it is made again, as beside a demo or other tests?
+use strict;
+use warnings;
+
+use Clairon::Test qw(scratch top);
+use Test::More;
+
+my $root = scratch() . '/root';
+sub make_root { return system(top() . '/docker/private-root.sh', $root) }
+
+# Path and inode of each file and link below it.
+sub all_files
+{
+    open my $find, '-|', 'find', $root, qw(! -type d -printf), '%i %p\n' or die "could not start find: $!";
+    return sort <$find>;
+}
+
+is(make_root(), 0, 'a root is made');
+my ($library) = glob "$root/usr/lib/postgresql/*/lib/clairon.so";
+ok(defined $library && -r $library, 'with the plugin');
+my @before = all_files();
+is(make_root(), 0, 'and made again');
+is_deeply([ all_files() ], \@before, 'which replaces no file that is the same');
+
+open my $old, '<', $library or die "could not open $library: $!";
+truncate $library, 0 or die "could not truncate $library: $!";
+is(make_root(), 0, 'and made again, when one differs');
+ok(-s $library, 'that file is replaced');
+is(-s $old, 0, 'by another one: what has it open keeps the old one');
+
+done_testing();
