@@ -89,9 +89,15 @@ my $waiting = Clairon::Test::RawSocket->open($relay);
 my $half    = Clairon::Test::RawSocket->new($relay);
 $half->write('GET /healthz HT');
 my $stuck = Clairon::Test::RawSocket->open($relay);    # never reads again
+my $asks  = Clairon::Test::RawSocket->new($relay);
+$asks->write("GET /readyz HTTP/1.1\r\nHost: $asks->{host}\r\n");
 kill TERM => $relay->pid;
 my @ins = map { $_->ends_with(4201, 'a drain')->{in} } @all;
 is(scalar(grep { defined $_ && $_ >= 0 && $_ <= 2000 } @ins), scalar(@all), 'each is told when to come back');
+$asks->write("\r\n");
+my $answer = $asks->answer;
+is($answer->{status}, 503, 'a load balancer that asks meanwhile is told not to send more');
+ok($answer->{json}{draining}, 'for that reason');
 my %times = map { $_ => 1 } @ins;
 cmp_ok(scalar(keys %times), '>', 4, 'not all at the same time');
 $waiting->ends_with(4201, 'who had said nothing yet');

@@ -52,14 +52,15 @@ is($relay->stop, 0, 'it drains');
 is((hear(qr/STOPPING/))[-1], "STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000",
     'the stop is told, and how long it may take');
 
-# A number that is not this process's is somebody else's watchdog.
-$ENV{WATCHDOG_PID} = $$;
+# A number that is not this process's is somebody else's watchdog, whose interval is over many times until then.
+@ENV{qw(WATCHDOG_PID WATCHDOG_USEC)} = ($$, 2000);
 $relay->start;
 hear(qr/READY/);
 $relay->wait_ready;
 $relay->stop;
 ok(!grep({ /WATCHDOG/ } hear(qr/STOPPING/)), 'a watchdog of another process is left alone');
 delete $ENV{WATCHDOG_PID};
+$ENV{WATCHDOG_USEC} = 4_000_000;
 
 # Several workers: one voice.
 $relay->configure('gate.workers' => 2);
