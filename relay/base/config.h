@@ -35,6 +35,7 @@ struct config {
         int shards;           /* default 1 */
         int64_t retention_ms; /* default 7 d */
         int min_replicas;     /* that must have what is confirmed; default 0 */
+        bool publish_sync;    /* POST /v1/notifications waits for the disk */
     } store;
     struct {
         char *listen;       /* host:port, [v6]:port or unix:/path; default 127.0.0.1:8080 */

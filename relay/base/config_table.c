@@ -133,6 +133,9 @@ const struct config_key config_keys[] = {
       "replicas that must have what PostgreSQL is told to forget" },
     { "store", "prefix", CONFIG_TEXT, false, "clairon", 1, 64, config_check_prefix,
       FIELD(store.prefix), "what the store's keys begin with" },
+    { "store", "publish_sync", CONFIG_BOOL, false, "off", 0, 0, NULL, FIELD(store.publish_sync),
+      "answer POST /v1/notifications only once the store has synced it to disk (2 s, or at once "
+      "with appendfsync always)" },
     { "store", "retention", CONFIG_DURATION, false, "7d", SECOND, 3650 * DAY, NULL,
       FIELD(store.retention_ms), "how long the stream is kept" },
     { "store", "shards", CONFIG_INT, false, "1", 1, 16, NULL, FIELD(store.shards),

@@ -226,6 +226,7 @@ gate_close(struct gate *gate)
     while (gate->requests != NULL)
         gate_request_closed(gate->requests);
     gate_publish_stop(gate);
+    gate_sync_stop(gate);
     funnel_free(gate->funnel);
     rates_free(gate->requests_made);
     free(gate->admin_fds);

@@ -69,6 +69,7 @@ struct gate_peer;    /* an address with connections */
 struct gate_redeem;  /* a ticket that the store is asked for */
 struct gate_request; /* gate_request.h */
 struct funnel;
+struct gate_syncing; /* a notification that is stored, and may not be on disk */
 struct gate_running; /* a notification that is being stored */
 
 /* Why a connection is not taken. */
@@ -178,7 +179,8 @@ struct gate {
     struct gate_tls_head *tls_partial; /* those that came in part */
     int tls_partial_count;
     struct gate_running *running; /* by Idempotency-Key */
-    struct funnel *funnel;        /* the newest of those keys */
+    struct gate_syncing *syncing;
+    struct funnel *funnel; /* the newest of those keys */
     struct rate_bucket connects;
     struct rates *requests_made; /* by users, and by addresses */
     struct throttle address_full;

@@ -59,18 +59,15 @@ is_running(const struct gate *gate, const char *key)
     return running != NULL;
 }
 
-/* Its end; the question goes on being the caller's. */
-static struct gate_asked *
+/* What it asked goes on being the caller's. */
+static void
 running_free(struct gate_running *running)
 {
-    struct gate_asked *asked = running->asked;
-
     if (running->gate != NULL && running->key != NULL)
         HASH_DELETE(hh, running->gate->running, running);
     free(running->key);
     free(running->user);
     free(running);
-    return asked;
 }
 
 void
@@ -84,18 +81,29 @@ gate_publish_stop(struct gate *gate)
     }
 }
 
-static void
-answer_published(struct gate_request *request, bool is_repeated, const char *id)
+void
+gate_publish_answer(struct gate_request *request, bool is_repeated, const char *id, bool is_synced)
 {
     struct gate_answer answer;
 
     gate_answer_init(&answer, is_repeated ? 200 : 201, GATE_JSON);
     if (is_repeated)
         gate_answer_header(&answer, "Idempotency-Replayed: true");
+    if (is_synced)
+        gate_answer_header(&answer, "Preference-Applied: wait");
     gate_answer_header(&answer, "Location: /v1/notifications/%s", id);
     if (buffer_addf(&answer.body, "{\"id\":\"%s\"}\n", id) != RC_OK)
         buffer_clear(&answer.body);
     gate_request_answer(request, &answer);
+}
+
+static void
+answer_published(struct gate_request *request, const char *key, bool is_repeated, const char *id)
+{
+    if (gate_sync_is_wanted(request))
+        gate_sync_begin(request, key, is_repeated, id);
+    else
+        gate_publish_answer(request, is_repeated, id, false);
 }
 
 static void
@@ -132,17 +140,9 @@ log_trace(const struct gate_running *running, const char *id)
 }
 
 static void
-on_published(void *ctx, enum rc rc, enum store_publish how, const char *id)
+answer_outcome(struct gate_request *request, const struct gate_running *running, enum rc rc,
+               enum store_publish how, const char *id)
 {
-    struct gate_request *request;
-
-    if (rc == RC_OK)
-        keep(ctx, how, id);
-    if (rc == RC_OK && how == STORE_PUBLISHED)
-        log_trace(ctx, id);
-    request = gate_asked_done(running_free(ctx));
-    if (request == NULL)
-        return;
     if (rc != RC_OK)
         gate_request_problem(request, 503, 0, "the store did not take the notification");
     else if (how == STORE_PUBLISHED_DIFFERENT)
@@ -150,7 +150,22 @@ on_published(void *ctx, enum rc rc, enum store_publish how, const char *id)
     else if (how == STORE_PUBLISHED_EXPIRED)
         answer_expired(request);
     else
-        answer_published(request, how == STORE_PUBLISHED_BEFORE, id);
+        answer_published(request, running->key, how == STORE_PUBLISHED_BEFORE, id);
+}
+
+static void
+on_published(void *ctx, enum rc rc, enum store_publish how, const char *id)
+{
+    struct gate_running *running = ctx;
+    struct gate_request *request = gate_asked_done(running->asked);
+
+    if (rc == RC_OK)
+        keep(running, how, id);
+    if (rc == RC_OK && how == STORE_PUBLISHED)
+        log_trace(running, id);
+    if (request != NULL)
+        answer_outcome(request, running, rc, how, id);
+    running_free(running);
 }
 
 /* True when memory knows the key: the request is answered, without the store. */
@@ -166,7 +181,7 @@ answer_known(struct gate_request *request, const char *key, const char *digest)
                      digest, clock_monotonic_us(), STORE_KEY_KEPT_MS * INT64_C(1000), &is_same, id))
         return false;
     if (is_same)
-        answer_published(request, true, id);
+        answer_published(request, key, true, id);
     else
         answer_different(request);
     return true;
@@ -222,8 +237,12 @@ publish(struct gate_request *request, const struct publication *publication)
     memcpy(running->digest, digest, sizeof(digest));
     memcpy(running->traceparent, publication->traceparent, sizeof(running->traceparent));
     if (store_publish(hub_store(request->gate->hub), publication, key, digest, on_published,
-                      running) != RC_OK)
-        gate_asked_failed(running_free(running));
+                      running) != RC_OK) {
+        struct gate_asked *asked = running->asked;
+
+        running_free(running);
+        gate_asked_failed(asked);
+    }
 }
 
 static bool
@@ -244,6 +263,7 @@ gate_publish_headers(struct gate_request *request)
     /* A key that was left out by mistake: taken for none, it would store each repeat. */
     if (request->key == NULL && lws_hdr_custom_length(request->wsi, KEY, (int)strlen(KEY)) == 0)
         request->key = memory_text(GATE_TOO_LONG, strlen(GATE_TOO_LONG));
+    request->wait_s = gate_sync_read_prefer(request->wsi);
     request->traceparent = gate_http_header(request->wsi, "traceparent:", TRACEPARENT_MAX);
 }
 

@@ -100,6 +100,7 @@ struct gate_request {
     struct gate_asked *asked;
     char *key;         /* Idempotency-Key; NULL: none */
     char *traceparent; /* as given; NULL: none */
+    int wait_s;        /* of Prefer; 0: none */
     char *asked_pos;   /* of SSE; NULL: none */
     char *asked_topics;
     char id[FRAME_UUID_TEXT + 1]; /* of the path, a UUID in lower case */
@@ -234,6 +235,18 @@ void gate_publish(struct gate_request *request);
 /* What is on its way to the store goes on without the gate, which ends. */
 void gate_publish_stop(struct gate *gate);
 void gate_publish_timeline(struct gate_request *request);
+/* 201, or 200 of a repeat; is_synced: with Preference-Applied. */
+void gate_publish_answer(struct gate_request *request, bool is_repeated, const char *id,
+                         bool is_synced);
+
+/* gate_sync.c: is the answer to wait until the store has synced? Then _begin answers, later. */
+bool gate_sync_is_wanted(const struct gate_request *request);
+void gate_sync_begin(struct gate_request *request, const char *key, bool is_repeated,
+                     const char *id);
+void gate_sync_stop(struct gate *gate);
+/* Seconds of "Prefer: wait=10"; 0: none that could be kept. */
+int gate_sync_read_prefer(struct lws *wsi);
+#define GATE_PREFER_WAIT_MAX 3600
 
 /* gate_console.c, gate_console_page.c: for admins; 404 unless gate.console is on. */
 void gate_console_overview(struct gate_request *request);

@@ -100,6 +100,20 @@ funnel_find(struct funnel *funnel, const char *epoch, const char *asker, const c
     return true;
 }
 
+void
+funnel_forget(struct funnel *funnel, const char *asker, const char *key)
+{
+    struct asker *found;
+    struct known_key *known;
+
+    HASH_FIND_STR(funnel->askers, asker, found);
+    known = found != NULL ? find_key(found, key) : NULL;
+    if (known == NULL)
+        return;
+    free(known->key);
+    known->key = NULL;
+}
+
 /* Moved or added to the end: whoever asked longest ago is first. */
 static struct asker *
 newest_asker(struct funnel *funnel, const char *name)

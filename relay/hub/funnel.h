@@ -30,6 +30,9 @@ bool funnel_find(struct funnel *funnel, const char *epoch, const char *asker, co
                  const char *digest, int64_t now_us, int64_t kept_us, bool *ret_is_same,
                  char ret_id[FRAME_UUID_TEXT + 1]);
 
+/* The store has lost what this key stands for. */
+void funnel_forget(struct funnel *funnel, const char *asker, const char *key);
+
 /*
  * The store holds `key` for this digest and id since `now_us`, at the latest. Texts are copied;
  * a digest or id that is too long is not kept.
