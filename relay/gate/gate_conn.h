@@ -136,7 +136,9 @@ struct gate_conn {
     int close_code;
     int64_t state_since_us;
     int64_t ping_due_us;
-    int64_t pinged_us;     /* 0: no ping is unanswered */
+    int64_t pinged_us; /* 0: no ping is unanswered */
+    int unsent;        /* bytes in the socket, while its end waits for the client to take them */
+    int64_t taken_us;  /* when that last changed */
     int64_t unwritable_us; /* since when we wait for the socket; 0: we do not */
     char *close_reason;    /* NULL while open */
     struct ws_reader reader;
@@ -313,6 +315,8 @@ void gate_conn_control(struct gate_conn *conn, enum ws_event_kind kind,
                        const unsigned char *payload, size_t len);
 /* Queues a line of the gate's own: it goes before what the session has. */
 void gate_conn_say(struct gate_conn *conn, const char *line, size_t len);
+/* Ends its session. From the loop, never from within the hub: it may be walking its sessions. */
+void gate_conn_detach(struct gate_conn *conn);
 const struct session_transport *gate_transport(const struct gate_conn *conn);
 
 /* gate_send.c: a session's frames, to the socket at once where that is possible. */

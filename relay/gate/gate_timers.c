@@ -1,7 +1,9 @@
 /* gate_timers.c: one timer that walks all connections and asks whose time is up. */
 #include "gate/gate_request.h"
 
+#include <linux/sockios.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 
 #include <utlist.h>
 
@@ -92,6 +94,28 @@ check_open(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
         check_life(conn, now_us);
 }
 
+/*
+ * Does the client still take what the socket holds? What a slow one was sent before stands in
+ * front of the bye, and ending the connection would throw both away.
+ */
+static bool
+is_taking(struct gate_conn *conn, int64_t now_us, int64_t age_us)
+{
+    const struct gate *gate = conn->gate;
+    int left = 0;
+
+    if (gate->draining || age_us > gate->config->gate.slow_age_ms * 1000 ||
+        ioctl(conn->readable.fd, SIOCOUTQ, &left) != 0)
+        return false;
+    if (conn->state == GATE_CONN_CLOSED && left == 0)
+        return false; /* it has all of it */
+    if (left != conn->unsent) {
+        conn->unsent = left;
+        conn->taken_us = now_us;
+    }
+    return now_us - conn->taken_us <= BYE_GRACE_US;
+}
+
 static void
 check_conn(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
 {
@@ -106,8 +130,12 @@ check_conn(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
         check_open(conn, now_us, wall_us);
         break;
     case GATE_CONN_CLOSING: /* the bye does not go out */
-    case GATE_CONN_CLOSED:  /* the client does not hang up */
-        if (age_us > BYE_GRACE_US)
+        gate_conn_detach(conn);
+        if (age_us > BYE_GRACE_US && !is_taking(conn, now_us, age_us))
+            gate_conn_kill(conn);
+        break;
+    case GATE_CONN_CLOSED: /* the client does not hang up */
+        if (age_us > BYE_GRACE_US && !is_taking(conn, now_us, age_us))
             gate_conn_kill(conn);
         break;
     }

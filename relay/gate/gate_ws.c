@@ -359,9 +359,8 @@ conn_end(struct gate_conn *conn)
     return 0;
 }
 
-/* From the loop, never from within the hub: it may be walking its sessions. */
-static void
-conn_detach(struct gate_conn *conn)
+void
+gate_conn_detach(struct gate_conn *conn)
 {
     if (conn->session != NULL)
         session_detach(conn->session);
@@ -376,7 +375,7 @@ gate_ws_writable(struct gate_conn *conn)
     if (conn->state == GATE_CONN_CLOSED)
         return conn->is_killed ? -1 : 0;
     if (conn->state == GATE_CONN_CLOSING)
-        conn_detach(conn);
+        gate_conn_detach(conn);
     if (conn->control.len > 0)
         return conn_write_control(conn);
     if (conn->out.len > 0)
@@ -398,7 +397,7 @@ gate_ws_closed(struct gate_conn *conn)
 
     gate_read_stop(conn);
     gate_conn_set_state(conn, GATE_CONN_CLOSED);
-    conn_detach(conn);
+    gate_conn_detach(conn);
     DL_DELETE(gate->conns, conn);
     gate->conn_count--;
     gate->evicted_count -= conn->is_evicted;
