@@ -186,6 +186,8 @@ struct gate {
     struct rate_bucket connects;
     struct rates *requests_made; /* by users, and by addresses */
     struct throttle address_full;
+    struct throttle origin_refused;
+    struct throttle token_refused;
     int64_t opened_us; /* on the monotonic clock */
     bool is_push_off;
     bool draining;
@@ -246,6 +248,11 @@ bool gate_heads_tls_give_way(struct gate *gate);
 
 /* gate_origin.c: may a page of `origin` talk to the `host` it asked for? Pure. */
 bool gate_origin_allowed(const char *origins, const char *origin, const char *host);
+
+/* gate_refused.c: logs what was refused, not each time. `where`: a path. */
+void gate_refused_origin(struct gate *gate, const char *origins, const char *origin,
+                         const char *host);
+void gate_refused_token(struct gate *gate, const char *where, const char *error);
 
 /* gate_http.c: plain HTTP; every answer closes its connection. */
 int gate_http_request(struct gate *gate, struct lws *wsi, struct gate_request **slot);

@@ -219,18 +219,20 @@ gate_http_path(struct lws *wsi, int *ret_method, char path[GATE_TARGET_MAX])
 }
 
 bool
-gate_http_origin(const char *origins, struct lws *wsi, char **ret_origin)
+gate_http_origin(struct gate *gate, const char *origins, struct lws *wsi, char **ret_origin)
 {
     char origin[ORIGIN_MAX];
-    char host[HOST_MAX];
+    char host[HOST_MAX] = "";
     int len = lws_hdr_copy(wsi, origin, sizeof(origin), WSI_TOKEN_ORIGIN);
 
     *ret_origin = NULL;
     if (len <= 0)
         return len == 0 && lws_hdr_total_length(wsi, WSI_TOKEN_ORIGIN) == 0;
     if (lws_hdr_copy(wsi, host, sizeof(host), WSI_TOKEN_HOST) <= 0 ||
-        !gate_origin_allowed(origins, origin, host))
+        !gate_origin_allowed(origins, origin, host)) {
+        gate_refused_origin(gate, origins, origin, host);
         return false;
+    }
     *ret_origin = memory_text(origin, (size_t)len);
     return true;
 }
@@ -344,7 +346,8 @@ make_preflight(struct gate *gate, struct lws *wsi, const struct gate_route *rout
 {
     char *origin;
 
-    if (!gate_http_origin(route->is_console ? NULL : gate->config->gate.origins, wsi, &origin)) {
+    if (!gate_http_origin(gate, route->is_console ? NULL : gate->config->gate.origins, wsi,
+                          &origin)) {
         make_problem(ret_answer, 403, NULL, "pages of this origin may not");
         return;
     }
@@ -393,6 +396,20 @@ find_route(const struct gate *gate, int fd, const char *path, char ret_id[FRAME_
     return NULL;
 }
 
+/* What a person in front of a browser asks for first. */
+static const char *
+nothing_at(const struct gate *gate, int fd, const char *path)
+{
+    if (strcmp(path, "/") == 0)
+        return gate->hub != NULL && !gate_fd_is_admin(gate, fd)
+                   ? "this is a clairon relay: clients connect to /v1/ws, /v1/sse or /v1/poll"
+                   : "this is a clairon relay: see /healthz, /readyz and /metrics";
+    if (gate->hub != NULL && !gate->config->gate.console &&
+        (strcmp(path, "/console") == 0 || strcmp(path, "/console/") == 0))
+        return "the console is off: gate.console = on turns it on";
+    return "there is nothing at this path";
+}
+
 static void
 make_wrong_method(const struct gate_route *route, struct gate_answer *ret_answer)
 {
@@ -431,15 +448,15 @@ gate_http_stray_method(const struct gate *gate, int fd, const char *target, size
 
 /* What needs no token. */
 static void
-answer_anybody(struct gate *gate, struct lws *wsi, const struct gate_route *route, int method,
-               struct gate_answer *ret_answer)
+answer_anybody(struct gate *gate, struct lws *wsi, const struct gate_route *route, const char *path,
+               int method, struct gate_answer *ret_answer)
 {
     bool is_head = method == LWSHUMETH_HEAD;
 
     if ((route == NULL || !route->is_probe) && !gate_admits_request(gate, wsi))
         make_problem(ret_answer, 429, GATE_SOON, GATE_TOO_FAST);
     else if (route == NULL)
-        make_problem(ret_answer, 404, NULL, "there is nothing at this path");
+        make_problem(ret_answer, 404, NULL, nothing_at(gate, lws_get_socket_fd(wsi), path));
     else if (route->answer != NULL && (method == LWSHUMETH_GET || is_head))
         route->answer(gate, ret_answer);
     else if (route->answer == NULL && method == LWSHUMETH_OPTIONS)
@@ -452,7 +469,7 @@ answer_anybody(struct gate *gate, struct lws *wsi, const struct gate_route *rout
 int
 gate_http_request(struct gate *gate, struct lws *wsi, struct gate_request **slot)
 {
-    char path[GATE_TARGET_MAX];
+    char path[GATE_TARGET_MAX] = "";
     int method = -1;
     char id[FRAME_UUID_TEXT + 1];
     const struct gate_route *route = gate_http_path(wsi, &method, path)
@@ -463,7 +480,7 @@ gate_http_request(struct gate *gate, struct lws *wsi, struct gate_request **slot
     if (route != NULL && route->answer == NULL &&
         method == (route->is_post ? LWSHUMETH_POST : LWSHUMETH_GET))
         return gate_request_begin(gate, wsi, route, id, slot);
-    answer_anybody(gate, wsi, route, method, &answer);
+    answer_anybody(gate, wsi, route, path, method, &answer);
     if (gate_body_len(wsi) == 0)
         return gate_answer_send(wsi, &answer);
     return gate_request_pass_over(gate, wsi, &answer, slot);

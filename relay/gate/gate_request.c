@@ -166,6 +166,7 @@ proceed(struct gate_request *request)
 static void
 refuse_token(struct gate_request *request, enum rc rc, const char *error)
 {
+    gate_refused_token(request->gate, request->route->path, error);
     gate_request_problem(request, 401, rc == RC_CLOSED ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED,
                          error);
 }
@@ -301,7 +302,7 @@ gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *
     struct gate_refusal refusal;
     struct gate_request *request;
     char *origin;
-    bool is_foreign = !gate_http_origin(origins, wsi, &origin);
+    bool is_foreign = !gate_http_origin(gate, origins, wsi, &origin);
     bool is_admitted = admits(gate, wsi, route, is_foreign, &refusal);
 
     request = request_new(gate, wsi, route, origin, route->is_stream && is_admitted);

@@ -199,7 +199,7 @@ bool gate_http_path(struct lws *wsi, int *ret_method, char path[GATE_TARGET_MAX]
  * The Origin header, if its pages may speak to us. False: they may not. The caller frees.
  * `origins`: NULL: of the same host.
  */
-bool gate_http_origin(const char *origins, struct lws *wsi, char **ret_origin);
+bool gate_http_origin(struct gate *gate, const char *origins, struct lws *wsi, char **ret_origin);
 /* A header by its name in lower case with a colon (also in gate_head.c); as gate_http_argument. */
 char *gate_http_header(struct lws *wsi, const char *name, size_t max);
 

@@ -102,7 +102,7 @@ gate_http_upgrade(struct gate *gate, struct lws *wsi)
      */
     if (lws_hdr_total_length(wsi, WSI_TOKEN_UPGRADE) <= 0 || check_handshake(gate, wsi) != 0)
         return -1;
-    may = gate_http_origin(gate->config->gate.origins, wsi, &origin);
+    may = gate_http_origin(gate, gate->config->gate.origins, wsi, &origin);
     free(origin);
     if (!may)
         return refuse(gate, wsi, 403, NULL, "pages of this origin may not");

@@ -357,6 +357,33 @@ read_retry(struct publication_draft *draft, json_t *routing)
     return RC_OK;
 }
 
+/* A field that belongs further down is a usual mistake. */
+static enum rc
+refuse_field(struct publication_draft *draft, const char *field)
+{
+    static const struct {
+        const char *name;
+        const char *place;
+    } PLACES[] = {
+        {"audience", "routing.audience"},
+        {"retry", "routing.retry"},
+        {"targets", "routing.audience.targets"},
+        {"priority", "metadata.priority"},
+        {"type", "metadata.type"},
+        {"source", "metadata.source"},
+        {"topic", "metadata.topic"},
+        {"expiration", "metadata.expiration"},
+        {"ack_required", "routing.retry.ack_required"},
+    };
+
+    for (size_t i = 0; i < sizeof(PLACES) / sizeof(PLACES[0]); i++) {
+        if (strcmp(field, PLACES[i].name) == 0)
+            return publication_refuse(draft, "unknown field: %s; did you mean %s?", field,
+                                      PLACES[i].place);
+    }
+    return publication_refuse(draft, "unknown field: %.40s", field);
+}
+
 static enum rc
 read_root(struct publication_draft *draft, json_t *root)
 {
@@ -370,7 +397,7 @@ read_root(struct publication_draft *draft, json_t *root)
     json_object_foreach(root, field, value)
     {
         if (!is_among(field, ROOT))
-            return publication_refuse(draft, "unknown field: %.40s", field);
+            return refuse_field(draft, field);
     }
     draft->payload = json_object_get(root, "payload");
     if (!json_is_object(draft->payload))

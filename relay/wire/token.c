@@ -94,7 +94,7 @@ token_decode(const struct token_rules *rules, const char *text, json_t **ret_cla
         return token_refuse(error, "this relay has no key to check tokens with");
     if (!token_opens(text, rules->key, rules->key_len, &jwt) &&
         !token_opens(text, rules->previous, rules->previous_len, &jwt))
-        return token_refuse(error, "the token is malformed or its signature does not match");
+        return token_refuse(error, TOKEN_BAD_SIGNATURE);
     /* jwt_decode believes the header: a PEM used as an HMAC secret ends here. */
     allowed = token_alg_allowed(rules, jwt);
     is_plain = !token_asks_for_extensions(jwt);
@@ -289,7 +289,8 @@ token_read_claims(const struct token_rules *rules, const json_t *claims, int64_t
         token_check_origin(rules, claims, error) != RC_OK)
         return RC_BAD;
     if (!json_is_text(user, TOKEN_USER_MAX))
-        return token_refuse(error, "the token's sub is not a text of 1 to 255 bytes");
+        return token_refuse(error,
+                            "the token's sub must be a text of 1 to 255 bytes, as \"42\", not 42");
     if (groups != NULL && token_count_groups(groups, &group_count, error) != RC_OK)
         return RC_BAD;
     if (now_s - rules->leeway_s >= expires_s) {

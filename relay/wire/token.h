@@ -15,6 +15,7 @@
 #define TOKEN_AUDIENCE_MAX AUDIENCE_NAME_MAX
 #define TOKEN_TARGET_MAX 255
 #define TOKEN_GROUPS_MAX 256
+#define TOKEN_BAD_SIGNATURE "the token is malformed or its signature does not match"
 #define TOKEN_ERROR_MAX 160
 
 /* The kind of key decides which algorithms are believed; the token's header never does. */
