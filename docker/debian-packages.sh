@@ -36,7 +36,8 @@ main() {
         tar -C "$source" -x
     take_rules "$(pg_major)" "$version"
     # What it builds with is not asked of dpkg alone: headers may have been unpacked without it.
-    (cd "$source" && env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL dpkg-buildpackage -b -us -uc -d) \
+    (cd "$source" && env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL \
+        DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-parallel=$(nproc)}" dpkg-buildpackage -b -us -uc -d) \
         >"$place/log" 2>&1 || {
         tail -30 "$place/log" >&2
         die "could not build the packages: $place/log"

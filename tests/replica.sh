@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 
 run_tests() {
     build_root && say "# clairon is built there" &&
-        inside make -s build/clairon build/strict_lines private-root &&
+        inside make -s -j"$(nproc)" build/clairon build/strict_lines private-root &&
         inside docker/unprivileged.sh tests/check.sh regress isolation replica && return
     say "not ok - the tests of a standby, on Debian 13"
 }

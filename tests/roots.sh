@@ -53,7 +53,7 @@ summary_of() {
 }
 
 inside() {
-    docker/debian-root.sh run "$root" env -C "$place" PG_MAJOR=17 HOME=/root "$@"
+    docker/debian-root.sh run "$root" env -C "$place" -u MAKEFLAGS -u MFLAGS -u MAKELEVEL PG_MAJOR=17 HOME=/root "$@"
 }
 
 # What was built there before stays, and is built again where its source is newer.
