@@ -149,22 +149,116 @@ read_guarded(void *arg)
     reading->list = targets_of_value(reading->encoder, reading->value);
 }
 
-/* The targets that the image's column names; the caller knows that the image holds it. */
-struct target_list *
-audience_targets(const struct plan *plan, const struct image *image)
+static struct target_list *
+targets_of_column(const struct bound_column *column, const struct image *image)
 {
-    struct reading reading = {plan->target, image->values[plan->target_index], NULL};
+    struct reading reading = {column->encoder, image->values[column->index], NULL};
     char *fault;
 
-    if (image->nulls[plan->target_index])
+    if (image->nulls[column->index])
         return list_new(0);
-    if (plan->target->risk == RISK_NONE)
+    if (column->encoder->risk == RISK_NONE)
         return targets_of_value(reading.encoder, reading.value);
-    if (!encode_try(plan->target, read_guarded, &reading, &fault)) {
+    if (!encode_try(column->encoder, read_guarded, &reading, &fault)) {
         reading.list = list_new(0);
         reading.list->fault = fault;
     }
     return reading.list;
+}
+
+static struct target_list *
+targets_of_part(const struct target_part *part, const struct image *image)
+{
+    struct target_list *list;
+
+    if (part->column.index >= 0)
+        return targets_of_column(&part->column, image);
+    list = list_new(1);
+    list->texts[0] = (char *)part->constant.bytes;
+    list->lengths[0] = part->constant.len;
+    list->count = part->constant.len > 0;
+    return list;
+}
+
+/* A + of its own, or a \, is escaped: no text of a row can end its part. */
+static char *
+put_part(char *out, const char *text, int len)
+{
+    for (int i = 0; i < len; i++) {
+        if (text[i] == '+' || text[i] == '\\')
+            *out++ = '\\';
+        *out++ = text[i];
+    }
+    return out;
+}
+
+/* The nth of all combinations; the last part turns fastest. */
+static void
+put_combination(struct target_list *list, struct target_list *const *parts, int count, int nth)
+{
+    int picks[TARGET_PARTS_MAX];
+    int room = count;
+    char *out;
+
+    for (int i = count - 1; i >= 0; i--) {
+        picks[i] = nth % parts[i]->count;
+        nth /= parts[i]->count;
+        room += 2 * parts[i]->lengths[picks[i]];
+    }
+    list->texts[list->count] = out = palloc(room);
+    for (int i = 0; i < count; i++) {
+        if (i > 0)
+            *out++ = '+';
+        out = put_part(out, parts[i]->texts[picks[i]], parts[i]->lengths[picks[i]]);
+    }
+    list->lengths[list->count] = out - list->texts[list->count];
+    list->count++;
+}
+
+static struct target_list *
+combine(struct target_list *const *parts, int count)
+{
+    struct target_list *list;
+    int64 total = 1;
+
+    for (int i = 0; i < count; i++) {
+        total *= parts[i]->count;
+        if (total > COMBINATIONS_MAX) {
+            list = list_new(0);
+            list->too_many = true;
+            return list;
+        }
+    }
+    list = list_new(total);
+    for (int nth = 0; nth < total; nth++)
+        put_combination(list, parts, count, nth);
+    return list;
+}
+
+bool
+audience_is_lacking(const struct plan *plan, const struct image *image)
+{
+    for (int i = 0; i < plan->part_count; i++) {
+        const struct bound_column *column = &plan->parts[i].column;
+
+        if (column->index >= 0 && image_lacks(image, column->index, column->encoder->typlen))
+            return true;
+    }
+    return false;
+}
+
+/* The targets that the image's columns name; the caller knows that the image holds them. */
+struct target_list *
+audience_targets(const struct plan *plan, const struct image *image)
+{
+    struct target_list *parts[TARGET_PARTS_MAX];
+
+    for (int i = 0; i < plan->part_count; i++) {
+        parts[i] = targets_of_part(&plan->parts[i], image);
+        if (plan->part_count == 1 || parts[i]->too_many || parts[i]->fault != NULL)
+            return parts[i];
+    }
+    return combine(parts, plan->part_count);
 }
 
 /* Those of `a` that are (or are not) in `b`, in the order of `a`. */

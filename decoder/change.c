@@ -38,6 +38,10 @@ send_note(const struct row_change *change, const struct plan *plan, enum frame_o
 
     if (!wants(plan, operation) || (targets->count == 0 && !plan->rule->to_all))
         return;
+    if (plan->emitter_state != TARGET_NONE)
+        note.emitter =
+            emitter_of_row(change->decoder, plan,
+                           change->operation == FRAME_OPERATION_DELETE ? change->old : change->new);
     if (operation != FRAME_OPERATION_CREATE && change->old->present)
         note.before = change->old;
     if (operation != FRAME_OPERATION_DELETE)
@@ -52,7 +56,7 @@ read_targets(const struct row_change *change, const struct plan *plan, const str
 {
     struct target_list *targets;
 
-    if (image_lacks(image, plan->target_index, plan->target->typlen)) {
+    if (audience_is_lacking(plan, image)) {
         complain(change, plan, "denied: the WAL does not hold the target column");
         return false;
     }
@@ -64,7 +68,9 @@ read_targets(const struct row_change *change, const struct plan *plan, const str
         return false;
     }
     if (targets->too_many) {
-        complain(change, plan, "denied: more than 100000 targets, or one over 255 bytes");
+        complain(change, plan,
+                 "denied: more than 100000 targets (10000 of a composite audience), or one over "
+                 "255 bytes");
         return false;
     }
     *ret_targets = targets;
@@ -74,7 +80,11 @@ read_targets(const struct row_change *change, const struct plan *plan, const str
 static bool
 old_holds_target(const struct row_change *change, const struct plan *plan)
 {
-    return change->old->present && (change->whole || plan->target_is_key);
+    bool holds = change->old->present;
+
+    for (int i = 0; i < plan->part_count && holds && !change->whole; i++)
+        holds = plan->parts[i].column.index < 0 || plan->parts[i].column.is_key;
+    return holds;
 }
 
 static inline bool
@@ -120,7 +130,20 @@ compare_images(const struct row_change *change, const struct plan *plan)
     return touched;
 }
 
-/* An update of a rule that reads its targets from a column. */
+static bool
+has_same_targets(const struct row_change *change, const struct plan *plan)
+{
+    for (int i = 0; i < plan->part_count; i++) {
+        const struct bound_column *column = &plan->parts[i].column;
+
+        if (column->index >= 0 && !is_same(change->old, change->new, column->index,
+                                           column->encoder->typbyval, column->encoder->typlen))
+            return false;
+    }
+    return true;
+}
+
+/* An update of a rule that reads its targets from columns. */
 static void
 judge_moving_update(const struct row_change *change, const struct plan *plan, bool touched)
 {
@@ -137,8 +160,7 @@ judge_moving_update(const struct row_change *change, const struct plan *plan, bo
             send_note(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, gained);
         return;
     }
-    if (is_same(change->old, change->new, plan->target_index, plan->target->typbyval,
-                plan->target->typlen)) {
+    if (has_same_targets(change, plan)) {
         if (touched)
             send_note(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, gained);
         return;
@@ -156,7 +178,7 @@ judge_update(const struct row_change *change, const struct plan *plan)
 {
     bool touched = compare_images(change, plan) || plan->rule->column_count < 0;
 
-    if (plan->target_index >= 0)
+    if (plan->target_state == TARGET_COLUMNS)
         judge_moving_update(change, plan, touched);
     else if (touched)
         send_note(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, &plan->rule->literal);
@@ -172,7 +194,7 @@ judge_one_image(const struct row_change *change, const struct plan *plan,
 
     if (!wants(plan, operation))
         return;
-    if (plan->target_index == TARGET_NONE)
+    if (plan->target_state == TARGET_NONE)
         send_note(change, plan, operation, part, &plan->rule->literal);
     else if (leaves && !old_holds_target(change, plan))
         complain(change, plan, "denied: the WAL does not hold the target column");
@@ -228,10 +250,12 @@ judge(const struct row_change *change, const struct plan *plan)
     bool conditional = plan->rule->only_when != NULL;
     bool met = true;
 
-    if (plan->target_index == TARGET_DROPPED) {
+    if (plan->target_state == TARGET_DROPPED) {
         complain(change, plan, "denied: the target column was dropped");
-    } else if (plan->target_index == TARGET_JSON) {
+    } else if (plan->target_state == TARGET_JSON) {
         complain(change, plan, "denied: the target column's type became json or jsonb");
+    } else if (plan->emitter_state == TARGET_DROPPED) {
+        complain(change, plan, "denied: the emitter's column was dropped");
     } else if (change->operation == FRAME_OPERATION_UPDATE) {
         if (conditional)
             judge_conditional_update(change, plan);
@@ -382,9 +406,14 @@ change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry,
         if (!wants(plan, FRAME_OPERATION_TRUNCATE) ||
             is_below_truncated(plan, entry->relid, change))
             continue;
-        if (plan->target_index != TARGET_NONE)
+        if (plan->emitter_state != TARGET_NONE)
+            note.emitter = emitter_of_row(decoder, plan, NULL);
+        if (plan->target_state != TARGET_NONE)
             complaint_count(decoder, plan->seed, plan->label,
                             "denied: a truncate tells no targets");
+        else if (plan->emitter_state == TARGET_DROPPED)
+            complaint_count(decoder, plan->seed, plan->label,
+                            "denied: the emitter's column was dropped");
         else if (plan->rule->relid != entry->relid)
             /* Told as the rule's table, it would empty lists of rows that are still there. */
             complaint_count(decoder, plan->seed, plan->label,

@@ -40,6 +40,7 @@
 
 #define MEMBER_FIELDS 3 /* of clairon.member: audience, target, user */
 
+#define TARGET_COLUMNS 0
 #define TARGET_NONE (-1)
 #define TARGET_DROPPED (-2)
 #define TARGET_JSON (-3) /* a type that clairon.watch refuses for targets */
@@ -84,6 +85,19 @@ struct column {
 #define COLUMN_CHANGED 0x04
 #define COLUMN_UNDECODABLE 0x08
 
+/* One that a rule reads for something else. */
+struct bound_column {
+    int index; /* attribute number - 1 in the relation that is decoded; TARGET_NONE: none */
+    bool is_key;
+    struct encoder *encoder;
+};
+
+/* One part of a target: of a column, or the same for all rows. */
+struct target_part {
+    struct bound_column column;
+    struct fragment constant; /* UTF-8, where there is no column */
+};
+
 /* Where a plan's template stands in a spool. */
 struct template_mark {
     uint64 generation;
@@ -98,9 +112,12 @@ struct plan {
     uint64 seed;
     int column_count;
     struct column *columns;
-    int target_index; /* of the target column, or TARGET_* */
-    bool target_is_key;
-    struct encoder *target;
+    int target_state; /* TARGET_* */
+    int part_count;   /* of a target; more than one: of a composite audience */
+    struct target_part parts[TARGET_PARTS_MAX];
+    int emitter_state;                             /* TARGET_COLUMNS, _DROPPED or _NONE */
+    struct bound_column emitter;                   /* with TARGET_COLUMNS */
+    struct fragment front;                         /* then: what stands before it in `heads` */
     struct condition *condition;                   /* NULL: none */
     struct fragment heads[FRAME_OPERATION_NOTIFY]; /* metadata, from "priority" to the timestamp */
     struct fragment routing;                       /* from the payload's end to the targets */
@@ -137,6 +154,7 @@ struct note {
     const struct image *before; /* NULL: null */
     const struct image *after;
     const struct target_list *targets;
+    struct fragment emitter; /* as JSON; no bytes: it stands in the plan's heads */
     struct fragment payload; /* rendered before, without images; no bytes: to be rendered */
     bool undecodable;        /* such a payload names a column so */
 };
@@ -236,7 +254,13 @@ extern void change_truncate(LogicalDecodingContext *ctx, struct relation_entry *
 extern HeapTuple change_old_tuple(ReorderBufferChange *change);
 extern HeapTuple change_new_tuple(ReorderBufferChange *change);
 
+/* emitter.c: as JSON, in the current memory context; NULL: there is no row */
+extern struct fragment emitter_of_row(struct decoder *decoder, const struct plan *plan,
+                                      const struct image *image);
+
 /* audience.c: targets live in the current memory context */
+/* True when a column of the targets is not in the WAL. */
+extern bool audience_is_lacking(const struct plan *plan, const struct image *image);
 extern struct target_list *audience_targets(const struct plan *plan, const struct image *image);
 extern struct target_list *audience_common(const struct target_list *a,
                                            const struct target_list *b);

@@ -260,6 +260,10 @@ put_line(struct decoder *decoder, StringInfo out, const struct note *note,
 
     encode_literal(out, "{\"metadata\":{\"id\":\"");
     encode_put_uuid(out, &head->id);
+    if (note->emitter.bytes != NULL) {
+        put_fragment(out, &note->plan->front);
+        put_fragment(out, &note->emitter);
+    }
     put_fragment(out, &note->plan->heads[note->operation]);
     note_put_times(decoder, out, head);
     if (note->payload.bytes != NULL)
@@ -318,6 +322,15 @@ put_spool_targets(StringInfo out, const struct target_list *targets)
 }
 
 static void
+put_spool_emitter(StringInfo out, const struct fragment *emitter)
+{
+    uint16 length = emitter->len;
+
+    encode_raw(out, (const char *)&length, sizeof(length));
+    encode_raw(out, emitter->bytes, length);
+}
+
+static void
 spool_note(struct decoder *decoder, const struct note *note)
 {
     uint32 template = spool_template(decoder, note->plan);
@@ -327,8 +340,12 @@ spool_note(struct decoder *decoder, const struct note *note)
     record.operation = note->operation;
     record.part = note->part;
     record.target_count = note->targets->count;
+    if (note->emitter.bytes != NULL) {
+        record.flags |= SPOOL_EMITTER;
+        put_spool_emitter(out, &note->emitter);
+    }
     if (note->targets == &note->plan->rule->literal)
-        record.flags = SPOOL_LITERAL;
+        record.flags |= SPOOL_LITERAL;
     else
         put_spool_targets(out, note->targets);
     if (put_payload(decoder, out, note))

@@ -115,27 +115,67 @@ holds_json(Oid type)
     }
 }
 
-static void
-plan_target(struct decoder *decoder, struct plan *plan, const struct source *source,
-            TupleDesc decoded, const Bitmapset *key)
+/* TARGET_COLUMNS, or why it cannot be read. */
+static int
+bind_column(struct decoder *decoder, const struct source *source, TupleDesc decoded,
+            const Bitmapset *key, int number, struct bound_column *ret_column)
 {
-    int number = plan->rule->target_column;
     Form_pg_attribute attribute;
 
-    plan->target_index = TARGET_NONE;
-    if (number == 0)
-        return;
-    plan->target_index = TARGET_DROPPED;
     if (number > RelationGetDescr(source->relation)->natts || source->map[number - 1] < 0)
-        return;
+        return TARGET_DROPPED;
     attribute = TupleDescAttr(decoded, source->map[number - 1]);
-    plan->target_index = TARGET_JSON;
-    if (holds_json(attribute->atttypid))
+    ret_column->index = source->map[number - 1];
+    ret_column->is_key = bms_is_member(attribute->attnum - FirstLowInvalidHeapAttributeNumber, key);
+    ret_column->encoder = encode_new(&decoder->settings, attribute->atttypid);
+    return holds_json(attribute->atttypid) ? TARGET_JSON : TARGET_COLUMNS;
+}
+
+static struct fragment
+constant_part(const struct rule *rule, int nth)
+{
+    if (nth >= rule->literal.count)
+        return (struct fragment){"", 0}; /* no row of clairon.watch: names nobody */
+    return (struct fragment){rule->literal.texts[nth], rule->literal.lengths[nth]};
+}
+
+static void
+plan_targets(struct decoder *decoder, struct plan *plan, const struct source *source,
+             TupleDesc decoded, const Bitmapset *key)
+{
+    const struct rule *rule = plan->rule;
+    const int16 *numbers = rule->part_count > 0 ? rule->target_columns : &rule->target_column;
+    int constants = 0;
+
+    plan->target_state = TARGET_NONE;
+    if (rule->part_count == 0 && rule->target_column == 0)
         return;
-    plan->target_index = source->map[number - 1];
-    plan->target_is_key =
-        bms_is_member(attribute->attnum - FirstLowInvalidHeapAttributeNumber, key);
-    plan->target = encode_new(&decoder->settings, attribute->atttypid);
+    plan->target_state = TARGET_COLUMNS;
+    plan->part_count = Max(rule->part_count, 1);
+    for (int i = 0; i < plan->part_count && plan->target_state == TARGET_COLUMNS; i++) {
+        struct target_part *part = &plan->parts[i];
+
+        part->column.index = TARGET_NONE;
+        if (numbers[i] == 0)
+            part->constant = constant_part(rule, constants++);
+        else
+            plan->target_state =
+                bind_column(decoder, source, decoded, key, numbers[i], &part->column);
+    }
+}
+
+/* Any type will do: what cannot be shown is not shown. */
+static void
+plan_emitter(struct decoder *decoder, struct plan *plan, const struct source *source,
+             TupleDesc decoded, const Bitmapset *key)
+{
+    plan->emitter_state = TARGET_NONE;
+    if (plan->rule->emitter_column == 0)
+        return;
+    plan->emitter_state =
+        bind_column(decoder, source, decoded, key, plan->rule->emitter_column, &plan->emitter);
+    if (plan->emitter_state == TARGET_JSON)
+        plan->emitter_state = TARGET_COLUMNS;
 }
 
 /* Kept as long as it is: the room of its making goes to the next. */
@@ -179,6 +219,25 @@ plan_topic(struct decoder *decoder, struct plan *plan, const char *source)
     plan->topic.len = len;
 }
 
+/* From the id's end to the emitter. */
+static void
+put_front(StringInfo out, const struct rule *rule)
+{
+    appendStringInfo(out, "\",\"priority\":\"%s\",\"type\":\"%s\",\"emitter\":",
+                     note_priorities[rule->priority], note_types[rule->type]);
+}
+
+static void
+plan_front(struct plan *plan)
+{
+    StringInfoData front;
+
+    initStringInfo(&front);
+    if (plan->emitter_state != TARGET_NONE)
+        put_front(&front, plan->rule);
+    plan->front = fragment_of(&front);
+}
+
 static void
 plan_heads(struct decoder *decoder, struct plan *plan, const char *source)
 {
@@ -188,9 +247,10 @@ plan_heads(struct decoder *decoder, struct plan *plan, const char *source)
         StringInfoData head;
 
         initStringInfo(&head);
-        appendStringInfo(&head, "\",\"priority\":\"%s\",\"type\":\"%s\",\"emitter\":",
-                         note_priorities[rule->priority], note_types[rule->type]);
-        put_json_utf8(decoder, &head, rule->emitter);
+        if (plan->emitter_state == TARGET_NONE) {
+            put_front(&head, rule);
+            put_json_utf8(decoder, &head, rule->emitter);
+        }
         encode_literal(&head, ",\"source\":");
         put_json(decoder, &head, source);
         encode_literal(&head, ",\"topic\":");
@@ -234,12 +294,14 @@ plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct ru
     plan->seed = hash_bytes_extended((const unsigned char *)rule->name, strlen(rule->name),
                                      (uint64)rule->relid);
     plan_columns(decoder, plan, source, RelationGetDescr(decoded), key);
-    plan_target(decoder, plan, source, RelationGetDescr(decoded), key);
+    plan_targets(decoder, plan, source, RelationGetDescr(decoded), key);
+    plan_emitter(decoder, plan, source, RelationGetDescr(decoded), key);
     if (rule->only_when != NULL)
         plan->condition = condition_new(decoder->bounds, rule, source->map,
                                         RelationGetDescr(source->relation)->natts, decoded,
                                         source->relation->rd_rel->relowner);
     plan_topic(decoder, plan, name);
+    plan_front(plan);
     plan_heads(decoder, plan, name);
     plan_routing(decoder, plan);
     entry->plan_count++;

@@ -95,6 +95,16 @@ read_targets(struct target_list *list, int count, const char *at)
     return at;
 }
 
+static const char *
+read_emitter(struct fragment *emitter, const char *at)
+{
+    uint16 length;
+
+    memcpy(&length, at, sizeof(length));
+    *emitter = (struct fragment){at + sizeof(length), length};
+    return at + sizeof(length) + length;
+}
+
 static void
 replay_note(struct replay *replay, const struct spool_record *record, const char *body)
 {
@@ -107,6 +117,8 @@ replay_note(struct replay *replay, const struct spool_record *record, const char
                         .targets = &targets,
                         .undecodable = (record->flags & SPOOL_UNDECODABLE) != 0};
 
+    if (record->flags & SPOOL_EMITTER)
+        body = read_emitter(&note.emitter, body);
     if (record->flags & SPOOL_LITERAL)
         note.targets = &plan->rule->literal;
     else

@@ -131,6 +131,9 @@ read_rule(const Datum *values, const bool *nulls)
         rule->target_column = DatumGetInt16(VALUE(RULE_TARGET_COLUMN));
     if (!IS_NULL(RULE_TARGET_LIST))
         read_target_list(&rule->literal, VALUE(RULE_TARGET_LIST));
+    if (!IS_NULL(RULE_TARGET_COLUMNS))
+        rule->target_columns = read_numbers(VALUE(RULE_TARGET_COLUMNS), &rule->part_count);
+    rule->part_count = Min(rule->part_count, TARGET_PARTS_MAX);
     rule->type = DatumGetInt16(VALUE(RULE_TYPE));
     rule->priority = DatumGetInt16(VALUE(RULE_PRIORITY));
     rule->operations = DatumGetInt16(VALUE(RULE_OPERATIONS));
@@ -138,6 +141,8 @@ read_rule(const Datum *values, const bool *nulls)
     if (!IS_NULL(RULE_COLUMNS))
         rule->columns = read_numbers(VALUE(RULE_COLUMNS), &rule->column_count);
     rule->emitter = text_utf8(VALUE(RULE_EMITTER));
+    if (!IS_NULL(RULE_EMITTER_COLUMN))
+        rule->emitter_column = DatumGetInt16(VALUE(RULE_EMITTER_COLUMN));
     if (!IS_NULL(RULE_TOPIC))
         rule->topic = text_utf8(VALUE(RULE_TOPIC));
     if (!IS_NULL(RULE_TTL)) {
@@ -250,9 +255,10 @@ find_table(const char *name, Oid schema)
 }
 
 static const Oid rule_types[RULE_ATTRIBUTE_COUNT] = {
-    REGCLASSOID, TEXTOID,      TEXTOID, INT2OID,      TEXTARRAYOID, INT2OID, INT2OID,
-    INT2OID,     INT2ARRAYOID, TEXTOID, TEXTOID,      INTERVALOID,  BOOLOID, INT2OID,
-    INT2OID,     TEXTOID,      INT2OID, INT2ARRAYOID, INT2ARRAYOID, INT8OID,
+    REGCLASSOID,  TEXTOID, TEXTOID,      INT2OID,      TEXTARRAYOID, INT2OID,
+    INT2OID,      INT2OID, INT2ARRAYOID, TEXTOID,      TEXTOID,      INTERVALOID,
+    BOOLOID,      INT2OID, INT2OID,      TEXTOID,      INT2OID,      INT2ARRAYOID,
+    INT2ARRAYOID, INT8OID, INT2OID,      INT2ARRAYOID,
 };
 static const Oid secret_types[] = {BYTEAOID};
 

@@ -15,6 +15,15 @@
 /* What a relay takes as a user, a group or a target, in bytes of UTF-8. */
 #define TARGET_BYTES_MAX 255
 
+/* Of a composite audience, and of its targets. */
+#define TARGET_PARTS_MAX 4
+
+/* Each byte of each part may need an escape. */
+#define COMPOSITE_BYTES_MAX (TARGET_PARTS_MAX * (2 * TARGET_BYTES_MAX + 1))
+
+/* Where parts are arrays: more combinations than these are refused. */
+#define COMBINATIONS_MAX 10000
+
 /* More targets than these of one notification are refused. */
 #define TARGETS_MAX 100000
 
@@ -46,7 +55,9 @@ enum rule_attribute {
     RULE_COLUMN_ORIGINS,
     RULE_COLUMN_NUMBERS,
     RULE_ACK_TIMEOUT,
-    RULE_ATTRIBUTE_COUNT = RULE_ACK_TIMEOUT
+    RULE_EMITTER_COLUMN,
+    RULE_TARGET_COLUMNS,
+    RULE_ATTRIBUTE_COUNT = RULE_TARGET_COLUMNS
 };
 
 struct target_list {
@@ -72,13 +83,16 @@ struct rule {
     bool to_all;
     int16 target_column; /* attribute number; 0: target_list or all */
     struct target_list literal;
+    int part_count;        /* of composite targets by columns; 0: none */
+    int16 *target_columns; /* then: 0 is the next of `literal`, the same for all rows */
     enum frame_type type;
     enum frame_priority priority;
     int operations;
     int column_count; /* -1: all */
     int16 *columns;
     char *emitter;
-    char *topic; /* NULL: prefix and source */
+    int16 emitter_column; /* attribute number; 0: none */
+    char *topic;          /* NULL: prefix and source */
     Interval *ttl;
     bool ack_required;
     uint16 retry_limit;

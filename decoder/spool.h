@@ -17,7 +17,7 @@
 enum spool_kind {
     SPOOL_TURN,     /* from here on changes are of transaction `number`, before of the whole's */
     SPOOL_TEMPLATE, /* template `number`: what the notes of one plan share */
-    SPOOL_NOTE,     /* by template `number`: targets, then the payload */
+    SPOOL_NOTE,     /* by template `number`: emitter, targets, then the payload */
     SPOOL_MEMBER,   /* three texts, each with its zero; `operation` is '+' or '-' */
     SPOOL_MESSAGE,  /* the topic of `number` bytes, then the message */
     SPOOL_COMPLAINT /* the seed, then `number` texts, each with its zero */
@@ -38,6 +38,7 @@ struct spool_record {
 /* Flags of a note. */
 #define SPOOL_LITERAL 0x01     /* its targets are the template's */
 #define SPOOL_UNDECODABLE 0x02 /* a value could not be read */
+#define SPOOL_EMITTER 0x04     /* it has one of its own */
 
 /* spool.c: files and records */
 

@@ -5,6 +5,7 @@
 enum piece {
     PIECE_AUDIENCE = FRAME_OPERATION_NOTIFY, /* the heads stand before */
     PIECE_TOPIC,
+    PIECE_FRONT,
     PIECE_ROUTING,
     PIECE_RETRY,
     PIECE_COUNT
@@ -43,6 +44,7 @@ spool_put_template(StringInfo out, const struct plan *plan)
     struct fragment pieces[PIECE_COUNT] = {
         [PIECE_AUDIENCE] = {rule->audience, strlen(rule->audience)},
         [PIECE_TOPIC] = plan->topic,
+        [PIECE_FRONT] = plan->front,
         [PIECE_ROUTING] = plan->routing,
         [PIECE_RETRY] = plan->retry};
 
@@ -113,6 +115,7 @@ spool_get_template(const char *body)
     plan->seed = stored.seed;
     memcpy(plan->heads, pieces, sizeof(plan->heads));
     plan->topic = pieces[PIECE_TOPIC];
+    plan->front = pieces[PIECE_FRONT];
     plan->routing = pieces[PIECE_ROUTING];
     plan->retry = pieces[PIECE_RETRY];
     return plan;

@@ -36,6 +36,7 @@ PG_FUNCTION_INFO_V1(clairon_lock_rules);
 PG_FUNCTION_INFO_V1(clairon_uuid_v7);
 PG_FUNCTION_INFO_V1(clairon_utf8);
 PG_FUNCTION_INFO_V1(clairon_utf8_length);
+PG_FUNCTION_INFO_V1(clairon_split_parts);
 PG_FUNCTION_INFO_V1(clairon_emit);
 
 static void
@@ -115,6 +116,37 @@ clairon_utf8_length(PG_FUNCTION_ARGS)
     PG_RETURN_INT32(len);
 }
 
+/*
+ * split_parts(text) -> text[]: the parts of a composite target, at each + but not at \+; \\ is a
+ * backslash. In no encoding of a server is either byte a part of another character.
+ */
+Datum
+clairon_split_parts(PG_FUNCTION_ARGS)
+{
+    text *given = PG_GETARG_TEXT_PP(0);
+    const char *at = VARDATA_ANY(given);
+    const char *end = at + VARSIZE_ANY_EXHDR(given);
+    ArrayBuildState *parts = NULL;
+    StringInfoData part;
+
+    initStringInfo(&part);
+    for (; at < end; at++) {
+        if (*at == '\\' && at + 1 < end && (at[1] == '+' || at[1] == '\\')) {
+            appendStringInfoChar(&part, *++at);
+        } else if (*at == '+') {
+            parts = accumArrayResult(parts,
+                                     PointerGetDatum(cstring_to_text_with_len(part.data, part.len)),
+                                     false, TEXTOID, CurrentMemoryContext);
+            resetStringInfo(&part);
+        } else {
+            appendStringInfoChar(&part, *at);
+        }
+    }
+    parts = accumArrayResult(parts, PointerGetDatum(cstring_to_text_with_len(part.data, part.len)),
+                             false, TEXTOID, CurrentMemoryContext);
+    PG_RETURN_DATUM(makeArrayResult(parts, CurrentMemoryContext));
+}
+
 /* RFC 9562 version 7: 48 bits of time in ms, then random bits. */
 Datum
 clairon_uuid_v7(PG_FUNCTION_ARGS)
@@ -144,7 +176,7 @@ utf8_argument(FunctionCallInfo fcinfo, int number, const char *parameter, int *r
 }
 
 static void
-read_targets(struct target_list *list, ArrayType *array)
+read_targets(struct target_list *list, ArrayType *array, int bytes_max)
 {
     Datum *elements;
     bool *nulls;
@@ -160,9 +192,9 @@ read_targets(struct target_list *list, ArrayType *array)
         plain = text_to_cstring((text *)DatumGetPointer(elements[i]));
         list->texts[list->count] =
             encode_to_utf8(plain, strlen(plain), &list->lengths[list->count]);
-        if (list->lengths[list->count] > TARGET_BYTES_MAX)
+        if (list->lengths[list->count] > bytes_max)
             ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                            errmsg("targets: each at most %d bytes is valid", TARGET_BYTES_MAX)));
+                            errmsg("targets: each at most %d bytes is valid", bytes_max)));
         list->count++;
     }
 }
@@ -267,7 +299,8 @@ clairon_emit(PG_FUNCTION_ARGS)
     check_arguments(fcinfo);
     message.id = *PG_GETARG_UUID_P(0);
     message.audience = utf8_argument(fcinfo, 1, "audience", &message.audience_len);
-    read_targets(&message.targets, PG_GETARG_ARRAYTYPE_P(2));
+    read_targets(&message.targets, PG_GETARG_ARRAYTYPE_P(2),
+                 strchr(message.audience, '+') != NULL ? COMPOSITE_BYTES_MAX : TARGET_BYTES_MAX);
     read_payload(&message, PG_GETARG_DATUM(3));
     message.type = PG_GETARG_INT16(4);
     message.priority = PG_GETARG_INT16(5);

@@ -19,8 +19,8 @@ $$;
 CREATE FUNCTION clairon.advise(rule clairon.rule) RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    judged constant int2[] := clairon.used_columns(rule.relation, rule.target_column, NULL,
-                                                   rule.only_when);
+    judged constant int2[] := clairon.used_columns(
+        rule.relation, rule.target_column || rule.target_columns, NULL, rule.only_when);
     leaf regclass;
     missing text[];
 BEGIN
@@ -28,7 +28,7 @@ BEGIN
         RAISE NOTICE 'targets: the list names nobody, the rule sends nothing'
             USING HINT = 'Write ids, as in ''=id1,id2''.';
     END IF;
-    IF rule.target_column IS NOT NULL AND rule.operations & 8 <> 0 THEN
+    IF (rule.target_column || rule.target_columns) <> '{NULL}' AND rule.operations & 8 <> 0 THEN
         RAISE NOTICE 'operations: truncate is not sent to targets of a column'
             USING HINT = 'A rule of another name can send it to ALL or to a list.';
     END IF;

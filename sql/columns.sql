@@ -7,13 +7,19 @@
 CREATE FUNCTION clairon.no_column() RETURNS int2
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS 'SELECT 32767::int2';
 
+-- What a rule is bound to besides the columns it shows and those of its condition.
+CREATE FUNCTION clairon.bound_columns(rule clairon.rule) RETURNS int2[]
+    LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT rule.target_column || (rule.emitter_column || rule.target_columns)
+$$;
+
 -- Some more than are used, where a text in the condition looks like $n.
-CREATE FUNCTION clairon.used_columns(relation regclass, target int2, columns int2[], stored text)
+CREATE FUNCTION clairon.used_columns(relation regclass, bound int2[], columns int2[], stored text)
     RETURNS int2[] LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(array_agg(attnum ORDER BY attnum), '{}')
     FROM pg_attribute
     WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped
-      AND (attnum = target OR attnum = ANY (columns)
+      AND (attnum = ANY (bound) OR attnum = ANY (columns)
            OR '$' || attnum IN (SELECT match[1] FROM regexp_matches(stored, '[$][0-9]+', 'g')
                                 AS found (match)))
 $$;
@@ -38,17 +44,26 @@ BEGIN
             NEW.target_column := coalesce(
                 NEW.column_numbers[array_position(held, NEW.target_column)], clairon.no_column());
         END IF;
+        IF NEW.emitter_column IS NOT NULL THEN
+            NEW.emitter_column := coalesce(
+                NEW.column_numbers[array_position(held, NEW.emitter_column)], clairon.no_column());
+        END IF;
+        NEW.target_columns := (
+            SELECT array_agg(CASE WHEN number = 0 THEN number
+                                  ELSE coalesce(NEW.column_numbers[array_position(held, number)],
+                                                clairon.no_column()) END ORDER BY place)
+            FROM unnest(NEW.target_columns) WITH ORDINALITY AS t (number, place));
         NEW.columns := (SELECT array_agg(coalesce(NEW.column_numbers[array_position(held, number)],
                                                   clairon.no_column()))
                         FROM unnest(NEW.columns) AS t (number));
     ELSIF TG_OP = 'INSERT' OR NEW.only_when IS DISTINCT FROM OLD.only_when THEN
         IF TG_OP = 'UPDATE' OR NEW.column_origins IS NULL THEN
-            NEW.column_origins := clairon.used_columns(NEW.relation, NEW.target_column,
+            NEW.column_origins := clairon.used_columns(NEW.relation, clairon.bound_columns(NEW),
                                                        NEW.columns, NEW.only_when);
         END IF;
         NEW.column_numbers := NEW.column_origins;
     ELSE
-        added := ARRAY(SELECT unnest(clairon.used_columns(NEW.relation, NEW.target_column,
+        added := ARRAY(SELECT unnest(clairon.used_columns(NEW.relation, clairon.bound_columns(NEW),
                                                           NEW.columns, NULL))
                        EXCEPT SELECT unnest(held));
         NEW.column_origins := NEW.column_origins || array_fill(0::int2, ARRAY[cardinality(added)]);

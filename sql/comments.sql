@@ -17,14 +17,14 @@ COMMENT ON VIEW clairon.rules IS
     'rules of clairon.watch: of the user''s own tables, or all of them for members of clairon_relay';
 COMMENT ON COLUMN clairon.rules.relation IS 'table that the rule is on';
 COMMENT ON COLUMN clairon.rules.name IS 'name of the rule, unique for the table';
-COMMENT ON COLUMN clairon.rules.audience IS 'USER, ALL, or a group kind of clairon.member and tokens';
-COMMENT ON COLUMN clairon.rules.targets IS 'column with the targets, or a list that begins with =; null for ALL';
+COMMENT ON COLUMN clairon.rules.audience IS 'USER, ALL, or a group kind of clairon.member and tokens, or several joined by +';
+COMMENT ON COLUMN clairon.rules.targets IS 'column with the targets, or several joined by +, or a list that begins with =; null for ALL';
 COMMENT ON COLUMN clairon.rules.type IS 'REALTIME, NOTIFICATION or SYSTEM';
 COMMENT ON COLUMN clairon.rules.priority IS 'HIGH, NORMAL or LOW';
 COMMENT ON COLUMN clairon.rules.operations IS 'operations that are sent: create, update, delete, truncate';
 COMMENT ON COLUMN clairon.rules.columns IS 'columns in the payload; null for all of them';
 COMMENT ON COLUMN clairon.rules.only_when IS 'condition on the row, and why it denies if it cannot be evaluated';
-COMMENT ON COLUMN clairon.rules.emitter IS 'metadata.emitter of the notifications';
+COMMENT ON COLUMN clairon.rules.emitter IS 'metadata.emitter of the notifications, or : and the column that holds it';
 COMMENT ON COLUMN clairon.rules.topic IS 'metadata.topic of the notifications; null for prefix and table';
 COMMENT ON COLUMN clairon.rules.ttl IS 'time after the commit in which they may be delivered; null for no limit';
 COMMENT ON COLUMN clairon.rules.ack_required IS 'whether each receiver has to acknowledge them';

@@ -315,15 +315,26 @@ CREATE FUNCTION clairon.doctor_rules()
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
            'its target column was dropped: it delivers nothing', 'Set it again with clairon.watch().'
     FROM clairon.rule
-    WHERE part = 0 AND target_column IS NOT NULL AND EXISTS (SELECT FROM pg_class WHERE oid = relation)
+    WHERE part = 0 AND EXISTS (SELECT FROM pg_class WHERE oid = relation)
+      AND EXISTS (SELECT FROM unnest(target_column || target_columns) AS bound (number)
+                  WHERE number > 0
+                    AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = relation
+                                    AND attnum = number AND NOT attisdropped))
+    UNION ALL
+    SELECT format('rule %s on %s', rule.name, rule.relation), false,
+           'the column of its emitter was dropped: it delivers nothing', 'Set it again with clairon.watch().'
+    FROM clairon.rule
+    WHERE part = 0 AND emitter_column IS NOT NULL
+      AND EXISTS (SELECT FROM pg_class WHERE oid = relation)
       AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = relation
-                      AND attnum = target_column AND NOT attisdropped)
+                      AND attnum = emitter_column AND NOT attisdropped)
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
            format('its target column "%s" holds %s: it delivers nothing', attname, json),
            'Make it text or text[], or set the rule again with clairon.watch().'
     FROM clairon.rule
-    JOIN pg_attribute ON attrelid = relation AND attnum = target_column AND NOT attisdropped
+    JOIN pg_attribute ON attrelid = relation AND attnum > 0
+        AND attnum = ANY (target_column || target_columns) AND NOT attisdropped
     CROSS JOIN LATERAL clairon.json_within(atttypid) AS t (json)
     WHERE part = 0 AND json IS NOT NULL
     UNION ALL
@@ -358,10 +369,11 @@ CREATE FUNCTION clairon.doctor_rules()
            format('ALTER TABLE %s REPLICA IDENTITY FULL; until then deletes are not delivered, and '
                   'those who lose a row are not told.', leaf.oid::regclass)
     FROM clairon.rule
-    JOIN pg_attribute ON attrelid = relation AND attnum = target_column AND NOT attisdropped
+    JOIN pg_attribute ON part = 0 AND attrelid = relation AND attnum > 0
+        AND attnum = ANY (target_column || target_columns) AND NOT attisdropped
     CROSS JOIN LATERAL clairon.doctor_leaves(rule.relation) AS tree (relid)
     JOIN pg_class AS leaf ON leaf.oid = tree.relid
-    CROSS JOIN LATERAL clairon.missing_in_old_row(rule.relation, ARRAY[target_column], leaf.oid)
+    CROSS JOIN LATERAL clairon.missing_in_old_row(rule.relation, ARRAY[attnum], leaf.oid)
         AS key (missing)
     UNION ALL
     -- Set before its owner lost the right, or by the table's owner of before.
@@ -374,7 +386,8 @@ CREATE FUNCTION clairon.doctor_rules()
     JOIN pg_roles AS owner ON owner.oid = class.relowner
     JOIN pg_roles AS app ON app.rolname = 'clairon_app'
     WHERE part = 0 AND NOT pg_has_role(owner.oid, app.oid, 'USAGE')
-      AND (target_column IS NULL OR type = 2 OR priority = 0 OR emitter <> 'clairon'
+      AND (target_column IS NULL AND target_columns IS NULL OR type = 2 OR priority = 0
+           OR emitter <> 'clairon' OR emitter_column IS NOT NULL
            OR topic IS NOT NULL)
 $$;
 

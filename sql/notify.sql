@@ -76,6 +76,9 @@ BEGIN
             RETURN first_id;
         END IF;
     END LOOP;
+    IF audience LIKE '%+%' THEN
+        receivers := clairon.composite_targets(audience, receivers, '');
+    END IF;
     IF audience <> 'ALL' AND receivers = '{}' THEN
         RAISE NOTICE 'targets: none left, nothing is sent';
     ELSE

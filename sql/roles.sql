@@ -23,6 +23,8 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA clairon FROM PUBLIC;
 GRANT USAGE ON SCHEMA clairon TO PUBLIC;
 -- Each checks its caller: they are for the owners of the table.
 GRANT EXECUTE ON FUNCTION clairon.watch, clairon.unwatch, clairon.show_condition TO PUBLIC;
+-- What clairon.rules calls for whoever reads it.
+GRANT EXECUTE ON FUNCTION clairon.show_columns, clairon.join_parts TO PUBLIC;
 -- It shows each user the rules of that user's tables.
 GRANT SELECT ON clairon.rules TO PUBLIC;
 GRANT EXECUTE ON FUNCTION clairon.notify, clairon.once TO clairon_app;

@@ -33,14 +33,17 @@ CREATE FUNCTION clairon.check_delivery(audience text, ttl interval, ack_required
                                        retry_limit int) RETURNS void
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF audience IS NULL OR audience !~ '^[A-Za-z_][A-Za-z0-9_]{0,62}$'
-       OR (upper(audience) IN ('USER', 'ALL') AND audience <> upper(audience)) THEN
+    IF audience IS NULL
+       OR audience !~ '^[A-Za-z_][A-Za-z0-9_]{0,62}([+][A-Za-z_][A-Za-z0-9_]{0,62}){0,3}$'
+       OR (upper(audience) IN ('USER', 'ALL') AND audience <> upper(audience))
+       OR (audience LIKE '%+%' AND string_to_array(upper(audience), '+') && '{USER,ALL}') THEN
         RAISE EXCEPTION 'audience: "%" is not valid', coalesce(audience, 'NULL')
             USING ERRCODE = 'invalid_parameter_value',
                   HINT = CASE
                       WHEN upper(audience) IN ('USER', 'ALL') THEN format('Write %s.', upper(audience))
-                      ELSE 'Valid: USER, ALL, or a word of up to 63 ASCII letters, digits and _ that '
-                           'does not begin with a digit.' END;
+                      ELSE 'Valid: USER, ALL, a word of up to 63 ASCII letters, digits and _ that does '
+                           'not begin with a digit, or up to 4 such words joined by +, none of them '
+                           'USER or ALL.' END;
     END IF;
     -- Large parts may all but cancel each other out; some months are shorter than the 30 days that
     -- they have in a comparison of intervals.
@@ -90,6 +93,42 @@ CREATE FUNCTION clairon.parse_targets(literal text) RETURNS text[]
                                               ORDER BY place))
     FROM regexp_split_to_table(literal, E'(?<!\\\\),') WITH ORDINALITY AS split (piece, place)
 $$;
+
+-- The parts of a target of a composite audience: at each +, but not at \+; \\ is a backslash.
+CREATE FUNCTION clairon.split_parts(target text) RETURNS text[]
+    LANGUAGE c IMMUTABLE STRICT AS 'MODULE_PATHNAME', 'clairon_split_parts';
+CREATE FUNCTION clairon.join_parts(parts text[]) RETURNS text
+    LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT string_agg(replace(replace(part, E'\\', E'\\\\'), '+', E'\\+'), '+' ORDER BY place)
+    FROM unnest(parts) WITH ORDINALITY AS t (part, place)
+$$;
+
+-- Each in the one form that stands in the WAL and in the notification. `blanks` are trimmed.
+CREATE FUNCTION clairon.composite_targets(audience text, targets text[], blanks text)
+    RETURNS text[] LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    wanted constant int := cardinality(string_to_array(audience, '+'));
+    wrong text;
+BEGIN
+    SELECT target INTO wrong
+    FROM unnest(targets) AS t (target)
+    CROSS JOIN LATERAL clairon.split_parts(target) AS s (parts)
+    WHERE cardinality(parts) <> wanted
+       OR EXISTS (SELECT FROM unnest(parts) AS p (part)
+                  WHERE btrim(part, blanks) = '' OR clairon.utf8_length(btrim(part, blanks)) > 255)
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'targets: "%" is not valid for audience %', wrong, audience
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = format('Valid: %s parts of 1 to 255 bytes, joined by +; \+ is a plus within '
+                                'a part.', wanted);
+    END IF;
+    RETURN clairon.distinct_targets(ARRAY(
+        SELECT clairon.join_parts(ARRAY(SELECT btrim(part, blanks)
+                                        FROM unnest(clairon.split_parts(target))
+                                             WITH ORDINALITY AS p (part, nth) ORDER BY nth))
+        FROM unnest(targets) WITH ORDINALITY AS t (target, place) ORDER BY place));
+END $$;
 
 CREATE FUNCTION clairon.check_relation(relation regclass) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -174,6 +213,33 @@ BEGIN
                          'can make one.';
     END IF;
     RETURN number;
+END $$;
+
+-- 'structure_id+=admin': for each part of the audience a column, or 0 and a constant.
+CREATE FUNCTION clairon.composite_columns(relation regclass, audience text, expression text,
+                                          OUT columns int2[], OUT constants text[])
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    piece text;
+BEGIN
+    IF cardinality(clairon.split_parts(expression)) <> cardinality(string_to_array(audience, '+')) THEN
+        RAISE EXCEPTION 'targets: "%" is not valid for audience %', expression, audience
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = format('Valid: %s columns joined by +, where =word behind the first + is the '
+                                'same for all rows; or a literal as in ''=s1+admin,s2+admin''.',
+                                cardinality(string_to_array(audience, '+')));
+    END IF;
+    columns := '{}';
+    FOREACH piece IN ARRAY clairon.split_parts(expression) LOOP
+        piece := btrim(piece, E' \t\n\r');
+        IF piece LIKE '=%' THEN
+            PERFORM clairon.check_text('targets', btrim(substr(piece, 2), E' \t\n\r'), 255);
+            columns := columns || 0::int2;
+            constants := constants || btrim(substr(piece, 2), E' \t\n\r');
+        ELSE
+            columns := columns || clairon.target_column(relation, piece);
+        END IF;
+    END LOOP;
 END $$;
 
 CREATE FUNCTION clairon.operation_bits(operations text[]) RETURNS int2
@@ -267,6 +333,7 @@ BEGIN
     INSERT INTO clairon.rule VALUES (rule.*);
     rule.columns := NULL;
     rule.topic := NULL;
+    rule.emitter_column := NULL;
     rule.column_origins := NULL;
     FOR rule.part, rule.only_when, rule.target_list IN
         SELECT place, CASE WHEN stored IS NOT NULL THEN coalesce(piece, '') END,
@@ -310,7 +377,13 @@ BEGIN
     rule.relation := relation;
     rule.name := name;
     rule.audience := audience;
-    IF targets LIKE '=%' THEN
+    IF targets LIKE '=%' AND audience LIKE '%+%' THEN
+        rule.target_list := clairon.composite_targets(
+            audience, clairon.parse_targets(substr(targets, 2)), E' \t\n\r');
+    ELSIF audience LIKE '%+%' THEN
+        SELECT c.columns, c.constants INTO rule.target_columns, rule.target_list
+        FROM clairon.composite_columns(relation, audience, targets) AS c;
+    ELSIF targets LIKE '=%' THEN
         rule.target_list := clairon.parse_targets(substr(targets, 2));
         IF EXISTS (SELECT FROM unnest(rule.target_list) AS t WHERE clairon.utf8_length(t) > 255) THEN
             RAISE EXCEPTION 'targets: each at most 255 bytes is valid'
@@ -329,7 +402,12 @@ BEGIN
     rule.columns := (SELECT array_agg(number ORDER BY number)
                      FROM (SELECT DISTINCT clairon.column_number('columns', set_rule.relation, wanted)
                            FROM unnest(set_rule.columns) AS given (wanted)) AS numbers (number));
-    rule.emitter := coalesce(emitter, 'clairon');
+    IF emitter LIKE ':%' AND emitter NOT LIKE '::%' THEN
+        rule.emitter_column := clairon.column_number('emitter', relation, substr(emitter, 2));
+        emitter := NULL;
+    END IF;
+    rule.emitter := coalesce(CASE WHEN emitter LIKE '::%' THEN substr(emitter, 2) ELSE emitter END,
+                             'clairon');
     rule.topic := topic;
     rule.ttl := ttl;
     rule.ack_required := ack_required;
@@ -337,8 +415,8 @@ BEGIN
     rule.backoff := clairon.choice('backoff', backoff, '{EXPONENTIAL,LINEAR,FIXED}');
     rule.ack_timeout := clairon.ack_timeout_ms(ack_timeout);
     rule.only_when := clairon.check_condition(relation, only_when, path);
-    rule.column_origins := clairon.used_columns(relation, rule.target_column, rule.columns,
-                                                rule.only_when);
+    rule.column_origins := clairon.used_columns(relation, clairon.bound_columns(rule),
+                                                rule.columns, rule.only_when);
     DELETE FROM clairon.rule AS old
         WHERE old.relation = rule.relation AND old.name = rule.name;
     -- Their places in a change have 16 bits, shared with those of all tables above.
@@ -381,10 +459,24 @@ BEGIN
     RETURN removed;
 END $$;
 
+-- Composite targets as one would write them; NULL for others. A long condition follows in parts.
+CREATE FUNCTION clairon.show_columns(relation regclass, columns int2[], constants text[])
+    RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT string_agg(CASE WHEN number = 0 THEN '=' || clairon.join_parts(ARRAY[constants[nth_constant]])
+                           WHEN attname IS NULL THEN '(dropped column)'
+                           ELSE clairon.join_parts(ARRAY[attname::text]) END, '+' ORDER BY place)
+    FROM (SELECT number, place, count(*) FILTER (WHERE number = 0) OVER (ORDER BY place) AS nth_constant
+          FROM unnest(columns) WITH ORDINALITY AS t (number, place)) AS part
+    LEFT JOIN pg_attribute ON attrelid = relation AND attnum = number AND number > 0
+        AND NOT attisdropped
+$$;
+
 -- Owners see the rules of their tables, those who may read clairon.rule see all of them.
 CREATE VIEW clairon.rules WITH (security_barrier) AS
     SELECT rule.relation, rule.name, rule.audience,
-           coalesce(attribute.attname::text, '=' || whole.targets,
+           coalesce(attribute.attname::text,
+                    clairon.show_columns(rule.relation, rule.target_columns, rule.target_list),
+                    '=' || whole.targets,
                     CASE WHEN rule.target_column IS NOT NULL THEN '(dropped column)'
                          WHEN rule.target_list IS NOT NULL THEN '=' END) AS targets,
            ('{REALTIME,NOTIFICATION,SYSTEM}'::text[])[rule.type + 1] AS type,
@@ -399,13 +491,19 @@ CREATE VIEW clairon.rules WITH (security_barrier) AS
                        AND NOT attisdropped ORDER BY attnum) END AS columns,
            CASE WHEN rule.only_when IS NOT NULL
                 THEN clairon.show_condition(rule.relation, rule.name) END AS only_when,
-           rule.emitter, rule.topic, rule.ttl, rule.ack_required, rule.retry_limit,
+           CASE WHEN rule.emitter_column IS NOT NULL
+                THEN coalesce(':' || emitter.attname, '(dropped column)')
+                WHEN rule.emitter LIKE ':%' THEN ':' || rule.emitter
+                ELSE rule.emitter END AS emitter, rule.topic, rule.ttl, rule.ack_required, rule.retry_limit,
            ('{EXPONENTIAL,LINEAR,FIXED}'::text[])[rule.backoff + 1] AS backoff,
            rule.ack_timeout * interval '1 millisecond' AS ack_timeout
     FROM clairon.rule
     LEFT JOIN pg_catalog.pg_attribute AS attribute
         ON attribute.attrelid = rule.relation AND attribute.attnum = rule.target_column
            AND NOT attribute.attisdropped
+    LEFT JOIN pg_catalog.pg_attribute AS emitter
+        ON emitter.attrelid = rule.relation AND emitter.attnum = rule.emitter_column
+           AND NOT emitter.attisdropped
     CROSS JOIN LATERAL (
         SELECT string_agg(piece.targets, ',' ORDER BY piece.part) AS targets
         FROM (SELECT row.part,

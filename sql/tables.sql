@@ -29,7 +29,8 @@ END $$;
 CREATE TABLE clairon.rule (
     relation      regclass NOT NULL,
     name          text NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 255),
-    audience      text NOT NULL CHECK (audience ~ '^[A-Za-z_][A-Za-z0-9_]{0,62}$'),
+    audience      text NOT NULL
+                  CHECK (audience ~ '^[A-Za-z_][A-Za-z0-9_]{0,62}([+][A-Za-z_][A-Za-z0-9_]{0,62}){0,3}$'),
     target_column int2 CHECK (target_column > 0),
     target_list   text[],
     type          int2 NOT NULL CHECK (type BETWEEN 0 AND 2),
@@ -47,9 +48,12 @@ CREATE TABLE clairon.rule (
     column_origins int2[], -- the n of each column in only_when
     column_numbers int2[],
     ack_timeout   int8 CHECK (ack_timeout BETWEEN 1 AND 2592000000), -- in ms
+    emitter_column int2 CHECK (emitter_column > 0),
+    target_columns int2[], -- of a composite audience; 0 is the next of target_list
     column_names  text[],
     PRIMARY KEY (relation, name, part),
-    CHECK ((audience = 'ALL') = (target_column IS NULL AND target_list IS NULL)),
+    CHECK ((audience = 'ALL') = (target_column IS NULL AND target_list IS NULL
+                                 AND target_columns IS NULL)),
     CHECK (target_column IS NULL OR target_list IS NULL)
 ) WITH (user_catalog_table = true);
 ALTER TABLE clairon.rule
@@ -57,7 +61,7 @@ ALTER TABLE clairon.rule
     ALTER target_list SET STORAGE PLAIN, ALTER columns SET STORAGE PLAIN,
     ALTER emitter SET STORAGE PLAIN, ALTER topic SET STORAGE PLAIN,
     ALTER only_when SET STORAGE PLAIN, ALTER column_origins SET STORAGE PLAIN,
-    ALTER column_numbers SET STORAGE PLAIN, ALTER column_names SET STORAGE PLAIN;
+    ALTER target_columns SET STORAGE PLAIN, ALTER column_numbers SET STORAGE PLAIN, ALTER column_names SET STORAGE PLAIN;
 
 CREATE FUNCTION clairon.rule_written() RETURNS trigger
     LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_rule_written';
