@@ -128,3 +128,51 @@ audience_leave_all(struct audience **all, struct membership **of_session, bool o
             end_membership(all, link);
     }
 }
+
+bool
+audience_has_all(const struct membership *of_session, const struct audience_parts *parts)
+{
+    char key[AUDIENCE_KEY_MAX];
+    size_t len;
+
+    for (size_t i = 0; i < parts->count; i++) {
+        if (!audience_key(parts->kinds[i], parts->targets[i], key, &len) ||
+            !audience_has(of_session, key, len))
+            return false;
+    }
+    return true;
+}
+
+bool
+audience_has_parts(const struct membership *of_session, struct bytes kind, struct bytes target)
+{
+    struct audience_parts parts = {.count = 0};
+
+    return audience_split(kind, target, &parts) && audience_has_all(of_session, &parts);
+}
+
+/* All lists are walked at once: the first that ends is the shortest. */
+struct audience *
+audience_smallest(struct audience *all, const struct audience_parts *parts)
+{
+    struct audience *found[AUDIENCE_PARTS_MAX];
+    const struct membership *at[AUDIENCE_PARTS_MAX];
+    char key[AUDIENCE_KEY_MAX];
+    size_t len;
+
+    for (size_t i = 0; i < parts->count; i++) {
+        found[i] = audience_key(parts->kinds[i], parts->targets[i], key, &len)
+                       ? audience_find(all, key, len)
+                       : NULL;
+        if (found[i] == NULL)
+            return NULL;
+        at[i] = found[i]->members;
+    }
+    for (;;) {
+        for (size_t i = 0; i < parts->count; i++) {
+            at[i] = at[i]->next;
+            if (at[i] == NULL)
+                return found[i];
+        }
+    }
+}

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <uthash.h>
 
+#include "wire/audience.h"
 #include "wire/bytes.h"
 
 struct session;
@@ -53,6 +54,15 @@ void audience_leave_all(struct audience **all, struct membership **of_session, b
 
 /* True when clairon.member has the session's user in this audience. */
 bool audience_is_granted(const struct membership *of_session, const char *key, size_t len);
+
+/* True when the session belongs to all parts of a target of a composite audience. */
+bool audience_has_parts(const struct membership *of_session, struct bytes kind,
+                        struct bytes target);
+/* The same of one that was split already. */
+bool audience_has_all(const struct membership *of_session, const struct audience_parts *parts);
+
+/* Of the parts' audiences the one with the fewest members; NULL: a part has none. */
+struct audience *audience_smallest(struct audience *all, const struct audience_parts *parts);
 
 /* True when one of the session's memberships has this key. */
 bool audience_has(const struct membership *of_session, const char *key, size_t len);

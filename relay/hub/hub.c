@@ -47,6 +47,15 @@ publish_again(struct hub *hub, struct note *note)
     }
 }
 
+static void
+offer_one(struct hub *hub, struct session *session, struct note *note, struct run *run)
+{
+    if (run != NULL)
+        session_offer_run(hub, session, run);
+    else
+        session_offer(session, note);
+}
+
 /* `run` holds just that note, or several with the same readers. */
 static void
 offer_to(struct hub *hub, const char *key, size_t len, struct note *note, struct run *run)
@@ -61,10 +70,26 @@ offer_to(struct hub *hub, const char *key, size_t len, struct note *note, struct
             __builtin_prefetch(member->next->next);
             __builtin_prefetch(member->next->session);
         }
-        if (run != NULL)
-            session_offer_run(hub, member->session, run);
-        else
-            session_offer(member->session, note);
+        offer_one(hub, member->session, note, run);
+    }
+}
+
+/* To those of the smallest part who belong to the others too. */
+static void
+offer_to_parts(struct hub *hub, struct bytes target, struct note *note, struct run *run)
+{
+    const struct bytes kind = note->frame.as.note.audience;
+    struct audience_parts parts = {.count = 0};
+    struct audience *smallest;
+    struct membership *member;
+
+    smallest =
+        audience_split(kind, target, &parts) ? audience_smallest(hub->audiences, &parts) : NULL;
+    if (smallest == NULL)
+        return;
+    DL_FOREACH (smallest->members, member) {
+        if (audience_has_all(member->session->memberships, &parts))
+            offer_one(hub, member->session, note, run);
     }
 }
 
@@ -82,7 +107,9 @@ offer(struct hub *hub, struct note *note, struct run *run)
         return;
     }
     while (frame_next_target(&targets, &target) == RC_OK) {
-        if (audience_key(frame->audience, target, key, &len))
+        if (audience_is_composite(frame->audience))
+            offer_to_parts(hub, target, note, run);
+        else if (audience_key(frame->audience, target, key, &len))
             offer_to(hub, key, len, note, run);
     }
 }

@@ -342,6 +342,19 @@ session_offer_again(struct session *session, struct note *note)
     window_defer(session);
 }
 
+static bool
+is_for_parts(const struct session *session, const struct frame_note *note)
+{
+    struct bytes targets = note->targets;
+    struct bytes target;
+
+    while (frame_next_target(&targets, &target) == RC_OK) {
+        if (audience_has_parts(session->memberships, note->audience, target))
+            return true;
+    }
+    return false;
+}
+
 bool
 session_is_for(const struct session *session, const struct frame *frame)
 {
@@ -353,6 +366,8 @@ session_is_for(const struct session *session, const struct frame *frame)
 
     if (audience_is_all(note->audience))
         return true;
+    if (audience_is_composite(note->audience))
+        return is_for_parts(session, note);
     while (frame_next_target(&targets, &target) == RC_OK) {
         if (audience_key(note->audience, target, key, &len) &&
             audience_has(session->memberships, key, len))

@@ -250,6 +250,7 @@ static const char *const needed[] = {
     "SCARD %",
     "SCRIPT LOAD x",
     "SET % a",
+    "SINTER % %",
     "SISMEMBER % a",
     "SMEMBERS %",
     "SREM % a",

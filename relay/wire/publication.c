@@ -13,7 +13,6 @@
 #include "wire/audience.h"
 #include "wire/publication_private.h"
 
-#define NAME_MAX_BYTES 255
 #define RETRY_LIMIT_MAX 1000
 #define RETRY_LIMIT 5
 
@@ -243,71 +242,8 @@ is_audience(const char *name)
 {
     bool is_exact = strcmp(name, "USER") == 0 || strcmp(name, "ALL") == 0;
 
-    return audience_is_word(name) && (is_exact || !audience_is_reserved(name));
-}
-
-static bool
-has_target(const struct publication *publication, const char *target)
-{
-    for (size_t i = 0; i < publication->target_count; i++) {
-        if (strcmp(publication->targets[i], target) == 0)
-            return true;
-    }
-    return false;
-}
-
-static int
-order_of_texts(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Repeated ones are dropped; a long list is sorted first: it costs no square of its length. */
-static void
-drop_repeated(struct publication *publication)
-{
-    size_t kept = 0;
-
-    qsort(publication->targets, publication->target_count, sizeof(publication->targets[0]),
-          order_of_texts);
-    for (size_t i = 0; i < publication->target_count; i++) {
-        if (kept > 0 && strcmp(publication->targets[kept - 1], publication->targets[i]) == 0)
-            free(publication->targets[i]);
-        else
-            publication->targets[kept++] = publication->targets[i];
-    }
-    publication->target_count = kept;
-}
-
-#define FEW_TARGETS 64 /* their order is kept */
-
-static enum rc
-read_targets(struct publication_draft *draft, const json_t *targets)
-{
-    struct publication *publication = draft->publication;
-    size_t count = json_array_size(targets);
-    bool are_few = count <= FEW_TARGETS;
-
-    if (!json_is_array(targets) || count == 0 || count > PUBLICATION_TARGETS_MAX)
-        return publication_refuse(draft, "routing.audience.targets must be an array of 1 to %d",
-                                  PUBLICATION_TARGETS_MAX);
-    publication->targets = memory_new(count * sizeof(char *));
-    for (size_t i = 0; i < count; i++) {
-        const json_t *target = json_array_get(targets, i);
-        size_t len = json_is_string(target) ? json_string_length(target) : 0;
-
-        if (len == 0 || len > NAME_MAX_BYTES)
-            return publication_refuse(draft,
-                                      "routing.audience.targets must hold texts of 1 to %d bytes; "
-                                      "the one at index %zu is not",
-                                      NAME_MAX_BYTES, i);
-        if (!are_few || !has_target(publication, json_string_value(target)))
-            publication->targets[publication->target_count++] =
-                memory_text(json_string_value(target), len);
-    }
-    if (!are_few)
-        drop_repeated(publication);
-    return RC_OK;
+    return audience_is_composite_name(name) ||
+           (audience_is_word(name) && (is_exact || !audience_is_reserved(name)));
 }
 
 static enum rc
@@ -323,11 +259,12 @@ read_audience(struct publication_draft *draft, json_t *routing)
     type = json_string_value(json_object_get(audience, "type"));
     targets = json_object_get(audience, "targets");
     if (type == NULL || !is_audience(type))
-        return publication_refuse(draft, "routing.audience.type must be USER, ALL or another word "
-                                         "of letters, digits and _");
+        return publication_refuse(draft, "routing.audience.type must be USER, ALL, another word of "
+                                         "letters, digits and _, or up to 4 such words joined by "
+                                         "+, none of them USER or ALL");
     draft->publication->audience = memory_text(type, strlen(type));
     if (strcmp(type, "ALL") != 0)
-        return read_targets(draft, targets);
+        return publication_read_targets(draft, targets);
     if (targets != NULL && json_array_size(targets) > 0)
         return publication_refuse(draft, "routing.audience.targets must be empty for ALL");
     return RC_OK;

@@ -12,6 +12,8 @@ extern const char *const PUBLICATION_PRIORITIES[];
 extern const char *const PUBLICATION_TYPES[];
 extern const char *const PUBLICATION_BACKOFFS[];
 
+#define NAME_MAX_BYTES 255
+
 /* Texts are views of the JSON that was read. */
 struct publication_draft {
     struct publication *publication;
@@ -39,6 +41,9 @@ enum rc publication_refuse(struct publication_draft *draft, const char *format, 
  */
 MUST_CHECK enum rc publication_add_payload(const struct publication_draft *draft,
                                            struct buffer *out);
+
+/* publication_targets.c: those of its audience, in the form that is stored. */
+MUST_CHECK enum rc publication_read_targets(struct publication_draft *draft, const json_t *targets);
 
 /* publication_write.c: id, head and line. */
 MUST_CHECK enum rc publication_write(struct publication_draft *draft);

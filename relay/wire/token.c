@@ -214,6 +214,7 @@ token_audience_allowed(const char *name)
     return audience_is_word(name) && !audience_is_reserved(name);
 }
 
+/* One belongs to a composite audience by its parts alone: a group of such a name is ignored. */
 static enum rc
 token_count_groups(json_t *groups, size_t *ret_count, char error[TOKEN_ERROR_MAX])
 {
@@ -228,6 +229,8 @@ token_count_groups(json_t *groups, size_t *ret_count, char error[TOKEN_ERROR_MAX
         size_t i;
         const json_t *target;
 
+        if (audience_is_composite_name(name))
+            continue;
         if (!token_audience_allowed(name))
             return token_refuse(error,
                                 "the token's groups name an audience that is no word of 1 to "
@@ -262,6 +265,8 @@ token_copy_groups(json_t *groups, size_t count, struct token *token)
         size_t i;
         const json_t *target;
 
+        if (audience_is_composite_name(name))
+            continue;
         json_array_foreach(targets, i, target)
         {
             struct token_group *group = &token->groups[token->group_count++];

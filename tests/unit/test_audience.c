@@ -44,10 +44,86 @@ knows_reserved_words_in_any_case(void **state)
     assert_false(audience_is_reserved("ROLE"));
 }
 
+static bool
+split(const char *kind, const char *target, struct audience_parts *parts)
+{
+    return audience_split((struct bytes){(const unsigned char *)kind, strlen(kind)},
+                          (struct bytes){(const unsigned char *)target, strlen(target)}, parts);
+}
+
+static void
+assert_part(const struct audience_parts *parts, size_t nth, const char *kind, const char *target)
+{
+    assert_int_equal(parts->kinds[nth].len, strlen(kind));
+    assert_memory_equal(parts->kinds[nth].at, kind, strlen(kind));
+    assert_int_equal(parts->targets[nth].len, strlen(target));
+    assert_memory_equal(parts->targets[nth].at, target, strlen(target));
+}
+
+static void
+test_composite_names(void **state)
+{
+    (void)state;
+    assert_true(audience_is_composite_name("STRUCTURE+ROLE"));
+    assert_true(audience_is_composite_name("A+B+C+D"));
+    assert_true(audience_is_composite_name("A+A"));
+    assert_false(audience_is_composite_name("STRUCTURE"));
+    assert_false(audience_is_composite_name("A+B+C+D+E"));
+    assert_false(audience_is_composite_name("A+"));
+    assert_false(audience_is_composite_name("+A"));
+    assert_false(audience_is_composite_name("A++B"));
+    assert_false(audience_is_composite_name("USER+ROLE"));
+    assert_false(audience_is_composite_name("ROLE+all"));
+    assert_false(audience_is_composite_name("A+b c"));
+}
+
+static void
+test_targets_are_split_as_their_audience(void **state)
+{
+    struct audience_parts parts;
+    unsigned char text[AUDIENCE_COMPOSITE_MAX];
+    char longest[3 + AUDIENCE_TARGET_MAX + 2];
+
+    (void)state;
+    assert_true(split("STRUCTURE+ROLE", "s1+admin", &parts));
+    assert_int_equal(parts.count, 2);
+    assert_part(&parts, 0, "STRUCTURE", "s1");
+    assert_part(&parts, 1, "ROLE", "admin");
+    assert_true(split("A+B", "a\\+b+c\\\\", &parts));
+    assert_part(&parts, 0, "A", "a+b");
+    assert_part(&parts, 1, "B", "c\\");
+    assert_int_equal(audience_join_parts(&parts, text), 8);
+    assert_memory_equal(text, "a\\+b+c\\\\", 8);
+    assert_true(
+        split("A+B", "a\\x+b", &parts)); /* stands for itself, and is escaped from then on */
+    assert_part(&parts, 0, "A", "a\\x");
+    assert_int_equal(audience_join_parts(&parts, text), 6);
+    assert_memory_equal(text, "a\\\\x+b", 6);
+
+    assert_false(split("A+B", "a", &parts));
+    assert_false(split("A+B", "a\\+b", &parts));
+    assert_false(split("A+B", "a+b+c", &parts));
+    assert_false(split("A+B+C", "a+b", &parts));
+    assert_false(split("A+B", "a+", &parts));
+    assert_false(split("A+B", "+b", &parts));
+    assert_false(split("A+B", "", &parts));
+    assert_false(split("A+B+C+D+E", "1+2+3+4+5", &parts));
+
+    memset(longest, 'x', sizeof(longest));
+    memcpy(longest, "a+", 2);
+    longest[2 + AUDIENCE_TARGET_MAX] = '\0';
+    assert_true(split("A+B", longest, &parts));
+    longest[2 + AUDIENCE_TARGET_MAX] = 'x';
+    longest[3 + AUDIENCE_TARGET_MAX] = '\0';
+    assert_false(split("A+B", longest, &parts));
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_composite_names),
+        cmocka_unit_test(test_targets_are_split_as_their_audience),
         cmocka_unit_test(takes_words),
         cmocka_unit_test(takes_nothing_else),
         cmocka_unit_test(knows_reserved_words_in_any_case),

@@ -6,6 +6,31 @@ local added, now = 0, now_ms()
 local claims, ending, fresh, last_entry = {}, {}, {}, ''
 local after -- a field of the first one that is added; for who includes this to set
 
+-- The parts of a composite audience, or of its target: at each +, but not at one behind a backslash.
+local function parts_of(text)
+    local parts, part, from = {}, '', 1
+    while true do
+        local at = text:find('[+\\]', from)
+        part = part .. text:sub(from, (at or 0) - 1)
+        if not at then break end
+        if text:sub(at, at) == '+' then
+            parts[#parts + 1], part, from = part, '', at + 1
+        else
+            part, from = part .. text:sub(at + 1, at + 1), at + 2
+        end
+    end
+    parts[#parts + 1] = part
+    return parts
+end
+
+-- Who belongs to all of them.
+local function users_of_parts(kinds, target)
+    local keys, parts = {}, parts_of(target)
+    if #parts ~= #kinds then return {} end
+    for i, kind in ipairs(kinds) do keys[i] = prefix .. ':members:' .. kind .. ':' .. parts[i] end
+    return call('SINTER', unpack(keys))
+end
+
 local function users_of(audience, targets)
     if audience == 'USER' and #targets == 1 then return targets end -- most are for one
     local users, seen = {}, {}
@@ -15,9 +40,12 @@ local function users_of(audience, targets)
             users[#users + 1] = user
         end
     end
+    local kinds = audience:find('+', 1, true) and parts_of(audience)
     for _, target in ipairs(targets) do
         if audience == 'USER' then
             add(target)
+        elseif kinds then
+            for _, user in ipairs(users_of_parts(kinds, target)) do add(user) end
         else
             for _, user in ipairs(call('SMEMBERS', prefix .. ':members:' .. audience .. ':' .. target)) do
                 add(user)

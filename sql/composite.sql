@@ -1,0 +1,76 @@
+/* composite: audiences of several parts, STRUCTURE+ROLE, and their targets, s1+admin. */
+
+-- The parts of a target of a composite audience: at each +, but not at \+; \\ is a backslash.
+CREATE FUNCTION clairon.split_parts(target text) RETURNS text[]
+    LANGUAGE c IMMUTABLE STRICT AS 'MODULE_PATHNAME', 'clairon_split_parts';
+CREATE FUNCTION clairon.join_parts(parts text[]) RETURNS text
+    LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT string_agg(replace(replace(part, E'\\', E'\\\\'), '+', E'\\+'), '+' ORDER BY place)
+    FROM unnest(parts) WITH ORDINALITY AS t (part, place)
+$$;
+
+-- Each in the one form that stands in the WAL and in the notification. `blanks` are trimmed.
+CREATE FUNCTION clairon.composite_targets(audience text, targets text[], blanks text)
+    RETURNS text[] LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    wanted constant int := cardinality(string_to_array(audience, '+'));
+    wrong text;
+BEGIN
+    SELECT target INTO wrong
+    FROM unnest(targets) AS t (target)
+    CROSS JOIN LATERAL clairon.split_parts(target) AS s (parts)
+    WHERE cardinality(parts) <> wanted
+       OR EXISTS (SELECT FROM unnest(parts) AS p (part)
+                  WHERE btrim(part, blanks) = '' OR clairon.utf8_length(btrim(part, blanks)) > 255)
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'targets: "%" is not valid for audience %', wrong, audience
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = format('Valid: %s parts of 1 to 255 bytes, joined by +; \+ is a plus within '
+                                'a part.', wanted);
+    END IF;
+    RETURN clairon.distinct_targets(ARRAY(
+        SELECT clairon.join_parts(ARRAY(SELECT btrim(part, blanks)
+                                        FROM unnest(clairon.split_parts(target))
+                                             WITH ORDINALITY AS p (part, nth) ORDER BY nth))
+        FROM unnest(targets) WITH ORDINALITY AS t (target, place) ORDER BY place));
+END $$;
+
+-- 'structure_id+=admin': for each part of the audience a column, or 0 and a constant.
+CREATE FUNCTION clairon.composite_columns(relation regclass, audience text, expression text,
+                                          OUT columns int2[], OUT constants text[])
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    piece text;
+BEGIN
+    IF cardinality(clairon.split_parts(expression)) <> cardinality(string_to_array(audience, '+')) THEN
+        RAISE EXCEPTION 'targets: "%" is not valid for audience %', expression, audience
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = format('Valid: %s columns joined by +, where =word behind the first + is the '
+                                'same for all rows; or a literal as in ''=s1+admin,s2+admin''.',
+                                cardinality(string_to_array(audience, '+')));
+    END IF;
+    columns := '{}';
+    FOREACH piece IN ARRAY clairon.split_parts(expression) LOOP
+        piece := btrim(piece, E' \t\n\r');
+        IF piece LIKE '=%' THEN
+            PERFORM clairon.check_text('targets', btrim(substr(piece, 2), E' \t\n\r'), 255);
+            columns := columns || 0::int2;
+            constants := constants || btrim(substr(piece, 2), E' \t\n\r');
+        ELSE
+            columns := columns || clairon.target_column(relation, piece);
+        END IF;
+    END LOOP;
+END $$;
+
+-- Composite targets as one would write them; NULL for others. A long condition follows in parts.
+CREATE FUNCTION clairon.show_columns(relation regclass, columns int2[], constants text[])
+    RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT string_agg(CASE WHEN number = 0 THEN '=' || clairon.join_parts(ARRAY[constants[nth_constant]])
+                           WHEN attname IS NULL THEN '(dropped column)'
+                           ELSE clairon.join_parts(ARRAY[attname::text]) END, '+' ORDER BY place)
+    FROM (SELECT number, place, count(*) FILTER (WHERE number = 0) OVER (ORDER BY place) AS nth_constant
+          FROM unnest(columns) WITH ORDINALITY AS t (number, place)) AS part
+    LEFT JOIN pg_attribute ON attrelid = relation AND attnum = number AND number > 0
+        AND NOT attisdropped
+$$;
