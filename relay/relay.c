@@ -54,6 +54,14 @@ is_ready(void *ctx, struct buffer *detail)
     return feed_works && store_works && !relay->is_draining;
 }
 
+static enum rc
+rules(void *ctx, struct buffer *out)
+{
+    struct relay *relay = ctx;
+
+    return relay->feed != NULL ? feed_rules(relay->feed, out) : RC_AGAIN;
+}
+
 static void
 on_drained(void *ctx)
 {
@@ -279,7 +287,7 @@ static bool
 open_rooms(struct relay *relay)
 {
     const struct config *config = relay->config;
-    const struct gate_health health = {is_ready, switch_push, relay};
+    const struct gate_health health = {is_ready, switch_push, rules, relay};
 
     relay->store = store_open(relay->loop, config, relay->stats);
     if (relay->store == NULL)

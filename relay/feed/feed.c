@@ -52,6 +52,7 @@ drop_connection(struct feed *feed)
     feed->patience.repeat = FEED_CONNECT_PATIENCE_S;
     feed_primary_end(feed);
     feed_standby_end(feed);
+    feed_rules_end(feed);
     feed_hosts_end(&feed->hosts);
     PQclear(feed->result);
     feed->result = NULL;
@@ -307,5 +308,6 @@ feed_free(struct feed *feed)
     store_batch_free(feed->batch);
     feed_hosts_free(&feed->hosts);
     free(feed->held);
+    free(feed->rules_text);
     free(feed);
 }

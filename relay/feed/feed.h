@@ -2,6 +2,7 @@
 #ifndef CLAIRON_FEED_FEED_H
 #define CLAIRON_FEED_FEED_H
 
+#include "base/buffer.h"
 #include "base/config.h"
 #include "base/rc.h"
 #include "base/stats.h"
@@ -28,6 +29,12 @@ void feed_close(struct feed *feed);
 
 /* After feed_close and store_close: answers of the store may come until then. Accepts NULL. */
 void feed_free(struct feed *feed);
+
+/*
+ * Appends {"at":ms,"rules":[..]}, the rules as they were read within the last second; else
+ * "rules":null, and they are read for the next call. RC_AGAIN: the slot is not streamed here.
+ */
+MUST_CHECK enum rc feed_rules(struct feed *feed, struct buffer *out);
 
 /* "waiting", "connecting", "standby" (another relay has the slot) or "streaming". */
 const char *feed_state_name(const struct feed *feed);

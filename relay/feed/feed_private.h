@@ -102,6 +102,10 @@ struct feed {
     bool primary_complained;
     struct feed_inquiry standby; /* while STREAMING from one */
     ev_timer standby_time;
+    struct feed_inquiry rules; /* while the console looks at them */
+    ev_timer rules_idle;       /* active: so it is */
+    char *rules_text;          /* JSON, as they were read last; NULL: never */
+    int64_t rules_us;          /* and when */
     bool standby_is_mute;      /* it could not be asked the last time */
     unsigned standby_troubles; /* bad answers in a row, as far as they are counted */
     bool must_create;          /* the slot does not exist yet */
@@ -205,6 +209,9 @@ void feed_standby_end(struct feed *feed);
 /* feed_inquiry.c: asks, unless it is still asking; connects first if need be. */
 void feed_inquiry_ask(struct feed_inquiry *inquiry);
 void feed_inquiry_end(struct feed_inquiry *inquiry);
+
+/* feed_rules.c */
+void feed_rules_end(struct feed *feed);
 
 /* feed_stream.c */
 void feed_stream_begin(struct feed *feed);

@@ -21,6 +21,8 @@ struct gate_health {
     bool (*ready)(void *ctx, struct buffer *detail);
     /* Turns push off or on, for all processes that serve this port. */
     void (*switch_push)(void *ctx, bool on);
+    /* Appends a JSON object with the rules (feed.h); RC_AGAIN: another process reads the slot. */
+    enum rc (*rules)(void *ctx, struct buffer *out);
     void *ctx;
 };
 

@@ -218,6 +218,22 @@ gate_console_user(struct gate_request *request)
     free(user);
 }
 
+void
+gate_console_rules(struct gate_request *request)
+{
+    struct gate *gate = request->gate;
+    struct gate_answer answer;
+    enum rc rc;
+
+    if (!gate_request_is_admin(request))
+        return;
+    gate_answer_init(&answer, 200, GATE_JSON);
+    rc = gate->health.rules(gate->health.ctx, &answer.body);
+    if (rc == RC_AGAIN)
+        rc = buffer_addf(&answer.body, "{\"at\":0,\"rules\":null,\"elsewhere\":true}");
+    gate_request_answer_whole(request, &answer, rc);
+}
+
 /* The console's test: for admins who may publish, and from the console's own page. */
 void
 gate_console_notify(struct gate_request *request)

@@ -253,6 +253,7 @@ void gate_console_overview(struct gate_request *request);
 void gate_console_errors(struct gate_request *request);
 void gate_console_latest(struct gate_request *request);
 void gate_console_user(struct gate_request *request);
+void gate_console_rules(struct gate_request *request);
 void gate_console_notify(struct gate_request *request);
 void gate_console_redrive(struct gate_request *request);
 void gate_console_drop(struct gate_request *request);

@@ -294,6 +294,17 @@ class Console(BrowserCase):
         self.assertRegex(facts, r"^\S+ · waits for 1 user")
         self.assertEqual(self.browser.errors(), [])
 
+    def test_the_rules(self):
+        self.sign_in_and_wait()
+        self.browser.find("#rules-show").click()
+        wait_for("the rules", lambda: "rule" in self.text("#rules-said"))
+        tables = self.browser.texts("#rules strong")
+        self.assertIn("assignments", tables)
+        self.assertEqual(self.text("#rules-said"), f"{len(tables)} rules")
+        self.assertIn("→", self.text("#rules"))
+        self.shoot("rules")
+        self.assertEqual(self.browser.errors(), [])
+
     def test_a_test_needs_the_right_to_publish(self):
         self.sign_in(self.token("--sub", "root", "--admin"))
         wait_for("the figures", lambda: self.figure("Pending") not in ("", "–"))

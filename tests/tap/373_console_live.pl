@@ -26,7 +26,7 @@ sub notify { my ($targets, $topic, $more) = @_;
 my $test = { payload => { mark => 'test' }, routing => { audience => { type => 'USER', targets => ['u1'] } } };
 
 # For admins, where there is a console, and for its own pages.
-for ([ GET => '/v1/console/latest' ], [ GET => '/v1/console/user?id=u1' ], [ POST => '/v1/console/notifications', $test ])
+for ([ GET => '/v1/console/latest' ], [ GET => '/v1/console/rules' ], [ GET => '/v1/console/user?id=u1' ], [ POST => '/v1/console/notifications', $test ])
 {
     my ($method, $path, $body) = @$_;
     is(http($method, $path, body => $body, relay => $without)->{status}, 404, "$path is not there unless gate.console is on");
@@ -89,6 +89,24 @@ my $now = http(GET => '/v1/console')->{json};
 is((grep { $_->{id} eq $first } @{ $now->{store}{oldest} })[0]{topic}, 'app.first', 'the topic of what is pending');
 like($now->{relay}{version}, qr/^\d+\.\d+\.\d+$/, 'the version');
 cmp_ok($now->{relay}{uptime}, '>=', 0, 'and how long it is up');
+
+# The rules, read when somebody asks.
+sub rules { return wait_until('they are read', sub { http(GET => '/v1/console/rules')->{json}{rules} }) }
+sub readers { return $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'relay' AND backend_type = 'client backend'}) }
+is(readers(), 0, 'nobody asked: no connection');
+is_deeply(rules(), [], 'no rules');
+$pg->safe_psql('postgres', q{CREATE TABLE t (id int PRIMARY KEY, owner text); ALTER TABLE t REPLICA IDENTITY FULL;
+    SELECT clairon.watch('t', 'USER', 'owner', ack_required => true, only_when => 'id > 1');
+    SELECT clairon.watch('t', 'ROLE', '=' || (SELECT string_agg('role' || n, ',') FROM generate_series(1, 100) n), name => 'many', priority => 'HIGH')});
+wait_until('they are seen', sub { @{ rules() } == 2 });
+my ($default, $many) = @{ rules() };
+is_deeply([ @$default{qw(relation name audience targets operations type priority ack_required)} ],
+    [ 't', 'default', 'USER', 'owner', [ 'create', 'update', 'delete' ], 'REALTIME', 'NORMAL', JSON::true ], 'a rule');
+like($default->{only_when}, qr/id > 1/, 'with its condition');
+is(length $many->{targets}, 200, 'long lists are cut');
+is(readers(), 1, 'on one connection');
+wait_until('it goes', sub { readers() == 0 });
+is(http(GET => '/v1/console/rules', relay => $without)->{status}, 404, 'not without a console');
 
 $store->stop;
 wait_until('the store is missed', sub { !defined http(GET => '/v1/console')->{json}{store} });

@@ -128,11 +128,11 @@ function leave(why = '') {
   $('main').hidden = $('tools').hidden = true;
   $('enter').hidden = false;
   $('life').hidden = true;
-  for (const id of ['errors', 'pending', 'relays', 'figures', 'life-events', 'tail', 'user-pending']) $(id).replaceChildren();
-  for (const id of ['errors-said', 'life-said', 'user-said', 'test-said', 'about', 'user-id', 'test-user'])
+  for (const id of ['errors', 'pending', 'relays', 'figures', 'life-events', 'tail', 'user-pending', 'rules']) $(id).replaceChildren();
+  for (const id of ['errors-said', 'life-said', 'user-said', 'test-said', 'rules-said', 'about', 'user-id', 'test-user'])
     if ($(id).localName === 'input') $(id).value = '';
     else set($(id), '');
-  $('user-pending').hidden = true;
+  $('user-pending').hidden = $('rules').hidden = true;
   document.body.classList.remove('stale');
   $('state').dataset.text = '';
   $('state').replaceChildren(make('span', { class: 'badge', text: 'signed out' }));
@@ -594,6 +594,48 @@ $('tail-pause').addEventListener('click', () => {
 $('tail-filter').addEventListener('input', showTail);
 document.addEventListener('visibilitychange', () => {
   if (!document.hidden && tail.on && !tail.paused) followTail();
+});
+
+// ---- the rules
+
+const RULES_TRIES = 20;
+const pause = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
+
+// The relay reads them when it is asked, and has them the next time.
+async function readRules() {
+  for (let i = 0; i < RULES_TRIES; i++) {
+    const told = await ask('console/rules');
+    if (told.rules || told.elsewhere) return told;
+    await pause(250);
+  }
+  throw new Refused(504, 'PostgreSQL does not answer');
+}
+
+function ruleItem(rule) {
+  const item = row();
+  const facts = [rule.operations.join(', '), rule.type, rule.priority === 'NORMAL' ? '' : rule.priority,
+    rule.ack_required ? 'needs acks' : '', rule.ttl ? `for ${rule.ttl}` : '', rule.only_when ? `only when ${rule.only_when}` : ''];
+  item.querySelector('.what').append(make('strong', { text: rule.relation }), rule.name === 'default' ? '' : ` · ${rule.name}`,
+    ` → ${rule.audience}${rule.targets ? ` ${rule.targets}` : ''}`);
+  set(item.querySelector('.facts'), facts.filter(Boolean).join(' · '));
+  return item;
+}
+
+$('rules-show').addEventListener('click', async () => {
+  const mine = round;
+  try {
+    const { rules, elsewhere } = await readRules();
+    if (mine !== round) return;
+    $('rules').hidden = false;
+    $('rules').replaceChildren(...(rules ?? []).map(ruleItem));
+    if (rules?.length === 0) $('rules').append(make('li', { class: 'empty', text: 'No table is watched: SELECT clairon.watch(..)' }));
+    $('rules').hidden = elsewhere === true;
+    set($('rules-said'), elsewhere ? 'Another process reads the slot: ask its console, or SELECT * FROM clairon.rules.' : plural(rules.length, 'rule'));
+    set($('rules-show'), 'Refresh rules');
+  } catch (error) {
+    if (mine !== round) return;
+    failed(error, (why) => set($('rules-said'), `Could not read the rules: ${why}.`));
+  }
 });
 
 // ---- a user, and a test

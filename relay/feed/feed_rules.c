@@ -1,0 +1,95 @@
+/* feed_rules.c: the rules, read when the console asks, on a connection beside the stream. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "feed/feed_private.h"
+
+#define IDLE_S 10.0      /* then the connection goes */
+#define FRESH_US 1000000 /* rules younger than this are not read again */
+#define TEXT_MAX (256 * 1024)
+
+/* Of a failure too: it is not tried again sooner. */
+static void
+keep(struct feed *feed, char *text)
+{
+    free(feed->rules_text);
+    feed->rules_text = text;
+    feed->rules_us = clock_wall_us();
+}
+
+/* Cut to what a person can look at: 200 rules, the first targets of long lists. */
+static const char QUERY[] = "SELECT coalesce(pg_catalog.json_agg(rule), '[]')"
+                            " FROM (SELECT relation::text AS relation, name, audience, "
+                            "pg_catalog.left(targets, 200) AS targets,"
+                            " operations, type, priority, pg_catalog.left(only_when, 500) AS "
+                            "only_when, ack_required, ttl::text AS ttl"
+                            " FROM clairon.rules ORDER BY 1, 2 LIMIT 200) AS rule";
+
+static void
+on_rows(void *ctx, const PGresult *rows)
+{
+    struct feed *feed = ctx;
+
+    if (PQntuples(rows) != 1 || PQnfields(rows) != 1 || PQgetlength(rows, 0, 0) > TEXT_MAX)
+        return;
+    keep(feed, memory_text(PQgetvalue(rows, 0, 0), strlen(PQgetvalue(rows, 0, 0))));
+}
+
+static void
+on_failure(void *ctx, const char *message)
+{
+    keep(ctx, NULL);
+    log_warn("feed", "could not read the rules for the console: %s", message);
+}
+
+static void
+on_idle(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    (void)loop;
+    (void)events;
+    feed_rules_end(timer->data);
+}
+
+static void
+ask(struct feed *feed)
+{
+    if (!ev_is_active(&feed->rules_idle)) {
+        feed->rules = (struct feed_inquiry){.loop = feed->loop,
+                                            .conninfo = feed->config->feed.conninfo,
+                                            .beside = feed->conn,
+                                            .query = QUERY,
+                                            .on_rows = on_rows,
+                                            .on_failure = on_failure,
+                                            .ctx = feed};
+        ev_timer_init(&feed->rules_idle, on_idle, IDLE_S, IDLE_S);
+        feed->rules_idle.data = feed;
+    }
+    ev_timer_again(feed->loop, &feed->rules_idle);
+    feed_inquiry_ask(&feed->rules);
+}
+
+enum rc
+feed_rules(struct feed *feed, struct buffer *out)
+{
+    bool is_fresh = clock_wall_us() - feed->rules_us < FRESH_US;
+
+    if (feed->state != FEED_STREAMING)
+        return RC_AGAIN;
+    if (!is_fresh)
+        ask(feed);
+    return buffer_addf(out, "{\"at\":%" PRId64 ",\"rules\":%s}", feed->rules_us / 1000,
+                       feed->rules_text != NULL && is_fresh ? feed->rules_text : "null");
+}
+
+void
+feed_rules_end(struct feed *feed)
+{
+    if (!ev_is_active(&feed->rules_idle))
+        return;
+    ev_timer_stop(feed->loop, &feed->rules_idle);
+    feed_inquiry_end(&feed->rules);
+}
