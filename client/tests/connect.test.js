@@ -118,12 +118,15 @@ test('a repeat is not shown; if it was acked, it is acked again', async (t) => {
 });
 
 test('what waits for its ack is known again, however much has come since', async (t) => {
-  const { relay, told } = start(t, { ack: 'manual', dedupe: 2 });
+  const { relay, client, told } = start(t, { ack: 'manual', dedupe: 2 });
+  const handled = [];
+  client.on('*', (n) => handled.push(n.metadata.id));
   const socket = await relay.socket();
   socket.accept();
   socket.says(msg('1', note('a', { ack: true })), msg('2', note('b')), msg('3', note('c')), msg('4', note('d')));
   socket.says(msg('5', note('a', { ack: true })));
   assert.deepEqual(told('repeat').map((n) => n.metadata.id), ['a']);
+  assert.deepEqual(handled, ['a', 'b', 'c', 'd']);
 });
 
 test('an ack made while away is sent at the next connection', async (t) => {

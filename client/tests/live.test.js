@@ -168,6 +168,14 @@ test('an older change behind a newer one, as a first showing, makes it ask; with
   await rowsAre(other.list, [newest, { id: 3 }]);
 });
 
+test('a retry makes it ask, as nobody knows what came between', async (t) => {
+  let loads = 0;
+  const { socket, list } = await start(t, { load: () => { loads += 1; return [{ id: 1, loads }]; } });
+  await until('the load', () => loads === 1);
+  socket.says(change('update', { after: { id: 1, a: 'retried' }, attempts: 1 }));
+  await rowsAre(list, [{ id: 1, loads: 2 }]);
+});
+
 test('what was committed before the page opened, and comes late, does not replace what load() brought', async (t) => {
   let loads = 0;
   const { socket, list } = await start(t, { load: () => { loads += 1; return [{ id: 1, a: 'second' }]; } });

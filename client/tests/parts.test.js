@@ -87,6 +87,7 @@ test('acks wait while nothing is open, and are sent once', () => {
   const outbox = createOutbox((f) => open && sent.push(onTheWire(f)) > 0);
   outbox.sendAck('a');
   outbox.sendAck('b');
+  outbox.flush();
   assert.deepEqual(sent, []);
   open = true;
   outbox.flush();

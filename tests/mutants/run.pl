@@ -69,7 +69,7 @@ sub fault_of {
     return "no file $mutant->{file}" unless -f $path;
     my $count = () = read_file($path) =~ /\Q$mutant->{from}\E/g;
     return "\"$mutant->{from}\" occurs $count times in $mutant->{file}, not once" if $count != 1;
-    for my $test ($mutant->{test} =~ m{(tests/\S+)}g) {
+    for my $test ($mutant->{test} =~ m{((?:client/)?tests/\S+)}g) {
         $test =~ s/["']$//;
         return "no file $test" unless -e "$top/$test";
     }
