@@ -73,6 +73,7 @@ struct config {
         int64_t shed_lag_ms; /* how long lines wait when shedding begins; 0: never */
         int64_t shed_bytes;  /* in queues, likewise */
         bool hide_targets;   /* from receivers */
+        int resume_pages;    /* of the store, a second and user; 0: as many as they ask for */
     } delivery;
     struct {
         char *hs256_secret_file;

@@ -44,6 +44,9 @@ const struct config_key config_keys[] = {
     { "delivery", "hide_targets", CONFIG_BOOL, false, "off", 0, 0, NULL,
       FIELD(delivery.hide_targets),
       "show receivers an empty routing.audience.targets, not who else gets a notification" },
+    { "delivery", "resume_pages", CONFIG_INT, false, "100", 0, 100000, NULL,
+      FIELD(delivery.resume_pages),
+      "pages (256 kB) that the sessions of one user read from the store a second; 0: no bound" },
     { "delivery", "shed_bytes", CONFIG_SIZE, false, "256MB", 0, 1024 * 1024 * MB, NULL,
       FIELD(delivery.shed_bytes),
       "unsent bytes of all clients at which LOW, then NORMAL lines of type REALTIME are left out; "

@@ -66,6 +66,10 @@ enum stats_kind {
     X(HUB_SHED_NORMAL, "clairon_shed_total{class=\"normal\"}", COUNTER,                            \
       "Lines left out for want of CPU or memory")                                                  \
     X(HUB_SHEDDING, "clairon_shedding", GAUGE, "What is left out: 0 nothing, 1 LOW, 2 NORMAL")     \
+    X(HUB_RESUME_PAGES, "clairon_resume_pages_total", COUNTER,                                     \
+      "Pages of the stream that resuming sessions read from the store")                            \
+    X(HUB_RESUME_WAITS, "clairon_resume_waits_total", COUNTER,                                     \
+      "Pages that waited because their user had used up delivery.resume_pages")                    \
     X(HUB_LAG, "clairon_hub_lag_seconds", GAUGE, "How long lines wait for their turn")             \
     X(HUB_QUEUED, "clairon_hub_queued_bytes", GAUGE_SUM, "Notifications that sockets do not take") \
     X(GATE_CONNECTIONS, "clairon_gate_connections", GAUGE_SUM, "Open client connections")          \

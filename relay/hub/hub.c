@@ -400,6 +400,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     hub->beat.data = hub;
     ev_timer_start(loop, &hub->beat);
     shed_start(hub);
+    resumes_open(hub);
     ev_idle_init(&hub->more, on_more);
     ev_prepare_init(&hub->turn, on_turn);
     hub->turn.data = hub;
@@ -437,6 +438,7 @@ hub_close(struct hub *hub)
     ev_timer_stop(hub->loop, &hub->retry);
     ev_timer_stop(hub->loop, &hub->beat);
     shed_stop(hub);
+    ev_timer_stop(hub->loop, &hub->resumes.turns);
     ev_prepare_stop(hub->loop, &hub->turn);
     ev_idle_stop(hub->loop, &hub->more);
     if (hub->acks.count + hub->acks_sent.count > 0)
@@ -455,6 +457,7 @@ hub_free(struct hub *hub)
         note_unref(hub->batch[--hub->batch_count]);
     acks_free(hub);
     shown_free(hub);
+    resumes_close(hub);
     free(hub->scratch);
     free(hub);
 }

@@ -9,6 +9,7 @@
 #include "hub/hub.h"
 #include "hub/pressure.h"
 #include "hub/recent.h"
+#include "hub/resume.h"
 #include "hub/run.h"
 #include "hub/topics.h"
 #include "store/reader.h"
@@ -97,6 +98,7 @@ struct hub {
     ev_timer beat;  /* here_beat */
     bool is_untold; /* the store did not take who is here, or who went */
     struct shed shed;
+    struct resumes resumes;
     size_t queued_bytes; /* of notes in queues, each counted once */
     bool closing;
 };
@@ -157,6 +159,8 @@ struct session { /* from a pool: at the start of a cache line */
     size_t queue_bytes;
     struct session *next;
     struct session *prev;
+    struct session *resume_next; /* while waits_for_turn: see resume.c */
+    struct session *resume_prev;
     char *user;
     char *name; /* for the log */
     char *pos;  /* what the client brought; NULL once used */
@@ -164,8 +168,9 @@ struct session { /* from a pool: at the start of a cache line */
     int64_t expires_s;
     int64_t request_id;
     bool has_request_id;
-    bool has_failed;    /* the store's last answer was none */
-    bool is_awaited;    /* an answer of the store will call session_step */
+    bool has_failed; /* the store's last answer was none */
+    bool is_awaited; /* an answer of the store, or its turn, will call session_step */
+    bool waits_for_turn;
     bool is_regrouping; /* memberships are being asked for again */
     bool groups_stale;  /* they changed while they were being asked for */
     bool wants_regroup; /* they are to be asked for once the store is back */

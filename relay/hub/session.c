@@ -124,6 +124,7 @@ session_detach(struct session *session)
     struct hub *hub = session->hub;
 
     session_set_state(session, SESSION_CLOSED);
+    resume_leave(session);
     hub->deferred_count -= session->is_deferred ? 1 : 0;
     audience_leave_all(&hub->audiences, &session->memberships, false);
     if (hub_user_sessions(hub, session->user) == 0)

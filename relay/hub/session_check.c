@@ -107,6 +107,7 @@ on_checked(void *ctx, enum rc rc, const struct store_page *page)
 {
     struct session *session = ctx;
 
+    resume_answered(session);
     session->is_awaited = false;
     if (!session_answered(session, rc))
         return;
@@ -134,10 +135,7 @@ check_losses(struct session *session)
     else if (session->checked_pages == CHECKED_PAGES_MAX)
         begin_delivery(session, false); /* so far behind that nobody looked */
     else
-        session_await(session,
-                      store_range(hub->store, session->own_shard, session->checked,
-                                  session_head(session), session->is_poll ? 1 : SESSION_PAGE,
-                                  on_checked, session));
+        resume_range(session, session->checked, session->is_poll ? 1 : SESSION_PAGE, on_checked);
 }
 
 /* What its client had no room for before, or did not ask for, and still waits for its user. */

@@ -227,6 +227,7 @@ on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
     struct session *session = ctx;
     const struct place from = session->cursor;
 
+    resume_answered(session);
     session->is_awaited = false;
     if (!session_answered(session, rc) || waits_for_groups(session))
         return;
@@ -271,9 +272,7 @@ catch_up(struct session *session)
     if (recent_goes_on(&hub->recent, session->own_shard, session->cursor))
         catch_up_from_recent(session);
     else
-        session_await(session,
-                      store_range(hub->store, session->own_shard, session->cursor,
-                                  session_head(session), SESSION_PAGE, on_caught_up, session));
+        resume_range(session, session->cursor, SESSION_PAGE, on_caught_up);
 }
 
 void

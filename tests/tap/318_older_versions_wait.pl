@@ -69,6 +69,7 @@ for my $relay (@relays)
     pending_is(0);
     pass_by($desk);
     is(faults($desk), '', 'no older version behind a newer one as a first showing');
+    is(shown($desk), "$first.1 $row.1", 'what another device acknowledged does not pass what waits');
     like($desk->gaps, qr/^shed( shed)*$/, 'gaps are announced');
     $_->close for $phone, $desk;
 }
@@ -91,6 +92,8 @@ for my $relay (@relays)
     pending_is(0);
     pass_by($desk);
     is(faults($desk), '', 'nor in a session that found more in the inbox than it has room for');
+    is(shown($desk), "$first.1 $row.1", 'nor does it pass what waits there');
+    is($desk->gaps, 'shed', 'what is left out is announced as a gap');
     $_->close for $phone, $desk;
 }
 

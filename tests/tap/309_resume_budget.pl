@@ -1,0 +1,46 @@
+# Are the pages that one user's sessions read from the store to resume bounded, without a loss, and without a delay for other users?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until of_mark);
+use Test::More;
+
+use constant { ROWS => 600, ROW_BYTES => 16_000, BUDGET => 20 };
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, text text);
+    SELECT clairon.watch('t', 'USER', '=somebody')});
+my $store = Clairon::Test::store();
+my $feed  = Clairon::Test::relay($pg, $store);
+
+my ($before) = map { my $pos = $_->pos; $_->close; $pos } $feed->client('u1');
+$pg->safe_psql('postgres', 'INSERT INTO t SELECT i, repeat(md5(i::text), ' . ROW_BYTES / 32 . ') FROM generate_series(1, ' . ROWS . ') i');
+$pg->safe_psql('postgres', qq{SELECT clairon.notify('USER', '{$_}', '{"mark": "behind"}')}) for qw(greedy modest);
+wait_until('all are stored', sub { $store->stored == ROWS + 2 });
+
+# Begun behind them: it has none of them in memory.
+my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'delivery.resume_pages' => BUDGET });
+my $modest = $relay->client('modest', pos => $before);
+$modest->run_until('it has resumed', sub { of_mark($modest, 'behind') });
+my $pages = $relay->metric('clairon_resume_pages_total');
+cmp_ok($pages, '>', 2 * ROWS * ROW_BYTES / 300_000, "a resume reads $pages pages, though none of them is for its user");
+is($relay->metric('clairon_resume_waits_total'), 0, 'a lone resume never waits');
+$modest->close;
+
+# More than the reserve of 20 seconds.
+my $wanted = int(BUDGET * 20 / $pages) + 3;
+my @greedy = map { $relay->client('greedy', pos => $before) } 1 .. $wanted;
+$_->run_until('a session of a user without budget waits', sub { $relay->metric('clairon_resume_waits_total') > 0 }) for $greedy[0];
+my $has_all = sub { return @greedy == grep { of_mark($_, 'behind') } @greedy };
+ok(!$has_all->(), 'a user whose reserve is used up waits');
+$modest = $relay->client('modest', pos => $before);
+$modest->run_until('it has resumed', sub { of_mark($modest, 'behind') });
+ok(!$has_all->(), 'another user does not wait for them');
+pop(@greedy)->close for 1, 2;
+$greedy[0]->run_until('all have resumed', $has_all);
+is($_->gaps, '', 'a session that waited lost nothing') for @greedy;
+is(scalar(of_mark($_, 'behind')), 1, 'and has it once') for @greedy;
+cmp_ok($relay->metric('clairon_resume_pages_total'), '<=', $pages * ($wanted + 2), 'and no page was read for nothing');
+
+done_testing();
