@@ -91,6 +91,17 @@ INSERT INTO u VALUES (72, 'after');
 DROP TABLE u;
 SELECT source, payload FROM notes();
 
+-- the rules are not read again for each row of clairon.rule
+CREATE TABLE many (id int PRIMARY KEY);
+SELECT count(clairon.watch('many', 'ALL', name => 'rule ' || i, only_when => 'id = ' || i)) FROM generate_series(1, 200) AS i;
+INSERT INTO many VALUES (7);
+SELECT pg_stat_force_next_flush();
+SELECT seq_scan AS scans_before FROM pg_stat_user_tables WHERE relid = 'clairon.rule'::regclass \gset
+SELECT source, payload FROM notes();
+SELECT pg_stat_force_next_flush();
+SELECT seq_scan - :scans_before < 20 AS few_scans FROM pg_stat_user_tables WHERE relid = 'clairon.rule'::regclass;
+DROP TABLE many;
+
 -- the extension may come and go under a slot that has read its rules; what it has not read of
 -- other tables gives nothing once they are gone, and does not stop it
 SELECT dblink_disconnect('b');
