@@ -33,12 +33,9 @@ unlike($out, qr/\e/, 'no colour in a pipe');
 # A warning: exit code 0, told in the sum, in --quiet and as JSON.
 sub slot_limit { my ($value) = @_; sql("ALTER SYSTEM SET max_slot_wal_keep_size = '$value'"); $pg->reload;
     wait_until('it is in force', sub { sql('SHOW max_slot_wal_keep_size') eq $value }); return }
-SKIP: {
-    skip 'this server has no warnings yet', 4 if sql(q{SELECT to_regprocedure('clairon.is_warning(text)') IS NULL}) eq 't';
-    slot_limit('-1');
-    warns('WAL without a limit', 'postgresql: max_slot_wal_keep_size', qr/unlimited/, qr/ALTER SYSTEM SET max_slot_wal_keep_size/);
-    slot_limit('1GB');
-}
+slot_limit('-1');
+warns('WAL without a limit', 'postgresql: max_slot_wal_keep_size', qr/unlimited/, qr/ALTER SYSTEM SET max_slot_wal_keep_size/);
+slot_limit('1GB');
 ($code, $out) = doctor('--quiet', '--gate.origins=*');
 is($code, 0, 'a warning alone: exit code 0');
 like($out, qr{\AWARN +gate +gate\.origins: \*: .*\n +hint: Name the origins.*\nall is well, 1 warning\n\z}, '--quiet has it, and the sum');
