@@ -170,7 +170,7 @@ export class Pane {
     const moved = operation && item.dataset.balance ? row.balance - item.dataset.balance : 0;
     item.dataset.balance = row.balance;
     const delta = text('span', moved ? signed(moved) : '', moved < 0 ? 'delta down' : 'delta up');
-    item.replaceChildren(text('small', row.id), text('strong', money(row.balance)), delta);
+    item.replaceChildren(text('small', 'balance'), text('strong', money(row.balance)), delta);
     if (moved) flash(item);
   }
 
