@@ -401,7 +401,6 @@ grants_by_true_alone(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
         struct token token = {0};
-        char error[TOKEN_ERROR_MAX];
         char claims[128];
 
         snprintf(claims, sizeof(claims),
