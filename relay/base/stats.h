@@ -50,7 +50,7 @@ enum stats_kind {
     X(STORE_STREAM, "clairon_store_stream_entries", GAUGE, "Entries in the stream")                \
     X(STORE_PENDING, "clairon_pending_messages", GAUGE, "Messages that lack acknowledgements")     \
     X(STORE_OLDEST, "clairon_pending_oldest_seconds", GAUGE,                                       \
-      "Since when the oldest entry waits for acknowledgements; 0: none does")                      \
+      "Time since the commit of the oldest unacknowledged notification; 0: none")                  \
     X(STORE_TRIMMED, "clairon_store_trimmed_total", COUNTER, "Entries older than the retention")   \
     X(STORE_ERRORS, "clairon_store_errors_total", COUNTER, "Error replies of the store")           \
     X(STORE_UNORDERED, "clairon_store_unordered_total", COUNTER,                                   \

@@ -7,7 +7,7 @@
 #define STORE_SCRIPTS(X)                                                                           \
     STORE_SCRIPTS_OF_STREAM(X)                                                                     \
     STORE_SCRIPTS_OF_ACKS(X)                                                                       \
-    X(inbox) X(trim) X(ticket) X(publish) X(overview) X(errors) X(latest) X(user)
+    X(inbox) X(trim) X(ticket) X(publish) X(overview) X(pending) X(errors) X(latest) X(user)
 
 enum store_script {
 #define STORE_SCRIPT_ENUM(name) STORE_SCRIPT_##name,

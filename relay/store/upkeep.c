@@ -214,20 +214,19 @@ show_holdings(struct upkeep *upkeep)
     stats_set(upkeep->stats, STAT_STORE_ERROR_LOG, all.errors);
 }
 
-/* {how many are pending, the first of them, ..} */
+/* {how many are pending, the ms of the first commit among them} */
 static void
 on_pending(void *ctx, const redisReply *reply)
 {
     struct upkeep *upkeep = ctx;
-    struct entry_id first;
     struct bytes text;
-    int64_t age_us = 0;
+    int64_t oldest_ms, age_us;
 
     if (!succeeded(upkeep, reply, "ask what is pending") || !reply_is_array(reply, 2))
         return;
     text = reply_bytes(reply->element[1]);
-    if (text.at != NULL && entry_id_read((const char *)text.at, text.len, &first) == RC_OK)
-        age_us = clock_wall_us() - (int64_t)first.ms * 1000;
+    oldest_ms = text.at != NULL ? strtoll((const char *)text.at, NULL, 10) : 0;
+    age_us = oldest_ms > 0 ? clock_wall_us() - oldest_ms * 1000 : 0;
     upkeep->shard->holdings.pending = (uint64_t)reply->element[0]->integer;
     upkeep->shard->holdings.oldest_us = age_us > 0 ? (uint64_t)age_us : 0;
     show_holdings(upkeep);
@@ -250,14 +249,15 @@ on_beat(struct ev_loop *loop, ev_timer *timer, int events)
     struct upkeep *upkeep = timer->data;
     const char *add[] = {"XADD", upkeep->beat_key, "MAXLEN", "1", "*", "beat", "1"};
     const char *ask[] = {"HMGET", upkeep->meta_key, "epoch", "topic_prefix"};
-    const char *pending[] = {"XPENDING", upkeep->shard->stream_key, "clairon"};
+    const char *pending[] = {upkeep->shard->stream_key, upkeep->shard->prefix};
     const char *length[] = {"XLEN", upkeep->shard->stream_key};
 
     (void)loop;
     (void)events;
     /* While the store is away its link says so. */
     if (send(upkeep, on_beaten, add, 7) == RC_OK &&
-        (send(upkeep, on_epoch, ask, 4) != RC_OK || send(upkeep, on_pending, pending, 3) != RC_OK ||
+        (send(upkeep, on_epoch, ask, 4) != RC_OK ||
+         call_script(upkeep, STORE_SCRIPT_pending, on_pending, pending, 2) != RC_OK ||
          send(upkeep, on_stream_length, length, 2) != RC_OK))
         log_debug("store", "the link broke between two commands");
 }

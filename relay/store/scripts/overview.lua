@@ -4,6 +4,7 @@
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
+-- include: copy.lua
 -- include: group.lua
 -- include: json.lua
 -- include: topic.lua
@@ -22,16 +23,24 @@ local function relays()
     return array_of(found)
 end
 
+-- Entries stand in the order of their storing; a copy for a retry is as old as what it is a copy of.
 local function oldest_pending()
-    local found = {}
+    local ids, commits, found = {}, {}, {}
+    local function add(id, commit)
+        if not commits[id] then ids[#ids + 1], commits[id] = id, commit end
+    end
+    for _, retried in ipairs(oldest_retried(PENDING_MAX)) do add(retried.id, retried.commit) end
     for _, row in ipairs(call('XPENDING', stream, 'clairon', '-', '+', PENDING_MAX)) do
         local fields = fields_at(row[1])
-        local id = fields.id
-        local message = id and message_of(id)
+        if fields.id and fields.route then add(fields.id, commit_ms(fields.route)) end
+    end
+    table.sort(ids, function(a, b) return commits[a] < commits[b] end)
+    for i = 1, math.min(#ids, PENDING_MAX) do
+        local id, message = ids[i], message_of(ids[i])
         if message then
             local ends = call('ZSCORE', prefix .. ':due', id .. ':')
             found[#found + 1] = string.format('{"id":%s,"since":%s,"topic":%s,"users":%s,"open":%s,"ends":%s}',
-                text_of(id), row[1]:match('^%d+'), topic_of(fields.data), number_of(message.left),
+                text_of(id), whole(commits[id]), topic_of(fields_at(message.entry).data), number_of(message.left),
                 message.open and 'true' or 'false', ends and number_of(ends) or 'null')
         end
     end

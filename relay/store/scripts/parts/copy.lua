@@ -29,6 +29,22 @@ local function read_entry(id)
     return found
 end
 
+local function commit_ms(route) return math.floor(byte_at(route, 40, 8) / 1000) end
+
+-- Of what is pending by a copy, the first of its commits: as {id =, commit =}.
+local function oldest_retried(most)
+    local found = {}
+    local rows = call('ZRANGEBYSCORE', prefix .. ':retried', '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 4 * most)
+    for i = 1, #rows, 2 do
+        if call('HEXISTS', prefix .. ':pending', rows[i]) == 0 then
+            call('ZREM', prefix .. ':retried', rows[i]) -- a store that went back may have kept it
+        elseif #found < most then
+            found[#found + 1] = {id = rows[i], commit = tonumber(rows[i + 1])}
+        end
+    end
+    return found
+end
+
 local function attempts_of(found) return byte_at(found.route, 62, 2) end
 local function limit_of(found) return byte_at(found.route, 60, 2) end
 
@@ -79,6 +95,8 @@ local function replace_entry(found, attempts, users)
     call('XCLAIM', stream, 'clairon', 'relay', 0, entry, 'FORCE', 'JUSTID')
     messages[id] = message_of(id) or {left = 0, ends = false, tried = false}
     if found.open then keep_first(id, found.entry) end
+    messages[id].tried = true
+    call('ZADD', prefix .. ':retried', whole(commit_ms(route)), id)
     messages[id].entry = entry
     message_changed(id)
     found.entry, found.route, found.data = entry, route, data

@@ -52,7 +52,7 @@ end
 -- when nobody waits; as the store's text until one looks. Changes are written once, by
 -- save_messages: of a call with many acks most commands are about the same few keys.
 local messages, changed, completed = {}, {}, {}
-local due_gone, entries_gone, keys_gone = {}, {}, {}
+local due_gone, entries_gone, keys_gone, retried_gone = {}, {}, {}, {}
 
 local function read_message(value)
     local entry, left, open, flags = value:match('^(%S+) (%-?%d+) (%S+) (%d)$')
@@ -206,7 +206,10 @@ local function complete(id)
     completed[#completed + 1] = id
     if not kept[id] then keys_gone[#keys_gone + 1] = prefix .. ':ack:' .. id end
     if not message or message.ends then due_gone[#due_gone + 1] = id .. ':' end
-    if not message or message.tried then keys_gone[#keys_gone + 1] = prefix .. ':tries:' .. id end
+    if not message or message.tried then
+        keys_gone[#keys_gone + 1] = prefix .. ':tries:' .. id
+        retried_gone[#retried_gone + 1] = id
+    end
 end
 
 -- Counts are few and small, and Lua writes numbers slowly.
@@ -239,6 +242,7 @@ local function save_messages()
         call('DEL', unpack(keys_gone, from, math.min(from + CHUNK - 1, #keys_gone)))
     end
     call_chunked(due_gone, 'ZREM', prefix .. ':due')
+    call_chunked(retried_gone, 'ZREM', prefix .. ':retried')
 end
 
 -- What relays are told of pairs that nobody waits for any more; they follow closely.
