@@ -69,7 +69,7 @@ export function createConnection(options, owner) {
       if (attempts !== ours) return;
       socket = opened;
     } catch ({ message }) { // a page on https may not ask for ws://, say
-      lost({ code: UNREACHABLE, reason: message });
+      if (attempts === ours) lost({ code: UNREACHABLE, reason: message });
       return;
     }
     socket.onopen = () => {

@@ -3,7 +3,9 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { createHmac } from 'node:crypto';
-import { existsSync, lstatSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync, existsSync, lstatSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, normalize } from 'node:path';
 import test, { after } from 'node:test';
@@ -13,12 +15,15 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const app = mkdtempSync(join(tmpdir(), 'clairon-app-'));
 after(() => rmSync(app, { recursive: true }));
 
+/** React of Debian's packages, with what renders on a server. */
+const REACT_HOME = '/usr/share/nodejs';
+
 const esbuild = await import('esbuild').catch(() => null); // where `npm install` has been run
 
 const has = (tool) => spawnSync(tool, ['--version']).status === 0;
 
 function run(command, args, cwd = app) {
-  const { status, stdout, stderr } = spawnSync(command, args, { cwd, encoding: 'utf8' });
+  const { status, stdout, stderr } = spawnSync(command, args, { cwd, encoding: 'utf8', timeout: 60_000 });
   assert.equal(status, 0, `${command} ${args.join(' ')}: ${stdout}${stderr}`);
   return stdout;
 }
@@ -67,6 +72,54 @@ test('the parts that are loaded later load from both', { skip }, () => {
       });`);
     assert.equal(run('node', [`late-${file}`]), 'unreachable\nfalse\n');
   }
+});
+
+test('where index.js is served alone, what is missing is named, and close() stays the end', () => {
+  mkdirSync(join(app, 'alone'), { recursive: true });
+  copyFileSync(join(root, 'dist/index.js'), join(app, 'alone/index.mjs'));
+  write('alone/page.mjs', `import { connect } from './index.mjs';
+    const options = { url: 'ws://127.0.0.1:1', token: 'T', transports: ['poll'] };
+    // Whichever step of its start close() falls into, also that in which import() fails.
+    const closed = Array.from({ length: 60 }, (_, steps) => {
+      const it = connect(options);
+      it.on('state', async ({ state }) => {
+        if (state !== 'connecting') return;
+        for (let i = 0; i < steps; i += 1) await 0;
+        it.close();
+      });
+      return it;
+    });
+    const client = connect(options);
+    const list = client.live('t', { key: 'id', load: () => [] });
+    const errors = [];
+    client.on('error', ({ error }) => errors.push(error.message));
+    client.on('state', ({ state, reason }) => {
+      if (state !== 'waiting') return;
+      console.log(/streams[.]js/.test(reason), errors.length, /rows[.]js/.test(errors[0]), list.error.message === errors[0]);
+      list.close();
+      client.close();
+      setTimeout(() => console.log(closed.every(({ state }) => state === 'closed')), 50);
+    });`);
+  assert.equal(run('node', ['alone/page.mjs']), 'true 1 true true\ntrue\n');
+});
+
+test('on a server the React components render without a connection', {
+  skip: !existsSync(join(REACT_HOME, 'react-dom/server.js')) && 'React (node-react-dom) is not installed',
+}, () => {
+  write('server.cjs', `
+    const { ClaironProvider, ...hooks } = require(${JSON.stringify(join(root, 'dist/react.cjs'))});
+    const { createElement: h } = require('react');
+    function Page() {
+      const client = hooks.useClairon();
+      hooks.useMessages(client, '*', () => {});
+      const { rows, loading, error } = hooks.useLiveList(client, 't', { key: 'id' });
+      return [client, hooks.useConnectionState(client), rows.length, hooks.useLive(undefined, 't', { key: 'id' }).length,
+        loading, error].map(String).join();
+    }
+    const page = h(ClaironProvider, { url: 'ws://127.0.0.1:1', token: 'T' }, h(Page));
+    console.log(require('react-dom/server').renderToString(page));`);
+  const { stdout, stderr } = spawnSync('node', ['server.cjs'], { cwd: app, encoding: 'utf8', env: { ...process.env, NODE_PATH: REACT_HOME } });
+  assert.equal(stdout, 'undefined,idle,0,0,true,undefined\n', stderr);
 });
 
 test('a bundler resolves both entries to one copy', { skip: skip || (!esbuild && 'npm install has not been run') }, async () => {
