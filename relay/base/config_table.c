@@ -43,7 +43,7 @@ const struct config_key config_keys[] = {
       "how long before its token expires a client is told; of a short one, a fifth of it" },
     { "delivery", "hide_targets", CONFIG_BOOL, false, "off", 0, 0, NULL,
       FIELD(delivery.hide_targets),
-      "show receivers an empty routing.audience.targets, not who else gets a notification" },
+      "empty routing.audience.targets for receivers, in place of all who get a notification" },
     { "delivery", "resume_pages", CONFIG_INT, false, "100", 0, 100000, NULL,
       FIELD(delivery.resume_pages),
       "pages (256 kB) that the sessions of one user read from the store a second; 0: no bound" },
@@ -137,7 +137,7 @@ const struct config_key config_keys[] = {
     { "store", "prefix", CONFIG_TEXT, false, "clairon", 1, 64, config_check_prefix,
       FIELD(store.prefix), "what the store's keys begin with" },
     { "store", "publish_sync", CONFIG_BOOL, false, "off", 0, 0, NULL, FIELD(store.publish_sync),
-      "answer POST /v1/notifications only once the store has synced it to disk (2 s, or at once "
+      "wait of POST /v1/notifications until the store's disk has the notification (2 s, or none "
       "with appendfsync always)" },
     { "store", "retention", CONFIG_DURATION, false, "7d", SECOND, 3650 * DAY, NULL,
       FIELD(store.retention_ms), "how long the stream is kept" },

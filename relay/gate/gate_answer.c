@@ -94,7 +94,7 @@ gate_answer_allow(struct gate_answer *answer, const char *origin)
         return;
     gate_answer_header(answer, "Access-Control-Allow-Origin: %s", origin);
     gate_answer_header(answer, "Access-Control-Expose-Headers: Clairon-Pos, Retry-After, "
-                               "Idempotency-Replayed, Location");
+                               "Idempotency-Replayed, Location, Preference-Applied");
     gate_answer_header(answer, "Vary: Origin");
 }
 

@@ -358,8 +358,9 @@ make_preflight(struct gate *gate, struct lws *wsi, const struct gate_route *rout
     }
     gate_answer_init(ret_answer, 204, GATE_JSON);
     gate_answer_header(ret_answer, "Access-Control-Allow-Methods: %s", route->methods);
-    gate_answer_header(ret_answer, "Access-Control-Allow-Headers: authorization, content-type, "
-                                   "last-event-id, idempotency-key, traceparent, tracestate");
+    gate_answer_header(ret_answer,
+                       "Access-Control-Allow-Headers: authorization, content-type, "
+                       "last-event-id, idempotency-key, prefer, traceparent, tracestate");
     gate_answer_header(ret_answer, "Access-Control-Max-Age: 600");
     gate_answer_allow(ret_answer, origin);
     free(origin);

@@ -32,6 +32,8 @@ my $synced = post('b', Prefer => 'respond-async, wait=10');
 is($synced->{status}, 201, 'with Prefer: wait it is 201 too');
 is($synced->{headers}{'preference-applied'}, 'wait', 'and says that it waited');
 my $again = post('b', Prefer => 'wait=10');
+my $preflight = Clairon::Test::RawSocket->new($relay)->request(OPTIONS => '/v1/notifications', Origin => "http://127.0.0.1:$relay->{port}");
+like($preflight->{headers}{'access-control-allow-headers'}, qr/\bprefer\b/, 'pages may send Prefer');
 is_deeply([ $again->{status}, $again->{json}{id}, @{ $again->{headers} }{qw(preference-applied idempotency-replayed)} ],
     [ 200, $synced->{json}{id}, 'wait', 'true' ], 'a repeat waits too');
 
