@@ -8,7 +8,7 @@ SELECT clairon.watch('task', 'STRUCTURE', '=s1, s2,,s1,a\,b', name => 'second', 
                      priority => 'HIGH', operations => '{delete,truncate}', columns => '{title,id,id}',
                      emitter => 'me', topic => 'a.b', ttl => '10 days', ack_required => true,
                      retry_limit => 0, backoff => 'LINEAR');
-SELECT clairon.watch('task', 'ALL', name => 'third');
+SELECT clairon.watch('task', 'ALL', name => 'third', operations => '{create,create,delete}');
 \x
 SELECT * FROM clairon.rules ORDER BY name;
 \x
