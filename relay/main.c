@@ -20,16 +20,16 @@
 
 static const char usage[] =
     "Usage: clairon COMMAND [options]\n"
-    "Rows written in PostgreSQL reach browsers, and their acks come home.\n"
+    "Sends changes of PostgreSQL tables to browsers, and returns their acknowledgements.\n"
     "\n"
     "  relay -c FILE           run the daemon (--check: only check the settings)\n"
-    "  doctor -c FILE          look for what is wrong, and say what mends it\n"
+    "  doctor -c FILE          run the checks, and print how to fix each problem\n"
     "  token --sub USER        print a development token\n"
-    "  errors list             the error log (redrive: send anew; drop: forget)\n"
-    "  trace ID                the life of one notification\n"
+    "  errors list             print the error log (redrive: send again; drop: remove)\n"
+    "  trace ID                print the history of one notification\n"
     "  --help, --version\n"
     "\n"
-    "clairon COMMAND --help tells more.\n";
+    "clairon COMMAND --help prints the options.\n";
 
 static const char relay_usage[] =
     "Usage: clairon relay [-c FILE] [--check] [--section.key=value ...]\n"

@@ -20,7 +20,7 @@ end
 
 local function pending()
     local found = {}
-    for _, id in ipairs(call('ZRANGE', inbox, 0, PENDING_MAX - 1)) do
+    for _, id in ipairs(call('ZRANGEBYSCORE', inbox, '-inf', '+inf', 'LIMIT', 0, PENDING_MAX)) do
         local message = message_of(id)
         if message then
             local due = call('ZSCORE', prefix .. ':due', id .. ':' .. user)
