@@ -164,6 +164,7 @@ store_close(struct store *store)
     if (store == NULL)
         return;
     store->is_up = false; /* what is answered now finds no shard any more */
+    replicas_down(store); /* and whoever waits for replicas is answered */
     free_shards(store);
     free(store);
 }
