@@ -148,11 +148,12 @@ check-libraries:
 # ---- the same with sanitizers, for unit tests
 asan: $(BUILD)/asan/clairon $(unit_programs)
 
-# As a library of its own beside ASan's, gcc's UBSan ignores log_path: reports would be lost.
-own_ubsan = $(shell $(CC) -static-libubsan -E -x c /dev/null >/dev/null 2>&1 && echo -static-libubsan)
+# As libraries beside each other, gcc's ASan and UBSan mix up their reports: log_path does not hold.
+own_sanitizers = $(shell $(CC) -static-libasan -static-libubsan -E -x c /dev/null >/dev/null 2>&1 && \
+    echo -static-libasan -static-libubsan)
 
 $(BUILD)/asan/clairon: $(asan_main) $(asan_objects)
-	$(call step,LD   $@,$(CC) $(asan_flags) $(own_ubsan) -o $@ $^ $(pkg_libs))
+	$(call step,LD   $@,$(CC) $(asan_flags) $(own_sanitizers) -o $@ $^ $(pkg_libs))
 
 $(BUILD)/asan/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
