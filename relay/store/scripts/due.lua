@@ -69,6 +69,25 @@ local function expire(id)
     bar(id, seen)
 end
 
+-- An open audience is known by the reports of its showings. When its end is found late, the store or all
+-- relays were away at that time: reports and acks of those who were sent it may still be on their way,
+-- so its end, and all that is due of it, is put off once. Half a millisecond marks that.
+local LATE_MS, REPORTS_MS = 2000, 10000 -- relays reconnect within 5 s
+local function waits_for_reports(id, ends, users)
+    local message, once_put_off = message_of(id), ends % 1 == 0.5
+    if not message or not message.open then return false end
+    if not once_put_off then
+        if ends > now - LATE_MS then return false end
+        ends = now + REPORTS_MS + 0.5
+    elseif ends <= now then
+        return false
+    end
+    local ends_text = string.format('%.1f', ends)
+    call('ZADD', prefix .. ':due', ends_text, id .. ':')
+    for _, user in ipairs(users) do call('ZADD', prefix .. ':due', ends_text, id .. ':' .. user) end
+    return true
+end
+
 local function give_up(id, found, attempts, users)
     log_error(id, found, 'exhausted', attempts, users)
     call('HDEL', prefix .. ':ack:' .. id, unpack(users))
@@ -168,8 +187,10 @@ for _, id in ipairs(order) do
         more = 1
         break
     end
-    local ends = call('ZSCORE', prefix .. ':due', id .. ':')
-    if ends and tonumber(ends) <= now then
+    local ends = tonumber(call('ZSCORE', prefix .. ':due', id .. ':') or nil)
+    if ends and (ends <= now or ends % 1 == 0.5) and waits_for_reports(id, ends, users_of[id]) then
+        pairs_left = pairs_left - #users_of[id]
+    elseif ends and ends <= now then
         expire(id)
     elseif #users_of[id] > 0 then
         retry(id, users_of[id])
