@@ -37,10 +37,10 @@ unlike((clairon('errors', 'list', '-x'))[2], qr/did you mean/, 'nor a letter');
 for my $command ('relay', 'doctor')
 {
     (undef, undef, $err) = clairon($command);
-    like($err, qr/^clairon $command: missing key \[feed\] conninfo.*; no -c FILE: settings come from arguments, CLAIRON_\* variables and defaults$/,
+    like($err, qr/^clairon $command: missing key \[feed\] conninfo.*; no -c FILE: settings come from arguments, CLAIRON_\* variables and defaults$/s,
         "$command without -c: no file was read");
 }
-like((clairon('token', '--sub', 'u1'))[2], qr/missing key \[auth\].*; no -c FILE/, 'token too');
+like((clairon('token', '--sub', 'u1'))[2], qr/missing key \[auth\].*; no -c FILE/s, 'token too');
 (undef, undef, $err) = clairon('errors', 'list');
 like($err, qr{^clairon errors: no -c FILE: reading the default store, redis://127\.0\.0\.1:6379$}m, 'the store that is read by default');
 unlike((clairon('errors', 'list', '--store.url=unix:///nonexistent'))[2], qr/default/, 'unless it was named');
