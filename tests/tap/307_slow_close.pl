@@ -23,7 +23,7 @@ my $read = 0;
 while (!$slow->{eof})
 {
     select(undef, undef, undef, 0.02);
-    my $got = sysread $slow->{link}, $slow->{bytes}, $read < 500_000 ? 4096 : 65_536, length $slow->{bytes};
+    my $got = sysread $slow->{link}, $slow->{bytes}, $read < 1_000_000 ? 4096 : 65_536, length $slow->{bytes};
     $read += $got // 0;
     $slow->{eof} = 1 if defined $got && $got == 0 || !defined $got && !$!{EAGAIN};
 }
