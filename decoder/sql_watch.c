@@ -94,8 +94,13 @@ argument_is(FunctionCallInfo fcinfo, enum watch_argument argument, const char *w
 static bool
 begins_a_list(FunctionCallInfo fcinfo)
 {
-    return !PG_ARGISNULL(WATCH_TARGETS) &&
-           text_to_cstring(PG_GETARG_TEXT_PP(WATCH_TARGETS))[0] == '=';
+    const char *targets;
+
+    if (PG_ARGISNULL(WATCH_TARGETS))
+        return false;
+    /* The parts of composite targets are trimmed. */
+    targets = text_to_cstring(PG_GETARG_TEXT_PP(WATCH_TARGETS));
+    return targets[strspn(targets, " \t\n\r")] == '=';
 }
 
 /*
