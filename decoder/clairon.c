@@ -207,6 +207,8 @@ clairon_message(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr l
         notice_write(ctx, txn, message, size);
         MemoryContextSwitchTo(old);
         MemoryContextReset(decoder->change_context);
+    } else if (strcmp(prefix, MESSAGE_REPEAT_PREFIX) == 0 && decoder->options.framed) {
+        notice_count_repeat(decoder);
     }
     tell_progress(ctx);
 }

@@ -208,6 +208,7 @@ struct decoder {
     struct spool *spool; /* of the transaction that comes before its commit; NULL: at it */
 
     /* of the transaction being decoded */
+    int repeats;          /* of idempotency keys */
     uint64 change_number; /* with a spool: since its last record */
     uint64 skipped;       /* since progress was last told */
     uint64 seeds[2];
@@ -325,6 +326,8 @@ extern void member_write(LogicalDecodingContext *ctx, char change,
 /* notice.c */
 extern void notice_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *content,
                          Size size);
+/* A key of clairon.once or clairon.notify was used before; counted for the relay alone. */
+extern void notice_count_repeat(struct decoder *decoder);
 /* One that was taken before its commit: its topic, then the message, `size` bytes in all. */
 extern void notice_replay(LogicalDecodingContext *ctx, const char *bytes, int topic_len, Size size);
 

@@ -39,7 +39,10 @@
  *  commit         24  8  end_lsn      what may be confirmed once all before is stored
  *                 32  8  commit_us
  *
- * A commit frame closes each transaction that had a frame; its ordinal is
+ * The upper byte of a commit's flags is how many repeats of idempotency keys
+ * the transaction had, at most 255: of clairon.once and clairon.notify.
+ *
+ * A commit frame closes each transaction that had a frame, or such a repeat; its ordinal is
  * FRAME_ORDINAL_COMMIT. (commit_lsn, ordinal) grows strictly along a slot, so
  * that one position tells what a store already holds.
  *
@@ -100,6 +103,8 @@
 #define FRAME_COMMIT_AT_END_LSN 24
 #define FRAME_COMMIT_AT_COMMIT_US 32
 #define FRAME_COMMIT_SIZE 40
+#define FRAME_REPEATS_SHIFT 8
+#define FRAME_REPEATS_MAX 255
 
 /*
  * A change's number within its transaction counts every change the plugin is

@@ -45,6 +45,8 @@
 #include "traceparent.h"
 
 #define MESSAGE_PREFIX "clairon"
+/* An empty message for each repeat of a key: for a counter alone, so it is not authenticated. */
+#define MESSAGE_REPEAT_PREFIX "clairon.repeat"
 #define MESSAGE_VERSION 1
 #define MESSAGE_VERSION_TRACED 2 /* apart, so that a plugin of before refuses it */
 #define MESSAGE_VERSION_TIMED 3  /* likewise */

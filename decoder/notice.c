@@ -143,3 +143,16 @@ notice_replay(LogicalDecodingContext *ctx, const char *bytes, int topic_len, Siz
     message_read(&message, bytes + topic_len, size - topic_len);
     write_note(ctx, &message, (struct fragment){bytes, topic_len});
 }
+
+void
+notice_count_repeat(struct decoder *decoder)
+{
+    struct spool_record record;
+
+    if (decoder->spool == NULL) {
+        decoder->repeats++;
+        return;
+    }
+    (void)spool_open(decoder, SPOOL_REPEAT, 0, &record);
+    spool_close(decoder, &record);
+}

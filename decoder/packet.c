@@ -118,6 +118,7 @@ packet_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     if (txn->nentries > HOLD_CHANGES || txn->nsubtxns > 0)
         packet_flush(ctx);
     decoder->change_number = 0;
+    decoder->repeats = 0;
     decoder->wrote = false;
     decoder->commit_lsn = txn->final_lsn;
     decoder->commit_time = note_sane_time(txn->xact_time.commit_time);
@@ -268,7 +269,7 @@ packet_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     char *at;
     int start;
 
-    if (!decoder->wrote) {
+    if (!decoder->wrote && decoder->repeats == 0) {
         /* The server may now say that it is past this transaction, and so past what is held. */
         packet_flush(ctx);
         return;
@@ -277,7 +278,9 @@ packet_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
         return;
     out = packet_open(ctx);
     start = out->len;
-    at = put_common(decoder, out, FRAME_KIND_COMMIT, 0, FRAME_ORDINAL_COMMIT, FRAME_COMMIT_SIZE);
+    at = put_common(decoder, out, FRAME_KIND_COMMIT,
+                    Min(decoder->repeats, FRAME_REPEATS_MAX) << FRAME_REPEATS_SHIFT,
+                    FRAME_ORDINAL_COMMIT, FRAME_COMMIT_SIZE);
     put64(at + FRAME_COMMIT_AT_END_LSN, txn->end_lsn);
     put64(at + FRAME_COMMIT_AT_COMMIT_US, decoder->commit_us);
     packet_finish_frame(out, start);

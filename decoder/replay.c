@@ -169,6 +169,9 @@ replay_record(struct replay *replay, const struct spool_record *record, const ch
     case SPOOL_MESSAGE:
         notice_replay(replay->ctx, body, record->number, record->size - sizeof(*record));
         break;
+    case SPOOL_REPEAT:
+        replay->decoder->repeats++;
+        break;
     case SPOOL_COMPLAINT:
         replay_complaint(replay, record, body);
         break;

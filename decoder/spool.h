@@ -20,6 +20,7 @@ enum spool_kind {
     SPOOL_NOTE,     /* by template `number`: emitter, targets, then the payload */
     SPOOL_MEMBER,   /* three texts, each with its zero; `operation` is '+' or '-' */
     SPOOL_MESSAGE,  /* the topic of `number` bytes, then the message */
+    SPOOL_REPEAT,   /* of an idempotency key; it holds nothing */
     SPOOL_COMPLAINT /* the seed, then `number` texts, each with its zero */
 };
 

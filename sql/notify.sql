@@ -9,6 +9,12 @@ CREATE FUNCTION clairon.emit(id uuid, audience text, targets text[], payload jso
     retry_limit int, backoff int2, ack_timeout int8 DEFAULT NULL) RETURNS void
     LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'clairon_emit';
 
+-- For the relay's counter of repeats: an empty message in the caller's transaction.
+CREATE FUNCTION clairon.count_repeat() RETURNS void
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT pg_logical_emit_message(true, 'clairon.repeat', '')
+$$;
+
 CREATE FUNCTION clairon.check_notify(audience text, targets text[], payload jsonb, source text,
     topic text, emitter text, idempotency_key text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -72,6 +78,7 @@ BEGIN
         SELECT id INTO first_id FROM clairon.notify_key AS k WHERE k.key = idempotency_key;
         -- Not found: pruned in between, so it was never used.
         IF FOUND THEN
+            PERFORM clairon.count_repeat();
             RAISE NOTICE 'idempotency_key "%" was used before: nothing is sent', idempotency_key;
             RETURN first_id;
         END IF;
@@ -99,7 +106,11 @@ BEGIN
     PERFORM clairon.check_text('entity', coalesce(entity, ''), 1024);
     PERFORM clairon.check_text('key', coalesce(key, ''), 1024);
     INSERT INTO clairon.once_key (entity, key) VALUES (entity, key) ON CONFLICT DO NOTHING;
-    RETURN FOUND;
+    IF FOUND THEN
+        RETURN true;
+    END IF;
+    PERFORM clairon.count_repeat();
+    RETURN false;
 END $$;
 
 -- Keys are forgotten by age, when someone chooses to: this is that someone's function.

@@ -18,6 +18,7 @@ enum stats_kind {
 };
 
 /* X(name in enum, Prometheus name, kind, help); those that differ in labels stand in a row. */
+#define STATS_REPEATS "Repeats of idempotency keys, by the layer that recognized them"
 #define STATS_ERRORS "Acks given up, and notifications with a fault that the error log names"
 #define STATS_GAPS "Gaps announced to clients"
 #define STATS_LIST(X)                                                                              \
@@ -51,6 +52,11 @@ enum stats_kind {
     X(STORE_PENDING, "clairon_pending_messages", GAUGE, "Messages that lack acknowledgements")     \
     X(STORE_OLDEST, "clairon_pending_oldest_seconds", GAUGE,                                       \
       "Time since the commit of the oldest unacknowledged notification; 0: none")                  \
+    X(REPEATS_MEMORY, "clairon_idempotent_repeats_total{layer=\"memory\"}", COUNTER,               \
+      STATS_REPEATS)                                                                               \
+    X(REPEATS_STORE, "clairon_idempotent_repeats_total{layer=\"store\"}", COUNTER, STATS_REPEATS)  \
+    X(REPEATS_DATABASE, "clairon_idempotent_repeats_total{layer=\"database\"}", COUNTER,           \
+      STATS_REPEATS)                                                                               \
     X(STORE_TRIMMED, "clairon_store_trimmed_total", COUNTER, "Entries older than the retention")   \
     X(STORE_ERRORS, "clairon_store_errors_total", COUNTER, "Error replies of the store")           \
     X(STORE_UNORDERED, "clairon_store_unordered_total", COUNTER,                                   \

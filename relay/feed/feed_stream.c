@@ -187,6 +187,8 @@ take_frame(struct feed *feed, const struct frame *frame)
             stats_add(feed->stats, STAT_FEED_UNDECODABLE, 1);
         if ((frame->flags & FRAME_TRACED) != 0)
             log_trace(frame);
+        if (frame->kind == FRAME_KIND_COMMIT)
+            stats_add(feed->stats, STAT_REPEATS_DATABASE, frame->flags >> FRAME_REPEATS_SHIFT);
         feed->batch_lsn = frame->commit_lsn;
         feed->batch_ordinal = frame->ordinal;
     }

@@ -161,6 +161,8 @@ on_published(void *ctx, enum rc rc, enum store_publish how, const char *id)
 
     if (rc == RC_OK)
         keep(running, how, id);
+    if (rc == RC_OK && how == STORE_PUBLISHED_BEFORE && running->gate != NULL)
+        stats_add(running->gate->stats, STAT_REPEATS_STORE, 1);
     if (rc == RC_OK && how == STORE_PUBLISHED)
         log_trace(running, id);
     if (request != NULL)
@@ -180,6 +182,7 @@ answer_known(struct gate_request *request, const char *key, const char *digest)
         !funnel_find(gate->funnel, store_epoch(hub_store(gate->hub)), request->token.user, key,
                      digest, clock_monotonic_us(), STORE_KEY_KEPT_MS * INT64_C(1000), &is_same, id))
         return false;
+    stats_add(gate->stats, STAT_REPEATS_MEMORY, is_same ? 1 : 0);
     if (is_same)
         answer_published(request, key, true, id);
     else
