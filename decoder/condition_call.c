@@ -27,7 +27,16 @@ struct bounded_call {
     int arguments[FUNC_MAX_ARGS];
 };
 
-/* Comparisons stop at the first difference. */
+bool
+condition_is_comparison(Oid operator)
+{
+#if PG_VERSION_NUM >= 180000
+    return get_op_index_interpretation(operator) != NIL;
+#else
+    return get_op_btree_interpretation(operator) != NIL;
+#endif
+}
+
 static bool
 is_comparison(const Node *call)
 {
@@ -35,9 +44,9 @@ is_comparison(const Node *call)
     case T_OpExpr:
     case T_DistinctExpr:
     case T_NullIfExpr:
-        return get_op_btree_interpretation(((const OpExpr *)call)->opno) != NIL;
+        return condition_is_comparison(((const OpExpr *)call)->opno);
     case T_ScalarArrayOpExpr:
-        return get_op_btree_interpretation(((const ScalarArrayOpExpr *)call)->opno) != NIL;
+        return condition_is_comparison(((const ScalarArrayOpExpr *)call)->opno);
     default:
         return false;
     }

@@ -17,4 +17,7 @@
  */
 extern ExprState *condition_init_bounded(Expr *expression);
 
+/* True for an operator that orders or tells apart values: such functions take linear time. */
+extern bool condition_is_comparison(Oid operator);
+
 #endif

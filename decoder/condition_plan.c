@@ -206,7 +206,7 @@ is_plain_function(Oid function, Oid operator, const List * args, Oid result)
         return false;
     if (are_fixed(args) && get_typlen(result) > 0)
         return true;
-    return OidIsValid(operator) && are_scalar(args) && get_op_btree_interpretation(operator) != NIL;
+    return OidIsValid(operator) && are_scalar(args) && condition_is_comparison(operator);
 }
 
 /* With a pattern that is known. */
