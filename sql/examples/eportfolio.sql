@@ -115,9 +115,10 @@ SELECT clairon.watch('members', 'STRUCTURE', 'establishment_id',
 SELECT clairon.watch('members', 'USER', 'user_id', name => 'person',
                      type => 'SYSTEM', priority => 'HIGH', operations => '{delete}');
 
--- Notification: an announcement stays pending until each member has acknowledged it.
+-- Notification: an announcement stays pending until each member has acknowledged it. It comes from
+-- its author, and is retried for those who have not acknowledged it within a minute.
 SELECT clairon.watch('announcements', 'STRUCTURE', 'establishment_id',
-                     type => 'NOTIFICATION', operations => '{create}',
-                     ttl => '1 day', ack_required => true);
+                     type => 'NOTIFICATION', operations => '{create}', emitter => ':author',
+                     ttl => '1 day', ack_required => true, ack_timeout => '1 minute');
 
 COMMIT;
