@@ -51,7 +51,7 @@ def repeat_transfer(cursor, last_key):
 def change_role(cursor, last_key):
     cursor.execute(
         "SELECT establishment_id, user_id, role FROM members"
-        " WHERE role <> 'admin' ORDER BY random() LIMIT 1"
+        " WHERE role <> 'staff' ORDER BY random() LIMIT 1"
     )
     establishment, user, role = cursor.fetchone()
     role = "teacher" if role == "student" else "student"

@@ -4,9 +4,11 @@
 SET client_min_messages = warning;
 BEGIN;
 
+-- A person's role holds in each establishment to which that person belongs.
 CREATE TABLE IF NOT EXISTS person (
     id   text PRIMARY KEY,
-    name text NOT NULL
+    name text NOT NULL,
+    role text NOT NULL DEFAULT 'user' CHECK (role IN ('user', 'admin'))
 );
 
 CREATE TABLE IF NOT EXISTS establishments (
@@ -17,7 +19,7 @@ CREATE TABLE IF NOT EXISTS establishments (
 CREATE TABLE IF NOT EXISTS members (
     establishment_id text NOT NULL REFERENCES establishments,
     user_id          text NOT NULL REFERENCES person,
-    role             text NOT NULL CHECK (role IN ('student', 'teacher', 'admin')),
+    role             text NOT NULL CHECK (role IN ('student', 'teacher', 'staff')),
     PRIMARY KEY (establishment_id, user_id)
 );
 
@@ -31,9 +33,11 @@ CREATE TABLE IF NOT EXISTS assignments (
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- With for_role, an announcement is for the members of the establishment who have that role.
 CREATE TABLE IF NOT EXISTS announcements (
     id               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     establishment_id text NOT NULL REFERENCES establishments,
+    for_role         text CHECK (for_role IN ('user', 'admin')),
     author           text NOT NULL,
     title            text NOT NULL CHECK (title <> ''),
     created_at       timestamptz NOT NULL DEFAULT clock_timestamp()
@@ -80,9 +84,29 @@ $$;
 CREATE OR REPLACE TRIGGER member_to_audience BEFORE INSERT OR UPDATE OR DELETE ON members
     FOR EACH ROW EXECUTE FUNCTION member_to_audience();
 
-INSERT INTO person (id, name)
-VALUES ('u1', 'Ana Lima'), ('u2', 'Bruno Costa'), ('u3', 'Chloé Martin'), ('u4', 'David Petit'),
-       ('admin', 'Irène Moreau')
+-- The audience ROLE follows the table of persons in the same way.
+CREATE OR REPLACE FUNCTION person_to_audience() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        DELETE FROM clairon.member
+         WHERE audience = 'ROLE' AND target = OLD.role AND user_id = OLD.id;
+    END IF;
+    IF TG_OP = 'DELETE' THEN
+        RETURN OLD;
+    END IF;
+    INSERT INTO clairon.member (audience, target, user_id) VALUES ('ROLE', NEW.role, NEW.id)
+    ON CONFLICT DO NOTHING;
+    RETURN NEW;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER person_to_audience BEFORE INSERT OR UPDATE OF id, role OR DELETE ON person
+    FOR EACH ROW EXECUTE FUNCTION person_to_audience();
+
+INSERT INTO person (id, name, role)
+VALUES ('u1', 'Ana Lima', 'user'), ('u2', 'Bruno Costa', 'user'), ('u3', 'Chloé Martin', 'user'),
+       ('u4', 'David Petit', 'user'), ('admin', 'Irène Moreau', 'admin')
 ON CONFLICT DO NOTHING;
 
 INSERT INTO establishments (id, name)
@@ -90,8 +114,8 @@ VALUES ('s1', 'Université du Port'), ('s2', 'Institut des Arts')
 ON CONFLICT DO NOTHING;
 
 INSERT INTO members (establishment_id, user_id, role)
-VALUES ('s1', 'u1', 'student'), ('s1', 'u2', 'student'), ('s1', 'admin', 'admin'),
-       ('s2', 'u3', 'student'), ('s2', 'u4', 'student'), ('s2', 'admin', 'admin')
+VALUES ('s1', 'u1', 'student'), ('s1', 'u2', 'student'), ('s1', 'admin', 'staff'),
+       ('s2', 'u3', 'student'), ('s2', 'u4', 'student'), ('s2', 'admin', 'staff')
 ON CONFLICT DO NOTHING;
 
 INSERT INTO assignments (student_id, title)
@@ -115,9 +139,15 @@ SELECT clairon.watch('members', 'STRUCTURE', 'establishment_id',
 SELECT clairon.watch('members', 'USER', 'user_id', name => 'person',
                      type => 'SYSTEM', priority => 'HIGH', operations => '{delete}');
 
--- Notification: an announcement stays pending until each member has acknowledged it. It comes from
--- its author, and is retried for those who have not acknowledged it within a minute.
-SELECT clairon.watch('announcements', 'STRUCTURE', 'establishment_id',
+-- Notification: an announcement stays pending until each member has acknowledged it. Its emitter is
+-- its author, and it is sent again to members who have not acknowledged it within a minute.
+SELECT clairon.watch('announcements', 'STRUCTURE', 'establishment_id', only_when => 'for_role IS NULL',
+                     type => 'NOTIFICATION', operations => '{create}', emitter => ':author',
+                     ttl => '1 day', ack_required => true, ack_timeout => '1 minute');
+
+-- An announcement for a role, such as the administrators of an establishment, reaches the users who
+-- have both the membership and the role: one of the two is not enough. Without a role it has no target.
+SELECT clairon.watch('announcements', 'STRUCTURE+ROLE', 'establishment_id+for_role', name => 'role',
                      type => 'NOTIFICATION', operations => '{create}', emitter => ':author',
                      ttl => '1 day', ack_required => true, ack_timeout => '1 minute');
 
