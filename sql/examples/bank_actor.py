@@ -3,7 +3,11 @@
 
 A repeated operation meets two layers. The account's window holds the newest keys in memory and
 answers most repeats without a round trip. Behind it clairon.once() puts the key into the database
-in the transaction of its effect: what the window forgot, the database still knows.
+in the transaction of its effect: the database still knows the keys that the window forgot.
+
+Each account counts the repeats that each layer recognized, and the worker prints the sums at its
+end: many in the database mean that the window is too small for how late the repeats come. The relay
+counts those of the database, of all workers: clairon_idempotent_repeats_total{layer="database"}.
 
     bank_actor.py DSN        carries out what transfer_order asks for, until nothing is left
 """
@@ -11,7 +15,7 @@ in the transaction of its effect: what the window forgot, the database still kno
 import enum
 import sys
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 
 import psycopg2
 import psycopg2.errors
@@ -102,6 +106,7 @@ class Account:
         self.storage = storage
         self.account = account
         self.window_size = window_size
+        self.repeats = Counter()  # by the layer that recognized them
         self.read()
 
     def read(self):
@@ -116,6 +121,7 @@ class Account:
 
     def _apply(self, key, amount):
         if key in self.window:
+            self.repeats["memory"] += 1
             return Outcome.REPEATED
         # Nothing in memory moves before the database has it: a failed write leaves no trace here.
         outcome, balance = self.storage.write(self.account, key, amount)
@@ -123,6 +129,7 @@ class Account:
             self.balance = balance
             self.window.keep(key)
         elif outcome is Outcome.REPEATED:
+            self.repeats["database"] += 1
             self.read()  # somebody applied it behind our back
         return outcome
 
@@ -138,6 +145,9 @@ class Bank:
         if name not in self.accounts:
             self.accounts[name] = Account(self.storage, name)
         return self.accounts[name]
+
+    def repeats(self):
+        return sum((account.repeats for account in self.accounts.values()), Counter())
 
     def open_orders(self):
         with self.storage.connect() as connection, connection.cursor() as cursor:
@@ -196,4 +206,7 @@ class Bank:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    Bank(sys.argv[1]).run()
+    bank = Bank(sys.argv[1])
+    bank.run()
+    repeats = bank.repeats()
+    print(f"repeats recognized in memory: {repeats['memory']}, in the database: {repeats['database']}")

@@ -15,13 +15,15 @@ CREATE TABLE IF NOT EXISTS transfer_order (
 CREATE INDEX IF NOT EXISTS transfer_order_open ON transfer_order (created_at) WHERE state = 'requested';
 
 -- The last step of a transfer: its state and the debtor's receipt, in one transaction. A repeat
--- changes nothing and sends nothing.
+-- changes nothing and sends nothing. The receipt is not urgent: its owner has an hour to acknowledge
+-- it before it is sent again, in place of the relay's delivery.ack_timeout.
 CREATE OR REPLACE FUNCTION transfer_close(order_id text, outcome text)
 RETURNS void LANGUAGE sql AS $$
     UPDATE transfer_order SET state = outcome WHERE id = order_id AND state = 'requested';
     SELECT clairon.notify('USER', ARRAY[a.owner],
                jsonb_build_object('transfer', o.id, 'outcome', o.state, 'amount', o.amount::text),
-               source => 'transfer', ack_required => true, idempotency_key => 'transfer/' || o.id)
+               source => 'transfer', ack_required => true, ack_timeout => '1 hour',
+               idempotency_key => 'transfer/' || o.id)
       FROM transfer_order o JOIN account a ON a.id = o.debtor
      WHERE o.id = order_id;
 $$;

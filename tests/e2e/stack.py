@@ -104,10 +104,13 @@ class Relay:
         self.url = url
         self.is_supervised = is_supervised
 
-    def connections(self):
+    def metric(self, name):
         with urllib.request.urlopen(f"{self.url}/metrics", timeout=WAIT_SECONDS) as answer:
             lines = answer.read().decode().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("clairon_gate_connections "))
+        return next(int(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"{name} "))
+
+    def connections(self):
+        return self.metric("clairon_gate_connections")
 
     def token(self, *options):
         command = [ROOT / "build/clairon", "token", "-c", self.config, *options]

@@ -89,6 +89,20 @@ class FiveCases(BankCase):
         self.assertEqual(self.storage.writes, writes, "the database was not asked")
         self.assertEqual(self.stored(self.name), Decimal("99.00"))
 
+    def test_each_repeat_is_counted_by_the_layer_that_recognized_it(self):
+        relay = self.stack.relay
+        if not relay:
+            self.skipTest("the folder of the demo is not known")
+        counter = 'clairon_idempotent_repeats_total{layer="database"}'
+        small = Account(self.storage, self.name, window_size=2)
+        for key in ("k1", "k2", "k3"):
+            small.credit(key, Decimal("1"))
+        before = relay.metric(counter)
+        for key in ("k3", "k2", "k1"):
+            self.assertIs(small.credit(key, Decimal("1")), Outcome.REPEATED)
+        self.assertEqual(small.repeats, {"memory": 2, "database": 1})
+        wait_for("the relay's count of one repeat", lambda: relay.metric(counter) - before == 1)
+
     def test_a_failed_write_keeps_the_state(self):
         self.storage.fails = "before"
         with self.assertRaises(psycopg2.OperationalError):
