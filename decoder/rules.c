@@ -184,6 +184,21 @@ compare_rules(const ListCell *a, const ListCell *b)
     return left->part - right->part;
 }
 
+/* In place: thousands of rules, each in a hundred parts, would leave GB of shorter copies. */
+static void
+append_condition(struct rule *rule, char *part)
+{
+    size_t len = rule->only_when == NULL ? 0 : strlen(rule->only_when);
+    size_t added = strlen(part);
+
+    if (rule->only_when == NULL)
+        rule->only_when = palloc(added + 1);
+    else
+        rule->only_when = repalloc(rule->only_when, len + added + 1);
+    memcpy(rule->only_when + len, part, added + 1);
+    pfree(part);
+}
+
 static void
 append_part(struct rule *rule, const struct rule *part)
 {
@@ -191,8 +206,7 @@ append_part(struct rule *rule, const struct rule *part)
     int count = list->count + part->literal.count;
 
     if (part->only_when != NULL)
-        rule->only_when =
-            psprintf("%s%s", rule->only_when == NULL ? "" : rule->only_when, part->only_when);
+        append_condition(rule, part->only_when);
     if (part->literal.count == 0)
         return;
     list->texts = repalloc(list->texts, sizeof(char *) * count);
