@@ -288,6 +288,20 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Each decoding session keeps the text of all rules in memory.
+CREATE FUNCTION clairon.limit_conditions(relation regclass) RETURNS void
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    bytes constant bigint := (SELECT sum(octet_length(rule.only_when)) FROM clairon.rule
+                              WHERE rule.relation = limit_conditions.relation);
+BEGIN
+    IF bytes > 1000000 THEN
+        RAISE EXCEPTION 'only_when: the rules of one table may store 1000000 bytes in all, those of % take %',
+                relation, bytes
+            USING ERRCODE = 'program_limit_exceeded';
+    END IF;
+END $$;
+
 -- What watch does as the owner of the rules, with the caller's search_path, for only_when.
 CREATE FUNCTION clairon.set_rule(path text, relation regclass, audience text, targets text,
     name text, type text, priority text, operations text[], columns text[], only_when text,
@@ -363,6 +377,7 @@ BEGIN
             USING ERRCODE = 'program_limit_exceeded';
     END IF;
     PERFORM clairon.insert_rule(rule);
+    PERFORM clairon.limit_conditions(relation);
     PERFORM clairon.advise(rule);
 END $$;
 

@@ -69,6 +69,18 @@ DROP TABLE w, other;
 RESET client_min_messages;
 SELECT count(*) FROM notes();
 
+-- the text of all rules of one table
+CREATE TABLE texts (s text);
+ALTER TABLE texts REPLICA IDENTITY FULL;
+SELECT count(clairon.watch('texts', 'ALL', name => 'rule' || i, only_when => format('s <> %L', repeat('a', 99970))))
+    FROM generate_series(1, 10) AS i;
+SELECT clairon.watch('texts', 'ALL', name => 'more', only_when => format('s <> %L', repeat('a', 1000)));
+SELECT clairon.watch('texts', 'ALL', name => 'without');
+SELECT clairon.watch('texts', 'ALL', name => 'rule1', only_when => format('s <> %L', repeat('a', 90000)));
+SELECT clairon.watch('texts', 'ALL', name => 'more', only_when => format('s <> %L', repeat('a', 1000)));
+SELECT count(*) FROM clairon.rules WHERE relation = 'texts'::regclass;
+DROP TABLE texts;
+
 -- the option
 SELECT count(*) FROM notes('condition_timeout', '0');
 SELECT count(*) FROM notes('condition_timeout', '2min');
