@@ -7,6 +7,7 @@
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "utils/hsearch.h"
+#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
@@ -36,14 +37,34 @@
 #define SAVED_TIMEOUTS 50
 
 struct account {
-    Oid owner; /* hash key */
+    Oid owner;
     int64 left_us;
+    int64 kept_bytes;
+};
+
+/*
+ * The accounts themselves are in the context of the bounds, not in the hash table's: they outlive
+ * each context below it, and so the callbacks by which kept memory is returned.
+ */
+struct account_entry {
+    Oid owner; /* hash key */
+    struct account *account;
+};
+
+struct kept_memory {
+    MemoryContextCallback on_reset;
+    MemoryContext context;
+    struct bounds *bounds;
+    struct account *account;
+    int64 bytes; /* as last counted */
 };
 
 struct bounds {
+    MemoryContext context; /* that it is in */
     int timeout_ms;
     HTAB *accounts;
-    int64 process_bytes; /* size of the process as last read; 0: not yet */
+    Oid overdrawn_owner;
+    int64 process_bytes; /* size of the process as last read; 0: to be read */
     int runs;            /* since then */
 };
 
@@ -186,10 +207,12 @@ on_exit_of_process(int code, Datum arg)
 struct bounds *
 bounds_new(int timeout_ms)
 {
-    HASHCTL control = {
-        .keysize = sizeof(Oid), .entrysize = sizeof(struct account), .hcxt = CurrentMemoryContext};
+    HASHCTL control = {.keysize = sizeof(Oid),
+                       .entrysize = sizeof(struct account_entry),
+                       .hcxt = CurrentMemoryContext};
     struct bounds *bounds = palloc0(sizeof(*bounds));
 
+    bounds->context = CurrentMemoryContext;
     bounds->timeout_ms = timeout_ms;
 #ifdef __linux__
     if (getrlimit(RLIMIT_DATA, &usual_limit) != 0)
@@ -292,14 +315,25 @@ run_limited(void *arg)
     SetUserIdAndSecContext(caller, security);
 }
 
+static int64
+most_saved_us(const struct bounds *bounds)
+{
+    return bounds->timeout_ms * INT64CONST(1000) * SAVED_TIMEOUTS;
+}
+
 static struct account *
 account_of(struct bounds *bounds, Oid owner)
 {
-    const int64 most_us = bounds->timeout_ms * INT64CONST(1000) * SAVED_TIMEOUTS;
-    bool found;
-    struct account *account = hash_search(bounds->accounts, &owner, HASH_ENTER, &found);
+    struct account_entry *entry = hash_search(bounds->accounts, &owner, HASH_FIND, NULL);
+    struct account *account;
 
-    account->left_us = found ? Min(account->left_us + REFILL_US, most_us) : most_us;
+    if (entry != NULL)
+        return entry->account;
+    account = MemoryContextAllocZero(bounds->context, sizeof(*account));
+    account->owner = owner;
+    account->left_us = most_saved_us(bounds);
+    entry = hash_search(bounds->accounts, &owner, HASH_ENTER, NULL);
+    entry->account = account;
     return account;
 }
 
@@ -322,6 +356,7 @@ bounds_run(struct bounds *bounds, Oid user, void (*work)(void *arg), void *arg, 
     struct account *account = account_of(bounds, user);
     bool done;
 
+    account->left_us = Min(account->left_us + REFILL_US, most_saved_us(bounds));
     if (account->left_us <= 0) {
         *ret_reason = pstrdup("the table's owner has used up the time for conditions");
         return false;
@@ -333,4 +368,51 @@ bounds_run(struct bounds *bounds, Oid user, void (*work)(void *arg), void *arg, 
     if (!done)
         (*ret_reason)[pg_mbcliplen(*ret_reason, strlen(*ret_reason), REASON_BYTES_MAX)] = '\0';
     return done;
+}
+
+static void
+return_kept(void *arg)
+{
+    struct kept_memory *kept = arg;
+
+    kept->account->kept_bytes -= kept->bytes;
+}
+
+struct kept_memory *
+bounds_keep(struct bounds *bounds, Oid owner, MemoryContext context)
+{
+    struct kept_memory *kept = MemoryContextAllocZero(context, sizeof(*kept));
+
+    kept->context = context;
+    kept->bounds = bounds;
+    kept->account = account_of(bounds, owner);
+    kept->on_reset.func = return_kept;
+    kept->on_reset.arg = kept;
+    MemoryContextRegisterResetCallback(context, &kept->on_reset);
+    return kept;
+}
+
+bool
+bounds_recount(struct kept_memory *kept)
+{
+    struct account *account = kept->account;
+    int64 bytes = (int64)MemoryContextMemAllocated(kept->context, true);
+
+    if (bytes != kept->bytes)
+        kept->bounds->process_bytes = 0;
+    account->kept_bytes += bytes - kept->bytes;
+    kept->bytes = bytes;
+    if (account->kept_bytes <= BOUNDS_KEPT_MEMORY)
+        return true;
+    kept->bounds->overdrawn_owner = account->owner;
+    return false;
+}
+
+Oid
+bounds_overdrawn_owner(struct bounds *bounds)
+{
+    Oid owner = bounds->overdrawn_owner;
+
+    bounds->overdrawn_owner = InvalidOid;
+    return owner;
 }

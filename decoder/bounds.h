@@ -15,7 +15,11 @@
 /* What one run may add to the memory of the process. */
 #define BOUNDS_MEMORY (64 * 1024 * 1024)
 
+/* What the prepared expressions of one owner may keep. */
+#define BOUNDS_KEPT_MEMORY (64 * 1024 * 1024)
+
 struct bounds;
+struct kept_memory;
 
 /* Kept in the current memory context. */
 extern struct bounds *bounds_new(int timeout_ms);
@@ -29,5 +33,20 @@ extern struct bounds *bounds_new(int timeout_ms);
  */
 extern bool bounds_run(struct bounds *bounds, Oid user, void (*work)(void *arg), void *arg,
                        char **ret_reason);
+
+/*
+ * Counts the memory of a context and its children as kept for `owner`, until the context is reset
+ * or deleted. The context must be a descendant of the one that holds the bounds.
+ */
+extern struct kept_memory *bounds_keep(struct bounds *bounds, Oid owner, MemoryContext context);
+
+/*
+ * Counts the context's memory as it is now. False when its owner's kept memory exceeds
+ * BOUNDS_KEPT_MEMORY; deleting contexts of the owner ends that.
+ */
+extern bool bounds_recount(struct kept_memory *kept);
+
+/* The owner for whom bounds_recount last returned false since the last call; else InvalidOid. */
+extern Oid bounds_overdrawn_owner(struct bounds *bounds);
 
 #endif

@@ -239,6 +239,12 @@ extern void relation_setup(struct decoder *decoder);
 extern void relation_refresh_rules(struct decoder *decoder, TransactionId xid);
 extern struct relation_entry *relation_look_up(struct decoder *decoder, Relation relation,
                                                TransactionId xid);
+/*
+ * Frees what is kept for relations with conditions of this owner, but `except` (NULL: none). They
+ * are prepared again for their next changes. False when there are none.
+ */
+extern bool relation_release(struct decoder *decoder, const struct relation_entry *except,
+                             Oid owner);
 
 /* ancestors.c: the tables that the relation is a partition of, or inherits from; nearest first */
 extern List *ancestors_of(Oid relid);

@@ -18,7 +18,9 @@
 struct condition {
     struct bounds *bounds;
     Oid owner;
-    ExprState *state;
+    MemoryContext memory;     /* of all below but `fault` */
+    struct kept_memory *kept; /* in it */
+    ExprState *state;         /* NULL: it cannot be evaluated */
     ExprContext *context;
     TupleTableSlot *slot;
     bool plain;
@@ -43,6 +45,7 @@ note_columns(struct condition *condition, Node *expression, Relation decoded, co
     int at = -1;
 
     pull_varattnos(expression, 1, &read);
+    condition->column_count = 0;
     condition->columns = palloc(sizeof(*condition->columns) * Max(bms_num_members(read), 1));
     while ((at = bms_next_member(read, at)) >= 0) {
         int number = at + FirstLowInvalidHeapAttributeNumber;
@@ -81,14 +84,19 @@ read_expression(struct making *making)
     return copyObject(expression);
 }
 
+/* May run again after a failure. */
 static void
 make(void *arg)
 {
     struct making *making = arg;
     Relation decoded = making->decoded;
     struct condition *condition = making->condition;
-    Node *expression = read_expression(making);
+    MemoryContext outer = MemoryContextSwitchTo(condition->memory);
+    Node *expression;
 
+    MemoryContextReset(making->scratch);
+    MemoryContextReset(condition->memory);
+    expression = read_expression(making);
     note_columns(condition, expression, decoded, RelationGetIdentityKeyBitmap(decoded));
     condition->plain = condition_is_plain(expression, &condition->weight);
     condition->slot =
@@ -97,6 +105,26 @@ make(void *arg)
     condition->context->ecxt_scantuple = condition->slot;
     condition->state = condition->plain ? ExecInitExpr((Expr *)expression, NULL)
                                         : condition_init_bounded((Expr *)expression);
+    MemoryContextSwitchTo(outer);
+}
+
+static void
+discard(struct condition *condition)
+{
+    MemoryContextDelete(condition->memory);
+    condition->memory = NULL;
+    condition->state = NULL;
+}
+
+static void
+keep(struct condition *condition)
+{
+    condition->kept = bounds_keep(condition->bounds, condition->owner, condition->memory);
+    if (bounds_recount(condition->kept))
+        return;
+    discard(condition);
+    condition->fault = psprintf("conditions of the table's owner take more than %d MB",
+                                BOUNDS_KEPT_MEMORY / (1024 * 1024));
 }
 
 struct condition *
@@ -108,12 +136,22 @@ condition_new(struct bounds *bounds, const struct rule *rule, const int *map, in
 
     condition->bounds = bounds;
     condition->owner = owner;
-    making.scratch =
-        AllocSetContextCreate(CurrentMemoryContext, "clairon condition", ALLOCSET_DEFAULT_SIZES);
-    if (!bounds_run(bounds, owner, make, &making, &condition->fault))
-        condition->state = NULL;
+    condition->memory =
+        AllocSetContextCreate(CurrentMemoryContext, "clairon condition", ALLOCSET_SMALL_SIZES);
+    making.scratch = AllocSetContextCreate(CurrentMemoryContext, "clairon condition's making",
+                                           ALLOCSET_DEFAULT_SIZES);
+    if (bounds_run(bounds, owner, make, &making, &condition->fault))
+        keep(condition);
+    else
+        discard(condition);
     MemoryContextDelete(making.scratch);
     return condition;
+}
+
+Oid
+condition_owner(const struct condition *condition)
+{
+    return condition->owner;
 }
 
 const char *
@@ -200,6 +238,9 @@ condition_judge(struct condition *condition, const struct image *image)
     store_row(condition->slot, image);
     done = evaluate_limited(&evaluation, bytes);
     ResetExprContext(condition->context);
+    /* Functions keep what they look up at their first calls; plain ones look up nothing large. */
+    if (!condition->plain)
+        (void)bounds_recount(condition->kept);
     if (!done)
         return CONDITION_FAILED;
     return evaluation.met ? CONDITION_TRUE : CONDITION_FALSE;

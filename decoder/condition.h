@@ -33,6 +33,9 @@ enum condition_answer {
 extern struct condition *condition_new(struct bounds *bounds, const struct rule *rule,
                                        const int *map, int map_count, Relation decoded, Oid owner);
 
+/* Who is charged with its memory. */
+extern Oid condition_owner(const struct condition *condition);
+
 /* Judges one image. Only the fault of a failure is allocated in the current memory context. */
 extern enum condition_answer condition_judge(struct condition *condition,
                                              const struct image *image);

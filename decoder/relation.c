@@ -1,6 +1,9 @@
 /* relation.c: keep, for each relation, what its changes need; drop it when it may be outdated. */
 #include "clairon.h"
 
+#include "bounds.h"
+#include "condition.h"
+
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -128,6 +131,45 @@ bound_entries(struct decoder *decoder)
     }
 }
 
+static bool
+has_condition_of(const struct relation_entry *entry, Oid owner)
+{
+    for (int i = 0; i < entry->plan_count; i++)
+        if (entry->plans[i].condition != NULL &&
+            condition_owner(entry->plans[i].condition) == owner)
+            return true;
+    return false;
+}
+
+bool
+relation_release(struct decoder *decoder, const struct relation_entry *except, Oid owner)
+{
+    HASH_SEQ_STATUS sequence;
+    struct relation_entry *entry;
+    bool found = false;
+
+    hash_seq_init(&sequence, decoder->relations);
+    while ((entry = hash_seq_search(&sequence)) != NULL) {
+        if (entry == except || !has_condition_of(entry, owner))
+            continue;
+        entry->valid = false;
+        entry->plan_count = 0;
+        MemoryContextReset(entry->context);
+        found = true;
+    }
+    return found;
+}
+
+/* Evaluating adds to what conditions keep: then those of their owner are prepared again. */
+static void
+release_overdrawn(struct decoder *decoder)
+{
+    Oid owner = bounds_overdrawn_owner(decoder->bounds);
+
+    if (OidIsValid(owner))
+        (void)relation_release(decoder, NULL, owner);
+}
+
 struct relation_entry *
 relation_look_up(struct decoder *decoder, Relation relation, TransactionId xid)
 {
@@ -136,6 +178,7 @@ relation_look_up(struct decoder *decoder, Relation relation, TransactionId xid)
     bool found;
 
     relation_refresh_rules(decoder, xid);
+    release_overdrawn(decoder);
     entry = decoder->last_entry;
     if (entry == NULL || entry->relid != relid)
         entry = hash_search(decoder->relations, &relid, HASH_FIND, NULL);
@@ -155,6 +198,7 @@ relation_look_up(struct decoder *decoder, Relation relation, TransactionId xid)
             AllocSetContextCreate(decoder->context, "clairon relation", ALLOCSET_SMALL_SIZES);
     else
         MemoryContextReset(entry->context);
+    entry->plan_count = 0;
     /* Before the reading: an invalidation that arrives during it must count. */
     entry->valid = true;
     PG_TRY();
