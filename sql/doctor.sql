@@ -365,7 +365,8 @@ CREATE FUNCTION clairon.doctor_rules()
     UNION ALL
     SELECT format('replica identity of %s', leaf.oid::regclass), missing IS NULL,
            CASE leaf.relreplident WHEN 'f' THEN 'full' WHEN 'n' THEN 'nothing' ELSE 'by key' END
-               || coalesce(format(', which does not hold target column "%s"', missing[1]), ''),
+               || CASE WHEN missing IS NULL THEN ''
+                       ELSE format(', which does not hold target column "%s"', missing[1]) END,
            format('ALTER TABLE %s REPLICA IDENTITY FULL; until then deletes are not delivered, and '
                   'those who lose a row are not told.', leaf.oid::regclass)
     FROM clairon.rule

@@ -18,6 +18,7 @@ my ($code, $out, $err) = doctor();
 is($code, 0, 'a healthy set-up: exit code 0') or diag $out, $err;
 like($out, qr/^all is well$/m, 'and it says so');
 like($out, qr/^ok +postgresql  wal_level: wal_level is logical$/m, 'each check has its line');
+like($out, qr/^ok +postgresql  replica identity of public\.t: full$/m, 'and a rule that lacks nothing names no column');
 unlike($out, qr/WRONG|WARN|hint:/, 'nothing is to be mended');
 mended('as JSON too');
 is((doctor('--quiet'))[1], "all is well\n", '--quiet tells only what is wrong');
