@@ -438,8 +438,8 @@ examine_one(const struct config *config, unsigned server, const struct origin *o
 
         findings_add(findings, AREA, "connection", false,
                      hint[0] != '\0' ? hint
-                                     : "Start it (systemctl start keydb-server), or name it in "
-                                       "[store] url",
+                                     : "Start it (systemctl start redis-server, keydb-server or "
+                                       "valkey-server), or name it in [store] url",
                      "%s: %s", where, error);
         return;
     }
