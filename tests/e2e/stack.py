@@ -179,6 +179,8 @@ class Stack:
         self.demo = None
         self.folder = None
         self.output = []
+        self.store = None
+        self.relay = None
         self.url = os.environ.get("CLAIRON_DEMO_URL")
         if self.url:
             folder = os.environ.get("CLAIRON_DEMO_DIR")
@@ -186,8 +188,6 @@ class Stack:
         else:
             self._start()
         self.url = self.url.rstrip("/")
-        self.store = None
-        self.relay = None
         self.dsn = os.environ.get("CLAIRON_DEMO_DSN")
         if self.folder:
             self._read_config()
