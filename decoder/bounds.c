@@ -6,6 +6,7 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
+#include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -30,15 +31,19 @@
 #define RUNS_PER_READING 1024
 
 /*
- * The time that an owner's expressions have used. A few calls cannot be interrupted, and a row may
- * cost less than the timeout each time: so over time each run has REFILL_US on average.
+ * The time that an owner's slow expressions have used. A few calls cannot be interrupted, and a row
+ * may cost a little less than the timeout each time. So what a run takes beyond FREE_US is charged
+ * to the owner, who has SAVED_TIMEOUTS timeouts at first and one REFILL_SHARE of the time that
+ * passes: decoding continues for the other owners, whatever this one writes.
  */
-#define REFILL_US 1000
+#define FREE_US 1000
+#define REFILL_SHARE 10
 #define SAVED_TIMEOUTS 50
 
 struct account {
     Oid owner;
     int64 left_us;
+    TimestampTz refilled;
     int64 kept_bytes;
 };
 
@@ -261,6 +266,33 @@ statement_timed_out(const struct run *run)
     return StatementTimeout > 0 && end > run->start && end <= GetCurrentTimestamp();
 }
 
+/*
+ * guard_run raises errors again by which the server ends the work of a session. An expression can
+ * raise any of them by itself, at each attempt: only those that the server alone raises may pass.
+ */
+static bool
+is_own_fault(int code)
+{
+    int category = ERRCODE_TO_CATEGORY(code);
+
+    if (code == ERRCODE_QUERY_CANCELED || code == ERRCODE_OUT_OF_MEMORY ||
+        code == ERRCODE_T_R_SERIALIZATION_FAILURE)
+        return false;
+    return category == ERRCODE_INSUFFICIENT_RESOURCES ||
+           category == ERRCODE_OPERATOR_INTERVENTION || category == ERRCODE_TRANSACTION_ROLLBACK ||
+           code == ERRCODE_IO_ERROR;
+}
+
+static _Noreturn void
+raise_as_own_fault(void)
+{
+    ErrorData *error = CopyErrorData();
+
+    FlushErrorState();
+    ereport(ERROR,
+            (errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION), errmsg_internal("%s", error->message)));
+}
+
 /* Raises the error that ended the run, or the one that says which limit it reached. */
 static _Noreturn void
 raise_again(struct run *run, bool was_limited)
@@ -280,15 +312,21 @@ raise_again(struct run *run, bool was_limited)
                 (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                  errmsg("it takes more than %d MB of memory", BOUNDS_MEMORY / (1024 * 1024))));
     }
+    if (is_own_fault(code))
+        raise_as_own_fault();
     PG_RE_THROW();
 }
 
-/* Either end of the subtransaction restores XactReadOnly; an abort restores user and snapshot. */
+/*
+ * Either end of the subtransaction restores XactReadOnly; an abort restores user, settings and
+ * snapshot. Settings that the work changed must not reach the next condition, of another owner.
+ */
 static void
 run_limited(void *arg)
 {
     struct run *run = arg;
     MemoryContext context = CurrentMemoryContext;
+    int level = NewGUCNestLevel();
     Oid caller;
     int security;
 
@@ -312,6 +350,7 @@ run_limited(void *arg)
     }
     PG_END_TRY();
     PopActiveSnapshot();
+    AtEOXact_GUC(false, level);
     SetUserIdAndSecContext(caller, security);
 }
 
@@ -332,9 +371,29 @@ account_of(struct bounds *bounds, Oid owner)
     account = MemoryContextAllocZero(bounds->context, sizeof(*account));
     account->owner = owner;
     account->left_us = most_saved_us(bounds);
+    account->refilled = GetCurrentTimestamp();
     entry = hash_search(bounds->accounts, &owner, HASH_ENTER, NULL);
     entry->account = account;
     return account;
+}
+
+static void
+refill(struct bounds *bounds, struct account *account)
+{
+    TimestampTz now = GetCurrentTimestamp();
+    int64 more_us = Max(now - account->refilled, 0) / REFILL_SHARE;
+
+    account->left_us = Min(account->left_us + more_us, most_saved_us(bounds));
+    account->refilled = now;
+}
+
+/* Time that passes without work is charged too, by its share in the limit of real time. */
+static void
+charge(struct account *account, const struct run *run)
+{
+    int64 real_us = GetCurrentTimestamp() - run->start;
+
+    account->left_us -= Max(Max(used_us(run), real_us / REAL_TIMEOUTS) - FREE_US, 0);
 }
 
 /* What else has grown in the process since its size was read is not the run's. */
@@ -356,7 +415,7 @@ bounds_run(struct bounds *bounds, Oid user, void (*work)(void *arg), void *arg, 
     struct account *account = account_of(bounds, user);
     bool done;
 
-    account->left_us = Min(account->left_us + REFILL_US, most_saved_us(bounds));
+    refill(bounds, account);
     if (account->left_us <= 0) {
         *ret_reason = pstrdup("the table's owner has used up the time for conditions");
         return false;
@@ -364,7 +423,7 @@ bounds_run(struct bounds *bounds, Oid user, void (*work)(void *arg), void *arg, 
     done = guard_run(run_limited, &run, ret_reason);
     if (!done && run.out_of_memory && has_grown(bounds))
         done = guard_run(run_limited, &run, ret_reason);
-    account->left_us -= used_us(&run);
+    charge(account, &run);
     if (!done)
         (*ret_reason)[pg_mbcliplen(*ret_reason, strlen(*ret_reason), REASON_BYTES_MAX)] = '\0';
     return done;

@@ -202,7 +202,11 @@ check_new(Node *expression)
     return expression;
 }
 
-/* Names are looked up where the caller would have them, those in inlined functions too. */
+/*
+ * Names are looked up where the caller would have them, those in inlined functions too. Folding a
+ * constant may run the owner's functions: what they set is undone, since what runs next has more
+ * rights.
+ */
 static Node *
 parse_in_path(const char *text, Relation relation, const char *path)
 {
@@ -212,7 +216,7 @@ parse_in_path(const char *text, Relation relation, const char *path)
     (void)set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true,
                             0, false);
     expression = check_new(parse_named(text, relation));
-    AtEOXact_GUC(true, level);
+    AtEOXact_GUC(false, level);
     return expression;
 }
 

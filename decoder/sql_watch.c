@@ -186,6 +186,7 @@ static Datum
 call_inner(FunctionCallInfo inner, FunctionCallInfo outer, const char *name)
 {
     MemoryContext memory = CurrentMemoryContext;
+    int level = NewGUCNestLevel();
     Oid user;
     int context;
     Datum result = 0;
@@ -204,6 +205,7 @@ call_inner(FunctionCallInfo inner, FunctionCallInfo outer, const char *name)
         rethrow(memory);
     }
     PG_END_TRY();
+    AtEOXact_GUC(false, level);
     SetUserIdAndSecContext(user, context);
     outer->isnull = inner->isnull;
     return result;
