@@ -277,25 +277,45 @@ static const Oid rule_types[RULE_ATTRIBUTE_COUNT] = {
 static const Oid secret_types[] = {BYTEAOID};
 
 static bool
-has_types(Relation relation, const Oid *types, int count)
+has_type(TupleDesc desc, int column, Oid type)
+{
+    return column < desc->natts && TupleDescAttr(desc, column)->atttypid == type;
+}
+
+/* How many columns of the table, from its first on, are those wanted. */
+static int
+count_columns(Relation relation, const Oid *types, int count)
+{
+    TupleDesc desc = RelationGetDescr(relation);
+    int columns = 0;
+
+    while (columns < count && has_type(desc, columns, types[columns]))
+        columns++;
+    return columns;
+}
+
+/* As releases before made clairon.rule: without its last columns, which count as NULL. */
+static bool
+is_older(Relation relation, int columns)
 {
     TupleDesc desc = RelationGetDescr(relation);
 
-    if (desc->natts < count)
-        return false;
-    for (int i = 0; i < count; i++)
-        if (TupleDescAttr(desc, i)->atttypid != types[i])
-            return false;
-    return true;
+    return columns >= RULE_COLUMN_NUMBERS && desc->natts == columns + 1 &&
+           has_type(desc, columns, TEXTARRAYOID); /* column_names, the last in all of them */
 }
 
-/* Opens one of the extension's catalog tables; NULL, and said, where it was made unreadable. */
+/*
+ * Opens one of the extension's catalog tables, which has `count` columns, or those of an older
+ * clairon.rule; NULL, and said, where it was made unreadable.
+ */
 static Relation
-open_table(Oid table, const Oid *types, int count)
+open_table(Oid table, const Oid *types, int count, int *ret_columns)
 {
     Relation relation = table_open(table, AccessShareLock);
 
-    if (RelationIsUsedAsCatalogTable(relation) && has_types(relation, types, count))
+    *ret_columns = count_columns(relation, types, count);
+    if (RelationIsUsedAsCatalogTable(relation) &&
+        (*ret_columns == count || (types == rule_types && is_older(relation, *ret_columns))))
         return relation;
     ereport(LOG, (errmsg("clairon.%s is not the table that the extension made",
                          RelationGetRelationName(relation)),
@@ -307,12 +327,12 @@ open_table(Oid table, const Oid *types, int count)
 
 /* A row of before a column was added holds what the table says, and that may change. */
 static bool
-same_row(HeapTuple a, HeapTuple b)
+same_row(HeapTuple a, HeapTuple b, int columns)
 {
     const int start = offsetof(HeapTupleHeaderData, t_bits);
-    int columns = HeapTupleHeaderGetNatts(a->t_data);
+    int held = HeapTupleHeaderGetNatts(a->t_data);
 
-    return columns >= RULE_ATTRIBUTE_COUNT && HeapTupleHeaderGetNatts(b->t_data) == columns &&
+    return held >= columns && HeapTupleHeaderGetNatts(b->t_data) == held &&
            HeapTupleHasNulls(a) == HeapTupleHasNulls(b) && a->t_data->t_hoff == b->t_data->t_hoff &&
            a->t_len == b->t_len &&
            memcmp((char *)a->t_data + start, (char *)b->t_data + start, a->t_len - start) == 0;
@@ -326,7 +346,7 @@ scan_rows(Relation relation)
 }
 
 static bool
-holds_rows(Relation relation, const List *known)
+holds_rows(Relation relation, const List *known, int columns)
 {
     SysScanDesc scan = scan_rows(relation);
     bool same = true;
@@ -337,7 +357,7 @@ holds_rows(Relation relation, const List *known)
 
         if (tuple == NULL)
             break;
-        same = count < list_length(known) && same_row(tuple, list_nth(known, count));
+        same = count < list_length(known) && same_row(tuple, list_nth(known, count), columns);
         count++;
     }
     systable_endscan(scan);
@@ -345,11 +365,12 @@ holds_rows(Relation relation, const List *known)
 }
 
 static void
-read_rows(struct rule_set *set, Relation relation)
+read_rows(struct rule_set *set, Relation relation, int columns)
 {
     TupleDesc desc = RelationGetDescr(relation);
-    Datum *values = palloc(sizeof(Datum) * desc->natts);
-    bool *nulls = palloc(sizeof(bool) * desc->natts);
+    int places = Max(desc->natts, RULE_ATTRIBUTE_COUNT);
+    Datum *values = palloc(sizeof(Datum) * places);
+    bool *nulls = palloc(sizeof(bool) * places);
     SysScanDesc scan = scan_rows(relation);
     List *rules = NIL;
     HeapTuple tuple;
@@ -358,6 +379,8 @@ read_rows(struct rule_set *set, Relation relation)
         HeapTuple row = heap_copytuple(tuple);
 
         heap_deform_tuple(row, desc, values, nulls);
+        for (int i = columns; i < RULE_ATTRIBUTE_COUNT; i++)
+            nulls[i] = true;
         set->rows = lappend(set->rows, row);
         if (is_sound(values, nulls))
             rules = lappend(rules, read_rule(values, nulls));
@@ -377,10 +400,11 @@ rules_read_secret(Oid schema, uint8 ret_secret[SECRET_BYTES])
     Relation relation;
     SysScanDesc scan;
     HeapTuple tuple;
+    int columns;
     bool found = false;
 
     if (!OidIsValid(table) ||
-        (relation = open_table(table, secret_types, lengthof(secret_types))) == NULL)
+        (relation = open_table(table, secret_types, lengthof(secret_types), &columns)) == NULL)
         return false;
     scan = scan_rows(relation);
     while ((tuple = systable_getnext(scan)) != NULL) {
@@ -413,6 +437,7 @@ rules_read(struct rule_set *known)
 {
     struct rule_set *set = palloc0(sizeof(*set));
     Relation relation = NULL;
+    int columns = 0;
 
     set->schema = get_namespace_oid("clairon", true);
     if (OidIsValid(set->schema)) {
@@ -421,14 +446,14 @@ rules_read(struct rule_set *known)
         set->member = get_relname_relid("member", set->schema);
         set->has_secret = rules_read_secret(set->schema, set->secret);
         if (OidIsValid(table))
-            relation = open_table(table, rule_types, lengthof(rule_types));
+            relation = open_table(table, rule_types, lengthof(rule_types), &columns);
     }
     if (relation == NULL)
         return set;
-    if (known != NULL && same_frame(known, set) && holds_rows(relation, known->rows))
+    if (known != NULL && same_frame(known, set) && holds_rows(relation, known->rows, columns))
         set = known;
     else
-        read_rows(set, relation);
+        read_rows(set, relation, columns);
     table_close(relation, AccessShareLock);
     return set;
 }

@@ -1,0 +1,57 @@
+-- The tables and functions of an older release, below a newer library: rules count as they did.
+\set SHOW_CONTEXT never
+CREATE TABLE t (id int PRIMARY KEY, owner text, v text);
+SELECT clairon.watch('t', 'USER', 'owner', operations => '{create}', only_when => 'id < 10', topic => 'older', ack_required => true);
+
+ALTER EVENT TRIGGER clairon_follow_renamed DISABLE;
+ALTER EVENT TRIGGER clairon_forget_dropped DISABLE;
+
+-- without the newest three columns of clairon.rule, and without two of them
+CREATE FUNCTION without(VARIADIC columns text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE (SELECT format('CREATE TABLE clairon.older WITH (user_catalog_table = true) AS SELECT %s FROM clairon.rule',
+                           string_agg(quote_ident(attname), ', ' ORDER BY attnum))
+             FROM pg_attribute
+             WHERE attrelid = 'clairon.rule'::regclass AND attnum > 0 AND NOT attisdropped AND attname <> ALL (columns));
+    ALTER TABLE clairon.rule RENAME TO newer;
+    ALTER TABLE clairon.older RENAME TO rule;
+END $$;
+CREATE FUNCTION restored() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DROP TABLE clairon.rule;
+    ALTER TABLE clairon.newer RENAME TO rule;
+END $$;
+SELECT without('ack_timeout', 'emitter_column', 'target_columns');
+INSERT INTO t VALUES (1, 'u1', 'of 19'), (11, 'u1', 'not sent');
+UPDATE clairon.rule SET topic = 'changed';
+INSERT INTO t VALUES (2, 'u2', 'by the changed rule');
+SELECT * FROM lines();
+SELECT restored();
+SELECT without('emitter_column', 'target_columns');
+INSERT INTO t VALUES (3, 'u3', 'of 20');
+SELECT * FROM lines();
+SELECT restored();
+
+-- a table that no release made
+SELECT without('ack_timeout', 'emitter_column', 'target_columns', 'column_names');
+INSERT INTO t VALUES (4, 'u4', 'not read');
+SELECT * FROM lines();
+SELECT restored();
+SELECT without('ack_timeout', 'emitter_column', 'target_columns', 'column_numbers');
+INSERT INTO t VALUES (5, 'u5', 'not read');
+SELECT * FROM lines();
+SELECT restored();
+INSERT INTO t VALUES (6, 'u6', 'of now');
+SELECT * FROM lines();
+
+ALTER EVENT TRIGGER clairon_follow_renamed ENABLE ALWAYS;
+ALTER EVENT TRIGGER clairon_forget_dropped ENABLE ALWAYS;
+
+-- emit, declared without ack_timeout
+CREATE FUNCTION older_emit(id uuid, audience text, targets text[], payload jsonb, type int2, priority int2, source text,
+    topic text, emitter text, ttl interval, ack_required boolean, retry_limit int, backoff int2) RETURNS void
+    LANGUAGE c VOLATILE AS '$libdir/clairon', 'clairon_emit';
+SELECT older_emit(clairon.uuid_v7(), 'USER', '{u1}', '{"n": 1}', 0::int2, 0::int2, 's', NULL, 'e', NULL, true, 3, 0::int2);
+SELECT * FROM lines();
+DROP FUNCTION older_emit, without, restored;
+DROP TABLE t;
