@@ -219,6 +219,31 @@ examine_extension(struct examination *examination)
     PQclear(result);
 }
 
+/* The columns that releases since the first added to clairon.rule: without them rules count, but
+ * the functions of those releases are missing too. Version numbers do not show it. */
+static void
+examine_schema(struct examination *examination)
+{
+    PGresult *result =
+        ask(examination, "extension's SQL",
+            "SELECT pg_catalog.string_agg(name, ', ')"
+            " FROM pg_catalog.unnest('{ack_timeout,emitter_column,target_columns}'::text[]) AS name"
+            " WHERE pg_catalog.to_regclass('clairon.rule') IS NOT NULL AND NOT EXISTS"
+            " (SELECT FROM pg_catalog.pg_attribute WHERE attname = name"
+            " AND attrelid = pg_catalog.to_regclass('clairon.rule'))",
+            NULL);
+
+    if (result == NULL)
+        return;
+    if (!PQgetisnull(result, 0, 0))
+        findings_warn(examination->findings, AREA, "extension's SQL",
+                      "As docker/OPERATIONS.md says under Upgrade: pg_dump the extension's tables, "
+                      "DROP EXTENSION clairon, CREATE EXTENSION clairon, restore the dump.",
+                      "it is older than its library: clairon.rule lacks %s",
+                      PQgetvalue(result, 0, 0));
+    PQclear(result);
+}
+
 /* The way the feed comes in: pg_hba.conf and max_wal_senders may stand in it. */
 static void
 examine_replication(struct examination *examination)
@@ -315,6 +340,7 @@ feed_examine(const struct config *config, const char *primary, struct findings *
     examine_replication(&examination);
     examine_slot(&examination);
     examine_extension(&examination);
+    examine_schema(&examination);
     PQfinish(examination.conn);
     if (examination.is_standby && primary != NULL)
         examine_primary(&examination, primary);

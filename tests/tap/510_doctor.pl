@@ -4,6 +4,7 @@ use warnings;
 
 use Clairon::Test qw(wait_until free_port);
 use Clairon::Test::Doctor qw(doctor wrong finds warns mended);
+use JSON ();
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main', conf => "max_slot_wal_keep_size = 1GB\n");
@@ -59,6 +60,11 @@ $found = finds('a changed table of rules', 'postgresql: table clairon.rule', qr/
 my ($command) = $found->{'postgresql: table clairon.rule'}{hint} =~ /: (ALTER.*)/;
 sql($command);
 mended('the hint, typed as it stands, mends it');
+sql('ALTER TABLE clairon.rule RENAME target_columns TO of_no_release');
+my ($older) = grep { $_->{check} eq "extension's SQL" } @{ JSON::decode_json((doctor('--json'))[1])->{checks} };
+is_deeply([ @{ $older || {} }{qw(level detail)} ], [ 'warn', 'it is older than its library: clairon.rule lacks target_columns' ],
+    'SQL of an older release below this library: a warning');
+sql('ALTER TABLE clairon.rule RENAME of_no_release TO target_columns');
 sql('CREATE TEMP TABLE kept AS TABLE clairon.rule; DELETE FROM clairon.rule');
 finds('no rule at all', 'postgresql: rules', qr/^0 rules/, qr/clairon\.watch/);
 sql(q{SELECT clairon.watch('t', 'USER', 'owner')});
