@@ -11,6 +11,8 @@ set -euo pipefail
 # shellcheck source=docker/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+interrupted=false
+
 # The libraries' names carry their ABI: one column per Debian release.
 libraries() {
     local VERSION_ID=
@@ -92,6 +94,11 @@ install_now() {
         as=(sudo -n)
     fi
     say "installing (a minute or a few): $*"
+    # As apt-get itself looks for it, which then refuses to work.
+    if compgen -G '/var/lib/dpkg/updates/[0-9]*' >/dev/null; then
+        say "an earlier installation was interrupted: finishing it first (dpkg --configure -a)"
+        uncut "${as[@]}" -- dpkg --configure -a || die "failed; run as root: dpkg --configure -a"
+    fi
     # A new or an old machine does not know where the packages are.
     if ! apt_get "${as[@]}" -- install -y -q --no-install-recommends "$@" 2>/dev/null; then
         say "refreshing the package lists first"
@@ -102,21 +109,46 @@ install_now() {
     fi
 }
 
-# apt_get [sudo -n] -- ARGUMENT..: without a question, its chatter kept for the case that it fails.
+# apt_get [sudo -n] -- ARGUMENT..
 apt_get() {
-    local as=() log status=0
+    local as=()
+    while [ "$1" != -- ]; do
+        as+=("$1")
+        shift
+    done
+    shift
+    uncut "${as[@]}" -- apt-get -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@"
+}
+
+# uncut [sudo -n] -- COMMAND..: without a question, its chatter kept for the case that it fails. In a session
+# of its own: dpkg that Ctrl-C reaches leaves packages half installed. This script ends after it.
+uncut() {
+    local as=() log job status
     while [ "$1" != -- ]; do
         as+=("$1")
         shift
     done
     shift
     log=$(mktemp)
-    with_progress "$log" "${as[@]}" env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l \
-        apt-get -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" \
-        </dev/null || status=$?
+    trap on_signal INT TERM HUP
+    with_progress "$log" "${as[@]}" env --ignore-signal=INT,HUP DEBIAN_FRONTEND=noninteractive \
+        NEEDRESTART_MODE=l setsid -w "$@" </dev/null &
+    job=$!
+    while :; do
+        status=0
+        wait "$job" || status=$?
+        kill -0 "$job" 2>/dev/null || break # else a signal ended wait, not the job
+    done
+    trap - INT TERM HUP
     [ "$status" = 0 ] || tail -5 "$log" >&2
     rm -f "$log"
+    ! $interrupted || exit 130
     return "$status"
+}
+
+on_signal() {
+    interrupted=true
+    say "interrupted: waiting for the installation to finish, so that no package is left half installed"
 }
 
 main() {

@@ -1,0 +1,51 @@
+# Does Ctrl-C while packages are installed wait for apt-get, and then install nothing more?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until scratch top);
+use POSIX qw(setpgid);
+use Test::More;
+
+my $bin = scratch() . '/bin';
+my $log = scratch() . '/calls';
+mkdir $bin or die "$bin: $!";
+
+sub script
+{
+    my ($name, $text) = @_;
+    open my $file, '>', "$bin/$name" or die "$bin/$name: $!";
+    print $file "#!/bin/bash\n$text\n";
+    close $file or die "$bin/$name: $!";
+    chmod 0755, "$bin/$name";
+}
+
+sub calls
+{
+    open my $file, '<', $log or return '';
+    return join '', <$file>;
+}
+
+# No package is there, sudo needs no password, and apt-get works until it is released.
+script('dpkg-query', 'exit 1');
+script('id', 'echo 1000');
+script('sudo', 'shift; exec "$@"');
+script('apt-get', qq{echo begun >>'$log'; for ((i = 0; i < 600; i++)); do [ ! -e '$log.release' ] || break; sleep 0.1; done; echo ended >>'$log'});
+
+my $pid = fork // die "fork: $!";
+if ($pid == 0)
+{
+    setpgid(0, 0);
+    $SIG{INT} = 'DEFAULT';
+    $ENV{PATH} = "$bin:$ENV{PATH}";
+    open STDOUT, '>', "$log.out" or die $!;
+    exec top() . '/docker/install-packages.sh', 'run' or die $!;
+}
+wait_until('apt-get works', sub { calls() =~ /begun/ });
+kill INT => -$pid;    # as a terminal does: to all of the foreground
+wait_until('the signal is reported', sub { open my $out, '<', "$log.out" or return 0; join('', <$out>) =~ /^interrupted: waiting/m });
+open my $release, '>', "$log.release" or die $!;
+close $release;
+waitpid $pid, 0;
+is($? >> 8, 130, 'it ends as interrupted');
+is(calls(), "begun\nended\n", 'after apt-get, which was not cut short and not started again');
+done_testing();
