@@ -38,7 +38,10 @@ const REACT = 'createContext createElement useContext useEffect useRef useState'
 /** An application that has the package and React, or what stands for it, as npm would put them. */
 function install() {
   write('package.json', '{"name":"app","private":true}');
-  run('npm', ['install', '--install-links', '--ignore-scripts', '--offline', '--no-audit', '--no-fund', root]);
+  const options = ['--ignore-scripts', '--offline', '--no-audit', '--no-fund'];
+  const tarball = run('npm', ['pack', '--silent', '--ignore-scripts', root]).trim();
+  run('npm', ['install', ...options, `./${tarball}`]);
+  run('npm', ['install', ...options]); // the package stays a copy
   write('node_modules/react/package.json', '{"name":"react","version":"18.0.0","main":"index.js"}');
   write('node_modules/react/index.js', REACT.split(' ').map((name) => `exports.${name} = () => ({});`).join('\n'));
 }
