@@ -127,6 +127,11 @@ else:
 EOF
 }
 
+# report_port NAME WANTED USED
+report_port() {
+    [ "$2" = "$3" ] || step "port $2 is in use: the $1 listens on $3"
+}
+
 # http_ok PORT PATH: the answer is 200.
 http_ok() {
     local line
@@ -314,6 +319,15 @@ Ctrl-C stops all of it; the data stays.
 EOF
 }
 
+# Where the terminal closes, only the leader of its session gets SIGHUP: that is make, which waits for this script.
+watch_terminal() {
+    (exec 6</dev/tty && exec setpriv --pdeathsig TERM /usr/bin/python3 -c 'import os, select, signal
+terminal = select.poll()
+terminal.register(6, 0)
+terminal.poll()
+os.kill(os.getppid(), signal.SIGHUP)') 2>/dev/null 7>&- 9>&- &
+}
+
 # Waits for the first death. A relay that was killed is started again, as a service
 # manager would; anything else that ends, ends the demo.
 supervise() {
@@ -354,11 +368,14 @@ main() {
     prepare_folder
     trap on_signal INT TERM HUP
     trap stop_all EXIT
+    watch_terminal
     start_postgresql
     start_store
     prepare_database
     relay_port=$(free_port "${CLAIRON_DEMO_RELAY_PORT:-8080}")
     page_port=$(free_port "${CLAIRON_DEMO_PAGE_PORT:-8088}" "$relay_port")
+    report_port relay "${CLAIRON_DEMO_RELAY_PORT:-8080}" "$relay_port"
+    report_port page "${CLAIRON_DEMO_PAGE_PORT:-8088}" "$page_port"
     dsn="host=$run port=5432 dbname=demo user=demo"
     write_config
     step "starting the relay"

@@ -50,11 +50,15 @@ copy_for_user() {
         as_user tar -C "$place" -x --no-same-owner --no-same-permissions
 }
 
+# The demo ends with its parent, also with a make that was killed.
+with_parent=()
+[ "$1" != docker/demo.sh ] || with_parent=(--pdeathsig HUP)
+
 if [ "$(id -u)" != 0 ]; then
     cd "$top"
     export CLAIRON_WORK=${CLAIRON_WORK:-$top/build/work}
     mkdir -p "$CLAIRON_WORK"
-    exec "$@"
+    exec setpriv "${with_parent[@]}" -- "$@"
 fi
 
 user=nobody
@@ -73,4 +77,4 @@ cd "$place"
 as_user mkdir -p build/work/home
 export CLAIRON_WORK=$place/build/work HOME=$place/build/work/home USER=$user LOGNAME=$user
 unset XDG_RUNTIME_DIR XDG_CONFIG_HOME XDG_CACHE_HOME TMPDIR
-exec setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups -- "$@"
+exec setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups "${with_parent[@]}" -- "$@"
