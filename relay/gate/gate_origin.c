@@ -4,7 +4,6 @@
 #include <string.h>
 #include <strings.h>
 
-#define SCHEME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-"
 #define HOST_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 #define V6_LETTERS "0123456789abcdefABCDEF:."
 #define PORT_DIGITS 5
@@ -31,15 +30,28 @@ host_len(const char *text)
     return digits > 0 && digits <= PORT_DIGITS && text[len + 1 + digits] == '\0' ? len : 0;
 }
 
+/* NULL: not the origin of a page of a web server, as are "null", a file or a browser's extension */
+static const char *
+name_of(const char *origin)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
+        size_t len = strlen(schemes[i]);
+
+        if (strncasecmp(origin, schemes[i], len) == 0)
+            return origin + len;
+    }
+    return NULL;
+}
+
 static bool
 origin_is_same_host(const char *origin, const char *host)
 {
-    size_t scheme_len = strspn(origin, SCHEME_LETTERS);
-    const char *name = origin + scheme_len + 3;
+    const char *name = name_of(origin);
     size_t len;
 
-    /* "null", or no origin at all */
-    if (scheme_len == 0 || strncmp(origin + scheme_len, "://", 3) != 0)
+    if (name == NULL)
         return false;
     len = host_len(name);
     return len > 0 && len == host_len(host) && strncasecmp(name, host, len) == 0;

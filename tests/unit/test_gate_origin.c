@@ -14,6 +14,7 @@ same_host_by_default(void **state)
 {
     (void)state;
     assert_true(gate_origin_allowed(NULL, "https://app.example", "app.example"));
+    assert_true(gate_origin_allowed(NULL, "HTTPS://app.example", "app.example"));
     assert_true(gate_origin_allowed(NULL, "http://App.Example:3000", "app.example:8080"));
     assert_true(gate_origin_allowed(NULL, "http://[::1]:3000", "[::1]:8080"));
     assert_false(gate_origin_allowed(NULL, "http://[::1]:3000", "[::2]:8080"));
@@ -45,6 +46,10 @@ an_origin_that_only_begins_with_the_host_is_another(void **state)
         "x://y://app.example",
         "://app.example",
         "app.example",
+        "file://app.example",
+        "chrome-extension://app.example",
+        "ws://app.example",
+        "httpx://app.example",
     };
 
     (void)state;
