@@ -8,6 +8,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include <utlist.h>
 
@@ -18,6 +19,7 @@
 #include "store/trace.h"
 
 #define SECOND_US 1000000
+#define SPACES " \t"
 
 struct gate_syncing {
     struct gate *gate;         /* NULL: gone */
@@ -110,14 +112,62 @@ gate_sync_is_wanted(const struct gate_request *request)
            (request->wait_s > 0 && request->wait_s * SECOND_US >= delay_us);
 }
 
+/* Up to the next comma or the end; a comma within quotes is part of the value. */
+static const char *
+preference_end(const char *text)
+{
+    bool is_quoted = false;
+
+    for (; *text != '\0' && (*text != ',' || is_quoted); text++) {
+        if (*text == '"')
+            is_quoted = !is_quoted;
+        else if (*text == '\\' && is_quoted && text[1] != '\0')
+            text++;
+    }
+    return text;
+}
+
+/* The value of a preference "wait", which may be quoted; 0: another one, or no number. */
+static long
+wait_of(const char *preference)
+{
+    static const char WAIT[] = "wait";
+    const char *value = preference + strspn(preference, SPACES);
+    char *end;
+    long seconds;
+    bool is_quoted;
+
+    if (strncasecmp(value, WAIT, sizeof(WAIT) - 1) != 0)
+        return 0;
+    value += sizeof(WAIT) - 1;
+    value += strspn(value, SPACES);
+    if (*value++ != '=')
+        return 0;
+    value += strspn(value, SPACES);
+    is_quoted = *value == '"';
+    value += is_quoted;
+    if (*value < '0' || *value > '9')
+        return 0;
+    seconds = strtol(value, &end, 10);
+    if (is_quoted && *end++ != '"')
+        return 0;
+    end += strspn(end, SPACES);
+    return *end == '\0' || *end == ',' || *end == ';' ? seconds : 0;
+}
+
+/* RFC 7240: of equal preferences the first counts. */
 int
 gate_sync_read_prefer(struct lws *wsi)
 {
-    static const char WAIT[] = "wait=";
     char *prefer = gate_http_header(wsi, "prefer:", 255);
-    const char *found = prefer != NULL ? strstr(prefer, WAIT) : NULL;
-    long seconds = found != NULL ? strtol(found + sizeof(WAIT) - 1, NULL, 10) : 0;
+    const char *at = prefer;
+    long seconds = 0;
 
+    while (at != NULL && seconds == 0) {
+        seconds = wait_of(at);
+        at = preference_end(at);
+        at = *at == ',' ? at + 1 : NULL;
+    }
     free(prefer);
     return seconds > 0 && seconds <= GATE_PREFER_WAIT_MAX ? (int)seconds : 0;
 }
