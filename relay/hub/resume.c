@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "hub/hub_private.h"
 
-#define BURST_S 20 /* worth of the budget that may be used at once */
+#define BURST_S 60 /* worth of the budget that may be used at once */
 #define SECOND_US 1000000
 #define TURNS_EVERY_S 0.02
 
@@ -96,6 +96,17 @@ has_turn(const struct hub *hub, struct resume_user *user)
 {
     refill(hub, user);
     return !user->is_busy && user->left >= 1;
+}
+
+bool
+resume_is_spent(struct session *session)
+{
+    struct resume_user *user = find(session->hub, session->user);
+
+    if (user == NULL)
+        return false;
+    refill(session->hub, user);
+    return user->left < 1;
 }
 
 static void

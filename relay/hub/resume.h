@@ -14,7 +14,7 @@ struct resume_user; /* resume.c */
 /*
  * A session that comes back with an old position makes the store read every later notification,
  * whomever it is for. All sessions of a user share a budget of such pages (`delivery.resume_pages`
- * a second, and 20 seconds' worth at once), and one page of theirs is under way at a time, so that
+ * a second, and 60 seconds' worth at once), and one page of theirs is under way at a time, so that
  * users who resume at the same time get the store in turns, however many sessions each of them has.
  * A session that has to wait asks later, from its cursor: nothing is lost.
  */
@@ -23,6 +23,9 @@ struct resumes {
     ev_timer turns;            /* while users wait for their budget */
     bool is_serving;           /* no user is forgotten meanwhile */
 };
+
+/* The budget of its user is used up. */
+bool resume_is_spent(struct session *session);
 
 void resumes_open(struct hub *hub);
 /* No session is left. */

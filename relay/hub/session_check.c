@@ -132,8 +132,9 @@ check_losses(struct session *session)
 
     if (recent_covers(&hub->recent, session->own_shard, session->checked))
         begin_delivery(session, session->is_poll || !recent_has_loss(session, session->checked));
-    else if (session->checked_pages == CHECKED_PAGES_MAX)
-        begin_delivery(session, false); /* so far behind that nobody looked */
+    else if (session->checked_pages == CHECKED_PAGES_MAX ||
+             (session->checked_pages > 0 && resume_is_spent(session)))
+        begin_delivery(session, false); /* so far behind that nobody looked, or not in time */
     else
         resume_range(session, session->checked, session->is_poll ? 1 : SESSION_PAGE, on_checked);
 }

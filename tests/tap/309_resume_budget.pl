@@ -5,7 +5,7 @@ use warnings;
 use Clairon::Test qw(wait_until of_mark);
 use Test::More;
 
-use constant { ROWS => 600, ROW_BYTES => 16_000, BUDGET => 20 };
+use constant { ROWS => 600, ROW_BYTES => 16_000, BUDGET => 7 };
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
@@ -28,8 +28,8 @@ cmp_ok($pages, '>', 2 * ROWS * ROW_BYTES / 300_000, "a resume reads $pages pages
 is($relay->metric('clairon_resume_waits_total'), 0, 'a lone resume never waits');
 $modest->close;
 
-# More than the reserve of 20 seconds.
-my $wanted = int(BUDGET * 20 / $pages) + 3;
+# More than the reserve of 60 seconds.
+my $wanted = int(BUDGET * 60 / $pages) + 3;
 my @greedy = map { $relay->client('greedy', pos => $before) } 1 .. $wanted;
 $_->run_until('a session of a user without budget waits', sub { $relay->metric('clairon_resume_waits_total') > 0 }) for $greedy[0];
 my $has_all = sub { return @greedy == grep { of_mark($_, 'behind') } @greedy };
@@ -37,6 +37,10 @@ ok(!$has_all->(), 'a user whose reserve is used up waits');
 $modest = $relay->client('modest', pos => $before);
 $modest->run_until('it has resumed', sub { of_mark($modest, 'behind') });
 ok(!$has_all->(), 'another user does not wait for them');
+my $late = $relay->client('greedy', pos => $before);
+ok(!$late->wait_for('connected')->{resumed}, 'one more session of that user is not said to have lost nothing');
+ok(!$has_all->(), 'and is connected before there is budget for all');
+$late->close;
 pop(@greedy)->close for 1, 2;
 $greedy[0]->run_until('all have resumed', $has_all);
 is($_->gaps, '', 'a session that waited lost nothing') for @greedy;
