@@ -80,7 +80,7 @@ ok() {
         say "ok $taken - $what"
     else
         say "not ok $taken - $what"
-        tail -25 <<<"#   ${said//$'\n'/$'\n#   '}"
+        tail -60 <<<"#   ${said//$'\n'/$'\n#   '}"
     fi
 }
 
