@@ -35,8 +35,8 @@ CCACHE := $(shell command -v ccache >/dev/null && [ -w "$${CCACHE_DIR:-$$HOME}" 
 endif
 
 # ---- what is built from what
-rooms := base wire store feed hub gate
-relay_sources := $(wildcard relay/*.c $(rooms:%=relay/%/*.c))
+# relay/ has rooms, a room may have one level of folders; the include lint knows their order.
+relay_sources := $(wildcard relay/*.c relay/*/*.c relay/*/*/*.c)
 scripts := $(sort $(wildcard relay/store/scripts/*.lua))
 script_parts := $(wildcard relay/store/scripts/parts/*.lua)
 script_source := $(BUILD)/gen/store_scripts.c
@@ -46,7 +46,7 @@ generated := gen/store_scripts.o gen/gate_console_page_parts.o
 unit_sources := $(wildcard tests/unit/test_*.c)
 # The decoder's part that needs no server, linked into unit tests.
 pure_sources := decoder/json.c
-c_files := $(wildcard relay/*.c relay/*/*.[ch] decoder/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] \
+c_files := $(wildcard relay/*.[ch] relay/*/*.[ch] relay/*/*/*.[ch] decoder/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] \
     tests/bench/*/*.c)
 
 relay_objects := $(relay_sources:%.c=$(BUILD)/obj/%.o) $(generated:%=$(BUILD)/obj/%)

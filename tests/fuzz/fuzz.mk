@@ -8,7 +8,8 @@ fuzz_programs := $(fuzz_sources:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 replay_programs := $(fuzz_sources:%.c=$(BUILD)/asan/%)
 replay_parts := $(BUILD)/asan/tests/fuzz/replay.o $(BUILD)/asan/tests/fuzz/strict_json.o
 # What is fuzzed does no I/O and needs nothing above it.
-fuzzed_sources := $(wildcard relay/wire/*.c relay/base/*.c) $(pure_sources) tests/fuzz/strict_json.c
+fuzzed_sources := $(wildcard $(foreach room,wire base,relay/$(room)/*.c relay/$(room)/*/*.c)) \
+    $(pure_sources) tests/fuzz/strict_json.c
 fuzz_flags = -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
     -fno-omit-frame-pointer $(common_flags)
 
@@ -37,4 +38,4 @@ $(BUILD)/strict_lines: $(BUILD)/obj/tests/fuzz/strict_lines.o $(BUILD)/obj/tests
 .SECONDARY: $(replay_programs:%=%.o) $(replay_parts) $(fuzzed_sources:%.c=$(BUILD)/fuzz/obj/%.o) \
     $(fuzz_sources:%.c=$(BUILD)/fuzz/obj/%.o)
 
--include $(wildcard $(BUILD)/fuzz/obj/*/*.d $(BUILD)/fuzz/obj/*/*/*.d $(BUILD)/asan/tests/fuzz/*.d $(BUILD)/obj/tests/fuzz/*.d)
+-include $(wildcard $(BUILD)/fuzz/obj/*/*.d $(BUILD)/fuzz/obj/*/*/*.d $(BUILD)/fuzz/obj/*/*/*/*.d $(BUILD)/asan/tests/fuzz/*.d $(BUILD)/obj/tests/fuzz/*.d)

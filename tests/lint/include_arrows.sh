@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# include_arrows.sh: a room of relay/ includes only rooms below it, and a library stays in its own files.
+# include_arrows.sh: a room of relay/ includes only rooms below it, a folder of a room only folders below it, and a
+# library stays in its own files.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -11,6 +12,11 @@ declare -A below=(
     [feed]="base wire store"
     [hub]="base wire store"
     [gate]="base wire store hub"
+)
+
+# The folders of a room that has some, lowest first: each may include itself and those before it. "." stands for the
+# files that lie in the room itself.
+declare -A folders=(
 )
 
 # Which files alone may include which library: header pattern, then a pattern of paths.
@@ -43,6 +49,24 @@ check_rooms() {
         sed -E 's/#include "([a-z_]+)\//\1/' | grep -v ':decoder$' || true)
 }
 
+# folder_of PATH-BELOW-relay/: the folder within the room, "." for none.
+folder_of() {
+    local rest=${1#*/}
+    [[ $rest == */* ]] && echo "${rest%%/*}" || echo .
+}
+
+check_folders() {
+    local file room line target from to
+    while IFS=: read -r file line target; do
+        room=${file#relay/}
+        [[ $room == */* && ${room%%/*} == "${target%%/*}" ]] || continue
+        from=$(folder_of "$room") to=$(folder_of "$target") room=${room%%/*}
+        [ "$from" != "$to" ] || continue
+        [[ " ${folders[$room]-} " == *" $to "*" $from "* ]] ||
+            complain "$file:$line: $room/$from must not include $target"
+    done < <(grep -rnoE '^#include "[a-z0-9_]+/[a-z0-9_/]+' relay --include='*.[ch]' | sed -E 's/#include "//')
+}
+
 check_libraries() {
     local header paths file
     while read -r header paths; do
@@ -53,5 +77,6 @@ check_libraries() {
 }
 
 check_rooms
+check_folders
 check_libraries
 exit "$bad"
