@@ -62,7 +62,7 @@ check_folders() {
         [[ $room == */* && ${room%%/*} == "${target%%/*}" ]] || continue
         from=$(folder_of "$room") to=$(folder_of "$target") room=${room%%/*}
         [ "$from" != "$to" ] || continue
-        [[ " ${folders[$room]-} " == *" $to "*" $from "* ]] ||
+        [[ " ${folders[$room]-} " =~ " $to "(.*" ")?"$from " ]] ||
             complain "$file:$line: $room/$from must not include $target"
     done < <(grep -rnoE '^#include "[a-z0-9_]+/[a-z0-9_/]+' relay --include='*.[ch]' | sed -E 's/#include "//')
 }
