@@ -15,7 +15,7 @@
 #define REASON_MAX 256
 /* lws keeps some bytes more for each header than a head has. */
 #define HEADER_BYTES_MAX (GATE_HEAD_BYTES_MAX + 2048)
-#define RX_BYTES 1             /* per connection; gate_read.c reads past it */
+#define RX_BYTES 1             /* per connection; read.c reads past it */
 #define TX_BYTES (1024 * 1024) /* what one send may take */
 
 /* lws speaks of each client that misbehaves as of an error: for us it is a detail. */

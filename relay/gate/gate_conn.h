@@ -125,7 +125,7 @@ struct gate_conn {
     struct gate_conn *waiting_next;
     struct rate_bucket lines;
     int64_t rate_told_until_us;  /* of lines that nobody answers, that there are too many */
-    int64_t paid_until_us;       /* of what it said, at the rate that it may; gate_read.c */
+    int64_t paid_until_us;       /* of what it said, at the rate that it may; read.c */
     int64_t held_us;             /* when it was last held back */
     int64_t flood_since_us;      /* and since when again and again */
     struct gate_conn *next_held; /* in gate->held; not read from for a while */
@@ -208,7 +208,7 @@ struct gate {
 /* gate.c: what lws calls. */
 extern const struct lws_protocols GATE_PROTOCOLS[];
 
-/* gate_accept.c: takes connections. `reason` gets a sentence without a full stop. */
+/* accept.c: takes connections. `reason` gets a sentence without a full stop. */
 MUST_CHECK enum rc gate_accept_start(struct gate *gate, struct gate_sockets sockets, char *reason,
                                      size_t size);
 void gate_accept_stop(struct gate *gate);
@@ -221,11 +221,11 @@ void gate_accept_adopt_bytes(struct gate *gate, int fd, size_t len);
 /* Did the open connection `fd` come by gate.admin_listen? */
 bool gate_fd_is_admin(const struct gate *gate, int fd);
 
-/* gate_listen.c: did it come by a unix socket? */
+/* listen.c: did it come by a unix socket? */
 bool gate_fd_is_unix(const struct gate *gate, int fd);
 
 /*
- * gate_head.c: a new connection, without TLS: its request's head is looked at before lws sees it.
+ * head.c: a new connection, without TLS: its request's head is looked at before lws sees it.
  */
 void gate_heads_init(struct gate *gate);
 void gate_head_begin(struct gate *gate, int fd);
@@ -237,7 +237,7 @@ void gate_heads_go_on(struct gate *gate);
 bool gate_heads_give_way(struct gate *gate);
 
 /*
- * gate_head_tls.c: the same over TLS. lws reads nothing that was not judged, until _done: it has
+ * tls_head.c: the same over TLS. lws reads nothing that was not judged, until _done: it has
  * the request, or the connection is gone.
  */
 bool gate_head_tls_has_room(const struct gate *gate);
@@ -246,15 +246,15 @@ void gate_head_tls_done(struct lws *wsi);
 void gate_heads_tls_sweep(struct gate *gate, int64_t now_us);
 bool gate_heads_tls_give_way(struct gate *gate);
 
-/* gate_origin.c: may a page of `origin` talk to the `host` it asked for? Pure. */
+/* origin.c: may a page of `origin` talk to the `host` it asked for? Pure. */
 bool gate_origin_allowed(const char *origins, const char *origin, const char *host);
 
-/* gate_refused.c: logs what was refused, not each time. `where`: a path. */
+/* refusals.c: logs what was refused, not each time. `where`: a path. */
 void gate_refused_origin(struct gate *gate, const char *origins, const char *origin,
                          const char *host);
 void gate_refused_token(struct gate *gate, const char *where, const char *error);
 
-/* gate_http.c: plain HTTP; every answer closes its connection. */
+/* routes.c: plain HTTP; every answer closes its connection. */
 int gate_http_request(struct gate *gate, struct lws *wsi, struct gate_request **slot);
 /* The token of `Authorization: Bearer`; one that does not fit is a text that fails. NULL: none. */
 char *gate_http_bearer(struct lws *wsi);
@@ -266,10 +266,10 @@ bool gate_http_has_two_proofs(struct lws *wsi);
 #define GATE_TOO_LONG "?"
 char *gate_http_argument(struct lws *wsi, const char *name, size_t max);
 
-/* gate_upgrade.c. 0: the upgrade may go on; -1: refused, with an answer. */
+/* upgrade.c. 0: the upgrade may go on; -1: refused, with an answer. */
 int gate_http_upgrade(struct gate *gate, struct lws *wsi);
 
-/* gate_limits.c: are streams (is_push: that push) served? False: *ret_refusal says why not. */
+/* limits.c: are streams (is_push: that push) served? False: *ret_refusal says why not. */
 bool gate_serves(const struct gate *gate, bool is_push, struct gate_refusal *ret_refusal);
 /* And may one more come? Likewise; while lws has the request's headers. */
 bool gate_admits(struct gate *gate, struct lws *wsi, bool is_push,
@@ -292,7 +292,7 @@ void gate_waiting_enter(struct gate_conn *conn);
 void gate_waiting_leave(struct gate_conn *conn); /* accepts one that has left */
 #define GATE_SOON "Retry-After: 1"
 
-/* gate_ticket.c */
+/* ticket.c */
 bool gate_ticket_new(char ret_ticket[STORE_TICKET_TEXT + 1]);
 /* RC_OK: the token may be taken by zeroing it. RC_IO: the store failed. Else it is no ticket. */
 typedef void gate_redeemed(void *owner, enum rc rc, struct token *token, const char *error);
@@ -301,7 +301,7 @@ struct gate_redeem *gate_ticket_redeem(struct gate *gate, const char *ticket, ga
                                        void *owner);
 void gate_ticket_forget(struct gate_redeem *redeem);
 
-/* gate_ws.c: a WebSocket's life; what lws gets back from its callbacks. */
+/* conn.c: a WebSocket's life; what lws gets back from its callbacks. */
 int gate_ws_established(struct gate *gate, struct lws *wsi, struct gate_conn **slot);
 void gate_ws_received(struct gate_conn *conn, const struct ws_event *event);
 int gate_ws_writable(struct gate_conn *conn);
@@ -326,7 +326,7 @@ void gate_conn_say(struct gate_conn *conn, const char *line, size_t len);
 void gate_conn_detach(struct gate_conn *conn);
 const struct session_transport *gate_transport(const struct gate_conn *conn);
 
-/* gate_send.c: a session's frames, to the socket at once where that is possible. */
+/* send.c: a session's frames, to the socket at once where that is possible. */
 MUST_CHECK enum rc gate_send(void *socket, const struct iovec *pieces, int count,
                              size_t *ret_taken);
 MUST_CHECK enum rc gate_send_file(void *socket, const struct iovec *piece, int file,
@@ -335,7 +335,7 @@ MUST_CHECK enum rc gate_send_file(void *socket, const struct iovec *piece, int f
 size_t gate_send_rest(const struct iovec *pieces, int count, size_t sent,
                       const unsigned char **ret_rest);
 
-/* gate_read.c: hands on what a socket received, until the connection is freed. */
+/* read.c: hands on what a socket received, until the connection is freed. */
 void gate_read_init(struct gate *gate);
 void gate_read_end(struct gate *gate);
 void gate_read_start(struct gate_conn *conn);
@@ -345,14 +345,14 @@ void gate_read_linger(struct gate_conn *conn);
 /* As read(2), also through TLS: EAGAIN for all that only takes time. */
 ssize_t gate_read_some(struct lws *wsi, unsigned char *bytes, size_t len);
 
-/* gate_message.c: what a line of a client does. */
+/* message.c: what a line of a client does. */
 void gate_message_handle(struct gate_conn *conn, const char *line, size_t len);
 /* The connection is gone, and what it waited for. */
 void gate_message_forget(struct gate_conn *conn);
 /* A token's groups as a session wants them; views of the token. The caller frees. */
 struct session_group *gate_groups_of(const struct token *token);
 
-/* gate_tls.c: before the first connection; nothing without a certificate. */
+/* tls.c: before the first connection; nothing without a certificate. */
 MUST_CHECK enum rc gate_tls_set_ciphers(struct gate *gate, char *reason, size_t size);
 /* Shows and logs until when the certificate is good; nothing without one. */
 void gate_note_certificate(struct gate *gate);
@@ -365,14 +365,14 @@ int gate_tls_errno(const SSL *ssl, int result);
 MUST_CHECK bool gate_say_no_more(struct lws *wsi);
 
 /*
- * gate_memory.c: lws's tables of headers get memory of their own. Behind lws_create_context, whose
+ * memory.c: lws's tables of headers get memory of their own. Behind lws_create_context, whose
  * large tables stay.
  */
 void gate_memory_init(void);
 /* After a crowd came or went, what it no longer needs goes back to the system. */
 void gate_memory_sweep(struct gate *gate);
 
-/* gate_timers.c: one timer for all connections. */
+/* sweep.c: one timer for all connections. */
 void gate_timers_start(struct gate *gate);
 void gate_timers_stop(struct gate *gate);
 void gate_timers_hurry(struct gate *gate); /* while draining */

@@ -18,7 +18,7 @@ struct gate_answer {
     struct buffer body;
 };
 
-/* gate_answer.c */
+/* response.c */
 void gate_answer_init(struct gate_answer *answer, int status, const char *type);
 /* As RFC 9457 has it; `code` is one of `err`, or 0. */
 void gate_answer_problem(struct gate_answer *answer, int status, int code, const char *sentence);
@@ -123,7 +123,7 @@ struct gate_request {
     char pos[SESSION_POS_MAX]; /* of a poll's last line */
 };
 
-/* gate_request.c: their lives. What lws gets back: 0, or -1: end the socket. */
+/* request.c: their lives. What lws gets back: 0, or -1: end the socket. */
 int gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *route,
                        const char *id, struct gate_request **slot);
 /* Likewise, with its answer, which is freed: what still comes of a body is passed over. */
@@ -134,8 +134,8 @@ void gate_request_closed(struct gate_request *request);
 void gate_requests_sweep(struct gate *gate, int64_t now_us, int64_t wall_us);
 
 /*
- * gate_body.c: requests under way, which have a ceiling together: those whose body is waited for
- * longest make room. False: there is none, and the request is answered.
+ * request_slots.c: requests under way, which have a ceiling together: those whose body is waited
+ * for longest make room. False: there is none, and the request is answered.
  */
 bool gate_body_begin(struct gate_request *request);
 void gate_body_add(struct gate_request *request, const char *bytes, size_t len);
@@ -148,14 +148,14 @@ void gate_body_check(struct gate_request *request);
 int64_t gate_body_len(struct lws *wsi);
 
 /*
- * gate_rest.c: lws gives up the headers, and reads no more; a body that is complete already is
+ * request_body.c: lws gives up the headers, and reads no more; a body that is complete already is
  * acted on. _take: bytes that lws had read with the head.
  */
 void gate_rest_start(struct gate_request *request);
 void gate_rest_take(struct gate_request *request, const char *bytes, size_t len);
 void gate_rest_stop(struct gate_request *request);
 
-/* gate_reply.c: writes what is in `out`, and after the last of it ends the connection. */
+/* response_writer.c: writes what is in `out`, and after the last of it ends the connection. */
 void gate_reply_start(struct gate_request *request);
 void gate_reply_stop(struct gate_request *request);
 void gate_request_want_write(struct gate_request *request);
@@ -174,7 +174,7 @@ void gate_request_set_state(struct gate_request *request, enum gate_request_stat
 void gate_request_detach(struct gate_request *request); /* from its session, from the loop */
 
 /*
- * gate_head.c: what has come of a request. RC_OK: lws may read it; RC_AGAIN: so far, and more is to
+ * head.c: what has come of a request. RC_OK: lws may read it; RC_AGAIN: so far, and more is to
  * come; RC_BAD: *ret_answer says why not.
  */
 MUST_CHECK enum rc gate_head_judge(const struct gate *gate, int fd, const char *bytes, size_t len,
@@ -190,7 +190,7 @@ void gate_head_too_late(struct gate_answer *ret_answer);
 #define GATE_LINGER_US 2000000        /* for the client to read why */
 #define GATE_LINGER_BYTES (64 * 1024) /* of what it still says */
 
-/* gate_http.c: the answer to a method that lws does not know: 405, or 404. */
+/* routes.c: the answer to a method that lws does not know: 405, or 404. */
 void gate_http_stray_method(const struct gate *gate, int fd, const char *target, size_t len,
                             struct gate_answer *ret_answer);
 /* What a request says; lws has its headers until the answer. */
@@ -200,14 +200,14 @@ bool gate_http_path(struct lws *wsi, int *ret_method, char path[GATE_TARGET_MAX]
  * `origins`: NULL: of the same host.
  */
 bool gate_http_origin(struct gate *gate, const char *origins, struct lws *wsi, char **ret_origin);
-/* A header by its name in lower case with a colon (also in gate_head.c); as gate_http_argument. */
+/* A header by its name in lower case with a colon (also in head.c); as gate_http_argument. */
 char *gate_http_header(struct lws *wsi, const char *name, size_t max);
 
 /* Cuts topics between commas in place (NULL: none). False: one that no subscribe would take. */
 bool gate_http_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_count);
 #define GATE_WRONG_TOPICS "topics are names between commas, with a * at their end only"
 
-/* gate_sse.c, gate_poll.c, gate_api.c */
+/* sse.c, poll.c, acks.c */
 void gate_sse_headers(struct gate_request *request);
 void gate_sse_begin(struct gate_request *request);
 /* The position that a line tells: where a reconnecting client goes on. NULL: none. */
@@ -229,7 +229,7 @@ void gate_api_push(struct gate_request *request);
 /* The request that a ticket is made for is gone. */
 void gate_api_forget(struct gate_keeping *keeping);
 
-/* gate_publish.c */
+/* publish.c */
 void gate_publish_headers(struct gate_request *request);
 void gate_publish(struct gate_request *request);
 /* What is on its way to the store goes on without the gate, which ends. */
@@ -239,7 +239,9 @@ void gate_publish_timeline(struct gate_request *request);
 void gate_publish_answer(struct gate_request *request, bool is_repeated, const char *id,
                          bool is_synced);
 
-/* gate_sync.c: is the answer to wait until the store has synced? Then _begin answers, later. */
+/*
+ * publish_response.c: is the answer to wait until the store has synced? Then _begin answers, later.
+ */
 bool gate_sync_is_wanted(const struct gate_request *request);
 void gate_sync_begin(struct gate_request *request, const char *key, bool is_repeated,
                      const char *id);
@@ -248,7 +250,7 @@ void gate_sync_stop(struct gate *gate);
 int gate_sync_read_prefer(struct lws *wsi);
 #define GATE_PREFER_WAIT_MAX 3600
 
-/* gate_console.c, gate_console_page.c: for admins; 404 unless gate.console is on. */
+/* console.c, console_page.c: for admins; 404 unless gate.console is on. */
 void gate_console_overview(struct gate_request *request);
 void gate_console_errors(struct gate_request *request);
 void gate_console_latest(struct gate_request *request);
@@ -262,8 +264,8 @@ void gate_console_style(struct gate *gate, struct gate_answer *ret_answer);
 void gate_console_script(struct gate *gate, struct gate_answer *ret_answer);
 
 /*
- * gate_asked.c: the store is asked for this request, which may be gone when it answers; _done and
- * _failed free it. _done gives the request if it still waits for this answer, else NULL.
+ * store_request.c: the store is asked for this request, which may be gone when it answers; _done
+ * and _failed free it. _done returns the request if it still waits for this answer, else NULL.
  */
 struct gate_asked *gate_asked_new(struct gate_request *request);
 struct gate_request *gate_asked_done(struct gate_asked *asked);

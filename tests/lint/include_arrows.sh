@@ -17,6 +17,7 @@ declare -A below=(
 # The folders of a room that has some, lowest first: each may include itself and those before it. "." stands for the
 # files that lie in the room itself.
 declare -A folders=(
+    [gate]=". net http ws api"
 )
 
 # Which files alone may include which library: header pattern, then a pattern of paths.

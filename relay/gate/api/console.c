@@ -1,0 +1,313 @@
+/* console.c: what the console shows and does: how the relay stands, and its error log. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "decoder/version.h"
+#include "gate/gate_request.h"
+#include "hub/hub.h"
+#include "store/admin.h"
+#include "wire/client_message.h"
+#include "wire/token.h"
+
+#define DETAIL_MAX 4096
+
+static struct store *
+store_of(const struct gate_request *request)
+{
+    return hub_store(request->gate->hub);
+}
+
+static enum rc
+add_relay(struct gate *gate, struct buffer *out)
+{
+    struct buffer detail;
+    bool is_ready;
+    enum rc rc;
+
+    buffer_init(&detail, DETAIL_MAX);
+    is_ready = gate->health.ready(gate->health.ctx, &detail);
+    rc = buffer_addf(out,
+                     "{\"at\":%" PRId64 ",\"relay\":{\"name\":\"%s\",\"version\":\"" CLAIRON_VERSION
+                     "\",\"uptime\":%" PRId64 ",\"ready\":%s,\"push\":%s%s%s}",
+                     clock_wall_us() / 1000, store_name(hub_store(gate->hub)),
+                     (clock_monotonic_us() - gate->opened_us) / 1000000,
+                     is_ready ? "true" : "false", gate_push_is_on(gate) ? "true" : "false",
+                     detail.len > 0 ? "," : "", detail.len > 0 ? detail.bytes : "");
+    buffer_free(&detail);
+    return rc;
+}
+
+/* Bytes of WAL between what was seen and what was confirmed; null where the feed is not here. */
+static enum rc
+add_slot(struct gate *gate, struct buffer *out)
+{
+    uint64_t received = stats_total(gate->stats, STAT_FEED_RECEIVED_LSN);
+    uint64_t confirmed = stats_total(gate->stats, STAT_FEED_CONFIRMED_LSN);
+
+    if (stats_total(gate->stats, STAT_FEED_CONNECTED) == 0)
+        return buffer_addf(out, ",\"slot\":null");
+    return buffer_addf(out, ",\"slot\":{\"name\":\"%s\",\"lag\":%" PRIu64 "}",
+                       gate->config->feed.slot, received > confirmed ? received - confirmed : 0);
+}
+
+/* `store`: what the store says of itself; no bytes: it is away. */
+static void
+answer_overview(struct gate_request *request, struct bytes store)
+{
+    struct gate_answer answer;
+    enum rc rc;
+
+    gate_answer_init(&answer, 200, GATE_JSON);
+    rc = add_relay(request->gate, &answer.body);
+    if (rc == RC_OK)
+        rc = add_slot(request->gate, &answer.body);
+    if (rc == RC_OK)
+        rc = buffer_addf(&answer.body, ",\"stats\":");
+    if (rc == RC_OK)
+        rc = stats_write_json(request->gate->stats, &answer.body);
+    if (rc == RC_OK)
+        rc = buffer_addf(&answer.body, ",\"store\":%.*s}\n", store.at != NULL ? (int)store.len : 4,
+                         store.at != NULL ? (const char *)store.at : "null");
+    gate_request_answer_whole(request, &answer, rc);
+}
+
+static void
+on_overview(void *ctx, enum rc rc, struct bytes json)
+{
+    struct gate_request *request = gate_asked_done(ctx);
+    struct bytes none = {NULL, 0};
+
+    if (request != NULL)
+        answer_overview(request, rc == RC_OK ? json : none);
+}
+
+void
+gate_console_overview(struct gate_request *request)
+{
+    struct gate_asked *asked;
+
+    if (!gate_request_is_admin(request))
+        return;
+    asked = gate_asked_new(request);
+    if (store_overview(store_of(request), on_overview, asked) != RC_OK)
+        on_overview(asked, RC_IO, (struct bytes){NULL, 0});
+}
+
+/* {"`name`": what the store returned */
+static void
+answer_described(struct gate_request *request, enum rc rc, const char *name, struct bytes json)
+{
+    struct gate_answer answer;
+
+    if (rc != RC_OK) {
+        gate_request_no_store(request);
+        return;
+    }
+    gate_answer_init(&answer, 200, GATE_JSON);
+    rc = buffer_addf(&answer.body, "{\"%s\":%.*s}\n", name, (int)json.len, (const char *)json.at);
+    gate_request_answer_whole(request, &answer, rc);
+}
+
+static void
+on_errors(void *ctx, enum rc rc, struct bytes json)
+{
+    struct gate_request *request = gate_asked_done(ctx);
+
+    if (request != NULL)
+        answer_described(request, rc, "errors", json);
+}
+
+static void
+on_latest(void *ctx, enum rc rc, struct bytes json)
+{
+    struct gate_request *request = gate_asked_done(ctx);
+
+    if (request != NULL)
+        answer_described(request, rc, "latest", json);
+}
+
+static void
+on_user(void *ctx, enum rc rc, struct bytes json)
+{
+    struct gate_request *request = gate_asked_done(ctx);
+
+    struct gate_answer answer;
+
+    if (request == NULL)
+        return;
+    if (rc != RC_OK) {
+        gate_request_no_store(request);
+        return;
+    }
+    gate_answer_init(&answer, 200, GATE_JSON);
+    rc = buffer_addf(&answer.body, "{\"connections\":%zu,\"user\":%.*s}\n", request->user_sessions,
+                     (int)json.len, (const char *)json.at);
+    gate_request_answer_whole(request, &answer, rc);
+}
+
+/* An entry among the arguments of the URL, such as "before=". False: the request is answered. */
+static bool
+read_place(struct gate_request *request, const char *name, bool *ret_is_given,
+           struct entry_id *ret_entry)
+{
+    char sentence[64];
+    char *text = gate_http_argument(request->wsi, name, ENTRY_ID_TEXT_MAX);
+    bool is_good = text == NULL || entry_id_read(text, strlen(text), ret_entry) == RC_OK;
+
+    *ret_is_given = text != NULL;
+    free(text);
+    if (is_good)
+        return true;
+    snprintf(sentence, sizeof(sentence), "\"%.*s\" must be an entry", (int)strcspn(name, "="),
+             name);
+    gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, sentence);
+    return false;
+}
+
+void
+gate_console_errors(struct gate_request *request)
+{
+    struct gate_asked *asked;
+    struct entry_id before;
+    bool is_given;
+
+    if (!gate_request_is_admin(request) || !read_place(request, "before=", &is_given, &before))
+        return;
+    asked = gate_asked_new(request);
+    if (store_errors(store_of(request), is_given ? &before : NULL, on_errors, asked) != RC_OK)
+        gate_asked_failed(asked);
+}
+
+/* The live tail asks again and again while somebody looks at it: nothing is kept in between. */
+void
+gate_console_latest(struct gate_request *request)
+{
+    struct gate_asked *asked;
+    struct entry_id after;
+    bool is_given;
+
+    if (!gate_request_is_admin(request) || !read_place(request, "after=", &is_given, &after))
+        return;
+    asked = gate_asked_new(request);
+    if (store_latest(store_of(request), is_given ? &after : NULL, on_latest, asked) != RC_OK)
+        gate_asked_failed(asked);
+}
+
+void
+gate_console_user(struct gate_request *request)
+{
+    struct gate_asked *asked;
+    char *user;
+
+    if (!gate_request_is_admin(request))
+        return;
+    user = gate_http_argument(request->wsi, "id=", TOKEN_USER_MAX);
+    if (user == NULL || user[0] == '\0' || strcmp(user, GATE_TOO_LONG) == 0) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
+                             "\"id\" must name a user in 1 to 255 bytes");
+    } else {
+        request->user_sessions = hub_user_sessions(request->gate->hub, user);
+        asked = gate_asked_new(request);
+        if (store_user(store_of(request), user, on_user, asked) != RC_OK)
+            gate_asked_failed(asked);
+    }
+    free(user);
+}
+
+void
+gate_console_rules(struct gate_request *request)
+{
+    struct gate *gate = request->gate;
+    struct gate_answer answer;
+    enum rc rc;
+
+    if (!gate_request_is_admin(request))
+        return;
+    gate_answer_init(&answer, 200, GATE_JSON);
+    rc = gate->health.rules(gate->health.ctx, &answer.body);
+    if (rc == RC_AGAIN)
+        rc = buffer_addf(&answer.body, "{\"at\":0,\"rules\":null,\"elsewhere\":true}");
+    gate_request_answer_whole(request, &answer, rc);
+}
+
+/* The console's test: for admins who may publish, and from the console's own page. */
+void
+gate_console_notify(struct gate_request *request)
+{
+    if (gate_request_is_admin(request))
+        gate_publish(request);
+}
+
+/* The entry that the body names; false: the request is answered. */
+static bool
+read_entry(struct gate_request *request, struct entry_id *ret_entry)
+{
+    char error[CLIENT_MESSAGE_ERROR_MAX];
+    char text[CLIENT_MESSAGE_ENTRY_MAX];
+
+    if (!gate_request_is_admin(request))
+        return false;
+    if (client_message_parse_entry(request->body.bytes, request->body.len, text, error) != RC_OK) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
+        return false;
+    }
+    if (entry_id_read(text, strlen(text), ret_entry) == RC_OK)
+        return true;
+    gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
+                         "\"entry\" must be an entry of the error log");
+    return false;
+}
+
+static void
+on_mended(void *ctx, enum rc rc, enum store_mend how, long long users)
+{
+    struct gate_request *request = gate_asked_done(ctx);
+    struct gate_answer answer;
+
+    if (request == NULL)
+        return;
+    if (rc != RC_OK) {
+        gate_request_no_store(request);
+    } else if (how == STORE_MEND_GONE) {
+        gate_request_problem(request, 404, 0, "the error log has no such entry");
+    } else if (how == STORE_MEND_NOBODY) {
+        gate_request_problem(request, 422, GATE_ERR_BAD_REQUEST,
+                             "nobody waits for this message: it can only be dropped");
+    } else {
+        gate_answer_init(&answer, 200, GATE_JSON);
+        rc = buffer_addf(&answer.body, "{\"users\":%lld}\n", users);
+        gate_request_answer_whole(request, &answer, rc);
+    }
+}
+
+static void
+mend(struct gate_request *request, const char *verb,
+     enum rc (*ask)(struct store *, struct entry_id, store_mended *, void *))
+{
+    struct gate_asked *asked;
+    struct entry_id entry;
+
+    if (!read_entry(request, &entry))
+        return;
+    log_info(request->who, "\"%s\" %s entry %" PRIu64 "-%" PRIu64 " of the error log",
+             request->token.user, verb, entry.ms, entry.seq);
+    asked = gate_asked_new(request);
+    if (ask(store_of(request), entry, on_mended, asked) != RC_OK)
+        gate_asked_failed(asked);
+}
+
+void
+gate_console_redrive(struct gate_request *request)
+{
+    mend(request, "redrives", store_redrive);
+}
+
+void
+gate_console_drop(struct gate_request *request)
+{
+    mend(request, "drops", store_drop);
+}

@@ -1,0 +1,202 @@
+/* poll.c: GET /v1/poll: what there is, or what comes within a while, in one answer. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "gate/gate_request.h"
+
+#define WAIT_S 25
+#define WAIT_MAX_S 60
+#define LINES 64
+#define LINES_MAX 1024
+#define BYTES_ENOUGH (1024 * 1024) /* an answer that has grown so far is given */
+#define BYTES_MAX (64 * 1024 * 1024)
+#define PATIENCE_US (5 * 1000000) /* for the store, beyond the wait */
+#define LOOK_FIRST_S 0.005        /* after the wait: the store has had a moment */
+#define LOOK_AGAIN_S 0.02
+
+/* An integer of the query from 0 to max; `standard` when it is not given; -1: something else. */
+static int64_t
+read_number(struct gate_request *request, const char *name, int64_t max, int64_t standard)
+{
+    char *text = gate_http_argument(request->wsi, name, 8);
+    int64_t value = 0;
+
+    if (text == NULL)
+        return standard;
+    for (const char *at = text; *at != '\0'; at++)
+        value = *at >= '0' && *at <= '9' && value >= 0 ? value * 10 + (*at - '0') : -1;
+    if (text[0] == '\0')
+        value = -1;
+    free(text);
+    return value <= max ? value : max;
+}
+
+/* The sweep would come up to a second late: much for who asks without waiting. */
+static void
+on_look(struct ev_loop *loop, struct ev_timer *timer, int events)
+{
+    struct gate_request *request = timer->data;
+
+    (void)events;
+    if (request->state == GATE_REQUEST_OPEN)
+        gate_poll_sweep(request, clock_monotonic_us(), clock_wall_us());
+    if (request->state != GATE_REQUEST_OPEN)
+        ev_timer_stop(loop, timer);
+}
+
+static void
+begin(struct gate_request *request, const char *pos, char *topics)
+{
+    const struct config *config = request->gate->config;
+    int64_t wait_s = read_number(request, "wait=", WAIT_MAX_S, WAIT_S);
+    int64_t max = read_number(request, "max=", LINES_MAX, LINES);
+    const char *names[SESSION_TOPICS_MAX];
+    struct session_request wanted = {.pos = pos, .is_poll = true, .topics = {names, 0}};
+
+    if (wait_s < 0 || max < 1) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
+                             "wait is a number of seconds, max one of lines from 1 on");
+        return;
+    }
+    if (!gate_http_topics(topics, names, &wanted.topics.count)) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_WRONG_TOPICS);
+        return;
+    }
+    /* Never more in the window than the answer takes: what is put in it counts as shown. */
+    request->max = max < config->delivery.window ? (int)max : config->delivery.window;
+    wanted.window = request->max;
+    request->deadline_us = clock_monotonic_us() + wait_s * 1000000;
+    buffer_init(&request->body, BYTES_MAX);
+    gate_request_attach(request, &wanted);
+    ev_timer_init(&request->look, on_look, (double)wait_s + LOOK_FIRST_S, LOOK_AGAIN_S);
+    request->look.data = request;
+    ev_timer_start(request->gate->loop, &request->look);
+}
+
+void
+gate_poll_begin(struct gate_request *request)
+{
+    char *pos = gate_http_argument(request->wsi, "pos=", SESSION_POS_MAX - 1);
+    char *topics = gate_http_argument(request->wsi, "topics=", SESSION_TOPICS_BYTES_MAX);
+
+    begin(request, pos, topics);
+    free(pos);
+    free(topics);
+}
+
+static void
+finish(struct gate_request *request)
+{
+    struct gate_answer answer;
+
+    gate_answer_init(&answer, request->body.len > 0 ? 200 : 204, "application/x-ndjson");
+    gate_answer_header(&answer, "Clairon-Pos: %s", request->pos);
+    answer.body = request->body;
+    buffer_init(&request->body, 0);
+    gate_request_answer(request, &answer);
+}
+
+static bool
+begins(const char *line, size_t len, const char *with)
+{
+    return len >= strlen(with) && memcmp(line, with, strlen(with)) == 0;
+}
+
+/* `connected` and `ping` are for connections that stay. */
+static bool
+is_kept(const char *line, size_t len)
+{
+    return begins(line, len, "{\"t\":\"msg\"") || begins(line, len, "{\"t\":\"gap\"") ||
+           begins(line, len, "{\"t\":\"acked\"");
+}
+
+static void
+keep_pos(struct gate_request *request, const char *line, size_t len)
+{
+    struct bytes pos = gate_sse_pos(line, len);
+
+    if (pos.at != NULL)
+        snprintf(request->pos, sizeof(request->pos), "%.*s", (int)pos.len, (const char *)pos.at);
+}
+
+/* False when the answer cannot take it. */
+static bool
+keep_line(struct gate_request *request, const char *line, size_t len)
+{
+    if (buffer_add(&request->body, line, len) != RC_OK ||
+        buffer_add(&request->body, "\n", 1) != RC_OK)
+        return false;
+    keep_pos(request, line, len);
+    request->line_count += begins(line, len, "{\"t\":\"msg\"");
+    request->has_news |= !begins(line, len, "{\"t\":\"acked\"");
+    return true;
+}
+
+/* What does not fit comes by the position: a frame is taken as a whole or not at all. */
+bool
+gate_poll_lines(struct gate_request *request, const char *text, size_t len)
+{
+    const char *end = text + len;
+
+    if (request->line_count >= request->max || request->body.len >= BYTES_ENOUGH) {
+        request->is_full = true;
+        return false;
+    }
+    while (text < end) {
+        const char *stop = memchr(text, '\n', (size_t)(end - text));
+        size_t line_len = (size_t)((stop != NULL ? stop : end) - text);
+
+        if (is_kept(text, line_len) && !keep_line(request, text, line_len)) {
+            gate_request_kill(request);
+            return false;
+        }
+        text += line_len + 1;
+    }
+    return true;
+}
+
+/* A turn after the first line came: what came with it is in the answer too. */
+void
+gate_poll_writable(struct gate_request *request)
+{
+    if (!request->has_news)
+        return;
+    /* All was sent: the session knows a newer place than its last line told. */
+    if (!request->is_full)
+        (void)session_place(request->session, request->pos);
+    finish(request);
+}
+
+void
+gate_poll_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us)
+{
+    const struct config *config = request->gate->config;
+    int64_t expires_us = request->token.expires_s * 1000000 + config->auth.leeway_ms * 1000;
+
+    if (now_us < request->deadline_us && wall_us < expires_us)
+        return;
+    if (session_place(request->session, request->pos))
+        finish(request);
+    else if (now_us > request->deadline_us + PATIENCE_US)
+        gate_request_no_store(request);
+}
+
+void
+gate_poll_hurry(struct gate_request *request)
+{
+    request->deadline_us = clock_monotonic_us();
+    ev_timer_stop(request->gate->loop, &request->look);
+    ev_timer_set(&request->look, LOOK_FIRST_S, LOOK_AGAIN_S);
+    ev_timer_start(request->gate->loop, &request->look);
+}
+
+void
+gate_poll_end(struct gate_request *request, int code, const char *reason, int64_t in_ms)
+{
+    (void)code;
+    (void)in_ms;
+    if (request->state == GATE_REQUEST_OPEN)
+        gate_request_problem(request, 503, 0, reason);
+}

@@ -1,0 +1,331 @@
+/* publish.c: POST /v1/notifications, and GET /v1/notifications/ID: what became of one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <openssl/sha.h>
+#include <uthash.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "gate/gate_request.h"
+#include "hub/funnel.h"
+#include "hub/hub.h"
+#include "store/publish.h"
+#include "store/topic_prefix.h"
+#include "store/trace.h"
+#include "wire/publication.h"
+
+#define KEY_MAX 255
+#define TRACEPARENT_MAX 255 /* bytes of the header that are looked at */
+
+/* A notification on its way to the store, for a key that nobody else may use meanwhile. */
+struct gate_running {
+    UT_hash_handle hh;
+    struct gate *gate;        /* NULL: gone */
+    struct gate_asked *asked; /* its own request's, which may be gone */
+    char *key;                /* NULL: it is not in gate->running */
+    char *user;
+    char digest[STORE_DIGEST_TEXT + 1];
+    char traceparent[TRACEPARENT_LEN + 1];
+    int64_t since_us; /* monotonic: before the store can have taken it */
+};
+
+static struct gate_running *
+running_new(struct gate_request *request, char *key)
+{
+    struct gate_running *running = memory_new(sizeof(*running));
+
+    *running =
+        (struct gate_running){.gate = request->gate,
+                              .asked = gate_asked_new(request),
+                              .key = key,
+                              .user = memory_text(request->token.user, strlen(request->token.user)),
+                              .since_us = clock_monotonic_us()};
+    if (key != NULL)
+        HASH_ADD_KEYPTR(hh, request->gate->running, running->key, strlen(running->key), running);
+    return running;
+}
+
+static bool
+is_running(const struct gate *gate, const char *key)
+{
+    struct gate_running *running = NULL;
+
+    if (key != NULL)
+        HASH_FIND_STR(gate->running, key, running);
+    return running != NULL;
+}
+
+/* What it asked goes on being the caller's. */
+static void
+running_free(struct gate_running *running)
+{
+    if (running->gate != NULL && running->key != NULL)
+        HASH_DELETE(hh, running->gate->running, running);
+    free(running->key);
+    free(running->user);
+    free(running);
+}
+
+void
+gate_publish_stop(struct gate *gate)
+{
+    struct gate_running *running, *next;
+
+    HASH_ITER (hh, gate->running, running, next) {
+        HASH_DELETE(hh, gate->running, running);
+        running->gate = NULL;
+    }
+}
+
+void
+gate_publish_answer(struct gate_request *request, bool is_repeated, const char *id, bool is_synced)
+{
+    struct gate_answer answer;
+
+    gate_answer_init(&answer, is_repeated ? 200 : 201, GATE_JSON);
+    if (is_repeated)
+        gate_answer_header(&answer, "Idempotency-Replayed: true");
+    if (is_synced)
+        gate_answer_header(&answer, "Preference-Applied: wait");
+    gate_answer_header(&answer, "Location: /v1/notifications/%s", id);
+    if (buffer_addf(&answer.body, "{\"id\":\"%s\"}\n", id) != RC_OK)
+        buffer_clear(&answer.body);
+    gate_request_answer(request, &answer);
+}
+
+static void
+answer_published(struct gate_request *request, const char *key, bool is_repeated, const char *id)
+{
+    if (gate_sync_is_wanted(request))
+        gate_sync_begin(request, key, is_repeated, id);
+    else
+        gate_publish_answer(request, is_repeated, id, false);
+}
+
+static void
+answer_different(struct gate_request *request)
+{
+    gate_request_problem(request, 422, GATE_ERR_BAD_REQUEST,
+                         "Idempotency-Key was used before, for another body");
+}
+
+static void
+answer_expired(struct gate_request *request)
+{
+    gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "metadata.expiration is over already");
+}
+
+/* Only what was stored now: of an older key we cannot tell when the store will forget it. */
+static void
+keep(const struct gate_running *running, enum store_publish how, const char *id)
+{
+    struct gate *gate = running->gate;
+
+    if (gate != NULL && running->key != NULL && how == STORE_PUBLISHED)
+        funnel_keep(gate->funnel, store_epoch(hub_store(gate->hub)), running->user, running->key,
+                    running->digest, id, running->since_us);
+}
+
+/* Where the trace goes on: by this line, the id leads to all that becomes of it. */
+static void
+log_trace(const struct gate_running *running, const char *id)
+{
+    if (running->traceparent[0] != '\0')
+        log_event(traceparent_is_sampled(running->traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
+                  "gate", "published %s, traceparent %s", id, running->traceparent);
+}
+
+static void
+answer_outcome(struct gate_request *request, const struct gate_running *running, enum rc rc,
+               enum store_publish how, const char *id)
+{
+    if (rc != RC_OK)
+        gate_request_problem(request, 503, 0, "the store did not take the notification");
+    else if (how == STORE_PUBLISHED_DIFFERENT)
+        answer_different(request);
+    else if (how == STORE_PUBLISHED_EXPIRED)
+        answer_expired(request);
+    else
+        answer_published(request, running->key, how == STORE_PUBLISHED_BEFORE, id);
+}
+
+static void
+on_published(void *ctx, enum rc rc, enum store_publish how, const char *id)
+{
+    struct gate_running *running = ctx;
+    struct gate_request *request = gate_asked_done(running->asked);
+
+    if (rc == RC_OK)
+        keep(running, how, id);
+    if (rc == RC_OK && how == STORE_PUBLISHED_BEFORE && running->gate != NULL)
+        stats_add(running->gate->stats, STAT_REPEATS_STORE, 1);
+    if (rc == RC_OK && how == STORE_PUBLISHED)
+        log_trace(running, id);
+    if (request != NULL)
+        answer_outcome(request, running, rc, how, id);
+    running_free(running);
+}
+
+/* True when memory knows the key: the request is answered, without the store. */
+static bool
+answer_known(struct gate_request *request, const char *key, const char *digest)
+{
+    struct gate *gate = request->gate;
+    char id[FRAME_UUID_TEXT + 1];
+    bool is_same;
+
+    if (key == NULL ||
+        !funnel_find(gate->funnel, store_epoch(hub_store(gate->hub)), request->token.user, key,
+                     digest, clock_monotonic_us(), STORE_KEY_KEPT_MS * INT64_C(1000), &is_same, id))
+        return false;
+    stats_add(gate->stats, STAT_REPEATS_MEMORY, is_same ? 1 : 0);
+    if (is_same)
+        answer_published(request, key, true, id);
+    else
+        answer_different(request);
+    return true;
+}
+
+static void
+make_digest(const struct buffer *text, char ret_digest[STORE_DIGEST_TEXT + 1])
+{
+    unsigned char bytes[SHA256_DIGEST_LENGTH];
+
+    SHA256((const unsigned char *)text->bytes, text->len, bytes);
+    bytes_hex(bytes, sizeof(bytes), ret_digest);
+}
+
+/* Nobody's key can look like another's: the length of the name comes first. */
+static char *
+key_of(const struct gate_request *request)
+{
+    size_t room = strlen(request->token.user) + KEY_MAX + 32;
+    char *key;
+
+    if (request->key == NULL)
+        return NULL;
+    key = memory_new(room);
+    snprintf(key, room, "%zu:%s:%s", strlen(request->token.user), request->token.user,
+             request->key);
+    return key;
+}
+
+static void
+publish(struct gate_request *request, const struct publication *publication)
+{
+    char digest[STORE_DIGEST_TEXT + 1];
+    char *key = key_of(request);
+    struct gate_running *running;
+
+    /* With a key it may be the repeat of a request that was in time. */
+    if (publication->is_expired && key == NULL) {
+        answer_expired(request);
+        return;
+    }
+    make_digest(&publication->asked, digest);
+    if (answer_known(request, key, digest)) {
+        free(key);
+        return;
+    }
+    if (is_running(request->gate, key)) {
+        free(key);
+        gate_request_problem(request, 409, 0, "a request with this Idempotency-Key is under way");
+        return;
+    }
+    running = running_new(request, key);
+    memcpy(running->digest, digest, sizeof(digest));
+    memcpy(running->traceparent, publication->traceparent, sizeof(running->traceparent));
+    if (store_publish(hub_store(request->gate->hub), publication, key, digest, on_published,
+                      running) != RC_OK) {
+        struct gate_asked *asked = running->asked;
+
+        running_free(running);
+        gate_asked_failed(asked);
+    }
+}
+
+static bool
+may(struct gate_request *request, bool is_allowed)
+{
+    if (!is_allowed)
+        gate_request_problem(request, 403, GATE_ERR_PERMISSION,
+                             "the token's claim \"publish\" is not true");
+    return is_allowed;
+}
+
+void
+gate_publish_headers(struct gate_request *request)
+{
+    static const char KEY[] = "idempotency-key:";
+
+    request->key = gate_http_header(request->wsi, KEY, KEY_MAX);
+    /* A key that was left out by mistake: taken for none, it would store each repeat. */
+    if (request->key == NULL && lws_hdr_custom_length(request->wsi, KEY, (int)strlen(KEY)) == 0)
+        request->key = memory_text(GATE_TOO_LONG, strlen(GATE_TOO_LONG));
+    request->wait_s = gate_sync_read_prefer(request->wsi);
+    request->traceparent = gate_http_header(request->wsi, "traceparent:", TRACEPARENT_MAX);
+}
+
+void
+gate_publish(struct gate_request *request)
+{
+    const char *prefix = request->gate->config->feed.topic_prefix;
+    struct publication_origin origin = {
+        .emitter = request->token.user,
+        .topic_prefix = prefix != NULL ? prefix : store_topic_prefix(hub_store(request->gate->hub)),
+        .traceparent = request->traceparent,
+        .now_us = clock_wall_us()};
+    struct publication publication = {0};
+    char error[PUBLICATION_ERROR_MAX];
+
+    if (!may(request, request->token.publish))
+        return;
+    if (request->key != NULL && strcmp(request->key, GATE_TOO_LONG) == 0) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
+                             "Idempotency-Key must have 1 to 255 bytes");
+    } else if (getrandom(origin.random, sizeof(origin.random), 0) !=
+               (ssize_t)sizeof(origin.random)) {
+        gate_request_problem(request, 500, 0, "no random numbers");
+    } else if (publication_read(request->body.len > 0 ? request->body.bytes : "", request->body.len,
+                                &origin, &publication, error) != RC_OK) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
+    } else {
+        publish(request, &publication);
+        publication_free(&publication);
+    }
+}
+
+static void
+on_traced(void *ctx, enum rc rc, const struct trace *trace)
+{
+    struct gate_request *request = gate_asked_done(ctx);
+    struct gate_answer answer;
+
+    if (request == NULL)
+        return;
+    if (rc != RC_OK) {
+        gate_request_no_store(request);
+    } else if (trace_is_empty(trace)) {
+        gate_request_problem(request, 404, 0, "no notification has this id");
+    } else {
+        gate_answer_init(&answer, 200, GATE_JSON);
+        rc = trace_write_json(trace, request->id, &answer.body);
+        gate_request_answer_whole(request, &answer, rc);
+    }
+}
+
+void
+gate_publish_timeline(struct gate_request *request)
+{
+    struct gate_asked *asked;
+
+    if (!may(request, request->token.publish || request->token.admin))
+        return;
+    asked = gate_asked_new(request);
+    if (store_trace(hub_store(request->gate->hub), request->id, on_traced, asked) != RC_OK)
+        gate_asked_failed(asked);
+}

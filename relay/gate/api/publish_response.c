@@ -1,0 +1,192 @@
+/*
+ * publish_response.c: holds the answer of POST /v1/notifications until the store has synced it to
+ * disk.
+ *
+ * A store with appendfsync everysec may lose the last second and more when it is killed, with what
+ * it had answered for. As KeyDB has no WAITAOF, time stands in for it, as in feed_confirm.c: after
+ * store_fsync_delay_us the store is asked whether it still has the notification. If it was killed
+ * and started again meanwhile, what it has then came from its disk.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include <utlist.h>
+
+#include "base/memory.h"
+#include "gate/gate_request.h"
+#include "hub/funnel.h"
+#include "hub/hub.h"
+#include "store/trace.h"
+
+#define SECOND_US 1000000
+#define SPACES " \t"
+
+struct gate_syncing {
+    struct gate *gate;         /* NULL: gone */
+    struct gate_syncing *prev; /* in gate->syncing */
+    struct gate_syncing *next;
+    struct gate_asked *asked;
+    struct ev_timer due;
+    bool is_repeated;
+    char *key; /* as in the idempotency cache; NULL: none */
+    char *user;
+    char id[FRAME_UUID_TEXT + 1];
+};
+
+static void
+syncing_free(struct gate_syncing *syncing)
+{
+    if (syncing->gate != NULL) {
+        ev_timer_stop(syncing->gate->loop, &syncing->due);
+        DL_DELETE(syncing->gate->syncing, syncing);
+    }
+    free(syncing->key);
+    free(syncing->user);
+    free(syncing);
+}
+
+/* The cache must not answer for what the store has lost. */
+static void
+forget_key(const struct gate_syncing *syncing)
+{
+    if (syncing->gate != NULL && syncing->key != NULL)
+        funnel_forget(syncing->gate->funnel, syncing->user, syncing->key);
+}
+
+static void
+on_traced(void *ctx, enum rc rc, const struct trace *trace)
+{
+    struct gate_syncing *syncing = ctx;
+    struct gate_request *request = gate_asked_done(syncing->asked);
+    bool is_lost = trace != NULL && rc == RC_OK && trace_is_empty(trace);
+
+    if (is_lost)
+        forget_key(syncing);
+    if (request != NULL && rc == RC_OK && !is_lost)
+        gate_publish_answer(request, syncing->is_repeated, syncing->id, true);
+    else if (request != NULL)
+        gate_request_problem(request, 503, 0,
+                             is_lost ? "the store lost the notification before it was synced"
+                                     : "the store did not confirm the notification");
+    syncing_free(syncing);
+}
+
+static void
+on_due(struct ev_loop *loop, struct ev_timer *timer, int events)
+{
+    struct gate_syncing *syncing = timer->data;
+
+    (void)loop;
+    (void)events;
+    if (store_trace(hub_store(syncing->gate->hub), syncing->id, on_traced, syncing) != RC_OK)
+        on_traced(syncing, RC_IO, NULL);
+}
+
+void
+gate_sync_begin(struct gate_request *request, const char *key, bool is_repeated, const char *id)
+{
+    struct gate *gate = request->gate;
+    const char *user = request->token.user;
+    struct gate_syncing *syncing = memory_new(sizeof(*syncing));
+    int64_t delay_us = store_fsync_delay_us(hub_store(gate->hub));
+
+    *syncing = (struct gate_syncing){.gate = gate,
+                                     .asked = gate_asked_new(request),
+                                     .is_repeated = is_repeated,
+                                     .key = key != NULL ? memory_text(key, strlen(key)) : NULL,
+                                     .user = memory_text(user, strlen(user))};
+    memcpy(syncing->id, id, sizeof(syncing->id));
+    ev_timer_init(&syncing->due, on_due, (double)delay_us / SECOND_US, 0.);
+    syncing->due.data = syncing;
+    DL_APPEND(gate->syncing, syncing);
+    ev_timer_start(gate->loop, &syncing->due);
+}
+
+bool
+gate_sync_is_wanted(const struct gate_request *request)
+{
+    const struct gate *gate = request->gate;
+    int64_t delay_us = store_fsync_delay_us(hub_store(gate->hub));
+
+    return gate->config->store.publish_sync ||
+           (request->wait_s > 0 && request->wait_s * SECOND_US >= delay_us);
+}
+
+/* Up to the next comma or the end; a comma within quotes is part of the value. */
+static const char *
+preference_end(const char *text)
+{
+    bool is_quoted = false;
+
+    for (; *text != '\0' && (*text != ',' || is_quoted); text++) {
+        if (*text == '"')
+            is_quoted = !is_quoted;
+        else if (*text == '\\' && is_quoted && text[1] != '\0')
+            text++;
+    }
+    return text;
+}
+
+/* The value of a preference "wait", which may be quoted; 0: another one, or no number. */
+static long
+wait_of(const char *preference)
+{
+    static const char WAIT[] = "wait";
+    const char *value = preference + strspn(preference, SPACES);
+    char *end;
+    long seconds;
+    bool is_quoted;
+
+    if (strncasecmp(value, WAIT, sizeof(WAIT) - 1) != 0)
+        return 0;
+    value += sizeof(WAIT) - 1;
+    value += strspn(value, SPACES);
+    if (*value++ != '=')
+        return 0;
+    value += strspn(value, SPACES);
+    is_quoted = *value == '"';
+    value += is_quoted;
+    if (*value < '0' || *value > '9')
+        return 0;
+    seconds = strtol(value, &end, 10);
+    if (is_quoted && *end++ != '"')
+        return 0;
+    end += strspn(end, SPACES);
+    return *end == '\0' || *end == ',' || *end == ';' ? seconds : 0;
+}
+
+/* RFC 7240: of equal preferences the first counts. */
+int
+gate_sync_read_prefer(struct lws *wsi)
+{
+    char *prefer = gate_http_header(wsi, "prefer:", 255);
+    const char *at = prefer;
+    long seconds = 0;
+
+    while (at != NULL && seconds == 0) {
+        seconds = wait_of(at);
+        at = preference_end(at);
+        at = *at == ',' ? at + 1 : NULL;
+    }
+    free(prefer);
+    return seconds > 0 && seconds <= GATE_PREFER_WAIT_MAX ? (int)seconds : 0;
+}
+
+void
+gate_sync_stop(struct gate *gate)
+{
+    struct gate_syncing *syncing, *next;
+
+    DL_FOREACH_SAFE (gate->syncing, syncing, next) {
+        bool is_asked = !ev_is_active(&syncing->due);
+
+        if (is_asked) { /* the store answers later */
+            DL_DELETE(gate->syncing, syncing);
+            syncing->gate = NULL;
+            continue;
+        }
+        (void)gate_asked_done(syncing->asked);
+        syncing_free(syncing);
+    }
+}

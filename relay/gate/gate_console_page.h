@@ -1,9 +1,0 @@
-/* gate_console_page.h: the texts of console/, embedded at build time. */
-#ifndef CLAIRON_GATE_GATE_CONSOLE_PAGE_H
-#define CLAIRON_GATE_GATE_CONSOLE_PAGE_H
-
-extern const char gate_console_index_html[];
-extern const char gate_console_console_css[];
-extern const char gate_console_console_js[];
-
-#endif

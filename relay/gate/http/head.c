@@ -1,0 +1,472 @@
+/*
+ * head.c: looks at the head of each request before libwebsockets does, which would hang up on
+ * what is too long, answer unknown methods in its own words, and let pass what is ambiguous.
+ *
+ * The head is only peeked at: it costs no memory here, and libwebsockets reads it from the socket
+ * as ever. What comes over TLS is tls_head.c's, once a client has said hello and there is a
+ * place: who does not, or only in part, costs no more than the others.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "gate/gate_request.h"
+#include "wire/http_head.h"
+
+#define TLS_HANDSHAKE 0x16
+#define TLS_RECORD_HEAD 5
+#define TLS_HELLO_ENOUGH 4096 /* bytes: nobody says hello at such length */
+#define AGAIN_S 0.01
+#define HELLOS_A_TURN 16
+
+/*
+ * PEEKING -> WAITING, over TLS, for a place -> adopted by lws; or LINGERING: it is answered, and
+ * what still comes is thrown away.
+ */
+struct gate_head {
+    struct gate *gate;
+    struct gate_head *prev; /* in gate->heads or, WAITING, gate->hellos; the oldest first */
+    struct gate_head *next;
+    struct ev_io readable;
+    struct ev_timer again; /* where the system does not say when more has come */
+    int fd;
+    bool is_waiting;
+    bool is_lingering;
+    size_t len; /* peeked, or thrown away */
+    int64_t since_us;
+};
+
+_Static_assert(GATE_HEAD_BYTES_MAX <= GATE_RECEIVED_MAX, "a head is peeked at as a whole");
+
+/* The descriptor stays open. */
+static void
+head_free(struct gate_head *head)
+{
+    struct gate *gate = head->gate;
+
+    ev_io_stop(gate->loop, &head->readable);
+    ev_timer_stop(gate->loop, &head->again);
+    if (head->is_waiting) {
+        DL_DELETE(gate->hellos, head);
+        gate_heads_go_on(gate);
+    } else {
+        DL_DELETE(gate->heads, head);
+    }
+    region_give(&gate->head_places, head);
+}
+
+static void
+head_close(struct gate_head *head)
+{
+    close(head->fd);
+    head_free(head);
+}
+
+/* A close with unread bytes would be a reset, which may take the answer with it. */
+static void
+answer(struct gate_head *head, struct gate_answer *answer)
+{
+    struct buffer out;
+    ssize_t sent = -1;
+
+    stats_add(head->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+    if (gate_answer_build(answer, &out) == RC_OK)
+        sent = send(head->fd, out.bytes + LWS_PRE, out.len - LWS_PRE, MSG_NOSIGNAL);
+    buffer_free(&out);
+    if (sent < 0 || shutdown(head->fd, SHUT_WR) != 0) {
+        head_close(head);
+        return;
+    }
+    head->is_lingering = true;
+    head->len = 0;
+    head->since_us = clock_monotonic_us();
+    ev_timer_stop(head->gate->loop, &head->again);
+    ev_io_start(head->gate->loop, &head->readable);
+}
+
+/* So that poll speaks up when there is more than `len`; one byte is the system's default. */
+static bool
+set_low_water(int fd, size_t len)
+{
+    int mark = (int)len;
+
+    return setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &mark, sizeof(mark)) == 0;
+}
+
+/*
+ * lws answers an Upgrade that it does not know with 403, takes h2c for one, and hangs up where
+ * Connection does not say the same. So it is not shown it: it gets the head from us, under another
+ * name, as what would hide others does, and the last byte from the socket, or it would take what it
+ * was given for a body too.
+ */
+static void
+hand_over_edited(struct gate_head *head, const struct http_head *parts)
+{
+    struct gate *gate = head->gate;
+    const char *upgrade = parts->idle_upgrade;
+    size_t name_at = upgrade != NULL ? (size_t)(upgrade - (const char *)gate->received) : 0;
+    ssize_t len = (ssize_t)parts->len - 1;
+    int fd = head->fd;
+
+    (void)set_low_water(fd, 1);
+    head_free(head);
+    if (recv(fd, gate->received, (size_t)len, 0) != len) {
+        close(fd);
+        return;
+    }
+    if (upgrade != NULL)
+        gate->received[name_at] = 'X';
+    (void)gate_head_hides((char *)gate->received, parts->len, true);
+    gate_accept_adopt_bytes(gate, fd, (size_t)len);
+}
+
+static void
+hand_over(struct gate_head *head, const struct http_head *parts)
+{
+    struct gate *gate = head->gate;
+    int fd = head->fd;
+
+    if (parts->idle_upgrade != NULL || gate_head_hides((char *)gate->received, parts->len, false)) {
+        hand_over_edited(head, parts);
+        return;
+    }
+    (void)set_low_water(fd, 1);
+    head_free(head);
+    (void)gate_accept_adopt(gate, fd);
+}
+
+static bool
+says_no_more(int fd)
+{
+    struct pollfd one = {.fd = fd, .events = POLLRDHUP};
+
+    return poll(&one, 1, 0) > 0;
+}
+
+/*
+ * The front of the line is read from again, and so is back here in the next turn of the loop: each
+ * hello takes a signature.
+ */
+void
+gate_heads_go_on(struct gate *gate)
+{
+    struct gate_head *head;
+    int left = HELLOS_A_TURN;
+
+    if (!gate_head_tls_has_room(gate))
+        return;
+    DL_FOREACH (gate->hellos, head) {
+        if (left-- == 0)
+            return;
+        ev_io_start(gate->loop, &head->readable);
+    }
+}
+
+static void
+stand_in_line(struct gate_head *head)
+{
+    struct gate *gate = head->gate;
+
+    (void)set_low_water(head->fd, 1);
+    ev_io_stop(gate->loop, &head->readable);
+    ev_timer_stop(gate->loop, &head->again);
+    DL_DELETE(gate->heads, head);
+    head->is_waiting = true;
+    DL_APPEND(gate->hellos, head);
+    gate_heads_go_on(gate);
+}
+
+static void
+hand_over_hello(struct gate_head *head)
+{
+    struct gate *gate = head->gate;
+    int fd = head->fd;
+
+    if (!head->is_waiting) {
+        stand_in_line(head);
+    } else if (says_no_more(fd)) {
+        head_close(head); /* it gave up: no signature for that */
+    } else if (gate_head_tls_has_room(gate)) {
+        head_free(head);
+        gate_head_tls_begin(gate, fd);
+    } else {
+        ev_io_stop(gate->loop, &head->readable);
+    }
+}
+
+/* A unix socket has no mark, and a system that is short of memory does not wait for it. */
+static void
+wait_for_more(struct gate_head *head, size_t len)
+{
+    bool is_longer = len > head->len;
+
+    head->len = len;
+    /* Of who ends, all is there to see now: it may have come since. */
+    if (says_no_more(head->fd)) {
+        if (is_longer)
+            ev_feed_event(head->gate->loop, &head->readable, EV_READ);
+        else
+            head_close(head);
+        return;
+    }
+    if (is_longer && !gate_fd_is_unix(head->gate, head->fd) && set_low_water(head->fd, len + 1))
+        return;
+    ev_io_stop(head->gate->loop, &head->readable);
+    ev_timer_again(head->gate->loop, &head->again);
+}
+
+static bool
+is_method(const struct http_head *parts, const char *name)
+{
+    return strlen(name) == parts->method_len && memcmp(name, parts->method, parts->method_len) == 0;
+}
+
+/* Those that libwebsockets would not hand on to us. */
+static bool
+is_stray_method(const struct http_head *parts)
+{
+    static const char *const METHODS[] = {"GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE"};
+
+    for (size_t i = 0; i < sizeof(METHODS) / sizeof(METHODS[0]); i++) {
+        if (is_method(parts, METHODS[i]))
+            return false;
+    }
+    return true;
+}
+
+static enum rc
+refuse(struct gate_answer *ret_answer, int status, const char *sentence)
+{
+    log_debug("gate", "refused a request with %d: %s", status, sentence);
+    gate_answer_problem(ret_answer, status, 0, sentence);
+    return RC_BAD;
+}
+
+enum rc
+gate_head_judge(const struct gate *gate, int fd, const char *bytes, size_t len,
+                struct http_head *ret_head, struct gate_answer *ret_answer)
+{
+    struct http_head parts;
+    const char *why = "";
+    enum rc rc = http_head_check(bytes, len, GATE_HEAD_BYTES_MAX, &parts, &why);
+
+    if (rc == RC_OK)
+        *ret_head = parts;
+    /* RFC 6455, 4.1: it has to wait. lws would keep what it says for itself. */
+    if (rc == RC_OK && parts.is_websocket && len > parts.len)
+        return refuse(ret_answer, 400, "something came behind the upgrade before its answer");
+    if (rc == RC_AGAIN || (rc == RC_OK && !is_stray_method(&parts)))
+        return rc;
+    if (rc == RC_LIMIT)
+        return refuse(ret_answer, 431, "the request's head is too long: 12 kB and 127 headers");
+    if (rc != RC_OK)
+        return refuse(ret_answer, 400, why);
+    gate_http_stray_method(gate, fd, parts.target, parts.target_len, ret_answer);
+    return RC_BAD;
+}
+
+void
+gate_head_too_late(struct gate_answer *ret_answer)
+{
+    (void)refuse(ret_answer, 408, "the request's head did not come in time");
+}
+
+/* The first record of TLS, as far as it goes into what we peek at. */
+static enum rc
+judge_hello(const unsigned char *bytes, size_t len)
+{
+    size_t whole;
+
+    if (bytes[0] != TLS_HANDSHAKE)
+        return RC_BAD;
+    if (len < TLS_RECORD_HEAD)
+        return RC_AGAIN;
+    whole = TLS_RECORD_HEAD + ((size_t)bytes[3] << 8 | bytes[4]);
+    return len < whole && len < TLS_HELLO_ENOUGH ? RC_AGAIN : RC_OK;
+}
+
+static void
+judge_tls(struct gate_head *head, size_t len)
+{
+    switch (judge_hello(head->gate->received, len)) {
+    case RC_OK:
+        hand_over_hello(head);
+        break;
+    case RC_AGAIN:
+        wait_for_more(head, len);
+        break;
+    default:
+        log_debug("gate", "a client does not speak TLS");
+        stats_add(head->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        head_close(head);
+        break;
+    }
+}
+
+static void
+judge(struct gate_head *head, size_t len)
+{
+    struct gate_answer wrong;
+    struct http_head parts;
+
+    switch (gate_head_judge(head->gate, head->fd, (const char *)head->gate->received, len, &parts,
+                            &wrong)) {
+    case RC_OK:
+        hand_over(head, &parts);
+        break;
+    case RC_AGAIN:
+        wait_for_more(head, len);
+        break;
+    default:
+        answer(head, &wrong);
+        break;
+    }
+}
+
+static void
+peek(struct gate_head *head)
+{
+    struct gate *gate = head->gate;
+    ssize_t got = recv(head->fd, gate->received, sizeof(gate->received), MSG_PEEK);
+
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got <= 0)
+        head_close(head);
+    else if (gate->tls != NULL)
+        judge_tls(head, (size_t)got);
+    else
+        judge(head, (size_t)got);
+}
+
+static void
+throw_away(struct gate_head *head)
+{
+    struct gate *gate = head->gate;
+    ssize_t got = recv(head->fd, gate->received, sizeof(gate->received), 0);
+
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got > 0)
+        head->len += (size_t)got;
+    if (got <= 0 || head->len > GATE_LINGER_BYTES)
+        head_close(head);
+}
+
+static void
+on_readable(struct ev_loop *loop, struct ev_io *io, int events)
+{
+    struct gate_head *head = io->data;
+
+    (void)loop;
+    (void)events;
+    if (head->is_lingering)
+        throw_away(head);
+    else
+        peek(head);
+}
+
+static void
+on_again(struct ev_loop *loop, struct ev_timer *timer, int events)
+{
+    (void)loop;
+    (void)events;
+    peek(timer->data);
+}
+
+void
+gate_heads_init(struct gate *gate)
+{
+    gate->head_places = (struct region){
+        .item_bytes = sizeof(struct gate_head),
+        .most = (size_t)gate->config->gate.max_connections + GATE_DESCRIPTORS_PASSING,
+    };
+}
+
+static struct gate_head *
+oldest_head(const struct gate *gate)
+{
+    struct gate_head *head = gate->heads, *hello = gate->hellos;
+
+    if (head == NULL || hello == NULL)
+        return head != NULL ? head : hello;
+    return head->since_us < hello->since_us ? head : hello;
+}
+
+/* All that may be connected may come at once, and ask later; one more ends the oldest. */
+static struct gate_head *
+head_new(struct gate *gate)
+{
+    struct gate_head *head = region_take(&gate->head_places);
+
+    if (head == NULL) {
+        log_debug("gate", "%zu requests are to come: the oldest is not waited for",
+                  gate->head_places.taken);
+        head_close(oldest_head(gate));
+        head = region_take(&gate->head_places);
+    }
+    return head;
+}
+
+void
+gate_head_begin(struct gate *gate, int fd)
+{
+    struct gate_head *head = head_new(gate);
+
+    *head = (struct gate_head){.gate = gate, .fd = fd, .since_us = clock_monotonic_us()};
+    ev_io_init(&head->readable, on_readable, fd, EV_READ);
+    ev_init(&head->again, on_again);
+    head->again.repeat = AGAIN_S;
+    head->readable.data = head->again.data = head;
+    DL_APPEND(gate->heads, head);
+    ev_io_start(gate->loop, &head->readable);
+}
+
+void
+gate_heads_sweep(struct gate *gate, int64_t now_us)
+{
+    int64_t patience_us = gate->config->gate.connect_timeout_ms * 1000;
+    struct gate_head *head, *next;
+    struct gate_answer late;
+
+    DL_FOREACH_SAFE (gate->heads, head, next) {
+        if (head->is_lingering && now_us - head->since_us > GATE_LINGER_US)
+            head_close(head);
+        else if (!head->is_lingering && now_us - head->since_us > patience_us &&
+                 (head->len == 0 || gate->tls != NULL))
+            head_close(head); /* who said nothing is told nothing */
+        else if (!head->is_lingering && now_us - head->since_us > patience_us) {
+            gate_head_too_late(&late);
+            answer(head, &late);
+        }
+    }
+    gate_heads_go_on(gate);
+}
+
+void
+gate_heads_close(struct gate *gate)
+{
+    while (gate->heads != NULL)
+        head_close(gate->heads);
+    while (gate->hellos != NULL)
+        head_close(gate->hellos);
+    region_free(&gate->head_places);
+}
+
+bool
+gate_heads_give_way(struct gate *gate)
+{
+    struct gate_head *oldest = oldest_head(gate);
+
+    if (oldest == NULL)
+        return gate_heads_tls_give_way(gate);
+    head_close(oldest);
+    return true;
+}

@@ -1,0 +1,313 @@
+/* limits.c: how many connections and requests, from where, how fast. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/networks.h"
+#include "gate/gate_request.h"
+#include "hub/hub.h"
+
+#define RATE_NAME_MAX (TOKEN_USER_MAX + 2)
+#define EVICTION_CANDIDATES 64
+
+static const char LATER[] = "Retry-After: " GATE_TEXT_OF(GATE_RETRY_AFTER_S);
+
+_Static_assert(RATE_NAME_MAX > NETWORKS_ADDRESS_MAX, "an address is a name too");
+
+/* Loopback, private and link-local addresses: of proxies, and of the site's own machines. */
+#define OWN_NETWORKS                                                                               \
+    "127.0.0.0/8 ::1 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 169.254.0.0/16 "        \
+    "fc00::/7 fe80::/10"
+
+/* An address with connections. */
+struct gate_peer {
+    UT_hash_handle hh;
+    int count;
+    int waiting; /* of them: have not sent "connect" */
+    char address[NETWORKS_ADDRESS_MAX];
+};
+
+/*
+ * Where a request comes from. `is_proxy`: the address may stand for any number of clients: a unix
+ * socket, a trusted proxy that does not name its client, or a peer of OWN_NETWORKS. Limits by
+ * address spare it while they are at their defaults, so that an installation behind a proxy that
+ * trusted_proxies does not name works; a number that was set counts it too.
+ */
+struct gate_source {
+    bool is_proxy;
+    bool is_unix;
+    char address[NETWORKS_ADDRESS_MAX];
+};
+
+/* The last address of the list that no trusted proxy has: the others are hearsay. */
+static void
+read_forwarded(const struct gate *gate, struct lws *wsi, char address[NETWORKS_ADDRESS_MAX])
+{
+    const char *trusted = gate->config->gate.trusted_proxies;
+    int len = lws_hdr_total_length(wsi, WSI_TOKEN_X_FORWARDED_FOR);
+    char *list = len > 0 ? memory_new((size_t)len + 1) : NULL;
+    bool has_more = list != NULL && lws_hdr_copy(wsi, list, len + 1, WSI_TOKEN_X_FORWARDED_FOR) > 0;
+
+    while (has_more && networks_hold(trusted, address)) {
+        char *comma = strrchr(list, ',');
+        char *last = comma != NULL ? comma + 1 : list;
+
+        last += strspn(last, " \t");
+        last[strcspn(last, " \t")] = '\0';
+        if (!networks_is_address(last))
+            break;
+        snprintf(address, NETWORKS_ADDRESS_MAX, "%s", last);
+        has_more = comma != NULL;
+        if (has_more)
+            *comma = '\0';
+    }
+    free(list);
+}
+
+static struct gate_source
+source_of(const struct gate *gate, struct lws *wsi)
+{
+    const char *trusted = gate->config->gate.trusted_proxies;
+    struct gate_source source = {0};
+    char peer[NETWORKS_ADDRESS_MAX];
+
+    if (gate_fd_is_unix(gate, lws_get_socket_fd(wsi)) ||
+        lws_get_peer_simple(wsi, source.address, NETWORKS_ADDRESS_MAX) == NULL)
+        snprintf(source.address, NETWORKS_ADDRESS_MAX, "%s", NETWORKS_UNIX);
+    memcpy(peer, source.address, sizeof(peer));
+    if (trusted != NULL)
+        read_forwarded(gate, wsi, source.address);
+    source.is_unix = strcmp(source.address, NETWORKS_UNIX) == 0;
+    source.is_proxy =
+        source.is_unix || networks_hold(trusted, source.address) ||
+        (strcmp(peer, source.address) == 0 && networks_hold(OWN_NETWORKS, source.address));
+    networks_widen(source.address);
+    return source;
+}
+
+/* Does a limit by address apply? `is_set`: it is not at its default. */
+static bool
+is_limited(const struct gate_source *source, bool is_set)
+{
+    return is_set ? !source->is_unix : !source->is_proxy;
+}
+
+static struct gate_peer *
+find_peer(const struct gate *gate, const char *address)
+{
+    struct gate_peer *peer = NULL;
+
+    HASH_FIND_STR(gate->peers, address, peer);
+    return peer;
+}
+
+struct gate_peer *
+gate_peer_enter(struct gate *gate, struct lws *wsi)
+{
+    const struct gate_source source = source_of(gate, wsi);
+    struct gate_peer *peer = find_peer(gate, source.address);
+
+    if (peer == NULL) {
+        peer = memory_new(sizeof(*peer));
+        memcpy(peer->address, source.address, sizeof(peer->address));
+        HASH_ADD_STR(gate->peers, address, peer);
+    }
+    peer->count++;
+    return peer;
+}
+
+void
+gate_peer_leave(struct gate *gate, struct gate_peer *peer)
+{
+    if (peer == NULL || --peer->count > 0)
+        return;
+    HASH_DEL(gate->peers, peer);
+    free(peer);
+}
+
+static bool
+address_is_full(struct gate *gate, const struct gate_source *source)
+{
+    int most = gate->config->gate.max_per_address;
+    const struct gate_peer *peer = find_peer(gate, source->address);
+    unsigned skipped = 0;
+
+    if (most == 0 || peer == NULL || peer->count < most ||
+        !is_limited(source, gate->config->gate.max_per_address_is_set))
+        return false;
+    if (throttle_take(&gate->address_full, clock_monotonic_us(), &skipped))
+        log_warn("gate",
+                 "%s has %d connections: gate.max_per_address reached (%u more refusals since the "
+                 "last such line); if it is a proxy, name it in gate.trusted_proxies",
+                 peer->address, peer->count, skipped);
+    return true;
+}
+
+/* A whole site behind a proxy that is not named is one address, and returns at once. */
+static bool
+connect_rate_allows(struct gate *gate, const struct gate_source *source)
+{
+    int rate = gate->config->gate.connect_rate;
+
+    if (!gate->config->gate.connect_rate_is_set && source->is_proxy)
+        return true;
+    return rate_bucket_take(&gate->connects, rate, clock_monotonic_us());
+}
+
+void
+gate_waiting_enter(struct gate_conn *conn)
+{
+    DL_APPEND2(conn->gate->waiting, conn, waiting_prev, waiting_next);
+    conn->peer->waiting++;
+    conn->is_waiting = true;
+}
+
+void
+gate_waiting_leave(struct gate_conn *conn)
+{
+    if (!conn->is_waiting)
+        return;
+    DL_DELETE2(conn->gate->waiting, conn, waiting_prev, waiting_next);
+    conn->peer->waiting--;
+    conn->is_waiting = false;
+}
+
+/*
+ * Closes one connection that has not sent "connect", so that connections that never will cannot
+ * keep others out: of the longest waiting, one of the address that has most of them. False: none
+ * waits.
+ */
+static bool
+evict_waiting(struct gate *gate)
+{
+    struct gate_conn *victim = gate->waiting;
+    struct gate_conn *conn = victim;
+
+    for (int i = 0; conn != NULL && i < EVICTION_CANDIDATES; i++, conn = conn->waiting_next) {
+        if (conn->peer->waiting > victim->peer->waiting)
+            victim = conn;
+    }
+    if (victim == NULL)
+        return false;
+    log_debug(victim->who, "closed before \"connect\": max_connections is reached");
+    stats_add(gate->stats, STAT_GATE_REFUSED, 1);
+    gate->evicted_count++;
+    victim->is_evicted = true;
+    gate_conn_kill(victim);
+    return true;
+}
+
+/* Those that were evicted end in the next turn of the loop. */
+static bool
+is_full(struct gate *gate)
+{
+    return gate->conn_count + gate->stream_count - gate->evicted_count >=
+               gate->config->gate.max_connections &&
+           !evict_waiting(gate);
+}
+
+bool
+gate_serves(const struct gate *gate, bool is_push, struct gate_refusal *ret_refusal)
+{
+    if (gate->draining)
+        *ret_refusal = (struct gate_refusal){503, LATER, "this relay is about to stop"};
+    else if (is_push && gate->is_push_off)
+        *ret_refusal = (struct gate_refusal){503, LATER, "push is turned off: use /v1/poll"};
+    else
+        return true;
+    return false;
+}
+
+bool
+gate_admits(struct gate *gate, struct lws *wsi, bool is_push, struct gate_refusal *ret_refusal)
+{
+    struct gate_source source;
+
+    if (!gate_serves(gate, is_push, ret_refusal))
+        return false;
+    source = source_of(gate, wsi);
+    if (address_is_full(gate, &source))
+        *ret_refusal = (struct gate_refusal){429, LATER, "max_per_address is reached"};
+    else if (is_push && !connect_rate_allows(gate, &source))
+        *ret_refusal = (struct gate_refusal){503, GATE_SOON, "connect_rate is reached"};
+    else if (is_full(gate))
+        *ret_refusal = (struct gate_refusal){503, LATER, "max_connections is reached"};
+    else
+        return true;
+    return false;
+}
+
+bool
+gate_admits_user(const struct gate *gate, const char *user)
+{
+    int most = gate->config->gate.max_per_user;
+
+    return most == 0 || hub_user_sessions(gate->hub, user) < (size_t)most;
+}
+
+/* One table for both: a letter tells them apart. */
+static void
+name_user(const char *user, char name[RATE_NAME_MAX])
+{
+    snprintf(name, RATE_NAME_MAX, "u%s", user);
+}
+
+/* False: the rate does not apply to it. */
+static bool
+name_address(const struct gate *gate, struct lws *wsi, char name[RATE_NAME_MAX])
+{
+    const struct gate_source source = source_of(gate, wsi);
+
+    snprintf(name, RATE_NAME_MAX, "a%s", source.address);
+    return is_limited(&source, gate->config->gate.request_rate_is_set);
+}
+
+static bool
+take_request(struct gate *gate, const char *name)
+{
+    if (rates_take(gate->requests_made, name, gate->config->gate.request_rate,
+                   clock_monotonic_us()))
+        return true;
+    stats_add(gate->stats, STAT_GATE_TOO_FAST, 1);
+    return false;
+}
+
+bool
+gate_admits_request(struct gate *gate, struct lws *wsi)
+{
+    char name[RATE_NAME_MAX];
+
+    if (gate->config->gate.request_rate == 0 || !name_address(gate, wsi, name) ||
+        take_request(gate, name))
+        return true;
+    log_debug("gate", "%s: more than request_rate requests a second", name + 1);
+    return false;
+}
+
+bool
+gate_admits_request_of(struct gate *gate, struct lws *wsi, const char *user)
+{
+    char name[RATE_NAME_MAX];
+
+    if (gate->config->gate.request_rate == 0)
+        return true;
+    if (name_address(gate, wsi, name))
+        rates_give(gate->requests_made, name);
+    name_user(user, name);
+    return take_request(gate, name);
+}
+
+void
+gate_upgrade_was_good(struct gate *gate, const struct gate_peer *peer)
+{
+    char name[RATE_NAME_MAX];
+
+    snprintf(name, RATE_NAME_MAX, "a%s", peer->address);
+    rates_give(gate->requests_made, name);
+}

@@ -1,0 +1,84 @@
+/* origin.c: which web pages may speak to this relay. */
+#include "gate/gate_conn.h"
+
+#include <string.h>
+#include <strings.h>
+
+#define HOST_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+#define V6_LETTERS "0123456789abcdefABCDEF:."
+#define PORT_DIGITS 5
+
+/* Bytes of the host in `text`, which must be host, host:port, [v6] or [v6]:port and nothing else;
+ * 0: it is not. A longer text that begins with a good host must not pass for that host. */
+static size_t
+host_len(const char *text)
+{
+    size_t len;
+    size_t digits;
+
+    if (text[0] == '[') {
+        len = 1 + strspn(text + 1, V6_LETTERS);
+        if (len == 1 || text[len] != ']')
+            return 0;
+        len++;
+    } else {
+        len = strspn(text, HOST_LETTERS);
+    }
+    if (text[len] == '\0')
+        return len;
+    digits = text[len] == ':' ? strspn(text + len + 1, "0123456789") : 0;
+    return digits > 0 && digits <= PORT_DIGITS && text[len + 1 + digits] == '\0' ? len : 0;
+}
+
+/* NULL: not the origin of a page of a web server, as are "null", a file or a browser's extension */
+static const char *
+name_of(const char *origin)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
+        size_t len = strlen(schemes[i]);
+
+        if (strncasecmp(origin, schemes[i], len) == 0)
+            return origin + len;
+    }
+    return NULL;
+}
+
+static bool
+origin_is_same_host(const char *origin, const char *host)
+{
+    const char *name = name_of(origin);
+    size_t len;
+
+    if (name == NULL)
+        return false;
+    len = host_len(name);
+    return len > 0 && len == host_len(host) && strncasecmp(name, host, len) == 0;
+}
+
+static bool
+origin_is_listed(const char *origins, const char *origin)
+{
+    size_t origin_len = strlen(origin);
+
+    while (*origins != '\0') {
+        size_t len;
+
+        origins += strspn(origins, ", \t");
+        len = strcspn(origins, ", \t");
+        if ((len == 1 && origins[0] == '*') ||
+            (len == origin_len && len > 0 && strncasecmp(origins, origin, len) == 0))
+            return true;
+        origins += len;
+    }
+    return false;
+}
+
+bool
+gate_origin_allowed(const char *origins, const char *origin, const char *host)
+{
+    if (origins != NULL)
+        return origin_is_listed(origins, origin);
+    return origin_is_same_host(origin, host);
+}

@@ -1,0 +1,238 @@
+/* listen.c: opens the ports or unix sockets of gate.listen and gate.admin_listen. */
+#include "gate/gate_conn.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define HOST_MAX 256
+#define UNIX_PREFIX "unix:"
+#define BACKLOG 4096
+#define REASON_MAX 256
+#define HELD_TRIES 40
+#define HELD_PAUSE_MS 50
+
+/* Cuts "host:port" or "[v6]:port" in two. */
+static bool
+split_listen(const char *listen, char host[HOST_MAX], const char **ret_port)
+{
+    const char *colon = strrchr(listen, ':');
+    size_t len;
+
+    if (colon == NULL || colon[1] == '\0')
+        return false;
+    len = (size_t)(colon - listen);
+    if (len >= 2 && listen[0] == '[' && listen[len - 1] == ']') {
+        listen++;
+        len -= 2;
+    }
+    if (len >= HOST_MAX)
+        return false;
+    memcpy(host, listen, len);
+    host[len] = '\0';
+    *ret_port = colon + 1;
+    return true;
+}
+
+/* A listening descriptor, or -1 with errno. */
+static int
+bind_and_listen(int family, const struct sockaddr *address, socklen_t len)
+{
+    int one = 1;
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int error;
+
+    if (fd < 0)
+        return -1;
+    if ((family == AF_UNIX || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) == 0) &&
+        bind(fd, address, len) == 0 && listen(fd, BACKLOG) == 0)
+        return fd;
+    error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/* RC_AGAIN: another process has it. */
+static enum rc
+listen_on_port(const char *listen, int *ret_fd, char *reason, size_t size)
+{
+    enum rc rc = RC_OK;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *found = NULL;
+    char host[HOST_MAX];
+    const char *port = NULL;
+    int failure;
+    int fd;
+
+    if (!split_listen(listen, host, &port)) {
+        snprintf(reason, size, "it must be host:port, [v6]:port or unix:/path");
+        return RC_BAD;
+    }
+    failure =
+        getaddrinfo(host[0] == '\0' || strcmp(host, "*") == 0 ? NULL : host, port, &hints, &found);
+    if (failure != 0) {
+        snprintf(reason, size, "%s", gai_strerror(failure));
+        return RC_BAD;
+    }
+    fd = bind_and_listen(found->ai_family, found->ai_addr, found->ai_addrlen);
+    if (fd < 0) {
+        rc = errno == EADDRINUSE ? RC_AGAIN : RC_IO;
+        snprintf(reason, size, "%s", strerror(errno));
+    }
+    freeaddrinfo(found);
+    if (rc == RC_OK)
+        *ret_fd = fd;
+    return rc;
+}
+
+static bool
+someone_answers(const struct sockaddr_un *address)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool answers = fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return answers;
+}
+
+/* Likewise. A socket that nobody answers on is a leftover and goes. Other files stay. */
+static enum rc
+listen_on_path(const char *path, int *ret_fd, char *reason, size_t size)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct stat status;
+    int fd;
+
+    if (path[0] != '/' || strlen(path) >= sizeof(address.sun_path)) {
+        snprintf(reason, size, "a socket's path begins with / and has at most %zu bytes",
+                 sizeof(address.sun_path) - 1);
+        return RC_BAD;
+    }
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    if (lstat(path, &status) == 0) {
+        if (!S_ISSOCK(status.st_mode)) {
+            snprintf(reason, size, "there is a file that is not a socket");
+            return RC_IO;
+        }
+        if (someone_answers(&address)) {
+            snprintf(reason, size, "another process listens there");
+            return RC_AGAIN;
+        }
+        unlink(path);
+    }
+    fd = bind_and_listen(AF_UNIX, (struct sockaddr *)&address, sizeof(address));
+    if (fd < 0) {
+        snprintf(reason, size, "%s", strerror(errno));
+        return RC_IO;
+    }
+    *ret_fd = fd;
+    return RC_OK;
+}
+
+/* The path of a unix socket; NULL: a port. */
+static const char *
+unix_path(const char *listen)
+{
+    size_t len = strlen(UNIX_PREFIX);
+
+    return strncmp(listen, UNIX_PREFIX, len) == 0 ? listen + len : NULL;
+}
+
+bool
+gate_fd_is_unix(const struct gate *gate, int fd)
+{
+    bool is_admin = gate_fd_is_admin(gate, fd);
+
+    return unix_path(is_admin ? gate->config->gate.admin_listen : gate->config->gate.listen) !=
+           NULL;
+}
+
+static enum rc
+try_to_listen(const char *listen, int *ret_fd, char *reason, size_t size)
+{
+    const char *path = unix_path(listen);
+
+    return path != NULL ? listen_on_path(path, ret_fd, reason, size)
+                        : listen_on_port(listen, ret_fd, reason, size);
+}
+
+static enum rc
+listen_or_wait(const char *listen, int *ret_fd)
+{
+    const struct timespec pause = {.tv_nsec = HELD_PAUSE_MS * 1000000L};
+    char reason[REASON_MAX];
+    enum rc rc = try_to_listen(listen, ret_fd, reason, sizeof(reason));
+
+    /* The workers of a relay that was killed take a moment to see that. */
+    if (rc == RC_AGAIN)
+        log_warn("gate", "%s is another process's: waiting for it, %d s at most", listen,
+                 HELD_TRIES * HELD_PAUSE_MS / 1000);
+    for (int i = 0; i < HELD_TRIES && rc == RC_AGAIN; i++) {
+        nanosleep(&pause, NULL);
+        rc = try_to_listen(listen, ret_fd, reason, sizeof(reason));
+    }
+    if (rc != RC_OK)
+        log_error("gate", "could not listen on %s: %s", listen, reason);
+    else
+        log_info("gate", "listening on %s", listen);
+    return rc;
+}
+
+bool
+gate_has_socket(const struct config *config)
+{
+    return (config->relay.roles & CONFIG_ROLE_GATE) != 0 || config->gate.admin_listen != NULL;
+}
+
+enum rc
+gate_listen(const struct config *config, struct gate_sockets *ret_sockets)
+{
+    struct gate_sockets sockets = GATE_NO_SOCKETS;
+    enum rc rc = RC_OK;
+
+    if ((config->relay.roles & CONFIG_ROLE_GATE) != 0)
+        rc = listen_or_wait(config->gate.listen, &sockets.clients);
+    if (rc == RC_OK && config->gate.admin_listen != NULL)
+        rc = listen_or_wait(config->gate.admin_listen, &sockets.admin);
+    if (rc != RC_OK)
+        gate_unlisten(config, sockets);
+    else
+        *ret_sockets = sockets;
+    return rc;
+}
+
+static void
+unlisten_one(const char *listen, int fd)
+{
+    if (fd < 0)
+        return;
+    if (unix_path(listen) != NULL)
+        unlink(unix_path(listen));
+    close(fd);
+}
+
+void
+gate_unlisten(const struct config *config, struct gate_sockets sockets)
+{
+    unlisten_one(config->gate.listen, sockets.clients);
+    unlisten_one(config->gate.admin_listen, sockets.admin);
+}
+
+void
+gate_sockets_close(struct gate_sockets sockets)
+{
+    if (sockets.clients >= 0)
+        close(sockets.clients);
+    if (sockets.admin >= 0)
+        close(sockets.admin);
+}

@@ -1,0 +1,162 @@
+/*
+ * tls.c: tries a certificate, changes that of a running gate, and tells when it ends; and what
+ * the files of the gate that read and write have in common where OpenSSL is asked.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "gate/gate_conn.h"
+
+#define DAY_S 86400
+#define FAULT_MAX 700
+
+int
+gate_tls_errno(const SSL *ssl, int result)
+{
+    int error = SSL_get_error(ssl, result);
+
+    return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE ? EAGAIN : EIO;
+}
+
+bool
+gate_say_no_more(struct lws *wsi)
+{
+    SSL *ssl = lws_get_ssl(wsi);
+
+    if (ssl != NULL) {
+        ERR_clear_error();
+        (void)SSL_shutdown(ssl);
+    }
+    return shutdown(lws_get_socket_fd(wsi), SHUT_WR) == 0;
+}
+
+/* What OpenSSL complained of first. */
+static enum rc
+fail(char fault[FAULT_MAX], const char *what, const char *path)
+{
+    char text[256] = "unknown";
+
+    ERR_error_string_n(ERR_get_error(), text, sizeof(text));
+    snprintf(fault, FAULT_MAX, "could not %s %.384s: %s", what, path, text);
+    return RC_BAD;
+}
+
+static enum rc
+use_files(SSL_CTX *tls, const struct config *config, char fault[FAULT_MAX])
+{
+    ERR_clear_error();
+    if (SSL_CTX_use_certificate_chain_file(tls, config->gate.tls_cert) != 1)
+        return fail(fault, "read", config->gate.tls_cert);
+    if (SSL_CTX_use_PrivateKey_file(tls, config->gate.tls_key, SSL_FILETYPE_PEM) != 1)
+        return fail(fault, "read", config->gate.tls_key);
+    if (SSL_CTX_check_private_key(tls) != 1)
+        return fail(fault, "use it with", config->gate.tls_key);
+    return RC_OK;
+}
+
+/* TLS 1.2 at least, and of it what gate.tls_ciphers names; TLS 1.3 has no weak cipher suites. */
+static enum rc
+use_ciphers(SSL_CTX *tls, const struct config *config, char fault[FAULT_MAX])
+{
+    ERR_clear_error();
+    if (SSL_CTX_set_min_proto_version(tls, TLS1_2_VERSION) != 1 ||
+        SSL_CTX_set_cipher_list(tls, config->gate.tls_ciphers) != 1)
+        return fail(fault, "use the cipher list", config->gate.tls_ciphers);
+    return RC_OK;
+}
+
+/* In a context of its own: half a change would refuse everybody. */
+static enum rc
+try_files(const struct config *config, char fault[FAULT_MAX])
+{
+    SSL_CTX *trial = SSL_CTX_new(TLS_server_method());
+    enum rc rc = trial != NULL ? use_files(trial, config, fault) : fail(fault, "use", "OpenSSL");
+
+    SSL_CTX_free(trial);
+    return rc;
+}
+
+static enum rc
+try_ciphers(const struct config *config, char fault[FAULT_MAX])
+{
+    SSL_CTX *trial = SSL_CTX_new(TLS_server_method());
+    enum rc rc = trial != NULL ? use_ciphers(trial, config, fault) : fail(fault, "use", "OpenSSL");
+
+    SSL_CTX_free(trial);
+    return rc;
+}
+
+enum rc
+gate_check(const struct config *config, char error[CONFIG_ERROR_MAX])
+{
+    char fault[FAULT_MAX];
+
+    if (config->gate.tls_cert == NULL)
+        return RC_OK;
+    if (try_ciphers(config, fault) != RC_OK) {
+        snprintf(error, CONFIG_ERROR_MAX,
+                 "[gate] tls_ciphers must be a cipher list of OpenSSL for TLS 1.2: %s", fault);
+        return RC_BAD;
+    }
+    if (try_files(config, fault) == RC_OK)
+        return RC_OK;
+    snprintf(error, CONFIG_ERROR_MAX,
+             "[gate] tls_cert and tls_key must be PEM files of a certificate and its key: %s",
+             fault);
+    return RC_BAD;
+}
+
+enum rc
+gate_tls_set_ciphers(struct gate *gate, char *reason, size_t size)
+{
+    char fault[FAULT_MAX];
+
+    if (gate->tls == NULL || use_ciphers(gate->tls, gate->config, fault) == RC_OK)
+        return RC_OK;
+    snprintf(reason, size, "%s", fault);
+    return RC_BAD;
+}
+
+void
+gate_note_certificate(struct gate *gate)
+{
+    const X509 *certificate = gate->tls != NULL ? SSL_CTX_get0_certificate(gate->tls) : NULL;
+    int64_t end_s, left_s;
+    struct tm end;
+
+    if (certificate == NULL || ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) != 1)
+        return;
+    end_s = timegm(&end);
+    left_s = end_s - clock_wall_us() / 1000000;
+    stats_set(gate->stats, STAT_GATE_CERTIFICATE, end_s > 0 ? (uint64_t)end_s * 1000000 : 0);
+    if (left_s < 0)
+        log_error("gate",
+                  "the certificate %s has expired: clients do not come; put a new one there, then "
+                  "systemctl reload clairon-relay",
+                  gate->config->gate.tls_cert);
+    else if (left_s < GATE_CERT_WARN_DAYS * DAY_S)
+        log_warn("gate", "the certificate %s expires in %" PRId64 " days",
+                 gate->config->gate.tls_cert, left_s / DAY_S);
+}
+
+void
+gate_new_certificate(struct gate *gate)
+{
+    char fault[FAULT_MAX];
+
+    if (gate->tls == NULL)
+        return;
+    if (try_files(gate->config, fault) == RC_OK &&
+        use_files(gate->tls, gate->config, fault) == RC_OK) {
+        log_info("gate", "the certificate was read again, for connections from now on");
+        gate_note_certificate(gate);
+    } else {
+        log_error("gate", "the certificate stays as it was: %s", fault);
+    }
+}

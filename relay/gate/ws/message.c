@@ -1,0 +1,384 @@
+/* message.c: does what a line of a client asks. */
+#include "gate/gate_conn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "hub/hub.h"
+#include "wire/client_message.h"
+
+_Static_assert(TOKEN_USER_MAX == SESSION_USER_MAX, "a token's user fits a session");
+_Static_assert(TOKEN_AUDIENCE_MAX == SESSION_AUDIENCE_MAX, "a token's audience fits a session");
+_Static_assert(TOKEN_TARGET_MAX == SESSION_TARGET_MAX, "a token's target fits a session");
+_Static_assert(TOKEN_GROUPS_MAX == SESSION_GROUPS_MAX, "a token's groups fit a session");
+_Static_assert(CLIENT_MESSAGE_ACKS_MAX == SESSION_ACKS_MAX, "a message's acks fit a session");
+
+_Static_assert(CLIENT_MESSAGE_TOPICS_MAX <= SESSION_TOPICS_MAX, "a message's topics fit a session");
+_Static_assert(CLIENT_MESSAGE_TOPICS_BYTES_MAX <= SESSION_TOPICS_BYTES_MAX, "and their bytes too");
+
+#define LINE_MAX_BYTES 2048
+#define USER_FULL_MS 30000
+#define LINE_AFTER_MS 1000
+
+/* after_ms -1: it is not told. */
+static void
+say_err_after(struct gate_conn *conn, const struct client_message *message, enum gate_err code,
+              const char *sentence, int64_t after_ms)
+{
+    struct buffer line;
+    enum rc rc;
+
+    buffer_init(&line, LINE_MAX_BYTES);
+    rc = buffer_addf(&line, "{\"t\":\"err\",");
+    if (rc == RC_OK && message->has_request_id)
+        rc = buffer_addf(&line, "\"r\":%lld,", (long long)message->request_id);
+    if (rc == RC_OK)
+        rc = buffer_addf(&line, "\"code\":%d,\"msg\":", (int)code);
+    if (rc == RC_OK)
+        rc = buffer_add_json(&line, sentence, strlen(sentence));
+    if (rc == RC_OK && after_ms >= 0)
+        rc = buffer_addf(&line, ",\"after\":%lld", (long long)after_ms);
+    if (rc == RC_OK)
+        rc = buffer_addf(&line, ",\"retry\":%s}", after_ms >= 0 ? "true" : "false");
+    if (rc == RC_OK)
+        gate_conn_say(conn, line.bytes, line.len);
+    buffer_free(&line);
+}
+
+static void
+say_err(struct gate_conn *conn, const struct client_message *message, enum gate_err code,
+        const char *sentence)
+{
+    say_err_after(conn, message, code, sentence, -1);
+}
+
+static void
+say_rate(struct gate_conn *conn, const struct client_message *message, const char *sentence,
+         int64_t after_ms)
+{
+    say_err_after(conn, message, GATE_ERR_RATE, sentence, after_ms);
+}
+
+/* As acks come, in hundreds at once: who waits for no answer is not told of each. */
+static bool
+is_told_already(struct gate_conn *conn, const struct client_message *message, int64_t now_us)
+{
+    bool is_unanswered = !message->has_request_id && (message->kind == CLIENT_MESSAGE_ACK ||
+                                                      message->kind == CLIENT_MESSAGE_NACK ||
+                                                      message->kind == CLIENT_MESSAGE_PONG);
+
+    if (!is_unanswered)
+        return false;
+    if (now_us < conn->rate_told_until_us)
+        return true;
+    conn->rate_told_until_us = now_us + LINE_AFTER_MS * 1000;
+    return false;
+}
+
+static void
+refuse_token(struct gate_conn *conn, const struct client_message *message, enum rc rc,
+             const char *sentence)
+{
+    bool expired = rc == RC_CLOSED;
+
+    gate_refused_token(conn->gate, "/v1/ws", sentence);
+    say_err(conn, message, expired ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED, sentence);
+    gate_conn_close(conn, expired ? GATE_CLOSE_EXPIRED : GATE_CLOSE_TOKEN, sentence);
+}
+
+/* FNV-1a over a name and a target with their zeroes: enough to see that groups changed. */
+static uint64_t
+hash_text(uint64_t hash, const char *text)
+{
+    do {
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
+    } while (*text++ != '\0');
+    return hash;
+}
+
+/* In whatever order they stand: who issues tokens may have them from a query without one. */
+static uint64_t
+hash_groups(const struct token *token)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < token->group_count; i++) {
+        uint64_t hash = UINT64_C(14695981039346656037);
+
+        hash = hash_text(hash, token->groups[i].audience);
+        sum += hash_text(hash, token->groups[i].target);
+    }
+    return sum;
+}
+
+static void
+conn_name(struct gate_conn *conn)
+{
+    const char *who = session_name(conn->session);
+
+    free(conn->who);
+    conn->who = memory_text(who, strlen(who));
+}
+
+static struct session_topics
+topics_of(const struct client_message *message)
+{
+    return (struct session_topics){(const char *const *)message->topics, message->topic_count};
+}
+
+struct session_group *
+gate_groups_of(const struct token *token)
+{
+    struct session_group *groups = memory_new((token->group_count + 1) * sizeof(*groups));
+
+    for (size_t i = 0; i < token->group_count; i++)
+        groups[i] = (struct session_group){.audience = token->groups[i].audience,
+                                           .target = token->groups[i].target};
+    return groups;
+}
+
+static void
+conn_attach(struct gate_conn *conn, const struct client_message *message, const struct token *token)
+{
+    struct session_group *groups = gate_groups_of(token);
+    struct session_request request = {
+        .user = token->user,
+        .groups = groups,
+        .group_count = token->group_count,
+        .pos = message->pos,
+        .window = message->window,
+        .expires_s = token->expires_s,
+        .has_request_id = message->has_request_id,
+        .request_id = message->request_id,
+        .topics = topics_of(message),
+    };
+
+    conn->session = hub_attach(conn->gate->hub, &request, gate_transport(conn), conn);
+    free(groups);
+    conn->user = memory_text(token->user, strlen(token->user));
+    gate_expiry_begin(&conn->expiry, conn->gate->config, token->expires_s);
+    conn->groups_hash = hash_groups(token);
+    conn->ping_due_us = clock_monotonic_us() + conn->gate->config->gate.ping_ms * 1000;
+    gate_conn_set_state(conn, GATE_CONN_OPEN);
+    conn_name(conn);
+    log_debug(conn->who, "connected, token expires at %lld", (long long)token->expires_s);
+}
+
+/* Its token is good: in, unless the user has connections enough. */
+static void
+conn_admit(struct gate_conn *conn, const struct client_message *message, const struct token *token)
+{
+    gate_upgrade_was_good(conn->gate, conn->peer);
+    if (gate_admits_user(conn->gate, token->user)) {
+        conn_attach(conn, message, token);
+        return;
+    }
+    say_rate(conn, message, "this user has as many connections as it may have", USER_FULL_MS);
+    gate_conn_close_for(conn, GATE_CLOSE_OVERLOADED, "max_per_user is reached", USER_FULL_MS);
+}
+
+static void
+on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
+{
+    struct gate_conn *conn = owner;
+
+    conn->redeem = NULL;
+    if (conn->state != GATE_CONN_WAITING)
+        return;
+    if (rc == RC_OK)
+        conn_admit(conn, conn->connect, token);
+    else if (rc == RC_IO)
+        gate_conn_close(conn, GATE_CLOSE_RESTART, error);
+    else
+        refuse_token(conn, conn->connect, rc, error);
+    gate_message_forget(conn);
+}
+
+/* The message waits for the store's answer. */
+static void
+redeem_ticket(struct gate_conn *conn, struct client_message *message)
+{
+    conn->connect = memory_new(sizeof(*conn->connect));
+    *conn->connect = *message;
+    *message = (struct client_message){0};
+    conn->redeem = gate_ticket_redeem(conn->gate, conn->ticket, on_redeemed, conn);
+    if (conn->redeem == NULL)
+        gate_conn_close(conn, GATE_CLOSE_RESTART, "the store does not answer");
+}
+
+void
+gate_message_forget(struct gate_conn *conn)
+{
+    if (conn->redeem != NULL)
+        gate_ticket_forget(conn->redeem);
+    if (conn->connect != NULL)
+        client_message_free(conn->connect);
+    free(conn->connect);
+    conn->redeem = NULL;
+    conn->connect = NULL;
+}
+
+static void
+handle_connect(struct gate_conn *conn, struct client_message *message)
+{
+    const char *text = message->token != NULL ? message->token : conn->bearer;
+    char error[TOKEN_ERROR_MAX];
+    struct token token = {0};
+    enum rc rc;
+
+    if (text == NULL && conn->ticket != NULL) {
+        redeem_ticket(conn, message);
+        return;
+    }
+    if (conn->ticket != NULL) {
+        refuse_token(conn, message, RC_BAD, GATE_TWO_PROOFS);
+        return;
+    }
+    if (text == NULL) {
+        refuse_token(conn, message, RC_BAD, "\"connect\" has no token");
+        return;
+    }
+    rc = token_verify(&conn->gate->rules, text,
+                      message->token != NULL ? message->token_len : strlen(text),
+                      clock_wall_us() / 1000000, &token, error);
+    free(conn->bearer);
+    conn->bearer = NULL;
+    if (rc != RC_OK) {
+        refuse_token(conn, message, rc, error);
+        return;
+    }
+    conn_admit(conn, message, &token);
+    token_free(&token);
+}
+
+static void
+say_refreshed(struct gate_conn *conn, const struct client_message *message)
+{
+    char line[128];
+    char request_id[40] = "";
+    int len;
+
+    if (message->has_request_id)
+        snprintf(request_id, sizeof(request_id), "\"r\":%lld,", (long long)message->request_id);
+    len = snprintf(line, sizeof(line), "{\"t\":\"refreshed\",%s\"exp\":%lld}", request_id,
+                   (long long)conn->expiry.expires_s);
+    gate_conn_say(conn, line, (size_t)len);
+}
+
+static void
+handle_refresh(struct gate_conn *conn, const struct client_message *message)
+{
+    char error[TOKEN_ERROR_MAX];
+    struct token token = {0};
+    enum rc rc = token_verify(&conn->gate->rules, message->token, message->token_len,
+                              clock_wall_us() / 1000000, &token, error);
+
+    if (rc != RC_OK) {
+        refuse_token(conn, message, rc, error);
+        return;
+    }
+    if (strcmp(token.user, conn->user) != 0) {
+        refuse_token(conn, message, RC_BAD, "the token is another user's");
+    } else if (hash_groups(&token) != conn->groups_hash) {
+        /* A session's groups are fixed: the client comes back and is judged anew. */
+        gate_conn_close_for(conn, GATE_CLOSE_RESTART, "the token's groups changed: connect again",
+                            0);
+    } else {
+        gate_expiry_begin(&conn->expiry, conn->gate->config, token.expires_s);
+        say_refreshed(conn, message);
+    }
+    token_free(&token);
+}
+
+static void
+handle_subscribe(struct gate_conn *conn, const struct client_message *message)
+{
+    struct session_topics topics = topics_of(message);
+
+    if (session_subscribe(conn->session, &topics, message->has_request_id, message->request_id) !=
+        RC_OK)
+        say_err(conn, message, GATE_ERR_BAD_REQUEST,
+                "\"topics\" would be more than a connection may have: 256, or 8 kB of them");
+}
+
+static void
+handle_open(struct gate_conn *conn, const struct client_message *message)
+{
+    static const char PONG[] = "{\"t\":\"pong\"}";
+
+    switch (message->kind) {
+    case CLIENT_MESSAGE_CONNECT:
+        stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        say_err(conn, message, GATE_ERR_BAD_REQUEST, "\"connect\" was already sent");
+        break;
+    case CLIENT_MESSAGE_ACK:
+        session_ack(conn->session, (const char *const *)message->ids, message->id_count);
+        break;
+    case CLIENT_MESSAGE_NACK:
+        session_nack(conn->session, (const char *const *)message->ids, message->id_count,
+                     message->delay_ms);
+        break;
+    case CLIENT_MESSAGE_SUBSCRIBE:
+        handle_subscribe(conn, message);
+        break;
+    case CLIENT_MESSAGE_UNSUBSCRIBE: {
+        struct session_topics topics = topics_of(message);
+
+        session_unsubscribe(conn->session, &topics, message->has_request_id, message->request_id);
+        break;
+    }
+    case CLIENT_MESSAGE_REFRESH:
+        handle_refresh(conn, message);
+        break;
+    case CLIENT_MESSAGE_PING:
+        gate_conn_say(conn, PONG, sizeof(PONG) - 1);
+        break;
+    case CLIENT_MESSAGE_PONG: /* any frame says that the client lives */
+        break;
+    }
+}
+
+static void
+handle_first(struct gate_conn *conn, struct client_message *message)
+{
+    if (conn->connect != NULL) {
+        stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        say_err(conn, message, GATE_ERR_BAD_REQUEST, "\"connect\" is not answered yet");
+        return;
+    }
+    if (message->kind == CLIENT_MESSAGE_CONNECT) {
+        handle_connect(conn, message);
+        return;
+    }
+    stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+    gate_conn_close(conn, GATE_CLOSE_PROTOCOL, "the first message must be \"connect\"");
+}
+
+void
+gate_message_handle(struct gate_conn *conn, const char *line, size_t len)
+{
+    char error[CLIENT_MESSAGE_ERROR_MAX];
+    struct client_message message = {0};
+    enum rc rc = client_message_parse(line, len, &message, error);
+    int64_t now_us = clock_monotonic_us();
+
+    if (!rate_bucket_take(&conn->lines, conn->gate->config->gate.message_rate, now_us)) {
+        if (rc != RC_OK || !is_told_already(conn, &message, now_us))
+            say_rate(conn, &message, "more than message_rate lines a second", LINE_AFTER_MS);
+    } else if (rc == RC_OK && conn->state == GATE_CONN_OPEN) {
+        handle_open(conn, &message);
+    } else if (rc == RC_OK) {
+        handle_first(conn, &message);
+    } else {
+        stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        if (rc == RC_CLOSED)
+            gate_conn_close(conn, GATE_CLOSE_PROTOCOL, error);
+        else
+            say_err(conn, &message, GATE_ERR_BAD_REQUEST, error);
+    }
+    client_message_free(&message);
+}

@@ -1,0 +1,148 @@
+/*
+ * send.c: a session's frames, to the socket at once where that is possible.
+ *
+ * libwebsockets would be asked for a callback, and then again for the next frame: as much work as
+ * the send itself. So frames go out on the descriptor while lws holds nothing back for it. What is
+ * left of a half-sent frame is given to lws, which sends it before all else: no pong cuts into it.
+ */
+#include "gate/gate_conn.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "base/log.h"
+#include "wire/ws_frame.h"
+
+size_t
+gate_send_rest(const struct iovec *pieces, int count, size_t sent, const unsigned char **ret_rest)
+{
+    for (int i = 0; i < count; i++) {
+        const unsigned char *at = pieces[i].iov_base;
+        const unsigned char *end = at + pieces[i].iov_len;
+
+        if (sent >= pieces[i].iov_len) {
+            sent -= pieces[i].iov_len;
+            continue;
+        }
+        while (at < end) {
+            size_t len = ws_frame_len(at);
+
+            if (sent < len) {
+                *ret_rest = at + sent;
+                return sent > 0 ? len - sent : 0;
+            }
+            sent -= len;
+            at += len;
+        }
+    }
+    return 0;
+}
+
+static enum rc
+wait_for_room(struct gate_conn *conn)
+{
+    conn->lws_first = true;
+    lws_callback_on_writable(conn->wsi);
+    return RC_AGAIN;
+}
+
+/* Also keeps what the socket does not take. */
+static enum rc
+write_by_lws(struct gate_conn *conn, const unsigned char *bytes, size_t len)
+{
+    /* lws changes nothing in what it writes raw. */
+    if (lws_write(conn->wsi, (unsigned char *)bytes, len, LWS_WRITE_RAW) < 0) {
+        gate_conn_kill(conn);
+        return RC_CLOSED;
+    }
+    return RC_OK;
+}
+
+/* TLS has records of its own to finish: only in lws's turn, and as long as it keeps nothing. */
+static enum rc
+send_tls(struct gate_conn *conn, const struct iovec *pieces, int count, size_t *ret_taken)
+{
+    size_t taken = 0;
+
+    for (int i = 0; i < count && conn->in_turn && !lws_partial_buffered(conn->wsi); i++) {
+        if (write_by_lws(conn, pieces[i].iov_base, pieces[i].iov_len) != RC_OK)
+            return RC_CLOSED;
+        taken += pieces[i].iov_len;
+        *ret_taken = taken;
+    }
+    return count > 0 && taken > 0 && lws_partial_buffered(conn->wsi) == 0 ? RC_OK
+                                                                          : wait_for_room(conn);
+}
+
+/* One piece is the usual case, and the cheaper call. */
+static ssize_t
+send_now(int fd, const struct iovec *pieces, int count, int file)
+{
+    struct msghdr message = {.msg_iov = (struct iovec *)pieces, .msg_iovlen = (size_t)count};
+    off_t at = 0;
+
+    if (file >= 0) {
+        ssize_t sent = sendfile(fd, file, &at, pieces[0].iov_len);
+
+        if (sent >= 0 || errno == EAGAIN || errno == EINTR)
+            return sent;
+        /* send(2) needs no file; what ails the socket it says too. */
+    }
+    if (count == 1)
+        return send(fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static enum rc
+send_plain(struct gate_conn *conn, const struct iovec *pieces, int count, int file,
+           size_t *ret_taken)
+{
+    const unsigned char *rest = NULL;
+    size_t len = 0;
+    size_t rest_len;
+    ssize_t sent = send_now(conn->readable.fd, pieces, count, file);
+
+    if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ENOBUFS) {
+        log_debug(conn->who, "could not send: %s", strerror(errno));
+        gate_conn_kill(conn);
+        return RC_CLOSED;
+    }
+    if (sent < 0)
+        return wait_for_room(conn);
+    for (int i = 0; i < count; i++)
+        len += pieces[i].iov_len;
+    rest_len = gate_send_rest(pieces, count, (size_t)sent, &rest);
+    *ret_taken = (size_t)sent + rest_len;
+    if ((size_t)sent == len)
+        return RC_OK;
+    if (rest_len > 0 && write_by_lws(conn, rest, rest_len) != RC_OK)
+        return RC_CLOSED;
+    return wait_for_room(conn);
+}
+
+static enum rc
+send_by(struct gate_conn *conn, const struct iovec *pieces, int count, int file, size_t *ret_taken)
+{
+    if (conn->state != GATE_CONN_OPEN)
+        return RC_CLOSED;
+    if (conn->lws_first)
+        return wait_for_room(conn);
+    if (conn->is_tls)
+        return send_tls(conn, pieces, count, ret_taken);
+    return send_plain(conn, pieces, count, file, ret_taken);
+}
+
+enum rc
+gate_send(void *socket, const struct iovec *pieces, int count, size_t *ret_taken)
+{
+    return send_by(socket, pieces, count, -1, ret_taken);
+}
+
+enum rc
+gate_send_file(void *socket, const struct iovec *piece, int file, size_t *ret_taken)
+{
+    return send_by(socket, piece, 1, file, ret_taken);
+}
