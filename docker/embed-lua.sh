@@ -4,7 +4,7 @@
 set -euo pipefail
 
 echo '/* Generated from the .lua files by docker/embed-lua.sh. */'
-echo '#include "store/scripts.h"'
+echo '#include "store/connection/scripts.h"'
 for file in "$@"; do
     name=$(basename "$file" .lua)
     printf '\nconst char store_script_%s[] =\n' "${name//-/_}"

@@ -17,15 +17,16 @@ declare -A below=(
 # The folders of a room that has some, lowest first: each may include itself and those before it. "." stands for the
 # files that lie in the room itself.
 declare -A folders=(
+    [store]=". connection shards ingest read delivery admin direct"
     [gate]=". net http ws api"
 )
 
 # Which files alone may include which library: header pattern, then a pattern of paths.
 libraries='libwebsockets\.h  relay/gate/gate_conn\.h
 libpq-fe\.h                  relay/feed/feed_private\.h
-hiredis/.*\.h                relay/store/(link\.[ch]|dial\.c|outbox\.[ch]|secure\.[ch]|answers\.[ch]|reply\.h)
+hiredis/.*\.h                relay/store/connection/(link\.[ch]|connect\.c|send_queue\.[ch]|tls\.[ch]|reply_arena\.[ch]|reply\.h)
 jwt\.h                       relay/wire/token\.c|relay/cli_token\.c
-jansson\.h                   relay/wire/(token|client_message|publication[a-z_]*)\.[ch]|relay/store/admin_merge\.c|relay/cli_(token|errors|errors_print|doctor_gate)\.[ch]
+jansson\.h                   relay/wire/(token|client_message|publication[a-z_]*)\.[ch]|relay/store/admin/admin_merge\.c|relay/cli_(token|errors|errors_print|doctor_gate)\.[ch]
 ini\.h                       relay/base/config_file\.c
 ev\.h                        relay/(base|store|feed|hub|gate)/|relay/(main|relay)\.c
 postgres\.h                  decoder/'

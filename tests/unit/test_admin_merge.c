@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "store/admin_merge.h"
+#include "store/admin/admin_merge.h"
 
 static void
 test_overviews_add_up(void **state)

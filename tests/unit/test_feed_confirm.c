@@ -6,8 +6,8 @@
 #include <cmocka.h>
 
 #include "feed/feed_private.h"
-#include "store/call.h"
-#include "store/replicas.h"
+#include "store/shards/call.h"
+#include "store/shards/replicas.h"
 
 #define LONG_AGO_US 3000000
 

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "decoder/frame.h"
 #include "feed/feed_private.h"
-#include "store/call.h"
+#include "store/shards/call.h"
 
 static void
 write_commit(unsigned char *frame, uint64_t lsn)

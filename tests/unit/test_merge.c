@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/merge.h"
+#include "store/read/merge.h"
 #include "wire/bytes.h"
 #include "heads.h"
 #include "replies.h"

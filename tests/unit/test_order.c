@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/after.h"
-#include "store/order.h"
+#include "store/shards/shard_dependency.h"
+#include "store/read/order.h"
 #include "heads.h"
 #include "replies.h"
 
@@ -103,7 +103,7 @@ static void
 write_batch(unsigned batch, unsigned count)
 {
     unsigned of[BATCH];
-    char after[AFTER_TEXT_MAX];
+    char after[SHARD_DEPENDENCY_MAX];
     bool has_part[STORE_SHARDS_MAX] = {false};
 
     for (unsigned i = 0; i < count; i++) {
@@ -113,7 +113,7 @@ write_batch(unsigned batch, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         after[0] = '\0';
         if (!has_part[of[i]])
-            after_text(of[i], noted, shards, after);
+            shard_dependency_text(of[i], noted, shards, after);
         has_part[of[i]] = true;
         add(of[i], batch, ++lsn, after, false);
     }
@@ -263,15 +263,15 @@ test_whatever_comes_first_the_older_commit_goes_first(void **state)
 static struct order *
 begin_two(struct given *given, unsigned first)
 {
-    char after[AFTER_TEXT_MAX];
+    char after[SHARD_DEPENDENCY_MAX];
     struct order *order;
 
     reset(2);
     noted[first] = (struct position){10, 1};
     noted[1 - first] = (struct position){11, 1};
-    after_text(first, noted, 2, after);
+    shard_dependency_text(first, noted, 2, after);
     add(first, 0, 10, after, false);
-    after_text(1 - first, noted, 2, after);
+    shard_dependency_text(1 - first, noted, 2, after);
     add(1 - first, 0, 11, after, false);
     order = order_new(2, give, given);
     begin(order, given, 0, NULL);

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "store/batch.h"
-#include "store/call.h"
+#include "store/ingest/batch.h"
+#include "store/shards/call.h"
 
 static struct shard shards[STORE_SHARDS_MAX];
 static struct store single = {.shards = shards, .shard_count = 1};

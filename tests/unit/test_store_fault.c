@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "store/fault.h"
+#include "store/connection/fault.h"
 
 static void
 test_an_error_within_a_script_is_found(void **state)

@@ -6,31 +6,31 @@
 #include <cmocka.h>
 
 #include "hub/note.h"
-#include "store/address.h"
+#include "store/connection/url.h"
 #include "store/entry.h"
 
 static void
 test_addresses(void **state)
 {
-    struct address address;
+    struct url address;
 
     (void)state;
-    assert_int_equal(address_read("redis://127.0.0.1:7000/3", &address), RC_OK);
+    assert_int_equal(url_read("redis://127.0.0.1:7000/3", &address), RC_OK);
     assert_string_equal(address.host, "127.0.0.1");
     assert_int_equal(address.port, 7000);
     assert_int_equal(address.database, 3);
-    assert_int_equal(address_read("redis://relay:p%40ss:w@[::1]:6380", &address), RC_OK);
+    assert_int_equal(url_read("redis://relay:p%40ss:w@[::1]:6380", &address), RC_OK);
     assert_string_equal(address.user, "relay");
     assert_string_equal(address.password, "p@ss:w");
     assert_string_equal(address.host, "::1");
-    assert_int_equal(address_read("redis://:secret@keydb", &address), RC_OK);
+    assert_int_equal(url_read("redis://:secret@keydb", &address), RC_OK);
     assert_string_equal(address.user, "");
     assert_string_equal(address.password, "secret");
     assert_int_equal(address.port, 6379);
-    assert_int_equal(address_read("unix:///run/keydb.sock", &address), RC_OK);
+    assert_int_equal(url_read("unix:///run/keydb.sock", &address), RC_OK);
     assert_string_equal(address.path, "/run/keydb.sock");
     assert_false(address.tls);
-    assert_int_equal(address_read("rediss://h:7001", &address), RC_OK);
+    assert_int_equal(url_read("rediss://h:7001", &address), RC_OK);
     assert_string_equal(address.host, "h");
     assert_true(address.tls);
 }
@@ -42,11 +42,11 @@ test_bad_addresses(void **state)
         "",           "redis://",          "http://x",      "redis://h:70000", "redis://h:x",
         "unix://rel", "redis://h/notanum", "redis://[::1",  "redis://a%zz@h",  "redis://h:1/-2",
         "rediss://",  "redis://%00@h:1",   "redis://[::1]x"};
-    struct address address;
+    struct url address;
 
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        if (address_read(bad[i], &address) != RC_BAD)
+        if (url_read(bad[i], &address) != RC_BAD)
             fail_msg("%s was taken", bad[i]);
     }
 }

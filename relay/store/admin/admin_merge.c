@@ -1,0 +1,208 @@
+/* admin_merge.c: makes one of what several shards say of themselves. */
+#include "store/admin/admin_merge.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "store/error_entry.h"
+
+#define OLDEST_MAX 10 /* as overview.lua has it */
+#define ERRORS_MAX 20 /* as errors.lua has it */
+#define LATEST_MAX 50 /* as latest.lua has it */
+#define INBOX_MAX 20  /* as user.lua has it */
+
+static json_int_t
+number_of(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+static json_int_t
+sum_of(json_t *const *overviews, size_t count, const char *key)
+{
+    json_int_t sum = 0;
+
+    for (size_t i = 0; i < count; i++)
+        sum += number_of(overviews[i], key);
+    return sum;
+}
+
+/* How a row of `b` stands to one of `a`: below 0: before it. */
+typedef int row_order(const json_t *a, const json_t *b);
+
+static int
+by_since(const json_t *a, const json_t *b)
+{
+    json_int_t left = number_of(a, "since"), right = number_of(b, "since");
+
+    return left < right ? -1 : left > right;
+}
+
+static int
+by_entry(const json_t *a, const json_t *b)
+{
+    struct entry_id left = {0, 0}, right = {0, 0};
+    const json_t *left_text = json_object_get(a, "entry"),
+                 *right_text = json_object_get(b, "entry");
+
+    if (entry_id_read(json_string_value(left_text) != NULL ? json_string_value(left_text) : "",
+                      json_string_length(left_text), &left) != RC_OK ||
+        entry_id_read(json_string_value(right_text) != NULL ? json_string_value(right_text) : "",
+                      json_string_length(right_text), &right) != RC_OK)
+        return 0;
+    return entry_id_less(right, left) ? -1 : entry_id_less(left, right);
+}
+
+/* Each list is in order: takes the first of all, again and again, up to `max`. */
+static json_t *
+merge_rows(json_t *const *lists, size_t count, row_order *order, size_t max)
+{
+    json_t *merged = json_array();
+    size_t *at = memory_new((count + 1) * sizeof(*at));
+
+    while (merged != NULL && json_array_size(merged) < max) {
+        size_t first = count;
+
+        for (size_t i = 0; i < count; i++) {
+            if (at[i] < json_array_size(lists[i]) &&
+                (first == count || order(json_array_get(lists[i], at[i]),
+                                         json_array_get(lists[first], at[first])) < 0))
+                first = i;
+        }
+        if (first == count)
+            break;
+        (void)json_array_append(merged, json_array_get(lists[first], at[first]++));
+    }
+    free(at);
+    return merged;
+}
+
+static json_t *
+merge_overviews(json_t *const *overviews, size_t count, size_t servers)
+{
+    json_t **oldest = memory_new((count + 1) * sizeof(*oldest));
+    json_t *merged;
+
+    for (size_t i = 0; i < count; i++)
+        oldest[i] = json_object_get(overviews[i], "oldest"); /* one that is none has no rows */
+    /* Shard 0 knows of all relays and users. */
+    merged = json_pack(
+        "{sI sI sI sI sI sI sO so}", "at", number_of(overviews[0], "at"), "entries",
+        sum_of(overviews, count, "entries"), "pending", sum_of(overviews, count, "pending"),
+        "errors", sum_of(overviews, servers, "errors"), "memory",
+        sum_of(overviews, servers, "memory"), "memory_max",
+        sum_of(overviews, servers, "memory_max"), "relays", json_object_get(overviews[0], "relays"),
+        "oldest", merge_rows(oldest, count, by_since, OLDEST_MAX));
+    free(oldest);
+    return merged;
+}
+
+/* False: one of them is not what it should be. */
+static bool
+read_all(const char *const *texts, size_t count, json_type type, json_t **ret_parts)
+{
+    bool is_good = true;
+
+    for (size_t i = 0; i < count; i++) {
+        ret_parts[i] = texts[i] != NULL ? json_loads(texts[i], 0, NULL) : NULL;
+        if (ret_parts[i] == NULL || json_typeof(ret_parts[i]) != type)
+            is_good = false;
+    }
+    return is_good;
+}
+
+/* A row that was left behind when its shard went to another server is told there. */
+static void
+drop_moved(json_t *rows, size_t server, size_t servers)
+{
+    for (size_t i = json_array_size(rows); i-- > 0;) {
+        const json_t *text = json_object_get(json_array_get(rows, i), "entry");
+        struct entry_id entry;
+
+        if (json_is_string(text) &&
+            entry_id_read(json_string_value(text), json_string_length(text), &entry) == RC_OK &&
+            error_entry_shard(entry) % servers != server)
+            (void)json_array_remove(rows, i);
+    }
+}
+
+static json_t *
+merge_errors(json_t *const *pages, size_t count, size_t servers)
+{
+    (void)servers;
+    for (size_t i = 0; i < count; i++)
+        drop_moved(pages[i], i, count);
+    return merge_rows(pages, count, by_entry, ERRORS_MAX);
+}
+
+static json_t *
+merge_latest(json_t *const *pages, size_t count, size_t servers)
+{
+    (void)servers;
+    return merge_rows(pages, count, by_entry, LATEST_MAX);
+}
+
+/* Shard 0 knows where users are connected. */
+static json_t *
+merge_users(json_t *const *users, size_t count, size_t servers)
+{
+    json_t **oldest = memory_new((count + 1) * sizeof(*oldest));
+    json_t *merged;
+
+    (void)servers;
+    for (size_t i = 0; i < count; i++)
+        oldest[i] = json_object_get(users[i], "oldest");
+    merged =
+        json_pack("{sI sI sO so}", "at", number_of(users[0], "at"), "pending",
+                  sum_of(users, count, "pending"), "relays", json_object_get(users[0], "relays"),
+                  "oldest", merge_rows(oldest, count, by_since, INBOX_MAX));
+    free(oldest);
+    return merged;
+}
+
+/* Makes one of parts of the type that was asked for. */
+typedef json_t *merge_parts(json_t *const *parts, size_t count, size_t servers);
+
+static char *
+merge(const char *const *texts, size_t count, size_t servers, json_type type, merge_parts *how)
+{
+    json_t **parts = memory_new((count + 1) * sizeof(*parts));
+    json_t *merged = NULL;
+    char *text = NULL;
+
+    if (read_all(texts, count, type, parts))
+        merged = how(parts, count, servers);
+    if (merged != NULL)
+        text = json_dumps(merged, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    json_decref(merged);
+    for (size_t i = 0; i < count; i++)
+        json_decref(parts[i]);
+    free(parts);
+    return text;
+}
+
+char *
+admin_merge_overviews(const char *const *texts, size_t count, size_t servers)
+{
+    return merge(texts, count, servers, JSON_OBJECT, merge_overviews);
+}
+
+char *
+admin_merge_errors(const char *const *texts, size_t count)
+{
+    return merge(texts, count, 0, JSON_ARRAY, merge_errors);
+}
+
+char *
+admin_merge_latest(const char *const *texts, size_t count)
+{
+    return merge(texts, count, 0, JSON_ARRAY, merge_latest);
+}
+
+char *
+admin_merge_users(const char *const *texts, size_t count)
+{
+    return merge(texts, count, 0, JSON_OBJECT, merge_users);
+}

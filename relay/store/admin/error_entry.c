@@ -1,0 +1,37 @@
+/* error_entry.c: reads one entry of the error log. */
+#include "store/error_entry.h"
+
+#include "store/connection/reply.h"
+
+/* Without one it is of a store that has no others. */
+static unsigned
+read_shard(struct bytes text)
+{
+    unsigned shard = 0;
+
+    for (size_t i = 0; i < text.len && i < 3; i++)
+        shard = shard * 10 + (unsigned)(text.at[i] - '0') % 10;
+    return shard;
+}
+
+enum rc
+error_entry_read(const redisReply *row, struct error_entry *ret_entry)
+{
+    struct error_entry entry;
+    struct bytes place;
+
+    if (!reply_is_array(row, 2))
+        return RC_BAD;
+    place = reply_bytes(row->element[0]);
+    if (place.at == NULL || entry_id_read((const char *)place.at, place.len, &entry.entry) != RC_OK)
+        return RC_BAD;
+    entry.id = reply_field(row->element[1], "id");
+    entry.reason = reply_field(row->element[1], "reason");
+    entry.attempts = reply_field(row->element[1], "attempts");
+    entry.users = reply_field(row->element[1], "users");
+    entry.data = reply_field(row->element[1], "data");
+    entry.route = reply_field(row->element[1], "route");
+    entry.shard = read_shard(reply_field(row->element[1], "shard"));
+    *ret_entry = entry;
+    return RC_OK;
+}

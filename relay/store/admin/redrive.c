@@ -1,0 +1,105 @@
+/* redrive.c: a message of the error log as it is to be sent anew. */
+#include "store/admin/redrive.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/memory.h"
+#include "store/shards/call.h"
+#include "wire/frame.h"
+
+#define OPEN_MS (INT64_C(24) * 3600 * 1000) /* as note.lua has it */
+#define TIME_TEXT 27                        /* 2025-03-15T12:34:56.123456Z */
+
+/* Writes the new time over the one in metadata; the decoder wrote it, so its form is known. */
+static void
+patch_expiration(unsigned char *data, size_t len, int64_t ends_us)
+{
+    static const char KEY[] = "\"expiration\":\"", END[] = "},\"payload\":";
+    unsigned char *end = memmem(data, len, END, sizeof(END) - 1);
+    unsigned char *at =
+        end != NULL ? memmem(data, (size_t)(end - data), KEY, sizeof(KEY) - 1) : NULL;
+    time_t seconds = (time_t)(ends_us / 1000000);
+    char text[TIME_TEXT + 16];
+    struct tm utc;
+    size_t written;
+
+    if (at == NULL || end - at < (ptrdiff_t)(sizeof(KEY) - 1 + TIME_TEXT) ||
+        gmtime_r(&seconds, &utc) == NULL)
+        return;
+    written = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(text + written, sizeof(text) - written, ".%06dZ", (int)(ends_us % 1000000));
+    if (strlen(text) == TIME_TEXT)
+        memcpy(at + sizeof(KEY) - 1, text, TIME_TEXT);
+}
+
+/* Its lifetime is what lies between: so it is the same when it is redriven once more. */
+static void
+patch_route(unsigned char *route, int64_t now_us, int64_t ends_us)
+{
+    bytes_put_u64(route + FRAME_NOTE_AT_COMMIT_US, (uint64_t)now_us);
+    bytes_put_u64(route + FRAME_NOTE_AT_EXPIRES_US, (uint64_t)ends_us);
+}
+
+static bool
+has_expired(const struct error_entry *entry)
+{
+    static const char EXPIRED[] = "expired";
+
+    return entry->reason.len == sizeof(EXPIRED) - 1 &&
+           memcmp(entry->reason.at, EXPIRED, entry->reason.len) == 0;
+}
+
+enum rc
+redrive_prepare(const struct error_entry *entry, int64_t now_us, struct redrive *ret_redrive)
+{
+    struct bytes route = entry->route, data = entry->data;
+    struct redrive redrive = {.route_len = route.len, .data_len = data.len};
+    struct frame frame;
+    int64_t lifetime_us;
+
+    if (route.at == NULL || data.len == 0 || frame_parse_head(route, &frame) != RC_OK)
+        return RC_BAD;
+    redrive.route = memory_new(route.len);
+    redrive.data = memory_new(data.len);
+    memcpy(redrive.route, route.at, route.len);
+    memcpy(redrive.data, data.at, data.len);
+    lifetime_us = frame.as.note.expires_us - frame.as.note.commit_us;
+    if (frame.as.note.expires_us != 0 && lifetime_us > 0) {
+        redrive.ends_ms = (now_us + lifetime_us) / 1000;
+        patch_route(redrive.route, now_us, now_us + lifetime_us);
+        patch_expiration(redrive.data, data.len, now_us + lifetime_us);
+    } else if (has_expired(entry)) {
+        redrive.ends_ms = now_us / 1000 + OPEN_MS;
+    }
+    snprintf(redrive.ends, sizeof(redrive.ends), "%" PRId64, redrive.ends_ms);
+    entry_id_text(entry->entry, redrive.place);
+    *ret_redrive = redrive;
+    return RC_OK;
+}
+
+void
+redrive_arguments(struct long_arguments *arguments, const char *stream, const char *prefix,
+                  const char *retention, const struct error_entry *entry,
+                  const struct redrive *redrive)
+{
+    long_argument(arguments, stream);
+    long_argument(arguments, prefix);
+    long_argument(arguments, redrive->place);
+    long_argument_bytes(arguments, entry->id.at, entry->id.len);
+    long_argument_bytes(arguments, redrive->route, redrive->route_len);
+    long_argument_bytes(arguments, redrive->data, redrive->data_len);
+    long_argument(arguments, redrive->ends);
+    long_argument(arguments, retention);
+}
+
+void
+redrive_free(struct redrive *redrive)
+{
+    free(redrive->route);
+    free(redrive->data);
+    *redrive = (struct redrive){.ends_ms = 0};
+}

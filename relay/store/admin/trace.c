@@ -1,0 +1,281 @@
+/* trace.c: the life of one message, as the store knows it. */
+#include "store/trace.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/memory.h"
+#include "store/shards/call.h"
+#include "store/connection/reply.h"
+
+int64_t
+trace_commit_ms(const char *id)
+{
+    char hex[13];
+
+    memcpy(hex, id, 8);
+    memcpy(hex + 8, id + 9, 4);
+    hex[12] = '\0';
+    return (int64_t)strtoll(hex, NULL, 16);
+}
+
+static void
+write_time(int64_t ms, char ret_text[TRACE_TIME_MAX])
+{
+    time_t seconds = (time_t)(ms / 1000);
+    struct tm utc;
+    size_t len = 0;
+
+    if (gmtime_r(&seconds, &utc) != NULL)
+        len = strftime(ret_text, TRACE_TIME_MAX, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(ret_text + len, TRACE_TIME_MAX - len, ".%03dZ", (int)(ms % 1000));
+}
+
+/* Takes the text up to the next blank off *line. */
+static struct bytes
+next_word(struct bytes *line)
+{
+    const unsigned char *blank = line->len > 0 ? memchr(line->at, ' ', line->len) : NULL;
+    size_t len = blank != NULL ? (size_t)(blank - line->at) : line->len;
+    struct bytes word = {line->at, len};
+
+    len += blank != NULL;
+    *line = (struct bytes){line->at + len, line->len - len};
+    return word;
+}
+
+static int64_t
+to_number(struct bytes word)
+{
+    char text[24] = "";
+
+    if (word.len < sizeof(text))
+        snprintf(text, sizeof(text), "%.*s", (int)word.len, (const char *)word.at);
+    return strtoll(text, NULL, 10);
+}
+
+static bool
+is_stage(const struct trace_event *event, const char *name)
+{
+    return event->stage.len == strlen(name) && memcmp(event->stage.at, name, event->stage.len) == 0;
+}
+
+/* "sent 1732170000000 0 - u1": the user, last, may hold blanks. */
+static struct trace_event
+read_event(struct bytes line)
+{
+    struct trace_event event = {.attempt = 0};
+
+    event.stage = next_word(&line);
+    write_time(to_number(next_word(&line)), event.at);
+    event.attempt = (int)to_number(next_word(&line));
+    event.detail = next_word(&line);
+    event.user = is_stage(&event, "stored") ? (struct bytes){NULL, 0} : line;
+    return event;
+}
+
+static struct bytes
+bytes_of(const char *text)
+{
+    return (struct bytes){(const unsigned char *)text, strlen(text)};
+}
+
+/* When it was committed stands in its metadata. */
+static bool
+read_commit(struct bytes data, struct trace_event *event)
+{
+    static const char KEY[] = "\"timestamp\":\"";
+    const unsigned char *at = memmem(data.at, data.len, KEY, sizeof(KEY) - 1);
+    const unsigned char *end;
+
+    if (at == NULL)
+        return false;
+    at += sizeof(KEY) - 1;
+    end = memchr(at, '"', data.len - (size_t)(at - data.at));
+    if (end == NULL || end - at >= TRACE_TIME_MAX)
+        return false;
+    *event = (struct trace_event){.stage = bytes_of("committed"), .detail = bytes_of("-")};
+    snprintf(event->at, sizeof(event->at), "%.*s", (int)(end - at), (const char *)at);
+    return true;
+}
+
+static bool
+read_stored(struct bytes entry, struct trace_event *event)
+{
+    struct entry_id id;
+
+    if (entry.len == 0 || entry_id_read((const char *)entry.at, entry.len, &id) != RC_OK)
+        return false;
+    *event = (struct trace_event){.stage = bytes_of("stored"), .detail = entry};
+    write_time((int64_t)id.ms, event->at);
+    return true;
+}
+
+/* What is gone from the stream was committed when its id says, if that was made of the commit. */
+static bool
+read_commit_of_id(const char *id, struct trace_event *event)
+{
+    if (id[14] != '8')
+        return false;
+    *event = (struct trace_event){.stage = bytes_of("committed"), .detail = bytes_of("-")};
+    write_time(trace_commit_ms(id), event->at);
+    return true;
+}
+
+enum rc
+trace_read(const redisReply *reply, const char *id, struct trace *ret_trace)
+{
+    struct trace trace = {.event_count = 0};
+    const redisReply *trail, *waiting;
+
+    if (!reply_is_array(reply, 4) || !reply_is_array(reply->element[2], 0) ||
+        !reply_is_array(reply->element[3], 0))
+        return RC_BAD;
+    trail = reply->element[2];
+    waiting = reply->element[3];
+    trace.data = reply_bytes(reply->element[0]);
+    trace.events = memory_new((trail->elements + 2) * sizeof(*trace.events));
+    if (trace.data.len > 0)
+        trace.event_count += read_commit(trace.data, &trace.events[trace.event_count]);
+    else if (trail->elements > 0)
+        trace.event_count += read_commit_of_id(id, &trace.events[trace.event_count]);
+    if (trail->elements == 0) /* it needs no ack, or is older than its trail */
+        trace.event_count +=
+            read_stored(reply_bytes(reply->element[1]), &trace.events[trace.event_count]);
+    for (size_t i = 0; i < trail->elements; i++)
+        trace.events[trace.event_count++] = read_event(reply_bytes(trail->element[i]));
+    trace.waiting = memory_new((waiting->elements + 1) * sizeof(*trace.waiting));
+    while (trace.waiting_count < waiting->elements) {
+        trace.waiting[trace.waiting_count] = reply_bytes(waiting->element[trace.waiting_count]);
+        trace.waiting_count++;
+    }
+    *ret_trace = trace;
+    return RC_OK;
+}
+
+bool
+trace_is_empty(const struct trace *trace)
+{
+    return trace->data.len == 0 && trace->event_count == 0;
+}
+
+void
+trace_free(struct trace *trace)
+{
+    free(trace->events);
+    free(trace->waiting);
+    *trace = (struct trace){.event_count = 0};
+}
+
+static enum rc
+write_event(const struct trace_event *event, bool is_first, struct buffer *out)
+{
+    const char *stage = is_stage(event, "redriven") ? "retried" : (const char *)event->stage.at;
+    int len = is_stage(event, "redriven") ? 7 : (int)event->stage.len;
+    enum rc rc = buffer_addf(out, "%s{\"at\":\"%s\",\"stage\":\"%.*s\"", is_first ? "" : ",",
+                             event->at, len, stage);
+
+    if (rc == RC_OK && event->user.len > 0) {
+        rc = buffer_addf(out, ",\"attempt\":%d,\"user\":", event->attempt);
+        if (rc == RC_OK)
+            rc = buffer_add_json(out, (const char *)event->user.at, event->user.len);
+    }
+    if (rc == RC_OK && is_stage(event, "errored")) {
+        rc = buffer_addf(out, ",\"reason\":\"%.*s\"", (int)event->detail.len,
+                         (const char *)event->detail.at);
+    }
+    return rc == RC_OK ? buffer_addf(out, "}") : rc;
+}
+
+static enum rc
+write_waiting(const struct trace *trace, struct buffer *out)
+{
+    enum rc rc = buffer_addf(out, "],\"waiting\":[");
+
+    for (size_t i = 0; i < trace->waiting_count && rc == RC_OK; i++) {
+        rc = i > 0 ? buffer_add(out, ",", 1) : RC_OK;
+        if (rc == RC_OK)
+            rc = buffer_add_json(out, (const char *)trace->waiting[i].at, trace->waiting[i].len);
+    }
+    return rc == RC_OK ? buffer_addf(out, "]}") : rc;
+}
+
+enum rc
+trace_write_json(const struct trace *trace, const char *id, struct buffer *out)
+{
+    bool is_first = true;
+    enum rc rc = buffer_addf(out, "{\"id\":\"%s\",\"notification\":", id);
+
+    if (rc == RC_OK)
+        rc = trace->data.len > 0 ? buffer_add(out, trace->data.at, trace->data.len)
+                                 : buffer_addf(out, "null");
+    if (rc == RC_OK)
+        rc = buffer_addf(out, ",\"events\":[");
+    for (size_t i = 0; i < trace->event_count && rc == RC_OK; i++) {
+        if (is_stage(&trace->events[i], "nacked"))
+            continue; /* a wish, no stage of its life */
+        rc = write_event(&trace->events[i], is_first, out);
+        is_first = false;
+    }
+    return rc == RC_OK ? write_waiting(trace, out) : rc;
+}
+
+static enum rc ask_shard(struct call *call);
+
+/* Only one shard knows of a message: they are asked in turn. */
+static void
+on_traced(void *ctx, const redisReply *reply)
+{
+    struct call *call = ctx;
+    struct store *store = call->store;
+    struct trace trace = {.event_count = 0};
+    enum rc rc = RC_IO;
+
+    if (call_succeeded(call->shard, reply, "trace a message"))
+        rc = trace_read(reply, call->about, &trace);
+    if (rc == RC_OK && trace_is_empty(&trace) && call->shard->number + 1 < store->shard_count) {
+        trace_free(&trace);
+        call->shard++;
+        rc = ask_shard(call);
+        if (rc == RC_OK)
+            return;
+    }
+    call->done.traced(call->ctx, rc == RC_OK ? RC_OK : RC_IO, &trace);
+    trace_free(&trace);
+    free(call);
+}
+
+static enum rc
+ask_shard(struct call *call)
+{
+    struct arguments arguments = {.argc = 0};
+    char from[24];
+
+    snprintf(from, sizeof(from), "%" PRId64, trace_commit_ms(call->about));
+    argument(&arguments, call->shard->stream_key);
+    argument(&arguments, call->shard->prefix);
+    argument(&arguments, call->about);
+    argument(&arguments, from);
+    return link_call(call->shard->link, STORE_SCRIPT_trace, 1, on_traced, call, arguments.argc,
+                     arguments.argv, arguments.lens);
+}
+
+enum rc
+store_trace(struct store *store, const char *id, store_traced *done, void *ctx)
+{
+    struct call *call;
+    enum rc rc;
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    call = call_new(&store->shards[0], ctx);
+    call->done.traced = done;
+    snprintf(call->about, sizeof(call->about), "%s", id);
+    rc = ask_shard(call);
+    if (rc != RC_OK)
+        free(call);
+    return rc;
+}

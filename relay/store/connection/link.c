@@ -1,0 +1,471 @@
+/* link.c: one connection to the store: connect, greet, answer, break, come back. */
+#include "store/connection/link.h"
+
+#include <ev.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/config_check.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "store/connection/url.h"
+#include "store/connection/reply_arena.h"
+#include "store/connection/connect.h"
+#include "store/connection/fault.h"
+#include "store/connection/send_queue.h"
+
+#define LINK_BACKOFF_BASE_MS 100
+#define LINK_BACKOFF_CAP_MS 5000
+#define LINK_LOADING_RETRY_S 0.2
+#define LINK_REASON_MAX 256
+#define SHA_TEXT 40
+
+/* DOWN -> CONNECTING -> GREETING -> UP; each of the last three may fall back to DOWN. */
+enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_GREETING, LINK_UP };
+
+struct link {
+    enum link_state state;
+    struct ev_loop *loop;
+    const char *name;
+    struct link_events events;
+    struct stats *stats; /* NULL: nobody asks how long scripts take */
+    struct url address;
+    struct connect connect;
+    redisAsyncContext *redis; /* NULL while down */
+    struct reply_arena *arena;
+    struct send_queue *queue;
+    struct backoff backoff;
+    ev_timer retry; /* down: until the next attempt; greeting: until INFO is asked again */
+    ev_timer watchdog;
+    double patience_s;
+    unsigned pending; /* commands under way */
+    int64_t heard_us; /* when an answer last came, or waiting began */
+    int scripts_loaded;
+    bool is_loading;
+    bool is_settled; /* this connection has proved itself */
+    bool closing;
+    char shas[STORE_SCRIPT_COUNT][SHA_TEXT + 1];
+};
+
+struct request {
+    struct link *link;
+    link_reply *reply;
+    void *ctx;
+    size_t left;       /* commands whose answers are to come */
+    enum time_of what; /* TIME_COUNT: no script */
+    int64_t sent_us;
+};
+
+static const char *const script_texts[] = {
+#define STORE_SCRIPT_ENTRY(name) store_script_##name,
+    STORE_SCRIPTS(STORE_SCRIPT_ENTRY)
+#undef STORE_SCRIPT_ENTRY
+};
+
+static void link_connect(struct link *link);
+static void greet_info(struct link *link);
+
+/* The one door out of every other state. */
+static void
+link_fall(struct link *link, const char *reason)
+{
+    redisAsyncContext *redis = link->redis;
+    bool was_up = link->state == LINK_UP;
+    char kept[LINK_REASON_MAX];
+    char where[URL_SHOWN_MAX];
+    int64_t delay_ms;
+
+    if (link->state == LINK_DOWN)
+        return;
+    url_show(&link->address, where);
+    snprintf(kept, sizeof(kept), "%s", reason != NULL ? reason : ""); /* may go with the context */
+    if (!link->is_settled)
+        link->connect.failures++; /* a replica that takes no writes is none of use either */
+    link->state = LINK_DOWN;
+    link->redis = NULL;
+    connect_stop(&link->connect);
+    if (redis != NULL) {
+        redis->data = NULL;
+        redisAsyncFree(redis);
+    }
+    send_queue_end(link->queue);
+    if (link->closing)
+        return;
+    delay_ms = backoff_next_ms(&link->backoff);
+    if (reason != NULL)
+        log_warn(link->name, "store connection failed: %s%s (%s); trying again in %lld ms", kept,
+                 fault_tail(kept), where, (long long)delay_ms);
+    ev_timer_stop(link->loop, &link->retry);
+    ev_timer_set(&link->retry, (double)delay_ms / 1000.0, 0.0);
+    ev_timer_start(link->loop, &link->retry);
+    if (was_up)
+        link->events.on_down(link->events.ctx, kept);
+}
+
+bool
+link_is_up(const struct link *link)
+{
+    return link->state == LINK_UP;
+}
+
+void
+link_settle(struct link *link)
+{
+    backoff_reset(&link->backoff);
+    link->is_settled = true;
+}
+
+void
+link_restart(struct link *link, const char *reason)
+{
+    if (link != NULL)
+        link_fall(link, reason);
+}
+
+static void
+on_answer(redisAsyncContext *redis, void *answer, void *ctx)
+{
+    struct request *request = ctx;
+    struct link *link = request->link;
+
+    (void)redis;
+    link->pending--;
+    link->heard_us = clock_monotonic_us();
+    if (link->stats != NULL && request->what != TIME_COUNT && answer != NULL && request->left == 1)
+        stats_time(link->stats, request->what, link->heard_us - request->sent_us);
+    request->reply(request->ctx, answer);
+    if (--request->left == 0)
+        free(request);
+}
+
+static struct request *
+new_request(struct link *link, link_reply *reply, void *ctx, size_t count, enum time_of what)
+{
+    struct request *request = memory_new(sizeof(*request));
+    int64_t now_us = clock_monotonic_us();
+
+    *request = (struct request){link, reply, ctx, count, what, now_us};
+    if (link->pending == 0)
+        link->heard_us = now_us;
+    return request;
+}
+
+static enum rc
+send_now(struct link *link, enum time_of what, link_reply *reply, void *ctx, int argc,
+         const char **argv, const size_t *lens)
+{
+    struct request *request = new_request(link, reply, ctx, 1, what);
+
+    if (send_queue_send(link->queue, on_answer, request, argc, argv, lens) != RC_OK) {
+        free(request);
+        return RC_AGAIN;
+    }
+    link->pending++;
+    return RC_OK;
+}
+
+enum rc
+link_send(struct link *link, link_reply *reply, void *ctx, int argc, const char **argv,
+          const size_t *lens)
+{
+    if (link->state != LINK_UP)
+        return RC_AGAIN;
+    return send_now(link, TIME_COUNT, reply, ctx, argc, argv, lens);
+}
+
+void
+link_measure(struct link *link, struct stats *stats)
+{
+    link->stats = stats;
+}
+
+static enum time_of
+time_of_script(enum store_script script)
+{
+    return script == STORE_SCRIPT_ingest  ? TIME_SCRIPT_INGEST
+           : script == STORE_SCRIPT_shown ? TIME_SCRIPT_SHOWN
+           : script == STORE_SCRIPT_ack   ? TIME_SCRIPT_ACK
+           : script == STORE_SCRIPT_due   ? TIME_SCRIPT_DUE
+                                          : TIME_SCRIPT_OTHER;
+}
+
+enum rc
+link_send_ready(struct link *link, enum time_of what, link_reply *reply, void *ctx, char *bytes,
+                size_t len, size_t count)
+{
+    if (link->state != LINK_UP) {
+        free(bytes);
+        return RC_AGAIN;
+    }
+    send_queue_send_ready(link->queue, on_answer, new_request(link, reply, ctx, count, what), bytes,
+                          len, count);
+    link->pending += (unsigned)count;
+    return RC_OK;
+}
+
+enum rc
+link_call(struct link *link, enum store_script script, int key_count, link_reply *reply, void *ctx,
+          int argc, const char **argv, const size_t *lens)
+{
+    const char **all = memory_new(sizeof(*all) * (size_t)(argc + 3));
+    size_t *all_lens = lens == NULL ? NULL : memory_new(sizeof(*all_lens) * (size_t)(argc + 3));
+    char keys[16];
+    enum rc rc = RC_AGAIN;
+
+    snprintf(keys, sizeof(keys), "%d", key_count);
+    all[0] = "EVALSHA";
+    all[1] = link->shas[script];
+    all[2] = keys;
+    memcpy(all + 3, argv, sizeof(*all) * (size_t)argc);
+    if (lens != NULL) {
+        for (int i = 0; i < 3; i++)
+            all_lens[i] = strlen(all[i]);
+        memcpy(all_lens + 3, lens, sizeof(*all_lens) * (size_t)argc);
+    }
+    if (link->state == LINK_UP)
+        rc = send_now(link, time_of_script(script), reply, ctx, argc + 3, all, all_lens);
+    free(all);
+    free(all_lens);
+    return rc;
+}
+
+/* For commands of our own, whose texts are constant or addresses. */
+static void
+greet(struct link *link, link_reply *reply, int argc, const char *a, const char *b, const char *c)
+{
+    const char *argv[] = {a, b, c};
+
+    if (send_now(link, TIME_COUNT, reply, link, argc, argv, NULL) != RC_OK)
+        link_fall(link, "could not send");
+}
+
+/* True when the answer is no error; else the link has fallen. */
+static bool
+greeting_accepted(struct link *link, const redisReply *reply)
+{
+    if (link->state != LINK_GREETING || reply == NULL)
+        return false; /* the disconnect callback tells why */
+    if (reply->type != REDIS_REPLY_ERROR)
+        return true;
+    link_fall(link, reply->str);
+    return false;
+}
+
+static void
+on_script(void *ctx, const redisReply *reply)
+{
+    struct link *link = ctx;
+
+    if (!greeting_accepted(link, reply))
+        return;
+    if (reply->type != REDIS_REPLY_STRING || reply->len != SHA_TEXT) {
+        link_fall(link, "SCRIPT LOAD answered something else than a hash");
+        return;
+    }
+    memcpy(link->shas[link->scripts_loaded++], reply->str, SHA_TEXT);
+    if (link->scripts_loaded < STORE_SCRIPT_COUNT)
+        return;
+    link->state = LINK_UP;
+    link->events.on_up(link->events.ctx);
+}
+
+static void
+on_info(void *ctx, const redisReply *reply)
+{
+    struct link *link = ctx;
+
+    if (!greeting_accepted(link, reply))
+        return;
+    if (reply->str != NULL && strstr(reply->str, "\nloading:1") != NULL) {
+        if (!link->is_loading)
+            log_warn(link->name, "the store still reads its data, waiting for it");
+        link->is_loading = true;
+        ev_timer_set(&link->retry, LINK_LOADING_RETRY_S, 0.0);
+        ev_timer_start(link->loop, &link->retry);
+        return;
+    }
+    link->is_loading = false;
+    link->scripts_loaded = 0;
+    for (int i = 0; i < STORE_SCRIPT_COUNT && link->state == LINK_GREETING; i++)
+        greet(link, on_script, 3, "SCRIPT", "LOAD", script_texts[i]);
+}
+
+/* KeyDB answers PING while it still loads its data: only INFO tells. */
+static void
+greet_info(struct link *link)
+{
+    greet(link, on_info, 2, "INFO", "persistence", NULL);
+}
+
+static void
+on_selected(void *ctx, const redisReply *reply)
+{
+    struct link *link = ctx;
+
+    if (greeting_accepted(link, reply))
+        greet_info(link);
+}
+
+static void
+greet_select(struct link *link)
+{
+    char database[16];
+
+    snprintf(database, sizeof(database), "%d", link->address.database);
+    greet(link, on_selected, 2, "SELECT", database, NULL);
+}
+
+static void
+on_authenticated(void *ctx, const redisReply *reply)
+{
+    struct link *link = ctx;
+
+    if (greeting_accepted(link, reply))
+        greet_select(link);
+}
+
+static void
+on_connected(const redisAsyncContext *redis, int status)
+{
+    struct link *link = redis->data;
+
+    if (link == NULL)
+        return;
+    if (status != REDIS_OK) {
+        link->redis = NULL; /* hiredis frees it after this callback */
+        link_fall(link, redis->errstr);
+        return;
+    }
+    link->state = LINK_GREETING;
+    if (link->address.password[0] == '\0')
+        greet_select(link);
+    else if (link->address.user[0] == '\0')
+        greet(link, on_authenticated, 2, "AUTH", link->address.password, NULL);
+    else
+        greet(link, on_authenticated, 3, "AUTH", link->address.user, link->address.password);
+}
+
+static void
+on_disconnected(const redisAsyncContext *redis, int status)
+{
+    struct link *link = redis->data;
+
+    if (link == NULL)
+        return; /* we let go of it ourselves */
+    link->redis = NULL;
+    link_fall(link, status == REDIS_OK || redis->errstr == NULL ? "closed" : redis->errstr);
+}
+
+static void
+on_dialled(void *ctx, redisAsyncContext *redis, const char *reason)
+{
+    struct link *link = ctx;
+
+    if (redis == NULL) {
+        link_fall(link, reason);
+        return;
+    }
+    link->redis = redis;
+    redis->data = link;
+    reply_arena_use(link->arena, redis->c.reader, &link->pending);
+    send_queue_use(link->queue, redis);
+    redisAsyncSetConnectCallback(redis, on_connected);
+    redisAsyncSetDisconnectCallback(redis, on_disconnected);
+}
+
+static void
+link_connect(struct link *link)
+{
+    link->state = LINK_CONNECTING;
+    link->is_settled = false;
+    link->heard_us = clock_monotonic_us();
+    connect_start(&link->connect);
+}
+
+static void
+on_retry(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct link *link = timer->data;
+
+    (void)loop;
+    (void)events;
+    if (link->state == LINK_DOWN)
+        link_connect(link);
+    else if (link->state == LINK_GREETING)
+        greet_info(link);
+}
+
+static void
+on_ping(void *ctx, const redisReply *reply)
+{
+    (void)ctx;
+    (void)reply; /* that it came is all that matters: see heard_us */
+}
+
+/* A peer that vanished without a word shows by an answer that does not come. */
+static void
+on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct link *link = timer->data;
+    double silent_s = (double)(clock_monotonic_us() - link->heard_us) / 1e6;
+    const struct link_events *events_of = &link->events;
+
+    (void)loop;
+    (void)events;
+    if (link->state == LINK_DOWN)
+        return;
+    if ((link->pending > 0 || link->state == LINK_CONNECTING) && silent_s > link->patience_s) {
+        if (events_of->is_excused == NULL || !events_of->is_excused(events_of->ctx))
+            link_fall(link, "no answer in time");
+    } else if (link->pending == 0 && link->state == LINK_UP) {
+        greet(link, on_ping, 1, "PING", NULL, NULL);
+    }
+}
+
+struct link *
+link_open(struct ev_loop *loop, const struct config *config, const char *url, const char *name,
+          double patience_s, const struct link_events *events)
+{
+    struct link *link = memory_new(sizeof(*link));
+
+    link->loop = loop;
+    link->name = name;
+    link->events = *events;
+    link->patience_s = patience_s;
+    link->backoff = (struct backoff){LINK_BACKOFF_BASE_MS, LINK_BACKOFF_CAP_MS, 0};
+    if (url_read(url, &link->address) != RC_OK) {
+        log_error(name, "store.url is not " CONFIG_URL_FORM);
+        free(link);
+        return NULL;
+    }
+    link->connect = (struct connect){
+        .loop = loop, .config = config, .address = &link->address, .done = on_dialled, .ctx = link};
+    link->arena = reply_arena_new();
+    link->queue = send_queue_new(loop);
+    ev_timer_init(&link->retry, on_retry, 0.0, 0.0);
+    link->retry.data = link;
+    ev_timer_init(&link->watchdog, on_watchdog, patience_s / 4, patience_s / 4);
+    link->watchdog.data = link;
+    ev_timer_start(loop, &link->watchdog);
+    /* From the loop, so that no callback comes before we return. */
+    ev_timer_start(loop, &link->retry);
+    return link;
+}
+
+void
+link_close(struct link *link)
+{
+    if (link == NULL)
+        return;
+    link->closing = true;
+    link_fall(link, "closing");
+    ev_timer_stop(link->loop, &link->retry);
+    ev_timer_stop(link->loop, &link->watchdog);
+    explicit_bzero(&link->address, sizeof(link->address));
+    send_queue_free(link->queue);
+    reply_arena_free(link->arena);
+    free(link);
+}

@@ -1,0 +1,128 @@
+/* reply.c: takes the store's answers apart, trusting nothing in them. */
+#include "store/connection/reply.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+struct bytes
+reply_bytes(const redisReply *reply)
+{
+    if (reply == NULL || (reply->type != REDIS_REPLY_STRING && reply->type != REDIS_REPLY_STATUS))
+        return (struct bytes){NULL, 0};
+    return (struct bytes){(const unsigned char *)reply->str, (size_t)reply->len};
+}
+
+bool
+reply_is_array(const redisReply *reply, size_t count)
+{
+    return reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements >= count;
+}
+
+struct bytes
+reply_field(const redisReply *fields, const char *name)
+{
+    size_t len = strlen(name);
+
+    if (!reply_is_array(fields, 2))
+        return (struct bytes){NULL, 0};
+    for (size_t i = 0; i + 1 < fields->elements; i += 2) {
+        struct bytes key = reply_bytes(fields->element[i]);
+        if (key.len == len && memcmp(key.at, name, len) == 0)
+            return reply_bytes(fields->element[i + 1]);
+    }
+    return (struct bytes){NULL, 0};
+}
+
+static size_t
+aligned(size_t size)
+{
+    return (size + _Alignof(max_align_t) - 1) & ~(_Alignof(max_align_t) - 1);
+}
+
+static size_t
+size_of(const redisReply *reply)
+{
+    size_t size = aligned(sizeof(*reply)) + aligned(reply->elements * sizeof(*reply->element)) +
+                  (reply->str != NULL ? aligned((size_t)reply->len + 1) : 0);
+
+    for (size_t i = 0; i < reply->elements; i++)
+        size += size_of(reply->element[i]);
+    return size;
+}
+
+static void *
+take(char **at, size_t size)
+{
+    void *taken = *at;
+
+    *at += aligned(size);
+    return taken;
+}
+
+static redisReply *
+copy(const redisReply *reply, char **at)
+{
+    redisReply *kept = take(at, sizeof(*kept));
+
+    *kept = *reply;
+    if (reply->str != NULL) {
+        kept->str = take(at, (size_t)reply->len + 1);
+        memcpy(kept->str, reply->str, (size_t)reply->len + 1);
+    }
+    kept->element = take(at, reply->elements * sizeof(*reply->element));
+    for (size_t i = 0; i < reply->elements; i++)
+        kept->element[i] = copy(reply->element[i], at);
+    return kept;
+}
+
+redisReply *
+reply_keep(const redisReply *reply)
+{
+    char *at = memory_grow(NULL, size_of(reply));
+
+    return copy(reply, &at);
+}
+
+/* What the scripts add for delivery: whom a copy is for, and when an open audience ends. */
+static void
+read_delivery(const redisReply *fields, struct entry *entry)
+{
+    struct bytes open = reply_field(fields, "open");
+    char text[24];
+
+    entry->only = reply_field(fields, "only");
+    entry->is_copy = entry->only.at != NULL;
+    entry->is_open = open.at != NULL;
+    entry->ends_us = entry->frame.as.note.expires_us;
+    if (!entry->is_open || open.len >= sizeof(text))
+        return;
+    snprintf(text, sizeof(text), "%.*s", (int)open.len, (const char *)open.at);
+    entry->ends_us = strtoll(text, NULL, 10) * 1000;
+}
+
+enum rc
+reply_entry(const redisReply *reply, struct entry *ret_entry)
+{
+    struct entry entry;
+    struct bytes id, route;
+
+    if (!reply_is_array(reply, 2))
+        return RC_BAD;
+    id = reply_bytes(reply->element[0]);
+    if (id.at == NULL || entry_id_read((const char *)id.at, id.len, &entry.id) != RC_OK)
+        return RC_BAD;
+    entry.uuid = reply_field(reply->element[1], "id");
+    entry.data = reply_field(reply->element[1], "data");
+    route = reply_field(reply->element[1], "route");
+    if (entry.data.len == 0 || !frame_is_uuid((const char *)entry.uuid.at, entry.uuid.len) ||
+        route.at == NULL || frame_parse_head(route, &entry.frame) != RC_OK)
+        return RC_BAD;
+    read_delivery(reply->element[1], &entry);
+    entry.shard = 0; /* whoever asked knows better */
+    *ret_entry = entry;
+    return RC_OK;
+}

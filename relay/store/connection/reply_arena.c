@@ -1,0 +1,262 @@
+/* reply_arena.c: allocates each reply of the store in one block instead of word by word. */
+#include "store/connection/reply_arena.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+#define BLOCK_BYTES (128u * 1024)
+#define ALIGN 16u
+#define ELEMENTS_MAX (1u << 20) /* far more than is ever asked for; their places are made at once */
+
+#if HIREDIS_MAJOR >= 1
+typedef size_t element_count;
+#else
+typedef int element_count;
+#endif
+
+struct block {
+    struct block *before;
+    size_t size;
+    size_t used;
+    _Alignas(ALIGN) char bytes[];
+};
+
+struct reply_arena {
+    struct block *block; /* the one in use; the first stays */
+    const unsigned *expected;
+    bool is_held;   /* hiredis has an answer, or the beginning of one */
+    bool is_orphan; /* to be freed with it */
+};
+
+/* hiredis hands back the answer alone. */
+struct item {
+    struct reply_arena *arena;
+    redisReply reply;
+};
+
+static struct block *
+make_block(size_t size, struct block *before)
+{
+    struct block *block = malloc(sizeof(*block) + size);
+
+    if (block == NULL)
+        return NULL;
+    block->before = before;
+    block->size = size;
+    block->used = 0;
+    return block;
+}
+
+/* NULL when there is no more: hiredis then gives the connection up. */
+static void *
+take(struct reply_arena *arena, size_t size)
+{
+    struct block *block = arena->block;
+    void *taken;
+
+    size = (size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    if (size > block->size - block->used) {
+        block = make_block(size > BLOCK_BYTES ? size : BLOCK_BYTES, block);
+        if (block == NULL)
+            return NULL;
+        arena->block = block;
+    }
+    taken = block->bytes + block->used;
+    block->used += size;
+    return taken;
+}
+
+static redisReply *
+make_reply(const redisReadTask *task)
+{
+    struct reply_arena *arena = task->privdata;
+    struct item *item;
+
+    /* hiredis 0.14 would abort; an error it knows how to take. */
+    if (task->parent == NULL && *arena->expected == 0 && task->type != REDIS_REPLY_ERROR)
+        return NULL;
+    item = take(arena, sizeof(*item));
+    if (item == NULL)
+        return NULL;
+    *item = (struct item){.arena = arena, .reply.type = task->type};
+    return &item->reply;
+}
+
+/*
+ * Once it is whole, as what is not is never handed back. The maker of the array has made the place.
+ */
+static void *
+place(const redisReadTask *task, redisReply *reply)
+{
+    const redisReply *parent = task->parent != NULL ? task->parent->obj : NULL;
+    struct reply_arena *arena = task->privdata;
+
+    arena->is_held = true;
+    if (parent != NULL)
+        parent->element[task->idx] = reply;
+    return reply;
+}
+
+static void *
+create_string(const redisReadTask *task, char *text, size_t len)
+{
+    redisReply *reply = make_reply(task);
+    char *copy = reply != NULL ? take(task->privdata, len + 1) : NULL;
+
+    if (copy == NULL)
+        return NULL;
+    memcpy(copy, text, len);
+    copy[len] = '\0';
+    reply->str = copy;
+    reply->len = len;
+    return place(task, reply);
+}
+
+static void *
+create_array(const redisReadTask *task, element_count count)
+{
+    redisReply *reply;
+    size_t size = (size_t)count * sizeof(*reply->element);
+
+    if ((size_t)count > ELEMENTS_MAX)
+        return NULL;
+    reply = make_reply(task);
+    if (reply == NULL)
+        return NULL;
+    if (count > 0) {
+        reply->element = take(task->privdata, size);
+        if (reply->element == NULL)
+            return NULL;
+        memset(reply->element, 0, size);
+    }
+    reply->elements = (size_t)count;
+    return place(task, reply);
+}
+
+static void *
+create_integer(const redisReadTask *task, long long value)
+{
+    redisReply *reply = make_reply(task);
+
+    if (reply == NULL)
+        return NULL;
+    reply->integer = value;
+    return place(task, reply);
+}
+
+static void *
+create_nil(const redisReadTask *task)
+{
+    redisReply *reply = make_reply(task);
+
+    if (reply == NULL)
+        return NULL;
+    reply->type = REDIS_REPLY_NIL; /* the task only knows of what it is the lack */
+    return place(task, reply);
+}
+
+#if HIREDIS_MAJOR >= 1
+/* Of a protocol that is not asked for. */
+static void *
+create_double(const redisReadTask *task, double value, char *text, size_t len)
+{
+    (void)value;
+    return create_string(task, text, len);
+}
+
+static void *
+create_bool(const redisReadTask *task, int value)
+{
+    return create_integer(task, value);
+}
+#endif
+
+static void
+drop_blocks(struct reply_arena *arena, const struct block *last)
+{
+    while (arena->block != last) {
+        struct block *before = arena->block->before;
+
+        free(arena->block);
+        arena->block = before;
+    }
+}
+
+/* All but the first. */
+static void
+empty(struct reply_arena *arena)
+{
+    struct block *first = arena->block;
+
+    while (first->before != NULL)
+        first = first->before;
+    drop_blocks(arena, first);
+    first->used = 0;
+    arena->is_held = false;
+}
+
+static void
+arena_end(struct reply_arena *arena)
+{
+    drop_blocks(arena, NULL);
+    free(arena);
+}
+
+/* Called for whole answers alone, and for the beginning of one when the reader ends. */
+static void
+free_object(void *reply)
+{
+    struct reply_arena *arena;
+
+    if (reply == NULL)
+        return;
+    arena = ((struct item *)((char *)reply - offsetof(struct item, reply)))->arena;
+    if (arena->is_orphan)
+        arena_end(arena);
+    else
+        empty(arena);
+}
+
+static redisReplyObjectFunctions functions = {
+    .createString = create_string,
+    .createArray = create_array,
+    .createInteger = create_integer,
+#if HIREDIS_MAJOR >= 1
+    .createDouble = create_double,
+    .createBool = create_bool,
+#endif
+    .createNil = create_nil,
+    .freeObject = free_object,
+};
+
+struct reply_arena *
+reply_arena_new(void)
+{
+    struct reply_arena *arena = memory_new(sizeof(*arena));
+
+    arena->block = make_block(BLOCK_BYTES, NULL);
+    if (arena->block == NULL)
+        abort();
+    return arena;
+}
+
+void
+reply_arena_use(struct reply_arena *arena, redisReader *reader, const unsigned *expected)
+{
+    empty(arena);
+    arena->expected = expected;
+    reader->fn = &functions;
+    reader->privdata = arena;
+}
+
+void
+reply_arena_free(struct reply_arena *arena)
+{
+    if (arena != NULL && arena->is_held)
+        arena->is_orphan = true;
+    else if (arena != NULL)
+        arena_end(arena);
+}

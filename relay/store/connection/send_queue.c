@@ -1,0 +1,257 @@
+/* send_queue.c: commands to the store, written at the end of a turn as the socket accepts. */
+#include "store/connection/send_queue.h"
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "base/memory.h"
+
+#define UNIX_SEND_BYTES (1 << 20) /* the kernel gives what it may */
+
+/*
+ * Commands that wait until hiredis has sent what it has: all that its socket does not take it
+ * moves.
+ */
+struct parcel {
+    struct parcel *next;
+    redisCallbackFn *answer;
+    void *ctx;
+    char *bytes;
+    size_t len;
+    size_t count;
+};
+
+/* A connection's events; hiredis ends them, which may be after the queue has let go. */
+struct wire {
+    struct send_queue *queue; /* NULL: it has */
+    struct ev_loop *loop;
+    redisAsyncContext *redis;
+    ev_io readable;
+    ev_io writable;
+};
+
+struct send_queue {
+    struct ev_loop *loop;
+    ev_prepare flush;  /* while there is something for the socket that it was not offered */
+    struct wire *wire; /* NULL: not in use */
+    bool is_sending;   /* hiredis has something left */
+    struct parcel *first;
+    struct parcel **last; /* where the next one goes */
+};
+
+static void
+drop_first(struct send_queue *queue)
+{
+    struct parcel *parcel = queue->first;
+
+    queue->first = parcel->next;
+    if (queue->first == NULL)
+        queue->last = &queue->first;
+    free(parcel->bytes);
+    free(parcel);
+}
+
+/* hiredis has to know of each command, but not which of the bytes are its. */
+static enum rc
+hand_over(struct send_queue *queue)
+{
+    static const char no_bytes[] = "*1\r\n$4\r\nEXEC\r\n";
+    struct parcel *parcel = queue->first;
+
+    for (size_t i = 0; i < parcel->count; i++) {
+        if (redisAsyncFormattedCommand(queue->wire->redis, parcel->answer, parcel->ctx,
+                                       i == 0 ? parcel->bytes : no_bytes,
+                                       i == 0 ? parcel->len : 0) == REDIS_OK)
+            continue;
+        if (i > 0)
+            abort(); /* it was not closing a command ago: there is no memory */
+        return RC_AGAIN;
+    }
+    drop_first(queue);
+    queue->is_sending = true;
+    return RC_OK;
+}
+
+/* At the end of the turn, all at once: a turn and two calls of epoll sooner than by its event. */
+static void
+on_flush(struct ev_loop *loop, ev_prepare *prepare, int events)
+{
+    struct send_queue *queue = prepare->data;
+
+    (void)events;
+    ev_prepare_stop(loop, prepare);
+    while (queue->wire != NULL) {
+        if (!queue->is_sending && queue->first != NULL && hand_over(queue) != RC_OK)
+            return; /* it is closing */
+        redisAsyncHandleWrite(queue->wire->redis);
+        if (queue->is_sending || queue->first == NULL)
+            return;
+    }
+}
+
+static void
+on_readable(struct ev_loop *loop, ev_io *watcher, int events)
+{
+    struct wire *wire = watcher->data;
+
+    (void)loop;
+    (void)events;
+    redisAsyncHandleRead(wire->redis);
+}
+
+static void
+on_writable(struct ev_loop *loop, ev_io *watcher, int events)
+{
+    struct wire *wire = watcher->data;
+
+    (void)loop;
+    (void)events;
+    redisAsyncHandleWrite(wire->redis);
+}
+
+static void
+add_read(void *ctx)
+{
+    struct wire *wire = ctx;
+
+    ev_io_start(wire->loop, &wire->readable);
+}
+
+static void
+del_read(void *ctx)
+{
+    struct wire *wire = ctx;
+
+    ev_io_stop(wire->loop, &wire->readable);
+}
+
+static void
+add_write(void *ctx)
+{
+    struct wire *wire = ctx;
+
+    ev_io_start(wire->loop, &wire->writable);
+}
+
+/* hiredis has sent all it had. */
+static void
+del_write(void *ctx)
+{
+    struct wire *wire = ctx;
+    struct send_queue *queue = wire->queue;
+
+    ev_io_stop(wire->loop, &wire->writable);
+    if (queue == NULL)
+        return;
+    queue->is_sending = false;
+    if (queue->first != NULL)
+        ev_prepare_start(queue->loop, &queue->flush);
+}
+
+static void
+clean_up(void *ctx)
+{
+    struct wire *wire = ctx;
+
+    ev_io_stop(wire->loop, &wire->readable);
+    ev_io_stop(wire->loop, &wire->writable);
+    if (wire->queue != NULL)
+        wire->queue->wire = NULL;
+    free(wire);
+}
+
+struct send_queue *
+send_queue_new(struct ev_loop *loop)
+{
+    struct send_queue *queue = memory_new(sizeof(*queue));
+
+    queue->loop = loop;
+    queue->last = &queue->first;
+    ev_prepare_init(&queue->flush, on_flush);
+    queue->flush.data = queue;
+    return queue;
+}
+
+void
+send_queue_free(struct send_queue *queue)
+{
+    free(queue);
+}
+
+/*
+ * A unix socket asks for more when it is three quarters empty, and is as large as one batch: a
+ * store that is fast would have to wait. TCP finds the size that it needs.
+ */
+static void
+widen(const redisContext *context)
+{
+    const int bytes = UNIX_SEND_BYTES;
+
+    if (context->connection_type == REDIS_CONN_UNIX)
+        (void)setsockopt(context->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+}
+
+void
+send_queue_use(struct send_queue *queue, redisAsyncContext *redis)
+{
+    struct wire *wire = memory_new(sizeof(*wire));
+
+    widen(&redis->c);
+    *wire = (struct wire){.queue = queue, .loop = queue->loop, .redis = redis};
+    ev_io_init(&wire->readable, on_readable, redis->c.fd, EV_READ);
+    ev_io_init(&wire->writable, on_writable, redis->c.fd, EV_WRITE);
+    wire->readable.data = wire->writable.data = wire;
+    redis->ev.data = wire;
+    redis->ev.addRead = add_read;
+    redis->ev.delRead = del_read;
+    redis->ev.addWrite = add_write;
+    redis->ev.delWrite = del_write;
+    redis->ev.cleanup = clean_up;
+    queue->wire = wire;
+    queue->is_sending = false;
+}
+
+void
+send_queue_end(struct send_queue *queue)
+{
+    ev_prepare_stop(queue->loop, &queue->flush);
+    if (queue->wire != NULL)
+        queue->wire->queue = NULL;
+    queue->wire = NULL;
+    while (queue->first != NULL) {
+        for (size_t i = 0; i < queue->first->count; i++)
+            queue->first->answer(NULL, NULL, queue->first->ctx);
+        drop_first(queue);
+    }
+}
+
+enum rc
+send_queue_send(struct send_queue *queue, redisCallbackFn *answer, void *ctx, int argc,
+                const char **argv, const size_t *lens)
+{
+    if (queue->wire == NULL)
+        return RC_AGAIN;
+    while (queue->first != NULL)
+        if (hand_over(queue) != RC_OK)
+            return RC_AGAIN;
+    if (redisAsyncCommandArgv(queue->wire->redis, answer, ctx, argc, argv, lens) != REDIS_OK)
+        return RC_AGAIN;
+    queue->is_sending = true;
+    ev_prepare_start(queue->loop, &queue->flush);
+    return RC_OK;
+}
+
+void
+send_queue_send_ready(struct send_queue *queue, redisCallbackFn *answer, void *ctx, char *bytes,
+                      size_t len, size_t count)
+{
+    struct parcel *parcel = memory_new(sizeof(*parcel));
+
+    *parcel =
+        (struct parcel){.answer = answer, .ctx = ctx, .bytes = bytes, .len = len, .count = count};
+    *queue->last = parcel;
+    queue->last = &parcel->next;
+    ev_prepare_start(queue->loop, &queue->flush);
+}

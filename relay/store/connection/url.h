@@ -1,0 +1,28 @@
+/* url.h: takes a store's URL apart. */
+#ifndef CLAIRON_STORE_URL_H
+#define CLAIRON_STORE_URL_H
+
+#include <stdbool.h>
+
+#include "base/rc.h"
+
+#define URL_TEXT_MAX 512
+#define URL_SHOWN_MAX (URL_TEXT_MAX + 16)
+
+struct url {
+    char path[URL_TEXT_MAX]; /* unix socket; "" for TCP */
+    char host[URL_TEXT_MAX];
+    int port;
+    char user[URL_TEXT_MAX];
+    char password[URL_TEXT_MAX]; /* percent-decoded; "" for none */
+    int database;
+    bool tls; /* rediss:// */
+};
+
+/* redis(s)://[user:pass@]host[:port][/db] or unix:///path. RC_BAD for anything else. */
+MUST_CHECK enum rc url_read(const char *url, struct url *ret_address);
+
+/* Where it is, as a person reads it: without user and password. */
+void url_show(const struct url *address, char ret_text[URL_SHOWN_MAX]);
+
+#endif

@@ -1,0 +1,249 @@
+/* inbox.c: what a user has still to ack, of the shared shard and his own in one row. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "store/shards/call.h"
+#include "store/read/merge.h"
+
+#define PAGE_MAX 1024
+#define PARTS_MAX 2
+#define PLACE_MAX 24 /* in one inbox: a score */
+#define INBOX_ENDED "-"
+#define INBOX_AND ','
+
+/* What one shard holds of it. */
+struct inbox_part {
+    struct shard *shard;
+    char after[PLACE_MAX]; /* INBOX_ENDED: it was read to its end */
+    const char *last;
+    const redisReply *entries;
+    const redisReply *scores; /* of the entries */
+    redisReply *kept;         /* the answer, where it has to outlive itself */
+    bool is_asked;
+    struct strand strand;
+};
+
+/* A page under way. */
+struct inbox {
+    struct store *store;
+    store_paged *done;
+    void *ctx;
+    struct inbox_part parts[PARTS_MAX];
+    unsigned count; /* of parts */
+    unsigned awaited;
+    bool has_failed;
+};
+
+/* Behind what was taken of a part. */
+static const char *
+place_behind(const struct inbox_part *part)
+{
+    const size_t seen = part->is_asked ? strand_seen(&part->strand) : 0;
+
+    if (part->is_asked && !part->strand.has_entry)
+        return part->last[0] != '\0' ? part->last : INBOX_ENDED;
+    return seen > 0 ? part->scores->element[seen - 1]->str : part->after;
+}
+
+static void
+next_page(const struct inbox *inbox, char ret_next[STORE_INBOX_PLACE_MAX])
+{
+    const char *places[PARTS_MAX];
+    bool has_more = false;
+
+    for (unsigned i = 0; i < inbox->count; i++) {
+        places[i] = place_behind(&inbox->parts[i]);
+        has_more = has_more || strcmp(places[i], INBOX_ENDED) != 0;
+    }
+    ret_next[0] = '\0';
+    if (has_more && inbox->count == 1)
+        snprintf(ret_next, STORE_INBOX_PLACE_MAX, "%s", places[0]);
+    else if (has_more)
+        snprintf(ret_next, STORE_INBOX_PLACE_MAX, "%s%c%s", places[0], INBOX_AND, places[1]);
+}
+
+/* Of what is taken next. */
+static uint64_t
+score_of(const struct inbox_part *part, const struct strand *strand)
+{
+    return strtoull(part->scores->element[strand->next - 1]->str, NULL, 10);
+}
+
+/* Takes what is in order; how many these are. */
+static size_t
+take_all(struct inbox *inbox, struct entry *ret_entries)
+{
+    struct strand strands[PARTS_MAX], *next;
+    struct inbox_part *of[PARTS_MAX];
+    unsigned count = 0;
+    size_t taken = 0;
+
+    for (unsigned i = 0; i < inbox->count; i++) {
+        struct inbox_part *part = &inbox->parts[i];
+
+        if (!part->is_asked)
+            continue;
+        strand_begin(&strands[count], part->shard->number, (struct entry_id){0, 0}, STRAND_WHOLE,
+                     part->entries, part->last[0] != '\0');
+        of[count++] = part;
+    }
+    while ((next = strands_next(strands, count)) != NULL) {
+        ret_entries[taken] = next->entry;
+        ret_entries[taken++].score = score_of(of[next - strands], next);
+        strand_take(next);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        of[i]->strand = strands[i];
+        stats_add(inbox->store->stats, STAT_STORE_ERRORS, strands[i].strays);
+    }
+    return taken;
+}
+
+static void
+give_inbox(struct inbox *inbox)
+{
+    char next[STORE_INBOX_PLACE_MAX];
+    struct store_page page = {.next = next};
+    struct entry *entries;
+    size_t room = 1;
+
+    for (unsigned i = 0; i < inbox->count; i++)
+        room += inbox->parts[i].is_asked ? inbox->parts[i].entries->elements : 0;
+    entries = memory_new(room * sizeof(*entries));
+    page.entries = entries;
+    page.count = take_all(inbox, entries);
+    page.seen = page.count;
+    next_page(inbox, next);
+    inbox->done(inbox->ctx, RC_OK, &page);
+    free(entries);
+}
+
+static void
+end_inbox(struct inbox *inbox)
+{
+    if (inbox->has_failed)
+        inbox->done(inbox->ctx, RC_IO, NULL);
+    else
+        give_inbox(inbox);
+    for (unsigned i = 0; i < inbox->count; i++)
+        free(inbox->parts[i].kept);
+    free(inbox);
+}
+
+static bool
+is_score(const redisReply *reply)
+{
+    const struct bytes text = reply_bytes(reply);
+
+    return text.len > 0 && text.len < PLACE_MAX;
+}
+
+/* Each entry comes with its score. */
+static bool
+take_part(struct inbox_part *part, const redisReply *reply)
+{
+    if (!reply_is_array(reply, 3) || reply->element[0]->str == NULL ||
+        strlen(reply->element[0]->str) >= PLACE_MAX || !reply_is_array(reply->element[1], 0))
+        return false;
+    part->last = reply->element[0]->str;
+    part->entries = reply->element[1];
+    part->scores = reply->element[2];
+    if (!reply_is_array(part->scores, part->entries->elements))
+        return false;
+    for (size_t i = 0; i < part->entries->elements; i++)
+        if (!is_score(part->scores->element[i]))
+            return false;
+    return true;
+}
+
+static void
+on_inbox(void *ctx, const redisReply *reply)
+{
+    struct call *call = ctx;
+    struct inbox *inbox = call->ctx;
+    struct inbox_part *part = &inbox->parts[call->shard == inbox->parts[0].shard ? 0 : 1];
+    const bool is_last = inbox->awaited == 1;
+
+    inbox->awaited--;
+    if (!call_succeeded(call->shard, reply, "read what waits for a user"))
+        inbox->has_failed = true;
+    else if (!is_last && !inbox->has_failed)
+        reply = part->kept = reply_keep(reply);
+    if (!inbox->has_failed && !take_part(part, reply))
+        inbox->has_failed = true;
+    free(call);
+    if (is_last)
+        end_inbox(inbox);
+}
+
+static enum rc
+ask_part(struct inbox *inbox, struct inbox_part *part, const char *user, const char *count,
+         bool only_unshown)
+{
+    struct call *call = call_new(part->shard, inbox);
+    struct arguments arguments = {.argc = 0};
+    enum rc rc;
+
+    argument(&arguments, part->shard->stream_key);
+    argument(&arguments, part->shard->prefix);
+    argument(&arguments, user);
+    argument(&arguments, part->after);
+    argument(&arguments, count);
+    argument(&arguments, only_unshown ? "unshown" : "all");
+    rc = call_send(call, STORE_SCRIPT_inbox, 1, on_inbox, &arguments);
+    if (rc != RC_OK)
+        return rc;
+    part->is_asked = true;
+    inbox->awaited++;
+    return RC_OK;
+}
+
+/* A beginning is the same in both. */
+static void
+read_places(struct inbox *inbox, const char *after)
+{
+    const size_t len = strcspn(after, (const char[]){INBOX_AND, '\0'});
+
+    snprintf(inbox->parts[0].after, PLACE_MAX, "%.*s", (int)len, after);
+    snprintf(inbox->parts[1].after, PLACE_MAX, "%s", after[len] != '\0' ? after + len + 1 : after);
+}
+
+void
+store_inbox_behind(struct place place, char ret_after[STORE_INBOX_PLACE_MAX])
+{
+    snprintf(ret_after, STORE_INBOX_PLACE_MAX, "%" PRIu64 "%c%" PRIu64,
+             entry_id_score(place.shared), INBOX_AND, entry_id_score(place.own));
+}
+
+enum rc
+store_inbox(struct store *store, const char *user, const char *after, size_t max, bool only_unshown,
+            store_paged *done, void *ctx)
+{
+    const unsigned own_shard = store_shard_of(store, user);
+    struct inbox *inbox;
+    char count[24];
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    inbox = memory_new(sizeof(*inbox));
+    *inbox = (struct inbox){.store = store, .done = done, .ctx = ctx};
+    inbox->parts[inbox->count++].shard = &store->shards[0];
+    if (own_shard > 0)
+        inbox->parts[inbox->count++].shard = &store->shards[own_shard];
+    read_places(inbox, after);
+    snprintf(count, sizeof(count), "%zu", max < PAGE_MAX ? max : PAGE_MAX);
+    for (unsigned i = 0; i < inbox->count; i++) {
+        struct inbox_part *part = &inbox->parts[i];
+
+        if (strcmp(part->after, INBOX_ENDED) != 0 &&
+            ask_part(inbox, part, user, count, only_unshown) != RC_OK)
+            inbox->has_failed = true;
+    }
+    if (inbox->awaited > 0)
+        return RC_OK;
+    free(inbox);
+    return RC_AGAIN;
+}

@@ -1,0 +1,255 @@
+/* direct.c: asks the store and waits for the answer, for commands that run and end. */
+#include "store/direct.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/urls.h"
+#include "store/connection/url.h"
+#include "store/shards/call.h"
+#include "store/direct/direct_private.h"
+#include "store/connection/reply.h"
+#include "store/connection/scripts.h"
+#include "store/connection/tls.h"
+
+#define DIRECT_PATIENCE_S 10
+
+const char *
+direct_error(const struct direct *direct)
+{
+    return direct->error;
+}
+
+void
+direct_forget_reply(struct direct *direct)
+{
+    trace_free(&direct->trace);
+    if (direct->reply != NULL)
+        freeReplyObject(direct->reply);
+    direct->reply = NULL;
+}
+
+/* The reply if it is one that was hoped for; else NULL, with the reason in direct->error. */
+const redisReply *
+direct_check_reply(struct direct *direct)
+{
+    if (direct->reply == NULL)
+        snprintf(direct->error, sizeof(direct->error), "the store does not answer: %s",
+                 direct->servers[direct->at]->errstr);
+    else if (direct->reply->type == REDIS_REPLY_ERROR)
+        snprintf(direct->error, sizeof(direct->error), "the store refused: %s", direct->reply->str);
+    else
+        return direct->reply;
+    return NULL;
+}
+
+/* NULL: the reason is in direct->error. The reply lives until the next question. */
+const redisReply *
+direct_ask(struct direct *direct, int argc, const char **argv)
+{
+    if (direct_read_changes(direct) != RC_OK)
+        return NULL;
+    direct_forget_reply(direct);
+    direct->reply = redisCommandArgv(direct->servers[direct->at], argc, argv, NULL);
+    return direct_check_reply(direct);
+}
+
+static bool
+greet(struct direct *direct, const struct url *address)
+{
+    char database[16];
+    const char *auth[3] = {"AUTH", address->user, address->password};
+    const char *select[2] = {"SELECT", database};
+
+    snprintf(database, sizeof(database), "%d", address->database);
+    if (address->password[0] != '\0' && address->user[0] == '\0')
+        auth[1] = address->password;
+    if (address->password[0] != '\0' &&
+        direct_ask(direct, address->user[0] != '\0' ? 3 : 2, auth) == NULL)
+        return false;
+    return direct_ask(direct, 2, select) != NULL;
+}
+
+static void
+fail_connecting(struct direct *direct, const struct url *address, const char *reason)
+{
+    char where[URL_SHOWN_MAX];
+
+    url_show(address, where);
+    snprintf(direct->error, sizeof(direct->error), "could not connect to the store (%.200s): %s",
+             where, reason);
+}
+
+static bool
+secure(struct direct *direct, const struct config *config, const struct url *address)
+{
+    char reason[TLS_ERROR_MAX];
+
+    if (!address->tls ||
+        tls_start(config, address->host, direct->servers[direct->at], reason) == RC_OK)
+        return true;
+    fail_connecting(direct, address, reason);
+    return false;
+}
+
+/* Connects to the server direct->at. */
+static bool
+connect_server(struct direct *direct, const struct config *config, const struct url *address)
+{
+    const struct timeval patience = {DIRECT_PATIENCE_S, 0};
+    redisContext *redis = address->path[0] != '\0'
+                              ? redisConnectUnixWithTimeout(address->path, patience)
+                              : redisConnectWithTimeout(address->host, address->port, patience);
+
+    direct->servers[direct->at] = redis;
+    if (redis != NULL && redis->err == 0)
+        return redisSetTimeout(redis, patience) == REDIS_OK && secure(direct, config, address) &&
+               greet(direct, address);
+    fail_connecting(direct, address, redis != NULL ? redis->errstr : "out of memory");
+    return false;
+}
+
+/* As the next one of direct->servers. */
+static bool
+open_server(struct direct *direct, const struct config *config, unsigned server)
+{
+    char *url = urls_at(config->store.url, server);
+    struct url address;
+    bool is_good = url_read(url, &address) == RC_OK;
+
+    direct->at = direct->server_count++;
+    if (is_good)
+        is_good = connect_server(direct, config, &address);
+    else
+        snprintf(direct->error, sizeof(direct->error), "store.url cannot be read");
+    explicit_bzero(&address, sizeof(address));
+    explicit_bzero(url, strlen(url));
+    free(url);
+    return is_good;
+}
+
+static struct direct *
+direct_new(const struct config *config)
+{
+    struct direct *direct = memory_new(sizeof(*direct));
+
+    delivery_settings(config, &direct->delivery);
+    direct->shard_count = (unsigned)config->store.shards;
+    snprintf(direct->prefix, sizeof(direct->prefix), "%s", config->store.prefix);
+    snprintf(direct->errors_key, STORE_KEY_MAX, "%s:errors", direct->prefix);
+    return direct;
+}
+
+static struct direct *
+direct_failed(struct direct *direct, char error[DIRECT_ERROR_MAX])
+{
+    snprintf(error, DIRECT_ERROR_MAX, "%s", direct->error);
+    direct_close(direct);
+    return NULL;
+}
+
+struct direct *
+direct_open_server(const struct config *config, unsigned server, char error[DIRECT_ERROR_MAX])
+{
+    struct direct *direct = direct_new(config);
+
+    return open_server(direct, config, server) ? direct : direct_failed(direct, error);
+}
+
+bool
+direct_knows_shards(struct direct *direct)
+{
+    char key[STORE_KEY_MAX];
+    const char *argv[] = {"HGET", key, "shards"};
+    long made_with = 0;
+
+    direct->at = 0;
+    for (unsigned k = 0; k < STORE_SHARDS_MAX && made_with == 0; k++) {
+        const redisReply *reply;
+
+        snprintf(key, sizeof(key), "%s:{%u}:meta", direct->prefix, k);
+        reply = direct_ask(direct, 3, argv);
+        if (reply == NULL)
+            return false;
+        made_with = reply->str != NULL ? strtol(reply->str, NULL, 10) : 0;
+    }
+    if (made_with == 0 || made_with == (long)direct->shard_count)
+        return true;
+    snprintf(direct->error, sizeof(direct->error),
+             "the store was made with [store] shards = %ld, not %u", made_with,
+             direct->shard_count);
+    return false;
+}
+
+/* With another number of shards messages would be looked for where they are not. */
+struct direct *
+direct_open(const struct config *config, char error[DIRECT_ERROR_MAX])
+{
+    struct direct *direct = direct_new(config);
+    unsigned count = urls_count(config->store.url);
+    bool is_good = count <= STORE_SHARDS_MAX;
+
+    for (unsigned i = 0; i < count && is_good; i++)
+        is_good = open_server(direct, config, i);
+    return is_good && direct_knows_shards(direct) ? direct : direct_failed(direct, error);
+}
+
+void
+direct_close(struct direct *direct)
+{
+    if (direct == NULL)
+        return;
+    trace_free(&direct->trace);
+    if (direct->reply != NULL)
+        freeReplyObject(direct->reply);
+    for (unsigned i = 0; i < direct->server_count; i++) {
+        if (direct->servers[i] != NULL)
+            redisFree(direct->servers[i]);
+    }
+    free(direct);
+}
+
+/* What the keys of a shard begin with, and its stream; its server is asked from now on. */
+void
+direct_turn_to_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_KEY_MAX / 2],
+                     char ret_stream[STORE_KEY_MAX])
+{
+    shard_prefix(direct->prefix, direct->shard_count, shard, ret_prefix);
+    snprintf(ret_stream, STORE_KEY_MAX, "%s:stream", ret_prefix);
+    direct->at = shard % direct->server_count;
+}
+
+static enum rc
+trace_in(struct direct *direct, unsigned shard, const char *id)
+{
+    char prefix[STORE_KEY_MAX / 2], stream[STORE_KEY_MAX], from[24];
+    const char *argv[] = {"EVAL", store_script_trace, "1", stream, prefix, id, from};
+    const redisReply *reply;
+
+    direct_turn_to_shard(direct, shard, prefix, stream);
+    snprintf(from, sizeof(from), "%" PRId64, trace_commit_ms(id));
+    reply = direct_ask(direct, 7, argv);
+    if (reply == NULL)
+        return RC_IO;
+    if (trace_read(reply, id, &direct->trace) == RC_OK)
+        return RC_OK;
+    snprintf(direct->error, sizeof(direct->error), "the store's answer makes no sense");
+    return RC_IO;
+}
+
+enum rc
+direct_trace(struct direct *direct, const char *id, const struct trace **ret_trace)
+{
+    for (unsigned k = 0; k < direct->shard_count; k++) {
+        if (trace_in(direct, k, id) != RC_OK)
+            return RC_IO;
+        if (!trace_is_empty(&direct->trace))
+            break;
+    }
+    *ret_trace = &direct->trace;
+    return RC_OK;
+}

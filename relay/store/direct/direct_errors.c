@@ -1,0 +1,230 @@
+/* direct_errors.c: the error log for commands: walks it, and redrives and drops its entries. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "store/direct/direct_private.h"
+#include "store/admin/redrive.h"
+#include "store/connection/reply.h"
+#include "store/connection/scripts.h"
+
+#define DIRECT_PAGE "50" /* entries of up to a megabyte each */
+#define EVALSHA_ARGUMENTS 3
+
+enum rc
+direct_read_changes(struct direct *direct)
+{
+    char error[DIRECT_ERROR_MAX];
+    enum rc rc = RC_OK;
+
+    for (; direct->queued > 0; direct->queued--) {
+        const redisReply *reply;
+
+        direct_forget_reply(direct);
+        if (redisGetReply(direct->servers[direct->at], (void **)&direct->reply) != REDIS_OK)
+            direct->reply = NULL;
+        reply = direct_check_reply(direct);
+        if (reply == NULL || reply->type != REDIS_REPLY_INTEGER) {
+            if (rc == RC_OK)
+                memcpy(error, direct->error, sizeof(error));
+            rc = RC_IO;
+        } else if (reply->integer >= 0) {
+            direct->changes.entries += reply->integer > 0 || direct->changes.is_redrive;
+            direct->changes.users += direct->changes.is_redrive ? reply->integer : 0;
+        }
+    }
+    if (rc != RC_OK)
+        memcpy(direct->error, error, sizeof(error));
+    return rc;
+}
+
+/* Replies are read with those of the page's other changes: one round trip for all of them. */
+static enum rc
+queue_change(struct direct *direct, bool is_redrive, int argc, const char **argv,
+             const size_t *lens)
+{
+    direct->changes.is_redrive = is_redrive;
+    if (redisAppendCommandArgv(direct->servers[direct->at], argc, argv, lens) != REDIS_OK) {
+        snprintf(direct->error, sizeof(direct->error), "could not queue a command: %s",
+                 direct->servers[direct->at]->errstr);
+        return RC_IO;
+    }
+    direct->queued++;
+    return RC_OK;
+}
+
+/* The visits may ask questions of their own, so the page is kept from them. */
+static bool
+visit_page(struct direct *direct, direct_visit *visit, void *ctx, struct entry_id *last,
+           size_t *ret_seen)
+{
+    redisReply *page = direct->reply;
+    bool goes_on = true;
+
+    direct->reply = NULL;
+    *ret_seen = page->elements;
+    for (size_t i = 0; i < page->elements && goes_on; i++) {
+        struct error_entry entry;
+
+        if (error_entry_read(page->element[i], &entry) != RC_OK)
+            continue;
+        *last = entry.entry;
+        if (entry.shard % direct->server_count != direct->at)
+            continue; /* left here when its shard went to another server */
+        goes_on = visit(ctx, &entry);
+    }
+    freeReplyObject(page);
+    return goes_on;
+}
+
+long long
+direct_error_count(struct direct *direct)
+{
+    const char *argv[] = {"XLEN", direct->errors_key};
+    long long count = 0;
+
+    for (direct->at = 0; direct->at < direct->server_count; direct->at++) {
+        const redisReply *reply = direct_ask(direct, 2, argv);
+
+        if (reply == NULL || reply->type != REDIS_REPLY_INTEGER)
+            return -1;
+        count += reply->integer;
+    }
+    return count;
+}
+
+/* What is redriven may be logged again meanwhile: a walk ends where the log ended when it began. */
+static enum rc
+ask_newest_error(struct direct *direct, char ret_to[ENTRY_ID_TEXT_MAX])
+{
+    const char *argv[] = {"XREVRANGE", direct->errors_key, "+", "-", "COUNT", "1"};
+    const redisReply *reply = direct_ask(direct, 6, argv);
+    struct error_entry newest = {.entry = {0, 0}};
+
+    if (reply == NULL || reply->type != REDIS_REPLY_ARRAY)
+        return RC_IO;
+    if (reply->elements > 0 && error_entry_read(reply->element[0], &newest) != RC_OK)
+        return RC_IO;
+    entry_id_text(newest.entry, ret_to);
+    return RC_OK;
+}
+
+/* The log of the server direct->at; *goes_on: the visits want more. */
+static enum rc
+walk_log(struct direct *direct, struct entry_id since, direct_visit *visit, void *ctx,
+         bool *goes_on)
+{
+    char from[ENTRY_ID_TEXT_MAX + 1], to[ENTRY_ID_TEXT_MAX];
+    const char *argv[] = {"XRANGE", direct->errors_key, from, to, "COUNT", DIRECT_PAGE};
+    struct entry_id last = since;
+    size_t seen = 1;
+
+    if (ask_newest_error(direct, to) != RC_OK)
+        return RC_IO;
+    entry_id_text(since, from);
+    while (seen > 0 && *goes_on) {
+        const redisReply *reply = direct_ask(direct, 6, argv);
+
+        if (reply == NULL || reply->type != REDIS_REPLY_ARRAY)
+            return RC_IO;
+        *goes_on = visit_page(direct, visit, ctx, &last, &seen);
+        if (direct_read_changes(direct) != RC_OK)
+            return RC_IO;
+        from[0] = '('; /* the next page begins behind it */
+        entry_id_text(last, from + 1);
+    }
+    return RC_OK;
+}
+
+enum rc
+direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit, void *ctx)
+{
+    bool goes_on = true;
+
+    for (unsigned i = 0; i < direct->server_count && goes_on; i++) {
+        direct->at = i;
+        if (walk_log(direct, since, visit, ctx, &goes_on) != RC_OK)
+            return RC_IO;
+    }
+    return RC_OK;
+}
+
+bool
+direct_can_redrive(const struct direct *direct, const struct error_entry *entry)
+{
+    struct redrive redrive;
+
+    if (entry->shard >= direct->shard_count ||
+        redrive_prepare(entry, clock_wall_us(), &redrive) != RC_OK)
+        return false;
+    redrive_free(&redrive);
+    return true;
+}
+
+/* NULL: the reason is in direct->error. */
+static const char *
+load_redrive(struct direct *direct)
+{
+    const char *argv[] = {"SCRIPT", "LOAD", store_script_redrive};
+    char *hash = direct->redrive_hash[direct->at];
+    const redisReply *reply;
+
+    if (hash[0] != '\0')
+        return hash;
+    reply = direct_ask(direct, 3, argv);
+    if (reply == NULL)
+        return NULL;
+    if (reply->str == NULL || reply->len != SCRIPT_HASH_TEXT) {
+        snprintf(direct->error, sizeof(direct->error), "invalid reply to SCRIPT LOAD");
+        return NULL;
+    }
+    memcpy(hash, reply->str, SCRIPT_HASH_TEXT);
+    return hash;
+}
+
+enum rc
+direct_redrive(struct direct *direct, const struct error_entry *entry, const char *const *users,
+               size_t count)
+{
+    struct long_arguments arguments;
+    struct redrive redrive;
+    char prefix[STORE_KEY_MAX / 2], stream[STORE_KEY_MAX];
+    const char *hash;
+    enum rc rc;
+
+    if (entry->shard >= direct->shard_count)
+        return RC_BAD;
+    direct_turn_to_shard(direct, entry->shard, prefix, stream);
+    hash = load_redrive(direct);
+    if (hash == NULL)
+        return RC_IO;
+    if (redrive_prepare(entry, clock_wall_us(), &redrive) != RC_OK)
+        return RC_BAD;
+    long_arguments_init(&arguments, EVALSHA_ARGUMENTS + REDRIVE_ARGUMENTS + count);
+    long_argument(&arguments, "EVALSHA");
+    long_argument(&arguments, hash);
+    long_argument(&arguments, "1");
+    redrive_arguments(&arguments, stream, prefix, direct->delivery.retention, entry, &redrive);
+    for (size_t i = 0; i < count; i++)
+        long_argument(&arguments, users[i]);
+    rc = queue_change(direct, true, (int)arguments.argc, arguments.argv, arguments.lens);
+    long_arguments_free(&arguments);
+    redrive_free(&redrive);
+    return rc;
+}
+
+enum rc
+direct_drop(struct direct *direct, struct entry_id entry)
+{
+    char place[ENTRY_ID_TEXT_MAX];
+    const char *argv[] = {"XDEL", direct->errors_key, place};
+
+    entry_id_text(entry, place);
+    return queue_change(direct, false, 3, argv, NULL);
+}
+
+const struct direct_changes *
+direct_changed(const struct direct *direct)
+{
+    return &direct->changes;
+}

@@ -1,0 +1,41 @@
+/* direct_private.h: what the files of a direct connection share. */
+#ifndef CLAIRON_STORE_DIRECT_PRIVATE_H
+#define CLAIRON_STORE_DIRECT_PRIVATE_H
+
+#include "store/shards/call.h"
+#include "store/direct/direct_ask.h"
+
+#define SCRIPT_HASH_TEXT 40
+
+struct direct {
+    redisContext *servers[STORE_SHARDS_MAX];
+    char redrive_hash[STORE_SHARDS_MAX][SCRIPT_HASH_TEXT + 1]; /* "": not loaded there yet */
+    unsigned server_count;
+    unsigned at; /* the server that is asked */
+    unsigned shard_count;
+    redisReply *reply; /* the last one */
+    unsigned queued;   /* changes sent to direct->at whose replies are still to be read */
+    struct direct_changes changes;
+    struct trace trace;
+    struct delivery delivery;
+    char prefix[STORE_KEY_MAX / 2 - 8]; /* of all shards */
+    char errors_key[STORE_KEY_MAX];
+    char error[DIRECT_ERROR_MAX];
+};
+
+/* Frees the last reply, with the trace that points into it. */
+void direct_forget_reply(struct direct *direct);
+/* The last reply unless it is missing or an error: then NULL, with the reason in direct->error. */
+const redisReply *direct_check_reply(struct direct *direct);
+
+/*
+ * Reads the replies of the changes that were queued, all of them also where one was refused: the
+ * connection stays in step.
+ */
+MUST_CHECK enum rc direct_read_changes(struct direct *direct);
+
+/* The key prefix of a shard, and its stream; its server is asked from now on. */
+void direct_turn_to_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_KEY_MAX / 2],
+                          char ret_stream[STORE_KEY_MAX]);
+
+#endif

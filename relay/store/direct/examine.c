@@ -1,0 +1,469 @@
+/* examine.c: what the doctor asks the store, and what the answers mean. */
+#include "store/examine.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/urls.h"
+#include "store/connection/url.h"
+#include "store/shards/call.h"
+#include "store/direct/direct_ask.h"
+#include "store/connection/fault.h"
+#include "store/connection/reply.h"
+
+#define COMMAND_WORDS_MAX 16
+#define AREA "store"
+#define VALUE_MAX 256
+#define SKEW_MAX_US 1000000
+#define FULL_PERCENT 90
+
+#define DATABASE_HINT                                                                              \
+    "Choose another [store] prefix; or if this database has taken the place of that one "          \
+    "(pg_upgrade, a restored dump), DEL that key (of several shards that of each): clients are "   \
+    "told of a gap"
+
+struct examination {
+    const struct config *config;
+    struct findings *findings;
+    struct direct *direct;
+    char *info; /* all of INFO */
+    char key[STORE_KEY_MAX];
+};
+
+static const char *
+hint_of(const char *error)
+{
+    const struct fault *fault = fault_find(error);
+
+    return fault != NULL ? fault->hint : "";
+}
+
+/* The value of a line of INFO; "" when the server does not tell it. */
+static void
+read_info(const struct examination *examination, const char *name, char ret_value[VALUE_MAX])
+{
+    char line[VALUE_MAX];
+    const char *at;
+
+    snprintf(line, sizeof(line), "\n%s:", name);
+    at = strstr(examination->info, line);
+    if (at != NULL)
+        at += strlen(line);
+    snprintf(ret_value, VALUE_MAX, "%.*s", at != NULL ? (int)strcspn(at, "\r\n") : 0,
+             at != NULL ? at : "");
+}
+
+static bool
+info_is(const struct examination *examination, const char *name, const char *wanted)
+{
+    char value[VALUE_MAX];
+
+    read_info(examination, name, value);
+    return strcmp(value, wanted) == 0;
+}
+
+static long long
+info_number(const struct examination *examination, const char *name)
+{
+    char value[VALUE_MAX];
+
+    read_info(examination, name, value);
+    return strtoll(value, NULL, 10);
+}
+
+/* False when the server does not tell, or has no such setting: then the value is "". */
+static bool
+read_setting(struct examination *examination, const char *name, char ret_value[VALUE_MAX])
+{
+    const char *argv[] = {"CONFIG", "GET", name};
+    const redisReply *reply = direct_ask(examination->direct, 3, argv);
+    struct bytes value = {NULL, 0};
+
+    if (reply != NULL && reply_is_array(reply, 2))
+        value = reply_bytes(reply->element[1]);
+    snprintf(ret_value, VALUE_MAX, "%.*s", value.at != NULL ? (int)value.len : 0,
+             value.at != NULL ? (const char *)value.at : "");
+    return value.at != NULL;
+}
+
+static void
+examine_server(struct examination *examination)
+{
+    struct findings *findings = examination->findings;
+    char version[VALUE_MAX], valkey[VALUE_MAX], role[VALUE_MAX], active[VALUE_MAX];
+    bool is_active;
+
+    read_info(examination, "redis_version", version);
+    read_info(examination, "valkey_version", valkey);
+    findings_add(findings, AREA, "server", info_is(examination, "loading", "0"),
+                 "It is still reading its data: wait.", "%s %s, up for %lld s%s",
+                 valkey[0] != '\0' ? "Valkey" : "version", valkey[0] != '\0' ? valkey : version,
+                 info_number(examination, "uptime_in_seconds"),
+                 info_is(examination, "loading", "0") ? "" : ", loading");
+    read_info(examination, "role", role);
+    is_active =
+        (read_setting(examination, "active-replica", active) && strcmp(active, "yes") == 0) ||
+        strcmp(role, "active-replica") == 0;
+    findings_add(findings, AREA, "role", strcmp(role, "master") == 0 && !is_active,
+                 is_active
+                     ? "Two writers lose entries silently: in keydb.conf active-replica no, "
+                       "then restart; one primary and plain replicas"
+                     : "[store] url must name the primary; to make this one it: REPLICAOF NO ONE",
+                 "%s%s", role, is_active ? ", active-replica" : "");
+    findings_add(findings, AREA, "cluster mode", !info_is(examination, "cluster_enabled", "1"),
+                 "This version serves one server and its replicas: cluster-enabled no", "%s",
+                 info_is(examination, "cluster_enabled", "1") ? "on" : "off");
+    findings_add(findings, AREA, "store.min_replicas",
+                 info_number(examination, "connected_slaves") >=
+                     examination->config->store.min_replicas,
+                 "Until they are there nothing is confirmed, and PostgreSQL keeps its WAL: start "
+                 "the replicas, or lower [store] min_replicas",
+                 "%lld replica%s, %d required", info_number(examination, "connected_slaves"),
+                 info_number(examination, "connected_slaves") == 1 ? "" : "s",
+                 examination->config->store.min_replicas);
+}
+
+static void
+examine_memory(struct examination *examination)
+{
+    long long used = info_number(examination, "used_memory");
+    long long most = info_number(examination, "maxmemory");
+    char policy[VALUE_MAX];
+
+    read_info(examination, "maxmemory_policy", policy);
+    findings_add(examination->findings, AREA, "maxmemory-policy", strcmp(policy, "noeviction") == 0,
+                 "It throws notifications away when it is full: CONFIG SET maxmemory-policy "
+                 "noeviction; CONFIG REWRITE",
+                 "%s", policy);
+    findings_add(
+        examination->findings, AREA, "memory", most == 0 || used < most / 100 * FULL_PERCENT,
+        "Raise it: CONFIG SET maxmemory ..; CONFIG REWRITE; or shorten [store] retention",
+        most == 0 ? "%lld MB used, no limit" : "%lld MB used of %lld MB", used >> 20, most >> 20);
+}
+
+static void
+examine_disk(struct examination *examination)
+{
+    struct findings *findings = examination->findings;
+    bool has_aof = info_is(examination, "aof_enabled", "1");
+    bool writes = !info_is(examination, "aof_last_write_status", "err") &&
+                  !info_is(examination, "aof_last_bgrewrite_status", "err") &&
+                  !info_is(examination, "rdb_last_bgsave_status", "err");
+    char mode[VALUE_MAX];
+    bool is_told = read_setting(examination, "appendfsync", mode);
+
+    findings_add(findings, AREA, "appendonly", has_aof,
+                 "What it acknowledged is gone after a crash: CONFIG SET appendonly yes; CONFIG "
+                 "REWRITE",
+                 "%s", has_aof ? "yes" : "no");
+    findings_add(findings, AREA, "appendfsync",
+                 is_told && (strcmp(mode, "always") == 0 || strcmp(mode, "everysec") == 0),
+                 is_told ? "CONFIG SET appendfsync everysec; CONFIG REWRITE"
+                         : "The relay's ACL user needs +config|get",
+                 "%s%s", is_told ? mode : "not told",
+                 strcmp(mode, "everysec") == 0 ? ": WAL is confirmed to PostgreSQL two seconds late"
+                                               : "");
+    findings_add(findings, AREA, "disk", writes,
+                 "Its log says why it cannot write; mostly the disk is full, or "
+                 "vm.overcommit_memory is not 1",
+                 "%s, %lld late fsync%s", writes ? "writes succeed" : "the last write failed",
+                 info_number(examination, "aof_delayed_fsync"),
+                 info_number(examination, "aof_delayed_fsync") == 1 ? "" : "s");
+}
+
+/* False when it did not answer. */
+static bool
+ask_time(struct direct *direct, int64_t *ret_us)
+{
+    const char *argv[] = {"TIME"};
+    const redisReply *reply = direct_ask(direct, 1, argv);
+    struct bytes seconds, micros;
+
+    if (reply == NULL || !reply_is_array(reply, 2))
+        return false;
+    seconds = reply_bytes(reply->element[0]);
+    micros = reply_bytes(reply->element[1]);
+    if (seconds.at == NULL || micros.at == NULL)
+        return false;
+    *ret_us = strtoll((const char *)seconds.at, NULL, 10) * 1000000 +
+              strtoll((const char *)micros.at, NULL, 10);
+    return true;
+}
+
+/* Half the way there and back is the store's. */
+static void
+examine_clock(struct examination *examination)
+{
+    int64_t before_us = clock_wall_us(), store_us, after_us, skew_us;
+
+    if (!ask_time(examination->direct, &store_us)) {
+        findings_add(examination->findings, AREA, "clock", false,
+                     hint_of(direct_error(examination->direct)), "it does not tell the time: %s",
+                     direct_error(examination->direct));
+        return;
+    }
+    after_us = clock_wall_us();
+    skew_us = store_us - before_us / 2 - after_us / 2;
+    findings_add(examination->findings, AREA, "clock", llabs(skew_us) < SKEW_MAX_US,
+                 "Due times and expirations are the store's: run chrony or timesyncd on both "
+                 "machines: timedatectl set-ntp true",
+                 "%.3f s off this machine's, answered in %.1f ms", (double)skew_us / 1e6,
+                 (double)(after_us - before_us) / 1000.0);
+}
+
+/*
+ * Commands between MULTI and DISCARD are looked up, and refused where they may not be used, but
+ * never run: by that a doctor may try what writes. %: a key of ours.
+ */
+static const char *const needed[] = {
+    "CONFIG GET appendfsync",
+    "DEL %",
+    "EVAL x 0",
+    "EVALSHA x 0",
+    "EXISTS %",
+    "GET %",
+    "HDEL % a",
+    "HEXISTS % a",
+    "HGET % a",
+    "HGETALL %",
+    "HKEYS %",
+    "HLEN %",
+    "HMGET % a",
+    "HMSET % a b",
+    "HSCAN % 0",
+    "HSET % a b",
+    "HSETNX % a b",
+    "INFO",
+    "KEYS %",
+    "LINDEX % 0",
+    "LPUSH % a",
+    "LRANGE % 0 0",
+    "LTRIM % 0 0",
+    "PEXPIRE % 9",
+    "PING",
+    "RENAMENX % %",
+    "RPUSH % a",
+    "SADD % a",
+    "SCARD %",
+    "SCRIPT LOAD x",
+    "SET % a",
+    "SINTER % %",
+    "SISMEMBER % a",
+    "SMEMBERS %",
+    "SREM % a",
+    "TIME",
+    "TYPE %",
+    "XACK % a 1-1",
+    "XADD % * a b",
+    "XCLAIM % a b 0 1-1",
+    "XDEL % 1-1",
+    "XGROUP CREATE % a $",
+    "XINFO STREAM %",
+    "XLEN %",
+    "XPENDING % a",
+    "XRANGE % - +",
+    "XREAD STREAMS % $",
+    "XREVRANGE % - +",
+    "XSETID % 1-1",
+    "XTRIM % MAXLEN 9",
+    "ZADD % 1 a",
+    "ZCARD %",
+    "ZRANGEBYSCORE % 0 1",
+    "ZREM % a",
+    "ZREVRANGE % 0 0",
+    "ZSCORE % a",
+};
+
+static const redisReply *
+try_command(struct examination *examination, const char *command)
+{
+    char text[VALUE_MAX];
+    const char *argv[COMMAND_WORDS_MAX];
+    char *rest = NULL;
+    int argc = 0;
+
+    snprintf(text, sizeof(text), "%s", command);
+    for (char *word = strtok_r(text, " ", &rest); word != NULL && argc < COMMAND_WORDS_MAX;
+         word = strtok_r(NULL, " ", &rest))
+        argv[argc++] = strcmp(word, "%") == 0 ? examination->key : word;
+    return direct_ask(examination->direct, argc, argv);
+}
+
+static void
+examine_commands(struct examination *examination)
+{
+    const size_t count = sizeof(needed) / sizeof(needed[0]);
+    char missing[VALUE_MAX] = "", error[DIRECT_ERROR_MAX] = "";
+    size_t refused = 0;
+
+    if (try_command(examination, "MULTI") == NULL) {
+        findings_add(examination->findings, AREA, "commands", false,
+                     hint_of(direct_error(examination->direct)), "%s",
+                     direct_error(examination->direct));
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t len = strlen(missing);
+
+        if (try_command(examination, needed[i]) != NULL)
+            continue;
+        refused++;
+        snprintf(error, sizeof(error), "%s", direct_error(examination->direct));
+        snprintf(missing + len, sizeof(missing) - len, " %.*s", (int)strcspn(needed[i], " "),
+                 needed[i]);
+    }
+    if (try_command(examination, "DISCARD") == NULL && refused == 0)
+        snprintf(error, sizeof(error), "%s", direct_error(examination->direct));
+    findings_add(examination->findings, AREA, "commands", error[0] == '\0', hint_of(error),
+                 "%zu of %zu are permitted%s%s%s%s%s", count - refused, count,
+                 refused > 0 ? "; not" : "", missing, error[0] != '\0' ? " (" : "", error,
+                 error[0] != '\0' ? ")" : "");
+}
+
+/* Where it is, without who asks: the URL may hold a password. */
+static void
+describe(const struct config *config, unsigned server, char ret_text[URL_SHOWN_MAX])
+{
+    char *url = urls_at(config->store.url, server);
+    struct url address;
+
+    if (url_read(url, &address) != RC_OK)
+        snprintf(ret_text, URL_SHOWN_MAX, "store.url");
+    else
+        url_show(&address, ret_text);
+    explicit_bzero(&address, sizeof(address));
+    explicit_bzero(url, strlen(url));
+    free(url);
+}
+
+static bool
+keep_info(struct examination *examination)
+{
+    const char *argv[] = {"INFO", "all"};
+    const redisReply *reply = direct_ask(examination->direct, 2, argv);
+
+    if (reply == NULL || reply->str == NULL) {
+        findings_add(examination->findings, AREA, "server", false,
+                     hint_of(direct_error(examination->direct)), "%s",
+                     reply == NULL ? direct_error(examination->direct) : "it does not answer INFO");
+        return false;
+    }
+    examination->info = strdup(reply->str);
+    return examination->info != NULL;
+}
+
+/* Only the first server is sure to know. */
+static void
+examine_shards(struct examination *examination)
+{
+    bool is_known = direct_knows_shards(examination->direct);
+
+    if (!is_known || examination->config->store.shards > 1)
+        findings_add(examination->findings, AREA, "store.shards", is_known,
+                     "Set it back; or once all is delivered and acknowledged, choose another "
+                     "[store] prefix, and drop the slot",
+                     "%d%s%s", examination->config->store.shards, is_known ? "" : ": ",
+                     is_known ? "" : direct_error(examination->direct));
+}
+
+static void
+read_text(const redisReply *reply, size_t nth, char ret_text[VALUE_MAX])
+{
+    const struct bytes text = reply != NULL && reply_is_array(reply, nth + 1)
+                                  ? reply_bytes(reply->element[nth])
+                                  : (struct bytes){NULL, 0};
+
+    snprintf(ret_text, VALUE_MAX, "%.*s", (int)text.len,
+             text.at != NULL ? (const char *)text.at : "");
+}
+
+/* The progress of the slot that was claimed last, as claim.lua looks for it. */
+static bool
+read_progress_key(struct examination *examination, char ret_key[VALUE_MAX])
+{
+    const struct config *config = examination->config;
+    char meta[STORE_KEY_MAX];
+    const char *argv[] = {"HMGET", meta, "progress"};
+
+    snprintf(meta, sizeof(meta), config->store.shards > 1 ? "%s:{0}:meta" : "%s:meta",
+             config->store.prefix);
+    read_text(direct_ask(examination->direct, 3, argv), 0, ret_key);
+    return ret_key[0] != '\0';
+}
+
+/* One store serves one database: claim.lua refuses another. */
+static void
+examine_database(struct examination *examination, const struct origin *origin)
+{
+    char key[VALUE_MAX], system[VALUE_MAX], database[VALUE_MAX], name[VALUE_MAX];
+    const char *argv[] = {"HMGET", key, "system", "database", "database_name"};
+    const redisReply *reply;
+    bool is_same;
+
+    if (origin->system[0] == '\0' || !read_progress_key(examination, key))
+        return;
+    reply = direct_ask(examination->direct, 5, argv);
+    read_text(reply, 0, system);
+    read_text(reply, 1, database);
+    read_text(reply, 2, name);
+    if (system[0] == '\0')
+        return;
+    is_same = strcmp(system, origin->system) == 0 &&
+              (database[0] == '\0' || strcmp(database, origin->database) == 0);
+    if (is_same)
+        findings_add(examination->findings, AREA, "database", true, NULL,
+                     "it serves database \"%s\" (oid %s) of cluster %s", name, database, system);
+    else
+        findings_add(examination->findings, AREA, "database", false, DATABASE_HINT,
+                     "%s belongs to database \"%s\" (oid %s) of cluster %s, [feed] conninfo leads "
+                     "to database \"%s\" (oid %s) of cluster %s",
+                     key, name, database, system, origin->name, origin->database, origin->system);
+}
+
+static void
+examine_one(const struct config *config, unsigned server, const struct origin *origin,
+            struct findings *findings)
+{
+    struct examination examination = {.config = config, .findings = findings};
+    char error[DIRECT_ERROR_MAX], where[URL_SHOWN_MAX];
+
+    describe(config, server, where);
+    snprintf(examination.key, sizeof(examination.key), "%s:doctor", config->store.prefix);
+    examination.direct = direct_open_server(config, server, error);
+    if (examination.direct == NULL) {
+        const char *hint = hint_of(error);
+
+        findings_add(findings, AREA, "connection", false,
+                     hint[0] != '\0' ? hint
+                                     : "Start it (systemctl start redis-server, keydb-server or "
+                                       "valkey-server), or name it in [store] url",
+                     "%s: %s", where, error);
+        return;
+    }
+    findings_add(findings, AREA, "connection", true, NULL, "%s", where);
+    if (keep_info(&examination)) {
+        examine_server(&examination);
+        examine_memory(&examination);
+        examine_disk(&examination);
+        examine_clock(&examination);
+        examine_commands(&examination);
+        if (server == 0) {
+            examine_shards(&examination);
+            examine_database(&examination, origin);
+        }
+    }
+    free(examination.info);
+    direct_close(examination.direct);
+}
+
+void
+store_examine(const struct config *config, const struct origin *origin, struct findings *findings)
+{
+    unsigned count = urls_count(config->store.url);
+
+    for (unsigned i = 0; i < count; i++)
+        examine_one(config, i, origin, findings);
+}

@@ -1,0 +1,367 @@
+/* order.c: puts what the streams of several shards answer into the order of the commits. */
+#include "store/read/order.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "store/shards/shard_dependency.h"
+
+#define FULL_ENTRIES 128 /* of a shard, besides one answer */
+
+/* An answer, or what is left of it. */
+struct held {
+    struct held *next;
+    const redisReply *entries;
+    redisReply *kept; /* they, once they had to outlive their answer */
+    size_t at;        /* of them, the next to look at */
+};
+
+struct queue {
+    struct held *first;
+    struct held *last;
+    size_t count; /* entries behind the head */
+    bool has_head;
+    struct entry head;                       /* in `first` */
+    struct position needs[STORE_SHARDS_MAX]; /* what has to have come before the head goes */
+    struct position seen;                    /* the newest note that came */
+    bool is_waived;                          /* nobody waits for what has not come */
+    int64_t awaited_us;                      /* since when somebody does; 0: nobody */
+    size_t strays;
+};
+
+struct order {
+    order_give *give;
+    void *ctx;
+    size_t unordered;
+    unsigned count;
+    struct queue queues[];
+};
+
+struct order *
+order_new(unsigned shards, order_give *give, void *ctx)
+{
+    struct order *order = memory_new(sizeof(*order) + shards * sizeof(*order->queues));
+
+    order->give = give;
+    order->ctx = ctx;
+    order->count = shards;
+    return order;
+}
+
+static void
+drop_first(struct queue *queue)
+{
+    struct held *held = queue->first;
+
+    queue->first = held->next;
+    if (queue->first == NULL)
+        queue->last = NULL;
+    free(held->kept);
+    free(held);
+}
+
+static void
+empty(struct queue *queue)
+{
+    while (queue->first != NULL)
+        drop_first(queue);
+}
+
+void
+order_free(struct order *order)
+{
+    if (order == NULL)
+        return;
+    for (unsigned k = 0; k < order->count; k++)
+        empty(&order->queues[k]);
+    free(order);
+}
+
+void
+order_begin(struct order *order, const struct position *stored)
+{
+    for (unsigned k = 0; k < order->count; k++) {
+        empty(&order->queues[k]);
+        order->queues[k] = (struct queue){.seen = stored[k], .strays = order->queues[k].strays};
+    }
+}
+
+/* Its place is not that of a commit, or not its first. */
+static bool
+is_free(const struct entry *entry)
+{
+    return entry->frame.commit_lsn == 0 || entry->is_copy;
+}
+
+static struct position
+position_of(const struct entry *entry)
+{
+    return (struct position){entry->frame.commit_lsn, entry->frame.ordinal};
+}
+
+/* The last note of an answer tells of all before it. */
+static void
+see(struct queue *queue, const redisReply *entries)
+{
+    struct entry entry;
+
+    for (size_t i = entries->elements; i > 0; i--) {
+        if (reply_entry(entries->element[i - 1], &entry) != RC_OK || is_free(&entry))
+            continue;
+        position_raise(&queue->seen, position_of(&entry));
+        queue->is_waived = false;
+        queue->awaited_us = 0;
+        return;
+    }
+}
+
+void
+order_add(struct order *order, unsigned shard, const redisReply *entries)
+{
+    struct queue *queue = &order->queues[shard];
+    struct held *held;
+
+    if (entries->elements == 0)
+        return;
+    held = memory_new(sizeof(*held));
+    held->entries = entries;
+    if (queue->last != NULL)
+        queue->last->next = held;
+    else
+        queue->first = held;
+    queue->last = held;
+    queue->count += entries->elements;
+    see(queue, entries);
+}
+
+static void
+take_head(struct order *order, unsigned k, const redisReply *element)
+{
+    struct queue *queue = &order->queues[k];
+
+    queue->count--;
+    if (reply_entry(element, &queue->head) != RC_OK) {
+        queue->strays++;
+        return;
+    }
+    queue->head.shard = (unsigned char)k;
+    queue->has_head = true;
+    shard_dependency_read(reply_field(element->element[1], "after"), queue->needs, order->count);
+}
+
+static void
+look_on(struct order *order, unsigned k)
+{
+    struct queue *queue = &order->queues[k];
+
+    while (!queue->has_head && queue->first != NULL) {
+        struct held *held = queue->first;
+
+        if (held->at < held->entries->elements)
+            take_head(order, k, held->entries->element[held->at++]);
+        else
+            drop_first(queue);
+    }
+}
+
+/* The head of queue k has to wait for what has not come of shard j. */
+static bool
+lacks(const struct order *order, unsigned k, unsigned j)
+{
+    const struct queue *other = &order->queues[j];
+
+    return !other->is_waived && position_less(other->seen, order->queues[k].needs[j]);
+}
+
+static bool
+goes_before(const struct queue *a, const struct queue *b)
+{
+    return position_less(position_of(&a->head), position_of(&b->head));
+}
+
+static bool
+waits_for(const struct order *order, unsigned k, unsigned j)
+{
+    const struct queue *other = &order->queues[j];
+
+    return (other->has_head && goes_before(other, &order->queues[k])) || lacks(order, k, j);
+}
+
+static bool
+may_go(const struct order *order, unsigned k)
+{
+    if (k > 0)
+        return !waits_for(order, k, 0);
+    for (unsigned j = 1; j < order->count; j++) {
+        if (waits_for(order, 0, j))
+            return false;
+    }
+    return true;
+}
+
+/* The oldest head that may go; -1: none. */
+static int
+next_queue(const struct order *order)
+{
+    int best = -1;
+
+    for (unsigned k = 0; k < order->count; k++) {
+        const struct queue *queue = &order->queues[k];
+
+        if (!queue->has_head)
+            continue;
+        if (is_free(&queue->head))
+            return (int)k;
+        if ((best < 0 || goes_before(queue, &order->queues[best])) && may_go(order, k))
+            best = (int)k;
+    }
+    return best;
+}
+
+/* What was given up may be lost: nobody asks for it again. */
+static void
+count_unordered(struct order *order, struct queue *queue)
+{
+    bool is_unordered = false;
+
+    for (unsigned j = 0; j < order->count; j++) {
+        struct queue *other = &order->queues[j];
+
+        if (!other->is_waived || !position_less(other->seen, queue->needs[j]))
+            continue;
+        other->seen = queue->needs[j];
+        is_unordered = true;
+    }
+    order->unordered += is_unordered;
+}
+
+/* The answer dies: only the newest of a queue can be one that is not kept yet. */
+static void
+keep(struct queue *queue)
+{
+    struct held *held = queue->last;
+    redisReply rest;
+    size_t from;
+
+    if (held == NULL || held->kept != NULL)
+        return;
+    from = held->at - (queue->has_head && held == queue->first ? 1 : 0);
+    rest = *held->entries;
+    rest.element += from;
+    rest.elements -= from;
+    held->kept = reply_keep(&rest);
+    held->entries = held->kept;
+    held->at -= from;
+    if (held->at > 0) {
+        unsigned char shard = queue->head.shard;
+
+        if (reply_entry(held->kept->element[0], &queue->head) != RC_OK)
+            abort(); /* it was one */
+        queue->head.shard = shard;
+    }
+}
+
+static void
+note_awaited(struct order *order, unsigned j, bool is_awaited, int64_t now_us)
+{
+    struct queue *queue = &order->queues[j];
+
+    if (!is_awaited)
+        queue->awaited_us = 0;
+    else if (queue->awaited_us == 0)
+        queue->awaited_us = now_us;
+}
+
+static void
+note_waiting(struct order *order, int64_t now_us)
+{
+    bool is_awaited = false;
+
+    for (unsigned k = 1; k < order->count; k++) {
+        note_awaited(order, k, order->queues[0].has_head && lacks(order, 0, k), now_us);
+        is_awaited = is_awaited || (order->queues[k].has_head && lacks(order, k, 0));
+    }
+    note_awaited(order, 0, is_awaited, now_us);
+}
+
+void
+order_release(struct order *order, int64_t now_us)
+{
+    int next;
+
+    for (unsigned k = 0; k < order->count; k++)
+        look_on(order, k);
+    while ((next = next_queue(order)) >= 0) {
+        struct queue *queue = &order->queues[next];
+
+        if (!is_free(&queue->head))
+            count_unordered(order, queue);
+        order->give(order->ctx, &queue->head);
+        queue->has_head = false;
+        look_on(order, (unsigned)next);
+    }
+    for (unsigned k = 0; k < order->count; k++)
+        keep(&order->queues[k]);
+    note_waiting(order, now_us);
+}
+
+int
+order_give_up(struct order *order, int64_t before_us)
+{
+    for (unsigned k = 0; k < order->count; k++) {
+        struct queue *queue = &order->queues[k];
+
+        if (queue->awaited_us == 0 || queue->awaited_us > before_us)
+            continue;
+        queue->is_waived = true;
+        queue->awaited_us = 0;
+        return (int)k;
+    }
+    return -1;
+}
+
+struct position
+order_seen(const struct order *order, unsigned shard)
+{
+    return order->queues[shard].seen;
+}
+
+bool
+order_is_full(const struct order *order, unsigned shard)
+{
+    return order->queues[shard].count >= FULL_ENTRIES;
+}
+
+bool
+order_is_awaited(const struct order *order, unsigned shard)
+{
+    return order->queues[shard].awaited_us != 0;
+}
+
+bool
+order_waits(const struct order *order)
+{
+    for (unsigned k = 0; k < order->count; k++) {
+        if (order->queues[k].awaited_us != 0)
+            return true;
+    }
+    return false;
+}
+
+size_t
+order_strays(struct order *order, unsigned shard)
+{
+    size_t strays = order->queues[shard].strays;
+
+    order->queues[shard].strays = 0;
+    return strays;
+}
+
+size_t
+order_unordered(struct order *order)
+{
+    size_t unordered = order->unordered;
+
+    order->unordered = 0;
+    return unordered;
+}

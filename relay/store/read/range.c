@@ -1,0 +1,180 @@
+/* range.c: what comes after a place, of the shared stream and a user's own in one row. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "store/shards/call.h"
+#include "store/read/merge.h"
+
+#define PARTS_MAX 2
+
+/* What one shard holds of a range. */
+struct part {
+    const struct shard *shard;
+    enum store_range_state state;
+    const redisReply *entries;
+    redisReply *kept;       /* they, where they have to outlive their answer */
+    struct entry_id newest; /* ever */
+    bool is_cut;            /* more follow */
+};
+
+/* A range under way. */
+struct range {
+    struct store *store;
+    store_paged *done;
+    void *ctx;
+    struct place after;
+    struct place end;
+    struct part parts[PARTS_MAX];
+    unsigned part_count;
+    unsigned awaited; /* parts */
+    bool has_failed;
+};
+
+/* Where what is left of it begins: who reads on from there is told of no gap again. */
+static struct entry_id
+begin_of(const struct part *part, struct entry_id after)
+{
+    struct bytes id = {NULL, 0};
+    struct entry_id first;
+
+    if (part->state != STORE_RANGE_TRIMMED)
+        return after;
+    if (part->entries->elements == 0)
+        return part->newest;
+    if (reply_is_array(part->entries->element[0], 1))
+        id = reply_bytes(part->entries->element[0]->element[0]);
+    if (id.at == NULL || entry_id_read((const char *)id.at, id.len, &first) != RC_OK)
+        return after;
+    return entry_id_before(first);
+}
+
+/* Takes the strands' entries; how many these are. */
+static size_t
+take_all(struct strand *strands, unsigned count, struct entry *ret_entries)
+{
+    struct strand *next;
+    size_t taken = 0;
+
+    while ((next = strands_next(strands, count)) != NULL) {
+        ret_entries[taken++] = next->entry;
+        strand_take(next);
+    }
+    return taken;
+}
+
+static void
+give_range(struct range *range)
+{
+    struct store_page page = {.first = range->after, .last = range->after, .next = ""};
+    struct strand strands[PARTS_MAX];
+    struct entry *entries;
+    size_t room = 1;
+
+    for (unsigned i = 0; i < range->part_count; i++) {
+        const struct part *part = &range->parts[i];
+        struct entry_id *start = place_in(&page.first, i);
+
+        *start = begin_of(part, *start);
+        strand_begin(&strands[i], part->shard->number, *start, *place_in(&range->end, i),
+                     part->entries, part->is_cut);
+        page.state = part->state > page.state ? part->state : page.state;
+        room += part->entries->elements;
+    }
+    entries = memory_new(room * sizeof(*entries));
+    page.entries = entries;
+    page.count = take_all(strands, range->part_count, entries);
+    for (unsigned i = 0; i < range->part_count; i++) {
+        *place_in(&page.last, i) = strands[i].reached;
+        page.seen += strand_seen(&strands[i]);
+        stats_add(range->store->stats, STAT_STORE_ERRORS, strands[i].strays);
+    }
+    range->done(range->ctx, RC_OK, &page);
+    free(entries);
+}
+
+static void
+end_range(struct range *range)
+{
+    if (range->has_failed)
+        range->done(range->ctx, RC_IO, NULL);
+    else
+        give_range(range);
+    for (unsigned i = 0; i < range->part_count; i++)
+        free(range->parts[i].kept);
+    free(range);
+}
+
+static bool
+take_part(struct part *part, const redisReply *reply)
+{
+    struct bytes newest;
+
+    if (!reply_is_array(reply, 4) || !reply_is_array(reply->element[1], 0))
+        return false;
+    newest = reply_bytes(reply->element[2]);
+    if (newest.at == NULL ||
+        entry_id_read((const char *)newest.at, newest.len, &part->newest) != RC_OK)
+        return false;
+    part->state = (enum store_range_state)reply->element[0]->integer;
+    part->is_cut = reply->element[3]->integer != 0;
+    part->entries = reply->element[1];
+    return true;
+}
+
+static void
+on_range(void *ctx, const redisReply *reply)
+{
+    struct call *call = ctx;
+    struct range *range = call->ctx;
+    struct part *part = &range->parts[call->shard == range->parts[0].shard ? 0 : 1];
+
+    if (!call_succeeded(call->shard, reply, "read the stream") || !take_part(part, reply))
+        range->has_failed = true;
+    free(call);
+    if (--range->awaited == 0)
+        end_range(range);
+    else if (!range->has_failed)
+        part->entries = part->kept = reply_keep(part->entries);
+}
+
+static enum rc
+ask_part(struct range *range, struct shard *shard, struct entry_id after, size_t max)
+{
+    struct call *call = call_new(shard, range);
+    struct arguments arguments = {.argc = 0};
+    char after_text[ENTRY_ID_TEXT_MAX], count[24];
+    enum rc rc;
+
+    entry_id_text(after, after_text);
+    snprintf(count, sizeof(count), "%zu", max);
+    argument(&arguments, shard->stream_key);
+    argument(&arguments, shard->prefix);
+    argument(&arguments, after_text);
+    argument(&arguments, count);
+    rc = call_send(call, STORE_SCRIPT_range, 1, on_range, &arguments);
+    if (rc != RC_OK)
+        return rc;
+    range->parts[range->part_count++].shard = shard;
+    range->awaited++;
+    return RC_OK;
+}
+
+enum rc
+store_range(struct store *store, unsigned own_shard, struct place after, struct place end,
+            size_t max, store_paged *done, void *ctx)
+{
+    struct range *range;
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    range = memory_new(sizeof(*range));
+    *range = (struct range){.store = store, .done = done, .ctx = ctx, .after = after, .end = end};
+    if (ask_part(range, &store->shards[0], after.shared, max) != RC_OK) {
+        free(range);
+        return RC_AGAIN;
+    }
+    if (own_shard > 0 && ask_part(range, &store->shards[own_shard], after.own, max) != RC_OK)
+        range->has_failed = true;
+    return RC_OK;
+}

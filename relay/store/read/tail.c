@@ -1,0 +1,49 @@
+/*
+ * tail.c: a stream that holds its newest entries only, as somebody follows it who may come too
+ * late.
+ */
+#include "store/read/tail.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "store/read/control.h"
+#include "store/connection/link.h"
+
+/* What is older was missed: so much comes only while this process stands still. */
+static void
+on_oldest(void *ctx, const redisReply *reply)
+{
+    struct tail *tail = ctx;
+    char oldest_text[ENTRY_ID_TEXT_MAX] = "0-0";
+    struct entry_id oldest, before;
+
+    if (reply_is_array(reply, 1))
+        control_take_place(reply->element[0], oldest_text);
+    if (entry_id_read(oldest_text, strlen(oldest_text), &oldest) == RC_OK &&
+        entry_id_read(tail->before, strlen(tail->before), &before) == RC_OK &&
+        entry_id_less(before, oldest))
+        tail->is_late = true;
+}
+
+bool
+tail_begin(struct tail *tail, struct link *link, const redisReply *entries, size_t most)
+{
+    const char *argv[] = {"XRANGE", tail->key, "-", "+", "COUNT", "1"};
+
+    if (entries->elements < most)
+        return false;
+    snprintf(tail->before, sizeof(tail->before), "%s", tail->at);
+    if (link_send(link, on_oldest, tail, 6, argv, NULL) != RC_OK)
+        tail->is_late = true;
+    return true;
+}
+
+bool
+tail_has_missed(struct tail *tail)
+{
+    bool is_late = tail->is_late;
+
+    tail->is_late = false;
+    return is_late;
+}

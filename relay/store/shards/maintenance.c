@@ -1,0 +1,309 @@
+/* maintenance.c: what a relay does for a shard by timer: due retries, trimming, heartbeat. */
+#include "store/shards/maintenance.h"
+
+#include <ev.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "store/shards/call.h"
+#include "store/connection/reply.h"
+
+#define MAINTENANCE_TRIM_S 60.0
+#define MAINTENANCE_DUE_S 0.25
+#define GIVEN_UP_LOG_US 10000000
+
+struct maintenance {
+    struct ev_loop *loop;
+    struct shard *shard;
+    struct stats *stats;
+    const struct delivery *delivery;
+    bool due_asked;
+    bool is_refused; /* the last beat */
+    unsigned jitter;
+    long long exhausted, expired; /* acknowledgements not yet in the log */
+    int64_t logged_us;            /* when there were some last */
+    ev_timer trim;
+    ev_timer due;
+    ev_timer beat;
+    char beat_key[STORE_KEY_MAX];
+    char meta_key[STORE_KEY_MAX];
+};
+
+static void trim(struct maintenance *maintenance);
+static void ask_due(struct maintenance *maintenance);
+
+/* As all calls do: a stream that is not what it was is greeted anew, also where no feed writes. */
+static bool
+succeeded(const struct maintenance *maintenance, const redisReply *reply, const char *what)
+{
+    return call_succeeded(maintenance->shard, reply, what);
+}
+
+static enum rc
+call_script(struct maintenance *maintenance, enum store_script script, link_reply *reply,
+            const char **argv, int argc)
+{
+    return link_call(maintenance->shard->link, script, 1, reply, maintenance, argc, argv, NULL);
+}
+
+static void
+on_trimmed(void *ctx, const redisReply *reply)
+{
+    struct maintenance *maintenance = ctx;
+
+    if (!succeeded(maintenance, reply, "trim the stream") || !reply_is_array(reply, 2))
+        return;
+    stats_add(maintenance->stats, STAT_STORE_TRIMMED, (uint64_t)reply->element[0]->integer);
+    if (reply->element[0]->integer > 0)
+        log_info(maintenance->shard->name, "trimmed %lld entries older than the retention",
+                 reply->element[0]->integer);
+    if (reply->element[1]->integer != 0)
+        trim(maintenance);
+}
+
+static void
+trim(struct maintenance *maintenance)
+{
+    const char *argv[] = {maintenance->shard->stream_key, maintenance->shard->prefix,
+                          maintenance->delivery->retention};
+
+    if (call_script(maintenance, STORE_SCRIPT_trim, on_trimmed, argv, 3) != RC_OK)
+        log_debug("store", "not trimming while the store is away");
+}
+
+static void
+on_trim(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    (void)loop;
+    (void)events;
+    trim(timer->data);
+}
+
+/* What is due: one relay's call at a time, whichever comes first does the work. */
+
+/* Thousands may expire at a time, in many calls: one line each 10 s has their sum. */
+static void
+log_given_up(struct maintenance *maintenance, bool is_last)
+{
+    int64_t now_us = clock_monotonic_us();
+    long long exhausted = maintenance->exhausted, expired = maintenance->expired;
+
+    if (exhausted + expired == 0 || (!is_last && maintenance->logged_us != 0 &&
+                                     now_us - maintenance->logged_us < GIVEN_UP_LOG_US))
+        return;
+    if (expired == 0 || exhausted == 0)
+        log_warn(maintenance->shard->name,
+                 "moved %lld %s acknowledgement%s to the error log: see clairon errors list",
+                 exhausted + expired, expired == 0 ? "exhausted" : "expired",
+                 exhausted + expired == 1 ? "" : "s");
+    else
+        log_warn(maintenance->shard->name,
+                 "moved %lld exhausted and %lld expired acknowledgements to the error log: see "
+                 "clairon errors list",
+                 exhausted, expired);
+    maintenance->exhausted = maintenance->expired = 0;
+    maintenance->logged_us = now_us;
+}
+
+static void
+on_due_done(void *ctx, const redisReply *reply)
+{
+    struct maintenance *maintenance = ctx;
+    long long counts[6];
+
+    maintenance->due_asked = false;
+    if (!succeeded(maintenance, reply, "look after what is due") || !reply_is_array(reply, 6))
+        return;
+    for (size_t i = 0; i < 6; i++)
+        counts[i] = reply->element[i]->integer;
+    stats_add(maintenance->stats, STAT_STORE_RETRIES, (uint64_t)counts[0]);
+    stats_add(maintenance->stats, STAT_STORE_COPIES, (uint64_t)counts[1]);
+    stats_add(maintenance->stats, STAT_STORE_EXHAUSTED, (uint64_t)counts[2]);
+    stats_add(maintenance->stats, STAT_STORE_EXPIRED, (uint64_t)counts[3]);
+    maintenance->shard->holdings.errors = (uint64_t)counts[5];
+    maintenance->exhausted += counts[2];
+    maintenance->expired += counts[3];
+    log_given_up(maintenance, false);
+    if (counts[4] != 0)
+        ask_due(maintenance);
+}
+
+static void
+ask_due(struct maintenance *maintenance)
+{
+    const char *argv[] = {maintenance->shard->stream_key,      maintenance->shard->prefix,
+                          maintenance->delivery->ack_timeout,  maintenance->delivery->retention,
+                          maintenance->delivery->backoff_base, maintenance->delivery->backoff_cap};
+
+    if (!maintenance->due_asked)
+        maintenance->due_asked =
+            call_script(maintenance, STORE_SCRIPT_due, on_due_done, argv, 6) == RC_OK;
+}
+
+/* Relays that started together must not all ask at the same instants. */
+static void
+on_due(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct maintenance *maintenance = timer->data;
+
+    (void)events;
+    maintenance->jitter = maintenance->jitter * 1103515245u + 12345u;
+    timer->repeat = MAINTENANCE_DUE_S * (0.8 + 0.4 * (double)(maintenance->jitter >> 16) / 65536.0);
+    ev_timer_again(loop, timer);
+    log_given_up(maintenance, false);
+    ask_due(maintenance);
+}
+
+static void
+on_beaten(void *ctx, const redisReply *reply)
+{
+    struct maintenance *maintenance = ctx;
+
+    maintenance->is_refused =
+        !succeeded(maintenance, reply, "add to the beat stream") && reply != NULL;
+}
+
+/* Without a feed nothing else would tell that the store was emptied while we were connected. */
+static void
+on_epoch(void *ctx, const redisReply *reply)
+{
+    struct maintenance *maintenance = ctx;
+    struct shard *shard = maintenance->shard;
+    struct bytes epoch;
+
+    if (!succeeded(maintenance, reply, "read its epoch") || !reply_is_array(reply, 2))
+        return;
+    epoch = reply_bytes(reply->element[0]);
+    if (shard->number == 0)
+        topic_prefix_set(shard->store->topic_prefix, reply_bytes(reply->element[1]));
+    if (epoch.len != strlen(shard->epoch) || memcmp(epoch.at, shard->epoch, epoch.len) != 0)
+        link_restart(shard->link, "it is not what it was");
+}
+
+static enum rc
+send(struct maintenance *maintenance, link_reply *reply, const char **argv, int argc)
+{
+    return link_send(maintenance->shard->link, reply, maintenance, argc, argv, NULL);
+}
+
+/* What the shards hold together, and the oldest of all that waits. */
+static void
+show_holdings(struct maintenance *maintenance)
+{
+    const struct store *store = maintenance->shard->store;
+    struct shard_holdings all = {0, 0, 0, 0};
+
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        const struct shard_holdings *one = &store->shards[k].holdings;
+
+        all.entries += one->entries;
+        all.pending += one->pending;
+        if (one->oldest_us > all.oldest_us)
+            all.oldest_us = one->oldest_us;
+        if (k < store->server_count) /* all shards of a server have one error log */
+            all.errors += one->errors;
+    }
+    stats_set(maintenance->stats, STAT_STORE_STREAM, all.entries);
+    stats_set(maintenance->stats, STAT_STORE_PENDING, all.pending);
+    stats_set(maintenance->stats, STAT_STORE_OLDEST, all.oldest_us);
+    stats_set(maintenance->stats, STAT_STORE_ERROR_LOG, all.errors);
+}
+
+/* {how many are pending, the ms of the first commit among them} */
+static void
+on_pending(void *ctx, const redisReply *reply)
+{
+    struct maintenance *maintenance = ctx;
+    struct bytes text;
+    int64_t oldest_ms, age_us;
+
+    if (!succeeded(maintenance, reply, "ask what is pending") || !reply_is_array(reply, 2))
+        return;
+    text = reply_bytes(reply->element[1]);
+    oldest_ms = text.at != NULL ? strtoll((const char *)text.at, NULL, 10) : 0;
+    age_us = oldest_ms > 0 ? clock_wall_us() - oldest_ms * 1000 : 0;
+    maintenance->shard->holdings.pending = (uint64_t)reply->element[0]->integer;
+    maintenance->shard->holdings.oldest_us = age_us > 0 ? (uint64_t)age_us : 0;
+    show_holdings(maintenance);
+}
+
+static void
+on_stream_length(void *ctx, const redisReply *reply)
+{
+    struct maintenance *maintenance = ctx;
+
+    if (!succeeded(maintenance, reply, "ask the stream's length"))
+        return;
+    maintenance->shard->holdings.entries = (uint64_t)reply->integer;
+    show_holdings(maintenance);
+}
+
+static void
+on_beat(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct maintenance *maintenance = timer->data;
+    const char *add[] = {"XADD", maintenance->beat_key, "MAXLEN", "1", "*", "beat", "1"};
+    const char *ask[] = {"HMGET", maintenance->meta_key, "epoch", "topic_prefix"};
+    const char *pending[] = {maintenance->shard->stream_key, maintenance->shard->prefix};
+    const char *length[] = {"XLEN", maintenance->shard->stream_key};
+
+    (void)loop;
+    (void)events;
+    /* While the store is away its link says so. */
+    if (send(maintenance, on_beaten, add, 7) == RC_OK &&
+        (send(maintenance, on_epoch, ask, 4) != RC_OK ||
+         call_script(maintenance, STORE_SCRIPT_pending, on_pending, pending, 2) != RC_OK ||
+         send(maintenance, on_stream_length, length, 2) != RC_OK))
+        log_debug("store", "the link broke between two commands");
+}
+
+struct maintenance *
+maintenance_open(struct shard *shard)
+{
+    struct maintenance *maintenance = memory_new(sizeof(*maintenance));
+    struct ev_loop *loop = shard->store->loop;
+
+    maintenance->loop = loop;
+    maintenance->shard = shard;
+    maintenance->stats = shard->store->stats;
+    maintenance->delivery = &shard->store->delivery;
+    maintenance->jitter = (unsigned)getpid() + shard->number * 7919u;
+    snprintf(maintenance->beat_key, STORE_KEY_MAX, "%s:beat", shard->prefix);
+    snprintf(maintenance->meta_key, STORE_KEY_MAX, "%s:meta", shard->prefix);
+    ev_timer_init(&maintenance->trim, on_trim, MAINTENANCE_TRIM_S, MAINTENANCE_TRIM_S);
+    ev_timer_init(&maintenance->beat, on_beat, MAINTENANCE_BEAT_S, MAINTENANCE_BEAT_S);
+    ev_timer_init(&maintenance->due, on_due, MAINTENANCE_DUE_S, MAINTENANCE_DUE_S);
+    maintenance->trim.data = maintenance->beat.data = maintenance->due.data = maintenance;
+    ev_timer_start(loop, &maintenance->trim);
+    ev_timer_start(loop, &maintenance->due);
+    ev_timer_start(loop, &maintenance->beat);
+    return maintenance;
+}
+
+bool
+maintenance_is_refused(const struct maintenance *maintenance)
+{
+    return maintenance->is_refused;
+}
+
+void
+maintenance_close(struct maintenance *maintenance)
+{
+    if (maintenance == NULL)
+        return;
+    log_given_up(maintenance, true);
+    ev_timer_stop(maintenance->loop, &maintenance->trim);
+    ev_timer_stop(maintenance->loop, &maintenance->due);
+    ev_timer_stop(maintenance->loop, &maintenance->beat);
+}
+
+void
+maintenance_free(struct maintenance *maintenance)
+{
+    free(maintenance);
+}

@@ -1,0 +1,195 @@
+/* replicas.c: waits until replicas have what the store answered for. */
+#include "store/shards/replicas.h"
+
+#include <ev.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/shards/call.h"
+
+#define ASK_AGAIN_S 0.1
+#define WARN_AFTER_US 5000000
+#define WARN_EVERY_US 60000000
+
+/*
+ * WAIT would do the same, but it holds up all that comes after it on its connection, and a client
+ * that blocks with a time-out is what KeyDB 6.3.4 does not survive. Replicas tell their offset each
+ * second without being asked.
+ */
+long long
+replicas_end(const char *info)
+{
+    const char *at = strstr(info, "\nmaster_repl_offset:");
+
+    return at != NULL ? strtoll(strchr(at, ':') + 1, NULL, 10) : REPLICAS_OFFSET_NONE;
+}
+
+/* slave0:ip=127.0.0.1,port=6380,state=online,offset=1234,lag=0 */
+int
+replicas_beyond(const char *info, long long offset)
+{
+    int count = 0;
+
+    for (const char *line = strstr(info, "\nslave"); line != NULL;
+         line = strstr(line + 1, "\nslave")) {
+        size_t len = strcspn(line + 1, "\r\n") + 1;
+        const char *at = strstr(line, ",offset=");
+        const char *online = strstr(line, ",state=online");
+
+        if (at == NULL || online == NULL || at > line + len || online > line + len)
+            continue;
+        if (strtoll(at + strlen(",offset="), NULL, 10) >= offset)
+            count++;
+    }
+    return count;
+}
+
+int
+store_min_replicas(const struct store *store)
+{
+    return store->min_replicas;
+}
+
+/* All servers have to say yes; the first no ends it. */
+static void
+finish(struct store *store, enum rc rc)
+{
+    store_replicated *done = store->replicated;
+
+    store->replicated = NULL;
+    for (unsigned k = 0; k < store->shard_count; k++)
+        replicas_close(&store->shards[k]);
+    if (done != NULL)
+        done(store->replicated_ctx, rc);
+}
+
+static void
+finish_one(struct shard *shard)
+{
+    struct store *store = shard->store;
+
+    replicas_close(shard);
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        if (store->shards[k].replicas.is_waiting)
+            return;
+    }
+    finish(store, RC_OK);
+}
+
+static void
+warn(struct shard *shard, int count)
+{
+    struct replicas_wait *wait = &shard->replicas;
+    int64_t now_us = clock_monotonic_us();
+
+    if (now_us - wait->since_us < WARN_AFTER_US || now_us - wait->warned_us < WARN_EVERY_US)
+        return;
+    wait->warned_us = now_us;
+    log_warn(shard->name,
+             "%d of [store] min_replicas = %d replicas have what is stored: until then nothing is "
+             "confirmed, and PostgreSQL keeps its WAL",
+             count, shard->store->min_replicas);
+}
+
+static void
+on_info(void *ctx, const redisReply *reply)
+{
+    struct shard *shard = ctx;
+    struct replicas_wait *wait = &shard->replicas;
+    int count;
+
+    wait->asked--;
+    if (!wait->is_waiting || wait->asked > 0)
+        return;
+    if (reply == NULL || reply->str == NULL ||
+        !call_succeeded(shard, reply, "ask for its replicas")) {
+        finish(shard->store, RC_IO);
+        return;
+    }
+    if (wait->offset == REPLICAS_OFFSET_NONE)
+        wait->offset = replicas_end(reply->str);
+    count = replicas_beyond(reply->str, wait->offset);
+    if (wait->offset != REPLICAS_OFFSET_NONE && count >= shard->store->min_replicas) {
+        wait->warned_us = -WARN_EVERY_US;
+        finish_one(shard);
+        return;
+    }
+    warn(shard, count);
+    ev_timer_set(&wait->again, ASK_AGAIN_S, 0.0);
+    ev_timer_start(shard->store->loop, &wait->again);
+}
+
+static enum rc
+ask(struct shard *shard)
+{
+    const char *argv[] = {"INFO", "replication"};
+
+    enum rc rc = link_send(shard->link, on_info, shard, 2, argv, NULL);
+
+    shard->replicas.asked += rc == RC_OK;
+    return rc;
+}
+
+static void
+on_again(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct shard *shard = timer->data;
+
+    (void)loop;
+    (void)events;
+    if (ask(shard) != RC_OK)
+        finish(shard->store, RC_IO);
+}
+
+void
+replicas_open(struct shard *shard)
+{
+    ev_timer_init(&shard->replicas.again, on_again, 0.0, 0.0);
+    shard->replicas.again.data = shard;
+    shard->replicas.warned_us = -WARN_EVERY_US;
+}
+
+void
+replicas_close(struct shard *shard)
+{
+    shard->replicas.is_waiting = false;
+    ev_timer_stop(shard->store->loop, &shard->replicas.again);
+}
+
+void
+replicas_down(struct store *store)
+{
+    finish(store, RC_IO);
+}
+
+/* Asks on one link of each server: what any of its shards got an answer for is in its offset. */
+static bool
+begin(struct shard *shard)
+{
+    struct replicas_wait *wait = &shard->replicas;
+
+    if (ask(shard) != RC_OK)
+        return false;
+    wait->is_waiting = true;
+    wait->offset = REPLICAS_OFFSET_NONE;
+    wait->since_us = clock_monotonic_us();
+    return true;
+}
+
+enum rc
+store_replicate(struct store *store, store_replicated *done, void *ctx)
+{
+    if (store->replicated != NULL || !store->is_up)
+        return RC_AGAIN;
+    for (unsigned k = 0; k < store->server_count; k++) {
+        if (!begin(&store->shards[k])) {
+            finish(store, RC_IO); /* nobody is told yet */
+            return RC_AGAIN;
+        }
+    }
+    store->replicated = done;
+    store->replicated_ctx = ctx;
+    return RC_OK;
+}

@@ -1,0 +1,250 @@
+/* shard.c: a shard comes and goes. */
+#include "store/shards/shard.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/log.h"
+#include "base/urls.h"
+#include "store/shards/call.h"
+#include "store/shards/replicas.h"
+#include "store/connection/reply.h"
+#include "store/shards/maintenance.h"
+
+#define STORE_PATIENCE_S 10.0
+#define STORE_NOTE_MAX (512u << 20) /* unless the server says otherwise */
+
+void
+shard_random_hex(char *text, size_t len)
+{
+    unsigned char bytes[STORE_TOKEN_TEXT / 2];
+
+    if (len / 2 > sizeof(bytes) || getrandom(bytes, len / 2, 0) != (ssize_t)(len / 2))
+        abort();
+    bytes_hex(bytes, len / 2, text);
+}
+
+void
+shard_prefix(const char *of_all, unsigned count, unsigned number,
+             char ret_prefix[STORE_KEY_MAX / 2])
+{
+    if (count > 1)
+        snprintf(ret_prefix, STORE_KEY_MAX / 2, "%s:{%u}", of_all, number);
+    else
+        snprintf(ret_prefix, STORE_KEY_MAX / 2, "%s", of_all);
+}
+
+static bool
+is_text(struct bytes bytes, const char *text)
+{
+    return bytes.len == strlen(text) && memcmp(bytes.at, text, bytes.len) == 0;
+}
+
+/* CONFIG may be forbidden to our user: then the slower assumption holds. */
+static void
+on_fsync_mode(void *ctx, const redisReply *reply)
+{
+    struct shard *shard = ctx;
+    struct bytes mode = {NULL, 0};
+
+    if (reply_is_array(reply, 2))
+        mode = reply_bytes(reply->element[1]);
+    shard->syncs_always = mode.at != NULL && is_text(mode, "always");
+}
+
+/* What loses notifications in silence. */
+static const struct {
+    const char *setting;
+    const char *safe;
+    const char *warning;
+} hazards[] = {
+    {"appendonly", "yes",
+     "it keeps no append-only file: what it holds is lost when it stops; CONFIG SET appendonly "
+     "yes"},
+    {"maxmemory-policy", "noeviction",
+     "it throws notifications away once it is full; CONFIG SET maxmemory-policy noeviction"},
+    {"active-replica", "no",
+     "two writers lose each other's notifications; in keydb.conf active-replica no, then restart"},
+};
+
+/* A server without that setting answers with nothing. */
+static void
+on_hazard(void *ctx, const redisReply *reply)
+{
+    const struct shard *shard = ctx;
+
+    if (!reply_is_array(reply, 2))
+        return;
+    for (size_t i = 0; i < sizeof(hazards) / sizeof(hazards[0]); i++)
+        if (is_text(reply_bytes(reply->element[0]), hazards[i].setting) &&
+            !is_text(reply_bytes(reply->element[1]), hazards[i].safe))
+            log_warn(shard->name, "%s", hazards[i].warning);
+}
+
+/* Longer ones end the connection, again and again. */
+static void
+on_note_max(void *ctx, const redisReply *reply)
+{
+    struct shard *shard = ctx;
+    struct bytes max = {NULL, 0};
+
+    if (reply_is_array(reply, 2))
+        max = reply_bytes(reply->element[1]);
+    if (max.len > 0)
+        shard->note_max = strtoull((const char *)max.at, NULL, 10);
+}
+
+static bool
+ask_setting(struct shard *shard, const char *name, link_reply *reply)
+{
+    struct arguments arguments = {.argc = 0};
+
+    argument(&arguments, "CONFIG");
+    argument(&arguments, "GET");
+    argument(&arguments, name);
+    return link_send(shard->link, reply, shard, arguments.argc, arguments.argv, arguments.lens) ==
+           RC_OK;
+}
+
+/* Shards of one server have one answer. */
+static bool
+ask_hazards(struct shard *shard)
+{
+    bool is_sent = true;
+
+    if (shard->number >= shard->store->server_count)
+        return true;
+    for (size_t i = 0; i < sizeof(hazards) / sizeof(hazards[0]); i++)
+        is_sent = is_sent && ask_setting(shard, hazards[i].setting, on_hazard);
+    return is_sent;
+}
+
+/* In another epoch WAL may have gone back: then what was is no measure. */
+static void
+take_seen_to(struct shard *shard, struct bytes epoch, struct bytes position)
+{
+    struct position to = {0, 0};
+
+    if (frame_position_read((const char *)position.at, position.len, &to.lsn, &to.ordinal) != RC_OK)
+        to = (struct position){0, 0};
+    if (epoch.len != strlen(shard->epoch) || memcmp(epoch.at, shard->epoch, epoch.len) != 0)
+        shard->seen_to = to;
+    else
+        position_raise(&shard->seen_to, to);
+}
+
+static void
+on_hello(void *ctx, const redisReply *reply)
+{
+    struct shard *shard = ctx;
+    struct bytes epoch = {NULL, 0}, newest = {NULL, 0};
+    struct entry_id at;
+
+    if (!call_succeeded(shard, reply, "prepare the stream")) {
+        if (reply != NULL)
+            link_restart(shard->link, "the stream could not be prepared");
+        return;
+    }
+    if (reply_is_array(reply, 5)) {
+        epoch = reply_bytes(reply->element[0]);
+        newest = reply_bytes(reply->element[1]);
+    }
+    if (epoch.len == 0 || epoch.len >= sizeof(shard->epoch) || newest.at == NULL ||
+        entry_id_read((const char *)newest.at, newest.len, &at) != RC_OK) {
+        link_restart(shard->link, "its answer to hello makes no sense");
+        return;
+    }
+    take_seen_to(shard, epoch, reply_bytes(reply->element[4]));
+    snprintf(shard->epoch, sizeof(shard->epoch), "%.*s", (int)epoch.len, (const char *)epoch.at);
+    shard->seen = at;
+    shard->knows_first = reply->element[2]->integer == 1;
+    if (shard->number == 0)
+        topic_prefix_set(shard->store->topic_prefix, reply_bytes(reply->element[3]));
+    link_settle(shard->link);
+    shard->is_up = true;
+    store_shard_came(shard->store);
+}
+
+static void
+on_link_up(void *ctx)
+{
+    struct shard *shard = ctx;
+    struct arguments arguments = {.argc = 0};
+    char fresh_epoch[STORE_EPOCH_TEXT + 1], seen[ENTRY_ID_TEXT_MAX], count[16], servers[16];
+
+    shard->syncs_always = false;
+    shard->note_max = STORE_NOTE_MAX;
+    if (!ask_setting(shard, "appendfsync", on_fsync_mode) ||
+        !ask_setting(shard, "proto-max-bulk-len", on_note_max) || !ask_hazards(shard)) {
+        link_restart(shard->link, "could not send");
+        return;
+    }
+    shard_random_hex(fresh_epoch, STORE_EPOCH_TEXT);
+    entry_id_text(shard->seen, seen);
+    snprintf(count, sizeof(count), "%u", shard->store->shard_count);
+    snprintf(servers, sizeof(servers), "%u", shard->store->server_count);
+    argument(&arguments, shard->stream_key);
+    argument(&arguments, shard->prefix);
+    argument(&arguments, fresh_epoch);
+    argument(&arguments, shard->epoch);
+    argument(&arguments, seen);
+    argument(&arguments, count);
+    argument(&arguments, servers);
+    if (link_call(shard->link, STORE_SCRIPT_hello, 1, on_hello, shard, arguments.argc,
+                  (const char **)arguments.argv, arguments.lens) != RC_OK)
+        link_restart(shard->link, "could not send");
+}
+
+static void
+on_link_down(void *ctx, const char *reason)
+{
+    struct shard *shard = ctx;
+
+    (void)reason; /* the link has logged it */
+    if (!shard->is_up)
+        return;
+    shard->is_up = false;
+    store_shard_went(shard->store);
+}
+
+enum rc
+shard_open(struct shard *shard, struct store *store, unsigned number, const struct config *config)
+{
+    const struct link_events events = {.on_up = on_link_up, .on_down = on_link_down, .ctx = shard};
+    char *url;
+
+    *shard = (struct shard){.store = store, .number = number};
+    if (config->store.shards > 1)
+        snprintf(shard->name, sizeof(shard->name), "store-%u", number);
+    else
+        snprintf(shard->name, sizeof(shard->name), "store");
+    replicas_open(shard);
+    shard_prefix(config->store.prefix, (unsigned)config->store.shards, number, shard->prefix);
+    snprintf(shard->stream_key, sizeof(shard->stream_key), "%s:stream", shard->prefix);
+    url = urls_at(config->store.url, number % store->server_count);
+    shard->link = link_open(store->loop, config, url, shard->name, STORE_PATIENCE_S, &events);
+    explicit_bzero(url, strlen(url));
+    free(url);
+    if (shard->link == NULL)
+        return RC_BAD;
+    link_measure(shard->link, store->stats);
+    shard->maintenance = maintenance_open(shard);
+    return RC_OK;
+}
+
+void
+shard_close(struct shard *shard)
+{
+    maintenance_close(shard->maintenance);
+    replicas_close(shard);
+    link_close(shard->link);
+    shard->link = NULL; /* answers that others give up now may ask for a new greeting of all */
+}
+
+void
+shard_free(struct shard *shard)
+{
+    maintenance_free(shard->maintenance);
+}

@@ -1,0 +1,259 @@
+/* store.c: the store comes and goes, as its shards do. */
+#include "store/store.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/urls.h"
+#include "store/shards/start_position.h"
+#include "store/shards/call.h"
+#include "store/shards/replicas.h"
+#include "store/shards/maintenance.h"
+
+#define STORE_FSYNC_DELAY_US 2000000 /* twice the interval of everysec */
+
+/* FNV-1a, the same on all machines and for ever: where a user's notes are hangs on it. */
+#define FNV_START UINT64_C(0xcbf29ce484222325)
+#define FNV_PRIME UINT64_C(0x100000001b3)
+
+static uint64_t
+hash_bytes(uint64_t hash, const char *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ (unsigned char)bytes[i]) * FNV_PRIME;
+    return hash;
+}
+
+unsigned
+store_shards(const struct store *store)
+{
+    return store->shard_count;
+}
+
+unsigned
+shard_of_user(unsigned shard_count, const char *user, size_t len)
+{
+    if (shard_count == 1)
+        return 0;
+    return 1 + (unsigned)(hash_bytes(FNV_START, user, len) % (shard_count - 1));
+}
+
+unsigned
+store_shard_of(const struct store *store, const char *user)
+{
+    return shard_of_user(store->shard_count, user, strlen(user));
+}
+
+/* Up and down. */
+
+static void
+tell_listeners(struct store *store)
+{
+    for (struct store_listener *l = store->listeners; l != NULL; l = l->next) {
+        if (store->is_up)
+            l->on_up(l->ctx);
+        else
+            l->on_down(l->ctx);
+    }
+}
+
+static void
+show_connected(const struct store *store)
+{
+    stats_set(store->stats, STAT_STORE_CONNECTED, store->is_up && !store->lacks_reader ? 1 : 0);
+}
+
+/* Of several shards: another one as soon as that of any of them is. */
+static void
+make_epoch(struct store *store)
+{
+    uint64_t hash = FNV_START ^ store->shard_count;
+
+    if (store->shard_count == 1) {
+        memcpy(store->epoch, store->shards[0].epoch, sizeof(store->epoch));
+        return;
+    }
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        hash = hash_bytes(hash, store->shards[k].epoch, strlen(store->shards[k].epoch));
+        hash = hash_bytes(hash, ":", 1);
+    }
+    snprintf(store->epoch, sizeof(store->epoch), "%016" PRIx64, hash);
+}
+
+void
+store_come_up(struct store *store)
+{
+    store->has_begun = true;
+    log_info("store", "connected, epoch %s", store->epoch);
+    store->is_up = true;
+    show_connected(store);
+    tell_listeners(store);
+}
+
+void
+store_shard_came(struct store *store)
+{
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        if (!store->shards[k].is_up)
+            return;
+    }
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        store->newest[k] = store->shards[k].seen;
+        store->newest_to[k] = store->shards[k].seen_to;
+    }
+    make_epoch(store);
+    if (store->shard_count > 1 && !store->has_begun)
+        store_find_start(store);
+    else
+        store_come_up(store);
+}
+
+void
+store_shard_went(struct store *store)
+{
+    if (!store->is_up)
+        return;
+    store->is_up = false;
+    replicas_down(store);
+    show_connected(store);
+    tell_listeners(store);
+}
+
+static void
+free_shards(struct store *store)
+{
+    for (unsigned k = 0; k < store->shard_count; k++)
+        shard_close(&store->shards[k]);
+    for (unsigned k = 0; k < store->shard_count; k++)
+        shard_free(&store->shards[k]);
+    free(store->shards);
+}
+
+struct store *
+store_open(struct ev_loop *loop, const struct config *config, struct stats *stats)
+{
+    struct store *store = memory_new(sizeof(*store));
+
+    store->loop = loop;
+    store->stats = stats;
+    store->min_replicas = config->store.min_replicas;
+    shard_random_hex(store->owner, STORE_TOKEN_TEXT);
+    snprintf(store->errors_key, sizeof(store->errors_key), "%s:errors", config->store.prefix);
+    delivery_settings(config, &store->delivery);
+    store->shard_count = (unsigned)config->store.shards;
+    store->server_count = urls_count(config->store.url);
+    store->shards = memory_new(store->shard_count * sizeof(*store->shards));
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        if (shard_open(&store->shards[k], store, k, config) == RC_OK)
+            continue;
+        store->shard_count = k;
+        free_shards(store);
+        free(store);
+        return NULL;
+    }
+    return store;
+}
+
+void
+store_close(struct store *store)
+{
+    if (store == NULL)
+        return;
+    store->is_up = false; /* what is answered now finds no shard any more */
+    replicas_down(store); /* and whoever waits for replicas is answered */
+    free_shards(store);
+    free(store);
+}
+
+void
+store_listen(struct store *store, struct store_listener *listener)
+{
+    listener->next = store->listeners;
+    store->listeners = listener;
+}
+
+const char *
+store_name(const struct store *store)
+{
+    return store->owner;
+}
+
+bool
+store_is_up(const struct store *store)
+{
+    for (unsigned k = 0; store->is_up && k < store->shard_count; k++) {
+        if (!link_is_up(store->shards[k].link))
+            return false;
+    }
+    return store->is_up;
+}
+
+bool
+store_serves(const struct store *store)
+{
+    return store_is_up(store) && !store->lacks_reader;
+}
+
+void
+store_tell_reader(struct store *store, bool follows)
+{
+    store->lacks_reader = !follows;
+    show_connected(store);
+}
+
+bool
+store_is_mute(const struct store *store)
+{
+    for (unsigned k = 0; store_is_up(store) && k < store->shard_count; k++) {
+        if (maintenance_is_refused(store->shards[k].maintenance))
+            return true;
+    }
+    return false;
+}
+
+const char *
+store_epoch(const struct store *store)
+{
+    return store->epoch;
+}
+
+void
+store_saw(struct store *store, unsigned shard, struct entry_id id)
+{
+    if (shard < store->shard_count && entry_id_less(store->shards[shard].seen, id))
+        store->shards[shard].seen = id;
+}
+
+void
+store_saw_to(struct store *store, unsigned shard, struct entry_id id, struct position to)
+{
+    store_saw(store, shard, id);
+    if (shard < store->shard_count)
+        position_raise(&store->shards[shard].seen_to, to);
+}
+
+struct position
+store_seen_to(const struct store *store, unsigned shard)
+{
+    return store->newest_to[shard];
+}
+
+int64_t
+store_fsync_delay_us(const struct store *store)
+{
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        if (!store->shards[k].syncs_always)
+            return STORE_FSYNC_DELAY_US;
+    }
+    return 0;
+}
+
+const struct entry_id *
+store_newest(const struct store *store)
+{
+    return store->newest;
+}

@@ -1,0 +1,46 @@
+/* topic_prefix.c: notes in the store what topics begin with, so that relays without a feed know. */
+#include "store/topic_prefix.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "store/shards/call.h"
+
+void
+topic_prefix_set(char prefix[STORE_TOPIC_PREFIX_MAX], struct bytes text)
+{
+    if (text.at != NULL && text.len < STORE_TOPIC_PREFIX_MAX)
+        snprintf(prefix, STORE_TOPIC_PREFIX_MAX, "%.*s", (int)text.len, (const char *)text.at);
+}
+
+const char *
+store_topic_prefix(const struct store *store)
+{
+    return store->topic_prefix;
+}
+
+static void
+on_noted(void *ctx, const redisReply *reply)
+{
+    (void)call_succeeded(ctx, reply, "note the topic prefix");
+}
+
+void
+store_note_topic_prefix(struct store *store, const char *prefix)
+{
+    struct arguments arguments = {.argc = 0};
+    char key[STORE_KEY_MAX];
+
+    if (strlen(prefix) >= STORE_TOPIC_PREFIX_MAX)
+        return;
+    snprintf(store->topic_prefix, sizeof(store->topic_prefix), "%s", prefix);
+    snprintf(key, sizeof(key), "%s:meta", store->shards[0].prefix);
+    argument(&arguments, "HSET");
+    argument(&arguments, key);
+    argument(&arguments, "topic_prefix");
+    argument(&arguments, prefix);
+    if (link_send(store->shards[0].link, on_noted, &store->shards[0], arguments.argc,
+                  arguments.argv, arguments.lens) != RC_OK)
+        log_debug("store", "the topic prefix is noted at the next start of the feed");
+}

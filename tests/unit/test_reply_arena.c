@@ -1,0 +1,187 @@
+/* test_reply_arena.c: does a reply come whole out of its block, and the block back? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "store/connection/reply_arena.h"
+
+#define LONG_BYTES 300000
+
+static unsigned expected = 1;
+
+static redisReader *
+reader_on(struct reply_arena *arena)
+{
+    redisReader *reader = redisReaderCreate();
+
+    reply_arena_use(arena, reader, &expected);
+    return reader;
+}
+
+static void
+feed(redisReader *reader, const char *text)
+{
+    assert_int_equal(redisReaderFeed(reader, text, strlen(text)), REDIS_OK);
+}
+
+static redisReply *
+next_of(redisReader *reader)
+{
+    void *reply = NULL;
+
+    assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_OK);
+    return reply;
+}
+
+static void
+test_every_kind(void **state)
+{
+    struct reply_arena *arena = reply_arena_new();
+    redisReader *reader = reader_on(arena);
+    redisReply *reply;
+
+    (void)state;
+    feed(reader, "*6\r\n$2\r\nab\r\n:-7\r\n$-1\r\n*2\r\n+OK\r\n-ERR no\r\n*0\r\n$0\r\n\r\n");
+    reply = next_of(reader);
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    assert_int_equal(reply->elements, 6);
+    assert_string_equal(reply->element[0]->str, "ab");
+    assert_int_equal(reply->element[0]->len, 2);
+    assert_int_equal(reply->element[1]->integer, -7);
+    assert_int_equal(reply->element[2]->type, REDIS_REPLY_NIL);
+    assert_int_equal(reply->element[3]->element[0]->type, REDIS_REPLY_STATUS);
+    assert_int_equal(reply->element[3]->element[1]->type, REDIS_REPLY_ERROR);
+    assert_string_equal(reply->element[3]->element[1]->str, "ERR no");
+    assert_int_equal(reply->element[4]->elements, 0);
+    assert_string_equal(reply->element[5]->str, "");
+    reader->fn->freeObject(reply);
+    redisReaderFree(reader);
+    reply_arena_free(arena);
+}
+
+/* Larger than a block, again and again: what one leaves is what the next one uses. */
+static void
+test_long_ones(void **state)
+{
+    struct reply_arena *arena = reply_arena_new();
+    redisReader *reader = reader_on(arena);
+    char *text = malloc(LONG_BYTES + 1);
+
+    (void)state;
+    memset(text, 'x', LONG_BYTES);
+    text[LONG_BYTES] = '\0';
+    for (int i = 0; i < 3; i++) {
+        redisReply *reply;
+
+        feed(reader, "*3\r\n$1\r\na\r\n$300000\r\n");
+        feed(reader, text);
+        assert_null(next_of(reader)); /* not whole yet */
+        feed(reader, "\r\n$1\r\nz\r\n");
+        reply = next_of(reader);
+        assert_string_equal(reply->element[0]->str, "a");
+        assert_string_equal(reply->element[1]->str, text);
+        assert_string_equal(reply->element[2]->str, "z");
+        reader->fn->freeObject(reply);
+    }
+    free(text);
+    redisReaderFree(reader);
+    reply_arena_free(arena);
+}
+
+static void
+test_connection_breaks_amid_an_answer(void **state)
+{
+    struct reply_arena *arena = reply_arena_new();
+    redisReader *reader = reader_on(arena);
+    redisReply *reply;
+
+    (void)state;
+    feed(reader, "*2\r\n$1\r\na\r\n");
+    assert_null(next_of(reader));
+    redisReaderFree(reader);
+    reader = reader_on(arena);
+    feed(reader, ":1\r\n");
+    reply = next_of(reader);
+    assert_int_equal(reply->integer, 1);
+    reader->fn->freeObject(reply);
+    redisReaderFree(reader);
+    reply_arena_free(arena);
+}
+
+/* The link closes in the callback that was given the answer. */
+static void
+test_freed_while_an_answer_is_in_use(void **state)
+{
+    struct reply_arena *arena = reply_arena_new();
+    redisReader *reader = reader_on(arena);
+    redisReply *reply;
+
+    (void)state;
+    feed(reader, "$4\r\nword\r\n");
+    reply = next_of(reader);
+    reply_arena_free(arena);
+    assert_string_equal(reply->str, "word");
+    reader->fn->freeObject(reply);
+    redisReaderFree(reader);
+}
+
+/* No place is made for what only its head speaks of. */
+static void
+test_too_many_elements(void **state)
+{
+    static const char *const heads[] = {"*2147483647\r\n", "*1048577\r\n",
+                                        "*2\r\n*1\r\n:1\r\n*2147483647\r\n"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        struct reply_arena *arena = reply_arena_new();
+        redisReader *reader = reader_on(arena);
+        void *reply = NULL;
+
+        feed(reader, heads[i]);
+        assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_ERR);
+        assert_null(reply);
+        redisReaderFree(reader);
+        reply_arena_free(arena);
+    }
+}
+
+/* An answer to nothing ends the connection, and the error that a server greets with says why. */
+static void
+test_nobody_asked(void **state)
+{
+    struct reply_arena *arena = reply_arena_new();
+    redisReader *reader = reader_on(arena);
+    void *reply = NULL;
+
+    (void)state;
+    expected = 0;
+    feed(reader, "-ERR max number of clients reached\r\n+OK\r\n");
+    reply = next_of(reader);
+    assert_int_equal(((redisReply *)reply)->type, REDIS_REPLY_ERROR);
+    reader->fn->freeObject(reply);
+    assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_ERR);
+    expected = 1;
+    redisReaderFree(reader);
+    reply_arena_free(arena);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_kind),
+        cmocka_unit_test(test_long_ones),
+        cmocka_unit_test(test_connection_breaks_amid_an_answer),
+        cmocka_unit_test(test_freed_while_an_answer_is_in_use),
+        cmocka_unit_test(test_too_many_elements),
+        cmocka_unit_test(test_nobody_asked),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
