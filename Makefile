@@ -56,7 +56,7 @@ asan_objects := $(filter-out $(asan_main),$(relay_sources:%.c=$(BUILD)/asan/%.o)
 unit_programs := $(unit_sources:%.c=$(BUILD)/asan/%)
 
 # What README leads to, in folders as here, so that its links hold.
-documents := README.md LICENSE $(wildcard client/*.md client/package.json client/src/* \
+documents := README.md LICENSE CHANGELOG.md SECURITY.md $(wildcard client/*.md client/package.json client/src/* \
     client/examples/*) decoder/FRAMES.md relay/FLOW.md \
     sql/README.md $(filter-out %/__pycache__,$(wildcard sql/examples/*)) \
     $(wildcard docker/*.md docker/*.yml docker/*.yaml docker/*.json docker/*.conf docker/*.example) \
