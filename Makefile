@@ -251,7 +251,9 @@ fmt:
 
 # ---- to look at (SIGINT ends both, also in the background of a script, where it is ignored)
 demo:
+	@echo 'checking packages'
 	@docker/install-packages.sh run build
+	@echo 'compiling the plugin and the relay'
 	@$(MAKE) --no-print-directory all private-root
 	@exec env --default-signal=INT docker/unprivileged.sh docker/demo.sh
 

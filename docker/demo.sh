@@ -180,7 +180,7 @@ start_postgresql() {
         die "$data was made by PostgreSQL $(cat "$data/PG_VERSION"), this is $major; remove $dir to begin anew"
     fi
     if [ ! -s "$data/PG_VERSION" ]; then
-        step "making a database cluster in $data"
+        step "creating a database cluster in $data"
         rm -rf "$data" "$data.new"
         "$root/bin/initdb" -D "$data.new" -U postgres -A trust -E UTF8 --locale=C.UTF-8 --no-sync \
             >"$dir/log/initdb.log" 2>&1 || fail "initdb failed"
@@ -197,7 +197,6 @@ start_postgresql() {
     } >"$data/demo.conf"
     step "starting PostgreSQL $major"
     start postgresql "$root/bin/postgres" -D "$data"
-    ready postgresql 60 "$root/bin/pg_isready" -q -h "$run"
 }
 
 start_store() {
@@ -210,7 +209,6 @@ start_store() {
     rm -f "$run/store.sock"
     step "starting the store ($(basename "$store"))"
     start store "$store" "${options[@]}"
-    ready store 60 store_answers
 }
 
 # The store answers, and has its data in memory again.
@@ -249,7 +247,7 @@ EOF
     for example in eportfolio:assignments bank:account bank_actor:transfer_order; do
         [ -z "$(sql -d demo -c "SELECT to_regclass('${example#*:}')")" ] || continue
         example=${example%:*}
-        step "filling the world of sql/examples/$example.sql"
+        step "loading sql/examples/$example.sql"
         sql -d demo -f "$top/sql/examples/$example.sql" >>"$dir/log/database.log" 2>&1 ||
             fail "database does not take sql/examples/$example.sql"
     done
@@ -283,14 +281,28 @@ EOF
 }
 
 start_relay() {
+    step "starting the relay"
     start relay "$top/build/clairon" relay -c "$dir/relay.conf"
-    ready relay 30 http_ok "$relay_port" /readyz
 }
 
 start_page() {
     step "starting the page"
     start page /usr/bin/python3 "$top/client/demo/app.py" --listen "127.0.0.1:$page_port" \
         --relay "http://127.0.0.1:$relay_port" --dsn "$dsn" --secret-file "$dir/secret"
+}
+
+# The parts of each pair start at the same time.
+start_servers() {
+    start_store
+    start_postgresql
+    ready postgresql 60 "$root/bin/pg_isready" -q -h "$run"
+    ready store 60 store_answers
+}
+
+start_relay_and_page() {
+    start_relay
+    start_page
+    ready relay 30 http_ok "$relay_port" /readyz
     ready page 30 http_ok "$page_port" /
 }
 
@@ -339,8 +351,9 @@ supervise() {
             [ "${pid[$name]}" = "${ended:-}" ] || continue
             if [ "$name" = relay ] && [ "$status" -gt 128 ] && [ "$relay_restarts_left" -gt 0 ]; then
                 relay_restarts_left=$((relay_restarts_left - 1))
-                step "the relay was killed by signal $((status - 128)); starting it again"
+                step "the relay was killed by signal $((status - 128))"
                 start_relay
+                ready relay 30 http_ok "$relay_port" /readyz
                 continue 2
             fi
             fail "$name ended by itself (status $status)"
@@ -369,8 +382,7 @@ main() {
     trap on_signal INT TERM HUP
     trap stop_all EXIT
     watch_terminal
-    start_postgresql
-    start_store
+    start_servers
     prepare_database
     relay_port=$(free_port "${CLAIRON_DEMO_RELAY_PORT:-8080}")
     page_port=$(free_port "${CLAIRON_DEMO_PAGE_PORT:-8088}" "$relay_port")
@@ -378,9 +390,7 @@ main() {
     report_port page "${CLAIRON_DEMO_PAGE_PORT:-8088}" "$page_port"
     dsn="host=$run port=5432 dbname=demo user=demo"
     write_config
-    step "starting the relay"
-    start_relay
-    start_page
+    start_relay_and_page
     announce
     supervise
 }

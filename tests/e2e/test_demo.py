@@ -1,6 +1,7 @@
 """test_demo.py: does a row reach the right screens, and does its acknowledgement come home?"""
 
 import os
+import re
 import subprocess
 import unittest
 import uuid
@@ -182,6 +183,21 @@ class DemoPage(BrowserCase):
         self.assertEqual(len({m["id"] for m in shown}), len(titles))
         connections = self.browser.js("return document.querySelector('.pane').dataset.connections")
         self.assertEqual(connections, "2")
+
+    def test_each_step_of_the_start_is_printed(self):
+        if not self.stack.demo:
+            self.skipTest("this demo's output is not known")
+        start = "".join(self.stack.output).partition("ready")[0]
+        steps = re.findall(r"^ *\d+\.\d s  (\w+ [\w ]*\w)", start, re.M)
+        for step in (
+            "creating a database cluster",
+            "starting PostgreSQL",
+            "starting the store",
+            "loading sql",
+            "starting the relay",
+            "starting the page",
+        ):
+            self.assertTrue([s for s in steps if s.startswith(step)], f"{step}: {steps}")
 
     def test_a_second_demo_is_refused_with_the_address_of_the_first(self):
         if not self.stack.folder:
