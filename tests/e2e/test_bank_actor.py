@@ -171,11 +171,19 @@ class UnderFire(BankCase):
 
     def kill_a_backend(self):
         """PostgreSQL goes through a crash recovery: nobody's connection outlives it."""
-        pids = self.ask(
-            "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
-            " AND backend_type = 'client backend'"
-        )
-        os.kill(random.choice(pids)[0], signal.SIGKILL)
+
+        def killed():
+            pids = self.ask(
+                "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+                " AND backend_type = 'client backend'"
+            )
+            try:
+                os.kill(random.choice(pids)[0], signal.SIGKILL)
+            except ProcessLookupError:  # its client left meanwhile
+                return False
+            return True
+
+        wait_for("a backend is killed", killed)
 
     def request(self, accounts):
         for number in range(ORDERS):
