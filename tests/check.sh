@@ -200,12 +200,9 @@ layer_client() (
 )
 
 layer_e2e() {
-    local file status=0
-    for file in $(files_of 'tests/e2e/test_*.py'); do
-        echo "# $file"
-        bounded 600 /usr/bin/python3 "$file" -v 2>&1 || status=1
-    done
-    return "$status"
+    local files
+    mapfile -t files < <(files_of 'tests/e2e/test_*.py')
+    bounded 1200 /usr/bin/python3 tests/e2e/parallel.py "${files[@]}" 2>&1
 }
 
 # ---- counting

@@ -9,6 +9,7 @@ import atexit
 import configparser
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -197,7 +198,13 @@ class Stack:
         self.demo = subprocess.Popen(
             [str(ROOT / "docker" / "demo.sh")],
             cwd=ROOT,
-            env={**os.environ, "CLAIRON_DEMO_DIR": str(self.folder)},
+            env={
+                **os.environ,
+                "CLAIRON_DEMO_DIR": str(self.folder),
+                # Demos of other files, started at the same time, search elsewhere for free ports.
+                "CLAIRON_DEMO_RELAY_PORT": str(random.randrange(10000, 32000)),
+                "CLAIRON_DEMO_PAGE_PORT": str(random.randrange(10000, 32000)),
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -50,8 +50,9 @@ class Tour(unittest.TestCase):
         self.folder = Path(tempfile.mkdtemp(prefix="clairon-tour-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.checkout = self.folder / "clairon"
-        made = shutil.ignore_patterns("build", ".git", ".demo", "node_modules", "tmp_check", "*.o", "*.so", "*.bc")
+        made = shutil.ignore_patterns("build", ".git", ".demo", "node_modules", "tmp_check")
         shutil.copytree(ROOT, self.checkout, ignore=made)
+        self.copy_compiled()
         sudo = self.folder / "bin" / "sudo"
         sudo.parent.mkdir()
         sudo.write_text(f'#!/bin/sh\nexec env DESTDIR={self.folder}/installed "$@"\n')
@@ -60,6 +61,15 @@ class Tour(unittest.TestCase):
         self.env = {**os.environ, "PATH": f"{sudo.parent}:{installed}:{BIN}:{os.environ['PATH']}"}
         self.ports = dict(zip(("postgresql", "6379", "8080", "3000"), free_ports(4)))
         self.began = time.monotonic()
+
+    def copy_compiled(self):
+        """Objects keep their time: make compiles only those that differ from this checkout's."""
+        for part in ("obj", "gen", "clairon"):
+            source, target = ROOT / "build" / part, self.checkout / "build" / part
+            if source.is_dir():
+                shutil.copytree(source, target)
+            elif source.exists():
+                shutil.copy2(source, target)
 
     def here(self, text):
         """The block, with this machine's ports."""

@@ -1,0 +1,74 @@
+#!/usr/bin/python3
+"""parallel.py: runs test files at the same time; prints the output of each as one piece when it ends.
+
+    tests/e2e/parallel.py FILE..
+
+Each file is a process with a demo and a browser of its own. CLAIRON_E2E_JOBS is how many run at a time
+(default: two per core). Until a file ends, its output is in build/work/log/e2e.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+FILE_SECONDS = 600
+# These take longest; they are started first.
+LONGEST = ("test_tabs.py", "test_tour.py", "test_console.py")
+LOGS = Path(os.environ["CLAIRON_WORK"]) / "log" / "e2e"
+
+
+def run(file):
+    """Returns what to print: the file's name and duration, and its output."""
+    began = time.monotonic()
+    log = LOGS / f"{Path(file).stem}.log"
+    with open(log, "wb") as out:
+        child = subprocess.Popen(
+            [sys.executable, file, "-v"], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
+        )
+    late = not ends_within(child, FILE_SECONDS)
+    if late:
+        child.send_signal(signal.SIGINT)  # as Ctrl-C, so that it stops its servers
+        if not ends_within(child, 60):
+            child.kill()
+            child.wait()
+    output = log.read_text(errors="replace").rstrip("\n")
+    if late:
+        output += f"\nnot ok - stopped after {FILE_SECONDS} s: {file}"
+    elif child.returncode != 0 and "\nRan " not in output:
+        output += f"\nnot ok - {file} ended with status {child.returncode} before its first result"
+    return child.returncode, f"# {file}: {time.monotonic() - began:.0f} s\n{output}"
+
+
+def ends_within(child, seconds):
+    try:
+        child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def main(files):
+    LOGS.mkdir(parents=True, exist_ok=True)
+    files = sorted(files, key=lambda file: not file.endswith(LONGEST))
+    jobs = int(os.environ.get("CLAIRON_E2E_JOBS") or 2 * len(os.sched_getaffinity(0)))
+    failed = False
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = [pool.submit(run, file) for file in files]
+        # Files that run received the signal too, as members of this process group; they print what they have.
+        signal.signal(signal.SIGINT, lambda *_: [waiting.cancel() for waiting in runs])
+        for ended in as_completed(runs):
+            if ended.cancelled():
+                failed = True
+                continue
+            status, output = ended.result()
+            print(output, flush=True)
+            failed |= status != 0
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
