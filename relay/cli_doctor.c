@@ -200,8 +200,7 @@ cli_doctor(int argc, char **argv)
         return code;
     if (doctor.help)
         return cli_print(doctor_usage);
-    if (config_load(&config, doctor.path, argc, argv, error) != RC_OK ||
-        ((config.relay.roles & CONFIG_ROLE_FEED) != 0 && feed_check(&config, error) != RC_OK))
+    if (config_load(&config, doctor.path, argc, argv, error) != RC_OK)
         code = cli_refuse_settings(DOCTOR, doctor.path, error);
     else
         code = run(&doctor, &config);

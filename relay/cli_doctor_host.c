@@ -20,23 +20,31 @@
 #define RSA_BITS_MIN 2048
 #define BACKLOG_MIN 1024
 
-static bool
-is_open_to_all(const char *path)
-{
-    struct stat status;
-
-    return path != NULL && stat(path, &status) == 0 && (status.st_mode & S_IRWXO) != 0;
-}
-
 /* Others on this machine could sign tokens, or read a password. */
 static void
-examine_file(const char *check, const char *path, struct findings *findings)
+examine_file(const struct config_secret_file *file, struct findings *findings)
 {
-    char hint[HINT_MAX];
+    char check[64], hint[HINT_MAX];
 
-    snprintf(hint, sizeof(hint), "chmod o= '%.256s'", path);
-    findings_add(findings, SETTINGS, check, !is_open_to_all(path), hint, "%s%s", path,
-                 is_open_to_all(path) ? " may be read by everybody on this machine" : "");
+    snprintf(check, sizeof(check), "permissions of %s%s%s",
+             file->section != NULL ? file->section : "", file->section != NULL ? "." : "",
+             file->name);
+    snprintf(hint, sizeof(hint), "chmod o= '%.256s'", file->path);
+    if (file->is_exposed)
+        findings_warn(findings, SETTINGS, check, hint,
+                      "%s holds a secret and is accessible to all users", file->path);
+    else
+        findings_add(findings, SETTINGS, check, true, NULL, "%s", file->path);
+}
+
+static void
+examine_secret_files(const struct config *config, struct findings *findings)
+{
+    struct config_secret_file files[CONFIG_SECRET_FILES_MAX];
+    size_t count = config_secret_files(config, files);
+
+    for (size_t i = 0; i < count; i++)
+        examine_file(&files[i], findings);
 }
 
 static int
@@ -71,7 +79,7 @@ examine_public_key(const struct config *config, struct findings *findings)
 }
 
 static void
-examine_key(const struct config *config, const char *path, struct findings *findings)
+examine_key(const struct config *config, struct findings *findings)
 {
     int distinct = distinct_bytes(config->auth.key, config->auth.key_len);
 
@@ -79,39 +87,9 @@ examine_key(const struct config *config, const char *path, struct findings *find
         examine_public_key(config, findings);
         return;
     }
-    if (config->auth.hs256_secret_file != NULL)
-        examine_file("auth.hs256_secret_file", config->auth.hs256_secret_file, findings);
-    else
-        findings_add(findings, SETTINGS, "auth.hs256_secret", !is_open_to_all(path),
-                     "Put it into a file of its own and name that by hs256_secret_file",
-                     "the secret stands %s",
-                     is_open_to_all(path) ? "in a file that everybody may read"
-                                          : "in the settings");
     findings_add(findings, SETTINGS, "strength of the secret", distinct >= DISTINCT_MIN,
                  "Who guesses it is anybody: head -c 32 /dev/urandom | base64 >clairon.secret",
                  "%zu bytes, %d different ones", config->auth.key_len, distinct);
-}
-
-/* A word of libpq's or of a URL's that only a secret follows. */
-static bool
-conninfo_holds_password(const char *conninfo)
-{
-    const char *scheme = conninfo != NULL ? strstr(conninfo, "://") : NULL;
-    const char *sign = scheme != NULL ? strchr(scheme, '@') : NULL;
-
-    if (conninfo == NULL)
-        return false;
-    if (strstr(conninfo, "password=") != NULL || strstr(conninfo, "password =") != NULL)
-        return true;
-    return sign != NULL && memchr(scheme + 3, ':', (size_t)(sign - scheme - 3)) != NULL;
-}
-
-static bool
-holds_password(const struct config *config)
-{
-    return conninfo_holds_password(config->feed.conninfo) ||
-           conninfo_holds_password(config->feed.primary_conninfo) ||
-           strchr(config->store.url, '@') != NULL || config->auth.hs256_secret != NULL;
 }
 
 static int
@@ -180,7 +158,6 @@ examine_tls(const struct config *config, struct findings *findings)
                  key == NULL ? "no private key can be read"
                  : fits      ? "the certificate's"
                              : "not the certificate's");
-    examine_file("file of gate.tls_key", config->gate.tls_key, findings);
     EVP_PKEY_free(key);
     X509_free(certificate);
     if (key_file != NULL)
@@ -196,14 +173,11 @@ host_examine_settings(const struct config *config, const char *path, struct find
                  path != NULL ? path
                               : "no file, as -c is missing: arguments, CLAIRON_* variables and "
                                 "defaults");
-    if (path != NULL && holds_password(config))
-        examine_file("file of the settings", path, findings);
+    examine_secret_files(config, findings);
     if (config->auth.key != NULL)
-        examine_key(config, path, findings);
+        examine_key(config, findings);
     if ((config->relay.roles & CONFIG_ROLE_GATE) != 0 && config->gate.tls_cert != NULL)
         examine_tls(config, findings);
-    if (config->store.tls_key != NULL)
-        examine_file("file of store.tls_key", config->store.tls_key, findings);
 }
 
 /* -1 when it cannot be read. */

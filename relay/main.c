@@ -48,29 +48,29 @@ struct relay_options {
     bool help;
 };
 
-/* A gate that starts tries its files itself. */
+/*
+ * What only OpenSSL can check, in addition to the mistakes in `error`. A gate that starts tries its
+ * files itself.
+ */
 static enum rc
-check_roles(const struct config *config, bool check_only, char error[CONFIG_ERROR_MAX])
+check_gate(const struct config *config, char error[CONFIG_ERROR_MAX])
 {
-    if ((config->relay.roles & CONFIG_ROLE_FEED) != 0 && feed_check(config, error) != RC_OK)
-        return RC_BAD;
-    if (check_only && gate_has_socket(config))
-        return gate_check(config, error);
-    return RC_OK;
+    size_t len = strlen(error);
+    size_t start = len > 0 && len + 1 < CONFIG_ERROR_MAX ? len + 1 : len;
+
+    if (!gate_has_socket(config) ||
+        gate_check(config, error + start, CONFIG_ERROR_MAX - start) == RC_OK)
+        return RC_OK;
+    if (start > len)
+        error[len] = '\n';
+    return RC_BAD;
 }
 
 static int
 run_with(struct config *config, const struct relay_options *options)
 {
-    char error[CONFIG_ERROR_MAX];
-
-    if (check_roles(config, options->check_only, error) != RC_OK) {
-        fprintf(stderr, "clairon " RELAY ": %s%s%s\n", options->path != NULL ? options->path : "",
-                options->path != NULL ? ": " : "", error);
-        return CLI_WRONG_USE;
-    }
     log_setup(config->relay.log_level, config->relay.log_format);
-    config_warn_exposed(config, options->path);
+    config_warn_exposed(config);
     if (options->check_only)
         return cli_print("settings are good\n");
     return workers_run(config);
@@ -102,6 +102,7 @@ command_relay(int argc, char **argv)
     struct config config = {0};
     char error[CONFIG_ERROR_MAX];
     const char *section = NULL;
+    enum rc rc;
     int code = cli_options_take(RELAY, argc, argv, options, sizeof(options) / sizeof(options[0]),
                                 &section, 1);
 
@@ -111,7 +112,10 @@ command_relay(int argc, char **argv)
         return relay_help(section);
     if (section != NULL)
         return cli_refuse(RELAY, "unknown argument ", section);
-    if (config_load(&config, given.path, argc, argv, error) == RC_OK)
+    rc = config_load(&config, given.path, argc, argv, error);
+    if (given.check_only && check_gate(&config, error) != RC_OK)
+        rc = RC_BAD;
+    if (rc == RC_OK)
         code = run_with(&config, &given);
     else
         code = cli_refuse_settings(RELAY, given.path, error); /* it names the place itself */

@@ -14,6 +14,17 @@
 
 #define NAME_MAX_SHOWN 60
 
+const char *
+config_folder(const char *path, char text[CONFIG_FOLDER_MAX])
+{
+    char folder[CONFIG_FOLDER_MAX - 16];
+
+    text[0] = '\0';
+    if (path[0] != '/' && getcwd(folder, sizeof folder) != NULL)
+        (void)snprintf(text, CONFIG_FOLDER_MAX, " in folder \"%s\"", folder);
+    return text;
+}
+
 enum rc
 config_fail(struct config_load *load, const char *format, ...)
 {
@@ -40,16 +51,16 @@ variable_name(const char *section, const char *name, char *variable, size_t room
 }
 
 void
-config_where(const struct config_load *load, const char *section, const char *name,
+config_where(const struct config *config, const char *section, const char *name,
              char where[CONFIG_WHERE_MAX])
 {
     const struct config_key *key = config_key_find(section, name);
     char variable[128];
 
-    switch (key != NULL ? load->origins[key - config_keys].from : ORIGIN_DEFAULT) {
+    switch (key != NULL ? config->origins[key - config_keys].from : ORIGIN_DEFAULT) {
     case ORIGIN_FILE:
-        (void)snprintf(where, CONFIG_WHERE_MAX, "%.384s:%u: [%s] %s", load->path,
-                       load->origins[key - config_keys].line, section, name);
+        (void)snprintf(where, CONFIG_WHERE_MAX, "%.384s:%u: [%s] %s", config->path,
+                       config->origins[key - config_keys].line, section, name);
         break;
     case ORIGIN_VARIABLE:
         variable_name(section, name, variable, sizeof variable);
@@ -71,10 +82,12 @@ load_value(struct config_load *load, const struct config_key *key, struct config
 {
     char where[CONFIG_WHERE_MAX], reason[CONFIG_REASON_MAX];
 
-    load->origins[key - config_keys] = origin;
+    load->config->origins[key - config_keys] = origin;
+    load->is_refused[key - config_keys] = false;
     if (config_value_set(load->config, key, text, reason) == RC_OK)
         return RC_OK;
-    config_where(load, key->section, key->name, where);
+    load->is_refused[key - config_keys] = true;
+    config_where(load->config, key->section, key->name, where);
     if (key->secret)
         return config_fail(load, "%s %s", where, reason);
     return config_fail(load, "%s %s, not \"%.*s\"", where, reason, NAME_MAX_SHOWN, text);
@@ -133,7 +146,7 @@ load_line(struct config_load *load, unsigned line, const char *section, const ch
     struct config_origin origin = {.from = ORIGIN_FILE, .line = line};
     char where[CONFIG_WHERE_MAX];
 
-    (void)snprintf(where, sizeof where, "%.384s:%u", load->path, line);
+    (void)snprintf(where, sizeof where, "%.384s:%u", load->config->path, line);
     if (name == NULL) {
         load->in_unknown_section = load_section(load, where, section) != RC_OK;
         return RC_OK;
@@ -145,33 +158,44 @@ load_line(struct config_load *load, unsigned line, const char *section, const ch
         return RC_OK; /* the section was the mistake */
     if (key == NULL)
         return fail_unknown(load, where, section, name);
-    if (load->origins[key - config_keys].line != 0)
+    if (load->config->origins[key - config_keys].line != 0)
         return config_fail(load, "%s: [%s] %s is already set in line %u: keep one", where, section,
-                           name, load->origins[key - config_keys].line);
+                           name, load->config->origins[key - config_keys].line);
     return load_value(load, key, origin, value);
 }
 
-/* Reads on after a mistake, so that all of them are found at once. */
-static enum rc
+/* Mistakes are noted in `load`. */
+static void
 load_file_value(void *user, unsigned line, const char *section, const char *name, const char *value)
 {
     (void)load_line(user, line, section, name, value);
-    return RC_OK;
+}
+
+static enum rc
+fail_line(struct config_load *load, unsigned line, const char *reason)
+{
+    return config_fail(load, "%.384s:%u: %s", load->config->path, line, reason);
+}
+
+static void
+load_file_fault(void *user, unsigned line, const char *reason)
+{
+    (void)fail_line(user, line, reason);
 }
 
 static enum rc
 load_file(struct config_load *load)
 {
-    const char *reason = NULL;
-    unsigned line = 0;
+    char folder[CONFIG_FOLDER_MAX];
+    const char *reason;
 
-    if (load->path == NULL)
+    if (load->config->path == NULL)
         return RC_OK;
-    if (config_file_read(load->path, load_file_value, load, &reason, &line) == RC_OK)
+    reason = config_file_read(load->config->path, load_file_value, load_file_fault, load);
+    if (reason == NULL)
         return RC_OK;
-    if (line == 0)
-        return config_fail(load, "could not read \"%.384s\": %s", load->path, reason);
-    return config_fail(load, "%.384s:%u: %s", load->path, line, reason);
+    return config_fail(load, "could not read \"%.384s\"%s: %s", load->config->path,
+                       config_folder(load->config->path, folder), reason);
 }
 
 /* A variable that only resembles ours may belong to someone else: told, not refused. */
@@ -260,14 +284,23 @@ load_arguments(struct config_load *load, int argc, char **argv)
     }
 }
 
+/* scheme://user:password@host or scheme://host?password=.., or password=.. */
+static bool
+holds_password(const char *value)
+{
+    const char *scheme = strstr(value, "://");
+    const char *at = scheme != NULL ? strrchr(scheme, '@') : NULL;
+
+    return strcasestr(value, "password") != NULL ||
+           (at != NULL && memchr(scheme + 3, ':', (size_t)(at - scheme - 3)) != NULL);
+}
+
 /* A URL or connection string without a password is no secret. */
 static bool
 holds_secret(const struct config_key *key, const char *value)
 {
-    bool is_secret = strcmp(key->section, "auth") == 0;
-
     return key->secret && value != NULL &&
-           (is_secret || strchr(value, '@') != NULL || strcasestr(value, "password") != NULL);
+           (strcmp(key->section, "auth") == 0 || holds_password(value));
 }
 
 /* For config_warn_exposed, which may not see where values came from. */
@@ -283,25 +316,59 @@ mark_secrets(const struct config_load *load)
         value = *(char **)((char *)load->config + key->offset);
         if (!holds_secret(key, value))
             continue;
-        if (load->origins[i].from == ORIGIN_ARGUMENT)
+        if (load->config->origins[i].from == ORIGIN_ARGUMENT)
             load->config->secret_arguments[i] = true;
-        else if (load->origins[i].from == ORIGIN_FILE)
+        else if (load->config->origins[i].from == ORIGIN_FILE)
             load->config->file_is_secret = true;
     }
 }
 
-static void
-warn_readable(const char *where, const char *path)
+static size_t
+add_secret_file(struct config_secret_file *files, size_t count, const char *section,
+                const char *name, const char *path)
 {
     struct stat status;
+    bool is_exposed = path != NULL && stat(path, &status) == 0 && (status.st_mode & S_IRWXO) != 0;
 
-    if (path != NULL && stat(path, &status) == 0 && (status.st_mode & S_IROTH) != 0)
-        log_warn("config", "%s \"%s\" holds a secret and is readable by all users: chmod o-r %s",
-                 where, path, path);
+    if (path == NULL)
+        return count;
+    files[count] = (struct config_secret_file){name, section, path, is_exposed};
+    return count + 1;
+}
+
+size_t
+config_secret_files(const struct config *config,
+                    struct config_secret_file files[CONFIG_SECRET_FILES_MAX])
+{
+    size_t count = 0;
+
+    if (config->file_is_secret)
+        count = add_secret_file(files, count, NULL, "the settings file", config->path);
+    count =
+        add_secret_file(files, count, "auth", "hs256_secret_file", config->auth.hs256_secret_file);
+    count = add_secret_file(files, count, "gate", "tls_key", config->gate.tls_key);
+    return add_secret_file(files, count, "store", "tls_key", config->store.tls_key);
+}
+
+static void
+warn_files(const struct config *config)
+{
+    struct config_secret_file files[CONFIG_SECRET_FILES_MAX];
+    size_t count = config_secret_files(config, files);
+
+    for (size_t i = 0; i < count; i++) {
+        const char *section = files[i].section;
+
+        if (files[i].is_exposed)
+            log_warn("config",
+                     "%s%s%s%s \"%s\" holds a secret and is accessible to all users: chmod o= %s",
+                     section != NULL ? "[" : "", section != NULL ? section : "",
+                     section != NULL ? "] " : "", files[i].name, files[i].path, files[i].path);
+    }
 }
 
 void
-config_warn_exposed(const struct config *config, const char *path)
+config_warn_exposed(const struct config *config)
 {
     for (size_t i = 0; i < config_key_count; i++) {
         char variable[128];
@@ -314,34 +381,29 @@ config_warn_exposed(const struct config *config, const char *path)
                  "set it in the file of -c or in the variable %s",
                  config_keys[i].section, config_keys[i].name, variable);
     }
-    if (config->file_is_secret)
-        warn_readable("the settings file", path);
-    warn_readable("[auth] hs256_secret_file", config->auth.hs256_secret_file);
-    warn_readable("[gate] tls_key", config->gate.tls_key);
-    warn_readable("[store] tls_key", config->store.tls_key);
+    warn_files(config);
 }
 
 enum rc
 config_load(struct config *ret_config, const char *path, int argc, char **argv,
             char error[CONFIG_ERROR_MAX])
 {
-    struct config_load load = {.config = ret_config, .path = path, .error = error};
-
+    struct config_load load = {.config = ret_config, .error = error};
     enum rc rc;
 
     memset(ret_config, 0, sizeof *ret_config);
+    ret_config->path = path;
     error[0] = '\0';
     rc = load_defaults(&load);
     if (rc == RC_OK)
         rc = load_file(&load);
     load_environment(&load);
     load_arguments(&load, argc, argv);
-    /* What was refused may look like a setting that is missing. */
-    if (rc != RC_OK || load.has_failed)
-        return RC_BAD;
+    if (rc != RC_OK)
+        return RC_BAD; /* each setting of a file that could not be read would be missing */
     rc = config_rules(&load);
     mark_secrets(&load);
-    return rc;
+    return load.has_failed ? RC_BAD : rc;
 }
 
 static void

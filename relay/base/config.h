@@ -16,8 +16,15 @@
 #define CONFIG_WORKERS_MAX 64
 #define CONFIG_KEYS_MAX 96
 
+struct config_origin {
+    enum { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_VARIABLE, ORIGIN_ARGUMENT } from;
+    unsigned line; /* of the file; a value that was overridden keeps it */
+};
+
 /* Strings are owned by the config and live until config_free; NULL means unset. */
 struct config {
+    const char *path; /* of its file, the caller's; NULL: none */
+    struct config_origin origins[CONFIG_KEYS_MAX];
     struct {
         char *conninfo;            /* libpq connection string; `replication=database` is added */
         char *slot;                /* default "clairon" */
@@ -97,7 +104,12 @@ struct config {
     bool file_is_secret;                    /* the settings file holds a secret itself */
 };
 
-#define CONFIG_ERROR_MAX 4096
+#define CONFIG_ERROR_MAX 16384
+#define CONFIG_WHERE_MAX 512
+
+/* "relay.conf:3: [gate] listen", "argument --gate.listen", .. or "[gate] listen". */
+void config_where(const struct config *config, const char *section, const char *name,
+                  char where[CONFIG_WHERE_MAX]);
 
 /*
  * Fills *ret_config: defaults, then the file (path may be NULL: no file), then
@@ -124,8 +136,22 @@ enum config_key_change {
  */
 enum config_key_change config_renew_key(struct config *config, char error[CONFIG_ERROR_MAX]);
 
-/* Logs secrets that other users of the machine can read; `path`: of the file, NULL: none. */
-void config_warn_exposed(const struct config *config, const char *path);
+/* A file that holds a secret. */
+struct config_secret_file {
+    const char *name; /* "hs256_secret_file" */
+    const char *section;
+    const char *path;
+    bool is_exposed; /* users who neither own it nor are of its group have rights to it */
+};
+
+#define CONFIG_SECRET_FILES_MAX 4
+
+/* Fills `files` with those that are set; returns how many. The settings file: of no section. */
+size_t config_secret_files(const struct config *config,
+                           struct config_secret_file files[CONFIG_SECRET_FILES_MAX]);
+
+/* Logs secrets that other users of the machine can read. */
+void config_warn_exposed(const struct config *config);
 
 /*
  * Writes every setting of `section` (NULL: of all, the most needed first) with its type, range,

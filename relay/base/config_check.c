@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <sys/un.h>
 
+#include "base/conninfo.h"
 #include "base/networks.h"
 #include "base/urls.h"
 
@@ -143,7 +144,7 @@ config_check_conninfo(const char *value)
 {
     return *value == '"' || *value == '\''
                ? "must be a libpq connection string, without quotes around it"
-               : NULL;
+               : conninfo_fault(value);
 }
 
 const char *

@@ -9,7 +9,7 @@
 #define CONFIG_URL_FORM "redis://[user:pass@]host:port[/db] or unix:///path"
 #endif
 
-/* Each answers NULL when the value is good, else a constant: "must be ..". */
+/* Each returns NULL when the value is good, else "must be ..", valid until the next call. */
 const char *config_check_slot(const char *value);
 const char *config_check_prefix(const char *value);
 const char *config_check_url(const char *value);

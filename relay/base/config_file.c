@@ -9,6 +9,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,85 +66,93 @@ section_name(char *line)
     return trim(line + 1);
 }
 
-/* One line, trimmed in place. *section changes when the line is a section's head. */
-static enum rc
-line_read(char *line, unsigned number, char **section, config_file_fn on_value, void *user,
-          const char **ret_reason)
+struct file_reading {
+    config_file_fn on_value;
+    config_file_fault_fn on_fault;
+    void *user;
+    const char *section; /* NULL: none yet */
+    bool is_skipping;    /* settings below a section that could not be read */
+};
+
+static void
+read_section(struct file_reading *reading, unsigned number, char *line)
 {
-    line = trim(line);
-    if (*line == '\0' || *line == '#' || *line == ';')
-        return RC_OK;
-    if (*line == '[') {
-        char *name = section_name(line);
+    const char *name = section_name(line);
 
-        if (name == NULL) {
-            *ret_reason = "a section must be [name] alone on its line";
-            return RC_BAD;
-        }
-        *section = name;
-        return on_value(user, number, name, NULL, NULL);
+    reading->is_skipping = name == NULL;
+    if (name == NULL) {
+        reading->on_fault(reading->user, number, "a section must be [name] alone on its line");
+        return;
     }
-
-    char *equals = strchr(line, '=');
-
-    if (equals == NULL) {
-        *ret_reason = "a line must be [section], name = value, or a comment behind # or ;";
-        return RC_BAD;
-    }
-    if (*section == NULL) {
-        *ret_reason = "a setting must stand below a [section]";
-        return RC_BAD;
-    }
-    *equals = '\0';
-    return on_value(user, number, *section, trim(line), trim(equals + 1));
+    reading->section = name;
+    reading->on_value(reading->user, number, name, NULL, NULL);
 }
 
-static enum rc
-text_read(char *text, size_t len, config_file_fn on_value, void *user, const char **ret_reason,
-          unsigned *ret_line)
+/* `line` is trimmed in place. */
+static void
+read_line(struct file_reading *reading, unsigned number, char *line)
 {
-    char *section = NULL, *end = text + len;
+    char *equals;
+
+    line = trim(line);
+    if (*line == '\0' || *line == '#' || *line == ';')
+        return;
+    if (*line == '[') {
+        read_section(reading, number, line);
+        return;
+    }
+    if (reading->is_skipping)
+        return;
+    equals = strchr(line, '=');
+    if (equals == NULL) {
+        reading->on_fault(reading->user, number,
+                          "a line must be [section], name = value, or a comment behind # or ;");
+        return;
+    }
+    if (reading->section == NULL) {
+        reading->on_fault(reading->user, number, "a setting must be below a [section]");
+        reading->is_skipping = true;
+        return;
+    }
+    *equals = '\0';
+    reading->on_value(reading->user, number, reading->section, trim(line), trim(equals + 1));
+}
+
+static void
+read_text(struct file_reading *reading, char *text, size_t len)
+{
+    char *end = text + len;
     unsigned number = 1;
 
     if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
         text += 3;
     for (char *next; text < end; text = next, number++) {
         char *stop = memchr(text, '\n', (size_t)(end - text));
-        enum rc rc;
 
         if (stop == NULL)
             stop = end;
         *stop = '\0';
         next = stop + 1;
-        *ret_line = number;
-        if (strlen(text) != (size_t)(stop - text)) {
-            *ret_reason = "a line must not hold a zero byte";
-            return RC_BAD;
-        }
-        rc = line_read(text, number, &section, on_value, user, ret_reason);
-        if (rc != RC_OK)
-            return rc;
+        if (strlen(text) != (size_t)(stop - text))
+            reading->on_fault(reading->user, number, "a line must not hold a zero byte");
+        else
+            read_line(reading, number, text);
     }
-    return RC_OK;
 }
 
-enum rc
-config_file_read(const char *path, config_file_fn on_value, void *user, const char **ret_reason,
-                 unsigned *ret_line)
+const char *
+config_file_read(const char *path, config_file_fn on_value, config_file_fault_fn on_fault,
+                 void *user)
 {
+    struct file_reading reading = {on_value, on_fault, user, NULL, false};
     char *text = NULL;
     size_t len = 0;
     const char *reason = file_slurp(path, &text, &len);
 
-    if (reason != NULL) {
-        *ret_reason = reason;
-        *ret_line = 0;
-        return RC_BAD;
-    }
-
-    enum rc rc = text_read(text, len, on_value, user, ret_reason, ret_line);
-
+    if (reason != NULL)
+        return reason;
+    read_text(&reading, text, len);
     explicit_bzero(text, len);
     free(text);
-    return rc;
+    return NULL;
 }

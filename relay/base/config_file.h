@@ -2,21 +2,19 @@
 #ifndef CLAIRON_BASE_CONFIG_FILE_H
 #define CLAIRON_BASE_CONFIG_FILE_H
 
-#include "base/rc.h"
-
 #define CONFIG_FILE_MAX (1024 * 1024) /* bytes */
 
-/* Called for each `name = value`, and with name and value NULL at each [section];
- * an answer other than RC_OK ends the reading. */
-typedef enum rc (*config_file_fn)(void *user, unsigned line, const char *section, const char *name,
-                                  const char *value);
+/* Called for each `name = value`, and with name and value NULL at each [section]. */
+typedef void (*config_file_fn)(void *user, unsigned line, const char *section, const char *name,
+                               const char *value);
+/* Called for each line that breaks the grammar; `reason` is a constant. */
+typedef void (*config_file_fault_fn)(void *user, unsigned line, const char *reason);
 
 /*
- * RC_BAD with *ret_reason (a constant) and *ret_line (0: the file as a whole)
- * when the file breaks the grammar or cannot be read; *ret_reason stays
- * untouched when `on_value` refused.
+ * Reads to the end, whatever is wrong, so that all mistakes are found at once; settings below a
+ * section whose line is broken are skipped. NULL, or why the file could not be read (a constant).
  */
-MUST_CHECK enum rc config_file_read(const char *path, config_file_fn on_value, void *user,
-                                    const char **ret_reason, unsigned *ret_line);
+const char *config_file_read(const char *path, config_file_fn on_value,
+                             config_file_fault_fn on_fault, void *user);
 
 #endif

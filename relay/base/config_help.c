@@ -26,9 +26,22 @@ is_needed(const struct config_key *key)
     return false;
 }
 
+/* What is required in place of a default; NULL: nothing. */
+static const char *
+requirement(const struct config_key *key)
+{
+    if (strcmp(key->section, "feed") == 0 && strcmp(key->name, "conninfo") == 0)
+        return "required with role feed";
+    if (strcmp(key->section, "auth") == 0 &&
+        (strcmp(key->name, "public_key_file") == 0 || strncmp(key->name, "hs256_secret", 12) == 0))
+        return "required with role gate: one of hs256_secret_file, hs256_secret, public_key_file";
+    return NULL;
+}
+
 static void
 help_key(FILE *out, const struct config_key *key)
 {
+    const char *required = requirement(key);
     char described[CONFIG_REASON_MAX];
 
     config_value_describe(key, described, sizeof described);
@@ -36,7 +49,10 @@ help_key(FILE *out, const struct config_key *key)
             key->help);
     if (key->type != CONFIG_TEXT && key->check == NULL)
         fprintf(out, "; %s", described);
-    fprintf(out, " (default: %s)\n", key->standard != NULL ? key->standard : "unset");
+    if (required != NULL)
+        fprintf(out, " (%s)\n", required);
+    else
+        fprintf(out, " (default: %s)\n", key->standard != NULL ? key->standard : "unset");
 }
 
 /* Those that are needed, or the others. */

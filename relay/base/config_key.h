@@ -24,7 +24,7 @@ struct config_key {
     bool secret;          /* its value is never shown */
     const char *standard; /* as one would write it; NULL: unset */
     int64_t min, max;     /* of numbers, in the field's unit; of texts, the length */
-    const char *(*check)(const char *value); /* NULL when good, else what it must be */
+    const char *(*check)(const char *value); /* NULL when good, else "must be .." */
     size_t offset;                           /* in struct config */
     const char *help;
 };

@@ -45,12 +45,19 @@ key_file_read(const char *path, char *bytes, size_t *ret_len, int64_t *ret_writt
     return reason;
 }
 
+static bool
+is_refused(const struct config_load *load, const char *section, const char *name)
+{
+    return load->is_refused[config_key_find(section, name) - config_keys];
+}
+
 /* There is no line to name, but there is a file it may be missing in. */
 static enum rc
 fail_missing(struct config_load *load, const char *what)
 {
-    return config_fail(load, "%.384s%smissing key %s", load->path != NULL ? load->path : "",
-                       load->path != NULL ? ": " : "", what);
+    return config_fail(load, "%.384s%smissing key %s",
+                       load->config->path != NULL ? load->config->path : "",
+                       load->config->path != NULL ? ": " : "", what);
 }
 
 static enum rc
@@ -60,7 +67,7 @@ check_secret(struct config_load *load, const char *name, size_t len)
 
     if (len >= HS256_KEY_MIN)
         return RC_OK;
-    config_where(load, "auth", name, where);
+    config_where(load->config, "auth", name, where);
     return config_fail(load, "%s holds %zu bytes: an HS256 secret needs at least %d", where, len,
                        HS256_KEY_MIN);
 }
@@ -71,7 +78,7 @@ check_public_key(struct config_load *load, const char *pem, size_t len)
     char where[CONFIG_WHERE_MAX], fault[PUBLIC_KEY_FAULT_MAX];
     const char *wrong = public_key_fault(pem, len, fault);
 
-    config_where(load, "auth", "public_key_file", where);
+    config_where(load->config, "auth", "public_key_file", where);
     return wrong == NULL ? RC_OK : config_fail(load, "%s %s", where, wrong);
 }
 
@@ -100,15 +107,16 @@ static enum rc
 key_load_file(struct config_load *load, const char *name, const char *path)
 {
     char *bytes = memory_new(KEY_FILE_MAX + 1);
-    char where[CONFIG_WHERE_MAX];
+    char where[CONFIG_WHERE_MAX], folder[CONFIG_FOLDER_MAX];
     size_t len = 0;
     int64_t written = 0;
     const char *reason = key_file_read(path, bytes, &len, &written);
     enum rc rc;
 
-    config_where(load, "auth", name, where);
+    config_where(load->config, "auth", name, where);
     if (reason != NULL)
-        rc = config_fail(load, "%s: could not read \"%.256s\": %s", where, path, reason);
+        rc = config_fail(load, "%s: could not read \"%.256s\"%s: %s", where, path,
+                         config_folder(path, folder), reason);
     else
         rc = key_take(load, name, bytes, len);
     if (rc == RC_OK)
@@ -133,8 +141,8 @@ check_auth(struct config_load *load)
         if (given[i] == NULL)
             continue;
         if (found >= 0) {
-            config_where(load, "auth", names[found], first);
-            config_where(load, "auth", names[i], second);
+            config_where(load->config, "auth", names[found], first);
+            config_where(load->config, "auth", names[i], second);
             return config_fail(load, "%.400s and %.400s exclude each other: keep one", second,
                                first);
         }
@@ -142,9 +150,13 @@ check_auth(struct config_load *load)
     }
     if ((config->relay.roles & CONFIG_ROLE_GATE) == 0)
         return RC_OK;
+    for (int i = 0; i < 3 && found < 0; i++)
+        if (is_refused(load, "auth", names[i]))
+            return RC_OK; /* reported */
     if (found < 0)
         return fail_missing(load, "[auth] hs256_secret_file (or hs256_secret, or public_key_file): "
-                                  "the gate cannot check tokens without it");
+                                  "the gate cannot check tokens without it; for HS256 tokens: "
+                                  "head -c 32 /dev/urandom | base64 >clairon.secret");
     if (found != 1)
         return key_load_file(load, names[found], given[found]);
     if (check_secret(load, names[1], strlen(given[1])) != RC_OK)
@@ -198,7 +210,7 @@ config_renew_key(struct config *config, char error[CONFIG_ERROR_MAX])
 static enum rc
 check_readable(struct config_load *load, const char *section, const char *name, const char *path)
 {
-    char where[CONFIG_WHERE_MAX];
+    char where[CONFIG_WHERE_MAX], folder[CONFIG_FOLDER_MAX];
     int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
 
     if (path == NULL)
@@ -207,8 +219,12 @@ check_readable(struct config_load *load, const char *section, const char *name, 
         (void)close(fd);
         return RC_OK;
     }
-    config_where(load, section, name, where);
-    return config_fail(load, "%s: could not read \"%.256s\": %s", where, path, strerror(errno));
+
+    const char *reason = strerror(errno);
+
+    config_where(load->config, section, name, where);
+    return config_fail(load, "%s: could not read \"%.256s\"%s: %s", where, path,
+                       config_folder(path, folder), reason);
 }
 
 static enum rc
@@ -217,7 +233,7 @@ check_certificate(struct config_load *load, const char *section, const char *cer
     char where[CONFIG_WHERE_MAX];
 
     if ((cert == NULL) != (key == NULL)) {
-        config_where(load, section, cert != NULL ? "tls_cert" : "tls_key", where);
+        config_where(load->config, section, cert != NULL ? "tls_cert" : "tls_key", where);
         return config_fail(load, "missing key [%s] %s: %s needs it", section,
                            cert != NULL ? "tls_key" : "tls_cert", where);
     }
@@ -249,7 +265,7 @@ check_backoff(struct config_load *load)
 
     if (load->config->delivery.backoff_cap_ms >= load->config->delivery.backoff_base_ms)
         return RC_OK;
-    config_where(load, "delivery", "backoff_cap", where);
+    config_where(load->config, "delivery", "backoff_cap", where);
     return config_fail(load, "%s must not be less than [delivery] backoff_base", where);
 }
 
@@ -281,7 +297,7 @@ check_shards(struct config_load *load)
     const char *urls = load->config->store.url;
     char where[CONFIG_WHERE_MAX];
 
-    config_where(load, "store", "url", where);
+    config_where(load->config, "store", "url", where);
     if (names_a_server_twice(urls))
         return config_fail(load, "%s names a server twice", where);
     if (urls_count(urls) > (unsigned)load->config->store.shards)
@@ -292,7 +308,8 @@ check_shards(struct config_load *load)
 static bool
 is_set(const struct config_load *load, const char *name)
 {
-    return load->origins[config_key_find("gate", name) - config_keys].from != ORIGIN_DEFAULT;
+    return load->config->origins[config_key_find("gate", name) - config_keys].from !=
+           ORIGIN_DEFAULT;
 }
 
 static void
@@ -314,7 +331,7 @@ check_admin_listen(struct config_load *load)
     if (config->gate.admin_listen == NULL ||
         strcmp(config->gate.admin_listen, config->gate.listen) != 0)
         return RC_OK;
-    config_where(load, "gate", "admin_listen", where);
+    config_where(load->config, "gate", "admin_listen", where);
     return config_fail(load, "%s must be another address than [gate] listen", where);
 }
 
@@ -325,7 +342,10 @@ check_feed(struct config_load *load)
 
     if ((config->relay.roles & CONFIG_ROLE_FEED) == 0 || config->feed.conninfo != NULL)
         return RC_OK;
-    return fail_missing(load, "[feed] conninfo: the feed needs to reach the replica");
+    if (is_refused(load, "feed", "conninfo"))
+        return RC_OK; /* reported */
+    return fail_missing(load, "[feed] conninfo: the feed needs to reach PostgreSQL, such as "
+                              "host=/run/postgresql dbname=app user=clairon");
 }
 
 /* All of them, so that all mistakes are found at once. */
@@ -338,6 +358,8 @@ config_rules(struct config_load *load)
     enum rc rc = RC_OK;
 
     mark_limits(load);
+    if (is_refused(load, "relay", "roles"))
+        load->config->relay.roles = 0; /* which settings they need is not known */
     for (size_t i = 0; i < sizeof CHECKS / sizeof CHECKS[0]; i++)
         if (CHECKS[i](load) != RC_OK)
             rc = RC_BAD;

@@ -1,7 +1,9 @@
 /* config_suggest.c: names the settings that someone may have meant. */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
+#include "base/config.h"
 #include "base/config_key.h"
 #include "base/suggest.h"
 
@@ -42,6 +44,24 @@ add_nearest(const char *section, const char *name, char *text, size_t room)
         text_add(text, room, "? ");
 }
 
+static void
+add_nearest_section(const char *section, char *text, size_t room)
+{
+    const char *names[CONFIG_KEYS_MAX] = {NULL}, *nearest;
+
+    for (size_t i = 0; i < config_key_count; i++)
+        names[i] = config_keys[i].section;
+    nearest = suggest_word(section, names, config_key_count);
+    for (size_t i = 0; i < config_key_count; i++)
+        if (strcasecmp(section, config_keys[i].section) == 0)
+            nearest = config_keys[i].section;
+    if (nearest == NULL || strcmp(nearest, section) == 0)
+        return;
+    text_add(text, room, "did you mean [");
+    text_add(text, room, nearest);
+    text_add(text, room, "]? ");
+}
+
 /* All keys of the section, or all sections when it is none. */
 static void
 add_valid(const char *section, char *text, size_t room)
@@ -74,6 +94,9 @@ void
 config_key_suggest(const char *section, const char *name, char *text, size_t room)
 {
     *text = '\0';
-    add_nearest(section, name, text, room);
+    if (*name == '\0')
+        add_nearest_section(section, text, room);
+    else
+        add_nearest(section, name, text, room);
     add_valid(section, text, room);
 }

@@ -57,7 +57,7 @@ const struct config_key config_keys[] = {
       "lines without their acknowledgement that a connection may hold" },
 
     { "feed", "conninfo", CONFIG_TEXT, true, NULL, 0, TEXT_MAX, config_check_conninfo,
-      FIELD(feed.conninfo), "libpq connection string of the replica; needed by the feed" },
+      FIELD(feed.conninfo), "libpq connection string of the replica" },
     { "feed", "create_slot", CONFIG_BOOL, false, "true", 0, 0, NULL, FIELD(feed.create_slot),
       "create the replication slot when it is missing" },
     { "feed", "create_timeout", CONFIG_DURATION, false, "5m", SECOND, DAY, NULL,

@@ -5,7 +5,7 @@
 #include "base/config.h"
 #include "base/config_key.h"
 
-#define CONFIG_REASON_MAX 256
+#define CONFIG_REASON_MAX 512
 
 /* "25s", "500 ms", "7d", "0": milliseconds. */
 MUST_CHECK enum rc config_value_duration(const char *text, int64_t *ret_ms);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/conninfo.h"
 #include "feed/examine_ask.h"
 
 #define PATIENCE_US 10000000
@@ -37,10 +38,11 @@ examine_connect(const char *conninfo, bool replicates, char error[EXAMINE_ERROR_
     char sqlstate[EXAMINE_STATE_MAX];
     int64_t deadline_us = clock_monotonic_us() + PATIENCE_US;
     PostgresPollingStatusType status = PGRES_POLLING_WRITING;
+    const char *fault = conninfo_fault(conninfo);
     PGconn *conn;
 
-    if (!feed_is_conninfo(conninfo)) {
-        keep_error(error, "this is no connection string, valid are keyword=value pairs");
+    if (fault != NULL) {
+        keep_error(error, fault);
         return NULL;
     }
     conn = PQconnectStartParams(keys, values, 1);

@@ -236,26 +236,6 @@ on_store_down(void *ctx)
     feed_restart(ctx, "the store went away");
 }
 
-enum rc
-feed_check(const struct config *config, char error[CONFIG_ERROR_MAX])
-{
-    const char *primary = config->feed.primary_conninfo;
-    const char *wrong = NULL;
-
-    if (!feed_is_conninfo(config->feed.conninfo))
-        wrong = "conninfo";
-    else if (primary != NULL && !feed_is_conninfo(primary))
-        wrong = "primary_conninfo";
-    if (wrong == NULL)
-        return RC_OK;
-    snprintf(error, CONFIG_ERROR_MAX,
-             "[feed] %s is no connection string, valid are keyword=value pairs such as "
-             "host=/run/postgresql dbname=app user=clairon, a value with blanks in '..', or "
-             "postgresql://user@host/app",
-             wrong);
-    return RC_BAD;
-}
-
 struct feed *
 feed_open(struct ev_loop *loop, const struct config *config, struct store *store,
           struct stats *stats, feed_refused *refused, void *ctx)

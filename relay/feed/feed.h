@@ -11,9 +11,6 @@ struct ev_loop;
 struct feed;
 struct store;
 
-/* Checks what only libpq can of the settings, the connection strings, without a server. */
-MUST_CHECK enum rc feed_check(const struct config *config, char error[CONFIG_ERROR_MAX]);
-
 /* The store belongs to another database, as was logged: nothing comes of trying again. */
 typedef void feed_refused(void *ctx);
 

@@ -78,15 +78,6 @@ feed_error_hint(const char *sqlstate, const char *message)
     return "";
 }
 
-bool
-feed_is_conninfo(const char *text)
-{
-    PQconninfoOption *options = PQconninfoParse(text, NULL);
-
-    PQconninfoFree(options);
-    return options != NULL;
-}
-
 /* Whether the line at `at`, of `len` bytes, is in `message` before. */
 static bool
 is_repeated(const char *message, const char *at, size_t len)

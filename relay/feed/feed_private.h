@@ -253,10 +253,4 @@ void feed_on_member_rows(struct feed *feed);
 const char *feed_error_hint(const char *sqlstate, const char *message);
 /* The message of the last error in one line. Valid until the next call. */
 const char *feed_error_line(const char *message);
-/*
- * False for what libpq cannot read. Its own words are not to be shown: they would quote a piece of
- * it, which may be of a password.
- */
-bool feed_is_conninfo(const char *text);
-
 #endif

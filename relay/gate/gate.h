@@ -70,7 +70,7 @@ void gate_push_set(struct gate *gate, bool on);
 bool gate_push_is_on(const struct gate *gate);
 
 /* Checks what only OpenSSL can of the settings, tls_cert and tls_key, without a gate. */
-MUST_CHECK enum rc gate_check(const struct config *config, char error[CONFIG_ERROR_MAX]);
+MUST_CHECK enum rc gate_check(const struct config *config, char *error, size_t room);
 
 /* Reads tls_cert and tls_key again, for new connections; files that do not fit change nothing. */
 void gate_new_certificate(struct gate *gate);

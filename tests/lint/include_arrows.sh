@@ -23,7 +23,7 @@ declare -A folders=(
 
 # Which files alone may include which library: header pattern, then a pattern of paths.
 libraries='libwebsockets\.h  relay/gate/gate_conn\.h
-libpq-fe\.h                  relay/feed/feed_private\.h
+libpq-fe\.h                  relay/feed/feed_private\.h|relay/base/conninfo\.c
 hiredis/.*\.h                relay/store/connection/(link\.[ch]|connect\.c|send_queue\.[ch]|tls\.[ch]|reply_arena\.[ch]|reply\.h)
 jwt\.h                       relay/wire/token\.c|relay/cli_token\.c
 jansson\.h                   relay/wire/(token|client_message|publication[a-z_]*)\.[ch]|relay/store/admin/admin_merge\.c|relay/cli_(token|errors|errors_print|doctor_gate)\.[ch]

@@ -4,6 +4,7 @@ use warnings;
 
 use Clairon::Test qw(scratch top);
 use Clairon::Test::SecureSocket;
+use Cwd ();
 use IPC::Run ();
 use Test::More;
 
@@ -73,9 +74,11 @@ is((clairon([ 'relay', '--check' ], CLAIRON_AUTH_HS256_SECRET => $secret, CLAIRO
 refused('an unknown key', good('[gate]', 'listn = 1'),
     qr{^clairon relay: \Q$file\E:8: \[gate\] listn is not a setting; did you mean \[gate\] listen\?.*max_connections});
 refused('a key of another section', good('[gate]', 'roles = feed'), qr{:8: .*did you mean \[relay\] roles\?});
-refused('an unknown section', good('[gates]'), qr{\Q$file\E:7: \[gates\] is not a section; sections are .*gate, relay, store});
+refused('an unknown section', good('[gates]'), qr{\Q$file\E:7: \[gates\] is not a section; did you mean \[gate\]\? sections are .*gate, relay, store});
 refused('a key twice', good('[gate]', 'ping = 1s', 'ping = 2s'), qr{\Q$file\E:9: .*ping is already set in line 8});
-refused('a key without its section', "ping = 1s\n", qr{\Q$file\E:1: a setting must stand below a \[section\]});
+refused('a key without its section', "ping = 1s\npong = 1s\n" . good(), qr{\Q$file\E:1: a setting must be below a \[section\]});
+refused('a section in capitals', good('[Auth]', 'leeway = 1s'), qr{\Q$file\E:7: \[Auth\] is not a section; did you mean \[auth\]\?});
+refused('an empty [auth]', "[feed]\nconninfo = dbname=x\n[auth]\n", qr{missing key \[auth\] hs256_secret_file .*head -c 32 /dev/urandom});
 refused('no setting', good('[gate]', 'ping'), qr{\Q$file\E:8: a line must be \[section\], name = value, or a comment});
 refused('a broken section', good('[gate'), qr{\Q$file\E:7: a section must be \[name\] alone});
 refused('a zero byte', good("[gate]\0"), qr{\Q$file\E:7: a line must not hold a zero byte});
@@ -113,7 +116,11 @@ refused("$_->[0] $_->[1]", good("[$_->[0]]", $_->[1]), "$file:8: [$_->[0]] $_->[
 my $start = "[auth]\nhs256_secret_file = $folder/secret\n[feed]\nconninfo = dbname=x\n[store]\n";
 refused('a wrong url', "${start}url = http://me:hunter2\@host:1\n", "$file:6: [store] url must be redis://");
 refused('a wrong conninfo', "[auth]\nhs256_secret_file = $folder/secret\n[feed]\nconninfo = hunter2 x=y\n",
-    qr{conninfo.*valid are keyword=value pairs such as});
+    qr{^clairon relay: \Q$file\E:4: \[feed\] conninfo must be a libpq connection string.*\(libpq: missing "=" after "\.\." in connection info string\)$});
+refused("a conninfo with $_->[0]", "[auth]\nhs256_secret_file = $folder/secret\n[feed]\n$_->[1] = $_->[2]\n", "$file:4: [feed] $_->[1] must be $_->[3]") for
+  [ 'an unknown option', 'conninfo', 'host=x usr=hunter2 password=hunter2', q{a libpq connection string: keyword=value pairs such as host=/run/postgresql dbname=app user=clairon, a value with blanks in '..', or postgresql://user@host/app (libpq: invalid connection option ".."; did you mean user?)} ],
+  [ 'a password with blanks', 'conninfo', 'host=x password=a hunter2=b', qq{a libpq connection string: keyword=value pairs such as host=/run/postgresql dbname=app user=clairon, a value with blanks in '..', or postgresql://user\@host/app (libpq: invalid connection option "..")} ],
+  [ 'quotes in its password', 'conninfo', 'postgresql://u:hun"ter2"SECRET"@[::1/x', qq{a libpq connection string: keyword=value pairs such as host=/run/postgresql dbname=app user=clairon, a value with blanks in '..', or postgresql://user\@host/app (libpq: } ];
 
 # What is missing, or is not what it should be.
 my $feed = "[feed]\nconninfo = dbname=x\n";
@@ -209,7 +216,7 @@ write_text($file, good('[gates]', 'ping = soon', '[gate]', 'ping = soon', 'listn
 ($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check', '--gate.workers=0' ], CLAIRON_GATE_DRAIN => 'x');
 is($code, 2, 'several mistakes: exit 2');
 my @wrong = split /\n/, $err;
-is(scalar(@wrong), 6, 'a line for each mistake') or diag($err);
+is(scalar(@wrong), 7, 'a line for each mistake, also of settings that exclude each other') or diag($err);
 for my $nth ([ 0, ':7: [gates] is not a section' ], [ 1, ':10: [gate] ping must be a duration' ], [ 2, ':11: [gate] listn is not a setting' ],
     [ 3, ':13: [delivery] window must be' ], [ 4, 'variable CLAIRON_GATE_DRAIN' ], [ 5, 'argument --gate.workers' ])
 {
@@ -220,14 +227,39 @@ write_text($file, "[gate]\ntls_cert = $folder/none\n[delivery]\nbackoff_base = 1
 is(scalar(() = $err =~ /\n/g), 4, 'also of those between settings') or diag($err);
 like($err, qr/missing key \[feed\] conninfo.*backoff_cap must not be less.*missing key \[gate\] tls_key.*missing key \[auth\]/s, 'each of them');
 
+# One round: the grammar, values, what is missing, the files that settings name, and what only OpenSSL can judge.
+write_text($file, join "\n", '[feed', 'conninfo = dbname=x', '[gate]', 'ping', "tls_cert = $cert", "tls_key = $folder/short", 'drain = x', '[auth]', "hs256_secret_file = $folder/none", '');
+($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check' ]);
+is($code, 2, 'mistakes of all kinds: exit 2');
+@wrong = split /\n/, $err;
+my @kinds = ("$file:1: a section must be", "$file:4: a line must be", "$file:7: [gate] drain must be", "$file: missing key [feed] conninfo",
+    "$file:9: [auth] hs256_secret_file: could not read", "$file:5: [gate] tls_cert and tls_key must be PEM files");
+is(scalar(@wrong), scalar(@kinds), 'mistakes of all kinds: all in one round') or diag($err);
+is(index($wrong[$_] // '', "clairon relay: $kinds[$_]"), 0, "mistakes of all kinds: $kinds[$_]") for 0 .. $#kinds;
+write_text($file, "[relay]\nroles = gat\n[feed]\nconninfo = x\n[auth]\nhs256_secret = SECRET+\n");
+($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check', '--auth.leeway=x' ]);
+is(scalar(() = $err =~ /\n/g), 3, 'a setting that is not valid is not missing as well') or diag($err);
+unlike($err, qr/missing key/, 'a setting that is not valid is not reported as missing');
+
+# A relative path names the folder that it was looked up in.
+for my $case ([ [ '--auth.hs256_secret_file=no-secret' ], 'no-secret' ], [ [ '--auth.public_key_file=no-key', '--auth.hs256_secret_file=' ], 'no-key' ],
+    [ [ '--store.tls_ca=no-ca' ], 'no-ca' ], [ [ '-c', 'no.conf' ], 'no.conf' ])
+{
+    my ($words, $path) = @$case;
+    write_text($file, good());
+    ($code, undef, $err) = clairon([ 'relay', '--check', (grep { $_ eq '-c' } @$words) ? () : ('-c', $file), @$words ]);
+    is($code, 2, "$path: exit 2");
+    like($err, qr/could not read "\Q$path\E" in folder "\Q@{[ Cwd::getcwd() ]}\E": No such file or directory$/, "$path: with its folder");
+}
+
 # Secrets that others can see.
 write_text($file, good());
 chmod 0644, $file, "$folder/secret" or die "could not chmod: $!\n";
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://me:hunter2@127.0.0.1:1' ]);
 is($code, 0, 'a secret that others can see is no mistake');
 like($err, qr/level=warn .*argument --store\.url holds a secret.*variable CLAIRON_STORE_URL/, 'an argument with a password is warned of');
-like($err, qr/level=warn .*the settings file .*\Q$file\E.*readable by all users: chmod o-r/, 'a settings file with a password that all can read too');
-like($err, qr/level=warn .*\[auth\] hs256_secret_file .*readable by all users/, 'and a secret file');
+like($err, qr/level=warn .*the settings file .*\Q$file\E.*accessible to all users: chmod o= /, 'a settings file with a password that all can read too');
+like($err, qr/level=warn .*\[auth\] hs256_secret_file .*accessible to all users/, 'and a secret file');
 unlike($err, qr/hunter2|SECRET/, 'without telling it');
 chmod 0600, $file, "$folder/secret" or die "could not chmod: $!\n";
 is((clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://127.0.0.1:1' ], CLAIRON_FEED_CONNINFO => 'dbname=x password=hunter2'))[2], '',
@@ -247,6 +279,10 @@ for my $words ([ 'relay', '-c', $file, '--check' ], ['--version'], ['--help'])
 # Help.
 ($code, $out, $err) = clairon([ 'relay', '--help' ]);
 is($code, 0, '--help is answered');
+like($out, qr/--feed\.conninfo=TEXT\n[^\n]* \(required with role feed\)\n/, 'what the feed cannot run without is marked');
+like($out, qr/--auth\.$_=TEXT\n[^\n]* \(required with role gate: one of hs256_secret_file, hs256_secret, public_key_file\)\n/, "auth.$_ is marked")
+  for qw(hs256_secret_file hs256_secret public_key_file);
+is(scalar(() = $out =~ /\(required/g), 4, 'all else has a default');
 like($out, qr/--gate\.ping=DURATION\n.*100ms to 1h.*default: 25s/, 'with every setting, its range and its default');
 my @sections = $out =~ /^\[(\w+)\]$/mg;
 is_deeply([@sections], [qw(feed store auth gate delivery relay)], 'in sections');

@@ -79,8 +79,24 @@ finds('more clients than open files', 'host: open files', qr/max_connections = 1
 my $folder = $relay->{folder};
 sub openssl { my (@words) = @_; my ($out, $err) = ('', '');
     run_log([ 'openssl', @words ], '>', \$out, '2>', \$err) or die "openssl @words: $err"; return }
-chmod 0644, "$folder/secret";
-finds('a secret for everybody', 'settings: auth.hs256_secret_file', qr/read by everybody/, qr/^chmod o= '\Q$folder\E\/secret'$/);
+# As relay --check does, the doctor warns of a secret that others can read; a mounted one may be meant to be so.
+sub exposes
+{
+    my ($what, $name, $file, @words) = @_;
+    my $answer = JSON::decode_json((doctor('--json', @words))[1]);
+    my ($row) = grep { $_->{check} eq "permissions of $name" } @{ $answer->{checks} };
+    is($row->{level}, 'warn', "$what: a warning");
+    like($row->{detail}, qr/^\Q$file\E holds a secret and is accessible to all users$/, "$what: with its path");
+    is($row->{hint}, "chmod o= '$file'", "$what: with the command that fixes it");
+    my (undef, undef, $err) = $relay->run('relay', '--check', @words);
+    like($err, qr/level=warn .*\Q$file\E.* holds a secret and is accessible to all users: chmod o= /, "$what: relay --check warns too");
+    return;
+}
+for my $mode (0644, 0602)
+{
+    chmod $mode, "$folder/secret";
+    exposes(sprintf('a secret with mode %o', $mode), 'auth.hs256_secret_file', "$folder/secret");
+}
 chmod 0600, "$folder/secret";
 $relay->write_file("$folder/weak", 'x' x 40);
 chmod 0600, "$folder/weak";
@@ -115,7 +131,7 @@ finds('no certificate in it', 'settings: gate.tls_cert', qr/holds no certificate
 my @store_key = ("--store.tls_cert=$folder/good.pem", "--store.tls_key=$folder/good.key");
 is_deeply(wrong(@store_key), {}, 'a key for the store');
 chmod 0644, "$folder/good.key";
-finds('one for everybody', 'settings: file of store.tls_key', qr/read by everybody/, qr/^chmod o= '\Q$folder\E\/good\.key'$/, @store_key);
+exposes('a key of the store', 'store.tls_key', "$folder/good.key", @store_key);
 
 # Passwords in a file for everybody.
 chmod 0644, $relay->{file};
@@ -124,7 +140,7 @@ for my $conninfo ('host=x password=hush', 'postgresql://me:hush@x/db')
 {
     $relay->configure('feed.primary_conninfo' => $conninfo);
     chmod 0644, $relay->{file};
-    finds('a password of the primary', 'settings: file of the settings', qr/read by everybody/, qr/^chmod o= /);
+    exposes('a password of the primary', 'the settings file', $relay->{file});
 }
 
 # A right that nobody looks at is missed when it is needed.

@@ -191,7 +191,7 @@ static void
 reads_every_type(void **state)
 {
     (void)state;
-    assert_int_equal(load("\xef\xbb\xbf# a\n ; b\n\n[feed]\r\n conninfo=host=a ; b # c\r\n"
+    assert_int_equal(load("\xef\xbb\xbf# a\n ; b\n\n[feed]\r\n conninfo=host=a dbname='; b # c'\r\n"
                           "create_slot = No\n[gate]\nping = 1500 ms\ndrain=0\nslow_bytes=2MB\n"
                           "max_frame_bytes = 4096\n[delivery]\nbackoff_cap = 2h\n[feed]\nslot=s_1\n"
                           "[relay]\nroles = gate , feed\nlog_level=debug\nlog_format=json\n"
@@ -199,7 +199,7 @@ reads_every_type(void **state)
                           "\"0123456789abcdef0123456789abcdef\"",
                           NULL),
                      RC_OK);
-    assert_string_equal(config.feed.conninfo, "host=a ; b # c");
+    assert_string_equal(config.feed.conninfo, "host=a dbname='; b # c'");
     assert_false(config.feed.create_slot);
     assert_int_equal(config.gate.ping_ms, 1500);
     assert_int_equal(config.gate.drain_ms, 0);
@@ -213,7 +213,7 @@ reads_every_type(void **state)
     assert_int_equal(config.auth.key_len, 34);
     assert_int_equal(load(NULL, "--relay.roles=gate", "--auth.hs256_secret=" SECRET, NULL), RC_OK);
     assert_int_equal(config.relay.roles, CONFIG_ROLE_GATE);
-    assert_int_equal(load(NULL, "--relay.roles=feed", "--feed.conninfo=x", NULL), RC_OK);
+    assert_int_equal(load(NULL, "--relay.roles=feed", "--feed.conninfo=dbname=x", NULL), RC_OK);
     assert_null(config.auth.key);
 }
 
@@ -225,7 +225,9 @@ long_values_stay_whole(void **state)
     (void)state;
     memset(value, 'x', 2000);
     value[2000] = '\0';
+    memcpy(value, "dbname='", 8);
     memcpy(value + 1000, " ; ", 3);
+    value[1999] = '\'';
     (void)snprintf(text, sizeof text, "[auth]\nhs256_secret=" SECRET "\n[feed]\nconninfo = %s\n",
                    value);
     assert_int_equal(load(text, NULL), RC_OK);
@@ -241,7 +243,8 @@ broken_lines_name_their_place(void **state)
     refuses("[feed]\nslot: a\n", 2, "name = value");
     refuses("\n[feed\n", 2, "[name] alone");
     refuses("[feed] # x\n", 1, "[name] alone");
-    refuses("[fed]\n", 1, "[fed] is not a section; sections are auth, delivery, feed,");
+    refuses("[fed]\n", 1,
+            "[fed] is not a section; did you mean [feed]? sections are auth, delivery, feed,");
     refuses("[feed]\nslto = a\n", 2, "did you mean [feed] slot? [feed] takes conninfo, create");
     refuses("[feed]\nlisten = a\n", 2, "did you mean [gate] listen?");
     refuses("[feed]\nzzzzzzzzz = a\n", 2, "[feed] zzzzzzzzz is not a setting; [feed] takes");
@@ -361,7 +364,7 @@ static void
 keys_that_belong_together(void **state)
 {
     (void)state;
-    assert_int_equal(load("[feed]\nconninfo=x\n", NULL), RC_BAD);
+    assert_int_equal(load("[feed]\nconninfo=dbname=x\n", NULL), RC_BAD);
     expect("relay.conf: missing key [auth] hs256_secret_file");
     assert_int_equal(load(NULL, "--auth.hs256_secret=" SECRET, NULL), RC_BAD);
     expect("missing key [feed] conninfo");

@@ -169,8 +169,9 @@ certificates_matter_to_a_gate(void **state)
     assert_int_equal(load("--auth.hs256_secret=" SECRET, "--relay.roles=gate", cert, key, NULL),
                      RC_BAD);
     expect("argument --gate.tls_cert: could not read \"/nowhere\": No such file");
-    assert_int_equal(load("--feed.conninfo=x", "--relay.roles=feed", cert, key, NULL), RC_OK);
-    assert_int_equal(load("--feed.conninfo=x", "--relay.roles=feed", cert, NULL), RC_OK);
+    assert_int_equal(load("--feed.conninfo=dbname=x", "--relay.roles=feed", cert, key, NULL),
+                     RC_OK);
+    assert_int_equal(load("--feed.conninfo=dbname=x", "--relay.roles=feed", cert, NULL), RC_OK);
 }
 
 int

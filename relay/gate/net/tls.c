@@ -8,6 +8,7 @@
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -93,22 +94,24 @@ try_ciphers(const struct config *config, char fault[FAULT_MAX])
 }
 
 enum rc
-gate_check(const struct config *config, char error[CONFIG_ERROR_MAX])
+gate_check(const struct config *config, char *error, size_t room)
 {
-    char fault[FAULT_MAX];
+    char fault[FAULT_MAX], where[CONFIG_WHERE_MAX];
 
-    if (config->gate.tls_cert == NULL)
+    /* One that is missing or unreadable is a mistake that config_load reports. */
+    if (config->gate.tls_cert == NULL || config->gate.tls_key == NULL ||
+        access(config->gate.tls_cert, R_OK) != 0 || access(config->gate.tls_key, R_OK) != 0)
         return RC_OK;
     if (try_ciphers(config, fault) != RC_OK) {
-        snprintf(error, CONFIG_ERROR_MAX,
-                 "[gate] tls_ciphers must be a cipher list of OpenSSL for TLS 1.2: %s", fault);
+        config_where(config, "gate", "tls_ciphers", where);
+        snprintf(error, room, "%s must be a cipher list of OpenSSL for TLS 1.2: %s", where, fault);
         return RC_BAD;
     }
     if (try_files(config, fault) == RC_OK)
         return RC_OK;
-    snprintf(error, CONFIG_ERROR_MAX,
-             "[gate] tls_cert and tls_key must be PEM files of a certificate and its key: %s",
-             fault);
+    config_where(config, "gate", "tls_cert", where);
+    snprintf(error, room, "%s and tls_key must be PEM files of a certificate and its key: %s",
+             where, fault);
     return RC_BAD;
 }
 
