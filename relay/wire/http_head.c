@@ -9,7 +9,7 @@ static const char *const SINGLE[] = {
     "host",    "content-length",    "transfer-encoding",     "authorization",   "origin",
     "upgrade", "sec-websocket-key", "sec-websocket-version", "idempotency-key", "last-event-id",
 };
-enum { SINGLE_HOST = 0, SINGLE_LENGTH = 1, SINGLE_ENCODING = 2 };
+enum { SINGLE_HOST = 0, SINGLE_LENGTH = 1, SINGLE_ENCODING = 2, SINGLE_ORIGIN = 4 };
 
 struct head_scan {
     struct http_head head;
@@ -202,6 +202,10 @@ read_field(struct head_scan *scan, const char *line, size_t len)
     if (rc == RC_OK && (scan->seen & ~before) == 1u << SINGLE_LENGTH &&
         !is_number(colon + 1, line + len))
         return refuse(scan, "Content-Length is no number");
+    /* RFC 6454, 7.1: a page without an origin sends "null". An empty one would pass for none. */
+    if (rc == RC_OK && (scan->seen & ~before) == 1u << SINGLE_ORIGIN &&
+        is_word(colon + 1, line + len, ""))
+        return refuse(scan, "Origin is empty");
     note_upgrade(scan, line, (size_t)(colon - line), line + len);
     return rc;
 }

@@ -109,6 +109,8 @@ ambiguous_heads_are_refused(void **state)
         {"GET / HTTP/1.1\r\nHost: x\r\nHOST: y\r\n\r\n", "twice"},
         {"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: a\r\nauthorization: b\r\n\r\n", "twice"},
         {"GET / HTTP/1.1\r\nHost: x\r\nOrigin: a\r\nOrigin: b\r\n\r\n", "twice"},
+        {"GET / HTTP/1.1\r\nHost: x\r\nOrigin:\r\n\r\n", "Origin is empty"},
+        {"GET / HTTP/1.1\r\nHost: x\r\nORIGIN: \t \r\n\r\n", "Origin is empty"},
         {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", "twice"},
         {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
          "not both"},
