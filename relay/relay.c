@@ -36,7 +36,7 @@ struct relay {
     ev_signal push_on;
     ev_timer beat;
     bool is_draining;
-    bool is_refused; /* the store is another database's */
+    bool is_refused; /* the store belongs to another database or slot */
 };
 
 static bool
@@ -278,7 +278,7 @@ on_refused(void *ctx)
 {
     struct relay *relay = ctx;
 
-    log_error("relay", "the store belongs to another database, stopping");
+    log_error("relay", "the store belongs to another database or slot, stopping");
     relay->is_refused = true;
     ev_break(relay->loop, EVBREAK_ALL);
 }

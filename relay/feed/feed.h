@@ -11,7 +11,7 @@ struct ev_loop;
 struct feed;
 struct store;
 
-/* The store belongs to another database, as was logged: nothing comes of trying again. */
+/* The store belongs to another database or slot, as was logged: a retry would not help. */
 typedef void feed_refused(void *ctx);
 
 /*

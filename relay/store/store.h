@@ -101,7 +101,7 @@ struct store_progress {
 };
 /*
  * A feed takes a slot's progress: a view that dies after the callback, NULL without RC_OK. RC_BAD:
- * the store belongs to another database, which was logged.
+ * the store belongs to another database or slot, which was logged.
  */
 typedef void store_claimed(void *ctx, enum rc rc, const struct store_progress *progress);
 MUST_CHECK enum rc store_claim(struct store *store, const char *slot, const struct origin *origin,

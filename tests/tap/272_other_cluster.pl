@@ -1,8 +1,9 @@
-# Another cluster behind the same store, as after pg_upgrade or a restored dump: is it refused, and taken once it may be, without a trace of the old one?
+# Another cluster or another slot behind the same store: is it refused, and taken once it may be, without a trace of the old one?
 use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
+use Clairon::Test::Doctor qw(wrong);
 use Test::More;
 
 my ($old, $new) = map { Clairon::Test::postgresql($_) } qw(old new);
@@ -36,14 +37,36 @@ $back->wait_row(2);
 pass('what is written there arrives, at positions that the old one had passed');
 is_deeply($store->ask('SMEMBERS', $store->key('members:TEAM:t1')), ['stays'], 'who was a member of the old one is none here');
 
-# A slot of another name in the same store is no other thing.
+# A second slot of the same database on the store.
 $relay->stop;
 $new->safe_psql('postgres', q{INSERT INTO t VALUES (3); DELETE FROM clairon.member; INSERT INTO clairon.member VALUES ('TEAM', 't1', 'later')});
+$relay->configure('feed.slot' => 'second');
+my $epoch = $store->ask('HGET', $store->key('meta'), 'epoch');
+$mark = $relay->log_mark;
+$relay->start;
+is($relay->wait_end >> 8, 3, 'another slot of the same database is refused: the relay exits');
+$relay->wait_for_log(qr/level=error .*OTHERSLOT .*progress:clairon, not \S+progress:second: .* DEL /, from => $mark);
+is($store->ask('HGET', $store->key('meta'), 'epoch'), $epoch, 'the epoch is unchanged');
+is($store->ask('EXISTS', $store->key('progress:second')), 0, 'no progress of it is stored');
+chmod 0600, $relay->{file};
+$Clairon::Test::Doctor::relay = $relay;
+my $row = wrong()->{'store: slot'};
+like($row->{detail}, qr/progress of another slot, \S+progress:clairon, not \S+progress:second$/, 'the doctor names both');
+like($row->{hint}, qr/Set \[feed\] slot.*DEL that key/, 'and both ways out');
+$relay->configure('feed.slot' => 'clairon');
+$relay->start;
+$relay->wait_ready;
+$client = $relay->client('later', pos => $back->pos);
+ok($client->wait_for('connected')->{resumed}, 'with the former name clients resume');
+
+# Renamed on purpose.
+$relay->stop;
+$store->ask('DEL', $store->keys('progress:clairon'));
 $relay->configure('feed.slot' => 'second');
 $relay->start;
 $relay->wait_ready;
 $client = $relay->client('later', pos => $back->pos);
-is($client->wait_for('gap')->{why}, 'epoch', 'a slot of another name: clients are told of what it lacks');
+is($client->wait_for('gap')->{why}, 'epoch', 'once the progress of the former slot is deleted: clients are told of what the new one lacks');
 is_deeply($store->ask('SMEMBERS', $store->key('members:TEAM:t1')), ['later'], 'and memberships are those of now');
 $new->safe_psql('postgres', 'INSERT INTO t VALUES (4)');
 $client->wait_row(4);

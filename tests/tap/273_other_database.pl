@@ -72,10 +72,10 @@ $second->configure('gate.workers' => 2);
 refused($second, 'with workers');
 $second->configure('gate.workers' => undef);
 
-# The same database under another name and another slot is the same.
+# The same database under another name is the same.
 $relay->stop;
 $pg->safe_psql('other', 'ALTER DATABASE postgres RENAME TO renamed');
-leads_to($relay, 'renamed', 'renamed');
+leads_to($relay, 'renamed', 'clairon');
 $relay->start;
 $relay->wait_ready;
 pass('a renamed database is no other');

@@ -25,6 +25,11 @@
     "(pg_upgrade, a restored dump), DEL that key (of several shards that of each): clients are "   \
     "told of a gap"
 
+#define SLOT_HINT                                                                                  \
+    "Set [feed] slot to that one, or choose another [store] prefix; if its place is taken on "     \
+    "purpose, stop its relay and DEL that key (of several shards that of each): clients receive "  \
+    "one gap"
+
 struct examination {
     const struct config *config;
     struct findings *findings;
@@ -394,6 +399,25 @@ read_progress_key(struct examination *examination, char ret_key[VALUE_MAX])
     return ret_key[0] != '\0';
 }
 
+/* Of that database one slot: claim.lua refuses another. */
+static void
+examine_slot(struct examination *examination, const char *key)
+{
+    const struct config *config = examination->config;
+    char own[STORE_KEY_MAX];
+    const char *argv[] = {"EXISTS", key};
+    const redisReply *reply;
+
+    snprintf(own, sizeof(own), config->store.shards > 1 ? "%s:{0}:progress:%s" : "%s:progress:%s",
+             config->store.prefix, config->feed.slot);
+    reply = direct_ask(examination->direct, 2, argv);
+    if (strcmp(key, own) != 0 && reply != NULL && reply->integer == 1)
+        findings_add(examination->findings, AREA, "slot", false, SLOT_HINT,
+                     "it holds the progress of another slot, %s, not %s", key, own);
+    else
+        findings_add(examination->findings, AREA, "slot", true, NULL, "%s", config->feed.slot);
+}
+
 /* One store serves one database: claim.lua refuses another. */
 static void
 examine_database(struct examination *examination, const struct origin *origin)
@@ -413,14 +437,16 @@ examine_database(struct examination *examination, const struct origin *origin)
         return;
     is_same = strcmp(system, origin->system) == 0 &&
               (database[0] == '\0' || strcmp(database, origin->database) == 0);
-    if (is_same)
+    if (is_same) {
         findings_add(examination->findings, AREA, "database", true, NULL,
                      "it serves database \"%s\" (oid %s) of cluster %s", name, database, system);
-    else
+        examine_slot(examination, key);
+    } else {
         findings_add(examination->findings, AREA, "database", false, DATABASE_HINT,
                      "%s belongs to database \"%s\" (oid %s) of cluster %s, [feed] conninfo leads "
                      "to database \"%s\" (oid %s) of cluster %s",
                      key, name, database, system, origin->name, origin->database, origin->system);
+    }
 }
 
 static void

@@ -20,7 +20,7 @@ struct claim {
     uint32_t our_timeline;
     unsigned left; /* shards that have still to answer */
     bool has_failed;
-    bool is_refused; /* the store belongs to another database */
+    bool is_refused; /* the store belongs to another database or slot */
     bool has_answer;
     char position[FRAME_POSITION_TEXT + 1];
     char furthest[FRAME_POSITION_TEXT + 1];
@@ -103,7 +103,8 @@ is_refusal(const redisReply *reply)
 {
     return reply != NULL && reply->type == REDIS_REPLY_ERROR &&
            (strncmp(reply->str, "OTHERSYSTEM ", 12) == 0 ||
-            strncmp(reply->str, "OTHERDATABASE ", 14) == 0);
+            strncmp(reply->str, "OTHERDATABASE ", 14) == 0 ||
+            strncmp(reply->str, "OTHERSLOT ", 10) == 0);
 }
 
 static enum rc send_claim(struct claim *claim, struct shard *shard);

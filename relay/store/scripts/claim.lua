@@ -28,6 +28,15 @@ end
 local refused = refusal_by(progress) or refusal_by(redis.call('HGET', meta, 'progress') or progress)
 if refused then return refused end
 
+-- Two relays that read slots of their own would each reset what the other stored.
+local current = redis.call('HGET', meta, 'progress')
+if current and current ~= progress and redis.call('EXISTS', current) == 1 then
+    return redis.error_reply('OTHERSLOT this store holds the progress of another slot of this database, ' .. current ..
+        ', not ' .. progress .. ': set [feed] slot to that one, or choose another [store] prefix; if its place is ' ..
+        'taken on purpose, stop its relay and DEL ' .. current .. ' (of several shards that of each): clients ' ..
+        'receive one gap')
+end
+
 -- A failover gives a higher timeline, as a restore does. So a primary that was thought dead is back, or
 -- one of several hosts is the wrong one: what it holds must not undo what the other sent, nor fence that.
 local followed = redis.call('HGET', progress, 'timeline')
