@@ -302,6 +302,13 @@ BEGIN
     END IF;
 END $$;
 
+-- All rows of a rule; NULL: there is no such rule.
+CREATE FUNCTION clairon.rule_rows(relation regclass, name text) RETURNS clairon.rule[]
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT array_agg(rule ORDER BY part) FROM clairon.rule
+    WHERE rule.relation = rule_rows.relation AND rule.name = rule_rows.name
+$$;
+
 -- What watch does as the owner of the rules, with the caller's search_path, for only_when.
 CREATE FUNCTION clairon.set_rule(path text, relation regclass, audience text, targets text,
     name text, type text, priority text, operations text[], columns text[], only_when text,
@@ -310,6 +317,8 @@ CREATE FUNCTION clairon.set_rule(path text, relation regclass, audience text, ta
     RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     rule clairon.rule;
+    before clairon.rule[];
+    after clairon.rule[];
 BEGIN
     PERFORM clairon.check_relation(relation);
     -- It may have been dropped while the lock was waited for.
@@ -368,6 +377,7 @@ BEGIN
     rule.only_when := clairon.check_condition(relation, only_when, path);
     rule.column_origins := clairon.used_columns(relation, clairon.bound_columns(rule),
                                                 rule.columns, rule.only_when);
+    before := clairon.rule_rows(relation, name);
     DELETE FROM clairon.rule AS old
         WHERE old.relation = rule.relation AND old.name = rule.name;
     -- Their places in a change have 16 bits, shared with those of all tables above.
@@ -378,6 +388,10 @@ BEGIN
     END IF;
     PERFORM clairon.insert_rule(rule);
     PERFORM clairon.limit_conditions(relation);
+    after := clairon.rule_rows(relation, name);
+    IF before IS NOT NULL AND before IS DISTINCT FROM after THEN
+        RAISE NOTICE 'rule "%" of % is replaced', name, relation;
+    END IF;
     PERFORM clairon.advise(rule);
 END $$;
 
