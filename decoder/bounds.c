@@ -35,6 +35,12 @@
  * may cost a little less than the timeout each time. So what a run takes beyond FREE_US is charged
  * to the owner, who has SAVED_TIMEOUTS timeouts at first and one REFILL_SHARE of the time that
  * passes: decoding continues for the other owners, whatever this one writes.
+ *
+ * A new connection begins with full accounts. An owner cannot cause one (no error of an expression
+ * ends the session), so the owner gains at most SAVED_TIMEOUTS timeouts for each that something
+ * else causes; and no row is evaluated twice that the reader has confirmed, so even connections
+ * shorter than that advance. Empty accounts would be worse: a condition that cannot be prepared for
+ * lack of time denies until the relation changes.
  */
 #define FREE_US 1000
 #define REFILL_SHARE 10
