@@ -69,10 +69,12 @@ hold_back_open(LogicalDecodingContext *ctx)
 }
 
 /*
- * A transaction that changes catalogs, or rules, is taken whole. While it is open the server keeps
- * what a subtransaction did to a row of a catalog also after that one's ROLLBACK; where the
- * transaction changed the row again, later than here, it then looks gone before its time. Only near
- * the limit does it matter who is open.
+ * A transaction that changes catalogs, or rules, is not streamed. Minor releases without
+ * ReorderBufferCleanupAbortedTupleCids (15.18, but not 15.20) keep what a subtransaction did to a
+ * row of a catalog also after its ROLLBACK. Where the transaction has deleted the row since, later
+ * in the WAL than here, the row looks deleted already: a rule, or a column, is missing. Which minor
+ * release runs is not known when this is compiled. Only near the limit does it matter which
+ * transactions are open.
  */
 void
 stream_review(LogicalDecodingContext *ctx)

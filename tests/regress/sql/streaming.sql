@@ -162,6 +162,25 @@ COMMIT;
 RESET client_min_messages;
 SELECT data FROM pg_logical_slot_get_changes('regress', NULL, NULL);
 
+-- A rule is replaced in a savepoint that is rolled back, and removed later. PostgreSQL 15.18 keeps what the
+-- savepoint did to the row of the rule and loses the rule in between: so the transaction is not streamed.
+SELECT clairon.watch('big', 'USER', '=by rule', operations => '{create}', name => 'removed');
+SELECT count(*) FROM pg_logical_slot_get_changes('regress', NULL, NULL);
+SELECT FROM pg_stat_reset_replication_slot('regress');
+BEGIN;
+SAVEPOINT a;
+SELECT clairon.watch('big', 'USER', '=lost', name => 'removed');
+ROLLBACK TO a;
+CREATE TABLE passing (id int);
+INSERT INTO big SELECT i, 'u', repeat('a', 100) FROM generate_series(60000, 61999) AS i;
+SELECT clairon.unwatch('big', 'removed');
+INSERT INTO big SELECT i, 'u', repeat('b', 100) FROM generate_series(62000, 62999) AS i;
+COMMIT;
+SELECT data::json #>> '{routing,audience,targets,0}' AS target, count(*)
+FROM pg_logical_slot_get_changes('regress', NULL, NULL) GROUP BY 1;
+SELECT stream_txns FROM pg_stat_replication_slots WHERE slot_name = 'regress';
+DROP TABLE passing;
+
 -- where the server has it: every change is a block of its own
 \o /dev/null
 SELECT set_config(name, 'immediate', false) FROM pg_settings
