@@ -1,8 +1,33 @@
-/* backlog.c: what needs an ack and found no room in a session's window, and what tells of it. */
+/* backlog.c: the notifications that wait in the inbox for room in a session's in-flight window. */
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "hub/hub_private.h"
+
+/* FNV-1a */
+static uint32_t
+hash_of(const unsigned char id[16])
+{
+    uint32_t hash = UINT32_C(2166136261);
+
+    for (int i = 0; i < 16; i++)
+        hash = (hash ^ id[i]) * UINT32_C(16777619);
+    return hash;
+}
+
+void
+tally_add(struct tally *tally, const unsigned char id[16])
+{
+    tally->count++;
+    tally->sum += hash_of(id);
+}
+
+void
+tally_remove(struct tally *tally, const unsigned char id[16])
+{
+    tally->count--;
+    tally->sum -= hash_of(id);
+}
 
 static void
 set(struct session *session, struct backlog *backlog)
@@ -17,7 +42,8 @@ end_if_empty(struct session *session)
 {
     const struct backlog *backlog = session->backlog;
 
-    if (backlog == NULL || backlog->count > 0 || backlog->is_gone || !session_is_idle(session))
+    if (backlog == NULL || backlog->waits.count > 0 || backlog->is_gone ||
+        !session_is_idle(session))
         return;
     backlog_free(session);
 }
@@ -33,31 +59,32 @@ void
 backlog_carry(struct session *session, const struct backlog *told)
 {
     backlog_free(session);
-    if (told->count == 0 && !told->is_gone)
+    if (told->waits.count == 0 && !told->is_gone)
         return;
     set(session, memory_new(sizeof(*told)));
     *session->backlog = *told;
 }
 
 void
-backlog_add(struct session *session)
+backlog_add(struct session *session, const struct note *note)
 {
     if (session->backlog == NULL)
         set(session, memory_new(sizeof(*session->backlog)));
-    if (session->backlog->count++ == 0)
+    if (session->backlog->waits.count == 0)
         session->backlog->behind = session_reached(session);
+    tally_add(&session->backlog->waits, note->frame.as.note.id);
 }
 
 bool
 backlog_waits(const struct session *session)
 {
-    return session->backlog != NULL && session->backlog->count > 0;
+    return session->backlog != NULL && session->backlog->waits.count > 0;
 }
 
 void
-backlog_asked(struct session *session)
+backlog_asked(struct session *session, const struct note *note)
 {
-    session->backlog->asked++;
+    tally_add(&session->backlog->asked, note->frame.as.note.id);
 }
 
 /* Of notifications that this session was not sent, some are in the inbox, or were. */
@@ -66,7 +93,7 @@ has_older(const struct session *session)
 {
     const struct backlog *backlog = session->backlog;
 
-    return session->has_unread || (backlog != NULL && backlog->count > backlog->asked);
+    return session->has_unread || (backlog != NULL && !tally_equal(backlog->waits, backlog->asked));
 }
 
 bool
@@ -77,8 +104,9 @@ backlog_decide(struct session *session, const struct note *note, bool is_unowed)
     bool is_given = is_unowed && (is_hidden || !has_older(session));
 
     if (backlog != NULL && !note->is_copy) {
-        backlog->asked--;
-        backlog->count -= is_given;
+        tally_remove(&backlog->asked, note->frame.as.note.id);
+        if (is_given)
+            tally_remove(&backlog->waits, note->frame.as.note.id);
     }
     return is_given;
 }
@@ -97,10 +125,16 @@ backlog_has(const struct session *session, unsigned shard, uint64_t score)
 void
 backlog_take(struct session *session, const struct note *note)
 {
+    struct backlog *backlog = session->backlog;
+
     if (!backlog_has(session, note->shard, note->score))
         return;
-    session->backlog->count--;
-    *place_in(&session->backlog->behind, note->shard) = entry_id_of_score(note->score);
+    tally_remove(&backlog->waits, note->frame.as.note.id);
+    *place_in(&backlog->behind, note->shard) = entry_id_of_score(note->score);
+    if (backlog->waits.count > 0 || backlog->waits.sum == 0)
+        return;
+    backlog->waits.sum = 0; /* one of those taken was not counted: another one still waits */
+    backlog->is_gone = true;
 }
 
 void
@@ -110,8 +144,8 @@ backlog_lose(struct session *session)
 
     if (backlog == NULL)
         return;
-    backlog->is_gone = backlog->is_gone || backlog->count > backlog->asked;
-    backlog->count = backlog->asked;
+    backlog->is_gone = backlog->is_gone || !tally_equal(backlog->waits, backlog->asked);
+    backlog->waits = backlog->asked;
     session_tell_gone(session);
 }
 
@@ -122,9 +156,9 @@ backlog_forget(struct session *session)
 
     if (backlog == NULL)
         return;
-    backlog->count = backlog->asked;
+    backlog->waits = backlog->asked;
     backlog->is_gone = false;
-    if (backlog->count == 0)
+    if (backlog->waits.count == 0)
         backlog_free(session);
 }
 
@@ -142,7 +176,7 @@ backlog_told(const struct session *session, struct place place, const struct not
         return &unknown;
     if (told == NULL || told->is_gone)
         return told;
-    return told->count > 0 && !place_reaches(told->behind, place) ? told : NULL;
+    return told->waits.count > 0 && !place_reaches(told->behind, place) ? told : NULL;
 }
 
 void

@@ -346,8 +346,8 @@ void backlog_free(struct session *session);
 /* Its client came with this one. */
 void backlog_carry(struct session *session, const struct backlog *told);
 /* There was no room for a new note, the next behind the cursor; then: the store is asked of it. */
-void backlog_add(struct session *session);
-void backlog_asked(struct session *session);
+void backlog_add(struct session *session, const struct note *note);
+void backlog_asked(struct session *session, const struct note *note);
 bool backlog_waits(const struct session *session);
 /*
  * The store's answer about a note that was held back. True when it goes as it is: nobody waits for

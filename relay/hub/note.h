@@ -29,16 +29,35 @@ struct note {
 };
 
 /*
- * What needs an ack and found no room in a session's window. It comes by the user's inbox, unless
- * another session of the user acks it before: so lines that went past it tell of it.
+ * A set of notifications: how many, and a sum of hashes of their ids. The sum distinguishes sets of
+ * one size: an inbox may also hold notifications that the session skipped, because its user was not
+ * in their group at the time or because its topics hid them.
+ */
+struct tally {
+    unsigned count;
+    uint32_t sum;
+};
+
+void tally_add(struct tally *tally, const unsigned char id[16]);
+void tally_remove(struct tally *tally, const unsigned char id[16]);
+static inline bool
+tally_equal(struct tally a, struct tally b)
+{
+    return a.count == b.count && a.sum == b.sum;
+}
+
+/*
+ * Notifications that need an ack and found no room in a session's in-flight window. They arrive by
+ * the user's inbox, unless another session of the user acknowledges them before: so notifications
+ * that overtake them report them in their position.
  */
 struct backlog {
-    struct place behind; /* it came after this, .. */
-    unsigned count;      /* .. and is so much */
-    unsigned asked;      /* of it: whether an ack is owed is not known yet */
-    unsigned found;      /* when a client came back with it: in the inbox so far */
-    bool is_checked;     /* .. all of it */
-    bool is_gone;        /* some went past for good, which is not told yet */
+    struct place behind; /* all of them come after this */
+    struct tally waits;
+    struct tally asked; /* of these: the store is asked whether this user owes an ack */
+    struct tally found; /* after a resume: read from the inbox so far */
+    bool is_checked;    /* .. and all of them are there */
+    bool is_gone;       /* some may be lost, which is not announced yet */
 };
 
 /*
@@ -75,9 +94,9 @@ note_told(const struct note *note, unsigned own)
  * A client's position: the store's epoch, a dot, an entry of the shared stream as `ms-seq`. Then of
  * each other shard's, as far as known, a dot and, in base 36, by how many ms it is later (after a
  * `-`: earlier), and `-seq` unless that is 0. So `00ff.1700000000000-3..-rs.2s-1` knows nothing of
- * shard 1. Of a backlog follow `~`, its count, and where it begins, as another shard's entry, in
- * the shared and in the own shard: `00ff.1700000000000-3~2~-5s`; or, if some is or may be gone, `~`
- * alone.
+ * shard 1. Of a backlog follow `~`, its count, `-` and its sum, and where it begins, as another
+ * shard's entry, in the shared and in the own shard: `00ff.1700000000000-3~2-1njchs~-5s`; or, if
+ * some is or may be lost, `~` alone. Without the sum, as earlier versions wrote it, some may be.
  */
 #define NOTE_POS_MAX 512
 #define NOTE_POS_EPOCH_MAX 32

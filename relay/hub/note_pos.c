@@ -15,7 +15,7 @@ _Static_assert(NOTE_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + (STORE_SHARDS_MAX - 
                    NOTE_POS_MAX,
                "the longest position fits");
 _Static_assert(NOTE_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + STORE_SHARDS_MAX + BESIDE_MAX +
-                       (1 + DIGITS_MAX) + 2 * (1 + BESIDE_MAX) <=
+                       (2 + 2 * DIGITS_MAX) + 2 * (1 + BESIDE_MAX) <=
                    NOTE_POS_MAX,
                "so does that of one user, with a backlog");
 
@@ -64,7 +64,9 @@ write_backlog(struct entry_id shared, const struct backlog *backlog, char *at)
     *at++ = MARK;
     if (backlog->is_gone)
         return at;
-    at = write_number(backlog->count, at);
+    at = write_number(backlog->waits.count, at);
+    *at++ = '-';
+    at = write_number(backlog->waits.sum, at);
     *at++ = MARK;
     at = write_beside(shared, backlog->behind.shared, at);
     if (is_unknown(backlog->behind.own))
@@ -136,6 +138,19 @@ read_beside(struct entry_id shared, const char *at, const char *end, struct entr
     return RC_OK;
 }
 
+static enum rc
+read_tally(const char *at, const char *end, struct backlog *backlog)
+{
+    uint64_t count = 0, sum = 0;
+
+    if (read_number(&at, end, &count) != RC_OK || count > UINT_MAX)
+        return RC_BAD;
+    if (at < end && (*at++ != '-' || read_number(&at, end, &sum) != RC_OK || sum > UINT32_MAX))
+        return RC_BAD;
+    backlog->waits = (struct tally){(unsigned)count, (uint32_t)sum};
+    return at == end ? RC_OK : RC_BAD;
+}
+
 /* At its mark, or where the text ends. */
 static enum rc
 read_backlog(struct entry_id shared, const char *at, struct backlog *ret_backlog)
@@ -144,17 +159,14 @@ read_backlog(struct entry_id shared, const char *at, struct backlog *ret_backlog
     const char *place = *at == MARK ? strchr(at + 1, MARK) : NULL;
     const char *own = place != NULL ? strchr(place + 1, MARK) : NULL;
     const char *end = at + strlen(at);
-    uint64_t count = 0;
 
     if (*at == MARK && !backlog.is_gone) {
-        at++;
-        if (place == NULL || read_number(&at, place, &count) != RC_OK || at != place ||
-            count > UINT_MAX ||
+        if (place == NULL || read_tally(at + 1, place, &backlog) != RC_OK ||
             read_beside(shared, place + 1, own != NULL ? own : end, &backlog.behind.shared) !=
                 RC_OK ||
             (own != NULL && read_beside(shared, own + 1, end, &backlog.behind.own) != RC_OK))
             return RC_BAD;
-        backlog.count = (unsigned)count;
+        backlog.is_gone = memchr(at, '-', (size_t)(place - at)) == NULL;
     }
     *ret_backlog = backlog;
     return RC_OK;

@@ -159,9 +159,11 @@ on_backlog(void *ctx, enum rc rc, const struct store_page *page)
     session->is_awaited = false;
     if (!session_answered(session, rc))
         return;
-    for (size_t i = 0; i < page->count; i++)
-        backlog->found += still_waits(session, &page->entries[i]);
-    backlog->is_checked = backlog->found >= backlog->count;
+    for (size_t i = 0; i < page->count && !backlog->is_checked; i++) {
+        if (still_waits(session, &page->entries[i]))
+            tally_add(&backlog->found, page->entries[i].frame.as.note.id);
+        backlog->is_checked = tally_equal(backlog->found, backlog->waits);
+    }
     backlog->is_gone = !backlog->is_checked && page->next[0] == '\0';
     snprintf(session->inbox_at, sizeof(session->inbox_at), "%s", page->next);
     session_step(session);

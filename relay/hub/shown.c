@@ -148,7 +148,7 @@ shown_defer(struct session *session, struct note *note)
     session->deferring_count++;
     session->deferring_bytes += note->line_len;
     if (!note->is_copy)
-        backlog_asked(session);
+        backlog_asked(session, note);
     item.deferred = session;
     item.note = note_ref(note);
     add(session, item);

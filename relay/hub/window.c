@@ -114,7 +114,7 @@ window_enter(struct session *session, struct note *note)
     }
     window_defer(session);
     if (!note->is_copy)
-        backlog_add(session);
+        backlog_add(session, note);
     shown_defer(session, note);
     return false;
 }
@@ -144,7 +144,7 @@ window_hide(struct session *session, struct note *note)
 {
     if (!note->needs_ack || note->is_copy || note->is_open || !backlog_waits(session))
         return;
-    backlog_add(session);
+    backlog_add(session, note);
     shown_defer(session, note);
 }
 

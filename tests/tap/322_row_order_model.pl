@@ -87,7 +87,6 @@ sub change_member
     my $pair = "('TEAM', 't$world->{seed}', '$world->{user}')";
     $sql .= $world->{is_member} ? "DELETE FROM clairon.member WHERE (audience, target, user_id) = $pair;" : "INSERT INTO clairon.member VALUES $pair;";
     $world->{is_member} = !$world->{is_member};
-    $_->{is_judged} = 0 for @{ $world->{devices} };    # a position counts what waits, not whose groups it is for
     return;
 }
 

@@ -70,11 +70,11 @@ check_text(const struct entry_id pos[4], const char *text)
     assert_string_equal(made, text);
     for (unsigned own = 1; own < 4; own++) {
         struct place place = at(77, 77);
-        struct backlog backlog = {.count = 7, .is_gone = true};
+        struct backlog backlog = {.waits = {7, 7}, .is_gone = true};
 
         assert_int_equal(note_pos_read(text, "00ff", 4, own, &place, &backlog), RC_OK);
         assert_true(place_equal(place, place_of(pos, own)));
-        assert_int_equal(backlog.count, 0);
+        assert_int_equal(backlog.waits.count, 0);
         assert_false(backlog.is_gone);
     }
 }
@@ -129,7 +129,7 @@ check_backlog(struct entry_id own, const struct backlog *backlog, const char *te
     assert_int_equal(note_pos_read(text, "00ff", 2, 1, &place, &read), RC_OK);
     assert_true(place_equal(place, place_of(pos, 1)));
     assert_true(place_equal(read.behind, backlog->behind));
-    assert_int_equal(read.count, backlog->count);
+    assert_true(tally_equal(read.waits, backlog->waits));
     assert_int_equal(read.is_gone, backlog->is_gone);
 }
 
@@ -139,12 +139,24 @@ test_texts_with_a_backlog(void **state)
     (void)state;
     check_backlog(id(0, 0), &(struct backlog){.is_gone = true}, "00ff.100-7~");
     check_backlog(id(64, 0), &(struct backlog){.is_gone = true}, "00ff.100-7.-10~");
-    check_backlog(id(0, 0), &(struct backlog){.behind = {.shared = {99, 3}}, .count = 38},
-                  "00ff.100-7~12~-1-3");
-    check_backlog(id(110, 0), &(struct backlog){.behind = {{64, 0}, {101, 0}}, .count = UINT_MAX},
-                  "00ff.100-7.a~1z141z3~-10~1");
-    check_backlog(id(110, 0), &(struct backlog){.behind = {{0, 0}, {0, 0}}, .count = 1},
-                  "00ff.100-7.a~1~-2s");
+    check_backlog(id(0, 0), &(struct backlog){.behind = {.shared = {99, 3}}, .waits = {38, 0}},
+                  "00ff.100-7~12-0~-1-3");
+    check_backlog(id(110, 0),
+                  &(struct backlog){.behind = {{64, 0}, {101, 0}}, .waits = {UINT_MAX, UINT32_MAX}},
+                  "00ff.100-7.a~1z141z3-1z141z3~-10~1");
+    check_backlog(id(110, 0), &(struct backlog){.behind = {{0, 0}, {0, 0}}, .waits = {1, 36}},
+                  "00ff.100-7.a~1-10~-2s");
+}
+
+static void
+test_a_backlog_without_its_sum_may_be_lost(void **state)
+{
+    struct place place;
+    struct backlog backlog;
+
+    (void)state;
+    assert_int_equal(note_pos_read("00ff.100-7~12~-1-3", "00ff", 1, 0, &place, &backlog), RC_OK);
+    assert_true(backlog.is_gone);
 }
 
 static void
@@ -181,8 +193,11 @@ test_hostile_positions(void **state)
         "00ff.1-2~~0",
         "00ff.1-2~-1~0",
         "00ff.1-2~1~0~0~0",
-        "00ff.1-2~1~-2",      /* before the beginning */
-        "00ff.1-2~1z141z4~0", /* one more than 32 bits */
+        "00ff.1-2~1~-2",        /* before the beginning */
+        "00ff.1-2~1z141z4-0~0", /* one more than 32 bits */
+        "00ff.1-2~1-1z141z4~0", /* likewise */
+        "00ff.1-2~1-~0",
+        "00ff.1-2~1-1-1~0",
         "00ff.1-2~1~0.1",
         "00ff~1~0",
     };
@@ -347,6 +362,7 @@ main(void)
         cmocka_unit_test(test_position_texts),
         cmocka_unit_test(test_the_longest_position_fits),
         cmocka_unit_test(test_texts_with_a_backlog),
+        cmocka_unit_test(test_a_backlog_without_its_sum_may_be_lost),
         cmocka_unit_test(test_hostile_positions),
         cmocka_unit_test(test_recent_finds_what_follows),
         cmocka_unit_test(test_recent_is_bounded),

@@ -216,9 +216,9 @@ test_what_finds_no_room_begins_behind_what_passed(void **state)
 
     (void)state;
     recent_add(&hub.recent, note);
-    note_unref(note);
     assert_true(place_equal(session.cursor, at(0, 0)));
-    backlog_add(&session);
+    backlog_add(&session, note);
+    note_unref(note);
     assert_true(place_equal(session.backlog->behind, at(100, 1)));
     backlog_free(&session);
 }

@@ -186,9 +186,12 @@ test_a_poll_gets_no_runs(void **state)
 static void
 test_what_a_run_kept_from_being_told_is_told_behind_it(void **state)
 {
+    struct note *note = make_note(3, FRAME_PRIORITY_NORMAL);
+
     (void)state;
     offer_run(make_run(1, 2));
-    backlog_add(&session);
+    backlog_add(&session, note);
+    note_unref(note);
     backlog_lose(&session);
     while (hub_send_some(&hub, 10))
         continue;

@@ -1,0 +1,107 @@
+# A user leaves a group and joins it again while a device has notifications waiting for room in its in-flight window: is a notification that another device acknowledges meanwhile announced as a gap, although one of the group is in the inbox too?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use JSON ();
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE own (id int PRIMARY KEY, owner text);
+    CREATE TABLE team (id int PRIMARY KEY, team text);
+    CREATE TABLE plain (id int PRIMARY KEY);
+    SELECT clairon.watch('own', 'USER', 'owner', ack_required => true);
+    SELECT clairon.watch('team', 'TEAM', 'team', ack_required => true);
+    SELECT clairon.watch('plain', 'ALL')});
+my $store  = Clairon::Test::store();
+my @relays = (Clairon::Test::relay($pg, $store), Clairon::Test::relay(undef, $store, roles => 'gate'));
+my $plain  = 0;
+
+sub sql { my ($sql) = @_; return $pg->safe_psql('postgres', $sql) }
+sub rows { my ($client, @tables) = @_;
+    my %is = map { $_ => 1 } @tables;
+    return map { $_->{payload}{after}{id} } grep { $is{ $_->{metadata}{source} } } $client->notes }
+sub ack { my ($client, @rows) = @_;
+    my %is = map { $_ => 1 } @rows;
+    return $client->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} ne 'plain' && $is{ $_->{payload}{after}{id} } } $client->notes) }
+sub leave { my ($user) = @_; return sql("DELETE FROM clairon.member WHERE user_id = '$user'") }
+sub join_team { my ($user) = @_; return sql("INSERT INTO clairon.member VALUES ('TEAM', 't-$user', '$user')") }
+
+# A notification that needs no acknowledgement and overtakes those in the inbox: its position tells of them.
+sub overtake
+{
+    my ($client) = @_;
+    my $id = ++$plain;
+    sql("INSERT INTO plain VALUES ($id)");
+    return $client->run_until('the one that overtakes', sub { grep { $_ == $id } rows($client, 'plain') });
+}
+
+# The phone's window of one is full. The rows of $commits are committed while it is disconnected, then its user leaves the team: the phone resumes
+# and skips the team's rows. The desk, connected since before, receives all of them.
+sub with_a_full_window
+{
+    my ($user, $commits) = @_;
+    join_team($user);
+    my $phone = $relays[0]->client($user, win => 1);
+    sql("INSERT INTO own VALUES (${\ $commits->{first} }, '$user')");
+    $phone->run_until('the first', sub { rows($phone, 'own') });
+    my $pos = $phone->pos;
+    $phone->close;
+    my $desk = $relays[1]->client($user);
+    sql($_) for @{ $commits->{sql} };
+    $desk->run_until('all', sub { rows($desk, 'own', 'team') == 1 + @{ $commits->{sql} } });
+    leave($user);
+    $phone = $relays[0]->client($user, win => 1, pos => $pos);
+    overtake($phone);
+    is_deeply([ rows($phone, 'own', 'team') ], [ $commits->{first} ], 'the window has room for one');
+    return ($phone, $desk);
+}
+
+# The user joins again while the phone is disconnected: the inbox holds as many notifications as before, but not the same ones.
+{
+    my ($phone, $desk) = with_a_full_window('u1', { first => 1, sql => [ q{INSERT INTO own VALUES (2, 'u1')}, q{INSERT INTO team VALUES (3, 't-u1')} ] });
+    my $pos = $phone->pos;
+    $phone->close;
+    ack($desk, 2);
+    wait_until('row 2 is acknowledged', sub { $store->pending == 2 });
+    join_team('u1');
+    overtake($desk);
+    $phone = $relays[0]->client('u1', win => 1, pos => $pos);
+    is($phone->wait_for('connected')->{resumed}, JSON::false, 'a client that missed a notification has not resumed');
+    $phone->run_until('the gap', sub { $phone->gaps });
+    is($phone->gaps, 'shed', 'the loss is announced');
+    ack($phone, 1);
+    $phone->run_until('the row of the team', sub { grep { $_ == 3 } rows($phone, 'team') });
+    ack($phone, 3);
+    wait_until('all is acknowledged', sub { $store->pending == 0 });
+    $_->close for $phone, $desk;
+    sql('DELETE FROM clairon.member');
+}
+
+# The same while the phone is connected.
+{
+    my ($phone, $desk) = with_a_full_window('u2', { first => 11, sql => [ q{INSERT INTO own VALUES (12, 'u2')}, q{INSERT INTO team VALUES (13, 't-u2')}, q{INSERT INTO own VALUES (14, 'u2')} ] });
+    join_team('u2');
+    overtake($phone);
+    ack($phone, 11);
+    $phone->run_until('12', sub { grep { $_ == 12 } rows($phone, 'own') });
+    ack($phone, 12);
+    $phone->run_until('13', sub { grep { $_ == 13 } rows($phone, 'team') });
+    overtake($phone);
+    my $pos = $phone->pos;
+    ack($desk, 14);
+    wait_until('row 14 is acknowledged', sub { $store->pending == 1 });
+    overtake($phone);
+    if (!$phone->gaps)
+    {
+        $phone->close;
+        $phone = $relays[0]->client('u2', win => 1, pos => $pos);
+        $phone->wait_for('connected');
+        overtake($phone);
+    }
+    is($phone->gaps, 'shed', 'a loss while connected is announced');
+    $_->close for $phone, $desk;
+}
+
+done_testing();
