@@ -119,7 +119,12 @@ loss(const char *reason)
     if (strcmp(reason, "wal_removed") == 0)
         return "PostgreSQL removed WAL that it had still to send, as max_slot_wal_keep_size "
                "demands: raise that, and find out what held the relay up";
-    if (strcmp(reason, "rows_removed") == 0 || strcmp(reason, "conflict") == 0)
+    /* PostgreSQL 16 does not report which of the two. */
+    if (strcmp(reason, "conflict") == 0)
+        return "its primary removed catalog rows that it needs: set hot_standby_feedback = on and "
+               "primary_slot_name on this standby; or the primary no longer writes what decoding "
+               "needs: set wal_level = logical there";
+    if (strcmp(reason, "rows_removed") == 0)
         return "its primary removed catalog rows that it needs: set hot_standby_feedback = on and "
                "primary_slot_name on this standby";
     if (strcmp(reason, "wal_level_insufficient") == 0)
