@@ -50,6 +50,7 @@ rule_shell() {
 }
 
 rule "include arrows" tests/lint/include_arrows.sh
+rule "call and include graph" with_tool python3 tests/lint/graph.py
 rule "banned functions" tests/lint/banned.sh
 rule "one version" tests/lint/one_version.sh
 rule "sizes" with_tool ctags tests/lint/sizes.sh

@@ -1,0 +1,336 @@
+#!/usr/bin/env python3
+"""graph.py: draws which file calls and includes which, and fails on a circle or an upward arrow.
+
+Calls are read from the compiled objects: a file refers to another when its object needs a symbol that
+the other defines. Includes are read from the sources. The order of rooms and folders is that of
+include_arrows.sh. graph.allow lists what is left, with its reason; --report prints the figures.
+"""
+
+import collections
+import os
+import re
+import subprocess
+import sys
+
+TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
+ALLOW = 'tests/lint/graph.allow'
+ARROWS = 'tests/lint/include_arrows.sh'
+BUILD = os.environ.get('BUILD', 'build')
+NOT_OURS = {'.git', 'build', 'tests', 'client', os.path.basename(BUILD)}  # no code of relay or decoder
+TOP_ROOM = 'relay'  # main.c and its kind: they know all rooms, no room knows them
+AIMS = {'largest circle': 3, 'files in circles': 6, 'fields of a struct': 40, 'files in a folder': 30,
+        'lines of a header': 250, 'files that see libwebsockets': 16}
+
+
+def table(name):
+    """A `declare -A` table of include_arrows.sh."""
+    with open(ARROWS, encoding='utf-8') as text:
+        body = re.search(r'declare -A %s=\((.*?)^\)' % name, text.read(), re.S | re.M).group(1)
+    return {room: words.split() for room, words in re.findall(r'\[(\w+)\]="([^"]*)"', body)}
+
+
+def room_of(path):
+    parts = path.split('/')
+    if parts[0] != 'relay':
+        return parts[0]
+    return parts[1] if len(parts) > 2 else TOP_ROOM
+
+
+def folder_of(path):
+    """Within its room; '.' for none."""
+    parts = path.split('/')
+    return parts[2] if parts[0] == 'relay' and len(parts) > 3 else '.'
+
+
+def sources():
+    found = []
+    for root in (each for each in os.listdir('.') if each not in NOT_OURS and os.path.isdir(each)):
+        for folder, _, names in os.walk(root):
+            found += [os.path.join(folder, name) for name in names if re.search(r'\.[ch]$', name)]
+    return sorted(found)
+
+
+# ---- includes
+
+def read_includes(files):
+    """By file: the quoted includes that are ours, and the names of the libraries' headers."""
+    ours, libraries, known = {}, {}, set(files)
+    for path in files:
+        with open(path, encoding='utf-8') as text:
+            found = re.findall(r'^#include ([<"])([^">]+)[">]', text.read(), re.M)
+        ours[path], libraries[path] = set(), set()
+        for kind, name in found:
+            places = [os.path.join('relay', name), name, os.path.join(os.path.dirname(path), name)]
+            place = next((each for each in places if each in known), None)
+            if kind == '"' and place is not None:
+                ours[path].add(place)
+            else:
+                libraries[path].add(name)
+    return ours, libraries
+
+
+def reachable(graph, start):
+    seen, left = {start}, [start]
+    while left:
+        for each in graph.get(left.pop(), ()):
+            if each not in seen:
+                seen.add(each)
+                left.append(each)
+    return seen
+
+
+def seers(ours, libraries, pattern):
+    """The .c files that see such a header, directly or through others."""
+    return [path for path in ours if path.endswith('.c') and any(
+        re.match(pattern, name) for each in reachable(ours, path) for name in libraries[each])]
+
+
+# ---- calls
+
+def object_of(path):
+    return re.sub(r'\.c$', '.o', path if path.startswith('decoder/') else f'{BUILD}/obj/{path}')
+
+
+def symbols_of(objects):
+    """By object: the symbols that it defines for others, and those that it needs."""
+    defined, needed, current = {}, {}, None
+    listing = subprocess.run(['nm', '-A', '-P', '-g'] + objects, check=True, capture_output=True, text=True)
+    for line in listing.stdout.splitlines():
+        name, symbol, kind = re.match(r'(.*?): (\S+) (\S)', line).groups()
+        current = needed if kind == 'U' else defined
+        current.setdefault(name, set()).add(symbol)
+    return defined, needed
+
+
+def read_calls(files):
+    """By .c file: the .c files that define what it needs, each with the symbols."""
+    paths = [path for path in files if path.endswith('.c')]
+    missing = [path for path in paths if not os.path.exists(object_of(path))]
+    if missing:
+        sys.exit(f'{missing[0]} is not compiled: run make first')
+    defined, needed = symbols_of([object_of(path) for path in paths])
+    owner = {}
+    for path in paths:
+        # The decoder is another program: names may repeat.
+        program = path.split('/')[0]
+        for symbol in defined.get(object_of(path), ()):
+            owner[program, symbol] = path
+    calls = {path: collections.defaultdict(set) for path in paths}
+    for path in paths:
+        for symbol in needed.get(object_of(path), ()):
+            other = owner.get((path.split('/')[0], symbol))
+            if other is not None and other != path:
+                calls[path][other].add(symbol)
+    return calls
+
+
+# ---- circles and arrows
+
+def components(graph):
+    """Tarjan's strongly connected components of more than one node, largest first."""
+    number, low, stack, on_stack, found = {}, {}, [], set(), []
+
+    def visit(node):
+        number[node] = low[node] = len(number)
+        stack.append(node)
+        on_stack.add(node)
+        for other in sorted(graph.get(node, ())):
+            if other not in number:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in on_stack:
+                low[node] = min(low[node], number[other])
+        if low[node] == number[node]:
+            circle = []
+            while not circle or circle[-1] != node:
+                circle.append(stack.pop())
+                on_stack.discard(circle[-1])
+            if len(circle) > 1:
+                found.append(sorted(circle))
+
+    sys.setrecursionlimit(10000)
+    for node in sorted(graph):
+        if node not in number:
+            visit(node)
+    return sorted(found, key=len, reverse=True)
+
+
+def is_upward(path, other, below, folders):
+    """Files of a room that lie in no folder of it may be its bottom or its top: circles judge them."""
+    room, to = room_of(path), room_of(other)
+    if room == TOP_ROOM:
+        return False
+    if room == 'decoder':
+        return other.startswith('relay/')
+    if room != to:
+        return to not in below.get(room, [])
+    order, mine, its = folders.get(room, []), folder_of(path), folder_of(other)
+    if mine == its or '.' in (mine, its):
+        return False
+    return mine not in order or its not in order or order.index(its) > order.index(mine)
+
+
+def upward_calls(calls, below, folders):
+    return [(path, other, symbols) for path in calls for other, symbols in sorted(calls[path].items())
+            if is_upward(path, other, below, folders)]
+
+
+def upward_includes(ours, below, folders):
+    return [(path, other, ()) for path in sorted(ours) for other in sorted(ours[path])
+            if is_upward(path, other, below, folders)]
+
+
+# ---- structs
+
+def without_comments(text):
+    return re.sub(r'/\*.*?\*/|//[^\n]*', '', text, flags=re.S)
+
+
+def body_at(text, start):
+    depth = 0
+    for at in range(start, len(text)):
+        depth += {'{': 1, '}': -1}.get(text[at], 0)
+        if depth == 0:
+            return text[start + 1:at]
+    return ''
+
+
+def count_fields(body):
+    """Fields and those of type bool; those of a struct within count as its own."""
+    body = re.sub(r'\benum\s*\w*\s*\{[^}]*\}', 'enum', body)
+    body = re.sub(r'\b(struct|union)\s*\w*\s*\{', '', body)
+    body = re.sub(r'\}[^;]*;', '', body)
+    while re.search(r'\([^()]*\)', body):
+        body = re.sub(r'\([^()]*\)', '', body)
+    fields = booleans = 0
+    for line in body.split(';'):
+        if not re.search(r'\w', line) or line.lstrip().startswith(('#', '_Static_assert')):
+            continue
+        fields += 1 + line.count(',')
+        if re.match(r'\s*(volatile )?bool\b', line):
+            booleans += 1 + line.count(',')
+    return fields, booleans
+
+
+def read_structs(files):
+    found = []
+    for path in files:
+        with open(path, encoding='utf-8') as source:
+            text = without_comments(source.read())
+        for match in re.finditer(r'^(?:typedef )?struct (\w+)\s*\{', text, re.M):
+            found.append((*count_fields(body_at(text, match.end() - 1)), match.group(1), path))
+    return sorted(found, reverse=True)
+
+
+# ---- the allow-list
+
+def read_allowed():
+    """ROOM WHAT NUMBER: reason. WHAT is circle (files in circles), call or include (upward arrows)."""
+    allowed = {}
+    with open(ALLOW, encoding='utf-8') as lines:
+        for number, line in enumerate(lines, 1):
+            if re.match(r'\s*(#|$)', line):
+                continue
+            match = re.match(r'(\w+) (circle|call|include) (\d+): \S', line)
+            if match is None:
+                sys.exit(f'{ALLOW}:{number}: a line must be "ROOM circle|call|include NUMBER: reason"')
+            allowed[match.group(1), match.group(2)] = int(match.group(3))
+    return allowed
+
+
+def circle_text(circle, calls):
+    lines = [f'circle of {len(circle)} files']
+    for path in circle:
+        for other in circle:
+            if other in calls[path]:
+                symbols = sorted(calls[path][other])
+                lines.append(f'    {path} -> {other}: {", ".join(symbols[:3])}{" .." if len(symbols) > 3 else ""}')
+    return '\n'.join(lines)
+
+
+def arrow_text(arrow):
+    path, other, symbols = arrow
+    return f'upward: {path} -> {other}{": " if symbols else ""}{", ".join(sorted(symbols))}'
+
+
+def found_by_room(circles, arrows_of_calls, arrows_of_includes, calls):
+    """What was found, by room and kind: a number, and the texts that describe it."""
+    found = collections.defaultdict(lambda: [0, []])
+    for circle in circles:
+        for room in sorted({room_of(path) for path in circle}):
+            found[room, 'circle'][0] += sum(room_of(path) == room for path in circle)
+            found[room, 'circle'][1].append(circle_text(circle, calls))
+    for kind, arrows in (('call', arrows_of_calls), ('include', arrows_of_includes)):
+        for arrow in arrows:
+            found[room_of(arrow[0]), kind][0] += 1
+            found[room_of(arrow[0]), kind][1].append(arrow_text(arrow))
+    return found
+
+
+def judge(found, allowed):
+    is_bad = False
+    for key in sorted(set(found) | set(allowed)):
+        (number, texts), most = found.get(key, (0, [])), allowed.get(key, 0)
+        name = f'{key[0]} {key[1]}'
+        if number > most:
+            is_bad = True
+            print(f'{name}: {number}, {ALLOW} has {most}', *texts, sep='\n')
+        elif number < most:
+            print(f'{name}: {number}; lower its line in {ALLOW}, which has {most}')
+    return is_bad
+
+
+# ---- figures
+
+def report(files, ours, libraries, calls, circles, arrows):
+    by_room = collections.Counter(room_of(path) for circle in circles for path in circle)
+    folders = collections.Counter(os.path.dirname(path) for path in files)
+    lengths = {}
+    for path in files:
+        if path.endswith('.h'):
+            with open(path, encoding='utf-8') as lines:
+                lengths[path] = sum(1 for _ in lines)
+    structs = read_structs(files)
+
+    def aim(name):
+        return f' (aim: {AIMS[name]})' if name in AIMS else ''
+
+    def line(name, value, detail=''):
+        print(f'{name}: {value}{aim(name)}{"; " if detail else ""}{detail}')
+
+    line('files in circles', sum(by_room.values()), ', '.join(f'{r} {n}' for r, n in by_room.most_common()))
+    line('largest circle', max(map(len, circles), default=0),
+         'circles of ' + ', '.join(f'{len(c)} ({room_of(c[0])})' for c in circles))
+    line('upward calls', len(arrows[0]))
+    line('upward includes', len(arrows[1]))
+    line('include circles', len(components(ours)))
+    line('fields of a struct', structs[0][0], ', '.join(f'{n} {f}/{b} bool' for f, b, n, _ in structs[:8]))
+    line('files in a folder', max(folders.values()), ', '.join(f'{d} {n}' for d, n in folders.most_common(5)))
+    longest = sorted(lengths.items(), key=lambda each: -each[1])[:5]
+    line('lines of a header', longest[0][1], ', '.join(f'{p} {n}' for p, n in longest))
+    line('files that see libwebsockets', len(seers(ours, libraries, r'libwebsockets\.h')))
+    line('files that see hiredis', len(seers(ours, libraries, r'hiredis/')))
+
+
+def main():
+    os.chdir(TOP)
+    files = sources()
+    ours, libraries = read_includes(files)
+    calls, below, folders = read_calls(files), table('below'), table('folders')
+    circles = components({path: set(others) for path, others in calls.items()})
+    arrows = upward_calls(calls, below, folders), upward_includes(ours, below, folders)
+    if '--report' in sys.argv[1:]:
+        report(files, ours, libraries, calls, circles, arrows)
+        return 0
+    if '--circles' in sys.argv[1:]:
+        print(*(circle_text(circle, calls) for circle in circles), sep='\n')
+        return 0
+    is_bad = judge(found_by_room(circles, *arrows, calls), read_allowed())
+    for circle in components(ours):
+        print('circle of includes:', ' '.join(circle))
+        is_bad = True
+    return 1 if is_bad else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
