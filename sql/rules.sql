@@ -288,17 +288,29 @@ BEGIN
     END LOOP;
 END $$;
 
--- Each decoding session keeps the text of all rules in memory.
+-- Each decoding session keeps the text of all rules in memory, and twice while it reads them again.
 CREATE FUNCTION clairon.limit_conditions(relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    bytes constant bigint := (SELECT sum(octet_length(rule.only_when)) FROM clairon.rule
-                              WHERE rule.relation = limit_conditions.relation);
+    owner constant oid := (SELECT relowner FROM pg_class WHERE oid = relation);
+    bytes bigint := (SELECT sum(octet_length(rule.only_when)) FROM clairon.rule
+                     WHERE rule.relation = limit_conditions.relation);
 BEGIN
     IF bytes > 1000000 THEN
         RAISE EXCEPTION 'only_when: the rules of one table may store 1000000 bytes in all, those of % take %',
                 relation, bytes
             USING ERRCODE = 'program_limit_exceeded';
+    END IF;
+    -- The rules of all tables are read for this: not for a table that needs as little as most do.
+    IF bytes > 10000 THEN
+        bytes := (SELECT sum(octet_length(rule.only_when))
+                  FROM clairon.rule JOIN pg_class ON pg_class.oid = rule.relation
+                  WHERE relowner = owner);
+        IF bytes > 8000000 THEN
+            RAISE EXCEPTION 'only_when: the rules on the tables of one owner may store 8000000 bytes in all, those of % take %',
+                    owner::regrole, bytes
+                USING ERRCODE = 'program_limit_exceeded';
+        END IF;
     END IF;
 END $$;
 

@@ -81,6 +81,33 @@ SELECT clairon.watch('texts', 'ALL', name => 'more', only_when => format('s <> %
 SELECT count(*) FROM clairon.rules WHERE relation = 'texts'::regclass;
 DROP TABLE texts;
 
+-- and so is that of all tables of one owner, at no other owner's cost
+CREATE ROLE texts_owner;
+GRANT ALL ON SCHEMA public TO texts_owner;
+SET ROLE texts_owner;
+DO $$ BEGIN
+    FOR i IN 1 .. 9 LOOP
+        EXECUTE format('CREATE TABLE texts%s (s text); ALTER TABLE texts%s REPLICA IDENTITY FULL', i, i);
+        FOR j IN 1 .. CASE i WHEN 9 THEN 1 ELSE 10 END LOOP
+            PERFORM clairon.watch(format('texts%s', i)::regclass, 'USER', 's', name => 'rule' || j,
+                                  only_when => format('s <> %L', repeat('a', 97000)));
+        END LOOP;
+    END LOOP;
+END $$;
+SELECT sum(octet_length(only_when)) BETWEEN 7800000 AND 8000000 AS nearly
+FROM clairon.rules WHERE relation::text LIKE 'texts_';
+SELECT count(clairon.watch('texts9', 'USER', 's', name => 'rule' || j,
+                           only_when => format('s <> %L', repeat('a', 97000))))
+FROM generate_series(2, 4) AS j;
+SELECT clairon.watch('texts9', 'USER', 's', name => 'short', only_when => 's IS NULL');
+RESET ROLE;
+CREATE TABLE texts (s text);
+ALTER TABLE texts REPLICA IDENTITY FULL;
+SELECT clairon.watch('texts', 'USER', 's', only_when => format('s <> %L', repeat('a', 97000)));
+DROP TABLE texts;
+DROP OWNED BY texts_owner;
+DROP ROLE texts_owner;
+
 -- the option
 SELECT count(*) FROM notes('condition_timeout', '0');
 SELECT count(*) FROM notes('condition_timeout', '2min');
