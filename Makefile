@@ -39,6 +39,8 @@ endif
 relay_sources := $(wildcard relay/*.c relay/*/*.c relay/*/*/*.c)
 scripts := $(sort $(wildcard relay/store/scripts/*.lua))
 script_parts := $(wildcard relay/store/scripts/parts/*.lua)
+script_constants := $(BUILD)/gen/script_constants
+expanded_scripts := $(scripts:relay/store/scripts/%=$(BUILD)/gen/scripts/%)
 script_source := $(BUILD)/gen/store_scripts.c
 page_parts := $(sort $(wildcard relay/gate/console/*))
 page_source := $(BUILD)/gen/gate_console_page_parts.c
@@ -130,9 +132,17 @@ $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
 	$(call step,CC   $<,$(CCACHE) $(CC) $(release_flags) -c -o $@ $<)
 
-$(script_source): $(scripts) $(script_parts) docker/embed-lua.sh
+# What C and the scripts share: see relay/store/scripts/constants.h.
+$(script_constants): relay/store/scripts/constants.h
 	@mkdir -p $(@D)
-	$(call step,LUA  $@,docker/embed-lua.sh $(scripts) >$@)
+	$(call step,GEN  $@,$(CC) -E -dM -Irelay -I. -MD -MP -MT $@ -MF $@.d $< >$@)
+
+$(BUILD)/gen/scripts/%.lua: relay/store/scripts/%.lua $(script_parts) $(script_constants) docker/expand-lua.sh
+	@mkdir -p $(@D)
+	$(call step,LUA  $@,docker/expand-lua.sh $(script_constants) $< >$@)
+
+$(script_source): $(expanded_scripts) docker/embed-lua.sh
+	$(call step,LUA  $@,docker/embed-lua.sh $(expanded_scripts) >$@)
 
 $(page_source): $(page_parts) docker/embed-page.sh
 	@mkdir -p $(@D)
@@ -168,7 +178,7 @@ $(BUILD)/asan/tests/unit/%: $(BUILD)/asan/tests/unit/%.o $(asan_objects)
 
 $(BUILD)/asan/tests/unit/test_hub_shown: mocks = store_is_up store_shown store_ack
 
-.SECONDARY: $(unit_programs:%=%.o) $(script_source) $(page_source)
+.SECONDARY: $(unit_programs:%=%.o) $(expanded_scripts) $(script_source) $(page_source)
 
 include tests/fuzz/fuzz.mk
 
@@ -311,4 +321,4 @@ clean:
 	@! command -v '$(PG_CONFIG)' >/dev/null || for each in decoder tests/bench/decoder; do \
 	    $(MAKE) --no-print-directory -C $$each PG_CONFIG='$(PG_CONFIG)' clean || exit; done
 
--include $(relay_objects:.o=.d) $(asan_objects:.o=.d) $(asan_main:.o=.d) $(unit_programs:%=%.d)
+-include $(script_constants).d $(relay_objects:.o=.d) $(asan_objects:.o=.d) $(asan_main:.o=.d) $(unit_programs:%=%.d)

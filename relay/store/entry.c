@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include "store/scripts/constants.h"
+
 static enum rc
 read_number(const char **at, const char *end, uint64_t *ret_number)
 {
@@ -24,13 +26,15 @@ read_number(const char **at, const char *end, uint64_t *ret_number)
 uint64_t
 entry_id_score(struct entry_id id)
 {
-    return id.ms * 1024 + (id.seq < 1023 ? id.seq : 1023);
+    const uint64_t last = STORE_SCORES_OF_MS - 1;
+
+    return id.ms * STORE_SCORES_OF_MS + (id.seq < last ? id.seq : last);
 }
 
 struct entry_id
 entry_id_of_score(uint64_t score)
 {
-    return (struct entry_id){score / 1024, score % 1024};
+    return (struct entry_id){score / STORE_SCORES_OF_MS, score % STORE_SCORES_OF_MS};
 }
 
 enum rc

@@ -24,7 +24,6 @@ struct error_entry {
 static inline unsigned
 error_entry_shard(struct entry_id id)
 {
-    _Static_assert(STORE_SHARDS_MAX == 16, "as delivery.lua has it");
     return (unsigned)(id.seq % STORE_SHARDS_MAX);
 }
 

@@ -12,6 +12,7 @@
 #include "store/origin.h"
 #include "store/place.h"
 #include "store/position.h"
+#include "store/scripts/constants.h"
 #include "wire/frame.h"
 
 struct ev_loop;
@@ -46,8 +47,6 @@ const char *store_name(const struct store *store);
 
 /* The store's identity: changes when it was emptied. "" before it was first up. */
 const char *store_epoch(const struct store *store);
-
-#define STORE_SHARDS_MAX 16 /* [store] shards */
 
 /*
  * A store is made of shards, each with a stream of its own. What is for one user alone stands in

@@ -17,7 +17,7 @@ declare -A below=(
 # The folders of a room that has some, lowest first: each may include itself and those before it. "." stands for the
 # files that lie in the room itself.
 declare -A folders=(
-    [store]=". connection shards ingest read delivery admin direct"
+    [store]="scripts . connection shards ingest read delivery admin direct"
     [gate]=". net http ws api"
 )
 

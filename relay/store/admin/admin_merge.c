@@ -8,11 +8,6 @@
 #include "base/memory.h"
 #include "store/error_entry.h"
 
-#define OLDEST_MAX 10 /* as overview.lua has it */
-#define ERRORS_MAX 20 /* as errors.lua has it */
-#define LATEST_MAX 50 /* as latest.lua has it */
-#define INBOX_MAX 20  /* as user.lua has it */
-
 static json_int_t
 number_of(const json_t *object, const char *key)
 {
@@ -94,7 +89,7 @@ merge_overviews(json_t *const *overviews, size_t count, size_t servers)
         "errors", sum_of(overviews, servers, "errors"), "memory",
         sum_of(overviews, servers, "memory"), "memory_max",
         sum_of(overviews, servers, "memory_max"), "relays", json_object_get(overviews[0], "relays"),
-        "oldest", merge_rows(oldest, count, by_since, OLDEST_MAX));
+        "oldest", merge_rows(oldest, count, by_since, STORE_OVERVIEW_ROWS));
     free(oldest);
     return merged;
 }
@@ -134,14 +129,14 @@ merge_errors(json_t *const *pages, size_t count, size_t servers)
     (void)servers;
     for (size_t i = 0; i < count; i++)
         drop_moved(pages[i], i, count);
-    return merge_rows(pages, count, by_entry, ERRORS_MAX);
+    return merge_rows(pages, count, by_entry, STORE_ERRORS_ROWS);
 }
 
 static json_t *
 merge_latest(json_t *const *pages, size_t count, size_t servers)
 {
     (void)servers;
-    return merge_rows(pages, count, by_entry, LATEST_MAX);
+    return merge_rows(pages, count, by_entry, STORE_LATEST_ROWS);
 }
 
 /* Shard 0 knows where users are connected. */
@@ -157,7 +152,7 @@ merge_users(json_t *const *users, size_t count, size_t servers)
     merged =
         json_pack("{sI sI sO so}", "at", number_of(users[0], "at"), "pending",
                   sum_of(users, count, "pending"), "relays", json_object_get(users[0], "relays"),
-                  "oldest", merge_rows(oldest, count, by_since, INBOX_MAX));
+                  "oldest", merge_rows(oldest, count, by_since, STORE_INBOX_ROWS));
     free(oldest);
     return merged;
 }

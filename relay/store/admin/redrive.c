@@ -11,8 +11,7 @@
 #include "store/shards/call.h"
 #include "wire/frame.h"
 
-#define OPEN_MS (INT64_C(24) * 3600 * 1000) /* as note.lua has it */
-#define TIME_TEXT 27                        /* 2025-03-15T12:34:56.123456Z */
+#define TIME_TEXT 27 /* 2025-03-15T12:34:56.123456Z */
 
 /* Writes the new time over the one in metadata; the decoder wrote it, so its form is known. */
 static void
@@ -73,7 +72,7 @@ redrive_prepare(const struct error_entry *entry, int64_t now_us, struct redrive 
         patch_route(redrive.route, now_us, now_us + lifetime_us);
         patch_expiration(redrive.data, data.len, now_us + lifetime_us);
     } else if (has_expired(entry)) {
-        redrive.ends_ms = now_us / 1000 + OPEN_MS;
+        redrive.ends_ms = now_us / 1000 + STORE_OPEN_MS;
     }
     snprintf(redrive.ends, sizeof(redrive.ends), "%" PRId64, redrive.ends_ms);
     entry_id_text(entry->entry, redrive.place);

@@ -10,7 +10,7 @@
 #include "base/config.h"
 #include "base/rc.h"
 #include "base/stats.h"
-#include "store/connection/scripts.h"
+#include "store/scripts/scripts.h"
 
 struct ev_loop;
 struct link;

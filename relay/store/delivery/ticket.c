@@ -49,7 +49,7 @@ store_ticket_keep(struct store *store, const char *ticket, const char *claims, s
         return RC_AGAIN;
     call = ticket_call_new(store, ctx);
     call->kept = done;
-    snprintf(key, sizeof(key), "%s:ticket:%s", store->shards[0].prefix, ticket);
+    key_write_of(key, sizeof(key), store->shards[0].prefix, KEY_TICKET, ticket);
     snprintf(seconds, sizeof(seconds), "%d", STORE_TICKET_SECONDS);
     argument(&arguments, "SET");
     argument(&arguments, key);

@@ -13,7 +13,7 @@
 #include "store/shards/call.h"
 #include "store/direct/direct_private.h"
 #include "store/connection/reply.h"
-#include "store/connection/scripts.h"
+#include "store/scripts/scripts.h"
 #include "store/connection/tls.h"
 
 #define DIRECT_PATIENCE_S 10
@@ -140,7 +140,7 @@ direct_new(const struct config *config)
     delivery_settings(config, &direct->delivery);
     direct->shard_count = (unsigned)config->store.shards;
     snprintf(direct->prefix, sizeof(direct->prefix), "%s", config->store.prefix);
-    snprintf(direct->errors_key, STORE_KEY_MAX, "%s:errors", direct->prefix);
+    key_write(direct->errors_key, direct->prefix, KEY_ERRORS);
     return direct;
 }
 
@@ -163,7 +163,7 @@ direct_open_server(const struct config *config, unsigned server, char error[DIRE
 bool
 direct_knows_shards(struct direct *direct)
 {
-    char key[STORE_KEY_MAX];
+    char prefix[STORE_PREFIX_MAX], key[STORE_KEY_MAX];
     const char *argv[] = {"HGET", key, "shards"};
     long made_with = 0;
 
@@ -171,7 +171,8 @@ direct_knows_shards(struct direct *direct)
     for (unsigned k = 0; k < STORE_SHARDS_MAX && made_with == 0; k++) {
         const redisReply *reply;
 
-        snprintf(key, sizeof(key), "%s:{%u}:meta", direct->prefix, k);
+        key_shard_prefix(prefix, direct->prefix, STORE_SHARDS_MAX, k);
+        key_write(key, prefix, KEY_META);
         reply = direct_ask(direct, 3, argv);
         if (reply == NULL)
             return false;
@@ -215,18 +216,18 @@ direct_close(struct direct *direct)
 
 /* What the keys of a shard begin with, and its stream; its server is asked from now on. */
 void
-direct_turn_to_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_KEY_MAX / 2],
+direct_turn_to_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_PREFIX_MAX],
                      char ret_stream[STORE_KEY_MAX])
 {
-    shard_prefix(direct->prefix, direct->shard_count, shard, ret_prefix);
-    snprintf(ret_stream, STORE_KEY_MAX, "%s:stream", ret_prefix);
+    key_shard_prefix(ret_prefix, direct->prefix, direct->shard_count, shard);
+    key_write(ret_stream, ret_prefix, KEY_STREAM);
     direct->at = shard % direct->server_count;
 }
 
 static enum rc
 trace_in(struct direct *direct, unsigned shard, const char *id)
 {
-    char prefix[STORE_KEY_MAX / 2], stream[STORE_KEY_MAX], from[24];
+    char prefix[STORE_PREFIX_MAX], stream[STORE_KEY_MAX], from[24];
     const char *argv[] = {"EVAL", store_script_trace, "1", stream, prefix, id, from};
     const redisReply *reply;
 

@@ -6,7 +6,7 @@
 #include "store/direct/direct_private.h"
 #include "store/admin/redrive.h"
 #include "store/connection/reply.h"
-#include "store/connection/scripts.h"
+#include "store/scripts/scripts.h"
 
 #define DIRECT_PAGE "50" /* entries of up to a megabyte each */
 #define EVALSHA_ARGUMENTS 3
@@ -188,7 +188,7 @@ direct_redrive(struct direct *direct, const struct error_entry *entry, const cha
 {
     struct long_arguments arguments;
     struct redrive redrive;
-    char prefix[STORE_KEY_MAX / 2], stream[STORE_KEY_MAX];
+    char prefix[STORE_PREFIX_MAX], stream[STORE_KEY_MAX];
     const char *hash;
     enum rc rc;
 

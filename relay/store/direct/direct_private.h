@@ -18,7 +18,7 @@ struct direct {
     struct direct_changes changes;
     struct trace trace;
     struct delivery delivery;
-    char prefix[STORE_KEY_MAX / 2 - 8]; /* of all shards */
+    char prefix[STORE_PREFIX_MAX - 8]; /* of all shards */
     char errors_key[STORE_KEY_MAX];
     char error[DIRECT_ERROR_MAX];
 };
@@ -35,7 +35,7 @@ const redisReply *direct_check_reply(struct direct *direct);
 MUST_CHECK enum rc direct_read_changes(struct direct *direct);
 
 /* The key prefix of a shard, and its stream; its server is asked from now on. */
-void direct_turn_to_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_KEY_MAX / 2],
+void direct_turn_to_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_PREFIX_MAX],
                           char ret_stream[STORE_KEY_MAX]);
 
 #endif

@@ -390,11 +390,11 @@ static bool
 read_progress_key(struct examination *examination, char ret_key[VALUE_MAX])
 {
     const struct config *config = examination->config;
-    char meta[STORE_KEY_MAX];
+    char prefix[STORE_PREFIX_MAX], meta[STORE_KEY_MAX];
     const char *argv[] = {"HMGET", meta, "progress"};
 
-    snprintf(meta, sizeof(meta), config->store.shards > 1 ? "%s:{0}:meta" : "%s:meta",
-             config->store.prefix);
+    key_shard_prefix(prefix, config->store.prefix, (unsigned)config->store.shards, 0);
+    key_write(meta, prefix, KEY_META);
     read_text(direct_ask(examination->direct, 3, argv), 0, ret_key);
     return ret_key[0] != '\0';
 }
@@ -457,7 +457,7 @@ examine_one(const struct config *config, unsigned server, const struct origin *o
     char error[DIRECT_ERROR_MAX], where[URL_SHOWN_MAX];
 
     describe(config, server, where);
-    snprintf(examination.key, sizeof(examination.key), "%s:doctor", config->store.prefix);
+    key_write(examination.key, config->store.prefix, KEY_DOCTOR);
     examination.direct = direct_open_server(config, server, error);
     if (examination.direct == NULL) {
         const char *hint = hint_of(error);

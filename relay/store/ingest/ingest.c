@@ -25,7 +25,7 @@ ingest_lsn_text(uint64_t lsn, char ret_text[INGEST_LSN_TEXT + 1])
 void
 ingest_progress_key(const struct shard *shard, const char *slot, char ret_key[STORE_KEY_MAX])
 {
-    snprintf(ret_key, STORE_KEY_MAX, "%s:progress:%s", shard->prefix, slot);
+    key_write_of(ret_key, STORE_KEY_MAX, shard->prefix, KEY_PROGRESS, slot);
 }
 
 bool

@@ -40,7 +40,7 @@ store_groups(struct store *store, const char *user, store_grouped *done, void *c
         return RC_AGAIN;
     call = call_new(shard, ctx);
     call->done.grouped = done;
-    snprintf(key, sizeof(key), "%s:groups:%s", shard->prefix, user);
+    key_write_of(key, sizeof(key), shard->prefix, KEY_GROUPS, user);
     argument(&arguments, "SMEMBERS");
     argument(&arguments, key);
     rc = link_send(shard->link, on_groups, call, arguments.argc, arguments.argv, arguments.lens);

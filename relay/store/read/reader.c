@@ -251,12 +251,12 @@ open_lane(struct lane *lane, struct reader *reader, unsigned number, struct ev_l
     const struct link_events events = {
         .on_up = on_up, .on_down = on_down, .is_excused = is_excused, .ctx = lane};
     char *url = urls_at(config->store.url, number);
-    char prefix[STORE_KEY_MAX / 2];
+    char prefix[STORE_PREFIX_MAX];
 
     lane->reader = reader;
     lane->number = number;
-    shard_prefix(config->store.prefix, (unsigned)config->store.shards, number, prefix);
-    snprintf(lane->beat_key, READER_KEY_MAX, "%s:beat", prefix);
+    key_shard_prefix(prefix, config->store.prefix, (unsigned)config->store.shards, number);
+    key_write(lane->beat_key, prefix, KEY_BEAT);
     if (reader->lane_count > 1)
         snprintf(lane->name, sizeof(lane->name), "store-reader-%u", number);
     else
@@ -270,17 +270,17 @@ open_lane(struct lane *lane, struct reader *reader, unsigned number, struct ev_l
 static void
 name_keys(struct reader *reader, const struct config *config)
 {
-    char prefix[STORE_KEY_MAX / 2];
+    char prefix[STORE_PREFIX_MAX];
 
     for (unsigned i = 0; i < reader->channel_count; i++) {
         struct channel *channel = &reader->channels[i];
 
-        shard_prefix(config->store.prefix, (unsigned)config->store.shards, i, prefix);
-        snprintf(channel->stream_key, READER_KEY_MAX, "%s:stream", prefix);
-        snprintf(channel->receipts.key, STORE_KEY_MAX, "%s:receipts", prefix);
+        key_shard_prefix(prefix, config->store.prefix, (unsigned)config->store.shards, i);
+        key_write(channel->stream_key, prefix, KEY_STREAM);
+        key_write(channel->receipts.key, prefix, KEY_RECEIPTS);
     }
-    shard_prefix(config->store.prefix, (unsigned)config->store.shards, 0, prefix);
-    snprintf(reader->control.key, STORE_KEY_MAX, "%s:control", prefix);
+    key_shard_prefix(prefix, config->store.prefix, (unsigned)config->store.shards, 0);
+    key_write(reader->control.key, prefix, KEY_CONTROL);
 }
 
 struct reader *

@@ -12,12 +12,10 @@
 #include "store/store.h"
 #include "store/read/tail.h"
 
-#define READER_KEY_MAX (STORE_KEY_MAX / 2 + 32)
-
 /* What is followed of one shard. */
 struct channel {
     struct entry_id at;
-    char stream_key[READER_KEY_MAX];
+    char stream_key[STORE_KEY_MAX];
     struct tail receipts; /* goes on where it was when the connection comes back */
 };
 
@@ -42,7 +40,7 @@ struct lane {
     size_t asked;   /* .. and for so many entries of each stream */
     enum lag lag;
     char name[24]; /* in the log */
-    char beat_key[READER_KEY_MAX];
+    char beat_key[STORE_KEY_MAX];
 };
 
 struct reader {

@@ -10,13 +10,13 @@ local call = redis.call
 
 local args, sub, find = ARGV, string.sub, string.find
 local name, trail_ms, first_id = args[2], args[3], 5 + 2 * tonumber(args[4])
-local inbox, state_key, trail_key = prefix .. ':inbox:', prefix .. ':ack:', prefix .. ':trail:'
-local acked_key = prefix .. ':acked:'
+local inbox, state_key, trail_key = prefix .. KEY_INBOX, prefix .. KEY_ACK, prefix .. KEY_TRAIL
+local acked_key = prefix .. KEY_ACKED
 local now_text = whole(now_ms())
 local event_head, id_len = 'acked ' .. now_text .. ' 0 - ', pack_text(('x'):rep(36)):sub(1, 2)
 local gone, acked = {}, 0
 -- Only other relays want to hear of acks. One that is forgotten asks again when it is back.
-local told = call('ZCARD', prefix .. ':relays') ~= (call('ZSCORE', prefix .. ':relays', name) and 1 or 0) and {}
+local told = call('ZCARD', prefix .. KEY_RELAYS) ~= (call('ZSCORE', prefix .. KEY_RELAYS, name) and 1 or 0) and {}
 
 -- Of the user whose acks are being taken.
 local user, event, packed
@@ -167,12 +167,12 @@ for i = 1, count do
     if firsts[ids[i]] then settle(ids[i]) end
 end
 if told and acked > 0 then
-    call('XADD', prefix .. ':receipts', 'MAXLEN', '~', RECEIPTS_MAX, '*', 'by', name,
+    call('XADD', prefix .. KEY_RECEIPTS, 'MAXLEN', '~', RECEIPTS_MAX, '*', 'by', name,
         'acked', table.concat(told))
 end
-call_chunked(gone, 'ZREM', prefix .. ':due')
-call_chunked(values, 'HMSET', prefix .. ':pending')
-call_chunked(ended, 'HDEL', prefix .. ':pending')
+call_chunked(gone, 'ZREM', prefix .. KEY_DUE)
+call_chunked(values, 'HMSET', prefix .. KEY_PENDING)
+call_chunked(ended, 'HDEL', prefix .. KEY_PENDING)
 call_chunked(ended_entries, 'XACK', stream, 'clairon')
 for from = 1, ended_count, CHUNK do
     call('DEL', unpack(ended_keys, from, math.min(from + CHUNK - 1, ended_count)))

@@ -4,6 +4,7 @@
 -- include: back.lua
 
 local function is_not_beyond(route)
-    return route:sub(9, 24):gsub('.', function(byte) return string.format('%02x', byte:byte()) end) <= ARGV[1]
+    local position = route_bytes(route, FRAME_AT_COMMIT_LSN, FRAME_COMMON_SIZE)
+    return position:gsub('.', function(byte) return string.format('%02x', byte:byte()) end) <= ARGV[1]
 end
 return newest_note(KEYS[1], ARGV[2], 64, is_not_beyond) or ''

@@ -3,8 +3,8 @@
 -- database's oid and name.
 -- Returns {position, timeline, read} as last stored; '' or the given timeline where there is none; and
 -- of several shards the route of the newest note from a commit, '' if there is none.
-local progress, prefix = KEYS[1], KEYS[1]:match('^(.*):progress:')
-local meta = prefix .. ':meta'
+local progress, prefix = KEYS[1], KEYS[1]:match('^(.*)' .. KEY_PROGRESS)
+local meta = prefix .. KEY_META
 
 -- One store serves one database, whatever its slots are called. A store of before databases were kept
 -- knows the cluster alone, and takes the first database of it.
@@ -49,11 +49,11 @@ local known = redis.call('HGET', progress, 'owner') or ''
 -- A store that was fed before and does not know this slot: what came between is gone, and memberships,
 -- which are copied anew, may be another cluster's. The feed is told by the epoch of its next batch.
 if known == '' and redis.call('HEXISTS', meta, 'topic_prefix') == 1 then
-    for _, kind in ipairs({':members:*', ':groups:*'}) do
-        for _, key in ipairs(redis.call('KEYS', prefix .. kind)) do redis.call('DEL', key) end
+    for _, kind in ipairs({KEY_MEMBERS, KEY_GROUPS}) do
+        for _, key in ipairs(redis.call('KEYS', prefix .. kind .. '*')) do redis.call('DEL', key) end
     end
     redis.call('HSET', meta, 'epoch', ARGV[1]:sub(1, 16))
-    redis.call('XADD', prefix .. ':control', 'MAXLEN', '~', 10000, '*', 'change', '=')
+    redis.call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', 10000, '*', 'change', '=')
 end
 if known == '' then redis.call('HSET', meta, 'copying', 1) end
 local position = redis.call('HGET', progress, 'position:' .. known) or ''
@@ -75,5 +75,5 @@ if ARGV[4] == '' then return {position, timeline, read} end
 
 -- Of what is further back no reader waits for anything.
 -- include: back.lua
-local _, newest_route = newest_note(prefix .. ':stream', '+', 32, function() return true end)
+local _, newest_route = newest_note(prefix .. KEY_STREAM, '+', 32, function() return true end)
 return {position, timeline, read, newest_route or ''}

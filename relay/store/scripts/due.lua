@@ -22,7 +22,7 @@ local function log_error(id, found, reason, attempts, users)
     for _, user in ipairs(users) do
         gone[#gone + 1] = pack_text(user) .. pack_text(id)
         note_event(id, 'errored', whole(now), attempts, reason, user)
-        call('ZREM', prefix .. ':inbox:' .. user, id)
+        call('ZREM', prefix .. KEY_INBOX .. user, id)
     end
 end
 
@@ -31,14 +31,14 @@ local function bar(id, users)
     local message, states = message_of(id), {}
     if not message or not message.open then return end
     for i, user in ipairs(users) do states[2 * i - 1], states[2 * i] = user, GIVEN_UP end
-    call_chunked(states, 'HMSET', prefix .. ':tries:' .. id)
+    call_chunked(states, 'HMSET', prefix .. KEY_TRIES .. id)
     message.tried = true
     message_changed(id)
 end
 
 -- At most PAIRS_MAX at a time: what is left of a large audience comes with the next call.
 local function expire(id)
-    local key = prefix .. ':ack:' .. id
+    local key = prefix .. KEY_ACK .. id
     local found, cursor = read_entry(id), '0'
     local seen, missing = {}, {}
     repeat
@@ -83,21 +83,21 @@ local function waits_for_reports(id, ends, users)
         return false
     end
     local ends_text = string.format('%.1f', ends)
-    call('ZADD', prefix .. ':due', ends_text, id .. ':')
-    for _, user in ipairs(users) do call('ZADD', prefix .. ':due', ends_text, id .. ':' .. user) end
+    call('ZADD', prefix .. KEY_DUE, ends_text, id .. ':')
+    for _, user in ipairs(users) do call('ZADD', prefix .. KEY_DUE, ends_text, id .. ':' .. user) end
     return true
 end
 
 local function give_up(id, found, attempts, users)
     log_error(id, found, 'exhausted', attempts, users)
-    call('HDEL', prefix .. ':ack:' .. id, unpack(users))
+    call('HDEL', prefix .. KEY_ACK .. id, unpack(users))
     exhausted = exhausted + #users
     local message = message_of(id)
     message.left = message.left - #users
     message_changed(id)
     if message.open then
         message.tried = true
-        for _, user in ipairs(users) do call('HSET', prefix .. ':tries:' .. id, user, GIVEN_UP) end
+        for _, user in ipairs(users) do call('HSET', prefix .. KEY_TRIES .. id, user, GIVEN_UP) end
     elseif message.left <= 0 then
         complete(id)
     end
@@ -112,16 +112,16 @@ local function show_again(id, found, tries, users)
         counts[#counts + 1] = tries .. '+'
         note_event(id, 'retried', whole(now), tries + 1, '-', user)
     end
-    call('HMSET', prefix .. ':tries:' .. id, unpack(counts))
+    call('HMSET', prefix .. KEY_TRIES .. id, unpack(counts))
     retried, copies, bytes_left = retried + #users, copies + 1, bytes_left - #found.data
 end
 
 -- A retry nobody is there to see would use up an attempt: it waits for another turn.
 local HERE_MS = 10000 -- relays beat every 2 s
-local relays = call('ZRANGEBYSCORE', prefix .. ':relays', whole(now - HERE_MS), '+inf')
+local relays = call('ZRANGEBYSCORE', prefix .. KEY_RELAYS, whole(now - HERE_MS), '+inf')
 local function is_here(user)
     for _, relay in ipairs(relays) do
-        if call('SISMEMBER', prefix .. ':here:' .. relay, user) == 1 then return true end
+        if call('SISMEMBER', prefix .. KEY_HERE .. relay, user) == 1 then return true end
     end
     return false
 end
@@ -129,15 +129,15 @@ end
 local function put_off(id, found, tries, user)
     local due = now + ack_timeout_of(found, timeout) + backoff_ms(backoff_of(found), tries, id, base, cap)
     -- A quarter of a millisecond marks it: there was nobody whose time could run (inbox.lua).
-    call('ZADD', prefix .. ':due', string.format('%.2f', due + 0.25), id .. ':' .. user)
+    call('ZADD', prefix .. KEY_DUE, string.format('%.2f', due + 0.25), id .. ':' .. user)
 end
 
 -- Users at different tries get different copies.
 local function retry(id, users)
     local found = read_entry(id)
     if not found then return expire(id) end
-    local states = call('HMGET', prefix .. ':ack:' .. id, unpack(users))
-    local tried = call('HMGET', prefix .. ':tries:' .. id, unpack(users))
+    local states = call('HMGET', prefix .. KEY_ACK .. id, unpack(users))
+    local tried = call('HMGET', prefix .. KEY_TRIES .. id, unpack(users))
     local groups, order = {}, {}
     for i, user in ipairs(users) do
         local tries = shown_tries(tried[i])
@@ -165,7 +165,7 @@ local function retry(id, users)
 end
 
 -- What is due, by message, the oldest first.
-local rows = call('ZRANGEBYSCORE', prefix .. ':due', '-inf', whole(now), 'WITHSCORES',
+local rows = call('ZRANGEBYSCORE', prefix .. KEY_DUE, '-inf', whole(now), 'WITHSCORES',
     'LIMIT', 0, PAIRS_MAX)
 local order, users_of, due = {}, {}, {}
 for i = 1, #rows, 2 do
@@ -187,7 +187,7 @@ for _, id in ipairs(order) do
         more = 1
         break
     end
-    local ends = tonumber(call('ZSCORE', prefix .. ':due', id .. ':') or nil)
+    local ends = tonumber(call('ZSCORE', prefix .. KEY_DUE, id .. ':') or nil)
     if ends and (ends <= now or ends % 1 == 0.5) and waits_for_reports(id, ends, users_of[id]) then
         pairs_left = pairs_left - #users_of[id]
     elseif ends and ends <= now then
@@ -197,7 +197,7 @@ for _, id in ipairs(order) do
     end
 end
 if #gone > 0 then
-    call('XADD', prefix .. ':receipts', 'MAXLEN', '~', RECEIPTS_MAX, '*', 'gone', table.concat(gone))
+    call('XADD', prefix .. KEY_RECEIPTS, 'MAXLEN', '~', RECEIPTS_MAX, '*', 'gone', table.concat(gone))
 end
 save_messages()
 write_events(ARGV[3])

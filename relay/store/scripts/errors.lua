@@ -1,10 +1,11 @@
 -- errors.lua: a page of the error log, the newest first, cut to what a person can look at.
 -- KEYS: stream. ARGV: prefix, '+' or '(' and the entry before which the page begins.
 -- Returns a JSON array; where a notification is longer than DATA_MAX it is null.
-local errors, before = ARGV[1]:gsub(':{%d+}$', '') .. ':errors', ARGV[2]
+-- include: keys.lua
 -- include: json.lua
+local errors, before = prefix_of_all(ARGV[1]) .. KEY_ERRORS, ARGV[2]
 
-local ROWS_MAX, DATA_MAX, USERS_MAX = 20, 8192, 20
+local DATA_MAX, USERS_MAX = 8192, 20
 
 -- How many users an entry names, and the first of them.
 local function users_of(text)
@@ -16,7 +17,7 @@ local function users_of(text)
 end
 
 local rows = {}
-local page = redis.call('XREVRANGE', errors, before, '-', 'COUNT', ROWS_MAX)
+local page = redis.call('XREVRANGE', errors, before, '-', 'COUNT', STORE_ERRORS_ROWS)
 for i, entry in ipairs(page) do
     local fields = {data = '', users = '[]', id = '', reason = ''}
     for k = 1, #entry[2], 2 do fields[entry[2][k]] = entry[2][k + 1] end

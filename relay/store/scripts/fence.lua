@@ -5,7 +5,7 @@ local stream, progress, owner, call = KEYS[1], KEYS[2], ARGV[3], redis.call
 local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner)
 local is_stream = call('TYPE', stream).ok == 'stream'
 local position, refusal = state[2] or '', nil
-if call('HGET', ARGV[1] .. ':meta', 'epoch') ~= ARGV[2] or not is_stream then
+if call('HGET', ARGV[1] .. KEY_META, 'epoch') ~= ARGV[2] or not is_stream then
     refusal = 'EPOCH the store was emptied, or its stream removed'
 elseif state[1] ~= owner then
     refusal = 'FENCED another feed owns this slot now'

@@ -4,15 +4,17 @@
 -- Returns {epoch, id of the newest entry ever, 1 if the first entry is known, else 0,
 -- what topics begin with or ''; of several shards the position up to which the slot is stored, or ''}.
 local stream, prefix = KEYS[1], ARGV[1]
+-- include: keys.lua
 
 -- By their number notes find their shard: with another one what is there would not be found again.
 local shards = ARGV[5]
-local whole = prefix:gsub(':{%d+}$', '')
+local whole = prefix_of_all(prefix)
+local function meta_of(shard) return whole .. KEY_SHARD_BEGIN .. shard .. KEY_SHARD_END .. KEY_META end
 local made_with
-for k = 0, 15 do -- whichever of them are on this server
-    made_with = made_with or redis.call('HGET', whole .. ':{' .. k .. '}:meta', 'shards')
+for k = 0, STORE_SHARDS_MAX - 1 do -- whichever of them are on this server
+    made_with = made_with or redis.call('HGET', meta_of(k), 'shards')
 end
-made_with = made_with or shards ~= '1' and redis.call('XLEN', whole .. ':stream') > 0 and '1' or shards
+made_with = made_with or shards ~= '1' and redis.call('XLEN', whole .. KEY_STREAM) > 0 and '1' or shards
 if made_with ~= shards then
     return redis.error_reply('SHARDS ' .. whole .. ' was made with [store] shards = ' .. made_with ..
         ', not ' .. shards .. ': set it back; or once all is delivered and acknowledged, ' ..
@@ -20,27 +22,27 @@ if made_with ~= shards then
 end
 
 -- Nor on another server: where others of its own are, a shard that is missing was elsewhere.
-local servers, number = tonumber(ARGV[6]), tonumber(prefix:match('{(%d+)}$') or '0')
-if servers > 1 and redis.call('EXISTS', prefix .. ':meta') == 0 then
+local servers, number = tonumber(ARGV[6]), tonumber(shard_number(prefix) or '0')
+if servers > 1 and redis.call('EXISTS', prefix .. KEY_META) == 0 then
     for other = 0, tonumber(shards) - 1 do
-        if other % servers ~= number % servers and redis.call('EXISTS', whole .. ':{' .. other .. '}:meta') == 1 then
+        if other % servers ~= number % servers and redis.call('EXISTS', meta_of(other)) == 1 then
             return redis.error_reply('SHARDS shard ' .. number .. ' of ' .. whole .. ' is not here, but shard ' ..
                 other .. ' is: name the servers in [store] url in the order of the beginning')
         end
     end
 end
 -- A stream that was removed is a store that was emptied.
-if redis.call('EXISTS', stream) == 0 and redis.call('HDEL', prefix .. ':meta', 'first') == 1 then
-    redis.call('HSET', prefix .. ':meta', 'epoch', ARGV[2])
+if redis.call('EXISTS', stream) == 0 and redis.call('HDEL', prefix .. KEY_META, 'first') == 1 then
+    redis.call('HSET', prefix .. KEY_META, 'epoch', ARGV[2])
 end
 -- A store that is full or cannot write its disk can still be read: what is there is not written
 -- again. A replica can be read too, but is not what a relay is for.
-local made = redis.pcall('HSETNX', prefix .. ':meta', 'epoch', ARGV[2])
+local made = redis.pcall('HSETNX', prefix .. KEY_META, 'epoch', ARGV[2])
 if type(made) == 'table' and made.err and
-    (made.err:find('READONLY', 1, true) or not redis.call('HGET', prefix .. ':meta', 'epoch')) then
+    (made.err:find('READONLY', 1, true) or not redis.call('HGET', prefix .. KEY_META, 'epoch')) then
     return made
 end
-if shards ~= '1' then redis.pcall('HSETNX', prefix .. ':meta', 'shards', shards) end
+if shards ~= '1' then redis.pcall('HSETNX', prefix .. KEY_META, 'shards', shards) end
 -- include: group.lua
 if not has_group() then
     redis.call('XGROUP', 'CREATE', stream, 'clairon', '0', 'MKSTREAM')
@@ -56,7 +58,7 @@ local function is_before(a, b)
     return tonumber(a:match('%d+$')) < tonumber(b:match('%d+$'))
 end
 
-local meta = prefix .. ':meta'
+local meta = prefix .. KEY_META
 local known = redis.call('HMGET', meta, 'epoch', 'run', 'gap_from', 'gap_to')
 local epoch, run = known[1], redis.call('INFO', 'server'):match('run_id:(%x+)')
 

@@ -7,7 +7,7 @@ local call = redis.call
 -- include: delivery.lua
 
 local DEAD_MS = 60000 -- a relay that is silent for so long is forgotten
-local relays, key = prefix .. ':relays', prefix .. ':here:' .. ARGV[2]
+local relays, key = prefix .. KEY_RELAYS, prefix .. KEY_HERE .. ARGV[2]
 local now, users = now_ms(), {}
 local known = call('ZSCORE', relays, ARGV[2]) and 1 or 0
 
@@ -17,6 +17,6 @@ if ARGV[3] == '=' then call('DEL', key) end
 call_chunked(users, ARGV[3] == '-' and 'SREM' or 'SADD', key)
 for _, dead in ipairs(call('ZRANGEBYSCORE', relays, '-inf', whole(now - DEAD_MS))) do
     call('ZREM', relays, dead)
-    call('DEL', prefix .. ':here:' .. dead)
+    call('DEL', prefix .. KEY_HERE .. dead)
 end
 return known

@@ -9,17 +9,17 @@ local PAGE_BYTES = 256 * 1024 -- a page ends when it has grown heavy
 
 -- One that came to be due while nobody was there, and was put off (due.lua), has none.
 local function has_time(id)
-    local due = call('ZSCORE', prefix .. ':due', id .. ':' .. user)
+    local due = call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user)
     return due and tonumber(due) % 1 ~= 0.25
 end
 
-local rows = call('ZRANGEBYSCORE', prefix .. ':inbox:' .. user, '(' .. ARGV[3], '+inf',
+local rows = call('ZRANGEBYSCORE', prefix .. KEY_INBOX .. user, '(' .. ARGV[3], '+inf',
     'WITHSCORES', 'LIMIT', 0, ARGV[4])
 local entries, scores, last, bytes = {}, {}, '', 0
 for i = 1, #rows, 2 do
     last = rows[i + 1]
     local is_left_out = ARGV[5] == 'unshown' and has_time(rows[i])
-    local entry = not is_left_out and (call('HGET', prefix .. ':pending', rows[i]) or ''):match('^%S+')
+    local entry = not is_left_out and (call('HGET', prefix .. KEY_PENDING, rows[i]) or ''):match('^%S+')
     local found = entry and call('XRANGE', stream, entry, entry)[1]
     if found then
         entries[#entries + 1] = found

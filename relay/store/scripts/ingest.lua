@@ -21,7 +21,7 @@ local call = redis.call
 local owner = ARGV[3]
 local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner)
 local position = state[2] or ''
-local meta = call('HMGET', prefix .. ':meta', 'epoch', 'copying')
+local meta = call('HMGET', prefix .. KEY_META, 'epoch', 'copying')
 if meta[1] ~= ARGV[2] or not has_group() then
     return redis.error_reply('EPOCH the store was emptied, or its stream or group removed')
 end
@@ -37,9 +37,9 @@ if ARGV[6] ~= '' then after = ARGV[6] end
 
 local function change_member(kind, audience, target, user)
     local verb = kind == '+' and 'SADD' or 'SREM'
-    call(verb, prefix .. ':members:' .. audience .. ':' .. target, user)
-    call(verb, prefix .. ':groups:' .. user, audience .. ':' .. target)
-    call('XADD', prefix .. ':control', 'MAXLEN', '~', 10000, '*',
+    call(verb, prefix .. KEY_MEMBERS .. audience .. ':' .. target, user)
+    call(verb, prefix .. KEY_GROUPS .. user, audience .. ':' .. target)
+    call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', 10000, '*',
         'change', kind, 'audience', audience, 'target', target, 'user', user)
 end
 
@@ -72,7 +72,7 @@ while ARGV[at] do
         at = at + 6 + count
     elseif kind == 'C' then
         -- The first one is the end of the copy of memberships.
-        if fresh and meta[2] then call('HDEL', prefix .. ':meta', 'copying') end
+        if fresh and meta[2] then call('HDEL', prefix .. KEY_META, 'copying') end
         at = at + 2
     else
         if fresh then change_member(kind, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]) end

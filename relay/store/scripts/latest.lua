@@ -4,7 +4,7 @@
 local stream, after = KEYS[1], ARGV[2]
 -- include: json.lua
 
-local ROWS_MAX, DATA_MAX, TARGETS_MAX = 50, 65536, 3
+local DATA_MAX, TARGETS_MAX = 65536, 3
 
 local function text_or_null(value) return type(value) == 'string' and text_of(value) or 'null' end
 
@@ -34,7 +34,7 @@ local function row_of(entry)
 end
 
 local rows = {}
-for i, entry in ipairs(redis.call('XREVRANGE', stream, '+', after, 'COUNT', ROWS_MAX)) do
+for i, entry in ipairs(redis.call('XREVRANGE', stream, '+', after, 'COUNT', STORE_LATEST_ROWS)) do
     rows[i] = row_of(entry)
 end
 return array_of(rows)

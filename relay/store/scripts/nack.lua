@@ -13,15 +13,15 @@ local delay, now, taken = math.min(tonumber(ARGV[4]), cap), now_ms(), 0
 for at = 7, #ARGV do
     local id = ARGV[at]
     -- Only what was shown has a time to come again.
-    local asked = call('HGET', prefix .. ':ack:' .. id, user) == '0'
-        and tonumber(call('ZSCORE', prefix .. ':due', id .. ':' .. user) or nil)
+    local asked = call('HGET', prefix .. KEY_ACK .. id, user) == '0'
+        and tonumber(call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user) or nil)
     local found = asked and read_entry(id)
-    if found and byte_at(found.route, 7, 1) % 4 >= 2 then -- FRAME_RETRY_ENABLED
-        local tries = shown_tries(call('HGET', prefix .. ':tries:' .. id, user))
+    if found and route_flag(found.route, FRAME_RETRY_ENABLED) then
+        local tries = shown_tries(call('HGET', prefix .. KEY_TRIES .. id, user))
         local wait = math.max(delay, backoff_ms(backoff_of(found), tries, id, base, cap))
         -- Half a millisecond marks what a nack asked for: a later, shorter one does not undo it.
         if asked % 1 ~= 0.5 or asked < now + wait then
-            call('ZADD', prefix .. ':due', string.format('%.1f', now + wait + 0.5), id .. ':' .. user)
+            call('ZADD', prefix .. KEY_DUE, string.format('%.1f', now + wait + 0.5), id .. ':' .. user)
         end
         note_event(id, 'nacked', whole(now), tries, whole(wait), user)
         taken = taken + 1

@@ -1,5 +1,5 @@
 -- overview.lua: how the store stands, for the console: counts, relays, what is pending for longest.
--- KEYS: stream. ARGV: prefix. It looks at RELAYS_MAX relays and PENDING_MAX entries at most.
+-- KEYS: stream. ARGV: prefix. It looks at RELAYS_MAX relays and as many entries as it returns rows.
 -- Returns a JSON object; times are in ms.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
@@ -9,16 +9,16 @@ local call = redis.call
 -- include: json.lua
 -- include: topic.lua
 
-local RELAYS_MAX, PENDING_MAX = 64, 10
+local RELAYS_MAX = 64
 local now = now_ms()
 
 local function relays()
     local found = {}
-    local rows = call('ZREVRANGE', prefix .. ':relays', 0, RELAYS_MAX - 1, 'WITHSCORES')
+    local rows = call('ZREVRANGE', prefix .. KEY_RELAYS, 0, RELAYS_MAX - 1, 'WITHSCORES')
     for i = 1, #rows, 2 do
         found[#found + 1] = string.format('{"name":%s,"silent":%s,"users":%s}', text_of(rows[i]),
             number_of(math.max(0, now - tonumber(rows[i + 1]))),
-            number_of(call('SCARD', prefix .. ':here:' .. rows[i])))
+            number_of(call('SCARD', prefix .. KEY_HERE .. rows[i])))
     end
     return array_of(found)
 end
@@ -29,16 +29,16 @@ local function oldest_pending()
     local function add(id, commit)
         if not commits[id] then ids[#ids + 1], commits[id] = id, commit end
     end
-    for _, retried in ipairs(oldest_retried(PENDING_MAX)) do add(retried.id, retried.commit) end
-    for _, row in ipairs(call('XPENDING', stream, 'clairon', '-', '+', PENDING_MAX)) do
+    for _, retried in ipairs(oldest_retried(STORE_OVERVIEW_ROWS)) do add(retried.id, retried.commit) end
+    for _, row in ipairs(call('XPENDING', stream, 'clairon', '-', '+', STORE_OVERVIEW_ROWS)) do
         local fields = fields_at(row[1])
         if fields.id and fields.route then add(fields.id, commit_ms(fields.route)) end
     end
     table.sort(ids, function(a, b) return commits[a] < commits[b] end)
-    for i = 1, math.min(#ids, PENDING_MAX) do
+    for i = 1, math.min(#ids, STORE_OVERVIEW_ROWS) do
         local id, message = ids[i], message_of(ids[i])
         if message then
-            local ends = call('ZSCORE', prefix .. ':due', id .. ':')
+            local ends = call('ZSCORE', prefix .. KEY_DUE, id .. ':')
             found[#found + 1] = string.format('{"id":%s,"since":%s,"topic":%s,"users":%s,"open":%s,"ends":%s}',
                 text_of(id), whole(commits[id]), topic_of(fields_at(message.entry).data), number_of(message.left),
                 message.open and 'true' or 'false', ends and number_of(ends) or 'null')
@@ -50,6 +50,6 @@ end
 local memory = call('INFO', 'memory')
 return string.format('{"at":%s,"entries":%s,"pending":%s,"errors":%s,"memory":%s,"memory_max":%s,' ..
     '"relays":%s,"oldest":%s}', number_of(now), number_of(call('XLEN', stream)),
-    number_of(call('HLEN', prefix .. ':pending')), number_of(call('XLEN', errors)),
+    number_of(call('HLEN', prefix .. KEY_PENDING)), number_of(call('XLEN', errors)),
     number_of(memory:match('used_memory:(%d+)')), number_of(memory:match('maxmemory:(%d+)')),
     relays(), has_group() and oldest_pending() or '[]')

@@ -11,16 +11,16 @@ local call = redis.call
 -- include: group.lua
 -- include: note.lua
 
-if call('HGET', prefix .. ':meta', 'epoch') ~= ARGV[2] or not has_group() then
+if call('HGET', prefix .. KEY_META, 'epoch') ~= ARGV[2] or not has_group() then
     return redis.error_reply('EPOCH the store was emptied, or its stream or group removed')
 end
 -- Who is a member, or that nobody is, cannot be told from a part of them.
-if ARGV[10] ~= 'USER' and ARGV[10] ~= 'ALL' and call('HEXISTS', prefix .. ':meta', 'copying') == 1 then
+if ARGV[10] ~= 'USER' and ARGV[10] ~= 'ALL' and call('HEXISTS', prefix .. KEY_META, 'copying') == 1 then
     return redis.error_reply('COPYING memberships are being copied: what is for a group has to wait')
 end
 local key, digest, id = ARGV[3], ARGV[4], ARGV[7]
 if key ~= '' then
-    key = prefix .. ':asked:' .. key
+    key = prefix .. KEY_ASKED .. key
     local first = call('GET', key)
     if first then
         local same = first:sub(1, #digest) == digest

@@ -38,7 +38,7 @@ local newest = newest_ever()
 local function state()
     if is_before(newest, after) then return UNKNOWN end
     local oldest = call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
-    local first = call('HGET', prefix .. ':meta', 'first')
+    local first = call('HGET', prefix .. KEY_META, 'first')
     -- The stream's last id may be raised before anything is in it: nothing is gone all the same.
     if not first or (oldest and oldest[1] == first) then return WHOLE end
     if after == '0-0' then return TRIMMED end

@@ -20,7 +20,7 @@ end
 
 -- Where it stands in inboxes: where it was first, as long as that is known.
 local function place_of(message)
-    local stored = call('LINDEX', prefix .. ':trail:' .. id, 0)
+    local stored = call('LINDEX', prefix .. KEY_TRAIL .. id, 0)
     local entry = stored and stored:match('^stored %d+ 0 (%d+%-%d+) ')
     return score_of(entry or first_entry(id, message))
 end
@@ -30,7 +30,7 @@ if #named == 0 then return -2 end
 -- Who acked meanwhile has no need of it.
 local users = {}
 for _, user in ipairs(named) do
-    local state = call('HGET', prefix .. ':ack:' .. id, user)
+    local state = call('HGET', prefix .. KEY_ACK .. id, user)
     if not state or state == '0' then users[#users + 1] = user end
 end
 if #users > 0 then
@@ -39,17 +39,17 @@ if #users > 0 then
     found.route, found.data = ARGV[4], ARGV[5]
     if found.open and ends > 0 then found.open = whole(ends) end
     replace_entry(found, 0, users)
-    local key, message = prefix .. ':ack:' .. id, messages[id]
+    local key, message = prefix .. KEY_ACK .. id, messages[id]
     local score = place_of(message)
     message.open, message.ends = message.open and tonumber(found.open), message.ends or ends > 0
     for _, user in ipairs(users) do
         if call('HSET', key, user, '0') == 1 then message.left = message.left + 1 end
-        call('HDEL', prefix .. ':tries:' .. id, user)
-        call('ZREM', prefix .. ':due', id .. ':' .. user)
-        call('ZADD', prefix .. ':inbox:' .. user, 'NX', score, id)
+        call('HDEL', prefix .. KEY_TRIES .. id, user)
+        call('ZREM', prefix .. KEY_DUE, id .. ':' .. user)
+        call('ZADD', prefix .. KEY_INBOX .. user, 'NX', score, id)
         note_event(id, 'redriven', whole(now), 0, '-', user)
     end
-    if ends > 0 then call('ZADD', prefix .. ':due', whole(ends), id .. ':') end
+    if ends > 0 then call('ZADD', prefix .. KEY_DUE, whole(ends), id .. ':') end
 end
 call('XDEL', errors, ARGV[2])
 save_messages()

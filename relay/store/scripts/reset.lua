@@ -11,11 +11,11 @@ end
 call('HSET', progress, 'timeline', ARGV[3], 'position:' .. owner, ARGV[4])
 if ARGV[6] ~= '' then call('HSET', progress, 'read:' .. owner, ARGV[6]) end
 if ARGV[4] == '' then
-    for _, kind in ipairs({':members:*', ':groups:*'}) do
-        for _, key in ipairs(call('KEYS', prefix .. kind)) do call('DEL', key) end
+    for _, kind in ipairs({KEY_MEMBERS, KEY_GROUPS}) do
+        for _, key in ipairs(call('KEYS', prefix .. kind .. '*')) do call('DEL', key) end
     end
-    call('XADD', prefix .. ':control', 'MAXLEN', '~', 10000, '*', 'change', '=')
-    call('HSET', prefix .. ':meta', 'copying', 1)
+    call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', 10000, '*', 'change', '=')
+    call('HSET', prefix .. KEY_META, 'copying', 1)
 end
-if ARGV[5] ~= '' then call('HSET', prefix .. ':meta', 'epoch', ARGV[5]) end
+if ARGV[5] ~= '' then call('HSET', prefix .. KEY_META, 'epoch', ARGV[5]) end
 return 1

@@ -22,15 +22,15 @@ local function enrol(id, user)
     local early = call('HGET', early_key(id), user)
     if early then
         call('HDEL', early_key(id), user)
-        call('HSET', prefix .. ':ack:' .. id, user, early)
+        call('HSET', prefix .. KEY_ACK .. id, user, early)
         note_event(id, 'sent', now_text, 0, '-', user)
         message.acked = true
         message_changed(id)
         told[#told + 1] = pack_text(user) .. pack_text(id)
         return early
     end
-    call('HSET', prefix .. ':ack:' .. id, user, '0')
-    call('ZADD', prefix .. ':inbox:' .. user, score_of(first_entry(id, message)), id)
+    call('HSET', prefix .. KEY_ACK .. id, user, '0')
+    call('ZADD', prefix .. KEY_INBOX .. user, score_of(first_entry(id, message)), id)
     message.left = message.left + 1
     message_changed(id)
     return '0'
@@ -39,11 +39,11 @@ end
 local function take_shown(kind, id, user, timeout)
     local message, tries = message_of(id), 0
     if message and message.tried then
-        local value = call('HGET', prefix .. ':tries:' .. id, user) or '0'
+        local value = call('HGET', prefix .. KEY_TRIES .. id, user) or '0'
         tries = shown_tries(value)
         if value:sub(-1) == '+' then
             tries = tries + 1
-            call('HSET', prefix .. ':tries:' .. id, user, tries)
+            call('HSET', prefix .. KEY_TRIES .. id, user, tries)
         end
     end
     if kind ~= '-' then
@@ -55,9 +55,9 @@ end
 
 -- A store that went back may have forgotten that its time runs.
 local function take_kept(kind, id, user, timeout)
-    local tries = shown_tries(call('HGET', prefix .. ':tries:' .. id, user))
+    local tries = shown_tries(call('HGET', prefix .. KEY_TRIES .. id, user))
     local due = now + timeout + backoff_ms(kind, tries, id, base, cap)
-    call('ZADD', prefix .. ':due', 'NX', whole(due), id .. ':' .. user)
+    call('ZADD', prefix .. KEY_DUE, 'NX', whole(due), id .. ':' .. user)
 end
 
 for at = FIRST, #ARGV, 3 do ids[#ids + 1] = ARGV[at + 2] end
@@ -65,7 +65,7 @@ load_messages(ids, 1)
 for at = FIRST, #ARGV, 3 do
     local how, user, id = ARGV[at], ARGV[at + 1], ARGV[at + 2]
     local what, kind, own = how:sub(1, 1), how:sub(2, 2), #how > 3 and tonumber(how:sub(4)) or timeout
-    local state = call('HGET', prefix .. ':ack:' .. id, user)
+    local state = call('HGET', prefix .. KEY_ACK .. id, user)
     if not state and how:sub(3, 3) == 'O' then state = enrol(id, user) end
     if state == '0' and what == 'S' then
         take_shown(kind, id, user, own)
@@ -76,10 +76,10 @@ for at = FIRST, #ARGV, 3 do
     end
 end
 if #told > 0 then
-    call('XADD', prefix .. ':receipts', 'MAXLEN', '~', RECEIPTS_MAX, '*', 'by', '-',
+    call('XADD', prefix .. KEY_RECEIPTS, 'MAXLEN', '~', RECEIPTS_MAX, '*', 'by', '-',
         'acked', table.concat(told))
 end
-call_chunked(dues, 'ZADD', prefix .. ':due', 'GT') -- its time runs from the latest showing
+call_chunked(dues, 'ZADD', prefix .. KEY_DUE, 'GT') -- its time runs from the latest showing
 save_messages()
 write_events(ARGV[5])
 return unowed

@@ -30,9 +30,9 @@ local function search()
     end
 end
 
-local trail = call('LRANGE', prefix .. ':trail:' .. id, 0, -1)
+local trail = call('LRANGE', prefix .. KEY_TRAIL .. id, 0, -1)
 local stored = trail[1] and trail[1]:match('^stored %d+ 0 (%d+%-%d+) ')
-local pending = (call('HGET', prefix .. ':pending', id) or ''):match('^%S+')
+local pending = (call('HGET', prefix .. KEY_PENDING, id) or ''):match('^%S+')
 local entry = stored and at(stored) or pending and at(pending) or search()
 
 -- Acks of a message that is waited for stand in its state, which is kept under another name when it is done.
@@ -52,8 +52,8 @@ local function read_states(key)
         end
     until cursor == '0' or #waiting >= WAITING_MAX or #acks >= WAITING_MAX
 end
-read_states(prefix .. ':ack:' .. id)
-read_states(prefix .. ':acked:' .. id)
+read_states(prefix .. KEY_ACK .. id)
+read_states(prefix .. KEY_ACKED .. id)
 
 if #trail == 0 and #acks > 0 and entry then
     trail[1] = 'stored ' .. entry[1]:match('^%d+') .. ' 0 ' .. entry[1] .. ' -'

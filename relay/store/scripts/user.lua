@@ -1,5 +1,5 @@
 -- user.lua: on which relays a user is connected, and what he has still to acknowledge, for the console.
--- KEYS: stream. ARGV: prefix, user. It looks at RELAYS_MAX relays and PENDING_MAX notifications.
+-- KEYS: stream. ARGV: prefix, user. It looks at RELAYS_MAX relays and as many notifications as it returns rows.
 -- Returns a JSON object; times are in ms.
 local stream, prefix, user = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
@@ -7,23 +7,23 @@ local call = redis.call
 -- include: json.lua
 -- include: topic.lua
 
-local RELAYS_MAX, PENDING_MAX = 64, 20
-local inbox = prefix .. ':inbox:' .. user
+local RELAYS_MAX = 64
+local inbox = prefix .. KEY_INBOX .. user
 
 local function relays()
     local found = {}
-    for _, relay in ipairs(call('ZREVRANGE', prefix .. ':relays', 0, RELAYS_MAX - 1)) do
-        if call('SISMEMBER', prefix .. ':here:' .. relay, user) == 1 then found[#found + 1] = text_of(relay) end
+    for _, relay in ipairs(call('ZREVRANGE', prefix .. KEY_RELAYS, 0, RELAYS_MAX - 1)) do
+        if call('SISMEMBER', prefix .. KEY_HERE .. relay, user) == 1 then found[#found + 1] = text_of(relay) end
     end
     return array_of(found)
 end
 
 local function pending()
     local found = {}
-    for _, id in ipairs(call('ZRANGEBYSCORE', inbox, '-inf', '+inf', 'LIMIT', 0, PENDING_MAX)) do
+    for _, id in ipairs(call('ZRANGEBYSCORE', inbox, '-inf', '+inf', 'LIMIT', 0, STORE_INBOX_ROWS)) do
         local message = message_of(id)
         if message then
-            local due = call('ZSCORE', prefix .. ':due', id .. ':' .. user)
+            local due = call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user)
             found[#found + 1] = string.format('{"id":%s,"since":%s,"topic":%s,"due":%s}', text_of(id),
                 message.entry:match('^%d+'), topic_of(fields_at(message.entry).data), due and number_of(due) or 'null')
         end

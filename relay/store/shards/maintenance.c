@@ -273,8 +273,8 @@ maintenance_open(struct shard *shard)
     maintenance->stats = shard->store->stats;
     maintenance->delivery = &shard->store->delivery;
     maintenance->jitter = (unsigned)getpid() + shard->number * 7919u;
-    snprintf(maintenance->beat_key, STORE_KEY_MAX, "%s:beat", shard->prefix);
-    snprintf(maintenance->meta_key, STORE_KEY_MAX, "%s:meta", shard->prefix);
+    key_write(maintenance->beat_key, shard->prefix, KEY_BEAT);
+    key_write(maintenance->meta_key, shard->prefix, KEY_META);
     ev_timer_init(&maintenance->trim, on_trim, MAINTENANCE_TRIM_S, MAINTENANCE_TRIM_S);
     ev_timer_init(&maintenance->beat, on_beat, MAINTENANCE_BEAT_S, MAINTENANCE_BEAT_S);
     ev_timer_init(&maintenance->due, on_due, MAINTENANCE_DUE_S, MAINTENANCE_DUE_S);

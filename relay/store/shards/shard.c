@@ -26,16 +26,6 @@ shard_random_hex(char *text, size_t len)
     bytes_hex(bytes, len / 2, text);
 }
 
-void
-shard_prefix(const char *of_all, unsigned count, unsigned number,
-             char ret_prefix[STORE_KEY_MAX / 2])
-{
-    if (count > 1)
-        snprintf(ret_prefix, STORE_KEY_MAX / 2, "%s:{%u}", of_all, number);
-    else
-        snprintf(ret_prefix, STORE_KEY_MAX / 2, "%s", of_all);
-}
-
 static bool
 is_text(struct bytes bytes, const char *text)
 {
@@ -221,8 +211,8 @@ shard_open(struct shard *shard, struct store *store, unsigned number, const stru
     else
         snprintf(shard->name, sizeof(shard->name), "store");
     replicas_open(shard);
-    shard_prefix(config->store.prefix, (unsigned)config->store.shards, number, shard->prefix);
-    snprintf(shard->stream_key, sizeof(shard->stream_key), "%s:stream", shard->prefix);
+    key_shard_prefix(shard->prefix, config->store.prefix, (unsigned)config->store.shards, number);
+    key_write(shard->stream_key, shard->prefix, KEY_STREAM);
     url = urls_at(config->store.url, number % store->server_count);
     shard->link = link_open(store->loop, config, url, shard->name, STORE_PATIENCE_S, &events);
     explicit_bzero(url, strlen(url));

@@ -9,8 +9,8 @@
 #include "base/config.h"
 #include "store/entry.h"
 #include "store/position.h"
+#include "store/scripts/keys.h"
 
-#define STORE_KEY_MAX 192
 #define STORE_EPOCH_TEXT 16
 
 struct link;
@@ -42,7 +42,7 @@ struct shard {
     struct maintenance *maintenance;
     bool is_up;
     char name[16]; /* in the log */
-    char prefix[STORE_KEY_MAX / 2];
+    char prefix[STORE_PREFIX_MAX];
     char stream_key[STORE_KEY_MAX];
     char epoch[STORE_EPOCH_TEXT + 1]; /* changes when it was emptied; "" before it was first up */
     struct entry_id seen;             /* the newest entry of this epoch that we know of */
@@ -58,10 +58,6 @@ struct shard {
     struct replicas_wait replicas;
     struct shard_holdings holdings;
 };
-
-/* What the keys of a shard begin with: store.prefix, and {k} where there are several. */
-void shard_prefix(const char *of_all, unsigned count, unsigned number,
-                  char ret_prefix[STORE_KEY_MAX / 2]);
 
 /* Makes the shard of a zeroed one, and connects. RC_BAD: its URL is wrong (already logged). */
 MUST_CHECK enum rc shard_open(struct shard *shard, struct store *store, unsigned number,

@@ -35,7 +35,7 @@ store_note_topic_prefix(struct store *store, const char *prefix)
     if (strlen(prefix) >= STORE_TOPIC_PREFIX_MAX)
         return;
     snprintf(store->topic_prefix, sizeof(store->topic_prefix), "%s", prefix);
-    snprintf(key, sizeof(key), "%s:meta", store->shards[0].prefix);
+    key_write(key, store->shards[0].prefix, KEY_META);
     argument(&arguments, "HSET");
     argument(&arguments, key);
     argument(&arguments, "topic_prefix");

@@ -10,32 +10,12 @@ use Clairon::Test qw(scratch);
 use Targets;
 use Test::More;
 
-my $folder = Clairon::Test::top() . '/relay/store/scripts';
 my $pairs  = $ENV{ACKS_PAIRS} // 40000;
 my $batch  = $ENV{ACKS_BATCH} // 2000; # as many as a relay sends at once
 # Acknowledgements a second and core of the store. A user's only one costs a script's whole round of keys.
 my ($aim, $aim_alone) = (100_000, 90_000);
 
-# A script with what it includes, as the relay has it.
-sub script
-{
-    my ($name) = @_;
-    my $text = '';
-    open my $file, '<', "$folder/$name.lua" or die "$name.lua: $!\n";
-    while (my $line = <$file>)
-    {
-        if ($line =~ /^-- include: (\S+)/)
-        {
-            open my $part, '<', "$folder/parts/$1" or die "$1: $!\n";
-            local $/ = undef;
-            $line = <$part>;
-        }
-        $text .= $line;
-    }
-    return $text;
-}
-
-my %texts = map { $_ => script($_) } qw(hello publish shown ack);
+my %texts = map { $_ => Clairon::Test::script_text($_) } qw(hello publish shown ack);
 
 # The CPU seconds that the server has used.
 sub cpu

@@ -103,13 +103,8 @@ sub writer
 # Of a client's notifications those whose payload has that `mark`.
 sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notes }
 
-# One of the relay's scripts, as the store is given it.
-sub script_text
-{
-    my ($name) = @_;
-    my $folder = top() . '/relay/store/scripts';
-    return slurp_file("$folder/$name.lua") =~ s{^-- include: (\S+)$}{slurp_file("$folder/parts/$1") =~ s/\n\z//r}megr;
-}
+# One of the relay's scripts, as the build expands it.
+sub script_text { my ($name) = @_; return slurp_file(top() . "/build/gen/scripts/$name.lua") }
 
 # What is wrong with the file's lines as strict JSON; '' if it is read, and nothing is.
 sub strict_faults

@@ -1,8 +1,8 @@
 -- back.lua: finds a note from a commit, from an entry of a stream on backwards.
+-- include: route.lua
 
 -- Copies and what was asked for over HTTP stand between. The newest of which `is_wanted` is true of the
 -- route, in so many pages: its entry and its route; nil when there is none.
-local NO_COMMIT = string.rep('\0', 8)
 local function newest_note(stream, last, pages, is_wanted)
     local PAGE = 16
     for _ = 1, pages do
@@ -11,7 +11,9 @@ local function newest_note(stream, last, pages, is_wanted)
             local field = {}
             for i = 1, #entry[2], 2 do field[entry[2][i]] = entry[2][i + 1] end
             local route = not field.only and field.route or ''
-            if #route >= 24 and route:sub(9, 16) ~= NO_COMMIT and is_wanted(route) then return entry[1], route end
+            if #route >= FRAME_COMMON_SIZE and comes_from_commit(route) and is_wanted(route) then
+                return entry[1], route
+            end
         end
         if #page < PAGE then return nil end
         last = page[#page][1]

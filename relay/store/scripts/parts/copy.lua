@@ -1,10 +1,5 @@
 -- copy.lua: entries of messages that are waited for, and their copies. Needs delivery.lua.
-
-local function byte_at(text, offset, count)
-    local number = 0
-    for i = offset + 1, offset + count do number = number * 256 + text:byte(i) end
-    return number
-end
+-- include: route.lua
 
 -- Scores in inboxes tell 1024 entries of a millisecond apart. Where the store's clock was set back, or a
 -- replica's is behind, all would be of one: then this one is of the next, so that no two have one score.
@@ -29,15 +24,13 @@ local function read_entry(id)
     return found
 end
 
-local function commit_ms(route) return math.floor(byte_at(route, 40, 8) / 1000) end
-
 -- Of what is pending by a copy, the first of its commits: as {id =, commit =}.
 local function oldest_retried(most)
     local found = {}
-    local rows = call('ZRANGEBYSCORE', prefix .. ':retried', '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 4 * most)
+    local rows = call('ZRANGEBYSCORE', prefix .. KEY_RETRIED, '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 4 * most)
     for i = 1, #rows, 2 do
-        if call('HEXISTS', prefix .. ':pending', rows[i]) == 0 then
-            call('ZREM', prefix .. ':retried', rows[i]) -- a store that went back may have kept it
+        if call('HEXISTS', prefix .. KEY_PENDING, rows[i]) == 0 then
+            call('ZREM', prefix .. KEY_RETRIED, rows[i]) -- a store that went back may have kept it
         elseif #found < most then
             found[#found + 1] = {id = rows[i], commit = tonumber(rows[i + 1])}
         end
@@ -45,16 +38,23 @@ local function oldest_retried(most)
     return found
 end
 
-local function attempts_of(found) return byte_at(found.route, 62, 2) end
-local function limit_of(found) return byte_at(found.route, 60, 2) end
-
--- FRAME_ACK_TIMED: a time of its own; else as set.
-local function ack_timeout_of(found, set)
-    if math.floor(byte_at(found.route, 7, 1) / 16) % 2 == 0 then return set end
-    return byte_at(found.route, 76, 4)
+local function attempts_of(found)
+    return route_number(found.route, FRAME_NOTE_AT_ATTEMPTS, FRAME_NOTE_AT_AUDIENCE_LEN)
 end
-local KINDS = {[0] = 'E', [1] = 'L', [2] = 'F'}
-local function backoff_of(found) return KINDS[byte_at(found.route, 59, 1)] or 'E' end
+local function limit_of(found) return route_number(found.route, FRAME_NOTE_AT_RETRY_LIMIT, FRAME_NOTE_AT_ATTEMPTS) end
+
+-- The time of its own for an acknowledgement, or the one that is set.
+local function ack_timeout_of(found, set)
+    if not route_flag(found.route, FRAME_ACK_TIMED) then return set end
+    return route_number(found.route, FRAME_NOTE_AT_ACK_TIMEOUT,
+        FRAME_NOTE_AT_ACK_TIMEOUT + FRAME_NOTE_ACK_TIMEOUT_SIZE)
+end
+local LETTERS = STORE_BACKOFF_LETTERS
+local function backoff_of(found)
+    local kind = route_number(found.route, FRAME_NOTE_AT_BACKOFF, FRAME_NOTE_AT_RETRY_LIMIT)
+    if kind >= #LETTERS then kind = 0 end
+    return LETTERS:sub(kind + 1, kind + 1)
+end
 
 local function pack_text(text)
     return string.char(math.floor(#text / 256), #text % 256) .. text
@@ -69,19 +69,20 @@ end
 -- Who joins an open audience later has it in his inbox where it was first: kept beside its retries,
 -- as no user has an empty name.
 local function keep_first(id, entry)
-    call('HSETNX', prefix .. ':tries:' .. id, '', entry)
+    call('HSETNX', prefix .. KEY_TRIES .. id, '', entry)
     messages[id].tried = true
 end
 
 local function first_entry(id, message)
-    return message.tried and call('HGET', prefix .. ':tries:' .. id, '') or message.entry
+    return message.tried and call('HGET', prefix .. KEY_TRIES .. id, '') or message.entry
 end
 
 -- Puts a copy at the stream's end in the place of the pending entry, for these users alone.
 local function replace_entry(found, attempts, users)
     local id = found.id
-    local route = found.route:sub(1, 62) ..
-        string.char(math.floor(attempts / 256), attempts % 256) .. found.route:sub(65)
+    local route = route_bytes(found.route, 0, FRAME_NOTE_AT_ATTEMPTS) ..
+        string.char(math.floor(attempts / 256), attempts % 256) ..
+        route_bytes(found.route, FRAME_NOTE_AT_AUDIENCE_LEN, #found.route)
     -- The tail is the decoder's own: no payload can look like it at the line's end.
     local head, tail = found.data:match('^(.*"attempts":)%d+(,"limit":%d+,"backoff":"%u+"}}})$')
     local data = head and head .. attempts .. tail or found.data
@@ -96,7 +97,7 @@ local function replace_entry(found, attempts, users)
     messages[id] = message_of(id) or {left = 0, ends = false, tried = false}
     if found.open then keep_first(id, found.entry) end
     messages[id].tried = true
-    call('ZADD', prefix .. ':retried', whole(commit_ms(route)), id)
+    call('ZADD', prefix .. KEY_RETRIED, whole(commit_ms(route)), id)
     messages[id].entry = entry
     message_changed(id)
     found.entry, found.route, found.data = entry, route, data

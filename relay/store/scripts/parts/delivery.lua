@@ -1,4 +1,5 @@
 -- delivery.lua: what the scripts of delivery share. Needs `call`, `stream` and `prefix`.
+-- include: keys.lua
 
 local function now_ms()
     local time = call('TIME')
@@ -28,12 +29,12 @@ local score_ms, score_front, score_rest
 local function score_of(entry)
     local ms, seq = entry:match('^(%d+)-(%d+)$')
     if ms ~= score_ms then
-        local score = tonumber(ms) * 1024
+        local score = tonumber(ms) * STORE_SCORES_OF_MS
         score_ms, score_rest = ms, score % MILLION
         score_front = whole((score - score_rest) / MILLION)
     end
-    local rest = score_rest + math.min(tonumber(seq), 1023)
-    if rest >= MILLION then return whole(tonumber(ms) * 1024 + rest - score_rest) end
+    local rest = score_rest + math.min(tonumber(seq), STORE_SCORES_OF_MS - 1)
+    if rest >= MILLION then return whole(tonumber(ms) * STORE_SCORES_OF_MS + rest - score_rest) end
     return score_front .. string.format('%06d', rest)
 end
 
@@ -69,7 +70,7 @@ end
 local function load_messages(ids, first)
     for from = first, #ids, CHUNK do
         local last = math.min(from + CHUNK - 1, #ids)
-        local values = call('HMGET', prefix .. ':pending', unpack(ids, from, last))
+        local values = call('HMGET', prefix .. KEY_PENDING, unpack(ids, from, last))
         for i = from, last do messages[ids[i]] = values[i - from + 1] end
     end
 end
@@ -95,13 +96,13 @@ local function shown_tries(value) return tonumber((value or ''):match('^%d+') or
 -- A user of an open audience who was given up must not join it again by a resume or a late ack.
 local GIVEN_UP = 'given up'
 local function is_given_up(id, user)
-    return message_of(id).tried and call('HGET', prefix .. ':tries:' .. id, user) == GIVEN_UP
+    return message_of(id).tried and call('HGET', prefix .. KEY_TRIES .. id, user) == GIVEN_UP
 end
 
 -- Acks of an open audience's message by users who are not known to have been shown it: they count if
 -- the report comes within this time.
 local EARLY_MS = 60000
-local function early_key(id) return prefix .. ':early:' .. id end
+local function early_key(id) return prefix .. KEY_EARLY .. id end
 
 -- What happened to a message, for those who ask later: stage, ms, attempt, detail, user. Begun
 -- with when it was stored, and kept for `trail_ms`.
@@ -152,7 +153,7 @@ end
 
 local function write_events(trail_ms)
     for _, id in ipairs(trail_ids) do
-        local key, events = prefix .. ':trail:' .. id, trails[id]
+        local key, events = prefix .. KEY_TRAIL .. id, trails[id]
         if type(events) == 'string' then
             tend_trail(key, call('RPUSH', key, events), 1, trail_entries[id], trail_ms)
         else
@@ -160,17 +161,17 @@ local function write_events(trail_ms)
         end
     end
     for id, is_kept in pairs(kept) do
-        if is_kept then call('PEXPIRE', prefix .. ':acked:' .. id, trail_ms) end
+        if is_kept then call('PEXPIRE', prefix .. KEY_ACKED .. id, trail_ms) end
     end
 end
 
 -- Acks stand in the message's state. When that goes it is kept under another name, for as long as the
 -- trail: less work than to make events of it. Not of a large audience, nor a second time.
 local function keep_acks(id)
-    local key = prefix .. ':ack:' .. id
+    local key = prefix .. KEY_ACK .. id
     local count = call('HLEN', key)
     if count == 0 or count > TRAIL_MAX then return false end
-    kept[id] = call('RENAMENX', key, prefix .. ':acked:' .. id) == 1
+    kept[id] = call('RENAMENX', key, prefix .. KEY_ACKED .. id) == 1
     return kept[id]
 end
 
@@ -187,7 +188,7 @@ end
 
 -- What is not kept so becomes events.
 local function note_acks(id)
-    local states, events, count = acks_of(prefix .. ':ack:' .. id), {}, 0
+    local states, events, count = acks_of(prefix .. KEY_ACK .. id), {}, 0
     for i = 2, #states, 2 do
         if states[i] ~= '0' and count < TRAIL_MAX then
             count = count + 1
@@ -204,10 +205,10 @@ local function complete(id)
     if message and message.acked and not kept[id] and not keep_acks(id) then note_acks(id) end
     messages[id] = false
     completed[#completed + 1] = id
-    if not kept[id] then keys_gone[#keys_gone + 1] = prefix .. ':ack:' .. id end
+    if not kept[id] then keys_gone[#keys_gone + 1] = prefix .. KEY_ACK .. id end
     if not message or message.ends then due_gone[#due_gone + 1] = id .. ':' end
     if not message or message.tried then
-        keys_gone[#keys_gone + 1] = prefix .. ':tries:' .. id
+        keys_gone[#keys_gone + 1] = prefix .. KEY_TRIES .. id
         retried_gone[#retried_gone + 1] = id
     end
 end
@@ -235,14 +236,14 @@ local function save_messages()
             len = len + 2
         end
     end
-    call_chunked(values, 'HMSET', prefix .. ':pending')
-    call_chunked(completed, 'HDEL', prefix .. ':pending')
+    call_chunked(values, 'HMSET', prefix .. KEY_PENDING)
+    call_chunked(completed, 'HDEL', prefix .. KEY_PENDING)
     call_chunked(entries_gone, 'XACK', stream, 'clairon')
     for from = 1, #keys_gone, CHUNK do
         call('DEL', unpack(keys_gone, from, math.min(from + CHUNK - 1, #keys_gone)))
     end
-    call_chunked(due_gone, 'ZREM', prefix .. ':due')
-    call_chunked(retried_gone, 'ZREM', prefix .. ':retried')
+    call_chunked(due_gone, 'ZREM', prefix .. KEY_DUE)
+    call_chunked(retried_gone, 'ZREM', prefix .. KEY_RETRIED)
 end
 
 -- What relays are told of pairs that nobody waits for any more; they follow closely.
@@ -250,8 +251,8 @@ local RECEIPTS_MAX = 256
 
 -- Adds to the error log; `users` is a JSON array.
 local ERRORS_MAX = 100000
-local errors = prefix:gsub(':{%d+}$', '') .. ':errors' -- one for all shards of a server
-local shard = prefix:match('{(%d+)}$')
+local errors = prefix_of_all(prefix) .. KEY_ERRORS -- one for all shards of a server
+local shard = shard_number(prefix)
 
 -- The logs of several servers are shown as one: the shard stands in an entry's id, so that no two have the
 -- same.
@@ -268,7 +269,7 @@ local function error_place()
             end
         end
     end
-    error_seq = (math.floor(error_seq / 16) + 1) * 16 + tonumber(shard)
+    error_seq = (math.floor(error_seq / STORE_SHARDS_MAX) + 1) * STORE_SHARDS_MAX + tonumber(shard)
     return whole(error_ms) .. '-' .. whole(error_seq)
 end
 

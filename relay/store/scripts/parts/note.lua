@@ -1,7 +1,6 @@
 -- note.lua: adds notifications, with those whose acks they wait for. Needs delivery.lua, copy.lua.
 -- A script that fails keeps what it wrote: all that can be wrong is looked at before the first write.
 
-local OPEN_MS = 24 * 3600 * 1000 -- an open audience without expiration waits so long
 local added, now = 0, now_ms()
 local claims, ending, fresh, last_entry = {}, {}, {}, ''
 local after -- a field of the first one that is added; for who includes this to set
@@ -27,7 +26,7 @@ end
 local function users_of_parts(kinds, target)
     local keys, parts = {}, parts_of(target)
     if #parts ~= #kinds then return {} end
-    for i, kind in ipairs(kinds) do keys[i] = prefix .. ':members:' .. kind .. ':' .. parts[i] end
+    for i, kind in ipairs(kinds) do keys[i] = prefix .. KEY_MEMBERS .. kind .. ':' .. parts[i] end
     return call('SINTER', unpack(keys))
 end
 
@@ -47,7 +46,7 @@ local function users_of(audience, targets)
         elseif kinds then
             for _, user in ipairs(users_of_parts(kinds, target)) do add(user) end
         else
-            for _, user in ipairs(call('SMEMBERS', prefix .. ':members:' .. audience .. ':' .. target)) do
+            for _, user in ipairs(call('SMEMBERS', prefix .. KEY_MEMBERS .. audience .. ':' .. target)) do
                 add(user)
             end
         end
@@ -64,21 +63,19 @@ local function add_note(id, route, data, ...)
         entry = add_entry('id', id, 'route', route, 'data', data, ...)
     end
     last_entry = entry
-    if added == 0 then call('HSETNX', prefix .. ':meta', 'first', entry) end
+    if added == 0 then call('HSETNX', prefix .. KEY_META, 'first', entry) end
     added = added + 1
-    if math.floor(route:byte(8) / 4) % 2 == 1 then -- FRAME_UNDECODABLE
+    if route_flag(route, FRAME_UNDECODABLE) then
         log_entry(id, 'undecodable', 0, '[]', data, route)
     end
     return entry
 end
 
-local NEVER = string.rep('\0', 8)
-
 -- A note that needs acks, from these users; from none: from whoever is shown it, until it ends.
 local function add_awaited(id, route, data, users)
-    local ends, entry = route:sub(49, 56) == NEVER and 0 or math.floor(byte_at(route, 48, 8) / 1000)
+    local ends, entry = expires_ms(route)
     if #users == 0 then
-        if ends == 0 then ends = now + OPEN_MS end
+        if ends == 0 then ends = now + STORE_OPEN_MS end
         entry = add_note(id, route, data, 'open', whole(ends))
     else
         entry = add_note(id, route, data)
@@ -91,16 +88,16 @@ local function add_awaited(id, route, data, users)
         ending[#ending + 1] = whole(ends)
         ending[#ending + 1] = id .. ':'
     end
-    local score, key = score_of(entry), prefix .. ':ack:' .. id
+    local score, key = score_of(entry), prefix .. KEY_ACK .. id
     if #users == 1 then
-        call('ZADD', prefix .. ':inbox:' .. users[1], score, id)
+        call('ZADD', prefix .. KEY_INBOX .. users[1], score, id)
         call('HMSET', key, users[1], '0')
         return
     end
     local states = {}
     for i, user in ipairs(users) do
         states[2 * i - 1], states[2 * i] = user, '0'
-        call('ZADD', prefix .. ':inbox:' .. user, score, id)
+        call('ZADD', prefix .. KEY_INBOX .. user, score, id)
     end
     call_chunked(states, 'HMSET', key)
 end
@@ -114,6 +111,6 @@ local function finish_awaited()
         words[#words + 1] = 'JUSTID'
         call(unpack(words))
     end
-    call_chunked(ending, 'ZADD', prefix .. ':due')
-    call_chunked(fresh, 'HMSET', prefix .. ':pending')
+    call_chunked(ending, 'ZADD', prefix .. KEY_DUE)
+    call_chunked(fresh, 'HMSET', prefix .. KEY_PENDING)
 end

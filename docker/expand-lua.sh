@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# expand-lua.sh: prints a script of the store as the store is sent it: a line `-- include: NAME.lua` stands for
+# the file parts/NAME.lua beside the script, once, and the name of a constant for its value.
+#
+#   docker/expand-lua.sh CONSTANTS SCRIPT     CONSTANTS: C macros, as `cc -E -dM` prints them
+set -euo pipefail
+
+awk -v parts="$(dirname "$2")/parts/" -v script="$2" '
+    # Literals only: an expression of C is not one of Lua.
+    /^#define (KEY|FRAME|STORE)_[A-Z0-9_]+ ("[^"\\]*"|[0-9]+|0x[0-9A-Fa-f]+)$/ {
+        name = $2
+        sub(/^#define [A-Z0-9_]+ /, "")
+        gsub(/"/, "\047")
+        value[name] = $0
+    }
+    function expanded(line,    before, name, done) {
+        while (match(line, /[A-Za-z0-9_]+/)) {
+            name = substr(line, RSTART, RLENGTH)
+            before = substr(line, 1, RSTART - 1)
+            line = substr(line, RSTART + RLENGTH)
+            if (name ~ /^(KEY|FRAME|STORE)_[A-Z]/) {
+                if (!(name in value)) {
+                    print script ": " name " is no constant of relay/store/scripts/constants.h" >"/dev/stderr"
+                    exit_status = 1
+                }
+                name = value[name]
+            }
+            done = done before name
+        }
+        return done line
+    }
+    function emit(file,    line, read) {
+        while ((read = (getline line < file)) > 0) {
+            if (line !~ /^-- include: /)
+                print expanded(line)
+            else if (!included[substr(line, 13)]++)
+                emit(parts substr(line, 13))
+        }
+        if (read < 0) {
+            print file " cannot be read" >"/dev/stderr"
+            exit_status = 1
+        }
+        close(file)
+    }
+    END {
+        emit(script)
+        exit exit_status
+    }' "$1"

@@ -1,0 +1,72 @@
+/*
+ * keys.h: the name of every key in the store. The build puts these names into the scripts too.
+ *
+ * A key is the prefix of its shard, then one of the kinds below; a kind that ends in a colon is
+ * followed by the name of what the key is about.
+ */
+#ifndef CLAIRON_STORE_KEYS_H
+#define CLAIRON_STORE_KEYS_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+#define STORE_KEY_MAX 192 /* of those that no user chooses a part of */
+#define STORE_PREFIX_MAX (STORE_KEY_MAX / 2)
+
+/* Between store.prefix and the kind, where there are several shards: the number in braces. */
+#define KEY_SHARD_BEGIN ":{"
+#define KEY_SHARD_END "}"
+
+#define KEY_STREAM ":stream"      /* stream: an entry for each notification and retry */
+#define KEY_META ":meta"          /* hash: epoch, topic_prefix, shards, first, progress, .. */
+#define KEY_PROGRESS ":progress:" /* hash of a slot: how far its WAL is stored, and for whom */
+#define KEY_CONTROL ":control"    /* stream: memberships that begin and end, for readers */
+#define KEY_MEMBERS ":members:"   /* set of an audience and target: its users */
+#define KEY_GROUPS ":groups:"     /* set of a user: audiences and targets */
+
+#define KEY_PENDING ":pending"   /* hash: notifications that lack acknowledgements */
+#define KEY_ACK ":ack:"          /* hash of a notification: who has still to acknowledge it */
+#define KEY_ACKED ":acked:"      /* hash of a complete one: who acknowledged it, and when */
+#define KEY_EARLY ":early:"      /* hash of a notification: acknowledgements before the report */
+#define KEY_TRIES ":tries:"      /* hash of a notification: the retries of each user */
+#define KEY_RETRIED ":retried"   /* sorted set: notifications with a retry, by commit time */
+#define KEY_DUE ":due"           /* sorted set: pairs of notification and user, by time */
+#define KEY_INBOX ":inbox:"      /* sorted set of a user: notifications, by entry */
+#define KEY_RECEIPTS ":receipts" /* stream: acknowledgements, for other relays */
+#define KEY_TRAIL ":trail:"      /* list of a notification: what happened to it */
+#define KEY_ERRORS ":errors"     /* stream: the error log; of the prefix of all shards */
+
+#define KEY_RELAYS ":relays"  /* sorted set: relays, by the time of the last heartbeat */
+#define KEY_HERE ":here:"     /* set of a relay: the users connected to it */
+#define KEY_BEAT ":beat"      /* stream: heartbeats, which wake readers */
+#define KEY_ASKED ":asked:"   /* text of an idempotency key: a digest and the notification */
+#define KEY_TICKET ":ticket:" /* text of a ticket: the claims of a token */
+#define KEY_DOCTOR ":doctor"  /* never written: clairon doctor tries its permissions on it */
+
+/* A key that is the only one of its kind in a shard. */
+static inline void
+key_write(char ret_key[STORE_KEY_MAX], const char *prefix, const char *kind)
+{
+    snprintf(ret_key, STORE_KEY_MAX, "%s%s", prefix, kind);
+}
+
+/* The key of `name` among those of its kind. */
+static inline void
+key_write_of(char *ret_key, size_t size, const char *prefix, const char *kind, const char *name)
+{
+    snprintf(ret_key, size, "%s%s%s", prefix, kind, name);
+}
+
+/* The prefix of a shard's keys: store.prefix, with the shard's number where there are several. */
+static inline void
+key_shard_prefix(char ret_prefix[STORE_PREFIX_MAX], const char *of_all, unsigned shards,
+                 unsigned shard)
+{
+    if (shards > 1)
+        snprintf(ret_prefix, STORE_PREFIX_MAX, "%s" KEY_SHARD_BEGIN "%u" KEY_SHARD_END, of_all,
+                 shard);
+    else
+        snprintf(ret_prefix, STORE_PREFIX_MAX, "%s", of_all);
+}
+
+#endif

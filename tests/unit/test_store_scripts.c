@@ -1,0 +1,178 @@
+/* test_store_scripts.c: do the scripts take key names and frame offsets from C alone? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <ctype.h>
+#include <glob.h>
+
+#include "store/scripts/constants.h"
+#include "store/scripts/scripts.h"
+
+#define SOURCES "relay/store/scripts/{*,parts/*}.lua"
+#define LINE_MAX_LEN 512
+
+/* Ends the code of a line before its comment. */
+static void
+cut_comment(char *line)
+{
+    char quote = '\0';
+
+    for (char *at = line; *at != '\0'; at++) {
+        if (quote == '\0' && at[0] == '-' && at[1] == '-')
+            *at = '\0';
+        else if (quote == '\0' && (*at == '\'' || *at == '"'))
+            quote = *at;
+        else if (*at == quote)
+            quote = '\0';
+        else if (quote != '\0' && *at == '\\')
+            at++;
+        if (*at == '\0')
+            return;
+    }
+}
+
+/* A literal of Lua that holds a kind of key, or the number of a shard, as ":due" and ":{%d+}". */
+static bool
+names_key(const char *code)
+{
+    char quote = '\0';
+
+    for (const char *at = code; *at != '\0'; at++) {
+        if (quote == '\0' && (*at == '\'' || *at == '"'))
+            quote = *at;
+        else if (*at == quote)
+            quote = '\0';
+        else if (quote != '\0' && at[0] == ':' &&
+                 (islower((unsigned char)at[1]) || (at[1] == '{' && strchr("%('\"", at[2]))))
+            return true;
+        else if (quote != '\0' && strncmp(at, "{(%d", 4) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The arguments of a call hold a digit that belongs to no name. */
+static bool
+has_number(const char *arguments)
+{
+    int depth = 1;
+
+    for (const char *at = arguments; *at != '\0' && depth > 0; at++) {
+        depth += *at == '(' ? 1 : *at == ')' ? -1 : 0;
+        if (isdigit((unsigned char)*at) && !isalnum((unsigned char)at[-1]) && at[-1] != '_')
+            return true;
+    }
+    return false;
+}
+
+/* Only route.lua reaches into the bytes of a route, and offsets have names, except the start. */
+static bool
+names_offset(const char *code, bool is_route_lua)
+{
+    static const char *const by_hand[] = {"route:sub(", "route:byte(", "route, 'sub'"};
+    static const char *const by_name[] = {"route_bytes(", "route_number(", "route_flag("};
+    static const char whole[] = "route_bytes(found.route, 0, FRAME_";
+    const char *at;
+
+    for (size_t i = 0; !is_route_lua && i < sizeof(by_hand) / sizeof(by_hand[0]); i++)
+        if (strstr(code, by_hand[i]) != NULL)
+            return true;
+    for (size_t i = 0; i < sizeof(by_name) / sizeof(by_name[0]); i++) {
+        at = strstr(code, by_name[i]);
+        if (at != NULL && strncmp(at, whole, sizeof(whole) - 1) != 0 &&
+            has_number(at + strlen(by_name[i])))
+            return true;
+    }
+    return false;
+}
+
+static void
+test_rules_find_what_they_are_for(void **state)
+{
+    char line[] = "local x = '--:due' -- ':due'";
+
+    (void)state;
+    assert_true(names_key("call('HGET', prefix .. ':pending', id)"));
+    assert_true(names_key("ipairs({\":members:*\"})"));
+    assert_true(names_key("prefix:gsub(':{%d+}$', '')"));
+    assert_true(names_key("prefix:match('{(%d+)}$')"));
+    assert_false(names_key("call('HGET', prefix .. KEY_PENDING, id .. ':' .. user)"));
+    assert_false(names_key("'{\"at\":%s,\"users\":{}}' .. id:sub(1, 36)"));
+    assert_true(names_offset("found.route:sub(9, 16)", false));
+    assert_true(names_offset("route_number(route, 40, 48)", true));
+    assert_true(names_offset("route_flag(route, 4)", false));
+    assert_false(names_offset("route_number(route, FRAME_NOTE_AT_COMMIT_US, FRAME_X8)", false));
+    assert_false(names_offset("route_bytes(found.route, 0, FRAME_NOTE_AT_ATTEMPTS)", false));
+    cut_comment(line);
+    assert_string_equal(line, "local x = '--:due' ");
+}
+
+static unsigned
+faults_in(const char *path)
+{
+    char line[LINE_MAX_LEN];
+    const char *name = strrchr(path, '/') + 1;
+    FILE *file = fopen(path, "r");
+    unsigned faults = 0, number = 0;
+
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file) != NULL) {
+        number++;
+        cut_comment(line);
+        if (!names_key(line) && !names_offset(line, strcmp(name, "route.lua") == 0))
+            continue;
+        print_error("%s:%u: %s\n", path, number, line);
+        faults++;
+    }
+    assert_int_equal(fclose(file), 0);
+    return faults;
+}
+
+static void
+test_scripts_name_no_key_or_offset(void **state)
+{
+    glob_t found;
+    unsigned faults = 0;
+
+    (void)state;
+    assert_int_equal(glob(SOURCES, GLOB_BRACE, NULL, &found), 0);
+    assert_true(found.gl_pathc > STORE_SCRIPT_COUNT);
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        faults += faults_in(found.gl_pathv[i]);
+    globfree(&found);
+    assert_int_equal(faults, 0);
+}
+
+/* The build put the values of C into the texts that the relay sends. */
+static void
+test_values_come_from_c(void **state)
+{
+    char text[128];
+
+    (void)state;
+    assert_non_null(strstr(store_script_ticket, "'" KEY_TICKET "'"));
+    snprintf(text, sizeof(text), "route_number(found.route, %d, %d)", FRAME_NOTE_AT_ATTEMPTS,
+             FRAME_NOTE_AT_AUDIENCE_LEN);
+    assert_non_null(strstr(store_script_due, text));
+    snprintf(text, sizeof(text), "'COUNT', %d)", STORE_ERRORS_ROWS);
+    assert_non_null(strstr(store_script_errors, text));
+    assert_null(strstr(store_script_due, "KEY_"));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rules_find_what_they_are_for),
+        cmocka_unit_test(test_scripts_name_no_key_or_offset),
+        cmocka_unit_test(test_values_come_from_c),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
