@@ -9,9 +9,10 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/suggest.h"
-#include "cli.h"
-#include "cli_options.h"
+#include "cli/cli.h"
+#include "cli/options.h"
 #include "decoder/version.h"
+#include "doctor/doctor.h"
 #include "feed/feed.h"
 #include "gate/gate.h"
 #include "relay.h"
@@ -161,7 +162,7 @@ main(int argc, char **argv)
     if (strcmp(argv[1], RELAY) == 0)
         return command_relay(argc - 1, argv + 1);
     if (strcmp(argv[1], "doctor") == 0)
-        return cli_doctor(argc - 1, argv + 1);
+        return doctor_command(argc - 1, argv + 1);
     if (strcmp(argv[1], "token") == 0)
         return cli_token(argc - 1, argv + 1);
     if (strcmp(argv[1], "errors") == 0)

@@ -11,7 +11,9 @@
 #include "base/config.h"
 #include "base/stats.h"
 #include "feed/feed.h"
+#include "feed/feed_errors.h"
 #include "feed/feed_hosts.h"
+#include "feed/feed_session.h"
 #include "store/store.h"
 #include "wire/walmsg.h"
 
@@ -185,9 +187,6 @@ void feed_ask(struct feed *feed, enum feed_state state, const char *command);
 /* Asks the store for the slot's progress; the answer goes on from `state`. */
 void feed_claim(struct feed *feed, enum feed_state state);
 
-/* feed_session.c: the command for a new session, whatever its role and database were given */
-const char *feed_session_command(const PGconn *conn);
-
 /* feed_slot.c */
 void feed_ask_slot(struct feed *feed);
 void feed_on_slot(struct feed *feed, const PGresult *result);
@@ -249,8 +248,4 @@ bool feed_needs_members(const struct feed *feed);
 void feed_copy_members(struct feed *feed);
 void feed_on_member_rows(struct feed *feed);
 
-/* feed_errors.c: what a server's error means for the operator; "" when it speaks for itself. */
-const char *feed_error_hint(const char *sqlstate, const char *message);
-/* The message of the last error in one line. Valid until the next call. */
-const char *feed_error_line(const char *message);
 #endif

@@ -1,5 +1,5 @@
 /* feed_session.c: what each of the relay's sessions at PostgreSQL goes by. */
-#include "feed/feed_private.h"
+#include "feed/feed_session.h"
 
 /*
  * A role or a database may be given limits that are meant for people's queries. They would end, try

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-# What each room may include, itself aside. feed and gate never see each other.
+# What each room may include, itself aside. feed and gate never see each other. main.c alone sees cli and doctor.
 declare -A below=(
     [base]=""
     [wire]="base"
@@ -12,6 +12,8 @@ declare -A below=(
     [feed]="base wire store"
     [hub]="base wire store"
     [gate]="base wire store hub"
+    [cli]="base wire store"
+    [doctor]="base wire store feed gate cli"
 )
 
 # The folders of a room that has some, lowest first: each may include itself and those before it. "." stands for the
@@ -23,10 +25,10 @@ declare -A folders=(
 
 # Which files alone may include which library: header pattern, then a pattern of paths.
 libraries='libwebsockets\.h  relay/gate/gate_conn\.h
-libpq-fe\.h                  relay/feed/feed_private\.h|relay/base/conninfo\.c
+libpq-fe\.h                  relay/feed/feed_(private|session)\.h|relay/base/conninfo\.c|relay/doctor/postgresql_ask\.h
 hiredis/.*\.h                relay/store/connection/(link\.[ch]|connect\.c|send_queue\.[ch]|tls\.[ch]|reply_arena\.[ch]|reply\.h)
-jwt\.h                       relay/wire/token\.c|relay/cli_token\.c
-jansson\.h                   relay/wire/(token|client_message|publication[a-z_]*)\.[ch]|relay/store/admin/admin_merge\.c|relay/cli_(token|errors|errors_print|doctor_gate)\.[ch]
+jwt\.h                       relay/wire/token\.c|relay/cli/token\.c
+jansson\.h                   relay/wire/(token|client_message|publication[a-z_]*)\.[ch]|relay/store/admin/admin_merge\.c|relay/cli/(token|errors|errors_print)\.[ch]|relay/doctor/gate\.c
 ini\.h                       relay/base/config_file\.c
 ev\.h                        relay/(base|store|feed|hub|gate)/|relay/(main|relay)\.c
 postgres\.h                  decoder/'

@@ -144,7 +144,7 @@ for my $conninfo ('host=x password=hush', 'postgresql://me:hush@x/db')
 }
 
 # A right that nobody looks at is missed when it is needed.
-my %tried = map { $_ => 1 } slurp_file(Clairon::Test::top() . '/relay/store/direct/examine.c') =~ /^    "([A-Z]+)/mg;
+my %tried = map { $_ => 1 } slurp_file(Clairon::Test::top() . '/relay/doctor/store.c') =~ /^    "([A-Z]+)/mg;
 my %used;
 for my $script (glob Clairon::Test::top() . '/relay/store/scripts/{,parts/}*.lua')
 {

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "cli_options.h"
+#include "cli/options.h"
 
 static const char *user, *path;
 static bool json;

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 #include <jwt.h>
 
-#include "cli.h"
+#include "cli/cli.h"
 
 #define SECRET "0123456789abcdef0123456789abcdef"
 #define WITH_SECRET "--auth.hs256_secret=" SECRET

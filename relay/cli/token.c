@@ -1,5 +1,5 @@
-/* cli_token.c: makes HS256 tokens for development, as the relay's settings accept them. */
-#include "cli.h"
+/* token.c: makes HS256 tokens for development, as the relay's settings accept them. */
+#include "cli/cli.h"
 
 #include <jansson.h>
 #include <jwt.h>
@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/config_value.h"
-#include "cli_options.h"
+#include "cli/options.h"
 #include "wire/token.h"
 
 #define TOKEN "token"

@@ -1,6 +1,6 @@
 /* findings.h: the findings of the doctor: one row per check, each with its fix. */
-#ifndef CLAIRON_BASE_FINDINGS_H
-#define CLAIRON_BASE_FINDINGS_H
+#ifndef CLAIRON_DOCTOR_FINDINGS_H
+#define CLAIRON_DOCTOR_FINDINGS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
-/* cli_doctor_gate.h: the doctor's checks of the gate: its origins, and the relay that runs. */
-#ifndef CLAIRON_CLI_DOCTOR_GATE_H
-#define CLAIRON_CLI_DOCTOR_GATE_H
+/* gate.h: the doctor's checks of the gate: its origins, and the relay that runs. */
+#ifndef CLAIRON_DOCTOR_GATE_H
+#define CLAIRON_DOCTOR_GATE_H
 
 #include "base/config.h"
-#include "base/findings.h"
+#include "doctor/findings.h"
 
 /*
  * Asks the relay that listens on gate.listen whether it is ready, and whether it admits the origins

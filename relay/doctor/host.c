@@ -1,5 +1,5 @@
-/* cli_doctor_host.c: the doctor's checks of this host: files, keys, certificates, limits. */
-#include "cli_doctor_host.h"
+/* host.c: the doctor's checks of this host: files, keys, certificates, limits. */
+#include "doctor/host.h"
 
 #include <openssl/pem.h>
 #include <openssl/x509.h>
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli_terminal.h"
+#include "cli/terminal.h"
 #include "gate/gate.h"
 
 #define SETTINGS "settings"

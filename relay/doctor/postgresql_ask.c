@@ -1,11 +1,13 @@
-/* examine_ask.c: the doctor's connections to PostgreSQL: each step bounded, nothing on a loop. */
+/* postgresql_ask.c: the doctor's connections to PostgreSQL: each step bounded, none on a loop. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "base/conninfo.h"
-#include "feed/examine_ask.h"
+#include "doctor/postgresql_ask.h"
+#include "feed/feed_errors.h"
+#include "feed/feed_session.h"
 
 #define PATIENCE_US 10000000
 

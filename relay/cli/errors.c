@@ -1,5 +1,5 @@
-/* cli_errors.c: `clairon errors`: lists the error log, redrives its entries, drops them. */
-#include "cli.h"
+/* errors.c: `clairon errors`: lists the error log, redrives its entries, drops them. */
+#include "cli/cli.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -11,9 +11,9 @@
 #include "base/config_value.h"
 #include "base/memory.h"
 #include "base/suggest.h"
-#include "cli_errors.h"
-#include "cli_options.h"
-#include "cli_terminal.h"
+#include "cli/errors_print.h"
+#include "cli/options.h"
+#include "cli/terminal.h"
 #include "wire/frame.h"
 
 #define ERRORS "errors"

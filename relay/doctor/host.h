@@ -1,9 +1,9 @@
-/* cli_doctor_host.h: what the doctor sees without asking a server. */
-#ifndef CLAIRON_CLI_DOCTOR_HOST_H
-#define CLAIRON_CLI_DOCTOR_HOST_H
+/* host.h: what the doctor sees without asking a server. */
+#ifndef CLAIRON_DOCTOR_HOST_H
+#define CLAIRON_DOCTOR_HOST_H
 
 #include "base/config.h"
-#include "base/findings.h"
+#include "doctor/findings.h"
 
 /* Files that the settings name, the key of tokens, certificates. `path` may be NULL. */
 void host_examine_settings(const struct config *config, const char *path,

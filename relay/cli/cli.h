@@ -13,10 +13,4 @@ int cli_token(int argc, char **argv);
 int cli_errors(int argc, char **argv);
 int cli_trace(int argc, char **argv);
 
-/*
- * `clairon doctor`: looks at settings, this machine, PostgreSQL and the store. 0: all is well, 1:
- * something is wrong, 2: wrong use or wrong settings.
- */
-int cli_doctor(int argc, char **argv);
-
 #endif

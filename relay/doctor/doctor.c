@@ -1,19 +1,18 @@
-/* cli_doctor.c: `clairon doctor`: runs the checks and prints the findings. */
-#include "cli.h"
+/* doctor.c: `clairon doctor`: runs the checks and prints the findings. */
+#include "doctor/doctor.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/buffer.h"
 #include "base/config.h"
-#include "base/findings.h"
-#include "cli_doctor_gate.h"
-#include "cli_doctor_host.h"
-#include "cli_options.h"
-#include "cli_terminal.h"
-#include "feed/examine.h"
-#include "feed/feed.h"
-#include "store/examine.h"
+#include "cli/options.h"
+#include "cli/terminal.h"
+#include "doctor/findings.h"
+#include "doctor/gate.h"
+#include "doctor/host.h"
+#include "doctor/postgresql.h"
+#include "doctor/store.h"
 
 #define DOCTOR "doctor"
 #define JSON_MAX (64u << 20)
@@ -182,7 +181,7 @@ run(const struct doctor *doctor, const struct config *config)
 }
 
 int
-cli_doctor(int argc, char **argv)
+doctor_command(int argc, char **argv)
 {
     struct doctor doctor = {0};
     const struct cli_option options[] = {

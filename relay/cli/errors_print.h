@@ -1,6 +1,6 @@
-/* cli_errors.h: how `clairon errors` prints an entry of the error log. */
-#ifndef CLAIRON_CLI_ERRORS_H
-#define CLAIRON_CLI_ERRORS_H
+/* errors_print.h: how `clairon errors` prints an entry of the error log. */
+#ifndef CLAIRON_CLI_ERRORS_PRINT_H
+#define CLAIRON_CLI_ERRORS_PRINT_H
 
 #include <jansson.h>
 

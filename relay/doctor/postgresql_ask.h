@@ -1,8 +1,9 @@
-/* examine_ask.h: the doctor's connections to PostgreSQL. */
-#ifndef CLAIRON_FEED_EXAMINE_ASK_H
-#define CLAIRON_FEED_EXAMINE_ASK_H
+/* postgresql_ask.h: the doctor's connections to PostgreSQL. */
+#ifndef CLAIRON_DOCTOR_POSTGRESQL_ASK_H
+#define CLAIRON_DOCTOR_POSTGRESQL_ASK_H
 
-#include "feed/feed_private.h"
+#include <libpq-fe.h>
+#include <stdbool.h>
 
 #define EXAMINE_ERROR_MAX 1024
 #define EXAMINE_STATE_MAX 6

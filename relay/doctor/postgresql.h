@@ -1,9 +1,9 @@
-/* examine.h: what the doctor asks PostgreSQL. */
-#ifndef CLAIRON_FEED_EXAMINE_H
-#define CLAIRON_FEED_EXAMINE_H
+/* postgresql.h: what the doctor asks PostgreSQL. */
+#ifndef CLAIRON_DOCTOR_POSTGRESQL_H
+#define CLAIRON_DOCTOR_POSTGRESQL_H
 
 #include "base/config.h"
-#include "base/findings.h"
+#include "doctor/findings.h"
 #include "store/origin.h"
 
 /*

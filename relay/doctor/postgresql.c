@@ -1,12 +1,13 @@
-/* examine.c: what the doctor asks PostgreSQL, and what the answers mean. */
-#include "feed/examine.h"
+/* postgresql.c: what the doctor asks PostgreSQL, and what the answers mean. */
+#include "doctor/postgresql.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "feed/examine_ask.h"
+#include "doctor/postgresql_ask.h"
+#include "feed/feed_errors.h"
 
 #define AREA "postgresql"
 #define PRIMARY "primary"

@@ -1,5 +1,5 @@
-/* cli_terminal.c: colour, short times and progress: for a person at a terminal, never in a pipe. */
-#include "cli_terminal.h"
+/* terminal.c: colour, short times and progress: for a person at a terminal, never in a pipe. */
+#include "cli/terminal.h"
 
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,11 +1,11 @@
-/* cli_trace.c: `clairon trace`: prints the history of one notification. */
-#include "cli.h"
+/* trace.c: `clairon trace`: prints the history of one notification. */
+#include "cli/cli.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "cli_options.h"
-#include "cli_terminal.h"
+#include "cli/options.h"
+#include "cli/terminal.h"
 #include "wire/frame.h"
 #include "wire/traceparent.h"
 

@@ -1,13 +1,13 @@
-/* cli_errors_print.c: how `clairon errors` prints an entry of the error log. */
-#include "cli_errors.h"
+/* errors_print.c: how `clairon errors` prints an entry of the error log. */
+#include "cli/errors_print.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "cli_options.h"
-#include "cli_terminal.h"
+#include "cli/options.h"
+#include "cli/terminal.h"
 
 #define USERS_SHOWN 3
 

@@ -1,4 +1,4 @@
-/* cli_terminal.h: colour, short times and progress: for a person at a terminal, never in a pipe. */
+/* terminal.h: colour, short times and progress: for a person at a terminal, never in a pipe. */
 #ifndef CLAIRON_CLI_TERMINAL_H
 #define CLAIRON_CLI_TERMINAL_H
 

@@ -1,5 +1,5 @@
-/* cli_options.c: what the commands share: options, settings, the store, what they say. */
-#include "cli_options.h"
+/* options.c: what the commands share: options, settings, the store, what they say. */
+#include "cli/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>

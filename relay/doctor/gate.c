@@ -1,5 +1,5 @@
-/* cli_doctor_gate.c: the doctor's checks of the gate: its origins, and the relay that runs. */
-#include "cli_doctor_gate.h"
+/* gate.c: the doctor's checks of the gate: its origins, and the relay that runs. */
+#include "doctor/gate.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -1,9 +1,9 @@
-/* examine.h: what the doctor asks the store. */
-#ifndef CLAIRON_STORE_EXAMINE_H
-#define CLAIRON_STORE_EXAMINE_H
+/* store.h: what the doctor asks the store. */
+#ifndef CLAIRON_DOCTOR_STORE_H
+#define CLAIRON_DOCTOR_STORE_H
 
 #include "base/config.h"
-#include "base/findings.h"
+#include "doctor/findings.h"
 #include "store/origin.h"
 
 /*

@@ -1,5 +1,5 @@
 /* findings.c: keeps the findings of the doctor until they are printed. */
-#include "base/findings.h"
+#include "doctor/findings.h"
 
 #include <stdarg.h>
 #include <stdio.h>

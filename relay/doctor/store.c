@@ -1,5 +1,5 @@
-/* examine.c: what the doctor asks the store, and what the answers mean. */
-#include "store/examine.h"
+/* store.c: what the doctor asks the store, and what the answers mean. */
+#include "doctor/store.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,11 +8,11 @@
 
 #include "base/clock.h"
 #include "base/urls.h"
-#include "store/connection/url.h"
-#include "store/shards/call.h"
-#include "store/direct/direct_ask.h"
 #include "store/connection/fault.h"
 #include "store/connection/reply.h"
+#include "store/connection/url.h"
+#include "store/direct/direct_ask.h"
+#include "store/shards/call.h"
 
 #define COMMAND_WORDS_MAX 16
 #define AREA "store"

@@ -1,4 +1,4 @@
-/* cli_options.h: what the commands share: options, settings, the store, what they say. */
+/* options.h: what the commands share: options, settings, the store, what they say. */
 #ifndef CLAIRON_CLI_OPTIONS_H
 #define CLAIRON_CLI_OPTIONS_H
 

@@ -1,0 +1,12 @@
+/* doctor.h: `clairon doctor`. */
+#ifndef CLAIRON_DOCTOR_DOCTOR_H
+#define CLAIRON_DOCTOR_DOCTOR_H
+
+/*
+ * Runs the checks of the settings, this machine, the gate, PostgreSQL and the store, and prints the
+ * findings. Returns the exit code: 0 when all checks passed, 1 when one failed, 2 for wrong use or
+ * wrong settings.
+ */
+int doctor_command(int argc, char **argv);
+
+#endif
