@@ -32,7 +32,7 @@ main() {
     mkdir -p "$source"
     tar -C "$(top_dir)" -c --exclude='*.o' --exclude='*.so' --exclude='decoder/clairon--*' \
         --exclude='decoder/*.control' --exclude=node_modules --exclude=client/tests --exclude=client/demo \
-        Makefile README.md LICENSE decoder relay sql client docker tests/fuzz tests/bench/README.md |
+        Makefile README.md LICENSE CHANGELOG.md SECURITY.md decoder relay sql client docker tests/fuzz tests/bench/README.md |
         tar -C "$source" -x
     take_rules "$(pg_major)" "$version"
     # What it builds with is not asked of dpkg alone: headers may have been unpacked without it.
