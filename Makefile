@@ -8,7 +8,8 @@
 #   make soak            ten minutes of churn (SECONDS=..)
 #   make mutants         one-line faults, each of which a test must notice
 #   make check-images    the container images, without an engine
-#   make check-long      the long forms of tests: the decoder under UBSan, the relay under ASan
+#   make check-long      every test in its long form, and the relay under ASan (hours)
+#   make check TIMES=1   and where its time went: layers, and the twenty slowest files
 #   make fmt lint bench asan clean deps help check-unit check-regress check-isolation check-tap ..
 
 SHELL := /bin/bash
@@ -56,6 +57,8 @@ asan_main := $(BUILD)/asan/relay/main.o
 asan_objects := $(filter-out $(asan_main),$(relay_sources:%.c=$(BUILD)/asan/%.o)) \
     $(generated:%=$(BUILD)/asan/%) $(pure_sources:%.c=$(BUILD)/asan/%.o)
 unit_programs := $(unit_sources:%.c=$(BUILD)/asan/%)
+# TESTS names some of them.
+unit_wanted = $(if $(TESTS),$(filter $(TESTS:%.c=$(BUILD)/asan/%),$(unit_programs) $(replay_programs)),$(unit_programs) $(replay_programs))
 
 # What README leads to, in folders as here, so that its links hold.
 documents := README.md LICENSE CHANGELOG.md SECURITY.md $(wildcard client/*.md client/package.json client/src/* \
@@ -104,7 +107,7 @@ endif
 
 # ---- targets
 .PHONY: all help deps plugin check check-build check-parts check-unit check-regress check-isolation check-tap \
-    check-client check-e2e check-root check-replica check-packages check-operations check-images check-sanitized check-asan check-long soak \
+    check-client check-e2e check-root check-replica check-packages check-operations check-images check-sanitized check-asan check-long check-long-build soak \
     asan demo demo-traffic bench bench-tools install uninstall deb clean fmt lint mutants private-root sanitized-root
 
 all: plugin $(BUILD)/clairon
@@ -198,31 +201,30 @@ check-build:
 check-parts: all private-root sanitized-root $(unit_programs) $(replay_programs) $(BUILD)/strict_lines
 	@:
 
+# In the order in which they start: those first that take longest.
+layers := root replica packages operations tap e2e sanitized client regress isolation unit
+
 check:
 	@docker/install-packages.sh
-	@$(MAKE) --no-print-directory check-build || echo "the build failed; what could be built is checked"
-	@tests/root.sh
-	@tests/replica.sh
-	@tests/packages.sh
-	@tests/operations.sh
-	@docker/unprivileged.sh tests/check.sh unit regress isolation sanitized tap client e2e \
-	    root $$(tests/replica.sh layer) packages operations
+	@tests/run.sh --make check-build $(layers)
+
+# The long forms of all tests, and a relay that ASan and UBSan watch.
+check-long:
+	@docker/install-packages.sh
+	@CLAIRON_LONG=1 tests/run.sh --make check-long-build $(layers) asan
+
+check-long-build:
+	@$(MAKE) --no-print-directory -k check-parts $(BUILD)/asan/clairon
+
+# In roots of Debian 13, or about root itself. Not part of check: the images of docker/compose.yaml.
+check-root check-packages check-operations check-images: check-%:
+	@tests/run.sh $*
 
 # A standby's tests, on a PostgreSQL whose standbys decode: Debian 13's, where this machine's is older.
 check-replica: $(BUILD)/clairon private-root
-	@tests/replica.sh
-	@docker/unprivileged.sh tests/check.sh replica
+	@tests/run.sh replica
 
-# Not part of check, for it takes as long as some layers together: the images of docker/compose.yaml.
-check-images:
-	@tests/images.sh
-	@docker/unprivileged.sh tests/check.sh images
-
-check-root check-packages check-operations: check-%:
-	@tests/$*.sh
-	@docker/unprivileged.sh tests/check.sh $*
-
-check-unit: $(unit_programs) $(replay_programs)
+check-unit: $(unit_wanted)
 	@docker/unprivileged.sh tests/check.sh unit
 
 check-regress check-tap check-e2e: check-%: $(BUILD)/clairon $(BUILD)/strict_lines private-root
@@ -234,10 +236,6 @@ check-sanitized: $(BUILD)/strict_lines sanitized-root
 # Long: the TAP files with a relay that ASan and UBSan watch.
 check-asan: $(BUILD)/clairon $(BUILD)/asan/clairon $(BUILD)/strict_lines private-root
 	@docker/unprivileged.sh tests/check.sh asan
-
-# What takes too long for make check.
-check-long: $(BUILD)/clairon $(BUILD)/asan/clairon $(BUILD)/strict_lines private-root sanitized-root
-	@CLAIRON_SANITIZED=all docker/unprivileged.sh tests/check.sh sanitized asan
 
 check-client:
 	@docker/unprivileged.sh tests/check.sh client

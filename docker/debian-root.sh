@@ -45,9 +45,12 @@ take_network() {
         >"$root/etc/apt/apt.conf.d/80this-machine" || true
 }
 
-# Debian's own minimum, kept as a file: making it again then takes a second.
+# Debian's own minimum, kept as a file: making it again then takes a second. Roots that are made at the same
+# time wait for it.
 make_base() {
     local kept=${root%/*}/$suite.tar
+    exec 8>"$kept.lock"
+    flock 8
     if [ ! -s "$kept" ]; then
         rm -rf "$root.new"
         mkdir -p "$root.new"
@@ -58,6 +61,7 @@ make_base() {
         mv "$kept.new" "$kept"
         rm -rf "$root.new"
     fi
+    exec 8>&-
     rm -rf "$root"
     mkdir -p "$root"/{proc,sys,var/cache/apt/archives/partial}
     tar -C "$root" -xpf "$kept"

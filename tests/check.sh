@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# check.sh: runs layers of tests, each to its end, and counts honestly.
+# check.sh: runs layers of tests side by side, each to its end, and counts honestly.
 #
 #   tests/check.sh [unit] [regress] [isolation] [sanitized] [tap] [client] [e2e]
 #                  [root] [replica] [packages] [operations] [images] [asan]
 #
-# TESTS names files of the layers unit, tap and e2e that alone are to run of these:
-#   make check-tap TESTS=tests/tap/245_workers.pl
+#   TESTS='FILE..'    of the layers unit, tap, client and e2e only these files:
+#                     make check-tap TESTS=tests/tap/245_workers.pl
+#   LAYERS=N          N layers at a time; the output of each is printed when it ended, in the order of the
+#                     arguments. A single layer, or LAYERS=1, prints as it runs.
+#   TIMES=N           prints the wall and CPU seconds of each layer, and the N slowest files (1: 20)
 #
-# Each layer may take a while but not for ever; one that fails does not stop the
-# next. A layer that ran nothing is a failure. The last line is the sum of all.
-# Run it through docker/unprivileged.sh: PostgreSQL refuses root.
+# A layer that fails does not stop another; one that ran nothing is a failure. The last line is the
+# sum of all. Run it through docker/unprivileged.sh: PostgreSQL refuses root.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=tests/env.sh
@@ -38,13 +40,22 @@ layer_unit() {
     for source in $(files_of 'tests/unit/test_*.c'); do
         program=build/asan/${source%.c}
         echo "# $program"
-        unit_program "$program" || status=1
+        timed "$source" unit_program "$program" || status=1
     done
     for source in $(files_of 'tests/fuzz/fuzz_*.c'); do
         program=build/asan/${source%.c}
         echo "# $program"
-        unit_program "$program" "tests/fuzz/corpus/${program##*/fuzz_}" || status=1
+        timed "$source" unit_program "$program" "tests/fuzz/corpus/${program##*/fuzz_}" || status=1
     done
+    return "$status"
+}
+
+# timed FILE COMMAND..: the command, and a line with its seconds, as prove and tests/e2e/parallel.py print it.
+timed() {
+    local file=$1 began=${EPOCHREALTIME/./} status=0
+    shift
+    "$@" || status=$?
+    printf '# %.1f s %s\n' "$(((${EPOCHREALTIME/./} - began) / 100000))e-1" "$file"
     return "$status"
 }
 
@@ -111,8 +122,7 @@ layer_tap() {
     tap_files "${files[@]}"
 }
 
-# A standby, and the decoder on a PostgreSQL that has standbys decode. On one that cannot, what
-# tests/replica.sh saw elsewhere.
+# A standby, and the decoder on a PostgreSQL that has standbys decode: this machine's, else one in a Debian root.
 layer_replica() {
     if [ "$(pg_major)" -ge 16 ]; then
         tap_files tests/tap/50*.pl tests/tap/274_pg_upgrade.pl tests/tap/01*_decoder_*.pl tests/tap/02*.pl
@@ -126,13 +136,23 @@ layer_packages() { recorded packages; }
 layer_operations() { recorded operations; }
 layer_images() { recorded images; }
 
-# What a script of this name saw as root: tests/roots.sh.
+# What the script of this name prints, which tests/as_root.sh runs.
 recorded() {
-    if [ -s "build/$1.log" ]; then
-        cat "build/$1.log"
-    else
-        echo "not ok - tests/$1.sh has not run"
+    local folder=${CLAIRON_RECORDED:-/nonexistent} ended=false
+    until [ -e "$folder/$1.log" ] || [ -e "$folder/ended" ] || [ ! -d "$folder" ]; do
+        sleep 0.2
+    done
+    if [ ! -e "$folder/$1.log" ]; then
+        echo "not ok - tests/$1.sh has not run: make check-$1 runs it"
+        return 1
     fi
+    exec 3<"$folder/$1.log"
+    until $ended; do
+        ! [ -e "$folder/$1.ended" ] && ! [ -e "$folder/ended" ] || ended=true
+        cat <&3
+        $ended || sleep 0.2
+    done
+    [ -e "$folder/$1.ended" ] || echo "not ok - tests/$1.sh did not end"
 }
 
 tap_files() {
@@ -177,7 +197,7 @@ layer_sanitized() (
         return 1
     fi
     export PATH="$CLAIRON_ROOT/bin:$PATH" UBSAN_OPTIONS=print_stacktrace=1
-    if [ "${CLAIRON_SANITIZED:-}" = all ]; then
+    if [ "${CLAIRON_SANITIZED:-}" = all ] || [ -n "${CLAIRON_LONG:-}" ]; then
         names=(tests/tap/01*_decoder_*.pl tests/tap/03*.pl)
     else
         export CLAIRON_DIFF_TRANSACTIONS=500
@@ -199,6 +219,7 @@ layer_client() (
     return "$status"
 )
 
+# A browser and a demo for each file.
 layer_e2e() {
     local files
     mapfile -t files < <(files_of 'tests/e2e/test_*.py')
@@ -235,51 +256,164 @@ count() {
         END { print passed + 0, failed + 0, skipped + 0 }' "$1"
 }
 
-run_layer() {
-    local layer=$1 log=$logs/$1.log status=0 passed failed skipped
-    echo "---- $layer"
-    # Two runs of one layer would overwrite each other's files. The servers must inherit neither this lock
-    # nor that of docker/unprivileged.sh.
-    exec 9>>"$logs/$layer.lock"
-    flock -n 9 || { echo "another run of this layer is under way, waiting"; flock 9; }
-    # tee must outlive a Ctrl-C: tests that stop their servers still print.
-    "layer_$layer" 7>&- 9>&- 2>&1 | (trap '' INT TERM HUP; exec tee "$log") || status=1
+# ---- layers side by side, each a process with a session of its own
+
+declare -A process=() locks=() result=()
+running=() streaming=false
+
+is_recorded() { [[ " root replica packages operations images " == *" $1 "* ]]; }
+
+# Those that wait for a script of root's take no place of another.
+may_start() {
+    local layer places=${LAYERS:-$(($(nproc) + 1))}
+    ! is_recorded "$1" || $streaming || return 0
+    for layer in "${running[@]}"; do
+        is_recorded "$layer" && ! $streaming || places=$((places - 1))
+    done
+    [ "$places" -gt 0 ]
+}
+
+start_layer() {
+    local layer=$1 lock measured=()
+    [ -z "${TIMES:-}" ] || measured=(python3 tests/measure.py "$logs/$layer.times")
+    # Two runs of one layer would overwrite each other's files.
+    exec {lock}>>"$logs/$layer.lock"
+    flock -n "$lock" || { echo "another run of the layer $layer is under way, waiting"; flock "$lock"; }
+    locks[$layer]=$lock
+    : >"$logs/$layer.log"
+    (
+        # The servers must inherit neither these locks nor that of docker/unprivileged.sh.
+        for lock in "${locks[@]}" 7; do
+            exec {lock}>&-
+        done
+        exec setsid "${measured[@]}" "$0" --layer "$layer" </dev/null >>"$logs/$layer.log" 2>&1
+    ) &
+    process[$layer]=$!
+    running+=("$layer")
+}
+
+# finish_layer NAME: counts it. A failure of no test in particular is one failure; so is a layer without a test.
+finish_layer() {
+    local layer=$1 log=$logs/$1.log lock=${locks[$1]} status=0 passed failed skipped still=() each
+    wait "${process[$layer]}" || status=$?
     # Not a process substitution: a bare root has no /dev/fd.
     read -r passed failed skipped <<<"$(count "$log")"
-    # What failed without saying which test it was is one failure; so is a layer that ran nothing.
-    if [ "$status" != 0 ] && [ "$failed" = 0 ]; then
-        failed=1
-    fi
     if [ "$((passed + failed + skipped))" = 0 ]; then
-        echo "$layer: no test ran"
+        echo "$layer: no test ran" >>"$log"
+        failed=1
+    elif [ "$status" != 0 ] && [ "$failed" = 0 ]; then
+        echo "$layer: ended with status $status" >>"$log"
         failed=1
     fi
     total_passed=$((total_passed + passed))
     total_failed=$((total_failed + failed))
     total_skipped=$((total_skipped + skipped))
-    exec 9>&-
-    summary+=("$(printf '%-8s %d passed, %d failed, %d skipped' "$layer" "$passed" "$failed" "$skipped")")
+    result[$layer]="$passed passed, $failed failed, $skipped skipped"
+    exec {lock}>&-
+    unset "locks[$layer]"
+    for each in "${running[@]}"; do
+        [ "$each" = "$layer" ] || still+=("$each")
+    done
+    running=("${still[@]}")
+    $streaming || printf '%6d s  %s: %s\n' "$SECONDS" "$layer" "${result[$layer]}"
 }
 
-# interrupted SIGNAL: the layer has ended by now; so do the other layers, and the caller.
+# print_output [LAYER..]: the next of these, in their order: whole, or as far as it came. Descriptor 3 is its log.
+print_output() {
+    while [ "$printed" -lt $# ]; do
+        local layer=${*:printed+1:1}
+        [ -n "${result[$layer]:-}" ] || $streaming && [ -n "${process[$layer]:-}" ] || return 0
+        [ "$opened" = "$layer" ] || { echo "---- $layer"; exec 3<"$logs/$layer.log"; opened=$layer; }
+        cat <&3
+        [ -n "${result[$layer]:-}" ] || return 0
+        printed=$((printed + 1))
+    done
+}
+
+# Every fifteen seconds: how many tests of each layer have passed so far.
+print_progress() {
+    local layer line=''
+    [ "$SECONDS" -ge "$next_progress" ] || return 0
+    next_progress=$((SECONDS + 15))
+    for layer in "${running[@]}"; do
+        line+=", $layer $(grep -acE '^ok |\.\.\. ok' "$logs/$layer.log")"
+    done
+    printf '%6d s  %s\n' "$SECONDS" "${line#, }"
+}
+
+run_layers() {
+    local waiting=("$@") layer printed=0 opened='' next_progress=15
+    [ $# -gt 1 ] && [ "${LAYERS:-}" != 1 ] || streaming=true
+    while [ ${#waiting[@]} -gt 0 ] || [ ${#running[@]} -gt 0 ]; do
+        while [ ${#waiting[@]} -gt 0 ] && may_start "${waiting[0]}"; do
+            start_layer "${waiting[0]}"
+            waiting=("${waiting[@]:1}")
+        done
+        sleep 0.1
+        [ -d "/proc/$PPID" ] || interrupted HUP
+        for layer in "${running[@]}"; do
+            kill -0 "${process[$layer]}" 2>/dev/null || finish_layer "$layer"
+        done
+        print_output "$@"
+        $streaming || [ ${#running[@]} = 0 ] || print_progress
+    done
+}
+
+# interrupted SIGNAL: each layer ends its servers, then the caller ends.
 interrupted() {
-    echo "---- interrupted by SIG$1 in $layer"
+    local layer waited=0
+    trap '' INT TERM HUP
+    echo "---- interrupted by SIG$1 in ${running[*]}"
+    for layer in "${running[@]}"; do
+        kill -s TERM -- "-${process[$layer]}" 2>/dev/null
+    done
+    for layer in "${running[@]}"; do
+        while kill -0 -- "-${process[$layer]}" 2>/dev/null; do
+            waited=$((waited + 1))
+            [ "$waited" -lt 900 ] || kill -s KILL -- "-${process[$layer]}" 2>/dev/null
+            sleep 0.1
+        done
+    done
     trap - "$1"
     kill -s "$1" $$
 }
 
-summary=()
+# What TIMES asks for: the layers and the steps before them, then the slowest files.
+print_times() {
+    local layer file wall cpu most=$TIMES
+    [ "$most" != 1 ] || most=20
+    printf '%8s %8s  %s\n' 'wall s' 'CPU s' layer
+    for layer in build build_root build_packages "$@"; do
+        file=$logs/$layer.times
+        # A script of root's is measured where it runs.
+        [ ! -e "${CLAIRON_RECORDED:-}/$layer.log.times" ] || file=$CLAIRON_RECORDED/$layer.log.times
+        [ ! -e "$file" ] || ! read -r wall cpu <"$file" || printf '%8.1f %8.1f  %s\n' "$wall" "$cpu" "$layer"
+    done
+    printf '%8d %8s  all, since the first of them began\n' "$((SECONDS + ${CLAIRON_SECONDS:-0}))" ''
+    printf '%8s  %s\n' seconds file
+    for layer in "$@"; do
+        sed -n "s/^# \([0-9.]* s\) \(tests.*\)/\1 $layer \2/p" "$logs/$layer.log"
+    done | sort -rn | head -n "$most" | awk '{ printf "%8.1f  %s (%s)\n", $1, $4, $3 }'
+}
+
+if [ "${1:-}" = --layer ]; then
+    "layer_$2"
+    exit
+fi
+[ $# -gt 0 ] || set -- tap e2e client regress isolation unit
+for layer in "$@"; do
+    declare -F "layer_$layer" >/dev/null || die "unknown layer \"$layer\""
+done
 for signal in INT TERM HUP; do
     # shellcheck disable=SC2064 # the value of now
     trap "interrupted $signal" "$signal"
 done
-[ $# -gt 0 ] || set -- unit regress isolation tap client e2e
-for layer in "$@"; do
-    declare -F "layer_$layer" >/dev/null || die "unknown layer \"$layer\""
-    run_layer "$layer"
-done
+run_layers "$@"
+[ -z "${TIMES:-}" ] || print_times "$@"
 echo "----"
-printf '%s\n' "${summary[@]}"
+for layer in "$@"; do
+    printf '%-10s %s\n' "$layer" "${result[$layer]}"
+done
 if [ "$total_skipped" = 0 ]; then
     echo "$total_passed passed, $total_failed failed"
 else

@@ -33,4 +33,4 @@ run_tests() {
     say "not ok - the images, on Debian 13"
 }
 
-record images "the container images" run_tests
+run_tests

@@ -9,8 +9,7 @@ cd "$(dirname "$0")/.."
 # shellcheck source=tests/roots.sh
 . tests/roots.sh
 
-clean=$roots/clean       # Debian 13 with PostgreSQL and a store, as an operator has it
-target=$roots/operations # a copy of it
+target=$roots/operations # a copy of the clean root
 page=docker/OPERATIONS.md
 zero="## A dedicated standby, from zero"
 
@@ -84,9 +83,7 @@ END
 
 # The network needs this machine's; what runs later has one of its own.
 make_target() {
-    build_root && say "# the packages are built there" && inside docker/debian-packages.sh build/deb &&
-        docker/debian-root.sh make "$clean" postgresql-17 valkey-server systemd &&
-        docker/debian-root.sh copy "$clean" "$target" || return
+    docker/debian-root.sh copy "$clean" "$target" || return
     for name in postgresql-17-clairon clairon-relay; do
         cp "$root$place/build/deb/$name"_*.deb "$target/root/$name.deb"
     done
@@ -273,6 +270,6 @@ run_tests() {
 
 case ${1:-} in
     typed) run_typed ;;
-    '') record operations "the page of operations, typed" run_tests ;;
+    '') run_tests ;;
     *) die "usage: operations.sh" ;;
 esac

@@ -8,8 +8,7 @@ cd "$(dirname "$0")/.."
 # shellcheck source=tests/roots.sh
 . tests/roots.sh
 
-clean=$roots/clean     # Debian 13 with PostgreSQL and a store, as an operator has it
-target=$roots/packages # a copy of it, that clairon is installed in
+target=$roots/packages # a copy of the clean root, that clairon is installed in
 unit=/usr/lib/systemd/system/clairon-relay.service
 
 in_target() { docker/debian-root.sh run "$target" "$@"; }
@@ -169,12 +168,7 @@ check_removal() {
 
 run_tests() {
     local name
-    if ! { build_root && say "# the packages are built there" && inside docker/debian-packages.sh build/deb &&
-        docker/debian-root.sh make "$clean" postgresql-17 valkey-server systemd &&
-        docker/debian-root.sh copy "$clean" "$target"; }; then
-        say "not ok - the packages could not be built"
-        return
-    fi
+    docker/debian-root.sh copy "$clean" "$target"
     for name in postgresql-17-clairon clairon-relay; do
         cp "$root$place/build/deb/$name"_*.deb "$target/root/$name.deb"
     done
@@ -189,4 +183,4 @@ run_tests() {
     rm -rf "$target"
 }
 
-record packages "the Debian packages" run_tests
+run_tests

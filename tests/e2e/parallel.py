@@ -40,7 +40,7 @@ def run(file):
         output += f"\nnot ok - stopped after {FILE_SECONDS} s: {file}"
     elif child.returncode != 0 and "\nRan " not in output:
         output += f"\nnot ok - {file} ended with status {child.returncode} before its first result"
-    return child.returncode, f"# {file}: {time.monotonic() - began:.0f} s\n{output}"
+    return child.returncode, f"# {time.monotonic() - began:.1f} s {file}\n{output}"
 
 
 def ends_within(child, seconds):

@@ -18,9 +18,9 @@ sub file
     chmod 0755, "$checkout/$path";
     return;
 }
-mkdir "$checkout$_" or die "could not make $checkout$_: $!" for '', '/build', '/tests', '/tests/tap';
+mkdir "$checkout$_" or die "could not make $checkout$_: $!" for '', qw(/bin /build /tests /tests/tap /tests/e2e);
 symlink top() . "/$_", "$checkout/$_" or die "could not link $_: $!"
-  for qw(docker build/root build/clairon tests/check.sh tests/bounded.sh tests/env.sh tests/roots.sh tests/perl);
+  for qw(docker build/root build/clairon tests/perl), map { "tests/$_.sh" } qw(check run as_root bounded env roots);
 
 file('Makefile', "%:\n\t\@tests/\$@\n");
 file('tests/tap/waits.pl', <<"END");
@@ -32,25 +32,42 @@ pass('started');
 open my \$ready, '>', '$checkout/ready';
 sleep 1 while 1;
 END
-file('tests/layer', <<'END');
+file('tests/one_layer', <<'END');
 #!/bin/bash
-exec tests/check.sh tap client
+exec env LAYERS=1 tests/check.sh tap client
 END
-# As what runs in a Debian root, which may ask at the terminal. It takes no root, and would go on.
-file('tests/recorded', <<'END');
+file('tests/two_layers', <<'END');
 #!/bin/bash
-set -euo pipefail
-. tests/roots.sh
-id() { echo 0; }
-waits() {
-    read -r line </dev/tty || echo "no terminal"
-    read -r line || echo "no input"
-    touch ready
-    sleep 1000
-    touch went_on
-    sleep 1000
-}
-record waits "a test that waits" waits
+exec tests/run.sh tap e2e
+END
+file('tests/e2e/test_waits.py', <<"END");
+import os, signal, subprocess, time
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+server = subprocess.Popen(["sleep", "1000"], env={**os.environ, "SERVER": "$checkout"}, start_new_session=True)
+open("$checkout/second_ready", "w").close()
+try:
+    time.sleep(1000)
+finally:
+    server.kill()
+END
+# A script for root, which may ask at the terminal. Its root is none.
+file('tests/as_root', <<'END');
+#!/bin/bash
+exec tests/run.sh root
+END
+file('bin/id', <<'END');
+#!/bin/bash
+if grep -q as_root.sh "/proc/$PPID/cmdline"; then echo 0; else exec /usr/bin/id "$@"; fi
+END
+file('tests/root.sh', <<'END');
+#!/bin/bash
+read -r line </dev/tty || echo "no terminal"
+read -r line || echo "no input"
+echo "ok 1 - root"
+touch ready
+sleep 1000
+touch went_on
+sleep 1000
 END
 
 # The terminal's output; the process that has it; and what runs, by a path or a variable of ours.
@@ -58,11 +75,11 @@ my ($terminal, $pid, $screen);
 sub run_in_terminal
 {
     my ($goal) = @_;
-    unlink "$checkout/ready";
+    unlink "$checkout/ready", "$checkout/second_ready";
     $screen = "$checkout/screen";
     local %ENV = (%ENV, CLAIRON_WORK => "$checkout/build/work", CLAIRON_ROOTS => "$checkout/build/roots",
-        TMPDIR => $checkout, CLAIRON_IN_TERMINAL => $checkout, SHELL => '/bin/bash');
-    delete @ENV{qw(TESTS TESTDIR TESTDATADIR TESTLOGDIR CLAIRON_BOUNDED MAKEFLAGS MAKELEVEL)};
+        TMPDIR => $checkout, CLAIRON_IN_TERMINAL => $checkout, SHELL => '/bin/bash', PATH => "$checkout/bin:$ENV{PATH}");
+    delete @ENV{qw(TESTS TIMES LAYERS TESTDIR TESTDATADIR TESTLOGDIR CLAIRON_RECORDED MAKEFLAGS MAKELEVEL)};
     $pid = open $terminal, '|-', 'script', '-qefc', "make -C $checkout $goal", '-O', $screen
       or die "could not start script: $!";
     $terminal->autoflush(1);
@@ -101,20 +118,25 @@ sub names_of { return map { words_of("$_/cmdline") } @_ }
 
 END { kill KILL => map { m{(\d+)$} } still_running() if $pid }
 
-run_in_terminal('layer');
+run_in_terminal('one_layer');
 wait_until('a test runs with its servers', sub { -e "$checkout/ready" });
 my @servers = grep { /postgres -D|valkey|redis|keydb|clairon relay/ } names_of(still_running());
 is(scalar @servers, 3, 'a layer runs in a terminal, with three servers') or diag(@servers);
-isnt(interrupt(), 0, 'Ctrl-C is a failure of the run');
-is_deeply([ names_of(still_running()) ], [], 'and nothing it started is left');
-like(shown(), qr/---- interrupted by SIGINT in tap$/m, 'it says so');
-unlike(shown(), qr/^---- client$/m, 'and starts no other layer');
+isnt(interrupt(), 0, 'Ctrl-C fails the run');
+is_deeply([ names_of(still_running()) ], [], 'and ends every process of it');
+like(shown(), qr/---- interrupted by SIGINT in tap$/m, 'the output names the layer');
+unlike(shown(), qr/^---- client$/m, 'the next layer does not start');
 
-run_in_terminal('recorded');
-wait_until('a recorded test waits neither for the terminal nor for input', sub { -e "$checkout/ready" });
-isnt(interrupt(), 0, 'Ctrl-C is a failure of a recorded test');
-is_deeply([ names_of(still_running()) ], [], 'and nothing it started is left');
-ok(!-e "$checkout/went_on", 'it goes no further');
-ok(!-e "$checkout/build/waits.log", 'and no log is there to be counted');
+run_in_terminal('two_layers');
+wait_until('two layers run side by side', sub { -e "$checkout/ready" && -e "$checkout/second_ready" });
+isnt(interrupt(), 0, 'Ctrl-C fails a run of two layers');
+is_deeply([ names_of(still_running()) ], [], 'and ends every process of both');
+like(shown(), qr/---- interrupted by SIGINT in tap e2e$/m, 'the output names both layers');
+
+run_in_terminal('as_root');
+wait_until('a script of root waits neither for the terminal nor for input', sub { -e "$checkout/ready" });
+isnt(interrupt(), 0, 'Ctrl-C fails a run with a script of root');
+is_deeply([ names_of(still_running()) ], [], 'and ends every process of it');
+ok(!-e "$checkout/went_on", 'the script does not continue');
 
 done_testing();

@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# as_root.sh: runs the test scripts that need root, side by side, for tests/run.sh.
+#
+#   tests/as_root.sh FOLDER [root] [replica] [packages] [operations] [images]
+#
+# FOLDER/NAME.log is what tests/NAME.sh prints, complete when FOLDER/NAME.ended exists. All ends when
+# FOLDER/stop exists or the caller is gone. Without root, and without a sudo that asks nothing, the
+# tests are skipped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=tests/roots.sh
+. tests/roots.sh
+# shellcheck source=tests/bounded.sh
+. tests/bounded.sh
+
+folder=$1
+shift
+asked=" $* "
+
+asks() { [[ $asked == *" $1 "* ]]; }
+
+# run LOG COMMAND..: for an hour and a half at most; TIMES measures it.
+run() {
+    local log=$1 measured=()
+    shift
+    [ -z "${TIMES:-}" ] || measured=(python3 tests/measure.py "$log.times")
+    bounded 5400 "${measured[@]}" "$@" >"$log" 2>&1
+}
+
+start() {
+    asks "$1" || return 0
+    {
+        run "$folder/$1.log" "tests/$1.sh" || say "not ok - tests/$1.sh ended with status $?" >>"$folder/$1.log"
+        touch "$folder/$1.ended"
+    } 9>&- &
+    echo $! >>"$folder/jobs"
+}
+
+# prepare STEP NAME..: a function of tests/roots.sh; if it fails, so does each of these that was asked for.
+prepare() {
+    local step=$1 name status=0
+    shift
+    run "$folder/$step.log" "$0" "$folder" --step "$step" 9>&- || status=$?
+    [ "$status" != 0 ] || return 0
+    for name in "$@"; do
+        { cat "$folder/$step.log"; say "not ok - $name: $step below $roots ended with status $status"; } >"$folder/$name.log"
+        touch "$folder/$name.ended"
+    done
+    return 1
+}
+
+# What several tests use is built once, before them; other tests run meanwhile.
+run_all() {
+    start root
+    if asks replica || asks packages || asks operations || asks images; then
+        mkdir -p "$roots"
+        exec 9>"$roots/lock"
+        flock -n 9 || { say "another run uses $roots: waiting for it"; flock 9; }
+        run_in_roots
+    fi
+    wait
+}
+
+run_in_roots() {
+    if asks replica || asks packages || asks operations; then
+        prepare build_root replica packages operations || return 0
+    fi
+    start images
+    start replica
+    if asks packages || asks operations; then
+        prepare build_packages packages operations || return 0
+    fi
+    start packages
+    start operations
+}
+
+# Each shell of this group ends the command that it waits for.
+stop_all() {
+    local job
+    trap '' TERM
+    kill -s TERM 0
+    for job in "$work" $(cat "$folder/jobs" 2>/dev/null); do
+        while kill -0 "$job" 2>/dev/null; do
+            sleep 0.1
+        done
+    done
+    exit 1
+}
+
+if [ "${1:-}" = --step ]; then
+    "$2"
+    exit
+fi
+if [ "$(id -u)" != 0 ]; then
+    if sudo -n true 2>/dev/null; then
+        exec sudo -n CLAIRON_ROOTS="$roots" CLAIRON_LONG="${CLAIRON_LONG:-}" TIMES="${TIMES:-}" "$0" "$folder" "$@"
+    fi
+    for name in "$@"; do
+        say "1..0 # SKIP $name: needs root: sudo make check-$name" >"$folder/$name.log"
+        touch "$folder/$name.ended"
+    done
+    exit
+fi
+run_all &
+work=$!
+while kill -0 "$work" 2>/dev/null; do
+    if [ -e "$folder/stop" ] || [ ! -d "/proc/$PPID" ]; then
+        stop_all
+    fi
+    sleep 0.3
+done
