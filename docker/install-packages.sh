@@ -52,7 +52,7 @@ packages_for() {
             echo clang libclang-rt-dev
             ;;
         tap)
-            echo libipc-run-perl libmojolicious-perl libjson-perl libio-socket-ssl-perl
+            echo libipc-run-perl libmojolicious-perl libjson-perl libjson-xs-perl libio-socket-ssl-perl
             ;;
         deb)
             echo dpkg-dev debhelper
