@@ -26,11 +26,13 @@ my $link   = $store->link;
 my $handed = $relay->metric('clairon_feed_frames_total');
 kill STOP => $store->{pid};
 $pg->safe_psql('postgres', "INSERT INTO t SELECT i, repeat('x', 800) FROM generate_series(1, $ROWS) i");
-wait_until('batches wait for the store', sub {
-    my $frames = $relay->metric('clairon_feed_frames_total');
-    my $more = $frames > $handed;
+# Each question for a metric is a turn of the relay's loop, in which it reads what it may still take.
+wait_until('batches wait for the store, and PostgreSQL for the relay', sub {
+    my $waits_for = $pg->safe_psql('postgres', 'SELECT wait_event FROM pg_stat_activity JOIN pg_stat_replication USING (pid)');
+    my $frames    = $relay->metric('clairon_feed_frames_total');
+    my $more      = $frames > $handed;
     $handed = $frames;
-    return $frames > 500 && !$more;
+    return $waits_for eq 'WalSenderWriteData' && $frames > 500 && !$more;
 });
 my $bytes = command(qw(CONFIG SET maxmemory 1)) . command('ECHO', 'x' x ($READ - 30)) x $ROUNDS
   . command(qw(CONFIG SET maxmemory 0));

@@ -15,7 +15,7 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('t', 'ALL')});
 my $store = Clairon::Test::store();
 # Replicas that are not there: nothing is confirmed, so all is read again by the next one.
-my $relay = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0,
+my $relay = Clairon::Test::relay($pg, $store, roles => 'feed',
     conf => { 'store.min_replicas' => 1, 'relay.log_level' => 'info' });
 $relay->wait_for_log(qr/streaming from slot/);
 my $rows  = 0;

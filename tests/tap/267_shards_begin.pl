@@ -11,7 +11,7 @@ $pg->safe_psql('postgres', q{
     CREATE TABLE task (id int PRIMARY KEY, owners text[], version int);
     SELECT clairon.watch('task', 'USER', 'owners')});
 my $store = Clairon::Test::store();
-my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0);
+my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed');
 my $gate  = Clairon::Test::relay(undef, $store, roles => 'gate');
 
 # One transaction: its first version is for two, the next ones are for one.

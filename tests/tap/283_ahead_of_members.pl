@@ -10,7 +10,7 @@ my $OLD = 600;
 
 my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
-my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0);
+my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed');
 my $gate  = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.slow_age' => '10m', 'gate.ping' => '1h' });
 
 sub notify { my ($audience, $target, $mark, $count) = @_;

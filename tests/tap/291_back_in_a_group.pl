@@ -9,7 +9,7 @@ use Test::More;
 
 my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
-my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0);
+my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed');
 my $gate  = Clairon::Test::relay(undef, $store, roles => 'gate');
 
 sub notify { my ($audience, $target, @more) = @_;

@@ -30,7 +30,7 @@ sub expired
     my $before = entries();
     my @ids = split /\n/, $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$users}', '{}', ack_required => true,"
         . " ttl => '1 hour') FROM generate_series(1, $count)");
-    wait_until('all are stored', sub { $store->ask('HLEN', 'clairon:pending') >= $count });
+    wait_until('all are stored', sub { !grep { !defined } @{ $store->ask('HMGET', 'clairon:pending', @ids) } });
     $store->ask('ZADD', 'clairon:due', map { (1, "$_:") } @ids);
     wait_until('all are in the error log', sub { entries() == $before + $count });
     return @ids;

@@ -13,6 +13,7 @@ sub start
     my ($self) = @_;
     die "$self->{name} runs already\n" if $self->{pid};
     my @command = $self->command;
+    $self->{start_mark} = $self->log_mark;
     my $pid     = fork // die "could not fork: $!";
     if ($pid == 0)
     {

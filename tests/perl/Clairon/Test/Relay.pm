@@ -31,7 +31,7 @@ sub new
         'feed.slot' => 'clairon',
         ($store ? ('store.url' => $store->url) : ()),
         'gate.listen'            => "127.0.0.1:$self->{port}",
-        'gate.drain'             => '1s',
+        'gate.drain'             => '100ms',
         'auth.hs256_secret_file' => "$folder/secret",
         'relay.log_level'        => 'debug',
         ($store && $store->shards > 1 ? ('store.shards' => $store->shards) : ()),
@@ -105,9 +105,14 @@ sub metric
     return $status == 200 && $body =~ /^\Q$name\E (\S+)$/m ? $1 : undef;
 }
 
+# A feed alone has no port to ask: it logs that it streams.
 sub wait_ready
 {
     my ($self, $seconds) = @_;
+    if (($self->{settings}{'relay.roles'} // '') eq 'feed')
+    {
+        return $self->wait_for_log(qr/streaming from slot/, from => $self->{start_mark}, seconds => $seconds);
+    }
     Clairon::Test::wait_until('the relay is ready', sub {
         $self->is_alive or die "the relay ended:\n" . $self->log_text . "\n";
         return ($self->get('/readyz'))[0] == 200;
