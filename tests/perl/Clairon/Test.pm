@@ -1,7 +1,7 @@
 # Clairon::Test: the servers of a system test, and their end.
 #
 #   use Clairon::Test;
-#   my $pg    = Clairon::Test::postgresql('main');      # PostgreSQL::Test::Cluster, started
+#   my $pg    = Clairon::Test::postgresql('main');      # Clairon::Test::Cluster, started
 #   my $store = Clairon::Test::store();                 # Clairon::Test::Store, started
 #   my $relay = Clairon::Test::relay($pg, $store);      # Clairon::Test::Relay, ready
 #   my $user  = $relay->client('u1');                   # Clairon::Test::Client, connected
@@ -22,12 +22,12 @@ use IPC::Run ();
 use JSON ();
 use MIME::Base64 qw(encode_base64url);
 use POSIX ();
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More ();
 use Time::HiRes qw(time);
 
 use Clairon::Test::Client;
+use Clairon::Test::Cluster;
 use Clairon::Test::LateAnswers;
 use Clairon::Test::Page;
 use Clairon::Test::Proxy;
@@ -154,9 +154,8 @@ sub token
 sub postgresql
 {
     my ($name, %options) = @_;
-    my $node = PostgreSQL::Test::Cluster->new($name);
-    # The encoding must not hang on the locale of whoever runs the tests.
-    $node->init(allows_streaming => 'logical', extra => [ '--locale=C', '--encoding=UTF8' ]);
+    my $node = Clairon::Test::Cluster->new($name);
+    $node->init;
     $node->append_conf('postgresql.conf', server_settings() . "\n" . ($options{conf} // ''));
     $node->start;
     remember($node);
@@ -169,7 +168,7 @@ sub postgresql
 sub standby
 {
     my ($primary, %options) = @_;
-    my $node = PostgreSQL::Test::Cluster->new('standby');
+    my $node = Clairon::Test::Cluster->new('standby');
     $primary->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('standby', true)});
     $primary->backup('copy');
     $node->init_from_backup($primary, 'copy', has_streaming => 1);
@@ -194,7 +193,8 @@ sub make_extension
 sub server_settings
 {
     my $known = qx{postgres --describe-config};
-    my $text  = "max_wal_senders = 10\nmax_replication_slots = 10\nfsync = off\n";
+    # To compile queries on tables without statistics takes seconds.
+    my $text = "max_wal_senders = 10\nmax_replication_slots = 10\nfsync = off\njit = off\n";
     $text .= "output_plugin_libraries = 'pgoutput, test_decoding, clairon'\n"
       if $known =~ /^output_plugin_libraries\t/m;
     return $text;

@@ -1,0 +1,70 @@
+# Clairon::Test::Cluster: PostgreSQL::Test::Cluster, faster: a copied initdb and queries without a psql process.
+package Clairon::Test::Cluster;
+
+use strict;
+use warnings;
+
+use parent -norequire, 'PostgreSQL::Test::Cluster';
+use Clairon::Test::Query;
+use Fcntl qw(:flock);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils ();
+
+my @INITDB = ('--locale=C', '--encoding=UTF8');    # independent of the locale of the user who runs the tests
+my $copies = 0;
+
+# A cluster set up for logical decoding. The first of a test is a copy of a template. All copies share the
+# template's system identifier, so a second one runs initdb.
+sub init
+{
+    my ($self) = @_;
+    my @options = (allows_streaming => 'logical', extra => [@INITDB]);
+    return $self->SUPER::init(@options) if $copies++;
+    my $template = template();
+    my $run      = \&PostgreSQL::Test::Utils::system_or_bail;
+    no warnings 'redefine';
+    # The method of PostgreSQL 15 knows no template, that of 16 none with options of initdb.
+    local *PostgreSQL::Test::Utils::system_or_bail = sub {
+        return $run->(@_) unless $_[0] eq 'initdb';
+        return $run->('cp', '-a', $template, $self->data_dir);
+    };
+    return $self->SUPER::init(@options);
+}
+
+# The folder of an initialized cluster that never ran, kept for the next run of the tests.
+sub template
+{
+    my $version = qx{initdb --version};
+    my $folder  = "$ENV{CLAIRON_WORK}/initdb-" . ($version =~ s/[^\w.+~-]+/-/gr);
+    return $folder if -d $folder;
+    open my $lock, '>', "$ENV{CLAIRON_WORK}/initdb.lock" or die "could not write $ENV{CLAIRON_WORK}/initdb.lock: $!";
+    flock $lock, LOCK_EX or die "could not lock $ENV{CLAIRON_WORK}/initdb.lock: $!";
+    return $folder if -d $folder;
+    PostgreSQL::Test::Utils::system_or_bail('rm', '-rf', "$folder.new");
+    PostgreSQL::Test::Utils::system_or_bail('initdb', '-D', "$folder.new", '-A', 'trust', '-N', @INITDB);
+    rename "$folder.new", $folder or die "could not rename $folder.new: $!";
+    return $folder;
+}
+
+# As of PostgreSQL::Test::Cluster. safe_psql() calls it as well.
+sub psql
+{
+    my ($self, $database, $sql, %params) = @_;
+    my %results    = map { $_ => delete $params{$_} } grep { exists $params{$_} } qw(stdout stderr);
+    my $is_plain   = !grep { !/^on_error_(die|stop)$/ || !$params{$_} } keys %params;
+    my @statements = $is_plain && !grep({ $ENV{$_} } qw(PGUSER PGOPTIONS PGCLIENTENCODING)) ? Clairon::Test::Query::split_statements($sql) : ();
+    my $query = @statements ? Clairon::Test::Query->connect($self->host, $self->port, $database) : undef;
+    return $self->SUPER::psql($database, $sql, %params, %results) unless $query;
+
+    my ($status, $out, $err) = $query->run(@statements);
+    if ($status && $params{on_error_die})
+    {
+        die "error running SQL: '$err'\nwith sql '$sql'" if $status == 3;
+        die "connection error: '$err'\nwith sql '$sql'";
+    }
+    ${ $results{stdout} } = $out if $results{stdout};
+    ${ $results{stderr} } = $err if $results{stderr};
+    return wantarray ? ($status, $out, $err) : $status;
+}
+
+1;

@@ -1,0 +1,135 @@
+# Clairon::Test::Query: SQL over PostgreSQL's protocol, each time in a session of its own, with the output of `psql -XAtq`.
+#
+# A process of psql costs more CPU than most queries of the tests.
+package Clairon::Test::Query;
+
+use strict;
+use warnings;
+
+use IO::Socket::UNIX;
+
+my $PROTOCOL = 3 << 16;
+
+# The statements of a text that is sent as it stands; nothing if psql would interpret part of it, as a variable
+# or a backslash command, or if it copies from its input.
+sub split_statements
+{
+    my ($sql) = @_;
+    return if $sql =~ /\bBEGIN\s+ATOMIC\b|\bCOPY\b.*\bSTD(?:IN|OUT)\b/is;
+    my ($depth, $statement, @statements) = (0, '');
+    pos($sql) = 0;
+    while (pos $sql < length $sql)
+    {
+        if ($sql =~ /\G(?:\s+|--[^\n]*|\/\*(?:(?!\/\*).)*?\*\/)/gcs) { $statement .= ' ' . $& if length $statement; next }
+        if ($sql =~ /\G\b[eE]'(?:[^'\\]|\\.|'')*'/gcs
+            || $sql =~ /\G'[^']*'/gc
+            || $sql =~ /\G"[^"]*"/gc
+            || $sql =~ /\G\$(\w*)\$.*?\$\1\$/gcs
+            || $sql =~ /\G(?:\w[\w\$]*|::|\$\d+)/gc
+            || $sql =~ /\G(?:[()]|[^()\\:'"\$;\w\s\/-]+|[\/-])/gc
+            || $sql =~ /\G:(?![\w'"{])/gc)
+        {
+            my $token = $&;
+            $depth += ($token eq '(') - ($token eq ')');
+            $statement .= $token;
+            next;
+        }
+        return unless $sql =~ /\G;/gc && $depth == 0;
+        push @statements, $statement if length $statement;
+        $statement = '';
+    }
+    return @statements, length $statement ? $statement : ();
+}
+
+# A session of that server; undef if it does not accept one.
+sub connect
+{
+    my ($class, $host, $port, $database) = @_;
+    my $socket = IO::Socket::UNIX->new(Peer => "$host/.s.PGSQL.$port") or return;
+    my $self   = bless { socket => $socket, out => '', err => '' }, $class;
+    my %options = (user => scalar getpwuid $>, database => $database, application_name => 'psql');
+    local $SIG{PIPE} = 'IGNORE';
+    my $packet = pack 'N', $PROTOCOL;
+    $packet .= pack 'Z* Z*', $_, $options{$_} for sort keys %options;
+    print {$socket} pack('N', 5 + length $packet), $packet, "\0";
+    $socket->flush;
+    while (my ($type, $body) = $self->message)
+    {
+        return $self if $type eq 'Z';
+        return if $type eq 'E' || $type eq 'R' && unpack('N', $body) != 0;
+    }
+    return;
+}
+
+# The next message of the server: its type and its body; nothing once the connection has ended.
+sub message
+{
+    my ($self) = @_;
+    read($self->{socket}, my $head, 5) == 5 or return;
+    my ($type, $len) = unpack 'a N', $head;
+    return ($type, '') if $len == 4;
+    read($self->{socket}, my $body, $len - 4) == $len - 4 or return;
+    return ($type, $body);
+}
+
+# Runs them up to the first that fails, and closes the session: status (psql's), output, errors and notices.
+sub run
+{
+    my ($self, @statements) = @_;
+    my $status = 0;
+    local $SIG{PIPE} = 'IGNORE';
+    for my $statement (@statements)
+    {
+        last if $status;
+        utf8::encode($statement) if utf8::is_utf8($statement);
+        $status = $self->run_one($statement);
+    }
+    print { $self->{socket} } pack 'a N', 'X', 4 if $status != 2;
+    close $self->{socket};
+    chomp @{$self}{qw(out err)};
+    return ($status, @{$self}{qw(out err)});
+}
+
+sub run_one
+{
+    my ($self, $statement) = @_;
+    my $status = 0;
+    print { $self->{socket} } pack 'a N Z*', 'Q', 5 + length $statement, $statement;
+    $self->{socket}->flush;
+    while (my ($type, $body) = $self->message)
+    {
+        return $status if $type eq 'Z';
+        if    ($type eq 'D') { $self->{out} .= row($body) }
+        elsif ($type eq 'N') { $self->{err} .= report($body) }
+        elsif ($type eq 'E') { $self->{err} .= report($body); $status = 3 }
+    }
+    $self->{err} .= "server closed the connection unexpectedly\n";
+    return 2;
+}
+
+sub row
+{
+    my ($body) = @_;
+    my ($count, @columns) = unpack 'n', $body;
+    my $at = 2;
+    for (1 .. $count)
+    {
+        my $len = unpack 'l>', substr $body, $at, 4;
+        push @columns, $len < 0 ? '' : substr $body, $at + 4, $len;
+        $at += 4 + ($len < 0 ? 0 : $len);
+    }
+    return join('|', @columns) . "\n";
+}
+
+# An error or a notice as psql prints it.
+sub report
+{
+    my ($body) = @_;
+    my %field = map { substr($_, 0, 1) => substr $_, 1 } grep { length } split /\0/, $body;
+    my $text  = "psql:<stdin>:1: $field{S}:  $field{M}\n";
+    my @more  = ([ D => 'DETAIL' ], [ H => 'HINT' ], [ q => 'QUERY' ], [ W => 'CONTEXT' ]);
+    $text .= "$_->[1]:  $field{ $_->[0] }\n" for grep { defined $field{ $_->[0] } } @more;
+    return $text;
+}
+
+1;
