@@ -155,11 +155,46 @@ recorded() {
     [ -e "$folder/$1.ended" ] || echo "not ok - tests/$1.sh did not end"
 }
 
-tap_files() {
-    rm -rf "$CLAIRON_WORK/tap" && mkdir -p "$CLAIRON_WORK/tap"
-    TESTDIR=$CLAIRON_WORK/tap TESTDATADIR=$CLAIRON_WORK/tap/data TESTLOGDIR=$CLAIRON_WORK/tap/log \
-        PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-60}" CLAIRON_TEST_SECONDS="${CLAIRON_TEST_SECONDS:-600}" \
-        bounded $((600 + ${CLAIRON_FILE_SECONDS:-60} * $#)) prove --verbose -I tests/perl -I "$PG_PERL" "$@" 2>&1
+# TAP_JOBS files at a time (3 for each core, as they mostly wait), the long ones first. CLAIRON_LONG=1: their
+# long forms.
+tap_files() (
+    local out=$CLAIRON_WORK/tap data files seconds=${CLAIRON_FILE_SECONDS:-60} most=${CLAIRON_TEST_SECONDS:-600}
+    [ -z "${CLAIRON_LONG:-}" ] || most=7200 seconds=600
+    data=$(cluster_folder)
+    rm -rf "$out" "$data" && mkdir -p "$out/log" "$data"
+    trap 'rm -rf "$data"' EXIT
+    # PostgreSQL 15 derives both places from TESTDIR.
+    ln -sfn "$data" "$out/tmp_check" && ln -sfn "$out/log" "$data/log"
+    mapfile -t files <<<"$(long_first "$@")"
+    # No other run on this machine may choose the same ports.
+    PG_TEST_PORT_DIR=${PG_TEST_PORT_DIR:-${TMPDIR:-/tmp}/clairon-ports-$(id -u)} \
+        TESTDIR=$out TESTDATADIR=$out/tmp_check TESTLOGDIR=$out/log PERL5LIB=tests/perl:$PG_PERL \
+        PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-60}" CLAIRON_TEST_SECONDS="$most" \
+        bounded $((600 + seconds * $#)) prove --jobs "${TAP_JOBS:-$((3 * $(nproc)))}" \
+        --formatter Clairon::Test::Output --merge --verbose "${files[@]}" 2>&1
+)
+
+# A folder for clusters: in memory, where there is room. Each is a copy of a thousand files, soon removed again.
+cluster_folder() {
+    local free
+    free=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)
+    if [ "${free:-0}" -gt 8000000 ] && [ -w /dev/shm ]; then
+        echo "/dev/shm/clairon-$(cksum <<<"$CLAIRON_WORK" | cut -d' ' -f1)"
+    else
+        echo "$CLAIRON_WORK/tap/clusters"
+    fi
+}
+
+# The files that tests/tap/long names, in its order, then the others.
+long_first() {
+    local file long
+    long=$(cat tests/tap/long 2>/dev/null)
+    for file in $long; do
+        [[ " $* " != *" $file "* ]] || echo "$file"
+    done
+    for file; do
+        [[ $'\n'"$long"$'\n' == *$'\n'"$file"$'\n'* ]] || echo "$file"
+    done
 }
 
 # The TAP files again, with a relay that ASan, LSan and UBSan watch. A report ends its process, which not
@@ -176,6 +211,7 @@ layer_asan() {
     export ASAN_OPTIONS=log_path=$reports/report:detect_stack_use_after_return=1
     export UBSAN_OPTIONS=log_path=$reports/report:print_stacktrace=1
     export PG_TEST_TIMEOUT_DEFAULT=180 CLAIRON_TEST_SECONDS=1800 CLAIRON_FILE_SECONDS=180
+    unset CLAIRON_LONG # takes hours here
     mapfile -t files <<<"$(files_of 'tests/tap/*.pl')"
     tap_files "${files[@]}" || status=1
     for report in "$reports"/*; do
