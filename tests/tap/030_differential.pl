@@ -1,10 +1,10 @@
 # Does a random workload decode to exactly what test_decoding saw, always with the same ids?
 #
-# CLAIRON_DIFF_SEED (a number, or "random"), CLAIRON_DIFF_TRANSACTIONS: another workload.
+# CLAIRON_DIFF_SEED (a number, or "random"), CLAIRON_DIFF_TRANSACTIONS (500; in the long form 4000): another workload.
 use strict;
 use warnings;
 
-use Clairon::Test qw(scratch);
+use Clairon::Test qw(scratch amount);
 use Clairon::Test::DifferentialOracle;
 use Clairon::Test::DifferentialValues;
 use Clairon::Test::DifferentialWorkload;
@@ -13,7 +13,7 @@ use Test::More;
 
 my $seed = $ENV{CLAIRON_DIFF_SEED} // 20250305;
 $seed = int rand 2**31 if $seed eq 'random';
-my $transactions = $ENV{CLAIRON_DIFF_TRANSACTIONS} // 2000;
+my $transactions = $ENV{CLAIRON_DIFF_TRANSACTIONS} // amount(500, 4000);
 diag("CLAIRON_DIFF_SEED=$seed CLAIRON_DIFF_TRANSACTIONS=$transactions");
 my $folder = scratch();
 srand($seed);

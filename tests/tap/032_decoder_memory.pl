@@ -1,14 +1,14 @@
 # Is a walsender's memory flat over large transactions, many changes, many tables and much DDL?
 #
-# CLAIRON_MEMORY_ROWS: in one transaction (300000).
+# CLAIRON_MEMORY_ROWS: in one transaction (100000; in the long form 700000).
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until amount);
 use IO::Select;
 use Test::More;
 
-my $rows = $ENV{CLAIRON_MEMORY_ROWS} // 300_000;
+my $rows = $ENV{CLAIRON_MEMORY_ROWS} // amount(100_000, 700_000);
 my $pg = Clairon::Test::postgresql('main', conf => <<'CONF');
 autovacuum = off
 max_wal_size = 4GB

@@ -6,12 +6,12 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until amount);
 use JSON ();
 use Mojo::IOLoop;
 use Test::More;
 
-my $STEPS = $ENV{CLAIRON_PAIRS_STEPS} // 120;
+my $STEPS = $ENV{CLAIRON_PAIRS_STEPS} // amount(60, 600);
 my $SEED  = $ENV{CLAIRON_PAIRS_SEED} // int(rand(1_000_000));
 srand $SEED;
 note "seed $SEED, $STEPS steps";

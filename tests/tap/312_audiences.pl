@@ -6,13 +6,13 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(token);
+use Clairon::Test qw(token amount);
 use Encode ();
 use JSON ();
 use Mojo::UserAgent;
 use Test::More;
 
-my $ROUNDS = $ENV{CLAIRON_AUDIENCES_ROUNDS} // 15;
+my $ROUNDS = $ENV{CLAIRON_AUDIENCES_ROUNDS} // amount(8, 60);
 my $SEED   = $ENV{CLAIRON_AUDIENCES_SEED}   // int(rand(1_000_000));
 srand $SEED;
 note "seed $SEED, $ROUNDS rounds";

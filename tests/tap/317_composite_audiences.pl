@@ -5,12 +5,12 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until token of_mark);
+use Clairon::Test qw(wait_until token of_mark amount);
 use JSON ();
 use Mojo::UserAgent;
 use Test::More;
 
-my $ROUNDS = $ENV{CLAIRON_COMPOSITE_ROUNDS} // 10;
+my $ROUNDS = $ENV{CLAIRON_COMPOSITE_ROUNDS} // amount(5, 40);
 my $SEED   = $ENV{CLAIRON_COMPOSITE_SEED}   // int(rand(1_000_000));
 srand $SEED;
 note "seed $SEED, $ROUNDS rounds";

@@ -6,14 +6,14 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until amount);
 use JSON ();
 use Mojo::IOLoop;
 use Mojo::UserAgent;
 use Test::More;
 
 my $SEED  = $ENV{CLAIRON_ORDER_SEED}  // int rand 1_000_000;
-my $SEEDS = $ENV{CLAIRON_ORDER_SEEDS} // 40;
+my $SEEDS = $ENV{CLAIRON_ORDER_SEEDS} // amount(20, 200);
 my $STEPS = $ENV{CLAIRON_ORDER_STEPS} // 40;
 my $SIDE_BY_SIDE = 40;
 note "seed $SEED, $SEEDS seeds, $STEPS steps";

@@ -8,11 +8,11 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until wait_confirmed);
+use Clairon::Test qw(wait_until wait_confirmed amount);
 use Test::More;
 use Time::HiRes qw(time);
 
-my $FAULTS  = $ENV{CLAIRON_TORTURE_FAULTS} // 24;
+my $FAULTS  = $ENV{CLAIRON_TORTURE_FAULTS} // amount(10, 100);
 my $SEED    = $ENV{CLAIRON_TORTURE_SEED} // int(rand(1_000_000));
 my $PAUSE   = $ENV{CLAIRON_TORTURE_PAUSE} // 1;    # the longest, in seconds
 my $SERVERS = $ENV{CLAIRON_TORTURE_SERVERS} // 1;

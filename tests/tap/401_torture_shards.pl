@@ -2,10 +2,10 @@
 use strict;
 use warnings;
 
-use Clairon::Test;
+use Clairon::Test qw(amount);
 
 $ENV{CLAIRON_TEST_SHARDS}     //= 4;
 $ENV{CLAIRON_TORTURE_SERVERS} //= 2;
-$ENV{CLAIRON_TORTURE_FAULTS}  //= 16;
+$ENV{CLAIRON_TORTURE_FAULTS}  //= amount(8, 60);
 my $path = Clairon::Test::top() . '/tests/tap/400_torture.pl';
 do $path or die $@ || "could not read $path: $!\n";

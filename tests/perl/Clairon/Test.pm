@@ -34,7 +34,7 @@ use Clairon::Test::Proxy;
 use Clairon::Test::Relay;
 use Clairon::Test::Store;
 
-our @EXPORT_OK = qw(wait_until wait_confirmed free_port pg_major token scratch top program is_sanitized children lives of_mark script_text);
+our @EXPORT_OK = qw(wait_until wait_confirmed free_port pg_major token scratch top program is_sanitized children lives of_mark script_text amount);
 
 our $SECONDS = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;    # the usual deadline
 our $SECRET  = 'a secret of tests, long enough for HS256 tokens';
@@ -105,6 +105,9 @@ sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // ''
 
 # One of the relay's scripts, as the build expands it.
 sub script_text { my ($name) = @_; return slurp_file(top() . "/build/gen/scripts/$name.lua") }
+
+# The first number; the second in `make check-long`, which sets CLAIRON_LONG.
+sub amount { my ($short, $long) = @_; return $ENV{CLAIRON_LONG} ? $long : $short }
 
 # What is wrong with the file's lines as strict JSON; '' if it is read, and nothing is.
 sub strict_faults
