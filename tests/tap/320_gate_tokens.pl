@@ -15,6 +15,7 @@ my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate',
     conf => { 'auth.leeway' => '0s', 'gate.connect_timeout' => '1s' });    # a short one: timers look often
 my $later = time() + 3600;
+my $later_text = sprintf '%d', $later;    # JSON::XS quotes a number that was interpolated
 my @seen;    # every token: none of them may stand in a log
 
 # A token of these parts, each a reference or the text of its JSON; `$sign` gives the signature.
@@ -84,11 +85,11 @@ is_judged(token(sub => 'u1', exp => time() - 1), 4100, 'expired');
 is_judged(token(sub => 'u1', exp => 0), 4100, 'expired long ago');
 is_judged(token(%good, secret => 'x' x 32, exp => 1), 4001, 'expired and forged is forged');
 is_judged(token(sub => 'u1', exp => undef), 4001, 'no exp');
-is_judged(token(sub => 'u1', exp => "$later"), 4001, 'an exp that is a string');
+is_judged(token(sub => 'u1', exp => $later_text), 4001, 'an exp that is a string');
 is_judged(token(sub => 'u1', exp => -1), 4001, 'one before all time');
 is_judged(made({ alg => 'HS256' }, qq({"sub":"u1","exp":$_}), \&hs256), 4001, "exp $_")
   for '1e300', 'null', 'true', '[4000000000]', '99999999999999999999';
-is_judged(made({ alg => 'HS256' }, qq({"sub":"u1","exp":$later.5}), \&hs256), 'u1', 'a fraction is a time');
+is_judged(made({ alg => 'HS256' }, qq({"sub":"u1","exp":$later_text.5}), \&hs256), 'u1', 'a fraction is a time');
 is_judged(token(%good, nbf => time() + 600), 4001, 'not valid yet');
 is_judged(token(%good, nbf => time() - 600), 'u1', 'valid since a while');
 
@@ -200,7 +201,7 @@ refresh_ends(token(sub => 'u1'), undef, 4201, 'a refresh to no groups', groups =
 my $grouped = user('u1', groups => { ROLE => ['admin'] });
 is(refresh($grouped, token(sub => 'u1', exp => $later, groups => { ROLE => ['admin'] }))->{exp}, $later,
     'a refresh to the same groups');
-my ($one, $other) = map { made({ alg => 'HS256' }, qq({"sub":"u1","exp":$later,"groups":$_}), \&hs256) } '{"ROLE":["a","b"],"TEAM":["c"]}', '{"TEAM":["c"],"ROLE":["b","a"]}';
+my ($one, $other) = map { made({ alg => 'HS256' }, qq({"sub":"u1","exp":$later_text,"groups":$_}), \&hs256) } '{"ROLE":["a","b"],"TEAM":["c"]}', '{"TEAM":["c"],"ROLE":["b","a"]}';
 is(refresh(Clairon::Test::RawSocket->user($relay, 'u1', token => $one), $other)->{exp}, $later, 'also in another order');
 
 $grouped->hang_up;

@@ -12,7 +12,7 @@ use Test::More;
 
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate',
-    conf => { 'gate.slow_age' => '3s', 'gate.connect_timeout' => '1s' });
+    conf => { 'gate.slow_age' => '6s', 'gate.connect_timeout' => '2s' });
 my $text = 'x' x 200_000;
 
 sub post

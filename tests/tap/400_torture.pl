@@ -179,7 +179,7 @@ close $file;
 waitpid $_, 0 for @writers;
 
 my $rows = committed();
-cmp_ok($rows, '>', 500, "writers committed $rows rows during $FAULTS faults");
+cmp_ok($rows, '>', 10 * $FAULTS, "writers committed $rows rows during $FAULTS faults");
 wait_until("all $rows rows are stored", sub { stored() >= $rows });
 
 my @entries = map { $_->[0]->entries($_->[1]) } @streams;
