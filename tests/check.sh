@@ -158,7 +158,7 @@ recorded() {
 # TAP_JOBS files at a time (3 for each core, as they mostly wait), the long ones first. CLAIRON_LONG=1: their
 # long forms.
 tap_files() (
-    local out=$CLAIRON_WORK/tap data files seconds=${CLAIRON_FILE_SECONDS:-60} most=${CLAIRON_TEST_SECONDS:-600}
+    local out=$CLAIRON_WORK/tap data files seconds=${CLAIRON_FILE_SECONDS:-60} most=${CLAIRON_TEST_SECONDS:-1200}
     [ -z "${CLAIRON_LONG:-}" ] || most=7200 seconds=600
     data=$(cluster_folder)
     rm -rf "$out" "$data" && mkdir -p "$out/log" "$data"
@@ -169,7 +169,7 @@ tap_files() (
     # No other run on this machine may choose the same ports.
     PG_TEST_PORT_DIR=${PG_TEST_PORT_DIR:-${TMPDIR:-/tmp}/clairon-ports-$(id -u)} \
         TESTDIR=$out TESTDATADIR=$out/tmp_check TESTLOGDIR=$out/log PERL5LIB=tests/perl:$PG_PERL \
-        PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-60}" CLAIRON_TEST_SECONDS="$most" \
+        PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-180}" CLAIRON_TEST_SECONDS="$most" \
         bounded $((600 + seconds * $#)) prove --jobs "${TAP_JOBS:-$((3 * $(nproc)))}" \
         --formatter Clairon::Test::Output --merge --verbose "${files[@]}" 2>&1
 )

@@ -14,7 +14,7 @@ my $locker = $pg->background_psql('postgres');
 $locker->query_safe('BEGIN; LOCK TABLE clairon.member IN ACCESS EXCLUSIVE MODE');
 my $store = Clairon::Test::store();
 my $gate  = Clairon::Test::relay(undef, $store, roles => 'gate');
-my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed');
+my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0);
 wait_until('the copy has begun', sub {
     $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE relation = 'clairon.member'::regclass AND NOT granted}) });
 

@@ -25,7 +25,7 @@ for my $delay (0, 3 * BASE_MS)
 {
     my $id = $pg->safe_psql('postgres', qq{SELECT clairon.notify('USER', '{u1}', '{"mark": "$delay"}', ack_required => true)});
     $client->run_until('it', sub { of_mark($client, $delay) });
-    $client->send({ t => 'nack', ids => [$id], delay => $delay });
+    $client->send({ t => 'nack', ids => [$id], delay => 0 + $delay });    # JSON::XS quotes a number that was interpolated
     $wait{$delay} = wait_until('the nack is stored', sub { waits($id) });
 }
 cmp_ok($wait{0}, '>=', BASE_MS, 'a nack without delay waits for the backoff');
