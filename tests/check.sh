@@ -12,6 +12,7 @@
 #
 # A layer that fails does not stop another; one that ran nothing is a failure. The last line is the
 # sum of all. Run it through docker/unprivileged.sh: PostgreSQL refuses root.
+# shellcheck disable=SC2317 # layers are called by name
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=tests/env.sh
@@ -436,23 +437,29 @@ if [ "${1:-}" = --layer ]; then
     "layer_$2"
     exit
 fi
-[ $# -gt 0 ] || set -- tap e2e client regress isolation unit
-for layer in "$@"; do
-    declare -F "layer_$layer" >/dev/null || die "unknown layer \"$layer\""
-done
-for signal in INT TERM HUP; do
-    # shellcheck disable=SC2064 # the value of now
-    trap "interrupted $signal" "$signal"
-done
-run_layers "$@"
-[ -z "${TIMES:-}" ] || print_times "$@"
-echo "----"
-for layer in "$@"; do
-    printf '%-10s %s\n' "$layer" "${result[$layer]}"
-done
-if [ "$total_skipped" = 0 ]; then
-    echo "$total_passed passed, $total_failed failed"
-else
-    echo "$total_passed passed, $total_failed failed, $total_skipped skipped"
-fi
-[ "$total_failed" = 0 ]
+# Read as a whole before it runs, so that an edit of this file does not change a run.
+main() {
+    local layer signal
+    [ $# -gt 0 ] || set -- tap e2e client regress isolation unit
+    for layer in "$@"; do
+        declare -F "layer_$layer" >/dev/null || die "unknown layer \"$layer\""
+    done
+    for signal in INT TERM HUP; do
+        # shellcheck disable=SC2064 # the value of now
+        trap "interrupted $signal" "$signal"
+    done
+    run_layers "$@"
+    [ -z "${TIMES:-}" ] || print_times "$@"
+    echo "----"
+    for layer in "$@"; do
+        printf '%-10s %s\n' "$layer" "${result[$layer]}"
+    done
+    if [ "$total_skipped" = 0 ]; then
+        echo "$total_passed passed, $total_failed failed"
+    else
+        echo "$total_passed passed, $total_failed failed, $total_skipped skipped"
+    fi
+    exit $((total_failed > 0))
+}
+
+main "$@"
