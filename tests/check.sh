@@ -240,6 +240,8 @@ layer_sanitized() (
         export CLAIRON_DIFF_TRANSACTIONS=500
     fi
     mkdir -p "$CLAIRON_WORK"
+    # It runs beside the layer tap, and waits less.
+    export TAP_JOBS=${TAP_JOBS:-$(nproc)}
     layer_regress || status=1
     tap_files "${names[@]}" || status=1
     return "$status"
