@@ -176,11 +176,12 @@ tap_files() (
 )
 
 # A folder for clusters: in memory, where there is room. Each is a copy of a thousand files, soon removed again.
+# The inode tells apart work folders that have one path, as those in Debian roots.
 cluster_folder() {
     local free
     free=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)
     if [ "${free:-0}" -gt 8000000 ] && [ -w /dev/shm ]; then
-        echo "/dev/shm/clairon-$(cksum <<<"$CLAIRON_WORK" | cut -d' ' -f1)"
+        echo "/dev/shm/clairon-$(stat -c %d-%i "$CLAIRON_WORK")"
     else
         echo "$CLAIRON_WORK/tap/clusters"
     fi
