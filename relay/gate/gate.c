@@ -1,87 +1,49 @@
-/* gate.c: the libwebsockets context: opening, its callbacks, draining, closing. */
+/* gate.c: opens a gate's parts in their order, drains and closes them. */
 #include "gate/gate.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "gate/gate_request.h"
-#include "hub/funnel.h"
+#include "gate/api/publish.h"
+#include "gate/http/head.h"
+#include "gate/net/limits.h"
+#include "gate/http/request_body.h"
+#include "gate/http/requests.h"
+#include "gate/http/tls_head.h"
+#include "gate/net/accept.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/server.h"
+#include "gate/router.h"
+#include "gate/sweep.h"
+#include "gate/ws/upgrade.h"
+#include "gate/ws/websocket.h"
 
 #define REASON_MAX 256
-/* lws keeps some bytes more for each header than a head has. */
-#define HEADER_BYTES_MAX (GATE_HEAD_BYTES_MAX + 2048)
-#define RX_BYTES 1             /* per connection; read.c reads past it */
-#define TX_BYTES (1024 * 1024) /* what one send may take */
 
-/* lws speaks of each client that misbehaves as of an error: for us it is a detail. */
 static void
-on_lws_log(int level, const char *line)
+on_request_body(void *request, const char *bytes, size_t len)
 {
-    size_t len = strlen(line);
-
-    while (len > 0 && (line[len - 1] == '\n' || line[len - 1] == ' '))
-        len--;
-    log_debug("gate", "lws, level %d: %.*s", level, (int)len, line);
+    gate_body_received(request, bytes, len);
 }
 
-static int
-on_lws_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in, size_t len)
-{
-    struct lws_context *context = wsi != NULL ? lws_get_context(wsi) : NULL;
-    struct gate *gate = context != NULL ? lws_context_user(context) : NULL;
-    struct gate_slot *slot = user;
+static const struct server_handler SERVER_HANDLER = {
+    .on_head_read = gate_tls_head_read,
+    .on_request = gate_router_request,
+    .on_request_body = on_request_body,
+    .on_request_closed = gate_request_closed,
+    .on_upgrade = gate_ws_check_upgrade,
+    .on_connected = gate_ws_connected,
+    .on_writable = gate_conn_writable,
+    .on_closed = gate_ws_closed,
+};
 
-    switch (reason) {
-    case LWS_CALLBACK_OPENSSL_LOAD_EXTRA_SERVER_VERIFY_CERTS:
-        gate->tls = user;
-        return 0;
-    case LWS_CALLBACK_WSI_DESTROY:
-        gate_head_tls_done(wsi);
-        return 0;
-    case LWS_CALLBACK_HTTP:
-        gate_head_tls_done(wsi);
-        return gate_http_request(gate, wsi, &slot->request);
-    case LWS_CALLBACK_HTTP_BODY:
-        if (slot->request != NULL)
-            gate_rest_take(slot->request, in, len);
-        return 0;
-    case LWS_CALLBACK_CLOSED_HTTP:
-        if (slot != NULL && slot->request != NULL)
-            gate_request_closed(slot->request);
-        if (slot != NULL)
-            slot->request = NULL;
-        return 0;
-    case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:
-        gate_head_tls_done(wsi);
-        return gate_http_upgrade(gate, wsi);
-    case LWS_CALLBACK_ESTABLISHED:
-        return gate_ws_established(gate, wsi, &slot->conn);
-    case LWS_CALLBACK_RECEIVE: /* what came before the upgrade was answered */
-        return -1;
-    case LWS_CALLBACK_SERVER_WRITEABLE:
-        return gate_ws_writable(slot->conn);
-    case LWS_CALLBACK_CLOSED:
-        if (slot != NULL && slot->conn != NULL)
-            gate_ws_closed(slot->conn);
-        return 0;
-    default:
-        return 0;
-    }
-}
-
-/* The first is also what a client gets that names no subprotocol. */
-const struct lws_protocols GATE_PROTOCOLS[] = {
-    {.name = GATE_PROTOCOL,
-     .callback = on_lws_event,
-     .per_session_data_size = sizeof(struct gate_slot),
-     .rx_buffer_size = RX_BYTES,
-     .tx_packet_size = TX_BYTES},
-    {0},
+static const struct accept_handler ACCEPT_HANDLER = {
+    .on_accepted = gate_head_begin,
+    .evict_oldest = gate_heads_evict_oldest,
 };
 
 static struct token_rules
@@ -99,34 +61,12 @@ rules_of(const struct config *config)
     };
 }
 
-static enum rc
-open_context(struct gate *gate)
-{
-    void *loops[1] = {gate->loop};
-    struct lws_context_creation_info info = {
-        .port = CONTEXT_PORT_NO_LISTEN,
-        .foreign_loops = loops,
-        .user = gate,
-        .max_http_header_data = HEADER_BYTES_MAX,
-        .max_http_header_pool = GATE_HEADER_POOL,
-        .pt_serv_buf_size = GATE_HEAD_BYTES_MAX + LWS_PRE, /* it takes a head as a whole */
-        .options = LWS_SERVER_OPTION_LIBEV | LWS_SERVER_OPTION_EXPLICIT_VHOSTS,
-    };
-
-    if (gate->config->gate.tls_cert != NULL)
-        info.options |= LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT;
-    lws_set_log_level(LLL_ERR | LLL_WARN, on_lws_log);
-    gate->context = lws_create_context(&info);
-    gate_memory_init();
-    return gate->context != NULL ? RC_OK : RC_IO;
-}
-
 struct gate *
 gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, struct stats *stats,
           const struct gate_health *health, struct gate_sockets sockets)
 {
     struct gate *gate = memory_new(sizeof(*gate));
-    char reason[REASON_MAX] = "libwebsockets did not start; is its libev plugin installed?";
+    char reason[REASON_MAX];
 
     *gate = (struct gate){.loop = loop,
                           .config = config,
@@ -134,16 +74,18 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
                           .stats = stats,
                           .opened_us = clock_monotonic_us(),
                           .health = *health,
-                          .funnel = funnel_new(),
-                          .requests_made = rates_new(),
                           .rules = rules_of(config)};
     if (hub != NULL)
         stats_set(stats, STAT_GATE_CONNECTIONS_MAX, (uint64_t)config->gate.max_connections);
-    gate_timers_start(gate);
-    gate_read_init(gate);
-    gate_heads_init(gate);
-    if (open_context(gate) == RC_OK &&
-        gate_accept_start(gate, sockets, reason, sizeof(reason)) == RC_OK) {
+    gate_limits_open(gate, gate_ws_evict);
+    gate_heads_open(gate, gate_router_unknown_method);
+    gate_requests_open(gate);
+    gate_ws_open(gate);
+    gate_publish_open(gate);
+    gate_sweep_start(gate);
+    if (server_open(gate, &SERVER_HANDLER, reason, sizeof(reason)) == RC_OK &&
+        gate_tls_set_ciphers(gate, reason, sizeof(reason)) == RC_OK) {
+        gate_accept_start(gate, sockets, &ACCEPT_HANDLER);
         gate_note_certificate(gate);
         return gate;
     }
@@ -157,16 +99,16 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
 static void
 end_all(struct gate *gate, int code, const char *reason, int64_t window_ms)
 {
-    int64_t count = gate->conn_count + gate->stream_count;
+    int64_t count = gate_limits_clients(gate);
     struct gate_conn *conn;
     struct gate_request *request;
     int64_t nth = 0;
 
-    DL_FOREACH (gate->conns, conn)
+    DL_FOREACH (gate->conns->first, conn)
         gate_conn_close_for(conn, code, reason, nth++ * window_ms / count);
-    DL_FOREACH (gate->requests, request) {
+    DL_FOREACH (gate->requests->first, request) {
         if (request->state == GATE_REQUEST_OPEN && (gate->draining || request->route->takes_ticket))
-            request->route->end(request, code, reason, nth++ * window_ms / count);
+            request->route->on_end(request, code, reason, nth++ * window_ms / count);
     }
 }
 
@@ -177,12 +119,9 @@ gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx)
 
     gate_accept_stop(gate);
     gate->draining = true;
-    gate->drain_until_us = clock_monotonic_us() + window_ms * 1000;
-    gate->on_drained = on_drained;
-    gate->drained_ctx = ctx;
-    log_info("gate", "draining %d connections", gate->conn_count);
+    log_info("gate", "draining %d connections", gate_limits_conns(gate));
     end_all(gate, GATE_CLOSE_RESTART, "this relay restarts", window_ms);
-    gate_timers_hurry(gate);
+    gate_sweep_drain(gate, window_ms, on_drained, ctx);
 }
 
 void
@@ -198,12 +137,6 @@ gate_push_set(struct gate *gate, bool on)
                 gate->config->gate.drain_ms);
 }
 
-bool
-gate_push_is_on(const struct gate *gate)
-{
-    return !gate->is_push_off;
-}
-
 void
 gate_take_key(struct gate *gate)
 {
@@ -216,19 +149,13 @@ gate_close(struct gate *gate)
     if (gate == NULL)
         return;
     gate_accept_stop(gate);
-    gate_timers_stop(gate);
-    gate_read_end(gate);
+    gate_sweep_stop(gate);
+    server_close(gate);
+    gate_accept_free(gate);
     gate_heads_close(gate);
-    if (gate->context != NULL)
-        lws_context_destroy(gate->context); /* calls CLOSED for what is open */
-    while (gate->conns != NULL)
-        gate_ws_closed(gate->conns);
-    while (gate->requests != NULL)
-        gate_request_closed(gate->requests);
-    gate_publish_stop(gate);
-    gate_sync_stop(gate);
-    funnel_free(gate->funnel);
-    rates_free(gate->requests_made);
-    free(gate->admin_fds);
+    gate_ws_close(gate);
+    gate_requests_close(gate);
+    gate_publish_close(gate);
+    gate_limits_free(gate);
     free(gate);
 }

@@ -1,19 +1,32 @@
-/* sweep.c: one timer that walks all connections and asks whose time is up. */
-#include "gate/gate_request.h"
+/* sweep.c: one timer that walks all connections and closes those whose time is up. */
+#include "gate/sweep.h"
 
-#include <linux/sockios.h>
-#include <stdio.h>
-#include <sys/ioctl.h>
-
-#include <utlist.h>
+#include <malloc.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
+#include "gate/http/head.h"
+#include "gate/net/limits.h"
+#include "gate/http/requests.h"
+#include "gate/net/gate_shared.h"
+#include "gate/ws/liveness.h"
 
 #define SWEEP_MAX_MS 1000
 #define SWEEP_MIN_MS 20
-#define EXPIRING_MIN_US (2 * 1000000)
-#define BYE_GRACE_US (2 * 1000000) /* for a full socket to take the bye */
+#define CROWD 1024 /* connections that came or went: worth some milliseconds */
+#define CALM 64    /* .. between two sweeps: no crowd is coming or going now */
+
+struct sweep {
+    struct ev_timer timer;
+    unsigned turns_counted;        /* of the loop, at the last sweep */
+    int clients_swept;             /* connections and streams, at the last sweep */
+    int clients_trimmed;           /* .. and when the heap was last trimmed */
+    int64_t drain_until_us;        /* monotonic */
+    void (*on_drained)(void *ctx); /* NULL: not draining, or called */
+    void *drained_ctx;
+};
 
 static int64_t
 smaller(int64_t a, int64_t b)
@@ -21,139 +34,35 @@ smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-void
-gate_expiry_begin(struct gate_expiry *expiry, const struct config *config, int64_t expires_s)
-{
-    int64_t end_us = expires_s * 1000000;
-    int64_t fifth_us = (end_us - clock_wall_us()) / 5;
-    int64_t early_us = fifth_us > EXPIRING_MIN_US ? fifth_us : EXPIRING_MIN_US;
-
-    *expiry = (struct gate_expiry){
-        .expires_s = expires_s,
-        .told_at_us = end_us - smaller(early_us, config->delivery.expiring_ms * 1000)};
-}
-
-int
-gate_expiry_check(struct gate_expiry *expiry, const struct config *config, int64_t wall_us,
-                  char ret_line[GATE_EXPIRING_MAX])
-{
-    int64_t left_us = expiry->expires_s * 1000000 - wall_us;
-
-    if (left_us + config->auth.leeway_ms * 1000 <= 0)
-        return -1;
-    if (expiry->is_told || wall_us < expiry->told_at_us)
-        return 0;
-    expiry->is_told = true;
-    return snprintf(ret_line, GATE_EXPIRING_MAX, "{\"t\":\"expiring\",\"in\":%lld}",
-                    left_us > 0 ? (long long)(left_us / 1000000) : 0);
-}
-
-static void
-check_expiry(struct gate_conn *conn, int64_t wall_us)
-{
-    char line[GATE_EXPIRING_MAX];
-    int len = gate_expiry_check(&conn->expiry, conn->gate->config, wall_us, line);
-
-    if (len < 0)
-        gate_conn_close(conn, GATE_CLOSE_EXPIRED, "the token has expired");
-    else if (len > 0)
-        gate_conn_say(conn, line, (size_t)len);
-}
-
-static void
-check_life(struct gate_conn *conn, int64_t now_us)
-{
-    static const char PING[] = "{\"t\":\"ping\"}";
-    const struct config *config = conn->gate->config;
-
-    if (conn->pinged_us != 0) {
-        if (now_us - conn->pinged_us > config->gate.pong_timeout_ms * 1000)
-            gate_conn_close(conn, GATE_CLOSE_NO_PONG, "no answer to a ping");
-        return;
-    }
-    if (now_us < conn->ping_due_us)
-        return;
-    conn->pinged_us = now_us;
-    conn->ping_due_us = now_us + config->gate.ping_ms * 1000;
-    gate_conn_say(conn, PING, sizeof(PING) - 1);
-}
-
-static void
-check_open(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
-{
-    const struct config *config = conn->gate->config;
-    const char *slow = session_slow(conn->session, now_us);
-
-    if (conn->unwritable_us != 0 && now_us - conn->unwritable_us > config->gate.slow_age_ms * 1000)
-        slow = "the socket does not drain";
-    if (slow != NULL)
-        gate_conn_close(conn, GATE_CLOSE_SLOW, slow);
-    else
-        check_expiry(conn, wall_us);
-    if (conn->state == GATE_CONN_OPEN)
-        check_life(conn, now_us);
-}
-
-/*
- * Does the client still take what the socket holds? What a slow one was sent before stands in
- * front of the bye, and ending the connection would throw both away.
- */
-static bool
-is_taking(struct gate_conn *conn, int64_t now_us, int64_t age_us)
-{
-    const struct gate *gate = conn->gate;
-    int left = 0;
-
-    if (gate->draining || age_us > gate->config->gate.slow_age_ms * 1000 ||
-        ioctl(conn->readable.fd, SIOCOUTQ, &left) != 0)
-        return false;
-    if (conn->state == GATE_CONN_CLOSED && left == 0)
-        return false; /* it has all of it */
-    if (left != conn->unsent) {
-        conn->unsent = left;
-        conn->taken_us = now_us;
-    }
-    return now_us - conn->taken_us <= BYE_GRACE_US;
-}
-
-static void
-check_conn(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
-{
-    int64_t age_us = now_us - conn->state_since_us;
-
-    switch (conn->state) {
-    case GATE_CONN_WAITING:
-        if (age_us > conn->gate->config->gate.connect_timeout_ms * 1000)
-            gate_conn_close(conn, GATE_CLOSE_NO_CONNECT, "no \"connect\" came in time");
-        break;
-    case GATE_CONN_OPEN:
-        check_open(conn, now_us, wall_us);
-        break;
-    case GATE_CONN_CLOSING: /* the bye does not go out */
-        gate_conn_detach(conn);
-        if (age_us > BYE_GRACE_US && !is_taking(conn, now_us, age_us))
-            gate_conn_kill(conn);
-        break;
-    case GATE_CONN_CLOSED: /* the client does not hang up */
-        if (age_us > BYE_GRACE_US && !is_taking(conn, now_us, age_us))
-            gate_conn_kill(conn);
-        break;
-    }
-}
-
 /* Outside of any callback of lws, so that main may close the gate from on_drained. */
 static void
 check_drained(struct gate *gate, int64_t now_us)
 {
-    void (*on_drained)(void *ctx) = gate->on_drained;
+    struct sweep *sweep = gate->sweep;
+    void (*on_drained)(void *ctx) = sweep->on_drained;
+    int conns = gate_limits_conns(gate);
 
-    if (!gate->draining || on_drained == NULL)
+    if (on_drained == NULL)
         return;
-    if ((gate->conn_count > 0 || gate->requests != NULL) && now_us < gate->drain_until_us)
+    if ((conns > 0 || gate->requests->first != NULL) && now_us < sweep->drain_until_us)
         return;
-    gate->on_drained = NULL;
-    log_info("gate", "drained, %d connections left", gate->conn_count);
-    on_drained(gate->drained_ctx);
+    sweep->on_drained = NULL;
+    log_info("gate", "drained, %d connections left", conns);
+    on_drained(sweep->drained_ctx);
+}
+
+/* After a crowd came or went, what it no longer needs goes back to the system. */
+static void
+trim_memory(struct gate *gate)
+{
+    int count = gate_limits_clients(gate);
+    bool is_calm = abs(count - gate->sweep->clients_swept) < CALM;
+
+    gate->sweep->clients_swept = count;
+    if (!is_calm || abs(count - gate->sweep->clients_trimmed) < CROWD)
+        return;
+    gate->sweep->clients_trimmed = count;
+    (void)malloc_trim(0);
 }
 
 /* Added, not set: one that takes a dead worker's place counts on from where that one was. */
@@ -162,26 +71,23 @@ count_turns(struct gate *gate)
 {
     unsigned turns = ev_iteration(gate->loop);
 
-    stats_add(gate->stats, STAT_GATE_TURNS, turns - gate->turns_counted);
-    gate->turns_counted = turns;
+    stats_add(gate->stats, STAT_GATE_TURNS, turns - gate->sweep->turns_counted);
+    gate->sweep->turns_counted = turns;
 }
 
 static void
 on_sweep(struct ev_loop *loop, struct ev_timer *timer, int events)
 {
     struct gate *gate = timer->data;
-    struct gate_conn *conn;
     int64_t now_us = clock_monotonic_us();
     int64_t wall_us = clock_wall_us();
 
     (void)loop;
     (void)events;
-    DL_FOREACH (gate->conns, conn)
-        check_conn(conn, now_us, wall_us);
+    gate_ws_sweep(gate, now_us, wall_us);
     gate_requests_sweep(gate, now_us, wall_us);
     gate_heads_sweep(gate, now_us);
-    gate_heads_tls_sweep(gate, now_us);
-    gate_memory_sweep(gate);
+    trim_memory(gate);
     count_turns(gate);
     check_drained(gate, now_us); /* the gate may be gone after this */
 }
@@ -203,26 +109,32 @@ sweep_ms(const struct config *config)
 static void
 sweep_every(struct gate *gate, int64_t ms)
 {
-    gate->sweep.repeat = (double)ms / 1000.0;
-    ev_timer_again(gate->loop, &gate->sweep);
+    gate->sweep->timer.repeat = (double)ms / 1000.0;
+    ev_timer_again(gate->loop, &gate->sweep->timer);
 }
 
 void
-gate_timers_start(struct gate *gate)
+gate_sweep_start(struct gate *gate)
 {
-    ev_init(&gate->sweep, on_sweep);
-    gate->sweep.data = gate;
+    gate->sweep = memory_new(sizeof(*gate->sweep));
+    ev_init(&gate->sweep->timer, on_sweep);
+    gate->sweep->timer.data = gate;
     sweep_every(gate, sweep_ms(gate->config));
 }
 
 void
-gate_timers_hurry(struct gate *gate)
+gate_sweep_drain(struct gate *gate, int64_t window_ms, void (*on_drained)(void *ctx), void *ctx)
 {
+    gate->sweep->drain_until_us = clock_monotonic_us() + window_ms * 1000;
+    gate->sweep->on_drained = on_drained;
+    gate->sweep->drained_ctx = ctx;
     sweep_every(gate, SWEEP_MIN_MS);
 }
 
 void
-gate_timers_stop(struct gate *gate)
+gate_sweep_stop(struct gate *gate)
 {
-    ev_timer_stop(gate->loop, &gate->sweep);
+    ev_timer_stop(gate->loop, &gate->sweep->timer);
+    free(gate->sweep);
+    gate->sweep = NULL;
 }

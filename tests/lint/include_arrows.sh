@@ -20,11 +20,11 @@ declare -A below=(
 # files that lie in the room itself.
 declare -A folders=(
     [store]="scripts . connection shards ingest read delivery admin direct"
-    [gate]=". net http ws api"
+    [gate]="net http ws api ."
 )
 
 # Which files alone may include which library: header pattern, then a pattern of paths.
-libraries='libwebsockets\.h  relay/gate/gate_conn\.h
+libraries='libwebsockets\.h  relay/gate/net/(conn_io|lws_workarounds|request_field|server)\.c
 libpq-fe\.h                  relay/feed/feed_(private|session)\.h|relay/base/conninfo\.c|relay/doctor/postgresql_ask\.h
 hiredis/.*\.h                relay/store/connection/(link\.[ch]|connect\.c|send_queue\.[ch]|tls\.[ch]|reply_arena\.[ch]|reply\.h)
 jwt\.h                       relay/wire/token\.c|relay/cli/token\.c

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <sys/uio.h>
 
-#include "gate/gate_conn.h"
+#include "gate/ws/send.h"
 #include "heads.h"
 #include "one_session.h"
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/config_check.h"
-#include "gate/gate_conn.h"
+#include "gate/http/origin.h"
 
 static void
 same_host_by_default(void **state)

@@ -1,4 +1,6 @@
 /* console.c: what the console shows and does: how the relay stands, and its error log. */
+#include "gate/api/console.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +9,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "decoder/version.h"
-#include "gate/gate_request.h"
+#include "gate/api/publish.h"
+#include "gate/http/response.h"
+#include "gate/http/response_writer.h"
+#include "gate/http/store_request.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/request_field.h"
 #include "hub/hub.h"
 #include "store/admin.h"
 #include "wire/client_message.h"
@@ -35,7 +42,7 @@ add_relay(struct gate *gate, struct buffer *out)
                      "\",\"uptime\":%" PRId64 ",\"ready\":%s,\"push\":%s%s%s}",
                      clock_wall_us() / 1000, store_name(hub_store(gate->hub)),
                      (clock_monotonic_us() - gate->opened_us) / 1000000,
-                     is_ready ? "true" : "false", gate_push_is_on(gate) ? "true" : "false",
+                     is_ready ? "true" : "false", gate->is_push_off ? "false" : "true",
                      detail.len > 0 ? "," : "", detail.len > 0 ? detail.bytes : "");
     buffer_free(&detail);
     return rc;
@@ -90,8 +97,6 @@ gate_console_overview(struct gate_request *request)
 {
     struct gate_asked *asked;
 
-    if (!gate_request_is_admin(request))
-        return;
     asked = gate_asked_new(request);
     if (store_overview(store_of(request), on_overview, asked) != RC_OK)
         on_overview(asked, RC_IO, (struct bytes){NULL, 0});
@@ -130,11 +135,16 @@ on_latest(void *ctx, enum rc rc, struct bytes json)
         answer_described(request, rc, "latest", json);
 }
 
+static struct gate_console_user *
+user_of(struct gate_request *request)
+{
+    return (struct gate_console_user *)request->own;
+}
+
 static void
 on_user(void *ctx, enum rc rc, struct bytes json)
 {
     struct gate_request *request = gate_asked_done(ctx);
-
     struct gate_answer answer;
 
     if (request == NULL)
@@ -144,8 +154,8 @@ on_user(void *ctx, enum rc rc, struct bytes json)
         return;
     }
     gate_answer_init(&answer, 200, GATE_JSON);
-    rc = buffer_addf(&answer.body, "{\"connections\":%zu,\"user\":%.*s}\n", request->user_sessions,
-                     (int)json.len, (const char *)json.at);
+    rc = buffer_addf(&answer.body, "{\"connections\":%zu,\"user\":%.*s}\n",
+                     user_of(request)->sessions, (int)json.len, (const char *)json.at);
     gate_request_answer_whole(request, &answer, rc);
 }
 
@@ -155,7 +165,7 @@ read_place(struct gate_request *request, const char *name, bool *ret_is_given,
            struct entry_id *ret_entry)
 {
     char sentence[64];
-    char *text = gate_http_argument(request->wsi, name, ENTRY_ID_TEXT_MAX);
+    char *text = request_argument(request->io.wsi, name, ENTRY_ID_TEXT_MAX);
     bool is_good = text == NULL || entry_id_read(text, strlen(text), ret_entry) == RC_OK;
 
     *ret_is_given = text != NULL;
@@ -175,7 +185,7 @@ gate_console_errors(struct gate_request *request)
     struct entry_id before;
     bool is_given;
 
-    if (!gate_request_is_admin(request) || !read_place(request, "before=", &is_given, &before))
+    if (!read_place(request, "before=", &is_given, &before))
         return;
     asked = gate_asked_new(request);
     if (store_errors(store_of(request), is_given ? &before : NULL, on_errors, asked) != RC_OK)
@@ -190,7 +200,7 @@ gate_console_latest(struct gate_request *request)
     struct entry_id after;
     bool is_given;
 
-    if (!gate_request_is_admin(request) || !read_place(request, "after=", &is_given, &after))
+    if (!read_place(request, "after=", &is_given, &after))
         return;
     asked = gate_asked_new(request);
     if (store_latest(store_of(request), is_given ? &after : NULL, on_latest, asked) != RC_OK)
@@ -203,14 +213,12 @@ gate_console_user(struct gate_request *request)
     struct gate_asked *asked;
     char *user;
 
-    if (!gate_request_is_admin(request))
-        return;
-    user = gate_http_argument(request->wsi, "id=", TOKEN_USER_MAX);
-    if (user == NULL || user[0] == '\0' || strcmp(user, GATE_TOO_LONG) == 0) {
+    user = request_argument(request->io.wsi, "id=", TOKEN_USER_MAX);
+    if (user == NULL || user[0] == '\0' || strcmp(user, REQUEST_TOO_LONG) == 0) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
                              "\"id\" must name a user in 1 to 255 bytes");
     } else {
-        request->user_sessions = hub_user_sessions(request->gate->hub, user);
+        user_of(request)->sessions = hub_user_sessions(request->gate->hub, user);
         asked = gate_asked_new(request);
         if (store_user(store_of(request), user, on_user, asked) != RC_OK)
             gate_asked_failed(asked);
@@ -225,21 +233,11 @@ gate_console_rules(struct gate_request *request)
     struct gate_answer answer;
     enum rc rc;
 
-    if (!gate_request_is_admin(request))
-        return;
     gate_answer_init(&answer, 200, GATE_JSON);
     rc = gate->health.rules(gate->health.ctx, &answer.body);
     if (rc == RC_AGAIN)
         rc = buffer_addf(&answer.body, "{\"at\":0,\"rules\":null,\"elsewhere\":true}");
     gate_request_answer_whole(request, &answer, rc);
-}
-
-/* The console's test: for admins who may publish, and from the console's own page. */
-void
-gate_console_notify(struct gate_request *request)
-{
-    if (gate_request_is_admin(request))
-        gate_publish(request);
 }
 
 /* The entry that the body names; false: the request is answered. */
@@ -249,8 +247,6 @@ read_entry(struct gate_request *request, struct entry_id *ret_entry)
     char error[CLIENT_MESSAGE_ERROR_MAX];
     char text[CLIENT_MESSAGE_ENTRY_MAX];
 
-    if (!gate_request_is_admin(request))
-        return false;
     if (client_message_parse_entry(request->body.bytes, request->body.len, text, error) != RC_OK) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
         return false;
@@ -263,7 +259,7 @@ read_entry(struct gate_request *request, struct entry_id *ret_entry)
 }
 
 static void
-on_mended(void *ctx, enum rc rc, enum store_mend how, long long users)
+on_updated(void *ctx, enum rc rc, enum store_mend how, long long users)
 {
     struct gate_request *request = gate_asked_done(ctx);
     struct gate_answer answer;
@@ -285,8 +281,8 @@ on_mended(void *ctx, enum rc rc, enum store_mend how, long long users)
 }
 
 static void
-mend(struct gate_request *request, const char *verb,
-     enum rc (*ask)(struct store *, struct entry_id, store_mended *, void *))
+update_error(struct gate_request *request, const char *verb,
+             enum rc (*ask)(struct store *, struct entry_id, store_mended *, void *))
 {
     struct gate_asked *asked;
     struct entry_id entry;
@@ -296,18 +292,18 @@ mend(struct gate_request *request, const char *verb,
     log_info(request->who, "\"%s\" %s entry %" PRIu64 "-%" PRIu64 " of the error log",
              request->token.user, verb, entry.ms, entry.seq);
     asked = gate_asked_new(request);
-    if (ask(store_of(request), entry, on_mended, asked) != RC_OK)
+    if (ask(store_of(request), entry, on_updated, asked) != RC_OK)
         gate_asked_failed(asked);
 }
 
 void
 gate_console_redrive(struct gate_request *request)
 {
-    mend(request, "redrives", store_redrive);
+    update_error(request, "redrives", store_redrive);
 }
 
 void
 gate_console_drop(struct gate_request *request)
 {
-    mend(request, "drops", store_drop);
+    update_error(request, "drops", store_drop);
 }

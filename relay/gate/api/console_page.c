@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "gate/api/console_page.h"
-#include "gate/gate_request.h"
+#include "gate/http/response.h"
 
 static void
 answer_text(struct gate_answer *ret_answer, const char *type, const char *text)
@@ -42,4 +42,12 @@ gate_console_script(struct gate *gate, struct gate_answer *ret_answer)
 {
     (void)gate;
     answer_text(ret_answer, "text/javascript; charset=utf-8", gate_console_console_js);
+}
+
+/* Only from /console do the page's links lead where they should. */
+void
+gate_console_folder(struct gate *gate, struct gate_answer *ret_answer)
+{
+    (void)gate;
+    gate_answer_problem_with(ret_answer, 308, "Location: ../console", "the console is at /console");
 }

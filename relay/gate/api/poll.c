@@ -1,26 +1,41 @@
 /* poll.c: GET /v1/poll: what there is, or what comes within a while, in one answer. */
+#include "gate/api/poll.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "gate/gate_request.h"
+#include "gate/api/line_pos.h"
+#include "gate/api/topic_list.h"
+#include "gate/http/request_session.h"
+#include "gate/http/response.h"
+#include "gate/http/response_writer.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/request_field.h"
+#include "hub/session.h"
 
 #define WAIT_S 25
 #define WAIT_MAX_S 60
 #define LINES 64
 #define LINES_MAX 1024
-#define BYTES_ENOUGH (1024 * 1024) /* an answer that has grown so far is given */
+#define BYTES_ENOUGH (1024 * 1024) /* a response of that length is sent */
 #define BYTES_MAX (64 * 1024 * 1024)
 #define PATIENCE_US (5 * 1000000) /* for the store, beyond the wait */
 #define LOOK_FIRST_S 0.005        /* after the wait: the store has had a moment */
 #define LOOK_AGAIN_S 0.02
 
+static struct gate_poll *
+poll_of(struct gate_request *request)
+{
+    return (struct gate_poll *)request->own;
+}
+
 /* An integer of the query from 0 to max; `standard` when it is not given; -1: something else. */
 static int64_t
 read_number(struct gate_request *request, const char *name, int64_t max, int64_t standard)
 {
-    char *text = gate_http_argument(request->wsi, name, 8);
+    char *text = request_argument(request->io.wsi, name, 8);
     int64_t value = 0;
 
     if (text == NULL)
@@ -49,6 +64,7 @@ on_look(struct ev_loop *loop, struct ev_timer *timer, int events)
 static void
 begin(struct gate_request *request, const char *pos, char *topics)
 {
+    struct gate_poll *poll = poll_of(request);
     const struct config *config = request->gate->config;
     int64_t wait_s = read_number(request, "wait=", WAIT_MAX_S, WAIT_S);
     int64_t max = read_number(request, "max=", LINES_MAX, LINES);
@@ -65,21 +81,21 @@ begin(struct gate_request *request, const char *pos, char *topics)
         return;
     }
     /* Never more in the window than the answer takes: what is put in it counts as shown. */
-    request->max = max < config->delivery.window ? (int)max : config->delivery.window;
-    wanted.window = request->max;
-    request->deadline_us = clock_monotonic_us() + wait_s * 1000000;
+    poll->max = max < config->delivery.window ? (int)max : config->delivery.window;
+    wanted.window = poll->max;
+    poll->deadline_us = clock_monotonic_us() + wait_s * 1000000;
     buffer_init(&request->body, BYTES_MAX);
     gate_request_attach(request, &wanted);
-    ev_timer_init(&request->look, on_look, (double)wait_s + LOOK_FIRST_S, LOOK_AGAIN_S);
-    request->look.data = request;
-    ev_timer_start(request->gate->loop, &request->look);
+    ev_timer_init(&poll->look, on_look, (double)wait_s + LOOK_FIRST_S, LOOK_AGAIN_S);
+    poll->look.data = request;
+    ev_timer_start(request->gate->loop, &poll->look);
 }
 
 void
 gate_poll_begin(struct gate_request *request)
 {
-    char *pos = gate_http_argument(request->wsi, "pos=", SESSION_POS_MAX - 1);
-    char *topics = gate_http_argument(request->wsi, "topics=", SESSION_TOPICS_BYTES_MAX);
+    char *pos = request_argument(request->io.wsi, "pos=", SESSION_POS_MAX - 1);
+    char *topics = request_argument(request->io.wsi, "topics=", SESSION_TOPICS_BYTES_MAX);
 
     begin(request, pos, topics);
     free(pos);
@@ -89,10 +105,11 @@ gate_poll_begin(struct gate_request *request)
 static void
 finish(struct gate_request *request)
 {
+    struct gate_poll *poll = poll_of(request);
     struct gate_answer answer;
 
     gate_answer_init(&answer, request->body.len > 0 ? 200 : 204, "application/x-ndjson");
-    gate_answer_header(&answer, "Clairon-Pos: %s", request->pos);
+    gate_answer_header(&answer, "Clairon-Pos: %s", poll->pos);
     answer.body = request->body;
     buffer_init(&request->body, 0);
     gate_request_answer(request, &answer);
@@ -115,22 +132,24 @@ is_kept(const char *line, size_t len)
 static void
 keep_pos(struct gate_request *request, const char *line, size_t len)
 {
-    struct bytes pos = gate_sse_pos(line, len);
+    struct gate_poll *poll = poll_of(request);
+    struct bytes pos = gate_line_pos(line, len);
 
     if (pos.at != NULL)
-        snprintf(request->pos, sizeof(request->pos), "%.*s", (int)pos.len, (const char *)pos.at);
+        snprintf(poll->pos, sizeof(poll->pos), "%.*s", (int)pos.len, (const char *)pos.at);
 }
 
 /* False when the answer cannot take it. */
 static bool
 keep_line(struct gate_request *request, const char *line, size_t len)
 {
+    struct gate_poll *poll = poll_of(request);
     if (buffer_add(&request->body, line, len) != RC_OK ||
         buffer_add(&request->body, "\n", 1) != RC_OK)
         return false;
     keep_pos(request, line, len);
-    request->line_count += begins(line, len, "{\"t\":\"msg\"");
-    request->has_news |= !begins(line, len, "{\"t\":\"acked\"");
+    poll->line_count += begins(line, len, "{\"t\":\"msg\"");
+    poll->has_news |= !begins(line, len, "{\"t\":\"acked\"");
     return true;
 }
 
@@ -138,10 +157,11 @@ keep_line(struct gate_request *request, const char *line, size_t len)
 bool
 gate_poll_lines(struct gate_request *request, const char *text, size_t len)
 {
+    struct gate_poll *poll = poll_of(request);
     const char *end = text + len;
 
-    if (request->line_count >= request->max || request->body.len >= BYTES_ENOUGH) {
-        request->is_full = true;
+    if (poll->line_count >= poll->max || request->body.len >= BYTES_ENOUGH) {
+        poll->is_full = true;
         return false;
     }
     while (text < end) {
@@ -161,35 +181,38 @@ gate_poll_lines(struct gate_request *request, const char *text, size_t len)
 void
 gate_poll_writable(struct gate_request *request)
 {
-    if (!request->has_news)
+    struct gate_poll *poll = poll_of(request);
+    if (!poll->has_news)
         return;
     /* All was sent: the session knows a newer place than its last line told. */
-    if (!request->is_full)
-        (void)session_place(request->session, request->pos);
+    if (!poll->is_full)
+        (void)session_place(request->session, poll->pos);
     finish(request);
 }
 
 void
 gate_poll_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us)
 {
+    struct gate_poll *poll = poll_of(request);
     const struct config *config = request->gate->config;
     int64_t expires_us = request->token.expires_s * 1000000 + config->auth.leeway_ms * 1000;
 
-    if (now_us < request->deadline_us && wall_us < expires_us)
+    if (now_us < poll->deadline_us && wall_us < expires_us)
         return;
-    if (session_place(request->session, request->pos))
+    if (session_place(request->session, poll->pos))
         finish(request);
-    else if (now_us > request->deadline_us + PATIENCE_US)
+    else if (now_us > poll->deadline_us + PATIENCE_US)
         gate_request_no_store(request);
 }
 
 void
-gate_poll_hurry(struct gate_request *request)
+gate_poll_half_closed(struct gate_request *request)
 {
-    request->deadline_us = clock_monotonic_us();
-    ev_timer_stop(request->gate->loop, &request->look);
-    ev_timer_set(&request->look, LOOK_FIRST_S, LOOK_AGAIN_S);
-    ev_timer_start(request->gate->loop, &request->look);
+    struct gate_poll *poll = poll_of(request);
+    poll->deadline_us = clock_monotonic_us();
+    ev_timer_stop(request->gate->loop, &poll->look);
+    ev_timer_set(&poll->look, LOOK_FIRST_S, LOOK_AGAIN_S);
+    ev_timer_start(request->gate->loop, &poll->look);
 }
 
 void
@@ -199,4 +222,10 @@ gate_poll_end(struct gate_request *request, int code, const char *reason, int64_
     (void)in_ms;
     if (request->state == GATE_REQUEST_OPEN)
         gate_request_problem(request, 503, 0, reason);
+}
+
+void
+gate_poll_free(struct gate_request *request)
+{
+    ev_timer_stop(request->gate->loop, &poll_of(request)->look);
 }

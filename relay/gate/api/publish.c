@@ -1,4 +1,6 @@
 /* publish.c: POST /v1/notifications, and GET /v1/notifications/ID: what became of one. */
+#include "gate/api/publish.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +12,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "gate/gate_request.h"
+#include "gate/api/publish_response.h"
+#include "gate/http/response.h"
+#include "gate/http/response_writer.h"
+#include "gate/http/store_request.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/request_field.h"
 #include "hub/funnel.h"
 #include "hub/hub.h"
 #include "store/publish.h"
@@ -26,7 +33,7 @@ struct gate_running {
     UT_hash_handle hh;
     struct gate *gate;        /* NULL: gone */
     struct gate_asked *asked; /* its own request's, which may be gone */
-    char *key;                /* NULL: it is not in gate->running */
+    char *key;                /* NULL: it is not in publisher->running */
     char *user;
     char digest[STORE_DIGEST_TEXT + 1];
     char traceparent[TRACEPARENT_LEN + 1];
@@ -45,7 +52,8 @@ running_new(struct gate_request *request, char *key)
                               .user = memory_text(request->token.user, strlen(request->token.user)),
                               .since_us = clock_monotonic_us()};
     if (key != NULL)
-        HASH_ADD_KEYPTR(hh, request->gate->running, running->key, strlen(running->key), running);
+        HASH_ADD_KEYPTR(hh, request->gate->publisher->running, running->key, strlen(running->key),
+                        running);
     return running;
 }
 
@@ -55,7 +63,7 @@ is_running(const struct gate *gate, const char *key)
     struct gate_running *running = NULL;
 
     if (key != NULL)
-        HASH_FIND_STR(gate->running, key, running);
+        HASH_FIND_STR(gate->publisher->running, key, running);
     return running != NULL;
 }
 
@@ -64,46 +72,32 @@ static void
 running_free(struct gate_running *running)
 {
     if (running->gate != NULL && running->key != NULL)
-        HASH_DELETE(hh, running->gate->running, running);
+        HASH_DELETE(hh, running->gate->publisher->running, running);
     free(running->key);
     free(running->user);
     free(running);
 }
 
 void
-gate_publish_stop(struct gate *gate)
+gate_publish_open(struct gate *gate)
 {
-    struct gate_running *running, *next;
-
-    HASH_ITER (hh, gate->running, running, next) {
-        HASH_DELETE(hh, gate->running, running);
-        running->gate = NULL;
-    }
+    gate->publisher = memory_new(sizeof(*gate->publisher));
+    gate->publisher->funnel = funnel_new();
 }
 
 void
-gate_publish_answer(struct gate_request *request, bool is_repeated, const char *id, bool is_synced)
+gate_publish_close(struct gate *gate)
 {
-    struct gate_answer answer;
+    struct gate_running *running, *next;
 
-    gate_answer_init(&answer, is_repeated ? 200 : 201, GATE_JSON);
-    if (is_repeated)
-        gate_answer_header(&answer, "Idempotency-Replayed: true");
-    if (is_synced)
-        gate_answer_header(&answer, "Preference-Applied: wait");
-    gate_answer_header(&answer, "Location: /v1/notifications/%s", id);
-    if (buffer_addf(&answer.body, "{\"id\":\"%s\"}\n", id) != RC_OK)
-        buffer_clear(&answer.body);
-    gate_request_answer(request, &answer);
-}
-
-static void
-answer_published(struct gate_request *request, const char *key, bool is_repeated, const char *id)
-{
-    if (gate_sync_is_wanted(request))
-        gate_sync_begin(request, key, is_repeated, id);
-    else
-        gate_publish_answer(request, is_repeated, id, false);
+    HASH_ITER (hh, gate->publisher->running, running, next) {
+        HASH_DELETE(hh, gate->publisher->running, running);
+        running->gate = NULL;
+    }
+    gate_publish_respond_stop(gate);
+    funnel_free(gate->publisher->funnel);
+    free(gate->publisher);
+    gate->publisher = NULL;
 }
 
 static void
@@ -126,8 +120,8 @@ keep(const struct gate_running *running, enum store_publish how, const char *id)
     struct gate *gate = running->gate;
 
     if (gate != NULL && running->key != NULL && how == STORE_PUBLISHED)
-        funnel_keep(gate->funnel, store_epoch(hub_store(gate->hub)), running->user, running->key,
-                    running->digest, id, running->since_us);
+        funnel_keep(gate->publisher->funnel, store_epoch(hub_store(gate->hub)), running->user,
+                    running->key, running->digest, id, running->since_us);
 }
 
 /* Where the trace goes on: by this line, the id leads to all that becomes of it. */
@@ -150,7 +144,7 @@ answer_outcome(struct gate_request *request, const struct gate_running *running,
     else if (how == STORE_PUBLISHED_EXPIRED)
         answer_expired(request);
     else
-        answer_published(request, running->key, how == STORE_PUBLISHED_BEFORE, id);
+        gate_publish_respond(request, running->key, how == STORE_PUBLISHED_BEFORE, id);
 }
 
 static void
@@ -178,13 +172,13 @@ answer_known(struct gate_request *request, const char *key, const char *digest)
     char id[FRAME_UUID_TEXT + 1];
     bool is_same;
 
-    if (key == NULL ||
-        !funnel_find(gate->funnel, store_epoch(hub_store(gate->hub)), request->token.user, key,
-                     digest, clock_monotonic_us(), STORE_KEY_KEPT_MS * INT64_C(1000), &is_same, id))
+    if (key == NULL || !funnel_find(gate->publisher->funnel, store_epoch(hub_store(gate->hub)),
+                                    request->token.user, key, digest, clock_monotonic_us(),
+                                    STORE_KEY_KEPT_MS * INT64_C(1000), &is_same, id))
         return false;
     stats_add(gate->stats, STAT_REPEATS_MEMORY, is_same ? 1 : 0);
     if (is_same)
-        answer_published(request, key, true, id);
+        gate_publish_respond(request, key, true, id);
     else
         answer_different(request);
     return true;
@@ -201,16 +195,16 @@ make_digest(const struct buffer *text, char ret_digest[STORE_DIGEST_TEXT + 1])
 
 /* Nobody's key can look like another's: the length of the name comes first. */
 static char *
-key_of(const struct gate_request *request)
+key_of(struct gate_request *request)
 {
+    struct gate_publication *own = gate_publication_of(request);
     size_t room = strlen(request->token.user) + KEY_MAX + 32;
     char *key;
 
-    if (request->key == NULL)
+    if (own->key == NULL)
         return NULL;
     key = memory_new(room);
-    snprintf(key, room, "%zu:%s:%s", strlen(request->token.user), request->token.user,
-             request->key);
+    snprintf(key, room, "%zu:%s:%s", strlen(request->token.user), request->token.user, own->key);
     return key;
 }
 
@@ -248,43 +242,41 @@ publish(struct gate_request *request, const struct publication *publication)
     }
 }
 
-static bool
-may(struct gate_request *request, bool is_allowed)
+void
+gate_publish_free(struct gate_request *request)
 {
-    if (!is_allowed)
-        gate_request_problem(request, 403, GATE_ERR_PERMISSION,
-                             "the token's claim \"publish\" is not true");
-    return is_allowed;
+    free(gate_publication_of(request)->key);
+    free(gate_publication_of(request)->traceparent);
 }
 
 void
 gate_publish_headers(struct gate_request *request)
 {
+    struct gate_publication *own = gate_publication_of(request);
     static const char KEY[] = "idempotency-key:";
 
-    request->key = gate_http_header(request->wsi, KEY, KEY_MAX);
+    own->key = request_header(request->io.wsi, KEY, KEY_MAX);
     /* A key that was left out by mistake: taken for none, it would store each repeat. */
-    if (request->key == NULL && lws_hdr_custom_length(request->wsi, KEY, (int)strlen(KEY)) == 0)
-        request->key = memory_text(GATE_TOO_LONG, strlen(GATE_TOO_LONG));
-    request->wait_s = gate_sync_read_prefer(request->wsi);
-    request->traceparent = gate_http_header(request->wsi, "traceparent:", TRACEPARENT_MAX);
+    if (own->key == NULL && request_header_is_empty(request->io.wsi, KEY))
+        own->key = memory_text(REQUEST_TOO_LONG, strlen(REQUEST_TOO_LONG));
+    own->wait_s = gate_publish_wait(request->io.wsi);
+    own->traceparent = request_header(request->io.wsi, "traceparent:", TRACEPARENT_MAX);
 }
 
 void
 gate_publish(struct gate_request *request)
 {
+    struct gate_publication *own = gate_publication_of(request);
     const char *prefix = request->gate->config->feed.topic_prefix;
     struct publication_origin origin = {
         .emitter = request->token.user,
         .topic_prefix = prefix != NULL ? prefix : store_topic_prefix(hub_store(request->gate->hub)),
-        .traceparent = request->traceparent,
+        .traceparent = own->traceparent,
         .now_us = clock_wall_us()};
     struct publication publication = {0};
     char error[PUBLICATION_ERROR_MAX];
 
-    if (!may(request, request->token.publish))
-        return;
-    if (request->key != NULL && strcmp(request->key, GATE_TOO_LONG) == 0) {
+    if (own->key != NULL && strcmp(own->key, REQUEST_TOO_LONG) == 0) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
                              "Idempotency-Key must have 1 to 255 bytes");
     } else if (getrandom(origin.random, sizeof(origin.random), 0) !=
@@ -321,11 +313,8 @@ on_traced(void *ctx, enum rc rc, const struct trace *trace)
 void
 gate_publish_timeline(struct gate_request *request)
 {
-    struct gate_asked *asked;
+    struct gate_asked *asked = gate_asked_new(request);
 
-    if (!may(request, request->token.publish || request->token.admin))
-        return;
-    asked = gate_asked_new(request);
     if (store_trace(hub_store(request->gate->hub), request->id, on_traced, asked) != RC_OK)
         gate_asked_failed(asked);
 }

@@ -7,6 +7,8 @@
  * store_fsync_delay_us the store is asked whether it still has the notification. If it was killed
  * and started again meanwhile, what it has then came from its disk.
  */
+#include "gate/api/publish_response.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -14,17 +16,22 @@
 #include <utlist.h>
 
 #include "base/memory.h"
-#include "gate/gate_request.h"
+#include "gate/http/response.h"
+#include "gate/http/response_writer.h"
+#include "gate/http/store_request.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/request_field.h"
 #include "hub/funnel.h"
 #include "hub/hub.h"
 #include "store/trace.h"
 
 #define SECOND_US 1000000
 #define SPACES " \t"
+#define PREFER_WAIT_MAX 3600
 
 struct gate_syncing {
     struct gate *gate;         /* NULL: gone */
-    struct gate_syncing *prev; /* in gate->syncing */
+    struct gate_syncing *prev; /* in publisher->syncing */
     struct gate_syncing *next;
     struct gate_asked *asked;
     struct ev_timer due;
@@ -39,7 +46,7 @@ syncing_free(struct gate_syncing *syncing)
 {
     if (syncing->gate != NULL) {
         ev_timer_stop(syncing->gate->loop, &syncing->due);
-        DL_DELETE(syncing->gate->syncing, syncing);
+        DL_DELETE(syncing->gate->publisher->syncing, syncing);
     }
     free(syncing->key);
     free(syncing->user);
@@ -51,7 +58,23 @@ static void
 forget_key(const struct gate_syncing *syncing)
 {
     if (syncing->gate != NULL && syncing->key != NULL)
-        funnel_forget(syncing->gate->funnel, syncing->user, syncing->key);
+        funnel_forget(syncing->gate->publisher->funnel, syncing->user, syncing->key);
+}
+
+static void
+respond(struct gate_request *request, bool is_repeated, const char *id, bool is_synced)
+{
+    struct gate_answer answer;
+
+    gate_answer_init(&answer, is_repeated ? 200 : 201, GATE_JSON);
+    if (is_repeated)
+        gate_answer_header(&answer, "Idempotency-Replayed: true");
+    if (is_synced)
+        gate_answer_header(&answer, "Preference-Applied: wait");
+    gate_answer_header(&answer, "Location: /v1/notifications/%s", id);
+    if (buffer_addf(&answer.body, "{\"id\":\"%s\"}\n", id) != RC_OK)
+        buffer_clear(&answer.body);
+    gate_request_answer(request, &answer);
 }
 
 static void
@@ -64,7 +87,7 @@ on_traced(void *ctx, enum rc rc, const struct trace *trace)
     if (is_lost)
         forget_key(syncing);
     if (request != NULL && rc == RC_OK && !is_lost)
-        gate_publish_answer(request, syncing->is_repeated, syncing->id, true);
+        respond(request, syncing->is_repeated, syncing->id, true);
     else if (request != NULL)
         gate_request_problem(request, 503, 0,
                              is_lost ? "the store lost the notification before it was synced"
@@ -83,8 +106,8 @@ on_due(struct ev_loop *loop, struct ev_timer *timer, int events)
         on_traced(syncing, RC_IO, NULL);
 }
 
-void
-gate_sync_begin(struct gate_request *request, const char *key, bool is_repeated, const char *id)
+static void
+begin_sync(struct gate_request *request, const char *key, bool is_repeated, const char *id)
 {
     struct gate *gate = request->gate;
     const char *user = request->token.user;
@@ -99,18 +122,29 @@ gate_sync_begin(struct gate_request *request, const char *key, bool is_repeated,
     memcpy(syncing->id, id, sizeof(syncing->id));
     ev_timer_init(&syncing->due, on_due, (double)delay_us / SECOND_US, 0.);
     syncing->due.data = syncing;
-    DL_APPEND(gate->syncing, syncing);
+    DL_APPEND(gate->publisher->syncing, syncing);
     ev_timer_start(gate->loop, &syncing->due);
 }
 
-bool
-gate_sync_is_wanted(const struct gate_request *request)
+static bool
+is_sync_wanted(struct gate_request *request)
 {
+    const struct gate_publication *own = gate_publication_of(request);
     const struct gate *gate = request->gate;
     int64_t delay_us = store_fsync_delay_us(hub_store(gate->hub));
 
     return gate->config->store.publish_sync ||
-           (request->wait_s > 0 && request->wait_s * SECOND_US >= delay_us);
+           (own->wait_s > 0 && own->wait_s * SECOND_US >= delay_us);
+}
+
+void
+gate_publish_respond(struct gate_request *request, const char *key, bool is_repeated,
+                     const char *id)
+{
+    if (is_sync_wanted(request))
+        begin_sync(request, key, is_repeated, id);
+    else
+        respond(request, is_repeated, id, false);
 }
 
 /* Up to the next comma or the end; a comma within quotes is part of the value. */
@@ -158,9 +192,9 @@ wait_of(const char *preference)
 
 /* RFC 7240: of equal preferences the first counts. */
 int
-gate_sync_read_prefer(struct lws *wsi)
+gate_publish_wait(struct lws *wsi)
 {
-    char *prefer = gate_http_header(wsi, "prefer:", 255);
+    char *prefer = request_header(wsi, "prefer:", 255);
     const char *at = prefer;
     long seconds = 0;
 
@@ -170,19 +204,19 @@ gate_sync_read_prefer(struct lws *wsi)
         at = *at == ',' ? at + 1 : NULL;
     }
     free(prefer);
-    return seconds > 0 && seconds <= GATE_PREFER_WAIT_MAX ? (int)seconds : 0;
+    return seconds > 0 && seconds <= PREFER_WAIT_MAX ? (int)seconds : 0;
 }
 
 void
-gate_sync_stop(struct gate *gate)
+gate_publish_respond_stop(struct gate *gate)
 {
     struct gate_syncing *syncing, *next;
 
-    DL_FOREACH_SAFE (gate->syncing, syncing, next) {
+    DL_FOREACH_SAFE (gate->publisher->syncing, syncing, next) {
         bool is_asked = !ev_is_active(&syncing->due);
 
         if (is_asked) { /* the store answers later */
-            DL_DELETE(gate->syncing, syncing);
+            DL_DELETE(gate->publisher->syncing, syncing);
             syncing->gate = NULL;
             continue;
         }

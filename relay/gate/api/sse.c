@@ -1,5 +1,8 @@
 /* sse.c: GET /v1/sse: a session's lines as server-sent events. */
+#include "gate/api/sse.h"
+
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -7,75 +10,50 @@
 #include <netinet/tcp.h>
 
 #include "base/clock.h"
-#include "gate/gate_request.h"
-#include "wire/bytes.h"
+#include "gate/api/line_pos.h"
+#include "gate/api/topic_list.h"
+#include "gate/http/request_session.h"
+#include "gate/http/response.h"
+#include "gate/http/response_writer.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/request_field.h"
+#include "hub/session.h"
 
 #define RETRY_MS 2000
 #define OUT_ENOUGH (256 * 1024)
 #define OUT_MAX (64 * 1024 * 1024) /* a line may be long */
 
-/* Adds behind the headroom, which a first piece makes. */
-static enum rc
-out_add(struct gate_request *request, const void *bytes, size_t len)
+static struct gate_sse *
+sse_of(struct gate_request *request)
 {
-    static const char HEADROOM[LWS_PRE];
-    enum rc rc = RC_OK;
-
-    if (request->out.len == 0)
-        rc = buffer_add(&request->out, HEADROOM, LWS_PRE);
-    return rc == RC_OK ? buffer_add(&request->out, bytes, len) : rc;
+    return (struct gate_sse *)request->own;
 }
 
-/* Something of the gate's own; a client that reads nothing is let go before it is much. */
+/* Something of the gate's own; a client that reads nothing is killed before it is much. */
 static void
-say(struct gate_request *request, const char *text, size_t len)
+send_own(struct gate_request *request, const char *text, size_t len)
 {
     if (request->out.len == 0)
         buffer_init(&request->out, OUT_MAX);
-    if (out_add(request, text, len) != RC_OK)
+    if (buffer_add(&request->out, text, len) != RC_OK)
         gate_request_kill(request);
     else
         gate_request_want_write(request);
 }
 
-struct bytes
-gate_sse_pos(const char *line, size_t len)
-{
-    static const char *const BEFORE[] = {"{\"t\":\"msg\",\"pos\":\"", "{\"t\":\"connected\"",
-                                         "{\"t\":\"gap\""};
-    static const char *const FIELD[] = {"{\"t\":\"msg\",\"pos\":\"", ",\"pos\":\"", ",\"to\":\""};
-
-    for (size_t i = 0; i < sizeof(BEFORE) / sizeof(BEFORE[0]); i++) {
-        size_t before_len = strlen(BEFORE[i]);
-        const char *at, *end;
-
-        if (len < before_len || memcmp(line, BEFORE[i], before_len) != 0)
-            continue;
-        at = memmem(line, len, FIELD[i], strlen(FIELD[i]));
-        if (at == NULL)
-            break;
-        at += strlen(FIELD[i]);
-        end = memchr(at, '"', (size_t)(line + len - at));
-        if (end == NULL)
-            break;
-        return (struct bytes){(const unsigned char *)at, (size_t)(end - at)};
-    }
-    return (struct bytes){NULL, 0};
-}
-
 static enum rc
 add_event(struct gate_request *request, const char *line, size_t len)
 {
-    struct bytes pos = gate_sse_pos(line, len);
-    enum rc rc = out_add(request, "data: ", 6);
+    struct bytes pos = gate_line_pos(line, len);
+    enum rc rc = buffer_add(&request->out, "data: ", 6);
 
     if (rc == RC_OK)
-        rc = out_add(request, line, len);
+        rc = buffer_add(&request->out, line, len);
     if (rc == RC_OK && pos.at != NULL)
-        rc = out_add(request, "\nid: ", 5);
+        rc = buffer_add(&request->out, "\nid: ", 5);
     if (rc == RC_OK && pos.at != NULL)
-        rc = out_add(request, pos.at, pos.len);
-    return rc == RC_OK ? out_add(request, "\n\n", 2) : rc;
+        rc = buffer_add(&request->out, pos.at, pos.len);
+    return rc == RC_OK ? buffer_add(&request->out, "\n\n", 2) : rc;
 }
 
 /* Once more is in `out` than a socket takes at once, the session keeps the rest. */
@@ -102,7 +80,7 @@ gate_sse_lines(struct gate_request *request, const char *text, size_t len)
 }
 
 static void
-say_head(struct gate_request *request)
+send_head(struct gate_request *request)
 {
     struct gate_answer answer;
     char head[1024];
@@ -117,7 +95,7 @@ say_head(struct gate_request *request)
                    answer.headers.len > 0 ? answer.headers.bytes : "", RETRY_MS);
     buffer_free(&answer.headers);
     if (len > 0 && (size_t)len < sizeof(head))
-        say(request, head, (size_t)len);
+        send_own(request, head, (size_t)len);
     else
         gate_request_kill(request);
 }
@@ -129,42 +107,44 @@ limit_silence(struct gate_request *request)
     const struct config *config = request->gate->config;
     unsigned ms = (unsigned)(config->gate.ping_ms + config->gate.pong_timeout_ms);
 
-    (void)setsockopt(lws_get_socket_fd(request->wsi), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms,
-                     sizeof(ms));
+    (void)setsockopt(request->io.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
 }
 
 void
 gate_sse_headers(struct gate_request *request)
 {
-    request->asked_pos = gate_http_header(request->wsi, "last-event-id:", SESSION_POS_MAX - 1);
-    if (request->asked_pos == NULL)
-        request->asked_pos = gate_http_argument(request->wsi, "pos=", SESSION_POS_MAX - 1);
-    request->asked_topics = gate_http_argument(request->wsi, "topics=", SESSION_TOPICS_BYTES_MAX);
+    struct gate_sse *sse = sse_of(request);
+
+    sse->pos = request_header(request->io.wsi, "last-event-id:", SESSION_POS_MAX - 1);
+    if (sse->pos == NULL)
+        sse->pos = request_argument(request->io.wsi, "pos=", SESSION_POS_MAX - 1);
+    sse->topics = request_argument(request->io.wsi, "topics=", SESSION_TOPICS_BYTES_MAX);
 }
 
 void
 gate_sse_begin(struct gate_request *request)
 {
+    struct gate_sse *sse = sse_of(request);
     const char *names[SESSION_TOPICS_MAX];
-    struct session_request wanted = {.pos = request->asked_pos, .topics = {names, 0}};
+    struct session_request wanted = {.pos = sse->pos, .topics = {names, 0}};
 
-    if (!gate_http_topics(request->asked_topics, names, &wanted.topics.count)) {
+    if (!gate_http_topics(sse->topics, names, &wanted.topics.count)) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_WRONG_TOPICS);
         return;
     }
-    request->ping_due_us = clock_monotonic_us() + request->gate->config->gate.ping_ms * 1000;
-    gate_expiry_begin(&request->expiry, request->gate->config, request->token.expires_s);
+    sse->ping_due_us = clock_monotonic_us() + request->gate->config->gate.ping_ms * 1000;
+    gate_expiry_begin(&sse->expiry, request->gate->config, request->token.expires_s);
     limit_silence(request);
     gate_request_attach(request, &wanted);
-    say_head(request);
+    send_head(request);
 }
 
 static void
-say_line(struct gate_request *request, const char *line, size_t len)
+send_line(struct gate_request *request, const char *line, size_t len)
 {
-    say(request, "data: ", 6);
-    say(request, line, len);
-    say(request, "\n\n", 2);
+    send_own(request, "data: ", 6);
+    send_own(request, line, len);
+    send_own(request, "\n\n", 2);
 }
 
 void
@@ -182,7 +162,7 @@ gate_sse_end(struct gate_request *request, int code, const char *reason, int64_t
     len = snprintf(line, sizeof(line), "{\"t\":\"bye\",\"code\":%d,\"msg\":\"%s\"%s}", code, reason,
                    in);
     if (len > 0 && (size_t)len < sizeof(line))
-        say_line(request, line, (size_t)len);
+        send_line(request, line, (size_t)len);
     gate_request_set_state(request, GATE_REQUEST_ENDING);
     gate_request_want_write(request);
 }
@@ -191,28 +171,37 @@ static void
 check_expiry(struct gate_request *request, int64_t wall_us)
 {
     char line[GATE_EXPIRING_MAX];
-    int len = gate_expiry_check(&request->expiry, request->gate->config, wall_us, line);
+    struct gate_sse *sse = sse_of(request);
+    int len = gate_expiry_check(&sse->expiry, request->gate->config, wall_us, line);
 
     if (len < 0)
         gate_sse_end(request, GATE_CLOSE_EXPIRED, "the token has expired", -1);
     else if (len > 0)
-        say_line(request, line, (size_t)len);
+        send_line(request, line, (size_t)len);
 }
 
 void
 gate_sse_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us)
 {
     const struct config *config = request->gate->config;
+    struct gate_sse *sse = sse_of(request);
 
     if (session_slow(request->session, now_us) != NULL ||
         (request->unwritable_us != 0 &&
          now_us - request->unwritable_us > config->gate.slow_age_ms * 1000)) {
-        gate_request_kill(request); /* it would not hear a bye either */
+        gate_request_kill(request); /* it would not receive a bye either */
         return;
     }
     check_expiry(request, wall_us);
-    if (request->state != GATE_REQUEST_OPEN || now_us < request->ping_due_us)
+    if (request->state != GATE_REQUEST_OPEN || now_us < sse->ping_due_us)
         return;
-    request->ping_due_us = now_us + config->gate.ping_ms * 1000;
-    say(request, ":\n\n", 3);
+    sse->ping_due_us = now_us + config->gate.ping_ms * 1000;
+    send_own(request, ":\n\n", 3);
+}
+
+void
+gate_sse_free(struct gate_request *request)
+{
+    free(sse_of(request)->pos);
+    free(sse_of(request)->topics);
 }

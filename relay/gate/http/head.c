@@ -6,10 +6,12 @@
  * as ever. What comes over TLS is tls_head.c's, once a client has said hello and there is a
  * place: who does not, or only in part, costs no more than the others.
  */
+#include "gate/http/head.h"
+
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <string.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,7 +19,14 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "gate/gate_request.h"
+#include "base/memory.h"
+#include "base/region.h"
+#include "gate/http/response.h"
+#include "gate/http/tls_head.h"
+#include "gate/net/accept.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/lws_workarounds.h"
+#include "gate/net/server.h"
 #include "wire/http_head.h"
 
 #define TLS_HANDSHAKE 0x16
@@ -32,7 +41,7 @@
  */
 struct gate_head {
     struct gate *gate;
-    struct gate_head *prev; /* in gate->heads or, WAITING, gate->hellos; the oldest first */
+    struct gate_head *prev; /* in heads->first or, WAITING, heads->hellos; the oldest first */
     struct gate_head *next;
     struct ev_io readable;
     struct ev_timer again; /* where the system does not say when more has come */
@@ -43,7 +52,33 @@ struct gate_head {
     int64_t since_us;
 };
 
+struct heads {
+    unknown_method_response *on_unknown_method;
+    struct gate_head *first;  /* the oldest */
+    struct gate_head *hellos; /* of TLS, that wait for a place, the oldest first */
+    struct region places;
+};
+
 _Static_assert(GATE_HEAD_BYTES_MAX <= GATE_RECEIVED_MAX, "a head is peeked at as a whole");
+
+/*
+ * The front of the line is read from again, and so is back here in the next turn of the loop: each
+ * hello takes a signature.
+ */
+static void
+resume_waiting(struct gate *gate)
+{
+    struct gate_head *head;
+    int left = HELLOS_A_TURN;
+
+    if (!gate_tls_head_has_room(gate))
+        return;
+    DL_FOREACH (gate->heads->hellos, head) {
+        if (left-- == 0)
+            return;
+        ev_io_start(gate->loop, &head->readable);
+    }
+}
 
 /* The descriptor stays open. */
 static void
@@ -54,12 +89,12 @@ head_free(struct gate_head *head)
     ev_io_stop(gate->loop, &head->readable);
     ev_timer_stop(gate->loop, &head->again);
     if (head->is_waiting) {
-        DL_DELETE(gate->hellos, head);
-        gate_heads_go_on(gate);
+        DL_DELETE(gate->heads->hellos, head);
+        resume_waiting(gate);
     } else {
-        DL_DELETE(gate->heads, head);
+        DL_DELETE(gate->heads->first, head);
     }
-    region_give(&gate->head_places, head);
+    region_give(&gate->heads->places, head);
 }
 
 static void
@@ -78,7 +113,7 @@ answer(struct gate_head *head, struct gate_answer *answer)
 
     stats_add(head->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
     if (gate_answer_build(answer, &out) == RC_OK)
-        sent = send(head->fd, out.bytes + LWS_PRE, out.len - LWS_PRE, MSG_NOSIGNAL);
+        sent = send(head->fd, out.bytes, out.len, MSG_NOSIGNAL);
     buffer_free(&out);
     if (sent < 0 || shutdown(head->fd, SHUT_WR) != 0) {
         head_close(head);
@@ -101,17 +136,13 @@ set_low_water(int fd, size_t len)
 }
 
 /*
- * lws answers an Upgrade that it does not know with 403, takes h2c for one, and hangs up where
- * Connection does not say the same. So it is not shown it: it gets the head from us, under another
- * name, as what would hide others does, and the last byte from the socket, or it would take what it
- * was given for a body too.
+ * lws gets the edited head from us, and the last byte from the socket, or it would take what it was
+ * given for a body too.
  */
 static void
 hand_over_edited(struct gate_head *head, const struct http_head *parts)
 {
     struct gate *gate = head->gate;
-    const char *upgrade = parts->idle_upgrade;
-    size_t name_at = upgrade != NULL ? (size_t)(upgrade - (const char *)gate->received) : 0;
     ssize_t len = (ssize_t)parts->len - 1;
     int fd = head->fd;
 
@@ -121,10 +152,8 @@ hand_over_edited(struct gate_head *head, const struct http_head *parts)
         close(fd);
         return;
     }
-    if (upgrade != NULL)
-        gate->received[name_at] = 'X';
-    (void)gate_head_hides((char *)gate->received, parts->len, true);
-    gate_accept_adopt_bytes(gate, fd, (size_t)len);
+    workaround_edit_head((char *)gate->received, parts);
+    server_adopt_with(gate, fd, (const char *)gate->received, (size_t)len);
 }
 
 static void
@@ -133,13 +162,13 @@ hand_over(struct gate_head *head, const struct http_head *parts)
     struct gate *gate = head->gate;
     int fd = head->fd;
 
-    if (parts->idle_upgrade != NULL || gate_head_hides((char *)gate->received, parts->len, false)) {
+    if (workaround_needs_edit((char *)gate->received, parts)) {
         hand_over_edited(head, parts);
         return;
     }
     (void)set_low_water(fd, 1);
     head_free(head);
-    (void)gate_accept_adopt(gate, fd);
+    (void)server_adopt(gate, fd);
 }
 
 static bool
@@ -150,37 +179,18 @@ says_no_more(int fd)
     return poll(&one, 1, 0) > 0;
 }
 
-/*
- * The front of the line is read from again, and so is back here in the next turn of the loop: each
- * hello takes a signature.
- */
-void
-gate_heads_go_on(struct gate *gate)
-{
-    struct gate_head *head;
-    int left = HELLOS_A_TURN;
-
-    if (!gate_head_tls_has_room(gate))
-        return;
-    DL_FOREACH (gate->hellos, head) {
-        if (left-- == 0)
-            return;
-        ev_io_start(gate->loop, &head->readable);
-    }
-}
-
 static void
-stand_in_line(struct gate_head *head)
+enqueue_hello(struct gate_head *head)
 {
     struct gate *gate = head->gate;
 
     (void)set_low_water(head->fd, 1);
     ev_io_stop(gate->loop, &head->readable);
     ev_timer_stop(gate->loop, &head->again);
-    DL_DELETE(gate->heads, head);
+    DL_DELETE(gate->heads->first, head);
     head->is_waiting = true;
-    DL_APPEND(gate->hellos, head);
-    gate_heads_go_on(gate);
+    DL_APPEND(gate->heads->hellos, head);
+    resume_waiting(gate);
 }
 
 static void
@@ -190,12 +200,12 @@ hand_over_hello(struct gate_head *head)
     int fd = head->fd;
 
     if (!head->is_waiting) {
-        stand_in_line(head);
+        enqueue_hello(head);
     } else if (says_no_more(fd)) {
         head_close(head); /* it gave up: no signature for that */
-    } else if (gate_head_tls_has_room(gate)) {
+    } else if (gate_tls_head_has_room(gate)) {
         head_free(head);
-        gate_head_tls_begin(gate, fd);
+        gate_tls_head_begin(gate, fd);
     } else {
         ev_io_stop(gate->loop, &head->readable);
     }
@@ -222,65 +232,9 @@ wait_for_more(struct gate_head *head, size_t len)
     ev_timer_again(head->gate->loop, &head->again);
 }
 
-static bool
-is_method(const struct http_head *parts, const char *name)
-{
-    return strlen(name) == parts->method_len && memcmp(name, parts->method, parts->method_len) == 0;
-}
-
-/* Those that libwebsockets would not hand on to us. */
-static bool
-is_stray_method(const struct http_head *parts)
-{
-    static const char *const METHODS[] = {"GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE"};
-
-    for (size_t i = 0; i < sizeof(METHODS) / sizeof(METHODS[0]); i++) {
-        if (is_method(parts, METHODS[i]))
-            return false;
-    }
-    return true;
-}
-
-static enum rc
-refuse(struct gate_answer *ret_answer, int status, const char *sentence)
-{
-    log_debug("gate", "refused a request with %d: %s", status, sentence);
-    gate_answer_problem(ret_answer, status, 0, sentence);
-    return RC_BAD;
-}
-
-enum rc
-gate_head_judge(const struct gate *gate, int fd, const char *bytes, size_t len,
-                struct http_head *ret_head, struct gate_answer *ret_answer)
-{
-    struct http_head parts;
-    const char *why = "";
-    enum rc rc = http_head_check(bytes, len, GATE_HEAD_BYTES_MAX, &parts, &why);
-
-    if (rc == RC_OK)
-        *ret_head = parts;
-    /* RFC 6455, 4.1: it has to wait. lws would keep what it says for itself. */
-    if (rc == RC_OK && parts.is_websocket && len > parts.len)
-        return refuse(ret_answer, 400, "something came behind the upgrade before its answer");
-    if (rc == RC_AGAIN || (rc == RC_OK && !is_stray_method(&parts)))
-        return rc;
-    if (rc == RC_LIMIT)
-        return refuse(ret_answer, 431, "the request's head is too long: 12 kB and 127 headers");
-    if (rc != RC_OK)
-        return refuse(ret_answer, 400, why);
-    gate_http_stray_method(gate, fd, parts.target, parts.target_len, ret_answer);
-    return RC_BAD;
-}
-
-void
-gate_head_too_late(struct gate_answer *ret_answer)
-{
-    (void)refuse(ret_answer, 408, "the request's head did not come in time");
-}
-
 /* The first record of TLS, as far as it goes into what we peek at. */
 static enum rc
-judge_hello(const unsigned char *bytes, size_t len)
+check_hello(const unsigned char *bytes, size_t len)
 {
     size_t whole;
 
@@ -293,9 +247,9 @@ judge_hello(const unsigned char *bytes, size_t len)
 }
 
 static void
-judge_tls(struct gate_head *head, size_t len)
+check_tls(struct gate_head *head, size_t len)
 {
-    switch (judge_hello(head->gate->received, len)) {
+    switch (check_hello(head->gate->received, len)) {
     case RC_OK:
         hand_over_hello(head);
         break;
@@ -311,13 +265,13 @@ judge_tls(struct gate_head *head, size_t len)
 }
 
 static void
-judge(struct gate_head *head, size_t len)
+check(struct gate_head *head, size_t len)
 {
     struct gate_answer wrong;
     struct http_head parts;
 
-    switch (gate_head_judge(head->gate, head->fd, (const char *)head->gate->received, len, &parts,
-                            &wrong)) {
+    switch (gate_head_check(head->gate, head->fd, (const char *)head->gate->received, len,
+                            head->gate->heads->on_unknown_method, &parts, &wrong)) {
     case RC_OK:
         hand_over(head, &parts);
         break;
@@ -340,14 +294,14 @@ peek(struct gate_head *head)
         return;
     if (got <= 0)
         head_close(head);
-    else if (gate->tls != NULL)
-        judge_tls(head, (size_t)got);
+    else if (server_tls(gate) != NULL)
+        check_tls(head, (size_t)got);
     else
-        judge(head, (size_t)got);
+        check(head, (size_t)got);
 }
 
 static void
-throw_away(struct gate_head *head)
+discard(struct gate_head *head)
 {
     struct gate *gate = head->gate;
     ssize_t got = recv(head->fd, gate->received, sizeof(gate->received), 0);
@@ -368,7 +322,7 @@ on_readable(struct ev_loop *loop, struct ev_io *io, int events)
     (void)loop;
     (void)events;
     if (head->is_lingering)
-        throw_away(head);
+        discard(head);
     else
         peek(head);
 }
@@ -382,18 +336,21 @@ on_again(struct ev_loop *loop, struct ev_timer *timer, int events)
 }
 
 void
-gate_heads_init(struct gate *gate)
+gate_heads_open(struct gate *gate, unknown_method_response *on_unknown_method)
 {
-    gate->head_places = (struct region){
-        .item_bytes = sizeof(struct gate_head),
-        .most = (size_t)gate->config->gate.max_connections + GATE_DESCRIPTORS_PASSING,
+    gate->heads = memory_new(sizeof(*gate->heads));
+    *gate->heads = (struct heads){
+        .on_unknown_method = on_unknown_method,
+        .places = {.item_bytes = sizeof(struct gate_head),
+                   .most = (size_t)gate->config->gate.max_connections + GATE_DESCRIPTORS_PASSING},
     };
+    gate_tls_heads_open(gate, on_unknown_method, resume_waiting);
 }
 
 static struct gate_head *
 oldest_head(const struct gate *gate)
 {
-    struct gate_head *head = gate->heads, *hello = gate->hellos;
+    struct gate_head *head = gate->heads->first, *hello = gate->heads->hellos;
 
     if (head == NULL || hello == NULL)
         return head != NULL ? head : hello;
@@ -404,13 +361,13 @@ oldest_head(const struct gate *gate)
 static struct gate_head *
 head_new(struct gate *gate)
 {
-    struct gate_head *head = region_take(&gate->head_places);
+    struct gate_head *head = region_take(&gate->heads->places);
 
     if (head == NULL) {
         log_debug("gate", "%zu requests are to come: the oldest is not waited for",
-                  gate->head_places.taken);
+                  gate->heads->places.taken);
         head_close(oldest_head(gate));
-        head = region_take(&gate->head_places);
+        head = region_take(&gate->heads->places);
     }
     return head;
 }
@@ -425,7 +382,7 @@ gate_head_begin(struct gate *gate, int fd)
     ev_init(&head->again, on_again);
     head->again.repeat = AGAIN_S;
     head->readable.data = head->again.data = head;
-    DL_APPEND(gate->heads, head);
+    DL_APPEND(gate->heads->first, head);
     ev_io_start(gate->loop, &head->readable);
 }
 
@@ -436,37 +393,41 @@ gate_heads_sweep(struct gate *gate, int64_t now_us)
     struct gate_head *head, *next;
     struct gate_answer late;
 
-    DL_FOREACH_SAFE (gate->heads, head, next) {
+    DL_FOREACH_SAFE (gate->heads->first, head, next) {
         if (head->is_lingering && now_us - head->since_us > GATE_LINGER_US)
             head_close(head);
         else if (!head->is_lingering && now_us - head->since_us > patience_us &&
-                 (head->len == 0 || gate->tls != NULL))
+                 (head->len == 0 || server_tls(gate) != NULL))
             head_close(head); /* who said nothing is told nothing */
         else if (!head->is_lingering && now_us - head->since_us > patience_us) {
             gate_head_too_late(&late);
             answer(head, &late);
         }
     }
-    gate_heads_go_on(gate);
+    resume_waiting(gate);
+    gate_tls_heads_sweep(gate, now_us);
 }
 
 void
 gate_heads_close(struct gate *gate)
 {
-    while (gate->heads != NULL)
-        head_close(gate->heads);
-    while (gate->hellos != NULL)
-        head_close(gate->hellos);
-    region_free(&gate->head_places);
+    while (gate->heads->first != NULL)
+        head_close(gate->heads->first);
+    while (gate->heads->hellos != NULL)
+        head_close(gate->heads->hellos);
+    region_free(&gate->heads->places);
+    free(gate->heads);
+    gate->heads = NULL;
+    gate_tls_heads_free(gate);
 }
 
 bool
-gate_heads_give_way(struct gate *gate)
+gate_heads_evict_oldest(struct gate *gate)
 {
     struct gate_head *oldest = oldest_head(gate);
 
     if (oldest == NULL)
-        return gate_heads_tls_give_way(gate);
+        return gate_tls_heads_evict_oldest(gate);
     head_close(oldest);
     return true;
 }

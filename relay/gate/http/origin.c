@@ -1,8 +1,17 @@
 /* origin.c: which web pages may speak to this relay. */
-#include "gate/gate_conn.h"
+#include "gate/http/origin.h"
 
 #include <string.h>
 #include <strings.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/request_field.h"
+
+#define ORIGIN_MAX 512
+#define HOST_MAX 512
 
 #define HOST_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 #define V6_LETTERS "0123456789abcdefABCDEF:."
@@ -81,4 +90,41 @@ gate_origin_allowed(const char *origins, const char *origin, const char *host)
     if (origins != NULL)
         return origin_is_listed(origins, origin);
     return origin_is_same_host(origin, host);
+}
+
+/* Once in a while: pages try again and again. */
+static void
+log_refused(struct gate *gate, const char *origins, const char *origin, const char *host)
+{
+    unsigned skipped = 0;
+
+    if (!throttle_take(&gate->origin_refused, clock_monotonic_us(), &skipped))
+        return;
+    if (origins != NULL)
+        log_warn("gate", "origin \"%.256s\" not allowed: gate.origins is %.1024s (%u more refused)",
+                 origin, origins, skipped);
+    else
+        log_warn("gate",
+                 "origin \"%.256s\" not allowed: only pages of the same host (\"%.256s\") are; if "
+                 "it is yours, add it to gate.origins (%u more refused)",
+                 origin, host, skipped);
+}
+
+bool
+gate_origin_read(struct gate *gate, const char *origins, struct lws *wsi, char **ret_origin)
+{
+    char origin[ORIGIN_MAX];
+    char host[HOST_MAX] = "";
+    int len = request_field_copy(wsi, FIELD_ORIGIN, origin, sizeof(origin));
+
+    *ret_origin = NULL;
+    if (len <= 0)
+        return len == 0 && request_field_len(wsi, FIELD_ORIGIN) == 0;
+    if (request_field_copy(wsi, FIELD_HOST, host, sizeof(host)) <= 0 ||
+        !gate_origin_allowed(origins, origin, host)) {
+        log_refused(gate, origins, origin, host);
+        return false;
+    }
+    *ret_origin = memory_text(origin, (size_t)len);
+    return true;
 }

@@ -6,12 +6,20 @@
  * comes behind for the next request; turn in circles over what it may not take yet; and take a
  * client that says no more (shutdown(2), after which it may wait for the answer) for gone.
  */
-#include "gate/gate_request.h"
+#include "gate/http/request_body.h"
 
 #include <errno.h>
+#include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
-#include <openssl/ssl.h>
+#include "base/log.h"
+#include "gate/http/head_check.h"
+#include "gate/http/request_slots.h"
+#include "gate/http/response_writer.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/lws_workarounds.h"
+#include "gate/net/request_field.h"
 
 /* All that there will be: 0 bytes or more, of a body or not. */
 static bool
@@ -21,39 +29,39 @@ is_complete(const struct gate_request *request)
 }
 
 static void
-take(struct gate_request *request, const char *bytes, size_t len)
+handle_bytes(struct gate_request *request, const char *bytes, size_t len)
 {
     size_t own = 0;
 
     if (request->state == GATE_REQUEST_READING) {
         own = (int64_t)len < request->body_left ? len : (size_t)request->body_left;
-        gate_body_add(request, bytes, own);
+        gate_slot_add_body(request, bytes, own);
     }
     request->body_left -= (int64_t)own;
-    request->thrown += len - own;
+    request->discarded += len - own;
     if (own > 0 && is_complete(request))
-        gate_request_body_end(request);
+        request->gate->requests->handler->on_body(request);
 }
 
 /* lws goes on to set a time for the rest of it, which on_readable takes back. */
 void
-gate_rest_take(struct gate_request *request, const char *bytes, size_t len)
+gate_body_received(struct gate_request *request, const char *bytes, size_t len)
 {
-    take(request, bytes, len);
+    handle_bytes(request, bytes, len);
     ev_feed_event(request->gate->loop, &request->readable, EV_READ);
 }
 
 /* The client will say no more. What it asked for is still answered, unless it takes a while. */
 static void
-take_end(struct gate_request *request)
+handle_half_close(struct gate_request *request)
 {
-    request->said_all = true;
+    request->half_closed = true;
     ev_io_stop(request->gate->loop, &request->readable);
     if (request->state == GATE_REQUEST_READING || request->state == GATE_REQUEST_LINGERING ||
         request->route->needs_client)
         gate_request_kill(request);
-    else if (request->state == GATE_REQUEST_OPEN)
-        gate_poll_hurry(request);
+    else if (request->state == GATE_REQUEST_OPEN && request->route->on_half_closed != NULL)
+        request->route->on_half_closed(request);
 }
 
 /* Once we have said that we say no more, TLS has nothing to tell us either. */
@@ -63,8 +71,8 @@ read_some(struct gate_request *request)
     struct gate *gate = request->gate;
 
     if (request->state == GATE_REQUEST_LINGERING)
-        return recv(request->readable.fd, gate->received, sizeof(gate->received), 0);
-    return gate_read_some(request->wsi, gate->received, sizeof(gate->received));
+        return recv(request->io.fd, gate->received, sizeof(gate->received), 0);
+    return conn_io_read(&request->io, gate->received, sizeof(gate->received));
 }
 
 /* One piece a turn, so that nobody holds up the others; TLS may hold more than poll can see. */
@@ -72,12 +80,11 @@ static void
 on_readable(struct ev_loop *loop, struct ev_io *io, int events)
 {
     struct gate_request *request = io->data;
-    SSL *ssl = lws_get_ssl(request->wsi);
     ssize_t got;
 
     (void)loop;
     (void)events;
-    lws_set_timeout(request->wsi, NO_PENDING_TIMEOUT, 0); /* that of a body, which is our own */
+    workaround_clear_timer(&request->io);
     do {
         size_t most = request->state == GATE_REQUEST_LINGERING ? GATE_BODY_MAX : GATE_LINGER_BYTES;
 
@@ -85,38 +92,103 @@ on_readable(struct ev_loop *loop, struct ev_io *io, int events)
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (got == 0) {
-            take_end(request);
+            handle_half_close(request);
             return;
         }
         if (got > 0)
-            take(request, (const char *)request->gate->received, (size_t)got);
-        if (got < 0 || request->thrown > most) {
+            handle_bytes(request, (const char *)request->gate->received, (size_t)got);
+        if (got < 0 || request->discarded > most) {
             ev_io_stop(request->gate->loop, io);
             gate_request_kill(request);
             return;
         }
-    } while (ssl != NULL && SSL_pending(ssl) > 0 && request->state != GATE_REQUEST_LINGERING);
+    } while (conn_io_has_buffered(&request->io) && request->state != GATE_REQUEST_LINGERING);
 }
 
 void
-gate_rest_start(struct gate_request *request)
+gate_body_start(struct gate_request *request)
 {
-    SSL *ssl = lws_get_ssl(request->wsi);
-
-    lws_http_headers_detach(request->wsi);
-    lws_set_timeout(request->wsi, NO_PENDING_TIMEOUT, 0);
-    lws_rx_flow_control(request->wsi, 0); /* for good */
-    ev_io_init(&request->readable, on_readable, lws_get_socket_fd(request->wsi), EV_READ);
+    workaround_release_head(&request->io);
+    workaround_read_past(&request->io);
+    ev_io_init(&request->readable, on_readable, request->io.fd, EV_READ);
     request->readable.data = request;
     ev_io_start(request->gate->loop, &request->readable);
-    if (ssl != NULL && SSL_pending(ssl) > 0)
+    if (conn_io_has_buffered(&request->io))
         ev_feed_event(request->gate->loop, &request->readable, EV_READ);
     if (is_complete(request))
-        gate_request_body_end(request);
+        request->gate->requests->handler->on_body(request);
 }
 
 void
-gate_rest_stop(struct gate_request *request)
+gate_body_stop(struct gate_request *request)
 {
     ev_io_stop(request->gate->loop, &request->readable);
+}
+
+/* Digits: http_head.c saw to it. Within the limit; else the status to answer with, negative. */
+static int64_t
+content_length(struct lws *wsi)
+{
+    char text[16];
+    int64_t len = 0;
+    int got = request_field_copy(wsi, FIELD_CONTENT_LENGTH, text, sizeof(text));
+
+    if (got == 0 || request_field_len(wsi, FIELD_TRANSFER_ENCODING) > 0)
+        return -411;
+    if (got < 0)
+        return -413;
+    for (const char *at = text; *at >= '0' && *at <= '9'; at++)
+        len = len * 10 + (*at - '0');
+    return len <= GATE_BODY_MAX ? len : -413;
+}
+
+/* RFC 9110, 10.1.1: such a client waits for this before it sends the body; not in HTTP/1.0. */
+static void
+send_continue(const struct gate_request *request)
+{
+    static const char CONTINUE[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    struct lws *wsi = request->io.wsi;
+    char version[16], expected[16];
+
+    if (request_field_copy(wsi, FIELD_VERSION, version, sizeof(version)) <= 0 ||
+        strcmp(version, "HTTP/1.1") != 0 ||
+        request_field_copy(wsi, FIELD_EXPECT, expected, sizeof(expected)) <= 0 ||
+        strcasecmp(expected, "100-continue") != 0)
+        return;
+    if (conn_io_write_raw(&request->io, (const unsigned char *)CONTINUE, sizeof(CONTINUE) - 1) !=
+        RC_OK)
+        log_debug(request->who, "could not write 100 Continue");
+}
+
+/* RFC 9112, 6.3: without a word about a body there is none. */
+static bool
+has_no_body(struct lws *wsi)
+{
+    return request_field_len(wsi, FIELD_CONTENT_LENGTH) <= 0 &&
+           request_field_len(wsi, FIELD_TRANSFER_ENCODING) <= 0;
+}
+
+void
+gate_body_check(struct gate_request *request)
+{
+    int64_t len = content_length(request->io.wsi);
+
+    if (request->route->needs_no_body && has_no_body(request->io.wsi))
+        return;
+    if (len == -411)
+        gate_request_problem(request, 411, 0, "a body needs Content-Length, and is not chunked");
+    else if (len == -413)
+        gate_request_problem(request, 413, 0, "a body may have 1 MB");
+    else if (len > 0)
+        send_continue(request);
+}
+
+int64_t
+gate_body_len(struct lws *wsi)
+{
+    int64_t len = has_no_body(wsi) ? 0 : content_length(wsi);
+
+    if (len == -413)
+        return GATE_BODY_MAX + 1;
+    return len >= 0 ? len : INT64_MAX;
 }

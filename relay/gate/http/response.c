@@ -1,9 +1,12 @@
-/* response.c: builds and writes HTTP answers. */
+/* response.c: builds HTTP responses. */
+#include "gate/http/response.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "gate/gate_request.h"
+#include "base/log.h"
+#include "gate/net/conn_io.h"
 
 #define BODY_MAX (64 * 1024 * 1024) /* a poll's lines may be long */
 #define HEADERS_MAX 2048
@@ -88,6 +91,15 @@ gate_answer_header(struct gate_answer *answer, const char *format, ...)
 }
 
 void
+gate_answer_problem_with(struct gate_answer *answer, int status, const char *header,
+                         const char *sentence)
+{
+    gate_answer_problem(answer, status, 0, sentence);
+    if (header != NULL)
+        gate_answer_header(answer, "%s", header);
+}
+
+void
 gate_answer_allow(struct gate_answer *answer, const char *origin)
 {
     if (origin == NULL)
@@ -126,13 +138,10 @@ add_head(const struct gate_answer *answer, struct buffer *out)
 enum rc
 gate_answer_build(struct gate_answer *answer, struct buffer *out)
 {
-    static const char HEADROOM[LWS_PRE];
     enum rc rc;
 
     buffer_init(out, BODY_MAX + 2 * HEADERS_MAX);
-    rc = buffer_add(out, HEADROOM, LWS_PRE);
-    if (rc == RC_OK)
-        rc = add_head(answer, out);
+    rc = add_head(answer, out);
     if (rc == RC_OK && !answer->head && answer->status != 204)
         rc = buffer_add(out, answer->body.bytes, answer->body.len);
     buffer_free(&answer->headers);
@@ -145,12 +154,13 @@ gate_answer_build(struct gate_answer *answer, struct buffer *out)
 int
 gate_answer_send(struct lws *wsi, struct gate_answer *answer)
 {
+    const struct conn_io io = conn_io_of(wsi);
     struct buffer out;
 
-    /* A failed write has no one left to be told. */
-    if (gate_answer_build(answer, &out) == RC_OK)
-        (void)lws_write(wsi, (unsigned char *)out.bytes + LWS_PRE, out.len - LWS_PRE,
-                        LWS_WRITE_HTTP);
+    /* The connection ends, written or not. */
+    if (gate_answer_build(answer, &out) == RC_OK &&
+        conn_io_write_raw(&io, (const unsigned char *)out.bytes, out.len) != RC_OK)
+        log_debug("gate", "could not write a response of status %d", answer->status);
     buffer_free(&out);
     return -1;
 }

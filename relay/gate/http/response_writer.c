@@ -5,42 +5,18 @@
  * says no more; and it ends a socket without waiting for what is still on its way here, so that the
  * reset may take the answer with it.
  */
-#include "gate/gate_request.h"
+#include "gate/http/response_writer.h"
 
 #include <errno.h>
-#include <sys/socket.h>
-
-#include <openssl/err.h>
-#include <openssl/ssl.h>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "gate/http/response.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/limits.h"
+#include "hub/session.h"
 
-#define RECORD_BYTES (16 * 1024)      /* of TLS */
 #define TURN_BYTES (4 * 1024 * 1024L) /* of one connection, before it is others' turn */
-
-/* As send(2). */
-static ssize_t
-write_tls(SSL *ssl, const char *bytes, size_t len)
-{
-    int sent;
-
-    ERR_clear_error();
-    sent = SSL_write(ssl, bytes, (int)(len < RECORD_BYTES ? len : RECORD_BYTES));
-    if (sent > 0)
-        return sent;
-    errno = gate_tls_errno(ssl, sent);
-    return -1;
-}
-
-static ssize_t
-write_some(struct gate_request *request, const char *bytes, size_t len)
-{
-    SSL *ssl = lws_get_ssl(request->wsi);
-
-    if (ssl != NULL)
-        return write_tls(ssl, bytes, len);
-    return send(request->writable.fd, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
 
 /* As much of `out` as the socket takes. False: it is broken. */
 static bool
@@ -48,15 +24,15 @@ write_out(struct gate_request *request)
 {
     size_t most = request->out_sent + TURN_BYTES;
 
-    while (request->out_sent < request->out.len - LWS_PRE && request->out_sent < most) {
-        const char *at = request->out.bytes + LWS_PRE + request->out_sent;
-        ssize_t sent = write_some(request, at, request->out.len - LWS_PRE - request->out_sent);
+    while (request->out_sent < request->out.len && request->out_sent < most) {
+        const char *at = request->out.bytes + request->out_sent;
+        ssize_t sent = conn_io_write(&request->io, at, request->out.len - request->out_sent);
 
         if (sent < 0)
             return errno == EAGAIN || errno == EINTR || errno == ENOBUFS;
         request->out_sent += (size_t)sent;
     }
-    if (request->out_sent < request->out.len - LWS_PRE)
+    if (request->out_sent < request->out.len)
         return true;
     buffer_free(&request->out);
     request->out_sent = 0;
@@ -64,22 +40,7 @@ write_out(struct gate_request *request)
     return true;
 }
 
-/* Who may still be talking is given the time to see that it is answered. */
-static void
-end(struct gate_request *request)
-{
-    if (request->said_all || (request->body_left == 0 && request->thrown == 0)) {
-        gate_request_kill(request);
-        return;
-    }
-    request->thrown = 0;
-    gate_request_set_state(request, GATE_REQUEST_LINGERING);
-    gate_body_linger(request);
-    if (!gate_say_no_more(request->wsi))
-        gate_request_kill(request);
-}
-
-/* What a poll or a stream has to say. */
+/* What a poll or a stream has to send. */
 static void
 fill(struct gate_request *request)
 {
@@ -98,7 +59,7 @@ on_writable(struct ev_loop *loop, struct ev_io *io, int events)
     (void)events;
     ev_io_stop(loop, io);
     if (request->has_ended) {
-        lws_set_timeout(request->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_SYNC);
+        conn_io_close(&request->io);
         return; /* the request is gone */
     }
     if (!has_more)
@@ -111,20 +72,20 @@ on_writable(struct ev_loop *loop, struct ev_io *io, int events)
     if (has_more && !write_out(request))
         gate_request_kill(request);
     else if (request->state == GATE_REQUEST_ENDING && request->out.len == 0)
-        end(request);
+        request->gate->requests->handler->on_written(request);
     else if (has_more)
         gate_request_want_write(request);
 }
 
 void
-gate_reply_start(struct gate_request *request)
+gate_writer_start(struct gate_request *request)
 {
-    ev_io_init(&request->writable, on_writable, lws_get_socket_fd(request->wsi), EV_WRITE);
+    ev_io_init(&request->writable, on_writable, request->io.fd, EV_WRITE);
     request->writable.data = request;
 }
 
 void
-gate_reply_stop(struct gate_request *request)
+gate_writer_stop(struct gate_request *request)
 {
     ev_io_stop(request->gate->loop, &request->writable);
 }
@@ -144,4 +105,56 @@ gate_request_kill(struct gate_request *request)
 {
     request->has_ended = true;
     ev_feed_event(request->gate->loop, &request->writable, EV_WRITE);
+}
+
+void
+gate_request_answer(struct gate_request *request, struct gate_answer *answer)
+{
+    gate_answer_allow(answer, request->origin);
+    buffer_free(&request->out);
+    if (gate_answer_build(answer, &request->out) != RC_OK) {
+        log_error(request->who, "an answer does not fit its buffer");
+        gate_request_kill(request);
+    }
+    gate_request_set_state(request, GATE_REQUEST_ENDING);
+    gate_request_want_write(request);
+}
+
+void
+gate_request_problem(struct gate_request *request, int status, int code, const char *sentence)
+{
+    struct gate_answer answer;
+
+    gate_answer_problem(&answer, status, code, sentence);
+    if (status == 503 || status == 429 || status == 409)
+        gate_answer_header(&answer, "Retry-After: %d", GATE_RETRY_AFTER_S);
+    log_debug(request->who, "%s answers %d: %s", request->route->path, status, sentence);
+    gate_request_answer(request, &answer);
+}
+
+void
+gate_request_answer_whole(struct gate_request *request, struct gate_answer *answer, enum rc written)
+{
+    if (written == RC_OK) {
+        gate_request_answer(request, answer);
+        return;
+    }
+    buffer_free(&answer->headers);
+    buffer_free(&answer->body);
+    gate_request_problem(request, 500, 0, "the answer is too large");
+}
+
+void
+gate_request_no_store(struct gate_request *request)
+{
+    gate_request_problem(request, 503, 0, "the store does not answer");
+}
+
+void
+gate_request_answer_nothing(struct gate_request *request)
+{
+    struct gate_answer answer;
+
+    gate_answer_init(&answer, 204, GATE_JSON);
+    gate_request_answer(request, &answer);
 }

@@ -1,8 +1,10 @@
 /* store_request.c: a question of a request that is under way at the store, and may outlive it. */
+#include "gate/http/store_request.h"
+
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "gate/gate_request.h"
+#include "gate/http/response_writer.h"
 
 struct gate_asked {
     struct gate_request *request; /* NULL: gone */

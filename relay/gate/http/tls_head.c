@@ -5,19 +5,24 @@
  * reading, is let to each record once it was judged together with those before it. Our watcher has
  * the higher priority: of one event it learns first, and lws not at all if it is stopped by then.
  */
+#include "gate/http/tls_head.h"
+
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#include <openssl/err.h>
-#include <openssl/ssl.h>
 #include <utlist.h>
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "gate/gate_request.h"
+#include "gate/http/response.h"
+#include "gate/net/conn_io.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/lws_workarounds.h"
+#include "gate/net/server.h"
+#include "wire/http_head.h"
 
 #define BEFORE_LWS 1   /* its watchers have priority 0 */
 #define NUDGE_S 0.01   /* poll does not see what OpenSSL has read already */
@@ -37,12 +42,37 @@ struct gate_tls_head {
     struct gate_tls_head *next;
     struct ev_io readable;
     struct ev_timer nudge; /* while lws is to read */
-    struct lws *wsi;
+    struct conn_io io;
     struct buffer seen; /* of a head that takes more than one record */
     bool is_lingering;
     size_t thrown; /* bytes */
     int64_t since_us;
 };
+
+struct tls_heads {
+    unknown_method_response *on_unknown_method;
+    void (*on_room)(struct gate *gate);
+    struct gate_tls_head *first; /* the oldest */
+    int count;
+    struct gate_tls_head *partial; /* those of which a part came */
+    int partial_count;
+};
+
+void
+gate_tls_heads_open(struct gate *gate, unknown_method_response *on_unknown_method,
+                    void (*on_room)(struct gate *gate))
+{
+    gate->tls_heads = memory_new(sizeof(*gate->tls_heads));
+    gate->tls_heads->on_unknown_method = on_unknown_method;
+    gate->tls_heads->on_room = on_room;
+}
+
+void
+gate_tls_heads_free(struct gate *gate)
+{
+    free(gate->tls_heads);
+    gate->tls_heads = NULL;
+}
 
 static bool
 is_partial(const struct gate_tls_head *head)
@@ -55,25 +85,25 @@ head_free(struct gate_tls_head *head)
 {
     struct gate *gate = head->gate;
 
-    lws_set_opaque_user_data(head->wsi, NULL);
+    workaround_set_head_owner(head->io.wsi, NULL);
     ev_io_stop(gate->loop, &head->readable);
     ev_timer_stop(gate->loop, &head->nudge);
     if (is_partial(head)) {
-        DL_DELETE(gate->tls_partial, head);
-        gate->tls_partial_count--;
+        DL_DELETE(gate->tls_heads->partial, head);
+        gate->tls_heads->partial_count--;
     } else {
-        DL_DELETE(gate->tls_heads, head);
-        gate->tls_head_count--;
-        gate_heads_go_on(gate);
+        DL_DELETE(gate->tls_heads->first, head);
+        gate->tls_heads->count--;
+        gate->tls_heads->on_room(gate);
     }
     buffer_free(&head->seen);
     free(head);
 }
 
 void
-gate_head_tls_done(struct lws *wsi)
+gate_tls_head_read(struct lws *wsi)
 {
-    struct gate_tls_head *head = lws_get_opaque_user_data(wsi);
+    struct gate_tls_head *head = workaround_head_owner(wsi);
 
     if (head != NULL)
         head_free(head);
@@ -82,43 +112,41 @@ gate_head_tls_done(struct lws *wsi)
 static void
 head_kill(struct gate_tls_head *head)
 {
-    struct lws *wsi = head->wsi;
+    const struct conn_io io = head->io;
 
     head_free(head);
-    lws_set_timeout(wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_SYNC);
+    conn_io_close(&io);
 }
 
 static void
 answer(struct gate_tls_head *head, struct gate_answer *answer)
 {
-    SSL *ssl = lws_get_ssl(head->wsi);
     struct buffer out;
-    int sent = -1;
+    ssize_t sent = -1;
 
     stats_add(head->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-    lws_rx_flow_control(head->wsi, 0);
-    ERR_clear_error();
+    workaround_hold_head(&head->io);
     if (gate_answer_build(answer, &out) == RC_OK)
-        sent = SSL_write(ssl, out.bytes + LWS_PRE, (int)(out.len - LWS_PRE));
+        sent = conn_io_write(&head->io, out.bytes, out.len);
     buffer_free(&out);
-    if (sent <= 0 || !gate_say_no_more(head->wsi)) {
+    if (sent <= 0 || !conn_io_half_close(&head->io)) {
         head_kill(head);
         return;
     }
     head->is_lingering = true;
     head->since_us = clock_monotonic_us();
     if (!is_partial(head)) { /* and it is the newest now */
-        DL_DELETE(head->gate->tls_heads, head);
-        DL_APPEND(head->gate->tls_heads, head);
+        DL_DELETE(head->gate->tls_heads->first, head);
+        DL_APPEND(head->gate->tls_heads->first, head);
     }
     ev_timer_stop(head->gate->loop, &head->nudge);
 }
 
 static void
-let_lws_read(struct gate_tls_head *head)
+admit_record(struct gate_tls_head *head)
 {
-    lws_rx_flow_control(head->wsi, 1);
-    ev_feed_fd_event(head->gate->loop, head->readable.fd, EV_READ);
+    workaround_admit_head(&head->io);
+    ev_feed_fd_event(head->gate->loop, head->io.fd, EV_READ);
     ev_timer_again(head->gate->loop, &head->nudge);
 }
 
@@ -129,8 +157,8 @@ on_nudge(struct ev_loop *loop, struct ev_timer *timer, int events)
     struct gate_tls_head *head = timer->data;
 
     (void)events;
-    if (SSL_pending(lws_get_ssl(head->wsi)) > 0)
-        ev_feed_fd_event(loop, head->readable.fd, EV_READ);
+    if (conn_io_has_buffered(&head->io))
+        ev_feed_fd_event(loop, head->io.fd, EV_READ);
     else
         ev_timer_stop(loop, timer);
 }
@@ -142,26 +170,26 @@ keep(struct gate_tls_head *head, size_t len)
     struct gate *gate = head->gate;
     bool is_first = !is_partial(head);
 
-    if (is_first && gate->tls_partial_count == PARTIAL_MAX) {
+    if (is_first && gate->tls_heads->partial_count == PARTIAL_MAX) {
         log_debug("gate", "%d requests came in part: the oldest is not waited for", PARTIAL_MAX);
-        head_kill(gate->tls_partial);
+        head_kill(gate->tls_heads->partial);
     }
     if (buffer_add(&head->seen, gate->received, len) != RC_OK) {
         head_kill(head);
         return false;
     }
     if (is_first) {
-        DL_DELETE(gate->tls_heads, head);
-        gate->tls_head_count--;
-        DL_APPEND(gate->tls_partial, head);
-        gate->tls_partial_count++;
-        gate_heads_go_on(gate);
+        DL_DELETE(gate->tls_heads->first, head);
+        gate->tls_heads->count--;
+        DL_APPEND(gate->tls_heads->partial, head);
+        gate->tls_heads->partial_count++;
+        gate->tls_heads->on_room(gate);
     }
     return true;
 }
 
 static void
-judge(struct gate_tls_head *head, size_t len)
+check(struct gate_tls_head *head, size_t len)
 {
     char *bytes = (char *)head->gate->received;
     struct http_head parts;
@@ -174,13 +202,14 @@ judge(struct gate_tls_head *head, size_t len)
         bytes = head->seen.bytes;
         len = head->seen.len;
     }
-    rc = gate_head_judge(head->gate, lws_get_socket_fd(head->wsi), bytes, len, &parts, &wrong);
-    /* head.c hides them from lws, which is not possible here. */
+    rc = gate_head_check(head->gate, head->io.fd, bytes, len,
+                         head->gate->tls_heads->on_unknown_method, &parts, &wrong);
+    /* head.c edits them out for lws, which is not possible here. */
     if (rc == RC_OK && parts.idle_upgrade != NULL) {
         gate_answer_problem(&wrong, 400, 0,
                             "Upgrade must be websocket here, and Connection must name it");
         rc = RC_BAD;
-    } else if (rc == RC_OK && gate_head_hides(bytes, parts.len, false)) {
+    } else if (rc == RC_OK && workaround_head_hides(bytes, parts.len, false)) {
         gate_answer_problem(&wrong, 400, 0,
                             "the name of a header is only the beginning of another's: it would "
                             "hide what follows");
@@ -189,28 +218,26 @@ judge(struct gate_tls_head *head, size_t len)
     if (rc == RC_BAD)
         answer(head, &wrong);
     else if (rc == RC_OK || is_partial(head) || keep(head, len))
-        let_lws_read(head);
+        admit_record(head);
 }
 
 static void
-peek(struct gate_tls_head *head, SSL *ssl)
+peek(struct gate_tls_head *head)
 {
     struct gate *gate = head->gate;
-    int got;
+    ssize_t got = conn_io_peek(&head->io, gate->received, sizeof(gate->received));
 
-    ERR_clear_error();
-    got = SSL_peek(ssl, gate->received, sizeof(gate->received));
     if (got > 0)
-        judge(head, (size_t)got);
-    else if (gate_tls_errno(ssl, got) != EAGAIN)
+        check(head, (size_t)got);
+    else if (errno != EAGAIN)
         head_kill(head);
 }
 
 static void
-throw_away(struct gate_tls_head *head)
+discard(struct gate_tls_head *head)
 {
     struct gate *gate = head->gate;
-    ssize_t got = recv(head->readable.fd, gate->received, sizeof(gate->received), 0);
+    ssize_t got = recv(head->io.fd, gate->received, sizeof(gate->received), 0);
 
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -224,53 +251,53 @@ static void
 on_readable(struct ev_loop *loop, struct ev_io *io, int events)
 {
     struct gate_tls_head *head = io->data;
-    SSL *ssl = lws_get_ssl(head->wsi);
 
     (void)loop;
     (void)events;
     if (head->is_lingering) {
-        throw_away(head);
+        discard(head);
         return;
     }
     /* The handshake is lws's; so is what was judged and is not read yet. */
-    if (!SSL_is_init_finished(ssl) || SSL_pending(ssl) > 0)
+    if (!conn_io_is_handshaken(&head->io) || conn_io_has_buffered(&head->io))
         return;
-    lws_rx_flow_control(head->wsi, 0);
-    peek(head, ssl);
+    workaround_hold_head(&head->io);
+    peek(head);
 }
 
 bool
-gate_head_tls_has_room(const struct gate *gate)
+gate_tls_head_has_room(const struct gate *gate)
 {
-    return gate->tls_head_count < HEADS_MAX ||
-           clock_monotonic_us() - gate->tls_heads->since_us > PATIENCE_US;
+    return gate->tls_heads->count < HEADS_MAX ||
+           clock_monotonic_us() - gate->tls_heads->first->since_us > PATIENCE_US;
 }
 
 void
-gate_head_tls_begin(struct gate *gate, int fd)
+gate_tls_head_begin(struct gate *gate, int fd)
 {
     struct gate_tls_head *head;
     struct lws *wsi;
 
-    if (gate->tls_head_count == HEADS_MAX) {
+    if (gate->tls_heads->count == HEADS_MAX) {
         log_debug("gate", "%d clients of TLS have yet to ask: the oldest is not waited for",
                   HEADS_MAX);
-        head_kill(gate->tls_heads);
+        head_kill(gate->tls_heads->first);
     }
-    wsi = gate_accept_adopt(gate, fd);
+    wsi = server_adopt(gate, fd);
     if (wsi == NULL)
         return;
     head = memory_new(sizeof(*head));
-    *head = (struct gate_tls_head){.gate = gate, .wsi = wsi, .since_us = clock_monotonic_us()};
+    *head = (struct gate_tls_head){
+        .gate = gate, .io = conn_io_of(wsi), .since_us = clock_monotonic_us()};
     buffer_init(&head->seen, SEEN_MAX);
     ev_io_init(&head->readable, on_readable, fd, EV_READ);
     ev_set_priority(&head->readable, BEFORE_LWS);
     ev_init(&head->nudge, on_nudge);
     head->nudge.repeat = NUDGE_S;
     head->readable.data = head->nudge.data = head;
-    lws_set_opaque_user_data(wsi, head);
-    DL_APPEND(gate->tls_heads, head);
-    gate->tls_head_count++;
+    workaround_set_head_owner(wsi, head);
+    DL_APPEND(gate->tls_heads->first, head);
+    gate->tls_heads->count++;
     ev_io_start(gate->loop, &head->readable);
 }
 
@@ -293,18 +320,19 @@ sweep(struct gate_tls_head *first, int64_t patience_us, int64_t now_us)
 }
 
 void
-gate_heads_tls_sweep(struct gate *gate, int64_t now_us)
+gate_tls_heads_sweep(struct gate *gate, int64_t now_us)
 {
     int64_t patience_us = gate->config->gate.connect_timeout_ms * 1000;
 
-    sweep(gate->tls_heads, patience_us, now_us);
-    sweep(gate->tls_partial, patience_us, now_us);
+    sweep(gate->tls_heads->first, patience_us, now_us);
+    sweep(gate->tls_heads->partial, patience_us, now_us);
 }
 
 bool
-gate_heads_tls_give_way(struct gate *gate)
+gate_tls_heads_evict_oldest(struct gate *gate)
 {
-    struct gate_tls_head *oldest = gate->tls_heads != NULL ? gate->tls_heads : gate->tls_partial;
+    struct gate_tls_head *oldest =
+        gate->tls_heads->first != NULL ? gate->tls_heads->first : gate->tls_heads->partial;
 
     if (oldest != NULL)
         head_kill(oldest);

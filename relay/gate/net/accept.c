@@ -1,11 +1,11 @@
-/* accept.c: takes connections from the listening socket and hands them to libwebsockets. */
-#include "gate/gate_conn.h"
+/* accept.c: accepts connections of the listening sockets. */
+#include "gate/net/accept.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -14,75 +14,73 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "gate/net/gate_shared.h"
 
 #define ACCEPTS_A_TURN 16 /* what more there is, another worker or the next turn takes */
 #define FULL_SAID_US (60 * INT64_C(1000000))
 #define PAUSE_S 0.1 /* without a free descriptor there is nothing to do but wait for one */
 
-static void
-say_not_taken(struct gate *gate)
-{
-    stats_add(gate->stats, STAT_GATE_REFUSED, 1);
-    log_warn("gate", "libwebsockets could not take a connection");
-}
-
-struct lws *
-gate_accept_adopt(struct gate *gate, int fd)
-{
-    struct lws *wsi = lws_adopt_socket_vhost(gate->vhost, fd);
-
-    if (wsi == NULL)
-        say_not_taken(gate);
-    return wsi;
-}
-
-void
-gate_accept_adopt_bytes(struct gate *gate, int fd, size_t len)
-{
-    if (lws_adopt_socket_vhost_readbuf(gate->vhost, fd, (const char *)gate->received, len) == NULL)
-        say_not_taken(gate);
-}
+struct acceptor {
+    struct gate *gate;
+    const struct accept_handler *handler;
+    struct ev_io acceptable;       /* on a descriptor of main's; fd -1: none */
+    struct ev_io admin_acceptable; /* likewise */
+    struct ev_timer pause;
+    unsigned char *admin_fds; /* a bit for each descriptor: came by gate.admin_listen */
+    size_t admin_fds_len;
+    int descriptors_most;   /* from this one on, connections without a request are evicted */
+    int64_t full_logged_us; /* when it was last logged that no descriptor is left; monotonic */
+};
 
 /* Marked at each accept: the system gives numbers of closed descriptors out again. */
 static void
-mark_admin(struct gate *gate, int fd, bool is_admin)
+mark_admin(struct acceptor *acceptor, int fd, bool is_admin)
 {
     size_t at = (size_t)fd / 8;
     unsigned char bit = (unsigned char)(1u << (unsigned)fd % 8);
 
-    if (at >= gate->admin_fds_len) {
+    if (at >= acceptor->admin_fds_len) {
         size_t len = 2 * at + 64;
 
         if (!is_admin)
             return;
-        gate->admin_fds = memory_grow(gate->admin_fds, len);
-        memset(gate->admin_fds + gate->admin_fds_len, 0, len - gate->admin_fds_len);
-        gate->admin_fds_len = len;
+        acceptor->admin_fds = memory_grow(acceptor->admin_fds, len);
+        memset(acceptor->admin_fds + acceptor->admin_fds_len, 0, len - acceptor->admin_fds_len);
+        acceptor->admin_fds_len = len;
     }
     if (is_admin)
-        gate->admin_fds[at] |= bit;
+        acceptor->admin_fds[at] |= bit;
     else
-        gate->admin_fds[at] &= (unsigned char)~bit;
+        acceptor->admin_fds[at] &= (unsigned char)~bit;
 }
 
 bool
 gate_fd_is_admin(const struct gate *gate, int fd)
 {
+    const struct acceptor *acceptor = gate->acceptor;
     size_t at = (size_t)fd / 8;
 
-    return at < gate->admin_fds_len && (gate->admin_fds[at] >> (unsigned)fd % 8 & 1) != 0;
+    return at < acceptor->admin_fds_len && (acceptor->admin_fds[at] >> (unsigned)fd % 8 & 1) != 0;
+}
+
+bool
+gate_fd_is_unix(const struct gate *gate, int fd)
+{
+    return gate_listens_on_unix(gate_fd_is_admin(gate, fd) ? gate->config->gate.admin_listen
+                                                           : gate->config->gate.listen);
 }
 
 static void
-begin(struct gate *gate, int fd, bool is_admin)
+begin(struct acceptor *acceptor, int fd, bool is_admin)
 {
+    struct gate *gate = acceptor->gate;
     int one = 1;
 
-    mark_admin(gate, fd, is_admin);
+    mark_admin(acceptor, fd, is_admin);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* a unix socket has none */
-    if (fd >= gate->descriptors_most)
-        (void)gate_heads_give_way(gate);
-    gate_head_begin(gate, fd);
+    if (fd >= acceptor->descriptors_most)
+        (void)acceptor->handler->evict_oldest(gate);
+    acceptor->handler->on_accepted(gate, fd);
 }
 
 /* The lowest is given out first: behind this one are those for the store and PostgreSQL. */
@@ -99,13 +97,13 @@ descriptors_most(void)
 
 /* Once a minute at most: it is tried ten times a second. */
 static void
-say_full(struct gate *gate, int error)
+log_full(struct acceptor *acceptor, int error)
 {
     int64_t now_us = clock_monotonic_us();
 
-    if (gate->said_full_us != 0 && now_us - gate->said_full_us < FULL_SAID_US)
+    if (acceptor->full_logged_us != 0 && now_us - acceptor->full_logged_us < FULL_SAID_US)
         return;
-    gate->said_full_us = now_us;
+    acceptor->full_logged_us = now_us;
     log_warn("gate",
              "no descriptor for a new connection (%s): raise LimitNOFILE of the unit (ulimit -n), "
              "or lower gate.max_connections; who has not asked yet goes, others wait",
@@ -113,41 +111,41 @@ say_full(struct gate *gate, int error)
 }
 
 static void
-start_accepting(struct gate *gate)
+resume_accept(struct acceptor *acceptor)
 {
-    if (gate->acceptable.fd >= 0)
-        ev_io_start(gate->loop, &gate->acceptable);
-    if (gate->admin_acceptable.fd >= 0)
-        ev_io_start(gate->loop, &gate->admin_acceptable);
+    if (acceptor->acceptable.fd >= 0)
+        ev_io_start(acceptor->gate->loop, &acceptor->acceptable);
+    if (acceptor->admin_acceptable.fd >= 0)
+        ev_io_start(acceptor->gate->loop, &acceptor->admin_acceptable);
 }
 
 static void
-stop_accepting(struct gate *gate)
+pause_accept(struct acceptor *acceptor)
 {
-    ev_io_stop(gate->loop, &gate->acceptable);
-    ev_io_stop(gate->loop, &gate->admin_acceptable);
+    ev_io_stop(acceptor->gate->loop, &acceptor->acceptable);
+    ev_io_stop(acceptor->gate->loop, &acceptor->admin_acceptable);
 }
 
 static void
 on_acceptable(struct ev_loop *loop, ev_io *watcher, int events)
 {
-    struct gate *gate = watcher->data;
+    struct acceptor *acceptor = watcher->data;
 
     (void)events;
     for (int i = 0; i < ACCEPTS_A_TURN; i++) {
         int fd = accept4(watcher->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
         if (fd >= 0) {
-            begin(gate, fd, watcher == &gate->admin_acceptable);
+            begin(acceptor, fd, watcher == &acceptor->admin_acceptable);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            /* Said before it is looked whether anybody waits: of the first we know that he does. */
+            /* Logged before eviction: of the first one it is known that a connection waits. */
             if (i > 0)
                 return;
-            say_full(gate, errno);
-            if (gate_heads_give_way(gate))
+            log_full(acceptor, errno);
+            if (acceptor->handler->evict_oldest(acceptor->gate))
                 continue;
-            stop_accepting(gate);
-            ev_timer_again(loop, &gate->accept_pause);
+            pause_accept(acceptor);
+            ev_timer_again(loop, &acceptor->pause);
             return;
         } else if (errno != ECONNABORTED && errno != EINTR) {
             return;
@@ -158,82 +156,46 @@ on_acceptable(struct ev_loop *loop, ev_io *watcher, int events)
 static void
 on_pause_over(struct ev_loop *loop, ev_timer *timer, int events)
 {
-    struct gate *gate = timer->data;
-
     (void)events;
     ev_timer_stop(loop, timer);
-    start_accepting(gate);
+    resume_accept(timer->data);
 }
 
-static enum rc
-check_readable(const char *path, char *reason, size_t size)
+void
+gate_accept_start(struct gate *gate, struct gate_sockets sockets,
+                  const struct accept_handler *handler)
 {
-    if (access(path, R_OK) == 0)
-        return RC_OK;
-    snprintf(reason, size, "could not read %s: %s", path, strerror(errno));
-    return RC_IO;
-}
+    struct acceptor *acceptor = memory_new(sizeof(*acceptor));
 
-static enum rc
-set_tls(struct gate *gate, struct lws_context_creation_info *info, char *reason, size_t size)
-{
-    const char *cert = gate->config->gate.tls_cert;
-    const char *key = gate->config->gate.tls_key;
-
-    if (cert == NULL)
-        return RC_OK; /* nor a key: config_rules.c */
-    if (check_readable(cert, reason, size) != RC_OK || check_readable(key, reason, size) != RC_OK)
-        return RC_IO;
-    info->options |= LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT;
-    info->ssl_cert_filepath = cert;
-    info->ssl_private_key_filepath = key;
-    return RC_OK;
-}
-
-/*
- * lws would ping, and hang up on who does not answer it: but the answers do not pass it, and its
- * list of timers takes longer with every connection. sweep.c does both.
- */
-static const lws_retry_bo_t NO_PINGS;
-
-enum rc
-gate_accept_start(struct gate *gate, struct gate_sockets sockets, char *reason, size_t size)
-{
-    struct lws_context_creation_info info = {
-        .port = CONTEXT_PORT_NO_LISTEN_SERVER,
-        .protocols = GATE_PROTOCOLS,
-        .vhost_name = "clairon",
-        .user = gate,
-        .alpn = "http/1.1",
-        .keepalive_timeout = 5,
-        .timeout_secs = 10,
-        .retry_and_idle_policy = &NO_PINGS,
-    };
-    enum rc rc = set_tls(gate, &info, reason, size);
-
-    if (rc != RC_OK)
-        return rc;
-    gate->vhost = lws_create_vhost(gate->context, &info);
-    if (gate->vhost == NULL) {
-        snprintf(reason, size, "libwebsockets refused the certificate or its key");
-        return RC_IO;
-    }
-    if (gate_tls_set_ciphers(gate, reason, size) != RC_OK)
-        return RC_IO;
-    gate->descriptors_most = descriptors_most();
-    ev_timer_init(&gate->accept_pause, on_pause_over, 0., PAUSE_S);
-    ev_init(&gate->acceptable, on_acceptable);
-    ev_init(&gate->admin_acceptable, on_acceptable);
-    ev_io_set(&gate->acceptable, sockets.clients, EV_READ);
-    ev_io_set(&gate->admin_acceptable, sockets.admin, EV_READ);
-    gate->accept_pause.data = gate->acceptable.data = gate->admin_acceptable.data = gate;
-    start_accepting(gate);
-    return RC_OK;
+    gate->acceptor = acceptor;
+    acceptor->gate = gate;
+    acceptor->handler = handler;
+    acceptor->descriptors_most = descriptors_most();
+    ev_timer_init(&acceptor->pause, on_pause_over, 0., PAUSE_S);
+    ev_init(&acceptor->acceptable, on_acceptable);
+    ev_init(&acceptor->admin_acceptable, on_acceptable);
+    ev_io_set(&acceptor->acceptable, sockets.clients, EV_READ);
+    ev_io_set(&acceptor->admin_acceptable, sockets.admin, EV_READ);
+    acceptor->pause.data = acceptor->acceptable.data = acceptor->admin_acceptable.data = acceptor;
+    resume_accept(acceptor);
 }
 
 void
 gate_accept_stop(struct gate *gate)
 {
-    ev_timer_stop(gate->loop, &gate->accept_pause);
-    stop_accepting(gate);
+    if (gate->acceptor == NULL)
+        return;
+    ev_timer_stop(gate->loop, &gate->acceptor->pause);
+    pause_accept(gate->acceptor);
+}
+
+void
+gate_accept_free(struct gate *gate)
+{
+    if (gate->acceptor == NULL)
+        return;
+    gate_accept_stop(gate);
+    free(gate->acceptor->admin_fds);
+    free(gate->acceptor);
+    gate->acceptor = NULL;
 }

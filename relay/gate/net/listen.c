@@ -1,5 +1,5 @@
 /* listen.c: opens the ports or unix sockets of gate.listen and gate.admin_listen. */
-#include "gate/gate_conn.h"
+#include "gate/net/listen.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -149,12 +149,9 @@ unix_path(const char *listen)
 }
 
 bool
-gate_fd_is_unix(const struct gate *gate, int fd)
+gate_listens_on_unix(const char *listen)
 {
-    bool is_admin = gate_fd_is_admin(gate, fd);
-
-    return unix_path(is_admin ? gate->config->gate.admin_listen : gate->config->gate.listen) !=
-           NULL;
+    return unix_path(listen) != NULL;
 }
 
 static enum rc

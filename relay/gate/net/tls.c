@@ -1,41 +1,20 @@
-/*
- * tls.c: tries a certificate, changes that of a running gate, and tells when it ends; and what
- * the files of the gate that read and write have in common where OpenSSL is asked.
- */
+/* tls.c: tries a certificate, changes that of a running gate, and reports when it expires. */
+#include "gate/net/tls.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "gate/gate_conn.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/server.h"
 
 #define DAY_S 86400
 #define FAULT_MAX 700
-
-int
-gate_tls_errno(const SSL *ssl, int result)
-{
-    int error = SSL_get_error(ssl, result);
-
-    return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE ? EAGAIN : EIO;
-}
-
-bool
-gate_say_no_more(struct lws *wsi)
-{
-    SSL *ssl = lws_get_ssl(wsi);
-
-    if (ssl != NULL) {
-        ERR_clear_error();
-        (void)SSL_shutdown(ssl);
-    }
-    return shutdown(lws_get_socket_fd(wsi), SHUT_WR) == 0;
-}
 
 /* What OpenSSL complained of first. */
 static enum rc
@@ -120,7 +99,7 @@ gate_tls_set_ciphers(struct gate *gate, char *reason, size_t size)
 {
     char fault[FAULT_MAX];
 
-    if (gate->tls == NULL || use_ciphers(gate->tls, gate->config, fault) == RC_OK)
+    if (server_tls(gate) == NULL || use_ciphers(server_tls(gate), gate->config, fault) == RC_OK)
         return RC_OK;
     snprintf(reason, size, "%s", fault);
     return RC_BAD;
@@ -129,7 +108,8 @@ gate_tls_set_ciphers(struct gate *gate, char *reason, size_t size)
 void
 gate_note_certificate(struct gate *gate)
 {
-    const X509 *certificate = gate->tls != NULL ? SSL_CTX_get0_certificate(gate->tls) : NULL;
+    SSL_CTX *tls = server_tls(gate);
+    const X509 *certificate = tls != NULL ? SSL_CTX_get0_certificate(tls) : NULL;
     int64_t end_s, left_s;
     struct tm end;
 
@@ -151,12 +131,12 @@ gate_note_certificate(struct gate *gate)
 void
 gate_new_certificate(struct gate *gate)
 {
+    SSL_CTX *tls = server_tls(gate);
     char fault[FAULT_MAX];
 
-    if (gate->tls == NULL)
+    if (tls == NULL)
         return;
-    if (try_files(gate->config, fault) == RC_OK &&
-        use_files(gate->tls, gate->config, fault) == RC_OK) {
+    if (try_files(gate->config, fault) == RC_OK && use_files(tls, gate->config, fault) == RC_OK) {
         log_info("gate", "the certificate was read again, for connections from now on");
         gate_note_certificate(gate);
     } else {

@@ -1,5 +1,5 @@
 /* message.c: does what a line of a client asks. */
-#include "gate/gate_conn.h"
+#include "gate/ws/message.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +8,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "gate/http/credentials.h"
+#include "gate/http/response.h"
+#include "gate/net/gate_shared.h"
+#include "gate/ws/send.h"
 #include "hub/hub.h"
 #include "wire/client_message.h"
 
@@ -26,8 +30,8 @@ _Static_assert(CLIENT_MESSAGE_TOPICS_BYTES_MAX <= SESSION_TOPICS_BYTES_MAX, "and
 
 /* after_ms -1: it is not told. */
 static void
-say_err_after(struct gate_conn *conn, const struct client_message *message, enum gate_err code,
-              const char *sentence, int64_t after_ms)
+send_err_after(struct gate_conn *conn, const struct client_message *message, enum gate_err code,
+               const char *sentence, int64_t after_ms)
 {
     struct buffer line;
     enum rc rc;
@@ -45,27 +49,27 @@ say_err_after(struct gate_conn *conn, const struct client_message *message, enum
     if (rc == RC_OK)
         rc = buffer_addf(&line, ",\"retry\":%s}", after_ms >= 0 ? "true" : "false");
     if (rc == RC_OK)
-        gate_conn_say(conn, line.bytes, line.len);
+        gate_conn_send(conn, line.bytes, line.len);
     buffer_free(&line);
 }
 
 static void
-say_err(struct gate_conn *conn, const struct client_message *message, enum gate_err code,
-        const char *sentence)
+send_err(struct gate_conn *conn, const struct client_message *message, enum gate_err code,
+         const char *sentence)
 {
-    say_err_after(conn, message, code, sentence, -1);
+    send_err_after(conn, message, code, sentence, -1);
 }
 
 static void
-say_rate(struct gate_conn *conn, const struct client_message *message, const char *sentence,
-         int64_t after_ms)
+send_rate(struct gate_conn *conn, const struct client_message *message, const char *sentence,
+          int64_t after_ms)
 {
-    say_err_after(conn, message, GATE_ERR_RATE, sentence, after_ms);
+    send_err_after(conn, message, GATE_ERR_RATE, sentence, after_ms);
 }
 
 /* As acks come, in hundreds at once: who waits for no answer is not told of each. */
 static bool
-is_told_already(struct gate_conn *conn, const struct client_message *message, int64_t now_us)
+is_warned_already(struct gate_conn *conn, const struct client_message *message, int64_t now_us)
 {
     bool is_unanswered = !message->has_request_id && (message->kind == CLIENT_MESSAGE_ACK ||
                                                       message->kind == CLIENT_MESSAGE_NACK ||
@@ -73,20 +77,20 @@ is_told_already(struct gate_conn *conn, const struct client_message *message, in
 
     if (!is_unanswered)
         return false;
-    if (now_us < conn->rate_told_until_us)
+    if (now_us < conn->inflow.rate_warned_until_us)
         return true;
-    conn->rate_told_until_us = now_us + LINE_AFTER_MS * 1000;
+    conn->inflow.rate_warned_until_us = now_us + LINE_AFTER_MS * 1000;
     return false;
 }
 
 static void
-refuse_token(struct gate_conn *conn, const struct client_message *message, enum rc rc,
+reject_token(struct gate_conn *conn, const struct client_message *message, enum rc rc,
              const char *sentence)
 {
     bool expired = rc == RC_CLOSED;
 
-    gate_refused_token(conn->gate, "/v1/ws", sentence);
-    say_err(conn, message, expired ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED, sentence);
+    gate_log_refused_token(conn->gate, "/v1/ws", sentence);
+    send_err(conn, message, expired ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED, sentence);
     gate_conn_close(conn, expired ? GATE_CLOSE_EXPIRED : GATE_CLOSE_TOKEN, sentence);
 }
 
@@ -130,17 +134,6 @@ topics_of(const struct client_message *message)
     return (struct session_topics){(const char *const *)message->topics, message->topic_count};
 }
 
-struct session_group *
-gate_groups_of(const struct token *token)
-{
-    struct session_group *groups = memory_new((token->group_count + 1) * sizeof(*groups));
-
-    for (size_t i = 0; i < token->group_count; i++)
-        groups[i] = (struct session_group){.audience = token->groups[i].audience,
-                                           .target = token->groups[i].target};
-    return groups;
-}
-
 static void
 conn_attach(struct gate_conn *conn, const struct client_message *message, const struct token *token)
 {
@@ -172,12 +165,12 @@ conn_attach(struct gate_conn *conn, const struct client_message *message, const 
 static void
 conn_admit(struct gate_conn *conn, const struct client_message *message, const struct token *token)
 {
-    gate_upgrade_was_good(conn->gate, conn->peer);
+    gate_upgrade_was_good(conn->gate, conn->waiting.peer);
     if (gate_admits_user(conn->gate, token->user)) {
         conn_attach(conn, message, token);
         return;
     }
-    say_rate(conn, message, "this user has as many connections as it may have", USER_FULL_MS);
+    send_rate(conn, message, "this user has as many connections as it may have", USER_FULL_MS);
     gate_conn_close_for(conn, GATE_CLOSE_OVERLOADED, "max_per_user is reached", USER_FULL_MS);
 }
 
@@ -186,15 +179,15 @@ on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
 {
     struct gate_conn *conn = owner;
 
-    conn->redeem = NULL;
+    conn->opening.redeem = NULL;
     if (conn->state != GATE_CONN_WAITING)
         return;
     if (rc == RC_OK)
-        conn_admit(conn, conn->connect, token);
+        conn_admit(conn, conn->opening.connect, token);
     else if (rc == RC_IO)
         gate_conn_close(conn, GATE_CLOSE_RESTART, error);
     else
-        refuse_token(conn, conn->connect, rc, error);
+        reject_token(conn, conn->opening.connect, rc, error);
     gate_message_forget(conn);
 }
 
@@ -202,53 +195,53 @@ on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
 static void
 redeem_ticket(struct gate_conn *conn, struct client_message *message)
 {
-    conn->connect = memory_new(sizeof(*conn->connect));
-    *conn->connect = *message;
+    conn->opening.connect = memory_new(sizeof(*conn->opening.connect));
+    *conn->opening.connect = *message;
     *message = (struct client_message){0};
-    conn->redeem = gate_ticket_redeem(conn->gate, conn->ticket, on_redeemed, conn);
-    if (conn->redeem == NULL)
+    conn->opening.redeem = gate_ticket_redeem(conn->gate, conn->opening.ticket, on_redeemed, conn);
+    if (conn->opening.redeem == NULL)
         gate_conn_close(conn, GATE_CLOSE_RESTART, "the store does not answer");
 }
 
 void
 gate_message_forget(struct gate_conn *conn)
 {
-    if (conn->redeem != NULL)
-        gate_ticket_forget(conn->redeem);
-    if (conn->connect != NULL)
-        client_message_free(conn->connect);
-    free(conn->connect);
-    conn->redeem = NULL;
-    conn->connect = NULL;
+    if (conn->opening.redeem != NULL)
+        gate_ticket_cancel(conn->opening.redeem);
+    if (conn->opening.connect != NULL)
+        client_message_free(conn->opening.connect);
+    free(conn->opening.connect);
+    conn->opening.redeem = NULL;
+    conn->opening.connect = NULL;
 }
 
 static void
 handle_connect(struct gate_conn *conn, struct client_message *message)
 {
-    const char *text = message->token != NULL ? message->token : conn->bearer;
+    const char *text = message->token != NULL ? message->token : conn->opening.bearer;
     char error[TOKEN_ERROR_MAX];
     struct token token = {0};
     enum rc rc;
 
-    if (text == NULL && conn->ticket != NULL) {
+    if (text == NULL && conn->opening.ticket != NULL) {
         redeem_ticket(conn, message);
         return;
     }
-    if (conn->ticket != NULL) {
-        refuse_token(conn, message, RC_BAD, GATE_TWO_PROOFS);
+    if (conn->opening.ticket != NULL) {
+        reject_token(conn, message, RC_BAD, GATE_TWO_PROOFS);
         return;
     }
     if (text == NULL) {
-        refuse_token(conn, message, RC_BAD, "\"connect\" has no token");
+        reject_token(conn, message, RC_BAD, "\"connect\" has no token");
         return;
     }
     rc = token_verify(&conn->gate->rules, text,
                       message->token != NULL ? message->token_len : strlen(text),
                       clock_wall_us() / 1000000, &token, error);
-    free(conn->bearer);
-    conn->bearer = NULL;
+    free(conn->opening.bearer);
+    conn->opening.bearer = NULL;
     if (rc != RC_OK) {
-        refuse_token(conn, message, rc, error);
+        reject_token(conn, message, rc, error);
         return;
     }
     conn_admit(conn, message, &token);
@@ -256,7 +249,7 @@ handle_connect(struct gate_conn *conn, struct client_message *message)
 }
 
 static void
-say_refreshed(struct gate_conn *conn, const struct client_message *message)
+send_refreshed(struct gate_conn *conn, const struct client_message *message)
 {
     char line[128];
     char request_id[40] = "";
@@ -266,7 +259,7 @@ say_refreshed(struct gate_conn *conn, const struct client_message *message)
         snprintf(request_id, sizeof(request_id), "\"r\":%lld,", (long long)message->request_id);
     len = snprintf(line, sizeof(line), "{\"t\":\"refreshed\",%s\"exp\":%lld}", request_id,
                    (long long)conn->expiry.expires_s);
-    gate_conn_say(conn, line, (size_t)len);
+    gate_conn_send(conn, line, (size_t)len);
 }
 
 static void
@@ -278,18 +271,18 @@ handle_refresh(struct gate_conn *conn, const struct client_message *message)
                               clock_wall_us() / 1000000, &token, error);
 
     if (rc != RC_OK) {
-        refuse_token(conn, message, rc, error);
+        reject_token(conn, message, rc, error);
         return;
     }
     if (strcmp(token.user, conn->user) != 0) {
-        refuse_token(conn, message, RC_BAD, "the token is another user's");
+        reject_token(conn, message, RC_BAD, "the token is another user's");
     } else if (hash_groups(&token) != conn->groups_hash) {
         /* A session's groups are fixed: the client comes back and is judged anew. */
         gate_conn_close_for(conn, GATE_CLOSE_RESTART, "the token's groups changed: connect again",
                             0);
     } else {
         gate_expiry_begin(&conn->expiry, conn->gate->config, token.expires_s);
-        say_refreshed(conn, message);
+        send_refreshed(conn, message);
     }
     token_free(&token);
 }
@@ -301,8 +294,8 @@ handle_subscribe(struct gate_conn *conn, const struct client_message *message)
 
     if (session_subscribe(conn->session, &topics, message->has_request_id, message->request_id) !=
         RC_OK)
-        say_err(conn, message, GATE_ERR_BAD_REQUEST,
-                "\"topics\" would be more than a connection may have: 256, or 8 kB of them");
+        send_err(conn, message, GATE_ERR_BAD_REQUEST,
+                 "\"topics\" would be more than a connection may have: 256, or 8 kB of them");
 }
 
 static void
@@ -313,7 +306,7 @@ handle_open(struct gate_conn *conn, const struct client_message *message)
     switch (message->kind) {
     case CLIENT_MESSAGE_CONNECT:
         stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-        say_err(conn, message, GATE_ERR_BAD_REQUEST, "\"connect\" was already sent");
+        send_err(conn, message, GATE_ERR_BAD_REQUEST, "\"connect\" was already sent");
         break;
     case CLIENT_MESSAGE_ACK:
         session_ack(conn->session, (const char *const *)message->ids, message->id_count);
@@ -335,7 +328,7 @@ handle_open(struct gate_conn *conn, const struct client_message *message)
         handle_refresh(conn, message);
         break;
     case CLIENT_MESSAGE_PING:
-        gate_conn_say(conn, PONG, sizeof(PONG) - 1);
+        gate_conn_send(conn, PONG, sizeof(PONG) - 1);
         break;
     case CLIENT_MESSAGE_PONG: /* any frame says that the client lives */
         break;
@@ -345,9 +338,9 @@ handle_open(struct gate_conn *conn, const struct client_message *message)
 static void
 handle_first(struct gate_conn *conn, struct client_message *message)
 {
-    if (conn->connect != NULL) {
+    if (conn->opening.connect != NULL) {
         stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-        say_err(conn, message, GATE_ERR_BAD_REQUEST, "\"connect\" is not answered yet");
+        send_err(conn, message, GATE_ERR_BAD_REQUEST, "\"connect\" is not answered yet");
         return;
     }
     if (message->kind == CLIENT_MESSAGE_CONNECT) {
@@ -366,9 +359,9 @@ gate_message_handle(struct gate_conn *conn, const char *line, size_t len)
     enum rc rc = client_message_parse(line, len, &message, error);
     int64_t now_us = clock_monotonic_us();
 
-    if (!rate_bucket_take(&conn->lines, conn->gate->config->gate.message_rate, now_us)) {
-        if (rc != RC_OK || !is_told_already(conn, &message, now_us))
-            say_rate(conn, &message, "more than message_rate lines a second", LINE_AFTER_MS);
+    if (!rate_bucket_take(&conn->inflow.lines, conn->gate->config->gate.message_rate, now_us)) {
+        if (rc != RC_OK || !is_warned_already(conn, &message, now_us))
+            send_rate(conn, &message, "more than message_rate lines a second", LINE_AFTER_MS);
     } else if (rc == RC_OK && conn->state == GATE_CONN_OPEN) {
         handle_open(conn, &message);
     } else if (rc == RC_OK) {
@@ -378,7 +371,7 @@ gate_message_handle(struct gate_conn *conn, const char *line, size_t len)
         if (rc == RC_CLOSED)
             gate_conn_close(conn, GATE_CLOSE_PROTOCOL, error);
         else
-            say_err(conn, &message, GATE_ERR_BAD_REQUEST, error);
+            send_err(conn, &message, GATE_ERR_BAD_REQUEST, error);
     }
     client_message_free(&message);
 }

@@ -5,15 +5,14 @@
  * the send itself. So frames go out on the descriptor while lws holds nothing back for it. What is
  * left of a half-sent frame is given to lws, which sends it before all else: no pong cuts into it.
  */
-#include "gate/gate_conn.h"
+#include "gate/ws/send.h"
 
 #include <errno.h>
 #include <string.h>
-#include <sys/sendfile.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "base/log.h"
+#include "hub/session.h"
 #include "wire/ws_frame.h"
 
 size_t
@@ -45,7 +44,7 @@ static enum rc
 wait_for_room(struct gate_conn *conn)
 {
     conn->lws_first = true;
-    lws_callback_on_writable(conn->wsi);
+    conn_io_want_writable(&conn->io);
     return RC_AGAIN;
 }
 
@@ -53,8 +52,7 @@ wait_for_room(struct gate_conn *conn)
 static enum rc
 write_by_lws(struct gate_conn *conn, const unsigned char *bytes, size_t len)
 {
-    /* lws changes nothing in what it writes raw. */
-    if (lws_write(conn->wsi, (unsigned char *)bytes, len, LWS_WRITE_RAW) < 0) {
+    if (conn_io_write_raw(&conn->io, bytes, len) != RC_OK) {
         gate_conn_kill(conn);
         return RC_CLOSED;
     }
@@ -67,33 +65,14 @@ send_tls(struct gate_conn *conn, const struct iovec *pieces, int count, size_t *
 {
     size_t taken = 0;
 
-    for (int i = 0; i < count && conn->in_turn && !lws_partial_buffered(conn->wsi); i++) {
+    for (int i = 0; i < count && conn->in_turn && !conn_io_is_backlogged(&conn->io); i++) {
         if (write_by_lws(conn, pieces[i].iov_base, pieces[i].iov_len) != RC_OK)
             return RC_CLOSED;
         taken += pieces[i].iov_len;
         *ret_taken = taken;
     }
-    return count > 0 && taken > 0 && lws_partial_buffered(conn->wsi) == 0 ? RC_OK
-                                                                          : wait_for_room(conn);
-}
-
-/* One piece is the usual case, and the cheaper call. */
-static ssize_t
-send_now(int fd, const struct iovec *pieces, int count, int file)
-{
-    struct msghdr message = {.msg_iov = (struct iovec *)pieces, .msg_iovlen = (size_t)count};
-    off_t at = 0;
-
-    if (file >= 0) {
-        ssize_t sent = sendfile(fd, file, &at, pieces[0].iov_len);
-
-        if (sent >= 0 || errno == EAGAIN || errno == EINTR)
-            return sent;
-        /* send(2) needs no file; what ails the socket it says too. */
-    }
-    if (count == 1)
-        return send(fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return count > 0 && taken > 0 && !conn_io_is_backlogged(&conn->io) ? RC_OK
+                                                                       : wait_for_room(conn);
 }
 
 static enum rc
@@ -103,7 +82,7 @@ send_plain(struct gate_conn *conn, const struct iovec *pieces, int count, int fi
     const unsigned char *rest = NULL;
     size_t len = 0;
     size_t rest_len;
-    ssize_t sent = send_now(conn->readable.fd, pieces, count, file);
+    ssize_t sent = conn_io_send_pieces(&conn->io, pieces, count, file);
 
     if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ENOBUFS) {
         log_debug(conn->who, "could not send: %s", strerror(errno));
@@ -130,19 +109,42 @@ send_by(struct gate_conn *conn, const struct iovec *pieces, int count, int file,
         return RC_CLOSED;
     if (conn->lws_first)
         return wait_for_room(conn);
-    if (conn->is_tls)
+    if (conn->io.ssl != NULL)
         return send_tls(conn, pieces, count, ret_taken);
     return send_plain(conn, pieces, count, file, ret_taken);
 }
 
-enum rc
-gate_send(void *socket, const struct iovec *pieces, int count, size_t *ret_taken)
+static enum rc
+on_send(void *socket, const struct iovec *pieces, int count, size_t *ret_taken)
 {
     return send_by(socket, pieces, count, -1, ret_taken);
 }
 
-enum rc
-gate_send_file(void *socket, const struct iovec *piece, int file, size_t *ret_taken)
+static enum rc
+on_send_file(void *socket, const struct iovec *piece, int file, size_t *ret_taken)
 {
     return send_by(socket, piece, 1, file, ret_taken);
+}
+
+static void
+on_close(void *socket, int code, const char *reason)
+{
+    gate_conn_close(socket, code, reason);
+}
+
+static const struct session_transport PLAIN = {
+    .send = on_send,
+    .send_file = on_send_file,
+    .close = on_close,
+};
+
+static const struct session_transport TLS = {
+    .send = on_send,
+    .close = on_close,
+};
+
+const struct session_transport *
+gate_transport(const struct gate_conn *conn)
+{
+    return conn->io.ssl != NULL ? &TLS : &PLAIN;
 }

@@ -1,12 +1,20 @@
 /* upgrade.c: refuses upgrades to a WebSocket before they happen. */
+#include "gate/ws/upgrade.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/log.h"
-#include "gate/gate_request.h"
-
-#define PROTOCOLS_MAX 128 /* lws drops a longer list without an answer */
+#include "gate/http/credentials.h"
+#include "gate/net/limits.h"
+#include "gate/http/origin.h"
+#include "gate/http/response.h"
+#include "gate/net/accept.h"
+#include "gate/net/conn_io.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/lws_workarounds.h"
+#include "gate/net/request_field.h"
 
 static int
 refuse(struct gate *gate, struct lws *wsi, int status, const char *header, const char *sentence)
@@ -15,9 +23,7 @@ refuse(struct gate *gate, struct lws *wsi, int status, const char *header, const
 
     stats_add(gate->stats, STAT_GATE_REFUSED, 1);
     log_info("gate", "refused an upgrade with %d: %s", status, sentence);
-    gate_answer_problem(&answer, status, 0, sentence);
-    if (header != NULL)
-        gate_answer_header(&answer, "%s", header);
+    gate_answer_problem_with(&answer, status, header, sentence);
     return gate_answer_send(wsi, &answer);
 }
 
@@ -25,8 +31,8 @@ refuse(struct gate *gate, struct lws *wsi, int status, const char *header, const
 static bool
 offers_protocol(struct lws *wsi)
 {
-    char list[PROTOCOLS_MAX];
-    int len = lws_hdr_copy(wsi, list, sizeof(list), WSI_TOKEN_PROTOCOL);
+    char list[LWS_PROTOCOLS_MAX];
+    int len = request_field_copy(wsi, FIELD_WEBSOCKET_PROTOCOL, list, sizeof(list));
 
     if (len <= 0)
         return len == 0;
@@ -43,11 +49,11 @@ offers_protocol(struct lws *wsi)
 }
 
 static bool
-header_is(struct lws *wsi, enum lws_token_indexes header, const char *value)
+field_is(struct lws *wsi, enum request_field field, const char *value)
 {
     char text[16];
 
-    return lws_hdr_copy(wsi, text, sizeof(text), header) > 0 && strcasecmp(text, value) == 0;
+    return request_field_copy(wsi, field, text, sizeof(text)) > 0 && strcasecmp(text, value) == 0;
 }
 
 /* 16 bytes in base64: RFC 6455, section 4.2.1. */
@@ -58,7 +64,7 @@ has_good_key(struct lws *wsi)
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     char key[32];
 
-    return lws_hdr_copy(wsi, key, sizeof(key), WSI_TOKEN_KEY) == 24 &&
+    return request_field_copy(wsi, FIELD_WEBSOCKET_KEY, key, sizeof(key)) == 24 &&
            strspn(key, ALPHABET) == 22 && strcmp(key + 22, "==") == 0;
 }
 
@@ -66,23 +72,24 @@ has_good_key(struct lws *wsi)
 static int
 check_handshake(struct gate *gate, struct lws *wsi)
 {
-    char path[GATE_TARGET_MAX];
-    int method = -1;
+    const struct conn_io io = conn_io_of(wsi);
+    char path[REQUEST_PATH_MAX];
+    enum request_method method = REQUEST_OTHER;
 
-    if (!header_is(wsi, WSI_TOKEN_UPGRADE, "websocket"))
+    if (!field_is(wsi, FIELD_UPGRADE, "websocket"))
         return refuse(gate, wsi, 400, NULL, "the only upgrade here is websocket");
-    if (!gate_http_path(wsi, &method, path) || strcmp(path, "/v1/ws") != 0)
+    if (!request_path(wsi, &method, path) || strcmp(path, "/v1/ws") != 0)
         return refuse(gate, wsi, 404, NULL, "the WebSocket is at /v1/ws");
-    if (gate_fd_is_admin(gate, lws_get_socket_fd(wsi)))
+    if (gate_fd_is_admin(gate, io.fd))
         return refuse(gate, wsi, 404, NULL, "the WebSocket is at gate.listen");
-    if (method != LWSHUMETH_GET)
+    if (method != REQUEST_GET)
         return refuse(gate, wsi, 405, "Allow: GET", "an upgrade is a GET");
-    if (!header_is(wsi, WSI_TOKEN_HTTP, "HTTP/1.1"))
+    if (!field_is(wsi, FIELD_VERSION, "HTTP/1.1"))
         return refuse(gate, wsi, 400, NULL, "an upgrade needs HTTP/1.1");
-    if (!header_is(wsi, WSI_TOKEN_VERSION, "13"))
+    if (!field_is(wsi, FIELD_WEBSOCKET_VERSION, "13"))
         return refuse(gate, wsi, 426, "Sec-WebSocket-Version: 13",
                       "Sec-WebSocket-Version must be 13");
-    if (!has_good_key(wsi) || lws_hdr_total_length(wsi, WSI_TOKEN_HOST) <= 0)
+    if (!has_good_key(wsi) || request_field_len(wsi, FIELD_HOST) <= 0)
         return refuse(gate, wsi, 400, NULL, "Host or Sec-WebSocket-Key is missing or malformed");
     if (!offers_protocol(wsi))
         return refuse(gate, wsi, 400, NULL, "Sec-WebSocket-Protocol does not offer " GATE_PROTOCOL);
@@ -90,27 +97,31 @@ check_handshake(struct gate *gate, struct lws *wsi)
 }
 
 int
-gate_http_upgrade(struct gate *gate, struct lws *wsi)
+gate_ws_check_upgrade(struct gate *gate, struct lws *wsi)
 {
     char *origin = NULL;
     struct gate_refusal refusal;
     bool may;
 
-    /*
-     * Not the callback's `in`: for an upgrade lws does not know it points into headers
-     * that are already gone (CVE-2025-11677). No headers: hang up.
-     */
-    if (lws_hdr_total_length(wsi, WSI_TOKEN_UPGRADE) <= 0 || check_handshake(gate, wsi) != 0)
+    if (workaround_head_is_freed(wsi) || check_handshake(gate, wsi) != 0)
         return -1;
-    may = gate_http_origin(gate, gate->config->gate.origins, wsi, &origin);
+    may = gate_origin_read(gate, gate->config->gate.origins, wsi, &origin);
     free(origin);
     if (!may)
         return refuse(gate, wsi, 403, NULL, "pages of this origin may not");
-    if (gate_http_has_two_proofs(wsi))
+    if (gate_request_has_both(wsi))
         return refuse(gate, wsi, 400, NULL, GATE_TWO_PROOFS);
     if (!gate_admits_request(gate, wsi))
         return refuse(gate, wsi, 429, GATE_SOON, GATE_TOO_FAST);
     if (!gate_admits(gate, wsi, true, &refusal))
         return refuse(gate, wsi, refusal.status, refusal.retry_after, refusal.sentence);
     return 0;
+}
+
+void
+gate_ws_upgrade_required(struct gate *gate, struct gate_answer *ret_answer)
+{
+    (void)gate;
+    gate_answer_problem(ret_answer, 426, 0,
+                        "/v1/ws is a WebSocket: send Upgrade: websocket, and Connection: Upgrade");
 }

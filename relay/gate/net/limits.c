@@ -1,4 +1,6 @@
 /* limits.c: how many connections and requests, from where, how fast. */
+#include "gate/net/limits.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,13 +12,19 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/networks.h"
-#include "gate/gate_request.h"
+#include "base/rates.h"
+#include "gate/net/accept.h"
+#include "gate/net/conn_io.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/request_field.h"
 #include "hub/hub.h"
 
+#define TEXT_OF_(value) #value
+#define TEXT_OF(value) TEXT_OF_(value)
 #define RATE_NAME_MAX (TOKEN_USER_MAX + 2)
 #define EVICTION_CANDIDATES 64
 
-static const char LATER[] = "Retry-After: " GATE_TEXT_OF(GATE_RETRY_AFTER_S);
+static const char LATER[] = "Retry-After: " TEXT_OF(GATE_RETRY_AFTER_S);
 
 _Static_assert(RATE_NAME_MAX > NETWORKS_ADDRESS_MAX, "an address is a name too");
 
@@ -25,7 +33,6 @@ _Static_assert(RATE_NAME_MAX > NETWORKS_ADDRESS_MAX, "an address is a name too")
     "127.0.0.0/8 ::1 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 169.254.0.0/16 "        \
     "fc00::/7 fe80::/10"
 
-/* An address with connections. */
 struct gate_peer {
     UT_hash_handle hh;
     int count;
@@ -45,14 +52,48 @@ struct gate_source {
     char address[NETWORKS_ADDRESS_MAX];
 };
 
+struct limits {
+    void (*evict)(void *owner);
+    int conn_count;
+    int evicted_count; /* of them: make room, and end in the loop's next turn */
+    int stream_count;
+    struct gate_peer *peers;
+    struct waiting_client *waiting; /* for "connect", the longest first */
+    struct rate_bucket connects;
+    struct rates *requests_made; /* by users, and by addresses */
+    struct throttle address_full;
+};
+
+void
+gate_limits_open(struct gate *gate, void (*evict)(void *owner))
+{
+    gate->limits = memory_new(sizeof(*gate->limits));
+    *gate->limits = (struct limits){.evict = evict, .requests_made = rates_new()};
+}
+
+void
+gate_limits_free(struct gate *gate)
+{
+    rates_free(gate->limits->requests_made);
+    free(gate->limits);
+    gate->limits = NULL;
+}
+
+int
+gate_limits_conns(const struct gate *gate)
+{
+    return gate->limits->conn_count;
+}
+
 /* The last address of the list that no trusted proxy has: the others are hearsay. */
 static void
 read_forwarded(const struct gate *gate, struct lws *wsi, char address[NETWORKS_ADDRESS_MAX])
 {
     const char *trusted = gate->config->gate.trusted_proxies;
-    int len = lws_hdr_total_length(wsi, WSI_TOKEN_X_FORWARDED_FOR);
+    int len = request_field_len(wsi, FIELD_FORWARDED_FOR);
     char *list = len > 0 ? memory_new((size_t)len + 1) : NULL;
-    bool has_more = list != NULL && lws_hdr_copy(wsi, list, len + 1, WSI_TOKEN_X_FORWARDED_FOR) > 0;
+    bool has_more =
+        list != NULL && request_field_copy(wsi, FIELD_FORWARDED_FOR, list, (size_t)len + 1) > 0;
 
     while (has_more && networks_hold(trusted, address)) {
         char *comma = strrchr(list, ',');
@@ -74,11 +115,11 @@ static struct gate_source
 source_of(const struct gate *gate, struct lws *wsi)
 {
     const char *trusted = gate->config->gate.trusted_proxies;
+    const struct conn_io io = conn_io_of(wsi);
     struct gate_source source = {0};
     char peer[NETWORKS_ADDRESS_MAX];
 
-    if (gate_fd_is_unix(gate, lws_get_socket_fd(wsi)) ||
-        lws_get_peer_simple(wsi, source.address, NETWORKS_ADDRESS_MAX) == NULL)
+    if (gate_fd_is_unix(gate, io.fd) || !conn_io_address(&io, source.address, NETWORKS_ADDRESS_MAX))
         snprintf(source.address, NETWORKS_ADDRESS_MAX, "%s", NETWORKS_UNIX);
     memcpy(peer, source.address, sizeof(peer));
     if (trusted != NULL)
@@ -103,12 +144,12 @@ find_peer(const struct gate *gate, const char *address)
 {
     struct gate_peer *peer = NULL;
 
-    HASH_FIND_STR(gate->peers, address, peer);
+    HASH_FIND_STR(gate->limits->peers, address, peer);
     return peer;
 }
 
-struct gate_peer *
-gate_peer_enter(struct gate *gate, struct lws *wsi)
+static struct gate_peer *
+peer_enter(struct gate *gate, struct lws *wsi)
 {
     const struct gate_source source = source_of(gate, wsi);
     struct gate_peer *peer = find_peer(gate, source.address);
@@ -116,18 +157,18 @@ gate_peer_enter(struct gate *gate, struct lws *wsi)
     if (peer == NULL) {
         peer = memory_new(sizeof(*peer));
         memcpy(peer->address, source.address, sizeof(peer->address));
-        HASH_ADD_STR(gate->peers, address, peer);
+        HASH_ADD_STR(gate->limits->peers, address, peer);
     }
     peer->count++;
     return peer;
 }
 
-void
-gate_peer_leave(struct gate *gate, struct gate_peer *peer)
+static void
+peer_leave(struct gate *gate, struct gate_peer *peer)
 {
-    if (peer == NULL || --peer->count > 0)
+    if (--peer->count > 0)
         return;
-    HASH_DEL(gate->peers, peer);
+    HASH_DEL(gate->limits->peers, peer);
     free(peer);
 }
 
@@ -141,7 +182,7 @@ address_is_full(struct gate *gate, const struct gate_source *source)
     if (most == 0 || peer == NULL || peer->count < most ||
         !is_limited(source, gate->config->gate.max_per_address_is_set))
         return false;
-    if (throttle_take(&gate->address_full, clock_monotonic_us(), &skipped))
+    if (throttle_take(&gate->limits->address_full, clock_monotonic_us(), &skipped))
         log_warn("gate",
                  "%s has %d connections: gate.max_per_address reached (%u more refusals since the "
                  "last such line); if it is a proxy, name it in gate.trusted_proxies",
@@ -157,25 +198,25 @@ connect_rate_allows(struct gate *gate, const struct gate_source *source)
 
     if (!gate->config->gate.connect_rate_is_set && source->is_proxy)
         return true;
-    return rate_bucket_take(&gate->connects, rate, clock_monotonic_us());
+    return rate_bucket_take(&gate->limits->connects, rate, clock_monotonic_us());
+}
+
+static void
+waiting_enter(struct gate *gate, struct waiting_client *client)
+{
+    DL_APPEND(gate->limits->waiting, client);
+    client->peer->waiting++;
+    client->is_waiting = true;
 }
 
 void
-gate_waiting_enter(struct gate_conn *conn)
+gate_waiting_leave(struct gate *gate, struct waiting_client *client)
 {
-    DL_APPEND2(conn->gate->waiting, conn, waiting_prev, waiting_next);
-    conn->peer->waiting++;
-    conn->is_waiting = true;
-}
-
-void
-gate_waiting_leave(struct gate_conn *conn)
-{
-    if (!conn->is_waiting)
+    if (!client->is_waiting)
         return;
-    DL_DELETE2(conn->gate->waiting, conn, waiting_prev, waiting_next);
-    conn->peer->waiting--;
-    conn->is_waiting = false;
+    DL_DELETE(gate->limits->waiting, client);
+    client->peer->waiting--;
+    client->is_waiting = false;
 }
 
 /*
@@ -186,28 +227,68 @@ gate_waiting_leave(struct gate_conn *conn)
 static bool
 evict_waiting(struct gate *gate)
 {
-    struct gate_conn *victim = gate->waiting;
-    struct gate_conn *conn = victim;
+    struct waiting_client *victim = gate->limits->waiting;
+    struct waiting_client *client = victim;
 
-    for (int i = 0; conn != NULL && i < EVICTION_CANDIDATES; i++, conn = conn->waiting_next) {
-        if (conn->peer->waiting > victim->peer->waiting)
-            victim = conn;
+    for (int i = 0; client != NULL && i < EVICTION_CANDIDATES; i++, client = client->next) {
+        if (client->peer->waiting > victim->peer->waiting)
+            victim = client;
     }
     if (victim == NULL)
         return false;
-    log_debug(victim->who, "closed before \"connect\": max_connections is reached");
     stats_add(gate->stats, STAT_GATE_REFUSED, 1);
-    gate->evicted_count++;
+    gate->limits->evicted_count++;
     victim->is_evicted = true;
-    gate_conn_kill(victim);
+    gate->limits->evict(victim->owner);
     return true;
+}
+
+int
+gate_limits_clients(const struct gate *gate)
+{
+    return gate->limits->conn_count + gate->limits->stream_count;
+}
+
+void
+gate_limits_add_conn(struct gate *gate, struct waiting_client *client, struct lws *wsi)
+{
+    client->peer = peer_enter(gate, wsi);
+    gate->limits->conn_count++;
+    stats_set(gate->stats, STAT_GATE_CONNECTIONS, (uint64_t)gate->limits->conn_count);
+    waiting_enter(gate, client);
+}
+
+void
+gate_limits_remove_conn(struct gate *gate, struct waiting_client *client)
+{
+    gate_waiting_leave(gate, client);
+    gate->limits->conn_count--;
+    gate->limits->evicted_count -= client->is_evicted;
+    stats_set(gate->stats, STAT_GATE_CONNECTIONS, (uint64_t)gate->limits->conn_count);
+    peer_leave(gate, client->peer);
+}
+
+struct gate_peer *
+gate_limits_add_stream(struct gate *gate, struct lws *wsi)
+{
+    gate->limits->stream_count++;
+    stats_set(gate->stats, STAT_GATE_STREAMS, (uint64_t)gate->limits->stream_count);
+    return peer_enter(gate, wsi);
+}
+
+void
+gate_limits_remove_stream(struct gate *gate, struct gate_peer *peer)
+{
+    gate->limits->stream_count--;
+    stats_set(gate->stats, STAT_GATE_STREAMS, (uint64_t)gate->limits->stream_count);
+    peer_leave(gate, peer);
 }
 
 /* Those that were evicted end in the next turn of the loop. */
 static bool
 is_full(struct gate *gate)
 {
-    return gate->conn_count + gate->stream_count - gate->evicted_count >=
+    return gate_limits_clients(gate) - gate->limits->evicted_count >=
                gate->config->gate.max_connections &&
            !evict_waiting(gate);
 }
@@ -271,7 +352,7 @@ name_address(const struct gate *gate, struct lws *wsi, char name[RATE_NAME_MAX])
 static bool
 take_request(struct gate *gate, const char *name)
 {
-    if (rates_take(gate->requests_made, name, gate->config->gate.request_rate,
+    if (rates_take(gate->limits->requests_made, name, gate->config->gate.request_rate,
                    clock_monotonic_us()))
         return true;
     stats_add(gate->stats, STAT_GATE_TOO_FAST, 1);
@@ -298,7 +379,7 @@ gate_admits_request_of(struct gate *gate, struct lws *wsi, const char *user)
     if (gate->config->gate.request_rate == 0)
         return true;
     if (name_address(gate, wsi, name))
-        rates_give(gate->requests_made, name);
+        rates_give(gate->limits->requests_made, name);
     name_user(user, name);
     return take_request(gate, name);
 }
@@ -309,5 +390,5 @@ gate_upgrade_was_good(struct gate *gate, const struct gate_peer *peer)
     char name[RATE_NAME_MAX];
 
     snprintf(name, RATE_NAME_MAX, "a%s", peer->address);
-    rates_give(gate->requests_made, name);
+    rates_give(gate->limits->requests_made, name);
 }

@@ -1,0 +1,23 @@
+/* admin.c: POST /v1/push: the kill switch. */
+#include "gate/api/admin.h"
+
+#include "base/log.h"
+#include "gate/http/response.h"
+#include "gate/http/response_writer.h"
+#include "gate/net/gate_shared.h"
+#include "wire/client_message.h"
+
+void
+gate_api_push(struct gate_request *request)
+{
+    char error[CLIENT_MESSAGE_ERROR_MAX];
+    bool on = true;
+
+    if (client_message_parse_switch(request->body.bytes, request->body.len, &on, error) != RC_OK) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
+    } else {
+        log_warn(request->who, "\"%s\" turns push %s", request->token.user, on ? "on" : "off");
+        request->gate->health.switch_push(request->gate->health.ctx, on);
+        gate_request_answer_nothing(request);
+    }
+}

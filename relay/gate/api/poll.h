@@ -1,0 +1,34 @@
+/* poll.h: GET /v1/poll: what there is, or what comes within a while, in one response. */
+#ifndef CLAIRON_GATE_API_POLL_H
+#define CLAIRON_GATE_API_POLL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ev.h>
+
+#include "gate/http/request.h"
+#include "hub/session.h"
+
+/* request->own of the route. */
+struct gate_poll {
+    int64_t deadline_us;
+    struct ev_timer look; /* from then on */
+    int max;              /* lines */
+    int line_count;
+    bool has_news;             /* lines worth a response */
+    bool is_full;              /* .. and accepts no more */
+    char pos[SESSION_POS_MAX]; /* of the last line */
+};
+
+void gate_poll_begin(struct gate_request *request);
+bool gate_poll_lines(struct gate_request *request, const char *text, size_t len);
+void gate_poll_writable(struct gate_request *request);
+void gate_poll_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us);
+/* The client sends no more: it gets what there is. */
+void gate_poll_half_closed(struct gate_request *request);
+void gate_poll_end(struct gate_request *request, int code, const char *reason, int64_t in_ms);
+void gate_poll_free(struct gate_request *request);
+
+#endif

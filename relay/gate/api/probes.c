@@ -1,0 +1,53 @@
+/* probes.c: GET /healthz, /readyz and /metrics: for monitors of the process. */
+#include "gate/api/probes.h"
+
+#include "base/buffer.h"
+#include "gate/http/response.h"
+#include "gate/net/gate_shared.h"
+
+#define DETAIL_MAX 4096
+
+/* {"status":"ok","feed":"streaming"}; whether main is ready comes back. */
+static bool
+add_health(struct gate *gate, struct buffer *body, const char *good, const char *bad)
+{
+    struct buffer detail;
+    bool ready;
+    enum rc rc;
+
+    buffer_init(&detail, DETAIL_MAX);
+    ready = gate->health.ready(gate->health.ctx, &detail) && !gate->draining;
+    rc = buffer_addf(body, "{\"status\":\"%s\"%s%s%s}\n",
+                     gate->draining ? "draining" : (ready ? good : bad), detail.len > 0 ? "," : "",
+                     detail.len > 0 ? detail.bytes : "", "");
+    buffer_free(&detail);
+    if (rc != RC_OK)
+        buffer_clear(body);
+    return ready;
+}
+
+void
+gate_probe_healthz(struct gate *gate, struct gate_answer *ret_answer)
+{
+    gate_answer_init(ret_answer, 200, GATE_JSON);
+    (void)add_health(gate, &ret_answer->body, "ok", "ok");
+}
+
+void
+gate_probe_readyz(struct gate *gate, struct gate_answer *ret_answer)
+{
+    gate_answer_init(ret_answer, 200, GATE_JSON);
+    if (!add_health(gate, &ret_answer->body, "ready", "not ready"))
+        ret_answer->status = 503;
+}
+
+void
+gate_probe_metrics(struct gate *gate, struct gate_answer *ret_answer)
+{
+    gate_answer_init(ret_answer, 200, "text/plain; version=0.0.4");
+    if (stats_write(gate->stats, &ret_answer->body) == RC_OK)
+        return;
+    buffer_free(&ret_answer->body);
+    buffer_free(&ret_answer->headers);
+    gate_answer_problem(ret_answer, 500, 0, "the metrics do not fit their buffer");
+}

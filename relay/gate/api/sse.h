@@ -1,0 +1,27 @@
+/* sse.h: GET /v1/sse: a session's lines as server-sent events. */
+#ifndef CLAIRON_GATE_API_SSE_H
+#define CLAIRON_GATE_API_SSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gate/http/request.h"
+#include "gate/http/token_expiry.h"
+
+/* request->own of the route. */
+struct gate_sse {
+    char *pos; /* as requested; NULL: none */
+    char *topics;
+    int64_t ping_due_us;
+    struct gate_expiry expiry;
+};
+
+void gate_sse_headers(struct gate_request *request);
+void gate_sse_begin(struct gate_request *request);
+bool gate_sse_lines(struct gate_request *request, const char *text, size_t len);
+void gate_sse_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us);
+void gate_sse_end(struct gate_request *request, int code, const char *reason, int64_t in_ms);
+void gate_sse_free(struct gate_request *request);
+
+#endif

@@ -1,0 +1,63 @@
+/* tickets.c: POST /v1/ticket: a ticket for clients that cannot set a header. */
+#include "gate/api/tickets.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "gate/http/credentials.h"
+#include "gate/http/response.h"
+#include "gate/http/response_writer.h"
+#include "gate/http/store_request.h"
+#include "gate/net/gate_shared.h"
+#include "hub/hub.h"
+#include "store/ticket.h"
+
+/* A ticket on its way to the store. */
+struct gate_keeping {
+    struct gate_asked *asked;
+    char ticket[STORE_TICKET_TEXT + 1];
+};
+
+static void
+answer_ticket(struct gate_request *request, const char *ticket)
+{
+    struct gate_answer answer;
+
+    gate_answer_init(&answer, 200, GATE_JSON);
+    if (buffer_addf(&answer.body, "{\"ticket\":\"%s\",\"exp\":%lld}\n", ticket,
+                    (long long)(clock_wall_us() / 1000000 + STORE_TICKET_SECONDS)) != RC_OK)
+        buffer_clear(&answer.body);
+    gate_request_answer(request, &answer);
+}
+
+static void
+on_kept(void *ctx, enum rc rc)
+{
+    struct gate_keeping *keeping = ctx;
+    struct gate_request *request = gate_asked_done(keeping->asked);
+
+    if (request != NULL && rc != RC_OK)
+        gate_request_no_store(request);
+    else if (request != NULL)
+        answer_ticket(request, keeping->ticket);
+    free(keeping);
+}
+
+void
+gate_api_ticket(struct gate_request *request)
+{
+    struct gate_keeping *keeping = memory_new(sizeof(*keeping));
+    struct buffer claims;
+    enum rc rc;
+
+    keeping->asked = gate_asked_new(request);
+    buffer_init(&claims, GATE_BODY_MAX);
+    rc = gate_ticket_new(keeping->ticket) ? token_write(&request->token, &claims) : RC_IO;
+    if (rc == RC_OK)
+        rc = store_ticket_keep(hub_store(request->gate->hub), keeping->ticket, claims.bytes,
+                               on_kept, keeping);
+    buffer_free(&claims);
+    if (rc != RC_OK)
+        on_kept(keeping, rc);
+}

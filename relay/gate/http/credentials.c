@@ -1,0 +1,170 @@
+/*
+ * credentials.c: who makes a request: a token, or a ticket, which stands for one where no header
+ * can be set.
+ */
+#include "gate/http/credentials.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/request_field.h"
+#include "hub/hub.h"
+#include "store/ticket.h"
+
+#define AUTHORIZATION_MAX (TOKEN_BYTES_MAX + 64)
+#define TICKET_ARGUMENT_MAX 64
+#define TICKET_BYTES (STORE_TICKET_TEXT / 2)
+
+struct gate_redeem {
+    gate_redeemed *done;
+    void *owner; /* NULL: gone */
+};
+
+bool
+gate_ticket_new(char ret_ticket[STORE_TICKET_TEXT + 1])
+{
+    unsigned char bytes[TICKET_BYTES];
+
+    if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
+        return false;
+    bytes_hex(bytes, sizeof(bytes), ret_ticket);
+    return true;
+}
+
+static bool
+is_ticket(const char *text)
+{
+    return strlen(text) == STORE_TICKET_TEXT &&
+           strspn(text, "0123456789abcdef") == STORE_TICKET_TEXT;
+}
+
+static void
+report(const struct gate_redeem *redeem, enum rc rc, struct bytes claims)
+{
+    char error[TOKEN_ERROR_MAX] = "the store does not answer";
+    struct token token = {0};
+
+    if (rc == RC_OK && claims.at == NULL) {
+        rc = RC_BAD;
+        snprintf(error, sizeof(error), "the ticket is unknown, used or too old");
+    } else if (rc == RC_OK) {
+        rc = token_read((const char *)claims.at, claims.len, clock_wall_us() / 1000000, &token,
+                        error);
+    }
+    redeem->done(redeem->owner, rc, &token, error);
+    token_free(&token);
+}
+
+static void
+on_redeemed(void *ctx, enum rc rc, struct bytes claims)
+{
+    struct gate_redeem *redeem = ctx;
+
+    if (redeem->owner != NULL)
+        report(redeem, rc, claims);
+    free(redeem);
+}
+
+struct gate_redeem *
+gate_ticket_redeem(struct gate *gate, const char *ticket, gate_redeemed *done, void *owner)
+{
+    struct gate_redeem *redeem = memory_new(sizeof(*redeem));
+
+    *redeem = (struct gate_redeem){done, owner};
+    /* What is no ticket is asked for all the same, as one that nobody has: one path for both. */
+    if (store_ticket_redeem(hub_store(gate->hub), is_ticket(ticket) ? ticket : "-", on_redeemed,
+                            redeem) == RC_OK)
+        return redeem;
+    free(redeem);
+    return NULL;
+}
+
+void
+gate_ticket_cancel(struct gate_redeem *redeem)
+{
+    redeem->owner = NULL;
+}
+
+char *
+gate_request_bearer(struct lws *wsi)
+{
+    static const char SCHEME[] = "Bearer ";
+    int len = request_field_len(wsi, FIELD_AUTHORIZATION);
+    char *header;
+    char *token = NULL;
+
+    if (len <= 0)
+        return NULL;
+    if (len > AUTHORIZATION_MAX)
+        return memory_text("too long", strlen("too long"));
+    header = memory_new((size_t)len + 1);
+    if (request_field_copy(wsi, FIELD_AUTHORIZATION, header, (size_t)len + 1) > 0 &&
+        strncasecmp(header, SCHEME, sizeof(SCHEME) - 1) == 0) {
+        const char *text = header + sizeof(SCHEME) - 1;
+
+        text += strspn(text, " ");
+        token = memory_text(text, strcspn(text, " "));
+    }
+    free(header);
+    return token;
+}
+
+char *
+gate_request_ticket(struct lws *wsi)
+{
+    return request_argument(wsi, "ticket=", TICKET_ARGUMENT_MAX);
+}
+
+bool
+gate_request_has_both(struct lws *wsi)
+{
+    char *bearer = gate_request_bearer(wsi);
+    char *ticket = gate_request_ticket(wsi);
+    bool has_both = bearer != NULL && ticket != NULL;
+
+    free(bearer);
+    free(ticket);
+    return has_both;
+}
+
+struct session_group *
+gate_groups_of(const struct token *token)
+{
+    struct session_group *groups = memory_new((token->group_count + 1) * sizeof(*groups));
+
+    for (size_t i = 0; i < token->group_count; i++)
+        groups[i] = (struct session_group){.audience = token->groups[i].audience,
+                                           .target = token->groups[i].target};
+    return groups;
+}
+
+/* The usual causes, by what the check says. Nothing of the token itself. */
+static const char *
+hint_of(const struct gate *gate, const char *error)
+{
+    if (strcmp(error, TOKEN_BAD_SIGNATURE) != 0)
+        return "";
+    if (gate->config->auth.public_key_file != NULL)
+        return ": is it signed with the private key of auth.public_key_file?";
+    if (gate->config->auth.hs256_secret_file != NULL)
+        return ": the HS256 key is the text of auth.hs256_secret_file without its final newline, "
+               "not decoded";
+    return ": the HS256 key is the text of auth.hs256_secret, not decoded";
+}
+
+void
+gate_log_refused_token(struct gate *gate, const char *where, const char *error)
+{
+    unsigned skipped = 0;
+
+    if (throttle_take(&gate->token_refused, clock_monotonic_us(), &skipped))
+        log_info("gate", "%s refused a token: %s%s (%u more refused)", where, error,
+                 hint_of(gate, error), skipped);
+}

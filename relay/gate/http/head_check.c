@@ -1,0 +1,46 @@
+/* head_check.c: validates the head of a request before libwebsockets reads it. */
+#include "gate/http/head_check.h"
+
+#include "base/log.h"
+#include "gate/http/response.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/lws_workarounds.h"
+#include "wire/http_head.h"
+
+static enum rc
+refuse(struct gate_answer *ret_answer, int status, const char *sentence)
+{
+    log_debug("gate", "refused a request with %d: %s", status, sentence);
+    gate_answer_problem(ret_answer, status, 0, sentence);
+    return RC_BAD;
+}
+
+enum rc
+gate_head_check(const struct gate *gate, int fd, const char *bytes, size_t len,
+                unknown_method_response *on_unknown_method, struct http_head *ret_head,
+                struct gate_answer *ret_answer)
+{
+    struct http_head parts;
+    const char *why = "";
+    enum rc rc = http_head_check(bytes, len, GATE_HEAD_BYTES_MAX, &parts, &why);
+
+    if (rc == RC_OK)
+        *ret_head = parts;
+    /* RFC 6455, 4.1: a client has to wait. lws would keep these bytes for itself. */
+    if (rc == RC_OK && parts.is_websocket && len > parts.len)
+        return refuse(ret_answer, 400, "something came behind the upgrade before its answer");
+    if (rc == RC_AGAIN || (rc == RC_OK && !workaround_is_unknown_method(&parts)))
+        return rc;
+    if (rc == RC_LIMIT)
+        return refuse(ret_answer, 431, "the request's head is too long: 12 kB and 127 headers");
+    if (rc != RC_OK)
+        return refuse(ret_answer, 400, why);
+    on_unknown_method(gate, fd, parts.target, parts.target_len, ret_answer);
+    return RC_BAD;
+}
+
+void
+gate_head_too_late(struct gate_answer *ret_answer)
+{
+    (void)refuse(ret_answer, 408, "the request's head did not come in time");
+}

@@ -1,0 +1,82 @@
+/* request_session.c: the session of a poll or stream: its frames become the route's lines. */
+#include "gate/http/request_session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "gate/http/credentials.h"
+#include "gate/http/response_writer.h"
+#include "gate/net/gate_shared.h"
+#include "hub/hub.h"
+#include "wire/ws_frame.h"
+
+/* Hands on the lines of whole frames; how many bytes of frames were taken. */
+static size_t
+take_frames(struct gate_request *request, const unsigned char *at, size_t len, bool *ret_takes_more)
+{
+    const unsigned char *end = at + len;
+    size_t taken = 0;
+
+    while (at < end && *ret_takes_more) {
+        size_t frame_len = ws_frame_len(at);
+        size_t head_len = ws_frame_head_len(at);
+
+        *ret_takes_more =
+            request->route->on_lines(request, (const char *)at + head_len, frame_len - head_len);
+        if (*ret_takes_more)
+            taken += frame_len;
+        at += frame_len;
+    }
+    return taken;
+}
+
+static enum rc
+on_session_send(void *socket, const struct iovec *pieces, int count, size_t *ret_taken)
+{
+    struct gate_request *request = socket;
+    bool takes_more = request->state == GATE_REQUEST_OPEN;
+    size_t taken = 0;
+
+    for (int i = 0; i < count && takes_more; i++)
+        taken += take_frames(request, pieces[i].iov_base, pieces[i].iov_len, &takes_more);
+    *ret_taken = taken;
+    if (request->state == GATE_REQUEST_OPEN)
+        gate_request_want_write(request);
+    return takes_more ? RC_OK : RC_AGAIN;
+}
+
+static void
+on_session_close(void *socket, int code, const char *reason)
+{
+    struct gate_request *request = socket;
+
+    if (request->state == GATE_REQUEST_OPEN)
+        request->route->on_end(request, code, reason, -1);
+}
+
+static const struct session_transport TRANSPORT = {
+    .send = on_session_send,
+    .close = on_session_close,
+};
+
+void
+gate_request_attach(struct gate_request *request, struct session_request *wanted)
+{
+    const struct token *token = &request->token;
+    struct session_group *groups = gate_groups_of(token);
+    const char *who;
+
+    wanted->user = token->user;
+    wanted->groups = groups;
+    wanted->group_count = token->group_count;
+    wanted->expires_s = token->expires_s;
+    gate_request_set_state(request, GATE_REQUEST_OPEN);
+    request->session = hub_attach(request->gate->hub, wanted, &TRANSPORT, request);
+    free(groups);
+    who = session_name(request->session);
+    free(request->who);
+    request->who = memory_text(who, strlen(who));
+    log_debug(request->who, "began %s", request->route->path);
+}

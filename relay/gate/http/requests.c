@@ -1,0 +1,359 @@
+/* requests.c: an HTTP request that is not answered at once: its token, its body, its end. */
+#include "gate/http/requests.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "gate/http/credentials.h"
+#include "gate/http/head_check.h"
+#include "gate/net/limits.h"
+#include "gate/http/origin.h"
+#include "gate/http/request_body.h"
+#include "gate/http/request_slots.h"
+#include "gate/http/response.h"
+#include "gate/http/response_writer.h"
+#include "gate/http/store_request.h"
+#include "gate/net/gate_shared.h"
+
+#define ASKING_MAX_US (10 * 1000000) /* for the store */
+#define ENDING_MAX_US (5 * 1000000)  /* for the socket to take the answer .. */
+#define ENDING_RATE (32 * 1024)      /* .. and as long as a slow line takes: bytes a second */
+
+static void
+refuse(struct gate_request *request, const struct gate_refusal *refusal)
+{
+    struct gate_answer answer;
+
+    gate_answer_problem(&answer, refusal->status, 0, refusal->sentence);
+    if (refusal->retry_after != NULL)
+        gate_answer_header(&answer, "%s", refusal->retry_after);
+    gate_request_answer(request, &answer);
+}
+
+static const char NO_PUBLISH[] = "the token's claim \"publish\" is not true";
+static const char NO_ADMIN[] = "the token's claim \"admin\" is not true";
+
+/* NULL: the token claims what the route needs. */
+static const char *
+missing_claim(const struct gate_request *request)
+{
+    const struct token *token = &request->token;
+
+    switch (request->route->claim) {
+    case GATE_CLAIM_NONE:
+        return NULL;
+    case GATE_CLAIM_PUBLISH:
+        return token->publish ? NULL : NO_PUBLISH;
+    case GATE_CLAIM_ADMIN:
+        return token->admin ? NULL : NO_ADMIN;
+    case GATE_CLAIM_ADMIN_AND_PUBLISH:
+        return !token->admin ? NO_ADMIN : (!token->publish ? NO_PUBLISH : NULL);
+    case GATE_CLAIM_PUBLISH_OR_ADMIN:
+        break;
+    }
+    return token->publish || token->admin ? NULL : NO_PUBLISH;
+}
+
+/* The token is valid; that of a ticket may have taken a while. */
+static void
+proceed(struct gate_request *request)
+{
+    struct gate *gate = request->gate;
+    const struct gate_route *route = request->route;
+    struct gate_refusal refusal;
+    const char *missing = missing_claim(request);
+
+    if (route->is_stream && !gate_serves(gate, route->takes_ticket, &refusal)) {
+        refuse(request, &refusal);
+        return;
+    }
+    if (route->is_stream && !gate_admits_user(gate, request->token.user)) {
+        gate_request_problem(request, 429, GATE_ERR_RATE,
+                             "this user has as many connections as it may have");
+        return;
+    }
+    if (missing != NULL)
+        gate_request_problem(request, 403, GATE_ERR_PERMISSION, missing);
+    else
+        route->handle(request);
+}
+
+static void
+refuse_token(struct gate_request *request, enum rc rc, const char *error)
+{
+    gate_log_refused_token(request->gate, request->route->path, error);
+    gate_request_problem(request, 401, rc == RC_CLOSED ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED,
+                         error);
+}
+
+static void
+on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
+{
+    struct gate_request *request = owner;
+
+    request->redeem = NULL;
+    if (rc == RC_OK) {
+        request->token = *token;
+        *token = (struct token){0};
+        proceed(request);
+    } else if (rc == RC_IO) {
+        gate_request_problem(request, 503, 0, error);
+    } else {
+        refuse_token(request, rc, error);
+    }
+}
+
+static void
+refuse_haste(struct gate_request *request)
+{
+    struct gate_answer answer;
+
+    gate_answer_problem(&answer, 429, GATE_ERR_RATE, GATE_TOO_FAST);
+    gate_answer_header(&answer, "%s", GATE_SOON);
+    log_debug(request->who, "\"%s\": more than request_rate requests a second",
+              request->token.user);
+    gate_request_answer(request, &answer);
+}
+
+static void
+use_bearer(struct gate_request *request, const char *bearer)
+{
+    char error[TOKEN_ERROR_MAX];
+    enum rc rc = token_verify(&request->gate->rules, bearer, strlen(bearer),
+                              clock_wall_us() / 1000000, &request->token, error);
+
+    if (rc != RC_OK)
+        refuse_token(request, rc, error);
+    else if (!gate_admits_request_of(request->gate, request->io.wsi, request->token.user))
+        refuse_haste(request);
+    else if (request->route->body_max == 0)
+        proceed(request);
+}
+
+/* Its user's request was the one for the ticket. */
+static void
+use_ticket(struct gate_request *request, const char *ticket)
+{
+    gate_request_set_state(request, GATE_REQUEST_ASKING);
+    request->redeem = gate_ticket_redeem(request->gate, ticket, on_redeemed, request);
+    if (request->redeem == NULL)
+        gate_request_no_store(request);
+}
+
+static void
+authorise(struct gate_request *request)
+{
+    char *bearer = gate_request_bearer(request->io.wsi);
+    char *ticket = request->route->takes_ticket ? gate_request_ticket(request->io.wsi) : NULL;
+
+    if (bearer != NULL && ticket != NULL)
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_TWO_PROOFS);
+    else if (bearer != NULL)
+        use_bearer(request, bearer);
+    else if (ticket != NULL)
+        use_ticket(request, ticket);
+    else
+        gate_request_problem(request, 401, 0, "this path needs Authorization: Bearer");
+    free(bearer);
+    free(ticket);
+}
+
+static struct gate_request *
+request_new(struct gate *gate, struct lws *wsi, const struct gate_route *route, char *origin,
+            bool is_counted)
+{
+    struct gate_request *request = memory_new(sizeof(*request) + route->own_bytes);
+
+    request->gate = gate;
+    request->io = conn_io_of(wsi);
+    request->route = route;
+    request->origin = origin;
+    request->body_left = gate_body_len(wsi);
+    request->who = memory_text("gate", strlen("gate"));
+    buffer_init(&request->body, route->body_max);
+    gate_request_set_state(request, GATE_REQUEST_READING);
+    DL_APPEND(gate->requests->first, request);
+    gate_writer_start(request);
+    if (is_counted) {
+        request->is_counted = true;
+        request->peer = gate_limits_add_stream(gate, wsi);
+    }
+    return request;
+}
+
+/* Why it is not begun, before its token is looked at. False: *ret_refusal says why. */
+static bool
+admits(struct gate *gate, struct lws *wsi, const struct gate_route *route, bool is_foreign,
+       struct gate_refusal *ret_refusal)
+{
+    if (!gate_admits_request(gate, wsi)) {
+        *ret_refusal = (struct gate_refusal){429, GATE_SOON, GATE_TOO_FAST};
+        return false;
+    }
+    if (is_foreign) {
+        *ret_refusal = (struct gate_refusal){403, NULL, "pages of this origin may not"};
+        return false;
+    }
+    if (route->body_max == 0 && gate_body_len(wsi) > GATE_LINGER_BYTES &&
+        gate_body_len(wsi) != INT64_MAX) {
+        *ret_refusal = (struct gate_refusal){413, NULL, "of a GET's body 64 kB are passed over"};
+        return false;
+    }
+    if (!route->is_stream || gate_admits(gate, wsi, route->takes_ticket, ret_refusal))
+        return true;
+    stats_add(gate->stats, STAT_GATE_REFUSED, 1);
+    return false;
+}
+
+int
+gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *route,
+                   const char *id, void **ret_owner)
+{
+    const char *origins = route->is_console ? NULL : gate->config->gate.origins;
+    struct gate_refusal refusal;
+    struct gate_request *request;
+    char *origin;
+    bool is_foreign = !gate_origin_read(gate, origins, wsi, &origin);
+    bool is_admitted = admits(gate, wsi, route, is_foreign, &refusal);
+
+    request = request_new(gate, wsi, route, origin, route->is_stream && is_admitted);
+    *ret_owner = request;
+    snprintf(request->id, sizeof(request->id), "%s", id);
+    if (is_admitted && route->read_headers != NULL)
+        route->read_headers(request);
+    if (is_admitted)
+        authorise(request);
+    else
+        refuse(request, &refusal);
+    if (!route->is_stream && request->state != GATE_REQUEST_ENDING && gate_slot_take(request) &&
+        request->state == GATE_REQUEST_READING)
+        gate_body_check(request);
+    gate_body_start(request);
+    return 0;
+}
+
+int
+gate_request_pass_over(struct gate *gate, struct lws *wsi, struct gate_answer *answer,
+                       void **ret_owner)
+{
+    static const struct gate_route ANSWERED = {.path = "what needs no token"};
+
+    struct gate_request *request = request_new(gate, wsi, &ANSWERED, NULL, false);
+
+    *ret_owner = request;
+    gate_request_answer(request, answer);
+    gate_body_start(request);
+    return 0;
+}
+
+static void
+on_body(struct gate_request *request)
+{
+    gate_request_set_state(request, GATE_REQUEST_ASKING);
+    proceed(request);
+}
+
+/* A client that may still be sending gets the time to read the response. */
+static void
+on_written(struct gate_request *request)
+{
+    if (request->half_closed || (request->body_left == 0 && request->discarded == 0)) {
+        gate_request_kill(request);
+        return;
+    }
+    request->discarded = 0;
+    gate_request_set_state(request, GATE_REQUEST_LINGERING);
+    gate_slot_linger(request);
+    if (!conn_io_half_close(&request->io))
+        gate_request_kill(request);
+}
+
+void
+gate_requests_open(struct gate *gate)
+{
+    static const struct request_handler HANDLER = {.on_body = on_body, .on_written = on_written};
+
+    gate->requests = memory_new(sizeof(*gate->requests));
+    gate->requests->handler = &HANDLER;
+}
+
+void
+gate_requests_close(struct gate *gate)
+{
+    while (gate->requests->first != NULL)
+        gate_request_closed(gate->requests->first);
+    free(gate->requests);
+    gate->requests = NULL;
+}
+
+void
+gate_request_closed(void *owner)
+{
+    struct gate_request *request = owner;
+    struct gate *gate = request->gate;
+
+    request->has_ended = true;
+    gate_request_detach(request);
+    if (request->redeem != NULL)
+        gate_ticket_cancel(request->redeem);
+    if (request->asked != NULL)
+        gate_asked_forget(request->asked);
+    DL_DELETE(gate->requests->first, request);
+    gate_body_stop(request);
+    gate_writer_stop(request);
+    if (request->route->free_own != NULL)
+        request->route->free_own(request);
+    gate_slot_release(request);
+    if (request->is_counted)
+        gate_limits_remove_stream(gate, request->peer);
+    log_debug(request->who, "ended %s", request->route->path);
+    token_free(&request->token);
+    buffer_free(&request->body);
+    buffer_free(&request->out);
+    free(request->origin);
+    free(request->who);
+    free(request);
+}
+
+static void
+sweep_one(struct gate_request *request, int64_t now_us, int64_t wall_us)
+{
+    int64_t age_us = now_us - request->since_us;
+
+    switch (request->state) {
+    case GATE_REQUEST_READING:
+        if (age_us > request->gate->config->gate.connect_timeout_ms * 1000)
+            gate_request_problem(request, 408, 0, "the body did not come in time");
+        break;
+    case GATE_REQUEST_ASKING:
+        if (age_us > ASKING_MAX_US)
+            gate_request_no_store(request);
+        break;
+    case GATE_REQUEST_OPEN:
+        request->route->on_sweep(request, now_us, wall_us);
+        break;
+    case GATE_REQUEST_ENDING:
+        if (age_us > ENDING_MAX_US + (int64_t)request->out.len * 1000000 / ENDING_RATE)
+            gate_request_kill(request);
+        break;
+    case GATE_REQUEST_LINGERING:
+        if (age_us > GATE_LINGER_US)
+            gate_request_kill(request);
+        break;
+    }
+}
+
+void
+gate_requests_sweep(struct gate *gate, int64_t now_us, int64_t wall_us)
+{
+    struct gate_request *request;
+
+    DL_FOREACH (gate->requests->first, request)
+        sweep_one(request, now_us, wall_us);
+}

@@ -1,0 +1,24 @@
+/* response_writer.h: sends what is in a request's `out`, and its response. */
+#ifndef CLAIRON_GATE_HTTP_RESPONSE_WRITER_H
+#define CLAIRON_GATE_HTTP_RESPONSE_WRITER_H
+
+#include "base/rc.h"
+#include "gate/http/request.h"
+
+void gate_writer_start(struct gate_request *request);
+void gate_writer_stop(struct gate_request *request);
+void gate_request_want_write(struct gate_request *request);
+/* Ends the socket, later in this turn of the loop: neither within lws nor within the hub. */
+void gate_request_kill(struct gate_request *request);
+
+/* Queues the response, which is the request's end. Frees the response. */
+void gate_request_answer(struct gate_request *request, struct gate_answer *answer);
+void gate_request_answer_nothing(struct gate_request *request); /* 204 */
+void gate_request_problem(struct gate_request *request, int status, int code, const char *sentence);
+/* The store is away, or slow. */
+void gate_request_no_store(struct gate_request *request);
+/* Likewise, when the body was written with `written`; what is not whole is a problem instead. */
+void gate_request_answer_whole(struct gate_request *request, struct gate_answer *answer,
+                               enum rc written);
+
+#endif

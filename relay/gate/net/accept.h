@@ -1,0 +1,31 @@
+/* accept.h: accepts connections of the listening sockets. */
+#ifndef CLAIRON_GATE_NET_ACCEPT_H
+#define CLAIRON_GATE_NET_ACCEPT_H
+
+#include <stdbool.h>
+
+#include "gate/net/listen.h"
+
+struct gate;
+
+struct accept_handler {
+    void (*on_accepted)(struct gate *gate, int fd);
+    /*
+     * Out of descriptors: closes the oldest connection without a request, or with a response that
+     * it has. False: there is none.
+     */
+    bool (*evict_oldest)(struct gate *gate);
+};
+
+void gate_accept_start(struct gate *gate, struct gate_sockets sockets,
+                       const struct accept_handler *handler);
+/* Both accept a gate that never started. */
+void gate_accept_stop(struct gate *gate);
+void gate_accept_free(struct gate *gate);
+
+/* Was the open connection `fd` accepted from gate.admin_listen? */
+bool gate_fd_is_admin(const struct gate *gate, int fd);
+/* .. from a unix socket? */
+bool gate_fd_is_unix(const struct gate *gate, int fd);
+
+#endif

@@ -1,0 +1,58 @@
+/*
+ * gate_shared.h: one gate: the settings that all its files need, and where each part keeps its own
+ * state. A part's struct is known to its own files only.
+ */
+#ifndef CLAIRON_GATE_NET_GATE_SHARED_H
+#define CLAIRON_GATE_NET_GATE_SHARED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <ev.h>
+
+#include "base/config.h"
+#include "base/stats.h"
+#include "base/throttle.h"
+#include "gate/net/health.h"
+#include "wire/token.h"
+
+#define GATE_PROTOCOL "clairon.v1.json"
+#define GATE_RECEIVED_MAX (16 * 1024)
+#define GATE_HEAD_BYTES_MAX (TOKEN_BYTES_MAX + 4096) /* of one request: a token and the rest */
+
+struct acceptor;
+struct gate_conns;
+struct heads;
+struct hub;
+struct limits;
+struct publisher;
+struct requests;
+struct server;
+struct sweep;
+struct tls_heads;
+
+struct gate {
+    struct ev_loop *loop;
+    const struct config *config;
+    struct hub *hub; /* NULL: a process without the role gate */
+    struct stats *stats;
+    struct gate_health health;
+    struct token_rules rules;
+    struct server *server;       /* net/server.c */
+    struct acceptor *acceptor;   /* net/accept.c */
+    struct limits *limits;       /* net/limits.c */
+    struct heads *heads;         /* http/head.c: requests to come */
+    struct tls_heads *tls_heads; /* http/tls_head.c: likewise, over TLS */
+    struct requests *requests;   /* http/request.h: HTTP requests */
+    struct gate_conns *conns;    /* ws/conn.h: WebSockets */
+    struct publisher *publisher; /* api/publisher.h: notifications that are being stored */
+    struct sweep *sweep;         /* sweep.c */
+    struct throttle origin_refused;
+    struct throttle token_refused;
+    int64_t opened_us; /* on the monotonic clock */
+    bool is_push_off;
+    bool draining;
+    unsigned char received[GATE_RECEIVED_MAX]; /* by one connection at a time */
+};
+
+#endif

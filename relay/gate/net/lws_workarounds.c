@@ -1,0 +1,227 @@
+/* lws_workarounds.c: see lws_workarounds.h for the reason and the versions of each. */
+#include "gate/net/lws_workarounds.h"
+
+#include <libwebsockets.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#include "base/memory.h"
+#include "base/region.h"
+#include "gate/net/conn_io.h"
+#include "wire/http_head.h"
+
+#define BLOCK_BYTES (16 * 1024)
+#define BLOCK_BYTES_MIN (8 * 1024) /* smaller ones leave no holes that others could not fill */
+
+/* The library has one allocator for a process. */
+static struct region blocks = {.item_bytes = BLOCK_BYTES, .most = LWS_HEADER_TABLES + 8};
+
+const struct lws_retry_bo *
+workaround_no_pings(void)
+{
+    static const lws_retry_bo_t NO_PINGS;
+
+    return &NO_PINGS;
+}
+
+/* realloc(3) and free(3) of a block. */
+static void *
+resize_block(void *block, size_t size)
+{
+    void *new = size > 0 ? malloc(size) : NULL;
+
+    if (new != NULL)
+        memcpy(new, block, size < BLOCK_BYTES ? size : BLOCK_BYTES);
+    if (new != NULL || size == 0)
+        region_give(&blocks, block);
+    return new;
+}
+
+/* All memory of the library; size 0 frees it. */
+static void *
+resize(void *memory, size_t size, const char *what)
+{
+    void *block = NULL;
+
+    (void)what;
+    if (region_has(&blocks, memory))
+        return resize_block(memory, size);
+    if (size == 0) {
+        free(memory);
+        return NULL;
+    }
+    if (memory == NULL && size >= BLOCK_BYTES_MIN && size <= BLOCK_BYTES)
+        block = region_take(&blocks);
+    return block != NULL ? block : realloc(memory, size);
+}
+
+void
+workaround_set_allocator(void)
+{
+    lws_set_allocator(resize);
+}
+
+void
+workaround_read_past(const struct conn_io *io)
+{
+    lws_rx_flow_control(io->wsi, 0);
+}
+
+void
+workaround_release_head(const struct conn_io *io)
+{
+    lws_http_headers_detach(io->wsi);
+    workaround_clear_timer(io);
+}
+
+void
+workaround_clear_timer(const struct conn_io *io)
+{
+    lws_set_timeout(io->wsi, NO_PENDING_TIMEOUT, 0);
+}
+
+void
+workaround_hold_head(const struct conn_io *io)
+{
+    lws_rx_flow_control(io->wsi, 0);
+}
+
+void
+workaround_admit_head(const struct conn_io *io)
+{
+    lws_rx_flow_control(io->wsi, 1);
+}
+
+void
+workaround_set_head_owner(struct lws *wsi, void *owner)
+{
+    lws_set_opaque_user_data(wsi, owner);
+}
+
+void *
+workaround_head_owner(struct lws *wsi)
+{
+    return lws_get_opaque_user_data(wsi);
+}
+
+void
+workaround_kill(const struct conn_io *io)
+{
+    (void)shutdown(io->fd, SHUT_RDWR);
+    lws_callback_on_writable(io->wsi);
+}
+
+void
+workaround_kill_again(const struct conn_io *io)
+{
+    lws_set_timeout(io->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
+}
+
+bool
+workaround_head_is_freed(struct lws *wsi)
+{
+    return lws_hdr_total_length(wsi, WSI_TOKEN_UPGRADE) <= 0;
+}
+
+bool
+workaround_is_unknown_method(const struct http_head *head)
+{
+    static const char *const KNOWN[] = {"GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE"};
+
+    for (size_t i = 0; i < sizeof(KNOWN) / sizeof(KNOWN[0]); i++) {
+        if (strlen(KNOWN[i]) == head->method_len &&
+            memcmp(KNOWN[i], head->method, head->method_len) == 0)
+            return false;
+    }
+    return true;
+}
+
+/* Is it the name of a header that lws knows, or (*ret_is_begin) only the beginning of one? */
+static bool
+is_known(const char *name, size_t len, bool *ret_is_begin)
+{
+    *ret_is_begin = false;
+    for (int i = 0; i < WSI_TOKEN_COUNT; i++) {
+        const char *known = (const char *)lws_token_to_string((enum lws_token_indexes)i);
+
+        if (known == NULL || strncasecmp(known, name, len) != 0)
+            continue;
+        if (known[len] == ':')
+            return true;
+        *ret_is_begin = true;
+    }
+    return false;
+}
+
+/* Does the gate read this header? */
+static bool
+is_read(const char *name, size_t len)
+{
+    static const char *const OURS[] = {"idempotency-key", "last-event-id", "traceparent"};
+    bool is_begin;
+
+    for (size_t i = 0; i < sizeof(OURS) / sizeof(OURS[0]); i++) {
+        if (strlen(OURS[i]) == len && strncasecmp(OURS[i], name, len) == 0)
+            return true;
+    }
+    return is_known(name, len, &is_begin);
+}
+
+bool
+workaround_head_hides(char *bytes, size_t len, bool edit)
+{
+    const char *end = bytes + len - strlen("\r\n");
+    char *line = (char *)memchr(bytes, '\n', len) + 1;
+    bool hides = false;
+
+    while (line < end) {
+        const char *colon = memchr(line, ':', (size_t)(end - line));
+        char *next = (char *)memchr(line, '\n', (size_t)(end - line)) + 1;
+        bool is_begin, is_hidden;
+
+        if (is_known(line, (size_t)(colon - line), &is_begin) || !is_begin ||
+            memchr(colon + 1, ':', (size_t)(next - colon - 1)) != NULL) {
+            line = next;
+            continue;
+        }
+        colon = memchr(next, ':', (size_t)(end - next));
+        is_hidden = next == end || is_read(next, (size_t)(colon - next));
+        hides |= is_hidden;
+        if (is_hidden && edit)
+            *line = '~';
+        /* lws continues behind the next line's name; a name of its own hides nothing. */
+        line =
+            is_hidden || next == end ? next : (char *)memchr(next, '\n', (size_t)(end - next)) + 1;
+    }
+    return hides;
+}
+
+bool
+workaround_needs_edit(char *bytes, const struct http_head *head)
+{
+    return head->idle_upgrade != NULL || workaround_head_hides(bytes, head->len, false);
+}
+
+void
+workaround_edit_head(char *bytes, const struct http_head *head)
+{
+    if (head->idle_upgrade != NULL)
+        bytes[head->idle_upgrade - bytes] = 'X';
+    (void)workaround_head_hides(bytes, head->len, true);
+}
+
+bool
+workaround_copy_argument(struct lws *wsi, int nth, char **ret_text)
+{
+    int len = lws_hdr_fragment_length(wsi, WSI_TOKEN_HTTP_URI_ARGS, nth);
+    char *text = memory_new((size_t)len + 1);
+
+    if (lws_hdr_copy_fragment(wsi, text, len + 1, WSI_TOKEN_HTTP_URI_ARGS, nth) >= 0) {
+        *ret_text = text;
+        return true;
+    }
+    free(text);
+    return false;
+}

@@ -1,0 +1,231 @@
+/* server.c: opens the libwebsockets context and passes its callbacks on to the handler. */
+#include "gate/net/server.h"
+
+#include <errno.h>
+#include <libwebsockets.h>
+#include <openssl/ssl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/lws_workarounds.h"
+
+#define HEADER_BYTES_MAX (GATE_HEAD_BYTES_MAX + LWS_HEADER_TABLE_SLACK)
+#define RX_BYTES 1             /* per connection; conn_io.c reads past it */
+#define TX_BYTES (1024 * 1024) /* what one send may take */
+
+struct server {
+    struct lws_context *context;
+    struct lws_vhost *vhost;
+    SSL_CTX *tls;
+    const struct server_handler *handler;
+};
+
+/* What the library keeps for each socket: a request or a WebSocket. */
+struct slot {
+    void *request;
+    void *conn;
+};
+
+/* It logs each client that misbehaves as an error: for the relay that is a detail. */
+static void
+on_log(int level, const char *line)
+{
+    size_t len = strlen(line);
+
+    while (len > 0 && (line[len - 1] == '\n' || line[len - 1] == ' '))
+        len--;
+    log_debug("gate", "lws, level %d: %.*s", level, (int)len, line);
+}
+
+static void
+on_request_closed(const struct server_handler *handler, struct slot *slot)
+{
+    if (slot == NULL || slot->request == NULL)
+        return;
+    handler->on_request_closed(slot->request);
+    slot->request = NULL;
+}
+
+static int
+on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in, size_t len)
+{
+    struct lws_context *context = wsi != NULL ? lws_get_context(wsi) : NULL;
+    struct gate *gate = context != NULL ? lws_context_user(context) : NULL;
+    const struct server_handler *handler = gate != NULL ? gate->server->handler : NULL;
+    struct slot *slot = user;
+
+    switch (reason) {
+    case LWS_CALLBACK_OPENSSL_LOAD_EXTRA_SERVER_VERIFY_CERTS:
+        gate->server->tls = user;
+        return 0;
+    case LWS_CALLBACK_WSI_DESTROY:
+        handler->on_head_read(wsi);
+        return 0;
+    case LWS_CALLBACK_HTTP:
+        handler->on_head_read(wsi);
+        return handler->on_request(gate, wsi, &slot->request);
+    case LWS_CALLBACK_HTTP_BODY:
+        if (slot->request != NULL)
+            handler->on_request_body(slot->request, in, len);
+        return 0;
+    case LWS_CALLBACK_CLOSED_HTTP:
+        on_request_closed(handler, slot);
+        return 0;
+    case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:
+        handler->on_head_read(wsi);
+        return handler->on_upgrade(gate, wsi);
+    case LWS_CALLBACK_ESTABLISHED:
+        return handler->on_connected(gate, wsi, &slot->conn);
+    case LWS_CALLBACK_RECEIVE: /* what came before the upgrade was answered */
+        return -1;
+    case LWS_CALLBACK_SERVER_WRITEABLE:
+        return handler->on_writable(slot->conn);
+    case LWS_CALLBACK_CLOSED:
+        if (slot != NULL && slot->conn != NULL)
+            handler->on_closed(slot->conn);
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+/* The first is also what a client gets that names no subprotocol. */
+static const struct lws_protocols PROTOCOLS[] = {
+    {.name = GATE_PROTOCOL,
+     .callback = on_event,
+     .per_session_data_size = sizeof(struct slot),
+     .rx_buffer_size = RX_BYTES,
+     .tx_packet_size = TX_BYTES},
+    {0},
+};
+
+static enum rc
+open_context(struct gate *gate, char *reason, size_t size)
+{
+    void *loops[1] = {gate->loop};
+    struct lws_context_creation_info info = {
+        .port = CONTEXT_PORT_NO_LISTEN,
+        .foreign_loops = loops,
+        .user = gate,
+        .max_http_header_data = HEADER_BYTES_MAX,
+        .max_http_header_pool = LWS_HEADER_TABLES,
+        .pt_serv_buf_size = GATE_HEAD_BYTES_MAX + LWS_PRE, /* it takes a head as a whole */
+        .options = LWS_SERVER_OPTION_LIBEV | LWS_SERVER_OPTION_EXPLICIT_VHOSTS,
+    };
+
+    if (gate->config->gate.tls_cert != NULL)
+        info.options |= LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT;
+    lws_set_log_level(LLL_ERR | LLL_WARN, on_log);
+    gate->server->context = lws_create_context(&info);
+    workaround_set_allocator();
+    if (gate->server->context != NULL)
+        return RC_OK;
+    snprintf(reason, size, "libwebsockets did not start; is its libev plugin installed?");
+    return RC_IO;
+}
+
+static enum rc
+check_readable(const char *path, char *reason, size_t size)
+{
+    if (access(path, R_OK) == 0)
+        return RC_OK;
+    snprintf(reason, size, "could not read %s: %s", path, strerror(errno));
+    return RC_IO;
+}
+
+static enum rc
+check_certificate(const struct config *config, char *reason, size_t size)
+{
+    const char *cert = config->gate.tls_cert;
+    const char *key = config->gate.tls_key;
+
+    if (cert == NULL)
+        return RC_OK; /* nor a key: config_rules.c */
+    if (check_readable(cert, reason, size) != RC_OK || check_readable(key, reason, size) != RC_OK)
+        return RC_IO;
+    return RC_OK;
+}
+
+static enum rc
+open_vhost(struct gate *gate, char *reason, size_t size)
+{
+    struct lws_context_creation_info info = {
+        .port = CONTEXT_PORT_NO_LISTEN_SERVER,
+        .protocols = PROTOCOLS,
+        .vhost_name = "clairon",
+        .user = gate,
+        .alpn = "http/1.1",
+        .keepalive_timeout = 5,
+        .timeout_secs = 10,
+        .retry_and_idle_policy = workaround_no_pings(),
+    };
+
+    if (check_certificate(gate->config, reason, size) != RC_OK)
+        return RC_IO;
+    if (gate->config->gate.tls_cert != NULL) {
+        info.options |= LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT;
+        info.ssl_cert_filepath = gate->config->gate.tls_cert;
+        info.ssl_private_key_filepath = gate->config->gate.tls_key;
+    }
+    gate->server->vhost = lws_create_vhost(gate->server->context, &info);
+    if (gate->server->vhost != NULL)
+        return RC_OK;
+    snprintf(reason, size, "libwebsockets refused the certificate or its key");
+    return RC_IO;
+}
+
+enum rc
+server_open(struct gate *gate, const struct server_handler *handler, char *reason, size_t size)
+{
+    gate->server = memory_new(sizeof(*gate->server));
+    gate->server->handler = handler;
+    if (open_context(gate, reason, size) != RC_OK || open_vhost(gate, reason, size) != RC_OK)
+        return RC_IO;
+    return RC_OK;
+}
+
+void
+server_close(struct gate *gate)
+{
+    if (gate->server == NULL)
+        return;
+    if (gate->server->context != NULL)
+        lws_context_destroy(gate->server->context);
+    free(gate->server);
+    gate->server = NULL;
+}
+
+struct ssl_ctx_st *
+server_tls(const struct gate *gate)
+{
+    return gate->server != NULL ? gate->server->tls : NULL;
+}
+
+static void
+report_refused(struct gate *gate)
+{
+    stats_add(gate->stats, STAT_GATE_REFUSED, 1);
+    log_warn("gate", "libwebsockets could not take a connection");
+}
+
+struct lws *
+server_adopt(struct gate *gate, int fd)
+{
+    struct lws *wsi = lws_adopt_socket_vhost(gate->server->vhost, fd);
+
+    if (wsi == NULL)
+        report_refused(gate);
+    return wsi;
+}
+
+void
+server_adopt_with(struct gate *gate, int fd, const char *bytes, size_t len)
+{
+    if (lws_adopt_socket_vhost_readbuf(gate->server->vhost, fd, bytes, len) == NULL)
+        report_refused(gate);
+}

@@ -1,0 +1,162 @@
+/* router.c: finds what a plain HTTP request asks for, and answers what needs no token. */
+#include "gate/router.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gate/net/limits.h"
+#include "gate/http/origin.h"
+#include "gate/http/request_body.h"
+#include "gate/http/requests.h"
+#include "gate/http/response.h"
+#include "gate/net/accept.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/request_field.h"
+#include "gate/routes.h"
+#include "wire/frame.h"
+
+/* A page of another origin asks what it may send. */
+static void
+make_preflight(struct gate *gate, struct lws *wsi, const struct gate_route *route,
+               struct gate_answer *ret_answer)
+{
+    char *origin;
+
+    if (!gate_origin_read(gate, route->is_console ? NULL : gate->config->gate.origins, wsi,
+                          &origin)) {
+        gate_answer_problem(ret_answer, 403, 0, "pages of this origin may not");
+        return;
+    }
+    gate_answer_init(ret_answer, 204, GATE_JSON);
+    gate_answer_header(ret_answer, "Access-Control-Allow-Methods: %s", route->methods);
+    gate_answer_header(ret_answer,
+                       "Access-Control-Allow-Headers: authorization, content-type, "
+                       "last-event-id, idempotency-key, prefer, traceparent, tracestate");
+    gate_answer_header(ret_answer, "Access-Control-Max-Age: 600");
+    gate_answer_allow(ret_answer, origin);
+    free(origin);
+}
+
+/* Reads the id behind the path of a route that takes one. */
+static bool
+read_id(const struct gate_route *route, const char *path, char ret_id[FRAME_UUID_TEXT + 1])
+{
+    size_t len = strlen(route->path);
+
+    return strncmp(path, route->path, len) == 0 &&
+           frame_read_uuid(path + len, strlen(path + len), ret_id);
+}
+
+/* Whether the address that connection `fd` came by serves the route. */
+static bool
+is_served(const struct gate *gate, int fd, const struct gate_route *route)
+{
+    if (gate->hub == NULL)
+        return route->is_process;
+    if (route->is_console && !gate->config->gate.console)
+        return false;
+    if (gate->config->gate.admin_listen == NULL || route->side == GATE_SIDE_BOTH)
+        return true;
+    return (route->side == GATE_SIDE_ADMIN) == gate_fd_is_admin(gate, fd);
+}
+
+static const struct gate_route *
+find_route(const struct gate *gate, int fd, const char *path, char ret_id[FRAME_UUID_TEXT + 1])
+{
+    ret_id[0] = '\0';
+    for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++) {
+        if (route->is_prefix ? read_id(route, path, ret_id) : strcmp(path, route->path) == 0)
+            return is_served(gate, fd, route) ? route : NULL;
+    }
+    return NULL;
+}
+
+/* What a person in front of a browser asks for first. */
+static const char *
+nothing_at(const struct gate *gate, int fd, const char *path)
+{
+    if (strcmp(path, "/") == 0)
+        return gate->hub != NULL && !gate_fd_is_admin(gate, fd)
+                   ? "this is a clairon relay: clients connect to /v1/ws, /v1/sse or /v1/poll"
+                   : "this is a clairon relay: see /healthz, /readyz and /metrics";
+    if (gate->hub != NULL && !gate->config->gate.console &&
+        (strcmp(path, "/console") == 0 || strcmp(path, "/console/") == 0))
+        return "the console is off: gate.console = on turns it on";
+    return "there is nothing at this path";
+}
+
+static void
+make_wrong_method(const struct gate_route *route, struct gate_answer *ret_answer)
+{
+    char sentence[64];
+
+    snprintf(sentence, sizeof(sentence), "this path answers %s only", route->methods);
+    gate_answer_problem(ret_answer, 405, 0, sentence);
+    gate_answer_header(ret_answer, "Allow: %s", route->methods);
+}
+
+/* NULL: there is nothing. */
+static const struct gate_route *
+route_of(const struct gate *gate, int fd, const char *target, size_t len)
+{
+    const char *query = memchr(target, '?', len);
+    size_t path_len = query != NULL ? (size_t)(query - target) : len;
+    char path[REQUEST_PATH_MAX] = "";
+    char id[FRAME_UUID_TEXT + 1];
+
+    if (path_len < sizeof(path))
+        memcpy(path, target, path_len);
+    return find_route(gate, fd, path, id);
+}
+
+void
+gate_router_unknown_method(const struct gate *gate, int fd, const char *target, size_t len,
+                           struct gate_answer *ret_answer)
+{
+    const struct gate_route *route = route_of(gate, fd, target, len);
+
+    if (route != NULL)
+        make_wrong_method(route, ret_answer);
+    else
+        gate_answer_problem(ret_answer, 404, 0, "there is nothing at this path");
+}
+
+/* What needs no token. */
+static void
+respond_to_anybody(struct gate *gate, struct lws *wsi, const struct gate_route *route,
+                   const char *path, enum request_method method, struct gate_answer *ret_answer)
+{
+    bool is_head = method == REQUEST_HEAD;
+
+    if ((route == NULL || !route->is_probe) && !gate_admits_request(gate, wsi))
+        gate_answer_problem_with(ret_answer, 429, GATE_SOON, GATE_TOO_FAST);
+    else if (route == NULL)
+        gate_answer_problem(ret_answer, 404, 0, nothing_at(gate, conn_io_of(wsi).fd, path));
+    else if (route->respond != NULL && (method == REQUEST_GET || is_head))
+        route->respond(gate, ret_answer);
+    else if (route->respond == NULL && method == REQUEST_OPTIONS)
+        make_preflight(gate, wsi, route, ret_answer);
+    else
+        make_wrong_method(route, ret_answer);
+    ret_answer->head = is_head;
+}
+
+int
+gate_router_request(struct gate *gate, struct lws *wsi, void **ret_owner)
+{
+    char path[REQUEST_PATH_MAX] = "";
+    enum request_method method = REQUEST_OTHER;
+    char id[FRAME_UUID_TEXT + 1];
+    const struct gate_route *route =
+        request_path(wsi, &method, path) ? find_route(gate, conn_io_of(wsi).fd, path, id) : NULL;
+    struct gate_answer answer;
+
+    if (route != NULL && route->respond == NULL &&
+        method == (route->body_max > 0 ? REQUEST_POST : REQUEST_GET))
+        return gate_request_begin(gate, wsi, route, id, ret_owner);
+    respond_to_anybody(gate, wsi, route, path, method, &answer);
+    if (gate_body_len(wsi) == 0)
+        return gate_answer_send(wsi, &answer);
+    return gate_request_pass_over(gate, wsi, &answer, ret_owner);
+}

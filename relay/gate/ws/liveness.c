@@ -1,0 +1,115 @@
+/* liveness.c: closes WebSockets whose time is up: no "connect", no pong, slow or expired. */
+#include "gate/ws/liveness.h"
+
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
+#include <utlist.h>
+
+#include "gate/net/gate_shared.h"
+#include "gate/ws/conn.h"
+#include "hub/session.h"
+
+#define BYE_GRACE_US (2 * 1000000) /* for a full socket to take the bye */
+
+static void
+check_expiry(struct gate_conn *conn, int64_t wall_us)
+{
+    char line[GATE_EXPIRING_MAX];
+    int len = gate_expiry_check(&conn->expiry, conn->gate->config, wall_us, line);
+
+    if (len < 0)
+        gate_conn_close(conn, GATE_CLOSE_EXPIRED, "the token has expired");
+    else if (len > 0)
+        gate_conn_send(conn, line, (size_t)len);
+}
+
+static void
+check_life(struct gate_conn *conn, int64_t now_us)
+{
+    static const char PING[] = "{\"t\":\"ping\"}";
+    const struct config *config = conn->gate->config;
+
+    if (conn->pinged_us != 0) {
+        if (now_us - conn->pinged_us > config->gate.pong_timeout_ms * 1000)
+            gate_conn_close(conn, GATE_CLOSE_NO_PONG, "no answer to a ping");
+        return;
+    }
+    if (now_us < conn->ping_due_us)
+        return;
+    conn->pinged_us = now_us;
+    conn->ping_due_us = now_us + config->gate.ping_ms * 1000;
+    gate_conn_send(conn, PING, sizeof(PING) - 1);
+}
+
+static void
+check_open(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
+{
+    const struct config *config = conn->gate->config;
+    const char *slow = session_slow(conn->session, now_us);
+
+    if (conn->unwritable_us != 0 && now_us - conn->unwritable_us > config->gate.slow_age_ms * 1000)
+        slow = "the socket does not drain";
+    if (slow != NULL)
+        gate_conn_close(conn, GATE_CLOSE_SLOW, slow);
+    else
+        check_expiry(conn, wall_us);
+    if (conn->state == GATE_CONN_OPEN)
+        check_life(conn, now_us);
+}
+
+/*
+ * Does the client still take what the socket holds? What a slow one was sent before stands in
+ * front of the bye, and ending the connection would throw both away.
+ */
+static bool
+is_taking(struct gate_conn *conn, int64_t now_us, int64_t age_us)
+{
+    const struct gate *gate = conn->gate;
+    int left = 0;
+
+    if (gate->draining || age_us > gate->config->gate.slow_age_ms * 1000 ||
+        ioctl(conn->io.fd, SIOCOUTQ, &left) != 0)
+        return false;
+    if (conn->state == GATE_CONN_CLOSED && left == 0)
+        return false; /* it has all of it */
+    if (left != conn->unsent) {
+        conn->unsent = left;
+        conn->drained_us = now_us;
+    }
+    return now_us - conn->drained_us <= BYE_GRACE_US;
+}
+
+static void
+check_conn(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
+{
+    int64_t age_us = now_us - conn->state_since_us;
+
+    switch (conn->state) {
+    case GATE_CONN_WAITING:
+        if (age_us > conn->gate->config->gate.connect_timeout_ms * 1000)
+            gate_conn_close(conn, GATE_CLOSE_NO_CONNECT, "no \"connect\" came in time");
+        break;
+    case GATE_CONN_OPEN:
+        check_open(conn, now_us, wall_us);
+        break;
+    case GATE_CONN_CLOSING: /* the bye does not go out */
+        gate_conn_detach(conn);
+        if (age_us > BYE_GRACE_US && !is_taking(conn, now_us, age_us))
+            gate_conn_kill(conn);
+        break;
+    case GATE_CONN_CLOSED: /* the client does not hang up */
+        if (age_us > BYE_GRACE_US && !is_taking(conn, now_us, age_us))
+            gate_conn_kill(conn);
+        break;
+    }
+}
+
+void
+gate_ws_sweep(struct gate *gate, int64_t now_us, int64_t wall_us)
+{
+    struct gate_conn *conn;
+
+    DL_FOREACH (gate->conns->first, conn)
+        check_conn(conn, now_us, wall_us);
+}

@@ -1,0 +1,11 @@
+/* liveness.h: closes WebSockets whose time is up. */
+#ifndef CLAIRON_GATE_WS_LIVENESS_H
+#define CLAIRON_GATE_WS_LIVENESS_H
+
+#include <stdint.h>
+
+struct gate;
+
+void gate_ws_sweep(struct gate *gate, int64_t now_us, int64_t wall_us);
+
+#endif

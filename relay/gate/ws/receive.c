@@ -1,0 +1,256 @@
+/*
+ * receive.c: reads a WebSocket's frames and puts its messages together: libwebsockets would accept
+ * what RFC 6455 forbids.
+ */
+#include "gate/ws/receive.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/lws_workarounds.h"
+#include "gate/ws/hold.h"
+#include "gate/ws/message.h"
+
+#define SECOND_US INT64_C(1000000)
+#define UNITS_A_LINE 4   /* frames, or half kilobytes: so many for each line that may come */
+#define UNITS_LEAST 1000 /* a second, whatever message_rate is */
+#define UNIT_BYTES 512
+#define FLOOD_MAX_US (5 * SECOND_US)
+#define CONTROL_PENDING_MAX (8 * 1024) /* pongs that the socket has not taken yet */
+/*
+ * Of the frame with "connect": a token, topics and a position, with room for escapes. Anybody may
+ * send the beginning of one and wait.
+ */
+#define GATE_FIRST_FRAME_MAX (20 * 1024)
+
+static void
+reject_text(struct gate_conn *conn)
+{
+    stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+    gate_conn_close(conn, GATE_CLOSE_UTF8, "a text frame must be valid UTF-8");
+}
+
+/* The beginning of a message: nobody waits for the rest of what is wrong already. */
+static void
+check_begin(struct gate_conn *conn)
+{
+    size_t len = 0;
+
+    if (conn->in.len == 0)
+        return;
+    if (utf8_may_go_on(conn->in.bytes + conn->in_valid, conn->in.len - conn->in_valid, &len))
+        conn->in_valid += len;
+    else
+        reject_text(conn);
+}
+
+static void
+handle_text(struct gate_conn *conn, const char *text, size_t len)
+{
+    const char *end = text + len;
+    size_t valid_len = 0;
+
+    /* Here and not in lws, which closes without a bye. */
+    if (!utf8_may_go_on(text, len, &valid_len) || valid_len < len) {
+        reject_text(conn);
+        return;
+    }
+    if (len == 0) {
+        gate_message_handle(conn, text, len);
+        return;
+    }
+    while (text < end && conn->state < GATE_CONN_CLOSING) {
+        const char *stop = memchr(text, '\n', (size_t)(end - text));
+        size_t line_len = (size_t)((stop != NULL ? stop : end) - text);
+
+        if (line_len > 0)
+            gate_message_handle(conn, text, line_len);
+        text += line_len + 1;
+    }
+}
+
+/* Why a message may not go on, as a close code and a sentence; 0: it may. */
+static int
+check_piece(const struct gate_conn *conn, const struct ws_event *event, const char **ret_why)
+{
+    size_t most = (size_t)conn->gate->config->gate.max_frame_bytes;
+    size_t room;
+
+    if (conn->state == GATE_CONN_WAITING && most > GATE_FIRST_FRAME_MAX)
+        most = GATE_FIRST_FRAME_MAX;
+    room = most - conn->in.len;
+
+    if (event->is_binary) {
+        *ret_why = "binary frames are not part of the protocol";
+        return GATE_CLOSE_BINARY;
+    }
+    /* What is announced is refused at once: nobody waits for the rest of it. */
+    if (event->len > room || event->left > room - event->len) {
+        *ret_why = conn->state == GATE_CONN_WAITING
+                       ? "a frame before \"connect\" is at most 20 kB, or max_frame_bytes"
+                       : "the frame is longer than max_frame_bytes";
+        return GATE_CLOSE_TOO_LONG;
+    }
+    return 0;
+}
+
+/* Keeps a piece of a message; the whole is handled once its last piece is there. */
+static void
+handle_data(struct gate_conn *conn, const struct ws_event *event)
+{
+    const char *bytes = event->len > 0 ? (const char *)event->at : "";
+    const char *why = NULL;
+    int code = check_piece(conn, event, &why);
+
+    if (code != 0) {
+        stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        gate_conn_close(conn, code, why);
+    } else if (event->is_last && conn->in.len == 0) {
+        handle_text(conn, bytes, event->len);
+    } else if (buffer_add(&conn->in, bytes, event->len) != RC_OK) {
+        gate_conn_kill(conn);
+    } else if (!event->is_last) {
+        check_begin(conn);
+    } else {
+        struct buffer whole = conn->in;
+
+        buffer_init(&conn->in, (size_t)conn->gate->config->gate.max_frame_bytes);
+        conn->in_valid = 0;
+        handle_text(conn, whole.bytes, whole.len);
+        buffer_free(&whole);
+    }
+}
+
+static void
+break_with(struct gate_conn *conn, int code, const char *why)
+{
+    stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+    gate_conn_close(conn, code, why);
+}
+
+static void
+handle_close(struct gate_conn *conn, const struct ws_event *event)
+{
+    const char *why;
+    int code = ws_close_answer(event->at, event->len, &why);
+
+    if (why != NULL)
+        break_with(conn, code, why);
+    else
+        gate_conn_answer_close(conn, code);
+}
+
+static void
+handle_ping(struct gate_conn *conn, const struct ws_event *event)
+{
+    if (conn->control.len + event->len > CONTROL_PENDING_MAX)
+        return; /* a client that pings without reading gets fewer pongs */
+    gate_conn_control(conn, WS_PONG, event->at, event->len);
+}
+
+static void
+handle_event(struct gate_conn *conn, const struct ws_event *event)
+{
+    switch (event->kind) {
+    case WS_DATA:
+        handle_data(conn, event);
+        break;
+    case WS_PING:
+        handle_ping(conn, event);
+        break;
+    case WS_CLOSE:
+        handle_close(conn, event);
+        break;
+    case WS_BROKEN:
+        break_with(conn, GATE_CLOSE_BROKEN, event->why);
+        break;
+    case WS_PONG: /* any frame is a sign of life */
+    case WS_NOTHING:
+        break;
+    }
+}
+
+/* Once the end has begun, what still comes is only taken off the socket. How many events it was. */
+static int64_t
+handle_bytes(struct gate_conn *conn, unsigned char *bytes, size_t len)
+{
+    int64_t count = 0;
+
+    for (; len > 0 && conn->state < GATE_CONN_CLOSING; count++) {
+        size_t used = 0;
+        struct ws_event event = ws_reader_next(&conn->reader, bytes, len, &used);
+
+        handle_event(conn, &event);
+        bytes += used;
+        len -= used;
+    }
+    return count;
+}
+
+/* Its client may be gone for long, with megabytes in the kernel that it had said before. */
+static void
+check_flood(struct gate_conn *conn, int64_t now_us)
+{
+    if (now_us - conn->inflow.held_us > SECOND_US)
+        conn->inflow.flood_since_us = now_us;
+    conn->inflow.held_us = now_us;
+    if (now_us - conn->inflow.flood_since_us > FLOOD_MAX_US)
+        gate_conn_close(conn, GATE_CLOSE_OVERLOADED, "frames come without end");
+}
+
+/* No line, but a ping, an empty fragment or a long one: TCP lets its client wait. */
+static void
+charge(struct gate_conn *conn, int64_t events, size_t bytes)
+{
+    int64_t rate = conn->gate->config->gate.message_rate * UNITS_A_LINE;
+    int64_t now_us = clock_monotonic_us();
+
+    if (rate == 0 || conn->is_killed)
+        return;
+    if (rate < UNITS_LEAST)
+        rate = UNITS_LEAST;
+    if (conn->inflow.paid_until_us < now_us)
+        conn->inflow.paid_until_us = now_us;
+    conn->inflow.paid_until_us += (events + (int64_t)(bytes / UNIT_BYTES)) * SECOND_US / rate;
+    if (conn->inflow.paid_until_us <= now_us + GATE_PREPAID_US)
+        return;
+    check_flood(conn, now_us);
+    if (!conn->is_killed)
+        gate_hold(conn);
+}
+
+/* One piece a turn, so that nobody holds up the others; TLS may hold more than poll can see. */
+static void
+on_readable(struct ev_loop *loop, struct ev_io *io, int events)
+{
+    struct gate_conn *conn = io->data;
+    struct gate *gate = conn->gate;
+    ssize_t got;
+
+    (void)loop;
+    (void)events;
+    do {
+        got = conn_io_read(&conn->io, gate->received, sizeof(gate->received));
+        if (got < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        if (got <= 0) {
+            gate_conn_kill(conn);
+            return;
+        }
+        conn->pinged_us = 0;
+        charge(conn, handle_bytes(conn, gate->received, (size_t)got), (size_t)got);
+    } while (conn_io_has_buffered(&conn->io) && !conn->inflow.is_held);
+}
+
+void
+gate_receive_start(struct gate_conn *conn)
+{
+    workaround_read_past(&conn->io);
+    ev_io_init(&conn->readable, on_readable, conn->io.fd, EV_READ);
+    conn->readable.data = conn;
+    ev_io_start(conn->gate->loop, &conn->readable);
+}

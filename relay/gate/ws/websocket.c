@@ -1,0 +1,94 @@
+/* websocket.c: one WebSocket from its upgrade to its end. */
+#include "gate/ws/websocket.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/pool.h"
+#include "gate/http/credentials.h"
+#include "gate/net/gate_shared.h"
+#include "gate/ws/hold.h"
+#include "gate/ws/message.h"
+#include "gate/ws/receive.h"
+
+static struct pool conns = {.size = sizeof(struct gate_conn)};
+
+void
+gate_ws_open(struct gate *gate)
+{
+    gate->conns = memory_new(sizeof(*gate->conns));
+    gate_hold_open(gate);
+}
+
+void
+gate_ws_close(struct gate *gate)
+{
+    gate_hold_close(gate);
+    while (gate->conns->first != NULL)
+        gate_ws_closed(gate->conns->first);
+    free(gate->conns);
+    gate->conns = NULL;
+}
+
+void
+gate_ws_evict(void *owner)
+{
+    struct gate_conn *conn = owner;
+
+    log_debug(conn->who, "closed before \"connect\": max_connections is reached");
+    gate_conn_kill(conn);
+}
+
+int
+gate_ws_connected(struct gate *gate, struct lws *wsi, void **ret_owner)
+{
+    struct gate_conn *conn = pool_take(&conns);
+    char peer[64] = "";
+
+    conn->gate = gate;
+    conn->io = conn_io_of(wsi);
+    conn->who = memory_text("gate", strlen("gate"));
+    conn->opening.bearer = gate_request_bearer(wsi);
+    conn->opening.ticket = gate_request_ticket(wsi);
+    conn->waiting.owner = conn;
+    buffer_init(&conn->in, (size_t)gate->config->gate.max_frame_bytes);
+    buffer_init(&conn->out, GATE_CONN_OUT_MAX);
+    buffer_init(&conn->control, GATE_CONN_CONTROL_MAX);
+    gate_conn_set_state(conn, GATE_CONN_WAITING);
+    DL_APPEND(gate->conns->first, conn);
+    gate_limits_add_conn(gate, &conn->waiting, wsi);
+    stats_add(gate->stats, STAT_GATE_ACCEPTED, 1);
+    (void)conn_io_address(&conn->io, peer, sizeof(peer));
+    log_debug(conn->who, "opened a connection from %s", peer);
+    *ret_owner = conn;
+    gate_receive_start(conn);
+    return 0;
+}
+
+void
+gate_ws_closed(void *owner)
+{
+    struct gate_conn *conn = owner;
+    struct gate *gate = conn->gate;
+
+    gate_stop_reading(conn);
+    gate_conn_set_state(conn, GATE_CONN_CLOSED);
+    gate_conn_detach(conn);
+    DL_DELETE(gate->conns->first, conn);
+    gate_limits_remove_conn(gate, &conn->waiting);
+    gate_message_forget(conn);
+    log_debug(conn->who, "closed the connection, code %d", conn->close_code);
+    buffer_free(&conn->in);
+    buffer_free(&conn->out);
+    buffer_free(&conn->control);
+    free(conn->close_reason);
+    free(conn->opening.bearer);
+    free(conn->opening.ticket);
+    free(conn->user);
+    free(conn->who);
+    pool_give(&conns, conn);
+}

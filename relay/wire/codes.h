@@ -1,0 +1,30 @@
+/* codes.h: the numbers of client/PROTOCOL.md, over any transport. */
+#ifndef CLAIRON_WIRE_CODES_H
+#define CLAIRON_WIRE_CODES_H
+
+#define GATE_CLOSE_REASON_MAX 160
+
+enum gate_code { /* of `bye` and of the WebSocket close */
+                 GATE_CLOSE_BROKEN = 1002,
+                 GATE_CLOSE_BINARY = 1003,
+                 GATE_CLOSE_UTF8 = 1007,
+                 GATE_CLOSE_TOO_LONG = 1009,
+                 GATE_CLOSE_PROTOCOL = 4000,
+                 GATE_CLOSE_TOKEN = 4001,
+                 GATE_CLOSE_NO_CONNECT = 4002,
+                 GATE_CLOSE_EXPIRED = 4100,
+                 GATE_CLOSE_SLOW = 4101,
+                 GATE_CLOSE_NO_PONG = 4102,
+                 GATE_CLOSE_OVERLOADED = 4103,
+                 GATE_CLOSE_RESTART = 4201,
+};
+
+enum gate_err { /* the `code` of a problem and of an `err` frame */
+                GATE_ERR_UNAUTHORISED = 101,
+                GATE_ERR_PERMISSION = 103,
+                GATE_ERR_BAD_REQUEST = 107,
+                GATE_ERR_EXPIRED = 109,
+                GATE_ERR_RATE = 111,
+};
+
+#endif
