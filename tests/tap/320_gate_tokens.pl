@@ -191,7 +191,7 @@ $post->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Beare
       . "\r\nContent-Length: " . length($note) . "\r\n\r\n$note");
 is($stream->event->{t}, 'msg', 'nor on a stream');
 $_->hang_up for $minute, $stream;
-is(refresh($kept, token(sub => 'u1', exp => $later))->{exp}, $later, 'a new token is taken');
+is(refresh($kept, token(sub => 'u1', exp => 0 + $later))->{exp}, $later, 'a new token is taken');
 
 refresh_ends(token(sub => 'u2'), 101, 4001, 'a refresh to another user');
 refresh_ends(token(sub => 'u1', secret => 'x' x 32), 101, 4001, 'a forged refresh');
@@ -199,7 +199,7 @@ refresh_ends(token(sub => 'u1', exp => 1), 109, 4100, 'an expired refresh');
 refresh_ends(token(sub => 'u1', groups => { ROLE => ['admin'] }), undef, 4201, 'a refresh to other groups');
 refresh_ends(token(sub => 'u1'), undef, 4201, 'a refresh to no groups', groups => { ROLE => ['admin'] });
 my $grouped = user('u1', groups => { ROLE => ['admin'] });
-is(refresh($grouped, token(sub => 'u1', exp => $later, groups => { ROLE => ['admin'] }))->{exp}, $later,
+is(refresh($grouped, token(sub => 'u1', exp => 0 + $later, groups => { ROLE => ['admin'] }))->{exp}, $later,
     'a refresh to the same groups');
 my ($one, $other) = map { made({ alg => 'HS256' }, qq({"sub":"u1","exp":$later_text,"groups":$_}), \&hs256) } '{"ROLE":["a","b"],"TEAM":["c"]}', '{"TEAM":["c"],"ROLE":["b","a"]}';
 is(refresh(Clairon::Test::RawSocket->user($relay, 'u1', token => $one), $other)->{exp}, $later, 'also in another order');
