@@ -151,18 +151,18 @@ print_table(const struct findings *findings, bool quiet)
 }
 
 static void
-examine(const struct doctor *doctor, const struct config *config, struct findings *findings)
+run_checks(const struct doctor *doctor, const struct config *config, struct findings *findings)
 {
     struct origin origin = {0};
 
-    host_examine_settings(config, doctor->path, findings);
+    doctor_check_settings(config, doctor->path, findings);
     if ((config->relay.roles & CONFIG_ROLE_GATE) != 0)
-        host_examine_limits(config, findings);
+        doctor_check_limits(config, findings);
     if ((config->relay.roles & CONFIG_ROLE_GATE) != 0)
-        doctor_gate(config, findings);
+        doctor_check_gate(config, findings);
     if ((config->relay.roles & CONFIG_ROLE_FEED) != 0)
-        feed_examine(config, doctor->primary, findings, &origin);
-    store_examine(config, &origin, findings);
+        doctor_check_postgresql(config, doctor->primary, findings, &origin);
+    doctor_check_store(config, &origin, findings);
 }
 
 static int
@@ -172,7 +172,7 @@ run(const struct doctor *doctor, const struct config *config)
     bool is_printed;
     int code;
 
-    examine(doctor, config, &findings);
+    run_checks(doctor, config, &findings);
     is_printed =
         doctor->json ? print_json(&findings, doctor->quiet) : print_table(&findings, doctor->quiet);
     code = is_printed && fflush(stdout) == 0 && findings.wrong == 0 ? 0 : 1;

@@ -111,7 +111,7 @@ exchange_plain(int fd, const char *request, char reply[REPLY_MAX])
     return len;
 }
 
-/* The certificate is examined beside the settings; here the relay of this machine is asked. */
+/* The certificate is checked with the settings; this connects to the relay of this machine. */
 static size_t
 exchange_tls(int fd, const char *request, char reply[REPLY_MAX])
 {
@@ -185,7 +185,7 @@ unready_hint(const char *feed, const char *store)
 
 /* False: there is no relay to ask further. */
 static bool
-examine_ready(struct probe *probe, struct findings *findings)
+check_ready(struct probe *probe, struct findings *findings)
 {
     const char *listen = probe->config->gate.listen;
     char feed[32], store[32];
@@ -225,7 +225,7 @@ is_admitted(struct probe *probe, const char *origin)
 }
 
 static void
-examine_origin(struct probe *probe, bool is_running, const char *origin, struct findings *findings)
+check_origin(struct probe *probe, bool is_running, const char *origin, struct findings *findings)
 {
     if (strcmp(origin, "*") == 0)
         findings_warn(findings, GATE, "gate.origins",
@@ -240,7 +240,7 @@ examine_origin(struct probe *probe, bool is_running, const char *origin, struct 
 }
 
 static void
-examine_origins(struct probe *probe, bool is_running, struct findings *findings)
+check_origins(struct probe *probe, bool is_running, struct findings *findings)
 {
     const char *rest = probe->config->gate.origins;
 
@@ -258,15 +258,15 @@ examine_origins(struct probe *probe, bool is_running, struct findings *findings)
         if (len == 0)
             return;
         snprintf(origin, sizeof(origin), "%.*s", (int)len, rest);
-        examine_origin(probe, is_running, origin, findings);
+        check_origin(probe, is_running, origin, findings);
         rest += len;
     }
 }
 
 void
-doctor_gate(const struct config *config, struct findings *findings)
+doctor_check_gate(const struct config *config, struct findings *findings)
 {
     struct probe probe = {.config = config};
 
-    examine_origins(&probe, examine_ready(&probe, findings), findings);
+    check_origins(&probe, check_ready(&probe, findings), findings);
 }

@@ -9,6 +9,6 @@
  * Asks the relay that listens on gate.listen whether it is ready, and whether it admits the origins
  * of these settings. Waits 5 s at most for each reply.
  */
-void doctor_gate(const struct config *config, struct findings *findings);
+void doctor_check_gate(const struct config *config, struct findings *findings);
 
 #endif

@@ -22,7 +22,7 @@
 
 /* Others on this machine could sign tokens, or read a password. */
 static void
-examine_file(const struct config_secret_file *file, struct findings *findings)
+check_file(const struct config_secret_file *file, struct findings *findings)
 {
     char check[64], hint[HINT_MAX];
 
@@ -38,13 +38,13 @@ examine_file(const struct config_secret_file *file, struct findings *findings)
 }
 
 static void
-examine_secret_files(const struct config *config, struct findings *findings)
+check_secret_files(const struct config *config, struct findings *findings)
 {
     struct config_secret_file files[CONFIG_SECRET_FILES_MAX];
     size_t count = config_secret_files(config, files);
 
     for (size_t i = 0; i < count; i++)
-        examine_file(&files[i], findings);
+        check_file(&files[i], findings);
 }
 
 static int
@@ -62,7 +62,7 @@ distinct_bytes(const char *bytes, size_t len)
 
 /* That it is one is known: it was among the settings. */
 static void
-examine_public_key(const struct config *config, struct findings *findings)
+check_public_key(const struct config *config, struct findings *findings)
 {
     BIO *bio = BIO_new_mem_buf(config->auth.key, (int)config->auth.key_len);
     EVP_PKEY *key = PEM_read_bio_PUBKEY(bio, NULL, NULL, NULL);
@@ -79,12 +79,12 @@ examine_public_key(const struct config *config, struct findings *findings)
 }
 
 static void
-examine_key(const struct config *config, struct findings *findings)
+check_key(const struct config *config, struct findings *findings)
 {
     int distinct = distinct_bytes(config->auth.key, config->auth.key_len);
 
     if (config->auth.public_key_file != NULL) {
-        examine_public_key(config, findings);
+        check_public_key(config, findings);
         return;
     }
     findings_add(findings, SETTINGS, "strength of the secret", distinct >= DISTINCT_MIN,
@@ -103,7 +103,7 @@ days_until(const ASN1_TIME *time)
 }
 
 static void
-examine_dates(const struct config *config, X509 *certificate, struct findings *findings)
+check_dates(const struct config *config, X509 *certificate, struct findings *findings)
 {
     int left = days_until(X509_get0_notAfter(certificate));
     int until = days_until(X509_get0_notBefore(certificate));
@@ -135,7 +135,7 @@ no_passphrase(char *text, int size, int writes, void *ctx)
 }
 
 static void
-examine_tls(const struct config *config, struct findings *findings)
+check_tls(const struct config *config, struct findings *findings)
 {
     FILE *cert_file = fopen(config->gate.tls_cert, "re");
     FILE *key_file = fopen(config->gate.tls_key, "re");
@@ -146,7 +146,7 @@ examine_tls(const struct config *config, struct findings *findings)
         key != NULL && (certificate == NULL || X509_check_private_key(certificate, key) == 1);
 
     if (certificate != NULL)
-        examine_dates(config, certificate, findings);
+        check_dates(config, certificate, findings);
     else
         findings_add(findings, SETTINGS, "gate.tls_cert", false,
                      "It must be PEM: -----BEGIN CERTIFICATE-----, its own first, then the chain",
@@ -167,17 +167,17 @@ examine_tls(const struct config *config, struct findings *findings)
 }
 
 void
-host_examine_settings(const struct config *config, const char *path, struct findings *findings)
+doctor_check_settings(const struct config *config, const char *path, struct findings *findings)
 {
     findings_add(findings, SETTINGS, "read", true, NULL, "%s",
                  path != NULL ? path
                               : "no file, as -c is missing: arguments, CLAIRON_* variables and "
                                 "defaults");
-    examine_secret_files(config, findings);
+    check_secret_files(config, findings);
     if (config->auth.key != NULL)
-        examine_key(config, findings);
+        check_key(config, findings);
     if ((config->relay.roles & CONFIG_ROLE_GATE) != 0 && config->gate.tls_cert != NULL)
-        examine_tls(config, findings);
+        check_tls(config, findings);
 }
 
 /* -1 when it cannot be read. */
@@ -194,7 +194,7 @@ kernel_number(const char *path)
 }
 
 void
-host_examine_limits(const struct config *config, struct findings *findings)
+doctor_check_limits(const struct config *config, struct findings *findings)
 {
     rlim_t wanted = (rlim_t)config->gate.max_connections + GATE_DESCRIPTORS_SPARE;
     long backlog = kernel_number("/proc/sys/net/core/somaxconn");

@@ -1,15 +1,15 @@
-/* host.h: what the doctor sees without asking a server. */
+/* host.h: the checks that need no server: the settings, their files, limits of this machine. */
 #ifndef CLAIRON_DOCTOR_HOST_H
 #define CLAIRON_DOCTOR_HOST_H
 
 #include "base/config.h"
 #include "doctor/findings.h"
 
-/* Files that the settings name, the key of tokens, certificates. `path` may be NULL. */
-void host_examine_settings(const struct config *config, const char *path,
+/* The files that the settings name, the auth key, certificates. `path` may be NULL. */
+void doctor_check_settings(const struct config *config, const char *path,
                            struct findings *findings);
 
 /* Limits of this machine. */
-void host_examine_limits(const struct config *config, struct findings *findings);
+void doctor_check_limits(const struct config *config, struct findings *findings);
 
 #endif

@@ -1,4 +1,4 @@
-/* postgresql.c: what the doctor asks PostgreSQL, and what the answers mean. */
+/* postgresql.c: the checks of PostgreSQL, and what the replies mean. */
 #include "doctor/postgresql.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "doctor/postgresql_ask.h"
+#include "doctor/postgresql_query.h"
 #include "feed/feed_errors.h"
 
 #define AREA "postgresql"
@@ -14,7 +14,7 @@
 #define HINT_MAX 512
 #define SKEW_MAX_S 1.0
 
-struct examination {
+struct probe {
     const struct config *config;
     struct findings *findings;
     PGconn *conn;
@@ -66,25 +66,24 @@ cause_of(const char *sqlstate, const char *error)
 }
 
 static void
-refused(const struct examination *examination, const char *check, const char *sqlstate,
-        const char *error)
+refused(const struct probe *probe, const char *check, const char *sqlstate, const char *error)
 {
     const char *hint = feed_error_hint(sqlstate, error);
 
     if (hint[0] == '\0' && strcmp(check, "connection") == 0)
         hint = "Start PostgreSQL (pg_lsclusters, pg_ctlcluster), or name its server in [feed] "
                "conninfo";
-    findings_add(examination->findings, AREA, check, false, hint, "%s", cause_of(sqlstate, error));
+    findings_add(probe->findings, AREA, check, false, hint, "%s", cause_of(sqlstate, error));
 }
 
 static PGresult *
-ask(struct examination *examination, const char *check, const char *command, const char *parameter)
+query(struct probe *probe, const char *check, const char *command, const char *parameter)
 {
-    char error[EXAMINE_ERROR_MAX], sqlstate[EXAMINE_STATE_MAX];
-    PGresult *result = examine_ask(examination->conn, command, parameter, error, sqlstate);
+    char error[POSTGRESQL_ERROR_MAX], sqlstate[POSTGRESQL_STATE_MAX];
+    PGresult *result = postgresql_query(probe->conn, command, parameter, error, sqlstate);
 
     if (result == NULL)
-        refused(examination, check, sqlstate, error);
+        refused(probe, check, sqlstate, error);
     return result;
 }
 
@@ -96,67 +95,63 @@ is_true(const PGresult *result, int row, int column)
 
 /* Rows as of clairon.doctor(): a check that is ok and has a hint is a warning. */
 static void
-take_rows(const struct examination *examination, const PGresult *result)
+add_rows(const struct probe *probe, const PGresult *result)
 {
     for (int i = 0; i < PQntuples(result); i++)
         if (is_true(result, i, 1) && !PQgetisnull(result, i, 3))
-            findings_warn(examination->findings, AREA, PQgetvalue(result, i, 0),
-                          PQgetvalue(result, i, 3), "%s", PQgetvalue(result, i, 2));
+            findings_warn(probe->findings, AREA, PQgetvalue(result, i, 0), PQgetvalue(result, i, 3),
+                          "%s", PQgetvalue(result, i, 2));
         else
-            findings_add(examination->findings, AREA, PQgetvalue(result, i, 0),
-                         is_true(result, i, 1), PQgetvalue(result, i, 3), "%s",
-                         PQgetvalue(result, i, 2));
+            findings_add(probe->findings, AREA, PQgetvalue(result, i, 0), is_true(result, i, 1),
+                         PQgetvalue(result, i, 3), "%s", PQgetvalue(result, i, 2));
 }
 
 /* Half the way there and back is the server's. */
 static void
-examine_clock(struct examination *examination)
+check_clock(struct probe *probe)
 {
     int64_t before_us = clock_wall_us();
-    PGresult *result = ask(examination, "clock",
-                           "SELECT pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()),"
-                           " pg_catalog.pg_is_in_recovery(),"
-                           " (SELECT system_identifier FROM pg_catalog.pg_control_system()),"
-                           " pg_catalog.current_setting('primary_slot_name'), d.oid, d.datname"
-                           " FROM pg_catalog.pg_database d WHERE d.datname = current_database()",
-                           NULL);
+    PGresult *result = query(probe, "clock",
+                             "SELECT pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()),"
+                             " pg_catalog.pg_is_in_recovery(),"
+                             " (SELECT system_identifier FROM pg_catalog.pg_control_system()),"
+                             " pg_catalog.current_setting('primary_slot_name'), d.oid, d.datname"
+                             " FROM pg_catalog.pg_database d WHERE d.datname = current_database()",
+                             NULL);
     int64_t after_us = clock_wall_us();
     double skew_s;
 
     if (result == NULL)
         return;
     skew_s = strtod(PQgetvalue(result, 0, 0), NULL) - (double)(before_us + after_us) / 2e6;
-    findings_add(examination->findings, AREA, "clock", skew_s < SKEW_MAX_S && skew_s > -SKEW_MAX_S,
+    findings_add(probe->findings, AREA, "clock", skew_s < SKEW_MAX_S && skew_s > -SKEW_MAX_S,
                  "Times of commits and expirations are PostgreSQL's: run chrony or timesyncd on "
                  "both machines: timedatectl set-ntp true",
                  "%.3f s off this machine's, answered in %.1f ms", skew_s,
                  (double)(after_us - before_us) / 1000.0);
-    examination->is_standby = is_true(result, 0, 1);
-    snprintf(examination->origin.system, sizeof(examination->origin.system), "%s",
-             PQgetvalue(result, 0, 2));
-    snprintf(examination->origin.database, sizeof(examination->origin.database), "%s",
+    probe->is_standby = is_true(result, 0, 1);
+    snprintf(probe->origin.system, sizeof(probe->origin.system), "%s", PQgetvalue(result, 0, 2));
+    snprintf(probe->origin.database, sizeof(probe->origin.database), "%s",
              PQgetvalue(result, 0, 4));
-    snprintf(examination->origin.name, sizeof(examination->origin.name), "%s",
-             PQgetvalue(result, 0, 5));
-    snprintf(examination->primary_slot, sizeof(examination->primary_slot), "%s",
-             PQgetvalue(result, 0, 3));
+    snprintf(probe->origin.name, sizeof(probe->origin.name), "%s", PQgetvalue(result, 0, 5));
+    snprintf(probe->primary_slot, sizeof(probe->primary_slot), "%s", PQgetvalue(result, 0, 3));
     PQclear(result);
 }
 
 static void
-examine_role(struct examination *examination)
+check_role(struct probe *probe)
 {
-    PGresult *result =
-        ask(examination, "role",
-            "SELECT rolname, rolreplication AND NOT rolsuper AND"
-            " pg_catalog.pg_has_role(oid, pg_catalog.to_regrole('clairon_relay'), 'USAGE'),"
-            " pg_catalog.concat_ws(', ', CASE WHEN rolsuper THEN 'a superuser: more than it needs'"
-            " END, CASE WHEN NOT rolreplication THEN 'no REPLICATION' END,"
-            " CASE WHEN pg_catalog.to_regrole('clairon_relay') IS NULL THEN 'no clairon_relay to be"
-            " in' WHEN NOT pg_catalog.pg_has_role(oid, pg_catalog.to_regrole('clairon_relay'),"
-            " 'USAGE') THEN 'not in clairon_relay' END), pg_catalog.quote_ident(rolname)"
-            " FROM pg_catalog.pg_roles WHERE rolname = current_user",
-            NULL);
+    PGresult *result = query(
+        probe, "role",
+        "SELECT rolname, rolreplication AND NOT rolsuper AND"
+        " pg_catalog.pg_has_role(oid, pg_catalog.to_regrole('clairon_relay'), 'USAGE'),"
+        " pg_catalog.concat_ws(', ', CASE WHEN rolsuper THEN 'a superuser: more than it needs'"
+        " END, CASE WHEN NOT rolreplication THEN 'no REPLICATION' END,"
+        " CASE WHEN pg_catalog.to_regrole('clairon_relay') IS NULL THEN 'no clairon_relay to be"
+        " in' WHEN NOT pg_catalog.pg_has_role(oid, pg_catalog.to_regrole('clairon_relay'),"
+        " 'USAGE') THEN 'not in clairon_relay' END), pg_catalog.quote_ident(rolname)"
+        " FROM pg_catalog.pg_roles WHERE rolname = current_user",
+        NULL);
     char hint[HINT_MAX];
 
     if (result == NULL)
@@ -164,7 +159,7 @@ examine_role(struct examination *examination)
     snprintf(hint, sizeof(hint),
              "ALTER ROLE %.128s LOGIN REPLICATION NOSUPERUSER; GRANT clairon_relay TO %.128s;",
              PQgetvalue(result, 0, 3), PQgetvalue(result, 0, 3));
-    findings_add(examination->findings, AREA, "role", is_true(result, 0, 1), hint, "%s%s%s",
+    findings_add(probe->findings, AREA, "role", is_true(result, 0, 1), hint, "%s%s%s",
                  PQgetvalue(result, 0, 0), PQgetvalue(result, 0, 2)[0] != '\0' ? ": " : "",
                  PQgetvalue(result, 0, 2));
     PQclear(result);
@@ -172,14 +167,14 @@ examine_role(struct examination *examination)
 
 /* The slot of the settings; how it fares is told by clairon.doctor(). */
 static void
-examine_slot(struct examination *examination)
+check_slot(struct probe *probe)
 {
-    const char *slot = examination->config->feed.slot;
-    bool creates = examination->config->feed.create_slot;
-    PGresult *result = ask(examination, "feed.slot",
-                           "SELECT plugin = 'clairon', database = current_database(), plugin"
-                           " FROM pg_catalog.pg_replication_slots WHERE slot_name = $1",
-                           slot);
+    const char *slot = probe->config->feed.slot;
+    bool creates = probe->config->feed.create_slot;
+    PGresult *result = query(probe, "feed.slot",
+                             "SELECT plugin = 'clairon', database = current_database(), plugin"
+                             " FROM pg_catalog.pg_replication_slots WHERE slot_name = $1",
+                             slot);
     char hint[HINT_MAX];
 
     if (result == NULL)
@@ -187,57 +182,56 @@ examine_slot(struct examination *examination)
     snprintf(hint, sizeof(hint), "SELECT pg_create_logical_replication_slot('%s', 'clairon');",
              slot);
     if (PQntuples(result) == 0 && creates)
-        findings_add(examination->findings, AREA, "feed.slot", true, NULL,
+        findings_add(probe->findings, AREA, "feed.slot", true, NULL,
                      "%s does not exist, the relay makes it%s", slot,
-                     examination->is_standby && examination->config->feed.primary_conninfo == NULL
+                     probe->is_standby && probe->config->feed.primary_conninfo == NULL
                          ? "; if the primary is idle, run SELECT "
                            "pg_log_standby_snapshot() there meanwhile"
                          : "");
     else if (PQntuples(result) == 0)
-        findings_add(examination->findings, AREA, "feed.slot", false, hint, "%s does not exist",
-                     slot);
+        findings_add(probe->findings, AREA, "feed.slot", false, hint, "%s does not exist", slot);
     else if (!is_true(result, 0, 0))
-        findings_add(examination->findings, AREA, "feed.slot", false, "Choose another [feed] slot.",
+        findings_add(probe->findings, AREA, "feed.slot", false, "Choose another [feed] slot.",
                      "%s belongs to plugin %s", slot,
                      PQgetisnull(result, 0, 2) ? "none" : PQgetvalue(result, 0, 2));
     else
-        findings_add(examination->findings, AREA, "feed.slot", is_true(result, 0, 1),
+        findings_add(probe->findings, AREA, "feed.slot", is_true(result, 0, 1),
                      "Name its database in [feed] conninfo, or choose another [feed] slot.",
                      "%s is of %s database", slot, is_true(result, 0, 1) ? "this" : "another");
     PQclear(result);
 }
 
 static void
-examine_extension(struct examination *examination)
+check_extension(struct probe *probe)
 {
-    PGresult *result = ask(examination, "extension",
-                           "SELECT check_name, ok, detail, hint FROM clairon.doctor()", NULL);
+    PGresult *result = query(probe, "extension",
+                             "SELECT check_name, ok, detail, hint FROM clairon.doctor()", NULL);
 
     if (result == NULL)
-        result = ask(examination, "settings of the server", bare_checks, NULL);
+        result = query(probe, "settings of the server", bare_checks, NULL);
     if (result != NULL)
-        take_rows(examination, result);
+        add_rows(probe, result);
     PQclear(result);
 }
 
 /* The columns that releases since the first added to clairon.rule: without them rules count, but
  * the functions of those releases are missing too. Version numbers do not show it. */
 static void
-examine_schema(struct examination *examination)
+check_schema(struct probe *probe)
 {
-    PGresult *result =
-        ask(examination, "extension's SQL",
-            "SELECT pg_catalog.string_agg(name, ', ')"
-            " FROM pg_catalog.unnest('{ack_timeout,emitter_column,target_columns}'::text[]) AS name"
-            " WHERE pg_catalog.to_regclass('clairon.rule') IS NOT NULL AND NOT EXISTS"
-            " (SELECT FROM pg_catalog.pg_attribute WHERE attname = name"
-            " AND attrelid = pg_catalog.to_regclass('clairon.rule'))",
-            NULL);
+    PGresult *result = query(
+        probe, "extension's SQL",
+        "SELECT pg_catalog.string_agg(name, ', ')"
+        " FROM pg_catalog.unnest('{ack_timeout,emitter_column,target_columns}'::text[]) AS name"
+        " WHERE pg_catalog.to_regclass('clairon.rule') IS NOT NULL AND NOT EXISTS"
+        " (SELECT FROM pg_catalog.pg_attribute WHERE attname = name"
+        " AND attrelid = pg_catalog.to_regclass('clairon.rule'))",
+        NULL);
 
     if (result == NULL)
         return;
     if (!PQgetisnull(result, 0, 0))
-        findings_warn(examination->findings, AREA, "extension's SQL",
+        findings_warn(probe->findings, AREA, "extension's SQL",
                       "As docker/OPERATIONS.md says under Upgrade: pg_dump the extension's tables, "
                       "DROP EXTENSION clairon, CREATE EXTENSION clairon, restore the dump.",
                       "it is older than its library: clairon.rule lacks %s",
@@ -247,33 +241,33 @@ examine_schema(struct examination *examination)
 
 /* The way the feed comes in: pg_hba.conf and max_wal_senders may stand in it. */
 static void
-examine_replication(struct examination *examination)
+check_replication(struct probe *probe)
 {
-    char error[EXAMINE_ERROR_MAX], sqlstate[EXAMINE_STATE_MAX] = "";
-    PGconn *conn = examine_connect(examination->config->feed.conninfo, true, error);
+    char error[POSTGRESQL_ERROR_MAX], sqlstate[POSTGRESQL_STATE_MAX] = "";
+    PGconn *conn = postgresql_connect(probe->config->feed.conninfo, true, error);
     PGresult *result =
-        conn != NULL ? examine_ask(conn, "IDENTIFY_SYSTEM", NULL, error, sqlstate) : NULL;
+        conn != NULL ? postgresql_query(conn, "IDENTIFY_SYSTEM", NULL, error, sqlstate) : NULL;
 
     if (result != NULL)
-        findings_add(examination->findings, AREA, "replication", true, NULL,
+        findings_add(probe->findings, AREA, "replication", true, NULL,
                      "a walsender answers, timeline %s, at %s", PQgetvalue(result, 0, 1),
                      PQgetvalue(result, 0, 2));
     else
-        refused(examination, "replication", sqlstate, error);
+        refused(probe, "replication", sqlstate, error);
     PQclear(result);
     PQfinish(conn);
 }
 
 /* What the standby's own server cannot see. */
 static void
-take_primary(const struct examination *examination, const PGresult *result)
+check_primary_answer(const struct probe *probe, const PGresult *result)
 {
-    struct findings *findings = examination->findings;
-    const char *slot = examination->primary_slot;
+    struct findings *findings = probe->findings;
+    const char *slot = probe->primary_slot;
     char hint[HINT_MAX];
 
     findings_add(findings, PRIMARY, "system",
-                 strcmp(PQgetvalue(result, 0, 1), examination->origin.system) == 0,
+                 strcmp(PQgetvalue(result, 0, 1), probe->origin.system) == 0,
                  "--primary must name the server that the standby of [feed] conninfo follows.",
                  "identifier %s", PQgetvalue(result, 0, 1));
     findings_add(findings, PRIMARY, "wal_level", strcmp(PQgetvalue(result, 0, 0), "logical") == 0,
@@ -297,55 +291,56 @@ take_primary(const struct examination *examination, const PGresult *result)
 }
 
 static void
-examine_primary(struct examination *examination, const char *primary)
+check_primary(struct probe *probe, const char *primary)
 {
-    char error[EXAMINE_ERROR_MAX], sqlstate[EXAMINE_STATE_MAX] = "";
-    PGconn *conn = examine_connect(primary, false, error);
+    char error[POSTGRESQL_ERROR_MAX], sqlstate[POSTGRESQL_STATE_MAX] = "";
+    PGconn *conn = postgresql_connect(primary, false, error);
     PGresult *result = NULL;
 
     if (conn != NULL)
-        result = examine_ask(conn,
+        result =
+            postgresql_query(conn,
                              "SELECT pg_catalog.current_setting('wal_level'), system_identifier,"
                              " active, wal_status, catalog_xmin"
                              " FROM pg_catalog.pg_control_system() LEFT JOIN"
                              " pg_catalog.pg_replication_slots ON slot_name = $1",
-                             examination->primary_slot, error, sqlstate);
+                             probe->primary_slot, error, sqlstate);
     if (result != NULL)
-        take_primary(examination, result);
+        check_primary_answer(probe, result);
     else
-        findings_add(examination->findings, PRIMARY, "connection", false,
+        findings_add(probe->findings, PRIMARY, "connection", false,
                      feed_error_hint(sqlstate, error), "%s", error);
     PQclear(result);
     PQfinish(conn);
 }
 
 void
-feed_examine(const struct config *config, const char *primary, struct findings *findings,
-             struct origin *ret_origin)
+doctor_check_postgresql(const struct config *config, const char *primary, struct findings *findings,
+                        struct origin *ret_origin)
 {
-    struct examination examination = {.config = config, .findings = findings};
-    char error[EXAMINE_ERROR_MAX];
+    struct probe probe = {.config = config, .findings = findings};
+    char error[POSTGRESQL_ERROR_MAX];
 
     if (primary == NULL)
         primary = config->feed.primary_conninfo;
-    examination.conn = examine_connect(config->feed.conninfo, false, error);
-    if (examination.conn == NULL) {
-        refused(&examination, "connection", NULL, error);
+    probe.conn = postgresql_connect(config->feed.conninfo, false, error);
+    if (probe.conn == NULL) {
+        refused(&probe, "connection", NULL, error);
         return;
     }
-    findings_add(findings, AREA, "connection", true, NULL, "database %s as %s",
-                 PQdb(examination.conn), PQuser(examination.conn));
-    examine_clock(&examination);
-    *ret_origin = examination.origin;
-    examine_role(&examination);
-    examine_replication(&examination);
-    examine_slot(&examination);
-    examine_extension(&examination);
-    examine_schema(&examination);
-    PQfinish(examination.conn);
-    if (examination.is_standby && primary != NULL)
-        examine_primary(&examination, primary);
-    else if (examination.is_standby)
+    findings_add(findings, AREA, "connection", true, NULL, "database %s as %s", PQdb(probe.conn),
+                 PQuser(probe.conn));
+    check_clock(&probe);
+    *ret_origin = probe.origin;
+    check_role(&probe);
+    check_replication(&probe);
+    check_slot(&probe);
+    check_extension(&probe);
+    check_schema(&probe);
+    PQfinish(probe.conn);
+    if (probe.is_standby && primary != NULL)
+        check_primary(&probe, primary);
+    else if (probe.is_standby)
         findings_add(findings, PRIMARY, "connection", true, NULL,
                      "not looked at: --primary=CONNINFO or feed.primary_conninfo name it");
 }

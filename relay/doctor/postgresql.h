@@ -1,4 +1,4 @@
-/* postgresql.h: what the doctor asks PostgreSQL. */
+/* postgresql.h: the checks of PostgreSQL. */
 #ifndef CLAIRON_DOCTOR_POSTGRESQL_H
 #define CLAIRON_DOCTOR_POSTGRESQL_H
 
@@ -7,12 +7,12 @@
 #include "store/origin.h"
 
 /*
- * Looks at the server of feed.conninfo, and at the primary it follows: of `primary`, a connection
- * string, else of feed.primary_conninfo, else not. Waits for each answer 10 s at most, for name
- * servers as long as the system does. Changes nothing there. *ret_origin is its database, of empty
- * texts where the server did not answer.
+ * Checks the server of feed.conninfo, and the primary that it follows: that of `primary`, a
+ * connection string, else of feed.primary_conninfo, else none. Waits for each reply 10 s at most,
+ * for name servers as long as the system does. Changes nothing. *ret_origin is its database, with
+ * empty texts if the server did not reply.
  */
-void feed_examine(const struct config *config, const char *primary, struct findings *findings,
-                  struct origin *ret_origin);
+void doctor_check_postgresql(const struct config *config, const char *primary,
+                             struct findings *findings, struct origin *ret_origin);
 
 #endif

@@ -1,4 +1,4 @@
-/* store.c: what the doctor asks the store, and what the answers mean. */
+/* store.c: the checks of the store, and what the replies mean. */
 #include "doctor/store.h"
 
 #include <inttypes.h>
@@ -486,7 +486,8 @@ examine_one(const struct config *config, unsigned server, const struct origin *o
 }
 
 void
-store_examine(const struct config *config, const struct origin *origin, struct findings *findings)
+doctor_check_store(const struct config *config, const struct origin *origin,
+                   struct findings *findings)
 {
     unsigned count = urls_count(config->store.url);
 

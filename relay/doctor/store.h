@@ -1,4 +1,4 @@
-/* store.h: what the doctor asks the store. */
+/* store.h: the checks of the store. */
 #ifndef CLAIRON_DOCTOR_STORE_H
 #define CLAIRON_DOCTOR_STORE_H
 
@@ -7,11 +7,11 @@
 #include "store/origin.h"
 
 /*
- * Looks at the servers of store.url. Waits for each answer 10 s at most, for name servers as long
- * as the system does. Writes nothing there. `origin` is the database that the relay would read; of
- * empty texts where that is not known.
+ * Checks the servers of store.url. Waits for each reply 10 s at most, for name servers as long
+ * as the system does. Writes nothing. `origin` is the database that the relay would read, with
+ * empty texts if that is unknown.
  */
-void store_examine(const struct config *config, const struct origin *origin,
-                   struct findings *findings);
+void doctor_check_store(const struct config *config, const struct origin *origin,
+                        struct findings *findings);
 
 #endif

@@ -1,11 +1,11 @@
-/* postgresql_ask.c: the doctor's connections to PostgreSQL: each step bounded, none on a loop. */
+/* postgresql_query.c: the doctor's connections to PostgreSQL: each step bounded, none on a loop. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "base/conninfo.h"
-#include "doctor/postgresql_ask.h"
+#include "doctor/postgresql_query.h"
 #include "feed/feed_errors.h"
 #include "feed/feed_session.h"
 
@@ -25,19 +25,19 @@ wait_for(PGconn *conn, short events, int64_t deadline_us)
 }
 
 static void
-keep_error(char error[EXAMINE_ERROR_MAX], const char *message)
+keep_error(char error[POSTGRESQL_ERROR_MAX], const char *message)
 {
-    snprintf(error, EXAMINE_ERROR_MAX, "%s", feed_error_line(message));
+    snprintf(error, POSTGRESQL_ERROR_MAX, "%s", feed_error_line(message));
 }
 
 PGconn *
-examine_connect(const char *conninfo, bool replicates, char error[EXAMINE_ERROR_MAX])
+postgresql_connect(const char *conninfo, bool replicates, char error[POSTGRESQL_ERROR_MAX])
 {
     const char *keys[] = {"dbname", "fallback_application_name", "client_encoding",
                           replicates ? "replication" : NULL, NULL};
     const char *values[] = {conninfo, "clairon doctor", "UTF8", replicates ? "database" : NULL,
                             NULL};
-    char sqlstate[EXAMINE_STATE_MAX];
+    char sqlstate[POSTGRESQL_STATE_MAX];
     int64_t deadline_us = clock_monotonic_us() + PATIENCE_US;
     PostgresPollingStatusType status = PGRES_POLLING_WRITING;
     const char *fault = conninfo_fault(conninfo);
@@ -60,7 +60,7 @@ examine_connect(const char *conninfo, bool replicates, char error[EXAMINE_ERROR_
     }
     if (status == PGRES_POLLING_OK) {
         /* As the feed does; what keeps it from that, keeps it from all that is asked next. */
-        PQclear(examine_ask(conn, feed_session_command(conn), NULL, error, sqlstate));
+        PQclear(postgresql_query(conn, feed_session_command(conn), NULL, error, sqlstate));
         return conn;
     }
     keep_error(error, conn != NULL ? PQerrorMessage(conn) : "out of memory");
@@ -70,7 +70,7 @@ examine_connect(const char *conninfo, bool replicates, char error[EXAMINE_ERROR_
 
 /* The last of the results, which is the command's. NULL: `error` says why. */
 static PGresult *
-collect(PGconn *conn, int64_t deadline_us, char error[EXAMINE_ERROR_MAX])
+collect(PGconn *conn, int64_t deadline_us, char error[POSTGRESQL_ERROR_MAX])
 {
     PGresult *last = NULL;
 
@@ -98,8 +98,8 @@ collect(PGconn *conn, int64_t deadline_us, char error[EXAMINE_ERROR_MAX])
 }
 
 PGresult *
-examine_ask(PGconn *conn, const char *command, const char *parameter, char error[EXAMINE_ERROR_MAX],
-            char sqlstate[EXAMINE_STATE_MAX])
+postgresql_query(PGconn *conn, const char *command, const char *parameter,
+                 char error[POSTGRESQL_ERROR_MAX], char sqlstate[POSTGRESQL_STATE_MAX])
 {
     const char *values[] = {parameter};
     int sent = parameter != NULL ? PQsendQueryParams(conn, command, 1, NULL, values, NULL, NULL, 0)
@@ -118,7 +118,7 @@ examine_ask(PGconn *conn, const char *command, const char *parameter, char error
     primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     keep_error(error, primary != NULL ? primary : PQresultErrorMessage(result));
     state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-    snprintf(sqlstate, EXAMINE_STATE_MAX, "%s", state != NULL ? state : "");
+    snprintf(sqlstate, POSTGRESQL_STATE_MAX, "%s", state != NULL ? state : "");
     PQclear(result);
     return NULL;
 }
