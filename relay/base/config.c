@@ -1,8 +1,6 @@
 /* config.c: loads the settings: default, then file, then environment, then argument. */
 #include "base/config.h"
 
-#include <ctype.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,67 +11,6 @@
 #include "base/config_value.h"
 
 #define NAME_MAX_SHOWN 60
-
-const char *
-config_folder(const char *path, char text[CONFIG_FOLDER_MAX])
-{
-    char folder[CONFIG_FOLDER_MAX - 16];
-
-    text[0] = '\0';
-    if (path[0] != '/' && getcwd(folder, sizeof folder) != NULL)
-        (void)snprintf(text, CONFIG_FOLDER_MAX, " in folder \"%s\"", folder);
-    return text;
-}
-
-enum rc
-config_fail(struct config_load *load, const char *format, ...)
-{
-    size_t len = strlen(load->error);
-    va_list args;
-
-    load->has_failed = true;
-    if (len + 1 >= CONFIG_ERROR_MAX)
-        return RC_BAD;
-    if (len > 0)
-        load->error[len++] = '\n';
-    va_start(args, format);
-    (void)vsnprintf(load->error + len, CONFIG_ERROR_MAX - len, format, args);
-    va_end(args);
-    return RC_BAD;
-}
-
-static void
-variable_name(const char *section, const char *name, char *variable, size_t room)
-{
-    (void)snprintf(variable, room, "CLAIRON_%s_%s", section, name);
-    for (; *variable != '\0'; variable++)
-        *variable = (char)toupper((unsigned char)*variable);
-}
-
-void
-config_where(const struct config *config, const char *section, const char *name,
-             char where[CONFIG_WHERE_MAX])
-{
-    const struct config_key *key = config_key_find(section, name);
-    char variable[128];
-
-    switch (key != NULL ? config->origins[key - config_keys].from : ORIGIN_DEFAULT) {
-    case ORIGIN_FILE:
-        (void)snprintf(where, CONFIG_WHERE_MAX, "%.384s:%u: [%s] %s", config->path,
-                       config->origins[key - config_keys].line, section, name);
-        break;
-    case ORIGIN_VARIABLE:
-        variable_name(section, name, variable, sizeof variable);
-        (void)snprintf(where, CONFIG_WHERE_MAX, "variable %s", variable);
-        break;
-    case ORIGIN_ARGUMENT:
-        (void)snprintf(where, CONFIG_WHERE_MAX, "argument --%s.%s", section, name);
-        break;
-    case ORIGIN_DEFAULT:
-        (void)snprintf(where, CONFIG_WHERE_MAX, "[%s] %s", section, name);
-        break;
-    }
-}
 
 /* Sets the key from `origin`; `text` is shown only when the key is not secret. */
 static enum rc
@@ -207,14 +144,14 @@ warn_variable(const char *variable)
     for (size_t i = 0; i < config_key_count; i++) {
         char name[128];
 
-        variable_name(config_keys[i].section, config_keys[i].name, name, sizeof name);
+        config_variable_name(config_keys[i].section, config_keys[i].name, name, sizeof name);
         if (strlen(name) == len && strncmp(name, variable, len) == 0)
             return;
     }
     for (size_t i = 0; i < config_key_count; i++) {
         char start[64];
 
-        variable_name(config_keys[i].section, "", start, sizeof start);
+        config_variable_name(config_keys[i].section, "", start, sizeof start);
         if (strncmp(variable, start, strlen(start)) == 0) {
             log_warn("config", "variable %.*s is not a setting and was left alone", (int)len,
                      variable);
@@ -231,7 +168,8 @@ load_environment(struct config_load *load)
     for (size_t i = 0; i < config_key_count; i++) {
         char variable[128];
 
-        variable_name(config_keys[i].section, config_keys[i].name, variable, sizeof variable);
+        config_variable_name(config_keys[i].section, config_keys[i].name, variable,
+                             sizeof variable);
 
         const char *value = getenv(variable);
 
@@ -375,7 +313,8 @@ config_warn_exposed(const struct config *config)
 
         if (!config->secret_arguments[i])
             continue;
-        variable_name(config_keys[i].section, config_keys[i].name, variable, sizeof variable);
+        config_variable_name(config_keys[i].section, config_keys[i].name, variable,
+                             sizeof variable);
         log_warn("config",
                  "argument --%s.%s holds a secret, which all users of this machine can see in ps: "
                  "set it in the file of -c or in the variable %s",

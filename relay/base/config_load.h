@@ -18,6 +18,9 @@ struct config_load {
 /* Where a relative path was looked up: ` in folder "/.."`, of an absolute one an empty text. */
 const char *config_folder(const char *path, char text[CONFIG_FOLDER_MAX]);
 
+/* CLAIRON_SECTION_NAME */
+void config_variable_name(const char *section, const char *name, char *variable, size_t room);
+
 /* Adds a line to the error and answers RC_BAD. */
 MUST_CHECK enum rc config_fail(struct config_load *load, const char *format, ...) PRINTF_LIKE(2, 3);
 

@@ -1,7 +1,6 @@
 /* publication.c: reads a notification that somebody asks for. */
 #include "wire/publication.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,17 +14,6 @@
 
 #define RETRY_LIMIT_MAX 1000
 #define RETRY_LIMIT 5
-
-enum rc
-publication_refuse(struct publication_draft *draft, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(draft->error, PUBLICATION_ERROR_MAX, format, args);
-    va_end(args);
-    return RC_BAD;
-}
 
 static bool
 is_among(const char *name, const char *const *names)

@@ -7,7 +7,7 @@
 #include "decoder/frame.h"
 #include "wire/publication.h"
 
-/* Words in the order of their enums in decoder/frame.h; NULL at the end. */
+/* publication_draft.c: words in the order of their enums in decoder/frame.h; NULL at the end. */
 extern const char *const PUBLICATION_PRIORITIES[];
 extern const char *const PUBLICATION_TYPES[];
 extern const char *const PUBLICATION_BACKOFFS[];
@@ -32,6 +32,7 @@ struct publication_draft {
     const json_t *payload;
 };
 
+/* Writes the error; RC_BAD. */
 enum rc publication_refuse(struct publication_draft *draft, const char *format, ...)
     PRINTF_LIKE(2, 3);
 

@@ -9,10 +9,6 @@
 
 #define TIME_MAX 40
 
-const char *const PUBLICATION_PRIORITIES[] = {"HIGH", "NORMAL", "LOW", NULL};
-const char *const PUBLICATION_TYPES[] = {"REALTIME", "NOTIFICATION", "SYSTEM", NULL};
-const char *const PUBLICATION_BACKOFFS[] = {"EXPONENTIAL", "LINEAR", "FIXED", NULL};
-
 /* RFC 9562, version 7. */
 static void
 make_id(const struct publication_origin *origin, unsigned char id[16])
