@@ -38,6 +38,14 @@ EXCEPTION WHEN invalid_parameter_value THEN
     RAISE NOTICE 'caught: %', SQLERRM;
 END $$;
 SELECT count(*) FROM notes();
+-- the same rule again is no change of it; another one is
+CREATE TABLE again (id int PRIMARY KEY, owner text);
+ALTER TABLE again REPLICA IDENTITY FULL;
+SELECT clairon.watch('again', 'USER', 'owner', only_when => 'id > 0', ttl => '1 day');
+SELECT clairon.watch('again', 'USER', 'owner', only_when => 'id > 0', ttl => '24 hours');
+SELECT clairon.watch('again', 'USER', 'owner', name => 'second');
+SELECT clairon.watch('again', 'USER', 'owner', only_when => 'id > 1', ttl => '1 day');
+DROP TABLE again;
 -- all that is there says what it is
 SELECT count(*) FROM pg_proc WHERE pronamespace = 'clairon'::regnamespace AND obj_description(oid, 'pg_proc') IS NULL;
 SELECT attrelid::regclass, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
