@@ -19,13 +19,14 @@ declare -A below=(
 # The folders of a room that has some, lowest first: each may include itself and those before it. "." stands for the
 # files that lie in the room itself.
 declare -A folders=(
+    [base]=". core system metrics config"
     [store]="scripts . connection shards ingest read delivery admin direct"
     [gate]="net http ws api ."
 )
 
 # Which files alone may include which library: header pattern, then a pattern of paths.
 libraries='libwebsockets\.h  relay/gate/net/(conn_io|lws_workarounds|request_field|server)\.c
-libpq-fe\.h                  relay/feed/feed_(private|session)\.h|relay/base/conninfo\.c|relay/doctor/postgresql_query\.h
+libpq-fe\.h                  relay/feed/feed_(private|session)\.h|relay/base/config/conninfo\.c|relay/doctor/postgresql_query\.h
 hiredis/.*\.h                relay/store/connection/(link\.[ch]|connect\.c|send_queue\.[ch]|tls\.[ch]|reply_arena\.[ch]|reply\.h)
 jwt\.h                       relay/wire/token\.c|relay/cli/token\.c
 jansson\.h                   relay/wire/(token|client_message|publication[a-z_]*)\.[ch]|relay/store/admin/admin_merge\.c|relay/cli/(token|errors|errors_print)\.[ch]|relay/doctor/gate\.c

@@ -1,6 +1,6 @@
 /* config_check.h: what a text of the settings must look like. */
-#ifndef CLAIRON_BASE_CONFIG_CHECK_H
-#define CLAIRON_BASE_CONFIG_CHECK_H
+#ifndef CLAIRON_BASE_CONFIG_CONFIG_CHECK_H
+#define CLAIRON_BASE_CONFIG_CONFIG_CHECK_H
 
 /* TLS to the store came with hiredis 1.0; the Makefile looks for it. */
 #ifdef CLAIRON_STORE_TLS

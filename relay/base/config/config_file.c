@@ -5,7 +5,7 @@
  * run-time switches exist nowhere else), name no line to the caller, and take
  * "a: b" and indented lines for settings. A setting cut short must be an error.
  */
-#include "base/config_file.h"
+#include "base/config/config_file.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/config.h"
-#include "base/config_key.h"
-#include "base/config_value.h"
+#include "base/config/config_key.h"
+#include "base/config/config_value.h"
 
 /* tests/tap/100_relay_settings.pl: all of config_keys are in one of them. */
 static const char *const SECTIONS[] = {"feed", "store", "auth", "gate", "delivery", "relay"};

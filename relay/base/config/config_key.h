@@ -1,6 +1,6 @@
 /* config_key.h: the one table of settings that the file, the environment and the help share. */
-#ifndef CLAIRON_BASE_CONFIG_KEY_H
-#define CLAIRON_BASE_CONFIG_KEY_H
+#ifndef CLAIRON_BASE_CONFIG_CONFIG_KEY_H
+#define CLAIRON_BASE_CONFIG_CONFIG_KEY_H
 
 #include <stdbool.h>
 #include <stddef.h>

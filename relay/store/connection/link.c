@@ -8,7 +8,7 @@
 
 #include "base/backoff.h"
 #include "base/clock.h"
-#include "base/config_check.h"
+#include "base/config/config_check.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/connection/url.h"
