@@ -248,15 +248,22 @@ layer_sanitized() (
     return "$status"
 )
 
-# What is shipped, then the sources it is made from.
+# What is shipped, and the sources it is made from, at the same time: node starts one file at a time where there
+# are two cores. Both end on Ctrl-C.
 layer_client() (
-    local status=0 files
     mapfile -t files < <(files_of 'client/tests/*.test.js')
     [ "${#files[@]}" -gt 0 ] || return 0 # without a name node runs all of them
     cd client || return
-    bounded 300 node --test --test-reporter=tap "${files[@]#client/}" 2>&1 || status=1
-    bounded 300 node --conditions=source --test --test-reporter=tap "${files[@]#client/}" 2>&1 || status=1
-    return "$status"
+    # shellcheck disable=SC2016 # arguments of the inner bash
+    bounded 300 bash -c '
+        log=$1 status=0
+        shift
+        env --default-signal=INT node --test --test-reporter=tap "$@" >"$log.shipped" 2>&1 &
+        env --default-signal=INT node --conditions=source --test --test-reporter=tap "$@" >"$log.source" 2>&1 &
+        wait -n || status=1
+        wait -n || status=1
+        cat "$log.shipped" "$log.source"
+        exit $status' bash "$logs/client" "${files[@]#client/}"
 )
 
 # A browser and a demo for each file.

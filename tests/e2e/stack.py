@@ -44,7 +44,7 @@ def wait_for(what, predicate, seconds=WAIT_SECONDS):
             return value
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds} s: {what} (last: {value!r})")
-        threading.Event().wait(0.02)
+        threading.Event().wait(0.05)
 
 
 class Store:

@@ -2,7 +2,8 @@
 
 import json
 
-from stack import wait_for
+from browser import Browser
+from stack import StackCase, wait_for
 
 # A page of the demo's origin that connects nothing by itself, and then our client in it.
 SCRIPT = """
@@ -82,3 +83,33 @@ class Tab:
     def close(self):
         self.turn()
         self.driver.close()
+
+
+class TabsCase(StackCase):
+    """A browser of its own for each test."""
+
+    def setUp(self):
+        self.relay = self.stack.relay.url
+        self.browser = Browser()
+        self.addCleanup(self.browser.quit)
+        self.start = self.browser.driver.current_window_handle
+
+    def tabs(self, count, user="u1", **options):
+        tabs = [Tab(self.browser, self.stack.url, self.relay, user, **options) for _ in range(count)]
+        for tab in tabs:
+            tab.wait_state("open")
+        return tabs
+
+    def each_once(self, tab, titles):
+        for title in titles:
+            tab.wait_title(title)
+        seen = [t for t in tab.titles() if t in titles]
+        self.assertEqual(seen, titles)
+        ids = tab.ids()
+        self.assertEqual(len(ids), len(set(ids)))
+
+    def connections(self):
+        return self.stack.relay.connections()
+
+    def sockets(self, tabs):
+        return [tab.told("sockets") for tab in tabs]

@@ -1,0 +1,119 @@
+"""console.py: the relay's console in a browser, signed in or not, and what an operator would see there."""
+
+import base64
+import json
+import os
+import urllib.error
+import urllib.request
+
+from browser import BrowserCase
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
+from stack import WAIT_SECONDS, wait_for
+
+SHOTS = os.environ.get("CLAIRON_SHOTS")  # a folder for screenshots, to be looked at
+
+
+class ConsoleCase(BrowserCase):
+    def setUp(self):
+        self.relay = self.stack.relay.url
+        self.token = self.stack.relay.token
+        self.browser.size(1280, 1000)
+        self.prefer("light")
+        self.browser.errors()
+        self.notes = []
+        self.addCleanup(self.empty)
+
+    def empty(self):
+        """Nothing of this test waits for anybody any more."""
+        store = self.stack.store
+        for user in ("nobody-1", "nobody-2", "waits", "tested"):
+            self.ack(user, self.notes)
+        for note in self.notes:
+            wait_for("nobody is waited for", lambda: not store.ask("EXISTS", f"{store.prefix}:ack:{note}"))
+        for entry in store.ask("XRANGE", f"{store.prefix}:errors", "-", "+"):
+            store.ask("XDEL", f"{store.prefix}:errors", entry[0])
+
+    def ack(self, user, ids):
+        if ids:
+            request = urllib.request.Request(
+                f"{self.relay}/v1/ack",
+                json.dumps({"ids": ids}).encode(),
+                {"Authorization": "Bearer " + self.token("--sub", user)},
+            )
+            urllib.request.urlopen(request, timeout=WAIT_SECONDS).close()
+
+    def prefer(self, scheme):
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def shoot(self, name):
+        if SHOTS:
+            shot = self.browser.driver.execute_cdp_cmd(
+                "Page.captureScreenshot", {"captureBeyondViewport": True}
+            )
+            with open(f"{SHOTS}/{name}.png", "wb") as file:
+                file.write(base64.b64decode(shot["data"]))
+
+    def open(self):
+        """The page of somebody who was never here."""
+        self.browser.driver.get(f"{self.relay}/console")
+        self.browser.js("sessionStorage.clear()")
+        self.browser.driver.get("about:blank")
+        self.browser.driver.get(f"{self.relay}/console")
+
+    def keys(self, *keys):
+        chain = ActionChains(self.browser.driver)
+        for key in keys:
+            chain.send_keys(key)
+        chain.perform()
+
+    def focused(self):
+        return self.browser.js(
+            "const e = document.activeElement; return e.id || e.getAttribute('aria-label') || e.textContent"
+        )
+
+    def text(self, selector):
+        return self.browser.js("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
+
+    def figure(self, name):
+        return self.text(f"#figures [data-name='{name}'] .value")
+
+    def tab_to(self, name):
+        for _ in range(60):
+            if self.focused() == name:
+                return
+            self.keys(Keys.TAB)
+        self.fail(f"no key leads to {name}; at {self.focused()}")
+
+    def sign_in(self, token=None):
+        self.open()
+        wait_for("the form", lambda: self.focused() == "token")
+        self.keys(token or self.token("--sub", "root", "--admin", "--publish"), Keys.ENTER)
+
+    def sign_in_and_wait(self):
+        self.sign_in()
+        wait_for("the figures", lambda: self.figure("Pending") not in ("", "–"))
+        wait_for("the error log", lambda: self.browser.js("return document.querySelector('#errors').children.length"))
+
+    def given_up(self, count=1, users="nobody-1,nobody-2"):
+        """Messages whose time is over before anybody acknowledged them: their ids."""
+        ids = []
+        for _ in range(count):
+            answer = self.sql(
+                "SELECT clairon.notify('USER', string_to_array(%s, ','), '{\"text\": \"for whom\"}',"
+                " topic => 'demo.letters', ack_required => true, ttl => '1 day')",
+                users,
+            )
+            ids.append(str(answer[0][0]))
+        self.notes += ids
+        store = self.stack.store
+        for note in ids:
+            key = f"{store.prefix}:due"
+            wait_for("it is stored", lambda: store.ask("ZSCORE", key, f"{note}:"))
+            store.ask("ZADD", key, "1", f"{note}:")
+        wait_for("all are in the error log", lambda: store.ask("XLEN", f"{store.prefix}:errors") == count)
+        return ids
+
+    def errors(self):
+        return self.browser.texts("#errors .what button.id")

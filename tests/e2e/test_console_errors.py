@@ -1,0 +1,109 @@
+"""test_console_errors.py: can the error log be worked off in the console, without a mouse and on a phone?"""
+
+import unittest
+
+from console import ConsoleCase
+from selenium.webdriver.common.keys import Keys
+from stack import wait_for
+
+
+class ErrorLog(ConsoleCase):
+    # ---- what is done, with keys alone
+
+    def test_a_message_is_sent_again_by_keys(self):
+        older, newer = self.given_up(2)
+        self.sign_in_and_wait()
+        wait_for("both", lambda: self.errors() == [newer, older])
+        self.tab_to(f"Send again {older}")
+        self.keys(Keys.ENTER)
+        wait_for("it is gone", lambda: self.errors() == [newer])
+        wait_for("it is said", lambda: "sent again to 2 users" in self.text("#errors-said"))
+        self.assertEqual(self.focused(), f"Send again {newer}")
+        self.assertEqual(
+            self.stack.store.who_acked(older), {"nobody-1": False, "nobody-2": False}
+        )
+        self.tab_to("find-id")
+        self.keys(older, Keys.ENTER)
+        wait_for("its life", lambda: "errored" in self.text("#life-events"))
+        self.assertIn("Waits for", self.text("#life-waiting"))
+        stages = self.browser.texts("#life-events .stage")
+        self.assertEqual(stages[:2], ["committed", "stored"])
+        self.assertEqual(stages.count("errored"), 2)
+        self.assertEqual(sorted(t.split()[0] for t in self.browser.texts("#life-events h3")), ["nobody-1", "nobody-2"])
+        self.assertRegex(self.text("#life-events .errored time"), r"^\+[0-9.,]+ (ms|s|min)$")
+        self.assertEqual(self.browser.errors(), [])
+
+    def test_an_entry_is_dropped_after_a_question(self):
+        (note,) = self.given_up(1)
+        self.sign_in_and_wait()
+        self.tab_to(f"Drop {note}")
+        self.keys(Keys.ENTER)
+        wait_for("the question", lambda: self.browser.find("#sure").is_displayed())
+        self.shoot("drop")
+        self.keys(Keys.ESCAPE)
+        wait_for("it is closed", lambda: not self.browser.find("#sure").is_displayed())
+        self.assertEqual(self.errors(), [note])
+        self.tab_to(f"Drop {note}")
+        self.keys(Keys.ENTER)
+        wait_for("the question", lambda: self.browser.find("#sure").is_displayed())
+        self.tab_to("Drop it")
+        self.keys(Keys.ENTER)
+        wait_for("it is gone", lambda: self.errors() == [] and "empty" in self.text("#errors"))
+        self.assertEqual(self.stack.store.who_acked(note), {})
+        self.assertEqual(self.focused(), "errors-refresh")
+
+    def test_all_shown_are_sent_again(self):
+        self.given_up(23)
+        self.sign_in_and_wait()
+        self.assertEqual(len(self.errors()), 20)
+        self.browser.find("#errors-older").click()
+        wait_for("the older ones", lambda: len(self.errors()) == 23)
+        self.browser.find("#errors-redrive").click()
+        wait_for("all are gone", lambda: self.errors() == [])
+        wait_for("it is said", lambda: "23 messages sent again" in self.text("#errors-said"))
+
+    # ---- how it looks
+
+    def test_it_fits_phones_and_the_dark(self):
+        ids = self.given_up(3)
+        self.sign_in_and_wait()
+        self.browser.find(f"#errors button[aria-label='Send again {ids[0]}']").click()
+        wait_for("two are left", lambda: len(self.errors()) == 2)
+        self.browser.js("document.querySelector('#find-id').value = arguments[0]", ids[0])
+        self.browser.find("#find button").click()
+        wait_for("its life", lambda: "errored" in self.text("#life-events"))
+        wait_for("a rate", lambda: self.figure("Stored").endswith("/s"))
+        self.browser.find("#tail-watch").click()
+        wait_for("the tail", lambda: self.browser.texts("#tail button.id"))
+        for name, width, height in (("desktop", 1280, 1000), ("phone", 360, 740)):
+            self.browser.size(width, height)
+            for scheme in ("light", "dark"):
+                self.prefer(scheme)
+                self.shoot(f"{name}-{scheme}")
+                self.assertTrue(self.contrast_is_good(), f"{name} {scheme}")
+            self.assertLessEqual(
+                self.browser.js("return document.documentElement.scrollWidth"), width, name
+            )
+        small = self.browser.js(
+            "return [...document.querySelectorAll('button:not(.id)')].filter((b) => b.offsetParent"
+            " && b.offsetHeight < 36).map((b) => b.textContent)"
+        )
+        self.assertEqual(small, [])
+
+    def contrast_is_good(self):
+        """4.5 to 1, of the pale text on the paper too."""
+        return self.browser.js("""
+            const rgb = (text) => text.match(/[0-9.]+/g).slice(0, 3).map(Number);
+            const light = (c) => c.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+              .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+            const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+            const behind = (e) => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
+              if (!/, 0\\)$/.test(c)) return c; } return 'rgb(255, 255, 255)'; };
+            return [...document.querySelectorAll('main *, header *')].filter((e) => e.offsetParent && [...e.childNodes]
+              .some((n) => n.nodeType === 3 && n.data.trim())).every((e) => ratio(light(rgb(getComputedStyle(e).color)),
+              light(rgb(behind(e)))) >= 4.5);
+        """)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,84 @@
+"""test_network.py: do the tabs of one user lose and double nothing where the network or a proxy fails them?"""
+
+import unittest
+import urllib.parse
+
+from proxy import Proxy
+from stack import wait_for
+from tabs import TabsCase
+
+
+class Network(TabsCase):
+    """Through a proxy that lets through what it is told to."""
+
+    def setUp(self):
+        super().setUp()
+        address = urllib.parse.urlsplit(self.relay)
+        self.proxy = Proxy(address.hostname, address.port)
+        self.addCleanup(self.proxy.close)
+        self.relay = self.proxy.url
+
+    def test_a_network_that_goes_and_comes(self):
+        tabs = self.tabs(2)
+        titles = [self.retitle()]
+        for tab in tabs:
+            self.each_once(tab, titles)
+        leader = tabs[0]
+        leader.cdp("Network.enable")
+        offline = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+        leader.cdp("Network.emulateNetworkConditions", offline=True, **offline)
+        self.proxy.cut()
+        for tab in tabs:
+            wait_for("the tab notices", lambda tab=tab: tab.js("return client.state") != "open")
+        titles.append(self.retitle())
+        self.proxy.restore()
+        leader.cdp("Network.emulateNetworkConditions", offline=False, **offline)
+        for tab in tabs:
+            self.each_once(tab, titles)
+            tab.wait_state("open")
+            self.assertEqual(tab.told("gap"), [])
+
+    def test_where_no_websocket_gets_through_sse_stands_in_for_all_tabs(self):
+        self.proxy.refuse = ("Upgrade: websocket",)
+        self.follows("sse")
+
+    def test_where_sse_does_not_either_polls_do(self):
+        self.proxy.refuse = ("Upgrade: websocket", "GET /v1/sse")
+        self.follows("poll")
+
+    def follows(self, transport):
+        tabs = self.tabs(2, user="u2")
+        for tab in tabs:
+            tab.wait_state("open", transport)
+        titles = [self.retitle("u2") for _ in range(3)]
+        for tab in tabs:
+            self.each_once(tab, titles)
+        news = self.announce()
+        tabs[1].wait_title(news)
+        (note_id,) = {m["id"] for m in tabs[1].told("shown") if m["title"] == news}
+        wait_for("the ack", lambda: self.stack.store.who_acked(note_id).get("u2", True))
+
+    def test_a_way_that_closes_is_left_for_another_without_a_loss(self):
+        (tab,) = self.tabs(1, user="u2")
+        titles = []
+        for refuse, transport in (
+            (("Upgrade: websocket",), "sse"),
+            (("Upgrade: websocket", "GET /v1/sse"), "poll"),
+        ):
+            titles.append(self.retitle("u2"))
+            self.each_once(tab, titles)
+            self.proxy.refuse = refuse
+            self.proxy.cut()
+            titles.append(self.retitle("u2"))
+            self.proxy.restore()
+            tab.wait_state("open", transport)
+        titles.append(self.retitle("u2"))
+        self.each_once(tab, titles)
+        self.assertEqual(tab.told("gap"), [])
+        tab.js("window.failing = 1")
+        news = self.announce()
+        wait_for("a nacked message comes again", lambda: tab.titles().count(news) == 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
