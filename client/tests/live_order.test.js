@@ -6,6 +6,9 @@ import { connect } from 'clairon';
 import { handTimers } from './fake-browser.js';
 import { fakeRelay, msg } from './fake-relay.js';
 
+// The first list would load it, while this test's clock runs on.
+await import(new URL('rows.js', import.meta.resolve('clairon')));
+
 const SEEDS = 200;
 const LAG_MS = 500; // from a commit to its visibility
 
