@@ -8,7 +8,7 @@
 #include <uthash.h>
 
 #include "base/memory.h"
-#include "hub/note.h"
+#include "hub/fanout/note.h"
 
 struct known_key {
     char *key; /* NULL: free */

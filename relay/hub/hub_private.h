@@ -5,13 +5,13 @@
 #include <ev.h>
 #include <stddef.h>
 
-#include "hub/audience.h"
+#include "hub/fanout/audience.h"
 #include "hub/hub.h"
-#include "hub/pressure.h"
-#include "hub/recent.h"
+#include "hub/fanout/pressure.h"
+#include "hub/fanout/recent.h"
 #include "hub/resume.h"
-#include "hub/run.h"
-#include "hub/topics.h"
+#include "hub/fanout/run.h"
+#include "hub/fanout/topics.h"
 #include "store/reader.h"
 #include "store/store.h"
 

@@ -7,6 +7,9 @@
 #define LINE_MAX                                                                                   \
     (4 * TOPICS_BYTES_MAX) /* a topic's bytes may be escaped, and stand between quotes */
 
+_Static_assert(TOPICS_MAX == SESSION_TOPICS_MAX && TOPICS_BYTES_MAX == SESSION_TOPICS_BYTES_MAX,
+               "the limits that the gate checks are those of a set of topics");
+
 static void
 say_subscribed(struct session *session, bool has_request_id, int64_t request_id)
 {

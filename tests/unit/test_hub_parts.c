@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "heads.h"
-#include "hub/audience.h"
+#include "hub/fanout/audience.h"
 #include "hub/hub_private.h"
 #include "wire/frame.h"
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "heads.h"
-#include "hub/recent.h"
+#include "hub/fanout/recent.h"
 
 static struct entry_id
 id(uint64_t ms, uint64_t seq)

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "heads.h"
-#include "hub/run.h"
+#include "hub/fanout/run.h"
 
 /* One of `count` notes whose lines are a little longer than `len`. */
 static struct run *

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "hub/note.h"
+#include "hub/fanout/note.h"
 #include "store/connection/url.h"
 #include "store/entry.h"
 

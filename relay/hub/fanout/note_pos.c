@@ -2,7 +2,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "hub/note.h"
+#include "hub/fanout/note.h"
 #include "store/store.h"
 
 #define BASE 36

@@ -1,5 +1,5 @@
 /* note.c: one notification in memory. */
-#include "hub/note.h"
+#include "hub/fanout/note.h"
 
 #include <stdlib.h>
 #include <string.h>

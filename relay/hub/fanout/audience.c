@@ -1,5 +1,5 @@
 /* audience.c: who is in which audience, from both ends. */
-#include "hub/audience.h"
+#include "hub/fanout/audience.h"
 
 #include <stdlib.h>
 #include <utlist.h>

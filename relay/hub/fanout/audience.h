@@ -1,6 +1,6 @@
 /* audience.h: who is in which audience, from both ends. */
-#ifndef CLAIRON_HUB_AUDIENCE_H
-#define CLAIRON_HUB_AUDIENCE_H
+#ifndef CLAIRON_HUB_FANOUT_AUDIENCE_H
+#define CLAIRON_HUB_FANOUT_AUDIENCE_H
 
 #include <stdbool.h>
 #include <string.h>

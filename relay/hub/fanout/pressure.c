@@ -1,5 +1,5 @@
 /* pressure.c: is this process short of CPU or of memory? */
-#include "hub/pressure.h"
+#include "hub/fanout/pressure.h"
 
 #define STEP_US 1000000
 #define SMOOTH 4 /* a measurement counts for a quarter */

@@ -1,6 +1,6 @@
 /* pressure.h: is this process short of CPU or of memory? */
-#ifndef CLAIRON_HUB_PRESSURE_H
-#define CLAIRON_HUB_PRESSURE_H
+#ifndef CLAIRON_HUB_FANOUT_PRESSURE_H
+#define CLAIRON_HUB_FANOUT_PRESSURE_H
 
 #include <stdbool.h>
 #include <stddef.h>

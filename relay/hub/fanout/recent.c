@@ -1,5 +1,5 @@
 /* recent.c: the newest notifications, for sessions that are a little behind. */
-#include "hub/recent.h"
+#include "hub/fanout/recent.h"
 
 #include <stdlib.h>
 #include <string.h>

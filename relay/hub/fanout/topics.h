@@ -1,16 +1,15 @@
 /* topics.h: which topics a connection wants to see. Pure. */
-#ifndef CLAIRON_HUB_TOPICS_H
-#define CLAIRON_HUB_TOPICS_H
+#ifndef CLAIRON_HUB_FANOUT_TOPICS_H
+#define CLAIRON_HUB_FANOUT_TOPICS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "base/buffer.h"
-#include "hub/session.h"
 #include "wire/bytes.h"
 
-#define TOPICS_MAX SESSION_TOPICS_MAX
-#define TOPICS_BYTES_MAX SESSION_TOPICS_BYTES_MAX /* all of them together */
+#define TOPICS_MAX 256
+#define TOPICS_BYTES_MAX 8192 /* all of them together */
 
 /* A set of exact topics and of prefixes with a trailing '*'. NULL stands for everything. */
 struct topics;

@@ -1,8 +1,8 @@
 /* recent.h: the newest notifications, for sessions that are a little behind. */
-#ifndef CLAIRON_HUB_RECENT_H
-#define CLAIRON_HUB_RECENT_H
+#ifndef CLAIRON_HUB_FANOUT_RECENT_H
+#define CLAIRON_HUB_FANOUT_RECENT_H
 
-#include "hub/note.h"
+#include "hub/fanout/note.h"
 #include "store/store.h"
 
 #define RECENT_NOTES_MAX 4096

@@ -1,5 +1,5 @@
 /* run.c: notes in a row for the same readers, as one block of bytes. */
-#include "hub/run.h"
+#include "hub/fanout/run.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* topics.c: which topics a connection wants to see. */
-#include "hub/topics.h"
+#include "hub/fanout/topics.h"
 
 #include <stdlib.h>
 #include <string.h>

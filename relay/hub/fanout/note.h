@@ -1,6 +1,6 @@
 /* note.h: one notification in memory: the line that every recipient gets, stored once. */
-#ifndef CLAIRON_HUB_NOTE_H
-#define CLAIRON_HUB_NOTE_H
+#ifndef CLAIRON_HUB_FANOUT_NOTE_H
+#define CLAIRON_HUB_FANOUT_NOTE_H
 
 #include "store/place.h"
 

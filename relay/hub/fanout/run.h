@@ -1,8 +1,8 @@
 /* run.h: notes in a row for the same readers, as one block of bytes. */
-#ifndef CLAIRON_HUB_RUN_H
-#define CLAIRON_HUB_RUN_H
+#ifndef CLAIRON_HUB_FANOUT_RUN_H
+#define CLAIRON_HUB_FANOUT_RUN_H
 
-#include "hub/note.h"
+#include "hub/fanout/note.h"
 
 #define RUN_NOTES_MAX 64
 #define RUN_BYTES_MAX (256u * 1024)
