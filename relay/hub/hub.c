@@ -68,7 +68,7 @@ offer_to(struct hub *hub, const char *key, size_t len, struct note *note, struct
     DL_FOREACH (audience->members, member) {
         if (member->next != NULL) { /* they are many, and far apart in memory */
             __builtin_prefetch(member->next->next);
-            __builtin_prefetch(member->next->session);
+            __builtin_prefetch(&member->next->session->outbound.run);
         }
         offer_one(hub, member->session, note, run);
     }

@@ -10,6 +10,7 @@
 #include "hub/fanout/pressure.h"
 #include "hub/fanout/recent.h"
 #include "hub/resume.h"
+#include "hub/session/outbound.h"
 #include "hub/fanout/run.h"
 #include "hub/fanout/topics.h"
 #include "store/reader.h"
@@ -19,7 +20,6 @@
 #define HUB_ACKS_STRANGE_MAX (HUB_ACKS_MAX / 2) /* of what no window here holds */
 #define HUB_NACKS_MAX 8192                      /* ids under way */
 #define HUB_BATCH_MAX 128
-#define SESSION_QUEUE_MAX 1024
 #define SESSION_QUEUE_BYTES (512u * 1024)
 #define SESSION_SAID_MAX 65536
 #define SESSION_PAGE 256
@@ -108,7 +108,7 @@ struct hub {
  * (what waits for an ack) -> CATCHING_UP (entries since the position) -> LIVE. A live session whose
  * queue is full goes back to CATCHING_UP. session_step does what comes next in each of them.
  */
-enum session_state {
+enum __attribute__((packed)) session_state {
     SESSION_GROUPING,
     SESSION_CHECKING,
     SESSION_INBOX,
@@ -131,40 +131,34 @@ struct unacked {
 };
 
 struct session { /* from a pool: at the start of a cache line */
-    /* One cache line: all that the usual offer and send of a run for many look at. */
+    struct hub *hub;
+    struct membership *memberships;
+    struct topics *topics; /* that it is shown; NULL: all */
+    struct session *next;
+    struct session *prev;
+    struct outbound outbound;
+    /* With the second half of `outbound` one cache line: all that a fan-out reads of a session. */
     enum session_state state;
-    bool is_blocked; /* the transport calls session_writable */
-    bool is_waking;  /* in hub->waking: not freed before it is taken out */
-    bool has_said;   /* lines of its own wait, or a gap that is not told yet */
-    bool has_topics; /* it is not shown all: see topics */
-    unsigned queue_count;
+    bool is_blocked;  /* the transport calls session_writable */
+    bool is_waking;   /* in hub->waking: not freed before it is taken out */
+    bool has_said;    /* lines of its own wait, or a gap that is not told yet */
+    bool has_topics;  /* it is not shown all: see topics */
     bool is_timed;    /* taken_us or passed_bytes is set */
     bool has_backlog; /* its lines tell of one: see backlog */
     bool is_poll;     /* it lasts for one answer */
-    struct run *run;  /* handed over whole; only while the queue is empty */
     struct session *waking_next;
     void *socket;
     const struct session_transport *transport;
     struct place cursor; /* all up to here was queued, or was not for this user */
     /* The rest, from the cursor's own half on. */
-    struct hub *hub;
-    struct topics *topics; /* that it is shown; NULL: all */
-    struct buffer said;    /* control lines, each with its '\n' */
-    size_t passed_bytes;   /* offered while it was paused and its socket took nothing */
-    int64_t taken_us;      /* when its socket last took something, while it is blocked */
-    int64_t queued_us;     /* when the queue was last empty; both monotonic */
-    struct note **queue;   /* ring of references, by priority; NULL while there are none */
-    unsigned queue_room;
-    unsigned queue_first;
-    size_t queue_bytes;
-    struct session *next;
-    struct session *prev;
+    struct buffer said;  /* control lines, each with its '\n' */
+    size_t passed_bytes; /* offered while it was paused and its socket took nothing */
+    int64_t taken_us;    /* when its socket last took something, while it is blocked; monotonic */
     struct session *resume_next; /* while waits_for_turn: see resume.c */
     struct session *resume_prev;
     char *user;
     char *name; /* for the log */
     char *pos;  /* what the client brought; NULL once used */
-    struct membership *memberships;
     int64_t expires_s;
     int64_t request_id;
     bool has_request_id;
@@ -206,7 +200,9 @@ struct session { /* from a pool: at the start of a cache line */
     const char *lost_why;       /* .. and why; NULL: there is none */
 };
 
-_Static_assert(offsetof(struct session, cursor.own) == 64, "what is for many needs one cache line");
+_Static_assert(offsetof(struct session, outbound.run) == 64 &&
+                   offsetof(struct session, cursor.own) == 128,
+               "a fan-out reads one cache line of a session");
 
 /* session.c */
 void session_set_state(struct session *session, enum session_state state);

@@ -280,7 +280,7 @@ session_give_unowed(struct session *session, struct note *note)
     if (session->state == SESSION_CLOSED || !session_is_for(session, &note->frame) ||
         is_hidden(session, note))
         return;
-    if (session->queue_count >= SESSION_QUEUE_MAX)
+    if (session->outbound.count >= OUTBOUND_MAX)
         session_tell_missed(session, note, "shed");
     else
         session_queue(session, note);

@@ -295,7 +295,7 @@ session_step(struct session *session)
         return;
     case SESSION_INBOX:
         if (!waits_for_groups(session) &&
-            session->queue_count + session->deferring_count + SESSION_PAGE <= SESSION_QUEUE_MAX &&
+            session->outbound.count + session->deferring_count + SESSION_PAGE <= OUTBOUND_MAX &&
             !session_is_full(session))
             session_await(session,
                           store_inbox(hub->store, session->user, session->inbox_at, SESSION_PAGE,

@@ -10,7 +10,6 @@
 #include "hub/hub_private.h"
 #include "wire/ws_frame.h"
 
-#define QUEUE_FIRST_ROOM 8
 #define PIECES_MAX 64
 #define PIECES_BYTES_MAX (256u * 1024)
 
@@ -19,31 +18,22 @@ _Static_assert(SESSION_QUEUE_BYTES >= PIECES_BYTES_MAX, "a queue is not full bef
 bool
 session_is_idle(const struct session *session)
 {
-    return session->queue_count == 0 && session->run == NULL;
-}
-
-static struct note **
-slot_of(const struct session *session, unsigned nth)
-{
-    return &session->queue[(session->queue_first + nth) & (session->queue_room - 1)];
+    return outbound_is_empty(&session->outbound);
 }
 
 const struct note *
 session_first_queued(const struct session *session)
 {
-    return session->queue_count > 0 ? *slot_of(session, 0) : NULL;
+    return outbound_nth(&session->outbound, 0);
 }
 
 bool
 session_is_full(const struct session *session)
 {
     size_t most = (size_t)session->hub->config->gate.slow_bytes;
-    size_t bytes = session->queue_bytes + session->deferring_bytes +
-                   (session->run != NULL ? session->run->len : 0);
-    unsigned count = session->queue_count + session->deferring_count +
-                     (session->run != NULL ? session->run->count : 0);
+    size_t bytes = outbound_bytes(&session->outbound) + session->deferring_bytes;
 
-    return count >= SESSION_QUEUE_MAX ||
+    return outbound_notes(&session->outbound) + session->deferring_count >= OUTBOUND_MAX ||
            bytes >= (most < SESSION_QUEUE_BYTES ? most : SESSION_QUEUE_BYTES);
 }
 
@@ -71,39 +61,6 @@ session_wake(struct session *session)
 
 /* What goes in. */
 
-/* Rooms are powers of two. Idle sessions are many: they have none. */
-static void
-make_room(struct session *session)
-{
-    unsigned room = session->queue_room == 0 ? QUEUE_FIRST_ROOM : session->queue_room * 2;
-    struct note **queue;
-
-    if (session->queue_count < session->queue_room)
-        return;
-    if (session->queue_count >= SESSION_QUEUE_MAX + RUN_NOTES_MAX)
-        abort(); /* callers look first: rather no process than a broken one */
-    queue = memory_grow(NULL, room * sizeof(*queue));
-    for (unsigned i = 0; i < session->queue_count; i++)
-        queue[i] = *slot_of(session, i);
-    free(session->queue);
-    session->queue = queue;
-    session->queue_room = room;
-    session->queue_first = 0;
-}
-
-/* The place before that note, for who has not seen it: what comes after is sent again. */
-static struct place
-place_before(const struct session *session, const struct note *note)
-{
-    struct place place = note_told(note, session->own_shard);
-    struct entry_id *at = place_in(&place, note->shard);
-
-    if (!entry_id_equal(*at, note->id))
-        return place; /* held back already */
-    *at = entry_id_before(*at);
-    return place;
-}
-
 /*
  * A line that overtakes others must not tell a position behind theirs: who reconnects with it would
  * never get them. So it tells one before them all; and of a backlog, in a copy of its own. NULL: it
@@ -112,12 +69,10 @@ place_before(const struct session *session, const struct note *note)
 static struct note *
 own_copy(const struct session *session, const struct note *note, unsigned nth)
 {
-    const struct note *overtaken = nth < session->queue_count ? *slot_of(session, nth) : NULL;
+    const struct note *overtaken = outbound_nth(&session->outbound, nth);
     const struct place told = note_told(note, session->own_shard);
-    struct place place = told;
+    const struct place place = outbound_before(&session->outbound, nth, session->own_shard, told);
 
-    for (unsigned i = nth; i < session->queue_count; i++)
-        place = place_min(place, place_before(session, *slot_of(session, i)));
     if (place_equal(place, told) && backlog_told(session, place, overtaken) == NULL)
         return NULL;
     return session_note_at(session, note, place, overtaken);
@@ -126,52 +81,20 @@ own_copy(const struct session *session, const struct note *note, unsigned nth)
 struct place
 session_before_queue(const struct session *session, struct place to)
 {
-    unsigned run_count = session->run != NULL ? session->run->count : 0;
-
-    for (unsigned i = 0; i < run_count; i++)
-        to = place_min(to, place_before(session, session->run->notes[i]));
-    for (unsigned i = 0; i < session->queue_count; i++)
-        to = place_min(to, place_before(session, *slot_of(session, i)));
-    return to;
-}
-
-/* One note in many queues is in memory once. */
-static void
-count_in(struct hub *hub, struct note *note)
-{
-    if (note->queues++ == 0)
-        hub->queued_bytes += sizeof(*note) + note->line_len;
-}
-
-static void
-count_out(struct hub *hub, struct note *note)
-{
-    if (--note->queues == 0)
-        hub->queued_bytes -= sizeof(*note) + note->line_len;
+    return outbound_before(&session->outbound, 0, session->own_shard, to);
 }
 
 /* Takes over a reference. */
 static void
 insert(struct session *session, struct note *note)
 {
-    uint8_t priority = note->frame.as.note.priority;
-    unsigned place = session->queue_count;
-    struct note *copy;
+    struct outbound *outbound = &session->outbound;
+    /* A poll resumes from its last position: it receives what waits in the order of the stream. */
+    unsigned nth = session->is_poll ? outbound->count
+                                    : outbound_position(outbound, note->frame.as.note.priority);
+    struct note *copy = own_copy(session, note, nth);
 
-    make_room(session);
-    if (place == 0)
-        session->queued_us = clock_monotonic_us();
-    /* A poll goes on from its last position: it gets all of what waits, but by and by. */
-    while (place > 0 && !session->is_poll &&
-           (*slot_of(session, place - 1))->frame.as.note.priority > priority)
-        place--;
-    copy = own_copy(session, note, place);
-    for (unsigned i = session->queue_count; i > place; i--)
-        *slot_of(session, i) = *slot_of(session, i - 1);
-    *slot_of(session, place) = copy != NULL ? copy : note;
-    session->queue_count++;
-    session->queue_bytes += (*slot_of(session, place))->line_len;
-    count_in(session->hub, *slot_of(session, place));
+    outbound_insert(outbound, nth, copy != NULL ? copy : note, &session->hub->queued_bytes);
     if (copy != NULL)
         note_unref(note);
 }
@@ -180,9 +103,8 @@ insert(struct session *session, struct note *note)
 static void
 break_run(struct session *session, size_t sent)
 {
-    struct run *run = session->run;
+    struct run *run = outbound_take_run(&session->outbound);
 
-    session->run = NULL;
     for (unsigned i = 0; run != NULL && i < run->count; i++) {
         if (sent >= run->notes[i]->ws_len) {
             sent -= run->notes[i]->ws_len;
@@ -206,12 +128,12 @@ session_queue(struct session *session, struct note *note)
 static bool
 join_run(struct hub *hub, struct session *session, const struct run *run)
 {
-    struct run *whole = run_joint_of(&hub->joint, session->run, run);
+    struct run *whole = run_joint_of(&hub->joint, session->outbound.run, run);
 
     if (whole == NULL)
         return false;
-    run_unref(session->run);
-    session->run = run_ref(whole);
+    run_unref(session->outbound.run);
+    session->outbound.run = run_ref(whole);
     return true;
 }
 
@@ -220,11 +142,11 @@ session_queue_run(struct hub *hub, struct session *session, struct run *run)
 {
     if (session->is_blocked || session->has_backlog || session->has_said || session->is_poll)
         return false;
-    if (session->run != NULL)
+    if (session->outbound.run != NULL)
         return join_run(hub, session, run);
     if (!session_is_idle(session))
         return false;
-    session->run = run_ref(run);
+    session->outbound.run = run_ref(run);
     wake(hub, session);
     return true;
 }
@@ -232,16 +154,7 @@ session_queue_run(struct hub *hub, struct session *session, struct run *run)
 void
 session_drop_queue(struct session *session)
 {
-    run_unref(session->run);
-    session->run = NULL;
-    for (unsigned i = 0; i < session->queue_count; i++) {
-        count_out(session->hub, *slot_of(session, i));
-        note_unref(*slot_of(session, i));
-    }
-    session->queue_count = 0;
-    free(session->queue);
-    session->queue = NULL;
-    session->queue_room = 0;
+    outbound_clear(&session->outbound, &session->hub->queued_bytes);
 }
 
 bool
@@ -265,24 +178,6 @@ session_say(struct session *session, const char *line, size_t len)
 
 /* What goes out. */
 
-/* Takes the reference out of the queue. */
-static struct note *
-take_note(struct session *session)
-{
-    struct note *note = *slot_of(session, 0);
-
-    session->queue_first = (session->queue_first + 1) & (session->queue_room - 1);
-    session->queue_count--;
-    session->queue_bytes -= note->line_len;
-    count_out(session->hub, note);
-    if (session->queue_count == 0) {
-        free(session->queue);
-        session->queue = NULL;
-        session->queue_room = 0;
-    }
-    return note;
-}
-
 /* What expired at the head of the queue goes, and is told as one gap. */
 static void
 drop_expired(struct session *session)
@@ -290,8 +185,8 @@ drop_expired(struct session *session)
     struct place from = {.own = {0, 0}}, to = from;
     bool has_lost = false;
 
-    while (session->queue_count > 0 && note_is_expired(*slot_of(session, 0))) {
-        struct note *note = take_note(session);
+    while (session->outbound.count > 0 && note_is_expired(outbound_nth(&session->outbound, 0))) {
+        struct note *note = outbound_take(&session->outbound, &session->hub->queued_bytes);
         struct place place = session_place_behind(session, note);
 
         window_drop(session, note);
@@ -319,7 +214,7 @@ count_time(const struct session *session, const struct note *note)
 static struct note *
 pop_note(struct session *session)
 {
-    struct note *note = take_note(session);
+    struct note *note = outbound_take(&session->outbound, &session->hub->queued_bytes);
 
     stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
     count_time(session, note);
@@ -356,8 +251,8 @@ gather(struct session *session, struct iovec pieces[PIECES_MAX], size_t *ret_sai
     *ret_said_len = frame_said(session, &said);
     if (*ret_said_len > 0)
         pieces[count++] = (struct iovec){said, *ret_said_len};
-    for (unsigned i = 0; i < session->queue_count && count < PIECES_MAX; i++) {
-        const struct note *note = *slot_of(session, i);
+    for (unsigned i = 0; i < session->outbound.count && count < PIECES_MAX; i++) {
+        const struct note *note = outbound_nth(&session->outbound, i);
 
         if (bytes > 0 && bytes + note->ws_len > PIECES_BYTES_MAX)
             break;
@@ -399,7 +294,7 @@ give(struct session *session, const struct iovec *pieces, int count, int file)
 static void
 send_run(struct hub *hub, struct session *session)
 {
-    struct run *run = session->run;
+    struct run *run = session->outbound.run;
     struct iovec piece = {run->bytes, run->len};
     int file = session->transport->send_file != NULL ? run_file(run) : -1;
     size_t taken = give(session, &piece, 1, file);
@@ -408,7 +303,7 @@ send_run(struct hub *hub, struct session *session)
         break_run(session, taken);
         return;
     }
-    session->run = NULL;
+    session->outbound.run = NULL;
     stats_add(hub->stats, STAT_HUB_DELIVERED, run->count);
     count_time(session, run->notes[0]);
     run_unref(run);
@@ -433,7 +328,7 @@ send_queue(struct session *session)
         session->has_said = session->lost_why != NULL;
     }
     while (taken > 0) {
-        taken -= (*slot_of(session, 0))->ws_len;
+        taken -= outbound_nth(&session->outbound, 0)->ws_len;
         note_unref(pop_note(session));
     }
     session_tell_gone(session);
@@ -444,9 +339,9 @@ send_some(struct hub *hub, struct session *session)
 {
     if (session->is_blocked)
         return;
-    if (session->run != NULL && (session->has_said || run_is_stale(session->run)))
+    if (session->outbound.run != NULL && (session->has_said || run_is_stale(session->outbound.run)))
         break_run(session, 0);
-    if (session->run != NULL)
+    if (session->outbound.run != NULL)
         send_run(hub, session);
     else
         send_queue(session);
@@ -464,7 +359,7 @@ look_ahead(const struct session *next)
         return;
     __builtin_prefetch(next->socket);
     if (next->waking_next != NULL)
-        __builtin_prefetch(next->waking_next);
+        __builtin_prefetch(&next->waking_next->outbound.run);
 }
 
 bool

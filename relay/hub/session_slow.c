@@ -19,13 +19,13 @@ session_slow(const struct session *session, int64_t now_us)
 
     if (!session->is_blocked)
         return NULL;
-    if (session->queue_bytes + session->passed_bytes >= (size_t)config->gate.slow_bytes &&
+    if (session->outbound.bytes + session->passed_bytes >= (size_t)config->gate.slow_bytes &&
         now_us - session->taken_us >= SLOW_GRACE_US)
         return "more than slow_bytes are unsent";
     if (first != NULL) {
         since_us = first->made_us;
-        if (since_us < session->queued_us)
-            since_us = session->queued_us; /* fetched later: it waits only since then */
+        if (since_us < session->outbound.since_us)
+            since_us = session->outbound.since_us; /* fetched later: it waits only since then */
     }
     return now_us - since_us > config->gate.slow_age_ms * 1000 ? "the oldest unsent line is too old"
                                                                : NULL;

@@ -21,7 +21,7 @@ declare -A below=(
 declare -A folders=(
     [base]=". core system metrics config"
     [store]="scripts . connection shards ingest read delivery admin direct"
-    [hub]="fanout ."
+    [hub]="fanout session ."
     [gate]="net http ws api ."
 )
 

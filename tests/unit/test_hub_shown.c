@@ -137,11 +137,11 @@ test_what_nobody_waits_for_is_given_in_order(void **state)
 {
     (void)state;
     take(1, RC_OK, true);
-    assert_int_equal(session.queue_count, 0);
+    assert_int_equal(session.outbound.count, 0);
     take(0, RC_OK, true);
-    assert_int_equal(session.queue_count, 2);
-    assert_int_equal(session.queue[0]->id.ms, 1);
-    assert_int_equal(session.queue[1]->id.ms, 2);
+    assert_int_equal(session.outbound.count, 2);
+    assert_int_equal(session.outbound.notes[0]->id.ms, 1);
+    assert_int_equal(session.outbound.notes[1]->id.ms, 2);
 }
 
 static void
@@ -150,7 +150,7 @@ test_it_does_not_go_past_what_was_held_back_first(void **state)
     (void)state;
     take(1, RC_OK, true);
     take(0, RC_OK, false);
-    assert_int_equal(session.queue_count, 0);
+    assert_int_equal(session.outbound.count, 0);
     assert_int_equal(session.asked, 0);
 }
 
@@ -187,11 +187,11 @@ test_a_report_that_failed_is_made_again_in_its_place(void **state)
     take(0, RC_IO, false);
     assert_true(shown_waits(&hub)); /* so that no ack goes before it */
     take(1, RC_OK, true);
-    assert_int_equal(session.queue_count, 0);
+    assert_int_equal(session.outbound.count, 0);
     assert_int_equal(call_count, 3);
     take(2, RC_OK, true);
-    assert_int_equal(session.queue_count, 2);
-    assert_int_equal(session.queue[0]->id.ms, 1);
+    assert_int_equal(session.outbound.count, 2);
+    assert_int_equal(session.outbound.notes[0]->id.ms, 1);
 }
 
 /* As many reports are under way as may be: the next one waits, and acks wait for it. */

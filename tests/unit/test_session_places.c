@@ -125,7 +125,7 @@ test_what_was_read_is_told(void **state)
     assert_true(place_equal(session.cursor, at(101, 90)));
     offer(0, 100, FRAME_PRIORITY_NORMAL);
     offer(OWN, 90, FRAME_PRIORITY_NORMAL);
-    assert_int_equal(session.queue_count, 0);
+    assert_int_equal(session.outbound.count, 0);
 }
 
 static void
@@ -230,9 +230,9 @@ test_who_falls_behind_is_before_what_came_then(void **state)
     offer(0, 10, FRAME_PRIORITY_NORMAL);
     offer(1, 70, FRAME_PRIORITY_NORMAL);
     offer(OWN, 20, FRAME_PRIORITY_NORMAL);
-    session.queue_bytes += 4096;
+    session.outbound.bytes += 4096;
     offer(0, 11, FRAME_PRIORITY_NORMAL);
-    session.queue_bytes -= 4096;
+    session.outbound.bytes -= 4096;
     assert_int_equal(session.state, SESSION_CATCHING_UP);
     assert_true(place_equal(session.cursor, at(10, 20)));
 }

@@ -60,7 +60,7 @@ test_every_cut_gives_whole_lines_once(void **state)
         assert_string_equal(told(), "{} " MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3")
                                         MSG("4-0", "4") MSG("5-0", "5"));
         assert_int_equal(stats.values[STAT_HUB_DELIVERED], 5);
-        assert_null(session.queue);
+        assert_null(session.outbound.notes);
     }
 }
 
@@ -71,7 +71,7 @@ test_a_run_goes_in_one_piece(void **state)
 
     (void)state;
     session_offer_run(&hub, &session, run);
-    assert_null(session.queue);
+    assert_null(session.outbound.notes);
     hub_send_some(&hub, 10);
     assert_string_equal(told(), MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3"));
     assert_int_equal(stats.values[STAT_HUB_DELIVERED], 3);
@@ -130,7 +130,7 @@ leave(struct run *run)
 static void
 offer_run(struct run *run)
 {
-    struct run *waiting = session.run;
+    struct run *waiting = session.outbound.run;
 
     if (waiting != NULL)
         wait_too(waiting);
@@ -151,8 +151,8 @@ test_runs_that_wait_go_as_one(void **state)
         offer_run(make_run(1, 2));
         offer_run(make_run(3, 1));
         offer_run(make_run(4, 2));
-        assert_null(session.queue);
-        assert_int_equal(session.run->count, 5);
+        assert_null(session.outbound.notes);
+        assert_int_equal(session.outbound.run->count, 5);
         hub_send_some(&hub, 10);
         assert_int_equal(fake.calls, 1);
         the_rest_comes();
@@ -170,7 +170,7 @@ test_runs_of_one_session_stay_apart(void **state)
         run_unref(run);
     }
     assert_null(hub.joint.whole);
-    assert_int_equal(session.queue_count, 3);
+    assert_int_equal(session.outbound.count, 3);
 }
 
 static void
@@ -179,8 +179,8 @@ test_a_poll_gets_no_runs(void **state)
     (void)state;
     session.is_poll = true;
     offer_run(make_run(1, 2));
-    assert_null(session.run);
-    assert_int_equal(session.queue_count, 2);
+    assert_null(session.outbound.run);
+    assert_int_equal(session.outbound.count, 2);
 }
 
 static void
@@ -291,7 +291,7 @@ test_high_goes_before_normal_before_low(void **state)
                         MSG("0-18446744073709551615", "3") MSG("0-18446744073709551615", "5")
                             MSG("0-18446744073709551615", "2") MSG("0-18446744073709551615", "4")
                                 MSG("1-0", "1") MSG("6-0", "6"));
-    assert_int_equal(session.queue_bytes, 0);
+    assert_int_equal(session.outbound.bytes, 0);
 }
 
 static void
@@ -337,7 +337,7 @@ test_a_full_queue_pauses_and_loses_nothing(void **state)
     assert_int_equal(session.state, SESSION_CATCHING_UP);
     assert_int_equal(session.cursor.shared.ms,
                      ms - 1); /* the last one comes with the catching up */
-    assert_int_equal(session.queue_count, ms - 1);
+    assert_int_equal(session.outbound.count, ms - 1);
     assert_null(session_slow(&session, session.taken_us));
     assert_non_null(session_slow(&session, session.taken_us + 1000000));
     for (int i = 0; i < 100; i++) {
@@ -399,13 +399,13 @@ static bool
 is_kept(uint64_t ms, uint8_t priority, uint8_t type, bool needs_ack)
 {
     struct note *note = make_note(ms, priority);
-    unsigned before = session.queue_count;
+    unsigned before = session.outbound.count;
 
     note->frame.as.note.type = type;
     note->needs_ack = needs_ack;
     session_offer(&session, note);
     note_unref(note);
-    return session.queue_count > before;
+    return session.outbound.count > before;
 }
 
 static void

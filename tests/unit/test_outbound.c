@@ -1,0 +1,177 @@
+/* test_outbound.c: does a socket's queue keep priorities, counts and positions? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "heads.h"
+#include "hub/session/outbound.h"
+
+static size_t queued_bytes;
+
+/* For everyone; its line reports the position of its own entry. */
+static struct note *
+make_note(uint64_t ms, uint8_t priority)
+{
+    unsigned char head[HEAD_FOR_ALL];
+    struct entry entry = {.id = {ms, 0}};
+
+    head_for_all(head);
+    head[FRAME_NOTE_AT_PRIORITY] = priority;
+    assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
+    entry.data = (struct bytes){(const unsigned char *)"{}", 2};
+    return note_new(&entry, "e", &entry.id, 1);
+}
+
+static void
+insert(struct outbound *outbound, uint64_t ms, uint8_t priority)
+{
+    outbound_insert(outbound, outbound_position(outbound, priority), make_note(ms, priority),
+                    &queued_bytes);
+}
+
+static uint64_t
+take(struct outbound *outbound)
+{
+    struct note *note = outbound_take(outbound, &queued_bytes);
+    uint64_t ms = note->id.ms;
+
+    note_unref(note);
+    return ms;
+}
+
+static void
+test_priorities_overtake_and_else_the_order_stays(void **state)
+{
+    struct outbound outbound = {0};
+    const uint64_t order[] = {3, 5, 2, 4, 1, 6};
+
+    (void)state;
+    insert(&outbound, 1, FRAME_PRIORITY_LOW);
+    insert(&outbound, 2, FRAME_PRIORITY_NORMAL);
+    insert(&outbound, 3, FRAME_PRIORITY_HIGH);
+    insert(&outbound, 4, FRAME_PRIORITY_NORMAL);
+    insert(&outbound, 5, FRAME_PRIORITY_HIGH);
+    insert(&outbound, 6, FRAME_PRIORITY_LOW);
+    assert_int_equal(outbound_notes(&outbound), 6);
+    for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
+        assert_int_equal(take(&outbound), order[i]);
+    assert_true(outbound_is_empty(&outbound));
+}
+
+static void
+test_an_empty_queue_has_no_memory(void **state)
+{
+    struct outbound outbound = {0};
+
+    (void)state;
+    for (int round = 0; round < 3; round++) {
+        insert(&outbound, 1, FRAME_PRIORITY_NORMAL);
+        assert_non_null(outbound.notes);
+        assert_int_equal(take(&outbound), 1);
+        assert_null(outbound.notes);
+    }
+    assert_int_equal(outbound_bytes(&outbound), 0);
+    assert_int_equal(queued_bytes, 0);
+    assert_null(outbound_nth(&outbound, 0));
+}
+
+/* The ring grows while its first one is anywhere. */
+static void
+test_it_grows_to_its_limit_in_order(void **state)
+{
+    struct outbound outbound = {0};
+    uint64_t in = 0, out = 0;
+
+    (void)state;
+    while (outbound.count < OUTBOUND_MAX) {
+        insert(&outbound, ++in, FRAME_PRIORITY_NORMAL);
+        insert(&outbound, ++in, FRAME_PRIORITY_NORMAL);
+        assert_int_equal(take(&outbound), ++out);
+    }
+    while (!outbound_is_empty(&outbound))
+        assert_int_equal(take(&outbound), ++out);
+    assert_int_equal(in, out);
+}
+
+static void
+test_a_notification_in_several_queues_counts_once(void **state)
+{
+    struct outbound queues[3] = {{0}};
+    struct note *note = make_note(1, FRAME_PRIORITY_NORMAL);
+    const size_t bytes = sizeof(*note) + note->line_len;
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        outbound_insert(&queues[i], 0, note_ref(note), &queued_bytes);
+    assert_int_equal(queued_bytes, bytes);
+    assert_int_equal(outbound_bytes(&queues[2]), note->line_len);
+    outbound_clear(&queues[0], &queued_bytes);
+    outbound_clear(&queues[1], &queued_bytes);
+    assert_int_equal(queued_bytes, bytes);
+    outbound_clear(&queues[2], &queued_bytes);
+    assert_int_equal(queued_bytes, 0);
+    assert_int_equal(note->refs, 1);
+    note_unref(note);
+}
+
+static void
+test_a_run_counts_and_leaves_as_a_whole(void **state)
+{
+    struct outbound outbound = {0};
+    struct note *notes[] = {make_note(5, FRAME_PRIORITY_NORMAL),
+                            make_note(6, FRAME_PRIORITY_NORMAL)};
+    struct run *run = run_new(notes, 2);
+    struct place before;
+
+    (void)state;
+    outbound.run = run;
+    assert_false(outbound_is_empty(&outbound));
+    assert_int_equal(outbound_notes(&outbound), 2);
+    assert_int_equal(outbound_bytes(&outbound), run->len);
+    before = outbound_before(&outbound, 0, 0, (struct place){.shared = {9, 0}});
+    assert_true(entry_id_less(before.shared, (struct entry_id){5, 0}));
+    assert_ptr_equal(outbound_take_run(&outbound), run);
+    assert_null(outbound_take_run(&outbound));
+    run_unref(run);
+    note_unref(notes[0]);
+    note_unref(notes[1]);
+}
+
+static void
+test_a_client_resumes_before_what_it_was_not_sent(void **state)
+{
+    struct outbound outbound = {0};
+    const struct place place = {.shared = {9, 0}};
+    struct place before;
+
+    (void)state;
+    assert_true(place_equal(outbound_before(&outbound, 0, 0, place), place));
+    insert(&outbound, 4, FRAME_PRIORITY_HIGH);
+    insert(&outbound, 7, FRAME_PRIORITY_LOW);
+    before = outbound_before(&outbound, 0, 0, place);
+    assert_true(entry_id_less(before.shared, (struct entry_id){4, 0}));
+    before = outbound_before(&outbound, 1, 0, place);
+    assert_true(entry_id_less(before.shared, (struct entry_id){7, 0}));
+    assert_false(entry_id_less(before.shared, (struct entry_id){6, 0}));
+    assert_true(place_equal(outbound_before(&outbound, 2, 0, place), place));
+    outbound_clear(&outbound, &queued_bytes);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_priorities_overtake_and_else_the_order_stays),
+        cmocka_unit_test(test_an_empty_queue_has_no_memory),
+        cmocka_unit_test(test_it_grows_to_its_limit_in_order),
+        cmocka_unit_test(test_a_notification_in_several_queues_counts_once),
+        cmocka_unit_test(test_a_run_counts_and_leaves_as_a_whole),
+        cmocka_unit_test(test_a_client_resumes_before_what_it_was_not_sent),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
