@@ -37,7 +37,8 @@ endif
 
 # ---- what is built from what
 # relay/ has rooms, a room may have one level of folders; the include lint knows their order.
-relay_sources := $(wildcard relay/*.c relay/*/*.c relay/*/*/*.c)
+# decoder/protocol/ is what plugin and relay agree on: compiled into both.
+relay_sources := $(wildcard relay/*.c relay/*/*.c relay/*/*/*.c decoder/protocol/*.c)
 scripts := $(sort $(wildcard relay/store/scripts/*.lua))
 script_parts := $(wildcard relay/store/scripts/parts/*.lua)
 script_constants := $(BUILD)/gen/script_constants
@@ -49,7 +50,7 @@ generated := gen/store_scripts.o gen/gate_console_page_parts.o
 unit_sources := $(wildcard tests/unit/test_*.c)
 # The decoder's part that needs no server, linked into unit tests.
 pure_sources := decoder/json.c
-c_files := $(wildcard relay/*.[ch] relay/*/*.[ch] relay/*/*/*.[ch] decoder/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] \
+c_files := $(wildcard relay/*.[ch] relay/*/*.[ch] relay/*/*/*.[ch] decoder/*.[ch] decoder/*/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] \
     tests/bench/*/*.c)
 
 relay_objects := $(relay_sources:%.c=$(BUILD)/obj/%.o) $(generated:%=$(BUILD)/obj/%)

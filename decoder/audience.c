@@ -72,7 +72,7 @@ list_add(struct target_list *list, const struct text_set *set, char *text, int l
 
     if (len == 0 || *slot != 0)
         return;
-    if (len > TARGET_BYTES_MAX) {
+    if (len > LIMIT_TARGET) {
         list->too_many = true;
         return;
     }
@@ -130,7 +130,7 @@ targets_of_value(struct encoder *encoder, Datum value)
         return targets_of_array(encoder, value);
     list = list_new(1);
     list->texts[0] = encode_plain(encoder, value, &list->lengths[0]);
-    list->too_many = list->lengths[0] > TARGET_BYTES_MAX;
+    list->too_many = list->lengths[0] > LIMIT_TARGET;
     list->count = list->lengths[0] > 0 && !list->too_many;
     return list;
 }
@@ -196,7 +196,7 @@ put_part(char *out, const char *text, int len)
 static void
 put_combination(struct target_list *list, struct target_list *const *parts, int count, int nth)
 {
-    int picks[TARGET_PARTS_MAX];
+    int picks[LIMIT_PARTS];
     int room = count;
     char *out;
 
@@ -251,7 +251,7 @@ audience_is_lacking(const struct plan *plan, const struct image *image)
 struct target_list *
 audience_targets(const struct plan *plan, const struct image *image)
 {
-    struct target_list *parts[TARGET_PARTS_MAX];
+    struct target_list *parts[LIMIT_PARTS];
 
     for (int i = 0; i < plan->part_count; i++) {
         parts[i] = targets_of_part(&plan->parts[i], image);

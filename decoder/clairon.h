@@ -19,7 +19,7 @@
 
 #include "condition.h"
 #include "encode.h"
-#include "frame.h"
+#include "protocol/envelope.h"
 #include "options.h"
 #include "rules.h"
 
@@ -114,7 +114,7 @@ struct plan {
     struct column *columns;
     int target_state; /* TARGET_* */
     int part_count;   /* of a target; more than one: of a composite audience */
-    struct target_part parts[TARGET_PARTS_MAX];
+    struct target_part parts[LIMIT_PARTS];
     int emitter_state;                             /* TARGET_COLUMNS, _DROPPED or _NONE */
     struct bound_column emitter;                   /* with TARGET_COLUMNS */
     struct fragment front;                         /* then: what stands before it in `heads` */
@@ -284,16 +284,14 @@ extern void note_set_expiration(struct decoder *decoder, struct note_head *head,
                                 const Interval *ttl);
 /* Replaces the minified line that begins at `start` by an indented one, up to PRETTY_BYTES_MAX. */
 extern void note_indent(StringInfo out, int start);
-/* `"..timestamp"` and all that follows it in metadata. */
+/* The timestamp, behind its opening quote, and all up to the payload. */
 extern void note_put_times(struct decoder *decoder, StringInfo out, const struct note_head *head);
 extern void note_put_targets(const struct encode_settings *settings, StringInfo out,
                              const struct target_list *targets);
-/* From the targets' end to the line's. */
-extern void note_put_retry(StringInfo out, uint16 flags, uint16 retry_limit,
-                           enum frame_backoff backoff);
-extern const char *const note_priorities[];
-extern const char *const note_types[];
-extern const char *const note_operations[];
+/* The fields of the envelope from `first` to `last`. */
+extern void note_put_envelope(struct decoder *decoder, StringInfo out,
+                              const struct envelope *envelope, enum envelope_field first,
+                              enum envelope_field last);
 
 /* packet.c */
 extern void packet_setup(LogicalDecodingContext *ctx);

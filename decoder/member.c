@@ -58,7 +58,7 @@ read_text(struct encoder *encoder, const struct image *image, int at, char **ret
     if (image_lacks(image, at, encoder->typlen))
         return false;
     text = encode_plain(encoder, image->values[at], &len);
-    if (len > TARGET_BYTES_MAX)
+    if (len > LIMIT_TARGET)
         return false;
     *ret_text = pnstrdup(text, len);
     return true;

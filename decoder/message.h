@@ -40,9 +40,9 @@
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
-#include "frame.h"
+#include "protocol/frame.h"
 #include "rules.h"
-#include "traceparent.h"
+#include "protocol/traceparent.h"
 
 #define MESSAGE_PREFIX "clairon"
 /* An empty message for each repeat of a key: for a counter alone, so it is not authenticated. */

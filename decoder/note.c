@@ -6,11 +6,6 @@
 
 #include "json.h"
 
-const char *const note_priorities[] = {"HIGH", "NORMAL", "LOW"};
-const char *const note_types[] = {"REALTIME", "NOTIFICATION", "SYSTEM"};
-const char *const note_operations[] = {"create", "update", "delete", "truncate", "notify"};
-static const char *const backoffs[] = {"EXPONENTIAL", "LINEAR", "FIXED"};
-
 /* From 2000, where PostgreSQL's time begins: twenty times 400 years. */
 #define DAYS_UP_TO_YEAR_10000 (INT64CONST(20) * 146097)
 
@@ -83,6 +78,36 @@ note_set_expiration(struct decoder *decoder, struct note_head *head, const Inter
     head->expires_us = decoder->commit_us + (head->expires - decoder->commit_time);
 }
 
+/* Where envelope_write puts its text. */
+struct envelope_target {
+    const struct encode_settings *settings;
+    StringInfo out;
+};
+
+static void
+put_envelope_raw(void *to, const char *bytes, size_t len)
+{
+    encode_raw(((struct envelope_target *)to)->out, bytes, len);
+}
+
+static void
+put_envelope_text(void *to, const char *utf8, size_t len)
+{
+    struct envelope_target *target = to;
+
+    encode_utf8_text(target->settings, target->out, utf8, len);
+}
+
+void
+note_put_envelope(struct decoder *decoder, StringInfo out, const struct envelope *envelope,
+                  enum envelope_field first, enum envelope_field last)
+{
+    struct envelope_target target = {&decoder->settings, out};
+    const struct envelope_writer writer = {&target, put_envelope_raw, put_envelope_text};
+
+    envelope_write(&writer, envelope, first, last);
+}
+
 void
 note_put_targets(const struct encode_settings *settings, StringInfo out,
                  const struct target_list *targets)
@@ -94,17 +119,6 @@ note_put_targets(const struct encode_settings *settings, StringInfo out,
         encode_utf8_text(settings, out, targets->texts[i], targets->lengths[i]);
     }
     encode_literal(out, "]");
-}
-
-void
-note_put_retry(StringInfo out, uint16 flags, uint16 retry_limit, enum frame_backoff backoff)
-{
-    appendStringInfo(out,
-                     "},\"retry\":{\"ack_required\":%s,\"enabled\":%s,\"attempts\":0,"
-                     "\"limit\":%u,\"backoff\":\"%s\"}}}",
-                     (flags & FRAME_ACK_REQUIRED) != 0 ? "true" : "false",
-                     (flags & FRAME_RETRY_ENABLED) != 0 ? "true" : "false", retry_limit,
-                     backoffs[backoff]);
 }
 
 /* One column: its value, or null where it is too large or cannot be read. */
@@ -203,7 +217,7 @@ put_images(StringInfo out, const struct note *note, Size value_limit)
 
     for (int i = 0; i < plan->column_count; i++)
         plan->columns[i].state &= COLUMN_CHANGED;
-    encode_literal(out, "\"payload\":{\"before\":");
+    encode_literal(out, "{\"before\":");
     put_image(out, plan, note->before, value_limit, false);
     encode_literal(out, ",\"after\":");
     put_image(out, plan, note->after, value_limit, compared);
@@ -220,7 +234,7 @@ put_images(StringInfo out, const struct note *note, Size value_limit)
     return states;
 }
 
-/* From "payload" up to what its plan knows; true when a value could not be read. */
+/* The payload up to what its plan knows; true when a value could not be read. */
 static bool
 put_payload(struct decoder *decoder, StringInfo out, const struct note *note)
 {
@@ -245,10 +259,10 @@ note_put_times(struct decoder *decoder, StringInfo out, const struct note_head *
 {
     encode_raw(out, decoder->commit_text, decoder->commit_text_len);
     if (head->expires_us != 0) {
-        encode_literal(out, "\",\"expiration\":\"");
+        encode_literal(out, "\"" ENVELOPE_EXPIRATION_TEXT "\"");
         out->len = encode_instant(encode_reserve(out, 40), head->expires) - out->data;
     }
-    encode_literal(out, "\"},");
+    encode_literal(out, "\"" ENVELOPE_PAYLOAD_TEXT);
 }
 
 /* True when a value could not be read. */
@@ -258,7 +272,7 @@ put_line(struct decoder *decoder, StringInfo out, const struct note *note,
 {
     bool undecodable = note->undecodable;
 
-    encode_literal(out, "{\"metadata\":{\"id\":\"");
+    encode_literal(out, ENVELOPE_ID_TEXT "\"");
     encode_put_uuid(out, &head->id);
     if (note->emitter.bytes != NULL) {
         put_fragment(out, &note->plan->front);

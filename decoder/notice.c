@@ -3,12 +3,6 @@
 #include "message.h"
 #include "spool.h"
 
-static void
-put_text(struct decoder *decoder, StringInfo out, const char *utf8, int len)
-{
-    encode_utf8_text(&decoder->settings, out, utf8, len);
-}
-
 /* Made with the rules' topic_prefix of this reader, as a rule's own would be. */
 static struct fragment
 topic_of(struct decoder *decoder, const struct message *message)
@@ -30,44 +24,37 @@ topic_of(struct decoder *decoder, const struct message *message)
 }
 
 static void
-put_metadata(struct decoder *decoder, StringInfo out, const struct message *message,
-             const struct note_head *head)
-{
-    encode_literal(out, "{\"metadata\":{\"id\":\"");
-    encode_put_uuid(out, &head->id);
-    appendStringInfo(out, "\",\"priority\":\"%s\",\"type\":\"%s\",\"emitter\":",
-                     note_priorities[head->priority], note_types[head->type]);
-    put_text(decoder, out, message->emitter, message->emitter_len);
-    encode_literal(out, ",\"source\":");
-    put_text(decoder, out, message->source, message->source_len);
-    encode_literal(out, ",\"topic\":");
-    put_text(decoder, out, head->topic.bytes, head->topic.len);
-    encode_literal(out, ",\"operation\":\"notify\"");
-    if (message->traceparent != NULL) {
-        encode_literal(out, ",\"traceparent\":\"");
-        encode_raw(out, message->traceparent, TRACEPARENT_LEN);
-        appendStringInfoChar(out, '"');
-    }
-    encode_literal(out, ",\"timestamp\":\"");
-    note_put_times(decoder, out, head);
-}
-
-static void
 put_line(struct decoder *decoder, StringInfo out, const struct message *message,
          const struct note_head *head)
 {
+    struct envelope envelope = {
+        .priority = message->priority,
+        .type = message->type,
+        .operation = FRAME_OPERATION_NOTIFY,
+        .backoff = message->backoff,
+        .emitter = {message->emitter, message->emitter_len},
+        .source = {message->source, message->source_len},
+        .topic = {head->topic.bytes, head->topic.len},
+        .traceparent = {message->traceparent, TRACEPARENT_LEN},
+        .audience = {message->audience, message->audience_len},
+        .ack_required = (message->flags & FRAME_ACK_REQUIRED) != 0,
+        .retry_enabled = (message->flags & FRAME_RETRY_ENABLED) != 0,
+        .retry_limit = message->retry_limit,
+    };
     char *dst;
 
-    put_metadata(decoder, out, message, head);
-    encode_literal(out, "\"payload\":");
+    encode_literal(out, ENVELOPE_ID_TEXT "\"");
+    encode_put_uuid(out, &head->id);
+    encode_literal(out, "\"");
+    note_put_envelope(decoder, out, &envelope, ENVELOPE_PRIORITY, ENVELOPE_TRACEPARENT);
+    encode_literal(out, ENVELOPE_TIMESTAMP_TEXT "\"");
+    note_put_times(decoder, out, head);
     dst = encode_reserve(out, JSON_ESCAPE_GROWTH * message->payload_len);
     out->len = json_compact(dst, message->payload, message->payload_len, decoder->settings.ascii) -
                out->data;
-    encode_literal(out, ",\"routing\":{\"audience\":{\"type\":");
-    put_text(decoder, out, message->audience, message->audience_len);
-    encode_literal(out, ",\"targets\":");
+    note_put_envelope(decoder, out, &envelope, ENVELOPE_AUDIENCE, ENVELOPE_TARGETS);
     note_put_targets(&decoder->settings, out, &message->targets);
-    note_put_retry(out, message->flags, message->retry_limit, message->backoff);
+    note_put_envelope(decoder, out, &envelope, ENVELOPE_ACK_REQUIRED, ENVELOPE_END);
 }
 
 static void

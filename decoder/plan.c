@@ -190,17 +190,13 @@ fragment_of(StringInfo text)
     return fragment;
 }
 
-static void
-put_json(struct decoder *decoder, StringInfo out, const char *text)
+static const char *
+utf8_name(const char *name)
 {
-    encode_text(&decoder->settings, out, text, strlen(text));
-}
+    int len;
+    char *utf8 = encode_to_utf8(pstrdup(name), strlen(name), &len);
 
-/* Rules hold UTF-8 already; only ascii output has more to do. */
-static void
-put_json_utf8(struct decoder *decoder, StringInfo out, const char *utf8)
-{
-    encode_utf8_text(&decoder->settings, out, utf8, strlen(utf8));
+    return pnstrdup(utf8, len);
 }
 
 static void
@@ -221,45 +217,56 @@ plan_topic(struct decoder *decoder, struct plan *plan, const char *source)
     plan->topic.len = len;
 }
 
-/* From the id's end to the emitter. */
-static void
-put_front(StringInfo out, const struct rule *rule)
+/* What all rows of the plan share, in the words of envelope.h. */
+static struct envelope
+plan_envelope(const struct plan *plan, const char *source, enum frame_operation operation)
 {
-    appendStringInfo(out, "\",\"priority\":\"%s\",\"type\":\"%s\",\"emitter\":",
-                     note_priorities[rule->priority], note_types[rule->type]);
+    const struct rule *rule = plan->rule;
+    uint16 flags = rule_flags(rule);
+
+    return (struct envelope){.priority = rule->priority,
+                             .type = rule->type,
+                             .operation = operation,
+                             .backoff = rule->backoff,
+                             .emitter = {rule->emitter, strlen(rule->emitter)},
+                             .source = {source, strlen(source)},
+                             .topic = {plan->topic.bytes, plan->topic.len},
+                             .audience = {rule->audience, strlen(rule->audience)},
+                             .ack_required = (flags & FRAME_ACK_REQUIRED) != 0,
+                             .retry_enabled = (flags & FRAME_RETRY_ENABLED) != 0,
+                             .retry_limit = rule->retry_limit};
 }
 
+/* From the id's end to the emitter, where that comes of the row. */
 static void
-plan_front(struct plan *plan)
+plan_front(struct decoder *decoder, struct plan *plan, const char *source)
 {
+    struct envelope envelope = plan_envelope(plan, source, FRAME_OPERATION_CREATE);
     StringInfoData front;
 
     initStringInfo(&front);
-    if (plan->emitter_state != TARGET_NONE)
-        put_front(&front, plan->rule);
+    if (plan->emitter_state != TARGET_NONE) {
+        encode_literal(&front, "\"");
+        note_put_envelope(decoder, &front, &envelope, ENVELOPE_PRIORITY, ENVELOPE_TYPE);
+        encode_literal(&front, ENVELOPE_EMITTER_TEXT);
+    }
     plan->front = fragment_of(&front);
 }
 
 static void
 plan_heads(struct decoder *decoder, struct plan *plan, const char *source)
 {
-    const struct rule *rule = plan->rule;
-
     for (int operation = 0; operation < FRAME_OPERATION_NOTIFY; operation++) {
+        struct envelope envelope = plan_envelope(plan, source, operation);
         StringInfoData head;
 
         initStringInfo(&head);
         if (plan->emitter_state == TARGET_NONE) {
-            put_front(&head, rule);
-            put_json_utf8(decoder, &head, rule->emitter);
+            encode_literal(&head, "\"");
+            note_put_envelope(decoder, &head, &envelope, ENVELOPE_PRIORITY, ENVELOPE_EMITTER);
         }
-        encode_literal(&head, ",\"source\":");
-        put_json(decoder, &head, source);
-        encode_literal(&head, ",\"topic\":");
-        encode_utf8_text(&decoder->settings, &head, plan->topic.bytes, plan->topic.len);
-        head.data[head.len] = '\0';
-        appendStringInfo(&head, ",\"operation\":\"%s\",\"timestamp\":\"",
-                         note_operations[operation]);
+        note_put_envelope(decoder, &head, &envelope, ENVELOPE_SOURCE, ENVELOPE_OPERATION);
+        encode_literal(&head, ENVELOPE_TIMESTAMP_TEXT "\"");
         plan->heads[operation] = fragment_of(&head);
     }
 }
@@ -267,16 +274,15 @@ plan_heads(struct decoder *decoder, struct plan *plan, const char *source)
 static void
 plan_routing(struct decoder *decoder, struct plan *plan)
 {
-    const struct rule *rule = plan->rule;
+    struct envelope envelope = plan_envelope(plan, "", FRAME_OPERATION_CREATE);
     StringInfoData text;
 
     initStringInfo(&text);
-    encode_literal(&text, "},\"routing\":{\"audience\":{\"type\":");
-    put_json_utf8(decoder, &text, rule->audience);
-    encode_literal(&text, ",\"targets\":");
+    encode_literal(&text, "}"); /* of the payload */
+    note_put_envelope(decoder, &text, &envelope, ENVELOPE_AUDIENCE, ENVELOPE_TARGETS);
     plan->routing = fragment_of(&text);
     initStringInfo(&text);
-    note_put_retry(&text, rule_flags(rule), rule->retry_limit, rule->backoff);
+    note_put_envelope(decoder, &text, &envelope, ENVELOPE_ACK_REQUIRED, ENVELOPE_END);
     plan->retry = fragment_of(&text);
 }
 
@@ -303,6 +309,7 @@ plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct ru
     struct plan *plan = &entry->plans[entry->plan_count];
     const char *table = RelationGetRelationName(source->relation);
     const char *name = table;
+    const char *source_name;
 
     if (strcmp(source->schema, "public") != 0)
         name = psprintf("%s.%s", source->schema, table);
@@ -317,8 +324,9 @@ plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct ru
     if (rule->only_when != NULL)
         plan->condition = plan_condition(decoder, entry, rule, source, decoded);
     plan_topic(decoder, plan, name);
-    plan_front(plan);
-    plan_heads(decoder, plan, name);
+    source_name = utf8_name(name);
+    plan_front(decoder, plan, source_name);
+    plan_heads(decoder, plan, source_name);
     plan_routing(decoder, plan);
     entry->plan_count++;
 }

@@ -133,7 +133,7 @@ read_rule(const Datum *values, const bool *nulls)
         read_target_list(&rule->literal, VALUE(RULE_TARGET_LIST));
     if (!IS_NULL(RULE_TARGET_COLUMNS))
         rule->target_columns = read_numbers(VALUE(RULE_TARGET_COLUMNS), &rule->part_count);
-    rule->part_count = Min(rule->part_count, TARGET_PARTS_MAX);
+    rule->part_count = Min(rule->part_count, LIMIT_PARTS);
     rule->type = DatumGetInt16(VALUE(RULE_TYPE));
     rule->priority = DatumGetInt16(VALUE(RULE_PRIORITY));
     rule->operations = DatumGetInt16(VALUE(RULE_OPERATIONS));

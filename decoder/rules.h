@@ -8,18 +8,10 @@
 #include "nodes/pg_list.h"
 #include "utils/timestamp.h"
 
-#include "frame.h"
+#include "protocol/frame.h"
+#include "protocol/limits.h"
 
 #define SECRET_BYTES 32
-
-/* What a relay takes as a user, a group or a target, in bytes of UTF-8. */
-#define TARGET_BYTES_MAX 255
-
-/* Of a composite audience, and of its targets. */
-#define TARGET_PARTS_MAX 4
-
-/* Each byte of each part may need an escape. */
-#define COMPOSITE_BYTES_MAX (TARGET_PARTS_MAX * (2 * TARGET_BYTES_MAX + 1))
 
 /* Where parts are arrays: more combinations than these are refused. */
 #define COMBINATIONS_MAX 10000

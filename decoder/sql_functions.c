@@ -300,7 +300,7 @@ clairon_emit(PG_FUNCTION_ARGS)
     message.id = *PG_GETARG_UUID_P(0);
     message.audience = utf8_argument(fcinfo, 1, "audience", &message.audience_len);
     read_targets(&message.targets, PG_GETARG_ARRAYTYPE_P(2),
-                 strchr(message.audience, '+') != NULL ? COMPOSITE_BYTES_MAX : TARGET_BYTES_MAX);
+                 strchr(message.audience, '+') != NULL ? LIMIT_COMPOSITE : LIMIT_TARGET);
     read_payload(&message, PG_GETARG_DATUM(3));
     message.type = PG_GETARG_INT16(4);
     message.priority = PG_GETARG_INT16(5);

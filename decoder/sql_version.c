@@ -4,7 +4,7 @@
 #include "fmgr.h"
 #include "utils/builtins.h"
 
-#include "version.h"
+#include "protocol/version.h"
 
 PG_FUNCTION_INFO_V1(clairon_version);
 

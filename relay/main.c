@@ -11,7 +11,7 @@
 #include "base/suggest.h"
 #include "cli/cli.h"
 #include "cli/options.h"
-#include "decoder/version.h"
+#include "decoder/protocol/version.h"
 #include "doctor/doctor.h"
 #include "feed/feed.h"
 #include "gate/gate.h"

@@ -5,12 +5,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "decoder/protocol/limits.h"
 #include "wire/bytes.h"
 
-#define AUDIENCE_NAME_MAX 63    /* bytes */
-#define AUDIENCE_TARGET_MAX 255 /* likewise, of one part */
-#define AUDIENCE_PARTS_MAX 4
-#define AUDIENCE_COMPOSITE_MAX (AUDIENCE_PARTS_MAX * (2 * AUDIENCE_TARGET_MAX + 1))
+#define AUDIENCE_NAME_MAX LIMIT_AUDIENCE_WORD /* bytes */
+#define AUDIENCE_TARGET_MAX LIMIT_TARGET      /* likewise, of one part */
+#define AUDIENCE_PARTS_MAX LIMIT_PARTS
+#define AUDIENCE_COMPOSITE_MAX LIMIT_COMPOSITE
 
 /* 1 to AUDIENCE_NAME_MAX letters, digits and _, the first no digit. */
 bool audience_is_word(const char *name);

@@ -1,4 +1,4 @@
-/* frame.h: reads the decoder's frames; the picture of them is in decoder/frame.h. */
+/* frame.h: reads the decoder's frames; the picture of them is in decoder/protocol/frame.h. */
 #ifndef CLAIRON_WIRE_FRAME_H
 #define CLAIRON_WIRE_FRAME_H
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/rc.h"
-#include "decoder/frame.h"
+#include "decoder/protocol/frame.h"
 #include "wire/bytes.h"
 
 #define FRAME_UUID_TEXT 36     /* without the terminating zero */

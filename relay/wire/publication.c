@@ -214,10 +214,10 @@ read_metadata(struct publication_draft *draft, json_t *root)
     json_t *metadata;
 
     if (read_object(draft, root, "metadata", FIELDS, &metadata) != RC_OK ||
-        read_word(draft, metadata, "priority", PUBLICATION_PRIORITIES, FRAME_PRIORITY_NORMAL,
+        read_word(draft, metadata, "priority", envelope_priorities, FRAME_PRIORITY_NORMAL,
                   &draft->priority) != RC_OK ||
-        read_word(draft, metadata, "type", PUBLICATION_TYPES, FRAME_TYPE_NOTIFICATION,
-                  &draft->type) != RC_OK ||
+        read_word(draft, metadata, "type", envelope_types, FRAME_TYPE_NOTIFICATION, &draft->type) !=
+            RC_OK ||
         read_name(draft, metadata, "source", "notify", &draft->source) != RC_OK ||
         read_name(draft, metadata, "topic", NULL, &draft->topic) != RC_OK ||
         read_traceparent(draft, metadata) != RC_OK)
@@ -270,7 +270,7 @@ read_retry(struct publication_draft *draft, json_t *routing)
         read_flag(draft, retry, "ack_required", false, &draft->publication->needs_ack) != RC_OK ||
         read_flag(draft, retry, "enabled", draft->publication->needs_ack, &draft->is_retried) !=
             RC_OK ||
-        read_word(draft, retry, "backoff", PUBLICATION_BACKOFFS, FRAME_BACKOFF_EXPONENTIAL,
+        read_word(draft, retry, "backoff", envelope_backoffs, FRAME_BACKOFF_EXPONENTIAL,
                   &draft->backoff) != RC_OK)
         return RC_BAD;
     limit = json_object_get(retry, "limit");

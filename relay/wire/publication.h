@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
-#include "decoder/traceparent.h"
+#include "decoder/protocol/traceparent.h"
 #include "wire/frame.h"
 
 #define PUBLICATION_TARGETS_MAX 10000
@@ -31,7 +31,7 @@ struct publication {
     char *audience;
     char **targets;
     size_t target_count;
-    struct buffer head;  /* of the frame, see decoder/frame.h */
+    struct buffer head;  /* of the frame, see decoder/protocol/frame.h */
     struct buffer data;  /* the JSON line */
     struct buffer asked; /* the body in one form of all equal ones */
 };

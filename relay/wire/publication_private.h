@@ -4,15 +4,11 @@
 
 #include <jansson.h>
 
-#include "decoder/frame.h"
+#include "decoder/protocol/envelope.h"
+#include "decoder/protocol/limits.h"
 #include "wire/publication.h"
 
-/* publication_draft.c: words in the order of their enums in decoder/frame.h; NULL at the end. */
-extern const char *const PUBLICATION_PRIORITIES[];
-extern const char *const PUBLICATION_TYPES[];
-extern const char *const PUBLICATION_BACKOFFS[];
-
-#define NAME_MAX_BYTES 255
+#define NAME_MAX_BYTES LIMIT_TARGET
 
 /* Texts are views of the JSON that was read. */
 struct publication_draft {

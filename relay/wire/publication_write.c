@@ -34,79 +34,84 @@ time_text(int64_t us, char text[TIME_MAX])
     snprintf(text, TIME_MAX, "%s.%06dZ", date, (int)(us % 1000000));
 }
 
-static enum rc
-add_field(struct buffer *out, const char *name, const char *value)
-{
-    enum rc rc = buffer_addf(out, ",\"%s\":", name);
+/* The line, and whether all of it was written. */
+struct line {
+    struct buffer *out;
+    enum rc rc;
+};
 
-    return rc == RC_OK ? buffer_add_json(out, value, strlen(value)) : rc;
+static void
+line_add(void *to, const char *bytes, size_t len)
+{
+    struct line *line = to;
+
+    if (line->rc == RC_OK)
+        line->rc = buffer_add(line->out, bytes, len);
 }
 
-static enum rc
-add_metadata(const struct publication_draft *draft, const char *topic, struct buffer *out)
+static void
+line_add_text(void *to, const char *utf8, size_t len)
 {
-    char at[TIME_MAX];
-    enum rc rc =
-        buffer_addf(out, "{\"metadata\":{\"id\":\"%s\",\"priority\":\"%s\",\"type\":\"%s\"",
-                    draft->publication->id, PUBLICATION_PRIORITIES[draft->priority],
-                    PUBLICATION_TYPES[draft->type]);
+    struct line *line = to;
 
-    if (rc == RC_OK)
-        rc = add_field(out, "emitter", draft->origin->emitter);
-    if (rc == RC_OK)
-        rc = add_field(out, "source", draft->source);
-    if (rc == RC_OK)
-        rc = add_field(out, "topic", topic);
-    if (rc == RC_OK)
-        rc = buffer_addf(out, ",\"operation\":\"notify\"");
-    if (rc == RC_OK && draft->publication->traceparent[0] != '\0')
-        rc = add_field(out, "traceparent", draft->publication->traceparent);
-    time_text(draft->origin->now_us, at);
-    if (rc == RC_OK)
-        rc = buffer_addf(out, ",\"timestamp\":\"%s\"", at);
-    time_text(draft->expires_us, at);
-    if (rc == RC_OK && draft->expires_us != 0)
-        rc = buffer_addf(out, ",\"expiration\":\"%s\"", at);
-    return rc == RC_OK ? buffer_add(out, "}", 1) : rc;
+    if (line->rc == RC_OK)
+        line->rc = buffer_add_json(line->out, utf8, len);
 }
 
-static enum rc
-add_routing(const struct publication_draft *draft, struct buffer *out)
+static struct envelope_text
+text_of(const char *text)
 {
-    const struct publication *publication = draft->publication;
-    enum rc rc = buffer_addf(out, ",\"routing\":{\"audience\":{\"type\":\"%s\",\"targets\":[",
-                             publication->audience);
+    return (struct envelope_text){text, strlen(text)};
+}
 
-    for (size_t i = 0; i < publication->target_count && rc == RC_OK; i++) {
+static void
+add_targets(struct line *line, const struct publication *publication)
+{
+    line_add(line, "[", 1);
+    for (size_t i = 0; i < publication->target_count; i++) {
         const char *target = publication->targets[i];
 
-        rc = i > 0 ? buffer_add(out, ",", 1) : RC_OK;
-        if (rc == RC_OK)
-            rc = buffer_add_json(out, target, strlen(target));
+        if (i > 0)
+            line_add(line, ",", 1);
+        line_add_text(line, target, strlen(target));
     }
-    if (rc == RC_OK)
-        rc = buffer_addf(out,
-                         "]},\"retry\":{\"ack_required\":%s,\"enabled\":%s,\"attempts\":0,"
-                         "\"limit\":%d,\"backoff\":\"%s\"}}}",
-                         publication->needs_ack ? "true" : "false",
-                         draft->is_retried ? "true" : "false", (int)draft->limit,
-                         PUBLICATION_BACKOFFS[draft->backoff]);
-    return rc;
+    line_add(line, "]", 1);
 }
 
 static enum rc
 write_line(const struct publication_draft *draft, const char *topic)
 {
-    struct buffer *out = &draft->publication->data;
-    enum rc rc = add_metadata(draft, topic, out);
+    const struct publication *publication = draft->publication;
+    char now[TIME_MAX];
+    char expires[TIME_MAX];
+    struct envelope envelope = {.id = publication->id,
+                                .priority = (enum frame_priority)draft->priority,
+                                .type = (enum frame_type)draft->type,
+                                .operation = FRAME_OPERATION_NOTIFY,
+                                .backoff = (enum frame_backoff)draft->backoff,
+                                .emitter = text_of(draft->origin->emitter),
+                                .source = text_of(draft->source),
+                                .topic = text_of(topic),
+                                .audience = text_of(publication->audience),
+                                .timestamp = now,
+                                .expiration = draft->expires_us != 0 ? expires : NULL,
+                                .ack_required = publication->needs_ack,
+                                .retry_enabled = draft->is_retried,
+                                .retry_limit = (unsigned)draft->limit};
+    struct line line = {&draft->publication->data, RC_OK};
+    const struct envelope_writer writer = {&line, line_add, line_add_text};
 
-    if (rc == RC_OK)
-        rc = buffer_addf(out, ",\"payload\":");
-    if (rc == RC_OK)
-        rc = publication_add_payload(draft, out);
-    if (rc == RC_OK)
-        rc = add_routing(draft, out);
-    return rc;
+    if (publication->traceparent[0] != '\0')
+        envelope.traceparent = text_of(publication->traceparent);
+    time_text(draft->origin->now_us, now);
+    time_text(draft->expires_us, expires);
+    envelope_write(&writer, &envelope, ENVELOPE_ID, ENVELOPE_PAYLOAD);
+    if (line.rc == RC_OK)
+        line.rc = publication_add_payload(draft, line.out);
+    envelope_write(&writer, &envelope, ENVELOPE_AUDIENCE, ENVELOPE_TARGETS);
+    add_targets(&line, publication);
+    envelope_write(&writer, &envelope, ENVELOPE_ACK_REQUIRED, ENVELOPE_END);
+    return line.rc;
 }
 
 static size_t

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "decoder/protocol/limits.h"
 #include "base/buffer.h"
 #include "base/rc.h"
 #include "wire/audience.h"
@@ -13,7 +14,7 @@
 #define TOKEN_BYTES_MAX 8192
 #define TOKEN_USER_MAX 255
 #define TOKEN_AUDIENCE_MAX AUDIENCE_NAME_MAX
-#define TOKEN_TARGET_MAX 255
+#define TOKEN_TARGET_MAX LIMIT_TARGET
 #define TOKEN_GROUPS_MAX 256
 #define TOKEN_BAD_SIGNATURE "the token is malformed or its signature does not match"
 #define TOKEN_ERROR_MAX 160

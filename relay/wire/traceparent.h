@@ -2,7 +2,7 @@
 #ifndef CLAIRON_WIRE_TRACEPARENT_H
 #define CLAIRON_WIRE_TRACEPARENT_H
 
-#include "decoder/traceparent.h"
+#include "decoder/protocol/traceparent.h"
 #include "wire/bytes.h"
 
 /* Of a line that the decoder or publication_read wrote. False: its metadata has none. */

@@ -31,6 +31,8 @@ def table(name):
 
 def room_of(path):
     parts = path.split('/')
+    if path.startswith('decoder/protocol/'):
+        return 'protocol'
     if parts[0] != 'relay':
         return parts[0]
     return parts[1] if len(parts) > 2 else TOP_ROOM
@@ -162,6 +164,8 @@ def is_upward(path, other, below, folders):
         return False
     if room == 'decoder':
         return other.startswith('relay/')
+    if room == 'protocol':
+        return to != room
     if room != to:
         return to not in below.get(room, [])
     order, mine, its = folders.get(room, []), folder_of(path), folder_of(other)

@@ -3,11 +3,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-version=$(sed -n 's/^#define CLAIRON_VERSION "\(.*\)"$/\1/p' decoder/version.h)
+version=$(sed -n 's/^#define CLAIRON_VERSION "\(.*\)"$/\1/p' decoder/protocol/version.h)
 bad=0
 
 must_say() { # FILE TEXT
-    grep -qF -- "$2" "$1" || { echo "$1: no $2, which decoder/version.h has"; bad=1; }
+    grep -qF -- "$2" "$1" || { echo "$1: no $2, which decoder/protocol/version.h has"; bad=1; }
 }
 
 must_say sql/clairon.control "default_version = '$version'"

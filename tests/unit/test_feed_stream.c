@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
-#include "decoder/frame.h"
+#include "decoder/protocol/frame.h"
 #include "feed/feed_private.h"
 #include "store/shards/call.h"
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "decoder/version.h"
+#include "decoder/protocol/version.h"
 
 static const struct {
     const char *metric;

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "decoder/version.h"
+#include "decoder/protocol/version.h"
 #include "gate/api/publish.h"
 #include "gate/http/response.h"
 #include "gate/http/response_writer.h"

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "decoder/frame.h"
+#include "decoder/protocol/frame.h"
 #include "load.h"
 
 #define BODY_MAX (1024 * 1024)
@@ -38,7 +38,7 @@ put_u16(unsigned char *at, size_t value)
     at[1] = (unsigned char)value;
 }
 
-/* An entry's route, as decoder/frame.h has it: priority NORMAL, one target or none. */
+/* An entry's route, as decoder/protocol/frame.h has it: priority NORMAL, one target or none. */
 static size_t
 make_route(const char *user)
 {

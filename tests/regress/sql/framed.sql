@@ -1,4 +1,4 @@
--- Frames: decoded here by hand from decoder/frame.h's picture.
+-- Frames: decoded here by hand from decoder/protocol/frame.h's picture.
 CREATE FUNCTION number(bytes bytea, at int, size int) RETURNS bigint LANGUAGE sql AS $$
     SELECT ('x' || lpad(encode(substr(bytes, at + 1, size), 'hex'), 16, '0'))::bit(64)::bigint
 $$;

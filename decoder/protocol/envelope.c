@@ -1,0 +1,143 @@
+/* envelope.c: writes the fields of a notification in their order. */
+#include "envelope.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const envelope_priorities[] = {"HIGH", "NORMAL", "LOW", NULL};
+const char *const envelope_types[] = {"REALTIME", "NOTIFICATION", "SYSTEM", NULL};
+const char *const envelope_operations[] = {"create",   "update", "delete",
+                                           "truncate", "notify", NULL};
+const char *const envelope_backoffs[] = {"EXPONENTIAL", "LINEAR", "FIXED", NULL};
+
+/* What stands before each value, and behind the last. */
+static const char *const before[] = {
+    [ENVELOPE_ID] = ENVELOPE_ID_TEXT,
+    [ENVELOPE_PRIORITY] = ",\"priority\":",
+    [ENVELOPE_TYPE] = ",\"type\":",
+    [ENVELOPE_EMITTER] = ENVELOPE_EMITTER_TEXT,
+    [ENVELOPE_SOURCE] = ",\"source\":",
+    [ENVELOPE_TOPIC] = ",\"topic\":",
+    [ENVELOPE_OPERATION] = ",\"operation\":",
+    [ENVELOPE_TRACEPARENT] = ",\"traceparent\":",
+    [ENVELOPE_TIMESTAMP] = ENVELOPE_TIMESTAMP_TEXT,
+    [ENVELOPE_EXPIRATION] = ENVELOPE_EXPIRATION_TEXT,
+    [ENVELOPE_PAYLOAD] = ENVELOPE_PAYLOAD_TEXT,
+    [ENVELOPE_AUDIENCE] = ",\"routing\":{\"audience\":{\"type\":",
+    [ENVELOPE_TARGETS] = ",\"targets\":",
+    [ENVELOPE_ACK_REQUIRED] = "},\"retry\":{\"ack_required\":",
+    [ENVELOPE_RETRY_ENABLED] = ",\"enabled\":",
+    [ENVELOPE_ATTEMPTS] = ",\"attempts\":",
+    [ENVELOPE_RETRY_LIMIT] = ",\"limit\":",
+    [ENVELOPE_BACKOFF] = ",\"backoff\":",
+    [ENVELOPE_END] = "}}}",
+};
+
+static void
+put(const struct envelope_writer *writer, const char *text)
+{
+    writer->raw(writer->out, text, strlen(text));
+}
+
+/* A word that needs no escape. */
+static void
+put_word(const struct envelope_writer *writer, const char *word)
+{
+    put(writer, "\"");
+    put(writer, word);
+    put(writer, "\"");
+}
+
+static void
+put_text(const struct envelope_writer *writer, const struct envelope_text *text)
+{
+    writer->text(writer->out, text->bytes, text->len);
+}
+
+static void
+put_number(const struct envelope_writer *writer, unsigned number)
+{
+    char digits[16];
+
+    snprintf(digits, sizeof(digits), "%u", number);
+    put(writer, digits);
+}
+
+static void
+put_value(const struct envelope_writer *writer, const struct envelope *envelope,
+          enum envelope_field field)
+{
+    switch (field) {
+    case ENVELOPE_ID:
+        put_word(writer, envelope->id);
+        break;
+    case ENVELOPE_PRIORITY:
+        put_word(writer, envelope_priorities[envelope->priority]);
+        break;
+    case ENVELOPE_TYPE:
+        put_word(writer, envelope_types[envelope->type]);
+        break;
+    case ENVELOPE_EMITTER:
+        put_text(writer, &envelope->emitter);
+        break;
+    case ENVELOPE_SOURCE:
+        put_text(writer, &envelope->source);
+        break;
+    case ENVELOPE_TOPIC:
+        put_text(writer, &envelope->topic);
+        break;
+    case ENVELOPE_OPERATION:
+        put_word(writer, envelope_operations[envelope->operation]);
+        break;
+    case ENVELOPE_TRACEPARENT:
+        put_text(writer, &envelope->traceparent);
+        break;
+    case ENVELOPE_TIMESTAMP:
+        put_word(writer, envelope->timestamp);
+        break;
+    case ENVELOPE_EXPIRATION:
+        put_word(writer, envelope->expiration);
+        break;
+    case ENVELOPE_AUDIENCE:
+        put_text(writer, &envelope->audience);
+        break;
+    case ENVELOPE_ACK_REQUIRED:
+        put(writer, envelope->ack_required ? "true" : "false");
+        break;
+    case ENVELOPE_RETRY_ENABLED:
+        put(writer, envelope->retry_enabled ? "true" : "false");
+        break;
+    case ENVELOPE_ATTEMPTS:
+        put_number(writer, 0); /* a retry's copy counts up, in the store */
+        break;
+    case ENVELOPE_RETRY_LIMIT:
+        put_number(writer, envelope->retry_limit);
+        break;
+    case ENVELOPE_BACKOFF:
+        put_word(writer, envelope_backoffs[envelope->backoff]);
+        break;
+    case ENVELOPE_PAYLOAD:
+    case ENVELOPE_TARGETS:
+    case ENVELOPE_END:
+        break;
+    }
+}
+
+static bool
+is_absent(const struct envelope *envelope, enum envelope_field field)
+{
+    return (field == ENVELOPE_TRACEPARENT && envelope->traceparent.bytes == NULL) ||
+           (field == ENVELOPE_EXPIRATION && envelope->expiration == NULL);
+}
+
+void
+envelope_write(const struct envelope_writer *writer, const struct envelope *envelope,
+               enum envelope_field first, enum envelope_field last)
+{
+    for (enum envelope_field field = first; field <= last; field++) {
+        if (is_absent(envelope, field))
+            continue;
+        put(writer, before[field]);
+        put_value(writer, envelope, field);
+    }
+}
