@@ -19,22 +19,22 @@
 /* A page of another origin asks what it may send. */
 static void
 make_preflight(struct gate *gate, struct lws *wsi, const struct gate_route *route,
-               struct gate_answer *ret_answer)
+               struct response *ret_response)
 {
     char *origin;
 
     if (!gate_origin_read(gate, route->is_console ? NULL : gate->config->gate.origins, wsi,
                           &origin)) {
-        gate_answer_problem(ret_answer, 403, 0, "pages of this origin may not");
+        response_problem(ret_response, 403, 0, "pages of this origin may not");
         return;
     }
-    gate_answer_init(ret_answer, 204, GATE_JSON);
-    gate_answer_header(ret_answer, "Access-Control-Allow-Methods: %s", route->methods);
-    gate_answer_header(ret_answer,
-                       "Access-Control-Allow-Headers: authorization, content-type, "
-                       "last-event-id, idempotency-key, prefer, traceparent, tracestate");
-    gate_answer_header(ret_answer, "Access-Control-Max-Age: 600");
-    gate_answer_allow(ret_answer, origin);
+    response_init(ret_response, 204, GATE_JSON);
+    response_header(ret_response, "Access-Control-Allow-Methods: %s", route->methods);
+    response_header(ret_response,
+                    "Access-Control-Allow-Headers: authorization, content-type, "
+                    "last-event-id, idempotency-key, prefer, traceparent, tracestate");
+    response_header(ret_response, "Access-Control-Max-Age: 600");
+    response_allow_origin(ret_response, origin);
     free(origin);
 }
 
@@ -87,13 +87,13 @@ nothing_at(const struct gate *gate, int fd, const char *path)
 }
 
 static void
-make_wrong_method(const struct gate_route *route, struct gate_answer *ret_answer)
+make_wrong_method(const struct gate_route *route, struct response *ret_response)
 {
     char sentence[64];
 
     snprintf(sentence, sizeof(sentence), "this path answers %s only", route->methods);
-    gate_answer_problem(ret_answer, 405, 0, sentence);
-    gate_answer_header(ret_answer, "Allow: %s", route->methods);
+    response_problem(ret_response, 405, 0, sentence);
+    response_header(ret_response, "Allow: %s", route->methods);
 }
 
 /* NULL: there is nothing. */
@@ -112,34 +112,34 @@ route_of(const struct gate *gate, int fd, const char *target, size_t len)
 
 void
 gate_router_unknown_method(const struct gate *gate, int fd, const char *target, size_t len,
-                           struct gate_answer *ret_answer)
+                           struct response *ret_response)
 {
     const struct gate_route *route = route_of(gate, fd, target, len);
 
     if (route != NULL)
-        make_wrong_method(route, ret_answer);
+        make_wrong_method(route, ret_response);
     else
-        gate_answer_problem(ret_answer, 404, 0, "there is nothing at this path");
+        response_problem(ret_response, 404, 0, "there is nothing at this path");
 }
 
 /* What needs no token. */
 static void
 respond_to_anybody(struct gate *gate, struct lws *wsi, const struct gate_route *route,
-                   const char *path, enum request_method method, struct gate_answer *ret_answer)
+                   const char *path, enum request_method method, struct response *ret_response)
 {
     bool is_head = method == REQUEST_HEAD;
 
     if ((route == NULL || !route->is_probe) && !gate_admits_request(gate, wsi))
-        gate_answer_problem_with(ret_answer, 429, GATE_SOON, GATE_TOO_FAST);
+        response_problem_with(ret_response, 429, GATE_SOON, GATE_TOO_FAST);
     else if (route == NULL)
-        gate_answer_problem(ret_answer, 404, 0, nothing_at(gate, conn_io_of(wsi).fd, path));
+        response_problem(ret_response, 404, 0, nothing_at(gate, conn_io_of(wsi).fd, path));
     else if (route->respond != NULL && (method == REQUEST_GET || is_head))
-        route->respond(gate, ret_answer);
+        route->respond(gate, ret_response);
     else if (route->respond == NULL && method == REQUEST_OPTIONS)
-        make_preflight(gate, wsi, route, ret_answer);
+        make_preflight(gate, wsi, route, ret_response);
     else
-        make_wrong_method(route, ret_answer);
-    ret_answer->head = is_head;
+        make_wrong_method(route, ret_response);
+    ret_response->head = is_head;
 }
 
 int
@@ -150,13 +150,13 @@ gate_router_request(struct gate *gate, struct lws *wsi, void **ret_owner)
     char id[FRAME_UUID_TEXT + 1];
     const struct gate_route *route =
         request_path(wsi, &method, path) ? find_route(gate, conn_io_of(wsi).fd, path, id) : NULL;
-    struct gate_answer answer;
+    struct response response;
 
     if (route != NULL && route->respond == NULL &&
         method == (route->body_max > 0 ? REQUEST_POST : REQUEST_GET))
         return gate_request_begin(gate, wsi, route, id, ret_owner);
-    respond_to_anybody(gate, wsi, route, path, method, &answer);
+    respond_to_anybody(gate, wsi, route, path, method, &response);
     if (gate_body_len(wsi) == 0)
-        return gate_answer_send(wsi, &answer);
-    return gate_request_pass_over(gate, wsi, &answer, ret_owner);
+        return response_send(wsi, &response);
+    return gate_request_pass_over(gate, wsi, &response, ret_owner);
 }

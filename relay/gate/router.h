@@ -5,13 +5,13 @@
 #include <stddef.h>
 
 struct gate;
-struct gate_answer;
+struct response;
 struct lws;
 
 /* To lws. */
 int gate_router_request(struct gate *gate, struct lws *wsi, void **ret_owner);
 /* The response to a method that lws does not know: 405, or 404. */
 void gate_router_unknown_method(const struct gate *gate, int fd, const char *target, size_t len,
-                                struct gate_answer *ret_answer);
+                                struct response *ret_response);
 
 #endif

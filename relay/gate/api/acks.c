@@ -22,7 +22,7 @@ gate_api_ack(struct gate_request *request)
     } else {
         hub_ack(request->gate->hub, request->token.user, (const char *const *)message.ids,
                 message.id_count);
-        gate_request_answer_nothing(request);
+        gate_request_respond_empty(request);
     }
     client_message_free(&message);
 }
@@ -39,6 +39,6 @@ gate_api_nack(struct gate_request *request)
                       message.id_count, message.delay_ms) != RC_OK)
         gate_request_no_store(request);
     else
-        gate_request_answer_nothing(request);
+        gate_request_respond_empty(request);
     client_message_free(&message);
 }

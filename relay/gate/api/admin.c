@@ -18,6 +18,6 @@ gate_api_push(struct gate_request *request)
     } else {
         log_warn(request->who, "\"%s\" turns push %s", request->token.user, on ? "on" : "off");
         request->gate->health.switch_push(request->gate->health.ctx, on);
-        gate_request_answer_nothing(request);
+        gate_request_respond_empty(request);
     }
 }

@@ -65,27 +65,28 @@ add_slot(struct gate *gate, struct buffer *out)
 static void
 answer_overview(struct gate_request *request, struct bytes store)
 {
-    struct gate_answer answer;
+    struct response response;
     enum rc rc;
 
-    gate_answer_init(&answer, 200, GATE_JSON);
-    rc = add_relay(request->gate, &answer.body);
+    response_init(&response, 200, GATE_JSON);
+    rc = add_relay(request->gate, &response.body);
     if (rc == RC_OK)
-        rc = add_slot(request->gate, &answer.body);
+        rc = add_slot(request->gate, &response.body);
     if (rc == RC_OK)
-        rc = buffer_addf(&answer.body, ",\"stats\":");
+        rc = buffer_addf(&response.body, ",\"stats\":");
     if (rc == RC_OK)
-        rc = stats_write_json(request->gate->stats, &answer.body);
+        rc = stats_write_json(request->gate->stats, &response.body);
     if (rc == RC_OK)
-        rc = buffer_addf(&answer.body, ",\"store\":%.*s}\n", store.at != NULL ? (int)store.len : 4,
-                         store.at != NULL ? (const char *)store.at : "null");
-    gate_request_answer_whole(request, &answer, rc);
+        rc =
+            buffer_addf(&response.body, ",\"store\":%.*s}\n", store.at != NULL ? (int)store.len : 4,
+                        store.at != NULL ? (const char *)store.at : "null");
+    gate_request_respond_whole(request, &response, rc);
 }
 
 static void
 on_overview(void *ctx, enum rc rc, struct bytes json)
 {
-    struct gate_request *request = gate_asked_done(ctx);
+    struct gate_request *request = store_request_done(ctx);
     struct bytes none = {NULL, 0};
 
     if (request != NULL)
@@ -95,32 +96,32 @@ on_overview(void *ctx, enum rc rc, struct bytes json)
 void
 gate_console_overview(struct gate_request *request)
 {
-    struct gate_asked *asked;
+    struct store_request *store_request;
 
-    asked = gate_asked_new(request);
-    if (store_overview(store_of(request), on_overview, asked) != RC_OK)
-        on_overview(asked, RC_IO, (struct bytes){NULL, 0});
+    store_request = store_request_new(request);
+    if (store_overview(store_of(request), on_overview, store_request) != RC_OK)
+        on_overview(store_request, RC_IO, (struct bytes){NULL, 0});
 }
 
 /* {"`name`": what the store returned */
 static void
 answer_described(struct gate_request *request, enum rc rc, const char *name, struct bytes json)
 {
-    struct gate_answer answer;
+    struct response response;
 
     if (rc != RC_OK) {
         gate_request_no_store(request);
         return;
     }
-    gate_answer_init(&answer, 200, GATE_JSON);
-    rc = buffer_addf(&answer.body, "{\"%s\":%.*s}\n", name, (int)json.len, (const char *)json.at);
-    gate_request_answer_whole(request, &answer, rc);
+    response_init(&response, 200, GATE_JSON);
+    rc = buffer_addf(&response.body, "{\"%s\":%.*s}\n", name, (int)json.len, (const char *)json.at);
+    gate_request_respond_whole(request, &response, rc);
 }
 
 static void
 on_errors(void *ctx, enum rc rc, struct bytes json)
 {
-    struct gate_request *request = gate_asked_done(ctx);
+    struct gate_request *request = store_request_done(ctx);
 
     if (request != NULL)
         answer_described(request, rc, "errors", json);
@@ -129,7 +130,7 @@ on_errors(void *ctx, enum rc rc, struct bytes json)
 static void
 on_latest(void *ctx, enum rc rc, struct bytes json)
 {
-    struct gate_request *request = gate_asked_done(ctx);
+    struct gate_request *request = store_request_done(ctx);
 
     if (request != NULL)
         answer_described(request, rc, "latest", json);
@@ -144,8 +145,8 @@ user_of(struct gate_request *request)
 static void
 on_user(void *ctx, enum rc rc, struct bytes json)
 {
-    struct gate_request *request = gate_asked_done(ctx);
-    struct gate_answer answer;
+    struct gate_request *request = store_request_done(ctx);
+    struct response response;
 
     if (request == NULL)
         return;
@@ -153,10 +154,10 @@ on_user(void *ctx, enum rc rc, struct bytes json)
         gate_request_no_store(request);
         return;
     }
-    gate_answer_init(&answer, 200, GATE_JSON);
-    rc = buffer_addf(&answer.body, "{\"connections\":%zu,\"user\":%.*s}\n",
+    response_init(&response, 200, GATE_JSON);
+    rc = buffer_addf(&response.body, "{\"connections\":%zu,\"user\":%.*s}\n",
                      user_of(request)->sessions, (int)json.len, (const char *)json.at);
-    gate_request_answer_whole(request, &answer, rc);
+    gate_request_respond_whole(request, &response, rc);
 }
 
 /* An entry among the arguments of the URL, such as "before=". False: the request is answered. */
@@ -181,36 +182,38 @@ read_place(struct gate_request *request, const char *name, bool *ret_is_given,
 void
 gate_console_errors(struct gate_request *request)
 {
-    struct gate_asked *asked;
+    struct store_request *store_request;
     struct entry_id before;
     bool is_given;
 
     if (!read_place(request, "before=", &is_given, &before))
         return;
-    asked = gate_asked_new(request);
-    if (store_errors(store_of(request), is_given ? &before : NULL, on_errors, asked) != RC_OK)
-        gate_asked_failed(asked);
+    store_request = store_request_new(request);
+    if (store_errors(store_of(request), is_given ? &before : NULL, on_errors, store_request) !=
+        RC_OK)
+        store_request_failed(store_request);
 }
 
 /* The live tail asks again and again while somebody looks at it: nothing is kept in between. */
 void
 gate_console_latest(struct gate_request *request)
 {
-    struct gate_asked *asked;
+    struct store_request *store_request;
     struct entry_id after;
     bool is_given;
 
     if (!read_place(request, "after=", &is_given, &after))
         return;
-    asked = gate_asked_new(request);
-    if (store_latest(store_of(request), is_given ? &after : NULL, on_latest, asked) != RC_OK)
-        gate_asked_failed(asked);
+    store_request = store_request_new(request);
+    if (store_latest(store_of(request), is_given ? &after : NULL, on_latest, store_request) !=
+        RC_OK)
+        store_request_failed(store_request);
 }
 
 void
 gate_console_user(struct gate_request *request)
 {
-    struct gate_asked *asked;
+    struct store_request *store_request;
     char *user;
 
     user = request_argument(request->io.wsi, "id=", TOKEN_USER_MAX);
@@ -219,9 +222,9 @@ gate_console_user(struct gate_request *request)
                              "\"id\" must name a user in 1 to 255 bytes");
     } else {
         user_of(request)->sessions = hub_user_sessions(request->gate->hub, user);
-        asked = gate_asked_new(request);
-        if (store_user(store_of(request), user, on_user, asked) != RC_OK)
-            gate_asked_failed(asked);
+        store_request = store_request_new(request);
+        if (store_user(store_of(request), user, on_user, store_request) != RC_OK)
+            store_request_failed(store_request);
     }
     free(user);
 }
@@ -230,14 +233,14 @@ void
 gate_console_rules(struct gate_request *request)
 {
     struct gate *gate = request->gate;
-    struct gate_answer answer;
+    struct response response;
     enum rc rc;
 
-    gate_answer_init(&answer, 200, GATE_JSON);
-    rc = gate->health.rules(gate->health.ctx, &answer.body);
+    response_init(&response, 200, GATE_JSON);
+    rc = gate->health.rules(gate->health.ctx, &response.body);
     if (rc == RC_AGAIN)
-        rc = buffer_addf(&answer.body, "{\"at\":0,\"rules\":null,\"elsewhere\":true}");
-    gate_request_answer_whole(request, &answer, rc);
+        rc = buffer_addf(&response.body, "{\"at\":0,\"rules\":null,\"elsewhere\":true}");
+    gate_request_respond_whole(request, &response, rc);
 }
 
 /* The entry that the body names; false: the request is answered. */
@@ -261,8 +264,8 @@ read_entry(struct gate_request *request, struct entry_id *ret_entry)
 static void
 on_updated(void *ctx, enum rc rc, enum store_mend how, long long users)
 {
-    struct gate_request *request = gate_asked_done(ctx);
-    struct gate_answer answer;
+    struct gate_request *request = store_request_done(ctx);
+    struct response response;
 
     if (request == NULL)
         return;
@@ -274,9 +277,9 @@ on_updated(void *ctx, enum rc rc, enum store_mend how, long long users)
         gate_request_problem(request, 422, GATE_ERR_BAD_REQUEST,
                              "nobody waits for this message: it can only be dropped");
     } else {
-        gate_answer_init(&answer, 200, GATE_JSON);
-        rc = buffer_addf(&answer.body, "{\"users\":%lld}\n", users);
-        gate_request_answer_whole(request, &answer, rc);
+        response_init(&response, 200, GATE_JSON);
+        rc = buffer_addf(&response.body, "{\"users\":%lld}\n", users);
+        gate_request_respond_whole(request, &response, rc);
     }
 }
 
@@ -284,16 +287,16 @@ static void
 update_error(struct gate_request *request, const char *verb,
              enum rc (*ask)(struct store *, struct entry_id, store_mended *, void *))
 {
-    struct gate_asked *asked;
+    struct store_request *store_request;
     struct entry_id entry;
 
     if (!read_entry(request, &entry))
         return;
     log_info(request->who, "\"%s\" %s entry %" PRIu64 "-%" PRIu64 " of the error log",
              request->token.user, verb, entry.ms, entry.seq);
-    asked = gate_asked_new(request);
-    if (ask(store_of(request), entry, on_updated, asked) != RC_OK)
-        gate_asked_failed(asked);
+    store_request = store_request_new(request);
+    if (ask(store_of(request), entry, on_updated, store_request) != RC_OK)
+        store_request_failed(store_request);
 }
 
 void

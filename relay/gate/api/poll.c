@@ -106,13 +106,13 @@ static void
 finish(struct gate_request *request)
 {
     struct gate_poll *poll = poll_of(request);
-    struct gate_answer answer;
+    struct response response;
 
-    gate_answer_init(&answer, request->body.len > 0 ? 200 : 204, "application/x-ndjson");
-    gate_answer_header(&answer, "Clairon-Pos: %s", poll->pos);
-    answer.body = request->body;
+    response_init(&response, request->body.len > 0 ? 200 : 204, "application/x-ndjson");
+    response_header(&response, "Clairon-Pos: %s", poll->pos);
+    response.body = request->body;
     buffer_init(&request->body, 0);
-    gate_request_answer(request, &answer);
+    gate_request_respond(request, &response);
 }
 
 static bool

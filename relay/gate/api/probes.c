@@ -27,27 +27,27 @@ add_health(struct gate *gate, struct buffer *body, const char *good, const char 
 }
 
 void
-gate_probe_healthz(struct gate *gate, struct gate_answer *ret_answer)
+gate_probe_healthz(struct gate *gate, struct response *ret_response)
 {
-    gate_answer_init(ret_answer, 200, GATE_JSON);
-    (void)add_health(gate, &ret_answer->body, "ok", "ok");
+    response_init(ret_response, 200, GATE_JSON);
+    (void)add_health(gate, &ret_response->body, "ok", "ok");
 }
 
 void
-gate_probe_readyz(struct gate *gate, struct gate_answer *ret_answer)
+gate_probe_readyz(struct gate *gate, struct response *ret_response)
 {
-    gate_answer_init(ret_answer, 200, GATE_JSON);
-    if (!add_health(gate, &ret_answer->body, "ready", "not ready"))
-        ret_answer->status = 503;
+    response_init(ret_response, 200, GATE_JSON);
+    if (!add_health(gate, &ret_response->body, "ready", "not ready"))
+        ret_response->status = 503;
 }
 
 void
-gate_probe_metrics(struct gate *gate, struct gate_answer *ret_answer)
+gate_probe_metrics(struct gate *gate, struct response *ret_response)
 {
-    gate_answer_init(ret_answer, 200, "text/plain; version=0.0.4");
-    if (stats_write(gate->stats, &ret_answer->body) == RC_OK)
+    response_init(ret_response, 200, "text/plain; version=0.0.4");
+    if (stats_write(gate->stats, &ret_response->body) == RC_OK)
         return;
-    buffer_free(&ret_answer->body);
-    buffer_free(&ret_answer->headers);
-    gate_answer_problem(ret_answer, 500, 0, "the metrics do not fit their buffer");
+    buffer_free(&ret_response->body);
+    buffer_free(&ret_response->headers);
+    response_problem(ret_response, 500, 0, "the metrics do not fit their buffer");
 }

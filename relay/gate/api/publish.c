@@ -31,9 +31,9 @@
 /* A notification on its way to the store, for a key that nobody else may use meanwhile. */
 struct gate_running {
     UT_hash_handle hh;
-    struct gate *gate;        /* NULL: gone */
-    struct gate_asked *asked; /* its own request's, which may be gone */
-    char *key;                /* NULL: it is not in publisher->running */
+    struct gate *gate;                   /* NULL: gone */
+    struct store_request *store_request; /* its own request's, which may be gone */
+    char *key;                           /* NULL: it is not in publisher->running */
     char *user;
     char digest[STORE_DIGEST_TEXT + 1];
     char traceparent[TRACEPARENT_LEN + 1];
@@ -47,7 +47,7 @@ running_new(struct gate_request *request, char *key)
 
     *running =
         (struct gate_running){.gate = request->gate,
-                              .asked = gate_asked_new(request),
+                              .store_request = store_request_new(request),
                               .key = key,
                               .user = memory_text(request->token.user, strlen(request->token.user)),
                               .since_us = clock_monotonic_us()};
@@ -151,7 +151,7 @@ static void
 on_published(void *ctx, enum rc rc, enum store_publish how, const char *id)
 {
     struct gate_running *running = ctx;
-    struct gate_request *request = gate_asked_done(running->asked);
+    struct gate_request *request = store_request_done(running->store_request);
 
     if (rc == RC_OK)
         keep(running, how, id);
@@ -235,10 +235,10 @@ publish(struct gate_request *request, const struct publication *publication)
     memcpy(running->traceparent, publication->traceparent, sizeof(running->traceparent));
     if (store_publish(hub_store(request->gate->hub), publication, key, digest, on_published,
                       running) != RC_OK) {
-        struct gate_asked *asked = running->asked;
+        struct store_request *store_request = running->store_request;
 
         running_free(running);
-        gate_asked_failed(asked);
+        store_request_failed(store_request);
     }
 }
 
@@ -294,8 +294,8 @@ gate_publish(struct gate_request *request)
 static void
 on_traced(void *ctx, enum rc rc, const struct trace *trace)
 {
-    struct gate_request *request = gate_asked_done(ctx);
-    struct gate_answer answer;
+    struct gate_request *request = store_request_done(ctx);
+    struct response response;
 
     if (request == NULL)
         return;
@@ -304,17 +304,17 @@ on_traced(void *ctx, enum rc rc, const struct trace *trace)
     } else if (trace_is_empty(trace)) {
         gate_request_problem(request, 404, 0, "no notification has this id");
     } else {
-        gate_answer_init(&answer, 200, GATE_JSON);
-        rc = trace_write_json(trace, request->id, &answer.body);
-        gate_request_answer_whole(request, &answer, rc);
+        response_init(&response, 200, GATE_JSON);
+        rc = trace_write_json(trace, request->id, &response.body);
+        gate_request_respond_whole(request, &response, rc);
     }
 }
 
 void
 gate_publish_timeline(struct gate_request *request)
 {
-    struct gate_asked *asked = gate_asked_new(request);
+    struct store_request *store_request = store_request_new(request);
 
-    if (store_trace(hub_store(request->gate->hub), request->id, on_traced, asked) != RC_OK)
-        gate_asked_failed(asked);
+    if (store_trace(hub_store(request->gate->hub), request->id, on_traced, store_request) != RC_OK)
+        store_request_failed(store_request);
 }

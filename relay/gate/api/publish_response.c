@@ -33,7 +33,7 @@ struct gate_syncing {
     struct gate *gate;         /* NULL: gone */
     struct gate_syncing *prev; /* in publisher->syncing */
     struct gate_syncing *next;
-    struct gate_asked *asked;
+    struct store_request *store_request;
     struct ev_timer due;
     bool is_repeated;
     char *key; /* as in the idempotency cache; NULL: none */
@@ -64,24 +64,24 @@ forget_key(const struct gate_syncing *syncing)
 static void
 respond(struct gate_request *request, bool is_repeated, const char *id, bool is_synced)
 {
-    struct gate_answer answer;
+    struct response response;
 
-    gate_answer_init(&answer, is_repeated ? 200 : 201, GATE_JSON);
+    response_init(&response, is_repeated ? 200 : 201, GATE_JSON);
     if (is_repeated)
-        gate_answer_header(&answer, "Idempotency-Replayed: true");
+        response_header(&response, "Idempotency-Replayed: true");
     if (is_synced)
-        gate_answer_header(&answer, "Preference-Applied: wait");
-    gate_answer_header(&answer, "Location: /v1/notifications/%s", id);
-    if (buffer_addf(&answer.body, "{\"id\":\"%s\"}\n", id) != RC_OK)
-        buffer_clear(&answer.body);
-    gate_request_answer(request, &answer);
+        response_header(&response, "Preference-Applied: wait");
+    response_header(&response, "Location: /v1/notifications/%s", id);
+    if (buffer_addf(&response.body, "{\"id\":\"%s\"}\n", id) != RC_OK)
+        buffer_clear(&response.body);
+    gate_request_respond(request, &response);
 }
 
 static void
 on_traced(void *ctx, enum rc rc, const struct trace *trace)
 {
     struct gate_syncing *syncing = ctx;
-    struct gate_request *request = gate_asked_done(syncing->asked);
+    struct gate_request *request = store_request_done(syncing->store_request);
     bool is_lost = trace != NULL && rc == RC_OK && trace_is_empty(trace);
 
     if (is_lost)
@@ -115,7 +115,7 @@ begin_sync(struct gate_request *request, const char *key, bool is_repeated, cons
     int64_t delay_us = store_fsync_delay_us(hub_store(gate->hub));
 
     *syncing = (struct gate_syncing){.gate = gate,
-                                     .asked = gate_asked_new(request),
+                                     .store_request = store_request_new(request),
                                      .is_repeated = is_repeated,
                                      .key = key != NULL ? memory_text(key, strlen(key)) : NULL,
                                      .user = memory_text(user, strlen(user))};
@@ -220,7 +220,7 @@ gate_publish_respond_stop(struct gate *gate)
             syncing->gate = NULL;
             continue;
         }
-        (void)gate_asked_done(syncing->asked);
+        (void)store_request_done(syncing->store_request);
         syncing_free(syncing);
     }
 }

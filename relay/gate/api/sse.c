@@ -82,18 +82,18 @@ gate_sse_lines(struct gate_request *request, const char *text, size_t len)
 static void
 send_head(struct gate_request *request)
 {
-    struct gate_answer answer;
+    struct response response;
     char head[1024];
     int len;
 
-    gate_answer_init(&answer, 200, "text/event-stream");
-    gate_answer_allow(&answer, request->origin);
+    response_init(&response, 200, "text/event-stream");
+    response_allow_origin(&response, request->origin);
     len = snprintf(head, sizeof(head),
                    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
                    "Cache-Control: no-store, no-transform\r\nX-Accel-Buffering: no\r\n%s"
                    "Connection: close\r\n\r\nretry: %d\n\n",
-                   answer.headers.len > 0 ? answer.headers.bytes : "", RETRY_MS);
-    buffer_free(&answer.headers);
+                   response.headers.len > 0 ? response.headers.bytes : "", RETRY_MS);
+    buffer_free(&response.headers);
     if (len > 0 && (size_t)len < sizeof(head))
         send_own(request, head, (size_t)len);
     else

@@ -15,27 +15,27 @@
 
 /* A ticket on its way to the store. */
 struct gate_keeping {
-    struct gate_asked *asked;
+    struct store_request *store_request;
     char ticket[STORE_TICKET_TEXT + 1];
 };
 
 static void
 answer_ticket(struct gate_request *request, const char *ticket)
 {
-    struct gate_answer answer;
+    struct response response;
 
-    gate_answer_init(&answer, 200, GATE_JSON);
-    if (buffer_addf(&answer.body, "{\"ticket\":\"%s\",\"exp\":%lld}\n", ticket,
+    response_init(&response, 200, GATE_JSON);
+    if (buffer_addf(&response.body, "{\"ticket\":\"%s\",\"exp\":%lld}\n", ticket,
                     (long long)(clock_wall_us() / 1000000 + STORE_TICKET_SECONDS)) != RC_OK)
-        buffer_clear(&answer.body);
-    gate_request_answer(request, &answer);
+        buffer_clear(&response.body);
+    gate_request_respond(request, &response);
 }
 
 static void
 on_kept(void *ctx, enum rc rc)
 {
     struct gate_keeping *keeping = ctx;
-    struct gate_request *request = gate_asked_done(keeping->asked);
+    struct gate_request *request = store_request_done(keeping->store_request);
 
     if (request != NULL && rc != RC_OK)
         gate_request_no_store(request);
@@ -51,7 +51,7 @@ gate_api_ticket(struct gate_request *request)
     struct buffer claims;
     enum rc rc;
 
-    keeping->asked = gate_asked_new(request);
+    keeping->store_request = store_request_new(request);
     buffer_init(&claims, GATE_BODY_MAX);
     rc = gate_ticket_new(keeping->ticket) ? token_write(&request->token, &claims) : RC_IO;
     if (rc == RC_OK)

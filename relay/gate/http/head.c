@@ -106,13 +106,13 @@ head_close(struct gate_head *head)
 
 /* A close with unread bytes would be a reset, which may take the answer with it. */
 static void
-answer(struct gate_head *head, struct gate_answer *answer)
+respond(struct gate_head *head, struct response *response)
 {
     struct buffer out;
     ssize_t sent = -1;
 
     stats_add(head->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-    if (gate_answer_build(answer, &out) == RC_OK)
+    if (response_build(response, &out) == RC_OK)
         sent = send(head->fd, out.bytes, out.len, MSG_NOSIGNAL);
     buffer_free(&out);
     if (sent < 0 || shutdown(head->fd, SHUT_WR) != 0) {
@@ -267,7 +267,7 @@ check_tls(struct gate_head *head, size_t len)
 static void
 check(struct gate_head *head, size_t len)
 {
-    struct gate_answer wrong;
+    struct response wrong;
     struct http_head parts;
 
     switch (gate_head_check(head->gate, head->fd, (const char *)head->gate->received, len,
@@ -279,7 +279,7 @@ check(struct gate_head *head, size_t len)
         wait_for_more(head, len);
         break;
     default:
-        answer(head, &wrong);
+        respond(head, &wrong);
         break;
     }
 }
@@ -391,7 +391,7 @@ gate_heads_sweep(struct gate *gate, int64_t now_us)
 {
     int64_t patience_us = gate->config->gate.connect_timeout_ms * 1000;
     struct gate_head *head, *next;
-    struct gate_answer late;
+    struct response late;
 
     DL_FOREACH_SAFE (gate->heads->first, head, next) {
         if (head->is_lingering && now_us - head->since_us > GATE_LINGER_US)
@@ -401,7 +401,7 @@ gate_heads_sweep(struct gate *gate, int64_t now_us)
             head_close(head); /* who said nothing is told nothing */
         else if (!head->is_lingering && now_us - head->since_us > patience_us) {
             gate_head_too_late(&late);
-            answer(head, &late);
+            respond(head, &late);
         }
     }
     resume_waiting(gate);

@@ -8,17 +8,17 @@
 #include "wire/http_head.h"
 
 static enum rc
-refuse(struct gate_answer *ret_answer, int status, const char *sentence)
+refuse(struct response *ret_response, int status, const char *sentence)
 {
     log_debug("gate", "refused a request with %d: %s", status, sentence);
-    gate_answer_problem(ret_answer, status, 0, sentence);
+    response_problem(ret_response, status, 0, sentence);
     return RC_BAD;
 }
 
 enum rc
 gate_head_check(const struct gate *gate, int fd, const char *bytes, size_t len,
                 unknown_method_response *on_unknown_method, struct http_head *ret_head,
-                struct gate_answer *ret_answer)
+                struct response *ret_response)
 {
     struct http_head parts;
     const char *why = "";
@@ -28,19 +28,19 @@ gate_head_check(const struct gate *gate, int fd, const char *bytes, size_t len,
         *ret_head = parts;
     /* RFC 6455, 4.1: a client has to wait. lws would keep these bytes for itself. */
     if (rc == RC_OK && parts.is_websocket && len > parts.len)
-        return refuse(ret_answer, 400, "something came behind the upgrade before its answer");
+        return refuse(ret_response, 400, "something came behind the upgrade before its answer");
     if (rc == RC_AGAIN || (rc == RC_OK && !workaround_is_unknown_method(&parts)))
         return rc;
     if (rc == RC_LIMIT)
-        return refuse(ret_answer, 431, "the request's head is too long: 12 kB and 127 headers");
+        return refuse(ret_response, 431, "the request's head is too long: 12 kB and 127 headers");
     if (rc != RC_OK)
-        return refuse(ret_answer, 400, why);
-    on_unknown_method(gate, fd, parts.target, parts.target_len, ret_answer);
+        return refuse(ret_response, 400, why);
+    on_unknown_method(gate, fd, parts.target, parts.target_len, ret_response);
     return RC_BAD;
 }
 
 void
-gate_head_too_late(struct gate_answer *ret_answer)
+gate_head_too_late(struct response *ret_response)
 {
-    (void)refuse(ret_answer, 408, "the request's head did not come in time");
+    (void)refuse(ret_response, 408, "the request's head did not come in time");
 }

@@ -7,21 +7,21 @@
 #include "base/rc.h"
 
 struct gate;
-struct gate_answer;
+struct response;
 struct http_head;
 
 /* The response to a method that no route has: 405, or 404. */
 typedef void unknown_method_response(const struct gate *gate, int fd, const char *target,
-                                     size_t len, struct gate_answer *ret_answer);
+                                     size_t len, struct response *ret_response);
 
 /*
  * The first bytes of a request on `fd`. RC_OK: lws may read it; RC_AGAIN: valid so far, and more is
- * to come; RC_BAD: *ret_answer has the reason.
+ * to come; RC_BAD: *ret_response has the reason.
  */
 MUST_CHECK enum rc gate_head_check(const struct gate *gate, int fd, const char *bytes, size_t len,
                                    unknown_method_response *on_unknown_method,
-                                   struct http_head *ret_head, struct gate_answer *ret_answer);
-void gate_head_too_late(struct gate_answer *ret_answer);
+                                   struct http_head *ret_head, struct response *ret_response);
+void gate_head_too_late(struct response *ret_response);
 
 #define GATE_LINGER_US 2000000        /* for the client to read the response */
 #define GATE_LINGER_BYTES (64 * 1024) /* of what it still sends */

@@ -17,8 +17,8 @@
 #define GATE_BODY_MAX (1024 * 1024) /* of a request */
 
 struct gate;
-struct gate_answer;
-struct gate_asked;
+struct response;
+struct store_request;
 struct gate_peer;
 struct gate_redeem;
 struct gate_request;
@@ -42,7 +42,7 @@ struct gate_route {
     bool is_process;     /* also of a process without the role gate */
     const char *methods; /* as of `Allow` */
     /* The response to anybody, at once; NULL: a token is needed, and `handle` answers. */
-    void (*respond)(struct gate *gate, struct gate_answer *ret_answer);
+    void (*respond)(struct gate *gate, struct response *ret_response);
     enum gate_claim claim;
     size_t body_max; /* 0: none is read, and some of it is passed over */
     void (*handle)(struct gate_request *request); /* the token is valid, the body complete */
@@ -122,7 +122,7 @@ struct gate_request {
     char *who;
     struct token token;
     struct gate_redeem *redeem; /* while ASKING */
-    struct gate_asked *asked;
+    struct store_request *store_request;
     char id[FRAME_UUID_TEXT + 1]; /* of the path, a UUID in lower case */
     struct gate_peer *peer;
     struct session *session; /* while OPEN */

@@ -28,12 +28,12 @@
 static void
 refuse(struct gate_request *request, const struct gate_refusal *refusal)
 {
-    struct gate_answer answer;
+    struct response response;
 
-    gate_answer_problem(&answer, refusal->status, 0, refusal->sentence);
+    response_problem(&response, refusal->status, 0, refusal->sentence);
     if (refusal->retry_after != NULL)
-        gate_answer_header(&answer, "%s", refusal->retry_after);
-    gate_request_answer(request, &answer);
+        response_header(&response, "%s", refusal->retry_after);
+    gate_request_respond(request, &response);
 }
 
 static const char NO_PUBLISH[] = "the token's claim \"publish\" is not true";
@@ -112,13 +112,13 @@ on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
 static void
 refuse_haste(struct gate_request *request)
 {
-    struct gate_answer answer;
+    struct response response;
 
-    gate_answer_problem(&answer, 429, GATE_ERR_RATE, GATE_TOO_FAST);
-    gate_answer_header(&answer, "%s", GATE_SOON);
+    response_problem(&response, 429, GATE_ERR_RATE, GATE_TOO_FAST);
+    response_header(&response, "%s", GATE_SOON);
     log_debug(request->who, "\"%s\": more than request_rate requests a second",
               request->token.user);
-    gate_request_answer(request, &answer);
+    gate_request_respond(request, &response);
 }
 
 static void
@@ -239,7 +239,7 @@ gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *
 }
 
 int
-gate_request_pass_over(struct gate *gate, struct lws *wsi, struct gate_answer *answer,
+gate_request_pass_over(struct gate *gate, struct lws *wsi, struct response *response,
                        void **ret_owner)
 {
     static const struct gate_route ANSWERED = {.path = "what needs no token"};
@@ -247,7 +247,7 @@ gate_request_pass_over(struct gate *gate, struct lws *wsi, struct gate_answer *a
     struct gate_request *request = request_new(gate, wsi, &ANSWERED, NULL, false);
 
     *ret_owner = request;
-    gate_request_answer(request, answer);
+    gate_request_respond(request, response);
     gate_body_start(request);
     return 0;
 }
@@ -302,8 +302,8 @@ gate_request_closed(void *owner)
     gate_request_detach(request);
     if (request->redeem != NULL)
         gate_ticket_cancel(request->redeem);
-    if (request->asked != NULL)
-        gate_asked_forget(request->asked);
+    if (request->store_request != NULL)
+        store_request_forget(request->store_request);
     DL_DELETE(gate->requests->first, request);
     gate_body_stop(request);
     gate_writer_stop(request);

@@ -47,36 +47,36 @@ phrase_of(int status)
 }
 
 void
-gate_answer_init(struct gate_answer *answer, int status, const char *type)
+response_init(struct response *response, int status, const char *type)
 {
-    *answer = (struct gate_answer){.status = status, .type = type};
-    buffer_init(&answer->headers, HEADERS_MAX);
-    buffer_init(&answer->body, BODY_MAX);
+    *response = (struct response){.status = status, .type = type};
+    buffer_init(&response->headers, HEADERS_MAX);
+    buffer_init(&response->body, BODY_MAX);
 }
 
 void
-gate_answer_problem(struct gate_answer *answer, int status, int code, const char *sentence)
+response_problem(struct response *response, int status, int code, const char *sentence)
 {
     enum rc rc;
 
-    gate_answer_init(answer, status, "application/problem+json");
-    rc = buffer_addf(&answer->body,
+    response_init(response, status, "application/problem+json");
+    rc = buffer_addf(&response->body,
                      "{\"title\":\"%s\",\"status\":%d,\"detail\":", phrase_of(status), status);
     if (rc == RC_OK)
-        rc = buffer_add_json(&answer->body, sentence, strlen(sentence));
+        rc = buffer_add_json(&response->body, sentence, strlen(sentence));
     if (rc == RC_OK && code != 0)
-        rc = buffer_addf(&answer->body, ",\"code\":%d", code);
+        rc = buffer_addf(&response->body, ",\"code\":%d", code);
     if (rc == RC_OK)
-        rc = buffer_add(&answer->body, "}\n", 2);
+        rc = buffer_add(&response->body, "}\n", 2);
     if (rc != RC_OK)
-        buffer_clear(&answer->body);
+        buffer_clear(&response->body);
     if (status == 401)
-        gate_answer_header(answer, "WWW-Authenticate: Bearer%s",
-                           code != 0 ? " error=\"invalid_token\"" : "");
+        response_header(response, "WWW-Authenticate: Bearer%s",
+                        code != 0 ? " error=\"invalid_token\"" : "");
 }
 
 void
-gate_answer_header(struct gate_answer *answer, const char *format, ...)
+response_header(struct response *response, const char *format, ...)
 {
     char line[HEADERS_MAX / 2];
     va_list args;
@@ -86,81 +86,82 @@ gate_answer_header(struct gate_answer *answer, const char *format, ...)
     len = vsnprintf(line, sizeof(line), format, args);
     va_end(args);
     if (len > 0 && (size_t)len < sizeof(line) &&
-        buffer_addf(&answer->headers, "%s\r\n", line) != RC_OK)
+        buffer_addf(&response->headers, "%s\r\n", line) != RC_OK)
         return;
 }
 
 void
-gate_answer_problem_with(struct gate_answer *answer, int status, const char *header,
-                         const char *sentence)
+response_problem_with(struct response *response, int status, const char *header,
+                      const char *sentence)
 {
-    gate_answer_problem(answer, status, 0, sentence);
+    response_problem(response, status, 0, sentence);
     if (header != NULL)
-        gate_answer_header(answer, "%s", header);
+        response_header(response, "%s", header);
 }
 
 void
-gate_answer_allow(struct gate_answer *answer, const char *origin)
+response_allow_origin(struct response *response, const char *origin)
 {
     if (origin == NULL)
         return;
-    gate_answer_header(answer, "Access-Control-Allow-Origin: %s", origin);
-    gate_answer_header(answer, "Access-Control-Expose-Headers: Clairon-Pos, Retry-After, "
-                               "Idempotency-Replayed, Location, Preference-Applied");
-    gate_answer_header(answer, "Vary: Origin");
+    response_header(response, "Access-Control-Allow-Origin: %s", origin);
+    response_header(response, "Access-Control-Expose-Headers: Clairon-Pos, Retry-After, "
+                              "Idempotency-Replayed, Location, Preference-Applied");
+    response_header(response, "Vary: Origin");
 }
 
 /* RFC 9110, 7.8: who names an upgrade does so in Connection too, and 426 must name one. */
 static const char *
-connection_of(const struct gate_answer *answer)
+connection_of(const struct response *response)
 {
-    return answer->status == 426 ? "Upgrade: websocket\r\nConnection: upgrade, close"
-                                 : "Connection: close";
+    return response->status == 426 ? "Upgrade: websocket\r\nConnection: upgrade, close"
+                                   : "Connection: close";
 }
 
 static enum rc
-add_head(const struct gate_answer *answer, struct buffer *out)
+add_head(const struct response *response, struct buffer *out)
 {
-    enum rc rc = buffer_addf(out, "HTTP/1.1 %d %s\r\n", answer->status, phrase_of(answer->status));
+    enum rc rc =
+        buffer_addf(out, "HTTP/1.1 %d %s\r\n", response->status, phrase_of(response->status));
 
-    if (rc == RC_OK && answer->status != 204)
-        rc = buffer_addf(out, "Content-Type: %s\r\nContent-Length: %zu\r\n", answer->type,
-                         answer->body.len);
+    if (rc == RC_OK && response->status != 204)
+        rc = buffer_addf(out, "Content-Type: %s\r\nContent-Length: %zu\r\n", response->type,
+                         response->body.len);
     if (rc == RC_OK)
         rc = buffer_addf(out,
                          "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%s"
                          "%s\r\n\r\n",
-                         answer->headers.len > 0 ? answer->headers.bytes : "",
-                         connection_of(answer));
+                         response->headers.len > 0 ? response->headers.bytes : "",
+                         connection_of(response));
     return rc;
 }
 
 enum rc
-gate_answer_build(struct gate_answer *answer, struct buffer *out)
+response_build(struct response *response, struct buffer *out)
 {
     enum rc rc;
 
     buffer_init(out, BODY_MAX + 2 * HEADERS_MAX);
-    rc = add_head(answer, out);
-    if (rc == RC_OK && !answer->head && answer->status != 204)
-        rc = buffer_add(out, answer->body.bytes, answer->body.len);
-    buffer_free(&answer->headers);
-    buffer_free(&answer->body);
+    rc = add_head(response, out);
+    if (rc == RC_OK && !response->head && response->status != 204)
+        rc = buffer_add(out, response->body.bytes, response->body.len);
+    buffer_free(&response->headers);
+    buffer_free(&response->body);
     if (rc != RC_OK)
         buffer_free(out);
     return rc;
 }
 
 int
-gate_answer_send(struct lws *wsi, struct gate_answer *answer)
+response_send(struct lws *wsi, struct response *response)
 {
     const struct conn_io io = conn_io_of(wsi);
     struct buffer out;
 
     /* The connection ends, written or not. */
-    if (gate_answer_build(answer, &out) == RC_OK &&
+    if (response_build(response, &out) == RC_OK &&
         conn_io_write_raw(&io, (const unsigned char *)out.bytes, out.len) != RC_OK)
-        log_debug("gate", "could not write a response of status %d", answer->status);
+        log_debug("gate", "could not write a response of status %d", response->status);
     buffer_free(&out);
     return -1;
 }

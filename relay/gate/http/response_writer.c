@@ -108,12 +108,12 @@ gate_request_kill(struct gate_request *request)
 }
 
 void
-gate_request_answer(struct gate_request *request, struct gate_answer *answer)
+gate_request_respond(struct gate_request *request, struct response *response)
 {
-    gate_answer_allow(answer, request->origin);
+    response_allow_origin(response, request->origin);
     buffer_free(&request->out);
-    if (gate_answer_build(answer, &request->out) != RC_OK) {
-        log_error(request->who, "an answer does not fit its buffer");
+    if (response_build(response, &request->out) != RC_OK) {
+        log_error(request->who, "a response does not fit its buffer");
         gate_request_kill(request);
     }
     gate_request_set_state(request, GATE_REQUEST_ENDING);
@@ -123,24 +123,24 @@ gate_request_answer(struct gate_request *request, struct gate_answer *answer)
 void
 gate_request_problem(struct gate_request *request, int status, int code, const char *sentence)
 {
-    struct gate_answer answer;
+    struct response response;
 
-    gate_answer_problem(&answer, status, code, sentence);
+    response_problem(&response, status, code, sentence);
     if (status == 503 || status == 429 || status == 409)
-        gate_answer_header(&answer, "Retry-After: %d", GATE_RETRY_AFTER_S);
+        response_header(&response, "Retry-After: %d", GATE_RETRY_AFTER_S);
     log_debug(request->who, "%s answers %d: %s", request->route->path, status, sentence);
-    gate_request_answer(request, &answer);
+    gate_request_respond(request, &response);
 }
 
 void
-gate_request_answer_whole(struct gate_request *request, struct gate_answer *answer, enum rc written)
+gate_request_respond_whole(struct gate_request *request, struct response *response, enum rc written)
 {
     if (written == RC_OK) {
-        gate_request_answer(request, answer);
+        gate_request_respond(request, response);
         return;
     }
-    buffer_free(&answer->headers);
-    buffer_free(&answer->body);
+    buffer_free(&response->headers);
+    buffer_free(&response->body);
     gate_request_problem(request, 500, 0, "the answer is too large");
 }
 
@@ -151,10 +151,10 @@ gate_request_no_store(struct gate_request *request)
 }
 
 void
-gate_request_answer_nothing(struct gate_request *request)
+gate_request_respond_empty(struct gate_request *request)
 {
-    struct gate_answer answer;
+    struct response response;
 
-    gate_answer_init(&answer, 204, GATE_JSON);
-    gate_request_answer(request, &answer);
+    response_init(&response, 204, GATE_JSON);
+    gate_request_respond(request, &response);
 }

@@ -12,13 +12,13 @@ void gate_request_want_write(struct gate_request *request);
 void gate_request_kill(struct gate_request *request);
 
 /* Queues the response, which is the request's end. Frees the response. */
-void gate_request_answer(struct gate_request *request, struct gate_answer *answer);
-void gate_request_answer_nothing(struct gate_request *request); /* 204 */
+void gate_request_respond(struct gate_request *request, struct response *response);
+void gate_request_respond_empty(struct gate_request *request); /* 204 */
 void gate_request_problem(struct gate_request *request, int status, int code, const char *sentence);
 /* The store is away, or slow. */
 void gate_request_no_store(struct gate_request *request);
 /* Likewise, when the body was written with `written`; what is not whole is a problem instead. */
-void gate_request_answer_whole(struct gate_request *request, struct gate_answer *answer,
-                               enum rc written);
+void gate_request_respond_whole(struct gate_request *request, struct response *response,
+                                enum rc written);
 
 #endif

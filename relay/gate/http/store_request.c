@@ -6,44 +6,44 @@
 #include "base/memory.h"
 #include "gate/http/response_writer.h"
 
-struct gate_asked {
+struct store_request {
     struct gate_request *request; /* NULL: gone */
 };
 
-struct gate_asked *
-gate_asked_new(struct gate_request *request)
+struct store_request *
+store_request_new(struct gate_request *request)
 {
-    struct gate_asked *asked = memory_new(sizeof(*asked));
+    struct store_request *store_request = memory_new(sizeof(*store_request));
 
-    asked->request = request;
-    request->asked = asked;
+    store_request->request = request;
+    request->store_request = store_request;
     gate_request_set_state(request, GATE_REQUEST_ASKING);
-    return asked;
+    return store_request;
 }
 
 struct gate_request *
-gate_asked_done(struct gate_asked *asked)
+store_request_done(struct store_request *store_request)
 {
-    struct gate_request *request = asked->request;
+    struct gate_request *request = store_request->request;
 
-    free(asked);
+    free(store_request);
     if (request == NULL)
         return NULL;
-    request->asked = NULL;
+    request->store_request = NULL;
     return request->state == GATE_REQUEST_ASKING ? request : NULL;
 }
 
 void
-gate_asked_failed(struct gate_asked *asked)
+store_request_failed(struct store_request *store_request)
 {
-    struct gate_request *request = gate_asked_done(asked);
+    struct gate_request *request = store_request_done(store_request);
 
     if (request != NULL)
         gate_request_no_store(request);
 }
 
 void
-gate_asked_forget(struct gate_asked *asked)
+store_request_forget(struct store_request *store_request)
 {
-    asked->request = NULL;
+    store_request->request = NULL;
 }

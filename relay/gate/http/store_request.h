@@ -4,10 +4,10 @@
 
 #include "gate/http/request.h"
 
-struct gate_asked *gate_asked_new(struct gate_request *request);
+struct store_request *store_request_new(struct gate_request *request);
 /* Both free it. The request, if it still waits for this reply, else NULL. */
-struct gate_request *gate_asked_done(struct gate_asked *asked);
-void gate_asked_failed(struct gate_asked *asked); /* 503 */
-void gate_asked_forget(struct gate_asked *asked); /* the request is gone */
+struct gate_request *store_request_done(struct store_request *store_request);
+void store_request_failed(struct store_request *store_request); /* 503 */
+void store_request_forget(struct store_request *store_request); /* the request is gone */
 
 #endif

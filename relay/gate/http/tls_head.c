@@ -119,14 +119,14 @@ head_kill(struct gate_tls_head *head)
 }
 
 static void
-answer(struct gate_tls_head *head, struct gate_answer *answer)
+respond(struct gate_tls_head *head, struct response *response)
 {
     struct buffer out;
     ssize_t sent = -1;
 
     stats_add(head->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
     workaround_hold_head(&head->io);
-    if (gate_answer_build(answer, &out) == RC_OK)
+    if (response_build(response, &out) == RC_OK)
         sent = conn_io_write(&head->io, out.bytes, out.len);
     buffer_free(&out);
     if (sent <= 0 || !conn_io_half_close(&head->io)) {
@@ -193,7 +193,7 @@ check(struct gate_tls_head *head, size_t len)
 {
     char *bytes = (char *)head->gate->received;
     struct http_head parts;
-    struct gate_answer wrong;
+    struct response wrong;
     enum rc rc;
 
     if (is_partial(head)) {
@@ -206,17 +206,17 @@ check(struct gate_tls_head *head, size_t len)
                          head->gate->tls_heads->on_unknown_method, &parts, &wrong);
     /* head.c edits them out for lws, which is not possible here. */
     if (rc == RC_OK && parts.idle_upgrade != NULL) {
-        gate_answer_problem(&wrong, 400, 0,
-                            "Upgrade must be websocket here, and Connection must name it");
+        response_problem(&wrong, 400, 0,
+                         "Upgrade must be websocket here, and Connection must name it");
         rc = RC_BAD;
     } else if (rc == RC_OK && workaround_head_hides(bytes, parts.len, false)) {
-        gate_answer_problem(&wrong, 400, 0,
-                            "the name of a header is only the beginning of another's: it would "
-                            "hide what follows");
+        response_problem(&wrong, 400, 0,
+                         "the name of a header is only the beginning of another's: it would "
+                         "hide what follows");
         rc = RC_BAD;
     }
     if (rc == RC_BAD)
-        answer(head, &wrong);
+        respond(head, &wrong);
     else if (rc == RC_OK || is_partial(head) || keep(head, len))
         admit_record(head);
 }
@@ -305,7 +305,7 @@ static void
 sweep(struct gate_tls_head *first, int64_t patience_us, int64_t now_us)
 {
     struct gate_tls_head *head, *next;
-    struct gate_answer late;
+    struct response late;
 
     DL_FOREACH_SAFE (first, head, next) {
         if (now_us - head->since_us <= (head->is_lingering ? GATE_LINGER_US : patience_us))
@@ -314,7 +314,7 @@ sweep(struct gate_tls_head *first, int64_t patience_us, int64_t now_us)
             head_kill(head); /* who said nothing is told nothing */
         } else {
             gate_head_too_late(&late);
-            answer(head, &late);
+            respond(head, &late);
         }
     }
 }

@@ -19,12 +19,12 @@
 static int
 refuse(struct gate *gate, struct lws *wsi, int status, const char *header, const char *sentence)
 {
-    struct gate_answer answer;
+    struct response response;
 
     stats_add(gate->stats, STAT_GATE_REFUSED, 1);
     log_info("gate", "refused an upgrade with %d: %s", status, sentence);
-    gate_answer_problem_with(&answer, status, header, sentence);
-    return gate_answer_send(wsi, &answer);
+    response_problem_with(&response, status, header, sentence);
+    return response_send(wsi, &response);
 }
 
 /* None offered is allowed: only browsers cannot speak without one. */
@@ -119,9 +119,9 @@ gate_ws_check_upgrade(struct gate *gate, struct lws *wsi)
 }
 
 void
-gate_ws_upgrade_required(struct gate *gate, struct gate_answer *ret_answer)
+gate_ws_upgrade_required(struct gate *gate, struct response *ret_response)
 {
     (void)gate;
-    gate_answer_problem(ret_answer, 426, 0,
-                        "/v1/ws is a WebSocket: send Upgrade: websocket, and Connection: Upgrade");
+    response_problem(ret_response, 426, 0,
+                     "/v1/ws is a WebSocket: send Upgrade: websocket, and Connection: Upgrade");
 }

@@ -3,12 +3,12 @@
 #define CLAIRON_GATE_WS_UPGRADE_H
 
 struct gate;
-struct gate_answer;
+struct response;
 struct lws;
 
 /* To lws. 0: the upgrade may proceed; -1: refused, with a response. */
 int gate_ws_check_upgrade(struct gate *gate, struct lws *wsi);
 /* The response of /v1/ws to a request without an upgrade. */
-void gate_ws_upgrade_required(struct gate *gate, struct gate_answer *ret_answer);
+void gate_ws_upgrade_required(struct gate *gate, struct response *ret_response);
 
 #endif
