@@ -16,7 +16,7 @@ struct hub;
 
 /*
  * Takes connections from the sockets on the given loop. NULL when it could not,
- * after one log line that says what and why. config, hub and stats must outlive it;
+ * after one log line with the reason. config, hub and stats must outlive it;
  * health is copied, the descriptors stay the caller's. hub NULL: a process without the role gate,
  * which serves its health and metrics only.
  */
@@ -25,15 +25,15 @@ struct gate *gate_open(struct ev_loop *loop, const struct config *config, struct
                        struct gate_sockets sockets);
 
 /*
- * Stops accepting, says bye (4201, `in` spread over the drain window) to everyone and closes them;
+ * Stops accepting, sends bye (4201, `in` spread over the drain window) to everyone and closes them;
  * calls on_drained once the last is gone, at the latest when the drain window is over.
  */
 void gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx);
 
-/* The kill switch: off, WebSocket and SSE are sent away and refused, polls go on. */
+/* The kill switch: while it is off, WebSocket and SSE are closed and refused; polls work. */
 void gate_push_set(struct gate *gate, bool on);
 
-/* The config's keys of tokens have changed: believes those from now on. */
+/* The config's keys of tokens have changed: verifies by those from now on. */
 void gate_take_key(struct gate *gate);
 
 /* Closes whatever is still open. Accepts NULL. */

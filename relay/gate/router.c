@@ -16,7 +16,7 @@
 #include "gate/routes.h"
 #include "wire/frame.h"
 
-/* A page of another origin asks what it may send. */
+/* CORS: the request of a browser before that of a page of another origin. */
 static void
 make_preflight(struct gate *gate, struct lws *wsi, const struct gate_route *route,
                struct response *ret_response)
@@ -72,7 +72,7 @@ find_route(const struct gate *gate, int fd, const char *path, char ret_id[FRAME_
     return NULL;
 }
 
-/* What a person in front of a browser asks for first. */
+/* Hints for the paths that people type into a browser first. */
 static const char *
 nothing_at(const struct gate *gate, int fd, const char *path)
 {
@@ -122,7 +122,7 @@ gate_router_unknown_method(const struct gate *gate, int fd, const char *target, 
         response_problem(ret_response, 404, 0, "there is nothing at this path");
 }
 
-/* What needs no token. */
+/* Requests that need no token. */
 static void
 respond_to_anybody(struct gate *gate, struct lws *wsi, const struct gate_route *route,
                    const char *path, enum request_method method, struct response *ret_response)

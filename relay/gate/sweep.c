@@ -65,7 +65,7 @@ trim_memory(struct gate *gate)
     (void)malloc_trim(0);
 }
 
-/* Added, not set: one that takes a dead worker's place counts on from where that one was. */
+/* Added, not set: a worker that replaces a dead one continues its count. */
 static void
 count_turns(struct gate *gate)
 {

@@ -1,4 +1,4 @@
-/* console.c: what the console shows and does: how the relay stands, and its error log. */
+/* console.c: what the console shows and does: the state of the relay, and its error log. */
 #include "gate/api/console.h"
 
 #include <inttypes.h>
@@ -61,7 +61,7 @@ add_slot(struct gate *gate, struct buffer *out)
                        gate->config->feed.slot, received > confirmed ? received - confirmed : 0);
 }
 
-/* `store`: what the store says of itself; no bytes: it is away. */
+/* `store`: the store's own overview; no bytes: it is away. */
 static void
 answer_overview(struct gate_request *request, struct bytes store)
 {

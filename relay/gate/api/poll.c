@@ -48,7 +48,7 @@ read_number(struct gate_request *request, const char *name, int64_t max, int64_t
     return value <= max ? value : max;
 }
 
-/* The sweep would come up to a second late: much for who asks without waiting. */
+/* The sweep would come up to a second late: much for a poll that does not wait. */
 static void
 on_look(struct ev_loop *loop, struct ev_timer *timer, int events)
 {
@@ -80,7 +80,7 @@ begin(struct gate_request *request, const char *pos, char *topics)
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_WRONG_TOPICS);
         return;
     }
-    /* Never more in the window than the answer takes: what is put in it counts as shown. */
+    /* Never more in flight than the response holds: those count as delivered. */
     poll->max = max < config->delivery.window ? (int)max : config->delivery.window;
     wanted.window = poll->max;
     poll->deadline_us = clock_monotonic_us() + wait_s * 1000000;
@@ -139,7 +139,7 @@ keep_pos(struct gate_request *request, const char *line, size_t len)
         snprintf(poll->pos, sizeof(poll->pos), "%.*s", (int)pos.len, (const char *)pos.at);
 }
 
-/* False when the answer cannot take it. */
+/* False when the response has no room for it. */
 static bool
 keep_line(struct gate_request *request, const char *line, size_t len)
 {
@@ -153,7 +153,7 @@ keep_line(struct gate_request *request, const char *line, size_t len)
     return true;
 }
 
-/* What does not fit comes by the position: a frame is taken as a whole or not at all. */
+/* What does not fit comes with the next poll: a frame is accepted as a whole or not at all. */
 bool
 gate_poll_lines(struct gate_request *request, const char *text, size_t len)
 {
@@ -177,14 +177,14 @@ gate_poll_lines(struct gate_request *request, const char *text, size_t len)
     return true;
 }
 
-/* A turn after the first line came: what came with it is in the answer too. */
+/* A turn after the first line came: the response has all that came with it. */
 void
 gate_poll_writable(struct gate_request *request)
 {
     struct gate_poll *poll = poll_of(request);
     if (!poll->has_news)
         return;
-    /* All was sent: the session knows a newer place than its last line told. */
+    /* All was sent: the session's cursor is past its last line. */
     if (!poll->is_full)
         (void)session_place(request->session, poll->pos);
     finish(request);

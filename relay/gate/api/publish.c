@@ -67,7 +67,7 @@ is_running(const struct gate *gate, const char *key)
     return running != NULL;
 }
 
-/* What it asked goes on being the caller's. */
+/* Its store_request is the caller's. */
 static void
 running_free(struct gate_running *running)
 {
@@ -113,7 +113,7 @@ answer_expired(struct gate_request *request)
     gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "metadata.expiration is over already");
 }
 
-/* Only what was stored now: of an older key we cannot tell when the store will forget it. */
+/* Only a notification that was just stored: when the store drops an older key is unknown. */
 static void
 keep(const struct gate_running *running, enum store_publish how, const char *id)
 {
@@ -124,7 +124,7 @@ keep(const struct gate_running *running, enum store_publish how, const char *id)
                     running->key, running->digest, id, running->since_us);
 }
 
-/* Where the trace goes on: by this line, the id leads to all that becomes of it. */
+/* Joins the trace and the notification: the other log lines have its id. */
 static void
 log_trace(const struct gate_running *running, const char *id)
 {
@@ -193,7 +193,7 @@ make_digest(const struct buffer *text, char ret_digest[STORE_DIGEST_TEXT + 1])
     bytes_hex(bytes, sizeof(bytes), ret_digest);
 }
 
-/* Nobody's key can look like another's: the length of the name comes first. */
+/* Keys of two users never collide: the length of the user's name comes first. */
 static char *
 key_of(struct gate_request *request)
 {
@@ -256,7 +256,7 @@ gate_publish_headers(struct gate_request *request)
     static const char KEY[] = "idempotency-key:";
 
     own->key = request_header(request->io.wsi, KEY, KEY_MAX);
-    /* A key that was left out by mistake: taken for none, it would store each repeat. */
+    /* An empty key is a mistake of the client: treated as none, it would store each repeat. */
     if (own->key == NULL && request_header_is_empty(request->io.wsi, KEY))
         own->key = memory_text(REQUEST_TOO_LONG, strlen(REQUEST_TOO_LONG));
     own->wait_s = gate_publish_wait(request->io.wsi);

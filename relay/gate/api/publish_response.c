@@ -3,7 +3,7 @@
  * disk.
  *
  * A store with appendfsync everysec may lose the last second and more when it is killed, with what
- * it had answered for. As KeyDB has no WAITAOF, time stands in for it, as in feed_confirm.c: after
+ * it had acknowledged. As KeyDB has no WAITAOF, time stands in for it, as in feed_confirm.c: after
  * store_fsync_delay_us the store is asked whether it still has the notification. If it was killed
  * and started again meanwhile, what it has then came from its disk.
  */

@@ -56,7 +56,7 @@ add_event(struct gate_request *request, const char *line, size_t len)
     return rc == RC_OK ? buffer_add(&request->out, "\n\n", 2) : rc;
 }
 
-/* Once more is in `out` than a socket takes at once, the session keeps the rest. */
+/* Once `out` has more than a socket accepts at once, the session keeps the rest. */
 bool
 gate_sse_lines(struct gate_request *request, const char *text, size_t len)
 {
@@ -100,7 +100,7 @@ send_head(struct gate_request *request)
         gate_request_kill(request);
 }
 
-/* A peer that is gone takes no byte: TCP need not hope for a quarter of an hour. */
+/* A client that is gone acknowledges nothing: TCP must not retry for a quarter of an hour. */
 static void
 limit_silence(struct gate_request *request)
 {

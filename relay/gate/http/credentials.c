@@ -78,7 +78,7 @@ gate_ticket_redeem(struct gate *gate, const char *ticket, gate_redeemed *done, v
     struct gate_redeem *redeem = memory_new(sizeof(*redeem));
 
     *redeem = (struct gate_redeem){done, owner};
-    /* What is no ticket is asked for all the same, as one that nobody has: one path for both. */
+    /* A malformed ticket is looked up too, under a name that no ticket has: one path for both. */
     if (store_ticket_redeem(hub_store(gate->hub), is_ticket(ticket) ? ticket : "-", on_redeemed,
                             redeem) == RC_OK)
         return redeem;
@@ -145,7 +145,7 @@ gate_groups_of(const struct token *token)
     return groups;
 }
 
-/* The usual causes, by what the check says. Nothing of the token itself. */
+/* The usual cause of this error. Nothing of the token itself. */
 static const char *
 hint_of(const struct gate *gate, const char *error)
 {

@@ -1,10 +1,10 @@
 /*
- * head.c: looks at the head of each request before libwebsockets does, which would hang up on
- * what is too long, answer unknown methods in its own words, and let pass what is ambiguous.
+ * head.c: validates the head of each request before libwebsockets reads it, which would close the
+ * connection on a head that is too long and accept an ambiguous one.
  *
  * The head is only peeked at: it costs no memory here, and libwebsockets reads it from the socket
- * as ever. What comes over TLS is tls_head.c's, once a client has said hello and there is a
- * place: who does not, or only in part, costs no more than the others.
+ * as usual. tls_head.c handles TLS, once a ClientHello is complete and there is a place: a client
+ * that sends none, or a part of one, costs no more than the others.
  */
 #include "gate/http/head.h"
 
@@ -31,24 +31,24 @@
 
 #define TLS_HANDSHAKE 0x16
 #define TLS_RECORD_HEAD 5
-#define TLS_HELLO_ENOUGH 4096 /* bytes: nobody says hello at such length */
+#define TLS_HELLO_ENOUGH 4096 /* bytes: no ClientHello is longer */
 #define AGAIN_S 0.01
 #define HELLOS_A_TURN 16
 
 /*
- * PEEKING -> WAITING, over TLS, for a place -> adopted by lws; or LINGERING: it is answered, and
- * what still comes is thrown away.
+ * PEEKING -> WAITING, over TLS, for a place -> adopted by lws; or LINGERING: it has a response,
+ * and what still comes is discarded.
  */
 struct gate_head {
     struct gate *gate;
     struct gate_head *prev; /* in heads->first or, WAITING, heads->hellos; the oldest first */
     struct gate_head *next;
     struct ev_io readable;
-    struct ev_timer again; /* where the system does not say when more has come */
+    struct ev_timer again; /* where poll(2) does not report that more has come */
     int fd;
     bool is_waiting;
     bool is_lingering;
-    size_t len; /* peeked, or thrown away */
+    size_t len; /* peeked, or discarded */
     int64_t since_us;
 };
 
@@ -62,8 +62,8 @@ struct heads {
 _Static_assert(GATE_HEAD_BYTES_MAX <= GATE_RECEIVED_MAX, "a head is peeked at as a whole");
 
 /*
- * The front of the line is read from again, and so is back here in the next turn of the loop: each
- * hello takes a signature.
+ * The oldest are read again, which brings them back here in the next turn of the loop: each
+ * handshake costs a signature.
  */
 static void
 resume_waiting(struct gate *gate)
@@ -104,7 +104,7 @@ head_close(struct gate_head *head)
     head_free(head);
 }
 
-/* A close with unread bytes would be a reset, which may take the answer with it. */
+/* A close with unread bytes would be a reset, which may destroy the response. */
 static void
 respond(struct gate_head *head, struct response *response)
 {
@@ -126,7 +126,7 @@ respond(struct gate_head *head, struct response *response)
     ev_io_start(head->gate->loop, &head->readable);
 }
 
-/* So that poll speaks up when there is more than `len`; one byte is the system's default. */
+/* poll(2) then reports the socket once it has `len` bytes; the system's default is one. */
 static bool
 set_low_water(int fd, size_t len)
 {
@@ -136,8 +136,8 @@ set_low_water(int fd, size_t len)
 }
 
 /*
- * lws gets the edited head from us, and the last byte from the socket, or it would take what it was
- * given for a body too.
+ * lws gets the edited head from us, and the last byte from the socket: else it would read the same
+ * bytes as a body too.
  */
 static void
 hand_over_edited(struct gate_head *head, const struct http_head *parts)
@@ -202,7 +202,7 @@ hand_over_hello(struct gate_head *head)
     if (!head->is_waiting) {
         enqueue_hello(head);
     } else if (says_no_more(fd)) {
-        head_close(head); /* it gave up: no signature for that */
+        head_close(head); /* it gave up: no signature for it */
     } else if (gate_tls_head_has_room(gate)) {
         head_free(head);
         gate_tls_head_begin(gate, fd);
@@ -211,14 +211,14 @@ hand_over_hello(struct gate_head *head)
     }
 }
 
-/* A unix socket has no mark, and a system that is short of memory does not wait for it. */
+/* A unix socket has no such mark, and a system short of memory does not wait for it. */
 static void
 wait_for_more(struct gate_head *head, size_t len)
 {
     bool is_longer = len > head->len;
 
     head->len = len;
-    /* Of who ends, all is there to see now: it may have come since. */
+    /* After a half-close all bytes are there: some may have come since. */
     if (says_no_more(head->fd)) {
         if (is_longer)
             ev_feed_event(head->gate->loop, &head->readable, EV_READ);
@@ -357,7 +357,7 @@ oldest_head(const struct gate *gate)
     return head->since_us < hello->since_us ? head : hello;
 }
 
-/* All that may be connected may come at once, and ask later; one more ends the oldest. */
+/* As many as may be connected may come at once, and send later; one more ends the oldest. */
 static struct gate_head *
 head_new(struct gate *gate)
 {
@@ -398,7 +398,7 @@ gate_heads_sweep(struct gate *gate, int64_t now_us)
             head_close(head);
         else if (!head->is_lingering && now_us - head->since_us > patience_us &&
                  (head->len == 0 || server_tls(gate) != NULL))
-            head_close(head); /* who said nothing is told nothing */
+            head_close(head); /* no request, no response */
         else if (!head->is_lingering && now_us - head->since_us > patience_us) {
             gate_head_too_late(&late);
             respond(head, &late);

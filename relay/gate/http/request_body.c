@@ -2,9 +2,8 @@
  * request_body.c: what a client sends behind the head of its request: the body, the end, or too
  * much.
  *
- * lws reads no more of it. It would keep the headers to the end, of which it has so many; take what
- * comes behind for the next request; turn in circles over what it may not take yet; and take a
- * client that says no more (shutdown(2), after which it may wait for the answer) for gone.
+ * lws reads none of it: see workaround_read_past. A client that half-closes (shutdown(2)) may wait
+ * for its response.
  */
 #include "gate/http/request_body.h"
 
@@ -43,7 +42,7 @@ handle_bytes(struct gate_request *request, const char *bytes, size_t len)
         request->gate->requests->handler->on_body(request);
 }
 
-/* lws goes on to set a time for the rest of it, which on_readable takes back. */
+/* lws then starts a timer for the rest, which on_readable clears. */
 void
 gate_body_received(struct gate_request *request, const char *bytes, size_t len)
 {
@@ -51,7 +50,7 @@ gate_body_received(struct gate_request *request, const char *bytes, size_t len)
     ev_feed_event(request->gate->loop, &request->readable, EV_READ);
 }
 
-/* The client will say no more. What it asked for is still answered, unless it takes a while. */
+/* The client sends no more. It still gets a response, unless that takes a while. */
 static void
 handle_half_close(struct gate_request *request)
 {
@@ -64,7 +63,7 @@ handle_half_close(struct gate_request *request)
         request->route->on_half_closed(request);
 }
 
-/* Once we have said that we say no more, TLS has nothing to tell us either. */
+/* After our half-close the TLS session is over: the rest is read from the socket. */
 static ssize_t
 read_some(struct gate_request *request)
 {
@@ -125,7 +124,7 @@ gate_body_stop(struct gate_request *request)
     ev_io_stop(request->gate->loop, &request->readable);
 }
 
-/* Digits: http_head.c saw to it. Within the limit; else the status to answer with, negative. */
+/* Digits only: http_head.c checked it. Beyond the limit, or without one: the status, negative. */
 static int64_t
 content_length(struct lws *wsi)
 {
@@ -160,7 +159,7 @@ send_continue(const struct gate_request *request)
         log_debug(request->who, "could not write 100 Continue");
 }
 
-/* RFC 9112, 6.3: without a word about a body there is none. */
+/* RFC 9112, 6.3: without both headers there is no body. */
 static bool
 has_no_body(struct lws *wsi)
 {

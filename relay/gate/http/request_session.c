@@ -12,7 +12,7 @@
 #include "hub/hub.h"
 #include "wire/ws_frame.h"
 
-/* Hands on the lines of whole frames; how many bytes of frames were taken. */
+/* Passes the lines of whole frames to the route. Bytes of the frames that it accepted. */
 static size_t
 take_frames(struct gate_request *request, const unsigned char *at, size_t len, bool *ret_takes_more)
 {

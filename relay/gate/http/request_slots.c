@@ -2,8 +2,8 @@
  * request_slots.c: requests under way, but for polls and streams, and their bodies: they have a
  * ceiling together.
  *
- * Who sends slowly must not take their places from everybody else. The one that came first has had
- * the most time.
+ * Slow clients must not occupy all slots. The oldest request has had the most time, so it makes
+ * room.
  */
 #include "gate/http/request_slots.h"
 

@@ -22,8 +22,8 @@
 #include "gate/net/gate_shared.h"
 
 #define ASKING_MAX_US (10 * 1000000) /* for the store */
-#define ENDING_MAX_US (5 * 1000000)  /* for the socket to take the answer .. */
-#define ENDING_RATE (32 * 1024)      /* .. and as long as a slow line takes: bytes a second */
+#define ENDING_MAX_US (5 * 1000000)  /* for the socket to accept the response .. */
+#define ENDING_RATE (32 * 1024)      /* .. and more for a long one: bytes a second */
 
 static void
 refuse(struct gate_request *request, const struct gate_refusal *refusal)
@@ -187,7 +187,7 @@ request_new(struct gate *gate, struct lws *wsi, const struct gate_route *route, 
     return request;
 }
 
-/* Why it is not begun, before its token is looked at. False: *ret_refusal says why. */
+/* Before its token is verified. False: *ret_refusal has the reason. */
 static bool
 admits(struct gate *gate, struct lws *wsi, const struct gate_route *route, bool is_foreign,
        struct gate_refusal *ret_refusal)

@@ -1,9 +1,8 @@
 /*
  * response_writer.c: writes to the client of a plain HTTP request.
  *
- * Not through lws: it asks for the client's end and for room in one go, and would hang up on who
- * says no more; and it ends a socket without waiting for what is still on its way here, so that the
- * reset may take the answer with it.
+ * Not through lws: it would close the connection of a client that half-closed; and it closes a
+ * socket without reading what is still on its way here, so that a reset may destroy the response.
  */
 #include "gate/http/response_writer.h"
 
@@ -18,7 +17,7 @@
 
 #define TURN_BYTES (4 * 1024 * 1024L) /* of one connection, before it is others' turn */
 
-/* As much of `out` as the socket takes. False: it is broken. */
+/* As much of `out` as the socket accepts. False: it is broken. */
 static bool
 write_out(struct gate_request *request)
 {

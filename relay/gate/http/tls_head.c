@@ -2,7 +2,7 @@
  * tls_head.c: looks at the head of each request that comes over TLS before libwebsockets does.
  *
  * Decrypted bytes can be peeked at, but only those of one record. So lws, which is kept from
- * reading, is let to each record once it was judged together with those before it. Our watcher has
+ * reading, reads each record once it was checked together with those before it. Our watcher has
  * the higher priority: of one event it learns first, and lws not at all if it is stopped by then.
  */
 #include "gate/http/tls_head.h"
@@ -26,15 +26,15 @@
 
 #define BEFORE_LWS 1   /* its watchers have priority 0 */
 #define NUDGE_S 0.01   /* poll does not see what OpenSSL has read already */
-#define HEADS_MAX 1024 /* that shake hands, or have yet to ask: some 50 kB each */
-/* For its place: who has it shorter is not to lose it to others of the same crowd. */
+#define HEADS_MAX 1024 /* in the handshake, or without a request: some 50 kB each */
+/* For its place: a newer one does not lose it to others of the same crowd. */
 #define PATIENCE_US (3 * INT64_C(1000000))
 #define PARTIAL_MAX 128 /* of which lws has a part, and a place for headers: few of its places */
 #define SEEN_MAX (GATE_HEAD_BYTES_MAX + GATE_RECEIVED_MAX)
 
 /*
- * PEEKING -> done, when lws has the request; or LINGERING: answered, what still comes is thrown
- * away.
+ * PEEKING -> done, when lws has the request; or LINGERING: it has a response, and what still comes
+ * is discarded.
  */
 struct gate_tls_head {
     struct gate *gate;
@@ -163,7 +163,7 @@ on_nudge(struct ev_loop *loop, struct ev_timer *timer, int events)
         ev_timer_stop(loop, timer);
 }
 
-/* What is judged next is judged with these bytes. False: there is no room, the connection ends. */
+/* The next record is checked together with these bytes. False: no room, the connection ends. */
 static bool
 keep(struct gate_tls_head *head, size_t len)
 {
@@ -258,7 +258,7 @@ on_readable(struct ev_loop *loop, struct ev_io *io, int events)
         discard(head);
         return;
     }
-    /* The handshake is lws's; so is what was judged and is not read yet. */
+    /* The handshake is lws's; so are bytes that were checked and are not read yet. */
     if (!conn_io_is_handshaken(&head->io) || conn_io_has_buffered(&head->io))
         return;
     workaround_hold_head(&head->io);
@@ -311,7 +311,7 @@ sweep(struct gate_tls_head *first, int64_t patience_us, int64_t now_us)
         if (now_us - head->since_us <= (head->is_lingering ? GATE_LINGER_US : patience_us))
             continue;
         if (head->is_lingering || !is_partial(head)) {
-            head_kill(head); /* who said nothing is told nothing */
+            head_kill(head); /* no request, no response */
         } else {
             gate_head_too_late(&late);
             respond(head, &late);

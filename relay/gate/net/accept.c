@@ -16,7 +16,7 @@
 #include "base/memory.h"
 #include "gate/net/gate_shared.h"
 
-#define ACCEPTS_A_TURN 16 /* what more there is, another worker or the next turn takes */
+#define ACCEPTS_A_TURN 16 /* more of them are for another worker or the next turn */
 #define FULL_SAID_US (60 * INT64_C(1000000))
 #define PAUSE_S 0.1 /* without a free descriptor there is nothing to do but wait for one */
 
@@ -32,7 +32,7 @@ struct acceptor {
     int64_t full_logged_us; /* when it was last logged that no descriptor is left; monotonic */
 };
 
-/* Marked at each accept: the system gives numbers of closed descriptors out again. */
+/* Marked at each accept: the system reuses the numbers of closed descriptors. */
 static void
 mark_admin(struct acceptor *acceptor, int fd, bool is_admin)
 {
@@ -83,7 +83,7 @@ begin(struct acceptor *acceptor, int fd, bool is_admin)
     acceptor->handler->on_accepted(gate, fd);
 }
 
-/* The lowest is given out first: behind this one are those for the store and PostgreSQL. */
+/* The system uses the lowest free number: those from this one on are for all else. */
 static int
 descriptors_most(void)
 {
@@ -95,7 +95,7 @@ descriptors_most(void)
     return most > 2 * GATE_DESCRIPTORS_SPARE ? most - GATE_DESCRIPTORS_SPARE : most / 2;
 }
 
-/* Once a minute at most: it is tried ten times a second. */
+/* Once a minute at most: accepting is tried ten times a second. */
 static void
 log_full(struct acceptor *acceptor, int error)
 {

@@ -85,7 +85,7 @@ gate_limits_conns(const struct gate *gate)
     return gate->limits->conn_count;
 }
 
-/* The last address of the list that no trusted proxy has: the others are hearsay. */
+/* The last address of the list that is not a trusted proxy's: a client may forge the others. */
 static void
 read_forwarded(const struct gate *gate, struct lws *wsi, char address[NETWORKS_ADDRESS_MAX])
 {

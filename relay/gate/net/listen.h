@@ -19,7 +19,7 @@ struct gate_sockets {
 /*
  * Listens on gate.listen, with the role gate, and on gate.admin_listen, where it is set; several
  * processes may take connections from the descriptors, which are the caller's. Waits two seconds
- * for another process to let the place go. A failure is logged, with what and why.
+ * for another process to release it. A failure is logged, with the reason.
  */
 MUST_CHECK enum rc gate_listen(const struct config *config, struct gate_sockets *ret_sockets);
 /* Has gate_listen anything to listen on? Without the role gate, only admin_listen. */

@@ -170,7 +170,7 @@ write_control(struct gate_conn *conn)
     return 0;
 }
 
-/* The close frame, and once the socket has taken it, the end of our side. */
+/* The close frame, and once the socket has accepted it, the end of our side. */
 static int
 write_close(struct gate_conn *conn)
 {

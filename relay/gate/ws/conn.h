@@ -16,7 +16,7 @@
 #include "gate/net/conn_io.h"
 #include "wire/ws_reader.h"
 
-#define GATE_CONN_OUT_MAX (64 * 1024) /* own lines that the socket has not taken yet */
+#define GATE_CONN_OUT_MAX (64 * 1024) /* own lines that the socket has not accepted yet */
 #define GATE_CONN_CONTROL_MAX (16 * 1024)
 
 struct client_message;
@@ -53,7 +53,7 @@ struct gate_inflow {
 struct gate_conn {
     /* What each send looks at, together. */
     enum gate_conn_state state;
-    bool in_turn;   /* lws says that the socket can be written */
+    bool in_turn;   /* within lws's callback for a writable socket */
     bool lws_first; /* a call of on_writable is under way: nothing goes past it */
     bool is_killed; /* lws ends the socket at its next turn */
     struct ev_io readable;
@@ -100,7 +100,7 @@ void gate_conn_close(struct gate_conn *conn, int code, const char *reason);
 void gate_conn_close_for(struct gate_conn *conn, int code, const char *reason, int64_t in_ms);
 /* The client sent a close frame: the same to it, without a bye. */
 void gate_conn_answer_close(struct gate_conn *conn, int code);
-/* The socket takes nothing and will not receive a bye. */
+/* The socket accepts nothing: without a bye. */
 void gate_conn_kill(struct gate_conn *conn);
 /* Queues a control frame (WS_PONG, WS_CLOSE): it goes before all lines. len <= WS_CONTROL_MAX. */
 void gate_conn_control(struct gate_conn *conn, enum ws_event_kind kind,

@@ -10,7 +10,7 @@
 #include "gate/ws/conn.h"
 #include "hub/session.h"
 
-#define BYE_GRACE_US (2 * 1000000) /* for a full socket to take the bye */
+#define BYE_GRACE_US (2 * 1000000) /* for a full socket to accept the bye */
 
 static void
 check_expiry(struct gate_conn *conn, int64_t wall_us)
@@ -59,8 +59,8 @@ check_open(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
 }
 
 /*
- * Does the client still take what the socket holds? What a slow one was sent before stands in
- * front of the bye, and ending the connection would throw both away.
+ * Does the client still read? A slow one has unread bytes in front of the bye, and closing the
+ * connection would discard both.
  */
 static bool
 is_taking(struct gate_conn *conn, int64_t now_us, int64_t age_us)

@@ -28,7 +28,7 @@ _Static_assert(CLIENT_MESSAGE_TOPICS_BYTES_MAX <= SESSION_TOPICS_BYTES_MAX, "and
 #define USER_FULL_MS 30000
 #define LINE_AFTER_MS 1000
 
-/* after_ms -1: it is not told. */
+/* after_ms -1: none. */
 static void
 send_err_after(struct gate_conn *conn, const struct client_message *message, enum gate_err code,
                const char *sentence, int64_t after_ms)
@@ -67,7 +67,7 @@ send_rate(struct gate_conn *conn, const struct client_message *message, const ch
     send_err_after(conn, message, GATE_ERR_RATE, sentence, after_ms);
 }
 
-/* As acks come, in hundreds at once: who waits for no answer is not told of each. */
+/* Acks come in hundreds at once: one `err` for all lines that expect no reply. */
 static bool
 is_warned_already(struct gate_conn *conn, const struct client_message *message, int64_t now_us)
 {
@@ -104,7 +104,7 @@ hash_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* In whatever order they stand: who issues tokens may have them from a query without one. */
+/* In any order: an issuer of tokens may read them from a query without one. */
 static uint64_t
 hash_groups(const struct token *token)
 {
@@ -161,7 +161,7 @@ conn_attach(struct gate_conn *conn, const struct client_message *message, const 
     log_debug(conn->who, "connected, token expires at %lld", (long long)token->expires_s);
 }
 
-/* Its token is good: in, unless the user has connections enough. */
+/* Its token is valid: attach, unless the user has too many connections. */
 static void
 conn_admit(struct gate_conn *conn, const struct client_message *message, const struct token *token)
 {
@@ -277,7 +277,7 @@ handle_refresh(struct gate_conn *conn, const struct client_message *message)
     if (strcmp(token.user, conn->user) != 0) {
         reject_token(conn, message, RC_BAD, "the token is another user's");
     } else if (hash_groups(&token) != conn->groups_hash) {
-        /* A session's groups are fixed: the client comes back and is judged anew. */
+        /* A session's groups are fixed: the client has to reconnect. */
         gate_conn_close_for(conn, GATE_CLOSE_RESTART, "the token's groups changed: connect again",
                             0);
     } else {
@@ -330,7 +330,7 @@ handle_open(struct gate_conn *conn, const struct client_message *message)
     case CLIENT_MESSAGE_PING:
         gate_conn_send(conn, PONG, sizeof(PONG) - 1);
         break;
-    case CLIENT_MESSAGE_PONG: /* any frame says that the client lives */
+    case CLIENT_MESSAGE_PONG: /* any frame shows that the client is alive */
         break;
     }
 }

@@ -20,7 +20,7 @@
 #define UNITS_LEAST 1000 /* a second, whatever message_rate is */
 #define UNIT_BYTES 512
 #define FLOOD_MAX_US (5 * SECOND_US)
-#define CONTROL_PENDING_MAX (8 * 1024) /* pongs that the socket has not taken yet */
+#define CONTROL_PENDING_MAX (8 * 1024) /* pongs that the socket has not accepted yet */
 /*
  * Of the frame with "connect": a token, topics and a position, with room for escapes. Anybody may
  * send the beginning of one and wait.
@@ -34,7 +34,7 @@ reject_text(struct gate_conn *conn)
     gate_conn_close(conn, GATE_CLOSE_UTF8, "a text frame must be valid UTF-8");
 }
 
-/* The beginning of a message: nobody waits for the rest of what is wrong already. */
+/* The beginning of a message: an invalid one is rejected without reading the rest. */
 static void
 check_begin(struct gate_conn *conn)
 {
@@ -73,7 +73,7 @@ handle_text(struct gate_conn *conn, const char *text, size_t len)
     }
 }
 
-/* Why a message may not go on, as a close code and a sentence; 0: it may. */
+/* A close code and its reason; 0: the message may continue. */
 static int
 check_piece(const struct gate_conn *conn, const struct ws_event *event, const char **ret_why)
 {
@@ -88,7 +88,7 @@ check_piece(const struct gate_conn *conn, const struct ws_event *event, const ch
         *ret_why = "binary frames are not part of the protocol";
         return GATE_CLOSE_BINARY;
     }
-    /* What is announced is refused at once: nobody waits for the rest of it. */
+    /* An announced length is refused at once, without reading the rest. */
     if (event->len > room || event->left > room - event->len) {
         *ret_why = conn->state == GATE_CONN_WAITING
                        ? "a frame before \"connect\" is at most 20 kB, or max_frame_bytes"
@@ -174,7 +174,7 @@ handle_event(struct gate_conn *conn, const struct ws_event *event)
     }
 }
 
-/* Once the end has begun, what still comes is only taken off the socket. How many events it was. */
+/* Once the close has begun, bytes are only read and dropped. Returns the number of events. */
 static int64_t
 handle_bytes(struct gate_conn *conn, unsigned char *bytes, size_t len)
 {
@@ -191,7 +191,7 @@ handle_bytes(struct gate_conn *conn, unsigned char *bytes, size_t len)
     return count;
 }
 
-/* Its client may be gone for long, with megabytes in the kernel that it had said before. */
+/* Its client may be long gone, with megabytes that it sent before in the kernel. */
 static void
 check_flood(struct gate_conn *conn, int64_t now_us)
 {
@@ -202,7 +202,7 @@ check_flood(struct gate_conn *conn, int64_t now_us)
         gate_conn_close(conn, GATE_CLOSE_OVERLOADED, "frames come without end");
 }
 
-/* No line, but a ping, an empty fragment or a long one: TCP lets its client wait. */
+/* Frames that are no lines cost too: pings, empty fragments, long ones. TCP slows the client. */
 static void
 charge(struct gate_conn *conn, int64_t events, size_t bytes)
 {

@@ -2,8 +2,8 @@
  * send.c: a session's frames, to the socket at once where that is possible.
  *
  * libwebsockets would be asked for a callback, and then again for the next frame: as much work as
- * the send itself. So frames go out on the descriptor while lws holds nothing back for it. What is
- * left of a half-sent frame is given to lws, which sends it before all else: no pong cuts into it.
+ * the send itself. So frames go out on the descriptor while lws holds nothing back for it. The rest
+ * of a half-sent frame goes to lws, which sends it before all else: no pong cuts into it.
  */
 #include "gate/ws/send.h"
 
@@ -48,7 +48,7 @@ wait_for_room(struct gate_conn *conn)
     return RC_AGAIN;
 }
 
-/* Also keeps what the socket does not take. */
+/* Also keeps what the socket does not accept. */
 static enum rc
 write_by_lws(struct gate_conn *conn, const unsigned char *bytes, size_t len)
 {
