@@ -5,7 +5,7 @@
 #                  [root] [replica] [packages] [operations] [images] [asan]
 #
 #   TESTS='FILE..'    of the layers unit, tap, client and e2e only these files:
-#                     make check-tap TESTS=tests/tap/245_workers.pl
+#                     make check-tap TESTS=tests/tap/gate/workers_share_a_port.pl
 #   LAYERS=N          N layers at a time; the output of each is printed when it ended, in the order of the
 #                     arguments. A single layer, or LAYERS=1, prints as it runs.
 #   TIMES=N           prints the wall and CPU seconds of each layer, and the N slowest files (1: 20)
@@ -119,14 +119,15 @@ layer_isolation() {
 
 layer_tap() {
     local files
-    mapfile -t files <<<"$(files_of 'tests/tap/*.pl')"
+    mapfile -t files <<<"$(files_of 'tests/tap/*/*.pl')"
     tap_files "${files[@]}"
 }
 
 # A standby, and the decoder on a PostgreSQL that has standbys decode: this machine's, else one in a Debian root.
 layer_replica() {
     if [ "$(pg_major)" -ge 16 ]; then
-        tap_files tests/tap/50*.pl tests/tap/274_pg_upgrade.pl tests/tap/01*_decoder_*.pl tests/tap/02*.pl
+        tap_files tests/tap/standby/*.pl tests/tap/extension/*.pl \
+            tests/tap/decoder/{walsender_of_a_relay_role,server_encodings,rules_after_dump_and_restore,rules_in_a_walsender}.pl
     else
         recorded replica
     fi
@@ -214,7 +215,7 @@ layer_asan() {
     export UBSAN_OPTIONS=log_path=$reports/report:print_stacktrace=1
     export PG_TEST_TIMEOUT_DEFAULT=180 CLAIRON_TEST_SECONDS=1800 CLAIRON_FILE_SECONDS=180
     unset CLAIRON_LONG # takes hours here
-    mapfile -t files <<<"$(files_of 'tests/tap/*.pl')"
+    mapfile -t files <<<"$(files_of 'tests/tap/*/*.pl')"
     tap_files "${files[@]}" || status=1
     for report in "$reports"/*; do
         [ -e "$report" ] || continue
@@ -227,7 +228,7 @@ layer_asan() {
 
 # The decoder's tests again, on a plugin that UBSan watches. CLAIRON_SANITIZED=all: every one.
 layer_sanitized() (
-    local status=0 names=(tests/tap/01*_decoder_*.pl tests/tap/030_differential.pl)
+    local status=0 names=(tests/tap/decoder/{walsender_of_a_relay_role,server_encodings,differential_against_test_decoding}.pl)
     CLAIRON_ROOT=$CLAIRON_TOP/build/sanitized/root
     CLAIRON_WORK=$CLAIRON_WORK/sanitized
     if [ ! -e "$CLAIRON_ROOT/bin/postgres" ]; then
@@ -236,7 +237,7 @@ layer_sanitized() (
     fi
     export PATH="$CLAIRON_ROOT/bin:$PATH" UBSAN_OPTIONS=print_stacktrace=1
     if [ "${CLAIRON_SANITIZED:-}" = all ] || [ -n "${CLAIRON_LONG:-}" ]; then
-        names=(tests/tap/01*_decoder_*.pl tests/tap/03*.pl)
+        names=(tests/tap/decoder/*.pl)
     else
         export CLAIRON_DIFF_TRANSACTIONS=500
     fi

@@ -49,6 +49,23 @@ rule_shell() {
     find docker tests .ci -type f \( -name '*.sh' -o -path .ci/run \) -print0 | xargs -0 shellcheck -x
 }
 
+# The folders of servers and logs are named after the file alone. One that tests/tap/long names must exist.
+rule_tap_files() {
+    local bad=0 name file
+    for name in $(find tests/tap -name '*.pl' -printf '%f\n' | sort | uniq -d); do
+        echo "tests/tap has two files $name"
+        bad=1
+    done
+    for file in $(compgen -G 'tests/tap/*.pl'); do
+        echo "$file: belongs in the folder of its subject"
+        bad=1
+    done
+    while read -r file; do
+        [ -e "$file" ] || { echo "tests/tap/long: $file does not exist"; bad=1; }
+    done <tests/tap/long
+    return "$bad"
+}
+
 rule "include arrows" tests/lint/include_arrows.sh
 rule "call and include graph" with_tool python3 tests/lint/graph.py
 rule "banned functions" tests/lint/banned.sh
@@ -57,5 +74,6 @@ rule "sizes" with_tool ctags tests/lint/sizes.sh
 rule "format" with_tool clang-format rule_format
 rule "cppcheck" with_tool cppcheck rule_cppcheck
 rule "shell scripts" with_tool shellcheck rule_shell
+rule "TAP files" rule_tap_files
 rule "mutants" tests/mutants/run.pl --check
 exit "$status"

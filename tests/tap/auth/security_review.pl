@@ -1,18 +1,22 @@
 # Does anybody get at what is not theirs: by forging, guessing, smuggling or asking in odd ways?
 #
 # What a reviewer would ask for, and where it is tested (tests/tap, unless it says otherwise):
-#   forged, expired, early, wrong issuer or audience     here, 320; refresh: 320; tests/unit/test_token.c
-#   algorithm confusion, none, JWK tricks                320 (RS256), 386 (kid, jku, jwk, x5c, odd spellings); tests/fuzz/fuzz_token.c
-#   other users' messages, topics guessed                here, 350, 288 (who left an audience)
-#   header smuggling (CL and TE, twice, folded, bare LF)  386, over TLS 387; tests/unit/test_http_head.c, tests/fuzz/fuzz_http_head.c
-#   oversize                                             heads: 386, 387; bodies: 360, 380; frames: 310, 340
-#   slowloris                                            heads: 386, 387; bodies and readers: 365_slow_http, many of them: 367
+#   forged, expired, early, wrong issuer or audience     here, auth/tokens; tests/unit/test_token.c
+#   algorithm confusion, none, JWK tricks                auth/tokens (RS256), http/malformed_request_heads (kid, jku, jwk, x5c,
+#                                                        odd spellings); tests/fuzz/fuzz_token.c
+#   other users' messages, topics guessed                here, audiences/topics, audiences/pending_withheld_after_leaving
+#   header smuggling (CL and TE, twice, folded, bare LF)  http/malformed_request_heads, tls/malformed_request_heads_over_tls;
+#                                                        tests/unit/test_http_head.c, tests/fuzz/fuzz_http_head.c
+#   oversize                                             heads: as above; bodies: http/sse_and_poll, http/publish; frames:
+#                                                        gate/client_frames, gate/rfc6455
+#   slowloris                                            heads: as above; bodies and readers: http/slow_http_clients, many of
+#                                                        them: http/many_open_requests
 #   path traversal                                       here
-#   pages of others (CSRF)                               here and 372 (POST, preflight), 300 (WebSocket)
-#   X-Forwarded-For                                      370 (trusted and not), 386 (twice)
-#   limits by address, user, rate                        370
-#   keys and certificates changed on SIGHUP              325, 345
-#   the console                                          372; tests/e2e/test_console.py
+#   pages of others (CSRF)                               here and console/admins_only (POST, preflight), gate/handshake (WebSocket)
+#   X-Forwarded-For                                      gate/connection_limits (trusted and not), http/malformed_request_heads (twice)
+#   limits by address, user, rate                        gate/connection_limits
+#   keys and certificates changed on SIGHUP              auth/key_rotation, tls/records_in_pieces
+#   the console                                          console/admins_only; tests/e2e/test_console.py
 use strict;
 use warnings;
 

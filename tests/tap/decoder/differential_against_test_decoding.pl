@@ -5,9 +5,9 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(scratch amount);
-use Clairon::Test::DifferentialOracle;
-use Clairon::Test::DifferentialValues;
-use Clairon::Test::DifferentialWorkload;
+use Clairon::Test::Differential::Oracle;
+use Clairon::Test::Differential::Values;
+use Clairon::Test::Differential::Workload;
 use PostgreSQL::Test::Utils qw(run_log slurp_file);
 use Test::More;
 
@@ -17,9 +17,9 @@ my $transactions = $ENV{CLAIRON_DIFF_TRANSACTIONS} // amount(500, 4000);
 diag("CLAIRON_DIFF_SEED=$seed CLAIRON_DIFF_TRANSACTIONS=$transactions");
 my $folder = scratch();
 srand($seed);
-my $values = Clairon::Test::DifferentialValues->new;
+my $values = Clairon::Test::Differential::Values->new;
 my $work =
-    Clairon::Test::DifferentialWorkload->new(values => $values, transactions => $transactions,
+    Clairon::Test::Differential::Workload->new(values => $values, transactions => $transactions,
     folder => $folder);
 $work->write("$folder/work.sql");
 
@@ -150,7 +150,7 @@ ok(script("$folder/work.sql", '-v', "connection=$connection"), "$transactions tr
 # ---- what test_decoding saw, and what we wrote
 
 my @expected;
-my $oracle = Clairon::Test::DifferentialOracle->new(values => $values, prefix => 'srv');
+my $oracle = Clairon::Test::Differential::Oracle->new(values => $values, prefix => 'srv');
 push @expected, $oracle->read($_->[0])
     for rows_of_bytes(
     "SELECT convert_to(data, 'UTF8') FROM pg_logical_slot_get_changes('peer', NULL, NULL,"

@@ -1,4 +1,4 @@
-# The torture of 400, with four shards on two servers: is each committed row stored exactly once, and in commit order in its shard?
+# The faults of random_faults.pl, with four shards on two servers: is each committed row stored exactly once, and in commit order in its shard?
 use strict;
 use warnings;
 
@@ -7,5 +7,5 @@ use Clairon::Test qw(amount);
 $ENV{CLAIRON_TEST_SHARDS}     //= 4;
 $ENV{CLAIRON_TORTURE_SERVERS} //= 2;
 $ENV{CLAIRON_TORTURE_FAULTS}  //= amount(8, 60);
-my $path = Clairon::Test::top() . '/tests/tap/400_torture.pl';
+my $path = Clairon::Test::top() . '/tests/tap/torture/random_faults.pl';
 do $path or die $@ || "could not read $path: $!\n";

@@ -1,12 +1,12 @@
-# Clairon::Test::DifferentialShapes: random changes of tables' shape, rules and identity.
+# Clairon::Test::Differential::Shapes: random changes of tables' shape, rules and identity.
 #
-# Methods of Clairon::Test::DifferentialWorkload, which see for what a session and a table are.
-package Clairon::Test::DifferentialShapes;
+# Methods of Clairon::Test::Differential::Workload, which see for what a session and a table are.
+package Clairon::Test::Differential::Shapes;
 
 use strict;
 use warnings;
 
-use Clairon::Test::DifferentialValues qw(pick chance whole literal ident unquoted);
+use Clairon::Test::Differential::Values qw(pick chance whole literal ident unquoted);
 
 # A name that somebody might really give, or nobody would.
 sub fresh_name

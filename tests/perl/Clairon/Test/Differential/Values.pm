@@ -1,12 +1,12 @@
-# Clairon::Test::DifferentialValues: random values of all types, and their JSON by their text form.
+# Clairon::Test::Differential::Values: random values of all types, and their JSON by their text form.
 #
-#   my $types = Clairon::Test::DifferentialValues->new;      # uses rand(): call srand() first
+#   my $types = Clairon::Test::Differential::Values->new;      # uses rand(): call srand() first
 #   my $text  = $types->random('integer[]');                 # undef: NULL
 #   my $json  = $types->json('integer[]', "{1,NULL}");       # [1,null]
 #
 # All strings are bytes, UTF-8. What a value looks like as JSON is derived here from
 # PostgreSQL's text form alone, so that it shares nothing with the decoder.
-package Clairon::Test::DifferentialValues;
+package Clairon::Test::Differential::Values;
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
-# Clairon::Test::DifferentialWorkload: random transactions of several sessions, as one SQL script.
+# Clairon::Test::Differential::Workload: random transactions of several sessions, as one SQL script.
 #
-#   my $work = Clairon::Test::DifferentialWorkload->new(
+#   my $work = Clairon::Test::Differential::Workload->new(
 #       values => $types, transactions => 3000, folder => $dir);
 #   $work->setup_sql;         # to be run once, before the slots are made
 #   $work->write("$dir/w.sql");   # the transactions; needs dblink, which gives us the sessions
@@ -9,7 +9,7 @@
 # none ever waits for another. After each change of a table's shape, its rules or its
 # replica identity, a message says in WAL what they are now (work.tell): so whoever
 # reads the WAL knows them as of that place, also after rollbacks.
-package Clairon::Test::DifferentialWorkload;
+package Clairon::Test::Differential::Workload;
 
 use strict;
 use warnings;
@@ -17,10 +17,10 @@ use warnings;
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Storable qw(dclone);
 
-use parent -norequire, 'Clairon::Test::DifferentialShapes';
+use parent -norequire, 'Clairon::Test::Differential::Shapes';
 
-use Clairon::Test::DifferentialShapes;
-use Clairon::Test::DifferentialValues qw(pick chance whole literal);
+use Clairon::Test::Differential::Shapes;
+use Clairon::Test::Differential::Values qw(pick chance whole literal);
 
 my $SESSIONS = 4;
 my $TABLES = 5;    # of each session, about
@@ -41,7 +41,7 @@ sub setup_sql
     my $types = join '',
         map {"CREATE TYPE row_$_->{name} AS (a integer, b text);"} @{ $self->{sessions} };
     return $self->{values}->setup_sql . $types
-        . slurp_file(__FILE__ =~ s/\w+\.pm$/differential.sql/r);
+        . slurp_file(__FILE__ =~ s/\w+\.pm$/functions.sql/r);
 }
 
 # ---- statements
@@ -88,7 +88,7 @@ sub value
     return $row->() unless $type =~ /\[\]$/;
     return '{'
         . join(',',
-        map { chance(0.1) ? 'NULL' : Clairon::Test::DifferentialValues::quoted_element($row->()) }
+        map { chance(0.1) ? 'NULL' : Clairon::Test::Differential::Values::quoted_element($row->()) }
             0 .. whole(0, 2))
         . '}';
 }
@@ -207,7 +207,7 @@ sub change
     return $self->drop($session, $table) if chance($count > $TABLES ? 0.03 : 0.003);
     return $self->alter_row_type($session) if chance(0.01);
     return $self->change_detached($session, $table)
-        if Clairon::Test::DifferentialShapes::detached($table);
+        if Clairon::Test::Differential::Shapes::detached($table);
     return chance(0.1)
         ? $self->change_shape($session, $table)
         : pick(@rows)->($self, $session, $table);

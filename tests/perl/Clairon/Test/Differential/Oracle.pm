@@ -1,18 +1,18 @@
-# Clairon::Test::DifferentialOracle: what our plugin must write, out of what test_decoding wrote.
+# Clairon::Test::Differential::Oracle: what our plugin must write, out of what test_decoding wrote.
 #
-#   my $oracle = Clairon::Test::DifferentialOracle->new(values => $types, prefix => 'srv');
+#   my $oracle = Clairon::Test::Differential::Oracle->new(values => $types, prefix => 'srv');
 #   for my $expected ($oracle->read($text)) { .. }     # one message of test_decoding, in order
 #
 # Each of those is a whole line of ours but for the id: { line, xid, place }. `line` begins
 # behind the id. test_decoding needs include-timestamp, and a session in our settings.
-package Clairon::Test::DifferentialOracle;
+package Clairon::Test::Differential::Oracle;
 
 use strict;
 use warnings;
 
 use JSON ();
 
-use Clairon::Test::DifferentialValues qw(json_string);
+use Clairon::Test::Differential::Values qw(json_string);
 
 my $tail =
     '"retry":{"ack_required":false,"enabled":false,"attempts":0,"limit":5,'

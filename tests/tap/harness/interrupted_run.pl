@@ -18,12 +18,12 @@ sub file
     chmod 0755, "$checkout/$path";
     return;
 }
-mkdir "$checkout$_" or die "could not make $checkout$_: $!" for '', qw(/bin /build /tests /tests/tap /tests/e2e);
+mkdir "$checkout$_" or die "could not make $checkout$_: $!" for '', qw(/bin /build /tests /tests/tap /tests/tap/harness /tests/e2e);
 symlink top() . "/$_", "$checkout/$_" or die "could not link $_: $!"
   for qw(docker build/root build/clairon tests/perl), map { "tests/$_.sh" } qw(check run as_root bounded env roots);
 
 file('Makefile', "%:\n\t\@tests/\$@\n");
-file('tests/tap/waits.pl', <<"END");
+file('tests/tap/harness/waits.pl', <<"END");
 use Clairon::Test;
 use Test::More;
 my \$pg = Clairon::Test::postgresql('main');
