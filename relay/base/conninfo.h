@@ -8,4 +8,7 @@
  */
 const char *conninfo_fault(const char *text);
 
+/* The password file that it names; NULL: none. The caller frees it. */
+char *conninfo_passfile(const char *text);
+
 #endif

@@ -38,7 +38,7 @@ static const struct hint hints[] = {
     {"42501", NULL, "the relay's role needs LOGIN REPLICATION IN ROLE clairon_relay"},
     {NULL, "start walsender", "the relay's role needs LOGIN REPLICATION IN ROLE clairon_relay"},
     {NULL, "start WAL sender", "the relay's role needs LOGIN REPLICATION IN ROLE clairon_relay"},
-    {NULL, "password", "give the relay's role its password: [feed] conninfo may name a passfile"},
+    {NULL, "password", "set the password of the relay's role: [feed] conninfo may name a passfile"},
     {NULL, "does not support SSL",
      "set ssl = on in postgresql.conf, or another sslmode in [feed] conninfo"},
     {NULL, "certificate verify failed",

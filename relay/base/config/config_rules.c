@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/config/config_load.h"
+#include "base/conninfo.h"
 #include "base/memory.h"
 #include "base/public_key.h"
 #include "base/urls.h"
@@ -335,6 +336,31 @@ check_admin_listen(struct config_load *load)
     return config_fail(load, "%s must be another address than [gate] listen", where);
 }
 
+/* libpq reports only that it has no password. */
+static enum rc
+check_passfile(struct config_load *load, const char *name, const char *conninfo)
+{
+    char *path = conninfo != NULL ? conninfo_passfile(conninfo) : NULL;
+    enum rc rc = check_readable(load, "feed", name, path);
+
+    free(path);
+    return rc;
+}
+
+static enum rc
+check_passfiles(struct config_load *load)
+{
+    const struct config *config = load->config;
+    enum rc rc;
+
+    if ((config->relay.roles & CONFIG_ROLE_FEED) == 0)
+        return RC_OK;
+    rc = check_passfile(load, "conninfo", config->feed.conninfo);
+    if (check_passfile(load, "primary_conninfo", config->feed.primary_conninfo) != RC_OK)
+        rc = RC_BAD;
+    return rc;
+}
+
 static enum rc
 check_feed(struct config_load *load)
 {
@@ -353,7 +379,8 @@ enum rc
 config_rules(struct config_load *load)
 {
     static enum rc (*const CHECKS[])(struct config_load *) = {
-        check_feed, check_admin_listen, check_shards, check_backoff, check_tls, check_auth,
+        check_feed,    check_passfiles, check_admin_listen, check_shards,
+        check_backoff, check_tls,       check_auth,
     };
     enum rc rc = RC_OK;
 

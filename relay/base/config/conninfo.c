@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/suggest.h"
 
 #define FAULT_MAX 480
@@ -88,4 +89,17 @@ conninfo_fault(const char *text)
     PQfreemem(message);
     (void)snprintf(fault, sizeof fault, "%s (libpq: %s)", FORM, shown);
     return fault;
+}
+
+char *
+conninfo_passfile(const char *text)
+{
+    PQconninfoOption *options = PQconninfoParse(text, NULL);
+    char *path = NULL;
+
+    for (PQconninfoOption *one = options; one != NULL && one->keyword != NULL; one++)
+        if (strcmp(one->keyword, "passfile") == 0 && one->val != NULL)
+            path = memory_text(one->val, strlen(one->val));
+    PQconninfoFree(options);
+    return path;
 }

@@ -243,7 +243,8 @@ unlike($err, qr/missing key/, 'a setting that is not valid is not reported as mi
 
 # A relative path names the folder that it was looked up in.
 for my $case ([ [ '--auth.hs256_secret_file=no-secret' ], 'no-secret' ], [ [ '--auth.public_key_file=no-key', '--auth.hs256_secret_file=' ], 'no-key' ],
-    [ [ '--store.tls_ca=no-ca' ], 'no-ca' ], [ [ '-c', 'no.conf' ], 'no.conf' ])
+    [ [ '--store.tls_ca=no-ca' ], 'no-ca' ], [ [ '--feed.conninfo=dbname=x passfile=no-pass' ], 'no-pass' ],
+    [ [ '--feed.primary_conninfo=dbname=x passfile=no-file' ], 'no-file' ], [ [ '-c', 'no.conf' ], 'no.conf' ])
 {
     my ($words, $path) = @$case;
     write_text($file, good());
