@@ -270,26 +270,6 @@ judge(const struct row_change *change, const struct plan *plan)
     }
 }
 
-HeapTuple
-change_old_tuple(ReorderBufferChange *change)
-{
-#if PG_VERSION_NUM >= 170000
-    return change->data.tp.oldtuple;
-#else
-    return change->data.tp.oldtuple == NULL ? NULL : &change->data.tp.oldtuple->tuple;
-#endif
-}
-
-HeapTuple
-change_new_tuple(ReorderBufferChange *change)
-{
-#if PG_VERSION_NUM >= 170000
-    return change->data.tp.newtuple;
-#else
-    return change->data.tp.newtuple == NULL ? NULL : &change->data.tp.newtuple->tuple;
-#endif
-}
-
 static void
 deform(struct image *image, HeapTuple tuple, TupleDesc desc, bool whole)
 {
@@ -363,7 +343,7 @@ change_row(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation r
     default:
         elog(ERROR, "unexpected row change %d", (int)change->action);
     }
-    load_images(&row, entry, relation, change_old_tuple(change), change_new_tuple(change));
+    load_images(&row, entry, relation, compat_old_tuple(change), compat_new_tuple(change));
     for (int i = 0; i < entry->plan_count; i++)
         judge(&row, &entry->plans[i]);
 }

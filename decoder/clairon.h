@@ -13,10 +13,8 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
 
+#include "compat.h"
 #include "condition.h"
 #include "encode.h"
 #include "protocol/envelope.h"
@@ -225,6 +223,7 @@ struct decoder {
 };
 
 /* clairon.c */
+extern void clairon_begin(LogicalDecodingContext *ctx, ReorderBufferTXN *txn);
 extern void clairon_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation relation,
                            ReorderBufferChange *change);
 extern void clairon_truncate(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, int count,
@@ -239,15 +238,19 @@ extern void relation_setup(struct decoder *decoder);
 extern void relation_refresh_rules(struct decoder *decoder, TransactionId xid);
 extern struct relation_entry *relation_look_up(struct decoder *decoder, Relation relation,
                                                TransactionId xid);
+/* ancestors.c: the tables that the relation is a partition of, or inherits from; nearest first */
+extern List *ancestors_of(Oid relid);
+
+/* plan_condition.c */
 /*
  * Frees what is kept for relations with conditions of this owner, but `except` (NULL: none). They
  * are prepared again for their next changes. False when there are none.
  */
-extern bool relation_release(struct decoder *decoder, const struct relation_entry *except,
-                             Oid owner);
-
-/* ancestors.c: the tables that the relation is a partition of, or inherits from; nearest first */
-extern List *ancestors_of(Oid relid);
+extern bool plan_release(struct decoder *decoder, const struct relation_entry *except, Oid owner);
+/* The rule's condition, for rows of `decoded`; map as for condition_new. */
+extern struct condition *plan_condition(struct decoder *decoder, const struct relation_entry *entry,
+                                        const struct rule *rule, Relation source, const int *map,
+                                        Relation decoded);
 
 /* plan.c */
 extern void plan_relation(struct decoder *decoder, struct relation_entry *entry, Relation relation);
@@ -257,9 +260,6 @@ extern void change_row(LogicalDecodingContext *ctx, struct relation_entry *entry
                        ReorderBufferChange *change);
 extern void change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry,
                             const ReorderBufferChange *change);
-
-extern HeapTuple change_old_tuple(ReorderBufferChange *change);
-extern HeapTuple change_new_tuple(ReorderBufferChange *change);
 
 /* emitter.c: as JSON, in the current memory context; NULL: there is no row */
 extern struct fragment emitter_of_row(struct decoder *decoder, const struct plan *plan,
@@ -278,8 +278,6 @@ extern bool same_packed(Datum a, Datum b);
 
 /* note.c */
 extern void note_write(LogicalDecodingContext *ctx, const struct note *note);
-/* The nearest time between 1970 and 9999. */
-extern TimestampTz note_sane_time(TimestampTz time);
 extern void note_set_expiration(struct decoder *decoder, struct note_head *head,
                                 const Interval *ttl);
 /* Replaces the minified line that begins at `start` by an indented one, up to PRETTY_BYTES_MAX. */
@@ -293,8 +291,10 @@ extern void note_put_envelope(struct decoder *decoder, StringInfo out,
                               const struct envelope *envelope, enum envelope_field first,
                               enum envelope_field last);
 
+/* page_hook.c */
+extern void page_hook_setup(LogicalDecodingContext *ctx);
+
 /* packet.c */
-extern void packet_setup(LogicalDecodingContext *ctx);
 extern void packet_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn);
 extern void packet_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn);
 /* Makes room for one more line or frame in ctx->out; packet_close ends it. */
@@ -337,7 +337,5 @@ extern void notice_replay(LogicalDecodingContext *ctx, const char *bytes, int to
 
 /* stream.c */
 extern void stream_init(OutputPluginCallbacks *callbacks);
-/* Decides, from page to page of WAL, whether the server may hand over open transactions. */
-extern void stream_review(LogicalDecodingContext *ctx);
 
 #endif

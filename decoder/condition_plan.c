@@ -16,10 +16,8 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
 
+#include "compat.h"
 #include "condition_call.h"
 #include "condition_check.h"
 

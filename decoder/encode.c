@@ -12,10 +12,8 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/numeric.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
 
+#include "compat.h"
 #include "json.h"
 
 /* Escaped at a time: bounds what is reserved ahead of a long value. */

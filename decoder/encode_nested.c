@@ -10,10 +10,8 @@
 #include "utils/jsonb.h"
 #include "utils/numeric.h"
 #include "utils/typcache.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
 
+#include "compat.h"
 #include "json.h"
 
 /* Where the walk through an array's elements is. */

@@ -7,6 +7,9 @@
 #include "utils/datetime.h"
 #include "utils/timestamp.h"
 
+/* From 2000, where PostgreSQL's time begins: twenty times 400 years. */
+#define DAYS_UP_TO_YEAR_10000 (INT64CONST(20) * 146097)
+
 /* "-infinity" or a year of six digits, µs, Z and BC: all fit. */
 #define TIME_TEXT_MAX 48
 
@@ -160,4 +163,14 @@ char *
 encode_instant(char *out, TimestampTz value)
 {
     return put_timestamp(out, value, 6, true);
+}
+
+/* A replication origin may claim any commit time; RFC 3339 has four digits for the year. */
+TimestampTz
+encode_sane_time(TimestampTz time)
+{
+    const TimestampTz first = -POSTGRES_EPOCH_US;
+    const TimestampTz last = DAYS_UP_TO_YEAR_10000 * USECS_PER_DAY - 1;
+
+    return Max(first, Min(last, time));
 }

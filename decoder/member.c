@@ -96,8 +96,8 @@ member_change(LogicalDecodingContext *ctx, struct relation_entry *entry, Relatio
               ReorderBufferChange *change)
 {
     TupleDesc desc = RelationGetDescr(relation);
-    HeapTuple old = change_old_tuple(change);
-    HeapTuple new = change_new_tuple(change);
+    HeapTuple old = compat_old_tuple(change);
+    HeapTuple new = compat_new_tuple(change);
 
     if (old != NULL)
         put_member(ctx, entry, desc, old, '-');

@@ -6,9 +6,6 @@
 
 #include "json.h"
 
-/* From 2000, where PostgreSQL's time begins: twenty times 400 years. */
-#define DAYS_UP_TO_YEAR_10000 (INT64CONST(20) * 146097)
-
 /* What clairon.watch and clairon.notify let a ttl be made of, about 1000 years of each. */
 #define PART_MONTHS_MAX 12000
 #define PART_DAYS_MAX 366000
@@ -43,16 +40,6 @@ make_id(const struct decoder *decoder, const struct note *note, pg_uuid_t *ret_i
     ret_id->data[8] = (ret_id->data[8] & 0x3F) | 0x80;
 }
 
-/* A replication origin may claim any commit time; RFC 3339 has four digits for the year. */
-TimestampTz
-note_sane_time(TimestampTz time)
-{
-    const TimestampTz first = -POSTGRES_EPOCH_US;
-    const TimestampTz last = DAYS_UP_TO_YEAR_10000 * USECS_PER_DAY - 1;
-
-    return Max(first, Min(last, time));
-}
-
 /* Of large parts that all but cancel each other out, one alone may be more than a time can hold. */
 static bool
 can_be_added(const Interval *ttl)
@@ -74,7 +61,7 @@ note_set_expiration(struct decoder *decoder, struct note_head *head, const Inter
         head->expires = DatumGetTimestampTz(
             DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(decoder->commit_time),
                                 IntervalPGetDatum(ttl)));
-    head->expires = note_sane_time(head->expires);
+    head->expires = encode_sane_time(head->expires);
     head->expires_us = decoder->commit_us + (head->expires - decoder->commit_time);
 }
 

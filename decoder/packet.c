@@ -3,15 +3,12 @@
  *
  * A write costs more than ten rows' rendering, so while there is WAL to decode a packet goes on
  * over the ends of small transactions. It never waits for WAL: the reader asks for every page of
- * it, and read_page sends what is held first. Nor does it wait out a long transaction, which could
- * tell the receiver of its progress while it lasts.
+ * it, and page_hook.c flushes the packet first. Nor does it wait out a long transaction, which
+ * could tell the receiver of its progress while it lasts.
  */
 #include "clairon.h"
 
 #include "access/xact.h"
-#include "access/xlog.h"
-#include "access/xlogreader.h"
-#include "access/xlogrecovery.h"
 #include "common/hashfn.h"
 #include "port/pg_bswap.h"
 
@@ -53,62 +50,6 @@ seed_transaction(struct decoder *decoder, ReorderBufferTXN *txn)
             hash_bytes_extended((const unsigned char *)&origin, sizeof(origin), i + 1);
 }
 
-/* The timeline whose WAL this server writes or replays now. */
-static TimeLineID
-server_timeline(void)
-{
-    TimeLineID timeline;
-
-    if (!RecoveryInProgress())
-        return GetWALInsertionTimeLine();
-    GetXLogReplayRecPtr(&timeline);
-    return timeline;
-}
-
-/*
- * A reader keeps account of positions on the timeline it asked for at its start. A standby that is
- * promoted goes on decoding on another one: then the stream ends before that one's first page, and
- * the reader's next start judges what it has by the timeline's history.
- */
-static void
-end_with_timeline(LogicalDecodingContext *ctx)
-{
-    struct decoder *decoder = ctx->output_plugin_private;
-    TimeLineID timeline = server_timeline();
-
-    if (timeline != decoder->timeline)
-        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("this server left timeline %u for %u: start again",
-                               decoder->timeline, timeline)));
-}
-
-static int
-read_page(XLogReaderState *reader, XLogRecPtr page, int bytes, XLogRecPtr target, char *buffer)
-{
-    LogicalDecodingContext *ctx = reader->private_data;
-    struct decoder *decoder = ctx->output_plugin_private;
-
-    packet_flush(ctx);
-    stream_review(ctx);
-    bytes = decoder->read_page(reader, page, bytes, target, buffer);
-    if (decoder->holds)
-        end_with_timeline(ctx);
-    return bytes;
-}
-
-void
-packet_setup(LogicalDecodingContext *ctx)
-{
-    struct decoder *decoder = ctx->output_plugin_private;
-
-    /* SQL's slot functions end at a position, without asking for more WAL. */
-    decoder->holds = decoder->options.framed && !IsTransactionState();
-    if (decoder->holds)
-        decoder->timeline = server_timeline();
-    decoder->read_page = ctx->reader->routine.page_read;
-    ctx->reader->routine.page_read = read_page;
-}
-
 void
 packet_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
 {
@@ -121,7 +62,7 @@ packet_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     decoder->repeats = 0;
     decoder->wrote = false;
     decoder->commit_lsn = txn->final_lsn;
-    decoder->commit_time = note_sane_time(txn->xact_time.commit_time);
+    decoder->commit_time = encode_sane_time(txn->xact_time.commit_time);
     decoder->commit_us = (uint64)(decoder->commit_time + POSTGRES_EPOCH_US);
     end = encode_instant(decoder->commit_text, decoder->commit_time);
     decoder->commit_text_len = end - decoder->commit_text;

@@ -10,8 +10,6 @@
 #include "utils/lsyscache.h"
 #include "utils/relcache.h"
 
-#include "bounds.h"
-
 /* Where a rule was set: the relation itself or an ancestor of it. */
 struct source {
     Oid relid;
@@ -286,22 +284,6 @@ plan_routing(struct decoder *decoder, struct plan *plan)
     plan->retry = fragment_of(&text);
 }
 
-/* When the owner's conditions take too much memory, those of other relations are freed for it. */
-static struct condition *
-plan_condition(struct decoder *decoder, const struct relation_entry *entry, const struct rule *rule,
-               const struct source *source, Relation decoded)
-{
-    Oid owner = source->relation->rd_rel->relowner;
-    int natts = RelationGetDescr(source->relation)->natts;
-    struct condition *condition;
-
-    do {
-        condition = condition_new(decoder->bounds, rule, source->map, natts, decoded, owner);
-    } while (bounds_overdrawn_owner(decoder->bounds) == owner &&
-             relation_release(decoder, entry, owner));
-    return condition;
-}
-
 static void
 plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct rule *rule,
           const struct source *source, Relation decoded, const Bitmapset *key)
@@ -322,7 +304,8 @@ plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct ru
     plan_targets(decoder, plan, source, RelationGetDescr(decoded), key);
     plan_emitter(decoder, plan, source, RelationGetDescr(decoded), key);
     if (rule->only_when != NULL)
-        plan->condition = plan_condition(decoder, entry, rule, source, decoded);
+        plan->condition =
+            plan_condition(decoder, entry, rule, source->relation, source->map, decoded);
     plan_topic(decoder, plan, name);
     source_name = utf8_name(name);
     plan_front(decoder, plan, source_name);

@@ -131,35 +131,6 @@ bound_entries(struct decoder *decoder)
     }
 }
 
-static bool
-has_condition_of(const struct relation_entry *entry, Oid owner)
-{
-    for (int i = 0; i < entry->plan_count; i++)
-        if (entry->plans[i].condition != NULL &&
-            condition_owner(entry->plans[i].condition) == owner)
-            return true;
-    return false;
-}
-
-bool
-relation_release(struct decoder *decoder, const struct relation_entry *except, Oid owner)
-{
-    HASH_SEQ_STATUS sequence;
-    struct relation_entry *entry;
-    bool found = false;
-
-    hash_seq_init(&sequence, decoder->relations);
-    while ((entry = hash_seq_search(&sequence)) != NULL) {
-        if (entry == except || !has_condition_of(entry, owner))
-            continue;
-        entry->valid = false;
-        entry->plan_count = 0;
-        MemoryContextReset(entry->context);
-        found = true;
-    }
-    return found;
-}
-
 /* Evaluating adds to what conditions keep: then those of their owner are prepared again. */
 static void
 release_overdrawn(struct decoder *decoder)
@@ -167,7 +138,7 @@ release_overdrawn(struct decoder *decoder)
     Oid owner = bounds_overdrawn_owner(decoder->bounds);
 
     if (OidIsValid(owner))
-        (void)relation_release(decoder, NULL, owner);
+        (void)plan_release(decoder, NULL, owner);
 }
 
 struct relation_entry *

@@ -24,10 +24,8 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
 
+#include "compat.h"
 #include "encode.h"
 
 struct snapshot_stamp

@@ -9,9 +9,6 @@
 
 #include "access/xact.h"
 
-/* What one more page of WAL may add: a row of a COPY has 10 bytes of it, and takes 136. */
-#define PAGE_CHANGES_BYTES (16 * XLOG_BLCKSZ)
-
 static _Noreturn void
 refuse(void)
 {
@@ -41,55 +38,6 @@ static void
 rollback_prepared(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr end_lsn,
                   TimestampTz time)
 {
-}
-
-static bool
-changes_catalog(LogicalDecodingContext *ctx)
-{
-    dlist_iter iter;
-
-    dlist_foreach(iter, &ctx->reorder->toplevel_by_lsn)
-    {
-        if (dlist_container(ReorderBufferTXN, node, iter.cur)->ntuplecids > 0)
-            return true;
-    }
-    return false;
-}
-
-/* The server did not follow which of them are in the middle of a row: so none is handed over. */
-static void
-hold_back_open(LogicalDecodingContext *ctx)
-{
-    dlist_iter iter;
-
-    dlist_foreach(iter, &ctx->reorder->toplevel_by_lsn)
-    {
-        dlist_container(ReorderBufferTXN, node, iter.cur)->txn_flags |= RBTXN_HAS_PARTIAL_CHANGE;
-    }
-}
-
-/*
- * A transaction that changes catalogs, or rules, is not streamed. Minor releases without
- * ReorderBufferCleanupAbortedTupleCids (15.18, but not 15.20) keep what a subtransaction did to a
- * row of a catalog also after its ROLLBACK. Where the transaction has deleted the row since, later
- * in the WAL than here, the row looks deleted already: a rule, or a column, is missing. Which minor
- * release runs is not known when this is compiled. Only near the limit does it matter which
- * transactions are open.
- */
-void
-stream_review(LogicalDecodingContext *ctx)
-{
-    struct decoder *decoder = ctx->output_plugin_private;
-
-    if (!decoder->options.streaming ||
-        ctx->reorder->size + PAGE_CHANGES_BYTES < (Size)logical_decoding_work_mem * 1024)
-        return;
-    if (changes_catalog(ctx)) {
-        ctx->streaming = false;
-    } else if (!ctx->streaming) {
-        hold_back_open(ctx);
-        ctx->streaming = true;
-    }
 }
 
 /*
