@@ -141,16 +141,16 @@ $(script_constants): relay/store/scripts/constants.h
 	@mkdir -p $(@D)
 	$(call step,GEN  $@,$(CC) -E -dM -Irelay -I. -MD -MP -MT $@ -MF $@.d $< >$@)
 
-$(BUILD)/gen/scripts/%.lua: relay/store/scripts/%.lua $(script_parts) $(script_constants) docker/expand-lua.sh
+$(BUILD)/gen/scripts/%.lua: relay/store/scripts/%.lua $(script_parts) $(script_constants) relay/tools/expand-lua.sh
 	@mkdir -p $(@D)
-	$(call step,LUA  $@,docker/expand-lua.sh $(script_constants) $< >$@)
+	$(call step,LUA  $@,relay/tools/expand-lua.sh $(script_constants) $< >$@)
 
-$(script_source): $(expanded_scripts) docker/embed-lua.sh
-	$(call step,LUA  $@,docker/embed-lua.sh $(expanded_scripts) >$@)
+$(script_source): $(expanded_scripts) relay/tools/embed-lua.sh
+	$(call step,LUA  $@,relay/tools/embed-lua.sh $(expanded_scripts) >$@)
 
-$(page_source): $(page_parts) docker/embed-page.sh
+$(page_source): $(page_parts) relay/tools/embed-page.sh
 	@mkdir -p $(@D)
-	$(call step,PAGE $@,docker/embed-page.sh $(page_parts) >$@)
+	$(call step,PAGE $@,relay/tools/embed-page.sh $(page_parts) >$@)
 
 # One clear sentence instead of a hundred missing headers.
 .PHONY: check-libraries
@@ -188,11 +188,11 @@ include tests/fuzz/fuzz.mk
 
 # ---- a PostgreSQL of our own, with the plugin in it
 private-root: plugin
-	@docker/private-root.sh $(BUILD)/root
+	@tests/tools/private-root.sh $(BUILD)/root
 
 # the same with a plugin that UBSan watches
 sanitized-root: plugin
-	@docker/sanitized-root.sh $(BUILD)/sanitized
+	@tests/tools/sanitized-root.sh $(BUILD)/sanitized
 
 # ---- checks: everything is built as far as it goes, then every layer runs
 check-build:
@@ -226,27 +226,27 @@ check-replica: $(BUILD)/clairon private-root
 	@tests/run.sh replica
 
 check-unit: $(unit_wanted)
-	@docker/unprivileged.sh tests/check.sh unit
+	@tests/tools/unprivileged.sh tests/check.sh unit
 
 check-regress check-tap check-e2e: check-%: $(BUILD)/clairon $(BUILD)/strict_lines private-root
-	@docker/unprivileged.sh tests/check.sh $*
+	@tests/tools/unprivileged.sh tests/check.sh $*
 
 check-sanitized: $(BUILD)/strict_lines sanitized-root
-	@CLAIRON_SANITIZED=all docker/unprivileged.sh tests/check.sh sanitized
+	@CLAIRON_SANITIZED=all tests/tools/unprivileged.sh tests/check.sh sanitized
 
 # Long: the TAP files with a relay that ASan and UBSan watch.
 check-asan: $(BUILD)/clairon $(BUILD)/asan/clairon $(BUILD)/strict_lines private-root
-	@docker/unprivileged.sh tests/check.sh asan
+	@tests/tools/unprivileged.sh tests/check.sh asan
 
 check-client:
-	@docker/unprivileged.sh tests/check.sh client
+	@tests/tools/unprivileged.sh tests/check.sh client
 
 check-isolation: private-root
-	@docker/unprivileged.sh tests/check.sh isolation
+	@tests/tools/unprivileged.sh tests/check.sh isolation
 
 # Churn for ten minutes, or as long as SECONDS says: nothing grows, nothing is lost.
 soak: $(BUILD)/clairon private-root
-	@docker/unprivileged.sh tests/soak/run.sh $(or $(SECONDS),600)
+	@tests/tools/unprivileged.sh tests/soak/run.sh $(or $(SECONDS),600)
 
 # The objects: graph.py reads from them which file calls which.
 lint: $(relay_objects) plugin
@@ -265,20 +265,20 @@ demo:
 	@docker/install-packages.sh run build
 	@echo 'compiling the plugin and the relay'
 	@$(MAKE) --no-print-directory all private-root
-	@exec env --default-signal=INT docker/unprivileged.sh docker/demo.sh
+	@exec env --default-signal=INT tests/tools/unprivileged.sh docker/demo.sh
 
 demo-traffic:
-	@exec env --default-signal=INT docker/unprivileged.sh docker/demo.sh traffic
+	@exec env --default-signal=INT tests/tools/unprivileged.sh docker/demo.sh traffic
 
 bench:
 	@docker/install-packages.sh run build check bench
 	@$(MAKE) --no-print-directory $(BUILD)/clairon private-root bench-tools
 	@tests/bench/fanout/install-peers.sh
-	@exec docker/unprivileged.sh tests/bench/run.sh
+	@exec tests/tools/unprivileged.sh tests/bench/run.sh
 
 # What clairon's plugin is measured against, in a PostgreSQL of the bench's own.
 bench-tools: plugin $(BUILD)/bench/receive
-	@docker/private-root.sh $(BUILD)/bench/root
+	@tests/tools/private-root.sh $(BUILD)/bench/root
 	@$(MAKE) -s --no-print-directory -C tests/bench/decoder PG_CONFIG='$(PG_CONFIG)' \
 	    DESTDIR=$(abspath $(BUILD))/bench/root install >/dev/null
 
@@ -308,8 +308,8 @@ uninstall:
 	@[ ! -d '$(DESTDIR)$(docdir)' ] || find '$(DESTDIR)$(docdir)' -depth -type d -empty -delete
 	@echo 'uninstalled'
 
-$(BUILD)/clairon.1: $(BUILD)/clairon docker/man-page.sh
-	$(call step,MAN  $@,docker/man-page.sh $< >$@)
+$(BUILD)/clairon.1: $(BUILD)/clairon relay/tools/man-page.sh
+	$(call step,MAN  $@,relay/tools/man-page.sh $< >$@)
 
 deb:
 	@docker/install-packages.sh build deb

@@ -25,7 +25,7 @@ unset PGHOST PGPORT PGUSER PGDATABASE PGSERVICE PGOPTIONS PGDATA
 
 # start NAME COMMAND..: in a session of its own, so that Ctrl-C reaches this script
 # alone, and with a TERM of its own should this script die. Locks are not inherited: 9 is the demo's,
-# 7 that of docker/unprivileged.sh.
+# 7 that of tests/tools/unprivileged.sh.
 start() {
     local name=$1
     shift
@@ -375,7 +375,7 @@ main() {
         "") ;;
         *) die "unknown word \"$1\"; usage: demo.sh [traffic]" ;;
     esac
-    [ "$(id -u)" != 0 ] || die "PostgreSQL refuses root; use docker/unprivileged.sh docker/demo.sh"
+    [ "$(id -u)" != 0 ] || die "PostgreSQL refuses root; use tests/tools/unprivileged.sh docker/demo.sh"
     started_us=${EPOCHREALTIME//[.,]/}
     check_parts
     prepare_folder

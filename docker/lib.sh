@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# lib.sh: what the scripts of this folder share. Sourced by bash, sets nothing but functions.
+# lib.sh: what the scripts of docker/, relay/tools and tests/ share. Sourced by bash, sets nothing but functions.
 
 top_dir() {
     cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd

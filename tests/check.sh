@@ -11,7 +11,7 @@
 #   TIMES=N           prints the wall and CPU seconds of each layer, and the N slowest files (1: 20)
 #
 # A layer that fails does not stop another; one that ran nothing is a failure. The last line is the
-# sum of all. Run it through docker/unprivileged.sh: PostgreSQL refuses root.
+# sum of all. Run it through tests/tools/unprivileged.sh: PostgreSQL refuses root.
 # shellcheck disable=SC2317 # layers are called by name
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -330,7 +330,7 @@ start_layer() {
     locks[$layer]=$lock
     : >"$logs/$layer.log"
     (
-        # The servers must inherit neither these locks nor that of docker/unprivileged.sh.
+        # The servers must inherit neither these locks nor that of tests/tools/unprivileged.sh.
         for lock in "${locks[@]}" 7; do
             exec {lock}>&-
         done

@@ -14,11 +14,11 @@ scratch=$PWD/$roots/images
 
 validate() {
     local tool=$roots/compose
-    docker/debian-root.sh make "$tool" docker-compose || return
+    tests/tools/debian-root.sh make "$tool" docker-compose || return
     rm -rf "$tool/root/docker" && mkdir -p "$tool/root/docker"
     cp -r docker/compose.yaml docker/images "$tool/root/docker/"
     docker/images/make-secrets.sh "$tool/root/docker/secrets"
-    docker/debian-root.sh run "$tool" env -C /root/docker HOME=/root docker-compose -f compose.yaml config --format json \
+    tests/tools/debian-root.sh run "$tool" env -C /root/docker HOME=/root docker-compose -f compose.yaml config --format json \
         >"$scratch/compose.json" || return
     # The files it names are below the root that it was asked in.
     sed -i "s,\"/root/docker/,\"$PWD/$tool/root/docker/,g" "$scratch/compose.json"
@@ -27,7 +27,7 @@ validate() {
 run_tests() {
     rm -rf "$scratch" && mkdir -p "$scratch"
     ok "docker-compose takes the compose file" validate
-    docker/debian-root.sh make "$roots/base" && docker/debian-root.sh make "$roots/clean" postgresql-17 valkey-server systemd &&
+    tests/tools/debian-root.sh make "$roots/base" && tests/tools/debian-root.sh make "$roots/clean" postgresql-17 valkey-server systemd &&
         python3 tests/images/check.py build "$scratch" "$roots/base" "$roots/clean" "$roots/clean" &&
         unshare --net python3 tests/images/check.py run "$scratch" "$scratch/compose.json" && return
     say "not ok - the images, on Debian 13"

@@ -13,7 +13,7 @@ target=$roots/operations # a copy of the clean root
 page=docker/OPERATIONS.md
 zero="## A dedicated standby, from zero"
 
-in_target() { docker/debian-root.sh run "$target" "$@"; }
+in_target() { tests/tools/debian-root.sh run "$target" "$@"; }
 sql() { in_target su postgres -c "psql -qXAt -p $1 -d app -c \"$2\""; }
 
 # The N-th block of a section of the page.
@@ -83,7 +83,7 @@ END
 
 # The network needs this machine's; what runs later has one of its own.
 make_target() {
-    docker/debian-root.sh copy "$clean" "$target" || return
+    tests/tools/debian-root.sh copy "$clean" "$target" || return
     for name in postgresql-17-clairon clairon-relay; do
         cp "$root$place/build/deb/$name"_*.deb "$target/root/$name.deb"
     done

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 target=$roots/packages # a copy of the clean root, that clairon is installed in
 unit=/usr/lib/systemd/system/clairon-relay.service
 
-in_target() { docker/debian-root.sh run "$target" "$@"; }
+in_target() { tests/tools/debian-root.sh run "$target" "$@"; }
 as_postgres() { in_target setpriv --reuid=postgres --regid=postgres --init-groups "$@"; }
 sql() { as_postgres psql -qXAt -h /tmp -p 5999 -v ON_ERROR_STOP=1 -c "$1" app; }
 apt_install() { in_target env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends "$@"; }
@@ -56,7 +56,7 @@ start_relay() {
     user=$(unit_says User)
     in_target install -d -o "$user" -g "$user" "/run/$(unit_says RuntimeDirectory)"
     # shellcheck disable=SC2046
-    docker/debian-root.sh run "$target" setpriv --reuid="$user" --regid="$(unit_says Group)" --clear-groups --no-new-privs \
+    tests/tools/debian-root.sh run "$target" setpriv --reuid="$user" --regid="$(unit_says Group)" --clear-groups --no-new-privs \
         --bounding-set=-all --inh-caps=-all $(unit_says ExecStart) >"$target/tmp/relay.log" 2>&1 &
     echo $! >"$target/tmp/relay.pid"
     wait_for in_store "$1" || { cat "$target/tmp/relay.log"; return 1; }
@@ -168,7 +168,7 @@ check_removal() {
 
 run_tests() {
     local name
-    docker/debian-root.sh copy "$clean" "$target"
+    tests/tools/debian-root.sh copy "$clean" "$target"
     for name in postgresql-17-clairon clairon-relay; do
         cp "$root$place/build/deb/$name"_*.deb "$target/root/$name.deb"
     done

@@ -8,4 +8,4 @@ cd "$(dirname "$0")/.."
 # shellcheck source=tests/roots.sh
 . tests/roots.sh
 
-inside docker/unprivileged.sh tests/check.sh regress isolation replica
+inside tests/tools/unprivileged.sh tests/check.sh regress isolation replica

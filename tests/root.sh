@@ -8,13 +8,14 @@ cd "$(dirname "$0")/.."
 . tests/roots.sh
 
 is() { [ "$1" = "$2" ] || { say "got: $1, expected: $2"; false; }; }
-unprivileged() { "$hidden/clairon/docker/unprivileged.sh" "$@"; }
+unprivileged() { "$hidden/clairon/tests/tools/unprivileged.sh" "$@"; }
 
 # Its demo writes where it runs, and what its tree holds at the end.
 make_checkout() {
     hidden=$(mktemp -d)
-    mkdir -p "$hidden/clairon/docker"
-    cp docker/lib.sh docker/unprivileged.sh "$hidden/clairon/docker/"
+    mkdir -p "$hidden/clairon/docker" "$hidden/clairon/tests/tools"
+    cp docker/lib.sh "$hidden/clairon/docker/"
+    cp tests/tools/unprivileged.sh "$hidden/clairon/tests/tools/"
     echo first >"$hidden/clairon/content"
     cat >"$hidden/clairon/docker/demo.sh" <<'END'
 #!/bin/bash
@@ -26,7 +27,7 @@ echo started
 for ((i = 0; i < 1200; i++)); do [ ! -e .demo/stop ] || break; sleep 0.1; done
 cat content
 END
-    chmod 755 "$hidden/clairon/docker"/*.sh
+    chmod 755 "$hidden/clairon/docker/demo.sh"
 }
 
 # start NAME COMMAND..: in the background, its output in a file of that name.

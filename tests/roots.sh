@@ -18,15 +18,15 @@ packages=(postgresql-17 postgresql-server-dev-17/unpacked ccache gcc make pkg-co
     libipc-run-perl libmojolicious-perl libjson-perl libio-socket-ssl-perl)
 
 inside() {
-    docker/debian-root.sh run "$root" env -C "$place" -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u TESTS -u TIMES -u LAYERS \
+    tests/tools/debian-root.sh run "$root" env -C "$place" -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u TESTS -u TIMES -u LAYERS \
         -u CLAIRON_RECORDED PG_MAJOR=17 HOME=/root \
         PATH=/usr/lib/ccache:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
 }
 
 # What was built there before stays, and is built again where its source is newer.
 take_sources() {
-    docker/debian-root.sh run "$root" mkdir -p "$place"
-    docker/debian-root.sh run "$root" find "$place" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
+    tests/tools/debian-root.sh run "$root" mkdir -p "$place"
+    tests/tools/debian-root.sh run "$root" find "$place" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
     tar -c --exclude=./.git --exclude=./.demo --exclude=./build --exclude=node_modules \
         --exclude='*.o' --exclude='*.so' --exclude='./decoder/clairon--*' . |
         tar -x --no-same-owner -C "$root$place"
@@ -37,9 +37,9 @@ take_sources() {
 build_root() {
     local other
     say "# Debian 13 with PostgreSQL 17, below $roots"
-    docker/debian-root.sh make "$clean" postgresql-17 valkey-server systemd &
+    tests/tools/debian-root.sh make "$clean" postgresql-17 valkey-server systemd &
     other=$!
-    docker/debian-root.sh make "$root" "${packages[@]}"
+    tests/tools/debian-root.sh make "$root" "${packages[@]}"
     wait "$other"
     say "# clairon is built there"
     take_sources

@@ -69,7 +69,7 @@ if [ -n "$goal" ]; then
 fi
 export CLAIRON_SECONDS=$SECONDS
 # The shell starts a background command with SIGINT ignored, which the command cannot undo in bash.
-env --default-signal=INT setsid docker/unprivileged.sh tests/check.sh "${layers[@]}" </dev/null &
+env --default-signal=INT setsid tests/tools/unprivileged.sh tests/check.sh "${layers[@]}" </dev/null &
 checks=$!
 status=0
 wait "$checks" || status=$?

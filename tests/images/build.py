@@ -10,7 +10,7 @@ import tarfile
 from fnmatch import fnmatch
 from pathlib import Path
 
-ROOT_TOOL = "docker/debian-root.sh"
+ROOT_TOOL = "tests/tools/debian-root.sh"
 KNOWN = {"FROM", "ARG", "RUN", "COPY", "WORKDIR", "ENV", "USER", "EXPOSE", "ENTRYPOINT", "CMD"}
 
 

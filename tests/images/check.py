@@ -83,7 +83,7 @@ def build_all(scratch, base, stand_in, store):
     ok(True, "the plugin's layer gives PostgreSQL the extension")
     stages["store"] = Stage(scratch / "store", store, None)
     for name in ("primary", "standby"):
-        subprocess.run(["docker/debian-root.sh", "copy", str(stages["postgres"].folder), str(scratch / name)], check=True)
+        subprocess.run(["tests/tools/debian-root.sh", "copy", str(stages["postgres"].folder), str(scratch / name)], check=True)
         stages[name] = Stage(scratch / name, None, stages["postgres"])
         stages[name].entrypoint, stages[name].command = stages["postgres"].entrypoint, []
     for name in ("primary", "standby", "store", "relay", "demo"):

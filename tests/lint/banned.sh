@@ -13,7 +13,7 @@ banned() {
 
 functions='strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atoll|atof|sscanf|alloca|system|popen'
 banned "(^|[^_[:alnum:]])($functions)[[:space:]]*\(" relay decoder tests/unit --include='*.[ch]'
-banned '\<(TODO|FIXME|XXX)\>' relay decoder sql client tests/unit docker \
+banned '\<(TODO|FIXME|XXX)\>' relay decoder sql client tests/unit tests/tools docker \
     --include='*.[ch]' --include='*.lua' --include='*.sql' --include='*.js' --include='*.py' --include='*.sh' \
     --exclude-dir=node_modules
 exit "$bad"

@@ -46,7 +46,7 @@ rule_cppcheck() {
 }
 
 rule_shell() {
-    find docker tests .ci -type f \( -name '*.sh' -o -path .ci/run \) -print0 | xargs -0 shellcheck -x
+    find docker relay tests .ci -type f \( -name '*.sh' -o -path .ci/run \) -print0 | xargs -0 shellcheck -x
 }
 
 # The folders of servers and logs are named after the file alone. One that tests/tap/long names must exist.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # measure.sh: decodes the same WAL with clairon and with others, and prints what each cost.
-# Called by run.sh and `make bench`, through docker/unprivileged.sh, after `make bench-tools`.
+# Called by run.sh and `make bench`, through tests/tools/unprivileged.sh, after `make bench-tools`.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 # shellcheck source=tests/env.sh

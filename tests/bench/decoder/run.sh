@@ -13,4 +13,4 @@ if [ -n "${CLAIRON_BENCH_BEFORE:-}" ]; then
 else
     rm -f "$before"
 fi
-exec docker/unprivileged.sh tests/bench/decoder/measure.sh "$@"
+exec tests/tools/unprivileged.sh tests/bench/decoder/measure.sh "$@"

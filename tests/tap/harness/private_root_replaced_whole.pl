@@ -6,7 +6,7 @@ use Clairon::Test qw(scratch top);
 use Test::More;
 
 my $root = scratch() . '/root';
-sub make_root { return system(top() . '/docker/private-root.sh', $root) }
+sub make_root { return system(top() . '/tests/tools/private-root.sh', $root) }
 
 # Path and inode of each file and link below it.
 sub all_files

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # unprivileged.sh: runs a command of this checkout as a user that PostgreSQL accepts.
 #
-#   docker/unprivileged.sh COMMAND [ARGUMENT..]      COMMAND is seen from the top of the checkout
+#   tests/tools/unprivileged.sh COMMAND [ARGUMENT..]      COMMAND is seen from the top of the checkout
 #
 # Not root: runs it as it is. Root: as `postgres`, else `nobody`, in this checkout when that user can
 # read all of it, else in a copy below /var/tmp. The demo and the tests have a copy each, renewed at each
@@ -9,7 +9,7 @@
 # folder the command may write to.
 set -euo pipefail
 # shellcheck source=docker/lib.sh
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../../docker/lib.sh"
 top=$(top_dir)
 
 as_user() {

@@ -2,7 +2,7 @@
 # embed-lua.sh: writes a C source that holds each expanded Lua script given as store_script_NAME.
 set -euo pipefail
 
-echo '/* Generated from relay/store/scripts by docker/expand-lua.sh and docker/embed-lua.sh. */'
+echo '/* Generated from relay/store/scripts by relay/tools/expand-lua.sh and relay/tools/embed-lua.sh. */'
 echo '#include "store/scripts/scripts.h"'
 for file in "$@"; do
     name=$(basename "$file" .lua)

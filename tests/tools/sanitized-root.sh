@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # sanitized-root.sh: makes a PostgreSQL of our own whose clairon is built with UBSan.
 #
-#   docker/sanitized-root.sh DIR     ->  DIR/root, as private-root.sh makes it; DIR/decoder, the build
+#   tests/tools/sanitized-root.sh DIR     ->  DIR/root, as private-root.sh makes it; DIR/decoder, the build
 #
 # What UBSan finds aborts the backend, and stands in the server's log. ASan would have to
 # be loaded before the packaged server, which then hangs at its start (in bindtextdomain);
 # the decoder's pure parts are under ASan in unit tests and fuzz targets.
 set -euo pipefail
 # shellcheck source=docker/lib.sh
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../../docker/lib.sh"
 
 flags='-fsanitize=undefined,bounds-strict,float-cast-overflow -fno-sanitize-recover=all -O1'
 

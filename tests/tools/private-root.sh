@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # private-root.sh: makes a PostgreSQL of our own below a directory, with clairon installed in it.
 #
-#   docker/private-root.sh DIR     ->  DIR/usr/lib/postgresql/NN/bin/postgres, also reached as DIR/bin
+#   tests/tools/private-root.sh DIR     ->  DIR/usr/lib/postgresql/NN/bin/postgres, also reached as DIR/bin
 #
 # The programs are copies, because a server looks for its lib and share folders
 # beside the file it was started from; what is in those folders are links to the
 # system's files. Nothing outside DIR is changed.
 set -euo pipefail
 # shellcheck source=docker/lib.sh
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../../docker/lib.sh"
 
 # The folder $1 appears below $root as real folders (as deep as we install) full of links.
 link_folder() {

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # man-page.sh: prints clairon(1), made of what each command of the PROGRAM says with --help.
 #
-#   docker/man-page.sh PROGRAM
+#   relay/tools/man-page.sh PROGRAM
 set -euo pipefail
 # shellcheck source=docker/lib.sh
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../../docker/lib.sh"
 [ $# = 1 ] || die "usage: man-page.sh PROGRAM"
 
 # Text as it is: no backslash, dot or quote of it may be taken for a command of roff.

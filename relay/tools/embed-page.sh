@@ -2,7 +2,7 @@
 # embed-page.sh: writes a C source that holds each file of the console's page as gate_console_NAME.
 set -euo pipefail
 
-echo '/* Generated from relay/gate/console by docker/embed-page.sh. */'
+echo '/* Generated from relay/gate/console by relay/tools/embed-page.sh. */'
 echo '#include "gate/api/console_page.h"'
 for file in "$@"; do
     name=$(basename "$file")

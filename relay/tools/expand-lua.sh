@@ -2,7 +2,7 @@
 # expand-lua.sh: prints a script of the store as the store is sent it: a line `-- include: NAME.lua` stands for
 # the file parts/NAME.lua beside the script, once, and the name of a constant for its value.
 #
-#   docker/expand-lua.sh CONSTANTS SCRIPT     CONSTANTS: C macros, as `cc -E -dM` prints them
+#   relay/tools/expand-lua.sh CONSTANTS SCRIPT     CONSTANTS: C macros, as `cc -E -dM` prints them
 set -euo pipefail
 
 awk -v parts="$(dirname "$2")/parts/" -v script="$2" '

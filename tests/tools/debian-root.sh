@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # debian-root.sh: makes a Debian of another release below a directory, for tests that need one, and runs commands there.
 #
-#   docker/debian-root.sh make DIR [PACKAGE..]     a minimal Debian 13 with those packages; kept when it is there
-#   docker/debian-root.sh copy FROM DIR            another one just like it, in place of what DIR was
-#   docker/debian-root.sh run DIR COMMAND..        as root in it
-#   docker/debian-root.sh remove DIR
+#   tests/tools/debian-root.sh make DIR [PACKAGE..]     a minimal Debian 13 with those packages; kept when it is there
+#   tests/tools/debian-root.sh copy FROM DIR            another one just like it, in place of what DIR was
+#   tests/tools/debian-root.sh run DIR COMMAND..        as root in it
+#   tests/tools/debian-root.sh remove DIR
 #
 # Needs root, debootstrap, and a mirror: this machine's own, as its apt has it. A package written as
 # NAME/unpacked is unpacked without what it depends on. /proc, /dev and the like are mounted in a
@@ -12,7 +12,7 @@
 # nothing else; where mounting is forbidden the command has to do without.
 set -euo pipefail
 # shellcheck source=docker/lib.sh
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../../docker/lib.sh"
 
 suite=trixie
 as=
