@@ -291,17 +291,15 @@ start_page() {
         --relay "http://127.0.0.1:$relay_port" --dsn "$dsn" --secret-file "$dir/secret"
 }
 
-# The parts of each pair start at the same time.
-start_servers() {
+# At the same time: the page needs none of the others to start. The relay needs the slot.
+start_all() {
     start_store
+    start_page
     start_postgresql
     ready postgresql 60 "$root/bin/pg_isready" -q -h "$run"
     ready store 60 store_answers
-}
-
-start_relay_and_page() {
+    prepare_database
     start_relay
-    start_page
     ready relay 30 http_ok "$relay_port" /readyz
     ready page 30 http_ok "$page_port" /
 }
@@ -382,15 +380,13 @@ main() {
     trap on_signal INT TERM HUP
     trap stop_all EXIT
     watch_terminal
-    start_servers
-    prepare_database
     relay_port=$(free_port "${CLAIRON_DEMO_RELAY_PORT:-8080}")
     page_port=$(free_port "${CLAIRON_DEMO_PAGE_PORT:-8088}" "$relay_port")
     report_port relay "${CLAIRON_DEMO_RELAY_PORT:-8080}" "$relay_port"
     report_port page "${CLAIRON_DEMO_PAGE_PORT:-8088}" "$page_port"
     dsn="host=$run port=5432 dbname=demo user=demo"
     write_config
-    start_relay_and_page
+    start_all
     announce
     supervise
 }
