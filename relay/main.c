@@ -11,11 +11,11 @@
 #include "base/suggest.h"
 #include "cli/cli.h"
 #include "cli/options.h"
+#include "daemon/daemon.h"
 #include "decoder/protocol/version.h"
 #include "doctor/doctor.h"
 #include "feed/feed.h"
 #include "gate/gate.h"
-#include "relay.h"
 
 #define RELAY "relay"
 

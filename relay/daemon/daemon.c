@@ -1,5 +1,5 @@
-/* relay.c: the daemon: feed, hub and gate on one loop, from start to drained. */
-#include "relay.h"
+/* daemon.c: the daemon: feed, hub and gate on one loop, from start to drained. */
+#include "daemon/daemon.h"
 
 #include <ev.h>
 #include <signal.h>

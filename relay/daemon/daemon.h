@@ -1,6 +1,6 @@
-/* relay.h: the daemon: feed, hub and gate on one loop, in one process or several. */
-#ifndef CLAIRON_RELAY_H
-#define CLAIRON_RELAY_H
+/* daemon.h: the daemon: feed, hub and gate on one loop, in one process or several. */
+#ifndef CLAIRON_DAEMON_DAEMON_H
+#define CLAIRON_DAEMON_DAEMON_H
 
 #include <signal.h>
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 #include "gate/gate.h"
 
 #define RELAY_EXIT_FAILED 1            /* of a process that could not serve at all */
-#define RELAY_EXIT_REFUSED 3           /* the store belongs to another database */
+#define RELAY_EXIT_REFUSED 3           /* the store belongs to another database or slot */
 #define RELAY_SIGNAL_SWITCHED SIGRTMIN /* a worker tells its guardian: *is_push_off has changed */
 
 /*

@@ -1,5 +1,5 @@
 /* workers.c: several processes behind one listening socket, and one that looks after them. */
-#include "relay.h"
+#include "daemon/daemon.h"
 
 #include <errno.h>
 #include <signal.h>
