@@ -93,7 +93,9 @@ has_older(const struct session *session)
 {
     const struct backlog *backlog = session->backlog;
 
-    return session->has_unread || (backlog != NULL && !tally_equal(backlog->waits, backlog->asked));
+    if (session->inbox.has_unread)
+        return true;
+    return backlog != NULL && !tally_equal(backlog->waits, backlog->asked);
 }
 
 bool

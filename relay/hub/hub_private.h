@@ -10,6 +10,8 @@
 #include "hub/fanout/pressure.h"
 #include "hub/fanout/recent.h"
 #include "hub/resume.h"
+#include "hub/session/inbox.h"
+#include "hub/session/inflight.h"
 #include "hub/session/outbound.h"
 #include "hub/fanout/run.h"
 #include "hub/fanout/topics.h"
@@ -81,7 +83,7 @@ struct hub {
     ev_prepare turn;         /* the end of a turn: offers the batch, sends */
     ev_idle more;            /* while sessions are left for the next turn */
     unsigned char *scratch;  /* a session's own lines, as a frame */
-    unsigned deferred_count; /* sessions with is_deferred */
+    unsigned deferred_count; /* sessions with inbox_is_deferred */
     bool refill_waits;       /* of some of them, for acks and reports that wait here */
     struct acks acks;        /* waiting for the store */
     struct acks acks_sent;   /* under way */
@@ -115,19 +117,6 @@ enum __attribute__((packed)) session_state {
     SESSION_CATCHING_UP,
     SESSION_LIVE,
     SESSION_CLOSED
-};
-
-/* A line that needs an ack, from its queueing until the ack. */
-struct unacked {
-    unsigned char id[16];
-    unsigned char shard;
-    bool is_written;  /* to the socket; else it is still queued */
-    bool is_missed;   /* a retry of it could not be queued */
-    bool is_doubtful; /* may have been acked unheard: see window_doubt */
-    uint8_t backoff;  /* enum frame_backoff */
-    bool is_retried;
-    bool is_open;            /* whoever is shown it owes an ack */
-    uint32_t ack_timeout_ms; /* 0: as set */
 };
 
 struct session { /* from a pool: at the start of a cache line */
@@ -165,18 +154,12 @@ struct session { /* from a pool: at the start of a cache line */
     bool has_failed; /* the store's last answer was none */
     bool is_awaited; /* an answer of the store, or its turn, will call session_step */
     bool waits_for_turn;
-    bool is_regrouping; /* memberships are being asked for again */
-    bool groups_stale;  /* they changed while they were being asked for */
-    bool wants_regroup; /* they are to be asked for once the store is back */
-    bool is_deferred;   /* more waits in the user's inbox: the window was full .. */
-    bool has_missed;    /* .. or a retry came at a bad time */
-    bool is_caught_up;  /* it was live once */
-    bool is_doubting;   /* the inbox is read to its end, to find what of the window was acked */
-    bool wants_doubt;   /* .. and is to be, when it is read from its beginning next */
-    bool has_shed;      /* what was left out in this stretch is not told yet */
-    bool has_refused;   /* of the inbox, as it is read: the window was full */
-    bool has_unread;    /* the inbox may hold notifications that this session was not sent */
-    unsigned asked;     /* answers under way that hold this pointer */
+    bool is_regrouping;      /* memberships are being asked for again */
+    bool groups_stale;       /* they changed while they were being asked for */
+    bool wants_regroup;      /* they are to be asked for once the store is back */
+    bool is_caught_up;       /* it was live once */
+    bool has_shed;           /* what was left out in this stretch is not told yet */
+    unsigned asked;          /* answers under way that hold this pointer */
     unsigned char own_shard; /* of its user */
     bool is_going_on;        /* .. and the one before told where this one goes on */
     union {
@@ -184,20 +167,12 @@ struct session { /* from a pool: at the start of a cache line */
         struct place began_at; /* where it was to go on */
     };
     unsigned checked_pages;
-    /* Of the notes held back, those of which the store is asked whether an ack is owed. */
-    unsigned deferring_count;
-    size_t deferring_bytes;
     struct backlog *backlog; /* NULL: none, and nothing to tell of one */
     struct row_order *rows;  /* NULL: no notification of a row that needs an ack was queued yet */
-    char inbox_at[STORE_INBOX_PLACE_MAX];
-    int window;
-    int unacked_count;
-    int unacked_room;
-    struct unacked *unacked; /* at most `window` */
-    unsigned acked_count;
-    unsigned char (*acked)[16]; /* since the inbox began to be read */
-    struct place lost_from;     /* where a gap that is not told yet begins .. */
-    const char *lost_why;       /* .. and why; NULL: there is none */
+    struct inbox inbox;
+    struct inflight inflight;
+    struct place lost_from; /* where a gap that is not told yet begins .. */
+    const char *lost_why;   /* .. and why; NULL: there is none */
 };
 
 _Static_assert(offsetof(struct session, outbound.run) == 64 &&
@@ -380,8 +355,6 @@ bool window_enter_owed(struct session *session, struct note *note);
 /* Its topics hide that note, one of the inbox: those that wait are counted all the same. */
 void window_hide(struct session *session, struct note *note);
 void window_hide_owed(struct session *session, const struct note *note);
-/* The inbox is not read any more. */
-void window_inbox_read(struct session *session);
 /* The line was handed to the socket: from now the time of its ack runs. */
 void window_wrote(struct session *session, struct note *note);
 /* A retry is to be queued: by window_enter, now or when the inbox is read again. */
@@ -397,13 +370,10 @@ void window_drop(struct session *session, const struct note *note);
 void window_give_up(struct session *session, const unsigned char id[16]);
 
 /*
- * Acks of other relays may have been missed: what was written and is not found in the user's inbox
- * when all of it was read leaves the window.
+ * The whole inbox was read to reconcile the window with it: entries that were not found there leave
+ * the window, and those that stay are reported to the store.
  */
-void window_doubt(struct session *session);
-void window_confirm(struct session *session, const unsigned char id[16]);
-/* .. and of what stays the store is told. */
-void window_drop_doubtful(struct session *session);
+void window_drop_refuted(struct session *session);
 
 /* shed.c */
 void shed_start(struct hub *hub);
@@ -429,7 +399,7 @@ void shown_add(struct session *session, const struct note *note);
 /* The window was full: it stays in the user's inbox, or goes there, unless no ack is owed. */
 void shown_defer(struct session *session, struct note *note);
 /* It was shown before, which the store may have forgotten. */
-void shown_keep(struct session *session, const struct unacked *line);
+void shown_keep(struct session *session, const struct inflight_entry *entry);
 void shown_flush(struct hub *hub);
 /* Some were not sent yet, or have to be again. */
 bool shown_waits(const struct hub *hub);

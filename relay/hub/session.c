@@ -79,7 +79,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
     session->request_id = request->request_id;
     session->has_request_id = request->has_request_id;
     session->is_poll = request->is_poll;
-    session->window = request->window > 0 && request->window < most ? request->window : most;
+    session->inflight.size = request->window > 0 && request->window < most ? request->window : most;
     buffer_init(&session->said, SESSION_SAID_MAX);
     session->name = make_name(session);
     if (request->topics.count > 0 &&
@@ -110,8 +110,8 @@ session_free_if_done(struct session *session)
     free(session->name);
     free(session->pos);
     topics_free(session->topics);
-    free(session->unacked);
-    window_inbox_read(session);
+    inflight_free(&session->inflight);
+    inbox_end(&session->inbox);
     backlog_free(session);
     row_order_free(session);
     buffer_free(&session->said);
@@ -125,7 +125,7 @@ session_detach(struct session *session)
 
     session_set_state(session, SESSION_CLOSED);
     resume_leave(session);
-    hub->deferred_count -= session->is_deferred ? 1 : 0;
+    hub->deferred_count -= inbox_is_deferred(&session->inbox) ? 1 : 0;
     audience_leave_all(&hub->audiences, &session->memberships, false);
     if (hub_user_sessions(hub, session->user) == 0)
         here_left(hub, session->user);
@@ -339,7 +339,7 @@ session_offer_again(struct session *session, struct note *note)
         place_pass(&session->cursor, note->shard, note->id);
         return;
     }
-    session->has_missed = true;
+    inbox_miss(&session->inbox);
     window_defer(session);
 }
 

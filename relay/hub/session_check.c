@@ -30,8 +30,8 @@ say_connected(struct session *session, bool resumed)
                             ",\"conn\":\"%.*s\",\"pos\":\"%s\",\"resumed\":%s,\"ping\":%" PRId64
                             ",\"win\":%d,\"exp\":%" PRId64 ",\"now\":%" PRId64 "}",
                             (int)conn.len, (const char *)conn.at, pos, resumed ? "true" : "false",
-                            hub->config->gate.ping_ms / 1000, session->window, session->expires_s,
-                            clock_wall_us() / 1000) == RC_OK;
+                            hub->config->gate.ping_ms / 1000, session->inflight.size,
+                            session->expires_s, clock_wall_us() / 1000) == RC_OK;
     if (is_whole)
         session_say(session, line.bytes, line.len);
     buffer_free(&line);
@@ -45,7 +45,7 @@ begin_delivery(struct session *session, bool resumed)
     session->pos = NULL;
     session->is_going_on = session->is_poll && resumed;
     session->began_at = session->cursor;
-    snprintf(session->inbox_at, sizeof(session->inbox_at), "0");
+    inbox_rewind(&session->inbox);
     session_set_state(session, SESSION_INBOX);
     if (!say_connected(session, resumed))
         log_error(session->name, "could not say connected");
@@ -165,7 +165,7 @@ on_backlog(void *ctx, enum rc rc, const struct store_page *page)
         backlog->is_checked = tally_equal(backlog->found, backlog->waits);
     }
     backlog->is_gone = !backlog->is_checked && page->next[0] == '\0';
-    snprintf(session->inbox_at, sizeof(session->inbox_at), "%s", page->next);
+    snprintf(session->inbox.at, sizeof(session->inbox.at), "%s", page->next);
     session_step(session);
 }
 
@@ -175,11 +175,11 @@ knows_backlog(struct session *session, const struct backlog *told)
 {
     if (session->backlog == NULL) {
         backlog_carry(session, told);
-        store_inbox_behind(told->behind, session->inbox_at);
+        store_inbox_behind(told->behind, session->inbox.at);
     }
     if (session->backlog == NULL || session->backlog->is_checked || session->backlog->is_gone)
         return true;
-    session_await(session, store_inbox(session->hub->store, session->user, session->inbox_at,
+    session_await(session, store_inbox(session->hub->store, session->user, session->inbox.at,
                                        SESSION_PAGE, false, on_backlog, session));
     return false;
 }

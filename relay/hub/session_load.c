@@ -43,7 +43,7 @@ session_await(struct session *session, enum rc asked)
 static void
 look_again(struct session *session)
 {
-    session->has_missed = true;
+    inbox_miss(&session->inbox);
     window_defer(session);
     session_refill(session, false);
 }
@@ -171,7 +171,8 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
         const struct entry *entry = &page->entries[i];
         struct note *note;
 
-        window_confirm(session, entry->frame.as.note.id);
+        if (inbox_is_reconciling(&session->inbox))
+            inflight_confirm(&session->inflight, entry->frame.as.note.id);
         if (!session_is_for(session, &entry->frame))
             continue; /* still owed by this user, who has left the audience */
         if (!entry->is_copy && place_is_before(&session->cursor, entry->shard, entry->id))
@@ -179,22 +180,23 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
         if (session->is_going_on && !is_new_to_poll(session, entry))
             continue;
         if (comes_in_order(session, entry)) {
-            session->has_missed = true; /* if it is gone there, it is found later */
+            inbox_miss(&session->inbox); /* if it is gone there, it is found later */
             continue;
         }
         note = session_note(session, entry, shed_place(session, session->cursor));
         session_enqueue_owed(session, note);
         note_unref(note);
     }
-    snprintf(session->inbox_at, sizeof(session->inbox_at), "%s", page->next);
+    snprintf(session->inbox.at, sizeof(session->inbox.at), "%s", page->next);
     if (page->next[0] == '\0') { /* the whole inbox was seen */
-        window_drop_doubtful(session);
-        if (!session->is_deferred)
+        window_drop_refuted(session);
+        if (!inbox_is_deferred(&session->inbox))
             backlog_lose(session);
     }
-    if (page->next[0] == '\0' || (session->is_deferred && !session->is_doubting)) {
-        session->has_unread = session->has_refused || page->next[0] != '\0';
-        window_inbox_read(session);
+    if (page->next[0] == '\0' ||
+        (inbox_is_deferred(&session->inbox) && !inbox_is_reconciling(&session->inbox))) {
+        session->inbox.has_unread = session->inbox.has_refused || page->next[0] != '\0';
+        inbox_end(&session->inbox);
         session_set_state(session, SESSION_CATCHING_UP);
     }
     session_step(session);
@@ -257,7 +259,7 @@ catch_up_from_recent(struct session *session)
     }
     session_set_state(session, SESSION_LIVE);
     session->is_caught_up = true;
-    if (session->has_missed)
+    if (inbox_has_missed(&session->inbox))
         window_defer(session);
     session_refill(session, false); /* acks and retries that came meanwhile */
 }
@@ -295,10 +297,10 @@ session_step(struct session *session)
         return;
     case SESSION_INBOX:
         if (!waits_for_groups(session) &&
-            session->outbound.count + session->deferring_count + SESSION_PAGE <= OUTBOUND_MAX &&
+            session->outbound.count + session->inbox.held_count + SESSION_PAGE <= OUTBOUND_MAX &&
             !session_is_full(session))
             session_await(session,
-                          store_inbox(hub->store, session->user, session->inbox_at, SESSION_PAGE,
+                          store_inbox(hub->store, session->user, session->inbox.at, SESSION_PAGE,
                                       session->is_going_on, on_inbox, session));
         return;
     case SESSION_CATCHING_UP:

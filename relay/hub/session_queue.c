@@ -31,9 +31,9 @@ bool
 session_is_full(const struct session *session)
 {
     size_t most = (size_t)session->hub->config->gate.slow_bytes;
-    size_t bytes = outbound_bytes(&session->outbound) + session->deferring_bytes;
+    size_t bytes = outbound_bytes(&session->outbound) + session->inbox.held_bytes;
 
-    return outbound_notes(&session->outbound) + session->deferring_count >= OUTBOUND_MAX ||
+    return outbound_notes(&session->outbound) + session->inbox.held_count >= OUTBOUND_MAX ||
            bytes >= (most < SESSION_QUEUE_BYTES ? most : SESSION_QUEUE_BYTES);
 }
 

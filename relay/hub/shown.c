@@ -46,8 +46,8 @@ forget_deferral(const struct shown *item)
 
     if (session == NULL)
         return;
-    session->deferring_count--;
-    session->deferring_bytes -= item->note->line_len;
+    session->inbox.held_count--;
+    session->inbox.held_bytes -= item->note->line_len;
 }
 
 static void
@@ -121,18 +121,18 @@ shown_add(struct session *session, const struct note *note)
 }
 
 void
-shown_keep(struct session *session, const struct unacked *line)
+shown_keep(struct session *session, const struct inflight_entry *entry)
 {
     struct shown item = {
-        .shard = line->shard,
-        .backoff = line->backoff,
-        .ack_timeout_ms = line->ack_timeout_ms,
-        .is_retried = line->is_retried,
-        .is_open = line->is_open,
+        .shard = entry->shard,
+        .backoff = entry->backoff,
+        .ack_timeout_ms = entry->ack_timeout_ms,
+        .is_retried = entry->is_retried,
+        .is_open = entry->is_open,
         .is_kept = true,
     };
 
-    memcpy(item.id, line->id, sizeof(item.id));
+    memcpy(item.id, entry->id, sizeof(item.id));
     if (has_room(session))
         add(session, item);
 }
@@ -145,8 +145,8 @@ shown_defer(struct session *session, struct note *note)
     if (!has_room(session))
         return;
     session->asked++;
-    session->deferring_count++;
-    session->deferring_bytes += note->line_len;
+    session->inbox.held_count++;
+    session->inbox.held_bytes += note->line_len;
     if (!note->is_copy)
         backlog_asked(session, note);
     item.deferred = session;

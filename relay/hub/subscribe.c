@@ -44,7 +44,7 @@ session_subscribe(struct session *session, const struct session_topics *topics, 
     session->has_topics = session->topics != NULL;
     say_subscribed(session, has_request_id, request_id);
     /* What was hidden and waits for an ack may be shown now: it is in the user's inbox. */
-    session->has_missed = true;
+    inbox_miss(&session->inbox);
     window_defer(session);
     session_refill(session, false);
     return RC_OK;

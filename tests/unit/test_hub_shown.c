@@ -93,7 +93,7 @@ set_up(void **state)
     session = (struct session){.state = SESSION_LIVE,
                                .hub = &hub,
                                .is_blocked = true,
-                               .window = 0,
+                               .inflight = {.size = 0},
                                .user = "u1",
                                .name = "test"};
     join_user();
@@ -162,8 +162,8 @@ test_what_was_given_up_and_redriven_is_reported(void **state)
     struct note *note = owed_note(3);
 
     (void)state;
-    session.is_deferred = false;
-    session.window = 1;
+    session.inbox.refill = INBOX_REFILL_NONE;
+    session.inflight.size = 1;
     session_enqueue(&session, note);
     window_wrote(&session, note);
     shown_flush(&hub);
@@ -175,8 +175,8 @@ test_what_was_given_up_and_redriven_is_reported(void **state)
     shown_flush(&hub);
     assert_int_equal(call_count, 4);
     hub_settled(&hub, "u1", ids, 1, false);
-    assert_int_equal(session.unacked_count, 0);
-    free(session.unacked);
+    assert_int_equal(session.inflight.count, 0);
+    free(session.inflight.entries);
     note_unref(note);
 }
 

@@ -23,8 +23,11 @@ set_up(void **state)
     struct fixture *fixture = calloc(1, sizeof(*fixture));
 
     fixture->hub.shown_calls = 1;
-    fixture->session = (struct session){
-        .state = SESSION_LIVE, .hub = &fixture->hub, .window = 2, .user = "u1", .name = "test"};
+    fixture->session = (struct session){.state = SESSION_LIVE,
+                                        .hub = &fixture->hub,
+                                        .inflight = {.size = 2},
+                                        .user = "u1",
+                                        .name = "test"};
     for (unsigned char i = 0; i < 4; i++)
         fixture->notes[i] = owed_note(i);
     *state = fixture;
@@ -39,8 +42,8 @@ tear_down(void **state)
     shown_free(&fixture->hub);
     for (int i = 0; i < 4; i++)
         note_unref(fixture->notes[i]);
-    free(fixture->session.unacked);
-    window_inbox_read(&fixture->session);
+    free(fixture->session.inflight.entries);
+    inbox_end(&fixture->session.inbox);
     backlog_free(&fixture->session);
     free(fixture);
     return 0;
@@ -53,15 +56,15 @@ test_it_is_full_at_its_size(void **state)
 
     assert_true(window_enter(&f->session, f->notes[0]));
     assert_true(window_enter(&f->session, f->notes[1]));
-    assert_false(f->session.is_deferred);
+    assert_false(inbox_is_deferred(&f->session.inbox));
     assert_false(window_enter(&f->session, f->notes[2]));
-    assert_true(f->session.is_deferred);
+    assert_true(inbox_is_deferred(&f->session.inbox));
     assert_int_equal(f->hub.deferred_count, 1);
     assert_int_equal(f->hub.shown_count, 1); /* the store is asked whether it is owed */
     window_forget(&f->session, f->notes[1]->frame.as.note.id);
     assert_false(window_enter(&f->session, f->notes[3])); /* the other one was there first */
     assert_true(window_enter_owed(&f->session, f->notes[2]));
-    assert_int_equal(f->session.unacked_count, 2);
+    assert_int_equal(f->session.inflight.count, 2);
     assert_false(window_enter_owed(&f->session, f->notes[3]));
 }
 
@@ -75,7 +78,7 @@ test_what_is_acked_while_the_inbox_is_read_stays_out(void **state)
     window_forget(&f->session, f->notes[0]->frame.as.note.id);
     assert_false(window_enter_owed(&f->session, f->notes[0]));
     assert_true(window_enter_owed(&f->session, f->notes[1]));
-    window_inbox_read(&f->session);
+    inbox_end(&f->session.inbox);
     f->session.state = SESSION_LIVE;
     assert_true(window_enter_owed(&f->session, f->notes[0]));
 }
@@ -94,10 +97,10 @@ test_it_is_shown_again_only_when_written_and_missed(void **state)
     assert_false(window_enter(&f->session, f->notes[0]));
     window_miss(&f->session, f->notes[0]);
     assert_true(window_enter(&f->session, f->notes[0]));
-    assert_int_equal(f->session.unacked_count, 1);
+    assert_int_equal(f->session.inflight.count, 1);
     assert_false(window_enter(&f->session, f->notes[0]));
     window_miss(&f->session, f->notes[3]); /* not held: nothing to do */
-    assert_int_equal(f->session.unacked_count, 1);
+    assert_int_equal(f->session.inflight.count, 1);
 }
 
 static void
@@ -125,11 +128,11 @@ test_what_was_acked_meanwhile_is_not_reported(void **state)
     assert_true(window_enter(&f->session, f->notes[1]));
     window_drop(&f->session, f->notes[1]);
     window_drop(&f->session, f->notes[1]);
-    assert_int_equal(f->session.unacked_count, 0);
+    assert_int_equal(f->session.inflight.count, 0);
 }
 
 static void
-test_doubt_lets_go_of_what_is_not_confirmed(void **state)
+test_reconciling_drops_what_is_not_confirmed(void **state)
 {
     struct fixture *f = *state;
 
@@ -137,20 +140,20 @@ test_doubt_lets_go_of_what_is_not_confirmed(void **state)
     assert_true(window_enter(&f->session, f->notes[1]));
     window_wrote(&f->session, f->notes[0]);
     window_wrote(&f->session, f->notes[1]);
-    window_drop_doubtful(&f->session); /* nothing is doubted */
-    assert_int_equal(f->session.unacked_count, 2);
-    f->session.is_doubting = true;
-    window_doubt(&f->session);
-    window_confirm(&f->session, f->notes[1]->frame.as.note.id);
-    window_drop_doubtful(&f->session);
-    assert_int_equal(f->session.unacked_count, 1);
-    assert_int_equal(f->session.unacked[0].id[15], 1);
+    window_drop_refuted(&f->session); /* nothing is reconciled */
+    assert_int_equal(f->session.inflight.count, 2);
+    f->session.inbox.reconcile = INBOX_RECONCILE_RUNNING;
+    inflight_recheck(&f->session.inflight);
+    inflight_confirm(&f->session.inflight, f->notes[1]->frame.as.note.id);
+    window_drop_refuted(&f->session);
+    assert_int_equal(f->session.inflight.count, 1);
+    assert_int_equal(f->session.inflight.entries[0].id[15], 1);
     assert_int_equal(f->hub.shown_count, 3); /* the store is told of that one again */
-    assert_false(f->session.is_doubting);
+    assert_false(inbox_is_reconciling(&f->session.inbox));
 }
 
 static void
-test_a_doubt_amid_the_inbox_is_for_the_next_reading(void **state)
+test_a_reconciliation_wanted_during_a_reading_is_for_the_next_one(void **state)
 {
     struct fixture *f = *state;
 
@@ -159,13 +162,13 @@ test_a_doubt_amid_the_inbox_is_for_the_next_reading(void **state)
     f->hub.shown_count = 0; /* as if it were reported: nothing holds up the inbox */
     f->session.state = SESSION_INBOX;
     session_doubt(&f->session);
-    window_drop_doubtful(&f->session); /* at the end of the inbox, begun before */
-    assert_int_equal(f->session.unacked_count, 1);
+    window_drop_refuted(&f->session); /* at the end of the inbox, begun before */
+    assert_int_equal(f->session.inflight.count, 1);
     f->session.state = SESSION_LIVE;
     session_refill(&f->session, false);
     assert_int_equal(f->session.state, SESSION_INBOX);
-    window_drop_doubtful(&f->session);
-    assert_int_equal(f->session.unacked_count, 0);
+    window_drop_refuted(&f->session);
+    assert_int_equal(f->session.inflight.count, 0);
     f->hub.shown_count = 1;
 }
 
@@ -191,11 +194,11 @@ test_the_inbox_is_read_after_the_answers_that_come_before_it(void **state)
     struct fixture *f = *state;
 
     window_defer(&f->session);
-    f->session.deferring_count = 1; /* of a report under way */
+    f->session.inbox.held_count = 1; /* of a report under way */
     session_refill(&f->session, false);
     assert_int_equal(f->session.state, SESSION_LIVE);
     assert_true(f->hub.refill_waits);
-    f->session.deferring_count = 0;
+    f->session.inbox.held_count = 0;
     session_refill(&f->session, false);
     assert_int_equal(f->session.state, SESSION_INBOX);
 }
@@ -219,9 +222,9 @@ test_a_poll_does_not_go_past_what_it_was_not_shown(void **state)
     struct fixture *f = *state;
 
     f->session.is_poll = true;
-    f->session.has_unread = true;
+    f->session.inbox.has_unread = true;
     assert_false(window_enter(&f->session, f->notes[0]));
-    f->session.has_unread = false;
+    f->session.inbox.has_unread = false;
     assert_true(backlog_waits(&f->session));
     assert_false(window_enter(&f->session, f->notes[1]));
 }
@@ -246,7 +249,7 @@ test_what_found_no_room_is_told_until_it_is_shown(void **state)
     struct fixture *f = *state;
     const struct backlog *told;
 
-    f->session.window = 1;
+    f->session.inflight.size = 1;
     assert_true(window_enter(&f->session, f->notes[0]));
     assert_false(f->session.has_backlog);
     f->session.cursor = place(0);
@@ -278,7 +281,7 @@ test_what_overtakes_tells_what_the_overtaken_told(void **state)
     const struct backlog *told;
     struct note *queued;
 
-    f->session.window = 1;
+    f->session.inflight.size = 1;
     assert_true(window_enter(&f->session, f->notes[0]));
     f->session.cursor = place(0);
     assert_false(window_enter(&f->session, f->notes[1]));
@@ -302,7 +305,7 @@ test_what_was_there_before_is_not_of_the_backlog(void **state)
 {
     struct fixture *f = *state;
 
-    f->session.window = 1;
+    f->session.inflight.size = 1;
     f->session.cursor = place(1);
     assert_true(window_enter(&f->session, f->notes[3]));
     assert_false(window_enter(&f->session, f->notes[2]));
@@ -320,7 +323,7 @@ test_a_notification_that_was_not_counted_hides_no_loss(void **state)
 {
     struct fixture *f = *state;
 
-    f->session.window = 1;
+    f->session.inflight.size = 1;
     f->session.cursor = place(0);
     assert_true(window_enter(&f->session, f->notes[0]));
     assert_false(window_enter(&f->session, f->notes[3]));
@@ -336,13 +339,13 @@ test_of_an_inbox_nothing_goes_past_what_found_no_room(void **state)
 {
     struct fixture *f = *state;
 
-    f->session.window = 1;
+    f->session.inflight.size = 1;
     f->session.state = SESSION_INBOX;
     assert_true(take_from_inbox(f, 0));
     assert_false(take_from_inbox(f, 1));
     window_forget(&f->session, f->notes[0]->frame.as.note.id);
     assert_false(take_from_inbox(f, 2));
-    window_inbox_read(&f->session);
+    inbox_end(&f->session.inbox);
     assert_true(take_from_inbox(f, 1));
 }
 
@@ -359,10 +362,10 @@ main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_what_was_acked_meanwhile_is_not_reported, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(test_doubt_lets_go_of_what_is_not_confirmed, set_up,
+        cmocka_unit_test_setup_teardown(test_reconciling_drops_what_is_not_confirmed, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(test_a_doubt_amid_the_inbox_is_for_the_next_reading, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_a_reconciliation_wanted_during_a_reading_is_for_the_next_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_poll_is_shown_what_there_is_room_for, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_a_poll_does_not_go_past_what_it_was_not_shown, set_up,

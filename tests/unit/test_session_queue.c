@@ -412,7 +412,7 @@ static void
 test_what_is_left_out_when_short(void **state)
 {
     (void)state;
-    session.window = 10;
+    session.inflight.size = 10;
     hub.shed.hold[0] = (struct entry_id){100, 0};
     assert_true(is_kept(101, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
     hub.shed.pressure.level = PRESSURE_LOW;

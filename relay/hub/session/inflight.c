@@ -1,0 +1,93 @@
+/* inflight.c: the notifications that one session was sent and that are not acknowledged yet. */
+#include "hub/session/inflight.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+#define FIRST_ROOM 4
+
+struct inflight_entry *
+inflight_find(const struct inflight *inflight, const unsigned char id[16])
+{
+    for (int i = 0; i < inflight->count; i++) {
+        if (memcmp(inflight->entries[i].id, id, 16) == 0)
+            return &inflight->entries[i];
+    }
+    return NULL;
+}
+
+static void
+make_room(struct inflight *inflight)
+{
+    int room = inflight->room == 0 ? FIRST_ROOM : inflight->room * 2;
+
+    if (inflight->count < inflight->room)
+        return;
+    inflight->room = room < inflight->size ? room : inflight->size;
+    inflight->entries =
+        memory_grow(inflight->entries, (size_t)inflight->room * sizeof(*inflight->entries));
+}
+
+void
+inflight_add(struct inflight *inflight, const struct note *note)
+{
+    struct inflight_entry *entry;
+
+    make_room(inflight);
+    entry = &inflight->entries[inflight->count++];
+    *entry = (struct inflight_entry){
+        .shard = note->shard,
+        .backoff = note->frame.as.note.backoff,
+        .ack_timeout_ms = note->frame.as.note.ack_timeout_ms,
+        .is_retried = (note->frame.flags & FRAME_RETRY_ENABLED) != 0,
+        .is_open = note->is_open,
+    };
+    memcpy(entry->id, note->frame.as.note.id, sizeof(entry->id));
+}
+
+void
+inflight_remove(struct inflight *inflight, struct inflight_entry *entry)
+{
+    *entry = inflight->entries[--inflight->count];
+}
+
+bool
+inflight_repeat(struct inflight_entry *entry)
+{
+    bool again = entry->is_missed && entry->is_written;
+
+    entry->is_missed = false;
+    entry->is_written = entry->is_written && !again;
+    return again;
+}
+
+void
+inflight_recheck(struct inflight *inflight)
+{
+    for (int i = 0; i < inflight->count; i++)
+        inflight->entries[i].needs_recheck = inflight->entries[i].is_written;
+}
+
+void
+inflight_confirm(struct inflight *inflight, const unsigned char id[16])
+{
+    struct inflight_entry *entry = inflight_find(inflight, id);
+
+    if (entry != NULL)
+        entry->needs_recheck = false;
+}
+
+bool
+inflight_is_refuted(const struct inflight_entry *entry)
+{
+    return entry->needs_recheck && !entry->is_open;
+}
+
+void
+inflight_free(struct inflight *inflight)
+{
+    free(inflight->entries);
+    *inflight = (struct inflight){.size = inflight->size};
+}

@@ -1,0 +1,93 @@
+/* test_inbox.c: does a session read its user's inbox again when, and as far as, it has to? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "hub/session/inbox.h"
+
+static void
+test_it_is_deferred_once(void **state)
+{
+    struct inbox inbox = {.refill = INBOX_REFILL_NONE};
+
+    (void)state;
+    assert_true(inbox_defer(&inbox));
+    assert_false(inbox_defer(&inbox));
+    assert_int_equal(inbox.refill, INBOX_REFILL_WHEN_ROOM);
+    inbox_begin(&inbox);
+    assert_string_equal(inbox.at, "0");
+    assert_false(inbox_is_deferred(&inbox));
+    assert_true(inbox_defer(&inbox));
+}
+
+static void
+test_a_missed_retry_needs_no_room(void **state)
+{
+    struct inbox inbox = {.refill = INBOX_REFILL_NONE};
+
+    (void)state;
+    inbox_miss(&inbox);
+    assert_true(inbox_has_missed(&inbox));
+    assert_false(inbox_is_deferred(&inbox));
+    assert_true(inbox_defer(&inbox)); /* it is live now */
+    assert_int_equal(inbox.refill, INBOX_REFILL_NOW);
+    inbox_miss(&inbox);
+    assert_int_equal(inbox.refill, INBOX_REFILL_NOW);
+    inbox_begin(&inbox);
+    assert_true(inbox_defer(&inbox));
+    inbox_miss(&inbox);
+    assert_int_equal(inbox.refill, INBOX_REFILL_NOW);
+}
+
+static void
+test_a_reconciliation_is_one_whole_reading(void **state)
+{
+    struct inbox inbox = {.refill = INBOX_REFILL_NONE};
+
+    (void)state;
+    inbox_want_reconcile(&inbox);
+    assert_false(inbox_is_reconciling(&inbox));
+    inbox_end_reconcile(&inbox); /* of a reading that began before */
+    inbox_begin(&inbox);
+    assert_true(inbox_is_reconciling(&inbox));
+    inbox_want_reconcile(&inbox);
+    inbox_end_reconcile(&inbox);
+    assert_false(inbox_is_reconciling(&inbox));
+    inbox_begin(&inbox);
+    assert_true(inbox_is_reconciling(&inbox));
+    inbox_end_reconcile(&inbox);
+    inbox_begin(&inbox);
+    assert_false(inbox_is_reconciling(&inbox));
+}
+
+static void
+test_what_is_acknowledged_during_a_reading_is_known_until_its_end(void **state)
+{
+    struct inbox inbox = {.refill = INBOX_REFILL_NONE};
+    const unsigned char a[16] = {1}, b[16] = {2};
+
+    (void)state;
+    inbox_keep_acked(&inbox, a);
+    inbox_keep_acked(&inbox, b);
+    inbox.has_refused = true;
+    assert_true(inbox_was_acked(&inbox, a));
+    assert_true(inbox_was_acked(&inbox, b));
+    inbox_end(&inbox);
+    assert_false(inbox_was_acked(&inbox, a));
+    assert_false(inbox.has_refused);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_it_is_deferred_once),
+        cmocka_unit_test(test_a_missed_retry_needs_no_room),
+        cmocka_unit_test(test_a_reconciliation_is_one_whole_reading),
+        cmocka_unit_test(test_what_is_acknowledged_during_a_reading_is_known_until_its_end),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
