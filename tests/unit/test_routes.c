@@ -1,0 +1,103 @@
+/* test_routes.c: is each line of the gate's route table complete? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gate/routes.h"
+
+#define BEGINS(text, with) (strncmp((text), (with), strlen(with)) == 0)
+
+/* router.c starts a request by one of the two. */
+static void
+test_each_route_responds_or_handles(void **state)
+{
+    (void)state;
+    for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++)
+        assert_true((route->respond != NULL) != (route->handle != NULL));
+}
+
+static void
+test_only_a_post_has_a_body(void **state)
+{
+    (void)state;
+    for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++) {
+        if (route->respond != NULL) {
+            assert_string_equal(route->methods, "GET, HEAD");
+            assert_int_equal(route->body_max, 0);
+        } else if (strcmp(route->methods, "POST") == 0) {
+            assert_in_range(route->body_max, 1, GATE_BODY_MAX);
+        } else {
+            assert_string_equal(route->methods, "GET");
+            assert_int_equal(route->body_max, 0);
+        }
+    }
+}
+
+static void
+test_a_path_is_there_once(void **state)
+{
+    (void)state;
+    for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++) {
+        for (const struct gate_route *other = route + 1; other->path != NULL; other++)
+            assert_string_not_equal(route->path, other->path);
+    }
+}
+
+static void
+test_a_stream_has_its_callbacks(void **state)
+{
+    (void)state;
+    for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++) {
+        if (!route->is_stream)
+            continue;
+        assert_non_null(route->on_lines);
+        assert_non_null(route->on_sweep);
+        assert_non_null(route->on_end);
+    }
+}
+
+static void
+test_the_console_is_for_admins(void **state)
+{
+    (void)state;
+    for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++) {
+        bool is_console = BEGINS(route->path, "/console") || BEGINS(route->path, "/v1/console");
+
+        assert_int_equal(route->is_console, is_console);
+        if (!is_console)
+            continue;
+        assert_int_equal(route->side, GATE_SIDE_ADMIN);
+        if (route->handle != NULL)
+            assert_true(route->claim == GATE_CLAIM_ADMIN ||
+                        route->claim == GATE_CLAIM_ADMIN_AND_PUBLISH);
+    }
+}
+
+static void
+test_headers_have_a_place(void **state)
+{
+    (void)state;
+    for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++) {
+        if (route->read_headers != NULL)
+            assert_true(route->own_bytes > 0 && route->free_own != NULL);
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_route_responds_or_handles),
+        cmocka_unit_test(test_only_a_post_has_a_body),
+        cmocka_unit_test(test_a_path_is_there_once),
+        cmocka_unit_test(test_a_stream_has_its_callbacks),
+        cmocka_unit_test(test_the_console_is_for_admins),
+        cmocka_unit_test(test_headers_have_a_place),
+    };
+
+    return cmocka_run_group_tests_name("routes", tests, NULL, NULL);
+}
