@@ -1,0 +1,93 @@
+/* test_lws_workarounds.c: which heads would libwebsockets misread, and does the edit help? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gate/net/lws_workarounds.h"
+#include "wire/http_head.h"
+
+#define HEAD_MAX 8192
+
+static bool
+hides(const char *fields)
+{
+    char head[512];
+    int len = snprintf(head, sizeof(head), "GET / HTTP/1.1\r\n%s\r\n", fields);
+
+    return workaround_head_hides(head, (size_t)len, false);
+}
+
+static void
+whole_names_hide_nothing(void **state)
+{
+    (void)state;
+    assert_false(hides("Host: x\r\nAccept: y\r\nAuthorization: Bearer z\r\n"));
+    assert_false(hides("Host: x\r\nX-Mine: y\r\nAuthorization: Bearer z\r\n"));
+}
+
+static void
+the_beginning_of_a_name_hides_the_next_header(void **state)
+{
+    (void)state;
+    assert_true(hides("A: y\r\nAuthorization: Bearer z\r\n"));
+    assert_true(hides("Acc: y\r\nIdempotency-Key: z\r\n"));
+    assert_true(hides("ho: y\r\ntraceparent: z\r\n"));
+}
+
+static void
+a_header_that_nobody_reads_may_be_hidden(void **state)
+{
+    (void)state;
+    assert_false(hides("A: y\r\nX-Mine: z\r\nHost: x\r\n"));
+}
+
+static void
+the_beginning_of_a_name_hides_the_end(void **state)
+{
+    (void)state;
+    assert_true(hides("Host: x\r\nA: y\r\n"));
+}
+
+static void
+a_colon_in_the_value_ends_the_search(void **state)
+{
+    (void)state;
+    assert_false(hides("A: y:z\r\nAuthorization: Bearer z\r\n"));
+}
+
+static void
+an_edit_hides_nothing(void **state)
+{
+    char text[] = "GET / HTTP/1.1\r\nHost: x\r\nA: y\r\nAuthorization: Bearer z\r\n"
+                  "Connection: Upgrade\r\nUpgrade: h2c\r\nAcc: y\r\n\r\n";
+    struct http_head head;
+    const char *why = NULL;
+
+    (void)state;
+    assert_int_equal(http_head_check(text, sizeof(text) - 1, HEAD_MAX, &head, &why), RC_OK);
+    assert_true(workaround_needs_edit(text, &head));
+    workaround_edit_head(text, &head);
+    assert_false(workaround_head_hides(text, head.len, false));
+    assert_non_null(strstr(text, "\r\nXpgrade: h2c\r\n"));
+    assert_non_null(strstr(text, "\r\nAuthorization: Bearer z\r\n"));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_names_hide_nothing),
+        cmocka_unit_test(the_beginning_of_a_name_hides_the_next_header),
+        cmocka_unit_test(a_header_that_nobody_reads_may_be_hidden),
+        cmocka_unit_test(the_beginning_of_a_name_hides_the_end),
+        cmocka_unit_test(a_colon_in_the_value_ends_the_search),
+        cmocka_unit_test(an_edit_hides_nothing),
+    };
+
+    return cmocka_run_group_tests_name("lws_workarounds", tests, NULL, NULL);
+}
