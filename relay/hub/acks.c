@@ -141,8 +141,8 @@ hub_nack(struct hub *hub, const char *user, const char *const *ids, size_t count
 void
 session_nack(struct session *session, const char *const *ids, size_t count, int64_t delay_ms)
 {
-    if (hub_nack(session->hub, session->user, ids, count, delay_ms) != RC_OK)
-        refuse(&session->hub->nacks_refused, session->user,
+    if (hub_nack(session->hub, session->client.user, ids, count, delay_ms) != RC_OK)
+        refuse(&session->hub->nacks_refused, session->client.user,
                "nacks found no way to the store; their messages come again after the ack "
                "time-out");
 }

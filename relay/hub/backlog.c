@@ -32,7 +32,7 @@ tally_remove(struct tally *tally, const unsigned char id[16])
 static void
 set(struct session *session, struct backlog *backlog)
 {
-    session->backlog = backlog;
+    session->order.backlog = backlog;
     session->has_backlog = backlog != NULL;
 }
 
@@ -40,7 +40,7 @@ set(struct session *session, struct backlog *backlog)
 static void
 end_if_empty(struct session *session)
 {
-    const struct backlog *backlog = session->backlog;
+    const struct backlog *backlog = session->order.backlog;
 
     if (backlog == NULL || backlog->waits.count > 0 || backlog->is_gone ||
         !session_is_idle(session))
@@ -51,7 +51,7 @@ end_if_empty(struct session *session)
 void
 backlog_free(struct session *session)
 {
-    free(session->backlog);
+    free(session->order.backlog);
     set(session, NULL);
 }
 
@@ -62,36 +62,36 @@ backlog_carry(struct session *session, const struct backlog *told)
     if (told->waits.count == 0 && !told->is_gone)
         return;
     set(session, memory_new(sizeof(*told)));
-    *session->backlog = *told;
+    *session->order.backlog = *told;
 }
 
 void
 backlog_add(struct session *session, const struct note *note)
 {
-    if (session->backlog == NULL)
-        set(session, memory_new(sizeof(*session->backlog)));
-    if (session->backlog->waits.count == 0)
-        session->backlog->behind = session_reached(session);
-    tally_add(&session->backlog->waits, note->frame.as.note.id);
+    if (session->order.backlog == NULL)
+        set(session, memory_new(sizeof(*session->order.backlog)));
+    if (session->order.backlog->waits.count == 0)
+        session->order.backlog->behind = session_reached(session);
+    tally_add(&session->order.backlog->waits, note->frame.as.note.id);
 }
 
 bool
 backlog_waits(const struct session *session)
 {
-    return session->backlog != NULL && session->backlog->waits.count > 0;
+    return session->order.backlog != NULL && session->order.backlog->waits.count > 0;
 }
 
 void
 backlog_asked(struct session *session, const struct note *note)
 {
-    tally_add(&session->backlog->asked, note->frame.as.note.id);
+    tally_add(&session->order.backlog->asked, note->frame.as.note.id);
 }
 
 /* Of notifications that this session was not sent, some are in the inbox, or were. */
 static bool
 has_older(const struct session *session)
 {
-    const struct backlog *backlog = session->backlog;
+    const struct backlog *backlog = session->order.backlog;
 
     if (session->inbox.has_unread)
         return true;
@@ -101,7 +101,7 @@ has_older(const struct session *session)
 bool
 backlog_decide(struct session *session, const struct note *note, bool is_unowed)
 {
-    struct backlog *backlog = session->backlog;
+    struct backlog *backlog = session->order.backlog;
     bool is_hidden = !topics_show(session->topics, note->frame.as.note.topic);
     bool is_given = is_unowed && (is_hidden || !has_older(session));
 
@@ -120,14 +120,14 @@ backlog_has(const struct session *session, unsigned shard, uint64_t score)
 
     if (!backlog_waits(session))
         return false;
-    behind = session->backlog->behind;
+    behind = session->order.backlog->behind;
     return score > entry_id_score(*place_in(&behind, shard));
 }
 
 void
 backlog_take(struct session *session, const struct note *note)
 {
-    struct backlog *backlog = session->backlog;
+    struct backlog *backlog = session->order.backlog;
 
     if (!backlog_has(session, note->shard, note->score))
         return;
@@ -142,7 +142,7 @@ backlog_take(struct session *session, const struct note *note)
 void
 backlog_lose(struct session *session)
 {
-    struct backlog *backlog = session->backlog;
+    struct backlog *backlog = session->order.backlog;
 
     if (backlog == NULL)
         return;
@@ -154,7 +154,7 @@ backlog_lose(struct session *session)
 void
 backlog_forget(struct session *session)
 {
-    struct backlog *backlog = session->backlog;
+    struct backlog *backlog = session->order.backlog;
 
     if (backlog == NULL)
         return;
@@ -172,9 +172,9 @@ const struct backlog *
 backlog_told(const struct session *session, struct place place, const struct note *overtaken)
 {
     static const struct backlog unknown = {.is_gone = true};
-    const struct backlog *told = overtaken != NULL ? overtaken->told : session->backlog;
+    const struct backlog *told = overtaken != NULL ? overtaken->told : session->order.backlog;
 
-    if (overtaken != NULL && overtaken->score != 0 && session->backlog != NULL)
+    if (overtaken != NULL && overtaken->score != 0 && session->order.backlog != NULL)
         return &unknown;
     if (told == NULL || told->is_gone)
         return told;
@@ -184,10 +184,10 @@ backlog_told(const struct session *session, struct place place, const struct not
 void
 session_tell_gone(struct session *session)
 {
-    if (session->backlog == NULL || !session_is_idle(session))
+    if (session->order.backlog == NULL || !session_is_idle(session))
         return;
-    if (session->backlog->is_gone) {
-        session->backlog->is_gone = false;
+    if (session->order.backlog->is_gone) {
+        session->order.backlog->is_gone = false;
         session_gap(session, session_reached(session), session_reached(session), "shed");
     }
     end_if_empty(session);

@@ -76,7 +76,7 @@ here_announce(struct hub *hub)
         if (audience->key_len < sizeof(USER_KIND) ||
             memcmp(audience->key, USER_KIND, sizeof(USER_KIND) - 1) != 0)
             continue;
-        users[count++] = audience->members->session->user;
+        users[count++] = audience->members->session->client.user;
         if (count < HERE_IN_ONE_CALL)
             continue;
         tell(hub, what, users, count, on_announced);

@@ -88,7 +88,7 @@ offer_to_parts(struct hub *hub, struct bytes target, struct note *note, struct r
     if (smallest == NULL)
         return;
     DL_FOREACH (smallest->members, member) {
-        if (audience_has_all(member->session->memberships, &parts))
+        if (audience_has_all(member->session->groups.memberships, &parts))
             offer_one(hub, member->session, note, run);
     }
 }
@@ -219,12 +219,12 @@ on_member(void *ctx, const struct reader_member *member)
         return;
     DL_FOREACH_SAFE (user->members, of_user, next) {
         struct session *session = of_user->session;
-        if (session->state == SESSION_GROUPING || session->is_regrouping)
-            session->groups_stale = true;
+        if (session_awaits_groups(session))
+            session->groups.state = GROUPS_STALE;
         else if (member->added)
             session_join(session, group_key, group_len);
         else
-            audience_leave(&hub->audiences, &session->memberships, group_key, group_len);
+            audience_leave(&hub->audiences, &session->groups.memberships, group_key, group_len);
     }
 }
 

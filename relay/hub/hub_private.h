@@ -106,9 +106,27 @@ struct hub {
 };
 
 /*
- * GROUPING (asks for memberships) -> CHECKING (is the client's position still held?) -> INBOX
- * (what waits for an ack) -> CATCHING_UP (entries since the position) -> LIVE. A live session whose
- * queue is full goes back to CATCHING_UP. session_step does what comes next in each of them.
+ * What a session does next; session_step starts it, and session_set_state alone changes it. In all
+ * but LIVE and CLOSED at most one request to the store is under way for the session itself.
+ *
+ * GROUPING: it asks the store for its user's memberships. Nothing was sent, not even `connected`.
+ * Then: CHECKING.
+ *
+ * CHECKING: it looks up whether all that follows the client's position still exists, and whether
+ * the backlog that the position reports still waits. It ends with `connected`, after a `gap` if
+ * something was lost. Then: INBOX.
+ *
+ * INBOX: it reads its user's inbox page by page: notifications up to its cursor that wait for an
+ * acknowledgement. It ends at the last page, or when the in-flight window is full. New
+ * notifications are not offered: they follow the cursor. Then: CATCHING_UP.
+ *
+ * CATCHING_UP: it reads what follows its cursor, from the replay buffer or from the store. A full
+ * outbound queue suspends that until the socket took something. Then: LIVE.
+ *
+ * LIVE: the hub offers it new notifications. It falls back to CATCHING_UP when its queue is full,
+ * and to INBOX when notifications there can be sent now (see enum inbox_refill).
+ *
+ * CLOSED: the socket is gone. It is freed once no answer of the store and no list holds it.
  */
 enum __attribute__((packed)) session_state {
     SESSION_GROUPING,
@@ -119,12 +137,70 @@ enum __attribute__((packed)) session_state {
     SESSION_CLOSED
 };
 
+/*
+ * The memberships of clairon.member, as the store answered last. Nothing is judged by them while
+ * they may be those of before.
+ *
+ * CURRENT: they are followed change by change.
+ * WANTED: they are asked for once the store is back.
+ * ASKED: the answer is under way.
+ * STALE: likewise, but it may have been made before a change: then they are asked for again.
+ */
+enum groups_state { GROUPS_CURRENT, GROUPS_WANTED, GROUPS_ASKED, GROUPS_STALE };
+
+struct session_groups {
+    struct membership *memberships;
+    enum groups_state state;
+};
+
+/* What the client brought, and what `connected` reports of it. */
+struct session_client {
+    char *user;
+    char *name; /* for the log */
+    int64_t expires_s;
+    int64_t request_id;
+    bool has_request_id;
+    unsigned char own_shard; /* of its user */
+};
+
+/* Lines of its own, sent before notifications, and the gaps that are to be announced by them. */
+struct session_control {
+    struct buffer lines;    /* each with its '\n' */
+    struct place lost_from; /* where a gap that is not announced yet begins .. */
+    const char *lost_why;   /* .. and why; NULL: there is none */
+    bool has_shed;          /* notifications were left out in this stretch */
+};
+
+/* How its socket takes what is sent. */
+struct session_socket {
+    void *handle;
+    const struct session_transport *transport;
+};
+
+/* While the socket takes nothing; both 0 unless session->is_timed. */
+struct session_stall {
+    size_t passed_bytes; /* offered while the session was paused */
+    int64_t taken_us;    /* when it last took something; monotonic */
+};
+
+/* Answers of the store. */
+struct session_requests {
+    unsigned count;  /* under way, that hold the session's address */
+    bool is_awaited; /* one of them, or its turn to resume, will call session_step */
+    bool has_failed; /* the last one reported an error */
+};
+
+struct session_order {
+    struct backlog *backlog; /* NULL: none, and nothing to report of one */
+    struct row_order *rows;  /* NULL: no notification of a row that needs an ack was queued yet */
+};
+
 struct session { /* from a pool: at the start of a cache line */
     struct hub *hub;
-    struct membership *memberships;
     struct topics *topics; /* that it is shown; NULL: all */
     struct session *next;
     struct session *prev;
+    struct session_requests requests;
     struct outbound outbound;
     /* With the second half of `outbound` one cache line: all that a fan-out reads of a session. */
     enum session_state state;
@@ -132,47 +208,21 @@ struct session { /* from a pool: at the start of a cache line */
     bool is_waking;   /* in hub->waking: not freed before it is taken out */
     bool has_said;    /* lines of its own wait, or a gap that is not told yet */
     bool has_topics;  /* it is not shown all: see topics */
-    bool is_timed;    /* taken_us or passed_bytes is set */
-    bool has_backlog; /* its lines tell of one: see backlog */
+    bool is_timed;    /* see stall */
+    bool has_backlog; /* its lines report one: see order */
     bool is_poll;     /* it lasts for one answer */
     struct session *waking_next;
-    void *socket;
-    const struct session_transport *transport;
+    struct session_socket socket;
     struct place cursor; /* all up to here was queued, or was not for this user */
     /* The rest, from the cursor's own half on. */
-    struct buffer said;  /* control lines, each with its '\n' */
-    size_t passed_bytes; /* offered while it was paused and its socket took nothing */
-    int64_t taken_us;    /* when its socket last took something, while it is blocked; monotonic */
-    struct session *resume_next; /* while waits_for_turn: see resume.c */
-    struct session *resume_prev;
-    char *user;
-    char *name; /* for the log */
-    char *pos;  /* what the client brought; NULL once used */
-    int64_t expires_s;
-    int64_t request_id;
-    bool has_request_id;
-    bool has_failed; /* the store's last answer was none */
-    bool is_awaited; /* an answer of the store, or its turn, will call session_step */
-    bool waits_for_turn;
-    bool is_regrouping;      /* memberships are being asked for again */
-    bool groups_stale;       /* they changed while they were being asked for */
-    bool wants_regroup;      /* they are to be asked for once the store is back */
-    bool is_caught_up;       /* it was live once */
-    bool has_shed;           /* what was left out in this stretch is not told yet */
-    unsigned asked;          /* answers under way that hold this pointer */
-    unsigned char own_shard; /* of its user */
-    bool is_going_on;        /* .. and the one before told where this one goes on */
-    union {
-        struct place checked;  /* nothing was lost between its position and here; then: */
-        struct place began_at; /* where it was to go on */
-    };
-    unsigned checked_pages;
-    struct backlog *backlog; /* NULL: none, and nothing to tell of one */
-    struct row_order *rows;  /* NULL: no notification of a row that needs an ack was queued yet */
+    struct session_groups groups;
+    struct session_client client;
+    struct session_control control;
+    struct session_stall stall;
+    struct session_order order;
+    struct session_resume resume;
     struct inbox inbox;
     struct inflight inflight;
-    struct place lost_from; /* where a gap that is not told yet begins .. */
-    const char *lost_why;   /* .. and why; NULL: there is none */
 };
 
 _Static_assert(offsetof(struct session, outbound.run) == 64 &&
@@ -180,6 +230,7 @@ _Static_assert(offsetof(struct session, outbound.run) == 64 &&
                "a fan-out reads one cache line of a session");
 
 /* session.c */
+/* Aborts on a transition that the states above do not name: every one can become CLOSED. */
 void session_set_state(struct session *session, enum session_state state);
 /*
  * Queues it (a reference of its own), unless it needs an ack and the window is full: then it stays
@@ -298,6 +349,8 @@ bool session_answered(struct session *session, enum rc rc);
 /* Asked: the answer calls session_step; not asked: the store's return does. */
 void session_await(struct session *session, enum rc asked);
 void session_regroup(struct session *session);
+/* The answer that is under way may have been made before a change of the memberships. */
+bool session_awaits_groups(const struct session *session);
 /* clairon.member has its user in this audience from now on. */
 void session_join(struct session *session, const char *key, size_t len);
 /* The store was emptied: nothing before the hub's head exists any more. */

@@ -101,7 +101,7 @@ has_turn(const struct hub *hub, struct resume_user *user)
 bool
 resume_is_spent(struct session *session)
 {
-    struct resume_user *user = find(session->hub, session->user);
+    struct resume_user *user = find(session->hub, session->client.user);
 
     if (user == NULL)
         return false;
@@ -119,9 +119,9 @@ wait_for_budget(struct hub *hub)
 static void
 wait_for_turn(struct hub *hub, struct resume_user *user, struct session *session)
 {
-    session->is_awaited = true; /* session_step asks for nothing else */
-    session->waits_for_turn = true;
-    DL_APPEND2(user->waiting, session, resume_prev, resume_next);
+    session->requests.is_awaited = true; /* session_step asks for nothing else */
+    session->resume.waits_for_turn = true;
+    DL_APPEND2(user->waiting, session, resume.prev, resume.next);
     if (!user->is_busy) {
         stats_add(hub->stats, STAT_HUB_RESUME_WAITS, 1);
         wait_for_budget(hub);
@@ -131,9 +131,9 @@ wait_for_turn(struct hub *hub, struct resume_user *user, struct session *session
 static void
 stop_waiting(struct resume_user *user, struct session *session)
 {
-    DL_DELETE2(user->waiting, session, resume_prev, resume_next);
-    session->waits_for_turn = false;
-    session->is_awaited = false;
+    DL_DELETE2(user->waiting, session, resume.prev, resume.next);
+    session->resume.waits_for_turn = false;
+    session->requests.is_awaited = false;
 }
 
 /* Each of them asks again for what it needs by now, which may be nothing. */
@@ -179,7 +179,7 @@ resume_range(struct session *session, struct place after, size_t max, store_page
 
     if (hub->config->delivery.resume_pages > 0) {
         forget_one(hub);
-        user = find_or_add(hub, session->user);
+        user = find_or_add(hub, session->client.user);
         if (!has_turn(hub, user)) {
             wait_for_turn(hub, user, session);
             return;
@@ -187,7 +187,7 @@ resume_range(struct session *session, struct place after, size_t max, store_page
         user->left -= 1;
         user->is_busy = true;
     }
-    rc = store_range(hub->store, session->own_shard, after, session_head(session), max, done,
+    rc = store_range(hub->store, session->client.own_shard, after, session_head(session), max, done,
                      session);
     session_await(session, rc);
     if (rc == RC_OK)
@@ -200,7 +200,7 @@ void
 resume_answered(struct session *session)
 {
     struct hub *hub = session->hub;
-    struct resume_user *user = find(hub, session->user);
+    struct resume_user *user = find(hub, session->client.user);
 
     if (user == NULL)
         return;
@@ -215,8 +215,8 @@ resume_answered(struct session *session)
 void
 resume_leave(struct session *session)
 {
-    if (session->waits_for_turn)
-        stop_waiting(find(session->hub, session->user), session);
+    if (session->resume.waits_for_turn)
+        stop_waiting(find(session->hub, session->client.user), session);
 }
 
 void

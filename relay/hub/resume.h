@@ -24,6 +24,21 @@ struct resumes {
     bool is_serving;           /* no user is forgotten meanwhile */
 };
 
+/* Where a session resumes, and its turn to read pages. */
+struct session_resume {
+    char *pos; /* what the client brought; NULL once used */
+    union {
+        struct place checked;  /* nothing was lost between its position and here; then: */
+        struct place began_at; /* where it was to resume */
+    };
+    struct session *next; /* of the same user, while waits_for_turn */
+    struct session *prev;
+    unsigned checked_pages;
+    bool is_continued; /* a poll: the one before reported where this one resumes */
+    bool waits_for_turn;
+    bool is_caught_up; /* it was live once */
+};
+
 /* The budget of its user is used up. */
 bool resume_is_spent(struct session *session);
 

@@ -65,14 +65,14 @@ static struct topic_newest *
 find(struct session *session, struct bytes topic)
 {
     uint64_t hash = hash_of(topic);
-    struct row_order *rows = session->rows;
+    struct row_order *rows = session->order.rows;
     struct topic_newest *found;
 
     for (unsigned i = 0; rows != NULL && i < rows->count; i++) {
         if (rows->topics[i].topic == hash)
             return &rows->topics[i];
     }
-    session->rows = rows = make_room(rows);
+    session->order.rows = rows = make_room(rows);
     found = rows->count < rows->room ? &rows->topics[rows->count++] : evict_oldest(rows);
     *found = (struct topic_newest){hash, rows->others};
     return found;
@@ -96,13 +96,14 @@ row_order_pass(struct session *session, struct note *note)
     late = note_new_late(note, session->hub->epoch);
     if (late != NULL)
         return late;
-    log_error(session->name, "could not mark a late notification as a retry: unknown line format");
+    log_error(session->client.name,
+              "could not mark a late notification as a retry: unknown line format");
     return note_ref(note);
 }
 
 void
 row_order_free(struct session *session)
 {
-    free(session->rows);
-    session->rows = NULL;
+    free(session->order.rows);
+    session->order.rows = NULL;
 }

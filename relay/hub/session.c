@@ -17,13 +17,24 @@ static struct pool sessions = {.size = sizeof(struct session)};
 void
 session_set_state(struct session *session, enum session_state state)
 {
+    static const unsigned before[] = {
+        [SESSION_GROUPING] = 0,
+        [SESSION_CHECKING] = 1u << SESSION_GROUPING,
+        [SESSION_INBOX] = 1u << SESSION_CHECKING | 1u << SESSION_CATCHING_UP,
+        [SESSION_CATCHING_UP] = 1u << SESSION_INBOX | 1u << SESSION_LIVE,
+        [SESSION_LIVE] = 1u << SESSION_CATCHING_UP,
+        [SESSION_CLOSED] = ~(1u << SESSION_CLOSED),
+    };
+
+    if ((before[state] & 1u << session->state) == 0)
+        abort();
     session->state = state;
 }
 
 const char *
 session_name(const struct session *session)
 {
-    return session->name;
+    return session->client.name;
 }
 
 /* A user's name may hold anything; a log line's `who` may not. */
@@ -31,8 +42,9 @@ static char *
 make_name(struct session *session)
 {
     char name[SESSION_NAME_MAX];
-    int len = snprintf(name, sizeof(name), "conn=%x-%llx user=%s", (unsigned)getpid(),
-                       (unsigned long long)++session->hub->session_count_ever, session->user);
+    int len =
+        snprintf(name, sizeof(name), "conn=%x-%llx user=%s", (unsigned)getpid(),
+                 (unsigned long long)++session->hub->session_count_ever, session->client.user);
 
     for (char *at = strstr(name, " user=") + 6; at < name + len && *at; at++) {
         if (*at <= ' ' || *at == '"' || *at == '\\' || *at == 0x7f)
@@ -44,7 +56,7 @@ make_name(struct session *session)
 struct bytes
 session_conn(const struct session *session)
 {
-    const char *conn = session->name + strlen("conn=");
+    const char *conn = session->client.name + strlen("conn=");
 
     return (struct bytes){(const unsigned char *)conn, strcspn(conn, " ")};
 }
@@ -58,7 +70,8 @@ join(struct session *session, const char *kind, const char *target)
     struct bytes target_bytes = {(const unsigned char *)target, strlen(target)};
 
     if (audience_key(kind_bytes, target_bytes, key, &len))
-        audience_join(&session->hub->audiences, &session->memberships, session, key, len, false);
+        audience_join(&session->hub->audiences, &session->groups.memberships, session, key, len,
+                      false);
 }
 
 struct session *
@@ -69,28 +82,28 @@ hub_attach(struct hub *hub, const struct session_request *request,
     int most = hub->config->delivery.window;
 
     session->hub = hub;
-    session->transport = transport;
-    session->socket = socket;
-    session->user = memory_text(request->user, strlen(request->user));
-    session->own_shard = (unsigned char)store_shard_of(hub->store, request->user);
+    session->socket.transport = transport;
+    session->socket.handle = socket;
+    session->client.user = memory_text(request->user, strlen(request->user));
+    session->client.own_shard = (unsigned char)store_shard_of(hub->store, request->user);
     if (request->pos != NULL && request->pos[0] != '\0') /* an empty one is none */
-        session->pos = memory_text(request->pos, strlen(request->pos));
-    session->expires_s = request->expires_s;
-    session->request_id = request->request_id;
-    session->has_request_id = request->has_request_id;
+        session->resume.pos = memory_text(request->pos, strlen(request->pos));
+    session->client.expires_s = request->expires_s;
+    session->client.request_id = request->request_id;
+    session->client.has_request_id = request->has_request_id;
     session->is_poll = request->is_poll;
     session->inflight.size = request->window > 0 && request->window < most ? request->window : most;
-    buffer_init(&session->said, SESSION_SAID_MAX);
-    session->name = make_name(session);
+    buffer_init(&session->control.lines, SESSION_SAID_MAX);
+    session->client.name = make_name(session);
     if (request->topics.count > 0 &&
         topics_add(&session->topics, request->topics.names, request->topics.count) != RC_OK)
-        log_error(session->name, "more topics than fit a session: all are shown");
+        log_error(session->client.name, "more topics than fit a session: all are shown");
     session->has_topics = session->topics != NULL;
     DL_APPEND(hub->sessions, session);
-    audience_join(&hub->audiences, &session->memberships, session, AUDIENCE_ALL,
+    audience_join(&hub->audiences, &session->groups.memberships, session, AUDIENCE_ALL,
                   sizeof(AUDIENCE_ALL) - 1, false);
-    if (hub_user_sessions(hub, session->user) == 0)
-        here_arrived(hub, session->user);
+    if (hub_user_sessions(hub, session->client.user) == 0)
+        here_arrived(hub, session->client.user);
     join(session, "USER", request->user);
     for (size_t i = 0; i < request->group_count; i++) {
         /* A token speaks of groups; who the user is, and ALL, are not its to give. */
@@ -104,17 +117,17 @@ hub_attach(struct hub *hub, const struct session_request *request,
 void
 session_free_if_done(struct session *session)
 {
-    if (session->state != SESSION_CLOSED || session->asked > 0 || session->is_waking)
+    if (session->state != SESSION_CLOSED || session->requests.count > 0 || session->is_waking)
         return;
-    free(session->user);
-    free(session->name);
-    free(session->pos);
+    free(session->client.user);
+    free(session->client.name);
+    free(session->resume.pos);
     topics_free(session->topics);
     inflight_free(&session->inflight);
     inbox_end(&session->inbox);
     backlog_free(session);
     row_order_free(session);
-    buffer_free(&session->said);
+    buffer_free(&session->control.lines);
     pool_give(&sessions, session);
 }
 
@@ -126,9 +139,9 @@ session_detach(struct session *session)
     session_set_state(session, SESSION_CLOSED);
     resume_leave(session);
     hub->deferred_count -= inbox_is_deferred(&session->inbox) ? 1 : 0;
-    audience_leave_all(&hub->audiences, &session->memberships, false);
-    if (hub_user_sessions(hub, session->user) == 0)
-        here_left(hub, session->user);
+    audience_leave_all(&hub->audiences, &session->groups.memberships, false);
+    if (hub_user_sessions(hub, session->client.user) == 0)
+        here_left(hub, session->client.user);
     DL_DELETE(hub->sessions, session);
     session_drop_queue(session);
     session_free_if_done(session);
@@ -139,7 +152,7 @@ session_detach(struct session *session)
 struct place
 session_head(const struct session *session)
 {
-    return recent_head(&session->hub->recent, session->own_shard);
+    return recent_head(&session->hub->recent, session->client.own_shard);
 }
 
 /* A live session was offered all there is, whether it was for it or not. */
@@ -155,7 +168,7 @@ session_note(const struct session *session, const struct entry *entry, struct pl
 {
     struct entry_id pos[STORE_SHARDS_MAX];
 
-    place_spread(place, session->own_shard, pos, session->hub->shards);
+    place_spread(place, session->client.own_shard, pos, session->hub->shards);
     return hub_note(session->hub, entry, pos);
 }
 
@@ -165,7 +178,7 @@ session_note_at(const struct session *session, const struct note *note, struct p
 {
     struct entry_id pos[STORE_SHARDS_MAX];
 
-    place_spread(place, session->own_shard, pos, note->shards);
+    place_spread(place, session->client.own_shard, pos, note->shards);
     return note_new_at(note, session->hub->epoch, pos, backlog_told(session, place, overtaken));
 }
 
@@ -174,7 +187,7 @@ session_pos_text(const struct session *session, struct place place, char ret_tex
 {
     struct entry_id pos[STORE_SHARDS_MAX];
 
-    place_spread(place, session->own_shard, pos, session->hub->shards);
+    place_spread(place, session->client.own_shard, pos, session->hub->shards);
     note_pos_text(session->hub->epoch, pos, session->hub->shards,
                   backlog_told(session, place, session_first_queued(session)), ret_text);
 }
@@ -191,8 +204,9 @@ is_new(const struct session *session, const struct note *note)
 static void
 tell_later(struct session *session, struct place from, const char *why)
 {
-    session->lost_from = session->lost_why != NULL ? place_min(session->lost_from, from) : from;
-    session->lost_why = why;
+    session->control.lost_from =
+        session->control.lost_why != NULL ? place_min(session->control.lost_from, from) : from;
+    session->control.lost_why = why;
     session->has_said = true;
     session_wake(session);
 }
@@ -208,12 +222,12 @@ lose(struct session *session, const struct note *note)
 void
 session_tell_lost(struct session *session)
 {
-    const char *why = session->lost_why;
+    const char *why = session->control.lost_why;
 
     if (why == NULL)
         return;
-    session->lost_why = NULL;
-    session_gap(session, session->lost_from, session_reached(session), why);
+    session->control.lost_why = NULL;
+    session_gap(session, session->control.lost_from, session_reached(session), why);
 }
 
 /*
@@ -226,7 +240,7 @@ queue(struct session *session, struct note *note)
     struct place place = session->cursor;
     struct note *moved;
 
-    if (!session->is_poll || place_reaches(note_told(note, session->own_shard), place)) {
+    if (!session->is_poll || place_reaches(note_told(note, session->client.own_shard), place)) {
         session_queue(session, note);
         return;
     }
@@ -350,7 +364,7 @@ is_for_parts(const struct session *session, const struct frame_note *note)
     struct bytes target;
 
     while (frame_next_target(&targets, &target) == RC_OK) {
-        if (audience_has_parts(session->memberships, note->audience, target))
+        if (audience_has_parts(session->groups.memberships, note->audience, target))
             return true;
     }
     return false;
@@ -371,7 +385,7 @@ session_is_for(const struct session *session, const struct frame *frame)
         return is_for_parts(session, note);
     while (frame_next_target(&targets, &target) == RC_OK) {
         if (audience_key(note->audience, target, key, &len) &&
-            audience_has(session->memberships, key, len))
+            audience_has(session->groups.memberships, key, len))
             return true;
     }
     return false;
@@ -415,14 +429,14 @@ session_say_gap(struct session *session, struct place from, struct place to, con
 void
 session_gap(struct session *session, struct place from, struct place to, const char *why)
 {
-    to = session_before_queue(session, session->has_shed ? shed_place(session, to) : to);
+    to = session_before_queue(session, session->control.has_shed ? shed_place(session, to) : to);
     session_say_gap(session, place_min(to, from), to, why);
 }
 
 struct place
 session_place_behind(const struct session *session, const struct note *note)
 {
-    struct place place = note_told(note, session->own_shard);
+    struct place place = note_told(note, session->client.own_shard);
 
     place_pass(&place, note->shard, note->id); /* a line may tell less */
     return place;

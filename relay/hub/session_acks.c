@@ -150,7 +150,7 @@ take_acks(struct hub *hub, const char *user, const struct session *session, cons
 void
 session_ack(struct session *session, const char *const *ids, size_t count)
 {
-    take_acks(session->hub, session->user, session, ids, count);
+    take_acks(session->hub, session->client.user, session, ids, count);
 }
 
 void

@@ -22,16 +22,16 @@ say_connected(struct session *session, bool resumed)
     session_pos_text(session, session->cursor, pos);
     buffer_init(&line, SESSION_SAID_MAX);
     is_whole = buffer_addf(&line, "{\"t\":\"connected\",") == RC_OK;
-    if (session->has_request_id)
-        is_whole &= buffer_addf(&line, "\"r\":%" PRId64 ",", session->request_id) == RC_OK;
+    if (session->client.has_request_id)
+        is_whole &= buffer_addf(&line, "\"r\":%" PRId64 ",", session->client.request_id) == RC_OK;
     is_whole &= buffer_addf(&line, "\"user\":") == RC_OK &&
-                buffer_add_json(&line, session->user, strlen(session->user)) == RC_OK;
+                buffer_add_json(&line, session->client.user, strlen(session->client.user)) == RC_OK;
     is_whole &= buffer_addf(&line,
                             ",\"conn\":\"%.*s\",\"pos\":\"%s\",\"resumed\":%s,\"ping\":%" PRId64
                             ",\"win\":%d,\"exp\":%" PRId64 ",\"now\":%" PRId64 "}",
                             (int)conn.len, (const char *)conn.at, pos, resumed ? "true" : "false",
                             hub->config->gate.ping_ms / 1000, session->inflight.size,
-                            session->expires_s, clock_wall_us() / 1000) == RC_OK;
+                            session->client.expires_s, clock_wall_us() / 1000) == RC_OK;
     if (is_whole)
         session_say(session, line.bytes, line.len);
     buffer_free(&line);
@@ -41,14 +41,14 @@ say_connected(struct session *session, bool resumed)
 static void
 begin_delivery(struct session *session, bool resumed)
 {
-    free(session->pos);
-    session->pos = NULL;
-    session->is_going_on = session->is_poll && resumed;
-    session->began_at = session->cursor;
+    free(session->resume.pos);
+    session->resume.pos = NULL;
+    session->resume.is_continued = session->is_poll && resumed;
+    session->resume.began_at = session->cursor;
     inbox_rewind(&session->inbox);
     session_set_state(session, SESSION_INBOX);
     if (!say_connected(session, resumed))
-        log_error(session->name, "could not say connected");
+        log_error(session->client.name, "could not say connected");
 }
 
 /* Nothing is known of what happened since the client's position. */
@@ -86,7 +86,7 @@ recent_has_loss(const struct session *session, struct place after)
 {
     const struct note *note;
 
-    while ((note = recent_next(&session->hub->recent, session->own_shard, after)) != NULL) {
+    while ((note = recent_next(&session->hub->recent, session->client.own_shard, after)) != NULL) {
         if (!note->is_copy && is_lost(session, &note->frame, note->ends_us))
             return true;
         place_pass(&after, note->shard, note->id);
@@ -97,9 +97,9 @@ recent_has_loss(const struct session *session, struct place after)
 static void
 check_recent(struct session *session)
 {
-    const struct place base = recent_base(&session->hub->recent, session->own_shard);
+    const struct place base = recent_base(&session->hub->recent, session->client.own_shard);
 
-    begin_delivery(session, !recent_has_loss(session, place_max(session->checked, base)));
+    begin_delivery(session, !recent_has_loss(session, place_max(session->resume.checked, base)));
 }
 
 static void
@@ -108,16 +108,16 @@ on_checked(void *ctx, enum rc rc, const struct store_page *page)
     struct session *session = ctx;
 
     resume_answered(session);
-    session->is_awaited = false;
+    session->requests.is_awaited = false;
     if (!session_answered(session, rc))
         return;
-    session->checked_pages++;
+    session->resume.checked_pages++;
     if (page->state == STORE_RANGE_UNKNOWN)
         begin_after_gap(session, "epoch");
     else if (session->is_poll || page->state != STORE_RANGE_WHOLE || page_has_loss(session, page))
         begin_delivery(session, session->is_poll && page->state == STORE_RANGE_WHOLE);
     else if (page->seen > 0)
-        session->checked = page->last;
+        session->resume.checked = page->last;
     else /* nothing left in the store: what is missing comes live */
         check_recent(session);
     /* Entries that were trimmed are announced by the catching up that meets their absence. */
@@ -130,13 +130,15 @@ check_losses(struct session *session)
 {
     struct hub *hub = session->hub;
 
-    if (recent_covers(&hub->recent, session->own_shard, session->checked))
-        begin_delivery(session, session->is_poll || !recent_has_loss(session, session->checked));
-    else if (session->checked_pages == CHECKED_PAGES_MAX ||
-             (session->checked_pages > 0 && resume_is_spent(session)))
+    if (recent_covers(&hub->recent, session->client.own_shard, session->resume.checked))
+        begin_delivery(session,
+                       session->is_poll || !recent_has_loss(session, session->resume.checked));
+    else if (session->resume.checked_pages == CHECKED_PAGES_MAX ||
+             (session->resume.checked_pages > 0 && resume_is_spent(session)))
         begin_delivery(session, false); /* so far behind that nobody looked, or not in time */
     else
-        resume_range(session, session->checked, session->is_poll ? 1 : SESSION_PAGE, on_checked);
+        resume_range(session, session->resume.checked, session->is_poll ? 1 : SESSION_PAGE,
+                     on_checked);
 }
 
 /* What its client had no room for before, or did not ask for, and still waits for its user. */
@@ -154,9 +156,9 @@ static void
 on_backlog(void *ctx, enum rc rc, const struct store_page *page)
 {
     struct session *session = ctx;
-    struct backlog *backlog = session->backlog;
+    struct backlog *backlog = session->order.backlog;
 
-    session->is_awaited = false;
+    session->requests.is_awaited = false;
     if (!session_answered(session, rc))
         return;
     for (size_t i = 0; i < page->count && !backlog->is_checked; i++) {
@@ -173,13 +175,14 @@ on_backlog(void *ctx, enum rc rc, const struct store_page *page)
 static bool
 knows_backlog(struct session *session, const struct backlog *told)
 {
-    if (session->backlog == NULL) {
+    if (session->order.backlog == NULL) {
         backlog_carry(session, told);
         store_inbox_behind(told->behind, session->inbox.at);
     }
-    if (session->backlog == NULL || session->backlog->is_checked || session->backlog->is_gone)
+    if (session->order.backlog == NULL || session->order.backlog->is_checked ||
+        session->order.backlog->is_gone)
         return true;
-    session_await(session, store_inbox(session->hub->store, session->user, session->inbox.at,
+    session_await(session, store_inbox(session->hub->store, session->client.user, session->inbox.at,
                                        SESSION_PAGE, false, on_backlog, session));
     return false;
 }
@@ -199,15 +202,15 @@ session_check(struct session *session)
     const struct hub *hub = session->hub;
     struct backlog told;
 
-    if (session->pos == NULL) {
+    if (session->resume.pos == NULL) {
         session->cursor = session_head(session);
         begin_delivery(session, false);
-    } else if (note_pos_read(session->pos, hub->epoch, hub->shards, session->own_shard,
-                             &session->cursor, &told) != RC_OK) {
+    } else if (note_pos_read(session->resume.pos, hub->epoch, hub->shards,
+                             session->client.own_shard, &session->cursor, &told) != RC_OK) {
         begin_after_gap(session, "epoch");
     } else if (knows_backlog(session, &told)) {
-        session->checked = place_max(session->checked, session->cursor);
-        if (session->backlog != NULL && session->backlog->is_gone)
+        session->resume.checked = place_max(session->resume.checked, session->cursor);
+        if (session->order.backlog != NULL && session->order.backlog->is_gone)
             begin_with_loss(session);
         else
             check_losses(session);

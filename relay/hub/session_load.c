@@ -13,19 +13,20 @@
 bool
 session_answered(struct session *session, enum rc rc)
 {
-    session->asked--;
+    session->requests.count--;
     if (session->state == SESSION_CLOSED) {
         session_free_if_done(session);
         return false;
     }
     if (rc == RC_OK) {
-        session->has_failed = false;
+        session->requests.has_failed = false;
         return true;
     }
     /* Perhaps the store is just going down, which is known a moment later: not at once for good. */
-    if (session->has_failed && store_is_up(session->hub->store))
-        session->transport->close(session->socket, CLOSE_RESTART, "the store did not answer");
-    session->has_failed = true;
+    if (session->requests.has_failed && store_is_up(session->hub->store))
+        session->socket.transport->close(session->socket.handle, CLOSE_RESTART,
+                                         "the store did not answer");
+    session->requests.has_failed = true;
     hub_retry(session->hub);
     return false;
 }
@@ -33,8 +34,8 @@ session_answered(struct session *session, enum rc rc)
 void
 session_await(struct session *session, enum rc asked)
 {
-    session->is_awaited = asked == RC_OK;
-    session->asked += asked == RC_OK;
+    session->requests.is_awaited = asked == RC_OK;
+    session->requests.count += asked == RC_OK;
 }
 
 /* GROUPING */
@@ -51,7 +52,7 @@ look_again(struct session *session)
 void
 session_join(struct session *session, const char *key, size_t len)
 {
-    audience_join(&session->hub->audiences, &session->memberships, session, key, len, true);
+    audience_join(&session->hub->audiences, &session->groups.memberships, session, key, len, true);
     look_again(session);
 }
 
@@ -59,7 +60,8 @@ static bool
 gains(const struct session *session, const struct bytes *groups, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (!audience_is_granted(session->memberships, (const char *)groups[i].at, groups[i].len))
+        if (!audience_is_granted(session->groups.memberships, (const char *)groups[i].at,
+                                 groups[i].len))
             return true;
     }
     return false;
@@ -70,10 +72,10 @@ take_groups(struct session *session, const struct bytes *groups, size_t count)
 {
     struct hub *hub = session->hub;
 
-    audience_leave_all(&hub->audiences, &session->memberships, true);
+    audience_leave_all(&hub->audiences, &session->groups.memberships, true);
     for (size_t i = 0; i < count; i++) {
         if (groups[i].len > 0 && groups[i].len < AUDIENCE_KEY_MAX)
-            audience_join(&hub->audiences, &session->memberships, session,
+            audience_join(&hub->audiences, &session->groups.memberships, session,
                           (const char *)groups[i].at, groups[i].len, true);
     }
 }
@@ -83,14 +85,14 @@ on_groups(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
 {
     struct session *session = ctx;
 
-    session->is_awaited = false;
+    session->requests.is_awaited = false;
     if (!session_answered(session, rc))
         return;
-    if (!session->groups_stale) {
+    if (session->groups.state != GROUPS_STALE) {
         take_groups(session, groups, count);
         session_set_state(session, SESSION_CHECKING);
     }
-    session->groups_stale = false;
+    session->groups.state = GROUPS_CURRENT;
     session_step(session);
 }
 
@@ -98,12 +100,10 @@ static void
 on_regrouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
 {
     struct session *session = ctx;
-    bool was_stale = session->groups_stale;
+    bool was_stale = session->groups.state == GROUPS_STALE;
     bool has_gained;
 
-    session->is_regrouping = false;
-    session->groups_stale = false;
-    session->wants_regroup = rc != RC_OK;
+    session->groups.state = rc == RC_OK ? GROUPS_CURRENT : GROUPS_WANTED;
     if (!session_answered(session, rc))
         return;
     has_gained = gains(session, groups, count);
@@ -115,26 +115,32 @@ on_regrouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
     session_step(session);
 }
 
+bool
+session_awaits_groups(const struct session *session)
+{
+    return session->state == SESSION_GROUPING || session->groups.state == GROUPS_ASKED ||
+           session->groups.state == GROUPS_STALE;
+}
+
 void
 session_regroup(struct session *session)
 {
-    if (session->state == SESSION_GROUPING || session->is_regrouping) {
-        session->groups_stale = true; /* what is asked already may be answered as it was before */
+    if (session_awaits_groups(session)) {
+        session->groups.state = GROUPS_STALE;
         return;
     }
-    session->wants_regroup =
-        store_groups(session->hub->store, session->user, on_regrouped, session) != RC_OK;
-    if (session->wants_regroup)
+    session->groups.state = GROUPS_WANTED;
+    if (store_groups(session->hub->store, session->client.user, on_regrouped, session) != RC_OK)
         return; /* session_step comes here when the store is back */
-    session->is_regrouping = true;
-    session->asked++;
+    session->groups.state = GROUPS_ASKED;
+    session->requests.count++;
 }
 
 /* Nothing is judged by memberships that may be those of before. */
 static bool
 waits_for_groups(const struct session *session)
 {
-    return session->is_regrouping || session->wants_regroup;
+    return session->groups.state != GROUPS_CURRENT;
 }
 
 /* INBOX */
@@ -145,7 +151,7 @@ is_new_to_poll(const struct session *session, const struct entry *entry)
 {
     bool is_retried = (entry->frame.flags & FRAME_RETRY_ENABLED) != 0;
 
-    return is_retried || place_is_before(&session->began_at, entry->shard, entry->id) ||
+    return is_retried || place_is_before(&session->resume.began_at, entry->shard, entry->id) ||
            backlog_has(session, entry->shard, entry->score);
 }
 
@@ -155,7 +161,7 @@ comes_in_order(const struct session *session, const struct entry *entry)
 {
     struct place cursor = session->cursor;
 
-    return entry->is_copy && !session->is_caught_up &&
+    return entry->is_copy && !session->resume.is_caught_up &&
            entry->score > entry_id_score(*place_in(&cursor, entry->shard));
 }
 
@@ -164,7 +170,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
 {
     struct session *session = ctx;
 
-    session->is_awaited = false;
+    session->requests.is_awaited = false;
     if (!session_answered(session, rc) || waits_for_groups(session))
         return;
     for (size_t i = 0; i < page->count; i++) {
@@ -177,7 +183,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
             continue; /* still owed by this user, who has left the audience */
         if (!entry->is_copy && place_is_before(&session->cursor, entry->shard, entry->id))
             continue; /* comes with the catching up, which leaves copies out */
-        if (session->is_going_on && !is_new_to_poll(session, entry))
+        if (session->resume.is_continued && !is_new_to_poll(session, entry))
             continue;
         if (comes_in_order(session, entry)) {
             inbox_miss(&session->inbox); /* if it is gone there, it is found later */
@@ -230,15 +236,15 @@ on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
     const struct place from = session->cursor;
 
     resume_answered(session);
-    session->is_awaited = false;
+    session->requests.is_awaited = false;
     if (!session_answered(session, rc) || waits_for_groups(session))
         return;
     if (page->seen > 0)
         session->cursor = place_max(from, page->first);
     catch_up_from_page(session, page);
     if (page->seen == 0) /* nothing left in the store: all that is missing will come live */
-        session->cursor =
-            place_max(session->cursor, recent_base(&session->hub->recent, session->own_shard));
+        session->cursor = place_max(session->cursor,
+                                    recent_base(&session->hub->recent, session->client.own_shard));
     if (page->state == STORE_RANGE_TRIMMED)
         session_gap(session, from, session->cursor, "trimmed");
     session_step(session);
@@ -250,7 +256,7 @@ catch_up_from_recent(struct session *session)
     const struct recent *recent = &session->hub->recent;
     struct note *note;
 
-    while ((note = recent_next(recent, session->own_shard, session->cursor)) != NULL) {
+    while ((note = recent_next(recent, session->client.own_shard, session->cursor)) != NULL) {
         if (session_is_full(session))
             return;
         if (!note->is_copy && session_is_for(session, &note->frame))
@@ -258,7 +264,7 @@ catch_up_from_recent(struct session *session)
         place_pass(&session->cursor, note->shard, note->id);
     }
     session_set_state(session, SESSION_LIVE);
-    session->is_caught_up = true;
+    session->resume.is_caught_up = true;
     if (inbox_has_missed(&session->inbox))
         window_defer(session);
     session_refill(session, false); /* acks and retries that came meanwhile */
@@ -271,7 +277,7 @@ catch_up(struct session *session)
 
     if (session_is_full(session) || waits_for_groups(session))
         return; /* send_some, or on_regrouped, comes back here */
-    if (recent_goes_on(&hub->recent, session->own_shard, session->cursor))
+    if (recent_goes_on(&hub->recent, session->client.own_shard, session->cursor))
         catch_up_from_recent(session);
     else
         resume_range(session, session->cursor, SESSION_PAGE, on_caught_up);
@@ -282,26 +288,26 @@ session_step(struct session *session)
 {
     struct hub *hub = session->hub;
 
-    if (session->wants_regroup && store_is_up(hub->store))
+    if (session->groups.state == GROUPS_WANTED && store_is_up(hub->store))
         session_regroup(session);
-    if (session->is_awaited || !hub->has_position)
+    if (session->requests.is_awaited || !hub->has_position)
         return;
     switch (session->state) {
     case SESSION_GROUPING:
-        session_await(session, store_groups(hub->store, session->user, on_groups, session));
+        session_await(session, store_groups(hub->store, session->client.user, on_groups, session));
         return;
     case SESSION_CHECKING:
         session_check(session);
-        if (!session->is_awaited && session->state != SESSION_CHECKING)
+        if (!session->requests.is_awaited && session->state != SESSION_CHECKING)
             session_step(session);
         return;
     case SESSION_INBOX:
         if (!waits_for_groups(session) &&
             session->outbound.count + session->inbox.held_count + SESSION_PAGE <= OUTBOUND_MAX &&
             !session_is_full(session))
-            session_await(session,
-                          store_inbox(hub->store, session->user, session->inbox.at, SESSION_PAGE,
-                                      session->is_going_on, on_inbox, session));
+            session_await(session, store_inbox(hub->store, session->client.user, session->inbox.at,
+                                               SESSION_PAGE, session->resume.is_continued, on_inbox,
+                                               session));
         return;
     case SESSION_CATCHING_UP:
         catch_up(session);

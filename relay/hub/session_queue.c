@@ -70,8 +70,9 @@ static struct note *
 own_copy(const struct session *session, const struct note *note, unsigned nth)
 {
     const struct note *overtaken = outbound_nth(&session->outbound, nth);
-    const struct place told = note_told(note, session->own_shard);
-    const struct place place = outbound_before(&session->outbound, nth, session->own_shard, told);
+    const struct place told = note_told(note, session->client.own_shard);
+    const struct place place =
+        outbound_before(&session->outbound, nth, session->client.own_shard, told);
 
     if (place_equal(place, told) && backlog_told(session, place, overtaken) == NULL)
         return NULL;
@@ -81,7 +82,7 @@ own_copy(const struct session *session, const struct note *note, unsigned nth)
 struct place
 session_before_queue(const struct session *session, struct place to)
 {
-    return outbound_before(&session->outbound, 0, session->own_shard, to);
+    return outbound_before(&session->outbound, 0, session->client.own_shard, to);
 }
 
 /* Takes over a reference. */
@@ -160,16 +161,16 @@ session_drop_queue(struct session *session)
 bool
 session_can_say(const struct session *session, size_t len)
 {
-    return session->said.len + len + 1 <= SESSION_SAID_MAX;
+    return session->control.lines.len + len + 1 <= SESSION_SAID_MAX;
 }
 
 void
 session_say(struct session *session, const char *line, size_t len)
 {
-    if (!session_can_say(session, len) || buffer_add(&session->said, line, len) != RC_OK ||
-        buffer_add(&session->said, "\n", 1) != RC_OK) {
+    if (!session_can_say(session, len) || buffer_add(&session->control.lines, line, len) != RC_OK ||
+        buffer_add(&session->control.lines, "\n", 1) != RC_OK) {
         /* Only a peer that asks and never reads gets here; pings and timers end it. */
-        log_debug(session->name, "control lines pile up, one is not sent");
+        log_debug(session->client.name, "control lines pile up, one is not sent");
         return;
     }
     session->has_said = true;
@@ -228,12 +229,13 @@ static size_t
 frame_said(struct session *session, unsigned char **ret_frame)
 {
     unsigned char *text = session->hub->scratch + WS_TEXT_HEAD_MAX;
-    size_t len = session->said.len > 0 ? session->said.len - 1 : 0; /* the last line break */
+    size_t len = session->control.lines.len > 0 ? session->control.lines.len - 1
+                                                : 0; /* the last line break */
     size_t head_len;
 
     if (len == 0)
         return 0;
-    memcpy(text, session->said.bytes, len);
+    memcpy(text, session->control.lines.bytes, len);
     head_len = ws_text_head(len, text);
     *ret_frame = text - head_len;
     return head_len + len;
@@ -268,8 +270,9 @@ static enum rc
 offer(struct session *session, const struct iovec *pieces, int count, int file, size_t *ret_taken)
 {
     if (file >= 0)
-        return session->transport->send_file(session->socket, pieces, file, ret_taken);
-    return session->transport->send(session->socket, pieces, count, ret_taken);
+        return session->socket.transport->send_file(session->socket.handle, pieces, file,
+                                                    ret_taken);
+    return session->socket.transport->send(session->socket.handle, pieces, count, ret_taken);
 }
 
 /* What the socket took, in whole frames. `file` has the only piece, or is -1. */
@@ -283,11 +286,11 @@ give(struct session *session, const struct iovec *pieces, int count, int file)
         return taken;
     session->is_timed = session->is_blocked;
     if (taken > 0 || !session->is_blocked) {
-        session->passed_bytes = 0;
-        session->taken_us = 0;
+        session->stall.passed_bytes = 0;
+        session->stall.taken_us = 0;
     }
-    if (session->is_blocked && session->taken_us == 0)
-        session->taken_us = clock_monotonic_us();
+    if (session->is_blocked && session->stall.taken_us == 0)
+        session->stall.taken_us = clock_monotonic_us();
     return taken;
 }
 
@@ -296,7 +299,7 @@ send_run(struct hub *hub, struct session *session)
 {
     struct run *run = session->outbound.run;
     struct iovec piece = {run->bytes, run->len};
-    int file = session->transport->send_file != NULL ? run_file(run) : -1;
+    int file = session->socket.transport->send_file != NULL ? run_file(run) : -1;
     size_t taken = give(session, &piece, 1, file);
 
     if (taken < run->len) {
@@ -324,8 +327,8 @@ send_queue(struct session *session)
     taken = give(session, pieces, count, -1);
     if (said_len > 0 && taken >= said_len) {
         taken -= said_len;
-        buffer_free(&session->said);
-        session->has_said = session->lost_why != NULL;
+        buffer_free(&session->control.lines);
+        session->has_said = session->control.lost_why != NULL;
     }
     while (taken > 0) {
         taken -= outbound_nth(&session->outbound, 0)->ws_len;
@@ -357,7 +360,7 @@ look_ahead(const struct session *next)
 {
     if (next == NULL)
         return;
-    __builtin_prefetch(next->socket);
+    __builtin_prefetch(next->socket.handle);
     if (next->waking_next != NULL)
         __builtin_prefetch(&next->waking_next->outbound.run);
 }

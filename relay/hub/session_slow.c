@@ -6,7 +6,7 @@
 void
 session_passed(struct session *session, size_t bytes)
 {
-    session->passed_bytes += bytes;
+    session->stall.passed_bytes += bytes;
     session->is_timed = true;
 }
 
@@ -15,12 +15,12 @@ session_slow(const struct session *session, int64_t now_us)
 {
     const struct config *config = session->hub->config;
     const struct note *first = session_first_queued(session);
-    int64_t since_us = session->taken_us;
+    int64_t since_us = session->stall.taken_us;
 
     if (!session->is_blocked)
         return NULL;
-    if (session->outbound.bytes + session->passed_bytes >= (size_t)config->gate.slow_bytes &&
-        now_us - session->taken_us >= SLOW_GRACE_US)
+    if (session->outbound.bytes + session->stall.passed_bytes >= (size_t)config->gate.slow_bytes &&
+        now_us - session->stall.taken_us >= SLOW_GRACE_US)
         return "more than slow_bytes are unsent";
     if (first != NULL) {
         since_us = first->made_us;

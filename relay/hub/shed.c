@@ -49,7 +49,7 @@ shed_place(const struct session *session, struct place place)
 
     if (shed->pressure.level == PRESSURE_NONE)
         return place;
-    return place_min(place, place_of(shed->hold, session->own_shard));
+    return place_min(place, place_of(shed->hold, session->client.own_shard));
 }
 
 const struct entry_id *
@@ -64,7 +64,7 @@ session_shed(struct session *session, const struct note *note)
     struct hub *hub = session->hub;
     bool is_low = note->frame.as.note.priority == FRAME_PRIORITY_LOW;
 
-    session->has_shed = true;
+    session->control.has_shed = true;
     hub->shed.count++;
     stats_add(hub->stats, is_low ? STAT_HUB_SHED_LOW : STAT_HUB_SHED_NORMAL, 1);
 }
@@ -109,11 +109,11 @@ end_stretch(struct hub *hub)
     uint64_t clients = 0;
 
     DL_FOREACH_SAFE (hub->sessions, session, next) {
-        if (!session->has_shed)
+        if (!session->control.has_shed)
             continue;
-        session->has_shed = false;
-        session_gap(session, place_of(hub->shed.hold, session->own_shard), session_reached(session),
-                    "shed");
+        session->control.has_shed = false;
+        session_gap(session, place_of(hub->shed.hold, session->client.own_shard),
+                    session_reached(session), "shed");
         clients++;
     }
     log_warn("hub", "%llu lines were left out, %llu clients are told of the gap",
@@ -175,7 +175,7 @@ shed_forget(struct hub *hub)
     struct session *session;
 
     DL_FOREACH (hub->sessions, session)
-        session->has_shed = false;
+        session->control.has_shed = false;
     memcpy(hub->shed.hold, hub->newest, sizeof(hub->newest));
 }
 

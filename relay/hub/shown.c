@@ -59,7 +59,7 @@ release(struct shown *item)
     free(item->user);
     if (session == NULL)
         return;
-    session->asked--;
+    session->requests.count--;
     if (session->state == SESSION_CLOSED)
         session_free_if_done(session);
     else if (!session->hub->closing)
@@ -82,8 +82,8 @@ has_room(const struct session *session)
     if (session->hub->shown_count < SHOWN_MAX)
         return true;
     /* Not lost: it stays pending and is shown at the user's next connect. */
-    log_warn(session->name, "more than %d lines wait to be reported as shown, leaving one out",
-             SHOWN_MAX);
+    log_warn(session->client.name,
+             "more than %d lines wait to be reported as shown, leaving one out", SHOWN_MAX);
     return false;
 }
 
@@ -92,7 +92,7 @@ add(struct session *session, struct shown item)
 {
     struct hub *hub = session->hub;
 
-    item.user = memory_text(session->user, strlen(session->user));
+    item.user = memory_text(session->client.user, strlen(session->client.user));
     push(hub, item);
     if (hub->shown_calls == 0 || hub->shown_count >= SHOWN_IN_ONE_CALL)
         shown_flush(hub);
@@ -144,7 +144,7 @@ shown_defer(struct session *session, struct note *note)
 
     if (!has_room(session))
         return;
-    session->asked++;
+    session->requests.count++;
     session->inbox.held_count++;
     session->inbox.held_bytes += note->line_len;
     if (!note->is_copy)

@@ -21,10 +21,9 @@ open_session(const struct session_transport *transport, void *socket, unsigned s
         .config = &config, .stats = &stats, .shards = shards, .epoch = "e", .has_position = true};
     hub.scratch = calloc(1, WS_TEXT_HEAD_MAX + SESSION_SAID_MAX);
     recent_open(&hub.recent, shards);
-    session = (struct session){
-        .state = SESSION_LIVE, .hub = &hub, .transport = transport, .socket = socket};
-    session.name = strdup("u");
-    buffer_init(&session.said, SESSION_SAID_MAX);
+    session = (struct session){.state = SESSION_LIVE, .hub = &hub, .socket = {socket, transport}};
+    session.client.name = strdup("u");
+    buffer_init(&session.control.lines, SESSION_SAID_MAX);
 }
 
 static inline void
@@ -32,8 +31,8 @@ close_session(void)
 {
     session_drop_queue(&session);
     recent_close(&hub.recent);
-    buffer_free(&session.said);
-    free(session.name);
+    buffer_free(&session.control.lines);
+    free(session.client.name);
     free(hub.scratch);
 }
 

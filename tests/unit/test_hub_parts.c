@@ -74,11 +74,11 @@ test_session_is_for_its_audience_only(void **state)
 
     (void)state;
     assert_false(session_is_for(&session, &note->frame));
-    audience_join(&hub.audiences, &session.memberships, &session, "USER:u11", 8, false);
+    audience_join(&hub.audiences, &session.groups.memberships, &session, "USER:u11", 8, false);
     assert_false(session_is_for(&session, &note->frame));
-    audience_join(&hub.audiences, &session.memberships, &session, "USER:u1", 7, false);
+    audience_join(&hub.audiences, &session.groups.memberships, &session, "USER:u1", 7, false);
     assert_true(session_is_for(&session, &note->frame));
-    audience_leave_all(&hub.audiences, &session.memberships, false);
+    audience_leave_all(&hub.audiences, &session.groups.memberships, false);
     note_unref(note);
 }
 

@@ -79,7 +79,7 @@ join_user(void)
 
     assert_true(audience_key((struct bytes){(const unsigned char *)"USER", 4},
                              (struct bytes){(const unsigned char *)"u1", 2}, key, &len));
-    audience_join(&hub.audiences, &session.memberships, &session, key, len, false);
+    audience_join(&hub.audiences, &session.groups.memberships, &session, key, len, false);
 }
 
 /* A session whose window is full, and two notes that it had no room for. */
@@ -94,8 +94,7 @@ set_up(void **state)
                                .hub = &hub,
                                .is_blocked = true,
                                .inflight = {.size = 0},
-                               .user = "u1",
-                               .name = "test"};
+                               .client = {.user = "u1", .name = "test"}};
     join_user();
     for (unsigned char i = 1; i <= 2; i++) {
         struct note *note = owed_note(i);
@@ -117,7 +116,7 @@ tear_down(void **state)
         if (calls[i].done != NULL)
             answer(i, RC_IO, false);
     shown_free(&hub);
-    audience_leave_all(&hub.audiences, &session.memberships, false);
+    audience_leave_all(&hub.audiences, &session.groups.memberships, false);
     session_drop_queue(&session);
     backlog_free(&session);
     row_order_free(&session);
@@ -151,7 +150,7 @@ test_it_does_not_go_past_what_was_held_back_first(void **state)
     take(1, RC_OK, true);
     take(0, RC_OK, false);
     assert_int_equal(session.outbound.count, 0);
-    assert_int_equal(session.asked, 0);
+    assert_int_equal(session.requests.count, 0);
 }
 
 /* It was given up, and redriven before this relay heard of either. */

@@ -26,8 +26,7 @@ set_up(void **state)
     fixture->session = (struct session){.state = SESSION_LIVE,
                                         .hub = &fixture->hub,
                                         .inflight = {.size = 2},
-                                        .user = "u1",
-                                        .name = "test"};
+                                        .client = {.user = "u1", .name = "test"}};
     for (unsigned char i = 0; i < 4; i++)
         fixture->notes[i] = owed_note(i);
     *state = fixture;
@@ -180,12 +179,11 @@ test_memberships_that_are_asked_for_are_asked_for_again(void **state)
 
     f->session.state = SESSION_GROUPING;
     session_regroup(&f->session);
-    assert_true(f->session.groups_stale);
+    assert_int_equal(f->session.groups.state, GROUPS_STALE);
     f->session.state = SESSION_LIVE;
-    f->session.groups_stale = false;
-    f->session.is_regrouping = true;
+    f->session.groups.state = GROUPS_ASKED;
     session_regroup(&f->session);
-    assert_true(f->session.groups_stale);
+    assert_int_equal(f->session.groups.state, GROUPS_STALE);
 }
 
 static void
@@ -311,10 +309,10 @@ test_what_was_there_before_is_not_of_the_backlog(void **state)
     assert_false(window_enter(&f->session, f->notes[2]));
     window_forget(&f->session, f->notes[3]->frame.as.note.id);
     assert_true(take_from_inbox(f, 1));
-    assert_int_equal(f->session.backlog->waits.count, 1);
+    assert_int_equal(f->session.order.backlog->waits.count, 1);
     f->notes[3]->is_copy = true; /* a retry of what was shown */
     assert_false(window_enter(&f->session, f->notes[3]));
-    assert_int_equal(f->session.backlog->waits.count, 1);
+    assert_int_equal(f->session.order.backlog->waits.count, 1);
 }
 
 /* notes[2] is in the inbox too, but was skipped: its user was not in its group then. */
@@ -327,11 +325,11 @@ test_a_notification_that_was_not_counted_hides_no_loss(void **state)
     f->session.cursor = place(0);
     assert_true(window_enter(&f->session, f->notes[0]));
     assert_false(window_enter(&f->session, f->notes[3]));
-    assert_int_equal(f->session.backlog->waits.count, 1);
+    assert_int_equal(f->session.order.backlog->waits.count, 1);
     window_forget(&f->session, f->notes[0]->frame.as.note.id);
     assert_true(take_from_inbox(f, 2));
-    assert_int_equal(f->session.backlog->waits.count, 0);
-    assert_true(f->session.backlog->is_gone);
+    assert_int_equal(f->session.order.backlog->waits.count, 0);
+    assert_true(f->session.order.backlog->is_gone);
 }
 
 static void

@@ -59,7 +59,7 @@ set_up(void **state)
 {
     (void)state;
     open_session(&TRANSPORT, NULL, SHARDS);
-    session.own_shard = OWN;
+    session.client.own_shard = OWN;
     for (unsigned i = 0; i < SHARDS; i++)
         hub.newest[i] = (struct entry_id){1, 0};
     recent_reset(&hub.recent, hub.newest);
@@ -172,7 +172,7 @@ test_no_place_passes_what_was_left_out(void **state)
     assert_true(place_equal(shed_place(&session, at(102, 80)), at(100, 80)));
     assert_true(place_equal(shed_place(&session, at(99, 95)), at(99, 90)));
     offer(OWN, 95, FRAME_PRIORITY_LOW);
-    assert_true(session.has_shed);
+    assert_true(session.control.has_shed);
     offer(0, 101, FRAME_PRIORITY_HIGH);
     session_gap(&session, at(102, 95), at(103, 95), "expired");
     assert_string_equal(sent(), "100-0..-a..100-0..-a 100-0..-a ");
@@ -219,7 +219,7 @@ test_what_finds_no_room_begins_behind_what_passed(void **state)
     assert_true(place_equal(session.cursor, at(0, 0)));
     backlog_add(&session, note);
     note_unref(note);
-    assert_true(place_equal(session.backlog->behind, at(100, 1)));
+    assert_true(place_equal(session.order.backlog->behind, at(100, 1)));
     backlog_free(&session);
 }
 

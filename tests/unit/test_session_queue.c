@@ -199,7 +199,7 @@ test_what_a_run_kept_from_being_told_is_told_behind_it(void **state)
         told(),
         MSG("1-0", "1") MSG(
             "2-0", "2") "{\"t\":\"gap\",\"from\":\"e.2-0\",\"to\":\"e.2-0\",\"why\":\"shed\"} ");
-    assert_null(session.backlog);
+    assert_null(session.order.backlog);
 }
 
 static void
@@ -338,8 +338,8 @@ test_a_full_queue_pauses_and_loses_nothing(void **state)
     assert_int_equal(session.cursor.shared.ms,
                      ms - 1); /* the last one comes with the catching up */
     assert_int_equal(session.outbound.count, ms - 1);
-    assert_null(session_slow(&session, session.taken_us));
-    assert_non_null(session_slow(&session, session.taken_us + 1000000));
+    assert_null(session_slow(&session, session.stall.taken_us));
+    assert_non_null(session_slow(&session, session.stall.taken_us + 1000000));
     for (int i = 0; i < 100; i++) {
         struct note *note = make_note(++ms, FRAME_PRIORITY_NORMAL);
 
@@ -350,7 +350,7 @@ test_a_full_queue_pauses_and_loses_nothing(void **state)
     fake.room = 100;
     session_writable(&session); /* it takes some: behind, but not stuck */
     assert_true(session.is_blocked);
-    assert_null(session_slow(&session, session.taken_us + 1000000));
+    assert_null(session_slow(&session, session.stall.taken_us + 1000000));
     fake.room = SIZE_MAX;
     session_writable(&session);
     assert_null(session_slow(&session, clock_monotonic_us() + 1000000000));
