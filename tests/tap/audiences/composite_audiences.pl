@@ -10,7 +10,7 @@ use JSON ();
 use Mojo::UserAgent;
 use Test::More;
 
-my $ROUNDS = $ENV{CLAIRON_COMPOSITE_ROUNDS} // amount(5, 40);
+my $ROUNDS = $ENV{CLAIRON_COMPOSITE_ROUNDS} // amount(10, 40);
 my $SEED   = $ENV{CLAIRON_COMPOSITE_SEED}   // int(rand(1_000_000));
 srand $SEED;
 note "seed $SEED, $ROUNDS rounds";

@@ -9,7 +9,7 @@ use warnings;
 use Clairon::Test qw(script_text amount);
 use Test::More;
 
-my $STEPS = $ENV{CLAIRON_SCRIPTS_STEPS} // amount(400, 5000);
+my $STEPS = $ENV{CLAIRON_SCRIPTS_STEPS} // amount(1000, 5000);
 my $SEED  = $ENV{CLAIRON_SCRIPTS_SEED} // int(rand(1_000_000));
 srand $SEED;
 note "seed $SEED, $STEPS steps";
