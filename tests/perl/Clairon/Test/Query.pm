@@ -127,7 +127,7 @@ sub report
     my ($body) = @_;
     my %field = map { substr($_, 0, 1) => substr $_, 1 } grep { length } split /\0/, $body;
     my $text  = "psql:<stdin>:1: $field{S}:  $field{M}\n";
-    my @more  = ([ D => 'DETAIL' ], [ H => 'HINT' ], [ q => 'QUERY' ], [ W => 'CONTEXT' ]);
+    my @more  = ([ D => 'DETAIL' ], [ H => 'HINT' ], [ q => 'QUERY' ], $field{V} =~ /^(?:ERROR|FATAL|PANIC)$/ ? [ W => 'CONTEXT' ] : ());
     $text .= "$_->[1]:  $field{ $_->[0] }\n" for grep { defined $field{ $_->[0] } } @more;
     return $text;
 }

@@ -1,0 +1,53 @@
+# Does a query over the tests' own connection have the status, the output and the errors that psql has?
+use strict;
+use warnings;
+
+use Clairon::Test;
+use Clairon::Test::Query;
+use PostgreSQL::Test::Cluster;
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main', extension => 0);
+
+# Statements that are sent as they stand, by the number of them.
+my %split = (
+    'SELECT 1'                                        => 1,
+    "SELECT 1;\n-- a comment; and more\nSELECT 2;"    => 2,
+    q{SELECT ';', E'\\';', $$;$$, $x$;$$;$x$, ";" /* ; */ FROM (SELECT 1 AS ";") AS t; SELECT 2} => 2,
+    q{SELECT a$b FROM (SELECT 1 AS a$b) AS t; SELECT '1'::text} => 2,
+);
+is(scalar(my @statements = Clairon::Test::Query::split_statements($_)), $split{$_}, "split: $_") for sort keys %split;
+
+# What psql would interpret, or could not send either, is left to it.
+is_deeply([ Clairon::Test::Query::split_statements($_) ], [], "left to psql: $_")
+  for '\d', 'SELECT :name', q{SELECT 'not closed}, 'COPY t FROM STDIN', 'CREATE RULE r AS ON INSERT TO t DO (SELECT 1; SELECT 2)', '';
+
+for my $sql (
+    'SELECT 1, NULL, true, 2.50', 'SELECT FROM generate_series(1, 0)', 'CREATE TABLE t (id int PRIMARY KEY)',
+    "INSERT INTO t VALUES (1); INSERT INTO t VALUES (2); SELECT * FROM t ORDER BY 1", 'INSERT INTO t VALUES (3) RETURNING id',
+    "SELECT E'two\\nlines', 'ä|b'", "DO \$\$ BEGIN RAISE NOTICE 'a notice'; END \$\$", 'SELECT 1; SELECT no_such_column; SELECT 3',
+    'BEGIN; DELETE FROM t; ROLLBACK; SELECT count(*) FROM t', 'INSERT INTO t VALUES (1)', 'SELECT current_user, current_database()',
+    q{DO $$ BEGIN RAISE EXCEPTION 'wrong' USING DETAIL = 'a detail', HINT = 'a hint'; END $$}, ';;')
+{
+    my %answer;
+    for my $class (qw(Clairon::Test::Cluster PostgreSQL::Test::Cluster))
+    {
+        my $psql = $class->can('psql');
+        # A statement has its own line number in psql's messages, and a caret below what is wrong.
+        $answer{$class} = [ map { s/^psql:<stdin>:\d+/psql:<stdin>/mgr =~ s/^LINE \d+:.*\n +\^\n?//mgr =~ s/\n\z//r } $psql->($pg, 'postgres', $sql) ];
+        $pg->safe_psql('postgres', 'DROP TABLE t') if $sql =~ /^CREATE TABLE/ && $class eq 'Clairon::Test::Cluster';
+        $pg->safe_psql('postgres', 'DELETE FROM t WHERE id <> 1') if $sql =~ /^INSERT/ && $class eq 'Clairon::Test::Cluster' && $sql !~ /VALUES \(1\)/;
+        $pg->safe_psql('postgres', 'DELETE FROM t') if $sql =~ /VALUES \(1\); / && $class eq 'Clairon::Test::Cluster';
+    }
+    is_deeply($answer{'Clairon::Test::Cluster'}, $answer{'PostgreSQL::Test::Cluster'}, "as psql: $sql");
+}
+
+eval { $pg->safe_psql('postgres', 'SELECT no_such_column') };
+like($@, qr/^error running SQL: 'psql:<stdin>:1: ERROR:  column "no_such_column" does not exist'\n/, 'an error ends a test');
+is(($pg->psql('no_such_database', 'SELECT 1'))[0], 2, 'a database that does not exist: psql reports it');
+is(($pg->psql('postgres', 'SELECT pg_terminate_backend(pg_backend_pid())'))[0], 2, 'a connection that ends has status 2');
+my $other = Clairon::Test::postgresql('other', extension => 0);
+isnt($other->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()'),
+    $pg->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()'), 'the second cluster of a test is no copy of the first');
+
+done_testing();
