@@ -84,11 +84,11 @@ static bool
 read_setting(struct examination *examination, const char *name, char ret_value[VALUE_MAX])
 {
     const char *argv[] = {"CONFIG", "GET", name};
-    const redisReply *reply = direct_ask(examination->direct, 3, argv);
+    const struct redisReply *reply = direct_ask(examination->direct, 3, argv);
     struct bytes value = {NULL, 0};
 
-    if (reply != NULL && reply_is_array(reply, 2))
-        value = reply_bytes(reply->element[1]);
+    if (reply_is_array(reply, 2))
+        value = reply_bytes(reply_at(reply, 1));
     snprintf(ret_value, VALUE_MAX, "%.*s", value.at != NULL ? (int)value.len : 0,
              value.at != NULL ? (const char *)value.at : "");
     return value.at != NULL;
@@ -184,13 +184,13 @@ static bool
 ask_time(struct direct *direct, int64_t *ret_us)
 {
     const char *argv[] = {"TIME"};
-    const redisReply *reply = direct_ask(direct, 1, argv);
+    const struct redisReply *reply = direct_ask(direct, 1, argv);
     struct bytes seconds, micros;
 
     if (reply == NULL || !reply_is_array(reply, 2))
         return false;
-    seconds = reply_bytes(reply->element[0]);
-    micros = reply_bytes(reply->element[1]);
+    seconds = reply_bytes(reply_at(reply, 0));
+    micros = reply_bytes(reply_at(reply, 1));
     if (seconds.at == NULL || micros.at == NULL)
         return false;
     *ret_us = strtoll((const char *)seconds.at, NULL, 10) * 1000000 +
@@ -282,7 +282,7 @@ static const char *const needed[] = {
     "ZSCORE % a",
 };
 
-static const redisReply *
+static const struct redisReply *
 try_command(struct examination *examination, const char *command)
 {
     char text[VALUE_MAX];
@@ -348,15 +348,15 @@ static bool
 keep_info(struct examination *examination)
 {
     const char *argv[] = {"INFO", "all"};
-    const redisReply *reply = direct_ask(examination->direct, 2, argv);
+    const struct redisReply *reply = direct_ask(examination->direct, 2, argv);
 
-    if (reply == NULL || reply->str == NULL) {
+    if (reply == NULL || reply_text(reply) == NULL) {
         findings_add(examination->findings, AREA, "server", false,
                      hint_of(direct_error(examination->direct)), "%s",
                      reply == NULL ? direct_error(examination->direct) : "it does not answer INFO");
         return false;
     }
-    examination->info = strdup(reply->str);
+    examination->info = strdup(reply_text(reply));
     return examination->info != NULL;
 }
 
@@ -375,11 +375,10 @@ examine_shards(struct examination *examination)
 }
 
 static void
-read_text(const redisReply *reply, size_t nth, char ret_text[VALUE_MAX])
+read_text(const struct redisReply *reply, size_t nth, char ret_text[VALUE_MAX])
 {
-    const struct bytes text = reply != NULL && reply_is_array(reply, nth + 1)
-                                  ? reply_bytes(reply->element[nth])
-                                  : (struct bytes){NULL, 0};
+    const struct bytes text = reply_is_array(reply, nth + 1) ? reply_bytes(reply_at(reply, nth))
+                                                             : (struct bytes){NULL, 0};
 
     snprintf(ret_text, VALUE_MAX, "%.*s", (int)text.len,
              text.at != NULL ? (const char *)text.at : "");
@@ -406,12 +405,12 @@ examine_slot(struct examination *examination, const char *key)
     const struct config *config = examination->config;
     char own[STORE_KEY_MAX];
     const char *argv[] = {"EXISTS", key};
-    const redisReply *reply;
+    const struct redisReply *reply;
 
     snprintf(own, sizeof(own), config->store.shards > 1 ? "%s:{0}:progress:%s" : "%s:progress:%s",
              config->store.prefix, config->feed.slot);
     reply = direct_ask(examination->direct, 2, argv);
-    if (strcmp(key, own) != 0 && reply != NULL && reply->integer == 1)
+    if (strcmp(key, own) != 0 && reply != NULL && reply_integer(reply) == 1)
         findings_add(examination->findings, AREA, "slot", false, SLOT_HINT,
                      "it holds the progress of another slot, %s, not %s", key, own);
     else
@@ -424,7 +423,7 @@ examine_database(struct examination *examination, const struct origin *origin)
 {
     char key[VALUE_MAX], system[VALUE_MAX], database[VALUE_MAX], name[VALUE_MAX];
     const char *argv[] = {"HMGET", key, "system", "database", "database_name"};
-    const redisReply *reply;
+    const struct redisReply *reply;
     bool is_same;
 
     if (origin->system[0] == '\0' || !read_progress_key(examination, key))

@@ -70,7 +70,7 @@ finish_description(struct description *description)
 
 /* With one to ask its answer goes on as it is. */
 static void
-on_described(void *ctx, const redisReply *reply)
+on_described(void *ctx, const struct redisReply *reply)
 {
     struct description_part *part = ctx;
     struct description *description = part->description;
@@ -187,17 +187,16 @@ finish(struct admin_call *call, enum rc rc, enum store_mend how, long long users
 }
 
 static void
-on_redriven(void *ctx, const redisReply *reply)
+on_redriven(void *ctx, const struct redisReply *reply)
 {
     struct admin_call *call = ctx;
 
-    if (!call_succeeded(call->shard, reply, "redrive a message") ||
-        reply->type != REDIS_REPLY_INTEGER)
+    if (!call_succeeded(call->shard, reply, "redrive a message") || !reply_is_integer(reply))
         finish(call, RC_IO, STORE_MENDED, 0);
-    else if (reply->integer < 0)
-        finish(call, RC_OK, reply->integer == -1 ? STORE_MEND_GONE : STORE_MEND_NOBODY, 0);
+    else if (reply_integer(reply) < 0)
+        finish(call, RC_OK, reply_integer(reply) == -1 ? STORE_MEND_GONE : STORE_MEND_NOBODY, 0);
     else
-        finish(call, RC_OK, STORE_MENDED, reply->integer);
+        finish(call, RC_OK, STORE_MENDED, reply_integer(reply));
 }
 
 static enum rc
@@ -219,7 +218,7 @@ send_redrive(struct admin_call *call, const struct error_entry *entry,
 
 /* The entry, which is to be sent anew with a new lifetime. */
 static void
-on_entry(void *ctx, const redisReply *reply)
+on_entry(void *ctx, const struct redisReply *reply)
 {
     struct admin_call *call = ctx;
     struct error_entry entry;
@@ -234,7 +233,7 @@ on_entry(void *ctx, const redisReply *reply)
         finish(call, RC_OK, STORE_MEND_GONE, 0);
         return;
     }
-    if (error_entry_read(reply->element[0], &entry) != RC_OK || entry.id.at == NULL ||
+    if (error_entry_read(reply_at(reply, 0), &entry) != RC_OK || entry.id.at == NULL ||
         entry.shard >= call->shard->store->shard_count ||
         redrive_prepare(&entry, clock_wall_us(), &redrive) != RC_OK) {
         finish(call, RC_OK, STORE_MEND_NOBODY, 0);
@@ -248,14 +247,14 @@ on_entry(void *ctx, const redisReply *reply)
 }
 
 static void
-on_dropped(void *ctx, const redisReply *reply)
+on_dropped(void *ctx, const struct redisReply *reply)
 {
     struct admin_call *call = ctx;
 
-    if (!call_succeeded(call->shard, reply, "drop an error") || reply->type != REDIS_REPLY_INTEGER)
+    if (!call_succeeded(call->shard, reply, "drop an error") || !reply_is_integer(reply))
         finish(call, RC_IO, STORE_MENDED, 0);
     else
-        finish(call, RC_OK, reply->integer > 0 ? STORE_MENDED : STORE_MEND_GONE, 0);
+        finish(call, RC_OK, reply_integer(reply) > 0 ? STORE_MENDED : STORE_MEND_GONE, 0);
 }
 
 /* Drops the entry, or reads it. */

@@ -15,23 +15,23 @@ read_shard(struct bytes text)
 }
 
 enum rc
-error_entry_read(const redisReply *row, struct error_entry *ret_entry)
+error_entry_read(const struct redisReply *row, struct error_entry *ret_entry)
 {
     struct error_entry entry;
     struct bytes place;
 
     if (!reply_is_array(row, 2))
         return RC_BAD;
-    place = reply_bytes(row->element[0]);
+    place = reply_bytes(reply_at(row, 0));
     if (place.at == NULL || entry_id_read((const char *)place.at, place.len, &entry.entry) != RC_OK)
         return RC_BAD;
-    entry.id = reply_field(row->element[1], "id");
-    entry.reason = reply_field(row->element[1], "reason");
-    entry.attempts = reply_field(row->element[1], "attempts");
-    entry.users = reply_field(row->element[1], "users");
-    entry.data = reply_field(row->element[1], "data");
-    entry.route = reply_field(row->element[1], "route");
-    entry.shard = read_shard(reply_field(row->element[1], "shard"));
+    entry.id = reply_field(reply_at(row, 1), "id");
+    entry.reason = reply_field(reply_at(row, 1), "reason");
+    entry.attempts = reply_field(reply_at(row, 1), "attempts");
+    entry.users = reply_field(reply_at(row, 1), "users");
+    entry.data = reply_field(reply_at(row, 1), "data");
+    entry.route = reply_field(reply_at(row, 1), "route");
+    entry.shard = read_shard(reply_field(reply_at(row, 1), "shard"));
     *ret_entry = entry;
     return RC_OK;
 }

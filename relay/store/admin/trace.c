@@ -126,30 +126,30 @@ read_commit_of_id(const char *id, struct trace_event *event)
 }
 
 enum rc
-trace_read(const redisReply *reply, const char *id, struct trace *ret_trace)
+trace_read(const struct redisReply *reply, const char *id, struct trace *ret_trace)
 {
     struct trace trace = {.event_count = 0};
-    const redisReply *trail, *waiting;
+    const struct redisReply *trail, *waiting;
 
-    if (!reply_is_array(reply, 4) || !reply_is_array(reply->element[2], 0) ||
-        !reply_is_array(reply->element[3], 0))
+    if (!reply_is_array(reply, 4) || !reply_is_array(reply_at(reply, 2), 0) ||
+        !reply_is_array(reply_at(reply, 3), 0))
         return RC_BAD;
-    trail = reply->element[2];
-    waiting = reply->element[3];
-    trace.data = reply_bytes(reply->element[0]);
-    trace.events = memory_new((trail->elements + 2) * sizeof(*trace.events));
+    trail = reply_at(reply, 2);
+    waiting = reply_at(reply, 3);
+    trace.data = reply_bytes(reply_at(reply, 0));
+    trace.events = memory_new((reply_count(trail) + 2) * sizeof(*trace.events));
     if (trace.data.len > 0)
         trace.event_count += read_commit(trace.data, &trace.events[trace.event_count]);
-    else if (trail->elements > 0)
+    else if (reply_count(trail) > 0)
         trace.event_count += read_commit_of_id(id, &trace.events[trace.event_count]);
-    if (trail->elements == 0) /* it needs no ack, or is older than its trail */
+    if (reply_count(trail) == 0) /* it needs no ack, or is older than its trail */
         trace.event_count +=
-            read_stored(reply_bytes(reply->element[1]), &trace.events[trace.event_count]);
-    for (size_t i = 0; i < trail->elements; i++)
-        trace.events[trace.event_count++] = read_event(reply_bytes(trail->element[i]));
-    trace.waiting = memory_new((waiting->elements + 1) * sizeof(*trace.waiting));
-    while (trace.waiting_count < waiting->elements) {
-        trace.waiting[trace.waiting_count] = reply_bytes(waiting->element[trace.waiting_count]);
+            read_stored(reply_bytes(reply_at(reply, 1)), &trace.events[trace.event_count]);
+    for (size_t i = 0; i < reply_count(trail); i++)
+        trace.events[trace.event_count++] = read_event(reply_bytes(reply_at(trail, i)));
+    trace.waiting = memory_new((reply_count(waiting) + 1) * sizeof(*trace.waiting));
+    while (trace.waiting_count < reply_count(waiting)) {
+        trace.waiting[trace.waiting_count] = reply_bytes(reply_at(waiting, trace.waiting_count));
         trace.waiting_count++;
     }
     *ret_trace = trace;
@@ -227,7 +227,7 @@ static enum rc ask_shard(struct call *call);
 
 /* Only one shard knows of a message: they are asked in turn. */
 static void
-on_traced(void *ctx, const redisReply *reply)
+on_traced(void *ctx, const struct redisReply *reply)
 {
     struct call *call = ctx;
     struct store *store = call->store;

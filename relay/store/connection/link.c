@@ -2,6 +2,7 @@
 #include "store/connection/link.h"
 
 #include <ev.h>
+#include <hiredis/async.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,7 +245,7 @@ greet(struct link *link, link_reply *reply, int argc, const char *a, const char 
 
 /* True when the answer is no error; else the link has fallen. */
 static bool
-greeting_accepted(struct link *link, const redisReply *reply)
+greeting_accepted(struct link *link, const struct redisReply *reply)
 {
     if (link->state != LINK_GREETING || reply == NULL)
         return false; /* the disconnect callback tells why */
@@ -255,7 +256,7 @@ greeting_accepted(struct link *link, const redisReply *reply)
 }
 
 static void
-on_script(void *ctx, const redisReply *reply)
+on_script(void *ctx, const struct redisReply *reply)
 {
     struct link *link = ctx;
 
@@ -273,7 +274,7 @@ on_script(void *ctx, const redisReply *reply)
 }
 
 static void
-on_info(void *ctx, const redisReply *reply)
+on_info(void *ctx, const struct redisReply *reply)
 {
     struct link *link = ctx;
 
@@ -301,7 +302,7 @@ greet_info(struct link *link)
 }
 
 static void
-on_selected(void *ctx, const redisReply *reply)
+on_selected(void *ctx, const struct redisReply *reply)
 {
     struct link *link = ctx;
 
@@ -319,7 +320,7 @@ greet_select(struct link *link)
 }
 
 static void
-on_authenticated(void *ctx, const redisReply *reply)
+on_authenticated(void *ctx, const struct redisReply *reply)
 {
     struct link *link = ctx;
 
@@ -399,7 +400,7 @@ on_retry(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 static void
-on_ping(void *ctx, const redisReply *reply)
+on_ping(void *ctx, const struct redisReply *reply)
 {
     (void)ctx;
     (void)reply; /* that it came is all that matters: see heard_us */

@@ -2,8 +2,6 @@
 #ifndef CLAIRON_STORE_LINK_H
 #define CLAIRON_STORE_LINK_H
 
-#include <hiredis/async.h>
-#include <hiredis/hiredis.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -14,6 +12,7 @@
 
 struct ev_loop;
 struct link;
+struct redisReply;
 
 struct link_events {
     void (*on_up)(void *ctx); /* ready: data loaded, scripts known */
@@ -24,10 +23,10 @@ struct link_events {
 };
 
 /*
- * `reply` is hiredis' own and dies after the callback; NULL: the connection broke, and
+ * `reply` is hiredis' own and dies after the callback (see reply.h); NULL: the connection broke, and
  * whether the command took effect is not known. Called from the loop.
  */
-typedef void link_reply(void *ctx, const redisReply *reply);
+typedef void link_reply(void *ctx, const struct redisReply *reply);
 
 /*
  * Connects to `url`, as store.url has it, now and again whenever it breaks, with backoff. A command

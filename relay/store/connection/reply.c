@@ -1,6 +1,7 @@
 /* reply.c: takes the store's answers apart, trusting nothing in them. */
 #include "store/connection/reply.h"
 
+#include <hiredis/hiredis.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +9,44 @@
 
 #include "base/memory.h"
 
+bool
+reply_is_error(const struct redisReply *reply)
+{
+    return reply != NULL && reply->type == REDIS_REPLY_ERROR;
+}
+
+bool
+reply_is_integer(const struct redisReply *reply)
+{
+    return reply != NULL && reply->type == REDIS_REPLY_INTEGER;
+}
+
+long long
+reply_integer(const struct redisReply *reply)
+{
+    return reply_is_integer(reply) ? reply->integer : 0;
+}
+
+const char *
+reply_text(const struct redisReply *reply)
+{
+    return reply != NULL ? reply->str : NULL;
+}
+
+size_t
+reply_count(const struct redisReply *reply)
+{
+    return reply_is_array(reply, 0) ? reply->elements : 0;
+}
+
+const struct redisReply *
+reply_at(const struct redisReply *reply, size_t at)
+{
+    return at < reply_count(reply) ? reply->element[at] : NULL;
+}
+
 struct bytes
-reply_bytes(const redisReply *reply)
+reply_bytes(const struct redisReply *reply)
 {
     if (reply == NULL || (reply->type != REDIS_REPLY_STRING && reply->type != REDIS_REPLY_STATUS))
         return (struct bytes){NULL, 0};
@@ -17,13 +54,13 @@ reply_bytes(const redisReply *reply)
 }
 
 bool
-reply_is_array(const redisReply *reply, size_t count)
+reply_is_array(const struct redisReply *reply, size_t count)
 {
     return reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements >= count;
 }
 
 struct bytes
-reply_field(const redisReply *fields, const char *name)
+reply_field(const struct redisReply *fields, const char *name)
 {
     size_t len = strlen(name);
 
@@ -37,6 +74,16 @@ reply_field(const redisReply *fields, const char *name)
     return (struct bytes){NULL, 0};
 }
 
+size_t
+reply_size(const struct redisReply *reply)
+{
+    size_t size = reply_bytes(reply).len;
+
+    for (size_t i = 0; i < reply_count(reply); i++)
+        size += reply_size(reply->element[i]);
+    return size;
+}
+
 static size_t
 aligned(size_t size)
 {
@@ -44,7 +91,7 @@ aligned(size_t size)
 }
 
 static size_t
-size_of(const redisReply *reply)
+size_of(const struct redisReply *reply)
 {
     size_t size = aligned(sizeof(*reply)) + aligned(reply->elements * sizeof(*reply->element)) +
                   (reply->str != NULL ? aligned((size_t)reply->len + 1) : 0);
@@ -63,10 +110,10 @@ take(char **at, size_t size)
     return taken;
 }
 
-static redisReply *
-copy(const redisReply *reply, char **at)
+static struct redisReply *
+copy(const struct redisReply *reply, char **at)
 {
-    redisReply *kept = take(at, sizeof(*kept));
+    struct redisReply *kept = take(at, sizeof(*kept));
 
     *kept = *reply;
     if (reply->str != NULL) {
@@ -79,17 +126,27 @@ copy(const redisReply *reply, char **at)
     return kept;
 }
 
-redisReply *
-reply_keep(const redisReply *reply)
+struct redisReply *
+reply_keep(const struct redisReply *reply)
 {
     char *at = memory_grow(NULL, size_of(reply));
 
     return copy(reply, &at);
 }
 
+struct redisReply *
+reply_keep_from(const struct redisReply *reply, size_t from)
+{
+    struct redisReply rest = *reply;
+
+    rest.element += from;
+    rest.elements -= from;
+    return reply_keep(&rest);
+}
+
 /* What the scripts add for delivery: whom a copy is for, and when an open audience ends. */
 static void
-read_delivery(const redisReply *fields, struct entry *entry)
+read_delivery(const struct redisReply *fields, struct entry *entry)
 {
     struct bytes open = reply_field(fields, "open");
     char text[24];
@@ -105,7 +162,7 @@ read_delivery(const redisReply *fields, struct entry *entry)
 }
 
 enum rc
-reply_entry(const redisReply *reply, struct entry *ret_entry)
+reply_entry(const struct redisReply *reply, struct entry *ret_entry)
 {
     struct entry entry;
     struct bytes id, route;

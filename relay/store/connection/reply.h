@@ -1,24 +1,40 @@
-/* reply.h: takes the store's answers apart. */
+/* reply.h: takes replies of the store apart; only this file knows their form. */
 #ifndef CLAIRON_STORE_REPLY_H
 #define CLAIRON_STORE_REPLY_H
 
-#include <hiredis/hiredis.h>
-
 #include "store/entry.h"
 
+struct redisReply;
+
+bool reply_is_error(const struct redisReply *reply);   /* NULL: no */
+bool reply_is_integer(const struct redisReply *reply); /* NULL: no */
+/* 0 when the reply is no integer. */
+long long reply_integer(const struct redisReply *reply);
+/* A text that ends in a zero, also that of an error; NULL when the reply is none. */
+const char *reply_text(const struct redisReply *reply);
+
 /* An empty view when the reply is no text. */
-struct bytes reply_bytes(const redisReply *reply);
+struct bytes reply_bytes(const struct redisReply *reply);
 
 /* True for an array of at least `count` elements. */
-bool reply_is_array(const redisReply *reply, size_t count);
+bool reply_is_array(const struct redisReply *reply, size_t count);
+
+/* How many elements it has; the one at `at`, NULL where there is none. */
+size_t reply_count(const struct redisReply *reply);
+const struct redisReply *reply_at(const struct redisReply *reply, size_t at);
 
 /* The value of a field in an entry's field list; an empty view when it is not there. */
-struct bytes reply_field(const redisReply *fields, const char *name);
+struct bytes reply_field(const struct redisReply *fields, const char *name);
 
-/* A copy that outlives the answer, in one block: the caller frees it. */
-redisReply *reply_keep(const redisReply *reply);
+/* The bytes of all its texts. */
+size_t reply_size(const struct redisReply *reply);
+
+/* A copy that outlives the reply, in one block: the caller frees it. */
+struct redisReply *reply_keep(const struct redisReply *reply);
+/* Likewise of an array, without its first elements. */
+struct redisReply *reply_keep_from(const struct redisReply *reply, size_t from);
 
 /* Reads one [id, [field, value ..]] element. RC_BAD when it is no notification of ours. */
-MUST_CHECK enum rc reply_entry(const redisReply *reply, struct entry *ret_entry);
+MUST_CHECK enum rc reply_entry(const struct redisReply *reply, struct entry *ret_entry);
 
 #endif

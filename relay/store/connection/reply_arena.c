@@ -34,7 +34,7 @@ struct reply_arena {
 /* hiredis hands back the answer alone. */
 struct item {
     struct reply_arena *arena;
-    redisReply reply;
+    struct redisReply reply;
 };
 
 static struct block *
@@ -69,7 +69,7 @@ take(struct reply_arena *arena, size_t size)
     return taken;
 }
 
-static redisReply *
+static struct redisReply *
 make_reply(const redisReadTask *task)
 {
     struct reply_arena *arena = task->privdata;
@@ -89,9 +89,9 @@ make_reply(const redisReadTask *task)
  * Once it is whole, as what is not is never handed back. The maker of the array has made the place.
  */
 static void *
-place(const redisReadTask *task, redisReply *reply)
+place(const redisReadTask *task, struct redisReply *reply)
 {
-    const redisReply *parent = task->parent != NULL ? task->parent->obj : NULL;
+    const struct redisReply *parent = task->parent != NULL ? task->parent->obj : NULL;
     struct reply_arena *arena = task->privdata;
 
     arena->is_held = true;
@@ -103,7 +103,7 @@ place(const redisReadTask *task, redisReply *reply)
 static void *
 create_string(const redisReadTask *task, char *text, size_t len)
 {
-    redisReply *reply = make_reply(task);
+    struct redisReply *reply = make_reply(task);
     char *copy = reply != NULL ? take(task->privdata, len + 1) : NULL;
 
     if (copy == NULL)
@@ -118,7 +118,7 @@ create_string(const redisReadTask *task, char *text, size_t len)
 static void *
 create_array(const redisReadTask *task, element_count count)
 {
-    redisReply *reply;
+    struct redisReply *reply;
     size_t size = (size_t)count * sizeof(*reply->element);
 
     if ((size_t)count > ELEMENTS_MAX)
@@ -139,7 +139,7 @@ create_array(const redisReadTask *task, element_count count)
 static void *
 create_integer(const redisReadTask *task, long long value)
 {
-    redisReply *reply = make_reply(task);
+    struct redisReply *reply = make_reply(task);
 
     if (reply == NULL)
         return NULL;
@@ -150,7 +150,7 @@ create_integer(const redisReadTask *task, long long value)
 static void *
 create_nil(const redisReadTask *task)
 {
-    redisReply *reply = make_reply(task);
+    struct redisReply *reply = make_reply(task);
 
     if (reply == NULL)
         return NULL;

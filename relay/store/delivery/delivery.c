@@ -139,13 +139,13 @@ finish_here(const struct spread *spread, enum rc rc)
 }
 
 static void
-on_here(void *ctx, const redisReply *reply)
+on_here(void *ctx, const struct redisReply *reply)
 {
     struct spread_part *part = ctx;
-    bool is_good = call_succeeded(part->shard, reply, "store who is connected") &&
-                   reply->type == REDIS_REPLY_INTEGER;
+    bool is_good =
+        call_succeeded(part->shard, reply, "store who is connected") && reply_is_integer(reply);
 
-    if (is_good && reply->integer == 0)
+    if (is_good && reply_integer(reply) == 0)
         part->spread->was_known = false;
     part_done(part, is_good);
 }
@@ -189,15 +189,15 @@ finish_shown(const struct spread *spread, enum rc rc)
 }
 
 static void
-on_shown(void *ctx, const redisReply *reply)
+on_shown(void *ctx, const struct redisReply *reply)
 {
     struct spread_part *part = ctx;
     struct spread *spread = part->spread;
     bool is_good = call_succeeded(part->shard, reply, "store what was shown") &&
-                   reply_is_array(reply, 0) && reply->elements <= part->count;
+                   reply_is_array(reply, 0) && reply_count(reply) <= part->count;
 
-    for (size_t i = 0; is_good && i < reply->elements; i++) {
-        size_t place = (size_t)reply->element[i]->integer;
+    for (size_t i = 0; is_good && i < reply_count(reply); i++) {
+        size_t place = (size_t)reply_integer(reply_at(reply, i));
 
         if (place < part->count)
             spread->unowed[spread->unowed_count++] = part->places[place];
@@ -290,15 +290,15 @@ finish_acked(const struct spread *spread, enum rc rc)
 }
 
 static void
-on_acked(void *ctx, const redisReply *reply)
+on_acked(void *ctx, const struct redisReply *reply)
 {
     struct spread_part *part = ctx;
     struct stats *stats = part->shard->store->stats;
     bool is_good = call_succeeded(part->shard, reply, "store acks") && reply_is_array(reply, 2);
 
     if (is_good) {
-        stats_add(stats, STAT_STORE_ACKS, (uint64_t)reply->element[0]->integer);
-        stats_add(stats, STAT_STORE_COMPLETED, (uint64_t)reply->element[1]->integer);
+        stats_add(stats, STAT_STORE_ACKS, (uint64_t)reply_integer(reply_at(reply, 0)));
+        stats_add(stats, STAT_STORE_COMPLETED, (uint64_t)reply_integer(reply_at(reply, 1)));
     }
     part_done(part, is_good);
 }
@@ -386,14 +386,13 @@ store_ack(struct store *store, const struct store_ack *acks, size_t count, store
 }
 
 static void
-on_nacked(void *ctx, const redisReply *reply)
+on_nacked(void *ctx, const struct redisReply *reply)
 {
     struct spread_part *part = ctx;
-    bool is_good =
-        call_succeeded(part->shard, reply, "store nacks") && reply->type == REDIS_REPLY_INTEGER;
+    bool is_good = call_succeeded(part->shard, reply, "store nacks") && reply_is_integer(reply);
 
     if (is_good)
-        stats_add(part->shard->store->stats, STAT_STORE_NACKS, (uint64_t)reply->integer);
+        stats_add(part->shard->store->stats, STAT_STORE_NACKS, (uint64_t)reply_integer(reply));
     part_done(part, is_good);
 }
 

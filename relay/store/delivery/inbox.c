@@ -19,9 +19,9 @@ struct inbox_part {
     struct shard *shard;
     char after[PLACE_MAX]; /* INBOX_ENDED: it was read to its end */
     const char *last;
-    const redisReply *entries;
-    const redisReply *scores; /* of the entries */
-    redisReply *kept;         /* the answer, where it has to outlive itself */
+    const struct redisReply *entries;
+    const struct redisReply *scores; /* of the entries */
+    struct redisReply *kept;         /* the answer, where it has to outlive itself */
     bool is_asked;
     struct strand strand;
 };
@@ -45,7 +45,7 @@ place_behind(const struct inbox_part *part)
 
     if (part->is_asked && !part->strand.has_entry)
         return part->last[0] != '\0' ? part->last : INBOX_ENDED;
-    return seen > 0 ? part->scores->element[seen - 1]->str : part->after;
+    return seen > 0 ? reply_text(reply_at(part->scores, seen - 1)) : part->after;
 }
 
 static void
@@ -69,7 +69,7 @@ next_page(const struct inbox *inbox, char ret_next[STORE_INBOX_PLACE_MAX])
 static uint64_t
 score_of(const struct inbox_part *part, const struct strand *strand)
 {
-    return strtoull(part->scores->element[strand->next - 1]->str, NULL, 10);
+    return strtoull(reply_text(reply_at(part->scores, strand->next - 1)), NULL, 10);
 }
 
 /* Takes what is in order; how many these are. */
@@ -111,7 +111,7 @@ give_inbox(struct inbox *inbox)
     size_t room = 1;
 
     for (unsigned i = 0; i < inbox->count; i++)
-        room += inbox->parts[i].is_asked ? inbox->parts[i].entries->elements : 0;
+        room += inbox->parts[i].is_asked ? reply_count(inbox->parts[i].entries) : 0;
     entries = memory_new(room * sizeof(*entries));
     page.entries = entries;
     page.count = take_all(inbox, entries);
@@ -134,7 +134,7 @@ end_inbox(struct inbox *inbox)
 }
 
 static bool
-is_score(const redisReply *reply)
+is_score(const struct redisReply *reply)
 {
     const struct bytes text = reply_bytes(reply);
 
@@ -143,24 +143,25 @@ is_score(const redisReply *reply)
 
 /* Each entry comes with its score. */
 static bool
-take_part(struct inbox_part *part, const redisReply *reply)
+take_part(struct inbox_part *part, const struct redisReply *reply)
 {
-    if (!reply_is_array(reply, 3) || reply->element[0]->str == NULL ||
-        strlen(reply->element[0]->str) >= PLACE_MAX || !reply_is_array(reply->element[1], 0))
+    if (!reply_is_array(reply, 3) || reply_text(reply_at(reply, 0)) == NULL ||
+        strlen(reply_text(reply_at(reply, 0))) >= PLACE_MAX ||
+        !reply_is_array(reply_at(reply, 1), 0))
         return false;
-    part->last = reply->element[0]->str;
-    part->entries = reply->element[1];
-    part->scores = reply->element[2];
-    if (!reply_is_array(part->scores, part->entries->elements))
+    part->last = reply_text(reply_at(reply, 0));
+    part->entries = reply_at(reply, 1);
+    part->scores = reply_at(reply, 2);
+    if (!reply_is_array(part->scores, reply_count(part->entries)))
         return false;
-    for (size_t i = 0; i < part->entries->elements; i++)
-        if (!is_score(part->scores->element[i]))
+    for (size_t i = 0; i < reply_count(part->entries); i++)
+        if (!is_score(reply_at(part->scores, i)))
             return false;
     return true;
 }
 
 static void
-on_inbox(void *ctx, const redisReply *reply)
+on_inbox(void *ctx, const struct redisReply *reply)
 {
     struct call *call = ctx;
     struct inbox *inbox = call->ctx;

@@ -19,15 +19,16 @@ struct publish_call {
 };
 
 static void
-tell(const struct publish_call *call, const redisReply *reply)
+tell(const struct publish_call *call, const struct redisReply *reply)
 {
     static const char *const WORDS[] = {"stored", "repeated", "different", "expired"};
 
     if (call_succeeded(call->shard, reply, "store a notification") && reply_is_array(reply, 2) &&
-        reply->element[0]->str != NULL && reply->element[1]->str != NULL) {
+        reply_text(reply_at(reply, 0)) != NULL && reply_text(reply_at(reply, 1)) != NULL) {
         for (int how = STORE_PUBLISHED; how <= STORE_PUBLISHED_EXPIRED; how++) {
-            if (strcmp(reply->element[1]->str, WORDS[how]) == 0) {
-                call->done(call->ctx, RC_OK, (enum store_publish)how, reply->element[0]->str);
+            if (strcmp(reply_text(reply_at(reply, 1)), WORDS[how]) == 0) {
+                call->done(call->ctx, RC_OK, (enum store_publish)how,
+                           reply_text(reply_at(reply, 0)));
                 return;
             }
         }
@@ -36,7 +37,7 @@ tell(const struct publish_call *call, const redisReply *reply)
 }
 
 static void
-on_published(void *ctx, const redisReply *reply)
+on_published(void *ctx, const struct redisReply *reply)
 {
     struct publish_call *call = ctx;
 

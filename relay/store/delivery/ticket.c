@@ -26,7 +26,7 @@ ticket_call_new(struct store *store, void *ctx)
 }
 
 static void
-on_kept(void *ctx, const redisReply *reply)
+on_kept(void *ctx, const struct redisReply *reply)
 {
     struct ticket_call *call = ctx;
 
@@ -64,7 +64,7 @@ store_ticket_keep(struct store *store, const char *ticket, const char *claims, s
 }
 
 static void
-on_redeemed(void *ctx, const redisReply *reply)
+on_redeemed(void *ctx, const struct redisReply *reply)
 {
     struct ticket_call *call = ctx;
     struct bytes none = {NULL, 0};
@@ -72,8 +72,7 @@ on_redeemed(void *ctx, const redisReply *reply)
     if (!call_succeeded(&call->store->shards[0], reply, "take a ticket"))
         call->redeemed(call->ctx, RC_IO, none);
     else
-        call->redeemed(call->ctx, RC_OK,
-                       reply->type == REDIS_REPLY_STRING ? reply_bytes(reply) : none);
+        call->redeemed(call->ctx, RC_OK, reply_bytes(reply));
     free(call);
 }
 

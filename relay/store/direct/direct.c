@@ -1,6 +1,7 @@
 /* direct.c: asks the store and waits for the answer, for commands that run and end. */
 #include "store/direct.h"
 
+#include <hiredis/hiredis.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,21 +35,22 @@ direct_forget_reply(struct direct *direct)
 }
 
 /* The reply if it is one that was hoped for; else NULL, with the reason in direct->error. */
-const redisReply *
+const struct redisReply *
 direct_check_reply(struct direct *direct)
 {
     if (direct->reply == NULL)
         snprintf(direct->error, sizeof(direct->error), "the store does not answer: %s",
                  direct->servers[direct->at]->errstr);
-    else if (direct->reply->type == REDIS_REPLY_ERROR)
-        snprintf(direct->error, sizeof(direct->error), "the store refused: %s", direct->reply->str);
+    else if (reply_is_error(direct->reply))
+        snprintf(direct->error, sizeof(direct->error), "the store refused: %s",
+                 reply_text(direct->reply));
     else
         return direct->reply;
     return NULL;
 }
 
 /* NULL: the reason is in direct->error. The reply lives until the next question. */
-const redisReply *
+const struct redisReply *
 direct_ask(struct direct *direct, int argc, const char **argv)
 {
     if (direct_read_changes(direct) != RC_OK)
@@ -169,14 +171,14 @@ direct_knows_shards(struct direct *direct)
 
     direct->at = 0;
     for (unsigned k = 0; k < STORE_SHARDS_MAX && made_with == 0; k++) {
-        const redisReply *reply;
+        const struct redisReply *reply;
 
         key_shard_prefix(prefix, direct->prefix, STORE_SHARDS_MAX, k);
         key_write(key, prefix, KEY_META);
         reply = direct_ask(direct, 3, argv);
         if (reply == NULL)
             return false;
-        made_with = reply->str != NULL ? strtol(reply->str, NULL, 10) : 0;
+        made_with = reply_text(reply) != NULL ? strtol(reply_text(reply), NULL, 10) : 0;
     }
     if (made_with == 0 || made_with == (long)direct->shard_count)
         return true;
@@ -229,7 +231,7 @@ trace_in(struct direct *direct, unsigned shard, const char *id)
 {
     char prefix[STORE_PREFIX_MAX], stream[STORE_KEY_MAX], from[24];
     const char *argv[] = {"EVAL", store_script_trace, "1", stream, prefix, id, from};
-    const redisReply *reply;
+    const struct redisReply *reply;
 
     direct_turn_to_shard(direct, shard, prefix, stream);
     snprintf(from, sizeof(from), "%" PRId64, trace_commit_ms(id));

@@ -13,6 +13,6 @@ struct direct *direct_open_server(const struct config *config, unsigned server,
 bool direct_knows_shards(struct direct *direct);
 
 /* The answer lives until the next question. NULL: direct_error says why. */
-const redisReply *direct_ask(struct direct *direct, int argc, const char **argv);
+const struct redisReply *direct_ask(struct direct *direct, int argc, const char **argv);
 
 #endif

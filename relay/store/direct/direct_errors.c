@@ -1,4 +1,5 @@
 /* direct_errors.c: the error log for commands: walks it, and redrives and drops its entries. */
+#include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,19 +19,19 @@ direct_read_changes(struct direct *direct)
     enum rc rc = RC_OK;
 
     for (; direct->queued > 0; direct->queued--) {
-        const redisReply *reply;
+        const struct redisReply *reply;
 
         direct_forget_reply(direct);
         if (redisGetReply(direct->servers[direct->at], (void **)&direct->reply) != REDIS_OK)
             direct->reply = NULL;
         reply = direct_check_reply(direct);
-        if (reply == NULL || reply->type != REDIS_REPLY_INTEGER) {
+        if (!reply_is_integer(reply)) {
             if (rc == RC_OK)
                 memcpy(error, direct->error, sizeof(error));
             rc = RC_IO;
-        } else if (reply->integer >= 0) {
-            direct->changes.entries += reply->integer > 0 || direct->changes.is_redrive;
-            direct->changes.users += direct->changes.is_redrive ? reply->integer : 0;
+        } else if (reply_integer(reply) >= 0) {
+            direct->changes.entries += reply_integer(reply) > 0 || direct->changes.is_redrive;
+            direct->changes.users += direct->changes.is_redrive ? reply_integer(reply) : 0;
         }
     }
     if (rc != RC_OK)
@@ -58,15 +59,15 @@ static bool
 visit_page(struct direct *direct, direct_visit *visit, void *ctx, struct entry_id *last,
            size_t *ret_seen)
 {
-    redisReply *page = direct->reply;
+    struct redisReply *page = direct->reply;
     bool goes_on = true;
 
     direct->reply = NULL;
-    *ret_seen = page->elements;
-    for (size_t i = 0; i < page->elements && goes_on; i++) {
+    *ret_seen = reply_count(page);
+    for (size_t i = 0; i < reply_count(page) && goes_on; i++) {
         struct error_entry entry;
 
-        if (error_entry_read(page->element[i], &entry) != RC_OK)
+        if (error_entry_read(reply_at(page, i), &entry) != RC_OK)
             continue;
         *last = entry.entry;
         if (entry.shard % direct->server_count != direct->at)
@@ -84,11 +85,11 @@ direct_error_count(struct direct *direct)
     long long count = 0;
 
     for (direct->at = 0; direct->at < direct->server_count; direct->at++) {
-        const redisReply *reply = direct_ask(direct, 2, argv);
+        const struct redisReply *reply = direct_ask(direct, 2, argv);
 
-        if (reply == NULL || reply->type != REDIS_REPLY_INTEGER)
+        if (!reply_is_integer(reply))
             return -1;
-        count += reply->integer;
+        count += reply_integer(reply);
     }
     return count;
 }
@@ -98,12 +99,12 @@ static enum rc
 ask_newest_error(struct direct *direct, char ret_to[ENTRY_ID_TEXT_MAX])
 {
     const char *argv[] = {"XREVRANGE", direct->errors_key, "+", "-", "COUNT", "1"};
-    const redisReply *reply = direct_ask(direct, 6, argv);
+    const struct redisReply *reply = direct_ask(direct, 6, argv);
     struct error_entry newest = {.entry = {0, 0}};
 
-    if (reply == NULL || reply->type != REDIS_REPLY_ARRAY)
+    if (!reply_is_array(reply, 0))
         return RC_IO;
-    if (reply->elements > 0 && error_entry_read(reply->element[0], &newest) != RC_OK)
+    if (reply_count(reply) > 0 && error_entry_read(reply_at(reply, 0), &newest) != RC_OK)
         return RC_IO;
     entry_id_text(newest.entry, ret_to);
     return RC_OK;
@@ -123,9 +124,9 @@ walk_log(struct direct *direct, struct entry_id since, direct_visit *visit, void
         return RC_IO;
     entry_id_text(since, from);
     while (seen > 0 && *goes_on) {
-        const redisReply *reply = direct_ask(direct, 6, argv);
+        const struct redisReply *reply = direct_ask(direct, 6, argv);
 
-        if (reply == NULL || reply->type != REDIS_REPLY_ARRAY)
+        if (!reply_is_array(reply, 0))
             return RC_IO;
         *goes_on = visit_page(direct, visit, ctx, &last, &seen);
         if (direct_read_changes(direct) != RC_OK)
@@ -167,18 +168,18 @@ load_redrive(struct direct *direct)
 {
     const char *argv[] = {"SCRIPT", "LOAD", store_script_redrive};
     char *hash = direct->redrive_hash[direct->at];
-    const redisReply *reply;
+    const struct redisReply *reply;
 
     if (hash[0] != '\0')
         return hash;
     reply = direct_ask(direct, 3, argv);
     if (reply == NULL)
         return NULL;
-    if (reply->str == NULL || reply->len != SCRIPT_HASH_TEXT) {
+    if (reply_text(reply) == NULL || reply->len != SCRIPT_HASH_TEXT) {
         snprintf(direct->error, sizeof(direct->error), "invalid reply to SCRIPT LOAD");
         return NULL;
     }
-    memcpy(hash, reply->str, SCRIPT_HASH_TEXT);
+    memcpy(hash, reply_text(reply), SCRIPT_HASH_TEXT);
     return hash;
 }
 

@@ -7,14 +7,16 @@
 
 #define SCRIPT_HASH_TEXT 40
 
+struct redisContext;
+
 struct direct {
-    redisContext *servers[STORE_SHARDS_MAX];
+    struct redisContext *servers[STORE_SHARDS_MAX];
     char redrive_hash[STORE_SHARDS_MAX][SCRIPT_HASH_TEXT + 1]; /* "": not loaded there yet */
     unsigned server_count;
     unsigned at; /* the server that is asked */
     unsigned shard_count;
-    redisReply *reply; /* the last one */
-    unsigned queued;   /* changes sent to direct->at whose replies are still to be read */
+    struct redisReply *reply; /* the last one */
+    unsigned queued;          /* changes sent to direct->at whose replies are still to be read */
     struct direct_changes changes;
     struct trace trace;
     struct delivery delivery;
@@ -26,7 +28,7 @@ struct direct {
 /* Frees the last reply, with the trace that points into it. */
 void direct_forget_reply(struct direct *direct);
 /* The last reply unless it is missing or an error: then NULL, with the reason in direct->error. */
-const redisReply *direct_check_reply(struct direct *direct);
+const struct redisReply *direct_check_reply(struct direct *direct);
 
 /*
  * Reads the replies of the changes that were queued, all of them also where one was refused: the

@@ -80,7 +80,7 @@ struct ingest_told {
 };
 
 static void
-saw_entry(const struct ingest_part *part, const redisReply *reply)
+saw_entry(const struct ingest_part *part, const struct redisReply *reply)
 {
     struct shard *shard = part->shard;
     struct bytes text = reply_bytes(reply);
@@ -107,7 +107,7 @@ finish_part(struct ingest_part *part, enum rc rc)
 /* By the script: for all that changes more than the stream and the progress. */
 
 static void
-on_ingested(void *ctx, const redisReply *reply)
+on_ingested(void *ctx, const struct redisReply *reply)
 {
     struct ingest_part *part = ctx;
     struct shard *shard = part->shard;
@@ -115,11 +115,11 @@ on_ingested(void *ctx, const redisReply *reply)
     enum rc rc = RC_IO;
 
     if (call_succeeded(shard, reply, "store a batch") && reply_is_array(reply, 4)) {
-        saw_entry(part, reply->element[3]);
-        if (reply->element[1]->integer > 0)
+        saw_entry(part, reply_at(reply, 3));
+        if (reply_integer(reply_at(reply, 1)) > 0)
             shard->knows_first = true;
-        stats_add(stats, STAT_STORE_NOTES, (uint64_t)reply->element[1]->integer);
-        stats_add(stats, STAT_STORE_REPLAYED, (uint64_t)reply->element[2]->integer);
+        stats_add(stats, STAT_STORE_NOTES, (uint64_t)reply_integer(reply_at(reply, 1)));
+        stats_add(stats, STAT_STORE_REPLAYED, (uint64_t)reply_integer(reply_at(reply, 2)));
         rc = RC_OK;
     }
     finish_part(part, rc);
@@ -254,7 +254,7 @@ put_end(struct commands *commands, const struct shard *shard, const struct inges
 
 /* EXEC's answer; any other that is an error made it fail. */
 static enum rc
-take_end(const struct ingest_part *part, const redisReply *reply)
+take_end(const struct ingest_part *part, const struct redisReply *reply)
 {
     struct shard *shard = part->shard;
     size_t notes = part->notes;
@@ -263,18 +263,18 @@ take_end(const struct ingest_part *part, const redisReply *reply)
         !reply_is_array(reply, notes + ANSWERS_MORE))
         return RC_IO;
     for (size_t i = 0; i < notes + ANSWERS_MORE; i++)
-        if (!call_succeeded(shard, reply->element[i], "store a batch"))
+        if (!call_succeeded(shard, reply_at(reply, i), "store a batch"))
             return RC_IO;
-    saw_entry(part, reply->element[notes - 1]);
+    saw_entry(part, reply_at(reply, notes - 1));
     stats_add(shard->store->stats, STAT_STORE_NOTES, notes);
     return RC_OK;
 }
 
 static void
-on_transaction(void *ctx, const redisReply *reply)
+on_transaction(void *ctx, const struct redisReply *reply)
 {
     struct ingest_part *part = ctx;
-    bool is_error = reply == NULL || reply->type == REDIS_REPLY_ERROR;
+    bool is_error = reply == NULL || reply_is_error(reply);
 
     if (--part->left == 0) {
         finish_part(part, take_end(part, reply));

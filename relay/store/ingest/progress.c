@@ -35,13 +35,13 @@ struct claim_part {
 
 /* Of several shards the position of its newest note, unless that is of other WAL. */
 static struct position
-note_of(const struct shard *shard, const redisReply *reply)
+note_of(const struct shard *shard, const struct redisReply *reply)
 {
     struct bytes route = {NULL, 0};
     struct frame frame;
 
     if (reply_is_array(reply, 4))
-        route = reply_bytes(reply->element[3]);
+        route = reply_bytes(reply_at(reply, 3));
     if (route.len == 0 || frame_parse_head(route, &frame) != RC_OK ||
         frame.commit_lsn > shard->claimed_lsn)
         return (struct position){0, 0};
@@ -52,12 +52,12 @@ note_of(const struct shard *shard, const redisReply *reply)
  * The least of what the shards say; one that was emptied knows nothing of WAL, nor of its absence.
  */
 static void
-take_claimed(struct claim *claim, struct shard *shard, const redisReply *reply)
+take_claimed(struct claim *claim, struct shard *shard, const struct redisReply *reply)
 {
-    const char *position = reply->element[0]->str;
-    uint32_t timeline = (uint32_t)strtoul(reply->element[1]->str, NULL, 10);
+    const char *position = reply_text(reply_at(reply, 0));
+    uint32_t timeline = (uint32_t)strtoul(reply_text(reply_at(reply, 1)), NULL, 10);
 
-    shard->read_lsn = strtoull(reply->element[2]->str, NULL, 16);
+    shard->read_lsn = strtoull(reply_text(reply_at(reply, 2)), NULL, 16);
     shard->claimed_timeline = timeline;
     if (position[0] == '\0' || frame_position_read(position, strlen(position), &shard->claimed_lsn,
                                                    &shard->claimed_ordinal) != RC_OK)
@@ -76,11 +76,11 @@ take_claimed(struct claim *claim, struct shard *shard, const redisReply *reply)
 }
 
 static bool
-is_progress(const redisReply *reply)
+is_progress(const struct redisReply *reply)
 {
-    return reply_is_array(reply, 3) && reply->element[0]->str != NULL &&
-           reply->element[1]->str != NULL && reply->element[2]->str != NULL &&
-           strlen(reply->element[0]->str) <= FRAME_POSITION_TEXT;
+    return reply_is_array(reply, 3) && reply_text(reply_at(reply, 0)) != NULL &&
+           reply_text(reply_at(reply, 1)) != NULL && reply_text(reply_at(reply, 2)) != NULL &&
+           strlen(reply_text(reply_at(reply, 0))) <= FRAME_POSITION_TEXT;
 }
 
 static void
@@ -99,12 +99,11 @@ finish_claim(struct claim *claim)
 }
 
 static bool
-is_refusal(const redisReply *reply)
+is_refusal(const struct redisReply *reply)
 {
-    return reply != NULL && reply->type == REDIS_REPLY_ERROR &&
-           (strncmp(reply->str, "OTHERSYSTEM ", 12) == 0 ||
-            strncmp(reply->str, "OTHERDATABASE ", 14) == 0 ||
-            strncmp(reply->str, "OTHERSLOT ", 10) == 0);
+    return reply_is_error(reply) && (strncmp(reply_text(reply), "OTHERSYSTEM ", 12) == 0 ||
+                                     strncmp(reply_text(reply), "OTHERDATABASE ", 14) == 0 ||
+                                     strncmp(reply_text(reply), "OTHERSLOT ", 10) == 0);
 }
 
 static enum rc send_claim(struct claim *claim, struct shard *shard);
@@ -121,7 +120,7 @@ send_to_others(struct claim *claim)
 }
 
 static void
-on_claimed(void *ctx, const redisReply *reply)
+on_claimed(void *ctx, const struct redisReply *reply)
 {
     struct claim_part *part = ctx;
     struct claim *claim = part->claim;
@@ -217,7 +216,7 @@ finish_reset(struct reset *reset)
 }
 
 static void
-on_reset(void *ctx, const redisReply *reply)
+on_reset(void *ctx, const struct redisReply *reply)
 {
     struct reset_part *part = ctx;
     struct reset *reset = part->reset;

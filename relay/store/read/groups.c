@@ -8,7 +8,7 @@
 #include "store/connection/reply.h"
 
 static void
-on_groups(void *ctx, const redisReply *reply)
+on_groups(void *ctx, const struct redisReply *reply)
 {
     struct call *call = ctx;
     struct bytes *groups;
@@ -19,10 +19,10 @@ on_groups(void *ctx, const redisReply *reply)
         free(call);
         return;
     }
-    groups = memory_new((reply->elements + 1) * sizeof(*groups));
-    for (size_t i = 0; i < reply->elements; i++)
-        groups[i] = reply_bytes(reply->element[i]);
-    call->done.grouped(call->ctx, RC_OK, groups, reply->elements);
+    groups = memory_new((reply_count(reply) + 1) * sizeof(*groups));
+    for (size_t i = 0; i < reply_count(reply); i++)
+        groups[i] = reply_bytes(reply_at(reply, i));
+    call->done.grouped(call->ctx, RC_OK, groups, reply_count(reply));
     free(groups);
     free(call);
 }

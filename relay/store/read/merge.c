@@ -3,27 +3,27 @@
 
 /* What is no notification of ours is passed over. */
 static void
-pass_over(struct strand *strand, const redisReply *element)
+pass_over(struct strand *strand, const struct redisReply *element)
 {
     struct bytes id = {NULL, 0};
     struct entry_id read;
 
     strand->strays++;
     if (reply_is_array(element, 1))
-        id = reply_bytes(element->element[0]);
+        id = reply_bytes(reply_at(element, 0));
     if (id.at != NULL && entry_id_read((const char *)id.at, id.len, &read) == RC_OK)
         strand->reached = read;
 }
 
 /* Streams grow while they are read. */
 static bool
-is_beyond(const struct strand *strand, const redisReply *element)
+is_beyond(const struct strand *strand, const struct redisReply *element)
 {
     struct bytes id = {NULL, 0};
     struct entry_id read;
 
     if (reply_is_array(element, 1))
-        id = reply_bytes(element->element[0]);
+        id = reply_bytes(reply_at(element, 0));
     return id.at != NULL && entry_id_read((const char *)id.at, id.len, &read) == RC_OK &&
            entry_id_less(strand->end, read);
 }
@@ -32,7 +32,7 @@ is_beyond(const struct strand *strand, const redisReply *element)
 static void
 cut_at_end(struct strand *strand)
 {
-    while (strand->count > 0 && is_beyond(strand, strand->entries->element[strand->count - 1])) {
+    while (strand->count > 0 && is_beyond(strand, reply_at(strand->entries, strand->count - 1))) {
         strand->count--;
         strand->is_cut = false;
     }
@@ -43,7 +43,7 @@ look_on(struct strand *strand)
 {
     strand->has_entry = false;
     while (!strand->has_entry && strand->next < strand->count) {
-        const redisReply *element = strand->entries->element[strand->next++];
+        const struct redisReply *element = reply_at(strand->entries, strand->next++);
 
         strand->has_entry = reply_entry(element, &strand->entry) == RC_OK;
         if (!strand->has_entry)
@@ -54,10 +54,10 @@ look_on(struct strand *strand)
 
 void
 strand_begin(struct strand *strand, unsigned shard, struct entry_id after, struct entry_id end,
-             const redisReply *entries, bool is_cut)
+             const struct redisReply *entries, bool is_cut)
 {
     *strand = (struct strand){.entries = entries,
-                              .count = entries->elements,
+                              .count = reply_count(entries),
                               .shard = (unsigned char)shard,
                               .is_cut = is_cut,
                               .end = end,
@@ -83,7 +83,7 @@ look_ahead(struct strand *strand)
         return; /* it is still to come, or there is none */
     strand->has_note = false;
     for (strand->ahead = strand->next; strand->ahead <= strand->count; strand->ahead++) {
-        if (reply_entry(strand->entries->element[strand->ahead - 1], &entry) != RC_OK ||
+        if (reply_entry(reply_at(strand->entries, strand->ahead - 1), &entry) != RC_OK ||
             entry.frame.commit_lsn == 0)
             continue;
         strand->has_note = true;

@@ -7,7 +7,7 @@
 
 /* One stream's answer, and how far it was taken. Views, as long as the answer lives. */
 struct strand {
-    const redisReply *entries; /* in the stream's order */
+    const struct redisReply *entries; /* in the stream's order */
     unsigned char shard;
     size_t count;        /* of them that count */
     bool is_cut;         /* the stream may hold more behind them */
@@ -26,7 +26,7 @@ struct strand {
 
 /* An answer to what comes after `after`; what comes after `end` does not count. */
 void strand_begin(struct strand *strand, unsigned shard, struct entry_id after, struct entry_id end,
-                  const redisReply *entries, bool is_cut);
+                  const struct redisReply *entries, bool is_cut);
 
 /*
  * The one whose entry is next: notes go in the order of their commits, what comes from none by its

@@ -11,9 +11,9 @@
 /* An answer, or what is left of it. */
 struct held {
     struct held *next;
-    const redisReply *entries;
-    redisReply *kept; /* they, once they had to outlive their answer */
-    size_t at;        /* of them, the next to look at */
+    const struct redisReply *entries;
+    struct redisReply *kept; /* they, once they had to outlive their answer */
+    size_t at;               /* of them, the next to look at */
 };
 
 struct queue {
@@ -101,12 +101,12 @@ position_of(const struct entry *entry)
 
 /* The last note of an answer tells of all before it. */
 static void
-see(struct queue *queue, const redisReply *entries)
+see(struct queue *queue, const struct redisReply *entries)
 {
     struct entry entry;
 
-    for (size_t i = entries->elements; i > 0; i--) {
-        if (reply_entry(entries->element[i - 1], &entry) != RC_OK || is_free(&entry))
+    for (size_t i = reply_count(entries); i > 0; i--) {
+        if (reply_entry(reply_at(entries, i - 1), &entry) != RC_OK || is_free(&entry))
             continue;
         position_raise(&queue->seen, position_of(&entry));
         queue->is_waived = false;
@@ -116,12 +116,12 @@ see(struct queue *queue, const redisReply *entries)
 }
 
 void
-order_add(struct order *order, unsigned shard, const redisReply *entries)
+order_add(struct order *order, unsigned shard, const struct redisReply *entries)
 {
     struct queue *queue = &order->queues[shard];
     struct held *held;
 
-    if (entries->elements == 0)
+    if (reply_count(entries) == 0)
         return;
     held = memory_new(sizeof(*held));
     held->entries = entries;
@@ -130,12 +130,12 @@ order_add(struct order *order, unsigned shard, const redisReply *entries)
     else
         queue->first = held;
     queue->last = held;
-    queue->count += entries->elements;
+    queue->count += reply_count(entries);
     see(queue, entries);
 }
 
 static void
-take_head(struct order *order, unsigned k, const redisReply *element)
+take_head(struct order *order, unsigned k, const struct redisReply *element)
 {
     struct queue *queue = &order->queues[k];
 
@@ -146,7 +146,7 @@ take_head(struct order *order, unsigned k, const redisReply *element)
     }
     queue->head.shard = (unsigned char)k;
     queue->has_head = true;
-    shard_dependency_read(reply_field(element->element[1], "after"), queue->needs, order->count);
+    shard_dependency_read(reply_field(reply_at(element, 1), "after"), queue->needs, order->count);
 }
 
 static void
@@ -157,8 +157,8 @@ look_on(struct order *order, unsigned k)
     while (!queue->has_head && queue->first != NULL) {
         struct held *held = queue->first;
 
-        if (held->at < held->entries->elements)
-            take_head(order, k, held->entries->element[held->at++]);
+        if (held->at < reply_count(held->entries))
+            take_head(order, k, reply_at(held->entries, held->at++));
         else
             drop_first(queue);
     }
@@ -240,22 +240,18 @@ static void
 keep(struct queue *queue)
 {
     struct held *held = queue->last;
-    redisReply rest;
     size_t from;
 
     if (held == NULL || held->kept != NULL)
         return;
     from = held->at - (queue->has_head && held == queue->first ? 1 : 0);
-    rest = *held->entries;
-    rest.element += from;
-    rest.elements -= from;
-    held->kept = reply_keep(&rest);
+    held->kept = reply_keep_from(held->entries, from);
     held->entries = held->kept;
     held->at -= from;
     if (held->at > 0) {
         unsigned char shard = queue->head.shard;
 
-        if (reply_entry(held->kept->element[0], &queue->head) != RC_OK)
+        if (reply_entry(reply_at(held->kept, 0), &queue->head) != RC_OK)
             abort(); /* it was one */
         queue->head.shard = shard;
     }

@@ -23,7 +23,7 @@ void order_free(struct order *order); /* accepts NULL */
 void order_begin(struct order *order, const struct position *stored);
 
 /* What a shard's stream answered, each entry once: a view until order_release. */
-void order_add(struct order *order, unsigned shard, const redisReply *entries);
+void order_add(struct order *order, unsigned shard, const struct redisReply *entries);
 
 /* Gives what may go, and keeps a copy of the rest. */
 void order_release(struct order *order, int64_t now_us);

@@ -12,10 +12,10 @@
 struct part {
     const struct shard *shard;
     enum store_range_state state;
-    const redisReply *entries;
-    redisReply *kept;       /* they, where they have to outlive their answer */
-    struct entry_id newest; /* ever */
-    bool is_cut;            /* more follow */
+    const struct redisReply *entries;
+    struct redisReply *kept; /* they, where they have to outlive their answer */
+    struct entry_id newest;  /* ever */
+    bool is_cut;             /* more follow */
 };
 
 /* A range under way. */
@@ -40,10 +40,10 @@ begin_of(const struct part *part, struct entry_id after)
 
     if (part->state != STORE_RANGE_TRIMMED)
         return after;
-    if (part->entries->elements == 0)
+    if (reply_count(part->entries) == 0)
         return part->newest;
-    if (reply_is_array(part->entries->element[0], 1))
-        id = reply_bytes(part->entries->element[0]->element[0]);
+    if (reply_is_array(reply_at(part->entries, 0), 1))
+        id = reply_bytes(reply_at(reply_at(part->entries, 0), 0));
     if (id.at == NULL || entry_id_read((const char *)id.at, id.len, &first) != RC_OK)
         return after;
     return entry_id_before(first);
@@ -79,7 +79,7 @@ give_range(struct range *range)
         strand_begin(&strands[i], part->shard->number, *start, *place_in(&range->end, i),
                      part->entries, part->is_cut);
         page.state = part->state > page.state ? part->state : page.state;
-        room += part->entries->elements;
+        room += reply_count(part->entries);
     }
     entries = memory_new(room * sizeof(*entries));
     page.entries = entries;
@@ -106,24 +106,24 @@ end_range(struct range *range)
 }
 
 static bool
-take_part(struct part *part, const redisReply *reply)
+take_part(struct part *part, const struct redisReply *reply)
 {
     struct bytes newest;
 
-    if (!reply_is_array(reply, 4) || !reply_is_array(reply->element[1], 0))
+    if (!reply_is_array(reply, 4) || !reply_is_array(reply_at(reply, 1), 0))
         return false;
-    newest = reply_bytes(reply->element[2]);
+    newest = reply_bytes(reply_at(reply, 2));
     if (newest.at == NULL ||
         entry_id_read((const char *)newest.at, newest.len, &part->newest) != RC_OK)
         return false;
-    part->state = (enum store_range_state)reply->element[0]->integer;
-    part->is_cut = reply->element[3]->integer != 0;
-    part->entries = reply->element[1];
+    part->state = (enum store_range_state)reply_integer(reply_at(reply, 0));
+    part->is_cut = reply_integer(reply_at(reply, 3)) != 0;
+    part->entries = reply_at(reply, 1);
     return true;
 }
 
 static void
-on_range(void *ctx, const redisReply *reply)
+on_range(void *ctx, const struct redisReply *reply)
 {
     struct call *call = ctx;
     struct range *range = call->ctx;

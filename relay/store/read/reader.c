@@ -32,7 +32,7 @@
 #define READER_ORDER_EVERY_S 0.5
 
 static void
-on_read(void *ctx, const redisReply *reply)
+on_read(void *ctx, const struct redisReply *reply)
 {
     struct lane *lane = ctx;
     struct reader *reader = lane->reader;
@@ -41,9 +41,9 @@ on_read(void *ctx, const redisReply *reply)
     lane->reading = lane->is_stale = false;
     if (reply == NULL)
         return; /* the link says so and comes back */
-    if (reply->type == REDIS_REPLY_ERROR) {
+    if (reply_is_error(reply)) {
         stats_add(reader->stats, STAT_STORE_ERRORS, 1);
-        link_restart(lane->link, reply->str);
+        link_restart(lane->link, reply_text(reply));
         return;
     }
     /* Not before: one that lets us greet but not read would be tried in haste for ever. */
@@ -162,22 +162,22 @@ tell_store(const struct reader *reader)
 
 /* "$" in every XREAD would miss what is added between two: ask once for the newest. */
 static void
-on_placed(void *ctx, const redisReply *reply)
+on_placed(void *ctx, const struct redisReply *reply)
 {
     struct lane *lane = ctx;
     struct reader *reader = lane->reader;
 
     if (reply == NULL)
         return;
-    if (reply->type == REDIS_REPLY_ERROR) {
-        link_restart(lane->link, reply->str);
+    if (reply_is_error(reply)) {
+        link_restart(lane->link, reply_text(reply));
         return;
     }
     lane->is_placed = true;
     if (lane->number == 0) {
         snprintf(reader->control.at, sizeof(reader->control.at), "0-0");
         if (reply_is_array(reply, 1))
-            control_take_place(reply->element[0], reader->control.at);
+            control_take_place(reply_at(reply, 0), reader->control.at);
     }
     tell_store(reader);
     reader->events.on_resumed(reader->events.ctx);
@@ -186,7 +186,7 @@ on_placed(void *ctx, const redisReply *reply)
 
 /* A store that was emptied counts from the beginning; one that was cut off tells nothing. */
 static void
-on_receipts_newest(void *ctx, const redisReply *reply)
+on_receipts_newest(void *ctx, const struct redisReply *reply)
 {
     struct tail *receipts = ctx;
     char newest[ENTRY_ID_TEXT_MAX] = "0-0";
@@ -195,7 +195,7 @@ on_receipts_newest(void *ctx, const redisReply *reply)
     if (reply == NULL)
         return;
     if (reply_is_array(reply, 1))
-        control_take_place(reply->element[0], newest);
+        control_take_place(reply_at(reply, 0), newest);
     if (entry_id_read(receipts->at, strlen(receipts->at), &at) != RC_OK ||
         entry_id_read(newest, strlen(newest), &end) != RC_OK || entry_id_less(end, at))
         snprintf(receipts->at, sizeof(receipts->at), "%s", newest);

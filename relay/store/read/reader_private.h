@@ -66,7 +66,7 @@ void reader_read(struct lane *lane);
 
 /* reader_take.c */
 /* Hands on what an answer holds, and moves the places behind it. Stale: its notes do not count. */
-void reader_take(struct lane *lane, const redisReply *reply, bool is_stale);
+void reader_take(struct lane *lane, const struct redisReply *reply, bool is_stale);
 /* Gives up waiting for notes of shards that are behind; every half a second while some wait. */
 void reader_order_timer(struct ev_loop *loop, ev_timer *timer, int events);
 

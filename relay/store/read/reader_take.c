@@ -25,13 +25,13 @@ tell_strays(struct reader *reader, const struct channel *channel, size_t strays)
 
 /* All there is comes from one stream. */
 static void
-give_entries(struct reader *reader, const struct channel *channel, const redisReply *entries)
+give_entries(struct reader *reader, const struct channel *channel, const struct redisReply *entries)
 {
     struct entry entry;
     size_t strays = 0;
 
-    for (size_t i = 0; i < entries->elements; i++) {
-        if (reply_entry(entries->element[i], &entry) == RC_OK)
+    for (size_t i = 0; i < reply_count(entries); i++) {
+        if (reply_entry(reply_at(entries, i), &entry) == RC_OK)
             reader->events.on_entry(reader->events.ctx, &entry);
         else
             strays++;
@@ -39,22 +39,12 @@ give_entries(struct reader *reader, const struct channel *channel, const redisRe
     tell_strays(reader, channel, strays);
 }
 
-static size_t
-bytes_of(const redisReply *reply)
-{
-    size_t bytes = reply->type == REDIS_REPLY_STRING ? reply->len : 0;
-
-    for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++)
-        bytes += bytes_of(reply->element[i]);
-    return bytes;
-}
-
 static void
-note_sizes(struct reader *reader, const redisReply *entries)
+note_sizes(struct reader *reader, const struct redisReply *entries)
 {
     reader->note_bytes -= reader->note_bytes / READER_FORGETS;
-    for (size_t i = 0; i < entries->elements; i++) {
-        size_t bytes = bytes_of(entries->element[i]);
+    for (size_t i = 0; i < reply_count(entries); i++) {
+        size_t bytes = reply_size(reply_at(entries, i));
 
         if (bytes > reader->note_bytes)
             reader->note_bytes = bytes;
@@ -62,21 +52,21 @@ note_sizes(struct reader *reader, const redisReply *entries)
 }
 
 static void
-take_entries(struct reader *reader, unsigned shard, const redisReply *entries)
+take_entries(struct reader *reader, unsigned shard, const struct redisReply *entries)
 {
     struct channel *channel = &reader->channels[shard];
-    const redisReply *last;
+    const struct redisReply *last;
     struct bytes id = {NULL, 0};
 
-    if (entries->elements == 0)
+    if (reply_count(entries) == 0)
         return;
     if (reader->order == NULL)
         give_entries(reader, channel, entries);
     else
         order_add(reader->order, shard, entries);
-    last = entries->element[entries->elements - 1];
+    last = reply_at(entries, reply_count(entries) - 1);
     if (reply_is_array(last, 1))
-        id = reply_bytes(last->element[0]);
+        id = reply_bytes(reply_at(last, 0));
     if (id.at != NULL && entry_id_read((const char *)id.at, id.len, &channel->at) == RC_OK &&
         reader->order != NULL)
         store_saw_to(reader->store, shard, channel->at, order_seen(reader->order, shard));
@@ -135,17 +125,17 @@ ask_anew(struct lane *lane, struct tail *tail)
 
 /* What one answer holds besides memberships, by channel; NULL: nothing. */
 struct answer {
-    const redisReply *notes[STORE_SHARDS_MAX];
-    const redisReply *receipts[STORE_SHARDS_MAX];
+    const struct redisReply *notes[STORE_SHARDS_MAX];
+    const struct redisReply *receipts[STORE_SHARDS_MAX];
     enum lag lag;
 };
 
 static void
-take_stream(struct lane *lane, const redisReply *stream, struct answer *answer)
+take_stream(struct lane *lane, const struct redisReply *stream, struct answer *answer)
 {
     struct reader *reader = lane->reader;
-    const struct bytes key = reply_bytes(stream->element[0]);
-    const redisReply *entries = stream->element[1];
+    const struct bytes key = reply_bytes(reply_at(stream, 0));
+    const struct redisReply *entries = reply_at(stream, 1);
 
     if (is_key(key, reader->control.key)) {
         if (tail_begin(&reader->control, lane->link, entries, lane->asked))
@@ -168,7 +158,7 @@ take_notes(struct lane *lane, struct answer *answer)
     for (unsigned i = 0; i < reader->channel_count; i++) {
         if (answer->notes[i] == NULL)
             continue;
-        if (answer->notes[i]->elements >= lane->asked)
+        if (reply_count(answer->notes[i]) >= lane->asked)
             answer->lag = LAG_NOTES;
         note_sizes(reader, answer->notes[i]);
         take_entries(reader, i, answer->notes[i]);
@@ -209,14 +199,14 @@ take_answer(struct lane *lane, struct answer *answer, bool is_stale)
 }
 
 void
-reader_take(struct lane *lane, const redisReply *reply, bool is_stale)
+reader_take(struct lane *lane, const struct redisReply *reply, bool is_stale)
 {
     struct answer answer = {.lag = LAG_NONE};
 
-    for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
-        const redisReply *stream = reply->element[i];
+    for (size_t i = 0; reply_is_array(reply, 0) && i < reply_count(reply); i++) {
+        const struct redisReply *stream = reply_at(reply, i);
 
-        if (reply_is_array(stream, 2) && reply_is_array(stream->element[1], 0))
+        if (reply_is_array(stream, 2) && reply_is_array(reply_at(stream, 1), 0))
             take_stream(lane, stream, &answer);
     }
     take_answer(lane, &answer, is_stale);

@@ -12,14 +12,14 @@
 
 /* What is older was missed: so much comes only while this process stands still. */
 static void
-on_oldest(void *ctx, const redisReply *reply)
+on_oldest(void *ctx, const struct redisReply *reply)
 {
     struct tail *tail = ctx;
     char oldest_text[ENTRY_ID_TEXT_MAX] = "0-0";
     struct entry_id oldest, before;
 
     if (reply_is_array(reply, 1))
-        control_take_place(reply->element[0], oldest_text);
+        control_take_place(reply_at(reply, 0), oldest_text);
     if (entry_id_read(oldest_text, strlen(oldest_text), &oldest) == RC_OK &&
         entry_id_read(tail->before, strlen(tail->before), &before) == RC_OK &&
         entry_id_less(before, oldest))
@@ -27,11 +27,11 @@ on_oldest(void *ctx, const redisReply *reply)
 }
 
 bool
-tail_begin(struct tail *tail, struct link *link, const redisReply *entries, size_t most)
+tail_begin(struct tail *tail, struct link *link, const struct redisReply *entries, size_t most)
 {
     const char *argv[] = {"XRANGE", tail->key, "-", "+", "COUNT", "1"};
 
-    if (entries->elements < most)
+    if (reply_count(entries) < most)
         return false;
     snprintf(tail->before, sizeof(tail->before), "%s", tail->at);
     if (link_send(link, on_oldest, tail, 6, argv, NULL) != RC_OK)

@@ -25,7 +25,8 @@ struct tail {
  * Before the entries of an answer, of `most` at most, are read; true when it is full. Only then may
  * older ones be gone: the store is asked, on the connection that the answer came from.
  */
-bool tail_begin(struct tail *tail, struct link *link, const redisReply *entries, size_t most);
+bool tail_begin(struct tail *tail, struct link *link, const struct redisReply *entries,
+                size_t most);
 
 /* Whether entries were missed since it was asked last: for whoever has read an answer not full. */
 bool tail_has_missed(struct tail *tail);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "store/connection/reply.h"
 
 void
 argument(struct arguments *arguments, const char *text)
@@ -67,26 +68,28 @@ long_arguments_free(struct long_arguments *arguments)
 }
 
 bool
-call_succeeded(struct shard *shard, const redisReply *reply, const char *what)
+call_succeeded(struct shard *shard, const struct redisReply *reply, const char *what)
 {
     struct store *store = shard->store;
     const struct fault *fault;
 
     if (reply == NULL)
         return false;
-    if (reply->type != REDIS_REPLY_ERROR)
+    if (!reply_is_error(reply))
         return true;
-    if (strncmp(reply->str, "FENCED", 6) == 0) {
-        log_warn(shard->name, "could not %s: %s", what, reply->str); /* as it should be: no error */
+    if (strncmp(reply_text(reply), "FENCED", 6) == 0) {
+        log_warn(shard->name, "could not %s: %s", what,
+                 reply_text(reply)); /* as it should be: no error */
         return false;
     }
     stats_add(store->stats, STAT_STORE_ERRORS, 1);
-    fault = fault_report(&store->faults, what, reply->str);
+    fault = fault_report(&store->faults, what, reply_text(reply));
     if (fault != NULL && fault->is_of_server)
-        link_restart(shard->link, reply->str);
-    else if (strncmp(reply->str, "NOSCRIPT", 8) == 0)
+        link_restart(shard->link, reply_text(reply));
+    else if (strncmp(reply_text(reply), "NOSCRIPT", 8) == 0)
         link_restart(shard->link, "its scripts were flushed");
-    else if (strncmp(reply->str, "EPOCH", 5) == 0 || strncmp(reply->str, "NOGROUP", 7) == 0)
+    else if (strncmp(reply_text(reply), "EPOCH", 5) == 0 ||
+             strncmp(reply_text(reply), "NOGROUP", 7) == 0)
         link_restart(shard->link, "it is not what it was"); /* the greeting mends it, or tells */
     return false;
 }

@@ -88,6 +88,6 @@ MUST_CHECK enum rc call_send(struct call *call, enum store_script script, int ke
                              link_reply *reply, const struct arguments *arguments);
 
 /* Whether the reply is what was asked for; says so in the log when it is an error. */
-bool call_succeeded(struct shard *shard, const redisReply *reply, const char *what);
+bool call_succeeded(struct shard *shard, const struct redisReply *reply, const char *what);
 
 #endif

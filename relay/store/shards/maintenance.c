@@ -39,7 +39,7 @@ static void ask_due(struct maintenance *maintenance);
 
 /* As all calls do: a stream that is not what it was is greeted anew, also where no feed writes. */
 static bool
-succeeded(const struct maintenance *maintenance, const redisReply *reply, const char *what)
+succeeded(const struct maintenance *maintenance, const struct redisReply *reply, const char *what)
 {
     return call_succeeded(maintenance->shard, reply, what);
 }
@@ -52,17 +52,17 @@ call_script(struct maintenance *maintenance, enum store_script script, link_repl
 }
 
 static void
-on_trimmed(void *ctx, const redisReply *reply)
+on_trimmed(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
 
     if (!succeeded(maintenance, reply, "trim the stream") || !reply_is_array(reply, 2))
         return;
-    stats_add(maintenance->stats, STAT_STORE_TRIMMED, (uint64_t)reply->element[0]->integer);
-    if (reply->element[0]->integer > 0)
+    stats_add(maintenance->stats, STAT_STORE_TRIMMED, (uint64_t)reply_integer(reply_at(reply, 0)));
+    if (reply_integer(reply_at(reply, 0)) > 0)
         log_info(maintenance->shard->name, "trimmed %lld entries older than the retention",
-                 reply->element[0]->integer);
-    if (reply->element[1]->integer != 0)
+                 reply_integer(reply_at(reply, 0)));
+    if (reply_integer(reply_at(reply, 1)) != 0)
         trim(maintenance);
 }
 
@@ -111,7 +111,7 @@ log_given_up(struct maintenance *maintenance, bool is_last)
 }
 
 static void
-on_due_done(void *ctx, const redisReply *reply)
+on_due_done(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
     long long counts[6];
@@ -120,7 +120,7 @@ on_due_done(void *ctx, const redisReply *reply)
     if (!succeeded(maintenance, reply, "look after what is due") || !reply_is_array(reply, 6))
         return;
     for (size_t i = 0; i < 6; i++)
-        counts[i] = reply->element[i]->integer;
+        counts[i] = reply_integer(reply_at(reply, i));
     stats_add(maintenance->stats, STAT_STORE_RETRIES, (uint64_t)counts[0]);
     stats_add(maintenance->stats, STAT_STORE_COPIES, (uint64_t)counts[1]);
     stats_add(maintenance->stats, STAT_STORE_EXHAUSTED, (uint64_t)counts[2]);
@@ -160,7 +160,7 @@ on_due(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 static void
-on_beaten(void *ctx, const redisReply *reply)
+on_beaten(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
 
@@ -170,7 +170,7 @@ on_beaten(void *ctx, const redisReply *reply)
 
 /* Without a feed nothing else would tell that the store was emptied while we were connected. */
 static void
-on_epoch(void *ctx, const redisReply *reply)
+on_epoch(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
     struct shard *shard = maintenance->shard;
@@ -178,9 +178,9 @@ on_epoch(void *ctx, const redisReply *reply)
 
     if (!succeeded(maintenance, reply, "read its epoch") || !reply_is_array(reply, 2))
         return;
-    epoch = reply_bytes(reply->element[0]);
+    epoch = reply_bytes(reply_at(reply, 0));
     if (shard->number == 0)
-        topic_prefix_set(shard->store->topic_prefix, reply_bytes(reply->element[1]));
+        topic_prefix_set(shard->store->topic_prefix, reply_bytes(reply_at(reply, 1)));
     if (epoch.len != strlen(shard->epoch) || memcmp(epoch.at, shard->epoch, epoch.len) != 0)
         link_restart(shard->link, "it is not what it was");
 }
@@ -216,7 +216,7 @@ show_holdings(struct maintenance *maintenance)
 
 /* {how many are pending, the ms of the first commit among them} */
 static void
-on_pending(void *ctx, const redisReply *reply)
+on_pending(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
     struct bytes text;
@@ -224,22 +224,22 @@ on_pending(void *ctx, const redisReply *reply)
 
     if (!succeeded(maintenance, reply, "ask what is pending") || !reply_is_array(reply, 2))
         return;
-    text = reply_bytes(reply->element[1]);
+    text = reply_bytes(reply_at(reply, 1));
     oldest_ms = text.at != NULL ? strtoll((const char *)text.at, NULL, 10) : 0;
     age_us = oldest_ms > 0 ? clock_wall_us() - oldest_ms * 1000 : 0;
-    maintenance->shard->holdings.pending = (uint64_t)reply->element[0]->integer;
+    maintenance->shard->holdings.pending = (uint64_t)reply_integer(reply_at(reply, 0));
     maintenance->shard->holdings.oldest_us = age_us > 0 ? (uint64_t)age_us : 0;
     show_holdings(maintenance);
 }
 
 static void
-on_stream_length(void *ctx, const redisReply *reply)
+on_stream_length(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
 
     if (!succeeded(maintenance, reply, "ask the stream's length"))
         return;
-    maintenance->shard->holdings.entries = (uint64_t)reply->integer;
+    maintenance->shard->holdings.entries = (uint64_t)reply_integer(reply);
     show_holdings(maintenance);
 }
 

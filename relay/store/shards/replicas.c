@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "store/connection/reply.h"
 #include "store/shards/call.h"
 
 #define ASK_AGAIN_S 0.1
@@ -94,7 +95,7 @@ warn(struct shard *shard, int count)
 }
 
 static void
-on_info(void *ctx, const redisReply *reply)
+on_info(void *ctx, const struct redisReply *reply)
 {
     struct shard *shard = ctx;
     struct replicas_wait *wait = &shard->replicas;
@@ -103,14 +104,14 @@ on_info(void *ctx, const redisReply *reply)
     wait->asked--;
     if (!wait->is_waiting || wait->asked > 0)
         return;
-    if (reply == NULL || reply->str == NULL ||
+    if (reply == NULL || reply_text(reply) == NULL ||
         !call_succeeded(shard, reply, "ask for its replicas")) {
         finish(shard->store, RC_IO);
         return;
     }
     if (wait->offset == REPLICAS_OFFSET_NONE)
-        wait->offset = replicas_end(reply->str);
-    count = replicas_beyond(reply->str, wait->offset);
+        wait->offset = replicas_end(reply_text(reply));
+    count = replicas_beyond(reply_text(reply), wait->offset);
     if (wait->offset != REPLICAS_OFFSET_NONE && count >= shard->store->min_replicas) {
         wait->warned_us = -WARN_EVERY_US;
         finish_one(shard);

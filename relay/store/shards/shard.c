@@ -34,13 +34,13 @@ is_text(struct bytes bytes, const char *text)
 
 /* CONFIG may be forbidden to our user: then the slower assumption holds. */
 static void
-on_fsync_mode(void *ctx, const redisReply *reply)
+on_fsync_mode(void *ctx, const struct redisReply *reply)
 {
     struct shard *shard = ctx;
     struct bytes mode = {NULL, 0};
 
     if (reply_is_array(reply, 2))
-        mode = reply_bytes(reply->element[1]);
+        mode = reply_bytes(reply_at(reply, 1));
     shard->syncs_always = mode.at != NULL && is_text(mode, "always");
 }
 
@@ -61,27 +61,27 @@ static const struct {
 
 /* A server without that setting answers with nothing. */
 static void
-on_hazard(void *ctx, const redisReply *reply)
+on_hazard(void *ctx, const struct redisReply *reply)
 {
     const struct shard *shard = ctx;
 
     if (!reply_is_array(reply, 2))
         return;
     for (size_t i = 0; i < sizeof(hazards) / sizeof(hazards[0]); i++)
-        if (is_text(reply_bytes(reply->element[0]), hazards[i].setting) &&
-            !is_text(reply_bytes(reply->element[1]), hazards[i].safe))
+        if (is_text(reply_bytes(reply_at(reply, 0)), hazards[i].setting) &&
+            !is_text(reply_bytes(reply_at(reply, 1)), hazards[i].safe))
             log_warn(shard->name, "%s", hazards[i].warning);
 }
 
 /* Longer ones end the connection, again and again. */
 static void
-on_note_max(void *ctx, const redisReply *reply)
+on_note_max(void *ctx, const struct redisReply *reply)
 {
     struct shard *shard = ctx;
     struct bytes max = {NULL, 0};
 
     if (reply_is_array(reply, 2))
-        max = reply_bytes(reply->element[1]);
+        max = reply_bytes(reply_at(reply, 1));
     if (max.len > 0)
         shard->note_max = strtoull((const char *)max.at, NULL, 10);
 }
@@ -126,7 +126,7 @@ take_seen_to(struct shard *shard, struct bytes epoch, struct bytes position)
 }
 
 static void
-on_hello(void *ctx, const redisReply *reply)
+on_hello(void *ctx, const struct redisReply *reply)
 {
     struct shard *shard = ctx;
     struct bytes epoch = {NULL, 0}, newest = {NULL, 0};
@@ -138,20 +138,20 @@ on_hello(void *ctx, const redisReply *reply)
         return;
     }
     if (reply_is_array(reply, 5)) {
-        epoch = reply_bytes(reply->element[0]);
-        newest = reply_bytes(reply->element[1]);
+        epoch = reply_bytes(reply_at(reply, 0));
+        newest = reply_bytes(reply_at(reply, 1));
     }
     if (epoch.len == 0 || epoch.len >= sizeof(shard->epoch) || newest.at == NULL ||
         entry_id_read((const char *)newest.at, newest.len, &at) != RC_OK) {
         link_restart(shard->link, "its answer to hello makes no sense");
         return;
     }
-    take_seen_to(shard, epoch, reply_bytes(reply->element[4]));
+    take_seen_to(shard, epoch, reply_bytes(reply_at(reply, 4)));
     snprintf(shard->epoch, sizeof(shard->epoch), "%.*s", (int)epoch.len, (const char *)epoch.at);
     shard->seen = at;
-    shard->knows_first = reply->element[2]->integer == 1;
+    shard->knows_first = reply_integer(reply_at(reply, 2)) == 1;
     if (shard->number == 0)
-        topic_prefix_set(shard->store->topic_prefix, reply_bytes(reply->element[3]));
+        topic_prefix_set(shard->store->topic_prefix, reply_bytes(reply_at(reply, 3)));
     link_settle(shard->link);
     shard->is_up = true;
     store_shard_came(shard->store);

@@ -54,7 +54,7 @@ finish(struct start_position *start)
 }
 
 static void
-on_found(void *ctx, const redisReply *reply)
+on_found(void *ctx, const struct redisReply *reply)
 {
     struct call *call = ctx;
     struct start_position *start = call->ctx;

@@ -21,7 +21,7 @@ store_topic_prefix(const struct store *store)
 }
 
 static void
-on_noted(void *ctx, const redisReply *reply)
+on_noted(void *ctx, const struct redisReply *reply)
 {
     (void)call_succeeded(ctx, reply, "note the topic prefix");
 }
