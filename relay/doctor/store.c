@@ -12,7 +12,7 @@
 #include "store/connection/reply.h"
 #include "store/connection/url.h"
 #include "store/direct/direct_ask.h"
-#include "store/shards/call.h"
+#include "store/scripts/keys.h"
 
 #define COMMAND_WORDS_MAX 16
 #define AREA "store"
@@ -403,12 +403,12 @@ static void
 examine_slot(struct examination *examination, const char *key)
 {
     const struct config *config = examination->config;
-    char own[STORE_KEY_MAX];
+    char prefix[STORE_PREFIX_MAX], own[STORE_KEY_MAX];
     const char *argv[] = {"EXISTS", key};
     const struct redisReply *reply;
 
-    snprintf(own, sizeof(own), config->store.shards > 1 ? "%s:{0}:progress:%s" : "%s:progress:%s",
-             config->store.prefix, config->feed.slot);
+    key_shard_prefix(prefix, config->store.prefix, (unsigned)config->store.shards, 0);
+    key_write_of(own, sizeof(own), prefix, KEY_PROGRESS, config->feed.slot);
     reply = direct_ask(examination->direct, 2, argv);
     if (strcmp(key, own) != 0 && reply != NULL && reply_integer(reply) == 1)
         findings_add(examination->findings, AREA, "slot", false, SLOT_HINT,

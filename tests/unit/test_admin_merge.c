@@ -10,6 +10,19 @@
 #include <cmocka.h>
 
 #include "store/admin/admin_merge.h"
+#include "store/scripts/constants.h"
+
+/* The texts as replies hold them; NULL: there is none. */
+static const struct bytes *
+views(const char *const *texts, size_t count)
+{
+    static struct bytes found[STORE_SHARDS_MAX];
+
+    for (size_t i = 0; i < count; i++)
+        found[i] = (struct bytes){(const unsigned char *)texts[i],
+                                  texts[i] != NULL ? strlen(texts[i]) : 0};
+    return found;
+}
 
 static void
 test_overviews_add_up(void **state)
@@ -22,7 +35,7 @@ test_overviews_add_up(void **state)
         "\"relays\":[],\"oldest\":[{\"id\":\"a\",\"since\":1},{\"id\":\"c\",\"since\":3}]}",
         "{\"at\":9,\"entries\":4,\"pending\":4,\"errors\":5,\"memory\":10,\"memory_max\":0,"
         "\"relays\":[],\"oldest\":[]}"};
-    char *merged = admin_merge_overviews(texts, 3, 2);
+    char *merged = admin_merge_overviews(views(texts, 3), 3, 2);
 
     (void)state;
     assert_string_equal(
@@ -48,7 +61,7 @@ test_errors_come_newest_first_a_page_long(void **state)
         snprintf(texts[i % 2] + len, sizeof(texts[0]) - len, "%s{\"entry\":\"%d-%d\"}%s",
                  len == 1 ? "" : ",", i * 9, i % 2, i <= 2 ? "]" : "");
     }
-    merged = admin_merge_errors(pages, 2);
+    merged = admin_merge_errors(views(pages, 2), 2);
     assert_non_null(merged);
     assert_memory_equal(merged, "[{\"entry\":\"360-0\"},{\"entry\":\"351-1\"},", 37);
     for (const char *at = strstr(merged, "entry"); at != NULL; at = strstr(at + 1, "entry"))
@@ -65,7 +78,7 @@ test_errors_of_shards_that_moved_come_once(void **state)
     const char *const pages[] = {
         "[{\"entry\":\"9-35\"},{\"entry\":\"9-18\"},{\"entry\":\"9-1\"},{\"entry\":\"9-0\"}]",
         "[{\"entry\":\"9-35\"},{\"entry\":\"9-18\"},{\"entry\":\"9-1\"},{\"entry\":\"9-0\"}]"};
-    char *merged = admin_merge_errors(pages, 2);
+    char *merged = admin_merge_errors(views(pages, 2), 2);
 
     (void)state;
     assert_string_equal(merged, "[{\"entry\":\"9-35\"},{\"entry\":\"9-18\"},{\"entry\":\"9-1\"},"
@@ -80,10 +93,10 @@ test_what_is_no_answer_makes_none(void **state)
                       *const broken[] = {"["};
 
     (void)state;
-    assert_null(admin_merge_errors(pages, 2));
-    assert_null(admin_merge_errors(missing, 2));
-    assert_null(admin_merge_errors(broken, 1));
-    assert_null(admin_merge_overviews(pages, 2, 1));
+    assert_null(admin_merge_errors(views(pages, 2), 2));
+    assert_null(admin_merge_errors(views(missing, 2), 2));
+    assert_null(admin_merge_errors(views(broken, 1), 1));
+    assert_null(admin_merge_overviews(views(pages, 2), 2, 1));
 }
 
 static void
@@ -100,7 +113,7 @@ test_the_latest_come_newest_first_a_page_long(void **state)
                      "%s{\"entry\":\"%d-%d\"}", i < 40 ? "," : "", i, k);
     for (int k = 0; k < 2; k++)
         snprintf(texts[k] + strlen(texts[k]), sizeof(texts[k]) - strlen(texts[k]), "]");
-    merged = admin_merge_latest(pages, 2);
+    merged = admin_merge_latest(views(pages, 2), 2);
     assert_memory_equal(merged, "[{\"entry\":\"40-1\"},{\"entry\":\"40-0\"},{\"entry\":\"39-1\"}",
                         50);
     assert_non_null(strstr(merged, "\"16-0\"}]"));
@@ -114,14 +127,14 @@ test_a_user_is_in_all_shards(void **state)
         "{\"at\":9,\"pending\":1,\"relays\":[\"r\"],\"oldest\":[{\"id\":\"b\",\"since\":2}]}",
         "{\"at\":8,\"pending\":2,\"relays\":[],\"oldest\":[{\"id\":\"a\",\"since\":1}]}"};
     const char *const bad[] = {texts[0], "[]"};
-    char *merged = admin_merge_users(texts, 2);
+    char *merged = admin_merge_users(views(texts, 2), 2);
 
     (void)state;
     assert_string_equal(merged,
                         "{\"at\":9,\"pending\":3,\"relays\":[\"r\"],\"oldest\":[{\"id\":\"a\","
                         "\"since\":1},{\"id\":\"b\",\"since\":2}]}");
     free(merged);
-    assert_null(admin_merge_users(bad, 2));
+    assert_null(admin_merge_users(views(bad, 2), 2));
 }
 
 int

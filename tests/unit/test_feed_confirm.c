@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "feed/feed_private.h"
-#include "store/shards/call.h"
+#include "store/shards/store_private.h"
 #include "store/shards/replicas.h"
 
 #define LONG_AGO_US 3000000

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "decoder/protocol/frame.h"
 #include "feed/feed_private.h"
-#include "store/shards/call.h"
+#include "store/shards/store_private.h"
 
 static void
 write_commit(unsigned char *frame, uint64_t lsn)

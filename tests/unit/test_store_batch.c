@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "store/ingest/batch.h"
-#include "store/shards/call.h"
+#include "store/shards/store_private.h"
 
 static struct shard shards[STORE_SHARDS_MAX];
 static struct store single = {.shards = shards, .shard_count = 1};

@@ -1,116 +1,72 @@
 /* admin.c: asks the store how it stands, and mends its error log. */
 #include "store/admin.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
 #include "store/admin/admin_merge.h"
-#include "store/shards/call.h"
 #include "store/admin/redrive.h"
 #include "store/connection/reply.h"
+#include "store/shards/ask.h"
+#include "store/shards/store_private.h"
 
 /* What all shards, or all servers, say of themselves. */
 struct description {
-    struct store *store;
+    struct ask ask;
     store_described *done;
     void *ctx;
     enum store_script script;
     unsigned count;
-    unsigned left; /* answers that are still to come */
-    bool has_failed;
-    char *parts[STORE_SHARDS_MAX]; /* JSON texts */
+    struct bytes parts[STORE_SHARDS_MAX]; /* JSON texts */
 };
 
-struct description_part {
-    struct description *description;
-    struct shard *shard;
-};
-
-static void
-description_free(struct description *description)
+static bool
+take_description(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 {
-    for (unsigned i = 0; i < description->count; i++)
-        free(description->parts[i]);
-    free(description);
+    struct bytes *part = &((struct description *)ask)->parts[shard->number];
+
+    *part = reply_bytes(ask_keep(ask, reply));
+    return part->at != NULL;
 }
 
 static char *
 merge(const struct description *description)
 {
-    const char *const *parts = (const char *const *)description->parts;
-
     switch (description->script) {
     case STORE_SCRIPT_errors:
-        return admin_merge_errors(parts, description->count);
+        return admin_merge_errors(description->parts, description->count);
     case STORE_SCRIPT_latest:
-        return admin_merge_latest(parts, description->count);
+        return admin_merge_latest(description->parts, description->count);
     case STORE_SCRIPT_user:
-        return admin_merge_users(parts, description->count);
+        return admin_merge_users(description->parts, description->count);
     default:
-        return admin_merge_overviews(parts, description->count, description->store->server_count);
+        return admin_merge_overviews(description->parts, description->count,
+                                     description->ask.store->server_count);
     }
 }
 
+/* With one to ask its reply is passed on as it is. */
 static void
-finish_description(struct description *description)
+finish_description(struct ask *ask, enum rc rc)
 {
-    char *text = description->has_failed ? NULL : merge(description);
-
-    if (text != NULL)
-        description->done(description->ctx, RC_OK,
-                          (struct bytes){(const unsigned char *)text, strlen(text)});
-    else
-        description->done(description->ctx, RC_IO, (struct bytes){NULL, 0});
-    free(text);
-    description_free(description);
-}
-
-/* With one to ask its answer goes on as it is. */
-static void
-on_described(void *ctx, const struct redisReply *reply)
-{
-    struct description_part *part = ctx;
-    struct description *description = part->description;
+    const struct description *description = (struct description *)ask;
     struct bytes json = {NULL, 0};
+    char *text = NULL;
 
-    if (call_succeeded(part->shard, reply, "describe itself"))
-        json = reply_bytes(reply);
-    if (description->count == 1) {
-        description->done(description->ctx, json.at != NULL ? RC_OK : RC_IO, json);
-        description_free(description);
-        free(part);
-        return;
+    if (rc == RC_OK && description->count == 1) {
+        json = description->parts[0];
+    } else if (rc == RC_OK) {
+        text = merge(description);
+        if (text != NULL)
+            json = (struct bytes){(const unsigned char *)text, strlen(text)};
     }
-    if (json.at != NULL)
-        description->parts[part->shard->number] = memory_text((const char *)json.at, json.len);
-    else
-        description->has_failed = true;
-    free(part);
-    if (--description->left == 0)
-        finish_description(description);
+    description->done(description->ctx, json.at != NULL ? RC_OK : RC_IO, json);
+    free(text);
 }
 
-static enum rc
-ask_description(struct description *description, struct shard *shard, const char *argument_text)
-{
-    struct description_part *part = memory_new(sizeof(*part));
-    struct arguments arguments = {.argc = 0};
-    enum rc rc;
-
-    *part = (struct description_part){description, shard};
-    argument(&arguments, shard->stream_key);
-    argument(&arguments, shard->prefix);
-    if (argument_text != NULL)
-        argument(&arguments, argument_text);
-    rc = link_call(shard->link, description->script, 1, on_described, part, arguments.argc,
-                   arguments.argv, arguments.lens);
-    if (rc != RC_OK)
-        free(part);
-    return rc;
-}
+static const struct ask_kind description_kind = {
+    .what = "describe itself", .take = take_description, .finish = finish_description};
 
 /* Asks the first `count` shards. */
 static enum rc
@@ -121,19 +77,20 @@ describe(struct store *store, enum store_script script, const char *argument_tex
 
     if (!store->is_up)
         return RC_AGAIN;
-    description = memory_new(sizeof(*description));
-    *description = (struct description){
-        .store = store, .done = done, .ctx = ctx, .script = script, .count = count};
+    description = ask_new(sizeof(*description), store, &description_kind);
+    description->done = done;
+    description->ctx = ctx;
+    description->script = script;
+    description->count = count;
     for (unsigned k = 0; k < count; k++) {
-        if (ask_description(description, &store->shards[k], argument_text) == RC_OK)
-            description->left++;
-        else
-            description->has_failed = true;
+        struct arguments arguments = {.argc = 0};
+
+        shard_arguments(&store->shards[k], &arguments);
+        if (argument_text != NULL)
+            argument(&arguments, argument_text);
+        ask_script(&description->ask, &store->shards[k], script, 1, &arguments);
     }
-    if (description->left > 0)
-        return RC_OK;
-    description_free(description);
-    return RC_AGAIN;
+    return ask_sent(&description->ask);
 }
 
 enum rc
@@ -171,135 +128,121 @@ store_user(struct store *store, const char *user, store_described *done, void *c
     return describe(store, STORE_SCRIPT_user, user, store->shard_count, done, ctx);
 }
 
-/* Mends an entry of the error log, at the server of its shard. */
-struct admin_call {
-    struct shard *shard;
-    store_mended *mended;
+/* Redrives or drops an entry of the error log, at the server of its shard. */
+struct mend {
+    struct ask ask;
+    store_mended *done;
     void *ctx;
-    struct entry_id entry;
+    bool is_drop;
+    bool is_sent; /* the entry was read, and its redrive is under way */
+    enum store_mend how;
+    long long users;
 };
 
 static void
-finish(struct admin_call *call, enum rc rc, enum store_mend how, long long users)
+ask_redrive(struct mend *mend, struct shard *shard, const struct error_entry *entry,
+            const struct redrive *redrive)
 {
-    call->mended(call->ctx, rc, how, users);
-    free(call);
-}
+    struct arguments arguments = {.argc = 0};
 
-static void
-on_redriven(void *ctx, const struct redisReply *reply)
-{
-    struct admin_call *call = ctx;
-
-    if (!call_succeeded(call->shard, reply, "redrive a message") || !reply_is_integer(reply))
-        finish(call, RC_IO, STORE_MENDED, 0);
-    else if (reply_integer(reply) < 0)
-        finish(call, RC_OK, reply_integer(reply) == -1 ? STORE_MEND_GONE : STORE_MEND_NOBODY, 0);
-    else
-        finish(call, RC_OK, STORE_MENDED, reply_integer(reply));
-}
-
-static enum rc
-send_redrive(struct admin_call *call, const struct error_entry *entry,
-             const struct redrive *redrive)
-{
-    struct shard *shard = call->shard;
-    struct long_arguments arguments;
-    enum rc rc;
-
-    long_arguments_init(&arguments, REDRIVE_ARGUMENTS);
     redrive_arguments(&arguments, shard->stream_key, shard->prefix,
                       shard->store->delivery.retention, entry, redrive);
-    rc = link_call(shard->link, STORE_SCRIPT_redrive, 1, on_redriven, call, (int)arguments.argc,
-                   arguments.argv, arguments.lens);
-    long_arguments_free(&arguments);
-    return rc;
+    ask_script(&mend->ask, shard, STORE_SCRIPT_redrive, 1, &arguments);
+    mend->is_sent = true;
 }
 
 /* The entry, which is to be sent anew with a new lifetime. */
 static void
-on_entry(void *ctx, const struct redisReply *reply)
+take_entry(struct mend *mend, const struct redisReply *reply)
 {
-    struct admin_call *call = ctx;
+    struct store *store = mend->ask.store;
     struct error_entry entry;
     struct redrive redrive;
-    enum rc rc;
 
-    if (!call_succeeded(call->shard, reply, "read its error log")) {
-        finish(call, RC_IO, STORE_MENDED, 0);
-        return;
-    }
     if (!reply_is_array(reply, 1)) {
-        finish(call, RC_OK, STORE_MEND_GONE, 0);
-        return;
+        mend->how = STORE_MEND_GONE;
+    } else if (error_entry_read(reply_at(reply, 0), &entry) != RC_OK || entry.id.at == NULL ||
+               entry.shard >= store->shard_count ||
+               redrive_prepare(&entry, clock_wall_us(), &redrive) != RC_OK) {
+        mend->how = STORE_MEND_NOBODY;
+    } else {
+        ask_redrive(mend, &store->shards[entry.shard], &entry, &redrive);
+        redrive_free(&redrive);
     }
-    if (error_entry_read(reply_at(reply, 0), &entry) != RC_OK || entry.id.at == NULL ||
-        entry.shard >= call->shard->store->shard_count ||
-        redrive_prepare(&entry, clock_wall_us(), &redrive) != RC_OK) {
-        finish(call, RC_OK, STORE_MEND_NOBODY, 0);
-        return;
+}
+
+static bool
+take_mended(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+{
+    struct mend *mend = (struct mend *)ask;
+
+    (void)shard;
+    if (!mend->is_drop && !mend->is_sent) {
+        take_entry(mend, reply);
+        return true;
     }
-    call->shard = &call->shard->store->shards[entry.shard];
-    rc = send_redrive(call, &entry, &redrive);
-    redrive_free(&redrive);
-    if (rc != RC_OK)
-        finish(call, RC_IO, STORE_MENDED, 0);
+    if (!reply_is_integer(reply))
+        return false;
+    if (mend->is_drop)
+        mend->how = reply_integer(reply) > 0 ? STORE_MENDED : STORE_MEND_GONE;
+    else if (reply_integer(reply) < 0)
+        mend->how = reply_integer(reply) == -1 ? STORE_MEND_GONE : STORE_MEND_NOBODY;
+    else
+        mend->users = reply_integer(reply);
+    return true;
 }
 
 static void
-on_dropped(void *ctx, const struct redisReply *reply)
+finish_mended(struct ask *ask, enum rc rc)
 {
-    struct admin_call *call = ctx;
+    const struct mend *mend = (struct mend *)ask;
 
-    if (!call_succeeded(call->shard, reply, "drop an error") || !reply_is_integer(reply))
-        finish(call, RC_IO, STORE_MENDED, 0);
+    if (rc == RC_OK)
+        mend->done(mend->ctx, RC_OK, mend->how, mend->users);
     else
-        finish(call, RC_OK, reply_integer(reply) > 0 ? STORE_MENDED : STORE_MEND_GONE, 0);
+        mend->done(mend->ctx, RC_IO, STORE_MENDED, 0);
 }
 
-/* Drops the entry, or reads it. */
+static const struct ask_kind redrive_kind = {
+    .what = "redrive a message", .take = take_mended, .finish = finish_mended};
+static const struct ask_kind drop_kind = {
+    .what = "drop an error", .take = take_mended, .finish = finish_mended};
+
 static enum rc
-ask_of_entry(struct admin_call *call, bool is_drop)
+ask_of_entry(struct store *store, struct entry_id entry, bool is_drop, store_mended *done,
+             void *ctx)
 {
+    /* In a store of one shard a place says nothing of it, and there is one server. */
+    struct shard *shard;
     struct arguments arguments = {.argc = 0};
     char place[ENTRY_ID_TEXT_MAX];
-
-    entry_id_text(call->entry, place);
-    argument(&arguments, is_drop ? "XDEL" : "XRANGE");
-    argument(&arguments, call->shard->store->errors_key);
-    argument(&arguments, place);
-    if (!is_drop)
-        argument(&arguments, place);
-    return link_send(call->shard->link, is_drop ? on_dropped : on_entry, call, arguments.argc,
-                     arguments.argv, arguments.lens);
-}
-
-static enum rc
-mend(struct store *store, struct entry_id entry, bool is_drop, store_mended *done, void *ctx)
-{
-    struct admin_call *call;
-    enum rc rc;
+    struct mend *mend;
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = memory_new(sizeof(*call));
-    /* In a store of one shard a place says nothing of it, and there is one server. */
-    *call = (struct admin_call){&store->shards[error_entry_shard(entry) % store->server_count],
-                                done, ctx, entry};
-    rc = ask_of_entry(call, is_drop);
-    if (rc != RC_OK)
-        free(call);
-    return rc;
+    shard = &store->shards[error_entry_shard(entry) % store->server_count];
+    mend = ask_new(sizeof(*mend), store, is_drop ? &drop_kind : &redrive_kind);
+    mend->done = done;
+    mend->ctx = ctx;
+    mend->is_drop = is_drop;
+    entry_id_text(entry, place);
+    argument(&arguments, is_drop ? "XDEL" : "XRANGE");
+    argument(&arguments, store->errors_key);
+    argument(&arguments, place);
+    if (!is_drop)
+        argument(&arguments, place);
+    ask_command(&mend->ask, shard, &arguments);
+    return ask_sent(&mend->ask);
 }
 
 enum rc
 store_redrive(struct store *store, struct entry_id entry, store_mended *done, void *ctx)
 {
-    return mend(store, entry, false, done, ctx);
+    return ask_of_entry(store, entry, false, done, ctx);
 }
 
 enum rc
 store_drop(struct store *store, struct entry_id entry, store_mended *done, void *ctx)
 {
-    return mend(store, entry, true, done, ctx);
+    return ask_of_entry(store, entry, true, done, ctx);
 }

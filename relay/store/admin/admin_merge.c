@@ -96,12 +96,14 @@ merge_overviews(json_t *const *overviews, size_t count, size_t servers)
 
 /* False: one of them is not what it should be. */
 static bool
-read_all(const char *const *texts, size_t count, json_type type, json_t **ret_parts)
+read_all(const struct bytes *texts, size_t count, json_type type, json_t **ret_parts)
 {
     bool is_good = true;
 
     for (size_t i = 0; i < count; i++) {
-        ret_parts[i] = texts[i] != NULL ? json_loads(texts[i], 0, NULL) : NULL;
+        ret_parts[i] = texts[i].at != NULL
+                           ? json_loadb((const char *)texts[i].at, texts[i].len, 0, NULL)
+                           : NULL;
         if (ret_parts[i] == NULL || json_typeof(ret_parts[i]) != type)
             is_good = false;
     }
@@ -161,7 +163,7 @@ merge_users(json_t *const *users, size_t count, size_t servers)
 typedef json_t *merge_parts(json_t *const *parts, size_t count, size_t servers);
 
 static char *
-merge(const char *const *texts, size_t count, size_t servers, json_type type, merge_parts *how)
+merge(const struct bytes *texts, size_t count, size_t servers, json_type type, merge_parts *how)
 {
     json_t **parts = memory_new((count + 1) * sizeof(*parts));
     json_t *merged = NULL;
@@ -179,25 +181,25 @@ merge(const char *const *texts, size_t count, size_t servers, json_type type, me
 }
 
 char *
-admin_merge_overviews(const char *const *texts, size_t count, size_t servers)
+admin_merge_overviews(const struct bytes *texts, size_t count, size_t servers)
 {
     return merge(texts, count, servers, JSON_OBJECT, merge_overviews);
 }
 
 char *
-admin_merge_errors(const char *const *texts, size_t count)
+admin_merge_errors(const struct bytes *texts, size_t count)
 {
     return merge(texts, count, 0, JSON_ARRAY, merge_errors);
 }
 
 char *
-admin_merge_latest(const char *const *texts, size_t count)
+admin_merge_latest(const struct bytes *texts, size_t count)
 {
     return merge(texts, count, 0, JSON_ARRAY, merge_latest);
 }
 
 char *
-admin_merge_users(const char *const *texts, size_t count)
+admin_merge_users(const struct bytes *texts, size_t count)
 {
     return merge(texts, count, 0, JSON_OBJECT, merge_users);
 }

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/memory.h"
-#include "store/shards/call.h"
+#include "store/shards/arguments.h"
 #include "wire/frame.h"
 
 #define TIME_TEXT 27 /* 2025-03-15T12:34:56.123456Z */
@@ -81,18 +81,18 @@ redrive_prepare(const struct error_entry *entry, int64_t now_us, struct redrive 
 }
 
 void
-redrive_arguments(struct long_arguments *arguments, const char *stream, const char *prefix,
+redrive_arguments(struct arguments *arguments, const char *stream, const char *prefix,
                   const char *retention, const struct error_entry *entry,
                   const struct redrive *redrive)
 {
-    long_argument(arguments, stream);
-    long_argument(arguments, prefix);
-    long_argument(arguments, redrive->place);
-    long_argument_bytes(arguments, entry->id.at, entry->id.len);
-    long_argument_bytes(arguments, redrive->route, redrive->route_len);
-    long_argument_bytes(arguments, redrive->data, redrive->data_len);
-    long_argument(arguments, redrive->ends);
-    long_argument(arguments, retention);
+    argument(arguments, stream);
+    argument(arguments, prefix);
+    argument(arguments, redrive->place);
+    argument_bytes(arguments, entry->id.at, entry->id.len);
+    argument_bytes(arguments, redrive->route, redrive->route_len);
+    argument_bytes(arguments, redrive->data, redrive->data_len);
+    argument(arguments, redrive->ends);
+    argument(arguments, retention);
 }
 
 void

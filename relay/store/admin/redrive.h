@@ -28,9 +28,8 @@ MUST_CHECK enum rc redrive_prepare(const struct error_entry *entry, int64_t now_
 void redrive_free(struct redrive *redrive);
 
 /* Adds what redrive.lua is told, but for users; all must outlive the call. */
-#define REDRIVE_ARGUMENTS 8
-struct long_arguments;
-void redrive_arguments(struct long_arguments *arguments, const char *stream, const char *prefix,
+struct arguments;
+void redrive_arguments(struct arguments *arguments, const char *stream, const char *prefix,
                        const char *retention, const struct error_entry *entry,
                        const struct redrive *redrive);
 

@@ -8,8 +8,9 @@
 #include <time.h>
 
 #include "base/memory.h"
-#include "store/shards/call.h"
 #include "store/connection/reply.h"
+#include "store/shards/ask.h"
+#include "store/shards/store_private.h"
 
 int64_t
 trace_commit_ms(const char *id)
@@ -223,59 +224,69 @@ trace_write_json(const struct trace *trace, const char *id, struct buffer *out)
     return rc == RC_OK ? write_waiting(trace, out) : rc;
 }
 
-static enum rc ask_shard(struct call *call);
-
 /* Only one shard knows of a message: they are asked in turn. */
+struct trace_ask {
+    struct ask ask;
+    store_traced *done;
+    void *ctx;
+    char id[FRAME_UUID_TEXT + 1];
+    struct trace trace;
+};
+
 static void
-on_traced(void *ctx, const struct redisReply *reply)
-{
-    struct call *call = ctx;
-    struct store *store = call->store;
-    struct trace trace = {.event_count = 0};
-    enum rc rc = RC_IO;
-
-    if (call_succeeded(call->shard, reply, "trace a message"))
-        rc = trace_read(reply, call->about, &trace);
-    if (rc == RC_OK && trace_is_empty(&trace) && call->shard->number + 1 < store->shard_count) {
-        trace_free(&trace);
-        call->shard++;
-        rc = ask_shard(call);
-        if (rc == RC_OK)
-            return;
-    }
-    call->done.traced(call->ctx, rc == RC_OK ? RC_OK : RC_IO, &trace);
-    trace_free(&trace);
-    free(call);
-}
-
-static enum rc
-ask_shard(struct call *call)
+ask_shard(struct trace_ask *trace, struct shard *shard)
 {
     struct arguments arguments = {.argc = 0};
     char from[24];
 
-    snprintf(from, sizeof(from), "%" PRId64, trace_commit_ms(call->about));
-    argument(&arguments, call->shard->stream_key);
-    argument(&arguments, call->shard->prefix);
-    argument(&arguments, call->about);
+    snprintf(from, sizeof(from), "%" PRId64, trace_commit_ms(trace->id));
+    shard_arguments(shard, &arguments);
+    argument(&arguments, trace->id);
     argument(&arguments, from);
-    return link_call(call->shard->link, STORE_SCRIPT_trace, 1, on_traced, call, arguments.argc,
-                     arguments.argv, arguments.lens);
+    ask_script(&trace->ask, shard, STORE_SCRIPT_trace, 1, &arguments);
 }
+
+static bool
+take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+{
+    struct trace_ask *trace = (struct trace_ask *)ask;
+
+    trace_free(&trace->trace);
+    if (trace_read(reply, trace->id, &trace->trace) != RC_OK)
+        return false;
+    if (trace_is_empty(&trace->trace) && shard->number + 1 < ask->store->shard_count)
+        ask_shard(trace, shard + 1);
+    return true;
+}
+
+static void
+finish(struct ask *ask, enum rc rc)
+{
+    const struct trace_ask *trace = (struct trace_ask *)ask;
+
+    trace->done(trace->ctx, rc, &trace->trace);
+}
+
+static void
+release(struct ask *ask)
+{
+    trace_free(&((struct trace_ask *)ask)->trace);
+}
+
+static const struct ask_kind trace_kind = {
+    .what = "trace a message", .take = take, .finish = finish, .release = release};
 
 enum rc
 store_trace(struct store *store, const char *id, store_traced *done, void *ctx)
 {
-    struct call *call;
-    enum rc rc;
+    struct trace_ask *trace;
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = call_new(&store->shards[0], ctx);
-    call->done.traced = done;
-    snprintf(call->about, sizeof(call->about), "%s", id);
-    rc = ask_shard(call);
-    if (rc != RC_OK)
-        free(call);
-    return rc;
+    trace = ask_new(sizeof(*trace), store, &trace_kind);
+    trace->done = done;
+    trace->ctx = ctx;
+    snprintf(trace->id, sizeof(trace->id), "%s", id);
+    ask_shard(trace, &store->shards[0]);
+    return ask_sent(&trace->ask);
 }

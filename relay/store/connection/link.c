@@ -12,11 +12,11 @@
 #include "base/config/config_check.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "store/connection/url.h"
-#include "store/connection/reply_arena.h"
 #include "store/connection/connect.h"
 #include "store/connection/fault.h"
+#include "store/connection/reply_arena.h"
 #include "store/connection/send_queue.h"
+#include "store/connection/url.h"
 
 #define LINK_BACKOFF_BASE_MS 100
 #define LINK_BACKOFF_CAP_MS 5000

@@ -23,7 +23,7 @@ struct link_events {
 };
 
 /*
- * `reply` is hiredis' own and dies after the callback (see reply.h); NULL: the connection broke, and
+ * `reply` is hiredis' own and dies after the callback, see reply.h; NULL: the connection broke, and
  * whether the command took effect is not known. Called from the loop.
  */
 typedef void link_reply(void *ctx, const struct redisReply *reply);

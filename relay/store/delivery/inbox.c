@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "store/shards/call.h"
+#include "store/connection/reply.h"
 #include "store/read/merge.h"
+#include "store/shards/ask.h"
+#include "store/shards/store_private.h"
 
 #define PAGE_MAX 1024
 #define PARTS_MAX 2
@@ -21,20 +23,17 @@ struct inbox_part {
     const char *last;
     const struct redisReply *entries;
     const struct redisReply *scores; /* of the entries */
-    struct redisReply *kept;         /* the answer, where it has to outlive itself */
     bool is_asked;
     struct strand strand;
 };
 
 /* A page under way. */
 struct inbox {
-    struct store *store;
+    struct ask ask;
     store_paged *done;
     void *ctx;
     struct inbox_part parts[PARTS_MAX];
     unsigned count; /* of parts */
-    unsigned awaited;
-    bool has_failed;
 };
 
 /* Behind what was taken of a part. */
@@ -97,7 +96,7 @@ take_all(struct inbox *inbox, struct entry *ret_entries)
     }
     for (unsigned i = 0; i < count; i++) {
         of[i]->strand = strands[i];
-        stats_add(inbox->store->stats, STAT_STORE_ERRORS, strands[i].strays);
+        stats_add(inbox->ask.store->stats, STAT_STORE_ERRORS, strands[i].strays);
     }
     return taken;
 }
@@ -119,18 +118,6 @@ give_inbox(struct inbox *inbox)
     next_page(inbox, next);
     inbox->done(inbox->ctx, RC_OK, &page);
     free(entries);
-}
-
-static void
-end_inbox(struct inbox *inbox)
-{
-    if (inbox->has_failed)
-        inbox->done(inbox->ctx, RC_IO, NULL);
-    else
-        give_inbox(inbox);
-    for (unsigned i = 0; i < inbox->count; i++)
-        free(inbox->parts[i].kept);
-    free(inbox);
 }
 
 static bool
@@ -160,46 +147,41 @@ take_part(struct inbox_part *part, const struct redisReply *reply)
     return true;
 }
 
-static void
-on_inbox(void *ctx, const struct redisReply *reply)
+static bool
+take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 {
-    struct call *call = ctx;
-    struct inbox *inbox = call->ctx;
-    struct inbox_part *part = &inbox->parts[call->shard == inbox->parts[0].shard ? 0 : 1];
-    const bool is_last = inbox->awaited == 1;
+    struct inbox *inbox = (struct inbox *)ask;
 
-    inbox->awaited--;
-    if (!call_succeeded(call->shard, reply, "read what waits for a user"))
-        inbox->has_failed = true;
-    else if (!is_last && !inbox->has_failed)
-        reply = part->kept = reply_keep(reply);
-    if (!inbox->has_failed && !take_part(part, reply))
-        inbox->has_failed = true;
-    free(call);
-    if (is_last)
-        end_inbox(inbox);
+    return take_part(&inbox->parts[shard == inbox->parts[0].shard ? 0 : 1], ask_keep(ask, reply));
 }
 
-static enum rc
+static void
+finish(struct ask *ask, enum rc rc)
+{
+    struct inbox *inbox = (struct inbox *)ask;
+
+    if (rc == RC_OK)
+        give_inbox(inbox);
+    else
+        inbox->done(inbox->ctx, RC_IO, NULL);
+}
+
+static const struct ask_kind inbox_kind = {
+    .what = "read what waits for a user", .take = take, .finish = finish};
+
+static void
 ask_part(struct inbox *inbox, struct inbox_part *part, const char *user, const char *count,
          bool only_unshown)
 {
-    struct call *call = call_new(part->shard, inbox);
     struct arguments arguments = {.argc = 0};
-    enum rc rc;
 
-    argument(&arguments, part->shard->stream_key);
-    argument(&arguments, part->shard->prefix);
+    shard_arguments(part->shard, &arguments);
     argument(&arguments, user);
     argument(&arguments, part->after);
     argument(&arguments, count);
     argument(&arguments, only_unshown ? "unshown" : "all");
-    rc = call_send(call, STORE_SCRIPT_inbox, 1, on_inbox, &arguments);
-    if (rc != RC_OK)
-        return rc;
     part->is_asked = true;
-    inbox->awaited++;
-    return RC_OK;
+    ask_script(&inbox->ask, part->shard, STORE_SCRIPT_inbox, 1, &arguments);
 }
 
 /* A beginning is the same in both. */
@@ -229,8 +211,9 @@ store_inbox(struct store *store, const char *user, const char *after, size_t max
 
     if (!store->is_up)
         return RC_AGAIN;
-    inbox = memory_new(sizeof(*inbox));
-    *inbox = (struct inbox){.store = store, .done = done, .ctx = ctx};
+    inbox = ask_new(sizeof(*inbox), store, &inbox_kind);
+    inbox->done = done;
+    inbox->ctx = ctx;
     inbox->parts[inbox->count++].shard = &store->shards[0];
     if (own_shard > 0)
         inbox->parts[inbox->count++].shard = &store->shards[own_shard];
@@ -239,12 +222,8 @@ store_inbox(struct store *store, const char *user, const char *after, size_t max
     for (unsigned i = 0; i < inbox->count; i++) {
         struct inbox_part *part = &inbox->parts[i];
 
-        if (strcmp(part->after, INBOX_ENDED) != 0 &&
-            ask_part(inbox, part, user, count, only_unshown) != RC_OK)
-            inbox->has_failed = true;
+        if (strcmp(part->after, INBOX_ENDED) != 0)
+            ask_part(inbox, part, user, count, only_unshown);
     }
-    if (inbox->awaited > 0)
-        return RC_OK;
-    free(inbox);
-    return RC_AGAIN;
+    return ask_sent(&inbox->ask);
 }

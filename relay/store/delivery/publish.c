@@ -2,48 +2,51 @@
 #include "store/publish.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
-#include "store/shards/call.h"
 #include "store/connection/reply.h"
+#include "store/shards/ask.h"
+#include "store/shards/store_private.h"
 #include "wire/publication.h"
 
-#define FIXED_ARGUMENTS 11
-
-struct publish_call {
-    struct shard *shard;
+struct publish {
+    struct ask ask;
     store_published *done;
     void *ctx;
+    enum store_publish how;
+    const char *id; /* in the reply */
 };
 
-static void
-tell(const struct publish_call *call, const struct redisReply *reply)
+static bool
+take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 {
     static const char *const WORDS[] = {"stored", "repeated", "different", "expired"};
+    struct publish *publish = (struct publish *)ask;
+    const char *word = reply_text(reply_at(reply, 1));
 
-    if (call_succeeded(call->shard, reply, "store a notification") && reply_is_array(reply, 2) &&
-        reply_text(reply_at(reply, 0)) != NULL && reply_text(reply_at(reply, 1)) != NULL) {
-        for (int how = STORE_PUBLISHED; how <= STORE_PUBLISHED_EXPIRED; how++) {
-            if (strcmp(reply_text(reply_at(reply, 1)), WORDS[how]) == 0) {
-                call->done(call->ctx, RC_OK, (enum store_publish)how,
-                           reply_text(reply_at(reply, 0)));
-                return;
-            }
-        }
+    (void)shard;
+    publish->id = reply_text(reply_at(reply, 0));
+    if (publish->id == NULL || word == NULL)
+        return false;
+    for (int how = STORE_PUBLISHED; how <= STORE_PUBLISHED_EXPIRED; how++) {
+        if (strcmp(word, WORDS[how]) != 0)
+            continue;
+        publish->how = (enum store_publish)how;
+        return true;
     }
-    call->done(call->ctx, RC_IO, STORE_PUBLISHED, "");
+    return false;
 }
 
 static void
-on_published(void *ctx, const struct redisReply *reply)
+finish(struct ask *ask, enum rc rc)
 {
-    struct publish_call *call = ctx;
+    const struct publish *publish = (struct publish *)ask;
 
-    tell(call, reply);
-    free(call);
+    publish->done(publish->ctx, rc, publish->how, rc == RC_OK ? publish->id : "");
 }
+
+static const struct ask_kind publish_kind = {
+    .what = "store a notification", .take = take, .finish = finish};
 
 /* Keys are known in shard 0, with what they stand for. */
 static struct shard *
@@ -67,35 +70,29 @@ enum rc
 store_publish(struct store *store, const struct publication *publication, const char *key,
               const char digest[STORE_DIGEST_TEXT + 1], store_published *done, void *ctx)
 {
-    struct long_arguments arguments;
+    struct arguments arguments = {.argc = 0};
     struct shard *shard = shard_of(store, publication, key);
-    struct publish_call *call;
+    struct publish *publish;
     char kept_ms[24];
-    enum rc rc;
 
     if (!store->is_up)
         return RC_AGAIN;
     snprintf(kept_ms, sizeof(kept_ms), "%d", STORE_KEY_KEPT_MS);
-    call = memory_new(sizeof(*call));
-    *call = (struct publish_call){shard, done, ctx};
-    long_arguments_init(&arguments, FIXED_ARGUMENTS + publication->target_count);
-    long_argument(&arguments, shard->stream_key);
-    long_argument(&arguments, shard->prefix);
-    long_argument(&arguments, shard->epoch);
-    long_argument(&arguments, key != NULL ? key : "");
-    long_argument(&arguments, digest);
-    long_argument(&arguments, kept_ms);
-    long_argument(&arguments, mode_of(publication));
-    long_argument(&arguments, publication->id);
-    long_argument_bytes(&arguments, publication->head.bytes, publication->head.len);
-    long_argument_bytes(&arguments, publication->data.bytes, publication->data.len);
-    long_argument(&arguments, publication->audience);
+    publish = ask_new(sizeof(*publish), store, &publish_kind);
+    publish->done = done;
+    publish->ctx = ctx;
+    shard_arguments(shard, &arguments);
+    argument(&arguments, shard->epoch);
+    argument(&arguments, key != NULL ? key : "");
+    argument(&arguments, digest);
+    argument(&arguments, kept_ms);
+    argument(&arguments, mode_of(publication));
+    argument(&arguments, publication->id);
+    argument_bytes(&arguments, publication->head.bytes, publication->head.len);
+    argument_bytes(&arguments, publication->data.bytes, publication->data.len);
+    argument(&arguments, publication->audience);
     for (size_t i = 0; i < publication->target_count; i++)
-        long_argument(&arguments, publication->targets[i]);
-    rc = link_call(shard->link, STORE_SCRIPT_publish, 1, on_published, call, (int)arguments.argc,
-                   arguments.argv, arguments.lens);
-    long_arguments_free(&arguments);
-    if (rc != RC_OK)
-        free(call);
-    return rc;
+        argument(&arguments, publication->targets[i]);
+    ask_script(&publish->ask, shard, STORE_SCRIPT_publish, 1, &arguments);
+    return ask_sent(&publish->ask);
 }

@@ -1,98 +1,96 @@
-/* ticket.c: keeps and takes tickets. */
+/* ticket.c: keeps tickets, and redeems each of them once. */
 #include "store/ticket.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/memory.h"
-#include "store/shards/call.h"
 #include "store/connection/reply.h"
+#include "store/shards/ask.h"
+#include "store/shards/store_private.h"
 
-struct ticket_call {
-    struct store *store;
+struct ticket {
+    struct ask ask;
     store_kept *kept;
     store_redeemed *redeemed;
     void *ctx;
+    struct bytes claims;
 };
 
-static struct ticket_call *
-ticket_call_new(struct store *store, void *ctx)
+static bool
+take_kept(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 {
-    struct ticket_call *call = memory_new(sizeof(*call));
-
-    call->store = store;
-    call->ctx = ctx;
-    return call;
+    (void)ask;
+    (void)shard;
+    (void)reply;
+    return true;
 }
 
 static void
-on_kept(void *ctx, const struct redisReply *reply)
+finish_kept(struct ask *ask, enum rc rc)
 {
-    struct ticket_call *call = ctx;
+    const struct ticket *ticket = (struct ticket *)ask;
 
-    call->kept(call->ctx,
-               call_succeeded(&call->store->shards[0], reply, "keep a ticket") ? RC_OK : RC_IO);
-    free(call);
+    ticket->kept(ticket->ctx, rc);
 }
 
+static const struct ask_kind keep_kind = {
+    .what = "keep a ticket", .take = take_kept, .finish = finish_kept};
+
 enum rc
-store_ticket_keep(struct store *store, const char *ticket, const char *claims, store_kept *done,
+store_ticket_keep(struct store *store, const char *text, const char *claims, store_kept *done,
                   void *ctx)
 {
-    struct ticket_call *call;
     struct arguments arguments = {.argc = 0};
-    char key[STORE_KEY_MAX];
-    char seconds[16];
-    enum rc rc;
+    char key[STORE_KEY_MAX], seconds[16];
+    struct ticket *ticket;
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = ticket_call_new(store, ctx);
-    call->kept = done;
-    key_write_of(key, sizeof(key), store->shards[0].prefix, KEY_TICKET, ticket);
+    ticket = ask_new(sizeof(*ticket), store, &keep_kind);
+    ticket->kept = done;
+    ticket->ctx = ctx;
+    key_write_of(key, sizeof(key), store->shards[0].prefix, KEY_TICKET, text);
     snprintf(seconds, sizeof(seconds), "%d", STORE_TICKET_SECONDS);
     argument(&arguments, "SET");
     argument(&arguments, key);
     argument(&arguments, claims);
     argument(&arguments, "EX");
     argument(&arguments, seconds);
-    rc = link_send(store->shards[0].link, on_kept, call, arguments.argc, arguments.argv,
-                   arguments.lens);
-    if (rc != RC_OK)
-        free(call);
-    return rc;
+    ask_command(&ticket->ask, &store->shards[0], &arguments);
+    return ask_sent(&ticket->ask);
+}
+
+static bool
+take_redeemed(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+{
+    (void)shard;
+    ((struct ticket *)ask)->claims = reply_bytes(ask_keep(ask, reply));
+    return true;
 }
 
 static void
-on_redeemed(void *ctx, const struct redisReply *reply)
+finish_redeemed(struct ask *ask, enum rc rc)
 {
-    struct ticket_call *call = ctx;
-    struct bytes none = {NULL, 0};
+    const struct ticket *ticket = (struct ticket *)ask;
 
-    if (!call_succeeded(&call->store->shards[0], reply, "take a ticket"))
-        call->redeemed(call->ctx, RC_IO, none);
-    else
-        call->redeemed(call->ctx, RC_OK, reply_bytes(reply));
-    free(call);
+    ticket->redeemed(ticket->ctx, rc, ticket->claims);
 }
 
+static const struct ask_kind redeem_kind = {
+    .what = "take a ticket", .take = take_redeemed, .finish = finish_redeemed};
+
 enum rc
-store_ticket_redeem(struct store *store, const char *ticket, store_redeemed *done, void *ctx)
+store_ticket_redeem(struct store *store, const char *text, store_redeemed *done, void *ctx)
 {
-    struct ticket_call *call;
     struct arguments arguments = {.argc = 0};
-    enum rc rc;
+    struct ticket *ticket;
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = ticket_call_new(store, ctx);
-    call->redeemed = done;
-    argument(&arguments, store->shards[0].stream_key);
-    argument(&arguments, store->shards[0].prefix);
-    argument(&arguments, ticket);
-    rc = link_call(store->shards[0].link, STORE_SCRIPT_ticket, 1, on_redeemed, call, arguments.argc,
-                   (const char **)arguments.argv, arguments.lens);
-    if (rc != RC_OK)
-        free(call);
-    return rc;
+    ticket = ask_new(sizeof(*ticket), store, &redeem_kind);
+    ticket->redeemed = done;
+    ticket->ctx = ctx;
+    shard_arguments(&store->shards[0], &arguments);
+    argument(&arguments, text);
+    ask_script(&ticket->ask, &store->shards[0], STORE_SCRIPT_ticket, 1, &arguments);
+    return ask_sent(&ticket->ask);
 }

@@ -10,12 +10,12 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/urls.h"
-#include "store/connection/url.h"
-#include "store/shards/call.h"
-#include "store/direct/direct_private.h"
 #include "store/connection/reply.h"
-#include "store/scripts/scripts.h"
 #include "store/connection/tls.h"
+#include "store/connection/url.h"
+#include "store/direct/direct_private.h"
+#include "store/scripts/scripts.h"
+#include "store/shards/store_private.h"
 
 #define DIRECT_PATIENCE_S 10
 

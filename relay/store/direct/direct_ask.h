@@ -2,8 +2,8 @@
 #ifndef CLAIRON_STORE_DIRECT_ASK_H
 #define CLAIRON_STORE_DIRECT_ASK_H
 
-#include "store/direct.h"
 #include "store/connection/link.h"
+#include "store/direct.h"
 
 /* One server of store.url alone, from 0 on. As direct_open. */
 struct direct *direct_open_server(const struct config *config, unsigned server,

@@ -4,13 +4,12 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "store/direct/direct_private.h"
 #include "store/admin/redrive.h"
 #include "store/connection/reply.h"
+#include "store/direct/direct_private.h"
 #include "store/scripts/scripts.h"
 
 #define DIRECT_PAGE "50" /* entries of up to a megabyte each */
-#define EVALSHA_ARGUMENTS 3
 
 enum rc
 direct_read_changes(struct direct *direct)
@@ -187,7 +186,7 @@ enum rc
 direct_redrive(struct direct *direct, const struct error_entry *entry, const char *const *users,
                size_t count)
 {
-    struct long_arguments arguments;
+    struct arguments arguments = {.argc = 0};
     struct redrive redrive;
     char prefix[STORE_PREFIX_MAX], stream[STORE_KEY_MAX];
     const char *hash;
@@ -201,15 +200,14 @@ direct_redrive(struct direct *direct, const struct error_entry *entry, const cha
         return RC_IO;
     if (redrive_prepare(entry, clock_wall_us(), &redrive) != RC_OK)
         return RC_BAD;
-    long_arguments_init(&arguments, EVALSHA_ARGUMENTS + REDRIVE_ARGUMENTS + count);
-    long_argument(&arguments, "EVALSHA");
-    long_argument(&arguments, hash);
-    long_argument(&arguments, "1");
+    argument(&arguments, "EVALSHA");
+    argument(&arguments, hash);
+    argument(&arguments, "1");
     redrive_arguments(&arguments, stream, prefix, direct->delivery.retention, entry, &redrive);
     for (size_t i = 0; i < count; i++)
-        long_argument(&arguments, users[i]);
+        argument(&arguments, users[i]);
     rc = queue_change(direct, true, (int)arguments.argc, arguments.argv, arguments.lens);
-    long_arguments_free(&arguments);
+    arguments_free(&arguments);
     redrive_free(&redrive);
     return rc;
 }

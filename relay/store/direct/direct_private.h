@@ -2,8 +2,8 @@
 #ifndef CLAIRON_STORE_DIRECT_PRIVATE_H
 #define CLAIRON_STORE_DIRECT_PRIVATE_H
 
-#include "store/shards/call.h"
 #include "store/direct/direct_ask.h"
+#include "store/shards/store_private.h"
 
 #define SCRIPT_HASH_TEXT 40
 

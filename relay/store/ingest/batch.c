@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "store/shards/call.h"
+#include "store/shards/store_private.h"
 
 #define TEXT_SIZE (FRAME_UUID_TEXT + 1) /* the longest of them */
 #define BLOCK_TEXTS 128

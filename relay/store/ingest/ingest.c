@@ -7,11 +7,12 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "store/shards/shard_dependency.h"
-#include "store/ingest/batch.h"
 #include "store/connection/reply.h"
+#include "store/ingest/batch.h"
+#include "store/shards/ask.h"
+#include "store/shards/shard_dependency.h"
 
-#define ANSWERS_MORE 2 /* of EXEC's answer: EVAL, HMSET */
+#define REPLIES_MORE 2 /* of EXEC's reply: EVAL, HMSET */
 #define COUNT_TEXT 24
 
 void
@@ -45,23 +46,17 @@ store_takes(const struct store *store, const struct frame *frame)
  * answers in the order of the batches, and the last answer to a batch comes before that to the
  * next.
  */
-struct ingest;
-
 struct ingest_part {
-    struct ingest *ingest;
-    struct shard *shard;
-    size_t left; /* of a transaction, answers that are still to come: one for each command */
+    bool is_transaction;
     size_t notes;
     struct position noted; /* the newest note of this shard, with the batch */
-    bool has_failed;
 };
 
 struct ingest {
+    struct ask ask;
     store_ingested *done;
     void *ctx;
-    unsigned left; /* parts under way */
-    bool has_failed;
-    struct ingest_part parts[];
+    struct ingest_part parts[]; /* by shard */
 };
 
 /* What all parts of a batch share, and the claim. */
@@ -80,9 +75,8 @@ struct ingest_told {
 };
 
 static void
-saw_entry(const struct ingest_part *part, const struct redisReply *reply)
+saw_entry(const struct ingest_part *part, struct shard *shard, const struct redisReply *reply)
 {
-    struct shard *shard = part->shard;
     struct bytes text = reply_bytes(reply);
     struct entry_id entry;
 
@@ -91,45 +85,28 @@ saw_entry(const struct ingest_part *part, const struct redisReply *reply)
     store_saw_to(shard->store, shard->number, entry, part->noted);
 }
 
-static void
-finish_part(struct ingest_part *part, enum rc rc)
-{
-    struct ingest *ingest = part->ingest;
-
-    if (rc != RC_OK)
-        ingest->has_failed = true;
-    if (--ingest->left > 0)
-        return;
-    ingest->done(ingest->ctx, ingest->has_failed ? RC_IO : RC_OK);
-    free(ingest);
-}
-
 /* By the script: for all that changes more than the stream and the progress. */
 
-static void
-on_ingested(void *ctx, const struct redisReply *reply)
+static bool
+take_ingested(const struct ingest_part *part, struct shard *shard, const struct redisReply *reply)
 {
-    struct ingest_part *part = ctx;
-    struct shard *shard = part->shard;
     struct stats *stats = shard->store->stats;
-    enum rc rc = RC_IO;
+    long long added = reply_integer(reply_at(reply, 1));
 
-    if (call_succeeded(shard, reply, "store a batch") && reply_is_array(reply, 4)) {
-        saw_entry(part, reply_at(reply, 3));
-        if (reply_integer(reply_at(reply, 1)) > 0)
-            shard->knows_first = true;
-        stats_add(stats, STAT_STORE_NOTES, (uint64_t)reply_integer(reply_at(reply, 1)));
-        stats_add(stats, STAT_STORE_REPLAYED, (uint64_t)reply_integer(reply_at(reply, 2)));
-        rc = RC_OK;
-    }
-    finish_part(part, rc);
+    if (!reply_is_array(reply, 4))
+        return false;
+    saw_entry(part, shard, reply_at(reply, 3));
+    if (added > 0)
+        shard->knows_first = true;
+    stats_add(stats, STAT_STORE_NOTES, (uint64_t)added);
+    stats_add(stats, STAT_STORE_REPLAYED, (uint64_t)reply_integer(reply_at(reply, 2)));
+    return true;
 }
 
-static enum rc
-ingest_by_script(struct ingest_part *part, const struct ingest_order *order,
+static void
+ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
                  const struct ingest_told *told, struct batch *batch)
 {
-    struct shard *shard = part->shard;
     const char *fixed[BATCH_RESERVED] = {shard->stream_key, told->key,           shard->prefix,
                                          shard->epoch,      shard->store->claim, order->after,
                                          told->read,        told->after};
@@ -143,8 +120,8 @@ ingest_by_script(struct ingest_part *part, const struct ingest_order *order,
         batch->argv[i] = fixed[i];
         batch->lens[i] = strlen(fixed[i]);
     }
-    return link_call(shard->link, STORE_SCRIPT_ingest, 2, on_ingested, part, (int)batch->argc,
-                     batch->argv, batch->lens);
+    ask_script_words(&ingest->ask, shard, STORE_SCRIPT_ingest, 2, batch->argc, batch->argv,
+                     batch->lens);
 }
 
 /*
@@ -252,46 +229,48 @@ put_end(struct commands *commands, const struct shard *shard, const struct inges
     put_command(commands, exec, 1);
 }
 
-/* EXEC's answer; any other that is an error made it fail. */
-static enum rc
-take_end(const struct ingest_part *part, const struct redisReply *reply)
+/* EXEC's reply. */
+static bool
+take_transaction(const struct ingest *ingest, struct shard *shard, const struct redisReply *reply)
 {
-    struct shard *shard = part->shard;
-    size_t notes = part->notes;
+    const struct ingest_part *part = &ingest->parts[shard->number];
+    const size_t notes = part->notes;
 
-    if (part->has_failed || !call_succeeded(shard, reply, "store a batch") ||
-        !reply_is_array(reply, notes + ANSWERS_MORE))
-        return RC_IO;
-    for (size_t i = 0; i < notes + ANSWERS_MORE; i++)
-        if (!call_succeeded(shard, reply_at(reply, i), "store a batch"))
-            return RC_IO;
-    saw_entry(part, reply_at(reply, notes - 1));
+    if (!reply_is_array(reply, notes + REPLIES_MORE))
+        return false;
+    for (size_t i = 0; i < notes + REPLIES_MORE; i++)
+        if (!ask_accepts(shard, reply_at(reply, i), ingest->ask.kind->what))
+            return false;
+    saw_entry(part, shard, reply_at(reply, notes - 1));
     stats_add(shard->store->stats, STAT_STORE_NOTES, notes);
-    return RC_OK;
+    return true;
+}
+
+static bool
+take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+{
+    const struct ingest *ingest = (struct ingest *)ask;
+    const struct ingest_part *part = &ingest->parts[shard->number];
+
+    return part->is_transaction ? take_transaction(ingest, shard, reply)
+                                : take_ingested(part, shard, reply);
 }
 
 static void
-on_transaction(void *ctx, const struct redisReply *reply)
+finish(struct ask *ask, enum rc rc)
 {
-    struct ingest_part *part = ctx;
-    bool is_error = reply == NULL || reply_is_error(reply);
+    const struct ingest *ingest = (struct ingest *)ask;
 
-    if (--part->left == 0) {
-        finish_part(part, take_end(part, reply));
-        return;
-    }
-    /* The first one says why; those after it, and EXEC, only that there was one. */
-    if (is_error && !part->has_failed) {
-        part->has_failed = true;
-        (void)call_succeeded(part->shard, reply, "store a batch");
-    }
+    ingest->done(ingest->ctx, rc);
 }
 
-static enum rc
-ingest_at_once(struct ingest_part *part, const struct ingest_order *order,
+static const struct ask_kind ingest_kind = {
+    .what = "store a batch", .take = take, .finish = finish};
+
+static void
+ingest_at_once(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
                const struct ingest_told *told, const struct batch *batch)
 {
-    struct shard *shard = part->shard;
     const char *const multi[] = {"MULTI"};
     struct commands commands = {.count = 0};
     const char *after = told->after;
@@ -306,10 +285,8 @@ ingest_at_once(struct ingest_part *part, const struct ingest_order *order,
         after = "";
     }
     put_end(&commands, shard, order, told, batch->notes);
-    part->left = commands.count;
-    part->notes = batch->notes;
-    return link_send_ready(shard->link, TIME_SCRIPT_INGEST, on_transaction, part, commands.bytes,
-                           commands.len, commands.count);
+    ask_commands(&ingest->ask, shard, TIME_SCRIPT_INGEST, commands.bytes, commands.len,
+                 commands.count);
 }
 
 /* All of the batch's notes are noted: what is behind this part in another shard is so too. */
@@ -324,14 +301,15 @@ tell_after(const struct shard *shard, char ret_text[SHARD_DEPENDENCY_MAX])
     shard_dependency_text(shard->number, noted, store->shard_count, ret_text);
 }
 
-static enum rc
-send_part(struct ingest_part *part, const struct ingest_order *order, struct batch *batch)
+static void
+ask_part(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
+         struct batch *batch)
 {
-    struct shard *shard = part->shard;
+    struct ingest_part *part = &ingest->parts[shard->number];
+    const unsigned before = ingest->ask.left;
     bool is_news = order->read_lsn > shard->read_lsn;
     char key[STORE_KEY_MAX], read[INGEST_LSN_TEXT + 1], after[SHARD_DEPENDENCY_MAX] = "";
     const struct ingest_told told = {key, read, after};
-    enum rc rc;
 
     if (batch->count > STORE_BATCH_FRAMES_MAX)
         abort(); /* the caller counts */
@@ -339,13 +317,16 @@ send_part(struct ingest_part *part, const struct ingest_order *order, struct bat
     ingest_lsn_text(is_news ? order->read_lsn : 0, read);
     if (shard->store->shard_count > 1 && batch->notes > 0)
         tell_after(shard, after);
-    part->noted = shard->noted;
-    rc = batch->is_simple && batch->notes > 0 && shard->knows_first
-             ? ingest_at_once(part, order, &told, batch)
-             : ingest_by_script(part, order, &told, batch);
-    if (rc == RC_OK && is_news)
+    *part = (struct ingest_part){.is_transaction =
+                                     batch->is_simple && batch->notes > 0 && shard->knows_first,
+                                 .notes = batch->notes,
+                                 .noted = shard->noted};
+    if (part->is_transaction)
+        ingest_at_once(ingest, shard, order, &told, batch);
+    else
+        ingest_by_script(ingest, shard, order, &told, batch);
+    if (ingest->ask.left > before && is_news)
         shard->read_lsn = order->read_lsn;
-    return rc;
 }
 
 enum rc
@@ -357,19 +338,12 @@ store_ingest(struct store *store, const char *slot, const char *after, const cha
 
     if (!store->is_up)
         return RC_AGAIN;
-    ingest = memory_new(sizeof(*ingest) + store->shard_count * sizeof(*ingest->parts));
+    ingest =
+        ask_new(sizeof(*ingest) + store->shard_count * sizeof(*ingest->parts), store, &ingest_kind);
     ingest->done = done;
     ingest->ctx = ctx;
-    for (unsigned k = 0; k < store->shard_count; k++) {
-        ingest->parts[k] = (struct ingest_part){.ingest = ingest, .shard = &store->shards[k]};
-        if (send_part(&ingest->parts[k], &order, &batch->parts[k]) == RC_OK)
-            ingest->left++;
-        else
-            ingest->has_failed = true;
-    }
+    for (unsigned k = 0; k < store->shard_count; k++)
+        ask_part(ingest, &store->shards[k], &order, &batch->parts[k]);
     batch_clear(batch);
-    if (ingest->left > 0)
-        return RC_OK;
-    free(ingest);
-    return RC_AGAIN;
+    return ask_sent(&ingest->ask);
 }

@@ -2,7 +2,7 @@
 #ifndef CLAIRON_STORE_INGEST_H
 #define CLAIRON_STORE_INGEST_H
 
-#include "store/shards/call.h"
+#include "store/shards/store_private.h"
 
 #define INGEST_LSN_TEXT 16 /* hex digits */
 

@@ -2,8 +2,8 @@
 #ifndef CLAIRON_STORE_CONTROL_H
 #define CLAIRON_STORE_CONTROL_H
 
-#include "store/reader.h"
 #include "store/connection/reply.h"
+#include "store/reader.h"
 
 /* Takes the id of a stream's entry as the place to read on from. */
 void control_take_place(const struct redisReply *entry, char at[ENTRY_ID_TEXT_MAX]);

@@ -1,50 +1,58 @@
 /* groups.c: what the store holds of a user's memberships. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
-#include "store/shards/call.h"
 #include "store/connection/reply.h"
+#include "store/shards/ask.h"
+#include "store/shards/store_private.h"
+
+struct groups {
+    struct ask ask;
+    store_grouped *done;
+    void *ctx;
+    const struct redisReply *reply;
+};
+
+static bool
+take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+{
+    (void)shard;
+    ((struct groups *)ask)->reply = ask_keep(ask, reply);
+    return reply_is_array(reply, 0);
+}
 
 static void
-on_groups(void *ctx, const struct redisReply *reply)
+finish(struct ask *ask, enum rc rc)
 {
-    struct call *call = ctx;
-    struct bytes *groups;
+    const struct groups *groups = (struct groups *)ask;
+    const size_t count = rc == RC_OK ? reply_count(groups->reply) : 0;
+    struct bytes *texts = memory_new((count + 1) * sizeof(*texts));
 
-    if (!call_succeeded(call->shard, reply, "read a user's memberships") ||
-        !reply_is_array(reply, 0)) {
-        call->done.grouped(call->ctx, RC_IO, NULL, 0);
-        free(call);
-        return;
-    }
-    groups = memory_new((reply_count(reply) + 1) * sizeof(*groups));
-    for (size_t i = 0; i < reply_count(reply); i++)
-        groups[i] = reply_bytes(reply_at(reply, i));
-    call->done.grouped(call->ctx, RC_OK, groups, reply_count(reply));
-    free(groups);
-    free(call);
+    for (size_t i = 0; i < count; i++)
+        texts[i] = reply_bytes(reply_at(groups->reply, i));
+    groups->done(groups->ctx, rc, texts, count);
+    free(texts);
 }
+
+static const struct ask_kind groups_kind = {
+    .what = "read a user's memberships", .take = take, .finish = finish};
 
 enum rc
 store_groups(struct store *store, const char *user, store_grouped *done, void *ctx)
 {
     struct shard *shard = &store->shards[0];
-    struct call *call;
     struct arguments arguments = {.argc = 0};
     char key[STORE_KEY_MAX + 256];
-    enum rc rc;
+    struct groups *groups;
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = call_new(shard, ctx);
-    call->done.grouped = done;
+    groups = ask_new(sizeof(*groups), store, &groups_kind);
+    groups->done = done;
+    groups->ctx = ctx;
     key_write_of(key, sizeof(key), shard->prefix, KEY_GROUPS, user);
     argument(&arguments, "SMEMBERS");
     argument(&arguments, key);
-    rc = link_send(shard->link, on_groups, call, arguments.argc, arguments.argv, arguments.lens);
-    if (rc != RC_OK)
-        free(call);
-    return rc;
+    ask_command(&groups->ask, shard, &arguments);
+    return ask_sent(&groups->ask);
 }

@@ -2,8 +2,8 @@
 #ifndef CLAIRON_STORE_MERGE_H
 #define CLAIRON_STORE_MERGE_H
 
-#include "store/position.h"
 #include "store/connection/reply.h"
+#include "store/position.h"
 
 /* One stream's answer, and how far it was taken. Views, as long as the answer lives. */
 struct strand {

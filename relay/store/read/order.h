@@ -2,8 +2,8 @@
 #ifndef CLAIRON_STORE_ORDER_H
 #define CLAIRON_STORE_ORDER_H
 
-#include "store/position.h"
 #include "store/connection/reply.h"
+#include "store/position.h"
 
 /*
  * A reader of shard 0 and another one is given the notes of both in the order of the commits; two

@@ -3,8 +3,9 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "store/shards/call.h"
 #include "store/read/merge.h"
+#include "store/shards/ask.h"
+#include "store/shards/store_private.h"
 
 #define PARTS_MAX 2
 
@@ -13,22 +14,19 @@ struct part {
     const struct shard *shard;
     enum store_range_state state;
     const struct redisReply *entries;
-    struct redisReply *kept; /* they, where they have to outlive their answer */
-    struct entry_id newest;  /* ever */
-    bool is_cut;             /* more follow */
+    struct entry_id newest; /* ever */
+    bool is_cut;            /* more follow */
 };
 
 /* A range under way. */
 struct range {
-    struct store *store;
+    struct ask ask;
     store_paged *done;
     void *ctx;
     struct place after;
     struct place end;
     struct part parts[PARTS_MAX];
     unsigned part_count;
-    unsigned awaited; /* parts */
-    bool has_failed;
 };
 
 /* Where what is left of it begins: who reads on from there is told of no gap again. */
@@ -87,77 +85,55 @@ give_range(struct range *range)
     for (unsigned i = 0; i < range->part_count; i++) {
         *place_in(&page.last, i) = strands[i].reached;
         page.seen += strand_seen(&strands[i]);
-        stats_add(range->store->stats, STAT_STORE_ERRORS, strands[i].strays);
+        stats_add(range->ask.store->stats, STAT_STORE_ERRORS, strands[i].strays);
     }
     range->done(range->ctx, RC_OK, &page);
     free(entries);
 }
 
-static void
-end_range(struct range *range)
-{
-    if (range->has_failed)
-        range->done(range->ctx, RC_IO, NULL);
-    else
-        give_range(range);
-    for (unsigned i = 0; i < range->part_count; i++)
-        free(range->parts[i].kept);
-    free(range);
-}
-
 static bool
-take_part(struct part *part, const struct redisReply *reply)
+take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 {
-    struct bytes newest;
+    struct range *range = (struct range *)ask;
+    struct part *part = &range->parts[shard == range->parts[0].shard ? 0 : 1];
+    struct bytes newest = reply_bytes(reply_at(reply, 2));
 
-    if (!reply_is_array(reply, 4) || !reply_is_array(reply_at(reply, 1), 0))
-        return false;
-    newest = reply_bytes(reply_at(reply, 2));
-    if (newest.at == NULL ||
+    if (!reply_is_array(reply, 4) || !reply_is_array(reply_at(reply, 1), 0) || newest.at == NULL ||
         entry_id_read((const char *)newest.at, newest.len, &part->newest) != RC_OK)
         return false;
     part->state = (enum store_range_state)reply_integer(reply_at(reply, 0));
     part->is_cut = reply_integer(reply_at(reply, 3)) != 0;
-    part->entries = reply_at(reply, 1);
+    part->entries = ask_keep(ask, reply_at(reply, 1));
     return true;
 }
 
 static void
-on_range(void *ctx, const struct redisReply *reply)
+finish(struct ask *ask, enum rc rc)
 {
-    struct call *call = ctx;
-    struct range *range = call->ctx;
-    struct part *part = &range->parts[call->shard == range->parts[0].shard ? 0 : 1];
+    struct range *range = (struct range *)ask;
 
-    if (!call_succeeded(call->shard, reply, "read the stream") || !take_part(part, reply))
-        range->has_failed = true;
-    free(call);
-    if (--range->awaited == 0)
-        end_range(range);
-    else if (!range->has_failed)
-        part->entries = part->kept = reply_keep(part->entries);
+    if (rc == RC_OK)
+        give_range(range);
+    else
+        range->done(range->ctx, RC_IO, NULL);
 }
 
-static enum rc
+static const struct ask_kind range_kind = {
+    .what = "read the stream", .take = take, .finish = finish};
+
+static void
 ask_part(struct range *range, struct shard *shard, struct entry_id after, size_t max)
 {
-    struct call *call = call_new(shard, range);
     struct arguments arguments = {.argc = 0};
     char after_text[ENTRY_ID_TEXT_MAX], count[24];
-    enum rc rc;
 
     entry_id_text(after, after_text);
     snprintf(count, sizeof(count), "%zu", max);
-    argument(&arguments, shard->stream_key);
-    argument(&arguments, shard->prefix);
+    shard_arguments(shard, &arguments);
     argument(&arguments, after_text);
     argument(&arguments, count);
-    rc = call_send(call, STORE_SCRIPT_range, 1, on_range, &arguments);
-    if (rc != RC_OK)
-        return rc;
     range->parts[range->part_count++].shard = shard;
-    range->awaited++;
-    return RC_OK;
+    ask_script(&range->ask, shard, STORE_SCRIPT_range, 1, &arguments);
 }
 
 enum rc
@@ -168,13 +144,13 @@ store_range(struct store *store, unsigned own_shard, struct place after, struct 
 
     if (!store->is_up)
         return RC_AGAIN;
-    range = memory_new(sizeof(*range));
-    *range = (struct range){.store = store, .done = done, .ctx = ctx, .after = after, .end = end};
-    if (ask_part(range, &store->shards[0], after.shared, max) != RC_OK) {
-        free(range);
-        return RC_AGAIN;
-    }
-    if (own_shard > 0 && ask_part(range, &store->shards[own_shard], after.own, max) != RC_OK)
-        range->has_failed = true;
-    return RC_OK;
+    range = ask_new(sizeof(*range), store, &range_kind);
+    range->done = done;
+    range->ctx = ctx;
+    range->after = after;
+    range->end = end;
+    ask_part(range, &store->shards[0], after.shared, max);
+    if (own_shard > 0)
+        ask_part(range, &store->shards[own_shard], after.own, max);
+    return ask_sent(&range->ask);
 }

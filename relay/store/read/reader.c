@@ -7,14 +7,14 @@
 
 #include "base/memory.h"
 #include "base/urls.h"
-#include "store/read/control.h"
 #include "store/connection/link.h"
-#include "store/read/order.h"
 #include "store/connection/reply.h"
-#include "store/shards/shard.h"
-#include "store/store.h"
+#include "store/read/control.h"
+#include "store/read/order.h"
 #include "store/read/tail.h"
 #include "store/shards/maintenance.h"
+#include "store/shards/shard.h"
+#include "store/store.h"
 
 /*
  * KeyDB 6.3.4 crashes when a client that blocks with a time-out dies and the time-out comes: so

@@ -7,10 +7,10 @@
 #include <stddef.h>
 
 #include "store/read/order.h"
+#include "store/read/tail.h"
 #include "store/reader.h"
 #include "store/shards/shard.h"
 #include "store/store.h"
-#include "store/read/tail.h"
 
 /* What is followed of one shard. */
 struct channel {

@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "store/read/control.h"
 #include "store/connection/reply.h"
+#include "store/read/control.h"
 #include "store/store.h"
 
 /*

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store/read/control.h"
 #include "store/connection/link.h"
+#include "store/read/control.h"
 
 /* What is older was missed: so much comes only while this process stands still. */
 static void

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "store/entry.h"
 #include "store/connection/reply.h"
+#include "store/entry.h"
 #include "store/shards/shard.h"
 
 struct link;

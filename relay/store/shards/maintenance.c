@@ -10,8 +10,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "store/shards/call.h"
 #include "store/connection/reply.h"
+#include "store/shards/ask.h"
+#include "store/shards/store_private.h"
 
 #define MAINTENANCE_TRIM_S 60.0
 #define MAINTENANCE_DUE_S 0.25
@@ -41,7 +42,7 @@ static void ask_due(struct maintenance *maintenance);
 static bool
 succeeded(const struct maintenance *maintenance, const struct redisReply *reply, const char *what)
 {
-    return call_succeeded(maintenance->shard, reply, what);
+    return ask_accepts(maintenance->shard, reply, what);
 }
 
 static enum rc

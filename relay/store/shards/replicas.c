@@ -8,7 +8,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "store/connection/reply.h"
-#include "store/shards/call.h"
+#include "store/shards/ask.h"
+#include "store/shards/store_private.h"
 
 #define ASK_AGAIN_S 0.1
 #define WARN_AFTER_US 5000000
@@ -105,7 +106,7 @@ on_info(void *ctx, const struct redisReply *reply)
     if (!wait->is_waiting || wait->asked > 0)
         return;
     if (reply == NULL || reply_text(reply) == NULL ||
-        !call_succeeded(shard, reply, "ask for its replicas")) {
+        !ask_accepts(shard, reply, "ask for its replicas")) {
         finish(shard->store, RC_IO);
         return;
     }

@@ -8,10 +8,11 @@
 
 #include "base/log.h"
 #include "base/urls.h"
-#include "store/shards/call.h"
-#include "store/shards/replicas.h"
 #include "store/connection/reply.h"
+#include "store/shards/ask.h"
 #include "store/shards/maintenance.h"
+#include "store/shards/replicas.h"
+#include "store/shards/store_private.h"
 
 #define STORE_PATIENCE_S 10.0
 #define STORE_NOTE_MAX (512u << 20) /* unless the server says otherwise */
@@ -24,6 +25,13 @@ shard_random_hex(char *text, size_t len)
     if (len / 2 > sizeof(bytes) || getrandom(bytes, len / 2, 0) != (ssize_t)(len / 2))
         abort();
     bytes_hex(bytes, len / 2, text);
+}
+
+void
+shard_arguments(const struct shard *shard, struct arguments *arguments)
+{
+    argument(arguments, shard->stream_key);
+    argument(arguments, shard->prefix);
 }
 
 static bool
@@ -94,8 +102,8 @@ ask_setting(struct shard *shard, const char *name, link_reply *reply)
     argument(&arguments, "CONFIG");
     argument(&arguments, "GET");
     argument(&arguments, name);
-    return link_send(shard->link, reply, shard, arguments.argc, arguments.argv, arguments.lens) ==
-           RC_OK;
+    return link_send(shard->link, reply, shard, (int)arguments.argc, arguments.argv,
+                     arguments.lens) == RC_OK;
 }
 
 /* Shards of one server have one answer. */
@@ -132,7 +140,7 @@ on_hello(void *ctx, const struct redisReply *reply)
     struct bytes epoch = {NULL, 0}, newest = {NULL, 0};
     struct entry_id at;
 
-    if (!call_succeeded(shard, reply, "prepare the stream")) {
+    if (!ask_accepts(shard, reply, "prepare the stream")) {
         if (reply != NULL)
             link_restart(shard->link, "the stream could not be prepared");
         return;
@@ -182,8 +190,8 @@ on_link_up(void *ctx)
     argument(&arguments, seen);
     argument(&arguments, count);
     argument(&arguments, servers);
-    if (link_call(shard->link, STORE_SCRIPT_hello, 1, on_hello, shard, arguments.argc,
-                  (const char **)arguments.argv, arguments.lens) != RC_OK)
+    if (link_call(shard->link, STORE_SCRIPT_hello, 1, on_hello, shard, (int)arguments.argc,
+                  arguments.argv, arguments.lens) != RC_OK)
         link_restart(shard->link, "could not send");
 }
 

@@ -5,14 +5,15 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "store/shards/call.h"
 #include "store/connection/reply.h"
+#include "store/shards/ask.h"
+#include "store/shards/store_private.h"
 
 /* A beginning that is looked for. */
 struct start_position {
-    struct store *store; /* NULL: another one has begun, or the store has gone */
+    struct ask ask;
     struct position least;
-    unsigned left; /* answers to come */
+    bool is_void; /* another one has begun */
 };
 
 /* Of those that know theirs: one that was emptied knows none. */
@@ -30,52 +31,44 @@ least_of(const struct store *store)
     return least;
 }
 
+/* An error leaves a shard where it was; one whose connection broke will be back. */
 static void
-give_up(struct start_position *start)
+finish(struct ask *ask, enum rc rc)
 {
-    if (start->store != NULL)
-        start->store->start = NULL;
-    start->store = NULL;
-}
+    struct start_position *start = (struct start_position *)ask;
+    struct store *store = ask->store;
 
-static void
-finish(struct start_position *start)
-{
-    struct store *store = start->store;
-
-    give_up(start);
-    free(start);
-    for (unsigned k = 0; store != NULL && k < store->shard_count; k++) {
-        if (!store->shards[k].is_up)
-            return; /* it will be back */
+    (void)rc;
+    if (start->is_void)
+        return;
+    store->start = NULL;
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        if (ask->is_cut_off || !store->shards[k].is_up)
+            return;
     }
-    if (store != NULL)
-        store_come_up(store);
+    store_come_up(store);
 }
 
-static void
-on_found(void *ctx, const struct redisReply *reply)
+static bool
+take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 {
-    struct call *call = ctx;
-    struct start_position *start = call->ctx;
-    const unsigned k = call->shard->number;
+    const struct start_position *start = (struct start_position *)ask;
     const struct bytes found = reply_bytes(reply);
     struct entry_id id;
 
-    if (reply == NULL)
-        give_up(start); /* its shard goes */
-    else if (call_succeeded(call->shard, reply, "find where to begin") && start->store != NULL &&
-             entry_id_read((const char *)found.at, found.len, &id) == RC_OK) {
-        start->store->newest[k] = id;
-        start->store->newest_to[k] = start->least;
-    }
-    free(call);
-    if (--start->left == 0)
-        finish(start);
+    if (start->is_void || found.at == NULL ||
+        entry_id_read((const char *)found.at, found.len, &id) != RC_OK)
+        return true;
+    ask->store->newest[shard->number] = id;
+    ask->store->newest_to[shard->number] = start->least;
+    return true;
 }
 
+static const struct ask_kind start_kind = {
+    .what = "find where to begin", .take = take, .finish = finish};
+
 static void
-ask(struct start_position *start, struct shard *shard)
+ask_shard(struct start_position *start, struct shard *shard)
 {
     struct arguments arguments = {.argc = 0};
     char position[FRAME_POSITION_TEXT + 1], newest[ENTRY_ID_TEXT_MAX];
@@ -85,25 +78,28 @@ ask(struct start_position *start, struct shard *shard)
     argument(&arguments, shard->stream_key);
     argument(&arguments, position);
     argument(&arguments, newest);
-    if (call_send(call_new(shard, start), STORE_SCRIPT_begin, 1, on_found, &arguments) == RC_OK)
-        start->left++;
-    else
-        give_up(start);
+    ask_script(&start->ask, shard, STORE_SCRIPT_begin, 1, &arguments);
 }
 
 void
 store_find_start(struct store *store)
 {
-    struct start_position *start = memory_new(sizeof(*start));
+    struct start_position *start = ask_new(sizeof(*start), store, &start_kind);
+    bool has_failed;
 
     if (store->start != NULL)
-        give_up(store->start);
-    *start = (struct start_position){.store = store, .least = least_of(store), .left = 1};
+        store->start->is_void = true;
     store->start = start;
-    for (unsigned k = 0; k < store->shard_count && start->store != NULL; k++) {
+    start->least = least_of(store);
+    for (unsigned k = 0; k < store->shard_count; k++) {
         if (position_less(start->least, store->newest_to[k]))
-            ask(start, &store->shards[k]);
+            ask_shard(start, &store->shards[k]);
     }
-    if (--start->left == 0)
-        finish(start);
+    has_failed = start->ask.has_failed; /* a shard went: it will be back */
+    start->is_void = has_failed;
+    if (ask_sent(&start->ask) == RC_OK && !has_failed)
+        return;
+    store->start = NULL;
+    if (!has_failed)
+        store_come_up(store);
 }

@@ -9,10 +9,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/urls.h"
-#include "store/shards/start_position.h"
-#include "store/shards/call.h"
-#include "store/shards/replicas.h"
 #include "store/shards/maintenance.h"
+#include "store/shards/replicas.h"
+#include "store/shards/start_position.h"
+#include "store/shards/store_private.h"
 
 #define STORE_FSYNC_DELAY_US 2000000 /* twice the interval of everysec */
 
@@ -46,6 +46,18 @@ unsigned
 store_shard_of(const struct store *store, const char *user)
 {
     return shard_of_user(store->shard_count, user, strlen(user));
+}
+
+void
+delivery_settings(const struct config *config, struct delivery *ret_delivery)
+{
+    struct delivery *d = ret_delivery;
+
+    snprintf(d->ack_timeout, sizeof(d->ack_timeout), "%" PRId64, config->delivery.ack_timeout_ms);
+    snprintf(d->backoff_base, sizeof(d->backoff_base), "%" PRId64,
+             config->delivery.backoff_base_ms);
+    snprintf(d->backoff_cap, sizeof(d->backoff_cap), "%" PRId64, config->delivery.backoff_cap_ms);
+    snprintf(d->retention, sizeof(d->retention), "%" PRId64, config->store.retention_ms);
 }
 
 /* Up and down. */

@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "store/shards/call.h"
+#include "store/shards/ask.h"
+#include "store/shards/store_private.h"
 
 void
 topic_prefix_set(char prefix[STORE_TOPIC_PREFIX_MAX], struct bytes text)
@@ -23,7 +24,7 @@ store_topic_prefix(const struct store *store)
 static void
 on_noted(void *ctx, const struct redisReply *reply)
 {
-    (void)call_succeeded(ctx, reply, "note the topic prefix");
+    (void)ask_accepts(ctx, reply, "note the topic prefix");
 }
 
 void
@@ -40,7 +41,7 @@ store_note_topic_prefix(struct store *store, const char *prefix)
     argument(&arguments, key);
     argument(&arguments, "topic_prefix");
     argument(&arguments, prefix);
-    if (link_send(store->shards[0].link, on_noted, &store->shards[0], arguments.argc,
+    if (link_send(store->shards[0].link, on_noted, &store->shards[0], (int)arguments.argc,
                   arguments.argv, arguments.lens) != RC_OK)
         log_debug("store", "the topic prefix is noted at the next start of the feed");
 }

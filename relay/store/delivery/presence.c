@@ -1,0 +1,68 @@
+/* presence.c: which users are connected here: all of them to shard 0, each to the own shard too. */
+#include <stdlib.h>
+
+#include "store/connection/reply.h"
+#include "store/shards/ask.h"
+#include "store/shards/store_private.h"
+
+struct presence {
+    struct ask ask;
+    store_told *done;
+    void *ctx;
+    bool is_unknown; /* to some shard */
+};
+
+static bool
+take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+{
+    struct presence *presence = (struct presence *)ask;
+
+    (void)shard;
+    if (!reply_is_integer(reply))
+        return false;
+    presence->is_unknown |= reply_integer(reply) == 0;
+    return true;
+}
+
+static void
+finish(struct ask *ask, enum rc rc)
+{
+    const struct presence *presence = (struct presence *)ask;
+
+    presence->done(presence->ctx, rc, rc == RC_OK && !presence->is_unknown);
+}
+
+static const struct ask_kind presence_kind = {
+    .what = "store who is connected", .take = take, .finish = finish};
+
+enum rc
+store_here(struct store *store, enum store_here_what what, const char *const *users, size_t count,
+           store_told *done, void *ctx)
+{
+    static const char *const words[] = {"=", "+", "-", "."};
+    struct presence *presence;
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    presence = ask_new(sizeof(*presence), store, &presence_kind);
+    presence->done = done;
+    presence->ctx = ctx;
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        struct arguments arguments = {.argc = 0};
+        size_t fixed;
+
+        shard_arguments(&store->shards[k], &arguments);
+        argument(&arguments, store->owner);
+        argument(&arguments, words[what]);
+        fixed = arguments.argc;
+        for (size_t i = 0; i < count; i++) {
+            if (k == 0 || store_shard_of(store, users[i]) == k)
+                argument(&arguments, users[i]);
+        }
+        if (arguments.argc > fixed || what == STORE_HERE_ALL || what == STORE_HERE_BEAT)
+            ask_script(&presence->ask, &store->shards[k], STORE_SCRIPT_here, 1, &arguments);
+        else
+            arguments_free(&arguments);
+    }
+    return ask_sent(&presence->ask);
+}

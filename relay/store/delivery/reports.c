@@ -1,0 +1,131 @@
+/* reports.c: delivery reports: what was written to a socket, so that the time of its ack runs. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "store/connection/reply.h"
+#include "store/shards/ask.h"
+#include "store/shards/store_private.h"
+
+struct report {
+    struct ask ask;
+    store_reported *done;
+    void *ctx;
+    size_t *places; /* among what was shown, those of shard 0, then those of shard 1 .. */
+    size_t first[STORE_SHARDS_MAX + 1]; /* of a shard, in `places` */
+    size_t *unowed;
+    size_t unowed_count;
+};
+
+static bool
+take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+{
+    struct report *report = (struct report *)ask;
+    const size_t *places = report->places + report->first[shard->number];
+    const size_t count = report->first[shard->number + 1] - report->first[shard->number];
+
+    if (!reply_is_array(reply, 0) || reply_count(reply) > count)
+        return false;
+    for (size_t i = 0; i < reply_count(reply); i++) {
+        size_t place = (size_t)reply_integer(reply_at(reply, i));
+
+        if (place < count)
+            report->unowed[report->unowed_count++] = places[place];
+    }
+    return true;
+}
+
+static void
+finish(struct ask *ask, enum rc rc)
+{
+    const struct report *report = (struct report *)ask;
+
+    report->done(report->ctx, rc, report->unowed, rc == RC_OK ? report->unowed_count : 0);
+}
+
+static void
+release(struct ask *ask)
+{
+    struct report *report = (struct report *)ask;
+
+    free(report->places);
+    free(report->unowed);
+}
+
+static const struct ask_kind report_kind = {
+    .what = "store what was shown", .take = take, .finish = finish, .release = release};
+
+/* As shown.lua reads them. */
+struct texts {
+    char id[FRAME_UUID_TEXT + 1];
+    char how[16]; /* three letters, a time, the zero */
+};
+
+static void
+write_texts(const struct store_shown *shown, struct texts *texts)
+{
+    const char kind = shown->is_kept ? 'K' : shown->is_deferred ? 'D' : 'S';
+    const unsigned backoff = shown->backoff <= FRAME_BACKOFF_FIXED ? shown->backoff : 0;
+    const char letter = shown->is_retried ? STORE_BACKOFF_LETTERS[backoff] : '-';
+
+    frame_id_text(shown->id, texts->id);
+    texts->how[0] = kind;
+    texts->how[1] = letter;
+    texts->how[2] = shown->is_open ? 'O' : 'C';
+    if (shown->ack_timeout_ms != 0)
+        snprintf(texts->how + 3, sizeof(texts->how) - 3, "%" PRIu32, shown->ack_timeout_ms);
+    else
+        texts->how[3] = '\0';
+}
+
+static void
+report_to(struct report *report, struct shard *shard, const struct store_shown *shown, size_t count,
+          const struct texts *texts)
+{
+    const struct delivery *delivery = &shard->store->delivery;
+    struct arguments arguments = {.argc = 0};
+    size_t end = report->first[shard->number];
+
+    shard_arguments(shard, &arguments);
+    argument(&arguments, delivery->ack_timeout);
+    argument(&arguments, delivery->backoff_base);
+    argument(&arguments, delivery->backoff_cap);
+    argument(&arguments, delivery->retention);
+    for (size_t i = 0; i < count; i++) {
+        if (shown[i].shard != shard->number)
+            continue;
+        report->places[end++] = i;
+        argument(&arguments, texts[i].how);
+        argument(&arguments, shown[i].user);
+        argument(&arguments, texts[i].id);
+    }
+    report->first[shard->number + 1] = end;
+    if (end > report->first[shard->number])
+        ask_script(&report->ask, shard, STORE_SCRIPT_shown, 1, &arguments);
+    else
+        arguments_free(&arguments);
+}
+
+enum rc
+store_shown(struct store *store, const struct store_shown *shown, size_t count,
+            store_reported *done, void *ctx)
+{
+    struct report *report;
+    struct texts *texts;
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    report = ask_new(sizeof(*report), store, &report_kind);
+    report->done = done;
+    report->ctx = ctx;
+    report->places = memory_new((count + 1) * sizeof(*report->places));
+    report->unowed = memory_new((count + 1) * sizeof(*report->unowed));
+    texts = memory_new((count + 1) * sizeof(*texts));
+    for (size_t i = 0; i < count; i++)
+        write_texts(&shown[i], &texts[i]);
+    for (unsigned k = 0; k < store->shard_count; k++)
+        report_to(report, &store->shards[k], shown, count, texts);
+    free(texts);
+    return ask_sent(&report->ask);
+}

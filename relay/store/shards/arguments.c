@@ -1,0 +1,58 @@
+/* arguments.c: the words of one command. */
+#include "store/shards/arguments.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+static void
+grow(struct arguments *arguments)
+{
+    const size_t room = arguments->room * 2;
+    const bool had_few = arguments->argv == arguments->few;
+
+    if (room == 0) {
+        arguments->argv = arguments->few;
+        arguments->lens = arguments->few_lens;
+        arguments->room = ARGUMENTS_FEW;
+        return;
+    }
+    arguments->argv =
+        memory_grow(had_few ? NULL : arguments->argv, room * sizeof(*arguments->argv));
+    arguments->lens =
+        memory_grow(had_few ? NULL : arguments->lens, room * sizeof(*arguments->lens));
+    if (had_few) {
+        memcpy(arguments->argv, arguments->few, sizeof(arguments->few));
+        memcpy(arguments->lens, arguments->few_lens, sizeof(arguments->few_lens));
+    }
+    arguments->room = room;
+}
+
+void
+argument(struct arguments *arguments, const char *text)
+{
+    argument_bytes(arguments, text, strlen(text));
+}
+
+void
+argument_bytes(struct arguments *arguments, const void *bytes, size_t len)
+{
+    if (arguments->argc == arguments->room)
+        grow(arguments);
+    arguments->argv[arguments->argc] = bytes;
+    arguments->lens[arguments->argc++] = len;
+}
+
+void
+arguments_free(struct arguments *arguments)
+{
+    if (arguments->argv != arguments->few) {
+        free(arguments->argv);
+        free(arguments->lens);
+    }
+    arguments->argc = arguments->room = 0;
+    arguments->argv = NULL;
+    arguments->lens = NULL;
+}

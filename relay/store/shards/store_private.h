@@ -1,0 +1,53 @@
+/* store_private.h: the store as the files of this room see it. */
+#ifndef CLAIRON_STORE_PRIVATE_H
+#define CLAIRON_STORE_PRIVATE_H
+
+#include <ev.h>
+
+#include "store/connection/fault.h"
+#include "store/connection/link.h"
+#include "store/shards/arguments.h"
+#include "store/shards/shard.h"
+#include "store/store.h"
+#include "store/topic_prefix.h"
+
+#define STORE_TOKEN_TEXT 32
+
+/* [delivery], as the scripts are told it: times in ms. */
+struct delivery {
+    char ack_timeout[24];
+    char backoff_base[24];
+    char backoff_cap[24];
+    char retention[24];
+};
+void delivery_settings(const struct config *config, struct delivery *ret_delivery);
+
+struct store {
+    struct ev_loop *loop;
+    struct stats *stats;
+    struct store_listener *listeners;
+    bool is_up;                       /* all shards are */
+    bool lacks_reader;                /* that follows them for this process */
+    char owner[STORE_TOKEN_TEXT + 1]; /* this process */
+    char claim[STORE_TOKEN_TEXT + 1]; /* this claim on a slot's progress */
+    struct delivery delivery;
+    struct fault_log faults;
+    int min_replicas;
+    store_replicated *replicated; /* waits for replicas; NULL: nobody does */
+    void *replicated_ctx;
+    char epoch[STORE_EPOCH_TEXT + 1]; /* of all shards together */
+    char errors_key[STORE_KEY_MAX];
+    char topic_prefix[STORE_TOPIC_PREFIX_MAX];
+    struct entry_id newest[STORE_SHARDS_MAX];
+    struct position newest_to[STORE_SHARDS_MAX]; /* of several: how far the notes there go */
+    struct start_position *start;                /* is looked for, see start_position.h */
+    bool has_begun;                              /* .. and was found */
+    struct shard *shards;
+    unsigned shard_count;
+    unsigned server_count; /* the first so many shards are on different ones */
+};
+
+/* The first arguments of most scripts: the shard's stream, and the prefix of its keys. */
+void shard_arguments(const struct shard *shard, struct arguments *arguments);
+
+#endif
