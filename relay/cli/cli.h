@@ -3,13 +3,12 @@
 #define CLAIRON_CLI_H
 
 /*
- * `clairon token`: prints a development token. argv[0] is the command's own
- * name. Answers the exit code: 0, 1 when it could not be made or written, 2
- * when what was asked is wrong.
+ * `clairon token`: prints a development token. argv[0] is the command's name. Returns the exit
+ * code: 0, 1 if the token could not be made or written, 2 for wrong use.
  */
 int cli_token(int argc, char **argv);
 
-/* `clairon errors list|redrive|drop`, `clairon trace ID`: likewise; 1 also without a store. */
+/* `clairon errors list|redrive|drop`, `clairon trace ID`: likewise; 1 also if the store is away. */
 int cli_errors(int argc, char **argv);
 int cli_trace(int argc, char **argv);
 

@@ -20,7 +20,7 @@
 
 static const char errors_usage[] =
     "Usage: clairon errors list|redrive|drop [ID ...] [options]\n"
-    "The error log: who never acknowledged what, and what could not be decoded.\n"
+    "The error log: notifications that were never acknowledged or could not be decoded.\n"
     "\n"
     "  list            print its entries, oldest first\n"
     "  redrive         send the notification to its users again, from attempt 0, and remove\n"

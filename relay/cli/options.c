@@ -1,4 +1,4 @@
-/* options.c: what the commands share: options, settings, the store, what they say. */
+/* options.c: options, settings, store and output, which the commands share. */
 #include "cli/options.h"
 
 #include <stdio.h>
@@ -135,7 +135,7 @@ cli_options_take(const char *command, int argc, char **argv, const struct cli_op
         if (is_setting(argument))
             continue;
         if (option != NULL && option->value != NULL && *option->value != NULL) {
-            return cli_refuse(command, "given twice: ", option->name);
+            return cli_refuse(command, "duplicate option ", option->name);
         } else if (option != NULL) {
             if (!take_value(argc, argv, &at, option))
                 return cli_refuse(command, "missing value behind ", option->name);

@@ -60,7 +60,7 @@ groups_read(const char *text)
     return NULL;
 }
 
-/* The claims, or NULL after it said what is wrong. */
+/* The claims, or NULL after it printed the error. */
 static json_t *
 claims_make(const struct token_request *request, const struct config *config, int64_t ttl_ms)
 {

@@ -19,8 +19,8 @@
 
 static const char doctor_usage[] =
     "Usage: clairon doctor [-c FILE] [--json] [--quiet] [--primary=CONNINFO]\n"
-    "Checks the settings, this machine, the running relay, PostgreSQL and the store: what would\n"
-    "keep notifications from flowing, and the command that fixes it. It changes nothing.\n"
+    "Checks the settings, this machine, the running relay, PostgreSQL and the store, and prints\n"
+    "each problem with the command that fixes it. It changes nothing.\n"
     "\n"
     "  -c FILE               the relay's settings\n"
     "  --section.key=V       one setting, such as --store.url=redis://10.0.0.5\n"
@@ -29,7 +29,7 @@ static const char doctor_usage[] =
     "  --quiet               only failures and warnings\n"
     "  --json                one object: {\"ok\":..,\"wrong\":N,\"warnings\":N,\"checks\":[..]}\n"
     "\n"
-    "A WARN notes what will fail one day, or what may be meant to be so.\n"
+    "WARN: it will fail later, or it may be intended.\n"
     "Exit code: 0 all checks passed (also with warnings), 1 a check failed, 2 the settings or the\n"
     "command are wrong. Run it as the user and on the machine of the relay. Within the database,\n"
     "SELECT * FROM clairon.doctor() runs the checks of PostgreSQL.\n";

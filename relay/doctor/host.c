@@ -20,7 +20,7 @@
 #define RSA_BITS_MIN 2048
 #define BACKLOG_MIN 1024
 
-/* Others on this machine could sign tokens, or read a password. */
+/* Other users of this machine could sign tokens, or read a password. */
 static void
 check_file(const struct config_secret_file *file, struct findings *findings)
 {
@@ -60,7 +60,7 @@ distinct_bytes(const char *bytes, size_t len)
     return count;
 }
 
-/* That it is one is known: it was among the settings. */
+/* config_load checked that it is a public key. */
 static void
 check_public_key(const struct config *config, struct findings *findings)
 {
@@ -87,9 +87,10 @@ check_key(const struct config *config, struct findings *findings)
         check_public_key(config, findings);
         return;
     }
-    findings_add(findings, SETTINGS, "strength of the secret", distinct >= DISTINCT_MIN,
-                 "Who guesses it is anybody: head -c 32 /dev/urandom | base64 >clairon.secret",
-                 "%zu bytes, %d different ones", config->auth.key_len, distinct);
+    findings_add(
+        findings, SETTINGS, "strength of the secret", distinct >= DISTINCT_MIN,
+        "A guessed secret signs any token: head -c 32 /dev/urandom | base64 >clairon.secret",
+        "%zu bytes, %d different ones", config->auth.key_len, distinct);
 }
 
 static int
@@ -109,8 +110,7 @@ check_dates(const struct config *config, X509 *certificate, struct findings *fin
     int until = days_until(X509_get0_notBefore(certificate));
     char hint[HINT_MAX];
 
-    snprintf(hint, sizeof(hint),
-             "Put a new one into '%.256s', then have it read: systemctl reload clairon-relay",
+    snprintf(hint, sizeof(hint), "Replace '%.256s', then systemctl reload clairon-relay",
              config->gate.tls_cert);
     if (until > 0)
         findings_add(findings, SETTINGS, "gate.tls_cert", false, hint, "valid only in %d day%s",
@@ -123,7 +123,7 @@ check_dates(const struct config *config, X509 *certificate, struct findings *fin
                      "expires in %d day%s", left, cli_plural(left));
 }
 
-/* OpenSSL would ask the terminal. */
+/* Without it OpenSSL prompts on the terminal. */
 static int
 no_passphrase(char *text, int size, int writes, void *ctx)
 {
@@ -149,7 +149,8 @@ check_tls(const struct config *config, struct findings *findings)
         check_dates(config, certificate, findings);
     else
         findings_add(findings, SETTINGS, "gate.tls_cert", false,
-                     "It must be PEM: -----BEGIN CERTIFICATE-----, its own first, then the chain",
+                     "It must be PEM: -----BEGIN CERTIFICATE-----, the server certificate first, "
+                     "then the chain",
                      "%s holds no certificate", config->gate.tls_cert);
     findings_add(findings, SETTINGS, "gate.tls_key", fits,
                  "Name the PEM file of the key that the certificate was made for, without a "
@@ -211,7 +212,7 @@ doctor_check_limits(const struct config *config, struct findings *findings)
                      (unsigned long long)limit.rlim_max, config->gate.max_connections);
     if (backlog >= 0)
         findings_add(findings, HOST, "net.core.somaxconn", backlog >= BACKLOG_MIN,
-                     "When many clients come back at once, some are not heard: sysctl -w "
+                     "When many clients reconnect at once, connections are dropped: sysctl -w "
                      "net.core.somaxconn=4096",
                      "%ld connections may wait to be accepted", backlog);
 }

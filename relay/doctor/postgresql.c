@@ -165,7 +165,7 @@ check_role(struct probe *probe)
     PQclear(result);
 }
 
-/* The slot of the settings; how it fares is told by clairon.doctor(). */
+/* The slot of the settings; clairon.doctor() reports its state. */
 static void
 check_slot(struct probe *probe)
 {
@@ -239,7 +239,7 @@ check_schema(struct probe *probe)
     PQclear(result);
 }
 
-/* The way the feed comes in: pg_hba.conf and max_wal_senders may stand in it. */
+/* The connection that the feed makes: pg_hba.conf or max_wal_senders may refuse it. */
 static void
 check_replication(struct probe *probe)
 {
@@ -278,14 +278,14 @@ check_primary_answer(const struct probe *probe, const PGresult *result)
              "standby then comes by itself.",
              slot);
     if (slot[0] == '\0')
-        return; /* its own doctor said so */
+        return; /* reported by its own doctor */
     if (PQgetisnull(result, 0, 2))
         findings_add(findings, PRIMARY, "physical slot", false, hint, "%s does not exist", slot);
     else
         findings_add(
             findings, PRIMARY, "physical slot",
             is_true(result, 0, 2) && strcmp(PQgetvalue(result, 0, 3), "lost") != 0,
-            "The standby does not read it: its log says why.", "%s is %s, %s%s", slot,
+            "The standby does not read it: see its log.", "%s is %s, %s%s", slot,
             is_true(result, 0, 2) ? "read" : "not read by anyone", PQgetvalue(result, 0, 3),
             PQgetisnull(result, 0, 4) ? "" : ", keeps catalog rows for the standby's slots");
 }
