@@ -17,9 +17,9 @@
 uint64_t
 feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive)
 {
-    uint64_t before = feed->asked_lsn;
+    uint64_t before = feed->confirm.asked_lsn;
 
-    feed->asked_lsn = keepalive->wal_end;
+    feed->confirm.asked_lsn = keepalive->wal_end;
     if (!keepalive->reply_requested || keepalive->wal_end == before)
         return keepalive->wal_end;
     return keepalive->wal_end / WAL_PAGE_BYTES_MAX > before / WAL_PAGE_BYTES_MAX ? before : 0;
@@ -38,21 +38,23 @@ update_synced(struct feed *feed)
     int64_t delay_us = store_fsync_delay_us(feed->store);
 
     if (delay_us == 0) {
-        feed->mark_count = 0;
-        feed->synced_lsn = feed->stored_lsn;
+        feed->confirm.mark_count = 0;
+        feed->confirm.synced_lsn = feed->confirm.stored_lsn;
         return;
     }
-    while (feed->mark_count > 0 && feed->marks[feed->mark_first].at_us + delay_us <= now_us) {
-        feed->synced_lsn = feed->marks[feed->mark_first].lsn;
-        feed->mark_first = (feed->mark_first + 1) % FEED_MARKS_MAX;
-        feed->mark_count--;
+    while (feed->confirm.mark_count > 0 &&
+           feed->confirm.marks[feed->confirm.mark_first].at_us + delay_us <= now_us) {
+        feed->confirm.synced_lsn = feed->confirm.marks[feed->confirm.mark_first].lsn;
+        feed->confirm.mark_first = (feed->confirm.mark_first + 1) % FEED_MARKS_MAX;
+        feed->confirm.mark_count--;
     }
-    if (feed->stored_lsn <= feed->marked_lsn || feed->mark_count == FEED_MARKS_MAX)
+    if (feed->confirm.stored_lsn <= feed->confirm.marked_lsn ||
+        feed->confirm.mark_count == FEED_MARKS_MAX)
         return;
-    feed->marks[(feed->mark_first + feed->mark_count) % FEED_MARKS_MAX] =
-        (struct feed_mark){now_us, feed->stored_lsn};
-    feed->mark_count++;
-    feed->marked_lsn = feed->stored_lsn;
+    feed->confirm.marks[(feed->confirm.mark_first + feed->confirm.mark_count) % FEED_MARKS_MAX] =
+        (struct feed_mark){now_us, feed->confirm.stored_lsn};
+    feed->confirm.mark_count++;
+    feed->confirm.marked_lsn = feed->confirm.stored_lsn;
 }
 
 void
@@ -61,9 +63,10 @@ feed_confirm_update(struct feed *feed)
     bool wants_replicas = store_min_replicas(feed->store) > 0;
 
     update_synced(feed);
-    feed->confirmed_lsn = wants_replicas && feed->replicated_lsn < feed->synced_lsn
-                              ? feed->replicated_lsn
-                              : feed->synced_lsn;
+    feed->confirm.confirmed_lsn =
+        wants_replicas && feed->confirm.replicated_lsn < feed->confirm.synced_lsn
+            ? feed->confirm.replicated_lsn
+            : feed->confirm.synced_lsn;
 }
 
 static void
@@ -74,8 +77,8 @@ on_replicated(void *ctx, enum rc rc)
     if (feed == NULL)
         return;
     if (rc == RC_OK)
-        feed->replicated_lsn = feed->replicating_lsn;
-    feed->replicating_lsn = 0;
+        feed->confirm.replicated_lsn = feed->confirm.replicating_lsn;
+    feed->confirm.replicating_lsn = 0;
 }
 
 void
@@ -83,30 +86,30 @@ feed_confirm_replicas(struct feed *feed)
 {
     struct feed_ticket *ticket;
 
-    if (store_min_replicas(feed->store) == 0 || feed->replicating_lsn != 0 ||
-        feed->stored_lsn <= feed->replicated_lsn)
+    if (store_min_replicas(feed->store) == 0 || feed->confirm.replicating_lsn != 0 ||
+        feed->confirm.stored_lsn <= feed->confirm.replicated_lsn)
         return;
     ticket = memory_new(sizeof(*ticket));
-    *ticket = (struct feed_ticket){feed, feed->attempt};
+    *ticket = (struct feed_ticket){feed, feed->link.attempt};
     if (store_replicate(feed->store, on_replicated, ticket) != RC_OK)
         free(ticket); /* next time */
     else
-        feed->replicating_lsn = feed->stored_lsn;
+        feed->confirm.replicating_lsn = feed->confirm.stored_lsn;
 }
 
 void
 feed_confirm_reset(struct feed *feed)
 {
-    feed->received_lsn = 0;
-    feed->stored_lsn = 0;
-    feed->synced_lsn = 0;
-    feed->replicated_lsn = 0;
-    feed->replicating_lsn = 0;
-    feed->confirmed_lsn = 0;
-    feed->marked_lsn = 0;
-    feed->told_lsn = 0;
-    feed->asked_lsn = 0;
-    feed->idle_lsn = 0;
-    feed->mark_first = 0;
-    feed->mark_count = 0;
+    feed->confirm.received_lsn = 0;
+    feed->confirm.stored_lsn = 0;
+    feed->confirm.synced_lsn = 0;
+    feed->confirm.replicated_lsn = 0;
+    feed->confirm.replicating_lsn = 0;
+    feed->confirm.confirmed_lsn = 0;
+    feed->confirm.marked_lsn = 0;
+    feed->feedback.told_lsn = 0;
+    feed->confirm.asked_lsn = 0;
+    feed->confirm.idle_lsn = 0;
+    feed->confirm.mark_first = 0;
+    feed->confirm.mark_count = 0;
 }

@@ -11,9 +11,9 @@
 static void
 reset(struct feed *feed, struct store_setback setback)
 {
-    setback.timeline = feed->timeline;
+    setback.timeline = feed->slot.timeline;
     if (!setback.members_too)
-        feed->copied_to[0] = '\0';
+        feed->copy.to[0] = '\0';
     feed_set_state(feed, FEED_RESETTING);
     if (store_reset(feed->store, feed->config->feed.slot, &setback) != RC_OK)
         feed_restart(feed, "the store is away");
@@ -22,13 +22,13 @@ reset(struct feed *feed, struct store_setback setback)
 bool
 feed_progress_is_void(struct feed *feed)
 {
-    if ((!feed->must_create && !feed->is_lost) || feed->furthest[0] == '\0')
+    if ((!feed->slot.must_create && !feed->slot.is_lost) || feed->slot.furthest[0] == '\0')
         return false;
     log_error("feed",
               "slot \"%s\" %s, and with it all changes since LSN %.16s are gone: clients are told "
               "of a gap, memberships are copied anew",
-              feed->config->feed.slot, feed->is_lost ? "is lost" : "does not exist any more",
-              feed->furthest);
+              feed->config->feed.slot, feed->slot.is_lost ? "is lost" : "does not exist any more",
+              feed->slot.furthest);
     reset(feed, (struct store_setback){.position = "", .is_gap = true});
     return true;
 }
@@ -43,17 +43,17 @@ feed_progress_is_void(struct feed *feed)
 bool
 feed_slot_moved_on(struct feed *feed)
 {
-    if (feed->read_lsn == 0 || feed->slot_lsn <= feed->read_lsn)
+    if (feed->slot.read_lsn == 0 || feed->slot.lsn <= feed->slot.read_lsn)
         return false;
     log_error("feed",
               "slot \"%s\" begins at LSN %016" PRIx64 ", but the store knows WAL only up to "
               "%016" PRIx64 ": the slot was made again or moved on, or the store restored from an "
               "old copy; changes between are gone, clients are told of a gap, memberships are "
               "copied anew",
-              feed->config->feed.slot, feed->slot_lsn, feed->read_lsn);
+              feed->config->feed.slot, feed->slot.lsn, feed->slot.read_lsn);
     reset(feed, (struct store_setback){.position = "",
-                                       .read_lsn = feed->slot_lsn,
-                                       .knows_less_than = feed->slot_lsn,
+                                       .read_lsn = feed->slot.lsn,
+                                       .knows_less_than = feed->slot.lsn,
                                        .is_gap = true});
     return true;
 }
@@ -77,32 +77,34 @@ switch_point(const char *history, uint32_t timeline)
 void
 feed_on_history(struct feed *feed, const char *history)
 {
-    uint64_t fork = switch_point(history, feed->stored_timeline);
+    uint64_t fork = switch_point(history, feed->slot.stored_timeline);
     char position[FRAME_POSITION_TEXT + 1];
     struct store_setback setback = {.position = position,
-                                    .read_lsn = feed->read_lsn < fork ? feed->read_lsn : fork,
-                                    .of_timeline = feed->stored_timeline};
+                                    .read_lsn =
+                                        feed->slot.read_lsn < fork ? feed->slot.read_lsn : fork,
+                                    .of_timeline = feed->slot.stored_timeline};
 
     frame_position_text(fork, 0, position);
-    setback.is_gap = fork == 0 || strcmp(feed->furthest, position) > 0;
+    setback.is_gap = fork == 0 || strcmp(feed->slot.furthest, position) > 0;
     if (fork == 0) {
         log_error("feed",
                   "timeline %" PRIu32 " of the store's progress is no ancestor of timeline %" PRIu32
                   ": it starts over, clients are told of a gap",
-                  feed->stored_timeline, feed->timeline);
+                  feed->slot.stored_timeline, feed->slot.timeline);
         setback.position = "";
-        setback.read_lsn = feed->slot_lsn;
+        setback.read_lsn = feed->slot.lsn;
     } else if (!setback.is_gap) {
-        log_info("feed", "following timeline %" PRIu32, feed->timeline);
+        log_info("feed", "following timeline %" PRIu32, feed->slot.timeline);
     } else {
         log_warn("feed",
                  "timeline %" PRIu32 " forked at LSN %.16s, before what the store holds: changes "
                  "beyond were undone by the failover, clients are told of a gap, memberships are "
                  "copied anew",
-                 feed->timeline, position);
+                 feed->slot.timeline, position);
         setback.members_too = true;
-        snprintf(feed->copied_to, sizeof(feed->copied_to), "%s",
-                 strcmp(feed->sent_position, position) < 0 ? feed->sent_position : position);
+        snprintf(feed->copy.to, sizeof(feed->copy.to), "%s",
+                 strcmp(feed->batch.sent_position, position) < 0 ? feed->batch.sent_position
+                                                                 : position);
     }
     reset(feed, setback);
 }

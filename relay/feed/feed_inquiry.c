@@ -1,5 +1,8 @@
 /* feed_inquiry.c: asks a server one question again and again, on a connection beside the stream. */
-#include "feed/feed_private.h"
+#include "feed/feed_inquiry.h"
+
+#include "feed/feed_errors.h"
+#include "feed/feed_session.h"
 
 static void
 hang_up(struct feed_inquiry *inquiry)

@@ -13,7 +13,7 @@ feed_needs_members(const struct feed *feed)
     char copied[FRAME_POSITION_TEXT + 1];
 
     frame_position_text(0, FRAME_ORDINAL_COMMIT, copied);
-    return strcmp(feed->sent_position, copied) < 0;
+    return strcmp(feed->batch.sent_position, copied) < 0;
 }
 
 /*
@@ -23,7 +23,7 @@ feed_needs_members(const struct feed *feed)
 static const char *
 query(const struct feed *feed)
 {
-    const char *encoding = PQparameterStatus(feed->conn, "server_encoding");
+    const char *encoding = PQparameterStatus(feed->link.conn, "server_encoding");
 
     if (encoding == NULL || strcmp(encoding, "UTF8") == 0)
         return "SELECT audience, target, user_id FROM clairon.member";
@@ -42,21 +42,23 @@ feed_copy_members(struct feed *feed)
 {
     uint64_t lsn = 0;
 
-    feed->copied_members = 0;
-    feed->copy_ordinal = 0;
-    if (feed->sent_position[0] != '\0' &&
-        frame_position_read(feed->sent_position, strlen(feed->sent_position), &lsn,
-                            &feed->copy_ordinal) != RC_OK) {
+    feed->copy.rows = 0;
+    feed->copy.ordinal = 0;
+    if (feed->batch.sent_position[0] != '\0' &&
+        frame_position_read(feed->batch.sent_position, strlen(feed->batch.sent_position), &lsn,
+                            &feed->copy.ordinal) != RC_OK) {
         feed_restart(feed, "the slot's progress in the store is no position: %s",
-                     feed->sent_position);
+                     feed->batch.sent_position);
         return;
     }
-    if (PQsendQuery(feed->conn, query(feed)) != 1 || PQsetSingleRowMode(feed->conn) != 1) {
+    if (PQsendQuery(feed->link.conn, query(feed)) != 1 ||
+        PQsetSingleRowMode(feed->link.conn) != 1) {
         feed_restart(feed, "could not ask for clairon.member: %s",
-                     feed_error_line(PQerrorMessage(feed->conn)));
+                     feed_error_line(PQerrorMessage(feed->link.conn)));
         return;
     }
     feed_set_state(feed, FEED_COPYING);
+    feed->on_room = feed_on_member_rows;
     feed_flush_socket(feed);
 }
 
@@ -108,8 +110,8 @@ take_row(struct feed *feed, const PGresult *row)
         total += lens[i];
     }
     frame = memory_new(total);
-    feed->copied_members++;
-    put_common(frame, FRAME_KIND_MEMBER, total, ++feed->copy_ordinal);
+    feed->copy.rows++;
+    put_common(frame, FRAME_KIND_MEMBER, total, ++feed->copy.ordinal);
     frame[FRAME_MEMBER_AT_CHANGE] = '+';
     bytes_put_u16(frame + FRAME_MEMBER_AT_AUDIENCE_LEN, (uint16_t)lens[0]);
     bytes_put_u16(frame + FRAME_MEMBER_AT_TARGET_LEN, (uint16_t)lens[1]);
@@ -126,12 +128,12 @@ put_end(struct feed *feed, unsigned char *end)
 {
     uint64_t lsn = 0, ordinal = 0;
 
-    if (frame_position_read(feed->copied_to, strlen(feed->copied_to), &lsn, &ordinal) != RC_OK ||
+    if (frame_position_read(feed->copy.to, strlen(feed->copy.to), &lsn, &ordinal) != RC_OK ||
         lsn == 0)
         ordinal = FRAME_ORDINAL_COMMIT;
     put_common(end, FRAME_KIND_COMMIT, FRAME_COMMIT_SIZE, ordinal);
     bytes_put_u64(end + FRAME_AT_COMMIT_LSN, lsn);
-    feed->copied_to[0] = '\0';
+    feed->copy.to[0] = '\0';
 }
 
 static void
@@ -142,11 +144,11 @@ copy_done(struct feed *feed)
     put_end(feed, end);
     if (!feed_stream_take(feed, (char *)end, (struct bytes){end, FRAME_COMMIT_SIZE}))
         return;
-    feed->batch_confirm_lsn = feed->slot_lsn; /* all before the slot is in the copy */
+    feed->batch.confirm_lsn = feed->slot.lsn; /* all before the slot is in the copy */
     feed_stream_flush(feed);
     if (feed->state != FEED_COPYING)
         return;
-    log_info("feed", "copied %" PRIu64 " rows of clairon.member", feed->copied_members);
+    log_info("feed", "copied %" PRIu64 " rows of clairon.member", feed->copy.rows);
     feed_begin_start(feed);
 }
 
@@ -162,9 +164,10 @@ copy_failed(struct feed *feed, const PGresult *result)
 void
 feed_on_member_rows(struct feed *feed)
 {
-    ev_timer_again(feed->loop, &feed->patience); /* patience is for silence, not for size */
-    while (feed->state == FEED_COPYING && feed_stream_has_room(feed) && PQisBusy(feed->conn) == 0) {
-        PGresult *result = PQgetResult(feed->conn);
+    ev_timer_again(feed->loop, &feed->link.patience); /* patience is for silence, not for size */
+    while (feed->state == FEED_COPYING && feed_flights_have_room(&feed->flights) &&
+           PQisBusy(feed->link.conn) == 0) {
+        PGresult *result = PQgetResult(feed->link.conn);
         ExecStatusType status = PQresultStatus(result);
 
         if (result == NULL)
@@ -177,8 +180,8 @@ feed_on_member_rows(struct feed *feed)
     }
     if (feed->state != FEED_COPYING)
         return;
-    if (feed_stream_has_room(feed))
-        ev_io_start(feed->loop, &feed->readable);
+    if (feed_flights_have_room(&feed->flights))
+        ev_io_start(feed->loop, &feed->link.readable);
     else
-        ev_io_stop(feed->loop, &feed->readable);
+        ev_io_stop(feed->loop, &feed->link.readable);
 }

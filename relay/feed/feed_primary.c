@@ -14,10 +14,10 @@ on_failure(void *ctx, const char *message)
 {
     struct feed *feed = ctx;
 
-    if (!feed->primary_complained)
+    if (!feed->primary.complained)
         log_warn("feed", "the primary does not log what slot \"%s\" waits for: %s",
                  feed->config->feed.slot, message);
-    feed->primary_complained = true;
+    feed->primary.complained = true;
 }
 
 static void
@@ -27,28 +27,29 @@ on_time(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)loop;
     (void)events;
-    feed_inquiry_ask(&feed->primary);
+    feed_inquiry_ask(&feed->primary.inquiry);
 }
 
 void
 feed_primary_begin(struct feed *feed)
 {
-    feed->primary_complained = false;
-    feed->primary = (struct feed_inquiry){.loop = feed->loop,
-                                          .conninfo = feed->config->feed.primary_conninfo,
-                                          .query = "SELECT pg_catalog.pg_log_standby_snapshot()",
-                                          .on_failure = on_failure,
-                                          .ctx = feed};
-    ev_timer_init(&feed->primary_time, on_time, 0.0, ASK_EVERY_S);
-    feed->primary_time.data = feed;
-    ev_timer_start(feed->loop, &feed->primary_time);
+    feed->primary.complained = false;
+    feed->primary.inquiry =
+        (struct feed_inquiry){.loop = feed->loop,
+                              .conninfo = feed->config->feed.primary_conninfo,
+                              .query = "SELECT pg_catalog.pg_log_standby_snapshot()",
+                              .on_failure = on_failure,
+                              .ctx = feed};
+    ev_timer_init(&feed->primary.time, on_time, 0.0, ASK_EVERY_S);
+    feed->primary.time.data = feed;
+    ev_timer_start(feed->loop, &feed->primary.time);
 }
 
 void
 feed_primary_end(struct feed *feed)
 {
-    if (!ev_is_active(&feed->primary_time))
+    if (!ev_is_active(&feed->primary.time))
         return;
-    ev_timer_stop(feed->loop, &feed->primary_time);
-    feed_inquiry_end(&feed->primary);
+    ev_timer_stop(feed->loop, &feed->primary.time);
+    feed_inquiry_end(&feed->primary.inquiry);
 }

@@ -16,9 +16,9 @@
 static void
 keep(struct feed *feed, char *text)
 {
-    free(feed->rules_text);
-    feed->rules_text = text;
-    feed->rules_us = clock_wall_us();
+    free(feed->rules.text);
+    feed->rules.text = text;
+    feed->rules.read_us = clock_wall_us();
 }
 
 /* Cut to what a person can look at: 200 rules, the first targets of long lists. */
@@ -57,39 +57,39 @@ on_idle(struct ev_loop *loop, ev_timer *timer, int events)
 static void
 ask(struct feed *feed)
 {
-    if (!ev_is_active(&feed->rules_idle)) {
-        feed->rules = (struct feed_inquiry){.loop = feed->loop,
-                                            .conninfo = feed->config->feed.conninfo,
-                                            .beside = feed->conn,
-                                            .query = QUERY,
-                                            .on_rows = on_rows,
-                                            .on_failure = on_failure,
-                                            .ctx = feed};
-        ev_timer_init(&feed->rules_idle, on_idle, IDLE_S, IDLE_S);
-        feed->rules_idle.data = feed;
+    if (!ev_is_active(&feed->rules.idle)) {
+        feed->rules.inquiry = (struct feed_inquiry){.loop = feed->loop,
+                                                    .conninfo = feed->config->feed.conninfo,
+                                                    .beside = feed->link.conn,
+                                                    .query = QUERY,
+                                                    .on_rows = on_rows,
+                                                    .on_failure = on_failure,
+                                                    .ctx = feed};
+        ev_timer_init(&feed->rules.idle, on_idle, IDLE_S, IDLE_S);
+        feed->rules.idle.data = feed;
     }
-    ev_timer_again(feed->loop, &feed->rules_idle);
-    feed_inquiry_ask(&feed->rules);
+    ev_timer_again(feed->loop, &feed->rules.idle);
+    feed_inquiry_ask(&feed->rules.inquiry);
 }
 
 enum rc
 feed_rules(struct feed *feed, struct buffer *out)
 {
-    bool is_fresh = clock_wall_us() - feed->rules_us < FRESH_US;
+    bool is_fresh = clock_wall_us() - feed->rules.read_us < FRESH_US;
 
     if (feed->state != FEED_STREAMING)
         return RC_AGAIN;
     if (!is_fresh)
         ask(feed);
-    return buffer_addf(out, "{\"at\":%" PRId64 ",\"rules\":%s}", feed->rules_us / 1000,
-                       feed->rules_text != NULL && is_fresh ? feed->rules_text : "null");
+    return buffer_addf(out, "{\"at\":%" PRId64 ",\"rules\":%s}", feed->rules.read_us / 1000,
+                       feed->rules.text != NULL && is_fresh ? feed->rules.text : "null");
 }
 
 void
 feed_rules_end(struct feed *feed)
 {
-    if (!ev_is_active(&feed->rules_idle))
+    if (!ev_is_active(&feed->rules.idle))
         return;
-    ev_timer_stop(feed->loop, &feed->rules_idle);
-    feed_inquiry_end(&feed->rules);
+    ev_timer_stop(feed->loop, &feed->rules.idle);
+    feed_inquiry_end(&feed->rules.inquiry);
 }

@@ -55,14 +55,14 @@ prepare_to_wait(struct feed *feed)
 {
     const struct config *config = feed->config;
 
-    if (!feed->in_recovery) {
+    if (!feed->slot.in_recovery) {
         log_info("feed", "creating slot \"%s\" (waits for running transactions to end)",
                  config->feed.slot);
-        ev_timer_stop(feed->loop, &feed->patience);
+        ev_timer_stop(feed->loop, &feed->link.patience);
         return;
     }
-    feed->patience.repeat = (double)config->feed.create_timeout_ms / 1000.0;
-    ev_timer_again(feed->loop, &feed->patience);
+    feed->link.patience.repeat = (double)config->feed.create_timeout_ms / 1000.0;
+    ev_timer_again(feed->loop, &feed->link.patience);
     if (config->feed.primary_conninfo == NULL) {
         log_info("feed",
                  "creating slot \"%s\" on a standby: if its primary is idle, it waits for SELECT "
@@ -94,10 +94,10 @@ feed_on_slot_created(struct feed *feed, const PGresult *result)
 {
     log_info("feed", "slot \"%s\" created", feed->config->feed.slot);
     feed_primary_end(feed);
-    feed->patience.repeat = FEED_CONNECT_PATIENCE_S;
-    ev_timer_again(feed->loop, &feed->patience);
-    feed->must_create = false;
-    feed->slot_lsn = feed_lsn_read(PQgetvalue(result, 0, 1));
+    feed->link.patience.repeat = FEED_CONNECT_PATIENCE_S;
+    ev_timer_again(feed->loop, &feed->link.patience);
+    feed->slot.must_create = false;
+    feed->slot.lsn = feed_lsn_read(PQgetvalue(result, 0, 1));
     feed_claim(feed, FEED_CLAIMING);
 }
 
@@ -105,10 +105,10 @@ feed_on_slot_created(struct feed *feed, const PGresult *result)
 void
 feed_stand_by(struct feed *feed)
 {
-    if (!feed->is_standby)
+    if (!feed->slot.is_standby)
         log_info("feed", "slot \"%s\" is read by another relay, standing by",
                  feed->config->feed.slot);
-    feed->is_standby = true;
+    feed->slot.is_standby = true;
     feed_restart(feed, "standby");
 }
 
@@ -142,7 +142,7 @@ on_lost(struct feed *feed, const char *reason)
 
     log_error("feed", "slot \"%s\" is lost, with all it had not sent: %s", slot, loss(reason));
     if (!feed->config->feed.create_slot) {
-        feed->is_lost = true;
+        feed->slot.is_lost = true;
         feed_claim(feed, FEED_CLAIMING); /* clients are told, then it waits for the operator */
         return;
     }
@@ -154,7 +154,7 @@ void
 feed_on_slot_dropped(struct feed *feed)
 {
     log_warn("feed", "the lost slot \"%s\" is dropped, to be made again", feed->config->feed.slot);
-    feed->must_create = true;
+    feed->slot.must_create = true;
     feed_claim(feed, FEED_CLAIMING);
 }
 
@@ -176,7 +176,7 @@ on_missing(struct feed *feed)
     const char *slot = feed->config->feed.slot;
 
     if (feed->config->feed.create_slot) {
-        feed->must_create = true;
+        feed->slot.must_create = true;
         feed_claim(feed, FEED_CLAIMING); /* a store that refuses must not leave a slot behind */
         return;
     }
@@ -197,17 +197,17 @@ feed_on_slot(struct feed *feed, const PGresult *result)
 {
     const char *slot = feed->config->feed.slot;
 
-    feed->must_create = feed->is_lost = false;
-    feed->slot_lsn = 0;
-    feed->in_recovery = is_true(result, SLOT_IN_RECOVERY);
-    snprintf(feed->origin.database, sizeof(feed->origin.database), "%s",
+    feed->slot.must_create = feed->slot.is_lost = false;
+    feed->slot.lsn = 0;
+    feed->slot.in_recovery = is_true(result, SLOT_IN_RECOVERY);
+    snprintf(feed->slot.origin.database, sizeof(feed->slot.origin.database), "%s",
              PQgetvalue(result, 0, SLOT_DATABASE));
-    feed->timeout_us = strtoll(PQgetvalue(result, 0, SLOT_TIMEOUT), NULL, 10) * 1000;
+    feed->feedback.timeout_us = strtoll(PQgetvalue(result, 0, SLOT_TIMEOUT), NULL, 10) * 1000;
     if (PQgetisnull(result, 0, SLOT_PLUGIN)) {
         on_missing(feed);
         return;
     }
-    feed->slot_lsn = feed_lsn_read(PQgetvalue(result, 0, SLOT_LSN));
+    feed->slot.lsn = feed_lsn_read(PQgetvalue(result, 0, SLOT_LSN));
     if (strcmp(PQgetvalue(result, 0, SLOT_PLUGIN), "clairon") != 0)
         feed_restart(feed,
                      "slot \"%s\" belongs to plugin \"%s\", not to clairon: choose another "

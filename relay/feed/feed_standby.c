@@ -17,7 +17,7 @@ static void
 set_stalled(struct feed *feed, bool is_stalled)
 {
     if (!is_stalled)
-        feed->standby_troubles = 0;
+        feed->standby.troubles = 0;
     stats_set(feed->stats, STAT_FEED_STALLED, is_stalled);
 }
 
@@ -26,16 +26,16 @@ on_rows(void *ctx, const PGresult *rows)
 {
     struct feed *feed = ctx;
 
-    if (feed->standby_is_mute)
+    if (feed->standby.is_mute)
         log_info("feed", "this standby says again how it is");
-    feed->standby_is_mute = false;
+    feed->standby.is_mute = false;
     if (PQntuples(rows) == 0) {
-        if (feed->standby_troubles >= STALLED_AFTER)
+        if (feed->standby.troubles >= STALLED_AFTER)
             log_info("feed", "WAL is replayed on this standby again");
         set_stalled(feed, false);
         return;
     }
-    if (feed->standby_troubles >= STALLED_AFTER || ++feed->standby_troubles < STALLED_AFTER)
+    if (feed->standby.troubles >= STALLED_AFTER || ++feed->standby.troubles < STALLED_AFTER)
         return;
     log_warn("feed", "nothing new reaches this standby: %s. %s", PQgetvalue(rows, 0, 0),
              PQgetvalue(rows, 0, 1));
@@ -52,10 +52,10 @@ on_failure(void *ctx, const char *message)
     struct feed *feed = ctx;
     const char *hint = feed_error_hint(NULL, message);
 
-    if (!feed->standby_is_mute)
+    if (!feed->standby.is_mute)
         log_warn("feed", "could not ask this standby how it is: %s%s%s", message,
                  hint[0] != '\0' ? "; " : "", hint);
-    feed->standby_is_mute = true;
+    feed->standby.is_mute = true;
 }
 
 static void
@@ -65,31 +65,31 @@ on_time(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)loop;
     (void)events;
-    feed_inquiry_ask(&feed->standby);
+    feed_inquiry_ask(&feed->standby.inquiry);
 }
 
 void
 feed_standby_begin(struct feed *feed)
 {
-    feed->standby = (struct feed_inquiry){.loop = feed->loop,
-                                          .conninfo = feed->config->feed.conninfo,
-                                          .beside = feed->conn,
-                                          .query = QUERY,
-                                          .on_rows = on_rows,
-                                          .on_failure = on_failure,
-                                          .ctx = feed};
-    feed->standby_is_mute = false;
-    ev_timer_init(&feed->standby_time, on_time, ASK_EVERY_S, ASK_EVERY_S);
-    feed->standby_time.data = feed;
-    ev_timer_start(feed->loop, &feed->standby_time);
+    feed->standby.inquiry = (struct feed_inquiry){.loop = feed->loop,
+                                                  .conninfo = feed->config->feed.conninfo,
+                                                  .beside = feed->link.conn,
+                                                  .query = QUERY,
+                                                  .on_rows = on_rows,
+                                                  .on_failure = on_failure,
+                                                  .ctx = feed};
+    feed->standby.is_mute = false;
+    ev_timer_init(&feed->standby.time, on_time, ASK_EVERY_S, ASK_EVERY_S);
+    feed->standby.time.data = feed;
+    ev_timer_start(feed->loop, &feed->standby.time);
 }
 
 void
 feed_standby_end(struct feed *feed)
 {
-    if (!ev_is_active(&feed->standby_time))
+    if (!ev_is_active(&feed->standby.time))
         return;
-    ev_timer_stop(feed->loop, &feed->standby_time);
-    feed_inquiry_end(&feed->standby);
+    ev_timer_stop(feed->loop, &feed->standby.time);
+    feed_inquiry_end(&feed->standby.inquiry);
     set_stalled(feed, false);
 }

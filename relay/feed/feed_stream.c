@@ -12,106 +12,61 @@
 
 #define LAG_QUIET_US 2000000 /* nothing came for so long: there is nothing more */
 
-bool
-feed_stream_has_room(const struct feed *feed)
-{
-    return feed->flight_count < FEED_FLIGHTS_ENOUGH && feed->flight_bytes < FEED_FLIGHT_BYTES_MAX;
-}
-
-static void
-release_held(struct feed *feed)
-{
-    for (size_t i = 0; i < feed->held_count; i++)
-        free(feed->held[i]);
-    feed->held_count = 0;
-    feed->held_bytes = 0;
-}
-
-/* Keeps a message's bytes until the batch that points into them is sent. */
-static void
-hold(struct feed *feed, char *owned, size_t bytes)
-{
-    if (feed->held_count == feed->held_room) {
-        feed->held_room = feed->held_room == 0 ? 64 : feed->held_room * 2;
-        feed->held = memory_grow(feed->held, feed->held_room * sizeof(*feed->held));
-    }
-    feed->held[feed->held_count++] = owned;
-    feed->held_bytes += bytes;
-}
-
-void
-feed_stream_reset(struct feed *feed)
-{
-    store_batch_free(feed->batch);
-    feed->batch = store_batch_new(feed->store);
-    release_held(feed);
-    feed->batch_confirm_lsn = 0;
-    feed->batch_commit_us = 0;
-    feed->flight_first = 0;
-    feed->flight_count = 0;
-    feed->flight_bytes = 0;
-}
-
 static void
 on_ingested(void *ctx, enum rc rc)
 {
     struct feed *feed = feed_take_ticket(ctx);
     struct flight flight;
 
-    if (feed == NULL || feed->flight_count == 0)
+    if (feed == NULL || feed->flights.count == 0)
         return;
     if (rc != RC_OK) {
         feed_restart(feed, "the store did not take a batch");
         return;
     }
-    backoff_reset(&feed->backoff);
-    flight = feed->flights[feed->flight_first];
-    feed->flight_first = (feed->flight_first + 1) % FEED_FLIGHTS_MAX;
-    feed->flight_count--;
-    feed->flight_bytes -= flight.bytes;
-    if (flight.confirm_lsn > feed->stored_lsn)
-        feed->stored_lsn = flight.confirm_lsn;
+    backoff_reset(&feed->link.backoff);
+    flight = feed_flights_land(&feed->flights);
+    if (flight.confirm_lsn > feed->confirm.stored_lsn)
+        feed->confirm.stored_lsn = flight.confirm_lsn;
     if (flight.commit_us != 0)
         stats_time(feed->stats, TIME_STORED, clock_wall_us() - flight.commit_us);
-    feed_stream_pump(feed);
+    if (feed->state == FEED_COPYING || feed->state == FEED_STREAMING)
+        feed->on_room(feed);
 }
 
 static void
 send_batch(struct feed *feed)
 {
     struct feed_ticket *ticket;
-    struct flight *flight;
-    size_t bytes = store_batch_bytes(feed->batch);
+    size_t bytes = store_batch_bytes(feed->batch.frames);
     char after[FRAME_POSITION_TEXT + 1];
 
-    if (feed->flight_count == FEED_FLIGHTS_MAX) {
+    if (feed->flights.count == FEED_FLIGHTS_MAX) {
         feed_restart(feed, "the plugin sent more frames at once than it may");
         return;
     }
-    memcpy(after, feed->sent_position, sizeof(after));
+    memcpy(after, feed->batch.sent_position, sizeof(after));
     if (bytes > 0)
-        frame_position_text(feed->batch_lsn, feed->batch_ordinal, feed->sent_position);
+        frame_position_text(feed->batch.lsn, feed->batch.ordinal, feed->batch.sent_position);
     ticket = memory_new(sizeof(*ticket));
-    *ticket = (struct feed_ticket){feed, feed->attempt};
-    if (store_ingest(feed->store, feed->config->feed.slot, after, feed->sent_position,
-                     feed->batch_confirm_lsn, feed->batch, on_ingested, ticket) != RC_OK) {
+    *ticket = (struct feed_ticket){feed, feed->link.attempt};
+    if (store_ingest(feed->store, feed->config->feed.slot, after, feed->batch.sent_position,
+                     feed->batch.confirm_lsn, feed->batch.frames, on_ingested, ticket) != RC_OK) {
         free(ticket);
         feed_restart(feed, "the store is away");
         return;
     }
-    flight = &feed->flights[(feed->flight_first + feed->flight_count) % FEED_FLIGHTS_MAX];
-    *flight = (struct flight){feed->batch_confirm_lsn, bytes, feed->batch_commit_us};
-    feed->flight_count++;
-    feed->flight_bytes += bytes;
-    feed->batch_confirm_lsn = 0;
-    feed->batch_commit_us = 0;
-    release_held(feed);
+    feed_flights_add(&feed->flights,
+                     (struct flight){feed->batch.confirm_lsn, bytes, feed->batch.commit_us});
+    feed->batch.confirm_lsn = 0;
+    feed->batch.commit_us = 0;
+    feed_batch_release(&feed->batch);
 }
 
 void
 feed_stream_flush(struct feed *feed)
 {
-    if (store_batch_count(feed->batch) > 0)
+    if (store_batch_count(feed->batch.frames) > 0)
         send_batch(feed);
 }
 
@@ -122,10 +77,10 @@ feed_stream_flush(struct feed *feed)
 void
 feed_stream_idle(struct feed *feed)
 {
-    if (feed->flight_count > 0 || store_batch_count(feed->batch) > 0 ||
-        feed->idle_lsn <= feed->stored_lsn)
+    if (feed->flights.count > 0 || store_batch_count(feed->batch.frames) > 0 ||
+        feed->confirm.idle_lsn <= feed->confirm.stored_lsn)
         return;
-    feed->batch_confirm_lsn = feed->idle_lsn;
+    feed->batch.confirm_lsn = feed->confirm.idle_lsn;
     send_batch(feed);
 }
 
@@ -133,8 +88,9 @@ feed_stream_idle(struct feed *feed)
 static bool
 is_stored(const struct feed *feed, const struct frame *frame)
 {
-    return frame->commit_lsn < feed->claimed_lsn ||
-           (frame->commit_lsn == feed->claimed_lsn && frame->ordinal <= feed->claimed_ordinal);
+    return frame->commit_lsn < feed->slot.claimed_lsn ||
+           (frame->commit_lsn == feed->slot.claimed_lsn &&
+            frame->ordinal <= feed->slot.claimed_ordinal);
 }
 
 static void
@@ -147,7 +103,7 @@ reject_note(struct feed *feed, const struct frame *frame)
               "notification %s of %zu bytes is longer than the store takes "
               "(its proto-max-bulk-len): it goes to the error log alone, as rejected",
               id, frame->as.note.data.len);
-    store_batch_reject(feed->batch, frame);
+    store_batch_reject(feed->batch.frames, frame);
     stats_add(feed->stats, STAT_FEED_REJECTED, 1);
 }
 
@@ -175,12 +131,12 @@ take_frame(struct feed *feed, const struct frame *frame)
     if (is_stored(feed, frame)) {
         stats_add(feed->stats, STAT_STORE_REPLAYED, 1);
     } else {
-        if (store_batch_is_full(feed->batch, frame))
+        if (store_batch_is_full(feed->batch.frames, frame))
             send_batch(feed);
         if (feed->state == FEED_WAITING)
             return;
         if (store_takes(feed->store, frame))
-            store_batch_add(feed->batch, frame);
+            store_batch_add(feed->batch.frames, frame);
         else
             reject_note(feed, frame);
         if ((frame->flags & FRAME_UNDECODABLE) != 0)
@@ -189,19 +145,19 @@ take_frame(struct feed *feed, const struct frame *frame)
             log_trace(frame);
         if (frame->kind == FRAME_KIND_COMMIT)
             stats_add(feed->stats, STAT_REPEATS_DATABASE, frame->flags >> FRAME_REPEATS_SHIFT);
-        feed->batch_lsn = frame->commit_lsn;
-        feed->batch_ordinal = frame->ordinal;
+        feed->batch.lsn = frame->commit_lsn;
+        feed->batch.ordinal = frame->ordinal;
     }
     if (frame->kind != FRAME_KIND_COMMIT)
         return;
-    feed->batch_confirm_lsn = frame->as.commit.end_lsn;
+    feed->batch.confirm_lsn = frame->as.commit.end_lsn;
     if (commit_us == 0)
         return; /* what has no commit of its own */
-    if (feed->batch_commit_us == 0)
-        feed->batch_commit_us = commit_us;
-    feed->came_us = feed->heard_us;
-    feed->came_late_us = clock_wall_us() - commit_us;
-    stats_time(feed->stats, TIME_DECODED, feed->came_late_us);
+    if (feed->batch.commit_us == 0)
+        feed->batch.commit_us = commit_us;
+    feed->feedback.came_us = feed->feedback.heard_us;
+    feed->feedback.came_late_us = clock_wall_us() - commit_us;
+    stats_time(feed->stats, TIME_DECODED, feed->feedback.came_late_us);
 }
 
 bool
@@ -224,13 +180,14 @@ feed_stream_take(struct feed *feed, char *owned, struct bytes packet)
         }
         packet = (struct bytes){packet.at + len, packet.len - len};
     }
-    if (store_batch_count(feed->batch) == 0) {
+    if (store_batch_count(feed->batch.frames) == 0) {
         free(owned); /* the store had all of it */
         return true;
     }
     /* Not before: a batch that is sent amid it lets go of what is held. */
-    hold(feed, owned, bytes);
-    if (store_batch_bytes(feed->batch) >= FEED_BATCH_BYTES || feed->held_bytes >= FEED_HELD_BYTES)
+    feed_batch_hold(&feed->batch, owned, bytes);
+    if (store_batch_bytes(feed->batch.frames) >= FEED_BATCH_BYTES ||
+        feed->batch.held_bytes >= FEED_HELD_BYTES)
         feed_stream_flush(feed);
     return feed->state != FEED_WAITING;
 }
@@ -240,10 +197,10 @@ take_keepalive(struct feed *feed, const struct walmsg *message)
 {
     uint64_t read_lsn = feed_confirm_read_lsn(feed, message);
 
-    if (message->wal_end > feed->received_lsn)
-        feed->received_lsn = message->wal_end;
-    if (read_lsn > feed->idle_lsn)
-        feed->idle_lsn = read_lsn;
+    if (message->wal_end > feed->confirm.received_lsn)
+        feed->confirm.received_lsn = message->wal_end;
+    if (read_lsn > feed->confirm.idle_lsn)
+        feed->confirm.idle_lsn = read_lsn;
     if (message->reply_requested)
         feed_send_feedback(feed);
 }
@@ -254,7 +211,7 @@ take_message(struct feed *feed, char *buffer, size_t len)
 {
     struct walmsg message;
 
-    feed->heard_us = clock_monotonic_us();
+    feed->feedback.heard_us = clock_monotonic_us();
     stats_add(feed->stats, STAT_FEED_BYTES, len);
     if (walmsg_parse((struct bytes){(unsigned char *)buffer, len}, &message) != RC_OK) {
         free(buffer);
@@ -266,8 +223,8 @@ take_message(struct feed *feed, char *buffer, size_t len)
         free(buffer);
         return feed->state == FEED_STREAMING;
     }
-    if (message.wal_end > feed->received_lsn)
-        feed->received_lsn = message.wal_end;
+    if (message.wal_end > feed->confirm.received_lsn)
+        feed->confirm.received_lsn = message.wal_end;
     return feed_stream_take(feed, buffer, message.packet);
 }
 
@@ -275,7 +232,7 @@ take_message(struct feed *feed, char *buffer, size_t len)
 static void
 stream_ended(struct feed *feed)
 {
-    PGresult *result = PQgetResult(feed->conn);
+    PGresult *result = PQgetResult(feed->link.conn);
     const char *message = result != NULL ? PQresultErrorMessage(result) : "";
     /* Not of all it says: its context names the output plugin, whatever went wrong. */
     const char *primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
@@ -284,7 +241,7 @@ stream_ended(struct feed *feed)
     if (primary != NULL)
         hint = feed_error_hint(PQresultErrorField(result, PG_DIAG_SQLSTATE), primary);
     if (message[0] == '\0')
-        message = PQerrorMessage(feed->conn);
+        message = PQerrorMessage(feed->link.conn);
     feed_fail(feed, "PostgreSQL ended the stream",
               message[0] != '\0' ? message : "the server shuts down", hint);
     PQclear(result);
@@ -293,16 +250,12 @@ stream_ended(struct feed *feed)
 void
 feed_stream_pump(struct feed *feed)
 {
-    if (feed->state == FEED_COPYING) {
-        feed_on_member_rows(feed);
-        return;
-    }
-    while (feed->state == FEED_STREAMING && feed_stream_has_room(feed)) {
+    while (feed->state == FEED_STREAMING && feed_flights_have_room(&feed->flights)) {
         char *buffer = NULL;
-        int len = PQgetCopyData(feed->conn, &buffer, 1);
+        int len = PQgetCopyData(feed->link.conn, &buffer, 1);
 
         if (len == 0) {
-            if (feed->flight_count < FEED_FLIGHTS_HURRY)
+            if (feed->flights.count < FEED_FLIGHTS_HURRY)
                 feed_stream_flush(feed);
             break;
         }
@@ -316,10 +269,10 @@ feed_stream_pump(struct feed *feed)
     if (feed->state != FEED_STREAMING)
         return;
     /* While the store is behind, PostgreSQL waits: TCP holds it back. */
-    if (feed_stream_has_room(feed))
-        ev_io_start(feed->loop, &feed->readable);
+    if (feed_flights_have_room(&feed->flights))
+        ev_io_start(feed->loop, &feed->link.readable);
     else
-        ev_io_stop(feed->loop, &feed->readable);
+        ev_io_stop(feed->loop, &feed->link.readable);
 }
 
 /* Logs where the stream goes on, as PostgreSQL writes positions. */
@@ -329,23 +282,24 @@ log_beginning(const struct feed *feed)
     char stored[32] = "nothing yet";
     uint64_t lsn = 0, ordinal = 0;
 
-    if (frame_position_read(feed->sent_position, strlen(feed->sent_position), &lsn, &ordinal) ==
-            RC_OK &&
+    if (frame_position_read(feed->batch.sent_position, strlen(feed->batch.sent_position), &lsn,
+                            &ordinal) == RC_OK &&
         lsn != 0)
         snprintf(stored, sizeof(stored), "%" PRIX64 "/%" PRIX64, lsn >> 32, lsn & 0xffffffff);
     log_info("feed", "streaming from slot \"%s\", timeline %" PRIu32 ", stored up to %s",
-             feed->config->feed.slot, feed->timeline, stored);
+             feed->config->feed.slot, feed->slot.timeline, stored);
 }
 
 void
 feed_stream_begin(struct feed *feed)
 {
     feed_set_state(feed, FEED_STREAMING);
-    ev_timer_stop(feed->loop, &feed->patience);
-    feed->is_standby = false;
-    feed->heard_us = clock_monotonic_us();
+    feed->on_room = feed_stream_pump;
+    ev_timer_stop(feed->loop, &feed->link.patience);
+    feed->slot.is_standby = false;
+    feed->feedback.heard_us = clock_monotonic_us();
     stats_set(feed->stats, STAT_FEED_CONNECTED, 1);
-    if (feed->in_recovery)
+    if (feed->slot.in_recovery)
         feed_standby_begin(feed);
     log_beginning(feed);
     feed_stream_pump(feed);
@@ -358,16 +312,19 @@ feed_send_feedback(struct feed *feed)
     uint64_t received;
 
     feed_confirm_update(feed);
-    received = feed->received_lsn > feed->confirmed_lsn ? feed->received_lsn : feed->confirmed_lsn;
-    walmsg_status(status, received, feed->confirmed_lsn, clock_wall_us());
-    if (PQputCopyData(feed->conn, (const char *)status, sizeof(status)) < 0) {
-        feed_restart(feed, "could not confirm: %s", feed_error_line(PQerrorMessage(feed->conn)));
+    received = feed->confirm.received_lsn > feed->confirm.confirmed_lsn
+                   ? feed->confirm.received_lsn
+                   : feed->confirm.confirmed_lsn;
+    walmsg_status(status, received, feed->confirm.confirmed_lsn, clock_wall_us());
+    if (PQputCopyData(feed->link.conn, (const char *)status, sizeof(status)) < 0) {
+        feed_restart(feed, "could not confirm: %s",
+                     feed_error_line(PQerrorMessage(feed->link.conn)));
         return;
     }
-    feed->feedback_us = clock_monotonic_us();
-    feed->told_lsn = feed->confirmed_lsn;
-    stats_set(feed->stats, STAT_FEED_RECEIVED_LSN, feed->received_lsn);
-    stats_set(feed->stats, STAT_FEED_CONFIRMED_LSN, feed->confirmed_lsn);
+    feed->feedback.sent_us = clock_monotonic_us();
+    feed->feedback.told_lsn = feed->confirm.confirmed_lsn;
+    stats_set(feed->stats, STAT_FEED_RECEIVED_LSN, feed->confirm.received_lsn);
+    stats_set(feed->stats, STAT_FEED_CONFIRMED_LSN, feed->confirm.confirmed_lsn);
     feed_flush_socket(feed);
 }
 
@@ -375,16 +332,16 @@ void
 feed_show_lag(struct feed *feed)
 {
     uint64_t kept_from =
-        feed->confirmed_lsn > feed->slot_lsn ? feed->confirmed_lsn : feed->slot_lsn;
+        feed->confirm.confirmed_lsn > feed->slot.lsn ? feed->confirm.confirmed_lsn : feed->slot.lsn;
     int64_t waits_since_us =
-        feed->flight_count > 0 ? feed->flights[feed->flight_first].commit_us : 0;
+        feed->flights.count > 0 ? feed->flights.ring[feed->flights.first].commit_us : 0;
     int64_t lag_us = 0;
 
     if (waits_since_us > 0)
         lag_us = clock_wall_us() - waits_since_us;
-    else if (clock_monotonic_us() - feed->came_us < LAG_QUIET_US)
-        lag_us = feed->came_late_us;
+    else if (clock_monotonic_us() - feed->feedback.came_us < LAG_QUIET_US)
+        lag_us = feed->feedback.came_late_us;
     stats_set(feed->stats, STAT_FEED_LAG, lag_us > 0 ? (uint64_t)lag_us : 0);
     stats_set(feed->stats, STAT_FEED_UNCONFIRMED,
-              feed->received_lsn > kept_from ? feed->received_lsn - kept_from : 0);
+              feed->confirm.received_lsn > kept_from ? feed->confirm.received_lsn - kept_from : 0);
 }

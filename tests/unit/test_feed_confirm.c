@@ -18,33 +18,34 @@ static void
 test_always_confirms_at_once(void **state)
 {
     struct store store = {.shards = &fast, .shard_count = 1};
-    struct feed feed = {.store = &store, .stored_lsn = 100};
+    struct feed feed = {.store = &store, .confirm.stored_lsn = 100};
 
     (void)state;
     feed_confirm_update(&feed);
-    assert_int_equal(feed.confirmed_lsn, 100);
+    assert_int_equal(feed.confirm.confirmed_lsn, 100);
 }
 
 static void
 test_everysec_confirms_late(void **state)
 {
     struct store store = {.shards = &slow, .shard_count = 1};
-    struct feed feed = {.store = &store, .stored_lsn = 100};
+    struct feed feed = {.store = &store, .confirm.stored_lsn = 100};
 
     (void)state;
     feed_confirm_update(&feed);
-    assert_int_equal(feed.confirmed_lsn, 0);
-    assert_int_equal(feed.mark_count, 1);
+    assert_int_equal(feed.confirm.confirmed_lsn, 0);
+    assert_int_equal(feed.confirm.mark_count, 1);
 
-    feed.stored_lsn = 200;
-    feed.marks[0].at_us -= LONG_AGO_US;
+    feed.confirm.stored_lsn = 200;
+    feed.confirm.marks[0].at_us -= LONG_AGO_US;
     feed_confirm_update(&feed);
-    assert_int_equal(feed.confirmed_lsn, 100); /* what was stored then, not what is stored now */
+    assert_int_equal(feed.confirm.confirmed_lsn,
+                     100); /* what was stored then, not what is stored now */
 
-    feed.marks[feed.mark_first].at_us -= LONG_AGO_US;
+    feed.confirm.marks[feed.confirm.mark_first].at_us -= LONG_AGO_US;
     feed_confirm_update(&feed);
-    assert_int_equal(feed.confirmed_lsn, 200);
-    assert_int_equal(feed.mark_count, 0);
+    assert_int_equal(feed.confirm.confirmed_lsn, 200);
+    assert_int_equal(feed.confirm.mark_count, 0);
 }
 
 static void
@@ -55,47 +56,47 @@ test_marks_are_bounded(void **state)
 
     (void)state;
     for (uint64_t lsn = 1; lsn <= 2 * FEED_MARKS_MAX; lsn++) {
-        feed.stored_lsn = lsn;
+        feed.confirm.stored_lsn = lsn;
         feed_confirm_update(&feed);
     }
-    assert_int_equal(feed.mark_count, FEED_MARKS_MAX);
+    assert_int_equal(feed.confirm.mark_count, FEED_MARKS_MAX);
     for (unsigned i = 0; i < FEED_MARKS_MAX; i++)
-        feed.marks[i].at_us -= LONG_AGO_US;
+        feed.confirm.marks[i].at_us -= LONG_AGO_US;
     feed_confirm_update(&feed);
-    assert_int_equal(feed.confirmed_lsn, FEED_MARKS_MAX);
-    feed.marks[feed.mark_first].at_us -= LONG_AGO_US;
+    assert_int_equal(feed.confirm.confirmed_lsn, FEED_MARKS_MAX);
+    feed.confirm.marks[feed.confirm.mark_first].at_us -= LONG_AGO_US;
     feed_confirm_update(&feed);
-    assert_int_equal(feed.confirmed_lsn, 2 * FEED_MARKS_MAX);
+    assert_int_equal(feed.confirm.confirmed_lsn, 2 * FEED_MARKS_MAX);
 }
 
 static void
 test_a_new_connection_confirms_nothing_of_the_old(void **state)
 {
     struct store store = {.shards = &fast, .shard_count = 1};
-    struct feed feed = {.store = &store, .stored_lsn = 100};
+    struct feed feed = {.store = &store, .confirm.stored_lsn = 100};
 
     (void)state;
     feed_confirm_update(&feed);
     feed_confirm_reset(&feed);
     feed_confirm_update(&feed);
-    assert_int_equal(feed.confirmed_lsn, 0);
+    assert_int_equal(feed.confirm.confirmed_lsn, 0);
 }
 
 static void
 test_replicas_must_have_it(void **state)
 {
     struct store store = {.shards = &fast, .shard_count = 1, .min_replicas = 1};
-    struct feed feed = {.store = &store, .stored_lsn = 200, .replicated_lsn = 100};
+    struct feed feed = {.store = &store, .confirm.stored_lsn = 200, .confirm.replicated_lsn = 100};
 
     (void)state;
     feed_confirm_update(&feed);
-    assert_int_equal(feed.confirmed_lsn, 100);
-    feed.replicated_lsn = 300;
+    assert_int_equal(feed.confirm.confirmed_lsn, 100);
+    feed.confirm.replicated_lsn = 300;
     feed_confirm_update(&feed);
-    assert_int_equal(feed.confirmed_lsn, 200); /* and the disk too */
+    assert_int_equal(feed.confirm.confirmed_lsn, 200); /* and the disk too */
     feed_confirm_reset(&feed);
     feed_confirm_update(&feed);
-    assert_int_equal(feed.confirmed_lsn, 0);
+    assert_int_equal(feed.confirm.confirmed_lsn, 0);
 }
 
 static void
