@@ -2,7 +2,7 @@
  * routes.c: every path of the gate, with its methods, the limit of its body and what its token must
  * claim.
  *
- * A path without `respond` needs a valid token; the claim is what it needs besides. Requests that
+ * A path without `respond` needs a valid token, which must have the claim. Requests that
  * become a WebSocket, GET /v1/ws with an upgrade, are checked by ws/upgrade.c.
  */
 #include "gate/routes.h"

@@ -51,7 +51,7 @@ check_drained(struct gate *gate, int64_t now_us)
     on_drained(sweep->drained_ctx);
 }
 
-/* After a crowd came or went, what it no longer needs goes back to the system. */
+/* After a crowd came or went, free memory of the heap goes back to the system. */
 static void
 trim_memory(struct gate *gate)
 {

@@ -48,7 +48,7 @@ add_relay(struct gate *gate, struct buffer *out)
     return rc;
 }
 
-/* Bytes of WAL between what was seen and what was confirmed; null where the feed is not here. */
+/* Bytes of WAL received and not confirmed; null in a process without the feed. */
 static enum rc
 add_slot(struct gate *gate, struct buffer *out)
 {

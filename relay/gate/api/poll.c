@@ -1,4 +1,4 @@
-/* poll.c: GET /v1/poll: what there is, or what comes within a while, in one answer. */
+/* poll.c: GET /v1/poll: the notifications that are there, or the next ones within a while. */
 #include "gate/api/poll.h"
 
 #include <stdio.h>
@@ -76,7 +76,7 @@ begin(struct gate_request *request, const char *pos, char *topics)
                              "wait is a number of seconds, max one of lines from 1 on");
         return;
     }
-    if (!gate_http_topics(topics, names, &wanted.topics.count)) {
+    if (!topic_list_split(topics, names, &wanted.topics.count)) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_WRONG_TOPICS);
         return;
     }

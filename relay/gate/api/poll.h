@@ -1,4 +1,4 @@
-/* poll.h: GET /v1/poll: what there is, or what comes within a while, in one response. */
+/* poll.h: GET /v1/poll: the notifications that are there, or the next ones within a while. */
 #ifndef CLAIRON_GATE_API_POLL_H
 #define CLAIRON_GATE_API_POLL_H
 

@@ -1,11 +1,11 @@
 /*
- * publish_response.c: holds the answer of POST /v1/notifications until the store has synced it to
+ * publish_response.c: holds the response of POST /v1/notifications until the store has synced it to
  * disk.
  *
  * A store with appendfsync everysec may lose the last second and more when it is killed, with what
  * it had acknowledged. As KeyDB has no WAITAOF, time stands in for it, as in feed_confirm.c: after
  * store_fsync_delay_us the store is asked whether it still has the notification. If it was killed
- * and started again meanwhile, what it has then came from its disk.
+ * and started again meanwhile, its data then came from its disk.
  */
 #include "gate/api/publish_response.h"
 

@@ -128,7 +128,7 @@ gate_sse_begin(struct gate_request *request)
     const char *names[SESSION_TOPICS_MAX];
     struct session_request wanted = {.pos = sse->pos, .topics = {names, 0}};
 
-    if (!gate_http_topics(sse->topics, names, &wanted.topics.count)) {
+    if (!topic_list_split(sse->topics, names, &wanted.topics.count)) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_WRONG_TOPICS);
         return;
     }

@@ -7,7 +7,7 @@
 #include "wire/client_message.h"
 
 bool
-gate_http_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_count)
+topic_list_split(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_count)
 {
     size_t count = 0;
 

@@ -10,6 +10,6 @@
 #define GATE_WRONG_TOPICS "topics are names between commas, with a * at their end only"
 
 /* Cuts topics between commas in place (NULL: none). False: one that no subscribe would accept. */
-bool gate_http_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_count);
+bool topic_list_split(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_count);
 
 #endif

@@ -24,6 +24,6 @@ MUST_CHECK enum rc gate_head_check(const struct gate *gate, int fd, const char *
 void gate_head_too_late(struct response *ret_response);
 
 #define GATE_LINGER_US 2000000        /* for the client to read the response */
-#define GATE_LINGER_BYTES (64 * 1024) /* of what it still sends */
+#define GATE_LINGER_BYTES (64 * 1024) /* that it may still send */
 
 #endif

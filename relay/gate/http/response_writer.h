@@ -1,4 +1,4 @@
-/* response_writer.h: sends what is in a request's `out`, and its response. */
+/* response_writer.h: sends a request's `out`, and its response. */
 #ifndef CLAIRON_GATE_HTTP_RESPONSE_WRITER_H
 #define CLAIRON_GATE_HTTP_RESPONSE_WRITER_H
 
@@ -17,7 +17,7 @@ void gate_request_respond_empty(struct gate_request *request); /* 204 */
 void gate_request_problem(struct gate_request *request, int status, int code, const char *sentence);
 /* The store is away, or slow. */
 void gate_request_no_store(struct gate_request *request);
-/* Likewise, when the body was written with `written`; what is not whole is a problem instead. */
+/* Likewise, when the body was written with `written`; a truncated one becomes a problem instead. */
 void gate_request_respond_whole(struct gate_request *request, struct response *response,
                                 enum rc written);
 

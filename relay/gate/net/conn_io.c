@@ -125,7 +125,7 @@ conn_io_write_text(const struct conn_io *io, unsigned char *text, size_t len)
     return lws_write(io->wsi, text, len, LWS_WRITE_TEXT) < (int)len ? RC_IO : RC_OK;
 }
 
-/* libwebsockets changes nothing in what it writes raw. */
+/* libwebsockets does not change bytes that it writes raw. */
 enum rc
 conn_io_write_raw(const struct conn_io *io, const unsigned char *bytes, size_t len)
 {

@@ -59,7 +59,7 @@ void conn_io_close(const struct conn_io *io);
 MUST_CHECK enum rc conn_io_write_text(const struct conn_io *io, unsigned char *text, size_t len);
 MUST_CHECK enum rc conn_io_write_raw(const struct conn_io *io, const unsigned char *bytes,
                                      size_t len);
-/* Does libwebsockets still hold a part of what was written so? */
+/* Does libwebsockets still hold bytes that were written so? */
 bool conn_io_is_backlogged(const struct conn_io *io);
 /* on_writable of server.h follows once the socket accepts bytes. */
 void conn_io_want_writable(const struct conn_io *io);

@@ -81,7 +81,7 @@ on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in
         return handler->on_upgrade(gate, wsi);
     case LWS_CALLBACK_ESTABLISHED:
         return handler->on_connected(gate, wsi, &slot->conn);
-    case LWS_CALLBACK_RECEIVE: /* what came before the upgrade was answered */
+    case LWS_CALLBACK_RECEIVE: /* bytes that came before the response to the upgrade */
         return -1;
     case LWS_CALLBACK_SERVER_WRITEABLE:
         return handler->on_writable(slot->conn);
