@@ -77,9 +77,9 @@ refused('a stranger signed', qr/certificate verify failed.*sslrootcert/,
     sslmode => 'verify-full', sslrootcert => "$folder/stranger.pem");
 refused('another name', qr/does not match host name.*must be a name/, host => 'elsewhere.example',
     sslmode => 'verify-full', sslrootcert => "$folder/authority.pem");
-refused('a wrong password', qr/password authentication failed.*its password/, sslmode => 'require',
+refused('a wrong password', qr/password authentication failed.*password of the relay's role/, sslmode => 'require',
     password => "'the wrong one'");
-refused('no password', qr/no password supplied.*its password/, sslmode => 'require', password => "''");
+refused('no password', qr/no password supplied.*password of the relay's role/, sslmode => 'require', password => "''");
 sub doctor_says { return ($relay->run('doctor', '--quiet'))[1] }
 sql('CREATE ROLE other LOGIN');
 refused('a door for others', qr/no pg_hba\.conf entry.*SSL encryption.*; allow the relay's role into this database/, sslmode => 'prefer', user => 'other');
