@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/urls.h"
 #include "store/connection/fault.h"
 #include "store/connection/reply.h"
+#include "store/connection/topology.h"
 #include "store/connection/url.h"
 #include "store/direct/direct_ask.h"
 #include "store/scripts/keys.h"
@@ -332,7 +332,7 @@ examine_commands(struct examination *examination)
 static void
 describe(const struct config *config, unsigned server, char ret_text[URL_SHOWN_MAX])
 {
-    char *url = urls_at(config->store.url, server);
+    char *url = topology_url(config, server);
     struct url address;
 
     if (url_read(url, &address) != RC_OK)
@@ -340,8 +340,7 @@ describe(const struct config *config, unsigned server, char ret_text[URL_SHOWN_M
     else
         url_show(&address, ret_text);
     explicit_bzero(&address, sizeof(address));
-    explicit_bzero(url, strlen(url));
-    free(url);
+    topology_free_url(url);
 }
 
 static bool
@@ -488,7 +487,7 @@ void
 doctor_check_store(const struct config *config, const struct origin *origin,
                    struct findings *findings)
 {
-    unsigned count = urls_count(config->store.url);
+    unsigned count = topology_of(config).servers;
 
     for (unsigned i = 0; i < count; i++)
         examine_one(config, i, origin, findings);

@@ -42,7 +42,7 @@ merge(const struct description *description)
         return admin_merge_users(description->parts, description->count);
     default:
         return admin_merge_overviews(description->parts, description->count,
-                                     description->ask.store->server_count);
+                                     description->ask.store->topology.servers);
     }
 }
 
@@ -107,8 +107,8 @@ store_errors(struct store *store, const struct entry_id *before, store_described
 
     if (before != NULL)
         entry_id_text(*before, place + 1);
-    return describe(store, STORE_SCRIPT_errors, before != NULL ? place : "+", store->server_count,
-                    done, ctx);
+    return describe(store, STORE_SCRIPT_errors, before != NULL ? place : "+",
+                    store->topology.servers, done, ctx);
 }
 
 enum rc
@@ -208,6 +208,15 @@ static const struct ask_kind redrive_kind = {
 static const struct ask_kind drop_kind = {
     .what = "drop an error", .take = take_mended, .finish = finish_mended};
 
+/* Each server has one error log, which is asked for at the first shard there. */
+static unsigned
+shard_of_log(const struct store *store, struct entry_id entry)
+{
+    const struct topology *topology = &store->topology;
+
+    return topology_first_shard(topology, topology_server_of(topology, error_entry_shard(entry)));
+}
+
 static enum rc
 ask_of_entry(struct store *store, struct entry_id entry, bool is_drop, store_mended *done,
              void *ctx)
@@ -220,7 +229,7 @@ ask_of_entry(struct store *store, struct entry_id entry, bool is_drop, store_men
 
     if (!store->is_up)
         return RC_AGAIN;
-    shard = &store->shards[error_entry_shard(entry) % store->server_count];
+    shard = &store->shards[shard_of_log(store, entry)];
     mend = ask_new(sizeof(*mend), store, is_drop ? &drop_kind : &redrive_kind);
     mend->done = done;
     mend->ctx = ctx;

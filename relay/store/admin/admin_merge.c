@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "store/connection/topology.h"
 #include "store/error_entry.h"
 
 static json_int_t
@@ -114,13 +115,15 @@ read_all(const struct bytes *texts, size_t count, json_type type, json_t **ret_p
 static void
 drop_moved(json_t *rows, size_t server, size_t servers)
 {
+    const struct topology topology = {STORE_SHARDS_MAX, (unsigned)servers};
+
     for (size_t i = json_array_size(rows); i-- > 0;) {
         const json_t *text = json_object_get(json_array_get(rows, i), "entry");
         struct entry_id entry;
 
         if (json_is_string(text) &&
             entry_id_read(json_string_value(text), json_string_length(text), &entry) == RC_OK &&
-            error_entry_shard(entry) % servers != server)
+            topology_server_of(&topology, error_entry_shard(entry)) != server)
             (void)json_array_remove(rows, i);
     }
 }

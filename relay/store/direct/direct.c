@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/urls.h"
 #include "store/connection/reply.h"
 #include "store/connection/tls.h"
 #include "store/connection/url.h"
@@ -119,7 +118,7 @@ connect_server(struct direct *direct, const struct config *config, const struct 
 static bool
 open_server(struct direct *direct, const struct config *config, unsigned server)
 {
-    char *url = urls_at(config->store.url, server);
+    char *url = topology_url(config, server);
     struct url address;
     bool is_good = url_read(url, &address) == RC_OK;
 
@@ -129,8 +128,7 @@ open_server(struct direct *direct, const struct config *config, unsigned server)
     else
         snprintf(direct->error, sizeof(direct->error), "store.url cannot be read");
     explicit_bzero(&address, sizeof(address));
-    explicit_bzero(url, strlen(url));
-    free(url);
+    topology_free_url(url);
     return is_good;
 }
 
@@ -140,7 +138,8 @@ direct_new(const struct config *config)
     struct direct *direct = memory_new(sizeof(*direct));
 
     delivery_settings(config, &direct->delivery);
-    direct->shard_count = (unsigned)config->store.shards;
+    direct->topology = topology_of(config);
+    direct->shard_count = direct->topology.shards;
     snprintf(direct->prefix, sizeof(direct->prefix), "%s", config->store.prefix);
     key_write(direct->errors_key, direct->prefix, KEY_ERRORS);
     return direct;
@@ -159,6 +158,7 @@ direct_open_server(const struct config *config, unsigned server, char error[DIRE
 {
     struct direct *direct = direct_new(config);
 
+    direct->topology.servers = 1;
     return open_server(direct, config, server) ? direct : direct_failed(direct, error);
 }
 
@@ -193,7 +193,7 @@ struct direct *
 direct_open(const struct config *config, char error[DIRECT_ERROR_MAX])
 {
     struct direct *direct = direct_new(config);
-    unsigned count = urls_count(config->store.url);
+    unsigned count = direct->topology.servers;
     bool is_good = count <= STORE_SHARDS_MAX;
 
     for (unsigned i = 0; i < count && is_good; i++)
@@ -223,7 +223,7 @@ direct_turn_to_shard(struct direct *direct, unsigned shard, char ret_prefix[STOR
 {
     key_shard_prefix(ret_prefix, direct->prefix, direct->shard_count, shard);
     key_write(ret_stream, ret_prefix, KEY_STREAM);
-    direct->at = shard % direct->server_count;
+    direct->at = topology_server_of(&direct->topology, shard);
 }
 
 static enum rc

@@ -69,7 +69,7 @@ visit_page(struct direct *direct, direct_visit *visit, void *ctx, struct entry_i
         if (error_entry_read(reply_at(page, i), &entry) != RC_OK)
             continue;
         *last = entry.entry;
-        if (entry.shard % direct->server_count != direct->at)
+        if (topology_server_of(&direct->topology, entry.shard) != direct->at)
             continue; /* left here when its shard went to another server */
         goes_on = visit(ctx, &entry);
     }

@@ -2,6 +2,7 @@
 #ifndef CLAIRON_STORE_DIRECT_PRIVATE_H
 #define CLAIRON_STORE_DIRECT_PRIVATE_H
 
+#include "store/connection/topology.h"
 #include "store/direct/direct_ask.h"
 #include "store/shards/store_private.h"
 
@@ -12,7 +13,8 @@ struct redisContext;
 struct direct {
     struct redisContext *servers[STORE_SHARDS_MAX];
     char redrive_hash[STORE_SHARDS_MAX][SCRIPT_HASH_TEXT + 1]; /* "": not loaded there yet */
-    unsigned server_count;
+    unsigned server_count;                                     /* connected */
+    struct topology topology;
     unsigned at; /* the server that is asked */
     unsigned shard_count;
     struct redisReply *reply; /* the last one */

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/urls.h"
 #include "store/connection/link.h"
 #include "store/connection/reply.h"
 #include "store/read/control.h"
@@ -84,10 +83,11 @@ static bool
 is_held_back(const struct lane *lane)
 {
     const struct reader *reader = lane->reader;
+    const struct topology *topology = &reader->topology;
     bool is_full = false, is_awaited = false;
 
-    for (unsigned i = lane->number; reader->order != NULL && i < reader->channel_count;
-         i += reader->lane_count) {
+    for (unsigned i = topology_first_shard(topology, lane->number);
+         reader->order != NULL && i < topology->shards; i = topology_next_shard(topology, i)) {
         is_full = is_full || !is_wanted(reader, i);
         is_awaited = is_awaited || order_is_awaited(reader->order, i);
     }
@@ -99,13 +99,15 @@ want_all(const struct lane *lane, struct wanted *wanted,
          char at[STORE_SHARDS_MAX][ENTRY_ID_TEXT_MAX])
 {
     const struct reader *reader = lane->reader;
+    const struct topology *topology = &reader->topology;
 
     /* Memberships first: a change and a message of one transaction come in one answer. */
     if (lane->number == 0)
         want(wanted, reader->control.key, reader->control.at);
     if (lane->lag == LAG_MEMBERS)
         return;
-    for (unsigned i = lane->number; i < reader->channel_count; i += reader->lane_count) {
+    for (unsigned i = topology_first_shard(topology, lane->number); i < topology->shards;
+         i = topology_next_shard(topology, i)) {
         const struct channel *channel = &reader->channels[i];
 
         if (lane->lag == LAG_NONE)
@@ -216,10 +218,12 @@ on_up(void *ctx)
 {
     struct lane *lane = ctx;
     struct reader *reader = lane->reader;
+    const struct topology *topology = &reader->topology;
 
     lane->is_placed = false;
     lane->lag = LAG_NONE;
-    for (unsigned i = lane->number; i < reader->channel_count; i += reader->lane_count)
+    for (unsigned i = topology_first_shard(topology, lane->number); i < topology->shards;
+         i = topology_next_shard(topology, i))
         ask_newest(lane, reader->channels[i].receipts.key, on_receipts_newest,
                    &reader->channels[i].receipts);
     ask_newest(lane, lane->number == 0 ? reader->control.key : lane->beat_key, on_placed, lane);
@@ -250,7 +254,7 @@ open_lane(struct lane *lane, struct reader *reader, unsigned number, struct ev_l
 {
     const struct link_events events = {
         .on_up = on_up, .on_down = on_down, .is_excused = is_excused, .ctx = lane};
-    char *url = urls_at(config->store.url, number);
+    char *url = topology_url(config, number);
     char prefix[STORE_PREFIX_MAX];
 
     lane->reader = reader;
@@ -262,8 +266,7 @@ open_lane(struct lane *lane, struct reader *reader, unsigned number, struct ev_l
     else
         snprintf(lane->name, sizeof(lane->name), "store-reader");
     lane->link = link_open(loop, config, url, lane->name, READER_PATIENCE_S, &events);
-    explicit_bzero(url, strlen(url)); /* it may hold a password */
-    free(url);
+    topology_free_url(url);
     return lane->link != NULL;
 }
 
@@ -300,8 +303,9 @@ reader_open(struct ev_loop *loop, const struct config *config, struct store *sto
     reader->order_timer.repeat = READER_ORDER_EVERY_S;
     reader->order_timer.data = reader;
     reader->channel_count = count;
-    reader->lane_count = urls_count(config->store.url);
-    reader->each = (count + reader->lane_count - 1) / reader->lane_count;
+    reader->topology = topology_of(config);
+    reader->lane_count = reader->topology.servers;
+    reader->each = topology_most_shards(&reader->topology);
     reader->most = READER_ENTRIES / reader->each;
     if (reader->most < READER_LEAST)
         reader->most = READER_LEAST;

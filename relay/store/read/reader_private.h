@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "store/connection/topology.h"
 #include "store/read/order.h"
 #include "store/read/tail.h"
 #include "store/reader.h"
@@ -27,7 +28,7 @@ enum lag {
 };
 
 /*
- * A server, which has every lane_count'th shard from its own number on; the first has the control
+ * A server, with the shards that topology.h places on it; the first has the control
  * stream.
  */
 struct lane {
@@ -55,6 +56,7 @@ struct reader {
     size_t each;       /* streams of a server, at most */
     size_t most;       /* entries of one stream in an answer */
     size_t note_bytes; /* of the largest lately */
+    struct topology topology;
     unsigned lane_count;
     struct lane lanes[STORE_SHARDS_MAX];
     unsigned channel_count;

@@ -170,6 +170,7 @@ static void
 take_receipts(struct lane *lane, const struct answer *answer)
 {
     struct reader *reader = lane->reader;
+    const struct topology *topology = &reader->topology;
     bool has_more = false;
 
     for (unsigned i = 0; i < reader->channel_count; i++) {
@@ -181,7 +182,8 @@ take_receipts(struct lane *lane, const struct answer *answer)
         control_take_receipts(&reader->events, store_name(reader->store), answer->receipts[i],
                               receipts->at);
     }
-    for (unsigned i = lane->number; i < reader->channel_count && !has_more; i += reader->lane_count)
+    for (unsigned i = topology_first_shard(topology, lane->number);
+         i < topology->shards && !has_more; i = topology_next_shard(topology, i))
         ask_anew(lane, &reader->channels[i].receipts);
 }
 

@@ -206,7 +206,8 @@ show_holdings(struct maintenance *maintenance)
         all.pending += one->pending;
         if (one->oldest_us > all.oldest_us)
             all.oldest_us = one->oldest_us;
-        if (k < store->server_count) /* all shards of a server have one error log */
+        if (topology_is_first_shard(&store->topology,
+                                    k)) /* all shards of a server have one error log */
             all.errors += one->errors;
     }
     stats_set(maintenance->stats, STAT_STORE_STREAM, all.entries);

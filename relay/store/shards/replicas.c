@@ -185,8 +185,8 @@ store_replicate(struct store *store, store_replicated *done, void *ctx)
 {
     if (store->replicated != NULL || !store->is_up)
         return RC_AGAIN;
-    for (unsigned k = 0; k < store->server_count; k++) {
-        if (!begin(&store->shards[k])) {
+    for (unsigned s = 0; s < store->topology.servers; s++) {
+        if (!begin(&store->shards[topology_first_shard(&store->topology, s)])) {
             finish(store, RC_IO); /* nobody is told yet */
             return RC_AGAIN;
         }

@@ -7,7 +7,6 @@
 #include <sys/random.h>
 
 #include "base/log.h"
-#include "base/urls.h"
 #include "store/connection/reply.h"
 #include "store/shards/ask.h"
 #include "store/shards/maintenance.h"
@@ -112,7 +111,7 @@ ask_hazards(struct shard *shard)
 {
     bool is_sent = true;
 
-    if (shard->number >= shard->store->server_count)
+    if (!topology_is_first_shard(&shard->store->topology, shard->number))
         return true;
     for (size_t i = 0; i < sizeof(hazards) / sizeof(hazards[0]); i++)
         is_sent = is_sent && ask_setting(shard, hazards[i].setting, on_hazard);
@@ -182,7 +181,7 @@ on_link_up(void *ctx)
     shard_random_hex(fresh_epoch, STORE_EPOCH_TEXT);
     entry_id_text(shard->seen, seen);
     snprintf(count, sizeof(count), "%u", shard->store->shard_count);
-    snprintf(servers, sizeof(servers), "%u", shard->store->server_count);
+    snprintf(servers, sizeof(servers), "%u", shard->store->topology.servers);
     argument(&arguments, shard->stream_key);
     argument(&arguments, shard->prefix);
     argument(&arguments, fresh_epoch);
@@ -221,10 +220,9 @@ shard_open(struct shard *shard, struct store *store, unsigned number, const stru
     replicas_open(shard);
     key_shard_prefix(shard->prefix, config->store.prefix, (unsigned)config->store.shards, number);
     key_write(shard->stream_key, shard->prefix, KEY_STREAM);
-    url = urls_at(config->store.url, number % store->server_count);
+    url = topology_url(config, topology_server_of(&store->topology, number));
     shard->link = link_open(store->loop, config, url, shard->name, STORE_PATIENCE_S, &events);
-    explicit_bzero(url, strlen(url));
-    free(url);
+    topology_free_url(url);
     if (shard->link == NULL)
         return RC_BAD;
     link_measure(shard->link, store->stats);

@@ -8,7 +8,6 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/urls.h"
 #include "store/shards/maintenance.h"
 #include "store/shards/replicas.h"
 #include "store/shards/start_position.h"
@@ -157,7 +156,7 @@ store_open(struct ev_loop *loop, const struct config *config, struct stats *stat
     key_write(store->errors_key, config->store.prefix, KEY_ERRORS);
     delivery_settings(config, &store->delivery);
     store->shard_count = (unsigned)config->store.shards;
-    store->server_count = urls_count(config->store.url);
+    store->topology = topology_of(config);
     store->shards = memory_new(store->shard_count * sizeof(*store->shards));
     for (unsigned k = 0; k < store->shard_count; k++) {
         if (shard_open(&store->shards[k], store, k, config) == RC_OK)

@@ -6,6 +6,7 @@
 
 #include "store/connection/fault.h"
 #include "store/connection/link.h"
+#include "store/connection/topology.h"
 #include "store/shards/arguments.h"
 #include "store/shards/shard.h"
 #include "store/store.h"
@@ -44,7 +45,7 @@ struct store {
     bool has_begun;                              /* .. and was found */
     struct shard *shards;
     unsigned shard_count;
-    unsigned server_count; /* the first so many shards are on different ones */
+    struct topology topology;
 };
 
 /* The first arguments of most scripts: the shard's stream, and the prefix of its keys. */
