@@ -1,4 +1,4 @@
-/* daemon.c: the daemon: feed, hub and gate on one loop, from start to drained. */
+/* daemon.c: one process of the daemon: feed, hub and gate on one loop, from start to drained. */
 #include "daemon/daemon.h"
 
 #include <ev.h>
@@ -16,14 +16,14 @@
 #include "hub/hub.h"
 #include "store/store.h"
 
-#define BEAT_US INT64_C(1000000) /* of a worker, for the process that looks after it */
+#define BEAT_US INT64_C(1000000) /* of a worker, for its supervisor */
 
 struct relay {
     struct config *config;
     struct ev_loop *loop;
     struct stats *stats;
     struct gate_sockets sockets;
-    pid_t guardian; /* of several workers; 0: this process is alone */
+    pid_t supervisor; /* of several workers; 0: this process is alone */
     bool *is_push_off;
     struct store *store;
     struct feed *feed; /* NULL without the role */
@@ -71,11 +71,11 @@ on_drained(void *ctx)
     ev_break(relay->loop, EVBREAK_ALL);
 }
 
-/* Whoever knocks now is refused, and knocks at another process's door. */
+/* New connections are refused, or go to another process. */
 static void
 stop_listening(struct relay *relay)
 {
-    if (relay->guardian == 0)
+    if (relay->supervisor == 0)
         gate_unlisten(relay->config, relay->sockets);
     else
         gate_sockets_close(relay->sockets);
@@ -83,13 +83,13 @@ stop_listening(struct relay *relay)
 }
 
 /*
- * A worker drains when its guardian says so. Who tells the whole group, as a terminal does, is
- * heard twice: what is meant is the guardian's to say, which has SIGINT for a second time.
+ * A worker drains when its supervisor sends SIGTERM. A terminal signals the whole process group, so
+ * a worker receives the signal twice: only the SIGINT of its supervisor means "stop at once".
  */
 static bool
-is_told_again(const struct relay *relay, int signal)
+is_second_stop(const struct relay *relay, int signal)
 {
-    return relay->is_draining && (relay->guardian == 0 || signal == SIGINT);
+    return relay->is_draining && (relay->supervisor == 0 || signal == SIGINT);
 }
 
 static void
@@ -98,7 +98,7 @@ on_stop(struct ev_loop *loop, ev_signal *signal, int events)
     struct relay *relay = signal->data;
 
     (void)events;
-    if (is_told_again(relay, signal->signum)) {
+    if (is_second_stop(relay, signal->signum)) {
         log_warn("relay", "signal %d again, stopping at once", signal->signum);
         ev_break(loop, EVBREAK_ALL);
     }
@@ -116,35 +116,34 @@ on_stop(struct ev_loop *loop, ev_signal *signal, int events)
 }
 
 static void
-read_key_again(struct relay *relay)
+reload_key(struct relay *relay)
 {
     char error[CONFIG_ERROR_MAX];
 
     switch (config_renew_key(relay->config, error)) {
     case CONFIG_KEY_FIXED:
-        log_warn("relay", "the key of tokens is not in a file: restart to change it");
+        log_warn("relay", "the auth key is not in a file: restart to change it");
         break;
     case CONFIG_KEY_BAD:
-        log_error("relay", "the key of tokens stays as it was: %s", error);
+        log_error("relay", "auth key unchanged: %s", error);
         break;
     case CONFIG_KEY_AS_WAS:
-        log_info("relay", "the file of the key of tokens is as it was%s",
+        log_info("relay", "auth key file unchanged%s",
                  relay->config->auth.previous != NULL
-                     ? "; the key before is believed until touch and SIGHUP"
+                     ? "; the previous key is accepted until touch and SIGHUP"
                      : "");
         break;
     case CONFIG_KEY_CHANGED:
-        log_info("relay",
-                 "the key of tokens is new; the one before is believed until touch and SIGHUP");
+        log_info("relay", "auth key changed; the previous key is accepted until touch and SIGHUP");
         break;
     case CONFIG_KEY_ALONE:
-        log_info("relay", "the key of tokens is the same; the one before is not believed any more");
+        log_info("relay", "auth key file written again with the same key: previous key revoked");
         break;
     }
     gate_take_key(relay->gate);
 }
 
-/* The certificate and the key of tokens are read again; all other settings only at a start. */
+/* Reloads the certificate and the auth key; all other settings need a restart. */
 static void
 on_hangup(struct ev_loop *loop, ev_signal *signal, int events)
 {
@@ -156,7 +155,7 @@ on_hangup(struct ev_loop *loop, ev_signal *signal, int events)
     if (relay->gate != NULL) {
         gate_new_certificate(relay->gate);
         if (relay->hub != NULL)
-            read_key_again(relay);
+            reload_key(relay);
     }
     service_tell("READY=1");
 }
@@ -169,8 +168,8 @@ obey_push(struct relay *relay)
 }
 
 /*
- * The kill switch: SIGUSR1 turns push off, SIGUSR2 on. Who was sent both knows not which came
- * first: off is safe. To a worker either says that its guardian knows.
+ * The kill switch: SIGUSR1 turns push off, SIGUSR2 on. The order of two pending signals is unknown:
+ * off is safe. For a worker either means that *is_push_off has changed.
  */
 static void
 on_push(struct ev_loop *loop, ev_signal *signal, int events)
@@ -178,7 +177,7 @@ on_push(struct ev_loop *loop, ev_signal *signal, int events)
     struct relay *relay = signal->data;
 
     (void)events;
-    if (relay->guardian == 0)
+    if (relay->supervisor == 0)
         *relay->is_push_off = signal->signum == SIGUSR1;
     if (signal->signum == SIGUSR1)
         ev_clear_pending(loop, &relay->push_on);
@@ -186,24 +185,24 @@ on_push(struct ev_loop *loop, ev_signal *signal, int events)
 }
 
 /*
- * Somebody asked this process over HTTP: it is meant for all workers, who are told by signal. Who
- * adopted them when their guardian died is not.
+ * A request over HTTP to this process is for all workers: their supervisor signals them. If it
+ * died, the process that adopted this one must not receive the signal.
  */
 static void
 switch_push(void *ctx, bool on)
 {
     struct relay *relay = ctx;
 
-    if (relay->guardian != 0 && getppid() != relay->guardian)
+    if (relay->supervisor != 0 && getppid() != relay->supervisor)
         return;
     *relay->is_push_off = !on;
-    if (relay->guardian == 0)
+    if (relay->supervisor == 0)
         obey_push(relay);
     else
-        (void)kill(relay->guardian, RELAY_SIGNAL_SWITCHED);
+        (void)kill(relay->supervisor, RELAY_SIGNAL_SWITCHED);
 }
 
-/* A worker is born with its guardian's mask: what is sent to it before now must not end it. */
+/* A worker inherits its supervisor's mask, so that early signals do not end it. */
 static void
 allow_signals(void)
 {
@@ -231,7 +230,7 @@ watch_signals(struct relay *relay)
     allow_signals();
 }
 
-/* The loop turns: whoever watches over this process is told so. */
+/* Reports to the supervisor and the service manager that the loop is running. */
 static void
 on_beat(struct ev_loop *loop, ev_timer *timer, int events)
 {
@@ -246,7 +245,7 @@ on_beat(struct ev_loop *loop, ev_timer *timer, int events)
 static void
 start_beat(struct relay *relay)
 {
-    int64_t every_us = relay->guardian != 0 ? BEAT_US : service_watchdog_us();
+    int64_t every_us = relay->supervisor != 0 ? BEAT_US : service_watchdog_us();
 
     ev_timer_init(&relay->beat, on_beat, (double)every_us / 1e6, (double)every_us / 1e6);
     relay->beat.data = relay;
@@ -255,8 +254,8 @@ start_beat(struct relay *relay)
 }
 
 /*
- * Each client is a descriptor: take all that the system allows, but no more than there can be:
- * libwebsockets has tables for all, and a container may allow a thousand million.
+ * Each client is a descriptor: raise the limit as far as the system allows, but not beyond what is
+ * needed: libwebsockets allocates tables for all, and a container may allow 10^9.
  */
 static void
 set_descriptor_limit(const struct config *config)
@@ -308,7 +307,7 @@ open_rooms(struct relay *relay)
     return true;
 }
 
-/* From the outside in, and the store before those whom its last answers go to. */
+/* From the outside in; the store before the rooms that its last replies go to. */
 static void
 close_rooms(struct relay *relay)
 {
@@ -320,7 +319,7 @@ close_rooms(struct relay *relay)
     hub_free(relay->hub);
 }
 
-/* A signal that comes when all is closed must not spoil the exit code. */
+/* A signal after everything is closed must not change the exit code. */
 static void
 refuse_signals(void)
 {
@@ -331,13 +330,13 @@ refuse_signals(void)
 }
 
 int
-relay_run(struct config *config, struct stats *stats, struct gate_sockets sockets, pid_t guardian,
+relay_run(struct config *config, struct stats *stats, struct gate_sockets sockets, pid_t supervisor,
           bool *is_push_off)
 {
     struct relay relay = {.config = config,
                           .stats = stats,
                           .sockets = sockets,
-                          .guardian = guardian,
+                          .supervisor = supervisor,
                           .is_push_off = is_push_off};
     bool is_open;
 

@@ -1,4 +1,4 @@
-/* workers.c: several processes behind one listening socket, and one that looks after them. */
+/* workers.c: several worker processes behind one listening socket, and their supervisor. */
 #include "daemon/daemon.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@
 #include "base/service.h"
 #include "gate/gate.h"
 
-#define RESTART_PAUSE_S 1 /* a worker that dies at once must not be started in a loop */
-#define STALL_US 3000000  /* the guardian itself looks each second */
+#define RESTART_PAUSE_S 1 /* no busy loop of a worker that dies at once */
+#define STALL_US 3000000  /* the supervisor checks each second */
 
 struct worker {
     pid_t pid;        /* 0: not running */
@@ -25,15 +25,15 @@ struct worker {
     struct stats *stats;
 };
 
-/* In memory that the guardian and its workers share. */
+/* In memory that the supervisor and its workers share. */
 struct shared {
-    bool is_push_off; /* what is wanted; each worker obeys once it is told that this has changed */
+    bool is_push_off; /* the wanted state; a signal to each worker announces a change */
     struct stats stats[CONFIG_WORKERS_MAX];
 };
 
 struct workers {
     struct config *config;
-    pid_t guardian;
+    pid_t supervisor;
     struct gate_sockets sockets;
     int count;
     struct worker each[CONFIG_WORKERS_MAX];
@@ -41,8 +41,8 @@ struct workers {
     struct shared *shared;
     bool is_stopping;
     int exit_code;
-    int64_t watchdog_us; /* 0: the service manager does not ask */
-    int64_t looked_us;   /* when it was last looked who is stuck */
+    int64_t watchdog_us; /* 0: the service manager has no watchdog */
+    int64_t checked_us;  /* time of the last check for stuck workers */
 };
 
 static int
@@ -50,8 +50,8 @@ run_worker(const struct workers *workers, const struct worker *worker)
 {
     struct config config = *workers->config;
 
-    /* A worker whose guardian was killed drains too. */
-    if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != workers->guardian)
+    /* A worker whose supervisor was killed drains too. */
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != workers->supervisor)
         return RELAY_EXIT_FAILED;
     service_leave();
     stats_reset_gauges(worker->stats);
@@ -59,7 +59,7 @@ run_worker(const struct workers *workers, const struct worker *worker)
     /* One slot has one reader. */
     if (worker != &workers->each[0])
         config.relay.roles &= ~(unsigned)CONFIG_ROLE_FEED;
-    return relay_run(&config, worker->stats, workers->sockets, workers->guardian,
+    return relay_run(&config, worker->stats, workers->sockets, workers->supervisor,
                      &workers->shared->is_push_off);
 }
 
@@ -89,7 +89,7 @@ start_due(struct workers *workers)
 }
 
 static void
-tell_all(const struct workers *workers, int signal)
+signal_all(const struct workers *workers, int signal)
 {
     for (int i = 0; i < workers->count; i++)
         if (workers->each[i].pid != 0)
@@ -103,7 +103,7 @@ stop(struct workers *workers, int exit_code)
         gate_unlisten(workers->config, workers->sockets);
         service_tell_stopping(workers->config->gate.drain_ms);
     }
-    tell_all(workers, workers->is_stopping ? SIGINT : SIGTERM);
+    signal_all(workers, workers->is_stopping ? SIGINT : SIGTERM);
     workers->is_stopping = true;
     workers->exit_code = exit_code;
 }
@@ -126,7 +126,7 @@ on_ended(struct workers *workers, struct worker *worker, int status)
     } else if (has_failed && !was_another) {
         log_error("workers", "worker %d could not serve, stopping all", pid);
         stop(workers, RELAY_EXIT_FAILED);
-    } else if (has_failed) { /* say a certificate that is just being replaced: the others serve */
+    } else if (has_failed) { /* such as a certificate being replaced: the others serve */
         log_error("workers", "worker %d could not serve, starting another", pid);
     } else if (WIFSIGNALED(status)) {
         log_error("workers", "worker %d was killed by signal %d, starting another", pid,
@@ -157,7 +157,7 @@ any_runs(const struct workers *workers)
     return false;
 }
 
-/* For those that are started later; what became of it, each worker says. */
+/* For workers that are started later; each running worker logs its own result. */
 static void
 renew_key(const struct workers *workers)
 {
@@ -166,7 +166,7 @@ renew_key(const struct workers *workers)
     (void)config_renew_key(workers->config, error);
 }
 
-/* Signals that wait are taken by number, not as they came: where both wait, off is safe. */
+/* Pending signals are delivered by number, not in order: with both pending, off is safe. */
 static void
 switch_push(struct workers *workers, int signal)
 {
@@ -179,11 +179,11 @@ switch_push(struct workers *workers, int signal)
         (void)sigtimedwait(&on, NULL, &now);
     if (signal != RELAY_SIGNAL_SWITCHED)
         workers->shared->is_push_off = signal == SIGUSR1;
-    tell_all(workers, SIGUSR1);
+    signal_all(workers, SIGUSR1);
 }
 
 static void
-pass_on(struct workers *workers, int signal)
+forward(struct workers *workers, int signal)
 {
     if (signal == SIGUSR1 || signal == SIGUSR2 || signal == RELAY_SIGNAL_SWITCHED) {
         switch_push(workers, signal);
@@ -193,29 +193,29 @@ pass_on(struct workers *workers, int signal)
         service_tell_reloading();
         renew_key(workers);
     }
-    tell_all(workers, signal);
+    signal_all(workers, signal);
     if (signal == SIGHUP)
         service_tell("READY=1");
 }
 
 /*
- * Under a watchdog, a worker whose loop no longer turns is killed, and so another is started.
- * Unless the guardian stood still itself.
+ * Under a watchdog, a worker whose loop is stuck is killed and so restarted, unless the supervisor
+ * itself was suspended.
  */
 static void
 feed_watchdog(struct workers *workers)
 {
     int64_t now_us = clock_monotonic_us();
-    /* Then so did they, as all of a machine or a container that was paused. */
-    bool stood_still = now_us - workers->looked_us > STALL_US;
+    /* Then the workers were suspended too, as when a machine or a container is paused. */
+    bool was_suspended = now_us - workers->checked_us > STALL_US;
 
-    workers->looked_us = now_us;
+    workers->checked_us = now_us;
     if (workers->watchdog_us == 0)
         return;
     for (int i = 0; i < workers->count; i++) {
         const struct worker *worker = &workers->each[i];
 
-        if (stood_still)
+        if (was_suspended)
             worker->stats->beat_us = now_us;
         if (worker->pid == 0 || now_us - worker->stats->beat_us <= 2 * workers->watchdog_us)
             continue;
@@ -226,7 +226,7 @@ feed_watchdog(struct workers *workers)
 }
 
 static void
-look_after(struct workers *workers)
+supervise(struct workers *workers)
 {
     const struct timespec second = {.tv_sec = 1};
 
@@ -239,7 +239,7 @@ look_after(struct workers *workers)
         if (signal == SIGTERM || signal == SIGINT)
             stop(workers, workers->exit_code);
         else if (signal > 0 && signal != SIGCHLD)
-            pass_on(workers, signal);
+            forward(workers, signal);
         reap(workers);
         feed_watchdog(workers);
     }
@@ -265,7 +265,7 @@ static int
 run_several(struct config *config, struct gate_sockets sockets)
 {
     struct workers workers = {.config = config,
-                              .guardian = getpid(),
+                              .supervisor = getpid(),
                               .sockets = sockets,
                               .count = config->gate.workers,
                               .shared = share(config->gate.workers),
@@ -287,14 +287,14 @@ run_several(struct config *config, struct gate_sockets sockets)
     log_info("workers", "starting %d workers, pid %d", workers.count, (int)getpid());
     start_due(&workers);
     service_tell("READY=1");
-    look_after(&workers);
+    supervise(&workers);
     munmap(workers.shared, sizeof(*workers.shared));
     return workers.exit_code;
 }
 
 /*
- * What would end us before it is handled waits. And who started us may have ignored the ends of
- * children, which those whom it starts inherit: then nobody could be waited for.
+ * Blocks signals that would end the process before it handles them. The parent may have ignored
+ * SIGCHLD, which is inherited: waitpid would then find no child.
  */
 static void
 prepare_signals(void)

@@ -53,24 +53,24 @@ for my $workers (1, 2)
     my $stays = Clairon::Test::RawSocket->user($relay, 'u2', token => token(sub => 'u2', secret => $first));
     write_key($second);
     is($lets_in->($second), 'no', "$workers: a file that changes changes nothing yet");
-    $reload->('is new');
+    $reload->('auth key changed');
     is($lets_in->($second), 'yes', "$workers: after SIGHUP the new key");
     is($lets_in->($first),  'yes', "$workers: and still the one before");
     write_key('too short');
-    $reload->('stays as it was');
+    $reload->('auth key unchanged: ');
     is($lets_in->($second), 'yes', "$workers: a file that holds no key changes nothing");
     unlink $file;
-    $reload->('stays as it was');
+    $reload->('auth key unchanged: ');
     is($lets_in->($first), 'yes', "$workers: nor does one that is gone");
     write_key($third);
-    $reload->('is new');
+    $reload->('auth key changed');
     is($lets_in->($third),  'yes', "$workers: the third key");
     is($lets_in->($second), 'yes', "$workers: and the second");
     is($lets_in->($first),  'no',  "$workers: but the first no more");
-    $reload->('is as it was; the key before is believed');
+    $reload->('auth key file unchanged; the previous key is accepted');
     is($lets_in->($second), 'yes', "$workers: SIGHUP for something else ends no rotation");
     utime time() + 5, time() + 5, $file;
-    $reload->('is the same');
+    $reload->('previous key revoked');
     is($lets_in->($third),  'yes', "$workers: SIGHUP once it was touched: the third");
     is($lets_in->($second), 'no',  "$workers: alone");
     $stays->say({ t => 'ping' });
@@ -78,7 +78,7 @@ for my $workers (1, 2)
     if ($workers > 1)
     {
         write_key($second);
-        $reload->('is new');
+        $reload->('auth key changed');
         kill KILL => (Clairon::Test::children($relay->pid))[0];
         wait_until('another worker runs', sub { $workers < (() = $relay->log_text =~ /started, pid/g) });
         is($lets_in->($second), 'yes', "$workers: a worker that is started later knows the new key");

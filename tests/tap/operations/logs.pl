@@ -40,7 +40,7 @@ for my $format (sort keys %fault_of)
     $relay->wait_for_log(qr/trying again/);
     wait_until('the feed is back', sub { ($relay->get('/readyz'))[0] == 200 });
     kill HUP => $relay->{pid};
-    $relay->wait_for_log(qr/key of tokens/);
+    $relay->wait_for_log(qr/auth key/);
     $relay->stop;
 
     my $log = slurp_file($relay->{log});
