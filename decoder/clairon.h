@@ -222,7 +222,7 @@ struct decoder {
     TimeLineID timeline;      /* of the server, as the stream began */
 };
 
-/* clairon.c */
+/* transaction.c */
 extern void clairon_begin(LogicalDecodingContext *ctx, ReorderBufferTXN *txn);
 extern void clairon_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation relation,
                            ReorderBufferChange *change);

@@ -1,5 +1,5 @@
 /* feed.c: the life of a feed: it waits, connects, streams, and starts over. */
-#include "feed/feed_private.h"
+#include "feed/feed_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "feed/feed_errors.h"
-#include "feed/feed_private.h"
+#include "feed/feed_parts.h"
 #include "store/topic_prefix.h"
 
 #define COMMAND_MAX 2048

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "feed/feed_private.h"
+#include "feed/feed_parts.h"
 
 /* PostgreSQL can be built with WAL pages of up to 64 kB. */
 #define WAL_PAGE_BYTES_MAX (64 * 1024)

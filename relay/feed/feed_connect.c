@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "feed/feed_private.h"
+#include "feed/feed_parts.h"
 
 #define COMMAND_MAX 2048
 #define KNOWN_US 30000000

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "feed/feed_private.h"
+#include "feed/feed_parts.h"
 
 #define LINE_MAX_LEN 1024
 

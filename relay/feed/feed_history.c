@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "feed/feed_private.h"
+#include "feed/feed_parts.h"
 
 /* The store does what is asked and then comes back as after a break, and the feed with it. */
 static void

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "feed/feed_private.h"
+#include "feed/feed_parts.h"
 
 #define LIST_MAX 16384
 

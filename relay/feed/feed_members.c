@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "feed/feed_private.h"
+#include "feed/feed_parts.h"
 
 /* True until a copy was completed: then the progress is beyond (0, FRAME_ORDINAL_COMMIT). */
 bool

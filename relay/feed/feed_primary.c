@@ -1,6 +1,6 @@
 /* feed_primary.c: asks the primary to log what a new slot on its standby waits for. */
 #include "base/log.h"
-#include "feed/feed_private.h"
+#include "feed/feed_parts.h"
 
 #define ASK_EVERY_S 1.0
 

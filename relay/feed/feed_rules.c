@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "feed/feed_private.h"
+#include "feed/feed_parts.h"
 
 #define IDLE_S 10.0      /* then the connection goes */
 #define FRESH_US 1000000 /* rules younger than this are not read again */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "feed/feed_private.h"
+#include "feed/feed_parts.h"
 
 #define COMMAND_MAX 2048
 

@@ -1,6 +1,6 @@
 /* feed_standby.c: notices when nothing new reaches the standby that the feed reads. */
 #include "base/log.h"
-#include "feed/feed_private.h"
+#include "feed/feed_parts.h"
 
 #define ASK_EVERY_S 10.0
 #define STALLED_AFTER 2 /* answers in a row: a WAL receiver may just be starting */

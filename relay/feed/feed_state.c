@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "feed/feed_errors.h"
-#include "feed/feed_private.h"
+#include "feed/feed_parts.h"
 
 #define FEED_STANDBY_RETRY_S 0.5
 #define REASON_MAX 2048

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "feed/feed_private.h"
+#include "feed/feed_parts.h"
 #include "wire/traceparent.h"
 
 #define LAG_QUIET_US 2000000 /* nothing came for so long: there is nothing more */

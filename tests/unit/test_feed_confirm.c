@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "feed/feed_private.h"
+#include "feed/feed_parts.h"
 #include "store/shards/store_private.h"
 #include "store/shards/replicas.h"
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "feed/feed_private.h"
+#include "feed/feed_parts.h"
 
 #define REFUSED                                                                                    \
     "connection to server at \"h\", port 5432 failed: FATAL:  password authentication failed"

@@ -9,7 +9,7 @@
 
 #include "base/memory.h"
 #include "decoder/protocol/frame.h"
-#include "feed/feed_private.h"
+#include "feed/feed_parts.h"
 #include "store/shards/store_private.h"
 
 static void

@@ -1,4 +1,4 @@
-/* clairon.c: what is done at each step of a transaction, in the order of its life. */
+/* transaction.c: what is done at each step of a transaction, in the order of its life. */
 #include "clairon.h"
 
 #include "catalog/namespace.h"

@@ -1,5 +1,5 @@
 /*
- * feed_private.h: the feed, made of the parts that own its state: the link, the slot, the batch and
+ * feed_parts.h: the feed, made of the parts that own its state: the link, the slot, the batch and
  * those in flight, the copy of memberships, confirmation, feedback, and queries beside the stream.
  *
  * The files call one way: feed.c (life and events) above feed_connect.c (which step is next) above
@@ -7,8 +7,8 @@
  * above feed_state.c (the only way back to WAITING), above the parts, which know only their own
  * state.
  */
-#ifndef CLAIRON_FEED_FEED_PRIVATE_H
-#define CLAIRON_FEED_FEED_PRIVATE_H
+#ifndef CLAIRON_FEED_FEED_PARTS_H
+#define CLAIRON_FEED_FEED_PARTS_H
 
 #include <ev.h>
 #include <stdbool.h>
