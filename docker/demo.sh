@@ -351,7 +351,6 @@ supervise() {
                 relay_restarts_left=$((relay_restarts_left - 1))
                 step "the relay was killed by signal $((status - 128))"
                 start_relay
-                ready relay 30 http_ok "$relay_port" /readyz
                 continue 2
             fi
             fail "$name ended by itself (status $status)"

@@ -15,6 +15,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -245,6 +246,8 @@ class Stack:
         if self.store:
             self.store.close()
         if self.demo:
+            if self.demo.poll() is not None:
+                print("docker/demo.sh ended by itself:\n" + "".join(self.output[-40:]), file=sys.stderr)
             end(self.demo)
             self.demo.stdout.close()
             self.demo = None

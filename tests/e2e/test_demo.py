@@ -184,6 +184,16 @@ class DemoPage(BrowserCase):
         connections = self.browser.js("return document.querySelector('.pane').dataset.connections")
         self.assertEqual(connections, "2")
 
+    def test_a_relay_that_is_killed_while_it_starts_is_started_again(self):
+        if not self.stack.demo:
+            self.skipTest("nothing starts the relay of this demo again")
+        for _ in range(3):
+            self.stack.relay.kill()
+        wait_for("a relay again", self.stack.relay.pid)
+        (u1,) = self.open("u1")
+        u1.wait_words(self.retitle("u1"))
+        self.assertIsNone(self.stack.demo.poll())
+
     def test_each_step_of_the_start_is_printed(self):
         if not self.stack.demo:
             self.skipTest("this demo's output is not known")
