@@ -56,6 +56,7 @@ wait_until('all have all', sub {
     }
     if (++$rounds % 10 == 0)
     {
+        $at{comes} = take('comes', $client{comes}, $at{comes});    # what came while the others ran
         my $pos = $client{comes}->pos;
         $client{comes}->close;
         $client{comes} = $relay->client('comes', pos => $pos);
