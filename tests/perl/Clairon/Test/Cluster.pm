@@ -26,7 +26,10 @@ sub init
     # The method of PostgreSQL 15 knows no template, that of 16 none with options of initdb.
     local *PostgreSQL::Test::Utils::system_or_bail = sub {
         return $run->(@_) unless $_[0] eq 'initdb';
-        return $run->('cp', '-a', $template, $self->data_dir);
+        $run->('cp', '-a', $template, $self->data_dir);
+        # A checkout that is made readable as a whole has a template that is readable too.
+        chmod 0700, $self->data_dir or die 'could not chmod ' . $self->data_dir . ": $!";
+        return;
     };
     return $self->SUPER::init(@options);
 }
