@@ -69,17 +69,18 @@ release(struct shown *item)
 static void
 push(struct hub *hub, struct shown item)
 {
-    if (hub->shown_count == hub->shown_room) {
-        hub->shown_room = hub->shown_room == 0 ? 64 : hub->shown_room * 2;
-        hub->shown = memory_grow(hub->shown, hub->shown_room * sizeof(*hub->shown));
+    if (hub->shown.count == hub->shown.room) {
+        hub->shown.room = hub->shown.room == 0 ? 64 : hub->shown.room * 2;
+        hub->shown.items =
+            memory_grow(hub->shown.items, hub->shown.room * sizeof(*hub->shown.items));
     }
-    hub->shown[hub->shown_count++] = item;
+    hub->shown.items[hub->shown.count++] = item;
 }
 
 static bool
 has_room(const struct session *session)
 {
-    if (session->hub->shown_count < SHOWN_MAX)
+    if (session->hub->shown.count < SHOWN_MAX)
         return true;
     /* Not lost: it stays pending and is shown at the user's next connect. */
     log_warn(session->client.name,
@@ -94,7 +95,7 @@ add(struct session *session, struct shown item)
 
     item.user = memory_text(session->client.user, strlen(session->client.user));
     push(hub, item);
-    if (hub->shown_calls == 0 || hub->shown_count >= SHOWN_IN_ONE_CALL)
+    if (hub->shown.calls == 0 || hub->shown.count >= SHOWN_IN_ONE_CALL)
         shown_flush(hub);
 }
 
@@ -187,8 +188,8 @@ take_answer(struct hub *hub, const struct shown *item)
 static void
 end_call(struct hub *hub, struct shown_call *call)
 {
-    DL_DELETE(hub->shown_asked, call);
-    hub->shown_calls--;
+    DL_DELETE(hub->shown.asked, call);
+    hub->shown.calls--;
     for (size_t i = 0; i < call->count && !hub->closing; i++)
         take_answer(hub, &call->items[i]);
     for (size_t i = 0; i < call->count; i++)
@@ -201,7 +202,7 @@ take_answers(struct hub *hub)
 {
     struct shown_call *call;
 
-    while ((call = hub->shown_asked) != NULL && call->state != SHOWN_ASKED &&
+    while ((call = hub->shown.asked) != NULL && call->state != SHOWN_ASKED &&
            (call->state == SHOWN_ANSWERED || hub->closing))
         end_call(hub, call);
 }
@@ -217,7 +218,7 @@ on_reported(void *ctx, enum rc rc, const size_t *unowed, size_t unowed_count)
             call->items[unowed[i]].is_unowed = true;
     }
     call->state = rc == RC_OK ? SHOWN_ANSWERED : SHOWN_FAILED;
-    hub->shown_failed += rc != RC_OK;
+    hub->shown.failed += rc != RC_OK;
     take_answers(hub);
     if (hub->closing)
         return;
@@ -261,12 +262,12 @@ ask_again(struct hub *hub)
 {
     struct shown_call *call;
 
-    DL_FOREACH (hub->shown_asked, call) {
+    DL_FOREACH (hub->shown.asked, call) {
         if (call->state != SHOWN_FAILED)
             continue;
         if (ask(hub, call) != RC_OK)
             return RC_AGAIN;
-        hub->shown_failed--;
+        hub->shown.failed--;
     }
     return RC_OK;
 }
@@ -274,36 +275,37 @@ ask_again(struct hub *hub)
 static enum rc
 send_some(struct hub *hub)
 {
-    size_t count = hub->shown_count < SHOWN_IN_ONE_CALL ? hub->shown_count : SHOWN_IN_ONE_CALL;
+    size_t count = hub->shown.count < SHOWN_IN_ONE_CALL ? hub->shown.count : SHOWN_IN_ONE_CALL;
     struct shown_call *call = memory_new(sizeof(*call) + count * sizeof(*call->items));
 
     call->hub = hub;
     call->count = count;
-    memcpy(call->items, hub->shown, count * sizeof(*call->items));
+    memcpy(call->items, hub->shown.items, count * sizeof(*call->items));
     if (ask(hub, call) != RC_OK) {
         free(call);
         return RC_AGAIN;
     }
-    DL_APPEND(hub->shown_asked, call);
-    hub->shown_calls++;
-    hub->shown_count -= count;
-    memmove(hub->shown, hub->shown + count, hub->shown_count * sizeof(*hub->shown));
+    DL_APPEND(hub->shown.asked, call);
+    hub->shown.calls++;
+    hub->shown.count -= count;
+    memmove(hub->shown.items, hub->shown.items + count,
+            hub->shown.count * sizeof(*hub->shown.items));
     return RC_OK;
 }
 
 bool
 shown_waits(const struct hub *hub)
 {
-    return hub->shown_count > 0 || hub->shown_failed > 0;
+    return hub->shown.count > 0 || hub->shown.failed > 0;
 }
 
 void
 shown_flush(struct hub *hub)
 {
     if (!shown_waits(hub) || !store_is_up(hub->store) ||
-        (hub->shown_failed > 0 && ask_again(hub) != RC_OK))
+        (hub->shown.failed > 0 && ask_again(hub) != RC_OK))
         return;
-    while (hub->shown_count > 0 && hub->shown_calls < SHOWN_CALLS_MAX) {
+    while (hub->shown.count > 0 && hub->shown.calls < SHOWN_CALLS_MAX) {
         if (send_some(hub) != RC_OK)
             return;
     }
@@ -313,7 +315,7 @@ void
 shown_free(struct hub *hub)
 {
     take_answers(hub);
-    for (size_t i = 0; i < hub->shown_count; i++)
-        release(&hub->shown[i]);
-    free(hub->shown);
+    for (size_t i = 0; i < hub->shown.count; i++)
+        release(&hub->shown.items[i]);
+    free(hub->shown.items);
 }

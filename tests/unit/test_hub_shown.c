@@ -202,13 +202,13 @@ test_no_ack_goes_before_a_report_that_waits(void **state)
     (void)state;
     ack_calls = 0;
     hub.stats = &stats;
-    hub.shown_calls += 1000;
+    hub.shown.calls += 1000;
     shown_add(&session, note);
     acks_add(&hub, "u1", "00000000-0000-0000-0000-000000000003", 0);
     acks_flush(&hub);
     assert_int_equal(call_count, 2);
     assert_int_equal(ack_calls, 0);
-    hub.shown_calls -= 1000;
+    hub.shown.calls -= 1000;
     acks_flush(&hub);
     assert_int_equal(call_count, 3);
     assert_int_equal(ack_calls, 1);

@@ -22,7 +22,7 @@ set_up(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
 
-    fixture->hub.shown_calls = 1;
+    fixture->hub.shown.calls = 1;
     fixture->session = (struct session){.state = SESSION_LIVE,
                                         .hub = &fixture->hub,
                                         .inflight = {.size = 2},
@@ -59,7 +59,7 @@ test_it_is_full_at_its_size(void **state)
     assert_false(window_enter(&f->session, f->notes[2]));
     assert_true(inbox_is_deferred(&f->session.inbox));
     assert_int_equal(f->hub.deferred_count, 1);
-    assert_int_equal(f->hub.shown_count, 1); /* the store is asked whether it is owed */
+    assert_int_equal(f->hub.shown.count, 1); /* the store is asked whether it is owed */
     window_forget(&f->session, f->notes[1]->frame.as.note.id);
     assert_false(window_enter(&f->session, f->notes[3])); /* the other one was there first */
     assert_true(window_enter_owed(&f->session, f->notes[2]));
@@ -92,7 +92,7 @@ test_it_is_shown_again_only_when_written_and_missed(void **state)
     window_miss(&f->session, f->notes[0]); /* still queued: that showing is enough */
     assert_false(window_enter(&f->session, f->notes[0]));
     window_wrote(&f->session, f->notes[0]);
-    assert_int_equal(f->hub.shown_count, 1);
+    assert_int_equal(f->hub.shown.count, 1);
     assert_false(window_enter(&f->session, f->notes[0]));
     window_miss(&f->session, f->notes[0]);
     assert_true(window_enter(&f->session, f->notes[0]));
@@ -123,7 +123,7 @@ test_what_was_acked_meanwhile_is_not_reported(void **state)
     assert_true(window_enter(&f->session, f->notes[0]));
     window_forget(&f->session, f->notes[0]->frame.as.note.id);
     window_wrote(&f->session, f->notes[0]);
-    assert_int_equal(f->hub.shown_count, 0);
+    assert_int_equal(f->hub.shown.count, 0);
     assert_true(window_enter(&f->session, f->notes[1]));
     window_drop(&f->session, f->notes[1]);
     window_drop(&f->session, f->notes[1]);
@@ -147,7 +147,7 @@ test_reconciling_drops_what_is_not_confirmed(void **state)
     window_drop_refuted(&f->session);
     assert_int_equal(f->session.inflight.count, 1);
     assert_int_equal(f->session.inflight.entries[0].id[15], 1);
-    assert_int_equal(f->hub.shown_count, 3); /* the store is told of that one again */
+    assert_int_equal(f->hub.shown.count, 3); /* the store is told of that one again */
     assert_false(inbox_is_reconciling(&f->session.inbox));
 }
 
@@ -158,7 +158,7 @@ test_a_reconciliation_wanted_during_a_reading_is_for_the_next_one(void **state)
 
     assert_true(window_enter(&f->session, f->notes[0]));
     window_wrote(&f->session, f->notes[0]);
-    f->hub.shown_count = 0; /* as if it were reported: nothing holds up the inbox */
+    f->hub.shown.count = 0; /* as if it were reported: nothing holds up the inbox */
     f->session.state = SESSION_INBOX;
     session_doubt(&f->session);
     window_drop_refuted(&f->session); /* at the end of the inbox, begun before */
@@ -168,7 +168,7 @@ test_a_reconciliation_wanted_during_a_reading_is_for_the_next_one(void **state)
     assert_int_equal(f->session.state, SESSION_INBOX);
     window_drop_refuted(&f->session);
     assert_int_equal(f->session.inflight.count, 0);
-    f->hub.shown_count = 1;
+    f->hub.shown.count = 1;
 }
 
 /* The answer that is under way may have been made before what the new question is about. */
