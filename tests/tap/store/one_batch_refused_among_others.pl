@@ -9,6 +9,7 @@ use Test::More;
 my $ROWS   = 2000;            # of 800 bytes and more: several batches at once
 my $READ   = 16 * 1024;       # what the store reads of each connection in turn
 my $ROUNDS = 20;              # so many of those it is full for: about one batch
+my $TRIES  = 10;
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
@@ -22,31 +23,45 @@ wait_until('the first row is stored', sub { $store->entries == 1 });
 sub command { return '*' . @_ . "\r\n" . join '', map { '$' . length . "\r\n$_\r\n" } @_ }
 
 # While the store stands still, the relay sends it all that may be on its way, and we that it is full, and that it is not.
-my $link   = $store->link;
-my $handed = $relay->metric('clairon_feed_frames_total');
-kill STOP => $store->{pid};
-$pg->safe_psql('postgres', "INSERT INTO t SELECT i, repeat('x', 800) FROM generate_series(1, $ROWS) i");
-# Each question for a metric is a turn of the relay's loop, in which it reads what it may still take.
-wait_until('batches wait for the store, and PostgreSQL for the relay', sub {
-    my $waits_for = $pg->safe_psql('postgres', 'SELECT wait_event FROM pg_stat_activity JOIN pg_stat_replication USING (pid)');
-    my $frames    = $relay->metric('clairon_feed_frames_total');
-    my $more      = $frames > $handed;
-    $handed = $frames;
-    return $waits_for eq 'WalSenderWriteData' && $frames > 500 && !$more;
-});
-my $bytes = command(qw(CONFIG SET maxmemory 1)) . command('ECHO', 'x' x ($READ - 30)) x $ROUNDS
-  . command(qw(CONFIG SET maxmemory 0));
-my $pid = fork // die "could not fork: $!";
-if ($pid == 0) { print {$link} $bytes; $link->flush; kill CONT => $store->{pid}; POSIX::_exit(0) }
-kill CONT => $store->{pid};
-Clairon::Test::Store::read_answer($link) for 1 .. $ROUNDS + 2;
-waitpid $pid, 0;
-wait_until('the last row is stored', sub {
-    my $last = $store->ask('XREVRANGE', $store->shared('stream'), '+', '-', 'COUNT', 1)->[0];
-    return "@{ $last->[1] }" =~ /"after":\{"id":$ROWS\b/;
-});
+sub refuse_one_batch
+{
+    my ($first, $last) = @_;
+    my $link   = $store->link;
+    my $handed = $relay->metric('clairon_feed_frames_total');
+    my $before = $handed;
+    kill STOP => $store->{pid};
+    $pg->safe_psql('postgres', "INSERT INTO t SELECT i, repeat('x', 800) FROM generate_series($first, $last) i");
+    # Each question for a metric is a turn of the relay's loop, in which it reads what it may still take.
+    wait_until('batches wait for the store, and PostgreSQL for the relay', sub {
+        my $waits_for = $pg->safe_psql('postgres', 'SELECT wait_event FROM pg_stat_activity JOIN pg_stat_replication USING (pid)');
+        my $frames    = $relay->metric('clairon_feed_frames_total');
+        my $more      = $frames > $handed;
+        $handed = $frames;
+        return $waits_for eq 'WalSenderWriteData' && $frames > $before + 500 && !$more;
+    });
+    my $bytes = command(qw(CONFIG SET maxmemory 1)) . command('ECHO', 'x' x ($READ - 30)) x $ROUNDS
+      . command(qw(CONFIG SET maxmemory 0));
+    my $pid = fork // die "could not fork: $!";
+    if ($pid == 0) { print {$link} $bytes; $link->flush; kill CONT => $store->{pid}; POSIX::_exit(0) }
+    kill CONT => $store->{pid};
+    Clairon::Test::Store::read_answer($link) for 1 .. $ROUNDS + 2;
+    waitpid $pid, 0;
+    wait_until('the last row is stored', sub {
+        my $entry = $store->ask('XREVRANGE', $store->shared('stream'), '+', '-', 'COUNT', 1)->[0];
+        return "@{ $entry->[1] }" =~ /"after":\{"id":$last\b/;
+    });
+}
+
+# How the store's turns fall decides whether a whole batch arrives while it is full.
+my $sent = 0;
+for (1 .. $TRIES)
+{
+    refuse_one_batch($sent + 1, $sent + $ROWS);
+    $sent += $ROWS;
+    last if $relay->metric('clairon_store_errors_total') > 0;
+}
 my @ids = map { $_->{data} =~ /"after":\{"id":(\d+)/ } $store->entries;
-is_deeply(\@ids, [ 0 .. $ROWS ], 'each row is stored once, in order');
+is_deeply(\@ids, [ 0 .. $sent ], 'each row is stored once, in order');
 cmp_ok($relay->metric('clairon_store_errors_total'), '>', 0, 'and the store did refuse some');
 
 done_testing();
