@@ -172,7 +172,8 @@ cli_store_open(const char *command, const char *path, int argc, char **argv, int
 {
     /* Only the store's settings matter: whoever asks need not hold the relay's secrets. */
     static char only_feed[] = "--relay.roles=feed", unused[] = "--feed.conninfo=dbname=unused";
-    static char *const forced[] = {only_feed, unused, NULL};
+    static char no_primary[] = "--feed.primary_conninfo=";
+    static char *const forced[] = {only_feed, unused, no_primary, NULL};
     struct config config = {0};
     char config_error[CONFIG_ERROR_MAX], store_error[DIRECT_ERROR_MAX];
     struct direct *direct = NULL;

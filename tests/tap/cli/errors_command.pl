@@ -40,6 +40,7 @@ sub expired
 my ($code, $out, $err) = errors('list');
 is_deeply([ $code, $out, $err ], [ 0, '', "the error log is empty\n" ], 'an empty log is reported, on standard error');
 is_deeply([ errors('list', '--json') ], [ 0, '', "the error log is empty\n" ], 'with --json too');
+is((errors('list', '--feed.primary_conninfo=passfile=/nonexistent'))[0], 0, "the relay's secrets are not needed");
 is((errors('redrive', '--all'))[1], "redrove 0 entries for 0 users\n", 'a redrive of nothing');
 
 # A table with a header.
