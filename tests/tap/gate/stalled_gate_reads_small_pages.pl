@@ -40,7 +40,10 @@ kill CONT => $reader->pid;
 wait_read(1 + MANY);
 my $grown = most() - $before;
 note("grown by $grown kB");
-cmp_ok($grown, '<', MANY * LARGE / 1024, 'large notifications are not read all at once');
+SKIP: {
+    skip 'a sanitizer has memory of its own', 1 if Clairon::Test::is_sanitized();
+    cmp_ok($grown, '<', MANY * LARGE / 1024, 'large notifications are not read all at once');
+}
 is($_->stop, 0, 'SIGTERM ends the relay in good order') for $writer, $reader;
 
 done_testing();

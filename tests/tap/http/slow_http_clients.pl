@@ -46,7 +46,10 @@ for my $n (1 .. 30)
 is_deeply(\@seen, [ 1 .. 30 ], 'who reads gets all');
 my $grown = kilobytes() - $before;
 note("grown by $grown kB");
-cmp_ok($grown, '<', 45_000, 'who does not read costs little memory');
+SKIP: {
+    skip 'a sanitizer has memory of its own', 1 if Clairon::Test::is_sanitized();
+    cmp_ok($grown, '<', 45_000, 'who does not read costs little memory');
+}
 wait_until('they are let go', sub { $relay->metric('clairon_gate_streams') == 1 });
 pass('who takes nothing is let go');
 my $place = $deaf[0]{id};
