@@ -179,35 +179,36 @@ read_place(struct gate_request *request, const char *name, bool *ret_is_given,
     return false;
 }
 
-void
-gate_console_errors(struct gate_request *request)
+typedef enum rc entries_query(struct store *store, const struct entry_id *place,
+                              store_described *done, void *ctx);
+
+/* Asks the store for the entries before or after the one that the query string names, if any. */
+static void
+ask_from_place(struct gate_request *request, const char *name, entries_query *query,
+               store_described *done)
 {
     struct store_request *store_request;
-    struct entry_id before;
+    struct entry_id place;
     bool is_given;
 
-    if (!read_place(request, "before=", &is_given, &before))
+    if (!read_place(request, name, &is_given, &place))
         return;
     store_request = store_request_new(request);
-    if (store_errors(store_of(request), is_given ? &before : NULL, on_errors, store_request) !=
-        RC_OK)
+    if (query(store_of(request), is_given ? &place : NULL, done, store_request) != RC_OK)
         store_request_failed(store_request);
 }
 
-/* The live tail asks again and again while somebody looks at it: nothing is kept in between. */
+void
+gate_console_errors(struct gate_request *request)
+{
+    ask_from_place(request, "before=", store_errors, on_errors);
+}
+
+/* The live tail asks repeatedly while a console shows it: no state is kept between requests. */
 void
 gate_console_latest(struct gate_request *request)
 {
-    struct store_request *store_request;
-    struct entry_id after;
-    bool is_given;
-
-    if (!read_place(request, "after=", &is_given, &after))
-        return;
-    store_request = store_request_new(request);
-    if (store_latest(store_of(request), is_given ? &after : NULL, on_latest, store_request) !=
-        RC_OK)
-        store_request_failed(store_request);
+    ask_from_place(request, "after=", store_latest, on_latest);
 }
 
 void
