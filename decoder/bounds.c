@@ -33,8 +33,8 @@
 /*
  * The time that an owner's slow expressions have used. A few calls cannot be interrupted, and a row
  * may cost a little less than the timeout each time. So what a run takes beyond FREE_US is charged
- * to the owner, who has SAVED_TIMEOUTS timeouts at first and one REFILL_SHARE of the time that
- * passes: decoding continues for the other owners, whatever this one writes.
+ * to the owner. Its account starts with SAVED_TIMEOUTS timeouts and refills by one REFILL_SHARE of
+ * real time: decoding continues for the other owners, whatever this one writes.
  *
  * A new connection begins with full accounts. An owner cannot cause one (no error of an expression
  * ends the session), so the owner gains at most SAVED_TIMEOUTS timeouts for each that something

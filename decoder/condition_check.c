@@ -124,7 +124,7 @@ ranks_text(Oid function)
     }
 }
 
-/* Checks run as the table's owner, who is trusted with what the administrator has installed. */
+/* Checks run with the table owner's rights. What the administrator has installed is trusted. */
 static bool
 owner_is_trusted(void)
 {

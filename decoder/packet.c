@@ -3,8 +3,8 @@
  *
  * A write costs more than ten rows' rendering, so while there is WAL to decode a packet goes on
  * over the ends of small transactions. It never waits for WAL: the reader asks for every page of
- * it, and page_hook.c flushes the packet first. Nor does it wait out a long transaction, which
- * could tell the receiver of its progress while it lasts.
+ * it, and page_hook.c flushes the packet first. Nor is it held during a long transaction, so that
+ * progress messages reach the receiver meanwhile.
  */
 #include "clairon.h"
 

@@ -39,9 +39,9 @@ server_timeline(void)
 }
 
 /*
- * A reader keeps account of positions on the timeline it asked for at its start. A standby that is
- * promoted goes on decoding on another one: then the stream ends before that one's first page, and
- * the reader's next start judges what it has by the timeline's history.
+ * A reader's LSNs belong to the timeline that it requested at its start. A promoted standby decodes
+ * on a new timeline: the stream ends before the first page of that timeline, and the reader's next
+ * start checks its progress against the timeline history.
  */
 static void
 end_with_timeline(LogicalDecodingContext *ctx)

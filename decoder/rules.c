@@ -304,7 +304,7 @@ is_older(Relation relation, int columns)
 
 /*
  * Opens one of the extension's catalog tables, which has `count` columns, or those of an older
- * clairon.rule; NULL, and said, where it was made unreadable.
+ * clairon.rule. Logs and returns NULL when the table was altered and cannot be read.
  */
 static Relation
 open_table(Oid table, const Oid *types, int count, int *ret_columns)

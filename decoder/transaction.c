@@ -7,7 +7,7 @@
 
 #include "message.h"
 
-/* Changes without a write after which the receiver is told that the reading goes on. */
+/* Number of changes without a write after which a progress message is sent. */
 #define PROGRESS_EVERY 100
 
 void
@@ -16,7 +16,7 @@ clairon_begin(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     packet_begin_transaction(ctx, txn);
 }
 
-/* Tells the receiver where the reading is, when nothing was written for long. */
+/* Sends a progress message when nothing was written for a while. */
 static void
 tell_progress(LogicalDecodingContext *ctx)
 {

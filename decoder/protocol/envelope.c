@@ -10,7 +10,7 @@ const char *const envelope_operations[] = {"create",   "update", "delete",
                                            "truncate", "notify", NULL};
 const char *const envelope_backoffs[] = {"EXPONENTIAL", "LINEAR", "FIXED", NULL};
 
-/* What stands before each value, and behind the last. */
+/* The text before each value, and after the last one. */
 static const char *const before[] = {
     [ENVELOPE_ID] = ENVELOPE_ID_TEXT,
     [ENVELOPE_PRIORITY] = ",\"priority\":",

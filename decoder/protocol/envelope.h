@@ -39,7 +39,7 @@ enum envelope_field {
     ENVELOPE_END
 };
 
-/* What stands before the value of a field, where a caller writes that by itself. */
+/* The text before the value of a field, for callers that write the field themselves. */
 #define ENVELOPE_ID_TEXT "{\"metadata\":{\"id\":"
 #define ENVELOPE_EMITTER_TEXT ",\"emitter\":"
 #define ENVELOPE_TIMESTAMP_TEXT ",\"timestamp\":"
