@@ -22,11 +22,11 @@ void log_count_lost(uint64_t *total);
  * "could not ..: reason"; it never holds a secret or a notification's body. Never
  * waits: a line that cannot be written is lost, and the next that can says so first.
  */
-void log_event(enum log_level level, const char *who, const char *format, ...) PRINTF_LIKE(3, 4);
+void log_eventf(enum log_level level, const char *who, const char *format, ...) PRINTF_LIKE(3, 4);
 
-#define log_error(who, ...) log_event(LOG_LEVEL_ERROR, who, __VA_ARGS__)
-#define log_warn(who, ...) log_event(LOG_LEVEL_WARN, who, __VA_ARGS__)
-#define log_info(who, ...) log_event(LOG_LEVEL_INFO, who, __VA_ARGS__)
-#define log_debug(who, ...) log_event(LOG_LEVEL_DEBUG, who, __VA_ARGS__)
+#define log_errorf(who, ...) log_eventf(LOG_LEVEL_ERROR, who, __VA_ARGS__)
+#define log_warnf(who, ...) log_eventf(LOG_LEVEL_WARN, who, __VA_ARGS__)
+#define log_infof(who, ...) log_eventf(LOG_LEVEL_INFO, who, __VA_ARGS__)
+#define log_debugf(who, ...) log_eventf(LOG_LEVEL_DEBUG, who, __VA_ARGS__)
 
 #endif

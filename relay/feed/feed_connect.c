@@ -27,7 +27,7 @@ static void
 on_notice(void *ctx, const char *message)
 {
     (void)ctx;
-    log_warn("feed", "PostgreSQL remarks: %s", feed_error_line(message));
+    log_warnf("feed", "PostgreSQL remarks: %s", feed_error_line(message));
 }
 
 static void

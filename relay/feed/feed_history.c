@@ -24,11 +24,11 @@ feed_progress_is_void(struct feed *feed)
 {
     if ((!feed->slot.must_create && !feed->slot.is_lost) || feed->slot.furthest[0] == '\0')
         return false;
-    log_error("feed",
-              "slot \"%s\" %s, and with it all changes since LSN %.16s are gone: clients are told "
-              "of a gap, memberships are copied anew",
-              feed->config->feed.slot, feed->slot.is_lost ? "is lost" : "does not exist any more",
-              feed->slot.furthest);
+    log_errorf("feed",
+               "slot \"%s\" %s, and with it all changes since LSN %.16s are gone: clients are told "
+               "of a gap, memberships are copied anew",
+               feed->config->feed.slot, feed->slot.is_lost ? "is lost" : "does not exist any more",
+               feed->slot.furthest);
     reset(feed, (struct store_setback){.position = "", .is_gap = true});
     return true;
 }
@@ -45,12 +45,12 @@ feed_slot_moved_on(struct feed *feed)
 {
     if (feed->slot.read_lsn == 0 || feed->slot.lsn <= feed->slot.read_lsn)
         return false;
-    log_error("feed",
-              "slot \"%s\" begins at LSN %016" PRIx64 ", but the store knows WAL only up to "
-              "%016" PRIx64 ": the slot was made again or moved on, or the store restored from an "
-              "old copy; changes between are gone, clients are told of a gap, memberships are "
-              "copied anew",
-              feed->config->feed.slot, feed->slot.lsn, feed->slot.read_lsn);
+    log_errorf("feed",
+               "slot \"%s\" begins at LSN %016" PRIx64 ", but the store knows WAL only up to "
+               "%016" PRIx64 ": the slot was made again or moved on, or the store restored from an "
+               "old copy; changes between are gone, clients are told of a gap, memberships are "
+               "copied anew",
+               feed->config->feed.slot, feed->slot.lsn, feed->slot.read_lsn);
     reset(feed, (struct store_setback){.position = "",
                                        .read_lsn = feed->slot.lsn,
                                        .knows_less_than = feed->slot.lsn,
@@ -87,20 +87,21 @@ feed_on_history(struct feed *feed, const char *history)
     frame_position_text(fork, 0, position);
     setback.is_gap = fork == 0 || strcmp(feed->slot.furthest, position) > 0;
     if (fork == 0) {
-        log_error("feed",
-                  "timeline %" PRIu32 " of the store's progress is no ancestor of timeline %" PRIu32
-                  ": it starts over, clients are told of a gap",
-                  feed->slot.stored_timeline, feed->slot.timeline);
+        log_errorf("feed",
+                   "timeline %" PRIu32
+                   " of the store's progress is no ancestor of timeline %" PRIu32
+                   ": it starts over, clients are told of a gap",
+                   feed->slot.stored_timeline, feed->slot.timeline);
         setback.position = "";
         setback.read_lsn = feed->slot.lsn;
     } else if (!setback.is_gap) {
-        log_info("feed", "following timeline %" PRIu32, feed->slot.timeline);
+        log_infof("feed", "following timeline %" PRIu32, feed->slot.timeline);
     } else {
-        log_warn("feed",
-                 "timeline %" PRIu32 " forked at LSN %.16s, before what the store holds: changes "
-                 "beyond were undone by the failover, clients are told of a gap, memberships are "
-                 "copied anew",
-                 feed->slot.timeline, position);
+        log_warnf("feed",
+                  "timeline %" PRIu32 " forked at LSN %.16s, before what the store holds: changes "
+                  "beyond were undone by the failover, clients are told of a gap, memberships are "
+                  "copied anew",
+                  feed->slot.timeline, position);
         setback.members_too = true;
         snprintf(feed->copy.to, sizeof(feed->copy.to), "%s",
                  strcmp(feed->batch.sent_position, position) < 0 ? feed->batch.sent_position

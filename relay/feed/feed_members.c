@@ -103,8 +103,8 @@ take_row(struct feed *feed, const PGresult *row)
     for (int i = 0; i < 3; i++) {
         lens[i] = (size_t)PQgetlength(row, 0, i) / (is_hex ? 2 : 1);
         if (lens[i] > FRAME_MEMBER_TEXT_MAX) {
-            log_warn("feed", "a row of clairon.member is longer than %d bytes, skipped",
-                     FRAME_MEMBER_TEXT_MAX);
+            log_warnf("feed", "a row of clairon.member is longer than %d bytes, skipped",
+                      FRAME_MEMBER_TEXT_MAX);
             return true;
         }
         total += lens[i];
@@ -148,7 +148,7 @@ copy_done(struct feed *feed)
     feed_stream_flush(feed);
     if (feed->state != FEED_COPYING)
         return;
-    log_info("feed", "copied %" PRIu64 " rows of clairon.member", feed->copy.rows);
+    log_infof("feed", "copied %" PRIu64 " rows of clairon.member", feed->copy.rows);
     feed_begin_start(feed);
 }
 

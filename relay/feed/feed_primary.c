@@ -15,8 +15,8 @@ on_failure(void *ctx, const char *message)
     struct feed *feed = ctx;
 
     if (!feed->primary.complained)
-        log_warn("feed", "the primary does not log what slot \"%s\" waits for: %s",
-                 feed->config->feed.slot, message);
+        log_warnf("feed", "the primary does not log what slot \"%s\" waits for: %s",
+                  feed->config->feed.slot, message);
     feed->primary.complained = true;
 }
 

@@ -43,7 +43,7 @@ static void
 on_failure(void *ctx, const char *message)
 {
     keep(ctx, NULL);
-    log_warn("feed", "could not read the rules for the console: %s", message);
+    log_warnf("feed", "could not read the rules for the console: %s", message);
 }
 
 static void

@@ -56,24 +56,24 @@ prepare_to_wait(struct feed *feed)
     const struct config *config = feed->config;
 
     if (!feed->slot.in_recovery) {
-        log_info("feed", "creating slot \"%s\" (waits for running transactions to end)",
-                 config->feed.slot);
+        log_infof("feed", "creating slot \"%s\" (waits for running transactions to end)",
+                  config->feed.slot);
         ev_timer_stop(feed->loop, &feed->link.patience);
         return;
     }
     feed->link.patience.repeat = (double)config->feed.create_timeout_ms / 1000.0;
     ev_timer_again(feed->loop, &feed->link.patience);
     if (config->feed.primary_conninfo == NULL) {
-        log_info("feed",
-                 "creating slot \"%s\" on a standby: if its primary is idle, it waits for SELECT "
-                 "pg_log_standby_snapshot() there; [feed] primary_conninfo would ask for it",
-                 config->feed.slot);
+        log_infof("feed",
+                  "creating slot \"%s\" on a standby: if its primary is idle, it waits for SELECT "
+                  "pg_log_standby_snapshot() there; [feed] primary_conninfo would ask for it",
+                  config->feed.slot);
         return;
     }
-    log_info("feed",
-             "creating slot \"%s\" on a standby, and asking its primary for "
-             "pg_log_standby_snapshot()",
-             config->feed.slot);
+    log_infof("feed",
+              "creating slot \"%s\" on a standby, and asking its primary for "
+              "pg_log_standby_snapshot()",
+              config->feed.slot);
     feed_primary_begin(feed);
 }
 
@@ -92,7 +92,7 @@ feed_create_slot(struct feed *feed)
 void
 feed_on_slot_created(struct feed *feed, const PGresult *result)
 {
-    log_info("feed", "slot \"%s\" created", feed->config->feed.slot);
+    log_infof("feed", "slot \"%s\" created", feed->config->feed.slot);
     feed_primary_end(feed);
     feed->link.patience.repeat = FEED_CONNECT_PATIENCE_S;
     ev_timer_again(feed->loop, &feed->link.patience);
@@ -106,8 +106,8 @@ void
 feed_stand_by(struct feed *feed)
 {
     if (!feed->slot.is_standby)
-        log_info("feed", "slot \"%s\" is read by another relay, standing by",
-                 feed->config->feed.slot);
+        log_infof("feed", "slot \"%s\" is read by another relay, standing by",
+                  feed->config->feed.slot);
     feed->slot.is_standby = true;
     feed_restart(feed, "standby");
 }
@@ -140,7 +140,7 @@ on_lost(struct feed *feed, const char *reason)
     const char *slot = feed->config->feed.slot;
     char command[COMMAND_MAX];
 
-    log_error("feed", "slot \"%s\" is lost, with all it had not sent: %s", slot, loss(reason));
+    log_errorf("feed", "slot \"%s\" is lost, with all it had not sent: %s", slot, loss(reason));
     if (!feed->config->feed.create_slot) {
         feed->slot.is_lost = true;
         feed_claim(feed, FEED_CLAIMING); /* clients are told, then it waits for the operator */
@@ -153,7 +153,7 @@ on_lost(struct feed *feed, const char *reason)
 void
 feed_on_slot_dropped(struct feed *feed)
 {
-    log_warn("feed", "the lost slot \"%s\" is dropped, to be made again", feed->config->feed.slot);
+    log_warnf("feed", "the lost slot \"%s\" is dropped, to be made again", feed->config->feed.slot);
     feed->slot.must_create = true;
     feed_claim(feed, FEED_CLAIMING);
 }

@@ -27,18 +27,18 @@ on_rows(void *ctx, const PGresult *rows)
     struct feed *feed = ctx;
 
     if (feed->standby.is_mute)
-        log_info("feed", "this standby says again how it is");
+        log_infof("feed", "this standby says again how it is");
     feed->standby.is_mute = false;
     if (PQntuples(rows) == 0) {
         if (feed->standby.troubles >= STALLED_AFTER)
-            log_info("feed", "WAL is replayed on this standby again");
+            log_infof("feed", "WAL is replayed on this standby again");
         set_stalled(feed, false);
         return;
     }
     if (feed->standby.troubles >= STALLED_AFTER || ++feed->standby.troubles < STALLED_AFTER)
         return;
-    log_warn("feed", "nothing new reaches this standby: %s. %s", PQgetvalue(rows, 0, 0),
-             PQgetvalue(rows, 0, 1));
+    log_warnf("feed", "nothing new reaches this standby: %s. %s", PQgetvalue(rows, 0, 0),
+              PQgetvalue(rows, 0, 1));
     set_stalled(feed, true);
 }
 
@@ -53,8 +53,8 @@ on_failure(void *ctx, const char *message)
     const char *hint = feed_error_hint(NULL, message);
 
     if (!feed->standby.is_mute)
-        log_warn("feed", "could not ask this standby how it is: %s%s%s", message,
-                 hint[0] != '\0' ? "; " : "", hint);
+        log_warnf("feed", "could not ask this standby how it is: %s%s%s", message,
+                  hint[0] != '\0' ? "; " : "", hint);
     feed->standby.is_mute = true;
 }
 

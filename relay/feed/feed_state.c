@@ -56,7 +56,7 @@ feed_restart(struct feed *feed, const char *format, ...)
         feed->slot.is_standby = false;
         delay_s = (double)backoff_next_ms(&feed->link.backoff) / 1000.0;
         stats_add(feed->stats, STAT_FEED_RECONNECTS, 1);
-        log_warn("feed", "%s; trying again in %.1f s", reason, delay_s);
+        log_warnf("feed", "%s; trying again in %.1f s", reason, delay_s);
     }
     feed_set_state(feed, FEED_WAITING);
     feed_drop_connection(feed);

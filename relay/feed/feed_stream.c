@@ -99,10 +99,10 @@ reject_note(struct feed *feed, const struct frame *frame)
     char id[FRAME_UUID_TEXT + 1];
 
     frame_id_text(frame->as.note.id, id);
-    log_error("feed",
-              "notification %s of %zu bytes is longer than the store takes "
-              "(its proto-max-bulk-len): it goes to the error log alone, as rejected",
-              id, frame->as.note.data.len);
+    log_errorf("feed",
+               "notification %s of %zu bytes is longer than the store takes "
+               "(its proto-max-bulk-len): it goes to the error log alone, as rejected",
+               id, frame->as.note.data.len);
     store_batch_reject(feed->batch.frames, frame);
     stats_add(feed->stats, STAT_FEED_REJECTED, 1);
 }
@@ -117,8 +117,8 @@ log_trace(const struct frame *frame)
     if (frame->kind != FRAME_KIND_NOTE || !traceparent_of_line(frame->as.note.data, traceparent))
         return;
     frame_id_text(frame->as.note.id, id);
-    log_event(traceparent_is_sampled(traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "feed",
-              "decoded %s, traceparent %s", id, traceparent);
+    log_eventf(traceparent_is_sampled(traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "feed",
+               "decoded %s, traceparent %s", id, traceparent);
 }
 
 /* The feed may have been restarted: then nothing of the frame is kept. */
@@ -286,8 +286,8 @@ log_beginning(const struct feed *feed)
                             &ordinal) == RC_OK &&
         lsn != 0)
         snprintf(stored, sizeof(stored), "%" PRIX64 "/%" PRIX64, lsn >> 32, lsn & 0xffffffff);
-    log_info("feed", "streaming from slot \"%s\", timeline %" PRIu32 ", stored up to %s",
-             feed->config->feed.slot, feed->slot.timeline, stored);
+    log_infof("feed", "streaming from slot \"%s\", timeline %" PRIu32 ", stored up to %s",
+              feed->config->feed.slot, feed->slot.timeline, stored);
 }
 
 void

@@ -89,8 +89,8 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
         gate_note_certificate(gate);
         return gate;
     }
-    log_error("gate", "could not serve %s: %s",
-              hub != NULL ? config->gate.listen : config->gate.admin_listen, reason);
+    log_errorf("gate", "could not serve %s: %s",
+               hub != NULL ? config->gate.listen : config->gate.admin_listen, reason);
     gate_close(gate);
     return NULL;
 }
@@ -119,7 +119,7 @@ gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx)
 
     gate_accept_stop(gate);
     gate->draining = true;
-    log_info("gate", "draining %d connections", gate_limits_conns(gate));
+    log_infof("gate", "draining %d connections", gate_limits_conns(gate));
     end_all(gate, GATE_CLOSE_RESTART, "this relay restarts", window_ms);
     gate_sweep_drain(gate, window_ms, on_drained, ctx);
 }
@@ -131,7 +131,7 @@ gate_push_set(struct gate *gate, bool on)
         return;
     gate->is_push_off = !on;
     stats_set(gate->stats, STAT_GATE_PUSH_OFF, on ? 0 : 1);
-    log_warn("gate", "push is %s", on ? "on again" : "off: WebSocket and SSE are refused");
+    log_warnf("gate", "push is %s", on ? "on again" : "off: WebSocket and SSE are refused");
     if (!on)
         end_all(gate, GATE_CLOSE_OVERLOADED, "push is turned off: use /v1/poll",
                 gate->config->gate.drain_ms);

@@ -47,7 +47,7 @@ check_drained(struct gate *gate, int64_t now_us)
     if ((conns > 0 || gate->requests->first != NULL) && now_us < sweep->drain_until_us)
         return;
     sweep->on_drained = NULL;
-    log_info("gate", "drained, %d connections left", conns);
+    log_infof("gate", "drained, %d connections left", conns);
     on_drained(sweep->drained_ctx);
 }
 

@@ -21,7 +21,8 @@ refuse(struct refusals *refusals, const char *who, const char *what)
     refusals->count++;
     if (refusals->told_us != 0 && now_us - refusals->told_us < REFUSALS_EVERY_US)
         return;
-    log_warn("hub", "%llu %s; the last of user %s", (unsigned long long)refusals->count, what, who);
+    log_warnf("hub", "%llu %s; the last of user %s", (unsigned long long)refusals->count, what,
+              who);
     *refusals = (struct refusals){.told_us = now_us};
 }
 
@@ -116,7 +117,7 @@ on_nacked(void *ctx, enum rc rc)
     hub->nack_count -= nack->count;
     free(nack);
     if (rc != RC_OK && !hub->closing)
-        log_info("hub", "a nack was not stored; its messages come again after the ack time-out");
+        log_infof("hub", "a nack was not stored; its messages come again after the ack time-out");
 }
 
 enum rc

@@ -301,10 +301,10 @@ take_epoch(struct hub *hub)
 
     hub_publish(hub);
     if (hub->has_position)
-        log_error("hub",
-                  "the store was emptied or its progress reset: epoch %s became %s, clients are "
-                  "told of the gap",
-                  hub->epoch, store_epoch(hub->store));
+        log_errorf("hub",
+                   "the store was emptied or its progress reset: epoch %s became %s, clients are "
+                   "told of the gap",
+                   hub->epoch, store_epoch(hub->store));
     snprintf(hub->epoch, sizeof(hub->epoch), "%s", store_epoch(hub->store));
     recent_reset(&hub->recent, head);
     memcpy(hub->newest, head, hub->shards * sizeof(*head));
@@ -442,8 +442,8 @@ hub_close(struct hub *hub)
     ev_prepare_stop(hub->loop, &hub->turn);
     ev_idle_stop(hub->loop, &hub->more);
     if (hub->acks.count + hub->acks_sent.count > 0)
-        log_info("hub", "%zu acks were not stored; their messages will be shown as pending",
-                 hub->acks.count + hub->acks_sent.count);
+        log_infof("hub", "%zu acks were not stored; their messages will be shown as pending",
+                  hub->acks.count + hub->acks_sent.count);
 }
 
 void

@@ -96,8 +96,8 @@ row_order_pass(struct session *session, struct note *note)
     late = note_new_late(note, session->hub->epoch);
     if (late != NULL)
         return late;
-    log_error(session->client.name,
-              "could not mark a late notification as a retry: unknown line format");
+    log_errorf(session->client.name,
+               "could not mark a late notification as a retry: unknown line format");
     return note_ref(note);
 }
 

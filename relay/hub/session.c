@@ -97,7 +97,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
     session->client.name = make_name(session);
     if (request->topics.count > 0 &&
         topics_add(&session->topics, request->topics.names, request->topics.count) != RC_OK)
-        log_error(session->client.name, "more topics than fit a session: all are shown");
+        log_errorf(session->client.name, "more topics than fit a session: all are shown");
     session->has_topics = session->topics != NULL;
     DL_APPEND(hub->sessions, session);
     audience_join(&hub->audiences, &session->groups.memberships, session, AUDIENCE_ALL,

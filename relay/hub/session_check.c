@@ -48,7 +48,7 @@ begin_delivery(struct session *session, bool resumed)
     inbox_rewind(&session->inbox);
     session_set_state(session, SESSION_INBOX);
     if (!say_connected(session, resumed))
-        log_error(session->client.name, "could not say connected");
+        log_errorf(session->client.name, "could not say connected");
 }
 
 /* Nothing is known of what happened since the client's position. */

@@ -170,7 +170,7 @@ session_say(struct session *session, const char *line, size_t len)
     if (!session_can_say(session, len) || buffer_add(&session->control.lines, line, len) != RC_OK ||
         buffer_add(&session->control.lines, "\n", 1) != RC_OK) {
         /* Only a peer that asks and never reads gets here; pings and timers end it. */
-        log_debug(session->client.name, "control lines pile up, one is not sent");
+        log_debugf(session->client.name, "control lines pile up, one is not sent");
         return;
     }
     session->has_said = true;

@@ -116,8 +116,8 @@ end_stretch(struct hub *hub)
                     session_reached(session), "shed");
         clients++;
     }
-    log_warn("hub", "%llu lines were left out, %llu clients are told of the gap",
-             (unsigned long long)hub->shed.count, (unsigned long long)clients);
+    log_warnf("hub", "%llu lines were left out, %llu clients are told of the gap",
+              (unsigned long long)hub->shed.count, (unsigned long long)clients);
 }
 
 static void
@@ -128,11 +128,12 @@ take_level(struct hub *hub, enum pressure_level before, int64_t now_us)
     enum pressure_level level = shed->pressure.level;
 
     stats_set(hub->stats, STAT_HUB_SHEDDING, level);
-    log_warn("hub",
-             "%s: lines wait %lld ms for their turn, %zu kB wait for sockets; of the lines of type "
-             "REALTIME that need no ack, %s are left out",
-             level > before ? "short of CPU or memory" : "less short",
-             (long long)(shed->pressure.lag_us / 1000), hub->queued_bytes / 1024, taken[level]);
+    log_warnf(
+        "hub",
+        "%s: lines wait %lld ms for their turn, %zu kB wait for sockets; of the lines of type "
+        "REALTIME that need no ack, %s are left out",
+        level > before ? "short of CPU or memory" : "less short",
+        (long long)(shed->pressure.lag_us / 1000), hub->queued_bytes / 1024, taken[level]);
     if (before == PRESSURE_NONE)
         begin_stretch(hub, now_us);
     else if (level == PRESSURE_NONE)

@@ -83,8 +83,8 @@ has_room(const struct session *session)
     if (session->hub->shown.count < SHOWN_MAX)
         return true;
     /* Not lost: it stays pending and is shown at the user's next connect. */
-    log_warn(session->client.name,
-             "more than %d lines wait to be reported as shown, leaving one out", SHOWN_MAX);
+    log_warnf(session->client.name,
+              "more than %d lines wait to be reported as shown, leaving one out", SHOWN_MAX);
     return false;
 }
 

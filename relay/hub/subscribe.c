@@ -29,7 +29,7 @@ say_subscribed(struct session *session, bool has_request_id, int64_t request_id)
     if (rc == RC_OK)
         session_say(session, line.bytes, line.len);
     else
-        log_error(session->client.name, "the topics do not fit a line");
+        log_errorf(session->client.name, "the topics do not fit a line");
     buffer_free(&line);
 }
 

@@ -38,7 +38,7 @@ says_who_first(void **state)
 {
     (void)state;
     log_setup(LOG_LEVEL_INFO, LOG_FORMAT_LOGFMT);
-    CAPTURE(log_info("feed", "could not connect: %s", "refused"));
+    CAPTURE(log_infof("feed", "could not connect: %s", "refused"));
     assert_memory_equal(captured, "who=feed level=info at=20", 25);
     assert_non_null(strstr(captured, "Z msg=\"could not connect: refused\"\n"));
     assert_int_equal(strlen(strstr(captured, "at=")), strlen("at=2026-11-21T04:00:00.000000Z msg="
@@ -50,11 +50,11 @@ keeps_to_the_level(void **state)
 {
     (void)state;
     log_setup(LOG_LEVEL_WARN, LOG_FORMAT_LOGFMT);
-    CAPTURE(log_info("feed", "hidden"));
+    CAPTURE(log_infof("feed", "hidden"));
     assert_string_equal(captured, "");
-    CAPTURE(log_warn("feed", "shown"));
+    CAPTURE(log_warnf("feed", "shown"));
     assert_non_null(strstr(captured, "level=warn"));
-    CAPTURE(log_error("feed", "shown"));
+    CAPTURE(log_errorf("feed", "shown"));
     assert_non_null(strstr(captured, "level=error"));
 }
 
@@ -63,7 +63,7 @@ nothing_forges_a_second_line(void **state)
 {
     (void)state;
     log_setup(LOG_LEVEL_DEBUG, LOG_FORMAT_LOGFMT);
-    CAPTURE(log_debug("conn=7 user=\n\"x", "a\nwho=feed \"b\" \\ \x1b[2J \xc2\x9b \xff \x7f"));
+    CAPTURE(log_debugf("conn=7 user=\n\"x", "a\nwho=feed \"b\" \\ \x1b[2J \xc2\x9b \xff \x7f"));
     assert_memory_equal(captured, "who=\"conn=7 user=\\n\\\"x\" level=debug", 35);
     assert_non_null(strstr(captured, "msg=\"a\\nwho=feed \\\"b\\\" \\\\ \\u001b[2J \\u009b "
                                      "\xef\xbf\xbd \\u007f\"\n"));
@@ -86,7 +86,7 @@ cuts_at_four_kilobytes(void **state)
         memcpy(who, text, sizeof who);
         for (int format = LOG_FORMAT_LOGFMT; format <= LOG_FORMAT_JSON; format++) {
             log_setup(LOG_LEVEL_INFO, (enum log_format)format);
-            CAPTURE(log_info(who, "%s", text));
+            CAPTURE(log_infof(who, "%s", text));
             assert_in_range(strlen(captured), 4070, 4096);
             assert_int_equal(captured[strlen(captured) - 1], '\n');
             assert_ptr_equal(strchr(captured, '\n'), captured + strlen(captured) - 1);
@@ -102,7 +102,7 @@ json_is_json(void **state)
 
     (void)state;
     log_setup(LOG_LEVEL_INFO, LOG_FORMAT_JSON);
-    CAPTURE(log_info("gate", "a\n\"b\" \x01 \xff \xc3\xa9"));
+    CAPTURE(log_infof("gate", "a\n\"b\" \x01 \xff \xc3\xa9"));
     line = json_loads(captured, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(line);
     assert_memory_equal(captured, "{\"who\":\"gate\"", 13);
@@ -119,14 +119,14 @@ errno_survives(void **state)
     (void)state;
     log_setup(LOG_LEVEL_INFO, LOG_FORMAT_LOGFMT);
     errno = ENOENT;
-    CAPTURE(log_info("feed", "could not open: %m"));
+    CAPTURE(log_infof("feed", "could not open: %m"));
     assert_non_null(strstr(captured, "No such file"));
 
     int saved = dup(STDERR_FILENO), after;
 
     (void)close(STDERR_FILENO);
     errno = ENOENT;
-    log_info("feed", "nobody listens");
+    log_infof("feed", "nobody listens");
     after = errno;
     (void)dup2(saved, STDERR_FILENO);
     (void)close(saved);
@@ -155,17 +155,17 @@ never_waits_for_its_reader(void **state)
     (void)state;
     log_setup(LOG_LEVEL_ERROR, LOG_FORMAT_LOGFMT);
     log_count_lost(&lost);
-    CAPTURE(log_error("gate", "tells of those lost before"));
+    CAPTURE(log_errorf("gate", "tells of those lost before"));
     alarm(10); /* who waits is ended */
     CAPTURE({
         fill(ends[1]);
         for (int i = 0; i < 3; i++)
-            log_error("gate", "nobody takes this");
+            log_errorf("gate", "nobody takes this");
         assert_int_equal(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
         while (read(ends[0], block, sizeof block) > 0)
             ;
-        log_error("gate", "first");
-        log_error("gate", "second");
+        log_errorf("gate", "first");
+        log_errorf("gate", "second");
     });
     alarm(0);
     assert_int_equal(lost, 3);

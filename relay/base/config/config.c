@@ -153,8 +153,8 @@ warn_variable(const char *variable)
 
         config_variable_name(config_keys[i].section, "", start, sizeof start);
         if (strncmp(variable, start, strlen(start)) == 0) {
-            log_warn("config", "variable %.*s is not a setting and was left alone", (int)len,
-                     variable);
+            log_warnf("config", "variable %.*s is not a setting and was left alone", (int)len,
+                      variable);
             return;
         }
     }
@@ -298,10 +298,10 @@ warn_files(const struct config *config)
         const char *section = files[i].section;
 
         if (files[i].is_exposed)
-            log_warn("config",
-                     "%s%s%s%s \"%s\" holds a secret and is accessible to all users: chmod o= %s",
-                     section != NULL ? "[" : "", section != NULL ? section : "",
-                     section != NULL ? "] " : "", files[i].name, files[i].path, files[i].path);
+            log_warnf("config",
+                      "%s%s%s%s \"%s\" holds a secret and is accessible to all users: chmod o= %s",
+                      section != NULL ? "[" : "", section != NULL ? section : "",
+                      section != NULL ? "] " : "", files[i].name, files[i].path, files[i].path);
     }
 }
 
@@ -315,10 +315,10 @@ config_warn_exposed(const struct config *config)
             continue;
         config_variable_name(config_keys[i].section, config_keys[i].name, variable,
                              sizeof variable);
-        log_warn("config",
-                 "argument --%s.%s holds a secret, which all users of this machine can see in ps: "
-                 "set it in the file of -c or in the variable %s",
-                 config_keys[i].section, config_keys[i].name, variable);
+        log_warnf("config",
+                  "argument --%s.%s holds a secret, which all users of this machine can see in ps: "
+                  "set it in the file of -c or in the variable %s",
+                  config_keys[i].section, config_keys[i].name, variable);
     }
     warn_files(config);
 }

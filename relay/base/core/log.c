@@ -213,7 +213,7 @@ tell_lost(void)
 }
 
 void
-log_event(enum log_level level, const char *who, const char *format, ...)
+log_eventf(enum log_level level, const char *who, const char *format, ...)
 {
     int saved_errno = errno;
     char text[LOG_LINE_MAX];

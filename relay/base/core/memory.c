@@ -10,7 +10,7 @@ static void *
 memory_checked(void *memory, size_t size)
 {
     if (memory == NULL) {
-        log_error("memory", "could not allocate %zu bytes: out of memory", size);
+        log_errorf("memory", "could not allocate %zu bytes: out of memory", size);
         abort();
     }
     return memory;

@@ -32,7 +32,7 @@ reserve(struct region *region)
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (first == MAP_FAILED) {
-        log_error("memory", "could not reserve %zu bytes: %s", bytes, strerror(errno));
+        log_errorf("memory", "could not reserve %zu bytes: %s", bytes, strerror(errno));
         abort();
     }
     region->first = first;

@@ -46,13 +46,13 @@ service_tell(const char *lines)
         return;
     len = read_address(name, &address);
     if (len == 0) {
-        log_warn("service", SOCKET_VARIABLE " is neither a path nor @name");
+        log_warnf("service", SOCKET_VARIABLE " is neither a path nor @name");
         return;
     }
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 ||
         sendto(fd, lines, strlen(lines), MSG_NOSIGNAL, (struct sockaddr *)&address, len) < 0)
-        log_warn("service", "could not tell the service manager: %s", strerror(errno));
+        log_warnf("service", "could not tell the service manager: %s", strerror(errno));
     if (fd >= 0)
         close(fd);
 }

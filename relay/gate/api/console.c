@@ -293,8 +293,8 @@ update_error(struct gate_request *request, const char *verb,
 
     if (!read_entry(request, &entry))
         return;
-    log_info(request->who, "\"%s\" %s entry %" PRIu64 "-%" PRIu64 " of the error log",
-             request->token.user, verb, entry.ms, entry.seq);
+    log_infof(request->who, "\"%s\" %s entry %" PRIu64 "-%" PRIu64 " of the error log",
+              request->token.user, verb, entry.ms, entry.seq);
     store_request = store_request_new(request);
     if (ask(store_of(request), entry, on_updated, store_request) != RC_OK)
         store_request_failed(store_request);

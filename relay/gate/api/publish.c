@@ -129,8 +129,8 @@ static void
 log_trace(const struct gate_running *running, const char *id)
 {
     if (running->traceparent[0] != '\0')
-        log_event(traceparent_is_sampled(running->traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
-                  "gate", "published %s, traceparent %s", id, running->traceparent);
+        log_eventf(traceparent_is_sampled(running->traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
+                   "gate", "published %s, traceparent %s", id, running->traceparent);
 }
 
 static void

@@ -165,6 +165,6 @@ gate_log_refused_token(struct gate *gate, const char *where, const char *error)
     unsigned skipped = 0;
 
     if (throttle_take(&gate->token_refused, clock_monotonic_us(), &skipped))
-        log_info("gate", "%s refused a token: %s%s (%u more refused)", where, error,
-                 hint_of(gate, error), skipped);
+        log_infof("gate", "%s refused a token: %s%s (%u more refused)", where, error,
+                  hint_of(gate, error), skipped);
 }

@@ -257,7 +257,7 @@ check_tls(struct gate_head *head, size_t len)
         wait_for_more(head, len);
         break;
     default:
-        log_debug("gate", "a client does not speak TLS");
+        log_debugf("gate", "a client does not speak TLS");
         stats_add(head->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
         head_close(head);
         break;
@@ -364,8 +364,8 @@ head_new(struct gate *gate)
     struct gate_head *head = region_take(&gate->heads->places);
 
     if (head == NULL) {
-        log_debug("gate", "%zu requests are to come: the oldest is not waited for",
-                  gate->heads->places.taken);
+        log_debugf("gate", "%zu requests are to come: the oldest is not waited for",
+                   gate->heads->places.taken);
         head_close(oldest_head(gate));
         head = region_take(&gate->heads->places);
     }

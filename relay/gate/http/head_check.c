@@ -10,7 +10,7 @@
 static enum rc
 refuse(struct response *ret_response, int status, const char *sentence)
 {
-    log_debug("gate", "refused a request with %d: %s", status, sentence);
+    log_debugf("gate", "refused a request with %d: %s", status, sentence);
     response_problem(ret_response, status, 0, sentence);
     return RC_BAD;
 }

@@ -101,13 +101,14 @@ log_refused(struct gate *gate, const char *origins, const char *origin, const ch
     if (!throttle_take(&gate->origin_refused, clock_monotonic_us(), &skipped))
         return;
     if (origins != NULL)
-        log_warn("gate", "origin \"%.256s\" not allowed: gate.origins is %.1024s (%u more refused)",
-                 origin, origins, skipped);
+        log_warnf("gate",
+                  "origin \"%.256s\" not allowed: gate.origins is %.1024s (%u more refused)",
+                  origin, origins, skipped);
     else
-        log_warn("gate",
-                 "origin \"%.256s\" not allowed: only pages of the same host (\"%.256s\") are; if "
-                 "it is yours, add it to gate.origins (%u more refused)",
-                 origin, host, skipped);
+        log_warnf("gate",
+                  "origin \"%.256s\" not allowed: only pages of the same host (\"%.256s\") are; if "
+                  "it is yours, add it to gate.origins (%u more refused)",
+                  origin, host, skipped);
 }
 
 bool

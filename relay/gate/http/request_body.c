@@ -156,7 +156,7 @@ send_continue(const struct gate_request *request)
         return;
     if (conn_io_write_raw(&request->io, (const unsigned char *)CONTINUE, sizeof(CONTINUE) - 1) !=
         RC_OK)
-        log_debug(request->who, "could not write 100 Continue");
+        log_debugf(request->who, "could not write 100 Continue");
 }
 
 /* RFC 9112, 6.3: without both headers there is no body. */

@@ -78,5 +78,5 @@ gate_request_attach(struct gate_request *request, struct session_request *wanted
     who = session_name(request->session);
     free(request->who);
     request->who = memory_text(who, strlen(who));
-    log_debug(request->who, "began %s", request->route->path);
+    log_debugf(request->who, "began %s", request->route->path);
 }

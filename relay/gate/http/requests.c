@@ -116,8 +116,8 @@ refuse_haste(struct gate_request *request)
 
     response_problem(&response, 429, GATE_ERR_RATE, GATE_TOO_FAST);
     response_header(&response, "%s", GATE_SOON);
-    log_debug(request->who, "\"%s\": more than request_rate requests a second",
-              request->token.user);
+    log_debugf(request->who, "\"%s\": more than request_rate requests a second",
+               request->token.user);
     gate_request_respond(request, &response);
 }
 
@@ -312,7 +312,7 @@ gate_request_closed(void *owner)
     gate_slot_release(request);
     if (request->is_counted)
         gate_limits_remove_stream(gate, request->peer);
-    log_debug(request->who, "ended %s", request->route->path);
+    log_debugf(request->who, "ended %s", request->route->path);
     token_free(&request->token);
     buffer_free(&request->body);
     buffer_free(&request->out);

@@ -161,7 +161,7 @@ response_send(struct lws *wsi, struct response *response)
     /* The connection ends, written or not. */
     if (response_build(response, &out) == RC_OK &&
         conn_io_write_raw(&io, (const unsigned char *)out.bytes, out.len) != RC_OK)
-        log_debug("gate", "could not write a response of status %d", response->status);
+        log_debugf("gate", "could not write a response of status %d", response->status);
     buffer_free(&out);
     return -1;
 }

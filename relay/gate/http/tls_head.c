@@ -171,7 +171,7 @@ keep(struct gate_tls_head *head, size_t len)
     bool is_first = !is_partial(head);
 
     if (is_first && gate->tls_heads->partial_count == PARTIAL_MAX) {
-        log_debug("gate", "%d requests came in part: the oldest is not waited for", PARTIAL_MAX);
+        log_debugf("gate", "%d requests came in part: the oldest is not waited for", PARTIAL_MAX);
         head_kill(gate->tls_heads->partial);
     }
     if (buffer_add(&head->seen, gate->received, len) != RC_OK) {
@@ -279,8 +279,8 @@ gate_tls_head_begin(struct gate *gate, int fd)
     struct lws *wsi;
 
     if (gate->tls_heads->count == HEADS_MAX) {
-        log_debug("gate", "%d clients of TLS have yet to ask: the oldest is not waited for",
-                  HEADS_MAX);
+        log_debugf("gate", "%d clients of TLS have yet to ask: the oldest is not waited for",
+                   HEADS_MAX);
         head_kill(gate->tls_heads->first);
     }
     wsi = server_adopt(gate, fd);

@@ -104,10 +104,10 @@ log_full(struct acceptor *acceptor, int error)
     if (acceptor->full_logged_us != 0 && now_us - acceptor->full_logged_us < FULL_SAID_US)
         return;
     acceptor->full_logged_us = now_us;
-    log_warn("gate",
-             "no descriptor for a new connection (%s): raise LimitNOFILE of the unit (ulimit -n), "
-             "or lower gate.max_connections; who has not asked yet goes, others wait",
-             strerror(error));
+    log_warnf("gate",
+              "no descriptor for a new connection (%s): raise LimitNOFILE of the unit (ulimit -n), "
+              "or lower gate.max_connections; who has not asked yet goes, others wait",
+              strerror(error));
 }
 
 static void

@@ -183,10 +183,10 @@ address_is_full(struct gate *gate, const struct gate_source *source)
         !is_limited(source, gate->config->gate.max_per_address_is_set))
         return false;
     if (throttle_take(&gate->limits->address_full, clock_monotonic_us(), &skipped))
-        log_warn("gate",
-                 "%s has %d connections: gate.max_per_address reached (%u more refusals since the "
-                 "last such line); if it is a proxy, name it in gate.trusted_proxies",
-                 peer->address, peer->count, skipped);
+        log_warnf("gate",
+                  "%s has %d connections: gate.max_per_address reached (%u more refusals since the "
+                  "last such line); if it is a proxy, name it in gate.trusted_proxies",
+                  peer->address, peer->count, skipped);
     return true;
 }
 
@@ -367,7 +367,7 @@ gate_admits_request(struct gate *gate, struct lws *wsi)
     if (gate->config->gate.request_rate == 0 || !name_address(gate, wsi, name) ||
         take_request(gate, name))
         return true;
-    log_debug("gate", "%s: more than request_rate requests a second", name + 1);
+    log_debugf("gate", "%s: more than request_rate requests a second", name + 1);
     return false;
 }
 

@@ -172,16 +172,16 @@ listen_or_wait(const char *listen, int *ret_fd)
 
     /* The workers of a relay that was killed take a moment to see that. */
     if (rc == RC_AGAIN)
-        log_warn("gate", "%s is another process's: waiting for it, %d s at most", listen,
-                 HELD_TRIES * HELD_PAUSE_MS / 1000);
+        log_warnf("gate", "%s is another process's: waiting for it, %d s at most", listen,
+                  HELD_TRIES * HELD_PAUSE_MS / 1000);
     for (int i = 0; i < HELD_TRIES && rc == RC_AGAIN; i++) {
         nanosleep(&pause, NULL);
         rc = try_to_listen(listen, ret_fd, reason, sizeof(reason));
     }
     if (rc != RC_OK)
-        log_error("gate", "could not listen on %s: %s", listen, reason);
+        log_errorf("gate", "could not listen on %s: %s", listen, reason);
     else
-        log_info("gate", "listening on %s", listen);
+        log_infof("gate", "listening on %s", listen);
     return rc;
 }
 

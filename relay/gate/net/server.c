@@ -39,7 +39,7 @@ on_log(int level, const char *line)
 
     while (len > 0 && (line[len - 1] == '\n' || line[len - 1] == ' '))
         len--;
-    log_debug("gate", "lws, level %d: %.*s", level, (int)len, line);
+    log_debugf("gate", "lws, level %d: %.*s", level, (int)len, line);
 }
 
 static void
@@ -210,7 +210,7 @@ static void
 report_refused(struct gate *gate)
 {
     stats_add(gate->stats, STAT_GATE_REFUSED, 1);
-    log_warn("gate", "libwebsockets could not take a connection");
+    log_warnf("gate", "libwebsockets could not take a connection");
 }
 
 struct lws *

@@ -119,13 +119,13 @@ gate_note_certificate(struct gate *gate)
     left_s = end_s - clock_wall_us() / 1000000;
     stats_set(gate->stats, STAT_GATE_CERTIFICATE, end_s > 0 ? (uint64_t)end_s * 1000000 : 0);
     if (left_s < 0)
-        log_error("gate",
-                  "the certificate %s has expired: clients do not come; put a new one there, then "
-                  "systemctl reload clairon-relay",
-                  gate->config->gate.tls_cert);
+        log_errorf("gate",
+                   "the certificate %s has expired: clients do not come; put a new one there, then "
+                   "systemctl reload clairon-relay",
+                   gate->config->gate.tls_cert);
     else if (left_s < GATE_CERT_WARN_DAYS * DAY_S)
-        log_warn("gate", "the certificate %s expires in %" PRId64 " days",
-                 gate->config->gate.tls_cert, left_s / DAY_S);
+        log_warnf("gate", "the certificate %s expires in %" PRId64 " days",
+                  gate->config->gate.tls_cert, left_s / DAY_S);
 }
 
 void
@@ -137,9 +137,9 @@ gate_new_certificate(struct gate *gate)
     if (tls == NULL)
         return;
     if (try_files(gate->config, fault) == RC_OK && use_files(tls, gate->config, fault) == RC_OK) {
-        log_info("gate", "the certificate was read again, for connections from now on");
+        log_infof("gate", "the certificate was read again, for connections from now on");
         gate_note_certificate(gate);
     } else {
-        log_error("gate", "the certificate stays as it was: %s", fault);
+        log_errorf("gate", "the certificate stays as it was: %s", fault);
     }
 }

@@ -88,9 +88,9 @@ gate_conn_close_for(struct gate_conn *conn, int code, const char *reason, int64_
     conn->close_code = code;
     conn->close_reason = memory_text(reason, strnlen(reason, GATE_CLOSE_REASON_MAX));
     if (conn->state == GATE_CONN_WAITING || code == GATE_CLOSE_PROTOCOL)
-        log_info(conn->who, "closes with %d: %s", code, reason);
+        log_infof(conn->who, "closes with %d: %s", code, reason);
     else
-        log_debug(conn->who, "closes with %d: %s", code, reason);
+        log_debugf(conn->who, "closes with %d: %s", code, reason);
     if (conn->state == GATE_CONN_WAITING && code != GATE_CLOSE_RESTART)
         stats_add(conn->gate->stats, STAT_GATE_REFUSED, 1);
     gate_conn_set_state(conn, GATE_CONN_CLOSING);
@@ -110,7 +110,7 @@ gate_conn_answer_close(struct gate_conn *conn, int code)
     if (conn->state >= GATE_CONN_CLOSING)
         return;
     conn->close_code = code;
-    log_debug(conn->who, "the client closes with %d", code);
+    log_debugf(conn->who, "the client closes with %d", code);
     gate_conn_set_state(conn, GATE_CONN_CLOSING);
     buffer_free(&conn->in);
     conn_want_write(conn);

@@ -158,7 +158,7 @@ conn_attach(struct gate_conn *conn, const struct client_message *message, const 
     conn->ping_due_us = clock_monotonic_us() + conn->gate->config->gate.ping_ms * 1000;
     gate_conn_set_state(conn, GATE_CONN_OPEN);
     conn_name(conn);
-    log_debug(conn->who, "connected, token expires at %lld", (long long)token->expires_s);
+    log_debugf(conn->who, "connected, token expires at %lld", (long long)token->expires_s);
 }
 
 /* Its token is valid: attach, unless the user has too many connections. */

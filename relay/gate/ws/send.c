@@ -85,7 +85,7 @@ send_plain(struct gate_conn *conn, const struct iovec *pieces, int count, int fi
     ssize_t sent = conn_io_send_pieces(&conn->io, pieces, count, file);
 
     if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ENOBUFS) {
-        log_debug(conn->who, "could not send: %s", strerror(errno));
+        log_debugf(conn->who, "could not send: %s", strerror(errno));
         gate_conn_kill(conn);
         return RC_CLOSED;
     }

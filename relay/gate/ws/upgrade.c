@@ -22,7 +22,7 @@ refuse(struct gate *gate, struct lws *wsi, int status, const char *header, const
     struct response response;
 
     stats_add(gate->stats, STAT_GATE_REFUSED, 1);
-    log_info("gate", "refused an upgrade with %d: %s", status, sentence);
+    log_infof("gate", "refused an upgrade with %d: %s", status, sentence);
     response_problem_with(&response, status, header, sentence);
     return response_send(wsi, &response);
 }

@@ -39,7 +39,7 @@ gate_ws_evict(void *owner)
 {
     struct gate_conn *conn = owner;
 
-    log_debug(conn->who, "closed before \"connect\": max_connections is reached");
+    log_debugf(conn->who, "closed before \"connect\": max_connections is reached");
     gate_conn_kill(conn);
 }
 
@@ -63,7 +63,7 @@ gate_ws_connected(struct gate *gate, struct lws *wsi, void **ret_owner)
     gate_limits_add_conn(gate, &conn->waiting, wsi);
     stats_add(gate->stats, STAT_GATE_ACCEPTED, 1);
     (void)conn_io_address(&conn->io, peer, sizeof(peer));
-    log_debug(conn->who, "opened a connection from %s", peer);
+    log_debugf(conn->who, "opened a connection from %s", peer);
     *ret_owner = conn;
     gate_receive_start(conn);
     return 0;
@@ -81,7 +81,7 @@ gate_ws_closed(void *owner)
     DL_DELETE(gate->conns->first, conn);
     gate_limits_remove_conn(gate, &conn->waiting);
     gate_message_forget(conn);
-    log_debug(conn->who, "closed the connection, code %d", conn->close_code);
+    log_debugf(conn->who, "closed the connection, code %d", conn->close_code);
     buffer_free(&conn->in);
     buffer_free(&conn->out);
     buffer_free(&conn->control);

@@ -102,7 +102,7 @@ fault_report(struct fault_log *log, const char *what, const char *error)
     }
     if (seen->held_back > 0)
         snprintf(more, sizeof(more), " (and %u times since the last line)", seen->held_back);
-    log_error("store", "could not %s: %s%s%s", what, error, fault_tail(error), more);
+    log_errorf("store", "could not %s: %s%s%s", what, error, fault_tail(error), more);
     seen->at_us = now_us;
     seen->held_back = 0;
     return fault;

@@ -97,8 +97,8 @@ link_fall(struct link *link, const char *reason)
         return;
     delay_ms = backoff_next_ms(&link->backoff);
     if (reason != NULL)
-        log_warn(link->name, "store connection failed: %s%s (%s); trying again in %lld ms", kept,
-                 fault_tail(kept), where, (long long)delay_ms);
+        log_warnf(link->name, "store connection failed: %s%s (%s); trying again in %lld ms", kept,
+                  fault_tail(kept), where, (long long)delay_ms);
     ev_timer_stop(link->loop, &link->retry);
     ev_timer_set(&link->retry, (double)delay_ms / 1000.0, 0.0);
     ev_timer_start(link->loop, &link->retry);
@@ -282,7 +282,7 @@ on_info(void *ctx, const struct redisReply *reply)
         return;
     if (reply->str != NULL && strstr(reply->str, "\nloading:1") != NULL) {
         if (!link->is_loading)
-            log_warn(link->name, "the store still reads its data, waiting for it");
+            log_warnf(link->name, "the store still reads its data, waiting for it");
         link->is_loading = true;
         ev_timer_set(&link->retry, LINK_LOADING_RETRY_S, 0.0);
         ev_timer_start(link->loop, &link->retry);
@@ -438,7 +438,7 @@ link_open(struct ev_loop *loop, const struct config *config, const char *url, co
     link->patience_s = patience_s;
     link->backoff = (struct backoff){LINK_BACKOFF_BASE_MS, LINK_BACKOFF_CAP_MS, 0};
     if (url_read(url, &link->address) != RC_OK) {
-        log_error(name, "store.url is not " CONFIG_URL_FORM);
+        log_errorf(name, "store.url is not " CONFIG_URL_FORM);
         free(link);
         return NULL;
     }

@@ -168,7 +168,7 @@ static void
 finish_reset(struct ask *ask, enum rc rc)
 {
     if (rc == RC_OK)
-        log_info("store", "the slot's progress was set back, connecting anew to begin there");
+        log_infof("store", "the slot's progress was set back, connecting anew to begin there");
     for (unsigned k = 0; k < ask->store->shard_count; k++)
         link_restart(ask->store->shards[k].link,
                      rc == RC_OK ? NULL : "its progress could not be reset");

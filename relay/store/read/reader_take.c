@@ -19,8 +19,8 @@ tell_strays(struct reader *reader, const struct channel *channel, size_t strays)
     if (strays == 0)
         return;
     stats_add(reader->stats, STAT_STORE_ERRORS, strays);
-    log_warn("store", "%zu entries of %s are no notifications of ours, skipped", strays,
-             channel->stream_key);
+    log_warnf("store", "%zu entries of %s are no notifications of ours, skipped", strays,
+              channel->stream_key);
 }
 
 /* All there is comes from one stream. */
@@ -97,10 +97,11 @@ reader_order_timer(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)events;
     while ((shard = order_give_up(reader->order, before_us)) >= 0)
-        log_warn("store",
-                 "shard %d is behind, or has lost what it held: what waited %d s for earlier notes "
-                 "of it goes out before them",
-                 shard, READER_ORDER_S);
+        log_warnf(
+            "store",
+            "shard %d is behind, or has lost what it held: what waited %d s for earlier notes "
+            "of it goes out before them",
+            shard, READER_ORDER_S);
     release(reader);
     if (!order_waits(reader->order))
         ev_timer_stop(loop, timer);
@@ -119,7 +120,7 @@ ask_anew(struct lane *lane, struct tail *tail)
 
     if (!tail_has_missed(tail))
         return;
-    log_info(lane->name, "missed some of %s, having read it late: asking for all anew", tail->key);
+    log_infof(lane->name, "missed some of %s, having read it late: asking for all anew", tail->key);
     reader->events.on_resumed(reader->events.ctx);
 }
 

@@ -179,7 +179,7 @@ ask_accepts(struct shard *shard, const struct redisReply *reply, const char *wha
     if (!reply_is_error(reply))
         return reply != NULL;
     if (strncmp(reply_text(reply), "FENCED", 6) == 0) {
-        log_warn(shard->name, "could not %s: %s", what, reply_text(reply)); /* no error: a rule */
+        log_warnf(shard->name, "could not %s: %s", what, reply_text(reply)); /* no error: a rule */
         return false;
     }
     stats_add(store->stats, STAT_STORE_ERRORS, 1);

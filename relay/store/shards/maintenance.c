@@ -61,8 +61,8 @@ on_trimmed(void *ctx, const struct redisReply *reply)
         return;
     stats_add(maintenance->stats, STAT_STORE_TRIMMED, (uint64_t)reply_integer(reply_at(reply, 0)));
     if (reply_integer(reply_at(reply, 0)) > 0)
-        log_info(maintenance->shard->name, "trimmed %lld entries older than the retention",
-                 reply_integer(reply_at(reply, 0)));
+        log_infof(maintenance->shard->name, "trimmed %lld entries older than the retention",
+                  reply_integer(reply_at(reply, 0)));
     if (reply_integer(reply_at(reply, 1)) != 0)
         trim(maintenance);
 }
@@ -74,7 +74,7 @@ trim(struct maintenance *maintenance)
                           maintenance->delivery->retention};
 
     if (call_script(maintenance, STORE_SCRIPT_trim, on_trimmed, argv, 3) != RC_OK)
-        log_debug("store", "not trimming while the store is away");
+        log_debugf("store", "not trimming while the store is away");
 }
 
 static void
@@ -98,15 +98,15 @@ log_given_up(struct maintenance *maintenance, bool is_last)
                                      now_us - maintenance->logged_us < GIVEN_UP_LOG_US))
         return;
     if (expired == 0 || exhausted == 0)
-        log_warn(maintenance->shard->name,
-                 "moved %lld %s acknowledgement%s to the error log: see clairon errors list",
-                 exhausted + expired, expired == 0 ? "exhausted" : "expired",
-                 exhausted + expired == 1 ? "" : "s");
+        log_warnf(maintenance->shard->name,
+                  "moved %lld %s acknowledgement%s to the error log: see clairon errors list",
+                  exhausted + expired, expired == 0 ? "exhausted" : "expired",
+                  exhausted + expired == 1 ? "" : "s");
     else
-        log_warn(maintenance->shard->name,
-                 "moved %lld exhausted and %lld expired acknowledgements to the error log: see "
-                 "clairon errors list",
-                 exhausted, expired);
+        log_warnf(maintenance->shard->name,
+                  "moved %lld exhausted and %lld expired acknowledgements to the error log: see "
+                  "clairon errors list",
+                  exhausted, expired);
     maintenance->exhausted = maintenance->expired = 0;
     maintenance->logged_us = now_us;
 }
@@ -261,7 +261,7 @@ on_beat(struct ev_loop *loop, ev_timer *timer, int events)
         (send(maintenance, on_epoch, ask, 4) != RC_OK ||
          call_script(maintenance, STORE_SCRIPT_pending, on_pending, pending, 2) != RC_OK ||
          send(maintenance, on_stream_length, length, 2) != RC_OK))
-        log_debug("store", "the link broke between two commands");
+        log_debugf("store", "the link broke between two commands");
 }
 
 struct maintenance *

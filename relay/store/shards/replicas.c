@@ -89,10 +89,10 @@ warn(struct shard *shard, int count)
     if (now_us - wait->since_us < WARN_AFTER_US || now_us - wait->warned_us < WARN_EVERY_US)
         return;
     wait->warned_us = now_us;
-    log_warn(shard->name,
-             "%d of [store] min_replicas = %d replicas have what is stored: until then nothing is "
-             "confirmed, and PostgreSQL keeps its WAL",
-             count, shard->store->min_replicas);
+    log_warnf(shard->name,
+              "%d of [store] min_replicas = %d replicas have what is stored: until then nothing is "
+              "confirmed, and PostgreSQL keeps its WAL",
+              count, shard->store->min_replicas);
 }
 
 static void

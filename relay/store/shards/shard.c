@@ -77,7 +77,7 @@ on_hazard(void *ctx, const struct redisReply *reply)
     for (size_t i = 0; i < sizeof(hazards) / sizeof(hazards[0]); i++)
         if (is_text(reply_bytes(reply_at(reply, 0)), hazards[i].setting) &&
             !is_text(reply_bytes(reply_at(reply, 1)), hazards[i].safe))
-            log_warn(shard->name, "%s", hazards[i].warning);
+            log_warnf(shard->name, "%s", hazards[i].warning);
 }
 
 /* Longer ones end the connection, again and again. */

@@ -99,7 +99,7 @@ void
 store_come_up(struct store *store)
 {
     store->has_begun = true;
-    log_info("store", "connected, epoch %s", store->epoch);
+    log_infof("store", "connected, epoch %s", store->epoch);
     store->is_up = true;
     show_connected(store);
     tell_listeners(store);

@@ -43,5 +43,5 @@ store_note_topic_prefix(struct store *store, const char *prefix)
     argument(&arguments, prefix);
     if (link_send(store->shards[0].link, on_noted, &store->shards[0], (int)arguments.argc,
                   arguments.argv, arguments.lens) != RC_OK)
-        log_debug("store", "the topic prefix is noted at the next start of the feed");
+        log_debugf("store", "the topic prefix is noted at the next start of the feed");
 }
