@@ -116,12 +116,12 @@ backlog_decide(struct session *session, const struct note *note, bool is_unowed)
 bool
 backlog_has(const struct session *session, unsigned shard, uint64_t score)
 {
-    struct place behind;
+    struct cursor behind;
 
     if (!backlog_waits(session))
         return false;
     behind = session->order.backlog->behind;
-    return score > entry_id_score(*place_in(&behind, shard));
+    return score > entry_id_score(*cursor_in(&behind, shard));
 }
 
 void
@@ -132,7 +132,7 @@ backlog_take(struct session *session, const struct note *note)
     if (!backlog_has(session, note->shard, note->score))
         return;
     tally_remove(&backlog->waits, note->frame.as.note.id);
-    *place_in(&backlog->behind, note->shard) = entry_id_of_score(note->score);
+    *cursor_in(&backlog->behind, note->shard) = entry_id_of_score(note->score);
     if (backlog->waits.count > 0 || backlog->waits.sum == 0)
         return;
     backlog->waits.sum = 0; /* one of those taken was not counted: another one still waits */
@@ -169,7 +169,7 @@ backlog_forget(struct session *session)
  * since: the line told it, unless it is itself of what waited.
  */
 const struct backlog *
-backlog_told(const struct session *session, struct place place, const struct note *overtaken)
+backlog_told(const struct session *session, struct cursor cursor, const struct note *overtaken)
 {
     static const struct backlog unknown = {.is_gone = true};
     const struct backlog *told = overtaken != NULL ? overtaken->told : session->order.backlog;
@@ -178,7 +178,7 @@ backlog_told(const struct session *session, struct place place, const struct not
         return &unknown;
     if (told == NULL || told->is_gone)
         return told;
-    return told->waits.count > 0 && !place_reaches(told->behind, place) ? told : NULL;
+    return told->waits.count > 0 && !cursor_reaches(told->behind, cursor) ? told : NULL;
 }
 
 void

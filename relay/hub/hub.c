@@ -163,7 +163,8 @@ note_of(const struct hub *hub, const struct entry *entry)
 
     if (entry->shard == 0)
         return hub_note(hub, entry, shed_heads(hub));
-    place_spread(place_of(shed_heads(hub), entry->shard), entry->shard, pos, hub->shards);
+    cursor_to_heads(cursor_from_heads(shed_heads(hub), entry->shard), entry->shard, pos,
+                    hub->shards);
     return hub_note(hub, entry, pos);
 }
 

@@ -110,7 +110,7 @@ bool shed_takes(const struct hub *hub, const struct note *note);
 /* How many of the first notes are not. */
 unsigned shed_keeps(const struct hub *hub, struct note *const *notes, unsigned count);
 /* The place that a line made now tells, where it would tell `place`. */
-struct place shed_place(const struct session *session, struct place place);
+struct cursor shed_cursor(const struct session *session, struct cursor cursor);
 /* The same of all shards, for a line that was just read. */
 const struct entry_id *shed_heads(const struct hub *hub);
 /* It was left out for this session. */

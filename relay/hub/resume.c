@@ -171,7 +171,7 @@ on_turns(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 void
-resume_range(struct session *session, struct place after, size_t max, store_paged *done)
+resume_range(struct session *session, struct cursor after, size_t max, store_paged *done)
 {
     struct hub *hub = session->hub;
     struct resume_user *user = NULL;

@@ -28,8 +28,8 @@ struct resumes {
 struct session_resume {
     char *pos; /* what the client brought; NULL once used */
     union {
-        struct place checked;  /* nothing was lost between its position and here; then: */
-        struct place began_at; /* where it was to resume */
+        struct cursor checked;  /* nothing was lost between its position and here; then: */
+        struct cursor began_at; /* where it was to resume */
     };
     struct session *next; /* of the same user, while waits_for_turn */
     struct session *prev;
@@ -47,7 +47,7 @@ void resumes_open(struct hub *hub);
 void resumes_close(struct hub *hub);
 
 /* store_range of what follows `after`, now or in its turn; `done` begins with resume_answered. */
-void resume_range(struct session *session, struct place after, size_t max, store_paged *done);
+void resume_range(struct session *session, struct cursor after, size_t max, store_paged *done);
 void resume_answered(struct session *session);
 
 /* The session ends, and waits no more. */

@@ -149,47 +149,47 @@ session_detach(struct session *session)
 
 /* Places. */
 
-struct place
+struct cursor
 session_head(const struct session *session)
 {
     return recent_head(&session->hub->recent, session->client.own_shard);
 }
 
 /* A live session was offered all there is, whether it was for it or not. */
-struct place
+struct cursor
 session_reached(const struct session *session)
 {
-    return session->state == SESSION_LIVE ? place_max(session->cursor, session_head(session))
+    return session->state == SESSION_LIVE ? cursor_max(session->cursor, session_head(session))
                                           : session->cursor;
 }
 
 struct note *
-session_note(const struct session *session, const struct entry *entry, struct place place)
+session_note(const struct session *session, const struct entry *entry, struct cursor cursor)
 {
     struct entry_id pos[STORE_SHARDS_MAX];
 
-    place_spread(place, session->client.own_shard, pos, session->hub->shards);
+    cursor_to_heads(cursor, session->client.own_shard, pos, session->hub->shards);
     return hub_note(session->hub, entry, pos);
 }
 
 struct note *
-session_note_at(const struct session *session, const struct note *note, struct place place,
+session_note_at(const struct session *session, const struct note *note, struct cursor cursor,
                 const struct note *overtaken)
 {
     struct entry_id pos[STORE_SHARDS_MAX];
 
-    place_spread(place, session->client.own_shard, pos, note->shards);
-    return note_new_at(note, session->hub->epoch, pos, backlog_told(session, place, overtaken));
+    cursor_to_heads(cursor, session->client.own_shard, pos, note->shards);
+    return note_new_at(note, session->hub->epoch, pos, backlog_told(session, cursor, overtaken));
 }
 
 void
-session_pos_text(const struct session *session, struct place place, char ret_text[NOTE_POS_MAX])
+session_pos_text(const struct session *session, struct cursor cursor, char ret_text[NOTE_POS_MAX])
 {
     struct entry_id pos[STORE_SHARDS_MAX];
 
-    place_spread(place, session->client.own_shard, pos, session->hub->shards);
+    cursor_to_heads(cursor, session->client.own_shard, pos, session->hub->shards);
     note_pos_text(session->hub->epoch, pos, session->hub->shards,
-                  backlog_told(session, place, session_first_queued(session)), ret_text);
+                  backlog_told(session, cursor, session_first_queued(session)), ret_text);
 }
 
 /* What goes in. */
@@ -197,15 +197,15 @@ session_pos_text(const struct session *session, struct place place, char ret_tex
 static bool
 is_new(const struct session *session, const struct note *note)
 {
-    return place_is_before(&session->cursor, note->shard, note->id);
+    return cursor_is_before(&session->cursor, note->shard, note->id);
 }
 
 /* A gap, in front of the next frame. */
 static void
-tell_later(struct session *session, struct place from, const char *why)
+tell_later(struct session *session, struct cursor from, const char *why)
 {
     session->control.lost_from =
-        session->control.lost_why != NULL ? place_min(session->control.lost_from, from) : from;
+        session->control.lost_why != NULL ? cursor_min(session->control.lost_from, from) : from;
     session->control.lost_why = why;
     session->has_said = true;
     session_wake(session);
@@ -237,16 +237,16 @@ session_tell_lost(struct session *session)
 static void
 queue(struct session *session, struct note *note)
 {
-    struct place place = session->cursor;
+    struct cursor cursor = session->cursor;
     struct note *moved;
 
-    if (!session->is_poll || place_reaches(note_told(note, session->client.own_shard), place)) {
+    if (!session->is_poll || cursor_reaches(note_told(note, session->client.own_shard), cursor)) {
         session_queue(session, note);
         return;
     }
     if (!note->is_copy)
-        place_pass(&place, note->shard, note->id);
-    moved = session_note_at(session, note, place, NULL);
+        cursor_advance(&cursor, note->shard, note->id);
+    moved = session_note_at(session, note, cursor, NULL);
     session_queue(session, moved);
     note_unref(moved);
 }
@@ -323,7 +323,7 @@ session_offer(struct session *session, struct note *note)
         return;
     }
     session_enqueue(session, note);
-    place_pass(&session->cursor, note->shard, note->id);
+    cursor_advance(&session->cursor, note->shard, note->id);
 }
 
 void
@@ -334,7 +334,7 @@ session_offer_run(struct hub *hub, struct session *session, struct run *run)
     if (session->state == SESSION_LIVE && is_new(session, first) && !run_is_stale(run)) {
         if ((session->has_topics && !topics_show(session->topics, first->frame.as.note.topic)) ||
             session_queue_run(hub, session, run)) {
-            *place_in(&session->cursor, first->shard) = run->notes[run->count - 1]->id;
+            *cursor_in(&session->cursor, first->shard) = run->notes[run->count - 1]->id;
             return;
         }
     }
@@ -350,7 +350,7 @@ session_offer_again(struct session *session, struct note *note)
     window_miss(session, note);
     if (session->state == SESSION_LIVE && !session_is_full(session)) {
         session_enqueue(session, note);
-        place_pass(&session->cursor, note->shard, note->id);
+        cursor_advance(&session->cursor, note->shard, note->id);
         return;
     }
     inbox_miss(&session->inbox);
@@ -408,7 +408,7 @@ count_gap(struct stats *stats, const char *why)
 }
 
 void
-session_say_gap(struct session *session, struct place from, struct place to, const char *why)
+session_say_gap(struct session *session, struct cursor from, struct cursor to, const char *why)
 {
     char from_text[NOTE_POS_MAX], to_text[NOTE_POS_MAX], line[3 * NOTE_POS_MAX];
     int len;
@@ -427,33 +427,33 @@ session_say_gap(struct session *session, struct place from, struct place to, con
 }
 
 void
-session_gap(struct session *session, struct place from, struct place to, const char *why)
+session_gap(struct session *session, struct cursor from, struct cursor to, const char *why)
 {
-    to = session_before_queue(session, session->control.has_shed ? shed_place(session, to) : to);
-    session_say_gap(session, place_min(to, from), to, why);
+    to = session_before_queue(session, session->control.has_shed ? shed_cursor(session, to) : to);
+    session_say_gap(session, cursor_min(to, from), to, why);
 }
 
-struct place
-session_place_behind(const struct session *session, const struct note *note)
+struct cursor
+session_cursor_behind(const struct session *session, const struct note *note)
 {
-    struct place place = note_told(note, session->client.own_shard);
+    struct cursor cursor = note_told(note, session->client.own_shard);
 
-    place_pass(&place, note->shard, note->id); /* a line may tell less */
-    return place;
+    cursor_advance(&cursor, note->shard, note->id); /* a line may tell less */
+    return cursor;
 }
 
 void
 session_tell_missed(struct session *session, const struct note *note, const char *why)
 {
-    struct place place = session_place_behind(session, note);
+    struct cursor cursor = session_cursor_behind(session, note);
 
-    session_gap(session, place, place, why);
+    session_gap(session, cursor, cursor, why);
 }
 
 _Static_assert(SESSION_POS_MAX == NOTE_POS_MAX, "a position, to others than the hub");
 
 bool
-session_place(const struct session *session, char ret_pos[SESSION_POS_MAX])
+session_pos(const struct session *session, char ret_pos[SESSION_POS_MAX])
 {
     if (session->state != SESSION_LIVE || !session_is_idle(session) || session->has_said)
         return false;

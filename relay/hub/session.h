@@ -88,7 +88,7 @@ void session_say(struct session *session, const char *line, size_t len);
  * while there is more to send.
  */
 #define SESSION_POS_MAX 512
-bool session_place(const struct session *session, char ret_pos[SESSION_POS_MAX]);
+bool session_pos(const struct session *session, char ret_pos[SESSION_POS_MAX]);
 
 /*
  * Narrows what is shown to these topics and those asked for before; says `subscribed` with all of

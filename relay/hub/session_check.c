@@ -82,14 +82,14 @@ page_has_loss(const struct session *session, const struct store_page *page)
 }
 
 static bool
-recent_has_loss(const struct session *session, struct place after)
+recent_has_loss(const struct session *session, struct cursor after)
 {
     const struct note *note;
 
     while ((note = recent_next(&session->hub->recent, session->client.own_shard, after)) != NULL) {
         if (!note->is_copy && is_lost(session, &note->frame, note->ends_us))
             return true;
-        place_pass(&after, note->shard, note->id);
+        cursor_advance(&after, note->shard, note->id);
     }
     return false;
 }
@@ -97,9 +97,9 @@ recent_has_loss(const struct session *session, struct place after)
 static void
 check_recent(struct session *session)
 {
-    const struct place base = recent_base(&session->hub->recent, session->client.own_shard);
+    const struct cursor base = recent_base(&session->hub->recent, session->client.own_shard);
 
-    begin_delivery(session, !recent_has_loss(session, place_max(session->resume.checked, base)));
+    begin_delivery(session, !recent_has_loss(session, cursor_max(session->resume.checked, base)));
 }
 
 static void
@@ -145,10 +145,10 @@ check_losses(struct session *session)
 static bool
 still_waits(const struct session *session, const struct entry *entry)
 {
-    struct place cursor = session->cursor;
+    struct cursor cursor = session->cursor;
     bool has_ended = entry->ends_us != 0 && entry->ends_us <= clock_wall_us();
 
-    return entry->score <= entry_id_score(*place_in(&cursor, entry->shard)) && !has_ended &&
+    return entry->score <= entry_id_score(*cursor_in(&cursor, entry->shard)) && !has_ended &&
            session_is_for(session, &entry->frame);
 }
 
@@ -209,7 +209,7 @@ session_check(struct session *session)
                              session->client.own_shard, &session->cursor, &told) != RC_OK) {
         begin_after_gap(session, "epoch");
     } else if (knows_backlog(session, &told)) {
-        session->resume.checked = place_max(session->resume.checked, session->cursor);
+        session->resume.checked = cursor_max(session->resume.checked, session->cursor);
         if (session->order.backlog != NULL && session->order.backlog->is_gone)
             begin_with_loss(session);
         else

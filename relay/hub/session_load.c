@@ -151,7 +151,7 @@ is_new_to_poll(const struct session *session, const struct entry *entry)
 {
     bool is_retried = (entry->frame.flags & FRAME_RETRY_ENABLED) != 0;
 
-    return is_retried || place_is_before(&session->resume.began_at, entry->shard, entry->id) ||
+    return is_retried || cursor_is_before(&session->resume.began_at, entry->shard, entry->id) ||
            backlog_has(session, entry->shard, entry->score);
 }
 
@@ -159,10 +159,10 @@ is_new_to_poll(const struct session *session, const struct entry *entry)
 static bool
 comes_in_order(const struct session *session, const struct entry *entry)
 {
-    struct place cursor = session->cursor;
+    struct cursor cursor = session->cursor;
 
     return entry->is_copy && !session->resume.is_caught_up &&
-           entry->score > entry_id_score(*place_in(&cursor, entry->shard));
+           entry->score > entry_id_score(*cursor_in(&cursor, entry->shard));
 }
 
 static void
@@ -181,7 +181,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
             inflight_confirm(&session->inflight, entry->frame.as.note.id);
         if (!session_is_for(session, &entry->frame))
             continue; /* still owed by this user, who has left the audience */
-        if (!entry->is_copy && place_is_before(&session->cursor, entry->shard, entry->id))
+        if (!entry->is_copy && cursor_is_before(&session->cursor, entry->shard, entry->id))
             continue; /* comes with the catching up, which leaves copies out */
         if (session->resume.is_continued && !is_new_to_poll(session, entry))
             continue;
@@ -189,7 +189,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
             inbox_miss(&session->inbox); /* if it is gone there, it is found later */
             continue;
         }
-        note = session_note(session, entry, shed_place(session, session->cursor));
+        note = session_note(session, entry, shed_cursor(session, session->cursor));
         session_enqueue_owed(session, note);
         note_unref(note);
     }
@@ -215,15 +215,15 @@ catch_up_from_page(struct session *session, const struct store_page *page)
 {
     for (size_t i = 0; i < page->count && !session_is_full(session); i++) {
         const struct entry *entry = &page->entries[i];
-        struct place place = session->cursor;
+        struct cursor cursor = session->cursor;
 
-        place_pass(&place, entry->shard, entry->id);
+        cursor_advance(&cursor, entry->shard, entry->id);
         if (!entry->is_copy && session_is_for(session, &entry->frame)) {
-            struct note *note = session_note(session, entry, shed_place(session, place));
+            struct note *note = session_note(session, entry, shed_cursor(session, cursor));
             session_enqueue(session, note);
             note_unref(note);
         }
-        session->cursor = place;
+        session->cursor = cursor;
     }
     if (!session_is_full(session) && page->seen > 0)
         session->cursor = page->last;
@@ -233,18 +233,18 @@ static void
 on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
 {
     struct session *session = ctx;
-    const struct place from = session->cursor;
+    const struct cursor from = session->cursor;
 
     resume_answered(session);
     session->requests.is_awaited = false;
     if (!session_answered(session, rc) || waits_for_groups(session))
         return;
     if (page->seen > 0)
-        session->cursor = place_max(from, page->first);
+        session->cursor = cursor_max(from, page->first);
     catch_up_from_page(session, page);
     if (page->seen == 0) /* nothing left in the store: all that is missing will come live */
-        session->cursor = place_max(session->cursor,
-                                    recent_base(&session->hub->recent, session->client.own_shard));
+        session->cursor = cursor_max(session->cursor,
+                                     recent_base(&session->hub->recent, session->client.own_shard));
     if (page->state == STORE_RANGE_TRIMMED)
         session_gap(session, from, session->cursor, "trimmed");
     session_step(session);
@@ -261,7 +261,7 @@ catch_up_from_recent(struct session *session)
             return;
         if (!note->is_copy && session_is_for(session, &note->frame))
             session_enqueue(session, note);
-        place_pass(&session->cursor, note->shard, note->id);
+        cursor_advance(&session->cursor, note->shard, note->id);
     }
     session_set_state(session, SESSION_LIVE);
     session->resume.is_caught_up = true;
@@ -321,7 +321,7 @@ session_step(struct session *session)
 void
 session_change_epoch(struct session *session)
 {
-    const struct place head = session_head(session);
+    const struct cursor head = session_head(session);
 
     if (session->state == SESSION_GROUPING || session->state == SESSION_CHECKING)
         return; /* will look at its position with the new epoch in hand */

@@ -38,31 +38,32 @@ bool session_is_for(const struct session *session, const struct frame *frame);
  * known as far. And two streams are not asked in one moment: of what is behind, something may be
  * missing that is earlier than what is there of the other.
  */
-struct place session_head(const struct session *session);
+struct cursor session_head(const struct session *session);
 /* All before it was given to this session, or was not for it. */
-struct place session_reached(const struct session *session);
+struct cursor session_reached(const struct session *session);
 /* A note, or another's, that tells a place of this session alone. The caller owns one reference. */
 /* The line of an entry, with its targets unless delivery.hide_targets is on. */
 struct note *hub_note(const struct hub *hub, const struct entry *entry, const struct entry_id *pos);
 struct note *session_note(const struct session *session, const struct entry *entry,
-                          struct place place);
+                          struct cursor cursor);
 struct note *session_note_at(const struct session *session, const struct note *note,
-                             struct place place, const struct note *overtaken);
+                             struct cursor cursor, const struct note *overtaken);
 /* What its name in the log, and `connected`, call it by; lives as long as it does. */
 struct bytes session_conn(const struct session *session);
-void session_pos_text(const struct session *session, struct place place,
+void session_pos_text(const struct session *session, struct cursor cursor,
                       char ret_text[NOTE_POS_MAX]);
 /*
  * A client goes on from `to`: it is moved before all that still waits for the socket, or that
  * was left out and is to be told later.
  */
-void session_gap(struct session *session, struct place from, struct place to, const char *why);
+void session_gap(struct session *session, struct cursor from, struct cursor to, const char *why);
 /* The place behind this note. */
-struct place session_place_behind(const struct session *session, const struct note *note);
+struct cursor session_cursor_behind(const struct session *session, const struct note *note);
 /* This note will not come. */
 void session_tell_missed(struct session *session, const struct note *note, const char *why);
 /* session_gap with `to` as it is; later, if there is no room for it now. */
-void session_say_gap(struct session *session, struct place from, struct place to, const char *why);
+void session_say_gap(struct session *session, struct cursor from, struct cursor to,
+                     const char *why);
 void session_free_if_done(struct session *session);
 /* session_acks.c */
 /* Another relay stored these acks, or they were given up: `ids` in lower case. */
@@ -80,7 +81,7 @@ bool session_can_say(const struct session *session, size_t len);
 /* What goes out next, apart from lines of its own; NULL: nothing, or a run. */
 const struct note *session_first_queued(const struct session *session);
 /* `to`, or where to go on so as to get all of the queue. */
-struct place session_before_queue(const struct session *session, struct place to);
+struct cursor session_before_queue(const struct session *session, struct cursor to);
 /* HIGH goes before NORMAL before LOW, save in a poll; else in the order of the calls. */
 void session_queue(struct session *session, struct note *note);
 /* False when it is to be queued note by note, as others wait or the socket is full. */
@@ -172,7 +173,7 @@ void backlog_forget(struct session *session);
  * What a line with this place tells of it: if it goes before others, what the first of these, which
  * may be NULL, told. NULL: nothing. It lives as long as both.
  */
-const struct backlog *backlog_told(const struct session *session, struct place place,
+const struct backlog *backlog_told(const struct session *session, struct cursor cursor,
                                    const struct note *overtaken);
 /* Says that some of it is gone, once what came before that was sent. */
 void session_tell_gone(struct session *session);

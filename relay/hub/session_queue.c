@@ -70,17 +70,17 @@ static struct note *
 own_copy(const struct session *session, const struct note *note, unsigned nth)
 {
     const struct note *overtaken = outbound_nth(&session->outbound, nth);
-    const struct place told = note_told(note, session->client.own_shard);
-    const struct place place =
+    const struct cursor told = note_told(note, session->client.own_shard);
+    const struct cursor cursor =
         outbound_before(&session->outbound, nth, session->client.own_shard, told);
 
-    if (place_equal(place, told) && backlog_told(session, place, overtaken) == NULL)
+    if (cursor_equal(cursor, told) && backlog_told(session, cursor, overtaken) == NULL)
         return NULL;
-    return session_note_at(session, note, place, overtaken);
+    return session_note_at(session, note, cursor, overtaken);
 }
 
-struct place
-session_before_queue(const struct session *session, struct place to)
+struct cursor
+session_before_queue(const struct session *session, struct cursor to)
 {
     return outbound_before(&session->outbound, 0, session->client.own_shard, to);
 }
@@ -183,17 +183,17 @@ session_say(struct session *session, const char *line, size_t len)
 static void
 drop_expired(struct session *session)
 {
-    struct place from = {.own = {0, 0}}, to = from;
+    struct cursor from = {.own = {0, 0}}, to = from;
     bool has_lost = false;
 
     while (session->outbound.count > 0 && note_is_expired(outbound_nth(&session->outbound, 0))) {
         struct note *note = outbound_take(&session->outbound, &session->hub->queued_bytes);
-        struct place place = session_place_behind(session, note);
+        struct cursor cursor = session_cursor_behind(session, note);
 
         window_drop(session, note);
         if (!note->is_copy) {
-            from = has_lost ? place_min(from, place) : place;
-            to = place_max(to, place);
+            from = has_lost ? cursor_min(from, cursor) : cursor;
+            to = cursor_max(to, cursor);
             has_lost = true;
         }
         note_unref(note);

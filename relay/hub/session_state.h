@@ -76,10 +76,10 @@ struct session_client {
 
 /* Lines of its own, sent before notifications, and the gaps that are to be announced by them. */
 struct session_control {
-    struct buffer lines;    /* each with its '\n' */
-    struct place lost_from; /* where a gap that is not announced yet begins .. */
-    const char *lost_why;   /* .. and why; NULL: there is none */
-    bool has_shed;          /* notifications were left out in this stretch */
+    struct buffer lines;     /* each with its '\n' */
+    struct cursor lost_from; /* where a gap that is not announced yet begins .. */
+    const char *lost_why;    /* .. and why; NULL: there is none */
+    bool has_shed;           /* notifications were left out in this stretch */
 };
 
 /* How its socket takes what is sent. */
@@ -124,7 +124,7 @@ struct session { /* from a pool: at the start of a cache line */
     bool is_poll;     /* it lasts for one answer */
     struct session *waking_next;
     struct session_socket socket;
-    struct place cursor; /* all up to here was queued, or was not for this user */
+    struct cursor cursor; /* all up to here was queued, or was not for this user */
     /* The rest, from the cursor's own half on. */
     struct session_groups groups;
     struct session_client client;

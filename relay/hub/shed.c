@@ -42,14 +42,14 @@ shed_keeps(const struct hub *hub, struct note *const *notes, unsigned count)
     return kept;
 }
 
-struct place
-shed_place(const struct session *session, struct place place)
+struct cursor
+shed_cursor(const struct session *session, struct cursor cursor)
 {
     const struct shed *shed = &session->hub->shed;
 
     if (shed->pressure.level == PRESSURE_NONE)
-        return place;
-    return place_min(place, place_of(shed->hold, session->client.own_shard));
+        return cursor;
+    return cursor_min(cursor, cursor_from_heads(shed->hold, session->client.own_shard));
 }
 
 const struct entry_id *
@@ -112,7 +112,7 @@ end_stretch(struct hub *hub)
         if (!session->control.has_shed)
             continue;
         session->control.has_shed = false;
-        session_gap(session, place_of(hub->shed.hold, session->client.own_shard),
+        session_gap(session, cursor_from_heads(hub->shed.hold, session->client.own_shard),
                     session_reached(session), "shed");
         clients++;
     }

@@ -10,7 +10,7 @@
 #include "base/stats.h"
 #include "store/entry.h"
 #include "store/origin.h"
-#include "store/place.h"
+#include "store/cursor.h"
 #include "store/position.h"
 #include "store/scripts/constants.h"
 #include "wire/frame.h"
@@ -213,8 +213,8 @@ struct store_page {
     const struct entry *entries;
     size_t count;
     size_t seen;                  /* entries looked at, also those that are not ours */
-    struct place first;           /* of a range: where it begins, behind what is gone */
-    struct place last;            /* if any were seen: where its next page begins */
+    struct cursor first;          /* of a range: where it begins, behind what is gone */
+    struct cursor last;           /* if any were seen: where its next page begins */
     enum store_range_state state; /* of a range */
     const char *next;             /* where an inbox's next page begins; "" at the end */
 };
@@ -223,11 +223,11 @@ typedef void store_paged(void *ctx, enum rc rc, const struct store_page *page);
  * Of shard 0 and a user's own, in order, as far as both are known; of two shards only what is not
  * beyond `end`.
  */
-MUST_CHECK enum rc store_range(struct store *store, unsigned own_shard, struct place after,
-                               struct place end, size_t max, store_paged *done, void *ctx);
-#define STORE_INBOX_PLACE_MAX 48
+MUST_CHECK enum rc store_range(struct store *store, unsigned own_shard, struct cursor after,
+                               struct cursor end, size_t max, store_paged *done, void *ctx);
+#define STORE_INBOX_CURSOR_MAX 48
 /* The `after` of what came after these entries at first. */
-void store_inbox_behind(struct place place, char ret_after[STORE_INBOX_PLACE_MAX]);
+void store_inbox_behind(struct cursor cursor, char ret_after[STORE_INBOX_CURSOR_MAX]);
 /*
  * What the user has still to ack, of both shards in order. `after`: "0" or a place, then
  * page->next. With only_unshown what was shown and has time left for its ack is left out.

@@ -235,10 +235,10 @@ take_from_inbox(struct fixture *f, int nth)
     return window_enter_owed(&f->session, f->notes[nth]);
 }
 
-static struct place
-place(uint64_t ms)
+static struct cursor
+cursor(uint64_t ms)
 {
-    return (struct place){.shared = {ms, 0}};
+    return (struct cursor){.shared = {ms, 0}};
 }
 
 static void
@@ -250,25 +250,25 @@ test_what_found_no_room_is_told_until_it_is_shown(void **state)
     f->session.inflight.size = 1;
     assert_true(window_enter(&f->session, f->notes[0]));
     assert_false(f->session.has_backlog);
-    f->session.cursor = place(0);
+    f->session.cursor = cursor(0);
     assert_false(window_enter(&f->session, f->notes[1]));
-    f->session.cursor = place(1);
+    f->session.cursor = cursor(1);
     assert_false(window_enter(&f->session, f->notes[2]));
-    assert_null(backlog_told(&f->session, place(0), NULL));
-    told = backlog_told(&f->session, place(2), NULL);
+    assert_null(backlog_told(&f->session, cursor(0), NULL));
+    told = backlog_told(&f->session, cursor(2), NULL);
     assert_non_null(told);
     assert_int_equal(told->waits.count, 2);
-    assert_true(place_equal(told->behind, place(0)));
+    assert_true(cursor_equal(told->behind, cursor(0)));
     assert_false(told->is_gone);
     window_forget(&f->session, f->notes[0]->frame.as.note.id);
     assert_true(take_from_inbox(f, 1));
-    told = backlog_told(&f->session, place(2), NULL);
+    told = backlog_told(&f->session, cursor(2), NULL);
     assert_non_null(told);
     assert_int_equal(told->waits.count, 1);
-    assert_true(place_equal(told->behind, place(1)));
+    assert_true(cursor_equal(told->behind, cursor(1)));
     window_forget(&f->session, f->notes[1]->frame.as.note.id);
     assert_true(take_from_inbox(f, 2));
-    assert_null(backlog_told(&f->session, place(2), NULL));
+    assert_null(backlog_told(&f->session, cursor(2), NULL));
 }
 
 /* Whatever became of the backlog since that was queued. */
@@ -281,18 +281,18 @@ test_what_overtakes_tells_what_the_overtaken_told(void **state)
 
     f->session.inflight.size = 1;
     assert_true(window_enter(&f->session, f->notes[0]));
-    f->session.cursor = place(0);
+    f->session.cursor = cursor(0);
     assert_false(window_enter(&f->session, f->notes[1]));
-    assert_null(backlog_told(&f->session, place(2), f->notes[3])); /* queued before all that */
-    queued = session_note_at(&f->session, f->notes[3], place(3), NULL);
+    assert_null(backlog_told(&f->session, cursor(2), f->notes[3])); /* queued before all that */
+    queued = session_note_at(&f->session, f->notes[3], cursor(3), NULL);
     window_forget(&f->session, f->notes[0]->frame.as.note.id);
     assert_true(take_from_inbox(f, 1));
-    assert_null(backlog_told(&f->session, place(3), NULL));
-    told = backlog_told(&f->session, place(2), queued);
+    assert_null(backlog_told(&f->session, cursor(3), NULL));
+    told = backlog_told(&f->session, cursor(2), queued);
     assert_non_null(told);
     assert_int_equal(told->waits.count, 1);
     assert_false(told->is_gone);
-    told = backlog_told(&f->session, place(2), f->notes[1]); /* the one that waited */
+    told = backlog_told(&f->session, cursor(2), f->notes[1]); /* the one that waited */
     assert_non_null(told);
     assert_true(told->is_gone);
     note_unref(queued);
@@ -304,7 +304,7 @@ test_what_was_there_before_is_not_of_the_backlog(void **state)
     struct fixture *f = *state;
 
     f->session.inflight.size = 1;
-    f->session.cursor = place(1);
+    f->session.cursor = cursor(1);
     assert_true(window_enter(&f->session, f->notes[3]));
     assert_false(window_enter(&f->session, f->notes[2]));
     window_forget(&f->session, f->notes[3]->frame.as.note.id);
@@ -322,7 +322,7 @@ test_a_notification_that_was_not_counted_hides_no_loss(void **state)
     struct fixture *f = *state;
 
     f->session.inflight.size = 1;
-    f->session.cursor = place(0);
+    f->session.cursor = cursor(0);
     assert_true(window_enter(&f->session, f->notes[0]));
     assert_false(window_enter(&f->session, f->notes[3]));
     assert_int_equal(f->session.order.backlog->waits.count, 1);

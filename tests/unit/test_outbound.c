@@ -125,14 +125,14 @@ test_a_run_counts_and_leaves_as_a_whole(void **state)
     struct note *notes[] = {make_note(5, FRAME_PRIORITY_NORMAL),
                             make_note(6, FRAME_PRIORITY_NORMAL)};
     struct run *run = run_new(notes, 2);
-    struct place before;
+    struct cursor before;
 
     (void)state;
     outbound.run = run;
     assert_false(outbound_is_empty(&outbound));
     assert_int_equal(outbound_notes(&outbound), 2);
     assert_int_equal(outbound_bytes(&outbound), run->len);
-    before = outbound_before(&outbound, 0, 0, (struct place){.shared = {9, 0}});
+    before = outbound_before(&outbound, 0, 0, (struct cursor){.shared = {9, 0}});
     assert_true(entry_id_less(before.shared, (struct entry_id){5, 0}));
     assert_ptr_equal(outbound_take_run(&outbound), run);
     assert_null(outbound_take_run(&outbound));
@@ -145,19 +145,19 @@ static void
 test_a_client_resumes_before_what_it_was_not_sent(void **state)
 {
     struct outbound outbound = {0};
-    const struct place place = {.shared = {9, 0}};
-    struct place before;
+    const struct cursor cursor = {.shared = {9, 0}};
+    struct cursor before;
 
     (void)state;
-    assert_true(place_equal(outbound_before(&outbound, 0, 0, place), place));
+    assert_true(cursor_equal(outbound_before(&outbound, 0, 0, cursor), cursor));
     insert(&outbound, 4, FRAME_PRIORITY_HIGH);
     insert(&outbound, 7, FRAME_PRIORITY_LOW);
-    before = outbound_before(&outbound, 0, 0, place);
+    before = outbound_before(&outbound, 0, 0, cursor);
     assert_true(entry_id_less(before.shared, (struct entry_id){4, 0}));
-    before = outbound_before(&outbound, 1, 0, place);
+    before = outbound_before(&outbound, 1, 0, cursor);
     assert_true(entry_id_less(before.shared, (struct entry_id){7, 0}));
     assert_false(entry_id_less(before.shared, (struct entry_id){6, 0}));
-    assert_true(place_equal(outbound_before(&outbound, 2, 0, place), place));
+    assert_true(cursor_equal(outbound_before(&outbound, 2, 0, cursor), cursor));
     outbound_clear(&outbound, &queued_bytes);
 }
 

@@ -71,7 +71,7 @@ test_what_expired_is_told_before_a_run(void **state)
 static void
 test_a_gap_that_finds_no_room_is_told_later(void **state)
 {
-    const struct place place = {.shared = {7, 0}};
+    const struct cursor cursor = {.shared = {7, 0}};
     static const char line[] = "{\"t\":\"acked\"}";
     const char *at;
 
@@ -79,8 +79,8 @@ test_a_gap_that_finds_no_room_is_told_later(void **state)
     session.is_blocked = true;
     while (session_can_say(&session, sizeof(line) - 1))
         session_say(&session, line, sizeof(line) - 1);
-    session.cursor = place;
-    session_gap(&session, place, place, "shed");
+    session.cursor = cursor;
+    session_gap(&session, cursor, cursor, "shed");
     session_writable(&session);
     while (hub_send_some(&hub, 10))
         continue;
@@ -93,18 +93,18 @@ test_a_gap_that_finds_no_room_is_told_later(void **state)
 }
 
 static void
-test_no_place_is_told_before_a_gap(void **state)
+test_no_cursor_is_sent_before_a_gap(void **state)
 {
-    const struct place place = {.shared = {7, 0}};
+    const struct cursor cursor = {.shared = {7, 0}};
     char pos[SESSION_POS_MAX];
 
     (void)state;
-    session.cursor = place;
-    session_gap(&session, place, place, "shed");
-    assert_false(session_place(&session, pos));
+    session.cursor = cursor;
+    session_gap(&session, cursor, cursor, "shed");
+    assert_false(session_pos(&session, pos));
     while (hub_send_some(&hub, 10))
         continue;
-    assert_true(session_place(&session, pos));
+    assert_true(session_pos(&session, pos));
     assert_string_equal(pos, "e.7-0");
 }
 
@@ -116,7 +116,7 @@ main(void)
         TEST(test_what_expires_in_a_row_is_told_once),
         TEST(test_what_expired_is_told_before_a_run),
         TEST(test_a_gap_that_finds_no_room_is_told_later),
-        TEST(test_no_place_is_told_before_a_gap),
+        TEST(test_no_cursor_is_sent_before_a_gap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,18 +74,18 @@ test_client_positions(void **state)
 {
     char text[NOTE_POS_MAX];
     const struct entry_id pos = {12, 3};
-    struct place place = {.shared = {0, 0}};
+    struct cursor cursor = {.shared = {0, 0}};
     struct backlog backlog;
 
     (void)state;
     note_pos_text("00ff", &pos, 1, NULL, text);
     assert_string_equal(text, "00ff.12-3");
-    assert_int_equal(note_pos_read(text, "00ff", 1, 0, &place, &backlog), RC_OK);
-    assert_int_equal(place.shared.seq, 3);
-    assert_int_equal(note_pos_read(text, "00fe", 1, 0, &place, &backlog), RC_CLOSED);
-    assert_int_equal(note_pos_read(text, "00ff1", 1, 0, &place, &backlog), RC_CLOSED);
-    assert_int_equal(note_pos_read("00ff12-3", "00ff", 1, 0, &place, &backlog), RC_BAD);
-    assert_int_equal(note_pos_read("00ff.12", "00ff", 1, 0, &place, &backlog), RC_BAD);
+    assert_int_equal(note_pos_read(text, "00ff", 1, 0, &cursor, &backlog), RC_OK);
+    assert_int_equal(cursor.shared.seq, 3);
+    assert_int_equal(note_pos_read(text, "00fe", 1, 0, &cursor, &backlog), RC_CLOSED);
+    assert_int_equal(note_pos_read(text, "00ff1", 1, 0, &cursor, &backlog), RC_CLOSED);
+    assert_int_equal(note_pos_read("00ff12-3", "00ff", 1, 0, &cursor, &backlog), RC_BAD);
+    assert_int_equal(note_pos_read("00ff.12", "00ff", 1, 0, &cursor, &backlog), RC_BAD);
 }
 
 int

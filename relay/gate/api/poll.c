@@ -186,7 +186,7 @@ gate_poll_writable(struct gate_request *request)
         return;
     /* All was sent: the session's cursor is past its last line. */
     if (!poll->is_full)
-        (void)session_place(request->session, poll->pos);
+        (void)session_pos(request->session, poll->pos);
     finish(request);
 }
 
@@ -199,7 +199,7 @@ gate_poll_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us)
 
     if (now_us < poll->deadline_us && wall_us < expires_us)
         return;
-    if (session_place(request->session, poll->pos))
+    if (session_pos(request->session, poll->pos))
         finish(request);
     else if (now_us > poll->deadline_us + PATIENCE_US)
         gate_request_no_store(request);

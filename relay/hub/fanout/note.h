@@ -2,7 +2,7 @@
 #ifndef CLAIRON_HUB_FANOUT_NOTE_H
 #define CLAIRON_HUB_FANOUT_NOTE_H
 
-#include "store/place.h"
+#include "store/cursor.h"
 
 /* One allocation; immutable; shared by note_ref and note_unref, on the loop's thread only. */
 struct note {
@@ -52,7 +52,7 @@ tally_equal(struct tally a, struct tally b)
  * that overtake them report them in their position.
  */
 struct backlog {
-    struct place behind; /* all of them come after this */
+    struct cursor behind; /* all of them come after this */
     struct tally waits;
     struct tally asked; /* of these: the store is asked whether this user owes an ack */
     struct tally found; /* after a resume: read from the inbox so far */
@@ -84,10 +84,10 @@ void note_unref(struct note *note); /* accepts NULL */
 bool note_is_expired(const struct note *note);
 
 /* The place that the line tells a reader whose own shard is `own`. */
-static inline struct place
+static inline struct cursor
 note_told(const struct note *note, unsigned own)
 {
-    return place_of(note->pos, own);
+    return cursor_from_heads(note->pos, own);
 }
 
 /*
@@ -108,6 +108,6 @@ void note_pos_text(const char *epoch, const struct entry_id *pos, unsigned shard
  * another epoch. RC_BAD: no position at all.
  */
 MUST_CHECK enum rc note_pos_read(const char *text, const char *epoch, unsigned shards, unsigned own,
-                                 struct place *ret_place, struct backlog *ret_backlog);
+                                 struct cursor *ret_cursor, struct backlog *ret_backlog);
 
 #endif

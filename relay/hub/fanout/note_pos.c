@@ -156,17 +156,17 @@ static enum rc
 read_backlog(struct entry_id shared, const char *at, struct backlog *ret_backlog)
 {
     struct backlog backlog = {.is_gone = at[0] == MARK && at[1] == '\0'};
-    const char *place = *at == MARK ? strchr(at + 1, MARK) : NULL;
-    const char *own = place != NULL ? strchr(place + 1, MARK) : NULL;
+    const char *cursor = *at == MARK ? strchr(at + 1, MARK) : NULL;
+    const char *own = cursor != NULL ? strchr(cursor + 1, MARK) : NULL;
     const char *end = at + strlen(at);
 
     if (*at == MARK && !backlog.is_gone) {
-        if (place == NULL || read_tally(at + 1, place, &backlog) != RC_OK ||
-            read_beside(shared, place + 1, own != NULL ? own : end, &backlog.behind.shared) !=
+        if (cursor == NULL || read_tally(at + 1, cursor, &backlog) != RC_OK ||
+            read_beside(shared, cursor + 1, own != NULL ? own : end, &backlog.behind.shared) !=
                 RC_OK ||
             (own != NULL && read_beside(shared, own + 1, end, &backlog.behind.own) != RC_OK))
             return RC_BAD;
-        backlog.is_gone = memchr(at, '-', (size_t)(place - at)) == NULL;
+        backlog.is_gone = memchr(at, '-', (size_t)(cursor - at)) == NULL;
     }
     *ret_backlog = backlog;
     return RC_OK;
@@ -174,31 +174,31 @@ read_backlog(struct entry_id shared, const char *at, struct backlog *ret_backlog
 
 enum rc
 note_pos_read(const char *text, const char *epoch, unsigned shards, unsigned own,
-              struct place *ret_place, struct backlog *ret_backlog)
+              struct cursor *ret_cursor, struct backlog *ret_backlog)
 {
     const char *dot = strchr(text, '.');
     const char *at = dot != NULL ? dot + 1 : text;
     const char *end = at + strcspn(at, PART_ENDS);
-    struct place place = {.own = {0, 0}};
+    struct cursor cursor = {.own = {0, 0}};
     struct backlog backlog;
 
-    if (dot == NULL || entry_id_read(at, (size_t)(end - at), &place.shared) != RC_OK)
+    if (dot == NULL || entry_id_read(at, (size_t)(end - at), &cursor.shared) != RC_OK)
         return RC_BAD;
     for (unsigned i = 1; *end == '.'; i++) {
         struct entry_id id;
 
         at = end + 1;
         end = at + strcspn(at, PART_ENDS);
-        if (i >= shards || read_beside(place.shared, at, end, &id) != RC_OK)
+        if (i >= shards || read_beside(cursor.shared, at, end, &id) != RC_OK)
             return RC_BAD;
         if (i == own)
-            place.own = id;
+            cursor.own = id;
     }
-    if (read_backlog(place.shared, end, &backlog) != RC_OK)
+    if (read_backlog(cursor.shared, end, &backlog) != RC_OK)
         return RC_BAD;
     if ((size_t)(dot - text) != strlen(epoch) || strncmp(text, epoch, strlen(epoch)) != 0)
         return RC_CLOSED;
-    *ret_place = place;
+    *ret_cursor = cursor;
     *ret_backlog = backlog;
     return RC_OK;
 }

@@ -14,9 +14,9 @@ recent_open(struct recent *recent, unsigned shards)
 }
 
 static unsigned
-slot_of(const struct recent *recent, unsigned place)
+slot_of(const struct recent *recent, unsigned index)
 {
-    return (recent->first + place) % RECENT_NOTES_MAX;
+    return (recent->first + index) % RECENT_NOTES_MAX;
 }
 
 static void
@@ -70,33 +70,33 @@ recent_add(struct recent *recent, struct note *note)
            recent->shards * sizeof(*recent->head));
 }
 
-struct place
+struct cursor
 recent_base(const struct recent *recent, unsigned own)
 {
-    return place_of(recent->base, own);
+    return cursor_from_heads(recent->base, own);
 }
 
-struct place
+struct cursor
 recent_head(const struct recent *recent, unsigned own)
 {
-    return place_of(recent->head, own);
+    return cursor_from_heads(recent->head, own);
 }
 
 bool
-recent_goes_on(const struct recent *recent, unsigned own, struct place after)
+recent_goes_on(const struct recent *recent, unsigned own, struct cursor after)
 {
-    return place_reaches(after, recent_base(recent, own));
+    return cursor_reaches(after, recent_base(recent, own));
 }
 
 bool
-recent_covers(const struct recent *recent, unsigned own, struct place after)
+recent_covers(const struct recent *recent, unsigned own, struct cursor after)
 {
-    return recent_goes_on(recent, own, after) && place_reaches(recent_head(recent, own), after);
+    return recent_goes_on(recent, own, after) && cursor_reaches(recent_head(recent, own), after);
 }
 
 /* What was read with a note is never less than with the one before. */
 struct note *
-recent_next(const struct recent *recent, unsigned own, struct place after)
+recent_next(const struct recent *recent, unsigned own, struct cursor after)
 {
     unsigned low = 0;
     unsigned high = recent->count;
@@ -105,7 +105,7 @@ recent_next(const struct recent *recent, unsigned own, struct place after)
         unsigned middle = low + (high - low) / 2;
         const struct entry_id *reached = recent->reached + slot_of(recent, middle) * recent->shards;
 
-        if (place_reaches(after, place_of(reached, own)))
+        if (cursor_reaches(after, cursor_from_heads(reached, own)))
             low = middle + 1;
         else
             high = middle;

@@ -28,15 +28,15 @@ void recent_reset(struct recent *recent, const struct entry_id *head);
 void recent_add(struct recent *recent, struct note *note); /* takes a reference of its own */
 
 /* Where it begins and ends for who reads the shared stream and `own`. */
-struct place recent_base(const struct recent *recent, unsigned own);
-struct place recent_head(const struct recent *recent, unsigned own);
+struct cursor recent_base(const struct recent *recent, unsigned own);
+struct cursor recent_head(const struct recent *recent, unsigned own);
 
 /* True when all that follows `after` and was read is here. */
-bool recent_goes_on(const struct recent *recent, unsigned own, struct place after);
+bool recent_goes_on(const struct recent *recent, unsigned own, struct cursor after);
 /* .. and something was read up to `after` at least. */
-bool recent_covers(const struct recent *recent, unsigned own, struct place after);
+bool recent_covers(const struct recent *recent, unsigned own, struct cursor after);
 
 /* The first note after `after`, NULL when there is none. Only where recent_goes_on. */
-struct note *recent_next(const struct recent *recent, unsigned own, struct place after);
+struct note *recent_next(const struct recent *recent, unsigned own, struct cursor after);
 
 #endif

@@ -37,7 +37,7 @@ enum inbox_reconcile {
 };
 
 struct inbox {
-    char at[STORE_INBOX_PLACE_MAX]; /* the next page */
+    char at[STORE_INBOX_CURSOR_MAX]; /* the next page */
     enum inbox_refill refill;
     enum inbox_reconcile reconcile;
     bool has_refused; /* in this reading: the window was full */

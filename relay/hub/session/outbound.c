@@ -132,24 +132,24 @@ outbound_clear(struct outbound *outbound, size_t *queued_bytes)
 }
 
 /* The place before that notification, from which it and all that follow it are sent again. */
-static struct place
+static struct cursor
 place_before(const struct note *note, unsigned own)
 {
-    struct place place = note_told(note, own);
-    struct entry_id *at = place_in(&place, note->shard);
+    struct cursor cursor = note_told(note, own);
+    struct entry_id *at = cursor_in(&cursor, note->shard);
 
     if (!entry_id_equal(*at, note->id))
-        return place; /* an earlier one already */
+        return cursor; /* an earlier one already */
     *at = entry_id_before(*at);
-    return place;
+    return cursor;
 }
 
-struct place
-outbound_before(const struct outbound *outbound, unsigned nth, unsigned own, struct place place)
+struct cursor
+outbound_before(const struct outbound *outbound, unsigned nth, unsigned own, struct cursor cursor)
 {
     for (unsigned i = 0; outbound->run != NULL && i < outbound->run->count; i++)
-        place = place_min(place, place_before(outbound->run->notes[i], own));
+        cursor = cursor_min(cursor, place_before(outbound->run->notes[i], own));
     for (unsigned i = nth; i < outbound->count; i++)
-        place = place_min(place, place_before(*slot_of(outbound, i), own));
-    return place;
+        cursor = cursor_min(cursor, place_before(*slot_of(outbound, i), own));
+    return cursor;
 }

@@ -57,7 +57,7 @@ void outbound_clear(struct outbound *outbound, size_t *queued_bytes);
  * `place`, or where a client has to resume from to receive all of the run and of the single
  * notifications from the nth on, if that is earlier. `own` is its user's shard.
  */
-struct place outbound_before(const struct outbound *outbound, unsigned nth, unsigned own,
-                             struct place place);
+struct cursor outbound_before(const struct outbound *outbound, unsigned nth, unsigned own,
+                              struct cursor cursor);
 
 #endif

@@ -12,14 +12,14 @@
 
 #define PAGE_MAX 1024
 #define PARTS_MAX 2
-#define PLACE_MAX 24 /* in one inbox: a score */
+#define PART_CURSOR_MAX 24 /* in one inbox: a score */
 #define INBOX_ENDED "-"
 #define INBOX_AND ','
 
 /* What one shard holds of it. */
 struct inbox_part {
     struct shard *shard;
-    char after[PLACE_MAX]; /* INBOX_ENDED: it was read to its end */
+    char after[PART_CURSOR_MAX]; /* INBOX_ENDED: it was read to its end */
     const char *last;
     const struct redisReply *entries;
     const struct redisReply *scores; /* of the entries */
@@ -38,7 +38,7 @@ struct inbox {
 
 /* Behind what was taken of a part. */
 static const char *
-place_behind(const struct inbox_part *part)
+cursor_behind(const struct inbox_part *part)
 {
     const size_t seen = part->is_asked ? strand_seen(&part->strand) : 0;
 
@@ -48,20 +48,20 @@ place_behind(const struct inbox_part *part)
 }
 
 static void
-next_page(const struct inbox *inbox, char ret_next[STORE_INBOX_PLACE_MAX])
+next_page(const struct inbox *inbox, char ret_next[STORE_INBOX_CURSOR_MAX])
 {
-    const char *places[PARTS_MAX];
+    const char *cursors[PARTS_MAX];
     bool has_more = false;
 
     for (unsigned i = 0; i < inbox->count; i++) {
-        places[i] = place_behind(&inbox->parts[i]);
-        has_more = has_more || strcmp(places[i], INBOX_ENDED) != 0;
+        cursors[i] = cursor_behind(&inbox->parts[i]);
+        has_more = has_more || strcmp(cursors[i], INBOX_ENDED) != 0;
     }
     ret_next[0] = '\0';
     if (has_more && inbox->count == 1)
-        snprintf(ret_next, STORE_INBOX_PLACE_MAX, "%s", places[0]);
+        snprintf(ret_next, STORE_INBOX_CURSOR_MAX, "%s", cursors[0]);
     else if (has_more)
-        snprintf(ret_next, STORE_INBOX_PLACE_MAX, "%s%c%s", places[0], INBOX_AND, places[1]);
+        snprintf(ret_next, STORE_INBOX_CURSOR_MAX, "%s%c%s", cursors[0], INBOX_AND, cursors[1]);
 }
 
 /* Of what is taken next. */
@@ -104,7 +104,7 @@ take_all(struct inbox *inbox, struct entry *ret_entries)
 static void
 give_inbox(struct inbox *inbox)
 {
-    char next[STORE_INBOX_PLACE_MAX];
+    char next[STORE_INBOX_CURSOR_MAX];
     struct store_page page = {.next = next};
     struct entry *entries;
     size_t room = 1;
@@ -125,7 +125,7 @@ is_score(const struct redisReply *reply)
 {
     const struct bytes text = reply_bytes(reply);
 
-    return text.len > 0 && text.len < PLACE_MAX;
+    return text.len > 0 && text.len < PART_CURSOR_MAX;
 }
 
 /* Each entry comes with its score. */
@@ -133,7 +133,7 @@ static bool
 take_part(struct inbox_part *part, const struct redisReply *reply)
 {
     if (!reply_is_array(reply, 3) || reply_text(reply_at(reply, 0)) == NULL ||
-        strlen(reply_text(reply_at(reply, 0))) >= PLACE_MAX ||
+        strlen(reply_text(reply_at(reply, 0))) >= PART_CURSOR_MAX ||
         !reply_is_array(reply_at(reply, 1), 0))
         return false;
     part->last = reply_text(reply_at(reply, 0));
@@ -190,15 +190,16 @@ read_places(struct inbox *inbox, const char *after)
 {
     const size_t len = strcspn(after, (const char[]){INBOX_AND, '\0'});
 
-    snprintf(inbox->parts[0].after, PLACE_MAX, "%.*s", (int)len, after);
-    snprintf(inbox->parts[1].after, PLACE_MAX, "%s", after[len] != '\0' ? after + len + 1 : after);
+    snprintf(inbox->parts[0].after, PART_CURSOR_MAX, "%.*s", (int)len, after);
+    snprintf(inbox->parts[1].after, PART_CURSOR_MAX, "%s",
+             after[len] != '\0' ? after + len + 1 : after);
 }
 
 void
-store_inbox_behind(struct place place, char ret_after[STORE_INBOX_PLACE_MAX])
+store_inbox_behind(struct cursor cursor, char ret_after[STORE_INBOX_CURSOR_MAX])
 {
-    snprintf(ret_after, STORE_INBOX_PLACE_MAX, "%" PRIu64 "%c%" PRIu64,
-             entry_id_score(place.shared), INBOX_AND, entry_id_score(place.own));
+    snprintf(ret_after, STORE_INBOX_CURSOR_MAX, "%" PRIu64 "%c%" PRIu64,
+             entry_id_score(cursor.shared), INBOX_AND, entry_id_score(cursor.own));
 }
 
 enum rc

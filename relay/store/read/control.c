@@ -5,7 +5,7 @@
 #include <string.h>
 
 void
-control_take_place(const struct redisReply *entry, char at[ENTRY_ID_TEXT_MAX])
+control_take_cursor(const struct redisReply *entry, char at[ENTRY_ID_TEXT_MAX])
 {
     struct bytes id = {NULL, 0};
 
@@ -23,7 +23,7 @@ control_take_receipts(const struct reader_events *events, const char *own_name,
         const struct redisReply *entry = reply_at(entries, i);
         struct bytes by, gone;
 
-        control_take_place(entry, at);
+        control_take_cursor(entry, at);
         if (!reply_is_array(entry, 2))
             continue;
         gone = reply_field(reply_at(entry, 1), "gone");
@@ -46,7 +46,7 @@ control_take_members(const struct reader_events *events, const struct redisReply
 
         if (!reply_is_array(entry, 2))
             continue;
-        control_take_place(entry, at);
+        control_take_cursor(entry, at);
         change = reply_field(reply_at(entry, 1), "change");
         if (change.len == 1 && change.at[0] == '=')
             events->on_resumed(events->ctx); /* what ended before them was told to nobody */

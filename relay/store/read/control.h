@@ -6,7 +6,7 @@
 #include "store/reader.h"
 
 /* Takes the id of a stream's entry as the place to read on from. */
-void control_take_place(const struct redisReply *entry, char at[ENTRY_ID_TEXT_MAX]);
+void control_take_cursor(const struct redisReply *entry, char at[ENTRY_ID_TEXT_MAX]);
 
 /* Tells of the entries and moves `at` behind them. Acks that `own_name` stored are known. */
 void control_take_receipts(const struct reader_events *events, const char *own_name,

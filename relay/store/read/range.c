@@ -23,8 +23,8 @@ struct range {
     struct ask ask;
     store_paged *done;
     void *ctx;
-    struct place after;
-    struct place end;
+    struct cursor after;
+    struct cursor end;
     struct part parts[PARTS_MAX];
     unsigned part_count;
 };
@@ -71,10 +71,10 @@ give_range(struct range *range)
 
     for (unsigned i = 0; i < range->part_count; i++) {
         const struct part *part = &range->parts[i];
-        struct entry_id *start = place_in(&page.first, i);
+        struct entry_id *start = cursor_in(&page.first, i);
 
         *start = begin_of(part, *start);
-        strand_begin(&strands[i], part->shard->number, *start, *place_in(&range->end, i),
+        strand_begin(&strands[i], part->shard->number, *start, *cursor_in(&range->end, i),
                      part->entries, part->is_cut);
         page.state = part->state > page.state ? part->state : page.state;
         room += reply_count(part->entries);
@@ -83,7 +83,7 @@ give_range(struct range *range)
     page.entries = entries;
     page.count = take_all(strands, range->part_count, entries);
     for (unsigned i = 0; i < range->part_count; i++) {
-        *place_in(&page.last, i) = strands[i].reached;
+        *cursor_in(&page.last, i) = strands[i].reached;
         page.seen += strand_seen(&strands[i]);
         stats_add(range->ask.store->stats, STAT_STORE_ERRORS, strands[i].strays);
     }
@@ -137,7 +137,7 @@ ask_part(struct range *range, struct shard *shard, struct entry_id after, size_t
 }
 
 enum rc
-store_range(struct store *store, unsigned own_shard, struct place after, struct place end,
+store_range(struct store *store, unsigned own_shard, struct cursor after, struct cursor end,
             size_t max, store_paged *done, void *ctx)
 {
     struct range *range;

@@ -56,15 +56,15 @@ on_read(void *ctx, const struct redisReply *reply)
 /* Streams, and from where on. */
 struct wanted {
     const char *keys[READER_STREAMS];
-    const char *places[READER_STREAMS];
+    const char *cursors[READER_STREAMS];
     size_t count;
 };
 
 static void
-want(struct wanted *wanted, const char *key, const char *place)
+want(struct wanted *wanted, const char *key, const char *cursor)
 {
     wanted->keys[wanted->count] = key;
-    wanted->places[wanted->count++] = place;
+    wanted->cursors[wanted->count++] = cursor;
 }
 
 /* More of a shard is read when there is room for it, or somebody waits for it. */
@@ -147,7 +147,7 @@ reader_read(struct lane *lane)
     want_all(lane, &wanted, at);
     argv[argc++] = "STREAMS";
     memcpy(argv + argc, wanted.keys, wanted.count * sizeof(*argv));
-    memcpy(argv + argc + wanted.count, wanted.places, wanted.count * sizeof(*argv));
+    memcpy(argv + argc + wanted.count, wanted.cursors, wanted.count * sizeof(*argv));
     argc += 2 * wanted.count;
     lane->reading = link_send(lane->link, on_read, lane, (int)argc, argv, NULL) == RC_OK;
 }
@@ -179,7 +179,7 @@ on_placed(void *ctx, const struct redisReply *reply)
     if (lane->number == 0) {
         snprintf(reader->control.at, sizeof(reader->control.at), "0-0");
         if (reply_is_array(reply, 1))
-            control_take_place(reply_at(reply, 0), reader->control.at);
+            control_take_cursor(reply_at(reply, 0), reader->control.at);
     }
     tell_store(reader);
     reader->events.on_resumed(reader->events.ctx);
@@ -197,7 +197,7 @@ on_receipts_newest(void *ctx, const struct redisReply *reply)
     if (reply == NULL)
         return;
     if (reply_is_array(reply, 1))
-        control_take_place(reply_at(reply, 0), newest);
+        control_take_cursor(reply_at(reply, 0), newest);
     if (entry_id_read(receipts->at, strlen(receipts->at), &at) != RC_OK ||
         entry_id_read(newest, strlen(newest), &end) != RC_OK || entry_id_less(end, at))
         snprintf(receipts->at, sizeof(receipts->at), "%s", newest);

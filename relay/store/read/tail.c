@@ -19,7 +19,7 @@ on_oldest(void *ctx, const struct redisReply *reply)
     struct entry_id oldest, before;
 
     if (reply_is_array(reply, 1))
-        control_take_place(reply_at(reply, 0), oldest_text);
+        control_take_cursor(reply_at(reply, 0), oldest_text);
     if (entry_id_read(oldest_text, strlen(oldest_text), &oldest) == RC_OK &&
         entry_id_read(tail->before, strlen(tail->before), &before) == RC_OK &&
         entry_id_less(before, oldest))

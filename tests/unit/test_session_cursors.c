@@ -1,4 +1,4 @@
-/* test_session_places.c: does every line tell a place from which nothing is missed? */
+/* test_session_cursors.c: does every line carry a cursor from which nothing is missed? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -101,10 +101,10 @@ offer(unsigned char shard, uint64_t ms, uint8_t priority)
     note_unref(note);
 }
 
-static struct place
+static struct cursor
 at(uint64_t shared_ms, uint64_t own_ms)
 {
-    return (struct place){.shared = {shared_ms, 0}, .own = {own_ms, 0}};
+    return (struct cursor){.shared = {shared_ms, 0}, .own = {own_ms, 0}};
 }
 
 static const char *
@@ -122,7 +122,7 @@ test_what_was_read_is_told(void **state)
     offer(OWN, 90, FRAME_PRIORITY_NORMAL);
     offer(0, 101, FRAME_PRIORITY_NORMAL);
     assert_string_equal(sent(), "100-0.-2r.-2r 100-0.-2r.-a 101-0.-2s.-b ");
-    assert_true(place_equal(session.cursor, at(101, 90)));
+    assert_true(cursor_equal(session.cursor, at(101, 90)));
     offer(0, 100, FRAME_PRIORITY_NORMAL);
     offer(OWN, 90, FRAME_PRIORITY_NORMAL);
     assert_int_equal(session.outbound.count, 0);
@@ -163,14 +163,14 @@ test_a_poll_never_goes_back(void **state)
 }
 
 static void
-test_no_place_passes_what_was_left_out(void **state)
+test_no_cursor_passes_what_was_left_out(void **state)
 {
     (void)state;
     hub.shed.hold[0] = (struct entry_id){100, 0};
     hub.shed.hold[OWN] = (struct entry_id){90, 0};
     hub.shed.pressure.level = PRESSURE_LOW;
-    assert_true(place_equal(shed_place(&session, at(102, 80)), at(100, 80)));
-    assert_true(place_equal(shed_place(&session, at(99, 95)), at(99, 90)));
+    assert_true(cursor_equal(shed_cursor(&session, at(102, 80)), at(100, 80)));
+    assert_true(cursor_equal(shed_cursor(&session, at(99, 95)), at(99, 90)));
     offer(OWN, 95, FRAME_PRIORITY_LOW);
     assert_true(session.control.has_shed);
     offer(0, 101, FRAME_PRIORITY_HIGH);
@@ -216,10 +216,10 @@ test_what_finds_no_room_begins_behind_what_passed(void **state)
 
     (void)state;
     recent_add(&hub.recent, note);
-    assert_true(place_equal(session.cursor, at(0, 0)));
+    assert_true(cursor_equal(session.cursor, at(0, 0)));
     backlog_add(&session, note);
     note_unref(note);
-    assert_true(place_equal(session.order.backlog->behind, at(100, 1)));
+    assert_true(cursor_equal(session.order.backlog->behind, at(100, 1)));
     backlog_free(&session);
 }
 
@@ -234,7 +234,7 @@ test_who_falls_behind_is_before_what_came_then(void **state)
     offer(0, 11, FRAME_PRIORITY_NORMAL);
     session.outbound.bytes -= 4096;
     assert_int_equal(session.state, SESSION_CATCHING_UP);
-    assert_true(place_equal(session.cursor, at(10, 20)));
+    assert_true(cursor_equal(session.cursor, at(10, 20)));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -247,7 +247,7 @@ main(void)
         TEST(test_what_overtakes_is_beyond_nothing),
         TEST(test_what_overtakes_tells_no_less_than_it_must),
         TEST(test_a_poll_never_goes_back),
-        TEST(test_no_place_passes_what_was_left_out),
+        TEST(test_no_cursor_passes_what_was_left_out),
         TEST(test_a_gap_passes_nothing_that_waits),
         TEST(test_a_gap_goes_up_to_what_passed_for_others),
         TEST(test_what_finds_no_room_begins_behind_what_passed),

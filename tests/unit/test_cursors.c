@@ -1,4 +1,4 @@
-/* test_places.c: is nobody ever told, or held to be, beyond what he has read of each shard? */
+/* test_cursors.c: does no cursor pass an unread entry of a shard? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,42 +19,42 @@ id(uint64_t ms, uint64_t seq)
     return (struct entry_id){ms, seq};
 }
 
-static struct place
+static struct cursor
 at(uint64_t shared_ms, uint64_t own_ms)
 {
-    return (struct place){id(shared_ms, 0), id(own_ms, 0)};
+    return (struct cursor){id(shared_ms, 0), id(own_ms, 0)};
 }
 
 static void
-test_places(void **state)
+test_cursor(void **state)
 {
-    struct place place = at(10, 20);
+    struct cursor cursor = at(10, 20);
 
     (void)state;
-    assert_true(place_equal(place_min(at(10, 20), at(11, 3)), at(10, 3)));
-    assert_true(place_equal(place_max(at(10, 20), at(11, 3)), at(11, 20)));
-    assert_true(place_reaches(at(10, 20), at(10, 20)));
-    assert_true(place_reaches(at(10, 20), at(9, 20)));
-    assert_false(place_reaches(at(10, 20), at(11, 3)));
-    assert_false(place_reaches(at(10, 20), at(9, 21)));
-    assert_true(place_is_before(&place, 0, id(10, 1)));
-    assert_false(place_is_before(&place, 0, id(10, 0)));
-    assert_false(place_is_before(&place, 3, id(20, 0)));
-    place_pass(&place, 0, id(9, 9));
-    place_pass(&place, 3, id(21, 0));
-    assert_true(place_equal(place, at(10, 21)));
+    assert_true(cursor_equal(cursor_min(at(10, 20), at(11, 3)), at(10, 3)));
+    assert_true(cursor_equal(cursor_max(at(10, 20), at(11, 3)), at(11, 20)));
+    assert_true(cursor_reaches(at(10, 20), at(10, 20)));
+    assert_true(cursor_reaches(at(10, 20), at(9, 20)));
+    assert_false(cursor_reaches(at(10, 20), at(11, 3)));
+    assert_false(cursor_reaches(at(10, 20), at(9, 21)));
+    assert_true(cursor_is_before(&cursor, 0, id(10, 1)));
+    assert_false(cursor_is_before(&cursor, 0, id(10, 0)));
+    assert_false(cursor_is_before(&cursor, 3, id(20, 0)));
+    cursor_advance(&cursor, 0, id(9, 9));
+    cursor_advance(&cursor, 3, id(21, 0));
+    assert_true(cursor_equal(cursor, at(10, 21)));
 }
 
 static void
-test_a_users_place_among_all(void **state)
+test_a_users_cursor_of_all_heads(void **state)
 {
     const struct entry_id heads[] = {id(1, 0), id(2, 0), id(3, 0)};
     struct entry_id spread[3];
 
     (void)state;
-    assert_true(place_equal(place_of(heads, 0), at(1, 0)));
-    assert_true(place_equal(place_of(heads, 2), at(1, 3)));
-    place_spread(at(1, 3), 2, spread, 3);
+    assert_true(cursor_equal(cursor_from_heads(heads, 0), at(1, 0)));
+    assert_true(cursor_equal(cursor_from_heads(heads, 2), at(1, 3)));
+    cursor_to_heads(at(1, 3), 2, spread, 3);
     assert_true(entry_id_equal(spread[0], id(1, 0)));
     assert_true(entry_id_equal(spread[1], id(0, 0)));
     assert_true(entry_id_equal(spread[2], id(3, 0)));
@@ -69,11 +69,11 @@ check_text(const struct entry_id pos[4], const char *text)
     note_pos_text("00ff", pos, 4, NULL, made);
     assert_string_equal(made, text);
     for (unsigned own = 1; own < 4; own++) {
-        struct place place = at(77, 77);
+        struct cursor cursor = at(77, 77);
         struct backlog backlog = {.waits = {7, 7}, .is_gone = true};
 
-        assert_int_equal(note_pos_read(text, "00ff", 4, own, &place, &backlog), RC_OK);
-        assert_true(place_equal(place, place_of(pos, own)));
+        assert_int_equal(note_pos_read(text, "00ff", 4, own, &cursor, &backlog), RC_OK);
+        assert_true(cursor_equal(cursor, cursor_from_heads(pos, own)));
         assert_int_equal(backlog.waits.count, 0);
         assert_false(backlog.is_gone);
     }
@@ -101,7 +101,7 @@ test_the_longest_position_fits(void **state)
 {
     struct entry_id pos[STORE_SHARDS_MAX];
     char text[NOTE_POS_MAX];
-    struct place place;
+    struct cursor cursor;
     struct backlog backlog;
 
     (void)state;
@@ -111,9 +111,9 @@ test_the_longest_position_fits(void **state)
     note_pos_text("0123456789abcdef0123456789abcdef", pos, STORE_SHARDS_MAX, NULL, text);
     assert_in_range(strlen(text), 480, NOTE_POS_MAX - 1);
     assert_int_equal(note_pos_read(text, "0123456789abcdef0123456789abcdef", STORE_SHARDS_MAX, 15,
-                                   &place, &backlog),
+                                   &cursor, &backlog),
                      RC_OK);
-    assert_true(place_equal(place, place_of(pos, 15)));
+    assert_true(cursor_equal(cursor, cursor_from_heads(pos, 15)));
 }
 
 static void
@@ -121,14 +121,14 @@ check_backlog(struct entry_id own, const struct backlog *backlog, const char *te
 {
     const struct entry_id pos[] = {id(100, 7), own};
     char made[NOTE_POS_MAX];
-    struct place place;
+    struct cursor cursor;
     struct backlog read;
 
     note_pos_text("00ff", pos, 2, backlog, made);
     assert_string_equal(made, text);
-    assert_int_equal(note_pos_read(text, "00ff", 2, 1, &place, &read), RC_OK);
-    assert_true(place_equal(place, place_of(pos, 1)));
-    assert_true(place_equal(read.behind, backlog->behind));
+    assert_int_equal(note_pos_read(text, "00ff", 2, 1, &cursor, &read), RC_OK);
+    assert_true(cursor_equal(cursor, cursor_from_heads(pos, 1)));
+    assert_true(cursor_equal(read.behind, backlog->behind));
     assert_true(tally_equal(read.waits, backlog->waits));
     assert_int_equal(read.is_gone, backlog->is_gone);
 }
@@ -151,11 +151,11 @@ test_texts_with_a_backlog(void **state)
 static void
 test_a_backlog_without_its_sum_may_be_lost(void **state)
 {
-    struct place place;
+    struct cursor cursor;
     struct backlog backlog;
 
     (void)state;
-    assert_int_equal(note_pos_read("00ff.100-7~12~-1-3", "00ff", 1, 0, &place, &backlog), RC_OK);
+    assert_int_equal(note_pos_read("00ff.100-7~12~-1-3", "00ff", 1, 0, &cursor, &backlog), RC_OK);
     assert_true(backlog.is_gone);
 }
 
@@ -201,18 +201,18 @@ test_hostile_positions(void **state)
         "00ff.1-2~1~0.1",
         "00ff~1~0",
     };
-    struct place place = at(77, 77);
+    struct cursor cursor = at(77, 77);
     struct backlog backlog;
 
     (void)state;
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
-        assert_int_equal(note_pos_read(wrong[i], "00ff", 4, 1, &place, &backlog), RC_BAD);
-    assert_int_equal(note_pos_read("00fe.1-2.1", "00ff", 4, 1, &place, &backlog), RC_CLOSED);
-    assert_int_equal(note_pos_read("00f.1-2.1", "00ff", 4, 1, &place, &backlog), RC_CLOSED);
-    assert_int_equal(note_pos_read("00ff.1-2.1", "00ff", 1, 0, &place, &backlog), RC_BAD);
-    assert_true(place_equal(place, at(77, 77)));
-    assert_int_equal(note_pos_read("00ff.1-2...", "00ff", 4, 3, &place, &backlog), RC_OK);
-    assert_true(place_equal(place, (struct place){.shared = {1, 2}}));
+        assert_int_equal(note_pos_read(wrong[i], "00ff", 4, 1, &cursor, &backlog), RC_BAD);
+    assert_int_equal(note_pos_read("00fe.1-2.1", "00ff", 4, 1, &cursor, &backlog), RC_CLOSED);
+    assert_int_equal(note_pos_read("00f.1-2.1", "00ff", 4, 1, &cursor, &backlog), RC_CLOSED);
+    assert_int_equal(note_pos_read("00ff.1-2.1", "00ff", 1, 0, &cursor, &backlog), RC_BAD);
+    assert_true(cursor_equal(cursor, at(77, 77)));
+    assert_int_equal(note_pos_read("00ff.1-2...", "00ff", 4, 3, &cursor, &backlog), RC_OK);
+    assert_true(cursor_equal(cursor, (struct cursor){.shared = {1, 2}}));
 }
 
 /* A note for everyone. */
@@ -265,14 +265,14 @@ test_recent_finds_what_follows(void **state)
 
     (void)state;
     assert_true(recent_covers(recent, 0, at(10, 0)));
-    assert_false(recent_covers(recent, 0, (struct place){id(9, 9), id(0, 0)}));
-    assert_false(recent_goes_on(recent, 0, (struct place){id(9, 9), id(0, 0)}));
+    assert_false(recent_covers(recent, 0, (struct cursor){id(9, 9), id(0, 0)}));
+    assert_false(recent_goes_on(recent, 0, (struct cursor){id(9, 9), id(0, 0)}));
     assert_false(recent_covers(recent, 0, at(11, 0)));
     assert_true(recent_goes_on(recent, 0, at(11, 0)));
     for (uint64_t ms = 20; ms < 30; ms++)
         add(recent, 0, ms);
     assert_int_equal(recent_next(recent, 0, at(10, 0))->id.ms, 20);
-    assert_int_equal(recent_next(recent, 0, (struct place){id(24, 5), id(0, 0)})->id.ms, 25);
+    assert_int_equal(recent_next(recent, 0, (struct cursor){id(24, 5), id(0, 0)})->id.ms, 25);
     assert_null(recent_next(recent, 0, at(29, 0)));
     close_recent(recent);
 }
@@ -294,18 +294,18 @@ test_recent_is_bounded(void **state)
 
 /* All that who reads `own` is handed from `place` on: shard and ms of each, with blanks. */
 static const char *
-follow(const struct recent *recent, unsigned own, struct place place)
+follow(const struct recent *recent, unsigned own, struct cursor cursor)
 {
     static char text[256];
     const struct note *note;
 
     text[0] = '\0';
-    while ((note = recent_next(recent, own, place)) != NULL) {
+    while ((note = recent_next(recent, own, cursor)) != NULL) {
         if (note->shard == 0 || note->shard == own)
             snprintf(text + strlen(text), sizeof(text) - strlen(text), "%u:%u ",
                      (unsigned)note->shard, (unsigned)note->id.ms);
-        assert_true(place_is_before(&place, note->shard, note->id));
-        place_pass(&place, note->shard, note->id);
+        assert_true(cursor_is_before(&cursor, note->shard, note->id));
+        cursor_advance(&cursor, note->shard, note->id);
     }
     return text;
 }
@@ -345,9 +345,9 @@ test_recent_forgets_each_shard(void **state)
     add(recent, 1, 20);
     for (uint64_t ms = 1; ms <= RECENT_NOTES_MAX; ms++)
         add(recent, 0, 20 + ms);
-    assert_true(place_equal(recent_base(recent, 1), at(10, 20)));
-    assert_true(place_equal(recent_base(recent, 2), at(10, 10)));
-    assert_true(place_equal(recent_head(recent, 2), at(20 + RECENT_NOTES_MAX, 10)));
+    assert_true(cursor_equal(recent_base(recent, 1), at(10, 20)));
+    assert_true(cursor_equal(recent_base(recent, 2), at(10, 10)));
+    assert_true(cursor_equal(recent_head(recent, 2), at(20 + RECENT_NOTES_MAX, 10)));
     assert_false(recent_goes_on(recent, 1, at(10, 19)));
     assert_int_equal(recent_next(recent, 1, at(10, 20))->id.ms, 21);
     close_recent(recent);
@@ -357,8 +357,8 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_places),
-        cmocka_unit_test(test_a_users_place_among_all),
+        cmocka_unit_test(test_cursor),
+        cmocka_unit_test(test_a_users_cursor_of_all_heads),
         cmocka_unit_test(test_position_texts),
         cmocka_unit_test(test_the_longest_position_fits),
         cmocka_unit_test(test_texts_with_a_backlog),

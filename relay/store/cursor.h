@@ -1,0 +1,87 @@
+/* cursor.h: how far a user has read the streams that hold its notifications. */
+#ifndef CLAIRON_STORE_CURSOR_H
+#define CLAIRON_STORE_CURSOR_H
+
+#include "store/entry.h"
+
+/*
+ * A user reads two streams: that of shard 0, and that of its own shard. With a single shard, `own`
+ * stays zero.
+ */
+struct cursor {
+    struct entry_id shared; /* in shard 0 */
+    struct entry_id own;    /* in the user's own shard */
+};
+
+/* The half for this shard. A user reads no third one: any other number means its own. */
+static inline struct entry_id *
+cursor_in(struct cursor *cursor, unsigned shard)
+{
+    return shard == 0 ? &cursor->shared : &cursor->own;
+}
+
+/* The entry is still unread. */
+static inline bool
+cursor_is_before(const struct cursor *cursor, unsigned shard, struct entry_id id)
+{
+    return entry_id_less(shard == 0 ? cursor->shared : cursor->own, id);
+}
+
+/* Moves the cursor to this entry, never backwards. */
+static inline void
+cursor_advance(struct cursor *cursor, unsigned shard, struct entry_id id)
+{
+    struct entry_id *at = cursor_in(cursor, shard);
+
+    if (entry_id_less(*at, id))
+        *at = id;
+}
+
+/* Everything read at `from` is read at `cursor` too. */
+static inline bool
+cursor_reaches(struct cursor cursor, struct cursor from)
+{
+    return !entry_id_less(cursor.shared, from.shared) && !entry_id_less(cursor.own, from.own);
+}
+
+static inline bool
+cursor_equal(struct cursor a, struct cursor b)
+{
+    return entry_id_equal(a.shared, b.shared) && entry_id_equal(a.own, b.own);
+}
+
+/* The entries read at both. */
+static inline struct cursor
+cursor_min(struct cursor a, struct cursor b)
+{
+    return (struct cursor){entry_id_less(b.shared, a.shared) ? b.shared : a.shared,
+                           entry_id_less(b.own, a.own) ? b.own : a.own};
+}
+
+/* The entries read at either of them. */
+static inline struct cursor
+cursor_max(struct cursor a, struct cursor b)
+{
+    return (struct cursor){entry_id_less(a.shared, b.shared) ? b.shared : a.shared,
+                           entry_id_less(a.own, b.own) ? b.own : a.own};
+}
+
+/* The cursor of a user with this own shard. `heads` has one id for each shard. */
+static inline struct cursor
+cursor_from_heads(const struct entry_id *heads, unsigned own)
+{
+    return (struct cursor){heads[0], own > 0 ? heads[own] : (struct entry_id){0, 0}};
+}
+
+/* The reverse. A shard that the user does not read gets 0-0: nothing of it is read. */
+static inline void
+cursor_to_heads(struct cursor cursor, unsigned own, struct entry_id *ret_heads, unsigned shards)
+{
+    for (unsigned i = 1; i < shards; i++)
+        ret_heads[i] = (struct entry_id){0, 0};
+    ret_heads[0] = cursor.shared;
+    if (own > 0)
+        ret_heads[own] = cursor.own;
+}
+
+#endif
