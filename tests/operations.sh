@@ -169,12 +169,12 @@ type_and_find() {
 
 check_runbook() {
     local section n
-    for section in "## When an alert rings" "## Watching" "## Backup" $(sed -n 's/^### \(Clairon[A-Za-z]*\)$/\1/p' "$page"); do
+    for section in "## When an alert fires" "## Monitoring" "## Backup" $(sed -n 's/^### \(Clairon[A-Za-z]*\)$/\1/p' "$page"); do
         [[ $section == "##"* ]] || section="### $section"
         for n in 1 2 3 4; do
             [ -n "$(block "$section" "$n")" ] || continue
             # Prometheus is not here, nor is a certificate.
-            [[ ! $section$n =~ ^##\ Watching[12]$|Certificate ]] || continue
+            [[ ! $section$n =~ ^##\ Monitoring[12]$|Certificate ]] || continue
             ok "${section##*# }, block $n: each command is one" type_and_look "$section" "$n"
         done
     done
@@ -225,7 +225,7 @@ is_copied() { sql 5433 "SELECT synced FROM clairon.status" | grep -x t; }
 
 # The primary and the store have other ports by now.
 check_removal() {
-    ok "all of it is taken away" in_target bash -e -o pipefail -c "$(block "## Taking it away" 1 |
+    ok "all of it is taken away" in_target bash -e -o pipefail -c "$(block "## Uninstall" 1 |
         sed -e 's/psql -d/psql -p 5433 -d/' -e 's/redis-cli/& -p 6380/g')" </dev/null
     ok "nothing is left in the store" is "$(in_target redis-cli -p 6380 dbsize)" 0
     ok "no slot holds WAL" is "$(sql 5433 'SELECT count(*) FROM pg_replication_slots')" 0
