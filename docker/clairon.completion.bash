@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# clairon.completion.bash: bash completion for clairon: commands, options and settings, as each --help prints them.
+# clairon.completion.bash: bash completion for clairon. Commands, options and settings come from the output of --help.
 
 _clairon() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]} words
@@ -13,7 +13,7 @@ _clairon() {
     elif [ "$COMP_CWORD" = 2 ] && [ "$command" = errors ]; then
         words="list redrive drop"
     else
-        # --section.key=VALUE goes on behind the sign; --section.key stands for all of them.
+        # Skip the placeholder --section.key=; the settings themselves end with "=".
         words=$("${COMP_WORDS[0]}" "$command" --help 2>/dev/null |
             grep -oE '(^|[ (])--?[a-z][a-z0-9_.-]*=?' | tr -d ' (' | grep -vx -e '--section.key=')
     fi

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# debian-packages.sh: builds postgresql-NN-clairon and clairon-relay for this Debian.
+# debian-packages.sh: builds the packages postgresql-NN-clairon and clairon-relay for this Debian release.
 #
-#   docker/debian-packages.sh DIR     ->  DIR/*.deb; DIR/source is where they are built
+#   docker/debian-packages.sh DIR     ->  DIR/*.deb; built in DIR/source
 #
-# DEBFULLNAME and DEBEMAIL name their maintainer.
+# DEBFULLNAME and DEBEMAIL set the maintainer.
 set -euo pipefail
 # shellcheck source=docker/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# The folder debian/, as dpkg wants it, out of docker/debian.
-take_rules() {
+# Creates debian/ from the templates in docker/debian.
+make_debian_folder() {
     local file major=$1 version=$2 maintainer
     maintainer="${DEBFULLNAME:-The clairon developers} <${DEBEMAIL:-clairon@example.org}>"
     mkdir -p "$source/debian"
@@ -22,27 +22,27 @@ take_rules() {
 }
 
 main() {
-    local place version
+    local target version
     [ $# = 1 ] || die "usage: debian-packages.sh DIR"
-    command -v dh >/dev/null || die "debhelper is not there; docker/install-packages.sh deb installs it"
+    command -v dh >/dev/null || die "debhelper is not installed; run docker/install-packages.sh deb"
     mkdir -p "$1"
-    place=$(cd "$1" && pwd) source=$place/source
+    target=$(cd "$1" && pwd) source=$target/source
     version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" "$(top_dir)/sql/clairon.control")
-    rm -rf "$source" "$place"/*.deb
+    rm -rf "$source" "$target"/*.deb
     mkdir -p "$source"
     tar -C "$(top_dir)" -c --exclude='*.o' --exclude='*.so' --exclude='decoder/clairon--*' \
         --exclude='decoder/*.control' --exclude=node_modules --exclude=client/tests --exclude=client/demo \
         Makefile README.md LICENSE CHANGELOG.md SECURITY.md decoder relay sql client docker tests/fuzz tests/bench/README.md |
         tar -C "$source" -x
-    take_rules "$(pg_major)" "$version"
-    # What it builds with is not asked of dpkg alone: headers may have been unpacked without it.
+    make_debian_folder "$(pg_major)" "$version"
+    # -d skips the check of build dependencies: headers may have been unpacked without dpkg.
     (cd "$source" && env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL \
         DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-parallel=$(nproc)}" dpkg-buildpackage -b -us -uc -d) \
-        >"$place/log" 2>&1 || {
-        tail -30 "$place/log" >&2
-        die "could not build the packages: $place/log"
+        >"$target/log" 2>&1 || {
+        tail -30 "$target/log" >&2
+        die "could not build the packages: $target/log"
     }
-    ls "$place"/*.deb
+    ls "$target"/*.deb
 }
 
 main "$@"

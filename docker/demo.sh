@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# demo.sh: runs PostgreSQL, the store, the relay and the demo's page together until Ctrl-C.
+# demo.sh: runs PostgreSQL, the store, the relay and the demo page until Ctrl-C.
 #
-#   docker/demo.sh            starts all; `make demo` calls it after it has built what is needed
-#   docker/demo.sh traffic    writes to a demo that runs
+#   docker/demo.sh            starts everything; `make demo` builds first, then calls it
+#   docker/demo.sh traffic    writes to a running demo
 #
-# Everything it keeps is in CLAIRON_DEMO_DIR (.demo of the checkout): remove that
-# folder to begin anew. CLAIRON_DEMO_RELAY_PORT and CLAIRON_DEMO_PAGE_PORT (8080, 8088) are
-# where the search for free ports begins. Everything listens on this machine alone.
+# All data is in CLAIRON_DEMO_DIR (default: .demo of the checkout). Remove that
+# directory to start from scratch. CLAIRON_DEMO_RELAY_PORT and CLAIRON_DEMO_PAGE_PORT (8080, 8088) are
+# the first ports to try. Everything listens on localhost only.
 set -euo pipefail
 # shellcheck source=docker/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -16,16 +16,16 @@ root=$top/build/root
 dir=${CLAIRON_DEMO_DIR:-$top/.demo}
 stop_seconds=15
 relay_restarts_left=5
-names=()       # what runs, in the order of its start
-declare -A pid # by name
+names=()       # running children, in start order
+declare -A pid # process id by name
 export LC_ALL=C.UTF-8
 unset PGHOST PGPORT PGUSER PGDATABASE PGSERVICE PGOPTIONS PGDATA
 
 # ---- children
 
-# start NAME COMMAND..: in a session of its own, so that Ctrl-C reaches this script
-# alone, and with a TERM of its own should this script die. Locks are not inherited: 9 is the demo's,
-# 7 that of tests/tools/unprivileged.sh.
+# start NAME COMMAND..: runs COMMAND in a new session, so that Ctrl-C reaches only this script, and
+# with a TERM signal if this script dies. Children do not inherit the locks: 9 is the demo's,
+# 7 the one of tests/tools/unprivileged.sh.
 start() {
     local name=$1
     shift
@@ -38,12 +38,12 @@ alive() {
     kill -0 "${pid[$1]}" 2>/dev/null
 }
 
-# ready NAME SECONDS COMMAND..: until COMMAND succeeds; NAME must live that long.
+# ready NAME SECONDS COMMAND..: waits until COMMAND succeeds; fails if NAME exits first.
 ready() {
     local name=$1 deadline=$((SECONDS + $2))
     shift 2
     until "$@" >/dev/null 2>&1; do
-        alive "$name" || fail "$name ended while it started"
+        alive "$name" || fail "$name exited during startup"
         [ "$SECONDS" -lt "$deadline" ] || fail "$name was not ready in time"
         sleep 0.05
     done
@@ -78,17 +78,17 @@ on_signal() {
     say ""
     say "stopping: ${names[*]}"
     stop_all
-    say "stopped; the data stays in $dir"
+    say "stopped; the data is kept in $dir"
     exit 0
 }
 
-# fail TEXT: says it, with the end of the log of the part it begins with.
+# fail TEXT: prints TEXT and the last lines of a log (the first word of TEXT names it), and exits.
 fail() {
     local log=$dir/log/${1%% *}.log
     say "" >&2
     say "demo: $1" >&2
     if [ -s "$log" ]; then
-        say "the end of $log:" >&2
+        say "last lines of $log:" >&2
         tail -n 15 "$log" | cut -c1-300 | sed 's/^/    /' >&2
     fi
     stop_all
@@ -106,7 +106,7 @@ seconds_since_start() {
     printf '%d.%d' $(((now - started_us) / 1000000)) $(((now - started_us) / 100000 % 10))
 }
 
-# free_port FIRST [TAKEN]: the first free port from FIRST on that is not TAKEN.
+# free_port FIRST [TAKEN]: prints the first free port at or after FIRST, except TAKEN.
 free_port() {
     /usr/bin/python3 - "$1" "${2:-0}" <<'EOF'
 import socket, sys
@@ -123,7 +123,7 @@ for port in range(first, min(first + 200, 65536)):
         print(port)
         break
 else:
-    sys.exit(f"no port is free from {first} on")
+    sys.exit(f"no free port at or after {first}")
 EOF
 }
 
@@ -132,7 +132,7 @@ report_port() {
     [ "$2" = "$3" ] || step "port $2 is in use: the $1 listens on $3"
 }
 
-# http_ok PORT PATH: the answer is 200.
+# http_ok PORT PATH: succeeds if a GET returns status 200.
 http_ok() {
     local line
     exec 8<>"/dev/tcp/127.0.0.1/$1" || return 1
@@ -150,34 +150,34 @@ sql() {
 
 prepare_folder() {
     mkdir -p "$dir/log" 2>/dev/null || true
-    [ -w "$dir/log" ] || die "$dir cannot be written by $(id -un)"
+    [ -w "$dir/log" ] || die "$dir is not writable by $(id -un)"
     chmod 700 "$dir"
     exec 9>>"$dir/lock"
     if ! flock -n 9; then
-        die "a demo runs here already: $(cat "$dir/address" 2>/dev/null || echo 'it is still starting')"
+        die "a demo is already running: $(cat "$dir/address" 2>/dev/null || echo 'it is still starting')"
     fi
     rm -f "$dir/address" "$dir/dsn"
-    # A unix socket's path has a limit of some 100 bytes.
+    # The path of a unix socket is limited to about 100 bytes.
     run=$dir/run
     [ ${#run} -le 70 ] || run=/tmp/clairon-demo-$(id -u)-$(cksum <<<"$dir" | cut -d' ' -f1)
     [ -d "$run" ] || mkdir -m 700 "$run"
-    [ -O "$run" ] || die "$run belongs to somebody else; remove it"
+    [ -O "$run" ] || die "$run is owned by another user; remove it"
 }
 
 check_parts() {
     local part
     for part in "$root/bin/postgres" "$top/build/clairon"; do
-        [ -x "$part" ] || die "$part is not there; 'make demo' builds it"
+        [ -x "$part" ] || die "$part not found; 'make demo' builds it"
     done
     store=$(store_server)
-    [ -n "$store" ] || die "no keydb-server, valkey-server or redis-server; 'make deps' installs one"
+    [ -n "$store" ] || die "keydb-server, valkey-server or redis-server not found; 'make deps' installs one"
 }
 
 start_postgresql() {
     local data=$dir/postgresql major
     major=$("$root/bin/postgres" --version | sed 's/.* \([0-9]*\)[.a-z].*/\1/')
     if [ -s "$data/PG_VERSION" ] && [ "$(cat "$data/PG_VERSION")" != "$major" ]; then
-        die "$data was made by PostgreSQL $(cat "$data/PG_VERSION"), this is $major; remove $dir to begin anew"
+        die "$data was created by PostgreSQL $(cat "$data/PG_VERSION"), this is $major; remove $dir to start from scratch"
     fi
     if [ ! -s "$data/PG_VERSION" ]; then
         step "creating a database cluster in $data"
@@ -211,8 +211,8 @@ start_store() {
     start store "$store" "${options[@]}"
 }
 
-# The store answers, and has its data in memory again.
-store_answers() {
+# Succeeds if the store answers and has loaded its dataset.
+store_ready() {
     /usr/bin/python3 - "$run/store.sock" <<'EOF'
 import socket, sys
 with socket.socket(socket.AF_UNIX) as link:
@@ -249,7 +249,7 @@ EOF
         example=${example%:*}
         step "loading sql/examples/$example.sql"
         sql -d demo -f "$top/sql/examples/$example.sql" >>"$dir/log/database.log" 2>&1 ||
-            fail "database does not take sql/examples/$example.sql"
+            fail "database could not load sql/examples/$example.sql"
     done
     sql -d demo -c 'GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO demo' \
         -c 'GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO demo'
@@ -291,13 +291,13 @@ start_page() {
         --relay "http://127.0.0.1:$relay_port" --dsn "$dsn" --secret-file "$dir/secret"
 }
 
-# At the same time: the page needs none of the others to start. The relay needs the slot.
+# In parallel: the page can start without the others. The relay needs the slot.
 start_all() {
     start_store
     start_page
     start_postgresql
     ready postgresql 60 "$root/bin/pg_isready" -q -h "$run"
-    ready store 60 store_answers
+    ready store 60 store_ready
     prepare_database
     start_relay
     ready relay 30 http_ok "$relay_port" /readyz
@@ -320,16 +320,16 @@ announce() {
                      (for 12 hours; another token: $top/build/clairon token --sub me --admin -c $dir/relay.conf)
     Examples:        http://127.0.0.1:$page_port/examples/minimal.html?user=u1 and .../examples/live.html?user=u1,
                      the sources are in $top/client/examples
-    Type SQL:        $root/bin/psql '$dsn'
+    SQL:             $root/bin/psql '$dsn'
                      UPDATE assignments SET status = 'graded', grade = 17 WHERE student_id = 'u1';
     More changes:    make demo-traffic
     Logs:            $dir/log
 
-Ctrl-C stops all of it; the data stays.
+Ctrl-C stops everything; the data is kept.
 EOF
 }
 
-# Where the terminal closes, only the leader of its session gets SIGHUP: that is make, which waits for this script.
+# When the terminal closes, only the session leader receives SIGHUP: make, which waits for this script. So watch the terminal here.
 watch_terminal() {
     (exec 6</dev/tty && exec setpriv --pdeathsig TERM /usr/bin/python3 -c 'import os, select, signal
 terminal = select.poll()
@@ -338,8 +338,8 @@ terminal.poll()
 os.kill(os.getppid(), signal.SIGHUP)') 2>/dev/null 7>&- 9>&- &
 }
 
-# Waits for the first death. A relay that was killed is started again, as a service
-# manager would; anything else that ends, ends the demo.
+# Waits for a child to exit. A killed relay is restarted, as a service manager would do;
+# if another child exits, the demo stops.
 supervise() {
     local ended status name
     while :; do
@@ -353,13 +353,13 @@ supervise() {
                 start_relay
                 continue 2
             fi
-            fail "$name ended by itself (status $status)"
+            fail "$name exited (status $status)"
         done
     done
 }
 
 run_traffic() {
-    [ -s "$dir/dsn" ] || die "no demo runs here; start 'make demo' in another terminal first"
+    [ -s "$dir/dsn" ] || die "no running demo; start 'make demo' in another terminal first"
     exec /usr/bin/python3 "$top/client/demo/traffic.py" --dsn "$(cat "$dir/dsn")" "$@"
 }
 
@@ -370,9 +370,9 @@ main() {
             run_traffic "$@"
             ;;
         "") ;;
-        *) die "unknown word \"$1\"; usage: demo.sh [traffic]" ;;
+        *) die "unknown argument \"$1\"; usage: demo.sh [traffic]" ;;
     esac
-    [ "$(id -u)" != 0 ] || die "PostgreSQL refuses root; use tests/tools/unprivileged.sh docker/demo.sh"
+    [ "$(id -u)" != 0 ] || die "PostgreSQL does not run as root; use tests/tools/unprivileged.sh docker/demo.sh"
     started_us=${EPOCHREALTIME//[.,]/}
     check_parts
     prepare_folder

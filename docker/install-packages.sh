@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# install-packages.sh: installs the Debian packages that clairon needs to run, to build, to be checked or measured.
+# install-packages.sh: installs the Debian packages to run, build, test or benchmark clairon.
 #
 #   docker/install-packages.sh [run] [build] [deb] [tap] [check] [bench] [fuzz]
 #                     (run, build, tap and check when none is given)
 #   docker/install-packages.sh --list [run] [build] [deb] [tap] [check] [bench] [fuzz]
 #
-# Only what is missing is installed, as root or through sudo. Without either it
-# prints the line to type and fails. When nothing is missing, apt is not called.
+# It installs only missing packages, as root or through sudo. Without either it
+# prints the command to run and fails. If nothing is missing, apt is not called.
 set -euo pipefail
 # shellcheck source=docker/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 interrupted=false
 
-# The libraries' names carry their ABI: one column per Debian release.
+# Library package names contain the ABI version, which differs between Debian releases.
 libraries() {
     local VERSION_ID=
     [ -r /etc/os-release ] && . /etc/os-release
@@ -66,7 +66,7 @@ packages_for() {
     esac
 }
 
-# Those of the arguments that dpkg does not hold as installed.
+# Prints the arguments that are not installed according to dpkg.
 missing_of() {
     local known
     known=$(dpkg-query -W -f '${db:Status-Abbrev}${Package}\n' "$@" 2>/dev/null || true)
@@ -74,13 +74,13 @@ missing_of() {
     printf '%s\n' "$@" | grep -vxF -e "$known" || true
 }
 
-# The line to type for somebody who may not install.
+# Prints the command for a user without root access.
 ask_for_root() {
     local sudo="" who=" as root"
     if command -v sudo >/dev/null; then
         sudo="sudo " who=""
     fi
-    say "These packages are missing and need root. Type this$who, then start again:"
+    say "Missing packages; installing them needs root. Run this$who, then try again:"
     say "    ${sudo}apt-get update && ${sudo}apt-get install -y --no-install-recommends $*"
 }
 
@@ -94,16 +94,16 @@ install_now() {
         as=(sudo -n)
     fi
     say "installing (a minute or a few): $*"
-    # As apt-get itself looks for it, which then refuses to work.
+    # apt-get checks the same files and fails if there are any.
     if compgen -G '/var/lib/dpkg/updates/[0-9]*' >/dev/null; then
         say "an earlier installation was interrupted: finishing it first (dpkg --configure -a)"
-        uncut "${as[@]}" -- dpkg --configure -a || die "failed; run as root: dpkg --configure -a"
+        uninterrupted "${as[@]}" -- dpkg --configure -a || die "failed; run as root: dpkg --configure -a"
     fi
-    # A new or an old machine does not know where the packages are.
+    # On a new machine the package lists may be missing or outdated.
     if ! apt_get "${as[@]}" -- install -y -q --no-install-recommends "$@" 2>/dev/null; then
         say "refreshing the package lists first"
         apt_get "${as[@]}" -- update -q ||
-            die "could not refresh the package lists (apt-get update); is the network there?"
+            die "could not refresh the package lists (apt-get update); check the network connection"
         apt_get "${as[@]}" -- install -y -q --no-install-recommends "$@" ||
             die "apt-get could not install: $*"
     fi
@@ -117,12 +117,12 @@ apt_get() {
         shift
     done
     shift
-    uncut "${as[@]}" -- apt-get -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@"
+    uninterrupted "${as[@]}" -- apt-get -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@"
 }
 
-# uncut [sudo -n] -- COMMAND..: without a question, its chatter kept for the case that it fails. In a session
-# of its own: dpkg that Ctrl-C reaches leaves packages half installed. This script ends after it.
-uncut() {
+# uninterrupted [sudo -n] -- COMMAND..: runs it without prompts, and prints its output only on failure. It runs in
+# a separate session: a dpkg that receives Ctrl-C leaves packages half installed. The script exits afterwards.
+uninterrupted() {
     local as=() log job status
     while [ "$1" != -- ]; do
         as+=("$1")
@@ -137,7 +137,7 @@ uncut() {
     while :; do
         status=0
         wait "$job" || status=$?
-        kill -0 "$job" 2>/dev/null || break # else a signal ended wait, not the job
+        kill -0 "$job" 2>/dev/null || break # else a signal interrupted wait, and the job still runs
     done
     trap - INT TERM HUP
     [ "$status" = 0 ] || tail -5 "$log" >&2
@@ -160,15 +160,15 @@ main() {
     [ $# -gt 0 ] || set -- run build tap check
     for purpose in "$@"; do
         [[ $purpose =~ ^(run|build|deb|tap|check|bench|fuzz)$ ]] ||
-            die "unknown purpose \"$purpose\"; valid are run, build, deb, tap, check, bench, fuzz"
-        # shellcheck disable=SC2207 # names of packages; a bare root has no /dev/fd to map them from
+            die "unknown purpose \"$purpose\"; valid: run, build, deb, tap, check, bench, fuzz"
+        # shellcheck disable=SC2207 # package names have no spaces; a minimal root has no /dev/fd for mapfile
         names+=($(packages_for "$purpose"))
     done
     if $list; then
         printf '%s\n' "${names[@]}"
         return
     fi
-    command -v dpkg-query >/dev/null || die "this is not a Debian system; needed are: ${names[*]}"
+    command -v dpkg-query >/dev/null || die "not a Debian system; required packages: ${names[*]}"
     # shellcheck disable=SC2207
     missing=($(missing_of "${names[@]}"))
     [ ${#missing[@]} = 0 ] || install_now "${missing[@]}"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# lib.sh: what the scripts of docker/, relay/tools and tests/ share. Sourced by bash, sets nothing but functions.
+# lib.sh: functions shared by the scripts of docker/, relay/tools and tests/. Source it from bash; it only defines functions.
 
 top_dir() {
     cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd
@@ -14,8 +14,8 @@ die() {
     exit 1
 }
 
-# with_progress LOG COMMAND..: runs it with all its output in LOG. Whoever waits is shown every ten seconds
-# how long it has taken, and the log's last line.
+# with_progress LOG COMMAND..: runs COMMAND with its output in LOG. Every ten seconds it prints the
+# elapsed time and the last line of the log.
 with_progress() {
     local log=$1 watcher status=0
     shift
@@ -28,7 +28,8 @@ with_progress() {
     return "$status"
 }
 
-# watch_log LOG PROCESS: until that process ends. The sleeps are short and hold no pipe: nobody waits for them.
+# watch_log LOG PID: prints progress until the process ends. The sleeps are short and do not inherit the
+# caller's pipes, so they delay no reader.
 watch_log() {
     local began=$SECONDS next=$((SECONDS + 10)) last
     while sleep 1 >/dev/null 2>&1 && kill -0 "$2" 2>/dev/null; do
@@ -39,8 +40,8 @@ watch_log() {
     done
 }
 
-# The PostgreSQL major to work with: the caller's wish, else the newest server
-# that is installed, else what this distribution ships.
+# The PostgreSQL major version to use: PG_MAJOR, else the newest installed server, else the
+# version of this distribution.
 pg_major() {
     local found
     if [ -n "${PG_MAJOR:-}" ]; then
@@ -71,7 +72,7 @@ pg_major_default() {
     esac
 }
 
-# pg_config of that major's own server package; the plain name is a fallback.
+# pg_config of that major's server package; falls back to the one in PATH.
 pg_config_path() {
     local own
     own=/usr/lib/postgresql/$(pg_major)/bin/pg_config
@@ -84,8 +85,8 @@ pg_config_path() {
     fi
 }
 
-# The store's server: the caller's wish in STORE_SERVER, else the first there is, by
-# preference; empty when there is none. (Not CLAIRON_STORE_..: those are settings.)
+# The server program of the store: STORE_SERVER, else the first installed one in order of
+# preference; empty if there is none. (CLAIRON_STORE_.. variables are settings of the relay.)
 store_server() {
     local name
     if [ -n "${STORE_SERVER:-}" ]; then
@@ -100,9 +101,9 @@ store_server() {
     return 0
 }
 
-# What a PostgreSQL server below the private root $1 needs in postgresql.conf.
-# output_plugin_libraries came with minor releases: a server that does not know
-# it would refuse to start.
+# Prints the postgresql.conf settings for a server in the private root $1.
+# output_plugin_libraries was added in minor releases; a server that does not know
+# it does not start.
 server_settings() {
     echo "wal_level = logical"
     echo "max_wal_senders = 10"

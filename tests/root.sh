@@ -21,7 +21,7 @@ make_checkout() {
 #!/bin/bash
 mkdir -p .demo
 exec 9>>.demo/lock
-flock -n 9 || { echo "a demo runs here already" >&2; exit 1; }
+flock -n 9 || { echo "a demo is already running" >&2; exit 1; }
 pwd >.demo/place
 echo started
 for ((i = 0; i < 1200; i++)); do [ ! -e .demo/stop ] || break; sleep 0.1; done
@@ -42,7 +42,7 @@ place_of() { sed -n 's/.* in a copy, \(.*\);.*/\1/p' "$hidden/$1"; }
 said() { grep -q "$2" "$hidden/$1"; }
 
 refused() {
-    ! unprivileged docker/demo.sh >"$hidden/second" 2>&1 && said second "runs here already"
+    ! unprivileged docker/demo.sh >"$hidden/second" 2>&1 && said second "is already running"
 }
 
 check_places() {

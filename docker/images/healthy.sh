@@ -1,5 +1,5 @@
 #!/bin/bash
-# healthy.sh HOST PORT PATH: succeeds if an HTTP request there is answered by 200.
+# healthy.sh HOST PORT PATH: succeeds if an HTTP GET returns status 200.
 set -euo pipefail
 exec 3<>"/dev/tcp/$1/$2"
 printf 'GET %s HTTP/1.0\r\nHost: %s\r\n\r\n' "$3" "$1:$2" >&3

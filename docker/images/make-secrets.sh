@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# make-secrets.sh: makes the passwords and the key that docker/compose.yaml mounts, where there are none yet.
+# make-secrets.sh: creates the passwords and the key that docker/compose.yaml mounts, unless they exist.
 #
 #   docker/images/make-secrets.sh [DIR]      DIR is docker/secrets if not given
 #
-# The folder is its owner's alone. The files can be read by all, for compose mounts them as they
-# are, and the containers' users are not its owner.
+# Only the owner can enter the directory. The files are readable by all: compose mounts them with
+# their mode, and the users in the containers are not the owner.
 set -euo pipefail
 dir=${1:-$(dirname "$0")/../secrets}
 mkdir -p "$dir"

@@ -1,10 +1,10 @@
 #!/bin/bash
-# postgres-entry.sh: starts a primary, or its standby, and makes it first if the volume is empty.
+# postgres-entry.sh: starts a primary or its standby, and creates the cluster if the volume is empty.
 #
-#   postgres-entry.sh primary     database "app" with clairon, the roles relay and demo, the demo's worlds
-#   postgres-entry.sh standby     of the host PRIMARY_HOST: where the relay reads its slot
+#   postgres-entry.sh primary     database "app" with clairon, the roles relay and demo, the demo's examples
+#   postgres-entry.sh standby     standby of the host PRIMARY_HOST, on which the relay's slot is
 #
-# Passwords come from /run/secrets/NAME_password. LISTEN says where to listen.
+# Passwords are read from /run/secrets/NAME_password. LISTEN is the address to listen on.
 set -euo pipefail
 umask 077
 
@@ -17,12 +17,12 @@ wal_level = logical
 max_wal_senders = 10
 max_replication_slots = 10
 hot_standby_feedback = on
-# A standby that is away must not fill this disk for ever; its replacement is made anew.
+# A stopped standby must not fill this disk. Beyond this limit it has to be created again.
 max_slot_wal_keep_size = '8GB'
 unix_socket_directories = '/run/postgresql'
 password_encryption = 'scram-sha-256'
 CONF
-    # All of it is read: one that is cut short would fail.
+    # sed reads all of its input: with a closed pipe postgres would fail.
     if [ -n "$(postgres --describe-config | sed -n '/^output_plugin_libraries/p')" ]; then
         echo "output_plugin_libraries = 'clairon, pgoutput'"
     fi
@@ -30,7 +30,7 @@ CONF
 
 fill() {
     admin -d postgres -c 'CREATE DATABASE app'
-    # psql quotes the passwords, and they stand in no argument.
+    # psql quotes the passwords, and no argument contains them.
     admin -d app <<SQL
 \\set relay \`cat /run/secrets/relay_password\`
 \\set demo \`cat /run/secrets/demo_password\`
@@ -50,7 +50,7 @@ SQL
         -c 'GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO demo'
 }
 
-# Made beside, and put in its place when it is whole: a start that was cut short begins anew.
+# Creates the cluster in a temporary directory and renames it when complete, so that an interrupted start can be repeated.
 make_primary() {
     local new=$PGDATA/new
     rm -rf "$new"

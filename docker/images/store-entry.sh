@@ -1,5 +1,5 @@
 #!/bin/sh
-# store-entry.sh: starts the store that this image has, durable and with a password; "health" asks it.
+# store-entry.sh: starts the store server of this image, durable and with a password. "health" checks it.
 set -eu
 
 for name in keydb valkey redis; do
@@ -10,7 +10,7 @@ if [ "${1:-}" = health ]; then
     REDISCLI_AUTH=$password "$name-cli" -h "${LISTEN:-127.0.0.1}" ping | grep -qx PONG
     exit
 fi
-# By standard input, for an argument could be read by others.
+# On standard input, because other users could read an argument.
 exec "$name-server" - <<CONF
 bind ${LISTEN:-0.0.0.0}
 requirepass $password

@@ -1,9 +1,9 @@
 #!/bin/bash
-# with-secrets.sh: gives a command the passwords of /run/secrets as libpq and the relay take them, and becomes it.
+# with-secrets.sh COMMAND..: converts /run/secrets to a libpq password file and to settings of the relay, then executes COMMAND.
 set -euo pipefail
 umask 077
 
-# libpq believes no password file that others may read, as a secret's may.
+# libpq ignores a password file that others can read, and mounted secrets are readable by others.
 for role in relay demo; do
     [ ! -r "/run/secrets/${role}_password" ] ||
         printf '*:*:*:%s:%s\n' "$role" "$(sed 's/[\\:]/\\&/g' "/run/secrets/${role}_password")"

@@ -217,7 +217,7 @@ class DemoPage(BrowserCase):
             [ROOT / "docker" / "demo.sh"], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
         )
         self.assertEqual(second.returncode, 1)
-        self.assertIn(f"a demo runs here already: {self.stack.url}", second.stderr)
+        self.assertIn(f"a demo is already running: {self.stack.url}", second.stderr)
 
     def test_people_and_places_have_names(self):
         (u1,) = self.open("u1")
