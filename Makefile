@@ -62,7 +62,7 @@ unit_programs := $(unit_sources:%.c=$(BUILD)/asan/%)
 unit_wanted = $(if $(TESTS),$(filter $(TESTS:%.c=$(BUILD)/asan/%),$(unit_programs) $(replay_programs)),$(unit_programs) $(replay_programs))
 
 # What README leads to, in folders as here, so that its links hold.
-documents := README.md LICENSE CHANGELOG.md SECURITY.md $(wildcard client/*.md client/package.json client/src/* \
+documents := README.md LICENSE CHANGELOG.md SECURITY.md $(wildcard docs/*) $(wildcard client/*.md client/package.json client/src/* \
     client/examples/*) decoder/FRAMES.md relay/FLOW.md \
     sql/README.md $(filter-out %/__pycache__,$(wildcard sql/examples/*)) \
     $(wildcard docker/*.md docker/*.yml docker/*.yaml docker/*.json docker/*.conf docker/*.example) \
@@ -298,7 +298,7 @@ install: all $(BUILD)/clairon.1 $(documents)
 	    docker/clairon-relay.service >'$(DESTDIR)$(unitdir)/clairon-relay.service'
 	@echo 'installed: $(bindir)/clairon, its manual and completion, a systemd unit, pages in $(docdir),'
 	@echo "    and for $$($(PG_CONFIG) --version) the plugin and extension clairon"
-	@echo 'next: set wal_level = logical, restart PostgreSQL, CREATE EXTENSION clairon: "Five minutes", step 2, of $(docdir)/README.md'
+	@echo 'next: set wal_level = logical, restart PostgreSQL, CREATE EXTENSION clairon: step 2 of the tour in $(docdir)/README.md'
 
 uninstall:
 	@$(MAKE) -s $(plugin_arguments) DESTDIR='$(DESTDIR)' uninstall

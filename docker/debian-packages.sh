@@ -32,7 +32,7 @@ main() {
     mkdir -p "$source"
     tar -C "$(top_dir)" -c --exclude='*.o' --exclude='*.so' --exclude='decoder/clairon--*' \
         --exclude='decoder/*.control' --exclude=node_modules --exclude=client/tests --exclude=client/demo \
-        Makefile README.md LICENSE CHANGELOG.md SECURITY.md decoder relay sql client docker tests/fuzz tests/bench/README.md |
+        Makefile README.md LICENSE CHANGELOG.md SECURITY.md docs decoder relay sql client docker tests/fuzz tests/bench/README.md |
         tar -C "$source" -x
     make_debian_folder "$(pg_major)" "$version"
     # -d skips the check of build dependencies: headers may have been unpacked without dpkg.

@@ -48,5 +48,5 @@ cat <<'END'
 .SH EXIT STATUS
 0: all is well, or warnings of doctor alone. 1: it failed, or a check of doctor did. 2: settings or command are wrong.
 .SH SEE ALSO
-The folder of the documents, for instance /usr/share/doc/clairon\-relay: README.md, docker/OPERATIONS.md, client/PROTOCOL.md.
+The folder of the documents, for instance /usr/share/doc/clairon\-relay: README.md, docs/REFERENCE.md, docker/OPERATIONS.md, client/PROTOCOL.md.
 END

@@ -1,4 +1,4 @@
-"""test_tour.py: do the README's five minutes work, every command typed as it stands there?
+"""test_tour.py: does the five-minute tour of README work, with every command typed as written?
 
 Only what must not be touched on this machine is another: ports, PostgreSQL's folder, and where
 `sudo make install` installs to (so PostgreSQL runs with the plugin of build/root).
@@ -29,7 +29,7 @@ KINDS = ["sh", "sql", "sql", "sh", "ini", "sh", "sh", "sh", "sql"]  # of the tou
 def blocks():
     """The tour's code blocks. None is indented: a here-document copied from there would not end."""
     text = (ROOT / "README.md").read_text()
-    tour = text[text.index("## Five minutes") : text.index("## In SQL")]
+    tour = text[text.index("## Five-minute tour") : text.index("## A notification")]
     found = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", tour, re.M | re.S)
     assert [kind for kind, _ in found] == KINDS, "the tour has other blocks: teach this test"
     return [block for _, block in found]
