@@ -77,7 +77,7 @@ sub drop_slot
     return;
 }
 
-sub length_of { return $store->ask('XLEN', $_[0]) }
+sub length_of { return $store->execute('XLEN', $_[0]) }
 
 # CPU time of a process so far, in seconds.
 sub cpu_of
@@ -92,8 +92,8 @@ sub cpu_of
 sub pace_of
 {
     my ($stream, $before, $rows) = @_;
-    my ($first) = @{ $store->ask('XRANGE', $stream, "($before", '+', 'COUNT', 1) };
-    my ($last)  = @{ $store->ask('XREVRANGE', $stream, '+', '-', 'COUNT', 1) };
+    my ($first) = @{ $store->execute('XRANGE', $stream, "($before", '+', 'COUNT', 1) };
+    my ($last)  = @{ $store->execute('XREVRANGE', $stream, '+', '-', 'COUNT', 1) };
     my $ms = (split /-/, $last->[0])[0] - (split /-/, $first->[0])[0];
     return 1000 * $rows / ($ms || 1);
 }
@@ -101,7 +101,7 @@ sub pace_of
 sub newest_of
 {
     my ($stream) = @_;
-    my ($last) = @{ $store->ask('XREVRANGE', $stream, '+', '-', 'COUNT', 1) };
+    my ($last) = @{ $store->execute('XREVRANGE', $stream, '+', '-', 'COUNT', 1) };
     return $last ? $last->[0] : '0-0';
 }
 
@@ -121,7 +121,7 @@ sub measure_ours
             "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots WHERE slot_name = 'clairon'") eq 't' });
     $relay->stop;
     # As the others leave none behind: all write into memory that the store has used before, or none does.
-    $store->ask('XTRIM', $STREAM, 'MAXLEN', 1);
+    $store->execute('XTRIM', $STREAM, 'MAXLEN', 1);
     return (ours => $pace, cpu => 1e6 * $cpu / $rows);
 }
 
@@ -141,10 +141,10 @@ sub measure_decoder
 sub measure_bare
 {
     my ($rows) = @_;
-    my ($entry) = @{ $store->ask('XREVRANGE', $STREAM, '+', '-', 'COUNT', 1) };
+    my ($entry) = @{ $store->execute('XREVRANGE', $STREAM, '+', '-', 'COUNT', 1) };
     my @fields = map { /^[\x21-\x7e]*$/ && length $_ < 20 ? $_ : 'x' x length $_ } @{ $entry->[1] };
     my $told = qx{redis-benchmark -s $store->{socket} -P 128 -c 1 -n $rows -q XADD floor '*' @fields 2>/dev/null};
-    $store->ask('DEL', 'floor');
+    $store->execute('DEL', 'floor');
     return $told =~ /([\d.]+) requests per second/ ? (bare => $1) : ();
 }
 
@@ -155,7 +155,7 @@ sub measure_peer
     system_or_die('node', top() . '/tests/bench/ingest_peer.js', $peer, $pg->host, $pg->port, scalar getpwuid($<),
         'peer', $store->{socket}, 'peer', $rows);
     my $pace = pace_of('peer', '0-0', $rows);
-    $store->ask('DEL', 'peer');
+    $store->execute('DEL', 'peer');
     drop_slot('peer');
     return (peer => $pace);
 }
@@ -205,7 +205,7 @@ sub read_delays
     my @delays;
     while (1)
     {
-        my $answer = $store->ask('XREAD', 'BLOCK', 0, 'STREAMS', $STREAM, $at);
+        my $answer = $store->execute('XREAD', 'BLOCK', 0, 'STREAMS', $STREAM, $at);
         my $now = 1000 * time();
         for my $entry (@{ $answer->[0][1] })
         {
@@ -247,7 +247,7 @@ sub measure_delay
         $pg->port, '-U', scalar getpwuid($<), 'postgres');
     my $written = $pg->safe_psql('postgres', 'SELECT count(*) FROM t') - $rows_before;
     wait_until('the last row is stored', sub { length_of($STREAM) == $before + $written });
-    $store->ask('XADD', $STREAM, '*', 'end', 1);
+    $store->execute('XADD', $STREAM, '*', 'end', 1);
     waitpid $reader, 0;
     my @delay = split /\n/, do { local (@ARGV, $/) = ($file); <> };
     figure(sprintf('commit to a blocked XREAD at %d a second, ms (p50 p99 max):', $rate),

@@ -74,7 +74,7 @@ sub run_once
     {
         my $newest = $primary->safe_psql('postgres', 'SELECT max(id) FROM t');
         wait_until('the last row is stored', sub {
-            my $last = $store->ask('XREVRANGE', "$who:stream", '+', '-', 'COUNT', 1) or return 0;
+            my $last = $store->execute('XREVRANGE', "$who:stream", '+', '-', 'COUNT', 1) or return 0;
             return "@{ $last->[0][1] }" =~ /"id":$newest,/ });
     }
     my $used = primary_seconds() - $cpu;
@@ -83,7 +83,7 @@ sub run_once
         $relay->stop;
         ($who eq 'primary' ? $primary : $standby)->safe_psql('postgres', "SELECT pg_drop_replication_slot('slot_of_$who')");
     }
-    $store->ask('FLUSHALL');
+    $store->execute('FLUSHALL');
     return ($wrote, $used);
 }
 

@@ -43,13 +43,13 @@ sub take
 {
     my ($user) = @_;
     my $client = $client{$user} or return;
-    my @lines  = splice @{ $client->{lines} };
-    my @notes  = map { $_->{n} } grep { $_->{t} eq 'msg' } @lines;
+    my @lines  = splice @{ $client->{messages} };
+    my @notifications  = map { $_->{n} } grep { $_->{t} eq 'msg' } @lines;
     die "user $user was told of a gap\n" if grep { $_->{t} eq 'gap' } @lines;
-    $shown{$user}{ $_->{payload}{after}{id} }++ for @notes;
+    $shown{$user}{ $_->{payload}{after}{id} }++ for @notifications;
     ($position{$user}) = (map({ $_->{pos} // () } @lines))[-1] // $position{$user};
     delete $client{$user} and return if $client->{closed};
-    $client->ack(map { $_->{metadata}{id} } @notes) if @notes;
+    $client->ack(map { $_->{metadata}{id} } @notifications) if @notifications;
     return;
 }
 
@@ -124,7 +124,7 @@ my $lost = sum(map { my $user = $_; scalar grep { $_ % $users == $user && !$show
 is($lost, 0, "no row of $row was lost, over $restarts restarts, $connections connections, $kills cut off");
 wait_until('all are acked', sub { take($_) for 0 .. $users - 1; Mojo::IOLoop->one_tick for 1 .. 5; $store->pending == 0 }, 120);
 pass('and each was acknowledged');
-is($store->ask('XLEN', 'clairon:errors') // 0, 0, 'nothing was given up');
+is($store->execute('XLEN', 'clairon:errors') // 0, 0, 'nothing was given up');
 
 sub mean { my ($part, $what) = @_; return sum(map { $_->[$what] } @{ $samples{$part} }) / @{ $samples{$part} } }
 my ($early, $late) = (mean('early', 0), mean('late', 0));

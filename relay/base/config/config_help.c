@@ -6,7 +6,7 @@
 #include "base/config/config_key.h"
 #include "base/config/config_value.h"
 
-/* tests/tap/settings/invalid_settings_and_sources.pl: all of config_keys are in one of them. */
+/* tests/tap/settings/invalid_settings_rejected.pl: all of config_keys are in one of them. */
 static const char *const SECTIONS[] = {"feed", "store", "auth", "gate", "delivery", "relay"};
 static const char *const NEEDED[] = {"conninfo",        "url",    "hs256_secret_file",
                                      "public_key_file", "listen", "origins"};

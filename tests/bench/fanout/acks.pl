@@ -21,7 +21,7 @@ my %texts = map { $_ => Clairon::Test::script_text($_) } qw(hello publish shown 
 sub cpu
 {
     my ($store) = @_;
-    my %used = $store->ask('INFO', 'cpu') =~ /^(used_cpu_user|used_cpu_sys):([\d.]+)/mg;
+    my %used = $store->execute('INFO', 'cpu') =~ /^(used_cpu_user|used_cpu_sys):([\d.]+)/mg;
     return $used{used_cpu_user} + $used{used_cpu_sys};
 }
 
@@ -31,11 +31,11 @@ sub measure
 {
     my ($users, $row) = @_;
     my $store   = Clairon::Test::store(options => [ '--appendonly', 'no' ]);
-    my %sha     = map { $_ => $store->ask('SCRIPT', 'LOAD', $texts{$_}) } keys %texts;
+    my %sha     = map { $_ => $store->execute('SCRIPT', 'LOAD', $texts{$_}) } keys %texts;
     my $run     = sub { my ($name, @words) = @_;
-        return $store->ask('EVALSHA', $sha{$name}, 1, 'clairon:stream', 'clairon', @words) };
+        return $store->execute('EVALSHA', $sha{$name}, 1, 'clairon:stream', 'clairon', @words) };
     $run->('hello', 'fresh', '', '0-0', 1, 1); # one shard, one server
-    my $epoch = $store->ask('HGET', 'clairon:meta', 'epoch');
+    my $epoch = $store->execute('HGET', 'clairon:meta', 'epoch');
     srand 1;
     my @names = map { "user$_" } 1 .. 1000;
     my @acks;

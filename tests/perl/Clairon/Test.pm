@@ -28,7 +28,7 @@ use Time::HiRes qw(time);
 
 use Clairon::Test::Client;
 use Clairon::Test::Cluster;
-use Clairon::Test::LateAnswers;
+use Clairon::Test::DelayedReplies;
 use Clairon::Test::Page;
 use Clairon::Test::Proxy;
 use Clairon::Test::Relay;
@@ -101,7 +101,7 @@ sub writer
 }
 
 # Of a client's notifications those whose payload has that `mark`.
-sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notes }
+sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notifications }
 
 # One of the relay's scripts, as the build expands it.
 sub script_text { my ($name) = @_; return slurp_file(top() . "/build/gen/scripts/$name.lua") }
@@ -222,11 +222,11 @@ sub proxy
     return $proxy;
 }
 
-# A started proxy in front of a store that holds back answers: see Clairon::Test::LateAnswers.
-sub late_answers
+# A started proxy in front of a store that holds back answers: see Clairon::Test::DelayedReplies.
+sub delayed_replies
 {
     my ($target) = @_;
-    my $proxy = Clairon::Test::LateAnswers->new($target, folder => new_folder('late'));
+    my $proxy = Clairon::Test::DelayedReplies->new($target, folder => new_folder('late'));
     remember($proxy);
     $proxy->start;
     return $proxy;

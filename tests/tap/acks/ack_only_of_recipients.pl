@@ -13,9 +13,9 @@ my $far   = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'stor
 my %group = (groups => { ROLE => ['q'] });
 
 sub notify { return $pg->safe_psql('postgres', q{SELECT clairon.notify('ROLE', '{q}', '{}', ack_required => true)}) }
-sub has { my ($client, $id) = @_; return scalar grep { $_->{metadata}{id} eq $id } $client->notes }
-sub state_of { my ($id) = @_; return { @{ $store->ask('HGETALL', $store->of($id, "ack:$id")) } } }
-sub told { my ($client) = @_; return map { @{ $_->{ids} } } grep { $_->{t} eq 'acked' } @{ $client->{lines} } }
+sub has { my ($client, $id) = @_; return scalar grep { $_->{metadata}{id} eq $id } $client->notifications }
+sub state_of { my ($id) = @_; return { @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) } } }
+sub told { my ($client) = @_; return map { @{ $_->{ids} } } grep { $_->{t} eq 'acked' } @{ $client->{messages} } }
 
 # Nobody named it: whoever is shown it owes an ack, and nobody else.
 my $insider  = $near->client('insider', %group);
@@ -40,7 +40,7 @@ $shown->run_until('the message', sub { has($shown, $after) });
 $own->ack($after);
 wait_until('the ack counts', sub { (state_of($after)->{late} // 0) > 0 });
 pass('an ack that overtakes the report of the showing counts');
-is($store->ask('ZSCORE', $store->of($after, 'due'), "$after:late"), undef, 'and it is not due');
+is($store->execute('ZSCORE', $store->of($after, 'due'), "$after:late"), undef, 'and it is not due');
 $shown->run_until('the session that showed it is told', sub { grep { $_ eq $after } told($shown) });
 pass('its session is told');
 is($_->metric('clairon_store_errors_total'), 0, 'the store never had to refuse') for $near, $far;

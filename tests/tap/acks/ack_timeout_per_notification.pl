@@ -23,15 +23,15 @@ my $relay = Clairon::Test::relay($pg, $store,
     conf => { 'delivery.ack_timeout' => '1h', 'delivery.backoff_base' => '100ms', 'delivery.backoff_cap' => '1s' });
 my $HOUR = 3600 * 1000;
 
-sub shown { return join ' ', map { "$_->{metadata}{source}:$_->{routing}{retry}{attempts}" } $_[0]->notes }
-sub id_of { my ($client, $source) = @_; return (grep { $_->{metadata}{source} eq $source } $client->notes)[0]{metadata}{id} }
+sub shown { return join ' ', map { "$_->{metadata}{source}:$_->{routing}{retry}{attempts}" } $_[0]->notifications }
+sub id_of { my ($client, $source) = @_; return (grep { $_->{metadata}{source} eq $source } $client->notifications)[0]{metadata}{id} }
 sub errors { return grep { $_->{id} eq $_[0] } $store->entries('clairon:errors') }
 # In how many ms the store shows it again.
 sub due_in
 {
     my ($id, $user) = @_;
-    my ($seconds, $micros) = @{ $store->ask('TIME') };
-    my $due = $store->ask('ZSCORE', $store->of($id, 'due'), "$id:$user") // return;
+    my ($seconds, $micros) = @{ $store->execute('TIME') };
+    my $due = $store->execute('ZSCORE', $store->of($id, 'due'), "$id:$user") // return;
     return $due - $seconds * 1000 - $micros / 1000;
 }
 
@@ -68,13 +68,13 @@ $client->run_until('all is acknowledged', sub { $store->pending == 0 });
 
 # Nobody is there when it is due: it is put off by its own time, not by the setting.
 sql(q{INSERT INTO quick VALUES (2, 'u1')});
-$client->run_until('row 2', sub { grep { ($_->{payload}{after}{id} // 0) == 2 } $client->notes });
-my ($second) = map { $_->{metadata}{id} } grep { ($_->{payload}{after}{id} // 0) == 2 } $client->notes;
+$client->run_until('row 2', sub { grep { ($_->{payload}{after}{id} // 0) == 2 } $client->notifications });
+my ($second) = map { $_->{metadata}{id} } grep { ($_->{payload}{after}{id} // 0) == 2 } $client->notifications;
 $client->close;
-wait_until('it is put off', sub { my $due = $store->ask('ZSCORE', $store->of($second, 'due'), "$second:u1"); $due && $due =~ /\.25/ });
+wait_until('it is put off', sub { my $due = $store->execute('ZSCORE', $store->of($second, 'due'), "$second:u1"); $due && $due =~ /\.25/ });
 ok(due_in($second, 'u1') < $HOUR / 2, 'put off by as much');
 my $back = $relay->client('u1');
-$back->run_until('it comes', sub { grep { $_->{metadata}{id} eq $second } $back->notes });
+$back->run_until('it comes', sub { grep { $_->{metadata}{id} eq $second } $back->notifications });
 $back->ack($second);
 $back->run_until('all is acknowledged', sub { $store->pending == 0 });
 
@@ -82,7 +82,7 @@ $back->run_until('all is acknowledged', sub { $store->pending == 0 });
 sql(q{BEGIN; INSERT INTO quick SELECT i, CASE WHEN i = 5000 THEN 'u1' END FROM generate_series(10, 5000) i; COMMIT});
 $back->run_until('the row of a large transaction', sub { shown($back) =~ /quick:1/ });
 pass('it is shown again in the time of its rule');
-$back->ack(map { $_->{metadata}{id} } $back->notes);
+$back->ack(map { $_->{metadata}{id} } $back->notifications);
 $back->run_until('all is acknowledged', sub { $store->pending == 0 });
 
 # With a trace, and not for what asks for no acknowledgement.
@@ -90,7 +90,7 @@ my $traced = sql(q{SET clairon.traceparent = '00-0af7651916cd43dd8448eb211c80319
     SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, ack_timeout => '100 ms', source => 'traced')});
 sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_timeout => '100 ms', source => 'plain')});
 $back->run_until('both', sub { shown($back) =~ /traced:1/ && shown($back) =~ /plain:0/ });
-is((grep { $_->{metadata}{source} eq 'traced' } $back->notes)[0]{metadata}{traceparent}, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', 'beside a trace');
+is((grep { $_->{metadata}{source} eq 'traced' } $back->notifications)[0]{metadata}{traceparent}, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', 'beside a trace');
 $back->ack($traced);
 $back->run_until('all is acknowledged', sub { $store->pending == 0 });
 

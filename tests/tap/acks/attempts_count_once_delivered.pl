@@ -13,9 +13,9 @@ my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.ack_timeout' =
 sub notify { my ($audience, $targets, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{}', ack_required => true, $more)") }
 sub attempts { my ($client, $id) = @_;
-    return join ' ', map { $_->{routing}{retry}{attempts} } grep { $_->{metadata}{id} eq $id } $client->notes }
+    return join ' ', map { $_->{routing}{retry}{attempts} } grep { $_->{metadata}{id} eq $id } $client->notifications }
 sub copies { my ($id) = @_; return scalar grep { $_->{id} eq $id && defined $_->{only} } $store->entries }
-sub due { my ($id, $user) = @_; return $store->ask('ZSCORE', $store->of($id, 'due'), "$id:$user") }
+sub due { my ($id, $user) = @_; return $store->execute('ZSCORE', $store->of($id, 'due'), "$id:$user") }
 sub error_of { my ($id) = @_; my ($found) = grep { $_->{id} eq $id } $store->entries('clairon:errors'); return $found }
 
 # The copy is made while its user has a connection that may not show it.
@@ -30,9 +30,9 @@ sub is_hidden
     $client->run_until('what may be shown', sub { attempts($client, $other) eq '0' });
     $client->ack($other);
     is(attempts($client, $id), '0', 'what may not be shown is not');
-    is($store->ask('HGET', $store->of($id, "tries:$id"), $user), '0+', 'no attempt is counted');
+    is($store->execute('HGET', $store->of($id, "tries:$id"), $user), '0+', 'no attempt is counted');
     is(due($id, $user), undef, 'and it is not due again');
-    is($store->ask('HGET', $store->of($id, "ack:$id"), $user), '0', 'but waited for');
+    is($store->execute('HGET', $store->of($id, "ack:$id"), $user), '0', 'but waited for');
     $unhide->();
     $client->run_until('all showings', sub { attempts($client, $id) eq '0 1 2' });
     wait_until('it is given up', sub { error_of($id) });
@@ -46,7 +46,7 @@ sub member
 {
     my ($is) = @_;
     $pg->safe_psql('postgres', $is ? q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'k1')} : 'DELETE FROM clairon.member');
-    return wait_until('the store knows', sub { $store->ask('SISMEMBER', $store->shared('members:TEAM:t1'), 'k1') == $is });
+    return wait_until('the store knows', sub { $store->execute('SISMEMBER', $store->shared('members:TEAM:t1'), 'k1') == $is });
 }
 member(1);
 my $left = $relay->client('k1');

@@ -16,22 +16,22 @@ my $id = $pg->safe_psql('postgres',
     q{SELECT clairon.notify('ALL', NULL, '{"mark": "open"}', ack_required => true, ttl => '1 hour')});
 $one->run_until('it', sub { of_mark($one, 'open') });
 my $acks = $store->of($id, "ack:$id");
-wait_until('its reader is waited for', sub { $store->ask('HLEN', $acks) == 1 });
+wait_until('its reader is waited for', sub { $store->execute('HLEN', $acks) == 1 });
 $relay->kill9; # from here on the calls are ours
 
 my ($stream, $pending, $due) = map { $store->of($id, $_) } qw(stream pending due);
-sub script { my ($name, @arguments) = @_; return $store->ask('EVAL', script_text($name), 1, $stream, $stream =~ s/:stream$//r, @arguments) }
+sub script { my ($name, @arguments) = @_; return $store->execute('EVAL', script_text($name), 1, $stream, $stream =~ s/:stream$//r, @arguments) }
 sub end { return script('due', 1000, 3_600_000, 100, 1000) }
 
 my @missing = map { "m$_" } 1 .. 1250;
 my @acked = map { "a$_" } 1 .. 1250;
-$store->ask('HSET', $acks, (map { ($_, 0) } @missing), map { ($_, 1_700_000_000_000) } @acked);
-my ($entry, $left, @rest) = split / /, $store->ask('HGET', $pending, $id);
-$store->ask('HSET', $pending, $id, join ' ', $entry, $left + @missing, @rest);
-$store->ask('ZADD', $due, 1.5, "$id:"); # over, and put off once
+$store->execute('HSET', $acks, (map { ($_, 0) } @missing), map { ($_, 1_700_000_000_000) } @acked);
+my ($entry, $left, @rest) = split / /, $store->execute('HGET', $pending, $id);
+$store->execute('HSET', $pending, $id, join ' ', $entry, $left + @missing, @rest);
+$store->execute('ZADD', $due, 1.5, "$id:"); # over, and put off once
 
 is(end()->[4], 1, 'one call does not treat all');
-my @treated = grep { !$store->ask('HEXISTS', $acks, $_) } @missing, @acked;
+my @treated = grep { !$store->execute('HEXISTS', $acks, $_) } @missing, @acked;
 cmp_ok(scalar(grep { /^$_/ } @treated), '>', 0, "but some whose name begins with $_") for 'm', 'a';
 my $unowed = script('shown', 1000, 100, 1000, 3_600_000, (map { ('SFO', $_, $id) } @treated));
 is(scalar(@$unowed), scalar(@treated), 'of none of those a report asks for an ack again');
@@ -42,6 +42,6 @@ for (my $more = 1; $more; $more = end()->[4]) { }
 my %times;
 $times{$_}++ for map { @{ JSON::decode_json($_->{users}) } } $store->entries('clairon:errors');
 is_deeply(\%times, { map { $_ => 1 } 'u1', 'new', @missing }, 'each who did not ack is in the error log once, and nobody else');
-is($store->ask('EXISTS', $acks, $pending, $due, $store->of($id, "tries:$id")), 0, 'and nothing else is left');
+is($store->execute('EXISTS', $acks, $pending, $due, $store->of($id, "tries:$id")), 0, 'and nothing else is left');
 
 done_testing();

@@ -24,7 +24,7 @@ sub insert
 }
 
 sub rows { my ($client, $table) = @_;
-    return map { $_->{payload}{after}{id} } grep { $_->{metadata}{source} eq $table } $client->notes }
+    return map { $_->{payload}{after}{id} } grep { $_->{metadata}{source} eq $table } $client->notifications }
 
 my $client = $relay->client('u1', win => 3);
 my $asked_ms = time() * 1000;
@@ -33,7 +33,7 @@ is($connected->{win}, 3, 'the relay grants the window asked for');
 ok($connected->{now} >= $asked_ms - 60_000 && $connected->{now} <= time() * 1000 + 1000, 'and reports its clock in milliseconds');
 insert('t', 1, 10);
 insert('plain', 1, 1);
-$client->wait_notes(4);
+$client->wait_notifications(4);
 is_deeply([ rows($client, 't') ], [ 1 .. 3 ], 'as many as the window holds are shown');
 is_deeply([ rows($client, 'plain') ], [1], 'what needs no ack goes past them');
 
@@ -41,9 +41,9 @@ my $done = 0;
 while ($done < 10)
 {
     $client->run_until('more to ack', sub { rows($client, 't') > $done });
-    my @notes = grep { $_->{metadata}{source} eq 't' } $client->notes;
-    $client->ack(map { $_->{metadata}{id} } @notes[ $done .. $#notes ]);
-    $done = @notes;
+    my @notifications = grep { $_->{metadata}{source} eq 't' } $client->notifications;
+    $client->ack(map { $_->{metadata}{id} } @notifications[ $done .. $#notifications ]);
+    $done = @notifications;
 }
 is_deeply([ rows($client, 't') ], [ 1 .. 10 ], 'acks let in the rest, in order, each once');
 wait_until('all are acked', sub { $store->pending == 0 });
@@ -54,7 +54,7 @@ for my $id (11 .. 20)
 {
     insert('t', $id, $id);
     $client->run_until("row $id", sub { grep { $_ == $id } rows($client, 't') });
-    my ($note) = grep { $_->{payload}{after}{id} == $id && $_->{metadata}{source} eq 't' } $client->notes;
+    my ($note) = grep { $_->{payload}{after}{id} == $id && $_->{metadata}{source} eq 't' } $client->notifications;
     $client->ack($note->{metadata}{id});
 }
 $silent->run_until('the last row', sub { grep { $_ == 20 } rows($silent, 't') });
@@ -64,7 +64,7 @@ is_deeply([ rows($silent, 't') ], [ 11 .. 20 ], 'what one tab acks makes room in
 wait_until('all are acked', sub { $store->pending == 0 });
 my $tight = $relay->client('u2', win => 4);
 sub ack_row { my ($id) = @_;
-    $tight->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} == $id } $tight->notes) }
+    $tight->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} == $id } $tight->notifications) }
 insert('t', 21, 25, 'u2');
 $tight->run_until('a window full', sub { rows($tight, 't') == 4 && $store->pending == 5 });
 ack_row(21);
@@ -92,21 +92,21 @@ $done = 0;
 while ($done < 300)
 {
     $back->run_until('more to ack', sub { rows($back, 't') > $done });
-    my @notes = grep { $_->{metadata}{source} eq 't' } $back->notes;
-    $back->ack(map { $_->{metadata}{id} } @notes[ $done .. $#notes ]);
-    $done = @notes;
+    my @notifications = grep { $_->{metadata}{source} eq 't' } $back->notifications;
+    $back->ack(map { $_->{metadata}{id} } @notifications[ $done .. $#notifications ]);
+    $done = @notifications;
 }
 is_deeply([ rows($back, 't') ], [ 101 .. 400 ], 'and the pending ones follow as they are acked');
 wait_until('all are acked', sub { $store->pending == 0 });
 
 # The stream's group removed, and then the stream, under a live relay.
 my $stream = ($store->entries)[0]{stream};
-$store->ask('XGROUP', 'DESTROY', $stream, 'clairon');
+$store->execute('XGROUP', 'DESTROY', $stream, 'clairon');
 insert('t', 401, 401);
 wait_until('the group is back', sub { (eval { $store->pending } // 0) == 1 });
 is(scalar(grep { $_->{data} =~ /"after":\{"id":401/ } $store->entries), 1,
     'a removed group is made again, and nothing stored twice');
-$store->ask('DEL', $stream);
+$store->execute('DEL', $stream);
 insert('plain', 402, 411);
 insert('t', 402, 402);
 is($back->wait_for('gap')->{why}, 'epoch', 'a removed stream is a gap for everyone');
@@ -116,11 +116,11 @@ pass('and the relay goes on');
 
 # Something else in the stream's place: nothing is stored, and nothing taken for stored.
 my $mark = $relay->log_mark;
-$store->ask('DEL', $stream);
-$store->ask('SET', $stream, 'mine');
+$store->execute('DEL', $stream);
+$store->execute('SET', $stream, 'mine');
 insert('plain', 412, 431);
 $relay->wait_for_log(qr/WRONGTYPE|not hold a stream|removed/, from => $mark);
-$store->ask('DEL', $stream);
+$store->execute('DEL', $stream);
 wait_until('once it is gone all are', sub { (eval { scalar grep { /"after":\{"id":(41[2-9]|42\d|43[01])\b/ } map { $_->{data} } $store->entries } // 0) == 20 });
 pass('what could not be stored was kept by PostgreSQL');
 

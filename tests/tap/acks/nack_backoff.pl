@@ -16,7 +16,7 @@ my $client = $relay->client('u1');
 sub waits
 {
     my ($id) = @_;
-    my ($event) = grep { /^nacked / } @{ $store->ask('LRANGE', $store->of($id, "trail:$id"), 0, -1) };
+    my ($event) = grep { /^nacked / } @{ $store->execute('LRANGE', $store->of($id, "trail:$id"), 0, -1) };
     return $event && (split / /, $event)[3];
 }
 

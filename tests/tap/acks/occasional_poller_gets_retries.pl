@@ -23,7 +23,7 @@ sub poll
     return map { $_->{n}{metadata}{id} } grep { $_->{t} eq 'msg' } map { JSON::decode_json($_) } split /\n/, $answer->body;
 }
 
-sub due { my ($id) = @_; return $store->ask('ZSCORE', $store->of($id, 'due'), "$id:u1") }
+sub due { my ($id) = @_; return $store->execute('ZSCORE', $store->of($id, 'due'), "$id:u1") }
 
 my $id = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true)});
 wait_until('it is stored', sub { $store->pending == 1 });
@@ -39,7 +39,7 @@ my $answer = $agent->post($relay->url('/v1/nack'), { Authorization => 'Bearer ' 
 is($answer->code, 204, 'a nack is taken');
 wait_until('it is put off', sub { due($id) > 1000 * time + 3_000_000 });
 is_deeply([ poll() ], [], 'what was put off by a nack has its time');
-$store->ask('ZADD', $store->of($id, 'due'), 1, "$id:u1");
+$store->execute('ZADD', $store->of($id, 'due'), 1, "$id:u1");
 wait_until('that is over', sub { due($id) > 1 });
 is_deeply([ poll() ], [$id], 'and is shown again behind it');
 $agent->post($relay->url('/v1/ack'), { Authorization => 'Bearer ' . token(sub => 'u1') }, json => { ids => [$id] });

@@ -35,18 +35,18 @@ $client->run_until('two samples later', sub { my $age = age(); push @samples, $a
 $client->run_until('the age counts from the commit', sub { my $age = age(); $age > seconds_since() }, 30);
 pass('retries do not make it younger');
 $client->ack($first);
-$client->run_until('the first in the stream is acknowledged', sub { !$store->ask('HEXISTS', $store->of($first, 'pending'), $first) });
+$client->run_until('the first in the stream is acknowledged', sub { !$store->execute('HEXISTS', $store->of($first, 'pending'), $first) });
 my $young = notify('young');
 
 my ($status, $body) = $relay->get('/v1/console', Authorization => 'Bearer ' . token(sub => 'op', admin => JSON::true));
 is(JSON::decode_json($body)->{store}{oldest}[0]{id}, $id, 'the console shows the older one first');
 
 $client->ack($id);
-$client->run_until('the older one is acknowledged', sub { !$store->ask('HEXISTS', $store->of($id, 'pending'), $id) });
-is($store->ask('ZSCORE', $store->of($young, 'retried'), $id), undef, 'it is forgotten');
+$client->run_until('the older one is acknowledged', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
+is($store->execute('ZSCORE', $store->of($young, 'retried'), $id), undef, 'it is forgotten');
 $client->run_until('a retry of the other', sub { of_mark($client, 'young') > 2 });
 $client->ack($young);
 $client->run_until('nothing is pending', sub { (age() // 1) == 0 });
-is_deeply([ grep { /:retried/ } @{ $store->ask('KEYS', '*') } ], [], 'nothing is left of it');
+is_deeply([ grep { /:retried/ } @{ $store->execute('KEYS', '*') } ], [], 'nothing is left of it');
 
 done_testing();

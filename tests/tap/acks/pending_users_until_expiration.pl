@@ -16,7 +16,7 @@ sub notify { my ($audience, $targets, $mark, $more) = @_;
         . join(', ', ' ack_required => true', $more || ()) . ')') }
 sub errors { my ($id) = @_; return map { { %$_, users => JSON::decode_json($_->{users}) } }
     grep { !$id || $_->{id} eq $id } $store->entries('clairon:errors') }
-sub state_of { my ($id) = @_; return { @{ $store->ask('HGETALL', $store->of($id, "ack:$id")) } } }
+sub state_of { my ($id) = @_; return { @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) } } }
 sub copies_of { my ($id) = @_; return grep { $_->{id} eq $id } $store->entries }
 sub marks { map { $_->{payload}{mark} // () } @_ }
 
@@ -40,11 +40,11 @@ notify('USER', 'u3', 'mark', '');
 $late->run_until('its own', sub { of_mark($late, 'mark') });
 $late->ack($late->wait_for('msg')->{n}{metadata}{id});
 is(scalar(of_mark($late, 'open')), 0, 'who comes later is not sent it');
-$store->ask('ZADD', $store->of($id, 'due'), 1, "$id:");
-wait_until('it ends', sub { !$store->ask('HEXISTS', $store->of($id, 'pending'), $id) });
+$store->execute('ZADD', $store->of($id, 'due'), 1, "$id:");
+wait_until('it ends', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
 is_deeply([ map { [ $_->{reason}, $_->{users} ] } errors($id) ], [ [ 'expired', ['u2'] ] ],
     'at its end who has not acked is in the error log');
-is($store->ask('EXISTS', $store->of($id, "ack:$id"), $store->of($id, "tries:$id"), $store->keys('due')), 0,
+is($store->execute('EXISTS', $store->of($id, "ack:$id"), $store->of($id, "tries:$id"), $store->keys('due')), 0,
     'and nothing else is left');
 
 $id = notify('ALL', '', 'all ack', '');
@@ -54,9 +54,9 @@ for my $client ($one, $two, $late)
     $client->ack($id);
 }
 wait_until('three acks', sub { 3 == grep { $_ > 1 } values %{ state_of($id) } });
-cmp_ok($store->ask('ZSCORE', $store->of($id, 'due'), "$id:"), '>', 1000 * (time + 23 * 3600), 'without expiration it ends after a day');
-$store->ask('ZADD', $store->of($id, 'due'), 1, "$id:");
-wait_until('it ends', sub { !$store->ask('HEXISTS', $store->of($id, 'pending'), $id) });
+cmp_ok($store->execute('ZSCORE', $store->of($id, 'due'), "$id:"), '>', 1000 * (time + 23 * 3600), 'without expiration it ends after a day');
+$store->execute('ZADD', $store->of($id, 'due'), 1, "$id:");
+wait_until('it ends', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
 is(scalar(errors($id)), 0, 'if all of those acked there is no error');
 
 # A group that only tokens know.
@@ -73,11 +73,11 @@ $id = notify('USER', 'u1,u2,nobody', 'short', "ttl => '1 hour', retry_limit => 1
 $_->run_until('it', sub { of_mark($one, 'short') && of_mark($two, 'short') }) for $one, $two;
 $one->ack($id);
 wait_until('one acked', sub { state_of($id)->{u1} > 1 });
-$store->ask('ZADD', $store->of($id, 'due'), 1, "$id:");
+$store->execute('ZADD', $store->of($id, 'due'), 1, "$id:");
 wait_until('it ends', sub { errors($id) });
 is_deeply([ map { [ $_->{reason}, [ sort @{ $_->{users} } ] ] } errors($id) ], [ [ 'expired', [ 'nobody', 'u2' ] ] ],
     'at the expiration those without an ack are in the error log');
-is($store->ask('EXISTS', map { $store->keys("inbox:$_") } qw(nobody u2)), 0, 'and not waited for any more');
+is($store->execute('EXISTS', map { $store->keys("inbox:$_") } qw(nobody u2)), 0, 'and not waited for any more');
 
 # What expired is not shown, and told to who missed it.
 my $pos = $one->pos;
@@ -95,7 +95,7 @@ is($one->wait_for('gap')->{why}, 'expired', 'but told');
 $id = notify('USER', 'absent', 'waits', 'retry_limit => 1');
 my $other = notify('USER', 'u2', 'beside', 'retry_limit => 0');
 wait_until('the other one is given up', sub { errors($other) });
-is($store->ask('ZSCORE', $store->of($id, 'due'), "$id:absent"), undef, 'what was not shown is not due');
+is($store->execute('ZSCORE', $store->of($id, 'due'), "$id:absent"), undef, 'what was not shown is not due');
 my $absent = $relays[1]->client('absent');
 $absent->run_until('it and its retry', sub { of_mark($absent, 'waits') == 2 });
 is_deeply([ map { $_->{routing}{retry}{attempts} } of_mark($absent, 'waits') ], [ 0, 1 ],
@@ -131,20 +131,20 @@ $_->run_until('it', sub { of_mark($here, 'acked there') && of_mark($there, 'acke
 $here->ack($id);
 $there->wait_for(sub { $_[0]{t} eq 'acked' && $_[0]{ids}[0] eq $id });
 pass('a session on another relay is told of the ack');
-wait_until('done', sub { !$store->ask('HEXISTS', $store->of($id, 'pending'), $id) });
-is(scalar(grep { $_->{t} eq 'acked' } @{ $here->{lines} }), 0, 'the one who acked is not');
+wait_until('done', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
+is(scalar(grep { $_->{t} eq 'acked' } @{ $here->{messages} }), 0, 'the one who acked is not');
 
 # A relay that dies with work due.
 $id = notify('USER', 'u3', 'orphan', 'retry_limit => 1000');
 $late->run_until('it', sub { of_mark($late, 'orphan') });
-wait_until('it is due', sub { $store->ask('ZSCORE', $store->of($id, 'due'), "$id:u3") });
+wait_until('it is due', sub { $store->execute('ZSCORE', $store->of($id, 'due'), "$id:u3") });
 $relays[0]->kill9;
 wait_until('the other relay retries it', sub { copies_of($id) == 2 });
 my $again = $relays[1]->client('u3');
 $again->run_until('it is shown', sub { of_mark($again, 'orphan') });
 is((of_mark($again, 'orphan'))[0]{routing}{retry}{attempts}, 1, 'who comes back is shown the copy');
 $again->ack($id);
-wait_until('acked', sub { !$store->ask('HEXISTS', $store->of($id, 'pending'), $id) });
+wait_until('acked', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
 is($relays[1]->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');
 
 done_testing();

@@ -17,18 +17,18 @@ for my $shards (1, 4)
     my $store = Clairon::Test::store();
     my $relay = Clairon::Test::relay($pg, $store, conf => { 'store.shards' => $shards, 'feed.slot' => "s$shards",
         'delivery.ack_timeout' => '300ms', 'delivery.backoff_base' => '100ms' });
-    my $rows = sub { return map { $_->{payload}{after}{id} } $_[0]->notes };
+    my $rows = sub { return map { $_->{payload}{after}{id} } $_[0]->notifications };
     my ($busy, $away) = map { $relay->client($_) } qw(u1 u2);
     my $pos = $away->pos;
     $away->close;
     $pg->safe_psql('postgres', "INSERT INTO t VALUES ($_, '{u1,u2}')") for 10 * $shards + 1, 10 * $shards + 2;
     $busy->run_until('both', sub { $rows->($busy) >= 2 });
-    $busy->ack(($busy->notes)[0]{metadata}{id});
+    $busy->ack(($busy->notifications)[0]{metadata}{id});
     $busy->run_until('a retry', sub { (grep { $_ == 10 * $shards + 2 } $rows->($busy)) > 1 });
     $away = $relay->client('u2', pos => $pos);
     $away->run_until('both', sub { $rows->($away) >= 2 });
     is_deeply([ ($rows->($away))[0, 1] ], [ 10 * $shards + 1, 10 * $shards + 2 ], "in order, of $shards shards");
-    $_->ack(map { $_->{metadata}{id} } $_->notes) for $busy, $away;
+    $_->ack(map { $_->{metadata}{id} } $_->notifications) for $busy, $away;
     my @streams = $shards == 1 ? 'clairon:stream' : map { "clairon:{$_}:stream" } 0 .. $shards - 1;
     wait_until('all is acked', sub { !grep { $store->pending($_) } @streams });
     pass('and all of it can be acked');
@@ -38,7 +38,7 @@ for my $shards (1, 4)
     $busy = $relay->client('u3');
     $pos  = $busy->pos;
     my $id_of = sub { my ($client, $row) = @_;
-        return (map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} == $row } $client->notes)[0] };
+        return (map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} == $row } $client->notifications)[0] };
     my ($first, @others) = map { 10 * $shards + $_ } 1 .. 4;
     $pg->safe_psql('postgres', "INSERT INTO open VALUES ($_)") for $first, @others;
     $busy->run_until('all', sub { $rows->($busy) >= 4 });

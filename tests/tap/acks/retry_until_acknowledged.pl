@@ -17,7 +17,7 @@ my %quick = ('delivery.ack_timeout' => '300ms', 'delivery.backoff_base' => '100m
 my $relay = Clairon::Test::relay($pg, $store, conf => {%quick});
 
 sub of_row { my ($client, $id) = @_;
-    return grep { ($_->{payload}{after}{id} // 0) == $id } $client->notes }
+    return grep { ($_->{payload}{after}{id} // 0) == $id } $client->notifications }
 sub attempts { return map { $_->{routing}{retry}{attempts} } @_ }
 sub errors { return map { { %$_, users => JSON::decode_json($_->{users}) } } $store->entries('clairon:errors') }
 sub notify { my ($user, $mark, $more) = @_;
@@ -41,14 +41,14 @@ is_deeply([ @$error{qw(id reason attempts)}, $error->{users} ], [ $id, 'exhauste
 is(JSON::decode_json($error->{data})->{payload}{after}{id}, 1, 'and with the message');
 is(scalar(of_row($one, 1)), 1, 'who acked was shown it once');
 is(scalar(of_row($two, 1)), 4, 'and nobody after the end');
-my $state = { @{ $store->ask('HGETALL', $store->of($id, "ack:$id")) } };
+my $state = { @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) } };
 is($state->{away}, 0, 'who was away is still waited for');
 ok(!exists $state->{u2}, 'who was given up is not');
 is($store->pending, 1, 'one entry is pending');
 my @entries = grep { $_->{id} eq $id } $store->entries;
 is_deeply([ map { JSON::decode_json($_->{data})->{routing}{retry}{attempts} } @entries ], [ 0 .. 3 ],
     'each copy counts one more');
-is($store->ask('XPENDING', $store->of($id, 'stream'), 'clairon', '-', '+', 10)->[0][0], $entries[-1]{entry},
+is($store->execute('XPENDING', $store->of($id, 'stream'), 'clairon', '-', '+', 10)->[0][0], $entries[-1]{entry},
     'and the newest stands for the message');
 
 # The absent one comes: no attempt was used up without a socket.
@@ -56,7 +56,7 @@ my $away = $relay->client('away');
 $away->run_until('what waits', sub { of_row($away, 1) });
 $away->ack($id);
 wait_until('the message is done', sub { $store->pending == 0 });
-is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->ask('KEYS', '*') } ], [],
+is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [],
     'nothing is left of it');
 is(scalar(of_row($away, 1)), 1, 'shown once, as it was acked');
 is(scalar(errors()), 1, 'one error in all');
@@ -71,7 +71,7 @@ is((errors())[1]{attempts}, 0, 'at no attempt');
 # Who never acks is not starved by what was given up: its places in the window are free again.
 my $narrow = $relay->client('n1', win => 1);
 notify('n1', "narrow $_", 'retry_limit => 0') for 1 .. 3;
-$narrow->run_until('all three', sub { 3 == grep { ($_->{payload}{mark} // '') =~ /narrow/ } $narrow->notes });
+$narrow->run_until('all three', sub { 3 == grep { ($_->{payload}{mark} // '') =~ /narrow/ } $narrow->notifications });
 wait_until('all are given up', sub { errors() == 5 });
 pass('what is given up makes room in a window');
 
@@ -85,10 +85,10 @@ for my $kind (qw(EXPONENTIAL LINEAR FIXED))
     my @waits;
     for my $try (0 .. 6)
     {
-        my $due = wait_until('it is shown and due', sub { $store->ask('ZSCORE', $store->of($id, 'due'), "$id:u1") });
-        my ($s, $us) = @{ $store->ask('TIME') };
+        my $due = wait_until('it is shown and due', sub { $store->execute('ZSCORE', $store->of($id, 'due'), "$id:u1") });
+        my ($s, $us) = @{ $store->execute('TIME') };
         push @waits, ($due - $s * 1000 - $us / 1000) / 3_600_000;
-        $store->ask('ZADD', $store->of($id, 'due'), 1, "$id:u1") if $try < 6;
+        $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:u1") if $try < 6;
         $one->run_until('it is shown again', sub { of_mark($one, $kind) > $try + 1 }) if $try < 5;
         last if $try == 5;
     }

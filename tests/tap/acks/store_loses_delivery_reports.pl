@@ -36,7 +36,7 @@ wait_until('it is done', sub { $store->pending == 2 });
 $two->run_until('its message', sub { of_mark($two, 'owed') });
 $three->run_until('what is for all', sub { of_mark($three, 'open') });
 wait_until('both are due', sub {
-    2 == map { my $id = $_; grep { defined } map { $store->ask('ZSCORE', $store->of($id, 'due'), "$id:$_") } qw(u2 u3) } $owed, $open });
+    2 == map { my $id = $_; grep { defined } map { $store->execute('ZSCORE', $store->of($id, 'due'), "$id:$_") } qw(u2 u3) } $owed, $open });
 
 $store->kill9;
 system("rm -rf $folder/* && cp -a $folder.old/. $folder/") == 0 or die 'could not go back';
@@ -52,14 +52,14 @@ $two->ack($owed);
 $three->run_until('a retry', sub { of_mark($three, 'open') > $had_three });
 pass('so is what whoever is shown it owes an ack for');
 $three->ack($open);
-wait_until('all is acked', sub { $store->pending == 1 && $store->ask('HLEN', $store->of($open, "ack:$open")) == 1 });
+wait_until('all is acked', sub { $store->pending == 1 && $store->execute('HLEN', $store->of($open, "ack:$open")) == 1 });
 $_->close for $one, $two, $three;
 
 # What is gone with all the rest takes no place in a window.
 my $narrow = $relay->client('n1', win => 1);
 notify('USER', 'n1', 'before');
 $narrow->run_until('it', sub { of_mark($narrow, 'before') });
-$store->ask('FLUSHALL');
+$store->execute('FLUSHALL');
 is($narrow->wait_for('gap')->{why}, 'epoch', 'a store that was emptied is a gap');
 my $after = notify('USER', 'n1', 'after');
 $narrow->run_until('the next', sub { of_mark($narrow, 'after') });

@@ -22,7 +22,7 @@ my ($pg, $store, $relay);
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 sub notify { my ($audience, $targets, $mark, $more) = @_;
     return sql("SELECT clairon.notify('$audience', E'{$targets}', '{\"mark\": \"$mark\"}'" . join(', ', '', $more || ()) . ')') }
-sub acks_of { my ($id) = @_; my %acks = @{ $store->ask('HGETALL', $store->of($id, "ack:$id")) }; return join ' ', sort keys %acks }
+sub acks_of { my ($id) = @_; my %acks = @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) }; return join ' ', sort keys %acks }
 sub publish
 {
     my ($audience, $targets, $mark, $status) = @_;
@@ -46,7 +46,7 @@ sub member { my ($audience, $target, @users) = @_;
     sql('INSERT INTO clairon.member VALUES ' . join ', ', map { "('$audience', E'$target', '$_')" } @users); return }
 sub leaves { my ($audience, $user) = @_; sql("DELETE FROM clairon.member WHERE audience = '$audience' AND user_id = '$user'"); return }
 sub stored { my ($audience, $target, $users) = @_;
-    wait_until("$users in $audience", sub { join(' ', sort @{ $store->ask('SMEMBERS', $store->shared("members:$audience:$target")) }) eq $users });
+    wait_until("$users in $audience", sub { join(' ', sort @{ $store->execute('SMEMBERS', $store->shared("members:$audience:$target")) }) eq $users });
     return }
 
 sub begin
@@ -158,7 +158,7 @@ sub without_rows
     is(has($two, 'open'), 0, 'where a part is known by tokens alone, those of both are sent it');
     is(acks_of($id), 'open1', 'and owe the acknowledgement');
     $one->{client}->ack($id);
-    wait_until('it is acknowledged', sub { ($store->ask('HGET', $store->of($id, "ack:$id"), 'open1') // 0) > 0 });
+    wait_until('it is acknowledged', sub { ($store->execute('HGET', $store->of($id, "ack:$id"), 'open1') // 0) > 0 });
     return;
 }
 
@@ -269,7 +269,7 @@ sub compare
     my (@lacks, @beyond);
     for my $of (@live)
     {
-        my %got = map { ($_->{payload}{mark} // $_->{payload}{after}{mark}) => 1 } grep { ($_->{metadata}{operation} // '') ne 'delete' } $of->{client}->notes;
+        my %got = map { ($_->{payload}{mark} // $_->{payload}{after}{mark}) => 1 } grep { ($_->{metadata}{operation} // '') ne 'delete' } $of->{client}->notifications;
         for my $note (@sent)
         {
             push @lacks, "$of->{user} $note->{mark}" if $of->{wanted}{ $note->{mark} } && !$got{ $note->{mark} };

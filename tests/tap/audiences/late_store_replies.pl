@@ -8,13 +8,13 @@ use Test::More;
 my $pg = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
 my $prompt = Clairon::Test::relay($pg, $store);
-my $late   = Clairon::Test::late_answers($store->{socket});
+my $late   = Clairon::Test::delayed_replies($store->{socket});
 my $relay  = Clairon::Test::relay(undef, $late, roles => 'gate');
 my $marks  = 0;
 
 sub notify { my ($audience, $target, $mark, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$target}', '{\"mark\": \"$mark\"}'" . join(', ', '', $more || ()) . ')') }
-sub members { return scalar @{ $store->ask('SMEMBERS', $store->shared("members:TEAM:$_[0]")) } }
+sub members { return scalar @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$_[0]")) } }
 sub member { my ($team, $user, $is_member) = @_;
     my $before = members($team);
     $pg->safe_psql('postgres', $is_member ? "INSERT INTO clairon.member VALUES ('TEAM', '$team', '$user')"
@@ -36,7 +36,7 @@ sub all_of
     my $mark = 'mark' . ++$marks;
     notify('USER', $user, $mark);
     $client->run_until('a notification behind it', sub { of_mark($client, $mark) });
-    return map { $_->{payload}{mark} } $client->notes;
+    return map { $_->{payload}{mark} } $client->notifications;
 }
 
 # A client that has sent its `connect`, which is not answered yet.
@@ -75,7 +75,7 @@ sub begin
     $two->wait_for('acked');
     $late->release('groups');
     $client->wait_for('connected');
-    is($client->{lines}[0]{t}, 'connected', 'nothing comes before `connected`');
+    is($client->{messages}[0]{t}, 'connected', 'nothing comes before `connected`');
     $_->close for $one, $two, $client;
 }
 
@@ -92,7 +92,7 @@ sub begin
     $late->wait_held('reader');
     $phone->run_until('it', sub { of_mark($phone, 'secret') });
     $phone->ack($id);
-    wait_until('the ack is stored', sub { !$store->ask('HEXISTS', $store->of($id, 'pending'), $id) });
+    wait_until('the ack is stored', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
     $late->hold(report => $late->script('shown'));
     $late->release('reader');
     $late->wait_held('report');

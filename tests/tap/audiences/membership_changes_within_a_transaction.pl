@@ -16,7 +16,7 @@ sub sends { my ($audience, $target, $mark, $ack) = @_;
 sub joins  { return "INSERT INTO clairon.member VALUES ('TEAM', 't1', '$_[0]'); " }
 sub leaves { return "DELETE FROM clairon.member WHERE user_id = '$_[0]'; " }
 sub at_once { return $pg->safe_psql('postgres', "DO \$\$ BEGIN @_ END \$\$") }
-sub marks { my ($client) = @_; return join ' ', map { $_->{payload}{mark} } $client->notes }
+sub marks { my ($client) = @_; return join ' ', map { $_->{payload}{mark} } $client->notifications }
 sub wait_for_mark { my ($client, $mark) = @_; return $client->run_until($mark, sub { marks($client) =~ /\b$mark\b/ }) }
 
 for my $ack (0, 1)
@@ -37,7 +37,7 @@ wait_for_mark($many, 'ready');
 my $mark = $relay->log_mark;
 at_once('FOR i IN 1 .. ' . TURNS . ' LOOP ', q{INSERT INTO clairon.member VALUES ('CLASS', 'c' || i, 'many'); },
     q{PERFORM clairon.notify('CLASS', ARRAY['c' || i], jsonb_build_object('mark', i)); }, 'END LOOP;');
-$many->run_until('the last', sub { $many->notes > TURNS });
+$many->run_until('the last', sub { $many->notifications > TURNS });
 is(marks($many), join(' ', 'ready', 1 .. TURNS), 'many turns are as good as one');
 unlike(substr($relay->log_text, $mark), qr/level=(?:warn|error)/, 'without a fresh start of the feed');
 

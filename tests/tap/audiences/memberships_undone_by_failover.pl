@@ -16,8 +16,8 @@ my $feed    = Clairon::Test::relay($primary, $store);
 my $gate    = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.ping' => '1h' });
 my $members = $store->shared('members:TEAM:t1');
 
-sub members { return join ' ', sort @{ $store->ask('SMEMBERS', $members) } }
-sub rows { my ($client) = @_; return [ map { $_->{payload}{after}{id} } $client->notes ] }
+sub members { return join ' ', sort @{ $store->execute('SMEMBERS', $members) } }
+sub rows { my ($client) = @_; return [ map { $_->{payload}{after}{id} } $client->notifications ] }
 
 my %clients = map { $_ => $gate->client($_) } qw(stays leaves comes);
 $primary->safe_psql('postgres', q{INSERT INTO t VALUES (1, 't1')});

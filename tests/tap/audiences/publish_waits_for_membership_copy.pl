@@ -33,6 +33,6 @@ $locker->quit;
 my $answer;
 wait_until('it is taken', sub { $answer = publish(TEAM => 't1'); $answer->code == 201 });
 my $id = $answer->json->{id};
-is_deeply($store->ask('HGETALL', $store->of($id, "ack:$id")), [ 'u1', 0 ], 'behind the copy it waits for who is a member');
+is_deeply($store->execute('HGETALL', $store->of($id, "ack:$id")), [ 'u1', 0 ], 'behind the copy it waits for who is a member');
 
 done_testing();

@@ -148,7 +148,7 @@ sub ack_some
         $session->{client}->ack(@ids);
         $owed{ $session->{user} }{$_} = 0 for @ids;
         Clairon::Test::wait_until('the acks are stored', sub {
-            !grep { my $id = $_; grep { defined $store->ask('ZSCORE', $_, $id) } $store->keys("inbox:$session->{user}") } @ids });
+            !grep { my $id = $_; grep { defined $store->execute('ZSCORE', $_, $id) } $store->keys("inbox:$session->{user}") } @ids });
         $count{acked} += @ids;
     }
     return;
@@ -160,13 +160,13 @@ sub mark
     my $id = $pg->safe_psql('postgres', q{SELECT clairon.notify('ALL', '{}', '{}', topic => 'mark')});
     for my $session (@sessions)
     {
-        $session->{client}->run_until('the mark', sub { grep { $_->{metadata}{id} eq $id } $session->{client}->notes });
+        $session->{client}->run_until('the mark', sub { grep { $_->{metadata}{id} eq $id } $session->{client}->notifications });
     }
     return $id;
 }
 
 # What it has had in this round, without marks.
-sub news { my ($session) = @_; my @all = $session->{client}->notes;
+sub news { my ($session) = @_; my @all = $session->{client}->notifications;
     return map { $_->{metadata}{id} } grep { $_->{metadata}{topic} ne 'mark' } @all[ $session->{at} .. $#all ] }
 
 sub name_of { my ($session) = @_;
@@ -193,7 +193,7 @@ sub compare
           grep { $rest{$_} } sort keys %rest;
         $count{received} += @{ $session->{wanted} };
         $session->{wanted} = [];
-        $session->{at}     = () = $session->{client}->notes;
+        $session->{at}     = () = $session->{client}->notifications;
     }
     push @places, { pos => $sessions[0]{client}->pos, nth => scalar @messages } if @sessions;
     return;

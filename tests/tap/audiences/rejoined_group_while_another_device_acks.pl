@@ -14,8 +14,8 @@ my $gate  = Clairon::Test::relay(undef, $store, roles => 'gate');
 
 sub notify { my ($audience, $target, @more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$target}', '{}'" . join('', map { ", $_" } @more) . ')') }
-sub has { my ($client, $id) = @_; return scalar grep { $_->{metadata}{id} eq $id } $client->notes }
-sub is_member { return $store->ask('SISMEMBER', $store->shared('members:TEAM:t1'), 'u1') }
+sub has { my ($client, $id) = @_; return scalar grep { $_->{metadata}{id} eq $id } $client->notifications }
+sub is_member { return $store->execute('SISMEMBER', $store->shared('members:TEAM:t1'), 'u1') }
 my $SURE = 'ack_required => true';
 
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1'), ('TEAM', 't1', 'u2')});
@@ -40,7 +40,7 @@ like($pos, qr/~1-[0-9a-z]+~/, 'of which the position tells');
 $narrow->close;
 
 $wide->ack($waits);
-wait_until('the other device has acked it', sub { !$store->ask('HEXISTS', $store->of($waits, 'pending'), $waits) });
+wait_until('the other device has acked it', sub { !$store->execute('HEXISTS', $store->of($waits, 'pending'), $waits) });
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1')});
 wait_until('he is back', sub { is_member() });
 $wide->run_until('the message of the group', sub { has($wide, $passed) });

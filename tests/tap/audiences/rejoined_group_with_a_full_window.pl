@@ -21,10 +21,10 @@ my $plain  = 0;
 sub sql { my ($sql) = @_; return $pg->safe_psql('postgres', $sql) }
 sub rows { my ($client, @tables) = @_;
     my %is = map { $_ => 1 } @tables;
-    return map { $_->{payload}{after}{id} } grep { $is{ $_->{metadata}{source} } } $client->notes }
+    return map { $_->{payload}{after}{id} } grep { $is{ $_->{metadata}{source} } } $client->notifications }
 sub ack { my ($client, @rows) = @_;
     my %is = map { $_ => 1 } @rows;
-    return $client->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} ne 'plain' && $is{ $_->{payload}{after}{id} } } $client->notes) }
+    return $client->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} ne 'plain' && $is{ $_->{payload}{after}{id} } } $client->notifications) }
 sub leave { my ($user) = @_; return sql("DELETE FROM clairon.member WHERE user_id = '$user'") }
 sub join_team { my ($user) = @_; return sql("INSERT INTO clairon.member VALUES ('TEAM', 't-$user', '$user')") }
 

@@ -27,7 +27,7 @@ sub insert
 }
 
 # What the client was shown, as "a1 b1".
-sub shown { return join ' ', map { "$_->{metadata}{source}$_->{payload}{after}{id}" } $_[0]->notes }
+sub shown { return join ' ', map { "$_->{metadata}{source}$_->{payload}{after}{id}" } $_[0]->notifications }
 
 sub ask
 {
@@ -95,7 +95,7 @@ while ($done < 5)
 {
     my @due;
     $again->run_until('more of them', sub {
-        @due = grep { $_->{metadata}{source} eq 'due' } $again->notes; @due > $done });
+        @due = grep { $_->{metadata}{source} eq 'due' } $again->notifications; @due > $done });
     $again->ack(map { $_->{metadata}{id} } @due[ $done .. $#due ]);
     $done = @due;
 }

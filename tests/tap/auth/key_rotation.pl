@@ -34,10 +34,10 @@ for my $workers (1, 2)
         for (1 .. 8 * $workers)
         {
             my $raw = Clairon::Test::RawSocket->open($relay);
-            $raw->say({ t => 'connect', token => token(sub => 'u1', secret => $secret) });
-            my $line = $raw->line;
+            $raw->send_json({ t => 'connect', token => token(sub => 'u1', secret => $secret) });
+            my $line = $raw->next_message;
             $said{ $line->{t} eq 'connected' ? 'yes' : 'no' }++;
-            $raw->hang_up;
+            $raw->disconnect;
         }
         return join ' and ', sort keys %said;
     };
@@ -73,8 +73,8 @@ for my $workers (1, 2)
     $reload->('previous key revoked');
     is($lets_in->($third),  'yes', "$workers: SIGHUP once it was touched: the third");
     is($lets_in->($second), 'no',  "$workers: alone");
-    $stays->say({ t => 'ping' });
-    is($stays->line_of('pong')->{t}, 'pong', "$workers: who was in stays in");
+    $stays->send_json({ t => 'ping' });
+    is($stays->wait_message('pong')->{t}, 'pong', "$workers: who was in stays in");
     if ($workers > 1)
     {
         write_key($second);

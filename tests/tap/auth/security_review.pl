@@ -10,12 +10,12 @@
 #   oversize                                             heads: as above; bodies: http/sse_and_poll, http/publish; frames:
 #                                                        gate/client_frames, gate/rfc6455
 #   slowloris                                            heads: as above; bodies and readers: http/slow_http_clients, many of
-#                                                        them: http/many_open_requests
+#                                                        them: http/many_concurrent_requests
 #   path traversal                                       here
 #   pages of others (CSRF)                               here and console/admins_only (POST, preflight), gate/handshake (WebSocket)
 #   X-Forwarded-For                                      gate/connection_limits (trusted and not), http/malformed_request_heads (twice)
 #   limits by address, user, rate                        gate/connection_limits
-#   keys and certificates changed on SIGHUP              auth/key_rotation, tls/records_in_pieces
+#   keys and certificates changed on SIGHUP              auth/key_rotation, tls/fragmented_records
 #   the console                                          console/admins_only; tests/e2e/test_console.py
 use strict;
 use warnings;
@@ -63,7 +63,7 @@ sub publish
     return JSON::decode_json($answer->{body})->{id};
 }
 
-sub shown { return map { $_->{payload}{text} } $_[0]->notes }
+sub shown { return map { $_->{payload}{text} } $_[0]->notifications }
 
 # Tokens: of another maker, for another relay, not yet or no more good, forged in every usual way.
 my ($head, $claims, $signature) = split /\./, token(sub => 'u1', %good);
@@ -90,8 +90,8 @@ my %bad   = (
 for my $name (sort keys %bad)
 {
     my $raw = Clairon::Test::RawSocket->open($relay);
-    $raw->say({ t => 'connect', token => $bad{$name} });
-    is($raw->ending->{code}, $name eq 'expired' ? 4100 : 4001, "a token $name opens no WebSocket");
+    $raw->send_json({ t => 'connect', token => $bad{$name} });
+    is($raw->read_to_end->{code}, $name eq 'expired' ? 4100 : 4001, "a token $name opens no WebSocket");
     is(http($_->[0], $_->[1], headers => { Authorization => "Bearer $bad{$name}" }, body => $_->[2])->{status}, 401, "nor $_->[1]")
       for [ GET => '/v1/sse' ], [ GET => '/v1/poll?wait=0' ], [ POST => '/v1/ack', '{}' ], [ POST => '/v1/ticket', '' ],
       [ POST => '/v1/notifications', '{}' ], [ POST => '/v1/push', '{}' ];
@@ -101,28 +101,28 @@ for my $name (sort keys %bad)
 my $mallory = $relay->client('mallory', token => token(sub => 'mallory', %good));
 my $alice   = $relay->client('alice', token => token(sub => 'alice', %good), pos => $mallory->pos);
 my $secret  = publish('alice', 'for alice', ack_required => JSON::true);
-$alice->wait_notes(1);
+$alice->wait_notifications(1);
 $mallory->send({ t => 'subscribe', r => 2, topics => ['topic.alice'] }, { t => 'subscribe', r => 3, topics => ['*'] });
 $mallory->wait_for(sub { ($_[0]{r} // 0) == 3 });
-my $replay = $relay->client('mallory', token => token(sub => 'mallory', %good), pos => $alice->{lines}[0]{pos}, topics => ['topic.*']);
+my $replay = $relay->client('mallory', token => token(sub => 'mallory', %good), pos => $alice->{messages}[0]{pos}, topics => ['topic.*']);
 $mallory->ack($secret);
 $mallory->send({ t => 'nack', ids => [$secret], delay => 86_400_000 });
 is(http(POST => '/v1/ack', as => 'mallory', body => { ids => [$secret] })->{status}, 204, 'an ack of what is another\'s is taken');
 publish('mallory', 'for mallory');
-$_->wait_notes(1) for $mallory, $replay;
+$_->wait_notifications(1) for $mallory, $replay;
 is_deeply([ shown($_) ], ['for mallory'], 'nobody reads what is for others') for $mallory, $replay;
-is_deeply($store->ask('HGETALL', $store->of($secret, "ack:$secret")), [ 'alice', '0' ], 'nor acknowledges it');
+is_deeply($store->execute('HGETALL', $store->of($secret, "ack:$secret")), [ 'alice', '0' ], 'nor acknowledges it');
 is($store->pending, 1, 'it goes on waiting');
 is(http(GET => "/v1/notifications/$secret", as => 'mallory')->{status}, 403, 'nor is told its life');
-like(http(GET => '/v1/poll?wait=0&pos=' . $alice->{lines}[0]{pos}, as => 'mallory')->{body} // '', qr/\A(?!.*for alice)/s, 'nor gets it by a poll');
+like(http(GET => '/v1/poll?wait=0&pos=' . $alice->{messages}[0]{pos}, as => 'mallory')->{body} // '', qr/\A(?!.*for alice)/s, 'nor gets it by a poll');
 $alice->ack($secret);
 wait_until('alice has acked', sub { $store->pending == 0 });
 my $odd = token(sub => "alice\",\"x\":\"", %good);
 is($relay->client('odd', token => $odd)->wait_for('connected')->{user}, "alice\",\"x\":\"", 'a name is a name, whatever it holds');
 publish('mallory', "a\nb\r\n\r\ndata: c\nid: d\n\n");
-my $stream = Clairon::Test::EventStream->open($relay, undef, Authorization => bearer('mallory'), ':path' => '/v1/sse?pos=' . $mallory->{lines}[0]{pos});
-$stream->line_of('connected');
-is_deeply([ map { $stream->note->{payload}{text} } 1, 2 ], [ 'for mallory', "a\nb\r\n\r\ndata: c\nid: d\n\n" ], 'what a text holds makes no event of its own');
+my $stream = Clairon::Test::EventStream->open($relay, undef, Authorization => bearer('mallory'), ':path' => '/v1/sse?pos=' . $mallory->{messages}[0]{pos});
+$stream->wait_message('connected');
+is_deeply([ map { $stream->next_notification->{payload}{text} } 1, 2 ], [ 'for mallory', "a\nb\r\n\r\ndata: c\nid: d\n\n" ], 'what a text holds makes no event of its own');
 
 # One request is one request.
 my $auth  = 'Authorization: ' . bearer('u1') . "\r\n";

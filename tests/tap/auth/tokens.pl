@@ -34,18 +34,18 @@ sub judged
 {
     my ($to, $token) = @_;
     my $raw = Clairon::Test::RawSocket->open($to);
-    $raw->say({ t => 'connect', r => 1, defined $token ? (token => $token) : () });
+    $raw->send_json({ t => 'connect', r => 1, defined $token ? (token => $token) : () });
     push @seen, $token if length($token // '') > 20;
-    my $line = $raw->line;
+    my $line = $raw->next_message;
     if ($line->{t} eq 'connected')
     {
-        $raw->hang_up;
+        $raw->disconnect;
         return $line->{user};
     }
-    my $end    = $raw->ending;
+    my $end    = $raw->read_to_end;
     my $wanted = { 4001 => 101, 4100 => 109 }->{ $end->{code} } // 'no such code';
     return "$end->{code}, but said " . $json->encode($line)
-      if "$line->{t} $line->{code} $line->{r}" ne "err $wanted 1" || $end->{lines}[0]{t} ne 'bye';
+      if "$line->{t} $line->{code} $line->{r}" ne "err $wanted 1" || $end->{messages}[0]{t} ne 'bye';
     return $end->{code};
 }
 
@@ -159,38 +159,38 @@ sub user { my ($user, %claims) = @_; return Clairon::Test::RawSocket->user($rela
 sub refresh
 {
     my ($raw, $token) = @_;
-    $raw->say({ t => 'refresh', r => 2, token => $token });
-    return $raw->line_of('refreshed');
+    $raw->send_json({ t => 'refresh', r => 2, token => $token });
+    return $raw->wait_message('refreshed');
 }
 
 sub refresh_ends
 {
     my ($token, $err, $code, $name, %claims) = @_;
     my $raw = user('u1', %claims);
-    $raw->say({ t => 'refresh', r => 2, token => $token });
-    my $end = $raw->ending;
-    is_deeply([ map { $_->{code} } @{ $end->{lines} } ], [ $err // (), $code ], "$name: said before the close");
+    $raw->send_json({ t => 'refresh', r => 2, token => $token });
+    my $end = $raw->read_to_end;
+    is_deeply([ map { $_->{code} } @{ $end->{messages} } ], [ $err // (), $code ], "$name: said before the close");
     is($end->{code}, $code, "$name: closed with $code");
     return;
 }
 
 # A short token is told of once most of its time is over: who was told at once would ask again and again.
 my ($minute, $stream) = (user('u1', exp => time() + 50), Clairon::Test::EventStream->open($relay, 'u7', ':claims' => { exp => time() + 50 }));
-$stream->line_of('connected');
+$stream->wait_message('connected');
 my $soon  = time() + 3;
 my $short = user('u1', exp => $soon);
 my $kept  = user('u1', exp => $soon);
-my $told  = $short->line_of('expiring');
+my $told  = $short->wait_message('expiring');
 cmp_ok($told->{in}, '<=', 3, 'who has little time left is told how little');
-$kept->line_of('expiring');
-$minute->say({ t => 'ping' });
-is($minute->line->{t}, 'pong', 'who has a short token, but four fifths of it left, is told nothing yet');
+$kept->wait_message('expiring');
+$minute->send_json({ t => 'ping' });
+is($minute->next_message->{t}, 'pong', 'who has a short token, but four fifths of it left, is told nothing yet');
 my $note = '{"payload":{},"routing":{"audience":{"type":"USER","targets":["u7"]}}}';
 my $post = Clairon::Test::RawSocket->new($relay);
 $post->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'api', publish => JSON::true)
       . "\r\nContent-Length: " . length($note) . "\r\n\r\n$note");
 is($stream->event->{t}, 'msg', 'nor on a stream');
-$_->hang_up for $minute, $stream;
+$_->disconnect for $minute, $stream;
 is(refresh($kept, token(sub => 'u1', exp => 0 + $later))->{exp}, $later, 'a new token is taken');
 
 refresh_ends(token(sub => 'u2'), 101, 4001, 'a refresh to another user');
@@ -204,17 +204,17 @@ is(refresh($grouped, token(sub => 'u1', exp => 0 + $later, groups => { ROLE => [
 my ($one, $other) = map { made({ alg => 'HS256' }, qq({"sub":"u1","exp":$later_text,"groups":$_}), \&hs256) } '{"ROLE":["a","b"],"TEAM":["c"]}', '{"TEAM":["c"],"ROLE":["b","a"]}';
 is(refresh(Clairon::Test::RawSocket->user($relay, 'u1', token => $one), $other)->{exp}, $later, 'also in another order');
 
-$grouped->hang_up;
+$grouped->disconnect;
 
-my $end = $short->ending;
+my $end = $short->read_to_end;
 is($end->{code}, 4100, 'a token\'s end is the connection\'s');
-is($end->{lines}[-1]{code}, 4100, 'after a bye');
+is($end->{messages}[-1]{code}, 4100, 'after a bye');
 cmp_ok(time(), '>=', $soon, 'and not before');
-$kept->say({ t => 'ping' });
-is($kept->line_of('pong')->{t}, 'pong', 'who refreshed in time stays');
+$kept->send_json({ t => 'ping' });
+is($kept->wait_message('pong')->{t}, 'pong', 'who refreshed in time stays');
 refresh($kept, token(sub => 'u1', exp => time() + 2));
-cmp_ok($kept->line_of('expiring')->{in}, '<=', 2, 'a token may be shorter than the one before');
-is($kept->ending->{code}, 4100, 'and ends the connection then');
+cmp_ok($kept->wait_message('expiring')->{in}, '<=', 2, 'a token may be shorter than the one before');
+is($kept->read_to_end->{code}, 4100, 'and ends the connection then');
 
 # Nothing secret in the log, at its most talkative.
 my $log = $relay->log_text . $strict->log_text;

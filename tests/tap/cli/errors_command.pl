@@ -12,7 +12,7 @@ my $relay = Clairon::Test::relay($pg, $store);
 my $unknown = '01890000-0000-7000-8000-000000000000';
 
 sub errors { return $relay->run('errors', @_) }
-sub entries { return $store->ask('XLEN', 'clairon:errors') }
+sub entries { return $store->execute('XLEN', 'clairon:errors') }
 
 # What a person at a terminal sees: script(1) gives the command one.
 sub at_terminal
@@ -30,8 +30,8 @@ sub expired
     my $before = entries();
     my @ids = split /\n/, $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$users}', '{}', ack_required => true,"
         . " ttl => '1 hour') FROM generate_series(1, $count)");
-    wait_until('all are stored', sub { !grep { !defined } @{ $store->ask('HMGET', 'clairon:pending', @ids) } });
-    $store->ask('ZADD', 'clairon:due', map { (1, "$_:") } @ids);
+    wait_until('all are stored', sub { !grep { !defined } @{ $store->execute('HMGET', 'clairon:pending', @ids) } });
+    $store->execute('ZADD', 'clairon:due', map { (1, "$_:") } @ids);
     wait_until('all are in the error log', sub { entries() == $before + $count });
     return @ids;
 }
@@ -82,7 +82,7 @@ for my $verb ('redrive', 'drop')
     like($out, qr/^TIME.*(?:\n\S.*u1, u2){3}\nwould $verb 3 entries(?: for 6 users)?; nothing was changed\n$/, 'lists the entries and their sum');
     is(entries(), 3, 'and changes nothing');
 }
-is($store->ask('HLEN', 'clairon:pending'), 0, 'nobody waits');
+is($store->execute('HLEN', 'clairon:pending'), 0, 'nobody waits');
 is((errors('list', '--dry-run'))[0], 2, 'for a list it makes no sense');
 
 # Several ids, one of them unknown.
@@ -92,11 +92,11 @@ is($out, "dropped 2 entries\n", 'the others are dropped');
 is($err, "clairon errors: no entry of the error log has id $unknown\n", 'and the unknown one is named');
 ($code, $out, $err) = errors('redrive', $ids[2], uc $ids[2]);
 is_deeply([ $code, $out, $err ], [ 0, "redrove 1 entry for 2 users\n", '' ], 'an id given twice is one');
-is($store->ask('HLEN', 'clairon:pending'), 1, 'its users wait again');
+is($store->execute('HLEN', 'clairon:pending'), 1, 'its users wait again');
 is(entries(), 0, 'the entry is gone');
 
 # What cannot be redriven.
-$store->ask('XADD', 'clairon:errors', '*', id => $unknown, reason => 'undecodable', attempts => 0, users => '[]', data => '{}', route => '');
+$store->execute('XADD', 'clairon:errors', '*', id => $unknown, reason => 'undecodable', attempts => 0, users => '[]', data => '{}', route => '');
 ($code, $out) = errors('redrive', $unknown);
 is($code, 1, 'an id that cannot be redriven: exit code 1');
 like($out, qr/^left 1 entry that cannot be redriven/m, 'with the reason');
@@ -115,7 +115,7 @@ is(entries(), 0, 'none is left');
 
 # A change that the store refuses.
 expired(1, 'u4');
-$store->ask('ACL', 'SETUSER', 'reader', 'on', '>reader-secret', '~*', '+@all', '-xdel', '-evalsha');
+$store->execute('ACL', 'SETUSER', 'reader', 'on', '>reader-secret', '~*', '+@all', '-xdel', '-evalsha');
 my $proxy = Clairon::Test::proxy($store->{socket});
 my $url = 'redis://reader:reader-secret@127.0.0.1:' . $proxy->port;
 for my $verb ('redrive', 'drop')

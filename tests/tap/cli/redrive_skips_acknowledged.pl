@@ -14,20 +14,20 @@ my $id = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1,u2}', '
 $one->run_until('it', sub { of_mark($one, 'note') });
 $two->run_until('it', sub { of_mark($two, 'note') });
 $one->ack($id);
-wait_until('one has acknowledged', sub { ($store->ask('HGET', $store->of($id, "ack:$id"), 'u1') // '0') ne '0' });
+wait_until('one has acknowledged', sub { ($store->execute('HGET', $store->of($id, "ack:$id"), 'u1') // '0') ne '0' });
 
 # An entry that was logged before: it names both.
-my ($entry) = map { { @{ $_->[1] } } } @{ $store->ask_bytes('XRANGE', ($store->keys('stream'))[0], '-', '+') };
-$store->ask_bytes('XADD', 'clairon:errors', '*', id => $id, reason => 'exhausted', attempts => 0, users => '["u1","u2"]', data => $entry->{data}, route => $entry->{route});
+my ($entry) = map { { @{ $_->[1] } } } @{ $store->execute_bytes('XRANGE', ($store->keys('stream'))[0], '-', '+') };
+$store->execute_bytes('XADD', 'clairon:errors', '*', id => $id, reason => 'exhausted', attempts => 0, users => '["u1","u2"]', data => $entry->{data}, route => $entry->{route});
 my ($code, $out) = $relay->run('errors', 'redrive', $id);
 is_deeply([ $code, $out ], [ 0, "redrove 1 entry for 1 user\n" ], 'one of the two users');
 $two->run_until('it comes again', sub { of_mark($two, 'note') == 2 });
 $two->ack($id);
-wait_until('all have acknowledged', sub { !$store->ask('HEXISTS', $store->of($id, 'pending'), $id) });
+wait_until('all have acknowledged', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
 my $last = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1,u2}', '{"mark": "last"}')});
 $one->run_until('the last', sub { of_mark($one, 'last') });
 is(scalar(of_mark($one, 'note')), 1, 'who acknowledged does not get it again');
-is($store->ask('XLEN', 'clairon:errors'), 0, 'the entry is gone');
+is($store->execute('XLEN', 'clairon:errors'), 0, 'the entry is gone');
 
 is($relay->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');
 

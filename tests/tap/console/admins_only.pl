@@ -112,7 +112,7 @@ is($answer->{status}, 200, 'redriven');
 is($answer->{json}{users}, 2, 'for both');
 $_->run_until('it again', sub { of_mark($_, 'no 24') > 1 }) for $one, $two;
 $_->ack($last->{id}) for $one, $two;
-wait_until('both acked', sub { !$store->ask('HEXISTS', $store->of($last->{id}, 'pending'), $last->{id}) });
+wait_until('both acked', sub { !$store->execute('HEXISTS', $store->of($last->{id}, 'pending'), $last->{id}) });
 is(mend('redrive', $last->{entry})->{status}, 404, 'the entry is gone');
 is((grep { $_->{stage} eq 'acked' } @{ http(GET => "/v1/notifications/$last->{id}")->{json}{events} }), 2, 'its life tells of both');
 my @stages = map { $_->{stage} } @{ http(GET => "/v1/notifications/$last->{id}")->{json}{events} };
@@ -129,12 +129,12 @@ like($relay->log_text, qr/root\\?" drops entry \Q$drop->{entry}\E/, 'but who dro
 # Bodies that are none, entries that are odd.
 is(http(POST => "/v1/console/$_->[0]", body => $_->[1])->{status}, 400, "$_->[0] $_->[1]")
   for map { my $verb = $_; map { [ $verb, $_ ] } '', '{}', '[]', '{"entry":1}', '{"entry":"x"}', '{"entry":"1-1","more":1}', '{"entry":"' . '1' x 60 . '"}' } 'redrive', 'drop';
-$store->ask('XADD', 'clairon:errors', '*', id => 'x', reason => 'undecodable', attempts => 0, users => '[]', data => '{"a":"' . 'b' x 9000 . '"}', route => 'bad');
+$store->execute('XADD', 'clairon:errors', '*', id => 'x', reason => 'undecodable', attempts => 0, users => '[]', data => '{"a":"' . 'b' x 9000 . '"}', route => 'bad');
 my ($odd) = errors();
 is_deeply([ @$odd{qw(notification user_count)} ], [ undef, 0 ], 'a long notification is left out');
 is(mend('redrive', $odd->{entry})->{status}, 422, 'what cannot be sent is only dropped');
 is(mend('drop', $odd->{entry})->{status}, 200, 'as it is');
-$store->ask('XADD', 'clairon:errors', '*', id => 'y');
+$store->execute('XADD', 'clairon:errors', '*', id => 'y');
 is((errors())[0]{id}, 'y', 'an entry that lacks all does not hide the others');
 is(mend('drop', (errors())[0]{entry})->{status}, 200, 'and can be dropped');
 
@@ -144,7 +144,7 @@ notify($many, 'many', "retry_limit => 1, ttl => '1 hour'");
 wait_until('it is stored', sub { overview()->{store}{pending} == 2 });
 my ($crowd) = grep { $_->{users} == 300 } @{ overview()->{store}{oldest} };
 ok($crowd, 'a large audience is a number');
-$store->ask('ZADD', $store->of($crowd->{id}, 'due'), 1, "$crowd->{id}:");
+$store->execute('ZADD', $store->of($crowd->{id}, 'due'), 1, "$crowd->{id}:");
 wait_until('it has ended', sub { grep { $_->{id} eq $crowd->{id} } errors() });
 my ($expired) = grep { $_->{id} eq $crowd->{id} } errors();
 is_deeply([ $expired->{reason}, $expired->{user_count}, scalar @{ $expired->{users} } ], [ 'expired', 300, 20 ], 'in the error log too');

@@ -83,7 +83,7 @@ sub receive
 sub notes_of_frames
 {
     my ($bytes) = @_;
-    my @notes;
+    my @notifications;
     my $at = 0;
     while ($at < length $bytes)
     {
@@ -93,12 +93,12 @@ sub notes_of_frames
         {
             my ($audience, $topic, $targets) = unpack 'n n N', substr $bytes, $at + 64, 8;
             my $head = 76 + $audience + $topic + $targets;
-            push @notes,
+            push @notifications,
                 [substr($bytes, $at + 8, 16), substr($bytes, $at + $head, $length - $head)];
         }
         $at += $length;
     }
-    return @notes;
+    return @notifications;
 }
 
 # The first places where two lists differ, with what stands around.

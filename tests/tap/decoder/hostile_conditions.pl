@@ -40,7 +40,7 @@ sub moves_on
     my ($name, $mark, $reason) = @_;
     $others++;
     sql("INSERT INTO public.other VALUES ($others, 'u1')");
-    is(($client->wait_notes($others))[-1]{payload}{after}{id}, $others, "$name: later changes arrive");
+    is(($client->wait_notifications($others))[-1]{payload}{after}{id}, $others, "$name: later changes arrive");
     wait_until("$name: the log", sub { logged($mark, qr/\Q$reason\E/) });
     pass("$name: the denial is counted, with its reason");
     return;

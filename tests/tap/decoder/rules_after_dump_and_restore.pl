@@ -30,11 +30,11 @@ UPDATE task SET title = 'changed' WHERE id = 1;
 INSERT INTO place (region, "who's ""it""", id) VALUES ('a', 'u3', 1), ('b', 'u4', 2);
 INSERT INTO denied (id, other, more) VALUES (1, 'leak', 'leak');
 SQL
-    my @notes = map { JSON::decode_json($_) } split /\n/, sql($database,
+    my @notifications = map { JSON::decode_json($_) } split /\n/, sql($database,
         "SELECT data FROM pg_logical_slot_get_changes('$database', NULL, NULL, 'topic_prefix', 'same')");
-    delete @{ $_->{metadata} }{qw(id timestamp)} for @notes;
+    delete @{ $_->{metadata} }{qw(id timestamp)} for @notifications;
     sql($database, "SELECT pg_drop_replication_slot('$database')");
-    return \@notes;
+    return \@notifications;
 }
 
 # Numbers in `before` have gaps, in a dump they have none.

@@ -53,8 +53,8 @@ sql(q{CREATE SCHEMA closed; CREATE EXTENSION citext SCHEMA closed; CREATE EXTENS
     SET search_path = closed, public;
     SELECT clairon.watch('c', 'USER', '=u1', only_when => $$v = 'YES' AND h -> 'k' = 'v'$$)});
 sql(q{INSERT INTO c VALUES (1, 'yes', 'k=>v'), (2, 'yes', 'k=>w'), (3, 'no', 'k=>v')});
-my @notes = receive();
-is_deeply([ map { $_->{payload}{after} } @notes ], [ { id => 1, v => 'yes', h => '"k"=>"v"' } ],
+my @notifications = receive();
+is_deeply([ map { $_->{payload}{after} } @notifications ], [ { id => 1, v => 'yes', h => '"k"=>"v"' } ],
     'a condition is judged with the rights of the table\'s owner');
 
 # What came to run SQL after it was set is not called: a walsender has no snapshot for it.

@@ -156,14 +156,14 @@ INSERT INTO "t $word" VALUES ('$word', '$word', '{"$word": "$word"}', '{$word}')
 SELECT clairon.notify('USER', '{$word}', '{"$word": ["$word"]}');
 SQL
     my @text  = text_lines($database);
-    my @notes = map { JSON::decode_json($_) } framed_lines($database);
+    my @notifications = map { JSON::decode_json($_) } framed_lines($database);
     unlike("@text", $encoding eq 'UTF8' ? qr/\\u/ : qr/[^\x20-\x7e]/, "$encoding: text mode");
-    is_deeply([ map { JSON::decode_json($_) } @text ], \@notes, "$encoding: both modes say the same");
-    is_deeply($notes[0]{payload}{after},
+    is_deeply([ map { JSON::decode_json($_) } @text ], \@notifications, "$encoding: both modes say the same");
+    is_deeply($notifications[0]{payload}{after},
         { $word => $word, e => $word, j => { $word => $word }, a => [$word] }, "$encoding: the row");
-    is_deeply([ @{ $notes[0]{metadata} }{qw(source emitter)}, $notes[0]{routing}{audience}{targets}[0] ],
+    is_deeply([ @{ $notifications[0]{metadata} }{qw(source emitter)}, $notifications[0]{routing}{audience}{targets}[0] ],
         [ "t $word", $word, $word ], "$encoding: what is about it");
-    is_deeply($notes[1]{payload}, { $word => [$word] }, "$encoding: a payload of notify");
+    is_deeply($notifications[1]{payload}, { $word => [$word] }, "$encoding: a payload of notify");
     run_sql($database, "SELECT pg_drop_replication_slot('$database')");
     run_sql('postgres', "DROP DATABASE $database");
 }

@@ -92,16 +92,16 @@ sub lines_of
 sub notes_of_frames
 {
     my ($bytes) = @_;
-    my @notes;
+    my @notifications;
     while (length $bytes)
     {
         my ($length, $kind) = unpack 'Na', $bytes;
         my ($audience, $topic, $targets) = $kind eq 'N' ? unpack '@64 n n N', $bytes : ();
         my $head = 76 + ($audience // 0) + ($topic // 0) + ($targets // 0);
-        push @notes, substr $bytes, $head, $length - $head if $kind eq 'N';
+        push @notifications, substr $bytes, $head, $length - $head if $kind eq 'N';
         $bytes = substr $bytes, $length;
     }
-    return @notes;
+    return @notifications;
 }
 
 sub faults

@@ -78,12 +78,12 @@ my @lines  = split /\n/, receive('text', ['topic_prefix=srv']);
 my @frames = frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ]));
 is(scalar @lines, 2, 'a line for each notification');
 is(join('', map { $_->{kind} } @frames), 'NCMCNC', 'the frames of three transactions');
-my @notes = map { $_->{note} // () } @frames;
-is_deeply([ map { JSON::decode_json($_) } @lines ], \@notes, 'both modes say the same');
+my @notifications = map { $_->{note} // () } @frames;
+is_deeply([ map { JSON::decode_json($_) } @lines ], \@notifications, 'both modes say the same');
 is_deeply($frames[0]{targets}, ['u1'], 'the head names the target');
 is($frames[0]{topic}, 'srv.t', 'and the topic');
 is($frames[0]{flags}, 3, 'and that an acknowledgement is awaited');
-is_deeply($notes[0]{payload}{after},
+is_deeply($notifications[0]{payload}{after},
     { id => 1, who => 'u1', v => '2025-03-05T11:00:00Z', d => 'P1D' },
     'no setting of database or role shows');
 my @places = map { $_->{place} } @frames;
@@ -97,7 +97,7 @@ is_deeply([ frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ])) ], 
     'also after a crash');
 my @all = frames(receive('framed', [ 'mode=framed', 'include_tables=*' ]));
 my %ids = map { $_->{note}{metadata}{id} => 1 } grep { $_->{note} } @all;
-is(scalar(grep { $ids{ $_->{metadata}{id} } } @notes), 2, 'other options change no id');
+is(scalar(grep { $ids{ $_->{metadata}{id} } } @notifications), 2, 'other options change no id');
 is(scalar(keys %ids), 3, 'and the rule they add has its own');
 receive('framed', ['mode=framed'], confirm => 1);
 is(receive('framed', ['mode=framed']), '', 'what was confirmed does not come again');

@@ -21,7 +21,7 @@ my $store  = Clairon::Test::store(fsync => 'always');
 my $relay  = Clairon::Test::relay($old, $store);
 my $client = $relay->client('u1');
 $old->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
-$client->wait_notes(1);
+$client->wait_notifications(1);
 
 # As the page says: all is read, the relay stops, the slot of older ones goes.
 my $end = $old->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
@@ -48,7 +48,7 @@ $relay->start;
 is($relay->wait_end >> 8, 3, 'the relay refuses it');
 $relay->wait_for_log(qr/OTHERSYSTEM .* DEL that key/, from => $mark);
 $new->safe_psql('postgres', q{INSERT INTO t VALUES (2, 'u1')});
-$store->ask('DEL', $store->keys('progress:clairon'));
+$store->execute('DEL', $store->keys('progress:clairon'));
 $relay->start;
 $relay->wait_ready;
 my $back = $relay->client('u1', pos => $client->pos);
@@ -58,6 +58,6 @@ $back->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{operation} eq 'del
 my @stored = map { $_->{data} =~ /"operation":"(\w+)".*"id":(-?\d+)/ ? "$1 $2" : 'none' } $store->entries;
 is_deeply(\@stored, [ 'create 1', ($keeps_slots ? 'create 2' : ()), 'create 3', 'delete 3' ],
     'the rules judge as before; a slot that came along misses nothing');
-is_deeply($store->ask('SMEMBERS', $store->key('members:TEAM:t1')), ['u1'], 'members are members');
+is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['u1'], 'members are members');
 
 done_testing();

@@ -46,10 +46,10 @@ sql("SELECT pg_create_logical_replication_slot('s', 'clairon')");
 sql(join '', @examples);
 sql(q{INSERT INTO assignments VALUES (1, 'u1', '{t1,t2}', 'Portfolio', 'assigned');
     UPDATE assignments SET status = 'graded'});
-my @notes = map { JSON::decode_json($_) } split /\n/,
+my @notifications = map { JSON::decode_json($_) } split /\n/,
   sql(q{SELECT data FROM pg_logical_slot_get_changes('s', NULL, NULL)});
 is_deeply(
-    [ map { "$_->{metadata}{source} $_->{metadata}{operation} to @{ $_->{routing}{audience}{targets} }" } @notes ],
+    [ map { "$_->{metadata}{source} $_->{metadata}{operation} to @{ $_->{routing}{audience}{targets} }" } @notifications ],
     [
         'notify notify to u1 u2',
         'notify notify to admin',

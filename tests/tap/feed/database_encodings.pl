@@ -28,16 +28,16 @@ for my $case (@cases)
     $relay->configure('feed.conninfo' => $pg->connstr($database) . ' user=relay', 'feed.slot' => $database);
     $relay->start;
     $relay->wait_ready;
-    is_deeply([ sort @{ $store->ask('SMEMBERS', $store->shared("members:TEAM:$told")) // [] } ], [qw(left u1)], "$database: the copy");
+    is_deeply([ sort @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$told")) // [] } ], [qw(left u1)], "$database: the copy");
     my $client = $relay->client('u1');
     $pg->safe_psql($database, "DELETE FROM clairon.member WHERE user_id = 'left'; INSERT INTO t VALUES (1, $text)");
-    wait_until("$database: who left", sub { @{ $store->ask('SMEMBERS', $store->shared("members:TEAM:$told")) } == 1 });
+    wait_until("$database: who left", sub { @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$told")) } == 1 });
     pass("$database: and what changes meet");
     $client->wait_row(1);
     pass("$database: as the rows do");
     $relay->stop;
     $pg->safe_psql('postgres', "SELECT pg_drop_replication_slot('$database')");
-    $store->ask('FLUSHALL');
+    $store->execute('FLUSHALL');
 }
 
 done_testing();

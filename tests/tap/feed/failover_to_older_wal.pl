@@ -18,7 +18,7 @@ my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($primary, $store);
 my $client = $relay->client('u1');
 $primary->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(1, 2000) i});
-$client->wait_notes(2000);
+$client->wait_notifications(2000);
 $relay->stop;
 $primary->stop('immediate');
 
@@ -34,9 +34,9 @@ $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
 is($client->wait_for('gap')->{why}, 'epoch', 'a failover to less is told as a gap');
 $standby->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(9001, 9003) i});
-is_deeply([ map { $_->{payload}{after}{id} } $client->wait_notes(3) ], [ 9001 .. 9003 ],
+is_deeply([ map { $_->{payload}{after}{id} } $client->wait_notifications(3) ], [ 9001 .. 9003 ],
     'and what is written after it arrives');
-is($store->ask('HGET', $store->shared('progress:clairon'), 'timeline'), 2, 'the progress follows');
+is($store->execute('HGET', $store->shared('progress:clairon'), 'timeline'), 2, 'the progress follows');
 
 # The slot dropped while nobody looks, and made again by the relay.
 $relay->stop;
@@ -48,10 +48,10 @@ $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
 ok(!$client->wait_for('connected')->{resumed}, 'a slot that was lost resumes nobody');
 is($client->wait_for('gap')->{why}, 'epoch', 'and is told as a gap');
-is_deeply($store->ask('SMEMBERS', $store->shared('members:TEAM:t1')), ['stays'],
+is_deeply($store->execute('SMEMBERS', $store->shared('members:TEAM:t1')), ['stays'],
     'who left meanwhile is no member any more');
 $standby->safe_psql('postgres', q{INSERT INTO t VALUES (9005, 'u1')});
-is(($client->wait_notes(1))[0]{payload}{after}{id}, 9005, 'and life goes on');
+is(($client->wait_notifications(1))[0]{payload}{after}{id}, 9005, 'and life goes on');
 
 # The primary that was thought dead is back, and the relay is led there.
 $relay->stop;
@@ -73,7 +73,7 @@ is($store->stored, $before, 'nor added anything');
 
 # One that is there to stay is taken when the store is told so.
 $relay->stop;
-$store->ask('DEL', $_) for $store->keys('progress:clairon');
+$store->execute('DEL', $_) for $store->keys('progress:clairon');
 $relay->configure('feed.conninfo' => $primary->connstr('postgres') . ' user=relay');
 $relay->start;
 $relay->wait_ready;

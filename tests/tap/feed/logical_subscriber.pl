@@ -18,7 +18,7 @@ my $relay  = Clairon::Test::relay($node, $store, conf => { 'gate.max_connections
 my $client = $relay->client('u1');
 here("CREATE SUBSCRIPTION for_clairon CONNECTION \$\$" . $primary->connstr('postgres') . '$$ PUBLICATION for_clairon');
 
-sub operations { return join ' ', map { "$_->{metadata}{operation}:" . ($_->{payload}{after} // $_->{payload}{before})->{id} } $client->notes }
+sub operations { return join ' ', map { "$_->{metadata}{operation}:" . ($_->{payload}{after} // $_->{payload}{before})->{id} } $client->notifications }
 
 $client->run_until('the copy of what was there', sub { operations() eq 'create:1' });
 pass('the first copy comes as created');
@@ -37,7 +37,7 @@ $primary->restart;
 sql(q{INSERT INTO assignments VALUES (6, 'u1')});
 $client->run_until('what came after', sub { operations() =~ /:6$/ });
 is(operations(), 'create:1 create:2 create:3 delete:1 create:5 create:6', 'over restarts of both');
-my %ids = map { $_->{metadata}{id} => 1 } $client->notes;
+my %ids = map { $_->{metadata}{id} => 1 } $client->notifications;
 is(scalar(keys %ids), 6, 'each under an id of its own');
 is(here(q{SELECT string_agg(check_name, ', ') FROM clairon.doctor() WHERE NOT ok}), '', 'the doctor has nothing to complain of');
 is(sql('SELECT count(*) FROM pg_available_extensions WHERE installed_version IS NOT NULL AND name = \'clairon\''), 0,

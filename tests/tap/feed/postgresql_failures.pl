@@ -98,7 +98,7 @@ $relay->wait_ready;
 unlike($relay->log_text, qr/[.]history/, 'a first start has no other timeline to ask about');
 my $client = $relay->client('u1');
 insert();
-$client->wait_notes(1);
+$client->wait_notifications(1);
 is(sql('SELECT count(*) FROM pg_stat_replication JOIN pg_stat_ssl USING (pid) WHERE ssl'), 1,
     'verify-full: rows come over TLS');
 

@@ -25,7 +25,7 @@ $pos = $client->pos;
 sub take_in
 {
     my ($connection) = @_;
-    for my $note ($connection->notes)
+    for my $note ($connection->notifications)
     {
         next if $known{ $note->{metadata}{id} }++;
         $seen{ $note->{payload}{after}{id} }++;

@@ -29,7 +29,7 @@ $relay->wait_ready;
 unlike($relay->log_text, qr/timeout/, 'a slot may wait for others');
 
 # Then the memberships were copied, which takes longer than statement_timeout.
-is($store->ask('SCARD', $store->shared('members:TEAM:t1')), $MEMBERS, 'and memberships take their time');
+is($store->execute('SCARD', $store->shared('members:TEAM:t1')), $MEMBERS, 'and memberships take their time');
 is($relay->metric('clairon_feed_reconnects_total'), 0, 'without a second try');
 my $client = $relay->client('u1');
 sql(q{INSERT INTO t VALUES (1, 'u1')});

@@ -22,20 +22,20 @@ is($client->wait_for('msg')->{n}{payload}{after}{id}, 1, 'and serves clients');
 
 $first->kill9;
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(2, 100) i});
-$client->wait_notes(100);
+$client->wait_notifications(100);
 like(($second->get('/readyz'))[1], qr/"feed":"streaming"/, 'it takes over when the first one dies');
 is(scalar $store->entries, 100, 'and nothing is stored twice');
 
 # A relay that looked at the slot a moment before it was taken claims the progress too, and then finds the slot taken.
 for my $key ($store->keys('progress:clairon'))
 {
-    my %progress = @{ $store->ask('HGETALL', $key) };
-    $store->ask('HMSET', $key, owner => 'other', map { ("$_:other" => $progress{"$_:$progress{owner}"}) } qw(position read));
+    my %progress = @{ $store->execute('HGETALL', $key) };
+    $store->execute('HMSET', $key, owner => 'other', map { ("$_:other" => $progress{"$_:$progress{owner}"}) } qw(position read));
 }
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(101, 110) i});
-$client->wait_notes(110);
+$client->wait_notifications(110);
 $second->wait_for_log(qr/FENCED another feed owns this slot now/);
-is_deeply([ map { $_->{payload}{after}{id} } $client->notes ], [ 1 .. 110 ], 'who lost the progress takes it again, unseen');
+is_deeply([ map { $_->{payload}{after}{id} } $client->notifications ], [ 1 .. 110 ], 'who lost the progress takes it again, unseen');
 is(scalar $store->entries, 110, 'and nothing is stored twice');
 is($second->metric('clairon_store_errors_total'), 0, 'which is no error of the store');
 
@@ -52,10 +52,10 @@ ok($back->wait_for('connected')->{resumed}, 'its position holds on the other rel
 $second->start;
 $second->wait_ready;
 my @both = map { $_->client('u2') } $first, $second;
-$store->ask('FLUSHALL');
+$store->execute('FLUSHALL');
 is($_->wait_for('gap')->{why}, 'epoch', 'a store that is emptied is noticed by each relay') for @both;
 $pg->safe_psql('postgres', q{INSERT INTO t VALUES (1000, 'u2')});
-$_->wait_notes(1) for @both;
+$_->wait_notifications(1) for @both;
 my ($here, $there) = map { $_->pos } @both;
 is($here, $there, 'and their positions are the same again');
 

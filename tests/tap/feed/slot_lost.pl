@@ -50,11 +50,11 @@ $client->wait_row(insert());
 # Quiet WAL is let go of, and a restart after that is no loss.
 sql('CREATE TABLE quiet AS SELECT generate_series(1, 1000) n');
 wait_confirmed($pg);
-my $epoch = $store->ask('HGET', $store->shared('meta'), 'epoch');
+my $epoch = $store->execute('HGET', $store->shared('meta'), 'epoch');
 $relay->restart;
 $client = $relay->client('u1', pos => $client->pos);
 ok($client->wait_for('connected')->{resumed}, 'after quiet WAL was let go, a restart loses nothing');
-is($store->ask('HGET', $store->shared('meta'), 'epoch'), $epoch, 'and makes no gap');
+is($store->execute('HGET', $store->shared('meta'), 'epoch'), $epoch, 'and makes no gap');
 
 # Lost, and the relay may make another.
 my $mark = $relay->log_mark;
@@ -81,7 +81,7 @@ my $early = $relay->client('u1', pos => $client->pos);
 is($early->wait_for('gap')->{why}, 'epoch', 'lost, the new slot waits: told at once');
 wait_until('the slot is being made', sub {
     sql(q{SELECT count(*) FROM pg_stat_activity WHERE query ~ '^CREATE_REPLICATION_SLOT' AND state = 'active'}) });
-$early->{lines} = [];
+$early->{messages} = [];
 insert();
 $open->query_safe('COMMIT');
 $open->quit;
@@ -109,7 +109,7 @@ insert();
 $mark = $relay->log_mark;
 sql(q{SELECT pg_drop_replication_slot('clairon')});
 $relay->wait_for_log(qr/does not exist: .*create_slot = on/, from => $mark);
-$waits->{lines} = [];
+$waits->{messages} = [];
 sql(q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')});
 $relay->wait_ready;
 is($waits->wait_for('gap')->{why}, 'epoch', 'made by hand: what came between is told too');

@@ -14,7 +14,7 @@ my $admin = 'Bearer ' . token(sub => 'root', admin => JSON::true, publish => JSO
 my $none  = '00000000-0000-0000-0000-000000000000';
 
 sub ask { my ($port, $method, $path, %more) = @_; return Clairon::Test::RawSocket->new({ port => $port })->request($method, $path, Authorization => $admin, %more)->{status} }
-sub upgrade { return Clairon::Test::RawSocket->open({ port => $_[0] })->{answer}{status} }
+sub upgrade { return Clairon::Test::RawSocket->open({ port => $_[0] })->{response}{status} }
 
 my $port  = free_port();
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.admin_listen' => "127.0.0.1:$port", 'gate.console' => 'on' });

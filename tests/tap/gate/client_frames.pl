@@ -19,7 +19,7 @@ sub refused
 {
     my ($raw, $text, $r, $name) = @_;
     $raw->text($text);
-    my $err = $raw->line;
+    my $err = $raw->next_message;
     is_deeply([ @{$err}{qw(t code r retry)} ], [ 'err', 107, $r, JSON::false ], "$name: err 107");
     return;
 }
@@ -27,8 +27,8 @@ sub refused
 sub goes_on
 {
     my ($raw, $name) = @_;
-    $raw->say({ t => 'ping' });
-    is($raw->line->{t}, 'pong', "$name: and the connection stays");
+    $raw->send_json({ t => 'ping' });
+    is($raw->next_message->{t}, 'pong', "$name: and the connection stays");
     return;
 }
 
@@ -43,8 +43,8 @@ my $late = fresh();
 my $silent = fresh();
 refused($late, '{"t":"hello","r":1}', 1, 'an unknown first line');
 refused($late, '{"t":"connect","r":2,"token":17}', 2, 'a connect with a wrong field');
-$late->say({ t => 'connect', r => 3, token => token(sub => 'u1') });
-is($late->line->{t}, 'connected', 'it may be said better');
+$late->send_json({ t => 'connect', r => 3, token => token(sub => 'u1') });
+is($late->next_message->{t}, 'connected', 'it may be said better');
 goes_on($late, 'a connection that began badly');
 refused($late, '{"t":"connect","r":4,"token":"x"}', 4, 'a second connect');
 goes_on($late, 'a second connect');
@@ -97,14 +97,14 @@ for my $case (
     my ($name, $send) = @$case;
     my $raw = user();
     $send->($raw);
-    my $end = $raw->ending;
-    ok($end->{code} != 1000 && !grep({ $_->{t} eq 'pong' } @{ $end->{lines} }), "$name ends the connection");
+    my $end = $raw->read_to_end;
+    ok($end->{code} != 1000 && !grep({ $_->{t} eq 'pong' } @{ $end->{messages} }), "$name ends the connection");
 }
 
 # A client's own close is answered.
 my $leaving = user();
 $leaving->frame(CLOSE, pack 'n', 1000);
-is($leaving->ending->{code}, 1000, 'a close is answered with its code');
+is($leaving->read_to_end->{code}, 1000, 'a close is answered with its code');
 
 # What is unusual and allowed.
 my $raw = user();
@@ -113,11 +113,11 @@ $raw->frame(PING, 'in between');
 $raw->frame(CONTINUATION, '',      final => 0);
 $raw->frame(CONTINUATION, 'ng","r":1}');
 is_deeply($raw->next_frame, { opcode => PONG, payload => 'in between' }, 'a ping is answered at once');
-is($raw->line->{t}, 'pong', 'fragments make one line');
+is($raw->next_message->{t}, 'pong', 'fragments make one line');
 $raw->text("{\"t\":\"ping\"}\n{\"t\":\"nonsense\",\"r\":5}\n\n{\"t\":\"ping\"}\n");
-is_deeply([ map { $raw->line->{t} } 1 .. 3 ], [ 'pong', 'err', 'pong' ], 'lines of one frame, in their order');
+is_deeply([ map { $raw->next_message->{t} } 1 .. 3 ], [ 'pong', 'err', 'pong' ], 'lines of one frame, in their order');
 $raw->text(" \t{ \"t\" : \"ping\" }\r");
-is($raw->line->{t}, 'pong', 'white space does not matter');
+is($raw->next_message->{t}, 'pong', 'white space does not matter');
 $raw->frame(PONG, 'unasked');
 goes_on($raw, 'an unasked pong');
 my $spread = '{"t":"ping","r":' . ' ' x 60_000 . '1}';
@@ -126,9 +126,9 @@ for my $at (0 .. length($spread) - 1)
     next if $at % 10_000;
     $raw->frame($at ? CONTINUATION : TEXT, substr($spread, $at, 10_000), final => $at + 10_000 >= length $spread);
 }
-is($raw->line->{t}, 'pong', 'a long line in many pieces');
+is($raw->next_message->{t}, 'pong', 'a long line in many pieces');
 $raw->text('{"t":"ping"' . ' ' x (64 * 1024 - 12) . '}');
-is($raw->line->{t}, 'pong', 'a line of exactly max_frame_bytes');
+is($raw->next_message->{t}, 'pong', 'a line of exactly max_frame_bytes');
 
 # Good JSON that is not what we speak.
 refused($raw, $_->[0], $_->[1], $_->[2]) for
@@ -153,11 +153,11 @@ refused($raw, $_->[0], $_->[1], $_->[2]) for
 goes_on($raw, 'all of these');
 
 # Acks that change nothing are not answered.
-$raw->say({ t => 'ack', ids => [$id] }, { t => 'ack', ids => [ uc $id, $id ] },
+$raw->send_json({ t => 'ack', ids => [$id] }, { t => 'ack', ids => [ uc $id, $id ] },
     { t => 'ack', ids => [ ($id) x 1024 ] });
 goes_on($raw, 'acks of what never was');
 is($relay->metric('clairon_store_acks_total'), 0, 'nothing was acknowledged');
-is($store->ask('EXISTS', $store->keys("ack:$id")), 0, 'and nothing came to be');
+is($store->execute('EXISTS', $store->keys("ack:$id")), 0, 'and nothing came to be');
 
 # An err that nobody reads has an end too.
 my $deaf = user();
@@ -165,7 +165,7 @@ for (1 .. 2000)
 {
     last unless eval { $deaf->text(join "\n", ('{"t":"dance"}') x 2000) };
 }
-my $flood = eval { $deaf->ending };
+my $flood = eval { $deaf->read_to_end };
 ok(defined $flood, 'who sends nonsense and never reads is cut off');
 
 goes_on($bystander, 'somebody else');

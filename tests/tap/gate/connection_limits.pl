@@ -19,7 +19,7 @@ sub upgrade
     return $raw;
 }
 
-sub status { my ($relay, %headers) = @_; return upgrade($relay, %headers)->{answer}{status} }
+sub status { my ($relay, %headers) = @_; return upgrade($relay, %headers)->{response}{status} }
 sub sse { my ($relay, $user, %headers) = @_; return Clairon::Test::EventStream->open($relay, $user, %headers) }
 
 sub poll
@@ -35,33 +35,33 @@ sub post
     my $raw = Clairon::Test::RawSocket->new($relay);
     $raw->write("POST $path HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
           . token(sub => 'a1', %claims) . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
-    return $raw->answer->{status};
+    return $raw->read_response->{status};
 }
 
 # max_connections counts SSE and polls too.
 my $relay = with('gate.max_connections' => 2);
 my $ws    = Clairon::Test::RawSocket->user($relay, 'u1');
 my $sse   = sse($relay, 'u2');
-$sse->line_of('connected');
-my $full = upgrade($relay)->{answer};
+$sse->wait_message('connected');
+my $full = upgrade($relay)->{response};
 is($full->{status}, 503, 'a WebSocket beyond max_connections is refused before the upgrade');
 like($full->{headers}{'retry-after'}, qr/^[1-9]\d*$/, 'and told when to come back');
 is(sse($relay, 'u3')->{status}, 503, 'SSE too');
 is(poll($relay, 'u3')->{status}, 503, 'a poll too');
 is(($relay->get('/healthz'))[0], 200, 'who only looks is answered');
-$ws->hang_up;
-wait_until('a place is free', sub { my $raw = sse($relay, 'u3'); $raw->hang_up; $raw->{status} == 200 });
+$ws->disconnect;
+wait_until('a place is free', sub { my $raw = sse($relay, 'u3'); $raw->disconnect; $raw->{status} == 200 });
 pass('who leaves makes room');
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 
 # The rate of new connections.
 $relay = with('gate.connect_rate' => 5);
 my @got   = map { upgrade($relay) } 1 .. 12;
-my @taken = grep { $_->{answer}{status} == 101 } @got;
-my ($refused) = grep { $_->{answer}{status} == 503 } @got;
+my @taken = grep { $_->{response}{status} == 101 } @got;
+my ($refused) = grep { $_->{response}{status} == 503 } @got;
 cmp_ok(scalar(@taken), '>=', 5, 'as many as the rate are taken at once');
 ok($refused, 'the others are refused');
-is($refused->{answer}{headers}{'retry-after'}, 1, 'and told to come back soon');
+is($refused->{response}{headers}{'retry-after'}, 1, 'and told to come back soon');
 is(poll($relay, 'u1')->{status}, 204, 'polls are not counted');
 wait_until('the next second takes more', sub { status($relay) == 101 });
 pass('later there is room again');
@@ -72,7 +72,7 @@ $relay = with('gate.max_per_address' => 2);
 my @mine = (Clairon::Test::RawSocket->user($relay, 'u1'), sse($relay, 'u2'));
 is(status($relay), 429, 'one address too many');
 is(status($relay, 'X-Forwarded-For' => '192.0.2.1'), 429, 'whatever it says of itself');
-$mine[0]->hang_up;
+$mine[0]->disconnect;
 wait_until('a place is free', sub { status($relay) == 101 });
 pass('who leaves makes room');
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
@@ -83,9 +83,9 @@ is(status($relay, 'X-Forwarded-For' => '203.0.113.9, 192.0.2.1'), 429, 'by the l
 is(status($relay, 'X-Forwarded-For' => '203.0.113.9, ' x 300 . '192.0.2.1'), 429, 'however much it says of itself');
 is(status($relay, 'X-Forwarded-For' => '192.0.2.1, 198.51.100.7'), 429, 'through another trusted one');
 push @mine, upgrade($relay, 'X-Forwarded-For' => '192.0.2.1, 192.0.2.2');
-is($mine[-1]{answer}{status}, 101, 'another client may');
+is($mine[-1]{response}{status}, 101, 'another client may');
 push @mine, upgrade($relay, 'X-Forwarded-For' => 'nonsense');
-is($mine[-1]{answer}{status}, 101, 'who is not told counts as the proxy');
+is($mine[-1]{response}{status}, 101, 'who is not told counts as the proxy');
 is(status($relay), 429, 'as this one');
 push @mine, upgrade($relay, 'X-Forwarded-For' => '2001:db8:1:2::1');
 is(status($relay, 'X-Forwarded-For' => '2001:db8:1:2:a:b:c:d'), 429, 'who has an address of IPv6 has 2^64: they count as one');
@@ -96,15 +96,15 @@ is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 $relay = with('gate.max_per_user' => 1);
 my $one = Clairon::Test::RawSocket->user($relay, 'u1');
 my $two = upgrade($relay);
-$two->say({ t => 'connect', r => 7, token => token(sub => 'u1') });
-my $err = $two->line;
+$two->send_json({ t => 'connect', r => 7, token => token(sub => 'u1') });
+my $err = $two->next_message;
 is_deeply([ @{$err}{qw(t code r retry)} ], [ 'err', 111, 7, JSON::true ], 'a user\'s connection too many: err 111');
 cmp_ok($err->{after}, '>', 0, 'with a time to wait');
-is($two->ending->{code}, 4103, 'and the end');
+is($two->read_to_end->{code}, 4103, 'and the end');
 is(sse($relay, 'u1')->{status}, 429, 'SSE: 429');
 is(poll($relay, 'u1')->{status}, 429, 'a poll: 429');
 is(poll($relay, 'u2')->{status}, 204, 'another user may');
-$one->hang_up;
+$one->disconnect;
 wait_until('a place is free', sub { poll($relay, 'u1')->{status} == 204 });
 pass('who leaves makes room');
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
@@ -113,40 +113,40 @@ is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 $relay = with('gate.message_rate' => 20);
 my $fast = Clairon::Test::RawSocket->user($relay, 'u1');
 $fast->text(join "\n", ('{"t":"ping","r":1}') x 60);
-my @said = map { $fast->line } 1 .. 60;
+my @said = map { $fast->next_message } 1 .. 60;
 my @over = grep { $_->{t} eq 'err' } @said;
 cmp_ok(scalar(@over), '>=', 30, 'lines beyond the rate are not done');
 is_deeply([ @{ $over[0] }{qw(code r retry)} ], [ 111, 1, JSON::true ], 'err 111 says so');
 cmp_ok($over[0]{after}, '>', 0, 'with a time to wait');
-wait_until('it may again', sub { $fast->say({ t => 'ping' }); $fast->line->{t} eq 'pong' });
+wait_until('it may again', sub { $fast->send_json({ t => 'ping' }); $fast->next_message->{t} eq 'pong' });
 pass('and the connection stays');
 my $none = '00000000-0000-0000-0000-000000000000';
-$fast->say({ t => 'ack', ids => [$none] }) for 1 .. 3000;
+$fast->send_json({ t => 'ack', ids => [$none] }) for 1 .. 3000;
 $fast->text(join "\n", (qq({"t":"ack","ids":["$none"],"r":2})) x 60); # while it is held back some become free
-@said = $fast->line_of('err');
-push @said, $fast->line until ($said[-1]{r} // 0) == 2;
+@said = $fast->wait_message('err');
+push @said, $fast->next_message until ($said[-1]{r} // 0) == 2;
 cmp_ok(scalar(@said), '<', 100, 'thousands of acks too many are told of a few times, one that asks each time');
 $fast->text(join "\n", ('{"t":"x"}') x 6000) for 1 .. 2;
-my $overload = $fast->ending;
+my $overload = $fast->read_to_end;
 is($overload->{code}, 4103, 'who asks for more than it reads is sent away');
-is($overload->{lines}[-1]{t}, 'bye', 'with a bye');
+is($overload->{messages}[-1]{t}, 'bye', 'with a bye');
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 
 # The kill switch.
 $relay = with('gate.drain' => '400ms');
 $ws  = Clairon::Test::RawSocket->user($relay, 'u1');
 $sse = sse($relay, 'u1');
-$sse->line_of('connected');
+$sse->wait_message('connected');
 is(post($relay, '/v1/push', '{"on":false}'), 403, 'a token without the claim may not turn push off');
 is(post($relay, '/v1/push', '{"on":0}', admin => JSON::true), 400, 'nor is nonsense taken');
 is(status($relay), 101, 'push is on');
 is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'an admin turns push off');
-my $end = $ws->ending;
+my $end = $ws->read_to_end;
 is($end->{code}, 4103, 'a WebSocket is sent away');
-ok(defined $end->{lines}[-1]{in}, 'and told when to come back');
+ok(defined $end->{messages}[-1]{in}, 'and told when to come back');
 my ($bye) = grep { $_->{t} eq 'bye' } $sse->wait_end;
 is($bye->{code}, 4103, 'SSE too');
-my $off = upgrade($relay)->{answer};
+my $off = upgrade($relay)->{response};
 is($off->{status}, 503, 'new ones are refused');
 like($off->{body}, qr{/v1/poll}, 'and told what is left');
 ok($off->{headers}{'retry-after'}, 'and when to ask again');
@@ -158,7 +158,7 @@ is(post($relay, '/v1/push', '{"on":true}', admin => JSON::true), 204, 'and turns
 is(status($relay), 101, 'push is on');
 $ws = Clairon::Test::RawSocket->user($relay, 'u1');
 kill USR1 => $relay->pid;
-is($ws->ending->{code}, 4103, 'SIGUSR1 turns it off too');
+is($ws->read_to_end->{code}, 4103, 'SIGUSR1 turns it off too');
 is(status($relay), 503, 'push is off');
 kill USR1 => $relay->pid;
 is(status($relay), 503, 'which may be said twice');
@@ -185,7 +185,7 @@ is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 $relay = with('gate.workers' => 3, 'gate.drain' => '400ms');
 my @all = map { Clairon::Test::RawSocket->user($relay, "w$_") } 1 .. 12;
 is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'one worker is asked to turn push off');
-is_deeply([ map { $_->ending->{code} } @all ], [ (4103) x 12 ], 'the clients of all are sent away');
+is_deeply([ map { $_->read_to_end->{code} } @all ], [ (4103) x 12 ], 'the clients of all are sent away');
 is_deeply({ map { status($relay) => 1 } 1 .. 12 }, { 503 => 1 }, 'all refuse');
 my @before = children($relay->pid);
 kill KILL => @before;
@@ -252,10 +252,10 @@ push @mute, map { Clairon::Test::RawSocket->new($relay) } 1 .. 12;
 sub turns { open my $file, '<', '/proc/' . $relay->pid . '/status' or die "no relay: $!"; my ($n) = join('', <$file>) =~ /^voluntary_ctxt_switches:\s+(\d+)/m; return $n }
 my $turns = turns();
 wait_until('its loop turned some more', sub { turns() > $turns + 30 });
-$stay[0]->hang_up;
+$stay[0]->disconnect;
 is(status($relay), 101, 'once there is one, those who come are served');
 is(() = $relay->log_text =~ /no descriptor/g, 1, 'and it was said once');
-$_->hang_up for @mute, @stay[ 1 .. 3 ];
+$_->disconnect for @mute, @stay[ 1 .. 3 ];
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 
 # Nor do they take the last ones, which the store is reached by.
@@ -280,7 +280,7 @@ wait_until('the relay sees it', sub { ($relay->get('/readyz'))[0] == 503 });
 $store->start;
 $relay->wait_ready;
 pass('the store is reached again while hundreds say nothing');
-$_->hang_up for @many;
+$_->disconnect for @many;
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 
 done_testing();

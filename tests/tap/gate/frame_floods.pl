@@ -67,7 +67,7 @@ sub is_served
     my ($raw) = @_;
     my $child = fork // die "no fork: $!\n";
     if (!$child) { $raw->write(frame_bytes(PING, 'p') x 9000 . frame_bytes(TEXT, '{"t":"ping"}')); POSIX::_exit(0) }
-    is($raw->line->{t}, 'pong', 'the line behind many pings is read, and answered');
+    is($raw->next_message->{t}, 'pong', 'the line behind many pings is read, and answered');
     waitpid $child, 0;
     return;
 }
@@ -76,7 +76,7 @@ wait_until('the floods are gone', sub { $relay->metric('clairon_gate_connections
 pass('who is gone, or does not stop, is let go');
 my $ends = Clairon::Test::RawSocket->user($relay, 'u1');
 $ends->write(frame_bytes(PING, '') x 9000);
-$ends->hang_up;
+$ends->disconnect;
 wait_until('it is gone', sub { $relay->metric('clairon_gate_connections') == 0 });
 pass('who hangs up amid it is let go');
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
@@ -89,7 +89,7 @@ SKIP:
     my $raw = Clairon::Test::SecureSocket->user($relay, 'u1', $cert);
     $raw->write(frame_bytes(PING, 'p') x 2500) for 1 .. 2;
     $raw->text('{"t":"ping"}');
-    is($raw->line->{t}, 'pong', 'over TLS too');
+    is($raw->next_message->{t}, 'pong', 'over TLS too');
     is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 }
 

@@ -17,8 +17,8 @@ sub upgrade
 {
     my ($to, %headers) = @_;
     my $raw = Clairon::Test::RawSocket->open($to, %headers);
-    $raw->hang_up;
-    return $raw->{answer};
+    $raw->disconnect;
+    return $raw->{response};
 }
 
 sub upgrade_is
@@ -132,10 +132,10 @@ sub bearer
 {
     my ($header, %connect) = @_;
     my $raw = Clairon::Test::RawSocket->open($relay, Authorization => $header);
-    $raw->say({ t => 'connect', %connect });
-    my $line = $raw->line;
+    $raw->send_json({ t => 'connect', %connect });
+    my $line = $raw->next_message;
     return $line->{user} if $line->{t} eq 'connected';
-    return $raw->ending->{code};
+    return $raw->read_to_end->{code};
 }
 is(bearer('Bearer ' . token(sub => 'u1')), 'u1', 'a Bearer token is taken');
 is(bearer('bearer  ' . token(sub => 'u1')), 'u1', 'however its scheme is written');
@@ -155,11 +155,11 @@ for my $noise ("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "\r\n" x 10 . "NO
     my $raw = Clairon::Test::RawSocket->new($relay);
     $raw->write($noise);
     shutdown $raw->{link}, 1;
-    isnt($raw->answer->{status}, 200, 'noise is not answered with what it did not ask for');
+    isnt($raw->read_response->{status}, 200, 'noise is not answered with what it did not ask for');
 }
 is(http(GET => '/healthz')->{status}, 200, 'and others are served meanwhile');
 $half->write("TP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
-is($half->answer->{status}, 426, 'also who is slow');
+is($half->read_response->{status}, 426, 'also who is slow');
 
 # No more than max_connections.
 my $small = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.max_connections' => 3 });
@@ -171,11 +171,11 @@ is(($small->get('/healthz'))[0], 200, 'the HTTP endpoints still answer');
 is($small->metric('clairon_gate_connections'), 3, 'the metrics count who is in');
 is($small->metric('clairon_gate_accepted_total'), 3, 'who came');
 is($small->metric('clairon_gate_refused_total'), 1, 'and who was refused');
-$users[0]->hang_up;
+$users[0]->disconnect;
 wait_until('a place is free', sub { upgrade($small)->{status} == 101 });
 pass('who hangs up makes room');
-$users[1]->say({ t => 'ping' });
-is($users[1]->line_of('pong')->{t}, 'pong', 'and the others did not notice');
+$users[1]->send_json({ t => 'ping' });
+is($users[1]->wait_message('pong')->{t}, 'pong', 'and the others did not notice');
 
 is($_->stop, 0, 'SIGTERM ends the relay in good order') for $relay, $small;
 

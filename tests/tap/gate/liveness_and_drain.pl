@@ -18,15 +18,15 @@ sub user { return Clairon::Test::RawSocket->user($relay, $_[0]) }
 # Pings.
 my $began = time();
 my ($answers, $talks, $pongs, $mute) = map { user($_) } qw(answers talks pongs mute);
-is($mute->line->{t}, 'ping', 'the relay asks who lives');
+is($mute->next_message->{t}, 'ping', 'the relay asks who lives');
 my $asked = 0;
 my $dead;
 while (!$dead)
 {
     # Any frame is a sign of life; the one that gives none is let go meanwhile.
-    $_->line_of('ping') for $answers, $talks, $pongs;
-    $answers->say({ t => 'pong' });
-    $talks->say({ t => 'ack', ids => ['0190f5c8-1111-7000-8000-000000000001'] });
+    $_->wait_message('ping') for $answers, $talks, $pongs;
+    $answers->send_json({ t => 'pong' });
+    $talks->send_json({ t => 'ack', ids => ['0190f5c8-1111-7000-8000-000000000001'] });
     $pongs->frame(PONG, 'alive');
     $asked++;
     $dead = $relay->log_text =~ /user=mute.*closes with 4102/;
@@ -34,9 +34,9 @@ while (!$dead)
 }
 cmp_ok($asked, '>=', 2, 'who answers in whatever way is asked again');
 $mute->ends_with(4102, 'no answer');
-$_->line_of('ping') for $answers, $talks, $pongs;
+$_->wait_message('ping') for $answers, $talks, $pongs;
 pass('the others stay');
-$_->hang_up for $answers, $talks, $pongs;
+$_->disconnect for $answers, $talks, $pongs;
 $relay->configure('gate.ping' => undef);
 $relay->restart;
 
@@ -120,22 +120,22 @@ $relay->start;
 $relay->wait_ready;
 my @left = map { user("left$_") } 1 .. 3;
 is($relay->kill9 & 127, 9, 'a relay is killed');
-is($left[0]->ending->{code}, 1006, 'its connections break');
+is($left[0]->read_to_end->{code}, 1006, 'its connections break');
 $relay->start;
 $relay->wait_ready;
 is($relay->metric('clairon_gate_connections'), 0, 'it comes back on its port, empty');
 my $back = user('left1');
-$back->say({ t => 'ping' });
-is($back->line_of('pong')->{t}, 'pong', 'and serves');
+$back->send_json({ t => 'ping' });
+is($back->wait_message('pong')->{t}, 'pong', 'and serves');
 
 # The store away: alive, not ready, and who comes is served when it is back.
 $store->stop;
 wait_until('the relay sees it', sub { ($relay->get('/readyz'))[0] == 503 });
 is(($relay->get('/healthz'))[0], 200, 'without its store a relay lives but is not ready');
 my $early = Clairon::Test::RawSocket->open($relay);
-$early->say({ t => 'connect', r => 1, token => token(sub => 'early') });
+$early->send_json({ t => 'connect', r => 1, token => token(sub => 'early') });
 $store->start;
-is($early->line_of('connected')->{user}, 'early', 'who came meanwhile is connected once it is back');
+is($early->wait_message('connected')->{user}, 'early', 'who came meanwhile is connected once it is back');
 $relay->wait_ready;
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 

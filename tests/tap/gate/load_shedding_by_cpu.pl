@@ -3,12 +3,12 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
-use Clairon::Test::Kinds qw(insert names has);
+use Clairon::Test::SheddableTables qw(insert names has);
 use POSIX ();
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
-Clairon::Test::Kinds::create($pg);
+Clairon::Test::SheddableTables::create($pg);
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store,
     conf => { 'gate.ping' => '10m', 'delivery.shed_lag' => '100ms', 'delivery.shed_bytes' => 0 });
@@ -38,7 +38,7 @@ END { give_back() if $robber && kill 0 => $robber }
 my $live   = $relay->client('live');
 my $narrow = $relay->client('narrow', topics => ['postgres.noted']);
 insert(qw(low normal high noted needed));
-$live->wait_notes(5);
+$live->wait_notifications(5);
 rob($relay->pid);
 wait_until('the relay finds itself short of CPU, and LOW alone does not help',
     sub { ($relay->metric('clairon_shedding') // 0) == 2 });
@@ -70,7 +70,7 @@ $back->run_until('what came after', sub { has($back, "noted $id") });
 ok(!has($back, "low $last"), 'the gap ends behind what was lost');
 
 # What needs an ack was shown as ever.
-$live->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 'needed' } $live->notes);
+$live->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 'needed' } $live->notifications);
 wait_until('its acks are taken', sub { ($relay->metric('clairon_store_acks_total') // 0) >= 3 });
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 

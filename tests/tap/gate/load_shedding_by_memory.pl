@@ -4,14 +4,14 @@ use warnings;
 
 use Clairon::Test qw(wait_until);
 use Clairon::Test::EventStream;
-use Clairon::Test::Kinds qw(insert names has);
+use Clairon::Test::SheddableTables qw(insert names has);
 use Clairon::Test::RawSocket;
 use JSON ();
 use Socket qw(SOL_SOCKET SO_RCVBUF);
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
-Clairon::Test::Kinds::create($pg, [ bulk => q{'USER', '=slow', type => 'NOTIFICATION'} ]);
+Clairon::Test::SheddableTables::create($pg, [ bulk => q{'USER', '=slow', type => 'NOTIFICATION'} ]);
 my $store = Clairon::Test::store();
 my %quiet = ('gate.ping' => '10m', 'gate.slow_age' => '10m', 'gate.slow_bytes' => '1000MB');
 # One runs short, the other does not.
@@ -22,14 +22,14 @@ sub shedding { return $short->metric('clairon_shedding') }
 # A reader that reads nothing: what is for it alone piles up.
 my $slow = Clairon::Test::RawSocket->open($short);
 setsockopt $slow->{link}, SOL_SOCKET, SO_RCVBUF, 131072 or die "setsockopt: $!\n";
-$slow->say({ t => 'connect', r => 1, token => Clairon::Test::token(sub => 'slow'), topics => ['postgres.bulk'] });
-$slow->line_of('connected');
+$slow->send_json({ t => 'connect', r => 1, token => Clairon::Test::token(sub => 'slow'), topics => ['postgres.bulk'] });
+$slow->wait_message('connected');
 my $live    = $short->client('live');
 my $narrow  = $short->client('narrow', topics => ['postgres.noted']);
 my $sse     = Clairon::Test::EventStream->open($short, 'sse');
 my $elsewhere = $other->client('live');
 insert(qw(low normal));
-$_->wait_notes(2) for $live, $elsewhere;
+$_->wait_notifications(2) for $live, $elsewhere;
 is(shedding(), 0, 'nothing is left out as long as there is room');
 my $bulk = 0;
 wait_until('the relay is short of memory', sub {
@@ -44,7 +44,7 @@ my $last  = insert(qw(low normal high noted needed));
 $live->run_until('what is never left out', sub { has($live, "noted $last") && has($live, "needed $last") && has($live, "high $last") });
 is(names($live), "high $first high $last low 1 needed $first needed $last normal 1 noted $first noted $last",
     'LOW and NORMAL of type REALTIME are left out, and nothing else');
-$elsewhere->wait_notes(12);
+$elsewhere->wait_notifications(12);
 is($live->gaps, '', 'of which clients are told once it is over');
 is($short->metric('clairon_shed_total{class="low"}') >= 2, 1, 'LOW lines are counted');
 is($short->metric('clairon_shed_total{class="normal"}') >= 2, 1, 'and NORMAL ones');
@@ -63,11 +63,11 @@ like($body, qr/"source":"low"/, 'a poll gets what sockets do not');
 
 # The reader reads on: all is well again.
 my $all = 0;
-while ($all < $bulk) { $all++ if $slow->line_of('msg') }
+while ($all < $bulk) { $all++ if $slow->wait_message('msg') }
 wait_until('there is room again', sub { shedding() == 0 });
 my $gap = $live->wait_for('gap');
 is($gap->{why}, 'shed', 'then the client is told of the gap');
-is($sse->line_of('gap')->{why}, 'shed', 'on SSE too');
+is($sse->wait_message('gap')->{why}, 'shed', 'on SSE too');
 my $id = insert(qw(low normal noted));
 $live->run_until('it goes on', sub { has($live, "noted $id") });
 ok(has($live, "low $id") && has($live, "normal $id"), 'and gets all again');

@@ -52,7 +52,7 @@ sub is_case
     push @expected, $end if defined $end;
     @got = grep { $_ !~ /^bye/ } @got;
     is_deeply(\@got, \@expected, $name) or diag(explain(\@got));
-    $raw->hang_up;
+    $raw->disconnect;
     return;
 }
 
@@ -298,7 +298,7 @@ is_case('10.5 a continuation without a mask', sub {
     $_[0]->frame(CONTINUATION, '"ping"}', masked => 0) }, 1002);
 my $first = Clairon::Test::RawSocket->open($relay);
 $first->frame(TEXT, '{"t":"connect","token":"' . token(sub => 'u1') . '"}', masked => 0);
-is($first->ending->{code}, 1002, '10.6 the first frame without a mask');
+is($first->read_to_end->{code}, 1002, '10.6 the first frame without a mask');
 
 # The handshake.
 sub upgrade
@@ -306,8 +306,8 @@ sub upgrade
     my (%headers) = @_;
     $cases++;
     my $raw = Clairon::Test::RawSocket->open($relay, %headers);
-    $raw->hang_up;
-    return $raw->{answer};
+    $raw->disconnect;
+    return $raw->{response};
 }
 is(upgrade()->{headers}{'sec-websocket-accept'}, 's3pPLMBiTxaQ9kYGzzhZRbK+xOo=', 'h.1 the accept of RFC 6455');
 my $old = upgrade('Sec-WebSocket-Version' => 8);
@@ -332,11 +332,11 @@ my $ancient = Clairon::Test::RawSocket->new($relay);
 $cases++;
 $ancient->write("GET /v1/ws HTTP/1.0\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
       . "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n");
-isnt($ancient->answer->{status}, 101, 'h.15 HTTP/1.0 has no upgrade');
+isnt($ancient->read_response->{status}, 101, 'h.15 HTTP/1.0 has no upgrade');
 
 cmp_ok($cases, '>=', 80, "$cases cases");
-$bystander->say({ t => 'ping' });
-is($bystander->line_of('pong')->{t}, 'pong', 'somebody else did not notice');
+$bystander->send_json({ t => 'ping' });
+is($bystander->wait_message('pong')->{t}, 'pong', 'somebody else did not notice');
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 
 done_testing();

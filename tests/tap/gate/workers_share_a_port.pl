@@ -20,7 +20,7 @@ my @clients = map { $relay->client("u$_") } 1 .. 24;
 is($relay->metric('clairon_gate_connections'), 24, 'any worker tells the metrics of all');
 
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'x' FROM generate_series(1, 50) i});
-$_->wait_notes(50) for @clients;
+$_->wait_notifications(50) for @clients;
 pass('every client of every worker gets everything');
 is(scalar $store->entries, 50, 'and it is stored once');
 
@@ -36,11 +36,11 @@ my $late = $relay->client('late');
 wait_until('those of the new ones too', sub { ($now = $relay->metric('clairon_loop_turns_total')) != $turns });
 cmp_ok($now, '>', $turns, 'what the dead have counted stays');
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'x' FROM generate_series(51, 60) i});
-$late->wait_notes(10);
+$late->wait_notifications(10);
 is(scalar $store->entries, 60, 'what comes is stored and shown, by the new ones');
 is($relay->metric('clairon_gate_connections'), 1, 'the dead do not count as connected');
 my $back = $relay->client('u1', pos => $clients[0]->pos);
-$back->wait_notes(10);
+$back->wait_notifications(10);
 pass('a client that comes back gets what it missed');
 
 my @last = children($relay->pid);
@@ -115,7 +115,7 @@ for my $signal (qw(TERM INT))
     $mark = $relay->log_mark;
     kill $signal => -$relay->pid;
     $relay->wait_for_log(qr/(?:signal \d+, draining.*){3}/s, from => $mark);
-    is($poll->ending->{code}, 4201, "SIG$signal for all of them at once: a client is told to come back");
+    is($poll->read_to_end->{code}, 4201, "SIG$signal for all of them at once: a client is told to come back");
     is($relay->wait_end, 0, 'and they end in good order');
     unlike($relay->log_text($mark), qr/stopping at once|[1-9]\d* connections left/, 'once all have been told');
 }

@@ -11,22 +11,22 @@ is($pg->safe_psql('postgres', "SELECT extname FROM pg_extension WHERE extname = 
 like($pg->safe_psql('postgres', 'SHOW data_directory'), qr{^\Q$ENV{CLAIRON_WORK}\E}, 'and is ours');
 
 my $store = Clairon::Test::store();
-is($store->ask('SET', 'name', "caf\x{e9}"), 'OK', 'the store takes a value');
-is($store->ask('GET', 'name'), "caf\xc3\xa9", 'and gives its bytes back');
-is($store->ask('GET', 'nobody'), undef, 'nil is undef');
-ok(!eval { $store->ask('NOSUCH'); 1 }, 'an error of the store dies');
+is($store->execute('SET', 'name', "caf\x{e9}"), 'OK', 'the store takes a value');
+is($store->execute('GET', 'name'), "caf\xc3\xa9", 'and gives its bytes back');
+is($store->execute('GET', 'nobody'), undef, 'nil is undef');
+ok(!eval { $store->execute('NOSUCH'); 1 }, 'an error of the store dies');
 like($@, qr/unknown command/i, 'with its text');
-is_deeply($store->ask('EVAL', "return {1, {'a', false}, 'b'}", 0), [ 1, [ 'a', undef ], 'b' ],
+is_deeply($store->execute('EVAL', "return {1, {'a', false}, 'b'}", 0), [ 1, [ 'a', undef ], 'b' ],
     'nested answers');
 
 is($store->kill9 & 127, 9, 'the store can be killed');
 $store->start;
-is($store->ask('PING'), 'PONG', 'and starts again');
+is($store->execute('PING'), 'PONG', 'and starts again');
 
 my $first = $store->pid;
 $store->restart;
 isnt($store->pid, $first, 'restart is another process');
-is($store->ask('GET', 'name'), "caf\xc3\xa9", 'that kept the data');
+is($store->execute('GET', 'name'), "caf\xc3\xa9", 'that kept the data');
 
 is(token(sub => 'u1', exp => 1, secret => 'k'),
     'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJleHAiOjEsInN1YiI6InUxIn0.'

@@ -18,7 +18,7 @@ sub topic
     my $raw  = Clairon::Test::RawSocket->new($relay);
     $raw->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'api', publish => JSON::true)
           . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
-    my $answer = $raw->answer;
+    my $answer = $raw->read_response;
     die "the notification was refused: $answer->{status}\n" if $answer->{status} != 201;
     my $id = JSON::decode_json($answer->{body})->{id};
     my $told = Clairon::Test::RawSocket->new($relay)->request(GET => "/v1/notifications/$id", Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true));
@@ -33,8 +33,8 @@ is(topic($early, source => 'orders'), 'postgres.orders', 'with the source');
 is(topic($early, topic => 'my.own'), 'my.own', 'a topic of its own is used as given');
 my $one = $relay->client('u1');
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}', source => 'orders')});
-$one->wait_notes(1);
-is(($one->notes)[0]{metadata}{topic}, topic($early, source => 'orders'), 'as clairon.notify has it');
+$one->wait_notifications(1);
+is(($one->notifications)[0]{metadata}{topic}, topic($early, source => 'orders'), 'as clairon.notify has it');
 my $late = Clairon::Test::relay(undef, $store, roles => 'gate');
 is(topic($late), 'postgres.notify', 'a relay that comes later knows it from its first answer on');
 my $own = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'feed.topic_prefix' => 'mine' });
@@ -46,8 +46,8 @@ $relay->wait_ready;
 wait_until('the new prefix is heard of', sub { topic($late) eq 'it\'s "new".notify' });
 is(topic($relay), 'it\'s "new".notify', 'as the feed has it');
 is(topic($own), 'mine.notify', 'but not where there is an own one');
-$store->ask('FLUSHALL');
-wait_until('an emptied store is told again', sub { (eval { topic($late) } // '') eq 'it\'s "new".notify' && $store->ask('HGET', $store->shared('meta'), 'topic_prefix') });
-is($store->ask('HGET', $store->shared('meta'), 'topic_prefix'), 'it\'s "new"', 'an emptied store is told again');
+$store->execute('FLUSHALL');
+wait_until('an emptied store is told again', sub { (eval { topic($late) } // '') eq 'it\'s "new".notify' && $store->execute('HGET', $store->shared('meta'), 'topic_prefix') });
+is($store->execute('HGET', $store->shared('meta'), 'topic_prefix'), 'it\'s "new"', 'an emptied store is told again');
 
 done_testing();

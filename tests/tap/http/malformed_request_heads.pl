@@ -3,7 +3,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until token);
-use Clairon::Test::OddHeads;
+use Clairon::Test::MalformedHeads;
 use Clairon::Test::RawSocket;
 use Digest::SHA qw(hmac_sha256);
 use IO::Socket::UNIX;
@@ -21,7 +21,7 @@ sub said
     my ($bytes) = @_;
     my $raw = Clairon::Test::RawSocket->new($relay);
     $raw->write($bytes);
-    return $raw->answer;
+    return $raw->read_response;
 }
 sub refused
 {
@@ -36,12 +36,12 @@ my $auth  = 'Authorization: Bearer ' . token(sub => 'u1') . "\r\n";
 my $host  = "Host: x\r\n";
 my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 
-refused(400, @$_) for Clairon::Test::OddHeads::ambiguous($auth);
+refused(400, @$_) for Clairon::Test::MalformedHeads::ambiguous($auth);
 is(said("POST /v1/ack HTTP/1.1\r\n$host${auth}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")->{status}, 411, 'chunks alone: a body needs its length');
 is(said("GET /healthz HTTP/1.0\r\n\r\n")->{status}, 200, 'HTTP/1.0 needs no host');
 is(said("GET /healthz HTTP/1.1\r\n${host}X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.2\r\nCookie: a\r\nCookie: b\r\n\r\n")->{status}, 200, 'lists may stand twice');
 
-refused(431, @$_, qr/too long/) for Clairon::Test::OddHeads::too_long();
+refused(431, @$_, qr/too long/) for Clairon::Test::MalformedHeads::too_long();
 is(said("GET /healthz HTTP/1.1\r\n$host" . join('', map { "X-Header-$_: " . 'y' x 80 . "\r\n" } 1 .. 120) . "\r\n")->{status}, 200, 'what fits is taken');
 is(said("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . token(sub => 'u1', x => 'y' x 5900) . "\r\n\r\n")->{status}, 204, 'a token may be long');
 
@@ -52,7 +52,7 @@ $asking->write("POST /v1/ack HTTP/1.1\r\n${host}${auth}Expect: 100-continue\r\nC
 like($asking->{bytes}, qr/\AHTTP\/1\.1 100 /, 'who asks whether to go on is told to');
 $asking->{bytes} = '';
 $asking->write('{}');
-is($asking->answer->{status}, 400, 'and answered when the body has come');
+is($asking->read_response->{status}, 400, 'and answered when the body has come');
 is(said("POST /v1/ack HTTP/1.0\r\n${auth}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}")->{status}, 400, 'HTTP/1.0 knows no such word');
 is(said("POST /v1/ack HTTP/1.1\r\n${host}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")->{status}, 401, 'who may not is told so at once');
 
@@ -67,7 +67,7 @@ for my $offered (sort keys %offers)
     is(said($post . join('', map { "X-$_: " . 'y' x 90 . "\r\n" } 1 .. 100) . "\r\n$ack")->{status}, 204, 'and a long head');
     my $slow = Clairon::Test::RawSocket->new($relay);
     $slow->write($_) for split //, "$post\r\n$ack";
-    is($slow->answer->{status}, 204, 'and byte by byte');
+    is($slow->read_response->{status}, 204, 'and byte by byte');
 }
 
 # Names that are the beginning of others: libwebsockets takes what follows for more of the name.
@@ -96,30 +96,30 @@ is(said("FOO /nothing?x HTTP/1.1\r\n$host\r\n")->{status}, 404, 'an unknown meth
 # In pieces, and too slowly.
 my $raw = Clairon::Test::RawSocket->new($relay);
 for my $piece (split //, "GET /healthz HTTP/1.1\r\n$host\r\n") { $raw->write($piece); select undef, undef, undef, 0 }
-is($raw->answer->{status}, 200, 'a head may come byte by byte');
+is($raw->read_response->{status}, 200, 'a head may come byte by byte');
 $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write("GET /v1/poll?wait=0 HTTP/1.1\r\n$host");
 is(said($inner)->{status}, 200, 'another is served meanwhile');
 $raw->write("$auth\r\n");
-is($raw->answer->{status}, 204, 'and the first when it goes on');
+is($raw->read_response->{status}, 204, 'and the first when it goes on');
 my @slow = map { my $drip = Clairon::Test::RawSocket->new($relay); $drip->write("GET /healthz HTTP/1.1\r\nX-$_: "); $drip } 1 .. 300;
 my $mute = Clairon::Test::RawSocket->new($relay);
 is(said($inner)->{status}, 200, 'hundreds that do not end their head keep nobody out');
-is_deeply([ grep { $_->answer->{status} != 408 } @slow ], [], 'each is told when its time is over');
-is_deeply([ @{ $mute->answer }{qw(status)} ], [0], 'who said nothing is told nothing');
+is_deeply([ grep { $_->read_response->{status} != 408 } @slow ], [], 'each is told when its time is over');
+is_deeply([ @{ $mute->read_response }{qw(status)} ], [0], 'who said nothing is told nothing');
 $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write("GET /healthz HTTP/1.1\r\n");
 shutdown $raw->{link}, 1;
-is($raw->answer->{status}, 0, 'who goes in the middle is let go');
+is($raw->read_response->{status}, 0, 'who goes in the middle is let go');
 $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write($inner);
 shutdown $raw->{link}, 1;
-is($raw->answer->{status}, 200, 'who says all and no more is answered');
+is($raw->read_response->{status}, 200, 'who says all and no more is answered');
 for (1 .. 5)
 {
     $raw = Clairon::Test::RawSocket->new($relay);
     $raw->write("GET /healthz HTTP/1.1\r\nX");
-    $raw->hang_up;
+    $raw->disconnect;
 }
 my $open = $relay->client('u1');
 is($open->wait_for('connected')->{user}, 'u1', 'a WebSocket opens as ever');
@@ -131,10 +131,10 @@ sub on_unix
 {
     my (@pieces) = @_;
     my $link = IO::Socket::UNIX->new(Peer => "$folder/sock") or die "could not connect: $!\n";
-    my $raw  = bless { link => $link, bytes => '', lines => [] }, 'Clairon::Test::RawSocket';
+    my $raw  = bless { link => $link, bytes => '', messages => [] }, 'Clairon::Test::RawSocket';
     $link->blocking(0);
     for (@pieces) { defined $_ ? $raw->write($_) : shutdown $link, 1 }
-    return $raw->answer->{status};
+    return $raw->read_response->{status};
 }
 wait_until('it serves', sub { on_unix("GET /readyz HTTP/1.1\r\n$host\r\n") == 200 });
 is(on_unix("GET /healthz HTTP/1.1\r\n$host\r\n"), 200, 'a unix socket answers');
@@ -148,11 +148,11 @@ is($local->stop, 0, 'SIGTERM ends that relay in good order');
 
 # X-Forwarded-For of somebody who is no proxy of ours, said twice.
 my @mine = map { Clairon::Test::RawSocket->open($relay) } 1 .. 2;
-is(Clairon::Test::RawSocket->open($relay, 'X-Forwarded-For' => '192.0.2.77')->{answer}{status}, 429, 'an address does not hide behind what it says of itself');
+is(Clairon::Test::RawSocket->open($relay, 'X-Forwarded-For' => '192.0.2.77')->{response}{status}, 429, 'an address does not hide behind what it says of itself');
 my $upgrade = "GET /v1/ws HTTP/1.1\r\n${host}Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
 is(said("${upgrade}X-Forwarded-For: 192.0.2.77\r\nX-Forwarded-For: 203.0.113.5\r\n\r\n")->{status}, 429, 'nor by saying it twice');
 refused(400, "${upgrade}Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", 'two keys of a WebSocket', qr/twice/);
-$_->hang_up for @mine;
+$_->disconnect for @mine;
 
 # A token's header may not say which key to believe, nor spell the algorithm in its own way.
 sub made

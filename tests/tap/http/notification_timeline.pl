@@ -26,7 +26,7 @@ sub events { my ($id, %wanted) = @_;
 sub letter { my ($id, @owners) = @_;
     $pg->safe_psql('postgres', "INSERT INTO letters VALUES ($id, '{" . join(',', @owners) . "}', 'number $id')");
     return }
-sub of_letter { my ($client, $id) = @_; return grep { ($_->{payload}{after}{id} // '') eq $id } $client->notes }
+sub of_letter { my ($client, $id) = @_; return grep { ($_->{payload}{after}{id} // '') eq $id } $client->notifications }
 sub words { my ($event) = @_; return join ' ', grep { defined } @$event{qw(stage user attempt reason)} }
 
 # One acks, the other never does: each step is there, with its user and attempt.
@@ -60,18 +60,18 @@ $away->run_until('it', sub { of_letter($away, 1) });
 $away->ack($id);
 wait_until('nobody is waited for', sub { !@{ life($id)->{waiting} } });
 my $before = life($id)->{events};
-$store->ask('XTRIM', $_, 'MAXLEN', 0) for $store->keys('stream');
+$store->execute('XTRIM', $_, 'MAXLEN', 0) for $store->keys('stream');
 $told = life($id);
 is($told->{notification}, undef, 'the stream does not hold it any more');
 is(substr($told->{events}[0]{at}, 0, 23), substr($before->[0]{at}, 0, 23), 'when it was committed is told by its id');
 is_deeply([ map { words($_) } @{ $told->{events} } ], [ map { words($_) } @$before ], 'and all else as before');
-$store->ask('DEL', map { $store->keys("$_:$id") } qw(trail acked));
+$store->execute('DEL', map { $store->keys("$_:$id") } qw(trail acked));
 is(http("/v1/notifications/$id")->{status}, 404, 'without its trail nothing is known of it');
 
 # What is still waited for outlives its place in the stream.
 letter(2, 'later');
 wait_until('it is stored', sub { $store->pending == 1 });
-my ($later) = map { @{ $store->ask('HKEYS', $_) } } $store->keys('pending');
+my ($later) = map { @{ $store->execute('HKEYS', $_) } } $store->keys('pending');
 is_deeply([ map { words($_) } @{ life($later)->{events} } ], [ 'committed', 'stored' ], 'not shown yet: committed and stored');
 is_deeply(life($later)->{waiting}, ['later'], 'and who is waited for');
 
@@ -79,7 +79,7 @@ is_deeply(life($later)->{waiting}, ['later'], 'and who is waited for');
 my @crowd = map { "c$_" } 1 .. 520;
 letter(3, @crowd);
 wait_until('it is stored', sub { $store->pending == 2 });
-my ($large) = grep { $_ ne $later } map { @{ $store->ask('HKEYS', $_) } } $store->keys('pending');
+my ($large) = grep { $_ ne $later } map { @{ $store->execute('HKEYS', $_) } } $store->keys('pending');
 for my $user (@crowd)
 {
     my $answer = Clairon::Test::RawSocket->new($relay)->request(GET => '/v1/poll?wait=0', Authorization => 'Bearer ' . token(sub => $user));
@@ -87,11 +87,11 @@ for my $user (@crowd)
     my $ack = Clairon::Test::RawSocket->new($relay);
     my $body = JSON::encode_json({ ids => [$large] });
     $ack->write("POST /v1/ack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => $user) . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
-    $ack->answer->{status} == 204 or fail("$user acks"), last;
+    $ack->read_response->{status} == 204 or fail("$user acks"), last;
 }
 wait_until('all have acked', sub { $store->pending == 1 });
 my @kept = events($large);
-is($store->ask('LLEN', $store->of($large, "trail:$large")), 512, 'a trail has its bound');
+is($store->execute('LLEN', $store->of($large, "trail:$large")), 512, 'a trail has its bound');
 is_deeply([ map { words($_) } @kept[ 0, 1 ] ], [ 'committed', 'stored' ], 'and keeps its beginning');
 is(words($kept[-1]), 'acked c520 0', 'and its end');
 is($relay->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');

@@ -37,10 +37,10 @@ is($posted->{status}, 201, 'a notification is taken');
 my $id = $posted->{json}{id};
 like($id, qr/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/, 'its id is of version 7');
 is($posted->{headers}{location}, "/v1/notifications/$id", 'and where it is');
-$_->wait_notes(1) for $u1, $other;
-my ($note) = $u1->notes;
+$_->wait_notifications(1) for $u1, $other;
+my ($note) = $u1->notifications;
 is($note->{metadata}{id}, $id, 'it arrives');
-is_deeply([ $other->notes ], [$note], 'at every connection of the user, on other relays too');
+is_deeply([ $other->notifications ], [$note], 'at every connection of the user, on other relays too');
 my $at = delete $note->{metadata}{timestamp};
 like($at, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/, 'its time is now, to the microsecond');
 is_deeply($note, {
@@ -54,8 +54,8 @@ like((grep { /"id":"$id"/ } map { @{ $_->{raw} } } $u1)[0], qr/"attempts":0,"lim
     'its line ends as the decoder\'s do');
 my $all = post({ %{ to('ALL') }, metadata => { priority => 'HIGH', type => 'SYSTEM', source => 's', topic => 't.x', emitter => 'me',
         id => '00000000-0000-0000-0000-000000000000', timestamp => '2001-01-01T00:00:00Z', operation => 'create', expiration => '2999-01-02T03:04:05Z' } });
-$u2->wait_notes(1);
-my ($whole) = $u2->notes;
+$u2->wait_notifications(1);
+my ($whole) = $u2->notifications;
 is_deeply([ @{ $whole->{metadata} }{qw(priority type source topic expiration)} ], [ 'HIGH', 'SYSTEM', 's', 't.x', '2999-01-02T03:04:05.000000Z' ],
     'what may be said is taken');
 isnt($whole->{metadata}{$_->[0]}, $_->[1], "$_->[0] is not the asker's to say")
@@ -72,7 +72,7 @@ $u1->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id && $_[0]{n}{routing}{r
 pass('it comes again while it is not acked');
 $_->ack($id) for $u1, $u2;
 wait_until('two have acked', sub {
-    my %acks = @{ $store->ask('HGETALL', $store->of($id, "ack:$id")) };
+    my %acks = @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) };
     return 2 == grep { $_ > 0 } values %acks;
 });
 my $away = $relay->client('away');
@@ -90,12 +90,12 @@ ok($stages{committed} && $stages{stored} && $stages{sent} >= 3 && $stages{acked}
 is(timeline(uc $id)->{status}, 200, 'however its id is written');
 
 # A group that only tokens know, and one with members.
-$store->ask('SADD', $store->shared('members:TEAM:red'), 'u1');
-$store->ask('SADD', $store->shared('groups:u1'), 'TEAM:red');
+$store->execute('SADD', $store->shared('members:TEAM:red'), 'u1');
+$store->execute('SADD', $store->shared('groups:u1'), 'TEAM:red');
 my $red = to('TEAM', 'red');
 $red->{routing}{retry} = { ack_required => JSON::true };
 $id = post($red)->{json}{id};
-is_deeply($store->ask('HGETALL', $store->of($id, "ack:$id")), [ 'u1', '0' ], 'a group\'s members are waited for');
+is_deeply($store->execute('HGETALL', $store->of($id, "ack:$id")), [ 'u1', '0' ], 'a group\'s members are waited for');
 my $blue = $relay->client('u9', groups => { TEAM => ['blue'] });
 post(to('TEAM', 'blue'));
 $blue->wait_for('msg');
@@ -123,16 +123,16 @@ is(once('k' x 255, 'x')->{status}, 201, 'a long key');
 is(once('k' x 256, 'x')->{status}, 400, 'one too long');
 is(once('', 'x')->{status}, 400, 'one that is empty, which is not none');
 post({ %{ to('USER', 'k1') }, payload => { text => 'end' } });
-$k1->run_until('the last', sub { grep { $_->{payload}{text} eq 'end' } $k1->notes });
-is(scalar($k1->notes), 5, 'each was shown once');
-my ($kept) = grep { $_ > 0 } map { $store->ask('PTTL', $_) } @{ $store->ask('KEYS', $store->shared('asked:*')) };
+$k1->run_until('the last', sub { grep { $_->{payload}{text} eq 'end' } $k1->notifications });
+is(scalar($k1->notifications), 5, 'each was shown once');
+my ($kept) = grep { $_ > 0 } map { $store->execute('PTTL', $_) } @{ $store->execute('KEYS', $store->shared('asked:*')) };
 ok($kept > 86_000_000 && $kept <= 86_400_000, 'keys are kept a day');
 my @race = map { Clairon::Test::RawSocket->new($_ % 2 ? $relay : $second) } 1 .. 8;
 my $body = JSON::encode_json(to('USER', 'k2'));
 $_->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nIdempotency-Key: race\r\nAuthorization: Bearer " . token(sub => 'api', publish => JSON::true)
       . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body") for @race;
 my %race;
-$race{ $_->answer->{status} }++ for @race;
+$race{ $_->read_response->{status} }++ for @race;
 is($race{201}, 1, 'of eight at once one is the first');
 is(($race{200} // 0) + ($race{409} // 0), 7, 'and the others are told so');
 

@@ -9,8 +9,8 @@ use Test::More;
 
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate');
-is($store->ask('CONFIG', 'SET', 'appendonly', 'yes'), 'OK', 'the store writes a file');
-is($store->ask('CONFIG', 'SET', 'appendfsync', 'everysec'), 'OK', 'which it syncs every second');
+is($store->execute('CONFIG', 'SET', 'appendonly', 'yes'), 'OK', 'the store writes a file');
+is($store->execute('CONFIG', 'SET', 'appendfsync', 'everysec'), 'OK', 'which it syncs every second');
 
 sub begin
 {
@@ -20,7 +20,7 @@ sub begin
         Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true), 'Idempotency-Key' => $key, %headers);
     return $raw;
 }
-sub post { return begin(@_)->answer }
+sub post { return begin(@_)->read_response }
 
 # The mode is asked for when the relay connects.
 $relay->restart;
@@ -45,9 +45,9 @@ is_deeply([ $again->{status}, $again->{json}{id}, @{ $again->{headers} }{qw(pref
 my $held = begin('c', Prefer => 'wait=10');
 my $entry = wait_until('it is stored', sub { my ($found) = grep { $_->{data} =~ /"key":"c"/ } $store->entries; $found });
 ok(!IO::Select->new($held->{link})->can_read(0), 'the answer waits');
-$store->ask('XDEL', $entry->{stream}, $entry->{entry});
-$store->ask('DEL', $_) for grep { /\Q$entry->{id}\E|asked:/ } @{ $store->ask('KEYS', '*') };
-my $lost = $held->answer;
+$store->execute('XDEL', $entry->{stream}, $entry->{entry});
+$store->execute('DEL', $_) for grep { /\Q$entry->{id}\E|asked:/ } @{ $store->execute('KEYS', '*') };
+my $lost = $held->read_response;
 is($lost->{status}, 503, 'a notification that the store lost is not 201');
 like($lost->{json}{detail}, qr/lost the notification/, 'the problem says so');
 my $second = post('c');
@@ -58,7 +58,7 @@ isnt($second->{json}{id}, $entry->{id}, 'with an id of its own');
 $held = begin('d', Prefer => 'wait=10');
 wait_until('it is stored', sub { grep { $_->{data} =~ /"key":"d"/ } $store->entries });
 $store->stop;
-is($held->answer->{status}, 503, 'a store that is away confirms nothing');
+is($held->read_response->{status}, 503, 'a store that is away confirms nothing');
 $store->start;
 $relay->wait_ready;
 
@@ -66,7 +66,7 @@ $relay->wait_ready;
 $relay->configure('store.publish_sync' => 'on');
 $relay->restart;
 is(post('e')->{headers}{'preference-applied'}, 'wait', 'publish_sync = on: every answer waits');
-is($store->ask('CONFIG', 'SET', 'appendfsync', 'always'), 'OK', 'a store that syncs each write');
+is($store->execute('CONFIG', 'SET', 'appendfsync', 'always'), 'OK', 'a store that syncs each write');
 $relay->restart;
 is(post('f', Prefer => 'wait=1')->{headers}{'preference-applied'}, 'wait', 'has synced when it answers');
 my $last = begin('g');

@@ -23,13 +23,13 @@ sub said
     $raw->write("$method $path HTTP/1.1\r\n" . join('', map { "$_: $headers{$_}\r\n" } sort keys %headers) . "\r\n$body");
     return $raw;
 }
-sub ask { return said(@_)->answer }
+sub ask { return said(@_)->read_response }
 sub of { my ($user, %claims) = @_; return (Authorization => 'Bearer ' . token(sub => $user, %claims)) }
 
 # Many at once: how many of which status came back; and the last 429.
 sub many
 {
-    my @answers = map { $_->answer } map { said(@_) } 1 .. MANY;
+    my @answers = map { $_->read_response } map { said(@_) } 1 .. MANY;
     my %count;
     $count{ $_->{status} }++ for @answers;
     my ($refused) = grep { $_->{status} == 429 } @answers;
@@ -86,8 +86,8 @@ is_deeply($probes, { 200 => MANY }, '/healthz is answered however often');
 is_deeply($probes, { 200 => MANY }, '/readyz too');
 my $ws = Clairon::Test::RawSocket->user($relay, 'u1');
 many(POST => '/v1/ack', '{}', of('u1'));
-$ws->say(({ t => 'ping' }) x 20);
-is_deeply([ map { $ws->line->{t} } 1 .. 20 ], [ ('pong') x 20 ], 'a WebSocket has a rate of its own');
+$ws->send_json(({ t => 'ping' }) x 20);
+is_deeply([ map { $ws->next_message->{t} } 1 .. 20 ], [ ('pong') x 20 ], 'a WebSocket has a rate of its own');
 is($relay->metric('clairon_gate_requests_refused_total'), $told, 'the metrics say how many were told');
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 

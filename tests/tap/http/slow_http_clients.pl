@@ -22,7 +22,7 @@ sub post
     my $raw = Clairon::Test::RawSocket->new($relay);
     $raw->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
           . token(sub => 'api', publish => JSON::true) . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
-    return $raw->answer->{status};
+    return $raw->read_response->{status};
 }
 
 sub kilobytes
@@ -35,13 +35,13 @@ sub kilobytes
 # Server-sent events that nobody reads.
 my @deaf = map { Clairon::Test::EventStream->open($relay, "deaf$_") } 1 .. 10;
 my $good = Clairon::Test::EventStream->open($relay, 'good');
-$_->line_of('connected') for @deaf, $good;
+$_->wait_message('connected') for @deaf, $good;
 my $before = kilobytes();
 my @seen;
 for my $n (1 .. 30)
 {
     post($n) == 201 or die "notification $n was not taken\n";
-    push @seen, $good->note->{payload}{n};
+    push @seen, $good->next_notification->{payload}{n};
 }
 is_deeply(\@seen, [ 1 .. 30 ], 'who reads gets all');
 my $grown = kilobytes() - $before;
@@ -53,11 +53,11 @@ SKIP: {
 wait_until('they are let go', sub { $relay->metric('clairon_gate_streams') == 1 });
 pass('who takes nothing is let go');
 my $place = $deaf[0]{id};
-$_->hang_up for @deaf;
+$_->disconnect for @deaf;
 my $back = Clairon::Test::EventStream->open($relay, 'deaf1', 'Last-Event-ID' => $place);
-is($back->line_of('connected')->{resumed}, JSON::true, 'and may come back to its place');
-is_deeply([ map { $back->note->{payload}{n} } 1 .. 30 ], [ 1 .. 30 ], 'for all it missed');
-$_->hang_up for $back, $good;
+is($back->wait_message('connected')->{resumed}, JSON::true, 'and may come back to its place');
+is_deeply([ map { $back->next_notification->{payload}{n} } 1 .. 30 ], [ 1 .. 30 ], 'for all it missed');
+$_->disconnect for $back, $good;
 
 # An answer that a slow line takes by and by, in more than the five seconds of one that nobody reads.
 my $dripped = Clairon::Test::RawSocket->new($relay);
@@ -83,8 +83,8 @@ my $slow = Clairon::Test::RawSocket->new($relay);
 $slow->write("GET /v1/sse HTTP/1.1\r\nHost: x\r\nAuthor");
 my @many = map { my $raw = Clairon::Test::RawSocket->new($relay); $raw->write("POST /v1/ack HTTP/1.1\r\n"); $raw } 1 .. 100;
 is(($relay->get('/healthz'))[0], 200, 'others are served meanwhile');
-is($half->answer->{status}, 408, 'a body that does not come is not waited for');
-$_->hang_up for @many, $slow;
+is($half->read_response->{status}, 408, 'a body that does not come is not waited for');
+$_->disconnect for @many, $slow;
 is(($relay->get('/healthz'))[0], 200, 'and the relay goes on');
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 

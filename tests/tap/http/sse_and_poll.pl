@@ -53,7 +53,7 @@ sub poll
     return {
         %$answer,
         pos   => $answer->{headers}{'clairon-pos'},
-        lines => \@lines,
+        messages => \@lines,
         rows  => join(' ', map { row($_->{n}) } grep { $_->{t} eq 'msg' } @lines),
         ids   => [ map { $_->{n}{metadata}{id} } grep { $_->{t} eq 'msg' } @lines ],
     };
@@ -65,60 +65,60 @@ sub ack { my ($user, @ids) = @_; return http(POST => '/v1/ack', bearer($user), '
 my $sse = Clairon::Test::EventStream->open($relay, 'u1');
 is($sse->{status}, 200, 'SSE begins');
 is($sse->{headers}{'content-type'}, 'text/event-stream', 'as what it is');
-my $connected = $sse->line_of('connected');
+my $connected = $sse->wait_message('connected');
 is($connected->{user}, 'u1', 'the first line is connected');
 is($sse->{id}, $connected->{pos}, 'its position is the event\'s id');
 like($sse->{retry}, qr/^\d+$/, 'a retry time is told');
 my $ws = $relay->client('u1');
 my ($id) = insert(t => 'u1');
-my $line = $sse->line_of('msg');
-$ws->wait_notes(1);
+my $line = $sse->wait_message('msg');
+$ws->wait_notifications(1);
 is_deeply($line, $ws->wait_for('msg'), 'the same line as on a WebSocket, position and all');
 is($sse->{id}, $line->{pos}, 'which is the event\'s id');
 insert(t => 'u2');
 insert(grp => 'blue');
 my $member = Clairon::Test::EventStream->open($relay, 'u3', ':claims' => { groups => { TEAM => ['red'] } });
-$member->line_of('connected');
+$member->wait_message('connected');
 my ($red) = insert(grp => 'red');
-is(row($member->note), $red, 'the token\'s groups count');
+is(row($member->next_notification), $red, 'the token\'s groups count');
 my $before = $sse->{comments};
-$sse->line_of('comment');
+$sse->wait_message('comment');
 cmp_ok($sse->{comments}, '>', $before, 'comments keep it alive');
 ($id) = insert(t => 'u1');
-is(row($sse->note), $id, 'nothing of anybody else came between');
+is(row($sse->next_notification), $id, 'nothing of anybody else came between');
 my $pos = $sse->{id};
-$_->hang_up for $sse, $member;
+$_->disconnect for $sse, $member;
 wait_until('the relay sees the end', sub { $relay->metric('clairon_gate_streams') == 0 });
 my @missed = insert(t => 'u1', 3);
 my $back = Clairon::Test::EventStream->open($second, 'u1', 'Last-Event-ID' => $pos);
-is($back->line_of('connected')->{resumed}, JSON::true, 'Last-Event-ID resumes, on another relay too');
-is_deeply([ map { row($back->note) } 1 .. 3 ], \@missed, 'with what was missed');
+is($back->wait_message('connected')->{resumed}, JSON::true, 'Last-Event-ID resumes, on another relay too');
+is_deeply([ map { row($back->next_notification) } 1 .. 3 ], \@missed, 'with what was missed');
 ($id) = insert(t => 'u1');
-is(row($back->note), $id, 'and goes on live');
+is(row($back->next_notification), $id, 'and goes on live');
 my $from_sse = $relay->client('u1', pos => $pos);
-$from_sse->wait_notes(4);
-is_deeply([ map { row($_) } $from_sse->notes ], [ @missed, $id ], 'a WebSocket takes that position too');
+$from_sse->wait_notifications(4);
+is_deeply([ map { row($_) } $from_sse->notifications ], [ @missed, $id ], 'a WebSocket takes that position too');
 my $gone = Clairon::Test::EventStream->open($relay, 'u1', 'Last-Event-ID' => 'nonsense.1-1');
-is($gone->line_of('connected')->{resumed}, JSON::false, 'a position nobody knows is not resumed');
-is($gone->line_of('gap')->{why}, 'epoch', 'and told as a gap');
-$gone->hang_up;
+is($gone->wait_message('connected')->{resumed}, JSON::false, 'a position nobody knows is not resumed');
+is($gone->wait_message('gap')->{why}, 'epoch', 'and told as a gap');
+$gone->disconnect;
 my $lost = poll('u1', pos => 'nonsense.1-1', wait => 5);
-is(join(' ', map { "$_->{t} $_->{why}" } @{ $lost->{lines} }), 'gap epoch', 'a poll is told at once');
+is(join(' ', map { "$_->{t} $_->{why}" } @{ $lost->{messages} }), 'gap epoch', 'a poll is told at once');
 ($id) = insert(t => 'u1');
 is(poll('u1', pos => $lost->{pos}, wait => 5)->{rows}, $id, 'and the next one goes on from there');
 my $topical = Clairon::Test::EventStream->open($relay, 'u1', ':path' => '/v1/sse?topics=p.due,p.never');
-$topical->line_of('connected');
+$topical->wait_message('connected');
 insert(t => 'u1');
 my ($due) = insert(due => 'u1');
-my $note = $topical->note;
+my $note = $topical->next_notification;
 is(row($note), $due, 'topics of the query narrow');
 
 # Acks over HTTP.
 is(ack('u1', $note->{metadata}{id})->{status}, 204, 'an ack over HTTP is taken');
 wait_until('all are acked', sub { $store->pending == 0 });
-is_deeply($topical->line_of('acked')->{ids}, [ $note->{metadata}{id} ], 'the user\'s connections are told');
+is_deeply($topical->wait_message('acked')->{ids}, [ $note->{metadata}{id} ], 'the user\'s connections are told');
 is(ack('u1', $note->{metadata}{id})->{status}, 204, 'an ack may be repeated');
-$_->hang_up for $topical, $back;
+$_->disconnect for $topical, $back;
 $_->close for $ws, $from_sse;
 for my $case (
     [ 'no body', 400, '' ], [ 'no JSON', 400, 'ids' ], [ 'no ids', 400, '{}' ], [ 'an id that is none', 400, '{"ids":["x"]}' ],
@@ -163,8 +163,8 @@ for (1 .. 20)
 }
 is("@all", "@rows", 'pages of three, from two relays, give all of them once');
 my $socket = $relay->client('p1', pos => $empty->{pos});
-$socket->wait_notes(15);
-is(scalar($socket->notes), 15, 'a WebSocket takes a poll\'s position');
+$socket->wait_notifications(15);
+is(scalar($socket->notifications), 15, 'a WebSocket takes a poll\'s position');
 $socket->close;
 
 is(poll('p1', pos => '', wait => 0)->{status}, 204, 'an empty position is none');
@@ -175,9 +175,9 @@ for (1 .. 20)
 {
     my $ending = Clairon::Test::RawSocket->user($relay, 'ending', exp => int(time()) + 1);
     poll('p8', wait => 0);
-    $ending->say({ t => 'ping' });
-    $is_prompt ||= $ending->line->{t} eq 'pong';
-    $ending->hang_up;
+    $ending->send_json({ t => 'ping' });
+    $is_prompt ||= $ending->next_message->{t} eq 'pong';
+    $ending->disconnect;
     last if $is_prompt;
 }
 ok($is_prompt, 'a poll that does not wait is answered at once');
@@ -188,7 +188,7 @@ $waiting->write("GET /v1/poll?pos=$at&wait=30 HTTP/1.1\r\nHost: x\r\nAuthorizati
 wait_until('it is there', sub { $relay->metric('clairon_gate_streams') == 1 });
 insert(t => 'p2');
 ($id) = insert(t => 'p1');
-my $answer = $waiting->answer;
+my $answer = $waiting->read_response;
 is($answer->{status}, 200, 'a poll that waits is answered when something comes');
 is(row(JSON::decode_json((split /\n/, $answer->{body})[0])->{n}), $id, 'with that');
 $at = $answer->{headers}{'clairon-pos'};
@@ -256,13 +256,13 @@ my $asked  = int time();
 my $ticket = ticket('t1', groups => { TEAM => ['green'] });
 like($ticket->{ticket}, qr/^[0-9a-f]{32}$/, 'a ticket');
 ok($ticket->{exp} >= $asked + 30 && $ticket->{exp} <= time() + 31, 'that lasts half a minute');
-my $ttl = $store->ask('TTL', $store->key("ticket:$ticket->{ticket}"));
+my $ttl = $store->execute('TTL', $store->key("ticket:$ticket->{ticket}"));
 ok($ttl > 0 && $ttl <= 30, 'in the store too');
 my $opened = Clairon::Test::EventStream->open($second, undef, ':path' => "/v1/sse?ticket=$ticket->{ticket}");
-is($opened->line_of('connected')->{user}, 't1', 'opens SSE, on another relay');
+is($opened->wait_message('connected')->{user}, 't1', 'opens SSE, on another relay');
 my ($green) = insert(grp => 'green');
-is(row($opened->note), $green, 'with the token\'s groups');
-$opened->hang_up;
+is(row($opened->next_notification), $green, 'with the token\'s groups');
+$opened->disconnect;
 is(Clairon::Test::EventStream->open($relay, undef, ':path' => "/v1/sse?ticket=$ticket->{ticket}")->{status}, 401, 'once');
 is(Clairon::Test::EventStream->open($relay, undef, ':path' => "/v1/sse?ticket=$_")->{status}, 401, "not: $_")
   for 'f' x 32, 'x', '', '-', '../stream';
@@ -271,9 +271,9 @@ sub ws_with
 {
     my ($code, %connect) = @_;
     my $raw = Clairon::Test::RawSocket->open($relay, ':path' => "/v1/ws?ticket=$code");
-    $raw->say({ t => 'connect', r => 1, %connect });
-    my $said = $raw->line;
-    return $said->{t} eq 'connected' ? $said->{user} : $raw->ending->{code};
+    $raw->send_json({ t => 'connect', r => 1, %connect });
+    my $said = $raw->next_message;
+    return $said->{t} eq 'connected' ? $said->{user} : $raw->read_to_end->{code};
 }
 is(ws_with($ticket->{ticket}), 't2', 'a ticket opens a WebSocket');
 is(ws_with($ticket->{ticket}), 4001, 'once');
@@ -288,15 +288,15 @@ is(http(GET => "/v1/sse?ticket=$ticket->{ticket}")->{json}{code}, 109, 'a ticket
 # A ticket and a token: whose connection it is would be a guess.
 $ticket = ticket('t3');
 my %both = (':path' => "/v1/ws?ticket=$ticket->{ticket}", bearer('t4'));
-is(Clairon::Test::RawSocket->open($relay, %both)->{answer}{status}, 400, 'a ticket and a header with a token: no upgrade');
+is(Clairon::Test::RawSocket->open($relay, %both)->{response}{status}, 400, 'a ticket and a header with a token: no upgrade');
 is(Clairon::Test::EventStream->open($relay, 't4', ':path' => "/v1/sse?ticket=$ticket->{ticket}")->{status}, 400, 'nor SSE');
 my $twice = Clairon::Test::RawSocket->open($relay, ':path' => "/v1/ws?ticket=$ticket->{ticket}");
-$twice->say({ t => 'connect', r => 1, token => token(sub => 't4') });
-is($twice->ending->{code}, 4001, 'a ticket, and a token in connect: no session');
+$twice->send_json({ t => 'connect', r => 1, token => token(sub => 't4') });
+is($twice->read_to_end->{code}, 4001, 'a ticket, and a token in connect: no session');
 is(ws_with($ticket->{ticket}), 't3', 'the ticket is unused');
 is(http(GET => "/v1/poll?$_", bearer('u1'))->{status}, 400, "an argument behind an empty one is read: $_") for '&wait=x', 'wait=0&&max=x', 'wait=0&=&max=x';
 is(http(GET => '/v1/poll?ticket=' . ticket('t2')->{ticket})->{status}, 401, 'a poll takes no ticket');
-isnt($store->ask('GET', $store->key('ticket:' . ticket('t2')->{ticket})), undef, 'the store has what it stands for');
+isnt($store->execute('GET', $store->key('ticket:' . ticket('t2')->{ticket})), undef, 'the store has what it stands for');
 
 # Pages of other origins.
 my $same = http(OPTIONS => '/v1/ack', Origin => "http://127.0.0.1:1");
@@ -312,13 +312,13 @@ is(http(GET => '/v1/poll?wait=0', bearer('u1'), Origin => 'http://127.0.0.1:1')-
 
 # Ends.
 my $short = Clairon::Test::EventStream->open($relay, 'u1', ':claims' => { exp => int(time()) - 3 });
-is($short->line_of('connected')->{t}, 'connected', 'a token within the leeway');
+is($short->wait_message('connected')->{t}, 'connected', 'a token within the leeway');
 my @last = $short->wait_end;
 is(scalar(grep { $_->{t} eq 'expiring' } @last), 1, 'is told of once before its end');
 my ($bye) = grep { $_->{t} eq 'bye' } @last;
 is($bye->{code}, 4100, 'its end is the end of the stream');
 my $drained = Clairon::Test::EventStream->open($relay, 'u1');
-$drained->line_of('connected');
+$drained->wait_message('connected');
 my $polling = Clairon::Test::RawSocket->new($relay);
 $polling->write("GET /v1/poll?wait=30 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'p9') . "\r\n\r\n");
 wait_until('both are there', sub { $relay->metric('clairon_gate_streams') >= 2 });
@@ -326,7 +326,7 @@ kill TERM => $relay->pid;
 ($bye) = grep { $_->{t} eq 'bye' } $drained->wait_end;
 is($bye->{code}, 4201, 'a drain says bye on SSE');
 ok(defined $bye->{in}, 'and when to come back');
-is($polling->answer->{status}, 503, 'and 503 to a poll that waits');
+is($polling->read_response->{status}, 503, 'and 503 to a poll that waits');
 is($relay->wait_end(10), 0, 'the relay ends in good order');
 
 # The store away.

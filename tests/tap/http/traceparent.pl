@@ -18,7 +18,7 @@ my $u1    = $relay->client('u1');
 my $seen  = 0;
 
 # The next note that u1 is shown.
-sub next_note { $u1->wait_notes(++$seen); return ($u1->notes)[$seen - 1] }
+sub next_note { $u1->wait_notifications(++$seen); return ($u1->notifications)[$seen - 1] }
 sub notify { my ($set, $more) = @_; return split /\n/, $pg->safe_psql('postgres',
     "BEGIN; $set; SELECT clairon.notify('USER', '{u1}', '{\"traceparent\": \"mine\"}'" . ($more // '') . '); COMMIT') }
 
@@ -53,7 +53,7 @@ is("$note->{metadata}{id} $note->{routing}{retry}{attempts}", "$kept 1", 'it is 
 is($note->{metadata}{traceparent}, $given, 'with its trace');
 $u1->ack($kept);
 wait_until('it is acked', sub { $store->pending == 0 });
-$seen = () = $u1->notes;
+$seen = () = $u1->notifications;
 
 # Text mode shows what frames do.
 $pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('text', 'clairon')});
@@ -73,7 +73,7 @@ sub post
     %headers = (Host => 'x', Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true),
         'Content-Length' => length $body, %headers);
     $raw->write("POST /v1/notifications HTTP/1.1\r\n" . join('', map { "$_: $headers{$_}\r\n" } sort keys %headers) . "\r\n$body");
-    my $answer = $raw->answer;
+    my $answer = $raw->read_response;
     $answer->{json} = JSON::decode_json($answer->{body});
     return $answer;
 }
@@ -85,7 +85,7 @@ pass('and in the log');
 my $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write("GET /v1/notifications/$posted->{json}{id} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
     . token(sub => 'api', publish => JSON::true) . "\r\n\r\n");
-is(JSON::decode_json($raw->answer->{body})->{notification}{metadata}{traceparent}, $given, 'and in the timeline');
+is(JSON::decode_json($raw->read_response->{body})->{notification}{metadata}{traceparent}, $given, 'and in the timeline');
 post({ traceparent => $other }, Traceparent => $given);
 is(next_note()->{metadata}{traceparent}, $other, 'what the body says goes before the header');
 post({}, traceparent => "$given-more");

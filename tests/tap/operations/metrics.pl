@@ -21,10 +21,10 @@ sub has { my ($name, $count) = @_; return wait_until("$name is $count", sub { va
 my $secret = 'somebody-secret';
 my ($one, $two) = map { $relay->client($_) } $secret, 'other';
 my $id = notify($secret);
-$one->run_until('the line', sub { $one->notes == 1 });
+$one->run_until('the line', sub { $one->notifications == 1 });
 $one->ack($id);
 notify('other');
-$two->run_until('the other line', sub { $two->notes == 1 });
+$two->run_until('the other line', sub { $two->notifications == 1 });
 has('clairon_store_acks_total', 1);
 has('clairon_errors_total{reason="exhausted"}', 1);
 notify('away');

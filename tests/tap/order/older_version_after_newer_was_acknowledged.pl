@@ -16,7 +16,7 @@ my $store  = Clairon::Test::store();
 my @relays = (Clairon::Test::relay($pg, $store), Clairon::Test::relay(undef, $store, roles => 'gate'));
 my $last   = 0;
 
-sub rows { my ($client) = @_; return grep { $_->{metadata}{source} eq 't' } $client->notes }
+sub rows { my ($client) = @_; return grep { $_->{metadata}{source} eq 't' } $client->notifications }
 sub name_of { my ($note) = @_; my $row = $note->{payload}{after}; return "$row->{id}.$row->{version}" }
 sub shown { return join ' ', map { name_of($_) } rows($_[0]) }
 sub ack { my ($client, $name) = @_;
@@ -29,7 +29,7 @@ sub insert { my ($user, $count) = @_;
 sub pass_by { my ($client) = @_;
     $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (' . ++$last . ')');
     my $id = $last;
-    return $client->run_until('a plain row', sub { grep { $_->{metadata}{source} eq 'plain' && $_->{payload}{after}{id} == $id } $client->notes }) }
+    return $client->run_until('a plain row', sub { grep { $_->{metadata}{source} eq 'plain' && $_->{payload}{after}{id} == $id } $client->notifications }) }
 sub pending_is { my ($count) = @_; return wait_until("$count are pending", sub { $store->pending == $count }) }
 
 # Showings of older versions behind newer ones that are no retries.
@@ -104,14 +104,14 @@ for my $relay (@relays)
         ALTER TABLE teams REPLICA IDENTITY FULL;
         SELECT clairon.watch('teams', 'TEAM', 'team', ack_required => true);
         INSERT INTO clairon.member VALUES ('TEAM', 'a', 'm'), ('TEAM', 'b', 'm')});
-    my $members = sub { $store->ask('SCARD', $store->shared('groups:m')) };
+    my $members = sub { $store->execute('SCARD', $store->shared('groups:m')) };
     wait_until('a member of both', sub { $members->() == 2 });
     $pg->safe_psql('postgres', q{INSERT INTO teams VALUES (1, 1, 'a')});
     $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE target = 'a'});
     wait_until('a member of one', sub { $members->() == 1 });
     my $client = $relays[0]->client('m');
     $pg->safe_psql('postgres', q{UPDATE teams SET version = 2, team = 'b'});
-    my $versions = sub { join ' ', map { "$_->{payload}{after}{version}:$_->{routing}{retry}{attempts}" } grep { $_->{payload}{after} } $client->notes };
+    my $versions = sub { join ' ', map { "$_->{payload}{after}{version}:$_->{routing}{retry}{attempts}" } grep { $_->{payload}{after} } $client->notifications };
     $client->run_until('the newer version', sub { $versions->() eq '2:0' });
     $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 'a', 'm')});
     $client->run_until('the older one', sub { $versions->() =~ / / });

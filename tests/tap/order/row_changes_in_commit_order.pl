@@ -23,15 +23,15 @@ my %first;    # what each user was shown, at its first showing
 sub take
 {
     my ($user, $client, $at) = @_;
-    my @notes = $client->notes;
-    for my $note (@notes[ $at .. $#notes ])
+    my @notifications = $client->notifications;
+    for my $note (@notifications[ $at .. $#notifications ])
     {
         my $id = $note->{metadata}{id};
         push @{ $first{$user}{order} }, $note unless $first{$user}{had}{$id}++;
     }
-    my @ids = map { $_->{metadata}{id} } grep { $_->{routing}{retry}{ack_required} && rand() < 0.5 } @notes[ $at .. $#notes ];
+    my @ids = map { $_->{metadata}{id} } grep { $_->{routing}{retry}{ack_required} && rand() < 0.5 } @notifications[ $at .. $#notifications ];
     $client->ack(@ids) if @ids;
-    return scalar @notes;
+    return scalar @notifications;
 }
 
 my %client = (live => $relay->client('live'), comes => $relay->client('comes'), narrow => $relay->client('narrow', win => 20));
@@ -63,7 +63,7 @@ wait_until('all have all', sub {
         $at{comes} = 0;
     }
     # Whoever has a small window gets the rest as it acks.
-    $client{narrow}->ack(map { $_->{metadata}{id} } grep { $_->{routing}{retry}{ack_required} } $client{narrow}->notes) if $rounds % 3 == 0;
+    $client{narrow}->ack(map { $_->{metadata}{id} } grep { $_->{routing}{retry}{ack_required} } $client{narrow}->notifications) if $rounds % 3 == 0;
     return 3 == grep { is_complete($_) } keys %client;
 });
 $writer->finish;

@@ -135,7 +135,7 @@ sub take
 sub look
 {
     my ($device) = @_;
-    my $lines = $device->{client} ? $device->{client}{lines} : [];
+    my $lines = $device->{client} ? $device->{client}{messages} : [];
     take($device, $lines->[ $device->{at}++ ]) while $device->{at} < @$lines;
     return;
 }
@@ -289,10 +289,10 @@ sub trouble
 
 sub redrive_all
 {
-    return $store->ask('XLEN', 'clairon:errors') ? $relays[0]->run('errors', 'redrive', '--all') : undef;
+    return $store->execute('XLEN', 'clairon:errors') ? $relays[0]->run('errors', 'redrive', '--all') : undef;
 }
 
-sub owes { my ($world) = @_; my $count = 0; $count += $store->ask('ZCARD', $_) for $store->keys("inbox:$world->{user}"); return $count }
+sub owes { my ($world) = @_; my $count = 0; $count += $store->execute('ZCARD', $_) for $store->keys("inbox:$world->{user}"); return $count }
 
 # In the end all devices are there and ack all they see; a last row comes behind everything.
 sub end_worlds
@@ -314,7 +314,7 @@ sub end_worlds
         }
         redrive_all();
         breathe(0.05);
-        return !$store->ask('XLEN', 'clairon:errors') && !grep { owes($_) } @worlds;
+        return !$store->execute('XLEN', 'clairon:errors') && !grep { owes($_) } @worlds;
     }, 120);
     for my $world (@worlds)
     {

@@ -60,7 +60,7 @@ sub take
 sub look
 {
     my ($device) = @_;
-    my $lines = $device->{client} ? $device->{client}{lines} : [];
+    my $lines = $device->{client} ? $device->{client}{messages} : [];
     take($device, $lines->[ $device->{at}++ ]) while $device->{at} < @$lines;
     return;
 }

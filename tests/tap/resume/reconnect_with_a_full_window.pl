@@ -19,10 +19,10 @@ my @relays = (Clairon::Test::relay($pg, $store), Clairon::Test::relay(undef, $st
 my $last   = 0;
 
 sub rows { my ($client, $table) = @_;
-    return map { $_->{payload}{after}{id} } grep { $_->{metadata}{source} eq ($table // 't') } $client->notes }
+    return map { $_->{payload}{after}{id} } grep { $_->{metadata}{source} eq ($table // 't') } $client->notifications }
 sub ack { my ($client, @rows) = @_;
     my %is = map { $_ => 1 } @rows;
-    return $client->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 't' && $is{ $_->{payload}{after}{id} } } $client->notes) }
+    return $client->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 't' && $is{ $_->{payload}{after}{id} } } $client->notifications) }
 
 # Six rows for a user, of which his desk has room for two, and one for everybody that goes past the others.
 sub away

@@ -19,7 +19,7 @@ sub notify
     my $more = join '', map { ", $_ => '$options{$_}'" } sort keys %options;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$user}', '{}'$more)");
 }
-sub has { my ($client, $id) = @_; return grep { $_->{metadata}{id} eq $id } $client->notes }
+sub has { my ($client, $id) = @_; return grep { $_->{metadata}{id} eq $id } $client->notifications }
 
 # What comes back from this position, up to the message; [resumed, gaps].
 sub resume
@@ -48,7 +48,7 @@ wait_expired($short);
 is_deeply(resume($relay, 'u1', $pos, $last), [ 'not whole', 'expired' ], 'what expired is a loss, and told');
 is_deeply(resume($relay, 'u1', $pos, $last, topics => ['kept']), [ 'whole', '' ], 'not one of what is not asked for');
 my $stream = Clairon::Test::EventStream->open($relay, 'u1', 'Last-Event-ID' => $pos);
-is($stream->line_of('connected')->{resumed}, JSON::false, 'SSE is told the same');
+is($stream->wait_message('connected')->{resumed}, JSON::false, 'SSE is told the same');
 my $all = $relay->client('u1', pos => $pos);
 $all->run_until('the last message', sub { has($all, $last) });
 my $behind = $all->pos;
@@ -75,7 +75,7 @@ for my $at ($relay, $far)
     is($late->wait_for('connected')->{resumed}, JSON::false, 'who is very far behind is not told that nothing was lost');
     my $live = notify('u4');
     $late->run_until('what came live', sub { has($late, $live) });
-    is_deeply([ grep { defined } map { $_->{payload}{nth} } $late->notes ], [ map { 100 * $_ } 1 .. 220 ], 'but has all, in order, once');
+    is_deeply([ grep { defined } map { $_->{payload}{nth} } $late->notifications ], [ map { 100 * $_ } 1 .. 220 ], 'but has all, in order, once');
     is($late->gaps, '', 'without a gap');
     $late->close;
 }
@@ -91,7 +91,7 @@ $far->wait_for_log(qr/who=store(?:-\d)? level=warn/);
 $proxy->thaw;
 $waiting->run_until('it goes on', sub { has($waiting, $last) || $waiting->{closed} });
 ok(!$waiting->{closed}, 'who connects as the store goes away waits, and is served when it is back');
-is_deeply([ grep { $_->{t} eq 'bye' } @{ $waiting->{lines} } ], [], 'without a bye');
+is_deeply([ grep { $_->{t} eq 'bye' } @{ $waiting->{messages} } ], [], 'without a bye');
 is($_->stop, 0, 'SIGTERM ends a relay in good order') for $relay, $far;
 
 done_testing();

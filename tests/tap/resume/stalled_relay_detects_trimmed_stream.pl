@@ -15,8 +15,8 @@ my $second = Clairon::Test::relay(undef, $store, roles => 'gate');
 
 sub notify { my ($audience, $target, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$target}', '{}'" . ($more // '') . ')') }
-sub has { my ($client, $id) = @_; return scalar grep { $_->{metadata}{id} eq $id } $client->notes }
-sub is_member { my ($user) = @_; return $store->ask('SISMEMBER', 'clairon:members:TEAM:t1', $user) }
+sub has { my ($client, $id) = @_; return scalar grep { $_->{metadata}{id} eq $id } $client->notifications }
+sub is_member { my ($user) = @_; return $store->execute('SISMEMBER', 'clairon:members:TEAM:t1', $user) }
 
 # Does nothing while something happens that it should hear of.
 sub asleep
@@ -38,7 +38,7 @@ my @ids   = map { notify('USER', 'u1', ', ack_required => true') } 1 .. 2;
 $_->run_until('both', sub { has($here, $ids[1]) && has($there, $ids[1]) }) for $here, $there;
 my $third = notify('USER', 'u1', ', ack_required => true');
 $here->run_until('a third', sub { has($here, $third) });
-sub add_receipts { $store->ask('XADD', 'clairon:receipts', 'MAXLEN', '~', 256, '*', 'by', 'a busy relay', 'acked', '') for 1 .. $_[0]; return }
+sub add_receipts { $store->execute('XADD', 'clairon:receipts', 'MAXLEN', '~', 256, '*', 'by', 'a busy relay', 'acked', '') for 1 .. $_[0]; return }
 my $mark = asleep($second, sub {
     add_receipts(FIRST);
     $here->ack(@ids);

@@ -18,11 +18,11 @@ $pg->safe_psql('postgres', q{
 my $store  = Clairon::Test::store();
 my @relays = (Clairon::Test::relay($pg, $store), Clairon::Test::relay(undef, $store, roles => 'gate'));
 
-sub rows { my ($client) = @_; return map { $_->{payload}{after}{id} } $client->notes }
-sub gaps { my ($client) = @_; return join ' ', map { $_->{why} } grep { $_->{t} eq 'gap' } @{ $client->{lines} } }
+sub rows { my ($client) = @_; return map { $_->{payload}{after}{id} } $client->notifications }
+sub gaps { my ($client) = @_; return join ' ', map { $_->{why} } grep { $_->{t} eq 'gap' } @{ $client->{messages} } }
 sub sees { my ($client, $row) = @_; return $client->run_until("row $row", sub { grep { $_ == $row } rows($client) }) }
 sub ack { my ($client, $row) = @_;
-    return $client->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} == $row } $client->notes) }
+    return $client->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} == $row } $client->notifications) }
 sub pending_is { my ($count) = @_; return wait_until("$count are pending", sub { $store->pending == $count }) }
 
 # Rows 1, 2 and 4 are of a topic that the desk asks for, 3 of one that it does not; there is room for one. 5 needs no ack.

@@ -16,9 +16,9 @@ my @relays = (Clairon::Test::relay($pg, $store), Clairon::Test::relay(undef, $st
 
 sub insert { my ($from, $to, $user) = @_;
     return $pg->safe_psql('postgres', "INSERT INTO t SELECT i, '$user' FROM generate_series($from, $to) i") }
-sub rows { my ($client) = @_; return map { $_->{payload}{after}{id} } $client->notes }
+sub rows { my ($client) = @_; return map { $_->{payload}{after}{id} } $client->notifications }
 sub ack_all { my ($client) = @_;
-    my @ids = map { $_->{metadata}{id} } $client->notes;
+    my @ids = map { $_->{metadata}{id} } $client->notifications;
     return @ids ? $client->ack(@ids) : undef }
 sub all_acked { return wait_until('all are acked', sub { $store->pending == 0 }) }
 
@@ -69,13 +69,13 @@ my $quick = $relays[0]->client('u5');
 $pos = $quick->pos;
 insert(251, 256, 'u5');
 $quick->run_until('all', sub { rows($quick) == 6 });
-$quick->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} > 253 } $quick->notes);
+$quick->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} > 253 } $quick->notifications);
 wait_until('three are acked', sub { $store->pending == 3 });
 my $behind = $relays[1]->client('u5', win => 2, pos => $pos);
 $behind->run_until('a window full', sub { rows($behind) == 2 });
 ack_all($behind);
 $behind->run_until('it is told', sub { $behind->gaps });
-is(join(' ', map { $_->{t} eq 'msg' ? $_->{n}{payload}{after}{id} : $_->{t} eq 'gap' ? 'gap' : () } @{ $behind->{lines} }),
+is(join(' ', map { $_->{t} eq 'msg' ? $_->{n}{payload}{after}{id} : $_->{t} eq 'gap' ? 'gap' : () } @{ $behind->{messages} }),
     '251 252 253 gap', 'in the order of the commits');
 ack_all($behind);
 all_acked();
@@ -87,8 +87,8 @@ my @at = (0, 0);
 wait_until('all are done', sub {
     for my $i (0, 1)
     {
-        my @notes = $both[$i]->notes;
-        $both[$i]->ack($notes[ $at[$i]++ ]{metadata}{id}) while $at[$i] < @notes;
+        my @notifications = $both[$i]->notifications;
+        $both[$i]->ack($notifications[ $at[$i]++ ]{metadata}{id}) while $at[$i] < @notifications;
         my $ticks = 0;
         $both[$i]->run_until('a moment', sub { $ticks++ > 0 });
     }

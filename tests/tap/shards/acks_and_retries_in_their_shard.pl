@@ -19,7 +19,7 @@ my @relays = map { Clairon::Test::relay($pg, $store, roles => $_, conf => { 'sto
 
 sub sum { my ($question) = @_; my $sum = 0; $sum += $question->($_) for 0 .. $SHARDS - 1; return $sum }
 sub pending { return sum(sub { $store->pending("clairon:{$_[0]}:stream") }) }
-sub shards_with { my ($key) = @_; return grep { $store->ask('EXISTS', "clairon:{$_}:$key") } 0 .. $SHARDS - 1 }
+sub shards_with { my ($key) = @_; return grep { $store->execute('EXISTS', "clairon:{$_}:$key") } 0 .. $SHARDS - 1 }
 sub notify { my ($audience, $targets, $mark, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{\"mark\": \"$mark\"}',"
         . join(', ', ' ack_required => true', $more || ()) . ')') }
@@ -44,11 +44,11 @@ is_deeply([ map { shards_with("ack:$_") } values %mine ], [], 'acks find it');
 $pg->safe_psql('postgres', q{INSERT INTO team VALUES (1, 't1')});
 my $several = notify('USER', 'u1,u5', 'several');
 my $all     = notify('ALL', '', 'all', "ttl => '1 hour'");
-$client{$_}->run_until('the group', sub { grep { ($_->{metadata}{source} // '') eq 'team' } $client{$_}->notes }) for qw(u1 u2);
+$client{$_}->run_until('the group', sub { grep { ($_->{metadata}{source} // '') eq 'team' } $client{$_}->notifications }) for qw(u1 u2);
 $client{$_}->run_until('several', sub { of_mark($client{$_}, 'several') }) for qw(u1 u5);
 $client{$_}->run_until('all', sub { of_mark($client{$_}, 'all') }) for @users;
 is_deeply([ map { shards_with("ack:$_") } $several, $all ], [ 0, 0 ], 'what is for more than one stands in the first shard');
-my ($team) = map { $_->{metadata}{id} } grep { ($_->{metadata}{source} // '') eq 'team' } $client{u1}->notes;
+my ($team) = map { $_->{metadata}{id} } grep { ($_->{metadata}{source} // '') eq 'team' } $client{u1}->notifications;
 $client{$_}->ack($team) for qw(u1 u2);
 $client{$_}->ack($several) for qw(u1 u5);
 $client{$_}->ack($all) for @users;
@@ -59,17 +59,17 @@ is_deeply([ map { shards_with("ack:$_") } $team, $several ], [], 'and its acks a
 $pg->safe_psql('postgres', q{
     BEGIN; DELETE FROM clairon.member WHERE user_id = 'u2'; INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u3'); COMMIT;
     INSERT INTO team VALUES (2, 't1')});
-$client{u3}->run_until('as a member', sub { grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u3}->notes });
-my ($second) = map { $_->{metadata}{id} } grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u3}->notes;
-is_deeply([ sort @{ $store->ask('HKEYS', "clairon:{0}:ack:$second") } ], [qw(u1 u3)], 'a change of members counts from its commit on');
+$client{u3}->run_until('as a member', sub { grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u3}->notifications });
+my ($second) = map { $_->{metadata}{id} } grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u3}->notifications;
+is_deeply([ sort @{ $store->execute('HKEYS', "clairon:{0}:ack:$second") } ], [qw(u1 u3)], 'a change of members counts from its commit on');
 $client{$_}->ack($second) for qw(u1 u3);
-ok(!(grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u2}->notes), 'who left is shown nothing');
+ok(!(grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u2}->notifications), 'who left is shown nothing');
 
 # A nack, whose relay does not say where the message is.
 my $nacked = notify('USER', 'u4', 'nacked', 'retry_limit => 5');
 $client{u4}->run_until('it', sub { of_mark($client{u4}, 'nacked') });
 $client{u4}->send({ t => 'nack', ids => [$nacked], delay => 100 });
-wait_until('the nack is stored', sub { grep { /^nacked/ } map { @{ $store->ask('LRANGE', "clairon:{$_}:trail:$nacked", 0, -1) } } 1 .. 3 });
+wait_until('the nack is stored', sub { grep { /^nacked/ } map { @{ $store->execute('LRANGE', "clairon:{$_}:trail:$nacked", 0, -1) } } 1 .. 3 });
 $client{u4}->run_until('it again', sub { of_mark($client{u4}, 'nacked') > 1 });
 $client{u4}->ack($nacked);
 pass('a nack finds its message');
@@ -77,8 +77,8 @@ pass('a nack finds its message');
 # The error log is one, and what is redriven goes to where it came from.
 my %lost = map { $_ => notify('USER', $_, 'lost', 'retry_limit => 0') } qw(u1 u2 u3);
 $lost{both} = notify('USER', 'u5,u6', 'lost', 'retry_limit => 0');
-wait_until('they are given up', sub { $store->ask('XLEN', 'clairon:errors') >= 4 });
-is_deeply([ grep { /errors/ } @{ $store->ask('KEYS', '*') } ], ['clairon:errors'], 'there is one error log');
+wait_until('they are given up', sub { $store->execute('XLEN', 'clairon:errors') >= 4 });
+is_deeply([ grep { /errors/ } @{ $store->execute('KEYS', '*') } ], ['clairon:errors'], 'there is one error log');
 my ($code, $out) = clairon('errors', 'list', '--json', '--reason', 'exhausted');
 is_deeply([ sort map { JSON::decode_json($_)->{id} } split /\n/, $out ], [ sort values %lost ], 'it is listed');
 my %had = map { $_ => scalar of_mark($client{$_}, 'lost') } qw(u1 u2 u3 u5);
@@ -86,10 +86,10 @@ my %had = map { $_ => scalar of_mark($client{$_}, 'lost') } qw(u1 u2 u3 u5);
 is($out, "redrove 4 entries for 5 users\n", 'and redriven');
 $client{$_}->run_until('it anew', sub { of_mark($client{$_}, 'lost') > $had{$_} }) for keys %had;
 is_deeply([ map { shards_with("ack:$lost{$_}") } qw(u1 u2 u3 both) ], [ @shard_of{qw(u1 u2 u3)}, 0 ], 'where it was');
-wait_until('it is given up again', sub { $store->ask('XLEN', 'clairon:errors') >= 4 });
+wait_until('it is given up again', sub { $store->execute('XLEN', 'clairon:errors') >= 4 });
 ($code, $out) = clairon('errors', 'drop', '--all');
 like($out, qr/^dropped \d+ entries$/, 'and dropped');
-is($store->ask('XLEN', 'clairon:errors'), 0, 'all of it');
+is($store->execute('XLEN', 'clairon:errors'), 0, 'all of it');
 
 # Traces, by command and over HTTP.
 sub http
@@ -136,7 +136,7 @@ pass('and finds it');
 
 # How the store stands, and what the doctor says.
 my $overview = http($relays[0], GET => '/console/api/overview');
-wait_until('metrics', sub { ($relays[0]->metric('clairon_store_stream_entries') // 0) == sum(sub { $store->ask('XLEN', "clairon:{$_[0]}:stream") }) });
+wait_until('metrics', sub { ($relays[0]->metric('clairon_store_stream_entries') // 0) == sum(sub { $store->execute('XLEN', "clairon:{$_[0]}:stream") }) });
 pass('metrics count all shards');
 my $doctor = JSON::decode_json((clairon('doctor', '--json'))[1]);
 is_deeply([ map { "$_->{ok} $_->{detail}" } grep { $_->{check} eq 'store.shards' } @{ $doctor->{checks} } ], ['1 4'], 'the doctor finds the number right');

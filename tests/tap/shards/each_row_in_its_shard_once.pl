@@ -35,7 +35,7 @@ sub statements
 }
 sub insert { return $pg->safe_psql('postgres', statements(@_)) }
 sub rows { return $last + $last / 20 }
-sub stored { my $sum = 0; $sum += $store->ask('XLEN', $_) for @STREAMS; return $sum }
+sub stored { my $sum = 0; $sum += $store->execute('XLEN', $_) for @STREAMS; return $sum }
 sub wait_stored { return wait_until(rows() . ' entries are stored', sub { stored() >= rows() }) }
 
 sub key_of
@@ -77,7 +77,7 @@ sub is_whole
 insert(5);
 wait_stored();
 is_whole('at first');
-is(scalar(grep { $store->ask('XLEN', $_) > 0 } @STREAMS), $SHARDS, 'all shards are used');
+is(scalar(grep { $store->execute('XLEN', $_) > 0 } @STREAMS), $SHARDS, 'all shards are used');
 
 # Under load whatever there is dies.
 my $script = Clairon::Test::scratch() . '/rows.sql';
@@ -103,14 +103,14 @@ my $replayed = $relay->metric('clairon_store_replayed_total');
 ok(defined $replayed, 'the relay counts what came again');
 
 # One shard is an older copy of itself, before what the slot was confirmed for: the rest comes again, for it alone.
-sub keys_of { my ($k) = @_; return @{ $store->ask('KEYS', "clairon:{$k}:*") } }
+sub keys_of { my ($k) = @_; return @{ $store->execute('KEYS', "clairon:{$k}:*") } }
 wait_confirmed($pg);
-my @kept = map { [ $_, $store->ask('DUMP', $_) ] } keys_of(2);
+my @kept = map { [ $_, $store->execute('DUMP', $_) ] } keys_of(2);
 insert(5);
 wait_stored();
 $relay->kill9;
-$store->ask('DEL', keys_of(2));
-$store->ask_bytes('RESTORE', $_->[0], 0, $_->[1]) for @kept;
+$store->execute('DEL', keys_of(2));
+$store->execute_bytes('RESTORE', $_->[0], 0, $_->[1]) for @kept;
 cmp_ok(stored(), '<', rows(), 'one shard went back');
 my $epoch = epoch();
 $relay->start;
@@ -122,13 +122,13 @@ insert(3);
 wait_stored();
 is_whole('and later rows');
 
-sub epoch { return join ' ', map { $store->ask('HGET', "clairon:{$_}:meta", 'epoch') // 'none' } 0 .. $SHARDS - 1 }
+sub epoch { return join ' ', map { $store->execute('HGET', "clairon:{$_}:meta", 'epoch') // 'none' } 0 .. $SHARDS - 1 }
 
 # One shard's data is lost: everyone is told, and what is not yet confirmed comes again.
 my $client = $relay->client('u1');
 wait_confirmed($pg);
 my %before = map { $_ => [ map { key_of($_) } $store->entries($STREAMS[$_]) ] } 0 .. $SHARDS - 1;
-$store->ask('DEL', keys_of(3));
+$store->execute('DEL', keys_of(3));
 is($client->wait_for('gap')->{why}, 'epoch', 'one shard was emptied: everyone is told of it');
 insert(5);
 wait_until('what comes then is stored', sub { stored() >= rows() - @{ $before{3} } });
@@ -139,13 +139,13 @@ $relay->wait_ready;
 wait_confirmed($pg);
 my @lost  = (@{ $before{3} }, map { key_of($_) } $store->entries($STREAMS[0]));
 my $mark  = $relay->log_mark;
-$store->ask('DEL', keys_of(0));
+$store->execute('DEL', keys_of(0));
 $relay->wait_for_log(qr/copied 2 rows of clairon.member.*streaming from slot/s, from => $mark);
-is_deeply([ sort @{ $store->ask('SMEMBERS', 'clairon:{0}:members:TEAM:t1') } ], [qw(u1 u2)],
+is_deeply([ sort @{ $store->execute('SMEMBERS', 'clairon:{0}:members:TEAM:t1') } ], [qw(u1 u2)],
     'the memberships are copied again for the first shard');
 insert(2);
 wait_until('what comes then is stored', sub { stored() >= rows() - @lost });
-is($store->ask('XLEN', $STREAMS[0]), 2, 'in the first shard too');
+is($store->execute('XLEN', $STREAMS[0]), 2, 'in the first shard too');
 is($store->pending($STREAMS[0]), 2, 'with who has to ack it');
 
 # Another number of shards is refused, and nothing is changed by that.
@@ -161,7 +161,7 @@ for my $other (1, 3, 8)
     $relay->stop;
     is(stored(), $sum, 'and changes nothing');
 }
-is_deeply([ grep { /\{[4-7]\}/ } @{ $store->ask('KEYS', '*') } ], [], 'nor leaves anything behind');
+is_deeply([ grep { /\{[4-7]\}/ } @{ $store->execute('KEYS', '*') } ], [], 'nor leaves anything behind');
 $relay->configure('store.shards' => $SHARDS);
 $relay->start;
 $relay->wait_ready;
@@ -173,11 +173,11 @@ pass('with the right number all goes on');
 my $plain = Clairon::Test::store();
 my $first = Clairon::Test::relay($pg, $plain, conf => { 'feed.slot' => 'plain' });
 $pg->safe_psql('postgres', q{INSERT INTO one VALUES (1000001, 'u1')});
-wait_until('it is stored', sub { $plain->ask('XLEN', 'clairon:stream') == 1 });
+wait_until('it is stored', sub { $plain->execute('XLEN', 'clairon:stream') == 1 });
 $first->stop;
 $first->configure(%conf);
 $first->start;
 $first->wait_for_log(qr/SHARDS clairon was made with \[store\] shards = 1, not 4/);
-is_deeply([ grep { /\{/ } @{ $plain->ask('KEYS', '*') } ], [], 'a store without shards is refused, and left alone');
+is_deeply([ grep { /\{/ } @{ $plain->execute('KEYS', '*') } ], [], 'a store without shards is refused, and left alone');
 
 done_testing();

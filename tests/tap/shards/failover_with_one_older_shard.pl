@@ -41,12 +41,12 @@ sub stored_once
     return;
 }
 
-sub keys_of { return sort @{ $store->ask('KEYS', 'clairon:{3}:*') } }
+sub keys_of { return sort @{ $store->execute('KEYS', 'clairon:{3}:*') } }
 
 insert($primary);
 wait_stored();
 $relay->stop;
-my @kept = map { [ $_, $store->ask('DUMP', $_) ] } keys_of();
+my @kept = map { [ $_, $store->execute('DUMP', $_) ] } keys_of();
 $primary->wait_for_catchup($standby);
 $primary->stop('immediate');
 $standby->append_conf('postgresql.conf', "primary_conninfo = ''\n");
@@ -60,10 +60,10 @@ insert($standby);
 wait_stored();
 stored_once('a failover that loses nothing');
 
-my @before = map { $store->ask('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. $SHARDS - 1;
+my @before = map { $store->execute('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. $SHARDS - 1;
 $relay->kill9;
-$store->ask('DEL', keys_of());
-$store->ask_bytes('RESTORE', $_->[0], 0, $_->[1]) for @kept;
+$store->execute('DEL', keys_of());
+$store->execute_bytes('RESTORE', $_->[0], 0, $_->[1]) for @kept;
 my $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/following timeline 2/, from => $mark);
@@ -71,7 +71,7 @@ $relay->wait_ready;
 insert($standby);
 wait_stored();
 stored_once('a copy from before it');
-is_deeply([ map { $store->ask('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. 2 ], [ @before[ 0 .. 2 ] ], 'the other shards are left alone');
+is_deeply([ map { $store->execute('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. 2 ], [ @before[ 0 .. 2 ] ], 'the other shards are left alone');
 unlike($relay->log_text($mark), qr/forked at LSN/, 'as nothing of theirs was undone');
 
 done_testing();

@@ -52,16 +52,16 @@ sub changes
 sub poll
 {
     my ($user, $pos, $at) = @_;
-    my @notes;
+    my @notifications;
     while (1)
     {
         my $raw = Clairon::Test::RawSocket->new($at);
         $raw->write("GET /v1/poll?wait=0&max=7&pos=$pos HTTP/1.1\r\nHost: $raw->{host}\r\nAuthorization: Bearer " . token(sub => $user) . "\r\n\r\n");
-        my $answer = $raw->answer;
+        my $answer = $raw->read_response;
         $pos = $answer->{headers}{'clairon-pos'} if $answer->{headers}{'clairon-pos'};
         my @lines = map { JSON::decode_json($_) } split /\n/, $answer->{body} // '';
-        push @notes, map { $_->{n} } grep { $_->{t} eq 'msg' } @lines;
-        return (\@notes, $pos) if $answer->{status} == 204 || !@lines;
+        push @notifications, map { $_->{n} } grep { $_->{t} eq 'msg' } @lines;
+        return (\@notifications, $pos) if $answer->{status} == 204 || !@lines;
     }
     return;
 }
@@ -87,15 +87,15 @@ sub try_changes
         push @polled, @$some;
         $polled = $to;
         my $back = $second->client('u1', pos => $pos);
-        $back->run_until('a few', sub { $back->notes >= 40 || @comes + $back->notes >= $wanted });
-        push @comes, $back->notes;
+        $back->run_until('a few', sub { $back->notifications >= 40 || @comes + $back->notifications >= $wanted });
+        push @comes, $back->notifications;
         $pos = $back->pos;
         $back->close;
-        return @polled >= $wanted && @comes >= $wanted && $live->notes >= $wanted;
+        return @polled >= $wanted && @comes >= $wanted && $live->notifications >= $wanted;
     });
     $writer->finish;
-    is(scalar($live->notes), $wanted, "$what: all is shown live");
-    is_deeply(gone_back($live->notes), [], 'in the order of the commits');
+    is(scalar($live->notifications), $wanted, "$what: all is shown live");
+    is_deeply(gone_back($live->notifications), [], 'in the order of the commits');
     is(scalar(@polled), $wanted, 'by polls');
     is_deeply(gone_back(@polled), [], 'in order');
     is(scalar(@comes), $wanted, 'to who comes and goes');
@@ -143,20 +143,20 @@ sub change
     $pg->safe_psql('postgres', sprintf q{UPDATE task SET owners = '{%s}', version = %d WHERE id = 1}, join(',', @owners), $version);
     return $version;
 }
-sub versions { return [ map { (place_of($_))[1] } grep { $_->{metadata}{source} eq 'task' } $reader->notes ] }
+sub versions { return [ map { (place_of($_))[1] } grep { $_->{metadata}{source} eq 'task' } $reader->notifications ] }
 
 # What comes from no commit waits for nothing: by it the relay has read all that the server has which goes on.
 sub wait_read
 {
     my ($wanted) = @_;
     wait_until('it is stored', sub { grep { $_->{data} =~ /"version":$wanted\b/ } $stores[0]->entries('clairon:{0}:stream') });
-    my $had  = $other->notes;
+    my $had  = $other->notifications;
     my $raw  = Clairon::Test::RawSocket->new($relay);
     my $body = JSON::encode_json({ payload => {}, routing => { audience => { type => 'USER', targets => [$near] } } });
     $raw->write("POST /v1/notifications HTTP/1.1\r\nHost: $raw->{host}\r\nAuthorization: Bearer " . token(sub => 'app', publish => JSON::true)
           . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
-    like($raw->answer->{status}, qr/^20/, 'something is asked for over HTTP');
-    $other->run_until('it comes', sub { $other->notes > $had });
+    like($raw->read_response->{status}, qr/^20/, 'something is asked for over HTTP');
+    $other->run_until('it comes', sub { $other->notifications > $had });
     return;
 }
 
@@ -193,7 +193,7 @@ my $duties = scratch() . '/duties.sql';
 PostgreSQL::Test::Utils::append_to_file($duties, "INSERT INTO duty SELECT i, '{late}', 0 FROM generate_series(1, 10) i;\n" . join '',
     map { sprintf "UPDATE duty SET owners = '{%s}', version = %d WHERE id = %d;\n", ($_ % 2 ? 'late,u2' : 'late'), $_, 1 + ($_ >> 1) % 10 } 2 .. 601);
 ok(Clairon::Test::writer($pg, $duties)->finish, 'what needs acks is written');
-sub inbox { my ($user) = @_; my $sum = 0; $sum += $stores[ $_ % 2 ]->ask('ZCARD', "clairon:{$_}:inbox:$user") for 0 .. SHARDS - 1; return $sum }
+sub inbox { my ($user) = @_; my $sum = 0; $sum += $stores[ $_ % 2 ]->execute('ZCARD', "clairon:{$_}:inbox:$user") for 0 .. SHARDS - 1; return $sum }
 wait_until('they wait', sub { inbox('late') == 610 });
 for my $turn ([ 64, 210 ], [ 8, 0 ])
 {
@@ -201,13 +201,13 @@ for my $turn ([ 64, 210 ], [ 8, 0 ])
     my $late = $relay->client('late', win => $window);
     my $acked = 0;
     $late->run_until("$left are left", sub {
-        my @notes = $late->notes;
-        my @ids = map { $_->{metadata}{id} } @notes[ $acked .. $#notes ];
+        my @notifications = $late->notifications;
+        my @ids = map { $_->{metadata}{id} } @notifications[ $acked .. $#notifications ];
         $late->{tx}->send([ 1, 0, 0, 0, 1, JSON::encode_json({ t => 'ack', ids => \@ids }) ]) if @ids;
         $acked += @ids;
         return inbox('late') <= $left;
     });
-    is_deeply(gone_back($late->notes), [], "what waits for acks comes in order through a window of $window");
+    is_deeply(gone_back($late->notifications), [], "what waits for acks comes in order through a window of $window");
     $late->close;
 }
 

@@ -30,29 +30,29 @@ sub change
     wait_until('it is stored', sub { $store->entries == $version });
     return;
 }
-sub versions { return [ map { $_->{payload}{after}{version} } $_[0]->notes ] }
+sub versions { return [ map { $_->{payload}{after}{version} } $_[0]->notifications ] }
 
 change(2);
 my $reader = $gate->client('u1');
 my $pos    = $reader->pos;
 change(2);
-$reader->wait_notes(2);
+$reader->wait_notifications(2);
 is_deeply(versions($reader), [ 3, 4 ], 'live, all is in order');
 $reader->close;
 $gate->stop;
 
 # The feed dies when it has stored the part of one shard and not of the other.
-my %before = @{ $store->ask('HGETALL', 'clairon:{0}:progress:clairon') };
+my %before = @{ $store->execute('HGETALL', 'clairon:{0}:progress:clairon') };
 change(30);
 $feed->kill9;
-$store->ask('HSET', 'clairon:{0}:progress:clairon', %before);
+$store->execute('HSET', 'clairon:{0}:progress:clairon', %before);
 my ($last) = reverse $store->entries('clairon:{0}:stream');
-$store->ask('XDEL', 'clairon:{0}:stream', $last->{entry});
+$store->execute('XDEL', 'clairon:{0}:stream', $last->{entry});
 
 $gate->start;
 $gate->wait_ready;
 my $back = $gate->client('u1', pos => $pos);
-$back->wait_notes(2);
+$back->wait_notifications(2);
 my $fresh = $gate->client('u1');
 $feed->start;
 $back->run_until("all", sub { grep { $_ == $version } @{ versions($back) } });

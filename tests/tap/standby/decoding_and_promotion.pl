@@ -125,18 +125,18 @@ sql($_) for (
     q{INSERT INTO t VALUES (4, 'u1', 'by the fourth')},
     q{INSERT INTO strange VALUES (1, '1'), (100, '2')},
     q{SELECT clairon.notify('USER', '{u1}', '{"said": "on the primary"}')});
-my @notes = $client->wait_notes(7);
-is_deeply([ map { $_->{metadata}{topic} } @notes ],
+my @notifications = $client->wait_notifications(7);
+is_deeply([ map { $_->{metadata}{topic} } @notifications ],
     [ 'postgres.t', 'postgres.t', 'second', 'third', 'postgres.t', 'strange', 'postgres.notify' ],
     'rows written on the primary arrive, by the rules of their time');
-is($notes[4]{payload}{after}{more}, 7, 'with the columns of their time');
-is_deeply($notes[5]{payload}, { before => undef, after => { id => 1, o => undef }, undecodable => ['o'] },
+is($notifications[4]{payload}{after}{more}, 7, 'with the columns of their time');
+is_deeply($notifications[5]{payload}, { before => undef, after => { id => 1, o => undef }, undecodable => ['o'] },
     'a value that cannot be read is named');
 my @on_primary = map { JSON::decode_json($_) }
   split /\n/, sql(q{SELECT data FROM pg_logical_slot_peek_changes('text', NULL, NULL)});
-is_deeply([ map { $_->{metadata}{id} } @notes ], [ map { $_->{metadata}{id} } @on_primary ],
+is_deeply([ map { $_->{metadata}{id} } @notifications ], [ map { $_->{metadata}{id} } @on_primary ],
     'under the ids that the primary gives');
-is_deeply(\@notes, \@on_primary, 'and the same in all else');
+is_deeply(\@notifications, \@on_primary, 'and the same in all else');
 
 # What they were judged by, and nothing on the primary needs, is kept for the slot that lags.
 sql(q{SELECT pg_drop_replication_slot('text')});
@@ -149,10 +149,10 @@ my $reader = reader_of('clairon');
 $primary->stop('immediate');
 $standby->promote;
 standby_sql(q{INSERT INTO t VALUES (10, 'u1', 'after the promotion')});
-is(($client->wait_notes(8))[7]{payload}{after}{id}, 10, 'rows written after the promotion arrive');
+is(($client->wait_notifications(8))[7]{payload}{after}{id}, 10, 'rows written after the promotion arrive');
 isnt(reader_of('clairon'), $reader, 'on a connection that knows the new timeline');
-is($store->ask('HGET', $store->shared('progress:clairon'), 'timeline'), 2, 'and so does the progress');
-is_deeply([ read_text(standby_sql('SELECT pg_current_wal_flush_lsn()')) ], [ ($client->notes)[7] ],
+is($store->execute('HGET', $store->shared('progress:clairon'), 'timeline'), 2, 'and so does the progress');
+is_deeply([ read_text(standby_sql('SELECT pg_current_wal_flush_lsn()')) ], [ ($client->notifications)[7] ],
     'and in text mode, once');
 
 my $said = $relay->log_text($mark);

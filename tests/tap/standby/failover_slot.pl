@@ -29,10 +29,10 @@ my $both  = sprintf q{host='%s,%s' port=%d,%d dbname=postgres user=relay target_
 my $relay = Clairon::Test::relay(undef, $store, conf => { 'feed.conninfo' => $both });
 my $client = $relay->client('u1');
 sql(sprintf q{INSERT INTO t VALUES (%d, 'u1')}, $_) for 1 .. 20;
-my @notes = $client->wait_notes(20);
+my @notifications = $client->wait_notifications(20);
 my @ids   = sql(q{SELECT data::json->'metadata'->>'id'
     FROM pg_logical_slot_peek_changes('same', NULL, NULL)}) =~ /(\S+)/g;
-is_deeply([ map { $_->{metadata}{id} } @notes ], \@ids, 'a failover slot is read on the primary');
+is_deeply([ map { $_->{metadata}{id} } @notifications ], \@ids, 'a failover slot is read on the primary');
 
 # Until the promotion it is a copy that nobody may read.
 wait_until('the slot is copied', sub {
@@ -56,9 +56,9 @@ pass('a standby that the new primary waits for, and that is not there, is in the
 $standby->append_conf('postgresql.conf', "synchronized_standby_slots = ''\n");
 $standby->reload;
 standby_sql(q{INSERT INTO t VALUES (41, 'u1')});
-@notes = $client->wait_notes(41);
-is_deeply([ map { $_->{payload}{after}{id} } @notes ], [ 1 .. 41 ], 'nothing is lost, nothing comes twice');
-is_deeply([ map { $_->{metadata}{id} } @notes[ 0 .. 39 ] ], \@ids, 'and all have the ids the primary gave');
+@notifications = $client->wait_notifications(41);
+is_deeply([ map { $_->{payload}{after}{id} } @notifications ], [ 1 .. 41 ], 'nothing is lost, nothing comes twice');
+is_deeply([ map { $_->{metadata}{id} } @notifications[ 0 .. 39 ] ], \@ids, 'and all have the ids the primary gave');
 is(scalar $store->entries, 41, 'stored once each');
 is($client->gaps, '', 'and nobody is told of a gap');
 

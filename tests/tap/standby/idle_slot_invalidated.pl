@@ -53,7 +53,7 @@ for my $server ($primary, $standby)
     $client = $relay->client('u1', pos => $place);
     is($client->wait_for('gap')->{why}, 'epoch', "$name: it is made again, and clients are told of a gap");
     $client->wait_row(insert());
-    ok(!grep({ $_->{payload}{after}{id} == $lost } $client->notes), "$name: what was lost does not come, what follows does");
+    ok(!grep({ $_->{payload}{after}{id} == $lost } $client->notifications), "$name: what was lost does not come, what follows does");
     $relay->stop;
 }
 

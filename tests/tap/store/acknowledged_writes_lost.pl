@@ -33,7 +33,7 @@ $relay->wait_ready;
 
 my $client = $relay->client('u1');
 insert(101, 200);
-$client->wait_notes(100);
+$client->wait_notifications(100);
 is($store->stored, 200, 'the store acknowledged the next rows');
 $store->kill9;
 system("rm -rf $folder/* && cp -a $folder.old/. $folder/") == 0 or die 'could not go back';
@@ -43,7 +43,7 @@ insert(201, 210);
 wait_until('all rows are stored', sub { $store->stored >= 210 });
 is_deeply([ rows() ], [ 1 .. 210 ], 'what the store lost came again from WAL, once and in order');
 $client->wait_row(210);
-my %ids = map { $_->{metadata}{id} => 1 } $client->notes;
+my %ids = map { $_->{metadata}{id} => 1 } $client->notifications;
 is(scalar keys %ids, 110, 'and under the same ids: a client that dedupes sees each once');
 
 # In the end it is confirmed all the same.

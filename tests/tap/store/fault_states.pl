@@ -21,7 +21,7 @@ my $rows   = 0;
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 sub insert { sql(sprintf q{INSERT INTO t VALUES (%d, 'u1')}, ++$rows); return $rows }
-sub config { return $store->ask('CONFIG', 'SET', @_) }
+sub config { return $store->execute('CONFIG', 'SET', @_) }
 
 sub confirmed_since
 {
@@ -44,7 +44,7 @@ sub survives
     $client->wait_row($last);
     my @stored = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $store->entries;
     is_deeply(\@stored, [ 1 .. $rows ], "$name: each row is stored once, in order");
-    is_deeply([ sort { $a <=> $b } map { $_->{payload}{after}{id} } $client->notes ], [ 1 .. $rows ],
+    is_deeply([ sort { $a <=> $b } map { $_->{payload}{after}{id} } $client->notifications ], [ 1 .. $rows ],
         "$name: and shown once, to a client that stayed");
     is($client->gaps, '', "$name: and no gap");
     wait_until("$name: it is confirmed in the end", sub { confirmed_since($written) });
@@ -68,20 +68,20 @@ survives('cannot save', qr/MISCONF.*its log says why/,
         config('save', '3600 1');
         chmod 0555, $store->{folder};
         wait_until('a save failed', sub {
-            eval { $store->ask('BGSAVE') };
-            $store->ask('INFO', 'persistence') =~ /^rdb_last_bgsave_status:err/m });
+            eval { $store->execute('BGSAVE') };
+            $store->execute('INFO', 'persistence') =~ /^rdb_last_bgsave_status:err/m });
     },
     sub {
         chmod 0755, $store->{folder};
         wait_until('a save worked', sub {
-            eval { $store->ask('BGSAVE') };
-            $store->ask('INFO', 'persistence') =~ /^rdb_last_bgsave_status:ok/m });
+            eval { $store->execute('BGSAVE') };
+            $store->execute('INFO', 'persistence') =~ /^rdb_last_bgsave_status:ok/m });
         config('save', '');
     });
 
 survives('a replica', qr/READONLY.*must lead to the primary/,
-    sub { $store->ask('REPLICAOF', '127.0.0.1', Clairon::Test::free_port()) },
-    sub { $store->ask('REPLICAOF', 'NO', 'ONE') });
+    sub { $store->execute('REPLICAOF', '127.0.0.1', Clairon::Test::free_port()) },
+    sub { $store->execute('REPLICAOF', 'NO', 'ONE') });
 
 survives('a password it did not want before', qr/NOAUTH.*name user and password/,
     sub { config('requirepass', 'secret'); $proxy->cut },
@@ -94,10 +94,10 @@ survives('still', qr/who=store(?:-\d)? level.*no answer in time/,
 survives('restarted, and slow to load', qr/still reads its data/,
     sub {
         # Keys of no one's, and a pause for each as it is loaded.
-        $store->ask('EVAL', q{for i = 1, 1500 do redis.call('SET', 'other:' .. i, 'x') end}, 0);
-        $store->ask('BGREWRITEAOF');
+        $store->execute('EVAL', q{for i = 1, 1500 do redis.call('SET', 'other:' .. i, 'x') end}, 0);
+        $store->execute('BGREWRITEAOF');
         wait_until('the file is rewritten', sub {
-            my $info = $store->ask('INFO', 'persistence');
+            my $info = $store->execute('INFO', 'persistence');
             $info =~ /^aof_rewrite_in_progress:0/m && $info =~ /^aof_rewrite_scheduled:0/m });
         $store->kill9;
         push @{ $store->{options} }, '--key-load-delay', 3000;
@@ -106,11 +106,11 @@ survives('restarted, and slow to load', qr/still reads its data/,
     },
     sub {
         wait_until('it is loaded', sub {
-            (eval { $store->ask('INFO', 'persistence') } // '') =~ /^loading:0/m });
+            (eval { $store->execute('INFO', 'persistence') } // '') =~ /^loading:0/m });
     });
 
 # Doors: a wrong password, and a user with no more rights than it needs.
-$store->ask('ACL', 'SETUSER', 'clairon', 'on', '>right', '~clairon:*', '+@all', '-@dangerous', '+info',
+$store->execute('ACL', 'SETUSER', 'clairon', 'on', '>right', '~clairon:*', '+@all', '-@dangerous', '+info',
     '+keys', '+config|get');
 $relay->stop;
 $relay->configure('store.url' => 'redis://clairon:wrong@127.0.0.1:' . $proxy->port);
@@ -128,8 +128,8 @@ $client->wait_row($last);
 unlike($relay->log_text($mark), qr/NOPERM/, 'a user with few rights is enough');
 
 # The first password the default user gets may be wrong in older ways.
-$store->ask('CONFIG', 'SET', 'requirepass', 'secret');
-$store->ask('AUTH', 'secret');
+$store->execute('CONFIG', 'SET', 'requirepass', 'secret');
+$store->execute('AUTH', 'secret');
 $relay->stop;
 $relay->configure('store.url' => 'redis://:wrong@127.0.0.1:' . $proxy->port);
 $mark = $relay->log_mark;

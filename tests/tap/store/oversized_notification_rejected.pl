@@ -21,8 +21,8 @@ $pg->safe_psql('postgres', q{
     INSERT INTO t VALUES (1, 't1', 'short');
     INSERT INTO t VALUES (2, 't1', repeat(E'\x01', 900000));
     INSERT INTO t VALUES (3, 't1', 'short')});
-$client->run_until('what comes after it', sub { grep({ $_->{payload}{after}{id} == 3 } $client->notes) == 2 });
-is_deeply([ map { $_->{payload}{after}{id} } $client->notes ], [ 1, 1, 3, 3 ], 'the others are there');
+$client->run_until('what comes after it', sub { grep({ $_->{payload}{after}{id} == 3 } $client->notifications) == 2 });
+is_deeply([ map { $_->{payload}{after}{id} } $client->notifications ], [ 1, 1, 3, 3 ], 'the others are there');
 my @rejected = $store->entries('clairon:errors');
 is_deeply([ sort map { join ' ', sort @{ JSON::decode_json($_->{users}) } } @rejected ], [ '', 'u1 u2' ],
     'it is in the error log once for each rule, with who was to get it');
@@ -37,8 +37,8 @@ is(scalar(() = $out =~ /\brejected\b/g), 2, 'both');
 
 # What cannot be sent anew is not in the way of what can.
 my $given_up = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, retry_limit => 0)});
-wait_until('it is waited for', sub { $store->ask('ZSCORE', 'clairon:due', "$given_up:u1") });
-$store->ask('ZADD', 'clairon:due', 1, "$given_up:u1");
+wait_until('it is waited for', sub { $store->execute('ZSCORE', 'clairon:due', "$given_up:u1") });
+$store->execute('ZADD', 'clairon:due', 1, "$given_up:u1");
 wait_until('it is given up', sub { $store->entries('clairon:errors') == 3 });
 ($code, $out) = $relay->run(qw(errors redrive --limit 1));
 is($code, 0, 'one is redriven');

@@ -41,10 +41,10 @@ pass('it is once the replica has it');
 # Failover, to a replica that lacks the last rows, and whose clock is behind the primary's: by an
 # hour, as the primary's next entries are told.
 $wire->freeze;
-$primary->ask('XSETID', $_, (int(time * 1000) + 3_600_000) . '-0') for $primary->keys('stream');
+$primary->execute('XSETID', $_, (int(time * 1000) + 3_600_000) . '-0') for $primary->keys('stream');
 $client->wait_row(insert(10));
 $primary->kill9;
-$replica->ask('REPLICAOF', 'NO', 'ONE');
+$replica->execute('REPLICAOF', 'NO', 'ONE');
 is($replica->stored, 20, 'the replica lacks the last rows');
 $address->target($replica->{socket});
 $relay->configure('store.min_replicas' => 0);    # from its next start
@@ -54,7 +54,7 @@ pass('a client that stayed is shown what comes after the failover');
 my @stored = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $replica->entries;
 is_deeply(\@stored, [ 1 .. $rows ], 'the new primary has each row once, in order');
 my %shown;
-$shown{ $_->{payload}{after}{id} }{ $_->{metadata}{id} } = 1 for $client->notes;
+$shown{ $_->{payload}{after}{id} }{ $_->{metadata}{id} } = 1 for $client->notifications;
 is_deeply([ sort { $a <=> $b } keys %shown ], [ 1 .. $rows ], 'the client has been shown each');
 is(scalar(grep { keys %$_ != 1 } values %shown), 0, 'under one id, also where it was shown again');
 my $pos = $client->pos;

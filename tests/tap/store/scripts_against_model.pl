@@ -22,7 +22,7 @@ my %script = map { $_ => script_text($_) } qw(hello begin claim ingest fence res
 sub run_script
 {
     my ($name, $keys, @args) = @_;
-    my $answer = eval { $store->ask('EVAL', $script{$name}, scalar @$keys, @$keys, @args) };
+    my $answer = eval { $store->execute('EVAL', $script{$name}, scalar @$keys, @$keys, @args) };
     return $answer // word_of($@);
 }
 
@@ -198,16 +198,16 @@ my %steps  = (
         my $epoch = rand() < 0.05 ? 'another' : $model{epoch};
         my $owner = rand() < 0.8 ? $model{owner} // 'one' : one_of(@owners);
         my $read  = $records[-1]{lsn} gt ($model{read} // '') ? $records[-1]{lsn} : '';
-        my @notes = grep { $_->{id} } @records;
-        $store->ask('MULTI');
-        for (@notes)
+        my @notifications = grep { $_->{id} } @records;
+        $store->execute('MULTI');
+        for (@notifications)
         {
             my @field = arguments($_);
-            $store->ask('XADD', $STREAM, 'NOMKSTREAM', '*', 'id', $field[2], 'route', $field[3], 'data', $field[4]);
+            $store->execute('XADD', $STREAM, 'NOMKSTREAM', '*', 'id', $field[2], 'route', $field[3], 'data', $field[4]);
         }
-        $store->ask('EVAL', $script{fence}, 2, $STREAM, $PROGRESS, 'c', $epoch, $owner, scalar @notes, $after);
-        $store->ask('HMSET', $PROGRESS, "position:$owner", $records[-1]{at}, $read eq '' ? () : ("read:$owner", $read));
-        my $answer = $store->ask('EXEC')->[-2];
+        $store->execute('EVAL', $script{fence}, 2, $STREAM, $PROGRESS, 'c', $epoch, $owner, scalar @notifications, $after);
+        $store->execute('HMSET', $PROGRESS, "position:$owner", $records[-1]{at}, $read eq '' ? () : ("read:$owner", $read));
+        my $answer = $store->execute('EXEC')->[-2];
         $answer = word_of($$answer[0]) if ref $answer;
         same('transaction', $answer, model_transaction($owner, $epoch, $after, $read, @records));
     },
@@ -265,10 +265,10 @@ my %steps  = (
         same('shown', run_script('shown', [$STREAM], 'c', 60000, 1000, 60000, 60000, @reports), \@unowed);
     },
     hello => \&hello,
-    flush => sub { $store->ask('FLUSHALL'); empty_model(); @wal = (); ($lsn) = (0); hello() },
+    flush => sub { $store->execute('FLUSHALL'); empty_model(); @wal = (); ($lsn) = (0); hello() },
     unstream => sub {
         # Someone removed the stream alone: no batch is taken until a greeting found it.
-        $store->ask('DEL', $STREAM);
+        $store->execute('DEL', $STREAM);
         $model{stream} = [];
         $model{gone} = 1;
     },
@@ -281,15 +281,15 @@ sub compare_all
     same('the stream', \@ids, $model{stream});
     for my $target (@TARGETS)
     {
-        same("members of $target", [ sort @{ $store->ask('SMEMBERS', "c:members:TEAM:$target") } ],
+        same("members of $target", [ sort @{ $store->execute('SMEMBERS', "c:members:TEAM:$target") } ],
             [ sort keys %{ $model{members}{$target} // {} } ]);
     }
     for my $user (@USERS)
     {
-        my @inbox = sort @{ $store->ask('ZRANGE', "c:inbox:$user", 0, -1) };
+        my @inbox = sort @{ $store->execute('ZRANGE', "c:inbox:$user", 0, -1) };
         same("inbox of $user", \@inbox, [ sort grep { $model{wait}{$_}{$user} } keys %{ $model{wait} } ]);
     }
-    same('who is waited for', [ sort @{ $store->ask('HKEYS', 'c:pending') } ], [ sort keys %{ $model{wait} } ]);
+    same('who is waited for', [ sort @{ $store->execute('HKEYS', 'c:pending') } ], [ sort keys %{ $model{wait} } ]);
     return;
 }
 
@@ -311,23 +311,23 @@ ok($good, "$STEPS steps do what the model does");
 is_deeply([ grep { !$said{$_} } qw(stored FENCED BEHIND EPOCH OTHERSYSTEM OTHERDATABASE OLDTIMELINE) ], [], 'and all that can happen did');
 
 # What a batch tells of notes in other shards stands with the first note that it adds.
-$store->ask('FLUSHALL');
+$store->execute('FLUSHALL');
 my ($epoch) = @{ run_script('hello', [$STREAM], 'c', 'e' x 16, '', '0-0', 1, 1) };
 run_script('claim', [$PROGRESS], 'three', 'ours', 1, '', 16, 'db');
-my @notes = map { [ 'N', position($_, 1), sprintf('%08x-0000-8000-8000-000000000000', $_), "\0" x 7 . "\1" x 57, '{}' ] } 1 .. 4;
-run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, 'three', '', '', @$_) for [ '', @{ $notes[0] } ], [ '1:2.3', map { @$_ } @notes[ 0 .. 2 ] ], ['0:9.9'];
+my @notifications = map { [ 'N', position($_, 1), sprintf('%08x-0000-8000-8000-000000000000', $_), "\0" x 7 . "\1" x 57, '{}' ] } 1 .. 4;
+run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, 'three', '', '', @$_) for [ '', @{ $notifications[0] } ], [ '1:2.3', map { @$_ } @notifications[ 0 .. 2 ] ], ['0:9.9'];
 is_deeply([ map { $_->{after} } $store->entries($STREAM) ], [ undef, '1:2.3', undef ], 'the first that is new tells what is before it elsewhere');
 
 # Of several shards a feed is told the newest note from a commit; who greets one, how far it is; and where to begin.
 my @several = ('ours', 1, 1, 16, 'db');
-$store->ask('XADD', $STREAM, '*', @$_, 'data', '{}') for [ id => 'a copy', route => "\0" x 7 . "\1" x 57, only => '' ], [ id => 'of an API call', route => "\0" x 64 ];
-is(run_script('claim', [$PROGRESS], 'four', @several)->[3], $notes[2][3], 'a feed is told the newest note');
+$store->execute('XADD', $STREAM, '*', @$_, 'data', '{}') for [ id => 'a copy', route => "\0" x 7 . "\1" x 57, only => '' ], [ id => 'of an API call', route => "\0" x 64 ];
+is(run_script('claim', [$PROGRESS], 'four', @several)->[3], $notifications[2][3], 'a feed is told the newest note');
 is(run_script('hello', ['d:{0}:stream'], 'd:{0}', 'f' x 16, '', '0-0', 2, 1)->[4], '', 'of a shard that no slot has, nothing is known');
-$store->ask('HSET', 'd:{0}:meta', 'progress', $PROGRESS);
+$store->execute('HSET', 'd:{0}:meta', 'progress', $PROGRESS);
 is(run_script('hello', ['d:{0}:stream'], 'd:{0}', 'f' x 16, '', '0-0', 2, 1)->[4], position(3, 1), 'else how far it is');
 my @entries = $store->entries($STREAM);
 sub begin_at { return run_script('begin', [$STREAM], position(@_), $entries[-1]{entry}) }
-my $same = unpack 'H*', substr $notes[0][3], 8, 16;
+my $same = unpack 'H*', substr $notifications[0][3], 8, 16;
 is(run_script('begin', [$STREAM], $same, $entries[-1]{entry}), $entries[2]{entry}, 'who begins at a position begins behind the newest note up to it');
 is(begin_at(1, 1), '', 'or is told that it is not there');
 

@@ -21,12 +21,12 @@ sub insert
 }
 
 insert(1, 10);
-$client->wait_notes(10);
+$client->wait_notifications(10);
 
 $store->kill9;
 $relay->wait_for_log(qr/who=store(?:-\d)? .*store connection failed: .*\(\S+\); trying again/);
 insert(11, 500);
-my @ids = map { $_->{metadata}{id} } $client->notes;
+my @ids = map { $_->{metadata}{id} } $client->notifications;
 $client->ack(@ids);
 is(($relay->get('/readyz'))[0], 503, 'without its store the relay is not ready');
 my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
@@ -39,10 +39,10 @@ $relay->wait_ready;
 my %acked = map { $_ => 1 } @ids;
 my %rows;
 wait_until('all rows are shown', sub {
-    my @new = grep { !$acked{ $_->{metadata}{id} }++ } $client->notes;
+    my @new = grep { !$acked{ $_->{metadata}{id} }++ } $client->notifications;
     $client->ack(map { $_->{metadata}{id} } @new) if @new;
-    $rows{ $_->{payload}{after}{id} }++ for $client->notes;
-    $client->run_until('more', sub { keys %acked >= 500 || $client->notes > keys %acked });
+    $rows{ $_->{payload}{after}{id} }++ for $client->notifications;
+    $client->run_until('more', sub { keys %acked >= 500 || $client->notifications > keys %acked });
     keys %acked >= 500 });
 is(scalar $store->entries, 500, 'each row is stored once');
 wait_until('acks, also those of the outage, came home', sub { $store->pending == 0 });
@@ -50,7 +50,7 @@ pass('the acks given while the store was away are not lost');
 
 # Emptied: the loss is told. What is not confirmed yet would come again, and fill the client's window.
 wait_confirmed($pg);
-$store->ask('FLUSHALL');
+$store->execute('FLUSHALL');
 $store->restart;
 $relay->wait_ready;
 is($client->wait_for('gap')->{why}, 'epoch', 'a client that stayed is told that the store was emptied');
@@ -62,7 +62,7 @@ pass('and gets what comes after');
 # Killed, and back with nothing.
 $store->kill9;
 system("rm -rf $store->{folder}/append* $store->{folder}/*.rdb") == 0 or die 'could not empty the store';
-$client->{lines} = [];
+$client->{messages} = [];
 $store->start;
 is($client->wait_for('gap')->{why}, 'epoch', 'as is one that comes back empty');
 cmp_ok($relay->metric('clairon_hub_gaps_total{why="epoch"}'), '>=', 2, 'and it is counted');
@@ -72,7 +72,7 @@ sub stored_in { my ($from, $to) = @_; return [ grep { $_ >= $from && $_ <= $to }
 is_deeply(stored_in(531, 540), [ 531 .. 540 ], 'what comes then is stored once');
 
 # Scripts flushed under our feet.
-$store->ask('SCRIPT', 'FLUSH');
+$store->execute('SCRIPT', 'FLUSH');
 insert(541, 550);
 $client->wait_row(550);
 is_deeply(stored_in(541, 550), [ 541 .. 550 ], 'flushed scripts are loaded again, nothing is stored twice');

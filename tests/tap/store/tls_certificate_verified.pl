@@ -48,7 +48,7 @@ for (
     $relay->wait_for_log($reason);
     pass("refused: $name");
     $relay->stop;
-    is($store->ask('EXISTS', $store->keys('stream')), 0, '.. and nothing was stored');
+    is($store->execute('EXISTS', $store->keys('stream')), 0, '.. and nothing was stored');
 }
 
 my $broken = relay_to('localhost', %ours, 'store.tls_ca' => "$trial->{folder}/none");

@@ -64,7 +64,7 @@ insert(10);
 wait_stored();
 stored_once('after one load');
 my $client = $relay->client('u1');
-$client->wait_notes(64);
+$client->wait_notifications(64);
 
 $store->kill9;
 $store->start;

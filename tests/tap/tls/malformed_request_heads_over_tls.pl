@@ -3,7 +3,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(token);
-use Clairon::Test::OddHeads;
+use Clairon::Test::MalformedHeads;
 use Clairon::Test::SecureSocket;
 use Test::More;
 
@@ -24,7 +24,7 @@ sub said
     my (@pieces) = @_;
     my $raw = Clairon::Test::SecureSocket->new($relay, $cert);
     for (@pieces) { $raw->write($_) or last }
-    return $raw->answer;
+    return $raw->read_response;
 }
 sub refused
 {
@@ -38,8 +38,8 @@ sub refused
 
 is(said($inner)->{status}, 200, 'a good head is taken');
 is(said("POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 10\r\n\r\n", '{"ids"', ':[]', '}')->{status}, 400, 'a body may follow in records of its own');
-refused(400, [ $_->[0] ], @$_[ 1, 2 ]) for Clairon::Test::OddHeads::ambiguous($auth);
-refused(431, [ $_->[0] ], $_->[1], qr/too long/) for Clairon::Test::OddHeads::too_long();
+refused(400, [ $_->[0] ], @$_[ 1, 2 ]) for Clairon::Test::MalformedHeads::ambiguous($auth);
+refused(431, [ $_->[0] ], $_->[1], qr/too long/) for Clairon::Test::MalformedHeads::too_long();
 for my $other ("Upgrade: foo\r\nConnection: Upgrade\r\n", "Upgrade: h2c\r\nConnection: Upgrade\r\n", "Upgrade: websocket\r\n")
 {
     my $head = "GET /healthz HTTP/1.1\r\n$host$other\r\n";
@@ -94,19 +94,19 @@ my @slow = map { my $drip = Clairon::Test::SecureSocket->new($relay, $cert); $dr
 my $mute = Clairon::Test::SecureSocket->new($relay, $cert);
 is(said($inner)->{status}, 200, 'hundreds that do not end their head keep nobody out');
 my %ends;
-$ends{ $_->answer->{status} }++ for @slow;
+$ends{ $_->read_response->{status} }++ for @slow;
 is_deeply([ grep { $_ != 408 && $_ != 0 } keys %ends ], [], 'none of them is served');
 cmp_ok($ends{408}, '>', 100, 'most are told that their time is over');
-is($mute->answer->{status}, 0, 'who said nothing is told nothing');
+is($mute->read_response->{status}, 0, 'who said nothing is told nothing');
 for my $piece ('', "GET /healthz HTTP/1.1\r\nX", "GET /healthz HTTP/1.1\n")
 {
     my $raw = Clairon::Test::SecureSocket->new($relay, $cert);
     $raw->write($piece) if length $piece;
-    $raw->hang_up;
+    $raw->disconnect;
 }
 my $user = Clairon::Test::SecureSocket->user($relay, 'u1', $cert);
-$user->say({ t => 'ping' });
-is($user->line->{t}, 'pong', 'a WebSocket opens as ever');
+$user->send_json({ t => 'ping' });
+is($user->next_message->{t}, 'pong', 'a WebSocket opens as ever');
 
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 

@@ -54,7 +54,7 @@ for my $case ([ 'nothing', '' ], [ 'a byte', "\x16" ], [ 'half a hello', substr 
         skip 'a sanitizer has memory of its own', 1 if Clairon::Test::is_sanitized();
         cmp_ok(kilobytes() - $before, '<', 3000, 'and cost next to no memory');
     }
-    $_->hang_up for @many;
+    $_->disconnect for @many;
     wait_until('they are gone', sub { descriptors() <= $idle });
 }
 my @many = map { said($hello) } 1 .. MANY;
@@ -62,9 +62,9 @@ is(answers(), 200, MANY . ' who say hello, and no more, are in nobody\'s way');
 1 while $many[0]->more;
 pass('the first of them made room');
 cmp_ok(descriptors(), '<=', $idle + 1025, 'for there is a ceiling');
-$_->hang_up for @many;
+$_->disconnect for @many;
 wait_until('they are gone', sub { descriptors() <= $idle });
-is(said("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")->answer->{status}, 0, 'who does not speak TLS is let go');
+is(said("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")->read_response->{status}, 0, 'who does not speak TLS is let go');
 is(answers(), 200, 'and the relay goes on');
 is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 

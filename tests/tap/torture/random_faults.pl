@@ -38,7 +38,7 @@ my @relays = map { Clairon::Test::relay($pg, $stores[0], conf => $_) }
 
 # Each stream with the server it is on.
 my @streams = do { my $k = 0; map { [ $stores[ $k++ % $SERVERS ], $_ ] } $stores[0]->keys('stream') };
-sub stored { my $sum = 0; $sum += $_->[0]->ask('XLEN', $_->[1]) for @streams; return $sum }
+sub stored { my $sum = 0; $sum += $_->[0]->execute('XLEN', $_->[1]) for @streams; return $sum }
 sub pending { my $sum = 0; $sum += $_->[0]->pending($_->[1]) for @streams; return $sum }
 sub any { return $_[ rand @_ ] }
 
@@ -117,7 +117,7 @@ sub pause
 sub tell_store
 {
     my ($store, @words) = @_;
-    wait_until("the store takes @words", sub { eval { $store->ask(@words); 1 } });
+    wait_until("the store takes @words", sub { eval { $store->execute(@words); 1 } });
     return;
 }
 
@@ -211,19 +211,19 @@ for my $place (0, 1)
 {
     my $client = $relays[$place]->client('u' . ($place + 1));
     # Rows of the other table, stored a moment ago, may still come to u1.
-    my $notes = sub { grep { $_->{metadata}{source} eq 'acked' } $client->notes };
+    my $notifications = sub { grep { $_->{metadata}{source} eq 'acked' } $client->notifications };
     my $done  = 0;
     while ($done < $acked)
     {
-        $client->run_until('more to ack', sub { $notes->() > $done });
-        my @notes = $notes->();
-        $client->ack(map { $_->{metadata}{id} } @notes[ $done .. $#notes ]);
-        $done = @notes;
+        $client->run_until('more to ack', sub { $notifications->() > $done });
+        my @notifications = $notifications->();
+        $client->ack(map { $_->{metadata}{id} } @notifications[ $done .. $#notifications ]);
+        $done = @notifications;
     }
     is($done, $acked, "member u" . ($place + 1) . ' is shown each once');
 }
 wait_until('all acks are stored', sub { pending() == 0 });
-is_deeply([ grep { /:(ack:|inbox|pending|left)/ } map { @{ $_->ask('KEYS', '*') } } @stores ], [],
+is_deeply([ grep { /:(ack:|inbox|pending|left)/ } map { @{ $_->execute('KEYS', '*') } } @stores ], [],
     'nothing is left pending, and no trace');
 wait_confirmed($pg);
 pass('and PostgreSQL may let all of it go');

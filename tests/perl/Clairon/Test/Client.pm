@@ -15,7 +15,7 @@ my $json = JSON->new->utf8->canonical;
 sub new
 {
     my ($class, $url, %headers) = @_;
-    my $self  = bless { lines => [], seen => 0, agent => Mojo::UserAgent->new }, $class;
+    my $self  = bless { messages => [], seen => 0, agent => Mojo::UserAgent->new }, $class;
     my $agent = $self->{agent};
     $agent->connect_timeout(5)->inactivity_timeout(0)->max_redirects(0);
     my ($done, $refused);
@@ -46,7 +46,7 @@ sub take
         for my $line (grep { length } split /\n/, $bytes)
         {
             my $message = $json->decode($line);
-            push @{ $self->{lines} }, $message;
+            push @{ $self->{messages} }, $message;
             # Not by send(): it runs the loop, and we are called from the loop.
             $tx->send([ 1, 0, 0, 0, 1, '{"t":"pong"}' ])
               if $message->{t} eq 'ping' && !$self->{mute};
@@ -71,14 +71,14 @@ sub run_until
     my $answer;
     Mojo::IOLoop->one_tick until ($answer = $question->()) || $late;
     Mojo::IOLoop->remove($_) for $timer, $tick;
-    croak "not within $seconds s: $what; received: " . $self->told unless $answer;
+    croak "not within $seconds s: $what; received: " . $self->transcript unless $answer;
     return $answer;
 }
 
-sub told
+sub transcript
 {
     my ($self) = @_;
-    my $text = join ' ', map { $json->encode($_) } @{ $self->{lines} };
+    my $text = join ' ', map { $json->encode($_) } @{ $self->{messages} };
     $text .= ' closed ' . $json->encode($self->{closed}) if $self->{closed};
     return length $text > 2000 ? '...' . substr $text, -2000 : $text;
 }
@@ -120,12 +120,12 @@ sub wait_for
     $self->run_until(
         ref $wanted ? 'a line that fits' : "a line \"$wanted\"",
         sub {
-            while ($at < @{ $self->{lines} })
+            while ($at < @{ $self->{messages} })
             {
-                my $line = $self->{lines}[ $at++ ];
+                my $line = $self->{messages}[ $at++ ];
                 return $found = $line if $fits->($line);
             }
-            die 'closed while waiting; received: ' . $self->told . "\n" if $self->{closed};
+            die 'closed while waiting; received: ' . $self->transcript . "\n" if $self->{closed};
             return 0;
         },
         $seconds);
@@ -140,23 +140,23 @@ sub wait_row
 }
 
 # Waits until at least `$count` notifications came; returns all of them, in order.
-sub wait_notes
+sub wait_notifications
 {
     my ($self, $count, $seconds) = @_;
-    $self->run_until("$count notifications", sub { $self->notes >= $count || $self->{closed} }, $seconds);
-    return $self->notes;
+    $self->run_until("$count notifications", sub { $self->notifications >= $count || $self->{closed} }, $seconds);
+    return $self->notifications;
 }
 
-sub notes { return map { $_->{n} } grep { $_->{t} eq 'msg' } @{ $_[0]{lines} } }
+sub notifications { return map { $_->{n} } grep { $_->{t} eq 'msg' } @{ $_[0]{messages} } }
 
 # Why there is a gap, of each that was told; '' when none was.
-sub gaps { return join ' ', map { $_->{why} } grep { $_->{t} eq 'gap' } @{ $_[0]{lines} } }
+sub gaps { return join ' ', map { $_->{why} } grep { $_->{t} eq 'gap' } @{ $_[0]{messages} } }
 
 # The position of the last notification, else of the connection.
 sub pos
 {
     my ($self) = @_;
-    my @with = grep { defined $_->{pos} } @{ $self->{lines} };
+    my @with = grep { defined $_->{pos} } @{ $self->{messages} };
     return @with ? $with[-1]{pos} : undef;
 }
 

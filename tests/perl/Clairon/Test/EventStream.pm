@@ -1,7 +1,7 @@
 # Clairon::Test::EventStream: reads GET /v1/sse as a browser's EventSource would.
 #
 #   my $stream = Clairon::Test::EventStream->open($relay, 'u1', 'Last-Event-ID' => $pos);
-#   $stream->{status}; $stream->line_of('msg'); $stream->{id}; $stream->notes; $stream->wait_end
+#   $stream->{status}; $stream->wait_message('msg'); $stream->{id}; $stream->notifications; $stream->wait_end
 package Clairon::Test::EventStream;
 
 use strict;
@@ -69,20 +69,20 @@ sub take
 }
 
 # The next line of that type; dies at the end.
-sub line_of
+sub wait_message
 {
     my ($self, $type) = @_;
     while (1)
     {
-        my $line = $self->event // die "the stream ended; before that: " . $json->encode($self->{lines} // []) . "\n";
-        push @{ $self->{lines} }, $line if $line->{t} ne 'comment';
+        my $line = $self->event // die "the stream ended; before that: " . $json->encode($self->{messages} // []) . "\n";
+        push @{ $self->{messages} }, $line if $line->{t} ne 'comment';
         return $line if $line->{t} eq $type;
     }
     return;
 }
 
 # The next notification.
-sub note { my ($self) = @_; return $self->line_of('msg')->{n} }
+sub next_notification { my ($self) = @_; return $self->wait_message('msg')->{n} }
 
 # Everything up to the end; returns the lines that were not asked for.
 sub wait_end

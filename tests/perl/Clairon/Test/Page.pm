@@ -1,7 +1,7 @@
 # Clairon::Test::Page: our JavaScript client in a node process that tells what it sees, a JSON object a line.
 #
 #   my $page = Clairon::Test::page(url => .., token => .., name => 'page', websocket => 0);
-#   $page->told;  $page->rows;  $page->state;  $page->troubles;
+#   $page->events;  $page->rows;  $page->state;  $page->troubles;
 package Clairon::Test::Page;
 
 use strict;
@@ -19,12 +19,12 @@ sub script
     return <<"END";
 import { connect } from 'file://$top/client/dist/index.js';
 class Dead { constructor() { setTimeout(() => this.onclose?.({ code: 1006 }), 1); } close() {} }
-const say = (what) => console.log(JSON.stringify(what));
+const emit = (what) => console.log(JSON.stringify(what));
 const client = connect({ url: process.argv[2], token: process.argv[3], WebSocket: $class, backoff: { base: 20, cap: 100 } });
-client.on('t', (n) => say({ row: n.payload.after.id }));
-client.on('state', ({ state, reason }) => say({ state, reason, transport: client.transport }));
-client.on('gap', (gap) => say({ gap }));
-client.on('error', ({ error }) => say({ error: error.message }));
+client.on('t', (n) => emit({ row: n.payload.after.id }));
+client.on('state', ({ state, reason }) => emit({ state, reason, transport: client.transport }));
+client.on('gap', (gap) => emit({ gap }));
+client.on('error', ({ error }) => emit({ error: error.message }));
 END
 }
 
@@ -49,9 +49,9 @@ sub new
 
 sub command { return @{ $_[0]{command} } }
 
-sub told     { return map { eval { JSON::decode_json($_) } // () } split /\n/, $_[0]->log_text }
-sub rows     { return map { $_->{row} } grep { defined $_->{row} } $_[0]->told }
-sub state    { my ($last) = reverse grep { $_->{state} } $_[0]->told; return $last // {} }
-sub troubles { return map { JSON::encode_json($_) } grep { $_->{gap} || $_->{error} } $_[0]->told }
+sub events   { return map { eval { JSON::decode_json($_) } // () } split /\n/, $_[0]->log_text }
+sub rows     { return map { $_->{row} } grep { defined $_->{row} } $_[0]->events }
+sub state    { my ($last) = reverse grep { $_->{state} } $_[0]->events; return $last // {} }
+sub troubles { return map { JSON::encode_json($_) } grep { $_->{gap} || $_->{error} } $_[0]->events }
 
 1;

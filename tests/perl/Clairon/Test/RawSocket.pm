@@ -3,7 +3,7 @@
 #   my $raw = Clairon::Test::RawSocket->new($relay);
 #   my $answer = $raw->request(GET => '/healthz');      # { status, headers, body, json: of a body that is }
 #   my $raw = Clairon::Test::RawSocket->open($relay, Origin => 'http://evil.example');
-#   $raw->{answer}{status}; $raw->frame(TEXT, '{"t":"pi', final => 0); $raw->line; $raw->ending
+#   $raw->{response}{status}; $raw->frame(TEXT, '{"t":"pi', final => 0); $raw->next_message; $raw->read_to_end
 package Clairon::Test::RawSocket;
 
 use strict;
@@ -29,10 +29,10 @@ sub new
     my $link = IO::Socket::IP->new(PeerHost => '127.0.0.1', PeerPort => $relay->{port}, Timeout => 5)
       or die "could not connect to port $relay->{port}: $@\n";
     $link->blocking(0);
-    return bless { link => $link, bytes => '', lines => [], host => "127.0.0.1:$relay->{port}" }, $class;
+    return bless { link => $link, bytes => '', messages => [], host => "127.0.0.1:$relay->{port}" }, $class;
 }
 
-# A connection that asked for the upgrade; {answer} is what the relay said to it. Headers: more
+# A connection that asked for the upgrade; {response} is what the relay said to it. Headers: more
 # of them, or undef to leave one out; ':path' and ':method' change the request's first line.
 sub open
 {
@@ -55,15 +55,15 @@ sub user
 {
     my ($class, $relay, $user, %options) = @_;
     my $self = $class->open($relay);
-    die "the upgrade was refused: $self->{answer}{status}\n" if $self->{answer}{status} != 101;
+    die "the upgrade was refused: $self->{response}{status}\n" if $self->{response}{status} != 101;
     my $token = $options{token} // Clairon::Test::token(sub => $user, %options);
-    $self->say({ t => 'connect', r => 1, token => $token });
-    my $line = $self->line;
+    $self->send_json({ t => 'connect', r => 1, token => $token });
+    my $line = $self->next_message;
     die 'not connected: ' . $json->encode($line) . "\n" unless $line->{t} eq 'connected';
     return $self;
 }
 
-sub request { my ($self, @words) = @_; $self->begin(@words); return $self->answer }
+sub request { my ($self, @words) = @_; $self->begin(@words); return $self->read_response }
 
 # Headers as of open(); ':body' is a text, or what is to be JSON. The answer is asked for later.
 sub begin
@@ -78,7 +78,7 @@ sub begin
 }
 
 # What was answered; after an upgrade the connection goes on, else it is read to its end.
-sub answer
+sub read_response
 {
     my ($self) = @_;
     1 until $self->{bytes} =~ /\r\n\r\n/ || !$self->more;
@@ -98,7 +98,7 @@ sub answer
         $answer{json}  = $json->decode($answer{body})
           if length $answer{body} && ($answer{headers}{'content-type'} // '') =~ m{^application/(problem\+)?json$};
     }
-    return $self->{answer} = \%answer;
+    return $self->{response} = \%answer;
 }
 
 # Bytes as they are; false once the relay takes no more.
@@ -127,7 +127,7 @@ sub more
     # A child's end may cut the wait short.
     until (IO::Select->new($self->{link})->can_read($deadline > time() ? $deadline - time() : 0))
     {
-        die 'the relay says nothing; received: ' . $json->encode($self->{lines}) . "\n" if time() >= $deadline;
+        die 'the relay says nothing; received: ' . $json->encode($self->{messages}) . "\n" if time() >= $deadline;
     }
     my $got = sysread $self->{link}, $self->{bytes}, 65536, length $self->{bytes};
     return 1 if $got || (!defined $got && ($! == EAGAIN || $! == EINTR));
@@ -155,7 +155,7 @@ sub frame
 }
 
 # One text frame, one line each.
-sub say { my ($self, @messages) = @_; return $self->text(join "\n", map { $json->encode($_) } @messages) }
+sub send_json { my ($self, @messages) = @_; return $self->text(join "\n", map { $json->encode($_) } @messages) }
 sub text { my ($self, $bytes) = @_; return $self->frame(TEXT, $bytes) }
 
 # The next frame: { opcode, payload }, undef at the end of the connection.
@@ -186,7 +186,7 @@ sub next_frame
 }
 
 # The next line of the relay; dies when the connection ends instead.
-sub line
+sub next_message
 {
     my ($self) = @_;
     while (!@{ $self->{waiting} // [] })
@@ -197,22 +197,22 @@ sub line
         push @{ $self->{waiting} }, map { $json->decode($_) } split /\n/, $frame->{payload};
     }
     my $line = shift @{ $self->{waiting} };
-    push @{ $self->{lines} }, $line;
+    push @{ $self->{messages} }, $line;
     return $line;
 }
 
 # The next line of that type, whatever comes before it.
-sub line_of
+sub wait_message
 {
     my ($self, $type) = @_;
-    my $line = $self->line;
-    $line = $self->line until $line->{t} eq $type;
+    my $line = $self->next_message;
+    $line = $self->next_message until $line->{t} eq $type;
     return $line;
 }
 
 # Reads until the relay closes, answers its close, and returns { code, reason, lines }: the lines
 # that were not asked for before. code 1006: it hung up.
-sub ending
+sub read_to_end
 {
     my ($self) = @_;
     my @lines = @{ delete $self->{waiting} // [] };
@@ -226,21 +226,21 @@ sub ending
         last;
     }
     CORE::close $self->{link};
-    return { %end, lines => \@lines };
+    return { %end, messages => \@lines };
 }
 
 # The relay says bye, which is returned, then closes, both with that code and a reason.
 sub ends_with
 {
     my ($self, $code, $name) = @_;
-    my $end = $self->ending;
+    my $end = $self->read_to_end;
     is($end->{code}, $code, "$name: closed with $code");
-    my $bye = $end->{lines}[-1] // {};
+    my $bye = $end->{messages}[-1] // {};
     is_deeply([ @{$bye}{ 't', 'code' } ], [ 'bye', $code ], "$name: after a bye with the same code");
     ok(length $end->{reason} && length $bye->{msg}, "$name: and a reason");
     return $bye;
 }
 
-sub hang_up { my ($self) = @_; CORE::close $self->{link}; return }
+sub disconnect { my ($self) = @_; CORE::close $self->{link}; return }
 
 1;

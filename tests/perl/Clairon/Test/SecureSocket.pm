@@ -55,7 +55,7 @@ sub new
     return bless $self, $class;
 }
 
-# As RawSocket->user; {answer} is what the relay said to the upgrade.
+# As RawSocket->user; {response} is what the relay said to the upgrade.
 sub user
 {
     my ($class, $relay, $user, $cert) = @_;
@@ -63,8 +63,8 @@ sub user
     $self->request(GET => '/v1/ws', Upgrade => 'websocket', Connection => 'Upgrade',
         'Sec-WebSocket-Key' => 'dGhlIHNhbXBsZSBub25jZQ==', 'Sec-WebSocket-Version' => 13,
         'Sec-WebSocket-Protocol' => 'clairon.v1.json');
-    $self->say({ t => 'connect', r => 1, token => Clairon::Test::token(sub => $user) });
-    $self->line_of('connected');
+    $self->send_json({ t => 'connect', r => 1, token => Clairon::Test::token(sub => $user) });
+    $self->wait_message('connected');
     return $self;
 }
 

@@ -45,7 +45,7 @@ sub start
     $self->SUPER::start;
     Clairon::Test::wait_until('the store answers', sub {
         $self->is_alive or die "the store ended: " . $self->log_text . "\n";
-        my $info = eval { $self->ask('INFO', 'persistence') };
+        my $info = eval { $self->execute('INFO', 'persistence') };
         return defined $info && $info =~ /^loading:0/m;
     });
     return;
@@ -63,15 +63,15 @@ sub url { return "unix://$_[0]{socket}" }
 
 # ask('XLEN', 'clairon:stream'): the answer; arrays as references, nil as undef. An
 # error of the server dies with its text.
-sub ask
+sub execute
 {
     my ($self, @words) = @_;
     utf8::encode($_) for @words;
-    return $self->ask_bytes(@words);
+    return $self->execute_bytes(@words);
 }
 
 # The same of words that are bytes already, as what DUMP gave is.
-sub ask_bytes
+sub execute_bytes
 {
     my ($self, @words) = @_;
     my $request = '*' . @words . "\r\n" . join '', map { '$' . length . "\r\n$_\r\n" } @words;
@@ -79,7 +79,7 @@ sub ask_bytes
         my $link = $self->link;
         print {$link} $request or die "could not write: $!\n";
         $link->flush;
-        [ read_answer($link) ];
+        [ read_reply($link) ];
     };
     if (!$answer)
     {
@@ -104,7 +104,7 @@ sub link
     return $self->{link};
 }
 
-sub read_answer
+sub read_reply
 {
     my ($link) = @_;
     local $/ = "\r\n";
@@ -114,7 +114,7 @@ sub read_answer
     return $rest if $kind eq '+' || $kind eq ':';
     return bless [$rest], 'Clairon::Test::Store::Error' if $kind eq '-';
     return undef if $rest < 0;
-    return [ map { read_answer($link) } 1 .. $rest ] if $kind eq '*';
+    return [ map { read_reply($link) } 1 .. $rest ] if $kind eq '*';
     die "the store said: $line\n" unless $kind eq '$';
     read($link, my $bytes, $rest + 2) == $rest + 2 or die "the store closed the connection\n";
     return substr $bytes, 0, $rest;
@@ -138,7 +138,7 @@ sub key
 {
     my ($self, $name) = @_;
     my ($first, @others) = $self->keys($name);
-    return (grep { $self->ask('EXISTS', $_) } @others)[0] // $first;
+    return (grep { $self->execute('EXISTS', $_) } @others)[0] // $first;
 }
 
 # The key beside the stream that a message stands in, as of($id, 'pending').
@@ -164,7 +164,7 @@ sub entries
     my @all;
     for my $stream ($key // $self->keys('stream'))
     {
-        push @all, map { { @{ $_->[1] }, entry => $_->[0], stream => $stream } } @{ $self->ask('XRANGE', $stream, '-', '+') };
+        push @all, map { { @{ $_->[1] }, entry => $_->[0], stream => $stream } } @{ $self->execute('XRANGE', $stream, '-', '+') };
     }
     @all = sort { in_order($a, $b) } @all unless $key || $self->shards == 1;
     return @all; # their number, to who asks for that
@@ -175,7 +175,7 @@ sub stored
 {
     my ($self) = @_;
     my $count = 0;
-    $count += $self->ask('XLEN', $_) for $self->keys('stream');
+    $count += $self->execute('XLEN', $_) for $self->keys('stream');
     return $count;
 }
 
@@ -184,7 +184,7 @@ sub pending
 {
     my ($self, $key) = @_;
     my $count = 0;
-    $count += $self->ask('XPENDING', $_, 'clairon')->[0] for $key // $self->keys('stream');
+    $count += $self->execute('XPENDING', $_, 'clairon')->[0] for $key // $self->keys('stream');
     return $count;
 }
 

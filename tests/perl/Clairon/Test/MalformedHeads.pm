@@ -1,0 +1,55 @@
+# Clairon::Test::MalformedHeads: heads of requests that no relay may take, each [ bytes, name, what the detail says ].
+package Clairon::Test::MalformedHeads;
+
+use strict;
+use warnings;
+
+my $host  = "Host: x\r\n";
+my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+
+# What could be read in two ways. $auth: a header line that lets one in.
+sub ambiguous
+{
+    my ($auth) = @_;
+    return (
+        [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n$inner", 'a length and chunks', qr/not both/ ],
+        [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n$inner", 'chunks and a length', qr/not both/ ],
+        [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 0\r\nContent-Length: 44\r\n\r\n$inner", 'two lengths', qr/twice/ ],
+        [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 2\r\ncontent-length: 2\r\n\r\n{}", 'the same length twice', qr/twice/ ],
+        [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length : 2\r\n\r\n{}", 'a blank before a colon', qr/blank before/ ],
+        [ "GET /v1/poll?wait=0 HTTP/1.1\r\n${host}${auth}${auth}\r\n", 'two tokens', qr/twice/ ],
+        [ "GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Host: y\r\n$auth\r\n", 'two hosts', qr/twice/ ],
+        [ "GET /v1/poll?wait=0 HTTP/1.1\r\n${host}${auth}Origin: http://x\r\nOrigin: http://evil.example\r\n\r\n", 'two origins', qr/twice/ ],
+        [ "GET /v1/poll?wait=0 HTTP/1.1\r\n${host}${auth}Origin: \r\n\r\n", 'an empty origin', qr/Origin is empty/ ],
+        [ "POST /v1/notifications HTTP/1.1\r\n${host}${auth}Idempotency-Key: a\r\nIdempotency-Key: b\r\nContent-Length: 2\r\n\r\n{}", 'two keys', qr/twice/ ],
+        [ "GET /v1/poll?wait=0 HTTP/1.1\r\n${host}X-A: b\r\n $auth\r\n", 'a folded header', qr/second line/ ],
+        [ "GET /v1/poll?wait=0 HTTP/1.1\r\n $host\r\n", 'a fold behind the first line', qr/second line/ ],
+        [ "GET /healthz HTTP/1.1\nHost: x\n\n", 'bare line feeds', qr/carriage return/ ],
+        [ "GET /healthz HTTP/1.1\r\n${host}X-A: b\n$inner", 'a bare line feed in between', qr/carriage return/ ],
+        [ "GET /healthz HTTP/1.1\r\n${host}X-A: b\rX-C: d\r\n\r\n", 'a bare carriage return', qr/control/ ],
+        [ "GET /healthz HTTP/1.1\r\n${host}X-A: b\0c\r\n\r\n", 'a zero', qr/control/ ],
+        [ "GET /healthz HTTP/1.1\r\n\r\n", 'no host', qr/Host/ ],
+        [ "GET http://x/healthz HTTP/1.1\r\n$host\r\n", 'another host in the target', qr/path/ ],
+        [ "GET /v1/poll?wait=0&pos=%00 HTTP/1.1\r\n$host$auth\r\n", 'a zero in the target', qr/%00/ ],
+        (map { [ "GET /healthz?$_ HTTP/1.1\r\n$host\r\n", "the escape $_", qr/two hexadecimal/ ] } '%', 'a=%2', '%zz', '%4g'),
+        [ "GET /v1/ws HTTP/1.1\r\n${host}Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n\x89\x80abcd",
+            'a frame behind an upgrade', qr/before its answer/ ],
+        [ 'GET /healthz?' . join('&', 1 .. 33) . " HTTP/1.1\r\n$host\r\n", 'many arguments', qr/too many/ ],
+        [ "GET /healthz\r\n", 'no version', qr{HTTP/1\.1} ],
+        [ "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n", 'what is no HTTP', qr/method/ ],
+    );
+}
+
+# [ bytes, name ]
+sub too_long
+{
+    my @lines = (
+        [ 'a long header', 'X-Long: ' . 'x' x 100_000 ],
+        [ 'long ones', join "\r\n", map { "X-$_: " . 'y' x 1000 } 1 .. 20 ],
+        [ 'many', join "\r\n", map { "X-$_: y" } 1 .. 500 ],
+        [ 'a long token', 'Authorization: Bearer ' . 'x' x 20_000 ],
+    );
+    return ([ 'GET /' . 'x' x 50_000 . " HTTP/1.1\r\n$host\r\n", 'a long path' ], map { [ "GET /healthz HTTP/1.1\r\n$host$_->[1]\r\n\r\n", $_->[0] ] } @lines);
+}
+
+1;

@@ -1,0 +1,277 @@
+# Is every pair of a message and a member of its audience, whatever happens, exactly one of acked, pending, expired or
+# given up, and does nobody receive what is not theirs?
+#
+# A seeded run of messages, connections, acks, nacks, drops, membership changes, redrives, killed relays and stores,
+# against a naive model. To repeat a run: CLAIRON_PAIRS_SEED=n; for longer ones: CLAIRON_PAIRS_STEPS=n.
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until amount);
+use JSON ();
+use Mojo::IOLoop;
+use Test::More;
+
+my $STEPS = $ENV{CLAIRON_PAIRS_STEPS} // amount(60, 600);
+my $SEED  = $ENV{CLAIRON_PAIRS_SEED} // int(rand(1_000_000));
+srand $SEED;
+note "seed $SEED, $STEPS steps";
+
+my $pg = Clairon::Test::postgresql('main');
+my $store = Clairon::Test::store(fsync => 'always');    # what it acknowledged is there after a kill
+my %quick = ('delivery.ack_timeout' => '150ms', 'delivery.backoff_base' => '20ms', 'delivery.backoff_cap' => '200ms');
+my @relays = map { Clairon::Test::relay($pg, $store, conf => {%quick}) } 1 .. 2;
+
+my @USERS = map { "u$_" } 1 .. 6;
+my @TEAMS = qw(t1 t2);
+my %CLUB  = map { $_ => 1 } qw(u1 u2);    # by their tokens
+
+# The model: what was sent, who was of which team when, what each client did.
+my (%message, %team, %was_of, @clients, %acked_by, %lost_ack);
+my $step = 0;
+
+sub any_of { return $_[ rand @_ ] }
+sub some_of { my @some = grep { rand() < 0.4 } @_; return @some ? @some : any_of(@_) }
+
+sub change_member
+{
+    my ($team, $user) = (any_of(@TEAMS), any_of(@USERS));
+    if (delete $team{$team}{$user})
+    {
+        $pg->safe_psql('postgres', "DELETE FROM clairon.member WHERE target = '$team' AND user_id = '$user'");
+        return;
+    }
+    $team{$team}{$user} = $was_of{$team}{$user} = 1;
+    $pg->safe_psql('postgres', "INSERT INTO clairon.member VALUES ('TEAM', '$team', '$user')");
+    return;
+}
+
+sub send_message
+{
+    my $kind  = any_of(qw(USER USER TEAM TEAM ALL CLUB));
+    my $team  = any_of(@TEAMS);
+    my @names = $kind eq 'USER' ? some_of(@USERS) : $kind eq 'TEAM' ? $team : $kind eq 'CLUB' ? 'c1' : ();
+    my $limit = int rand 4;
+    my $ttl   = any_of(undef, '1 hour', '400 milliseconds');
+    my @known = $kind eq 'USER' ? @names : $kind eq 'TEAM' ? keys %{ $team{$team} } : ();
+    my $id = $pg->safe_psql('postgres', sprintf
+        q{SELECT clairon.notify('%s', '{%s}', '{}', ack_required => true, retry_limit => %d, backoff => '%s'%s)},
+        $kind, join(',', @names), $limit, any_of(qw(EXPONENTIAL LINEAR FIXED)), $ttl ? ", ttl => '$ttl'" : '');
+    # Whoever may be sent it: the team of now or of later.
+    $message{$id} = { kind => $kind, team => $team, names => \@names, limit => $limit, ttl => $ttl,
+        known => { map { $_ => 1 } @known }, open => !@known };
+    return;
+}
+
+sub connect_client
+{
+    my $user  = any_of(@USERS);
+    my ($old) = grep { $_->{user} eq $user && $_->{gone} } reverse @clients;
+    my $relay = any_of(grep { $_->is_alive } @relays) // return;
+    my $socket = eval { $relay->client($user, (rand() < 0.5 ? (win => 1 + int rand 4) : ()),
+        ($old && rand() < 0.5 ? (pos => $old->{socket}->pos) : ()),
+        ($CLUB{$user} ? (groups => { CLUB => ['c1'] }) : ())) } // return;
+    push @clients, { user => $user, socket => $socket, relay => $relay, at => 0, care => rand() };
+    return;
+}
+
+sub alive { return grep { !$_->{gone} && !$_->{socket}{closed} } @clients }
+
+# Some clients ack nearly all, some nearly nothing.
+sub answer
+{
+    my ($client) = @_;
+    my @notifications = $client->{socket}->notifications;
+    for my $note (@notifications[ $client->{at} .. $#notifications ])
+    {
+        my ($id, $dice) = ($note->{metadata}{id}, rand());
+        if ($dice < $client->{care})
+        {
+            eval { $client->{socket}->ack($id); 1 } or next;
+            push @{ $acked_by{$id}{ $client->{user} } }, $client;
+        }
+        elsif ($dice > 0.9) { eval { $client->{socket}->send({ t => 'nack', ids => [$id], delay => int rand 300 }) } }
+    }
+    $client->{at} = @notifications;
+    return;
+}
+
+sub drop_client
+{
+    my $client = any_of(alive()) // return;
+    # What a client says before it goes may be read after it is gone; a clean close is not.
+    $client->{gone} = 1;
+    $client->{socket}->close;
+    return;
+}
+
+sub end_relay
+{
+    my ($how) = @_;
+    my $relay = any_of(@relays);
+    $relay->$how;
+    $_->{killed} = $_->{gone} = 1 for grep { $_->{relay} == $relay && !$_->{gone} } @clients;
+    $relay->start;
+    $relay->wait_ready;
+    return;
+}
+
+sub kill_store
+{
+    $store->kill9;
+    $store->start;
+    wait_until('the relays are back', sub { !grep { ($_->get('/readyz'))[0] != 200 } @relays });
+    return;
+}
+
+sub redrive
+{
+    $relays[0]->run('errors', 'redrive', '--limit', 1 + int rand 3);
+    return;
+}
+
+# Lets what is under way arrive.
+sub settle
+{
+    my $end;
+    Mojo::IOLoop->timer($_[0] => sub { $end = 1 });
+    Mojo::IOLoop->one_tick until $end;
+    return;
+}
+
+change_member() for 1 .. 6;
+connect_client() for 1 .. 3;
+for (1 .. $STEPS)
+{
+    my $dice = rand();
+    if    ($dice < 0.45) { send_message() }
+    elsif ($dice < 0.60) { connect_client() }
+    elsif ($dice < 0.72) { drop_client() }
+    elsif ($dice < 0.80) { change_member() }
+    elsif ($dice < 0.82) { end_relay('kill9') }
+    elsif ($dice < 0.83) { end_relay('stop') }
+    elsif ($dice < 0.85) { kill_store() }
+    elsif ($dice < 0.90) { redrive() }
+    settle(0.02);
+    answer($_) for alive();
+}
+note sprintf '%d messages, %d connections', scalar keys %message, scalar @clients;
+
+# The end: those who are there answer as before until nothing is under way any more.
+my $all = sub { keys(%message) == grep { !defined $_->{only} } $store->entries };
+wait_until('all messages are stored', $all);
+wait_until('nothing is due', sub {
+    settle(0.05);
+    answer($_) for alive();
+    my ($s, $us) = @{ $store->execute('TIME') };
+    my %due = map { @{ $store->execute('ZRANGE', $_, 0, -1, 'WITHSCORES') } } $store->keys('due');
+    my %here = map { $_->{user} => 1 } alive();    # what others were shown waits until they come
+    return !grep { /:(.*)$/ && ($1 ne '' ? $here{$1} : $due{$_} < $s * 1000 + 1000) } keys %due;
+});
+
+# What somebody who is there acked, and the store does not know of yet.
+sub under_way
+{
+    my @alive = alive();
+    return grep {
+        my ($id, $acked) = ($_, $acked_by{$_});
+        grep { my $client = $_; $acked->{ $client->{user} } && ($store->execute('HGET', $store->of($id, "ack:$id"), $client->{user}) // '') eq '0' } @alive
+    } keys %acked_by;
+}
+for (1 .. 100)    # a store that writes each to its disk may take a while
+{
+    settle(0.3);
+    last if !under_way();
+}
+is_deeply([ map { $_->metric('clairon_store_errors_total') } @relays ], [ 0, 0 ], 'the store never had to refuse');
+$_->kill9 for @relays;    # nothing moves any more
+
+sub may_see
+{
+    my ($message, $user) = @_;
+    my %of = (USER => $message->{known}, TEAM => $was_of{ $message->{team} }, CLUB => \%CLUB);
+    return $message->{kind} eq 'ALL' || $of{ $message->{kind} }{$user};
+}
+
+# What each client was shown is theirs.
+my (%received, @foreign, @beyond);
+for my $client (@clients)
+{
+    for my $note ($client->{socket}->notifications)
+    {
+        my $user    = $client->{user};
+        my $message = $message{ $note->{metadata}{id} };
+        $received{ $note->{metadata}{id} }{$user} ||= !$client->{killed};
+        push @foreign, "$note->{metadata}{id} $user" unless may_see($message, $user);
+        push @beyond, $note->{metadata}{id} if $note->{routing}{retry}{attempts} > $message->{limit};
+    }
+}
+is_deeply(\@foreign, [], 'nobody received what is not theirs');
+is_deeply(\@beyond, [], 'and nothing more often than its limit says');
+
+# The state of every pair, as the store has it.
+my %errors;
+for my $entry ($store->entries('clairon:errors'))
+{
+    push @{ $errors{ $entry->{id} }{$_} }, $entry for @{ JSON::decode_json($entry->{users}) };
+}
+my (@wrong, %seen);
+for my $id (sort keys %message)
+{
+    my $message = $message{$id};
+    my %state = @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) };
+    my %acked = map { /^acked \d+ \d+ \S+ (.*)$/ ? ($1 => 1) : () } @{ $store->execute('LRANGE', $store->of($id, "trail:$id"), 0, -1) };
+    my %done = @{ $store->execute('HGETALL', $store->of($id, "acked:$id")) };
+    $acked{$_} = 1 for keys %done, grep { $state{$_} > 0 } keys %state;
+    my %pairs = map { $_ => 1 } keys %state, keys %acked, keys %{ $errors{$id} // {} }, keys %{ $message->{known} };
+    for my $user (sort keys %pairs)
+    {
+        my @errors = @{ $errors{$id}{$user} // [] };
+        my @states = (($acked{$user} ? 'acked' : ()), (($state{$user} // 1) eq '0' ? 'pending' : ()), map { $_->{reason} } @errors);
+        my $is = join '+', @states;
+        $seen{$is}++;
+        my $acks = $acked_by{$id}{$user} // [];
+        push @wrong, "$id $user is " . ($is || 'nothing') if @states != 1;
+        push @wrong, "$id $user: waited for, but not of its audience"
+          unless $message->{known}{$user} || ($message->{open} && may_see($message, $user));
+        push @wrong, "$id $user: acked by nobody" if $acked{$user} && !@$acks;
+        push @wrong, "$id $user: acked, but pending" if $is eq 'pending' && grep { !$_->{gone} } @$acks;
+        push @wrong, "$id $user: expired without an end" if $is eq 'expired' && !$message->{ttl} && !$message->{open};
+        push @wrong, "$id $user: given up after $errors[0]{attempts} of $message->{limit}"
+          if $is eq 'exhausted' && $errors[0]{attempts} != $message->{limit};
+    }
+    next unless $message->{open};
+    for my $user (grep { $received{$id}{$_} && !$pairs{$_} } keys %{ $received{$id} })
+    {
+        push @wrong, "$id $user: was sent it, but is not waited for";
+    }
+}
+is_deeply(\@wrong, [], 'every pair is in one state, and in one that can be');
+note join ', ', map { "$seen{$_} $_" } sort keys %seen;
+cmp_ok(scalar(keys %seen), '>=', 2, 'several of which were met');
+
+# And the store's own books fit.
+my %pending = map { @{ $store->execute('HGETALL', $_) } } $store->keys('pending');
+is($store->pending, scalar(keys %pending), 'each waiting message has one pending entry');
+my @books;
+for my $id (keys %pending)
+{
+    my ($entry, $left) = split / /, $pending{$id};
+    my %state = @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) };
+    my @waiting = grep { $state{$_} eq '0' } keys %state;
+    push @books, "$id: $left left, " . @waiting . ' waiting' if $left != @waiting;
+    for my $user (@waiting)
+    {
+        push @books, "$id is not in the inbox of $user" unless defined $store->execute('ZSCORE', $store->of($id, "inbox:$user"), $id);
+    }
+    push @books, "$id: entry $entry is gone" unless @{ $store->execute('XRANGE', $store->of($id, 'stream'), $entry, $entry) };
+}
+for my $user (@USERS)
+{
+    for my $id (map { @{ $store->execute('ZRANGE', $_, 0, -1) } } $store->keys("inbox:$user"))
+    {
+        push @books, "the inbox of $user has $id" unless ($store->execute('HGET', $store->of($id, "ack:$id"), $user) // '') eq '0';
+    }
+}
+is_deeply(\@books, [], 'its books agree');
+
+done_testing();

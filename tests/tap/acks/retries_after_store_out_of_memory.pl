@@ -1,0 +1,36 @@
+# Users who come and go while the store takes nothing: are retries made for who is here, and for nobody else, once it does?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until of_mark);
+use Test::More;
+
+my $pg    = Clairon::Test::postgresql('main');
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.ping' => '1h',
+    'delivery.ack_timeout' => '300ms', 'delivery.backoff_base' => '50ms', 'delivery.backoff_cap' => '200ms' });
+
+sub notify { my ($user, $mark) = @_;
+    return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$user}', '{\"mark\": \"$mark\"}', ack_required => true, retry_limit => 1000)") }
+sub here { return sort map { @{ $store->execute('SMEMBERS', $_) } } grep { /:here:/ } @{ $store->execute('KEYS', $store->shared('here') . ':*') } }
+
+my ($stays, $goes) = map { $relay->client($_) } qw(stays goes);
+wait_until('they are known', sub { "@{[ here() ]}" eq 'goes stays' });
+my $mark = $relay->log_mark;
+$store->execute('CONFIG', 'SET', 'maxmemory', 1);
+my $comes = $relay->client('comes');
+$goes->close;
+$relay->wait_for_log(qr/could not store who is connected: .*OOM/, from => $mark);
+$store->execute('CONFIG', 'SET', 'maxmemory', 0);
+wait_until('what was refused is told again', sub { "@{[ here() ]}" eq 'comes stays' });
+pass('who is here is told once the store takes it');
+for my $client ($stays, $comes)
+{
+    my $id = notify($client == $stays ? 'stays' : 'comes', 'm');
+    $client->run_until('a retry', sub { of_mark($client, 'm') > 1 });
+    $client->ack($id);
+}
+wait_until('all is acked', sub { $store->pending == 0 });
+pass('and is shown retries');
+
+done_testing();

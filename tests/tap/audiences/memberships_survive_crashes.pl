@@ -1,0 +1,73 @@
+# While members come and go and everything dies: does each message wait for exactly who was of its audience when it was committed?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Test::More;
+
+my $ROWS  = 1500;
+my @USERS = map { "u$_" } 1 .. 6;
+my $SEED  = $ENV{CLAIRON_MEMBERS_SEED} // int(rand(1_000_000));
+srand $SEED;
+note "seed $SEED";
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, teams text[]);
+    CREATE TABLE wanted (id int PRIMARY KEY, users text);
+    INSERT INTO clairon.member VALUES ('TEAM', 'a', 'u1'), ('TEAM', 'a', 'u2'), ('TEAM', 'b', 'u2'), ('TEAM', 'b', 'u3');
+    SELECT clairon.watch('t', 'TEAM', 'teams', ack_required => true)});
+my $store = Clairon::Test::store(fsync => 'everysec');
+my $relay = Clairon::Test::relay($pg, $store);
+is_deeply([ sort @{ $store->execute('SMEMBERS', $store->shared('members:TEAM:b')) } ], [qw(u2 u3)], 'the first copy has those who were there');
+
+# Each row with those who are members of its teams at that moment; most come after a change, in its transaction or behind it.
+sub change
+{
+    my ($team, $user) = ((qw(a b))[ rand 2 ], $USERS[ rand @USERS ]);
+    my $dice = rand;
+    return "DELETE FROM clairon.member WHERE target = '$team' AND user_id = '$user';" if $dice < 0.45;
+    return "INSERT INTO clairon.member VALUES ('TEAM', '$team', '$user') ON CONFLICT DO NOTHING;" if $dice < 0.9;
+    return "UPDATE clairon.member SET target = CASE target WHEN 'a' THEN 'b' ELSE 'a' END WHERE user_id = '$user'"
+      . ' AND (SELECT count(*) FROM clairon.member m WHERE m.user_id = member.user_id) = 1;';
+}
+my $script = Clairon::Test::scratch() . '/rows.sql';
+my $text   = '';
+for my $id (1 .. $ROWS)
+{
+    my $teams = ('{a}', '{b}', '{a,b}')[ rand 3 ];
+    $text .= 'BEGIN; ' . (rand() < 0.7 ? change() : '') . (rand() < 0.1 ? 'SAVEPOINT s; ' . change() . ' ROLLBACK TO s; ' : '')
+      . " INSERT INTO t VALUES ($id, '$teams'); INSERT INTO wanted SELECT $id, string_agg(DISTINCT user_id, ' ' ORDER BY user_id)"
+      . " FROM clairon.member WHERE target = ANY ('$teams'); " . (rand() < 0.05 ? 'ROLLBACK' : 'COMMIT') . ";\n";
+}
+PostgreSQL::Test::Utils::append_to_file($script, $text);
+my $writer = Clairon::Test::writer($pg, $script);
+for my $part (1 .. 6)
+{
+    my $most = $part * $ROWS / 8;
+    wait_until("$most rows are stored", sub { (eval { $store->stored } // 0) >= $most });
+    if    ($part % 3 == 1) { $relay->kill9; $relay->start }
+    elsif ($part % 3 == 2) { $store->kill9; $store->start }
+    else                   { $pg->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) FROM pg_stat_replication') }
+}
+$writer->finish;
+$pg->stop('immediate');
+$pg->start;
+$relay->restart;
+my %wanted = map { my ($id, $users) = split /\|/, $_, -1; ($id => $users) } split /\n/, $pg->safe_psql('postgres', 'SELECT * FROM wanted');
+wait_until('all are stored', sub { $store->stored >= keys %wanted });
+
+my %found;
+for my $entry ($store->entries)
+{
+    my ($id) = $entry->{data} =~ /"after":\{"id":(\d+)/;
+    my %state = @{ $store->execute('HGETALL', $store->shared("ack:$entry->{id}")) };
+    $found{$id} = join ' ', sort keys %state;
+}
+cmp_ok(scalar(keys %found), '>', $ROWS / 2, 'most were committed');
+is_deeply(\%found, \%wanted, 'each waits for who was a member at its commit, and for nobody else');
+my %now = map { $_ => 1 } split /\n/, $pg->safe_psql('postgres', q{SELECT target || ' ' || user_id FROM clairon.member});
+my %kept = map { my $team = $_; map { ("$team $_" => 1) } @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$team")) } } qw(a b);
+is_deeply(\%kept, \%now, 'and in the end the store knows who is a member');
+
+done_testing();

@@ -1,0 +1,90 @@
+# Are targets hidden from receivers with delivery.hide_targets, on every way, whatever the payload looks like?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token);
+use Clairon::Test::EventStream;
+use Clairon::Test::RawSocket;
+use JSON ();
+use Test::More;
+
+my $pg    = Clairon::Test::postgresql('main');
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.hide_targets' => 'on', 'delivery.ack_timeout' => '200ms', 'delivery.backoff_base' => '50ms' });
+my $json  = JSON->new->utf8->canonical;
+my $look  = '"targets":["fake"]},"retry":{"ack_required":true}}}';
+# The text of the routing in strings, in keys, and as members of the payload.
+my $payload = { text => $look, $look => 1, routing => { audience => { type => 'X', targets => ['kept'] }, retry => { limit => 1 } }, targets => ['kept', $look] };
+my @targets = ('u1', 'secret1', "a\"]},\"retry\":{", '"targets":[');
+
+sub http
+{
+    my ($method, $path, %options) = @_;
+    return Clairon::Test::RawSocket->new($relay)->request($method, $path, ':body' => $options{body},
+        Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true));
+}
+sub publish
+{
+    my (%retry) = @_;
+    my $answer = http(POST => '/v1/notifications', body => { payload => $payload,
+        routing => { audience => { type => 'USER', targets => \@targets }, retry => \%retry } });
+    is($answer->{status}, 201, 'a notification is stored');
+    return $answer->{json}{id};
+}
+sub is_hidden
+{
+    my ($name, $note) = @_;
+    is_deeply($note->{routing}{audience}, { type => 'USER', targets => [] }, "$name: no target is shown");
+    is_deeply($note->{payload}, $payload, "$name: the payload is as it was");
+    return;
+}
+
+my $u1  = $relay->client('u1');
+my $pos = $u1->pos;
+my $sse = Clairon::Test::EventStream->open($relay, 'u1');
+$sse->wait_message('connected');
+my $id = publish();
+is_hidden('WebSocket', $u1->wait_for('msg')->{n});
+is($u1->{raw}[-1] =~ tr/\n//, 0, 'it is one line');
+is_hidden('SSE', $sse->next_notification);
+my $resumed = $relay->client('u1', pos => $pos);
+is_hidden('a resumed session', $resumed->wait_for('msg')->{n});
+my $poll = Clairon::Test::RawSocket->new($relay)->request(GET => "/v1/poll?wait=0&pos=$pos", Authorization => 'Bearer ' . token(sub => 'u1'));
+my ($line) = grep { /"t":"msg"/ } split /\n/, $poll->{body};
+is_hidden('a poll', $json->decode($line)->{n});
+is_deeply(http(GET => "/v1/notifications/$id")->{json}{notification}{routing}{audience}{targets}, \@targets, 'the timeline keeps them');
+
+# Retries, the inbox of a user who was away, and the error log.
+$id = publish(ack_required => JSON::true, limit => 1, backoff => 'FIXED');
+my $copy = $u1->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id && $_[0]{n}{routing}{retry}{attempts} == 1 });
+is_hidden('a retry', $copy->{n});
+is_hidden('an inbox', $relay->client('secret1')->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id })->{n});
+wait_until('it is exhausted', sub { $store->execute('XLEN', $store->shared('errors')) > 0 });
+my ($code, $out) = $relay->run('errors', 'list');
+like($out, qr/\Q$id\E/, 'it is in the error log');
+my $late = $relay->client('u1');
+($code) = $relay->run('errors', 'redrive', '--all');
+my $again = $late->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id });
+is_hidden('a redriven one', $again->{n});
+
+# As the decoder writes them: of a row, and of clairon.notify.
+$pg->safe_psql('postgres', 'CREATE TABLE t (id int PRIMARY KEY, v text, who text[])');
+$pg->safe_psql('postgres', q{SELECT clairon.watch('t', 'USER', 'who')});
+$pg->safe_psql('postgres', qq{INSERT INTO t VALUES (1, '$look', '{u1,secret1}')});
+my $row = $u1->wait_for(sub { ($_[0]{n}{metadata}{source} // '') eq 't' })->{n};
+is_deeply($row->{routing}{audience}, { type => 'USER', targets => [] }, 'of a row no target is shown');
+is($row->{payload}{after}{v}, $look, 'and its text is as it was');
+is_deeply($row->{payload}{after}{who}, [ 'u1', 'secret1' ], 'and its columns');
+$pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1,secret1}', '} . $json->encode($payload) =~ s/'/''/gr . q{', source => 'n')});
+is_hidden('clairon.notify', $u1->wait_for(sub { ($_[0]{n}{metadata}{source} // '') eq 'n' })->{n});
+$pg->safe_psql('postgres', q{SELECT clairon.notify('ALL', '{}', '{"a":1}', source => 'all')});
+is_deeply($u1->wait_for(sub { ($_[0]{n}{metadata}{source} // '') eq 'all' })->{n}{routing}{audience}, { type => 'ALL', targets => [] }, 'ALL has none anyway');
+
+# By default they are shown.
+$relay->configure('delivery.hide_targets' => undef);
+$relay->restart;
+my $open = $relay->client('u1');
+publish();
+is_deeply($open->wait_for('msg')->{n}{routing}{audience}{targets}, \@targets, 'by default receivers see all targets');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+done_testing();

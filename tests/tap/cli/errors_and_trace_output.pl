@@ -1,0 +1,203 @@
+# Does the error log show who never acked, send it anew, forget it; and does a trace tell a message's life? And nack.
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until of_mark);
+use IO::Socket::UNIX;
+use JSON ();
+use POSIX ();
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay($pg, $store, conf => {
+    'delivery.ack_timeout' => '200ms', 'delivery.backoff_base' => '50ms', 'delivery.backoff_cap' => '10m' });
+
+sub notify { my ($audience, $targets, $mark, $more) = @_;
+    return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{\"mark\": \"$mark\"}',"
+        . join(', ', ' ack_required => true', $more || ()) . ')') }
+
+sub clairon { return $relay->run(@_) }
+sub listed { my ($code, $out, $err) = clairon('errors', 'list', '--json', @_);
+    is($code, 0, "errors list @_") or diag $err;
+    return map { JSON::decode_json($_) } split /\n/, $out }
+
+my ($one, $two) = map { $relay->client($_) } qw(u1 u2);
+my $first = notify('USER', 'u1,u2', 'first', 'retry_limit => 1');
+$_->run_until('two showings', sub { of_mark($one, 'first') == 2 && of_mark($two, 'first') == 2 }) for $one, $two;
+my $second = notify('USER', 'u2', 'second', "retry_limit => 100, ttl => '1 hour'");
+wait_until('the first is given up', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
+$store->execute('ZADD', $store->of($second, 'due'), 1, "$second:");
+wait_until('the second has ended', sub { $store->execute('XLEN', 'clairon:errors') == 2 });
+
+# List and its filters.
+my @all = listed();
+is_deeply([ map { [ @$_{qw(id reason)} ] } @all ], [ [ $first, 'exhausted' ], [ $second, 'expired' ] ],
+    'all that is in the log, oldest first');
+is_deeply([ sort @{ $all[0]{users} } ], [ 'u1', 'u2' ], 'with who is missing');
+is($all[0]{attempts}, 1, 'with the attempts');
+is($all[0]{notification}{payload}{mark}, 'first', 'and the notification');
+like($all[0]{at}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, 'and when');
+is_deeply([ map { $_->{id} } listed('--reason', 'expired') ], [$second], 'by reason');
+is_deeply([ map { $_->{id} } listed('--user', 'u1') ], [$first], 'by user');
+is_deeply([ map { $_->{id} } listed('--id', $second) ], [$second], 'by id');
+is_deeply([ map { $_->{id} } listed('--limit=1') ], [$first], 'so many');
+is(scalar(listed('--since', $_)), 2, "of the last $_") for '1h', '99999999d';
+my ($code, $out) = clairon('errors', 'list');
+like($out, qr/^\S+Z +$first +exhausted +1 +u\d, u\d$/m, 'as a table too');
+
+# Redrive: the users of the entry get it anew.
+($code, $out) = clairon('errors', 'redrive', '--id', $first);
+is($out, "redrove 1 entry for 2 users\n", 'redriven');
+my ($one_had, $two_had) = (2, 2);
+$_->run_until('it again', sub { of_mark($one, 'first') > 2 && of_mark($two, 'first') > 2 }) for $one, $two;
+is((of_mark($one, 'first'))[2]{routing}{retry}{attempts}, 0, 'from attempt 0');
+is((of_mark($one, 'first'))[2]{metadata}{id}, $first, 'under its id');
+$_->ack($first) for $one, $two;
+wait_until('both acked', sub { !$store->execute('HEXISTS', $store->of($first, 'pending'), $first) });
+is(scalar(listed()), 1, 'and the entry is gone');
+my $had = (of_mark($two, 'second'))[0]{metadata}{expiration};
+($code, $out) = clairon('errors', 'redrive', '--all');
+$two->run_until('the second again', sub { (of_mark($two, 'second'))[-1]{metadata}{expiration} gt $had });
+pass('with its lifetime renewed');
+$two->ack($second);
+wait_until('acked', sub { !$store->execute('HEXISTS', $store->of($second, 'pending'), $second) });
+
+# For one user of two, while the other is still waited for; and not for whom has acked meanwhile.
+my $third = notify('USER', 'u1,away', 'third', 'retry_limit => 0');
+wait_until('one is given up', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
+clairon('errors', 'redrive', '--user', 'u1');
+is_deeply({ @{ $store->execute('HGETALL', $store->of($third, "ack:$third")) } }, { u1 => 0, away => 0 }, 'both are waited for');
+$one->run_until('the third again', sub { of_mark($one, 'third') == 2 });
+$one->ack($third);
+my $away = $relay->client('away');
+$away->run_until('the third', sub { of_mark($away, 'third') });
+$away->ack($third);
+wait_until('done', sub { !$store->execute('HEXISTS', $store->of($third, 'pending'), $third) });
+is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'without a trace');
+
+# To who is away: among what waits for him it comes where it was.
+my $late = $relay->client('late');
+my $old  = notify('USER', 'late', 'old', 'retry_limit => 0');
+$late->run_until('it is shown', sub { of_mark($late, 'old') });
+wait_until('it is given up', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
+$late->close;
+my $new = notify('USER', 'late', 'new', 'retry_limit => 0');
+wait_until('the next is stored', sub { $store->pending == 1 });
+clairon('errors', 'redrive', '--all');
+$late = $relay->client('late');
+$late->run_until('both', sub { of_mark($late, 'old') && of_mark($late, 'new') });
+is(($late->notifications)[0]{metadata}{id}, $old, 'what was committed first comes first');
+$late->ack($old, $new);
+wait_until('nobody waits', sub { $store->pending == 0 });
+clairon('errors', 'drop', '--all'); # of a slow machine
+
+# Drop.
+my $fourth = notify('USER', 'u1', 'fourth', 'retry_limit => 0');
+wait_until('it is given up', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
+($code, $out, my $err) = clairon('errors', 'drop');
+is($code, 2, 'drop wants to be told which');
+like($err, qr/--all/, 'and says so');
+($code, $out) = clairon('errors', 'drop', $fourth);
+is($out, "dropped 1 entry\n", 'dropped');
+is(scalar(listed()), 0, 'and gone');
+is((clairon('errors', 'dance'))[0], 2, 'an unknown verb is refused');
+is((clairon('errors', 'list', '--limit', 'x'))[0], 2, 'a bad limit too');
+like((clairon('errors', 'drop', '--reason', 'exausted'))[2], qr/exhausted, expired, rejected or undecodable/, 'a reason that is none is told');
+like((clairon('errors', 'drop', '--since', '-1h'))[2], qr/--since must be/, 'and a time that is to come');
+like((clairon('errors', 'drop', 'x'))[2], qr/a UUID/, 'an id that is none too');
+
+# A store that goes away amid the answer is told of, and does not end the command without a word.
+my $path   = Clairon::Test::scratch() . '/fake';
+my $listen = IO::Socket::UNIX->new(Local => $path, Listen => 1) or die "could not listen: $!";
+my $faker  = fork // die "could not fork: $!";
+if ($faker == 0)
+{
+    my $link = $listen->accept;
+    while (sysread $link, my $words, 4096)
+    {
+        $link->shutdown(0) if $words =~ /XREVRANGE/;    # what is asked next meets nobody
+        syswrite $link, $words =~ /SELECT/ ? "+OK\r\n" : $words =~ /XREVRANGE/ ? "*0\r\n" : "\$-1\r\n";
+    }
+    POSIX::_exit(0);
+}
+($code, undef, $err) = do {
+    local $SIG{PIPE} = 'DEFAULT';    # as of a shell; Mojolicious ignores it
+    clairon('errors', 'list', "--store.url=unix://$path") };
+is($code, 1, 'a store that goes away amid the answer');
+like($err, qr/^clairon errors: the store does not answer: /, 'is told of');
+waitpid $faker, 0;
+
+# A value that its type cannot print: the message goes its way, and the log says so.
+$pg->safe_psql('postgres', q{
+    SET client_min_messages = error;
+    CREATE TYPE odd;
+    CREATE FUNCTION odd_in(cstring) RETURNS odd IMMUTABLE STRICT LANGUAGE internal AS 'oidin';
+    CREATE FUNCTION odd_out(odd) RETURNS cstring IMMUTABLE STRICT LANGUAGE internal AS 'enum_out';
+    CREATE TYPE odd (input = odd_in, output = odd_out, like = oid);
+    CREATE TABLE strange (id int PRIMARY KEY, owner text, o odd);
+    SELECT clairon.watch('strange', 'USER', 'owner');
+    INSERT INTO strange VALUES (1, 'u1', '1')});
+$one->run_until('the strange row', sub { grep { $_->{metadata}{source} eq 'strange' } $one->notifications });
+my ($strange) = listed('--reason', 'undecodable');
+is_deeply([ $strange->{users}, $strange->{notification}{payload}{undecodable} ], [ [], ['o'] ],
+    'what could not be decoded is logged, and sent');
+($code, $out) = clairon('errors', 'redrive', '--all');
+like($out, qr/^left 1 entry/m, 'and cannot be redriven, as nobody waits for it');
+clairon('errors', 'drop', '--reason', 'undecodable');
+
+# Trace.
+($code, $out) = clairon('trace', '--json', $first);
+my $trace = JSON::decode_json($out);
+is($trace->{notification}{payload}{mark}, 'first', 'a trace has the notification');
+my @events = map { join ' ', $_->{stage}, $_->{user} // (), $_->{attempt} // () } @{ $trace->{events} };
+is_deeply([ @events[ 0, 1 ] ], [ 'committed', 'stored' ], 'from its commit on');
+my %count;
+$count{$_}++ for map { s/ .*//r } @events;
+# A slow machine retries before the acknowledgement: one more each.
+my $more = $count{retried} - 4;
+is_deeply(\%count, { committed => 1, stored => 1, sent => 6 + $more, retried => 4 + $more, errored => 2, acked => 2 },
+    'with all that happened, per user') or diag join ', ', @events;
+is(scalar(grep { ($_->{reason} // '') eq 'exhausted' } @{ $trace->{events} }), 2, 'and why it was given up');
+is(join(' ', map { $_->{at} } @{ $trace->{events} }),
+    join(' ', sort map { $_->{at} } @{ $trace->{events} }), 'in the order of time');
+($code, $out) = clairon('trace', uc $first);
+like($out, qr/^\S+Z +acked +attempt 0  user u2$/m, 'as a table too');
+my $plain = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{"mark": "plain"}')});
+$one->run_until('it', sub { of_mark($one, 'plain') });
+($code, $out) = clairon('trace', '--json', $plain);
+is_deeply([ map { $_->{stage} } @{ JSON::decode_json($out)->{events} } ], [ 'committed', 'stored' ],
+    'also of what needs no ack');
+is((clairon('trace', '01890000-0000-7000-8000-000000000000'))[0], 1, 'an id that nobody knows');
+is((clairon('trace', 'x'))[0], 2, 'and none at all');
+
+# Nack: later, and not before the backoff.
+my $nacked = notify('USER', 'u1', 'nacked', '');
+$one->run_until('it', sub { of_mark($one, 'nacked') });
+sub wait_s { my ($s, $us) = @{ $store->execute('TIME') };
+    return (($store->execute('ZSCORE', $store->of($nacked, 'due'), "$nacked:u1") // 0) - $s * 1000 - $us / 1000) / 1000 }
+$one->send({ t => 'nack', ids => [$nacked], delay => 300_000 });
+wait_until('it is put off', sub { wait_s() > 290 });
+cmp_ok(wait_s(), '<=', 300.001, 'a nack puts a retry off');
+$one->send({ t => 'nack', ids => [$nacked], delay => 3_600_000 });
+wait_until('it is put off further', sub { wait_s() > 590 });
+cmp_ok(wait_s(), '<=', 600.001, 'by no more than the cap');
+$one->send({ t => 'nack', ids => [$nacked], delay => 10 });
+wait_until('it is taken', sub { $relay->metric('clairon_nacks_total') >= 3 });
+cmp_ok(wait_s(), '>', 250, 'and a shorter one after it does not undo that');
+my $soon = notify('USER', 'u1', 'soon', '');
+$one->run_until('another', sub { of_mark($one, 'soon') });
+my $showings = of_mark($one, 'soon');
+$one->send({ t => 'nack', ids => [$soon], delay => 0 });
+$one->run_until('it comes again', sub { of_mark($one, 'soon') > $showings });
+pass('without a delay it comes after the backoff');
+$one->ack($nacked);
+wait_until('acked', sub { !$store->execute('HEXISTS', $store->of($nacked, 'pending'), $nacked) });
+$one->send({ t => 'nack', ids => [$nacked], delay => 0 });
+notify('USER', 'u1', 'last', '');
+$one->run_until('the last', sub { of_mark($one, 'last') });
+is($store->execute('ZSCORE', $store->of($nacked, 'due'), "$nacked:u1"), undef, 'a nack after the ack changes nothing');
+cmp_ok($relay->metric('clairon_nacks_total'), '>=', 4, 'nacks are counted');
+is($relay->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');
+
+done_testing();

@@ -1,0 +1,119 @@
+# A network that is slow, cut, or gone without a word, on either side of the relay: is it noticed, and nothing lost?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until wait_confirmed);
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main', conf => "wal_sender_timeout = 2s\n");
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, owner text, body text);
+    SELECT clairon.watch('t', 'USER', 'owner')});
+my $store    = Clairon::Test::store();
+my $to_store = Clairon::Test::proxy($store->{socket});
+my $to_pg    = Clairon::Test::proxy($pg->host . '/.s.PGSQL.' . $pg->port);
+# The client answers no ping while the test waits for something else.
+my $relay    = Clairon::Test::relay($pg, $store, conf => {
+    'gate.ping'     => '1h',
+    'store.url'     => 'redis://localhost:' . $to_store->port,    # a name is looked up each time
+    'feed.conninfo' => 'host=localhost dbname=postgres user=relay port=' . $to_pg->port });
+my $client = $relay->client('u1');
+my $rows   = 0;
+my @mine;    # of these those for our client
+
+sub sql { return $pg->safe_psql('postgres', $_[0]) }
+
+sub insert
+{
+    my ($count, $owner, $bytes) = @_;
+    sql(sprintf q{INSERT INTO t SELECT i, '%s', repeat('x', %d) FROM generate_series(%d, %d) i},
+        $owner // 'u1', $bytes // 10, $rows + 1, $rows + $count);
+    push @mine, $rows + 1 .. $rows + $count unless $owner;
+    $rows += $count;
+    return;
+}
+
+# All that was written is there once, in order, in the store and at the client, who stayed.
+sub whole
+{
+    my ($name) = @_;
+    $client->wait_row($rows);
+    my @stored;
+    for my $stream ($store->keys('stream'))
+    {
+        my @here = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 0 } $store->entries($stream);
+        push @stored, @here unless grep { $here[$_] < $here[ $_ - 1 ] } 1 .. $#here;
+    }
+    is_deeply([ sort { $a <=> $b } @stored ], [ 1 .. $rows ], "$name: each row is stored once, in order");
+    is_deeply([ map { $_->{payload}{after}{id} } $client->notifications ], \@mine,
+        "$name: and shown once, to a client that stayed");
+    return;
+}
+
+sub walsenders { return sql('SELECT count(*) FROM pg_stat_replication') }
+
+sub timeouts
+{
+    open my $file, '<', $pg->logfile or die $!;
+    return scalar grep { /replication timeout/ } <$file>;
+}
+
+insert(10);
+whole('at first');
+
+# Nothing to say, for longer than wal_sender_timeout: both sides hear of each other all the same.
+my $start = sql('SELECT clock_timestamp()');
+wait_until('a quiet while is over', sub {
+    sql("SELECT reply_time > '$start'::timestamptz + interval '5 s' FROM pg_stat_replication") eq 't' });
+is($relay->metric('clairon_feed_reconnects_total'), 0, 'a quiet while: the connection stays');
+is(timeouts(), 0, 'a quiet while: wal_sender_timeout, of 2 s, did not hit');
+
+# A store that is late: what is under way is bounded, and TCP holds PostgreSQL back, but not in silence.
+my $before = $relay->metric('clairon_feed_bytes_total');
+$to_store->freeze;
+insert(4000, 'u2', 10_000);
+wait_until('PostgreSQL is held back', sub {
+    sql('SELECT wait_event FROM pg_stat_activity JOIN pg_stat_replication USING (pid)') eq 'WalSenderWriteData' });
+my $heard = sql('SELECT clock_timestamp()');
+wait_until('the relay speaks for longer than wal_sender_timeout', sub {
+    sql("SELECT reply_time > '$heard'::timestamptz + interval '3 s' FROM pg_stat_replication") eq 't' });
+cmp_ok($relay->metric('clairon_feed_bytes_total') - $before, '<', 20_000_000, 'a late store: 40 MB are not taken in');
+$to_store->thaw;
+$to_store->delay(0.1);
+insert(10);
+whole('a late store, and a slow one');
+$to_store->delay(0);
+is(timeouts(), 0, 'a late store: wal_sender_timeout, of 2 s, did not hit');
+
+# Cut, while much is under way.
+insert(2000);
+$to_store->cut;
+$to_pg->cut;
+insert(100);
+whole('cut on both sides');
+
+# The store is gone without a word: half-open connections, and no new ones.
+my $mark = $relay->log_mark;
+$to_store->freeze;
+insert(500);
+my $end = sql('SELECT pg_current_wal_lsn()');
+$relay->wait_for_log(qr/who=store(?:-\d)? level.*no answer in time/, from => $mark);
+is(walsenders(), 0, 'no store: the slot is left to whoever has one');
+is(sql("SELECT confirmed_flush_lsn < '$end' FROM pg_replication_slots"), 't', 'no store: nothing is confirmed');
+is(timeouts(), 0, 'no store: wal_sender_timeout did not hit');
+$to_store->thaw;
+whole('no store');
+
+# PostgreSQL is gone without a word: it gives the relay up, and the relay it.
+$mark = $relay->log_mark;
+$to_pg->freeze;
+insert(500);
+$relay->wait_for_log(qr/PostgreSQL was silent for 2 s/, from => $mark);
+wait_until('PostgreSQL gave the relay up too', sub { walsenders() == 0 });
+$to_pg->thaw;
+whole('no PostgreSQL');
+wait_confirmed($pg);
+pass('and in the end all is confirmed');
+is($client->gaps, '', 'never a gap');
+
+done_testing();

@@ -1,0 +1,108 @@
+# Another database on the prefix of a store: do relay and doctor refuse it, by the names of both, until it is taken over on request?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Clairon::Test::Doctor qw(wrong);
+use Test::More;
+
+my $pg    = Clairon::Test::postgresql('main', conf => "max_slot_wal_keep_size = 1GB\n");
+my $store = Clairon::Test::store();
+$pg->safe_psql('postgres', 'CREATE DATABASE other; CREATE DATABASE third');
+$pg->safe_psql('other', 'CREATE EXTENSION clairon');
+for my $database (qw(postgres other))
+{
+    $pg->safe_psql($database, q{CREATE TABLE t (id int PRIMARY KEY); SELECT clairon.watch('t', 'ROLE', '=admin')});
+}
+$pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('ROLE', 'admin', 'ours')});
+$pg->safe_psql('other',    q{INSERT INTO clairon.member VALUES ('ROLE', 'admin', 'theirs')});
+
+my $shards = $store->shards;
+sub meta { return $store->execute('HGET', $store->key('meta'), $_[0]) }
+sub progress { return $store->key("progress:$_[0]") }
+sub leads_to
+{
+    my ($relay, $database, $slot) = @_;
+    $relay->configure('feed.conninfo' => $pg->connstr($database) . ' user=relay', 'feed.slot' => $slot);
+    return;
+}
+sub refused
+{
+    my ($relay, $what) = @_;
+    my $mark = $relay->log_mark;
+    $relay->start;
+    is($relay->wait_end >> 8, 3, "$what: the relay exits");
+    my $log = $relay->log_text($mark);
+    like($log, qr/level=error .*OTHERDATABASE \S+progress:clairon belongs to database \S*"postgres\S*" \(oid \d+\), this is database \S*"other\S*" \(oid \d+\)/,
+        "$what: by the names of both");
+    like($log, qr/DEL that key/, "$what: with the way to take it over");
+    return;
+}
+
+my $relay  = Clairon::Test::relay($pg, $store, conf => { 'gate.max_connections' => 100 });
+my $client = $relay->client('ours');
+$pg->safe_psql('postgres', 'INSERT INTO t VALUES (1)');
+$client->wait_row(1);
+my $before = () = $store->entries;
+
+# The other database has a slot of its own, as no two databases share one.
+my $second = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.max_connections' => 100 });
+$second->stop;
+$second->configure('relay.roles' => 'feed,gate');
+leads_to($second, 'other', 'other');
+refused($second, 'another database of the cluster');
+is(scalar(() = $store->entries), $before, 'nothing is stored');
+is($store->execute('EXISTS', progress('other')), 0, 'no progress of it either');
+is($pg->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'other'}), 0, 'no slot is left behind');
+is_deeply($store->execute('SMEMBERS', $store->key('members:ROLE:admin')), ['ours'], 'who belongs to a group is as it was');
+$pg->safe_psql('postgres', 'INSERT INTO t VALUES (2)');
+$client->wait_row(2);
+pass('the first one goes on');
+
+chmod 0600, $second->{file};
+$Clairon::Test::Doctor::relay = $second;
+my $row = wrong()->{'store: database'};
+like($row->{detail}, qr/belongs to database "postgres" \(oid \d+\) of cluster \d+, \[feed\] conninfo leads to database "other"/, 'the doctor names both');
+like($row->{hint}, qr/another \[store\] prefix.*DEL that key/, 'and both ways out');
+$Clairon::Test::Doctor::relay = $relay;
+is(wrong()->{'store: database'}, undef, 'it is content with the one that the store serves');
+
+# Several workers: none goes on without its feed.
+$second->configure('gate.workers' => 2);
+refused($second, 'with workers');
+$second->configure('gate.workers' => undef);
+
+# The same database under another name is the same.
+$relay->stop;
+$pg->safe_psql('other', 'ALTER DATABASE postgres RENAME TO renamed');
+leads_to($relay, 'renamed', 'clairon');
+$relay->start;
+$relay->wait_ready;
+pass('a renamed database is no other');
+$relay->stop;
+$pg->safe_psql('other', 'ALTER DATABASE renamed RENAME TO postgres');
+leads_to($relay, 'postgres', 'clairon');
+$relay->restart;
+
+# What today's stores lack is adopted.
+$relay->stop;
+$store->execute('HDEL', progress('clairon'), 'database', 'database_name');
+$store->execute('HDEL', $store->key('meta'), 'progress') if $shards == 1;
+$relay->start;
+$relay->wait_ready;
+is($store->execute('HGET', progress('clairon'), 'database_name'), 'postgres', 'a store that knows the cluster alone learns the database');
+refused($second, 'then another one');
+
+# Taken over on request: nothing of the old one is left.
+$relay->stop;
+$store->execute('DEL', $store->keys('progress:clairon'));
+$second->start;
+$second->wait_ready;
+my $theirs = $second->client('theirs', pos => $client->pos);
+is($theirs->wait_for('gap')->{why}, 'epoch', 'once the old progress is gone, clients are told of the gap');
+is_deeply($store->execute('SMEMBERS', $store->key('members:ROLE:admin')), ['theirs'], 'memberships are those of the new database');
+$pg->safe_psql('other', 'INSERT INTO t VALUES (7)');
+$theirs->wait_row(7);
+pass('its notifications arrive');
+
+done_testing();

@@ -1,0 +1,127 @@
+# Does a row written in PostgreSQL reach those whom it is for, and nobody else, and does their ack come home?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until wait_confirmed);
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE assignments (id int PRIMARY KEY, student_id text, title text);
+    CREATE TABLE notices (id int PRIMARY KEY, structure text, body text);
+    INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u2');
+    SELECT clairon.watch('assignments', 'USER', 'student_id');
+    SELECT clairon.watch('notices', 'STRUCTURE', 'structure', type => 'SYSTEM', priority => 'HIGH',
+        ack_required => true)});
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay($pg, $store);
+
+my $one = $relay->client('u1');
+my $two = $relay->client('u2');
+my $hello = $one->wait_for('connected');
+is($hello->{user}, 'u1', 'the relay says whose connection it is');
+ok(defined $hello->{pos}, 'and gives a position before any message');
+
+# An insert, an update, a delete.
+$pg->safe_psql('postgres', q{INSERT INTO assignments VALUES (1, 'u1', E'a "quoted"\ntitle \u20ac')});
+$pg->safe_psql('postgres', q{UPDATE assignments SET title = 'second' WHERE id = 1});
+$pg->safe_psql('postgres', q{DELETE FROM assignments WHERE id = 1});
+$pg->safe_psql('postgres', q{BEGIN; INSERT INTO assignments VALUES (2, 'u1', 'never'); ROLLBACK;
+    INSERT INTO assignments VALUES (3, 'u2', 'for two')});
+my @notifications = $one->wait_notifications(2);
+$two->wait_notifications(1);
+my @one = grep { $_->{metadata}{source} eq 'assignments' } $one->notifications;
+is_deeply([ map { $_->{metadata}{operation} } @one[ 0, 1 ] ], [ 'create', 'update' ],
+    'changes arrive in their order');
+is($one[0]{payload}{after}{title}, "a \"quoted\"\ntitle \x{20ac}", 'with their values');
+is($one[0]{metadata}{topic}, 'postgres.assignments', 'under their topic');
+is($two->wait_for('msg')->{n}{payload}{after}{title}, 'for two', 'each user gets their own');
+is(scalar(grep { $_->{payload}{after} && $_->{payload}{after}{title} =~ /never|two/ } $one->notifications),
+    0, 'and nobody what is rolled back or for another');
+
+# A delete by the old row's target: needs the target column in the old row.
+$pg->safe_psql('postgres', q{ALTER TABLE assignments REPLICA IDENTITY FULL;
+    INSERT INTO assignments VALUES (4, 'u1', 'gone soon'); DELETE FROM assignments WHERE id = 4});
+my $delete = $one->wait_for(
+    sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{operation} eq 'delete' });
+is($delete->{n}{payload}{before}{title}, 'gone soon', 'a delete goes to whom the row was for');
+
+# A group, members of before the slot and of after it, and an ack per user.
+my $three = $relay->client('u3');
+$pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u3')});
+$pg->safe_psql('postgres', q{INSERT INTO notices VALUES (1, 's1', 'to acknowledge')});
+my ($for_two) = grep { $_->{metadata}{source} eq 'notices' } $two->wait_notifications(2);
+my ($for_three) = $three->wait_notifications(1);
+is($for_three->{metadata}{id}, $for_two->{metadata}{id}, 'one message for all members');
+is($for_three->{metadata}{type}, 'SYSTEM', 'of the rule\'s type');
+my $id = $for_two->{metadata}{id};
+is($store->pending, 1, 'it is pending');
+is_deeply({ @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) } }, { u2 => 0, u3 => 0 },
+    'for each member');
+my $other = $relay->client('u2');
+is($other->wait_for('msg')->{n}{metadata}{id}, $id, 'another session of a member is shown it too');
+$two->ack($id);
+is_deeply($other->wait_for('acked')->{ids}, [$id], 'and told of the ack');
+wait_until('the ack is stored', sub { $store->execute('HGET', $store->of($id, "ack:$id"), 'u2') > 1 });
+is($store->pending, 1, 'one ack of two leaves it pending');
+$two->ack($id);
+$one->ack($id);
+$three->ack(uc $id);
+wait_until('the message is done', sub { $store->pending == 0 });
+is($store->execute('EXISTS', $store->of($id, "ack:$id")), 0, 'the last ack ends it');
+is($store->execute('EXISTS', map { $store->keys("inbox:$_") } qw(u2 u3)), 0, 'without a trace');
+
+# Who leaves the group is out of it, at once.
+$pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'u3'});
+$pg->safe_psql('postgres', q{INSERT INTO notices VALUES (2, 's1', 'for the rest')});
+$two->wait_notifications(3);
+$pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u3}', '{"mark": 1}')});
+$three->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{mark} });
+is(scalar(grep { ($_->{payload}{after}{id} // 0) == 2 } $three->notifications), 0,
+    'who left an audience gets nothing more of it');
+my ($rest) = grep { ($_->{payload}{after}{id} // 0) == 2 } $two->notifications;
+$two->ack($rest->{metadata}{id});
+wait_until('that one is done too', sub { $store->pending == 0 });
+
+# A token's groups count as well; USER and ALL are not a token's to give.
+my $forger = $relay->client('u9', groups => { USER => ['u1'] });
+is($forger->wait_closed, 4001, 'a token cannot make its user another one');
+my $guest = $relay->client('u9', groups => { STRUCTURE => ['s1'] });
+$pg->safe_psql('postgres', q{INSERT INTO notices VALUES (3, 's1', 'token group')});
+is($guest->wait_for('msg')->{n}{payload}{after}{id}, 3, 'a group of the token is an audience');
+$pg->safe_psql('postgres', q{INSERT INTO assignments VALUES (5, 'u1', 'private')});
+$pg->safe_psql('postgres', q{SELECT clairon.notify('ALL', '{}', '{"everyone": true}')});
+$guest->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{everyone} });
+is(scalar(grep { $_->{routing}{audience}{type} eq 'USER' } $guest->notifications), 0,
+    'and what is for one user goes to nobody else');
+$one->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{everyone} });
+
+# notify and its idempotency key.
+my $notify = q{SELECT clairon.notify('USER', '{u1}', '{"n": 1}', idempotency_key => 'k1')};
+my $first = $pg->safe_psql('postgres', $notify);
+is($pg->safe_psql('postgres', $notify), $first, 'a repeated key gives the first id');
+$pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{"n": 2}')});
+$one->wait_for(sub { $_[0]{t} eq 'msg' && ($_[0]{n}{payload}{n} // 0) == 2 });
+is(scalar(grep { ($_->{payload}{n} // 0) == 1 } $one->notifications), 1, 'and sends nothing again');
+
+# Away and back.
+my $pos = $one->pos;
+$one->close;
+$pg->safe_psql('postgres',
+    q{INSERT INTO assignments SELECT i, 'u1', 'away ' || i FROM generate_series(100, 1099) i});
+my $back = $relay->client('u1', pos => $pos);
+ok($back->wait_for('connected')->{resumed}, 'who comes back with a position is resumed');
+my @missed = $back->wait_notifications(1000);
+is_deeply([ map { $_->{payload}{after}{id} } @missed ], [ 100 .. 1099 ],
+    'and gets what was missed, in order, once');
+my $lost = $relay->client('u1', pos => 'nonsense');
+ok(!$lost->wait_for('connected')->{resumed}, 'a position that means nothing is not resumed');
+is($lost->wait_for('gap')->{why}, 'epoch', 'and the gap is announced');
+
+# What was confirmed is no longer held.
+wait_confirmed($pg);
+pass('the slot follows');
+is($relay->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
+done_testing();

@@ -1,0 +1,58 @@
+# Does each of many sockets get a large burst whole and in order, also one that takes it by and by?
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Clairon::Test::RawSocket qw(TEXT);
+use Digest::MD5 qw(md5_hex);
+use JSON ();
+use Socket qw(SOL_SOCKET SO_RCVBUF);
+use Test::More;
+
+my ($clients, $bursts, $rows) = (24, 30, 16);
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres',
+    "CREATE TABLE news (id int PRIMARY KEY, body text); SELECT clairon.watch('news', 'ALL')");
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.ping' => '10m', 'gate.slow_bytes' => '100MB' });
+
+# With a window that does not grow: unread, it takes some bursts, and one in part.
+sub reader
+{
+    my ($number) = @_;
+    my $raw = Clairon::Test::RawSocket->open($relay);
+    setsockopt $raw->{link}, SOL_SOCKET, SO_RCVBUF, 65536 or die "setsockopt: $!\n";
+    $raw->send_json({ t => 'connect', r => 1, token => Clairon::Test::token(sub => "u$number") });
+    $raw->wait_message('connected');
+    return $raw;
+}
+
+# A row's body, as PostgreSQL is told to make it.
+sub body { my ($id) = @_; return md5_hex($id) x 300 }
+
+# The next lines of a socket, each in a frame.
+sub lines
+{
+    my ($raw, $count) = @_;
+    my @frames = map { $raw->next_frame // die "the relay hung up\n" } 1 .. $count;
+    die "a frame that is no text\n" if grep { $_->{opcode} != TEXT } @frames;
+    return map { $_->{payload} } @frames;
+}
+
+my @readers = map { reader($_) } 1 .. $clients;
+my $ids = 0;
+for my $burst (1 .. $bursts)
+{
+    $pg->safe_psql('postgres', "INSERT INTO news SELECT $ids + i, repeat(md5(($ids + i)::text), 300) FROM generate_series(1, $rows) i");
+    $ids += $rows;
+    wait_until('the relay has it', sub { $relay->metric('clairon_hub_notifications_total') == $ids });
+}
+cmp_ok($relay->metric('clairon_hub_delivered_total'), '<', $ids * $clients, 'more than the sockets take');
+my @first = lines($readers[0], $ids);
+my @after = map { JSON::decode_json($_)->{n}{payload}{after} } @first;
+is_deeply([ map { $_->{id} } @after ], [ 1 .. $ids ], 'all rows, in order');
+is_deeply([ grep { $_->{body} ne body($_->{id}) } @after ], [], 'as they were written');
+my $whole = join "\n", @first;
+is_deeply([ grep { $whole ne join "\n", lines($readers[$_], $ids) } 1 .. $#readers ], [], 'and everyone got the same');
+is($relay->metric('clairon_hub_delivered_total'), $ids * $clients, 'each once');
+done_testing();

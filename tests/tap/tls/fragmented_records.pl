@@ -1,0 +1,86 @@
+# Does the gate speak TLS, in whatever pieces the records come?
+use strict;
+use warnings;
+
+use Clairon::Test;
+use Clairon::Test::SecureSocket;
+use Mojo::UserAgent;
+use Test::More;
+
+eval { require IO::Socket::SSL; 1 } or plan skip_all => 'IO::Socket::SSL is not installed';
+
+my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0,
+    conf => { 'gate.tls_cert' => $cert, 'gate.tls_key' => $key });
+$relay->wait_for_log(qr/listening/);
+# It is good for two days.
+$relay->wait_for_log(qr/who=gate level=warn .*cert\.pem expires in [12] days/);
+
+sub user
+{
+    my ($name) = @_;
+    my $raw = Clairon::Test::SecureSocket->user($relay, $name, $cert);
+    is($raw->{response}{status}, 101, "$name: is connected over TLS");
+    return $raw;
+}
+
+my $raw = user('u1');
+$raw->send_json({ t => 'ping' });
+is($raw->next_message->{t}, 'pong', 'lines go both ways');
+my $ping = '{"t":"ping"' . ' ' x 60_000 . '}';
+$raw->text($ping);
+is($raw->next_message->{t}, 'pong', 'a line of many records');
+$raw->send_json({ t => 'ping' }) for 1 .. 20;
+is(scalar(grep { $raw->next_message->{t} eq 'pong' } 1 .. 20), 20, 'many lines in many records');
+my $other = user('u2');
+$other->frame(8, pack 'n', 1000);
+is($other->read_to_end->{code}, 1000, 'a close is answered');
+my $bare = user('u3');
+$bare->frame(1, '{"t":"ping"}', masked => 0);
+is($bare->read_to_end->{code}, 1002, 'what is not masked is refused');
+
+my $poll = Clairon::Test::SecureSocket->new($relay, $cert);
+is($poll->request(GET => '/v1/poll?wait=0', Authorization => 'Bearer ' . Clairon::Test::token(sub => 'u4'))->{status}, 204, 'a poll over TLS');
+
+my $plain = Clairon::Test::RawSocket->new($relay);
+isnt($plain->request(GET => '/healthz')->{status}, 200, 'who speaks no TLS is not served');
+$raw->send_json({ t => 'ping' });
+is($raw->next_message->{t}, 'pong', 'and nobody noticed');
+# Another certificate under the running relay.
+sub fingerprint
+{
+    my $link = Clairon::Test::RawSocket->new($relay)->{link};
+    $link->blocking(1);
+    return IO::Socket::SSL->start_SSL($link, SSL_verify_mode => 0) ? $link->get_fingerprint : 'no TLS';
+}
+
+my $first = fingerprint();
+Clairon::Test::SecureSocket::certificate();
+is(fingerprint(), $first, 'a certificate that changes changes nothing yet');
+kill HUP => $relay->pid;
+$relay->wait_for_log(qr/certificate was read again/);
+my $second = fingerprint();
+isnt($second, $first, 'after SIGHUP new connections get the new one');
+open my $broken, '>', $cert or die "could not write: $!";
+print {$broken} "nonsense\n";
+close $broken;
+kill HUP => $relay->pid;
+$relay->wait_for_log(qr/certificate stays as it was/);
+is(fingerprint(), $second, 'a file that is none changes nothing');
+$raw->send_json({ t => 'ping' });
+is($raw->next_message->{t}, 'pong', 'and who was in stays in');
+
+# When it ends is told, and that it has.
+sub tells { my $agent = Mojo::UserAgent->new(insecure => 1); my ($end) = $agent->get("https://127.0.0.1:$relay->{port}/metrics")->result->body
+      =~ /^clairon_gate_certificate_expiry_timestamp_seconds (\d+)/m; return $end }
+my $left = tells() - time;
+ok($left > 86_400 && $left <= 2 * 86_400, 'the metric tells when it ends');
+Clairon::Test::SecureSocket::certificate('20200101000000Z', '20210101000000Z');
+kill HUP => $relay->pid;
+$relay->wait_for_log(qr/who=gate level=error .*cert\.pem has expired.*systemctl reload/);
+cmp_ok(tells(), '<', time, 'one that has expired too');
+
+is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+
+done_testing();
