@@ -60,7 +60,7 @@ check_gate(const struct config *config, char error[CONFIG_ERROR_MAX])
     size_t start = len > 0 && len + 1 < CONFIG_ERROR_MAX ? len + 1 : len;
 
     if (!gate_has_socket(config) ||
-        gate_check(config, error + start, CONFIG_ERROR_MAX - start) == RC_OK)
+        gate_tls_check(config, error + start, CONFIG_ERROR_MAX - start) == RC_OK)
         return RC_OK;
     if (start > len)
         error[len] = '\n';

@@ -140,7 +140,7 @@ reload_key(struct relay *relay)
         log_infof("relay", "auth key file written again with the same key: previous key revoked");
         break;
     }
-    gate_take_key(relay->gate);
+    gate_reload_keys(relay->gate);
 }
 
 /* Reloads the certificate and the auth key; all other settings need a restart. */
@@ -153,7 +153,7 @@ on_hangup(struct ev_loop *loop, ev_signal *signal, int events)
     (void)events;
     service_tell_reloading();
     if (relay->gate != NULL) {
-        gate_new_certificate(relay->gate);
+        gate_tls_reload(relay->gate);
         if (relay->hub != NULL)
             reload_key(relay);
     }

@@ -86,7 +86,7 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
     if (server_open(gate, &SERVER_HANDLER, reason, sizeof(reason)) == RC_OK &&
         gate_tls_set_ciphers(gate, reason, sizeof(reason)) == RC_OK) {
         gate_accept_start(gate, sockets, &ACCEPT_HANDLER);
-        gate_note_certificate(gate);
+        gate_tls_report_expiry(gate);
         return gate;
     }
     log_errorf("gate", "could not serve %s: %s",
@@ -105,9 +105,10 @@ end_all(struct gate *gate, int code, const char *reason, int64_t window_ms)
     int64_t nth = 0;
 
     DL_FOREACH (gate->conns->first, conn)
-        gate_conn_close_for(conn, code, reason, nth++ * window_ms / count);
+        gate_conn_close_retry(conn, code, reason, nth++ * window_ms / count);
     DL_FOREACH (gate->requests->first, request) {
-        if (request->state == GATE_REQUEST_OPEN && (gate->draining || request->route->takes_ticket))
+        if (request->state == GATE_REQUEST_OPEN &&
+            (gate->draining || request->route->accepts_ticket))
             request->route->on_end(request, code, reason, nth++ * window_ms / count);
     }
 }
@@ -138,7 +139,7 @@ gate_push_set(struct gate *gate, bool on)
 }
 
 void
-gate_take_key(struct gate *gate)
+gate_reload_keys(struct gate *gate)
 {
     gate->rules = rules_of(gate->config);
 }

@@ -34,7 +34,7 @@ void gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx);
 void gate_push_set(struct gate *gate, bool on);
 
 /* The config's keys of tokens have changed: verifies by those from now on. */
-void gate_take_key(struct gate *gate);
+void gate_reload_keys(struct gate *gate);
 
 /* Closes whatever is still open. Accepts NULL. */
 void gate_close(struct gate *gate);

@@ -53,12 +53,12 @@ static bool
 is_served(const struct gate *gate, int fd, const struct gate_route *route)
 {
     if (gate->hub == NULL)
-        return route->is_process;
+        return route->serves_any_role;
     if (route->is_console && !gate->config->gate.console)
         return false;
-    if (gate->config->gate.admin_listen == NULL || route->side == GATE_SIDE_BOTH)
+    if (gate->config->gate.admin_listen == NULL || route->side == GATE_LISTENER_BOTH)
         return true;
-    return (route->side == GATE_SIDE_ADMIN) == gate_fd_is_admin(gate, fd);
+    return (route->side == GATE_LISTENER_ADMIN) == gate_fd_is_admin(gate, fd);
 }
 
 static const struct gate_route *
@@ -74,7 +74,7 @@ find_route(const struct gate *gate, int fd, const char *path, char ret_id[FRAME_
 
 /* Hints for the paths that people type into a browser first. */
 static const char *
-nothing_at(const struct gate *gate, int fd, const char *path)
+not_found_hint(const struct gate *gate, int fd, const char *path)
 {
     if (strcmp(path, "/") == 0)
         return gate->hub != NULL && !gate_fd_is_admin(gate, fd)
@@ -124,15 +124,15 @@ gate_router_unknown_method(const struct gate *gate, int fd, const char *target, 
 
 /* Requests that need no token. */
 static void
-respond_to_anybody(struct gate *gate, struct lws *wsi, const struct gate_route *route,
-                   const char *path, enum request_method method, struct response *ret_response)
+respond_without_token(struct gate *gate, struct lws *wsi, const struct gate_route *route,
+                      const char *path, enum request_method method, struct response *ret_response)
 {
     bool is_head = method == REQUEST_HEAD;
 
-    if ((route == NULL || !route->is_probe) && !gate_admits_request(gate, wsi))
-        response_problem_with(ret_response, 429, GATE_SOON, GATE_TOO_FAST);
+    if ((route == NULL || !route->is_rate_exempt) && !gate_admits_request(gate, wsi))
+        response_problem_with(ret_response, 429, GATE_RETRY_SOON, GATE_RATE_EXCEEDED);
     else if (route == NULL)
-        response_problem(ret_response, 404, 0, nothing_at(gate, conn_io_of(wsi).fd, path));
+        response_problem(ret_response, 404, 0, not_found_hint(gate, conn_io_of(wsi).fd, path));
     else if (route->respond != NULL && (method == REQUEST_GET || is_head))
         route->respond(gate, ret_response);
     else if (route->respond == NULL && method == REQUEST_OPTIONS)
@@ -155,8 +155,8 @@ gate_router_request(struct gate *gate, struct lws *wsi, void **ret_owner)
     if (route != NULL && route->respond == NULL &&
         method == (route->body_max > 0 ? REQUEST_POST : REQUEST_GET))
         return gate_request_begin(gate, wsi, route, id, ret_owner);
-    respond_to_anybody(gate, wsi, route, path, method, &response);
+    respond_without_token(gate, wsi, route, path, method, &response);
     if (gate_body_len(wsi) == 0)
         return response_send(wsi, &response);
-    return gate_request_pass_over(gate, wsi, &response, ret_owner);
+    return gate_request_discard_body(gate, wsi, &response, ret_owner);
 }

@@ -15,12 +15,12 @@
 
 #define SWEEP_MAX_MS 1000
 #define SWEEP_MIN_MS 20
-#define CROWD 1024 /* connections that came or went: worth some milliseconds */
-#define CALM 64    /* .. between two sweeps: no crowd is coming or going now */
+#define TRIM_MIN_CHANGE 1024 /* connections that came or went: worth some milliseconds */
+#define STABLE_MAX_CHANGE 64 /* .. between two sweeps: no crowd is coming or going now */
 
 struct sweep {
     struct ev_timer timer;
-    unsigned turns_counted;        /* of the loop, at the last sweep */
+    unsigned iterations_counted;   /* of the loop, at the last sweep */
     int clients_swept;             /* connections and streams, at the last sweep */
     int clients_trimmed;           /* .. and when the heap was last trimmed */
     int64_t drain_until_us;        /* monotonic */
@@ -56,10 +56,10 @@ static void
 trim_memory(struct gate *gate)
 {
     int count = gate_limits_clients(gate);
-    bool is_calm = abs(count - gate->sweep->clients_swept) < CALM;
+    bool is_stable = abs(count - gate->sweep->clients_swept) < STABLE_MAX_CHANGE;
 
     gate->sweep->clients_swept = count;
-    if (!is_calm || abs(count - gate->sweep->clients_trimmed) < CROWD)
+    if (!is_stable || abs(count - gate->sweep->clients_trimmed) < TRIM_MIN_CHANGE)
         return;
     gate->sweep->clients_trimmed = count;
     (void)malloc_trim(0);
@@ -67,12 +67,12 @@ trim_memory(struct gate *gate)
 
 /* Added, not set: a worker that replaces a dead one continues its count. */
 static void
-count_turns(struct gate *gate)
+count_loop_iterations(struct gate *gate)
 {
     unsigned turns = ev_iteration(gate->loop);
 
-    stats_add(gate->stats, STAT_GATE_TURNS, turns - gate->sweep->turns_counted);
-    gate->sweep->turns_counted = turns;
+    stats_add(gate->stats, STAT_GATE_TURNS, turns - gate->sweep->iterations_counted);
+    gate->sweep->iterations_counted = turns;
 }
 
 static void
@@ -88,7 +88,7 @@ on_sweep(struct ev_loop *loop, struct ev_timer *timer, int events)
     gate_requests_sweep(gate, now_us, wall_us);
     gate_heads_sweep(gate, now_us);
     trim_memory(gate);
-    count_turns(gate);
+    count_loop_iterations(gate);
     check_drained(gate, now_us); /* the gate may be gone after this */
 }
 

@@ -70,7 +70,7 @@ test_the_console_is_for_admins(void **state)
         assert_int_equal(route->is_console, is_console);
         if (!is_console)
             continue;
-        assert_int_equal(route->side, GATE_SIDE_ADMIN);
+        assert_int_equal(route->side, GATE_LISTENER_ADMIN);
         if (route->handle != NULL)
             assert_true(route->claim == GATE_CLAIM_ADMIN ||
                         route->claim == GATE_CLAIM_ADMIN_AND_PUBLISH);
@@ -83,7 +83,7 @@ test_headers_have_a_place(void **state)
     (void)state;
     for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++) {
         if (route->read_headers != NULL)
-            assert_true(route->own_bytes > 0 && route->free_own != NULL);
+            assert_true(route->state_bytes > 0 && route->free_state != NULL);
     }
 }
 

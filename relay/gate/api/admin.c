@@ -16,7 +16,8 @@ gate_api_push(struct gate_request *request)
     if (client_message_parse_switch(request->body.bytes, request->body.len, &on, error) != RC_OK) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
     } else {
-        log_warnf(request->who, "\"%s\" turns push %s", request->token.user, on ? "on" : "off");
+        log_warnf(request->log_context, "\"%s\" turns push %s", request->token.user,
+                  on ? "on" : "off");
         request->gate->health.switch_push(request->gate->health.ctx, on);
         gate_request_respond_empty(request);
     }

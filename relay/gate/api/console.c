@@ -63,7 +63,7 @@ add_slot(struct gate *gate, struct buffer *out)
 
 /* `store`: the store's own overview; no bytes: it is away. */
 static void
-answer_overview(struct gate_request *request, struct bytes store)
+respond_overview(struct gate_request *request, struct bytes store)
 {
     struct response response;
     enum rc rc;
@@ -90,7 +90,7 @@ on_overview(void *ctx, enum rc rc, struct bytes json)
     struct bytes none = {NULL, 0};
 
     if (request != NULL)
-        answer_overview(request, rc == RC_OK ? json : none);
+        respond_overview(request, rc == RC_OK ? json : none);
 }
 
 void
@@ -105,7 +105,7 @@ gate_console_overview(struct gate_request *request)
 
 /* {"`name`": what the store returned */
 static void
-answer_described(struct gate_request *request, enum rc rc, const char *name, struct bytes json)
+respond_json(struct gate_request *request, enum rc rc, const char *name, struct bytes json)
 {
     struct response response;
 
@@ -124,7 +124,7 @@ on_errors(void *ctx, enum rc rc, struct bytes json)
     struct gate_request *request = store_request_done(ctx);
 
     if (request != NULL)
-        answer_described(request, rc, "errors", json);
+        respond_json(request, rc, "errors", json);
 }
 
 static void
@@ -133,13 +133,13 @@ on_latest(void *ctx, enum rc rc, struct bytes json)
     struct gate_request *request = store_request_done(ctx);
 
     if (request != NULL)
-        answer_described(request, rc, "latest", json);
+        respond_json(request, rc, "latest", json);
 }
 
 static struct gate_console_user *
 user_of(struct gate_request *request)
 {
-    return (struct gate_console_user *)request->own;
+    return (struct gate_console_user *)request->route_state;
 }
 
 static void
@@ -162,8 +162,8 @@ on_user(void *ctx, enum rc rc, struct bytes json)
 
 /* An entry among the arguments of the URL, such as "before=". False: the request is answered. */
 static bool
-read_place(struct gate_request *request, const char *name, bool *ret_is_given,
-           struct entry_id *ret_entry)
+read_entry_argument(struct gate_request *request, const char *name, bool *ret_is_given,
+                    struct entry_id *ret_entry)
 {
     char sentence[64];
     char *text = request_argument(request->io.wsi, name, ENTRY_ID_TEXT_MAX);
@@ -184,14 +184,14 @@ typedef enum rc entries_query(struct store *store, const struct entry_id *place,
 
 /* Asks the store for the entries before or after the one that the query string names, if any. */
 static void
-ask_from_place(struct gate_request *request, const char *name, entries_query *query,
-               store_described *done)
+query_entries(struct gate_request *request, const char *name, entries_query *query,
+              store_described *done)
 {
     struct store_request *store_request;
     struct entry_id place;
     bool is_given;
 
-    if (!read_place(request, name, &is_given, &place))
+    if (!read_entry_argument(request, name, &is_given, &place))
         return;
     store_request = store_request_new(request);
     if (query(store_of(request), is_given ? &place : NULL, done, store_request) != RC_OK)
@@ -201,14 +201,14 @@ ask_from_place(struct gate_request *request, const char *name, entries_query *qu
 void
 gate_console_errors(struct gate_request *request)
 {
-    ask_from_place(request, "before=", store_errors, on_errors);
+    query_entries(request, "before=", store_errors, on_errors);
 }
 
 /* The live tail asks repeatedly while a console shows it: no state is kept between requests. */
 void
 gate_console_latest(struct gate_request *request)
 {
-    ask_from_place(request, "after=", store_latest, on_latest);
+    query_entries(request, "after=", store_latest, on_latest);
 }
 
 void
@@ -293,7 +293,7 @@ update_error(struct gate_request *request, const char *verb,
 
     if (!read_entry(request, &entry))
         return;
-    log_infof(request->who, "\"%s\" %s entry %" PRIu64 "-%" PRIu64 " of the error log",
+    log_infof(request->log_context, "\"%s\" %s entry %" PRIu64 "-%" PRIu64 " of the error log",
               request->token.user, verb, entry.ms, entry.seq);
     store_request = store_request_new(request);
     if (ask(store_of(request), entry, on_updated, store_request) != RC_OK)

@@ -4,7 +4,7 @@
 
 #include "gate/http/request.h"
 
-/* request->own of gate_console_user. */
+/* request->route_state of gate_console_user. */
 struct gate_console_user {
     size_t sessions; /* here, of the user that is asked about */
 };

@@ -8,7 +8,7 @@
 #include "gate/http/response.h"
 
 static void
-answer_text(struct response *ret_response, const char *type, const char *text)
+respond_text(struct response *ret_response, const char *type, const char *text)
 {
     response_init(ret_response, 200, type);
     response_header(ret_response, "Content-Security-Policy: default-src 'none'; script-src 'self'; "
@@ -26,21 +26,21 @@ void
 gate_console_page(struct gate *gate, struct response *ret_response)
 {
     (void)gate;
-    answer_text(ret_response, "text/html; charset=utf-8", gate_console_index_html);
+    respond_text(ret_response, "text/html; charset=utf-8", gate_console_index_html);
 }
 
 void
 gate_console_style(struct gate *gate, struct response *ret_response)
 {
     (void)gate;
-    answer_text(ret_response, "text/css; charset=utf-8", gate_console_console_css);
+    respond_text(ret_response, "text/css; charset=utf-8", gate_console_console_css);
 }
 
 void
 gate_console_script(struct gate *gate, struct response *ret_response)
 {
     (void)gate;
-    answer_text(ret_response, "text/javascript; charset=utf-8", gate_console_console_js);
+    respond_text(ret_response, "text/javascript; charset=utf-8", gate_console_console_js);
 }
 
 /* Only from /console do the page's links lead where they should. */

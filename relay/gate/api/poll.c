@@ -22,13 +22,13 @@
 #define BYTES_ENOUGH (1024 * 1024) /* a response of that length is sent */
 #define BYTES_MAX (64 * 1024 * 1024)
 #define PATIENCE_US (5 * 1000000) /* for the store, beyond the wait */
-#define LOOK_FIRST_S 0.005        /* after the wait: the store has had a moment */
-#define LOOK_AGAIN_S 0.02
+#define RECHECK_FIRST_S 0.005     /* after the wait: the store has had a moment */
+#define RECHECK_S 0.02
 
 static struct gate_poll *
 poll_of(struct gate_request *request)
 {
-    return (struct gate_poll *)request->own;
+    return (struct gate_poll *)request->route_state;
 }
 
 /* An integer of the query from 0 to max; `standard` when it is not given; -1: something else. */
@@ -50,7 +50,7 @@ read_number(struct gate_request *request, const char *name, int64_t max, int64_t
 
 /* The sweep would come up to a second late: much for a poll that does not wait. */
 static void
-on_look(struct ev_loop *loop, struct ev_timer *timer, int events)
+on_recheck(struct ev_loop *loop, struct ev_timer *timer, int events)
 {
     struct gate_request *request = timer->data;
 
@@ -77,7 +77,7 @@ begin(struct gate_request *request, const char *pos, char *topics)
         return;
     }
     if (!topic_list_split(topics, names, &wanted.topics.count)) {
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_WRONG_TOPICS);
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_BAD_TOPICS);
         return;
     }
     /* Never more in flight than the response holds: those count as delivered. */
@@ -86,7 +86,7 @@ begin(struct gate_request *request, const char *pos, char *topics)
     poll->deadline_us = clock_monotonic_us() + wait_s * 1000000;
     buffer_init(&request->body, BYTES_MAX);
     gate_request_attach(request, &wanted);
-    ev_timer_init(&poll->look, on_look, (double)wait_s + LOOK_FIRST_S, LOOK_AGAIN_S);
+    ev_timer_init(&poll->look, on_recheck, (double)wait_s + RECHECK_FIRST_S, RECHECK_S);
     poll->look.data = request;
     ev_timer_start(request->gate->loop, &poll->look);
 }
@@ -211,7 +211,7 @@ gate_poll_half_closed(struct gate_request *request)
     struct gate_poll *poll = poll_of(request);
     poll->deadline_us = clock_monotonic_us();
     ev_timer_stop(request->gate->loop, &poll->look);
-    ev_timer_set(&poll->look, LOOK_FIRST_S, LOOK_AGAIN_S);
+    ev_timer_set(&poll->look, RECHECK_FIRST_S, RECHECK_S);
     ev_timer_start(request->gate->loop, &poll->look);
 }
 

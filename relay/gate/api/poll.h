@@ -11,7 +11,7 @@
 #include "gate/http/request.h"
 #include "hub/session.h"
 
-/* request->own of the route. */
+/* request->route_state of the route. */
 struct gate_poll {
     int64_t deadline_us;
     struct ev_timer look; /* from then on */

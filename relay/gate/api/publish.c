@@ -29,53 +29,53 @@
 #define TRACEPARENT_MAX 255 /* bytes of the header that are looked at */
 
 /* A notification on its way to the store, for a key that nobody else may use meanwhile. */
-struct gate_running {
+struct gate_publish_pending {
     UT_hash_handle hh;
     struct gate *gate;                   /* NULL: gone */
     struct store_request *store_request; /* its own request's, which may be gone */
-    char *key;                           /* NULL: it is not in publisher->running */
+    char *key;                           /* NULL: it is not in publisher->pending */
     char *user;
     char digest[STORE_DIGEST_TEXT + 1];
     char traceparent[TRACEPARENT_LEN + 1];
     int64_t since_us; /* monotonic: before the store can have taken it */
 };
 
-static struct gate_running *
-running_new(struct gate_request *request, char *key)
+static struct gate_publish_pending *
+pending_new(struct gate_request *request, char *key)
 {
-    struct gate_running *running = memory_new(sizeof(*running));
+    struct gate_publish_pending *pending = memory_new(sizeof(*pending));
 
-    *running =
-        (struct gate_running){.gate = request->gate,
-                              .store_request = store_request_new(request),
-                              .key = key,
-                              .user = memory_text(request->token.user, strlen(request->token.user)),
-                              .since_us = clock_monotonic_us()};
+    *pending = (struct gate_publish_pending){
+        .gate = request->gate,
+        .store_request = store_request_new(request),
+        .key = key,
+        .user = memory_text(request->token.user, strlen(request->token.user)),
+        .since_us = clock_monotonic_us()};
     if (key != NULL)
-        HASH_ADD_KEYPTR(hh, request->gate->publisher->running, running->key, strlen(running->key),
-                        running);
-    return running;
+        HASH_ADD_KEYPTR(hh, request->gate->publisher->pending, pending->key, strlen(pending->key),
+                        pending);
+    return pending;
 }
 
 static bool
-is_running(const struct gate *gate, const char *key)
+is_key_pending(const struct gate *gate, const char *key)
 {
-    struct gate_running *running = NULL;
+    struct gate_publish_pending *pending = NULL;
 
     if (key != NULL)
-        HASH_FIND_STR(gate->publisher->running, key, running);
-    return running != NULL;
+        HASH_FIND_STR(gate->publisher->pending, key, pending);
+    return pending != NULL;
 }
 
 /* Its store_request is the caller's. */
 static void
-running_free(struct gate_running *running)
+pending_free(struct gate_publish_pending *pending)
 {
-    if (running->gate != NULL && running->key != NULL)
-        HASH_DELETE(hh, running->gate->publisher->running, running);
-    free(running->key);
-    free(running->user);
-    free(running);
+    if (pending->gate != NULL && pending->key != NULL)
+        HASH_DELETE(hh, pending->gate->publisher->pending, pending);
+    free(pending->key);
+    free(pending->user);
+    free(pending);
 }
 
 void
@@ -88,11 +88,11 @@ gate_publish_open(struct gate *gate)
 void
 gate_publish_close(struct gate *gate)
 {
-    struct gate_running *running, *next;
+    struct gate_publish_pending *pending, *next;
 
-    HASH_ITER (hh, gate->publisher->running, running, next) {
-        HASH_DELETE(hh, gate->publisher->running, running);
-        running->gate = NULL;
+    HASH_ITER (hh, gate->publisher->pending, pending, next) {
+        HASH_DELETE(hh, gate->publisher->pending, pending);
+        pending->gate = NULL;
     }
     gate_publish_respond_stop(gate);
     funnel_free(gate->publisher->funnel);
@@ -101,72 +101,72 @@ gate_publish_close(struct gate *gate)
 }
 
 static void
-answer_different(struct gate_request *request)
+respond_key_reused(struct gate_request *request)
 {
     gate_request_problem(request, 422, GATE_ERR_BAD_REQUEST,
                          "Idempotency-Key was used before, for another body");
 }
 
 static void
-answer_expired(struct gate_request *request)
+respond_expired(struct gate_request *request)
 {
     gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "metadata.expiration is over already");
 }
 
 /* Only a notification that was just stored: when the store drops an older key is unknown. */
 static void
-keep(const struct gate_running *running, enum store_publish how, const char *id)
+keep(const struct gate_publish_pending *pending, enum store_publish how, const char *id)
 {
-    struct gate *gate = running->gate;
+    struct gate *gate = pending->gate;
 
-    if (gate != NULL && running->key != NULL && how == STORE_PUBLISHED)
-        funnel_keep(gate->publisher->funnel, store_epoch(hub_store(gate->hub)), running->user,
-                    running->key, running->digest, id, running->since_us);
+    if (gate != NULL && pending->key != NULL && how == STORE_PUBLISHED)
+        funnel_keep(gate->publisher->funnel, store_epoch(hub_store(gate->hub)), pending->user,
+                    pending->key, pending->digest, id, pending->since_us);
 }
 
 /* Joins the trace and the notification: the other log lines have its id. */
 static void
-log_trace(const struct gate_running *running, const char *id)
+log_trace(const struct gate_publish_pending *pending, const char *id)
 {
-    if (running->traceparent[0] != '\0')
-        log_eventf(traceparent_is_sampled(running->traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
-                   "gate", "published %s, traceparent %s", id, running->traceparent);
+    if (pending->traceparent[0] != '\0')
+        log_eventf(traceparent_is_sampled(pending->traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
+                   "gate", "published %s, traceparent %s", id, pending->traceparent);
 }
 
 static void
-answer_outcome(struct gate_request *request, const struct gate_running *running, enum rc rc,
-               enum store_publish how, const char *id)
+respond_outcome(struct gate_request *request, const struct gate_publish_pending *pending,
+                enum rc rc, enum store_publish how, const char *id)
 {
     if (rc != RC_OK)
         gate_request_problem(request, 503, 0, "the store did not take the notification");
     else if (how == STORE_PUBLISHED_DIFFERENT)
-        answer_different(request);
+        respond_key_reused(request);
     else if (how == STORE_PUBLISHED_EXPIRED)
-        answer_expired(request);
+        respond_expired(request);
     else
-        gate_publish_respond(request, running->key, how == STORE_PUBLISHED_BEFORE, id);
+        gate_publish_respond(request, pending->key, how == STORE_PUBLISHED_BEFORE, id);
 }
 
 static void
 on_published(void *ctx, enum rc rc, enum store_publish how, const char *id)
 {
-    struct gate_running *running = ctx;
-    struct gate_request *request = store_request_done(running->store_request);
+    struct gate_publish_pending *pending = ctx;
+    struct gate_request *request = store_request_done(pending->store_request);
 
     if (rc == RC_OK)
-        keep(running, how, id);
-    if (rc == RC_OK && how == STORE_PUBLISHED_BEFORE && running->gate != NULL)
-        stats_add(running->gate->stats, STAT_REPEATS_STORE, 1);
+        keep(pending, how, id);
+    if (rc == RC_OK && how == STORE_PUBLISHED_BEFORE && pending->gate != NULL)
+        stats_add(pending->gate->stats, STAT_REPEATS_STORE, 1);
     if (rc == RC_OK && how == STORE_PUBLISHED)
-        log_trace(running, id);
+        log_trace(pending, id);
     if (request != NULL)
-        answer_outcome(request, running, rc, how, id);
-    running_free(running);
+        respond_outcome(request, pending, rc, how, id);
+    pending_free(pending);
 }
 
 /* True when memory knows the key: the request is answered, without the store. */
 static bool
-answer_known(struct gate_request *request, const char *key, const char *digest)
+respond_from_cache(struct gate_request *request, const char *key, const char *digest)
 {
     struct gate *gate = request->gate;
     char id[FRAME_UUID_TEXT + 1];
@@ -180,7 +180,7 @@ answer_known(struct gate_request *request, const char *key, const char *digest)
     if (is_same)
         gate_publish_respond(request, key, true, id);
     else
-        answer_different(request);
+        respond_key_reused(request);
     return true;
 }
 
@@ -213,31 +213,31 @@ publish(struct gate_request *request, const struct publication *publication)
 {
     char digest[STORE_DIGEST_TEXT + 1];
     char *key = key_of(request);
-    struct gate_running *running;
+    struct gate_publish_pending *pending;
 
     /* With a key it may be the repeat of a request that was in time. */
     if (publication->is_expired && key == NULL) {
-        answer_expired(request);
+        respond_expired(request);
         return;
     }
     make_digest(&publication->asked, digest);
-    if (answer_known(request, key, digest)) {
+    if (respond_from_cache(request, key, digest)) {
         free(key);
         return;
     }
-    if (is_running(request->gate, key)) {
+    if (is_key_pending(request->gate, key)) {
         free(key);
         gate_request_problem(request, 409, 0, "a request with this Idempotency-Key is under way");
         return;
     }
-    running = running_new(request, key);
-    memcpy(running->digest, digest, sizeof(digest));
-    memcpy(running->traceparent, publication->traceparent, sizeof(running->traceparent));
+    pending = pending_new(request, key);
+    memcpy(pending->digest, digest, sizeof(digest));
+    memcpy(pending->traceparent, publication->traceparent, sizeof(pending->traceparent));
     if (store_publish(hub_store(request->gate->hub), publication, key, digest, on_published,
-                      running) != RC_OK) {
-        struct store_request *store_request = running->store_request;
+                      pending) != RC_OK) {
+        struct store_request *store_request = pending->store_request;
 
-        running_free(running);
+        pending_free(pending);
         store_request_failed(store_request);
     }
 }

@@ -29,10 +29,10 @@
 #define SPACES " \t"
 #define PREFER_WAIT_MAX 3600
 
-struct gate_syncing {
-    struct gate *gate;         /* NULL: gone */
-    struct gate_syncing *prev; /* in publisher->syncing */
-    struct gate_syncing *next;
+struct gate_publish_sync {
+    struct gate *gate;              /* NULL: gone */
+    struct gate_publish_sync *prev; /* in publisher->syncing */
+    struct gate_publish_sync *next;
     struct store_request *store_request;
     struct ev_timer due;
     bool is_repeated;
@@ -42,7 +42,7 @@ struct gate_syncing {
 };
 
 static void
-syncing_free(struct gate_syncing *syncing)
+syncing_free(struct gate_publish_sync *syncing)
 {
     if (syncing->gate != NULL) {
         ev_timer_stop(syncing->gate->loop, &syncing->due);
@@ -55,7 +55,7 @@ syncing_free(struct gate_syncing *syncing)
 
 /* The cache must not answer for what the store has lost. */
 static void
-forget_key(const struct gate_syncing *syncing)
+forget_key(const struct gate_publish_sync *syncing)
 {
     if (syncing->gate != NULL && syncing->key != NULL)
         funnel_forget(syncing->gate->publisher->funnel, syncing->user, syncing->key);
@@ -80,7 +80,7 @@ respond(struct gate_request *request, bool is_repeated, const char *id, bool is_
 static void
 on_traced(void *ctx, enum rc rc, const struct trace *trace)
 {
-    struct gate_syncing *syncing = ctx;
+    struct gate_publish_sync *syncing = ctx;
     struct gate_request *request = store_request_done(syncing->store_request);
     bool is_lost = trace != NULL && rc == RC_OK && trace_is_empty(trace);
 
@@ -98,7 +98,7 @@ on_traced(void *ctx, enum rc rc, const struct trace *trace)
 static void
 on_due(struct ev_loop *loop, struct ev_timer *timer, int events)
 {
-    struct gate_syncing *syncing = timer->data;
+    struct gate_publish_sync *syncing = timer->data;
 
     (void)loop;
     (void)events;
@@ -111,14 +111,14 @@ begin_sync(struct gate_request *request, const char *key, bool is_repeated, cons
 {
     struct gate *gate = request->gate;
     const char *user = request->token.user;
-    struct gate_syncing *syncing = memory_new(sizeof(*syncing));
+    struct gate_publish_sync *syncing = memory_new(sizeof(*syncing));
     int64_t delay_us = store_fsync_delay_us(hub_store(gate->hub));
 
-    *syncing = (struct gate_syncing){.gate = gate,
-                                     .store_request = store_request_new(request),
-                                     .is_repeated = is_repeated,
-                                     .key = key != NULL ? memory_text(key, strlen(key)) : NULL,
-                                     .user = memory_text(user, strlen(user))};
+    *syncing = (struct gate_publish_sync){.gate = gate,
+                                          .store_request = store_request_new(request),
+                                          .is_repeated = is_repeated,
+                                          .key = key != NULL ? memory_text(key, strlen(key)) : NULL,
+                                          .user = memory_text(user, strlen(user))};
     memcpy(syncing->id, id, sizeof(syncing->id));
     ev_timer_init(&syncing->due, on_due, (double)delay_us / SECOND_US, 0.);
     syncing->due.data = syncing;
@@ -210,7 +210,7 @@ gate_publish_wait(struct lws *wsi)
 void
 gate_publish_respond_stop(struct gate *gate)
 {
-    struct gate_syncing *syncing, *next;
+    struct gate_publish_sync *syncing, *next;
 
     DL_FOREACH_SAFE (gate->publisher->syncing, syncing, next) {
         bool is_asked = !ev_is_active(&syncing->due);

@@ -5,16 +5,16 @@
 #include "gate/http/request.h"
 
 struct funnel;
-struct gate_running; /* a notification that is being stored */
-struct gate_syncing; /* one that is stored, and may not be on disk */
+struct gate_publish_pending; /* a notification that is being stored */
+struct gate_publish_sync;    /* one that is stored, and may not be on disk */
 
 struct publisher {
-    struct gate_running *running; /* by Idempotency-Key */
-    struct gate_syncing *syncing;
+    struct gate_publish_pending *pending; /* by Idempotency-Key */
+    struct gate_publish_sync *syncing;
     struct funnel *funnel; /* the newest of those keys */
 };
 
-/* request->own of a route that publishes. */
+/* request->route_state of a route that publishes. */
 struct gate_publication {
     char *key;         /* Idempotency-Key; NULL: none */
     char *traceparent; /* as given; NULL: none */
@@ -24,7 +24,7 @@ struct gate_publication {
 static inline struct gate_publication *
 gate_publication_of(struct gate_request *request)
 {
-    return (struct gate_publication *)request->own;
+    return (struct gate_publication *)request->route_state;
 }
 
 /* Seconds of "Prefer: wait=10"; 0: none that could be kept. */

@@ -26,7 +26,7 @@
 static struct gate_sse *
 sse_of(struct gate_request *request)
 {
-    return (struct gate_sse *)request->own;
+    return (struct gate_sse *)request->route_state;
 }
 
 /* Something of the gate's own; a client that reads nothing is killed before it is much. */
@@ -129,7 +129,7 @@ gate_sse_begin(struct gate_request *request)
     struct session_request wanted = {.pos = sse->pos, .topics = {names, 0}};
 
     if (!topic_list_split(sse->topics, names, &wanted.topics.count)) {
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_WRONG_TOPICS);
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_BAD_TOPICS);
         return;
     }
     sse->ping_due_us = clock_monotonic_us() + request->gate->config->gate.ping_ms * 1000;

@@ -9,7 +9,7 @@
 #include "gate/http/request.h"
 #include "gate/http/token_expiry.h"
 
-/* request->own of the route. */
+/* request->route_state of the route. */
 struct gate_sse {
     char *pos; /* as requested; NULL: none */
     char *topics;

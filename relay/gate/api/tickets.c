@@ -14,13 +14,13 @@
 #include "store/ticket.h"
 
 /* A ticket on its way to the store. */
-struct gate_keeping {
+struct pending_ticket {
     struct store_request *store_request;
     char ticket[STORE_TICKET_TEXT + 1];
 };
 
 static void
-answer_ticket(struct gate_request *request, const char *ticket)
+respond_ticket(struct gate_request *request, const char *ticket)
 {
     struct response response;
 
@@ -34,20 +34,20 @@ answer_ticket(struct gate_request *request, const char *ticket)
 static void
 on_kept(void *ctx, enum rc rc)
 {
-    struct gate_keeping *keeping = ctx;
+    struct pending_ticket *keeping = ctx;
     struct gate_request *request = store_request_done(keeping->store_request);
 
     if (request != NULL && rc != RC_OK)
         gate_request_no_store(request);
     else if (request != NULL)
-        answer_ticket(request, keeping->ticket);
+        respond_ticket(request, keeping->ticket);
     free(keeping);
 }
 
 void
 gate_api_ticket(struct gate_request *request)
 {
-    struct gate_keeping *keeping = memory_new(sizeof(*keeping));
+    struct pending_ticket *keeping = memory_new(sizeof(*keeping));
     struct buffer claims;
     enum rc rc;
 

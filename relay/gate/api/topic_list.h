@@ -7,7 +7,7 @@
 
 #include "hub/session.h"
 
-#define GATE_WRONG_TOPICS "topics are names between commas, with a * at their end only"
+#define GATE_BAD_TOPICS "topics are names between commas, with a * at their end only"
 
 /* Cuts topics between commas in place (NULL: none). False: one that no subscribe would accept. */
 bool topic_list_split(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_count);

@@ -13,7 +13,7 @@ struct gate_redeem; /* a ticket that the store is asked for */
 struct lws;
 struct session_group;
 
-#define GATE_TWO_PROOFS "a ticket and a token were given: give one"
+#define GATE_TWO_CREDENTIALS "a ticket and a token were given: give one"
 
 /* The token of `Authorization: Bearer`; one that does not fit is a text that fails. NULL: none. */
 char *gate_request_bearer(struct lws *wsi);

@@ -31,9 +31,9 @@
 
 #define TLS_HANDSHAKE 0x16
 #define TLS_RECORD_HEAD 5
-#define TLS_HELLO_ENOUGH 4096 /* bytes: no ClientHello is longer */
-#define AGAIN_S 0.01
-#define HELLOS_A_TURN 16
+#define TLS_HELLO_MAX 4096 /* bytes: no ClientHello is longer */
+#define PEEK_RETRY_S 0.01
+#define HELLOS_PER_TURN 16
 
 /*
  * PEEKING -> WAITING, over TLS, for a place -> adopted by lws; or LINGERING: it has a response,
@@ -56,7 +56,7 @@ struct heads {
     unknown_method_response *on_unknown_method;
     struct gate_head *first;  /* the oldest */
     struct gate_head *hellos; /* of TLS, that wait for a place, the oldest first */
-    struct region places;
+    struct region arena;
 };
 
 _Static_assert(GATE_HEAD_BYTES_MAX <= GATE_RECEIVED_MAX, "a head is peeked at as a whole");
@@ -69,7 +69,7 @@ static void
 resume_waiting(struct gate *gate)
 {
     struct gate_head *head;
-    int left = HELLOS_A_TURN;
+    int left = HELLOS_PER_TURN;
 
     if (!gate_tls_head_has_room(gate))
         return;
@@ -94,7 +94,7 @@ head_free(struct gate_head *head)
     } else {
         DL_DELETE(gate->heads->first, head);
     }
-    region_give(&gate->heads->places, head);
+    region_give(&gate->heads->arena, head);
 }
 
 static void
@@ -172,7 +172,7 @@ hand_over(struct gate_head *head, const struct http_head *parts)
 }
 
 static bool
-says_no_more(int fd)
+has_half_closed(int fd)
 {
     struct pollfd one = {.fd = fd, .events = POLLRDHUP};
 
@@ -201,7 +201,7 @@ hand_over_hello(struct gate_head *head)
 
     if (!head->is_waiting) {
         enqueue_hello(head);
-    } else if (says_no_more(fd)) {
+    } else if (has_half_closed(fd)) {
         head_close(head); /* it gave up: no signature for it */
     } else if (gate_tls_head_has_room(gate)) {
         head_free(head);
@@ -219,7 +219,7 @@ wait_for_more(struct gate_head *head, size_t len)
 
     head->len = len;
     /* After a half-close all bytes are there: some may have come since. */
-    if (says_no_more(head->fd)) {
+    if (has_half_closed(head->fd)) {
         if (is_longer)
             ev_feed_event(head->gate->loop, &head->readable, EV_READ);
         else
@@ -243,7 +243,7 @@ check_hello(const unsigned char *bytes, size_t len)
     if (len < TLS_RECORD_HEAD)
         return RC_AGAIN;
     whole = TLS_RECORD_HEAD + ((size_t)bytes[3] << 8 | bytes[4]);
-    return len < whole && len < TLS_HELLO_ENOUGH ? RC_AGAIN : RC_OK;
+    return len < whole && len < TLS_HELLO_MAX ? RC_AGAIN : RC_OK;
 }
 
 static void
@@ -328,7 +328,7 @@ on_readable(struct ev_loop *loop, struct ev_io *io, int events)
 }
 
 static void
-on_again(struct ev_loop *loop, struct ev_timer *timer, int events)
+on_peek_retry(struct ev_loop *loop, struct ev_timer *timer, int events)
 {
     (void)loop;
     (void)events;
@@ -341,8 +341,8 @@ gate_heads_open(struct gate *gate, unknown_method_response *on_unknown_method)
     gate->heads = memory_new(sizeof(*gate->heads));
     *gate->heads = (struct heads){
         .on_unknown_method = on_unknown_method,
-        .places = {.item_bytes = sizeof(struct gate_head),
-                   .most = (size_t)gate->config->gate.max_connections + GATE_DESCRIPTORS_PASSING},
+        .arena = {.item_bytes = sizeof(struct gate_head),
+                  .most = (size_t)gate->config->gate.max_connections + GATE_DESCRIPTORS_PASSING},
     };
     gate_tls_heads_open(gate, on_unknown_method, resume_waiting);
 }
@@ -361,13 +361,13 @@ oldest_head(const struct gate *gate)
 static struct gate_head *
 head_new(struct gate *gate)
 {
-    struct gate_head *head = region_take(&gate->heads->places);
+    struct gate_head *head = region_take(&gate->heads->arena);
 
     if (head == NULL) {
         log_debugf("gate", "%zu requests are to come: the oldest is not waited for",
-                   gate->heads->places.taken);
+                   gate->heads->arena.taken);
         head_close(oldest_head(gate));
-        head = region_take(&gate->heads->places);
+        head = region_take(&gate->heads->arena);
     }
     return head;
 }
@@ -379,8 +379,8 @@ gate_head_begin(struct gate *gate, int fd)
 
     *head = (struct gate_head){.gate = gate, .fd = fd, .since_us = clock_monotonic_us()};
     ev_io_init(&head->readable, on_readable, fd, EV_READ);
-    ev_init(&head->again, on_again);
-    head->again.repeat = AGAIN_S;
+    ev_init(&head->again, on_peek_retry);
+    head->again.repeat = PEEK_RETRY_S;
     head->readable.data = head->again.data = head;
     DL_APPEND(gate->heads->first, head);
     ev_io_start(gate->loop, &head->readable);
@@ -400,7 +400,7 @@ gate_heads_sweep(struct gate *gate, int64_t now_us)
                  (head->len == 0 || server_tls(gate) != NULL))
             head_close(head); /* no request, no response */
         else if (!head->is_lingering && now_us - head->since_us > patience_us) {
-            gate_head_too_late(&late);
+            gate_head_timed_out(&late);
             respond(head, &late);
         }
     }
@@ -415,7 +415,7 @@ gate_heads_close(struct gate *gate)
         head_close(gate->heads->first);
     while (gate->heads->hellos != NULL)
         head_close(gate->heads->hellos);
-    region_free(&gate->heads->places);
+    region_free(&gate->heads->arena);
     free(gate->heads);
     gate->heads = NULL;
     gate_tls_heads_free(gate);

@@ -40,7 +40,7 @@ gate_head_check(const struct gate *gate, int fd, const char *bytes, size_t len,
 }
 
 void
-gate_head_too_late(struct response *ret_response)
+gate_head_timed_out(struct response *ret_response)
 {
     (void)refuse(ret_response, 408, "the request's head did not come in time");
 }

@@ -21,7 +21,7 @@ typedef void unknown_method_response(const struct gate *gate, int fd, const char
 MUST_CHECK enum rc gate_head_check(const struct gate *gate, int fd, const char *bytes, size_t len,
                                    unknown_method_response *on_unknown_method,
                                    struct http_head *ret_head, struct response *ret_response);
-void gate_head_too_late(struct response *ret_response);
+void gate_head_timed_out(struct response *ret_response);
 
 #define GATE_LINGER_US 2000000        /* for the client to read the response */
 #define GATE_LINGER_BYTES (64 * 1024) /* that it may still send */

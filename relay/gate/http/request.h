@@ -25,7 +25,7 @@ struct gate_request;
 struct session;
 
 /* Which address serves a route, where gate.admin_listen is set; else gate.listen serves all. */
-enum gate_side { GATE_SIDE_CLIENTS, GATE_SIDE_ADMIN, GATE_SIDE_BOTH };
+enum gate_listener { GATE_LISTENER_CLIENTS, GATE_LISTENER_ADMIN, GATE_LISTENER_BOTH };
 
 /* What the token of a request must claim, in the order of the checks. */
 enum gate_claim {
@@ -38,25 +38,25 @@ enum gate_claim {
 
 struct gate_route {
     const char *path;
-    enum gate_side side;
-    bool is_process;     /* also of a process without the role gate */
-    const char *methods; /* as of `Allow` */
+    enum gate_listener side;
+    bool serves_any_role; /* also of a process without the role gate */
+    const char *methods;  /* as of `Allow` */
     /* The response to anybody, at once; NULL: a token is needed, and `handle` answers. */
     void (*respond)(struct gate *gate, struct response *ret_response);
     enum gate_claim claim;
     size_t body_max; /* 0: none is read, and some of it is passed over */
     void (*handle)(struct gate_request *request); /* the token is valid, the body complete */
-    size_t own_bytes;                             /* of request->own */
+    size_t state_bytes;                           /* of request->route_state */
     /* Reads headers, which are gone once the body came; may be NULL. */
     void (*read_headers)(struct gate_request *request);
-    void (*free_own)(struct gate_request *request); /* what `own` points to; may be NULL */
-    bool is_probe;                                  /* of a monitor of the relay: never too often */
-    bool is_prefix;                                 /* the path ends in a / and an id follows */
-    bool needs_no_body;
-    bool takes_ticket;
-    bool is_console;   /* there only with gate.console, and only for pages of the same host */
-    bool needs_client; /* a client that half-closes counts as gone */
-    bool is_stream;    /* stays: counts as a connection, and has what follows */
+    void (*free_state)(struct gate_request *request); /* what `own` points to; may be NULL */
+    bool is_rate_exempt; /* of a monitor of the relay: never too often */
+    bool is_prefix;      /* the path ends in a / and an id follows */
+    bool body_optional;
+    bool accepts_ticket;
+    bool is_console;         /* there only with gate.console, and only for pages of the same host */
+    bool ends_on_half_close; /* a client that half-closes counts as gone */
+    bool is_stream;          /* stays: counts as a connection, and has what follows */
     /* The lines of one frame; false: no more now, session_writable follows. */
     bool (*on_lines)(struct gate_request *request, const char *text, size_t len);
     void (*on_writable)(struct gate_request *request); /* nothing of `out` is left; may be NULL */
@@ -72,14 +72,14 @@ struct gate_route {
  */
 enum gate_request_state {
     GATE_REQUEST_READING,
-    GATE_REQUEST_ASKING,
+    GATE_REQUEST_WAITING,
     GATE_REQUEST_OPEN,
     GATE_REQUEST_ENDING,
     GATE_REQUEST_LINGERING
 };
 
 /* Requests of which there may be so many only. */
-struct gate_places {
+struct gate_request_list {
     struct gate_request *first; /* the oldest */
     int count;
 };
@@ -93,9 +93,9 @@ struct request_handler {
 struct requests {
     const struct request_handler *handler;
     struct gate_request *first;
-    struct gate_places posts;     /* all but polls and streams */
-    struct gate_places lingering; /* those that are answered */
-    size_t body_bytes;            /* of all posts */
+    struct gate_request_list posts;     /* all but polls and streams */
+    struct gate_request_list lingering; /* those that are answered */
+    size_t body_bytes;                  /* of all posts */
 };
 
 /* Times are monotonic, in us. */
@@ -104,9 +104,9 @@ struct gate_request {
     struct conn_io io;
     struct gate_request *prev; /* in requests->first */
     struct gate_request *next;
-    struct gate_places *places;      /* in which it has one; NULL: none */
-    struct gate_request *place_prev; /* in them */
-    struct gate_request *place_next;
+    struct gate_request_list *list; /* in which it has one; NULL: none */
+    struct gate_request *list_prev; /* in them */
+    struct gate_request *list_next;
     struct ev_io readable; /* lws reads and writes no more of it */
     struct ev_io writable;
     int64_t body_left; /* bytes of the body that are to come; INT64_MAX: unknown */
@@ -119,7 +119,7 @@ struct gate_request {
     int64_t since_us; /* of the state */
     int64_t unwritable_us;
     char *origin; /* whose pages may read the response; NULL: no page asks */
-    char *who;
+    char *log_context;
     struct token token;
     struct gate_redeem *redeem; /* while ASKING */
     struct store_request *store_request;
@@ -129,7 +129,7 @@ struct gate_request {
     struct buffer body;
     struct buffer out;
     size_t out_sent;
-    alignas(max_align_t) unsigned char own[]; /* of the route */
+    alignas(max_align_t) unsigned char route_state[]; /* of the route */
 };
 
 void gate_request_set_state(struct gate_request *request, enum gate_request_state state);

@@ -57,7 +57,7 @@ handle_half_close(struct gate_request *request)
     request->half_closed = true;
     ev_io_stop(request->gate->loop, &request->readable);
     if (request->state == GATE_REQUEST_READING || request->state == GATE_REQUEST_LINGERING ||
-        request->route->needs_client)
+        request->route->ends_on_half_close)
         gate_request_kill(request);
     else if (request->state == GATE_REQUEST_OPEN && request->route->on_half_closed != NULL)
         request->route->on_half_closed(request);
@@ -156,7 +156,7 @@ send_continue(const struct gate_request *request)
         return;
     if (conn_io_write_raw(&request->io, (const unsigned char *)CONTINUE, sizeof(CONTINUE) - 1) !=
         RC_OK)
-        log_debugf(request->who, "could not write 100 Continue");
+        log_debugf(request->log_context, "could not write 100 Continue");
 }
 
 /* RFC 9112, 6.3: without both headers there is no body. */
@@ -172,7 +172,7 @@ gate_body_check(struct gate_request *request)
 {
     int64_t len = content_length(request->io.wsi);
 
-    if (request->route->needs_no_body && has_no_body(request->io.wsi))
+    if (request->route->body_optional && has_no_body(request->io.wsi))
         return;
     if (len == -411)
         gate_request_problem(request, 411, 0, "a body needs Content-Length, and is not chunked");

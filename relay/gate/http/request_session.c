@@ -14,7 +14,7 @@
 
 /* Passes the lines of whole frames to the route. Bytes of the frames that it accepted. */
 static size_t
-take_frames(struct gate_request *request, const unsigned char *at, size_t len, bool *ret_takes_more)
+pass_frames(struct gate_request *request, const unsigned char *at, size_t len, bool *ret_takes_more)
 {
     const unsigned char *end = at + len;
     size_t taken = 0;
@@ -40,7 +40,7 @@ on_session_send(void *socket, const struct iovec *pieces, int count, size_t *ret
     size_t taken = 0;
 
     for (int i = 0; i < count && takes_more; i++)
-        taken += take_frames(request, pieces[i].iov_base, pieces[i].iov_len, &takes_more);
+        taken += pass_frames(request, pieces[i].iov_base, pieces[i].iov_len, &takes_more);
     *ret_taken = taken;
     if (request->state == GATE_REQUEST_OPEN)
         gate_request_want_write(request);
@@ -66,7 +66,7 @@ gate_request_attach(struct gate_request *request, struct session_request *wanted
 {
     const struct token *token = &request->token;
     struct session_group *groups = gate_groups_of(token);
-    const char *who;
+    const char *name;
 
     wanted->user = token->user;
     wanted->groups = groups;
@@ -75,8 +75,8 @@ gate_request_attach(struct gate_request *request, struct session_request *wanted
     gate_request_set_state(request, GATE_REQUEST_OPEN);
     request->session = hub_attach(request->gate->hub, wanted, &TRANSPORT, request);
     free(groups);
-    who = session_name(request->session);
-    free(request->who);
-    request->who = memory_text(who, strlen(who));
-    log_debugf(request->who, "began %s", request->route->path);
+    name = session_name(request->session);
+    free(request->log_context);
+    request->log_context = memory_text(name, strlen(name));
+    log_debugf(request->log_context, "began %s", request->route->path);
 }

@@ -25,24 +25,24 @@ drop_body(struct gate_request *request)
 }
 
 static void
-take_place(struct gate_request *request, struct gate_places *places)
+list_add(struct gate_request *request, struct gate_request_list *list)
 {
-    request->places = places;
-    DL_APPEND2(places->first, request, place_prev, place_next);
-    places->count++;
+    request->list = list;
+    DL_APPEND2(list->first, request, list_prev, list_next);
+    list->count++;
 }
 
 void
 gate_slot_release(struct gate_request *request)
 {
-    struct gate_places *places = request->places;
+    struct gate_request_list *list = request->list;
 
-    if (places == NULL)
+    if (list == NULL)
         return;
-    request->places = NULL;
-    DL_DELETE2(places->first, request, place_prev, place_next);
-    places->count--;
-    if (places == &request->gate->requests->posts)
+    request->list = NULL;
+    DL_DELETE2(list->first, request, list_prev, list_next);
+    list->count--;
+    if (list == &request->gate->requests->posts)
         drop_body(request);
 }
 
@@ -60,7 +60,7 @@ make_room(struct gate *gate)
 {
     struct gate_request *request;
 
-    DL_FOREACH2(gate->requests->posts.first, request, place_next)
+    DL_FOREACH2(gate->requests->posts.first, request, list_next)
     {
         if (request->state == GATE_REQUEST_READING) {
             refuse(request);
@@ -79,15 +79,15 @@ gate_slot_take(struct gate_request *request)
         refuse(request);
         return false;
     }
-    take_place(request, &gate->requests->posts);
+    list_add(request, &gate->requests->posts);
     return true;
 }
 
-/* Of places of their own: who had to go must not make another go by that. */
+/* Of list of their own: who had to go must not make another go by that. */
 void
 gate_slot_linger(struct gate_request *request)
 {
-    struct gate_places *lingering = &request->gate->requests->lingering;
+    struct gate_request_list *lingering = &request->gate->requests->lingering;
     struct gate_request *oldest = lingering->first;
 
     gate_slot_release(request);
@@ -95,7 +95,7 @@ gate_slot_linger(struct gate_request *request)
         gate_slot_release(oldest);
         gate_request_kill(oldest);
     }
-    take_place(request, lingering);
+    list_add(request, lingering);
 }
 
 void

@@ -21,9 +21,9 @@
 #include "gate/http/store_request.h"
 #include "gate/net/gate_shared.h"
 
-#define ASKING_MAX_US (10 * 1000000) /* for the store */
-#define ENDING_MAX_US (5 * 1000000)  /* for the socket to accept the response .. */
-#define ENDING_RATE (32 * 1024)      /* .. and more for a long one: bytes a second */
+#define STORE_TIMEOUT_US (10 * 1000000) /* for the store */
+#define ENDING_TIMEOUT_US (5 * 1000000) /* for the socket to accept the response .. */
+#define ENDING_RATE (32 * 1024)         /* .. and more for a long one: bytes a second */
 
 static void
 refuse(struct gate_request *request, const struct gate_refusal *refusal)
@@ -69,7 +69,7 @@ proceed(struct gate_request *request)
     struct gate_refusal refusal;
     const char *missing = missing_claim(request);
 
-    if (route->is_stream && !gate_serves(gate, route->takes_ticket, &refusal)) {
+    if (route->is_stream && !gate_serves(gate, route->accepts_ticket, &refusal)) {
         refuse(request, &refusal);
         return;
     }
@@ -110,13 +110,13 @@ on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
 }
 
 static void
-refuse_haste(struct gate_request *request)
+refuse_rate(struct gate_request *request)
 {
     struct response response;
 
-    response_problem(&response, 429, GATE_ERR_RATE, GATE_TOO_FAST);
-    response_header(&response, "%s", GATE_SOON);
-    log_debugf(request->who, "\"%s\": more than request_rate requests a second",
+    response_problem(&response, 429, GATE_ERR_RATE, GATE_RATE_EXCEEDED);
+    response_header(&response, "%s", GATE_RETRY_SOON);
+    log_debugf(request->log_context, "\"%s\": more than request_rate requests a second",
                request->token.user);
     gate_request_respond(request, &response);
 }
@@ -130,8 +130,8 @@ use_bearer(struct gate_request *request, const char *bearer)
 
     if (rc != RC_OK)
         refuse_token(request, rc, error);
-    else if (!gate_admits_request_of(request->gate, request->io.wsi, request->token.user))
-        refuse_haste(request);
+    else if (!gate_admits_user_request(request->gate, request->io.wsi, request->token.user))
+        refuse_rate(request);
     else if (request->route->body_max == 0)
         proceed(request);
 }
@@ -140,7 +140,7 @@ use_bearer(struct gate_request *request, const char *bearer)
 static void
 use_ticket(struct gate_request *request, const char *ticket)
 {
-    gate_request_set_state(request, GATE_REQUEST_ASKING);
+    gate_request_set_state(request, GATE_REQUEST_WAITING);
     request->redeem = gate_ticket_redeem(request->gate, ticket, on_redeemed, request);
     if (request->redeem == NULL)
         gate_request_no_store(request);
@@ -150,10 +150,10 @@ static void
 authorise(struct gate_request *request)
 {
     char *bearer = gate_request_bearer(request->io.wsi);
-    char *ticket = request->route->takes_ticket ? gate_request_ticket(request->io.wsi) : NULL;
+    char *ticket = request->route->accepts_ticket ? gate_request_ticket(request->io.wsi) : NULL;
 
     if (bearer != NULL && ticket != NULL)
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_TWO_PROOFS);
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_TWO_CREDENTIALS);
     else if (bearer != NULL)
         use_bearer(request, bearer);
     else if (ticket != NULL)
@@ -168,14 +168,14 @@ static struct gate_request *
 request_new(struct gate *gate, struct lws *wsi, const struct gate_route *route, char *origin,
             bool is_counted)
 {
-    struct gate_request *request = memory_new(sizeof(*request) + route->own_bytes);
+    struct gate_request *request = memory_new(sizeof(*request) + route->state_bytes);
 
     request->gate = gate;
     request->io = conn_io_of(wsi);
     request->route = route;
     request->origin = origin;
     request->body_left = gate_body_len(wsi);
-    request->who = memory_text("gate", strlen("gate"));
+    request->log_context = memory_text("gate", strlen("gate"));
     buffer_init(&request->body, route->body_max);
     gate_request_set_state(request, GATE_REQUEST_READING);
     DL_APPEND(gate->requests->first, request);
@@ -193,7 +193,7 @@ admits(struct gate *gate, struct lws *wsi, const struct gate_route *route, bool 
        struct gate_refusal *ret_refusal)
 {
     if (!gate_admits_request(gate, wsi)) {
-        *ret_refusal = (struct gate_refusal){429, GATE_SOON, GATE_TOO_FAST};
+        *ret_refusal = (struct gate_refusal){429, GATE_RETRY_SOON, GATE_RATE_EXCEEDED};
         return false;
     }
     if (is_foreign) {
@@ -205,7 +205,7 @@ admits(struct gate *gate, struct lws *wsi, const struct gate_route *route, bool 
         *ret_refusal = (struct gate_refusal){413, NULL, "of a GET's body 64 kB are passed over"};
         return false;
     }
-    if (!route->is_stream || gate_admits(gate, wsi, route->takes_ticket, ret_refusal))
+    if (!route->is_stream || gate_admits(gate, wsi, route->accepts_ticket, ret_refusal))
         return true;
     stats_add(gate->stats, STAT_GATE_REFUSED, 1);
     return false;
@@ -239,8 +239,8 @@ gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *
 }
 
 int
-gate_request_pass_over(struct gate *gate, struct lws *wsi, struct response *response,
-                       void **ret_owner)
+gate_request_discard_body(struct gate *gate, struct lws *wsi, struct response *response,
+                          void **ret_owner)
 {
     static const struct gate_route ANSWERED = {.path = "what needs no token"};
 
@@ -255,7 +255,7 @@ gate_request_pass_over(struct gate *gate, struct lws *wsi, struct response *resp
 static void
 on_body(struct gate_request *request)
 {
-    gate_request_set_state(request, GATE_REQUEST_ASKING);
+    gate_request_set_state(request, GATE_REQUEST_WAITING);
     proceed(request);
 }
 
@@ -303,21 +303,21 @@ gate_request_closed(void *owner)
     if (request->redeem != NULL)
         gate_ticket_cancel(request->redeem);
     if (request->store_request != NULL)
-        store_request_forget(request->store_request);
+        store_request_cancel(request->store_request);
     DL_DELETE(gate->requests->first, request);
     gate_body_stop(request);
     gate_writer_stop(request);
-    if (request->route->free_own != NULL)
-        request->route->free_own(request);
+    if (request->route->free_state != NULL)
+        request->route->free_state(request);
     gate_slot_release(request);
     if (request->is_counted)
         gate_limits_remove_stream(gate, request->peer);
-    log_debugf(request->who, "ended %s", request->route->path);
+    log_debugf(request->log_context, "ended %s", request->route->path);
     token_free(&request->token);
     buffer_free(&request->body);
     buffer_free(&request->out);
     free(request->origin);
-    free(request->who);
+    free(request->log_context);
     free(request);
 }
 
@@ -331,15 +331,15 @@ sweep_one(struct gate_request *request, int64_t now_us, int64_t wall_us)
         if (age_us > request->gate->config->gate.connect_timeout_ms * 1000)
             gate_request_problem(request, 408, 0, "the body did not come in time");
         break;
-    case GATE_REQUEST_ASKING:
-        if (age_us > ASKING_MAX_US)
+    case GATE_REQUEST_WAITING:
+        if (age_us > STORE_TIMEOUT_US)
             gate_request_no_store(request);
         break;
     case GATE_REQUEST_OPEN:
         request->route->on_sweep(request, now_us, wall_us);
         break;
     case GATE_REQUEST_ENDING:
-        if (age_us > ENDING_MAX_US + (int64_t)request->out.len * 1000000 / ENDING_RATE)
+        if (age_us > ENDING_TIMEOUT_US + (int64_t)request->out.len * 1000000 / ENDING_RATE)
             gate_request_kill(request);
         break;
     case GATE_REQUEST_LINGERING:

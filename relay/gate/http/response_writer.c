@@ -112,7 +112,7 @@ gate_request_respond(struct gate_request *request, struct response *response)
     response_allow_origin(response, request->origin);
     buffer_free(&request->out);
     if (response_build(response, &request->out) != RC_OK) {
-        log_errorf(request->who, "a response does not fit its buffer");
+        log_errorf(request->log_context, "a response does not fit its buffer");
         gate_request_kill(request);
     }
     gate_request_set_state(request, GATE_REQUEST_ENDING);
@@ -127,7 +127,7 @@ gate_request_problem(struct gate_request *request, int status, int code, const c
     response_problem(&response, status, code, sentence);
     if (status == 503 || status == 429 || status == 409)
         response_header(&response, "Retry-After: %d", GATE_RETRY_AFTER_S);
-    log_debugf(request->who, "%s answers %d: %s", request->route->path, status, sentence);
+    log_debugf(request->log_context, "%s answers %d: %s", request->route->path, status, sentence);
     gate_request_respond(request, &response);
 }
 

@@ -17,7 +17,7 @@ store_request_new(struct gate_request *request)
 
     store_request->request = request;
     request->store_request = store_request;
-    gate_request_set_state(request, GATE_REQUEST_ASKING);
+    gate_request_set_state(request, GATE_REQUEST_WAITING);
     return store_request;
 }
 
@@ -30,7 +30,7 @@ store_request_done(struct store_request *store_request)
     if (request == NULL)
         return NULL;
     request->store_request = NULL;
-    return request->state == GATE_REQUEST_ASKING ? request : NULL;
+    return request->state == GATE_REQUEST_WAITING ? request : NULL;
 }
 
 void
@@ -43,7 +43,7 @@ store_request_failed(struct store_request *store_request)
 }
 
 void
-store_request_forget(struct store_request *store_request)
+store_request_cancel(struct store_request *store_request)
 {
     store_request->request = NULL;
 }

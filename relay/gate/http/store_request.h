@@ -8,6 +8,6 @@ struct store_request *store_request_new(struct gate_request *request);
 /* Both free it. The request, if it still waits for this reply, else NULL. */
 struct gate_request *store_request_done(struct store_request *store_request);
 void store_request_failed(struct store_request *store_request); /* 503 */
-void store_request_forget(struct store_request *store_request); /* the request is gone */
+void store_request_cancel(struct store_request *store_request); /* the request is gone */
 
 #endif

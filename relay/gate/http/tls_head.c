@@ -209,7 +209,7 @@ check(struct gate_tls_head *head, size_t len)
         response_problem(&wrong, 400, 0,
                          "Upgrade must be websocket here, and Connection must name it");
         rc = RC_BAD;
-    } else if (rc == RC_OK && workaround_head_hides(bytes, parts.len, false)) {
+    } else if (rc == RC_OK && workaround_has_header_prefix(bytes, parts.len, false)) {
         response_problem(&wrong, 400, 0,
                          "the name of a header is only the beginning of another's: it would "
                          "hide what follows");
@@ -313,7 +313,7 @@ sweep(struct gate_tls_head *first, int64_t patience_us, int64_t now_us)
         if (head->is_lingering || !is_partial(head)) {
             head_kill(head); /* no request, no response */
         } else {
-            gate_head_too_late(&late);
+            gate_head_timed_out(&late);
             respond(head, &late);
         }
     }

@@ -16,8 +16,8 @@
 #include "base/memory.h"
 #include "gate/net/gate_shared.h"
 
-#define ACCEPTS_A_TURN 16 /* more of them are for another worker or the next turn */
-#define FULL_SAID_US (60 * INT64_C(1000000))
+#define ACCEPTS_PER_TURN 16 /* more of them are for another worker or the next turn */
+#define FULL_LOG_INTERVAL_US (60 * INT64_C(1000000))
 #define PAUSE_S 0.1 /* without a free descriptor there is nothing to do but wait for one */
 
 struct acceptor {
@@ -28,7 +28,7 @@ struct acceptor {
     struct ev_timer pause;
     unsigned char *admin_fds; /* a bit for each descriptor: came by gate.admin_listen */
     size_t admin_fds_len;
-    int descriptors_most;   /* from this one on, connections without a request are evicted */
+    int eviction_threshold; /* from this one on, connections without a request are evicted */
     int64_t full_logged_us; /* when it was last logged that no descriptor is left; monotonic */
 };
 
@@ -78,14 +78,14 @@ begin(struct acceptor *acceptor, int fd, bool is_admin)
 
     mark_admin(acceptor, fd, is_admin);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* a unix socket has none */
-    if (fd >= acceptor->descriptors_most)
+    if (fd >= acceptor->eviction_threshold)
         (void)acceptor->handler->evict_oldest(gate);
     acceptor->handler->on_accepted(gate, fd);
 }
 
 /* The system uses the lowest free number: those from this one on are for all else. */
 static int
-descriptors_most(void)
+eviction_threshold(void)
 {
     struct rlimit limit;
     int most = INT_MAX;
@@ -101,7 +101,7 @@ log_full(struct acceptor *acceptor, int error)
 {
     int64_t now_us = clock_monotonic_us();
 
-    if (acceptor->full_logged_us != 0 && now_us - acceptor->full_logged_us < FULL_SAID_US)
+    if (acceptor->full_logged_us != 0 && now_us - acceptor->full_logged_us < FULL_LOG_INTERVAL_US)
         return;
     acceptor->full_logged_us = now_us;
     log_warnf("gate",
@@ -132,7 +132,7 @@ on_acceptable(struct ev_loop *loop, ev_io *watcher, int events)
     struct acceptor *acceptor = watcher->data;
 
     (void)events;
-    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
         int fd = accept4(watcher->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
         if (fd >= 0) {
@@ -170,7 +170,7 @@ gate_accept_start(struct gate *gate, struct gate_sockets sockets,
     gate->acceptor = acceptor;
     acceptor->gate = gate;
     acceptor->handler = handler;
-    acceptor->descriptors_most = descriptors_most();
+    acceptor->eviction_threshold = eviction_threshold();
     ev_timer_init(&acceptor->pause, on_pause_over, 0., PAUSE_S);
     ev_init(&acceptor->acceptable, on_acceptable);
     ev_init(&acceptor->admin_acceptable, on_acceptable);

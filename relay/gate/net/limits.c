@@ -21,12 +21,12 @@
 
 #define TEXT_OF_(value) #value
 #define TEXT_OF(value) TEXT_OF_(value)
-#define RATE_NAME_MAX (TOKEN_USER_MAX + 2)
+#define RATE_KEY_MAX (TOKEN_USER_MAX + 2)
 #define EVICTION_CANDIDATES 64
 
 static const char LATER[] = "Retry-After: " TEXT_OF(GATE_RETRY_AFTER_S);
 
-_Static_assert(RATE_NAME_MAX > NETWORKS_ADDRESS_MAX, "an address is a name too");
+_Static_assert(RATE_KEY_MAX > NETWORKS_ADDRESS_MAX, "an address is a name too");
 
 /* Loopback, private and link-local addresses: of proxies, and of the site's own machines. */
 #define OWN_NETWORKS                                                                               \
@@ -60,21 +60,21 @@ struct limits {
     struct gate_peer *peers;
     struct waiting_client *waiting; /* for "connect", the longest first */
     struct rate_bucket connects;
-    struct rates *requests_made; /* by users, and by addresses */
-    struct throttle address_full;
+    struct rates *request_rates; /* by users, and by addresses */
+    struct throttle address_refused;
 };
 
 void
 gate_limits_open(struct gate *gate, void (*evict)(void *owner))
 {
     gate->limits = memory_new(sizeof(*gate->limits));
-    *gate->limits = (struct limits){.evict = evict, .requests_made = rates_new()};
+    *gate->limits = (struct limits){.evict = evict, .request_rates = rates_new()};
 }
 
 void
 gate_limits_free(struct gate *gate)
 {
-    rates_free(gate->limits->requests_made);
+    rates_free(gate->limits->request_rates);
     free(gate->limits);
     gate->limits = NULL;
 }
@@ -149,7 +149,7 @@ find_peer(const struct gate *gate, const char *address)
 }
 
 static struct gate_peer *
-peer_enter(struct gate *gate, struct lws *wsi)
+peer_add(struct gate *gate, struct lws *wsi)
 {
     const struct gate_source source = source_of(gate, wsi);
     struct gate_peer *peer = find_peer(gate, source.address);
@@ -164,7 +164,7 @@ peer_enter(struct gate *gate, struct lws *wsi)
 }
 
 static void
-peer_leave(struct gate *gate, struct gate_peer *peer)
+peer_remove(struct gate *gate, struct gate_peer *peer)
 {
     if (--peer->count > 0)
         return;
@@ -182,7 +182,7 @@ address_is_full(struct gate *gate, const struct gate_source *source)
     if (most == 0 || peer == NULL || peer->count < most ||
         !is_limited(source, gate->config->gate.max_per_address_is_set))
         return false;
-    if (throttle_take(&gate->limits->address_full, clock_monotonic_us(), &skipped))
+    if (throttle_take(&gate->limits->address_refused, clock_monotonic_us(), &skipped))
         log_warnf("gate",
                   "%s has %d connections: gate.max_per_address reached (%u more refusals since the "
                   "last such line); if it is a proxy, name it in gate.trusted_proxies",
@@ -202,7 +202,7 @@ connect_rate_allows(struct gate *gate, const struct gate_source *source)
 }
 
 static void
-waiting_enter(struct gate *gate, struct waiting_client *client)
+waiting_add(struct gate *gate, struct waiting_client *client)
 {
     DL_APPEND(gate->limits->waiting, client);
     client->peer->waiting++;
@@ -210,7 +210,7 @@ waiting_enter(struct gate *gate, struct waiting_client *client)
 }
 
 void
-gate_waiting_leave(struct gate *gate, struct waiting_client *client)
+gate_waiting_remove(struct gate *gate, struct waiting_client *client)
 {
     if (!client->is_waiting)
         return;
@@ -252,20 +252,20 @@ gate_limits_clients(const struct gate *gate)
 void
 gate_limits_add_conn(struct gate *gate, struct waiting_client *client, struct lws *wsi)
 {
-    client->peer = peer_enter(gate, wsi);
+    client->peer = peer_add(gate, wsi);
     gate->limits->conn_count++;
     stats_set(gate->stats, STAT_GATE_CONNECTIONS, (uint64_t)gate->limits->conn_count);
-    waiting_enter(gate, client);
+    waiting_add(gate, client);
 }
 
 void
 gate_limits_remove_conn(struct gate *gate, struct waiting_client *client)
 {
-    gate_waiting_leave(gate, client);
+    gate_waiting_remove(gate, client);
     gate->limits->conn_count--;
     gate->limits->evicted_count -= client->is_evicted;
     stats_set(gate->stats, STAT_GATE_CONNECTIONS, (uint64_t)gate->limits->conn_count);
-    peer_leave(gate, client->peer);
+    peer_remove(gate, client->peer);
 }
 
 struct gate_peer *
@@ -273,7 +273,7 @@ gate_limits_add_stream(struct gate *gate, struct lws *wsi)
 {
     gate->limits->stream_count++;
     stats_set(gate->stats, STAT_GATE_STREAMS, (uint64_t)gate->limits->stream_count);
-    return peer_enter(gate, wsi);
+    return peer_add(gate, wsi);
 }
 
 void
@@ -281,7 +281,7 @@ gate_limits_remove_stream(struct gate *gate, struct gate_peer *peer)
 {
     gate->limits->stream_count--;
     stats_set(gate->stats, STAT_GATE_STREAMS, (uint64_t)gate->limits->stream_count);
-    peer_leave(gate, peer);
+    peer_remove(gate, peer);
 }
 
 /* Those that were evicted end in the next turn of the loop. */
@@ -316,7 +316,7 @@ gate_admits(struct gate *gate, struct lws *wsi, bool is_push, struct gate_refusa
     if (address_is_full(gate, &source))
         *ret_refusal = (struct gate_refusal){429, LATER, "max_per_address is reached"};
     else if (is_push && !connect_rate_allows(gate, &source))
-        *ret_refusal = (struct gate_refusal){503, GATE_SOON, "connect_rate is reached"};
+        *ret_refusal = (struct gate_refusal){503, GATE_RETRY_SOON, "connect_rate is reached"};
     else if (is_full(gate))
         *ret_refusal = (struct gate_refusal){503, LATER, "max_connections is reached"};
     else
@@ -334,25 +334,25 @@ gate_admits_user(const struct gate *gate, const char *user)
 
 /* One table for both: a letter tells them apart. */
 static void
-name_user(const char *user, char name[RATE_NAME_MAX])
+user_rate_key(const char *user, char name[RATE_KEY_MAX])
 {
-    snprintf(name, RATE_NAME_MAX, "u%s", user);
+    snprintf(name, RATE_KEY_MAX, "u%s", user);
 }
 
 /* False: the rate does not apply to it. */
 static bool
-name_address(const struct gate *gate, struct lws *wsi, char name[RATE_NAME_MAX])
+address_rate_key(const struct gate *gate, struct lws *wsi, char name[RATE_KEY_MAX])
 {
     const struct gate_source source = source_of(gate, wsi);
 
-    snprintf(name, RATE_NAME_MAX, "a%s", source.address);
+    snprintf(name, RATE_KEY_MAX, "a%s", source.address);
     return is_limited(&source, gate->config->gate.request_rate_is_set);
 }
 
 static bool
-take_request(struct gate *gate, const char *name)
+count_request(struct gate *gate, const char *name)
 {
-    if (rates_take(gate->limits->requests_made, name, gate->config->gate.request_rate,
+    if (rates_take(gate->limits->request_rates, name, gate->config->gate.request_rate,
                    clock_monotonic_us()))
         return true;
     stats_add(gate->stats, STAT_GATE_TOO_FAST, 1);
@@ -362,33 +362,33 @@ take_request(struct gate *gate, const char *name)
 bool
 gate_admits_request(struct gate *gate, struct lws *wsi)
 {
-    char name[RATE_NAME_MAX];
+    char name[RATE_KEY_MAX];
 
-    if (gate->config->gate.request_rate == 0 || !name_address(gate, wsi, name) ||
-        take_request(gate, name))
+    if (gate->config->gate.request_rate == 0 || !address_rate_key(gate, wsi, name) ||
+        count_request(gate, name))
         return true;
     log_debugf("gate", "%s: more than request_rate requests a second", name + 1);
     return false;
 }
 
 bool
-gate_admits_request_of(struct gate *gate, struct lws *wsi, const char *user)
+gate_admits_user_request(struct gate *gate, struct lws *wsi, const char *user)
 {
-    char name[RATE_NAME_MAX];
+    char name[RATE_KEY_MAX];
 
     if (gate->config->gate.request_rate == 0)
         return true;
-    if (name_address(gate, wsi, name))
-        rates_give(gate->limits->requests_made, name);
-    name_user(user, name);
-    return take_request(gate, name);
+    if (address_rate_key(gate, wsi, name))
+        rates_give(gate->limits->request_rates, name);
+    user_rate_key(user, name);
+    return count_request(gate, name);
 }
 
 void
-gate_upgrade_was_good(struct gate *gate, const struct gate_peer *peer)
+gate_refund_upgrade(struct gate *gate, const struct gate_peer *peer)
 {
-    char name[RATE_NAME_MAX];
+    char name[RATE_KEY_MAX];
 
-    snprintf(name, RATE_NAME_MAX, "a%s", peer->address);
-    rates_give(gate->limits->requests_made, name);
+    snprintf(name, RATE_KEY_MAX, "a%s", peer->address);
+    rates_give(gate->limits->request_rates, name);
 }

@@ -9,7 +9,7 @@ struct gate_peer; /* an address with connections */
 struct lws;
 
 #define GATE_RETRY_AFTER_S 5
-#define GATE_SOON "Retry-After: 1"
+#define GATE_RETRY_SOON "Retry-After: 1"
 
 /* Why a connection or request is refused. */
 struct gate_refusal {
@@ -42,7 +42,7 @@ void gate_limits_remove_conn(struct gate *gate, struct waiting_client *client);
 struct gate_peer *gate_limits_add_stream(struct gate *gate, struct lws *wsi);
 void gate_limits_remove_stream(struct gate *gate, struct gate_peer *peer);
 /* It sent "connect", or ends. Accepts one that has left. */
-void gate_waiting_leave(struct gate *gate, struct waiting_client *client);
+void gate_waiting_remove(struct gate *gate, struct waiting_client *client);
 
 /* Are streams (is_push: those that push) served? False: *ret_refusal holds the reason. */
 bool gate_serves(const struct gate *gate, bool is_push, struct gate_refusal *ret_refusal);
@@ -56,9 +56,9 @@ bool gate_admits_user(const struct gate *gate, const char *user);
  * once the token was verified: the address gets it back. False: one too many, counted as such.
  */
 bool gate_admits_request(struct gate *gate, struct lws *wsi);
-bool gate_admits_request_of(struct gate *gate, struct lws *wsi, const char *user);
+bool gate_admits_user_request(struct gate *gate, struct lws *wsi, const char *user);
 /* The token of an upgraded connection was valid: its address gets the upgrade back. */
-void gate_upgrade_was_good(struct gate *gate, const struct gate_peer *peer);
-#define GATE_TOO_FAST "request_rate is reached"
+void gate_refund_upgrade(struct gate *gate, const struct gate_peer *peer);
+#define GATE_RATE_EXCEEDED "request_rate is reached"
 
 #endif

@@ -17,8 +17,8 @@
 #define UNIX_PREFIX "unix:"
 #define BACKLOG 4096
 #define REASON_MAX 256
-#define HELD_TRIES 40
-#define HELD_PAUSE_MS 50
+#define BIND_RETRIES 40
+#define BIND_RETRY_MS 50
 
 /* Cuts "host:port" or "[v6]:port" in two. */
 static bool
@@ -95,7 +95,7 @@ listen_on_port(const char *listen, int *ret_fd, char *reason, size_t size)
 }
 
 static bool
-someone_answers(const struct sockaddr_un *address)
+is_socket_in_use(const struct sockaddr_un *address)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     bool answers = fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0;
@@ -124,7 +124,7 @@ listen_on_path(const char *path, int *ret_fd, char *reason, size_t size)
             snprintf(reason, size, "there is a file that is not a socket");
             return RC_IO;
         }
-        if (someone_answers(&address)) {
+        if (is_socket_in_use(&address)) {
             snprintf(reason, size, "another process listens there");
             return RC_AGAIN;
         }
@@ -155,7 +155,7 @@ gate_listens_on_unix(const char *listen)
 }
 
 static enum rc
-try_to_listen(const char *listen, int *ret_fd, char *reason, size_t size)
+listen_once(const char *listen, int *ret_fd, char *reason, size_t size)
 {
     const char *path = unix_path(listen);
 
@@ -164,19 +164,19 @@ try_to_listen(const char *listen, int *ret_fd, char *reason, size_t size)
 }
 
 static enum rc
-listen_or_wait(const char *listen, int *ret_fd)
+listen_with_retry(const char *listen, int *ret_fd)
 {
-    const struct timespec pause = {.tv_nsec = HELD_PAUSE_MS * 1000000L};
+    const struct timespec pause = {.tv_nsec = BIND_RETRY_MS * 1000000L};
     char reason[REASON_MAX];
-    enum rc rc = try_to_listen(listen, ret_fd, reason, sizeof(reason));
+    enum rc rc = listen_once(listen, ret_fd, reason, sizeof(reason));
 
     /* The workers of a relay that was killed take a moment to see that. */
     if (rc == RC_AGAIN)
         log_warnf("gate", "%s is another process's: waiting for it, %d s at most", listen,
-                  HELD_TRIES * HELD_PAUSE_MS / 1000);
-    for (int i = 0; i < HELD_TRIES && rc == RC_AGAIN; i++) {
+                  BIND_RETRIES * BIND_RETRY_MS / 1000);
+    for (int i = 0; i < BIND_RETRIES && rc == RC_AGAIN; i++) {
         nanosleep(&pause, NULL);
-        rc = try_to_listen(listen, ret_fd, reason, sizeof(reason));
+        rc = listen_once(listen, ret_fd, reason, sizeof(reason));
     }
     if (rc != RC_OK)
         log_errorf("gate", "could not listen on %s: %s", listen, reason);
@@ -198,9 +198,9 @@ gate_listen(const struct config *config, struct gate_sockets *ret_sockets)
     enum rc rc = RC_OK;
 
     if ((config->relay.roles & CONFIG_ROLE_GATE) != 0)
-        rc = listen_or_wait(config->gate.listen, &sockets.clients);
+        rc = listen_with_retry(config->gate.listen, &sockets.clients);
     if (rc == RC_OK && config->gate.admin_listen != NULL)
-        rc = listen_or_wait(config->gate.admin_listen, &sockets.admin);
+        rc = listen_with_retry(config->gate.admin_listen, &sockets.admin);
     if (rc != RC_OK)
         gate_unlisten(config, sockets);
     else

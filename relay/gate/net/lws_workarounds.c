@@ -170,7 +170,7 @@ is_read(const char *name, size_t len)
 }
 
 bool
-workaround_head_hides(char *bytes, size_t len, bool edit)
+workaround_has_header_prefix(char *bytes, size_t len, bool edit)
 {
     const char *end = bytes + len - strlen("\r\n");
     char *line = (char *)memchr(bytes, '\n', len) + 1;
@@ -201,7 +201,7 @@ workaround_head_hides(char *bytes, size_t len, bool edit)
 bool
 workaround_needs_edit(char *bytes, const struct http_head *head)
 {
-    return head->idle_upgrade != NULL || workaround_head_hides(bytes, head->len, false);
+    return head->idle_upgrade != NULL || workaround_has_header_prefix(bytes, head->len, false);
 }
 
 void
@@ -209,7 +209,7 @@ workaround_edit_head(char *bytes, const struct http_head *head)
 {
     if (head->idle_upgrade != NULL)
         bytes[head->idle_upgrade - bytes] = 'X';
-    (void)workaround_head_hides(bytes, head->len, true);
+    (void)workaround_has_header_prefix(bytes, head->len, true);
 }
 
 bool

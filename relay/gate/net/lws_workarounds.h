@@ -83,7 +83,7 @@ bool workaround_is_unknown_method(const struct http_head *head);
  * which is then never seen. Does this head of `len` bytes, which is valid, hide a header that is
  * read, or its end, so? `edit` makes it another name.
  */
-bool workaround_head_hides(char *bytes, size_t len, bool edit);
+bool workaround_has_header_prefix(char *bytes, size_t len, bool edit);
 /*
  * Likewise; and server.c: it answers an Upgrade that it does not know with 403, takes h2c for one,
  * and ends the connection where Connection does not name it. An edit gives it another name too.

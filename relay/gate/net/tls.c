@@ -73,7 +73,7 @@ try_ciphers(const struct config *config, char fault[FAULT_MAX])
 }
 
 enum rc
-gate_check(const struct config *config, char *error, size_t room)
+gate_tls_check(const struct config *config, char *error, size_t room)
 {
     char fault[FAULT_MAX], where[CONFIG_WHERE_MAX];
 
@@ -106,7 +106,7 @@ gate_tls_set_ciphers(struct gate *gate, char *reason, size_t size)
 }
 
 void
-gate_note_certificate(struct gate *gate)
+gate_tls_report_expiry(struct gate *gate)
 {
     SSL_CTX *tls = server_tls(gate);
     const X509 *certificate = tls != NULL ? SSL_CTX_get0_certificate(tls) : NULL;
@@ -129,7 +129,7 @@ gate_note_certificate(struct gate *gate)
 }
 
 void
-gate_new_certificate(struct gate *gate)
+gate_tls_reload(struct gate *gate)
 {
     SSL_CTX *tls = server_tls(gate);
     char fault[FAULT_MAX];
@@ -138,7 +138,7 @@ gate_new_certificate(struct gate *gate)
         return;
     if (try_files(gate->config, fault) == RC_OK && use_files(tls, gate->config, fault) == RC_OK) {
         log_infof("gate", "the certificate was read again, for connections from now on");
-        gate_note_certificate(gate);
+        gate_tls_report_expiry(gate);
     } else {
         log_errorf("gate", "the certificate stays as it was: %s", fault);
     }

@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/lws_workarounds.h"
-#include "gate/ws/hold.h"
+#include "gate/ws/backpressure.h"
 #include "hub/session.h"
 
 #define BYE_ROOM 512          /* of GATE_CONN_OUT_MAX */
@@ -19,7 +19,7 @@ void
 gate_conn_set_state(struct gate_conn *conn, enum gate_conn_state state)
 {
     if (state != GATE_CONN_WAITING)
-        gate_waiting_leave(conn->gate, &conn->waiting);
+        gate_waiting_remove(conn->gate, &conn->waiting);
     conn->state = state;
     conn->state_since_us = clock_monotonic_us();
 }
@@ -81,16 +81,16 @@ conn_send_bye(struct gate_conn *conn, int64_t in_ms)
 }
 
 void
-gate_conn_close_for(struct gate_conn *conn, int code, const char *reason, int64_t in_ms)
+gate_conn_close_retry(struct gate_conn *conn, int code, const char *reason, int64_t in_ms)
 {
     if (conn->state >= GATE_CONN_CLOSING)
         return;
     conn->close_code = code;
     conn->close_reason = memory_text(reason, strnlen(reason, GATE_CLOSE_REASON_MAX));
     if (conn->state == GATE_CONN_WAITING || code == GATE_CLOSE_PROTOCOL)
-        log_infof(conn->who, "closes with %d: %s", code, reason);
+        log_infof(conn->log_context, "closes with %d: %s", code, reason);
     else
-        log_debugf(conn->who, "closes with %d: %s", code, reason);
+        log_debugf(conn->log_context, "closes with %d: %s", code, reason);
     if (conn->state == GATE_CONN_WAITING && code != GATE_CLOSE_RESTART)
         stats_add(conn->gate->stats, STAT_GATE_REFUSED, 1);
     gate_conn_set_state(conn, GATE_CONN_CLOSING);
@@ -101,16 +101,16 @@ gate_conn_close_for(struct gate_conn *conn, int code, const char *reason, int64_
 void
 gate_conn_close(struct gate_conn *conn, int code, const char *reason)
 {
-    gate_conn_close_for(conn, code, reason, -1);
+    gate_conn_close_retry(conn, code, reason, -1);
 }
 
 void
-gate_conn_answer_close(struct gate_conn *conn, int code)
+gate_conn_reply_close(struct gate_conn *conn, int code)
 {
     if (conn->state >= GATE_CONN_CLOSING)
         return;
     conn->close_code = code;
-    log_debugf(conn->who, "the client closes with %d", code);
+    log_debugf(conn->log_context, "the client closes with %d", code);
     gate_conn_set_state(conn, GATE_CONN_CLOSING);
     buffer_free(&conn->in);
     conn_want_write(conn);

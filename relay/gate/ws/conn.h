@@ -31,7 +31,7 @@ struct session;
 enum gate_conn_state { GATE_CONN_WAITING, GATE_CONN_OPEN, GATE_CONN_CLOSING, GATE_CONN_CLOSED };
 
 /* What only matters until the token is verified. */
-struct gate_opening {
+struct gate_auth {
     char *bearer; /* token of the upgrade, until the connect frame */
     char *ticket; /* likewise */
     struct gate_redeem *redeem;
@@ -39,14 +39,14 @@ struct gate_opening {
 };
 
 /* What the client sent, against the rate that it may send at; receive.c. */
-struct gate_inflow {
+struct gate_inbound {
     struct rate_bucket lines;
-    int64_t rate_warned_until_us; /* of lines that nobody answers, that there are too many */
-    int64_t paid_until_us;        /* frames and bytes that came, at the rate that is allowed */
-    int64_t held_us;              /* when reading was last paused */
-    int64_t flood_since_us;       /* and since when again and again */
-    struct gate_conn *next_held;  /* in conns->held: reading is paused */
-    bool is_held;
+    int64_t rate_warned_until_us;  /* of lines that nobody answers, that there are too many */
+    int64_t budget_until_us;       /* frames and bytes that came, at the rate that is allowed */
+    int64_t paused_us;             /* when reading was last paused */
+    int64_t flood_since_us;        /* and since when again and again */
+    struct gate_conn *next_paused; /* in conns->paused: reading is paused */
+    bool is_paused;
 };
 
 /* Begins in ESTABLISHED, freed in CLOSED. Times are monotonic, in us. */
@@ -62,11 +62,11 @@ struct gate_conn {
     struct gate_conn *prev; /* in conns->first */
     struct gate_conn *next;
     struct session *session; /* while OPEN, and CLOSING until the bye is written */
-    char *who;               /* for the log: "gate", later "conn=.. user=.." */
+    char *log_context;       /* for the log: "gate", later "conn=.. user=.." */
     char *user;              /* NULL until the token was verified */
-    struct gate_opening opening;
+    struct gate_auth auth;
     struct waiting_client waiting; /* until "connect" */
-    struct gate_inflow inflow;
+    struct gate_inbound inbound;
     struct gate_expiry expiry;
     uint64_t groups_hash;
     bool close_sent;
@@ -88,8 +88,8 @@ struct gate_conn {
 /* All WebSockets of the gate. */
 struct gate_conns {
     struct gate_conn *first;
-    struct gate_conn *held; /* reading is paused */
-    struct ev_timer unhold;
+    struct gate_conn *paused; /* reading is paused */
+    struct ev_timer resume_timer;
 };
 
 /* The one function that changes a connection's state. */
@@ -97,9 +97,9 @@ void gate_conn_set_state(struct gate_conn *conn, enum gate_conn_state state);
 /* All closes pass here: sends bye, then closes. Later calls change nothing. */
 void gate_conn_close(struct gate_conn *conn, int code, const char *reason);
 /* As above; the client is asked to reconnect after in_ms. */
-void gate_conn_close_for(struct gate_conn *conn, int code, const char *reason, int64_t in_ms);
+void gate_conn_close_retry(struct gate_conn *conn, int code, const char *reason, int64_t in_ms);
 /* The client sent a close frame: the same to it, without a bye. */
-void gate_conn_answer_close(struct gate_conn *conn, int code);
+void gate_conn_reply_close(struct gate_conn *conn, int code);
 /* The socket accepts nothing: without a bye. */
 void gate_conn_kill(struct gate_conn *conn);
 /* Queues a control frame (WS_PONG, WS_CLOSE): it goes before all lines. len <= WS_CONTROL_MAX. */

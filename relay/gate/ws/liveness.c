@@ -63,7 +63,7 @@ check_open(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
  * connection would discard both.
  */
 static bool
-is_taking(struct gate_conn *conn, int64_t now_us, int64_t age_us)
+is_client_reading(struct gate_conn *conn, int64_t now_us, int64_t age_us)
 {
     const struct gate *gate = conn->gate;
     int left = 0;
@@ -95,11 +95,11 @@ check_conn(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
         break;
     case GATE_CONN_CLOSING: /* the bye does not go out */
         gate_conn_detach(conn);
-        if (age_us > BYE_GRACE_US && !is_taking(conn, now_us, age_us))
+        if (age_us > BYE_GRACE_US && !is_client_reading(conn, now_us, age_us))
             gate_conn_kill(conn);
         break;
     case GATE_CONN_CLOSED: /* the client does not hang up */
-        if (age_us > BYE_GRACE_US && !is_taking(conn, now_us, age_us))
+        if (age_us > BYE_GRACE_US && !is_client_reading(conn, now_us, age_us))
             gate_conn_kill(conn);
         break;
     }

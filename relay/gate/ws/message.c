@@ -77,9 +77,9 @@ is_warned_already(struct gate_conn *conn, const struct client_message *message, 
 
     if (!is_unanswered)
         return false;
-    if (now_us < conn->inflow.rate_warned_until_us)
+    if (now_us < conn->inbound.rate_warned_until_us)
         return true;
-    conn->inflow.rate_warned_until_us = now_us + LINE_AFTER_MS * 1000;
+    conn->inbound.rate_warned_until_us = now_us + LINE_AFTER_MS * 1000;
     return false;
 }
 
@@ -124,8 +124,8 @@ conn_name(struct gate_conn *conn)
 {
     const char *who = session_name(conn->session);
 
-    free(conn->who);
-    conn->who = memory_text(who, strlen(who));
+    free(conn->log_context);
+    conn->log_context = memory_text(who, strlen(who));
 }
 
 static struct session_topics
@@ -158,20 +158,20 @@ conn_attach(struct gate_conn *conn, const struct client_message *message, const 
     conn->ping_due_us = clock_monotonic_us() + conn->gate->config->gate.ping_ms * 1000;
     gate_conn_set_state(conn, GATE_CONN_OPEN);
     conn_name(conn);
-    log_debugf(conn->who, "connected, token expires at %lld", (long long)token->expires_s);
+    log_debugf(conn->log_context, "connected, token expires at %lld", (long long)token->expires_s);
 }
 
 /* Its token is valid: attach, unless the user has too many connections. */
 static void
 conn_admit(struct gate_conn *conn, const struct client_message *message, const struct token *token)
 {
-    gate_upgrade_was_good(conn->gate, conn->waiting.peer);
+    gate_refund_upgrade(conn->gate, conn->waiting.peer);
     if (gate_admits_user(conn->gate, token->user)) {
         conn_attach(conn, message, token);
         return;
     }
     send_rate(conn, message, "this user has as many connections as it may have", USER_FULL_MS);
-    gate_conn_close_for(conn, GATE_CLOSE_OVERLOADED, "max_per_user is reached", USER_FULL_MS);
+    gate_conn_close_retry(conn, GATE_CLOSE_OVERLOADED, "max_per_user is reached", USER_FULL_MS);
 }
 
 static void
@@ -179,56 +179,56 @@ on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
 {
     struct gate_conn *conn = owner;
 
-    conn->opening.redeem = NULL;
+    conn->auth.redeem = NULL;
     if (conn->state != GATE_CONN_WAITING)
         return;
     if (rc == RC_OK)
-        conn_admit(conn, conn->opening.connect, token);
+        conn_admit(conn, conn->auth.connect, token);
     else if (rc == RC_IO)
         gate_conn_close(conn, GATE_CLOSE_RESTART, error);
     else
-        reject_token(conn, conn->opening.connect, rc, error);
-    gate_message_forget(conn);
+        reject_token(conn, conn->auth.connect, rc, error);
+    gate_message_cancel(conn);
 }
 
 /* The message waits for the store's answer. */
 static void
 redeem_ticket(struct gate_conn *conn, struct client_message *message)
 {
-    conn->opening.connect = memory_new(sizeof(*conn->opening.connect));
-    *conn->opening.connect = *message;
+    conn->auth.connect = memory_new(sizeof(*conn->auth.connect));
+    *conn->auth.connect = *message;
     *message = (struct client_message){0};
-    conn->opening.redeem = gate_ticket_redeem(conn->gate, conn->opening.ticket, on_redeemed, conn);
-    if (conn->opening.redeem == NULL)
+    conn->auth.redeem = gate_ticket_redeem(conn->gate, conn->auth.ticket, on_redeemed, conn);
+    if (conn->auth.redeem == NULL)
         gate_conn_close(conn, GATE_CLOSE_RESTART, "the store does not answer");
 }
 
 void
-gate_message_forget(struct gate_conn *conn)
+gate_message_cancel(struct gate_conn *conn)
 {
-    if (conn->opening.redeem != NULL)
-        gate_ticket_cancel(conn->opening.redeem);
-    if (conn->opening.connect != NULL)
-        client_message_free(conn->opening.connect);
-    free(conn->opening.connect);
-    conn->opening.redeem = NULL;
-    conn->opening.connect = NULL;
+    if (conn->auth.redeem != NULL)
+        gate_ticket_cancel(conn->auth.redeem);
+    if (conn->auth.connect != NULL)
+        client_message_free(conn->auth.connect);
+    free(conn->auth.connect);
+    conn->auth.redeem = NULL;
+    conn->auth.connect = NULL;
 }
 
 static void
 handle_connect(struct gate_conn *conn, struct client_message *message)
 {
-    const char *text = message->token != NULL ? message->token : conn->opening.bearer;
+    const char *text = message->token != NULL ? message->token : conn->auth.bearer;
     char error[TOKEN_ERROR_MAX];
     struct token token = {0};
     enum rc rc;
 
-    if (text == NULL && conn->opening.ticket != NULL) {
+    if (text == NULL && conn->auth.ticket != NULL) {
         redeem_ticket(conn, message);
         return;
     }
-    if (conn->opening.ticket != NULL) {
-        reject_token(conn, message, RC_BAD, GATE_TWO_PROOFS);
+    if (conn->auth.ticket != NULL) {
+        reject_token(conn, message, RC_BAD, GATE_TWO_CREDENTIALS);
         return;
     }
     if (text == NULL) {
@@ -238,8 +238,8 @@ handle_connect(struct gate_conn *conn, struct client_message *message)
     rc = token_verify(&conn->gate->rules, text,
                       message->token != NULL ? message->token_len : strlen(text),
                       clock_wall_us() / 1000000, &token, error);
-    free(conn->opening.bearer);
-    conn->opening.bearer = NULL;
+    free(conn->auth.bearer);
+    conn->auth.bearer = NULL;
     if (rc != RC_OK) {
         reject_token(conn, message, rc, error);
         return;
@@ -278,8 +278,8 @@ handle_refresh(struct gate_conn *conn, const struct client_message *message)
         reject_token(conn, message, RC_BAD, "the token is another user's");
     } else if (hash_groups(&token) != conn->groups_hash) {
         /* A session's groups are fixed: the client has to reconnect. */
-        gate_conn_close_for(conn, GATE_CLOSE_RESTART, "the token's groups changed: connect again",
-                            0);
+        gate_conn_close_retry(conn, GATE_CLOSE_RESTART, "the token's groups changed: connect again",
+                              0);
     } else {
         gate_expiry_begin(&conn->expiry, conn->gate->config, token.expires_s);
         send_refreshed(conn, message);
@@ -338,7 +338,7 @@ handle_open(struct gate_conn *conn, const struct client_message *message)
 static void
 handle_first(struct gate_conn *conn, struct client_message *message)
 {
-    if (conn->opening.connect != NULL) {
+    if (conn->auth.connect != NULL) {
         stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
         send_err(conn, message, GATE_ERR_BAD_REQUEST, "\"connect\" is not answered yet");
         return;
@@ -359,7 +359,7 @@ gate_message_handle(struct gate_conn *conn, const char *line, size_t len)
     enum rc rc = client_message_parse(line, len, &message, error);
     int64_t now_us = clock_monotonic_us();
 
-    if (!rate_bucket_take(&conn->inflow.lines, conn->gate->config->gate.message_rate, now_us)) {
+    if (!rate_bucket_take(&conn->inbound.lines, conn->gate->config->gate.message_rate, now_us)) {
         if (rc != RC_OK || !is_warned_already(conn, &message, now_us))
             send_rate(conn, &message, "more than message_rate lines a second", LINE_AFTER_MS);
     } else if (rc == RC_OK && conn->state == GATE_CONN_OPEN) {

@@ -6,6 +6,6 @@
 
 void gate_message_handle(struct gate_conn *conn, const char *line, size_t len);
 /* The connection is gone, and the ticket that it waited for. */
-void gate_message_forget(struct gate_conn *conn);
+void gate_message_cancel(struct gate_conn *conn);
 
 #endif

@@ -12,13 +12,14 @@
 #include "base/utf8.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/lws_workarounds.h"
-#include "gate/ws/hold.h"
+#include "gate/ws/backpressure.h"
 #include "gate/ws/message.h"
 
 #define SECOND_US INT64_C(1000000)
-#define UNITS_A_LINE 4   /* frames, or half kilobytes: so many for each line that may come */
-#define UNITS_LEAST 1000 /* a second, whatever message_rate is */
-#define UNIT_BYTES 512
+#define COST_UNITS_PER_MESSAGE                                                                     \
+    4                       /* frames, or half kilobytes: so many for each line that may come */
+#define COST_UNITS_MIN 1000 /* a second, whatever message_rate is */
+#define COST_UNIT_BYTES 512
 #define FLOOD_MAX_US (5 * SECOND_US)
 #define CONTROL_PENDING_MAX (8 * 1024) /* pongs that the socket has not accepted yet */
 /*
@@ -126,7 +127,7 @@ handle_data(struct gate_conn *conn, const struct ws_event *event)
 }
 
 static void
-break_with(struct gate_conn *conn, int code, const char *why)
+protocol_error(struct gate_conn *conn, int code, const char *why)
 {
     stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
     gate_conn_close(conn, code, why);
@@ -139,9 +140,9 @@ handle_close(struct gate_conn *conn, const struct ws_event *event)
     int code = ws_close_answer(event->at, event->len, &why);
 
     if (why != NULL)
-        break_with(conn, code, why);
+        protocol_error(conn, code, why);
     else
-        gate_conn_answer_close(conn, code);
+        gate_conn_reply_close(conn, code);
 }
 
 static void
@@ -166,7 +167,7 @@ handle_event(struct gate_conn *conn, const struct ws_event *event)
         handle_close(conn, event);
         break;
     case WS_BROKEN:
-        break_with(conn, GATE_CLOSE_BROKEN, event->why);
+        protocol_error(conn, GATE_CLOSE_BROKEN, event->why);
         break;
     case WS_PONG: /* any frame is a sign of life */
     case WS_NOTHING:
@@ -195,10 +196,10 @@ handle_bytes(struct gate_conn *conn, unsigned char *bytes, size_t len)
 static void
 check_flood(struct gate_conn *conn, int64_t now_us)
 {
-    if (now_us - conn->inflow.held_us > SECOND_US)
-        conn->inflow.flood_since_us = now_us;
-    conn->inflow.held_us = now_us;
-    if (now_us - conn->inflow.flood_since_us > FLOOD_MAX_US)
+    if (now_us - conn->inbound.paused_us > SECOND_US)
+        conn->inbound.flood_since_us = now_us;
+    conn->inbound.paused_us = now_us;
+    if (now_us - conn->inbound.flood_since_us > FLOOD_MAX_US)
         gate_conn_close(conn, GATE_CLOSE_OVERLOADED, "frames come without end");
 }
 
@@ -206,21 +207,22 @@ check_flood(struct gate_conn *conn, int64_t now_us)
 static void
 charge(struct gate_conn *conn, int64_t events, size_t bytes)
 {
-    int64_t rate = conn->gate->config->gate.message_rate * UNITS_A_LINE;
+    int64_t rate = conn->gate->config->gate.message_rate * COST_UNITS_PER_MESSAGE;
     int64_t now_us = clock_monotonic_us();
 
     if (rate == 0 || conn->is_killed)
         return;
-    if (rate < UNITS_LEAST)
-        rate = UNITS_LEAST;
-    if (conn->inflow.paid_until_us < now_us)
-        conn->inflow.paid_until_us = now_us;
-    conn->inflow.paid_until_us += (events + (int64_t)(bytes / UNIT_BYTES)) * SECOND_US / rate;
-    if (conn->inflow.paid_until_us <= now_us + GATE_PREPAID_US)
+    if (rate < COST_UNITS_MIN)
+        rate = COST_UNITS_MIN;
+    if (conn->inbound.budget_until_us < now_us)
+        conn->inbound.budget_until_us = now_us;
+    conn->inbound.budget_until_us +=
+        (events + (int64_t)(bytes / COST_UNIT_BYTES)) * SECOND_US / rate;
+    if (conn->inbound.budget_until_us <= now_us + GATE_BURST_US)
         return;
     check_flood(conn, now_us);
     if (!conn->is_killed)
-        gate_hold(conn);
+        gate_pause_reading(conn);
 }
 
 /* One piece a turn, so that nobody holds up the others; TLS may hold more than poll can see. */
@@ -243,7 +245,7 @@ on_readable(struct ev_loop *loop, struct ev_io *io, int events)
         }
         conn->pinged_us = 0;
         charge(conn, handle_bytes(conn, gate->received, (size_t)got), (size_t)got);
-    } while (conn_io_has_buffered(&conn->io) && !conn->inflow.is_held);
+    } while (conn_io_has_buffered(&conn->io) && !conn->inbound.is_paused);
 }
 
 void

@@ -41,7 +41,7 @@ gate_send_rest(const struct iovec *pieces, int count, size_t sent, const unsigne
 }
 
 static enum rc
-wait_for_room(struct gate_conn *conn)
+wait_until_writable(struct gate_conn *conn)
 {
     conn->lws_first = true;
     conn_io_want_writable(&conn->io);
@@ -72,7 +72,7 @@ send_tls(struct gate_conn *conn, const struct iovec *pieces, int count, size_t *
         *ret_taken = taken;
     }
     return count > 0 && taken > 0 && !conn_io_is_backlogged(&conn->io) ? RC_OK
-                                                                       : wait_for_room(conn);
+                                                                       : wait_until_writable(conn);
 }
 
 static enum rc
@@ -85,12 +85,12 @@ send_plain(struct gate_conn *conn, const struct iovec *pieces, int count, int fi
     ssize_t sent = conn_io_send_pieces(&conn->io, pieces, count, file);
 
     if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ENOBUFS) {
-        log_debugf(conn->who, "could not send: %s", strerror(errno));
+        log_debugf(conn->log_context, "could not send: %s", strerror(errno));
         gate_conn_kill(conn);
         return RC_CLOSED;
     }
     if (sent < 0)
-        return wait_for_room(conn);
+        return wait_until_writable(conn);
     for (int i = 0; i < count; i++)
         len += pieces[i].iov_len;
     rest_len = gate_send_rest(pieces, count, (size_t)sent, &rest);
@@ -99,7 +99,7 @@ send_plain(struct gate_conn *conn, const struct iovec *pieces, int count, int fi
         return RC_OK;
     if (rest_len > 0 && write_by_lws(conn, rest, rest_len) != RC_OK)
         return RC_CLOSED;
-    return wait_for_room(conn);
+    return wait_until_writable(conn);
 }
 
 static enum rc
@@ -108,7 +108,7 @@ send_by(struct gate_conn *conn, const struct iovec *pieces, int count, int file,
     if (conn->state != GATE_CONN_OPEN)
         return RC_CLOSED;
     if (conn->lws_first)
-        return wait_for_room(conn);
+        return wait_until_writable(conn);
     if (conn->io.ssl != NULL)
         return send_tls(conn, pieces, count, ret_taken);
     return send_plain(conn, pieces, count, file, ret_taken);

@@ -110,9 +110,9 @@ gate_ws_check_upgrade(struct gate *gate, struct lws *wsi)
     if (!may)
         return refuse(gate, wsi, 403, NULL, "pages of this origin may not");
     if (gate_request_has_both(wsi))
-        return refuse(gate, wsi, 400, NULL, GATE_TWO_PROOFS);
+        return refuse(gate, wsi, 400, NULL, GATE_TWO_CREDENTIALS);
     if (!gate_admits_request(gate, wsi))
-        return refuse(gate, wsi, 429, GATE_SOON, GATE_TOO_FAST);
+        return refuse(gate, wsi, 429, GATE_RETRY_SOON, GATE_RATE_EXCEEDED);
     if (!gate_admits(gate, wsi, true, &refusal))
         return refuse(gate, wsi, refusal.status, refusal.retry_after, refusal.sentence);
     return 0;

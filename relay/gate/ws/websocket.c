@@ -11,7 +11,7 @@
 #include "base/pool.h"
 #include "gate/http/credentials.h"
 #include "gate/net/gate_shared.h"
-#include "gate/ws/hold.h"
+#include "gate/ws/backpressure.h"
 #include "gate/ws/message.h"
 #include "gate/ws/receive.h"
 
@@ -21,13 +21,13 @@ void
 gate_ws_open(struct gate *gate)
 {
     gate->conns = memory_new(sizeof(*gate->conns));
-    gate_hold_open(gate);
+    gate_backpressure_open(gate);
 }
 
 void
 gate_ws_close(struct gate *gate)
 {
-    gate_hold_close(gate);
+    gate_backpressure_close(gate);
     while (gate->conns->first != NULL)
         gate_ws_closed(gate->conns->first);
     free(gate->conns);
@@ -39,7 +39,7 @@ gate_ws_evict(void *owner)
 {
     struct gate_conn *conn = owner;
 
-    log_debugf(conn->who, "closed before \"connect\": max_connections is reached");
+    log_debugf(conn->log_context, "closed before \"connect\": max_connections is reached");
     gate_conn_kill(conn);
 }
 
@@ -51,9 +51,9 @@ gate_ws_connected(struct gate *gate, struct lws *wsi, void **ret_owner)
 
     conn->gate = gate;
     conn->io = conn_io_of(wsi);
-    conn->who = memory_text("gate", strlen("gate"));
-    conn->opening.bearer = gate_request_bearer(wsi);
-    conn->opening.ticket = gate_request_ticket(wsi);
+    conn->log_context = memory_text("gate", strlen("gate"));
+    conn->auth.bearer = gate_request_bearer(wsi);
+    conn->auth.ticket = gate_request_ticket(wsi);
     conn->waiting.owner = conn;
     buffer_init(&conn->in, (size_t)gate->config->gate.max_frame_bytes);
     buffer_init(&conn->out, GATE_CONN_OUT_MAX);
@@ -63,7 +63,7 @@ gate_ws_connected(struct gate *gate, struct lws *wsi, void **ret_owner)
     gate_limits_add_conn(gate, &conn->waiting, wsi);
     stats_add(gate->stats, STAT_GATE_ACCEPTED, 1);
     (void)conn_io_address(&conn->io, peer, sizeof(peer));
-    log_debugf(conn->who, "opened a connection from %s", peer);
+    log_debugf(conn->log_context, "opened a connection from %s", peer);
     *ret_owner = conn;
     gate_receive_start(conn);
     return 0;
@@ -80,15 +80,15 @@ gate_ws_closed(void *owner)
     gate_conn_detach(conn);
     DL_DELETE(gate->conns->first, conn);
     gate_limits_remove_conn(gate, &conn->waiting);
-    gate_message_forget(conn);
-    log_debugf(conn->who, "closed the connection, code %d", conn->close_code);
+    gate_message_cancel(conn);
+    log_debugf(conn->log_context, "closed the connection, code %d", conn->close_code);
     buffer_free(&conn->in);
     buffer_free(&conn->out);
     buffer_free(&conn->control);
     free(conn->close_reason);
-    free(conn->opening.bearer);
-    free(conn->opening.ticket);
+    free(conn->auth.bearer);
+    free(conn->auth.ticket);
     free(conn->user);
-    free(conn->who);
+    free(conn->log_context);
     pool_give(&conns, conn);
 }

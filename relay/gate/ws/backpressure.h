@@ -1,0 +1,16 @@
+/* backpressure.h: pauses reading from clients that send too fast. */
+#ifndef CLAIRON_GATE_WS_BACKPRESSURE_H
+#define CLAIRON_GATE_WS_BACKPRESSURE_H
+
+#include "gate/ws/conn.h"
+
+#define GATE_BURST_US INT64_C(1000000) /* a client may be ahead of its rate by so much */
+
+void gate_backpressure_open(struct gate *gate);
+void gate_backpressure_close(struct gate *gate);
+/* Until inbound.budget_until_us is near again. */
+void gate_pause_reading(struct gate_conn *conn);
+/* For good. */
+void gate_stop_reading(struct gate_conn *conn);
+
+#endif
