@@ -49,7 +49,7 @@ page_source := $(BUILD)/gen/gate_console_page_parts.c
 generated := gen/store_scripts.o gen/gate_console_page_parts.o
 unit_sources := $(wildcard tests/unit/test_*.c)
 # The decoder's part that needs no server, linked into unit tests.
-pure_sources := decoder/json.c
+pure_sources := decoder/encode/json.c
 c_files := $(wildcard relay/*.[ch] relay/*/*.[ch] relay/*/*/*.[ch] decoder/*.[ch] decoder/*/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] \
     tests/bench/*/*.c)
 

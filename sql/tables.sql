@@ -23,7 +23,7 @@ END $$;
 
 -- Read by the decoder as of any place in the WAL: a user catalog table, read by heap scan,
 -- without TOAST (its old chunks are not held back), never truncated. The columns' order is
--- that of decoder/rules.h; the numbers are the enums of decoder/protocol/frame.h. A long target_list or
+-- that of decoder/rules/rules.h; the numbers are the enums of decoder/protocol/frame.h. A long target_list or
 -- only_when goes on in further rows, by part. Origins, numbers and names of columns are for dumps,
 -- see columns.sql.
 CREATE TABLE clairon.rule (

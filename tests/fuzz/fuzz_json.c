@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "decoder/json.h"
+#include "decoder/encode/json.h"
 #include "tests/fuzz/strict_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -41,7 +41,8 @@ def room_of(path):
 def folder_of(path):
     """Within its room; '.' for none."""
     parts = path.split('/')
-    return parts[2] if parts[0] == 'relay' and len(parts) > 3 else '.'
+    depth = 1 if parts[0] == 'decoder' else 2
+    return parts[depth] if parts[0] in ('decoder', 'relay') and len(parts) > depth + 1 else '.'
 
 
 def sources():
@@ -62,7 +63,7 @@ def read_includes(files):
             found = re.findall(r'^#include ([<"])([^">]+)[">]', text.read(), re.M)
         ours[path], libraries[path] = set(), set()
         for kind, name in found:
-            places = [os.path.join('relay', name), name, os.path.join(os.path.dirname(path), name)]
+            places = [os.path.join(path.split('/')[0], name), name, os.path.join(os.path.dirname(path), name)]
             place = next((each for each in places if each in known), None)
             if kind == '"' and place is not None:
                 ours[path].add(place)
@@ -162,8 +163,8 @@ def is_upward(path, other, below, folders):
     room, to = room_of(path), room_of(other)
     if room == TOP_ROOM:
         return False
-    if room == 'decoder':
-        return other.startswith('relay/')
+    if room == 'decoder' and to == 'protocol':
+        return False
     if room == 'protocol':
         return to != room
     if room != to:

@@ -26,6 +26,7 @@ declare -A folders=(
     [store]="scripts . connection shards ingest read delivery admin direct"
     [hub]="fanout session ."
     [gate]="net http ws api ."
+    [decoder]="protocol base encode rules condition . output plan changes plugin sql"
 )
 
 # Which files alone may include which library: header pattern, then a pattern of paths.
@@ -78,6 +79,17 @@ check_folders() {
     done < <(grep -rnoE '^#include "[a-z0-9_]+/[a-z0-9_/]+' relay --include='*.[ch]' | sed -E 's/#include "//')
 }
 
+# The decoder's files name each other from decoder/.
+check_decoder() {
+    local file line target from to
+    while IFS=: read -r file line target; do
+        from=$(folder_of "$file") to=$(folder_of "decoder/$target")
+        if [ ! -e "decoder/$target" ] || [ "$from" = "$to" ]; then continue; fi
+        [[ " ${folders[decoder]} " =~ " $to "(.*" ")?"$from " ]] ||
+            complain "$file:$line: decoder/$from must not include $target"
+    done < <(grep -rnoE '^#include "[a-z0-9_/]+\.h' decoder --include='*.[ch]' | sed -E 's/#include "//')
+}
+
 check_libraries() {
     local header paths file
     while read -r header paths; do
@@ -89,5 +101,6 @@ check_libraries() {
 
 check_rooms
 check_folders
+check_decoder
 check_libraries
 exit "$bad"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# sizes.sh: no C file above 500 lines, no C function above 60, no C line above 100 columns.
+# sizes.sh: no C file above 700 lines, no C function above 60, no C line above 100 columns.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-most_file_lines=500
+most_file_lines=700
 most_function_lines=60
 most_columns=100 # clang-format looks at code alone
 

@@ -19,9 +19,8 @@ main() {
     place=$(cd "$1" && pwd)
     config=$(pg_config_path)
     # The sources alone: objects of the plain build must not be taken for ours.
-    mkdir -p "$place/decoder/protocol" "$place/sql"
-    cp -u --preserve=timestamps "$(top_dir)"/decoder/{Makefile,*.[ch]} "$place/decoder/"
-    cp -u --preserve=timestamps "$(top_dir)"/decoder/protocol/*.[ch] "$place/decoder/protocol/"
+    mkdir -p "$place/sql"
+    (cd "$(top_dir)" && cp -u --preserve=timestamps --parents decoder/Makefile decoder/*.[ch] decoder/*/*.[ch] "$place")
     cp -u --preserve=timestamps "$(top_dir)"/sql/*.* "$place/sql/"
     env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -j"$(nproc)" -C "$place/decoder" PG_CONFIG="$config" COPT="$flags" all
     "$(dirname "$0")/private-root.sh" "$place/root"

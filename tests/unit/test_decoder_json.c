@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "decoder/json.h"
+#include "decoder/encode/json.h"
 
 /* Exactly as much memory as the header promises to need, so that ASan sees one byte more. */
 static char *

@@ -1,0 +1,13 @@
+/* datum_equal.h: compares values that are compressed, or stored outside of their row. */
+#ifndef CLAIRON_DATUM_EQUAL_H
+#define CLAIRON_DATUM_EQUAL_H
+
+#include "postgres.h"
+
+/*
+ * True when two varlena values have the same bytes. One of them is compressed, or is an indirect
+ * pointer from the reorder buffer; neither is an on-disk TOAST pointer.
+ */
+extern bool same_packed(Datum a, Datum b);
+
+#endif

@@ -1,0 +1,294 @@
+/* audience.c: who a row is for, and who gained or lost it. */
+#include "changes/audience.h"
+
+#include "access/detoast.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+
+/* An open-addressed set of a list's texts; slots hold index + 1. */
+struct text_set {
+    const struct target_list *list;
+    uint32 mask;
+    uint32 *slots;
+};
+
+static void
+set_create(struct text_set *set, const struct target_list *list, int capacity)
+{
+    uint32 size = 16;
+
+    while (size < (uint32)capacity * 2)
+        size *= 2;
+    set->list = list;
+    set->mask = size - 1;
+    set->slots = palloc0(sizeof(uint32) * size);
+}
+
+/* Not to be guessed: whoever writes rows could choose texts that all meet in one slot. */
+static uint64
+hash_seed(void)
+{
+    static uint64 seed;
+
+    while (seed == 0 && !pg_strong_random(&seed, sizeof(seed)))
+        CHECK_FOR_INTERRUPTS();
+    return seed;
+}
+
+/* The slot that holds the text, or the empty one where it would stand. */
+static uint32 *
+set_find(const struct text_set *set, const char *text, int len)
+{
+    uint64 at = hash_bytes_extended((const unsigned char *)text, len, hash_seed());
+
+    for (;; at++) {
+        uint32 *slot = &set->slots[at & set->mask];
+        uint32 i = *slot - 1;
+
+        if (*slot == 0 ||
+            (set->list->lengths[i] == len && memcmp(set->list->texts[i], text, len) == 0))
+            return slot;
+    }
+}
+
+static struct target_list *
+list_new(int capacity)
+{
+    struct target_list *list =
+        palloc(sizeof(*list) + (sizeof(char *) + sizeof(int)) * (Size)Max(capacity, 1));
+
+    *list = (struct target_list){0};
+    list->texts = (char **)(list + 1);
+    list->lengths = (int *)(list->texts + Max(capacity, 1));
+    return list;
+}
+
+/* Appends unless empty or there already. */
+static void
+list_add(struct target_list *list, const struct text_set *set, char *text, int len)
+{
+    uint32 *slot = set_find(set, text, len);
+
+    if (len == 0 || *slot != 0)
+        return;
+    if (len > LIMIT_TARGET) {
+        list->too_many = true;
+        return;
+    }
+    list->texts[list->count] = text;
+    list->lengths[list->count] = len;
+    *slot = ++list->count;
+}
+
+static struct target_list *
+targets_of_array(struct encoder *encoder, Datum value)
+{
+    struct encoder *element = encoder->element;
+    ArrayType *array = DatumGetArrayTypeP(value);
+    int total = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+    struct target_list *list;
+    struct text_set set;
+    Datum *elements;
+    bool *nulls;
+    int count;
+
+    list = list_new(Min(total, TARGETS_MAX));
+    if (total > TARGETS_MAX) {
+        list->too_many = true;
+        return list;
+    }
+    set_create(&set, list, total);
+    deconstruct_array(array, ARR_ELEMTYPE(array), element->typlen, element->typbyval,
+                      element->typalign, &elements, &nulls, &count);
+    for (int i = 0; i < count; i++) {
+        int len;
+        char *text;
+
+        if (nulls[i])
+            continue;
+        text = encode_plain(element, elements[i], &len);
+        list_add(list, &set, text, len);
+        if (list->too_many)
+            break;
+    }
+    return list;
+}
+
+static struct target_list *
+targets_of_value(struct encoder *encoder, Datum value)
+{
+    struct target_list *list;
+
+    /* Not unpacked only to be refused. */
+    if (encode_raw_size(encoder, value) > TARGETS_RAW_BYTES_MAX) {
+        list = list_new(0);
+        list->too_many = true;
+        return list;
+    }
+    if (encoder->element != NULL)
+        return targets_of_array(encoder, value);
+    list = list_new(1);
+    list->texts[0] = encode_plain(encoder, value, &list->lengths[0]);
+    list->too_many = list->lengths[0] > LIMIT_TARGET;
+    list->count = list->lengths[0] > 0 && !list->too_many;
+    return list;
+}
+
+struct reading {
+    struct encoder *encoder;
+    Datum value;
+    struct target_list *list;
+};
+
+static void
+read_guarded(void *arg)
+{
+    struct reading *reading = arg;
+
+    reading->list = targets_of_value(reading->encoder, reading->value);
+}
+
+static struct target_list *
+targets_of_column(const struct bound_column *column, const struct image *image)
+{
+    struct reading reading = {column->encoder, image->values[column->index], NULL};
+    char *fault;
+
+    if (image->nulls[column->index])
+        return list_new(0);
+    if (column->encoder->risk == RISK_NONE)
+        return targets_of_value(reading.encoder, reading.value);
+    if (!encode_try(column->encoder, read_guarded, &reading, &fault)) {
+        reading.list = list_new(0);
+        reading.list->fault = fault;
+    }
+    return reading.list;
+}
+
+static struct target_list *
+targets_of_part(const struct target_part *part, const struct image *image)
+{
+    struct target_list *list;
+
+    if (part->column.index >= 0)
+        return targets_of_column(&part->column, image);
+    list = list_new(1);
+    list->texts[0] = (char *)part->constant.bytes;
+    list->lengths[0] = part->constant.len;
+    list->count = part->constant.len > 0;
+    return list;
+}
+
+/* A + of its own, or a \, is escaped: no text of a row can end its part. */
+static char *
+put_part(char *out, const char *text, int len)
+{
+    for (int i = 0; i < len; i++) {
+        if (text[i] == '+' || text[i] == '\\')
+            *out++ = '\\';
+        *out++ = text[i];
+    }
+    return out;
+}
+
+/* The nth of all combinations; the last part turns fastest. */
+static void
+put_combination(struct target_list *list, struct target_list *const *parts, int count, int nth)
+{
+    int picks[LIMIT_PARTS];
+    int room = count;
+    char *out;
+
+    for (int i = count - 1; i >= 0; i--) {
+        picks[i] = nth % parts[i]->count;
+        nth /= parts[i]->count;
+        room += 2 * parts[i]->lengths[picks[i]];
+    }
+    list->texts[list->count] = out = palloc(room);
+    for (int i = 0; i < count; i++) {
+        if (i > 0)
+            *out++ = '+';
+        out = put_part(out, parts[i]->texts[picks[i]], parts[i]->lengths[picks[i]]);
+    }
+    list->lengths[list->count] = out - list->texts[list->count];
+    list->count++;
+}
+
+static struct target_list *
+combine(struct target_list *const *parts, int count)
+{
+    struct target_list *list;
+    int64 total = 1;
+
+    for (int i = 0; i < count; i++) {
+        total *= parts[i]->count;
+        if (total > COMBINATIONS_MAX) {
+            list = list_new(0);
+            list->too_many = true;
+            return list;
+        }
+    }
+    list = list_new(total);
+    for (int nth = 0; nth < total; nth++)
+        put_combination(list, parts, count, nth);
+    return list;
+}
+
+bool
+audience_is_lacking(const struct plan *plan, const struct image *image)
+{
+    for (int i = 0; i < plan->part_count; i++) {
+        const struct bound_column *column = &plan->parts[i].column;
+
+        if (column->index >= 0 && image_lacks(image, column->index, column->encoder->typlen))
+            return true;
+    }
+    return false;
+}
+
+/* The targets that the image's columns name; the caller knows that the image holds them. */
+struct target_list *
+audience_targets(const struct plan *plan, const struct image *image)
+{
+    struct target_list *parts[LIMIT_PARTS];
+
+    for (int i = 0; i < plan->part_count; i++) {
+        parts[i] = targets_of_part(&plan->parts[i], image);
+        if (plan->part_count == 1 || parts[i]->too_many || parts[i]->fault != NULL)
+            return parts[i];
+    }
+    return combine(parts, plan->part_count);
+}
+
+/* Those of `a` that are (or are not) in `b`, in the order of `a`. */
+static struct target_list *
+select_targets(const struct target_list *a, const struct target_list *b, bool in_b)
+{
+    struct target_list *list = list_new(a->count);
+    struct text_set set;
+
+    set_create(&set, b, b->count);
+    for (int i = 0; i < b->count; i++)
+        *set_find(&set, b->texts[i], b->lengths[i]) = i + 1;
+    for (int i = 0; i < a->count; i++) {
+        if ((*set_find(&set, a->texts[i], a->lengths[i]) != 0) != in_b)
+            continue;
+        list->texts[list->count] = a->texts[i];
+        list->lengths[list->count] = a->lengths[i];
+        list->count++;
+    }
+    return list;
+}
+
+struct target_list *
+audience_common(const struct target_list *a, const struct target_list *b)
+{
+    return select_targets(a, b, true);
+}
+
+struct target_list *
+audience_minus(const struct target_list *a, const struct target_list *b)
+{
+    return select_targets(a, b, false);
+}

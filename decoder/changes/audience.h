@@ -1,0 +1,18 @@
+/* audience.h: the targets of a row. All lists are in the current memory context. */
+#ifndef CLAIRON_AUDIENCE_H
+#define CLAIRON_AUDIENCE_H
+
+#include "plan/plan.h"
+
+/* True when the WAL does not contain a target column. */
+extern bool audience_is_lacking(const struct plan *plan, const struct image *image);
+
+/* The targets in the image's columns. The image contains them: see audience_is_lacking. */
+extern struct target_list *audience_targets(const struct plan *plan, const struct image *image);
+
+/* The targets of `a` that are, or are not, in `b`; in the order of `a`. */
+extern struct target_list *audience_common(const struct target_list *a,
+                                           const struct target_list *b);
+extern struct target_list *audience_minus(const struct target_list *a, const struct target_list *b);
+
+#endif

@@ -1,0 +1,413 @@
+/* change.c: judge one change by each rule of its relation. */
+#include "changes/change.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_class.h"
+#include "utils/datum.h"
+#include "utils/memutils.h"
+
+#include "base/datum_equal.h"
+#include "changes/audience.h"
+#include "changes/emitter.h"
+#include "changes/notification.h"
+#include "condition/condition.h"
+#include "decoder.h"
+#include "output/warning_throttle.h"
+#include "rules/inheritance.h"
+
+static const struct target_list nobody = {0};
+
+/* A row change as its rules see it. */
+struct row_change {
+    LogicalDecodingContext *ctx;
+    struct decoder *decoder;
+    enum frame_operation operation;
+    struct image *old; /* present: some of the old values are known */
+    struct image *new;
+    bool whole; /* the old row is all there */
+};
+
+static bool
+wants(const struct plan *plan, enum frame_operation operation)
+{
+    return (plan->rule->operations & RULE_OPERATION(operation)) != 0;
+}
+
+static void
+complain(const struct row_change *change, const struct plan *plan, const char *what)
+{
+    complaint_count(change->decoder, plan->seed, plan->label, what);
+}
+
+static void
+send_note(const struct row_change *change, const struct plan *plan, enum frame_operation operation,
+          uint32 part, const struct target_list *targets)
+{
+    struct note note = {.plan = plan, .operation = operation, .part = part, .targets = targets};
+
+    if (!wants(plan, operation) || (targets->count == 0 && !plan->rule->to_all))
+        return;
+    if (plan->emitter_state != TARGET_NONE)
+        note.emitter =
+            emitter_of_row(change->decoder, plan,
+                           change->operation == FRAME_OPERATION_DELETE ? change->old : change->new);
+    if (operation != FRAME_OPERATION_CREATE && change->old->present)
+        note.before = change->old;
+    if (operation != FRAME_OPERATION_DELETE)
+        note.after = change->new;
+    note_write(change->ctx, &note);
+}
+
+/* False when the image does not hold the target column: delivery is denied, not guessed. */
+static bool
+read_targets(const struct row_change *change, const struct plan *plan, const struct image *image,
+             struct target_list **ret_targets)
+{
+    struct target_list *targets;
+
+    if (audience_is_lacking(plan, image)) {
+        complain(change, plan, "denied: the WAL does not hold the target column");
+        return false;
+    }
+    targets = audience_targets(plan, image);
+    if (targets->fault != NULL) {
+        complaint_count_because(change->decoder, plan->seed, plan->label,
+                                "denied: the target column's type could not print a value",
+                                targets->fault);
+        return false;
+    }
+    if (targets->too_many) {
+        complain(change, plan,
+                 "denied: more than 100000 targets (10000 of a composite audience), or one over "
+                 "255 bytes");
+        return false;
+    }
+    *ret_targets = targets;
+    return true;
+}
+
+static bool
+old_holds_target(const struct row_change *change, const struct plan *plan)
+{
+    bool holds = change->old->present;
+
+    for (int i = 0; i < plan->part_count && holds && !change->whole; i++)
+        holds = plan->parts[i].column.index < 0 || plan->parts[i].column.is_key;
+    return holds;
+}
+
+static inline bool
+is_packed(Datum value)
+{
+    return VARATT_IS_COMPRESSED(DatumGetPointer(value)) ||
+           VARATT_IS_EXTERNAL(DatumGetPointer(value));
+}
+
+/* Neither value stands outside of the row. */
+static bool
+is_same(const struct image *old, const struct image *new, int at, bool typbyval, int16 typlen)
+{
+    if (old->nulls[at] || new->nulls[at])
+        return old->nulls[at] == new->nulls[at];
+    if (old->values[at] == new->values[at])
+        return true;
+    if (typlen == -1 && (is_packed(old->values[at]) || is_packed(new->values[at])))
+        return same_packed(old->values[at], new->values[at]);
+    return !typbyval && datum_image_eq(old->values[at], new->values[at], false, typlen);
+}
+
+/* Marks what differs; true unless nothing that the rule shows can have changed. */
+static bool
+compare_images(const struct row_change *change, const struct plan *plan)
+{
+    bool touched = false;
+
+    for (int i = 0; i < plan->column_count; i++) {
+        struct column *column = &plan->columns[i];
+        bool known = change->old->present && (change->whole || column->is_key);
+        bool same;
+
+        column->state = 0;
+        if (image_lacks(change->new, column->index, column->typlen))
+            continue;
+        same = known &&
+               is_same(change->old, change->new, column->index, column->typbyval, column->typlen);
+        if (known && !same)
+            column->state = COLUMN_CHANGED;
+        touched |= !same;
+    }
+    return touched;
+}
+
+static bool
+has_same_targets(const struct row_change *change, const struct plan *plan)
+{
+    for (int i = 0; i < plan->part_count; i++) {
+        const struct bound_column *column = &plan->parts[i].column;
+
+        if (column->index >= 0 && !is_same(change->old, change->new, column->index,
+                                           column->encoder->typbyval, column->encoder->typlen))
+            return false;
+    }
+    return true;
+}
+
+/* An update of a rule that reads its targets from columns. */
+static void
+judge_moving_update(const struct row_change *change, const struct plan *plan, bool touched)
+{
+    struct target_list *gained;
+    struct target_list *lost;
+
+    if (!read_targets(change, plan, change->new, &gained))
+        return;
+    if (!old_holds_target(change, plan)) {
+        complain(change, plan,
+                 "old targets unknown: the WAL holds only the new ones "
+                 "(REPLICA IDENTITY FULL tells both)");
+        if (touched)
+            send_note(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, gained);
+        return;
+    }
+    if (has_same_targets(change, plan)) {
+        if (touched)
+            send_note(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, gained);
+        return;
+    }
+    if (!read_targets(change, plan, change->old, &lost))
+        return;
+    if (touched)
+        send_note(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, audience_common(gained, lost));
+    send_note(change, plan, FRAME_OPERATION_DELETE, PART_LOSERS, audience_minus(lost, gained));
+    send_note(change, plan, FRAME_OPERATION_CREATE, PART_GAINERS, audience_minus(gained, lost));
+}
+
+static void
+judge_update(const struct row_change *change, const struct plan *plan)
+{
+    bool touched = compare_images(change, plan) || plan->rule->column_count < 0;
+
+    if (plan->target_state == TARGET_COLUMNS)
+        judge_moving_update(change, plan, touched);
+    else if (touched)
+        send_note(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, &plan->rule->literal);
+}
+
+/* A create or a delete: of a row, or in the eyes of a rule whose condition began or ended. */
+static void
+judge_one_image(const struct row_change *change, const struct plan *plan,
+                enum frame_operation operation, uint32 part)
+{
+    bool leaves = operation == FRAME_OPERATION_DELETE;
+    struct target_list *targets;
+
+    if (!wants(plan, operation))
+        return;
+    if (plan->target_state == TARGET_NONE)
+        send_note(change, plan, operation, part, &plan->rule->literal);
+    else if (leaves && !old_holds_target(change, plan))
+        complain(change, plan, "denied: the WAL does not hold the target column");
+    else if (read_targets(change, plan, leaves ? change->old : change->new, &targets))
+        send_note(change, plan, operation, part, targets);
+}
+
+/* False, and said, when the condition cannot tell of the image. */
+static bool
+is_met(const struct row_change *change, const struct plan *plan, const struct image *image,
+       bool *ret_met)
+{
+    enum condition_answer answer = condition_judge(plan->condition, image);
+
+    if (answer == CONDITION_FAILED)
+        complaint_count_because(change->decoder, plan->seed, plan->label,
+                                "denied: only_when cannot be evaluated",
+                                condition_fault(plan->condition));
+    else if (answer == CONDITION_UNKNOWN)
+        complain(change, plan, "denied: the WAL does not hold a column of only_when");
+    else
+        *ret_met = answer == CONDITION_TRUE;
+    return answer == CONDITION_TRUE || answer == CONDITION_FALSE;
+}
+
+static void
+judge_conditional_update(const struct row_change *change, const struct plan *plan)
+{
+    bool before;
+    bool after;
+
+    if (!is_met(change, plan, change->new, &after))
+        return;
+    if (condition_judge(plan->condition, change->old) == CONDITION_UNKNOWN) {
+        complain(change, plan,
+                 "old row unknown: only_when judges the new one alone "
+                 "(REPLICA IDENTITY FULL tells both)");
+        before = after;
+    } else if (!is_met(change, plan, change->old, &before)) {
+        return;
+    }
+    if (before && after)
+        judge_update(change, plan);
+    else if (after)
+        judge_one_image(change, plan, FRAME_OPERATION_CREATE, PART_GAINERS);
+    else if (before)
+        judge_one_image(change, plan, FRAME_OPERATION_DELETE, PART_LOSERS);
+}
+
+static void
+judge(const struct row_change *change, const struct plan *plan)
+{
+    bool conditional = plan->rule->only_when != NULL;
+    bool met = true;
+
+    if (plan->target_state == TARGET_DROPPED) {
+        complain(change, plan, "denied: the target column was dropped");
+    } else if (plan->target_state == TARGET_JSON) {
+        complain(change, plan, "denied: the target column's type became json or jsonb");
+    } else if (plan->emitter_state == TARGET_DROPPED) {
+        complain(change, plan, "denied: the emitter's column was dropped");
+    } else if (change->operation == FRAME_OPERATION_UPDATE) {
+        if (conditional)
+            judge_conditional_update(change, plan);
+        else
+            judge_update(change, plan);
+    } else if (wants(plan, change->operation)) {
+        const struct image *image =
+            change->operation == FRAME_OPERATION_DELETE ? change->old : change->new;
+
+        if (!conditional || (is_met(change, plan, image, &met) && met))
+            judge_one_image(change, plan, change->operation, PART_MAIN);
+    }
+}
+
+static void
+deform(struct image *image, HeapTuple tuple, TupleDesc desc, bool whole)
+{
+    image->present = tuple != NULL;
+    image->whole = whole;
+    if (tuple != NULL)
+        heap_deform_tuple(tuple, desc, image->values, image->nulls);
+}
+
+/* Cheaper than taking the tuple apart again. */
+static void
+copy_image(struct image *to, const struct image *from, TupleDesc desc)
+{
+    to->present = true;
+    to->whole = false;
+    memcpy(to->values, from->values, sizeof(Datum) * desc->natts);
+    memcpy(to->nulls, from->nulls, sizeof(bool) * desc->natts);
+}
+
+/*
+ * An untouched TOASTed value that stands in the old row is the new one too: all of
+ * them under FULL, else those of the key (what else an old key leaves out is null).
+ */
+static void
+fill_from_old(struct row_change *row, TupleDesc desc)
+{
+    for (int i = 0; i < desc->natts; i++)
+        if (!row->old->nulls[i] && image_lacks(row->new, i, TupleDescAttr(desc, i)->attlen)) {
+            row->new->values[i] = row->old->values[i];
+            row->new->nulls[i] = row->old->nulls[i];
+        }
+}
+
+/* Without an old tuple an update left the key alone: the new row shows it. */
+static void
+load_images(struct row_change *row, struct relation_entry *entry, Relation relation, HeapTuple old,
+            HeapTuple new)
+{
+    TupleDesc desc = RelationGetDescr(relation);
+    char identity = relation->rd_rel->relreplident;
+
+    row->old = &entry->old;
+    row->new = &entry->new;
+    row->whole = identity == REPLICA_IDENTITY_FULL && old != NULL;
+    deform(row->new, new, desc, true);
+    if (old == NULL && row->operation == FRAME_OPERATION_UPDATE && entry->has_key) {
+        copy_image(row->old, row->new, desc);
+        return;
+    }
+    deform(row->old, old, desc, row->whole);
+    if (old != NULL && new != NULL && HeapTupleHasExternal(new))
+        fill_from_old(row, desc);
+}
+
+void
+change_row(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation relation,
+           ReorderBufferChange *change)
+{
+    struct row_change row = {.ctx = ctx, .decoder = ctx->output_plugin_private};
+
+    switch (change->action) {
+    case REORDER_BUFFER_CHANGE_INSERT:
+        row.operation = FRAME_OPERATION_CREATE;
+        break;
+    case REORDER_BUFFER_CHANGE_UPDATE:
+        row.operation = FRAME_OPERATION_UPDATE;
+        break;
+    case REORDER_BUFFER_CHANGE_DELETE:
+        row.operation = FRAME_OPERATION_DELETE;
+        break;
+    default:
+        elog(ERROR, "unexpected row change %d", (int)change->action);
+    }
+    load_images(&row, entry, relation, compat_old_tuple(change), compat_new_tuple(change));
+    for (int i = 0; i < entry->plan_count; i++)
+        judge(&row, &entry->plans[i]);
+}
+
+/*
+ * TRUNCATE lists the table it names and those below it. A rule of one of them judges the
+ * topmost that it covers, once.
+ */
+static bool
+is_below_truncated(const struct plan *plan, Oid relid, const ReorderBufferChange *change)
+{
+    List *above;
+
+    if (plan->rule->relid == relid)
+        return false;
+    above = ancestors_of(relid);
+    for (Size i = 0; i < change->data.truncate.nrelids; i++) {
+        Oid other = change->data.truncate.relids[i];
+
+        if (list_member_oid(above, other) &&
+            (other == plan->rule->relid || list_member_oid(ancestors_of(other), plan->rule->relid)))
+            return true;
+    }
+    return false;
+}
+
+void
+change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry,
+                const ReorderBufferChange *change)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    for (int i = 0; i < entry->plan_count; i++) {
+        struct plan *plan = &entry->plans[i];
+        struct note note = {.plan = plan,
+                            .operation = FRAME_OPERATION_TRUNCATE,
+                            .part = PART_MAIN,
+                            .targets = plan->rule->to_all ? &nobody : &plan->rule->literal};
+
+        if (!wants(plan, FRAME_OPERATION_TRUNCATE) ||
+            is_below_truncated(plan, entry->relid, change))
+            continue;
+        if (plan->emitter_state != TARGET_NONE)
+            note.emitter = emitter_of_row(decoder, plan, NULL);
+        if (plan->target_state != TARGET_NONE)
+            complaint_count(decoder, plan->seed, plan->label,
+                            "denied: a truncate tells no targets");
+        else if (plan->emitter_state == TARGET_DROPPED)
+            complaint_count(decoder, plan->seed, plan->label,
+                            "denied: the emitter's column was dropped");
+        else if (plan->rule->relid != entry->relid)
+            /* Told as the rule's table, it would empty lists of rows that are still there. */
+            complaint_count(decoder, plan->seed, plan->label,
+                            "denied: only a partition or child table was truncated");
+        else if (plan->rule->to_all || note.targets->count > 0)
+            note_write(ctx, &note);
+    }
+}

@@ -1,0 +1,16 @@
+/* change.h: applies the rules of a relation to one change. */
+#ifndef CLAIRON_CHANGE_H
+#define CLAIRON_CHANGE_H
+
+#include "postgres.h"
+
+#include "replication/logical.h"
+
+#include "plan/plan.h"
+
+extern void change_row(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation relation,
+                       ReorderBufferChange *change);
+extern void change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry,
+                            const ReorderBufferChange *change);
+
+#endif

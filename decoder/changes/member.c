@@ -1,0 +1,94 @@
+/* member.c: changes of clairon.member, as frames. */
+#include "changes/member.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "utils/relcache.h"
+
+#include "decoder.h"
+#include "output/warning_throttle.h"
+
+static void
+spool_member(struct decoder *decoder, char change, char *const texts[MEMBER_FIELDS])
+{
+    struct spool_record record;
+    StringInfo out = spool_open(decoder, SPOOL_MEMBER, 0, &record);
+
+    record.operation = change;
+    for (int field = 0; field < MEMBER_FIELDS; field++)
+        encode_raw(out, texts[field], strlen(texts[field]) + 1);
+    spool_close(decoder, &record);
+}
+
+void
+member_write(LogicalDecodingContext *ctx, char change, char *const texts[MEMBER_FIELDS])
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    if (decoder->spool != NULL) {
+        spool_member(decoder, change, texts);
+        return;
+    }
+    packet_put_member(decoder, packet_open(ctx), change, change == '+', texts);
+    packet_close(ctx);
+}
+
+/* False when it is too long, as what stands outside of its row is. */
+static bool
+read_text(struct encoder *encoder, const struct image *image, int at, char **ret_text)
+{
+    char *text;
+    int len;
+
+    if (image_lacks(image, at, encoder->typlen))
+        return false;
+    text = encode_plain(encoder, image->values[at], &len);
+    if (len > LIMIT_TARGET)
+        return false;
+    *ret_text = pnstrdup(text, len);
+    return true;
+}
+
+static void
+put_member(LogicalDecodingContext *ctx, struct relation_entry *entry, TupleDesc desc,
+           HeapTuple tuple, char change)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    struct image *image = &entry->new;
+    char *texts[MEMBER_FIELDS];
+
+    heap_deform_tuple(tuple, desc, image->values, image->nulls);
+    for (int field = 0; field < MEMBER_FIELDS; field++) {
+        int at = entry->members[field].index;
+
+        if (at < 0) {
+            complaint_count(decoder, 0, "member",
+                            "left out: clairon.member is not as the extension made it");
+            return;
+        }
+        if (image->nulls[at])
+            return;
+        if (!read_text(entry->members[field].encoder, image, at, &texts[field])) {
+            complaint_count(decoder, 0, "member", "left out: a text over 255 bytes of UTF-8");
+            return;
+        }
+    }
+    member_write(ctx, change, texts);
+}
+
+void
+member_change(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation relation,
+              ReorderBufferChange *change)
+{
+    TupleDesc desc = RelationGetDescr(relation);
+    HeapTuple old = compat_old_tuple(change);
+    HeapTuple new = compat_new_tuple(change);
+
+    if (old != NULL)
+        put_member(ctx, entry, desc, old, '-');
+    else if (!entry->has_key && change->action != REORDER_BUFFER_CHANGE_INSERT)
+        complaint_count(ctx->output_plugin_private, 0, "member",
+                        "who left is not known: clairon.member has no replica identity");
+    if (new != NULL)
+        put_member(ctx, entry, desc, new, '+');
+}

@@ -1,0 +1,377 @@
+/* notification.c: render one notification of a row. */
+#include "changes/notification.h"
+
+#include "common/hashfn.h"
+#include "utils/fmgrprotos.h"
+
+#include "decoder.h"
+#include "encode/envelope_json.h"
+#include "encode/json.h"
+#include "output/warning_throttle.h"
+#include "plan/template.h"
+
+/* What clairon.watch and clairon.notify let a ttl be made of, about 1000 years of each. */
+#define PART_MONTHS_MAX 12000
+#define PART_DAYS_MAX 366000
+#define PART_HOURS_MAX 8784000
+
+/* A notification that grows beyond this is rendered again with small values only. */
+#define LINE_BYTES_MAX (32 * 1024 * 1024)
+
+/* The value limit of that second rendering. */
+#define STUB_VALUE_BYTES 512
+
+/* A longer line stays minified: indentation grows with the depth. */
+#define PRETTY_BYTES_MAX (256 * 1024 * 1024)
+
+static void
+put_fragment(StringInfo out, const struct fragment *fragment)
+{
+    encode_raw(out, fragment->bytes, fragment->len);
+}
+
+/* RFC 9562 version 8: 48 bits of commit time in ms, then 74 bits of hash. */
+static void
+make_id(const struct decoder *decoder, const struct note *note, pg_uuid_t *ret_id)
+{
+    struct {
+        uint64 change;
+        uint64 part;
+        uint64 rule;
+    } origin = {decoder->change_number, note->part, note->plan->seed};
+    uint64 ms = decoder->commit_us / 1000;
+    uint64 hashes[2];
+
+    for (int i = 0; i < 2; i++)
+        hashes[i] =
+            hash_bytes_extended((const unsigned char *)&origin, sizeof(origin), decoder->seeds[i]);
+    for (int i = 0; i < 6; i++)
+        ret_id->data[i] = ms >> (40 - 8 * i);
+    memcpy(ret_id->data + 6, &hashes[0], 2);
+    memcpy(ret_id->data + 8, &hashes[1], 8);
+    ret_id->data[6] = (ret_id->data[6] & 0x0F) | 0x80;
+    ret_id->data[8] = (ret_id->data[8] & 0x3F) | 0x80;
+}
+
+/* Of large parts that all but cancel each other out, one alone may be more than a time can hold. */
+static bool
+can_be_added(const Interval *ttl)
+{
+    const int64 hours = ttl->time / USECS_PER_HOUR;
+
+    return ttl->month >= -PART_MONTHS_MAX && ttl->month <= PART_MONTHS_MAX &&
+           ttl->day >= -PART_DAYS_MAX && ttl->day <= PART_DAYS_MAX && hours >= -PART_HOURS_MAX &&
+           hours <= PART_HOURS_MAX;
+}
+
+void
+note_set_expiration(struct decoder *decoder, struct note_head *head, const Interval *ttl)
+{
+    if (ttl == NULL)
+        return;
+    head->expires = DT_NOEND;
+    if (can_be_added(ttl))
+        head->expires = DatumGetTimestampTz(
+            DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(decoder->commit_time),
+                                IntervalPGetDatum(ttl)));
+    head->expires = encode_sane_time(head->expires);
+    head->expires_us = decoder->commit_us + (head->expires - decoder->commit_time);
+}
+
+/* One column: its value, or null where it is too large or cannot be read. */
+static void
+put_value(StringInfo out, struct column *column, Datum value, bool is_null, Size value_limit)
+{
+    if (is_null) {
+        encode_literal(out, "null");
+    } else if (encode_raw_size(column->encoder, value) > value_limit) {
+        column->state |= COLUMN_TRUNCATED;
+        encode_literal(out, "null");
+    } else if (column->encoder->risk == RISK_NONE) {
+        column->encoder->write(column->encoder, out, value);
+    } else if (!encode_guarded(column->encoder, out, value)) {
+        column->state |= COLUMN_UNDECODABLE;
+    }
+}
+
+/* The column as `before` shows it, copied: rendering is what costs. */
+static void
+put_again(StringInfo out, const struct column *column)
+{
+    char *dst = encode_reserve(out, column->shown_len);
+
+    memcpy(dst, out->data + column->shown_at, column->shown_len);
+    out->len += column->shown_len;
+}
+
+/* With `repeats`, what did not change stands in `out` already. */
+static void
+put_image(StringInfo out, const struct plan *plan, const struct image *image, Size value_limit,
+          bool repeats)
+{
+    int start;
+
+    if (image == NULL) {
+        encode_literal(out, "null");
+        return;
+    }
+    encode_literal(out, "{");
+    start = out->len;
+    for (int i = 0; i < plan->column_count; i++) {
+        struct column *column = &plan->columns[i];
+
+        if (!image->whole && !column->is_key)
+            continue;
+        if (image_lacks(image, column->index, column->typlen)) {
+            column->state |= COLUMN_UNCHANGED;
+            continue;
+        }
+        if (out->len > start)
+            encode_literal(out, ",");
+        if (repeats && !(column->state & COLUMN_CHANGED)) {
+            put_again(out, column);
+        } else {
+            column->shown_at = out->len;
+            put_fragment(out, &column->name);
+            put_value(out, column, image->values[column->index], image->nulls[column->index],
+                      value_limit);
+            column->shown_len = out->len - column->shown_at;
+        }
+        if (encode_is_over(column->encoder, out))
+            return;
+    }
+    encode_literal(out, "}");
+}
+
+/* The names of the columns in a state. */
+static void
+put_names(StringInfo out, const struct plan *plan, const char *key, uint8 state)
+{
+    bool first = true;
+
+    encode_raw(out, key, strlen(key));
+    for (int i = 0; i < plan->column_count; i++) {
+        const struct column *column = &plan->columns[i];
+
+        if (!(column->state & state))
+            continue;
+        if (!first)
+            encode_literal(out, ",");
+        first = false;
+        encode_raw(out, column->name.bytes, column->name.len - 1);
+    }
+    encode_literal(out, "]");
+}
+
+/* Returns the states that its columns have. */
+static uint8
+put_images(StringInfo out, const struct note *note, Size value_limit)
+{
+    const struct plan *plan = note->plan;
+    bool compared =
+        note->operation == FRAME_OPERATION_UPDATE && note->before != NULL && note->before->whole;
+    uint8 states = 0;
+
+    for (int i = 0; i < plan->column_count; i++)
+        plan->columns[i].state &= COLUMN_CHANGED;
+    encode_literal(out, "{\"before\":");
+    put_image(out, plan, note->before, value_limit, false);
+    encode_literal(out, ",\"after\":");
+    put_image(out, plan, note->after, value_limit, compared);
+    for (int i = 0; i < plan->column_count; i++)
+        states |= plan->columns[i].state;
+    if (states & COLUMN_UNCHANGED)
+        put_names(out, plan, ",\"unchanged\":[", COLUMN_UNCHANGED);
+    if (compared)
+        put_names(out, plan, ",\"changed\":[", COLUMN_CHANGED);
+    if (states & COLUMN_TRUNCATED)
+        put_names(out, plan, ",\"truncated\":[", COLUMN_TRUNCATED);
+    if (states & COLUMN_UNDECODABLE)
+        put_names(out, plan, ",\"undecodable\":[", COLUMN_UNDECODABLE);
+    return states;
+}
+
+/* The payload up to what its plan knows; true when a value could not be read. */
+static bool
+put_payload(struct decoder *decoder, StringInfo out, const struct note *note)
+{
+    const Size limits[] = {decoder->options.max_value_bytes,
+                           Min(STUB_VALUE_BYTES, decoder->options.max_value_bytes), 0};
+    int start = out->len;
+    uint8 states = 0;
+
+    decoder->settings.limit = start + LINE_BYTES_MAX;
+    for (size_t i = 0; i < lengthof(limits); i++) {
+        out->len = start;
+        states = put_images(out, note, limits[i]);
+        if (out->len <= decoder->settings.limit)
+            break;
+    }
+    decoder->settings.limit = PG_INT32_MAX;
+    return (states & COLUMN_UNDECODABLE) != 0;
+}
+
+void
+note_put_times(struct decoder *decoder, StringInfo out, const struct note_head *head)
+{
+    encode_raw(out, decoder->commit_text, decoder->commit_text_len);
+    if (head->expires_us != 0) {
+        encode_literal(out, "\"" ENVELOPE_EXPIRATION_TEXT "\"");
+        out->len = encode_instant(encode_reserve(out, 40), head->expires) - out->data;
+    }
+    encode_literal(out, "\"" ENVELOPE_PAYLOAD_TEXT);
+}
+
+/* True when a value could not be read. */
+static bool
+put_line(struct decoder *decoder, StringInfo out, const struct note *note,
+         const struct note_head *head)
+{
+    bool undecodable = note->undecodable;
+
+    encode_literal(out, ENVELOPE_ID_TEXT "\"");
+    encode_put_uuid(out, &head->id);
+    if (note->emitter.bytes != NULL) {
+        put_fragment(out, &note->plan->front);
+        put_fragment(out, &note->emitter);
+    }
+    put_fragment(out, &note->plan->heads[note->operation]);
+    note_put_times(decoder, out, head);
+    if (note->payload.bytes != NULL)
+        put_fragment(out, &note->payload);
+    else
+        undecodable = put_payload(decoder, out, note);
+    put_fragment(out, &note->plan->routing);
+    encode_targets(&decoder->settings, out, note->targets);
+    put_fragment(out, &note->plan->retry);
+    return undecodable;
+}
+
+static void
+fill_head(struct decoder *decoder, const struct note *note, struct note_head *head)
+{
+    const struct plan *plan = note->plan;
+    const struct rule *rule = plan->rule;
+
+    make_id(decoder, note, &head->id);
+    head->ordinal = FRAME_ORDINAL(decoder->change_number, plan->sub + note->part);
+    head->flags = rule_flags(rule);
+    head->retry_limit = rule->retry_limit;
+    head->ack_timeout = rule->ack_timeout;
+    head->priority = rule->priority;
+    head->type = rule->type;
+    head->operation = note->operation;
+    head->backoff = rule->backoff;
+    head->audience = (struct fragment){rule->audience, strlen(rule->audience)};
+    head->topic = plan->topic;
+    head->targets = note->targets;
+    note_set_expiration(decoder, head, rule->ttl);
+}
+
+static void
+tell_undecodable(struct decoder *decoder, const struct plan *plan)
+{
+    for (int i = 0; i < plan->column_count; i++) {
+        const struct column *column = &plan->columns[i];
+
+        if (column->state & COLUMN_UNDECODABLE)
+            complaint_count_because(decoder, plan->seed, plan->label,
+                                    "sent null, as undecodable: its type could not print a value",
+                                    column->encoder->fault);
+    }
+}
+
+static void
+put_spool_targets(StringInfo out, const struct target_list *targets)
+{
+    for (int i = 0; i < targets->count; i++) {
+        uint16 length = targets->lengths[i];
+
+        encode_raw(out, (const char *)&length, sizeof(length));
+        encode_raw(out, targets->texts[i], length);
+    }
+}
+
+static void
+put_spool_emitter(StringInfo out, const struct fragment *emitter)
+{
+    uint16 length = emitter->len;
+
+    encode_raw(out, (const char *)&length, sizeof(length));
+    encode_raw(out, emitter->bytes, length);
+}
+
+static void
+spool_note(struct decoder *decoder, const struct note *note)
+{
+    uint32 template = spool_template(decoder, note->plan);
+    struct spool_record record;
+    StringInfo out = spool_open(decoder, SPOOL_NOTE, template, &record);
+
+    record.operation = note->operation;
+    record.part = note->part;
+    record.target_count = note->targets->count;
+    if (note->emitter.bytes != NULL) {
+        record.flags |= SPOOL_EMITTER;
+        put_spool_emitter(out, &note->emitter);
+    }
+    if (note->targets == &note->plan->rule->literal)
+        record.flags |= SPOOL_LITERAL;
+    else
+        put_spool_targets(out, note->targets);
+    if (put_payload(decoder, out, note))
+        record.flags |= SPOOL_UNDECODABLE;
+    spool_close(decoder, &record);
+    if (record.flags & SPOOL_UNDECODABLE)
+        tell_undecodable(decoder, note->plan);
+}
+
+void
+note_write(LogicalDecodingContext *ctx, const struct note *note)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    const struct options *options = &decoder->options;
+    struct note_head head = {0};
+    bool undecodable;
+    StringInfo out;
+    int frame = 0;
+    int line;
+
+    if (decoder->spool != NULL) {
+        spool_note(decoder, note);
+        return;
+    }
+    out = packet_open(ctx);
+    fill_head(decoder, note, &head);
+    if (options->framed)
+        frame = packet_put_note_head(decoder, out, &head);
+    line = out->len;
+    undecodable = put_line(decoder, out, note, &head);
+    /* A replayed one had its own record of it. */
+    if (undecodable && note->payload.bytes == NULL)
+        tell_undecodable(decoder, note->plan);
+    if (undecodable && options->framed)
+        packet_add_flags(out, frame, FRAME_UNDECODABLE);
+    if (options->framed)
+        packet_finish_frame(out, frame);
+    else if (options->pretty)
+        note_indent(out, line);
+    packet_close(ctx);
+}
+
+void
+note_indent(StringInfo out, int start)
+{
+    int len = out->len - start;
+    size_t indented = json_pretty_len(out->data + start, len);
+    char *line;
+
+    if (indented > PRETTY_BYTES_MAX)
+        return;
+    line = palloc(len);
+    memcpy(line, out->data + start, len);
+    out->len = start;
+    (void)encode_reserve(out, indented);
+    out->len = json_pretty(out->data + start, line, len) - out->data;
+    pfree(line);
+}

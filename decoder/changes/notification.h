@@ -1,0 +1,37 @@
+/* notification.h: renders one notification of a row. */
+#ifndef CLAIRON_NOTIFICATION_H
+#define CLAIRON_NOTIFICATION_H
+
+#include "postgres.h"
+
+#include "replication/logical.h"
+
+#include "plan/plan.h"
+
+/* A notification of a row, before it is rendered. */
+struct note {
+    const struct plan *plan;
+    enum frame_operation operation;
+    uint32 part;                /* PART_* */
+    const struct image *before; /* NULL: null */
+    const struct image *after;
+    const struct target_list *targets;
+    struct fragment emitter; /* as JSON; without bytes: the plan's heads contain it */
+    struct fragment payload; /* from a spool; without bytes: to be rendered from the images */
+    bool undecodable;        /* such a payload names a column so */
+};
+
+/* Writes the notification, or spools it while its transaction is open. */
+extern void note_write(LogicalDecodingContext *ctx, const struct note *note);
+
+/* Fills in the expiration: commit time plus ttl. NULL: never. */
+extern void note_set_expiration(struct decoder *decoder, struct note_head *head,
+                                const Interval *ttl);
+
+/* Indents the minified line that begins at `start`, unless it would exceed PRETTY_BYTES_MAX. */
+extern void note_indent(StringInfo out, int start);
+
+/* Appends the timestamp, without its opening quote, and all that follows up to the payload. */
+extern void note_put_times(struct decoder *decoder, StringInfo out, const struct note_head *head);
+
+#endif

@@ -1,0 +1,151 @@
+/* notify.c: turn a message of clairon.notify into a notification. */
+#include "changes/notify.h"
+
+#include "base/notify_message.h"
+#include "changes/notification.h"
+#include "decoder.h"
+#include "encode/envelope_json.h"
+#include "encode/json.h"
+#include "output/warning_throttle.h"
+#include "plan/relation.h"
+
+/* Made with the rules' topic_prefix of this reader, as a rule's own would be. */
+static struct fragment
+topic_of(struct decoder *decoder, const struct message *message)
+{
+    StringInfoData topic;
+    const char *prefix = decoder->options.topic_prefix;
+    char *utf8;
+    int len;
+
+    if (message->topic != NULL)
+        return (struct fragment){message->topic, message->topic_len};
+    initStringInfo(&topic);
+    utf8 = encode_to_utf8(pstrdup(prefix), strlen(prefix), &len);
+    appendBinaryStringInfo(&topic, utf8, len);
+    if (len > 0)
+        appendStringInfoChar(&topic, '.');
+    appendBinaryStringInfo(&topic, message->source, message->source_len);
+    return (struct fragment){topic.data, topic.len};
+}
+
+static void
+put_line(struct decoder *decoder, StringInfo out, const struct message *message,
+         const struct note_head *head)
+{
+    struct envelope envelope = {
+        .priority = message->priority,
+        .type = message->type,
+        .operation = FRAME_OPERATION_NOTIFY,
+        .backoff = message->backoff,
+        .emitter = {message->emitter, message->emitter_len},
+        .source = {message->source, message->source_len},
+        .topic = {head->topic.bytes, head->topic.len},
+        .traceparent = {message->traceparent, TRACEPARENT_LEN},
+        .audience = {message->audience, message->audience_len},
+        .ack_required = (message->flags & FRAME_ACK_REQUIRED) != 0,
+        .retry_enabled = (message->flags & FRAME_RETRY_ENABLED) != 0,
+        .retry_limit = message->retry_limit,
+    };
+    char *dst;
+
+    encode_literal(out, ENVELOPE_ID_TEXT "\"");
+    encode_put_uuid(out, &head->id);
+    encode_literal(out, "\"");
+    encode_envelope(&decoder->settings, out, &envelope, ENVELOPE_PRIORITY, ENVELOPE_TRACEPARENT);
+    encode_literal(out, ENVELOPE_TIMESTAMP_TEXT "\"");
+    note_put_times(decoder, out, head);
+    dst = encode_reserve(out, JSON_ESCAPE_GROWTH * message->payload_len);
+    out->len = json_compact(dst, message->payload, message->payload_len, decoder->settings.ascii) -
+               out->data;
+    encode_envelope(&decoder->settings, out, &envelope, ENVELOPE_AUDIENCE, ENVELOPE_TARGETS);
+    encode_targets(&decoder->settings, out, &message->targets);
+    encode_envelope(&decoder->settings, out, &envelope, ENVELOPE_ACK_REQUIRED, ENVELOPE_END);
+}
+
+static void
+write_note(LogicalDecodingContext *ctx, const struct message *message, struct fragment topic)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    StringInfo out = packet_open(ctx);
+    struct note_head head = {.id = message->id,
+                             .ordinal = FRAME_ORDINAL(decoder->change_number, 0),
+                             .flags = message->flags,
+                             .retry_limit = message->retry_limit,
+                             .ack_timeout = message->ack_timeout,
+                             .priority = message->priority,
+                             .type = message->type,
+                             .operation = FRAME_OPERATION_NOTIFY,
+                             .backoff = message->backoff,
+                             .audience = {message->audience, message->audience_len},
+                             .topic = topic,
+                             .targets = &message->targets};
+    int frame = 0;
+    int line;
+
+    note_set_expiration(decoder, &head, message->has_ttl ? &message->ttl : NULL);
+    if (decoder->options.framed)
+        frame = packet_put_note_head(decoder, out, &head);
+    line = out->len;
+    put_line(decoder, out, message, &head);
+    if (decoder->options.framed)
+        packet_finish_frame(out, frame);
+    else if (decoder->options.pretty)
+        note_indent(out, line);
+    packet_close(ctx);
+}
+
+static void
+spool_message(struct decoder *decoder, struct fragment topic, const char *bytes, Size size)
+{
+    struct spool_record record;
+    StringInfo out = spool_open(decoder, SPOOL_MESSAGE, topic.len, &record);
+
+    encode_raw(out, topic.bytes, topic.len);
+    encode_raw(out, bytes, size);
+    spool_close(decoder, &record);
+}
+
+void
+notice_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *content, Size size)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    const char *bytes = message_unpack(content, size, &size);
+    struct message message;
+    struct fragment topic;
+
+    relation_refresh_rules(decoder, txn->xid);
+    if (bytes == NULL || !decoder->rules->has_secret ||
+        !message_parse(&message, bytes, size, txn->xid, decoder->rules->secret)) {
+        complaint_count(decoder, 0, "notify",
+                        "refused: a message that clairon.notify did not make");
+        return;
+    }
+    topic = topic_of(decoder, &message);
+    if (decoder->spool != NULL)
+        spool_message(decoder, topic, bytes, size);
+    else
+        write_note(ctx, &message, topic);
+}
+
+void
+notice_replay(LogicalDecodingContext *ctx, const char *bytes, int topic_len, Size size)
+{
+    struct message message;
+
+    message_read(&message, bytes + topic_len, size - topic_len);
+    write_note(ctx, &message, (struct fragment){bytes, topic_len});
+}
+
+void
+notice_count_repeat(struct decoder *decoder)
+{
+    struct spool_record record;
+
+    if (decoder->spool == NULL) {
+        decoder->repeats++;
+        return;
+    }
+    (void)spool_open(decoder, SPOOL_REPEAT, 0, &record);
+    spool_close(decoder, &record);
+}

@@ -1,0 +1,21 @@
+/* notify.h: messages of clairon.notify, as notifications. */
+#ifndef CLAIRON_NOTIFY_H
+#define CLAIRON_NOTIFY_H
+
+#include "postgres.h"
+
+#include "replication/logical.h"
+
+struct decoder;
+
+/* Verifies the message and writes, or spools, its notification. */
+extern void notice_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *content,
+                         Size size);
+
+/* Counts a repeated key of clairon.once or clairon.notify; only the relay reads the count. */
+extern void notice_count_repeat(struct decoder *decoder);
+
+/* Writes a spooled message: its topic, then the message, `size` bytes in all. */
+extern void notice_replay(LogicalDecodingContext *ctx, const char *bytes, int topic_len, Size size);
+
+#endif

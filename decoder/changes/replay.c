@@ -1,0 +1,241 @@
+/* replay.c: write the notes of a transaction that was rendered before its commit. */
+#include "changes/replay.h"
+
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "changes/member.h"
+#include "changes/notification.h"
+#include "changes/notify.h"
+#include "decoder.h"
+#include "output/warning_throttle.h"
+#include "plan/template.h"
+
+struct replay {
+    LogicalDecodingContext *ctx;
+    struct decoder *decoder;
+    MemoryContext templates_context;
+    struct plan **templates;
+    uint32 template_count;
+    uint32 template_room;
+    /* the subtransactions that stand, sorted */
+    TransactionId *committed;
+    int committed_count;
+};
+
+static int
+compare_xids(const void *a, const void *b)
+{
+    TransactionId left = *(const TransactionId *)a;
+    TransactionId right = *(const TransactionId *)b;
+
+    return left < right ? -1 : left > right;
+}
+
+/* The server forgets a subtransaction when it reads of its end by ROLLBACK: those left stand. */
+static void
+list_committed(struct replay *replay, ReorderBufferTXN *txn)
+{
+    int room = 16;
+    dlist_iter iter;
+
+    replay->committed = palloc(sizeof(TransactionId) * room);
+    replay->committed[replay->committed_count++] = txn->xid;
+    dlist_foreach(iter, &txn->subtxns)
+    {
+        if (replay->committed_count == room) {
+            room *= 2;
+            replay->committed =
+                repalloc_huge(replay->committed, sizeof(TransactionId) * (Size)room);
+        }
+        replay->committed[replay->committed_count++] =
+            dlist_container(ReorderBufferTXN, node, iter.cur)->xid;
+    }
+    qsort(replay->committed, replay->committed_count, sizeof(TransactionId), compare_xids);
+}
+
+static bool
+stands(const struct replay *replay, TransactionId xid)
+{
+    return bsearch(&xid, replay->committed, replay->committed_count, sizeof(xid), compare_xids) !=
+           NULL;
+}
+
+/* Numbered from 0 again and again: what stood under the numbers is not asked for any more. */
+static void
+take_template(struct replay *replay, const struct spool_record *record, const char *body)
+{
+    MemoryContext old;
+
+    if (record->number == 0) {
+        MemoryContextReset(replay->templates_context);
+        replay->template_count = 0;
+        replay->template_room = 0;
+    }
+    old = MemoryContextSwitchTo(replay->templates_context);
+    if (replay->template_room == 0) {
+        replay->template_room = 16;
+        replay->templates = palloc(sizeof(struct plan *) * replay->template_room);
+    } else if (replay->template_count == replay->template_room) {
+        replay->template_room *= 2;
+        replay->templates =
+            repalloc(replay->templates, sizeof(struct plan *) * replay->template_room);
+    }
+    Assert(record->number == replay->template_count);
+    replay->templates[replay->template_count++] = spool_get_template(body);
+    MemoryContextSwitchTo(old);
+}
+
+static const char *
+read_targets(struct target_list *list, int count, const char *at)
+{
+    list->count = count;
+    target_list_reserve(list, count);
+    for (int i = 0; i < count; i++) {
+        uint16 length;
+
+        memcpy(&length, at, sizeof(length));
+        list->lengths[i] = length;
+        list->texts[i] = (char *)at + sizeof(length);
+        at += sizeof(length) + length;
+    }
+    return at;
+}
+
+static const char *
+read_emitter(struct fragment *emitter, const char *at)
+{
+    uint16 length;
+
+    memcpy(&length, at, sizeof(length));
+    *emitter = (struct fragment){at + sizeof(length), length};
+    return at + sizeof(length) + length;
+}
+
+static void
+replay_note(struct replay *replay, const struct spool_record *record, const char *body)
+{
+    const struct plan *plan = replay->templates[record->number];
+    const char *end = body + record->size - sizeof(*record);
+    struct target_list targets = {0};
+    struct note note = {.plan = plan,
+                        .operation = record->operation,
+                        .part = record->part,
+                        .targets = &targets,
+                        .undecodable = (record->flags & SPOOL_UNDECODABLE) != 0};
+
+    if (record->flags & SPOOL_EMITTER)
+        body = read_emitter(&note.emitter, body);
+    if (record->flags & SPOOL_LITERAL)
+        note.targets = &plan->rule->literal;
+    else
+        body = read_targets(&targets, record->target_count, body);
+    note.payload = (struct fragment){body, end - body};
+    note_write(replay->ctx, &note);
+}
+
+static void
+split_texts(const char *at, char **ret_texts, int count)
+{
+    for (int i = 0; i < count; i++) {
+        ret_texts[i] = (char *)at;
+        at += strlen(at) + 1;
+    }
+}
+
+static void
+replay_member(struct replay *replay, const struct spool_record *record, const char *body)
+{
+    char *texts[MEMBER_FIELDS];
+
+    split_texts(body, texts, MEMBER_FIELDS);
+    member_write(replay->ctx, record->operation, texts);
+}
+
+static void
+replay_complaint(struct replay *replay, const struct spool_record *record, const char *body)
+{
+    char *texts[3] = {NULL, NULL, NULL};
+    uint64 seed;
+
+    memcpy(&seed, body, sizeof(seed));
+    split_texts(body + sizeof(seed), texts, record->number);
+    complaint_count_because(replay->decoder, seed, texts[0], texts[1], texts[2]);
+}
+
+static void
+replay_record(struct replay *replay, const struct spool_record *record, const char *body)
+{
+    switch ((enum spool_kind)record->kind) {
+    case SPOOL_NOTE:
+        replay_note(replay, record, body);
+        break;
+    case SPOOL_MEMBER:
+        replay_member(replay, record, body);
+        break;
+    case SPOOL_MESSAGE:
+        notice_replay(replay->ctx, body, record->number, record->size - sizeof(*record));
+        break;
+    case SPOOL_REPEAT:
+        replay->decoder->repeats++;
+        break;
+    case SPOOL_COMPLAINT:
+        replay_complaint(replay, record, body);
+        break;
+    case SPOOL_TURN:
+    case SPOOL_TEMPLATE:
+        break;
+    }
+}
+
+/* Templates serve whoever comes after, also when they were written for a change that was undone. */
+static void
+replay_all(struct replay *replay, struct spool_reader *reader)
+{
+    struct decoder *decoder = replay->decoder;
+    bool standing = true; /* its own come first */
+    struct spool_record record;
+    const char *body;
+
+    while (spool_read(reader, &record, &body)) {
+        MemoryContext old;
+
+        CHECK_FOR_INTERRUPTS();
+        if (standing)
+            decoder->change_number += record.advance;
+        if (record.kind == SPOOL_TEMPLATE)
+            take_template(replay, &record, body);
+        if (record.kind == SPOOL_TURN)
+            standing = stands(replay, record.number);
+        if (!standing)
+            continue;
+        /* As if it were written now: before the commit, or a receiver takes it for the end. */
+        replay->ctx->write_location = record.lsn;
+        old = MemoryContextSwitchTo(decoder->change_context);
+        replay_record(replay, &record, body);
+        MemoryContextSwitchTo(old);
+        MemoryContextReset(decoder->change_context);
+    }
+}
+
+void
+replay_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    MemoryContext context =
+        AllocSetContextCreate(decoder->context, "clairon replay", ALLOCSET_DEFAULT_SIZES);
+    MemoryContext old = MemoryContextSwitchTo(context);
+    struct replay replay = {.ctx = ctx, .decoder = decoder};
+    struct spool_reader *reader = spool_read_begin(txn);
+    XLogRecPtr location = ctx->write_location;
+
+    if (reader != NULL) {
+        replay.templates_context =
+            AllocSetContextCreate(context, "clairon templates", ALLOCSET_DEFAULT_SIZES);
+        list_committed(&replay, txn);
+        replay_all(&replay, reader);
+    }
+    ctx->write_location = location;
+    MemoryContextSwitchTo(old);
+    MemoryContextDelete(context);
+}

@@ -1,0 +1,196 @@
+/* bounded_call.c: expressions whose function calls can be interrupted and are bounded. */
+#include "condition/bounded_call.h"
+
+#include "access/detoast.h"
+#include "executor/execExpr.h"
+#include "executor/executor.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+
+/* How much work a call may be, out of the sizes of its variable-length arguments. */
+enum growth {
+    GROWTH_LINEAR,  /* or it checks for interrupts by itself */
+    GROWTH_PRODUCT, /* of the two largest sizes */
+    GROWTH_SQUARE   /* of the largest size */
+};
+
+/* Stands in the place of a call's FmgrInfo, which is its first member. */
+struct bounded_call {
+    FmgrInfo info;
+    PGFunction function;
+    enum growth growth;
+    bool slow_collation; /* one that compares each substring */
+    int count;           /* of variable-length arguments */
+    int arguments[FUNC_MAX_ARGS];
+};
+
+bool
+condition_is_comparison(Oid operator)
+{
+#if PG_VERSION_NUM >= 180000
+    return get_op_index_interpretation(operator) != NIL;
+#else
+    return get_op_btree_interpretation(operator) != NIL;
+#endif
+}
+
+static bool
+is_comparison(const Node *call)
+{
+    switch (nodeTag(call)) {
+    case T_OpExpr:
+    case T_DistinctExpr:
+    case T_NullIfExpr:
+        return condition_is_comparison(((const OpExpr *)call)->opno);
+    case T_ScalarArrayOpExpr:
+        return condition_is_comparison(((const ScalarArrayOpExpr *)call)->opno);
+    default:
+        return false;
+    }
+}
+
+static enum growth
+growth_of(const FmgrInfo *info)
+{
+    switch (info->fn_oid) {
+    case F_NORMALIZE:
+    case F_IS_NORMALIZED:
+        return GROWTH_SQUARE;
+    case F_TEXTCAT:
+    case F_TEXTANYCAT:
+    case F_ANYTEXTCAT:
+    case F_BYTEACAT:
+    case F_ARRAY_CAT:
+    case F_ARRAY_APPEND:
+    case F_ARRAY_PREPEND:
+    case F_JSONB_CONCAT:
+    case F_TSVECTOR_CONCAT:
+    case F_STARTS_WITH:
+    case F_TS_MATCH_VQ:
+    case F_TS_MATCH_QV:
+        return GROWTH_LINEAR;
+    default:
+        return is_comparison(info->fn_expr) ? GROWTH_LINEAR : GROWTH_PRODUCT;
+    }
+}
+
+static void
+raise_too_large(const struct bounded_call *call, int64 most)
+{
+    ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                    errmsg("arguments of function %s are too large: one of %lld bytes",
+                           get_func_name(call->info.fn_oid), (long long)most)));
+}
+
+static void
+check_work(const struct bounded_call *call, FunctionCallInfo fcinfo)
+{
+    int64 most = 0;
+    int64 second = 0;
+    int64 work;
+
+    for (int i = 0; i < call->count; i++) {
+        const NullableDatum *argument = &fcinfo->args[call->arguments[i]];
+        int64 size = argument->isnull ? 0 : (int64)toast_raw_datum_size(argument->value);
+
+        second = Max(second, Min(size, most));
+        most = Max(most, size);
+    }
+    work = most * (call->growth == GROWTH_SQUARE ? most : second);
+    if (work > CONDITION_WORK_MAX ||
+        (call->slow_collation && work > CONDITION_WORK_MAX / Max(most, 1)))
+        raise_too_large(call, most);
+}
+
+static Datum
+call_bounded(PG_FUNCTION_ARGS)
+{
+    struct bounded_call *call = (struct bounded_call *)fcinfo->flinfo;
+
+    CHECK_FOR_INTERRUPTS();
+    if (call->growth != GROWTH_LINEAR)
+        check_work(call, fcinfo);
+    return call->function(fcinfo);
+}
+
+static void
+find_arguments(struct bounded_call *call, int count)
+{
+    for (int i = 0; i < Min(count, FUNC_MAX_ARGS); i++) {
+        Oid type = get_call_expr_argtype(call->info.fn_expr, i);
+
+        if (OidIsValid(type) && get_typlen(type) == -1)
+            call->arguments[call->count++] = i;
+    }
+}
+
+/* Puts a call of ours between an expression's step and its function. */
+static PGFunction
+bound_call(FmgrInfo **finfo, FunctionCallInfo fcinfo)
+{
+    struct bounded_call *call = palloc0(sizeof(*call));
+
+    call->info = **finfo;
+    call->function = call->info.fn_addr;
+    /* Steps call the address that they keep, or this one. */
+    call->info.fn_addr = call_bounded;
+    call->growth = growth_of(&call->info);
+    find_arguments(call, fcinfo->nargs);
+#if PG_VERSION_NUM >= 180000
+    call->slow_collation =
+        OidIsValid(fcinfo->fncollation) && !get_collation_isdeterministic(fcinfo->fncollation);
+#endif
+    *finfo = &call->info;
+    fcinfo->flinfo = &call->info;
+    return call_bounded;
+}
+
+/*
+ * Steps of other kinds call functions that are linear, as input and output functions are, or
+ * comparisons, or that check for interrupts, as those of jsonpath do.
+ */
+static void
+bound_steps(ExprState *state)
+{
+    for (int i = 0; i < state->steps_len; i++) {
+        ExprEvalStep *step = &state->steps[i];
+
+        switch (ExecEvalStepOp(state, step)) {
+        case EEOP_FUNCEXPR:
+        case EEOP_FUNCEXPR_STRICT:
+#if PG_VERSION_NUM >= 180000
+        case EEOP_FUNCEXPR_STRICT_1:
+        case EEOP_FUNCEXPR_STRICT_2:
+#endif
+        case EEOP_FUNCEXPR_FUSAGE:
+        case EEOP_FUNCEXPR_STRICT_FUSAGE:
+        case EEOP_DISTINCT:
+        case EEOP_NOT_DISTINCT:
+        case EEOP_NULLIF:
+            step->d.func.fn_addr = bound_call(&step->d.func.finfo, step->d.func.fcinfo_data);
+            break;
+        case EEOP_SCALARARRAYOP:
+            step->d.scalararrayop.fn_addr =
+                bound_call(&step->d.scalararrayop.finfo, step->d.scalararrayop.fcinfo_data);
+            break;
+        case EEOP_ARRAYCOERCE:
+            if (step->d.arraycoerce.elemexprstate != NULL)
+                bound_steps(step->d.arraycoerce.elemexprstate);
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+ExprState *
+condition_init_bounded(Expr *expression)
+{
+    ExprState *state = ExecInitExpr(expression, NULL);
+
+    bound_steps(state);
+    return state;
+}

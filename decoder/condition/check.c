@@ -1,0 +1,289 @@
+/* check.c: refuse expressions that could run SQL, volatile code or without a bound. */
+#include "condition/check.h"
+
+#include "access/htup_details.h"
+#include "access/transam.h"
+#include "catalog/pg_language.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/parsenodes.h"
+#include "nodes/primnodes.h"
+#include "optimizer/optimizer.h"
+#include "parser/parse_type.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+#include "utils/typcache.h"
+
+/*
+ * Functions of other languages run SQL, for which decoding has no snapshot: in
+ * the plugin such a call could take the server down.
+ */
+static bool
+is_foreign_language(Oid function, void *context)
+{
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+    Oid language;
+
+    if (!HeapTupleIsValid(tuple))
+        elog(ERROR, "cache lookup failed for function %u", function);
+    language = ((Form_pg_proc)GETSTRUCT(tuple))->prolang;
+    ReleaseSysCache(tuple);
+    return language != INTERNALlanguageId && language != ClanguageId;
+}
+
+static bool
+calls_foreign_language(Node *node, void *context)
+{
+    if (node == NULL)
+        return false;
+    return check_functions_in_node(node, is_foreign_language, context) ||
+           expression_tree_walker(node, calls_foreign_language, context);
+}
+
+bool
+condition_calls_foreign_language(Node *expression)
+{
+    return calls_foreign_language(expression, NULL);
+}
+
+/* libxml looks at no cancel request, and its cost does not follow from the size of its input. */
+static bool
+parses_xml(Oid function)
+{
+    switch (function) {
+    case F_XMLEXISTS:
+    case F_XMLVALIDATE:
+    case F_XML_IN:
+    case F_XML_RECV:
+    case F_XML:
+    case F_XPATH_TEXT_XML:
+    case F_XPATH_TEXT_XML__TEXT:
+    case F_XPATH_EXISTS_TEXT_XML:
+    case F_XPATH_EXISTS_TEXT_XML__TEXT:
+    case F_XML_IS_WELL_FORMED:
+    case F_XML_IS_WELL_FORMED_DOCUMENT:
+    case F_XML_IS_WELL_FORMED_CONTENT:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static _Noreturn void
+refuse_xml(void)
+{
+    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                    errmsg("parsing XML is not valid: its time and memory cannot be limited")));
+}
+
+/*
+ * True for a type whose values may hold a domain's, or come to: reading one from
+ * text runs the domain's constraints, which may call anything.
+ */
+static bool
+may_hold_domain(Oid type)
+{
+    Oid element = get_element_type(type);
+
+    if (OidIsValid(element))
+        return may_hold_domain(element);
+    switch (get_typtype(type)) {
+    case TYPTYPE_BASE:
+    case TYPTYPE_ENUM:
+        return false;
+    case TYPTYPE_RANGE:
+        return may_hold_domain(get_range_subtype(type));
+    case TYPTYPE_MULTIRANGE:
+        return may_hold_domain(get_multirange_range(type));
+    default:
+        return true;
+    }
+}
+
+/* It compares each pair of lexemes in each pair of places. */
+static bool
+ranks_text(Oid function)
+{
+    switch (function) {
+    case F_TS_RANK_TSVECTOR_TSQUERY:
+    case F_TS_RANK_TSVECTOR_TSQUERY_INT4:
+    case F_TS_RANK__FLOAT4_TSVECTOR_TSQUERY:
+    case F_TS_RANK__FLOAT4_TSVECTOR_TSQUERY_INT4:
+    case F_TS_RANK_CD_TSVECTOR_TSQUERY:
+    case F_TS_RANK_CD_TSVECTOR_TSQUERY_INT4:
+    case F_TS_RANK_CD__FLOAT4_TSVECTOR_TSQUERY:
+    case F_TS_RANK_CD__FLOAT4_TSVECTOR_TSQUERY_INT4:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Checks run with the table owner's rights. What the administrator has installed is trusted. */
+static bool
+owner_is_trusted(void)
+{
+    Oid role = get_role_oid("clairon_app", true);
+
+    return OidIsValid(role) && has_privs_of_role(GetUserId(), role);
+}
+
+/* A value made by its type alone may be of a domain: hstore's `#=` reads one from text. */
+static bool
+takes_any_type(Form_pg_proc function)
+{
+    if (function->prorettype != CSTRINGOID && may_hold_domain(function->prorettype))
+        return true;
+    for (int i = 0; i < function->pronargs; i++)
+        if (IsPolymorphicType(function->proargtypes.values[i]))
+            return true;
+    return false;
+}
+
+/*
+ * What a C function of an extension does is not known here, nor how long it takes: xml2's evaluate
+ * XPath without a look at cancel requests.
+ */
+static void
+check_extension_function(Oid function)
+{
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+    bool any_type;
+
+    if (!HeapTupleIsValid(tuple))
+        elog(ERROR, "cache lookup failed for function %u", function);
+    any_type = takes_any_type((Form_pg_proc)GETSTRUCT(tuple));
+    ReleaseSysCache(tuple);
+    if (any_type)
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("function %s is not valid: its value may hold a domain's",
+                               get_func_name(function))));
+    if (!owner_is_trusted())
+        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                        errmsg("function %s is not valid: functions of extensions need the table's "
+                               "owner to be a member of clairon_app",
+                               get_func_name(function))));
+}
+
+static bool
+refuse_function(Oid function, void *context)
+{
+    if (parses_xml(function))
+        refuse_xml();
+    if (is_foreign_language(function, context))
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("function %s is not valid: only functions written in C are, and in "
+                               "SQL if they can be inlined",
+                               get_func_name(function))));
+    if (ranks_text(function))
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("function %s is not valid: its time cannot be limited",
+                               get_func_name(function))));
+    if (function >= FirstNormalObjectId)
+        check_extension_function(function);
+    return false;
+}
+
+static void
+refuse_constant_of(Oid type)
+{
+    if (getBaseType(type) == XMLOID)
+        refuse_xml();
+    if (may_hold_domain(getBaseType(type)))
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("a value of type %s is not valid: it may hold a domain's",
+                               format_type_be(type))));
+}
+
+/* True for a node whose evaluation, or whose mere parsing, reads a value from text. */
+static bool
+reads_text(const Node *node)
+{
+    switch (nodeTag(node)) {
+    case T_Const:
+    case T_CoerceViaIO:
+#if PG_VERSION_NUM >= 160000
+    case T_JsonConstructorExpr:
+#endif
+#if PG_VERSION_NUM >= 170000
+    case T_JsonExpr:
+#endif
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* A dictionary, of a configuration or by itself, is read once and kept as long as the session. */
+static bool
+is_text_search(Node *node)
+{
+    Oid type;
+
+    if (IsA(node, List))
+        return false;
+    type = exprType(node);
+    if (type != REGCONFIGOID && type != REGDICTIONARYOID)
+        return false;
+    return !IsA(node, Const) ||
+           (!((Const *)node)->constisnull &&
+            DatumGetObjectId(((Const *)node)->constvalue) >= FirstNormalObjectId);
+}
+
+static bool
+check_node(Node *node, void *context)
+{
+    if (node == NULL)
+        return false;
+    if (IsA(node, XmlExpr))
+        refuse_xml();
+    if (IsA(node, CoerceToDomain) && DomainHasConstraints(((CoerceToDomain *)node)->resulttype))
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("a cast to domain %s is not valid: it has constraints",
+                               format_type_be(((CoerceToDomain *)node)->resulttype))));
+    if (reads_text(node) && may_hold_domain(exprType(node)))
+        refuse_constant_of(exprType(node));
+    if (is_text_search(node))
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("only text search configurations and dictionaries of pg_catalog are "
+                               "valid: others stay in memory")));
+    (void)check_functions_in_node(node, refuse_function, context);
+    return expression_tree_walker(node, check_node, context);
+}
+
+void
+condition_refuse_mutable(Node *expression)
+{
+    if (contain_mutable_functions(expression))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+                        errmsg("only functions marked IMMUTABLE are valid")));
+}
+
+void
+condition_check(Node *expression)
+{
+    (void)check_node(expression, NULL);
+    condition_refuse_mutable(expression);
+}
+
+/* A name may stand for another type than when it was stored. */
+static bool
+check_raw_node(Node *node, void *context)
+{
+    if (node == NULL)
+        return false;
+    if (IsA(node, TypeName))
+        refuse_constant_of(typenameTypeId(NULL, (TypeName *)node));
+    return raw_expression_tree_walker(node, check_raw_node, context);
+}
+
+void
+condition_check_raw(Node *raw)
+{
+    (void)check_raw_node(raw, NULL);
+}

@@ -1,0 +1,283 @@
+/* parse.c: check what a user wrote for only_when, store it by number, read it again. */
+#include "condition/parse.h"
+
+#include "access/sysattr.h"
+#include "access/table.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "parser/parse_coerce.h"
+#include "parser/parse_collate.h"
+#include "parser/parse_expr.h"
+#include "parser/parse_node.h"
+#include "parser/parse_relation.h"
+#include "parser/parser.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/ruleutils.h"
+
+#include "condition/check.h"
+
+PG_FUNCTION_INFO_V1(clairon_condition_store);
+PG_FUNCTION_INFO_V1(clairon_condition_show);
+
+/* Where $n is, while the stored form is parsed. */
+struct numbering {
+    const int *map;
+    int map_count;
+    TupleDesc desc;
+};
+
+/* The one expression of `SELECT text`, which may be nothing else besides. */
+static Node *
+parse_alone(const char *text)
+{
+    List *statements = raw_parser(psprintf("SELECT %s", text), RAW_PARSE_DEFAULT);
+    SelectStmt *select;
+    ResTarget *target;
+
+    if (list_length(statements) == 1) {
+        select = (SelectStmt *)linitial_node(RawStmt, statements)->stmt;
+        if (IsA(select, SelectStmt) && list_length(select->targetList) == 1 &&
+            select->op == SETOP_NONE && select->distinctClause == NIL &&
+            select->intoClause == NULL && select->fromClause == NIL &&
+            select->whereClause == NULL && select->groupClause == NIL &&
+            select->havingClause == NULL && select->windowClause == NIL &&
+            select->valuesLists == NIL && select->sortClause == NIL &&
+            select->limitOffset == NULL && select->limitCount == NULL &&
+            select->lockingClause == NIL && select->withClause == NULL) {
+            target = linitial_node(ResTarget, select->targetList);
+            if (target->name == NULL && target->indirection == NIL)
+                return target->val;
+        }
+    }
+    ereport(ERROR, (errcode(ERRCODE_SYNTAX_ERROR), errmsg("one boolean expression is valid")));
+}
+
+/* The kind forbids subqueries, aggregates, window and set-returning functions. */
+static Node *
+analyze(ParseState *state, const char *text)
+{
+    Node *raw = parse_alone(text);
+    Node *expression;
+
+    condition_check_raw(raw);
+    expression = transformExpr(state, raw, EXPR_KIND_CHECK_CONSTRAINT);
+    expression = coerce_to_boolean(state, expression, "only_when");
+    assign_expr_collations(state, expression);
+    return expression;
+}
+
+static Node *
+resolve_number(ParseState *state, ParamRef *reference)
+{
+    const struct numbering *numbering = state->p_ref_hook_state;
+    Form_pg_attribute attribute;
+    int index = -1;
+
+    if (reference->number >= 1 && reference->number <= numbering->map_count)
+        index = numbering->map[reference->number - 1];
+    if (index < 0)
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+                        errmsg("column %d was dropped", reference->number)));
+    attribute = TupleDescAttr(numbering->desc, index);
+    return (Node *)makeVar(1, attribute->attnum, attribute->atttypid, attribute->atttypmod,
+                           attribute->attcollation, 0);
+}
+
+int *
+condition_map(const int16 *origins, const int16 *numbers, int count, const int *columns,
+              int column_count, int *ret_count)
+{
+    int most = 0;
+    int *map;
+
+    for (int i = 0; i < count; i++)
+        most = Max(most, origins[i]);
+    map = palloc(sizeof(int) * Max(most, 1));
+    for (int i = 0; i < most; i++)
+        map[i] = -1;
+    for (int i = 0; i < count; i++)
+        if (origins[i] > 0 && numbers[i] > 0 && numbers[i] <= column_count)
+            map[origins[i] - 1] = columns[numbers[i] - 1];
+    *ret_count = most;
+    return map;
+}
+
+Node *
+condition_parse_stored(const char *stored, const int *map, int map_count, Relation relation)
+{
+    struct numbering numbering = {map, map_count, RelationGetDescr(relation)};
+    ParseState *state = make_parsestate(NULL);
+    Node *expression;
+
+    state->p_paramref_hook = resolve_number;
+    state->p_ref_hook_state = &numbering;
+    expression = analyze(state, stored);
+    /* Again: names may lead to other functions, types and domains than when it was stored. */
+    condition_check(expression);
+    return expression;
+}
+
+static Node *
+parse_named(const char *text, Relation relation)
+{
+    ParseState *state = make_parsestate(NULL);
+    ParseNamespaceItem *item =
+        addRangeTableEntryForRelation(state, relation, AccessShareLock, NULL, false, true);
+
+    addNSItemToQuery(state, item, false, true, true);
+    return analyze(state, text);
+}
+
+/* Columns by number: a Param prints as $n. */
+static Node *
+number_columns(Node *node, void *context)
+{
+    Param *param;
+    Var *var;
+
+    if (node == NULL)
+        return NULL;
+    if (!IsA(node, Var))
+        return expression_tree_mutator(node, number_columns, context);
+    var = (Var *)node;
+    if (var->varattno <= 0)
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("columns are valid, whole rows and system columns are not")));
+#ifdef ATTRIBUTE_GENERATED_VIRTUAL
+    if (TupleDescAttr((TupleDesc)context, var->varattno - 1)->attgenerated ==
+        ATTRIBUTE_GENERATED_VIRTUAL)
+        ereport(ERROR,
+                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                 errmsg("a virtual generated column is not valid: the WAL does not hold it")));
+#endif
+    param = makeNode(Param);
+    param->paramkind = PARAM_EXTERN;
+    param->paramid = var->varattno;
+    param->paramtype = var->vartype;
+    param->paramtypmod = var->vartypmod;
+    param->paramcollid = var->varcollid;
+    param->location = -1;
+    return (Node *)param;
+}
+
+struct person {
+    Oid user;
+    int context;
+};
+
+/*
+ * Parsing may call what others have made: a type's input function, a domain's
+ * constraint. It is done as the table's owner, never as the superuser that owns
+ * the functions of the extension. An error brings the caller back.
+ */
+static struct person
+become_owner(Relation relation)
+{
+    struct person caller;
+
+    GetUserIdAndSecContext(&caller.user, &caller.context);
+    SetUserIdAndSecContext(relation->rd_rel->relowner,
+                           caller.context | SECURITY_RESTRICTED_OPERATION);
+    return caller;
+}
+
+/*
+ * Immutable only, and safe; what calls functions of other languages is taken as the
+ * planner sees it, in which those of SQL are inlined and those of constants done.
+ */
+static Node *
+check_new(Node *expression)
+{
+    Node *planned = (Node *)expression_planner((Expr *)copyObject(expression));
+
+    condition_refuse_mutable(planned);
+    if (condition_calls_foreign_language(expression))
+        expression = planned;
+    condition_check(expression);
+    return expression;
+}
+
+/*
+ * Names are looked up where the caller would have them, those in inlined functions too. Folding a
+ * constant may run the owner's functions: what they set is undone, since what runs next has more
+ * rights.
+ */
+static Node *
+parse_in_path(const char *text, Relation relation, const char *path)
+{
+    int level = NewGUCNestLevel();
+    Node *expression;
+
+    (void)set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true,
+                            0, false);
+    expression = check_new(parse_named(text, relation));
+    AtEOXact_GUC(false, level);
+    return expression;
+}
+
+/*
+ * condition_store(relation oid, expression text, search_path text) -> text: checked,
+ * in the stored form, in which all that is not in pg_catalog has its schema.
+ */
+Datum
+clairon_condition_store(PG_FUNCTION_ARGS)
+{
+    Relation relation = table_open(PG_GETARG_OID(0), AccessShareLock);
+    struct person caller = become_owner(relation);
+    Node *expression = parse_in_path(text_to_cstring(PG_GETARG_TEXT_PP(1)), relation,
+                                     text_to_cstring(PG_GETARG_TEXT_PP(2)));
+    char *stored;
+
+    stored = deparse_expression(number_columns(expression, RelationGetDescr(relation)), NIL, false,
+                                false);
+    SetUserIdAndSecContext(caller.user, caller.context);
+    table_close(relation, AccessShareLock);
+    PG_RETURN_TEXT_P(cstring_to_text(stored));
+}
+
+static const int16 *
+numbers_argument(ArrayType *array, int *ret_count)
+{
+    if (ARR_ELEMTYPE(array) != INT2OID || ARR_HASNULL(array))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("numbers without NULL are valid")));
+    *ret_count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+    return (const int16 *)ARR_DATA_PTR(array);
+}
+
+/*
+ * condition_show(relation oid, stored text, origins int2[], numbers int2[]) -> text:
+ * with the columns' names of now.
+ */
+Datum
+clairon_condition_show(PG_FUNCTION_ARGS)
+{
+    Oid relid = PG_GETARG_OID(0);
+    Relation relation = table_open(relid, AccessShareLock);
+    TupleDesc desc = RelationGetDescr(relation);
+    int *columns = palloc(sizeof(int) * Max(desc->natts, 1));
+    struct person caller = become_owner(relation);
+    int count;
+    int number_count;
+    const int16 *origins = numbers_argument(PG_GETARG_ARRAYTYPE_P(2), &count);
+    const int16 *numbers = numbers_argument(PG_GETARG_ARRAYTYPE_P(3), &number_count);
+    Node *expression;
+    char *shown;
+    int *map;
+
+    for (int i = 0; i < desc->natts; i++)
+        columns[i] = TupleDescAttr(desc, i)->attisdropped ? -1 : i;
+    map = condition_map(origins, numbers, Min(count, number_count), columns, desc->natts, &count);
+    expression =
+        condition_parse_stored(text_to_cstring(PG_GETARG_TEXT_PP(1)), map, count, relation);
+    shown = deparse_expression(
+        expression, deparse_context_for(RelationGetRelationName(relation), relid), false, false);
+    SetUserIdAndSecContext(caller.user, caller.context);
+    table_close(relation, AccessShareLock);
+    PG_RETURN_TEXT_P(cstring_to_text(shown));
+}

@@ -1,0 +1,483 @@
+/* sandbox.c: run what table owners wrote, for a bounded time and in bounded memory. */
+#include "condition/sandbox.h"
+
+#include "access/xact.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
+
+#include <sys/resource.h>
+#include <time.h>
+
+#include "base/guard.h"
+
+/* Real time that ends a run, in timeouts. */
+#define REAL_TIMEOUTS 10
+
+/* How often the timer looks at the time that was used, until the timeout. */
+#define TICKS_PER_TIMEOUT 4
+
+/* An error's message may hold the value that it is about. */
+#define REASON_BYTES_MAX 500
+
+/* Runs after which the size of the process is read again. */
+#define RUNS_PER_READING 1024
+
+/*
+ * The time that an owner's slow expressions have used. A few calls cannot be interrupted, and a row
+ * may cost a little less than the timeout each time. So what a run takes beyond FREE_US is charged
+ * to the owner. Its account starts with SAVED_TIMEOUTS timeouts and refills by one REFILL_SHARE of
+ * real time: decoding continues for the other owners, whatever this one writes.
+ *
+ * A new connection begins with full accounts. An owner cannot cause one (no error of an expression
+ * ends the session), so the owner gains at most SAVED_TIMEOUTS timeouts for each that something
+ * else causes; and no row is evaluated twice that the reader has confirmed, so even connections
+ * shorter than that advance. Empty accounts would be worse: a condition that cannot be prepared for
+ * lack of time denies until the relation changes.
+ */
+#define FREE_US 1000
+#define REFILL_SHARE 10
+#define SAVED_TIMEOUTS 50
+
+struct account {
+    Oid owner;
+    int64 left_us;
+    TimestampTz refilled;
+    int64 kept_bytes;
+};
+
+/*
+ * The accounts themselves are in the context of the bounds, not in the hash table's: they outlive
+ * each context below it, and so the callbacks by which kept memory is returned.
+ */
+struct account_entry {
+    Oid owner; /* hash key */
+    struct account *account;
+};
+
+struct kept_memory {
+    MemoryContextCallback on_reset;
+    MemoryContext context;
+    struct bounds *bounds;
+    struct account *account;
+    int64 bytes; /* as last counted */
+};
+
+struct bounds {
+    MemoryContext context; /* that it is in */
+    int timeout_ms;
+    HTAB *accounts;
+    Oid overdrawn_owner;
+    int64 process_bytes; /* size of the process as last read; 0: to be read */
+    int runs;            /* since then */
+};
+
+/* A run under way; a signal handler reads it. */
+struct run {
+    struct bounds *bounds;
+    Oid user;
+    void (*work)(void *arg);
+    void *arg;
+    TimestampTz start;
+    int64 ticks;       /* of the timer; most runs end before the first */
+    int64 cpu_tick_us; /* CPU time at the first one */
+    bool out_of_memory;
+};
+
+static struct run *volatile current;
+static volatile sig_atomic_t expired;
+static TimeoutId timer = MAX_TIMEOUTS;
+
+static int64
+cpu_us(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return now.tv_sec * INT64CONST(1000000) + now.tv_nsec / 1000;
+}
+
+static int64
+tick_us(const struct run *run)
+{
+    return run->bounds->timeout_ms * INT64CONST(1000) / TICKS_PER_TIMEOUT;
+}
+
+/* Reading the CPU clock is a system call: it is done for runs that see a tick. */
+static int64
+used_us(const struct run *run)
+{
+    if (run->ticks == 0)
+        return GetCurrentTimestamp() - run->start;
+    return tick_us(run) + cpu_us() - run->cpu_tick_us;
+}
+
+/*
+ * Ends the run as a request to cancel would, for what looks at QueryCancelPending alone. A request
+ * that is pending already is not this one, and must not be taken for it.
+ */
+static void
+on_timer(void)
+{
+    struct run *run = current;
+    int64 limit_us;
+
+    if (run == NULL || expired || QueryCancelPending)
+        return;
+    if (++run->ticks == 1)
+        run->cpu_tick_us = cpu_us();
+    limit_us = tick_us(run) * TICKS_PER_TIMEOUT;
+    /* Clocks and timer do not agree to the microsecond. */
+    if (used_us(run) < limit_us - tick_us(run) / 4 &&
+        GetCurrentTimestamp() - run->start < limit_us * REAL_TIMEOUTS)
+        return;
+    expired = true;
+    QueryCancelPending = true;
+    InterruptPending = true;
+}
+
+#ifdef __linux__
+static struct rlimit usual_limit;
+static bool is_limited;
+
+/* Pages of data and stack, as RLIMIT_DATA counts them; 0: not known. */
+static int64
+read_process_bytes(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    char line[256];
+    char *at = line;
+    int64 pages = 0;
+
+    if (file == NULL)
+        return 0;
+    if (fgets(line, sizeof(line), file) == NULL)
+        line[0] = '\0';
+    fclose(file);
+    for (int field = 0; field < 6; field++)
+        pages = strtoll(at, &at, 10);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+static void
+unlimit_memory(void)
+{
+    if (is_limited)
+        (void)setrlimit(RLIMIT_DATA, &usual_limit);
+    is_limited = false;
+}
+
+/*
+ * Over the limit malloc() fails, and palloc() raises an ordinary error. The stack is not counted:
+ * a stack that cannot grow is a crash.
+ */
+static void
+limit_memory(struct bounds *bounds)
+{
+    struct rlimit limit;
+
+    if (bounds->process_bytes == 0 || ++bounds->runs >= RUNS_PER_READING) {
+        bounds->process_bytes = read_process_bytes();
+        bounds->runs = 0;
+    }
+    if (bounds->process_bytes == 0)
+        return;
+    limit = usual_limit;
+    limit.rlim_cur = Min(usual_limit.rlim_cur, (rlim_t)bounds->process_bytes + BOUNDS_MEMORY);
+    is_limited = setrlimit(RLIMIT_DATA, &limit) == 0;
+}
+#else
+static const bool is_limited = false;
+
+static void
+unlimit_memory(void)
+{
+}
+
+static void
+limit_memory(struct bounds *bounds)
+{
+}
+#endif
+
+/* A session that is told to end must be able to. */
+static void
+on_exit_of_process(int code, Datum arg)
+{
+    current = NULL;
+    unlimit_memory();
+}
+
+struct bounds *
+bounds_new(int timeout_ms)
+{
+    HASHCTL control = {.keysize = sizeof(Oid),
+                       .entrysize = sizeof(struct account_entry),
+                       .hcxt = CurrentMemoryContext};
+    struct bounds *bounds = palloc0(sizeof(*bounds));
+
+    bounds->context = CurrentMemoryContext;
+    bounds->timeout_ms = timeout_ms;
+#ifdef __linux__
+    if (getrlimit(RLIMIT_DATA, &usual_limit) != 0)
+        elog(ERROR, "could not read the limit of memory: %m");
+#endif
+    bounds->accounts =
+        hash_create("clairon accounts", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+    if (timer == MAX_TIMEOUTS) {
+        timer = RegisterTimeout(USER_TIMEOUT, on_timer);
+        before_shmem_exit(on_exit_of_process, (Datum)0);
+    }
+    return bounds;
+}
+
+static void
+begin_limits(struct run *run)
+{
+    int ms = Max(run->bounds->timeout_ms / TICKS_PER_TIMEOUT, 1);
+
+    expired = false;
+    run->out_of_memory = false;
+    run->ticks = 0;
+    run->start = GetCurrentTimestamp();
+    current = run;
+    enable_timeout_every(timer, TimestampTzPlusMilliseconds(run->start, ms), ms);
+    limit_memory(run->bounds);
+}
+
+/* Also of a run whose work ended just when its time did. */
+static void
+end_limits(void)
+{
+    unlimit_memory();
+    current = NULL;
+    disable_timeout(timer, false);
+    if (expired)
+        QueryCancelPending = false;
+}
+
+/* True when statement_timeout, whose error is the same, passed during the run. */
+static bool
+statement_timed_out(const struct run *run)
+{
+    TimestampTz end = get_timeout_finish_time(STATEMENT_TIMEOUT);
+
+    return StatementTimeout > 0 && end > run->start && end <= GetCurrentTimestamp();
+}
+
+/*
+ * guard_run raises errors again by which the server ends the work of a session. An expression can
+ * raise any of them by itself, at each attempt: only those that the server alone raises may pass.
+ */
+static bool
+is_own_fault(int code)
+{
+    int category = ERRCODE_TO_CATEGORY(code);
+
+    if (code == ERRCODE_QUERY_CANCELED || code == ERRCODE_OUT_OF_MEMORY ||
+        code == ERRCODE_T_R_SERIALIZATION_FAILURE)
+        return false;
+    return category == ERRCODE_INSUFFICIENT_RESOURCES ||
+           category == ERRCODE_OPERATOR_INTERVENTION || category == ERRCODE_TRANSACTION_ROLLBACK ||
+           code == ERRCODE_IO_ERROR;
+}
+
+static _Noreturn void
+raise_as_own_fault(void)
+{
+    ErrorData *error = CopyErrorData();
+
+    FlushErrorState();
+    ereport(ERROR,
+            (errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION), errmsg_internal("%s", error->message)));
+}
+
+/* Raises the error that ended the run, or the one that says which limit it reached. */
+static _Noreturn void
+raise_again(struct run *run, bool was_limited)
+{
+    int code = geterrcode();
+
+    if (code == ERRCODE_QUERY_CANCELED && expired && !statement_timed_out(run)) {
+        FlushErrorState();
+        ereport(ERROR,
+                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                 errmsg("it takes longer than condition_timeout, %d ms", run->bounds->timeout_ms)));
+    }
+    if (code == ERRCODE_OUT_OF_MEMORY && was_limited) {
+        run->out_of_memory = true;
+        FlushErrorState();
+        ereport(ERROR,
+                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                 errmsg("it takes more than %d MB of memory", BOUNDS_MEMORY / (1024 * 1024))));
+    }
+    if (is_own_fault(code))
+        raise_as_own_fault();
+    PG_RE_THROW();
+}
+
+/*
+ * Either end of the subtransaction restores XactReadOnly; an abort restores user, settings and
+ * snapshot. Settings that the work changed must not reach the next condition, of another owner.
+ */
+static void
+run_limited(void *arg)
+{
+    struct run *run = arg;
+    MemoryContext context = CurrentMemoryContext;
+    int level = NewGUCNestLevel();
+    Oid caller;
+    int security;
+
+    GetUserIdAndSecContext(&caller, &security);
+    SetUserIdAndSecContext(run->user, security | SECURITY_RESTRICTED_OPERATION);
+    XactReadOnly = true;
+    PushActiveSnapshot(GetCatalogSnapshot(InvalidOid));
+    begin_limits(run);
+    PG_TRY();
+    {
+        run->work(run->arg);
+        end_limits();
+    }
+    PG_CATCH();
+    {
+        bool was_limited = is_limited;
+
+        end_limits();
+        MemoryContextSwitchTo(context);
+        raise_again(run, was_limited);
+    }
+    PG_END_TRY();
+    PopActiveSnapshot();
+    AtEOXact_GUC(false, level);
+    SetUserIdAndSecContext(caller, security);
+}
+
+static int64
+most_saved_us(const struct bounds *bounds)
+{
+    return bounds->timeout_ms * INT64CONST(1000) * SAVED_TIMEOUTS;
+}
+
+static struct account *
+account_of(struct bounds *bounds, Oid owner)
+{
+    struct account_entry *entry = hash_search(bounds->accounts, &owner, HASH_FIND, NULL);
+    struct account *account;
+
+    if (entry != NULL)
+        return entry->account;
+    account = MemoryContextAllocZero(bounds->context, sizeof(*account));
+    account->owner = owner;
+    account->left_us = most_saved_us(bounds);
+    account->refilled = GetCurrentTimestamp();
+    entry = hash_search(bounds->accounts, &owner, HASH_ENTER, NULL);
+    entry->account = account;
+    return account;
+}
+
+static void
+refill(struct bounds *bounds, struct account *account)
+{
+    TimestampTz now = GetCurrentTimestamp();
+    int64 more_us = Max(now - account->refilled, 0) / REFILL_SHARE;
+
+    account->left_us = Min(account->left_us + more_us, most_saved_us(bounds));
+    account->refilled = now;
+}
+
+/* Time that passes without work is charged too, by its share in the limit of real time. */
+static void
+charge(struct account *account, const struct run *run)
+{
+    int64 real_us = GetCurrentTimestamp() - run->start;
+
+    account->left_us -= Max(Max(used_us(run), real_us / REAL_TIMEOUTS) - FREE_US, 0);
+}
+
+/* What else has grown in the process since its size was read is not the run's. */
+static bool
+has_grown(struct bounds *bounds)
+{
+    int64 known = bounds->process_bytes;
+
+#ifdef __linux__
+    bounds->process_bytes = read_process_bytes();
+#endif
+    return bounds->process_bytes > known;
+}
+
+bool
+bounds_run(struct bounds *bounds, Oid user, void (*work)(void *arg), void *arg, char **ret_reason)
+{
+    struct run run = {.bounds = bounds, .user = user, .work = work, .arg = arg};
+    struct account *account = account_of(bounds, user);
+    bool done;
+
+    refill(bounds, account);
+    if (account->left_us <= 0) {
+        *ret_reason = pstrdup("the table's owner has used up the time for conditions");
+        return false;
+    }
+    done = guard_run(run_limited, &run, ret_reason);
+    if (!done && run.out_of_memory && has_grown(bounds))
+        done = guard_run(run_limited, &run, ret_reason);
+    charge(account, &run);
+    if (!done)
+        (*ret_reason)[pg_mbcliplen(*ret_reason, strlen(*ret_reason), REASON_BYTES_MAX)] = '\0';
+    return done;
+}
+
+static void
+return_kept(void *arg)
+{
+    struct kept_memory *kept = arg;
+
+    kept->account->kept_bytes -= kept->bytes;
+}
+
+struct kept_memory *
+bounds_keep(struct bounds *bounds, Oid owner, MemoryContext context)
+{
+    struct kept_memory *kept = MemoryContextAllocZero(context, sizeof(*kept));
+
+    kept->context = context;
+    kept->bounds = bounds;
+    kept->account = account_of(bounds, owner);
+    kept->on_reset.func = return_kept;
+    kept->on_reset.arg = kept;
+    MemoryContextRegisterResetCallback(context, &kept->on_reset);
+    return kept;
+}
+
+bool
+bounds_recount(struct kept_memory *kept)
+{
+    struct account *account = kept->account;
+    int64 bytes = (int64)MemoryContextMemAllocated(kept->context, true);
+
+    if (bytes != kept->bytes)
+        kept->bounds->process_bytes = 0;
+    account->kept_bytes += bytes - kept->bytes;
+    kept->bytes = bytes;
+    if (account->kept_bytes <= BOUNDS_KEPT_MEMORY)
+        return true;
+    kept->bounds->overdrawn_owner = account->owner;
+    return false;
+}
+
+Oid
+bounds_overdrawn_owner(struct bounds *bounds)
+{
+    Oid owner = bounds->overdrawn_owner;
+
+    bounds->overdrawn_owner = InvalidOid;
+    return owner;
+}

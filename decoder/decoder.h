@@ -1,0 +1,57 @@
+/* decoder.h: the state of one decoding session. */
+#ifndef CLAIRON_DECODER_H
+#define CLAIRON_DECODER_H
+
+#include "postgres.h"
+
+#include "access/xlogreader.h"
+#include "replication/logical.h"
+#include "utils/hsearch.h"
+#include "utils/timestamp.h"
+
+#include "encode/encode.h"
+#include "options.h"
+#include "rules/rules.h"
+
+struct decoder {
+    struct options options;
+    struct encode_settings settings;
+    MemoryContext context;        /* lives as long as the decoder */
+    MemoryContextCallback forget; /* when `context` is deleted */
+    MemoryContext change_context; /* reset for each change */
+    MemoryContext rules_context;  /* of `rules` */
+    MemoryContext spare_context;  /* for reading the next */
+    HTAB *relations;
+    struct relation_entry *last_entry; /* the last one looked up; NULL: none */
+    struct rule_set *rules;
+    struct bounds *bounds;       /* of conditions */
+    struct snapshot_stamp stamp; /* of the snapshot in which `rules` was read */
+    uint64 system_identifier;
+    int guc_level;    /* 0: settings are set for the session */
+    HTAB *complaints; /* counters of warning_throttle.c */
+    struct {
+        uint64 seed;
+        const char *what; /* NULL: none yet */
+        struct complaint *complaint;
+    } last_complaint;
+    struct spooler *spooler;
+    struct spool *spool; /* of the streamed transaction; NULL: decoding at the commit */
+
+    /* of the transaction being decoded */
+    int repeats;          /* of idempotency keys */
+    uint64 change_number; /* with a spool: since its last record */
+    uint64 skipped;       /* changes since the last write or progress message */
+    uint64 seeds[2];
+    uint64 commit_lsn;
+    uint64 commit_us;
+    TimestampTz commit_time;
+    char commit_text[40];
+    int commit_text_len;
+    bool wrote;
+    bool packet_open;
+    XLogPageReadCB read_page; /* the server's page reader */
+    bool holds;               /* frames are held past the ends of transactions */
+    TimeLineID timeline;      /* of the server, at the start of the stream */
+};
+
+#endif

@@ -1,0 +1,426 @@
+/* encode.c: scalar values to JSON, and the choice of an encoder for a type. */
+#include "encode/encode.h"
+
+#include <math.h>
+
+#include "access/detoast.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "common/shortest_dec.h"
+#include "mb/pg_wchar.h"
+#include "port/pg_bswap.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/numeric.h"
+
+#include "base/compat.h"
+#include "encode/json.h"
+
+/* Escaped at a time: bounds what is reserved ahead of a long value. */
+#define ESCAPE_CHUNK 4096
+
+/* The largest integer that every JSON reader holds exactly. */
+#define SAFE_INTEGER INT64CONST(9007199254740991)
+
+static void
+escape_utf8(const struct encode_settings *settings, StringInfo out, const char *text, size_t len)
+{
+    while (len > 0 && out->len <= settings->limit) {
+        size_t chunk = json_cut(text, len, ESCAPE_CHUNK);
+        char *dst = encode_reserve(out, JSON_ESCAPE_GROWTH * chunk);
+
+        out->len = json_escape(dst, text, chunk, settings->ascii) - out->data;
+        text += chunk;
+        len -= chunk;
+    }
+}
+
+static bool
+has_wide(const char *text, int len)
+{
+    for (int i = 0; i < len; i++)
+        if (IS_HIGHBIT_SET(text[i]))
+            return true;
+    return false;
+}
+
+/* What does not convert becomes U+FFFD, one for each character or stray byte. */
+char *
+encode_to_utf8(char *text, int len, int *ret_len)
+{
+    int encoding = GetDatabaseEncoding();
+    Oid convert;
+    StringInfoData utf8;
+
+    *ret_len = len;
+    if (encoding == PG_UTF8 || !has_wide(text, len))
+        return text;
+    if (encoding == PG_SQL_ASCII) {
+        char *clean = palloc(3 * (Size)len);
+
+        *ret_len = json_clean(clean, text, len) - clean;
+        return clean;
+    }
+    convert = FindDefaultConversionProc(encoding, PG_UTF8);
+    initStringInfo(&utf8);
+    while (len > 0) {
+        int room = len * MAX_CONVERSION_GROWTH + 1;
+        char *dst = encode_reserve(&utf8, room + 3);
+        int used = 0;
+
+        if (OidIsValid(convert))
+            used = pg_do_encoding_conversion_buf(convert, encoding, PG_UTF8, (unsigned char *)text,
+                                                 len, (unsigned char *)dst, room, true);
+        if (used > 0)
+            utf8.len += strlen(dst);
+        text += used;
+        len -= used;
+        if (len > 0 && !IS_HIGHBIT_SET(*text)) {
+            /* Without a conversion, as for MULE_INTERNAL, what is ASCII stays. */
+            encode_raw(&utf8, text++, 1);
+            len--;
+        } else if (len > 0) {
+            int bad = Min(len, Max(1, pg_encoding_mblen(encoding, text)));
+
+            encode_literal(&utf8, "\xEF\xBF\xBD");
+            text += bad;
+            len -= bad;
+        }
+    }
+    *ret_len = utf8.len;
+    return utf8.data;
+}
+
+void
+encode_utf8_text(const struct encode_settings *settings, StringInfo out, const char *utf8, int len)
+{
+    if (len <= ESCAPE_CHUNK) {
+        char *dst = encode_reserve(out, JSON_ESCAPE_GROWTH * len + 2);
+
+        *dst++ = '"';
+        dst = json_escape(dst, utf8, len, settings->ascii);
+        *dst++ = '"';
+        out->len = dst - out->data;
+        return;
+    }
+    encode_literal(out, "\"");
+    escape_utf8(settings, out, utf8, len);
+    encode_literal(out, "\"");
+}
+
+void
+encode_text(const struct encode_settings *settings, StringInfo out, const char *text, int len)
+{
+    int utf8_len;
+    char *utf8 = encode_to_utf8((char *)text, len, &utf8_len);
+
+    encode_utf8_text(settings, out, utf8, utf8_len);
+}
+
+char *
+encode_name(const struct encode_settings *settings, const char *name, int *ret_len)
+{
+    StringInfoData out;
+    char *kept;
+
+    initStringInfo(&out);
+    encode_text(settings, &out, name, strlen(name));
+    encode_literal(&out, ":");
+    kept = pnstrdup(out.data, out.len);
+    pfree(out.data);
+    *ret_len = out.len;
+    return kept;
+}
+
+static void
+encode_bool(struct encoder *encoder, StringInfo out, Datum value)
+{
+    if (DatumGetBool(value))
+        encode_literal(out, "true");
+    else
+        encode_literal(out, "false");
+}
+
+static void
+encode_int2(struct encoder *encoder, StringInfo out, Datum value)
+{
+    out->len += pg_ltoa(DatumGetInt16(value), encode_reserve(out, 16));
+}
+
+static void
+encode_int4(struct encoder *encoder, StringInfo out, Datum value)
+{
+    out->len += pg_ltoa(DatumGetInt32(value), encode_reserve(out, 16));
+}
+
+static void
+encode_int8(struct encoder *encoder, StringInfo out, Datum value)
+{
+    int64 number = DatumGetInt64(value);
+    bool quoted = number > SAFE_INTEGER || number < -SAFE_INTEGER;
+
+    if (quoted)
+        encode_literal(out, "\"");
+    out->len += pg_lltoa(number, encode_reserve(out, 32));
+    if (quoted)
+        encode_literal(out, "\"");
+}
+
+static void
+encode_not_finite(StringInfo out, double number)
+{
+    if (isnan(number))
+        encode_literal(out, "\"NaN\"");
+    else if (number > 0)
+        encode_literal(out, "\"Infinity\"");
+    else
+        encode_literal(out, "\"-Infinity\"");
+}
+
+static void
+encode_float4(struct encoder *encoder, StringInfo out, Datum value)
+{
+    float4 number = DatumGetFloat4(value);
+
+    if (!isfinite(number))
+        encode_not_finite(out, number);
+    else
+        out->len +=
+            float_to_shortest_decimal_bufn(number, encode_reserve(out, FLOAT_SHORTEST_DECIMAL_LEN));
+}
+
+static void
+encode_float8(struct encoder *encoder, StringInfo out, Datum value)
+{
+    float8 number = DatumGetFloat8(value);
+
+    if (!isfinite(number))
+        encode_not_finite(out, number);
+    else
+        out->len += double_to_shortest_decimal_bufn(
+            number, encode_reserve(out, DOUBLE_SHORTEST_DECIMAL_LEN));
+}
+
+static void
+encode_output(struct encoder *encoder, StringInfo out, Datum value)
+{
+    char *text = OutputFunctionCall(&encoder->output, value);
+
+    encode_text(encoder->settings, out, text, strlen(text));
+}
+
+static void
+encode_numeric(struct encoder *encoder, StringInfo out, Datum value)
+{
+    Numeric number = DatumGetNumeric(value);
+    bool quoted =
+        !encoder->settings->numeric_as_number || numeric_is_nan(number) || numeric_is_inf(number);
+    char *text = OutputFunctionCall(&encoder->output, NumericGetDatum(number));
+
+    if (quoted)
+        encode_literal(out, "\"");
+    encode_raw(out, text, strlen(text));
+    if (quoted)
+        encode_literal(out, "\"");
+}
+
+static void
+encode_varlena_text(struct encoder *encoder, StringInfo out, Datum value)
+{
+    struct varlena *text = PG_DETOAST_DATUM_PACKED(value);
+
+    encode_text(encoder->settings, out, VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text));
+}
+
+static void
+encode_name_type(struct encoder *encoder, StringInfo out, Datum value)
+{
+    const char *text = NameStr(*DatumGetName(value));
+
+    encode_text(encoder->settings, out, text, strlen(text));
+}
+
+/* Digits without a table: eight at once, each in a byte of its own, most significant first. */
+static void
+put_digits(char *dst, uint32 value)
+{
+    uint64 spread = value;
+    uint64 letters;
+
+    spread = ((spread << 16) | spread) & UINT64CONST(0x0000FFFF0000FFFF);
+    spread = ((spread << 8) | spread) & UINT64CONST(0x00FF00FF00FF00FF);
+    spread = ((spread << 4) | spread) & UINT64CONST(0x0F0F0F0F0F0F0F0F);
+    /* 1 where the digit is above 9 */
+    letters = ((spread + UINT64CONST(0x0606060606060606)) >> 4) & UINT64CONST(0x0101010101010101);
+    spread += UINT64CONST(0x3030303030303030) + letters * ('a' - '0' - 10);
+    spread = pg_hton64(spread);
+    memcpy(dst, &spread, sizeof(spread));
+}
+
+void
+encode_put_uuid(StringInfo out, const pg_uuid_t *id)
+{
+    char *dst = encode_reserve(out, 36);
+    char digits[32];
+
+    for (int i = 0; i < 4; i++) {
+        uint32 part;
+
+        memcpy(&part, id->data + 4 * i, sizeof(part));
+        put_digits(digits + 8 * i, pg_ntoh32(part));
+    }
+    memcpy(dst, digits, 8);
+    dst[8] = dst[13] = dst[18] = dst[23] = '-';
+    memcpy(dst + 9, digits + 8, 4);
+    memcpy(dst + 14, digits + 12, 4);
+    memcpy(dst + 19, digits + 16, 4);
+    memcpy(dst + 24, digits + 20, 12);
+    out->len += 36;
+}
+
+static void
+encode_uuid(struct encoder *encoder, StringInfo out, Datum value)
+{
+    encode_literal(out, "\"");
+    encode_put_uuid(out, DatumGetUUIDP(value));
+    encode_literal(out, "\"");
+}
+
+static void
+encode_bytea(struct encoder *encoder, StringInfo out, Datum value)
+{
+    struct varlena *bytes = PG_DETOAST_DATUM_PACKED(value);
+    int len = VARSIZE_ANY_EXHDR(bytes);
+    char *dst = encode_reserve(out, len / 3 * 4 + 6);
+
+    *dst++ = '"';
+    dst = json_base64(dst, (unsigned char *)VARDATA_ANY(bytes), len);
+    *dst++ = '"';
+    out->len = dst - out->data;
+}
+
+struct native {
+    Oid type;
+    encode_function write;
+};
+
+static const struct native natives[] = {
+    {BOOLOID, encode_bool},
+    {INT2OID, encode_int2},
+    {INT4OID, encode_int4},
+    {INT8OID, encode_int8},
+    {FLOAT4OID, encode_float4},
+    {FLOAT8OID, encode_float8},
+    {NUMERICOID, encode_numeric},
+    {TEXTOID, encode_varlena_text},
+    {VARCHAROID, encode_varlena_text},
+    {BPCHAROID, encode_varlena_text},
+    {NAMEOID, encode_name_type},
+    {UUIDOID, encode_uuid},
+    {BYTEAOID, encode_bytea},
+    {JSONOID, encode_json},
+    {JSONBOID, encode_jsonb},
+    {DATEOID, encode_date},
+    {TIMEOID, encode_time},
+    {TIMESTAMPOID, encode_timestamp},
+    {TIMESTAMPTZOID, encode_timestamptz},
+    {INT2VECTOROID, encode_array},
+    {OIDVECTOROID, encode_array},
+};
+
+static const struct native *
+find_native(Oid type)
+{
+    for (size_t i = 0; i < lengthof(natives); i++)
+        if (natives[i].type == type)
+            return &natives[i];
+    return NULL;
+}
+
+bool
+encode_is_native(Oid type)
+{
+    return find_native(type) != NULL;
+}
+
+/* The native one, else by the type's shape, else its output function. */
+static encode_function
+choose(Oid type, Oid element)
+{
+    const struct native *native = find_native(type);
+
+    if (native != NULL)
+        return native->write;
+    if (OidIsValid(element))
+        return encode_array;
+    if (get_typtype(type) == TYPTYPE_COMPOSITE || type == RECORDOID)
+        return encode_composite;
+    return encode_output;
+}
+
+struct encoder *
+encode_new(const struct encode_settings *settings, Oid type)
+{
+    struct encoder *encoder = palloc0(sizeof(*encoder));
+    Oid base = getBaseType(type);
+    Oid element = get_element_type(base);
+    Oid output;
+    bool is_varlena;
+
+    encoder->settings = settings;
+    encoder->context = CurrentMemoryContext;
+    encoder->type = base;
+    encoder->write = choose(base, element);
+    get_typlenbyvalalign(base, &encoder->typlen, &encoder->typbyval, &encoder->typalign);
+    getTypeOutputInfo(base, &output, &is_varlena);
+    encode_load_output(output, &encoder->output);
+    if (base == INT2VECTOROID)
+        element = INT2OID;
+    else if (base == OIDVECTOROID)
+        element = OIDOID;
+    if (OidIsValid(element)) {
+        encoder->element = encode_new(settings, element);
+        encoder->risk = encoder->element->risk;
+        if (encoder->element->element != NULL) /* may be deeper than the stack */
+            encoder->risk = Max(encoder->risk, RISK_VALUE);
+    } else if (encoder->write == encode_output && encoder->typlen == -1 &&
+               encode_is_text(&encoder->output)) {
+        encoder->write = encode_varlena_text;
+    } else {
+        encoder->risk = encode_risk_of(base);
+    }
+    return encoder;
+}
+
+Size
+encode_raw_size(const struct encoder *encoder, Datum value)
+{
+    struct varlena *varlena = (struct varlena *)DatumGetPointer(value);
+
+    if (encoder->typlen != -1)
+        return 0;
+    if (!VARATT_IS_EXTENDED(varlena))
+        return VARSIZE(varlena) - VARHDRSZ;
+    return toast_raw_datum_size(value) - VARHDRSZ;
+}
+
+char *
+encode_plain(struct encoder *encoder, Datum value, int *ret_len)
+{
+    char *plain;
+    int len;
+
+    if (encoder->write == encode_varlena_text) {
+        struct varlena *text = PG_DETOAST_DATUM_PACKED(value);
+
+        plain = VARDATA_ANY(text);
+        len = VARSIZE_ANY_EXHDR(text);
+    } else {
+        plain = OutputFunctionCall(&encoder->output, value);
+        len = strlen(plain);
+    }
+    if (encoder->type == BPCHAROID)
+        while (len > 0 && plain[len - 1] == ' ')
+            len--;
+    return encode_to_utf8(plain, len, ret_len);
+}

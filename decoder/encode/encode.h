@@ -1,0 +1,149 @@
+/* encode.h: datums to JSON, one encoder per column, resolved once. */
+#ifndef CLAIRON_ENCODE_H
+#define CLAIRON_ENCODE_H
+
+#include "postgres.h"
+
+#include "access/tupdesc.h"
+#include "fmgr.h"
+#include "lib/stringinfo.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+
+/* 2000-01-01, where PostgreSQL's time begins, in Unix time. */
+#define POSTGRES_EPOCH_US ((int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
+
+struct encoder;
+
+/*
+ * What an error in printing a value takes with it. PostgreSQL's own functions leave nothing behind
+ * when an enum's label was deleted from pg_enum, or a text would be longer than 1 GB.
+ */
+enum encode_risk {
+    RISK_NONE,  /* there is none */
+    RISK_VALUE, /* nothing but the value */
+    RISK_ALL    /* who knows */
+};
+
+/* How all encoders of a decoder, or of a function call, write. */
+struct encode_settings {
+    bool ascii;             /* nothing but ASCII: \u for the rest */
+    bool numeric_as_number; /* else numeric is a string */
+    int limit;              /* no value goes on once the buffer is longer than this */
+};
+
+typedef void (*encode_function)(struct encoder *encoder, StringInfo out, Datum value);
+
+/* One named part of a composite. */
+struct encode_member {
+    char *name; /* "name": */
+    int name_len;
+    int index;
+    struct encoder *encoder;
+};
+
+struct encoder {
+    encode_function write;
+    const struct encode_settings *settings;
+    MemoryContext context; /* for what the encoder learns later */
+    Oid type;              /* base type */
+    FmgrInfo output;       /* of the base type */
+    int16 typlen;
+    bool typbyval;
+    char typalign;
+    struct encoder *element; /* of an array */
+    enum encode_risk risk;   /* that writing raises an error: encode_guarded */
+    char *fault;             /* what the last such error said */
+    /* of a composite, for the row type last seen */
+    Oid row_type;
+    int32 row_typmod;
+    uint64 row_identifier;
+    int member_count;
+    struct encode_member *members;
+};
+
+/* A new encoder for the type, in the current memory context. */
+extern struct encoder *encode_new(const struct encode_settings *settings, Oid type);
+
+/* True once the buffer has passed the limit: every loop then ends. */
+static inline bool
+encode_is_over(const struct encoder *encoder, StringInfo out)
+{
+    return out->len > encoder->settings->limit;
+}
+
+/* True for a type that is written here, without its output function: that raises no error. */
+extern bool encode_is_native(Oid type);
+
+/* A varlena's size before compression and TOAST; 0 for other types. */
+extern Size encode_raw_size(const struct encoder *encoder, Datum value);
+
+/* A JSON string, quotes included, from text in the server's encoding. */
+extern void encode_text(const struct encode_settings *settings, StringInfo out, const char *text,
+                        int len);
+
+/* The same for text that is UTF-8 already. */
+extern void encode_utf8_text(const struct encode_settings *settings, StringInfo out,
+                             const char *utf8, int len);
+
+/* `"name":`, allocated in the current context. */
+extern char *encode_name(const struct encode_settings *settings, const char *name, int *ret_len);
+
+/* Text of the server's encoding as valid UTF-8; may return `text` itself. */
+extern char *encode_to_utf8(char *text, int len, int *ret_len);
+
+/* Its 36 characters, without quotes. */
+extern void encode_put_uuid(StringInfo out, const pg_uuid_t *id);
+
+/*
+ * The value in PostgreSQL's output form, UTF-8, not quoted, as a target. Not zero-terminated; may
+ * point into the value.
+ */
+extern char *encode_plain(struct encoder *encoder, Datum value, int *ret_len);
+
+/* output_function.c: output functions may raise errors */
+extern enum encode_risk encode_risk_of(Oid type);
+/* As fmgr_info; what cannot be loaded becomes a function that raises an error. */
+extern void encode_load_output(Oid function, FmgrInfo *ret_info);
+/* True for a type that prints as text does, like citext. */
+extern bool encode_is_text(const FmgrInfo *output);
+/* Runs work(arg), which prints the encoder's values; when it fails, *ret_fault says why. */
+extern bool encode_try(const struct encoder *encoder, void (*work)(void *arg), void *arg,
+                       char **ret_fault);
+/* Writes null, and returns false, when the value cannot be read: `fault` says why. */
+extern bool encode_guarded(struct encoder *encoder, StringInfo out, Datum value);
+
+/* nested.c */
+extern void encode_array(struct encoder *encoder, StringInfo out, Datum value);
+extern void encode_composite(struct encoder *encoder, StringInfo out, Datum value);
+extern void encode_json(struct encoder *encoder, StringInfo out, Datum value);
+extern void encode_jsonb(struct encoder *encoder, StringInfo out, Datum value);
+
+/* time.c */
+extern void encode_date(struct encoder *encoder, StringInfo out, Datum value);
+extern void encode_time(struct encoder *encoder, StringInfo out, Datum value);
+extern void encode_timestamp(struct encoder *encoder, StringInfo out, Datum value);
+extern void encode_timestamptz(struct encoder *encoder, StringInfo out, Datum value);
+/* metadata's form: always six digits and Z; `out` holds 40 bytes. Returns the end. */
+extern char *encode_instant(char *out, TimestampTz value);
+/* The nearest time between 1970 and 9999. */
+extern TimestampTz encode_sane_time(TimestampTz time);
+
+static inline char *
+encode_reserve(StringInfo out, int bytes)
+{
+    if (out->maxlen - out->len <= bytes)
+        enlargeStringInfo(out, bytes);
+    return out->data + out->len;
+}
+
+static inline void
+encode_raw(StringInfo out, const char *bytes, int len)
+{
+    memcpy(encode_reserve(out, len), bytes, len);
+    out->len += len;
+}
+
+#define encode_literal(out, text) encode_raw(out, "" text, sizeof(text) - 1)
+
+#endif

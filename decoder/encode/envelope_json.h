@@ -1,0 +1,18 @@
+/* envelope_json.h: appends parts of a notification's envelope to a buffer. */
+#ifndef CLAIRON_ENVELOPE_JSON_H
+#define CLAIRON_ENVELOPE_JSON_H
+
+#include "base/target_list.h"
+#include "encode/encode.h"
+#include "protocol/envelope.h"
+
+/* Appends the fields of the envelope from `first` to `last`. */
+extern void encode_envelope(const struct encode_settings *settings, StringInfo out,
+                            const struct envelope *envelope, enum envelope_field first,
+                            enum envelope_field last);
+
+/* Appends the targets as a JSON array of strings. */
+extern void encode_targets(const struct encode_settings *settings, StringInfo out,
+                           const struct target_list *targets);
+
+#endif

@@ -1,0 +1,144 @@
+/* output_function.c: types whose output may raise an error, and what to do then. */
+#include "encode/encode.h"
+
+#include "access/transam.h"
+#include "access/tupdesc.h"
+#include "catalog/pg_type.h"
+#include "base/guard.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/typcache.h"
+
+/* Stands in for an output function that could not be loaded; fn_extra says why. */
+static Datum
+refuse_output(PG_FUNCTION_ARGS)
+{
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION),
+                    errmsg("%s", (const char *)fcinfo->flinfo->fn_extra)));
+}
+
+static bool
+is_composite(Oid type)
+{
+    Oid base = getBaseType(type);
+    Oid element = get_element_type(base);
+
+    return OidIsValid(element) ? is_composite(element) : get_typtype(base) == TYPTYPE_COMPOSITE;
+}
+
+/* Rows within rows may be deeper than the stack is, and so are not looked into. */
+static enum encode_risk
+risk_of_composite(Oid type)
+{
+    TupleDesc desc = lookup_rowtype_tupdesc(type, -1);
+    enum encode_risk risk = RISK_NONE;
+
+    for (int i = 0; i < desc->natts; i++) {
+        Oid member = TupleDescAttr(desc, i)->atttypid;
+
+        if (!TupleDescAttr(desc, i)->attisdropped)
+            risk = Max(risk, is_composite(member) ? RISK_ALL : encode_risk_of(member));
+    }
+    ReleaseTupleDesc(desc);
+    return risk;
+}
+
+enum encode_risk
+encode_risk_of(Oid type)
+{
+    Oid base = getBaseType(type);
+    Oid element = get_element_type(base);
+    Oid output;
+    bool is_varlena;
+
+    if (OidIsValid(element))
+        return encode_risk_of(element);
+    switch (get_typtype(base)) {
+    case TYPTYPE_COMPOSITE:
+        return risk_of_composite(base);
+    case TYPTYPE_RANGE:
+        /* A row may hold itself by a range of such rows, in older versions. */
+        if (is_composite(get_range_subtype(base)))
+            return RISK_ALL;
+        return Max(encode_risk_of(get_range_subtype(base)), RISK_VALUE);
+    case TYPTYPE_MULTIRANGE:
+        return encode_risk_of(get_multirange_range(base));
+    default:
+        if (encode_is_native(base))
+            return RISK_NONE;
+        getTypeOutputInfo(base, &output, &is_varlena);
+        return output >= FirstNormalObjectId ? RISK_ALL : RISK_VALUE;
+    }
+}
+
+struct loading {
+    Oid function;
+    FmgrInfo *info;
+};
+
+static void
+load(void *arg)
+{
+    struct loading *loading = arg;
+
+    fmgr_info(loading->function, loading->info);
+}
+
+void
+encode_load_output(Oid function, FmgrInfo *ret_info)
+{
+    struct loading loading = {function, ret_info};
+    char *reason;
+
+    if (function < FirstNormalObjectId) {
+        fmgr_info(function, ret_info);
+    } else if (!guard_run(load, &loading, &reason)) {
+        MemSet(ret_info, 0, sizeof(*ret_info));
+        ret_info->fn_addr = refuse_output;
+        ret_info->fn_oid = function;
+        ret_info->fn_nargs = 1;
+        ret_info->fn_strict = true;
+        ret_info->fn_extra = reason;
+        ret_info->fn_mcxt = CurrentMemoryContext;
+    }
+}
+
+bool
+encode_is_text(const FmgrInfo *output)
+{
+    return output->fn_addr == textout;
+}
+
+bool
+encode_try(const struct encoder *encoder, void (*work)(void *arg), void *arg, char **ret_fault)
+{
+    return encoder->risk == RISK_ALL ? guard_run(work, arg, ret_fault)
+                                     : guard_try(work, arg, ret_fault);
+}
+
+struct writing {
+    struct encoder *encoder;
+    StringInfo out;
+    Datum value;
+};
+
+static void
+write_value(void *arg)
+{
+    struct writing *writing = arg;
+
+    writing->encoder->write(writing->encoder, writing->out, writing->value);
+}
+
+bool
+encode_guarded(struct encoder *encoder, StringInfo out, Datum value)
+{
+    struct writing writing = {encoder, out, value};
+    int start = out->len;
+
+    if (encode_try(encoder, write_value, &writing, &encoder->fault))
+        return true;
+    out->len = start;
+    encode_literal(out, "null");
+    return false;
+}

@@ -1,0 +1,239 @@
+/*
+ * frames.c: gather frames into few writes; one line is one write in text mode.
+ *
+ * A write costs more than ten rows' rendering, so while there is WAL to decode a packet goes on
+ * over the ends of small transactions. It never waits for WAL: the reader asks for every page of
+ * it, and page_hook.c flushes the packet first. Nor is it held during a long transaction, so that
+ * progress messages reach the receiver meanwhile.
+ */
+#include "output/frames.h"
+
+#include "access/xact.h"
+#include "common/hashfn.h"
+#include "port/pg_bswap.h"
+
+#include "decoder.h"
+#include "encode/encode.h"
+
+/* A packet is sent when it has grown to this. */
+#define PACKET_BYTES (64 * 1024)
+
+/* A transaction of more changes does not begin while a packet is held. */
+#define HOLD_CHANGES 64
+
+static void
+put16(char *at, uint16 value)
+{
+    value = pg_hton16(value);
+    memcpy(at, &value, sizeof(value));
+}
+
+static void
+put32(char *at, uint32 value)
+{
+    value = pg_hton32(value);
+    memcpy(at, &value, sizeof(value));
+}
+
+static void
+put64(char *at, uint64 value)
+{
+    value = pg_hton64(value);
+    memcpy(at, &value, sizeof(value));
+}
+
+/* All ids of a transaction grow from these: what tells it from any other, on any timeline. */
+static void
+seed_transaction(struct decoder *decoder, ReorderBufferTXN *txn)
+{
+    struct {
+        uint64 system;
+        uint64 lsn;
+        uint64 time;
+        uint64 xid;
+    } origin = {decoder->system_identifier, txn->final_lsn, (uint64)txn->xact_time.commit_time,
+                txn->xid};
+
+    for (int i = 0; i < 2; i++)
+        decoder->seeds[i] =
+            hash_bytes_extended((const unsigned char *)&origin, sizeof(origin), i + 1);
+}
+
+void
+packet_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    char *end;
+
+    if (txn->nentries > HOLD_CHANGES || txn->nsubtxns > 0)
+        packet_flush(ctx);
+    decoder->change_number = 0;
+    decoder->repeats = 0;
+    decoder->wrote = false;
+    decoder->commit_lsn = txn->final_lsn;
+    decoder->commit_time = encode_sane_time(txn->xact_time.commit_time);
+    decoder->commit_us = (uint64)(decoder->commit_time + POSTGRES_EPOCH_US);
+    end = encode_instant(decoder->commit_text, decoder->commit_time);
+    decoder->commit_text_len = end - decoder->commit_text;
+    seed_transaction(decoder, txn);
+}
+
+StringInfo
+packet_open(LogicalDecodingContext *ctx)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    if (!decoder->packet_open)
+        OutputPluginPrepareWrite(ctx, true);
+    decoder->packet_open = true;
+    decoder->wrote = true;
+    decoder->skipped = 0;
+    return ctx->out;
+}
+
+void
+packet_flush(LogicalDecodingContext *ctx)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    if (!decoder->packet_open)
+        return;
+    decoder->packet_open = false;
+    OutputPluginWrite(ctx, true);
+}
+
+void
+packet_close(LogicalDecodingContext *ctx)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    if (!decoder->options.framed || ctx->out->len >= PACKET_BYTES)
+        packet_flush(ctx);
+}
+
+static char *
+put_common(struct decoder *decoder, StringInfo out, char kind, uint16 flags, uint64 ordinal,
+           int size)
+{
+    char *at = encode_reserve(out, size);
+
+    memset(at, 0, size);
+    at[FRAME_AT_KIND] = kind;
+    at[FRAME_AT_VERSION] = FRAME_VERSION;
+    put16(at + FRAME_AT_FLAGS, flags);
+    put64(at + FRAME_AT_COMMIT_LSN, decoder->commit_lsn);
+    put64(at + FRAME_AT_ORDINAL, ordinal);
+    out->len += size;
+    return at;
+}
+
+static int
+put_target_texts(StringInfo out, const struct target_list *targets)
+{
+    int start = out->len;
+
+    for (int i = 0; i < targets->count; i++) {
+        char *at = encode_reserve(out, targets->lengths[i] + 2);
+
+        put16(at, targets->lengths[i]);
+        memcpy(at + 2, targets->texts[i], targets->lengths[i]);
+        out->len += targets->lengths[i] + 2;
+    }
+    return out->len - start;
+}
+
+static void
+put_ack_timeout(StringInfo out, int start, uint32 ack_timeout)
+{
+    put32(encode_reserve(out, FRAME_NOTE_ACK_TIMEOUT_SIZE), ack_timeout);
+    out->len += FRAME_NOTE_ACK_TIMEOUT_SIZE;
+    out->data[start + FRAME_AT_VERSION] = FRAME_VERSION_TIMED;
+}
+
+int
+packet_put_note_head(struct decoder *decoder, StringInfo out, const struct note_head *head)
+{
+    int start = out->len;
+    char *at =
+        put_common(decoder, out, FRAME_KIND_NOTE, head->flags, head->ordinal, FRAME_NOTE_HEAD_SIZE);
+    int targets_len;
+
+    memcpy(at + FRAME_NOTE_AT_ID, head->id.data, UUID_LEN);
+    put64(at + FRAME_NOTE_AT_COMMIT_US, decoder->commit_us);
+    put64(at + FRAME_NOTE_AT_EXPIRES_US, head->expires_us);
+    at[FRAME_NOTE_AT_PRIORITY] = head->priority;
+    at[FRAME_NOTE_AT_TYPE] = head->type;
+    at[FRAME_NOTE_AT_OPERATION] = head->operation;
+    at[FRAME_NOTE_AT_BACKOFF] = head->backoff;
+    put16(at + FRAME_NOTE_AT_RETRY_LIMIT, head->retry_limit);
+    put16(at + FRAME_NOTE_AT_AUDIENCE_LEN, head->audience.len);
+    put16(at + FRAME_NOTE_AT_TOPIC_LEN, head->topic.len);
+    put32(at + FRAME_NOTE_AT_TARGET_COUNT, head->targets->count);
+    if ((head->flags & FRAME_ACK_TIMED) != 0)
+        put_ack_timeout(out, start, head->ack_timeout);
+    encode_raw(out, head->audience.bytes, head->audience.len);
+    encode_raw(out, head->topic.bytes, head->topic.len);
+    targets_len = put_target_texts(out, head->targets);
+    put32(out->data + start + FRAME_NOTE_AT_TARGETS_LEN, targets_len);
+    return start;
+}
+
+void
+packet_put_member(struct decoder *decoder, StringInfo out, char change, uint32 sub,
+                  char *const texts[MEMBER_FIELDS])
+{
+    int start = out->len;
+    uint64 ordinal = FRAME_ORDINAL(decoder->change_number, sub);
+    char *at = put_common(decoder, out, FRAME_KIND_MEMBER, 0, ordinal, FRAME_MEMBER_HEAD_SIZE);
+
+    at[FRAME_MEMBER_AT_CHANGE] = change;
+    put16(at + FRAME_MEMBER_AT_AUDIENCE_LEN, strlen(texts[0]));
+    put16(at + FRAME_MEMBER_AT_TARGET_LEN, strlen(texts[1]));
+    put16(at + FRAME_MEMBER_AT_USER_LEN, strlen(texts[2]));
+    for (int i = 0; i < MEMBER_FIELDS; i++)
+        encode_raw(out, texts[i], strlen(texts[i]));
+    packet_finish_frame(out, start);
+}
+
+void
+packet_add_flags(StringInfo out, int start, uint16 flags)
+{
+    char *at = out->data + start + FRAME_AT_FLAGS;
+    uint16 value;
+
+    memcpy(&value, at, sizeof(value));
+    put16(at, pg_ntoh16(value) | flags);
+}
+
+void
+packet_finish_frame(StringInfo out, int start)
+{
+    put32(out->data + start + FRAME_AT_LENGTH, out->len - start);
+}
+
+void
+packet_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    StringInfo out;
+    char *at;
+    int start;
+
+    if (!decoder->wrote && decoder->repeats == 0) {
+        /* The server may now say that it is past this transaction, and so past what is held. */
+        packet_flush(ctx);
+        return;
+    }
+    if (!decoder->options.framed)
+        return;
+    out = packet_open(ctx);
+    start = out->len;
+    at = put_common(decoder, out, FRAME_KIND_COMMIT,
+                    Min(decoder->repeats, FRAME_REPEATS_MAX) << FRAME_REPEATS_SHIFT,
+                    FRAME_ORDINAL_COMMIT, FRAME_COMMIT_SIZE);
+    put64(at + FRAME_COMMIT_AT_END_LSN, txn->end_lsn);
+    put64(at + FRAME_COMMIT_AT_COMMIT_US, decoder->commit_us);
+    packet_finish_frame(out, start);
+    if (!decoder->holds || out->len >= PACKET_BYTES)
+        packet_flush(ctx);
+}

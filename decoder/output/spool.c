@@ -1,0 +1,307 @@
+/* spool.c: write and read the records of transactions that are decoded before their commit. */
+#include "output/spool.h"
+
+#include "lib/ilist.h"
+#include "storage/fd.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/wait_event.h"
+
+#include "decoder.h"
+#include "encode/encode.h"
+
+/* How much goes to the file, or comes from it, at once. */
+#define SPOOL_BYTES (128 * 1024)
+
+/* A buffer that one large record has made larger than this is given back. */
+#define SPOOL_KEEP_BYTES (1024 * 1024)
+
+/* Templates in force take no more than about this; past it each is written again. */
+#define TEMPLATE_BYTES (4 * 1024 * 1024)
+
+/* One transaction's. */
+struct spool {
+    dlist_node node;
+    File file;
+    bool open;
+    off_t size;
+    TransactionId xid; /* of the last turn, at first its own */
+    uint64 uncounted;  /* its changes since the last record */
+};
+
+/* One for a decoder: blocks do not overlap. */
+struct spooler {
+    dlist_head spools;
+    LogicalDecodingContext *ctx;
+    MemoryContextCallback close_all;
+    MemoryContext context;
+    StringInfoData buffer;
+    int closed; /* up to here the buffer holds whole records */
+    /* which templates are in force: those of plans whose mark has this generation */
+    uint64 generation;
+    uint32 template_count;
+    Size template_bytes;
+};
+
+struct spool_reader {
+    const struct spool *spool;
+    off_t at;
+    StringInfoData buffer;
+    int used;
+};
+
+static void
+close_all(void *arg)
+{
+    struct spooler *spooler = arg;
+    dlist_iter iter;
+
+    dlist_foreach(iter, &spooler->spools)
+    {
+        struct spool *spool = dlist_container(struct spool, node, iter.cur);
+
+        if (spool->open)
+            FileClose(spool->file);
+    }
+}
+
+void
+spool_setup(LogicalDecodingContext *ctx)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    struct spooler *spooler = MemoryContextAllocZero(decoder->context, sizeof(*spooler));
+
+    dlist_init(&spooler->spools);
+    spooler->ctx = ctx;
+    spooler->context = decoder->context;
+    spooler->close_all.func = close_all;
+    spooler->close_all.arg = spooler;
+    MemoryContextRegisterResetCallback(decoder->context, &spooler->close_all);
+    decoder->spooler = spooler;
+}
+
+static void
+new_buffer(struct spooler *spooler)
+{
+    MemoryContext old = MemoryContextSwitchTo(spooler->context);
+
+    if (spooler->buffer.data != NULL)
+        pfree(spooler->buffer.data);
+    initStringInfo(&spooler->buffer);
+    enlargeStringInfo(&spooler->buffer, SPOOL_BYTES + SPOOL_BYTES / 2);
+    MemoryContextSwitchTo(old);
+}
+
+/* Plans that change between two blocks may stand at the same address: none is known any more. */
+static void
+new_generation(struct spooler *spooler)
+{
+    spooler->generation++;
+    spooler->template_count = 0;
+    spooler->template_bytes = 0;
+}
+
+void
+spool_begin_block(struct decoder *decoder, ReorderBufferTXN *txn)
+{
+    struct spooler *spooler = decoder->spooler;
+    struct spool *spool = txn->output_plugin_private;
+
+    if (spool == NULL) {
+        spool = MemoryContextAllocZero(spooler->context, sizeof(*spool));
+        spool->xid = txn->xid;
+        dlist_push_head(&spooler->spools, &spool->node);
+        txn->output_plugin_private = spool;
+    }
+    if (spooler->buffer.data == NULL)
+        new_buffer(spooler);
+    spooler->buffer.len = 0;
+    spooler->closed = 0;
+    new_generation(spooler);
+    decoder->spool = spool;
+    decoder->change_number = spool->uncounted;
+}
+
+static _Noreturn void
+fail(const char *what)
+{
+    ereport(ERROR, (errcode_for_file_access(),
+                    errmsg("could not %s the temporary file of a large transaction: %m", what),
+                    errhint("The slot stays where it is: reading it again begins the transaction "
+                            "again.")));
+}
+
+static void
+write_out(struct spooler *spooler, struct spool *spool)
+{
+    int done = 0;
+
+    if (spooler->closed > 0 && !spool->open) {
+        spool->file = OpenTemporaryFile(true);
+        spool->open = true;
+    }
+    while (done < spooler->closed) {
+        int count = FileWrite(spool->file, spooler->buffer.data + done, spooler->closed - done,
+                              spool->size, WAIT_EVENT_BUFFILE_WRITE);
+
+        if (count <= 0)
+            fail("write");
+        done += count;
+        spool->size += count;
+    }
+    spooler->buffer.len = 0;
+    spooler->closed = 0;
+    if (spooler->buffer.maxlen > SPOOL_KEEP_BYTES)
+        new_buffer(spooler);
+}
+
+void
+spool_end_block(struct decoder *decoder)
+{
+    struct spool *spool = decoder->spool;
+
+    decoder->spool = NULL;
+    spool->uncounted = decoder->change_number;
+    write_out(decoder->spooler, spool);
+}
+
+StringInfo
+spool_open(struct decoder *decoder, enum spool_kind kind, uint32 number,
+           struct spool_record *ret_record)
+{
+    StringInfo out = &decoder->spooler->buffer;
+
+    /* What an error left of the one before is of a change that does not stand. */
+    out->len = decoder->spooler->closed;
+    *ret_record = (struct spool_record){.kind = kind,
+                                        .number = number,
+                                        .advance = decoder->change_number,
+                                        .lsn = decoder->spooler->ctx->write_location};
+    (void)encode_reserve(out, sizeof(*ret_record));
+    out->len += sizeof(*ret_record);
+    return out;
+}
+
+void
+spool_close(struct decoder *decoder, struct spool_record *record)
+{
+    struct spooler *spooler = decoder->spooler;
+
+    record->size = spooler->buffer.len - spooler->closed;
+    memcpy(spooler->buffer.data + spooler->closed, record, sizeof(*record));
+    spooler->closed = spooler->buffer.len;
+    decoder->change_number = 0;
+    if (spooler->closed >= SPOOL_BYTES)
+        write_out(spooler, decoder->spool);
+}
+
+void
+spool_turn(struct decoder *decoder, TransactionId xid)
+{
+    struct spool_record record;
+
+    if (decoder->spool->xid == xid)
+        return;
+    (void)spool_open(decoder, SPOOL_TURN, xid, &record);
+    spool_close(decoder, &record);
+    decoder->spool->xid = xid;
+}
+
+bool
+spool_has_template(struct decoder *decoder, const struct template_mark *mark)
+{
+    return mark->generation == decoder->spooler->generation;
+}
+
+StringInfo
+spool_open_template(struct decoder *decoder, struct spool_record *ret_record)
+{
+    struct spooler *spooler = decoder->spooler;
+
+    if (spooler->template_bytes > TEMPLATE_BYTES)
+        new_generation(spooler);
+    return spool_open(decoder, SPOOL_TEMPLATE, spooler->template_count, ret_record);
+}
+
+void
+spool_close_template(struct decoder *decoder, struct spool_record *record,
+                     struct template_mark *ret_mark)
+{
+    struct spooler *spooler = decoder->spooler;
+
+    spool_close(decoder, record);
+    spooler->template_bytes += record->size;
+    ret_mark->generation = spooler->generation;
+    ret_mark->number = spooler->template_count++;
+}
+
+void
+spool_drop(struct decoder *decoder, ReorderBufferTXN *txn)
+{
+    struct spool *spool = txn->output_plugin_private;
+
+    if (spool == NULL)
+        return;
+    txn->output_plugin_private = NULL;
+    dlist_delete(&spool->node);
+    if (spool->open)
+        FileClose(spool->file);
+    pfree(spool);
+}
+
+struct spool_reader *
+spool_read_begin(ReorderBufferTXN *txn)
+{
+    const struct spool *spool = txn->output_plugin_private;
+    struct spool_reader *reader;
+
+    if (spool == NULL || !spool->open)
+        return NULL;
+    reader = palloc0(sizeof(*reader));
+    reader->spool = spool;
+    initStringInfo(&reader->buffer);
+    enlargeStringInfo(&reader->buffer, SPOOL_BYTES);
+    return reader;
+}
+
+/* Until `need` bytes stand in the buffer; false when the file ends before the first of them. */
+static bool
+read_in(struct spool_reader *reader, int need)
+{
+    StringInfo buffer = &reader->buffer;
+    int left = buffer->len - reader->used;
+
+    if (left >= need)
+        return true;
+    memmove(buffer->data, buffer->data + reader->used, left);
+    buffer->len = left;
+    reader->used = 0;
+    (void)encode_reserve(buffer, Max(need, SPOOL_BYTES) - left);
+    while (buffer->len < need && reader->at < reader->spool->size) {
+        int count = FileRead(reader->spool->file, buffer->data + buffer->len,
+                             buffer->maxlen - buffer->len - 1, reader->at, WAIT_EVENT_BUFFILE_READ);
+
+        if (count <= 0)
+            fail("read");
+        buffer->len += count;
+        reader->at += count;
+    }
+    if (buffer->len < need && buffer->len > 0)
+        elog(ERROR, "the temporary file of a large transaction ends in a record");
+    return buffer->len >= need;
+}
+
+bool
+spool_read(struct spool_reader *reader, struct spool_record *ret_record, const char **ret_body)
+{
+    struct spool_record record;
+
+    if (!read_in(reader, sizeof(record)))
+        return false;
+    memcpy(&record, reader->buffer.data + reader->used, sizeof(record));
+    (void)read_in(reader, record.size);
+    *ret_record = record;
+    *ret_body = reader->buffer.data + reader->used + sizeof(record);
+    reader->used += record.size;
+    return true;
+}

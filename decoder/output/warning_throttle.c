@@ -1,0 +1,99 @@
+/* warning_throttle.c: count what is denied or guessed; say so once, then at each power of ten. */
+#include "output/warning_throttle.h"
+
+#include "common/hashfn.h"
+#include "replication/walsender.h"
+#include "utils/hsearch.h"
+
+#include "decoder.h"
+#include "encode/encode.h"
+#include "output/spool.h"
+
+struct complaint {
+    uint64 key;
+    uint64 count;
+};
+
+void
+complaint_setup(struct decoder *decoder)
+{
+    HASHCTL control = {
+        .keysize = sizeof(uint64), .entrysize = sizeof(struct complaint), .hcxt = decoder->context};
+
+    decoder->complaints =
+        hash_create("clairon complaints", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+static bool
+is_power_of_ten(uint64 count)
+{
+    while (count % 10 == 0)
+        count /= 10;
+    return count == 1;
+}
+
+/* Of a transaction that may yet be undone. */
+static void
+put_off(struct decoder *decoder, uint64 seed, const char *const texts[3])
+{
+    struct spool_record record;
+    StringInfo out = spool_open(decoder, SPOOL_COMPLAINT, texts[2] == NULL ? 2 : 3, &record);
+
+    encode_raw(out, (const char *)&seed, sizeof(seed));
+    for (uint32 i = 0; i < record.number; i++)
+        encode_raw(out, texts[i], strlen(texts[i]) + 1);
+    spool_close(decoder, &record);
+}
+
+static struct complaint *
+find(struct decoder *decoder, uint64 seed, const char *what)
+{
+    uint64 key = hash_bytes_extended((const unsigned char *)what, strlen(what), seed);
+    struct complaint *complaint;
+    bool found;
+
+    complaint = hash_search(decoder->complaints, &key, HASH_ENTER, &found);
+    if (!found)
+        complaint->count = 0;
+    return complaint;
+}
+
+static void
+count(struct complaint *complaint, const char *who, const char *what, const char *reason)
+{
+    if (!is_power_of_ten(++complaint->count))
+        return;
+    /* A walsender's client has no use for warnings; its server's log has. */
+    ereport(am_walsender ? LOG : WARNING,
+            (errmsg("clairon %s: %s", who, what),
+             reason == NULL
+                 ? errdetail("Changes so far: %llu.", (unsigned long long)complaint->count)
+                 : errdetail("Changes so far: %llu. The last said: %s",
+                             (unsigned long long)complaint->count, reason)));
+}
+
+/* One row after the other may give the same: it is looked up once. */
+void
+complaint_count(struct decoder *decoder, uint64 seed, const char *who, const char *what)
+{
+    if (decoder->spool != NULL) {
+        put_off(decoder, seed, (const char *const[]){who, what, NULL});
+        return;
+    }
+    if (decoder->last_complaint.what != what || decoder->last_complaint.seed != seed) {
+        decoder->last_complaint.complaint = find(decoder, seed, what);
+        decoder->last_complaint.what = what;
+        decoder->last_complaint.seed = seed;
+    }
+    count(decoder->last_complaint.complaint, who, what, NULL);
+}
+
+void
+complaint_count_because(struct decoder *decoder, uint64 seed, const char *who, const char *what,
+                        const char *reason)
+{
+    if (decoder->spool != NULL)
+        put_off(decoder, seed, (const char *const[]){who, what, reason});
+    else
+        count(find(decoder, seed, what), who, what, reason);
+}

@@ -1,0 +1,22 @@
+/* warning_throttle.h: warnings about denied or incomplete changes, at powers of ten. */
+#ifndef CLAIRON_WARNING_THROTTLE_H
+#define CLAIRON_WARNING_THROTTLE_H
+
+#include "postgres.h"
+
+struct decoder;
+
+extern void complaint_setup(struct decoder *decoder);
+
+/*
+ * Counts one event and warns at the first, tenth, hundredth .. of its kind. `what` is a string
+ * literal: events are told apart by its address. `seed` is that of a rule, or 0.
+ */
+extern void complaint_count(struct decoder *decoder, uint64 seed, const char *who,
+                            const char *what);
+
+/* The same, with the reason of the event that causes the warning. */
+extern void complaint_count_because(struct decoder *decoder, uint64 seed, const char *who,
+                                    const char *what, const char *reason);
+
+#endif

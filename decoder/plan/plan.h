@@ -1,0 +1,113 @@
+/* plan.h: the rules of a relation, prepared: column indexes, encoders, and all constant JSON. */
+#ifndef CLAIRON_PLAN_H
+#define CLAIRON_PLAN_H
+
+#include "postgres.h"
+
+#include "utils/rel.h"
+
+#include "base/fragment.h"
+#include "base/image.h"
+#include "encode/encode.h"
+#include "output/frames.h"
+#include "output/spool.h"
+#include "protocol/limits.h"
+#include "rules/rule.h"
+
+struct condition;
+
+/* Why a plan's targets, or its emitter, are read from columns or not. */
+#define TARGET_COLUMNS 0
+#define TARGET_NONE (-1)
+#define TARGET_DROPPED (-2)
+#define TARGET_JSON (-3) /* json or jsonb, which clairon.watch rejects for targets */
+
+/* One column in a rule's payload. */
+struct column {
+    int index;            /* attribute number - 1 in the decoded relation */
+    bool is_key;          /* in the replica identity */
+    struct fragment name; /* as JSON, with the colon */
+    uint8 state;          /* COLUMN_*, of the change that is rendered */
+    int shown_at;         /* offset of the last rendered name and value in the output buffer */
+    int shown_len;
+    int16 typlen;
+    bool typbyval;
+    struct encoder *encoder;
+};
+
+#define COLUMN_UNCHANGED 0x01
+#define COLUMN_TRUNCATED 0x02
+#define COLUMN_CHANGED 0x04
+#define COLUMN_UNDECODABLE 0x08
+
+/* A column that a rule reads for its targets or its emitter. */
+struct bound_column {
+    int index; /* attribute number - 1 in the decoded relation; TARGET_NONE: none */
+    bool is_key;
+    struct encoder *encoder;
+};
+
+/* One part of a target: a column, or a constant. */
+struct target_part {
+    struct bound_column column;
+    struct fragment constant; /* UTF-8, where there is no column */
+};
+
+/* A rule, prepared for one relation. */
+struct plan {
+    const struct rule *rule;
+    const char *label; /* for the log */
+    uint32 sub;        /* the rule's first sub-ordinal */
+    uint64 seed;
+    int column_count;
+    struct column *columns;
+    int target_state; /* TARGET_* */
+    int part_count;   /* of a target; above 1 for a composite audience */
+    struct target_part parts[LIMIT_PARTS];
+    int emitter_state;                             /* TARGET_COLUMNS, _DROPPED or _NONE */
+    struct bound_column emitter;                   /* with TARGET_COLUMNS */
+    struct fragment front;                         /* with an emitter column: the JSON before it */
+    struct condition *condition;                   /* NULL: none */
+    struct fragment heads[FRAME_OPERATION_NOTIFY]; /* metadata, from "priority" to the timestamp */
+    struct fragment routing;                       /* from the payload's end to the targets */
+    struct fragment retry;                         /* from the targets' end to the line's */
+    struct fragment topic;                         /* UTF-8 */
+    struct template_mark *mark;
+};
+
+/* Each rule takes four sub-ordinals; PART_* are offsets among them. */
+#define SUBS_PER_RULE 4
+#define PART_MAIN 0
+#define PART_LOSERS 1
+#define PART_GAINERS 2
+
+enum relation_kind { RELATION_ORDINARY, RELATION_MEMBER };
+
+/* The plans of a relation; valid until its rules or its definition change. */
+struct relation_entry {
+    Oid relid; /* hash key */
+    bool valid;
+    bool has_ancestors;
+    enum relation_kind kind;
+    MemoryContext context;
+    int plan_count;
+    struct plan *plans;
+    bool has_key; /* a replica identity by key */
+    struct {
+        int index; /* -1: clairon.member lacks the column */
+        struct encoder *encoder;
+    } members[MEMBER_FIELDS];
+    struct image old;
+    struct image new;
+};
+
+/* Fills the entry with plans for all rules of the relation and its ancestors. */
+extern void plan_relation(struct decoder *decoder, struct relation_entry *entry, Relation relation);
+
+/*
+ * Drops the plans of relations that have conditions of this owner, except those of `except` (NULL:
+ * none). They are prepared again at their next change. Returns false when there are none.
+ */
+extern bool plan_release(struct decoder *decoder, const struct relation_entry *except, Oid owner);
+
+#endif

@@ -1,0 +1,186 @@
+/* relation.c: keep, for each relation, what its changes need; drop it when it may be outdated. */
+#include "plan/relation.h"
+
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+#include "condition/sandbox.h"
+#include "decoder.h"
+
+/*
+ * Invalidation callbacks cannot be unregistered and carry no pointer that ends
+ * with a decoding session, hence this one: a backend decodes one slot at a time.
+ */
+static struct decoder *current;
+static bool registered;
+
+/* Forgotten all at once when there are more: each keeps a few kB, dropped tables too. */
+#define RELATIONS_MAX 4096
+
+static void
+drop_all(struct decoder *decoder)
+{
+    HASH_SEQ_STATUS sequence;
+    struct relation_entry *entry;
+
+    hash_seq_init(&sequence, decoder->relations);
+    while ((entry = hash_seq_search(&sequence)) != NULL)
+        entry->valid = false;
+}
+
+/* A partition's plan comes from its ancestors too, and they are not known by number here. */
+static void
+on_relation(Datum arg, Oid relid)
+{
+    HASH_SEQ_STATUS sequence;
+    struct relation_entry *entry;
+
+    if (current == NULL)
+        return;
+    if (!OidIsValid(relid)) {
+        drop_all(current);
+        return;
+    }
+    entry = hash_search(current->relations, &relid, HASH_FIND, NULL);
+    if (entry != NULL)
+        entry->valid = false;
+    hash_seq_init(&sequence, current->relations);
+    while ((entry = hash_seq_search(&sequence)) != NULL)
+        if (entry->has_ancestors)
+            entry->valid = false;
+}
+
+static void
+on_catalog(Datum arg, int cache, uint32 hash)
+{
+    if (current != NULL)
+        drop_all(current);
+}
+
+/* The decoder's memory goes, at shutdown or in an error: no callback may look at it again. */
+static void
+forget(void *decoder)
+{
+    if (current == decoder)
+        current = NULL;
+}
+
+void
+relation_setup(struct decoder *decoder)
+{
+    HASHCTL control = {.keysize = sizeof(Oid),
+                       .entrysize = sizeof(struct relation_entry),
+                       .hcxt = decoder->context};
+
+    decoder->relations =
+        hash_create("clairon relations", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+    current = decoder;
+    decoder->forget.func = forget;
+    decoder->forget.arg = decoder;
+    MemoryContextRegisterResetCallback(decoder->context, &decoder->forget);
+    if (registered)
+        return;
+    CacheRegisterRelcacheCallback(on_relation, (Datum)0);
+    CacheRegisterSyscacheCallback(TYPEOID, on_catalog, (Datum)0);
+    CacheRegisterSyscacheCallback(NAMESPACEOID, on_catalog, (Datum)0);
+    registered = true;
+}
+
+void
+relation_refresh_rules(struct decoder *decoder, TransactionId xid)
+{
+    struct snapshot_stamp stamp = rules_stamp(xid);
+    struct rule_set *rules;
+    MemoryContext old;
+
+    if (rules_stamp_equal(&decoder->stamp, &stamp))
+        return;
+    drop_all(decoder);
+    decoder->stamp.valid = false;
+    old = MemoryContextSwitchTo(decoder->spare_context);
+    MemoryContextReset(decoder->spare_context);
+    rules = rules_read(decoder->rules);
+    MemoryContextSwitchTo(old);
+    if (rules != decoder->rules) {
+        MemoryContext outdated = decoder->rules_context;
+
+        decoder->rules = rules;
+        decoder->rules_context = decoder->spare_context;
+        decoder->spare_context = outdated;
+        MemoryContextReset(outdated);
+    }
+    decoder->stamp = stamp;
+}
+
+static void
+bound_entries(struct decoder *decoder)
+{
+    HASH_SEQ_STATUS sequence;
+    struct relation_entry *entry;
+
+    if (hash_get_num_entries(decoder->relations) < RELATIONS_MAX)
+        return;
+    decoder->last_entry = NULL;
+    hash_seq_init(&sequence, decoder->relations);
+    while ((entry = hash_seq_search(&sequence)) != NULL) {
+        if (entry->context != NULL)
+            MemoryContextDelete(entry->context);
+        hash_search(decoder->relations, &entry->relid, HASH_REMOVE, NULL);
+    }
+}
+
+/* Evaluating adds to what conditions keep: then those of their owner are prepared again. */
+static void
+release_overdrawn(struct decoder *decoder)
+{
+    Oid owner = bounds_overdrawn_owner(decoder->bounds);
+
+    if (OidIsValid(owner))
+        (void)plan_release(decoder, NULL, owner);
+}
+
+struct relation_entry *
+relation_look_up(struct decoder *decoder, Relation relation, TransactionId xid)
+{
+    Oid relid = RelationGetRelid(relation);
+    struct relation_entry *entry;
+    bool found;
+
+    relation_refresh_rules(decoder, xid);
+    release_overdrawn(decoder);
+    entry = decoder->last_entry;
+    if (entry == NULL || entry->relid != relid)
+        entry = hash_search(decoder->relations, &relid, HASH_FIND, NULL);
+    if (entry != NULL && entry->valid) {
+        decoder->last_entry = entry;
+        return entry;
+    }
+    if (entry == NULL)
+        bound_entries(decoder);
+    entry = hash_search(decoder->relations, &relid, HASH_ENTER, &found);
+    if (!found) {
+        MemSet(entry, 0, sizeof(*entry));
+        entry->relid = relid;
+    }
+    if (entry->context == NULL)
+        entry->context =
+            AllocSetContextCreate(decoder->context, "clairon relation", ALLOCSET_SMALL_SIZES);
+    else
+        MemoryContextReset(entry->context);
+    entry->plan_count = 0;
+    /* Before the reading: an invalidation that arrives during it must count. */
+    entry->valid = true;
+    PG_TRY();
+    {
+        plan_relation(decoder, entry, relation);
+    }
+    PG_CATCH();
+    {
+        entry->valid = false;
+        PG_RE_THROW();
+    }
+    PG_END_TRY();
+    return entry;
+}

@@ -1,0 +1,17 @@
+/* relation.h: the cache of relations and their plans. */
+#ifndef CLAIRON_RELATION_H
+#define CLAIRON_RELATION_H
+
+#include "plan/plan.h"
+
+/* Creates the cache and registers the invalidation callbacks. */
+extern void relation_setup(struct decoder *decoder);
+
+/* Reads the rules again unless the catalog snapshot equals the one they were read in. */
+extern void relation_refresh_rules(struct decoder *decoder, TransactionId xid);
+
+/* The entry of the relation, with valid plans. */
+extern struct relation_entry *relation_look_up(struct decoder *decoder, Relation relation,
+                                               TransactionId xid);
+
+#endif

@@ -1,0 +1,13 @@
+/* template.h: the parts of a plan that a spooled notification needs at its commit. */
+#ifndef CLAIRON_TEMPLATE_H
+#define CLAIRON_TEMPLATE_H
+
+#include "plan/plan.h"
+
+/* The template number of the plan; writes the template unless the spool has it. */
+extern uint32 spool_template(struct decoder *decoder, const struct plan *plan);
+
+/* A plan with the members that note_write needs, in the current memory context. */
+extern struct plan *spool_get_template(const char *body);
+
+#endif

@@ -1,0 +1,135 @@
+/*
+ * page_hook.c: what the decoder does before the server reads each page of WAL.
+ *
+ * An output plugin has no callback between changes. Three things need one: held packets must be
+ * sent before the server waits for more WAL; a stream must end where a standby is promoted; and
+ * whether open transactions may be streamed depends on what the reorder buffer holds. So the page
+ * reader of the server's WAL reader is replaced by one that calls the server's own.
+ *
+ * Server internals that are used here and nowhere else, the same in PostgreSQL 15 to 18:
+ *   XLogReaderState.routine.page_read, .private_data   the reader, and the decoding context in it
+ *   LogicalDecodingContext.streaming                   read by the server at each change
+ *   ReorderBuffer.size, .toplevel_by_lsn               what it holds, and the open transactions
+ *   ReorderBufferTXN.ntuplecids, .txn_flags            whether one changes catalogs
+ */
+#include "plugin/page_hook.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "access/xlogreader.h"
+#include "access/xlogrecovery.h"
+
+#include "decoder.h"
+#include "output/frames.h"
+
+#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 190000
+#error "page_hook.c uses internals of PostgreSQL that were checked for versions 15 to 18"
+#endif
+
+/* What one more page of WAL may add: a row of a COPY has 10 bytes of it, and takes 136. */
+#define PAGE_CHANGES_BYTES (16 * XLOG_BLCKSZ)
+
+/* The timeline whose WAL this server writes or replays now. */
+static TimeLineID
+server_timeline(void)
+{
+    TimeLineID timeline;
+
+    if (!RecoveryInProgress())
+        return GetWALInsertionTimeLine();
+    GetXLogReplayRecPtr(&timeline);
+    return timeline;
+}
+
+/*
+ * A reader's LSNs belong to the timeline that it requested at its start. A promoted standby decodes
+ * on a new timeline: the stream ends before the first page of that timeline, and the reader's next
+ * start checks its progress against the timeline history.
+ */
+static void
+end_with_timeline(LogicalDecodingContext *ctx)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    TimeLineID timeline = server_timeline();
+
+    if (timeline != decoder->timeline)
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("this server left timeline %u for %u: start again",
+                               decoder->timeline, timeline)));
+}
+
+static bool
+changes_catalog(LogicalDecodingContext *ctx)
+{
+    dlist_iter iter;
+
+    dlist_foreach(iter, &ctx->reorder->toplevel_by_lsn)
+    {
+        if (dlist_container(ReorderBufferTXN, node, iter.cur)->ntuplecids > 0)
+            return true;
+    }
+    return false;
+}
+
+/* The server did not follow which of them are in the middle of a row: so none is handed over. */
+static void
+hold_back_open(LogicalDecodingContext *ctx)
+{
+    dlist_iter iter;
+
+    dlist_foreach(iter, &ctx->reorder->toplevel_by_lsn)
+    {
+        dlist_container(ReorderBufferTXN, node, iter.cur)->txn_flags |= RBTXN_HAS_PARTIAL_CHANGE;
+    }
+}
+
+/*
+ * A transaction that changes catalogs, or rules, is not streamed. Minor releases without
+ * ReorderBufferCleanupAbortedTupleCids (15.18, but not 15.20) keep what a subtransaction did to a
+ * row of a catalog also after its ROLLBACK. Where the transaction has deleted the row since, later
+ * in the WAL than here, the row looks deleted already: a rule, or a column, is missing. Which minor
+ * release runs is not known when this is compiled. Only near the limit does it matter which
+ * transactions are open.
+ */
+static void
+review_streaming(LogicalDecodingContext *ctx)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    if (!decoder->options.streaming ||
+        ctx->reorder->size + PAGE_CHANGES_BYTES < (Size)logical_decoding_work_mem * 1024)
+        return;
+    if (changes_catalog(ctx)) {
+        ctx->streaming = false;
+    } else if (!ctx->streaming) {
+        hold_back_open(ctx);
+        ctx->streaming = true;
+    }
+}
+
+static int
+read_page(XLogReaderState *reader, XLogRecPtr page, int bytes, XLogRecPtr target, char *buffer)
+{
+    LogicalDecodingContext *ctx = reader->private_data;
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    packet_flush(ctx);
+    review_streaming(ctx);
+    bytes = decoder->read_page(reader, page, bytes, target, buffer);
+    if (decoder->holds)
+        end_with_timeline(ctx);
+    return bytes;
+}
+
+void
+page_hook_setup(LogicalDecodingContext *ctx)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    /* SQL's slot functions end at a position, without asking for more WAL. */
+    decoder->holds = decoder->options.framed && !IsTransactionState();
+    if (decoder->holds)
+        decoder->timeline = server_timeline();
+    decoder->read_page = ctx->reader->routine.page_read;
+    ctx->reader->routine.page_read = read_page;
+}

@@ -1,0 +1,141 @@
+/* plugin.c: the output plugin's callbacks, its startup and its shutdown. */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "commands/dbcommands.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#include "condition/sandbox.h"
+#include "decoder.h"
+#include "output/spool.h"
+#include "output/warning_throttle.h"
+#include "plan/relation.h"
+#include "plugin/page_hook.h"
+#include "plugin/stream.h"
+#include "plugin/transaction.h"
+
+PG_MODULE_MAGIC;
+
+extern PGDLLEXPORT void _PG_output_plugin_init(OutputPluginCallbacks *callbacks);
+
+/* Output functions read these; what they print may not hang on a database's defaults. */
+static const struct {
+    const char *name;
+    const char *value;
+} settings[] = {
+    {"TimeZone", "UTC"},
+    {"DateStyle", "ISO, MDY"},
+    {"IntervalStyle", "iso_8601"},
+    {"extra_float_digits", "1"},
+    {"lc_monetary", "C"},
+    {"search_path", "pg_catalog"},
+    {"bytea_output", "hex"},
+    {"xmlbinary", "base64"},
+    {"quote_all_identifiers", "off"},
+    {"standard_conforming_strings", "on"},
+    {"transform_null_equals", "off"},
+    {"xmloption", "content"},
+    /* A spool stands for files of the server that no limit counts. */
+    {"temp_file_limit", "-1"},
+};
+
+/*
+ * In a walsender they stay for the session, whose only work is this one; within
+ * a transaction of SQL's slot functions they end with the call.
+ */
+static void
+fix_settings(struct decoder *decoder)
+{
+    bool local = IsTransactionState();
+
+    decoder->guc_level = local ? NewGUCNestLevel() : 0;
+    for (size_t i = 0; i < lengthof(settings); i++)
+        (void)set_config_option(settings[i].name, settings[i].value, PGC_SUSET, PGC_S_SESSION,
+                                local ? GUC_ACTION_SAVE : GUC_ACTION_SET, true, 0, false);
+#if PG_VERSION_NUM >= 170000
+    /* Decoding a transaction is one of the server's: over the limit it would be so each time. */
+    if (!local)
+        (void)set_config_option("transaction_timeout", "0", PGC_SUSET, PGC_S_SESSION,
+                                GUC_ACTION_SET, true, 0, false);
+#endif
+}
+
+static char *
+database_name(void)
+{
+    bool started = IsTransactionState();
+    MemoryContext context = CurrentMemoryContext;
+    char *name;
+
+    if (!started)
+        StartTransactionCommand();
+    name = MemoryContextStrdup(context, get_database_name(MyDatabaseId));
+    if (!started)
+        CommitTransactionCommand();
+    MemoryContextSwitchTo(context);
+    return name;
+}
+
+static void
+clairon_startup(LogicalDecodingContext *ctx, OutputPluginOptions *output, bool is_init)
+{
+    struct decoder *decoder = MemoryContextAllocZero(ctx->context, sizeof(*decoder));
+    MemoryContext old;
+
+    decoder->context = AllocSetContextCreate(ctx->context, "clairon", ALLOCSET_DEFAULT_SIZES);
+    decoder->change_context =
+        AllocSetContextCreate(decoder->context, "clairon change", ALLOCSET_DEFAULT_SIZES);
+    decoder->rules_context =
+        AllocSetContextCreate(decoder->context, "clairon rules", ALLOCSET_DEFAULT_SIZES);
+    decoder->spare_context =
+        AllocSetContextCreate(decoder->context, "clairon rules", ALLOCSET_DEFAULT_SIZES);
+    old = MemoryContextSwitchTo(decoder->context);
+    options_read(&decoder->options, ctx->output_plugin_options, is_init ? "" : database_name());
+    decoder->settings.ascii = !decoder->options.framed && GetDatabaseEncoding() != PG_UTF8;
+    decoder->settings.numeric_as_number = decoder->options.numeric_as_number;
+    decoder->settings.limit = PG_INT32_MAX;
+    decoder->system_identifier = GetSystemIdentifier();
+    decoder->bounds = bounds_new(decoder->options.condition_timeout_ms);
+    relation_setup(decoder);
+    complaint_setup(decoder);
+    MemoryContextSwitchTo(old);
+    if (!is_init)
+        fix_settings(decoder);
+    ctx->output_plugin_private = decoder;
+    spool_setup(ctx);
+    if (!is_init)
+        page_hook_setup(ctx);
+    output->output_type =
+        decoder->options.framed ? OUTPUT_PLUGIN_BINARY_OUTPUT : OUTPUT_PLUGIN_TEXTUAL_OUTPUT;
+    output->receive_rewrites = false;
+    /* Nothing goes out before its commit, whatever the slot was made for. */
+    ctx->streaming &= decoder->options.streaming;
+    ctx->twophase = false;
+}
+
+static void
+clairon_shutdown(LogicalDecodingContext *ctx)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    if (decoder->guc_level > 0)
+        AtEOXact_GUC(false, decoder->guc_level);
+    MemoryContextDelete(decoder->context);
+}
+
+void
+_PG_output_plugin_init(OutputPluginCallbacks *callbacks)
+{
+    callbacks->startup_cb = clairon_startup;
+    callbacks->begin_cb = clairon_begin;
+    callbacks->change_cb = clairon_change;
+    callbacks->truncate_cb = clairon_truncate;
+    callbacks->message_cb = clairon_message;
+    callbacks->commit_cb = clairon_commit;
+    callbacks->shutdown_cb = clairon_shutdown;
+    stream_init(callbacks);
+}

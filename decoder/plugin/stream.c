@@ -1,0 +1,138 @@
+/*
+ * stream.c: the callbacks of transactions that come in blocks before their commit, or prepared.
+ *
+ * When its memory for changes is full, the server hands over what it has of the largest
+ * transaction. That is judged and rendered then, by the rules of its place in the WAL, and spooled;
+ * it goes out at the commit. Preparing is turned off: such a transaction comes at COMMIT PREPARED.
+ */
+#include "plugin/stream.h"
+
+#include "access/xact.h"
+
+#include "changes/replay.h"
+#include "decoder.h"
+#include "output/frames.h"
+#include "output/spool.h"
+#include "plugin/transaction.h"
+
+static _Noreturn void
+refuse(void)
+{
+    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                    errmsg("cannot decode a prepared transaction before its commit")));
+}
+
+static bool
+filter_prepare(LogicalDecodingContext *ctx, TransactionId xid, const char *gid)
+{
+    return true;
+}
+
+static void
+begin_prepare(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
+{
+    refuse();
+}
+
+static void
+prepare(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn)
+{
+    refuse();
+}
+
+static void
+rollback_prepared(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr end_lsn,
+                  TimestampTz time)
+{
+}
+
+/*
+ * What was read under a snapshot like this one may hold rows of a subtransaction that was undone
+ * since; that does not show in the snapshot's numbers.
+ */
+static void
+stream_start(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    packet_flush(ctx);
+    decoder->stamp.valid = false;
+    spool_begin_block(decoder, txn);
+}
+
+/* Also after an error: a transaction may end while its catalog is being looked at. */
+static void
+stream_stop(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    decoder->settings.limit = PG_INT32_MAX;
+    spool_end_block(decoder);
+}
+
+/* Of a subtransaction nothing is to be done: the commit tells which of them stand. */
+static void
+stream_abort(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn)
+{
+    if (txn->toptxn == NULL)
+        spool_drop(ctx->output_plugin_private, txn);
+}
+
+static void
+stream_commit(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn)
+{
+    packet_flush(ctx);
+    packet_begin_transaction(ctx, txn);
+    replay_transaction(ctx, txn);
+    spool_drop(ctx->output_plugin_private, txn);
+    clairon_commit(ctx, txn, lsn);
+}
+
+static void
+stream_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation relation,
+              ReorderBufferChange *change)
+{
+    spool_turn(ctx->output_plugin_private, change->txn->xid);
+    clairon_change(ctx, txn, relation, change);
+}
+
+/*
+ * The server does not say which subtransaction a message is of, but watches that one's fate while
+ * it calls: where it does not, because it is committed, all that could be meant are.
+ */
+static void
+stream_message(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn,
+               bool transactional, const char *prefix, Size size, const char *message)
+{
+    if (!transactional)
+        return;
+    spool_turn(ctx->output_plugin_private,
+               TransactionIdIsValid(CheckXidAlive) ? CheckXidAlive : txn->xid);
+    clairon_message(ctx, txn, lsn, transactional, prefix, size, message);
+}
+
+static void
+stream_truncate(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, int count, Relation relations[],
+                ReorderBufferChange *change)
+{
+    spool_turn(ctx->output_plugin_private, change->txn->xid);
+    clairon_truncate(ctx, txn, count, relations, change);
+}
+
+void
+stream_init(OutputPluginCallbacks *callbacks)
+{
+    callbacks->filter_prepare_cb = filter_prepare;
+    callbacks->begin_prepare_cb = begin_prepare;
+    callbacks->prepare_cb = prepare;
+    callbacks->commit_prepared_cb = prepare;
+    callbacks->rollback_prepared_cb = rollback_prepared;
+    callbacks->stream_start_cb = stream_start;
+    callbacks->stream_stop_cb = stream_stop;
+    callbacks->stream_abort_cb = stream_abort;
+    callbacks->stream_prepare_cb = prepare;
+    callbacks->stream_commit_cb = stream_commit;
+    callbacks->stream_change_cb = stream_change;
+    callbacks->stream_message_cb = stream_message;
+    callbacks->stream_truncate_cb = stream_truncate;
+}

@@ -1,0 +1,122 @@
+/* transaction.c: what is done at each step of a transaction, in the order of its life. */
+#include "plugin/transaction.h"
+
+#include "catalog/namespace.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+#include "base/notify_message.h"
+#include "changes/change.h"
+#include "changes/member.h"
+#include "changes/notify.h"
+#include "decoder.h"
+#include "output/frames.h"
+#include "plan/relation.h"
+
+/* Number of changes without a write after which a progress message is sent. */
+#define PROGRESS_EVERY 100
+
+void
+clairon_begin(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
+{
+    packet_begin_transaction(ctx, txn);
+}
+
+/* Sends a progress message when nothing was written for a while. */
+static void
+tell_progress(LogicalDecodingContext *ctx)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    if (++decoder->skipped < PROGRESS_EVERY)
+        return;
+    decoder->skipped = 0;
+    packet_flush(ctx);
+#if PG_VERSION_NUM < 160000
+    /* From 16 on the server does so itself. */
+    OutputPluginUpdateProgress(ctx, false);
+#endif
+}
+
+/*
+ * No rule applies to clairon.rule. Each of its rows comes under another snapshot, for which all
+ * rules would be read: setting many rules in one transaction would take quadratic time.
+ */
+static bool
+is_rule_table(Relation relation)
+{
+    return RelationIsUsedAsCatalogTable(relation) &&
+           strcmp(RelationGetRelationName(relation), "rule") == 0 &&
+           RelationGetNamespace(relation) == get_namespace_oid("clairon", true);
+}
+
+void
+clairon_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation relation,
+               ReorderBufferChange *change)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    struct relation_entry *entry;
+    MemoryContext old;
+
+    decoder->change_number++;
+    if (is_rule_table(relation)) {
+        tell_progress(ctx);
+        return;
+    }
+    old = MemoryContextSwitchTo(decoder->change_context);
+    entry = relation_look_up(decoder, relation, txn->xid);
+    if (entry->kind == RELATION_MEMBER)
+        member_change(ctx, entry, relation, change);
+    else if (entry->plan_count > 0)
+        change_row(ctx, entry, relation, change);
+    MemoryContextSwitchTo(old);
+    MemoryContextReset(decoder->change_context);
+    tell_progress(ctx);
+}
+
+void
+clairon_truncate(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, int count,
+                 Relation relations[], ReorderBufferChange *change)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    MemoryContext old = MemoryContextSwitchTo(decoder->change_context);
+
+    for (int i = 0; i < count; i++) {
+        /* Each table takes a number, as if it were a change of its own. */
+        decoder->change_number++;
+        change_truncate(ctx, relation_look_up(decoder, relations[i], txn->xid), change);
+    }
+    MemoryContextSwitchTo(old);
+    MemoryContextReset(decoder->change_context);
+    tell_progress(ctx);
+}
+
+void
+clairon_message(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn,
+                bool transactional, const char *prefix, Size size, const char *message)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    MemoryContext old;
+
+    if (!transactional)
+        return;
+    decoder->change_number++;
+    if (strcmp(prefix, MESSAGE_PREFIX) == 0) {
+        old = MemoryContextSwitchTo(decoder->change_context);
+        notice_write(ctx, txn, message, size);
+        MemoryContextSwitchTo(old);
+        MemoryContextReset(decoder->change_context);
+    } else if (strcmp(prefix, MESSAGE_REPEAT_PREFIX) == 0 && decoder->options.framed) {
+        notice_count_repeat(decoder);
+    }
+    tell_progress(ctx);
+}
+
+void
+clairon_commit(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    packet_end_transaction(ctx, txn);
+    OutputPluginUpdateProgress(ctx, !decoder->wrote);
+}

@@ -1,0 +1,12 @@
+/* inheritance.h: partitioned tables and inheritance parents. */
+#ifndef CLAIRON_INHERITANCE_H
+#define CLAIRON_INHERITANCE_H
+
+#include "postgres.h"
+
+#include "nodes/pg_list.h"
+
+/* The OIDs of the tables that the relation is a partition or a child of, nearest first. */
+extern List *ancestors_of(Oid relid);
+
+#endif

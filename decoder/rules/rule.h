@@ -1,0 +1,64 @@
+/* rule.h: one rule of clairon.watch. */
+#ifndef CLAIRON_RULE_H
+#define CLAIRON_RULE_H
+
+#include "postgres.h"
+
+#include "utils/timestamp.h"
+
+#include "base/target_list.h"
+#include "protocol/frame.h"
+
+/* Bits of rule.operations, by enum frame_operation. */
+#define RULE_OPERATION(operation) (1 << (operation))
+
+struct rule {
+    Oid relid; /* InvalidOid: the ad hoc rule of include_tables */
+    char *name;
+    char *audience;
+    bool to_all;
+    int16 target_column;        /* attribute number; 0: `literal` or all users */
+    struct target_list literal; /* constant targets */
+    int part_count;             /* of a composite audience with target columns; else 0 */
+    int16 *target_columns;      /* one for each part; 0: the next of `literal` */
+    enum frame_type type;
+    enum frame_priority priority;
+    int operations;
+    int column_count; /* -1: all */
+    int16 *columns;
+    char *emitter;
+    int16 emitter_column; /* attribute number; 0: none */
+    char *topic;          /* NULL: prefix and source */
+    Interval *ttl;
+    bool ack_required;
+    uint16 retry_limit;
+    enum frame_backoff backoff;
+    uint32 ack_timeout; /* in ms; 0: the relay's setting */
+    char *only_when;    /* the stored form of condition.h; NULL: always */
+    int16 part;         /* used while rules are read; then 0 */
+    /* $n in only_when is column numbers[i] where origins[i] is n */
+    int origin_count;
+    int16 *origins;
+    int16 *numbers;
+};
+
+/* True when each number is a value of its enum. */
+static inline bool
+frame_knows(int type, int priority, int backoff)
+{
+    return type >= FRAME_TYPE_REALTIME && type <= FRAME_TYPE_SYSTEM &&
+           priority >= FRAME_PRIORITY_HIGH && priority <= FRAME_PRIORITY_LOW &&
+           backoff >= FRAME_BACKOFF_EXPONENTIAL && backoff <= FRAME_BACKOFF_FIXED;
+}
+
+/* The frame flags that the rule determines. */
+static inline uint16
+rule_flags(const struct rule *rule)
+{
+    if (!rule->ack_required)
+        return 0;
+    return FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED |
+           (rule->ack_timeout != 0 ? FRAME_ACK_TIMED : 0);
+}
+
+#endif

@@ -1,0 +1,478 @@
+/*
+ * rules.c: read the rules as of one place in the WAL.
+ *
+ * The historic snapshot decides which rules a change sees. It stays the same
+ * object until a transaction that wrote catalogs, or a user catalog table as
+ * clairon.rule is, commits or takes a new command; so what was read under one
+ * snapshot serves all changes under an equal one and none under another,
+ * whatever invalidations came before, between or never.
+ *
+ * Any DDL makes a new snapshot, and few change a rule: so the rows are compared with those read
+ * last, and only others are taken apart. A rule is made of its row's bytes and of nothing else.
+ */
+#include "rules/rules.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "base/compat.h"
+#include "encode/encode.h"
+#include "protocol/limits.h"
+
+struct snapshot_stamp
+rules_stamp(TransactionId xid)
+{
+    Snapshot snapshot = GetCatalogSnapshot(InvalidOid);
+    struct snapshot_stamp stamp = {.valid = true,
+                                   .xmin = snapshot->xmin,
+                                   .xmax = snapshot->xmax,
+                                   .committed = snapshot->xcnt,
+                                   .command = snapshot->curcid};
+
+    if (snapshot->curcid != FirstCommandId)
+        stamp.own = xid;
+    return stamp;
+}
+
+bool
+rules_stamp_equal(const struct snapshot_stamp *a, const struct snapshot_stamp *b)
+{
+    return a->valid && b->valid && a->xmin == b->xmin && a->xmax == b->xmax &&
+           a->committed == b->committed && a->command == b->command && a->own == b->own;
+}
+
+static char *
+text_utf8(Datum value)
+{
+    char *plain = TextDatumGetCString(value);
+    int len;
+    char *utf8 = encode_to_utf8(plain, strlen(plain), &len);
+
+    return pnstrdup(utf8, len);
+}
+
+static void
+read_target_list(struct target_list *list, Datum value)
+{
+    Datum *elements;
+    bool *nulls;
+    int count;
+
+    deconstruct_array(DatumGetArrayTypeP(value), TEXTOID, -1, false, TYPALIGN_INT, &elements,
+                      &nulls, &count);
+    target_list_reserve(list, count);
+    for (int i = 0; i < count; i++) {
+        text *element = (text *)DatumGetPointer(elements[i]);
+
+        if (nulls[i])
+            continue;
+        list->texts[list->count] = encode_to_utf8(VARDATA_ANY(element), VARSIZE_ANY_EXHDR(element),
+                                                  &list->lengths[list->count]);
+        list->count++;
+    }
+    pfree(elements);
+    pfree(nulls);
+}
+
+static int16 *
+read_numbers(Datum value, int *ret_count)
+{
+    ArrayType *array = DatumGetArrayTypeP(value);
+    int count = ARR_HASNULL(array) ? 0 : ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+    int16 *numbers = palloc(sizeof(int16) * Max(count, 1));
+
+    memcpy(numbers, ARR_DATA_PTR(array), sizeof(int16) * count);
+    *ret_count = count;
+    return numbers;
+}
+
+/* Attributes that every rule has. */
+static const uint8 required[] = {
+    RULE_RELATION,    RULE_NAME,       RULE_AUDIENCE, RULE_TYPE,
+    RULE_PRIORITY,    RULE_OPERATIONS, RULE_EMITTER,  RULE_ACK_REQUIRED,
+    RULE_RETRY_LIMIT, RULE_BACKOFF,    RULE_PART,
+};
+
+/* What the table's own checks make sure of, unless somebody took them away. */
+static bool
+is_sound(const Datum *values, const bool *nulls)
+{
+    for (size_t i = 0; i < lengthof(required); i++)
+        if (nulls[required[i] - 1])
+            return false;
+    return frame_knows(DatumGetInt16(values[RULE_TYPE - 1]),
+                       DatumGetInt16(values[RULE_PRIORITY - 1]),
+                       DatumGetInt16(values[RULE_BACKOFF - 1]));
+}
+
+static struct rule *
+read_rule(const Datum *values, const bool *nulls)
+{
+    struct rule *rule = palloc0(sizeof(*rule));
+
+#define VALUE(attribute) values[(attribute)-1]
+#define IS_NULL(attribute) nulls[(attribute)-1]
+    rule->relid = DatumGetObjectId(VALUE(RULE_RELATION));
+    rule->name = TextDatumGetCString(VALUE(RULE_NAME));
+    rule->audience = text_utf8(VALUE(RULE_AUDIENCE));
+    rule->to_all = strcmp(rule->audience, "ALL") == 0;
+    if (!IS_NULL(RULE_TARGET_COLUMN))
+        rule->target_column = DatumGetInt16(VALUE(RULE_TARGET_COLUMN));
+    if (!IS_NULL(RULE_TARGET_LIST))
+        read_target_list(&rule->literal, VALUE(RULE_TARGET_LIST));
+    if (!IS_NULL(RULE_TARGET_COLUMNS))
+        rule->target_columns = read_numbers(VALUE(RULE_TARGET_COLUMNS), &rule->part_count);
+    rule->part_count = Min(rule->part_count, LIMIT_PARTS);
+    rule->type = DatumGetInt16(VALUE(RULE_TYPE));
+    rule->priority = DatumGetInt16(VALUE(RULE_PRIORITY));
+    rule->operations = DatumGetInt16(VALUE(RULE_OPERATIONS));
+    rule->column_count = -1;
+    if (!IS_NULL(RULE_COLUMNS))
+        rule->columns = read_numbers(VALUE(RULE_COLUMNS), &rule->column_count);
+    rule->emitter = text_utf8(VALUE(RULE_EMITTER));
+    if (!IS_NULL(RULE_EMITTER_COLUMN))
+        rule->emitter_column = DatumGetInt16(VALUE(RULE_EMITTER_COLUMN));
+    if (!IS_NULL(RULE_TOPIC))
+        rule->topic = text_utf8(VALUE(RULE_TOPIC));
+    if (!IS_NULL(RULE_TTL)) {
+        rule->ttl = palloc(sizeof(Interval));
+        *rule->ttl = *DatumGetIntervalP(VALUE(RULE_TTL));
+    }
+    rule->ack_required = DatumGetBool(VALUE(RULE_ACK_REQUIRED));
+    rule->retry_limit = DatumGetInt16(VALUE(RULE_RETRY_LIMIT));
+    rule->backoff = DatumGetInt16(VALUE(RULE_BACKOFF));
+    if (!IS_NULL(RULE_ONLY_WHEN))
+        rule->only_when = TextDatumGetCString(VALUE(RULE_ONLY_WHEN));
+    if (!IS_NULL(RULE_ACK_TIMEOUT))
+        rule->ack_timeout = (uint32)DatumGetInt64(VALUE(RULE_ACK_TIMEOUT));
+    rule->part = DatumGetInt16(VALUE(RULE_PART));
+    if (!IS_NULL(RULE_COLUMN_ORIGINS) && !IS_NULL(RULE_COLUMN_NUMBERS)) {
+        int count;
+
+        rule->origins = read_numbers(VALUE(RULE_COLUMN_ORIGINS), &rule->origin_count);
+        rule->numbers = read_numbers(VALUE(RULE_COLUMN_NUMBERS), &count);
+        rule->origin_count = Min(rule->origin_count, count);
+    }
+#undef IS_NULL
+#undef VALUE
+    return rule;
+}
+
+/* By name, so that a rule's sub-ordinal does not hang on the heap's order. */
+static int
+compare_rules(const ListCell *a, const ListCell *b)
+{
+    const struct rule *left = lfirst(a);
+    const struct rule *right = lfirst(b);
+    int order = strcmp(left->name, right->name);
+
+    if (order != 0)
+        return order;
+    if (left->relid != right->relid)
+        return left->relid < right->relid ? -1 : 1;
+    return left->part - right->part;
+}
+
+/* In place: thousands of rules, each in a hundred parts, would leave GB of shorter copies. */
+static void
+append_condition(struct rule *rule, char *part)
+{
+    size_t len = rule->only_when == NULL ? 0 : strlen(rule->only_when);
+    size_t added = strlen(part);
+
+    if (rule->only_when == NULL)
+        rule->only_when = palloc(added + 1);
+    else
+        rule->only_when = repalloc(rule->only_when, len + added + 1);
+    memcpy(rule->only_when + len, part, added + 1);
+    pfree(part);
+}
+
+static void
+append_part(struct rule *rule, const struct rule *part)
+{
+    struct target_list *list = &rule->literal;
+    int count = list->count + part->literal.count;
+
+    if (part->only_when != NULL)
+        append_condition(rule, part->only_when);
+    if (part->literal.count == 0)
+        return;
+    list->texts = repalloc(list->texts, sizeof(char *) * count);
+    list->lengths = repalloc(list->lengths, sizeof(int) * count);
+    memcpy(list->texts + list->count, part->literal.texts, sizeof(char *) * part->literal.count);
+    memcpy(list->lengths + list->count, part->literal.lengths, sizeof(int) * part->literal.count);
+    list->count = count;
+}
+
+/* Rows in order: each rule's first takes in its further ones. One without a first is left out. */
+static List *
+join_parts(List *rows)
+{
+    struct rule *rule = NULL;
+    List *rules = NIL;
+    ListCell *cell;
+
+    foreach (cell, rows) {
+        struct rule *row = lfirst(cell);
+
+        if (row->part == 0) {
+            rules = lappend(rules, row);
+            rule = row;
+        } else if (rule != NULL && rule->relid == row->relid &&
+                   strcmp(rule->name, row->name) == 0) {
+            append_part(rule, row);
+        }
+    }
+    return rules;
+}
+
+/*
+ * A user catalog table is read where the current catalog says its file is. Once
+ * it is dropped nothing can be read of it, not even for the changes before: they
+ * go unjudged, for the other way is a slot that never moves again.
+ */
+static Oid
+find_table(const char *name, Oid schema)
+{
+    Oid table = get_relname_relid(name, schema);
+    Relation classes;
+    SysScanDesc scan;
+    ScanKeyData key;
+    bool stands;
+
+    if (!OidIsValid(table))
+        return InvalidOid;
+    ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(table));
+    classes = table_open(RelationRelationId, AccessShareLock);
+    scan = systable_beginscan(classes, ClassOidIndexId, true,
+                              GetNonHistoricCatalogSnapshot(RelationRelationId), 1, &key);
+    stands = HeapTupleIsValid(systable_getnext(scan));
+    systable_endscan(scan);
+    table_close(classes, AccessShareLock);
+    if (stands)
+        return table;
+    ereport(LOG, (errmsg("clairon.%s was dropped after the changes now decoded", name),
+                  errdetail("They give no notifications.")));
+    return InvalidOid;
+}
+
+static const Oid rule_types[RULE_ATTRIBUTE_COUNT] = {
+    REGCLASSOID,  TEXTOID, TEXTOID,      INT2OID,      TEXTARRAYOID, INT2OID,
+    INT2OID,      INT2OID, INT2ARRAYOID, TEXTOID,      TEXTOID,      INTERVALOID,
+    BOOLOID,      INT2OID, INT2OID,      TEXTOID,      INT2OID,      INT2ARRAYOID,
+    INT2ARRAYOID, INT8OID, INT2OID,      INT2ARRAYOID,
+};
+static const Oid secret_types[] = {BYTEAOID};
+
+static bool
+has_type(TupleDesc desc, int column, Oid type)
+{
+    return column < desc->natts && TupleDescAttr(desc, column)->atttypid == type;
+}
+
+/* How many columns of the table, from its first on, are those wanted. */
+static int
+count_columns(Relation relation, const Oid *types, int count)
+{
+    TupleDesc desc = RelationGetDescr(relation);
+    int columns = 0;
+
+    while (columns < count && has_type(desc, columns, types[columns]))
+        columns++;
+    return columns;
+}
+
+/* As releases before made clairon.rule: without its last columns, which count as NULL. */
+static bool
+is_older(Relation relation, int columns)
+{
+    TupleDesc desc = RelationGetDescr(relation);
+
+    return columns >= RULE_COLUMN_NUMBERS && desc->natts == columns + 1 &&
+           has_type(desc, columns, TEXTARRAYOID); /* column_names, the last in all of them */
+}
+
+/*
+ * Opens one of the extension's catalog tables, which has `count` columns, or those of an older
+ * clairon.rule. Logs and returns NULL when the table was altered and cannot be read.
+ */
+static Relation
+open_table(Oid table, const Oid *types, int count, int *ret_columns)
+{
+    Relation relation = table_open(table, AccessShareLock);
+
+    *ret_columns = count_columns(relation, types, count);
+    if (RelationIsUsedAsCatalogTable(relation) &&
+        (*ret_columns == count || (types == rule_types && is_older(relation, *ret_columns))))
+        return relation;
+    ereport(LOG, (errmsg("clairon.%s is not the table that the extension made",
+                         RelationGetRelationName(relation)),
+                  errdetail("Changes give no notifications while it is so."),
+                  errhint("It must keep its columns and user_catalog_table = true.")));
+    table_close(relation, AccessShareLock);
+    return NULL;
+}
+
+/* A row of before a column was added holds what the table says, and that may change. */
+static bool
+same_row(HeapTuple a, HeapTuple b, int columns)
+{
+    const int start = offsetof(HeapTupleHeaderData, t_bits);
+    int held = HeapTupleHeaderGetNatts(a->t_data);
+
+    return held >= columns && HeapTupleHeaderGetNatts(b->t_data) == held &&
+           HeapTupleHasNulls(a) == HeapTupleHasNulls(b) && a->t_data->t_hoff == b->t_data->t_hoff &&
+           a->t_len == b->t_len &&
+           memcmp((char *)a->t_data + start, (char *)b->t_data + start, a->t_len - start) == 0;
+}
+
+/* By heap: after VACUUM FULL the index of that time is gone, the heap's rows are mapped. */
+static SysScanDesc
+scan_rows(Relation relation)
+{
+    return systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
+}
+
+static bool
+holds_rows(Relation relation, const List *known, int columns)
+{
+    SysScanDesc scan = scan_rows(relation);
+    bool same = true;
+    int count = 0;
+
+    while (same) {
+        HeapTuple tuple = systable_getnext(scan);
+
+        if (tuple == NULL)
+            break;
+        same = count < list_length(known) && same_row(tuple, list_nth(known, count), columns);
+        count++;
+    }
+    systable_endscan(scan);
+    return same && count == list_length(known);
+}
+
+static void
+read_rows(struct rule_set *set, Relation relation, int columns)
+{
+    TupleDesc desc = RelationGetDescr(relation);
+    int places = Max(desc->natts, RULE_ATTRIBUTE_COUNT);
+    Datum *values = palloc(sizeof(Datum) * places);
+    bool *nulls = palloc(sizeof(bool) * places);
+    SysScanDesc scan = scan_rows(relation);
+    List *rules = NIL;
+    HeapTuple tuple;
+
+    while ((tuple = systable_getnext(scan)) != NULL) {
+        HeapTuple row = heap_copytuple(tuple);
+
+        heap_deform_tuple(row, desc, values, nulls);
+        for (int i = columns; i < RULE_ATTRIBUTE_COUNT; i++)
+            nulls[i] = true;
+        set->rows = lappend(set->rows, row);
+        if (is_sound(values, nulls))
+            rules = lappend(rules, read_rule(values, nulls));
+        else
+            ereport(LOG, (errmsg("clairon.rule holds a row that clairon.watch did not make"),
+                          errdetail("It counts for nothing.")));
+    }
+    systable_endscan(scan);
+    list_sort(rules, compare_rules);
+    set->rules = join_parts(rules);
+}
+
+bool
+rules_read_secret(Oid schema, uint8 ret_secret[SECRET_BYTES])
+{
+    Oid table = find_table("secret", schema);
+    Relation relation;
+    SysScanDesc scan;
+    HeapTuple tuple;
+    int columns;
+    bool found = false;
+
+    if (!OidIsValid(table) ||
+        (relation = open_table(table, secret_types, lengthof(secret_types), &columns)) == NULL)
+        return false;
+    scan = scan_rows(relation);
+    while ((tuple = systable_getnext(scan)) != NULL) {
+        bool is_null;
+        Datum value = heap_getattr(tuple, 1, RelationGetDescr(relation), &is_null);
+        bytea *bytes;
+
+        if (is_null)
+            continue;
+        bytes = DatumGetByteaPP(value);
+        if (VARSIZE_ANY_EXHDR(bytes) != SECRET_BYTES)
+            continue;
+        memcpy(ret_secret, VARDATA_ANY(bytes), SECRET_BYTES);
+        found = true;
+    }
+    systable_endscan(scan);
+    table_close(relation, AccessShareLock);
+    return found;
+}
+
+static bool
+same_frame(const struct rule_set *a, const struct rule_set *b)
+{
+    return a->schema == b->schema && a->member == b->member && a->has_secret == b->has_secret &&
+           memcmp(a->secret, b->secret, SECRET_BYTES) == 0;
+}
+
+struct rule_set *
+rules_read(struct rule_set *known)
+{
+    struct rule_set *set = palloc0(sizeof(*set));
+    Relation relation = NULL;
+    int columns = 0;
+
+    set->schema = get_namespace_oid("clairon", true);
+    if (OidIsValid(set->schema)) {
+        Oid table = find_table("rule", set->schema);
+
+        set->member = get_relname_relid("member", set->schema);
+        set->has_secret = rules_read_secret(set->schema, set->secret);
+        if (OidIsValid(table))
+            relation = open_table(table, rule_types, lengthof(rule_types), &columns);
+    }
+    if (relation == NULL)
+        return set;
+    if (known != NULL && same_frame(known, set) && holds_rows(relation, known->rows, columns))
+        set = known;
+    else
+        read_rows(set, relation, columns);
+    table_close(relation, AccessShareLock);
+    return set;
+}
+
+struct rule *
+rules_ad_hoc(void)
+{
+    struct rule *rule = palloc0(sizeof(*rule));
+
+    rule->name = pstrdup("default");
+    rule->audience = pstrdup("ALL");
+    rule->to_all = true;
+    rule->type = FRAME_TYPE_REALTIME;
+    rule->priority = FRAME_PRIORITY_NORMAL;
+    rule->operations = RULE_OPERATION(FRAME_OPERATION_CREATE) |
+                       RULE_OPERATION(FRAME_OPERATION_UPDATE) |
+                       RULE_OPERATION(FRAME_OPERATION_DELETE);
+    rule->column_count = -1;
+    rule->emitter = pstrdup("clairon");
+    rule->retry_limit = 5;
+    rule->backoff = FRAME_BACKOFF_EXPONENTIAL;
+    return rule;
+}

@@ -1,0 +1,311 @@
+/* watch.c: the public functions: check the caller, then call an inner function as its owner. */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "nodes/value.h"
+#include "parser/parse_func.h"
+#include "tcop/deparse_utility.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+PG_FUNCTION_INFO_V1(clairon_watch);
+PG_FUNCTION_INFO_V1(clairon_unwatch);
+PG_FUNCTION_INFO_V1(clairon_show_condition);
+PG_FUNCTION_INFO_V1(clairon_notify);
+PG_FUNCTION_INFO_V1(clairon_once);
+PG_FUNCTION_INFO_V1(clairon_prune);
+PG_FUNCTION_INFO_V1(clairon_changes_owner);
+
+/* Arguments of watch. */
+enum watch_argument {
+    WATCH_RELATION,
+    WATCH_AUDIENCE,
+    WATCH_TARGETS,
+    WATCH_NAME,
+    WATCH_TYPE,
+    WATCH_PRIORITY,
+    WATCH_OPERATIONS,
+    WATCH_COLUMNS,
+    WATCH_ONLY_WHEN,
+    WATCH_EMITTER,
+    WATCH_TOPIC
+};
+
+static Oid
+owner_of_function(Oid function)
+{
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+    Oid owner;
+
+    if (!HeapTupleIsValid(tuple))
+        elog(ERROR, "cache lookup failed for function %u", function);
+    owner = ((Form_pg_proc)GETSTRUCT(tuple))->proowner;
+    ReleaseSysCache(tuple);
+    return owner;
+}
+
+static bool
+owns(Oid relation)
+{
+#if PG_VERSION_NUM >= 160000
+    return object_ownercheck(RelationRelationId, relation, GetUserId());
+#else
+    return pg_class_ownercheck(relation, GetUserId());
+#endif
+}
+
+static const char *
+relation_text(Oid relation)
+{
+    return DatumGetCString(DirectFunctionCall1(regclassout, ObjectIdGetDatum(relation)));
+}
+
+/*
+ * Whoever is in force counts, as everywhere in PostgreSQL: within a SECURITY DEFINER function its
+ * owner, within an index expression the table's. SQL could not tell that: within a function
+ * that owns the rules, the caller is gone.
+ */
+static void
+check_owner(Oid relation)
+{
+    if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)))
+        return; /* the inner function says so */
+    if (!owns(relation))
+        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                        errmsg("relation: must be owner of %s", relation_text(relation))));
+}
+
+static bool
+argument_is(FunctionCallInfo fcinfo, enum watch_argument argument, const char *word)
+{
+    return !PG_ARGISNULL(argument) &&
+           strcmp(text_to_cstring(PG_GETARG_TEXT_PP(argument)), word) == 0;
+}
+
+static bool
+begins_a_list(FunctionCallInfo fcinfo)
+{
+    const char *targets;
+
+    if (PG_ARGISNULL(WATCH_TARGETS))
+        return false;
+    /* The parts of composite targets are trimmed. */
+    targets = text_to_cstring(PG_GETARG_TEXT_PP(WATCH_TARGETS));
+    return targets[strspn(targets, " \t\n\r")] == '=';
+}
+
+/*
+ * The parameter by which a rule does more than send a table's rows, under the table's name, to the
+ * users that the rows name: reach users that no row names, write in another's name, or get ahead
+ * of what others send to the same users. NULL: none.
+ *
+ * ack_required, ack_timeout, retry_limit, backoff and ttl are not among these: they are about the
+ * rule's own notifications, which the receiver acknowledges or which expire; a type other than
+ * REALTIME would be of little use without them.
+ */
+static const char *
+privileged_parameter(FunctionCallInfo fcinfo)
+{
+    if (argument_is(fcinfo, WATCH_AUDIENCE, "ALL"))
+        return "audience ALL";
+    if (begins_a_list(fcinfo))
+        return "a list of targets";
+    if (argument_is(fcinfo, WATCH_TYPE, "SYSTEM"))
+        return "type SYSTEM";
+    if (argument_is(fcinfo, WATCH_PRIORITY, "HIGH"))
+        return "priority HIGH";
+    if (!PG_ARGISNULL(WATCH_EMITTER) && !argument_is(fcinfo, WATCH_EMITTER, "clairon"))
+        return "emitter";
+    if (!PG_ARGISNULL(WATCH_TOPIC))
+        return "topic";
+    return NULL;
+}
+
+static void
+check_privileged(FunctionCallInfo fcinfo)
+{
+    const char *parameter = privileged_parameter(fcinfo);
+    Oid app = get_role_oid("clairon_app", true);
+
+    if (parameter == NULL)
+        return;
+    if (OidIsValid(app) ? has_privs_of_role(GetUserId(), app) : superuser())
+        return;
+    ereport(ERROR,
+            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+             errmsg("%s: must be a member of clairon_app", parameter),
+             errdetail("Other owners of tables set rules with targets from a column, the default "
+                       "emitter and topic, type REALTIME or NOTIFICATION, priority NORMAL or "
+                       "LOW."),
+             errhint("GRANT clairon_app TO %s;",
+                     quote_identifier(GetUserNameFromId(GetUserId(), false)))));
+}
+
+/* Looked up once a query. */
+static FmgrInfo *
+inner_function(FunctionCallInfo outer, const char *name)
+{
+    FmgrInfo *info = outer->flinfo->fn_extra;
+    Oid function;
+
+    if (info != NULL)
+        return info;
+    function = LookupFuncName(list_make2(makeString("clairon"), makeString(pstrdup(name))), -1,
+                              NULL, false);
+    info = MemoryContextAlloc(outer->flinfo->fn_mcxt, sizeof(*info));
+    fmgr_info_cxt(function, info, outer->flinfo->fn_mcxt);
+    outer->flinfo->fn_extra = info;
+    return info;
+}
+
+/* The error without the lines of PL/pgSQL that led to it, with those of the caller. */
+static _Noreturn void
+rethrow(MemoryContext context)
+{
+    ErrorData *error;
+
+    MemoryContextSwitchTo(context);
+    error = CopyErrorData();
+    FlushErrorState();
+    error->context = NULL;
+    ThrowErrorData(error);
+    pg_unreachable();
+}
+
+/* Calls a function of the schema that nobody else may call, as its owner. */
+static Datum
+call_inner(FunctionCallInfo inner, FunctionCallInfo outer, const char *name)
+{
+    MemoryContext memory = CurrentMemoryContext;
+    int level = NewGUCNestLevel();
+    Oid user;
+    int context;
+    Datum result = 0;
+
+    inner->flinfo = inner_function(outer, name);
+    GetUserIdAndSecContext(&user, &context);
+    SetUserIdAndSecContext(owner_of_function(inner->flinfo->fn_oid),
+                           context | SECURITY_LOCAL_USERID_CHANGE);
+    PG_TRY();
+    {
+        error_context_stack = NULL;
+        result = FunctionCallInvoke(inner);
+    }
+    PG_CATCH();
+    {
+        rethrow(memory);
+    }
+    PG_END_TRY();
+    AtEOXact_GUC(false, level);
+    SetUserIdAndSecContext(user, context);
+    outer->isnull = inner->isnull;
+    return result;
+}
+
+/* With the arguments as they came. */
+static Datum
+call_same(FunctionCallInfo fcinfo, const char *name)
+{
+    LOCAL_FCINFO(inner, FUNC_MAX_ARGS);
+
+    InitFunctionCallInfoData(*inner, NULL, PG_NARGS(), PG_GET_COLLATION(), NULL, NULL);
+    memcpy(inner->args, fcinfo->args, sizeof(NullableDatum) * PG_NARGS());
+    return call_inner(inner, fcinfo, name);
+}
+
+/* watch(relation regclass, ...): see sql/rules.sql. set_rule gets the caller's search_path. */
+Datum
+clairon_watch(PG_FUNCTION_ARGS)
+{
+    LOCAL_FCINFO(inner, FUNC_MAX_ARGS);
+
+    PreventCommandDuringRecovery("clairon.watch()");
+    if (!PG_ARGISNULL(WATCH_RELATION))
+        check_owner(PG_GETARG_OID(WATCH_RELATION));
+    check_privileged(fcinfo);
+    InitFunctionCallInfoData(*inner, NULL, PG_NARGS() + 1, PG_GET_COLLATION(), NULL, NULL);
+    inner->args[0].value = CStringGetTextDatum(GetConfigOption("search_path", false, false));
+    inner->args[0].isnull = false;
+    for (int i = 0; i < PG_NARGS(); i++)
+        inner->args[i + 1] = fcinfo->args[i];
+    (void)call_inner(inner, fcinfo, "set_rule");
+    if (!XLogLogicalInfoActive())
+        ereport(WARNING, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                          errmsg("wal_level is insufficient: the rule is set, and sends nothing of "
+                                 "what is changed until it is logical"),
+                          errhint("Set wal_level = logical in postgresql.conf and restart the "
+                                  "server.")));
+    PG_RETURN_VOID();
+}
+
+/* unwatch(relation regclass, name text) -> integer */
+Datum
+clairon_unwatch(PG_FUNCTION_ARGS)
+{
+    PreventCommandDuringRecovery("clairon.unwatch()");
+    if (!PG_ARGISNULL(0))
+        check_owner(PG_GETARG_OID(0));
+    return call_same(fcinfo, "remove_rules");
+}
+
+/* show_condition(relation regclass, name text) -> text: where clairon.rules shows the rule. */
+Datum
+clairon_show_condition(PG_FUNCTION_ARGS)
+{
+    Oid relation = PG_GETARG_OID(0);
+    Oid rules = get_relname_relid("rule", get_namespace_oid("clairon", false));
+    bool is_reader = pg_class_aclcheck(rules, GetUserId(), ACL_SELECT) == ACLCHECK_OK;
+
+    if (!is_reader &&
+        !(SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)) && owns(relation)))
+        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                        errmsg("relation: must be owner of %s", relation_text(relation))));
+    return call_same(fcinfo, "condition_text");
+}
+
+/* See sql/notify.sql. */
+Datum
+clairon_notify(PG_FUNCTION_ARGS)
+{
+    return call_same(fcinfo, "send_message");
+}
+
+Datum
+clairon_once(PG_FUNCTION_ARGS)
+{
+    return call_same(fcinfo, "insert_key");
+}
+
+Datum
+clairon_prune(PG_FUNCTION_ARGS)
+{
+    return call_same(fcinfo, "delete_keys");
+}
+
+/* changes_owner(command pg_ddl_command) -> boolean: an ALTER TABLE .. OWNER TO. */
+Datum
+clairon_changes_owner(PG_FUNCTION_ARGS)
+{
+    CollectedCommand *command = (CollectedCommand *)PG_GETARG_POINTER(0);
+    ListCell *cell;
+
+    if (command->type != SCT_AlterTable)
+        PG_RETURN_BOOL(false);
+    foreach (cell, command->d.alterTable.subcmds) {
+        CollectedATSubcmd *sub = lfirst(cell);
+
+        if (IsA(sub->parsetree, AlterTableCmd) &&
+            ((AlterTableCmd *)sub->parsetree)->subtype == AT_ChangeOwner)
+            PG_RETURN_BOOL(true);
+    }
+    PG_RETURN_BOOL(false);
+}
