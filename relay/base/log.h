@@ -1,7 +1,25 @@
-/* log.h: one event, one line, on standard error: who=.. level=.. at=.. msg="..". */
+/*
+ * log.h: writes one event as one line on standard error, as logfmt or JSON.
+ *
+ * logfmt: who=store level=warn at=<time> msg="store connection failed" error=".." retry_ms=500
+ * JSON:   {"who":"store","level":"warn","at":"<time>","msg":"..","error":"..","retry_ms":500}
+ *
+ * How to word a message (PostgreSQL's style guide): lower case start, no full stop, one fact.
+ * The message is constant, so that an operator can grep for it; values go into fields:
+ *
+ *     log_warn("feed", "could not create slot", LOG_TEXT("slot", name), LOG_INT("retry_ms", ms));
+ *
+ * "could not .." if a retry may succeed, "cannot .." if it never will. A hint follows a colon or
+ * stands in a field "hint". Keys are lower case with underscores and end in their unit: "wait_ms",
+ * "size_bytes", "period_s". The same value has the same key everywhere: "error", "user", "id",
+ * "slot", "lsn", "host", "path", "count", "suppressed". A line holds no secret and no body of a
+ * notification.
+ */
 #ifndef CLAIRON_BASE_LOG_H
 #define CLAIRON_BASE_LOG_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/rc.h"
@@ -9,19 +27,76 @@
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 enum log_format { LOG_FORMAT_LOGFMT, LOG_FORMAT_JSON };
 
-/* Process-wide; called once, before the first event, from the main thread. */
+enum log_field_type {
+    LOG_FIELD_END,
+    LOG_FIELD_TEXT,
+    LOG_FIELD_INT,
+    LOG_FIELD_UINT,
+    LOG_FIELD_SECONDS,
+    LOG_FIELD_BOOL,
+};
+
+/* One detail of an event; use the LOG_.. macros. Its pointers are read only during the call. */
+struct log_field {
+    enum log_field_type type;
+    const char *key;
+    union {
+        struct {
+            const char *bytes; /* NULL: the field is left out */
+            size_t len;
+        } text;
+        int64_t number;
+        uint64_t count;
+        double seconds;
+        bool flag;
+    };
+};
+
+/* LOG_TEXT and LOG_BYTES leave the field out if the pointer is NULL. */
+#define LOG_TEXT(name, value) (log_field_text((name), (value)))
+#define LOG_BYTES(name, value, length) (log_field_bytes((name), (value), (length)))
+#define LOG_INT(name, value)                                                                       \
+    ((struct log_field){.type = LOG_FIELD_INT, .key = (name), .number = (int64_t)(value)})
+#define LOG_UINT(name, value)                                                                      \
+    ((struct log_field){.type = LOG_FIELD_UINT, .key = (name), .count = (uint64_t)(value)})
+#define LOG_SECONDS(name, value)                                                                   \
+    ((struct log_field){.type = LOG_FIELD_SECONDS, .key = (name), .seconds = (value)})
+#define LOG_BOOL(name, value)                                                                      \
+    ((struct log_field){.type = LOG_FIELD_BOOL, .key = (name), .flag = (value)})
+#define LOG_END ((struct log_field){.type = LOG_FIELD_END})
+
+struct log_field log_field_text(const char *key, const char *text);
+struct log_field log_field_bytes(const char *key, const char *bytes, size_t len);
+
+/* Process-wide. Call it once, from the main thread, before the first event. */
 void log_setup(enum log_level level, enum log_format format);
 
-/* Counts there, from now on, the lines that were lost because the log could not be written. */
+/* From now on, adds the lines that could not be written to *total. */
 void log_count_lost(uint64_t *total);
 
 /*
- * Writes one line, whatever the text holds (control bytes, quotes and invalid
- * UTF-8 are escaped; cut at 4 kB). `who` is the speaker: "feed", "store",
- * "gate", "conn=<id> user=<u>". The text is lower case, without a full stop,
- * "could not ..: reason"; it never holds a secret or a notification's body. Never
- * waits: a line that cannot be written is lost, and the next that can says so first.
+ * Writes one line of at most 4 kB. `who` is the source: "feed", "store", "conn=<id> user=<u>".
+ * `fields` ends with LOG_END. Control bytes, quotes and invalid UTF-8 are escaped. A long text is
+ * cut and ends in ".."; the message comes first, so no field can push it out. A field that does
+ * not fit any more is left out. Never blocks: a line that cannot be written is dropped, and the
+ * next written line is preceded by the number of dropped ones. Keeps errno.
  */
+void log_write(enum log_level level, const char *who, const char *message,
+               const struct log_field *fields);
+
+/* log_event(level, who, "message", LOG_TEXT(..), ..): the fields are optional. */
+#define log_event(level, who, ...)                                                                 \
+    log_write((level), (who), LOG_FIRST(__VA_ARGS__, LOG_END),                                     \
+              (const struct log_field[]){LOG_REST(__VA_ARGS__, LOG_END)})
+#define log_error(who, ...) log_event(LOG_LEVEL_ERROR, who, __VA_ARGS__)
+#define log_warn(who, ...) log_event(LOG_LEVEL_WARN, who, __VA_ARGS__)
+#define log_info(who, ...) log_event(LOG_LEVEL_INFO, who, __VA_ARGS__)
+#define log_debug(who, ...) log_event(LOG_LEVEL_DEBUG, who, __VA_ARGS__)
+
+#define LOG_FIRST(first, ...) first
+#define LOG_REST(first, ...) __VA_ARGS__
+
+/* The printf form, for calls that are not converted to fields yet. */
 void log_eventf(enum log_level level, const char *who, const char *format, ...) PRINTF_LIKE(3, 4);
 
 #define log_errorf(who, ...) log_eventf(LOG_LEVEL_ERROR, who, __VA_ARGS__)

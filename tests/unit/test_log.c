@@ -1,4 +1,4 @@
-/* test_log.c: is every event one line that a machine can read, whatever the text holds? */
+/* test_log.c: every event is one line that a machine can parse, whatever its texts hold. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 
 static char captured[8192];
 
-/* Standard error goes into a pipe for the one event, and comes back before anything is judged. */
+/* Redirects standard error into a pipe for one event and restores it before the assertions. */
 #define CAPTURE(event)                                                                             \
     do {                                                                                           \
         int ends[2], saved = dup(STDERR_FILENO);                                                   \
@@ -34,75 +34,147 @@ static char captured[8192];
     } while (0)
 
 static void
-says_who_first(void **state)
+logfmt_starts_with_who_level_and_time(void **state)
 {
     (void)state;
     log_setup(LOG_LEVEL_INFO, LOG_FORMAT_LOGFMT);
-    CAPTURE(log_infof("feed", "could not connect: %s", "refused"));
+    CAPTURE(log_info("feed", "connection failed", LOG_TEXT("error", "refused")));
     assert_memory_equal(captured, "who=feed level=info at=20", 25);
-    assert_non_null(strstr(captured, "Z msg=\"could not connect: refused\"\n"));
+    assert_non_null(strstr(captured, "Z msg=\"connection failed\" error=\"refused\"\n"));
     assert_int_equal(strlen(strstr(captured, "at=")), strlen("at=2026-11-21T04:00:00.000000Z msg="
-                                                             "\"could not connect: refused\"\n"));
+                                                             "\"connection failed\" "
+                                                             "error=\"refused\"\n"));
 }
 
 static void
-keeps_to_the_level(void **state)
+each_type_of_field_has_its_form(void **state)
+{
+    const char *absent = NULL;
+    json_t *line;
+
+    (void)state;
+    for (int format = LOG_FORMAT_LOGFMT; format <= LOG_FORMAT_JSON; format++) {
+        log_setup(LOG_LEVEL_INFO, (enum log_format)format);
+        CAPTURE(log_info("x", "m", LOG_TEXT("absent", absent), LOG_TEXT("empty", ""),
+                         LOG_BYTES("part", "slot1", 4), LOG_INT("low", INT64_MIN),
+                         LOG_UINT("high", UINT64_MAX), LOG_SECONDS("wait_s", 0.5),
+                         LOG_SECONDS("never_s", 1.0 / 0.0), LOG_BOOL("ready", true)));
+        assert_null(strstr(captured, "absent"));
+        if (format == LOG_FORMAT_LOGFMT)
+            assert_non_null(strstr(captured, " msg=\"m\" empty=\"\" part=\"slot\" "
+                                             "low=-9223372036854775808 high=18446744073709551615 "
+                                             "wait_s=0.500 never_s=null ready=true\n"));
+    }
+    assert_non_null(strstr(captured, ",\"msg\":\"m\",\"empty\":\"\",\"part\":\"slot\","
+                                     "\"low\":-9223372036854775808,\"high\":18446744073709551615,"
+                                     "\"wait_s\":0.500,\"never_s\":null,\"ready\":true}\n"));
+    log_setup(LOG_LEVEL_INFO, LOG_FORMAT_JSON);
+    CAPTURE(log_info("x", "m"));
+    line = json_loads(captured, JSON_REJECT_DUPLICATES, NULL);
+    assert_int_equal(json_object_size(line), 4);
+    json_decref(line);
+}
+
+static void
+lines_below_the_level_are_not_written(void **state)
 {
     (void)state;
     log_setup(LOG_LEVEL_WARN, LOG_FORMAT_LOGFMT);
-    CAPTURE(log_infof("feed", "hidden"));
+    CAPTURE(log_info("feed", "hidden"));
     assert_string_equal(captured, "");
-    CAPTURE(log_warnf("feed", "shown"));
+    CAPTURE(log_warn("feed", "written"));
     assert_non_null(strstr(captured, "level=warn"));
-    CAPTURE(log_errorf("feed", "shown"));
+    CAPTURE(log_error("feed", "written"));
     assert_non_null(strstr(captured, "level=error"));
 }
 
 static void
-nothing_forges_a_second_line(void **state)
+no_text_can_forge_a_second_line(void **state)
 {
+    const char *text = "a\nwho=feed \"b\" \\ \x1b[2J \xc2\x9b \xff \x7f";
+
     (void)state;
     log_setup(LOG_LEVEL_DEBUG, LOG_FORMAT_LOGFMT);
-    CAPTURE(log_debugf("conn=7 user=\n\"x", "a\nwho=feed \"b\" \\ \x1b[2J \xc2\x9b \xff \x7f"));
+    CAPTURE(log_debug("conn=7 user=\n\"x", text, LOG_TEXT("error", text)));
     assert_memory_equal(captured, "who=\"conn=7 user=\\n\\\"x\" level=debug", 35);
     assert_non_null(strstr(captured, "msg=\"a\\nwho=feed \\\"b\\\" \\\\ \\u001b[2J \\u009b "
-                                     "\xef\xbf\xbd \\u007f\"\n"));
+                                     "\xef\xbf\xbd \\u007f\" error=\"a\\nwho=feed \\\"b\\\" \\\\ "
+                                     "\\u001b[2J \\u009b \xef\xbf\xbd \\u007f\"\n"));
     assert_ptr_equal(strchr(captured, '\n'), captured + strlen(captured) - 1);
 }
 
+static const char *const fillers[] = {"x", "\n", "\x01", "\xf0\x9f\x98\x80"};
+
+/* 6000 bytes of one filler. */
 static void
-cuts_at_four_kilobytes(void **state)
+fill_text(char text[6001], const char *filler)
 {
-    static const char *const fillers[] = {"x", "\n", "\x01", "\xf0\x9f\x98\x80"};
-    char text[6001], who[6001];
+    size_t step = strlen(filler);
+
+    for (size_t at = 0; at < 6000; at += step)
+        memcpy(text + at, filler, step);
+    text[6000] = '\0';
+}
+
+static void
+assert_one_line(size_t shortest)
+{
+    assert_in_range(strlen(captured), shortest, 4096);
+    assert_int_equal(captured[strlen(captured) - 1], '\n');
+    assert_ptr_equal(strchr(captured, '\n'), captured + strlen(captured) - 1);
+    assert_non_null(strstr(captured, "..\""));
+}
+
+static void
+a_line_is_cut_at_four_kilobytes(void **state)
+{
+    char text[6001];
 
     (void)state;
     for (size_t i = 0; i < 4; i++) {
-        size_t step = strlen(fillers[i]);
-
-        for (size_t at = 0; at < 6000; at += step)
-            memcpy(text + at, fillers[i], step);
-        text[6000] = '\0';
-        memcpy(who, text, sizeof who);
+        fill_text(text, fillers[i]);
         for (int format = LOG_FORMAT_LOGFMT; format <= LOG_FORMAT_JSON; format++) {
             log_setup(LOG_LEVEL_INFO, (enum log_format)format);
-            CAPTURE(log_infof(who, "%s", text));
-            assert_in_range(strlen(captured), 4070, 4096);
-            assert_int_equal(captured[strlen(captured) - 1], '\n');
-            assert_ptr_equal(strchr(captured, '\n'), captured + strlen(captured) - 1);
-            assert_non_null(strstr(captured, "..\""));
+            CAPTURE(log_info(text, text, LOG_TEXT("error", text), LOG_INT("count", 7)));
+            assert_one_line(4070);
+            CAPTURE(
+                log_info(text, "m", LOG_TEXT("a", text), LOG_TEXT("b", text), LOG_TEXT("c", "")));
+            assert_one_line(4070);
         }
     }
 }
 
 static void
-json_is_json(void **state)
+a_long_field_leaves_room_for_message_and_other_fields(void **state)
+{
+    char text[6001];
+    json_t *line;
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        fill_text(text, fillers[i]);
+        log_setup(LOG_LEVEL_INFO, LOG_FORMAT_LOGFMT);
+        CAPTURE(log_info(text, "the message", LOG_TEXT("error", text), LOG_INT("count", 7)));
+        assert_one_line(2048);
+        assert_non_null(strstr(captured, "msg=\"the message\" error=\""));
+        assert_non_null(strstr(captured, "..\" count=7\n"));
+        log_setup(LOG_LEVEL_INFO, LOG_FORMAT_JSON);
+        CAPTURE(log_info(text, "m", LOG_TEXT("a", text), LOG_TEXT("b", text), LOG_TEXT("c", text)));
+        line = json_loads(captured, JSON_REJECT_DUPLICATES, NULL);
+        assert_non_null(line);
+        assert_string_equal(json_string_value(json_object_get(line, "msg")), "m");
+        json_decref(line);
+    }
+}
+
+static void
+json_lines_parse(void **state)
 {
     json_t *line;
 
     (void)state;
     log_setup(LOG_LEVEL_INFO, LOG_FORMAT_JSON);
-    CAPTURE(log_infof("gate", "a\n\"b\" \x01 \xff \xc3\xa9"));
+    CAPTURE(log_info("gate", "a\n\"b\" \x01 \xff \xc3\xa9"));
     line = json_loads(captured, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(line);
     assert_memory_equal(captured, "{\"who\":\"gate\"", 13);
@@ -114,26 +186,27 @@ json_is_json(void **state)
 }
 
 static void
-errno_survives(void **state)
+errno_is_preserved(void **state)
 {
     (void)state;
     log_setup(LOG_LEVEL_INFO, LOG_FORMAT_LOGFMT);
     errno = ENOENT;
-    CAPTURE(log_infof("feed", "could not open: %m"));
+    CAPTURE(log_info("feed", "could not open file", LOG_TEXT("error", strerror(errno))));
+    assert_int_equal(errno, ENOENT);
     assert_non_null(strstr(captured, "No such file"));
 
     int saved = dup(STDERR_FILENO), after;
 
     (void)close(STDERR_FILENO);
     errno = ENOENT;
-    log_infof("feed", "nobody listens");
+    log_info("feed", "standard error is closed");
     after = errno;
     (void)dup2(saved, STDERR_FILENO);
     (void)close(saved);
     assert_int_equal(after, ENOENT);
 }
 
-/* Fills a pipe to the last byte, as one whose reader stands still. */
+/* Fills a pipe to the last byte, as when its reader is stopped. */
 static void
 fill(int fd)
 {
@@ -147,7 +220,7 @@ fill(int fd)
 }
 
 static void
-never_waits_for_its_reader(void **state)
+a_blocked_log_drops_and_counts_lines(void **state)
 {
     char block[4096];
     static uint64_t lost;
@@ -155,23 +228,24 @@ never_waits_for_its_reader(void **state)
     (void)state;
     log_setup(LOG_LEVEL_ERROR, LOG_FORMAT_LOGFMT);
     log_count_lost(&lost);
-    CAPTURE(log_errorf("gate", "tells of those lost before"));
-    alarm(10); /* who waits is ended */
+    CAPTURE(log_error("gate", "reports lines lost before"));
+    alarm(10); /* a blocking write fails the test */
     CAPTURE({
         fill(ends[1]);
         for (int i = 0; i < 3; i++)
-            log_errorf("gate", "nobody takes this");
+            log_error("gate", "dropped");
         assert_int_equal(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
         while (read(ends[0], block, sizeof block) > 0)
             ;
-        log_errorf("gate", "first");
-        log_errorf("gate", "second");
+        log_error("gate", "first");
+        log_error("gate", "second");
     });
     alarm(0);
     assert_int_equal(lost, 3);
     assert_memory_equal(captured, "who=log level=warn at=", 22);
-    assert_non_null(strstr(captured, "msg=\"3 lines were lost: who reads this log stood still"));
-    assert_null(strstr(captured, "nobody takes this"));
+    assert_non_null(
+        strstr(captured, "msg=\"log lines lost: standard error blocked or disk full\" count=3\n"));
+    assert_null(strstr(captured, "dropped"));
     assert_true(strstr(captured, "first") < strstr(captured, "second"));
     assert_null(strstr(strstr(captured, "first"), "lost"));
 }
@@ -180,13 +254,15 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(says_who_first),
-        cmocka_unit_test(keeps_to_the_level),
-        cmocka_unit_test(nothing_forges_a_second_line),
-        cmocka_unit_test(cuts_at_four_kilobytes),
-        cmocka_unit_test(json_is_json),
-        cmocka_unit_test(errno_survives),
-        cmocka_unit_test(never_waits_for_its_reader),
+        cmocka_unit_test(logfmt_starts_with_who_level_and_time),
+        cmocka_unit_test(each_type_of_field_has_its_form),
+        cmocka_unit_test(lines_below_the_level_are_not_written),
+        cmocka_unit_test(no_text_can_forge_a_second_line),
+        cmocka_unit_test(a_line_is_cut_at_four_kilobytes),
+        cmocka_unit_test(a_long_field_leaves_room_for_message_and_other_fields),
+        cmocka_unit_test(json_lines_parse),
+        cmocka_unit_test(errno_is_preserved),
+        cmocka_unit_test(a_blocked_log_drops_and_counts_lines),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,10 @@
-/* log.c: puts one event on one line of standard error, in one write. */
+/* log.c: formats one event as one line and writes it to standard error in one write. */
 #include "base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -17,10 +18,11 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 
-/* Not more than PIPE_BUF, so that lines of several processes never mix in a pipe. */
+/* At most PIPE_BUF, so that lines of several processes never mix in a pipe. */
 #define LOG_LINE_MAX 4096
-#define LOG_TAIL_MAX 8 /* kept free for what ends a cut line */
+#define LOG_TAIL_MAX 8 /* reserved for the end of a cut line: ..", } and the newline */
 #define LOG_WHO_MAX 512
+#define LOG_FIELD_MAX 2048 /* escaped bytes, so that one long text leaves room for the others */
 
 struct log_line {
     char bytes[LOG_LINE_MAX];
@@ -30,19 +32,19 @@ struct log_line {
 static enum log_level log_level_max = LOG_LEVEL_INFO;
 static enum log_format log_style = LOG_FORMAT_LOGFMT;
 
-static uint64_t log_lost;        /* lines that were not written since one was */
-static uint64_t log_lost_nobody; /* counts for as long as nobody wants to know */
-static uint64_t *log_lost_total = &log_lost_nobody;
+static uint64_t log_lost;        /* lines dropped since the last written one */
+static uint64_t log_lost_unread; /* the counter before log_count_lost() */
+static uint64_t *log_lost_total = &log_lost_unread;
 
 static const char *const log_level_names[] = {"error", "warn", "info", "debug"};
 
 /*
- * Two processes may both find room for a line in a pipe that has it for one: only a write that
- * never waits is safe. An opening of our own can be made so, and that of the others who write
- * there, say a shell, stays as it is. Where it may not be opened, poll(2) must do.
+ * poll(2) before write(2) is not enough for a shared pipe: two processes may both see room for one
+ * line. Only O_NONBLOCK is safe, and it must not be set on the description we share with the
+ * shell. So the pipe is opened a second time. If that fails, poll(2) has to do.
  */
 static void
-open_pipe_anew(void)
+open_own_pipe(void)
 {
     struct stat status;
     int fd;
@@ -61,7 +63,7 @@ log_setup(enum log_level level, enum log_format format)
 {
     log_level_max = level;
     log_style = format;
-    open_pipe_anew();
+    open_own_pipe();
 }
 
 void
@@ -73,14 +75,14 @@ log_count_lost(uint64_t *total)
 static bool
 line_add(struct log_line *line, const char *text, size_t len, size_t ceiling)
 {
-    if (len > ceiling - line->len)
+    if (line->len > ceiling || len > ceiling - line->len)
         return false;
     memcpy(line->bytes + line->len, text, len);
     line->len += len;
     return true;
 }
 
-/* Writes the character as it may stand between quotes; a control byte could move a terminal. */
+/* Escapes one character for use between quotes. A raw control byte could drive a terminal. */
 static size_t
 escape_char(char out[8], const char *text, size_t len)
 {
@@ -105,18 +107,17 @@ escape_char(char out[8], const char *text, size_t len)
     return len;
 }
 
-/* Adds the text in quotes; what does not fit below the ceiling is cut and shown as "..". */
+/* Adds the text in quotes. Cuts it at the ceiling, and marks the cut with "..". */
 static void
-line_add_quoted(struct log_line *line, const char *text, size_t ceiling)
+line_add_quoted(struct log_line *line, const char *text, size_t len, size_t ceiling)
 {
-    size_t len = strlen(text);
-
     (void)line_add(line, "\"", 1, LOG_LINE_MAX);
     for (size_t at = 0; at < len;) {
         char escaped[8];
         size_t step = utf8_char_len(text + at, len - at);
+        size_t escaped_len = escape_char(escaped, text + at, step);
 
-        if (!line_add(line, escaped, escape_char(escaped, text + at, step), ceiling)) {
+        if (!line_add(line, escaped, escaped_len, ceiling)) {
             (void)line_add(line, "..", 2, LOG_LINE_MAX);
             break;
         }
@@ -140,39 +141,77 @@ line_add_who(struct log_line *line, const char *who)
     if (log_style == LOG_FORMAT_LOGFMT && is_bare(who) && strlen(who) < LOG_WHO_MAX)
         (void)line_add(line, who, strlen(who), LOG_LINE_MAX);
     else
-        line_add_quoted(line, who, line->len + LOG_WHO_MAX);
+        line_add_quoted(line, who, strlen(who), line->len + LOG_WHO_MAX);
 }
 
 static void
-line_add_facts(struct log_line *line, enum log_level level)
+line_add_head(struct log_line *line, enum log_level level)
 {
     int64_t now = clock_wall_us();
     time_t seconds = (time_t)(now / 1000000);
     struct tm utc;
-    char day[32] = "", facts[128];
+    char day[32] = "", head[128];
     int len;
 
     if (gmtime_r(&seconds, &utc) != NULL)
         (void)strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &utc);
     if (log_style == LOG_FORMAT_JSON)
-        len =
-            snprintf(facts, sizeof facts, ",\"level\":\"%s\",\"at\":\"%s.%06" PRId64 "Z\",\"msg\":",
-                     log_level_names[level], day, now % 1000000);
+        len = snprintf(head, sizeof head, ",\"level\":\"%s\",\"at\":\"%s.%06" PRId64 "Z\",\"msg\":",
+                       log_level_names[level], day, now % 1000000);
     else
-        len = snprintf(facts, sizeof facts,
+        len = snprintf(head, sizeof head,
                        " level=%s at=%s.%06" PRId64 "Z msg=", log_level_names[level], day,
                        now % 1000000);
-    (void)line_add(line, facts, (size_t)len, LOG_LINE_MAX);
+    (void)line_add(line, head, (size_t)len, LOG_LINE_MAX);
 }
 
-/* A log whose reader stands still, or that cannot be written at all, must not stop the relay. */
+static size_t
+format_number(char *out, size_t size, const struct log_field *field)
+{
+    int len = 0;
+
+    if (field->type == LOG_FIELD_INT)
+        len = snprintf(out, size, "%" PRId64, field->number);
+    else if (field->type == LOG_FIELD_UINT)
+        len = snprintf(out, size, "%" PRIu64, field->count);
+    else if (field->type == LOG_FIELD_SECONDS && isfinite(field->seconds))
+        len = snprintf(out, size, "%.3f", field->seconds);
+    else if (field->type == LOG_FIELD_SECONDS)
+        len = snprintf(out, size, "null");
+    else
+        len = snprintf(out, size, "%s", field->flag ? "true" : "false");
+    return (size_t)len;
+}
+
+/* Adds the whole field, or a cut text, or nothing if there is no room for it. */
+static void
+line_add_field(struct log_line *line, const struct log_field *field)
+{
+    size_t room = LOG_LINE_MAX - LOG_TAIL_MAX, start = line->len;
+    char key[64], number[384];
+    bool is_text = field->type == LOG_FIELD_TEXT;
+    int len =
+        snprintf(key, sizeof key, log_style == LOG_FORMAT_JSON ? ",\"%s\":" : " %s=", field->key);
+
+    if ((is_text && field->text.bytes == NULL) || len >= (int)sizeof key)
+        return;
+    if (!line_add(line, key, (size_t)len, room))
+        return;
+    if (is_text && room > line->len + 8)
+        line_add_quoted(line, field->text.bytes, field->text.len,
+                        line->len + LOG_FIELD_MAX < room ? line->len + LOG_FIELD_MAX : room);
+    else if (is_text || !line_add(line, number, format_number(number, sizeof number, field), room))
+        line->len = start;
+}
+
+/* A blocked or broken standard error must not stop the relay. */
 static bool
 line_write(const struct log_line *line)
 {
-    struct pollfd place = {.fd = STDERR_FILENO, .events = POLLOUT};
+    struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
     ssize_t written;
 
-    if (poll(&place, 1, 0) != 1)
+    if (poll(&out, 1, 0) != 1)
         return false;
     do
         written = write(STDERR_FILENO, line->bytes, line->len);
@@ -181,7 +220,8 @@ line_write(const struct log_line *line)
 }
 
 static bool
-event_write(enum log_level level, const char *who, const char *text)
+event_write(enum log_level level, const char *who, const char *message,
+            const struct log_field *fields)
 {
     bool is_json = log_style == LOG_FORMAT_JSON;
     const char *head = is_json ? "{\"who\":" : "who=";
@@ -190,31 +230,62 @@ event_write(enum log_level level, const char *who, const char *text)
 
     (void)line_add(&line, head, strlen(head), LOG_LINE_MAX);
     line_add_who(&line, who);
-    line_add_facts(&line, level);
-    line_add_quoted(&line, text, LOG_LINE_MAX - LOG_TAIL_MAX);
+    line_add_head(&line, level);
+    line_add_quoted(&line, message, strlen(message), LOG_LINE_MAX - LOG_TAIL_MAX);
+    for (; fields->type != LOG_FIELD_END; fields++)
+        line_add_field(&line, fields);
     (void)line_add(&line, tail, strlen(tail), LOG_LINE_MAX);
     return line_write(&line);
 }
 
-/* False: there is no room for that either. */
+/* False: the log is still blocked. */
 static bool
-tell_lost(void)
+report_lost(void)
 {
-    char text[128];
+    const struct log_field fields[] = {LOG_UINT("count", log_lost), LOG_END};
 
-    (void)snprintf(text, sizeof text,
-                   "%" PRIu64 " lines were lost: who reads this log stood still, or its disk "
-                   "was full",
-                   log_lost);
-    if (!event_write(LOG_LEVEL_WARN, "log", text))
+    if (!event_write(LOG_LEVEL_WARN, "log", "log lines lost: standard error blocked or disk full",
+                     fields))
         return false;
     log_lost = 0;
     return true;
 }
 
+struct log_field
+log_field_bytes(const char *key, const char *bytes, size_t len)
+{
+    struct log_field field = {.type = LOG_FIELD_TEXT, .key = key};
+
+    field.text.bytes = bytes;
+    field.text.len = len;
+    return field;
+}
+
+struct log_field
+log_field_text(const char *key, const char *text)
+{
+    return log_field_bytes(key, text, text != NULL ? strlen(text) : 0);
+}
+
+void
+log_write(enum log_level level, const char *who, const char *message,
+          const struct log_field *fields)
+{
+    int saved_errno = errno;
+
+    if (level > log_level_max)
+        return;
+    if ((log_lost > 0 && !report_lost()) || !event_write(level, who, message, fields)) {
+        log_lost++;
+        (*log_lost_total)++;
+    }
+    errno = saved_errno;
+}
+
 void
 log_eventf(enum log_level level, const char *who, const char *format, ...)
 {
+    const struct log_field none[] = {LOG_END};
     int saved_errno = errno;
     char text[LOG_LINE_MAX];
     va_list args;
@@ -225,9 +296,6 @@ log_eventf(enum log_level level, const char *who, const char *format, ...)
     if (vsnprintf(text, sizeof text, format, args) < 0)
         text[0] = '\0';
     va_end(args);
-    if ((log_lost > 0 && !tell_lost()) || !event_write(level, who, text)) {
-        log_lost++;
-        (*log_lost_total)++;
-    }
+    log_write(level, who, text, none);
     errno = saved_errno;
 }
