@@ -63,8 +63,7 @@ unit_wanted = $(if $(TESTS),$(filter $(TESTS:%.c=$(BUILD)/asan/%),$(unit_program
 
 # What README leads to, in folders as here, so that its links hold.
 documents := README.md LICENSE CHANGELOG.md SECURITY.md $(wildcard docs/*) $(wildcard client/*.md client/package.json client/src/* \
-    client/examples/*) decoder/FRAMES.md relay/FLOW.md \
-    sql/README.md $(filter-out %/__pycache__,$(wildcard sql/examples/*)) \
+    client/examples/*) decoder/FRAMES.md sql/README.md $(filter-out %/__pycache__,$(wildcard sql/examples/*)) \
     $(wildcard docker/*.md docker/*.yml docker/*.yaml docker/*.json docker/*.conf docker/*.example) \
     tests/bench/README.md
 

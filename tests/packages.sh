@@ -90,7 +90,7 @@ says_nothing() {
 # The links of the pages that are there, README's first, which lead to nothing.
 broken_links() {
     local docs=$target/usr/share/doc/clairon-relay page link
-    for page in README.md docs/*.md client/README.md client/PROTOCOL.md decoder/FRAMES.md relay/FLOW.md sql/README.md \
+    for page in README.md docs/*.md client/README.md client/PROTOCOL.md decoder/FRAMES.md sql/README.md \
         docker/OPERATIONS.md; do
         for link in $(grep -oE '\]\([^)#:]+\)' "$docs/$page" | tr -d '])('); do
             [ -e "$docs/$(dirname "$page")/$link" ] || say "$page: $link"

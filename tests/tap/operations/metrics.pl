@@ -112,7 +112,7 @@ is_deeply([ grep { my $name = lc; $alerts !~ /runbook: "OPERATIONS\.md#$name"/ }
 
 # What the pages name is there, too; what they have besides are roles.
 my %told = map { $_ => 1 } map { slurp_file("$top/$_") =~ /\b(clairon_[a-z_]*[a-z])\b/g }
-  qw(README.md docs/REFERENCE.md docker/OPERATIONS.md relay/FLOW.md client/PROTOCOL.md decoder/FRAMES.md);
+  qw(README.md docs/REFERENCE.md docs/STORE.md docker/OPERATIONS.md client/PROTOCOL.md decoder/FRAMES.md);
 delete @told{qw(clairon_app clairon_relay)};
 cmp_ok(scalar(keys %told), '>', 3, 'the pages name metrics');
 is_deeply([ sort grep { !$kind{$_} && !$kind{s/_(bucket|sum|count)$//r} } keys %told ], [], 'which are exported');

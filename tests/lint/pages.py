@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""pages.py: do the links of the pages lead somewhere, and do the files and functions that they name exist?
+
+All pages are checked for links. docs/ARCHITECTURE.md, docs/CONTRIBUTING.md and docs/STORE.md are
+also checked for names: `folder/file`, `file.c` and `function()`. Words in capitals are placeholders.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[2]
+NAMING = ("docs/ARCHITECTURE.md", "docs/CONTRIBUTING.md", "docs/STORE.md")
+BUILT = {".git", ".demo", "build", "node_modules", "tmp_check", "log", "__pycache__"}
+FENCE = re.compile(r"^( *)```.*?^\1```$", re.M | re.S)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+CODE = re.compile(r"`([^`\n]+)`")
+PATH = re.compile(r"[.\w-]+(/[.\w-]+)*/?")
+SUFFIX = re.compile(r"\.(c|h|lua|py|pl|sh|sql|js|md|yml|json|example)$")
+FUNCTION = re.compile(r"([a-z]\w*)\(\)")
+PLACEHOLDER = re.compile(r"[A-Z]{3,}")
+DEFINITION = re.compile(r"^(?:static inline |local |export )?(?:function )?([a-z]\w*)\(", re.M)
+
+
+def sources(*suffixes):
+    """Paths below the checkout, without anything that was built or installed there."""
+    for folder, below, files in os.walk(TOP):
+        below[:] = [each for each in below if each not in BUILT]
+        for file in files:
+            if file.endswith(suffixes):
+                yield str((Path(folder) / file).relative_to(TOP))
+
+
+def anchors(page):
+    """The fragments that lead to the headings of a page, as the usual viewers make them."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(name):
+    page = TOP / name
+    for target in LINK.findall(FENCE.sub("", page.read_text())):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, fragment = target.partition("#")
+        there = page.parent / path if path else page
+        if not there.exists():
+            yield f"link to {target}, which does not exist"
+        elif fragment and there.suffix == ".md" and fragment not in anchors(there):
+            yield f"link to {target}, a heading that does not exist"
+
+
+def unknown_names(name, files, functions):
+    basenames = {Path(file).name for file in files}
+    for code in CODE.findall(FENCE.sub("", (TOP / name).read_text())):
+        if PLACEHOLDER.search(code) and not code.endswith(".md"):
+            continue
+        function = FUNCTION.fullmatch(code)
+        if function and function[1] not in functions:
+            yield f"no function {function[1]}()"
+        elif PATH.fullmatch(code) and "/" in code and not code.startswith("build"):
+            if not (TOP / code).exists():
+                yield f"no file {code}"
+        elif PATH.fullmatch(code) and SUFFIX.search(code) and code not in basenames:
+            yield f"no file {code}"
+
+
+def main():
+    files = list(sources(""))
+    code = [file for file in files if re.match(r"(relay|decoder|client/src)/.*\.(c|h|lua|js)$", file)]
+    functions = {found for file in code for found in DEFINITION.findall((TOP / file).read_text())}
+    bad = []
+    for page in sources(".md"):
+        bad += [f"{page}: {what}" for what in broken_links(page)]
+    for page in NAMING:
+        bad += [f"{page}: {what}" for what in unknown_names(page, files, functions)]
+    print("\n".join(sorted(bad)), end="\n" if bad else "")
+    sys.exit(bool(bad))
+
+
+main()
