@@ -47,10 +47,10 @@ script_source := $(BUILD)/gen/store_scripts.c
 page_parts := $(sort $(wildcard relay/gate/console/*))
 page_source := $(BUILD)/gen/gate_console_page_parts.c
 generated := gen/store_scripts.o gen/gate_console_page_parts.o
-unit_sources := $(wildcard tests/unit/test_*.c)
+unit_sources := $(wildcard tests/unit/*/test_*.c)
 # The decoder's part that needs no server, linked into unit tests.
 pure_sources := decoder/encode/json.c
-c_files := $(wildcard relay/*.[ch] relay/*/*.[ch] relay/*/*/*.[ch] decoder/*.[ch] decoder/*/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] \
+c_files := $(wildcard relay/*.[ch] relay/*/*.[ch] relay/*/*/*.[ch] decoder/*.[ch] decoder/*/*.[ch] tests/unit/*.[ch] tests/unit/*/*.[ch] tests/fuzz/*.[ch] \
     tests/bench/*/*.c)
 
 relay_objects := $(relay_sources:%.c=$(BUILD)/obj/%.o) $(generated:%=$(BUILD)/obj/%)
@@ -179,7 +179,7 @@ $(BUILD)/asan/%.o: %.c | check-libraries
 $(BUILD)/asan/tests/unit/%: $(BUILD)/asan/tests/unit/%.o $(asan_objects)
 	$(call step,LD   $@,$(CC) $(asan_flags) -o $@ $^ $(pkg_libs) -lcmocka $(mocks:%=-Wl,--wrap=%))
 
-$(BUILD)/asan/tests/unit/test_hub_shown: mocks = store_is_up store_shown store_ack
+$(BUILD)/asan/tests/unit/hub/test_hub_shown: mocks = store_is_up store_shown store_ack
 
 .SECONDARY: $(unit_programs:%=%.o) $(expanded_scripts) $(script_source) $(page_source)
 

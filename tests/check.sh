@@ -38,7 +38,7 @@ files_of() {
 
 layer_unit() {
     local source program status=0
-    for source in $(files_of 'tests/unit/test_*.c'); do
+    for source in $(files_of 'tests/unit/*/test_*.c'); do
         program=build/asan/${source%.c}
         echo "# $program"
         timed "$source" unit_program "$program" || status=1

@@ -1,12 +1,12 @@
 # Does anybody get at what is not theirs: by forging, guessing, smuggling or asking in odd ways?
 #
 # What a reviewer would ask for, and where it is tested (tests/tap, unless it says otherwise):
-#   forged, expired, early, wrong issuer or audience     here, auth/tokens; tests/unit/test_token.c
+#   forged, expired, early, wrong issuer or audience     here, auth/tokens; tests/unit/wire/test_token.c
 #   algorithm confusion, none, JWK tricks                auth/tokens (RS256), http/malformed_request_heads (kid, jku, jwk, x5c,
 #                                                        odd spellings); tests/fuzz/fuzz_token.c
 #   other users' messages, topics guessed                here, audiences/topics, audiences/pending_withheld_after_leaving
 #   header smuggling (CL and TE, twice, folded, bare LF)  http/malformed_request_heads, tls/malformed_request_heads_over_tls;
-#                                                        tests/unit/test_http_head.c, tests/fuzz/fuzz_http_head.c
+#                                                        tests/unit/wire/test_http_head.c, tests/fuzz/fuzz_http_head.c
 #   oversize                                             heads: as above; bodies: http/sse_and_poll, http/publish; frames:
 #                                                        gate/client_frames, gate/rfc6455
 #   slowloris                                            heads: as above; bodies and readers: http/slow_http_clients, many of

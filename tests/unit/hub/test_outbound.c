@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "heads.h"
+#include "tests/unit/heads.h"
 #include "hub/session/outbound.h"
 
 static size_t queued_bytes;

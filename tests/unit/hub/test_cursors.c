@@ -10,7 +10,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "heads.h"
+#include "tests/unit/heads.h"
 #include "hub/fanout/recent.h"
 
 static struct entry_id

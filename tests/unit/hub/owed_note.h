@@ -2,7 +2,7 @@
 #ifndef CLAIRON_TESTS_UNIT_OWED_NOTE_H
 #define CLAIRON_TESTS_UNIT_OWED_NOTE_H
 
-#include "heads.h"
+#include "tests/unit/heads.h"
 #include "hub/hub_private.h"
 
 /* For USER u1; its entry and the end of its id are `number`. */

@@ -11,8 +11,8 @@
 
 #include "store/shards/shard_dependency.h"
 #include "store/read/order.h"
-#include "heads.h"
-#include "replies.h"
+#include "tests/unit/heads.h"
+#include "tests/unit/store/replies.h"
 
 #define NOTES 400
 #define RUNS 300

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "owed_note.h"
+#include "tests/unit/hub/owed_note.h"
 
 #define CALLS_MAX 8
 

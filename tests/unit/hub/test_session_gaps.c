@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "queued_notes.h"
+#include "tests/unit/hub/queued_notes.h"
 
 static void
 test_what_expires_while_it_waits_is_told(void **state)

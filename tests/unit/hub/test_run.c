@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "heads.h"
+#include "tests/unit/heads.h"
 #include "hub/fanout/run.h"
 
 /* One of `count` notes whose lines are a little longer than `len`. */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "heads.h"
+#include "tests/unit/heads.h"
 #include "hub/fanout/audience.h"
 #include "hub/hub_private.h"
 #include "wire/frame.h"

@@ -6,8 +6,8 @@
 #include <sys/uio.h>
 
 #include "gate/ws/send.h"
-#include "heads.h"
-#include "one_session.h"
+#include "tests/unit/heads.h"
+#include "tests/unit/hub/one_session.h"
 
 /* A socket that takes `room` bytes a call, as gate_send does: the rest of a cut frame is kept. */
 struct fake {

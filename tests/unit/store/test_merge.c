@@ -11,8 +11,8 @@
 
 #include "store/read/merge.h"
 #include "wire/bytes.h"
-#include "heads.h"
-#include "replies.h"
+#include "tests/unit/heads.h"
+#include "tests/unit/store/replies.h"
 
 #define STREAMS 3
 

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#include "heads.h"
-#include "one_session.h"
+#include "tests/unit/heads.h"
+#include "tests/unit/hub/one_session.h"
 
 #define SHARDS 3
 #define OWN 2 /* of the session's user */

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "heads.h"
+#include "tests/unit/heads.h"
 #include "hub/session/inflight.h"
 
 /* Its id ends with `number`. */

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/resolve.h"
-#include "name_server.h"
+#include "tests/unit/name_server.h"
 
 /* The name server of the tests, in the place of the library's. */
 int

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "queued_notes.h"
+#include "tests/unit/hub/queued_notes.h"
 
 static void
 test_heads_of_frames(void **state)

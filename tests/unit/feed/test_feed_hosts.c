@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "feed/feed_hosts.h"
-#include "name_server.h"
+#include "tests/unit/name_server.h"
 
 /* The name server of the tests, in the place of the library's. */
 int
