@@ -145,8 +145,8 @@ put_target_texts(StringInfo out, const struct target_list *targets)
 static void
 put_ack_timeout(StringInfo out, int start, uint32 ack_timeout)
 {
-    put32(encode_reserve(out, FRAME_NOTE_ACK_TIMEOUT_SIZE), ack_timeout);
-    out->len += FRAME_NOTE_ACK_TIMEOUT_SIZE;
+    put32(encode_reserve(out, FRAME_NOTIFICATION_ACK_TIMEOUT_SIZE), ack_timeout);
+    out->len += FRAME_NOTIFICATION_ACK_TIMEOUT_SIZE;
     out->data[start + FRAME_AT_VERSION] = FRAME_VERSION_TIMED;
 }
 
@@ -154,27 +154,27 @@ int
 packet_put_note_head(struct decoder *decoder, StringInfo out, const struct note_head *head)
 {
     int start = out->len;
-    char *at =
-        put_common(decoder, out, FRAME_KIND_NOTE, head->flags, head->ordinal, FRAME_NOTE_HEAD_SIZE);
+    char *at = put_common(decoder, out, FRAME_KIND_NOTIFICATION, head->flags, head->ordinal,
+                          FRAME_NOTIFICATION_HEAD_SIZE);
     int targets_len;
 
-    memcpy(at + FRAME_NOTE_AT_ID, head->id.data, UUID_LEN);
-    put64(at + FRAME_NOTE_AT_COMMIT_US, decoder->commit_us);
-    put64(at + FRAME_NOTE_AT_EXPIRES_US, head->expires_us);
-    at[FRAME_NOTE_AT_PRIORITY] = head->priority;
-    at[FRAME_NOTE_AT_TYPE] = head->type;
-    at[FRAME_NOTE_AT_OPERATION] = head->operation;
-    at[FRAME_NOTE_AT_BACKOFF] = head->backoff;
-    put16(at + FRAME_NOTE_AT_RETRY_LIMIT, head->retry_limit);
-    put16(at + FRAME_NOTE_AT_AUDIENCE_LEN, head->audience.len);
-    put16(at + FRAME_NOTE_AT_TOPIC_LEN, head->topic.len);
-    put32(at + FRAME_NOTE_AT_TARGET_COUNT, head->targets->count);
+    memcpy(at + FRAME_NOTIFICATION_AT_ID, head->id.data, UUID_LEN);
+    put64(at + FRAME_NOTIFICATION_AT_COMMIT_US, decoder->commit_us);
+    put64(at + FRAME_NOTIFICATION_AT_EXPIRES_US, head->expires_us);
+    at[FRAME_NOTIFICATION_AT_PRIORITY] = head->priority;
+    at[FRAME_NOTIFICATION_AT_TYPE] = head->type;
+    at[FRAME_NOTIFICATION_AT_OPERATION] = head->operation;
+    at[FRAME_NOTIFICATION_AT_BACKOFF] = head->backoff;
+    put16(at + FRAME_NOTIFICATION_AT_RETRY_LIMIT, head->retry_limit);
+    put16(at + FRAME_NOTIFICATION_AT_AUDIENCE_LEN, head->audience.len);
+    put16(at + FRAME_NOTIFICATION_AT_TOPIC_LEN, head->topic.len);
+    put32(at + FRAME_NOTIFICATION_AT_TARGET_COUNT, head->targets->count);
     if ((head->flags & FRAME_ACK_TIMED) != 0)
         put_ack_timeout(out, start, head->ack_timeout);
     encode_raw(out, head->audience.bytes, head->audience.len);
     encode_raw(out, head->topic.bytes, head->topic.len);
     targets_len = put_target_texts(out, head->targets);
-    put32(out->data + start + FRAME_NOTE_AT_TARGETS_LEN, targets_len);
+    put32(out->data + start + FRAME_NOTIFICATION_AT_TARGETS_LEN, targets_len);
     return start;
 }
 

@@ -114,7 +114,8 @@ log_trace(const struct frame *frame)
     char traceparent[TRACEPARENT_LEN + 1];
     char id[FRAME_UUID_TEXT + 1];
 
-    if (frame->kind != FRAME_KIND_NOTE || !traceparent_of_line(frame->as.note.data, traceparent))
+    if (frame->kind != FRAME_KIND_NOTIFICATION ||
+        !traceparent_of_line(frame->as.note.data, traceparent))
         return;
     frame_id_text(frame->as.note.id, id);
     log_eventf(traceparent_is_sampled(traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "feed",

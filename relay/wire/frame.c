@@ -29,8 +29,8 @@ targets_fit(struct bytes targets, uint32_t count)
 static size_t
 note_fixed_size(uint16_t flags)
 {
-    return FRAME_NOTE_HEAD_SIZE +
-           ((flags & FRAME_ACK_TIMED) != 0 ? FRAME_NOTE_ACK_TIMEOUT_SIZE : 0);
+    return FRAME_NOTIFICATION_HEAD_SIZE +
+           ((flags & FRAME_ACK_TIMED) != 0 ? FRAME_NOTIFICATION_ACK_TIMEOUT_SIZE : 0);
 }
 
 /* `whole` may end after the head: then data is empty. */
@@ -43,25 +43,26 @@ parse_note(struct bytes whole, uint16_t flags, struct frame_note *note)
 
     if (whole.len < fixed)
         return RC_BAD;
-    audience_len = bytes_get_u16(at + FRAME_NOTE_AT_AUDIENCE_LEN);
-    topic_len = bytes_get_u16(at + FRAME_NOTE_AT_TOPIC_LEN);
-    targets_len = bytes_get_u32(at + FRAME_NOTE_AT_TARGETS_LEN);
+    audience_len = bytes_get_u16(at + FRAME_NOTIFICATION_AT_AUDIENCE_LEN);
+    topic_len = bytes_get_u16(at + FRAME_NOTIFICATION_AT_TOPIC_LEN);
+    targets_len = bytes_get_u32(at + FRAME_NOTIFICATION_AT_TARGETS_LEN);
     head_len = fixed + audience_len + topic_len + targets_len;
     if (audience_len == 0 || head_len > whole.len)
         return RC_BAD;
 
-    memcpy(note->id, at + FRAME_NOTE_AT_ID, sizeof(note->id));
-    note->commit_us = (int64_t)bytes_get_u64(at + FRAME_NOTE_AT_COMMIT_US);
-    note->expires_us = (int64_t)bytes_get_u64(at + FRAME_NOTE_AT_EXPIRES_US);
-    note->priority = at[FRAME_NOTE_AT_PRIORITY];
-    note->type = at[FRAME_NOTE_AT_TYPE];
-    note->operation = at[FRAME_NOTE_AT_OPERATION];
-    note->backoff = at[FRAME_NOTE_AT_BACKOFF];
-    note->retry_limit = bytes_get_u16(at + FRAME_NOTE_AT_RETRY_LIMIT);
-    note->attempts = bytes_get_u16(at + FRAME_NOTE_AT_ATTEMPTS);
-    note->ack_timeout_ms =
-        fixed > FRAME_NOTE_HEAD_SIZE ? bytes_get_u32(at + FRAME_NOTE_AT_ACK_TIMEOUT) : 0;
-    note->target_count = bytes_get_u32(at + FRAME_NOTE_AT_TARGET_COUNT);
+    memcpy(note->id, at + FRAME_NOTIFICATION_AT_ID, sizeof(note->id));
+    note->commit_us = (int64_t)bytes_get_u64(at + FRAME_NOTIFICATION_AT_COMMIT_US);
+    note->expires_us = (int64_t)bytes_get_u64(at + FRAME_NOTIFICATION_AT_EXPIRES_US);
+    note->priority = at[FRAME_NOTIFICATION_AT_PRIORITY];
+    note->type = at[FRAME_NOTIFICATION_AT_TYPE];
+    note->operation = at[FRAME_NOTIFICATION_AT_OPERATION];
+    note->backoff = at[FRAME_NOTIFICATION_AT_BACKOFF];
+    note->retry_limit = bytes_get_u16(at + FRAME_NOTIFICATION_AT_RETRY_LIMIT);
+    note->attempts = bytes_get_u16(at + FRAME_NOTIFICATION_AT_ATTEMPTS);
+    note->ack_timeout_ms = fixed > FRAME_NOTIFICATION_HEAD_SIZE
+                               ? bytes_get_u32(at + FRAME_NOTIFICATION_AT_ACK_TIMEOUT)
+                               : 0;
+    note->target_count = bytes_get_u32(at + FRAME_NOTIFICATION_AT_TARGET_COUNT);
     note->audience = bytes_slice(at + fixed, audience_len);
     note->topic = bytes_slice(note->audience.at + audience_len, topic_len);
     note->targets = bytes_slice(note->topic.at + topic_len, targets_len);
@@ -109,7 +110,7 @@ parse_commit(struct bytes whole, struct frame_commit *commit)
 static unsigned char
 version_of(const struct frame *frame)
 {
-    return frame->kind == FRAME_KIND_NOTE && (frame->flags & FRAME_ACK_TIMED) != 0
+    return frame->kind == FRAME_KIND_NOTIFICATION && (frame->flags & FRAME_ACK_TIMED) != 0
                ? FRAME_VERSION_TIMED
                : FRAME_VERSION;
 }
@@ -126,7 +127,7 @@ parse_common(struct bytes whole, struct frame *frame)
     frame->commit_lsn = bytes_get_u64(whole.at + FRAME_AT_COMMIT_LSN);
     frame->ordinal = bytes_get_u64(whole.at + FRAME_AT_ORDINAL);
     switch (frame->kind) {
-    case FRAME_KIND_NOTE:
+    case FRAME_KIND_NOTIFICATION:
         return parse_note(whole, frame->flags, &frame->as.note);
     case FRAME_KIND_MEMBER:
         return parse_member(whole, &frame->as.member);
@@ -160,7 +161,7 @@ frame_parse_head(struct bytes head, struct frame *ret_frame)
 {
     struct frame frame;
 
-    if (parse_common(head, &frame) != RC_OK || frame.kind != FRAME_KIND_NOTE)
+    if (parse_common(head, &frame) != RC_OK || frame.kind != FRAME_KIND_NOTIFICATION)
         return RC_BAD;
     *ret_frame = frame;
     return RC_OK;

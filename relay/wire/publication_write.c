@@ -136,34 +136,35 @@ flags_of(const struct publication_draft *draft)
 
 static void
 fill_head(const struct publication_draft *draft, const unsigned char id[16], size_t topic_len,
-          unsigned char head[FRAME_NOTE_HEAD_SIZE])
+          unsigned char head[FRAME_NOTIFICATION_HEAD_SIZE])
 {
     const struct publication *publication = draft->publication;
     size_t names = strlen(publication->audience) + topic_len + targets_len(publication);
 
-    bytes_put_u32(head, (uint32_t)(FRAME_NOTE_HEAD_SIZE + names + publication->data.len));
-    head[FRAME_AT_KIND] = FRAME_KIND_NOTE;
+    bytes_put_u32(head, (uint32_t)(FRAME_NOTIFICATION_HEAD_SIZE + names + publication->data.len));
+    head[FRAME_AT_KIND] = FRAME_KIND_NOTIFICATION;
     head[FRAME_AT_VERSION] = FRAME_VERSION;
     bytes_put_u16(head + FRAME_AT_FLAGS, flags_of(draft));
-    memcpy(head + FRAME_NOTE_AT_ID, id, 16);
-    bytes_put_u64(head + FRAME_NOTE_AT_COMMIT_US, (uint64_t)draft->origin->now_us);
-    bytes_put_u64(head + FRAME_NOTE_AT_EXPIRES_US, (uint64_t)draft->expires_us);
-    head[FRAME_NOTE_AT_PRIORITY] = (unsigned char)draft->priority;
-    head[FRAME_NOTE_AT_TYPE] = (unsigned char)draft->type;
-    head[FRAME_NOTE_AT_OPERATION] = FRAME_OPERATION_NOTIFY;
-    head[FRAME_NOTE_AT_BACKOFF] = (unsigned char)draft->backoff;
-    bytes_put_u16(head + FRAME_NOTE_AT_RETRY_LIMIT, (uint16_t)draft->limit);
-    bytes_put_u16(head + FRAME_NOTE_AT_AUDIENCE_LEN, (uint16_t)strlen(publication->audience));
-    bytes_put_u16(head + FRAME_NOTE_AT_TOPIC_LEN, (uint16_t)topic_len);
-    bytes_put_u32(head + FRAME_NOTE_AT_TARGETS_LEN, (uint32_t)targets_len(publication));
-    bytes_put_u32(head + FRAME_NOTE_AT_TARGET_COUNT, (uint32_t)publication->target_count);
+    memcpy(head + FRAME_NOTIFICATION_AT_ID, id, 16);
+    bytes_put_u64(head + FRAME_NOTIFICATION_AT_COMMIT_US, (uint64_t)draft->origin->now_us);
+    bytes_put_u64(head + FRAME_NOTIFICATION_AT_EXPIRES_US, (uint64_t)draft->expires_us);
+    head[FRAME_NOTIFICATION_AT_PRIORITY] = (unsigned char)draft->priority;
+    head[FRAME_NOTIFICATION_AT_TYPE] = (unsigned char)draft->type;
+    head[FRAME_NOTIFICATION_AT_OPERATION] = FRAME_OPERATION_NOTIFY;
+    head[FRAME_NOTIFICATION_AT_BACKOFF] = (unsigned char)draft->backoff;
+    bytes_put_u16(head + FRAME_NOTIFICATION_AT_RETRY_LIMIT, (uint16_t)draft->limit);
+    bytes_put_u16(head + FRAME_NOTIFICATION_AT_AUDIENCE_LEN,
+                  (uint16_t)strlen(publication->audience));
+    bytes_put_u16(head + FRAME_NOTIFICATION_AT_TOPIC_LEN, (uint16_t)topic_len);
+    bytes_put_u32(head + FRAME_NOTIFICATION_AT_TARGETS_LEN, (uint32_t)targets_len(publication));
+    bytes_put_u32(head + FRAME_NOTIFICATION_AT_TARGET_COUNT, (uint32_t)publication->target_count);
 }
 
 static enum rc
 write_head(const struct publication_draft *draft, const unsigned char id[16], const char *topic)
 {
     struct publication *publication = draft->publication;
-    unsigned char head[FRAME_NOTE_HEAD_SIZE] = {0};
+    unsigned char head[FRAME_NOTIFICATION_HEAD_SIZE] = {0};
     enum rc rc;
 
     fill_head(draft, id, strlen(topic), head);

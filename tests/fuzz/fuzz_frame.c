@@ -34,7 +34,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     while (packet.len > 0 && frame_parse(packet, &frame, &len) == RC_OK) {
         if (len == 0 || len > packet.len)
             __builtin_trap();
-        if (frame.kind == FRAME_KIND_NOTE) {
+        if (frame.kind == FRAME_KIND_NOTIFICATION) {
             struct frame head;
 
             walk_targets(frame.as.note.targets);

@@ -24,8 +24,9 @@ have_same_readers(const struct note *a, const struct note *b)
     const struct frame_note *x = &a->frame.as.note, *y = &b->frame.as.note;
 
     return a->shard == b->shard && x->priority == y->priority && x->head.len == y->head.len &&
-           memcmp(x->head.at + FRAME_NOTE_AT_AUDIENCE_LEN, y->head.at + FRAME_NOTE_AT_AUDIENCE_LEN,
-                  x->head.len - FRAME_NOTE_AT_AUDIENCE_LEN) == 0;
+           memcmp(x->head.at + FRAME_NOTIFICATION_AT_AUDIENCE_LEN,
+                  y->head.at + FRAME_NOTIFICATION_AT_AUDIENCE_LEN,
+                  x->head.len - FRAME_NOTIFICATION_AT_AUDIENCE_LEN) == 0;
 }
 
 unsigned

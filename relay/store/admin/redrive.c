@@ -39,8 +39,8 @@ patch_expiration(unsigned char *data, size_t len, int64_t ends_us)
 static void
 patch_route(unsigned char *route, int64_t now_us, int64_t ends_us)
 {
-    bytes_put_u64(route + FRAME_NOTE_AT_COMMIT_US, (uint64_t)now_us);
-    bytes_put_u64(route + FRAME_NOTE_AT_EXPIRES_US, (uint64_t)ends_us);
+    bytes_put_u64(route + FRAME_NOTIFICATION_AT_COMMIT_US, (uint64_t)now_us);
+    bytes_put_u64(route + FRAME_NOTIFICATION_AT_EXPIRES_US, (uint64_t)ends_us);
 }
 
 static bool

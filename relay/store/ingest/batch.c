@@ -164,7 +164,7 @@ static bool
 is_simple(const struct frame *frame)
 {
     return frame->kind == FRAME_KIND_COMMIT ||
-           (frame->kind == FRAME_KIND_NOTE &&
+           (frame->kind == FRAME_KIND_NOTIFICATION &&
             (frame->flags & (FRAME_ACK_REQUIRED | FRAME_UNDECODABLE)) == 0);
 }
 
@@ -175,7 +175,7 @@ shard_of(const struct store_batch *batch, const struct frame *frame)
     const struct frame_note *note = &frame->as.note;
     struct bytes targets, target;
 
-    if (batch->store->shard_count == 1 || frame->kind != FRAME_KIND_NOTE ||
+    if (batch->store->shard_count == 1 || frame->kind != FRAME_KIND_NOTIFICATION ||
         note->target_count != 1 || note->audience.len != 4 ||
         memcmp(note->audience.at, "USER", 4) != 0)
         return 0;
@@ -212,7 +212,7 @@ add_frame(struct batch *batch, const struct frame *frame, bool is_rejected)
     if (is_rejected || !is_simple(frame))
         batch->is_simple = false;
     switch (frame->kind) {
-    case FRAME_KIND_NOTE:
+    case FRAME_KIND_NOTIFICATION:
         add_note(batch, frame,
                  is_rejected                                ? "R"
                  : (frame->flags & FRAME_ACK_REQUIRED) != 0 ? "A"
@@ -241,7 +241,7 @@ is_stored(const struct shard *shard, const struct frame *frame)
 static void
 note_position(struct shard *shard, const struct frame *frame)
 {
-    if (frame->kind == FRAME_KIND_NOTE)
+    if (frame->kind == FRAME_KIND_NOTIFICATION)
         position_raise(&shard->noted, (struct position){frame->commit_lsn, frame->ordinal});
 }
 

@@ -32,7 +32,7 @@ ingest_progress_key(const struct shard *shard, const char *slot, char ret_key[ST
 bool
 store_takes(const struct store *store, const struct frame *frame)
 {
-    if (frame->kind != FRAME_KIND_NOTE)
+    if (frame->kind != FRAME_KIND_NOTIFICATION)
         return true;
     for (unsigned k = 0; k < store->shard_count; k++) {
         if (frame->as.note.data.len > store->shards[k].note_max)

@@ -149,9 +149,9 @@ static int
 client_of(const redisReply *route)
 {
     const unsigned char *at = (const unsigned char *)route->str;
-    size_t audience_len =
-        (size_t)(at[FRAME_NOTE_AT_AUDIENCE_LEN] << 8 | at[FRAME_NOTE_AT_AUDIENCE_LEN + 1]);
-    size_t target = FRAME_NOTE_HEAD_SIZE + audience_len + 2;
+    size_t audience_len = (size_t)(at[FRAME_NOTIFICATION_AT_AUDIENCE_LEN] << 8 |
+                                   at[FRAME_NOTIFICATION_AT_AUDIENCE_LEN + 1]);
+    size_t target = FRAME_NOTIFICATION_HEAD_SIZE + audience_len + 2;
 
     return route->len > target + 1 ? (int)strtol(route->str + target + 1, NULL, 10) : -1;
 }

@@ -16,7 +16,7 @@
 static redisContext *store;
 static int control = -1;
 static char body[BODY_MAX];
-static unsigned char route[FRAME_NOTE_HEAD_SIZE + 64];
+static unsigned char route[FRAME_NOTIFICATION_HEAD_SIZE + 64];
 
 void
 publish_open(const struct options *options)
@@ -46,17 +46,17 @@ make_route(const char *user)
     size_t user_len = user != NULL ? strlen(user) : 0;
     const char *audience = user != NULL ? "USER" : "ALL";
     size_t audience_len = strlen(audience);
-    unsigned char *at = route + FRAME_NOTE_HEAD_SIZE;
+    unsigned char *at = route + FRAME_NOTIFICATION_HEAD_SIZE;
 
     memset(route, 0, sizeof(route));
     number++;
-    route[FRAME_AT_KIND] = FRAME_KIND_NOTE;
+    route[FRAME_AT_KIND] = FRAME_KIND_NOTIFICATION;
     route[FRAME_AT_VERSION] = FRAME_VERSION;
-    memcpy(route + FRAME_NOTE_AT_ID, &number, sizeof(number));
-    route[FRAME_NOTE_AT_PRIORITY] = FRAME_PRIORITY_NORMAL;
-    put_u16(route + FRAME_NOTE_AT_AUDIENCE_LEN, audience_len);
-    put_u16(route + FRAME_NOTE_AT_TARGETS_LEN + 2, user != NULL ? user_len + 2 : 0);
-    put_u16(route + FRAME_NOTE_AT_TARGET_COUNT + 2, user != NULL);
+    memcpy(route + FRAME_NOTIFICATION_AT_ID, &number, sizeof(number));
+    route[FRAME_NOTIFICATION_AT_PRIORITY] = FRAME_PRIORITY_NORMAL;
+    put_u16(route + FRAME_NOTIFICATION_AT_AUDIENCE_LEN, audience_len);
+    put_u16(route + FRAME_NOTIFICATION_AT_TARGETS_LEN + 2, user != NULL ? user_len + 2 : 0);
+    put_u16(route + FRAME_NOTIFICATION_AT_TARGET_COUNT + 2, user != NULL);
     memcpy(at, audience, audience_len);
     at += audience_len;
     if (user != NULL) {

@@ -76,7 +76,7 @@ make_note(uint64_t ms, uint8_t priority)
     char data[32];
 
     head_for_all(head);
-    head[FRAME_NOTE_AT_PRIORITY] = priority;
+    head[FRAME_NOTIFICATION_AT_PRIORITY] = priority;
     assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     snprintf(data, sizeof(data), "%d", (int)ms);
     entry.data = (struct bytes){(const unsigned char *)data, strlen(data)};

@@ -20,7 +20,7 @@ make_note(uint64_t ms, uint8_t priority)
     struct entry entry = {.id = {ms, 0}};
 
     head_for_all(head);
-    head[FRAME_NOTE_AT_PRIORITY] = priority;
+    head[FRAME_NOTIFICATION_AT_PRIORITY] = priority;
     assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)"{}", 2};
     return note_new(&entry, "e", &entry.id, 1);

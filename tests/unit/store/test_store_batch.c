@@ -22,7 +22,8 @@ text(const char *text)
 static struct frame
 note(unsigned char id, uint16_t flags)
 {
-    struct frame frame = {.kind = FRAME_KIND_NOTE, .flags = flags, .commit_lsn = 7, .ordinal = id};
+    struct frame frame = {
+        .kind = FRAME_KIND_NOTIFICATION, .flags = flags, .commit_lsn = 7, .ordinal = id};
 
     frame.as.note.id[15] = id;
     frame.as.note.head = text("head");

@@ -14,7 +14,7 @@
 #include "wire/frame.h"
 
 #define SECOND INT64_C(1000000)
-#define ROUTE_LEN (FRAME_NOTE_HEAD_SIZE + 8)
+#define ROUTE_LEN (FRAME_NOTIFICATION_HEAD_SIZE + 8)
 
 static void
 put_i64(unsigned char *at, int64_t number)
@@ -27,14 +27,14 @@ static struct bytes
 make_route(unsigned char route[ROUTE_LEN], int64_t commit_us, int64_t expires_us)
 {
     memset(route, 0, ROUTE_LEN);
-    route[FRAME_AT_KIND] = FRAME_KIND_NOTE;
+    route[FRAME_AT_KIND] = FRAME_KIND_NOTIFICATION;
     route[FRAME_AT_VERSION] = FRAME_VERSION;
-    route[FRAME_NOTE_AT_AUDIENCE_LEN + 1] = 4;
-    route[FRAME_NOTE_AT_TARGETS_LEN + 3] = 4;
-    route[FRAME_NOTE_AT_TARGET_COUNT + 3] = 1;
-    put_i64(route + FRAME_NOTE_AT_COMMIT_US, commit_us);
-    put_i64(route + FRAME_NOTE_AT_EXPIRES_US, expires_us);
-    memcpy(route + FRAME_NOTE_HEAD_SIZE, "USER\0\2u1", 8);
+    route[FRAME_NOTIFICATION_AT_AUDIENCE_LEN + 1] = 4;
+    route[FRAME_NOTIFICATION_AT_TARGETS_LEN + 3] = 4;
+    route[FRAME_NOTIFICATION_AT_TARGET_COUNT + 3] = 1;
+    put_i64(route + FRAME_NOTIFICATION_AT_COMMIT_US, commit_us);
+    put_i64(route + FRAME_NOTIFICATION_AT_EXPIRES_US, expires_us);
+    memcpy(route + FRAME_NOTIFICATION_HEAD_SIZE, "USER\0\2u1", 8);
     return (struct bytes){route, ROUTE_LEN};
 }
 

@@ -107,8 +107,10 @@ test_rules_find_what_they_are_for(void **state)
     assert_true(names_offset("found.route:sub(9, 16)", false));
     assert_true(names_offset("route_number(route, 40, 48)", true));
     assert_true(names_offset("route_flag(route, 4)", false));
-    assert_false(names_offset("route_number(route, FRAME_NOTE_AT_COMMIT_US, FRAME_X8)", false));
-    assert_false(names_offset("route_bytes(found.route, 0, FRAME_NOTE_AT_ATTEMPTS)", false));
+    assert_false(
+        names_offset("route_number(route, FRAME_NOTIFICATION_AT_COMMIT_US, FRAME_X8)", false));
+    assert_false(
+        names_offset("route_bytes(found.route, 0, FRAME_NOTIFICATION_AT_ATTEMPTS)", false));
     cut_comment(line);
     assert_string_equal(line, "local x = '--:due' ");
 }
@@ -157,8 +159,8 @@ test_values_come_from_c(void **state)
 
     (void)state;
     assert_non_null(strstr(store_script_ticket, "'" KEY_TICKET "'"));
-    snprintf(text, sizeof(text), "route_number(found.route, %d, %d)", FRAME_NOTE_AT_ATTEMPTS,
-             FRAME_NOTE_AT_AUDIENCE_LEN);
+    snprintf(text, sizeof(text), "route_number(found.route, %d, %d)",
+             FRAME_NOTIFICATION_AT_ATTEMPTS, FRAME_NOTIFICATION_AT_AUDIENCE_LEN);
     assert_non_null(strstr(store_script_due, text));
     snprintf(text, sizeof(text), "'COUNT', %d)", STORE_ERRORS_ROWS);
     assert_non_null(strstr(store_script_errors, text));

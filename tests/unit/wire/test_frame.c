@@ -53,16 +53,16 @@ good_note(void)
                                "{\"a\":1}";
     struct packet packet = {.len = 0};
 
-    memcpy(packet.bytes + FRAME_NOTE_HEAD_SIZE, tail, sizeof(tail) - 1);
-    put_common(&packet, FRAME_KIND_NOTE, FRAME_NOTE_HEAD_SIZE + sizeof(tail) - 1);
+    memcpy(packet.bytes + FRAME_NOTIFICATION_HEAD_SIZE, tail, sizeof(tail) - 1);
+    put_common(&packet, FRAME_KIND_NOTIFICATION, FRAME_NOTIFICATION_HEAD_SIZE + sizeof(tail) - 1);
     for (int i = 0; i < 16; i++)
-        packet.bytes[FRAME_NOTE_AT_ID + i] = (unsigned char)(i * 17);
-    packet.bytes[FRAME_NOTE_AT_PRIORITY] = FRAME_PRIORITY_LOW;
-    put_u16(packet.bytes + FRAME_NOTE_AT_RETRY_LIMIT, 5);
-    put_u16(packet.bytes + FRAME_NOTE_AT_AUDIENCE_LEN, 4);
-    put_u16(packet.bytes + FRAME_NOTE_AT_TOPIC_LEN, 5);
-    put_u32(packet.bytes + FRAME_NOTE_AT_TARGETS_LEN, 6);
-    put_u32(packet.bytes + FRAME_NOTE_AT_TARGET_COUNT, 2);
+        packet.bytes[FRAME_NOTIFICATION_AT_ID + i] = (unsigned char)(i * 17);
+    packet.bytes[FRAME_NOTIFICATION_AT_PRIORITY] = FRAME_PRIORITY_LOW;
+    put_u16(packet.bytes + FRAME_NOTIFICATION_AT_RETRY_LIMIT, 5);
+    put_u16(packet.bytes + FRAME_NOTIFICATION_AT_AUDIENCE_LEN, 4);
+    put_u16(packet.bytes + FRAME_NOTIFICATION_AT_TOPIC_LEN, 5);
+    put_u32(packet.bytes + FRAME_NOTIFICATION_AT_TARGETS_LEN, 6);
+    put_u32(packet.bytes + FRAME_NOTIFICATION_AT_TARGET_COUNT, 2);
     return packet;
 }
 
@@ -111,13 +111,13 @@ static struct packet
 timed_note(void)
 {
     struct packet packet = good_note();
-    const size_t rest = packet.len - FRAME_NOTE_HEAD_SIZE;
+    const size_t rest = packet.len - FRAME_NOTIFICATION_HEAD_SIZE;
 
-    memmove(packet.bytes + FRAME_NOTE_HEAD_SIZE + FRAME_NOTE_ACK_TIMEOUT_SIZE,
-            packet.bytes + FRAME_NOTE_HEAD_SIZE, rest);
-    packet.len += FRAME_NOTE_ACK_TIMEOUT_SIZE;
+    memmove(packet.bytes + FRAME_NOTIFICATION_HEAD_SIZE + FRAME_NOTIFICATION_ACK_TIMEOUT_SIZE,
+            packet.bytes + FRAME_NOTIFICATION_HEAD_SIZE, rest);
+    packet.len += FRAME_NOTIFICATION_ACK_TIMEOUT_SIZE;
     put_u32(packet.bytes + FRAME_AT_LENGTH, packet.len);
-    put_u32(packet.bytes + FRAME_NOTE_AT_ACK_TIMEOUT, 2592000000u);
+    put_u32(packet.bytes + FRAME_NOTIFICATION_AT_ACK_TIMEOUT, 2592000000u);
     put_u16(packet.bytes + FRAME_AT_FLAGS, FRAME_ACK_REQUIRED | FRAME_ACK_TIMED);
     packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_TIMED;
     return packet;
@@ -159,7 +159,7 @@ test_version_and_flag_must_agree(void **state)
     packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_TIMED;
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
     packet = timed_note();
-    packet.len = FRAME_NOTE_HEAD_SIZE + 3;
+    packet.len = FRAME_NOTIFICATION_HEAD_SIZE + 3;
     put_u32(packet.bytes + FRAME_AT_LENGTH, packet.len);
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
 }
@@ -202,16 +202,16 @@ test_lengths_that_lie_are_refused(void **state)
         {FRAME_AT_LENGTH, 0xff},
         {FRAME_AT_VERSION, 9},
         {FRAME_AT_KIND, 'X'},
-        {FRAME_NOTE_AT_AUDIENCE_LEN, 0xff},
-        {FRAME_NOTE_AT_AUDIENCE_LEN + 1, 0},
-        {FRAME_NOTE_AT_TOPIC_LEN, 0xff},
-        {FRAME_NOTE_AT_TARGETS_LEN, 0xff},
-        {FRAME_NOTE_AT_TARGETS_LEN + 3, 5},
-        {FRAME_NOTE_AT_TARGET_COUNT + 3, 1},
-        {FRAME_NOTE_AT_PRIORITY, 3},
-        {FRAME_NOTE_AT_TYPE, 3},
-        {FRAME_NOTE_AT_OPERATION, 5},
-        {FRAME_NOTE_AT_BACKOFF, 3},
+        {FRAME_NOTIFICATION_AT_AUDIENCE_LEN, 0xff},
+        {FRAME_NOTIFICATION_AT_AUDIENCE_LEN + 1, 0},
+        {FRAME_NOTIFICATION_AT_TOPIC_LEN, 0xff},
+        {FRAME_NOTIFICATION_AT_TARGETS_LEN, 0xff},
+        {FRAME_NOTIFICATION_AT_TARGETS_LEN + 3, 5},
+        {FRAME_NOTIFICATION_AT_TARGET_COUNT + 3, 1},
+        {FRAME_NOTIFICATION_AT_PRIORITY, 3},
+        {FRAME_NOTIFICATION_AT_TYPE, 3},
+        {FRAME_NOTIFICATION_AT_OPERATION, 5},
+        {FRAME_NOTIFICATION_AT_BACKOFF, 3},
     };
 
     (void)state;

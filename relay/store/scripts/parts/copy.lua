@@ -39,19 +39,19 @@ local function oldest_retried(most)
 end
 
 local function attempts_of(found)
-    return route_number(found.route, FRAME_NOTE_AT_ATTEMPTS, FRAME_NOTE_AT_AUDIENCE_LEN)
+    return route_number(found.route, FRAME_NOTIFICATION_AT_ATTEMPTS, FRAME_NOTIFICATION_AT_AUDIENCE_LEN)
 end
-local function limit_of(found) return route_number(found.route, FRAME_NOTE_AT_RETRY_LIMIT, FRAME_NOTE_AT_ATTEMPTS) end
+local function limit_of(found) return route_number(found.route, FRAME_NOTIFICATION_AT_RETRY_LIMIT, FRAME_NOTIFICATION_AT_ATTEMPTS) end
 
 -- The time of its own for an acknowledgement, or the one that is set.
 local function ack_timeout_of(found, set)
     if not route_flag(found.route, FRAME_ACK_TIMED) then return set end
-    return route_number(found.route, FRAME_NOTE_AT_ACK_TIMEOUT,
-        FRAME_NOTE_AT_ACK_TIMEOUT + FRAME_NOTE_ACK_TIMEOUT_SIZE)
+    return route_number(found.route, FRAME_NOTIFICATION_AT_ACK_TIMEOUT,
+        FRAME_NOTIFICATION_AT_ACK_TIMEOUT + FRAME_NOTIFICATION_ACK_TIMEOUT_SIZE)
 end
 local LETTERS = STORE_BACKOFF_LETTERS
 local function backoff_of(found)
-    local kind = route_number(found.route, FRAME_NOTE_AT_BACKOFF, FRAME_NOTE_AT_RETRY_LIMIT)
+    local kind = route_number(found.route, FRAME_NOTIFICATION_AT_BACKOFF, FRAME_NOTIFICATION_AT_RETRY_LIMIT)
     if kind >= #LETTERS then kind = 0 end
     return LETTERS:sub(kind + 1, kind + 1)
 end
@@ -80,9 +80,9 @@ end
 -- Puts a copy at the stream's end in the place of the pending entry, for these users alone.
 local function replace_entry(found, attempts, users)
     local id = found.id
-    local route = route_bytes(found.route, 0, FRAME_NOTE_AT_ATTEMPTS) ..
+    local route = route_bytes(found.route, 0, FRAME_NOTIFICATION_AT_ATTEMPTS) ..
         string.char(math.floor(attempts / 256), attempts % 256) ..
-        route_bytes(found.route, FRAME_NOTE_AT_AUDIENCE_LEN, #found.route)
+        route_bytes(found.route, FRAME_NOTIFICATION_AT_AUDIENCE_LEN, #found.route)
     -- The tail is the decoder's own: no payload can look like it at the line's end.
     local head, tail = found.data:match('^(.*"attempts":)%d+(,"limit":%d+,"backoff":"%u+"}}})$')
     local data = head and head .. attempts .. tail or found.data

@@ -11,15 +11,15 @@ end
 -- One of the eight lower flags.
 local function route_flag(route, flag) return math.floor(route:byte(FRAME_AT_COMMIT_LSN) / flag) % 2 == 1 end
 
-local NO_TIME = string.rep('\0', FRAME_NOTE_AT_EXPIRES_US - FRAME_NOTE_AT_COMMIT_US)
+local NO_TIME = string.rep('\0', FRAME_NOTIFICATION_AT_EXPIRES_US - FRAME_NOTIFICATION_AT_COMMIT_US)
 local NO_LSN = string.rep('\0', FRAME_AT_ORDINAL - FRAME_AT_COMMIT_LSN)
 
 local function comes_from_commit(route) return route_bytes(route, FRAME_AT_COMMIT_LSN, FRAME_AT_ORDINAL) ~= NO_LSN end
 local function commit_ms(route)
-    return math.floor(route_number(route, FRAME_NOTE_AT_COMMIT_US, FRAME_NOTE_AT_EXPIRES_US) / 1000)
+    return math.floor(route_number(route, FRAME_NOTIFICATION_AT_COMMIT_US, FRAME_NOTIFICATION_AT_EXPIRES_US) / 1000)
 end
 -- 0: it never expires.
 local function expires_ms(route)
-    if route_bytes(route, FRAME_NOTE_AT_EXPIRES_US, FRAME_NOTE_AT_PRIORITY) == NO_TIME then return 0 end
-    return math.floor(route_number(route, FRAME_NOTE_AT_EXPIRES_US, FRAME_NOTE_AT_PRIORITY) / 1000)
+    if route_bytes(route, FRAME_NOTIFICATION_AT_EXPIRES_US, FRAME_NOTIFICATION_AT_PRIORITY) == NO_TIME then return 0 end
+    return math.floor(route_number(route, FRAME_NOTIFICATION_AT_EXPIRES_US, FRAME_NOTIFICATION_AT_PRIORITY) / 1000)
 end
