@@ -16,24 +16,24 @@
 struct decoder {
     struct options options;
     struct encode_settings settings;
-    MemoryContext context;        /* lives as long as the decoder */
-    MemoryContextCallback forget; /* when `context` is deleted */
-    MemoryContext change_context; /* reset for each change */
-    MemoryContext rules_context;  /* of `rules` */
-    MemoryContext spare_context;  /* for reading the next */
+    MemoryContext context;           /* lives as long as the decoder */
+    MemoryContextCallback on_delete; /* when `context` is deleted */
+    MemoryContext change_context;    /* reset for each change */
+    MemoryContext rules_context;     /* of `rules` */
+    MemoryContext spare_context;     /* for reading the next */
     HTAB *relations;
     struct relation_entry *last_entry; /* the last one looked up; NULL: none */
     struct rule_set *rules;
-    struct bounds *bounds;       /* of conditions */
+    struct sandbox *sandbox;     /* of conditions */
     struct snapshot_stamp stamp; /* of the snapshot in which `rules` was read */
     uint64 system_identifier;
-    int guc_level;    /* 0: settings are set for the session */
-    HTAB *complaints; /* counters of warning_throttle.c */
+    int guc_level;  /* 0: settings are set for the session */
+    HTAB *warnings; /* counters of warning_throttle.c */
     struct {
         uint64 seed;
         const char *what; /* NULL: none yet */
-        struct complaint *complaint;
-    } last_complaint;
+        struct throttled_warning *throttled_warning;
+    } last_warning;
     struct spooler *spooler;
     struct spool *spool; /* of the streamed transaction; NULL: decoding at the commit */
 
@@ -48,9 +48,9 @@ struct decoder {
     char commit_text[40];
     int commit_text_len;
     bool wrote;
-    bool packet_open;
+    bool write_open;
     XLogPageReadCB read_page; /* the server's page reader */
-    bool holds;               /* frames are held past the ends of transactions */
+    bool holds_frames;        /* frames are held past the ends of transactions */
     TimeLineID timeline;      /* of the server, at the start of the stream */
 };
 

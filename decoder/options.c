@@ -20,7 +20,7 @@ struct option_kind {
 };
 
 static _Noreturn void
-option_refuse(const char *name, const char *value, const char *valid)
+option_reject(const char *name, const char *value, const char *valid)
 {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("invalid value \"%s\" for option \"%s\"", value, name),
@@ -35,7 +35,7 @@ read_mode(struct options *options, const char *value)
     else if (strcmp(value, "text") == 0)
         options->framed = false;
     else
-        option_refuse("mode", value, "text, framed");
+        option_reject("mode", value, "text, framed");
 }
 
 static void
@@ -46,28 +46,28 @@ read_numeric(struct options *options, const char *value)
     else if (strcmp(value, "string") == 0)
         options->numeric_as_number = false;
     else
-        option_refuse("numeric", value, "string, number");
+        option_reject("numeric", value, "string, number");
 }
 
 static void
 read_pretty(struct options *options, const char *value)
 {
     if (!parse_bool(value, &options->pretty))
-        option_refuse("pretty", value, "true, false");
+        option_reject("pretty", value, "true, false");
 }
 
 static void
 read_streaming(struct options *options, const char *value)
 {
     if (!parse_bool(value, &options->streaming))
-        option_refuse("streaming", value, "true, false");
+        option_reject("streaming", value, "true, false");
 }
 
 static void
 read_topic_prefix(struct options *options, const char *value)
 {
     if (strlen(value) > 255)
-        option_refuse("topic_prefix", value,
+        option_reject("topic_prefix", value,
                       "a text of at most 255 bytes, or nothing for no prefix");
     options->topic_prefix = pstrdup(value);
 }
@@ -79,7 +79,7 @@ read_max_value_bytes(struct options *options, const char *value)
 
     if (!parse_int(value, &bytes, GUC_UNIT_BYTE, NULL) || bytes < 1 ||
         bytes > MAX_VALUE_BYTES_CEILING)
-        option_refuse("max_value_bytes", value, "1 to 16777216, with or without B, kB or MB");
+        option_reject("max_value_bytes", value, "1 to 16777216, with or without B, kB or MB");
     options->max_value_bytes = bytes;
 }
 
@@ -89,7 +89,7 @@ read_condition_timeout(struct options *options, const char *value)
     int ms;
 
     if (!parse_int(value, &ms, GUC_UNIT_MS, NULL) || ms < 1 || ms > CONDITION_TIMEOUT_CEILING)
-        option_refuse("condition_timeout", value, "1 to 60000 ms, with or without ms, s or min");
+        option_reject("condition_timeout", value, "1 to 60000 ms, with or without ms, s or min");
     options->condition_timeout_ms = ms;
 }
 
@@ -132,7 +132,7 @@ read_patterns(const char *name, const char *value)
         if (strcmp(piece, "*") == 0 && pattern->table == NULL)
             pattern->table = pstrdup("*");
         if (pattern->table == NULL || *pattern->schema == '\0' || *pattern->table == '\0')
-            option_refuse(name, value, valid);
+            option_reject(name, value, valid);
         patterns = lappend(patterns, pattern);
         piece = next;
     }
@@ -165,7 +165,7 @@ static const struct option_kind kinds[] = {
 };
 
 static _Noreturn void
-refuse_unknown(const char *name)
+reject_unknown(const char *name)
 {
     StringInfoData known;
 
@@ -190,7 +190,7 @@ read_one(struct options *options, DefElem *given)
         kinds[i].read(options, value == NULL ? "true" : value);
         return;
     }
-    refuse_unknown(given->defname);
+    reject_unknown(given->defname);
 }
 
 void

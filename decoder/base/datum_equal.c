@@ -22,7 +22,7 @@ follow(Datum value)
 }
 
 static bool
-same_beginning(struct varlena *a, struct varlena *b, int32 len)
+equal_prefix(struct varlena *a, struct varlena *b, int32 len)
 {
     struct varlena *left = detoast_attr_slice(a, 0, len);
     struct varlena *right = detoast_attr_slice(b, 0, len);
@@ -35,7 +35,7 @@ same_beginning(struct varlena *a, struct varlena *b, int32 len)
 }
 
 bool
-same_packed(Datum a, Datum b)
+datum_equal_packed(Datum a, Datum b)
 {
     int64 len = toast_raw_datum_size(a) - VARHDRSZ;
     struct varlena *left = follow(a);
@@ -49,7 +49,7 @@ same_packed(Datum a, Datum b)
     if (VARSIZE_ANY(left) == VARSIZE_ANY(right) && memcmp(left, right, VARSIZE_ANY(left)) == 0)
         return true;
     for (int64 look = FIRST_LOOK_BYTES; look < len; look *= 16)
-        if (!same_beginning(left, right, look))
+        if (!equal_prefix(left, right, look))
             return false;
-    return same_beginning(left, right, len);
+    return equal_prefix(left, right, len);
 }

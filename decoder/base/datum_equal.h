@@ -8,6 +8,6 @@
  * True when two varlena values have the same bytes. One of them is compressed, or is an indirect
  * pointer from the reorder buffer; neither is an on-disk TOAST pointer.
  */
-extern bool same_packed(Datum a, Datum b);
+extern bool datum_equal_packed(Datum a, Datum b);
 
 #endif

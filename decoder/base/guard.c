@@ -6,7 +6,7 @@
 #include "utils/resowner.h"
 
 static bool
-may_swallow(const ErrorData *error)
+is_recoverable(const ErrorData *error)
 {
     int category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
 
@@ -43,7 +43,7 @@ guard_run(void (*work)(void *arg), void *arg, char **ret_reason)
         CurrentResourceOwner = owner;
         /* The end of a subtransaction ends the watch over the transaction that is decoded. */
         CheckXidAlive = watched;
-        if (!may_swallow(error))
+        if (!is_recoverable(error))
             ReThrowError(error);
         *ret_reason = pstrdup(error->message);
         FreeErrorData(error);
@@ -71,7 +71,7 @@ guard_try(void (*work)(void *arg), void *arg, char **ret_reason)
 
         MemoryContextSwitchTo(context);
         error = CopyErrorData();
-        if (!may_swallow(error))
+        if (!is_recoverable(error))
             PG_RE_THROW();
         FlushErrorState();
         *ret_reason = error->message;

@@ -130,7 +130,7 @@ message_build(StringInfo out, const struct message *message, TransactionId xid,
 
 /* In constant time: how long it takes must not tell how much of a guess was right. */
 static bool
-same_mac(const uint8 *a, const uint8 *b)
+mac_equal(const uint8 *a, const uint8 *b)
 {
     uint8 difference = 0;
 
@@ -202,7 +202,7 @@ message_parse(struct message *ret_message, const char *bytes, Size size, Transac
     if (size < MESSAGE_HEAD_SIZE)
         return false;
     sign(mac, xid, bytes + MESSAGE_SIGNED_AT, size - MESSAGE_SIGNED_AT, secret);
-    if (!same_mac(mac, (const uint8 *)bytes + MESSAGE_MAC_AT))
+    if (!mac_equal(mac, (const uint8 *)bytes + MESSAGE_MAC_AT))
         return false;
     message_read(ret_message, bytes, size);
     return (uint8)bytes[0] == version_of(ret_message->flags);

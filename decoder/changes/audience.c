@@ -135,7 +135,7 @@ targets_of_value(struct encoder *encoder, Datum value)
     return list;
 }
 
-struct reading {
+struct read_args {
     struct encoder *encoder;
     Datum value;
     struct target_list *list;
@@ -144,26 +144,26 @@ struct reading {
 static void
 read_guarded(void *arg)
 {
-    struct reading *reading = arg;
+    struct read_args *read_args = arg;
 
-    reading->list = targets_of_value(reading->encoder, reading->value);
+    read_args->list = targets_of_value(read_args->encoder, read_args->value);
 }
 
 static struct target_list *
 targets_of_column(const struct bound_column *column, const struct image *image)
 {
-    struct reading reading = {column->encoder, image->values[column->index], NULL};
+    struct read_args read_args = {column->encoder, image->values[column->index], NULL};
     char *fault;
 
     if (image->nulls[column->index])
         return list_new(0);
     if (column->encoder->risk == RISK_NONE)
-        return targets_of_value(reading.encoder, reading.value);
-    if (!encode_try(column->encoder, read_guarded, &reading, &fault)) {
-        reading.list = list_new(0);
-        reading.list->fault = fault;
+        return targets_of_value(read_args.encoder, read_args.value);
+    if (!encode_try(column->encoder, read_guarded, &read_args, &fault)) {
+        read_args.list = list_new(0);
+        read_args.list->fault = fault;
     }
-    return reading.list;
+    return read_args.list;
 }
 
 static struct target_list *
@@ -236,7 +236,7 @@ combine(struct target_list *const *parts, int count)
 }
 
 bool
-audience_is_lacking(const struct plan *plan, const struct image *image)
+audience_lacks_column(const struct plan *plan, const struct image *image)
 {
     for (int i = 0; i < plan->part_count; i++) {
         const struct bound_column *column = &plan->parts[i].column;

@@ -5,9 +5,9 @@
 #include "plan/plan.h"
 
 /* True when the WAL does not contain a target column. */
-extern bool audience_is_lacking(const struct plan *plan, const struct image *image);
+extern bool audience_lacks_column(const struct plan *plan, const struct image *image);
 
-/* The targets in the image's columns. The image contains them: see audience_is_lacking. */
+/* The targets in the image's columns. The image contains them: see audience_lacks_column. */
 extern struct target_list *audience_targets(const struct plan *plan, const struct image *image);
 
 /* The targets of `a` that are, or are not, in `b`; in the order of `a`. */

@@ -15,7 +15,7 @@
 #include "output/warning_throttle.h"
 #include "rules/inheritance.h"
 
-static const struct target_list nobody = {0};
+static const struct target_list no_targets = {0};
 
 /* A row change as its rules see it. */
 struct row_change {
@@ -28,34 +28,35 @@ struct row_change {
 };
 
 static bool
-wants(const struct plan *plan, enum frame_operation operation)
+includes_operation(const struct plan *plan, enum frame_operation operation)
 {
     return (plan->rule->operations & RULE_OPERATION(operation)) != 0;
 }
 
 static void
-complain(const struct row_change *change, const struct plan *plan, const char *what)
+warn(const struct row_change *change, const struct plan *plan, const char *what)
 {
-    complaint_count(change->decoder, plan->seed, plan->label, what);
+    warning_count(change->decoder, plan->seed, plan->label, what);
 }
 
 static void
-send_note(const struct row_change *change, const struct plan *plan, enum frame_operation operation,
-          uint32 part, const struct target_list *targets)
+send_notification(const struct row_change *change, const struct plan *plan,
+                  enum frame_operation operation, uint32 part, const struct target_list *targets)
 {
-    struct note note = {.plan = plan, .operation = operation, .part = part, .targets = targets};
+    struct notification notification = {
+        .plan = plan, .operation = operation, .part = part, .targets = targets};
 
-    if (!wants(plan, operation) || (targets->count == 0 && !plan->rule->to_all))
+    if (!includes_operation(plan, operation) || (targets->count == 0 && !plan->rule->to_all))
         return;
     if (plan->emitter_state != TARGET_NONE)
-        note.emitter =
+        notification.emitter =
             emitter_of_row(change->decoder, plan,
                            change->operation == FRAME_OPERATION_DELETE ? change->old : change->new);
     if (operation != FRAME_OPERATION_CREATE && change->old->present)
-        note.before = change->old;
+        notification.before = change->old;
     if (operation != FRAME_OPERATION_DELETE)
-        note.after = change->new;
-    note_write(change->ctx, &note);
+        notification.after = change->new;
+    notification_write(change->ctx, &notification);
 }
 
 /* False when the image does not hold the target column: delivery is denied, not guessed. */
@@ -65,21 +66,21 @@ read_targets(const struct row_change *change, const struct plan *plan, const str
 {
     struct target_list *targets;
 
-    if (audience_is_lacking(plan, image)) {
-        complain(change, plan, "denied: the WAL does not hold the target column");
+    if (audience_lacks_column(plan, image)) {
+        warn(change, plan, "denied: the WAL does not hold the target column");
         return false;
     }
     targets = audience_targets(plan, image);
     if (targets->fault != NULL) {
-        complaint_count_because(change->decoder, plan->seed, plan->label,
-                                "denied: the target column's type could not print a value",
-                                targets->fault);
+        warning_count_reason(change->decoder, plan->seed, plan->label,
+                             "denied: the target column's type could not print a value",
+                             targets->fault);
         return false;
     }
     if (targets->too_many) {
-        complain(change, plan,
-                 "denied: more than 100000 targets (10000 of a composite audience), or one over "
-                 "255 bytes");
+        warn(change, plan,
+             "denied: more than 100000 targets (10000 of a composite audience), or one over "
+             "255 bytes");
         return false;
     }
     *ret_targets = targets;
@@ -87,13 +88,13 @@ read_targets(const struct row_change *change, const struct plan *plan, const str
 }
 
 static bool
-old_holds_target(const struct row_change *change, const struct plan *plan)
+old_has_target(const struct row_change *change, const struct plan *plan)
 {
-    bool holds = change->old->present;
+    bool has_target = change->old->present;
 
-    for (int i = 0; i < plan->part_count && holds && !change->whole; i++)
-        holds = plan->parts[i].column.index < 0 || plan->parts[i].column.is_key;
-    return holds;
+    for (int i = 0; i < plan->part_count && has_target && !change->whole; i++)
+        has_target = plan->parts[i].column.index < 0 || plan->parts[i].column.is_key;
+    return has_target;
 }
 
 static inline bool
@@ -105,14 +106,14 @@ is_packed(Datum value)
 
 /* Neither value stands outside of the row. */
 static bool
-is_same(const struct image *old, const struct image *new, int at, bool typbyval, int16 typlen)
+values_equal(const struct image *old, const struct image *new, int at, bool typbyval, int16 typlen)
 {
     if (old->nulls[at] || new->nulls[at])
         return old->nulls[at] == new->nulls[at];
     if (old->values[at] == new->values[at])
         return true;
     if (typlen == -1 && (is_packed(old->values[at]) || is_packed(new->values[at])))
-        return same_packed(old->values[at], new->values[at]);
+        return datum_equal_packed(old->values[at], new->values[at]);
     return !typbyval && datum_image_eq(old->values[at], new->values[at], false, typlen);
 }
 
@@ -130,8 +131,8 @@ compare_images(const struct row_change *change, const struct plan *plan)
         column->state = 0;
         if (image_lacks(change->new, column->index, column->typlen))
             continue;
-        same = known &&
-               is_same(change->old, change->new, column->index, column->typbyval, column->typlen);
+        same = known && values_equal(change->old, change->new, column->index, column->typbyval,
+                                     column->typlen);
         if (known && !same)
             column->state = COLUMN_CHANGED;
         touched |= !same;
@@ -140,13 +141,13 @@ compare_images(const struct row_change *change, const struct plan *plan)
 }
 
 static bool
-has_same_targets(const struct row_change *change, const struct plan *plan)
+targets_equal(const struct row_change *change, const struct plan *plan)
 {
     for (int i = 0; i < plan->part_count; i++) {
         const struct bound_column *column = &plan->parts[i].column;
 
-        if (column->index >= 0 && !is_same(change->old, change->new, column->index,
-                                           column->encoder->typbyval, column->encoder->typlen))
+        if (column->index >= 0 && !values_equal(change->old, change->new, column->index,
+                                                column->encoder->typbyval, column->encoder->typlen))
             return false;
     }
     return true;
@@ -154,61 +155,64 @@ has_same_targets(const struct row_change *change, const struct plan *plan)
 
 /* An update of a rule that reads its targets from columns. */
 static void
-judge_moving_update(const struct row_change *change, const struct plan *plan, bool touched)
+update_column_targets(const struct row_change *change, const struct plan *plan, bool touched)
 {
     struct target_list *gained;
     struct target_list *lost;
 
     if (!read_targets(change, plan, change->new, &gained))
         return;
-    if (!old_holds_target(change, plan)) {
-        complain(change, plan,
-                 "old targets unknown: the WAL holds only the new ones "
-                 "(REPLICA IDENTITY FULL tells both)");
+    if (!old_has_target(change, plan)) {
+        warn(change, plan,
+             "old targets unknown: the WAL holds only the new ones "
+             "(REPLICA IDENTITY FULL tells both)");
         if (touched)
-            send_note(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, gained);
+            send_notification(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, gained);
         return;
     }
-    if (has_same_targets(change, plan)) {
+    if (targets_equal(change, plan)) {
         if (touched)
-            send_note(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, gained);
+            send_notification(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, gained);
         return;
     }
     if (!read_targets(change, plan, change->old, &lost))
         return;
     if (touched)
-        send_note(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, audience_common(gained, lost));
-    send_note(change, plan, FRAME_OPERATION_DELETE, PART_LOSERS, audience_minus(lost, gained));
-    send_note(change, plan, FRAME_OPERATION_CREATE, PART_GAINERS, audience_minus(gained, lost));
+        send_notification(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN,
+                          audience_common(gained, lost));
+    send_notification(change, plan, FRAME_OPERATION_DELETE, PART_LOSERS,
+                      audience_minus(lost, gained));
+    send_notification(change, plan, FRAME_OPERATION_CREATE, PART_GAINERS,
+                      audience_minus(gained, lost));
 }
 
 static void
-judge_update(const struct row_change *change, const struct plan *plan)
+apply_to_update(const struct row_change *change, const struct plan *plan)
 {
     bool touched = compare_images(change, plan) || plan->rule->column_count < 0;
 
     if (plan->target_state == TARGET_COLUMNS)
-        judge_moving_update(change, plan, touched);
+        update_column_targets(change, plan, touched);
     else if (touched)
-        send_note(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, &plan->rule->literal);
+        send_notification(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, &plan->rule->literal);
 }
 
 /* A create or a delete: of a row, or in the eyes of a rule whose condition began or ended. */
 static void
-judge_one_image(const struct row_change *change, const struct plan *plan,
-                enum frame_operation operation, uint32 part)
+apply_to_image(const struct row_change *change, const struct plan *plan,
+               enum frame_operation operation, uint32 part)
 {
     bool leaves = operation == FRAME_OPERATION_DELETE;
     struct target_list *targets;
 
-    if (!wants(plan, operation))
+    if (!includes_operation(plan, operation))
         return;
     if (plan->target_state == TARGET_NONE)
-        send_note(change, plan, operation, part, &plan->rule->literal);
-    else if (leaves && !old_holds_target(change, plan))
-        complain(change, plan, "denied: the WAL does not hold the target column");
+        send_notification(change, plan, operation, part, &plan->rule->literal);
+    else if (leaves && !old_has_target(change, plan))
+        warn(change, plan, "denied: the WAL does not hold the target column");
     else if (read_targets(change, plan, leaves ? change->old : change->new, &targets))
-        send_note(change, plan, operation, part, targets);
+        send_notification(change, plan, operation, part, targets);
 }
 
 /* False, and said, when the condition cannot tell of the image. */
@@ -216,66 +220,66 @@ static bool
 is_met(const struct row_change *change, const struct plan *plan, const struct image *image,
        bool *ret_met)
 {
-    enum condition_answer answer = condition_judge(plan->condition, image);
+    enum condition_result answer = condition_evaluate(plan->condition, image);
 
     if (answer == CONDITION_FAILED)
-        complaint_count_because(change->decoder, plan->seed, plan->label,
-                                "denied: only_when cannot be evaluated",
-                                condition_fault(plan->condition));
+        warning_count_reason(change->decoder, plan->seed, plan->label,
+                             "denied: only_when cannot be evaluated",
+                             condition_error(plan->condition));
     else if (answer == CONDITION_UNKNOWN)
-        complain(change, plan, "denied: the WAL does not hold a column of only_when");
+        warn(change, plan, "denied: the WAL does not hold a column of only_when");
     else
         *ret_met = answer == CONDITION_TRUE;
     return answer == CONDITION_TRUE || answer == CONDITION_FALSE;
 }
 
 static void
-judge_conditional_update(const struct row_change *change, const struct plan *plan)
+apply_to_conditional_update(const struct row_change *change, const struct plan *plan)
 {
     bool before;
     bool after;
 
     if (!is_met(change, plan, change->new, &after))
         return;
-    if (condition_judge(plan->condition, change->old) == CONDITION_UNKNOWN) {
-        complain(change, plan,
-                 "old row unknown: only_when judges the new one alone "
-                 "(REPLICA IDENTITY FULL tells both)");
+    if (condition_evaluate(plan->condition, change->old) == CONDITION_UNKNOWN) {
+        warn(change, plan,
+             "old row unknown: only_when judges the new one alone "
+             "(REPLICA IDENTITY FULL tells both)");
         before = after;
     } else if (!is_met(change, plan, change->old, &before)) {
         return;
     }
     if (before && after)
-        judge_update(change, plan);
+        apply_to_update(change, plan);
     else if (after)
-        judge_one_image(change, plan, FRAME_OPERATION_CREATE, PART_GAINERS);
+        apply_to_image(change, plan, FRAME_OPERATION_CREATE, PART_GAINERS);
     else if (before)
-        judge_one_image(change, plan, FRAME_OPERATION_DELETE, PART_LOSERS);
+        apply_to_image(change, plan, FRAME_OPERATION_DELETE, PART_LOSERS);
 }
 
 static void
-judge(const struct row_change *change, const struct plan *plan)
+apply_rule(const struct row_change *change, const struct plan *plan)
 {
     bool conditional = plan->rule->only_when != NULL;
     bool met = true;
 
     if (plan->target_state == TARGET_DROPPED) {
-        complain(change, plan, "denied: the target column was dropped");
+        warn(change, plan, "denied: the target column was dropped");
     } else if (plan->target_state == TARGET_JSON) {
-        complain(change, plan, "denied: the target column's type became json or jsonb");
+        warn(change, plan, "denied: the target column's type became json or jsonb");
     } else if (plan->emitter_state == TARGET_DROPPED) {
-        complain(change, plan, "denied: the emitter's column was dropped");
+        warn(change, plan, "denied: the emitter's column was dropped");
     } else if (change->operation == FRAME_OPERATION_UPDATE) {
         if (conditional)
-            judge_conditional_update(change, plan);
+            apply_to_conditional_update(change, plan);
         else
-            judge_update(change, plan);
-    } else if (wants(plan, change->operation)) {
+            apply_to_update(change, plan);
+    } else if (includes_operation(plan, change->operation)) {
         const struct image *image =
             change->operation == FRAME_OPERATION_DELETE ? change->old : change->new;
 
         if (!conditional || (is_met(change, plan, image, &met) && met))
-            judge_one_image(change, plan, change->operation, PART_MAIN);
+            apply_to_image(change, plan, change->operation, PART_MAIN);
     }
 }
 
@@ -354,7 +358,7 @@ change_row(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation r
     }
     load_images(&row, entry, relation, compat_old_tuple(change), compat_new_tuple(change));
     for (int i = 0; i < entry->plan_count; i++)
-        judge(&row, &entry->plans[i]);
+        apply_rule(&row, &entry->plans[i]);
 }
 
 /*
@@ -387,27 +391,27 @@ change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry,
 
     for (int i = 0; i < entry->plan_count; i++) {
         struct plan *plan = &entry->plans[i];
-        struct note note = {.plan = plan,
-                            .operation = FRAME_OPERATION_TRUNCATE,
-                            .part = PART_MAIN,
-                            .targets = plan->rule->to_all ? &nobody : &plan->rule->literal};
+        struct notification notification = {.plan = plan,
+                                            .operation = FRAME_OPERATION_TRUNCATE,
+                                            .part = PART_MAIN,
+                                            .targets = plan->rule->to_all ? &no_targets
+                                                                          : &plan->rule->literal};
 
-        if (!wants(plan, FRAME_OPERATION_TRUNCATE) ||
+        if (!includes_operation(plan, FRAME_OPERATION_TRUNCATE) ||
             is_below_truncated(plan, entry->relid, change))
             continue;
         if (plan->emitter_state != TARGET_NONE)
-            note.emitter = emitter_of_row(decoder, plan, NULL);
+            notification.emitter = emitter_of_row(decoder, plan, NULL);
         if (plan->target_state != TARGET_NONE)
-            complaint_count(decoder, plan->seed, plan->label,
-                            "denied: a truncate tells no targets");
+            warning_count(decoder, plan->seed, plan->label, "denied: a truncate tells no targets");
         else if (plan->emitter_state == TARGET_DROPPED)
-            complaint_count(decoder, plan->seed, plan->label,
-                            "denied: the emitter's column was dropped");
+            warning_count(decoder, plan->seed, plan->label,
+                          "denied: the emitter's column was dropped");
         else if (plan->rule->relid != entry->relid)
             /* Told as the rule's table, it would empty lists of rows that are still there. */
-            complaint_count(decoder, plan->seed, plan->label,
-                            "denied: only a partition or child table was truncated");
-        else if (plan->rule->to_all || note.targets->count > 0)
-            note_write(ctx, &note);
+            warning_count(decoder, plan->seed, plan->label,
+                          "denied: only a partition or child table was truncated");
+        else if (plan->rule->to_all || notification.targets->count > 0)
+            notification_write(ctx, &notification);
     }
 }

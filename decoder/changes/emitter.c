@@ -6,7 +6,7 @@
 
 #define EMITTER_BYTES_MAX 255
 
-struct reading {
+struct read_args {
     const struct bound_column *column;
     Datum value;
     char *text;
@@ -16,13 +16,13 @@ struct reading {
 static void
 read_guarded(void *arg)
 {
-    struct reading *reading = arg;
+    struct read_args *read_args = arg;
 
-    reading->text = encode_plain(reading->column->encoder, reading->value, &reading->len);
+    read_args->text = encode_plain(read_args->column->encoder, read_args->value, &read_args->len);
 }
 
 static bool
-holds_column(const struct image *image, const struct bound_column *column)
+image_has_column(const struct image *image, const struct bound_column *column)
 {
     return (image->whole || column->is_key) &&
            !image_lacks(image, column->index, column->encoder->typlen);
@@ -31,43 +31,43 @@ holds_column(const struct image *image, const struct bound_column *column)
 /* False, and counted, where it cannot be shown: that must cost nobody the notification. */
 static bool
 read_text(struct decoder *decoder, const struct plan *plan, const struct image *image,
-          struct reading *reading)
+          struct read_args *read_args)
 {
     char *fault;
 
-    if (!holds_column(image, reading->column)) {
-        complaint_count(decoder, plan->seed, plan->label,
-                        "sent as \"clairon\": the WAL does not hold the emitter's column");
+    if (!image_has_column(image, read_args->column)) {
+        warning_count(decoder, plan->seed, plan->label,
+                      "sent as \"clairon\": the WAL does not hold the emitter's column");
         return false;
     }
-    if (image->nulls[reading->column->index])
+    if (image->nulls[read_args->column->index])
         return false;
-    reading->value = image->values[reading->column->index];
-    if (encode_raw_size(reading->column->encoder, reading->value) > TARGETS_RAW_BYTES_MAX) {
-        reading->len = EMITTER_BYTES_MAX + 1; /* not unpacked only to be refused */
-    } else if (!encode_try(reading->column->encoder, read_guarded, reading, &fault)) {
-        complaint_count_because(decoder, plan->seed, plan->label,
-                                "sent as \"clairon\": the type of the emitter's column could not "
-                                "print a value",
-                                fault);
+    read_args->value = image->values[read_args->column->index];
+    if (encode_raw_size(read_args->column->encoder, read_args->value) > TARGETS_RAW_BYTES_MAX) {
+        read_args->len = EMITTER_BYTES_MAX + 1; /* not unpacked only to be refused */
+    } else if (!encode_try(read_args->column->encoder, read_guarded, read_args, &fault)) {
+        warning_count_reason(decoder, plan->seed, plan->label,
+                             "sent as \"clairon\": the type of the emitter's column could not "
+                             "print a value",
+                             fault);
         return false;
     }
-    if (reading->len > EMITTER_BYTES_MAX)
-        complaint_count(decoder, plan->seed, plan->label,
-                        "sent as \"clairon\": an emitter over 255 bytes");
-    return reading->len > 0 && reading->len <= EMITTER_BYTES_MAX;
+    if (read_args->len > EMITTER_BYTES_MAX)
+        warning_count(decoder, plan->seed, plan->label,
+                      "sent as \"clairon\": an emitter over 255 bytes");
+    return read_args->len > 0 && read_args->len <= EMITTER_BYTES_MAX;
 }
 
 struct fragment
 emitter_of_row(struct decoder *decoder, const struct plan *plan, const struct image *image)
 {
-    struct reading reading = {.column = &plan->emitter};
+    struct read_args read_args = {.column = &plan->emitter};
     StringInfoData json;
 
     initStringInfo(&json);
     if (plan->emitter_state == TARGET_COLUMNS && image != NULL && image->present &&
-        read_text(decoder, plan, image, &reading))
-        encode_utf8_text(&decoder->settings, &json, reading.text, reading.len);
+        read_text(decoder, plan, image, &read_args))
+        encode_utf8_text(&decoder->settings, &json, read_args.text, read_args.len);
     else
         encode_literal(&json, "\"clairon\"");
     return (struct fragment){json.data, json.len};

@@ -29,8 +29,8 @@ member_write(LogicalDecodingContext *ctx, char change, char *const texts[MEMBER_
         spool_member(decoder, change, texts);
         return;
     }
-    packet_put_member(decoder, packet_open(ctx), change, change == '+', texts);
-    packet_close(ctx);
+    frames_put_member(decoder, frames_open(ctx), change, change == '+', texts);
+    frames_close(ctx);
 }
 
 /* False when it is too long, as what stands outside of its row is. */
@@ -62,14 +62,14 @@ put_member(LogicalDecodingContext *ctx, struct relation_entry *entry, TupleDesc 
         int at = entry->members[field].index;
 
         if (at < 0) {
-            complaint_count(decoder, 0, "member",
-                            "left out: clairon.member is not as the extension made it");
+            warning_count(decoder, 0, "member",
+                          "left out: clairon.member is not as the extension made it");
             return;
         }
         if (image->nulls[at])
             return;
         if (!read_text(entry->members[field].encoder, image, at, &texts[field])) {
-            complaint_count(decoder, 0, "member", "left out: a text over 255 bytes of UTF-8");
+            warning_count(decoder, 0, "member", "left out: a text over 255 bytes of UTF-8");
             return;
         }
     }
@@ -87,8 +87,8 @@ member_change(LogicalDecodingContext *ctx, struct relation_entry *entry, Relatio
     if (old != NULL)
         put_member(ctx, entry, desc, old, '-');
     else if (!entry->has_key && change->action != REORDER_BUFFER_CHANGE_INSERT)
-        complaint_count(ctx->output_plugin_private, 0, "member",
-                        "who left is not known: clairon.member has no replica identity");
+        warning_count(ctx->output_plugin_private, 0, "member",
+                      "who left is not known: clairon.member has no replica identity");
     if (new != NULL)
         put_member(ctx, entry, desc, new, '+');
 }

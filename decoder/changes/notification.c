@@ -32,13 +32,13 @@ put_fragment(StringInfo out, const struct fragment *fragment)
 
 /* RFC 9562 version 8: 48 bits of commit time in ms, then 74 bits of hash. */
 static void
-make_id(const struct decoder *decoder, const struct note *note, pg_uuid_t *ret_id)
+make_id(const struct decoder *decoder, const struct notification *notification, pg_uuid_t *ret_id)
 {
     struct {
         uint64 change;
         uint64 part;
         uint64 rule;
-    } origin = {decoder->change_number, note->part, note->plan->seed};
+    } origin = {decoder->change_number, notification->part, notification->plan->seed};
     uint64 ms = decoder->commit_us / 1000;
     uint64 hashes[2];
 
@@ -65,17 +65,18 @@ can_be_added(const Interval *ttl)
 }
 
 void
-note_set_expiration(struct decoder *decoder, struct note_head *head, const Interval *ttl)
+notification_set_expiration(struct decoder *decoder, struct notification_header *header,
+                            const Interval *ttl)
 {
     if (ttl == NULL)
         return;
-    head->expires = DT_NOEND;
+    header->expires = DT_NOEND;
     if (can_be_added(ttl))
-        head->expires = DatumGetTimestampTz(
+        header->expires = DatumGetTimestampTz(
             DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(decoder->commit_time),
                                 IntervalPGetDatum(ttl)));
-    head->expires = encode_sane_time(head->expires);
-    head->expires_us = decoder->commit_us + (head->expires - decoder->commit_time);
+    header->expires = encode_clamp_time(header->expires);
+    header->expires_us = decoder->commit_us + (header->expires - decoder->commit_time);
 }
 
 /* One column: its value, or null where it is too large or cannot be read. */
@@ -96,12 +97,12 @@ put_value(StringInfo out, struct column *column, Datum value, bool is_null, Size
 
 /* The column as `before` shows it, copied: rendering is what costs. */
 static void
-put_again(StringInfo out, const struct column *column)
+put_copy(StringInfo out, const struct column *column)
 {
-    char *dst = encode_reserve(out, column->shown_len);
+    char *dst = encode_reserve(out, column->rendered_len);
 
-    memcpy(dst, out->data + column->shown_at, column->shown_len);
-    out->len += column->shown_len;
+    memcpy(dst, out->data + column->rendered_at, column->rendered_len);
+    out->len += column->rendered_len;
 }
 
 /* With `repeats`, what did not change stands in `out` already. */
@@ -129,13 +130,13 @@ put_image(StringInfo out, const struct plan *plan, const struct image *image, Si
         if (out->len > start)
             encode_literal(out, ",");
         if (repeats && !(column->state & COLUMN_CHANGED)) {
-            put_again(out, column);
+            put_copy(out, column);
         } else {
-            column->shown_at = out->len;
+            column->rendered_at = out->len;
             put_fragment(out, &column->name);
             put_value(out, column, image->values[column->index], image->nulls[column->index],
                       value_limit);
-            column->shown_len = out->len - column->shown_at;
+            column->rendered_len = out->len - column->rendered_at;
         }
         if (encode_is_over(column->encoder, out))
             return;
@@ -165,19 +166,19 @@ put_names(StringInfo out, const struct plan *plan, const char *key, uint8 state)
 
 /* Returns the states that its columns have. */
 static uint8
-put_images(StringInfo out, const struct note *note, Size value_limit)
+put_images(StringInfo out, const struct notification *notification, Size value_limit)
 {
-    const struct plan *plan = note->plan;
-    bool compared =
-        note->operation == FRAME_OPERATION_UPDATE && note->before != NULL && note->before->whole;
+    const struct plan *plan = notification->plan;
+    bool compared = notification->operation == FRAME_OPERATION_UPDATE &&
+                    notification->before != NULL && notification->before->whole;
     uint8 states = 0;
 
     for (int i = 0; i < plan->column_count; i++)
         plan->columns[i].state &= COLUMN_CHANGED;
     encode_literal(out, "{\"before\":");
-    put_image(out, plan, note->before, value_limit, false);
+    put_image(out, plan, notification->before, value_limit, false);
     encode_literal(out, ",\"after\":");
-    put_image(out, plan, note->after, value_limit, compared);
+    put_image(out, plan, notification->after, value_limit, compared);
     for (int i = 0; i < plan->column_count; i++)
         states |= plan->columns[i].state;
     if (states & COLUMN_UNCHANGED)
@@ -193,7 +194,7 @@ put_images(StringInfo out, const struct note *note, Size value_limit)
 
 /* The payload up to what its plan knows; true when a value could not be read. */
 static bool
-put_payload(struct decoder *decoder, StringInfo out, const struct note *note)
+put_payload(struct decoder *decoder, StringInfo out, const struct notification *notification)
 {
     const Size limits[] = {decoder->options.max_value_bytes,
                            Min(STUB_VALUE_BYTES, decoder->options.max_value_bytes), 0};
@@ -203,7 +204,7 @@ put_payload(struct decoder *decoder, StringInfo out, const struct note *note)
     decoder->settings.limit = start + LINE_BYTES_MAX;
     for (size_t i = 0; i < lengthof(limits); i++) {
         out->len = start;
-        states = put_images(out, note, limits[i]);
+        states = put_images(out, notification, limits[i]);
         if (out->len <= decoder->settings.limit)
             break;
     }
@@ -212,72 +213,74 @@ put_payload(struct decoder *decoder, StringInfo out, const struct note *note)
 }
 
 void
-note_put_times(struct decoder *decoder, StringInfo out, const struct note_head *head)
+notification_put_times(struct decoder *decoder, StringInfo out,
+                       const struct notification_header *header)
 {
     encode_raw(out, decoder->commit_text, decoder->commit_text_len);
-    if (head->expires_us != 0) {
+    if (header->expires_us != 0) {
         encode_literal(out, "\"" ENVELOPE_EXPIRATION_TEXT "\"");
-        out->len = encode_instant(encode_reserve(out, 40), head->expires) - out->data;
+        out->len = encode_instant(encode_reserve(out, 40), header->expires) - out->data;
     }
     encode_literal(out, "\"" ENVELOPE_PAYLOAD_TEXT);
 }
 
 /* True when a value could not be read. */
 static bool
-put_line(struct decoder *decoder, StringInfo out, const struct note *note,
-         const struct note_head *head)
+put_line(struct decoder *decoder, StringInfo out, const struct notification *notification,
+         const struct notification_header *header)
 {
-    bool undecodable = note->undecodable;
+    bool undecodable = notification->undecodable;
 
     encode_literal(out, ENVELOPE_ID_TEXT "\"");
-    encode_put_uuid(out, &head->id);
-    if (note->emitter.bytes != NULL) {
-        put_fragment(out, &note->plan->front);
-        put_fragment(out, &note->emitter);
+    encode_put_uuid(out, &header->id);
+    if (notification->emitter.bytes != NULL) {
+        put_fragment(out, &notification->plan->front);
+        put_fragment(out, &notification->emitter);
     }
-    put_fragment(out, &note->plan->heads[note->operation]);
-    note_put_times(decoder, out, head);
-    if (note->payload.bytes != NULL)
-        put_fragment(out, &note->payload);
+    put_fragment(out, &notification->plan->heads[notification->operation]);
+    notification_put_times(decoder, out, header);
+    if (notification->payload.bytes != NULL)
+        put_fragment(out, &notification->payload);
     else
-        undecodable = put_payload(decoder, out, note);
-    put_fragment(out, &note->plan->routing);
-    encode_targets(&decoder->settings, out, note->targets);
-    put_fragment(out, &note->plan->retry);
+        undecodable = put_payload(decoder, out, notification);
+    put_fragment(out, &notification->plan->routing);
+    encode_targets(&decoder->settings, out, notification->targets);
+    put_fragment(out, &notification->plan->retry);
     return undecodable;
 }
 
 static void
-fill_head(struct decoder *decoder, const struct note *note, struct note_head *head)
+fill_header(struct decoder *decoder, const struct notification *notification,
+            struct notification_header *header)
 {
-    const struct plan *plan = note->plan;
+    const struct plan *plan = notification->plan;
     const struct rule *rule = plan->rule;
 
-    make_id(decoder, note, &head->id);
-    head->ordinal = FRAME_ORDINAL(decoder->change_number, plan->sub + note->part);
-    head->flags = rule_flags(rule);
-    head->retry_limit = rule->retry_limit;
-    head->ack_timeout = rule->ack_timeout;
-    head->priority = rule->priority;
-    head->type = rule->type;
-    head->operation = note->operation;
-    head->backoff = rule->backoff;
-    head->audience = (struct fragment){rule->audience, strlen(rule->audience)};
-    head->topic = plan->topic;
-    head->targets = note->targets;
-    note_set_expiration(decoder, head, rule->ttl);
+    make_id(decoder, notification, &header->id);
+    header->ordinal = FRAME_ORDINAL(decoder->change_number, plan->sub + notification->part);
+    header->flags = rule_flags(rule);
+    header->retry_limit = rule->retry_limit;
+    header->ack_timeout = rule->ack_timeout;
+    header->priority = rule->priority;
+    header->type = rule->type;
+    header->operation = notification->operation;
+    header->backoff = rule->backoff;
+    header->audience = (struct fragment){rule->audience, strlen(rule->audience)};
+    header->topic = plan->topic;
+    header->targets = notification->targets;
+    notification_set_expiration(decoder, header, rule->ttl);
 }
 
 static void
-tell_undecodable(struct decoder *decoder, const struct plan *plan)
+warn_undecodable(struct decoder *decoder, const struct plan *plan)
 {
     for (int i = 0; i < plan->column_count; i++) {
         const struct column *column = &plan->columns[i];
 
         if (column->state & COLUMN_UNDECODABLE)
-            complaint_count_because(decoder, plan->seed, plan->label,
-                                    "sent null, as undecodable: its type could not print a value",
-                                    column->encoder->fault);
+            warning_count_reason(decoder, plan->seed, plan->label,
+                                 "sent null, as undecodable: its type could not print a value",
+                                 column->encoder->fault);
     }
 }
 
@@ -302,65 +305,65 @@ put_spool_emitter(StringInfo out, const struct fragment *emitter)
 }
 
 static void
-spool_note(struct decoder *decoder, const struct note *note)
+spool_notification(struct decoder *decoder, const struct notification *notification)
 {
-    uint32 template = spool_template(decoder, note->plan);
+    uint32 template = spool_template(decoder, notification->plan);
     struct spool_record record;
-    StringInfo out = spool_open(decoder, SPOOL_NOTE, template, &record);
+    StringInfo out = spool_open(decoder, SPOOL_NOTIFICATION, template, &record);
 
-    record.operation = note->operation;
-    record.part = note->part;
-    record.target_count = note->targets->count;
-    if (note->emitter.bytes != NULL) {
+    record.operation = notification->operation;
+    record.part = notification->part;
+    record.target_count = notification->targets->count;
+    if (notification->emitter.bytes != NULL) {
         record.flags |= SPOOL_EMITTER;
-        put_spool_emitter(out, &note->emitter);
+        put_spool_emitter(out, &notification->emitter);
     }
-    if (note->targets == &note->plan->rule->literal)
+    if (notification->targets == &notification->plan->rule->literal)
         record.flags |= SPOOL_LITERAL;
     else
-        put_spool_targets(out, note->targets);
-    if (put_payload(decoder, out, note))
+        put_spool_targets(out, notification->targets);
+    if (put_payload(decoder, out, notification))
         record.flags |= SPOOL_UNDECODABLE;
     spool_close(decoder, &record);
     if (record.flags & SPOOL_UNDECODABLE)
-        tell_undecodable(decoder, note->plan);
+        warn_undecodable(decoder, notification->plan);
 }
 
 void
-note_write(LogicalDecodingContext *ctx, const struct note *note)
+notification_write(LogicalDecodingContext *ctx, const struct notification *notification)
 {
     struct decoder *decoder = ctx->output_plugin_private;
     const struct options *options = &decoder->options;
-    struct note_head head = {0};
+    struct notification_header header = {0};
     bool undecodable;
     StringInfo out;
     int frame = 0;
     int line;
 
     if (decoder->spool != NULL) {
-        spool_note(decoder, note);
+        spool_notification(decoder, notification);
         return;
     }
-    out = packet_open(ctx);
-    fill_head(decoder, note, &head);
+    out = frames_open(ctx);
+    fill_header(decoder, notification, &header);
     if (options->framed)
-        frame = packet_put_note_head(decoder, out, &head);
+        frame = frames_put_header(decoder, out, &header);
     line = out->len;
-    undecodable = put_line(decoder, out, note, &head);
+    undecodable = put_line(decoder, out, notification, &header);
     /* A replayed one had its own record of it. */
-    if (undecodable && note->payload.bytes == NULL)
-        tell_undecodable(decoder, note->plan);
+    if (undecodable && notification->payload.bytes == NULL)
+        warn_undecodable(decoder, notification->plan);
     if (undecodable && options->framed)
-        packet_add_flags(out, frame, FRAME_UNDECODABLE);
+        frames_add_flags(out, frame, FRAME_UNDECODABLE);
     if (options->framed)
-        packet_finish_frame(out, frame);
+        frames_finish(out, frame);
     else if (options->pretty)
-        note_indent(out, line);
-    packet_close(ctx);
+        notification_indent(out, line);
+    frames_close(ctx);
 }
 
 void
-note_indent(StringInfo out, int start)
+notification_indent(StringInfo out, int start)
 {
     int len = out->len - start;
     size_t indented = json_pretty_len(out->data + start, len);

@@ -9,7 +9,7 @@
 #include "plan/plan.h"
 
 /* A notification of a row, before it is rendered. */
-struct note {
+struct notification {
     const struct plan *plan;
     enum frame_operation operation;
     uint32 part;                /* PART_* */
@@ -22,16 +22,18 @@ struct note {
 };
 
 /* Writes the notification, or spools it while its transaction is open. */
-extern void note_write(LogicalDecodingContext *ctx, const struct note *note);
+extern void notification_write(LogicalDecodingContext *ctx,
+                               const struct notification *notification);
 
 /* Fills in the expiration: commit time plus ttl. NULL: never. */
-extern void note_set_expiration(struct decoder *decoder, struct note_head *head,
-                                const Interval *ttl);
+extern void notification_set_expiration(struct decoder *decoder, struct notification_header *header,
+                                        const Interval *ttl);
 
 /* Indents the minified line that begins at `start`, unless it would exceed PRETTY_BYTES_MAX. */
-extern void note_indent(StringInfo out, int start);
+extern void notification_indent(StringInfo out, int start);
 
 /* Appends the timestamp, without its opening quote, and all that follows up to the payload. */
-extern void note_put_times(struct decoder *decoder, StringInfo out, const struct note_head *head);
+extern void notification_put_times(struct decoder *decoder, StringInfo out,
+                                   const struct notification_header *header);
 
 #endif

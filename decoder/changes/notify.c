@@ -31,7 +31,7 @@ topic_of(struct decoder *decoder, const struct message *message)
 
 static void
 put_line(struct decoder *decoder, StringInfo out, const struct message *message,
-         const struct note_head *head)
+         const struct notification_header *header)
 {
     struct envelope envelope = {
         .priority = message->priority,
@@ -40,7 +40,7 @@ put_line(struct decoder *decoder, StringInfo out, const struct message *message,
         .backoff = message->backoff,
         .emitter = {message->emitter, message->emitter_len},
         .source = {message->source, message->source_len},
-        .topic = {head->topic.bytes, head->topic.len},
+        .topic = {header->topic.bytes, header->topic.len},
         .traceparent = {message->traceparent, TRACEPARENT_LEN},
         .audience = {message->audience, message->audience_len},
         .ack_required = (message->flags & FRAME_ACK_REQUIRED) != 0,
@@ -50,11 +50,11 @@ put_line(struct decoder *decoder, StringInfo out, const struct message *message,
     char *dst;
 
     encode_literal(out, ENVELOPE_ID_TEXT "\"");
-    encode_put_uuid(out, &head->id);
+    encode_put_uuid(out, &header->id);
     encode_literal(out, "\"");
     encode_envelope(&decoder->settings, out, &envelope, ENVELOPE_PRIORITY, ENVELOPE_TRACEPARENT);
     encode_literal(out, ENVELOPE_TIMESTAMP_TEXT "\"");
-    note_put_times(decoder, out, head);
+    notification_put_times(decoder, out, header);
     dst = encode_reserve(out, JSON_ESCAPE_GROWTH * message->payload_len);
     out->len = json_compact(dst, message->payload, message->payload_len, decoder->settings.ascii) -
                out->data;
@@ -64,35 +64,36 @@ put_line(struct decoder *decoder, StringInfo out, const struct message *message,
 }
 
 static void
-write_note(LogicalDecodingContext *ctx, const struct message *message, struct fragment topic)
+write_notification(LogicalDecodingContext *ctx, const struct message *message,
+                   struct fragment topic)
 {
     struct decoder *decoder = ctx->output_plugin_private;
-    StringInfo out = packet_open(ctx);
-    struct note_head head = {.id = message->id,
-                             .ordinal = FRAME_ORDINAL(decoder->change_number, 0),
-                             .flags = message->flags,
-                             .retry_limit = message->retry_limit,
-                             .ack_timeout = message->ack_timeout,
-                             .priority = message->priority,
-                             .type = message->type,
-                             .operation = FRAME_OPERATION_NOTIFY,
-                             .backoff = message->backoff,
-                             .audience = {message->audience, message->audience_len},
-                             .topic = topic,
-                             .targets = &message->targets};
+    StringInfo out = frames_open(ctx);
+    struct notification_header header = {.id = message->id,
+                                         .ordinal = FRAME_ORDINAL(decoder->change_number, 0),
+                                         .flags = message->flags,
+                                         .retry_limit = message->retry_limit,
+                                         .ack_timeout = message->ack_timeout,
+                                         .priority = message->priority,
+                                         .type = message->type,
+                                         .operation = FRAME_OPERATION_NOTIFY,
+                                         .backoff = message->backoff,
+                                         .audience = {message->audience, message->audience_len},
+                                         .topic = topic,
+                                         .targets = &message->targets};
     int frame = 0;
     int line;
 
-    note_set_expiration(decoder, &head, message->has_ttl ? &message->ttl : NULL);
+    notification_set_expiration(decoder, &header, message->has_ttl ? &message->ttl : NULL);
     if (decoder->options.framed)
-        frame = packet_put_note_head(decoder, out, &head);
+        frame = frames_put_header(decoder, out, &header);
     line = out->len;
-    put_line(decoder, out, message, &head);
+    put_line(decoder, out, message, &header);
     if (decoder->options.framed)
-        packet_finish_frame(out, frame);
+        frames_finish(out, frame);
     else if (decoder->options.pretty)
-        note_indent(out, line);
-    packet_close(ctx);
+        notification_indent(out, line);
+    frames_close(ctx);
 }
 
 static void
@@ -107,7 +108,7 @@ spool_message(struct decoder *decoder, struct fragment topic, const char *bytes,
 }
 
 void
-notice_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *content, Size size)
+notify_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *content, Size size)
 {
     struct decoder *decoder = ctx->output_plugin_private;
     const char *bytes = message_unpack(content, size, &size);
@@ -117,28 +118,27 @@ notice_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *con
     relation_refresh_rules(decoder, txn->xid);
     if (bytes == NULL || !decoder->rules->has_secret ||
         !message_parse(&message, bytes, size, txn->xid, decoder->rules->secret)) {
-        complaint_count(decoder, 0, "notify",
-                        "refused: a message that clairon.notify did not make");
+        warning_count(decoder, 0, "notify", "refused: a message that clairon.notify did not make");
         return;
     }
     topic = topic_of(decoder, &message);
     if (decoder->spool != NULL)
         spool_message(decoder, topic, bytes, size);
     else
-        write_note(ctx, &message, topic);
+        write_notification(ctx, &message, topic);
 }
 
 void
-notice_replay(LogicalDecodingContext *ctx, const char *bytes, int topic_len, Size size)
+notify_replay(LogicalDecodingContext *ctx, const char *bytes, int topic_len, Size size)
 {
     struct message message;
 
     message_read(&message, bytes + topic_len, size - topic_len);
-    write_note(ctx, &message, (struct fragment){bytes, topic_len});
+    write_notification(ctx, &message, (struct fragment){bytes, topic_len});
 }
 
 void
-notice_count_repeat(struct decoder *decoder)
+notify_count_repeat(struct decoder *decoder)
 {
     struct spool_record record;
 

@@ -9,13 +9,13 @@
 struct decoder;
 
 /* Verifies the message and writes, or spools, its notification. */
-extern void notice_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *content,
+extern void notify_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *content,
                          Size size);
 
 /* Counts a repeated key of clairon.once or clairon.notify; only the relay reads the count. */
-extern void notice_count_repeat(struct decoder *decoder);
+extern void notify_count_repeat(struct decoder *decoder);
 
 /* Writes a spooled message: its topic, then the message, `size` bytes in all. */
-extern void notice_replay(LogicalDecodingContext *ctx, const char *bytes, int topic_len, Size size);
+extern void notify_replay(LogicalDecodingContext *ctx, const char *bytes, int topic_len, Size size);
 
 #endif

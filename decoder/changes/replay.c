@@ -55,7 +55,7 @@ list_committed(struct replay *replay, ReorderBufferTXN *txn)
 }
 
 static bool
-stands(const struct replay *replay, TransactionId xid)
+is_committed(const struct replay *replay, TransactionId xid)
 {
     return bsearch(&xid, replay->committed, replay->committed_count, sizeof(xid), compare_xids) !=
            NULL;
@@ -63,7 +63,7 @@ stands(const struct replay *replay, TransactionId xid)
 
 /* Numbered from 0 again and again: what stood under the numbers is not asked for any more. */
 static void
-take_template(struct replay *replay, const struct spool_record *record, const char *body)
+load_template(struct replay *replay, const struct spool_record *record, const char *body)
 {
     MemoryContext old;
 
@@ -113,25 +113,25 @@ read_emitter(struct fragment *emitter, const char *at)
 }
 
 static void
-replay_note(struct replay *replay, const struct spool_record *record, const char *body)
+replay_notification(struct replay *replay, const struct spool_record *record, const char *body)
 {
     const struct plan *plan = replay->templates[record->number];
     const char *end = body + record->size - sizeof(*record);
     struct target_list targets = {0};
-    struct note note = {.plan = plan,
-                        .operation = record->operation,
-                        .part = record->part,
-                        .targets = &targets,
-                        .undecodable = (record->flags & SPOOL_UNDECODABLE) != 0};
+    struct notification notification = {.plan = plan,
+                                        .operation = record->operation,
+                                        .part = record->part,
+                                        .targets = &targets,
+                                        .undecodable = (record->flags & SPOOL_UNDECODABLE) != 0};
 
     if (record->flags & SPOOL_EMITTER)
-        body = read_emitter(&note.emitter, body);
+        body = read_emitter(&notification.emitter, body);
     if (record->flags & SPOOL_LITERAL)
-        note.targets = &plan->rule->literal;
+        notification.targets = &plan->rule->literal;
     else
         body = read_targets(&targets, record->target_count, body);
-    note.payload = (struct fragment){body, end - body};
-    note_write(replay->ctx, &note);
+    notification.payload = (struct fragment){body, end - body};
+    notification_write(replay->ctx, &notification);
 }
 
 static void
@@ -153,36 +153,36 @@ replay_member(struct replay *replay, const struct spool_record *record, const ch
 }
 
 static void
-replay_complaint(struct replay *replay, const struct spool_record *record, const char *body)
+replay_warning(struct replay *replay, const struct spool_record *record, const char *body)
 {
     char *texts[3] = {NULL, NULL, NULL};
     uint64 seed;
 
     memcpy(&seed, body, sizeof(seed));
     split_texts(body + sizeof(seed), texts, record->number);
-    complaint_count_because(replay->decoder, seed, texts[0], texts[1], texts[2]);
+    warning_count_reason(replay->decoder, seed, texts[0], texts[1], texts[2]);
 }
 
 static void
 replay_record(struct replay *replay, const struct spool_record *record, const char *body)
 {
     switch ((enum spool_kind)record->kind) {
-    case SPOOL_NOTE:
-        replay_note(replay, record, body);
+    case SPOOL_NOTIFICATION:
+        replay_notification(replay, record, body);
         break;
     case SPOOL_MEMBER:
         replay_member(replay, record, body);
         break;
     case SPOOL_MESSAGE:
-        notice_replay(replay->ctx, body, record->number, record->size - sizeof(*record));
+        notify_replay(replay->ctx, body, record->number, record->size - sizeof(*record));
         break;
     case SPOOL_REPEAT:
         replay->decoder->repeats++;
         break;
-    case SPOOL_COMPLAINT:
-        replay_complaint(replay, record, body);
+    case SPOOL_WARNING:
+        replay_warning(replay, record, body);
         break;
-    case SPOOL_TURN:
+    case SPOOL_XACT:
     case SPOOL_TEMPLATE:
         break;
     }
@@ -193,7 +193,7 @@ static void
 replay_all(struct replay *replay, struct spool_reader *reader)
 {
     struct decoder *decoder = replay->decoder;
-    bool standing = true; /* its own come first */
+    bool is_applied = true; /* its own come first */
     struct spool_record record;
     const char *body;
 
@@ -201,13 +201,13 @@ replay_all(struct replay *replay, struct spool_reader *reader)
         MemoryContext old;
 
         CHECK_FOR_INTERRUPTS();
-        if (standing)
+        if (is_applied)
             decoder->change_number += record.advance;
         if (record.kind == SPOOL_TEMPLATE)
-            take_template(replay, &record, body);
-        if (record.kind == SPOOL_TURN)
-            standing = stands(replay, record.number);
-        if (!standing)
+            load_template(replay, &record, body);
+        if (record.kind == SPOOL_XACT)
+            is_applied = is_committed(replay, record.number);
+        if (!is_applied)
             continue;
         /* As if it were written now: before the commit, or a receiver takes it for the end. */
         replay->ctx->write_location = record.lsn;

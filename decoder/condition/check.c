@@ -75,7 +75,7 @@ parses_xml(Oid function)
 }
 
 static _Noreturn void
-refuse_xml(void)
+reject_xml(void)
 {
     ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                     errmsg("parsing XML is not valid: its time and memory cannot be limited")));
@@ -86,20 +86,20 @@ refuse_xml(void)
  * text runs the domain's constraints, which may call anything.
  */
 static bool
-may_hold_domain(Oid type)
+may_contain_domain(Oid type)
 {
     Oid element = get_element_type(type);
 
     if (OidIsValid(element))
-        return may_hold_domain(element);
+        return may_contain_domain(element);
     switch (get_typtype(type)) {
     case TYPTYPE_BASE:
     case TYPTYPE_ENUM:
         return false;
     case TYPTYPE_RANGE:
-        return may_hold_domain(get_range_subtype(type));
+        return may_contain_domain(get_range_subtype(type));
     case TYPTYPE_MULTIRANGE:
-        return may_hold_domain(get_multirange_range(type));
+        return may_contain_domain(get_multirange_range(type));
     default:
         return true;
     }
@@ -137,7 +137,7 @@ owner_is_trusted(void)
 static bool
 takes_any_type(Form_pg_proc function)
 {
-    if (function->prorettype != CSTRINGOID && may_hold_domain(function->prorettype))
+    if (function->prorettype != CSTRINGOID && may_contain_domain(function->prorettype))
         return true;
     for (int i = 0; i < function->pronargs; i++)
         if (IsPolymorphicType(function->proargtypes.values[i]))
@@ -171,10 +171,10 @@ check_extension_function(Oid function)
 }
 
 static bool
-refuse_function(Oid function, void *context)
+reject_function(Oid function, void *context)
 {
     if (parses_xml(function))
-        refuse_xml();
+        reject_xml();
     if (is_foreign_language(function, context))
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                         errmsg("function %s is not valid: only functions written in C are, and in "
@@ -190,11 +190,11 @@ refuse_function(Oid function, void *context)
 }
 
 static void
-refuse_constant_of(Oid type)
+reject_constant_of(Oid type)
 {
     if (getBaseType(type) == XMLOID)
-        refuse_xml();
-    if (may_hold_domain(getBaseType(type)))
+        reject_xml();
+    if (may_contain_domain(getBaseType(type)))
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                         errmsg("a value of type %s is not valid: it may hold a domain's",
                                format_type_be(type))));
@@ -241,23 +241,23 @@ check_node(Node *node, void *context)
     if (node == NULL)
         return false;
     if (IsA(node, XmlExpr))
-        refuse_xml();
+        reject_xml();
     if (IsA(node, CoerceToDomain) && DomainHasConstraints(((CoerceToDomain *)node)->resulttype))
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                         errmsg("a cast to domain %s is not valid: it has constraints",
                                format_type_be(((CoerceToDomain *)node)->resulttype))));
-    if (reads_text(node) && may_hold_domain(exprType(node)))
-        refuse_constant_of(exprType(node));
+    if (reads_text(node) && may_contain_domain(exprType(node)))
+        reject_constant_of(exprType(node));
     if (is_text_search(node))
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                         errmsg("only text search configurations and dictionaries of pg_catalog are "
                                "valid: others stay in memory")));
-    (void)check_functions_in_node(node, refuse_function, context);
+    (void)check_functions_in_node(node, reject_function, context);
     return expression_tree_walker(node, check_node, context);
 }
 
 void
-condition_refuse_mutable(Node *expression)
+condition_reject_mutable(Node *expression)
 {
     if (contain_mutable_functions(expression))
         ereport(ERROR, (errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
@@ -268,7 +268,7 @@ void
 condition_check(Node *expression)
 {
     (void)check_node(expression, NULL);
-    condition_refuse_mutable(expression);
+    condition_reject_mutable(expression);
 }
 
 /* A name may stand for another type than when it was stored. */
@@ -278,7 +278,7 @@ check_raw_node(Node *node, void *context)
     if (node == NULL)
         return false;
     if (IsA(node, TypeName))
-        refuse_constant_of(typenameTypeId(NULL, (TypeName *)node));
+        reject_constant_of(typenameTypeId(NULL, (TypeName *)node));
     return raw_expression_tree_walker(node, check_raw_node, context);
 }
 

@@ -22,6 +22,6 @@ extern void condition_check(Node *expression);
 extern bool condition_calls_foreign_language(Node *expression);
 
 /* Raises an error unless all that it calls is marked immutable. */
-extern void condition_refuse_mutable(Node *expression);
+extern void condition_reject_mutable(Node *expression);
 
 #endif

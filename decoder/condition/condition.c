@@ -17,11 +17,11 @@
 #include "rules/rule.h"
 
 struct condition {
-    struct bounds *bounds;
+    struct sandbox *sandbox;
     Oid owner;
-    MemoryContext memory;     /* of all below but `fault` */
-    struct kept_memory *kept; /* in it */
-    ExprState *state;         /* NULL: it cannot be evaluated */
+    MemoryContext memory;        /* of all below but `fault` */
+    struct tracked_memory *kept; /* in it */
+    ExprState *state;            /* NULL: it cannot be evaluated */
     ExprContext *context;
     TupleTableSlot *slot;
     bool plain;
@@ -39,7 +39,7 @@ struct condition {
 #define UNLIMITED_WORK (64 * 1024)
 
 static void
-note_columns(struct condition *condition, Node *expression, Relation decoded, const Bitmapset *key)
+list_columns(struct condition *condition, Node *expression, Relation decoded, const Bitmapset *key)
 {
     TupleDesc desc = RelationGetDescr(decoded);
     Bitmapset *read = NULL;
@@ -59,7 +59,7 @@ note_columns(struct condition *condition, Node *expression, Relation decoded, co
 }
 
 /* What condition_new makes a condition of. */
-struct making {
+struct build {
     const struct rule *rule;
     const int *map;
     int map_count;
@@ -69,18 +69,18 @@ struct making {
 };
 
 static Node *
-read_expression(struct making *making)
+read_expression(struct build *build)
 {
-    MemoryContext keep = MemoryContextSwitchTo(making->scratch);
-    const struct rule *rule = making->rule;
+    MemoryContext keep = MemoryContextSwitchTo(build->scratch);
+    const struct rule *rule = build->rule;
     Node *expression;
     int map_count;
     int *map;
 
-    map = condition_map(rule->origins, rule->numbers, rule->origin_count, making->map,
-                        making->map_count, &map_count);
+    map = condition_map(rule->origins, rule->numbers, rule->origin_count, build->map,
+                        build->map_count, &map_count);
     expression =
-        condition_plan(condition_parse_stored(rule->only_when, map, map_count, making->decoded));
+        condition_prepare(condition_parse_stored(rule->only_when, map, map_count, build->decoded));
     MemoryContextSwitchTo(keep);
     return copyObject(expression);
 }
@@ -89,16 +89,16 @@ read_expression(struct making *making)
 static void
 make(void *arg)
 {
-    struct making *making = arg;
-    Relation decoded = making->decoded;
-    struct condition *condition = making->condition;
+    struct build *build = arg;
+    Relation decoded = build->decoded;
+    struct condition *condition = build->condition;
     MemoryContext outer = MemoryContextSwitchTo(condition->memory);
     Node *expression;
 
-    MemoryContextReset(making->scratch);
+    MemoryContextReset(build->scratch);
     MemoryContextReset(condition->memory);
-    expression = read_expression(making);
-    note_columns(condition, expression, decoded, RelationGetIdentityKeyBitmap(decoded));
+    expression = read_expression(build);
+    list_columns(condition, expression, decoded, RelationGetIdentityKeyBitmap(decoded));
     condition->plain = condition_is_plain(expression, &condition->weight);
     condition->slot =
         MakeTupleTableSlot(CreateTupleDescCopy(RelationGetDescr(decoded)), &TTSOpsVirtual);
@@ -120,32 +120,32 @@ discard(struct condition *condition)
 static void
 keep(struct condition *condition)
 {
-    condition->kept = bounds_keep(condition->bounds, condition->owner, condition->memory);
-    if (bounds_recount(condition->kept))
+    condition->kept = sandbox_track(condition->sandbox, condition->owner, condition->memory);
+    if (sandbox_recount(condition->kept))
         return;
     discard(condition);
     condition->fault = psprintf("conditions of the table's owner take more than %d MB",
-                                BOUNDS_KEPT_MEMORY / (1024 * 1024));
+                                SANDBOX_KEPT_MEMORY / (1024 * 1024));
 }
 
 struct condition *
-condition_new(struct bounds *bounds, const struct rule *rule, const int *map, int map_count,
+condition_new(struct sandbox *sandbox, const struct rule *rule, const int *map, int map_count,
               Relation decoded, Oid owner)
 {
     struct condition *condition = palloc0(sizeof(*condition));
-    struct making making = {rule, map, map_count, decoded, condition, NULL};
+    struct build build = {rule, map, map_count, decoded, condition, NULL};
 
-    condition->bounds = bounds;
+    condition->sandbox = sandbox;
     condition->owner = owner;
     condition->memory =
         AllocSetContextCreate(CurrentMemoryContext, "clairon condition", ALLOCSET_SMALL_SIZES);
-    making.scratch = AllocSetContextCreate(CurrentMemoryContext, "clairon condition's making",
-                                           ALLOCSET_DEFAULT_SIZES);
-    if (bounds_run(bounds, owner, make, &making, &condition->fault))
+    build.scratch = AllocSetContextCreate(CurrentMemoryContext, "clairon condition's making",
+                                          ALLOCSET_DEFAULT_SIZES);
+    if (sandbox_run(sandbox, owner, make, &build, &condition->fault))
         keep(condition);
     else
         discard(condition);
-    MemoryContextDelete(making.scratch);
+    MemoryContextDelete(build.scratch);
     return condition;
 }
 
@@ -156,14 +156,14 @@ condition_owner(const struct condition *condition)
 }
 
 const char *
-condition_fault(const struct condition *condition)
+condition_error(const struct condition *condition)
 {
     return condition->fault;
 }
 
 /* Adds up the sizes that the variable-length columns have once they are decompressed. */
 static bool
-holds_columns(const struct condition *condition, const struct image *image, int64 *ret_bytes)
+image_has_columns(const struct condition *condition, const struct image *image, int64 *ret_bytes)
 {
     *ret_bytes = 0;
     if (!image->present)
@@ -222,11 +222,12 @@ evaluate_limited(struct evaluation *evaluation, int64 bytes)
         condition->fault = pstrdup("the values of its columns are too large");
         return false;
     }
-    return bounds_run(condition->bounds, condition->owner, evaluate, evaluation, &condition->fault);
+    return sandbox_run(condition->sandbox, condition->owner, evaluate, evaluation,
+                       &condition->fault);
 }
 
-enum condition_answer
-condition_judge(struct condition *condition, const struct image *image)
+enum condition_result
+condition_evaluate(struct condition *condition, const struct image *image)
 {
     struct evaluation evaluation = {condition, false};
     int64 bytes;
@@ -234,14 +235,14 @@ condition_judge(struct condition *condition, const struct image *image)
 
     if (condition->state == NULL)
         return CONDITION_FAILED;
-    if (!holds_columns(condition, image, &bytes))
+    if (!image_has_columns(condition, image, &bytes))
         return CONDITION_UNKNOWN;
     store_row(condition->slot, image);
     done = evaluate_limited(&evaluation, bytes);
     ResetExprContext(condition->context);
     /* Functions keep what they look up at their first calls; plain ones look up nothing large. */
     if (!condition->plain)
-        (void)bounds_recount(condition->kept);
+        (void)sandbox_recount(condition->kept);
     if (!done)
         return CONDITION_FAILED;
     return evaluation.met ? CONDITION_TRUE : CONDITION_FALSE;

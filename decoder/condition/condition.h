@@ -12,12 +12,12 @@
 
 #include "utils/rel.h"
 
-struct bounds;
+struct sandbox;
 struct condition;
 struct image;
 struct rule;
 
-enum condition_answer {
+enum condition_result {
     CONDITION_FALSE, /* false or NULL */
     CONDITION_TRUE,
     CONDITION_UNKNOWN, /* the image does not hold a column that it reads */
@@ -30,17 +30,17 @@ enum condition_answer {
  * none. `owner`, of that relation, is who may use what it names, whoever reads.
  * One that cannot be made any more, as after a change of a type, always fails.
  */
-extern struct condition *condition_new(struct bounds *bounds, const struct rule *rule,
+extern struct condition *condition_new(struct sandbox *sandbox, const struct rule *rule,
                                        const int *map, int map_count, Relation decoded, Oid owner);
 
 /* Who is charged with its memory. */
 extern Oid condition_owner(const struct condition *condition);
 
 /* Judges one image. Only the fault of a failure is allocated in the current memory context. */
-extern enum condition_answer condition_judge(struct condition *condition,
-                                             const struct image *image);
+extern enum condition_result condition_evaluate(struct condition *condition,
+                                                const struct image *image);
 
 /* After CONDITION_FAILED: why; valid until the next answer or change. */
-extern const char *condition_fault(const struct condition *condition);
+extern const char *condition_error(const struct condition *condition);
 
 #endif

@@ -165,7 +165,7 @@ number_columns(Node *node, void *context)
     return (Node *)param;
 }
 
-struct person {
+struct user_context {
     Oid user;
     int context;
 };
@@ -175,10 +175,10 @@ struct person {
  * constraint. It is done as the table's owner, never as the superuser that owns
  * the functions of the extension. An error brings the caller back.
  */
-static struct person
-become_owner(Relation relation)
+static struct user_context
+switch_to_owner(Relation relation)
 {
-    struct person caller;
+    struct user_context caller;
 
     GetUserIdAndSecContext(&caller.user, &caller.context);
     SetUserIdAndSecContext(relation->rd_rel->relowner,
@@ -195,7 +195,7 @@ check_new(Node *expression)
 {
     Node *planned = (Node *)expression_planner((Expr *)copyObject(expression));
 
-    condition_refuse_mutable(planned);
+    condition_reject_mutable(planned);
     if (condition_calls_foreign_language(expression))
         expression = planned;
     condition_check(expression);
@@ -228,7 +228,7 @@ Datum
 clairon_condition_store(PG_FUNCTION_ARGS)
 {
     Relation relation = table_open(PG_GETARG_OID(0), AccessShareLock);
-    struct person caller = become_owner(relation);
+    struct user_context caller = switch_to_owner(relation);
     Node *expression = parse_in_path(text_to_cstring(PG_GETARG_TEXT_PP(1)), relation,
                                      text_to_cstring(PG_GETARG_TEXT_PP(2)));
     char *stored;
@@ -261,7 +261,7 @@ clairon_condition_show(PG_FUNCTION_ARGS)
     Relation relation = table_open(relid, AccessShareLock);
     TupleDesc desc = RelationGetDescr(relation);
     int *columns = palloc(sizeof(int) * Max(desc->natts, 1));
-    struct person caller = become_owner(relation);
+    struct user_context caller = switch_to_owner(relation);
     int count;
     int number_count;
     const int16 *origins = numbers_argument(PG_GETARG_ARRAYTYPE_P(2), &count);

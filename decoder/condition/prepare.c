@@ -127,7 +127,7 @@ fold(Node *node, void *context)
 }
 
 Node *
-condition_plan(Node *expression)
+condition_prepare(Node *expression)
 {
     expression = complete_calls(expression, NULL);
     /* Again, for defaults of arguments. */

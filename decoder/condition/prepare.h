@@ -10,7 +10,7 @@
  * Completes the calls and folds constants, in the current memory context. The planner would do
  * more: inline functions, call support functions, and fold constants without any bound.
  */
-extern Node *condition_plan(Node *expression);
+extern Node *condition_prepare(Node *expression);
 
 /*
  * True for a plain condition, as nearly all are: columns compared with constants by PostgreSQL's

@@ -62,15 +62,15 @@ struct account_entry {
     struct account *account;
 };
 
-struct kept_memory {
+struct tracked_memory {
     MemoryContextCallback on_reset;
     MemoryContext context;
-    struct bounds *bounds;
+    struct sandbox *sandbox;
     struct account *account;
     int64 bytes; /* as last counted */
 };
 
-struct bounds {
+struct sandbox {
     MemoryContext context; /* that it is in */
     int timeout_ms;
     HTAB *accounts;
@@ -81,7 +81,7 @@ struct bounds {
 
 /* A run under way; a signal handler reads it. */
 struct run {
-    struct bounds *bounds;
+    struct sandbox *sandbox;
     Oid user;
     void (*work)(void *arg);
     void *arg;
@@ -107,7 +107,7 @@ cpu_us(void)
 static int64
 tick_us(const struct run *run)
 {
-    return run->bounds->timeout_ms * INT64CONST(1000) / TICKS_PER_TIMEOUT;
+    return run->sandbox->timeout_ms * INT64CONST(1000) / TICKS_PER_TIMEOUT;
 }
 
 /* Reading the CPU clock is a system call: it is done for runs that see a tick. */
@@ -179,18 +179,18 @@ unlimit_memory(void)
  * a stack that cannot grow is a crash.
  */
 static void
-limit_memory(struct bounds *bounds)
+limit_memory(struct sandbox *sandbox)
 {
     struct rlimit limit;
 
-    if (bounds->process_bytes == 0 || ++bounds->runs >= RUNS_PER_READING) {
-        bounds->process_bytes = read_process_bytes();
-        bounds->runs = 0;
+    if (sandbox->process_bytes == 0 || ++sandbox->runs >= RUNS_PER_READING) {
+        sandbox->process_bytes = read_process_bytes();
+        sandbox->runs = 0;
     }
-    if (bounds->process_bytes == 0)
+    if (sandbox->process_bytes == 0)
         return;
     limit = usual_limit;
-    limit.rlim_cur = Min(usual_limit.rlim_cur, (rlim_t)bounds->process_bytes + BOUNDS_MEMORY);
+    limit.rlim_cur = Min(usual_limit.rlim_cur, (rlim_t)sandbox->process_bytes + SANDBOX_MEMORY);
     is_limited = setrlimit(RLIMIT_DATA, &limit) == 0;
 }
 #else
@@ -202,46 +202,46 @@ unlimit_memory(void)
 }
 
 static void
-limit_memory(struct bounds *bounds)
+limit_memory(struct sandbox *sandbox)
 {
 }
 #endif
 
 /* A session that is told to end must be able to. */
 static void
-on_exit_of_process(int code, Datum arg)
+on_process_exit(int code, Datum arg)
 {
     current = NULL;
     unlimit_memory();
 }
 
-struct bounds *
-bounds_new(int timeout_ms)
+struct sandbox *
+sandbox_new(int timeout_ms)
 {
     HASHCTL control = {.keysize = sizeof(Oid),
                        .entrysize = sizeof(struct account_entry),
                        .hcxt = CurrentMemoryContext};
-    struct bounds *bounds = palloc0(sizeof(*bounds));
+    struct sandbox *sandbox = palloc0(sizeof(*sandbox));
 
-    bounds->context = CurrentMemoryContext;
-    bounds->timeout_ms = timeout_ms;
+    sandbox->context = CurrentMemoryContext;
+    sandbox->timeout_ms = timeout_ms;
 #ifdef __linux__
     if (getrlimit(RLIMIT_DATA, &usual_limit) != 0)
         elog(ERROR, "could not read the limit of memory: %m");
 #endif
-    bounds->accounts =
+    sandbox->accounts =
         hash_create("clairon accounts", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
     if (timer == MAX_TIMEOUTS) {
         timer = RegisterTimeout(USER_TIMEOUT, on_timer);
-        before_shmem_exit(on_exit_of_process, (Datum)0);
+        before_shmem_exit(on_process_exit, (Datum)0);
     }
-    return bounds;
+    return sandbox;
 }
 
 static void
 begin_limits(struct run *run)
 {
-    int ms = Max(run->bounds->timeout_ms / TICKS_PER_TIMEOUT, 1);
+    int ms = Max(run->sandbox->timeout_ms / TICKS_PER_TIMEOUT, 1);
 
     expired = false;
     run->out_of_memory = false;
@@ -249,7 +249,7 @@ begin_limits(struct run *run)
     run->start = GetCurrentTimestamp();
     current = run;
     enable_timeout_every(timer, TimestampTzPlusMilliseconds(run->start, ms), ms);
-    limit_memory(run->bounds);
+    limit_memory(run->sandbox);
 }
 
 /* Also of a run whose work ended just when its time did. */
@@ -277,7 +277,7 @@ statement_timed_out(const struct run *run)
  * raise any of them by itself, at each attempt: only those that the server alone raises may pass.
  */
 static bool
-is_own_fault(int code)
+is_reserved_error(int code)
 {
     int category = ERRCODE_TO_CATEGORY(code);
 
@@ -290,7 +290,7 @@ is_own_fault(int code)
 }
 
 static _Noreturn void
-raise_as_own_fault(void)
+raise_as_ordinary_error(void)
 {
     ErrorData *error = CopyErrorData();
 
@@ -301,25 +301,25 @@ raise_as_own_fault(void)
 
 /* Raises the error that ended the run, or the one that says which limit it reached. */
 static _Noreturn void
-raise_again(struct run *run, bool was_limited)
+rethrow_limited(struct run *run, bool was_limited)
 {
     int code = geterrcode();
 
     if (code == ERRCODE_QUERY_CANCELED && expired && !statement_timed_out(run)) {
         FlushErrorState();
-        ereport(ERROR,
-                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                 errmsg("it takes longer than condition_timeout, %d ms", run->bounds->timeout_ms)));
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                        errmsg("it takes longer than condition_timeout, %d ms",
+                               run->sandbox->timeout_ms)));
     }
     if (code == ERRCODE_OUT_OF_MEMORY && was_limited) {
         run->out_of_memory = true;
         FlushErrorState();
         ereport(ERROR,
                 (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                 errmsg("it takes more than %d MB of memory", BOUNDS_MEMORY / (1024 * 1024))));
+                 errmsg("it takes more than %d MB of memory", SANDBOX_MEMORY / (1024 * 1024))));
     }
-    if (is_own_fault(code))
-        raise_as_own_fault();
+    if (is_reserved_error(code))
+        raise_as_ordinary_error();
     PG_RE_THROW();
 }
 
@@ -352,7 +352,7 @@ run_limited(void *arg)
 
         end_limits();
         MemoryContextSwitchTo(context);
-        raise_again(run, was_limited);
+        rethrow_limited(run, was_limited);
     }
     PG_END_TRY();
     PopActiveSnapshot();
@@ -361,35 +361,35 @@ run_limited(void *arg)
 }
 
 static int64
-most_saved_us(const struct bounds *bounds)
+max_saved_us(const struct sandbox *sandbox)
 {
-    return bounds->timeout_ms * INT64CONST(1000) * SAVED_TIMEOUTS;
+    return sandbox->timeout_ms * INT64CONST(1000) * SAVED_TIMEOUTS;
 }
 
 static struct account *
-account_of(struct bounds *bounds, Oid owner)
+account_of(struct sandbox *sandbox, Oid owner)
 {
-    struct account_entry *entry = hash_search(bounds->accounts, &owner, HASH_FIND, NULL);
+    struct account_entry *entry = hash_search(sandbox->accounts, &owner, HASH_FIND, NULL);
     struct account *account;
 
     if (entry != NULL)
         return entry->account;
-    account = MemoryContextAllocZero(bounds->context, sizeof(*account));
+    account = MemoryContextAllocZero(sandbox->context, sizeof(*account));
     account->owner = owner;
-    account->left_us = most_saved_us(bounds);
+    account->left_us = max_saved_us(sandbox);
     account->refilled = GetCurrentTimestamp();
-    entry = hash_search(bounds->accounts, &owner, HASH_ENTER, NULL);
+    entry = hash_search(sandbox->accounts, &owner, HASH_ENTER, NULL);
     entry->account = account;
     return account;
 }
 
 static void
-refill(struct bounds *bounds, struct account *account)
+refill(struct sandbox *sandbox, struct account *account)
 {
     TimestampTz now = GetCurrentTimestamp();
     int64 more_us = Max(now - account->refilled, 0) / REFILL_SHARE;
 
-    account->left_us = Min(account->left_us + more_us, most_saved_us(bounds));
+    account->left_us = Min(account->left_us + more_us, max_saved_us(sandbox));
     account->refilled = now;
 }
 
@@ -404,30 +404,31 @@ charge(struct account *account, const struct run *run)
 
 /* What else has grown in the process since its size was read is not the run's. */
 static bool
-has_grown(struct bounds *bounds)
+has_grown(struct sandbox *sandbox)
 {
-    int64 known = bounds->process_bytes;
+    int64 known = sandbox->process_bytes;
 
 #ifdef __linux__
-    bounds->process_bytes = read_process_bytes();
+    sandbox->process_bytes = read_process_bytes();
 #endif
-    return bounds->process_bytes > known;
+    return sandbox->process_bytes > known;
 }
 
 bool
-bounds_run(struct bounds *bounds, Oid user, void (*work)(void *arg), void *arg, char **ret_reason)
+sandbox_run(struct sandbox *sandbox, Oid user, void (*work)(void *arg), void *arg,
+            char **ret_reason)
 {
-    struct run run = {.bounds = bounds, .user = user, .work = work, .arg = arg};
-    struct account *account = account_of(bounds, user);
+    struct run run = {.sandbox = sandbox, .user = user, .work = work, .arg = arg};
+    struct account *account = account_of(sandbox, user);
     bool done;
 
-    refill(bounds, account);
+    refill(sandbox, account);
     if (account->left_us <= 0) {
         *ret_reason = pstrdup("the table's owner has used up the time for conditions");
         return false;
     }
     done = guard_run(run_limited, &run, ret_reason);
-    if (!done && run.out_of_memory && has_grown(bounds))
+    if (!done && run.out_of_memory && has_grown(sandbox))
         done = guard_run(run_limited, &run, ret_reason);
     charge(account, &run);
     if (!done)
@@ -436,48 +437,48 @@ bounds_run(struct bounds *bounds, Oid user, void (*work)(void *arg), void *arg, 
 }
 
 static void
-return_kept(void *arg)
+release_tracked(void *arg)
 {
-    struct kept_memory *kept = arg;
+    struct tracked_memory *kept = arg;
 
     kept->account->kept_bytes -= kept->bytes;
 }
 
-struct kept_memory *
-bounds_keep(struct bounds *bounds, Oid owner, MemoryContext context)
+struct tracked_memory *
+sandbox_track(struct sandbox *sandbox, Oid owner, MemoryContext context)
 {
-    struct kept_memory *kept = MemoryContextAllocZero(context, sizeof(*kept));
+    struct tracked_memory *kept = MemoryContextAllocZero(context, sizeof(*kept));
 
     kept->context = context;
-    kept->bounds = bounds;
-    kept->account = account_of(bounds, owner);
-    kept->on_reset.func = return_kept;
+    kept->sandbox = sandbox;
+    kept->account = account_of(sandbox, owner);
+    kept->on_reset.func = release_tracked;
     kept->on_reset.arg = kept;
     MemoryContextRegisterResetCallback(context, &kept->on_reset);
     return kept;
 }
 
 bool
-bounds_recount(struct kept_memory *kept)
+sandbox_recount(struct tracked_memory *kept)
 {
     struct account *account = kept->account;
     int64 bytes = (int64)MemoryContextMemAllocated(kept->context, true);
 
     if (bytes != kept->bytes)
-        kept->bounds->process_bytes = 0;
+        kept->sandbox->process_bytes = 0;
     account->kept_bytes += bytes - kept->bytes;
     kept->bytes = bytes;
-    if (account->kept_bytes <= BOUNDS_KEPT_MEMORY)
+    if (account->kept_bytes <= SANDBOX_KEPT_MEMORY)
         return true;
-    kept->bounds->overdrawn_owner = account->owner;
+    kept->sandbox->overdrawn_owner = account->owner;
     return false;
 }
 
 Oid
-bounds_overdrawn_owner(struct bounds *bounds)
+sandbox_overdrawn_owner(struct sandbox *sandbox)
 {
-    Oid owner = bounds->overdrawn_owner;
+    Oid owner = sandbox->overdrawn_owner;
 
-    bounds->overdrawn_owner = InvalidOid;
+    sandbox->overdrawn_owner = InvalidOid;
     return owner;
 }

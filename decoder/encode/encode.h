@@ -127,7 +127,7 @@ extern void encode_timestamptz(struct encoder *encoder, StringInfo out, Datum va
 /* metadata's form: always six digits and Z; `out` holds 40 bytes. Returns the end. */
 extern char *encode_instant(char *out, TimestampTz value);
 /* The nearest time between 1970 and 9999. */
-extern TimestampTz encode_sane_time(TimestampTz time);
+extern TimestampTz encode_clamp_time(TimestampTz time);
 
 static inline char *
 encode_reserve(StringInfo out, int bytes)

@@ -73,7 +73,7 @@ encode_array(struct encoder *encoder, StringInfo out, Datum value)
 }
 
 static void
-learn_row_type(struct encoder *encoder, TupleDesc desc, Oid type, int32 typmod, uint64 identifier)
+cache_row_type(struct encoder *encoder, TupleDesc desc, Oid type, int32 typmod, uint64 identifier)
 {
     MemoryContext old = MemoryContextSwitchTo(encoder->context);
 
@@ -131,7 +131,7 @@ encode_composite(struct encoder *encoder, StringInfo out, Datum value)
     ItemPointerSetInvalid(&tuple.t_self);
     if (encoder->row_type != type || encoder->row_typmod != typmod ||
         encoder->row_identifier != identifier)
-        learn_row_type(encoder, desc, type, typmod, identifier);
+        cache_row_type(encoder, desc, type, typmod, identifier);
     heap_deform_tuple(&tuple, desc, values, nulls);
     /* Nothing is held while members are written: an error there leaves nothing behind. */
     ReleaseTupleDesc(desc);

@@ -11,7 +11,7 @@
 
 /* Stands in for an output function that could not be loaded; fn_extra says why. */
 static Datum
-refuse_output(PG_FUNCTION_ARGS)
+raise_load_error(PG_FUNCTION_ARGS)
 {
     ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION),
                     errmsg("%s", (const char *)fcinfo->flinfo->fn_extra)));
@@ -71,7 +71,7 @@ encode_risk_of(Oid type)
     }
 }
 
-struct loading {
+struct load_args {
     Oid function;
     FmgrInfo *info;
 };
@@ -79,22 +79,22 @@ struct loading {
 static void
 load(void *arg)
 {
-    struct loading *loading = arg;
+    struct load_args *load_args = arg;
 
-    fmgr_info(loading->function, loading->info);
+    fmgr_info(load_args->function, load_args->info);
 }
 
 void
 encode_load_output(Oid function, FmgrInfo *ret_info)
 {
-    struct loading loading = {function, ret_info};
+    struct load_args load_args = {function, ret_info};
     char *reason;
 
     if (function < FirstNormalObjectId) {
         fmgr_info(function, ret_info);
-    } else if (!guard_run(load, &loading, &reason)) {
+    } else if (!guard_run(load, &load_args, &reason)) {
         MemSet(ret_info, 0, sizeof(*ret_info));
-        ret_info->fn_addr = refuse_output;
+        ret_info->fn_addr = raise_load_error;
         ret_info->fn_oid = function;
         ret_info->fn_nargs = 1;
         ret_info->fn_strict = true;
@@ -116,7 +116,7 @@ encode_try(const struct encoder *encoder, void (*work)(void *arg), void *arg, ch
                                      : guard_try(work, arg, ret_fault);
 }
 
-struct writing {
+struct write_args {
     struct encoder *encoder;
     StringInfo out;
     Datum value;
@@ -125,18 +125,18 @@ struct writing {
 static void
 write_value(void *arg)
 {
-    struct writing *writing = arg;
+    struct write_args *write_args = arg;
 
-    writing->encoder->write(writing->encoder, writing->out, writing->value);
+    write_args->encoder->write(write_args->encoder, write_args->out, write_args->value);
 }
 
 bool
 encode_guarded(struct encoder *encoder, StringInfo out, Datum value)
 {
-    struct writing writing = {encoder, out, value};
+    struct write_args write_args = {encoder, out, value};
     int start = out->len;
 
-    if (encode_try(encoder, write_value, &writing, &encoder->fault))
+    if (encode_try(encoder, write_value, &write_args, &encoder->fault))
         return true;
     out->len = start;
     encode_literal(out, "null");

@@ -167,7 +167,7 @@ encode_instant(char *out, TimestampTz value)
 
 /* A replication origin may claim any commit time; RFC 3339 has four digits for the year. */
 TimestampTz
-encode_sane_time(TimestampTz time)
+encode_clamp_time(TimestampTz time)
 {
     const TimestampTz first = -POSTGRES_EPOCH_US;
     const TimestampTz last = DAYS_UP_TO_YEAR_10000 * USECS_PER_DAY - 1;

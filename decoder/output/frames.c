@@ -16,7 +16,7 @@
 #include "encode/encode.h"
 
 /* A packet is sent when it has grown to this. */
-#define PACKET_BYTES (64 * 1024)
+#define WRITE_BYTES (64 * 1024)
 
 /* A transaction of more changes does not begin while a packet is held. */
 #define HOLD_CHANGES 64
@@ -60,18 +60,18 @@ seed_transaction(struct decoder *decoder, ReorderBufferTXN *txn)
 }
 
 void
-packet_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
+frames_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
 {
     struct decoder *decoder = ctx->output_plugin_private;
     char *end;
 
     if (txn->nentries > HOLD_CHANGES || txn->nsubtxns > 0)
-        packet_flush(ctx);
+        frames_flush(ctx);
     decoder->change_number = 0;
     decoder->repeats = 0;
     decoder->wrote = false;
     decoder->commit_lsn = txn->final_lsn;
-    decoder->commit_time = encode_sane_time(txn->xact_time.commit_time);
+    decoder->commit_time = encode_clamp_time(txn->xact_time.commit_time);
     decoder->commit_us = (uint64)(decoder->commit_time + POSTGRES_EPOCH_US);
     end = encode_instant(decoder->commit_text, decoder->commit_time);
     decoder->commit_text_len = end - decoder->commit_text;
@@ -79,36 +79,36 @@ packet_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
 }
 
 StringInfo
-packet_open(LogicalDecodingContext *ctx)
+frames_open(LogicalDecodingContext *ctx)
 {
     struct decoder *decoder = ctx->output_plugin_private;
 
-    if (!decoder->packet_open)
+    if (!decoder->write_open)
         OutputPluginPrepareWrite(ctx, true);
-    decoder->packet_open = true;
+    decoder->write_open = true;
     decoder->wrote = true;
     decoder->skipped = 0;
     return ctx->out;
 }
 
 void
-packet_flush(LogicalDecodingContext *ctx)
+frames_flush(LogicalDecodingContext *ctx)
 {
     struct decoder *decoder = ctx->output_plugin_private;
 
-    if (!decoder->packet_open)
+    if (!decoder->write_open)
         return;
-    decoder->packet_open = false;
+    decoder->write_open = false;
     OutputPluginWrite(ctx, true);
 }
 
 void
-packet_close(LogicalDecodingContext *ctx)
+frames_close(LogicalDecodingContext *ctx)
 {
     struct decoder *decoder = ctx->output_plugin_private;
 
-    if (!decoder->options.framed || ctx->out->len >= PACKET_BYTES)
-        packet_flush(ctx);
+    if (!decoder->options.framed || ctx->out->len >= WRITE_BYTES)
+        frames_flush(ctx);
 }
 
 static char *
@@ -151,35 +151,35 @@ put_ack_timeout(StringInfo out, int start, uint32 ack_timeout)
 }
 
 int
-packet_put_note_head(struct decoder *decoder, StringInfo out, const struct note_head *head)
+frames_put_header(struct decoder *decoder, StringInfo out, const struct notification_header *header)
 {
     int start = out->len;
-    char *at = put_common(decoder, out, FRAME_KIND_NOTIFICATION, head->flags, head->ordinal,
+    char *at = put_common(decoder, out, FRAME_KIND_NOTIFICATION, header->flags, header->ordinal,
                           FRAME_NOTIFICATION_HEAD_SIZE);
     int targets_len;
 
-    memcpy(at + FRAME_NOTIFICATION_AT_ID, head->id.data, UUID_LEN);
+    memcpy(at + FRAME_NOTIFICATION_AT_ID, header->id.data, UUID_LEN);
     put64(at + FRAME_NOTIFICATION_AT_COMMIT_US, decoder->commit_us);
-    put64(at + FRAME_NOTIFICATION_AT_EXPIRES_US, head->expires_us);
-    at[FRAME_NOTIFICATION_AT_PRIORITY] = head->priority;
-    at[FRAME_NOTIFICATION_AT_TYPE] = head->type;
-    at[FRAME_NOTIFICATION_AT_OPERATION] = head->operation;
-    at[FRAME_NOTIFICATION_AT_BACKOFF] = head->backoff;
-    put16(at + FRAME_NOTIFICATION_AT_RETRY_LIMIT, head->retry_limit);
-    put16(at + FRAME_NOTIFICATION_AT_AUDIENCE_LEN, head->audience.len);
-    put16(at + FRAME_NOTIFICATION_AT_TOPIC_LEN, head->topic.len);
-    put32(at + FRAME_NOTIFICATION_AT_TARGET_COUNT, head->targets->count);
-    if ((head->flags & FRAME_ACK_TIMED) != 0)
-        put_ack_timeout(out, start, head->ack_timeout);
-    encode_raw(out, head->audience.bytes, head->audience.len);
-    encode_raw(out, head->topic.bytes, head->topic.len);
-    targets_len = put_target_texts(out, head->targets);
+    put64(at + FRAME_NOTIFICATION_AT_EXPIRES_US, header->expires_us);
+    at[FRAME_NOTIFICATION_AT_PRIORITY] = header->priority;
+    at[FRAME_NOTIFICATION_AT_TYPE] = header->type;
+    at[FRAME_NOTIFICATION_AT_OPERATION] = header->operation;
+    at[FRAME_NOTIFICATION_AT_BACKOFF] = header->backoff;
+    put16(at + FRAME_NOTIFICATION_AT_RETRY_LIMIT, header->retry_limit);
+    put16(at + FRAME_NOTIFICATION_AT_AUDIENCE_LEN, header->audience.len);
+    put16(at + FRAME_NOTIFICATION_AT_TOPIC_LEN, header->topic.len);
+    put32(at + FRAME_NOTIFICATION_AT_TARGET_COUNT, header->targets->count);
+    if ((header->flags & FRAME_ACK_TIMED) != 0)
+        put_ack_timeout(out, start, header->ack_timeout);
+    encode_raw(out, header->audience.bytes, header->audience.len);
+    encode_raw(out, header->topic.bytes, header->topic.len);
+    targets_len = put_target_texts(out, header->targets);
     put32(out->data + start + FRAME_NOTIFICATION_AT_TARGETS_LEN, targets_len);
     return start;
 }
 
 void
-packet_put_member(struct decoder *decoder, StringInfo out, char change, uint32 sub,
+frames_put_member(struct decoder *decoder, StringInfo out, char change, uint32 sub,
                   char *const texts[MEMBER_FIELDS])
 {
     int start = out->len;
@@ -192,11 +192,11 @@ packet_put_member(struct decoder *decoder, StringInfo out, char change, uint32 s
     put16(at + FRAME_MEMBER_AT_USER_LEN, strlen(texts[2]));
     for (int i = 0; i < MEMBER_FIELDS; i++)
         encode_raw(out, texts[i], strlen(texts[i]));
-    packet_finish_frame(out, start);
+    frames_finish(out, start);
 }
 
 void
-packet_add_flags(StringInfo out, int start, uint16 flags)
+frames_add_flags(StringInfo out, int start, uint16 flags)
 {
     char *at = out->data + start + FRAME_AT_FLAGS;
     uint16 value;
@@ -206,13 +206,13 @@ packet_add_flags(StringInfo out, int start, uint16 flags)
 }
 
 void
-packet_finish_frame(StringInfo out, int start)
+frames_finish(StringInfo out, int start)
 {
     put32(out->data + start + FRAME_AT_LENGTH, out->len - start);
 }
 
 void
-packet_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
+frames_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
 {
     struct decoder *decoder = ctx->output_plugin_private;
     StringInfo out;
@@ -221,19 +221,19 @@ packet_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
 
     if (!decoder->wrote && decoder->repeats == 0) {
         /* The server may now say that it is past this transaction, and so past what is held. */
-        packet_flush(ctx);
+        frames_flush(ctx);
         return;
     }
     if (!decoder->options.framed)
         return;
-    out = packet_open(ctx);
+    out = frames_open(ctx);
     start = out->len;
     at = put_common(decoder, out, FRAME_KIND_COMMIT,
                     Min(decoder->repeats, FRAME_REPEATS_MAX) << FRAME_REPEATS_SHIFT,
                     FRAME_ORDINAL_COMMIT, FRAME_COMMIT_SIZE);
     put64(at + FRAME_COMMIT_AT_END_LSN, txn->end_lsn);
     put64(at + FRAME_COMMIT_AT_COMMIT_US, decoder->commit_us);
-    packet_finish_frame(out, start);
-    if (!decoder->holds || out->len >= PACKET_BYTES)
-        packet_flush(ctx);
+    frames_finish(out, start);
+    if (!decoder->holds_frames || out->len >= WRITE_BYTES)
+        frames_flush(ctx);
 }

@@ -21,7 +21,7 @@
 struct decoder;
 
 /* The header of a notification frame. */
-struct note_head {
+struct notification_header {
     pg_uuid_t id;
     uint64 ordinal;
     uint64 expires_us; /* 0: never */
@@ -39,30 +39,30 @@ struct note_head {
 };
 
 /* Resets the state of the decoded transaction. */
-extern void packet_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn);
+extern void frames_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn);
 
 /* Writes the commit frame, if the transaction needs one. */
-extern void packet_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn);
+extern void frames_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn);
 
-/* Prepares ctx->out for one more line or frame; packet_close ends it. */
-extern StringInfo packet_open(LogicalDecodingContext *ctx);
-extern void packet_close(LogicalDecodingContext *ctx);
+/* Prepares ctx->out for one more line or frame; frames_close ends it. */
+extern StringInfo frames_open(LogicalDecodingContext *ctx);
+extern void frames_close(LogicalDecodingContext *ctx);
 
 /* Sends the gathered frames, if there are any. */
-extern void packet_flush(LogicalDecodingContext *ctx);
+extern void frames_flush(LogicalDecodingContext *ctx);
 
-/* Appends the header of a notification frame and returns its start, for packet_finish_frame. */
-extern int packet_put_note_head(struct decoder *decoder, StringInfo out,
-                                const struct note_head *head);
+/* Appends the header of a notification frame and returns its start, for frames_finish. */
+extern int frames_put_header(struct decoder *decoder, StringInfo out,
+                             const struct notification_header *header);
 
 /* Appends a member frame; `change` is '+' or '-'. */
-extern void packet_put_member(struct decoder *decoder, StringInfo out, char change, uint32 sub,
+extern void frames_put_member(struct decoder *decoder, StringInfo out, char change, uint32 sub,
                               char *const texts[MEMBER_FIELDS]);
 
 /* Adds flags that are known only after the data is rendered. */
-extern void packet_add_flags(StringInfo out, int start, uint16 flags);
+extern void frames_add_flags(StringInfo out, int start, uint16 flags);
 
 /* Fills in the frame's length. */
-extern void packet_finish_frame(StringInfo out, int start);
+extern void frames_finish(StringInfo out, int start);
 
 #endif

@@ -33,7 +33,7 @@ struct spool {
 struct spooler {
     dlist_head spools;
     LogicalDecodingContext *ctx;
-    MemoryContextCallback close_all;
+    MemoryContextCallback close_files;
     MemoryContext context;
     StringInfoData buffer;
     int closed; /* up to here the buffer holds whole records */
@@ -51,7 +51,7 @@ struct spool_reader {
 };
 
 static void
-close_all(void *arg)
+close_files(void *arg)
 {
     struct spooler *spooler = arg;
     dlist_iter iter;
@@ -74,9 +74,9 @@ spool_setup(LogicalDecodingContext *ctx)
     dlist_init(&spooler->spools);
     spooler->ctx = ctx;
     spooler->context = decoder->context;
-    spooler->close_all.func = close_all;
-    spooler->close_all.arg = spooler;
-    MemoryContextRegisterResetCallback(decoder->context, &spooler->close_all);
+    spooler->close_files.func = close_files;
+    spooler->close_files.arg = spooler;
+    MemoryContextRegisterResetCallback(decoder->context, &spooler->close_files);
     decoder->spooler = spooler;
 }
 
@@ -196,13 +196,13 @@ spool_close(struct decoder *decoder, struct spool_record *record)
 }
 
 void
-spool_turn(struct decoder *decoder, TransactionId xid)
+spool_switch_xact(struct decoder *decoder, TransactionId xid)
 {
     struct spool_record record;
 
     if (decoder->spool->xid == xid)
         return;
-    (void)spool_open(decoder, SPOOL_TURN, xid, &record);
+    (void)spool_open(decoder, SPOOL_XACT, xid, &record);
     spool_close(decoder, &record);
     decoder->spool->xid = xid;
 }
@@ -266,7 +266,7 @@ spool_read_begin(ReorderBufferTXN *txn)
 
 /* Until `need` bytes stand in the buffer; false when the file ends before the first of them. */
 static bool
-read_in(struct spool_reader *reader, int need)
+fill_buffer(struct spool_reader *reader, int need)
 {
     StringInfo buffer = &reader->buffer;
     int left = buffer->len - reader->used;
@@ -296,10 +296,10 @@ spool_read(struct spool_reader *reader, struct spool_record *ret_record, const c
 {
     struct spool_record record;
 
-    if (!read_in(reader, sizeof(record)))
+    if (!fill_buffer(reader, sizeof(record)))
         return false;
     memcpy(&record, reader->buffer.data + reader->used, sizeof(record));
-    (void)read_in(reader, record.size);
+    (void)fill_buffer(reader, record.size);
     *ret_record = record;
     *ret_body = reader->buffer.data + reader->used + sizeof(record);
     reader->used += record.size;

@@ -19,13 +19,13 @@
 struct decoder;
 
 enum spool_kind {
-    SPOOL_TURN,     /* from here on changes are of transaction `number`, before of the whole's */
+    SPOOL_XACT,     /* from here on changes are of transaction `number`, before of the whole's */
     SPOOL_TEMPLATE, /* template `number`: what the notes of one plan share */
-    SPOOL_NOTE,     /* by template `number`: emitter, targets, then the payload */
-    SPOOL_MEMBER,   /* three texts, each with its zero; `operation` is '+' or '-' */
-    SPOOL_MESSAGE,  /* the topic of `number` bytes, then the message */
-    SPOOL_REPEAT,   /* of an idempotency key; it holds nothing */
-    SPOOL_COMPLAINT /* the seed, then `number` texts, each with its zero */
+    SPOOL_NOTIFICATION, /* by template `number`: emitter, targets, then the payload */
+    SPOOL_MEMBER,       /* three texts, each with its zero; `operation` is '+' or '-' */
+    SPOOL_MESSAGE,      /* the topic of `number` bytes, then the message */
+    SPOOL_REPEAT,       /* of an idempotency key; it holds nothing */
+    SPOOL_WARNING       /* the seed, then `number` texts, each with its zero */
 };
 
 struct spool_record {
@@ -53,7 +53,7 @@ extern void spool_begin_block(struct decoder *decoder, ReorderBufferTXN *txn);
 /* Writes what was gathered; a record that was not closed is dropped. */
 extern void spool_end_block(struct decoder *decoder);
 /* Whose the next changes are. */
-extern void spool_turn(struct decoder *decoder, TransactionId xid);
+extern void spool_switch_xact(struct decoder *decoder, TransactionId xid);
 /* Ends a transaction's spool, if it has one. */
 extern void spool_drop(struct decoder *decoder, ReorderBufferTXN *txn);
 

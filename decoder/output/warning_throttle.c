@@ -9,18 +9,19 @@
 #include "encode/encode.h"
 #include "output/spool.h"
 
-struct complaint {
+struct throttled_warning {
     uint64 key;
     uint64 count;
 };
 
 void
-complaint_setup(struct decoder *decoder)
+warning_setup(struct decoder *decoder)
 {
-    HASHCTL control = {
-        .keysize = sizeof(uint64), .entrysize = sizeof(struct complaint), .hcxt = decoder->context};
+    HASHCTL control = {.keysize = sizeof(uint64),
+                       .entrysize = sizeof(struct throttled_warning),
+                       .hcxt = decoder->context};
 
-    decoder->complaints =
+    decoder->warnings =
         hash_create("clairon complaints", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
@@ -34,10 +35,10 @@ is_power_of_ten(uint64 count)
 
 /* Of a transaction that may yet be undone. */
 static void
-put_off(struct decoder *decoder, uint64 seed, const char *const texts[3])
+defer(struct decoder *decoder, uint64 seed, const char *const texts[3])
 {
     struct spool_record record;
-    StringInfo out = spool_open(decoder, SPOOL_COMPLAINT, texts[2] == NULL ? 2 : 3, &record);
+    StringInfo out = spool_open(decoder, SPOOL_WARNING, texts[2] == NULL ? 2 : 3, &record);
 
     encode_raw(out, (const char *)&seed, sizeof(seed));
     for (uint32 i = 0; i < record.number; i++)
@@ -45,55 +46,56 @@ put_off(struct decoder *decoder, uint64 seed, const char *const texts[3])
     spool_close(decoder, &record);
 }
 
-static struct complaint *
+static struct throttled_warning *
 find(struct decoder *decoder, uint64 seed, const char *what)
 {
     uint64 key = hash_bytes_extended((const unsigned char *)what, strlen(what), seed);
-    struct complaint *complaint;
+    struct throttled_warning *throttled_warning;
     bool found;
 
-    complaint = hash_search(decoder->complaints, &key, HASH_ENTER, &found);
+    throttled_warning = hash_search(decoder->warnings, &key, HASH_ENTER, &found);
     if (!found)
-        complaint->count = 0;
-    return complaint;
+        throttled_warning->count = 0;
+    return throttled_warning;
 }
 
 static void
-count(struct complaint *complaint, const char *who, const char *what, const char *reason)
+count(struct throttled_warning *throttled_warning, const char *who, const char *what,
+      const char *reason)
 {
-    if (!is_power_of_ten(++complaint->count))
+    if (!is_power_of_ten(++throttled_warning->count))
         return;
     /* A walsender's client has no use for warnings; its server's log has. */
     ereport(am_walsender ? LOG : WARNING,
             (errmsg("clairon %s: %s", who, what),
              reason == NULL
-                 ? errdetail("Changes so far: %llu.", (unsigned long long)complaint->count)
+                 ? errdetail("Changes so far: %llu.", (unsigned long long)throttled_warning->count)
                  : errdetail("Changes so far: %llu. The last said: %s",
-                             (unsigned long long)complaint->count, reason)));
+                             (unsigned long long)throttled_warning->count, reason)));
 }
 
 /* One row after the other may give the same: it is looked up once. */
 void
-complaint_count(struct decoder *decoder, uint64 seed, const char *who, const char *what)
+warning_count(struct decoder *decoder, uint64 seed, const char *who, const char *what)
 {
     if (decoder->spool != NULL) {
-        put_off(decoder, seed, (const char *const[]){who, what, NULL});
+        defer(decoder, seed, (const char *const[]){who, what, NULL});
         return;
     }
-    if (decoder->last_complaint.what != what || decoder->last_complaint.seed != seed) {
-        decoder->last_complaint.complaint = find(decoder, seed, what);
-        decoder->last_complaint.what = what;
-        decoder->last_complaint.seed = seed;
+    if (decoder->last_warning.what != what || decoder->last_warning.seed != seed) {
+        decoder->last_warning.throttled_warning = find(decoder, seed, what);
+        decoder->last_warning.what = what;
+        decoder->last_warning.seed = seed;
     }
-    count(decoder->last_complaint.complaint, who, what, NULL);
+    count(decoder->last_warning.throttled_warning, who, what, NULL);
 }
 
 void
-complaint_count_because(struct decoder *decoder, uint64 seed, const char *who, const char *what,
-                        const char *reason)
+warning_count_reason(struct decoder *decoder, uint64 seed, const char *who, const char *what,
+                     const char *reason)
 {
     if (decoder->spool != NULL)
-        put_off(decoder, seed, (const char *const[]){who, what, reason});
+        defer(decoder, seed, (const char *const[]){who, what, reason});
     else
         count(find(decoder, seed, what), who, what, reason);
 }

@@ -6,17 +6,16 @@
 
 struct decoder;
 
-extern void complaint_setup(struct decoder *decoder);
+extern void warning_setup(struct decoder *decoder);
 
 /*
  * Counts one event and warns at the first, tenth, hundredth .. of its kind. `what` is a string
  * literal: events are told apart by its address. `seed` is that of a rule, or 0.
  */
-extern void complaint_count(struct decoder *decoder, uint64 seed, const char *who,
-                            const char *what);
+extern void warning_count(struct decoder *decoder, uint64 seed, const char *who, const char *what);
 
 /* The same, with the reason of the event that causes the warning. */
-extern void complaint_count_because(struct decoder *decoder, uint64 seed, const char *who,
-                                    const char *what, const char *reason);
+extern void warning_count_reason(struct decoder *decoder, uint64 seed, const char *who,
+                                 const char *what, const char *reason);
 
 #endif

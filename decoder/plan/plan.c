@@ -39,7 +39,7 @@ find_attribute(TupleDesc desc, const char *name)
 }
 
 static bool
-is_shown(Form_pg_attribute attribute)
+is_readable(Form_pg_attribute attribute)
 {
 #ifdef ATTRIBUTE_GENERATED_VIRTUAL
     if (attribute->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
@@ -63,7 +63,7 @@ source_open(struct source *source, Oid relid, Relation decoded)
     for (int i = 0; i < desc->natts; i++) {
         Form_pg_attribute attribute = TupleDescAttr(desc, i);
 
-        if (!is_shown(attribute))
+        if (!is_readable(attribute))
             source->map[i] = -1;
         else if (relid == RelationGetRelid(decoded))
             source->map[i] = i;
@@ -73,7 +73,7 @@ source_open(struct source *source, Oid relid, Relation decoded)
 }
 
 static bool
-rule_shows(const struct rule *rule, int attribute_number)
+rule_includes(const struct rule *rule, int attribute_number)
 {
     if (rule->column_count < 0)
         return true;
@@ -94,7 +94,7 @@ plan_columns(struct decoder *decoder, struct plan *plan, const struct source *so
         struct column *column = &plan->columns[plan->column_count];
         Form_pg_attribute attribute;
 
-        if (source->map[i] < 0 || !rule_shows(plan->rule, i + 1))
+        if (source->map[i] < 0 || !rule_includes(plan->rule, i + 1))
             continue;
         attribute = TupleDescAttr(decoded, source->map[i]);
         column->index = source->map[i];
@@ -110,7 +110,7 @@ plan_columns(struct decoder *decoder, struct plan *plan, const struct source *so
 
 /* As clairon.target_column judges it: also within domains and arrays. */
 static bool
-holds_json(Oid type)
+contains_json(Oid type)
 {
     Oid element;
 
@@ -136,7 +136,7 @@ bind_column(struct decoder *decoder, const struct source *source, TupleDesc deco
     ret_column->index = source->map[number - 1];
     ret_column->is_key = bms_is_member(attribute->attnum - FirstLowInvalidHeapAttributeNumber, key);
     ret_column->encoder = encode_new(&decoder->settings, attribute->atttypid);
-    return holds_json(attribute->atttypid) ? TARGET_JSON : TARGET_COLUMNS;
+    return contains_json(attribute->atttypid) ? TARGET_JSON : TARGET_COLUMNS;
 }
 
 static struct fragment
@@ -332,8 +332,8 @@ plan_condition(struct decoder *decoder, const struct relation_entry *entry, cons
     struct condition *condition;
 
     do {
-        condition = condition_new(decoder->bounds, rule, map, natts, decoded, owner);
-    } while (bounds_overdrawn_owner(decoder->bounds) == owner &&
+        condition = condition_new(decoder->sandbox, rule, map, natts, decoded, owner);
+    } while (sandbox_overdrawn_owner(decoder->sandbox) == owner &&
              plan_release(decoder, entry, owner));
     return condition;
 }
@@ -438,8 +438,8 @@ plan_sources(struct decoder *decoder, struct relation_entry *entry, const struct
                 continue;
             sub += SUBS_PER_RULE;
             if (sub > FRAME_SUB_MAX) {
-                complaint_count(decoder, 0, "rules",
-                                "left out: more than 16383 on a table and those above it");
+                warning_count(decoder, 0, "rules",
+                              "left out: more than 16383 on a table and those above it");
                 return;
             }
             if (is_excluded(&decoder->options, &sources[i], 1))
@@ -463,7 +463,7 @@ plan_images(struct relation_entry *entry, TupleDesc desc)
 
 /* True when a rule or a pattern may speak of the relation; cheap, for most have none. */
 static bool
-may_matter(struct decoder *decoder, const List *relids)
+has_rules(struct decoder *decoder, const List *relids)
 {
     ListCell *cell;
 
@@ -512,7 +512,7 @@ plan_relation(struct decoder *decoder, struct relation_entry *entry, Relation re
             plan_images(entry, RelationGetDescr(relation));
             plan_member(decoder, entry, relation);
         }
-    } else if (may_matter(decoder, relids)) {
+    } else if (has_rules(decoder, relids)) {
         sources = palloc0(sizeof(*sources) * list_length(relids));
         foreach (cell, relids)
             source_open(&sources[count++], lfirst_oid(cell), relation);

@@ -28,8 +28,8 @@ struct column {
     bool is_key;          /* in the replica identity */
     struct fragment name; /* as JSON, with the colon */
     uint8 state;          /* COLUMN_*, of the change that is rendered */
-    int shown_at;         /* offset of the last rendered name and value in the output buffer */
-    int shown_len;
+    int rendered_at;      /* offset of the last rendered name and value in the output buffer */
+    int rendered_len;
     int16 typlen;
     bool typbyval;
     struct encoder *encoder;

@@ -61,7 +61,7 @@ on_catalog(Datum arg, int cache, uint32 hash)
 
 /* The decoder's memory goes, at shutdown or in an error: no callback may look at it again. */
 static void
-forget(void *decoder)
+on_delete(void *decoder)
 {
     if (current == decoder)
         current = NULL;
@@ -77,9 +77,9 @@ relation_setup(struct decoder *decoder)
     decoder->relations =
         hash_create("clairon relations", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
     current = decoder;
-    decoder->forget.func = forget;
-    decoder->forget.arg = decoder;
-    MemoryContextRegisterResetCallback(decoder->context, &decoder->forget);
+    decoder->on_delete.func = on_delete;
+    decoder->on_delete.arg = decoder;
+    MemoryContextRegisterResetCallback(decoder->context, &decoder->on_delete);
     if (registered)
         return;
     CacheRegisterRelcacheCallback(on_relation, (Datum)0);
@@ -115,7 +115,7 @@ relation_refresh_rules(struct decoder *decoder, TransactionId xid)
 }
 
 static void
-bound_entries(struct decoder *decoder)
+limit_entries(struct decoder *decoder)
 {
     HASH_SEQ_STATUS sequence;
     struct relation_entry *entry;
@@ -135,7 +135,7 @@ bound_entries(struct decoder *decoder)
 static void
 release_overdrawn(struct decoder *decoder)
 {
-    Oid owner = bounds_overdrawn_owner(decoder->bounds);
+    Oid owner = sandbox_overdrawn_owner(decoder->sandbox);
 
     if (OidIsValid(owner))
         (void)plan_release(decoder, NULL, owner);
@@ -158,7 +158,7 @@ relation_look_up(struct decoder *decoder, Relation relation, TransactionId xid)
         return entry;
     }
     if (entry == NULL)
-        bound_entries(decoder);
+        limit_entries(decoder);
     entry = hash_search(decoder->relations, &relid, HASH_ENTER, &found);
     if (!found) {
         MemSet(entry, 0, sizeof(*entry));

@@ -77,7 +77,7 @@ spool_template(struct decoder *decoder, const struct plan *plan)
 
 /* With a zero after it. */
 static char *
-take(const char **at, int len)
+copy_text(const char **at, int len)
 {
     char *text = palloc(len + 1);
 
@@ -93,7 +93,7 @@ get_literal(struct target_list *list, const char *lengths, const char *texts)
     target_list_reserve(list, list->count);
     memcpy(list->lengths, lengths, sizeof(int) * list->count);
     for (int i = 0; i < list->count; i++)
-        list->texts[i] = take(&texts, list->lengths[i]);
+        list->texts[i] = copy_text(&texts, list->lengths[i]);
 }
 
 struct plan *
@@ -109,7 +109,7 @@ spool_get_template(const char *body)
     memcpy(&stored, body, sizeof(stored));
     at = lengths + sizeof(int) * stored.target_count;
     for (int i = 0; i < PIECE_COUNT; i++)
-        pieces[i] = (struct fragment){take(&at, stored.lengths[i]), stored.lengths[i]};
+        pieces[i] = (struct fragment){copy_text(&at, stored.lengths[i]), stored.lengths[i]};
     rule->audience = (char *)pieces[PIECE_AUDIENCE].bytes;
     rule->type = stored.type;
     rule->priority = stored.priority;

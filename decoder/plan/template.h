@@ -7,7 +7,7 @@
 /* The template number of the plan; writes the template unless the spool has it. */
 extern uint32 spool_template(struct decoder *decoder, const struct plan *plan);
 
-/* A plan with the members that note_write needs, in the current memory context. */
+/* A plan with the members that notification_write needs, in the current memory context. */
 extern struct plan *spool_get_template(const char *body);
 
 #endif

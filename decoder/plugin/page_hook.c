@@ -47,7 +47,7 @@ server_timeline(void)
  * start checks its progress against the timeline history.
  */
 static void
-end_with_timeline(LogicalDecodingContext *ctx)
+check_timeline(LogicalDecodingContext *ctx)
 {
     struct decoder *decoder = ctx->output_plugin_private;
     TimeLineID timeline = server_timeline();
@@ -73,7 +73,7 @@ changes_catalog(LogicalDecodingContext *ctx)
 
 /* The server did not follow which of them are in the middle of a row: so none is handed over. */
 static void
-hold_back_open(LogicalDecodingContext *ctx)
+mark_open_partial(LogicalDecodingContext *ctx)
 {
     dlist_iter iter;
 
@@ -92,7 +92,7 @@ hold_back_open(LogicalDecodingContext *ctx)
  * transactions are open.
  */
 static void
-review_streaming(LogicalDecodingContext *ctx)
+decide_streaming(LogicalDecodingContext *ctx)
 {
     struct decoder *decoder = ctx->output_plugin_private;
 
@@ -102,7 +102,7 @@ review_streaming(LogicalDecodingContext *ctx)
     if (changes_catalog(ctx)) {
         ctx->streaming = false;
     } else if (!ctx->streaming) {
-        hold_back_open(ctx);
+        mark_open_partial(ctx);
         ctx->streaming = true;
     }
 }
@@ -113,11 +113,11 @@ read_page(XLogReaderState *reader, XLogRecPtr page, int bytes, XLogRecPtr target
     LogicalDecodingContext *ctx = reader->private_data;
     struct decoder *decoder = ctx->output_plugin_private;
 
-    packet_flush(ctx);
-    review_streaming(ctx);
+    frames_flush(ctx);
+    decide_streaming(ctx);
     bytes = decoder->read_page(reader, page, bytes, target, buffer);
-    if (decoder->holds)
-        end_with_timeline(ctx);
+    if (decoder->holds_frames)
+        check_timeline(ctx);
     return bytes;
 }
 
@@ -127,8 +127,8 @@ page_hook_setup(LogicalDecodingContext *ctx)
     struct decoder *decoder = ctx->output_plugin_private;
 
     /* SQL's slot functions end at a position, without asking for more WAL. */
-    decoder->holds = decoder->options.framed && !IsTransactionState();
-    if (decoder->holds)
+    decoder->holds_frames = decoder->options.framed && !IsTransactionState();
+    if (decoder->holds_frames)
         decoder->timeline = server_timeline();
     decoder->read_page = ctx->reader->routine.page_read;
     ctx->reader->routine.page_read = read_page;

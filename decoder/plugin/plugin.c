@@ -99,9 +99,9 @@ clairon_startup(LogicalDecodingContext *ctx, OutputPluginOptions *output, bool i
     decoder->settings.numeric_as_number = decoder->options.numeric_as_number;
     decoder->settings.limit = PG_INT32_MAX;
     decoder->system_identifier = GetSystemIdentifier();
-    decoder->bounds = bounds_new(decoder->options.condition_timeout_ms);
+    decoder->sandbox = sandbox_new(decoder->options.condition_timeout_ms);
     relation_setup(decoder);
-    complaint_setup(decoder);
+    warning_setup(decoder);
     MemoryContextSwitchTo(old);
     if (!is_init)
         fix_settings(decoder);

@@ -16,7 +16,7 @@
 #include "plugin/transaction.h"
 
 static _Noreturn void
-refuse(void)
+reject(void)
 {
     ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                     errmsg("cannot decode a prepared transaction before its commit")));
@@ -31,13 +31,13 @@ filter_prepare(LogicalDecodingContext *ctx, TransactionId xid, const char *gid)
 static void
 begin_prepare(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
 {
-    refuse();
+    reject();
 }
 
 static void
 prepare(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn)
 {
-    refuse();
+    reject();
 }
 
 static void
@@ -55,7 +55,7 @@ stream_start(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
 {
     struct decoder *decoder = ctx->output_plugin_private;
 
-    packet_flush(ctx);
+    frames_flush(ctx);
     decoder->stamp.valid = false;
     spool_begin_block(decoder, txn);
 }
@@ -81,8 +81,8 @@ stream_abort(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn)
 static void
 stream_commit(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn)
 {
-    packet_flush(ctx);
-    packet_begin_transaction(ctx, txn);
+    frames_flush(ctx);
+    frames_begin_transaction(ctx, txn);
     replay_transaction(ctx, txn);
     spool_drop(ctx->output_plugin_private, txn);
     clairon_commit(ctx, txn, lsn);
@@ -92,7 +92,7 @@ static void
 stream_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation relation,
               ReorderBufferChange *change)
 {
-    spool_turn(ctx->output_plugin_private, change->txn->xid);
+    spool_switch_xact(ctx->output_plugin_private, change->txn->xid);
     clairon_change(ctx, txn, relation, change);
 }
 
@@ -106,8 +106,8 @@ stream_message(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr ls
 {
     if (!transactional)
         return;
-    spool_turn(ctx->output_plugin_private,
-               TransactionIdIsValid(CheckXidAlive) ? CheckXidAlive : txn->xid);
+    spool_switch_xact(ctx->output_plugin_private,
+                      TransactionIdIsValid(CheckXidAlive) ? CheckXidAlive : txn->xid);
     clairon_message(ctx, txn, lsn, transactional, prefix, size, message);
 }
 
@@ -115,7 +115,7 @@ static void
 stream_truncate(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, int count, Relation relations[],
                 ReorderBufferChange *change)
 {
-    spool_turn(ctx->output_plugin_private, change->txn->xid);
+    spool_switch_xact(ctx->output_plugin_private, change->txn->xid);
     clairon_truncate(ctx, txn, count, relations, change);
 }
 

@@ -19,19 +19,19 @@
 void
 clairon_begin(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
 {
-    packet_begin_transaction(ctx, txn);
+    frames_begin_transaction(ctx, txn);
 }
 
 /* Sends a progress message when nothing was written for a while. */
 static void
-tell_progress(LogicalDecodingContext *ctx)
+report_progress(LogicalDecodingContext *ctx)
 {
     struct decoder *decoder = ctx->output_plugin_private;
 
     if (++decoder->skipped < PROGRESS_EVERY)
         return;
     decoder->skipped = 0;
-    packet_flush(ctx);
+    frames_flush(ctx);
 #if PG_VERSION_NUM < 160000
     /* From 16 on the server does so itself. */
     OutputPluginUpdateProgress(ctx, false);
@@ -60,7 +60,7 @@ clairon_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation rela
 
     decoder->change_number++;
     if (is_rule_table(relation)) {
-        tell_progress(ctx);
+        report_progress(ctx);
         return;
     }
     old = MemoryContextSwitchTo(decoder->change_context);
@@ -71,7 +71,7 @@ clairon_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation rela
         change_row(ctx, entry, relation, change);
     MemoryContextSwitchTo(old);
     MemoryContextReset(decoder->change_context);
-    tell_progress(ctx);
+    report_progress(ctx);
 }
 
 void
@@ -88,7 +88,7 @@ clairon_truncate(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, int count,
     }
     MemoryContextSwitchTo(old);
     MemoryContextReset(decoder->change_context);
-    tell_progress(ctx);
+    report_progress(ctx);
 }
 
 void
@@ -103,13 +103,13 @@ clairon_message(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr l
     decoder->change_number++;
     if (strcmp(prefix, MESSAGE_PREFIX) == 0) {
         old = MemoryContextSwitchTo(decoder->change_context);
-        notice_write(ctx, txn, message, size);
+        notify_write(ctx, txn, message, size);
         MemoryContextSwitchTo(old);
         MemoryContextReset(decoder->change_context);
     } else if (strcmp(prefix, MESSAGE_REPEAT_PREFIX) == 0 && decoder->options.framed) {
-        notice_count_repeat(decoder);
+        notify_count_repeat(decoder);
     }
-    tell_progress(ctx);
+    report_progress(ctx);
 }
 
 void
@@ -117,6 +117,6 @@ clairon_commit(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr ls
 {
     struct decoder *decoder = ctx->output_plugin_private;
 
-    packet_end_transaction(ctx, txn);
+    frames_end_transaction(ctx, txn);
     OutputPluginUpdateProgress(ctx, !decoder->wrote);
 }

@@ -44,7 +44,7 @@ struct rule {
 
 /* True when each number is a value of its enum. */
 static inline bool
-frame_knows(int type, int priority, int backoff)
+frame_values_are_valid(int type, int priority, int backoff)
 {
     return type >= FRAME_TYPE_REALTIME && type <= FRAME_TYPE_SYSTEM &&
            priority >= FRAME_PRIORITY_HIGH && priority <= FRAME_PRIORITY_LOW &&

@@ -105,14 +105,14 @@ static const uint8 required[] = {
 
 /* What the table's own checks make sure of, unless somebody took them away. */
 static bool
-is_sound(const Datum *values, const bool *nulls)
+is_valid_row(const Datum *values, const bool *nulls)
 {
     for (size_t i = 0; i < lengthof(required); i++)
         if (nulls[required[i] - 1])
             return false;
-    return frame_knows(DatumGetInt16(values[RULE_TYPE - 1]),
-                       DatumGetInt16(values[RULE_PRIORITY - 1]),
-                       DatumGetInt16(values[RULE_BACKOFF - 1]));
+    return frame_values_are_valid(DatumGetInt16(values[RULE_TYPE - 1]),
+                                  DatumGetInt16(values[RULE_PRIORITY - 1]),
+                                  DatumGetInt16(values[RULE_BACKOFF - 1]));
 }
 
 static struct rule *
@@ -249,7 +249,7 @@ find_table(const char *name, Oid schema)
     Relation classes;
     SysScanDesc scan;
     ScanKeyData key;
-    bool stands;
+    bool is_committed;
 
     if (!OidIsValid(table))
         return InvalidOid;
@@ -257,10 +257,10 @@ find_table(const char *name, Oid schema)
     classes = table_open(RelationRelationId, AccessShareLock);
     scan = systable_beginscan(classes, ClassOidIndexId, true,
                               GetNonHistoricCatalogSnapshot(RelationRelationId), 1, &key);
-    stands = HeapTupleIsValid(systable_getnext(scan));
+    is_committed = HeapTupleIsValid(systable_getnext(scan));
     systable_endscan(scan);
     table_close(classes, AccessShareLock);
-    if (stands)
+    if (is_committed)
         return table;
     ereport(LOG, (errmsg("clairon.%s was dropped after the changes now decoded", name),
                   errdetail("They give no notifications.")));
@@ -326,7 +326,7 @@ open_table(Oid table, const Oid *types, int count, int *ret_columns)
 
 /* A row of before a column was added holds what the table says, and that may change. */
 static bool
-same_row(HeapTuple a, HeapTuple b, int columns)
+row_equal(HeapTuple a, HeapTuple b, int columns)
 {
     const int start = offsetof(HeapTupleHeaderData, t_bits);
     int held = HeapTupleHeaderGetNatts(a->t_data);
@@ -345,7 +345,7 @@ scan_rows(Relation relation)
 }
 
 static bool
-holds_rows(Relation relation, const List *known, int columns)
+rows_equal(Relation relation, const List *known, int columns)
 {
     SysScanDesc scan = scan_rows(relation);
     bool same = true;
@@ -356,7 +356,7 @@ holds_rows(Relation relation, const List *known, int columns)
 
         if (tuple == NULL)
             break;
-        same = count < list_length(known) && same_row(tuple, list_nth(known, count), columns);
+        same = count < list_length(known) && row_equal(tuple, list_nth(known, count), columns);
         count++;
     }
     systable_endscan(scan);
@@ -381,7 +381,7 @@ read_rows(struct rule_set *set, Relation relation, int columns)
         for (int i = columns; i < RULE_ATTRIBUTE_COUNT; i++)
             nulls[i] = true;
         set->rows = lappend(set->rows, row);
-        if (is_sound(values, nulls))
+        if (is_valid_row(values, nulls))
             rules = lappend(rules, read_rule(values, nulls));
         else
             ereport(LOG, (errmsg("clairon.rule holds a row that clairon.watch did not make"),
@@ -425,7 +425,7 @@ rules_read_secret(Oid schema, uint8 ret_secret[SECRET_BYTES])
 }
 
 static bool
-same_frame(const struct rule_set *a, const struct rule_set *b)
+set_header_equal(const struct rule_set *a, const struct rule_set *b)
 {
     return a->schema == b->schema && a->member == b->member && a->has_secret == b->has_secret &&
            memcmp(a->secret, b->secret, SECRET_BYTES) == 0;
@@ -449,7 +449,7 @@ rules_read(struct rule_set *known)
     }
     if (relation == NULL)
         return set;
-    if (known != NULL && same_frame(known, set) && holds_rows(relation, known->rows, columns))
+    if (known != NULL && set_header_equal(known, set) && rows_equal(relation, known->rows, columns))
         set = known;
     else
         read_rows(set, relation, columns);

@@ -252,7 +252,7 @@ read_traceparent(struct message *message)
 
 /* The message is in the WAL, but not what it takes to read it. */
 static void
-warn_of_wal_level(void)
+warn_wal_level(void)
 {
     if (XLogLogicalInfoActive())
         return;
@@ -289,7 +289,7 @@ check_arguments(FunctionCallInfo fcinfo)
         if (PG_ARGISNULL(i) && i != EMIT_TOPIC && i != EMIT_TTL && i != EMIT_ACK_TIMEOUT)
             ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
                             errmsg("argument %d of clairon.emit: NULL is not valid", i + 1)));
-    if (!frame_knows(PG_GETARG_INT16(4), PG_GETARG_INT16(5), PG_GETARG_INT16(12)))
+    if (!frame_values_are_valid(PG_GETARG_INT16(4), PG_GETARG_INT16(5), PG_GETARG_INT16(12)))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("clairon.emit: type, priority and backoff of 0 to 2 are valid")));
 }
@@ -330,6 +330,6 @@ clairon_emit(PG_FUNCTION_ARGS)
     message.retry_limit = PG_GETARG_INT32(11);
     message.backoff = PG_GETARG_INT16(12);
     write_message(&message);
-    warn_of_wal_level();
+    warn_wal_level();
     PG_RETURN_VOID();
 }

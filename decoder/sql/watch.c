@@ -92,7 +92,7 @@ argument_is(FunctionCallInfo fcinfo, enum watch_argument argument, const char *w
 }
 
 static bool
-begins_a_list(FunctionCallInfo fcinfo)
+is_literal_list(FunctionCallInfo fcinfo)
 {
     const char *targets;
 
@@ -117,7 +117,7 @@ privileged_parameter(FunctionCallInfo fcinfo)
 {
     if (argument_is(fcinfo, WATCH_AUDIENCE, "ALL"))
         return "audience ALL";
-    if (begins_a_list(fcinfo))
+    if (is_literal_list(fcinfo))
         return "a list of targets";
     if (argument_is(fcinfo, WATCH_TYPE, "SYSTEM"))
         return "type SYSTEM";
@@ -213,7 +213,7 @@ call_inner(FunctionCallInfo inner, FunctionCallInfo outer, const char *name)
 
 /* With the arguments as they came. */
 static Datum
-call_same(FunctionCallInfo fcinfo, const char *name)
+call_with_arguments(FunctionCallInfo fcinfo, const char *name)
 {
     LOCAL_FCINFO(inner, FUNC_MAX_ARGS);
 
@@ -254,7 +254,7 @@ clairon_unwatch(PG_FUNCTION_ARGS)
     PreventCommandDuringRecovery("clairon.unwatch()");
     if (!PG_ARGISNULL(0))
         check_owner(PG_GETARG_OID(0));
-    return call_same(fcinfo, "remove_rules");
+    return call_with_arguments(fcinfo, "remove_rules");
 }
 
 /* show_condition(relation regclass, name text) -> text: where clairon.rules shows the rule. */
@@ -269,26 +269,26 @@ clairon_show_condition(PG_FUNCTION_ARGS)
         !(SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)) && owns(relation)))
         ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
                         errmsg("relation: must be owner of %s", relation_text(relation))));
-    return call_same(fcinfo, "condition_text");
+    return call_with_arguments(fcinfo, "condition_text");
 }
 
 /* See sql/notify.sql. */
 Datum
 clairon_notify(PG_FUNCTION_ARGS)
 {
-    return call_same(fcinfo, "send_message");
+    return call_with_arguments(fcinfo, "send_message");
 }
 
 Datum
 clairon_once(PG_FUNCTION_ARGS)
 {
-    return call_same(fcinfo, "insert_key");
+    return call_with_arguments(fcinfo, "insert_key");
 }
 
 Datum
 clairon_prune(PG_FUNCTION_ARGS)
 {
-    return call_same(fcinfo, "delete_keys");
+    return call_with_arguments(fcinfo, "delete_keys");
 }
 
 /* changes_owner(command pg_ddl_command) -> boolean: an ALTER TABLE .. OWNER TO. */
