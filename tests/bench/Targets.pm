@@ -1,11 +1,11 @@
-# Targets: what the benches aim at and what they reached, kept for one table at the end.
+# Targets: the benches' targets and results, collected for one table at the end.
 package Targets;
 
 use strict;
 use warnings;
 
-# Each bench is a process of its own: they add to one file, BENCH_TARGETS, and targets.pl shows it.
-# aim(what, aim, value, whether it is met, a word beside it).
+# Each bench is a separate process. All append to one file, BENCH_TARGETS, which targets.pl prints.
+# aim(name, target, value, whether it is met, remark).
 sub aim
 {
     my ($what, $aim, $value, $met, $word) = @_;

@@ -1,7 +1,7 @@
-# How many notifications a second go from WAL into the store, and how long after the commit?
+# How many notifications per second move from WAL into the store, and with which latency?
 #
-# Real servers, all on this machine; PostgreSQL runs with fsync off, so that the
-# path is measured and not the disk.
+# Real servers on this machine. PostgreSQL runs with fsync off, so that the path is measured
+# and not the disk.
 use strict;
 use warnings;
 
@@ -33,7 +33,7 @@ $pg->safe_psql('postgres', q{
             COMMIT;
         END LOOP;
     END $$});
-# A rewrite of its file would fall into whatever is measured when the file has grown enough.
+# A rewrite of the append-only file would distort the contender that it coincides with.
 my $store = Clairon::Test::store(options => [ '--auto-aof-rewrite-percentage', 0 ]);
 my $relay = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0, conf => { 'relay.log_level' => 'info' });
 my $peer  = peer_modules();
@@ -45,7 +45,7 @@ sub is_read
     return $pg->safe_psql('postgres', "SELECT count(*) FROM pg_replication_slots WHERE active AND slot_name = '$slot'");
 }
 
-# Where npm installed what the node pipeline needs; undef, and a word why, where it cannot.
+# The folder where npm installed the node pipeline; undef, with a logged reason, if it failed.
 sub peer_modules
 {
     my $folder = Clairon::Test::scratch() . '/peer';
@@ -79,7 +79,7 @@ sub drop_slot
 
 sub length_of { return $store->execute('XLEN', $_[0]) }
 
-# CPU time of a process so far, in seconds.
+# CPU time of a process, in seconds.
 sub cpu_of
 {
     my ($pid) = @_;
@@ -88,7 +88,7 @@ sub cpu_of
     return ($fields[11] + $fields[12]) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
 }
 
-# Entries a second from the first one after `before` to the last one, by the store's clock.
+# Entries per second from the first one after `before` to the last one, by the store's clock.
 sub pace_of
 {
     my ($stream, $before, $rows) = @_;
@@ -105,7 +105,7 @@ sub newest_of
     return $last ? $last->[0] : '0-0';
 }
 
-# The relay, from its start on.
+# The relay, measured from its start.
 sub measure_ours
 {
     my ($rows, $end) = @_;
@@ -115,17 +115,17 @@ sub measure_ours
     length_of($STREAM) == $length + $rows or die "more was stored than was written\n";
     my $cpu = cpu_of($relay->pid);
     my $pace = pace_of($STREAM, $before, $rows);
-    # Else the next start would have to read these again.
-    wait_until('the slot lets go of it', sub {
+    # Otherwise the next start reads these again.
+    wait_until('the slot is released', sub {
         $pg->safe_psql('postgres',
             "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots WHERE slot_name = 'clairon'") eq 't' });
     $relay->stop;
-    # As the others leave none behind: all write into memory that the store has used before, or none does.
+    # Like the other contenders, leave none behind: all write into memory that the store has used before.
     $store->execute('XTRIM', $STREAM, 'MAXLEN', 1);
     return (ours => $pace, cpu => 1e6 * $cpu / $rows);
 }
 
-# What the decoder gives to a reader that only throws it away.
+# The decoder alone, with a reader that discards its output.
 sub measure_decoder
 {
     my ($rows, $end) = @_;
@@ -137,7 +137,7 @@ sub measure_decoder
     return (decoder => $rows / $took);
 }
 
-# The same entries, added by redis-benchmark without anything around them.
+# The same entries, added by redis-benchmark.
 sub measure_bare
 {
     my ($rows) = @_;
@@ -160,7 +160,7 @@ sub measure_peer
     return (peer => $pace);
 }
 
-# All read the same WAL, written while nobody did.
+# All contenders read the same WAL, written before they start.
 sub measure_round
 {
     my ($rows, $bytes, $each) = @_;
@@ -180,7 +180,7 @@ sub compare
     my @found = map { measure_round($rows, $bytes, $each) } 1 .. $rounds;
     my %found = map { my $what = $_; $what => median(map { $_->{$what} } @found) } keys %{ $found[0] };
     figure("$bytes B, $each rows a transaction, $rows rows:", sprintf '%d /s, relay CPU %.1f us each', @found{qw(ours cpu)});
-    figure('  the decoder alone, to a reader that throws it away:', sprintf '%d /s', $found{decoder});
+    figure('  the decoder alone, its output discarded:', sprintf '%d /s', $found{decoder});
     figure('  bare XADD of the same entries, 128 in flight:',
         $found{bare} ? sprintf('%d /s', $found{bare}) : 'no redis-benchmark here');
     my $least = $found{bare} && $found{bare} < $found{decoder} ? $found{bare} : $found{decoder};
@@ -196,9 +196,9 @@ sub compare
     return;
 }
 
-# ---- how long after the commit
+# ---- latency from the commit
 
-# A reader that blocks on the stream, until an entry says that it is the end; its delays in ms, sorted.
+# Blocks on the stream until the final entry; returns the delays in ms, sorted.
 sub read_delays
 {
     my ($at, $file) = @_;

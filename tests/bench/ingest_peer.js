@@ -1,10 +1,10 @@
-// ingest_peer.js: what one would write for it in node: a wal2json slot into a stream, by pg-logical-replication and ioredis.
+// ingest_peer.js: a typical node pipeline: a wal2json slot into a stream, by pg-logical-replication and ioredis.
 //
 //     node ingest_peer.js MODULES SOCKET_FOLDER PORT USER SLOT STORE_SOCKET STREAM COUNT
 //
-// It stores the same notification. Generous to it: no rules, ids that differ on every reading, no routing beside
-// the line; ioredis may pipeline what it is given in one turn, nobody waits for an answer before taking more, and the slot
-// is confirmed whether or not the store has it. Ends when COUNT entries are stored.
+// It stores the same notification, with advantages: no rules, ids that differ on every reading, no routing
+// fields. ioredis may pipeline, the pipeline never waits for a reply, and it confirms the slot before the store
+// has replied. Ends when COUNT entries are stored.
 'use strict';
 
 const { randomUUID } = require('crypto');
@@ -31,7 +31,7 @@ function onStored() {
 
 const operations = { insert: 'create', update: 'update', delete: 'delete' };
 
-// As PostgreSQL writes it, `2026-01-31 12:34:56.123456+00`, with six digits.
+// Input as PostgreSQL writes it, `2026-01-31 12:34:56.123456+00`; output with six digits.
 function isoTime(text) {
     const [, day, time, digits] = /^(\S+) ([\d:]+)(?:\.(\d+))?/.exec(text);
 

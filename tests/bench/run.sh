@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh: runs the benchmarks on private servers, prints their figures, and then what they aim at.
+# run.sh: runs the benchmarks on private servers, prints their figures and then their targets.
 # Called by `make bench`, through tests/tools/unprivileged.sh. BENCH=full: all of them at full size.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -22,7 +22,7 @@ for bench in ingest standby; do
         die "the benchmark failed; its log is $out/$bench.log"
     fi
 done
-# What spills takes as long as all the rest.
+# Spilling takes as long as all other workloads together.
 [ "$BENCH" = full ] || export CLAIRON_BENCH_SPILL=${CLAIRON_BENCH_SPILL:-0.2}
 tests/bench/decoder/measure.sh
 tests/bench/fanout/run.sh

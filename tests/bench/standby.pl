@@ -1,7 +1,7 @@
-# What does decoding cost the primary: on itself, and on a standby of its own?
+# How much CPU does decoding cost the primary: with a slot there, and with a slot on a standby?
 #
-# Needs PostgreSQL 16. Real servers, all on this machine, so wall times hang on how many cores
-# there are; the CPU of the primary's processes does not.
+# Needs PostgreSQL 16. Real servers on this machine: wall times depend on the number of cores, the CPU of
+# the primary's processes does not.
 use strict;
 use warnings;
 
@@ -41,7 +41,7 @@ my %relay = map {
             ($_ == $standby ? ('feed.primary_conninfo' => $connection) : ()) })
 } $primary, $standby;
 
-# CPU of the primary: of the postmaster, of its children, and of those that have ended.
+# CPU of the primary: the postmaster, its children, and ended children.
 sub primary_seconds
 {
     my $postmaster = (split /\n/, PostgreSQL::Test::Utils::slurp_file($primary->data_dir . '/postmaster.pid'))[0];
@@ -55,7 +55,7 @@ sub primary_seconds
     return $sum / $ticks;
 }
 
-# Rows are written while whoever is asked for decodes; over when he has stored them, and the standby has them.
+# Writes rows while the given contender decodes. Ends when it has stored them and the standby has replayed them.
 sub run_once
 {
     my ($who) = @_;
@@ -90,7 +90,7 @@ sub run_once
 my %seen;
 for my $round (1 .. $rounds)
 {
-    for my $who ('nobody', 'standby', 'primary')
+    for my $who ('none', 'standby', 'primary')
     {
         my ($wrote, $used) = run_once($who);
         push @{ $seen{$who}{wrote} }, $wrote;
@@ -98,9 +98,9 @@ for my $round (1 .. $rounds)
     }
 }
 sub median { my @sorted = sort { $a <=> $b } @_; return $sorted[ $#sorted / 2 ] }
-my $floor = median(@{ $seen{nobody}{used} });
-figure("$rows rows, 10 a transaction, who decodes:", 'CPU of the primary, over nobody, time of the writer');
-for my $who ('nobody', 'standby', 'primary')
+my $floor = median(@{ $seen{none}{used} });
+figure("$rows rows, 10 per transaction, decoded on:", 'CPU of the primary, relative to no slot, time of the writer');
+for my $who ('none', 'standby', 'primary')
 {
     my ($used, $wrote) = map { median(@{ $seen{$who}{$_} }) } 'used', 'wrote';
     figure($who, sprintf '%.2f s, %.2f, %.2f s', $used, $used / $floor, $wrote);

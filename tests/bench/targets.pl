@@ -1,4 +1,4 @@
-# Shows what the benches of this run aimed at, and whether they reached it: targets.pl FILE
+# Prints the targets of this run, and whether they were reached: targets.pl FILE
 use strict;
 use warnings;
 

@@ -1,7 +1,4 @@
-/*
- * bench_byte.c: an output plugin that writes one byte a change: what a message a change costs at
- * least.
- */
+/* bench_byte.c: an output plugin that writes one byte per change: the least cost of a message. */
 #include "postgres.h"
 
 #include "fmgr.h"

@@ -1,6 +1,4 @@
-/*
- * bench_null.c: an output plugin that does nothing: what decoding costs before any plugin's work.
- */
+/* bench_null.c: an output plugin that does nothing: the cost of decoding without a plugin. */
 #include "postgres.h"
 
 #include "fmgr.h"

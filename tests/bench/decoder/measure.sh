@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# measure.sh: decodes the same WAL with clairon and with others, and prints what each cost.
+# measure.sh: decodes the same WAL with clairon and other plugins, and prints the cost of each.
 # Called by run.sh and `make bench`, through tests/tools/unprivileged.sh, after `make bench-tools`.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
@@ -70,7 +70,7 @@ describe() {
     esac
 }
 
-# ---- clusters: one for each workload and kind of rules, so that its WAL holds nothing else
+# ---- clusters: one per workload and kind of rules, so that its WAL contains nothing else
 
 # The size of a workload.
 scale_of() {
@@ -86,7 +86,7 @@ locate() {
 
 start() {
     [ ! -S "$sockets/.s.PGSQL.$port" ] || return 0
-    stop "$cluster" # one that a killed run has left
+    stop "$cluster" # left by a killed run
     pg_ctl -D "$cluster/data" -l "$cluster/log" -w -s -o "-k $sockets -p $port" start 9>&- ||
         die "the server did not start; its log is $cluster/log"
 }
@@ -146,14 +146,14 @@ finish() {
 
 # ---- measuring
 
-# Runs the receiver below whatever command is given.
+# Runs the receiver under the given command.
 read_wal() {
     timeout "$most_seconds" "$@" "$receive" \
         "host=$sockets port=$port dbname=bench user=bench replication=database" \
         bench "$plugin" "$(cat "$cluster/end")" "$options"
 }
 
-# A plugin that crashes takes the server with it for a while.
+# A plugin that crashes restarts the server.
 await_server() {
     local deadline=$((SECONDS + 60))
     until pg_isready -q; do
@@ -164,7 +164,7 @@ await_server() {
 
 declare -A failed
 
-# One reading; a contender that failed is not tried again on this workload.
+# One reading. A contender that failed is not repeated on this workload.
 measure() {
     local workload=$1 round=$2 name=$3 line status=0
     [ -z "${failed[$workload/$name]:-}" ] || return 0
@@ -182,7 +182,7 @@ measure() {
     fi
 }
 
-# The profile of the walsender: perf follows what the postmaster starts.
+# The profile of the walsender: perf follows the postmaster's children.
 profile() {
     local workload=$1 name=$2 data=$home/perf-$1-$2.data columns
     read_wal perf record -q -g -o "$data" -p "$(head -1 "$cluster/data/postmaster.pid")" -- >/dev/null
@@ -229,7 +229,7 @@ bench() {
             else
                 measure "$workload" "$round" "$name"
             fi
-            # Once is enough to bring WAL and catalogs into memory, or for a profile.
+            # One reading is enough to warm the caches, or for a profile.
             if [ "$round" = 0 ] && ! $perf && [ "$name" = "${names[0]}" ]; then break; fi
         done
         ! $perf || break

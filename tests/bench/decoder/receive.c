@@ -1,11 +1,11 @@
 /*
- * receive.c: reads WAL through one output plugin, throws it away, and says what that cost.
+ * receive.c: reads WAL through one output plugin, discards it, and reports the cost.
  *
  *   receive CONNINFO SLOT PLUGIN END_LSN [OPTIONS]
  *
  * CONNINFO holds replication=database. SLOT is only copied, to a temporary slot of PLUGIN,
- * so the same WAL can be read any number of times. OPTIONS is what stands between the
- * parentheses of START_REPLICATION. Prints one line, for the reading up to END_LSN:
+ * so the same WAL can be read any number of times. OPTIONS is the text between
+ * the parentheses of START_REPLICATION. Prints one line, for the reading up to END_LSN:
  * CPU of the walsender in ns, wall time in ns, its peak RSS in kB, messages, their bytes.
  */
 #include <endian.h>
@@ -98,7 +98,7 @@ cpu_ns(int pid)
     return proc_number(pid, "schedstat", "");
 }
 
-/* Nothing is ever confirmed: the position is only told so that the server sees a living reader. */
+/* Confirms nothing: the status only shows the server that the reader is alive. */
 static void
 send_feedback(struct receiver *receiver)
 {
@@ -111,7 +111,7 @@ send_feedback(struct receiver *receiver)
     receiver->feedback_ns = now_ns();
 }
 
-/* A keepalive's position is one up to which all was decoded and sent. */
+/* The server has decoded and sent everything up to a keepalive's position. */
 static void
 take_message(struct receiver *receiver, const char *message, size_t len)
 {

@@ -1,4 +1,4 @@
-# Which plugin costs what, and does clairon reach its targets? Reads what measure.sh wrote.
+# What does each plugin cost, and does clairon reach its targets? Reads the output of measure.sh.
 use strict;
 use warnings;
 
@@ -7,7 +7,7 @@ use lib "$Bin/..";
 use Targets;
 
 my %run;      # workload => contender => [ { cpu, wall, rss, messages, bytes }, .. ]
-my %failed;   # workload => contender => why
+my %failed;   # workload => contender => reason
 my (@workloads, %title, %contenders, $scale);
 
 sub read_results
@@ -38,7 +38,7 @@ sub read_results
     return;
 }
 
-# The middle one, undef without a run.
+# The median, undef without a run.
 sub median
 {
     my ($workload, $name, $of) = @_;
@@ -94,7 +94,7 @@ sub show_table
     return;
 }
 
-# One line a target and workload; says nothing where a contender was left out.
+# One row per target and workload, none if a contender is missing.
 sub show_ratio_verdict
 {
     my ($workload, $to, $most) = @_;
@@ -110,7 +110,7 @@ sub show_ratio_verdict
     return;
 }
 
-# Speed counts only for whole work: a line for each change, and frames no shorter than lines.
+# A fast contender counts only if its output is complete: one message per change, and frames no shorter than JSON.
 sub show_work_verdict
 {
     my ($workload) = @_;

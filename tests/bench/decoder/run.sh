@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh: builds what the decoder's bench needs, then measures; takes the arguments of measure.sh.
+# run.sh: builds the tools of the decoder bench, then measures. Arguments are those of measure.sh.
 # CLAIRON_BENCH_BEFORE=FILE adds a contender clairon-before: another build of clairon.so.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."

@@ -1,8 +1,7 @@
-# How much of the store's CPU does an ack take, in batches as a relay sends them?
+# How much CPU of the store does an acknowledgement take, in batches as a relay sends them?
 #
-# The scripts are called as the relay calls them, on a store of the bench's own; what counts is the
-# server's CPU time for the acks alone, by its own account. Messages were shown before, as they are
-# in earnest: so each has a time at which it is due, and a trail.
+# Calls the scripts as the relay does, on a private store. The result is the server's own count of CPU time for
+# the acknowledgements alone. Notifications are delivered first, as in production, so each has a due time and a trail.
 use strict;
 use warnings;
 
@@ -11,8 +10,8 @@ use Targets;
 use Test::More;
 
 my $pairs  = $ENV{ACKS_PAIRS} // 40000;
-my $batch  = $ENV{ACKS_BATCH} // 2000; # as many as a relay sends at once
-# Acknowledgements a second and core of the store. A user's only one costs a script's whole round of keys.
+my $batch  = $ENV{ACKS_BATCH} // 2000; # as many as a relay sends in one call
+# Acknowledgements per second and core of the store. One per user is the most expensive case.
 my ($aim, $aim_alone) = (100_000, 90_000);
 
 my %texts = map { $_ => Clairon::Test::script_text($_) } qw(hello publish shown ack);
@@ -25,8 +24,8 @@ sub cpu
     return $used{used_cpu_user} + $used{used_cpu_sys};
 }
 
-# So many users of each message acknowledge it, in an order that mixes all; or each user `row` messages of
-# his own at once.
+# `users` of each notification acknowledge it, in random order; or each user acknowledges `row` notifications in
+# one batch.
 sub measure
 {
     my ($users, $row) = @_;
@@ -41,7 +40,7 @@ sub measure
     my @acks;
     for my $number (1 .. $pairs / $users)
     {
-        # As the decoder makes them: a time, then what is as good as chance.
+        # Like the decoder's ids: a time, then random bits.
         my $id = sprintf '0190f5c8-%04x-8%03x-%04x-%06x%06x', $number >> 4 & 0xffff, rand 4096, 0x8000 | rand 0x4000,
           rand 1 << 24, rand 1 << 24;
         my @of = map { $names[ ($number / $row * $users + $_) % @names ] } 1 .. $users;
@@ -73,7 +72,7 @@ sub measure
     return;
 }
 
-# As a relay gives them to the script: users with the number of their acks, then the ids.
+# As a relay calls the script: users with the number of their acknowledgements, then the ids.
 sub in_rows
 {
     my @acks = sort { $a->[0] cmp $b->[0] } @_;

@@ -1,9 +1,9 @@
-# How fast does one relay hand a message to many clients, and what does a client cost that only waits?
+# How fast does one relay deliver a message to many clients, and what does an idle client cost?
 #
 # Each server is measured by the same client (load.c), one after the other, on this machine's
-# loopback. The relay is measured from the store on. Figures of one run compare; those of two
-# runs do not. `cpu` is the server's CPU time for a million deliveries: the figure that stays
-# when the machine is busy. BENCH=full runs all of it, and longer; FANOUT_ONLY=clairon,floor some servers.
+# loopback. The relay is measured from the store on. Compare figures of one run only. `cpu` is the
+# server's CPU time for a million deliveries: the figure to trust on a busy machine.
+# BENCH=full runs every combination, and longer; FANOUT_ONLY=clairon,floor selects servers.
 use strict;
 use warnings;
 
@@ -19,8 +19,8 @@ my $most  = $ENV{FANOUT_SECONDS} // ($full ? 3 : 1);
 my @only  = split /,/, $ENV{FANOUT_ONLY} // 'floor,stored,clairon,nchan,ws,socketio';
 my $parts = $ENV{FANOUT_PARTS} // 'fan,idle,commit';
 
-# What is run: numbers of clients, bytes, shapes, servers, and rounds of those that take turns. The usual
-# size is looked at closely, the others only where there is an aim.
+# The plan: numbers of clients, bytes, shapes, servers, and rounds of alternating servers. The usual size runs
+# in full, other sizes only where there is a target.
 my @clients = split /,/, $ENV{FANOUT_CLIENTS} // '1,100,1000,10000';
 my @usual   = ([@clients], 1024, [qw(single alone each burst)], [@only], $ENV{FANOUT_ROUNDS} // 3);
 my @plan    = map { [ [@clients], $_, [qw(single burst)], [qw(floor stored clairon nchan)], 1 ] } 128, 4096;
@@ -76,7 +76,7 @@ sub load
 
 my $store = Clairon::Test::store(options => [ '--appendonly', 'no' ]);
 
-# Each: a sub that starts the server and returns its options for load, and a sub that ends it.
+# Per server: a sub that starts it and returns its options for load, and a sub that stops it.
 my %servers = (
     floor => sub {
         my @ports = (free_port(), free_port());
@@ -141,8 +141,8 @@ END
         sub { kill TERM => $pid; waitpid $pid, 0; delete $children{$pid} });
 }
 
-# As many bursts under way as keep a server busy, and no more. Of two a relay that is behind sends both at once;
-# of one alone each is sent by itself, and the way to the next one is waited for.
+# As many bursts in flight as keep a server busy. With two in flight, a relay that falls behind sends both in one
+# call. With one, each is sent separately, after a round trip.
 sub window
 {
     my ($clients, $shape) = @_;
@@ -161,17 +161,17 @@ sub run_once
     if (!$options) { figure("$kind is not installed, skipped"); return; }
     my %load = (kind => $kind, clients => $clients, bytes => $bytes, seconds => $most,
         window => window($clients, $shape), %$options, %{ $shapes{$shape} });
-    # nchan loses some of what is posted in a pipeline, now and then: then each answer is awaited.
+    # nchan sometimes loses pipelined posts: then wait for each reply.
     my $got = load(%load) // ($kind eq 'nchan' ? load(%load, window => 1, patient => undef) : undef);
     $end->();
     figure("$shape $clients x $bytes: $kind failed") if !$got;
     return $got;
 }
 
-# The run in the middle, by rate.
+# The median run, by rate.
 sub middle { my @runs = sort { $a->{rate} <=> $b->{rate} } @_; return $runs[ @runs / 2 ] }
 
-# Those that are compared most closely take turns, so that noise meets all.
+# Servers that are compared closely alternate, so that noise affects all.
 sub measure_fan
 {
     my ($clients, $bytes, $shape, $kinds, $rounds) = @_;
@@ -200,9 +200,9 @@ sub measure_fan
     return;
 }
 
-# Targets as shares of the floor's rate and as multiples of nchan's; "each" has none. Where the store's own time
-# is most of the work (one client, "alone"), the floor is the one that reads from the store, by CPU for one client.
-# A burst of 4 kB is bound by the kernel's copying, of which nchan's rate says nothing.
+# Targets as shares of the floor's rate and as multiples of nchan's; "each" has none. Where the store's time
+# dominates (one client, "alone"), the floor is `stored`, by CPU for one client. A burst of 4 kB is limited by the
+# kernel's copying, so nchan's rate is no target there.
 my %aims = (single => { floor => 0.9, nchan => 1 }, alone => { stored => 0.9 }, burst => { floor => 0.8, nchan => 10 });
 
 sub aims_of
@@ -214,8 +214,8 @@ sub aims_of
     return $aim;
 }
 
-# By rate, of servers that share the machine with the load; by CPU, what each of them took. A relay's messages
-# come by its store: what that alone costs is told by a floor that reads from there.
+# By rate, of servers that share the machine with the load; by CPU, of each server. A relay receives its messages
+# from the store; `stored` shows the cost of that hop.
 sub judge
 {
     my ($shape, $clients, $bytes, $got) = @_;
@@ -249,7 +249,7 @@ sub judge
     return;
 }
 
-# A crowd that comes, goes and comes again must not cost more than clients one by one.
+# Clients that connect, leave and connect again together must not cost more than single clients.
 sub measure_crowd
 {
     my ($clients, $times) = @_;
@@ -264,9 +264,9 @@ sub measure_crowd
     }
     $end->();
     my $bytes = $got ? sprintf '%.0f', ($got->{rss_after_kb} - $before) * 1024 / $clients : 'failed';
-    my $what = "memory of an idle connection, all at once, $times times over, $clients of them";
-    Targets::aim($what, 'at most 3277 B', "$bytes B", $got && $bytes <= 3277); # 3.2 kB: each asks late, all at once
-    figure(sprintf 'idle   N=%-5d clairon  %s bytes resident a connection, all at once, %d times over', $clients, $bytes, $times);
+    my $what = "memory of an idle connection, all together, $times times, $clients of them";
+    Targets::aim($what, 'at most 3277 B', "$bytes B", $got && $bytes <= 3277); # 3.2 kB: all connect before the first authenticates
+    figure(sprintf 'idle   N=%-5d clairon  %s bytes resident per connection, all together, %d times', $clients, $bytes, $times);
     return;
 }
 
@@ -282,13 +282,13 @@ sub measure_idle
         my $aim = $kind eq 'clairon' ? '  (aim: at most 3072)' : '';
         Targets::aim("memory of an idle connection, $clients of them", 'at most 3072 B', "$got->{bytes_per_connection} B",
             $got->{bytes_per_connection} <= 3072) if $aim && $got;
-        figure(sprintf 'idle   N=%-5d         %-8s %s bytes resident a connection%s', $clients, $kind,
+        figure(sprintf 'idle   N=%-5d         %-8s %s bytes resident per connection%s', $clients, $kind,
             $got ? $got->{bytes_per_connection} : 'failed', $aim);
     }
     return;
 }
 
-# From the commit in PostgreSQL to the client, at a pace.
+# Latency from PostgreSQL's commit to the client, at a steady rate.
 sub measure_commit
 {
     my ($audience, $clients, $rate, $seconds) = @_;
@@ -316,7 +316,7 @@ sub measure_commit
         $rate, $audience eq 'ALL' ? "all $clients" : "one of $clients", ($got{p50_us} // 0) / 1000,
         ($got{p99_us} // 0) / 1000, $got{rate} // 0, $got{cpu0} // 0,
         $audience eq 'USER' ? '  (aim: 2 ms, 10 ms)' : '');
-    return if $audience eq 'ALL'; # a million lines a second, about what one core can send: no target
+    return if $audience eq 'ALL'; # a million messages per second, the limit of one core: no target
     my $what = "commit to client, $rate /s, each to one of $clients";
     Targets::aim("$what, p50", 'under 2 ms', sprintf('%.2f ms', $got{p50_us} / 1000), $got{p50_us} < 2000);
     Targets::aim("$what, p99", 'under 10 ms', sprintf('%.2f ms', $got{p99_us} / 1000), $got{p99_us} < 10000);

@@ -1,11 +1,10 @@
 /*
- * floor.c: what the kernel allows: an epoll server that does nothing but send(2).
+ * floor.c: the limit of the kernel: an epoll server that only calls send(2).
  *
- * floor PORT CONTROL_PORT: clients connect to the first. On the second, a line `all COUNT BYTES`
- * sends COUNT messages to all of them, in one send each; `each` one to each, one send each.
- * floor PORT STORE_SOCKET: what they are sent comes from the store's stream, as for a relay: each
- * answer in one send to all, or to the one whom an entry is for. The least that a hop by the store
- * costs.
+ * floor PORT CONTROL_PORT: clients connect to the first port. On the second, `all COUNT BYTES` sends
+ * COUNT messages to all clients, in one send each; `each` sends one message to each client.
+ * floor PORT STORE_SOCKET: messages come from the store's stream, as for a relay. Each reply is one
+ * send to all clients, or to the target of an entry. This is the least cost of that hop.
  */
 #include <errno.h>
 #include <hiredis.h>
@@ -52,7 +51,7 @@ open_port(int port)
     return fd;
 }
 
-/* A full socket is waited for: nothing is dropped, and nothing else has to be remembered. */
+/* Waits for a full socket: it drops nothing and keeps no queue. */
 static void
 send_whole(int fd, const char *bytes, size_t len)
 {
@@ -60,13 +59,13 @@ send_whole(int fd, const char *bytes, size_t len)
         ssize_t n = send(fd, bytes, len, MSG_NOSIGNAL);
 
         if (n < 0)
-            return; /* gone */
+            return; /* the client has left */
         bytes += n;
         len -= (size_t)n;
     }
 }
 
-/* The head of a text frame of so many bytes; its length. */
+/* Writes the header of a text frame with `len` bytes; returns its length. */
 static size_t
 put_head(char *at, size_t bytes)
 {
@@ -142,9 +141,7 @@ field_of(const redisReply *fields, const char *name)
     return NULL;
 }
 
-/*
- * Whom an entry is for: clients come in the order of their numbers, as u0, u1 and so on. -1: all.
- */
+/* The number of the client that an entry targets; clients connect in order, as u0, u1 .. -1: all. */
 static int
 client_of(const redisReply *route)
 {
@@ -156,7 +153,7 @@ client_of(const redisReply *route)
     return route->len > target + 1 ? (int)strtol(route->str + target + 1, NULL, 10) : -1;
 }
 
-/* The line that a relay makes of an entry, as a frame. */
+/* Builds the frame that a relay would send for an entry. */
 static size_t
 put_entry(char *to, const redisReply *entry, const redisReply *data)
 {
@@ -212,11 +209,11 @@ read_store(void)
     redisReply *reply = NULL;
 
     if (redisBufferRead(store) != REDIS_OK)
-        exit(0); /* it ended */
+        exit(0); /* the control connection ended */
     if (redisGetReplyFromReader(store, (void **)&reply) != REDIS_OK)
         fail("store");
     if (reply == NULL)
-        return; /* the rest of it comes */
+        return; /* incomplete */
     if (reply->type == REDIS_REPLY_ARRAY) {
         const redisReply *entries = reply->element[0]->element[1];
 
@@ -248,7 +245,7 @@ accept_client(int listener)
     }
 }
 
-/* Where it is told what to send; its descriptor. */
+/* Opens the control port; returns its descriptor. */
 static int
 open_control(const char *where)
 {

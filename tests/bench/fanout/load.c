@@ -1,9 +1,9 @@
 /*
  * load.c: many WebSocket clients in one process, which also publishes and counts.
  *
- * Publishing is closed-loop: the next burst goes out once all but `window` bursts have come to
- * everyone. So no server is ever asked for more than it can do, and none can hide a queue.
- * Prints one line: deliveries a second, and the CPU seconds of the server per million of them.
+ * Publishing is closed-loop: the next burst goes out when at most `window` bursts are
+ * in flight. So no server is overloaded, and none can hide a queue.
+ * Prints one line: deliveries per second, and the CPU seconds of the server per million of them.
  */
 #include "load.h"
 
@@ -76,7 +76,7 @@ write_all(int fd, const void *bytes, size_t len)
     }
 }
 
-/* Seconds on a CPU, of all threads of a process. */
+/* CPU time of all threads of a process, in seconds. */
 static double
 cpu_seconds(int pid)
 {
@@ -136,7 +136,7 @@ read_some(int epoll, int timeout_ms)
     }
 }
 
-/* Until `seconds` are over: keeps the window of bursts full, counts what comes. */
+/* For `seconds`: keeps the window of bursts full, counts messages. */
 static uint64_t
 run(const struct options *options, int epoll, double seconds)
 {
@@ -154,7 +154,7 @@ run(const struct options *options, int epoll, double seconds)
         }
         read_some(epoll, 20);
     }
-    /* What is under way belongs to this round, not to the next. */
+    /* Bursts in flight belong to this round. */
     until += 10;
     while (!options->listen && messages_seen - before < published) {
         read_some(epoll, 100);
@@ -339,7 +339,7 @@ main(int argc, char **argv)
     if (!options.listen)
         publish_open(&options);
     if (options.listen) {
-        printf("ready\n"); /* whoever writes may begin */
+        printf("ready\n"); /* the writer may begin */
         fflush(stdout);
     }
     measure(&options, epoll);

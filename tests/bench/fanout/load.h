@@ -1,4 +1,4 @@
-/* load.h: what the files of the load client share. */
+/* load.h: declarations shared by the load client. */
 #ifndef BENCH_LOAD_H
 #define BENCH_LOAD_H
 
@@ -11,28 +11,28 @@
 struct options {
     const char *kind; /* clairon, floor, stored, nchan, ws, socketio */
     int port;
-    int control_port;  /* floor, ws, socketio: where publishing is asked for */
+    int control_port;  /* floor, ws, socketio: where to publish */
     const char *store; /* clairon, stored: the store's unix socket */
     const char *secret;
     int clients;
-    size_t bytes; /* of one message's line */
+    size_t bytes; /* of one message */
     int burst;    /* messages published together */
-    int window;   /* bursts under way */
+    int window;   /* bursts in flight */
     bool each;    /* a message for each client, not one for all */
-    bool listen;  /* only count what comes */
-    bool latency; /* and how old it is */
+    bool listen;  /* only count messages */
+    bool latency; /* and measure their age */
     bool idle;    /* only connect, and stay for `seconds` */
-    bool crowd;   /* and all at once; clairon only */
-    bool patient; /* nchan: each answer is awaited before the next post */
+    bool crowd;   /* and all together; clairon only */
+    bool patient; /* nchan: wait for each reply before the next post */
     double seconds;
-    int pids[4]; /* whose CPU time is told, the server's first */
+    int pids[4]; /* processes with measured CPU time, the server first */
     int pid_count;
 };
 
 /* One client. It counts messages by their frames' headers. */
 struct client {
     int fd;
-    bool asked;    /* of a crowd: its connect frame is sent */
+    bool asked;    /* in a crowd: its connect frame was sent */
     uint64_t skip; /* payload bytes still to come */
     bool skip_counts;
     unsigned char header[10];
@@ -41,9 +41,9 @@ struct client {
 
 /* ws.c */
 void client_open(struct client *client, const struct options *options, int number);
-/* Of clairon: all connect before the first one asks, as a crowd at the door does. */
+/* clairon only: all clients connect before the first one authenticates. */
 void clients_open_at_once(struct client *clients, const struct options *options);
-/* Reads what is there: 0, or -1 when the server closed. */
+/* Reads available bytes: 0, or -1 when the server closed. */
 int client_read(struct client *client);
 extern uint64_t messages_seen;
 extern uint64_t bytes_seen;
@@ -55,7 +55,7 @@ extern size_t age_count;
 
 /* publish.c */
 void publish_open(const struct options *options);
-/* So many bursts of messages to all; or of one to each client. */
+/* Publishes bursts of messages to all clients, or one message to each. */
 void publish(const struct options *options, int bursts);
 
 int tcp_connect(int port);

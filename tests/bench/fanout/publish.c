@@ -1,4 +1,4 @@
-/* publish.c: how each kind of server is given messages. */
+/* publish.c: publishes messages to each kind of server. */
 #include <errno.h>
 #include <hiredis.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "load.h"
 
 #define BODY_MAX (1024 * 1024)
-#define ENVELOPE 64 /* {"t":"msg","pos":"..","n":} around what the store holds */
+#define ENVELOPE 64 /* {"t":"msg","pos":"..","n":} around the stored JSON */
 
 static redisContext *store;
 static int control = -1;
@@ -67,7 +67,7 @@ make_route(const char *user)
     return (size_t)(at - route);
 }
 
-/* The line of JSON, `len` bytes of it, with the time in it. */
+/* The JSON, `len` bytes, with the current time. */
 static size_t
 make_data(size_t len)
 {
@@ -110,12 +110,12 @@ await_store(int count)
         redisReply *reply = NULL;
 
         if (redisGetReply(store, (void **)&reply) != REDIS_OK || reply->type == REDIS_REPLY_ERROR)
-            fail("the store refused an entry");
+            fail("the store rejected an entry");
         freeReplyObject(reply);
     }
 }
 
-/* Bounds the stream, as retention does in earnest. */
+/* Bounds the stream, as retention does in production. */
 static void
 trim_store(int added)
 {
@@ -132,9 +132,7 @@ trim_store(int added)
     freeReplyObject(reply);
 }
 
-/*
- * Added, not yet answered for. A transaction's entries come in one step, as the feed stores them.
- */
+/* Sent without waiting for the reply, in one transaction, as the feed does. */
 static int
 append_burst(const struct options *options)
 {
@@ -176,7 +174,7 @@ read_answers(int count)
     static char bytes[65536];
     int seen = 0;
 
-    /* Each answer ends with its body {"messages": ..}; only the closing braces are counted. */
+    /* Each reply ends with its body {"messages": ..}: count the closing braces. */
     while (seen < count) {
         ssize_t n = recv(control, bytes, sizeof(bytes), 0);
 

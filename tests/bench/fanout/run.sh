@@ -18,7 +18,7 @@ ${CC:-cc} "${flags[@]}" -o "$built/floor" "$here/floor.c" "${libraries[@]}"
 export FANOUT_BUILT=$built TESTDIR=$out TESTDATADIR=$out/fanout TESTLOGDIR=$out/fanout-log
 export PG_TEST_TIMEOUT_DEFAULT=300
 
-# Runs one of our Perl files and shows its figures.
+# Runs one Perl file and prints its figures.
 measure() {
     local log=$out/$1.log status=0
     perl -I tests/perl -I tests/bench -I "$PG_PERL" "$here/$1.pl" 2>&1 | tee "$log" | sed -un 's/^# bench: //p' || status=$?

@@ -15,7 +15,7 @@
 #define READ_BYTES (256 * 1024)
 #define CLAIRON_PATH "/v1/ws"
 #define CLAIRON_PROTOCOL "clairon.v1.json"
-#define SAMPLE_BYTES 700 /* a message's timestamp stands within these */
+#define SAMPLE_BYTES 700 /* contain a message's timestamp */
 
 uint64_t messages_seen;
 uint64_t bytes_seen;
@@ -44,7 +44,7 @@ read_frame(int fd, char *payload, size_t size)
     return len;
 }
 
-/* A masked text frame; the mask is 0, so that the bytes go as they are. */
+/* A masked text frame; the mask is 0, so the bytes are unchanged. */
 static void
 write_frame(int fd, const char *text)
 {
@@ -94,7 +94,7 @@ await_upgrade(int fd)
     if (strstr(text, " 101 ") == NULL) {
         fputs(text, stderr);
         errno = 0;
-        fail("the upgrade was refused");
+        fail("the upgrade was rejected");
     }
 }
 
@@ -170,7 +170,7 @@ client_open(struct client *client, const struct options *options, int number)
     }
 }
 
-/* Of those that have an answer: the next step of each. How many are connected by it. */
+/* The next step of each client with a reply. Returns the number of clients connected by it. */
 static int
 crowd_step(int epoll, struct client *clients, const struct options *options, int timeout_ms)
 {

@@ -1,7 +1,7 @@
--- 200k updates beside an untouched TOASTed column of 20 kB, 1000 a transaction
+-- 200k updates that leave a TOASTed column of 20 kB unchanged, 1000 per transaction
 \set some_columns '{id,owner,amount}'
 SELECT (200 * :scale)::int AS n \gset
--- Room for updates beside the row, so that they write no index entries.
+-- A fill factor with room for updates on the same page, so that they write no index entries.
 CREATE TABLE t (owner text, id bigint, amount int NOT NULL, body text NOT NULL, at timestamptz,
     PRIMARY KEY (owner, id)) WITH (fillfactor = 40);
 ALTER TABLE t ALTER body SET STORAGE EXTERNAL;
