@@ -1,10 +1,10 @@
 /*
  * floor.c: the limit of the kernel: an epoll server that only calls send(2).
  *
- * floor PORT CONTROL_PORT: clients connect to the first port. On the second, `all COUNT BYTES` sends
- * COUNT messages to all clients, in one send each; `each` sends one message to each client.
- * floor PORT STORE_SOCKET: messages come from the store's stream, as for a relay. Each reply is one
- * send to all clients, or to the target of an entry. This is the least cost of that hop.
+ * floor PORT CONTROL_PORT: clients connect to the first port. On the second, `all COUNT BYTES`
+ * sends COUNT messages to all clients, in one send each; `each` sends one message to each client.
+ * floor PORT STORE_SOCKET: messages come from the store's stream, as for a relay. Each reply is
+ * one send to all clients, or to the target of an entry. This is the least cost of that hop.
  */
 #include <errno.h>
 #include <hiredis.h>
@@ -141,7 +141,7 @@ field_of(const redisReply *fields, const char *name)
     return NULL;
 }
 
-/* The number of the client that an entry targets; clients connect in order, as u0, u1 .. -1: all. */
+/* The client that an entry targets: clients connect in order, as u0, u1 and so on. -1: all. */
 static int
 client_of(const redisReply *route)
 {
