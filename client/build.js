@@ -1,4 +1,4 @@
-// build.js: makes dist/, the form in which the client is shipped and loaded: `npm install`, then `npm run build`.
+// build.js: builds dist/, which is shipped and loaded: `npm install`, then `npm run build`.
 
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -7,12 +7,12 @@ import { build } from 'esbuild';
 
 const at = (path) => fileURLToPath(new URL(path, import.meta.url));
 
-// Names that stay among src/: no application, browser, relay or other tab sees them. None may be a
-// field of anything else.
+// Internal property names, which are mangled: no application, browser, relay or other tab uses them. None may be a
+// property of anything else.
 const INTERNAL = `
-  open transmit wanted isUser admits onToken onFrame onState onError isAcked retopic wake suspend received settled arrive restart keep
-  seen forget markAcked markUnheard handlersFor emit hears handler rung opened failed climb nextWait reset
-  enter leave flush sendAck sendNack remember since position
+  open transmit wanted isUser admits onToken onFrame onState onError isAcked retopic wake suspend received handled arrive restart keep
+  seen forget markAcked markUnhandled handlersFor emit accepts handler chosen opened failed retryBest nextWait reset
+  enter leave flush sendAck sendNack remember since cursor
 `.trim().split(/\s+/);
 
 const MINIFY = {
@@ -20,28 +20,28 @@ const MINIFY = {
   compress: {
     ecma: 2020, passes: 4, toplevel: true, pure_getters: true, keep_fargs: false, hoist_vars: true,
     negate_iife: false, loops: false, // smaller once gzipped
-    unsafe_arrows: true, unsafe_methods: true, // nothing here is called with `new`
-    unsafe: true, // nor is anything built in replaced
+    unsafe_arrows: true, unsafe_methods: true, // no function is called with `new`
+    unsafe: true, // no built-in is replaced
   },
 };
 
-// Entries of their own, loaded by another one or by the application.
-const APART = ['./index.js', './rows.js', './streams.js'];
+// Entry points, imported by another one or by the application.
+const ENTRIES = ['./index.js', './rows.js', './streams.js'];
 
-/** What require() loads is beside what import loads; import() reaches the same files from both. */
-const besides = (suffix) => ({
-  name: 'besides',
+/** Entry points import each other as separate files: require() the .cjs files, import() the same .js files from both. */
+const siblings = (suffix) => ({
+  name: 'siblings',
   setup(plugins) {
-    plugins.onResolve({ filter: /^\.\// }, ({ path, kind }) => (APART.includes(path)
+    plugins.onResolve({ filter: /^\.\// }, ({ path, kind }) => (ENTRIES.includes(path)
       ? { path: kind === 'dynamic-import' ? path : path.replace('.js', suffix), external: true }
       : undefined));
   },
 });
 
-/** Next.js and others look for it in the first line. */
+/** Next.js and others expect it in the first line. */
 const directive = (name) => (name === 'react' ? "'use client';" : '');
 
-/** One entry as `format`, with a map. For require(), which no browser loads, size matters less. */
+/** Builds one entry as `format`, with a source map. Browsers do not load the CommonJS files, so their size matters less. */
 async function bundle(name, format, suffix) {
   const { outputFiles: [map, code] } = await build({
     absWorkingDir: at('.'),
@@ -49,7 +49,7 @@ async function bundle(name, format, suffix) {
     outfile: `dist/${name}${suffix}`,
     bundle: true,
     external: ['react'],
-    plugins: [besides(suffix)],
+    plugins: [siblings(suffix)],
     format,
     target: 'es2022',
     mangleProps: new RegExp(`^(${INTERNAL.join('|')})$`),
@@ -67,7 +67,7 @@ async function bundle(name, format, suffix) {
   });
 }
 
-/** { 'dist/index.js': text, 'dist/index.js.map': text, .. } of what src/ is now. */
+/** Builds the current src/: { 'dist/index.js': text, 'dist/index.js.map': text, .. }. */
 export async function built() {
   const files = {};
   for (const name of ['index', 'react', 'rows', 'streams']) {

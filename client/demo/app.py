@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""app.py: the demo's application server: it serves the page, mints tokens and only writes tables."""
+"""app.py: the demo's application server: serves the page, signs tokens and writes to tables."""
 
 import argparse
 import base64
@@ -38,14 +38,14 @@ SECURITY_HEADERS = {
 
 
 class BadRequest(Exception):
-    """The visitor's fault; the text is shown to him."""
+    """An invalid request; the page displays the text."""
 
 
 # --- tokens --------------------------------------------------------------------------------------
 
 
 def mint(secret, user, now):
-    """A JWT, HS256, by hand: three parts of unpadded base64url."""
+    """Signs a JWT with HS256: three parts of unpadded base64url."""
 
     def part(data):
         return base64.urlsafe_b64encode(data).rstrip(b"=")
@@ -66,14 +66,14 @@ def read_secret(path):
 
 
 class Tables:
-    """Every method is one transaction; nothing here knows that clairon exists."""
+    """Each method is one transaction; nothing here depends on clairon."""
 
     def __init__(self, dsn):
         self.dsn = dsn
 
     @contextmanager
     def cursor(self):
-        # A connection a request is slow but right for a demo: no pool to go stale in a restart.
+        # One connection per request is slow, but a demo needs no pool, which would break at a restart.
         connection = psycopg2.connect(self.dsn, connect_timeout=5)
         try:
             with connection, connection.cursor(
@@ -89,7 +89,7 @@ class Tables:
             return c.fetchall()
 
     def choices(self):
-        """What the forms of the page offer."""
+        """The options of the page's forms."""
         with self.cursor() as c:
             c.execute("SELECT id, name FROM establishments ORDER BY id")
             establishments = c.fetchall()
@@ -107,7 +107,7 @@ class Tables:
         }
 
     def state(self, user):
-        """What a user's page shows before the first message."""
+        """The rows that a user's pane shows before the first notification."""
         with self.cursor() as c:
             c.execute("SELECT * FROM assignments WHERE student_id = %s ORDER BY id", (user,))
             assignments = c.fetchall()
@@ -123,7 +123,7 @@ class Tables:
         return {"assignments": assignments, "accounts": accounts, "members": members}
 
     def name(self, c, key):
-        """Of a person or an establishment; one that is unknown is its own name."""
+        """The name of a person or an establishment, or the key itself if it is unknown."""
         c.execute(
             "SELECT name FROM person WHERE id = %s UNION ALL SELECT name FROM establishments WHERE id = %s",
             (key, key),
@@ -133,14 +133,14 @@ class Tables:
 
     def assignment(self, assignment_id, status, grade):
         if grade is not None and not 0 <= grade <= 20:
-            raise BadRequest("a grade is 0 to 20")
+            raise BadRequest("the grade must be 0 to 20")
         with self.cursor() as c:
             c.execute(
                 "UPDATE assignments SET status = %s, grade = %s WHERE id = %s",
                 (status, grade, assignment_id),
             )
             if c.rowcount == 0:
-                raise BadRequest(f"there is no assignment {assignment_id}")
+                raise BadRequest(f"assignment {assignment_id} does not exist")
         return {"done": f"assignment {assignment_id} is now {status}"}
 
     def member(self, establishment, user, role):
@@ -173,9 +173,9 @@ class Tables:
                 "SELECT transfer(%s, %s, %s, %s) AS moved", (key, debtor, creditor, amount)
             )
             moved = c.fetchone()["moved"]
-            said = [n.strip().removeprefix("NOTICE:").strip() for n in c.connection.notices]
+            notices = [n.strip().removeprefix("NOTICE:").strip() for n in c.connection.notices]
         text = f"{amount} moved from {debtor} to {creditor}"
-        return {"done": text if moved else said[-1], "moved": moved}
+        return {"done": text if moved else notices[-1], "moved": moved}
 
 
 # --- requests ------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def field(body, name, kind=str):
         return value
     if kind is int and isinstance(value, int) and not isinstance(value, bool):
         return value
-    raise BadRequest(f'"{name}" is missing or wrong')
+    raise BadRequest(f'"{name}" is missing or invalid')
 
 
 def decimal_field(body, name, optional=False):
@@ -208,8 +208,8 @@ class Handler(BaseHTTPRequestHandler):
     server_version = "clairon-demo"
     timeout = 60
 
-    # The page's own requests only: a foreign page cannot send JSON without asking first, and a
-    # foreign name that resolves to this machine is not in the list of hosts.
+    # Accepts only requests of the own page: a foreign page cannot send JSON without a CORS preflight, and a
+    # foreign host name that resolves to this machine is not in the list of hosts.
     def do_POST(self):
         body = self.body()
         if body is None:
@@ -256,30 +256,30 @@ class Handler(BaseHTTPRequestHandler):
 
     def token(self, user):
         if user not in {p["id"] for p in self.server.tables.people()}:
-            raise BadRequest(f"there is no user {user}")
+            raise BadRequest(f"user {user} does not exist")
         return mint(self.server.secret, user, time.time())
 
     def host_is_ours(self):
         if self.headers.get("Host", "").lower() in self.server.hosts:
             return True
-        self.reply(421, {"error": "this demo answers only under its own address"})
+        self.reply(421, {"error": "host not allowed"})
         return False
 
     def body(self):
-        """The JSON object that was sent, or None when an error has been answered."""
+        """The JSON object of the request body, or None after an error response."""
         try:
             length = int(self.headers.get("Content-Length", ""))
         except ValueError:
             length = -1
         if not 0 <= length <= MAX_BODY_BYTES:
-            self.close_connection = True  # what was sent stays unread
-            self.reply(413, {"error": f"the body may hold {MAX_BODY_BYTES} bytes"})
+            self.close_connection = True  # the body is not read
+            self.reply(413, {"error": f"the body is larger than {MAX_BODY_BYTES} bytes"})
             return None
         data = self.rfile.read(length)
         if not self.host_is_ours():
             return None
         if self.headers.get_content_type() != "application/json":
-            self.reply(415, {"error": "send application/json"})
+            self.reply(415, {"error": "the content type must be application/json"})
             return None
         try:
             body = json.loads(data)
@@ -292,7 +292,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, action):
         if action is None:
-            self.reply(404, {"error": "no such address"})
+            self.reply(404, {"error": "not found"})
             return
         try:
             self.reply(200, action())
@@ -300,7 +300,7 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(400, {"error": str(error)})
         except psycopg2.OperationalError as error:
             self.log_error("database: %s", str(error).strip())
-            self.reply(503, {"error": "the database is away"})
+            self.reply(503, {"error": "the database is unavailable"})
         except psycopg2.Error as error:
             self.reply(400, {"error": error.diag.message_primary or str(error).strip()})
 
@@ -316,7 +316,7 @@ class Handler(BaseHTTPRequestHandler):
                     kind = "text/javascript"
                 self.send(200, (root / name).read_bytes(), f"{kind}; charset=utf-8")
                 return
-        self.reply(404, {"error": "no such page"})
+        self.reply(404, {"error": "not found"})
 
     def reply(self, status, value):
         data = json.dumps(value, default=plain, ensure_ascii=False).encode()
@@ -342,7 +342,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def plain(value):
-    """Rows as the decoder writes them: numeric as a string, times in ISO 8601."""
+    """Serializes values as the decoder does: numeric as a string, times in ISO 8601."""
     if isinstance(value, Decimal):
         return str(value)
     return value.isoformat()
@@ -354,7 +354,7 @@ class App(ThreadingHTTPServer):
     def __init__(self, options):
         host, _, port = options.listen.rpartition(":")
         super().__init__((host, int(port)), Handler)
-        # With port 0 the system chose one.
+        # With port 0 the system chooses the port.
         host, port = host, self.server_address[1]
         self.hosts = {f"{name}:{port}" for name in {host, "localhost"}}
         self.relay = options.relay
@@ -368,7 +368,7 @@ class App(ThreadingHTTPServer):
 
 
 def psql_line(dsn):
-    """The command that opens the same database, without the password."""
+    """The psql command for the same database, without the password."""
     parts = psycopg2.extensions.parse_dsn(dsn)
     parts.pop("password", None)
     return f'psql "{psycopg2.extensions.make_dsn(**parts)}"'

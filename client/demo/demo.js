@@ -1,4 +1,4 @@
-// demo.js: puts the page together: forms that write tables, screens that receive.
+// demo.js: builds the page: forms that write to tables, panes that receive notifications.
 
 import { median, milliseconds, nameOf, setNames } from './format.js';
 import { Pane } from './pane.js';
@@ -12,7 +12,7 @@ const counts = { messages: 0, repeats: 0, latencies: [] };
 const panes = [];
 let redraw = null;
 
-/** Counters follow at the pace of the screen, not of the messages. */
+/** Redraws the counters at most every 50 ms, however many notifications arrive. */
 function drawCounters() {
   redraw ??= setTimeout(() => {
     redraw = null;
@@ -36,7 +36,7 @@ function onChange(what, value) {
   drawCounters();
 }
 
-/** On a phone one screen is shown at a time; the others go on behind their buttons. */
+/** A phone shows one pane at a time; the others stay connected, behind their buttons. */
 function drawSwitch() {
   for (const [i, button] of [...document.querySelectorAll('.switch button')].entries()) {
     button.textContent = `${nameOf(panes[i].user).split(' ')[0]} · ${panes[i].messages}`;
@@ -143,5 +143,5 @@ async function start() {
 }
 
 start().catch((error) => {
-  document.querySelector('.lead').textContent = `The demo could not start: ${error.message}`;
+  document.querySelector('.lead').textContent = `Could not start the demo: ${error.message}`;
 });

@@ -1,13 +1,13 @@
-// format.js: turns notifications into words and times into numbers; touches no page.
+// format.js: formats notifications, times and amounts; independent of the page.
 
-/** Microseconds since 1970 of an ISO 8601 time; Date keeps only milliseconds. */
+/** Converts an ISO 8601 time to microseconds since 1970; Date has only milliseconds. */
 export function micros(iso) {
   const fraction = /\.(\d+)/.exec(iso)?.[1] ?? '';
   const whole = Date.parse(iso.replace(/\.\d+/, ''));
   return whole * 1000 + Number(fraction.slice(0, 6).padEnd(6, '0'));
 }
 
-/** Milliseconds from the commit to now. */
+/** Milliseconds since the commit. */
 export function latencyOf(n) {
   const now = (performance.timeOrigin + performance.now()) * 1000;
   return (now - micros(n.metadata.timestamp)) / 1000;
@@ -20,7 +20,7 @@ export function milliseconds(value) {
   return `${Math.round(value / 1000)} s`;
 }
 
-/** How long until the next attempt: in whole seconds, which can be read before they are over. */
+/** Delay until the next attempt, in whole seconds. */
 export function pause(ms) {
   return ms < 1000 ? 'reconnecting' : `next attempt in ${Math.round(ms / 1000)} s`;
 }
@@ -72,7 +72,7 @@ function graded(row) {
   return row.grade === null || row.grade === undefined ? row.status : `${row.status}, ${row.grade}/20`;
 }
 
-/** One line that says what happened; tables that the demo does not know show as JSON. */
+/** Describes the change in one line; rows of unknown tables as JSON. */
 export function inWords(n) {
   const { before, after } = n.payload;
   const row = after ?? before;

@@ -1,4 +1,4 @@
-// pane.js: one user's screen: his rows, his messages, his acknowledgements.
+// pane.js: the pane of one user: rows, notifications, acknowledgements.
 
 import { connect } from './client/index.js';
 import { inWords, latencyOf, micros, milliseconds, money, nameOf, pause, signed } from './format.js';
@@ -8,7 +8,7 @@ const FEED_ROWS = 200;
 const ACKED_ROWS = 3;
 
 export class Pane {
-  /** `onChange(what, value)` tells the page what to count: message, repeat, pending, state. */
+  /** `onChange(what, value)` reports what to count: message, repeat, pending, state. */
   constructor({ people, relay, user, onChange }) {
     this.people = people;
     this.relay = relay;
@@ -28,20 +28,20 @@ export class Pane {
     return this.element.querySelectorAll('.inbox [data-ack="pending"]').length;
   }
 
-  /** Leaves the user shown so far and becomes another's screen. */
+  /** Switches the pane to another user. */
   show(user) {
     this.client?.close();
     this.user = user;
-    this.stamps = new Map(); // row -> the newest updated_at shown
+    this.stamps = new Map(); // row -> newest displayed updated_at
     this.messages = 0;
     this.connections = 0;
-    this.moves = 0; // membership messages received
+    this.moves = 0; // received membership notifications
     this.opened = performance.now();
     this.element.dataset.user = user;
     this.find('.who select').value = user;
     for (const list of this.element.querySelectorAll('ul, ol')) list.replaceChildren();
     this.#count();
-    this.#load(); // also when the relay is away
+    this.#load(); // also without a connection to the relay
     this.#connect();
   }
 
@@ -82,8 +82,8 @@ export class Pane {
   }
 
   /**
-   * The rows as they are now. Messages that overtake the answer win: they carry newer stamps.
-   * Memberships have none, so an answer that one of their messages overtook is asked for again.
+   * Loads the current rows. Notifications that overtake the response win: they have newer stamps.
+   * Memberships have no stamp, so the load is repeated if one of their notifications overtook it.
    */
   async #load() {
     const { user, moves } = this;
@@ -108,7 +108,7 @@ export class Pane {
 
   #receive(n) {
     const elapsed = latencyOf(n);
-    // Only the first delivery of what was committed while the screen was open tells how long delivery takes.
+    // Only a first delivery of a commit after the pane was opened measures the latency.
     const isLive = elapsed < performance.now() - this.opened && n.routing.retry.attempts === 0;
     const latency = isLive ? elapsed : null;
     const { source, operation } = n.metadata;
@@ -123,7 +123,7 @@ export class Pane {
     this.onChange('message', latency);
   }
 
-  /** False for a row older than the one on the screen. */
+  /** Returns false for a row that is older than the displayed one. */
   #isNews(key, row) {
     const stamp = micros(row.updated_at);
     if (stamp < (this.stamps.get(key) ?? -Infinity)) return false;
@@ -256,7 +256,7 @@ function text(tag, content, className = '') {
   return element;
 }
 
-/** Starts the highlight again also when the last one still runs. */
+/** Restarts the highlight, also while the last one is running. */
 function flash(element) {
   element.classList.remove('flash');
   void element.offsetWidth;

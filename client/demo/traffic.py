@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""traffic.py: feeds the demo's two worlds at a human rate until Ctrl-C."""
+"""traffic.py: writes changes to the demo's tables at a human rate until Ctrl-C."""
 
 import argparse
 import random
@@ -19,7 +19,7 @@ TITLES = (
 
 
 def next_assignment(cursor, last_key):
-    """One assignment takes its next step; after the last it starts again as a draft."""
+    """Moves one assignment to its next status; after the last one back to draft."""
     cursor.execute("SELECT id, status FROM assignments ORDER BY random() LIMIT 1")
     row, status = cursor.fetchone()
     status = STATUSES[(STATUSES.index(status) + 1) % len(STATUSES)]
@@ -31,7 +31,7 @@ def next_assignment(cursor, last_key):
 
 
 def transfer(cursor, last_key):
-    """The richest account pays another, so that money never runs out."""
+    """The richest account pays another one, so that no account runs out of money."""
     cursor.execute("SELECT id FROM account ORDER BY balance DESC, random()")
     rich, *others = [row[0] for row in cursor.fetchall()]
     call = (str(uuid.uuid4()), rich, random.choice(others), random.randint(1, 80))
@@ -40,7 +40,7 @@ def transfer(cursor, last_key):
 
 
 def repeat_transfer(cursor, last_key):
-    """The same call again, as a client does that never saw the answer: nothing changes."""
+    """Repeats the same call, like a client that received no response: nothing changes."""
     if last_key is None:
         return transfer(cursor, last_key)
     cursor.execute("SELECT transfer(%s, %s, %s, %s)", last_key)
@@ -72,7 +72,7 @@ def announce(cursor, last_key):
     return last_key, f"announcement to {establishment}"
 
 
-# Announcements are rare: each waits for people to acknowledge it.
+# Announcements are rare, because users must acknowledge them.
 ACTIONS = (
     [next_assignment] * 50 + [transfer] * 35 + [repeat_transfer] * 8 + [change_role] * 6 + [announce]
 )
@@ -84,9 +84,9 @@ def run(dsn, rate, count):
     done = 0
     while count is None or done < count:
         with connection, connection.cursor() as cursor:
-            last_key, said = random.choice(ACTIONS)(cursor, last_key)
+            last_key, text = random.choice(ACTIONS)(cursor, last_key)
         done += 1
-        print(said, flush=True)
+        print(text, flush=True)
         if rate and (count is None or done < count):
             time.sleep(random.expovariate(rate))
     connection.close()
@@ -94,10 +94,10 @@ def run(dsn, rate, count):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Write a few changes a second to the demo's tables.")
+    parser = argparse.ArgumentParser(description="Write changes to the demo's tables.")
     parser.add_argument("--dsn", required=True, help="connection string of the demo's database")
-    parser.add_argument("--rate", type=float, default=3, help="changes a second; 0: no pause")
-    parser.add_argument("--count", type=int, help="stop after so many (default: run until Ctrl-C)")
+    parser.add_argument("--rate", type=float, default=3, help="changes per second; 0: no pause")
+    parser.add_argument("--count", type=int, help="number of changes (default: run until Ctrl-C)")
     options = parser.parse_args()
     try:
         run(options.dsn, options.rate, options.count)

@@ -1,4 +1,4 @@
-// world.js: asks the application server; nothing here receives anything live.
+// world.js: requests to the application server; notifications come from the relay.
 
 async function answerOf(response) {
   let body;

@@ -1,17 +1,17 @@
-// react.d.ts: the types of the React provider and hooks.
+// react.d.ts: types of the React provider and hooks.
 
 import type { Client, LiveOptions, Notification, Options } from './index.cjs';
 
 /**
- * One client for all components below. It is replaced when `url` changes; `token`, a function, is
- * always the one of the newest render. `key={userId}` on it begins a new client for another user.
+ * One client for all components below. It is replaced when `url` changes. A `token` function is
+ * always the one of the latest render. `key={userId}` creates a new client for another user.
  */
 export function ClaironProvider(props: Options & { children?: any }): any;
 
 /** The provider's client; undefined until the page has connected, and on a server. */
 export function useClairon(): Client | undefined;
 
-/** The rows of a table, current; a new array after each change. Empty while `client` is undefined. */
+/** The current rows of a table; a new array after each change. Empty while `client` is undefined. */
 export function useLive<Row = Record<string, unknown>>(
   client: Client | undefined,
   source: string,
@@ -25,7 +25,7 @@ export function useLiveList<Row = Record<string, unknown>>(
   options: LiveOptions<Row>,
 ): { rows: Row[]; loading: boolean; error: Error | undefined; reload: () => Promise<void> | undefined };
 
-/** Calls `handler` for each message, as `client.on()` does: one that rejects nacks it. */
+/** Calls `handler` for each notification, like `client.on()`: if it rejects, the notification is nacked. */
 export function useMessages<Row = Record<string, unknown>>(
   client: Client | undefined,
   name: string,

@@ -1,11 +1,11 @@
-// live.js: a table on the screen that is always the table in the database.
+// live.js: an HTML table that always equals the table in the database.
 
 import { connect } from '../dist/index.js';
 import { assignments, relay, token } from './login.js';
 
 const clairon = connect({ url: await relay(), token });
 
-// load() brings the rows at first, and again when something was missed.
+// load() returns the rows, at the start and after a gap.
 const list = clairon.live('assignments', { key: 'id', load: assignments });
 
 list.subscribe((rows) => {

@@ -1,4 +1,4 @@
-// login.js: stands in for your own login: the demo's application server, which `make demo` starts.
+// login.js: replace it with your own login. It uses the demo's application server, which `make demo` starts.
 
 const user = new URLSearchParams(location.search).get('user') ?? 'u1';
 
@@ -8,7 +8,7 @@ async function ask(path, options) {
   return answer.json();
 }
 
-/** Where the relay is. `?relay=` names another. */
+/** The address of the relay; `?relay=` overrides it. */
 export async function relay() {
   return new URLSearchParams(location.search).get('relay') ?? (await ask('/api/config')).relay;
 }
@@ -23,7 +23,7 @@ export async function token() {
   return answer.token;
 }
 
-/** The user's assignments as they are now. */
+/** The user's current assignments. */
 export async function assignments() {
   return (await ask(`/api/state?user=${encodeURIComponent(user)}`)).assignments;
 }

@@ -1,9 +1,9 @@
-// minimal.js: the least that works: a list of all that is for the signed-in user.
+// minimal.js: a minimal page: a list of all notifications of the signed-in user.
 
 import { connect } from '../dist/index.js';
 import { relay, token } from './login.js';
 
-// By default a handler's return is the acknowledgement. Here the user's click is.
+// By default a notification is acknowledged when its handler resolves. Here the user clicks a button.
 const clairon = connect({ url: await relay(), token, ack: 'manual' });
 
 clairon.on('*', ({ metadata, payload, routing }) => {

@@ -1,4 +1,4 @@
-// react.js: the live list as a React component. With a bundler this is all; JSX works as well.
+// react.js: a live list as a React component. It needs a bundler; JSX works as well.
 
 import { createElement as h } from 'react';
 import { ClaironProvider, useClairon, useConnectionState, useLiveList } from 'clairon/react';
@@ -12,7 +12,7 @@ function Assignments({ load }) {
     h('ul', null, rows.map((row) => h('li', { key: row.id }, `${row.title}: ${row.status}`))));
 }
 
-/** One client for the whole application, wherever its components are. */
+/** One client for all components of the application. */
 export function App({ url, token, load }) {
   return h(ClaironProvider, { url, token }, h(Assignments, { load }));
 }

@@ -1,15 +1,15 @@
-// backoff.js: how long to wait before the next try.
+// backoff.js: delay before the next attempt.
 
 /**
- * Full jitter: anything between nothing and a ceiling that doubles with each failure, so that
- * thousands of pages that lost the same relay do not come back in the same second.
+ * Full jitter: a random delay between 0 and a ceiling that doubles with each failure, so that
+ * thousands of pages that lost the same relay do not reconnect in the same second.
  */
 export function createBackoff({ base = 500, cap = 30_000, random = Math.random } = {}) {
   let failures = 0;
 
-  /** Milliseconds to wait now; the next answer comes from a wider range. */
+  /** The next delay in milliseconds. Each call doubles the ceiling. */
   function nextWait() {
-    // 2 ** 1024 is Infinity, which min() turns into the cap: no overflow to guard.
+    // No overflow: 2 ** 1024 is Infinity, and min() returns the cap.
     const ceiling = Math.min(cap, base * 2 ** failures);
     failures += 1;
     return Math.round(random() * ceiling);

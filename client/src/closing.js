@@ -1,6 +1,6 @@
-// closing.js: what a close code asks of us, and which one a refused request would have had.
+// closing.js: the meaning of close codes, and the close code for a rejected HTTP request.
 
-/** Not codes of the wire: this page itself gave the connection up. */
+/** Local codes, never sent: this client closed the connection. */
 export const SILENT = 'silent';
 export const NO_ANSWER = 'no answer';
 export const UNREACHABLE = 'unreachable';
@@ -8,16 +8,16 @@ export const OTHER_USER = 'other user';
 
 export const TOKEN_EXPIRED = 4100;
 
-/** Classes of codes: trying again cannot help; the relay asks us to come back at once. */
+/** Classes of codes: a retry cannot help; reconnect immediately. */
 export const STOP = 40;
 export const NOW = 42;
 
-/** Any other class backs off, also that of a code that is not ours (1006, 1001 ...). */
+/** All other classes back off, including standard codes (1006, 1001 ...). */
 export const closeClass = (code) => (code / 100) | 0;
 
 /**
- * What a refused request has in place of a close code and reason. Of a refusal that is not the relay's
- * own, say a proxy's, the status itself: it may pass.
+ * The close code and reason for a rejected request. For a response that is not the relay's, for example
+ * a proxy's, the code is the HTTP status, which backs off.
  */
 export async function refusalOf(response) {
   const { code, detail } = await response.json().catch(() => ({}));

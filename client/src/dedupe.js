@@ -1,24 +1,24 @@
-// dedupe.js: remembers which notifications were already shown here, and which the user has acked.
+// dedupe.js: remembers the delivered notifications, and which of them the user has acknowledged.
 
 const MAX_KEPT = 256;
 
 /**
- * A retry carries the id of the first showing, and a resume may repeat the last few messages; an
- * application must see neither. Bounded: the oldest ids are forgotten first.
+ * A retry has the id of the first delivery, and a resume may repeat the last notifications.
+ * Handlers must not receive these duplicates. The oldest ids beyond `limit` are evicted.
  */
 export function createDedupe(limit = 4096) {
-  const acks = new Map(); // id -> what seen() says, oldest first
+  const acks = new Map(); // id -> the result of seen(), oldest first
   let kept;
 
-  /** An ack may be lost with its page: the next one, which knows them from `store`, acks again. */
+  /** An ack may be lost with its page. The next page reads the ids from `store` and acks again. */
   function keep(store) {
     kept = store;
     loaded().forEach((id) => put(id, true));
   }
 
   /**
-   * What was known before: nothing (undefined), that nobody handled it (null), whether it was
-   * acked. A repeat moves its id to the young end: it may be repeated again.
+   * Returns the previous state: undefined (new), null (no handler), or whether it was acknowledged.
+   * A duplicate becomes the newest id, because it may be repeated again.
    */
   function seen(id) {
     const before = acks.get(id);
@@ -33,10 +33,10 @@ export function createDedupe(limit = 4096) {
 
   const isAcked = (id) => acks.get(id);
 
-  /** Nobody was there to handle it. */
-  const markUnheard = (id) => acks.set(id, null);
+  /** It had no handler. */
+  const markUnhandled = (id) => acks.set(id, null);
 
-  /** After a handler failed, the retry has to reach it. */
+  /** A handler failed: deliver the retry. */
   const forget = (id) => acks.delete(id);
 
   function put(id, isDone) {
@@ -49,5 +49,5 @@ export function createDedupe(limit = 4096) {
     return kept?.()?.split(' ') ?? [];
   }
 
-  return { keep, seen, markAcked, isAcked, markUnheard, forget };
+  return { keep, seen, markAcked, isAcked, markUnhandled, forget };
 }

@@ -1,4 +1,4 @@
-// index.d.ts: the types of the client and of what it receives.
+// index.d.ts: types of the client and of notifications.
 
 export type Priority = 'HIGH' | 'NORMAL' | 'LOW';
 export type MessageType = 'REALTIME' | 'NOTIFICATION' | 'SYSTEM';
@@ -17,19 +17,19 @@ export interface Notification<Row = Record<string, unknown>> {
     /** Commit time, UTC, with microseconds. */
     timestamp: string;
     expiration?: string;
-    /** The W3C trace that it belongs to, if it was sent with one. */
+    /** W3C trace context, if the notification was sent with one. */
     traceparent?: string;
   };
-  /** Of a table: `before` and `after`. Of `clairon.notify`: the object it was given. */
+  /** For a row change: `before` and `after`. For `clairon.notify`: the object passed to it. */
   payload: {
     before?: Partial<Row> | null;
     after?: Row | null;
-    /** Large values that the change did not touch and that are therefore not in `after`. */
+    /** Columns with large unchanged values, which `after` omits. */
     unchanged?: string[];
     changed?: string[];
-    /** Values that are null here because they are too large for a message. */
+    /** Columns that are null here because their value is too large. */
     truncated?: string[];
-    /** Values that are null here because the server could not print them. */
+    /** Columns that are null here because the server could not print their value. */
     undecodable?: string[];
     [key: string]: unknown;
   };
@@ -45,11 +45,11 @@ export interface Notification<Row = Record<string, unknown>> {
   };
 }
 
-/** As much of a WebSocket as is used. */
+/** The part of the WebSocket interface that the client uses. */
 export interface SocketLike {
   send(text: string): void;
   close(code?: number): void;
-  /* Each kind has events of its own. */
+  /* The event types differ between implementations. */
   onopen: any;
   onmessage: any;
   onclose: any;
@@ -59,30 +59,30 @@ export interface SocketLike {
 export interface Options {
   /** ws(s):// or http(s)://, or a path; a bare origin gets `/v1/ws`. Default: `/v1/ws` of the page's origin. */
   url?: string | URL;
-  /** A JWT, or a function that brings a fresh one; it is asked at each connection and before expiry. */
+  /** A JWT, or a function that returns a fresh one, called at each connect and before the last one expires. */
   token: string | (() => string | Promise<string>);
-  /** Where to resume; overrides what `storage` holds. */
+  /** Cursor to resume from; overrides the one in `storage`. */
   pos?: string;
-  /** How many unacknowledged messages the relay may send; it may grant less. */
+  /** Maximum unacknowledged notifications; the relay may grant less. */
   window?: number;
-  /** Only these topics (exact, or with a `*` at their end) are shown. Default: all that is for the user. */
+  /** Topics to receive (exact, or a prefix with `*` at its end). Default: all notifications of the user. */
   topics?: string | readonly string[];
   /** 'auto' (default): ack when every handler resolved, nack when one failed. 'manual': call ack(). */
   ack?: 'auto' | 'manual';
-  /** Key in sessionStorage that keeps the position across reloads. Use one per user. */
+  /** Key in sessionStorage for the cursor, which then survives reloads. Use one per user. */
   storage?: string;
-  /** How many ids are remembered to recognise repeats: of what must be acked, and of the rest. Default 4096. */
+  /** Number of ids remembered to drop duplicates, for notifications that need an ack and for the others. Default 4096. */
   dedupe?: number;
   /** Milliseconds. Defaults: base 500, cap 30000. */
   backoff?: { base?: number; cap?: number; random?: () => number };
-  /** What may be used, the best first. Default: 'ws', 'sse', 'poll'; the next one after two failures. */
+  /** Allowed transports, the best first; the next one is tried after two failures. Default: 'ws', 'sse', 'poll'. */
   transports?: readonly ('ws' | 'sse' | 'poll')[];
   /**
-   * True (default): all tabs of one user share one connection, where the browser has Web Locks. The
-   * user is the `sub` of the token. A message is shown in each tab and acked once.
+   * True (default): all tabs of one user share one connection, if the browser has Web Locks. The
+   * user is the `sub` of the token. A notification is delivered to each tab and acknowledged once.
    */
   tabs?: boolean;
-  /** For Node before 22, for example that of the package `ws`, and for tests. */
+  /** For Node before 22, for example the one of the package `ws`, and for tests. */
   WebSocket?: new (url: string, protocol: string) => SocketLike;
   fetch?: typeof fetch;
   now?: () => number;
@@ -90,31 +90,31 @@ export interface Options {
 
 export interface StateChange {
   state: 'connecting' | 'open' | 'waiting' | 'closed';
-  /** How it is connected, or tried. */
+  /** Transport in use, or of the current attempt. */
   transport: 'ws' | 'sse' | 'poll';
   /** With `open`. */
   user?: string;
   conn?: string;
-  /** False when the relay could not continue from our position. */
+  /** False if the relay could not resume from our cursor. */
   resumed?: boolean;
-  /** With `waiting` and `closed`: the close code, or why this side gave up. */
+  /** With `waiting` and `closed`: the close code, or the client's own reason. */
   code?: number | string;
   reason?: string;
-  /** With `waiting`: milliseconds until the next try. */
+  /** With `waiting`: milliseconds until the next attempt. */
   retryIn?: number;
 }
 
 export interface Events {
-  /** Every notification once, before its handlers; takes no part in acknowledgement. */
+  /** Every notification once, before its handlers; does not affect acknowledgement. */
   message: Notification;
-  /** A notification that came again; it was not shown again, unless it had no handler. */
+  /** A duplicate. Handlers do not receive it, unless there was none before. */
   repeat: Notification;
-  /** Something was lost for this user: reload what you show. */
+  /** Notifications were lost for this user: reload the displayed data. */
   gap: { from?: string; to?: string; why: 'trimmed' | 'expired' | 'epoch' | 'shed' };
   state: StateChange;
   /** Another tab or session of this user acknowledged these. */
   acked: { ids: string[] };
-  /** Without a listener these go to the console. */
+  /** Logged to the console if there is no listener. */
   error: {
     /** `after`: with code 111, the milliseconds to wait. */
     error: Error & { code?: number | string; retry?: boolean; after?: number };
@@ -123,11 +123,11 @@ export interface Events {
 }
 
 export interface LiveOptions<Row> {
-  /** The column, or the columns, that tell rows apart. */
+  /** The column or columns that identify a row. */
   key: (keyof Row & string) | readonly (keyof Row & string)[];
   /**
-   * Returns all rows as they are in the database now: called at first, and when something was missed
-   * or came out of order. Without it the array begins empty. It is retried when it fails.
+   * Returns all rows as they are in the database now. Called at the start, and when notifications were
+   * lost or out of order. Retried when it fails. Without it the array starts empty.
    */
   load?: () => Row[] | Promise<Row[]>;
 }
@@ -138,9 +138,9 @@ export interface LiveRows<Row> {
   readonly rows: Row[];
   /** True until `load` has succeeded once. */
   readonly loading: boolean;
-  /** Why the last `load` failed; undefined once one has succeeded. It is retried. */
+  /** Error of the last `load`; undefined after a success. A failed load is retried. */
   readonly error: Error | undefined;
-  /** Called at once, and after each change, once for all of a tick. Returns the function that removes the listener. */
+  /** The listener is called immediately and after changes, at most once per tick. Returns a function that removes it. */
   subscribe(listener: (rows: Row[]) => void): () => void;
   reload(): Promise<void>;
   close(): void;
@@ -149,26 +149,26 @@ export interface LiveRows<Row> {
 export interface Client {
   readonly state: 'idle' | 'connecting' | 'open' | 'waiting' | 'closed';
   readonly pos: string | null;
-  /** How it is connected, or tried last. */
+  /** Transport in use, or of the last attempt. */
   readonly transport: 'ws' | 'sse' | 'poll' | undefined;
   on<E extends keyof Events>(event: E, listener: (detail: Events[E]) => void): () => void;
   /**
-   * `name`: a topic, a source, a type, '*', or one of them with a trailing `*`. A table whose name
-   * is that of an event is reached with a prefix: `source:message`. A handler that throws or
-   * rejects nacks the message; `error.retryAfter` is then the shortest wait in ms.
+   * `name`: a topic, a source, a type, '*', or one of them with a trailing `*`. For a table with the
+   * name of an event use a prefix: `source:message`. If a handler throws or rejects, the notification
+   * is nacked; `error.retryAfter` is then the minimum delay in ms.
    */
   on<Row = Record<string, unknown>>(
     name: string,
     handler: (n: Notification<Row>) => unknown,
   ): () => void;
-  /** An array of `source`'s rows that is kept current by its messages. */
+  /** The rows of `source`, kept current by its notifications. */
   live<Row = Record<string, unknown>>(source: string, options: LiveOptions<Row>): LiveRows<Row>;
   ack(ids: string | readonly string[]): void;
-  /** Shows the message again, `delay` ms from now at the earliest. */
+  /** Requests a retry after at least `delay` ms. */
   nack(ids: string | readonly string[], options?: { delay?: number }): void;
-  /** Narrows what is shown to these topics and those subscribed before. */
+  /** Restricts delivery to these topics and the ones subscribed before. */
   subscribe(topics: string | readonly string[]): void;
-  /** As they were subscribed. After the last one everything is shown again. */
+  /** Removes topics, written as they were subscribed. Without any topic left, everything is delivered again. */
   unsubscribe(topics: string | readonly string[]): void;
   close(): void;
 }

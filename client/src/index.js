@@ -1,37 +1,37 @@
-// index.js: connect(): an application's handlers, what they have seen, and one connection for them.
+// index.js: connect(): the handlers of an application, duplicate detection, and one connection.
 
 import { createConnection } from './connection.js';
 import { createDedupe } from './dedupe.js';
-import { createKept } from './kept.js';
+import { createStored } from './stored.js';
 import { createLiveRows } from './live.js';
 import { settingsOf } from './options.js';
 import { createOutbox } from './outbox.js';
-import { createPosition } from './position.js';
+import { createCursor } from './cursor.js';
 import { createRouter, matchesName } from './router.js';
 import { createTabs } from './tabs.js';
 import { subjectOf } from './token.js';
 import { onWake } from './wake.js';
 
-/** Opens a connection that keeps itself alive until close(); see index.d.ts for the options. */
+/** Opens a connection that reconnects until close(); see index.d.ts for the options. */
 export function connect(options) {
   const settings = settingsOf(options);
   const router = createRouter();
-  const dedupe = createDedupe(options.dedupe); // of what must be acked: it may wait for days
+  const dedupe = createDedupe(options.dedupe); // notifications that need an ack, perhaps days later
   const others = createDedupe(options.dedupe);
-  const position = createPosition(
+  const cursor = createCursor(
     options.pos,
-    options.storage && createKept('sessionStorage', options.storage),
+    options.storage && createStored('sessionStorage', options.storage),
   );
   const life = new AbortController();
   let { topics } = settings; // undefined: all
-  let change = { state: 'idle' }; // the last that was told
-  let user; // whose client this is, once a token or the relay names it
-  let name; // of the user's tabs
-  let failures = 0; // attempts that failed in a row, before the first that did not
-  let ahead = 0; // milliseconds that the relay's clock is ahead of ours
+  let change = { state: 'idle' }; // last reported state
+  let user; // known once a token or the relay contains it
+  let name; // common to the tabs of the user
+  let failures = 0; // consecutive failed attempts before the first connection
+  let ahead = 0; // clock offset of the relay in milliseconds
 
   const owner = {
-    position: position.received,
+    cursor: cursor.received,
     wanted: () => topics,
     isAcked: dedupe.isAcked,
     isUser: (one) => one === undefined || (user ??= one) === one,
@@ -41,23 +41,23 @@ export function connect(options) {
     onError,
   };
   const own = createConnection(settings, owner);
-  let link = own; // or tabs, which are used alike
+  let link = own; // or tabs, with the same interface
   const outbox = createOutbox((frame) => link.transmit(frame));
   onWake(life, (isChanged) => link.wake(isChanged), outbox.flush);
 
-  /** In a browser the token says whose tabs these are; elsewhere nothing is shared or kept. */
+  /** In a browser, tabs of the token's subject share a connection. Elsewhere nothing is shared or stored. */
   function onToken(token) {
     const subject = subjectOf(token);
     if (name || !globalThis.document || !subject) return;
     name = `clairon ${settings.url} ${subject}`;
-    dedupe.keep(createKept('localStorage', name));
-    if (options.tabs === false || !navigator.locks) return; // who has these has BroadcastChannel
+    dedupe.keep(createStored('localStorage', name));
+    if (options.tabs === false || !navigator.locks) return; // browsers with locks have BroadcastChannel
     const tabs = createTabs(name, settings, owner);
     try {
       tabs.open(token);
       own.suspend();
       link = tabs;
-    } catch {} // a browser that forbids storage may forbid channels
+    } catch {} // a browser that blocks storage may block channels
   }
 
   function close() {
@@ -79,13 +79,13 @@ export function connect(options) {
     });
   }
 
-  /** From now on only these topics, and those subscribed before, are shown. */
+  /** Restricts delivery to these topics and the ones subscribed before. */
   function subscribe(names) {
     topics = [...new Set([topics ?? [], names].flat())];
     link.retopic();
   }
 
-  /** After the last one everything is shown again. */
+  /** Without any topic left, everything is delivered again. */
   function unsubscribe(names) {
     const left = topics?.filter((topic) => ![names].flat().includes(topic));
     topics = left?.[0] && left;
@@ -95,15 +95,15 @@ export function connect(options) {
   function onState(next) {
     change = next;
     if (change.state === 'open') {
-      failures = NaN; // never 3 again: this address and origin work
+      failures = NaN; // never 3 again: address and origin are valid
       outbox.flush();
     }
-    // The close code says why; without one there was no token, which is an error of its own.
+    // Without a close code there was no token, which is reported as an error.
     if (change.state === 'waiting' && change.code && (failures += 1) === 3) warn();
     router.emit('state', change);
   }
 
-  /** A browser hides from a page why it is refused. */
+  /** A browser does not tell a page why a connection was rejected. */
   function warn() {
     const { origin } = globalThis.location ?? {};
     console.warn(`clairon: cannot connect to ${settings.url}: ${change.reason}. Is it the address of a relay`
@@ -112,35 +112,35 @@ export function connect(options) {
 
   function onFrame({ t, ...frame }) {
     if (t === 'msg') onMessage(frame);
-    // A resumed connection goes on from our own place; only a new start takes the relay's.
+    // A resumed connection continues from our own cursor; otherwise use the relay's.
     const start = t === 'gap' ? frame.to : t === 'connected' && !frame.resumed && frame.pos;
-    if (start) position.restart(start);
+    if (start) cursor.restart(start);
     if (frame.now) ahead = frame.now - settings.now();
     if (t === 'acked') dedupe.markAcked(frame.ids);
     if (t === 'acked' || t === 'gap') router.emit(t, frame);
   }
 
   function onMessage({ pos, n }) {
-    // One that lacks a part of these throws before anything is changed.
-    const { metadata: { id, topic }, routing: { retry: { ack_required: isOwed } } } = n;
-    const settled = position.arrive(pos);
-    // Other tabs may have asked for more than this one.
+    // An incomplete notification throws here, before any state changes.
+    const { metadata: { id, topic }, routing: { retry: { ack_required: needsAck } } } = n;
+    const done = cursor.arrive(pos);
+    // Other tabs may have subscribed to more topics.
     if (topics && !topics.some((wanted) => matchesName(wanted, topic))) {
-      settled();
+      done();
       return;
     }
-    const before = (isOwed ? dedupe : others).seen(id);
+    const before = (needsAck ? dedupe : others).seen(id);
     router.emit(before === undefined ? 'message' : 'repeat', n);
     if (before == null) {
-      handle(n, isOwed).finally(settled);
+      handle(n, needsAck).finally(done);
     } else {
-      if (before) outbox.sendAck(id); // our ack was lost on its way
-      settled();
+      if (before) outbox.sendAck(id); // our ack was lost
+      done();
     }
   }
 
-  /** Everybody who wanted the message has it: ack. One of them failed: show it again later. */
-  async function handle(n, isOwed) {
+  /** Acks when all handlers have resolved; nacks when one failed. */
+  async function handle(n, needsAck) {
     const handlers = router.handlersFor(n);
     const failed = [];
     await Promise.all(handlers.map(async (handler) => {
@@ -151,12 +151,12 @@ export function connect(options) {
         onError(error, n);
       }
     }));
-    if (!isOwed || options.ack === 'manual') return;
+    if (!needsAck || options.ack === 'manual') return;
     const { id, source } = n.metadata;
     if (failed.length) nack(id, { delay: failed[0]?.retryAfter });
     else if (handlers.length) ack(id);
-    else { // there may be one when it comes again
-      dedupe.markUnheard(id);
+    else { // the retry may find a handler
+      dedupe.markUnhandled(id);
       onError(new Error(`no handler for ${source}`), n);
     }
   }
@@ -168,7 +168,7 @@ export function connect(options) {
   const client = {
     get state() { return change.state; },
     get transport() { return change.transport; },
-    get pos() { return position.settled() ?? null; },
+    get pos() { return cursor.handled() ?? null; },
     on: router.on,
     live: (source, how) => createLiveRows(client, source, how, () => settings.now() + ahead, onError),
     ack,
@@ -177,7 +177,7 @@ export function connect(options) {
     unsubscribe,
     close,
   };
-  // The caller registers its handlers before the first event can come.
+  // The caller can register its handlers before the first event.
   queueMicrotask(() => {
     if (change.state === 'idle') link.open();
   });

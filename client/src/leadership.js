@@ -1,14 +1,14 @@
-// leadership.js: makes one tab of many the leader: the one that holds a Web Lock.
+// leadership.js: elects one tab as leader: the holder of a Web Lock.
 
 /**
- * The browser gives the lock to the next tab when its holder closes, crashes or leaves. One that
- * holds it but does not answer any more can be robbed of it. `elected()` and `deposed()` are
- * called as often as it happens.
+ * The browser grants the lock to the next tab when its holder closes, crashes or leaves. Another tab can
+ * steal the lock from a holder that does not respond. `elected()` and `deposed()` are called
+ * each time this tab gets or loses the lock.
  */
 export function createLeadership(name, elected, deposed) {
-  let turn; // an AbortController: ends the place in the line, or the lead
+  let turn; // an AbortController: cancels the lock request, or releases the lock
 
-  /** `steal`: takes the lock from its holder. */
+  /** Requests the lock. `steal`: also from its current holder. */
   async function enter(steal) {
     leave();
     turn = new AbortController();
@@ -24,12 +24,12 @@ export function createLeadership(name, elected, deposed) {
         }),
       );
     } catch {
-      // Not held: no locks in this page: everybody for himself.
+      // If locks do not work in this page, each tab has its own connection.
       if (!signal.aborted) (isHeld ? deposed : elected)();
     }
   }
 
-  /** Lets go of the lock, or of the place in the line. */
+  /** Releases the lock or cancels the request. */
   const leave = () => turn?.abort();
 
   return { enter, leave };

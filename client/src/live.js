@@ -1,10 +1,10 @@
-// live.js: an array of rows that follows a table: what an application holds of it.
+// live.js: live(): an array of rows that follows a table.
 
 /**
- * What keeps the rows is loaded with the first list, see rows.js; messages wait for it.
+ * rows.js maintains the rows. It is imported with the first list; notifications wait for it.
  *
- * `key`: the column, or the columns, that identify a row. `clock()`: milliseconds, as of the relay.
- * `report(error)`: of a load or a listener.
+ * `key`: the column or columns that identify a row. `clock()`: the relay's time in milliseconds.
+ * `report(error)`: reports an error of a load or a listener.
  */
 export function createLiveRows(client, source, { key, load } = {}, clock, report) {
   const demand = (isRight, text) => {
@@ -16,15 +16,15 @@ export function createLiveRows(client, source, { key, load } = {}, clock, report
   const listeners = new Set();
   let shown = { rows: [], loading: !!load };
   let isClosed = false;
-  const keeper = import('./rows.js').then(({ createRows }) => (isClosed ? undefined : createRows({
+  const rowStore = import('./rows.js').then(({ createRows }) => (isClosed ? undefined : createRows({
     client, columns, load, demand, clock, report, show,
   })));
-  keeper.catch((error) => {
+  rowStore.catch((error) => {
     show({ ...shown, error });
     report(error);
   });
-  // The message counts as handled when it is in `rows`.
-  const off = client.on(`source:${source}`, async (n) => (await keeper)?.arrived(n));
+  // The notification is handled when `rows` contains it.
+  const off = client.on(`source:${source}`, async (n) => (await rowStore)?.handleChange(n));
 
   function show(next) {
     shown = next;
@@ -39,7 +39,7 @@ export function createLiveRows(client, source, { key, load } = {}, clock, report
     }
   }
 
-  /** `listener(rows)` is called at once and after each change; returns the function that removes it. */
+  /** `listener(rows)` is called immediately and after each change. Returns a function that removes it. */
   function subscribe(listener) {
     listeners.add(listener);
     call(listener);
@@ -49,7 +49,7 @@ export function createLiveRows(client, source, { key, load } = {}, clock, report
   function close() {
     isClosed = true;
     off();
-    keeper.then((its) => its?.close(), () => {}); // reported above
+    rowStore.then((its) => its?.close(), () => {}); // reported above
     listeners.clear();
   }
 
@@ -58,7 +58,7 @@ export function createLiveRows(client, source, { key, load } = {}, clock, report
     get loading() { return shown.loading; },
     get error() { return shown.error; },
     subscribe,
-    reload: async () => (await keeper)?.reload(),
+    reload: async () => (await rowStore)?.reload(),
     close,
   };
 }

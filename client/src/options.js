@@ -1,4 +1,4 @@
-// options.js: checks what connect() was given and fills in the rest.
+// options.js: validates the options of connect() and applies defaults.
 
 import { createBackoff } from './backoff.js';
 
@@ -10,12 +10,12 @@ function demand(isRight, text) {
   if (!isRight) throw new TypeError(`connect(): ${text}`);
 }
 
-/** What a connection is made with. An option that is undefined is one that was not given. */
+/** The validated options. An option that is undefined gets its default. */
 export function settingsOf(options = {}) {
   const { WebSocket, fetch } = globalThis;
   const settings = { WebSocket, fetch, now: Date.now, ...VALUES };
   for (const name in options) {
-    demand(KNOWN.includes(name), `unknown option ${name}, known are ${KNOWN.join(', ')}`);
+    demand(KNOWN.includes(name), `unknown option ${name}, valid: ${KNOWN.join(', ')}`);
     settings[name] = options[name] ?? settings[name];
   }
   for (const [name, valid] of Object.entries(VALUES)) {
@@ -25,7 +25,7 @@ export function settingsOf(options = {}) {
   }
   for (const name of ['window', 'dedupe']) {
     const value = settings[name] ?? 1;
-    demand(Number.isInteger(value) && value > 0, `${name}: a whole number above 0`);
+    demand(Number.isInteger(value) && value > 0, `${name}: a positive integer`);
   }
   if (settings.topics) {
     settings.topics = [settings.topics].flat();
@@ -37,17 +37,17 @@ export function settingsOf(options = {}) {
   settings.backoff = createBackoff(settings.backoff);
   const hasMeans = (name) => settings[name === 'ws' ? 'WebSocket' : 'fetch'];
   settings.transports = [settings.transports].flat().filter(hasMeans);
-  demand(settings.transports[0], 'no WebSocket here, give one as an option');
+  demand(settings.transports[0], 'no WebSocket available: pass the option WebSocket');
   return settings;
 }
 
-/** `localhost:8080` is a URL too, of the scheme `localhost`. */
+/** Checks the scheme: `localhost:8080` parses as a URL with the scheme `localhost`. */
 function socketUrl(url = '/v1/ws') {
   let resolved;
   try {
     resolved = new URL(url, globalThis.location);
     resolved.protocol = resolved.protocol.replace('http', 'ws');
-  } catch {} // refused below
+  } catch {} // rejected below
   demand(/^wss?:/.test(resolved?.protocol), `url: ws://, wss://, http:// or https:// before ${url}`);
   if (resolved.pathname === '/') resolved.pathname = '/v1/ws';
   return resolved.href;

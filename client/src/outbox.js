@@ -1,15 +1,15 @@
-// outbox.js: collects acks and nacks and sends them together.
+// outbox.js: batches acks and nacks.
 
-// 500 UUIDs are 20 kB, well under the relay's smallest sensible max_frame_bytes.
+// 500 UUIDs are 20 kB, less than any sensible max_frame_bytes of a relay.
 const IDS_PER_FRAME = 500;
 
 /**
- * One frame a tick instead of one a message. While there is no connection the ids wait; an ack
- * lost with its socket needs no care here: the relay shows the message again, the page
- * recognises it and acks once more. `send(frame)` returns false when there is no open connection.
+ * Sends one frame per tick. Without a connection the ids are queued. An ack that is lost with its
+ * socket needs no handling here: the relay retries the notification, and the page recognises the
+ * duplicate and acks again. `send(frame)` returns false if no connection is open.
  */
 export function createOutbox(send) {
-  const delays = new Map(); // id -> of its nack, undefined: an ack; the last word counts
+  const delays = new Map(); // id -> delay of its nack, undefined for an ack; the last call wins
   let planned;
 
   function put(id, delay) {
@@ -31,7 +31,7 @@ export function createOutbox(send) {
 
   return {
     sendAck: (id) => put(id),
-    // The relay takes whole milliseconds, from 0 on.
+    // The relay accepts integers from 0.
     sendNack: (id, delay) => put(id, delay > 0 ? Math.round(delay) : 0),
     flush,
   };

@@ -1,4 +1,4 @@
-// react.js: the client in React components.
+// react.js: provider and hooks for React.
 
 'use client';
 
@@ -10,8 +10,8 @@ const NOTHING = { rows: [], loading: true, error: undefined };
 
 /**
  * One client for all components below, with the options of connect() as props. It is replaced when
- * `url` changes; `token`, a function, is always the one of the newest render. A client never changes
- * its user: `key={userId}` on the provider begins another one.
+ * `url` changes. A `token` function is always the one of the latest render. A client never changes
+ * its user: `key={userId}` on the provider creates a new client for another user.
  */
 export function ClaironProvider({ children, ...options }) {
   const newest = useRef(options);
@@ -35,10 +35,10 @@ export function ClaironProvider({ children, ...options }) {
 /** The provider's client; undefined until the page has connected, and on a server. */
 export const useClairon = () => useContext(Context);
 
-/** The rows of a table, current, whether they are still being loaded, and why a load failed. */
+/** The current rows of a table, whether they are being loaded, and the error of the last load. */
 export function useLiveList(client, source, { key, load } = {}) {
   const [shown, setShown] = useState(NOTHING);
-  const newest = useRef(load); // a function written in the component is another at each render
+  const newest = useRef(load); // an inline function differs at each render
   newest.current = load;
   const list = useRef();
   const mayLoad = load !== undefined;
@@ -63,7 +63,7 @@ export function useLiveList(client, source, { key, load } = {}) {
 /** Only the rows of useLiveList(). */
 export const useLive = (client, source, options) => useLiveList(client, source, options).rows;
 
-/** Calls the newest `handler` for each message, as client.on() does. */
+/** Calls the latest `handler` for each notification, like client.on(). */
 export function useMessages(client, name, handler) {
   const newest = useRef(handler);
   newest.current = handler;
@@ -73,7 +73,7 @@ export function useMessages(client, name, handler) {
   }, [client, name]);
 }
 
-/** What the connection does: 'idle', 'connecting', 'open', 'waiting' or 'closed'. */
+/** The connection's state: 'idle', 'connecting', 'open', 'waiting' or 'closed'. */
 export function useConnectionState(client) {
   const [state, setState] = useState(client?.state ?? 'idle');
   useEffect(() => {

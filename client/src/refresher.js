@@ -1,14 +1,14 @@
-// refresher.js: says when a fresh token is due, before the old one expires.
+// refresher.js: schedules the renewal of a token before it expires.
 
 const LEAD_MS = 30_000;
-// A page's clock may be wrong by hours: then `exp` looks past, and only this keeps us from asking
-// without end. The relay's own `expiring` frame covers the clock that is late.
+// The clock of a page may be wrong by hours. If it is fast, `exp` looks past, and this interval prevents
+// a renewal loop. If it is slow, the relay's `expiring` frame triggers the renewal.
 const MIN_INTERVAL_MS = 10_000;
-const MAX_TIMER_MS = 2e9; // a timer reaches little more
+const MAX_TIMER_MS = 2e9; // setTimeout() is limited to 2 ** 31 ms
 
 /**
- * Milliseconds to wait; `exp` in seconds since 1970. Short-lived tokens get 4/5 of their time. What
- * a timer cannot reach is asked for early, some weeks from now.
+ * Delay in milliseconds; `exp` in seconds since 1970. A short-lived token is renewed after 4/5 of its
+ * lifetime. A token that expires beyond the reach of a timer is renewed early.
  */
 export function refreshDelay(exp, now) {
   const left = exp * 1000 - now;

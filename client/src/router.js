@@ -1,16 +1,16 @@
-// router.js: finds the handlers a notification is for.
+// router.js: finds the handlers of a notification or event.
 
-/** Names that are events of the connection and not of a notification. */
+/** Names of events; all other names match notifications. */
 const EVENTS = ['message', 'repeat', 'gap', 'state', 'acked', 'error'];
 
 const KINDS = 'topic source type'.split(' ');
 
-/** Whether `value` is `wanted`, or begins with it where that ends in a star. */
+/** Whether `value` equals `wanted`, or starts with it if `wanted` ends with `*`. */
 export function matchesName(wanted, value) {
   return wanted.endsWith('*') ? !!value?.startsWith(wanted.slice(0, -1)) : value === wanted;
 }
 
-/** What one name given to on() stands for: a function that says whether a notification matches. */
+/** Returns the predicate on notifications for a name passed to on(). */
 export function matcher(name) {
   const kind = KINDS.find((k) => name.startsWith(`${k}:`));
   const wanted = kind ? name.slice(kind.length + 1) : name;
@@ -19,23 +19,23 @@ export function matcher(name) {
 }
 
 export function createRouter() {
-  const entries = new Set(); // { hears, handler }
+  const entries = new Set(); // { accepts, handler }
 
-  /** Returns the function that takes the handler away again. */
+  /** Returns a function that removes the handler. */
   function on(name, handler) {
     if (!name || typeof handler !== 'function') throw new TypeError('on(): a name and a function');
-    const hears = EVENTS.includes(name) ? (what) => what === name : matcher(name);
-    const entry = { hears, handler };
+    const accepts = EVENTS.includes(name) ? (what) => what === name : matcher(name);
+    const entry = { accepts, handler };
     entries.add(entry);
     return () => entries.delete(entry);
   }
 
-  /** Of a notification, or of the name of an event. */
-  const handlersFor = (what) => [...entries].filter((e) => e.hears(what)).map((e) => e.handler);
+  /** `what`: a notification, or the name of an event. */
+  const handlersFor = (what) => [...entries].filter((e) => e.accepts(what)).map((e) => e.handler);
 
   /**
-   * Returns how many listen. A listener that throws must not stop the connection: its error
-   * goes to the console's log.
+   * Returns the number of listeners. A listener that throws must not stop the connection: its
+   * error is logged to the console.
    */
   function emit(event, detail) {
     const listeners = handlersFor(event);

@@ -1,4 +1,4 @@
-// rows.js: keeps the rows of a list equal to a table. Loaded with the first list, see live.js.
+// rows.js: keeps the rows of a list equal to a table. Imported with the first list, see live.js.
 
 import { createBackoff } from './backoff.js';
 
@@ -10,36 +10,36 @@ const timeText = (ms) => new Date(ms).toISOString();
 
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
-/** Whether `row` has the values of `image`; no image is that of a deleted row. */
-const shows = (row, image) => (row && image
+/** Whether `row` has the values of `image`. A deleted row has no image. */
+const hasValues = (row, image) => (row && image
   ? Object.keys(image).every((column) => same(row[column], image[column]))
   : !row === !image);
 
 /**
- * Order: the order of arrival proves nothing. A notification that needs an acknowledgement may be
- * delivered late, again, or without a newer one that another session acknowledged. So a change is
- * applied only if its commit is newer than all that the rows may contain: the newest change of that
- * row, and every commit up to `floor`. Of everything else load() decides. Without load(), each column
+ * The order of arrival is not the commit order. A notification that needs an ack may be late or
+ * repeated, or a newer one may be missing because another session acknowledged it. So a change is
+ * applied only if its commit is newer than everything that the rows may contain: the newest change of
+ * that row, and every commit up to `floor`. In all other cases load() runs. Without load(), each column
  * keeps its newest value, and a deleted row stays deleted.
  *
- * Changes that arrive while load() runs wait for its answer: they may be newer.
+ * Changes that arrive during load() wait for its result: they may be newer.
  *
- * `columns`: the key. `demand(isRight, text)` throws. `clock()`: milliseconds, as of the relay.
- * `report(error)`: of a load. `show({ rows, loading, error })`: `rows` is a new array each time.
+ * `columns`: the key. `demand(isRight, text)` throws. `clock()`: the relay's time in milliseconds.
+ * `report(error)`: reports an error of load(). `show({ rows, loading, error })`: publishes a new array of rows.
  */
 export function createRows({ client, columns, load, demand, clock, report, show }) {
   const byKey = new Map();
-  // key -> the newest change of that row, the oldest first: { at, after, times: { column: its commit } }
+  // key -> newest change of that row, oldest first: { at, after, times: { column: commit time } }
   const changes = new Map();
   const backoff = createBackoff();
   let floor = ''; // the rows may contain all commits up to this time
-  let newest = ''; // time of the newest commit known
-  let unseen = []; // [key, change] that the answer of load() may not show yet
+  let newest = ''; // newest known commit time
+  let unseen = []; // [key, change] that the result of load() may not contain yet
   let loading; // a promise, during a load
   let mustLoad = true;
   let isLoaded = !load;
   let failure;
-  let isTelling = false;
+  let isPublishing = false;
   let timer;
 
   const offs = [
@@ -50,13 +50,13 @@ export function createRows({ client, columns, load, demand, clock, report, show 
   ];
   if (client.state === 'open') restart();
 
-  /** Changes of before now may be lost: those that arrive late are older than what load() brings. */
+  /** Earlier changes may be lost. Those that still arrive are older than the result of load(). */
   function restart() {
-    hear(timeText(clock()));
+    observe(timeText(clock()));
     reload();
   }
 
-  /** Asks load() for all rows; again, when it is called during a load. */
+  /** Loads all rows; a call during a load causes another load. */
   async function reload() {
     mustLoad = true;
     if (load) loading ??= loadAll();
@@ -64,7 +64,7 @@ export function createRows({ client, columns, load, demand, clock, report, show 
   }
 
   async function loadAll() {
-    await clearTimeout(timer); // `loading` is set before a load() that throws at once ends it
+    await clearTimeout(timer); // the await lets reload() set `loading`, also if load() throws immediately
     try {
       let answer = [];
       while (mustLoad && load) {
@@ -87,7 +87,7 @@ export function createRows({ client, columns, load, demand, clock, report, show 
       if (client.state !== 'closed') timer = setTimeout(reload, backoff.nextWait());
     }
     loading = undefined;
-    tell();
+    publish();
   }
 
   function replace(all) {
@@ -96,40 +96,40 @@ export function createRows({ client, columns, load, demand, clock, report, show 
   }
 
   /**
-   * A commit is sent before it is visible to others (long before, with synchronous replication), and
-   * load() may ask a replica: if a recent change is not in its answer, it is asked once more.
+   * A notification may arrive before its commit is visible to others (long before, with synchronous
+   * replication), and load() may query a replica. If a recent change is missing in the result, load again.
    */
   function confirm() {
     const recent = timeText(clock() - RECENT_MS);
-    if (unseen.some(([id, { at, after }]) => at > recent && !shows(byKey.get(id), after))) {
+    if (unseen.some(([id, { at, after }]) => at > recent && !hasValues(byKey.get(id), after))) {
       timer = setTimeout(reload, CONFIRM_MS);
     }
     unseen = [];
   }
 
-  function hear(at) {
+  function observe(at) {
     if (at > newest) newest = at;
   }
 
-  /** The message counts as handled when it is in `rows`. */
-  async function arrived({ metadata, payload, routing }) {
+  /** Resolves when `rows` contains the change: then the notification is handled. */
+  async function handleChange({ metadata, payload, routing }) {
     const { operation, timestamp: at } = metadata;
     const { before, after, changed, unchanged, truncated } = payload;
     const { attempts } = routing.retry;
-    if (operation === 'notify') return; // of no row
-    hear(at);
+    if (operation === 'notify') return; // not a row change
+    observe(at);
     await loading;
     if (operation === 'truncate') {
       if (!load) truncate(at);
-      await reload(); // it may have been one partition's
+      await reload(); // the TRUNCATE may be of one partition
       return;
     }
     const is = keyOf(after);
     const was = keyOf(before) ?? is;
     demand(load || was !== undefined, `no column ${columns} in a change`);
     const held = byKey.get(was);
-    // Changes of one transaction have the same time: this one is next if it changes what is held.
-    const isNext = changed && held && shows(held, before);
+    // Changes of one transaction have the same time. This is the next one if it starts from the held row.
+    const isNext = changed && held && hasValues(held, before);
     const isNewer = (id) => {
       const known = changes.get(id)?.at;
       return id === undefined || !(known > at || (known === at && !isNext));
@@ -145,14 +145,14 @@ export function createRows({ client, columns, load, demand, clock, report, show 
       const image = Object.entries(after).filter(([column]) => !truncated?.includes(column));
       put(is, { ...(was !== is && held) }, at, isLate, image);
     }
-    tell();
+    publish();
     if (truncated || (unchanged && !held)) reload();
   }
 
   /**
-   * What a change says of one row: deleted, without an `image`, else its columns; what the image
-   * leaves out stays: untouched large values, and what only load() brings. `isLate`: of two changes of
-   * one transaction this is the older one.
+   * Applies a change to one row. Without an `image` the row is deleted. Columns that the image omits keep
+   * their value: unchanged large values, and columns that only load() returns. `isLate`: this is the older
+   * one of two changes of a transaction.
    */
   function put(id, base, at, isLate, image) {
     const known = changes.get(id) ?? { at: floor, times: {} };
@@ -185,20 +185,20 @@ export function createRows({ client, columns, load, demand, clock, report, show 
     for (const [id, change] of changes) if (change.at <= at) changes.delete(id);
     for (const id of byKey.keys()) if (!changes.has(id)) byKey.delete(id);
     if (at > floor) floor = at;
-    tell();
+    publish();
   }
 
   function keyOf(row) {
     const values = columns.map((column) => row?.[column]);
-    return values.includes(undefined) ? undefined : values.join('\0'); // no text of PostgreSQL's holds that
+    return values.includes(undefined) ? undefined : values.join('\0'); // text of PostgreSQL contains no NUL
   }
 
-  /** Once for all changes of a tick. */
-  function tell() {
-    if (isTelling) return;
-    isTelling = true;
+  /** Publishes the rows, once per tick. */
+  function publish() {
+    if (isPublishing) return;
+    isPublishing = true;
     queueMicrotask(() => {
-      isTelling = false;
+      isPublishing = false;
       show({ rows: [...byKey.values()], loading: !isLoaded, error: failure });
     });
   }
@@ -209,5 +209,5 @@ export function createRows({ client, columns, load, demand, clock, report, show 
     load = undefined;
   }
 
-  return { arrived, reload, close };
+  return { handleChange, reload, close };
 }

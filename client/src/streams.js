@@ -1,4 +1,4 @@
-// streams.js: stands in for a WebSocket where none gets through: /v1/sse and /v1/poll, by fetch().
+// streams.js: replacement for a WebSocket where none can be opened: /v1/sse and /v1/poll, with fetch().
 
 import { UNREACHABLE, refusalOf } from './closing.js';
 
@@ -6,8 +6,8 @@ const POLL_WAIT_S = 25;
 const POST_AGAIN_MS = 5_000;
 
 /**
- * The surface of a WebSocket. `transport`: 'sse' or 'poll'; `url` is the WebSocket's, the others
- * stand beside it.
+ * Returns an object with the interface of a WebSocket. `transport`: 'sse' or 'poll'. `url`: of the
+ * WebSocket; the other endpoints are siblings.
  */
 export function openStream(transport, fetch, url) {
   const base = url.replace(/^ws/, 'http');
@@ -22,7 +22,7 @@ export function openStream(transport, fetch, url) {
     const { t, ...frame } = JSON.parse(text);
     if (frame.ids) { // ack or nack
       post(t, JSON.stringify(frame));
-    } else { // also a ping: the next answer says as much as a pong
+    } else { // also a ping: the next response serves as the pong
       token = frame.token ?? token;
       pos = frame.pos ?? pos;
       frame.topics?.forEach((topic) => topics[t === 'unsubscribe' ? 'delete' : 'add'](topic));
@@ -35,37 +35,37 @@ export function openStream(transport, fetch, url) {
     attempt = null;
   }
 
-  /** Begins, or begins again from where it is with what has changed. */
+  /** Starts, or restarts from the current cursor with the changed token or topics. */
   async function start() {
     close();
     const ours = new AbortController();
     attempt = ours;
-    let end = { code: 1006 }; // the `bye` before it knows better
+    let end = { code: 1006 }; // the caller uses the code of a preceding `bye`
     try {
       await (transport === 'sse' ? stream : poll)(ours.signal);
-    } catch (error) { // of an Error only the text: the network broke, or the browser lacks something
+    } catch (error) { // an Error: network failure, or missing browser feature
       end = error.message ? { code: 1006, reason: error.message } : error;
     }
     if (attempt === ours) socket.onclose(end);
   }
 
-  /** What is lost with the connection is made up for when the message comes again. */
+  /** An ack lost with the connection is repeated when the notification is delivered again. */
   async function post(path, body) {
-    const { status } = await ask(path, { method: 'POST', body, keepalive: true }).catch(() => ({}));
-    // Not what is refused for ever, as an id that is not known there.
+    const { status } = await request(path, { method: 'POST', body, keepalive: true }).catch(() => ({}));
+    // Do not repeat permanent errors, for example for an unknown id.
     if (attempt && !(status < 429)) setTimeout(post, POST_AGAIN_MS, path, body);
   }
 
-  function ask(path, options) {
+  function request(path, options) {
     const headers = { Authorization: `Bearer ${token}` };
     return fetch(new URL(path, base), { ...options, headers });
   }
 
-  /** Resolves to a good response; rejects with a close code and its reason, or when it is aborted. */
+  /** Resolves to a successful response. Rejects with a close code and reason, or when aborted. */
   async function get(path, signal, query) {
     if (pos) query.pos = pos;
     if (topics.size) query.topics = [...topics].join();
-    const response = await ask(`${path}?${new URLSearchParams(query)}`, { signal })
+    const response = await request(`${path}?${new URLSearchParams(query)}`, { signal })
       .catch(() => { throw { code: UNREACHABLE }; });
     if (!response.ok) throw await refusalOf(response);
     return response;
@@ -83,32 +83,32 @@ export function openStream(transport, fetch, url) {
       for (const line of lines) {
         if (signal.aborted) return;
         if (line.startsWith('id: ')) pos = line.slice(4);
-        else say(line.startsWith('data: ') ? line.slice(6) : ''); // a comment is a sign of life
+        else emit(line.startsWith('data: ') ? line.slice(6) : ''); // a comment resets the silence timer
       }
     }
   }
 
   async function poll(signal) {
-    for (let wait = 0; ; wait = POLL_WAIT_S) { // the first answer says that we are connected
+    for (let wait = 0; ; wait = POLL_WAIT_S) { // the first response means `connected`
       const before = pos;
       const response = await get('poll', signal, { wait });
       const lines = await response.text();
       if (signal.aborted) return;
       pos = response.headers.get('Clairon-Pos');
-      if (!pos) throw { code: UNREACHABLE }; // a page of somebody else, who answers everything
+      if (!pos) throw { code: UNREACHABLE }; // not a relay, for example a captive portal
       if (!wait) {
-        say(JSON.stringify({
+        emit(JSON.stringify({
           t: 'connected',
           resumed: before && !/^{"t":"gap"/m.test(lines),
           ping: POLL_WAIT_S,
-          pos: lines ? undefined : pos, // that of the last message is it, once it was shown
+          pos: lines ? undefined : pos, // with notifications, the last one moves the cursor
         }));
       }
-      say(lines);
+      emit(lines);
     }
   }
 
-  function say(data) {
+  function emit(data) {
     if (attempt) socket.onmessage({ data });
   }
 

@@ -1,30 +1,30 @@
-// tabs.js: one connection for all tabs of one user: the leader has it, the others hear of it.
+// tabs.js: one connection for all tabs of one user: the leader owns it and forwards to the followers.
 //
-// What tabs tell each other on the channel, each with `from`, and `leads` when it is from a leader:
-//   topics   to the leader: show me these `topics`
-//   hello    to the leader: the same, and what I missed since `pos` (undefined: I am new)
-//   open     to all: I lead now
-//   connected to one: the answer to hello
-//   frame    to all: a frame of the relay's, and `pos`, the place before it; `from` needs it not
-//   state    to all: what the connection does
+// Messages on the channel, each with the sender `from`, and with `leads` if the sender is a leader:
+//   topics   to the leader: the follower's `topics`
+//   hello    to the leader: the same, and a request for the notifications since `pos` (undefined: new tab)
+//   open     to all: the sender is the leader now
+//   connected to one: the reply to hello
+//   frame    to all: a frame of the relay, and `pos`, the cursor before it; `from` ignores it
+//   state    to all: the state of the connection
 //   send     to the leader: send this ack or nack
-//   ping     to the leader: are you still there?   pong: yes
-//   wake     to the leader: do not wait any longer
-//   bye      to the leader: forget my topics
+//   ping     to the leader: check that it responds   pong: the reply
+//   wake     to the leader: reconnect without waiting
+//   bye      to the leader: drop the sender's topics
 
 import { createConnection } from './connection.js';
 import { createLeadership } from './leadership.js';
-import { createRecent } from './recent.js';
-import { isSeen } from './wake.js';
+import { createReplayBuffer } from './replay.js';
+import { isVisible } from './wake.js';
 
-const ASK_MS = 5_000;
-const NUDGE_MS = 1_000;
-const PATIENCE = 3; // questions without an answer
-const MAX_HELD = 1_000;
+const PING_MS = 5_000;
+const WAKE_DELAY_MS = 1_000;
+const MAX_UNANSWERED = 3; // unanswered pings before the lead is taken over
+const MAX_PENDING = 1_000;
 
 /**
- * To its owner it is what a connection is. `name`: the same for all tabs of one user. `owner`: as
- * a connection's, and isAcked(id). `settings`: as a connection's.
+ * Has the interface of a connection. `name`: common to all tabs of one user. `owner`: as
+ * for a connection, and isAcked(id). `settings`: as for a connection.
  */
 export function createTabs(name, settings, owner) {
   const id = Math.random();
@@ -34,34 +34,34 @@ export function createTabs(name, settings, owner) {
     onFrame: publish,
     onState: changed,
   });
-  const leadership = createLeadership(name, lead, follow);
-  const life = new AbortController(); // has a `signal`, as options of a listener do
-  let channel; // undefined: not in the line
+  const leadership = createLeadership(name, startLeading, startFollowing);
+  const life = new AbortController(); // has a `signal`, so it can be the options of a listener
+  let channel; // undefined: this tab is no candidate for the lead
   let leads = false;
-  let firstToken; // brought to learn the name; serves the first connect
-  let change = { state: 'connecting' }; // the last that was told
+  let firstToken; // fetched to learn the name; used for the first connect
+  let change = { state: 'connecting' }; // last reported state
   let unanswered = 0;
   let timer;
-  let nudge;
-  // What only a leader has:
+  let wakeTimer;
+  // State of the leader:
   const others = new Map(); // tab -> its topics
-  const held = new Map(); // id -> frame of a message that nobody has acked yet
-  let recent;
-  let asked; // the topics that the connection shows; undefined: all, or none was asked for yet
+  const pending = new Map(); // id -> frame of an unacknowledged notification
+  let replay;
+  let subscribed; // topics of the connection; undefined: all, or not yet known
 
   function open(token) {
     firstToken = token;
     join();
-    // A page that sleeps cannot lead.
+    // A suspended page cannot lead.
     addEventListener('pagehide', leave, life);
     addEventListener('pageshow', join, life);
     document.addEventListener('freeze', leave, life);
     document.addEventListener('resume', join, life);
   }
 
-  /** False when nobody is there to send it. */
+  /** Returns false if there is no leader to send it. */
   function transmit(frame) {
-    if (leads) return judge(frame, id);
+    if (leads) return forwardAcks(frame, id);
     if (change.state !== 'open') return false;
     post('send', { frame });
     return true;
@@ -74,17 +74,17 @@ export function createTabs(name, settings, owner) {
 
   function wake(isChanged) {
     if (leads) connection.wake(isChanged);
-    else post('wake'); // whether the network changed, the leader hears itself
+    else post('wake'); // the leader detects a changed network itself
   }
 
-  // ---- coming and going
+  // ---- joining and leaving
 
   function join() {
     if (channel) return;
     channel = new BroadcastChannel(name);
     channel.onmessage = ({ data }) => receive(data);
-    timer = setInterval(watch, ASK_MS);
-    follow();
+    timer = setInterval(checkLeader, PING_MS);
+    startFollowing();
   }
 
   function leave() {
@@ -95,22 +95,22 @@ export function createTabs(name, settings, owner) {
     post('bye');
     channel?.close();
     channel = undefined;
-    change = { state: 'connecting' }; // what is to be sent waits
+    change = { state: 'connecting' }; // frames to send are queued
   }
 
-  function lead() {
+  function startLeading() {
     leads = true;
     others.clear();
-    asked = undefined;
-    held.clear();
-    recent = createRecent(owner.position());
+    subscribed = undefined;
+    pending.clear();
+    replay = createReplayBuffer(owner.cursor());
     post('open');
     connection.open(firstToken);
     firstToken = undefined;
   }
 
-  /** At first, and when another tab has taken the lead away. */
-  function follow() {
+  /** Called at the start, and when another tab has taken over the lead. */
+  function startFollowing() {
     leads = false;
     unanswered = 0;
     connection.suspend();
@@ -118,12 +118,12 @@ export function createTabs(name, settings, owner) {
     hello();
   }
 
-  /** A leader that is frozen or busy for ever keeps its lock: somebody looks, if a person does. */
-  function watch() {
-    firstToken = undefined; // by now it may be an old one
-    if (leads || !isSeen()) return;
+  /** A leader that hangs keeps its lock, so a visible follower checks that it responds. */
+  function checkLeader() {
+    firstToken = undefined; // it may have expired
+    if (leads || !isVisible()) return;
     unanswered += 1;
-    if (unanswered > PATIENCE) leadership.enter(true);
+    if (unanswered > MAX_UNANSWERED) leadership.enter(true);
     else post('ping');
   }
 
@@ -134,127 +134,127 @@ export function createTabs(name, settings, owner) {
   }
 
   function hello() {
-    post('hello', { topics: owner.wanted(), pos: owner.position() });
+    post('hello', { topics: owner.wanted(), pos: owner.cursor() });
   }
 
   function receive(message) {
     const { t, to = id } = message;
     if (to !== id) return;
-    // A leader of another version of this page may have changed its user.
+    // A leader that runs another version of this page may have changed its user.
     if (!connection.admits((message.change ?? message.frame)?.user)) return;
     if (message.leads) unanswered = 0;
-    if (t === 'frame') heardFrame(message);
-    else if (leads) serve(message);
+    if (t === 'frame') onTabFrame(message);
+    else if (leads) serveTab(message);
     else if (t === 'open') hello();
-    else if (t === 'connected') welcomed(message);
-    else if (t === 'state') heardState(message);
+    else if (t === 'connected') onWelcome(message);
+    else if (t === 'state') onTabState(message);
   }
 
-  /** What only the leader answers. */
-  function serve({ t, from, frame, topics, pos }) {
+  /** Messages that only the leader answers. */
+  function serveTab({ t, from, frame, topics, pos }) {
     if (t === 'ping') post('pong');
     if (t === 'wake') connection.wake();
-    if (t === 'send') judge(frame, from);
+    if (t === 'send') forwardAcks(frame, from);
     if (t === 'bye') others.delete(from);
     if (t === 'topics' || t === 'hello') others.set(from, topics);
-    if (asked) allTopics();
+    if (subscribed) allTopics();
     if (t === 'hello') welcome(from, pos);
     connection.retopic();
   }
 
   function welcome(to, pos) {
-    const here = owner.position();
-    const missed = recent.since(pos);
-    // By what it asked: what it has heard since moved its place.
-    const loss = pos ? { t: 'gap', from: pos, to: here, why: 'shed' } : { t: 'connected', pos: here };
-    // What is held came long ago: its place is not where that tab is.
-    const frames = [...held.values()].map((frame) => ({ ...frame, pos: pos ?? here }))
+    const cursor = owner.cursor();
+    const missed = replay.since(pos);
+    // From the cursor in its request, because frames received since then have moved it.
+    const loss = pos ? { t: 'gap', from: pos, to: cursor, why: 'shed' } : { t: 'connected', pos: cursor };
+    // Pending frames are old; their cursor must not move that tab back.
+    const frames = [...pending.values()].map((frame) => ({ ...frame, pos: pos ?? cursor }))
       .concat(missed ?? loss);
     post('connected', { to, frames, resumed: !!missed, change });
   }
 
-  function welcomed({ frames, resumed, change: theirs }) {
+  function onWelcome({ frames, resumed, change: theirs }) {
     frames.forEach((frame) => owner.onFrame(frame));
-    if (!resumed || change.state !== theirs.state) tell({ ...theirs, resumed });
+    if (!resumed || change.state !== theirs.state) setState({ ...theirs, resumed });
   }
 
-  function heardState(message) {
-    tell(message.change);
-    // In a hidden tab timers may be a minute late: one that is looked at minds the leader's wait.
+  function onTabState(message) {
+    setState(message.change);
+    // Timers of a hidden leader may be a minute late, so a visible tab wakes it when its delay is over.
     const { retryIn } = change;
-    clearTimeout(nudge);
-    if (retryIn >= 0 && isSeen()) nudge = setTimeout(wake, retryIn + NUDGE_MS);
+    clearTimeout(wakeTimer);
+    if (retryIn >= 0 && isVisible()) wakeTimer = setTimeout(wake, retryIn + WAKE_DELAY_MS);
   }
 
-  /** Also from a leader that does not know yet that it is none: what it got, nobody else gets. */
-  function heardFrame({ frame, pos, from }) {
+  /** Accepts frames of a former leader too, because no other tab receives them. */
+  function onTabFrame({ frame, pos, from }) {
     if (from === id || (leads && frame.t !== 'msg')) return;
-    const here = owner.position();
-    if (!leads && (here ?? pos) !== pos) hello();
+    const cursor = owner.cursor();
+    if (!leads && (cursor ?? pos) !== pos) hello();
     owner.onFrame(frame);
   }
 
-  // ---- between the leader's connection and all tabs
+  // ---- between the leader's connection and the tabs
 
-  /** Of a topic that is new among them more was missed than `recent` knows: no place holds any more. */
+  /** A new topic invalidates the replay buffer, which lacks its earlier notifications. */
   function allTopics() {
     const lists = [owner.wanted(), ...others.values()];
-    const before = asked;
-    asked = lists.includes(undefined) ? undefined : [...new Set(lists.flat())];
-    if (before && !asked?.every((topic) => before.includes(topic))) recent = createRecent(null);
-    return asked;
+    const before = subscribed;
+    subscribed = lists.includes(undefined) ? undefined : [...new Set(lists.flat())];
+    if (before && !subscribed?.every((topic) => before.includes(topic))) replay = createReplayBuffer(null);
+    return subscribed;
   }
 
-  /** To the others first: what this tab's handlers do must not hold it up. */
+  /** Forwards before it calls this tab's handlers, which may be slow. */
   function publish(frame, length) {
     if (frame.t === 'msg') {
-      if (frame.n.routing.retry.ack_required) hold(frame);
-      recent.remember(frame, length);
+      if (frame.n.routing.retry.ack_required) addPending(frame);
+      replay.remember(frame, length);
     }
-    if (frame.t === 'acked') release(frame.ids);
-    if (frame.t === 'gap') recent = createRecent(frame.to);
-    if (frame.conn) held.clear(); // connected: what still waits is shown again, but not to polls
-    if (frame.t === 'connected' && !frame.resumed) recent = createRecent(frame.pos);
-    post('frame', { frame, pos: owner.position() });
+    if (frame.t === 'acked') removePending(frame.ids);
+    if (frame.t === 'gap') replay = createReplayBuffer(frame.to);
+    if (frame.conn) pending.clear(); // connected: the relay delivers pending notifications again, except to polls
+    if (frame.t === 'connected' && !frame.resumed) replay = createReplayBuffer(frame.pos);
+    post('frame', { frame, pos: owner.cursor() });
     owner.onFrame(frame);
   }
 
-  function hold(frame) {
-    held.set(frame.n.metadata.id, frame);
-    if (held.size > MAX_HELD) release([held.keys().next().value]);
+  function addPending(frame) {
+    pending.set(frame.n.metadata.id, frame);
+    if (pending.size > MAX_PENDING) removePending([pending.keys().next().value]);
   }
 
-  function release(ids) {
-    for (const acked of ids) held.delete(acked);
+  function removePending(ids) {
+    for (const acked of ids) pending.delete(acked);
   }
 
-  /** An ack or nack of any tab; the first ack counts, and the others hear of it. */
-  function judge(frame, from) {
+  /** Sends an ack or nack of any tab. The first ack counts and is announced to the other tabs. */
+  function forwardAcks(frame, from) {
     const isOurs = from === id;
     const ids = frame.ids.filter((one) => isOurs || !owner.isAcked(one));
     if (!ids.length) return true;
     if (!connection.transmit({ ...frame, ids })) return false;
-    release(ids);
+    removePending(ids);
     if (frame.t === 'ack') {
       const acked = { t: 'acked', ids };
-      post('frame', { frame: acked, pos: owner.position(), from });
+      post('frame', { frame: acked, pos: owner.cursor(), from });
       if (!isOurs) owner.onFrame(acked);
     }
     return true;
   }
 
   function changed(next) {
-    // With this tab's token it is over; that of another may be better.
+    // This tab's token is not usable, but the one of another tab may be.
     if (next.state === 'closed') {
       life.abort();
       leave();
     } else {
       post('state', { change: next });
     }
-    tell(next);
+    setState(next);
   }
 
-  function tell(next) {
+  function setState(next) {
     change = next;
     owner.onState(change);
   }

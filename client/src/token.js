@@ -1,8 +1,8 @@
-// token.js: reads from a token whose it is.
+// token.js: reads the user from a token.
 
 /**
- * The `sub` of a JWT; undefined when this is none. Nothing is verified: the relay does that. It only
- * tells users apart.
+ * The `sub` of a JWT; undefined if the token is not a JWT. The relay verifies tokens; this only
+ * distinguishes users.
  */
 export function subjectOf(token) {
   try {

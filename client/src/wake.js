@@ -1,14 +1,14 @@
-// wake.js: hears that the network or the person is back, or leaves.
+// wake.js: detects that the network or the user is back, or leaves.
 
-export const isSeen = () => !document.hidden;
+export const isVisible = () => !document.hidden;
 
 /**
- * `wake(isChanged)` is called when the browser is online again (true), or when the page is looked
- * at again, until `life` is aborted. `rest()`: when it is left.
+ * Calls `wake(true)` when the browser is online again and `wake(false)` when the page becomes visible,
+ * until `life` is aborted. Calls `rest()` when the user leaves the page.
  */
 export function onWake(life, wake, rest) {
   if (!globalThis.document) return;
   addEventListener('online', () => wake(true), life);
-  addEventListener('visibilitychange', () => isSeen() && wake(false), life);
+  addEventListener('visibilitychange', () => isVisible() && wake(false), life);
   addEventListener('pagehide', rest, life);
 }

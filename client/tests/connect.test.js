@@ -1,4 +1,4 @@
-// connect.test.js: what the client does on a connection, against a relay played by the test.
+// connect.test.js: behaviour of the client on a WebSocket, against a fake relay.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -6,7 +6,7 @@ import { connect } from 'clairon';
 import { handTimers } from './fake-browser.js';
 import { fakeRelay, msg, note, until } from './fake-relay.js';
 
-/** A client on a fake relay, closed after the test; `log` holds every event it told. */
+/** A client on a fake relay, closed after the test; `log` has all its events. */
 function start(t, options = {}) {
   const relay = fakeRelay();
   const client = connect({
@@ -25,7 +25,7 @@ function start(t, options = {}) {
   return { relay, client, told };
 }
 
-test('the first frame is connect, with token, window and position', async (t) => {
+test('the first frame is connect, with token, window and cursor', async (t) => {
   const { relay, told } = start(t, { token: async () => 'fresh', pos: '5-0', window: 8 });
   const socket = await relay.socket();
   assert.equal(socket.url, 'ws://relay.test:8090/v1/ws');
@@ -35,7 +35,7 @@ test('the first frame is connect, with token, window and position', async (t) =>
   assert.deepEqual(told('state').at(-1), { state: 'open', transport: 'ws', user: 'u1', conn: 'c1', resumed: true });
 });
 
-test('an ack goes out when every handler is through', async (t) => {
+test('an ack is sent when every handler has resolved', async (t) => {
   const { relay, client } = start(t);
   let finish;
   client.on('assignments', () => new Promise((resolve) => { finish = resolve; }));
@@ -46,10 +46,10 @@ test('an ack goes out when every handler is through', async (t) => {
   await until('the first handler', () => finish);
   socket.says(msg('3', note('c', { ack: true, source: 'other' })));
   await until('an ack', () => socket.frames('ack').length > 0);
-  assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['c'] }]); // b asked for none
+  assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['c'] }]); // b needs none
 });
 
-test('a handler that fails nacks, and its retry is shown to it again', async (t) => {
+test('a failing handler nacks, and receives the retry', async (t) => {
   const { relay, client, told } = start(t);
   let calls = 0;
   client.on('assignments', () => {
@@ -67,7 +67,7 @@ test('a handler that fails nacks, and its retry is shown to it again', async (t)
   assert.equal(calls, 2);
 });
 
-test('a handler that fails for no reason nacks too', async (t) => {
+test('a handler that rejects without an error nacks too', async (t) => {
   const { relay, client } = start(t);
   client.on('assignments', () => Promise.reject());
   const socket = await relay.socket();
@@ -77,7 +77,7 @@ test('a handler that fails for no reason nacks too', async (t) => {
   assert.deepEqual(socket.frames('ack'), []);
 });
 
-test('what nobody handles stays unacknowledged, and is told', async (t) => {
+test('a notification without a handler is not acknowledged and is reported as an error', async (t) => {
   const { relay, told } = start(t);
   const socket = await relay.socket();
   socket.accept();
@@ -98,7 +98,7 @@ test('in manual mode only ack() acks', async (t) => {
   assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['b'] }]);
 });
 
-test('a repeat is not shown; if it was acked, it is acked again', async (t) => {
+test('a duplicate does not reach handlers; if it was acked, it is acked again', async (t) => {
   const { relay, client, told } = start(t);
   let calls = 0;
   client.on('*', () => { calls += 1; });
@@ -117,7 +117,7 @@ test('a repeat is not shown; if it was acked, it is acked again', async (t) => {
   assert.equal(told('repeat').length, 1);
 });
 
-test('what waits for its ack is known again, however much has come since', async (t) => {
+test('a pending notification is recognised as a duplicate after any number of others', async (t) => {
   const { relay, client, told } = start(t, { ack: 'manual', dedupe: 2 });
   const handled = [];
   client.on('*', (n) => handled.push(n.metadata.id));
@@ -129,7 +129,7 @@ test('what waits for its ack is known again, however much has come since', async
   assert.deepEqual(handled, ['a', 'b', 'c', 'd']);
 });
 
-test('an ack made while away is sent at the next connection', async (t) => {
+test('an ack made while disconnected is sent on the next connection', async (t) => {
   const { relay, client } = start(t, { ack: 'manual' });
   const first = await relay.socket();
   first.accept();
@@ -142,7 +142,7 @@ test('an ack made while away is sent at the next connection', async (t) => {
   await until('the ack', () => second.frames('ack').length === 1);
 });
 
-test('every ping gets a pong', async (t) => {
+test('each ping is answered with a pong', async (t) => {
   const { relay } = start(t);
   const socket = await relay.socket();
   socket.accept();
@@ -150,7 +150,7 @@ test('every ping gets a pong', async (t) => {
   assert.equal(socket.frames('pong').length, 2);
 });
 
-test('silence for two pings is a dead connection', async (t) => {
+test('a connection without frames for two ping intervals is lost', async (t) => {
   const { relay, told } = start(t);
   const socket = await relay.socket();
   socket.accept({ ping: 0.01 });
@@ -159,7 +159,7 @@ test('silence for two pings is a dead connection', async (t) => {
   assert.equal(told('state').find((s) => s.state === 'waiting').code, 'silent');
 });
 
-test('40xx ends it; nothing is tried again', async (t) => {
+test('40xx closes the client without a retry', async (t) => {
   for (const code of [4000, 4001, 4003, 4004]) {
     const { relay, client, told } = start(t);
     const socket = await relay.socket();
@@ -172,7 +172,7 @@ test('40xx ends it; nothing is tried again', async (t) => {
   }
 });
 
-test('an expired token is replaced by asking again; a fixed one is the end', async (t) => {
+test('after 4100 the token function is called again; a fixed token closes the client', async (t) => {
   let asked = 0;
   const fresh = start(t, { token: () => `token ${++asked}` });
   (await fresh.relay.socket()).dies(4100);
@@ -185,7 +185,7 @@ test('an expired token is replaced by asking again; a fixed one is the end', asy
   assert.equal(fixed.client.state, 'closed');
 });
 
-test('42xx comes back at once, or when bye says', async (t) => {
+test('after 42xx the client reconnects immediately, or after the delay of bye', async (t) => {
   let clock = 0;
   const { relay, told } = start(t, { now: () => clock, backoff: { base: 60_000, cap: 60_000, random: () => 1 } });
   const first = await relay.socket();
@@ -196,15 +196,15 @@ test('42xx comes back at once, or when bye says', async (t) => {
   const second = await relay.socket();
   second.accept();
   second.says({ t: 'bye', code: 4201, in: 7 });
-  second.dies(1006); // the process was gone before its close frame
+  second.dies(1006); // the process died before its close frame
   assert.equal(told('state').at(-1).retryIn, 7);
   const third = await relay.socket();
   third.accept();
-  third.dies(4200); // sent away twice within moments: no more "at once"
+  third.dies(4200); // closed twice within seconds: back off
   assert.equal(told('state').at(-1).retryIn, 60_000);
 });
 
-test('a token function that fails is tried again', async (t) => {
+test('a failing token function is called again', async (t) => {
   let asked = 0;
   const { relay, told } = start(t, {
     token: async () => {
@@ -218,7 +218,7 @@ test('a token function that fails is tried again', async (t) => {
   assert.equal(told('error').length, 2);
 });
 
-test('expiring brings a new token on the same connection', async (t) => {
+test('expiring refreshes the token on the same connection', async (t) => {
   let asked = 0;
   const { relay } = start(t, { token: () => `token ${++asked}` });
   const socket = await relay.socket();
@@ -228,10 +228,10 @@ test('expiring brings a new token on the same connection', async (t) => {
   assert.deepEqual(socket.frames('refresh'), [{ t: 'refresh', r: 2, token: 'token 2' }]);
 });
 
-/** What was promised has happened; also while timers are moved by hand. */
+/** Waits until pending promises have resolved; works with fake timers. */
 const turn = () => new Promise(setImmediate);
 
-test('a token is renewed before its end, also when nobody says that it ends', async (t) => {
+test('a token is renewed before it expires, also without an expiring frame', async (t) => {
   const tick = handTimers(t, 'setTimeout');
   let asked = 0;
   const { relay } = start(t, { now: () => 0, token: () => `token ${++asked}` });
@@ -249,7 +249,7 @@ test('a token is renewed before its end, also when nobody says that it ends', as
   assert.equal(socket.frames('refresh').length, 2);
 });
 
-test('a token that comes when its connection is gone is not sent on the next one', async (t) => {
+test('a token that arrives after its connection closed is not sent on the next one', async (t) => {
   let bring = [];
   const { relay } = start(t, { token: () => new Promise((resolve) => { bring.push(resolve); }) });
   await until('the token is asked for', () => bring.length === 1);
@@ -267,9 +267,9 @@ test('a token that comes when its connection is gone is not sent on the next one
   assert.deepEqual(next.sent.map((frame) => frame.t), ['connect']);
 });
 
-test('a connection that is never answered is given up', async (t) => {
+test('a connection without `connected` fails after the timeout', async (t) => {
   const tick = handTimers(t, 'setTimeout');
-  const { relay, told } = start(t, { backoff: { random: () => 1 } }); // it stays lost in this tick
+  const { relay, told } = start(t, { backoff: { random: () => 1 } }); // no reconnect in this tick
   const socket = await relay.socket();
   socket.onopen();
   tick(9_999);
@@ -278,7 +278,7 @@ test('a connection that is never answered is given up', async (t) => {
   assert.equal(told('state').at(-1).code, 'no answer');
 });
 
-test('waits grow with each failure, and begin anew once a connection has lasted', async (t) => {
+test('the delay grows with each failure, and resets after a stable connection', async (t) => {
   let clock = 0;
   const { relay, told } = start(t, { now: () => clock, backoff: { base: 4, cap: 1e6, random: () => 1 } });
   const waits = () => told('state').filter((s) => s.state === 'waiting').map((s) => s.retryIn);
@@ -291,7 +291,7 @@ test('waits grow with each failure, and begin anew once a connection has lasted'
   assert.deepEqual(waits(), [4, 8, 4, 8]);
 });
 
-test('close() says what was acked before it', async (t) => {
+test('close() sends the acks made before it', async (t) => {
   const { relay, client } = start(t);
   const socket = await relay.socket();
   socket.accept();
@@ -300,7 +300,7 @@ test('close() says what was acked before it', async (t) => {
   assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['a'] }]);
 });
 
-test('gap, acked and err are told; a line that is not JSON breaks nothing', async (t) => {
+test('gap, acked and err become events; an invalid JSON line is ignored', async (t) => {
   const { relay, client, told } = start(t);
   const socket = await relay.socket();
   socket.accept();
@@ -314,7 +314,7 @@ test('gap, acked and err are told; a line that is not JSON breaks nothing', asyn
   assert.equal(client.state, 'open');
 });
 
-test('close() in a handler: the rest of the frame is for nobody, and nothing returns', async (t) => {
+test('after close() in a handler the rest of the frame is dropped, and there is no reconnect', async (t) => {
   const { relay, client, told } = start(t);
   client.on('assignments', () => client.close());
   const socket = await relay.socket();
@@ -326,7 +326,7 @@ test('close() in a handler: the rest of the frame is for nobody, and nothing ret
   assert.equal(relay.pendingSockets, 0);
 });
 
-test('topics asked for while `connect` is under way are asked for once it is answered', async (t) => {
+test('topics that change during `connect` are subscribed after `connected`', async (t) => {
   const { relay, client } = start(t, { topics: ['a'] });
   const socket = await relay.socket();
   socket.onopen();
@@ -338,7 +338,7 @@ test('topics asked for while `connect` is under way are asked for once it is ans
   ]);
 });
 
-test('a notification with parts missing is told, and what comes after it goes on', async (t) => {
+test('an incomplete notification is reported, and later ones are delivered', async (t) => {
   const kept = [];
   globalThis.sessionStorage = { getItem: () => null, setItem: (_, pos) => kept.push(pos) };
   t.after(() => { delete globalThis.sessionStorage; });
@@ -352,7 +352,7 @@ test('a notification with parts missing is told, and what comes after it goes on
   assert.deepEqual(told('error').map(({ error }) => error.name), ['TypeError', 'TypeError', 'TypeError']);
 });
 
-test('a binary frame is told, and breaks nothing', async (t) => {
+test('a binary frame is reported, and the connection stays', async (t) => {
   const { relay, told } = start(t);
   const socket = await relay.socket();
   socket.accept();
@@ -360,7 +360,7 @@ test('a binary frame is told, and breaks nothing', async (t) => {
   assert.equal(told('error').length, 1);
 });
 
-test('what no handler took is handed to one that is there when it comes again', async (t) => {
+test('a retry reaches a handler that was added after the first delivery', async (t) => {
   const { relay, client, told } = start(t);
   const socket = await relay.socket();
   socket.accept();
@@ -371,7 +371,7 @@ test('what no handler took is handed to one that is there when it comes again', 
   await until('the ack', () => socket.frames('ack').length === 1);
 });
 
-test('an option that is undefined is one that was not given', async (t) => {
+test('an undefined option gets its default', async (t) => {
   const none = Object.fromEntries(['pos', 'window', 'topics', 'ack', 'storage', 'dedupe', 'transports', 'tabs', 'fetch', 'now']
     .map((name) => [name, undefined]));
   const { relay, client } = start(t, none);

@@ -1,4 +1,4 @@
-// dist.test.js: is what is shipped small enough, and made from the sources as they are?
+// dist.test.js: dist/ is small enough and built from the current sources.
 
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
@@ -18,7 +18,7 @@ test('the base entry loads nothing more, except the rows of live() and the fallb
   assert.match(read('dist/index.js'), /\/\/# sourceMappingURL=index\.js\.map\n$/);
 });
 
-test('dist/ is made from src/ as it is now (else: npm run build)', () => {
+test('dist/ is built from the current src/ (else: npm run build)', () => {
   const held = new Map();
   for (const { sources, sourcesContent } of maps) {
     sources.forEach((path, i) => held.set(path.replace('../src/', ''), sourcesContent[i]));
@@ -30,9 +30,9 @@ test('dist/ is made from src/ as it is now (else: npm run build)', () => {
 
 const builder = await import('../build.js').catch(() => null);
 
-// Where `npm install` has been run.
+// Needs `npm install`.
 if (builder) {
-  test('a build of now brings the same', async () => {
+  test('a new build has the same result', async () => {
     for (const [path, text] of Object.entries(await builder.built())) assert.equal(read(path), text, path);
   });
 }

@@ -1,6 +1,6 @@
-// fake-browser.js: as much of a browser as several tabs need, in one process.
+// fake-browser.js: the parts of a browser that several tabs need, in one process.
 
-/** Web Locks: one holder a name, the next in line after it; a thief may take it. */
+/** Web Locks: one holder per name and a queue; a request with `steal` takes the lock. */
 class FakeLocks {
   #holders = new Map(); // name -> reject of the holder's request
   #lines = new Map();
@@ -48,7 +48,7 @@ function fakeStorage() {
   };
 }
 
-/** Puts a new browser around this process; `browser.tell(event)` tells its pages one. */
+/** Installs a new fake browser in this process; `browser.tell(event)` dispatches an event to its pages. */
 export function fakeBrowser() {
   const page = new EventTarget();
   const document = Object.assign(new EventTarget(), { hidden: false });
@@ -71,14 +71,14 @@ export function fakeBrowser() {
   };
 }
 
-/** A token of this user's, signed by nobody. */
+/** An unsigned token of this user. */
 export function tokenOf(sub) {
   return `e30.${Buffer.from(JSON.stringify({ sub })).toString('base64url')}.x`;
 }
 
 /**
- * Timers that a test moves by hand: `kind` is setTimeout or setInterval, the other one stays. What
- * node:test has for this loses timers on Node 18.
+ * Fake timers that the test advances: `kind` is setTimeout or setInterval, the other one is unchanged.
+ * The fake timers of node:test lose timers on Node 18.
  */
 export function handTimers(t, kind) {
   const waiting = new Map(); // id -> { at, every, act }
@@ -97,7 +97,7 @@ export function handTimers(t, kind) {
     act();
   }
 
-  /** Lets `ms` pass, and what is due in them happen in its order. */
+  /** Advances the clock by `ms` and runs the due timers in order. */
   return function tick(ms) {
     const end = now + ms;
     for (;;) {

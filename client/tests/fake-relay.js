@@ -1,9 +1,9 @@
-// fake-relay.js: a WebSocket class whose other end is the test.
+// fake-relay.js: a WebSocket class; the test is the other end.
 
 import assert from 'node:assert/strict';
 import { subjectOf } from '../src/token.js';
 
-/** `relay.WebSocket` goes into connect(); `await relay.socket()` is the next one opened. */
+/** Pass `relay.WebSocket` to connect(); `await relay.socket()` is the next socket that it opens. */
 export function fakeRelay() {
   const opened = [];
   const waiting = [];
@@ -24,7 +24,7 @@ export function fakeRelay() {
       this.closedWith = code;
     }
 
-    // What the relay does.
+    // Actions of the relay.
     accept(connected = {}) {
       this.onopen?.();
       const user = subjectOf(this.frames('connect').at(-1)?.token) ?? 'u1';
@@ -76,7 +76,7 @@ export async function within(what, promise, ms = 3000) {
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
-/** Waits until `predicate()` is truthy and returns what it gave. */
+/** Waits until `predicate()` is truthy and returns its value. */
 export async function until(what, predicate, ms = 3000) {
   const deadline = Date.now() + ms;
   for (;;) {

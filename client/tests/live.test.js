@@ -1,4 +1,4 @@
-// live.test.js: is the array of rows the table, whatever comes and in whatever order answers come?
+// live.test.js: the rows of live() equal the table, for any order of notifications and loads.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -8,7 +8,7 @@ import { fakeRelay, msg, note, until } from './fake-relay.js';
 
 let ids = 0;
 
-/** Committed after all before it, and after this page was opened, or at `timestamp`. */
+/** A change committed at `timestamp`; default: after all previous ones and after the page was opened. */
 function change(operation, { before = null, after = null, ack = false, attempts = 0, timestamp, ...rest }) {
   ids += 1;
   const at = timestamp ?? new Date(Date.now() + 60_000 + ids).toISOString().replace('Z', '000Z');
@@ -19,7 +19,7 @@ function change(operation, { before = null, after = null, ack = false, attempts 
   });
 }
 
-/** A client that is connected, and its live rows. */
+/** A connected client and its live rows. */
 async function start(t, options, connected) {
   const relay = fakeRelay();
   const client = connect({ url: 'ws://relay.test', token: 'T', WebSocket: relay.WebSocket, backoff: { base: 2, cap: 2 } });
@@ -35,7 +35,7 @@ async function start(t, options, connected) {
 
 const rowsAre = (list, rows) => until(`rows ${JSON.stringify(rows)}`, () => JSON.stringify(list.rows) === JSON.stringify(rows));
 
-test('create, update and delete change the rows, in their places', async (t) => {
+test('create, update and delete change the rows in place', async (t) => {
   const { socket, list } = await start(t, { load: () => [{ id: 1, a: 'x' }, { id: 2, a: 'y' }] });
   await rowsAre(list, [{ id: 1, a: 'x' }, { id: 2, a: 'y' }]);
   socket.says(
@@ -46,7 +46,7 @@ test('create, update and delete change the rows, in their places', async (t) => 
   await rowsAre(list, [{ id: 1, a: 'X' }, { id: 3, a: 'z' }]);
 });
 
-test('a listener is called at once, and with a new array once for each tick that changes something', async (t) => {
+test('a listener is called immediately, and once per tick with changes, with a new array', async (t) => {
   const { socket, list } = await start(t);
   const told = [];
   const off = list.subscribe((rows) => told.push(rows));
@@ -61,7 +61,7 @@ test('a listener is called at once, and with a new array once for each tick that
   assert.equal(told.length, 2);
 });
 
-test('a listener that throws keeps the rows from nobody else', async (t) => {
+test('a throwing listener does not affect others', async (t) => {
   const { socket, list, errors } = await start(t);
   const told = [];
   list.subscribe(() => { throw new Error('cannot render'); });
@@ -69,10 +69,10 @@ test('a listener that throws keeps the rows from nobody else', async (t) => {
   socket.says(change('create', { after: { id: 1 } }));
   await until('the other', () => told.length > 1);
   assert.deepEqual(told, [[], [{ id: 1 }]]);
-  assert.deepEqual(errors, ['cannot render', 'cannot render']); // at once, and of the change
+  assert.deepEqual(errors, ['cannot render', 'cannot render']); // the immediate call, and the change
 });
 
-test('large columns that were not touched stay as they are held', async (t) => {
+test('unchanged large columns keep their value', async (t) => {
   const { socket, list } = await start(t, { load: () => [{ id: 1, a: 'x', big: 'B' }] });
   await rowsAre(list, [{ id: 1, a: 'x', big: 'B' }]);
   socket.says(change('update', { before: { id: 1 }, after: { id: 1, a: 'y' }, unchanged: ['big'] }));
@@ -81,14 +81,14 @@ test('large columns that were not touched stay as they are held', async (t) => {
   await rowsAre(list, [{ id: 7, a: 'y', big: 'B' }]);
 });
 
-test('what only load() brings stays too: columns that the rule does not show', async (t) => {
+test('columns that only load() returns keep their value', async (t) => {
   const { socket, list } = await start(t, { load: () => [{ id: 1, a: 'x', author: 'Ada' }] });
   await rowsAre(list, [{ id: 1, a: 'x', author: 'Ada' }]);
   socket.says(change('update', { before: { id: 1 }, after: { id: 1, a: 'y' } }));
   await rowsAre(list, [{ id: 1, a: 'y', author: 'Ada' }]);
 });
 
-test('values too large for a message, and what a TRUNCATE left, are asked for', async (t) => {
+test('truncated values and a TRUNCATE cause a load', async (t) => {
   let rows = [{ id: 1, a: 'x' }, { id: 2, a: 'y' }];
   const { socket, list } = await start(t, { load: () => rows });
   await rowsAre(list, rows);
@@ -100,7 +100,7 @@ test('values too large for a message, and what a TRUNCATE left, are asked for', 
   await rowsAre(list, rows);
 });
 
-test('a row that is not held and not whole is asked for', async (t) => {
+test('an incomplete change of an unknown row causes a load', async (t) => {
   let rows = [];
   const { socket, list } = await start(t, { load: () => rows });
   await rowsAre(list, []);
@@ -109,7 +109,7 @@ test('a row that is not held and not whole is asked for', async (t) => {
   await rowsAre(list, rows);
 });
 
-test('a change that does not say which row makes it ask', async (t) => {
+test('a change without the key causes a load', async (t) => {
   let loads = 0;
   const { socket, list } = await start(t, { load: () => [{ id: 1, load: ++loads }] });
   await until('the first load', () => loads === 1);
@@ -117,7 +117,7 @@ test('a change that does not say which row makes it ask', async (t) => {
   await rowsAre(list, [{ id: 1, load: 2 }]);
 });
 
-test('changes that come during a load are put on its answer, and acked then', async (t) => {
+test('changes during a load are applied to its result, then acked', async (t) => {
   let answer;
   const { client, socket, list } = await start(t, { load: () => new Promise((resolve) => { answer = resolve; }) });
   await until('a load', () => answer);
@@ -133,7 +133,7 @@ test('changes that come during a load are put on its answer, and acked then', as
   await until('the ack', () => socket.frames('ack').length === 2);
 });
 
-test('what comes again, behind newer changes, undoes none of them', async (t) => {
+test('a retry after newer changes does not undo them', async (t) => {
   let rows = [{ id: 1, a: 'first' }];
   const { client, socket, list } = await start(t, { load: () => rows });
   await rowsAre(list, rows);
@@ -152,7 +152,7 @@ test('what comes again, behind newer changes, undoes none of them', async (t) =>
   assert.deepEqual(list.rows, rows);
 });
 
-test('an older change behind a newer one, as a first showing, makes it ask; without load() it is ignored', async (t) => {
+test('an older change after a newer one, on its first delivery, causes a load; without load() it is ignored', async (t) => {
   let loads = 0;
   const newest = { id: 1, a: 'second' };
   const { socket, list } = await start(t, { load: () => { loads += 1; return [newest]; } });
@@ -168,7 +168,7 @@ test('an older change behind a newer one, as a first showing, makes it ask; with
   await rowsAre(other.list, [newest, { id: 3 }]);
 });
 
-test('a retry makes it ask, as nobody knows what came between', async (t) => {
+test('a retry causes a load, because changes in between are unknown', async (t) => {
   let loads = 0;
   const { socket, list } = await start(t, { load: () => { loads += 1; return [{ id: 1, loads }]; } });
   await until('the load', () => loads === 1);
@@ -176,7 +176,7 @@ test('a retry makes it ask, as nobody knows what came between', async (t) => {
   await rowsAre(list, [{ id: 1, loads: 2 }]);
 });
 
-test('what was committed before the page opened, and comes late, does not replace what load() brought', async (t) => {
+test('a late change from before the page opened does not replace the result of load()', async (t) => {
   let loads = 0;
   const { socket, list } = await start(t, { load: () => { loads += 1; return [{ id: 1, a: 'second' }]; } });
   await until('the load', () => loads === 1);
@@ -185,7 +185,7 @@ test('what was committed before the page opened, and comes late, does not replac
   await rowsAre(list, [{ id: 1, a: 'second' }]);
 });
 
-test('a change of the same transaction is applied if it changes what is held, else load() decides', async (t) => {
+test('a change of the same transaction is applied if it starts from the held row, else load() runs', async (t) => {
   let rows = [];
   let loads = 0;
   const { socket, list } = await start(t, { load: () => { loads += 1; return rows; } });
@@ -203,7 +203,7 @@ test('a change of the same transaction is applied if it changes what is held, el
   await rowsAre(list, rows);
 });
 
-test('an answer that does not show a recent change is asked for once more, after a second', async (t) => {
+test('a result without a recent change causes another load after a second', async (t) => {
   const tick = handTimers(t, 'setTimeout');
   const turn = () => new Promise((resolve) => { setImmediate(() => setImmediate(resolve)); });
   let rows = [];
@@ -229,7 +229,7 @@ test('an answer that does not show a recent change is asked for once more, after
   assert.equal(loads, 3);
 });
 
-test('the newest changes of many rows are remembered, and those forgotten are older than the rest', async (t) => {
+test('the newest changes of many rows are remembered, and the oldest are evicted', async (t) => {
   const { socket, list } = await start(t);
   const first = change('create', { after: { id: 0 } });
   socket.says(first, change('delete', { before: { id: 0 } }));
@@ -239,7 +239,7 @@ test('the newest changes of many rows are remembered, and those forgotten are ol
   await rowsAre(list, [{ id: 5001 }]);
 });
 
-test('loading, and the error of a load that failed, are told until one succeeds', async (t) => {
+test('loading and the error of a failed load are reported until one succeeds', async (t) => {
   t.mock.method(Math, 'random', () => 0);
   let fail = true;
   const { list } = await start(t, {
@@ -261,7 +261,7 @@ test('loading, and the error of a load that failed, are told until one succeeds'
   assert.equal(empty.loading, false);
 });
 
-test('a column that no row has is an error, and makes no two rows one', async (t) => {
+test('an unknown key column is an error, and does not merge rows', async (t) => {
   const loaded = await start(t, { key: 'nosuch', load: () => [{ id: 1 }, { id: 2 }] });
   await until('the error', () => loaded.list.error);
   assert.match(loaded.errors[0], /^live\('t'\): no column nosuch in a row of load\(\)$/);
@@ -272,20 +272,20 @@ test('a column that no row has is an error, and makes no two rows one', async (t
   assert.deepEqual(list.rows, []);
 });
 
-test('a load() that brings no array is an error that says so', async (t) => {
+test('a load() that returns no array is reported as such', async (t) => {
   const { list, errors } = await start(t, { load: () => ({ rows: [] }) });
   await until('the error', () => list.error);
   assert.equal(errors[0], "live('t'): load() must return an array");
 });
 
-test('wrong options of live() are refused by name', async (t) => {
+test('invalid options of live() are rejected by name', async (t) => {
   const { client } = await start(t);
   assert.throws(() => client.live('t'), /live\('t'\): key: a column or an array of columns/);
   assert.throws(() => client.live('t', { key: [] }), /key:/);
   assert.throws(() => client.live('t', { key: 'id', load: [] }), /live\('t'\): load: a function/);
 });
 
-test('a gap, and a connection that did not resume, load again; one that did does not', async (t) => {
+test('a gap or a connection that did not resume causes a load; a resumed one does not', async (t) => {
   let loads = 0;
   const { relay, socket, list } = await start(t, { load: () => [{ id: 1, load: ++loads }] });
   await rowsAre(list, [{ id: 1, load: 1 }]);
@@ -293,11 +293,11 @@ test('a gap, and a connection that did not resume, load again; one that did does
   await rowsAre(list, [{ id: 1, load: 2 }]);
   socket.dies();
   (await relay.socket()).accept({ resumed: true });
-  (await start(t)).client.close(); // as long as another client takes
+  (await start(t)).client.close(); // as long as another client needs
   assert.equal(loads, 2);
 });
 
-test('a gap during a load makes its answer too old', async (t) => {
+test('a gap during a load causes another one', async (t) => {
   const answers = [];
   const { socket, list } = await start(t, { load: () => new Promise((resolve) => answers.push(resolve)) });
   await until('a load', () => answers.length === 1);
@@ -308,7 +308,7 @@ test('a gap during a load makes its answer too old', async (t) => {
   await rowsAre(list, [{ id: 'new' }]);
 });
 
-test('a load that fails is told and tried again; changes are shown meanwhile', async (t) => {
+test('a failed load is reported and retried; changes are applied in between', async (t) => {
   t.mock.method(Math, 'random', () => 0);
   let loads = 0;
   const { errors, list } = await start(t, {
@@ -322,14 +322,14 @@ test('a load that fails is told and tried again; changes are shown meanwhile', a
   assert.deepEqual(errors, ['the server is away']);
 });
 
-test('a reload that a listener asks for is done', async (t) => {
+test('a listener can call reload()', async (t) => {
   let loads = 0;
   const { list } = await start(t, { load: () => [{ id: 1, load: ++loads }] });
   const off = list.subscribe(() => { off(); list.reload(); });
   await rowsAre(list, [{ id: 1, load: 2 }]);
 });
 
-test('a load that throws at once is tried again', async (t) => {
+test('a load that throws immediately is retried', async (t) => {
   t.mock.method(Math, 'random', () => 0);
   let loads = 0;
   const { list } = await start(t, {
@@ -342,7 +342,7 @@ test('a load that throws at once is tried again', async (t) => {
   await rowsAre(list, [{ id: 1 }]);
 });
 
-test('a key of several columns, and one that is missing', async (t) => {
+test('a key of several columns, one of them missing', async (t) => {
   const { client, socket, list } = await start(t, { key: ['a', 'b'] });
   socket.says(change('create', { after: { a: 1, b: 1 } }), change('create', { after: { a: 1, b: 2 } }));
   socket.says(change('delete', { before: { a: 1, b: 1 } }));
@@ -350,21 +350,21 @@ test('a key of several columns, and one that is missing', async (t) => {
   assert.throws(() => client.live('t', {}), /live\('t'\): key: a column/);
 });
 
-test('rows are loaded once, also when the first connection goes on from a stored place', async (t) => {
+test('rows are loaded once, also when the first connection resumes from a stored cursor', async (t) => {
   const { socket, list } = await start(t, { load: () => [{ id: 1 }] }, { resumed: true });
   await rowsAre(list, [{ id: 1 }]);
   socket.says(change('create', { after: { id: 2 } }));
   await rowsAre(list, [{ id: 1 }, { id: 2 }]);
 });
 
-test('values of a key of several columns may hold anything', async (t) => {
+test('the values of a composite key may contain any text', async (t) => {
   const { socket, list } = await start(t, { key: ['a', 'b'] });
   const rows = [{ a: 'x\ny', b: 'z' }, { a: 'x', b: 'y\nz' }];
   socket.says(...rows.map((after) => change('create', { after })));
   await rowsAre(list, rows);
 });
 
-test('after the close() of its client a load that fails is not tried again', async (t) => {
+test('a failed load is not retried after close() of the client', async (t) => {
   const tick = handTimers(t, 'setTimeout');
   let fail;
   let loads = 0;
@@ -383,7 +383,7 @@ test('after the close() of its client a load that fails is not tried again', asy
   assert.equal(loads, 1);
 });
 
-test('after close() nothing is followed or loaded any more', async (t) => {
+test('after close() there are no changes and no loads', async (t) => {
   let loads = 0;
   const { client, socket, list } = await start(t, { load: () => { loads += 1; return []; } });
   await until('the load', () => loads === 1);

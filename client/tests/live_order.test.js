@@ -1,4 +1,4 @@
-// live_order.test.js: does live() end equal to the table, in whatever order changes are delivered?
+// live_order.test.js: live() converges to the table for any delivery order.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -6,13 +6,13 @@ import { connect } from 'clairon';
 import { handTimers } from './fake-browser.js';
 import { fakeRelay, msg } from './fake-relay.js';
 
-// The first list would load it, while this test's clock runs on.
+// Import it first: the fake clock must not advance during the import.
 await import(new URL('rows.js', import.meta.resolve('clairon')));
 
 const SEEDS = 200;
 const LAG_MS = 500; // from a commit to its visibility
 
-/** Numbers below `n` and chances, the same ones for the same seed. */
+/** Seeded random numbers below `n`, and chances. */
 function dice(seed) {
   let state = seed * 2654435761;
   const next = () => {
@@ -25,7 +25,7 @@ function dice(seed) {
   return { below, chance: (p) => next() < p, pick: (list) => list.splice(below(list.length), 1)[0] };
 }
 
-/** A table with its history; commit() is one transaction, and returns its changes as notifications. */
+/** A table with its history; commit() is one transaction and returns its notifications. */
 function createTable({ below, chance }, { isFull, hasTies, movesKeys, truncates }) {
   const rows = new Map();
   const past = []; // [ms, rows]
@@ -84,7 +84,7 @@ function createTable({ below, chance }, { isFull, hasTies, movesKeys, truncates 
     return lines;
   }
 
-  /** The rows as of that time. */
+  /** The rows at that time. */
   const asOf = (now) => past.findLast(([at]) => at <= now)?.[1] ?? [];
 
   return { commit, asOf };
@@ -92,12 +92,12 @@ function createTable({ below, chance }, { isFull, hasTies, movesKeys, truncates 
 
 const sorted = (rows) => rows.map((row) => JSON.stringify(row, ['id', 'a', 'big'])).sort();
 
-/** What was promised has happened; also while timers are moved by hand. */
+/** Waits until pending promises have resolved; works with fake timers. */
 async function settle() {
   for (let i = 0; i < 3; i += 1) await new Promise(setImmediate);
 }
 
-/** One list of one client, with a clock and a load() that the test moves. */
+/** One list of one client, with a clock and a load() that the test controls. */
 async function createPage(t, chances, { hasLoad, skew, knowsNow }) {
   const tick = handTimers(t, 'setTimeout');
   const page = { now: 1e12, loads: [], startedAt: 1e12 };
@@ -142,12 +142,12 @@ function answer(page, table, { below, pick, chance }) {
   resolve(structuredClone(table.asOf(Math.min(page.now, seenAt))));
 }
 
-/** A notification that comes once more: as a retry, or sent again by an operator. */
+/** A duplicate of a notification: a retry, or a redrive by an operator. */
 const again = (n, { chance }) => ({
   ...n, routing: { retry: { ...n.routing.retry, attempts: chance(0.5) ? n.routing.retry.attempts + 1 : 0 } },
 });
 
-/** Some of what is yet to be delivered never is: acknowledged by another session, or lost. */
+/** Drops some pending deliveries: acknowledged by another session, or lost. */
 const lose = (pool, page, { chance }) => pool.filter(
   ({ metadata }) => Date.parse(metadata.timestamp) > page.now - LAG_MS || chance(0.5),
 );
@@ -190,7 +190,7 @@ async function play(t, seed, kind) {
     if (chance(0.7)) await settle();
   }
   while (pool.length) page.deliver(pick(pool));
-  for (let i = 0; i < 8; i += 1) { // until no load follows from another
+  for (let i = 0; i < 8; i += 1) { // until no load causes another
     await settle();
     page.pass(LAG_MS);
     while (page.loads.length) pick(page.loads).resolve(structuredClone(table.asOf(page.now - (i < 2 ? LAG_MS : 0))));
@@ -202,7 +202,7 @@ async function play(t, seed, kind) {
   t.mock.restoreAll();
 }
 
-// The clock of this device is right or an hour off; a relay that is older than `now` does not tell.
+// The device's clock is right or an hour off. A relay of an older version sends no `now`.
 const SKEWS = [
   { skew: 0 }, { skew: 3_600_000 }, { skew: 0, knowsNow: true },
   { skew: 3_600_000, knowsNow: true }, { skew: -3_600_000, knowsNow: true },

@@ -1,4 +1,4 @@
-// mistakes.test.js: does the client name what is wrong with its options, its token and its address?
+// mistakes.test.js: errors name the invalid option, token or address.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -21,16 +21,16 @@ function start(t, options) {
 
 const REFUSED = [
   [undefined, /token: a string or a function/],
-  [{ token: 'T', tokne: 1 }, /unknown option tokne, known are url, token/],
+  [{ token: 'T', tokne: 1 }, /unknown option tokne, valid: url, token/],
   [{ url: ADDRESS }, /token: a string or a function/],
   [{ url: ADDRESS, token: '' }, /token: a string or a function/],
   [{ url: ADDRESS, token: { token: 'T' } }, /token: a string or a function/],
   [{ url: ADDRESS, token: 'T', ack: 'later' }, /ack: one of auto, manual/],
   [{ url: ADDRESS, token: 'T', transports: ['carrier pigeon'] }, /transports: one of ws, sse, poll/],
   [{ url: ADDRESS, token: 'T', transports: [] }, /transports: one of ws, sse, poll/],
-  [{ url: ADDRESS, token: 'T', window: -1 }, /window: a whole number above 0/],
-  [{ url: ADDRESS, token: 'T', window: '8' }, /window: a whole number above 0/],
-  [{ url: ADDRESS, token: 'T', dedupe: 0 }, /dedupe: a whole number above 0/],
+  [{ url: ADDRESS, token: 'T', window: -1 }, /window: a positive integer/],
+  [{ url: ADDRESS, token: 'T', window: '8' }, /window: a positive integer/],
+  [{ url: ADDRESS, token: 'T', dedupe: 0 }, /dedupe: a positive integer/],
   [{ url: ADDRESS, token: 'T', topics: [7] }, /topics: an array of strings/],
   [{ url: 'localhost:8080', token: 'T' }, /url: ws:\/\/, wss:\/\/, http:\/\/ or https:\/\/ before localhost:8080/],
   [{ url: 'relay.example.org', token: 'T' }, /url: .* before relay\.example\.org/],
@@ -38,12 +38,12 @@ const REFUSED = [
 ];
 
 for (const [options, message] of REFUSED) {
-  test(`connect(${JSON.stringify(options)}) is refused by name`, () => {
+  test(`connect(${JSON.stringify(options)}) is rejected by name`, () => {
     assert.throws(() => connect(options), (error) => error instanceof TypeError && message.test(error.message));
   });
 }
 
-test('topics may be one string, also where others are shown', async (t) => {
+test('topics may be one string, also if other topics are delivered', async (t) => {
   const { relay, client, errors } = start(t, { topics: 'demo.a*' });
   const seen = [];
   client.on('message', (n) => seen.push(n.metadata.id));
@@ -57,7 +57,7 @@ test('topics may be one string, also where others are shown', async (t) => {
 });
 
 for (const [value, name] of [[undefined, 'undefined'], [null, 'object'], ['', 'an empty string'], [{ token: 'T' }, 'object']]) {
-  test(`a token function that returns ${JSON.stringify(value)} is an error, and asked again`, async (t) => {
+  test(`a token function that returns ${JSON.stringify(value)} is an error, and is called again`, async (t) => {
     const answers = [value, 'T'];
     const { relay, errors, states } = start(t, { token: async () => answers.shift() });
     const socket = await relay.socket();
@@ -69,7 +69,7 @@ for (const [value, name] of [[undefined, 'undefined'], [null, 'object'], ['', 'a
   });
 }
 
-test('what a token function throws is in the message, and is the cause', async (t) => {
+test('the error of a token function is in the message and is the cause', async (t) => {
   const cause = new Error('login server is away');
   const { relay, errors } = start(t, {
     token: () => {
@@ -82,7 +82,7 @@ test('what a token function throws is in the message, and is the cause', async (
 });
 
 for (const [origin, hint] of [['https://app.test', ', and does gate.origins of the relay list https://app.test'], [undefined, '']]) {
-  test(`after three failures one warning names the likely causes (origin ${origin})`, async (t) => {
+  test(`three failures cause one warning with the likely causes (origin ${origin})`, async (t) => {
     const warn = t.mock.method(console, 'warn', () => {});
     if (origin) globalThis.location = new URL(origin);
     t.after(() => { delete globalThis.location; });
@@ -98,7 +98,7 @@ for (const [origin, hint] of [['https://app.test', ', and does gate.origins of t
   });
 }
 
-test('a client that was open once, or has no token, does not warn', async (t) => {
+test('a client that was connected once, or has no token, does not warn', async (t) => {
   const warn = t.mock.method(console, 'warn', () => {});
   const { relay } = start(t, { transports: ['ws'] });
   const socket = await relay.socket();

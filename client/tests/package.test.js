@@ -1,4 +1,4 @@
-// package.test.js: does the package work where it is installed: imports, types, bundlers, links, snippets?
+// package.test.js: the installed package works: imports, types, bundlers, links, snippets.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -15,10 +15,10 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const app = mkdtempSync(join(tmpdir(), 'clairon-app-'));
 after(() => rmSync(app, { recursive: true }));
 
-/** React of Debian's packages, with what renders on a server. */
+/** React from Debian's packages, with server rendering. */
 const REACT_HOME = '/usr/share/nodejs';
 
-const esbuild = await import('esbuild').catch(() => null); // where `npm install` has been run
+const esbuild = await import('esbuild').catch(() => null); // needs `npm install`
 
 const has = (tool) => spawnSync(tool, ['--version']).status === 0;
 
@@ -35,13 +35,13 @@ function write(path, text) {
 
 const REACT = 'createContext createElement useContext useEffect useRef useState';
 
-/** An application that has the package and React, or what stands for it, as npm would put them. */
+/** An application with the package and a stub of React, installed by npm. */
 function install() {
   write('package.json', '{"name":"app","private":true}');
   const options = ['--ignore-scripts', '--offline', '--no-audit', '--no-fund'];
   const tarball = run('npm', ['pack', '--silent', '--ignore-scripts', root]).trim();
   run('npm', ['install', ...options, `./${tarball}`]);
-  run('npm', ['install', ...options]); // the package stays a copy
+  run('npm', ['install', ...options]); // the package is still a copy, not a link
   write('node_modules/react/package.json', '{"name":"react","version":"18.0.0","main":"index.js"}');
   write('node_modules/react/index.js', REACT.split(' ').map((name) => `exports.${name} = () => ({});`).join('\n'));
 }
@@ -56,14 +56,14 @@ const USES = {
 };
 
 for (const [file, text] of Object.entries(USES)) {
-  test(`${file}: both entries load from an application, with React beside them`, { skip }, () => {
+  test(`${file}: both entries load in an application with React`, { skip }, () => {
     assert.equal(lstatSync(join(app, 'node_modules/clairon')).isSymbolicLink(), false);
     write(file, `${text}\nconsole.log(typeof connect, Object.keys(hooks).sort().join());`);
     assert.equal(run('node', [file]), `function ${NAMES}\n`);
   });
 }
 
-test('the parts that are loaded later load from both', { skip }, () => {
+test('the dynamic imports work from both', { skip }, () => {
   for (const [file, text] of Object.entries(USES)) {
     write(`late-${file}`, `${text}
       const client = connect({ url: 'ws://127.0.0.1:1', token: 'T', transports: ['sse'], fetch: async () => { throw new Error('no'); } });
@@ -77,12 +77,12 @@ test('the parts that are loaded later load from both', { skip }, () => {
   }
 });
 
-test('where index.js is served alone, what is missing is named, and close() stays the end', () => {
+test('if index.js is served alone, errors name the missing file, and close() is final', () => {
   mkdirSync(join(app, 'alone'), { recursive: true });
   copyFileSync(join(root, 'dist/index.js'), join(app, 'alone/index.mjs'));
   write('alone/page.mjs', `import { connect } from './index.mjs';
     const options = { url: 'ws://127.0.0.1:1', token: 'T', transports: ['poll'] };
-    // Whichever step of its start close() falls into, also that in which import() fails.
+    // close() at any step of the start, also when import() fails.
     const closed = Array.from({ length: 60 }, (_, steps) => {
       const it = connect(options);
       it.on('state', async ({ state }) => {
@@ -121,7 +121,7 @@ test('on a server the React components render without a connection', {
     }
     const page = h(ClaironProvider, { url: 'ws://127.0.0.1:1', token: 'T' }, h(Page));
     console.log(require('react-dom/server').renderToString(page));`;
-  // Not in the application's folder, which has what stands for React.
+  // Not in the application's directory, which has the stub of React.
   const { stdout, stderr } = spawnSync('node', ['-'], {
     cwd: tmpdir(), input: page, encoding: 'utf8', env: { ...process.env, NODE_PATH: REACT_HOME },
   });
@@ -158,7 +158,7 @@ for (const [file, resolution] of [['esm.mts', 'node16'], ['cjs.cts', 'node16'], 
   });
 }
 
-test('the package has its licence, and its pages link to nothing outside of it', { skip }, () => {
+test('the package has its licence, and its pages have no links to files outside of it', { skip }, () => {
   const installed = join(app, 'node_modules/clairon');
   assert.ok(existsSync(join(installed, 'LICENSE')));
   for (const page of ['README.md', 'PROTOCOL.md']) {
@@ -169,15 +169,15 @@ test('the package has its licence, and its pages link to nothing outside of it',
   }
 });
 
-test('React components are marked as such in the first statement', () => {
+test('React modules start with the directive "use client"', () => {
   for (const name of ['react.js', 'react.cjs']) {
     assert.match(readFileSync(join(root, 'dist', name), 'utf8'), /^['"]use client['"];/, name);
   }
 });
 
-// The snippets of the README that sign a token, as they stand there.
+// The README's snippets that sign a token.
 const readme = readFileSync(join(root, 'README.md'), 'utf8');
-const SIGNING = readme.slice(readme.indexOf('## Signing tokens'), readme.indexOf('## Messages'));
+const SIGNING = readme.slice(readme.indexOf('## Signing tokens'), readme.indexOf('## Notifications'));
 const snippet = (language) => SIGNING.split(`\`\`\`${language}\n`)[1].split('\n```')[0];
 const KEY = 'c2VjcmV0IG9mIDMyIGJ5dGVzIG9yIG1vcmUsIGFzIHRleHQ=';
 const SIGNERS = [

@@ -1,20 +1,20 @@
-// parts.test.js: the pieces that need no connection.
+// parts.test.js: modules that need no connection.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { createBackoff } from '../src/backoff.js';
 import { NOW, STOP, closeClass } from '../src/closing.js';
 import { createDedupe } from '../src/dedupe.js';
-import { createKept } from '../src/kept.js';
-import { createLadder } from '../src/ladder.js';
+import { createStored } from '../src/stored.js';
+import { createFallback } from '../src/fallback.js';
 import { createOutbox } from '../src/outbox.js';
-import { createPosition } from '../src/position.js';
-import { createRecent } from '../src/recent.js';
+import { createCursor } from '../src/cursor.js';
+import { createReplayBuffer } from '../src/replay.js';
 import { refreshDelay } from '../src/refresher.js';
 import { createRouter, matcher } from '../src/router.js';
 import { note, until } from './fake-relay.js';
 
-test('the wait is anything below a ceiling that doubles up to the cap', () => {
+test('the delay is random below a ceiling that doubles up to the cap', () => {
   const highest = createBackoff({ base: 100, cap: 1000, random: () => 1 });
   assert.deepEqual([1, 2, 3, 4, 5, 6].map(() => highest.nextWait()), [100, 200, 400, 800, 1000, 1000]);
   highest.reset();
@@ -22,13 +22,13 @@ test('the wait is anything below a ceiling that doubles up to the cap', () => {
   assert.equal(createBackoff({ random: () => 0 }).nextWait(), 0);
 });
 
-test('the wait stays a number after any count of failures', () => {
+test('the delay is a number after any count of failures', () => {
   const b = createBackoff({ cap: 30_000, random: () => 1 });
   for (let i = 0; i < 2000; i += 1) b.nextWait();
   assert.equal(b.nextWait(), 30_000);
 });
 
-test('close codes fall into stop, back off and at once', () => {
+test('close codes are classified as stop, back off and immediate', () => {
   for (const code of [4000, 4001, 4002, 4003, 4004]) assert.equal(closeClass(code), STOP);
   for (const code of [4100, 4101, 4102, 4103, 1006, 1001, 1009, 'silent']) {
     assert.equal([STOP, NOW].includes(closeClass(code)), false);
@@ -36,7 +36,7 @@ test('close codes fall into stop, back off and at once', () => {
   for (const code of [4200, 4201]) assert.equal(closeClass(code), NOW);
 });
 
-test('an id is new once, and the oldest ids are forgotten first', () => {
+test('an id is new once, and the oldest ids are evicted first', () => {
   const d = createDedupe(2);
   assert.equal(d.seen('a'), undefined);
   assert.notEqual(d.seen('a'), undefined);
@@ -47,7 +47,7 @@ test('an id is new once, and the oldest ids are forgotten first', () => {
   assert.equal(d.seen('b'), undefined);
 });
 
-test('an acked id is known as acked until it is forgotten', () => {
+test('an acked id is known as acked until it is evicted', () => {
   const d = createDedupe();
   d.seen('a');
   assert.ok(!d.isAcked('a'));
@@ -62,7 +62,7 @@ test('an acked id is known as acked until it is forgotten', () => {
 
 const onTheWire = (frame) => JSON.parse(JSON.stringify(frame));
 
-test('the acks of one tick go in one frame, nacks by their delay', async () => {
+test('the acks of one tick are one frame, and nacks one per delay', async () => {
   const sent = [];
   const outbox = createOutbox((f) => sent.push(onTheWire(f)) > 0);
   outbox.sendAck('a');
@@ -70,7 +70,7 @@ test('the acks of one tick go in one frame, nacks by their delay', async () => {
   outbox.sendAck('a');
   outbox.sendNack('c', 500);
   outbox.sendNack('d');
-  outbox.sendNack('e', -1); // "in the past": the relay takes whole numbers from 0 on
+  outbox.sendNack('e', -1); // negative: the relay accepts integers from 0
   outbox.sendNack('f', 499.6);
   assert.deepEqual(sent, []);
   await until('the frames', () => sent.length >= 3);
@@ -81,7 +81,7 @@ test('the acks of one tick go in one frame, nacks by their delay', async () => {
   ]);
 });
 
-test('acks wait while nothing is open, and are sent once', () => {
+test('acks are queued while disconnected and sent once', () => {
   const sent = [];
   let open = false;
   const outbox = createOutbox((f) => open && sent.push(onTheWire(f)) > 0);
@@ -95,7 +95,7 @@ test('acks wait while nothing is open, and are sent once', () => {
   assert.deepEqual(sent, [{ t: 'ack', ids: ['a', 'b'] }]);
 });
 
-test('many acks are cut into frames below the size limit', () => {
+test('many acks are split into frames below the size limit', () => {
   const sent = [];
   const outbox = createOutbox((f) => sent.push(f) > 0);
   for (let i = 0; i < 1201; i += 1) outbox.sendAck(`00000000-0000-0000-0000-${String(i).padStart(12, '0')}`);
@@ -104,10 +104,10 @@ test('many acks are cut into frames below the size limit', () => {
   assert.ok(JSON.stringify(sent[0]).length < 64_000);
 });
 
-test('the stored position never passes a message still being handled', () => {
+test('the stored cursor never passes a notification that is still being handled', () => {
   let stored = null;
   const kept = (pos) => (pos ? (stored = pos) : stored);
-  const p = createPosition(undefined, kept);
+  const p = createCursor(undefined, kept);
   const first = p.arrive('1');
   const second = p.arrive('2');
   const third = p.arrive('3');
@@ -117,31 +117,31 @@ test('the stored position never passes a message still being handled', () => {
   assert.equal(stored, null);
   first();
   assert.equal(stored, '3');
-  assert.equal(createPosition(undefined, kept).received(), '3');
-  assert.equal(createPosition('9', kept).received(), '9');
+  assert.equal(createCursor(undefined, kept).received(), '3');
+  assert.equal(createCursor('9', kept).received(), '9');
 });
 
-test('thousands of messages that are done in any order', () => {
-  const p = createPosition();
+test('thousands of notifications are handled in any order', () => {
+  const p = createCursor();
   const dones = Array.from({ length: 20_000 }, (_, i) => p.arrive(String(i)));
   dones.reverse().forEach((done, i) => {
-    if (i < 19_999) assert.equal(p.settled(), undefined);
+    if (i < 19_999) assert.equal(p.handled(), undefined);
     done();
   });
-  assert.equal(p.settled(), '19999');
+  assert.equal(p.handled(), '19999');
 });
 
-test('a browser that forbids storage costs only what outlives the page', (t) => {
+test('if the browser blocks storage, only the persistence is lost', (t) => {
   const thrower = { get sessionStorage() { throw new DOMException('no', 'SecurityError'); } };
   Object.defineProperties(globalThis, Object.getOwnPropertyDescriptors(thrower));
   t.after(() => delete globalThis.sessionStorage);
-  const p = createPosition(undefined, createKept('sessionStorage', 'k'));
+  const p = createCursor(undefined, createStored('sessionStorage', 'k'));
   p.arrive('1')();
   p.arrive('2')();
-  assert.equal(p.settled(), '2');
+  assert.equal(p.handled(), '2');
 });
 
-test('a token is renewed before its end, but never in a loop', () => {
+test('a token is renewed before it expires, but never in a loop', () => {
   const now = 1_000_000_000;
   const at = (seconds) => refreshDelay(now / 1000 + seconds, now);
   assert.equal(at(3600), 3_570_000);
@@ -160,7 +160,7 @@ test('handlers are found by source, topic, type, star and prefix', () => {
   assert.throws(() => createRouter().on('', () => {}), TypeError);
 });
 
-test('a handler can be taken away, and a failing listener stops nobody', (t) => {
+test('a handler can be removed, and a failing listener does not affect others', (t) => {
   t.mock.method(console, 'error', () => {});
   const router = createRouter();
   const seen = [];
@@ -175,27 +175,27 @@ test('a handler can be taken away, and a failing listener stops nobody', (t) => 
   assert.equal(console.error.mock.callCount(), 1);
 });
 
-test('the ladder goes down after two failures, round at its end, and climbs more and more rarely', () => {
-  const ladder = createLadder(['ws', 'sse', 'poll']);
-  const rungs = [];
+test('the next transport follows after two failures, cyclically, and the best one is retried less and less often', () => {
+  const fallback = createFallback(['ws', 'sse', 'poll']);
+  const transports = [];
   for (let i = 0; i < 7; i += 1) {
-    rungs.push(ladder.rung());
-    ladder.failed();
+    transports.push(fallback.chosen());
+    fallback.failed();
   }
-  assert.deepEqual(rungs, ['ws', 'ws', 'sse', 'sse', 'poll', 'poll', 'ws']);
-  assert.equal(ladder.opened(), 0);
-  ladder.failed(true);
-  const waits = Array.from({ length: 10 }, () => ladder.opened());
+  assert.deepEqual(transports, ['ws', 'ws', 'sse', 'sse', 'poll', 'poll', 'ws']);
+  assert.equal(fallback.opened(), 0);
+  fallback.failed(true);
+  const waits = Array.from({ length: 10 }, () => fallback.opened());
   assert.deepEqual(waits.slice(0, 3), [15_000, 30_000, 60_000]);
   assert.equal(waits.at(-1), 1_800_000);
-  ladder.climb();
-  assert.equal(ladder.opened(), 0);
-  ladder.failed(true);
-  assert.equal(ladder.opened(), 15_000);
+  fallback.retryBest();
+  assert.equal(fallback.opened(), 0);
+  fallback.failed(true);
+  assert.equal(fallback.opened(), 15_000);
 });
 
-test('what a tab may have missed is kept up to a size', () => {
-  const { remember, since } = createRecent('0');
+test('the replay buffer is limited in size', () => {
+  const { remember, since } = createReplayBuffer('0');
   const frame = (pos) => ({ t: 'msg', pos });
   for (const pos of ['1', '2', '3']) remember(frame(pos), 400_000);
   assert.equal(since('0'), undefined);

@@ -1,9 +1,9 @@
-// size.js: how much a page loads of dist/, gzipped: `npm run size`.
+// size.js: gzipped sizes of dist/: `npm run size`.
 
 import { readFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 
-/** Of all but the React hook: WebSocket, SSE, polls, tabs, live(), gaps, resuming, backing off. */
+/** For index.js: everything but React, rows.js and streams.js. */
 export const LIMIT_BYTES = 6_000;
 
 export function sizeOf(name) {

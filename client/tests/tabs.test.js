@@ -1,4 +1,4 @@
-// tabs.test.js: do several tabs of one user share a connection, and lose and double nothing?
+// tabs.test.js: several tabs of one user share a connection without loss or duplicates.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -8,12 +8,12 @@ import { fakeRelay, msg, note, until } from './fake-relay.js';
 
 let users = 0;
 
-/** Tabs of one user of a browser of their own: open() is a new one. */
+/** The tabs of one user in a separate fake browser; open() opens one. */
 function start(t) {
   const browser = fakeBrowser();
   const relay = fakeRelay();
   users += 1;
-  const token = tokenOf(`user ${users}`); // BroadcastChannels are those of the process
+  const token = tokenOf(`user ${users}`); // BroadcastChannels are shared by the process
   const open = (options = {}) => {
     const client = connect({ url: 'ws://relay.test', token, WebSocket: relay.WebSocket, backoff: { base: 2, cap: 2 }, ...options });
     const tab = { client, seen: [], acked: [], gaps: [], states: [], errors: [], repeats: [] };
@@ -41,7 +41,7 @@ async function twoTabs(t, options) {
   return { ...world, first, second, socket };
 }
 
-test('two tabs have one connection, and both get each message', async (t) => {
+test('two tabs have one connection, and both receive each notification', async (t) => {
   const { relay, first, second, socket } = await twoTabs(t);
   socket.says(msg('1', note('a')), msg('2', note('b')));
   await until('the second has both', () => second.seen.length === 2);
@@ -53,7 +53,7 @@ test('two tabs have one connection, and both get each message', async (t) => {
   assert.equal(second.states.at(-1).user, `user ${users}`);
 });
 
-test('who closes once more on hearing that it is closed hears it once', async (t) => {
+test('close() in a listener of `closed` does not repeat the event', async (t) => {
   const { relay, open } = start(t);
   const tab = open();
   (await relay.socket()).accept({ pos: '0' });
@@ -64,7 +64,7 @@ test('who closes once more on hearing that it is closed hears it once', async (t
   assert.equal(tab.states.filter(({ state }) => state === 'closed').length, 1);
 });
 
-test('when the browser is online again, several tabs make one attempt', async (t) => {
+test('when the network is back, several tabs make one attempt', async (t) => {
   const { browser, relay, socket, second } = await twoTabs(t, { backoff: { base: 1e6, cap: 1e6, random: () => 1 } });
   socket.dies();
   await until('both wait', () => second.client.state === 'waiting');
@@ -92,7 +92,7 @@ test('without the option, or for another user, a tab has its own connection', as
   await relay.socket();
 });
 
-test('what both tabs handle is acked once, and each hears of it', async (t) => {
+test('a notification that both tabs handle is acked once, and each tab gets an event', async (t) => {
   const { first, second, socket } = await twoTabs(t);
   for (const tab of [first, second]) tab.client.on('*', () => {});
   socket.says(msg('1', note('a', { ack: true })), msg('2', note('b', { ack: true })));
@@ -112,7 +112,7 @@ test('an ack of a tab that has no connection reaches the relay, and the other ta
   assert.deepEqual(second.acked, []);
 });
 
-test('a nack of one tab brings the message back to that tab alone', async (t) => {
+test('after a nack of one tab only that tab receives the retry', async (t) => {
   const { first, second, socket } = await twoTabs(t);
   let calls = 0;
   second.client.on('*', () => {
@@ -128,7 +128,7 @@ test('a nack of one tab brings the message back to that tab alone', async (t) =>
   assert.deepEqual(first.repeats, ['a']);
 });
 
-test('when the leader closes the next tab goes on from where it is', async (t) => {
+test('when the leader closes, the next tab resumes from its cursor', async (t) => {
   const { relay, first, second, socket } = await twoTabs(t);
   socket.says(msg('1', note('a')));
   await until('the message', () => second.seen.length === 1);
@@ -143,7 +143,7 @@ test('when the leader closes the next tab goes on from where it is', async (t) =
   assert.deepEqual(second.states.at(-1), { state: 'open', transport: 'ws', user: `user ${users}`, conn: 'c1', resumed: true });
 });
 
-test('a third tab that stands by loses nothing in a hand-over', async (t) => {
+test('a third tab loses nothing in a change of leader', async (t) => {
   const { relay, open, first, second, socket } = await twoTabs(t);
   const third = open();
   await isOpen(third);
@@ -159,11 +159,11 @@ test('a third tab that stands by loses nothing in a hand-over', async (t) => {
 });
 
 for (const [leaving, coming] of [['freeze', 'resume'], ['pagehide', 'pageshow']]) {
-  test(`a page of which ${leaving} is told hands over, and follows at ${coming}`, async (t) => {
+  test(`a page that receives ${leaving} gives up the lead, and follows after ${coming}`, async (t) => {
     const { browser, relay, first, second, socket } = await twoTabs(t);
     socket.says(msg('1', note('a')));
     await until('the message', () => second.seen.length === 1);
-    browser.tell(leaving); // both: they share the fake's document
+    browser.tell(leaving); // both pages, because they share the fake document
     assert.equal(socket.closedWith, 1000);
     browser.tell(coming);
     const next = await relay.socket();
@@ -174,20 +174,20 @@ for (const [leaving, coming] of [['freeze', 'resume'], ['pagehide', 'pageshow']]
   });
 }
 
-test('what is acked while the page sleeps is said once it is back', async (t) => {
+test('an ack made while the page is suspended is sent when it resumes', async (t) => {
   const { browser, relay, open } = start(t);
   const { client } = open({ ack: 'manual' });
   (await relay.socket()).accept();
   browser.tell('freeze');
   client.ack('a');
-  await new Promise((resolve) => { setTimeout(resolve); }); // acks go out in a later tick
+  await new Promise((resolve) => { setTimeout(resolve); }); // acks are sent in a later tick
   browser.tell('resume');
   const next = await relay.socket();
   next.accept({ resumed: true });
   await until('the ack', () => next.frames('ack').length === 1);
 });
 
-test('what was acked is said before the page of the leader is left', async (t) => {
+test('acks are sent before the user leaves the page of the leader', async (t) => {
   const { browser, relay, open } = start(t);
   const { client } = open({ ack: 'manual' });
   const socket = await relay.socket();
@@ -198,7 +198,7 @@ test('what was acked is said before the page of the leader is left', async (t) =
 });
 
 for (const end of ['close()', 'a token that is no good']) {
-  test(`after ${end} a page that comes back stays closed`, async (t) => {
+  test(`after ${end} a resumed page stays closed`, async (t) => {
     const { browser, relay, open } = start(t);
     const tab = open();
     const socket = await relay.socket();
@@ -214,13 +214,13 @@ for (const end of ['close()', 'a token that is no good']) {
   });
 }
 
-test('a leader that does not answer is robbed of the lead', async (t) => {
+test('another tab takes the lead from a leader that does not answer', async (t) => {
   const tick = handTimers(t, 'setInterval');
   const { relay, first, second, socket } = await twoTabs(t);
   socket.says(msg('1', note('a')));
   await until('the message', () => second.seen.length === 1);
   const asked = [];
-  // The leader hangs: nothing that is posted reaches it.
+  // The leader hangs: no message reaches it.
   const deaf = BroadcastChannel.prototype.postMessage;
   t.mock.method(BroadcastChannel.prototype, 'postMessage', function post(message) {
     if (message.t === 'ping') asked.push(message);
@@ -250,7 +250,7 @@ test('a leader that answers keeps the lead', async (t) => {
   assert.equal(socket.closedWith, undefined);
 });
 
-test('a tab that is looked at minds the wait of a hidden leader, whose timers are late', async (t) => {
+test('a visible tab wakes a hidden leader whose timers are late', async (t) => {
   const { setTimeout } = globalThis;
   t.mock.method(globalThis, 'setTimeout', (act, ms, ...given) => (ms === 77 ? 0 : setTimeout(act, ms, ...given)));
   const backoff = { base: 77, cap: 77, random: () => 1 };
@@ -261,7 +261,7 @@ test('a tab that is looked at minds the wait of a hidden leader, whose timers ar
   await isOpen(second);
 });
 
-test('a new tab is shown what nobody has acked yet', async (t) => {
+test('a new tab receives the unacknowledged notifications', async (t) => {
   const { open, second, socket } = await twoTabs(t, { ack: 'manual' });
   socket.says(msg('1', note('a', { ack: true })), msg('2', note('b', { ack: true })), msg('3', note('c')));
   await until('the messages', () => second.seen.length === 3);
@@ -274,21 +274,21 @@ test('a new tab is shown what nobody has acked yet', async (t) => {
   assert.equal(third.states.at(-1).resumed, false);
 });
 
-test('a new tab is not shown what was acked elsewhere while nobody was connected', async (t) => {
+test('a new tab does not receive what was acked elsewhere while disconnected', async (t) => {
   const { relay, open, second, socket } = await twoTabs(t, { ack: 'manual' });
   socket.says(msg('1', note('a', { ack: true })), msg('2', note('b', { ack: true })));
   await until('the messages', () => second.seen.length === 2);
   socket.dies();
   const next = await relay.socket();
   next.accept({ resumed: true });
-  next.says(msg('2', note('b', { ack: true }))); // what still waits is shown again
+  next.says(msg('2', note('b', { ack: true }))); // the relay delivers pending ones again
   await until('the repeat', () => second.repeats.length === 1);
   const third = open({ ack: 'manual' });
   await isOpen(third);
   assert.deepEqual(third.seen, ['b']);
 });
 
-test('what nobody acks is held for new tabs up to a number', async (t) => {
+test('the number of unacknowledged notifications kept for new tabs is limited', async (t) => {
   const { open, second, socket } = await twoTabs(t, { ack: 'manual' });
   const frames = Array.from({ length: 1001 }, (_, i) => msg(String(i + 1), note(`n${i}`, { ack: true })));
   socket.says(...frames);
@@ -299,7 +299,7 @@ test('what nobody acks is held for new tabs up to a number', async (t) => {
   assert.equal(third.seen[0], 'n1');
 });
 
-test('a tab that comes back with a known place gets what it missed; with an unknown one, a gap', async (t) => {
+test('a tab that returns with a known cursor gets its missed notifications; with an unknown one, a gap', async (t) => {
   const { open, second, socket } = await twoTabs(t);
   socket.says(msg('1', note('a')), msg('2', note('b')), msg('3', note('c')));
   await until('the messages', () => second.seen.length === 3);
@@ -313,7 +313,7 @@ test('a tab that comes back with a known place gets what it missed; with an unkn
   assert.equal(lost.states.at(-1).resumed, false);
 });
 
-test('a tab that comes back is told of what the relay left out while it slept', async (t) => {
+test('a tab that returns receives a gap for notifications dropped by the relay', async (t) => {
   const { open, second, socket } = await twoTabs(t);
   socket.says(msg('1', note('a')), { t: 'gap', from: '1', to: '5', why: 'shed' }, msg('6', note('b')));
   await until('the messages', () => second.seen.length === 2);
@@ -326,7 +326,7 @@ test('a tab that comes back is told of what the relay left out while it slept', 
   assert.deepEqual([next.seen, next.gaps], [['b'], []]);
 });
 
-test('nobody asks for the topics of a tab that sleeps: it is told of a gap, though its place is known', async (t) => {
+test('the topics of a suspended tab are unsubscribed: it receives a gap, although its cursor is known', async (t) => {
   const { open, socket } = await twoTabs(t, { topics: ['demo.a'] });
   socket.says(msg('1', note('a', { source: 'a' })));
   const back = open({ topics: ['demo.b'], pos: '1' });
@@ -339,7 +339,7 @@ test('nobody asks for the topics of a tab that sleeps: it is told of a gap, thou
   assert.deepEqual(same.gaps, []);
 });
 
-test('a hand-over to who knows the topics of a third tab too late is a gap for that tab alone', async (t) => {
+test('a new leader that learns the topics of a third tab too late causes a gap for that tab only', async (t) => {
   const { relay, open, first, second, socket } = await twoTabs(t, { topics: ['demo.a'] });
   const third = open({ topics: ['demo.b'] });
   await until('the topics', () => socket.frames('subscribe').length === 1);
@@ -363,7 +363,7 @@ test('a hand-over to who knows the topics of a third tab too late is a gap for t
   assert.deepEqual([second.gaps, next.frames('subscribe').map((f) => f.topics)], [[], [['demo.b']]]);
 });
 
-test('a new tab that hears a message before the answer has missed nothing', async (t) => {
+test('a new tab that receives a notification before the reply has missed nothing', async (t) => {
   const { open, socket } = await twoTabs(t);
   const post = BroadcastChannel.prototype.postMessage;
   let count = 0;
@@ -379,7 +379,7 @@ test('a new tab that hears a message before the answer has missed nothing', asyn
   assert.deepEqual(third.gaps, []);
 });
 
-test('one with a place that nobody knows is told of the gap, also if it hears a message before', async (t) => {
+test('a tab with an unknown cursor receives a gap, also after an earlier notification', async (t) => {
   const { open, socket } = await twoTabs(t);
   const post = BroadcastChannel.prototype.postMessage;
   let count = 0;
@@ -393,7 +393,7 @@ test('one with a place that nobody knows is told of the gap, also if it hears a 
   assert.deepEqual(third.gaps[0], { from: 'long ago', to: '1', why: 'shed' });
 });
 
-test('the connection asks for the topics of all tabs, and each sees its own', async (t) => {
+test('the connection subscribes to the topics of all tabs, and each tab receives its own', async (t) => {
   const { open, first, second, socket } = await twoTabs(t, { topics: ['demo.a*'] });
   const third = open({ topics: ['demo.b'] });
   await until('the topics', () => socket.frames('subscribe').length === 1);
@@ -407,7 +407,7 @@ test('the connection asks for the topics of all tabs, and each sees its own', as
   assert.deepEqual(socket.frames('unsubscribe')[0].topics, ['demo.b']);
 });
 
-test('a leader whose token is no good leaves the lead to a tab with a better one', async (t) => {
+test('a leader with an invalid token hands the lead to a tab with a valid one', async (t) => {
   const { relay, first, second, socket } = await twoTabs(t);
   socket.dies(4100);
   await until('the end of the first', () => first.client.state === 'closed');
@@ -415,7 +415,7 @@ test('a leader whose token is no good leaves the lead to a tab with a better one
   await isOpen(second);
 });
 
-test('what was acked is not shown to a later page, and acked again', async (t) => {
+test('a later page does not receive an acked notification, and acks it again', async (t) => {
   const { relay, open, first, second, socket } = await twoTabs(t);
   first.client.on('*', () => {});
   socket.says(msg('1', note('a', { ack: true })));
@@ -430,7 +430,7 @@ test('what was acked is not shown to a later page, and acked again', async (t) =
   assert.deepEqual(later.seen, []);
 });
 
-test('who takes the lead after a while brings a new token for it', async (t) => {
+test('a tab that becomes leader later fetches a new token', async (t) => {
   const tick = handTimers(t, 'setInterval');
   const { relay, open } = start(t);
   const first = open();
@@ -445,7 +445,7 @@ test('who takes the lead after a while brings a new token for it', async (t) => 
   assert.equal(asked, 2);
 });
 
-test('a browser that forbids channels leaves each tab to itself', async (t) => {
+test('without channels each tab has its own connection', async (t) => {
   const { browser, relay, open } = start(t);
   t.mock.method(globalThis, 'BroadcastChannel', function forbidden() { throw new DOMException('no', 'SecurityError'); });
   const tab = open();
@@ -456,7 +456,7 @@ test('a browser that forbids channels leaves each tab to itself', async (t) => {
   assert.equal(relay.pendingSockets, 0);
 });
 
-test('a browser that gives no locks leaves each tab to itself', async (t) => {
+test('without locks each tab has its own connection', async (t) => {
   const { relay, open } = start(t);
   navigator.locks.request = async () => { throw new DOMException('no', 'SecurityError'); };
   const tab = open();
@@ -464,7 +464,7 @@ test('a browser that gives no locks leaves each tab to itself', async (t) => {
   await isOpen(tab);
 });
 
-test('a token that cannot be had at first is asked for again', async (t) => {
+test('a failed token fetch at the start is repeated', async (t) => {
   const { relay, open } = start(t);
   let asked = 0;
   const tab = open({
@@ -478,5 +478,5 @@ test('a token that cannot be had at first is asked for again', async (t) => {
   await isOpen(tab);
   assert.deepEqual(tab.states.map(({ state }) => state), ['connecting', 'waiting', 'connecting', 'open']);
   assert.deepEqual(tab.errors, ['no token: login server is away']);
-  assert.equal(asked, 2); // the token that told the user served the connection too
+  assert.equal(asked, 2); // the token used to learn the user also opened the connection
 });

@@ -1,4 +1,4 @@
-// transports.test.js: topics, and what stands in for a WebSocket, against a relay played by the test.
+// transports.test.js: topics, SSE and polling, against a fake relay.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -8,7 +8,7 @@ import { fakeRelay, msg, note, until, within } from './fake-relay.js';
 
 const POS = 'Clairon-Pos';
 
-/** A fetch() whose other end is the test: `await next()` is the next request, with answer(). */
+/** A fake fetch(): `await next()` is the next request, with answer(). */
 function fakeFetch() {
   const asked = [];
   const waiting = [];
@@ -66,7 +66,7 @@ function start(t, options = {}) {
 
 const connected = (fields) => ({ t: 'connected', user: 'u1', conn: 'c', resumed: false, ping: 25, ...fields });
 
-test('topics go with connect, and change on an open connection', async (t) => {
+test('topics are part of connect, and change on an open connection', async (t) => {
   const { relay, client } = start(t, { topics: ['a'] });
   const socket = await relay.socket();
   socket.accept();
@@ -89,7 +89,7 @@ test('topics go with connect, and change on an open connection', async (t) => {
   assert.equal(new Set(again.sent.map((f) => f.r)).size, again.sent.length);
 });
 
-test('after two WebSockets that never open comes SSE, with the same messages and acks', async (t) => {
+test('after two failed WebSockets the client uses SSE, with the same notifications and acks', async (t) => {
   const { relay, http, client, seen } = start(t, { pos: '5', topics: ['demo.*'] });
   client.on('*', () => {});
   (await relay.socket()).dies();
@@ -106,7 +106,7 @@ test('after two WebSockets that never open comes SSE, with the same messages and
   const ack = await http.next();
   assert.equal(ack.path, '/v1/ack');
   assert.equal(ack.method, 'POST');
-  assert.equal(ack.keepalive, true); // it goes out also when the page is left
+  assert.equal(ack.keepalive, true); // it is sent even if the user leaves the page
   assert.deepEqual(JSON.parse(ack.body), { ids: ['a'] });
   ack.answer(204);
   assert.deepEqual(seen, ['a']);
@@ -121,7 +121,7 @@ test('after two WebSockets that never open comes SSE, with the same messages and
   assert.deepEqual((await http.next()).query, { pos: '6', topics: 'y' });
 });
 
-test('from a lower way it goes back to the WebSocket, from its place', async (t) => {
+test('from SSE it returns to the WebSocket and resumes', async (t) => {
   const tick = handTimers(t, 'setTimeout');
   const { relay, http, client, seen } = start(t);
   client.on('*', () => {});
@@ -140,12 +140,12 @@ test('from a lower way it goes back to the WebSocket, from its place', async (t)
   assert.equal(socket.sent[0].pos, '6');
   assert.equal(client.transport, 'ws');
   socket.says(msg('7', note('b')));
-  stream.says(msg('8', note('c')), '8'); // that one is left
+  stream.says(msg('8', note('c')), '8'); // on the abandoned stream
   await new Promise(setImmediate);
   assert.deepEqual(seen, ['a', 'b']);
 });
 
-test('a nack goes over HTTP, and one that is not known there harms nothing', async (t) => {
+test('a nack is sent over HTTP; a 4xx response has no effect', async (t) => {
   const { http, client, told } = start(t, { transports: ['sse'] });
   const stream = (await http.next()).stream();
   stream.says(connected({ pos: '1' }), '1');
@@ -162,7 +162,7 @@ test('a nack goes over HTTP, and one that is not known there harms nothing', asy
   assert.deepEqual(told.error, []);
 });
 
-test('an ack that did not get through is sent again while the connection stays', async (t) => {
+test('a failed ack is repeated while the connection is open', async (t) => {
   const tick = handTimers(t, 'setTimeout');
   const { http, client } = start(t, { transports: ['sse'] });
   (await http.next()).stream().says(connected({ pos: '1' }), '1');
@@ -183,7 +183,7 @@ test('an ack that did not get through is sent again while the connection stays',
   assert.deepEqual(http.asked.filter(({ method }) => method === 'POST'), []);
 });
 
-test('a page of somebody else, who answers each request, is no relay: no poll after the other', async (t) => {
+test('a captive portal that answers each request is not treated as a relay', async (t) => {
   const { http, told } = start(t, { transports: ['poll'], backoff: { base: 1e6, cap: 1e6, random: () => 1 } });
   (await http.next()).answer(200, '<!doctype html>\n<title>log in</title>\n');
   await until('it waits', () => told.state.some(({ state }) => state === 'waiting'));
@@ -192,7 +192,7 @@ test('a page of somebody else, who answers each request, is no relay: no poll af
 });
 
 for (const status of [401, 403]) {
-  test(`a ${status} that is not the relay's, say a proxy's, is not the end`, async (t) => {
+  test(`a ${status} from a proxy is retried`, async (t) => {
     const { http, client } = start(t, { transports: ['sse'] });
     (await http.next()).answer(status, '<h1>no</h1>');
     (await http.next()).answer(status, '{"title":"no"}');
@@ -201,12 +201,12 @@ for (const status of [401, 403]) {
   });
 }
 
-test('a refusal of the relay that is for ever is the end, with its reason', async (t) => {
+test('a permanent error of the relay closes the client, with its reason', async (t) => {
   for (const [status, code, told] of [[401, 101, 4001], [403, 103, 4003]]) {
     for (const transport of ['sse', 'poll']) {
       const world = start(t, { transports: [transport] });
       (await world.http.next()).answer(status, JSON.stringify({ code, detail: 'token: no "sub"' }));
-      await until('the end', () => world.client.state === 'closed');
+      await until('closed', () => world.client.state === 'closed');
       assert.equal(world.told.state.at(-1).code, told);
       assert.equal(world.told.state.at(-1).reason, 'token: no "sub"');
       assert.deepEqual(world.told.error.map(({ error }) => error.message), ['token: no "sub"']);
@@ -214,7 +214,7 @@ test('a refusal of the relay that is for ever is the end, with its reason', asyn
   }
 });
 
-test('a connection over HTTP that is asked whether it lives begins again where it is', async (t) => {
+test('a ping over HTTP restarts the connection at the same cursor', async (t) => {
   globalThis.document = Object.assign(new EventTarget(), { hidden: false });
   const page = new EventTarget();
   globalThis.addEventListener = page.addEventListener.bind(page);
@@ -229,7 +229,7 @@ test('a connection over HTTP that is asked whether it lives begins again where i
   client.close();
 });
 
-test('a bye on SSE is obeyed, and the stream goes on from its place', async (t) => {
+test('a bye on SSE is respected, and the stream resumes', async (t) => {
   const { http, client, seen, told } = start(t, { transports: ['sse'] });
   const first = (await http.next()).stream();
   first.says(connected({ pos: '1' }), '1');
@@ -241,11 +241,11 @@ test('a bye on SSE is obeyed, and the stream goes on from its place', async (t) 
   assert.equal(told.state.find((s) => s.state === 'waiting').retryIn, 3);
   assert.equal(second.query.pos, '2');
   second.answer(401, '{"code":101}');
-  await until('the end', () => client.state === 'closed');
+  await until('closed', () => client.state === 'closed');
   assert.equal(told.state.at(-1).code, 4001);
 });
 
-test('a fresh token restarts the stream where it is', async (t) => {
+test('a fresh token restarts the stream at the same cursor', async (t) => {
   let asked = 0;
   const { http } = start(t, { transports: ['sse'], token: () => `token ${++asked}` });
   const first = (await http.next()).stream();
@@ -256,7 +256,7 @@ test('a fresh token restarts the stream where it is', async (t) => {
   assert.equal(second.query.pos, '7');
 });
 
-test('where SSE is refused too, polls go on from one to the next', async (t) => {
+test('if SSE is rejected too, polls follow one another', async (t) => {
   const { relay, http, client, seen } = start(t);
   (await relay.socket()).dies();
   (await relay.socket()).dies();
@@ -276,10 +276,10 @@ test('where SSE is refused too, polls go on from one to the next', async (t) => 
   assert.deepEqual(third.query, { wait: '25', pos: '9' });
   assert.deepEqual(seen, ['a', 'b']);
   third.answer(401, '{"code":109}');
-  await until('the end', () => client.state === 'closed'); // a fixed token does not come back to life
+  await until('closed', () => client.state === 'closed'); // a fixed token cannot be renewed
 });
 
-test('a poll that is told of a gap has not resumed', async (t) => {
+test('a poll with a gap has not resumed', async (t) => {
   const { http, told } = start(t, { transports: ['poll'], pos: 'old' });
   const first = await http.next();
   assert.equal(first.query.pos, 'old');
@@ -288,7 +288,7 @@ test('a poll that is told of a gap has not resumed', async (t) => {
   assert.equal(told.state.find((s) => s.state === 'open').resumed, false);
 });
 
-test('what breaks a stream is told as the reason', async (t) => {
+test('the error of a stream is the reason', async (t) => {
   const { http, told } = start(t, { transports: ['sse'] });
   const stream = (await http.next()).stream();
   stream.says(connected({ pos: '1' }), '1');
@@ -298,7 +298,7 @@ test('what breaks a stream is told as the reason', async (t) => {
   assert.deepEqual({ code, reason }, { code: 1006, reason: 'it broke' });
 });
 
-test('where nobody answers each other way is tried once', async (t) => {
+test('without any response each transport is tried once', async (t) => {
   const { relay, http, client } = start(t);
   (await relay.socket()).dies();
   (await relay.socket()).dies();
@@ -312,7 +312,7 @@ test('where nobody answers each other way is tried once', async (t) => {
   assert.equal(client.transport, 'ws');
 });
 
-test('a WebSocket that cannot even be made: the reason is told, and another way tried', async (t) => {
+test('if the WebSocket constructor throws, the reason is reported and the next transport is tried', async (t) => {
   class Forbidden {
     constructor() { throw new DOMException('not from a page loaded over HTTPS', 'SecurityError'); }
   }
@@ -323,16 +323,16 @@ test('a WebSocket that cannot even be made: the reason is told, and another way 
   assert.deepEqual([code, reason], ['unreachable', 'not from a page loaded over HTTPS']);
 });
 
-test('a WebSocket whose unheard errors end the program, as those of `ws`, ends nothing', async (t) => {
+test('errors of a closed `ws` WebSocket are handled and do not end the program', async (t) => {
   const { relay } = start(t);
   const socket = await relay.socket();
   socket.onerror(new Error('connection refused'));
   socket.dies();
-  socket.onerror(new Error('closed before it was open')); // said after it was let go
+  socket.onerror(new Error('closed before it was open')); // after it was dropped
   (await relay.socket()).accept();
 });
 
-test('a WebSocket that had opened and broke is tried again, not given up', async (t) => {
+test('a WebSocket that opened and broke is tried again without a fallback', async (t) => {
   const { relay, http } = start(t);
   for (let i = 0; i < 4; i += 1) {
     const socket = await relay.socket();

@@ -1,4 +1,4 @@
-// types.test.js: does TypeScript take the client as types.ts uses it, and refuse what it must?
+// types.test.js: TypeScript accepts the valid uses in types.ts and rejects the invalid ones.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

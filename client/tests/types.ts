@@ -1,4 +1,4 @@
-// types.ts: what TypeScript accepts of the client's surface, and what it refuses. Only compiled.
+// types.ts: valid and invalid uses of the client's types. Only compiled.
 
 import { connect, type Client, type LiveRows, type Notification } from 'clairon';
 import {
@@ -25,7 +25,7 @@ const wanted = ['app.assignments', 'app.orders'] as const;
 connect({ token: 'jwt', topics: wanted, transports: undefined });
 connect({
   token: 'jwt',
-  // As the package `ws` has it: its events are none of the browser's.
+  // As in the package `ws`, whose events differ from the browser's.
   WebSocket: class {
     onopen: ((event: { target: object }) => void) | null = null;
     onmessage: ((event: { data: string | Uint8Array[] }) => void) | null = null;
@@ -73,21 +73,21 @@ useLive(undefined, 'assignments', { key: 'id' });
 useMessages(undefined, '*', () => {});
 const state: 'idle' | 'connecting' | 'open' | 'waiting' | 'closed' = useConnectionState(client);
 
-// @ts-expect-error: a token is needed
+// @ts-expect-error: token is required
 connect({ url: 'wss://relay.example.org' });
 // @ts-expect-error: no such option
 connect({ token: 'jwt', tokne: 'jwt' });
 // @ts-expect-error: no such transport
 connect({ token: 'jwt', transports: ['carrier pigeon'] });
-// @ts-expect-error: a key is needed
+// @ts-expect-error: key is required
 client.live('assignments', {});
 // @ts-expect-error: no such column
 client.live<Assignment>('assignments', { key: 'titel' });
-// @ts-expect-error: it is read only
+// @ts-expect-error: read-only
 client.pos = '1';
-// @ts-expect-error: a provider needs a token
+// @ts-expect-error: token is required
 ClaironProvider({ url: 'wss://relay.example.org' });
-// @ts-expect-error: a gap has no such reason
+// @ts-expect-error: no such gap reason
 client.on('gap', ({ why }) => why === 'bad luck');
 
 export { busy, error, failure, loading, off, place, rows, state, titled };

@@ -1,4 +1,4 @@
-// user.test.js: does a client end, rather than go on as another user, whatever token it is brought?
+// user.test.js: a client closes when a token or the relay has another user.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -8,7 +8,7 @@ import { fakeRelay, msg, note, until } from './fake-relay.js';
 
 let users = 0;
 
-/** Names of two users that no other test has: BroadcastChannels are those of the process. */
+/** Two user ids that are unique in the process, because BroadcastChannels are shared. */
 function twoUsers() {
   users += 1;
   return [`first ${users}`, `second ${users}`];
@@ -27,15 +27,15 @@ function start(t, options) {
   return { relay, client, seen, errors };
 }
 
-/** It is closed, with one error that names the other user. */
+/** Asserts that the client is closed, with one error that names the other user. */
 async function hasEnded({ client, errors }, other) {
-  await until('the end', () => client.state === 'closed');
+  await until('closed', () => client.state === 'closed');
   assert.deepEqual(errors.map(({ code, message }) => [code, message]), [
     ['other user', `token of another user: ${other}`],
   ]);
 }
 
-test('a reconnect whose token is of another user connects to nothing', async (t) => {
+test('a reconnect with the token of another user opens no connection', async (t) => {
   const [first, second] = twoUsers();
   const tokens = [tokenOf(first), tokenOf(second)];
   const world = start(t, { token: () => tokens.shift(), ack: 'manual' });
@@ -43,7 +43,7 @@ test('a reconnect whose token is of another user connects to nothing', async (t)
   socket.accept();
   socket.says(msg('1', note('a', { ack: true })));
   socket.dies();
-  world.client.ack('a'); // waits, and is never sent as another user
+  world.client.ack('a'); // queued, and never sent as another user
   await hasEnded(world, second);
   assert.equal(world.relay.pendingSockets, 0);
 });
@@ -60,7 +60,7 @@ test('a refresh never sends the token of another user', async (t) => {
   assert.equal(socket.closedWith, 1000);
 });
 
-test('`connected` of another user ends it before a message is shown or an ack is sent', async (t) => {
+test('`connected` of another user closes the client before any delivery or ack', async (t) => {
   const [first, second] = twoUsers();
   const world = start(t, { token: 'opaque', ack: 'manual' });
   const socket = await world.relay.socket();
@@ -76,7 +76,7 @@ test('`connected` of another user ends it before a message is shown or an ack is
   assert.equal(next.closedWith, 1000);
 });
 
-test('without a WebSocket too: nothing is asked for with the token of another user', async (t) => {
+test('over HTTP too, no request has the token of another user', async (t) => {
   const [first, second] = twoUsers();
   const tokens = [tokenOf(first), tokenOf(second)];
   const asked = [];
@@ -92,13 +92,13 @@ test('without a WebSocket too: nothing is asked for with the token of another us
   assert.deepEqual(asked, [`Bearer ${tokenOf(first)}`]);
 });
 
-test('a name beyond ASCII is the same in the token and in `connected`', async (t) => {
+test('a non-ASCII user id is equal in the token and in `connected`', async (t) => {
   const { relay, client } = start(t, { token: tokenOf('Zoë 😀') });
   (await relay.socket()).accept({ user: 'Zoë 😀' });
   assert.equal(client.state, 'open');
 });
 
-/** A leader tab and a follower; `login.user` is whose token both are brought. */
+/** A leader tab and a follower; `login.user` is the user of both tokens. */
 async function twoTabs(t) {
   const [first, second] = twoUsers();
   fakeBrowser();
@@ -113,7 +113,7 @@ async function twoTabs(t) {
   return { relay, login, leader, follower, socket, first, second };
 }
 
-test('a leader tab whose refresh is of another user ends, and so does the tab that takes its place', async (t) => {
+test('a leader whose refresh has another user closes, and so does the next leader', async (t) => {
   const { relay, login, leader, follower, socket, first, second } = await twoTabs(t);
   login.user = second;
   socket.says({ t: 'expiring', in: 60 });
@@ -121,14 +121,14 @@ test('a leader tab whose refresh is of another user ends, and so does the tab th
   assert.deepEqual(socket.frames('refresh'), []);
   const next = await relay.socket();
   next.accept({ resumed: true });
-  assert.equal(next.sent[0].token, tokenOf(first)); // the one it was brought at its start
+  assert.equal(next.sent[0].token, tokenOf(first)); // the token fetched at its start
   next.says({ t: 'expiring', in: 60 });
   await hasEnded(follower, second);
   assert.deepEqual(next.frames('refresh'), []);
   assert.equal(relay.pendingSockets, 0);
 });
 
-test('a leader tab that reconnects as another user ends; a tab that is still the first goes on', async (t) => {
+test('a leader that reconnects as another user closes; a tab of the first user continues', async (t) => {
   const { relay, login, leader, follower, socket, first, second } = await twoTabs(t);
   login.user = second;
   socket.dies();
@@ -142,7 +142,7 @@ test('a leader tab that reconnects as another user ends; a tab that is still the
 });
 
 for (const t of ['frame', 'state', 'connected']) {
-  test(`a follower that hears of another user in \`${t}\` of its leader shows nothing of it`, async (context) => {
+  test(`a follower ignores \`${t}\` of a leader with another user`, async (context) => {
     const { follower, first, second } = await twoTabs(context);
     const channel = new BroadcastChannel(`clairon ws://relay.test/v1/ws ${first}`);
     context.after(() => channel.close());

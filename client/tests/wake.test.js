@@ -1,4 +1,4 @@
-// wake.test.js: does a client come back at once when the network or the person does?
+// wake.test.js: a client reconnects immediately when the network or the user is back.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -22,7 +22,7 @@ function start(t, options = {}) {
 }
 
 for (const event of ['online', 'visibilitychange']) {
-  test(`${event} ends a wait`, async (t) => {
+  test(`${event} ends the backoff`, async (t) => {
     const { browser, relay, client } = start(t);
     (await relay.socket()).dies();
     assert.equal(client.state, 'waiting');
@@ -32,7 +32,7 @@ for (const event of ['online', 'visibilitychange']) {
   });
 }
 
-test('online begins an attempt anew that hangs, over a network that is gone', async (t) => {
+test('online restarts an attempt that hangs on a lost network', async (t) => {
   let asked = 0;
   const { browser, relay, client } = start(t, {
     token: () => { asked += 1; return asked === 1 ? new Promise(() => {}) : tokenOf('u'); },
@@ -47,7 +47,7 @@ test('online begins an attempt anew that hangs, over a network that is gone', as
   assert.equal(asked, 3);
 });
 
-test('a page that is hidden does not wake', async (t) => {
+test('a hidden page does not reconnect early', async (t) => {
   const { browser, relay, client } = start(t);
   (await relay.socket()).dies();
   browser.document.hidden = true;
@@ -55,7 +55,7 @@ test('a page that is hidden does not wake', async (t) => {
   assert.equal(client.state, 'waiting');
 });
 
-test('online asks an open connection whether it still is one; silence ends it', async (t) => {
+test('online pings an open connection; without a reply it is lost', async (t) => {
   const tick = handTimers(t, 'setTimeout');
   const { browser, relay, client } = start(t);
   const socket = await relay.socket();
@@ -70,7 +70,7 @@ test('online asks an open connection whether it still is one; silence ends it', 
   assert.equal(client.state, 'waiting');
 });
 
-test('a look at the page asks only when the relay has been silent', async (t) => {
+test('a visible page pings only after silence', async (t) => {
   let clock = 0;
   const { browser, relay } = start(t, { now: () => clock });
   const socket = await relay.socket();
@@ -82,7 +82,7 @@ test('a look at the page asks only when the relay has been silent', async (t) =>
   await until('a ping', () => socket.frames('ping').length === 1);
 });
 
-test('what was acked is said before the page is left', async (t) => {
+test('acks are sent before the user leaves the page', async (t) => {
   const { browser, relay, client } = start(t);
   const socket = await relay.socket();
   socket.accept();
@@ -91,7 +91,7 @@ test('what was acked is said before the page is left', async (t) => {
   assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['a'] }]);
 });
 
-test('after close() nothing wakes it', async (t) => {
+test('after close() nothing reconnects', async (t) => {
   const { browser, relay, client } = start(t);
   (await relay.socket()).dies();
   client.close();

@@ -1,13 +1,13 @@
-// recent.js: the last messages, for a tab that was away for a moment.
+// replay.js: replay buffer: the last notifications, for a tab that was briefly away.
 
 const MAX_CHARACTERS = 1_000_000;
 
-/** `start`: the place before the first message. */
-export function createRecent(start) {
+/** `start`: the cursor before the first notification. */
+export function createReplayBuffer(start) {
   const entries = []; // [frame, length], oldest first
   let characters = 0;
 
-  /** `length`: of the frame's line. */
+  /** `length`: characters of the frame. */
   function remember(frame, length) {
     entries.push([frame, length]);
     characters += length;
@@ -18,7 +18,7 @@ export function createRecent(start) {
     }
   }
 
-  /** The messages behind the first at `pos`; undefined when that place is not known any more. */
+  /** The notifications after the cursor `pos`; undefined if the buffer does not reach back to it. */
   function since(pos) {
     const at = [start, ...entries.map(([frame]) => frame.pos)].indexOf(pos);
     return at < 0 ? undefined : entries.slice(at).map(([frame]) => frame);

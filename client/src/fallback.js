@@ -1,0 +1,38 @@
+// fallback.js: selects the transport of the next attempt: the best one that works.
+
+const MAX_FAILURES = 2;
+const RETRY_BEST_MS = 15_000;
+const RETRY_BEST_CAP_MS = 1_800_000;
+
+/**
+ * Selects the next transport after two consecutive failures, and schedules attempts with the best one.
+ * `transports`: their names, the best first.
+ */
+export function createFallback(transports) {
+  let at = 0;
+  let failures = 0;
+  let retryMs = RETRY_BEST_MS;
+
+  /** Milliseconds until the next attempt with the best transport, doubled each time; 0: it is in use. */
+  function opened() {
+    failures = 0;
+    const wait = at && retryMs;
+    retryMs = at ? Math.min(retryMs * 2, RETRY_BEST_CAP_MS) : RETRY_BEST_MS;
+    return wait;
+  }
+
+  /** `isUnreachable`: there was no response at all. Then the next transport is tried after one failure. */
+  function failed(isUnreachable) {
+    failures += 1;
+    if (failures < MAX_FAILURES && !isUnreachable) return;
+    failures = 0;
+    at = (at + 1) % transports.length;
+  }
+
+  function retryBest() {
+    at = 0;
+    failures = 0;
+  }
+
+  return { chosen: () => transports[at], opened, failed, retryBest };
+}
