@@ -1,4 +1,4 @@
-"""browser.py: a headless Chromium on the demo page, and what a person would see there."""
+"""browser.py: a headless Chromium on the demo page, with accessors for its contents."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ class Browser:
             options.add_argument(flag)
         options.add_argument(f"--user-data-dir={self.profile}/profile")
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        # The user that runs the tests may have no home to write to.
+        # The user that runs the tests may have no writable home directory.
         env = {**os.environ, "HOME": self.profile}
         for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
             env.pop(name, None)
@@ -50,10 +50,10 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
     def open(self, url, *users, fresh=True):
-        """The page with these users' screens, all connected."""
+        """Opens the page with panes for these users and waits until all are connected."""
         page = f"{url}/?users={','.join(users)}"
         self.driver.get(page)
-        if fresh:  # nothing to resume from: a test starts at the present
+        if fresh:  # without a stored cursor, so that the test starts with new notifications
             self.driver.execute_script("sessionStorage.clear()")
             self.driver.get("about:blank")
             self.driver.get(page)
@@ -67,7 +67,7 @@ class Browser:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def texts(self, selector):
-        """At once, in the page: elements may be replaced between two calls of a driver."""
+        """The texts of all elements, read in one script: elements may be replaced between two driver calls."""
         script = "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)"
         return self.driver.execute_script(script, selector)
 
@@ -79,14 +79,14 @@ class Browser:
 
 
 class Pane:
-    """One user's screen."""
+    """The pane of one user."""
 
     def __init__(self, driver, user):
         self.driver = driver
         self.user = user
 
     def all(self, selector, expression):
-        """`expression` of every element `e` that the selector finds in this pane."""
+        """Evaluates `expression` for each element `e` that matches the selector in this pane."""
         script = (
             "return [...document.querySelectorAll(`.pane[data-user='${arguments[0]}'] `"
             f" + arguments[1])].map(e => {expression})"
@@ -94,17 +94,17 @@ class Pane:
         return self.driver.execute_script(script, self.user, selector)
 
     def wait(self, selector):
-        return wait_for(f"{selector} on {self.user}'s screen", lambda: self.all(selector, "true"))
+        return wait_for(f"{selector} in {self.user}'s pane", lambda: self.all(selector, "true"))
 
     def wait_state(self, state):
         script = "return document.querySelector(`.pane[data-user='${arguments[0]}']`)?.dataset.state"
         wait_for(
-            f"{self.user}'s screen is {state}",
+            f"{self.user}'s pane is {state}",
             lambda: self.driver.execute_script(script, self.user) == state,
         )
 
     def feed(self, source=None):
-        """Messages, oldest first: id, source, operation, type, words."""
+        """Notifications, oldest first: id, source, operation, type, words."""
         messages = self.all(
             ".feed > li",
             "({...e.dataset, words: e.querySelector('.words').textContent,"
@@ -114,7 +114,7 @@ class Pane:
 
     def wait_words(self, words):
         return wait_for(
-            f"a message with {words!r} on {self.user}'s screen",
+            f"a notification with {words!r} in {self.user}'s pane",
             lambda: [m for m in self.feed() if words in m["words"]],
         )
 
@@ -128,7 +128,7 @@ class Pane:
 
 
 class BrowserCase(StackCase):
-    """One browser for the tests of a class."""
+    """Test case with one browser for all tests of the class."""
 
     @classmethod
     def setUpClass(cls):

@@ -1,4 +1,4 @@
-"""console.py: the relay's console in a browser, signed in or not, and what an operator would see there."""
+"""console.py: the relay's console in a browser, signed in or not, with accessors for its contents."""
 
 import base64
 import json
@@ -11,7 +11,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from stack import WAIT_SECONDS, wait_for
 
-SHOTS = os.environ.get("CLAIRON_SHOTS")  # a folder for screenshots, to be looked at
+SHOTS = os.environ.get("CLAIRON_SHOTS")  # a directory for screenshots to review
 
 
 class ConsoleCase(BrowserCase):
@@ -25,12 +25,12 @@ class ConsoleCase(BrowserCase):
         self.addCleanup(self.empty)
 
     def empty(self):
-        """Nothing of this test waits for anybody any more."""
+        """Acknowledges or removes everything that this test left pending."""
         store = self.stack.store
         for user in ("nobody-1", "nobody-2", "waits", "tested"):
             self.ack(user, self.notes)
         for note in self.notes:
-            wait_for("nobody is waited for", lambda: not store.ask("EXISTS", f"{store.prefix}:ack:{note}"))
+            wait_for("no pending acks", lambda: not store.ask("EXISTS", f"{store.prefix}:ack:{note}"))
         for entry in store.ask("XRANGE", f"{store.prefix}:errors", "-", "+"):
             store.ask("XDEL", f"{store.prefix}:errors", entry[0])
 
@@ -56,7 +56,7 @@ class ConsoleCase(BrowserCase):
                 file.write(base64.b64decode(shot["data"]))
 
     def open(self):
-        """The page of somebody who was never here."""
+        """Opens the page without a stored token."""
         self.browser.driver.get(f"{self.relay}/console")
         self.browser.js("sessionStorage.clear()")
         self.browser.driver.get("about:blank")
@@ -97,7 +97,7 @@ class ConsoleCase(BrowserCase):
         wait_for("the error log", lambda: self.browser.js("return document.querySelector('#errors').children.length"))
 
     def given_up(self, count=1, users="nobody-1,nobody-2"):
-        """Messages whose time is over before anybody acknowledged them: their ids."""
+        """Creates notifications that expire unacknowledged; returns their ids."""
         ids = []
         for _ in range(count):
             answer = self.sql(

@@ -1,4 +1,4 @@
-"""firefox.py: a headless Firefox, spoken to in its own protocol (Marionette): Debian has no geckodriver."""
+"""firefox.py: a headless Firefox, driven by its Marionette protocol, because Debian has no geckodriver."""
 
 import atexit
 import json
@@ -28,7 +28,7 @@ class Firefox:
     def __init__(self):
         self.folder = Path(tempfile.mkdtemp(prefix="clairon-firefox-"))
         lines = (f"user_pref({json.dumps(k)}, {json.dumps(v)});\n" for k, v in PREFERENCES.items())
-        # Port 0: it takes a free one and writes which.
+        # Port 0: Firefox chooses a free port and writes it to a file.
         (self.folder / "user.js").write_text("".join(lines) + 'user_pref("marionette.port", 0);\n')
         self.process = subprocess.Popen(
             [program(), "--headless", "--no-remote", "--marionette", "--profile", str(self.folder)],
@@ -42,7 +42,7 @@ class Firefox:
         port = wait_for("Firefox's port", self._port, 60)
         self.link = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.stream = self.link.makefile("rb")
-        self._read()  # says who it is
+        self._read()  # the greeting
         self.ask("NewSession", capabilities={})
         self.start = self.ask("GetWindowHandle")["value"]
 
@@ -77,7 +77,7 @@ class Firefox:
         return self.ask("ExecuteScript", script=script, args=[])["value"]
 
     def wait_js(self, handle, script, *arguments):
-        """As js(), of a script that calls its last argument with what comes back."""
+        """Like js(), for a script that passes its result to its last argument, a callback."""
         self.ask("SwitchToWindow", handle=handle)
         return self.ask("ExecuteAsyncScript", script=script, args=list(arguments), scriptTimeout=20_000)["value"]
 

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""parallel.py: runs test files at the same time; prints the output of each as one piece when it ends.
+"""parallel.py: runs test files in parallel and prints the output of each when it ends.
 
     tests/e2e/parallel.py FILE..
 
-Each file is a process with a demo and a browser of its own. CLAIRON_E2E_JOBS is how many run at a time
-(default: two per core). Until a file ends, its output is in build/work/log/e2e.
+Each file is a process with a separate demo and browser. CLAIRON_E2E_JOBS is the number of files that run
+in parallel (default: two per core). Until a file ends, its output is in build/work/log/e2e.
 """
 
 import os
@@ -16,13 +16,13 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 FILE_SECONDS = 600
-# These take longest; they are started first.
+# The longest tests start first.
 LONGEST = ("test_tabs.py", "test_console.py", "test_tour.py")
 LOGS = Path(os.environ["CLAIRON_WORK"]) / "log" / "e2e"
 
 
 def run(file):
-    """Returns what to print: the file's name and duration, and its output."""
+    """Runs one file; returns its name, duration and output."""
     began = time.monotonic()
     log = LOGS / f"{Path(file).stem}.log"
     with open(log, "wb") as out:
@@ -31,7 +31,7 @@ def run(file):
         )
     late = not ends_within(child, FILE_SECONDS)
     if late:
-        child.send_signal(signal.SIGINT)  # as Ctrl-C, so that it stops its servers
+        child.send_signal(signal.SIGINT)  # like Ctrl-C, so that it stops its servers
         if not ends_within(child, 60):
             child.kill()
             child.wait()
@@ -58,7 +58,7 @@ def main(files):
     failed = False
     with ThreadPoolExecutor(jobs) as pool:
         runs = [pool.submit(run, file) for file in files]
-        # Files that run received the signal too, as members of this process group; they print what they have.
+        # Running files are in this process group and received the signal too; they print their output so far.
         signal.signal(signal.SIGINT, lambda *_: [waiting.cancel() for waiting in runs])
         for ended in as_completed(runs):
             if ended.cancelled():

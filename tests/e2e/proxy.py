@@ -1,4 +1,4 @@
-"""proxy.py: stands between a page and the relay, and lets through what a test wants."""
+"""proxy.py: a TCP proxy between a page and the relay, with faults controlled by the test."""
 
 import socket
 import threading
@@ -6,15 +6,15 @@ import threading
 
 class Proxy:
     """
-    `refuse`: parts of a request's head that are answered 503. cut() is a network that is gone.
-    `limit()`: after how many bytes of its answer a connection dies, None for never.
+    `refuse`: requests whose head contains one of these are answered with 503. cut() simulates a lost network.
+    `limit()`: the number of response bytes after which a connection is closed, None for no limit.
     """
 
     def __init__(self, host, port):
         self.target = (host, port)
         self.refuse = ()
         self.limit = lambda: None
-        self.broken = 0  # connections that died of it
+        self.broken = 0  # connections closed by the limit
         self.is_cut = False
         self.open = set()
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -77,7 +77,7 @@ def _head_of(client):
 
 
 def _copy(source, sink, limit=None):
-    """True when the limit ended it. Where there is one, lines come in pieces."""
+    """Returns True if the limit ended the connection. With a limit, lines are split."""
     try:
         while limit != 0 and (data := source.recv(min(limit, 300) if limit else 65536)):
             sink.sendall(data)

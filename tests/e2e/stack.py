@@ -1,8 +1,8 @@
-"""stack.py: the running demo that the end-to-end tests look at.
+"""stack.py: the running demo for the end-to-end tests.
 
-Without CLAIRON_DEMO_URL it starts docker/demo.sh in a fresh folder and stops it at the end. With
-it, a demo that runs already is used: CLAIRON_DEMO_DIR is then its folder, or CLAIRON_DEMO_DSN its
-database (without the folder, what needs the store or the relay's process is skipped).
+Without CLAIRON_DEMO_URL it starts docker/demo.sh in a new directory and stops it at the end. With
+it, the tests use a running demo: CLAIRON_DEMO_DIR is its directory, or CLAIRON_DEMO_DSN its
+database (without the directory, tests that need the store or the relay's process are skipped).
 """
 
 import atexit
@@ -32,12 +32,12 @@ START_SECONDS = 120
 WAIT_SECONDS = 20
 _the_stack = None
 
-# Who is told to end stops what it started, as after Ctrl-C.
+# On SIGTERM, stop the started processes as after Ctrl-C.
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def wait_for(what, predicate, seconds=WAIT_SECONDS):
-    """Returns what `predicate` gave once it is true; fails with the last thing it gave."""
+    """Waits until `predicate()` is true and returns its value; fails with the last value."""
     deadline = time.monotonic() + seconds
     while True:
         value = predicate()
@@ -49,7 +49,7 @@ def wait_for(what, predicate, seconds=WAIT_SECONDS):
 
 
 class Store:
-    """As much of the store's protocol as asking a question takes."""
+    """A minimal client of the store."""
 
     def __init__(self, url, prefix):
         self.prefix = prefix
@@ -89,7 +89,7 @@ class Store:
         return self.ask("XPENDING", f"{self.prefix}:stream", self.prefix)[0]
 
     def who_acked(self, note_id):
-        """user -> whether he has acked; empty when the message is done."""
+        """Maps each user to whether the user has acked; empty when the notification is done."""
         flat = self.ask("HGETALL", f"{self.prefix}:ack:{note_id}")
         return {user: value != "0" for user, value in zip(flat[::2], flat[1::2])}
 
@@ -99,7 +99,7 @@ class Store:
 
 
 class Relay:
-    """The demo's relay process, found by the configuration it was started with."""
+    """The demo's relay process, found by its configuration file."""
 
     def __init__(self, config, url, is_supervised):
         self.config = str(config)
@@ -119,7 +119,7 @@ class Relay:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
     def doctor(self, area):
-        """What it finds wrong there."""
+        """Returns the findings of `clairon doctor`."""
         command = [ROOT / "build/clairon", "doctor", "-c", self.config, "--json"]
         checks = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)["checks"]
         found = [check for check in checks if check["area"] == area]
@@ -139,7 +139,7 @@ class Relay:
         return None
 
     def kill(self):
-        """kill -9; returns the command line and folder that start it again."""
+        """Kills the relay with SIGKILL; returns the command line and directory to restart it."""
         pid = wait_for("a relay process", self.pid)
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
         again = ([w.decode() for w in words], os.readlink(f"/proc/{pid}/cwd"))
@@ -148,7 +148,7 @@ class Relay:
         return again
 
     def start(self, again):
-        """Two that start it would fight for its port: a demo of our own does so itself."""
+        """Restarts the relay, unless the demo does so itself: two would compete for the port."""
         words, folder = again
         if self.is_supervised:
             wait_for("a relay process", self.pid)
@@ -159,7 +159,7 @@ class Relay:
 
 
 def alive(pid):
-    """A zombie has died, also while its parent has not looked yet."""
+    """Whether the process is running; a zombie is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -202,7 +202,7 @@ class Stack:
             env={
                 **os.environ,
                 "CLAIRON_DEMO_DIR": str(self.folder),
-                # Demos of other files, started at the same time, search elsewhere for free ports.
+                # Demos of other test files start at the same time; each searches for free ports in its own range.
                 "CLAIRON_DEMO_RELAY_PORT": str(random.randrange(10000, 32000)),
                 "CLAIRON_DEMO_PAGE_PORT": str(random.randrange(10000, 32000)),
             },
@@ -210,7 +210,7 @@ class Stack:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            start_new_session=True,  # Ctrl-C of the tests reaches it through stop(), once
+            start_new_session=True,  # Ctrl-C reaches it once, through stop()
         )
         atexit.register(self.stop)
         threading.Thread(target=self._read, daemon=True).start()
@@ -222,7 +222,7 @@ class Stack:
 
     def _address(self):
         if self.demo.poll() is not None:
-            raise AssertionError("docker/demo.sh ended:\n" + "".join(self.output[-40:]))
+            raise AssertionError("docker/demo.sh exited:\n" + "".join(self.output[-40:]))
         text = "".join(self.output)
         found = re.search(r"https?://(?:127\.0\.0\.1|localhost):\d+", text)
         return found and found.group()
@@ -247,7 +247,7 @@ class Stack:
             self.store.close()
         if self.demo:
             if self.demo.poll() is not None:
-                print("docker/demo.sh ended by itself:\n" + "".join(self.output[-40:]), file=sys.stderr)
+                print("docker/demo.sh exited:\n" + "".join(self.output[-40:]), file=sys.stderr)
             end(self.demo)
             self.demo.stdout.close()
             self.demo = None
@@ -262,13 +262,13 @@ def the_stack():
 
 
 class StackCase(unittest.TestCase):
-    """A test of the running demo, and what it changes in the tables."""
+    """Test case on the running demo, with helpers that change its tables."""
 
     @classmethod
     def setUpClass(cls):
         cls.stack = the_stack()
         cls.db = cls.stack.connect()
-        cls.addClassCleanup(lambda: cls.db.close())  # a test may put another in its place
+        cls.addClassCleanup(lambda: cls.db.close())  # a test may replace it
 
     @classmethod
     def sql(cls, statement, *arguments):
@@ -277,7 +277,7 @@ class StackCase(unittest.TestCase):
             return cursor.fetchall() if cursor.description else []
 
     def retitle(self, user="u1", title=None):
-        """A change that only this user is to see; returns the title of his assignment from now on."""
+        """A change for this user only; returns the new title of the user's assignment."""
         title = title or f"title {uuid.uuid4().hex[:8]}"
         self.sql(
             "UPDATE assignments SET title = %s WHERE id ="
@@ -288,7 +288,7 @@ class StackCase(unittest.TestCase):
         return title
 
     def announce(self, establishment="s1"):
-        """A message that each member of the establishment is to acknowledge; returns its title."""
+        """An announcement that each member of the establishment must acknowledge; returns its title."""
         title = f"news {uuid.uuid4().hex[:8]}"
         self.sql(
             "INSERT INTO announcements (establishment_id, author, title) VALUES (%s, 'test', %s)",

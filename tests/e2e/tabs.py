@@ -1,11 +1,11 @@
-"""tabs.py: our client in tabs of one browser, each telling what it was shown."""
+"""tabs.py: the client in several tabs of one browser; each records its events."""
 
 import json
 
 from browser import Browser
 from stack import StackCase, wait_for
 
-# A page of the demo's origin that connects nothing by itself, and then our client in it.
+# Opens the client in a page of the demo's origin that does not connect on its own.
 SCRIPT = """
 const [user, relay, options, done] = arguments;
 (async () => {
@@ -38,13 +38,13 @@ const [user, relay, options, done] = arguments;
 
 
 class Tab:
-    """Every method first turns to the tab: the driver talks to one at a time."""
+    """One tab. Each method first switches to it, because the driver controls one tab at a time."""
 
     def __init__(self, browser, page_url, relay, user, **options):
         self.driver = browser.driver
         self.driver.switch_to.new_window("tab")
         self.handle = self.driver.current_window_handle
-        self.cdp("Page.setBypassCSP", enabled=True)  # a test may put something before the relay
+        self.cdp("Page.setBypassCSP", enabled=True)  # a test may put a proxy in front of the relay
         self.driver.get(f"{page_url}/dist/")
         self.driver.set_script_timeout(20)
         trouble = self.driver.execute_async_script(SCRIPT, user, relay, options)
@@ -86,7 +86,7 @@ class Tab:
 
 
 class TabsCase(StackCase):
-    """A browser of its own for each test."""
+    """Test case with a new browser for each test."""
 
     def setUp(self):
         self.relay = self.stack.relay.url

@@ -1,4 +1,4 @@
-"""test_app.py: is the demo's application server safe to leave running on a developer's machine?"""
+"""test_app.py: the demo's application server is safe to run on a developer's machine."""
 
 import http.client
 import json
@@ -26,7 +26,7 @@ class App(unittest.TestCase):
         status, answer = self.ask("POST", path, body, Content_Type="application/json")
         return status, json.loads(answer)
 
-    def test_a_token_is_minted_only_for_a_demo_user(self):
+    def test_a_token_is_issued_only_to_a_demo_user(self):
         status, answer = self.post("/api/token", {"user": "u1"})
         self.assertEqual((status, answer["token"].count(".")), (200, 2))
         self.assertEqual(self.post("/api/token", {"user": "root"})[0], 400)
@@ -44,7 +44,7 @@ class App(unittest.TestCase):
         for path in ("/app.py", "/../app.py", "/client/../demo/app.py", "/client/%2e%2e/package.json"):
             self.assertEqual(self.ask("GET", path)[0], 404, path)
 
-    def test_bad_input_is_refused_with_a_sentence(self):
+    def test_invalid_input_is_rejected_with_a_message(self):
         for path, value, words in (
             ("/api/assignment", {"id": 1, "status": "burnt"}, "status"),
             ("/api/assignment", {"id": "1", "status": "draft"}, '"id"'),

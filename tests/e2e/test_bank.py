@@ -1,4 +1,4 @@
-"""test_bank.py: is money never lost and never made, whatever is repeated or runs at once?"""
+"""test_bank.py: repeated and concurrent transfers neither lose nor create money."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ class Bank(StackCase):
     def total(self):
         return self.one("SELECT sum(balance) FROM account")
 
-    def test_a_repeated_key_changes_nothing_and_says_so(self):
+    def test_a_repeated_key_changes_nothing_and_is_reported(self):
         key = str(uuid.uuid4())
         self.assertTrue(self.transfer(key))
         before = self.balance("acc-3"), self.balance("acc-4")
@@ -33,7 +33,7 @@ class Bank(StackCase):
         self.assertEqual((self.balance("acc-3"), self.balance("acc-4")), before)
         self.assertEqual(self.one("SELECT count(*) FROM transaction WHERE key = %s", key), 2)
 
-    def test_a_key_of_another_transfer_is_an_error(self):
+    def test_a_key_with_another_transfer_is_an_error(self):
         key = str(uuid.uuid4())
         self.transfer(key)
         for other in ({"amount": "2"}, {"creditor": "acc-1"}, {"debtor": "acc-4", "creditor": "acc-3"}):
@@ -48,7 +48,7 @@ class Bank(StackCase):
         self.assertEqual((self.balance("acc-3"), self.balance("acc-4")), before)
         self.assertTrue(self.transfer(key))
 
-    def test_one_key_asked_for_by_many_at_once_moves_money_once(self):
+    def test_concurrent_calls_with_one_key_transfer_once(self):
         key = str(uuid.uuid4())
         before = self.balance("acc-3")
         answers = []
@@ -68,7 +68,7 @@ class Bank(StackCase):
         self.assertEqual(sorted(answers), [False] * 7 + [True])
         self.assertEqual(before - self.balance("acc-3"), 2)
 
-    def test_nonsense_is_refused_before_anything_moves(self):
+    def test_invalid_transfers_are_rejected(self):
         total = self.total()
         for wrong in (
             {"key": ""},
@@ -84,7 +84,7 @@ class Bank(StackCase):
                 self.transfer(**{"key": str(uuid.uuid4()), **wrong})
         self.assertEqual(self.total(), total)
 
-    def test_traffic_neither_makes_nor_loses_money(self):
+    def test_traffic_neither_creates_nor_loses_money(self):
         total = self.total()
         traffic = ROOT / "client" / "demo" / "traffic.py"
         done = subprocess.run(

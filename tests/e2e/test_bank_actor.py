@@ -1,4 +1,4 @@
-"""test_bank_actor.py: do the two layers of idempotency hold, case by case and under kill -9?"""
+"""test_bank_actor.py: both idempotency layers hold, case by case and under kill -9."""
 
 import os
 import random
@@ -23,7 +23,7 @@ KILLS = 25
 class BankCase(StackCase):
     def new_account(self, balance="100"):
         account = f"acc-{uuid.uuid4().hex[:12]}"
-        # An owner nobody of the demo's screens is.
+        # An owner without a pane in the demo.
         self.sql("INSERT INTO account VALUES (%s, %s, %s)", account, f"owner of {account}", balance)
         return account
 
@@ -35,7 +35,7 @@ class BankCase(StackCase):
 
 
 class Counting(Storage):
-    """Counts the round trips that write; can fail the next one, before or after its commit."""
+    """Counts writing round trips; can make the next one fail, before or after its commit."""
 
     def __init__(self, dsn):
         super().__init__(dsn)
@@ -53,7 +53,7 @@ class Counting(Storage):
         return answer
 
 
-class FiveCases(BankCase):
+class IdempotencyCases(BankCase):
     def setUp(self):
         self.storage = Counting(self.stack.dsn)
         self.name = self.new_account()
@@ -112,7 +112,7 @@ class FiveCases(BankCase):
         self.assertIs(self.account.credit("k1", Decimal("1")), Outcome.APPLIED)
         self.assertEqual(self.stored(self.name), Decimal("101.00"))
 
-    def test_a_write_whose_answer_was_lost_is_not_done_again(self):
+    def test_a_write_with_a_lost_response_is_not_repeated(self):
         self.storage.fails = "after"
         with self.assertRaises(psycopg2.OperationalError):
             self.account.credit("k1", Decimal("1"))
@@ -120,7 +120,7 @@ class FiveCases(BankCase):
         self.assertEqual(self.account.balance, Decimal("101.00"))
         self.assertEqual(self.movements(self.name), [("k1", Decimal("1.00"))])
 
-    def test_a_refused_debit_frees_its_key(self):
+    def test_a_rejected_debit_frees_its_key(self):
         self.assertIs(self.account.debit("k1", Decimal("100.01")), Outcome.REFUSED)
         self.assertIs(self.account.debit("k1", Decimal("100.01")), Outcome.REFUSED)
         self.account.credit("k2", Decimal("1"))
@@ -140,8 +140,8 @@ class FiveCases(BankCase):
         self.assertEqual(list(window.keys), [str(n) for n in range(950, 1000)])
 
 
-class UnderFire(BankCase):
-    """Workers, their backends and the relay die by kill -9 while transfers are carried out."""
+class ProcessKills(BankCase):
+    """Kills workers, their backends and the relay with SIGKILL during transfers."""
 
     def worker(self):
         return subprocess.Popen(
@@ -155,7 +155,7 @@ class UnderFire(BankCase):
         return self.ask("SELECT count(*) FROM transfer_order WHERE state = 'requested'")[0][0]
 
     def ask(self, statement):
-        """A question that is asked again when a crash cut the answer."""
+        """A query that is repeated after a crash."""
 
         def answer():
             try:
@@ -170,7 +170,7 @@ class UnderFire(BankCase):
         return wait_for("the database answers", answer)
 
     def kill_a_backend(self):
-        """PostgreSQL goes through a crash recovery: nobody's connection outlives it."""
+        """Forces a crash recovery of PostgreSQL, which ends all connections."""
 
         def killed():
             pids = self.ask(
@@ -179,7 +179,7 @@ class UnderFire(BankCase):
             )
             try:
                 os.kill(random.choice(pids)[0], signal.SIGKILL)
-            except ProcessLookupError:  # its client left meanwhile
+            except ProcessLookupError:  # its client has disconnected
                 return False
             return True
 
@@ -200,12 +200,12 @@ class UnderFire(BankCase):
                 before = self.open_orders()
                 if before == 0:
                     break
-                wait_for("some progress", lambda: self.open_orders() < before)
+                wait_for("progress", lambda: self.open_orders() < before)
                 if kill % 5 == 4:
                     self.kill_a_backend()
-                elif kill == 2 and self.stack.demo:  # which starts it again
+                elif kill == 2 and self.stack.demo:  # the demo restarts it
                     self.stack.relay.kill()
-                    wait_for("a relay again", self.stack.relay.pid)
+                    wait_for("a restarted relay", self.stack.relay.pid)
                 else:
                     victim = random.randrange(len(workers))
                     workers[victim].kill()
@@ -244,7 +244,7 @@ class UnderFire(BankCase):
             self.assertEqual(self.stored(account), 100 + moved)
 
     def check_receipts(self, prefix):
-        """One receipt an order is in the stream, whoever died around it."""
+        """The stream has one receipt per order, whichever process died."""
         if self.stack.store is None:
             self.skipTest("needs the demo's folder")
 

@@ -1,4 +1,4 @@
-"""test_console.py: does the console show how the relay stands, and to whom?"""
+"""test_console.py: the console shows the relay's status to admins only."""
 
 import os
 import signal
@@ -12,22 +12,22 @@ from stack import WAIT_SECONDS, wait_for
 
 
 class Console(ConsoleCase):
-    # ---- who gets in
+    # ---- access
 
-    def test_a_wrong_token_is_told_and_not_kept(self):
+    def test_an_invalid_token_is_reported_and_not_stored(self):
         self.open()
         self.shoot("sign-in")
         self.sign_in("not.a.token")
-        wait_for("why", lambda: self.text("#token-error"))
+        wait_for("the error", lambda: self.text("#token-error"))
         self.assertEqual(self.focused(), "token")
         self.assertEqual(self.browser.js("return sessionStorage.length + localStorage.length"), 0)
         self.sign_in(self.token("--sub", "somebody", "--publish"))
-        wait_for("why", lambda: "admin" in self.text("#token-error"))
+        wait_for("the error", lambda: "admin" in self.text("#token-error"))
         self.assertFalse(self.browser.find("#main").is_displayed())
         self.sign_in("two words")
-        wait_for("why", lambda: "not a token" in self.text("#token-error"))
+        wait_for("the error", lambda: "not a token" in self.text("#token-error"))
 
-    def test_nothing_is_told_to_others(self):
+    def test_requests_without_an_admin_token_are_rejected(self):
         def status(path, token=None):
             request = urllib.request.Request(self.relay + path)
             if token:
@@ -55,7 +55,7 @@ class Console(ConsoleCase):
         self.browser.driver.refresh()
         wait_for("the form again", lambda: self.focused() == "token")
 
-    # ---- what is shown
+    # ---- contents
 
     def test_a_link_may_carry_the_token(self):
         self.open()
@@ -64,7 +64,7 @@ class Console(ConsoleCase):
         wait_for("the figures", lambda: self.browser.js("return !document.getElementById('main').hidden"))
         self.assertEqual(self.browser.driver.current_url, f"{self.relay}/console")
 
-    def test_the_figures_move(self):
+    def test_the_figures_are_updated(self):
         self.sign_in_and_wait()
         self.assertIn("ready", self.text("#state"))
         self.assertIn("feed streaming", self.text("#state"))
@@ -77,17 +77,17 @@ class Console(ConsoleCase):
         self.browser.js("document.querySelector(`#pending button`).focus()")
         first = self.focused()
         wait_for("a rate", lambda: self.figure("Stored").endswith("/s"))
-        self.assertEqual(self.focused(), first)  # a refresh takes no focus away
+        self.assertEqual(self.focused(), first)  # a refresh keeps the focus
         wait_for("this relay", lambda: "this one" in self.text("#relays"))
         self.browser.find("#pause").click()
         self.assertIn("paused", self.text("#state"))
         self.stack.store.ask("HSETNX", f"{self.stack.store.prefix}:pending", "not-a-message", "x")
         self.browser.find("#pause").click()
-        wait_for("it goes on", lambda: int(self.figure("Pending")) == waiting + 2)
+        wait_for("the figures are updated", lambda: int(self.figure("Pending")) == waiting + 2)
         self.stack.store.ask("HDEL", f"{self.stack.store.prefix}:pending", "not-a-message")
         self.assertEqual(self.browser.errors(), [])
 
-    def test_names_are_text(self):
+    def test_names_are_escaped(self):
         name = "<img src=x onerror=alert(1)>"
         self.given_up(1, name)
         self.sign_in_and_wait()
@@ -95,7 +95,7 @@ class Console(ConsoleCase):
         self.assertEqual(self.browser.js("return document.querySelectorAll('#errors img').length"), 0)
         self.assertEqual(self.browser.errors(), [])
 
-    def test_no_script_but_its_own_runs(self):
+    def test_foreign_scripts_do_not_run(self):
         self.open()
         self.browser.js(
             "const s = document.createElement('script'); s.textContent = 'window.ran = 1';"
@@ -111,7 +111,7 @@ class Console(ConsoleCase):
         pid = self.stack.relay.pid()
         os.kill(pid, signal.SIGSTOP)
         try:
-            wait_for("it is marked", lambda: "stale" in self.text("#state"))
+            wait_for("stale figures are marked", lambda: "stale" in self.text("#state"))
             self.assertNotIn("ready", self.text("#state"))
             self.assertRegex(self.text("#about"), r"last answer \d+ s ago")
             self.assertTrue(self.browser.js("return document.body.classList.contains('stale')"))
@@ -119,16 +119,16 @@ class Console(ConsoleCase):
             self.shoot("stale")
         finally:
             os.kill(pid, signal.SIGCONT)
-        wait_for("it is back", lambda: "ready" in self.text("#state") and "stale" not in self.text("#state"))
-        wait_for("and unmarked", lambda: not self.browser.js("return document.body.classList.contains('stale')"))
-        wait_for("without a notice", lambda: not self.browser.find("#notice").is_displayed())
-        self.browser.errors()  # of requests that were given up
+        wait_for("the relay answers again", lambda: "ready" in self.text("#state") and "stale" not in self.text("#state"))
+        wait_for("the figures are no longer stale", lambda: not self.browser.js("return document.body.classList.contains('stale')"))
+        wait_for("the notice is hidden", lambda: not self.browser.find("#notice").is_displayed())
+        self.browser.errors()  # of aborted requests
 
     def test_the_live_tail(self):
         asked = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('console/latest')).length"
         self.sign_in_and_wait()
         wait_for("a second overview", lambda: self.figure("Stored").endswith("/s"))
-        self.assertEqual(self.browser.js(asked), 0)  # it costs nothing while nobody watches
+        self.assertEqual(self.browser.js(asked), 0)  # no requests while the page is hidden
         self.browser.find("#tail-watch").click()
         first, second = (
             str(self.sql("SELECT clairon.notify('USER', ARRAY[%s], '{}', topic => %s)", user, topic)[0][0])
@@ -144,7 +144,7 @@ class Console(ConsoleCase):
         self.browser.find("#tail-filter").send_keys(Keys.BACKSPACE)
         wait_for("all", lambda: first in ids())
         self.browser.find("#tail-pause").click()
-        wait_for("it says so", lambda: "paused" in self.text("#tail-said"))
+        wait_for("the tail is paused", lambda: "paused" in self.text("#tail-said"))
         count = self.browser.js(asked)
         third = str(self.sql("SELECT clairon.notify('USER', '{z}', '{}', topic => 'demo.tail.three')")[0][0])
         waited = self.figure("Stored")
@@ -152,15 +152,15 @@ class Console(ConsoleCase):
         self.assertEqual(self.browser.js(asked), count)
         self.assertNotIn(third, ids())
         self.browser.find("#tail-pause").click()
-        wait_for("what came meanwhile", lambda: third in ids())
+        wait_for("the notifications sent during the pause", lambda: third in ids())
         keys = self.browser.js("return [...document.querySelectorAll('#tail li')].map((e) => e.dataset.key)")
-        self.assertEqual(len(keys), len(set(keys)))  # a retry is an entry of its own
+        self.assertEqual(len(keys), len(set(keys)))  # a retry is a separate entry
         self.shoot("tail")
         self.browser.find("#tail-watch").click()
         self.assertFalse(self.browser.find("#tail").is_displayed())
         self.assertEqual(self.browser.errors(), [])
 
-    def test_a_user_and_a_test(self):
+    def test_a_user_page_and_a_test_notification(self):
         self.sign_in_and_wait()
         self.browser.find("#test-user").send_keys("tested")
         self.browser.find("#test-ack").click()
@@ -202,8 +202,8 @@ class Console(ConsoleCase):
         wait_for("the figures", lambda: self.figure("Pending") not in ("", "–"))
         self.browser.find("#test-user").send_keys("tested")
         self.browser.find("#test button").click()
-        wait_for("why not", lambda: '"publish": true' in self.text("#test-said"))
-        self.browser.errors()  # the refused request
+        wait_for("the reason", lambda: '"publish": true' in self.text("#test-said"))
+        self.browser.errors()  # the rejected request
 
 
 if __name__ == "__main__":

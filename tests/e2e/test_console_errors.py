@@ -1,4 +1,4 @@
-"""test_console_errors.py: can the error log be worked off in the console, without a mouse and on a phone?"""
+"""test_console_errors.py: the console's error log works with the keyboard alone and on a phone."""
 
 import unittest
 
@@ -8,23 +8,23 @@ from stack import wait_for
 
 
 class ErrorLog(ConsoleCase):
-    # ---- what is done, with keys alone
+    # ---- actions, with the keyboard alone
 
-    def test_a_message_is_sent_again_by_keys(self):
+    def test_a_notification_is_redriven_with_the_keyboard(self):
         older, newer = self.given_up(2)
         self.sign_in_and_wait()
         wait_for("both", lambda: self.errors() == [newer, older])
         self.tab_to(f"Send again {older}")
         self.keys(Keys.ENTER)
         wait_for("it is gone", lambda: self.errors() == [newer])
-        wait_for("it is said", lambda: "sent again to 2 users" in self.text("#errors-said"))
+        wait_for("the confirmation", lambda: "sent again to 2 users" in self.text("#errors-said"))
         self.assertEqual(self.focused(), f"Send again {newer}")
         self.assertEqual(
             self.stack.store.who_acked(older), {"nobody-1": False, "nobody-2": False}
         )
         self.tab_to("find-id")
         self.keys(older, Keys.ENTER)
-        wait_for("its life", lambda: "errored" in self.text("#life-events"))
+        wait_for("its timeline", lambda: "errored" in self.text("#life-events"))
         self.assertIn("Waits for", self.text("#life-waiting"))
         stages = self.browser.texts("#life-events .stage")
         self.assertEqual(stages[:2], ["committed", "stored"])
@@ -33,26 +33,26 @@ class ErrorLog(ConsoleCase):
         self.assertRegex(self.text("#life-events .errored time"), r"^\+[0-9.,]+ (ms|s|min)$")
         self.assertEqual(self.browser.errors(), [])
 
-    def test_an_entry_is_dropped_after_a_question(self):
+    def test_an_entry_is_dropped_after_a_confirmation(self):
         (note,) = self.given_up(1)
         self.sign_in_and_wait()
         self.tab_to(f"Drop {note}")
         self.keys(Keys.ENTER)
-        wait_for("the question", lambda: self.browser.find("#sure").is_displayed())
+        wait_for("the confirmation dialog", lambda: self.browser.find("#sure").is_displayed())
         self.shoot("drop")
         self.keys(Keys.ESCAPE)
         wait_for("it is closed", lambda: not self.browser.find("#sure").is_displayed())
         self.assertEqual(self.errors(), [note])
         self.tab_to(f"Drop {note}")
         self.keys(Keys.ENTER)
-        wait_for("the question", lambda: self.browser.find("#sure").is_displayed())
+        wait_for("the confirmation dialog", lambda: self.browser.find("#sure").is_displayed())
         self.tab_to("Drop it")
         self.keys(Keys.ENTER)
         wait_for("it is gone", lambda: self.errors() == [] and "empty" in self.text("#errors"))
         self.assertEqual(self.stack.store.who_acked(note), {})
         self.assertEqual(self.focused(), "errors-refresh")
 
-    def test_all_shown_are_sent_again(self):
+    def test_all_listed_entries_are_redriven(self):
         self.given_up(23)
         self.sign_in_and_wait()
         self.assertEqual(len(self.errors()), 20)
@@ -60,18 +60,18 @@ class ErrorLog(ConsoleCase):
         wait_for("the older ones", lambda: len(self.errors()) == 23)
         self.browser.find("#errors-redrive").click()
         wait_for("all are gone", lambda: self.errors() == [])
-        wait_for("it is said", lambda: "23 messages sent again" in self.text("#errors-said"))
+        wait_for("the confirmation", lambda: "23 messages sent again" in self.text("#errors-said"))
 
-    # ---- how it looks
+    # ---- appearance
 
-    def test_it_fits_phones_and_the_dark(self):
+    def test_it_fits_phones_and_dark_mode(self):
         ids = self.given_up(3)
         self.sign_in_and_wait()
         self.browser.find(f"#errors button[aria-label='Send again {ids[0]}']").click()
         wait_for("two are left", lambda: len(self.errors()) == 2)
         self.browser.js("document.querySelector('#find-id').value = arguments[0]", ids[0])
         self.browser.find("#find button").click()
-        wait_for("its life", lambda: "errored" in self.text("#life-events"))
+        wait_for("its timeline", lambda: "errored" in self.text("#life-events"))
         wait_for("a rate", lambda: self.figure("Stored").endswith("/s"))
         self.browser.find("#tail-watch").click()
         wait_for("the tail", lambda: self.browser.texts("#tail button.id"))
@@ -91,7 +91,7 @@ class ErrorLog(ConsoleCase):
         self.assertEqual(small, [])
 
     def contrast_is_good(self):
-        """4.5 to 1, of the pale text on the paper too."""
+        """The contrast ratios of the text, which must be at least 4.5."""
         return self.browser.js("""
             const rgb = (text) => text.match(/[0-9.]+/g).slice(0, 3).map(Number);
             const light = (c) => c.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))

@@ -1,4 +1,4 @@
-"""test_demo.py: does a row reach the right screens, and does its acknowledgement come home?"""
+"""test_demo.py: a row reaches the panes of its audience, and acknowledgements reach the store."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from selenium.webdriver.support.ui import Select
 from stack import ROOT, wait_for
 
 
-# Titles that run over what stands beside them.
+# Titles that overlap their neighbours.
 CUT = """
 return [...document.querySelectorAll('.pane.current .assignments span')]
   .filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent);
@@ -21,18 +21,18 @@ return [...document.querySelectorAll('.pane.current .assignments span')]
 class DemoPage(BrowserCase):
     def setUp(self):
         self.browser.size(1440, 1000)
-        self.browser.errors()  # those of the test before are not ours
+        self.browser.errors()  # drop the errors of the previous test
 
     def open(self, *users, **options):
         self.browser.open(self.stack.url, *users, **options)
         return [self.browser.pane(user) for user in users]
 
     def settle(self, *panes):
-        """Waits for a newest message on each screen: what came before it is there or never will be."""
+        """Waits for a final notification in each pane, so that all earlier ones have arrived."""
         for pane in panes:
             pane.wait_words(self.retitle(pane.user))
 
-    def test_the_page_shows_three_screens_with_their_rows(self):
+    def test_the_page_shows_three_panes_with_their_rows(self):
         panes = self.open("u1", "u2", "u3")
         for pane in panes:
             pane.wait(".accounts li strong")
@@ -41,12 +41,12 @@ class DemoPage(BrowserCase):
         self.assertIn("psql", self.browser.find("#psql").text)
         self.assertEqual(self.browser.errors(), [])
 
-    def test_the_doctor_finds_nothing_wrong_with_its_worlds(self):
+    def test_the_doctor_has_no_findings(self):
         if not self.stack.relay:
             self.skipTest("the folder of the demo is not known")
         self.assertEqual(self.stack.relay.doctor("postgresql"), [])
 
-    def test_an_update_reaches_its_student_and_nobody_else(self):
+    def test_an_update_reaches_only_its_student(self):
         u1, u2, u3 = self.open("u1", "u2", "u3")
         title = self.retitle("u1")
         u1.wait_words(title)
@@ -56,7 +56,7 @@ class DemoPage(BrowserCase):
             self.assertEqual([m for m in other.feed() if title in m["words"]], [])
         wait_for("the row itself", lambda: title in self.browser.texts(".assignments li span"))
 
-    def test_a_rolled_back_change_reaches_nobody(self):
+    def test_a_rolled_back_change_is_not_delivered(self):
         (u1,) = self.open("u1")
         connection = self.stack.connect()
         self.addCleanup(connection.close)
@@ -67,7 +67,7 @@ class DemoPage(BrowserCase):
         self.settle(u1)
         self.assertEqual([m for m in u1.feed() if "undone" in m["words"]], [])
 
-    def test_a_change_of_role_is_a_system_message_to_the_establishment(self):
+    def test_a_role_change_is_a_system_notification_to_the_establishment(self):
         u1, u2, u3 = self.open("u1", "u2", "u3")
         (role,) = self.sql("SELECT role FROM members WHERE user_id = 'u2'")[0]
         new = "teacher" if role == "student" else "student"
@@ -80,7 +80,7 @@ class DemoPage(BrowserCase):
         self.assertEqual(u3.feed("members"), [])
         wait_for("u2's own role", lambda: f"{new} · Université du Port" in u2.all(".chips li", "e.textContent"))
 
-    def test_who_has_left_is_told_so_and_gets_no_announcement(self):
+    def test_a_former_member_is_notified_and_receives_no_announcement(self):
         u3, u4 = self.open("u3", "u4")
         self.addCleanup(
             self.sql, "INSERT INTO members VALUES ('s2', 'u4', 'student') ON CONFLICT DO NOTHING"
@@ -94,7 +94,7 @@ class DemoPage(BrowserCase):
         self.assertEqual([m for m in u4.feed() if title in m["words"]], [])
 
     def acknowledge_all(self):
-        """What other tests left pending is shown to everybody again, and acknowledged."""
+        """Acknowledges in the panes what other tests left pending."""
         panes = self.open("u1", "u2", "u3", "u4", "admin")
 
         def nothing_left():
@@ -105,7 +105,7 @@ class DemoPage(BrowserCase):
 
         wait_for("nothing pending at first", nothing_left, 60)
 
-    def test_a_message_is_pending_until_each_member_has_acknowledged_it(self):
+    def test_a_notification_is_pending_until_each_member_has_acknowledged_it(self):
         if not self.stack.store:
             self.skipTest("the store of this demo is not known")
         store = self.stack.store
@@ -129,7 +129,7 @@ class DemoPage(BrowserCase):
         wait_for("nothing pending", lambda: store.pending() == 0)
         self.assertEqual(store.who_acked(note_id), {})
 
-    def test_a_repeated_transfer_changes_nothing_and_says_so(self):
+    def test_a_repeated_transfer_changes_nothing_and_is_reported(self):
         u1, u2 = self.open("u1", "u2")
         u1.wait(".accounts li")
         before = float(u1.balance()), float(u2.balance())
@@ -145,12 +145,12 @@ class DemoPage(BrowserCase):
         messages = len(u1.feed("account")), len(u2.feed("account"))
         self.browser.find("#repeat-key").click()
         output = form.find_element("css selector", "output")
-        wait_for("the word that nothing changed", lambda: "nothing changed" in output.text)
+        wait_for("the message that nothing changed", lambda: "nothing changed" in output.text)
         self.settle(u1, u2)
         self.assertEqual((float(u1.balance()), float(u2.balance())), after)
         self.assertEqual((len(u1.feed("account")), len(u2.feed("account"))), messages)
 
-    def test_a_page_that_was_away_gets_what_it_missed(self):
+    def test_a_page_that_returns_receives_missed_notifications(self):
         (u1,) = self.open("u1")
         self.settle(u1)
         self.browser.driver.get("about:blank")
@@ -160,9 +160,9 @@ class DemoPage(BrowserCase):
         self.assertIn("earlier", message["facts"])
         self.assertEqual(self.browser.find("#count-latency").text, "–")
         self.settle(u1)
-        wait_for("the time from commit to screen", lambda: "ms" in self.browser.find("#count-latency").text)
+        wait_for("the latency", lambda: "ms" in self.browser.find("#count-latency").text)
 
-    def test_nothing_is_lost_nor_shown_twice_when_the_relay_is_killed(self):
+    def test_a_killed_relay_causes_no_loss_and_no_duplicates(self):
         if not self.stack.relay:
             self.skipTest("the relay's process of this demo is not known")
         u1, u2 = self.open("u1", "u2")
@@ -184,12 +184,12 @@ class DemoPage(BrowserCase):
         connections = self.browser.js("return document.querySelector('.pane').dataset.connections")
         self.assertEqual(connections, "2")
 
-    def test_a_relay_that_is_killed_while_it_starts_is_started_again(self):
+    def test_a_relay_killed_during_startup_is_restarted(self):
         if not self.stack.demo:
             self.skipTest("nothing starts the relay of this demo again")
         for _ in range(3):
             self.stack.relay.kill()
-        wait_for("a relay again", self.stack.relay.pid)
+        wait_for("a restarted relay", self.stack.relay.pid)
         (u1,) = self.open("u1")
         u1.wait_words(self.retitle("u1"))
         self.assertIsNone(self.stack.demo.poll())
@@ -209,7 +209,7 @@ class DemoPage(BrowserCase):
         ):
             self.assertTrue([s for s in steps if s.startswith(step)], f"{step}: {steps}")
 
-    def test_a_second_demo_is_refused_with_the_address_of_the_first(self):
+    def test_a_second_demo_fails_with_the_address_of_the_first(self):
         if not self.stack.folder:
             self.skipTest("the folder of the demo is not known")
         environment = {**os.environ, "CLAIRON_DEMO_DIR": str(self.stack.folder)}
@@ -226,7 +226,7 @@ class DemoPage(BrowserCase):
             for words in self.browser.texts(selector):
                 self.assertNotRegex(words, r"\b(u\d|s\d|acc-\d)\b", selector)
 
-    def test_a_phone_shows_one_screen_at_a_time_and_no_sideways_scroll(self):
+    def test_a_phone_shows_one_pane_without_horizontal_scrolling(self):
         self.browser.size(390, 844)
         u1, *_ = self.open("u1", "u2", "u3")
         shown = "return [...document.querySelectorAll('.pane')].map(p => p.offsetParent !== null)"

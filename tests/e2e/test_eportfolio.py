@@ -1,4 +1,4 @@
-"""test_eportfolio.py: does an announcement for a role reach exactly those with the role in that establishment?"""
+"""test_eportfolio.py: an announcement for a role reaches exactly the members of the establishment with that role."""
 
 import json
 import unittest
@@ -10,7 +10,7 @@ from stack import StackCase, wait_for
 
 
 class Reader:
-    """A user that polls for notifications, from now on."""
+    """A user that polls for new notifications."""
 
     def __init__(self, relay, user):
         self.relay = relay
@@ -72,7 +72,7 @@ class EPortfolio(StackCase):
         return title
 
     def settle(self, *readers):
-        """Earlier notifications have been received, or never will be: a later one has been."""
+        """Waits for a later notification, so that all earlier ones have arrived."""
         title = f"end {uuid.uuid4().hex[:8]}"
         self.sql(
             "SELECT clairon.notify('USER', %s, jsonb_build_object('after', jsonb_build_object('title', %s)))",
@@ -85,7 +85,7 @@ class EPortfolio(StackCase):
     def readers(self, *users):
         return [Reader(self.relay, user) for user in users]
 
-    def test_administrators_are_those_with_the_role_and_the_membership(self):
+    def test_administrators_have_the_role_and_the_membership(self):
         administrator = self.new_person("admin", "s1")
         elsewhere = self.new_person("admin", "s2")
         nowhere = self.new_person("admin")
@@ -102,9 +102,9 @@ class EPortfolio(StackCase):
         self.assertEqual(self.stack.store.who_acked(note_id), expected)
         for reader in readers[:2]:
             self.assertEqual(reader.request("/v1/ack", {"ids": [note_id]}).status, 204)
-        wait_for("nothing to acknowledge", lambda: self.stack.store.who_acked(note_id) == {})
+        wait_for("no pending acks", lambda: self.stack.store.who_acked(note_id) == {})
 
-    def test_administrators_follow_changes_of_role_and_of_establishment(self):
+    def test_administrators_follow_changes_of_role_and_establishment(self):
         demoted = self.new_person("admin", "s1")
         moved = self.new_person("admin", "s1")
         promoted = self.new_person("user", "s1")

@@ -1,4 +1,4 @@
-"""test_examples.py: do the examples of client/examples do what they say, as they are written?"""
+"""test_examples.py: the examples of client/examples work unchanged."""
 
 import json
 import random
@@ -13,7 +13,7 @@ from stack import ROOT, end, wait_for
 
 REACT = Path("/usr/share/nodejs")
 
-# What a bundler does: it finds 'react' and 'clairon'. React itself is a script of Debian's.
+# Resolves 'react' and 'clairon' like a bundler. React itself is Debian's script.
 IMPORT_MAP = """
 const map = document.createElement('script');
 map.type = 'importmap';
@@ -67,9 +67,9 @@ class Examples(BrowserCase):
     def wait_rows(self, user):
         wait_for("the rows are the table's", lambda: self.rows_shown() == self.rows_of(user), 40)
 
-    def test_the_minimal_page_lists_what_comes(self):
+    def test_the_minimal_page_lists_notifications(self):
         self.driver.get("about:blank")
-        self.browser.errors()  # those of the page before, whose relay was killed
+        self.browser.errors()  # drop the errors of the previous page, whose relay was killed
         self.open("minimal.html", "u1")
         state = "return document.getElementById('state').value"
         wait_for("it is open", lambda: self.browser.js(state) == "open")
@@ -77,14 +77,14 @@ class Examples(BrowserCase):
         wait_for("the message", lambda: any(title in t for t in self.browser.texts("#messages li")))
         self.assertEqual(self.browser.errors(), [])
 
-    def test_the_minimal_page_acknowledges_by_a_click_alone(self):
+    def test_the_minimal_page_acknowledges_only_on_click(self):
         store = self.stack.store
         self.open("minimal.html", "u4")
         title = self.announce("s2")
         row = f"//li[contains(., '{title}')]"
         wait_for("the announcement", lambda: self.driver.find_elements("xpath", row))
         note = self.note_of(title)
-        # Acknowledgements are sent in their order: that of a row after it would show that this one was sent too.
+        # Acks are sent in order: the ack of a later row proves that an ack of this one would have arrived.
         later = self.announce("s2")
         wait_for("a later one", lambda: self.driver.find_elements("xpath", f"//li[contains(., '{later}')]"))
         self.driver.find_element("xpath", f"//li[contains(., '{later}')]/button").click()
@@ -94,14 +94,14 @@ class Examples(BrowserCase):
         wait_for("it is acknowledged", lambda: store.who_acked(note).get("u4"))
 
     def note_of(self, title):
-        """The id of the announcement of that title."""
+        """The id of the announcement with that title."""
         store = self.stack.store
         for _, fields in store.ask("XREVRANGE", f"{store.prefix}:stream", "+", "-", "COUNT", "100"):
             if f'"{title}"' in "".join(map(str, fields)):
                 return fields[fields.index("id") + 1]
         raise AssertionError(f"no stream entry of {title}")
 
-    def test_the_live_list_is_the_table_through_a_stream_of_changes_and_a_restart(self):
+    def test_the_live_list_equals_the_table_through_changes_and_a_restart(self):
         dice = random.Random(7)
         self.addCleanup(self.sql, "DELETE FROM assignments WHERE title LIKE 'live %%'")
         self.open("live.html", "u3")
@@ -119,7 +119,7 @@ class Examples(BrowserCase):
         self.wait_rows("u3")
 
     def change(self, dice, user):
-        """One row more, less or different."""
+        """Inserts, deletes or updates one row."""
         kind = dice.choice(("create", "update", "update", "delete"))
         title = f"live {dice.randrange(10**6)}"
         if kind == "create":
@@ -155,11 +155,11 @@ class Examples(BrowserCase):
         self.assertEqual(len(self.browser.texts("main li")), count)
         self.browser.js("root.unmount()")
         self.assertEqual(self.browser.texts("main li"), [])
-        # StrictMode mounts everything twice: neither time may leave a client behind.
+        # StrictMode mounts everything twice; neither mount may leak a client.
         wait_for("no connection is left", lambda: self.stack.relay.connections() == 0)
 
     @unittest.skipUnless(shutil.which("node"), "node is not installed")
-    def test_the_node_consumer_takes_each_change_once_across_its_own_death(self):
+    def test_the_node_consumer_processes_each_change_once_across_a_crash(self):
         folder = Path(tempfile.mkdtemp(prefix="clairon-consumer-"))
         self.addCleanup(shutil.rmtree, folder)
         file, log = folder / "changes.ndjson", folder / "log"

@@ -1,4 +1,4 @@
-"""test_fallback.py: does a browser that gets no WebSocket through see its messages all the same?"""
+"""test_fallback.py: a browser without WebSockets receives its notifications over SSE and polling."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import unittest
 from browser import BrowserCase
 from stack import wait_for
 
-# What a proxy does that knows no WebSocket.
+# Behaves like a proxy that blocks WebSockets.
 NO_WEBSOCKET = """
 window.WebSocket = class {
   constructor() { setTimeout(() => this.onclose?.({ code: 1006, reason: '' }), 1); }
@@ -15,7 +15,7 @@ window.WebSocket = class {
 };
 """
 
-# The browser's own EventSource can set no header: a ticket opens it.
+# The browser's EventSource cannot set headers, so it uses a ticket.
 EVENT_SOURCE = """
 const [user, done] = arguments;
 (async () => {
@@ -45,14 +45,14 @@ class Fallback(BrowserCase):
             driver.execute_cdp_cmd, "Page.removeScriptToEvaluateOnNewDocument", added
         )
 
-    def test_a_page_without_websockets_gets_its_messages(self):
+    def test_a_page_without_websockets_receives_notifications(self):
         self.block_websockets()
         self.browser.open(self.stack.url, "u1", "u2")
         u1, u2 = self.browser.pane("u1"), self.browser.pane("u2")
         for pane in (u1, u2):
             pane.wait_words(self.retitle(pane.user))
 
-    def test_with_push_off_polls_bring_them(self):
+    def test_with_push_off_the_client_polls(self):
         if not self.stack.relay:
             self.skipTest("the relay's process is not known")
         self.browser.open(self.stack.url, "u1")
@@ -71,7 +71,7 @@ class Fallback(BrowserCase):
         script = "return document.querySelector(`.pane[data-user='${arguments[0]}']`)?.dataset.state"
         return self.browser.js(script, user)
 
-    def test_the_browsers_own_event_source_works_with_a_ticket(self):
+    def test_eventsource_works_with_a_ticket(self):
         self.browser.driver.get(self.stack.url)
         self.browser.driver.set_script_timeout(20)
         self.assertEqual(

@@ -1,4 +1,4 @@
-"""test_firefox.py: does Firefox, where it is installed, do with the client what Chromium does?"""
+"""test_firefox.py: the client works in Firefox, if it is installed, as in Chromium."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ import firefox
 from stack import StackCase, wait_for
 
 
-# A client on that transport alone; `window.seen` gets what it is shown.
+# A client with a single transport; `window.seen` records its notifications.
 CLIENT = """
 const [transports, done] = arguments;
 (async () => {
@@ -22,7 +22,7 @@ const [transports, done] = arguments;
 })().catch((error) => done(String(error)));
 """
 
-# The browser's own EventSource can set no header: a ticket opens it, and Last-Event-ID goes on.
+# The browser's EventSource cannot set headers, so it uses a ticket, and Last-Event-ID to resume.
 EVENT_SOURCE = """
 const [done] = arguments;
 (async () => {
@@ -64,7 +64,7 @@ class InFirefox(StackCase):
         return self.browser.js(tab, script)
 
     def each_once(self, tab, titles):
-        """Newest first on the page."""
+        """Titles on the page, newest first."""
         def shown():
             found = [t for text in self.texts(tab, "#messages li") for t in titles if f'title":"{t}' in text]
             return list(reversed(found))
@@ -75,7 +75,7 @@ class InFirefox(StackCase):
     def has_one_connection(self):
         return self.stack.relay.connections() == 1
 
-    def test_tabs_share_a_connection_and_hand_it_over(self):
+    def test_tabs_share_a_connection_and_change_the_leader(self):
         tabs = [self.open_connected() for _ in range(3)]
         wait_for("there is one connection", self.has_one_connection)
         titles = [self.retitle(), self.retitle()]
@@ -89,7 +89,7 @@ class InFirefox(StackCase):
         for tab in tabs:
             self.browser.close_tab(tab)
 
-    def test_polls_stand_in_while_push_is_off(self):
+    def test_the_client_polls_while_push_is_off(self):
         pid = self.stack.relay.pid()
         os.kill(pid, signal.SIGUSR1)
         self.addCleanup(os.kill, pid, signal.SIGUSR2)
@@ -97,19 +97,19 @@ class InFirefox(StackCase):
         self.each_once(tab, [self.retitle(), self.retitle()])
         self.browser.close_tab(tab)
 
-    def test_sse_carries_messages_over_a_break(self):
+    def test_sse_resumes_after_a_break(self):
         tab = self.open()
         self.assertEqual(self.browser.wait_js(tab, CLIENT, ["sse"]), "sse")
         titles = [self.retitle(), self.retitle()]
         seen = lambda: self.browser.js(tab, "return seen")
         wait_for("the messages", lambda: seen() == titles)
-        self.browser.js(tab, "client.subscribe('*')")  # begins the stream again, where it is
+        self.browser.js(tab, "client.subscribe('*')")  # restarts the stream at the same cursor
         titles.append(self.retitle())
         wait_for("the next one", lambda: seen() == titles)
         self.assertEqual(self.browser.js(tab, "return client.transport"), "sse")
         self.browser.close_tab(tab)
 
-    def test_the_browsers_own_event_source(self):
+    def test_eventsource_resumes(self):
         tab = self.open()
         self.assertEqual(self.browser.wait_js(tab, EVENT_SOURCE), "connected")
         title = self.retitle()
@@ -119,7 +119,7 @@ class InFirefox(StackCase):
         self.assertEqual(lines()[-1]["id"], lines()[-1]["pos"])
         self.browser.close_tab(tab)
 
-    def test_where_no_websocket_gets_through_sse_does(self):
+    def test_without_websockets_the_client_uses_sse(self):
         tab = self.open()
         self.browser.js(tab, """
             window.WebSocket = class { constructor() { setTimeout(() => this.onclose?.({ code: 1006 }), 1); } close() {} };
@@ -129,7 +129,7 @@ class InFirefox(StackCase):
         wait_for("the message", lambda: self.browser.js(tab, "return seen") == [title])
         self.browser.close_tab(tab)
 
-    def test_the_live_list_follows(self):
+    def test_the_live_list_follows_the_table(self):
         tab = self.open("live.html")
         wait_for("the rows", lambda: self.texts(tab, "#rows tr"))
         title = self.retitle()

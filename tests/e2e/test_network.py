@@ -1,4 +1,4 @@
-"""test_network.py: do the tabs of one user lose and double nothing where the network or a proxy fails them?"""
+"""test_network.py: network and proxy failures cause no loss and no duplicates in the tabs of a user."""
 
 import unittest
 import urllib.parse
@@ -9,7 +9,7 @@ from tabs import TabsCase
 
 
 class Network(TabsCase):
-    """Through a proxy that lets through what it is told to."""
+    """Tabs behind a proxy with controlled faults."""
 
     def setUp(self):
         super().setUp()
@@ -18,7 +18,7 @@ class Network(TabsCase):
         self.addCleanup(self.proxy.close)
         self.relay = self.proxy.url
 
-    def test_a_network_that_goes_and_comes(self):
+    def test_a_lost_network_causes_no_loss(self):
         tabs = self.tabs(2)
         titles = [self.retitle()]
         for tab in tabs:
@@ -38,11 +38,11 @@ class Network(TabsCase):
             tab.wait_state("open")
             self.assertEqual(tab.told("gap"), [])
 
-    def test_where_no_websocket_gets_through_sse_stands_in_for_all_tabs(self):
+    def test_without_websockets_sse_serves_all_tabs(self):
         self.proxy.refuse = ("Upgrade: websocket",)
         self.follows("sse")
 
-    def test_where_sse_does_not_either_polls_do(self):
+    def test_without_sse_the_client_polls(self):
         self.proxy.refuse = ("Upgrade: websocket", "GET /v1/sse")
         self.follows("poll")
 
@@ -58,7 +58,7 @@ class Network(TabsCase):
         (note_id,) = {m["id"] for m in tabs[1].told("shown") if m["title"] == news}
         wait_for("the ack", lambda: self.stack.store.who_acked(note_id).get("u2", True))
 
-    def test_a_way_that_closes_is_left_for_another_without_a_loss(self):
+    def test_a_transport_change_causes_no_loss(self):
         (tab,) = self.tabs(1, user="u2")
         titles = []
         for refuse, transport in (
@@ -77,7 +77,7 @@ class Network(TabsCase):
         self.assertEqual(tab.told("gap"), [])
         tab.js("window.failing = 1")
         news = self.announce()
-        wait_for("a nacked message comes again", lambda: tab.titles().count(news) == 2)
+        wait_for("the retry of a nacked notification", lambda: tab.titles().count(news) == 2)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""test_storm.py: does a program whose connections die at any byte see each message once, and in order?"""
+"""test_storm.py: a program whose connections break at any byte receives each notification once, in order."""
 
 import itertools
 import random
@@ -12,10 +12,10 @@ from pathlib import Path
 from proxy import Proxy
 from stack import ROOT, StackCase, end, wait_for
 
-ROUNDS = 40  # and as many more as it takes until
-BROKEN = 6  # connections died
+ROUNDS = 40  # at least; more until
+BROKEN = 6  # connections were closed by the proxy
 
-# It tells what its handlers were shown, a line each, and how often it was connected.
+# Prints each notification of its handlers as a line, and each connection.
 PROGRAM = """
 import { connect } from 'CLIENT';
 const [url, token, way] = process.argv.slice(1);
@@ -38,7 +38,7 @@ class Storm(StackCase):
         self.addCleanup(self.proxy.close)
 
     def start(self, user, way):
-        """Returns a function: the lines the program has written so far."""
+        """Returns a function that returns the lines written so far."""
         out = tempfile.NamedTemporaryFile(prefix="clairon-storm-")
         self.addCleanup(out.close)
         program = PROGRAM.replace("CLIENT", (ROOT / "client/dist/index.js").as_uri())
@@ -50,7 +50,7 @@ class Storm(StackCase):
     def weather(self, way, life):
         lines = self.start("u2", way)
         wait_for("it is open", lambda: "open" in lines())
-        wanted = {True: [], False: []}  # by whether an ack is needed
+        wanted = {True: [], False: []}  # key: whether an ack is required
         self.proxy.limit = life
         self.proxy.cut()
         self.proxy.restore()
@@ -67,7 +67,7 @@ class Storm(StackCase):
             )
             wanted[is_owed].append(title)
             if number % 8 == 7:
-                wait_for("it gets through", lambda last=title: last in lines())
+                wait_for("the notification arrives", lambda last=title: last in lines())
         self.proxy.limit = lambda: None
         self.proxy.cut()
         self.proxy.restore()
@@ -78,7 +78,7 @@ class Storm(StackCase):
         self.assertNotIn("gap", lines())
 
     def test_sse(self):
-        """No stream is spared: one without a limit would last to the end."""
+        """Every stream has a limit; one without would last until the end."""
         dice = random.Random(1)
         self.weather("sse", lambda: dice.randrange(1, 6000))
 

@@ -1,4 +1,4 @@
-"""test_tabs.py: do the tabs of one user share a connection, and lose and double nothing when it changes hands?"""
+"""test_tabs.py: the tabs of one user share a connection; a change of leader causes no loss and no duplicates."""
 
 import socket
 import unittest
@@ -6,7 +6,7 @@ import unittest
 from stack import WAIT_SECONDS, wait_for
 from tabs import Tab, TabsCase
 
-# The page waits for an answer, and does nothing else: one that computes would take a core from other tests.
+# Blocks the page in a synchronous request; a busy loop would use a core that other tests need.
 HANG = """
 const [url] = arguments;
 setTimeout(() => {
@@ -17,8 +17,8 @@ setTimeout(() => {
 """
 
 
-class Silence:
-    """A server that answers at the end of its `with` block."""
+class HangingServer:
+    """A server that responds only at the end of its `with` block."""
 
     def __enter__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -35,7 +35,7 @@ class Silence:
 
 
 class Tabs(TabsCase):
-    def test_three_tabs_have_one_connection_and_each_message(self):
+    def test_three_tabs_share_a_connection_and_receive_each_notification(self):
         tabs = self.tabs(3)
         self.assertEqual(self.sockets(tabs), [1, 0, 0])
         self.assertEqual(self.connections(), 1)
@@ -43,17 +43,17 @@ class Tabs(TabsCase):
         for tab in tabs:
             self.each_once(tab, titles)
 
-    def test_what_all_tabs_handle_is_acked_once(self):
+    def test_a_notification_handled_in_all_tabs_is_acked_once(self):
         tabs = self.tabs(2)
         title = self.announce()
         for tab in tabs:
             tab.wait_title(title)
         (note_id,) = [m["id"] for m in tabs[0].told("shown") if m["title"] == title]
         wait_for("the ack", lambda: self.stack.store.who_acked(note_id).get("u1", True))
-        wait_for("the tabs hear of it", lambda: any(note_id in t.told("acked") for t in tabs))
+        wait_for("the tabs get the event", lambda: any(note_id in t.told("acked") for t in tabs))
 
-    def test_the_leader_may_go_in_every_way(self):
-        """Closed, navigated away, frozen, crashed: the others lose and double nothing."""
+    def test_the_leader_may_disappear_in_any_way(self):
+        """Close, navigation, freeze and crash cause no loss and no duplicates in the other tabs."""
         ends = (
             Tab.close,
             lambda tab: tab.js("location.href = '/icon.svg'"),
@@ -75,7 +75,7 @@ class Tabs(TabsCase):
                 self.assertEqual(tab.told("gap"), [])
         self.assertEqual(self.connections(), 1)
 
-    def test_a_frozen_leader_follows_when_it_thaws(self):
+    def test_a_frozen_leader_becomes_a_follower_when_resumed(self):
         leader, other = self.tabs(2)
         leader.cdp("Page.setWebLifecycleState", state="frozen")
         wait_for("a new leader", lambda: other.told("sockets") == 1)
@@ -87,21 +87,21 @@ class Tabs(TabsCase):
         self.assertEqual(leader.told("sockets"), 1)
         self.assertEqual(self.connections(), 1)
 
-    def test_a_leader_that_hangs_is_robbed_of_the_lead(self):
+    def test_a_follower_replaces_a_leader_that_hangs(self):
         leader, other = self.tabs(2)
         title = self.retitle()
         self.each_once(leader, [title])
-        with Silence() as silence:
-            leader.js(HANG, silence.url)
+        with HangingServer() as server:
+            leader.js(HANG, server.url)
             titles = [title, self.retitle()]
             wait_for("a new leader", lambda: other.told("sockets") == 1, 35)
             titles.append(self.retitle())
             self.each_once(other, titles)
             self.assertEqual(other.told("gap"), [])
-        wait_for("the old one lets go", lambda: self.connections() == 1, 60)
+        wait_for("the old leader releases its connection", lambda: self.connections() == 1, 60)
         self.each_once(leader, titles)
 
-    def test_a_relay_that_is_killed_shows_nothing_twice(self):
+    def test_a_killed_relay_causes_no_duplicates(self):
         tabs = self.tabs(2)
         titles = []
         for _ in range(3):
@@ -117,7 +117,7 @@ class Tabs(TabsCase):
             self.assertEqual(len(ids), len(set(ids)))
             self.assertEqual(tab.told("gap"), [])
 
-    def test_what_was_acked_is_not_shown_after_a_reload(self):
+    def test_an_acked_notification_is_not_delivered_after_a_reload(self):
         (tab,) = self.tabs(1, user="u3")
         title = self.announce("s2")
         tab.wait_title(title)
@@ -129,24 +129,24 @@ class Tabs(TabsCase):
         later.wait_title(self.retitle("u3"))
         self.assertNotIn(note_id, later.ids())
 
-    def test_a_handler_that_fails_gets_the_message_again(self):
+    def test_a_failing_handler_receives_the_retry(self):
         (tab,) = self.tabs(1, user="u2", topics=["demo.announcements"])
         tab.wait_state("open")
         tab.js("window.failing = 1")
         title = self.announce()
-        wait_for("it is shown again", lambda: tab.titles().count(title) == 2)
+        wait_for("it is delivered again", lambda: tab.titles().count(title) == 2)
         self.assertIn("not now", tab.told("error"))
         (note_id,) = {m["id"] for m in tab.told("shown") if m["title"] == title}
         wait_for("the ack", lambda: self.stack.store.who_acked(note_id).get("u2", True))
 
 
 def crash(tab):
-    """The renderer dies; the driver cannot speak to this tab any more."""
+    """Crashes the renderer; the driver cannot control this tab afterwards."""
     tab.turn()
     tab.driver.set_page_load_timeout(2)
     try:
         tab.driver.get("chrome://crash")
-    except Exception:  # whatever the driver calls it
+    except Exception:  # the type depends on the driver
         pass
     tab.driver.set_page_load_timeout(30)
 

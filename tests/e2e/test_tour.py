@@ -1,7 +1,7 @@
-"""test_tour.py: does the five-minute tour of README work, with every command typed as written?
+"""test_tour.py: every command of the README's five-minute tour works as printed.
 
-Only what must not be touched on this machine is another: ports, PostgreSQL's folder, and where
-`sudo make install` installs to (so PostgreSQL runs with the plugin of build/root).
+To leave this machine unchanged, the test replaces the ports, PostgreSQL's directory, and the target of
+`sudo make install` (so PostgreSQL runs with the plugin of build/root).
 """
 
 import atexit
@@ -23,11 +23,11 @@ from browser import Browser
 from stack import ROOT, WAIT_SECONDS, wait_for
 
 BIN = ROOT / "build" / "root" / "bin"
-KINDS = ["sh", "sql", "sql", "sh", "ini", "sh", "sh", "sh", "sql"]  # of the tour's blocks, in their order
+KINDS = ["sh", "sql", "sql", "sh", "ini", "sh", "sh", "sh", "sql"]  # of the tour's code blocks, in order
 
 
 def blocks():
-    """The tour's code blocks. None is indented: a here-document copied from there would not end."""
+    """The tour's code blocks. None may be indented, because a here-document copied from it would not end."""
     text = (ROOT / "README.md").read_text()
     tour = text[text.index("## Five-minute tour") : text.index("## A notification")]
     found = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", tour, re.M | re.S)
@@ -41,7 +41,7 @@ def is_free(port):
 
 
 def free_ports(count):
-    """Below those of outgoing connections, one of which might have it before somebody listens there."""
+    """A free port below the ephemeral range, whose ports an outgoing connection might use first."""
     return list(itertools.islice(filter(is_free, random.sample(range(10000, 32768), 1000)), count))
 
 
@@ -63,7 +63,7 @@ class Tour(unittest.TestCase):
         self.began = time.monotonic()
 
     def copy_compiled(self):
-        """Objects keep their time: make compiles only those that differ from this checkout's."""
+        """Copies the checkout with timestamps, so that make compiles only changed files."""
         for part in ("obj", "gen", "clairon"):
             source, target = ROOT / "build" / part, self.checkout / "build" / part
             if source.is_dir():
@@ -72,7 +72,7 @@ class Tour(unittest.TestCase):
                 shutil.copy2(source, target)
 
     def here(self, text):
-        """The block, with this machine's ports."""
+        """Returns the block with the test's ports."""
         text = re.sub(r"\b(6379|8080|3000)\b", lambda found: str(self.ports[found[1]]), text)
         return text.replace("host=127.0.0.1", f"host=127.0.0.1 port={self.ports['postgresql']}")
 
@@ -83,18 +83,18 @@ class Tour(unittest.TestCase):
         subprocess.run(["bash", "-ec", self.here(text)], cwd=self.checkout, env=self.env, check=True, stdout=subprocess.DEVNULL)
 
     def start(self, *command):
-        """What goes on until the end of the test; its output is a file's."""
+        """Starts a process that runs until the end of the test, with its output in a file."""
         log = open(self.folder / f"{len(list(self.folder.iterdir()))}.log", "w+b")
         child = subprocess.Popen(
             command, cwd=self.checkout, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
         self.addCleanup(log.close)
         self.addCleanup(self.stop, child)
-        atexit.register(self.stop, child)  # Ctrl-C leaves no time for the other
+        atexit.register(self.stop, child)  # also after Ctrl-C, which skips cleanups
         return log.name
 
     def stop(self, child):
-        """Ctrl-C, as at the terminal it would run in; by force when that does not end it."""
+        """Sends SIGINT like a terminal, then SIGKILL if the process does not end."""
         if child.poll() is not None:
             return
         os.killpg(child.pid, signal.SIGINT)
@@ -112,7 +112,7 @@ class Tour(unittest.TestCase):
         )
 
     def start_postgresql(self, settings):
-        """As Debian sets one up: peers by their name on the socket, passwords over TCP."""
+        """Creates a cluster as Debian does: peer authentication on the socket, passwords over TCP."""
         data = self.folder / "data"
         initdb = ["initdb", "-D", data, "--auth-local=peer", "--auth-host=scram-sha-256", "--no-sync"]
         subprocess.run(initdb, env=self.env, check=True, stdout=subprocess.DEVNULL)
@@ -125,11 +125,11 @@ class Tour(unittest.TestCase):
         self.addCleanup(subprocess.run, [*pg_ctl, "stop", "-m", "immediate"], env=self.env, stdout=subprocess.DEVNULL)
         atexit.register(subprocess.run, [*pg_ctl, "stop", "-m", "immediate"], env=self.env, capture_output=True)
         subprocess.run([*pg_ctl, "start"], env=self.env, check=True, stdout=subprocess.DEVNULL)
-        self.psql(settings, "postgres", stop=0)  # an older one rejects a line, as the tour says
+        self.psql(settings, "postgres", stop=0)  # an older minor release rejects one line, as the tour says
         subprocess.run([*pg_ctl, "restart"], env=self.env, check=True, stdout=subprocess.DEVNULL)
 
     def untracked(self):
-        """What git would show of the checkout, if git is there."""
+        """`git status` of the checkout, if git is installed."""
         if not shutil.which("git"):
             return ""
         git = ["git", "-C", self.checkout, "-c", "user.name=tour", "-c", "user.email=tour@example.org"]
@@ -172,7 +172,7 @@ class Tour(unittest.TestCase):
         def opened():
             try:
                 browser.driver.get(url)
-            except Exception:  # nobody listens yet
+            except Exception:  # not listening yet
                 return False
             return browser.js("return document.getElementById('list') !== null")
 
