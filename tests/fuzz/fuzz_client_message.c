@@ -1,4 +1,4 @@
-/* fuzz_client_message.c: no line of a client may make its reader misbehave. */
+/* fuzz_client_message.c: checks that no client message breaks the parser. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -38,7 +38,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check(&message);
     else if (error[0] == '\0' || message.token != NULL || message.ids != NULL ||
              message.topics != NULL)
-        __builtin_trap(); /* refused without a word, or with something left behind */
+        __builtin_trap(); /* rejected without an error text, or with memory still allocated */
     client_message_free(&message);
     return 0;
 }

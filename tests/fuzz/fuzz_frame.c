@@ -1,4 +1,4 @@
-/* fuzz_frame.c: no bytes may make the frame and replication readers misbehave. */
+/* fuzz_frame.c: checks that no input breaks the parsers of frames and of replication messages. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,7 +18,7 @@ walk_targets(struct bytes targets)
             sum ^= target.at[i];
     }
     if (sum == 0xff && targets.len != 0)
-        __builtin_trap(); /* parse let through targets that do not add up */
+        __builtin_trap(); /* parse accepted targets whose lengths do not add up */
 }
 
 int

@@ -1,4 +1,4 @@
-/* fuzz_http_body.c: no body of a request makes its reader misbehave. */
+/* fuzz_http_body.c: checks that no request body breaks the parser. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* fuzz_http_head.c: no head that is taken holds a line that could be another request's. */
+/* fuzz_http_head.c: checks that an accepted request head cannot smuggle a second request. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The head of a taken request ends at its first empty line, and has no odd ends of lines. */
+/* An accepted head ends at its first empty line, and each line ends in CR LF. */
 static void
 check(const char *text, size_t size, const struct http_head *head)
 {
@@ -40,7 +40,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check(text, size, &head);
     if ((rc == RC_BAD) != (why != NULL) || (rc == RC_AGAIN && size >= MAX))
         __builtin_trap();
-    /* What is refused whole was not taken in part before, nor what is taken refused in part. */
+    /* The verdict does not depend on how much of the head has arrived. */
     for (size_t len = 0; len < size && size <= 256; len++) {
         enum rc part = http_head_check(text, len, MAX, &head, &why);
 

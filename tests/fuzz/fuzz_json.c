@@ -1,4 +1,4 @@
-/* fuzz_json.c: whatever the bytes, the decoder's JSON writer gives JSON that means them. */
+/* fuzz_json.c: checks that the decoder writes valid JSON with the same meaning for any input. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,7 +11,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct text {
-    char *at; /* exactly as large as the writer may ask for, so that one byte more is seen */
+    char *at; /* exactly as large as the writer may ask for: ASan reports one byte more */
     size_t len;
 };
 
@@ -85,7 +85,7 @@ demand_string(struct text inside)
     free(quoted.at);
 }
 
-/* Both forms mean the same text: the input, but for bytes that are not UTF-8. */
+/* Both forms decode to the input, except for bytes that are not UTF-8. */
 static void
 check_escape(struct text input)
 {
@@ -117,7 +117,7 @@ compacted(struct text input, bool ascii)
     return out;
 }
 
-/* Exactly as many bytes as were promised, and back to the same when they are stripped. */
+/* The size is the announced one, and stripping restores the input. */
 static void
 check_pretty(struct text input, bool valid)
 {
@@ -147,7 +147,7 @@ check_compact(struct text input)
         demand(is_strict(narrow, 0) && is_ascii(narrow));
         demand(!is_ascii(input) || same(small, narrow));
     }
-    /* Indented text grows with the square of its depth. */
+    /* The size of indented text grows with the square of its depth. */
     if (input.len <= 2000)
         check_pretty(small, valid);
     free(small.at);
@@ -179,7 +179,7 @@ check_base64(struct text input)
     free(out.at);
 }
 
-/* Cut where the writer cuts, a text gives the same as whole. */
+/* A text that is written in chunks gives the same output as in one piece. */
 static void
 check_cut(struct text input, size_t chunk)
 {

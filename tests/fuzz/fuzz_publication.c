@@ -1,4 +1,4 @@
-/* fuzz_publication.c: what is asked for over HTTP becomes a readable frame, or nothing. */
+/* fuzz_publication.c: checks that each accepted HTTP publication becomes a valid frame. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* fuzz_token.c: no token grants what its key did not sign, nor more than a token may. */
+/* fuzz_token.c: checks that a token grants only signed claims, within the limits of tokens. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ check(const struct token *token)
     }
 }
 
-/* Whether it is a good token; a bad one is told so, and leaves nothing behind. */
+/* True for a valid token. An invalid one has an error text and no claims. */
 static bool
 is_good(const struct token_rules *rules, const char *text, size_t len)
 {
@@ -65,7 +65,7 @@ is_good(const struct token_rules *rules, const char *text, size_t len)
     return rc == RC_OK;
 }
 
-/* What a ticket keeps: what is read of it is written and read again as the same. */
+/* A ticket keeps all claims: reading, writing and reading again gives the same. */
 static void
 read_kept(const char *text, size_t len)
 {
@@ -100,7 +100,7 @@ add_base64url(char *out, const unsigned char *bytes, size_t len)
     return count;
 }
 
-/* A token of this head and these claims, signed by HMAC with `secret`. */
+/* Returns a token with this header and these claims, signed by HMAC with `secret`. */
 static size_t
 sign(char out[TOKEN_TEXT_MAX], const uint8_t *head, size_t head_len, const uint8_t *claims,
      size_t claims_len, const char *secret)
@@ -118,7 +118,7 @@ sign(char out[TOKEN_TEXT_MAX], const uint8_t *head, size_t head_len, const uint8
     return len + add_base64url(out + len, signature, signature_len);
 }
 
-/* The head is the input's up to its first line's end, the claims are the rest. */
+/* The first line of the input is the header, the rest are the claims. */
 static void
 verify_signed(const uint8_t *data, size_t size)
 {
@@ -135,7 +135,7 @@ verify_signed(const uint8_t *data, size_t size)
         if (is_good(&STRICT, text, len) && memmem(claims, claims_len, "us", 2) == NULL &&
             memchr(claims, '\\', claims_len) == NULL)
             __builtin_trap();
-        /* A public key is no secret: nobody may sign with it. */
+        /* A public key is not a secret: it must not verify an HMAC. */
         len = sign(text, data, head_len, claims, claims_len, PEM);
         if (is_good(&PUBLIC, text, len) || is_good(&SHARED, text, len))
             __builtin_trap();

@@ -1,4 +1,4 @@
-/* fuzz_ws_reader.c: no bytes make the reader of frames go astray; cuts change nothing. */
+/* fuzz_ws_reader.c: checks that no input breaks the WebSocket parser, however it is split. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A digest of what was read, in pieces of `step`. */
+/* Returns a digest of the parsed frames, for input in pieces of `step` bytes. */
 static uint64_t
 read_in_steps(const uint8_t *data, size_t size, size_t step)
 {

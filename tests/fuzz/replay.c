@@ -1,4 +1,4 @@
-/* replay.c: gives a fuzz target its committed inputs once, without libFuzzer, as one TAP test. */
+/* replay.c: runs a fuzz target on its committed inputs, without libFuzzer, as one TAP test. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,11 +23,11 @@ replay_file(const char *path)
     }
     size = fread(data, 1, INPUT_BYTES_MAX, file);
     (void)fclose(file);
-    exact = malloc(size + (size == 0)); /* so that a byte read beyond is seen */
+    exact = malloc(size + (size == 0)); /* ASan reports a read beyond it */
     if (exact != NULL)
         memcpy(exact, data, size);
     free(data);
-    printf("# %s\n", path); /* the last one, when it does not come back */
+    printf("# %s\n", path); /* on a crash, the last line names the input */
     (void)fflush(stdout);
     (void)LLVMFuzzerTestOneInput(exact, size);
     free(exact);

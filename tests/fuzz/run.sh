@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# run.sh: runs fuzz targets for some seconds each, from what is committed and what was found before.
+# run.sh: runs each fuzz target for some seconds, from the committed corpus and earlier finds.
 #
 #   tests/fuzz/run.sh SECONDS PROGRAM..
 #
-# All of them run even when one fails. `tests/fuzz/run.sh --merge PROGRAM..` brings what
-# was found, made small, into the committed inputs.
+# All of them run even when one fails. `tests/fuzz/run.sh --merge PROGRAM..` adds the minimized
+# finds to the committed corpus.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

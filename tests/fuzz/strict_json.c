@@ -1,4 +1,4 @@
-/* strict_json.c: reads JSON as RFC 8259 has it and says the first thing that is wrong. */
+/* strict_json.c: parses JSON strictly by RFC 8259 and reports the first error. */
 #include "tests/fuzz/strict_json.h"
 
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 
 #define DEPTH_MAX 10000
 
-/* As deep as a column's name stands: payload, after, name. */
+/* The depth of a column's name: payload, after, name. */
 #define NAMED_DEPTH 3
 
 /* PostgreSQL has at most 1600 columns. */
@@ -239,7 +239,7 @@ check_key(struct reader *reader, const struct key *keys, int count)
 
     for (int i = 0; i < count - 1; i++)
         if (keys[i].len == last->len && memcmp(keys[i].at, last->at, last->len) == 0)
-            return fail(reader, "a key stands twice");
+            return fail(reader, "duplicate key");
     if (reader->depth != 1)
         return true;
     if (count > 3 || strlen(note[count - 1]) != last->len ||
@@ -279,7 +279,7 @@ read_members(struct reader *reader, struct key *keys, int *ret_count)
     }
 }
 
-/* Keys are gathered only where a notification has its own; json columns may repeat theirs. */
+/* Keys are compared only at the notification's own levels: json columns may repeat theirs. */
 static bool
 read_named_object(struct reader *reader)
 {

@@ -1,9 +1,9 @@
 /*
- * strict_json.h: a reader of JSON that forgives nothing, to judge what the decoder writes.
+ * strict_json.h: a strict JSON parser, which checks the decoder's output.
  *
  * RFC 8259, and more: UTF-8 without surrogates, no lone surrogate among the escapes, no
- * byte after the value, no blank outside of strings unless allowed. It shares no code with
- * the writer.
+ * byte after the value, no white space outside of strings unless allowed. It shares no code
+ * with the writer.
  */
 #ifndef CLAIRON_STRICT_JSON_H
 #define CLAIRON_STRICT_JSON_H
@@ -13,12 +13,12 @@
 #define STRICT_BLANKS 0x01 /* white space between tokens is allowed */
 #define STRICT_NOTE 0x02   /* a notification: its keys and their order, none of them twice */
 
-/* NULL when `text` is one JSON value and nothing else, else what is wrong, at byte *ret_at. */
+/* Returns NULL when `text` is exactly one JSON value, else the error, at byte *ret_at. */
 const char *strict_json_check(const char *text, size_t len, unsigned flags, size_t *ret_at);
 
 /*
- * Writes the bytes that the inside of a JSON string stands for to `dst`, which holds `len`.
- * The string has been checked. Returns the end.
+ * Decodes the inside of a JSON string, which is known to be valid, to `dst`, which has room
+ * for `len` bytes. Returns the end.
  */
 char *strict_json_unescape(char *dst, const char *src, size_t len);
 

@@ -1,4 +1,4 @@
-/* strict_lines.c: says which lines of its input are not one notification each. */
+/* strict_lines.c: reports the input lines that are not one notification each. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

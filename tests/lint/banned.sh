@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# banned.sh: finds calls that cannot be bounded, that cannot report an error, or that never belong in a commit.
+# banned.sh: finds calls that have no bound or report no error, and markers of unfinished work.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 bad=0
-# banned PATTERN WHERE..: is nowhere there. A search that could not be made is no search.
+# banned PATTERN PATH..: fails when the pattern is found, or when grep itself fails.
 banned() {
     local found
     found=$(grep -rnE "$@") || [ $? = 1 ] || exit

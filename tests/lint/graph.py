@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""graph.py: draws which file calls and includes which, and fails on a circle or an upward arrow.
+"""graph.py: reads the graph of calls and includes between files, and fails on a circle or an upward arrow.
 
 Calls are read from the compiled objects: a file refers to another when its object needs a symbol that
 the other defines. Includes are read from the sources. The order of rooms and folders is that of
-include_arrows.sh. graph.allow lists what is left, with its reason; --report prints the figures.
+include_arrows.sh. graph.allow lists the exceptions with their reasons; --report prints the figures.
 """
 
 import collections
@@ -56,7 +56,7 @@ def sources():
 # ---- includes
 
 def read_includes(files):
-    """By file: the quoted includes that are ours, and the names of the libraries' headers."""
+    """Returns, by file, the included files of this project and the names of library headers."""
     ours, libraries, known = {}, {}, set(files)
     for path in files:
         with open(path, encoding='utf-8') as text:
@@ -83,7 +83,7 @@ def reachable(graph, start):
 
 
 def seers(ours, libraries, pattern):
-    """The .c files that see such a header, directly or through others."""
+    """The .c files that include such a header, directly or indirectly."""
     return [path for path in ours if path.endswith('.c') and any(
         re.match(pattern, name) for each in reachable(ours, path) for name in libraries[each])]
 
@@ -95,7 +95,7 @@ def object_of(path):
 
 
 def symbols_of(objects):
-    """By object: the symbols that it defines for others, and those that it needs."""
+    """Returns, by object, the global symbols that it defines and those that it needs."""
     defined, needed, current = {}, {}, None
     listing = subprocess.run(['nm', '-A', '-P', '-g'] + objects, check=True, capture_output=True, text=True)
     for line in listing.stdout.splitlines():
@@ -106,7 +106,7 @@ def symbols_of(objects):
 
 
 def read_calls(files):
-    """By .c file: the .c files that define what it needs, each with the symbols."""
+    """Returns, by .c file, the .c files that it calls, each with the symbols."""
     paths = [path for path in files if path.endswith('.c')]
     missing = [path for path in paths if not os.path.exists(object_of(path))]
     if missing:
@@ -159,7 +159,7 @@ def components(graph):
 
 
 def is_upward(path, other, below, folders):
-    """Where the files beside the folders come last, no folder may need them; else they hold what the folders share."""
+    """If '.' comes last in the order, no folder may need the files of the room itself; else all may."""
     room, to = room_of(path), room_of(other)
     if room == TOP_ROOM:
         return False
@@ -201,7 +201,7 @@ def body_at(text, start):
 
 
 def count_fields(body):
-    """Fields and those of type bool; those of a struct within count as its own."""
+    """Returns the number of fields and of bool fields; those of nested structs count too."""
     body = re.sub(r'\benum\s*\w*\s*\{[^}]*\}', 'enum', body)
     body = re.sub(r'\b(struct|union)\s*\w*\s*\{', '', body)
     body = re.sub(r'\}[^;]*;', '', body)
@@ -259,7 +259,7 @@ def arrow_text(arrow):
 
 
 def found_by_room(circles, arrows_of_calls, arrows_of_includes, calls):
-    """What was found, by room and kind: a number, and the texts that describe it."""
+    """Returns, by room and kind, the number of findings and their texts."""
     found = collections.defaultdict(lambda: [0, []])
     for circle in circles:
         for room in sorted({room_of(path) for path in circle}):

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# include_arrows.sh: a room of relay/ includes only rooms below it, a folder of a room only folders below it, and a
-# library stays in its own files.
+# include_arrows.sh: checks that rooms and folders include only those below them, and that each library is
+# included by its own files only.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-# What each room may include, itself aside. feed and gate never see each other. main.c alone sees daemon and doctor.
-# protocol is decoder/protocol/, what the plugin and the relay agree on; it is beside the plugin because that is built
-# from decoder/ alone, by PGXS.
+# The rooms that each room may include. feed and gate never include each other; only main.c includes daemon and doctor.
+# protocol is decoder/protocol/, shared by the plugin and the relay. It lies in decoder/ because PGXS builds the plugin
+# from that folder alone.
 declare -A below=(
     [base]="protocol"
     [wire]="protocol base"
@@ -29,7 +29,7 @@ declare -A folders=(
     [decoder]="protocol base encode rules condition . output plan changes plugin sql"
 )
 
-# Which files alone may include which library: header pattern, then a pattern of paths.
+# The only files that may include a library: header pattern, then path pattern.
 libraries='libwebsockets\.h  relay/gate/net/(conn_io|lws_workarounds|request_field|server)\.c
 libpq-fe\.h                  relay/feed/feed_(link|inquiry|session)\.h|relay/base/config/conninfo\.c|relay/doctor/postgresql_query\.h
 hiredis/.*\.h                relay/store/connection/(link\.c|connect\.c|send_queue\.h|tls\.[ch]|reply_arena\.h|reply\.c)|relay/store/direct/direct(_errors)?\.c
@@ -57,7 +57,7 @@ check_rooms() {
             complain "$file:$line: $room must not include $target"
     done < <(grep -rnE '^#include "[a-z_]+/' relay --include='*.[ch]' |
         sed -E 's/#include "(decoder\/)?([a-z_]+)[\/.].*/\2/')
-    # Pure C: a relay, a unit test and the plugin compile it alike.
+    # Pure C: the relay, unit tests and the plugin all compile it.
     ! grep -rnE '^#include "([^"]*/|postgres)' decoder/protocol || complain "decoder/protocol includes only itself"
 }
 

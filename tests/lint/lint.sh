@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# lint.sh: runs every rule that a machine can check, to the end, then fails if one was broken.
+# lint.sh: runs every rule, then fails if one was broken.
 # shellcheck disable=SC2317 # rules are called by name
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
@@ -17,7 +17,7 @@ rule() {
     fi
 }
 
-# A rule whose tool is missing is a broken rule: a silent skip would look like a pass.
+# A missing tool fails the rule: a silent skip would look like a pass.
 with_tool() {
     local tool=$1
     shift
@@ -49,7 +49,7 @@ rule_shell() {
     find docker relay tests .ci -type f \( -name '*.sh' -o -path .ci/run \) -print0 | xargs -0 shellcheck -x
 }
 
-# The folders of servers and logs are named after the file alone. One that tests/tap/long names must exist.
+# Folders of servers and logs are named after the file name, so it must be unique. Files listed in tests/tap/long must exist.
 rule_tap_files() {
     local bad=0 name file
     for name in $(find tests/tap -name '*.pl' -printf '%f\n' | sort | uniq -d); do

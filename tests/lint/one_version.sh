@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# one_version.sh: the relay, the decoder, the extension and the client are of one version.
+# one_version.sh: checks that relay, decoder, extension and client have the same version.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -1,14 +1,14 @@
 #!/usr/bin/perl
-# run.pl: do the tests notice one-line faults? Applies each fault to a copy of the checkout and runs the tests named for it.
+# run.pl: checks that tests notice one-line faults: applies each to a copy of the checkout and runs its tests.
 #
 #   make mutants                      all of tests/mutants/*.mutants
-#   make mutants MUTANTS='hub|nack'   those whose area or name matches
-#   tests/mutants/run.pl --check      only that each of them still applies (part of make lint)
+#   make mutants MUTANTS='hub|nack'   only matching areas or names
+#   tests/mutants/run.pl --check      checks only that each still applies (part of make lint)
 #
 # A fault is caught when its test fails, and it survives when the test passes. The run fails when less
 # than 95 % are caught, when a fault with `guard: leak` survives, or when one cannot be applied or built.
-# JOBS is the number of faults at a time, each in a copy of its own (default: the number of processors);
-# BASELINE=0 skips the run of all named tests on the code as it is, without which "caught" proves little.
+# JOBS is the number of parallel faults, each in its own copy (default: the number of processors);
+# BASELINE=0 skips the run of all named tests on the unchanged code; without it, "caught" proves little.
 use strict;
 use warnings;
 use Cwd qw(abs_path);
@@ -117,14 +117,14 @@ sub run_make {
     return read_file($log);
 }
 
-# The sum that tests/check.sh prints last: (passed, failed), or nothing when no test came to run.
+# Returns the totals that tests/check.sh prints: (passed, failed), or nothing when no test ran.
 sub sum_of {
     my ($output) = @_;
     my ($passed, $failed) = $output =~ /.*^(\d+) passed, (\d+) failed/ms or return;
     return ($passed, $failed);
 }
 
-# caught, survived, or why it is neither.
+# Returns caught, survived, or the reason why it is neither.
 sub verdict {
     my ($copy, $mutant, $log) = @_;
     my $path = "$copy/$mutant->{file}";
@@ -138,7 +138,7 @@ sub verdict {
     return $failed > 0 ? 'caught' : 'survived';
 }
 
-# Each named test on the code as it is, one call of make for each layer.
+# Runs each named test on the unchanged code, one call of make for each layer.
 sub check_baseline {
     my ($copy, @mutants) = @_;
     my (%files, %whole);
