@@ -1,4 +1,4 @@
-/* cppcheck.h: what cppcheck, which reads no system headers, must know of uthash's loops. */
+/* cppcheck.h: loops of uthash and PostgreSQL, for cppcheck, which reads no system headers. */
 #define DL_FOREACH(head, el) for (el = head; el; el = (el)->next)
 #define DL_FOREACH2(head, el, next) for (el = head; el; el = (el)->next)
 #define DL_FOREACH_SAFE(head, el, tmp)                                                             \
@@ -6,3 +6,4 @@
 #define HASH_ITER(hh, head, el, tmp)                                                               \
     for ((el) = (head), (tmp) = (el) ? (el)->hh.next : 0; (el);                                    \
          (el) = (tmp), (tmp) = (tmp) ? (tmp)->hh.next : 0)
+#define foreach(cell, list) for (cell = list_head(list); cell; cell = lnext(list, cell))

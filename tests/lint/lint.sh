@@ -38,11 +38,26 @@ rule_format() {
 
 rule_cppcheck() {
     local files
-    mapfile -t files < <(find relay -name '*.c' | sort)
+    mapfile -t files < <(find relay decoder -name '*.c' | sort)
     cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr -Irelay -I. \
         --enable=warning,portability,performance --suppress=missingIncludeSystem \
         --include=tests/lint/cppcheck.h \
         --suppress=normalCheckLevelMaxBranches --suppress=checkersReport "${files[@]}"
+}
+
+# Words that look like a misspelling and are none: tests/lint/spelling.
+rule_spelling() {
+    git ls-files | grep -vE '^LICENSE|/(corpus|expected|dist)/|\.(png|svg|out)$' |
+        xargs codespell --ignore-words tests/lint/spelling
+}
+
+# Of the last 50 commits that are no merges: "area: summary", at most 100 characters, without a full stop.
+rule_subjects() {
+    local bad
+    git rev-parse --git-dir >/dev/null 2>&1 || return 0 # an unpacked archive
+    bad=$(git log --no-merges -50 --format=%s |
+        grep -vE '^[a-zA-Z][a-zA-Z0-9_./-]*(, [a-zA-Z0-9_./-]+)*: [^A-Z ].{0,90}[^.]$' || true)
+    [ -z "$bad" ] || { echo "not \"area: imperative summary\":"; echo "$bad"; return 1; }
 }
 
 rule_shell() {
@@ -73,6 +88,8 @@ rule "one version" tests/lint/one_version.sh
 rule "sizes" with_tool ctags tests/lint/sizes.sh
 rule "format" with_tool clang-format rule_format
 rule "cppcheck" with_tool cppcheck rule_cppcheck
+rule "spelling" with_tool codespell rule_spelling
+rule "commit subjects" rule_subjects
 rule "shell scripts" with_tool shellcheck rule_shell
 rule "TAP files" rule_tap_files
 rule "mutants" tests/mutants/run.pl --check
