@@ -101,7 +101,7 @@ spool_get_template(const char *body)
 {
     struct plan *plan = palloc0(sizeof(*plan));
     struct rule *rule = palloc0(sizeof(*rule));
-    struct fragment pieces[PIECE_COUNT];
+    struct fragment pieces[PIECE_COUNT] = {{NULL, 0}};
     const char *lengths = body + sizeof(struct stored_plan);
     const char *at;
     struct stored_plan stored;
