@@ -46,7 +46,7 @@ is_ready(void *ctx, struct buffer *detail)
     const char *feed = relay->feed != NULL ? feed_state_name(relay->feed) : "off";
     bool feed_works =
         relay->feed == NULL || strcmp(feed, "streaming") == 0 || strcmp(feed, "standby") == 0;
-    bool store_works = store_serves(relay->store);
+    bool store_works = store_is_serving(relay->store);
 
     if (buffer_addf(detail, "\"feed\":\"%s\",\"store\":\"%s\",\"draining\":%s", feed,
                     store_works ? "up" : "down", relay->is_draining ? "true" : "false") != RC_OK)

@@ -330,15 +330,15 @@ examine_commands(struct examination *examination)
 
 /* Where it is, without who asks: the URL may hold a password. */
 static void
-describe(const struct config *config, unsigned server, char ret_text[URL_SHOWN_MAX])
+describe(const struct config *config, unsigned server, char ret_text[URL_FORMAT_MAX])
 {
     char *url = topology_url(config, server);
     struct url address;
 
     if (url_read(url, &address) != RC_OK)
-        snprintf(ret_text, URL_SHOWN_MAX, "store.url");
+        snprintf(ret_text, URL_FORMAT_MAX, "store.url");
     else
-        url_show(&address, ret_text);
+        url_format(&address, ret_text);
     explicit_bzero(&address, sizeof(address));
     topology_free_url(url);
 }
@@ -383,7 +383,7 @@ read_text(const struct redisReply *reply, size_t nth, char ret_text[VALUE_MAX])
              text.at != NULL ? (const char *)text.at : "");
 }
 
-/* The progress of the slot that was claimed last, as claim.lua looks for it. */
+/* The progress of the slot that was claimed last, as acquire.lua looks for it. */
 static bool
 read_progress_key(struct examination *examination, char ret_key[VALUE_MAX])
 {
@@ -397,7 +397,7 @@ read_progress_key(struct examination *examination, char ret_key[VALUE_MAX])
     return ret_key[0] != '\0';
 }
 
-/* Of that database one slot: claim.lua refuses another. */
+/* Of that database one slot: acquire.lua refuses another. */
 static void
 examine_slot(struct examination *examination, const char *key)
 {
@@ -416,7 +416,7 @@ examine_slot(struct examination *examination, const char *key)
         findings_add(examination->findings, AREA, "slot", true, NULL, "%s", config->feed.slot);
 }
 
-/* One store serves one database: claim.lua refuses another. */
+/* One store serves one database: acquire.lua refuses another. */
 static void
 examine_database(struct examination *examination, const struct origin *origin)
 {
@@ -452,7 +452,7 @@ examine_one(const struct config *config, unsigned server, const struct origin *o
             struct findings *findings)
 {
     struct examination examination = {.config = config, .findings = findings};
-    char error[DIRECT_ERROR_MAX], where[URL_SHOWN_MAX];
+    char error[DIRECT_ERROR_MAX], where[URL_FORMAT_MAX];
 
     describe(config, server, where);
     key_write(examination.key, config->store.prefix, KEY_DOCTOR);

@@ -60,8 +60,8 @@ feed_claim(struct feed *feed, enum feed_state state)
 
     *ticket = (struct feed_ticket){feed, feed->link.attempt};
     feed_set_state(feed, state);
-    if (store_claim(feed->store, feed->config->feed.slot, &feed->slot.origin, feed->slot.timeline,
-                    on_claimed, ticket) != RC_OK) {
+    if (store_acquire(feed->store, feed->config->feed.slot, &feed->slot.origin, feed->slot.timeline,
+                      on_claimed, ticket) != RC_OK) {
         free(ticket);
         feed_restart(feed, "the store is away");
     }

@@ -9,13 +9,13 @@
 
 /* The store does what is asked and then comes back as after a break, and the feed with it. */
 static void
-reset(struct feed *feed, struct store_setback setback)
+reset(struct feed *feed, struct store_rewind setback)
 {
     setback.timeline = feed->slot.timeline;
     if (!setback.members_too)
         feed->copy.to[0] = '\0';
     feed_set_state(feed, FEED_RESETTING);
-    if (store_reset(feed->store, feed->config->feed.slot, &setback) != RC_OK)
+    if (store_rewind(feed->store, feed->config->feed.slot, &setback) != RC_OK)
         feed_restart(feed, "the store is away");
 }
 
@@ -29,7 +29,7 @@ feed_progress_is_void(struct feed *feed)
                "of a gap, memberships are copied anew",
                feed->config->feed.slot, feed->slot.is_lost ? "is lost" : "does not exist any more",
                feed->slot.furthest);
-    reset(feed, (struct store_setback){.position = "", .is_gap = true});
+    reset(feed, (struct store_rewind){.position = "", .is_gap = true});
     return true;
 }
 
@@ -51,10 +51,10 @@ feed_slot_moved_on(struct feed *feed)
                "old copy; changes between are gone, clients are told of a gap, memberships are "
                "copied anew",
                feed->config->feed.slot, feed->slot.lsn, feed->slot.read_lsn);
-    reset(feed, (struct store_setback){.position = "",
-                                       .read_lsn = feed->slot.lsn,
-                                       .knows_less_than = feed->slot.lsn,
-                                       .is_gap = true});
+    reset(feed, (struct store_rewind){.position = "",
+                                      .read_lsn = feed->slot.lsn,
+                                      .knows_less_than = feed->slot.lsn,
+                                      .is_gap = true});
     return true;
 }
 
@@ -79,10 +79,10 @@ feed_on_history(struct feed *feed, const char *history)
 {
     uint64_t fork = switch_point(history, feed->slot.stored_timeline);
     char position[FRAME_POSITION_TEXT + 1];
-    struct store_setback setback = {.position = position,
-                                    .read_lsn =
-                                        feed->slot.read_lsn < fork ? feed->slot.read_lsn : fork,
-                                    .of_timeline = feed->slot.stored_timeline};
+    struct store_rewind setback = {.position = position,
+                                   .read_lsn =
+                                       feed->slot.read_lsn < fork ? feed->slot.read_lsn : fork,
+                                   .of_timeline = feed->slot.stored_timeline};
 
     frame_position_text(fork, 0, position);
     setback.is_gap = fork == 0 || strcmp(feed->slot.furthest, position) > 0;

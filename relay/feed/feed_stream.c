@@ -136,7 +136,7 @@ take_frame(struct feed *feed, const struct frame *frame)
             send_batch(feed);
         if (feed->state == FEED_WAITING)
             return;
-        if (store_takes(feed->store, frame))
+        if (store_accepts(feed->store, frame))
             store_batch_add(feed->batch.frames, frame);
         else
             reject_note(feed, frame);

@@ -105,7 +105,7 @@ backlog_decide(struct session *session, const struct note *note, bool is_unowed)
     bool is_hidden = !topics_show(session->topics, note->frame.as.note.topic);
     bool is_given = is_unowed && (is_hidden || !has_older(session));
 
-    if (backlog != NULL && !note->is_copy) {
+    if (backlog != NULL && !note->is_retry) {
         tally_remove(&backlog->asked, note->frame.as.note.id);
         if (is_given)
             tally_remove(&backlog->waits, note->frame.as.note.id);

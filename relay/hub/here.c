@@ -29,10 +29,10 @@ on_told(void *ctx, enum rc rc, bool was_known)
 
 /* While the store is away nothing is told: all is announced when it is back. */
 static void
-tell(struct hub *hub, enum store_here_what what, const char *const *users, size_t count,
-     store_told *done)
+tell(struct hub *hub, enum store_presence_change what, const char *const *users, size_t count,
+     store_presence_stored *done)
 {
-    if (store_here(hub->store, what, users, count, done, hub) != RC_OK)
+    if (store_presence(hub->store, what, users, count, done, hub) != RC_OK)
         return;
 }
 
@@ -48,26 +48,26 @@ on_announced(void *ctx, enum rc rc, bool was_known)
 void
 here_arrived(struct hub *hub, const char *user)
 {
-    tell(hub, STORE_HERE_CAME, &user, 1, on_told);
+    tell(hub, STORE_PRESENCE_JOINED, &user, 1, on_told);
 }
 
 void
 here_left(struct hub *hub, const char *user)
 {
-    tell(hub, STORE_HERE_WENT, &user, 1, on_told);
+    tell(hub, STORE_PRESENCE_LEFT, &user, 1, on_told);
 }
 
 void
 here_beat(struct hub *hub)
 {
-    tell(hub, STORE_HERE_BEAT, NULL, 0, on_told);
+    tell(hub, STORE_PRESENCE_HEARTBEAT, NULL, 0, on_told);
 }
 
 void
 here_announce(struct hub *hub)
 {
     const char **users = memory_new(HERE_IN_ONE_CALL * sizeof(*users));
-    enum store_here_what what = STORE_HERE_ALL;
+    enum store_presence_change what = STORE_PRESENCE_ALL;
     struct audience *audience, *next;
     size_t count = 0;
 
@@ -80,7 +80,7 @@ here_announce(struct hub *hub)
         if (count < HERE_IN_ONE_CALL)
             continue;
         tell(hub, what, users, count, on_announced);
-        what = STORE_HERE_CAME;
+        what = STORE_PRESENCE_JOINED;
         count = 0;
     }
     tell(hub, what, users, count, on_announced);

@@ -29,7 +29,7 @@ hub_find_user(struct hub *hub, struct bytes user)
 static void
 publish_again(struct hub *hub, struct note *note)
 {
-    struct bytes users = note->only;
+    struct bytes users = note->retry_users;
     struct bytes user;
     struct audience *audience;
     struct membership *member;
@@ -121,7 +121,7 @@ publish_some(struct hub *hub, struct note **notes, unsigned count)
     unsigned span = run_span(notes, shed_keeps(hub, notes, count));
     struct run *run = span > 0 ? run_new(notes, span) : NULL;
 
-    if (notes[0]->is_copy)
+    if (notes[0]->is_retry)
         publish_again(hub, notes[0]);
     else
         offer(hub, notes[0], run);
@@ -176,7 +176,7 @@ on_entry(void *ctx, const struct entry *entry)
     if (!hub->has_position || !entry_id_less(hub->newest[entry->shard], entry->id))
         return;
     hub->newest[entry->shard] = entry->id;
-    store_saw(hub->store, entry->shard, entry->id);
+    store_record_entry(hub->store, entry->shard, entry->id);
     hub->batch[hub->batch_count++] = note_of(hub, entry);
     stats_add(hub->stats, STAT_HUB_NOTES, 1);
     if (hub->batch_count == HUB_BATCH_MAX)
@@ -250,7 +250,7 @@ take_settled(struct bytes *pairs, struct bytes *ret_user,
 }
 
 static void
-on_settled(void *ctx, struct bytes pairs, bool was_acked)
+on_ack_events(void *ctx, struct bytes pairs, bool was_acked)
 {
     struct bytes user;
     char name[SESSION_USER_MAX + 1], texts[SETTLED_MAX][FRAME_UUID_TEXT + 1];
@@ -377,7 +377,8 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
          struct stats *stats)
 {
     struct hub *hub = memory_new(sizeof(*hub));
-    const struct reader_events events = {on_entry, on_member, on_settled, on_reader_resumed, hub};
+    const struct reader_events events = {on_entry, on_member, on_ack_events, on_reader_resumed,
+                                         hub};
 
     hub->loop = loop;
     hub->config = config;

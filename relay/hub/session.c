@@ -215,7 +215,7 @@ tell_later(struct session *session, struct cursor from, const char *why)
 static void
 lose(struct session *session, const struct note *note)
 {
-    if (!note->is_copy && is_new(session, note)) /* else shown before, or told by the error log */
+    if (!note->is_retry && is_new(session, note)) /* else shown before, or told by the error log */
         tell_later(session, session->cursor, "expired");
 }
 
@@ -244,7 +244,7 @@ queue(struct session *session, struct note *note)
         session_queue(session, note);
         return;
     }
-    if (!note->is_copy)
+    if (!note->is_retry)
         cursor_advance(&cursor, note->shard, note->id);
     moved = session_note_at(session, note, cursor, NULL);
     session_queue(session, moved);

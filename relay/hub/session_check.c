@@ -75,7 +75,7 @@ page_has_loss(const struct session *session, const struct store_page *page)
     for (size_t i = 0; i < page->count; i++) {
         const struct entry *entry = &page->entries[i];
 
-        if (!entry->is_copy && is_lost(session, &entry->frame, entry->ends_us))
+        if (!entry->is_retry && is_lost(session, &entry->frame, entry->ends_us))
             return true;
     }
     return false;
@@ -87,7 +87,7 @@ recent_has_loss(const struct session *session, struct cursor after)
     const struct note *note;
 
     while ((note = recent_next(&session->hub->recent, session->client.own_shard, after)) != NULL) {
-        if (!note->is_copy && is_lost(session, &note->frame, note->ends_us))
+        if (!note->is_retry && is_lost(session, &note->frame, note->ends_us))
             return true;
         cursor_advance(&after, note->shard, note->id);
     }
@@ -177,7 +177,7 @@ knows_backlog(struct session *session, const struct backlog *told)
 {
     if (session->order.backlog == NULL) {
         backlog_carry(session, told);
-        store_inbox_behind(told->behind, session->inbox.at);
+        store_inbox_cursor_after(told->behind, session->inbox.at);
     }
     if (session->order.backlog == NULL || session->order.backlog->is_checked ||
         session->order.backlog->is_gone)

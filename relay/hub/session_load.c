@@ -161,7 +161,7 @@ comes_in_order(const struct session *session, const struct entry *entry)
 {
     struct cursor cursor = session->cursor;
 
-    return entry->is_copy && !session->resume.is_caught_up &&
+    return entry->is_retry && !session->resume.is_caught_up &&
            entry->score > entry_id_score(*cursor_in(&cursor, entry->shard));
 }
 
@@ -181,7 +181,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
             inflight_confirm(&session->inflight, entry->frame.as.note.id);
         if (!session_is_for(session, &entry->frame))
             continue; /* still owed by this user, who has left the audience */
-        if (!entry->is_copy && cursor_is_before(&session->cursor, entry->shard, entry->id))
+        if (!entry->is_retry && cursor_is_before(&session->cursor, entry->shard, entry->id))
             continue; /* comes with the catching up, which leaves copies out */
         if (session->resume.is_continued && !is_new_to_poll(session, entry))
             continue;
@@ -218,7 +218,7 @@ catch_up_from_page(struct session *session, const struct store_page *page)
         struct cursor cursor = session->cursor;
 
         cursor_advance(&cursor, entry->shard, entry->id);
-        if (!entry->is_copy && session_is_for(session, &entry->frame)) {
+        if (!entry->is_retry && session_is_for(session, &entry->frame)) {
             struct note *note = session_note(session, entry, shed_cursor(session, cursor));
             session_enqueue(session, note);
             note_unref(note);
@@ -259,7 +259,7 @@ catch_up_from_recent(struct session *session)
     while ((note = recent_next(recent, session->client.own_shard, session->cursor)) != NULL) {
         if (session_is_full(session))
             return;
-        if (!note->is_copy && session_is_for(session, &note->frame))
+        if (!note->is_retry && session_is_for(session, &note->frame))
             session_enqueue(session, note);
         cursor_advance(&session->cursor, note->shard, note->id);
     }

@@ -191,7 +191,7 @@ drop_expired(struct session *session)
         struct cursor cursor = session_cursor_behind(session, note);
 
         window_drop(session, note);
-        if (!note->is_copy) {
+        if (!note->is_retry) {
             from = has_lost ? cursor_min(from, cursor) : cursor;
             to = cursor_max(to, cursor);
             has_lost = true;
@@ -206,7 +206,7 @@ drop_expired(struct session *session)
 static void
 count_time(const struct session *session, const struct note *note)
 {
-    if (session->state == SESSION_LIVE && !note->is_copy)
+    if (session->state == SESSION_LIVE && !note->is_retry)
         stats_time(session->hub->stats, TIME_SENT,
                    session->hub->sending_us - note->frame.as.note.commit_us);
 }

@@ -17,7 +17,7 @@ struct shown {
     uint8_t backoff;
     uint32_t ack_timeout_ms; /* 0: as set */
     bool is_retried;
-    bool is_open;
+    bool is_open_ended;
     bool is_kept;   /* it was shown before */
     bool is_unowed; /* as the store answered */
     char *user;
@@ -107,7 +107,7 @@ item_of(const struct note *note)
         .backoff = note->frame.as.note.backoff,
         .ack_timeout_ms = note->frame.as.note.ack_timeout_ms,
         .is_retried = (note->frame.flags & FRAME_RETRY_ENABLED) != 0,
-        .is_open = note->is_open,
+        .is_open_ended = note->is_open_ended,
     };
 
     memcpy(item.id, note->frame.as.note.id, sizeof(item.id));
@@ -129,7 +129,7 @@ shown_keep(struct session *session, const struct inflight_entry *entry)
         .backoff = entry->backoff,
         .ack_timeout_ms = entry->ack_timeout_ms,
         .is_retried = entry->is_retried,
-        .is_open = entry->is_open,
+        .is_open_ended = entry->is_open_ended,
         .is_kept = true,
     };
 
@@ -148,7 +148,7 @@ shown_defer(struct session *session, struct note *note)
     session->requests.count++;
     session->inbox.held_count++;
     session->inbox.held_bytes += note->line_len;
-    if (!note->is_copy)
+    if (!note->is_retry)
         backlog_asked(session, note);
     item.deferred = session;
     item.note = note_ref(note);
@@ -208,14 +208,14 @@ take_answers(struct hub *hub)
 }
 
 static void
-on_reported(void *ctx, enum rc rc, const size_t *unowed, size_t unowed_count)
+on_reported(void *ctx, enum rc rc, const size_t *not_pending, size_t unowed_count)
 {
     struct shown_call *call = ctx;
     struct hub *hub = call->hub;
 
     for (size_t i = 0; i < unowed_count; i++) {
-        if (unowed[i] < call->count)
-            call->items[unowed[i]].is_unowed = true;
+        if (not_pending[i] < call->count)
+            call->items[not_pending[i]].is_unowed = true;
     }
     call->state = rc == RC_OK ? SHOWN_ANSWERED : SHOWN_FAILED;
     hub->shown.failed += rc != RC_OK;
@@ -233,24 +233,24 @@ on_reported(void *ctx, enum rc rc, const size_t *unowed, size_t unowed_count)
 static enum rc
 ask(struct hub *hub, struct shown_call *call)
 {
-    struct store_shown reports[SHOWN_IN_ONE_CALL];
+    struct store_report reports[SHOWN_IN_ONE_CALL];
 
     for (size_t i = 0; i < call->count; i++) {
         const struct shown *item = &call->items[i];
 
-        reports[i] = (struct store_shown){
+        reports[i] = (struct store_report){
             .user = item->user,
             .id = item->id,
             .shard = item->shard,
             .backoff = item->backoff,
             .ack_timeout_ms = item->ack_timeout_ms,
             .is_retried = item->is_retried,
-            .is_open = item->is_open,
+            .is_open_ended = item->is_open_ended,
             .is_deferred = item->deferred != NULL,
             .is_kept = item->is_kept,
         };
     }
-    if (store_shown(hub->store, reports, call->count, on_reported, call) != RC_OK)
+    if (store_report(hub->store, reports, call->count, on_reported, call) != RC_OK)
         return RC_AGAIN;
     call->state = SHOWN_ASKED;
     return RC_OK;

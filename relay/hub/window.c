@@ -35,7 +35,7 @@ window_enter(struct session *session, struct note *note)
         return true;
     }
     window_defer(session);
-    if (!note->is_copy)
+    if (!note->is_retry)
         backlog_add(session, note);
     shown_defer(session, note);
     return false;
@@ -47,7 +47,7 @@ window_enter_owed(struct session *session, struct note *note)
     struct inflight_entry *entry = inflight_find(&session->inflight, note->frame.as.note.id);
 
     if (entry != NULL) /* a retry is a copy: else the answer is older than that */
-        return note->is_copy && inflight_repeat(entry);
+        return note->is_retry && inflight_repeat(entry);
     if (inbox_was_acked(&session->inbox, note->frame.as.note.id))
         return false;
     if (!inflight_is_full(&session->inflight) && !session->inbox.has_refused) {
@@ -64,7 +64,7 @@ window_enter_owed(struct session *session, struct note *note)
 void
 window_hide(struct session *session, struct note *note)
 {
-    if (!note->needs_ack || note->is_copy || note->is_open || !backlog_waits(session))
+    if (!note->needs_ack || note->is_retry || note->is_open_ended || !backlog_waits(session))
         return;
     backlog_add(session, note);
     shown_defer(session, note);

@@ -19,17 +19,18 @@ MUST_CHECK enum rc store_latest(struct store *store, const struct entry_id *afte
 MUST_CHECK enum rc store_user(struct store *store, const char *user, store_described *done,
                               void *ctx);
 
-enum store_mend {
-    STORE_MENDED,
-    STORE_MEND_GONE,  /* there is no such entry */
-    STORE_MEND_NOBODY /* nobody waited for it, or it cannot be read: it can only be dropped */
+enum store_error_change {
+    STORE_ERROR_CHANGED,
+    STORE_ERROR_GONE,    /* there is no such entry */
+    STORE_ERROR_NO_USERS /* nobody waited for it, or it cannot be read: it can only be dropped */
 };
 /* `users`: how many wait for the message anew. */
-typedef void store_mended(void *ctx, enum rc rc, enum store_mend how, long long users);
+typedef void store_error_changed(void *ctx, enum rc rc, enum store_error_change how,
+                                 long long users);
 /* As direct_redrive, for all users that the entry names. */
-MUST_CHECK enum rc store_redrive(struct store *store, struct entry_id entry, store_mended *done,
-                                 void *ctx);
-MUST_CHECK enum rc store_drop(struct store *store, struct entry_id entry, store_mended *done,
+MUST_CHECK enum rc store_redrive(struct store *store, struct entry_id entry,
+                                 store_error_changed *done, void *ctx);
+MUST_CHECK enum rc store_drop(struct store *store, struct entry_id entry, store_error_changed *done,
                               void *ctx);
 
 #endif

@@ -24,11 +24,11 @@ struct entry {
     struct frame frame;  /* from its route: kind note, without data */
     struct bytes uuid;
     struct bytes data;
-    bool is_copy;      /* made to be shown again, to the users of `only` */
-    struct bytes only; /* as targets: walk with frame_next_target */
-    bool is_open;      /* whoever is shown it owes an ack */
-    int64_t ends_us;   /* from then on nobody is shown it; 0: never */
-    uint64_t score;    /* in an inbox: of the entry that it was first, by entry_id_score */
+    bool is_retry;            /* made to be shown again, to the users of `only` */
+    struct bytes retry_users; /* as targets: walk with frame_next_target */
+    bool is_open_ended;       /* whoever is shown it owes an ack */
+    int64_t ends_us;          /* from then on nobody is shown it; 0: never */
+    uint64_t score;           /* in an inbox: of the entry that it was first, by entry_id_score */
 };
 
 /* Its place as one number, as the scripts have it; a millisecond has 1024 of them. */

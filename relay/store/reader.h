@@ -28,7 +28,7 @@ struct reader_events {
      * Acks that another process stored, or pairs that were given up: user and id, user and id ..,
      * as targets.
      */
-    void (*on_settled)(void *ctx, struct bytes pairs, bool was_acked);
+    void (*on_ack_events)(void *ctx, struct bytes pairs, bool was_acked);
     /*
      * A connection is back, or was read too late: changes of memberships, or acks, may have been
      * missed meanwhile.

@@ -35,15 +35,15 @@ void store_listen(struct store *store, struct store_listener *listener);
 bool store_is_up(const struct store *store);
 
 /* Up, and so is the reader, if this process has one: without it clients hear nothing. */
-bool store_serves(const struct store *store);
+bool store_is_serving(const struct store *store);
 /* Of the reader: whether it follows all of the store. */
-void store_tell_reader(struct store *store, bool follows);
+void store_set_reader_follows(struct store *store, bool follows);
 
 /* It answers, but takes no sign of life: who blocks on its streams hears nothing. */
-bool store_is_mute(const struct store *store);
+bool store_refuses_heartbeats(const struct store *store);
 
 /* What this process signs with; random, as long as it lives. */
-const char *store_name(const struct store *store);
+const char *store_relay_id(const struct store *store);
 
 /* The store's identity: changes when it was emptied. "" before it was first up. */
 const char *store_epoch(const struct store *store);
@@ -62,13 +62,14 @@ const struct entry_id *store_newest(const struct store *store);
  * An entry was taken in: should the store go back, it gives later entries later ids, so that who
  * reads on from here misses none.
  */
-void store_saw(struct store *store, unsigned shard, struct entry_id id);
+void store_record_entry(struct store *store, unsigned shard, struct entry_id id);
 /* With several shards: and all notes of this one up to `to` stand up to there. */
-void store_saw_to(struct store *store, unsigned shard, struct entry_id id, struct position to);
+void store_record_position(struct store *store, unsigned shard, struct entry_id id,
+                           struct position to);
 /*
  * Of several shards: all notes up to it stand up to store_newest, when the store has just come up.
  */
-struct position store_seen_to(const struct store *store, unsigned shard);
+struct position store_newest_position(const struct store *store, unsigned shard);
 
 /*
  * How long after its answer an entry may still be lost with the machine: 0 with appendfsync always,
@@ -102,15 +103,15 @@ struct store_progress {
  * A feed takes a slot's progress: a view that dies after the callback, NULL without RC_OK. RC_BAD:
  * the store belongs to another database or slot, which was logged.
  */
-typedef void store_claimed(void *ctx, enum rc rc, const struct store_progress *progress);
-MUST_CHECK enum rc store_claim(struct store *store, const char *slot, const struct origin *origin,
-                               uint32_t timeline, store_claimed *done, void *ctx);
+typedef void store_acquired(void *ctx, enum rc rc, const struct store_progress *progress);
+MUST_CHECK enum rc store_acquire(struct store *store, const char *slot, const struct origin *origin,
+                                 uint32_t timeline, store_acquired *done, void *ctx);
 
 /*
  * Sets a claimed slot's progress back, of those shards that it is about: one that lost nothing
  * would be given again what it has.
  */
-struct store_setback {
+struct store_rewind {
     const char *position;     /* where it is beyond that; "": to the start, memberships too */
     uint64_t read_lsn;        /* 0: as it was */
     uint32_t timeline;        /* from now on */
@@ -120,8 +121,8 @@ struct store_setback {
     bool members_too;         /* shard 0, which has them, goes to the start all the same */
 };
 /* There is no answer: the store goes down and up again. */
-MUST_CHECK enum rc store_reset(struct store *store, const char *slot,
-                               const struct store_setback *setback);
+MUST_CHECK enum rc store_rewind(struct store *store, const char *slot,
+                                const struct store_rewind *setback);
 
 /* Frames on their way. It keeps views: the bytes behind them must live until store_ingest. */
 struct store_batch;
@@ -129,7 +130,7 @@ struct store_batch *store_batch_new(struct store *store); /* which outlives it *
 void store_batch_free(struct store_batch *batch);         /* accepts NULL */
 void store_batch_add(struct store_batch *batch, const struct frame *frame);
 /* False for a note that is too long for this store. */
-bool store_takes(const struct store *store, const struct frame *frame);
+bool store_accepts(const struct store *store, const struct frame *frame);
 /* Puts such a note's head into the error log, as `rejected`, in its place among the others. */
 void store_batch_reject(struct store_batch *batch, const struct frame *frame);
 size_t store_batch_bytes(const struct store_batch *batch);
@@ -147,7 +148,7 @@ bool store_batch_is_full(const struct store_batch *batch, const struct frame *fr
 /*
  * Stores what the batch (which may be empty) holds, in one step, and empties it. `after` is the
  * position (text) the batch follows: a store that is behind it refuses. `position` is that of its
- * last frame, or `after`. All frames are beyond what store_claim told. With the batch all WAL
+ * last frame, or `after`. All frames are beyond what store_acquire told. With the batch all WAL
  * before `read_lsn` is done with; 0: no more than was.
  */
 typedef void store_ingested(void *ctx, enum rc rc);
@@ -166,36 +167,37 @@ MUST_CHECK enum rc store_ack(struct store *store, const struct store_ack *acks, 
                              store_acked *done, void *ctx);
 
 /* One line that was handed to a socket, and whose ack is waited for. */
-struct store_shown {
+struct store_report {
     const char *user;
     const unsigned char *id; /* 16 bytes */
     uint8_t backoff;         /* enum frame_backoff */
     uint32_t ack_timeout_ms; /* 0: delivery.ack_timeout */
     unsigned char shard;     /* that it stands in */
     bool is_retried;
-    bool is_open;     /* whoever is shown it owes an ack */
-    bool is_deferred; /* not shown: it waits for room in the window */
-    bool is_kept;     /* shown before: a store that went back may have forgotten that */
+    bool is_open_ended; /* whoever is shown it owes an ack */
+    bool is_deferred;   /* not shown: it waits for room in the window */
+    bool is_kept;       /* shown before: a store that went back may have forgotten that */
 };
-/* `unowed`: the places of what this user owes no ack for, or no more; dies after the callback. */
-typedef void store_reported(void *ctx, enum rc rc, const size_t *unowed, size_t count);
+/* `not_pending`: indexes of reports that lack no acknowledgement. Valid during the callback. */
+typedef void store_reported(void *ctx, enum rc rc, const size_t *not_pending, size_t count);
 /* From now the time of their acks runs. The views need live for the call only. */
-MUST_CHECK enum rc store_shown(struct store *store, const struct store_shown *shown, size_t count,
-                               store_reported *done, void *ctx);
+MUST_CHECK enum rc store_report(struct store *store, const struct store_report *shown, size_t count,
+                                store_reported *done, void *ctx);
 
 /*
  * Which users have live connections to this process: retries are made for those alone. It has to
  * say that it lives every few seconds. `was_known`: false when it must tell all of them again.
  */
-enum store_here_what {
-    STORE_HERE_ALL,  /* these and no others */
-    STORE_HERE_CAME, /* these too */
-    STORE_HERE_WENT,
-    STORE_HERE_BEAT /* as before */
+enum store_presence_change {
+    STORE_PRESENCE_ALL,    /* these and no others */
+    STORE_PRESENCE_JOINED, /* these too */
+    STORE_PRESENCE_LEFT,
+    STORE_PRESENCE_HEARTBEAT /* as before */
 };
-typedef void store_told(void *ctx, enum rc rc, bool was_known);
-MUST_CHECK enum rc store_here(struct store *store, enum store_here_what what,
-                              const char *const *users, size_t count, store_told *done, void *ctx);
+typedef void store_presence_stored(void *ctx, enum rc rc, bool was_known);
+MUST_CHECK enum rc store_presence(struct store *store, enum store_presence_change what,
+                                  const char *const *users, size_t count,
+                                  store_presence_stored *done, void *ctx);
 
 /* The user asks to be shown these again, in delay_ms at the earliest. */
 MUST_CHECK enum rc store_nack(struct store *store, const char *user, const char *const *ids,
@@ -227,13 +229,13 @@ MUST_CHECK enum rc store_range(struct store *store, unsigned own_shard, struct c
                                struct cursor end, size_t max, store_paged *done, void *ctx);
 #define STORE_INBOX_CURSOR_MAX 48
 /* The `after` of what came after these entries at first. */
-void store_inbox_behind(struct cursor cursor, char ret_after[STORE_INBOX_CURSOR_MAX]);
+void store_inbox_cursor_after(struct cursor cursor, char ret_after[STORE_INBOX_CURSOR_MAX]);
 /*
  * What the user has still to ack, of both shards in order. `after`: "0" or a place, then
- * page->next. With only_unshown what was shown and has time left for its ack is left out.
+ * page->next. With undelivered_only what was shown and has time left for its ack is left out.
  */
 MUST_CHECK enum rc store_inbox(struct store *store, const char *user, const char *after, size_t max,
-                               bool only_unshown, store_paged *done, void *ctx);
+                               bool undelivered_only, store_paged *done, void *ctx);
 
 /* The user's memberships as "AUDIENCE:target" texts; views that die after the callback. */
 typedef void store_grouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count);

@@ -40,7 +40,7 @@ add_relay(struct gate *gate, struct buffer *out)
     rc = buffer_addf(out,
                      "{\"at\":%" PRId64 ",\"relay\":{\"name\":\"%s\",\"version\":\"" CLAIRON_VERSION
                      "\",\"uptime\":%" PRId64 ",\"ready\":%s,\"push\":%s%s%s}",
-                     clock_wall_us() / 1000, store_name(hub_store(gate->hub)),
+                     clock_wall_us() / 1000, store_relay_id(hub_store(gate->hub)),
                      (clock_monotonic_us() - gate->opened_us) / 1000000,
                      is_ready ? "true" : "false", gate->is_push_off ? "false" : "true",
                      detail.len > 0 ? "," : "", detail.len > 0 ? detail.bytes : "");
@@ -263,7 +263,7 @@ read_entry(struct gate_request *request, struct entry_id *ret_entry)
 }
 
 static void
-on_updated(void *ctx, enum rc rc, enum store_mend how, long long users)
+on_updated(void *ctx, enum rc rc, enum store_error_change how, long long users)
 {
     struct gate_request *request = store_request_done(ctx);
     struct response response;
@@ -272,9 +272,9 @@ on_updated(void *ctx, enum rc rc, enum store_mend how, long long users)
         return;
     if (rc != RC_OK) {
         gate_request_no_store(request);
-    } else if (how == STORE_MEND_GONE) {
+    } else if (how == STORE_ERROR_GONE) {
         gate_request_problem(request, 404, 0, "the error log has no such entry");
-    } else if (how == STORE_MEND_NOBODY) {
+    } else if (how == STORE_ERROR_NO_USERS) {
         gate_request_problem(request, 422, GATE_ERR_BAD_REQUEST,
                              "nobody waits for this message: it can only be dropped");
     } else {
@@ -286,7 +286,7 @@ on_updated(void *ctx, enum rc rc, enum store_mend how, long long users)
 
 static void
 update_error(struct gate_request *request, const char *verb,
-             enum rc (*ask)(struct store *, struct entry_id, store_mended *, void *))
+             enum rc (*ask)(struct store *, struct entry_id, store_error_changed *, void *))
 {
     struct store_request *store_request;
     struct entry_id entry;

@@ -33,7 +33,7 @@ write_start(const char *epoch, const struct entry_id *pos, unsigned shards,
  * All in one allocation; the rest is the caller's to set. `hidden`, a view of `data`, is left out.
  */
 static struct note *
-make(struct bytes route, struct bytes only, struct bytes data, struct bytes hidden,
+make(struct bytes route, struct bytes retry_users, struct bytes data, struct bytes hidden,
      const char *epoch, const struct entry_id *pos, unsigned shards, const struct backlog *backlog)
 {
     size_t before = hidden.len > 0 ? (size_t)(hidden.at - data.at) : data.len;
@@ -44,8 +44,9 @@ make(struct bytes route, struct bytes only, struct bytes data, struct bytes hidd
     struct backlog *told;
     unsigned char *at;
 
-    note = memory_grow(NULL, sizeof(*note) + shards * sizeof(*pos) + sizeof(*told) + route.len +
-                                 only.len + WS_TEXT_HEAD_MAX + start_len + before + behind + 1);
+    note =
+        memory_grow(NULL, sizeof(*note) + shards * sizeof(*pos) + sizeof(*told) + route.len +
+                              retry_users.len + WS_TEXT_HEAD_MAX + start_len + before + behind + 1);
     told = (struct backlog *)(note->pos + shards);
     at = (unsigned char *)(told + (backlog != NULL));
     *note =
@@ -59,10 +60,10 @@ make(struct bytes route, struct bytes only, struct bytes data, struct bytes hidd
     if (frame_parse_head((struct bytes){at, route.len}, &note->frame) != RC_OK)
         abort(); /* the entry was parsed from these very bytes */
     at += route.len;
-    if (only.len > 0)
-        memcpy(at, only.at, only.len);
-    note->only = (struct bytes){at, only.len};
-    note->line = at + only.len + WS_TEXT_HEAD_MAX;
+    if (retry_users.len > 0)
+        memcpy(at, retry_users.at, retry_users.len);
+    note->retry_users = (struct bytes){at, retry_users.len};
+    note->line = at + retry_users.len + WS_TEXT_HEAD_MAX;
     memcpy(note->line, start, start_len);
     note->data = (struct bytes){note->line + start_len, before + behind};
     memcpy(note->line + start_len, data.at, before);
@@ -79,11 +80,11 @@ static struct note *
 note_of_entry(const struct entry *entry, struct bytes hidden, const char *epoch,
               const struct entry_id *pos, unsigned shards)
 {
-    struct note *note =
-        make(entry->frame.as.note.head, entry->only, entry->data, hidden, epoch, pos, shards, NULL);
+    struct note *note = make(entry->frame.as.note.head, entry->retry_users, entry->data, hidden,
+                             epoch, pos, shards, NULL);
 
-    note->is_copy = entry->is_copy;
-    note->is_open = entry->is_open;
+    note->is_retry = entry->is_retry;
+    note->is_open_ended = entry->is_open_ended;
     note->ends_us = entry->ends_us;
     note->shard = entry->shard;
     note->id = entry->id;
@@ -109,11 +110,11 @@ struct note *
 note_new_at(const struct note *note, const char *epoch, const struct entry_id *pos,
             const struct backlog *backlog)
 {
-    struct note *moved = make(note->frame.as.note.head, note->only, note->data, NOTHING, epoch, pos,
-                              note->shards, backlog);
+    struct note *moved = make(note->frame.as.note.head, note->retry_users, note->data, NOTHING,
+                              epoch, pos, note->shards, backlog);
 
-    moved->is_copy = note->is_copy;
-    moved->is_open = note->is_open;
+    moved->is_retry = note->is_retry;
+    moved->is_open_ended = note->is_open_ended;
     moved->ends_us = note->ends_us;
     moved->shard = note->shard;
     moved->id = note->id;

@@ -9,16 +9,16 @@ struct note {
     unsigned refs;
     unsigned queues; /* that hold it: see hub->queued_bytes */
     bool needs_ack;
-    bool is_open;    /* whoever is shown it owes an ack */
-    bool is_copy;    /* to be shown again, to the users of `only` */
-    int64_t ends_us; /* from then on nobody is shown it; 0: never */
+    bool is_open_ended; /* whoever is shown it owes an ack */
+    bool is_retry;      /* to be shown again, to the users of `only` */
+    int64_t ends_us;    /* from then on nobody is shown it; 0: never */
     unsigned char shard;
     unsigned char shards; /* that `pos` speaks of */
     struct entry_id id;
-    uint64_t score;     /* from an inbox: of the entry that it was first */
-    struct frame frame; /* views into this allocation */
-    struct bytes only;  /* likewise; walk with frame_next_target */
-    int64_t made_us;    /* monotonic */
+    uint64_t score;           /* from an inbox: of the entry that it was first */
+    struct frame frame;       /* views into this allocation */
+    struct bytes retry_users; /* likewise; walk with frame_next_target */
+    int64_t made_us;          /* monotonic */
     size_t line_len;
     unsigned char *line; /* {"t":"msg",..} */
     size_t ws_len;

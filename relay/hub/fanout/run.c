@@ -14,7 +14,7 @@ static unsigned files; /* that are open, of all runs of this process */
 static bool
 is_plain(const struct note *note)
 {
-    return !note->needs_ack && !note->is_copy;
+    return !note->needs_ack && !note->is_retry;
 }
 
 /* Audience, topic and targets stand in a row in a frame's head, after their lengths. */

@@ -42,7 +42,7 @@ inflight_add(struct inflight *inflight, const struct note *note)
         .backoff = note->frame.as.note.backoff,
         .ack_timeout_ms = note->frame.as.note.ack_timeout_ms,
         .is_retried = (note->frame.flags & FRAME_RETRY_ENABLED) != 0,
-        .is_open = note->is_open,
+        .is_open_ended = note->is_open_ended,
     };
     memcpy(entry->id, note->frame.as.note.id, sizeof(entry->id));
 }
@@ -82,7 +82,7 @@ inflight_confirm(struct inflight *inflight, const unsigned char id[16])
 bool
 inflight_is_refuted(const struct inflight_entry *entry)
 {
-    return entry->needs_recheck && !entry->is_open;
+    return entry->needs_recheck && !entry->is_open_ended;
 }
 
 void

@@ -13,7 +13,7 @@ struct inflight_entry {
     bool needs_recheck; /* it may have been acknowledged on a relay that this one did not hear */
     uint8_t backoff;    /* enum frame_backoff */
     bool is_retried;
-    bool is_open;            /* whoever receives it owes an acknowledgement */
+    bool is_open_ended;      /* whoever receives it owes an acknowledgement */
     uint32_t ack_timeout_ms; /* 0: as set */
 };
 

@@ -131,11 +131,11 @@ store_user(struct store *store, const char *user, store_described *done, void *c
 /* Redrives or drops an entry of the error log, at the server of its shard. */
 struct mend {
     struct ask ask;
-    store_mended *done;
+    store_error_changed *done;
     void *ctx;
     bool is_drop;
     bool is_sent; /* the entry was read, and its redrive is under way */
-    enum store_mend how;
+    enum store_error_change how;
     long long users;
 };
 
@@ -160,11 +160,11 @@ take_entry(struct mend *mend, const struct redisReply *reply)
     struct redrive redrive;
 
     if (!reply_is_array(reply, 1)) {
-        mend->how = STORE_MEND_GONE;
+        mend->how = STORE_ERROR_GONE;
     } else if (error_entry_read(reply_at(reply, 0), &entry) != RC_OK || entry.id.at == NULL ||
                entry.shard >= store->shard_count ||
                redrive_prepare(&entry, clock_wall_us(), &redrive) != RC_OK) {
-        mend->how = STORE_MEND_NOBODY;
+        mend->how = STORE_ERROR_NO_USERS;
     } else {
         ask_redrive(mend, &store->shards[entry.shard], &entry, &redrive);
         redrive_free(&redrive);
@@ -184,9 +184,9 @@ take_mended(struct ask *ask, struct shard *shard, const struct redisReply *reply
     if (!reply_is_integer(reply))
         return false;
     if (mend->is_drop)
-        mend->how = reply_integer(reply) > 0 ? STORE_MENDED : STORE_MEND_GONE;
+        mend->how = reply_integer(reply) > 0 ? STORE_ERROR_CHANGED : STORE_ERROR_GONE;
     else if (reply_integer(reply) < 0)
-        mend->how = reply_integer(reply) == -1 ? STORE_MEND_GONE : STORE_MEND_NOBODY;
+        mend->how = reply_integer(reply) == -1 ? STORE_ERROR_GONE : STORE_ERROR_NO_USERS;
     else
         mend->users = reply_integer(reply);
     return true;
@@ -200,7 +200,7 @@ finish_mended(struct ask *ask, enum rc rc)
     if (rc == RC_OK)
         mend->done(mend->ctx, RC_OK, mend->how, mend->users);
     else
-        mend->done(mend->ctx, RC_IO, STORE_MENDED, 0);
+        mend->done(mend->ctx, RC_IO, STORE_ERROR_CHANGED, 0);
 }
 
 static const struct ask_kind redrive_kind = {
@@ -218,7 +218,7 @@ shard_of_log(const struct store *store, struct entry_id entry)
 }
 
 static enum rc
-ask_of_entry(struct store *store, struct entry_id entry, bool is_drop, store_mended *done,
+ask_of_entry(struct store *store, struct entry_id entry, bool is_drop, store_error_changed *done,
              void *ctx)
 {
     /* In a store of one shard a place says nothing of it, and there is one server. */
@@ -245,13 +245,13 @@ ask_of_entry(struct store *store, struct entry_id entry, bool is_drop, store_men
 }
 
 enum rc
-store_redrive(struct store *store, struct entry_id entry, store_mended *done, void *ctx)
+store_redrive(struct store *store, struct entry_id entry, store_error_changed *done, void *ctx)
 {
     return ask_of_entry(store, entry, false, done, ctx);
 }
 
 enum rc
-store_drop(struct store *store, struct entry_id entry, store_mended *done, void *ctx)
+store_drop(struct store *store, struct entry_id entry, store_error_changed *done, void *ctx)
 {
     return ask_of_entry(store, entry, true, done, ctx);
 }

@@ -76,12 +76,12 @@ link_fall(struct link *link, const char *reason)
     redisAsyncContext *redis = link->redis;
     bool was_up = link->state == LINK_UP;
     char kept[LINK_REASON_MAX];
-    char where[URL_SHOWN_MAX];
+    char where[URL_FORMAT_MAX];
     int64_t delay_ms;
 
     if (link->state == LINK_DOWN)
         return;
-    url_show(&link->address, where);
+    url_format(&link->address, where);
     snprintf(kept, sizeof(kept), "%s", reason != NULL ? reason : ""); /* may go with the context */
     if (!link->is_settled)
         link->connect.failures++; /* a replica that takes no writes is none of use either */
@@ -186,11 +186,11 @@ link_measure(struct link *link, struct stats *stats)
 static enum time_of
 time_of_script(enum store_script script)
 {
-    return script == STORE_SCRIPT_ingest  ? TIME_SCRIPT_INGEST
-           : script == STORE_SCRIPT_shown ? TIME_SCRIPT_SHOWN
-           : script == STORE_SCRIPT_ack   ? TIME_SCRIPT_ACK
-           : script == STORE_SCRIPT_due   ? TIME_SCRIPT_DUE
-                                          : TIME_SCRIPT_OTHER;
+    return script == STORE_SCRIPT_ingest   ? TIME_SCRIPT_INGEST
+           : script == STORE_SCRIPT_report ? TIME_SCRIPT_SHOWN
+           : script == STORE_SCRIPT_ack    ? TIME_SCRIPT_ACK
+           : script == STORE_SCRIPT_due    ? TIME_SCRIPT_DUE
+                                           : TIME_SCRIPT_OTHER;
 }
 
 enum rc

@@ -151,11 +151,11 @@ read_delivery(const struct redisReply *fields, struct entry *entry)
     struct bytes open = reply_field(fields, "open");
     char text[24];
 
-    entry->only = reply_field(fields, "only");
-    entry->is_copy = entry->only.at != NULL;
-    entry->is_open = open.at != NULL;
+    entry->retry_users = reply_field(fields, "only");
+    entry->is_retry = entry->retry_users.at != NULL;
+    entry->is_open_ended = open.at != NULL;
     entry->ends_us = entry->frame.as.note.expires_us;
-    if (!entry->is_open || open.len >= sizeof(text))
+    if (!entry->is_open_ended || open.len >= sizeof(text))
         return;
     snprintf(text, sizeof(text), "%.*s", (int)open.len, (const char *)open.at);
     entry->ends_us = strtoll(text, NULL, 10) * 1000;

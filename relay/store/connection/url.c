@@ -136,10 +136,10 @@ url_read(const char *url, struct url *ret_address)
 }
 
 void
-url_show(const struct url *address, char ret_text[URL_SHOWN_MAX])
+url_format(const struct url *address, char ret_text[URL_FORMAT_MAX])
 {
     if (address->path[0] != '\0')
-        snprintf(ret_text, URL_SHOWN_MAX, "%s", address->path);
+        snprintf(ret_text, URL_FORMAT_MAX, "%s", address->path);
     else
-        snprintf(ret_text, URL_SHOWN_MAX, "%s:%d", address->host, address->port);
+        snprintf(ret_text, URL_FORMAT_MAX, "%s:%d", address->host, address->port);
 }

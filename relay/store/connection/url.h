@@ -7,7 +7,7 @@
 #include "base/rc.h"
 
 #define URL_TEXT_MAX 512
-#define URL_SHOWN_MAX (URL_TEXT_MAX + 16)
+#define URL_FORMAT_MAX (URL_TEXT_MAX + 16)
 
 struct url {
     char path[URL_TEXT_MAX]; /* unix socket; "" for TCP */
@@ -23,6 +23,6 @@ struct url {
 MUST_CHECK enum rc url_read(const char *url, struct url *ret_address);
 
 /* Where it is, as a person reads it: without user and password. */
-void url_show(const struct url *address, char ret_text[URL_SHOWN_MAX]);
+void url_format(const struct url *address, char ret_text[URL_FORMAT_MAX]);
 
 #endif

@@ -171,7 +171,7 @@ static const struct ask_kind inbox_kind = {
 
 static void
 ask_part(struct inbox *inbox, struct inbox_part *part, const char *user, const char *count,
-         bool only_unshown)
+         bool undelivered_only)
 {
     struct arguments arguments = {.argc = 0};
 
@@ -179,7 +179,7 @@ ask_part(struct inbox *inbox, struct inbox_part *part, const char *user, const c
     argument(&arguments, user);
     argument(&arguments, part->after);
     argument(&arguments, count);
-    argument(&arguments, only_unshown ? "unshown" : "all");
+    argument(&arguments, undelivered_only ? "unshown" : "all");
     part->is_asked = true;
     ask_script(&inbox->ask, part->shard, STORE_SCRIPT_inbox, 1, &arguments);
 }
@@ -196,15 +196,15 @@ read_places(struct inbox *inbox, const char *after)
 }
 
 void
-store_inbox_behind(struct cursor cursor, char ret_after[STORE_INBOX_CURSOR_MAX])
+store_inbox_cursor_after(struct cursor cursor, char ret_after[STORE_INBOX_CURSOR_MAX])
 {
     snprintf(ret_after, STORE_INBOX_CURSOR_MAX, "%" PRIu64 "%c%" PRIu64,
              entry_id_score(cursor.shared), INBOX_AND, entry_id_score(cursor.own));
 }
 
 enum rc
-store_inbox(struct store *store, const char *user, const char *after, size_t max, bool only_unshown,
-            store_paged *done, void *ctx)
+store_inbox(struct store *store, const char *user, const char *after, size_t max,
+            bool undelivered_only, store_paged *done, void *ctx)
 {
     const unsigned own_shard = store_shard_of(store, user);
     struct inbox *inbox;
@@ -224,7 +224,7 @@ store_inbox(struct store *store, const char *user, const char *after, size_t max
         struct inbox_part *part = &inbox->parts[i];
 
         if (strcmp(part->after, INBOX_ENDED) != 0)
-            ask_part(inbox, part, user, count, only_unshown);
+            ask_part(inbox, part, user, count, undelivered_only);
     }
     return ask_sent(&inbox->ask);
 }

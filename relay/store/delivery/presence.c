@@ -7,7 +7,7 @@
 
 struct presence {
     struct ask ask;
-    store_told *done;
+    store_presence_stored *done;
     void *ctx;
     bool is_unknown; /* to some shard */
 };
@@ -36,8 +36,8 @@ static const struct ask_kind presence_kind = {
     .what = "store who is connected", .take = take, .finish = finish};
 
 enum rc
-store_here(struct store *store, enum store_here_what what, const char *const *users, size_t count,
-           store_told *done, void *ctx)
+store_presence(struct store *store, enum store_presence_change what, const char *const *users,
+               size_t count, store_presence_stored *done, void *ctx)
 {
     static const char *const words[] = {"=", "+", "-", "."};
     struct presence *presence;
@@ -59,8 +59,9 @@ store_here(struct store *store, enum store_here_what what, const char *const *us
             if (k == 0 || store_shard_of(store, users[i]) == k)
                 argument(&arguments, users[i]);
         }
-        if (arguments.argc > fixed || what == STORE_HERE_ALL || what == STORE_HERE_BEAT)
-            ask_script(&presence->ask, &store->shards[k], STORE_SCRIPT_here, 1, &arguments);
+        if (arguments.argc > fixed || what == STORE_PRESENCE_ALL ||
+            what == STORE_PRESENCE_HEARTBEAT)
+            ask_script(&presence->ask, &store->shards[k], STORE_SCRIPT_presence, 1, &arguments);
         else
             arguments_free(&arguments);
     }

@@ -14,7 +14,7 @@ struct report {
     void *ctx;
     size_t *places; /* among what was shown, those of shard 0, then those of shard 1 .. */
     size_t first[STORE_SHARDS_MAX + 1]; /* of a shard, in `places` */
-    size_t *unowed;
+    size_t *not_pending;
     size_t unowed_count;
 };
 
@@ -31,7 +31,7 @@ take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
         size_t place = (size_t)reply_integer(reply_at(reply, i));
 
         if (place < count)
-            report->unowed[report->unowed_count++] = places[place];
+            report->not_pending[report->unowed_count++] = places[place];
     }
     return true;
 }
@@ -41,7 +41,7 @@ finish(struct ask *ask, enum rc rc)
 {
     const struct report *report = (struct report *)ask;
 
-    report->done(report->ctx, rc, report->unowed, rc == RC_OK ? report->unowed_count : 0);
+    report->done(report->ctx, rc, report->not_pending, rc == RC_OK ? report->unowed_count : 0);
 }
 
 static void
@@ -50,20 +50,20 @@ release(struct ask *ask)
     struct report *report = (struct report *)ask;
 
     free(report->places);
-    free(report->unowed);
+    free(report->not_pending);
 }
 
 static const struct ask_kind report_kind = {
     .what = "store what was shown", .take = take, .finish = finish, .release = release};
 
-/* As shown.lua reads them. */
+/* As report.lua reads them. */
 struct texts {
     char id[FRAME_UUID_TEXT + 1];
     char how[16]; /* three letters, a time, the zero */
 };
 
 static void
-write_texts(const struct store_shown *shown, struct texts *texts)
+write_texts(const struct store_report *shown, struct texts *texts)
 {
     const char kind = shown->is_kept ? 'K' : shown->is_deferred ? 'D' : 'S';
     const unsigned backoff = shown->backoff <= FRAME_BACKOFF_FIXED ? shown->backoff : 0;
@@ -72,7 +72,7 @@ write_texts(const struct store_shown *shown, struct texts *texts)
     frame_id_text(shown->id, texts->id);
     texts->how[0] = kind;
     texts->how[1] = letter;
-    texts->how[2] = shown->is_open ? 'O' : 'C';
+    texts->how[2] = shown->is_open_ended ? 'O' : 'C';
     if (shown->ack_timeout_ms != 0)
         snprintf(texts->how + 3, sizeof(texts->how) - 3, "%" PRIu32, shown->ack_timeout_ms);
     else
@@ -80,8 +80,8 @@ write_texts(const struct store_shown *shown, struct texts *texts)
 }
 
 static void
-report_to(struct report *report, struct shard *shard, const struct store_shown *shown, size_t count,
-          const struct texts *texts)
+report_to(struct report *report, struct shard *shard, const struct store_report *shown,
+          size_t count, const struct texts *texts)
 {
     const struct delivery *delivery = &shard->store->delivery;
     struct arguments arguments = {.argc = 0};
@@ -102,14 +102,14 @@ report_to(struct report *report, struct shard *shard, const struct store_shown *
     }
     report->first[shard->number + 1] = end;
     if (end > report->first[shard->number])
-        ask_script(&report->ask, shard, STORE_SCRIPT_shown, 1, &arguments);
+        ask_script(&report->ask, shard, STORE_SCRIPT_report, 1, &arguments);
     else
         arguments_free(&arguments);
 }
 
 enum rc
-store_shown(struct store *store, const struct store_shown *shown, size_t count,
-            store_reported *done, void *ctx)
+store_report(struct store *store, const struct store_report *shown, size_t count,
+             store_reported *done, void *ctx)
 {
     struct report *report;
     struct texts *texts;
@@ -120,7 +120,7 @@ store_shown(struct store *store, const struct store_shown *shown, size_t count,
     report->done = done;
     report->ctx = ctx;
     report->places = memory_new((count + 1) * sizeof(*report->places));
-    report->unowed = memory_new((count + 1) * sizeof(*report->unowed));
+    report->not_pending = memory_new((count + 1) * sizeof(*report->not_pending));
     texts = memory_new((count + 1) * sizeof(*texts));
     for (size_t i = 0; i < count; i++)
         write_texts(&shown[i], &texts[i]);

@@ -78,9 +78,9 @@ greet(struct direct *direct, const struct url *address)
 static void
 fail_connecting(struct direct *direct, const struct url *address, const char *reason)
 {
-    char where[URL_SHOWN_MAX];
+    char where[URL_FORMAT_MAX];
 
-    url_show(address, where);
+    url_format(address, where);
     snprintf(direct->error, sizeof(direct->error), "could not connect to the store (%.200s): %s",
              where, reason);
 }

@@ -30,7 +30,7 @@ ingest_progress_key(const struct shard *shard, const char *slot, char ret_key[ST
 }
 
 bool
-store_takes(const struct store *store, const struct frame *frame)
+store_accepts(const struct store *store, const struct frame *frame)
 {
     if (frame->kind != FRAME_KIND_NOTIFICATION)
         return true;
@@ -82,7 +82,7 @@ saw_entry(const struct ingest_part *part, struct shard *shard, const struct redi
 
     if (text.at == NULL || entry_id_read((const char *)text.at, text.len, &entry) != RC_OK)
         return;
-    store_saw_to(shard->store, shard->number, entry, part->noted);
+    store_record_position(shard->store, shard->number, entry, part->noted);
 }
 
 /* By the script: for all that changes more than the stream and the progress. */

@@ -14,7 +14,7 @@
 /* A shard may have got further than another before the feed died: all frames between come again. */
 struct claim {
     struct ask ask;
-    store_claimed *done;
+    store_acquired *done;
     void *ctx;
     const char *slot; /* the caller's, who outlives the store */
     struct origin origin;
@@ -116,7 +116,7 @@ ask_claim(struct claim *claim, struct shard *shard)
     argument(&arguments, shard->store->shard_count > 1 ? "1" : "");
     argument(&arguments, claim->origin.database);
     argument(&arguments, claim->origin.name);
-    ask_script(&claim->ask, shard, STORE_SCRIPT_claim, 1, &arguments);
+    ask_script(&claim->ask, shard, STORE_SCRIPT_acquire, 1, &arguments);
 }
 
 /*
@@ -142,8 +142,8 @@ static const struct ask_kind claim_kind = {.what = "take the slot's progress",
                                            .finish = finish_claim};
 
 enum rc
-store_claim(struct store *store, const char *slot, const struct origin *origin, uint32_t timeline,
-            store_claimed *done, void *ctx)
+store_acquire(struct store *store, const char *slot, const struct origin *origin, uint32_t timeline,
+              store_acquired *done, void *ctx)
 {
     struct claim *claim;
 
@@ -187,7 +187,7 @@ static const struct ask_kind reset_kind = {
     .what = "reset the slot's progress", .take = take_reset, .finish = finish_reset};
 
 static bool
-is_about(const struct store_setback *setback, const struct shard *shard)
+is_about(const struct store_rewind *setback, const struct shard *shard)
 {
     return (setback->of_timeline == 0 || shard->claimed_timeline == setback->of_timeline) &&
            (setback->knows_less_than == 0 || shard->read_lsn < setback->knows_less_than);
@@ -195,7 +195,7 @@ is_about(const struct store_setback *setback, const struct shard *shard)
 
 /* Each as far as it was, but no further than told; `own` is where it was. */
 static const char *
-position_after(const struct store_setback *setback, const struct shard *shard, const char *own)
+position_after(const struct store_rewind *setback, const struct shard *shard, const char *own)
 {
     if (setback->members_too && shard->number == 0)
         return "";
@@ -204,7 +204,7 @@ position_after(const struct store_setback *setback, const struct shard *shard, c
 
 static void
 ask_reset(struct ask *reset, struct shard *shard, const char *slot,
-          const struct store_setback *setback, const char *fresh_epoch)
+          const struct store_rewind *setback, const char *fresh_epoch)
 {
     struct arguments arguments = {.argc = 0};
     char key[STORE_KEY_MAX], timeline_text[16];
@@ -222,11 +222,11 @@ ask_reset(struct ask *reset, struct shard *shard, const char *slot,
     argument(&arguments, position_after(setback, shard, own));
     argument(&arguments, fresh_epoch);
     argument(&arguments, read);
-    ask_script(reset, shard, STORE_SCRIPT_reset, 1, &arguments);
+    ask_script(reset, shard, STORE_SCRIPT_rewind, 1, &arguments);
 }
 
 enum rc
-store_reset(struct store *store, const char *slot, const struct store_setback *setback)
+store_rewind(struct store *store, const char *slot, const struct store_rewind *setback)
 {
     struct ask *reset = ask_new(sizeof(*reset), store, &reset_kind);
     char fresh_epoch[STORE_EPOCH_TEXT + 1] = "";

@@ -28,10 +28,10 @@ control_take_receipts(const struct reader_events *events, const char *own_name,
             continue;
         gone = reply_field(reply_at(entry, 1), "gone");
         if (gone.len > 0)
-            events->on_settled(events->ctx, gone, false);
+            events->on_ack_events(events->ctx, gone, false);
         by = reply_field(reply_at(entry, 1), "by");
         if (by.len != strlen(own_name) || memcmp(by.at, own_name, by.len) != 0)
-            events->on_settled(events->ctx, reply_field(reply_at(entry, 1), "acked"), true);
+            events->on_ack_events(events->ctx, reply_field(reply_at(entry, 1), "acked"), true);
     }
 }
 

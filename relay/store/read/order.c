@@ -90,7 +90,7 @@ order_begin(struct order *order, const struct position *stored)
 static bool
 is_free(const struct entry *entry)
 {
-    return entry->frame.commit_lsn == 0 || entry->is_copy;
+    return entry->frame.commit_lsn == 0 || entry->is_retry;
 }
 
 static struct position
@@ -345,7 +345,7 @@ order_waits(const struct order *order)
 }
 
 size_t
-order_strays(struct order *order, unsigned shard)
+order_foreign_entries(struct order *order, unsigned shard)
 {
     size_t strays = order->queues[shard].strays;
 

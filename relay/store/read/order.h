@@ -45,7 +45,7 @@ bool order_is_awaited(const struct order *order, unsigned shard);
 bool order_waits(const struct order *order);
 
 /* Since the last call: entries of the shard that are no notifications of ours, and were skipped. */
-size_t order_strays(struct order *order, unsigned shard);
+size_t order_foreign_entries(struct order *order, unsigned shard);
 /* Since the last call: notes that went without what they waited for. */
 size_t order_unordered(struct order *order);
 

@@ -24,7 +24,7 @@
 #define READER_LEAST 16                         /* .. or of each stream, where they are many */
 #define READER_FEWEST 4                         /* however large they are */
 #define READER_BYTES ((size_t)16 * 1024 * 1024) /* of notes, as large as the last ones */
-#define READER_PATIENCE_S (4 * MAINTENANCE_BEAT_S)
+#define READER_PATIENCE_S (4 * MAINTENANCE_HEARTBEAT_S)
 #define READER_WORDS 6 /* before the streams */
 #define READER_STREAMS (2 + 2 * STORE_SHARDS_MAX)
 #define READER_ARGC (READER_WORDS + 2 * READER_STREAMS)
@@ -159,7 +159,7 @@ tell_store(const struct reader *reader)
 
     for (unsigned i = 0; i < reader->lane_count; i++)
         follows = follows && link_is_up(reader->lanes[i].link) && reader->lanes[i].is_placed;
-    store_tell_reader(reader->store, follows);
+    store_set_reader_follows(reader->store, follows);
 }
 
 /* "$" in every XREAD would miss what is added between two: ask once for the newest. */
@@ -245,7 +245,7 @@ is_excused(void *ctx)
 {
     const struct lane *lane = ctx;
 
-    return link_is_up(lane->link) && store_is_mute(lane->reader->store);
+    return link_is_up(lane->link) && store_refuses_heartbeats(lane->reader->store);
 }
 
 static bool
@@ -260,7 +260,7 @@ open_lane(struct lane *lane, struct reader *reader, unsigned number, struct ev_l
     lane->reader = reader;
     lane->number = number;
     key_shard_prefix(prefix, config->store.prefix, (unsigned)config->store.shards, number);
-    key_write(lane->beat_key, prefix, KEY_BEAT);
+    key_write(lane->beat_key, prefix, KEY_HEARTBEAT);
     if (reader->lane_count > 1)
         snprintf(lane->name, sizeof(lane->name), "store-reader-%u", number);
     else
@@ -280,7 +280,7 @@ name_keys(struct reader *reader, const struct config *config)
 
         key_shard_prefix(prefix, config->store.prefix, (unsigned)config->store.shards, i);
         key_write(channel->stream_key, prefix, KEY_STREAM);
-        key_write(channel->receipts.key, prefix, KEY_RECEIPTS);
+        key_write(channel->receipts.key, prefix, KEY_ACK_EVENTS);
     }
     key_shard_prefix(prefix, config->store.prefix, (unsigned)config->store.shards, 0);
     key_write(reader->control.key, prefix, KEY_CONTROL);
@@ -310,7 +310,7 @@ reader_open(struct ev_loop *loop, const struct config *config, struct store *sto
     if (reader->most < READER_LEAST)
         reader->most = READER_LEAST;
     name_keys(reader, config);
-    store_tell_reader(store, false);
+    store_set_reader_follows(store, false);
     for (unsigned i = 0; i < reader->lane_count; i++) {
         if (open_lane(&reader->lanes[i], reader, i, loop, config))
             continue;
@@ -339,7 +339,7 @@ reader_seek(struct reader *reader, const struct entry_id *after)
 
     for (unsigned i = 0; i < reader->channel_count; i++) {
         reader->channels[i].at = after[i];
-        seen_to[i] = store_seen_to(reader->store, i);
+        seen_to[i] = store_newest_position(reader->store, i);
     }
     if (reader->order != NULL)
         order_begin(reader->order, seen_to);

@@ -66,7 +66,7 @@ struct reader {
 /* reader.c: asks for what comes next, unless that is under way. */
 void reader_read(struct lane *lane);
 
-/* reader_take.c */
+/* reader_reply.c */
 /* Hands on what an answer holds, and moves the places behind it. Stale: its notes do not count. */
 void reader_take(struct lane *lane, const struct redisReply *reply, bool is_stale);
 /* Gives up waiting for notes of shards that are behind; every half a second while some wait. */

@@ -6,7 +6,7 @@
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
--- include: copy.lua
+-- include: stream_entry.lua
 
 local args, sub, find = ARGV, string.sub, string.find
 local name, trail_ms, first_id = args[2], args[3], 5 + 2 * tonumber(args[4])
@@ -167,7 +167,7 @@ for i = 1, count do
     if firsts[ids[i]] then settle(ids[i]) end
 end
 if told and acked > 0 then
-    call('XADD', prefix .. KEY_RECEIPTS, 'MAXLEN', '~', RECEIPTS_MAX, '*', 'by', name,
+    call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', RECEIPTS_MAX, '*', 'by', name,
         'acked', table.concat(told))
 end
 call_chunked(gone, 'ZREM', prefix .. KEY_DUE)

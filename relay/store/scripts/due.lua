@@ -5,7 +5,7 @@
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
--- include: copy.lua
+-- include: stream_entry.lua
 
 local PAIRS_MAX, BYTES_MAX = 1000, 4 * 1024 * 1024
 -- Users of one message that are due within this much of each other share a copy: the first one
@@ -31,7 +31,7 @@ local function bar(id, users)
     local message, states = message_of(id), {}
     if not message or not message.open then return end
     for i, user in ipairs(users) do states[2 * i - 1], states[2 * i] = user, GIVEN_UP end
-    call_chunked(states, 'HMSET', prefix .. KEY_TRIES .. id)
+    call_chunked(states, 'HMSET', prefix .. KEY_RETRIES .. id)
     message.tried = true
     message_changed(id)
 end
@@ -97,7 +97,7 @@ local function give_up(id, found, attempts, users)
     message_changed(id)
     if message.open then
         message.tried = true
-        for _, user in ipairs(users) do call('HSET', prefix .. KEY_TRIES .. id, user, GIVEN_UP) end
+        for _, user in ipairs(users) do call('HSET', prefix .. KEY_RETRIES .. id, user, GIVEN_UP) end
     elseif message.left <= 0 then
         complete(id)
     end
@@ -112,7 +112,7 @@ local function show_again(id, found, tries, users)
         counts[#counts + 1] = tries .. '+'
         note_event(id, 'retried', whole(now), tries + 1, '-', user)
     end
-    call('HMSET', prefix .. KEY_TRIES .. id, unpack(counts))
+    call('HMSET', prefix .. KEY_RETRIES .. id, unpack(counts))
     retried, copies, bytes_left = retried + #users, copies + 1, bytes_left - #found.data
 end
 
@@ -121,7 +121,7 @@ local HERE_MS = 10000 -- relays beat every 2 s
 local relays = call('ZRANGEBYSCORE', prefix .. KEY_RELAYS, whole(now - HERE_MS), '+inf')
 local function is_here(user)
     for _, relay in ipairs(relays) do
-        if call('SISMEMBER', prefix .. KEY_HERE .. relay, user) == 1 then return true end
+        if call('SISMEMBER', prefix .. KEY_PRESENCE .. relay, user) == 1 then return true end
     end
     return false
 end
@@ -137,7 +137,7 @@ local function retry(id, users)
     local found = read_entry(id)
     if not found then return expire(id) end
     local states = call('HMGET', prefix .. KEY_ACK .. id, unpack(users))
-    local tried = call('HMGET', prefix .. KEY_TRIES .. id, unpack(users))
+    local tried = call('HMGET', prefix .. KEY_RETRIES .. id, unpack(users))
     local groups, order = {}, {}
     for i, user in ipairs(users) do
         local tries = shown_tries(tried[i])
@@ -197,7 +197,7 @@ for _, id in ipairs(order) do
     end
 end
 if #gone > 0 then
-    call('XADD', prefix .. KEY_RECEIPTS, 'MAXLEN', '~', RECEIPTS_MAX, '*', 'gone', table.concat(gone))
+    call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', RECEIPTS_MAX, '*', 'gone', table.concat(gone))
 end
 save_messages()
 write_events(ARGV[3])

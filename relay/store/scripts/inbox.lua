@@ -2,7 +2,7 @@
 -- KEYS: stream. ARGV: prefix, user, score after which to read, how many at most, `all` or
 -- `unshown`: without what was shown and has time left for its ack.
 -- Returns {score of the last one looked at or '' when there are no more, entries, their scores}; no two
--- have one score (add_entry in copy.lua).
+-- have one score (add_entry in stream_entry.lua).
 local stream, prefix, user = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 local PAGE_BYTES = 256 * 1024 -- a page ends when it has grown heavy

@@ -14,9 +14,9 @@ local stream, progress = KEYS[1], KEYS[2]
 local prefix = ARGV[1]
 local call = redis.call
 -- include: delivery.lua
--- include: copy.lua
+-- include: stream_entry.lua
 -- include: group.lua
--- include: note.lua
+-- include: add_notification.lua
 
 local owner = ARGV[3]
 local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner)

@@ -24,24 +24,24 @@
 #define KEY_MEMBERS ":members:"   /* set of an audience and target: its users */
 #define KEY_GROUPS ":groups:"     /* set of a user: audiences and targets */
 
-#define KEY_PENDING ":pending"   /* hash: notifications that lack acknowledgements */
-#define KEY_ACK ":ack:"          /* hash of a notification: who has still to acknowledge it */
-#define KEY_ACKED ":acked:"      /* hash of a complete one: who acknowledged it, and when */
-#define KEY_EARLY ":early:"      /* hash of a notification: acknowledgements before the report */
-#define KEY_TRIES ":tries:"      /* hash of a notification: the retries of each user */
-#define KEY_RETRIED ":retried"   /* sorted set: notifications with a retry, by commit time */
-#define KEY_DUE ":due"           /* sorted set: pairs of notification and user, by time */
-#define KEY_INBOX ":inbox:"      /* sorted set of a user: notifications, by entry */
-#define KEY_RECEIPTS ":receipts" /* stream: acknowledgements, for other relays */
-#define KEY_TRAIL ":trail:"      /* list of a notification: what happened to it */
-#define KEY_ERRORS ":errors"     /* stream: the error log; of the prefix of all shards */
+#define KEY_PENDING ":pending"     /* hash: notifications that lack acknowledgements */
+#define KEY_ACK ":ack:"            /* hash of a notification: who has still to acknowledge it */
+#define KEY_ACKED ":acked:"        /* hash of a complete one: who acknowledged it, and when */
+#define KEY_EARLY_ACKS ":early:"   /* hash of a notification: acknowledgements before the report */
+#define KEY_RETRIES ":tries:"      /* hash of a notification: the retries of each user */
+#define KEY_RETRIED ":retried"     /* sorted set: notifications with a retry, by commit time */
+#define KEY_DUE ":due"             /* sorted set: pairs of notification and user, by time */
+#define KEY_INBOX ":inbox:"        /* sorted set of a user: notifications, by entry */
+#define KEY_ACK_EVENTS ":receipts" /* stream: acknowledgements, for other relays */
+#define KEY_TRAIL ":trail:"        /* list of a notification: what happened to it */
+#define KEY_ERRORS ":errors"       /* stream: the error log; of the prefix of all shards */
 
-#define KEY_RELAYS ":relays"  /* sorted set: relays, by the time of the last heartbeat */
-#define KEY_HERE ":here:"     /* set of a relay: the users connected to it */
-#define KEY_BEAT ":beat"      /* stream: heartbeats, which wake readers */
-#define KEY_ASKED ":asked:"   /* text of an idempotency key: a digest and the notification */
-#define KEY_TICKET ":ticket:" /* text of a ticket: the claims of a token */
-#define KEY_DOCTOR ":doctor"  /* never written: clairon doctor tries its permissions on it */
+#define KEY_RELAYS ":relays"      /* sorted set: relays, by the time of the last heartbeat */
+#define KEY_PRESENCE ":here:"     /* set of a relay: the users connected to it */
+#define KEY_HEARTBEAT ":beat"     /* stream: heartbeats, which wake readers */
+#define KEY_IDEMPOTENCY ":asked:" /* text of an idempotency key: a digest and the notification */
+#define KEY_TICKET ":ticket:"     /* text of a ticket: the claims of a token */
+#define KEY_DOCTOR ":doctor"      /* never written: clairon doctor tries its permissions on it */
 
 /* A key that is the only one of its kind in a shard. */
 static inline void

@@ -5,7 +5,7 @@
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
--- include: copy.lua
+-- include: stream_entry.lua
 
 local base, cap, user = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[6]
 local delay, now, taken = math.min(tonumber(ARGV[4]), cap), now_ms(), 0
@@ -17,7 +17,7 @@ for at = 7, #ARGV do
         and tonumber(call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user) or nil)
     local found = asked and read_entry(id)
     if found and route_flag(found.route, FRAME_RETRY_ENABLED) then
-        local tries = shown_tries(call('HGET', prefix .. KEY_TRIES .. id, user))
+        local tries = shown_tries(call('HGET', prefix .. KEY_RETRIES .. id, user))
         local wait = math.max(delay, backoff_ms(backoff_of(found), tries, id, base, cap))
         -- Half a millisecond marks what a nack asked for: a later, shorter one does not undo it.
         if asked % 1 ~= 0.5 or asked < now + wait then

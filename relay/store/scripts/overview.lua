@@ -4,7 +4,7 @@
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
--- include: copy.lua
+-- include: stream_entry.lua
 -- include: group.lua
 -- include: json.lua
 -- include: topic.lua
@@ -18,7 +18,7 @@ local function relays()
     for i = 1, #rows, 2 do
         found[#found + 1] = string.format('{"name":%s,"silent":%s,"users":%s}', text_of(rows[i]),
             number_of(math.max(0, now - tonumber(rows[i + 1]))),
-            number_of(call('SCARD', prefix .. KEY_HERE .. rows[i])))
+            number_of(call('SCARD', prefix .. KEY_PRESENCE .. rows[i])))
     end
     return array_of(found)
 end

@@ -4,7 +4,7 @@
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
--- include: copy.lua
+-- include: stream_entry.lua
 
 local pending = call('XPENDING', stream, 'clairon')
 

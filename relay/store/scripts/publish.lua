@@ -7,9 +7,9 @@
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
--- include: copy.lua
+-- include: stream_entry.lua
 -- include: group.lua
--- include: note.lua
+-- include: add_notification.lua
 
 if call('HGET', prefix .. KEY_META, 'epoch') ~= ARGV[2] or not has_group() then
     return redis.error_reply('EPOCH the store was emptied, or its stream or group removed')
@@ -20,7 +20,7 @@ if ARGV[10] ~= 'USER' and ARGV[10] ~= 'ALL' and call('HEXISTS', prefix .. KEY_ME
 end
 local key, digest, id = ARGV[3], ARGV[4], ARGV[7]
 if key ~= '' then
-    key = prefix .. KEY_ASKED .. key
+    key = prefix .. KEY_IDEMPOTENCY .. key
     local first = call('GET', key)
     if first then
         local same = first:sub(1, #digest) == digest

@@ -5,7 +5,7 @@
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
--- include: copy.lua
+-- include: stream_entry.lua
 
 local id, ends, now = ARGV[3], tonumber(ARGV[6]), now_ms()
 local logged = call('XRANGE', errors, ARGV[2], ARGV[2])[1]
@@ -44,7 +44,7 @@ if #users > 0 then
     message.open, message.ends = message.open and tonumber(found.open), message.ends or ends > 0
     for _, user in ipairs(users) do
         if call('HSET', key, user, '0') == 1 then message.left = message.left + 1 end
-        call('HDEL', prefix .. KEY_TRIES .. id, user)
+        call('HDEL', prefix .. KEY_RETRIES .. id, user)
         call('ZREM', prefix .. KEY_DUE, id .. ':' .. user)
         call('ZADD', prefix .. KEY_INBOX .. user, 'NX', score, id)
         note_event(id, 'redriven', whole(now), 0, '-', user)

@@ -5,7 +5,7 @@
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
--- include: copy.lua
+-- include: stream_entry.lua
 
 local MOVES_MAX = 100
 local keep_ms = now_ms() - tonumber(ARGV[2])

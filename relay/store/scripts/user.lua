@@ -13,7 +13,7 @@ local inbox = prefix .. KEY_INBOX .. user
 local function relays()
     local found = {}
     for _, relay in ipairs(call('ZREVRANGE', prefix .. KEY_RELAYS, 0, RELAYS_MAX - 1)) do
-        if call('SISMEMBER', prefix .. KEY_HERE .. relay, user) == 1 then found[#found + 1] = text_of(relay) end
+        if call('SISMEMBER', prefix .. KEY_PRESENCE .. relay, user) == 1 then found[#found + 1] = text_of(relay) end
     end
     return array_of(found)
 end

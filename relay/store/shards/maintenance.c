@@ -275,10 +275,10 @@ maintenance_open(struct shard *shard)
     maintenance->stats = shard->store->stats;
     maintenance->delivery = &shard->store->delivery;
     maintenance->jitter = (unsigned)getpid() + shard->number * 7919u;
-    key_write(maintenance->beat_key, shard->prefix, KEY_BEAT);
+    key_write(maintenance->beat_key, shard->prefix, KEY_HEARTBEAT);
     key_write(maintenance->meta_key, shard->prefix, KEY_META);
     ev_timer_init(&maintenance->trim, on_trim, MAINTENANCE_TRIM_S, MAINTENANCE_TRIM_S);
-    ev_timer_init(&maintenance->beat, on_beat, MAINTENANCE_BEAT_S, MAINTENANCE_BEAT_S);
+    ev_timer_init(&maintenance->beat, on_beat, MAINTENANCE_HEARTBEAT_S, MAINTENANCE_HEARTBEAT_S);
     ev_timer_init(&maintenance->due, on_due, MAINTENANCE_DUE_S, MAINTENANCE_DUE_S);
     maintenance->trim.data = maintenance->beat.data = maintenance->due.data = maintenance;
     ev_timer_start(loop, &maintenance->trim);

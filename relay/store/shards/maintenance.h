@@ -4,17 +4,17 @@
 
 #include <stdbool.h>
 
-#define MAINTENANCE_BEAT_S 2.0
+#define MAINTENANCE_HEARTBEAT_S 2.0
 
 struct shard;
 struct maintenance;
 
 /*
- * While the shard's link is up: asks four times a second for what is due to be shown again, given
- * up or ended, trims the stream to store.retention once a minute, and every MAINTENANCE_BEAT_S adds
- * to the beat stream, so that readers, which block without a time-out, hear something, and checks
- * that the shard still has its epoch: one that was emptied is greeted again; the topic prefix
- * follows shard 0. The shard must outlive it.
+ * While the shard's link is up, four times a second: runs the retries, expirations and dead letters
+ * that are due. Once a minute: trims the stream to store.retention. Every MAINTENANCE_HEARTBEAT_S:
+ * adds to the heartbeat stream, which wakes readers that block without a timeout; checks the
+ * shard's epoch, and prepares a shard again that was emptied; reads the topic prefix of shard 0.
+ * The shard must outlive it.
  */
 struct maintenance *maintenance_open(struct shard *shard);
 /* The last beat was refused, say by a store that is full: readers that block hear nothing. */

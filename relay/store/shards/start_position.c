@@ -78,7 +78,7 @@ ask_shard(struct start_position *start, struct shard *shard)
     argument(&arguments, shard->stream_key);
     argument(&arguments, position);
     argument(&arguments, newest);
-    ask_script(&start->ask, shard, STORE_SCRIPT_begin, 1, &arguments);
+    ask_script(&start->ask, shard, STORE_SCRIPT_start_position, 1, &arguments);
 }
 
 void

@@ -188,7 +188,7 @@ store_listen(struct store *store, struct store_listener *listener)
 }
 
 const char *
-store_name(const struct store *store)
+store_relay_id(const struct store *store)
 {
     return store->owner;
 }
@@ -204,20 +204,20 @@ store_is_up(const struct store *store)
 }
 
 bool
-store_serves(const struct store *store)
+store_is_serving(const struct store *store)
 {
     return store_is_up(store) && !store->lacks_reader;
 }
 
 void
-store_tell_reader(struct store *store, bool follows)
+store_set_reader_follows(struct store *store, bool follows)
 {
     store->lacks_reader = !follows;
     show_connected(store);
 }
 
 bool
-store_is_mute(const struct store *store)
+store_refuses_heartbeats(const struct store *store)
 {
     for (unsigned k = 0; store_is_up(store) && k < store->shard_count; k++) {
         if (maintenance_is_refused(store->shards[k].maintenance))
@@ -233,22 +233,22 @@ store_epoch(const struct store *store)
 }
 
 void
-store_saw(struct store *store, unsigned shard, struct entry_id id)
+store_record_entry(struct store *store, unsigned shard, struct entry_id id)
 {
     if (shard < store->shard_count && entry_id_less(store->shards[shard].seen, id))
         store->shards[shard].seen = id;
 }
 
 void
-store_saw_to(struct store *store, unsigned shard, struct entry_id id, struct position to)
+store_record_position(struct store *store, unsigned shard, struct entry_id id, struct position to)
 {
-    store_saw(store, shard, id);
+    store_record_entry(store, shard, id);
     if (shard < store->shard_count)
         position_raise(&store->shards[shard].seen_to, to);
 }
 
 struct position
-store_seen_to(const struct store *store, unsigned shard)
+store_newest_position(const struct store *store, unsigned shard)
 {
     return store->newest_to[shard];
 }

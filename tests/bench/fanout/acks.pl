@@ -14,7 +14,7 @@ my $batch  = $ENV{ACKS_BATCH} // 2000; # as many as a relay sends in one call
 # Acknowledgements per second and core of the store. One per user is the most expensive case.
 my ($aim, $aim_alone) = (100_000, 90_000);
 
-my %texts = map { $_ => Clairon::Test::script_text($_) } qw(hello publish shown ack);
+my %texts = map { $_ => Clairon::Test::script_text($_) } qw(hello publish report ack);
 
 # The CPU seconds that the server has used.
 sub cpu

@@ -93,7 +93,7 @@ sub begin
     $phone->run_until('it', sub { of_mark($phone, 'secret') });
     $phone->ack($id);
     wait_until('the ack is stored', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
-    $late->hold(report => $late->script('shown'));
+    $late->hold(report => $late->script('report'));
     $late->release('reader');
     $late->wait_held('report');
     member('t3', 'u3', 0);

@@ -16,7 +16,7 @@ note "seed $SEED, $STEPS steps";
 
 my $store = Clairon::Test::store();
 
-my %script = map { $_ => script_text($_) } qw(hello begin claim ingest fence reset shown ack);
+my %script = map { $_ => script_text($_) } qw(hello start_position acquire ingest fence rewind report ack);
 
 # What the script answers, or its error's first word.
 sub run_script
@@ -160,7 +160,7 @@ my %steps  = (
         my ($owner, $system) = (one_of(@owners), rand() < 0.1 ? 'other' : 'ours');
         my $database = rand() < 0.1 ? 17 : 16;
         my $timeline = rand() < 0.1 ? 0 : $model{timeline} // 1;
-        my $answer = run_script('claim', [$PROGRESS], $owner, $system, $timeline, '', $database, "db $database");
+        my $answer = run_script('acquire', [$PROGRESS], $owner, $system, $timeline, '', $database, "db $database");
         my $wanted = exists $model{system} && $system ne $model{system} ? 'OTHERSYSTEM'
           : exists $model{system} && $database ne $model{database} ? 'OTHERDATABASE'
           : ($model{timeline} // 0) > $timeline ? 'OLDTIMELINE'
@@ -216,7 +216,7 @@ my %steps  = (
         my $back  = rand() < 0.3 ? '' : @wal ? one_of(@wal)->{at} : '';
         my $read  = rand() < 0.5 ? substr($back, 0, 16) : '';
         my $epoch = rand() < 0.5 ? sprintf('%016x', rand 2**32) : '';
-        my $answer = run_script('reset', [$PROGRESS], 'c', $owner, 2, $back, $epoch, $read);
+        my $answer = run_script('rewind', [$PROGRESS], 'c', $owner, 2, $back, $epoch, $read);
         my $is_ours = ($model{owner} // '') eq $owner;
         same('reset', $answer, $is_ours ? 1 : 'FENCED');
         return unless $is_ours;
@@ -249,7 +249,7 @@ my %steps  = (
         same('ack', run_script('ack', [$STREAM], 'c', 'me', 60000, @users / 2, @users, @ids), [ $new, $done ]);
     },
     shown => sub {
-        my (@reports, @unowed);
+        my (@reports, @not_pending);
         for my $place (0 .. int rand 4)
         {
             my ($id, $user) = (one_of((map { $_->{id} // () } @wal), 'ffffffff-0000-8000-8000-000000000000'), one_of(@USERS));
@@ -260,9 +260,9 @@ my %steps  = (
                 if (delete $model{early}{$id}{$user}) { $model{was}{$id}{$user} = 1 }
                 else                                  { $wait->{$user} = 1 }
             }
-            push @unowed, $place unless $wait && $wait->{$user};
+            push @not_pending, $place unless $wait && $wait->{$user};
         }
-        same('shown', run_script('shown', [$STREAM], 'c', 60000, 1000, 60000, 60000, @reports), \@unowed);
+        same('report', run_script('report', [$STREAM], 'c', 60000, 1000, 60000, 60000, @reports), \@not_pending);
     },
     hello => \&hello,
     flush => sub { $store->execute('FLUSHALL'); empty_model(); @wal = (); ($lsn) = (0); hello() },
@@ -313,7 +313,7 @@ is_deeply([ grep { !$said{$_} } qw(stored FENCED BEHIND EPOCH OTHERSYSTEM OTHERD
 # What a batch tells of notes in other shards stands with the first note that it adds.
 $store->execute('FLUSHALL');
 my ($epoch) = @{ run_script('hello', [$STREAM], 'c', 'e' x 16, '', '0-0', 1, 1) };
-run_script('claim', [$PROGRESS], 'three', 'ours', 1, '', 16, 'db');
+run_script('acquire', [$PROGRESS], 'three', 'ours', 1, '', 16, 'db');
 my @notifications = map { [ 'N', position($_, 1), sprintf('%08x-0000-8000-8000-000000000000', $_), "\0" x 7 . "\1" x 57, '{}' ] } 1 .. 4;
 run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, 'three', '', '', @$_) for [ '', @{ $notifications[0] } ], [ '1:2.3', map { @$_ } @notifications[ 0 .. 2 ] ], ['0:9.9'];
 is_deeply([ map { $_->{after} } $store->entries($STREAM) ], [ undef, '1:2.3', undef ], 'the first that is new tells what is before it elsewhere');
@@ -321,14 +321,14 @@ is_deeply([ map { $_->{after} } $store->entries($STREAM) ], [ undef, '1:2.3', un
 # Of several shards a feed is told the newest note from a commit; who greets one, how far it is; and where to begin.
 my @several = ('ours', 1, 1, 16, 'db');
 $store->execute('XADD', $STREAM, '*', @$_, 'data', '{}') for [ id => 'a copy', route => "\0" x 7 . "\1" x 57, only => '' ], [ id => 'of an API call', route => "\0" x 64 ];
-is(run_script('claim', [$PROGRESS], 'four', @several)->[3], $notifications[2][3], 'a feed is told the newest note');
+is(run_script('acquire', [$PROGRESS], 'four', @several)->[3], $notifications[2][3], 'a feed is told the newest note');
 is(run_script('hello', ['d:{0}:stream'], 'd:{0}', 'f' x 16, '', '0-0', 2, 1)->[4], '', 'of a shard that no slot has, nothing is known');
 $store->execute('HSET', 'd:{0}:meta', 'progress', $PROGRESS);
 is(run_script('hello', ['d:{0}:stream'], 'd:{0}', 'f' x 16, '', '0-0', 2, 1)->[4], position(3, 1), 'else how far it is');
 my @entries = $store->entries($STREAM);
-sub begin_at { return run_script('begin', [$STREAM], position(@_), $entries[-1]{entry}) }
+sub begin_at { return run_script('start_position', [$STREAM], position(@_), $entries[-1]{entry}) }
 my $same = unpack 'H*', substr $notifications[0][3], 8, 16;
-is(run_script('begin', [$STREAM], $same, $entries[-1]{entry}), $entries[2]{entry}, 'who begins at a position begins behind the newest note up to it');
+is(run_script('start_position', [$STREAM], $same, $entries[-1]{entry}), $entries[2]{entry}, 'who begins at a position begins behind the newest note up to it');
 is(begin_at(1, 1), '', 'or is told that it is not there');
 
 done_testing();

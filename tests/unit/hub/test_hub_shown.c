@@ -13,8 +13,8 @@
 #define CALLS_MAX 8
 
 bool __wrap_store_is_up(const struct store *store);
-enum rc __wrap_store_shown(struct store *store, const struct store_shown *shown, size_t count,
-                           store_reported *done, void *ctx);
+enum rc __wrap_store_report(struct store *store, const struct store_report *shown, size_t count,
+                            store_reported *done, void *ctx);
 
 /* Two shards answer in an order of their own, which no server does when a test asks for it. */
 static struct {
@@ -48,8 +48,8 @@ __wrap_store_is_up(const struct store *store)
 }
 
 enum rc
-__wrap_store_shown(struct store *store, const struct store_shown *shown, size_t count,
-                   store_reported *done, void *ctx)
+__wrap_store_report(struct store *store, const struct store_report *shown, size_t count,
+                    store_reported *done, void *ctx)
 {
     (void)store;
     (void)shown;
@@ -167,7 +167,7 @@ test_what_was_given_up_and_redriven_is_reported(void **state)
     window_wrote(&session, note);
     shown_flush(&hub);
     assert_int_equal(call_count, 3);
-    note->is_copy = true;
+    note->is_retry = true;
     session_offer_again(&session, note);
     hub_settled(&hub, "u1", ids, 1, false);
     window_wrote(&session, note);

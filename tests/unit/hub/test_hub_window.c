@@ -111,7 +111,7 @@ test_an_inbox_older_than_a_retry_is_not_taken_for_it(void **state)
     window_wrote(&f->session, f->notes[0]);
     window_miss(&f->session, f->notes[0]);
     assert_false(window_enter_owed(&f->session, f->notes[0]));
-    f->notes[0]->is_copy = true;
+    f->notes[0]->is_retry = true;
     assert_true(window_enter_owed(&f->session, f->notes[0]));
 }
 
@@ -310,7 +310,7 @@ test_what_was_there_before_is_not_of_the_backlog(void **state)
     window_forget(&f->session, f->notes[3]->frame.as.note.id);
     assert_true(take_from_inbox(f, 1));
     assert_int_equal(f->session.order.backlog->waits.count, 1);
-    f->notes[3]->is_copy = true; /* a retry of what was shown */
+    f->notes[3]->is_retry = true; /* a retry of what was shown */
     assert_false(window_enter(&f->session, f->notes[3]));
     assert_int_equal(f->session.order.backlog->waits.count, 1);
 }

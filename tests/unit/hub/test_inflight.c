@@ -10,10 +10,10 @@
 
 /* Its id ends with `number`. */
 static struct note *
-make_note(unsigned char number, bool is_open)
+make_note(unsigned char number, bool is_open_ended)
 {
     unsigned char head[HEAD_FOR_U1];
-    struct entry entry = {.id = {number, 0}, .shard = number, .is_open = is_open};
+    struct entry entry = {.id = {number, 0}, .shard = number, .is_open_ended = is_open_ended};
 
     head_for_u1(head);
     head[FRAME_AT_FLAGS + 1] = FRAME_ACK_REQUIRED;
@@ -24,9 +24,9 @@ make_note(unsigned char number, bool is_open)
 }
 
 static struct inflight_entry *
-add(struct inflight *inflight, unsigned char number, bool is_open)
+add(struct inflight *inflight, unsigned char number, bool is_open_ended)
 {
-    struct note *note = make_note(number, is_open);
+    struct note *note = make_note(number, is_open_ended);
 
     inflight_add(inflight, note);
     note_unref(note);

@@ -41,7 +41,7 @@ put(redisReply *fields, size_t *at, const char *name, const void *value, size_t 
 
 /* `after`: "": nothing; `only`: it is a copy. */
 static redisReply *
-make_entry(unsigned number, uint64_t of_lsn, const char *after, bool is_copy)
+make_entry(unsigned number, uint64_t of_lsn, const char *after, bool is_retry)
 {
     unsigned char head[HEAD_FOR_ALL];
     redisReply *entry = array(2), *fields = array(10);
@@ -60,20 +60,20 @@ make_entry(unsigned number, uint64_t of_lsn, const char *after, bool is_copy)
     put(fields, &at, "route", head, sizeof(head));
     if (after[0] != '\0')
         put(fields, &at, "after", after, strlen(after));
-    if (is_copy)
+    if (is_retry)
         put(fields, &at, "only", "\0\2u1", 4);
     fields->elements = at;
     return entry;
 }
 
 static void
-add(unsigned k, unsigned batch, uint64_t of_lsn, const char *after, bool is_copy)
+add(unsigned k, unsigned batch, uint64_t of_lsn, const char *after, bool is_retry)
 {
     struct stream *stream = &streams[k];
 
     stream->batch_of[stream->count] = batch;
     stream->entries[stream->count] =
-        make_entry((unsigned)stream->count + 1, of_lsn, after, is_copy);
+        make_entry((unsigned)stream->count + 1, of_lsn, after, is_retry);
     stream->count++;
 }
 
@@ -144,7 +144,7 @@ give(void *ctx, const struct entry *entry)
     given->is_wrong = given->is_wrong || entry->id.ms != ++given->next[k];
     if (strlen(given->told) < sizeof(given->told) - 16)
         snprintf(given->told + strlen(given->told), 16, "%u:%u ", k, (unsigned)entry->id.ms);
-    if (at == 0 || entry->is_copy)
+    if (at == 0 || entry->is_retry)
         return;
     given->is_wrong = given->is_wrong || at <= given->newest[k];
     for (unsigned j = k == 0 ? 1 : 0; j < (k == 0 ? shards : 1); j++)
@@ -415,8 +415,8 @@ test_strays_are_counted(void **state)
         drop(streams[0].entries[1]->element[1]->element[i]);
     assert_true(read_some(order, 0, 9));
     assert_true(read_some(order, 1, 9));
-    assert_int_equal(order_strays(order, 0), 1);
-    assert_int_equal(order_strays(order, 0), 0);
+    assert_int_equal(order_foreign_entries(order, 0), 1);
+    assert_int_equal(order_foreign_entries(order, 0), 0);
     order_free(order);
 }
 

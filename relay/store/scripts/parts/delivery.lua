@@ -96,13 +96,13 @@ local function shown_tries(value) return tonumber((value or ''):match('^%d+') or
 -- A user of an open audience who was given up must not join it again by a resume or a late ack.
 local GIVEN_UP = 'given up'
 local function is_given_up(id, user)
-    return message_of(id).tried and call('HGET', prefix .. KEY_TRIES .. id, user) == GIVEN_UP
+    return message_of(id).tried and call('HGET', prefix .. KEY_RETRIES .. id, user) == GIVEN_UP
 end
 
 -- Acks of an open audience's message by users who are not known to have been shown it: they count if
 -- the report comes within this time.
 local EARLY_MS = 60000
-local function early_key(id) return prefix .. KEY_EARLY .. id end
+local function early_key(id) return prefix .. KEY_EARLY_ACKS .. id end
 
 -- What happened to a message, for those who ask later: stage, ms, attempt, detail, user. Begun
 -- with when it was stored, and kept for `trail_ms`.
@@ -208,7 +208,7 @@ local function complete(id)
     if not kept[id] then keys_gone[#keys_gone + 1] = prefix .. KEY_ACK .. id end
     if not message or message.ends then due_gone[#due_gone + 1] = id .. ':' end
     if not message or message.tried then
-        keys_gone[#keys_gone + 1] = prefix .. KEY_TRIES .. id
+        keys_gone[#keys_gone + 1] = prefix .. KEY_RETRIES .. id
         retried_gone[#retried_gone + 1] = id
     end
 end

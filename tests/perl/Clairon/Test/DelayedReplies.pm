@@ -7,7 +7,7 @@
 #   $late->release('groups');                                # it goes on, and what came behind it
 #   $late->cut_link('^XREAD ');                              # closes the links that wait for such an answer
 #
-# A command is matched as its words, with blanks between; a script by its name: script('shown').
+# A command is matched as its words, with blanks between; a script by its name: script('report').
 package Clairon::Test::DelayedReplies;
 
 use strict;

@@ -1,4 +1,4 @@
--- reset.lua: sets a slot's progress to what its WAL can still give, and tells everyone of the gap.
+-- rewind.lua: sets a slot's progress to what its WAL can still give, and tells everyone of the gap.
 -- KEYS: progress. ARGV: prefix, owner token, timeline, position, fresh epoch or '' for no gap, read
 -- or '' to keep it.
 -- With an empty position the memberships go too: they are copied anew.

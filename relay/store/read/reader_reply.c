@@ -1,4 +1,4 @@
-/* reader_take.c: what the streams of the store answered, in the order in which it counts. */
+/* reader_reply.c: what the streams of the store answered, in the order in which it counts. */
 #include "store/read/reader_private.h"
 
 #include "base/clock.h"
@@ -69,7 +69,7 @@ take_entries(struct reader *reader, unsigned shard, const struct redisReply *ent
         id = reply_bytes(reply_at(last, 0));
     if (id.at != NULL && entry_id_read((const char *)id.at, id.len, &channel->at) == RC_OK &&
         reader->order != NULL)
-        store_saw_to(reader->store, shard, channel->at, order_seen(reader->order, shard));
+        store_record_position(reader->store, shard, channel->at, order_seen(reader->order, shard));
 }
 
 /* Hands out what may go now, and reads what there is room for. */
@@ -81,7 +81,7 @@ release(struct reader *reader)
     order_release(reader->order, clock_monotonic_us());
     stats_add(reader->stats, STAT_STORE_UNORDERED, order_unordered(reader->order));
     for (unsigned i = 0; i < reader->channel_count; i++)
-        tell_strays(reader, &reader->channels[i], order_strays(reader->order, i));
+        tell_strays(reader, &reader->channels[i], order_foreign_entries(reader->order, i));
     if (order_waits(reader->order) && !ev_is_active(&reader->order_timer))
         ev_timer_again(reader->loop, &reader->order_timer);
     for (unsigned i = 0; i < reader->lane_count; i++)
@@ -180,7 +180,7 @@ take_receipts(struct lane *lane, const struct answer *answer)
         if (answer->receipts[i] == NULL)
             continue;
         has_more |= tail_begin(receipts, lane->link, answer->receipts[i], lane->asked);
-        control_take_receipts(&reader->events, store_name(reader->store), answer->receipts[i],
+        control_take_receipts(&reader->events, store_relay_id(reader->store), answer->receipts[i],
                               receipts->at);
     }
     for (unsigned i = topology_first_shard(topology, lane->number);

@@ -1,4 +1,4 @@
--- shown.lua: users were shown what they owe an ack for: from now on its time runs.
+-- report.lua: users were shown what they owe an ack for: from now on its time runs.
 -- KEYS: stream. ARGV: prefix, ack time-out, backoff base and cap, how long trails are kept, all
 -- in ms, then for each user and message: how, user, id. `how` is three letters: S shown, D held
 -- back by a full window, or K shown before, and not acked as far as is known; the backoff E, L or
@@ -8,11 +8,11 @@
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
--- include: copy.lua
+-- include: stream_entry.lua
 
 local FIRST = 6
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local now, unowed, ids, dues, told = now_ms(), {}, {}, {}, {}
+local now, not_pending, ids, dues, told = now_ms(), {}, {}, {}, {}
 local now_text = whole(now)
 
 -- A user of an open audience joins those who are waited for.
@@ -39,11 +39,11 @@ end
 local function take_shown(kind, id, user, timeout)
     local message, tries = message_of(id), 0
     if message and message.tried then
-        local value = call('HGET', prefix .. KEY_TRIES .. id, user) or '0'
+        local value = call('HGET', prefix .. KEY_RETRIES .. id, user) or '0'
         tries = shown_tries(value)
         if value:sub(-1) == '+' then
             tries = tries + 1
-            call('HSET', prefix .. KEY_TRIES .. id, user, tries)
+            call('HSET', prefix .. KEY_RETRIES .. id, user, tries)
         end
     end
     if kind ~= '-' then
@@ -55,7 +55,7 @@ end
 
 -- A store that went back may have forgotten that its time runs.
 local function take_kept(kind, id, user, timeout)
-    local tries = shown_tries(call('HGET', prefix .. KEY_TRIES .. id, user))
+    local tries = shown_tries(call('HGET', prefix .. KEY_RETRIES .. id, user))
     local due = now + timeout + backoff_ms(kind, tries, id, base, cap)
     call('ZADD', prefix .. KEY_DUE, 'NX', whole(due), id .. ':' .. user)
 end
@@ -72,14 +72,14 @@ for at = FIRST, #ARGV, 3 do
     elseif state == '0' and what == 'K' and kind ~= '-' then
         take_kept(kind, id, user, own)
     elseif state ~= '0' then
-        unowed[#unowed + 1] = (at - FIRST) / 3
+        not_pending[#not_pending + 1] = (at - FIRST) / 3
     end
 end
 if #told > 0 then
-    call('XADD', prefix .. KEY_RECEIPTS, 'MAXLEN', '~', RECEIPTS_MAX, '*', 'by', '-',
+    call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', RECEIPTS_MAX, '*', 'by', '-',
         'acked', table.concat(told))
 end
 call_chunked(dues, 'ZADD', prefix .. KEY_DUE, 'GT') -- its time runs from the latest showing
 save_messages()
 write_events(ARGV[5])
-return unowed
+return not_pending

@@ -1,4 +1,4 @@
--- claim.lua: makes a feed the owner of a slot's progress, so that a dead feed's late batch is refused.
+-- acquire.lua: makes a feed the owner of a slot's progress, so that a dead feed's late batch is refused.
 -- KEYS: progress. ARGV: owner token, system identifier, timeline, 1 of several shards, else '', the
 -- database's oid and name.
 -- Returns {position, timeline, read} as last stored; '' or the given timeline where there is none; and
@@ -64,7 +64,7 @@ redis.call('HMSET', progress, 'owner', owner, 'system', ARGV[2], 'database', ARG
     'position:' .. owner, position, 'read:' .. owner, read)
 -- The next claim, and hello.lua of several shards, look there.
 redis.call('HSET', meta, 'progress', progress)
--- Another timeline is for the feed to judge first: reset.lua.
+-- Another timeline is for the feed to judge first: rewind.lua.
 redis.call('HSETNX', progress, 'timeline', ARGV[3])
 -- What feeds before it left, or wrote too late: nobody reads it any more.
 for _, field in ipairs(redis.call('HKEYS', progress)) do
@@ -74,6 +74,6 @@ end
 if ARGV[4] == '' then return {position, timeline, read} end
 
 -- Of what is further back no reader waits for anything.
--- include: back.lua
+-- include: scan_back.lua
 local _, newest_route = newest_note(prefix .. KEY_STREAM, '+', 32, function() return true end)
 return {position, timeline, read, newest_route or ''}

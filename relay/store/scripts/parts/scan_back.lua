@@ -1,4 +1,4 @@
--- back.lua: finds a note from a commit, from an entry of a stream on backwards.
+-- scan_back.lua: finds a note from a commit, from an entry of a stream on backwards.
 -- include: route.lua
 
 -- Copies and what was asked for over HTTP stand between. The newest of which `is_wanted` is true of the

@@ -1,4 +1,4 @@
--- note.lua: adds notifications, with those whose acks they wait for. Needs delivery.lua, copy.lua.
+-- add_notification.lua: adds notifications, with those whose acks they wait for. Needs delivery.lua, stream_entry.lua.
 -- A script that fails keeps what it wrote: all that can be wrong is looked at before the first write.
 
 local added, now = 0, now_ms()

@@ -1,4 +1,4 @@
--- copy.lua: entries of messages that are waited for, and their copies. Needs delivery.lua.
+-- stream_entry.lua: entries of messages that are waited for, and their copies. Needs delivery.lua.
 -- include: route.lua
 
 -- Scores in inboxes tell 1024 entries of a millisecond apart. Where the store's clock was set back, or a
@@ -69,12 +69,12 @@ end
 -- Who joins an open audience later has it in his inbox where it was first: kept beside its retries,
 -- as no user has an empty name.
 local function keep_first(id, entry)
-    call('HSETNX', prefix .. KEY_TRIES .. id, '', entry)
+    call('HSETNX', prefix .. KEY_RETRIES .. id, '', entry)
     messages[id].tried = true
 end
 
 local function first_entry(id, message)
-    return message.tried and call('HGET', prefix .. KEY_TRIES .. id, '') or message.entry
+    return message.tried and call('HGET', prefix .. KEY_RETRIES .. id, '') or message.entry
 end
 
 -- Puts a copy at the stream's end in the place of the pending entry, for these users alone.
