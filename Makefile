@@ -1,15 +1,15 @@
-# Builds, checks, shows and installs clairon: the output plugin, the relay and what stands around them.
+# Builds, tests, demonstrates and installs clairon: the output plugin, the relay and their tools.
 #
-#   make                 the plugin and the relay          make check        every test of every layer
-#   make demo            all of it, running, with a page   make demo-traffic a stream of changes for it
-#   make install         DESTDIR, prefix; the plugin goes where pg_config says; make uninstall
-#   make deb             Debian packages of both, for this Debian
-#   make fuzz            fuzz targets, some seconds each
-#   make soak            ten minutes of churn (SECONDS=..)
-#   make mutants         one-line faults, each of which a test must notice
-#   make check-images    the container images, without an engine
-#   make check-long      every test in its long form, and the relay under ASan (hours)
-#   make check TIMES=1   and where its time went: layers, and the twenty slowest files
+#   make                 build plugin and relay            make check        run all tests
+#   make demo            run everything, with a web page   make demo-traffic write changes to the demo
+#   make install         DESTDIR, prefix; plugin: as pg_config prints; make uninstall
+#   make deb             Debian packages for this Debian release
+#   make fuzz            run each fuzz target for some seconds
+#   make soak            soak test, ten minutes (SECONDS=..)
+#   make mutants         mutation tests: one-line faults that a test must detect
+#   make check-images    test the container images, without a container engine
+#   make check-long      all tests in their long form, and the relay under ASan (hours)
+#   make check TIMES=1   also print the durations of layers and of the twenty slowest files
 #   make fmt lint bench asan clean deps help check-unit check-regress check-isolation check-tap ..
 
 SHELL := /bin/bash
@@ -25,19 +25,19 @@ mandir ?= $(prefix)/share/man
 unitdir ?= $(prefix)/lib/systemd/system
 PG_CONFIG ?= $(shell . docker/lib.sh; pg_config_path)
 
-# All cores, if neither arguments nor environment ask otherwise. Several goals are made one after the other.
+# Uses all cores, unless arguments or environment set the number of jobs. Several goals run one after the other.
 ifeq ($(MAKELEVEL)$(filter -j% --jobs% --jobserver%,$(MAKEFLAGS) $(shell printenv MAKEFLAGS))$(word 2,$(MAKECMDGOALS)),0)
 MAKEFLAGS += -j$(shell nproc)
 endif
 
-# A compiler cache, where one is installed and has a place to write to; CCACHE= for none.
+# Uses ccache if it is installed and its directory is writable; CCACHE= disables it.
 ifeq ($(origin CCACHE),undefined)
 CCACHE := $(shell command -v ccache >/dev/null && [ -w "$${CCACHE_DIR:-$$HOME}" ] && echo ccache)
 endif
 
-# ---- what is built from what
-# relay/ has rooms, a room may have one level of folders; the include lint knows their order.
-# decoder/protocol/ is what plugin and relay agree on: compiled into both.
+# ---- sources
+# A room of relay/ may have one level of folders; the include lint checks their order.
+# decoder/protocol/ is shared: compiled into plugin and relay.
 relay_sources := $(wildcard relay/*.c relay/*/*.c relay/*/*/*.c decoder/protocol/*.c)
 scripts := $(sort $(wildcard relay/store/scripts/*.lua))
 script_parts := $(wildcard relay/store/scripts/parts/*.lua)
@@ -48,7 +48,7 @@ page_parts := $(sort $(wildcard relay/gate/console/*))
 page_source := $(BUILD)/gen/gate_console_page_parts.c
 generated := gen/store_scripts.o gen/gate_console_page_parts.o
 unit_sources := $(wildcard tests/unit/*/test_*.c)
-# The decoder's part that needs no server, linked into unit tests.
+# The part of the decoder that needs no server, linked into unit tests.
 pure_sources := decoder/encode/json.c
 c_files := $(wildcard relay/*.[ch] relay/*/*.[ch] relay/*/*/*.[ch] decoder/*.[ch] decoder/*/*.[ch] tests/unit/*.[ch] tests/unit/*/*.[ch] tests/fuzz/*.[ch] \
     tests/bench/*/*.c)
@@ -58,19 +58,19 @@ asan_main := $(BUILD)/asan/relay/main.o
 asan_objects := $(filter-out $(asan_main),$(relay_sources:%.c=$(BUILD)/asan/%.o)) \
     $(generated:%=$(BUILD)/asan/%) $(pure_sources:%.c=$(BUILD)/asan/%.o)
 unit_programs := $(unit_sources:%.c=$(BUILD)/asan/%)
-# TESTS names some of them.
+# TESTS selects some of them.
 unit_wanted = $(if $(TESTS),$(filter $(TESTS:%.c=$(BUILD)/asan/%),$(unit_programs) $(replay_programs)),$(unit_programs) $(replay_programs))
 
-# What README leads to, in folders as here, so that its links hold.
+# Documents that README links to, installed in the same folders so that the links work.
 documents := README.md LICENSE CHANGELOG.md SECURITY.md $(wildcard docs/*) $(wildcard client/*.md client/package.json client/src/* \
     client/examples/*) decoder/FRAMES.md sql/README.md $(filter-out %/__pycache__,$(wildcard sql/examples/*)) \
     $(wildcard docker/*.md docker/*.yml docker/*.yaml docker/*.json docker/*.conf docker/*.example) \
     tests/bench/README.md
 
-# ---- how
+# ---- flags
 packages := libpq hiredis libwebsockets libjwt jansson openssl
 ifeq ($(filter clean fmt deps help,$(MAKECMDGOALS)),)
-# TLS to the store came with hiredis 1.0.
+# TLS to the store needs hiredis 1.0.
 ifneq ($(shell pkg-config --exists hiredis_ssl 2>/dev/null && echo found),)
 packages += hiredis_ssl
 store_tls := -DCLAIRON_STORE_TLS
@@ -94,11 +94,11 @@ release_link := -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 asan_flags := -O1 -g $(sanitizers) $(common_flags)
 
-# PGXS compiles with the compiler that PostgreSQL was built with.
+# PGXS uses the compiler that built PostgreSQL.
 plugin_arguments = --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' \
     $(if $(CCACHE),CC='$(CCACHE) $(shell $(PG_CONFIG) --cc)')
 
-# One short line a step; V=1 shows the commands.
+# Prints one short line per step; V=1 prints the commands.
 ifeq ($(V),1)
 step = @echo '$(2)'; $(2)
 else
@@ -112,7 +112,7 @@ endif
 
 all: plugin $(BUILD)/clairon
 
-# What the head of this file says.
+# Prints the first comment of this file.
 help:
 	@sed -n '1,/^$$/s/^# \?//p' $(firstword $(MAKEFILE_LIST))
 
@@ -135,7 +135,7 @@ $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
 	$(call step,CC   $<,$(CCACHE) $(CC) $(release_flags) -c -o $@ $<)
 
-# What C and the scripts share: see relay/store/scripts/constants.h.
+# Constants shared by C and the scripts: see relay/store/scripts/constants.h.
 $(script_constants): relay/store/scripts/constants.h
 	@mkdir -p $(@D)
 	$(call step,GEN  $@,$(CC) -E -dM -Irelay -I. -MD -MP -MT $@ -MF $@.d $< >$@)
@@ -151,17 +151,17 @@ $(page_source): $(page_parts) relay/tools/embed-page.sh
 	@mkdir -p $(@D)
 	$(call step,PAGE $@,relay/tools/embed-page.sh $(page_parts) >$@)
 
-# One clear sentence instead of a hundred missing headers.
+# One clear message instead of a hundred missing headers.
 .PHONY: check-libraries
 check-libraries:
 	@pkg-config --exists $(packages) || { \
-	    echo "libraries are missing; 'make deps' installs them (needs root):" >&2; \
+	    echo "missing libraries; 'make deps' installs them (needs root):" >&2; \
 	    pkg-config --print-errors --exists $(packages); exit 1; }
 
-# ---- the same with sanitizers, for unit tests
+# ---- build with sanitizers, for unit tests
 asan: $(BUILD)/asan/clairon $(unit_programs)
 
-# As libraries beside each other, gcc's ASan and UBSan mix up their reports: log_path does not hold.
+# Linked dynamically, gcc's ASan and UBSan ignore log_path, so link both statically.
 own_sanitizers = $(shell $(CC) -static-libasan -static-libubsan -E -x c /dev/null >/dev/null 2>&1 && \
     echo -static-libasan -static-libubsan)
 
@@ -185,30 +185,30 @@ $(BUILD)/asan/tests/unit/hub/test_hub_shown: mocks = store_is_up store_report st
 
 include tests/fuzz/fuzz.mk
 
-# ---- a PostgreSQL of our own, with the plugin in it
+# ---- private PostgreSQL with the plugin
 private-root: plugin
 	@tests/tools/private-root.sh $(BUILD)/root
 
-# the same with a plugin that UBSan watches
+# the same with a plugin under UBSan
 sanitized-root: plugin
 	@tests/tools/sanitized-root.sh $(BUILD)/sanitized
 
-# ---- checks: everything is built as far as it goes, then every layer runs
+# ---- checks: build as much as possible, then run every layer
 check-build:
 	@$(MAKE) --no-print-directory -k check-parts
 
-# One goal: make reports each goal that is up to date.
+# One goal, because make prints a line for each goal that is up to date.
 check-parts: all private-root sanitized-root $(unit_programs) $(replay_programs) $(BUILD)/strict_lines
 	@:
 
-# In the order in which they start: those first that take longest.
+# In start order: the longest first.
 layers := root replica packages operations tap e2e sanitized client regress isolation unit
 
 check:
 	@docker/install-packages.sh
 	@tests/run.sh --make check-build $(layers)
 
-# The long forms of all tests, and a relay that ASan and UBSan watch.
+# The long form of all tests, and a relay under ASan and UBSan.
 check-long:
 	@docker/install-packages.sh
 	@CLAIRON_LONG=1 tests/run.sh --make check-long-build $(layers) asan
@@ -216,11 +216,11 @@ check-long:
 check-long-build:
 	@$(MAKE) --no-print-directory -k check-parts $(BUILD)/asan/clairon
 
-# In roots of Debian 13, or about root itself. Not part of check: the images of docker/compose.yaml.
+# Tests that need root, most of them in Debian 13 roots. check-images is not part of check.
 check-root check-packages check-operations check-images: check-%:
 	@tests/run.sh $*
 
-# A standby's tests, on a PostgreSQL whose standbys decode: Debian 13's, where this machine's is older.
+# Tests on a standby. They use Debian 13's PostgreSQL if this machine's is too old to decode on a standby.
 check-replica: $(BUILD)/clairon private-root
 	@tests/run.sh replica
 
@@ -233,7 +233,7 @@ check-regress check-tap check-e2e: check-%: $(BUILD)/clairon $(BUILD)/strict_lin
 check-sanitized: $(BUILD)/strict_lines sanitized-root
 	@CLAIRON_SANITIZED=all tests/tools/unprivileged.sh tests/check.sh sanitized
 
-# Long: the TAP files with a relay that ASan and UBSan watch.
+# Long: the TAP files with a relay under ASan and UBSan.
 check-asan: $(BUILD)/clairon $(BUILD)/asan/clairon $(BUILD)/strict_lines private-root
 	@tests/tools/unprivileged.sh tests/check.sh asan
 
@@ -243,22 +243,22 @@ check-client:
 check-isolation: private-root
 	@tests/tools/unprivileged.sh tests/check.sh isolation
 
-# Churn for ten minutes, or as long as SECONDS says: nothing grows, nothing is lost.
+# Soak test of ten minutes, or SECONDS: no growth and no loss.
 soak: $(BUILD)/clairon private-root
 	@tests/tools/unprivileged.sh tests/soak/run.sh $(or $(SECONDS),600)
 
-# The objects: graph.py reads from them which file calls which.
+# Needs the objects: graph.py reads the calls between files from them.
 lint: $(relay_objects) plugin
 	@BUILD='$(BUILD)' tests/lint/lint.sh
 
-# One-line faults, each applied to a copy of the checkout: does a test fail? MUTANTS names some of them.
+# Applies each one-line fault to a copy of the checkout and expects a failing test. MUTANTS selects some.
 mutants: check-build
 	@MUTANTS='$(MUTANTS)' tests/mutants/run.pl
 
 fmt:
 	@clang-format -i $(c_files)
 
-# ---- to look at (SIGINT ends both, also in the background of a script, where it is ignored)
+# ---- demo (SIGINT stops both, also in the background of a script, where it is ignored by default)
 demo:
 	@echo 'checking packages'
 	@docker/install-packages.sh run build
@@ -275,7 +275,7 @@ bench:
 	@tests/bench/fanout/install-peers.sh
 	@exec tests/tools/unprivileged.sh tests/bench/run.sh
 
-# What clairon's plugin is measured against, in a PostgreSQL of the bench's own.
+# The plugins that clairon is compared with, in a separate PostgreSQL.
 bench-tools: plugin $(BUILD)/bench/receive
 	@tests/tools/private-root.sh $(BUILD)/bench/root
 	@$(MAKE) -s --no-print-directory -C tests/bench/decoder PG_CONFIG='$(PG_CONFIG)' \
@@ -285,7 +285,7 @@ $(BUILD)/bench/receive: $(BUILD)/obj/tests/bench/decoder/receive.o
 	@mkdir -p $(@D)
 	$(call step,LD   $@,$(CC) $(release_flags) $(release_link) -o $@ $^ $(shell pkg-config --libs libpq))
 
-# ---- to keep
+# ---- installation
 install: all $(BUILD)/clairon.1 $(documents)
 	@$(MAKE) -s $(plugin_arguments) DESTDIR='$(DESTDIR)' install
 	@install -D -m 755 $(BUILD)/clairon '$(DESTDIR)$(bindir)/clairon'
@@ -295,8 +295,8 @@ install: all $(BUILD)/clairon.1 $(documents)
 	@install -d '$(DESTDIR)$(unitdir)'
 	@sed -e 's,/usr/bin/clairon,$(bindir)/clairon,' -e 's,/usr/share/doc/clairon/,$(docdir)/,' \
 	    docker/clairon-relay.service >'$(DESTDIR)$(unitdir)/clairon-relay.service'
-	@echo 'installed: $(bindir)/clairon, its manual and completion, a systemd unit, pages in $(docdir),'
-	@echo "    and for $$($(PG_CONFIG) --version) the plugin and extension clairon"
+	@echo 'installed: $(bindir)/clairon, man page, bash completion, systemd unit, documents in $(docdir),'
+	@echo "    plugin and extension clairon for $$($(PG_CONFIG) --version)"
 	@echo 'next: set wal_level = logical, restart PostgreSQL, CREATE EXTENSION clairon: step 2 of the tour in $(docdir)/README.md'
 
 uninstall:

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# as_root.sh: runs the test scripts that need root, side by side, for tests/run.sh.
+# as_root.sh: runs the test scripts that need root, in parallel, for tests/run.sh.
 #
 #   tests/as_root.sh FOLDER [root] [replica] [packages] [operations] [images]
 #
-# FOLDER/NAME.log is what tests/NAME.sh prints, complete when FOLDER/NAME.ended exists. All ends when
-# FOLDER/stop exists or the caller is gone. Without root, and without a sudo that asks nothing, the
+# FOLDER/NAME.log is the output of tests/NAME.sh, complete when FOLDER/NAME.ended exists. All scripts stop when
+# FOLDER/stop exists or the caller has exited. Without root, and without a sudo that needs no password, the
 # tests are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,7 +19,7 @@ asked=" $* "
 
 asks() { [[ $asked == *" $1 "* ]]; }
 
-# run LOG COMMAND..: for an hour and a half at most; TIMES measures it.
+# run LOG COMMAND..: limited to 90 minutes; measured if TIMES is set.
 run() {
     local log=$1 measured=()
     shift
@@ -36,7 +36,7 @@ start() {
     echo $! >>"$folder/jobs"
 }
 
-# prepare STEP NAME..: a function of tests/roots.sh; if it fails, so does each of these that was asked for.
+# prepare STEP NAME..: calls a function of tests/roots.sh. If it fails, the requested scripts among NAME.. fail.
 prepare() {
     local step=$1 name status=0
     shift
@@ -49,13 +49,13 @@ prepare() {
     return 1
 }
 
-# What several tests use is built once, before them; other tests run meanwhile.
+# Builds shared roots once; other tests run at the same time.
 run_all() {
     start root
     if asks replica || asks packages || asks operations || asks images; then
         mkdir -p "$roots"
         exec 9>"$roots/lock"
-        flock -n 9 || { say "another run uses $roots: waiting for it"; flock 9; }
+        flock -n 9 || { say "another run uses $roots, waiting"; flock 9; }
         run_in_roots
     fi
     wait
@@ -74,7 +74,7 @@ run_in_roots() {
     start operations
 }
 
-# Each shell of this group ends the command that it waits for.
+# Each shell of this process group stops its command.
 stop_all() {
     local job
     trap '' TERM

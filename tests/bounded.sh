@@ -1,23 +1,23 @@
 # shellcheck shell=bash
-# bounded.sh: runs a command under a time limit, and ends it on Ctrl-C. Sourced by bash.
+# bounded.sh: runs a command with a time limit and stops it on Ctrl-C. Source it from bash.
 
-# bounded SECONDS COMMAND..: the command; past the limit a failed test, and the command is ended.
+# bounded SECONDS COMMAND..: runs COMMAND. At the limit it prints a failed test and stops COMMAND.
 #
-# The command has a session of its own. Without a controlling terminal it cannot be stopped for reading
+# The command runs in a new session. Without a controlling terminal it cannot be stopped for reading
 # from it or writing to it, and it is one process group, which timeout(1) signals as a whole. Ctrl-C
-# reaches the caller alone: it interrupts the command and then dies of the same signal, so that its
-# callers, make among them, end too.
+# reaches only the caller: it interrupts the command and then exits by the same signal, so that its
+# callers, such as make, stop too.
 bounded() {
     local seconds=$1 status=0 job caught='' signal
     shift
     setsid timeout --kill-after=60 "$seconds" "$@" </dev/null &
     job=$!
     for signal in INT TERM HUP; do
-        # shellcheck disable=SC2064 # the values of now
+        # shellcheck disable=SC2064 # expand now
         trap "caught=$signal; kill -s INT $job 2>/dev/null" "$signal"
     done
     wait "$job" || status=$?
-    while kill -0 "$job" 2>/dev/null; do # a signal ended the wait
+    while kill -0 "$job" 2>/dev/null; do # a signal interrupted wait
         wait "$job" || status=$?
     done
     if [ -n "$caught" ]; then
@@ -33,8 +33,8 @@ bounded() {
     return "$status"
 }
 
-# end_group GROUP: waits for its processes, which were signalled. SIGTERM is for those that a script started
-# in the background, where SIGINT is ignored; SIGKILL for the rest.
+# end_group GROUP: waits for its signalled processes. SIGTERM follows for those that a script started
+# in the background, where SIGINT is ignored; then SIGKILL.
 end_group() {
     local waited=0
     while kill -0 -- "-$1" 2>/dev/null; do

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# check.sh: runs layers of tests side by side, each to its end, and counts honestly.
+# check.sh: runs layers of tests in parallel, each to its end, and counts the results.
 #
 #   tests/check.sh [unit] [regress] [isolation] [sanitized] [tap] [client] [e2e]
 #                  [root] [replica] [packages] [operations] [images] [asan]
 #
-#   TESTS='FILE..'    of the layers unit, tap, client and e2e only these files:
+#   TESTS='FILE..'    runs only these files of the layers unit, tap, client and e2e:
 #                     make check-tap TESTS=tests/tap/gate/workers_share_a_port.pl
-#   LAYERS=N          N layers at a time; the output of each is printed when it ended, in the order of the
-#                     arguments. A single layer, or LAYERS=1, prints as it runs.
+#   LAYERS=N          runs N layers at a time and prints the output of each when it ends, in the order of the
+#                     arguments. A single layer, or LAYERS=1, prints while it runs.
 #   TIMES=N           prints the wall and CPU seconds of each layer, and the N slowest files (1: 20)
 #
-# A layer that fails does not stop another; one that ran nothing is a failure. The last line is the
-# sum of all. Run it through tests/tools/unprivileged.sh: PostgreSQL refuses root.
+# A failed layer does not stop the others. A layer without tests is a failure. The last line is the
+# total. Run it with tests/tools/unprivileged.sh: PostgreSQL does not run as root.
 # shellcheck disable=SC2317 # layers are called by name
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -24,7 +24,7 @@ logs=$CLAIRON_WORK/log
 mkdir -p "$logs" "$CLAIRON_WORK/home"
 total_passed=0 total_failed=0 total_skipped=0
 
-# files_of PATTERN: the test files that it stands for, of these those that TESTS names if it is set.
+# files_of PATTERN: the matching test files, limited to TESTS if it is set.
 files_of() {
     local file
     for file in $1; do
@@ -34,7 +34,7 @@ files_of() {
     done
 }
 
-# ---- the layers: each prints its tests' own output and returns non-zero on a failure
+# ---- the layers: each prints the output of its tests and returns non-zero on a failure
 
 layer_unit() {
     local source program status=0
@@ -51,7 +51,7 @@ layer_unit() {
     return "$status"
 }
 
-# timed FILE COMMAND..: the command, and a line with its seconds, as prove and tests/e2e/parallel.py print it.
+# timed FILE COMMAND..: runs COMMAND and prints a line with its seconds, as prove and tests/e2e/parallel.py do.
 timed() {
     local file=$1 began=${EPOCHREALTIME/./} status=0
     shift
@@ -60,7 +60,7 @@ timed() {
     return "$status"
 }
 
-# What a crash or a sanitizer cut short is said, as the program could not say it.
+# Reports a program that a crash or a sanitizer stopped.
 unit_program() {
     local program=$1 out=$logs/unit_program.log status=0 planned ended
     shift
@@ -86,7 +86,7 @@ layer_regress() {
     local out=$CLAIRON_WORK/regress names=()
     rm -rf "$out" && mkdir -p "$out"
     server_settings "$CLAIRON_ROOT" >"$out/server.conf"
-    # It writes catalogs when it pleases, and while somebody does, no transaction is streamed.
+    # Autovacuum writes to catalogs, and no transaction is streamed during such a write.
     echo "autovacuum = off" >>"$out/server.conf"
     if [ -e tests/regress/schedule ]; then
         names=(--schedule=tests/regress/schedule)
@@ -104,7 +104,7 @@ layer_regress() {
     return "$status"
 }
 
-# Sessions that overlap, step by step.
+# Concurrent sessions, step by step.
 layer_isolation() {
     local out=$CLAIRON_WORK/isolation
     rm -rf "$out" && mkdir -p "$out"
@@ -123,7 +123,7 @@ layer_tap() {
     tap_files "${files[@]}"
 }
 
-# A standby, and the decoder on a PostgreSQL that has standbys decode: this machine's, else one in a Debian root.
+# A standby, and the decoder on a PostgreSQL that decodes on standbys: this machine's, else one in a Debian root.
 layer_replica() {
     if [ "$(pg_major)" -ge 16 ]; then
         tap_files tests/tap/standby/*.pl tests/tap/extension/*.pl \
@@ -138,7 +138,7 @@ layer_packages() { recorded packages; }
 layer_operations() { recorded operations; }
 layer_images() { recorded images; }
 
-# What the script of this name prints, which tests/as_root.sh runs.
+# Prints the output of the script of this name, which tests/as_root.sh runs.
 recorded() {
     local folder=${CLAIRON_RECORDED:-/nonexistent} ended=false
     until [ -e "$folder/$1.log" ] || [ -e "$folder/ended" ] || [ ! -d "$folder" ]; do
@@ -157,7 +157,7 @@ recorded() {
     [ -e "$folder/$1.ended" ] || echo "not ok - tests/$1.sh did not end"
 }
 
-# TAP_JOBS files at a time (3 for each core, as they mostly wait), the long ones first. CLAIRON_LONG=1: their
+# Runs TAP_JOBS files at a time (3 per core, because they mostly wait), the longest first. CLAIRON_LONG=1: their
 # long forms.
 tap_files() (
     local out=$CLAIRON_WORK/tap data files seconds=${CLAIRON_FILE_SECONDS:-60} most=${CLAIRON_TEST_SECONDS:-1200}
@@ -165,7 +165,7 @@ tap_files() (
     data=$(cluster_folder)
     rm -rf "$out" "$data" && mkdir -p "$out/log" "$data"
     trap 'rm -rf "$data"' EXIT
-    # PostgreSQL 15 derives both places from TESTDIR.
+    # PostgreSQL 15 derives both directories from TESTDIR.
     ln -sfn "$data" "$out/tmp_check" && ln -sfn "$out/log" "$data/log"
     mapfile -t files <<<"$(long_first "$@")"
     # No other run on this machine may choose the same ports.
@@ -176,8 +176,8 @@ tap_files() (
         --formatter Clairon::Test::Output --merge --verbose "${files[@]}" 2>&1
 )
 
-# A folder for clusters: in memory, where there is room. Each is a copy of a thousand files, soon removed again.
-# The inode tells apart work folders that have one path, as those in Debian roots.
+# The directory for clusters: in memory if there is room. Each cluster is a short-lived copy of a thousand files.
+# The inode distinguishes work directories with the same path in different Debian roots.
 cluster_folder() {
     local free
     free=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)
@@ -188,7 +188,7 @@ cluster_folder() {
     fi
 }
 
-# The files that tests/tap/long names, in its order, then the others.
+# The files listed in tests/tap/long, in that order, then the others.
 long_first() {
     local file long
     long=$(cat tests/tap/long 2>/dev/null)
@@ -200,8 +200,8 @@ long_first() {
     done
 }
 
-# The TAP files again, with a relay that ASan, LSan and UBSan watch. A report ends its process, which not
-# every test would notice; so the reports are files, and each of them is a failure.
+# The TAP files with a relay under ASan, LSan and UBSan. A report ends its process, which not
+# every test would detect; so reports are written to files, and each file is a failure.
 layer_asan() {
     local status=0 reports=$CLAIRON_WORK/asan/reports report files
     export CLAIRON_PROGRAM=$CLAIRON_TOP/build/asan/clairon
@@ -214,7 +214,7 @@ layer_asan() {
     export ASAN_OPTIONS=log_path=$reports/report:detect_stack_use_after_return=1
     export UBSAN_OPTIONS=log_path=$reports/report:print_stacktrace=1
     export PG_TEST_TIMEOUT_DEFAULT=180 CLAIRON_TEST_SECONDS=1800 CLAIRON_FILE_SECONDS=180
-    unset CLAIRON_LONG # takes hours here
+    unset CLAIRON_LONG # would run for hours
     mapfile -t files <<<"$(files_of 'tests/tap/*/*.pl')"
     tap_files "${files[@]}" || status=1
     for report in "$reports"/*; do
@@ -226,7 +226,7 @@ layer_asan() {
     return "$status"
 }
 
-# The decoder's tests again, on a plugin that UBSan watches. CLAIRON_SANITIZED=all: every one.
+# The decoder's tests with a plugin under UBSan. CLAIRON_SANITIZED=all: all of them.
 layer_sanitized() (
     local status=0 names=(tests/tap/decoder/{walsender_of_a_relay_role,server_encodings,differential_against_test_decoding}.pl)
     CLAIRON_ROOT=$CLAIRON_TOP/build/sanitized/root
@@ -242,7 +242,7 @@ layer_sanitized() (
         export CLAIRON_DIFF_TRANSACTIONS=500
     fi
     mkdir -p "$CLAIRON_WORK"
-    # It runs beside the layer tap, and waits less.
+    # Fewer jobs, because it runs in parallel to the layer tap.
     export TAP_JOBS=${TAP_JOBS:-$(nproc)}
     layer_regress || status=1
     tap_files "${names[@]}" || status=1
@@ -267,7 +267,7 @@ layer_client() (
         exit $status' bash "$logs/client" "${files[@]#client/}"
 )
 
-# A browser and a demo for each file.
+# Each file has a separate browser and demo.
 layer_e2e() {
     local files
     mapfile -t files < <(files_of 'tests/e2e/test_*.py')
@@ -289,7 +289,7 @@ count() {
         /^not ok .*# *TODO/ { skipped++; next }
         /^ok / { passed++; next }
         /^not ok / { failed++; next }
-        # A file that prove found wanting although each test it ran had passed.
+        # prove reports a file as failed although all its tests passed.
         /^Dubious, test returned/ { dubious = 1; next }
         dubious && /^(All [0-9]+ subtests passed|No subtests run)/ { failed++ }
         { dubious = 0 }
@@ -304,14 +304,14 @@ count() {
         END { print passed + 0, failed + 0, skipped + 0 }' "$1"
 }
 
-# ---- layers side by side, each a process with a session of its own
+# ---- parallel layers, each a process in a separate session
 
 declare -A process=() locks=() result=()
 running=() streaming=false
 
 is_recorded() { [[ " root replica packages operations images " == *" $1 "* ]]; }
 
-# Those that wait for a script of root's take no place of another.
+# Layers that only wait for a script of root do not count.
 may_start() {
     local layer places=${LAYERS:-$(($(nproc) + 1))}
     ! is_recorded "$1" || $streaming || return 0
@@ -324,13 +324,13 @@ may_start() {
 start_layer() {
     local layer=$1 lock measured=()
     [ -z "${TIMES:-}" ] || measured=(python3 tests/measure.py "$logs/$layer.times")
-    # Two runs of one layer would overwrite each other's files.
+    # Two runs of one layer must not overwrite each other's files.
     exec {lock}>>"$logs/$layer.lock"
-    flock -n "$lock" || { echo "another run of the layer $layer is under way, waiting"; flock "$lock"; }
+    flock -n "$lock" || { echo "another run of the layer $layer is active, waiting"; flock "$lock"; }
     locks[$layer]=$lock
     : >"$logs/$layer.log"
     (
-        # The servers must inherit neither these locks nor that of tests/tools/unprivileged.sh.
+        # The servers must not inherit these locks or the one of tests/tools/unprivileged.sh.
         for lock in "${locks[@]}" 7; do
             exec {lock}>&-
         done
@@ -340,11 +340,11 @@ start_layer() {
     running+=("$layer")
 }
 
-# finish_layer NAME: counts it. A failure of no test in particular is one failure; so is a layer without a test.
+# finish_layer NAME: counts its results. A failure outside of tests is one failure; so is a layer without tests.
 finish_layer() {
     local layer=$1 log=$logs/$1.log lock=${locks[$1]} status=0 passed failed skipped still=() each
     wait "${process[$layer]}" || status=$?
-    # Not a process substitution: a bare root has no /dev/fd.
+    # No process substitution: a minimal root has no /dev/fd.
     read -r passed failed skipped <<<"$(count "$log")"
     if [ "$((passed + failed + skipped))" = 0 ]; then
         echo "$layer: no test ran" >>"$log"
@@ -366,7 +366,7 @@ finish_layer() {
     $streaming || printf '%6d s  %s: %s\n' "$SECONDS" "$layer" "${result[$layer]}"
 }
 
-# print_output [LAYER..]: the next of these, in their order: whole, or as far as it came. Descriptor 3 is its log.
+# print_output [LAYER..]: prints the new output of the layers in order. Descriptor 3 is the current log.
 print_output() {
     while [ "$printed" -lt $# ]; do
         local layer=${*:printed+1:1}
@@ -378,7 +378,7 @@ print_output() {
     done
 }
 
-# Every fifteen seconds: how many tests of each layer have passed so far.
+# Every fifteen seconds, prints the number of passed tests per layer.
 print_progress() {
     local layer line=''
     [ "$SECONDS" -ge "$next_progress" ] || return 0
@@ -407,7 +407,7 @@ run_layers() {
     done
 }
 
-# interrupted SIGNAL: each layer ends its servers, then the caller ends.
+# interrupted SIGNAL: stops the layers, which stop their servers, then exits by the signal.
 interrupted() {
     local layer waited=0
     trap '' INT TERM HUP
@@ -426,18 +426,18 @@ interrupted() {
     kill -s "$1" $$
 }
 
-# What TIMES asks for: the layers and the steps before them, then the slowest files.
+# Prints the durations of layers and preparation steps, then the TIMES slowest files.
 print_times() {
     local layer file wall cpu most=$TIMES
     [ "$most" != 1 ] || most=20
     printf '%8s %8s  %s\n' 'wall s' 'CPU s' layer
     for layer in build build_root build_packages "$@"; do
         file=$logs/$layer.times
-        # A script of root's is measured where it runs.
+        # A script of root is measured where it runs.
         [ ! -e "${CLAIRON_RECORDED:-}/$layer.log.times" ] || file=$CLAIRON_RECORDED/$layer.log.times
         [ ! -e "$file" ] || ! read -r wall cpu <"$file" || printf '%8.1f %8.1f  %s\n' "$wall" "$cpu" "$layer"
     done
-    printf '%8d %8s  all, since the first of them began\n' "$((SECONDS + ${CLAIRON_SECONDS:-0}))" ''
+    printf '%8d %8s  total\n' "$((SECONDS + ${CLAIRON_SECONDS:-0}))" ''
     printf '%8s  %s\n' seconds file
     for layer in "$@"; do
         sed -n "s/^# \([0-9.]* s\) \(tests.*\)/\1 $layer \2/p" "$logs/$layer.log"
@@ -448,7 +448,7 @@ if [ "${1:-}" = --layer ]; then
     "layer_$2"
     exit
 fi
-# Read as a whole before it runs, so that an edit of this file does not change a run.
+# A function, so that bash reads the whole file before it runs and edits do not affect a running script.
 main() {
     local layer signal
     [ $# -gt 0 ] || set -- tap e2e client regress isolation unit
@@ -456,7 +456,7 @@ main() {
         declare -F "layer_$layer" >/dev/null || die "unknown layer \"$layer\""
     done
     for signal in INT TERM HUP; do
-        # shellcheck disable=SC2064 # the value of now
+        # shellcheck disable=SC2064 # expand now
         trap "interrupted $signal" "$signal"
     done
     run_layers "$@"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# env.sh: the environment of every test: our private PostgreSQL first, scratch places in CLAIRON_WORK.
+# env.sh: the environment of the tests: the private PostgreSQL first in PATH, scratch files in CLAIRON_WORK.
 # Sourced from the top of the checkout.
 
 # shellcheck source=docker/lib.sh
@@ -11,7 +11,7 @@ CLAIRON_ROOT=$CLAIRON_TOP/build/root
 STORE_SERVER=$(store_server)
 export CLAIRON_TOP CLAIRON_WORK CLAIRON_ROOT STORE_SERVER
 export PATH="$CLAIRON_ROOT/bin:$PATH" LC_ALL=C.UTF-8 TZ=UTC
-# A make that tests start is not part of the one that started them.
+# A make started by a test is independent of the one that runs the tests.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 unset PGHOST PGPORT PGUSER PGDATABASE PGSERVICE PGOPTIONS PGDATA
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# images.sh: are the container images sound? Builds and starts them without a container engine.
+# images.sh: tests the container images; builds and starts them without a container engine.
 #
-# No engine runs where these tests do: tests/images carries out the Dockerfiles' instructions in
-# Debian roots, and starts docker/compose.yaml's services in them, with its mounts, users and rights.
-# Debian's docker-compose judges the compose file. What is not shown: that images can be pulled, and
-# that an engine's own networks and names work as Docker says.
+# No engine is available in the tests: tests/images executes the instructions of the Dockerfiles in
+# Debian roots, and starts the services of docker/compose.yaml in them, with its mounts, users and capabilities.
+# Debian's docker-compose validates the compose file. Not tested: that images can be pulled, and
+# the networks and name resolution of an engine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=tests/roots.sh
@@ -20,13 +20,13 @@ validate() {
     docker/images/make-secrets.sh "$tool/root/docker/secrets"
     tests/tools/debian-root.sh run "$tool" env -C /root/docker HOME=/root docker-compose -f compose.yaml config --format json \
         >"$scratch/compose.json" || return
-    # The files it names are below the root that it was asked in.
+    # Paths in the output are relative to that root.
     sed -i "s,\"/root/docker/,\"$PWD/$tool/root/docker/,g" "$scratch/compose.json"
 }
 
 run_tests() {
     rm -rf "$scratch" && mkdir -p "$scratch"
-    ok "docker-compose takes the compose file" validate
+    ok "docker-compose accepts the compose file" validate
     tests/tools/debian-root.sh make "$roots/base" && tests/tools/debian-root.sh make "$roots/clean" postgresql-17 valkey-server systemd &&
         python3 tests/images/check.py build "$scratch" "$roots/base" "$roots/clean" "$roots/clean" &&
         unshare --net python3 tests/images/check.py run "$scratch" "$scratch/compose.json" && return

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""measure.py FILE COMMAND..: runs it, and writes to FILE the wall and CPU seconds that it took.
+"""measure.py FILE COMMAND..: runs COMMAND and writes its wall and CPU seconds to FILE.
 
-The servers that a test leaves to init count as well: their parent becomes this process instead.
+Orphaned servers count too: this process becomes their parent instead of init.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ import time
 PR_SET_CHILD_SUBREAPER = 36
 
 began = time.monotonic()
-# The command is signalled as well: it ends, and then its servers do.
+# The command receives the signal too and stops its servers.
 for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(each, lambda *_: None)
 ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# packages.sh: do the Debian packages install, run as their unit says, upgrade, and leave nothing behind?
+# packages.sh: the Debian packages install, run as their unit specifies, upgrade, and purge completely.
 #
-# Built and installed on Debian 13, in roots of their own. No systemd runs there: its tools judge the
-# unit, and the relay is started by the unit's command line, as the unit's user.
+# Built and installed on Debian 13, in separate roots. There is no systemd: its tools verify the
+# unit, and the relay is started with the unit's command line, as the unit's user.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=tests/roots.sh
 . tests/roots.sh
 
-target=$roots/packages # a copy of the clean root, that clairon is installed in
+target=$roots/packages # a copy of the clean root with clairon installed
 unit=/usr/lib/systemd/system/clairon-relay.service
 
 in_target() { tests/tools/debian-root.sh run "$target" "$@"; }
@@ -33,7 +33,7 @@ repack() {
     dpkg-deb -b "$folder" "$target/root/$(basename "$deb" .deb)_$version.deb" >/dev/null
 }
 
-# As an operator would: a server, a database, the relay's role, its settings.
+# Sets up a server, a database, the relay's role and its configuration, like an operator.
 set_up() {
     as_postgres /usr/lib/postgresql/17/bin/initdb -D /tmp/data -A trust >/dev/null &&
         printf '%s\n' "wal_level = logical" "port = 5999" "listen_addresses = ''" \
@@ -50,7 +50,7 @@ set_up() {
             -e 's,^#listen = .*,listen = unix:/run/clairon/gate,' "$target/etc/clairon/relay.conf"
 }
 
-# By the words of the unit: its user, its folder, its command.
+# With the unit's user, runtime directory and command.
 start_relay() {
     local user
     user=$(unit_says User)
@@ -68,7 +68,7 @@ stop_relay() {
         wait_for test ! -e "/proc/$(<"$target/tmp/relay.pid")" && rm "$target/tmp/relay.pid"
 }
 
-# The relay streams when it has confirmed its slot; then so many notes are stored.
+# in_store N: the slot is active and the stream has N entries.
 in_store() {
     sql "SELECT count(*) FROM pg_replication_slots WHERE active" | grep -qx 1 &&
         is "$(in_target valkey-cli -s /tmp/store XLEN clairon:stream)" "$1"
@@ -87,7 +87,7 @@ says_nothing() {
     [ -z "$said" ] || { say "$said"; return 1; }
 }
 
-# The links of the pages that are there, README's first, which lead to nothing.
+# Prints the broken links of the installed pages.
 broken_links() {
     local docs=$target/usr/share/doc/clairon-relay page link
     for page in README.md docs/*.md client/README.md client/PROTOCOL.md decoder/FRAMES.md sql/README.md \
@@ -99,42 +99,42 @@ broken_links() {
 }
 
 check_documents() {
-    ok "each page that README leads to is there" says_nothing broken_links
+    ok "every link of the pages works" says_nothing broken_links
     ok "bash completes the commands" in_target bash -c '. /usr/share/bash-completion/completions/clairon && complete -p clairon'
-    ok "and the manual tells every setting" is \
+    ok "the man page has every setting" is \
         "$(in_target zcat /usr/share/man/man1/clairon.1.gz | sed -n 's/\\//g; /^.SH RELAY/,/^.SH SIGNALS/p' | grep -oE -- '--[a-z]+\.[a-z_0-9]+=[A-Z]+')" \
         "$(in_target clairon relay --help | grep -oE -- '--[a-z]+\.[a-z_0-9]+=[A-Z]+')"
 }
 
-# By hand, without packages: what is taken away is all that was put there.
+# make install and make uninstall, without packages.
 check_by_hand() {
     local there=/var/tmp/by-hand
     inside rm -rf "$there"
-    ok "make install puts it where DESTDIR says" inside make -s install DESTDIR="$there"
-    ok "the program, the plugin and the pages" inside test -x "$there/usr/local/bin/clairon" -a \
+    ok "make install uses DESTDIR" inside make -s install DESTDIR="$there"
+    ok "program, plugin and pages are installed" inside test -x "$there/usr/local/bin/clairon" -a \
         -e "$there/usr/lib/postgresql/17/lib/clairon.so" -a -e "$there/usr/local/share/doc/clairon/docker/OPERATIONS.md"
-    ok "make uninstall takes it away" inside make -s uninstall DESTDIR="$there"
-    ok "all of it" is "$(inside find "$there" -not -type d)" ""
-    ok "what the images are built from is whole" python3 tests/images/check.py context "$(realpath -m "$roots/context")"
+    ok "make uninstall succeeds" inside make -s uninstall DESTDIR="$there"
+    ok "no file is left" is "$(inside find "$there" -not -type d)" ""
+    ok "the build context of the images is complete" python3 tests/images/check.py context "$(realpath -m "$roots/context")"
 }
 
 check_unit() {
-    ok "systemd finds nothing wrong with the unit" says_nothing in_target systemd-analyze verify --man=no "$unit"
-    ok "and its exposure is 1.5 of 10 at most" in_target systemd-analyze security --offline=yes --no-pager --threshold=15 "$unit"
+    ok "systemd-analyze verify accepts the unit" says_nothing in_target systemd-analyze verify --man=no "$unit"
+    ok "the unit's exposure is at most 1.5 of 10" in_target systemd-analyze security --offline=yes --no-pager --threshold=15 "$unit"
     say "# $(in_target systemd-analyze security --offline=yes --no-pager "$unit" | tail -1)"
-    ok "an upgrade restarts it, by Debian's own tool" grep -q "deb-systemd-invoke.*clairon-relay.service" "$(script_of postinst)"
-    ok "a removal stops it" grep -q "deb-systemd-invoke stop.*clairon-relay.service" "$(script_of prerm)"
+    ok "an upgrade restarts the unit with deb-systemd-invoke" grep -q "deb-systemd-invoke.*clairon-relay.service" "$(script_of postinst)"
+    ok "a removal stops the unit" grep -q "deb-systemd-invoke stop.*clairon-relay.service" "$(script_of prerm)"
 }
 
 check_install() {
     ok "the packages install" apt_install /root/postgresql-17-clairon.deb /root/clairon-relay.deb
-    ok "the settings are for root and the relay alone" is "$(mode_of /etc/clairon/relay.conf)" "640 root clairon"
-    ok "so is the secret" is "$(mode_of /etc/clairon/secret)" "640 root clairon"
-    ok "which is long enough" test "$(wc -c <"$target/etc/clairon/secret")" -gt 32
-    ok "a server, a store and the settings are set up" set_up
-    ok "the relay starts as the unit says" start_relay 0
+    ok "the configuration is readable only by root and the relay" is "$(mode_of /etc/clairon/relay.conf)" "640 root clairon"
+    ok "the secret is too" is "$(mode_of /etc/clairon/secret)" "640 root clairon"
+    ok "the secret is long enough" test "$(wc -c <"$target/etc/clairon/secret")" -gt 32
+    ok "server, store and configuration are set up" set_up
+    ok "the relay starts with the unit's command" start_relay 0
     ok "a row is written" sql "INSERT INTO t VALUES (1)"
-    ok "and it is stored" wait_for in_store 1
+    ok "the row is stored" wait_for in_store 1
     ok "the relay drains" stop_relay
 }
 
@@ -142,28 +142,28 @@ check_upgrade() {
     local before
     before=$(sha256sum "$target"/etc/clairon/*)
     repack "$target/root/clairon-relay.deb" 0.1.1-1 true
-    # A version of tomorrow: an upgrade script, and the control file that names it.
+    # A later version: an upgrade script, and the control file with its version.
     repack "$target/root/postgresql-17-clairon.deb" 0.1.1-1 "cd usr/share/postgresql/17/extension
         echo \"COMMENT ON EXTENSION clairon IS 'of tomorrow'\" >clairon--0.1.0--0.1.1.sql
         sed -i \"s/'0.1.0'/'0.1.1'/\" clairon.control"
     ok "newer packages install" apt_install /root/postgresql-17-clairon_0.1.1-1.deb /root/clairon-relay_0.1.1-1.deb
-    ok "settings and secret stay as they were" is "$(sha256sum "$target"/etc/clairon/*)" "$before"
-    ok "and so do their owners" is "$(mode_of /etc/clairon/relay.conf)" "640 root clairon"
+    ok "configuration and secret are unchanged" is "$(sha256sum "$target"/etc/clairon/*)" "$before"
+    ok "the owner and mode are unchanged" is "$(mode_of /etc/clairon/relay.conf)" "640 root clairon"
     ok "the relay starts again" start_relay 1
-    ok "the extension is brought up to date" sql "ALTER EXTENSION clairon UPDATE"
-    ok "to the newer version" is "$(sql "SELECT extversion FROM pg_extension WHERE extname = 'clairon'")" 0.1.1
-    ok "its rules count on" sql "INSERT INTO t VALUES (2)"
-    ok "and rows are stored" wait_for in_store 2
+    ok "the extension is updated" sql "ALTER EXTENSION clairon UPDATE"
+    ok "the extension has the newer version" is "$(sql "SELECT extversion FROM pg_extension WHERE extname = 'clairon'")" 0.1.1
+    ok "its rules still apply" sql "INSERT INTO t VALUES (2)"
+    ok "later rows are stored" wait_for in_store 2
 }
 
 check_removal() {
     stop_all
     in_target rm -rf /run/clairon
     ok "the packages are removed" in_target env DEBIAN_FRONTEND=noninteractive apt-get -qq remove -y clairon-relay postgresql-17-clairon
-    ok "the settings stay" test -e "$target/etc/clairon/relay.conf"
+    ok "the configuration is kept" test -e "$target/etc/clairon/relay.conf"
     ok "the packages are purged" in_target env DEBIAN_FRONTEND=noninteractive apt-get -qq purge -y clairon-relay postgresql-17-clairon
-    ok "no file of them is left" is "$(files | grep -i clairon)" ""
-    ok "nor the user" is "$(grep clairon "$target"/etc/passwd "$target"/etc/group "$target"/etc/shadow)" ""
+    ok "no file is left" is "$(files | grep -i clairon)" ""
+    ok "the user is removed" is "$(grep clairon "$target"/etc/passwd "$target"/etc/group "$target"/etc/shadow)" ""
 }
 
 run_tests() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# root.sh: does root get the demo and the tests run as another user, also from a checkout that user cannot read?
+# root.sh: root can run the demo and the tests as another user, also from a checkout that this user cannot read.
 #
-# The checkout is a small one in a folder of root's own, whose demo only waits.
+# Uses a small checkout in a private directory of root, with a demo that only waits.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=tests/roots.sh
@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 is() { [ "$1" = "$2" ] || { say "got: $1, expected: $2"; false; }; }
 unprivileged() { "$hidden/clairon/tests/tools/unprivileged.sh" "$@"; }
 
-# Its demo writes where it runs, and what its tree holds at the end.
+# The demo writes its working directory, and at its end the content of a file.
 make_checkout() {
     hidden=$(mktemp -d)
     mkdir -p "$hidden/clairon/docker" "$hidden/clairon/tests/tools"
@@ -30,7 +30,7 @@ END
     chmod 755 "$hidden/clairon/docker/demo.sh"
 }
 
-# start NAME COMMAND..: in the background, its output in a file of that name.
+# start NAME COMMAND..: runs COMMAND in the background with its output in a file of that name.
 start() {
     local name=$1
     shift
@@ -47,30 +47,30 @@ refused() {
 
 check_places() {
     start demo docker/demo.sh
-    ok "a demo starts in a copy of a checkout that its user cannot read" wait_for said demo '^started$'
-    ok "it says that edits are not seen" said demo "edits are not seen until the next start"
+    ok "the demo starts in a copy of a checkout that its user cannot read" wait_for said demo '^started$'
+    ok "it reports that edits are not seen" said demo "edits are not seen until the next start"
     echo second >"$hidden/clairon/content"
-    ok "a second demo says that one runs, and fails" refused
+    ok "a second demo fails with a message" refused
     # shellcheck disable=SC2016
     start tests bash -c 'echo begun; for ((i = 0; i < 1200; i++)); do [ ! -e stop ] || break; sleep 0.1; done; cat content'
-    ok "tests run beside the demo" wait_for said tests '^begun$'
+    ok "tests run at the same time as the demo" wait_for said tests '^begun$'
     echo third >"$hidden/clairon/content"
     start more bash -c 'cat content'
-    ok "more tests wait for those that run" wait_for said more "another run uses"
+    ok "a second run of tests waits for the first" wait_for said more "another run uses"
     touch "$(place_of tests)/stop" "$(place_of demo)/.demo/stop"
     wait "${pids[@]}"
-    ok "which keep the files that they began with" is "$(tail -n 1 "$hidden/tests")" second
+    ok "running tests keep their copy of the files" is "$(tail -n 1 "$hidden/tests")" second
     ok "the next tests see the edits" is "$(tail -n 1 "$hidden/more")" third
-    ok "the demo keeps its files, whatever was tested beside it" is "$(tail -n 1 "$hidden/demo")" first
+    ok "the demo keeps its copy of the files" is "$(tail -n 1 "$hidden/demo")" first
 }
 
 check_readable() {
     chmod 755 "$hidden"
     chmod -R go+rX "$hidden/clairon"
-    ok "a checkout that its user can read is used itself" is "$(unprivileged pwd)" "$hidden/clairon"
+    ok "a checkout that its user can read is used in place" is "$(unprivileged pwd)" "$hidden/clairon"
     mkdir -p "$hidden/clairon/build/work/log"
     touch "$hidden/clairon/build/work/log/of-root"
-    ok "what another user has left there is its own" unprivileged test -O build/work/log/of-root
+    ok "files of another user are handed over" unprivileged test -O build/work/log/of-root
 }
 
 tidy() {

@@ -1,17 +1,17 @@
 # shellcheck shell=bash
-# roots.sh: what the tests share that run in a Debian root of their own. Sourced from the top of the checkout.
+# roots.sh: functions for tests that run in a Debian root. Source it from the top of the checkout.
 
 # shellcheck source=docker/lib.sh
 . docker/lib.sh
 
 roots=${CLAIRON_ROOTS:-build/roots}
-root=$roots/replica      # PostgreSQL 17, and what clairon is built with
-clean=$roots/clean       # PostgreSQL 17 and a store, as an operator has them
+root=$roots/replica      # PostgreSQL 17 and the build dependencies
+clean=$roots/clean       # PostgreSQL 17 and a store, without build dependencies
 place=/var/tmp/clairon   # the checkout in $root
 taken=0
 
-# What the relay, the plugin, their packages and tests ask for, on Debian 13. Of the server's headers
-# nothing else is needed: what they depend on is LLVM.
+# Build and test dependencies on Debian 13. The server's headers are unpacked without their dependencies,
+# which include LLVM.
 packages=(postgresql-17 postgresql-server-dev-17/unpacked ccache gcc make pkg-config libc6-dev libpq-dev
     libhiredis-dev libev-dev libwebsockets-dev libwebsockets-evlib-ev libjwt-dev libinih-dev
     libjansson-dev uthash-dev valkey-server python3-minimal dpkg-dev debhelper
@@ -23,8 +23,8 @@ inside() {
         PATH=/usr/lib/ccache:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
 }
 
-# What was built there before stays, and is built again where its source is newer.
-take_sources() {
+# Copies the sources; the previous build stays, so that only changed files are compiled.
+copy_sources() {
     tests/tools/debian-root.sh run "$root" mkdir -p "$place"
     tests/tools/debian-root.sh run "$root" find "$place" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
     tar -c --exclude=./.git --exclude=./.demo --exclude=./build --exclude=node_modules \
@@ -33,7 +33,7 @@ take_sources() {
     chmod -R a+rX "$root$place"
 }
 
-# Both roots, with the checkout in one of them, built as its tests need it.
+# Creates both roots, and builds the checkout in one of them.
 build_root() {
     local other
     say "# Debian 13 with PostgreSQL 17, below $roots"
@@ -41,17 +41,17 @@ build_root() {
     other=$!
     tests/tools/debian-root.sh make "$root" "${packages[@]}"
     wait "$other"
-    say "# clairon is built there"
-    take_sources
+    say "# building clairon in the root"
+    copy_sources
     inside make -s -j"$(nproc)" build/clairon build/strict_lines private-root
 }
 
 build_packages() {
-    say "# the packages are built there"
+    say "# building the packages in the root"
     inside docker/debian-packages.sh build/deb
 }
 
-# ok WHAT COMMAND..: one test, and what the command printed if it failed.
+# ok DESCRIPTION COMMAND..: one test; prints the output of COMMAND if it fails.
 ok() {
     local what=$1 said
     shift
@@ -64,12 +64,12 @@ ok() {
     fi
 }
 
-# wait_for COMMAND..: until it succeeds, or a minute is over.
+# wait_for COMMAND..: waits up to a minute until it succeeds.
 wait_for() {
     local deadline=$((SECONDS + 60))
     until "$@" >/dev/null 2>&1; do
         [ $SECONDS -lt $deadline ] || {
-            say "not within a minute: $*"
+            say "timeout of 60 s: $*"
             "$@"
             return 1
         }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# run.sh: runs layers of tests, those that need root beside those that PostgreSQL's own user runs.
+# run.sh: runs layers of tests: those that need root, and in parallel those that run as the user postgres.
 #
 #   tests/run.sh [--make GOAL] LAYER..      the layers of tests/check.sh; GOAL is built first
 #
-# tests/as_root.sh writes what the scripts that need root print to a folder, whose files tests/check.sh counts.
-# Both have a session of their own: Ctrl-C reaches this script alone, which ends them and then itself.
+# tests/as_root.sh writes the output of the scripts that need root to files, and tests/check.sh counts them.
+# Both run in separate sessions: Ctrl-C reaches only this script, which stops them and then exits.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=docker/lib.sh
@@ -17,7 +17,7 @@ if [ "${1:-}" = --make ]; then
 fi
 layers=() rooted=()
 for layer in "$@"; do
-    # On a server of version 16 or later these tests are part of the layer tap.
+    # From PostgreSQL 16 on these tests are part of the layer tap.
     if [ "$layer" = replica ] && [ "$(pg_major)" -ge 16 ]; then
         [ $# -gt 1 ] || layers+=(replica)
         continue
@@ -28,7 +28,7 @@ for layer in "$@"; do
     layers+=("$layer")
 done
 
-# Ends what still runs. The folder's file "stop" reaches scripts that sudo started.
+# Stops running scripts. The file "stop" is for scripts started by sudo, which cannot be signalled.
 finish() {
     trap '' INT TERM HUP
     touch "$CLAIRON_RECORDED/stop"
@@ -36,7 +36,7 @@ finish() {
     rm -rf "$CLAIRON_RECORDED"
 }
 
-# interrupted SIGNAL: so are the tests, and in the end this script.
+# interrupted SIGNAL: interrupts the tests, then exits by the signal.
 # shellcheck disable=SC2317 # a trap calls it
 interrupted() {
     [ -z "$checks" ] || kill -s "$1" "$checks" 2>/dev/null || true
@@ -45,7 +45,7 @@ interrupted() {
     kill -s "$1" $$
 }
 
-# A layer whose script was killed waits for no result.
+# The file "ended" stops layers that wait for a killed script.
 run_as_root() {
     trap '' INT
     setsid -w tests/as_root.sh "$CLAIRON_RECORDED" "${rooted[@]}" </dev/null || true
@@ -57,7 +57,7 @@ CLAIRON_RECORDED=$(mktemp -d /tmp/clairon-recorded-XXXXXX)
 export CLAIRON_RECORDED
 chmod 755 "$CLAIRON_RECORDED"
 for signal in INT TERM HUP; do
-    # shellcheck disable=SC2064 # the value of now
+    # shellcheck disable=SC2064 # expand now
     trap "interrupted $signal" "$signal"
 done
 [ ${#rooted[@]} = 0 ] || run_as_root &
@@ -65,10 +65,10 @@ if [ -n "$goal" ]; then
     measured=()
     [ -z "${TIMES:-}" ] || measured=(python3 tests/measure.py "$CLAIRON_RECORDED/build.log.times")
     "${measured[@]}" env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make --no-print-directory "$goal" ||
-        say "the build failed; what could be built is checked"
+        say "the build failed; testing the parts that were built"
 fi
 export CLAIRON_SECONDS=$SECONDS
-# The shell starts a background command with SIGINT ignored, which the command cannot undo in bash.
+# A shell starts background commands with SIGINT ignored, and bash cannot reset an ignored signal.
 env --default-signal=INT setsid tests/tools/unprivileged.sh tests/check.sh "${layers[@]}" </dev/null &
 checks=$!
 status=0

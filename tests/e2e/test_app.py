@@ -48,8 +48,8 @@ class App(unittest.TestCase):
         for path, value, words in (
             ("/api/assignment", {"id": 1, "status": "burnt"}, "status"),
             ("/api/assignment", {"id": "1", "status": "draft"}, '"id"'),
-            ("/api/assignment", {"id": 1, "status": "graded", "grade": 21}, "a grade is 0 to 20"),
-            ("/api/assignment", {"id": 99999, "status": "draft"}, "no assignment"),
+            ("/api/assignment", {"id": 1, "status": "graded", "grade": 21}, "grade must be 0 to 20"),
+            ("/api/assignment", {"id": 99999, "status": "draft"}, "does not exist"),
             ("/api/transfer", {"key": "k", "from": "acc-1", "to": "acc-2", "amount": "x"}, '"amount"'),
             ("/api/transfer", {"key": "", "from": "acc-1", "to": "acc-2", "amount": 1}, '"key"'),
             ("/api/transfer", {"key": "k", "from": "acc-1", "to": "none", "amount": 1}, "none"),

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# debian-root.sh: makes a Debian of another release below a directory, for tests that need one, and runs commands there.
+# debian-root.sh: creates a Debian root of another release in a directory and runs commands there.
 #
-#   tests/tools/debian-root.sh make DIR [PACKAGE..]     a minimal Debian 13 with those packages; kept when it is there
-#   tests/tools/debian-root.sh copy FROM DIR            another one just like it, in place of what DIR was
-#   tests/tools/debian-root.sh run DIR COMMAND..        as root in it
+#   tests/tools/debian-root.sh make DIR [PACKAGE..]     a minimal Debian 13 with those packages; reused if it exists
+#   tests/tools/debian-root.sh copy FROM DIR            replaces DIR by a copy of FROM
+#   tests/tools/debian-root.sh run DIR COMMAND..        runs COMMAND as root in it
 #   tests/tools/debian-root.sh remove DIR
 #
-# Needs root, debootstrap, and a mirror: this machine's own, as its apt has it. A package written as
-# NAME/unpacked is unpacked without what it depends on. /proc, /dev and the like are mounted in a
-# namespace of the command's own, so that they are gone when it ends, and removing DIR removes
-# nothing else; where mounting is forbidden the command has to do without.
+# Needs root, debootstrap and the mirror of this machine's apt. A package written as
+# NAME/unpacked is unpacked without its dependencies. /proc, /dev and the like are mounted in a
+# private mount namespace, so that they disappear with the command, and removing DIR removes
+# nothing else. If mounting is not permitted, the command runs without them.
 set -euo pipefail
 # shellcheck source=docker/lib.sh
 . "$(dirname "$0")/../../docker/lib.sh"
@@ -17,7 +17,7 @@ set -euo pipefail
 suite=trixie
 as=
 
-# Where apt gets this machine's Debian from.
+# The mirror of this machine's apt.
 mirror() {
     local VERSION_CODENAME found
     . /etc/os-release
@@ -32,8 +32,8 @@ mirror() {
     echo "${found:-http://deb.debian.org/debian}"
 }
 
-# What a command needs to reach the network as this machine does.
-take_network() {
+# Copies this machine's network configuration: resolver, certificates, proxies.
+copy_network() {
     local file
     for file in /etc/resolv.conf /etc/hosts; do
         [ ! -e "$file" ] || cp -L --remove-destination "$file" "$root$file"
@@ -45,8 +45,8 @@ take_network() {
         >"$root/etc/apt/apt.conf.d/80this-machine" || true
 }
 
-# Debian's own minimum, kept as a file: making it again then takes a second. Roots that are made at the same
-# time wait for it.
+# A minimal Debian, cached as a tar file, so that creating another root needs a second. Concurrent
+# callers wait for it.
 make_base() {
     local kept=${root%/*}/$suite.tar
     exec 8>"$kept.lock"
@@ -56,7 +56,7 @@ make_base() {
         mkdir -p "$root.new"
         say "# debootstrap of Debian $suite, kept in $kept"
         quietly debootstrap --variant=minbase "$suite" "$root.new" "$(mirror)" ||
-            die "debootstrap could not make a Debian $suite from $(mirror)"
+            die "debootstrap of Debian $suite failed from $(mirror)"
         tar -C "$root.new" --exclude=./var/cache/apt --exclude=./proc --exclude=./sys -cf "$kept.new" .
         mv "$kept.new" "$kept"
         rm -rf "$root.new"
@@ -65,13 +65,13 @@ make_base() {
     rm -rf "$root"
     mkdir -p "$root"/{proc,sys,var/cache/apt/archives/partial}
     tar -C "$root" -xpf "$kept"
-    # No service starts, and what is lost when the power fails is made again.
+    # Services do not start, and dpkg skips fsync.
     printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
     chmod 755 "$root/usr/sbin/policy-rc.d"
     echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/quick"
     mkdir -p "$root/etc/postgresql-common"
     echo 'create_main_cluster = false' >"$root/etc/postgresql-common/createcluster.conf"
-    take_network
+    copy_network
 }
 
 quietly() {
@@ -118,8 +118,8 @@ make_root() {
     echo "$wanted" >"$root.made"
 }
 
-# Its own mounts if it may have them: a tmpfs that goes with the namespace shows whether it may. The
-# devices are this machine's, in a /dev of its own: what is linked there is linked nowhere else.
+# Uses private mounts if they are permitted, which a trial tmpfs in a namespace shows. The
+# devices are this machine's, in a separate /dev: symbolic links created there stay there.
 run_in_root() {
     if unshare --mount --propagation private mount -t tmpfs none "$root/proc" 2>/dev/null; then
         # shellcheck disable=SC2016
@@ -158,9 +158,9 @@ case $verb in
         tar -C "$from" -c . | tar -C "$root" -xp
         ;;
     run)
-        as="exec" # a signal for this process is for the command
+        as="exec" # the command receives the signals of this process
         run_in_root "$@"
         ;;
     remove) rm -rf "$root" "$root.made" ;;
-    *) die "unknown verb \"$verb\"; valid are make, copy, run, remove" ;;
+    *) die "unknown verb \"$verb\"; valid: make, copy, run, remove" ;;
 esac

@@ -1,33 +1,33 @@
 #!/usr/bin/env bash
-# private-root.sh: makes a PostgreSQL of our own below a directory, with clairon installed in it.
+# private-root.sh: creates a private PostgreSQL installation with clairon in a directory.
 #
 #   tests/tools/private-root.sh DIR     ->  DIR/usr/lib/postgresql/NN/bin/postgres, also reached as DIR/bin
 #
-# The programs are copies, because a server looks for its lib and share folders
-# beside the file it was started from; what is in those folders are links to the
-# system's files. Nothing outside DIR is changed.
+# The programs are copies, because a server searches its lib and share directories
+# relative to its own file. Those directories contain links to the
+# system's files. Nothing outside of DIR is changed.
 set -euo pipefail
 # shellcheck source=docker/lib.sh
 . "$(dirname "$0")/../../docker/lib.sh"
 
-# The folder $1 appears below $root as real folders (as deep as we install) full of links.
+# link_folder DIR: creates DIR below $root as a directory (recursively where clairon installs files) of links.
 link_folder() {
     local from=$1 to=$root$1 entry name
     mkdir -p "$to"
-    # Links that hold stay: a server that runs from here may load through them at any time.
+    # Valid links are kept: a running server may use them at any time.
     find "$to" -maxdepth 1 -xtype l -delete
     for entry in "$from"/*; do
         name=${entry##*/}
         case $name in
-            clairon*) ;; # one that the system has is not ours
+            clairon*) ;; # skip an installation of clairon in the system
             extension | bitcode) link_folder "$entry" ;;
             *) [ -e "$to/$name" ] || ln -s "$entry" "$to/$name" ;;
         esac
     done
 }
 
-# Only what differs is replaced, by renaming: a server that runs from here finds every file whole at any
-# time. make runs without the job slots of a make above it.
+# Replaces only changed files, by renaming, so that a running server always sees complete
+# files. make runs without the job slots of a calling make.
 install_clairon() {
     local file
     stage=$(mktemp -d "$root/stage.XXXXXX")
@@ -48,9 +48,9 @@ main() {
     mkdir -p "$1"
     root=$(cd "$1" && pwd)
     config=$(pg_config_path)
-    command -v "$config" >/dev/null || die "$config is not there; docker/install-packages.sh installs it"
+    command -v "$config" >/dev/null || die "$config not found; docker/install-packages.sh installs it"
     bin=$("$config" --bindir) lib=$("$config" --pkglibdir) share=$("$config" --sharedir)
-    [ -x "$bin/postgres" ] || die "$bin/postgres is not there; docker/install-packages.sh installs it"
+    [ -x "$bin/postgres" ] || die "$bin/postgres not found; docker/install-packages.sh installs it"
 
     mkdir -p "$root$bin"
     for program in "$bin"/*; do

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# sanitized-root.sh: makes a PostgreSQL of our own whose clairon is built with UBSan.
+# sanitized-root.sh: creates a private PostgreSQL installation with clairon built with UBSan.
 #
 #   tests/tools/sanitized-root.sh DIR     ->  DIR/root, as private-root.sh makes it; DIR/decoder, the build
 #
-# What UBSan finds aborts the backend, and stands in the server's log. ASan would have to
-# be loaded before the packaged server, which then hangs at its start (in bindtextdomain);
-# the decoder's pure parts are under ASan in unit tests and fuzz targets.
+# An UBSan report aborts the backend and is in the server's log. ASan would have to
+# be preloaded into the packaged server, which then hangs at startup (in bindtextdomain);
+# unit tests and fuzz targets cover the server-independent parts of the decoder with ASan.
 set -euo pipefail
 # shellcheck source=docker/lib.sh
 . "$(dirname "$0")/../../docker/lib.sh"
@@ -18,7 +18,7 @@ main() {
     mkdir -p "$1"
     place=$(cd "$1" && pwd)
     config=$(pg_config_path)
-    # The sources alone: objects of the plain build must not be taken for ours.
+    # Copies only sources: objects of the normal build must not be used.
     mkdir -p "$place/sql"
     (cd "$(top_dir)" && cp -u --preserve=timestamps --parents decoder/Makefile decoder/*.[ch] decoder/*/*.[ch] "$place")
     cp -u --preserve=timestamps "$(top_dir)"/sql/*.* "$place/sql/"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# unprivileged.sh: runs a command of this checkout as a user that PostgreSQL accepts.
+# unprivileged.sh: runs a command of this checkout as a user other than root, which PostgreSQL requires.
 #
-#   tests/tools/unprivileged.sh COMMAND [ARGUMENT..]      COMMAND is seen from the top of the checkout
+#   tests/tools/unprivileged.sh COMMAND [ARGUMENT..]      COMMAND is relative to the top of the checkout
 #
-# Not root: runs it as it is. Root: as `postgres`, else `nobody`, in this checkout when that user can
-# read all of it, else in a copy below /var/tmp. The demo and the tests have a copy each, renewed at each
-# start; that of the demo keeps its .demo. Only one run at a time uses a copy. CLAIRON_WORK names a
-# folder the command may write to.
+# A normal user runs it directly. Root runs it as `postgres`, else `nobody`, in this checkout if that user can
+# read all of it, else in a copy below /var/tmp. The demo and the tests have separate copies, renewed at each
+# start; the one of the demo keeps its .demo. Only one run at a time uses a copy. CLAIRON_WORK is a
+# writable directory for the command.
 set -euo pipefail
 # shellcheck source=docker/lib.sh
 . "$(dirname "$0")/../../docker/lib.sh"
@@ -16,7 +16,7 @@ as_user() {
     setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups -- "$@"
 }
 
-# A file that vanishes meanwhile, as while something is built, is no reason for a copy.
+# Ignores files that disappear during the search, for example in a parallel build.
 # shellcheck disable=SC2016
 readable_by_user() {
     as_user bash -c 'cd "$1" 2>/dev/null && ! find . -path ./.git -prune -o -path ./.demo -prune \
@@ -24,7 +24,7 @@ readable_by_user() {
         -o -type d ! \( -readable -executable \) \) -print 2>/dev/null | grep -q .' - "$top"
 }
 
-# copy_for_user COMMAND: sets `place` to a folder of the user's own that mirrors the checkout. Descriptor 7
+# copy_for_user COMMAND: copies the checkout to a directory of the user and sets `place` to it. Descriptor 7
 # holds its lock until the command ends.
 copy_for_user() {
     local what=tests
@@ -39,8 +39,8 @@ copy_for_user() {
     as_user touch "$place/.lock"
     exec 7<"$place/.lock"
     if ! flock -n 7; then
-        [ "$what" != demo ] || return 0 # demo.sh reports the demo that runs
-        say "another run uses $place: waiting for it"
+        [ "$what" != demo ] || return 0 # demo.sh reports the running demo
+        say "another run uses $place, waiting"
         flock 7
     fi
     say "$user cannot read $top: the $what run$([ "$what" = tests ] || echo s) in a copy, $place; edits are not seen until the next start"
@@ -50,7 +50,7 @@ copy_for_user() {
         as_user tar -C "$place" -x --no-same-owner --no-same-permissions
 }
 
-# The demo ends with its parent, also with a make that was killed.
+# The demo stops with its parent, also if make is killed.
 with_parent=()
 [ "$1" != docker/demo.sh ] || with_parent=(--pdeathsig HUP)
 
@@ -67,7 +67,7 @@ cd /
 if readable_by_user; then
     place=$top
     mkdir -p "$place/build/work" "$place/.demo"
-    # Files of another run may vanish meanwhile.
+    # Files of another run may disappear during the search.
     find "$place/build/work" "$place/.demo" -ignore_readdir_race ! -user "$user" -exec chown -h "$user:" {} +
 else
     copy_for_user "$1"
