@@ -1,0 +1,61 @@
+# Does the pages lint fail on links, files and functions that do not exist?
+use strict;
+use warnings;
+
+use Clairon::Test qw(scratch top);
+use File::Basename qw(dirname);
+use File::Copy qw(copy);
+use File::Path qw(make_path);
+use IPC::Run ();
+use Test::More;
+
+my $tree = scratch() . '/tree';
+
+sub write_text
+{
+    my ($path, $text) = @_;
+    make_path(dirname("$tree/$path"));
+    open my $out, '>', "$tree/$path" or die "could not write $path: $!\n";
+    print {$out} $text;
+    close $out or die "could not write $path: $!\n";
+    return;
+}
+
+# The exit code and the output of the lint, with this text in docs/ARCHITECTURE.md.
+sub lint
+{
+    my ($text) = @_;
+    write_text('docs/ARCHITECTURE.md', $text);
+    IPC::Run::run([ 'python3', "$tree/tests/lint/pages.py" ], \undef, \my $out, '2>&1');
+    return ($? >> 8, $out);
+}
+
+sub passes
+{
+    my ($name, $text) = @_;
+    is_deeply([ lint($text) ], [ 0, '' ], "$name: passes");
+    return;
+}
+
+sub fails
+{
+    my ($name, $text, $found) = @_;
+    is_deeply([ lint($text) ], [ 1, "docs/ARCHITECTURE.md: $found\n" ], "$name: fails");
+    return;
+}
+
+make_path("$tree/tests/lint");
+copy(top() . '/tests/lint/pages.py', "$tree/tests/lint/pages.py") or die "could not copy pages.py: $!\n";
+write_text("docs/$_.md", "# Page\n") for qw(CONTRIBUTING STORE);
+write_text('relay/room/file.c', "static int\nknown_function(void)\n{\n    return 0;\n}\n");
+
+passes('names that exist', 'See `relay/room/file.c`, `file.c`, `relay/room/` and `known_function()`; [a page](STORE.md#page).');
+passes('a placeholder', 'Add `tests/unit/ROOM/test_NAME.c`.');
+passes('a block of code', "```\n[x](missing.md) `missing.c`\n```\n");
+fails('a missing file', '`relay/room/missing.c`', 'no file relay/room/missing.c');
+fails('a missing file without its folder', '`missing.c`', 'no file missing.c');
+fails('a missing function', '`missing_function()`', 'no function missing_function()');
+fails('a link to a missing page', '[page](missing.md)', 'link to missing.md, which does not exist');
+fails('a link to a missing heading', '[page](STORE.md#keys)', 'link to STORE.md#keys, a heading that does not exist');
+
+done_testing();
