@@ -13,7 +13,7 @@
 #include "gate/http/response_writer.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/request_field.h"
-#include "hub/session.h"
+#include "hub/session/session.h"
 
 #define WAIT_S 25
 #define WAIT_MAX_S 60

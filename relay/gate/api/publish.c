@@ -18,7 +18,7 @@
 #include "gate/http/store_request.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/request_field.h"
-#include "hub/funnel.h"
+#include "gate/api/idempotency_cache.h"
 #include "hub/hub.h"
 #include "store/publish.h"
 #include "store/topic_prefix.h"

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "hub/session.h"
+#include "hub/session/session.h"
 
 #define GATE_BAD_TOPICS "topics are names between commas, with a * at their end only"
 

@@ -1,7 +1,7 @@
 /* request.c: the state of a request, and the end of its session. */
 #include "base/clock.h"
 #include "gate/http/request.h"
-#include "hub/session.h"
+#include "hub/session/session.h"
 
 void
 gate_request_set_state(struct gate_request *request, enum gate_request_state state)

@@ -13,7 +13,7 @@
 #include "gate/http/response.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/limits.h"
-#include "hub/session.h"
+#include "hub/session/session.h"
 
 #define TURN_BYTES (4 * 1024 * 1024L) /* of one connection, before it is others' turn */
 

@@ -10,7 +10,7 @@
 #include "gate/net/gate_shared.h"
 #include "gate/net/lws_workarounds.h"
 #include "gate/ws/backpressure.h"
-#include "hub/session.h"
+#include "hub/session/session.h"
 
 #define BYE_ROOM 512          /* of GATE_CONN_OUT_MAX */
 #define CLOSE_REASON_SENT 120 /* of a close frame's 123 bytes */

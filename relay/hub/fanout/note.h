@@ -83,7 +83,7 @@ void note_unref(struct note *note); /* accepts NULL */
 /* True from its expiration on, by the wall clock. */
 bool note_is_expired(const struct note *note);
 
-/* The place that the line tells a reader whose own shard is `own`. */
+/* The cursor that the line tells a reader whose own shard is `own`. */
 static inline struct cursor
 note_told(const struct note *note, unsigned own)
 {
@@ -104,7 +104,7 @@ note_told(const struct note *note, unsigned own)
 void note_pos_text(const char *epoch, const struct entry_id *pos, unsigned shards,
                    const struct backlog *backlog, char ret_text[NOTE_POS_MAX]);
 /*
- * The place and the backlog of a user whose own shard is `own`. RC_CLOSED: well-formed, but of
+ * The cursor and the backlog of a user whose own shard is `own`. RC_CLOSED: well-formed, but of
  * another epoch. RC_BAD: no position at all.
  */
 MUST_CHECK enum rc note_pos_read(const char *text, const char *epoch, unsigned shards, unsigned own,

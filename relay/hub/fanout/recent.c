@@ -14,9 +14,9 @@ recent_open(struct recent *recent, unsigned shards)
 }
 
 static unsigned
-slot_of(const struct recent *recent, unsigned index)
+slot_of(const struct recent *recent, unsigned cursor)
 {
-    return (recent->first + index) % RECENT_NOTES_MAX;
+    return (recent->first + cursor) % RECENT_NOTES_MAX;
 }
 
 static void

@@ -131,9 +131,9 @@ outbound_clear(struct outbound *outbound, size_t *queued_bytes)
         note_unref(outbound_take(outbound, queued_bytes));
 }
 
-/* The place before that notification, from which it and all that follow it are sent again. */
+/* The cursor before that notification, from which it and all that follow it are sent again. */
 static struct cursor
-place_before(const struct note *note, unsigned own)
+cursor_before(const struct note *note, unsigned own)
 {
     struct cursor cursor = note_told(note, own);
     struct entry_id *at = cursor_in(&cursor, note->shard);
@@ -148,8 +148,8 @@ struct cursor
 outbound_before(const struct outbound *outbound, unsigned nth, unsigned own, struct cursor cursor)
 {
     for (unsigned i = 0; outbound->run != NULL && i < outbound->run->count; i++)
-        cursor = cursor_min(cursor, place_before(outbound->run->notes[i], own));
+        cursor = cursor_min(cursor, cursor_before(outbound->run->notes[i], own));
     for (unsigned i = nth; i < outbound->count; i++)
-        cursor = cursor_min(cursor, place_before(*slot_of(outbound, i), own));
+        cursor = cursor_min(cursor, cursor_before(*slot_of(outbound, i), own));
     return cursor;
 }

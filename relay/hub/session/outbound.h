@@ -54,7 +54,7 @@ struct run *outbound_take_run(struct outbound *outbound);
 void outbound_clear(struct outbound *outbound, size_t *queued_bytes);
 
 /*
- * `place`, or where a client has to resume from to receive all of the run and of the single
+ * `cursor`, or where a client has to resume from to receive all of the run and of the single
  * notifications from the nth on, if that is earlier. `own` is its user's shard.
  */
 struct cursor outbound_before(const struct outbound *outbound, unsigned nth, unsigned own,

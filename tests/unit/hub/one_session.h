@@ -5,7 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hub/hub_private.h"
+#include "hub/session/control.h"
+#include "hub/session/hub_state.h"
+#include "hub/session/position.h"
+#include "hub/session/queue.h"
+#include "hub/session/session.h"
+#include "hub/turn.h"
 #include "wire/ws_frame.h"
 
 static struct config config = {.gate = {.slow_bytes = 4096, .slow_age_ms = 30000}};
@@ -19,6 +24,7 @@ open_session(const struct session_transport *transport, void *socket, unsigned s
     memset(&stats, 0, sizeof(stats));
     hub = (struct hub){
         .config = &config, .stats = &stats, .shards = shards, .epoch = "e", .has_position = true};
+    hub.loop = ev_default_loop(0);
     hub.scratch = calloc(1, WS_TEXT_HEAD_MAX + SESSION_SAID_MAX);
     recent_open(&hub.recent, shards);
     session = (struct session){.state = SESSION_LIVE, .hub = &hub, .socket = {socket, transport}};
@@ -29,6 +35,7 @@ open_session(const struct session_transport *transport, void *socket, unsigned s
 static inline void
 close_session(void)
 {
+    ev_idle_stop(hub.loop, &hub.more);
     session_drop_queue(&session);
     recent_close(&hub.recent);
     buffer_free(&session.control.lines);

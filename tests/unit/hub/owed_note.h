@@ -3,7 +3,7 @@
 #define CLAIRON_TESTS_UNIT_OWED_NOTE_H
 
 #include "tests/unit/heads.h"
-#include "hub/hub_private.h"
+#include "hub/session/hub_state.h"
 
 /* For USER u1; its entry and the end of its id are `number`. */
 static inline struct note *

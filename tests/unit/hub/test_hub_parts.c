@@ -10,7 +10,8 @@
 
 #include "tests/unit/heads.h"
 #include "hub/fanout/audience.h"
-#include "hub/hub_private.h"
+#include "hub/session/hub_state.h"
+#include "hub/session/members.h"
 #include "wire/frame.h"
 
 /* A note for USER u1 whose data is `data`. */

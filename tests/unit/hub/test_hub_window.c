@@ -8,6 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hub/acks/delivery_reports.h"
+#include "hub/delivery/session_inflight.h"
+#include "hub/resume/groups.h"
+#include "hub/resume/refill.h"
+#include "hub/session/backlog.h"
+#include "hub/session/position.h"
+#include "hub/turn.h"
 #include "tests/unit/hub/owed_note.h"
 
 struct fixture {
@@ -22,6 +29,7 @@ set_up(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
 
+    fixture->hub.loop = ev_default_loop(0);
     fixture->hub.shown.calls = 1;
     fixture->session = (struct session){.state = SESSION_LIVE,
                                         .hub = &fixture->hub,
@@ -38,6 +46,7 @@ tear_down(void **state)
 {
     struct fixture *fixture = *state;
 
+    ev_idle_stop(fixture->hub.loop, &fixture->hub.more);
     shown_free(&fixture->hub);
     for (int i = 0; i < 4; i++)
         note_unref(fixture->notes[i]);
@@ -46,6 +55,13 @@ tear_down(void **state)
     backlog_free(&fixture->session);
     free(fixture);
     return 0;
+}
+
+static void
+refill(struct fixture *f)
+{
+    session_mark(&f->session, READY_REFILL);
+    (void)hub_send_some(&f->hub, 10);
 }
 
 static void
@@ -164,7 +180,7 @@ test_a_reconciliation_wanted_during_a_reading_is_for_the_next_one(void **state)
     window_drop_refuted(&f->session); /* at the end of the inbox, begun before */
     assert_int_equal(f->session.inflight.count, 1);
     f->session.state = SESSION_LIVE;
-    session_refill(&f->session, false);
+    refill(f);
     assert_int_equal(f->session.state, SESSION_INBOX);
     window_drop_refuted(&f->session);
     assert_int_equal(f->session.inflight.count, 0);
@@ -193,11 +209,11 @@ test_the_inbox_is_read_after_the_answers_that_come_before_it(void **state)
 
     window_defer(&f->session);
     f->session.inbox.held_count = 1; /* of a report under way */
-    session_refill(&f->session, false);
+    refill(f);
     assert_int_equal(f->session.state, SESSION_LIVE);
     assert_true(f->hub.refill_waits);
     f->session.inbox.held_count = 0;
-    session_refill(&f->session, false);
+    refill(f);
     assert_int_equal(f->session.state, SESSION_INBOX);
 }
 

@@ -1,4 +1,4 @@
-/* test_session_cursors.c: does every line carry a cursor from which nothing is missed? */
+/* test_session_places.c: does every line tell a cursor from which nothing is missed? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +10,10 @@
 #include <sys/uio.h>
 
 #include "tests/unit/heads.h"
+#include "hub/delivery/offer.h"
+#include "hub/session/backlog.h"
+#include "hub/session/gap.h"
+#include "hub/session/shed.h"
 #include "tests/unit/hub/one_session.h"
 
 #define SHARDS 3
@@ -217,7 +221,7 @@ test_what_finds_no_room_begins_behind_what_passed(void **state)
     (void)state;
     recent_add(&hub.recent, note);
     assert_true(cursor_equal(session.cursor, at(0, 0)));
-    backlog_add(&session, note);
+    backlog_add(&session, note, session_reached(&session));
     note_unref(note);
     assert_true(cursor_equal(session.order.backlog->behind, at(100, 1)));
     backlog_free(&session);

@@ -8,6 +8,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "hub/delivery/offer.h"
+#include "hub/session/backlog.h"
+#include "hub/session/gap.h"
+#include "hub/session/shed.h"
 #include "tests/unit/hub/queued_notes.h"
 
 static void
@@ -190,7 +194,7 @@ test_what_a_run_kept_from_being_told_is_told_behind_it(void **state)
 
     (void)state;
     offer_run(make_run(1, 2));
-    backlog_add(&session, note);
+    backlog_add(&session, note, session_reached(&session));
     note_unref(note);
     backlog_lose(&session);
     while (hub_send_some(&hub, 10))

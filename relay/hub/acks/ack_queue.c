@@ -1,0 +1,96 @@
+/* ack_queue.c: gathers acknowledgements while a batch of them is under way. */
+#include "hub/acks/ack_queue.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "hub/acks/delivery_reports.h"
+#include "hub/acks/rejections.h"
+#include "hub/session/hub_state.h"
+#include "hub/session/ready_list.h"
+#include "store/trace.h"
+
+#define ACKS_IN_ONE_CALL 2000
+#define ACKS_MAX 100000
+#define FOREIGN_ACKS_MAX (ACKS_MAX / 2) /* of notifications that no in-flight window here holds */
+
+static void
+clear(struct acks *acks)
+{
+    for (size_t i = 0; i < acks->count; i++) {
+        free((char *)acks->items[i].user);
+        free((char *)acks->items[i].id);
+    }
+    acks->count = 0;
+}
+
+static void
+push(struct acks *acks, struct store_ack ack)
+{
+    if (acks->count == acks->room) {
+        acks->room = acks->room == 0 ? 64 : acks->room * 2;
+        acks->items = memory_grow(acks->items, acks->room * sizeof(*acks->items));
+    }
+    acks->items[acks->count++] = ack;
+}
+
+static void
+on_acked(void *ctx, enum rc rc)
+{
+    struct hub *hub = ctx;
+
+    if (hub->closing)
+        return;
+    if (rc == RC_OK) {
+        clear(&hub->acks_sent);
+        acks_flush(hub);
+        hub_mark(hub, HUB_REFILL);
+        return;
+    }
+    /* Acks are idempotent: whether these arrived is unknown, so they go again. */
+    for (size_t i = 0; i < hub->acks_sent.count; i++)
+        push(&hub->acks, hub->acks_sent.items[i]);
+    hub->acks_sent.count = 0;
+    hub_retry(hub);
+}
+
+void
+acks_flush(struct hub *hub)
+{
+    size_t count = hub->acks.count < ACKS_IN_ONE_CALL ? hub->acks.count : ACKS_IN_ONE_CALL;
+
+    shown_flush(hub);
+    if (count == 0 || hub->acks_sent.count > 0 || shown_waits(hub) || !store_is_up(hub->store))
+        return;
+    for (size_t i = 0; i < count; i++)
+        push(&hub->acks_sent, hub->acks.items[i]);
+    hub->acks.count -= count;
+    memmove(hub->acks.items, hub->acks.items + count, hub->acks.count * sizeof(*hub->acks.items));
+    if (store_ack(hub->store, hub->acks_sent.items, count, on_acked, hub) != RC_OK)
+        on_acked(hub, RC_AGAIN);
+}
+
+void
+acks_add(struct hub *hub, const char *user, const char *id, int shard)
+{
+    /* Not lost: the message stays pending and comes again, and so will its ack. */
+    if (hub->acks.count >= (shard >= 0 ? ACKS_MAX : FOREIGN_ACKS_MAX)) {
+        rejections_add(&hub->acks_refused, user,
+                       "acks were not taken, as too many wait for the store");
+        return;
+    }
+    stats_time(hub->stats, TIME_ACKED, clock_wall_us() - trace_commit_ms(id) * 1000);
+    push(&hub->acks, (struct store_ack){memory_text(user, strlen(user)),
+                                        memory_text(id, strlen(id)), (signed char)shard});
+}
+
+void
+acks_free(struct hub *hub)
+{
+    clear(&hub->acks);
+    clear(&hub->acks_sent);
+    free(hub->acks.items);
+    free(hub->acks_sent.items);
+}

@@ -1,0 +1,18 @@
+/* ack_queue.h: acknowledgements that wait for the store. */
+#ifndef CLAIRON_HUB_ACKS_ACK_QUEUE_H
+#define CLAIRON_HUB_ACKS_ACK_QUEUE_H
+
+struct hub;
+
+/*
+ * Copies the texts. `shard` is the notification's; -1: unknown. If the queue is full, the ack is
+ * dropped and logged; the notification stays pending and will be retried.
+ */
+void acks_add(struct hub *hub, const char *user, const char *id, int shard);
+
+/* Sends delivery reports, then one batch of acks, unless one is under way. */
+void acks_flush(struct hub *hub);
+
+void acks_free(struct hub *hub);
+
+#endif

@@ -1,0 +1,226 @@
+/* delivery_reports.c: sends delivery reports to the store and applies its replies. */
+#include "hub/acks/delivery_reports.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/memory.h"
+#include "hub/acks/inflight_release.h"
+#include "hub/delivery/offer.h"
+#include "hub/delivery/report_queue.h"
+#include "hub/session/backlog.h"
+#include "hub/session/hub_state.h"
+#include "hub/session/members.h"
+#include "hub/session/ready_list.h"
+#include "hub/session/state.h"
+
+#define CALLS_MAX 64 /* whose answers are not taken yet */
+
+enum report_state { REPORT_ASKED, REPORT_ANSWERED, REPORT_FAILED };
+
+/*
+ * Several are under way, to several shards: their answers are taken in the order of the calls, so
+ * that what was held back first is decided on first.
+ */
+struct report_call {
+    struct report_call *prev, *next;
+    struct hub *hub;
+    enum report_state state;
+    size_t count;
+    struct delivery_report items[];
+};
+
+static void
+forget_deferral(const struct delivery_report *item)
+{
+    struct session *session = item->deferred;
+
+    if (session == NULL)
+        return;
+    session->inbox.held_count--;
+    session->inbox.held_bytes -= item->note->line_len;
+}
+
+static void
+release(struct delivery_report *item)
+{
+    struct session *session = item->deferred;
+
+    note_unref(item->note);
+    free(item->user);
+    if (session == NULL)
+        return;
+    session->requests.count--;
+    if (session->state == SESSION_CLOSED)
+        session_free_if_done(session);
+    else if (!session->hub->closing)
+        session_mark(session, READY_ADVANCE); /* it may have waited for this */
+}
+
+/*
+ * Nobody waits for this ack: another session of the user gave it before, or the user became a
+ * member later. What was held back for it goes as it is, what was shown takes no cursor.
+ */
+static void
+take_unowed(struct hub *hub, const struct delivery_report *item)
+{
+    struct membership *members;
+    char id[FRAME_UUID_TEXT + 1];
+
+    if (item->deferred != NULL) {
+        session_give_unowed(item->deferred, item->note);
+        return;
+    }
+    frame_id_text(item->id, id);
+    members = hub_user_members(hub, item->user);
+    if (members_remove_inflight(members, id) >= 0)
+        members_refill(members);
+}
+
+/*
+ * What waits for room was there before: what nobody waits for does not go past it, but is missed
+ * with a gap behind it.
+ */
+static void
+take_answer(struct hub *hub, const struct delivery_report *item)
+{
+    forget_deferral(item);
+    if (item->deferred != NULL ? backlog_decide(item->deferred, item->note, item->is_unowed)
+                               : item->is_unowed)
+        take_unowed(hub, item);
+}
+
+static void
+end_call(struct hub *hub, struct report_call *call)
+{
+    DL_DELETE(hub->shown.asked, call);
+    hub->shown.calls--;
+    for (size_t i = 0; i < call->count && !hub->closing; i++)
+        take_answer(hub, &call->items[i]);
+    for (size_t i = 0; i < call->count; i++)
+        release(&call->items[i]);
+    free(call);
+}
+
+static void
+take_answers(struct hub *hub)
+{
+    struct report_call *call;
+
+    while ((call = hub->shown.asked) != NULL && call->state != REPORT_ASKED &&
+           (call->state == REPORT_ANSWERED || hub->closing))
+        end_call(hub, call);
+}
+
+static void
+on_reported(void *ctx, enum rc rc, const size_t *unowed, size_t unowed_count)
+{
+    struct report_call *call = ctx;
+    struct hub *hub = call->hub;
+
+    for (size_t i = 0; i < unowed_count; i++) {
+        if (unowed[i] < call->count)
+            call->items[unowed[i]].is_unowed = true;
+    }
+    call->state = rc == RC_OK ? REPORT_ANSWERED : REPORT_FAILED;
+    hub->shown.failed += rc != RC_OK;
+    take_answers(hub);
+    if (hub->closing)
+        return;
+    if (rc != RC_OK) {
+        hub_retry(hub);
+        return;
+    }
+    hub_mark(hub, HUB_FLUSH | HUB_REFILL);
+}
+
+static enum rc
+ask(struct hub *hub, struct report_call *call)
+{
+    struct store_report reports[REPORTS_IN_ONE_CALL];
+
+    for (size_t i = 0; i < call->count; i++) {
+        const struct delivery_report *item = &call->items[i];
+
+        reports[i] = (struct store_report){
+            .user = item->user,
+            .id = item->id,
+            .shard = item->shard,
+            .backoff = item->backoff,
+            .ack_timeout_ms = item->ack_timeout_ms,
+            .is_retried = item->is_retried,
+            .is_open_ended = item->is_open_ended,
+            .is_deferred = item->deferred != NULL,
+            .is_kept = item->is_kept,
+        };
+    }
+    if (store_report(hub->store, reports, call->count, on_reported, call) != RC_OK)
+        return RC_AGAIN;
+    call->state = REPORT_ASKED;
+    return RC_OK;
+}
+
+/* Idempotent: they go again. */
+static enum rc
+ask_again(struct hub *hub)
+{
+    struct report_call *call;
+
+    DL_FOREACH (hub->shown.asked, call) {
+        if (call->state != REPORT_FAILED)
+            continue;
+        if (ask(hub, call) != RC_OK)
+            return RC_AGAIN;
+        hub->shown.failed--;
+    }
+    return RC_OK;
+}
+
+static enum rc
+send_some(struct hub *hub)
+{
+    size_t count = hub->shown.count < REPORTS_IN_ONE_CALL ? hub->shown.count : REPORTS_IN_ONE_CALL;
+    struct report_call *call = memory_new(sizeof(*call) + count * sizeof(*call->items));
+
+    call->hub = hub;
+    call->count = count;
+    memcpy(call->items, hub->shown.items, count * sizeof(*call->items));
+    if (ask(hub, call) != RC_OK) {
+        free(call);
+        return RC_AGAIN;
+    }
+    DL_APPEND(hub->shown.asked, call);
+    hub->shown.calls++;
+    hub->shown.count -= count;
+    memmove(hub->shown.items, hub->shown.items + count,
+            hub->shown.count * sizeof(*hub->shown.items));
+    return RC_OK;
+}
+
+bool
+shown_waits(const struct hub *hub)
+{
+    return hub->shown.count > 0 || hub->shown.failed > 0;
+}
+
+void
+shown_flush(struct hub *hub)
+{
+    if (!shown_waits(hub) || !store_is_up(hub->store) ||
+        (hub->shown.failed > 0 && ask_again(hub) != RC_OK))
+        return;
+    while (hub->shown.count > 0 && hub->shown.calls < CALLS_MAX) {
+        if (send_some(hub) != RC_OK)
+            return;
+    }
+}
+
+void
+shown_free(struct hub *hub)
+{
+    take_answers(hub);
+    for (size_t i = 0; i < hub->shown.count; i++)
+        release(&hub->shown.items[i]);
+    free(hub->shown.items);
+}

@@ -1,0 +1,17 @@
+/* delivery_reports.h: sends delivery reports to the store and applies its replies. */
+#ifndef CLAIRON_HUB_ACKS_DELIVERY_REPORTS_H
+#define CLAIRON_HUB_ACKS_DELIVERY_REPORTS_H
+
+#include <stdbool.h>
+
+struct hub;
+
+/* Sends what waits, as far as calls are free. */
+void shown_flush(struct hub *hub);
+
+/* True if reports wait to be sent, or to be sent again. Acks wait for them. */
+bool shown_waits(const struct hub *hub);
+
+void shown_free(struct hub *hub);
+
+#endif

@@ -1,0 +1,47 @@
+/* inflight_release.c: removes acknowledged notifications from the in-flight windows of a user. */
+#include "hub/acks/inflight_release.h"
+
+#include <string.h>
+#include <utlist.h>
+
+#include "hub/delivery/session_inflight.h"
+#include "hub/session/hub_state.h"
+#include "hub/session/ready_list.h"
+
+int
+members_remove_inflight(struct membership *members, const char *text)
+{
+    struct membership *member;
+    unsigned char id[16];
+    int shard = -1;
+
+    if (!frame_id_read(text, strlen(text), id))
+        return -1;
+    DL_FOREACH (members, member) {
+        int known = window_forget(member->session, id);
+
+        shard = known >= 0 ? known : shard;
+    }
+    return shard;
+}
+
+void
+members_end_retries(struct membership *members, const char *text)
+{
+    struct membership *member;
+    unsigned char id[16];
+
+    if (!frame_id_read(text, strlen(text), id))
+        return;
+    DL_FOREACH (members, member)
+        window_give_up(member->session, id);
+}
+
+void
+members_refill(struct membership *members)
+{
+    struct membership *member;
+
+    DL_FOREACH (members, member)
+        session_mark(member->session, READY_REFILL);
+}

@@ -1,0 +1,57 @@
+/* nacks.c: negative acknowledgements. */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "hub/acks/delivery_reports.h"
+#include "hub/acks/rejections.h"
+#include "hub/session/hub_state.h"
+#include "hub/session/session.h"
+
+#define NACKS_MAX 8192 /* ids under way */
+
+/* A call under way. */
+struct nack {
+    struct hub *hub;
+    size_t count;
+};
+
+static void
+on_nacked(void *ctx, enum rc rc)
+{
+    struct nack *nack = ctx;
+    struct hub *hub = nack->hub;
+
+    hub->nack_count -= nack->count;
+    free(nack);
+    if (rc != RC_OK && !hub->closing)
+        log_infof("hub", "a nack was not stored; its messages come again after the ack time-out");
+}
+
+enum rc
+hub_nack(struct hub *hub, const char *user, const char *const *ids, size_t count, int64_t delay_ms)
+{
+    struct nack *nack;
+    enum rc rc;
+
+    shown_flush(hub);
+    if (hub->nack_count >= NACKS_MAX)
+        return RC_AGAIN;
+    nack = memory_new(sizeof(*nack));
+    *nack = (struct nack){hub, count};
+    rc = store_nack(hub->store, user, ids, count, delay_ms, on_nacked, nack);
+    if (rc == RC_OK)
+        hub->nack_count += count;
+    else
+        free(nack);
+    return rc;
+}
+
+void
+session_nack(struct session *session, const char *const *ids, size_t count, int64_t delay_ms)
+{
+    if (hub_nack(session->hub, session->client.user, ids, count, delay_ms) != RC_OK)
+        rejections_add(&session->hub->nacks_refused, session->client.user,
+                       "nacks found no way to the store; their messages come again after the ack "
+                       "time-out");
+}

@@ -1,0 +1,10 @@
+/* rejections.h: logs rejected acks and nacks at a limited rate. */
+#ifndef CLAIRON_HUB_ACKS_REJECTIONS_H
+#define CLAIRON_HUB_ACKS_REJECTIONS_H
+
+#include "hub/session/hub_state.h"
+
+/* `what` describes one of them, the last of which is of `user`. */
+void rejections_add(struct rejections *rejections, const char *user, const char *what);
+
+#endif

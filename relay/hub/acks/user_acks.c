@@ -1,0 +1,106 @@
+/* user_acks.c: applies acknowledgements to a user's sessions. */
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "hub/acks/ack_queue.h"
+#include "hub/acks/inflight_release.h"
+#include "hub/acks/user_acks.h"
+#include "hub/session/control.h"
+#include "hub/session/hub_state.h"
+#include "hub/session/members.h"
+#include "hub/session/session.h"
+
+/* `except` may be NULL. */
+static void
+tell_acked(struct membership *members, const struct session *except, const char *const *ids,
+           size_t count)
+{
+    struct membership *member;
+    struct buffer line;
+    bool is_whole;
+
+    if (members == NULL)
+        return;
+    buffer_init(&line, SESSION_SAID_MAX);
+    is_whole = buffer_addf(&line, "{\"t\":\"acked\",\"ids\":[") == RC_OK;
+    for (size_t i = 0; i < count && is_whole; i++)
+        is_whole = buffer_addf(&line, "%s\"%s\"", i > 0 ? "," : "", ids[i]) == RC_OK;
+    is_whole = is_whole && buffer_addf(&line, "]}") == RC_OK;
+    DL_FOREACH (members, member) {
+        /* Nothing comes before `connected`. */
+        if (is_whole && member->session != except && member->session->state >= SESSION_INBOX)
+            session_say(member->session, line.bytes, line.len);
+    }
+    buffer_free(&line);
+}
+
+void
+hub_settled(struct hub *hub, const char *user, const char *const *ids, size_t count, bool was_acked)
+{
+    struct membership *members = hub_user_members(hub, user);
+
+    for (size_t i = 0; i < count; i++) {
+        if (was_acked)
+            (void)members_remove_inflight(members, ids[i]);
+        else
+            members_end_retries(members, ids[i]);
+    }
+    if (was_acked)
+        tell_acked(members, NULL, ids, count);
+    members_refill(members);
+}
+
+static int
+compare_ids(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* In `ret_ids`, each once; how many these are. */
+static size_t
+tidy_ids(const char *const *ids, size_t count, const char **ret_ids)
+{
+    bool is_sorted = true;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        ret_ids[i] = ids[i];
+        is_sorted = is_sorted && (i == 0 || strcmp(ids[i - 1], ids[i]) < 0);
+    }
+    if (is_sorted) /* as when acked in the order of their commits */
+        return count;
+    qsort(ret_ids, count, sizeof(*ret_ids), compare_ids);
+    for (size_t i = 0; i < count; i++) {
+        if (kept == 0 || strcmp(ret_ids[kept - 1], ret_ids[i]) != 0)
+            ret_ids[kept++] = ret_ids[i];
+    }
+    return kept;
+}
+
+static void
+take_acks(struct hub *hub, const char *user, const struct session *session, const char *const *ids,
+          size_t count)
+{
+    const char *tidy[SESSION_ACKS_MAX];
+    struct membership *members = hub_user_members(hub, user);
+
+    count = tidy_ids(ids, count, tidy);
+    for (size_t i = 0; i < count; i++)
+        acks_add(hub, user, tidy[i], members_remove_inflight(members, tidy[i]));
+    acks_flush(hub);
+    tell_acked(members, session, tidy, count);
+    members_refill(members);
+}
+
+void
+session_ack(struct session *session, const char *const *ids, size_t count)
+{
+    take_acks(session->hub, session->client.user, session, ids, count);
+}
+
+void
+hub_ack(struct hub *hub, const char *user, const char *const *ids, size_t count)
+{
+    take_acks(hub, user, NULL, ids, count);
+}

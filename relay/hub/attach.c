@@ -1,0 +1,106 @@
+/* attach.c: begins and ends a session. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "hub/hub.h"
+#include "hub/presence.h"
+#include "hub/resume/page_turn.h"
+#include "hub/session/control.h"
+#include "hub/session/hub_state.h"
+#include "hub/session/members.h"
+#include "hub/session/queue.h"
+#include "hub/session/ready_list.h"
+#include "hub/session/session.h"
+#include "hub/session/state.h"
+
+#define NAME_SIZE 320
+
+/* A user's name may hold anything; a log line's `who` may not. */
+static char *
+make_name(struct session *session)
+{
+    char name[NAME_SIZE];
+    int len =
+        snprintf(name, sizeof(name), "conn=%x-%llx user=%s", (unsigned)getpid(),
+                 (unsigned long long)++session->hub->session_count_ever, session->client.user);
+
+    for (char *at = strstr(name, " user=") + 6; at < name + len && *at; at++) {
+        if (*at <= ' ' || *at == '"' || *at == '\\' || *at == 0x7f)
+            *at = '_';
+    }
+    return memory_text(name, strlen(name));
+}
+
+static void
+join(struct session *session, const char *kind, const char *target)
+{
+    char key[AUDIENCE_KEY_MAX];
+    size_t len;
+    struct bytes kind_bytes = {(const unsigned char *)kind, strlen(kind)};
+    struct bytes target_bytes = {(const unsigned char *)target, strlen(target)};
+
+    if (audience_key(kind_bytes, target_bytes, key, &len))
+        audience_join(&session->hub->audiences, &session->groups.memberships, session, key, len,
+                      false);
+}
+
+struct session *
+hub_attach(struct hub *hub, const struct session_request *request,
+           const struct session_transport *transport, void *socket)
+{
+    struct session *session = session_new();
+    int most = hub->config->delivery.window;
+
+    session->hub = hub;
+    session->socket.transport = transport;
+    session->socket.handle = socket;
+    session->client.user = memory_text(request->user, strlen(request->user));
+    session->client.own_shard = (unsigned char)store_shard_of(hub->store, request->user);
+    if (request->pos != NULL && request->pos[0] != '\0') /* an empty one is none */
+        session->resume.pos = memory_text(request->pos, strlen(request->pos));
+    session->client.expires_s = request->expires_s;
+    session->client.request_id = request->request_id;
+    session->client.has_request_id = request->has_request_id;
+    session->is_poll = request->is_poll;
+    session->inflight.size = request->window > 0 && request->window < most ? request->window : most;
+    buffer_init(&session->control.lines, SESSION_SAID_MAX);
+    session->client.name = make_name(session);
+    if (request->topics.count > 0 &&
+        topics_add(&session->topics, request->topics.names, request->topics.count) != RC_OK)
+        log_errorf(session->client.name, "more topics than fit a session: all are shown");
+    session->has_topics = session->topics != NULL;
+    DL_APPEND(hub->sessions, session);
+    audience_join(&hub->audiences, &session->groups.memberships, session, AUDIENCE_ALL,
+                  sizeof(AUDIENCE_ALL) - 1, false);
+    if (hub_user_sessions(hub, session->client.user) == 0)
+        presence_arrived(hub, session->client.user);
+    join(session, "USER", request->user);
+    for (size_t i = 0; i < request->group_count; i++) {
+        /* A token speaks of groups; who the user is, and ALL, are not its to give. */
+        if (strcmp(request->groups[i].audience, "USER") != 0)
+            join(session, request->groups[i].audience, request->groups[i].target);
+    }
+    session_mark(session, READY_ADVANCE);
+    return session;
+}
+
+void
+session_detach(struct session *session)
+{
+    struct hub *hub = session->hub;
+
+    session_set_state(session, SESSION_CLOSED);
+    resume_leave(session);
+    hub->deferred_count -= inbox_is_deferred(&session->inbox) ? 1 : 0;
+    audience_leave_all(&hub->audiences, &session->groups.memberships, false);
+    if (hub_user_sessions(hub, session->client.user) == 0)
+        presence_left(hub, session->client.user);
+    DL_DELETE(hub->sessions, session);
+    session_drop_queue(session);
+    session_free_if_done(session);
+}

@@ -1,0 +1,36 @@
+/* report_queue.h: delivery reports that wait for the store. */
+#ifndef CLAIRON_HUB_DELIVERY_REPORT_QUEUE_H
+#define CLAIRON_HUB_DELIVERY_REPORT_QUEUE_H
+
+#include "hub/session/session_state.h"
+
+#define REPORTS_IN_ONE_CALL 500
+
+/* One report: a notification was written to a socket of this user, or is held back. */
+struct delivery_report {
+    unsigned char id[16];
+    unsigned char shard;
+    uint8_t backoff;
+    uint32_t ack_timeout_ms; /* 0: the configured one */
+    bool is_retried;
+    bool is_open_ended;
+    bool is_kept;   /* it was reported before; the store may have lost it */
+    bool is_unowed; /* the store's answer: no ack of it is pending */
+    char *user;
+    struct session *deferred; /* it is held back for this session; NULL: it was written */
+    struct note *note;        /* the one that is held back; a reference */
+};
+
+/* It was written to the socket. */
+void shown_add(struct session *session, const struct note *note);
+
+/*
+ * The in-flight window is full. The store keeps the notification in the user's inbox; if no ack is
+ * pending, it is sent at once.
+ */
+void shown_defer(struct session *session, struct note *note);
+
+/* It was reported before, which the store may have lost. */
+void shown_keep(struct session *session, const struct inflight_entry *entry);
+
+#endif

@@ -1,0 +1,204 @@
+/* send.c: writes a session's control queue and outbound queue to its socket. */
+#include "hub/delivery/send.h"
+
+#include <string.h>
+#include <sys/uio.h>
+
+#include "base/clock.h"
+#include "hub/delivery/session_inflight.h"
+#include "hub/session/control.h"
+#include "hub/session/gap.h"
+#include "hub/session/hub_state.h"
+#include "hub/session/position.h"
+#include "hub/session/queue.h"
+#include "hub/session/ready_list.h"
+#include "hub/session/session.h"
+#include "wire/ws_frame.h"
+
+#define PIECES_MAX 64
+#define PIECES_BYTES_MAX (256u * 1024)
+
+_Static_assert(SESSION_QUEUE_BYTES >= PIECES_BYTES_MAX, "a queue is not full before it is sent");
+
+/* What expired at the head of the queue goes, and is told as one gap. */
+static void
+drop_expired(struct session *session)
+{
+    struct cursor from = {.own = {0, 0}}, to = from;
+    bool has_lost = false;
+
+    while (session->outbound.count > 0 && note_is_expired(outbound_nth(&session->outbound, 0))) {
+        struct note *note = outbound_take(&session->outbound, &session->hub->queued_bytes);
+        struct cursor cursor = session_cursor_behind(session, note);
+
+        window_drop(session, note);
+        if (!note->is_retry) {
+            from = has_lost ? cursor_min(from, cursor) : cursor;
+            to = cursor_max(to, cursor);
+            has_lost = true;
+        }
+        note_unref(note);
+    }
+    if (has_lost)
+        session_gap(session, from, to, "expired");
+}
+
+/* Of what was away, or was shown before, the time would not tell how fast we are. */
+static void
+count_time(const struct session *session, const struct note *note)
+{
+    if (session->state == SESSION_LIVE && !note->is_retry)
+        stats_time(session->hub->stats, TIME_SENT,
+                   session->hub->sending_us - note->frame.as.note.commit_us);
+}
+
+/* Takes a note out of the queue that counts as written from now on. */
+static struct note *
+pop_note(struct session *session)
+{
+    struct note *note = outbound_take(&session->outbound, &session->hub->queued_bytes);
+
+    stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
+    count_time(session, note);
+    if (note->needs_ack)
+        window_wrote(session, note);
+    return note;
+}
+
+/* The session's own lines as one frame, in the hub's scratch; its length, 0 when there are none. */
+static size_t
+frame_said(struct session *session, unsigned char **ret_frame)
+{
+    unsigned char *text = session->hub->scratch + WS_TEXT_HEAD_MAX;
+    size_t len = session->control.lines.len > 0 ? session->control.lines.len - 1
+                                                : 0; /* the last line break */
+    size_t head_len;
+
+    if (len == 0)
+        return 0;
+    memcpy(text, session->control.lines.bytes, len);
+    head_len = ws_text_head(len, text);
+    *ret_frame = text - head_len;
+    return head_len + len;
+}
+
+static int
+gather(struct session *session, struct iovec pieces[PIECES_MAX], size_t *ret_said_len)
+{
+    unsigned char *said = NULL;
+    size_t bytes = 0;
+    int count = 0;
+
+    session_tell_lost(session);
+    drop_expired(session);
+    *ret_said_len = frame_said(session, &said);
+    if (*ret_said_len > 0)
+        pieces[count++] = (struct iovec){said, *ret_said_len};
+    for (unsigned i = 0; i < session->outbound.count && count < PIECES_MAX; i++) {
+        const struct note *note = outbound_nth(&session->outbound, i);
+
+        if (bytes > 0 && bytes + note->ws_len > PIECES_BYTES_MAX)
+            break;
+        if (i > 0 && note_is_expired(note))
+            break; /* its turn comes with the next call */
+        pieces[count++] = (struct iovec){note->ws, note->ws_len};
+        bytes += note->ws_len;
+    }
+    return count;
+}
+
+static enum rc
+offer(struct session *session, const struct iovec *pieces, int count, int file, size_t *ret_taken)
+{
+    if (file >= 0)
+        return session->socket.transport->send_file(session->socket.handle, pieces, file,
+                                                    ret_taken);
+    return session->socket.transport->send(session->socket.handle, pieces, count, ret_taken);
+}
+
+/* What the socket took, in whole frames. `file` has the only piece, or is -1. */
+static size_t
+give(struct session *session, const struct iovec *pieces, int count, int file)
+{
+    size_t taken = 0;
+
+    session->is_blocked = offer(session, pieces, count, file, &taken) != RC_OK;
+    if (!session->is_blocked && !session->is_timed)
+        return taken;
+    session->is_timed = session->is_blocked;
+    if (taken > 0 || !session->is_blocked) {
+        session->stall.passed_bytes = 0;
+        session->stall.taken_us = 0;
+    }
+    if (session->is_blocked && session->stall.taken_us == 0)
+        session->stall.taken_us = clock_monotonic_us();
+    return taken;
+}
+
+static void
+send_run(struct hub *hub, struct session *session)
+{
+    struct run *run = session->outbound.run;
+    struct iovec piece = {run->bytes, run->len};
+    int file = session->socket.transport->send_file != NULL ? run_file(run) : -1;
+    size_t taken = give(session, &piece, 1, file);
+
+    if (taken < run->len) {
+        session_break_run(session, taken);
+        return;
+    }
+    session->outbound.run = NULL;
+    stats_add(hub->stats, STAT_HUB_DELIVERED, run->count);
+    count_time(session, run->notes[0]);
+    run_unref(run);
+    if (session->has_backlog)
+        session_tell_gone(session);
+}
+
+static void
+send_queue(struct session *session)
+{
+    struct iovec pieces[PIECES_MAX];
+    size_t said_len = 0;
+    int count = gather(session, pieces, &said_len);
+    size_t taken;
+
+    if (count == 0)
+        return;
+    taken = give(session, pieces, count, -1);
+    if (said_len > 0 && taken >= said_len) {
+        taken -= said_len;
+        buffer_free(&session->control.lines);
+        session->has_said = session->control.lost_why != NULL;
+    }
+    while (taken > 0) {
+        taken -= outbound_nth(&session->outbound, 0)->ws_len;
+        note_unref(pop_note(session));
+    }
+    session_tell_gone(session);
+}
+
+void
+session_send(struct hub *hub, struct session *session)
+{
+    if (session->is_blocked)
+        return;
+    if (session->outbound.run != NULL && (session->has_said || run_is_stale(session->outbound.run)))
+        session_break_run(session, 0);
+    if (session->outbound.run != NULL)
+        send_run(hub, session);
+    else
+        send_queue(session);
+    if (session->state != SESSION_LIVE && session_is_idle(session))
+        session_mark(session, READY_ADVANCE);
+    if (!session_is_idle(session) || session->has_said)
+        ready_list_send(hub, session);
+}
+
+void
+session_writable(struct session *session)
+{
+    session->is_blocked = false;
+    session->hub->sending_us = clock_wall_us();
+    session_send(session->hub, session);
+}

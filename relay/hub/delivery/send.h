@@ -1,0 +1,11 @@
+/* send.h: writes a session's queues to its socket. */
+#ifndef CLAIRON_HUB_DELIVERY_SEND_H
+#define CLAIRON_HUB_DELIVERY_SEND_H
+
+struct hub;
+struct session;
+
+/* Writes as much as the socket takes. Marks the session again if more is left. */
+void session_send(struct hub *hub, struct session *session);
+
+#endif

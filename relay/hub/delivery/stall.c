@@ -1,0 +1,36 @@
+/* stall.c: which clients read too little for too long. */
+#include "hub/delivery/stall.h"
+
+#include "hub/session/hub_state.h"
+#include "hub/session/queue.h"
+#include "hub/session/session.h"
+
+#define SLOW_GRACE_US 1000000 /* who takes something every second is behind, but not stuck */
+
+void
+session_passed(struct session *session, size_t bytes)
+{
+    session->stall.passed_bytes += bytes;
+    session->is_timed = true;
+}
+
+const char *
+session_slow(const struct session *session, int64_t now_us)
+{
+    const struct config *config = session->hub->config;
+    const struct note *first = session_first_queued(session);
+    int64_t since_us = session->stall.taken_us;
+
+    if (!session->is_blocked)
+        return NULL;
+    if (session->outbound.bytes + session->stall.passed_bytes >= (size_t)config->gate.slow_bytes &&
+        now_us - session->stall.taken_us >= SLOW_GRACE_US)
+        return "more than slow_bytes are unsent";
+    if (first != NULL) {
+        since_us = first->made_us;
+        if (since_us < session->outbound.since_us)
+            since_us = session->outbound.since_us; /* fetched later: it waits only since then */
+    }
+    return now_us - since_us > config->gate.slow_age_ms * 1000 ? "the oldest unsent line is too old"
+                                                               : NULL;
+}

@@ -1,0 +1,12 @@
+/* stall.h: which clients read too little for too long. */
+#ifndef CLAIRON_HUB_DELIVERY_STALL_H
+#define CLAIRON_HUB_DELIVERY_STALL_H
+
+#include <stddef.h>
+
+struct session;
+
+/* It was offered this many bytes while its socket was full. */
+void session_passed(struct session *session, size_t bytes);
+
+#endif

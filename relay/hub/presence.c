@@ -1,0 +1,92 @@
+/* presence.c: reports to the store which users are connected: only they receive retries. */
+#include "hub/presence.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/memory.h"
+#include "hub/resume/refill.h"
+#include "hub/session/hub_state.h"
+
+#define PRESENCE_IN_ONE_CALL 1000
+#define USER_KIND "USER:"
+
+static void
+on_told(void *ctx, enum rc rc, bool was_known)
+{
+    struct hub *hub = ctx;
+    struct session *session, *next;
+
+    if (hub->closing)
+        return;
+    if (rc != RC_OK)
+        hub->presence_is_stale =
+            true; /* the store is full, say: told with the first beat that it takes */
+    else if (!was_known || hub->presence_is_stale)
+        presence_announce(hub);
+    if (rc != RC_OK || was_known)
+        return;
+    DL_FOREACH_SAFE (hub->sessions, session, next)
+        session_doubt(session); /* of acks elsewhere nobody told a relay that was taken for dead */
+}
+
+/* While the store is away nothing is told: all is announced when it is back. */
+static void
+tell(struct hub *hub, enum store_presence_change what, const char *const *users, size_t count,
+     store_presence_stored *done)
+{
+    if (store_presence(hub->store, what, users, count, done, hub) != RC_OK)
+        return;
+}
+
+static void
+on_announced(void *ctx, enum rc rc, bool was_known)
+{
+    struct hub *hub = ctx;
+
+    (void)was_known;
+    hub->presence_is_stale = hub->presence_is_stale || rc != RC_OK;
+}
+
+void
+presence_arrived(struct hub *hub, const char *user)
+{
+    tell(hub, STORE_PRESENCE_JOINED, &user, 1, on_told);
+}
+
+void
+presence_left(struct hub *hub, const char *user)
+{
+    tell(hub, STORE_PRESENCE_LEFT, &user, 1, on_told);
+}
+
+void
+presence_heartbeat(struct hub *hub)
+{
+    tell(hub, STORE_PRESENCE_HEARTBEAT, NULL, 0, on_told);
+}
+
+void
+presence_announce(struct hub *hub)
+{
+    const char **users = memory_new(PRESENCE_IN_ONE_CALL * sizeof(*users));
+    enum store_presence_change what = STORE_PRESENCE_ALL;
+    struct audience *audience, *next;
+    size_t count = 0;
+
+    hub->presence_is_stale = false;
+    HASH_ITER (hh, hub->audiences, audience, next) {
+        if (audience->key_len < sizeof(USER_KIND) ||
+            memcmp(audience->key, USER_KIND, sizeof(USER_KIND) - 1) != 0)
+            continue;
+        users[count++] = audience->members->session->client.user;
+        if (count < PRESENCE_IN_ONE_CALL)
+            continue;
+        tell(hub, what, users, count, on_announced);
+        what = STORE_PRESENCE_JOINED;
+        count = 0;
+    }
+    tell(hub, what, users, count, on_announced);
+    free(users);
+}

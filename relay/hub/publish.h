@@ -1,0 +1,10 @@
+/* publish.h: offers new notifications to the sessions of their audiences. */
+#ifndef CLAIRON_HUB_PUBLISH_H
+#define CLAIRON_HUB_PUBLISH_H
+
+struct hub;
+
+/* Offers what was read in this turn, in order. Only hub_publish calls it. */
+void publish_batch(struct hub *hub);
+
+#endif

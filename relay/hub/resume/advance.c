@@ -1,0 +1,43 @@
+/* advance.c: takes a session's next step. */
+#include "hub/resume/advance.h"
+
+#include "hub/resume/catch_up.h"
+#include "hub/resume/check.h"
+#include "hub/resume/groups.h"
+#include "hub/resume/page_turn.h"
+#include "hub/resume/read_inbox.h"
+#include "hub/session/hub_state.h"
+
+static void
+take_step(struct session *session)
+{
+    switch (session->state) {
+    case SESSION_GROUPING:
+        session_load_groups(session);
+        return;
+    case SESSION_CHECKING:
+        session_check(session);
+        return;
+    case SESSION_INBOX:
+        session_read_inbox(session);
+        return;
+    case SESSION_CATCHING_UP:
+        session_catch_up(session);
+        return;
+    case SESSION_LIVE:
+    case SESSION_CLOSED:
+        return;
+    }
+}
+
+void
+session_step(struct session *session)
+{
+    struct hub *hub = session->hub;
+
+    if (session->groups.state == GROUPS_WANTED && store_is_up(hub->store))
+        session_regroup(session);
+    if (!session->requests.is_awaited && hub->has_position)
+        take_step(session);
+    resume_pass_on(session);
+}

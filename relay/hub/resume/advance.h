@@ -1,0 +1,10 @@
+/* advance.h: takes a session's next step. */
+#ifndef CLAIRON_HUB_RESUME_ADVANCE_H
+#define CLAIRON_HUB_RESUME_ADVANCE_H
+
+struct session;
+
+/* Only the turn calls it; others mark the session READY_ADVANCE. */
+void session_step(struct session *session);
+
+#endif

@@ -1,0 +1,89 @@
+/* catch_up.c: CATCHING_UP: a session reads the notifications after its cursor. */
+#include "hub/resume/catch_up.h"
+
+#include "hub/delivery/offer.h"
+#include "hub/delivery/session_inflight.h"
+#include "hub/resume/groups.h"
+#include "hub/resume/page_turn.h"
+#include "hub/resume/request.h"
+#include "hub/session/gap.h"
+#include "hub/session/hub_state.h"
+#include "hub/session/members.h"
+#include "hub/session/position.h"
+#include "hub/session/queue.h"
+#include "hub/session/ready_list.h"
+#include "hub/session/shed.h"
+#include "hub/session/state.h"
+
+static void
+catch_up_from_page(struct session *session, const struct store_page *page)
+{
+    for (size_t i = 0; i < page->count && !session_is_full(session); i++) {
+        const struct entry *entry = &page->entries[i];
+        struct cursor cursor = session->cursor;
+
+        cursor_advance(&cursor, entry->shard, entry->id);
+        if (!entry->is_retry && session_is_for(session, &entry->frame)) {
+            struct note *note = session_note(session, entry, shed_cursor(session, cursor));
+            session_enqueue(session, note);
+            note_unref(note);
+        }
+        session->cursor = cursor;
+    }
+    if (!session_is_full(session) && page->seen > 0)
+        session->cursor = page->last;
+}
+
+static void
+on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
+{
+    struct session *session = ctx;
+    const struct cursor from = session->cursor;
+
+    resume_answered(session);
+    session->requests.is_awaited = false;
+    if (!session_answered(session, rc) || session_groups_are_old(session))
+        return;
+    if (page->seen > 0)
+        session->cursor = cursor_max(from, page->first);
+    catch_up_from_page(session, page);
+    if (page->seen == 0) /* nothing left in the store: all that is missing will come live */
+        session->cursor = cursor_max(session->cursor,
+                                     recent_base(&session->hub->recent, session->client.own_shard));
+    if (page->state == STORE_RANGE_TRIMMED)
+        session_gap(session, from, session->cursor, "trimmed");
+    session_mark(session, READY_ADVANCE);
+}
+
+static void
+catch_up_from_recent(struct session *session)
+{
+    const struct recent *recent = &session->hub->recent;
+    struct note *note;
+
+    while ((note = recent_next(recent, session->client.own_shard, session->cursor)) != NULL) {
+        if (session_is_full(session))
+            return;
+        if (!note->is_retry && session_is_for(session, &note->frame))
+            session_enqueue(session, note);
+        cursor_advance(&session->cursor, note->shard, note->id);
+    }
+    session_set_state(session, SESSION_LIVE);
+    session->resume.is_caught_up = true;
+    if (inbox_has_missed(&session->inbox))
+        window_defer(session);
+    session_mark(session, READY_REFILL); /* acks and retries that came meanwhile */
+}
+
+void
+session_catch_up(struct session *session)
+{
+    struct hub *hub = session->hub;
+
+    if (session_is_full(session) || session_groups_are_old(session))
+        return; /* send_some, or on_regrouped, comes back here */
+    if (recent_goes_on(&hub->recent, session->client.own_shard, session->cursor))
+        catch_up_from_recent(session);
+    else
+        resume_range(session, session->cursor, SESSION_PAGE, on_caught_up);
+}

@@ -1,0 +1,231 @@
+/* check.c: CHECKING: does the store still hold all notifications after the client's position? */
+#include "hub/resume/check.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "hub/resume/page_turn.h"
+#include "hub/resume/request.h"
+#include "hub/session/backlog.h"
+#include "hub/session/control.h"
+#include "hub/session/gap.h"
+#include "hub/session/hub_state.h"
+#include "hub/session/members.h"
+#include "hub/session/position.h"
+#include "hub/session/ready_list.h"
+#include "hub/session/session.h"
+#include "hub/session/state.h"
+
+#define CHECKED_PAGES_MAX 64
+
+static bool
+say_connected(struct session *session, bool resumed)
+{
+    struct hub *hub = session->hub;
+    struct buffer line;
+    struct bytes conn = session_conn(session);
+    char pos[NOTE_POS_MAX];
+    bool is_whole;
+
+    session_pos_text(session, session->cursor, pos);
+    buffer_init(&line, SESSION_SAID_MAX);
+    is_whole = buffer_addf(&line, "{\"t\":\"connected\",") == RC_OK;
+    if (session->client.has_request_id)
+        is_whole &= buffer_addf(&line, "\"r\":%" PRId64 ",", session->client.request_id) == RC_OK;
+    is_whole &= buffer_addf(&line, "\"user\":") == RC_OK &&
+                buffer_add_json(&line, session->client.user, strlen(session->client.user)) == RC_OK;
+    is_whole &= buffer_addf(&line,
+                            ",\"conn\":\"%.*s\",\"pos\":\"%s\",\"resumed\":%s,\"ping\":%" PRId64
+                            ",\"win\":%d,\"exp\":%" PRId64 ",\"now\":%" PRId64 "}",
+                            (int)conn.len, (const char *)conn.at, pos, resumed ? "true" : "false",
+                            hub->config->gate.ping_ms / 1000, session->inflight.size,
+                            session->client.expires_s, clock_wall_us() / 1000) == RC_OK;
+    if (is_whole)
+        session_say(session, line.bytes, line.len);
+    buffer_free(&line);
+    return is_whole;
+}
+
+static void
+begin_delivery(struct session *session, bool resumed)
+{
+    free(session->resume.pos);
+    session->resume.pos = NULL;
+    session->resume.is_continued = session->is_poll && resumed;
+    session->resume.began_at = session->cursor;
+    inbox_rewind(&session->inbox);
+    session_set_state(session, SESSION_INBOX);
+    session_mark(session, READY_ADVANCE);
+    if (!say_connected(session, resumed))
+        log_errorf(session->client.name, "could not say connected");
+}
+
+/* Nothing is known of what happened since the client's position. */
+static void
+begin_after_gap(struct session *session, const char *why)
+{
+    backlog_free(session);
+    session->cursor = session_head(session);
+    begin_delivery(session, false);
+    session_gap(session, session->cursor, session->cursor, why);
+}
+
+/* It cannot be shown any more: who is told of it has not resumed without a loss. */
+static bool
+is_lost(const struct session *session, const struct frame *frame, int64_t ends_us)
+{
+    return ends_us != 0 && ends_us <= clock_wall_us() && session_is_for(session, frame) &&
+           topics_show(session->topics, frame->as.note.topic);
+}
+
+static bool
+page_has_loss(const struct session *session, const struct store_page *page)
+{
+    for (size_t i = 0; i < page->count; i++) {
+        const struct entry *entry = &page->entries[i];
+
+        if (!entry->is_retry && is_lost(session, &entry->frame, entry->ends_us))
+            return true;
+    }
+    return false;
+}
+
+static bool
+recent_has_loss(const struct session *session, struct cursor after)
+{
+    const struct note *note;
+
+    while ((note = recent_next(&session->hub->recent, session->client.own_shard, after)) != NULL) {
+        if (!note->is_retry && is_lost(session, &note->frame, note->ends_us))
+            return true;
+        cursor_advance(&after, note->shard, note->id);
+    }
+    return false;
+}
+
+static void
+check_recent(struct session *session)
+{
+    const struct cursor base = recent_base(&session->hub->recent, session->client.own_shard);
+
+    begin_delivery(session, !recent_has_loss(session, cursor_max(session->resume.checked, base)));
+}
+
+static void
+on_checked(void *ctx, enum rc rc, const struct store_page *page)
+{
+    struct session *session = ctx;
+
+    resume_answered(session);
+    session->requests.is_awaited = false;
+    if (!session_answered(session, rc))
+        return;
+    session->resume.checked_pages++;
+    if (page->state == STORE_RANGE_UNKNOWN)
+        begin_after_gap(session, "epoch");
+    else if (session->is_poll || page->state != STORE_RANGE_WHOLE || page_has_loss(session, page))
+        begin_delivery(session, session->is_poll && page->state == STORE_RANGE_WHOLE);
+    else if (page->seen > 0)
+        session->resume.checked = page->last;
+    else /* nothing left in the store: what is missing comes live */
+        check_recent(session);
+    /* Entries that were trimmed are announced by the catching up that meets their absence. */
+    session_mark(session, READY_ADVANCE);
+}
+
+/* Polls are not told whether they resumed. */
+static void
+check_losses(struct session *session)
+{
+    struct hub *hub = session->hub;
+
+    if (recent_covers(&hub->recent, session->client.own_shard, session->resume.checked))
+        begin_delivery(session,
+                       session->is_poll || !recent_has_loss(session, session->resume.checked));
+    else if (session->resume.checked_pages == CHECKED_PAGES_MAX ||
+             (session->resume.checked_pages > 0 && resume_is_spent(session)))
+        begin_delivery(session, false); /* so far behind that nobody looked, or not in time */
+    else
+        resume_range(session, session->resume.checked, session->is_poll ? 1 : SESSION_PAGE,
+                     on_checked);
+}
+
+/* What its client had no room for before, or did not ask for, and still waits for its user. */
+static bool
+still_waits(const struct session *session, const struct entry *entry)
+{
+    struct cursor cursor = session->cursor;
+    bool has_ended = entry->ends_us != 0 && entry->ends_us <= clock_wall_us();
+
+    return entry->score <= entry_id_score(*cursor_in(&cursor, entry->shard)) && !has_ended &&
+           session_is_for(session, &entry->frame);
+}
+
+static void
+on_backlog(void *ctx, enum rc rc, const struct store_page *page)
+{
+    struct session *session = ctx;
+    struct backlog *backlog = session->order.backlog;
+
+    session->requests.is_awaited = false;
+    if (!session_answered(session, rc))
+        return;
+    for (size_t i = 0; i < page->count && !backlog->is_checked; i++) {
+        if (still_waits(session, &page->entries[i]))
+            tally_add(&backlog->found, page->entries[i].frame.as.note.id);
+        backlog->is_checked = tally_equal(backlog->found, backlog->waits);
+    }
+    backlog->is_gone = !backlog->is_checked && page->next[0] == '\0';
+    snprintf(session->inbox.at, sizeof(session->inbox.at), "%s", page->next);
+    session_mark(session, READY_ADVANCE);
+}
+
+/* False while it is not known. */
+static bool
+knows_backlog(struct session *session, const struct backlog *told)
+{
+    if (session->order.backlog == NULL) {
+        backlog_carry(session, told);
+        store_inbox_cursor_after(told->behind, session->inbox.at);
+    }
+    if (session->order.backlog == NULL || session->order.backlog->is_checked ||
+        session->order.backlog->is_gone)
+        return true;
+    session_await(session, store_inbox(session->hub->store, session->client.user, session->inbox.at,
+                                       SESSION_PAGE, false, on_backlog, session));
+    return false;
+}
+
+/* Another device acked some of what was to come, or it ended. */
+static void
+begin_with_loss(struct session *session)
+{
+    backlog_free(session);
+    begin_delivery(session, session->is_poll);
+    session_gap(session, session->cursor, session->cursor, "shed");
+}
+
+void
+session_check(struct session *session)
+{
+    const struct hub *hub = session->hub;
+    struct backlog told;
+
+    if (session->resume.pos == NULL) {
+        session->cursor = session_head(session);
+        begin_delivery(session, false);
+    } else if (note_pos_read(session->resume.pos, hub->epoch, hub->shards,
+                             session->client.own_shard, &session->cursor, &told) != RC_OK) {
+        begin_after_gap(session, "epoch");
+    } else if (knows_backlog(session, &told)) {
+        session->resume.checked = cursor_max(session->resume.checked, session->cursor);
+        if (session->order.backlog != NULL && session->order.backlog->is_gone)
+            begin_with_loss(session);
+        else
+            check_losses(session);
+    }
+}

@@ -1,0 +1,10 @@
+/* check.h: CHECKING: does the store still hold all that follows the client's position? */
+#ifndef CLAIRON_HUB_RESUME_CHECK_H
+#define CLAIRON_HUB_RESUME_CHECK_H
+
+struct session;
+
+/* Sends `connected`, or requests the next page first. */
+void session_check(struct session *session);
+
+#endif

@@ -1,0 +1,92 @@
+/* read_inbox.c: INBOX: a session reads its user's inbox page by page. */
+#include "hub/resume/read_inbox.h"
+
+#include <stdio.h>
+
+#include "hub/delivery/offer.h"
+#include "hub/delivery/session_inflight.h"
+#include "hub/resume/groups.h"
+#include "hub/resume/request.h"
+#include "hub/session/backlog.h"
+#include "hub/session/gap.h"
+#include "hub/session/hub_state.h"
+#include "hub/session/members.h"
+#include "hub/session/position.h"
+#include "hub/session/queue.h"
+#include "hub/session/ready_list.h"
+#include "hub/session/shed.h"
+#include "hub/session/state.h"
+
+/* What is never retried has no time to run out: only its cursor tells that it was shown. */
+static bool
+is_new_to_poll(const struct session *session, const struct entry *entry)
+{
+    bool is_retried = (entry->frame.flags & FRAME_RETRY_ENABLED) != 0;
+
+    return is_retried || cursor_is_before(&session->resume.began_at, entry->shard, entry->id) ||
+           backlog_has(session, entry->shard, entry->score);
+}
+
+/* A retry, perhaps for others, of what the catching up has among its neighbours. */
+static bool
+comes_in_order(const struct session *session, const struct entry *entry)
+{
+    struct cursor cursor = session->cursor;
+
+    return entry->is_retry && !session->resume.is_caught_up &&
+           entry->score > entry_id_score(*cursor_in(&cursor, entry->shard));
+}
+
+static void
+on_inbox(void *ctx, enum rc rc, const struct store_page *page)
+{
+    struct session *session = ctx;
+
+    session->requests.is_awaited = false;
+    if (!session_answered(session, rc) || session_groups_are_old(session))
+        return;
+    for (size_t i = 0; i < page->count; i++) {
+        const struct entry *entry = &page->entries[i];
+        struct note *note;
+
+        if (inbox_is_reconciling(&session->inbox))
+            inflight_confirm(&session->inflight, entry->frame.as.note.id);
+        if (!session_is_for(session, &entry->frame))
+            continue; /* still owed by this user, who has left the audience */
+        if (!entry->is_retry && cursor_is_before(&session->cursor, entry->shard, entry->id))
+            continue; /* comes with the catching up, which leaves copies out */
+        if (session->resume.is_continued && !is_new_to_poll(session, entry))
+            continue;
+        if (comes_in_order(session, entry)) {
+            inbox_miss(&session->inbox); /* if it is gone there, it is found later */
+            continue;
+        }
+        note = session_note(session, entry, shed_cursor(session, session->cursor));
+        session_enqueue_owed(session, note);
+        note_unref(note);
+    }
+    snprintf(session->inbox.at, sizeof(session->inbox.at), "%s", page->next);
+    if (page->next[0] == '\0') { /* the whole inbox was seen */
+        window_drop_refuted(session);
+        if (!inbox_is_deferred(&session->inbox))
+            backlog_lose(session);
+    }
+    if (page->next[0] == '\0' ||
+        (inbox_is_deferred(&session->inbox) && !inbox_is_reconciling(&session->inbox))) {
+        session->inbox.has_unread = session->inbox.has_refused || page->next[0] != '\0';
+        inbox_end(&session->inbox);
+        session_set_state(session, SESSION_CATCHING_UP);
+    }
+    session_mark(session, READY_ADVANCE);
+}
+
+void
+session_read_inbox(struct session *session)
+{
+    if (!session_groups_are_old(session) &&
+        session->outbound.count + session->inbox.held_count + SESSION_PAGE <= OUTBOUND_MAX &&
+        !session_is_full(session))
+        session_await(session,
+                      store_inbox(session->hub->store, session->client.user, session->inbox.at,
+                                  SESSION_PAGE, session->resume.is_continued, on_inbox, session));
+}

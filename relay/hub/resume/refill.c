@@ -1,0 +1,66 @@
+/* refill.c: when a live session reads its user's inbox again. */
+#include "hub/resume/refill.h"
+
+#include "hub/delivery/offer.h"
+#include "hub/delivery/session_inflight.h"
+#include "hub/session/backlog.h"
+#include "hub/session/gap.h"
+#include "hub/session/hub_state.h"
+#include "hub/session/position.h"
+#include "hub/session/ready_list.h"
+#include "hub/session/row_order.h"
+#include "hub/session/state.h"
+
+void
+session_doubt(struct session *session)
+{
+    /* Who never was shown anything of the kind has nothing to look for. */
+    if (session->inflight.room == 0 || session->state < SESSION_INBOX)
+        return;
+    if (session->inflight.count > 0)
+        inbox_want_reconcile(&session->inbox);
+    inbox_miss(&session->inbox);
+    window_defer(session);
+    session_mark(session, READY_REFILL);
+}
+
+/* The inbox is read from its beginning: not for each cursor that is free. */
+static bool
+has_room(const struct session *session, bool is_beat)
+{
+    int most = is_beat ? session->inflight.size - 1 : session->inflight.size / 2;
+
+    return inbox_has_missed(&session->inbox) || session->inflight.count <= most;
+}
+
+bool
+session_wants_refill(const struct session *session, bool is_beat)
+{
+    return inbox_is_deferred(&session->inbox) && session->state == SESSION_LIVE &&
+           has_room(session, is_beat);
+}
+
+void
+session_refill(struct session *session)
+{
+    session->hub->deferred_count--;
+    inbox_begin(&session->inbox);
+    if (inbox_is_reconciling(&session->inbox))
+        inflight_recheck(&session->inflight);
+    session_pause(session); /* what it was offered, for it or not, is not looked at again */
+    session_set_state(session, SESSION_INBOX);
+}
+
+void
+session_change_epoch(struct session *session)
+{
+    const struct cursor head = session_head(session);
+
+    if (session->state == SESSION_GROUPING || session->state == SESSION_CHECKING)
+        return; /* will look at its position with the new epoch in hand */
+    backlog_forget(session);
+    row_order_free(session);
+    session_say_gap(session, head, head, "epoch"); /* what still waits has no cursor any more */
+    session->cursor = head;
+    session_doubt(session);
+}

@@ -1,0 +1,37 @@
+/* request.c: a session's requests to the store. */
+#include "hub/resume/request.h"
+
+#include "hub/session/hub_state.h"
+#include "hub/session/ready_list.h"
+#include "hub/session/session.h"
+#include "hub/session/state.h"
+
+#define CLOSE_RESTART 4201
+
+bool
+session_answered(struct session *session, enum rc rc)
+{
+    session->requests.count--;
+    if (session->state == SESSION_CLOSED) {
+        session_free_if_done(session);
+        return false;
+    }
+    if (rc == RC_OK) {
+        session->requests.has_failed = false;
+        return true;
+    }
+    /* Perhaps the store is just going down, which is known a moment later: not at once for good. */
+    if (session->requests.has_failed && store_is_up(session->hub->store))
+        session->socket.transport->close(session->socket.handle, CLOSE_RESTART,
+                                         "the store did not answer");
+    session->requests.has_failed = true;
+    hub_retry(session->hub);
+    return false;
+}
+
+void
+session_await(struct session *session, enum rc asked)
+{
+    session->requests.is_awaited = asked == RC_OK;
+    session->requests.count += asked == RC_OK;
+}

@@ -1,0 +1,22 @@
+/* request.h: a session's requests to the store. */
+#ifndef CLAIRON_HUB_RESUME_REQUEST_H
+#define CLAIRON_HUB_RESUME_REQUEST_H
+
+#include "base/rc.h"
+#include "hub/session/session_state.h"
+
+#define SESSION_PAGE 256 /* entries in one page */
+
+/*
+ * Counts a request. If it was sent, its reply marks the session to advance; otherwise the store's
+ * return does.
+ */
+void session_await(struct session *session, enum rc asked);
+
+/*
+ * First call in every reply. False: the session is gone, is being closed, or waits for the store's
+ * return.
+ */
+bool session_answered(struct session *session, enum rc rc);
+
+#endif

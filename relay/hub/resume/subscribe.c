@@ -1,0 +1,63 @@
+/* subscribe.c: the topics that a session's client subscribes to. */
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "hub/delivery/session_inflight.h"
+#include "hub/session/hub_state.h"
+#include "hub/session/ready_list.h"
+#include "hub/session/session.h"
+
+#define LINE_MAX                                                                                   \
+    (4 * TOPICS_BYTES_MAX) /* a topic's bytes may be escaped, and stand between quotes */
+
+_Static_assert(TOPICS_MAX == SESSION_TOPICS_MAX && TOPICS_BYTES_MAX == SESSION_TOPICS_BYTES_MAX,
+               "the limits that the gate checks are those of a set of topics");
+
+static void
+say_subscribed(struct session *session, bool has_request_id, int64_t request_id)
+{
+    struct buffer line;
+    enum rc rc;
+
+    buffer_init(&line, LINE_MAX);
+    rc = buffer_addf(&line, "{\"t\":\"subscribed\",");
+    if (rc == RC_OK && has_request_id)
+        rc = buffer_addf(&line, "\"r\":%" PRId64 ",", request_id);
+    if (rc == RC_OK)
+        rc = buffer_addf(&line, "\"topics\":");
+    if (rc == RC_OK)
+        rc = topics_write(session->topics, &line);
+    if (rc == RC_OK)
+        rc = buffer_add(&line, "}", 1);
+    if (rc == RC_OK)
+        session_say(session, line.bytes, line.len);
+    else
+        log_errorf(session->client.name, "the topics do not fit a line");
+    buffer_free(&line);
+}
+
+enum rc
+session_subscribe(struct session *session, const struct session_topics *topics, bool has_request_id,
+                  int64_t request_id)
+{
+    enum rc rc = topics_add(&session->topics, topics->names, topics->count);
+
+    if (rc != RC_OK)
+        return rc;
+    session->has_topics = session->topics != NULL;
+    say_subscribed(session, has_request_id, request_id);
+    /* What was hidden and waits for an ack may be shown now: it is in the user's inbox. */
+    inbox_miss(&session->inbox);
+    window_defer(session);
+    session_mark(session, READY_REFILL);
+    return RC_OK;
+}
+
+void
+session_unsubscribe(struct session *session, const struct session_topics *topics,
+                    bool has_request_id, int64_t request_id)
+{
+    topics_remove(&session->topics, topics->names, topics->count);
+    session->has_topics = session->topics != NULL;
+    say_subscribed(session, has_request_id, request_id);
+}

@@ -1,0 +1,15 @@
+/* control.h: a session's control queue. */
+#ifndef CLAIRON_HUB_SESSION_CONTROL_H
+#define CLAIRON_HUB_SESSION_CONTROL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct session;
+
+#define SESSION_SAID_MAX 65536 /* bytes that wait for the socket */
+
+/* True if the control queue has room for a frame of this length. */
+bool session_can_say(const struct session *session, size_t len);
+
+#endif

@@ -1,0 +1,109 @@
+/* gap.c: announces notifications that a session will not receive. */
+#include "hub/session/gap.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "hub/session/backlog.h"
+#include "hub/session/control.h"
+#include "hub/session/hub_state.h"
+#include "hub/session/position.h"
+#include "hub/session/ready_list.h"
+#include "hub/session/session.h"
+#include "hub/session/shed.h"
+
+/* A gap, in front of the next frame. */
+void
+session_gap_later(struct session *session, struct cursor from, const char *why)
+{
+    session->control.lost_from =
+        session->control.lost_why != NULL ? cursor_min(session->control.lost_from, from) : from;
+    session->control.lost_why = why;
+    session->has_said = true;
+    session_mark(session, READY_SEND);
+}
+
+static void
+count_gap(struct stats *stats, const char *why)
+{
+    static const struct {
+        const char *why;
+        enum metric stat;
+    } gaps[] = {{"trimmed", STAT_HUB_GAPS_TRIMMED},
+                {"expired", STAT_HUB_GAPS_EXPIRED},
+                {"epoch", STAT_HUB_GAPS_EPOCH},
+                {"shed", STAT_HUB_GAPS_SHED}};
+
+    for (size_t i = 0; i < sizeof(gaps) / sizeof(gaps[0]); i++)
+        if (strcmp(gaps[i].why, why) == 0)
+            stats_add(stats, gaps[i].stat, 1);
+}
+
+void
+session_say_gap(struct session *session, struct cursor from, struct cursor to, const char *why)
+{
+    char from_text[NOTE_POS_MAX], to_text[NOTE_POS_MAX], line[3 * NOTE_POS_MAX];
+    int len;
+
+    session_pos_text(session, from, from_text);
+    session_pos_text(session, to, to_text);
+    len =
+        snprintf(line, sizeof(line), "{\"t\":\"gap\",\"from\":\"%s\",\"to\":\"%s\",\"why\":\"%s\"}",
+                 from_text, to_text, why);
+    if (!session_can_say(session, (size_t)len)) {
+        session_gap_later(session, from, why);
+        return;
+    }
+    count_gap(session->hub->stats, why);
+    session_say(session, line, (size_t)len);
+}
+
+void
+session_gap(struct session *session, struct cursor from, struct cursor to, const char *why)
+{
+    to = session_before_queue(session, session->control.has_shed ? shed_cursor(session, to) : to);
+    session_say_gap(session, cursor_min(to, from), to, why);
+}
+
+void
+session_tell_lost(struct session *session)
+{
+    const char *why = session->control.lost_why;
+
+    if (why == NULL)
+        return;
+    session->control.lost_why = NULL;
+    session_gap(session, session->control.lost_from, session_reached(session), why);
+}
+
+void
+session_tell_missed(struct session *session, const struct note *note, const char *why)
+{
+    struct cursor cursor = session_cursor_behind(session, note);
+
+    session_gap(session, cursor, cursor, why);
+}
+
+void
+session_tell_gone(struct session *session)
+{
+    if (session->order.backlog == NULL || !outbound_is_empty(&session->outbound))
+        return;
+    if (session->order.backlog->is_gone) {
+        session->order.backlog->is_gone = false;
+        session_gap(session, session_reached(session), session_reached(session), "shed");
+    }
+    backlog_end_if_empty(session);
+}
+
+void
+backlog_lose(struct session *session)
+{
+    struct backlog *backlog = session->order.backlog;
+
+    if (backlog == NULL)
+        return;
+    backlog->is_gone = backlog->is_gone || !tally_equal(backlog->waits, backlog->asked);
+    backlog->waits = backlog->asked;
+    session_tell_gone(session);
+}

@@ -1,0 +1,110 @@
+/* hub_state.h: the state of the hub, shared by the files of this room. */
+#ifndef CLAIRON_HUB_SESSION_HUB_STATE_H
+#define CLAIRON_HUB_SESSION_HUB_STATE_H
+
+#include <ev.h>
+
+#include "base/config.h"
+#include "base/stats.h"
+#include "hub/fanout/pressure.h"
+#include "hub/fanout/recent.h"
+#include "hub/fanout/run.h"
+#include "hub/session/ready_list.h"
+#include "hub/session/session_state.h"
+#include "store/reader.h"
+#include "store/store.h"
+
+#define HUB_BATCH_MAX 128
+
+struct acks {
+    struct store_ack *items; /* texts owned */
+    size_t count;
+    size_t room;
+};
+
+struct rejections {
+    uint64_t count; /* since the last log line */
+    int64_t logged_us;
+};
+
+struct delivery_report; /* delivery/report_queue.h */
+struct report_call;     /* acks/delivery_reports.c */
+
+struct delivery_reports {
+    struct delivery_report *items; /* waiting for the store */
+    size_t count;
+    size_t room;
+    struct report_call *asked; /* utlist, in order: not answered, or to be sent again */
+    unsigned calls;            /* their number */
+    unsigned failed;           /* of these are to be sent again */
+};
+
+/*
+ * Load shedding: while this process is short of CPU or memory, some notifications are dropped. What
+ * is sent meanwhile reports the position before that: a client that resumes from it receives what
+ * was dropped, if load allows. At the end clients receive a gap.
+ */
+struct shed {
+    struct pressure pressure;
+    ev_timer measure;
+    int64_t measured_us;                    /* monotonic */
+    struct entry_id hold[STORE_SHARDS_MAX]; /* the position before it */
+    int64_t began_us;
+    uint64_t count; /* notifications dropped since then */
+};
+
+struct resume_user; /* resume/page_turn.c */
+
+/*
+ * A session that resumes from an old position makes the store read every later notification, for
+ * all audiences. All sessions of a user share a budget of such pages: `delivery.resume_pages` per
+ * second, with a burst of 60 seconds' worth. One page of a user is under way at a time, so that
+ * users who resume at the same time share the store fairly, however many sessions each of them has.
+ * A session that has to wait asks later, from its cursor: nothing is lost.
+ */
+struct resumes {
+    struct resume_user *users; /* uthash */
+    ev_timer turns;            /* while users wait for their budget */
+};
+
+struct hub {
+    struct ev_loop *loop;
+    const struct config *config;
+    struct store *store;
+    unsigned shards; /* of the store */
+    struct stats *stats;
+    struct reader *reader;
+    struct store_listener store_listener;
+    struct audience *audiences;
+    struct session *sessions; /* utlist */
+    uint64_t session_count_ever;
+    bool has_position; /* the store was up once: recent.head is valid */
+    char epoch[NOTE_POS_EPOCH_MAX + 1];
+    struct recent recent;
+    struct note *batch[HUB_BATCH_MAX]; /* read in this turn of the loop, not yet offered */
+    unsigned batch_count;
+    struct run_joint joint;                   /* of the run that is being offered */
+    struct entry_id newest[STORE_SHARDS_MAX]; /* read last, of each shard */
+    struct ready_list ready;
+    int64_t sending_us;      /* when sending began; wall clock */
+    ev_prepare turn;         /* the end of a turn: offers the batch, works off the ready list */
+    ev_idle more;            /* while the ready list is not empty */
+    unsigned char *scratch;  /* a session's control queue, as a frame */
+    unsigned deferred_count; /* sessions with inbox_is_deferred */
+    bool refill_waits;       /* some of them wait for acks and reports to be stored */
+    struct acks acks;        /* waiting for the store */
+    struct acks acks_sent;   /* under way */
+    struct delivery_reports shown;
+    size_t nack_count; /* under way: ids */
+    struct rejections acks_refused;
+    struct rejections nacks_refused;
+    ev_timer retry;
+    ev_timer beat;
+    bool presence_is_stale; /* the store did not store a change of who is connected */
+    struct shed shed;
+    struct resumes resumes;
+    size_t queued_bytes; /* of notifications in queues, each counted once */
+    bool closing;
+};
+
+#endif

@@ -1,0 +1,70 @@
+/* members.c: the sessions of a user, and the audiences of a session. */
+#include "hub/session/members.h"
+
+#include <string.h>
+#include <utlist.h>
+
+#include "hub/session/hub_state.h"
+
+struct audience *
+hub_find_user(struct hub *hub, struct bytes user)
+{
+    const struct bytes kind = {(const unsigned char *)"USER", 4};
+    char key[AUDIENCE_KEY_MAX];
+    size_t len;
+
+    return audience_key(kind, user, key, &len) ? audience_find(hub->audiences, key, len) : NULL;
+}
+
+struct membership *
+hub_user_members(struct hub *hub, const char *user)
+{
+    struct audience *audience =
+        hub_find_user(hub, (struct bytes){(const unsigned char *)user, strlen(user)});
+
+    return audience != NULL ? audience->members : NULL;
+}
+
+size_t
+hub_user_sessions(struct hub *hub, const char *user)
+{
+    struct membership *members = hub_user_members(hub, user), *member;
+    size_t count = 0;
+
+    DL_COUNT(members, member, count);
+    return count;
+}
+
+static bool
+is_for_parts(const struct session *session, const struct frame_note *note)
+{
+    struct bytes targets = note->targets;
+    struct bytes target;
+
+    while (frame_next_target(&targets, &target) == RC_OK) {
+        if (audience_has_parts(session->groups.memberships, note->audience, target))
+            return true;
+    }
+    return false;
+}
+
+bool
+session_is_for(const struct session *session, const struct frame *frame)
+{
+    const struct frame_note *note = &frame->as.note;
+    struct bytes targets = note->targets;
+    struct bytes target;
+    char key[AUDIENCE_KEY_MAX];
+    size_t len;
+
+    if (audience_is_all(note->audience))
+        return true;
+    if (audience_is_composite(note->audience))
+        return is_for_parts(session, note);
+    while (frame_next_target(&targets, &target) == RC_OK) {
+        if (audience_key(note->audience, target, key, &len) &&
+            audience_has(session->groups.memberships, key, len))
+            return true;
+    }
+    return false;
+}

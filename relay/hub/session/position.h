@@ -1,0 +1,35 @@
+/* position.h: how far a session has read, and the positions that it reports. */
+#ifndef CLAIRON_HUB_SESSION_POSITION_H
+#define CLAIRON_HUB_SESSION_POSITION_H
+
+#include "hub/session/session_state.h"
+
+/*
+ * The hub's cursor, as far as it concerns this session: the shared stream and its user's shard.
+ * Pages of the store are read up to here only, because memberships are known up to here, and
+ * because two streams are not read at one moment.
+ */
+struct cursor session_head(const struct session *session);
+
+/* All before it was sent to this session, or was not for it. */
+struct cursor session_reached(const struct session *session);
+
+/* `to`, or where a client has to resume to receive all that is queued, if that is earlier. */
+struct cursor session_before_queue(const struct session *session, struct cursor to);
+
+/* The cursor after this notification. */
+struct cursor session_cursor_behind(const struct session *session, const struct note *note);
+
+/* The notification of a stream entry, without targets if delivery.hide_targets is on. */
+struct note *hub_note(const struct hub *hub, const struct entry *entry, const struct entry_id *pos);
+
+/* Notifications that report a position of this session only. The caller owns one reference. */
+struct note *session_note(const struct session *session, const struct entry *entry,
+                          struct cursor cursor);
+struct note *session_note_at(const struct session *session, const struct note *note,
+                             struct cursor cursor, const struct note *overtaken);
+
+void session_pos_text(const struct session *session, struct cursor cursor,
+                      char ret_text[NOTE_POS_MAX]);
+
+#endif

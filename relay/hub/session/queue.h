@@ -1,0 +1,31 @@
+/* queue.h: puts notifications and batches into a session's outbound queue. */
+#ifndef CLAIRON_HUB_SESSION_QUEUE_H
+#define CLAIRON_HUB_SESSION_QUEUE_H
+
+#include "hub/session/session_state.h"
+
+#define SESSION_QUEUE_BYTES (512u * 1024)
+
+bool session_is_full(const struct session *session);
+
+/* True if the outbound queue is empty; the control queue may not be. */
+bool session_is_idle(const struct session *session);
+
+/* The next notification to be sent; NULL: there is none, or a batch. */
+const struct note *session_first_queued(const struct session *session);
+
+/* Queues by priority, HIGH first; a poll receives notifications in the order of the calls. */
+void session_queue(struct session *session, struct note *note);
+
+/*
+ * Queues a whole batch. False: queue its notifications one by one, because others wait or the
+ * socket is full.
+ */
+bool session_queue_run(struct hub *hub, struct session *session, struct run *run);
+
+/* Turns the batch into single notifications, except for the first `sent` bytes. */
+void session_break_run(struct session *session, size_t sent);
+
+void session_drop_queue(struct session *session);
+
+#endif

@@ -1,0 +1,111 @@
+/* row_order.c: the newest notification of each topic that a session was sent. */
+#include "hub/session/row_order.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "hub/session/hub_state.h"
+
+#define FIRST_ROOM 2
+#define ROOM_MAX 64 /* of one session; beyond them the oldest ones count as one */
+
+/* By a hash of its name: topics that share one count as one, and more is marked than has to be. */
+struct topic_newest {
+    uint64_t topic;
+    struct position newest;
+};
+
+struct row_order {
+    unsigned count;
+    unsigned room;
+    struct position others; /* of topics that found no room */
+    struct topic_newest topics[];
+};
+
+/* FNV-1a */
+static uint64_t
+hash_of(struct bytes topic)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+
+    for (size_t i = 0; i < topic.len; i++)
+        hash = (hash ^ topic.at[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
+static struct row_order *
+make_room(struct row_order *rows)
+{
+    unsigned room = rows == NULL ? FIRST_ROOM : rows->room * 2;
+    bool is_new = rows == NULL;
+
+    if (!is_new && (rows->count < rows->room || rows->room == ROOM_MAX))
+        return rows;
+    rows = memory_grow(rows, sizeof(*rows) + room * sizeof(*rows->topics));
+    if (is_new)
+        *rows = (struct row_order){.count = 0};
+    rows->room = room;
+    return rows;
+}
+
+/* Its cursor goes to another topic. */
+static struct topic_newest *
+evict_oldest(struct row_order *rows)
+{
+    struct topic_newest *oldest = &rows->topics[0];
+
+    for (unsigned i = 1; i < rows->count; i++) {
+        if (position_less(rows->topics[i].newest, oldest->newest))
+            oldest = &rows->topics[i];
+    }
+    position_raise(&rows->others, oldest->newest);
+    return oldest;
+}
+
+static struct topic_newest *
+find(struct session *session, struct bytes topic)
+{
+    uint64_t hash = hash_of(topic);
+    struct row_order *rows = session->order.rows;
+    struct topic_newest *found;
+
+    for (unsigned i = 0; rows != NULL && i < rows->count; i++) {
+        if (rows->topics[i].topic == hash)
+            return &rows->topics[i];
+    }
+    session->order.rows = rows = make_room(rows);
+    found = rows->count < rows->room ? &rows->topics[rows->count++] : evict_oldest(rows);
+    *found = (struct topic_newest){hash, rows->others};
+    return found;
+}
+
+struct note *
+row_order_pass(struct session *session, struct note *note)
+{
+    const struct frame *frame = &note->frame;
+    const struct position position = {frame->commit_lsn, frame->ordinal};
+    struct topic_newest *topic;
+    struct note *late;
+
+    if (!note->needs_ack || frame->as.note.operation == FRAME_OPERATION_NOTIFY)
+        return note_ref(note);
+    topic = find(session, frame->as.note.topic);
+    if (frame->as.note.attempts > 0 || !position_less(position, topic->newest)) {
+        position_raise(&topic->newest, position);
+        return note_ref(note);
+    }
+    late = note_new_late(note, session->hub->epoch);
+    if (late != NULL)
+        return late;
+    log_errorf(session->client.name,
+               "could not mark a late notification as a retry: unknown line format");
+    return note_ref(note);
+}
+
+void
+row_order_free(struct session *session)
+{
+    free(session->order.rows);
+    session->order.rows = NULL;
+}

@@ -1,0 +1,25 @@
+/* shed.h: which notifications load shedding drops. */
+#ifndef CLAIRON_HUB_SESSION_SHED_H
+#define CLAIRON_HUB_SESSION_SHED_H
+
+#include "hub/session/session_state.h"
+
+/* True if this notification is dropped now. */
+bool shed_takes(const struct hub *hub, const struct note *note);
+
+/* How many of the first notifications are not dropped. */
+unsigned shed_keeps(const struct hub *hub, struct note *const *notes, unsigned count);
+
+/*
+ * The cursor to report while notifications are dropped: not after the first dropped one, so that a
+ * client that resumes from it receives them if load allows.
+ */
+struct cursor shed_cursor(const struct session *session, struct cursor cursor);
+
+/* The same of all shards, for a notification that was just read. */
+const struct entry_id *shed_heads(const struct hub *hub);
+
+/* This notification was dropped for this session; the gap is announced later. */
+void session_shed(struct session *session, const struct note *note);
+
+#endif

@@ -1,0 +1,167 @@
+/* turn.c: works off the ready list at the end of each turn of the loop. */
+#include "hub/turn.h"
+
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "hub/acks/ack_queue.h"
+#include "hub/acks/delivery_reports.h"
+#include "hub/delivery/send.h"
+#include "hub/publish.h"
+#include "hub/resume/advance.h"
+#include "hub/resume/refill.h"
+#include "hub/session/hub_state.h"
+#include "hub/session/ready_list.h"
+#include "hub/session/state.h"
+
+#define SENDS_A_TURN 256
+
+/* While one is sent, what the next two need comes from memory: they are many, and far apart. */
+static void
+look_ahead(const struct session *next)
+{
+    if (next == NULL)
+        return;
+    __builtin_prefetch(next->socket.handle);
+    if (next->ready_next != NULL)
+        __builtin_prefetch(&next->ready_next->outbound.run);
+}
+
+/*
+ * The inbox does not reflect acks and reports that still wait here. A report to another shard may
+ * be stored after the inbox was read: what it releases would then follow later notifications.
+ */
+static bool
+refill(struct hub *hub, struct session *session, bool is_beat)
+{
+    if (!session_wants_refill(session, is_beat))
+        return false;
+    shown_flush(hub);
+    if (hub->acks.count > 0 || shown_waits(hub) || session->inbox.held_count > 0) {
+        hub->refill_waits = true;
+        return false;
+    }
+    session_refill(session);
+    return true;
+}
+
+void
+hub_refill(struct hub *hub, bool is_beat)
+{
+    struct session *session, *next;
+
+    hub->refill_waits = false;
+    if (hub->deferred_count == 0)
+        return;
+    DL_FOREACH_SAFE (hub->sessions, session, next) {
+        if (refill(hub, session, is_beat))
+            session_step(session);
+    }
+}
+
+static void
+work_for_hub(struct hub *hub)
+{
+    unsigned work = hub->ready.work;
+
+    hub->ready.work = 0;
+    if (hub->closing)
+        return;
+    if ((work & HUB_FLUSH) != 0)
+        acks_flush(hub);
+    if ((work & HUB_REFILL) != 0 && hub->refill_waits && hub->acks.count == 0 && !shown_waits(hub))
+        hub_refill(hub, false);
+}
+
+static void
+take_steps(struct hub *hub)
+{
+    struct session *session;
+    unsigned reasons;
+
+    while ((session = ready_list_take_step(hub, &reasons)) != NULL) {
+        if (session->state == SESSION_CLOSED) {
+            session_free_if_done(session);
+            continue;
+        }
+        if ((reasons & READY_REFILL) != 0 && refill(hub, session, false))
+            reasons |= READY_ADVANCE;
+        if ((reasons & READY_ADVANCE) != 0)
+            session_step(session);
+    }
+}
+
+/* Replies to these requests come in later turns, so this ends. */
+static void
+work_off(struct hub *hub)
+{
+    do {
+        work_for_hub(hub);
+        take_steps(hub);
+    } while (hub->ready.work != 0);
+}
+
+void
+hub_publish(struct hub *hub)
+{
+    if (hub->batch_count == 0)
+        return;
+    work_off(hub);
+    publish_batch(hub);
+}
+
+bool
+hub_send_some(struct hub *hub, unsigned most)
+{
+    struct session *session;
+
+    work_off(hub);
+    hub->sending_us = clock_wall_us();
+    while (most-- > 0 && (session = ready_list_take(hub)) != NULL) {
+        look_ahead(hub->ready.first);
+        if (session->state == SESSION_CLOSED)
+            session_free_if_done(session);
+        else
+            session_send(hub, session);
+    }
+    work_off(hub);
+    return hub->ready.first != NULL;
+}
+
+static void
+on_more(struct ev_loop *loop, ev_idle *idle, int events)
+{
+    (void)loop; /* keeps the loop from waiting; on_turn does the work */
+    (void)idle;
+    (void)events;
+}
+
+/* Before the loop sleeps. A few sessions at a time: acks and new connections come in between. */
+static void
+on_turn(struct ev_loop *loop, ev_prepare *prepare, int events)
+{
+    struct hub *hub = prepare->data;
+
+    (void)events;
+    hub_publish(hub);
+    if (hub_send_some(hub, SENDS_A_TURN))
+        ev_idle_start(loop, &hub->more);
+    else
+        ev_idle_stop(loop, &hub->more);
+}
+
+void
+turn_start(struct hub *hub)
+{
+    ev_idle_init(&hub->more, on_more);
+    ev_prepare_init(&hub->turn, on_turn);
+    hub->turn.data = hub;
+    ev_prepare_start(hub->loop, &hub->turn);
+}
+
+void
+turn_stop(struct hub *hub)
+{
+    ev_prepare_stop(hub->loop, &hub->turn);
+    ev_idle_stop(hub->loop, &hub->more);
+}

@@ -1,0 +1,24 @@
+/* turn.h: works off the ready list at the end of each turn of the loop. */
+#ifndef CLAIRON_HUB_TURN_H
+#define CLAIRON_HUB_TURN_H
+
+#include <stdbool.h>
+
+struct hub;
+
+void turn_start(struct hub *hub);
+void turn_stop(struct hub *hub);
+
+/* Offers what was read in this turn, in order. Call it before a change of memberships or acks. */
+void hub_publish(struct hub *hub);
+
+/*
+ * Works off the ready list; of the sessions that have something to send, the first `most`. Frees
+ * closed sessions. True: others are left.
+ */
+bool hub_send_some(struct hub *hub, unsigned most);
+
+/* Refills all sessions that have room; on a heartbeat any room is enough. */
+void hub_refill(struct hub *hub, bool is_beat);
+
+#endif
