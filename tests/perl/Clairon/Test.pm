@@ -1,4 +1,4 @@
-# Clairon::Test: the servers of a system test, and their end.
+# Clairon::Test: starts the servers of a system test and stops them at its end.
 #
 #   use Clairon::Test;
 #   my $pg    = Clairon::Test::postgresql('main');      # Clairon::Test::Cluster, started
@@ -6,9 +6,9 @@
 #   my $relay = Clairon::Test::relay($pg, $store);      # Clairon::Test::Relay, ready
 #   my $user  = $relay->client('u1');                   # Clairon::Test::Client, connected
 #
-# Run by tests/check.sh tap, which sets the environment (tests/env.sh). Whatever
-# was started is stopped when the test ends, also when it dies or is told to end. Nothing
-# sleeps: wait_until() asks again until a deadline, and a whole test has CLAIRON_TEST_SECONDS.
+# tests/check.sh tap runs the files and sets the environment (tests/env.sh). All servers stop when the test ends,
+# including when it dies or is interrupted. Tests do not sleep: wait_until() polls a condition until a deadline, and
+# CLAIRON_TEST_SECONDS limits a whole test.
 package Clairon::Test;
 
 use strict;
@@ -36,39 +36,39 @@ use Clairon::Test::Store;
 
 our @EXPORT_OK = qw(wait_until wait_confirmed free_port pg_major token scratch top program is_sanitized children lives of_mark script_text amount);
 
-our $SECONDS = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;    # the usual deadline
+our $SECONDS = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;    # default deadline of a wait
 our $SECRET  = 'a secret of tests, long enough for HS256 tokens';
 
 my $owner = $$;
-my @running;    # what has a stop method, in the order of its start
+my @running;    # servers and processes, in start order
 my $scratch;
 
 sub top { return $ENV{CLAIRON_TOP} // die "CLAIRON_TOP is not set: run tests/check.sh tap\n" }
 
-# The program under test; `make check-asan` has another one, which is slower and needs more memory.
+# The program under test. `make check-asan` uses another one, which is slower and needs more memory.
 sub program      { return $ENV{CLAIRON_PROGRAM} // top() . '/build/clairon' }
 sub is_sanitized { return defined $ENV{CLAIRON_PROGRAM} }
 
-# Whoever is told to end stops what it started, and says where it was.
+# On a signal, stops all servers and prints the stack.
 sub end_by
 {
     my ($signal) = @_;
-    POSIX::_exit(1) if $$ != $owner;        # a fork of the test
-    alarm 1         if $signal eq 'ALRM';    # again, as an eval may have caught it
-    confess "ended by SIG$signal";
+    POSIX::_exit(1) if $$ != $owner;        # a forked child of the test
+    alarm 1         if $signal eq 'ALRM';    # repeated, because an eval may have caught it
+    confess "terminated by SIG$signal";
 }
 
 $SIG{$_} = \&end_by for qw(ALRM INT TERM);
 alarm($ENV{CLAIRON_TEST_SECONDS} // 0);
 
-# A folder of this test's own, short enough for unix sockets, removed at the end.
+# The test's private folder, removed at the end. Its path is short enough for unix sockets.
 sub scratch
 {
     $scratch //= File::Temp->newdir('clairon-XXXXXX', TMPDIR => 1);
     return "$scratch";
 }
 
-# Asks `$question` until it is true and returns that; dies with `$what` at the deadline.
+# Polls `$question` until it is true and returns its value; dies with `$what` at the deadline.
 sub wait_until
 {
     my ($what, $question, $seconds) = @_;
@@ -83,7 +83,8 @@ sub wait_until
     return;
 }
 
-# Waits until the slot is confirmed up to there, else up to now: PostgreSQL holds nothing of ours any more.
+# Waits until the slot's confirmed_flush_lsn reaches `$end`, by default the current end of WAL. PostgreSQL then
+# retains no WAL for the relay.
 sub wait_confirmed
 {
     my ($pg, $end) = @_;
@@ -92,36 +93,36 @@ sub wait_confirmed
         $pg->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
 }
 
-# psql, which runs that file beside the test up to what fails. finish() waits for its end; whether it
-# was a good one is not known once Mojo's loop has run, which reaps all children.
+# Runs that SQL file with psql beside the test, up to the first error. finish() waits for its end. The exit status is
+# unknown once Mojo's loop has run, because the loop reaps all children.
 sub writer
 {
     my ($pg, $file) = @_;
     return IPC::Run::start([ 'psql', '-qAtX', '-v', 'ON_ERROR_STOP=1', '-o', '/dev/null', '-d', $pg->connstr('postgres'), '-f', $file ]);
 }
 
-# Of a client's notifications those whose payload has that `mark`.
+# A client's notifications whose payload has that `mark`.
 sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notifications }
 
-# One of the relay's scripts, as the build expands it.
+# A Lua script of the relay, as the build expands it.
 sub script_text { my ($name) = @_; return slurp_file(top() . "/build/gen/scripts/$name.lua") }
 
-# The first number; the second in `make check-long`, which sets CLAIRON_LONG.
+# Returns the first number, or the second under `make check-long`, which sets CLAIRON_LONG.
 sub amount { my ($short, $long) = @_; return $ENV{CLAIRON_LONG} ? $long : $short }
 
-# What is wrong with the file's lines as strict JSON; '' if it is read, and nothing is.
+# Errors of the file's lines as strict JSON; '' if all lines are valid.
 sub strict_faults
 {
     my ($file) = @_;
-    my $said = qx{'@{[top()]}/build/strict_lines' <'$file'};
-    return $said . ($? == 0 ? '' : "status $?");
+    my $errors = qx{'@{[top()]}/build/strict_lines' <'$file'};
+    return $errors . ($? == 0 ? '' : "status $?");
 }
 
-# A TCP port of 127.0.0.1 that no test of this checkout was given before, and below those that outgoing
-# connections are given: else one of them may have it before, or while, it is listened to.
+# A TCP port of 127.0.0.1 that no other test of this checkout has received. It is below the ephemeral range, so that
+# no outgoing connection can occupy it.
 sub free_port { return PostgreSQL::Test::Cluster::get_free_port() }
 
-# The processes that this one started, as a relay its workers.
+# The child processes of `$pid`, for example a supervisor's workers.
 sub children
 {
     my ($pid) = @_;
@@ -130,7 +131,7 @@ sub children
     return @found;
 }
 
-# Whether that process lives. One that has died and nobody waited for does not, whoever is its parent now.
+# Returns whether that process is alive. A zombie is not.
 sub lives
 {
     my ($pid) = @_;
@@ -138,8 +139,8 @@ sub lives
     return (<$file> // ') Z') !~ /.*\) Z/;
 }
 
-# token(sub => 'u1', groups => {..}, ..): an HS256 token for our relay, an hour long
-# unless `exp` says otherwise; `secret` signs with another. A claim of undef is left out.
+# token(sub => 'u1', groups => {..}, ..): an HS256 token for the relay. It expires in an hour unless `exp` is set;
+# `secret` signs with another key. A claim of undef is omitted.
 sub token
 {
     my %claims = (exp => int(time()) + 3600, @_);
@@ -151,9 +152,9 @@ sub token
     return $text . '.' . encode_base64url(hmac_sha256($text, $secret));
 }
 
-# A started PostgreSQL with our plugin, database `postgres`, superuser as usual, and
-# the role `relay` as a relay needs it once clairon is there: see relay().
-# Options: conf => more lines for postgresql.conf; extension => 0: without clairon.
+# A started PostgreSQL with the plugin, database `postgres` and the usual superuser. The role `relay` has the
+# privileges that a relay needs; see relay(). Options: conf => more lines for postgresql.conf; extension => 0: without
+# CREATE EXTENSION.
 sub postgresql
 {
     my ($name, %options) = @_;
@@ -166,8 +167,8 @@ sub postgresql
     return $node;
 }
 
-# A started standby of it, which makes the primary keep what decoding on it needs.
-# conf => more lines for its postgresql.conf.
+# A started standby of `$primary`, configured for logical decoding on the standby. conf => more lines for its
+# postgresql.conf.
 sub standby
 {
     my ($primary, %options) = @_;
@@ -182,7 +183,7 @@ sub standby
     return $node;
 }
 
-# Of the PostgreSQL that postgresql() starts.
+# Major version of the PostgreSQL that postgresql() starts.
 sub pg_major { return qx{postgres --version} =~ / (\d+)/ ? $1 : die "no postgres on PATH\n" }
 
 sub make_extension
@@ -196,14 +197,14 @@ sub make_extension
 sub server_settings
 {
     my $known = qx{postgres --describe-config};
-    # To compile queries on tables without statistics takes seconds.
+    # JIT compilation of queries on tables without statistics takes seconds.
     my $text = "max_wal_senders = 10\nmax_replication_slots = 10\nfsync = off\njit = off\n";
     $text .= "output_plugin_libraries = 'pgoutput, test_decoding, clairon'\n"
       if $known =~ /^output_plugin_libraries\t/m;
     return $text;
 }
 
-# A started store; options as of Clairon::Test::Store->new.
+# A started store. Options: see Clairon::Test::Store->new.
 sub store
 {
     my $store = Clairon::Test::Store->new(folder => new_folder('store'), @_);
@@ -212,7 +213,7 @@ sub store
     return $store;
 }
 
-# A started proxy in front of a unix socket's path, or of host:port; options as of Clairon::Test::Proxy.
+# A started proxy in front of a unix socket's path or of host:port. Options: see Clairon::Test::Proxy.
 sub proxy
 {
     my ($target, %options) = @_;
@@ -222,17 +223,17 @@ sub proxy
     return $proxy;
 }
 
-# A started proxy in front of a store that holds back answers: see Clairon::Test::DelayedReplies.
+# A started proxy in front of a store that can hold back replies: see Clairon::Test::DelayedReplies.
 sub delayed_replies
 {
     my ($target) = @_;
-    my $proxy = Clairon::Test::DelayedReplies->new($target, folder => new_folder('late'));
+    my $proxy = Clairon::Test::DelayedReplies->new($target, folder => new_folder('delayed'));
     remember($proxy);
     $proxy->start;
     return $proxy;
 }
 
-# Our client in a node process, started; options as of Clairon::Test::Page->new: url, token, websocket.
+# The JavaScript client in a started node process. Options of Clairon::Test::Page->new: url, token, websocket.
 sub page
 {
     my (%options) = @_;
@@ -242,8 +243,8 @@ sub page
     return $page;
 }
 
-# A relay between those two, started and ready. Options: roles, conf => { 'gate.ping' => '1s' },
-# start => 0: only made; wait => 0: not waited for.
+# A relay between PostgreSQL and the store, started and ready. Options: roles, conf => { 'gate.ping' => '1s' }, start
+# => 0: created only; wait => 0: do not wait until it is ready.
 sub relay
 {
     my ($pg, $store, %options) = @_;
@@ -271,17 +272,17 @@ sub remember
     return;
 }
 
-# What a test died of goes to PostgreSQL's own log of the test, as does all it prints.
+# Everything a test prints, including its last error, is in PostgreSQL's log of the test.
 sub show_last_words
 {
     open my $log, '<', $PostgreSQL::Test::Utils::test_logfile or return;
     my @words = grep { !/^(\[[\d:.()s]+\] ?)?#|^$/ } <$log>;
     splice @words, 0, @words - 12 if @words > 12;
-    Test::More::diag('the end of what it printed:', "\n", map { "  $_" } @words);
+    Test::More::diag('end of its output:', "\n", map { "  $_" } @words);
     return;
 }
 
-# Latest first. A failed test leaves its relays' logs where the check's logs are.
+# Stops in reverse start order. A failed test prints the logs of its relays.
 END
 {
     my $status = $?;

@@ -1,4 +1,4 @@
-# Is an ack counted once, however often it comes, and told by a trace before and after its message is done?
+# Tests that repeated acks of one notification count once, and that a trace reports them before and after its end.
 use strict;
 use warnings;
 
@@ -13,7 +13,7 @@ my $relay = Clairon::Test::relay($pg, $store);
 sub notify { my ($targets, $mark, @more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$targets}', '{\"mark\": \"$mark\"}',"
         . join(', ', 'ack_required => true', @more) . ')') }
-sub left_of { my ($id) = @_; return (split / /, $store->execute('HGET', $store->of($id, 'pending'), $id) // '- done')[1] }
+sub pending_count { my ($id) = @_; return (split / /, $store->execute('HGET', $store->of($id, 'pending'), $id) // '- done')[1] }
 sub acked_by
 {
     my ($id) = @_;
@@ -23,61 +23,61 @@ sub acked_by
 
 my ($one, $two) = map { $relay->client($_) } qw(u1 u2);
 my @ids = map { notify('u1,u2,u3', $_, "ttl => '1 hour'") } qw(a b c);
-$one->run_until('three each', sub { $one->notifications == 3 && $two->notifications == 3 });
+$one->run_until('three notifications each', sub { $one->notifications == 3 && $two->notifications == 3 });
 
-# The same one several times in a batch, beside others.
+# The same id several times in one batch, with others.
 $one->ack(@ids[ 0, 0, 1, 0 ]);
-wait_until('taken', sub { left_of($ids[1]) eq '2' });
-is_deeply([ map { left_of($_) } @ids ], [ 2, 2, 3 ], 'once each');
+wait_until('the ack is stored', sub { pending_count($ids[1]) eq '2' });
+is_deeply([ map { pending_count($_) } @ids ], [ 2, 2, 3 ], 'repeated ids in a batch count once');
 $one->ack(@ids);
-wait_until('the third too', sub { left_of($ids[2]) eq '2' });
-is_deeply([ map { left_of($_) } @ids ], [ 2, 2, 2 ], 'and not again in a later batch');
-is(acked_by($ids[0]), 'u1', 'a trace tells it while others are waited for');
-is($store->execute('LLEN', $store->of($ids[0], "trail:$ids[0]")), 3, 'from what is kept once: its trail says what was sent');
+wait_until('the third ack is stored', sub { pending_count($ids[2]) eq '2' });
+is_deeply([ map { pending_count($_) } @ids ], [ 2, 2, 2 ], 'a later batch does not count them again');
+is(acked_by($ids[0]), 'u1', 'a trace reports the ack while others are pending');
+is($store->execute('LLEN', $store->of($ids[0], "trail:$ids[0]")), 3, 'the trail keeps one entry per attempt');
 
-# One of a user's acks is not his to give.
+# A user can acknowledge only the user's own notifications.
 my $other = notify('u2', 'other');
-$two->run_until('it', sub { $two->notifications == 4 });
+$two->run_until('the notification', sub { $two->notifications == 4 });
 $one->ack($other);
 $two->ack($ids[0], '01890000-0000-7000-8000-000000000000', $ids[1]);
-wait_until('taken', sub { left_of($ids[1]) eq '1' });
-is_deeply([ left_of($ids[0]), left_of($other) ], [ 1, 1 ], 'what is unknown, or not his, changes nothing');
+wait_until('the ack is stored', sub { pending_count($ids[1]) eq '1' });
+is_deeply([ pending_count($ids[0]), pending_count($other) ], [ 1, 1 ], 'unknown ids and other users\' notifications are ignored');
 
-# The last one ends the message; all are told then.
+# The last ack completes the notification; the trace then lists all of them.
 $relay->client('u3')->ack(@ids[ 0, 1 ]);
-wait_until('done', sub { left_of($ids[1]) eq 'done' });
-is(acked_by($_), 'u1 u2 u3', 'a trace has them once it is done') for @ids[ 0, 1 ];
-is($store->execute('EXISTS', $store->of($ids[0], "ack:$ids[0]")), 0, 'whose state is gone');
-cmp_ok($store->execute('PTTL', $store->of($ids[0], "acked:$ids[0]")), '>', 0, 'and what is kept of it goes with time');
+wait_until('the notification is complete', sub { pending_count($ids[1]) eq 'done' });
+is(acked_by($_), 'u1 u2 u3', 'a trace lists all acks after completion') for @ids[ 0, 1 ];
+is($store->execute('EXISTS', $store->of($ids[0], "ack:$ids[0]")), 0, 'the pending state is deleted');
+cmp_ok($store->execute('PTTL', $store->of($ids[0], "acked:$ids[0]")), '>', 0, 'the stored acks expire');
 
-# An end leaves nobody's ack out.
+# An expired notification keeps its acks.
 $store->execute('ZADD', $store->of($ids[2], 'due'), 1, "$ids[2]:");
-wait_until('it has ended', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
-is(acked_by($ids[2]), 'u1', 'who acked before its end is told');
+wait_until('the notification is in the error log', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
+is(acked_by($ids[2]), 'u1', 'the trace lists the user who acknowledged before the end');
 is_deeply([ sort @{ JSON::decode_json(($store->entries('clairon:errors'))[0]{users}) } ], [qw(u2 u3)],
-    'who did not is in the error log');
+    'the error log lists the users who did not');
 $two->ack($other);
-wait_until('nothing waits', sub { $store->pending == 0 });
+wait_until('nothing is pending', sub { $store->pending == 0 });
 
-# Given up, asked for again from the error log, and done a second time: neither time's acks are lost.
+# Exhausted, redriven from the error log and completed: the acks of both rounds are kept.
 my $twice = notify('u1,u2,u3,u4', 'twice', 'retry_limit => 0');
 my ($three, $four) = map { $relay->client($_) } qw(u3 u4);
-$_->run_until('it', sub { grep { $_->{metadata}{id} eq $twice } $_->notifications }) for $one, $two, $three, $four;
+$_->run_until('the notification', sub { grep { $_->{metadata}{id} eq $twice } $_->notifications }) for $one, $two, $three, $four;
 $_->ack($twice) for $one, $two;
-wait_until('two acks', sub { left_of($twice) eq '2' });
-sub give_up { my ($user) = @_;
-    wait_until('it is due', sub { $store->execute('ZSCORE', $store->of($twice, 'due'), "$twice:$user") });
+wait_until('two acks are stored', sub { pending_count($twice) eq '2' });
+sub exhaust { my ($user) = @_;
+    wait_until('the notification is due', sub { $store->execute('ZSCORE', $store->of($twice, 'due'), "$twice:$user") });
     $store->execute('ZADD', $store->of($twice, 'due'), 1, "$twice:$user");
     return }
-give_up($_) for qw(u3 u4);
-wait_until('done', sub { left_of($twice) eq 'done' });
-is(acked_by($twice), 'u1 u2', 'who acked before it was done');
+exhaust($_) for qw(u3 u4);
+wait_until('the notification is complete', sub { pending_count($twice) eq 'done' });
+is(acked_by($twice), 'u1 u2', 'the acks before the end');
 my ($code, $out, $err) = $relay->run('errors', 'redrive', '--id', $twice);
-like($out, qr/^redrove [12] entr(?:y|ies) for 2 users$/, 'given again to who did not') or diag($err);
+like($out, qr/^redrove [12] entr(?:y|ies) for 2 users$/, 'redriven to the users who did not acknowledge') or diag($err);
 $three->ack($twice);
-wait_until('one more', sub { left_of($twice) eq '1' });
+wait_until('one more ack is stored', sub { pending_count($twice) eq '1' });
 $four->ack($twice);
-wait_until('done again', sub { left_of($twice) eq 'done' });
-is(acked_by($twice), 'u1 u2 u3 u4', 'all of both times');
-is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'and no trace of it stays');
+wait_until('the notification is complete again', sub { pending_count($twice) eq 'done' });
+is(acked_by($twice), 'u1 u2 u3 u4', 'the acks of both rounds');
+is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'no state of the notification is left');
 done_testing();

@@ -1,4 +1,5 @@
-# Does a retry count as an attempt only once it was shown, and is it shown as soon as it may be?
+# Tests that a retry counts as an attempt only once it is delivered, and that it is delivered as soon as the user may
+# see it.
 use strict;
 use warnings;
 
@@ -14,50 +15,50 @@ sub notify { my ($audience, $targets, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{}', ack_required => true, $more)") }
 sub attempts { my ($client, $id) = @_;
     return join ' ', map { $_->{routing}{retry}{attempts} } grep { $_->{metadata}{id} eq $id } $client->notifications }
-sub copies { my ($id) = @_; return scalar grep { $_->{id} eq $id && defined $_->{only} } $store->entries }
+sub retry_entries { my ($id) = @_; return scalar grep { $_->{id} eq $id && defined $_->{only} } $store->entries }
 sub due { my ($id, $user) = @_; return $store->execute('ZSCORE', $store->of($id, 'due'), "$id:$user") }
 sub error_of { my ($id) = @_; my ($found) = grep { $_->{id} eq $id } $store->entries('clairon:errors'); return $found }
 
-# The copy is made while its user has a connection that may not show it.
-sub is_hidden
+# The retry is created while its user has a connection that may not receive it.
+sub check_withheld
 {
     my ($client, $user, $id, $hide, $unhide) = @_;
-    $client->run_until('the first showing', sub { attempts($client, $id) eq '0' });
-    wait_until('it is due', sub { defined due($id, $user) });
+    $client->run_until('the first delivery', sub { attempts($client, $id) eq '0' });
+    wait_until('the retry is due', sub { defined due($id, $user) });
     $hide->();
-    wait_until('the time of its ack is over', sub { copies($id) == 1 });
+    wait_until('the ack timeout is over', sub { retry_entries($id) == 1 });
     my $other = notify('USER', $user, "retry_limit => 0, topic => 'shown'");
-    $client->run_until('what may be shown', sub { attempts($client, $other) eq '0' });
+    $client->run_until('another notification', sub { attempts($client, $other) eq '0' });
     $client->ack($other);
-    is(attempts($client, $id), '0', 'what may not be shown is not');
+    is(attempts($client, $id), '0', 'a retry is withheld while the user may not see it');
     is($store->execute('HGET', $store->of($id, "tries:$id"), $user), '0+', 'no attempt is counted');
-    is(due($id, $user), undef, 'and it is not due again');
-    is($store->execute('HGET', $store->of($id, "ack:$id"), $user), '0', 'but waited for');
+    is(due($id, $user), undef, 'the withheld retry is not due again');
+    is($store->execute('HGET', $store->of($id, "ack:$id"), $user), '0', 'the user is still pending');
     $unhide->();
-    $client->run_until('all showings', sub { attempts($client, $id) eq '0 1 2' });
-    wait_until('it is given up', sub { error_of($id) });
-    is(attempts($client, $id), '0 1 2', 'once it may, it is shown as often as promised');
-    is(error_of($id)->{reason} . ' ' . error_of($id)->{attempts}, 'exhausted 2', 'and then given up');
+    $client->run_until('all attempts', sub { attempts($client, $id) eq '0 1 2' });
+    wait_until('the notification is in the error log', sub { error_of($id) });
+    is(attempts($client, $id), '0 1 2', 'all attempts are delivered once the user may see it');
+    is(error_of($id)->{reason} . ' ' . error_of($id)->{attempts}, 'exhausted 2', 'then it is exhausted');
     return;
 }
 
-# Out of the audience, and in again, on a connection that stays.
+# The user leaves and rejoins the audience on a live connection.
 sub member
 {
     my ($is) = @_;
     $pg->safe_psql('postgres', $is ? q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'k1')} : 'DELETE FROM clairon.member');
-    return wait_until('the store knows', sub { $store->execute('SISMEMBER', $store->shared('members:TEAM:t1'), 'k1') == $is });
+    return wait_until('the store has the membership', sub { $store->execute('SISMEMBER', $store->shared('members:TEAM:t1'), 'k1') == $is });
 }
 member(1);
 my $left = $relay->client('k1');
 my $id   = notify('TEAM', 't1', 'retry_limit => 2');
-is_hidden($left, 'k1', $id, sub { member(0) }, sub { member(1) });
+check_withheld($left, 'k1', $id, sub { member(0) }, sub { member(1) });
 
-# The topic hidden, and asked for again.
+# The topic is unsubscribed and subscribed again.
 my $narrow = $relay->client('k2', topics => [ 'a', 'shown' ]);
 $id = notify('USER', 'k2', "retry_limit => 2, topic => 'a'");
-is_hidden($narrow, 'k2', $id, sub { $narrow->send({ t => 'unsubscribe', r => 1, topics => ['a'] }); $narrow->wait_for('subscribed') },
+check_withheld($narrow, 'k2', $id, sub { $narrow->send({ t => 'unsubscribe', r => 1, topics => ['a'] }); $narrow->wait_for('subscribed') },
     sub { $narrow->send({ t => 'subscribe', r => 2, topics => ['a'] }) });
-is($relay->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');
+is($relay->metric('clairon_store_errors_total'), 0, 'no store errors');
 
 done_testing();

@@ -1,8 +1,9 @@
-# Is every pair of a message and a member of its audience, whatever happens, exactly one of acked, pending, expired or
-# given up, and does nobody receive what is not theirs?
+# Tests that each pair of a notification and a member of its audience is acked, pending, expired or exhausted, in
+# exactly one of these states, and that no user receives another user's notifications.
 #
-# A seeded run of messages, connections, acks, nacks, drops, membership changes, redrives, killed relays and stores,
-# against a naive model. To repeat a run: CLAIRON_PAIRS_SEED=n; for longer ones: CLAIRON_PAIRS_STEPS=n.
+# A seeded run of notifications, connections, acks, nacks, disconnects, membership changes, redrives, killed relays
+# and stores, compared with a simple model. To repeat a run: CLAIRON_PAIRS_SEED=n; for longer ones:
+# CLAIRON_PAIRS_STEPS=n.
 use strict;
 use warnings;
 
@@ -17,15 +18,15 @@ srand $SEED;
 note "seed $SEED, $STEPS steps";
 
 my $pg = Clairon::Test::postgresql('main');
-my $store = Clairon::Test::store(fsync => 'always');    # what it acknowledged is there after a kill
+my $store = Clairon::Test::store(fsync => 'always');    # acknowledged writes survive a kill
 my %quick = ('delivery.ack_timeout' => '150ms', 'delivery.backoff_base' => '20ms', 'delivery.backoff_cap' => '200ms');
 my @relays = map { Clairon::Test::relay($pg, $store, conf => {%quick}) } 1 .. 2;
 
 my @USERS = map { "u$_" } 1 .. 6;
 my @TEAMS = qw(t1 t2);
-my %CLUB  = map { $_ => 1 } qw(u1 u2);    # by their tokens
+my %CLUB  = map { $_ => 1 } qw(u1 u2);    # members by the claims of their tokens
 
-# The model: what was sent, who was of which team when, what each client did.
+# The model: notifications, team members over time, actions of each client.
 my (%message, %team, %was_of, @clients, %acked_by, %lost_ack);
 my $step = 0;
 
@@ -56,7 +57,7 @@ sub send_message
     my $id = $pg->safe_psql('postgres', sprintf
         q{SELECT clairon.notify('%s', '{%s}', '{}', ack_required => true, retry_limit => %d, backoff => '%s'%s)},
         $kind, join(',', @names), $limit, any_of(qw(EXPONENTIAL LINEAR FIXED)), $ttl ? ", ttl => '$ttl'" : '');
-    # Whoever may be sent it: the team of now or of later.
+    # Users who may receive it: current and future members of the team.
     $message{$id} = { kind => $kind, team => $team, names => \@names, limit => $limit, ttl => $ttl,
         known => { map { $_ => 1 } @known }, open => !@known };
     return;
@@ -76,8 +77,8 @@ sub connect_client
 
 sub alive { return grep { !$_->{gone} && !$_->{socket}{closed} } @clients }
 
-# Some clients ack nearly all, some nearly nothing.
-sub answer
+# Some clients acknowledge nearly all notifications, some nearly none.
+sub respond
 {
     my ($client) = @_;
     my @notifications = $client->{socket}->notifications;
@@ -98,7 +99,7 @@ sub answer
 sub drop_client
 {
     my $client = any_of(alive()) // return;
-    # What a client says before it goes may be read after it is gone; a clean close is not.
+    # After an abort the relay may read the client's last message late; after a clean close it does not.
     $client->{gone} = 1;
     $client->{socket}->close;
     return;
@@ -119,7 +120,7 @@ sub kill_store
 {
     $store->kill9;
     $store->start;
-    wait_until('the relays are back', sub { !grep { ($_->get('/readyz'))[0] != 200 } @relays });
+    wait_until('the relays are ready again', sub { !grep { ($_->get('/readyz'))[0] != 200 } @relays });
     return;
 }
 
@@ -129,7 +130,7 @@ sub redrive
     return;
 }
 
-# Lets what is under way arrive.
+# Waits until nothing is in transit.
 sub settle
 {
     my $end;
@@ -152,24 +153,24 @@ for (1 .. $STEPS)
     elsif ($dice < 0.85) { kill_store() }
     elsif ($dice < 0.90) { redrive() }
     settle(0.02);
-    answer($_) for alive();
+    respond($_) for alive();
 }
-note sprintf '%d messages, %d connections', scalar keys %message, scalar @clients;
+note sprintf '%d notifications, %d connections', scalar keys %message, scalar @clients;
 
-# The end: those who are there answer as before until nothing is under way any more.
+# The end: connected clients respond as before until nothing is in transit.
 my $all = sub { keys(%message) == grep { !defined $_->{only} } $store->entries };
-wait_until('all messages are stored', $all);
+wait_until('all notifications are stored', $all);
 wait_until('nothing is due', sub {
     settle(0.05);
-    answer($_) for alive();
+    respond($_) for alive();
     my ($s, $us) = @{ $store->execute('TIME') };
     my %due = map { @{ $store->execute('ZRANGE', $_, 0, -1, 'WITHSCORES') } } $store->keys('due');
-    my %here = map { $_->{user} => 1 } alive();    # what others were shown waits until they come
-    return !grep { /:(.*)$/ && ($1 ne '' ? $here{$1} : $due{$_} < $s * 1000 + 1000) } keys %due;
+    my %present = map { $_->{user} => 1 } alive();    # pairs of absent users stay pending
+    return !grep { /:(.*)$/ && ($1 ne '' ? $present{$1} : $due{$_} < $s * 1000 + 1000) } keys %due;
 });
 
-# What somebody who is there acked, and the store does not know of yet.
-sub under_way
+# Acks of connected users that the store does not have yet.
+sub in_transit
 {
     my @alive = alive();
     return grep {
@@ -177,13 +178,13 @@ sub under_way
         grep { my $client = $_; $acked->{ $client->{user} } && ($store->execute('HGET', $store->of($id, "ack:$id"), $client->{user}) // '') eq '0' } @alive
     } keys %acked_by;
 }
-for (1 .. 100)    # a store that writes each to its disk may take a while
+for (1 .. 100)    # a store with fsync on each write needs time
 {
     settle(0.3);
-    last if !under_way();
+    last if !in_transit();
 }
-is_deeply([ map { $_->metric('clairon_store_errors_total') } @relays ], [ 0, 0 ], 'the store never had to refuse');
-$_->kill9 for @relays;    # nothing moves any more
+is_deeply([ map { $_->metric('clairon_store_errors_total') } @relays ], [ 0, 0 ], 'no store errors');
+$_->kill9 for @relays;    # freezes the state
 
 sub may_see
 {
@@ -192,7 +193,7 @@ sub may_see
     return $message->{kind} eq 'ALL' || $of{ $message->{kind} }{$user};
 }
 
-# What each client was shown is theirs.
+# Each client received only notifications of its user.
 my (%received, @foreign, @beyond);
 for my $client (@clients)
 {
@@ -205,10 +206,10 @@ for my $client (@clients)
         push @beyond, $note->{metadata}{id} if $note->{routing}{retry}{attempts} > $message->{limit};
     }
 }
-is_deeply(\@foreign, [], 'nobody received what is not theirs');
-is_deeply(\@beyond, [], 'and nothing more often than its limit says');
+is_deeply(\@foreign, [], 'no user received another user\'s notifications');
+is_deeply(\@beyond, [], 'no notification was delivered more often than its limit');
 
-# The state of every pair, as the store has it.
+# The state of each pair in the store.
 my %errors;
 for my $entry ($store->entries('clairon:errors'))
 {
@@ -231,47 +232,47 @@ for my $id (sort keys %message)
         $seen{$is}++;
         my $acks = $acked_by{$id}{$user} // [];
         push @wrong, "$id $user is " . ($is || 'nothing') if @states != 1;
-        push @wrong, "$id $user: waited for, but not of its audience"
+        push @wrong, "$id $user: pending, but not in the audience"
           unless $message->{known}{$user} || ($message->{open} && may_see($message, $user));
-        push @wrong, "$id $user: acked by nobody" if $acked{$user} && !@$acks;
+        push @wrong, "$id $user: acked without an ack" if $acked{$user} && !@$acks;
         push @wrong, "$id $user: acked, but pending" if $is eq 'pending' && grep { !$_->{gone} } @$acks;
-        push @wrong, "$id $user: expired without an end" if $is eq 'expired' && !$message->{ttl} && !$message->{open};
-        push @wrong, "$id $user: given up after $errors[0]{attempts} of $message->{limit}"
+        push @wrong, "$id $user: expired before its expiration" if $is eq 'expired' && !$message->{ttl} && !$message->{open};
+        push @wrong, "$id $user: exhausted after $errors[0]{attempts} of $message->{limit}"
           if $is eq 'exhausted' && $errors[0]{attempts} != $message->{limit};
     }
     next unless $message->{open};
     for my $user (grep { $received{$id}{$_} && !$pairs{$_} } keys %{ $received{$id} })
     {
-        push @wrong, "$id $user: was sent it, but is not waited for";
+        push @wrong, "$id $user: delivered, but not pending";
     }
 }
-is_deeply(\@wrong, [], 'every pair is in one state, and in one that can be');
+is_deeply(\@wrong, [], 'each pair is in one valid state');
 note join ', ', map { "$seen{$_} $_" } sort keys %seen;
-cmp_ok(scalar(keys %seen), '>=', 2, 'several of which were met');
+cmp_ok(scalar(keys %seen), '>=', 2, 'the run reached several states');
 
-# And the store's own books fit.
+# The store's indexes are consistent.
 my %pending = map { @{ $store->execute('HGETALL', $_) } } $store->keys('pending');
-is($store->pending, scalar(keys %pending), 'each waiting message has one pending entry');
-my @books;
+is($store->pending, scalar(keys %pending), 'each pending notification has one pending entry');
+my @inconsistent;
 for my $id (keys %pending)
 {
     my ($entry, $left) = split / /, $pending{$id};
     my %state = @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) };
     my @waiting = grep { $state{$_} eq '0' } keys %state;
-    push @books, "$id: $left left, " . @waiting . ' waiting' if $left != @waiting;
+    push @inconsistent, "$id: $left left, " . @waiting . ' pending' if $left != @waiting;
     for my $user (@waiting)
     {
-        push @books, "$id is not in the inbox of $user" unless defined $store->execute('ZSCORE', $store->of($id, "inbox:$user"), $id);
+        push @inconsistent, "$id is not in the inbox of $user" unless defined $store->execute('ZSCORE', $store->of($id, "inbox:$user"), $id);
     }
-    push @books, "$id: entry $entry is gone" unless @{ $store->execute('XRANGE', $store->of($id, 'stream'), $entry, $entry) };
+    push @inconsistent, "$id: entry $entry is gone" unless @{ $store->execute('XRANGE', $store->of($id, 'stream'), $entry, $entry) };
 }
 for my $user (@USERS)
 {
     for my $id (map { @{ $store->execute('ZRANGE', $_, 0, -1) } } $store->keys("inbox:$user"))
     {
-        push @books, "the inbox of $user has $id" unless ($store->execute('HGET', $store->of($id, "ack:$id"), $user) // '') eq '0';
+        push @inconsistent, "the inbox of $user has $id" unless ($store->execute('HGET', $store->of($id, "ack:$id"), $user) // '') eq '0';
     }
 }
-is_deeply(\@books, [], 'its books agree');
+is_deeply(\@inconsistent, [], 'the indexes agree');
 
 done_testing();

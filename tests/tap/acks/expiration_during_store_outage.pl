@@ -1,4 +1,5 @@
-# A message for everyone expires while the store is away: is each user who was sent it in time either acknowledged or in the error log?
+# Tests a notification for everyone that expires while the store is down: each user who received it in time is
+# acknowledged or in the error log.
 use strict;
 use warnings;
 
@@ -13,8 +14,8 @@ my $relay = Clairon::Test::relay($pg, $store);
 sub notify { my ($ttl) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('ALL', NULL, '{}', ack_required => true, ttl => '$ttl')") }
 my ($id, $prompt) = map { notify($_) } '1 second', '1 hour';
-wait_until('both are stored', sub { $store->stored == 2 });
-$relay->kill9; # from here on the calls are ours, as a store that was stopped finds them in its sockets
+wait_until('both notifications are stored', sub { $store->stored == 2 });
+$relay->kill9; # from here on the test calls the scripts, as a restarted store would process its socket buffers
 
 my ($stream, $pending, $due) = map { $store->of($id, $_) } qw(stream pending due);
 my $prefix = $stream =~ s/:stream$//r;
@@ -26,36 +27,36 @@ sub errors { return map { @{ JSON::decode_json($_->{users}) } } $store->entries(
 sub now_ms { my ($s, $us) = @{ $store->execute('TIME') }; return 1000 * $s + $us / 1000 }
 
 my $ends = $store->execute('ZSCORE', $due, "$id:");
-wait_until('its end is long over', sub { now_ms() > $ends + 2000 });
+wait_until('the notification has expired', sub { now_ms() > $ends + 2000 });
 end();
-ok($store->execute('HEXISTS', $pending, $id), 'reports of its showings are waited for');
-is_deeply(report('SEO', 'acks'), [], 'a late report counts');
-is(ack('acks'), 1, 'and so does the ack');
-is(ack('early'), 0, 'an ack may come before its report');
-is_deeply([ map { scalar @$_ } report('SEO', 'early'), report('SEO', 'forgets') ], [ 1, 0 ], 'which it waits for');
+ok($store->execute('HEXISTS', $pending, $id), 'the store waits for delivery reports');
+is_deeply(report('SEO', 'acks'), [], 'a late delivery report is accepted');
+is(ack('acks'), 1, 'the ack is accepted');
+is(ack('early'), 0, 'an ack may arrive before its delivery report');
+is_deeply([ map { scalar @$_ } report('SEO', 'early'), report('SEO', 'forgets') ], [ 1, 0 ], 'the delivery report then completes it');
 $store->execute('ZADD', $due, 1, "$id:forgets");
 end();
-is(scalar(grep { defined $_->{only} } $store->entries), 0, 'nothing is retried meanwhile');
-is_deeply([errors()], [], 'nor given up');
+is(scalar(grep { defined $_->{only} } $store->entries), 0, 'nothing is retried in that time');
+is_deeply([errors()], [], 'nothing is in the error log');
 
-# The time is over.
+# The wait is over.
 $store->execute('ZADD', $due, '1.5', "$id:");
 end();
-is_deeply([errors()], ['forgets'], 'who did not acknowledge is in the error log, and nobody else');
-ok(!$store->execute('HEXISTS', $pending, $id), 'and the message is done');
+is_deeply([errors()], ['forgets'], 'exactly the users without an ack are in the error log');
+ok(!$store->execute('HEXISTS', $pending, $id), 'the notification is complete');
 my $acked = $store->execute('HGETALL', "$prefix:acked:$id");
 my @events = @{ $store->execute('LRANGE', "$prefix:trail:$id", 0, -1) };
 for my $user (qw(acks early))
 {
-    ok((grep { $_ eq $user } @$acked) || (grep { /^acked .* \Q$user\E$/ } @events), "$user has acknowledged it");
+    ok((grep { $_ eq $user } @$acked) || (grep { /^acked .* \Q$user\E$/ } @events), "$user is acknowledged");
 }
-is($store->execute('EXISTS', "$prefix:ack:$id", "$prefix:tries:$id"), 0, 'nothing else is left');
-is($store->execute('ZSCORE', $due, "$id:$_"), undef, "nothing is due of \"$_\"") for '', 'forgets';
+is($store->execute('EXISTS', "$prefix:ack:$id", "$prefix:tries:$id"), 0, 'no other state is left');
+is($store->execute('ZSCORE', $due, "$id:$_"), undef, "nothing is due for \"$_\"") for '', 'forgets';
 
-# In time: nothing is waited for.
-is_deeply(report('SEO', 'slow', $prompt), [], 'a report in time');
+# A delivery report in time causes no wait.
+is_deeply(report('SEO', 'slow', $prompt), [], 'a delivery report in time');
 $store->execute('ZADD', $due, int(now_ms()), "$prompt:");
 end();
-is_deeply([errors()], [ 'forgets', 'slow' ], 'an end that is found in time is one at once');
+is_deeply([errors()], [ 'forgets', 'slow' ], 'an expiration found in time takes effect immediately');
 
 done_testing();

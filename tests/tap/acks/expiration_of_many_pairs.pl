@@ -1,5 +1,5 @@
-# The end of a message for everyone that has more pairs than one call treats: may a report that comes between
-# two calls bring a pair back that was treated already?
+# Tests the expiration of a notification for everyone with more pairs than one call processes: a delivery report
+# between two calls must not restore a processed pair.
 use strict;
 use warnings;
 
@@ -14,10 +14,10 @@ my $relay = Clairon::Test::relay($pg, $store);
 my $one = $relay->client('u1');
 my $id = $pg->safe_psql('postgres',
     q{SELECT clairon.notify('ALL', NULL, '{"mark": "open"}', ack_required => true, ttl => '1 hour')});
-$one->run_until('it', sub { of_mark($one, 'open') });
+$one->run_until('the notification', sub { of_mark($one, 'open') });
 my $acks = $store->of($id, "ack:$id");
-wait_until('its reader is waited for', sub { $store->execute('HLEN', $acks) == 1 });
-$relay->kill9; # from here on the calls are ours
+wait_until('its recipient is pending', sub { $store->execute('HLEN', $acks) == 1 });
+$relay->kill9; # from here on the test calls the scripts
 
 my ($stream, $pending, $due) = map { $store->of($id, $_) } qw(stream pending due);
 sub script { my ($name, @arguments) = @_; return $store->execute('EVAL', script_text($name), 1, $stream, $stream =~ s/:stream$//r, @arguments) }
@@ -28,20 +28,20 @@ my @acked = map { "a$_" } 1 .. 1250;
 $store->execute('HSET', $acks, (map { ($_, 0) } @missing), map { ($_, 1_700_000_000_000) } @acked);
 my ($entry, $left, @rest) = split / /, $store->execute('HGET', $pending, $id);
 $store->execute('HSET', $pending, $id, join ' ', $entry, $left + @missing, @rest);
-$store->execute('ZADD', $due, 1.5, "$id:"); # over, and put off once
+$store->execute('ZADD', $due, 1.5, "$id:"); # expired, and deferred once
 
-is(end()->[4], 1, 'one call does not treat all');
-my @treated = grep { !$store->execute('HEXISTS', $acks, $_) } @missing, @acked;
-cmp_ok(scalar(grep { /^$_/ } @treated), '>', 0, "but some whose name begins with $_") for 'm', 'a';
-my $not_pending = script('report', 1000, 100, 1000, 3_600_000, (map { ('SFO', $_, $id) } @treated));
-is(scalar(@$not_pending), scalar(@treated), 'of none of those a report asks for an ack again');
+is(end()->[4], 1, 'one call does not process all pairs');
+my @processed = grep { !$store->execute('HEXISTS', $acks, $_) } @missing, @acked;
+cmp_ok(scalar(grep { /^$_/ } @processed), '>', 0, "pairs whose user begins with $_ are processed") for 'm', 'a';
+my $not_pending = script('report', 1000, 100, 1000, 3_600_000, (map { ('SFO', $_, $id) } @processed));
+is(scalar(@$not_pending), scalar(@processed), 'a delivery report does not make a processed pair pending again');
 my $fresh = script('report', 1000, 100, 1000, 3_600_000, 'SFO', 'new', $id);
-is(scalar(@$fresh), 0, 'who was not known joins those who are missing');
+is(scalar(@$fresh), 0, 'a user without an ack joins the missing users');
 for (my $more = 1; $more; $more = end()->[4]) { }
 
 my %times;
 $times{$_}++ for map { @{ JSON::decode_json($_->{users}) } } $store->entries('clairon:errors');
-is_deeply(\%times, { map { $_ => 1 } 'u1', 'new', @missing }, 'each who did not ack is in the error log once, and nobody else');
-is($store->execute('EXISTS', $acks, $pending, $due, $store->of($id, "tries:$id")), 0, 'and nothing else is left');
+is_deeply(\%times, { map { $_ => 1 } 'u1', 'new', @missing }, 'each user without an ack is in the error log exactly once');
+is($store->execute('EXISTS', $acks, $pending, $due, $store->of($id, "tries:$id")), 0, 'no other state is left');
 
 done_testing();

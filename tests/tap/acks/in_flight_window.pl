@@ -1,4 +1,4 @@
-# A window full of unacknowledged messages: does it hold back those only, and let them in as acks make room?
+# Tests that a full in-flight window holds back only notifications with ack_required, and refills as acks arrive.
 use strict;
 use warnings;
 
@@ -29,26 +29,26 @@ sub rows { my ($client, $table) = @_;
 my $client = $relay->client('u1', win => 3);
 my $asked_ms = time() * 1000;
 my $connected = $client->wait_for('connected');
-is($connected->{win}, 3, 'the relay grants the window asked for');
+is($connected->{win}, 3, 'the relay grants the requested window');
 ok($connected->{now} >= $asked_ms - 60_000 && $connected->{now} <= time() * 1000 + 1000, 'and reports its clock in milliseconds');
 insert('t', 1, 10);
 insert('plain', 1, 1);
 $client->wait_notifications(4);
-is_deeply([ rows($client, 't') ], [ 1 .. 3 ], 'as many as the window holds are shown');
-is_deeply([ rows($client, 'plain') ], [1], 'what needs no ack goes past them');
+is_deeply([ rows($client, 't') ], [ 1 .. 3 ], 'the relay delivers as many as the window holds');
+is_deeply([ rows($client, 'plain') ], [1], 'notifications without ack_required bypass the window');
 
 my $done = 0;
 while ($done < 10)
 {
-    $client->run_until('more to ack', sub { rows($client, 't') > $done });
+    $client->run_until('more to acknowledge', sub { rows($client, 't') > $done });
     my @notifications = grep { $_->{metadata}{source} eq 't' } $client->notifications;
     $client->ack(map { $_->{metadata}{id} } @notifications[ $done .. $#notifications ]);
     $done = @notifications;
 }
-is_deeply([ rows($client, 't') ], [ 1 .. 10 ], 'acks let in the rest, in order, each once');
-wait_until('all are acked', sub { $store->pending == 0 });
+is_deeply([ rows($client, 't') ], [ 1 .. 10 ], 'acks refill the window, in order and without duplicates');
+wait_until('all acknowledged', sub { $store->pending == 0 });
 
-# Another tab of the same user that only listens.
+# Another session of the same user that sends no acks.
 my $silent = $relay->client('u1', win => 3);
 for my $id (11 .. 20)
 {
@@ -58,75 +58,75 @@ for my $id (11 .. 20)
     $client->ack($note->{metadata}{id});
 }
 $silent->run_until('the last row', sub { grep { $_ == 20 } rows($silent, 't') });
-is_deeply([ rows($silent, 't') ], [ 11 .. 20 ], 'what one tab acks makes room in the other');
+is_deeply([ rows($silent, 't') ], [ 11 .. 20 ], 'an ack of one session frees the window of the other');
 
-# What comes live does not go past what waits for room; and a single place is enough to go on.
-wait_until('all are acked', sub { $store->pending == 0 });
+# New notifications do not overtake queued ones, and one free slot is enough to continue.
+wait_until('all acknowledged', sub { $store->pending == 0 });
 my $tight = $relay->client('u2', win => 4);
 sub ack_row { my ($id) = @_;
     $tight->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} == $id } $tight->notifications) }
 insert('t', 21, 25, 'u2');
-$tight->run_until('a window full', sub { rows($tight, 't') == 4 && $store->pending == 5 });
+$tight->run_until('a full window', sub { rows($tight, 't') == 4 && $store->pending == 5 });
 ack_row(21);
-wait_until('one is acked', sub { $store->pending == 4 });
+wait_until('one is acknowledged', sub { $store->pending == 4 });
 insert('t', 26, 26, 'u2');
-$tight->run_until('what waited', sub { rows($tight, 't') == 5 });
-is_deeply([ rows($tight, 't') ], [ 21 .. 25 ], 'what waits for room comes before what is new');
+$tight->run_until('a queued row', sub { rows($tight, 't') == 5 });
+is_deeply([ rows($tight, 't') ], [ 21 .. 25 ], 'queued notifications are delivered before new ones');
 ack_row(22);
-$tight->run_until('the new one', sub { rows($tight, 't') == 6 });
-is_deeply([ rows($tight, 't') ], [ 21 .. 26 ], 'which follows');
+$tight->run_until('the new row', sub { rows($tight, 't') == 6 });
+is_deeply([ rows($tight, 't') ], [ 21 .. 26 ], 'the new one follows');
 ack_row($_) for 23 .. 26;
 $tight->close;
 
-# Much that is pending must not keep a new connection from what is live.
-wait_until('all are acked', sub { $store->pending == 0 });
+# A large inbox must not delay live notifications on a new connection.
+wait_until('all acknowledged', sub { $store->pending == 0 });
 $_->close for $client, $silent;
 insert('t', 101, 400);
-wait_until('they are pending', sub { $store->pending == 300 });
+wait_until('300 are pending', sub { $store->pending == 300 });
 my $back = $relay->client('u1');
-$back->run_until('a window full', sub { rows($back, 't') == 64 });
+$back->run_until('a full window', sub { rows($back, 't') == 64 });
 insert('plain', 2, 2);
 $back->run_until('the live row', sub { rows($back, 'plain') });
-is(scalar(() = rows($back, 't')), 64, 'behind a full window what is live arrives');
+is(scalar(() = rows($back, 't')), 64, 'a live notification is delivered although the window is full');
 $done = 0;
 while ($done < 300)
 {
-    $back->run_until('more to ack', sub { rows($back, 't') > $done });
+    $back->run_until('more to acknowledge', sub { rows($back, 't') > $done });
     my @notifications = grep { $_->{metadata}{source} eq 't' } $back->notifications;
     $back->ack(map { $_->{metadata}{id} } @notifications[ $done .. $#notifications ]);
     $done = @notifications;
 }
-is_deeply([ rows($back, 't') ], [ 101 .. 400 ], 'and the pending ones follow as they are acked');
-wait_until('all are acked', sub { $store->pending == 0 });
+is_deeply([ rows($back, 't') ], [ 101 .. 400 ], 'the pending ones follow as acks arrive');
+wait_until('all acknowledged', sub { $store->pending == 0 });
 
-# The stream's group removed, and then the stream, under a live relay.
+# The consumer group is removed, then the stream, while the relay runs.
 my $stream = ($store->entries)[0]{stream};
 $store->execute('XGROUP', 'DESTROY', $stream, 'clairon');
 insert('t', 401, 401);
-wait_until('the group is back', sub { (eval { $store->pending } // 0) == 1 });
+wait_until('the consumer group exists again', sub { (eval { $store->pending } // 0) == 1 });
 is(scalar(grep { $_->{data} =~ /"after":\{"id":401/ } $store->entries), 1,
-    'a removed group is made again, and nothing stored twice');
+    'a removed consumer group is created again, without duplicates in the stream');
 $store->execute('DEL', $stream);
 insert('plain', 402, 411);
 insert('t', 402, 402);
-is($back->wait_for('gap')->{why}, 'epoch', 'a removed stream is a gap for everyone');
-wait_until('what came after it is stored, with acks or without', sub { (eval { scalar $store->entries } // 0) == 11 });
+is($back->wait_for('gap')->{why}, 'epoch', 'a removed stream causes a gap for all sessions');
+wait_until('later rows are stored', sub { (eval { scalar $store->entries } // 0) == 11 });
 $back->run_until('the new row', sub { grep { $_ == 402 } rows($back, 't') });
-pass('and the relay goes on');
+pass('the relay continues');
 
-# Something else in the stream's place: nothing is stored, and nothing taken for stored.
+# A key of another type replaces the stream: nothing is stored and nothing is confirmed.
 my $mark = $relay->log_mark;
 $store->execute('DEL', $stream);
 $store->execute('SET', $stream, 'mine');
 insert('plain', 412, 431);
 $relay->wait_for_log(qr/WRONGTYPE|not hold a stream|removed/, from => $mark);
 $store->execute('DEL', $stream);
-wait_until('once it is gone all are', sub { (eval { scalar grep { /"after":\{"id":(41[2-9]|42\d|43[01])\b/ } map { $_->{data} } $store->entries } // 0) == 20 });
-pass('what could not be stored was kept by PostgreSQL');
+wait_until('all rows are stored once the key is removed', sub { (eval { scalar grep { /"after":\{"id":(41[2-9]|42\d|43[01])\b/ } map { $_->{data} } $store->entries } // 0) == 20 });
+pass('rows that could not be stored stay in the slot');
 
-# A position beyond all that is.
+# A cursor beyond the end of the stream.
 my ($epoch) = $back->wait_for('connected')->{pos} =~ /^(.*)\./;
 my $far = $relay->client('u1', pos => "$epoch.18446744073709551615-18446744073709551615");
-is($far->wait_for('gap')->{why}, 'epoch', 'a position that never was is told as a gap');
+is($far->wait_for('gap')->{why}, 'epoch', 'an unknown cursor causes a gap');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Does a nack wait at least as long as the backoff, and a longer delay as long as it asks?
+# Tests that a nack waits at least for the backoff, and for its own delay if that is longer.
 use strict;
 use warnings;
 
@@ -12,8 +12,8 @@ my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.backoff_base' => BASE_MS . 'ms', 'delivery.backoff_cap' => '5m' });
 my $client = $relay->client('u1');
 
-# What its trail says of the nack: the wait in ms.
-sub waits
+# The delay of the nack, in ms, from the trail.
+sub nack_delay
 {
     my ($id) = @_;
     my ($event) = grep { /^nacked / } @{ $store->execute('LRANGE', $store->of($id, "trail:$id"), 0, -1) };
@@ -24,12 +24,12 @@ my %wait;
 for my $delay (0, 3 * BASE_MS)
 {
     my $id = $pg->safe_psql('postgres', qq{SELECT clairon.notify('USER', '{u1}', '{"mark": "$delay"}', ack_required => true)});
-    $client->run_until('it', sub { of_mark($client, $delay) });
+    $client->run_until('the notification', sub { of_mark($client, $delay) });
     $client->send({ t => 'nack', ids => [$id], delay => 0 + $delay });    # JSON::XS quotes a number that was interpolated
-    $wait{$delay} = wait_until('the nack is stored', sub { waits($id) });
+    $wait{$delay} = wait_until('the nack is stored', sub { nack_delay($id) });
 }
-cmp_ok($wait{0}, '>=', BASE_MS, 'a nack without delay waits for the backoff');
+cmp_ok($wait{0}, '>=', BASE_MS, 'a nack without a delay waits for the backoff');
 cmp_ok($wait{0}, '<=', 1.2 * BASE_MS, 'and not longer');
-is($wait{ 3 * BASE_MS }, 3 * BASE_MS, 'a longer delay is kept');
+is($wait{ 3 * BASE_MS }, 3 * BASE_MS, 'a longer delay is used');
 
 done_testing();

@@ -1,4 +1,5 @@
-# A user who polls now and then, and is nowhere in between: is what he did not acknowledge shown again in time?
+# Tests that a user who polls occasionally, without any other connection, gets retries of unacknowledged
+# notifications.
 use strict;
 use warnings;
 
@@ -14,7 +15,7 @@ my $relay = Clairon::Test::relay($pg, $store, conf => {
 my $agent = Mojo::UserAgent->new;
 my $pos   = '';
 
-# The ids that a poll which does not wait is shown.
+# The ids returned by a poll with wait=0.
 sub poll
 {
     my $answer = $agent->get($relay->url('/v1/poll?wait=0' . ($pos ? "&pos=$pos" : '')),
@@ -26,23 +27,23 @@ sub poll
 sub due { my ($id) = @_; return $store->execute('ZSCORE', $store->of($id, 'due'), "$id:u1") }
 
 my $id = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true)});
-wait_until('it is stored', sub { $store->pending == 1 });
-is_deeply([ poll() ], [$id], 'the first poll is shown what waits');
-my $first = wait_until('its time runs', sub { due($id) });
-is_deeply([ poll() ], [], 'the next one is not, as there is time left for the ack');
-wait_until('its time is over while he is away', sub { due($id) != $first });
-is_deeply([ poll() ], [$id], 'then it is shown again');
-is_deeply([ poll() ], [], 'once');
+wait_until('the notification is stored', sub { $store->pending == 1 });
+is_deeply([ poll() ], [$id], 'the first poll returns the pending notification');
+my $first = wait_until('its ack timeout runs', sub { due($id) });
+is_deeply([ poll() ], [], 'the next poll does not repeat it within the ack timeout');
+wait_until('the ack timeout is over between two polls', sub { due($id) != $first });
+is_deeply([ poll() ], [$id], 'a poll after the ack timeout returns it again');
+is_deeply([ poll() ], [], 'but only once');
 
-# Who asked for it later is not shown it earlier.
+# After a nack with a delay the retry is not delivered earlier.
 my $answer = $agent->post($relay->url('/v1/nack'), { Authorization => 'Bearer ' . token(sub => 'u1') }, json => { ids => [$id], delay => 3_600_000 })->result;
-is($answer->code, 204, 'a nack is taken');
-wait_until('it is put off', sub { due($id) > 1000 * time + 3_000_000 });
-is_deeply([ poll() ], [], 'what was put off by a nack has its time');
+is($answer->code, 204, 'the nack is accepted');
+wait_until('the retry is deferred', sub { due($id) > 1000 * time + 3_000_000 });
+is_deeply([ poll() ], [], 'a deferred retry is not returned early');
 $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:u1");
-wait_until('that is over', sub { due($id) > 1 });
-is_deeply([ poll() ], [$id], 'and is shown again behind it');
+wait_until('the delay is over', sub { due($id) > 1 });
+is_deeply([ poll() ], [$id], 'the retry is returned after the delay');
 $agent->post($relay->url('/v1/ack'), { Authorization => 'Bearer ' . token(sub => 'u1') }, json => { ids => [$id] });
-wait_until('it is done', sub { $store->pending == 0 });
+wait_until('the notification is complete', sub { $store->pending == 0 });
 
 done_testing();

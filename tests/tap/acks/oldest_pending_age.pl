@@ -1,4 +1,4 @@
-# Does the age of the oldest pending notification count from its commit, whatever number of times it was retried?
+# Tests that the age of the oldest pending notification counts from its commit, regardless of retries.
 use strict;
 use warnings;
 
@@ -22,31 +22,31 @@ sub age { return $relay->metric('clairon_pending_oldest_seconds') }
 my $id = notify('old');
 $client->run_until('retries', sub { of_mark($client, 'old') > 20 });
 
-# Its entry comes first in the stream, as each retry of the older one is a new entry. It is not retried itself.
+# The younger one is first in the stream, because each retry adds a new stream entry. It has no retries.
 my $before = $pg->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())');
 my $first = notify('first in the stream', q{ack_timeout => '1 hour'});
 sub seconds_since { return $pg->safe_psql('postgres', "SELECT extract(epoch FROM clock_timestamp()) - $before") }
 my $retries = of_mark($client, 'old');
 $client->run_until('a later retry', sub { of_mark($client, 'first in the stream') && of_mark($client, 'old') > $retries + 1 });
-# The metric is a sample: two changes mean that the second one was taken after the retry. The younger one's
-# age in it is below the seconds since the clock was read before its commit.
+# The metric is a sample: a second change proves a sample after the retry. The younger one's age in it is less than
+# the seconds since the clock was read before its commit.
 my @samples = (age());
 $client->run_until('two samples later', sub { my $age = age(); push @samples, $age if $age != $samples[-1]; @samples > 2 }, 30);
 $client->run_until('the age counts from the commit', sub { my $age = age(); $age > seconds_since() }, 30);
-pass('retries do not make it younger');
+pass('retries do not reset the age');
 $client->ack($first);
 $client->run_until('the first in the stream is acknowledged', sub { !$store->execute('HEXISTS', $store->of($first, 'pending'), $first) });
 my $young = notify('young');
 
 my ($status, $body) = $relay->get('/v1/console', Authorization => 'Bearer ' . token(sub => 'op', admin => JSON::true));
-is(JSON::decode_json($body)->{store}{oldest}[0]{id}, $id, 'the console shows the older one first');
+is(JSON::decode_json($body)->{store}{oldest}[0]{id}, $id, 'the console lists the older one first');
 
 $client->ack($id);
 $client->run_until('the older one is acknowledged', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
-is($store->execute('ZSCORE', $store->of($young, 'retried'), $id), undef, 'it is forgotten');
+is($store->execute('ZSCORE', $store->of($young, 'retried'), $id), undef, 'its commit time is deleted');
 $client->run_until('a retry of the other', sub { of_mark($client, 'young') > 2 });
 $client->ack($young);
 $client->run_until('nothing is pending', sub { (age() // 1) == 0 });
-is_deeply([ grep { /:retried/ } @{ $store->execute('KEYS', '*') } ], [], 'nothing is left of it');
+is_deeply([ grep { /:retried/ } @{ $store->execute('KEYS', '*') } ], [], 'no commit times are left');
 
 done_testing();

@@ -1,4 +1,5 @@
-# Users who come and go while the store takes nothing: are retries made for who is here, and for nobody else, once it does?
+# Tests that users who connect and disconnect while the store is out of memory get the right retries after it
+# recovers.
 use strict;
 use warnings;
 
@@ -12,25 +13,25 @@ my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.ping' => '1h',
 
 sub notify { my ($user, $mark) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$user}', '{\"mark\": \"$mark\"}', ack_required => true, retry_limit => 1000)") }
-sub here { return sort map { @{ $store->execute('SMEMBERS', $_) } } grep { /:here:/ } @{ $store->execute('KEYS', $store->shared('here') . ':*') } }
+sub present_users { return sort map { @{ $store->execute('SMEMBERS', $_) } } grep { /:here:/ } @{ $store->execute('KEYS', $store->shared('here') . ':*') } }
 
 my ($stays, $goes) = map { $relay->client($_) } qw(stays goes);
-wait_until('they are known', sub { "@{[ here() ]}" eq 'goes stays' });
+wait_until('both users are present', sub { "@{[ present_users() ]}" eq 'goes stays' });
 my $mark = $relay->log_mark;
 $store->execute('CONFIG', 'SET', 'maxmemory', 1);
 my $comes = $relay->client('comes');
 $goes->close;
 $relay->wait_for_log(qr/could not store who is connected: .*OOM/, from => $mark);
 $store->execute('CONFIG', 'SET', 'maxmemory', 0);
-wait_until('what was refused is told again', sub { "@{[ here() ]}" eq 'comes stays' });
-pass('who is here is told once the store takes it');
+wait_until('presence is announced again', sub { "@{[ present_users() ]}" eq 'comes stays' });
+pass('presence is announced again once the store accepts writes');
 for my $client ($stays, $comes)
 {
     my $id = notify($client == $stays ? 'stays' : 'comes', 'm');
     $client->run_until('a retry', sub { of_mark($client, 'm') > 1 });
     $client->ack($id);
 }
-wait_until('all is acked', sub { $store->pending == 0 });
-pass('and is shown retries');
+wait_until('all acknowledged', sub { $store->pending == 0 });
+pass('present users get retries');
 
 done_testing();

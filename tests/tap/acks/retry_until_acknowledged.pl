@@ -1,5 +1,4 @@
-# Is a message shown again, with backoff, to those who lack the ack and to nobody else, and does it
-# end in the error log when they never ack?
+# Tests that a notification is retried with backoff only for users without an ack, and that it ends in the error log.
 use strict;
 use warnings;
 
@@ -24,58 +23,58 @@ sub notify { my ($user, $mark, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$user}', '{\"mark\": \"$mark\"}',"
         . join(', ', ' ack_required => true', $more || ()) . ')') }
 
-# Two are there: one acks, one does not; the third is away.
+# Two users are connected: one acknowledges, one does not. A third one is absent.
 my ($one, $two) = map { $relay->client($_) } qw(u1 u2);
 $pg->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'x', 't1')});
 $one->run_until('row 1', sub { of_row($one, 1) });
 my ($first) = of_row($one, 1);
 my $id = $first->{metadata}{id};
 $one->ack($id);
-$two->run_until('all of its retries', sub { of_row($two, 1) >= 4 });
-is_deeply([ attempts(of_row($two, 1)) ], [ 0 .. 3 ], 'who does not ack is shown it again, limit times');
+$two->run_until('all retries', sub { of_row($two, 1) >= 4 });
+is_deeply([ attempts(of_row($two, 1)) ], [ 0 .. 3 ], 'a user without an ack gets as many retries as the limit');
 is_deeply([ map { $_->{metadata}{id} } of_row($two, 1) ], [ ($id) x 4 ], 'under the same id');
-$_->run_until('the pair is given up', sub { errors() }) for $one, $two;
+$_->run_until('the pair is exhausted', sub { errors() }) for $one, $two;
 my ($error) = errors();
 is_deeply([ @$error{qw(id reason attempts)}, $error->{users} ], [ $id, 'exhausted', 3, ['u2'] ],
-    'then it goes to the error log, with who is missing');
-is(JSON::decode_json($error->{data})->{payload}{after}{id}, 1, 'and with the message');
-is(scalar(of_row($one, 1)), 1, 'who acked was shown it once');
-is(scalar(of_row($two, 1)), 4, 'and nobody after the end');
+    'then the error log has it with the missing user');
+is(JSON::decode_json($error->{data})->{payload}{after}{id}, 1, 'and with the notification');
+is(scalar(of_row($one, 1)), 1, 'the user who acknowledged received it once');
+is(scalar(of_row($two, 1)), 4, 'no delivery follows the end');
 my $state = { @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) } };
-is($state->{away}, 0, 'who was away is still waited for');
-ok(!exists $state->{u2}, 'who was given up is not');
+is($state->{away}, 0, 'the absent user is still pending');
+ok(!exists $state->{u2}, 'the exhausted user is not');
 is($store->pending, 1, 'one entry is pending');
 my @entries = grep { $_->{id} eq $id } $store->entries;
 is_deeply([ map { JSON::decode_json($_->{data})->{routing}{retry}{attempts} } @entries ], [ 0 .. 3 ],
-    'each copy counts one more');
+    'each retry has the next attempt number');
 is($store->execute('XPENDING', $store->of($id, 'stream'), 'clairon', '-', '+', 10)->[0][0], $entries[-1]{entry},
-    'and the newest stands for the message');
+    'the pending entry is the newest one');
 
-# The absent one comes: no attempt was used up without a socket.
+# The absent user connects: no attempt was counted without a connection.
 my $away = $relay->client('away');
-$away->run_until('what waits', sub { of_row($away, 1) });
+$away->run_until('the pending notification', sub { of_row($away, 1) });
 $away->ack($id);
-wait_until('the message is done', sub { $store->pending == 0 });
+wait_until('the notification is complete', sub { $store->pending == 0 });
 is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [],
-    'nothing is left of it');
-is(scalar(of_row($away, 1)), 1, 'shown once, as it was acked');
-is(scalar(errors()), 1, 'one error in all');
+    'no state is left');
+is(scalar(of_row($away, 1)), 1, 'delivered once, because it was acknowledged');
+is(scalar(errors()), 1, 'one error in total');
 
-# Limit 0: shown once, then given up. Retry off: never again.
+# Limit 0: delivered once, then exhausted.
 notify('u1', 'zero', 'retry_limit => 0');
 $one->run_until('the second error', sub { errors() == 2 });
-is(scalar(of_mark($one, 'zero')), 1, 'limit 0 is never shown again');
-is((errors())[1]{reason}, 'exhausted', 'and given up');
-is((errors())[1]{attempts}, 0, 'at no attempt');
+is(scalar(of_mark($one, 'zero')), 1, 'with limit 0 there is no retry');
+is((errors())[1]{reason}, 'exhausted', 'but an error');
+is((errors())[1]{attempts}, 0, 'with no attempt');
 
-# Who never acks is not starved by what was given up: its places in the window are free again.
+# Exhausted notifications free their slots in the window of a user who never acknowledges.
 my $narrow = $relay->client('n1', win => 1);
 notify('n1', "narrow $_", 'retry_limit => 0') for 1 .. 3;
 $narrow->run_until('all three', sub { 3 == grep { ($_->{payload}{mark} // '') =~ /narrow/ } $narrow->notifications });
-wait_until('all are given up', sub { errors() == 5 });
-pass('what is given up makes room in a window');
+wait_until('all are exhausted', sub { errors() == 5 });
+pass('exhausted notifications free the window');
 
-# Each kind of backoff as it grows: by the due times, which nothing waits for.
+# Each type of backoff, checked by the due times; nothing waits for them.
 $relay->configure('delivery.ack_timeout' => '100ms', 'delivery.backoff_base' => '1h', 'delivery.backoff_cap' => '24h');
 $relay->restart;
 $one = $relay->client('u1');
@@ -85,21 +84,21 @@ for my $kind (qw(EXPONENTIAL LINEAR FIXED))
     my @waits;
     for my $try (0 .. 6)
     {
-        my $due = wait_until('it is shown and due', sub { $store->execute('ZSCORE', $store->of($id, 'due'), "$id:u1") });
+        my $due = wait_until('the notification is delivered and due', sub { $store->execute('ZSCORE', $store->of($id, 'due'), "$id:u1") });
         my ($s, $us) = @{ $store->execute('TIME') };
         push @waits, ($due - $s * 1000 - $us / 1000) / 3_600_000;
         $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:u1") if $try < 6;
-        $one->run_until('it is shown again', sub { of_mark($one, $kind) > $try + 1 }) if $try < 5;
+        $one->run_until('the next attempt', sub { of_mark($one, $kind) > $try + 1 }) if $try < 5;
         last if $try == 5;
     }
     note "$kind: @waits";
     my @least = $kind eq 'FIXED' ? (1) x 6 : $kind eq 'LINEAR' ? (1 .. 6) : (1, 2, 4, 8, 16, 24);
     my @most  = map { $_ < 24 ? $_ * 1.2 : 24 } @least;
     is(scalar(grep { $waits[$_] < $least[$_] - 0.1 || $waits[$_] > $most[$_] + 0.01 } 0 .. 5), 0,
-        "$kind grows as it should, and not beyond the cap");
+        "$kind grows as specified, up to the cap");
     $one->ack($id);
 }
-wait_until('all are acked', sub { $store->pending == 0 });
-is($relay->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');
+wait_until('all acknowledged', sub { $store->pending == 0 });
+is($relay->metric('clairon_store_errors_total'), 0, 'no store errors');
 
 done_testing();

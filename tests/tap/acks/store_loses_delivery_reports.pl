@@ -1,4 +1,4 @@
-# A store that comes back without what it was told last, or empty: does a session that stayed get what it owes an ack for?
+# Tests a store that loses its last writes or all data: a connected session still receives what it must acknowledge.
 use strict;
 use warnings;
 
@@ -14,7 +14,7 @@ sub notify { my ($audience, $targets, $mark) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{\"mark\": \"$mark\"}',"
         . ' ack_required => true, retry_limit => 1000)') }
 
-# As a power cut will leave it: with the messages, and without that anybody was shown them.
+# The state after a power failure: the notifications are stored, the delivery reports are lost.
 my $early = $relay->client('u3');
 my $pos   = $early->pos;
 $early->close;
@@ -30,41 +30,41 @@ $relay->wait_ready;
 
 my ($one, $two) = map { $relay->client($_) } qw(u1 u2);
 my $three = $relay->client('u3', pos => $pos);
-$one->run_until('its message', sub { of_mark($one, 'acked') });
+$one->run_until('the notification', sub { of_mark($one, 'acked') });
 $one->ack($acked);
-wait_until('it is done', sub { $store->pending == 2 });
-$two->run_until('its message', sub { of_mark($two, 'owed') });
-$three->run_until('what is for all', sub { of_mark($three, 'open') });
+wait_until('it is complete', sub { $store->pending == 2 });
+$two->run_until('the notification', sub { of_mark($two, 'owed') });
+$three->run_until('the notification for everyone', sub { of_mark($three, 'open') });
 wait_until('both are due', sub {
     2 == map { my $id = $_; grep { defined } map { $store->execute('ZSCORE', $store->of($id, 'due'), "$id:$_") } qw(u2 u3) } $owed, $open });
 
 $store->kill9;
-system("rm -rf $folder/* && cp -a $folder.old/. $folder/") == 0 or die 'could not go back';
+system("rm -rf $folder/* && cp -a $folder.old/. $folder/") == 0 or die 'could not restore the store';
 $store->start;
 $relay->wait_ready;
 my ($had_one, $had_two, $had_three) = (scalar of_mark($one, 'acked'), scalar of_mark($two, 'owed'), scalar of_mark($three, 'open'));
-$one->run_until('it again', sub { of_mark($one, 'acked') > $had_one });
-pass('an ack that is forgotten is asked for again, where nothing else is waited for');
+$one->run_until('the notification again', sub { of_mark($one, 'acked') > $had_one });
+pass('a lost ack is requested again');
 $one->ack($acked);
 $two->run_until('a retry', sub { of_mark($two, 'owed') > $had_two });
-pass('what was shown is shown again in time, though the store forgot that it was shown');
+pass('a retry is due after the delivery report was lost');
 $two->ack($owed);
 $three->run_until('a retry', sub { of_mark($three, 'open') > $had_three });
-pass('so is what whoever is shown it owes an ack for');
+pass('also for an open-ended audience');
 $three->ack($open);
-wait_until('all is acked', sub { $store->pending == 1 && $store->execute('HLEN', $store->of($open, "ack:$open")) == 1 });
+wait_until('all acknowledged', sub { $store->pending == 1 && $store->execute('HLEN', $store->of($open, "ack:$open")) == 1 });
 $_->close for $one, $two, $three;
 
-# What is gone with all the rest takes no place in a window.
+# Notifications lost with the store do not occupy the window.
 my $narrow = $relay->client('n1', win => 1);
 notify('USER', 'n1', 'before');
-$narrow->run_until('it', sub { of_mark($narrow, 'before') });
+$narrow->run_until('the notification', sub { of_mark($narrow, 'before') });
 $store->execute('FLUSHALL');
-is($narrow->wait_for('gap')->{why}, 'epoch', 'a store that was emptied is a gap');
+is($narrow->wait_for('gap')->{why}, 'epoch', 'an emptied store causes a gap');
 my $after = notify('USER', 'n1', 'after');
-$narrow->run_until('the next', sub { of_mark($narrow, 'after') });
-pass('behind it the window is free');
+$narrow->run_until('the next notification', sub { of_mark($narrow, 'after') });
+pass('the window is empty after the gap');
 $narrow->ack($after);
-wait_until('it is done', sub { $store->pending == 0 });
+wait_until('it is complete', sub { $store->pending == 0 });
 
 done_testing();

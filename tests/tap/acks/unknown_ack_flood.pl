@@ -1,4 +1,5 @@
-# Does who acks and nacks very much that is not known, while the store is slow, harm anybody else, or fill the log?
+# Tests that a flood of acks and nacks of unknown ids, with a slow store, affects no other user and does not flood the
+# log.
 use strict;
 use warnings;
 
@@ -10,31 +11,31 @@ my $store = Clairon::Test::store();
 my $proxy = Clairon::Test::proxy($store->{socket});
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'store.url' => $proxy->url('redis'), 'delivery.ack_timeout' => '1h' });
 
-sub strangers { my ($from) = @_; return [ map { sprintf '01900000-0000-7000-8000-%012x', $from + $_ } 1 .. 1024 ] }
-# All of it was read: a pong is behind it.
-sub said { my ($client) = @_;
+sub unknown_ids { my ($from) = @_; return [ map { sprintf '01900000-0000-7000-8000-%012x', $from + $_ } 1 .. 1024 ] }
+# Waits for a pong: the relay has then read all earlier messages.
+sub wait_pong { my ($client) = @_;
     my $had = grep { $_->{t} eq 'pong' } @{ $client->{messages} };
     $client->send({ t => 'ping' });
     return $client->run_until('a pong', sub { $had < grep { $_->{t} eq 'pong' } @{ $client->{messages} } }) }
 
 my ($honest, $flood) = map { $relay->client($_) } qw(honest flood);
 my $id = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{honest}', '{}', ack_required => true)});
-$honest->run_until('a message', sub { $honest->notifications });
-wait_until('its showing is reported', sub { defined $store->execute('ZSCORE', 'clairon:due', "$id:honest") });
+$honest->run_until('a notification', sub { $honest->notifications });
+wait_until('its delivery is reported', sub { defined $store->execute('ZSCORE', 'clairon:due', "$id:honest") });
 
 $proxy->freeze;
-$flood->send({ t => 'ack', ids => strangers(1024 * $_) }) for 1 .. 110;
-$flood->send({ t => 'nack', ids => strangers(1024 * $_), delay => 5 }) for 1 .. 30;
-said($flood);
+$flood->send({ t => 'ack', ids => unknown_ids(1024 * $_) }) for 1 .. 110;
+$flood->send({ t => 'nack', ids => unknown_ids(1024 * $_), delay => 5 }) for 1 .. 30;
+wait_pong($flood);
 $honest->ack($id);
-said($honest);
+wait_pong($honest);
 $proxy->thaw;
 wait_until('the ack is stored', sub { $store->pending == 0 });
-pass('the ack of what was shown here finds room');
-is(scalar(() = $relay->log_text =~ /acks were not taken/g), 1, 'that acks found none is said once');
-is(scalar(() = $relay->log_text =~ /nacks found no way/g), 1, 'and of nacks too');
-said($flood);
-pass('and who sent them stays');
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+pass('the ack of a delivered notification is accepted');
+is(scalar(() = $relay->log_text =~ /acks were not taken/g), 1, 'dropped acks are logged once');
+is(scalar(() = $relay->log_text =~ /nacks found no way/g), 1, 'dropped nacks are logged once');
+wait_pong($flood);
+pass('the client stays connected');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

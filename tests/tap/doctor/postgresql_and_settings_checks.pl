@@ -3,7 +3,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until free_port);
-use Clairon::Test::Doctor qw(doctor wrong finds warns mended);
+use Clairon::Test::Doctor qw(doctor failed_checks finds warns repaired);
 use JSON ();
 use Test::More;
 
@@ -21,7 +21,7 @@ like($out, qr/^all is well$/m, 'and it says so');
 like($out, qr/^ok +postgresql  wal_level: wal_level is logical$/m, 'each check has its line');
 like($out, qr/^ok +postgresql  replica identity of public\.t: full$/m, 'and a rule that lacks nothing names no column');
 unlike($out, qr/WRONG|WARN|hint:/, 'nothing is to be mended');
-mended('as JSON too');
+repaired('as JSON too');
 is((doctor('--quiet'))[1], "all is well\n", '--quiet tells only what is wrong');
 
 # Usage and settings.
@@ -54,12 +54,12 @@ sql('DROP TABLE late');
 sql('ALTER TABLE clairon.rule DISABLE TRIGGER rule_written');
 my $found = finds('a disabled trigger', 'postgresql: triggers', qr/5 of 6/, qr/ALTER TABLE clairon\.rule ENABLE ALWAYS TRIGGER rule_written;/);
 sql($found->{'postgresql: triggers'}{hint});
-mended('the hint, typed as it stands, mends it');
+repaired('the hint, typed as it stands, mends it');
 sql('ALTER TABLE clairon.rule SET (user_catalog_table = false); ALTER TABLE clairon.rule ALTER topic SET STORAGE EXTENDED');
 $found = finds('a changed table of rules', 'postgresql: table clairon.rule', qr/topic/, qr/user_catalog_table = true/);
 my ($command) = $found->{'postgresql: table clairon.rule'}{hint} =~ /: (ALTER.*)/;
 sql($command);
-mended('the hint, typed as it stands, mends it');
+repaired('the hint, typed as it stands, mends it');
 sql('ALTER TABLE clairon.rule RENAME target_columns TO of_no_release');
 my ($older) = grep { $_->{check} eq "extension's SQL" } @{ JSON::decode_json((doctor('--json'))[1])->{checks} };
 is_deeply([ @{ $older || {} }{qw(level detail)} ], [ 'warn', 'it is older than its library: clairon.rule lacks target_columns' ],
@@ -81,7 +81,7 @@ finds('a role without grants', 'postgresql: role', qr/not in clairon_relay/, qr/
 sql('GRANT clairon_relay TO relay; REVOKE SELECT ON clairon.member FROM clairon_relay');
 finds('a grant that was taken', 'postgresql: grant on clairon.member', qr/may not read/, qr/GRANT SELECT ON clairon\.member/);
 sql('GRANT SELECT ON clairon.member TO clairon_relay');
-mended('roles are whole again');
+repaired('roles are whole again');
 
 # The extension and the plugin.
 sql(q{UPDATE pg_extension SET extversion = '0.0.9' WHERE extname = 'clairon'});
@@ -129,13 +129,13 @@ for my $name (sort keys %settings)
     $pg->reload;
     wait_until("$name is mended", sub { sql("SHOW $name") !~ /^(-1|0)$/ });
 }
-mended('typed as they stand, the hints mend them');
+repaired('typed as they stand, the hints mend them');
 
 # A warning: true, beside a hint. Of all other checks that are true the hint is null.
 sql('ALTER SYSTEM SET max_slot_wal_keep_size = -1');
 $pg->reload;
 wait_until('there is no limit', sub { sql('SHOW max_slot_wal_keep_size') eq '-1' });
-mended('WAL without limit is no fault');
+repaired('WAL without limit is no fault');
 my $warnings = q{SELECT ok, check_name, detail, hint FROM clairon.doctor() WHERE hint IS NOT NULL};
 like(sql($warnings), qr/^t\|max_slot_wal_keep_size\|.*unlimited\|.*ALTER SYSTEM SET max_slot_wal_keep_size = '64GB'; SELECT pg_reload_conf\(\);$/,
     'it is a warning, with what removes it');
@@ -154,7 +154,7 @@ SKIP: {
     sql($mend);
     $pg->reload;
     wait_until('the list is whole', sub { sql('SHOW output_plugin_libraries') =~ /clairon/ });
-    mended('typed as it stands, the hint mends it');
+    repaired('typed as it stands, the hint mends it');
 }
 
 # A slot whose WAL is gone.

@@ -3,7 +3,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until free_port scratch);
-use Clairon::Test::Doctor qw(doctor wrong finds warns mended);
+use Clairon::Test::Doctor qw(doctor failed_checks finds warns repaired);
 use IO::Socket::INET;
 use JSON ();
 use Test::More;
@@ -68,14 +68,14 @@ for my $case ([ "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", 0 ], [ "HTTP/1
 
 # Errors of PostgreSQL: the cause, and no SQL.
 sql('CREATE DATABASE bare');
-my $found = wrong('--feed.conninfo=' . $pg->connstr('bare') . ' user=relay');
+my $found = failed_checks('--feed.conninfo=' . $pg->connstr('bare') . ' user=relay');
 is($found->{'postgresql: extension'}{detail}, 'the extension clairon is not installed in this database', 'the cause of an error');
 sql('REVOKE clairon_relay FROM relay');
-$found = wrong();
+$found = failed_checks();
 is($found->{'postgresql: extension'}{detail}, q{the relay's role is not a member of clairon_relay}, 'a missing right');
 unlike(join(' ', map { $_->{detail} } values %$found), qr/ERROR:|LINE \d/, 'nothing raw');
 sql('GRANT clairon_relay TO relay');
-mended('as before');
+repaired('as before');
 
 # The store goes: the relay is not ready, and the doctor names the cause.
 $store->stop;
@@ -83,7 +83,7 @@ wait_until('the relay misses it', sub { ($relay->get('/readyz'))[0] == 503 });
 finds('a relay without its store', 'gate: relay', qr/^not ready on \S+, feed \w+, store down$/, qr/no connection to the store/);
 $store->start;
 wait_until('it is ready again', sub { ($relay->get('/readyz'))[0] == 200 });
-mended('all is well again');
+repaired('all is well again');
 
 # One line each 10 s about what goes to the error log, with the sum.
 my @ids = split /\n/, sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, ttl => '1 hour') FROM generate_series(1, 2500)});

@@ -3,7 +3,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until scratch);
-use Clairon::Test::Doctor qw(doctor wrong finds mended);
+use Clairon::Test::Doctor qw(doctor failed_checks finds repaired);
 use Clairon::Test::SecureSocket;
 use PostgreSQL::Test::Utils qw(run_log);
 use Test::More;
@@ -15,11 +15,11 @@ sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text); ALTER TABLE t REPLICA IDE
     SELECT clairon.watch('t', 'USER', 'owner')});
 my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($pg, $store, conf => { 'gate.max_connections' => 100 });
 chmod 0600, $relay->{file};
-mended('all is well');
+repaired('all is well');
 
 # Servers whose answers are changed on their way.
 sub store_that { return '--store.url=' . Clairon::Test::proxy($store->{socket}, edit => $_[0])->url('redis') }
-is_deeply(wrong(store_that(sub { })), {}, 'and through a proxy that changes nothing');
+is_deeply(failed_checks(store_that(sub { })), {}, 'and through a proxy that changes nothing');
 for my $off (5, -5)
 {
     my $late = store_that(sub { $_[0] =~ s/\A(\*2\r\n\$10\r\n)(\d{10})/$1 . ($2 + $off)/e });
@@ -43,7 +43,7 @@ save_is('err');
 finds('a store that cannot write', 'store: disk', qr/the last write failed/, qr/disk is full/);
 chmod 0755, $store->{folder};
 save_is('ok');
-mended('it writes again');
+repaired('it writes again');
 
 # A kernel that lets few wait, as root of a network of its own has set it.
 SKIP: {
@@ -87,8 +87,8 @@ for my $case ([ 'max_wal_senders', 'walsenders left', 1 ], [ 'max_replication_sl
     sql($mend);
     $pg->restart;
     $relay->wait_ready if $setting eq 'max_wal_senders';
-    ok(!wrong()->{"postgresql: $check"}, "$check: the hint mends it");
+    ok(!failed_checks()->{"postgresql: $check"}, "$check: the hint mends it");
 }
-ok(wrong()->{'postgresql: slots'}, 'no slot reads with clairon: that is told too');
+ok(failed_checks()->{'postgresql: slots'}, 'no slot reads with clairon: that is told too');
 
 done_testing();

@@ -3,7 +3,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until pg_major);
-use Clairon::Test::Doctor qw(doctor wrong finds mended);
+use Clairon::Test::Doctor qw(doctor failed_checks finds repaired);
 use Test::More;
 
 my $primary = Clairon::Test::postgresql('primary', conf => "max_slot_wal_keep_size = 1GB\n");
@@ -59,13 +59,13 @@ $primary->wait_for_catchup($standby);
 finds('what only the primary can mend', 'postgresql: replica identity of public.t', qr/by key/, qr/^On the primary: ALTER TABLE public\.t REPLICA IDENTITY FULL/);
 sql('ALTER TABLE t REPLICA IDENTITY FULL');
 $primary->wait_for_catchup($standby);
-is_deeply(wrong($ask), {}, 'whole again');
+is_deeply(failed_checks($ask), {}, 'whole again');
 
 # The primary.
 my $other = Clairon::Test::postgresql('other');
 finds('another server', 'primary: system', qr/identifier/, qr/--primary must name/, '--primary=' . $other->connstr('postgres'));
 finds('a primary that is away', 'primary: connection', qr/No such file|refused/, qr//, '--primary=host=/nonexistent');
-unlike(wrong('--primary=password=hush hush')->{'primary: connection'}{detail}, qr/hush/, 'a wrong string is not quoted');
+unlike(failed_checks('--primary=password=hush hush')->{'primary: connection'}{detail}, qr/hush/, 'a wrong string is not quoted');
 reload('primary_slot_name', q{''});
 $found = finds('no physical slot', 'postgresql: hot_standby_feedback', qr/primary_slot_name is ""/, qr/pg_create_physical_replication_slot/);
 wait_until('nobody reads the slot', sub { sql(q{SELECT active FROM pg_replication_slots WHERE slot_name = 'standby'}) eq 'f' });

@@ -3,7 +3,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until free_port);
-use Clairon::Test::Doctor qw(doctor wrong finds mended);
+use Clairon::Test::Doctor qw(doctor failed_checks finds repaired);
 use IO::Socket::INET;
 use PostgreSQL::Test::Utils qw(run_log slurp_file);
 use Test::More;
@@ -16,7 +16,7 @@ sub ask { return $store->execute(@_) }
 chmod 0600, $relay->{file};
 
 # All is well, and nothing was written.
-mended('a healthy store');
+repaired('a healthy store');
 is(ask('EXISTS', 'clairon:doctor'), 0, 'what was tried was not done');
 
 # Settings of the server, each mended again by the hint's own command.
@@ -28,7 +28,7 @@ sub breaks
     my $found = finds("$name $broken", $check, $detail, qr/CONFIG SET $name \w+/);
     my ($mend) = $found->{$check}{hint} =~ /(CONFIG SET $name \w+)/;
     ask(split / /, $mend);
-    return mended("$name: the hint mends it");
+    return repaired("$name: the hint mends it");
 }
 breaks('maxmemory-policy', 'allkeys-lru', qr/allkeys-lru/);
 breaks('appendfsync',      'no',          qr/^no$/);
@@ -50,15 +50,15 @@ SKIP: {
     my $url = "--store.url=redis://half:pw\@127.0.0.1:$port";
     $found = finds('a user without the rights', 'store: commands', qr/not .*XADD.*KEYS|not .*KEYS.*XADD/, qr/\+\@all -\@dangerous \+info \+keys/, $url);
     ask('ACL', 'SETUSER', 'half', '+xadd', '+keys', '+config|get');
-    is_deeply(wrong($url), {}, 'with what the hint names, all is well');
-    like(wrong("--store.url=redis://half:no\@127.0.0.1:$port")->{'store: connection'}{hint}, qr/user or password/, 'a wrong password');
+    is_deeply(failed_checks($url), {}, 'with what the hint names, all is well');
+    like(failed_checks("--store.url=redis://half:no\@127.0.0.1:$port")->{'store: connection'}{hint}, qr/user or password/, 'a wrong password');
 }
 
 # A replica, and a store that does not answer.
 ask('REPLICAOF', '127.0.0.1', free_port());
 finds('a replica', 'store: role', qr/^slave/, qr/REPLICAOF NO ONE/);
 ask('REPLICAOF', 'NO', 'ONE');
-mended('the primary again');
+repaired('the primary again');
 SKIP: {
     skip 'only KeyDB has active-replica', 3 unless $store->{server} =~ /keydb/;
     my $active = Clairon::Test::store(options => [ '--active-replica', 'yes' ]);
@@ -122,20 +122,20 @@ sub certificate { my ($name, $days) = @_;
 sub tls { my ($cert, $key) = @_; return ("--gate.tls_cert=$folder/$cert.pem", "--gate.tls_key=$folder/$key.key") }
 certificate('good', 400);
 certificate('short', 3);
-is_deeply(wrong(tls('good', 'good')), {}, 'a good certificate');
+is_deeply(failed_checks(tls('good', 'good')), {}, 'a good certificate');
 finds('one that runs out', 'settings: gate.tls_cert', qr/expires in [23] days/, qr/systemctl reload clairon-relay/, tls('short', 'short'));
 finds('a key of another', 'settings: gate.tls_key', qr/not the certificate's/, qr/the key that the certificate was made for/, tls('good', 'short'));
 finds('no certificate in it', 'settings: gate.tls_cert', qr/holds no certificate/, qr/BEGIN CERTIFICATE/,
     "--gate.tls_cert=$folder/secret", "--gate.tls_key=$folder/good.key");
 
 my @store_key = ("--store.tls_cert=$folder/good.pem", "--store.tls_key=$folder/good.key");
-is_deeply(wrong(@store_key), {}, 'a key for the store');
+is_deeply(failed_checks(@store_key), {}, 'a key for the store');
 chmod 0644, "$folder/good.key";
 exposes('a key of the store', 'store.tls_key', "$folder/good.key", @store_key);
 
 # Passwords in a file for everybody.
 chmod 0644, $relay->{file};
-mended('a file without a password may be read');
+repaired('a file without a password may be read');
 for my $conninfo ('host=x password=hush', 'postgresql://me:hush@x/db')
 {
     $relay->configure('feed.primary_conninfo' => $conninfo);

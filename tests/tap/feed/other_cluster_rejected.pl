@@ -3,7 +3,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
-use Clairon::Test::Doctor qw(wrong);
+use Clairon::Test::Doctor qw(failed_checks);
 use Test::More;
 
 my ($old, $new) = map { Clairon::Test::postgresql($_) } qw(old new);
@@ -50,7 +50,7 @@ is($store->execute('HGET', $store->key('meta'), 'epoch'), $epoch, 'the epoch is 
 is($store->execute('EXISTS', $store->key('progress:second')), 0, 'no progress of it is stored');
 chmod 0600, $relay->{file};
 $Clairon::Test::Doctor::relay = $relay;
-my $row = wrong()->{'store: slot'};
+my $row = failed_checks()->{'store: slot'};
 like($row->{detail}, qr/progress of another slot, \S+progress:clairon, not \S+progress:second$/, 'the doctor names both');
 like($row->{hint}, qr/Set \[feed\] slot.*DEL that key/, 'and both ways out');
 $relay->configure('feed.slot' => 'clairon');

@@ -3,7 +3,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
-use Clairon::Test::Doctor qw(wrong);
+use Clairon::Test::Doctor qw(failed_checks);
 use Test::More;
 
 my $pg    = Clairon::Test::postgresql('main', conf => "max_slot_wal_keep_size = 1GB\n");
@@ -61,11 +61,11 @@ pass('the first one goes on');
 
 chmod 0600, $second->{file};
 $Clairon::Test::Doctor::relay = $second;
-my $row = wrong()->{'store: database'};
+my $row = failed_checks()->{'store: database'};
 like($row->{detail}, qr/belongs to database "postgres" \(oid \d+\) of cluster \d+, \[feed\] conninfo leads to database "other"/, 'the doctor names both');
 like($row->{hint}, qr/another \[store\] prefix.*DEL that key/, 'and both ways out');
 $Clairon::Test::Doctor::relay = $relay;
-is(wrong()->{'store: database'}, undef, 'it is content with the one that the store serves');
+is(failed_checks()->{'store: database'}, undef, 'it is content with the one that the store serves');
 
 # Several workers: none goes on without its feed.
 $second->configure('gate.workers' => 2);

@@ -1,4 +1,4 @@
-# Clairon::Test::Client: a WebSocket client that is not ours, so that the protocol is what is tested.
+# Clairon::Test::Client: a WebSocket client independent of the project's own, so that the tests verify the protocol.
 package Clairon::Test::Client;
 
 use strict;
@@ -11,31 +11,31 @@ use Mojo::UserAgent;
 
 my $json = JSON->new->utf8->canonical;
 
-# Opens the socket and says nothing yet. Dies when the upgrade is refused.
+# Opens the WebSocket and sends nothing. Dies if the upgrade is rejected.
 sub new
 {
     my ($class, $url, %headers) = @_;
     my $self  = bless { messages => [], seen => 0, agent => Mojo::UserAgent->new }, $class;
     my $agent = $self->{agent};
     $agent->connect_timeout(5)->inactivity_timeout(0)->max_redirects(0);
-    my ($done, $refused);
+    my ($done, $rejected);
     $agent->websocket(
         $url => \%headers => ['clairon.v1.json'] => sub {
             my (undef, $tx) = @_;
             $done = 1;
             if (!$tx->is_websocket)
             {
-                $refused = $tx->res->code // 'no answer';
+                $rejected = $tx->res->code // 'no response';
                 return;
             }
-            $self->take($tx);
+            $self->attach($tx);
         });
-    $self->run_until('the WebSocket opens', sub { $done });
-    die "the WebSocket was refused: $refused\n" if defined $refused;
+    $self->run_until('the WebSocket is open', sub { $done });
+    die "WebSocket upgrade rejected: $rejected\n" if defined $rejected;
     return $self;
 }
 
-sub take
+sub attach
 {
     my ($self, $tx) = @_;
     $tx->max_websocket_size(16 * 1024 * 1024);
@@ -47,7 +47,7 @@ sub take
         {
             my $message = $json->decode($line);
             push @{ $self->{messages} }, $message;
-            # Not by send(): it runs the loop, and we are called from the loop.
+            # Not send(): it runs the event loop, and this callback runs inside the loop.
             $tx->send([ 1, 0, 0, 0, 1, '{"t":"pong"}' ])
               if $message->{t} eq 'ping' && !$self->{mute};
         }
@@ -66,7 +66,7 @@ sub run_until
     $seconds //= $Clairon::Test::SECONDS;
     my $late  = 0;
     my $timer = Mojo::IOLoop->timer($seconds => sub { $late = 1 });
-    # Wakes the loop for questions that no event of ours answers.
+    # The timer ends a turn of the loop even without an event of the client.
     my $tick = Mojo::IOLoop->recurring(0.02 => sub { });
     my $answer;
     Mojo::IOLoop->one_tick until ($answer = $question->()) || $late;
@@ -83,7 +83,7 @@ sub transcript
     return length $text > 2000 ? '...' . substr $text, -2000 : $text;
 }
 
-# The first line; returns what the relay answered. `connected`, err or bye: the caller judges.
+# Sends the connect message and returns the reply: connected, err or bye. The caller checks it.
 sub connect
 {
     my ($self, $token, %fields) = @_;
@@ -91,7 +91,7 @@ sub connect
     return $self->wait_for(sub { $_[0]{t} =~ /^(connected|err|bye)$/ });
 }
 
-# send({t => ..}, ..): one frame, one line each; send_text for what is no JSON.
+# send({t => ..}, ..): one WebSocket frame with one message a line. send_text sends any text.
 sub send
 {
     my ($self, @messages) = @_;
@@ -109,21 +109,20 @@ sub send_text
 
 sub ack { my ($self, @ids) = @_; return $self->send({ t => 'ack', ids => \@ids }) }
 
-# The first line from the first one on for which `$wanted` (a type, or code that is given the
-# line) is true.
+# Waits for the first message of a type, or for which a code reference returns true. Received messages count.
 sub wait_for
 {
     my ($self, $wanted, $seconds) = @_;
-    my $fits = ref $wanted ? $wanted : sub { $_[0]{t} eq $wanted };
+    my $matches = ref $wanted ? $wanted : sub { $_[0]{t} eq $wanted };
     my $at   = 0;
     my $found;
     $self->run_until(
-        ref $wanted ? 'a line that fits' : "a line \"$wanted\"",
+        ref $wanted ? 'a matching message' : "a message \"$wanted\"",
         sub {
             while ($at < @{ $self->{messages} })
             {
                 my $line = $self->{messages}[ $at++ ];
-                return $found = $line if $fits->($line);
+                return $found = $line if $matches->($line);
             }
             die 'closed while waiting; received: ' . $self->transcript . "\n" if $self->{closed};
             return 0;
@@ -132,14 +131,14 @@ sub wait_for
     return $found;
 }
 
-# The line of the row with that id, from the first line on.
+# The message of the row with that id, from the first message on.
 sub wait_row
 {
     my ($self, $id) = @_;
     return $self->wait_for(sub { $_[0]{t} eq 'msg' && ($_[0]{n}{payload}{after}{id} // '') eq $id });
 }
 
-# Waits until at least `$count` notifications came; returns all of them, in order.
+# Waits for at least `$count` notifications; returns all of them in order.
 sub wait_notifications
 {
     my ($self, $count, $seconds) = @_;
@@ -149,10 +148,10 @@ sub wait_notifications
 
 sub notifications { return map { $_->{n} } grep { $_->{t} eq 'msg' } @{ $_[0]{messages} } }
 
-# Why there is a gap, of each that was told; '' when none was.
+# The reasons of all announced gaps, separated by a space; '' without a gap.
 sub gaps { return join ' ', map { $_->{why} } grep { $_->{t} eq 'gap' } @{ $_[0]{messages} } }
 
-# The position of the last notification, else of the connection.
+# The cursor (`pos`) of the last notification, or of the connected message.
 sub pos
 {
     my ($self) = @_;
@@ -160,7 +159,7 @@ sub pos
     return @with ? $with[-1]{pos} : undef;
 }
 
-# Waits for the relay to close; returns its code.
+# Waits until the relay closes the connection; returns the close code.
 sub wait_closed
 {
     my ($self, $seconds) = @_;

@@ -1,4 +1,4 @@
-# Clairon::Test::Cluster: PostgreSQL::Test::Cluster, faster: a copied initdb and queries without a psql process.
+# Clairon::Test::Cluster: PostgreSQL::Test::Cluster, faster: it copies a template and queries without a psql process.
 package Clairon::Test::Cluster;
 
 use strict;
@@ -13,8 +13,8 @@ use PostgreSQL::Test::Utils ();
 my @INITDB = ('--locale=C', '--encoding=UTF8');    # independent of the locale of the user who runs the tests
 my $copies = 0;
 
-# A cluster set up for logical decoding. The first of a test is a copy of a template. All copies share the
-# template's system identifier, so a second one runs initdb.
+# A cluster configured for logical decoding. The first one of a test is a copy of a template. All copies share the
+# template's system identifier, so the second one runs initdb.
 sub init
 {
     my ($self) = @_;
@@ -23,18 +23,18 @@ sub init
     my $template = template();
     my $run      = \&PostgreSQL::Test::Utils::system_or_bail;
     no warnings 'redefine';
-    # The method of PostgreSQL 15 knows no template, that of 16 none with options of initdb.
+    # PostgreSQL 15's method has no template; PostgreSQL 16's has none with initdb options.
     local *PostgreSQL::Test::Utils::system_or_bail = sub {
         return $run->(@_) unless $_[0] eq 'initdb';
         $run->('cp', '-a', $template, $self->data_dir);
-        # A checkout that is made readable as a whole has a template that is readable too.
+        # After a recursive chmod of the checkout the template may be readable for others; PostgreSQL requires 0700.
         chmod 0700, $self->data_dir or die 'could not chmod ' . $self->data_dir . ": $!";
         return;
     };
     return $self->SUPER::init(@options);
 }
 
-# The folder of an initialized cluster that never ran, kept for the next run of the tests.
+# The folder of an initialized cluster that never ran. It is kept for the next run of the tests.
 sub template
 {
     my $version = qx{initdb --version};
@@ -49,7 +49,7 @@ sub template
     return $folder;
 }
 
-# As of PostgreSQL::Test::Cluster. safe_psql() calls it as well.
+# As in PostgreSQL::Test::Cluster; safe_psql() calls it too.
 sub psql
 {
     my ($self, $database, $sql, %params) = @_;

@@ -1,13 +1,14 @@
-# Clairon::Test::DelayedReplies: a proxy in front of a store that holds back single answers, and all that follow them on their link.
+# Clairon::Test::DelayedReplies: a proxy in front of a store that holds back single replies, and all later replies of
+# that connection.
 #
 #   my $late  = Clairon::Test::delayed_replies($store->{socket});
 #   my $relay = Clairon::Test::relay(undef, $late, roles => 'gate');
-#   $late->hold(groups => '^SMEMBERS clairon:groups:u1$');   # from now on, by the words of the command that is answered
-#   $late->wait_held('groups');                              # such an answer has come, and waits
-#   $late->release('groups');                                # it goes on, and what came behind it
-#   $late->cut_link('^XREAD ');                              # closes the links that wait for such an answer
+#   $late->hold(groups => '^SMEMBERS clairon:groups:u1$');   # holds the reply of the next matching command
+#   $late->wait_held('groups');                              # until such a reply has arrived
+#   $late->release('groups');                                # forwards it and the replies behind it
+#   $late->cut_link('^XREAD ');                              # closes connections that wait for such a reply
 #
-# A command is matched as its words, with blanks between; a script by its name: script('report').
+# A pattern matches the command as its words, separated by spaces. script('report') is the pattern of a script's call.
 package Clairon::Test::DelayedReplies;
 
 use strict;
@@ -23,48 +24,48 @@ sub new
 {
     my ($class, @rest) = @_;
     my $self = $class->SUPER::new(@rest);
-    pipe $self->{events}, $self->{teller} or die "could not make a pipe: $!";
-    $self->{teller}->autoflush(1);
+    pipe $self->{events}, $self->{event_pipe} or die "could not make a pipe: $!";
+    $self->{event_pipe}->autoflush(1);
     return $self;
 }
 
 sub loop_class { return 'Clairon::Test::DelayedReplies::Loop' }
 
-# As of a store, for Clairon::Test::relay().
+# The methods of a store that Clairon::Test::relay() calls.
 sub url    { return $_[0]->SUPER::url($_[1] // 'redis') }
 sub shards { return $ENV{CLAIRON_TEST_SHARDS} || 1 }
 
-# The command of a call of that script, up to its arguments.
+# The command that calls that script, up to its arguments.
 sub script { my ($self, $name) = @_; return '^EVALSHA ' . sha1_hex(Clairon::Test::script_text($name)) . ' ' }
 
-sub hold    { my ($self, $name, $pattern) = @_; delete $self->{held}{$name}; return $self->obeyed('hold', $name, $pattern) }
-sub release { my ($self, $name) = @_; return $self->obeyed('release', $name) }
-sub cut_link { my ($self, $pattern) = @_; return $self->obeyed('cut_link', $pattern) }
+sub hold    { my ($self, $name, $pattern) = @_; delete $self->{held}{$name}; return $self->done('hold', $name, $pattern) }
+sub release { my ($self, $name) = @_; return $self->done('release', $name) }
+sub cut_link { my ($self, $pattern) = @_; return $self->done('cut_link', $pattern) }
 
 sub wait_held
 {
     my ($self, $name) = @_;
-    $self->hear("the answer \"$name\" is held back") until $self->{held}{$name};
+    $self->read_event("the reply \"$name\" is held back") until $self->{held}{$name};
     return;
 }
 
-sub obeyed
+sub done
 {
     my ($self, @words) = @_;
     $self->order(@words);
     my $count = ++$self->{orders};
-    $self->hear("the proxy obeys \"@words\"") until ($self->{obeyed} // 0) >= $count;
+    $self->read_event("the proxy executes \"@words\"") until ($self->{done} // 0) >= $count;
     return;
 }
 
-sub hear
+sub read_event
 {
     my ($self, $what) = @_;
     IO::Select->new($self->{events})->can_read($Clairon::Test::SECONDS) or die "not within $Clairon::Test::SECONDS s: $what\n";
-    sysread $self->{events}, my $byte, 1 or die "the proxy is gone\n";
+    sysread $self->{events}, my $byte, 1 or die "the proxy has ended\n";
     $self->{line} .= $byte;
     return if $self->{line} !~ s/^(.*)\n//;
-    if ($1 eq 'obeyed') { $self->{obeyed}++ }
+    if ($1 eq 'done') { $self->{done}++ }
     else                { $self->{held}{$1} = 1 }
     return;
 }
@@ -80,22 +81,22 @@ sub new
 {
     my ($class, $proxy, $orders) = @_;
     my $self = $class->SUPER::new($proxy, $orders);
-    @{$self}{qw(teller holds link)} = ($proxy->{teller}, {}, {});
+    @{$self}{qw(event_pipe holds link)} = ($proxy->{event_pipe}, {}, {});
     return $self;
 }
 
-sub obey
+sub execute_orders
 {
     my ($self) = @_;
-    sysread $self->{orders}, my $bytes, 4096 or POSIX::_exit(0);    # the test is gone
+    sysread $self->{orders}, my $bytes, 4096 or POSIX::_exit(0);    # the test has ended
     for my $line (split /\n/, $bytes)
     {
         my ($order, $value) = split / /, $line, 2;
         if    ($order eq 'hold')     { my ($name, $pattern) = split / /, $value, 2; $self->{holds}{$name} = qr/$pattern/s }
         elsif ($order eq 'release')  { $self->release($value) }
         elsif ($order eq 'cut_link') { $self->cut_link(qr/$value/s) }
-        else                         { $self->obey_order($order, $value); next }
-        print { $self->{teller} } "obeyed\n";
+        else                         { $self->execute_order($order, $value); next }
+        print { $self->{event_pipe} } "done\n";
     }
     return;
 }
@@ -107,7 +108,7 @@ sub release
     for my $key (grep { ($self->{link}{$_}{held} // '') eq $name } keys %{ $self->{link} })
     {
         undef $self->{link}{$key}{held};
-        $self->pass_answers($key);
+        $self->pass_replies($key);
     }
     return;
 }
@@ -117,45 +118,45 @@ sub cut_link
     my ($self, $pattern) = @_;
     for my $key (keys %{ $self->{link} })
     {
-        $self->drop($key) if grep { $_ =~ $pattern } @{ $self->{link}{$key}{asked} };
+        $self->drop($key) if grep { $_ =~ $pattern } @{ $self->{link}{$key}{requested} };
     }
     return;
 }
 
-# Bytes that came from one side: requests are noted and go on, answers go on one by one.
+# Handles the bytes of one side: requests are recorded and forwarded, replies are forwarded one by one.
 sub pass
 {
     my ($self, $key, $bytes) = @_;
     my $client = $self->{is_server}{$key} ? $self->{peer}{$key} : $key;
-    my $link   = $self->{link}{$client} //= { asked => [], requests => '', answers => '' };
+    my $link   = $self->{link}{$client} //= { requested => [], requests => '', replies => '' };
     if ($key == $client)
     {
         $link->{requests} .= $bytes;
         while (defined(my $end = value_end(\$link->{requests}, 0)))
         {
-            push @{ $link->{asked} }, words_of(substr $link->{requests}, 0, $end, '');
+            push @{ $link->{requested} }, words_of(substr $link->{requests}, 0, $end, '');
         }
         return $self->SUPER::pass($key, $bytes);
     }
-    $link->{answers} .= $bytes;
-    return $self->pass_answers($client);
+    $link->{replies} .= $bytes;
+    return $self->pass_replies($client);
 }
 
-sub pass_answers
+sub pass_replies
 {
     my ($self, $client) = @_;
     my $link = $self->{link}{$client};
-    while (!$link->{held} && defined(my $end = value_end(\$link->{answers}, 0)))
+    while (!$link->{held} && defined(my $end = value_end(\$link->{replies}, 0)))
     {
-        my ($name) = grep { $link->{asked}[0] =~ $self->{holds}{$_} } sort keys %{ $self->{holds} };
+        my ($name) = grep { $link->{requested}[0] =~ $self->{holds}{$_} } sort keys %{ $self->{holds} };
         if (defined $name)
         {
             $link->{held} = $name;
-            print { $self->{teller} } "$name\n";
+            print { $self->{event_pipe} } "$name\n";
             return;
         }
-        shift @{ $link->{asked} };
-        $self->SUPER::pass($self->{peer}{$client}, substr $link->{answers}, 0, $end, '');
+        shift @{ $link->{requested} };
+        $self->SUPER::pass($self->{peer}{$client}, substr $link->{replies}, 0, $end, '');
     }
     return;
 }
@@ -168,7 +169,7 @@ sub drop
     return $self->SUPER::drop($key);
 }
 
-# Where the value of the Redis protocol that begins there ends; undef: not all of it is there.
+# The end of the RESP value at that offset; undef if the value is incomplete.
 sub value_end
 {
     my ($text, $at) = @_;

@@ -1,4 +1,4 @@
-# Clairon::Test::Doctor: runs `clairon doctor` on a relay's settings, and reads what it found.
+# Clairon::Test::Doctor: runs `clairon doctor` with a relay's settings and reads its findings.
 package Clairon::Test::Doctor;
 
 use strict;
@@ -8,52 +8,53 @@ use Exporter qw(import);
 use JSON ();
 use Test::More;
 
-our @EXPORT_OK = qw(doctor wrong finds warns mended);
+our @EXPORT_OK = qw(doctor failed_checks finds warns repaired);
 
-# The relay whose file is read; a test sets it.
+# The relay whose settings are checked; a test sets it.
 our $relay;
 
 # The command's exit code, its output and its errors.
 sub doctor { return $relay->run('doctor', @_) }
 
-# What is wrong, by area and check; dies unless the exit code agrees.
-sub wrong
+# The failed checks by area and name; tests that the exit code agrees.
+sub failed_checks
 {
     my ($code, $out, $err) = doctor('--json', @_);
     my $answer = eval { JSON::decode_json($out) } or die "no JSON: $out$err";
     my %wrong = map { ("$_->{area}: $_->{check}" => $_) } grep { !$_->{ok} } @{ $answer->{checks} };
     my $count = grep { !$_->{ok} } @{ $answer->{checks} };
     is_deeply([ $code, $answer->{wrong}, $answer->{ok} ? 1 : 0 ], [ $count ? 1 : 0, $count, $count ? 0 : 1 ],
-        'the exit code and the sum are those of the checks');
+        'exit code and count agree with the checks');
     return \%wrong;
 }
 
-# finds('what is broken', 'area: check', qr/detail/, qr/hint/, @words): that, and nothing else beside `also`.
+# finds('cause', 'area: check', qr/detail/, qr/hint/, @arguments): expects that failed check; returns all failed
+# checks.
 sub finds
 {
-    my ($what, $check, $detail, $hint, @words) = @_;
-    my $wrong = wrong(@words);
-    like($wrong->{$check} ? $wrong->{$check}{detail} : "not found, but @{[ sort keys %$wrong ]}", $detail, "$what: found");
-    like($wrong->{$check} ? $wrong->{$check}{hint} : '', $hint, "$what: with what mends it");
+    my ($what, $check, $detail, $hint, @arguments) = @_;
+    my $wrong = failed_checks(@arguments);
+    like($wrong->{$check} ? $wrong->{$check}{detail} : "not found, but @{[ sort keys %$wrong ]}", $detail, "$what: reported");
+    like($wrong->{$check} ? $wrong->{$check}{hint} : '', $hint, "$what: with a hint that fixes it");
     return $wrong;
 }
 
-# warns('what is doubtful', 'area: check', qr/detail/, qr/hint/, @words): a warning, and nothing that is wrong.
+# warns('cause', 'area: check', qr/detail/, qr/hint/, @arguments): expects that warning and no failed check.
 sub warns
 {
-    my ($what, $check, $detail, $hint, @words) = @_;
-    my ($code, $out, $err) = doctor('--json', @words);
+    my ($what, $check, $detail, $hint, @arguments) = @_;
+    my ($code, $out, $err) = doctor('--json', @arguments);
     my $answer = eval { JSON::decode_json($out) } or die "no JSON: $out$err";
     my @warnings = grep { $_->{level} eq 'warn' } @{ $answer->{checks} };
     my ($found) = grep { "$_->{area}: $_->{check}" eq $check } @warnings;
-    is_deeply([ $code, $answer->{wrong}, $answer->{warnings} ], [ 0, 0, scalar @warnings ], "$what: exit code 0, as nothing is wrong")
+    is_deeply([ $code, $answer->{wrong}, $answer->{warnings} ], [ 0, 0, scalar @warnings ], "$what: exit code 0, no failed check")
       or diag $out;
-    like($found ? $found->{detail} : 'not found, but ' . join(', ', map { $_->{check} } @warnings), $detail, "$what: a warning");
+    like($found ? $found->{detail} : 'not found, but ' . join(', ', map { $_->{check} } @warnings), $detail, "$what: reported as a warning");
     like($found ? $found->{hint} : '', $hint, "$what: with a hint");
     return $found;
 }
 
-# A relay that runs needs a moment to come back.
-sub mended { Clairon::Test::wait_until('the relay is ready', sub { ($relay->get('/readyz'))[0] != 503 }); is_deeply(wrong(), {}, $_[0]) or BAIL_OUT('what was broken must be whole again'); return }
+# Expects no failed check, once the restarting relay is ready.
+sub repaired { Clairon::Test::wait_until('the relay is ready', sub { ($relay->get('/readyz'))[0] != 503 }); is_deeply(failed_checks(), {}, $_[0]) or BAIL_OUT('the previous fault is not repaired'); return }
 
 1;

@@ -12,8 +12,8 @@ use JSON ();
 
 my $json = JSON->new->utf8->canonical;
 
-# Options are headers; ':path' is another path, ':claims' a reference to claims of the token. An
-# undefined user: no token.
+# Options are headers; ':path' is another path, ':claims' a reference to claims of the token. Without a user no token
+# is sent.
 sub open
 {
     my ($class, $relay, $user, %headers) = @_;
@@ -33,7 +33,7 @@ sub open
     return $self;
 }
 
-# The next event: what it has, its data decoded; undef at the end. `id` and `retry` stay.
+# The decoded data of the next event; undef at the end. `id` and `retry` keep their last value.
 sub event
 {
     my ($self) = @_;
@@ -44,7 +44,7 @@ sub event
         $self->{searched} = $end < 0 && length $self->{bytes} ? length($self->{bytes}) - 1 : 0;
         if ($end >= 0)
         {
-            my $data = $self->take(substr $self->{bytes}, 0, $end + 2, '');
+            my $data = $self->parse(substr $self->{bytes}, 0, $end + 2, '');
             return defined $data ? $json->decode($data) : { t => 'comment' };
         }
         return undef unless $self->more;
@@ -52,8 +52,8 @@ sub event
     return;
 }
 
-# Takes one event; its data, if it has any.
-sub take
+# Parses one event and returns its data.
+sub parse
 {
     my ($self, $event) = @_;
     my @data;
@@ -63,12 +63,12 @@ sub take
         elsif ($line =~ s/^data: //)      { push @data, $line }
         elsif ($line =~ /^id: (.*)$/)     { $self->{id} = $1 }
         elsif ($line =~ /^retry: (\d+)$/) { $self->{retry} = $1 }
-        else                              { die "no line of an event: $line\n" }
+        else                              { die "invalid line of an event: $line\n" }
     }
     return @data ? join "\n", @data : undef;
 }
 
-# The next line of that type; dies at the end.
+# The next message of that type; dies at the end of the stream.
 sub wait_message
 {
     my ($self, $type) = @_;
@@ -84,7 +84,7 @@ sub wait_message
 # The next notification.
 sub next_notification { my ($self) = @_; return $self->wait_message('msg')->{n} }
 
-# Everything up to the end; returns the lines that were not asked for.
+# Reads to the end; returns the messages that were not read before.
 sub wait_end
 {
     my ($self) = @_;

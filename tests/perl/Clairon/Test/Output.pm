@@ -1,4 +1,5 @@
-# Clairon::Test::Output: the formatter of prove for files that run side by side: the output of each in one piece, and its seconds.
+# Clairon::Test::Output: a formatter of prove for files that run in parallel. It prints the output of each file in one
+# piece, with the duration.
 package Clairon::Test::Output;
 
 use strict;
@@ -26,7 +27,7 @@ sub close_test
     my ($self) = @_;
     my $parser = $self->parser;
     $self->SUPER::close_test;
-    # The table of slow files is made of these lines.
+    # tests/check.sh builds the table of slow files from these lines.
     $self->formatter->_output(sprintf "# %.1f s %s\n", $parser->end_time - $parser->start_time, $self->name);
     return;
 }

@@ -1,4 +1,4 @@
-# Clairon::Test::Page: our JavaScript client in a node process that tells what it sees, a JSON object a line.
+# Clairon::Test::Page: the JavaScript client in a node process that prints its events, one JSON object a line.
 #
 #   my $page = Clairon::Test::page(url => .., token => .., name => 'page', websocket => 0);
 #   $page->events;  $page->rows;  $page->state;  $page->troubles;
@@ -11,15 +11,15 @@ use parent -norequire, 'Clairon::Test::Process';
 use Clairon::Test::Process;
 use JSON ();
 
-# Without `websocket`, or where node has none, no WebSocket gets through.
+# Without `websocket`, or if node has none, no WebSocket connects.
 sub script
 {
     my ($top, $websocket) = @_;
-    my $class = $websocket ? 'globalThis.WebSocket ?? Dead' : 'Dead';
+    my $class = $websocket ? 'globalThis.WebSocket ?? NoWebSocket' : 'NoWebSocket';
     return <<"END";
 import { connect } from 'file://$top/client/dist/index.js';
-class Dead { constructor() { setTimeout(() => this.onclose?.({ code: 1006 }), 1); } close() {} }
-const emit = (what) => console.log(JSON.stringify(what));
+class NoWebSocket { constructor() { setTimeout(() => this.onclose?.({ code: 1006 }), 1); } close() {} }
+const emit = (event) => console.log(JSON.stringify(event));
 const client = connect({ url: process.argv[2], token: process.argv[3], WebSocket: $class, backoff: { base: 20, cap: 100 } });
 client.on('t', (n) => emit({ row: n.payload.after.id }));
 client.on('state', ({ state, reason }) => emit({ state, reason, transport: client.transport }));
@@ -28,11 +28,11 @@ client.on('error', ({ error }) => emit({ error: error.message }));
 END
 }
 
-# Node 20 has a WebSocket for who asks, 22 for everybody.
+# Node 20 needs a flag for WebSocket, node 22 does not.
 sub node
 {
-    my $asking = '--experimental-websocket';
-    return ('node', system("node $asking -e 0 >/dev/null 2>&1") == 0 ? $asking : ());
+    my $flag = '--experimental-websocket';
+    return ('node', system("node $flag -e 0 >/dev/null 2>&1") == 0 ? $flag : ());
 }
 
 sub new

@@ -7,11 +7,11 @@ use warnings;
 use POSIX ();
 use Test::More ();
 
-# start(@command): output goes to the end of {log}.
+# start(@command): appends the output to {log}.
 sub start
 {
     my ($self) = @_;
-    die "$self->{name} runs already\n" if $self->{pid};
+    die "$self->{name} is already running\n" if $self->{pid};
     my @command = $self->command;
     $self->{start_mark} = $self->log_mark;
     my $pid     = fork // die "could not fork: $!";
@@ -31,7 +31,7 @@ sub start
 
 sub pid { return $_[0]{pid} }
 
-# True while the process lives; its status is kept once it has died.
+# True while the process is alive; keeps its exit status afterwards.
 sub is_alive
 {
     my ($self) = @_;
@@ -42,7 +42,7 @@ sub is_alive
     return 0;
 }
 
-# Waits for the end and returns its status as of $?.
+# Waits for the process and returns its status in the form of $?.
 sub wait_end
 {
     my ($self, $seconds) = @_;
@@ -50,7 +50,7 @@ sub wait_end
     return $self->{status};
 }
 
-# TERM, then waits; returns the status. Dies when it takes too long.
+# Sends SIGTERM, waits and returns the status. Dies at the deadline.
 sub stop
 {
     my ($self, $seconds) = @_;
@@ -65,14 +65,13 @@ sub kill9
     return $self->wait_end;
 }
 
-# The end of a test: no process is left behind, however it fared. Dies if it fared ill: had ended
-# unasked, does not end now, or not well.
+# Ends the process at the end of a test. Dies if it ended before, does not end now, or fails.
 sub end
 {
     my ($self) = @_;
     return unless $self->{pid};
-    die "$self->{name} had ended, status $self->{status}\n" unless $self->is_alive;
-    kill CONT => $self->{pid};    # one that a test had stopped must hear the rest
+    die "$self->{name} ended early, status $self->{status}\n" unless $self->is_alive;
+    kill CONT => $self->{pid};    # a process stopped by SIGSTOP must handle the signals
     if (!eval { $self->stop(30); 1 })
     {
         $self->kill9;
@@ -91,10 +90,10 @@ sub log_text
     return <$file> // '';
 }
 
-# Where the log ends now: wait_for_log() looks behind such a place.
+# The current end of the log: wait_for_log() searches after such an offset.
 sub log_mark { return -s $_[0]{log} || 0 }
 
-# Waits until the log matches; returns the log's text from `from` on.
+# Waits until the log matches; returns the log from offset `from` on.
 sub wait_for_log
 {
     my ($self, $pattern, %options) = @_;
@@ -108,7 +107,7 @@ sub show_log
     my ($self) = @_;
     my @lines = split /\n/, $self->log_text;
     splice @lines, 0, @lines - 40 if @lines > 40;
-    Test::More::diag("the end of the log of $self->{name}:\n", map { "  $_\n" } @lines);
+    Test::More::diag("end of the log of $self->{name}:\n", map { "  $_\n" } @lines);
     return;
 }
 

@@ -1,14 +1,14 @@
-# Clairon::Test::Proxy: a TCP proxy in a process of its own that a test lets freeze, cut, delay and turn elsewhere.
+# Clairon::Test::Proxy: a TCP proxy in a separate process that a test can freeze, cut, delay and redirect.
 #
 #   my $proxy = Clairon::Test::proxy($store->{socket});     # or host:port
 #   $proxy->port;  $proxy->url('redis');
-#   $proxy->freeze;        # takes and gives nothing more, closes nothing: a network that is gone
+#   $proxy->freeze;        # transfers nothing, closes nothing: a network outage
 #   $proxy->thaw;
 #   $proxy->cut;           # closes every connection
-#   $proxy->refuse(1);     # and closes new ones at once, until refuse(0)
-#   $proxy->delay(0.05);   # each piece so many seconds later
+#   $proxy->refuse(1);     # closes new connections immediately, until refuse(0)
+#   $proxy->delay(0.05);   # delays all data by that many seconds
 #   $proxy->target($other);
-#   Clairon::Test::proxy($there, edit => sub { $_[0] =~ s/../../ });   # changes each piece that the server sends
+#   Clairon::Test::proxy($there, edit => sub { $_[0] =~ s/../../ });   # edits the data of the server
 package Clairon::Test::Proxy;
 
 use strict;
@@ -45,12 +45,12 @@ sub url  { return "$_[1]://127.0.0.1:$_[0]{port}" }
 sub start
 {
     my ($self) = @_;
-    pipe my $orders, my $giver or die "could not make a pipe: $!";
+    pipe my $orders, my $order_pipe or die "could not make a pipe: $!";
     my $pid = fork // die "could not fork: $!";
     if ($pid == 0)
     {
         POSIX::setsid();
-        close $giver;
+        close $order_pipe;
         $SIG{PIPE} = 'IGNORE';
         $SIG{TERM} = sub { POSIX::_exit(0) };
         open STDERR, '>>', $self->{log} or POSIX::_exit(126);
@@ -59,14 +59,14 @@ sub start
     }
     $self->{pid} = $pid;
     close $orders;
-    $giver->autoflush(1);
-    $self->{giver} = $giver;
+    $order_pipe->autoflush(1);
+    $self->{order_pipe} = $order_pipe;
     return;
 }
 
 sub loop_class { return 'Clairon::Test::Proxy::Loop' }
 
-sub order { my ($self, @words) = @_; print { $self->{giver} } "@words\n" or die "the proxy is gone: $!"; return }
+sub order { my ($self, @words) = @_; print { $self->{order_pipe} } "@words\n" or die "the proxy has ended: $!"; return }
 
 sub freeze { return $_[0]->order('freeze') }
 sub thaw   { return $_[0]->order('thaw') }
@@ -98,12 +98,12 @@ sub run
         $self->watch($reads, $writes) unless $self->{frozen};
         my $wait = grep({ @$_ } values %{ $self->{out} }) && $self->{delay} ? 0.005 : 1;
         my ($readable, $writable) = IO::Select::select($reads, $writes, undef, $wait);
-        $self->give($_) for @{ $writable // [] };
+        $self->write_queue($_) for @{ $writable // [] };
         for my $handle (@{ $readable // [] })
         {
-            if    ($handle == $self->{orders})   { $self->obey }
-            elsif ($handle == $self->{listener}) { $self->take_in }
-            else                                 { $self->take($handle) }
+            if    ($handle == $self->{orders})   { $self->execute_orders }
+            elsif ($handle == $self->{listener}) { $self->accept_client }
+            else                                 { $self->read_from($handle) }
         }
     }
     return;
@@ -123,20 +123,20 @@ sub watch
     return;
 }
 
-sub obey
+sub execute_orders
 {
     my ($self) = @_;
     my $bytes = '';
-    sysread($self->{orders}, $bytes, 4096) or POSIX::_exit(0);    # the test is gone
+    sysread($self->{orders}, $bytes, 4096) or POSIX::_exit(0);    # the test has ended
     for my $line (split /\n/, $bytes)
     {
         my ($order, $value) = split / /, $line, 2;
-        $self->obey_order($order, $value);
+        $self->execute_order($order, $value);
     }
     return;
 }
 
-sub obey_order
+sub execute_order
 {
     my ($self, $order, $value) = @_;
     if    ($order eq 'freeze') { $self->{frozen} = 1 }
@@ -146,7 +146,7 @@ sub obey_order
     return;
 }
 
-sub take_in
+sub accept_client
 {
     my ($self) = @_;
     my $client = $self->{listener}->accept or return;
@@ -154,7 +154,7 @@ sub take_in
     my $server = $self->{target} =~ m{^/}
       ? IO::Socket::UNIX->new(Peer => $self->{target})
       : IO::Socket::IP->new(PeerAddr => $self->{target});
-    return unless $server;    # closes the client
+    return unless $server;    # disconnects the client
     $_->blocking(0) for $client, $server;
     my ($a, $b) = map { fileno $_ } $client, $server;
     @{ $self->{sock} }{ $a, $b } = ($client, $server);
@@ -164,7 +164,7 @@ sub take_in
     return;
 }
 
-sub take
+sub read_from
 {
     my ($self, $handle) = @_;
     my $key = fileno $handle // return;
@@ -176,7 +176,7 @@ sub take
     return $self->pass($key, $bytes);
 }
 
-# What came from there goes to its peer.
+# Queues the bytes for the other side.
 sub pass
 {
     my ($self, $key, $bytes) = @_;
@@ -184,7 +184,7 @@ sub pass
     return;
 }
 
-sub give
+sub write_queue
 {
     my ($self, $handle) = @_;
     my $key = fileno $handle // return;

@@ -1,6 +1,6 @@
-# Clairon::Test::Query: SQL over PostgreSQL's protocol, each time in a session of its own, with the output of `psql -XAtq`.
+# Clairon::Test::Query: runs SQL over PostgreSQL's protocol, one session per call, with the output of `psql -XAtq`.
 #
-# A process of psql costs more CPU than most queries of the tests.
+# A psql process costs more CPU than most queries of the tests.
 package Clairon::Test::Query;
 
 use strict;
@@ -10,8 +10,8 @@ use IO::Socket::UNIX;
 
 my $PROTOCOL = 3 << 16;
 
-# The statements of a text that is sent as it stands; nothing if psql would interpret part of it, as a variable
-# or a backslash command, or if it copies from its input.
+# The statements of a text that psql would send unchanged. Empty if psql would interpret part of it (a variable or a
+# backslash command) or if it copies from standard input.
 sub split_statements
 {
     my ($sql) = @_;
@@ -41,7 +41,7 @@ sub split_statements
     return @statements, length $statement ? $statement : ();
 }
 
-# A session of that server; undef if it does not accept one.
+# A session of that server; undef if the server rejects it.
 sub connect
 {
     my ($class, $host, $port, $database) = @_;
@@ -61,7 +61,7 @@ sub connect
     return;
 }
 
-# The next message of the server: its type and its body; nothing once the connection has ended.
+# Type and body of the server's next message; empty once the connection has ended.
 sub message
 {
     my ($self) = @_;
@@ -72,7 +72,8 @@ sub message
     return ($type, $body);
 }
 
-# Runs them up to the first that fails, and closes the session: status (psql's), output, errors and notices.
+# Runs the statements up to the first error and closes the session. Returns psql's exit status, the output, the errors
+# and the notices.
 sub run
 {
     my ($self, @statements) = @_;

@@ -1,4 +1,4 @@
-# Clairon::Test::RawSocket: a TCP connection to a relay that can say what no well-behaved client says.
+# Clairon::Test::RawSocket: a TCP connection to a relay that can send bytes that no regular client sends.
 #
 #   my $raw = Clairon::Test::RawSocket->new($relay);
 #   my $answer = $raw->request(GET => '/healthz');      # { status, headers, body, json: of a body that is }
@@ -32,8 +32,8 @@ sub new
     return bless { link => $link, bytes => '', messages => [], host => "127.0.0.1:$relay->{port}" }, $class;
 }
 
-# A connection that asked for the upgrade; {response} is what the relay said to it. Headers: more
-# of them, or undef to leave one out; ':path' and ':method' change the request's first line.
+# A connection that requested the upgrade; {response} is the relay's response. Headers: added ones, or undef to omit
+# one; ':path' and ':method' change the request line.
 sub open
 {
     my ($class, $relay, %headers) = @_;
@@ -50,12 +50,12 @@ sub open
     return $self;
 }
 
-# As open(), and connected: the token is of that user, or `token` itself.
+# As open(), and connected. The token is for that user, or is `token` itself.
 sub user
 {
     my ($class, $relay, $user, %options) = @_;
     my $self = $class->open($relay);
-    die "the upgrade was refused: $self->{response}{status}\n" if $self->{response}{status} != 101;
+    die "upgrade rejected: $self->{response}{status}\n" if $self->{response}{status} != 101;
     my $token = $options{token} // Clairon::Test::token(sub => $user, %options);
     $self->send_json({ t => 'connect', r => 1, token => $token });
     my $line = $self->next_message;
@@ -65,7 +65,7 @@ sub user
 
 sub request { my ($self, @words) = @_; $self->begin(@words); return $self->read_response }
 
-# Headers as of open(); ':body' is a text, or what is to be JSON. The answer is asked for later.
+# Headers as for open(); ':body' is a text, or data to encode as JSON. The caller reads the response later.
 sub begin
 {
     my ($self, $method, $path, %headers) = @_;
@@ -77,7 +77,7 @@ sub begin
     return;
 }
 
-# What was answered; after an upgrade the connection goes on, else it is read to its end.
+# The response. After an upgrade the connection stays open, otherwise it is read to its end.
 sub read_response
 {
     my ($self) = @_;
@@ -101,7 +101,7 @@ sub read_response
     return $self->{response} = \%answer;
 }
 
-# Bytes as they are; false once the relay takes no more.
+# Writes the bytes unchanged; false once the relay has closed the connection.
 sub write
 {
     my ($self, $bytes) = @_;
@@ -113,21 +113,21 @@ sub write
         my $sent = syswrite $self->{link}, $bytes;
         if (defined $sent) { substr $bytes, 0, $sent, '' }
         elsif ($! != EAGAIN && $! != EINTR) { return 0 }
-        else { $ready->can_write($deadline - time()) or time() < $deadline or die "the relay takes no bytes\n" }
+        else { $ready->can_write($deadline - time()) or time() < $deadline or die "the relay does not read\n" }
     }
     return 1;
 }
 
-# Reads what there is, waiting for it; false at the end. A reset is an end that {reset} tells.
+# Waits for bytes and reads them; false at the end. {reset} says that the connection was reset.
 sub more
 {
     my ($self) = @_;
     return 0 if $self->{eof};
     my $deadline = $self->{deadline} // time() + $Clairon::Test::SECONDS;
-    # A child's end may cut the wait short.
+    # SIGCHLD may interrupt the wait.
     until (IO::Select->new($self->{link})->can_read($deadline > time() ? $deadline - time() : 0))
     {
-        die 'the relay says nothing; received: ' . $json->encode($self->{messages}) . "\n" if time() >= $deadline;
+        die 'the relay sends nothing; received: ' . $json->encode($self->{messages}) . "\n" if time() >= $deadline;
     }
     my $got = sysread $self->{link}, $self->{bytes}, 65536, length $self->{bytes};
     return 1 if $got || (!defined $got && ($! == EAGAIN || $! == EINTR));
@@ -136,8 +136,8 @@ sub more
     return 0;
 }
 
-# frame(TEXT, $payload): final => 0 for a fragment, masked => 0 for what only servers may send,
-# bits => 0x40 to set reserved bits, length => to announce another length than there is.
+# frame(TEXT, $payload): final => 0 for a fragment, masked => 0 for an unmasked frame, bits => 0x40 to set reserved
+# bits, length => to announce another length.
 sub frame
 {
     my ($self, $opcode, $payload, %options) = @_;
@@ -154,11 +154,11 @@ sub frame
     return $self->write($head . $mask . ($payload ^ $key));
 }
 
-# One text frame, one line each.
+# One text frame with one message a line.
 sub send_json { my ($self, @messages) = @_; return $self->text(join "\n", map { $json->encode($_) } @messages) }
 sub text { my ($self, $bytes) = @_; return $self->frame(TEXT, $bytes) }
 
-# The next frame: { opcode, payload }, undef at the end of the connection.
+# The next frame: { opcode, payload }; undef at the end of the connection.
 sub next_frame
 {
     my ($self) = @_;
@@ -185,7 +185,7 @@ sub next_frame
     return;
 }
 
-# The next line of the relay; dies when the connection ends instead.
+# The relay's next message; dies if the connection ends first.
 sub next_message
 {
     my ($self) = @_;
@@ -201,7 +201,7 @@ sub next_message
     return $line;
 }
 
-# The next line of that type, whatever comes before it.
+# The next message of that type; skips others.
 sub wait_message
 {
     my ($self, $type) = @_;
@@ -210,8 +210,8 @@ sub wait_message
     return $line;
 }
 
-# Reads until the relay closes, answers its close, and returns { code, reason, lines }: the lines
-# that were not asked for before. code 1006: it hung up.
+# Reads until the relay closes, answers its close frame, and returns { code, reason, messages }, with the messages
+# that were not read before. Code 1006: the relay closed without a close frame.
 sub read_to_end
 {
     my ($self) = @_;
@@ -229,7 +229,7 @@ sub read_to_end
     return { %end, messages => \@lines };
 }
 
-# The relay says bye, which is returned, then closes, both with that code and a reason.
+# Expects a bye message, which is returned, then a close, both with that code and a reason.
 sub ends_with
 {
     my ($self, $code, $name) = @_;

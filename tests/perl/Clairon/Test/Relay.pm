@@ -49,7 +49,7 @@ sub write_file
     return;
 }
 
-# Changes settings in the file; the next start sees them. undef takes a key out.
+# Changes settings in the file; the next start reads them. undef removes a setting.
 sub configure
 {
     my ($self, %changes) = @_;
@@ -66,7 +66,8 @@ sub configure
     return;
 }
 
-# run('errors', 'list'): that command of clairon's on the same settings: its exit code (-1: a signal's), output, errors.
+# run('errors', 'list'): runs that clairon command with the same settings. Returns its exit code (-1: killed by a
+# signal), stdout and stderr.
 sub run
 {
     my ($self, @words) = @_;
@@ -88,7 +89,7 @@ sub restart
 
 sub url { return "http://127.0.0.1:$_[0]{port}" . ($_[1] // '') }
 
-# get('/metrics'): status and body; status 0 when nobody answers.
+# get('/metrics'): status and body; status 0 if the request fails.
 sub get
 {
     my ($self, $path, %headers) = @_;
@@ -97,7 +98,7 @@ sub get
     return $result ? ($result->code, $result->body) : (0, $@);
 }
 
-# The value of a metric without labels, undef when it is not there.
+# The value of a metric without labels; undef if it is absent.
 sub metric
 {
     my ($self, $name) = @_;
@@ -105,7 +106,7 @@ sub metric
     return $status == 200 && $body =~ /^\Q$name\E (\S+)$/m ? $1 : undef;
 }
 
-# A feed alone has no port to ask: it logs that it streams.
+# A relay with the feed role only has no port; it logs when streaming starts.
 sub wait_ready
 {
     my ($self, $seconds) = @_;
@@ -120,8 +121,8 @@ sub wait_ready
     return;
 }
 
-# A connected WebSocket of that user. Options: pos, win, topics, and claims of the token
-# (groups, publish, exp); token => a whole one.
+# A connected WebSocket of that user. Options: pos, win, topics, claims of the token (groups, publish, exp), or token
+# => a complete token.
 sub client
 {
     my ($self, $user, %options) = @_;

@@ -1,4 +1,4 @@
-# Clairon::Test::SecureSocket: a RawSocket whose link is TLS.
+# Clairon::Test::SecureSocket: a RawSocket over TLS.
 #
 #   my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
 #   my $raw = Clairon::Test::SecureSocket->user($relay, 'u1', $cert);
@@ -10,8 +10,8 @@ use warnings;
 use parent -norequire, 'Clairon::Test::RawSocket';
 use Clairon::Test::RawSocket;
 
-# Paths of a new certificate for localhost and of its key; good for two days, or from and to such
-# times as 20210101000000Z.
+# Paths of a new certificate for localhost and of its key. It is valid for two days, or between two times such as
+# 20210101000000Z.
 sub certificate
 {
     my ($from, $to) = @_;
@@ -26,20 +26,20 @@ sub certificate
 
 sub run { system(@_) == 0 or die "could not make a certificate\n"; return }
 
-# Only an authority may say from when to when; it needs a folder of its own.
+# Only `openssl ca` can set both ends of the validity; it needs a folder.
 sub sign_between
 {
     my ($folder, $from, $to) = @_;
-    my $place = "$folder/authority";
-    mkdir $place;
-    my %files = (index => '', serial => "01\n", conf => join "\n", '[ca]', 'default_ca = own', '[own]', "database = $place/index",
-        "serial = $place/serial", "new_certs_dir = $place", 'default_md = sha256', 'policy = any', '[any]', 'commonName = supplied', '');
+    my $authority = "$folder/authority";
+    mkdir $authority;
+    my %files = (index => '', serial => "01\n", conf => join "\n", '[ca]', 'default_ca = own', '[own]', "database = $authority/index",
+        "serial = $authority/serial", "new_certs_dir = $authority", 'default_md = sha256', 'policy = any', '[any]', 'commonName = supplied', '');
     for my $name (keys %files)
     {
-        open my $file, '>', "$place/$name" or die "could not write $place/$name: $!\n";
+        open my $file, '>', "$authority/$name" or die "could not write $authority/$name: $!\n";
         print {$file} $files{$name};
     }
-    run(qw(openssl ca -batch -selfsign -notext), '-config', "$place/conf", '-keyfile', "$folder/key.pem", '-startdate', $from,
+    run(qw(openssl ca -batch -selfsign -notext), '-config', "$authority/conf", '-keyfile', "$folder/key.pem", '-startdate', $from,
         '-enddate', $to, '-in', "$folder/request.pem", '-out', "$folder/cert.pem");
     return;
 }
@@ -55,7 +55,7 @@ sub new
     return bless $self, $class;
 }
 
-# As RawSocket->user; {response} is what the relay said to the upgrade.
+# As RawSocket->user; {response} is the relay's response to the upgrade.
 sub user
 {
     my ($class, $relay, $user, $cert) = @_;
@@ -68,7 +68,7 @@ sub user
     return $self;
 }
 
-# What OpenSSL has read already, select() does not see: so both block.
+# select() does not see bytes that OpenSSL has buffered, so reads and writes block.
 sub more
 {
     my ($self) = @_;

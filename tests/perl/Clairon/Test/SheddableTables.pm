@@ -1,4 +1,4 @@
-# Clairon::Test::SheddableTables: tables of which a relay that is short of something may leave out some and not others.
+# Clairon::Test::SheddableTables: tables of which load shedding may drop some and not others.
 package Clairon::Test::SheddableTables;
 
 use strict;
@@ -8,8 +8,8 @@ use Exporter qw(import);
 
 our @EXPORT_OK = qw(create insert names has);
 
-# The tables by what their rules say: low and normal may be left out, in that order.
-my @KINDS = (
+# The tables and their rules: load shedding may drop `low`, then `normal`.
+my @TABLES = (
     [ low    => q{'ALL', priority => 'LOW'} ],
     [ normal => q{'ALL'} ],
     [ high   => q{'ALL', priority => 'HIGH'} ],
@@ -19,19 +19,19 @@ my @KINDS = (
 my $pg;
 my $id = 0;
 
-# Makes them, and others of the test's own, in this PostgreSQL.
+# Creates these tables and the test's own ones in this PostgreSQL.
 sub create
 {
     ($pg, my @more) = @_;
-    for my $kind (@KINDS, @more)
+    for my $table (@TABLES, @more)
     {
-        $pg->safe_psql('postgres', "CREATE TABLE $kind->[0] (id int PRIMARY KEY, body text);"
-              . "SELECT clairon.watch('$kind->[0]', $kind->[1])");
+        $pg->safe_psql('postgres', "CREATE TABLE $table->[0] (id int PRIMARY KEY, body text);"
+              . "SELECT clairon.watch('$table->[0]', $table->[1])");
     }
     return;
 }
 
-# One row into each of these tables, with the same id, which is returned.
+# Inserts one row with the same id into each of these tables; returns the id.
 sub insert
 {
     $id++;
@@ -39,7 +39,7 @@ sub insert
     return $id;
 }
 
-# What a client was shown: `low 1 normal 1 ..`, sorted; whether `low 1` is among it.
+# The rows that a client received, sorted: `low 1 normal 1 ..`; has() returns whether a row is among them.
 sub names { return join ' ', sort map { "$_->{metadata}{source} $_->{payload}{after}{id}" } $_[0]->notifications }
 sub has { my ($client, $name) = @_; return grep { $_ eq $name } split / (?=[a-z])/, names($client) }
 

@@ -1,4 +1,4 @@
-# Clairon::Test::Store: a KeyDB-compatible server on a unix socket, and a client that speaks RESP.
+# Clairon::Test::Store: a KeyDB-compatible server on a unix socket, and a RESP client.
 package Clairon::Test::Store;
 
 use strict;
@@ -37,13 +37,13 @@ sub command
         ($self->{server} =~ /keydb/ ? ('--server-threads', 1) : ()), @{ $self->{options} });
 }
 
-# Started, and its data in memory.
+# Starts the server and waits until its dataset is loaded.
 sub start
 {
     my ($self) = @_;
     unlink $self->{socket};
     $self->SUPER::start;
-    Clairon::Test::wait_until('the store answers', sub {
+    Clairon::Test::wait_until('the store has loaded its dataset', sub {
         $self->is_alive or die "the store ended: " . $self->log_text . "\n";
         my $info = eval { $self->execute('INFO', 'persistence') };
         return defined $info && $info =~ /^loading:0/m;
@@ -61,8 +61,8 @@ sub restart
 
 sub url { return "unix://$_[0]{socket}" }
 
-# ask('XLEN', 'clairon:stream'): the answer; arrays as references, nil as undef. An
-# error of the server dies with its text.
+# execute('XLEN', 'clairon:stream'): the reply of the command; arrays as references, nil as undef. Dies with the text
+# of an error reply.
 sub execute
 {
     my ($self, @words) = @_;
@@ -70,7 +70,7 @@ sub execute
     return $self->execute_bytes(@words);
 }
 
-# The same of words that are bytes already, as what DUMP gave is.
+# The same with arguments that are bytes, such as a reply of DUMP.
 sub execute_bytes
 {
     my ($self, @words) = @_;
@@ -94,7 +94,7 @@ sub execute_bytes
 sub link
 {
     my ($self) = @_;
-    # A fork's child would share it: one link for each process.
+    # A forked child would share it, so each process has its own connection.
     if (!$self->{link} || $self->{link_pid} != $$)
     {
         $self->{link} = IO::Socket::UNIX->new(Peer => $self->{socket}, Timeout => 5)
@@ -115,25 +115,25 @@ sub read_reply
     return bless [$rest], 'Clairon::Test::Store::Error' if $kind eq '-';
     return undef if $rest < 0;
     return [ map { read_reply($link) } 1 .. $rest ] if $kind eq '*';
-    die "the store said: $line\n" unless $kind eq '$';
+    die "unexpected reply of the store: $line\n" unless $kind eq '$';
     read($link, my $bytes, $rest + 2) == $rest + 2 or die "the store closed the connection\n";
     return substr $bytes, 0, $rest;
 }
 
-# CLAIRON_TEST_SHARDS: how many shards relays make of it.
+# CLAIRON_TEST_SHARDS: number of shards that relays split the store into.
 sub shards { return $ENV{CLAIRON_TEST_SHARDS} || 1 }
 
-# The keys of all shards, as keys('stream').
+# The keys of all shards, for example keys('stream').
 sub keys
 {
     my ($self, $name) = @_;
     return $self->shards == 1 ? "clairon:$name" : map { "clairon:{$_}:$name" } 0 .. $self->shards - 1;
 }
 
-# That of what is for more than one user: memberships, what the feed says of itself.
+# The key in the shared shard: memberships, state of the feed.
 sub shared { return ($_[0]->keys($_[1]))[0] }
 
-# The one of them that is there, as key("ack:$id"); shard 0's if none is.
+# The key that exists, for example key("ack:$id"); shard 0's if none exists.
 sub key
 {
     my ($self, $name) = @_;
@@ -141,7 +141,7 @@ sub key
     return (grep { $self->execute('EXISTS', $_) } @others)[0] // $first;
 }
 
-# The key beside the stream that a message stands in, as of($id, 'pending').
+# The key in the shard that stores a notification, for example of($id, 'pending').
 sub of
 {
     my ($self, $id, $name) = @_;
@@ -151,13 +151,14 @@ sub of
     return $entry ? $entry->{stream} =~ s/stream$/$name/r : $first;
 }
 
-sub in_order
+sub by_id
 {
     my ($one, $other) = map { [ split /-/, $_->{entry} ] } @_;
     return $one->[0] <=> $other->[0] || $one->[1] <=> $other->[1];
 }
 
-# What the stream holds, or all streams: references to hashes of an entry's fields, its `entry` id and `stream`.
+# The stream entries of one stream or of all: references to hashes of the fields, with the id as `entry` and the key
+# as `stream`.
 sub entries
 {
     my ($self, $key) = @_;
@@ -166,11 +167,11 @@ sub entries
     {
         push @all, map { { @{ $_->[1] }, entry => $_->[0], stream => $stream } } @{ $self->execute('XRANGE', $stream, '-', '+') };
     }
-    @all = sort { in_order($a, $b) } @all unless $key || $self->shards == 1;
-    return @all; # their number, to who asks for that
+    @all = sort { by_id($a, $b) } @all unless $key || $self->shards == 1;
+    return @all;    # the number of entries in scalar context
 }
 
-# How many entries all streams hold.
+# Number of stream entries in all streams.
 sub stored
 {
     my ($self) = @_;
@@ -179,7 +180,7 @@ sub stored
     return $count;
 }
 
-# How many entries wait for acknowledgements.
+# Number of stream entries that are not acknowledged.
 sub pending
 {
     my ($self, $key) = @_;

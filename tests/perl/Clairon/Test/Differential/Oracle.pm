@@ -1,10 +1,10 @@
-# Clairon::Test::Differential::Oracle: what our plugin must write, out of what test_decoding wrote.
+# Clairon::Test::Differential::Oracle: derives the plugin's expected output from the output of test_decoding.
 #
 #   my $oracle = Clairon::Test::Differential::Oracle->new(values => $types, prefix => 'srv');
 #   for my $expected ($oracle->read($text)) { .. }     # one message of test_decoding, in order
 #
-# Each of those is a whole line of ours but for the id: { line, xid, place }. `line` begins
-# behind the id. test_decoding needs include-timestamp, and a session in our settings.
+# Each is a complete line of the plugin's output without the id: { line, xid, place }; `line` starts after the id.
+# test_decoding needs include-timestamp and a session with the test's settings.
 package Clairon::Test::Differential::Oracle;
 
 use strict;
@@ -25,7 +25,7 @@ sub new
     return bless { %given, tables => {}, waiting => [], last => {}, count => {} }, $class;
 }
 
-# What a quoted identifier stands for.
+# The name that a quoted identifier denotes.
 sub plain
 {
     my ($text) = @_;
@@ -33,7 +33,7 @@ sub plain
     return $text =~ s/""/"/gr;
 }
 
-# The lines are known only at the COMMIT, which tells the time.
+# The lines are complete only at COMMIT, which has the timestamp.
 sub read
 {
     my ($self, $text) = @_;
@@ -46,7 +46,7 @@ sub read
     }
     if ($text =~ /^message: transactional: 1 prefix: (\w+), sz: \d+ content:(.*)$/s)
     {
-        $self->hear($1, $2);
+        $self->read_message($1, $2);
     }
     elsif ($text =~ s/^table ((?:$name\.$name(?:, )?)+): TRUNCATE: [(\w) -]*$/$1/s)
     {
@@ -58,12 +58,12 @@ sub read
     }
     else
     {
-        die "test_decoding said: $text";
+        die "unexpected output of test_decoding: $text";
     }
     return;
 }
 
-sub hear
+sub read_message
 {
     my ($self, $kind, $json) = @_;
     my $told = JSON->new->decode($json);    # bytes in, bytes out
@@ -72,7 +72,7 @@ sub hear
     return;
 }
 
-# name => [type, value]; a value is undef for null, \1 for one that the WAL does not hold.
+# name => [type, value]; a value is undef for null, \1 for one that is not in the WAL.
 sub tuple
 {
     my ($text) = @_;
@@ -85,7 +85,7 @@ sub tuple
         $values{$column} = [$type, $string // $bits
                 // ($word eq 'null' ? undef : $word eq 'unchanged-toast-datum' ? \1 : $word)];
     }
-    die "not understood: " . substr($text, pos($text) // 0, 200)
+    die "cannot parse: " . substr($text, pos($text) // 0, 200)
         if (pos($text) // 0) < length $text;
     return \%values;
 }
@@ -146,7 +146,7 @@ sub line
     return;
 }
 
-# { operation, old, new, whole }: what the WAL tells of one change.
+# { operation, old, new, whole }: one change as the WAL describes it.
 sub read_change
 {
     my ($shape, $kind, $text) = @_;
@@ -164,14 +164,14 @@ sub read_change
     my ($old, $new) = @change{qw(old new)};
     if ($old && $shape->{identity} eq 'f')
     {
-        # Nulls are left out of an old row; what was not touched stands only there.
+        # An old row omits nulls; it alone has the values that did not change.
         $old->{$_} //= ['text', undef] for @{ $shape->{columns} };
         $new->{$_} = $old->{$_} for grep { ref $new->{$_}[1] } keys %{ $new // {} };
         $change{whole} = 1;
         return \%change;
     }
 
-    # An update that left the key alone shows it in the new row.
+    # After an update that did not change the key, only the new row has it.
     $old = $new if $kind eq 'UPDATE' && !$old && @{ $shape->{key} };
     $change{old} = $old ? { map { $_ => $old->{$_} } @{ $shape->{key} } } : undef;
     return \%change;
@@ -181,7 +181,7 @@ sub changed
 {
     my ($self, $table, $kind, $text) = @_;
     return if $table =~ /^clairon\./;
-    my $shape = $self->{tables}{$table} or die "no shape of $table is known";
+    my $shape = $self->{tables}{$table} or die "unknown shape of $table";
     my $change = read_change($shape, $kind, $text);
     $self->line('clairon', $shape->{source}, $change->{operation},
         $self->payload($shape->{columns}, @$change{qw(old whole new operation)}));
@@ -196,7 +196,7 @@ sub changed
         }
         else
         {
-            $self->judge($rule, $change);
+            $self->evaluate($rule, $change);
         }
     }
     $self->remember($shape, $change);
@@ -210,13 +210,13 @@ sub wal2json
     return substr($kind, 0, 1) . " $schema $table";
 }
 
-# ---- a rule with targets and a condition, as the contract has it
+# ---- a rule with targets and a condition, as the contract defines it
 
 my %condition = (
     positive => sub { defined $_[0] && $_[0] > 0 },
     small => sub { defined $_[0] && $_[0] < 2 });
 
-# undef: it cannot be told.
+# undef: unknown
 sub is_met
 {
     my ($rule, $row) = @_;
@@ -236,7 +236,7 @@ sub targets
     return [grep { defined $_ && $_ ne '' && !$seen{$_}++ } ref $value ? @$value : $value];
 }
 
-sub tell
+sub emit
 {
     my ($self, $rule, $change, $operation, $targets) = @_;
     my %bit = (create => 1, update => 2, delete => 4);
@@ -248,7 +248,7 @@ sub tell
         $self->payload($rule->{columns}, $old, $change->{whole}, $new, $operation), $routing);
 }
 
-# Can it be that a column that is shown has changed?
+# Whether a visible column may have changed.
 sub touches
 {
     my ($rule, $change) = @_;
@@ -263,7 +263,7 @@ sub touches
     return 0;
 }
 
-sub judge
+sub evaluate
 {
     my ($self, $rule, $change) = @_;
     my $operation = $change->{operation};
@@ -272,7 +272,7 @@ sub judge
     {
         my $row = $change->{ $operation eq 'create' ? 'new' : 'old' };
         my $targets = $self->targets($rule, $row);
-        $self->tell($rule, $change, $operation, $targets) if is_met($rule, $row) && $targets;
+        $self->emit($rule, $change, $operation, $targets) if is_met($rule, $row) && $targets;
         return;
     }
     my $after = is_met($rule, $change->{new});
@@ -280,25 +280,25 @@ sub judge
     my $gained = $self->targets($rule, $change->{new});
     my $lost = $self->targets($rule, $change->{old});
     return unless $before || $after;
-    if (!$before) { $self->tell($rule, $change, 'create', $gained) if $gained; return }
-    if (!$after) { $self->tell($rule, $change, 'delete', $lost) if $lost; return }
+    if (!$before) { $self->emit($rule, $change, 'create', $gained) if $gained; return }
+    if (!$after) { $self->emit($rule, $change, 'delete', $lost) if $lost; return }
     return unless $gained;
 
     if (!$lost)
     {
-        $self->tell($rule, $change, 'update', $gained) if touches($rule, $change);
+        $self->emit($rule, $change, 'update', $gained) if touches($rule, $change);
         return;
     }
     my %in_lost = map { $_ => 1 } @$lost;
     my %in_gained = map { $_ => 1 } @$gained;
-    $self->tell($rule, $change, 'update', [grep { $in_lost{$_} } @$gained])
+    $self->emit($rule, $change, 'update', [grep { $in_lost{$_} } @$gained])
         if touches($rule, $change);
-    $self->tell($rule, $change, 'delete', [grep { !$in_gained{$_} } @$lost]);
-    $self->tell($rule, $change, 'create', [grep { !$in_lost{$_} } @$gained]);
+    $self->emit($rule, $change, 'delete', [grep { !$in_gained{$_} } @$lost]);
+    $self->emit($rule, $change, 'create', [grep { !$in_lost{$_} } @$gained]);
     return;
 }
 
-# "old-key: .. new-tuple: ..", where values may say anything.
+# "old-key: .. new-tuple: ..", where values may contain any text.
 sub split_old
 {
     my ($text) = @_;
@@ -316,10 +316,10 @@ sub truncated
     my @tables = $list =~ /($name\.$name)/g;
     for my $table (@tables)
     {
-        my $shape = $self->{tables}{$table} or die "no shape of $table is known";
+        my $shape = $self->{tables}{$table} or die "unknown shape of $table";
         for my $rule (@{ $shape->{rules} })
         {
-            # Only a TRUNCATE of the rule's own table is sent.
+            # Only a TRUNCATE of the rule's table itself is sent.
             next if !($rule->{operations} & 8) || $rule->{table} ne $table;
             $self->line('rule', $rule->{source}, 'truncate', '"before":null,"after":null');
         }

@@ -1,6 +1,6 @@
-# Clairon::Test::Differential::Shapes: random changes of tables' shape, rules and identity.
+# Clairon::Test::Differential::Shapes: random changes of table definitions, rules and replica identity.
 #
-# Methods of Clairon::Test::Differential::Workload, which see for what a session and a table are.
+# Methods of Clairon::Test::Differential::Workload, which describes its sessions and tables.
 package Clairon::Test::Differential::Shapes;
 
 use strict;
@@ -8,7 +8,7 @@ use warnings;
 
 use Clairon::Test::Differential::Values qw(pick chance whole literal ident unquoted);
 
-# A name that somebody might really give, or nobody would.
+# A plausible or an unusual name.
 sub fresh_name
 {
     my ($self, $stem) = @_;
@@ -187,7 +187,7 @@ sub detached
     return grep { !$_->{attached} } @{ $_[0]{parts} // [] };
 }
 
-# Rows for a partition that is away have no place: it is changed alone, or comes back.
+# A detached partition receives no rows through its parent: it is changed directly or attached again.
 sub change_detached
 {
     my ($self, $session, $table) = @_;
@@ -219,7 +219,7 @@ sub rename_table
     return $self->run($session, "ALTER TABLE $old RENAME TO $new", tell_sql($table));
 }
 
-# A rule with targets, a condition, some of the columns; nothing where there is no column for it.
+# A rule with targets, a condition and some of the columns; none if no column fits.
 sub watch_who
 {
     my ($table, $name) = @_;

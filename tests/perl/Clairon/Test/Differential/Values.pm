@@ -1,11 +1,11 @@
-# Clairon::Test::Differential::Values: random values of all types, and their JSON by their text form.
+# Clairon::Test::Differential::Values: random values of all types, and the JSON of their text form.
 #
 #   my $types = Clairon::Test::Differential::Values->new;      # uses rand(): call srand() first
 #   my $text  = $types->random('integer[]');                 # undef: NULL
 #   my $json  = $types->json('integer[]', "{1,NULL}");       # [1,null]
 #
-# All strings are bytes, UTF-8. What a value looks like as JSON is derived here from
-# PostgreSQL's text form alone, so that it shares nothing with the decoder.
+# All strings are UTF-8 bytes. The JSON of a value is derived from PostgreSQL's text form alone, so this module shares
+# no logic with the decoder.
 package Clairon::Test::Differential::Values;
 
 use strict;
@@ -16,7 +16,7 @@ use MIME::Base64 qw(encode_base64);
 
 our @EXPORT_OK = qw(pick chance whole json_string literal ident unquoted);
 
-# What texts are made of: all that quoting, escaping or counting could trip over.
+# The parts of texts: everything that quoting, escaping or counting could handle incorrectly.
 my @pieces = (
     'a', 'Zz', '0', ' ', '  ', "\n", "\t", "\r\n", "\\", "\\n", '"', "'", "''", ',', ';', '{', '}',
     '(', ')', '[', ']', ':', '$1', 'NULL', 'null', '%', "\x01", "\x1f", "\x7f", '/', '</script>',
@@ -33,7 +33,7 @@ sub pick { return $_[int rand @_] }
 sub chance { return rand() < $_[0] }
 sub whole { return $_[0] + int rand($_[1] - $_[0] + 1) }
 
-# ---- in SQL
+# ---- SQL literals
 
 sub literal
 {
@@ -111,7 +111,7 @@ sub short_text
     return $text;
 }
 
-# SQL type => a sub that gives a random value as PostgreSQL reads it.
+# SQL type => a sub that returns a random value in PostgreSQL's input form.
 my %scalar = (
     'smallint' => sub { whole(-32768, 32767) },
     'integer' => sub { pick(0, -1, 2147483647, -2147483648, whole(-100000, 100000)) },
@@ -185,7 +185,7 @@ my @elements = (
     'integer', 'bigint', 'numeric', 'real', 'boolean', 'text', 'bytea', 'jsonb', 'date',
     'timestamp with time zone', 'uuid', 'mood', 'interval', 'd_int', 'character varying(60)');
 
-# How the text form becomes JSON; all else is a string.
+# The conversion of the text form to JSON; all other types become strings.
 my %form = (
     'smallint' => 'number', 'integer' => 'number', 'bigint' => 'int8', 'real' => 'float',
     'double precision' => 'float', 'boolean' => 'bool', 'bytea' => 'bytea', 'json' => 'json',
@@ -284,7 +284,7 @@ my %write = (
     string => \&json_string,
 );
 
-# `$type` as format_type() says it. A row type's attributes are those last told.
+# `$type` as format_type() prints it. A row type's attributes are the last recorded ones.
 sub json
 {
     my ($self, $type, $text) = @_;
@@ -302,7 +302,7 @@ sub tell_record
     return;
 }
 
-# An array's text form is JSON's but for braces, quotes and NULL.
+# An array's text form differs from JSON in braces, quotes and NULL.
 sub array
 {
     my ($self, $element, $text) = @_;

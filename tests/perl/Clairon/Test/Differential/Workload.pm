@@ -2,13 +2,12 @@
 #
 #   my $work = Clairon::Test::Differential::Workload->new(
 #       values => $types, transactions => 3000, folder => $dir);
-#   $work->setup_sql;         # to be run once, before the slots are made
-#   $work->write("$dir/w.sql");   # the transactions; needs dblink, which gives us the sessions
+#   $work->setup_sql;         # run once, before the slots are created
+#   $work->write("$dir/w.sql");   # the transactions; dblink provides the sessions
 #
-# The order of all statements is fixed by the seed. A table belongs to one session, so
-# none ever waits for another. After each change of a table's shape, its rules or its
-# replica identity, a message says in WAL what they are now (work.tell): so whoever
-# reads the WAL knows them as of that place, also after rollbacks.
+# The seed determines the order of all statements. Each table belongs to one session, so no session waits for another.
+# After each change of a table's definition, rules or replica identity, work.tell writes the new ones to WAL as a
+# message. A reader of the WAL therefore knows them at each position, also after rollbacks.
 package Clairon::Test::Differential::Workload;
 
 use strict;
@@ -23,7 +22,7 @@ use Clairon::Test::Differential::Shapes;
 use Clairon::Test::Differential::Values qw(pick chance whole literal);
 
 my $SESSIONS = 4;
-my $TABLES = 5;    # of each session, about
+my $TABLES = 5;    # approximate number of tables per session
 
 sub new
 {
@@ -48,7 +47,7 @@ sub setup_sql
 
 sub put { my ($self, $text) = @_; print { $self->{out} } $text, "\n"; return }
 
-# One statement, or several that make one transaction of their own, in a session.
+# One statement, or several that form a transaction, in a session.
 sub run
 {
     my ($self, $session, @statements) = @_;
@@ -270,7 +269,7 @@ sub savepoint
     back($session, $session->{saved}[$to]);
     splice @{ $session->{saved} }, $to + 1;
 
-    # An error ends a subtransaction as well.
+    # An error also ends a subtransaction.
     $self->put(
         "SELECT dblink_exec('$session->{name}', 'DO \$\$ BEGIN PERFORM 1 / 0; END \$\$', false);")
         if chance(0.3);
@@ -304,7 +303,7 @@ sub write
         $self->run($session, "SET client_min_messages = error; SET lock_timeout = '10s'",
             "CALL work.tell_row('row_$session->{name}')");
     }
-    # What autovacuum would do, at a time of our own: it may wait for a session as that does for it.
+    # Replaces autovacuum at a fixed point, because either may wait for the other's session.
     my $swept = 0;
     while ($self->{begun} < $self->{transactions})
     {

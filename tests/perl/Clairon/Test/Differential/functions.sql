@@ -1,9 +1,9 @@
--- What the differential test needs in its database.
+-- Functions of the differential test in its database.
 CREATE EXTENSION dblink;
 CREATE SCHEMA work;
 CREATE SCHEMA "Odd ""schema""";
 
--- What a reader must know of one table, in the words of test_decoding.
+-- The definition of one table that a reader needs, in the words of test_decoding.
 CREATE FUNCTION work.shape(r regclass) RETURNS jsonb LANGUAGE sql SET search_path = pg_catalog AS $$
     SELECT jsonb_build_object('oid', c.oid,
         'table', format('%I.%I', n.nspname, c.relname),
@@ -44,7 +44,7 @@ CREATE PROCEDURE work.watch(r regclass) LANGUAGE sql AS $$
     SELECT clairon.watch(r, 'ALL', name => 'all', operations => '{create,update,delete,truncate}', emitter => 'rule')
 $$;
 CREATE PROCEDURE work.unwatch(r regclass) LANGUAGE sql AS $$ SELECT clairon.unwatch(r, 'all') $$;
--- The emitter tells which condition it is: a reader need not understand the expression.
+-- The emitter identifies the condition, so that a reader need not parse the expression.
 CREATE PROCEDURE work.watch_who(r regclass, who text, n text, kind text, operations text[], columns text[])
     LANGUAGE sql AS $$
     SELECT clairon.watch(r, 'USER', who, name => 'who', emitter => kind, operations => operations, columns => columns,
@@ -52,7 +52,7 @@ CREATE PROCEDURE work.watch_who(r regclass, who text, n text, kind text, operati
                                WHEN 'small' THEN format('%I IS NOT NULL AND %1$I < 2', n) END)
 $$;
 
--- Every value of every table, as row_to_json has it.
+-- Every value of every table, in the form of row_to_json.
 CREATE FUNCTION work.contents() RETURNS TABLE (relation text, id text, name text, type text, value text)
     LANGUAGE plpgsql AS $$
 DECLARE
