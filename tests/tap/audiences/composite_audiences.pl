@@ -1,7 +1,8 @@
-# Does what is for a composite audience reach exactly those who belong to all of its parts, and wait for the acks of those?
+# Tests that notifications for a composite audience reach exactly the members of all its parts, and wait for their
+# acks.
 #
-# First each way in which somebody might see what is not theirs; then a seeded run of rows, notify and API requests over
-# changing memberships, on one shard and on four, against a naive model. To repeat a run: CLAIRON_COMPOSITE_SEED=n.
+# First each way to bypass one part; then a seeded run of rows, notify and API requests over changing memberships,
+# with one shard and with four, against a simple model. To repeat a run: CLAIRON_COMPOSITE_SEED=n.
 use strict;
 use warnings;
 
@@ -28,7 +29,7 @@ sub publish
     my ($audience, $targets, $mark, $status) = @_;
     my $body = { payload => { mark => $mark }, routing => { audience => { type => $audience, targets => $targets } } };
     my $answer = $agent->post($relay->url('/v1/notifications'), { Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true) }, json => $body)->result;
-    is($answer->code, $status, "the API answers $status for $audience @$targets") if $status;
+    is($answer->code, $status, "the API returns $status for $audience @$targets") if $status;
     return $answer->json;
 }
 my $marks = 0;
@@ -45,7 +46,7 @@ sub connects { my ($user, %options) = @_; return { user => $user, client => $rel
 sub member { my ($audience, $target, @users) = @_;
     sql('INSERT INTO clairon.member VALUES ' . join ', ', map { "('$audience', E'$target', '$_')" } @users); return }
 sub leaves { my ($audience, $user) = @_; sql("DELETE FROM clairon.member WHERE audience = '$audience' AND user_id = '$user'"); return }
-sub stored { my ($audience, $target, $users) = @_;
+sub wait_members { my ($audience, $target, $users) = @_;
     wait_until("$users in $audience", sub { join(' ', sort @{ $store->execute('SMEMBERS', $store->shared("members:$audience:$target")) }) eq $users });
     return }
 
@@ -70,32 +71,32 @@ sub one_part_is_not_enough
     my $id    = notify('STRUCTURE+ROLE', 's1+admin', 'secret', 'ack_required => true');
     publish('STRUCTURE+ROLE', ['s1+admin'], 'from the API', 201);
     all_read(@all);
-    is_deeply([ map { has($_, 'secret') ? 1 : 0 } @all ], [ 1, 0, 0, 1, 0 ], 'those of both parts, by rows and token, and nobody else');
-    is_deeply([ map { has($_, 'from the API') ? 1 : 0 } @all ], [ 1, 0, 0, 1, 0 ], 'from the API too');
+    is_deeply([ map { has($_, 'secret') ? 1 : 0 } @all ], [ 1, 0, 0, 1, 0 ], 'exactly the members of both parts, by rows and by token, receive it');
+    is_deeply([ map { has($_, 'from the API') ? 1 : 0 } @all ], [ 1, 0, 0, 1, 0 ], 'also from the API');
     my ($note) = of_mark($both->{client}, 'secret');
     is_deeply($note->{routing}{audience}, { type => 'STRUCTURE+ROLE', targets => ['s1+admin'] }, 'the notification names the parts');
-    is(acks_of($id), 'both stays', 'those of both parts by rows have to acknowledge it');
+    is(acks_of($id), 'both stays', 'the members of both parts by rows must acknowledge it');
     my $poll = ($relay->get('/v1/poll?wait=0', Authorization => 'Bearer ' . token(sub => 'half_r')))[1];
-    unlike($poll, qr/secret/, 'a poll is no way in');
+    unlike($poll, qr/secret/, 'a poll does not return it');
 
-    # Retries go to those who still belong to both.
+    # Retries go to users who still belong to both parts.
     leaves('ROLE', 'both');
-    stored('ROLE', 'admin', 'half_r stays');
+    wait_members('ROLE', 'admin', 'half_r stays');
     my $shown = has($both, 'secret');
     my $stays = connects('stays');
     $stays->{client}->run_until('a retry', sub { has($stays, 'secret') > 1 });
     all_read($both, $stays);
-    cmp_ok(has($both, 'secret'), '<=', $shown + 1, 'who left one part is shown no retry');
+    cmp_ok(has($both, 'secret'), '<=', $shown + 1, 'a user who left one part gets no retry');
     $both->{client}->close;
     my $again = connects('both');
     all_read($again);
     is(has($again, 'secret'), 0, 'nor at the next connect');
     $again = connects('both', pos => '');
     member('ROLE', 'admin', 'both');
-    $again->{client}->run_until('it, once back', sub { has($again, 'secret') });
-    pass('who comes back to the part is shown it');
+    $again->{client}->run_until('the notification after rejoining', sub { has($again, 'secret') });
+    pass('a user who rejoins receives it');
     $_->{client}->ack($id) for $stays, $again;
-    wait_until('it is acknowledged', sub { $store->pending == 0 });
+    wait_until('acknowledged', sub { $store->pending == 0 });
     return;
 }
 
@@ -110,20 +111,20 @@ sub held_back
     my $held = notify('STRUCTURE+ROLE', 's1+admin', 'held', q{ack_required => true, ack_timeout => '1 hour'});
     all_read($waits);
     leaves('STRUCTURE', 'waits');
-    stored('STRUCTURE', 's1', '');
+    wait_members('STRUCTURE', 's1', '');
     $waits->{client}->ack($first);
     wait_until('the first is acknowledged', sub { $store->pending == 1 });
     my $own = notify('USER', 'waits', 'own', q{ack_required => true, ack_timeout => '1 hour'});
-    $waits->{client}->run_until('what is their own', sub { has($waits, 'own') });
-    is(has($waits, 'held'), 0, 'what a full window held back is not shown after one part was left');
+    $waits->{client}->run_until('the user\'s own notification', sub { has($waits, 'own') });
+    is(has($waits, 'held'), 0, 'a queued notification is withheld after the user left one part');
     $waits->{client}->ack($own);
-    wait_until('it is acknowledged', sub { $store->pending == 1 });
+    wait_until('acknowledged', sub { $store->pending == 1 });
     all_read($waits);
-    is(has($waits, 'held'), 0, 'nor when there is room');
+    is(has($waits, 'held'), 0, 'also when the window has room');
     member('STRUCTURE', 's1', 'waits');
-    $waits->{client}->run_until('it, once back', sub { has($waits, 'held') });
+    $waits->{client}->run_until('the notification after rejoining', sub { has($waits, 'held') });
     $waits->{client}->ack($held);
-    wait_until('all is acknowledged', sub { $store->pending == 0 });
+    wait_until('all acknowledged', sub { $store->pending == 0 });
     return;
 }
 
@@ -138,31 +139,31 @@ sub away
     $goes->{client}->close;
     notify('STRUCTURE+ROLE', 's1+admin', 'while away');
     leaves('ROLE', 'goes');
-    stored('ROLE', 'admin', '');
+    wait_members('ROLE', 'admin', '');
     my $back = connects('goes', pos => $pos);
     all_read($back);
-    is(has($back, 'while away'), 0, 'who left one part while away resumes without it');
+    is(has($back, 'while away'), 0, 'a session resumes without notifications of an audience that the user left');
     return;
 }
 
-# Nobody is of one part by rows: whoever is sent it owes the ack.
+# One part has no members by rows: each recipient must acknowledge.
 sub without_rows
 {
     sql(q{DELETE FROM clairon.member});
     member('STRUCTURE', 's1', qw(open1 open2));
     my ($one, $two) = (connects('open1', groups => { ROLE => ['guest'] }), connects('open2'));
     my $id = notify('STRUCTURE+ROLE', 's1+guest', 'open', 'ack_required => true');
-    $one->{client}->run_until('it', sub { has($one, 'open') });
+    $one->{client}->run_until('the notification', sub { has($one, 'open') });
     all_read($one, $two);
-    wait_until('its delivery is reported', sub { acks_of($id) eq 'open1' });
-    is(has($two, 'open'), 0, 'where a part is known by tokens alone, those of both are sent it');
-    is(acks_of($id), 'open1', 'and owe the acknowledgement');
+    wait_until('the delivery is reported', sub { acks_of($id) eq 'open1' });
+    is(has($two, 'open'), 0, 'with one part known from tokens alone, only members of both parts receive it');
+    is(acks_of($id), 'open1', 'and must acknowledge it');
     $one->{client}->ack($id);
-    wait_until('it is acknowledged', sub { ($store->execute('HGET', $store->of($id, "ack:$id"), 'open1') // 0) > 0 });
+    wait_until('acknowledged', sub { ($store->execute('HGET', $store->of($id, "ack:$id"), 'open1') // 0) > 0 });
     return;
 }
 
-sub refusals
+sub check_rejected
 {
     publish('STRUCTURE+ROLE', $_, 'wrong', 400) for ['s1'], ['s1+'], ['s1+admin+x'], ["s1\\+admin"], [ 's1+admin', 's2' ];
     publish($_, ['s1+admin'], 'wrong', 400) for 'USER+ROLE', 'ROLE+ALL', 'ROLE+', 'ROLE+role name';
@@ -223,7 +224,7 @@ sub send_one
     my $how     = rand();
     my $needs   = rand() < 0.4 ? 'true' : 'false';
     my $id;
-    if ($how < 0.3 && $kind eq 'STRUCTURE+ROLE')    # by columns: arrays give all combinations
+    if ($how < 0.3 && $kind eq 'STRUCTURE+ROLE')    # by columns: arrays form all combinations
     {
         my ($structure, @roles) = ($targets[0][0], map { $_->[1] } @targets);
         @targets = map { [ $structure, $_ ] } @roles;
@@ -233,7 +234,7 @@ sub send_one
     }
     elsif ($how < 0.5)
     {
-        all_read(@live) if @live;    # what a relay is asked is judged by what it has read
+        all_read(@live) if @live;    # the relay evaluates later requests with the memberships it has read
         publish($kind, [ map { text_of($_) } @targets ], $mark);
         $needs = 'false';
     }
@@ -247,11 +248,11 @@ sub send_one
     $note->{id} = $id;
     push @sent, $note;
     $_->{wanted}{$mark} = 1 for grep { is_for($kind, \@targets, $_->{user}, $_->{groups}) } @live;
-    # What waits for a user's ack comes once they belong to it again.
+    # A pending notification is delivered once the user belongs to its audience again.
     return;
 }
 
-sub come
+sub deliver_pending
 {
     my $user = any_of(@USERS);
     my %groups = map { $_ => [ any_of(@{ $PARTS{$_} }) ] } grep { rand() < 0.3 } sort keys %PARTS;
@@ -273,19 +274,19 @@ sub compare
         for my $note (@sent)
         {
             push @lacks, "$of->{user} $note->{mark}" if $of->{wanted}{ $note->{mark} } && !$got{ $note->{mark} };
-            # What needs an ack may come later, to whoever belongs to it by then.
+            # A notification with ack_required may be delivered later, to users who are then members.
             push @beyond, "$of->{user} $note->{mark}"
               if $got{ $note->{mark} } && !$of->{wanted}{ $note->{mark} } && !(defined $note->{owe} && $of->{ever}{ $note->{mark} });
         }
     }
-    is_deeply([ \@lacks, \@beyond ], [ [], [] ], "round $round: each has what is theirs, and nothing else");
+    is_deeply([ \@lacks, \@beyond ], [ [], [] ], "round $round: each session received exactly its notifications");
     my @wrong = grep { defined $_->{owe} && $_->{owe} ne '' && acks_of($_->{id}) ne $_->{owe} } @sent;
-    is_deeply([ map { "$_->{mark}: " . acks_of($_->{id}) . " not $_->{owe}" } @wrong ], [], "round $round: as of the commit these owe the acks");
+    is_deeply([ map { "$_->{mark}: " . acks_of($_->{id}) . " not $_->{owe}" } @wrong ], [], "round $round: the members at commit must acknowledge");
     return;
 }
 
-# Who belongs to what needs an ack, at any time since it was sent.
-sub remember
+# Users who belonged to the audience of a notification with ack_required since it was sent.
+sub record_members
 {
     for my $of (@live)
     {
@@ -301,23 +302,23 @@ sub seeded_run
     (%rows, @sent, @live) = ();
     sql('DELETE FROM clairon.member');
     change_member() for 1 .. 25;
-    come() for 1 .. 5;
+    deliver_pending() for 1 .. 5;
     for my $round (1 .. $rounds)
     {
         for (1 .. 12)
         {
             rand() < 0.4 ? change_member() : send_one();
-            remember();
+            record_members();
         }
-        come();
-        remember();
+        deliver_pending();
+        record_members();
         compare($round);
         (shift @live)->{client}->close if @live > 8;
     }
     return;
 }
 
-# Each number of shards has a database of its own history: one store serves one.
+# Each number of shards has a database with its own history, as one store serves one database.
 for my $shards (1, 4)
 {
     local $ENV{CLAIRON_TEST_SHARDS} = $shards;
@@ -332,7 +333,7 @@ for my $shards (1, 4)
         held_back();
         away();
         without_rows();
-        refusals();
+        check_rejected();
         seeded_run($ROUNDS);
     };
     $relay->stop;

@@ -1,5 +1,5 @@
-# A connection that was there all the time when its user joins a group or asks for topics: is it shown what comes from then
-# on, and neither shown nor told of anything from before?
+# Tests a live connection whose user joins a group or subscribes to topics: it receives later notifications, and
+# neither earlier ones nor a gap for them.
 use strict;
 use warnings;
 
@@ -15,24 +15,24 @@ sub notify { my ($audience, $target, $mark) = @_;
 sub marks { return map { $_->{payload}{mark} } $_[0]->notifications }
 
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'old')});
-wait_until('one is a member', sub { $store->execute('SISMEMBER', $store->shared('members:TEAM:t1'), 'old') });
+wait_until('the user is a member', sub { $store->execute('SISMEMBER', $store->shared('members:TEAM:t1'), 'old') });
 my ($old, $new) = map { $relay->client($_) } qw(old new);
 notify(TEAM => 't1', 'before');
 $old->wait_notifications(1);
 
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'new')});
 notify(TEAM => 't1', 'after');
-$new->run_until('what is after it', sub { grep { $_ eq 'after' } marks($new) });
-is_deeply([ marks($new) ], ['after'], 'what the group got before is not shown to who joins');
+$new->run_until('the next notification', sub { grep { $_ eq 'after' } marks($new) });
+is_deeply([ marks($new) ], ['after'], 'a new member does not receive earlier notifications');
 
-# More than the relay keeps, all for others; and then the store keeps none of it.
+# More notifications than the replay buffer holds, all for others; then the store trims them.
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{old}', '{"mark": "other"}') FROM generate_series(1, 5000)});
-$old->run_until('them', sub { $old->notifications == 5002 });
+$old->run_until('all of them', sub { $old->notifications == 5002 });
 $store->execute('XTRIM', $_, 'MAXLEN', 0) for $store->keys('stream');
 $new->send({ t => 'subscribe', r => 1, topics => ['*'] });
 $new->wait_for('subscribed');
 notify(USER => 'new', 'last');
-$new->run_until('what comes then', sub { grep { $_ eq 'last' } marks($new) });
-is($new->gaps, '', 'who missed nothing is told of no gap');
+$new->run_until('the next notification', sub { grep { $_ eq 'last' } marks($new) });
+is($new->gaps, '', 'a session without a loss gets no gap');
 
 done_testing();

@@ -1,4 +1,5 @@
-# Are memberships that change while the store's answer is on its way respected, and does an early line or a late answer reach nobody whom it must not?
+# Tests that memberships that change while a store reply is in transit are respected, and that no early notification
+# or late reply reaches a user without access.
 use strict;
 use warnings;
 
@@ -19,9 +20,9 @@ sub member { my ($team, $user, $is_member) = @_;
     my $before = members($team);
     $pg->safe_psql('postgres', $is_member ? "INSERT INTO clairon.member VALUES ('TEAM', '$team', '$user')"
         : "DELETE FROM clairon.member WHERE target = '$team' AND user_id = '$user'");
-    return wait_until('the store knows the membership', sub { members($team) != $before }) }
+    return wait_until('the store has the membership', sub { members($team) != $before }) }
 
-# The late relay has read all that was committed so far; its store links need not answer for that.
+# The delayed relay has read all commits so far, without waiting for held replies.
 sub wait_read
 {
     my $read = $relay->metric('clairon_hub_notifications_total');
@@ -29,17 +30,17 @@ sub wait_read
     return wait_until('the relay has read it', sub { $relay->metric('clairon_hub_notifications_total') > $read });
 }
 
-# All that the relay will send this client because of what was committed before: shown by a notification behind it.
-sub all_of
+# All that the relay sends this client for earlier commits: a later notification marks the end.
+sub received_so_far
 {
     my ($client, $user) = @_;
     my $mark = 'mark' . ++$marks;
     notify('USER', $user, $mark);
-    $client->run_until('a notification behind it', sub { of_mark($client, $mark) });
+    $client->run_until('the marker notification', sub { of_mark($client, $mark) });
     return map { $_->{payload}{mark} } $client->notifications;
 }
 
-# A client that has sent its `connect`, which is not answered yet.
+# A client that has sent `connect`, without a response yet.
 sub begin
 {
     my ($user) = @_;
@@ -48,7 +49,7 @@ sub begin
     return $client;
 }
 
-# Memberships are asked for, at connect, while one ends.
+# A membership ends while the relay reads memberships at connect.
 {
     member('t1', 'u1', 1);
     $late->hold(groups => 'SMEMBERS clairon(:.0.)?:groups:u1$');
@@ -59,15 +60,15 @@ sub begin
     $late->release('groups');
     $client->wait_for('connected');
     notify('TEAM', 't1', 'secret');
-    ok(!(grep { $_ eq 'secret' } all_of($client, 'u1')), 'a membership that ended while memberships were read at connect is not used');
+    ok(!(grep { $_ eq 'secret' } received_so_far($client, 'u1')), 'a membership that ended while memberships were read at connect is ignored');
     $client->close;
 }
 
-# What is acknowledged meanwhile is announced behind `connected`.
+# Acks in that time are announced after `connected`.
 {
     my ($one, $two) = map { $relay->client('u2') } 1, 2;
     my $id = notify('USER', 'u2', 'owed', 'ack_required => true');
-    $_->run_until('it', sub { of_mark($_, 'owed') }) for $one, $two;
+    $_->run_until('the notification', sub { of_mark($_, 'owed') }) for $one, $two;
     $late->hold(groups => 'SMEMBERS clairon(:.0.)?:groups:u2$');
     my $client = begin('u2');
     $late->wait_held('groups');
@@ -75,12 +76,12 @@ sub begin
     $two->wait_for('acked');
     $late->release('groups');
     $client->wait_for('connected');
-    is($client->{messages}[0]{t}, 'connected', 'nothing comes before `connected`');
+    is($client->{messages}[0]{t}, 'connected', 'no message precedes `connected`');
     $_->close for $one, $two, $client;
 }
 
-# Its window is full, so the store is asked whether this user owes the ack; another device acknowledged it, and the user
-# leaves the group before the answer is here.
+# The window is full, so the relay asks the store whether the ack is pending. Another device acknowledges it, and the
+# user leaves the group before the reply arrives.
 {
     member('t3', 'u3', 1);
     my $phone = $prompt->client('u3');
@@ -90,7 +91,7 @@ sub begin
     $late->hold(reader => '^XREAD ');
     my $id = notify('TEAM', 't3', 'secret', 'ack_required => true');
     $late->wait_held('reader');
-    $phone->run_until('it', sub { of_mark($phone, 'secret') });
+    $phone->run_until('the notification', sub { of_mark($phone, 'secret') });
     $phone->ack($id);
     wait_until('the ack is stored', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
     $late->hold(report => $late->script('report'));
@@ -99,14 +100,14 @@ sub begin
     member('t3', 'u3', 0);
     wait_read();
     $late->release('report');
-    $relay->client('u3b')->close;    # an answer behind that one
-    ok(!(grep { $_ eq 'secret' } all_of($desk, 'u3')), 'a held back notification does not go to a user who has left the group');
+    $relay->client('u3b')->close;    # a reply behind that one
+    ok(!(grep { $_ eq 'secret' } received_so_far($desk, 'u3')), 'a delayed notification is withheld from a user who left the group');
     $desk->ack($first);
     $_->close for $phone, $desk;
 }
 
-# The relay asks for memberships anew once its reader is back.
-sub reader_is_back
+# The relay reads memberships again after its reader reconnected.
+sub reader_reconnected
 {
     my ($user, $away) = @_;
     $late->hold(groups => "SMEMBERS clairon(:.0.)?:groups:$user\$");
@@ -120,27 +121,27 @@ sub reader_is_back
 {
     member('t4', 'u4', 1);
     my $client = $relay->client('u4');
-    reader_is_back('u4', sub { member('t4', 'u4', 0); notify('TEAM', 't4', 'secret') });
+    reader_reconnected('u4', sub { member('t4', 'u4', 0); notify('TEAM', 't4', 'secret') });
     wait_read();
     $client->send({ t => 'subscribe', r => 2, topics => ['*'] });
     $client->wait_for('subscribed');
     $client->send({ t => 'subscribe', r => 3, topics => ['*'] });
     $client->wait_for(sub { ($_[0]{r} // 0) == 3 });
     $late->release('groups');
-    ok(!(grep { $_ eq 'secret' } all_of($client, 'u4')), 'nothing is sent by memberships that are asked for anew');
+    ok(!(grep { $_ eq 'secret' } received_so_far($client, 'u4')), 'outdated memberships are not used while they are read again');
     $client->close;
 }
 
 {
     member('t5', 'u5', 1);
     my $client = $relay->client('u5');
-    reader_is_back('u5', sub { });
+    reader_reconnected('u5', sub { });
     member('t5', 'u5', 0);
     wait_read();
     $late->release('groups');
-    all_of($client, 'u5');
+    received_so_far($client, 'u5');
     notify('TEAM', 't5', 'secret');
-    ok(!(grep { $_ eq 'secret' } all_of($client, 'u5')), 'an answer that is older than a change is asked for again');
+    ok(!(grep { $_ eq 'secret' } received_so_far($client, 'u5')), 'a reply older than a membership change is requested again');
     $client->close;
 }
 

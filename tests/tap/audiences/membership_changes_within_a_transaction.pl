@@ -1,11 +1,12 @@
-# Of a transaction that sends and changes memberships by turns: does each message go to those who are members at its place?
+# Tests a transaction that alternates notifications and membership changes: each notification goes to the members at
+# its position.
 use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
 use Test::More;
 
-use constant TURNS => 600;    # more than a relay hands to the store at a time, in one packet
+use constant TURNS => 600;    # more than the relay writes to the store in one batch
 
 my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
@@ -15,30 +16,30 @@ sub sends { my ($audience, $target, $mark, $ack) = @_;
     return "PERFORM clairon.notify('$audience', '{$target}', jsonb_build_object('mark', $mark)" . ($ack ? ', ack_required => true' : '') . '); ' }
 sub joins  { return "INSERT INTO clairon.member VALUES ('TEAM', 't1', '$_[0]'); " }
 sub leaves { return "DELETE FROM clairon.member WHERE user_id = '$_[0]'; " }
-sub at_once { return $pg->safe_psql('postgres', "DO \$\$ BEGIN @_ END \$\$") }
+sub in_transaction { return $pg->safe_psql('postgres', "DO \$\$ BEGIN @_ END \$\$") }
 sub marks { my ($client) = @_; return join ' ', map { $_->{payload}{mark} } $client->notifications }
 sub wait_for_mark { my ($client, $mark) = @_; return $client->run_until($mark, sub { marks($client) =~ /\b$mark\b/ }) }
 
 for my $ack (0, 1)
 {
     my ($joins, $leaves) = map { $relay->client("$_$ack") } qw(joins leaves);
-    at_once(joins("leaves$ack"), sends('USER', "leaves$ack,joins$ack", q{'ready'}));
+    in_transaction(joins("leaves$ack"), sends('USER', "leaves$ack,joins$ack", q{'ready'}));
     wait_for_mark($_, 'ready') for $joins, $leaves;
-    at_once(sends('USER', 'nobody', q{'other'}), joins("joins$ack"), sends('TEAM', 't1', q{'joined'}, $ack),
+    in_transaction(sends('USER', 'nobody', q{'other'}), joins("joins$ack"), sends('TEAM', 't1', q{'joined'}, $ack),
         leaves("leaves$ack"), sends('TEAM', 't1', q{'left'}, $ack), sends('USER', "leaves$ack,joins$ack", q{'end'}));
     wait_for_mark($_, 'end') for $joins, $leaves;
-    is(marks($joins), 'ready joined left end', 'who joins is shown what comes then' . ($ack ? ', also what needs acks' : ''));
-    unlike(marks($leaves), qr/left/, 'who leaves is not');
+    is(marks($joins), 'ready joined left end', 'a new member receives later notifications' . ($ack ? ', also with ack_required' : ''));
+    unlike(marks($leaves), qr/left/, 'a former member does not');
 }
 
 my $many = $relay->client('many');
-at_once(sends('USER', 'many', q{'ready'}));
+in_transaction(sends('USER', 'many', q{'ready'}));
 wait_for_mark($many, 'ready');
 my $mark = $relay->log_mark;
-at_once('FOR i IN 1 .. ' . TURNS . ' LOOP ', q{INSERT INTO clairon.member VALUES ('CLASS', 'c' || i, 'many'); },
+in_transaction('FOR i IN 1 .. ' . TURNS . ' LOOP ', q{INSERT INTO clairon.member VALUES ('CLASS', 'c' || i, 'many'); },
     q{PERFORM clairon.notify('CLASS', ARRAY['c' || i], jsonb_build_object('mark', i)); }, 'END LOOP;');
 $many->run_until('the last', sub { $many->notifications > TURNS });
-is(marks($many), join(' ', 'ready', 1 .. TURNS), 'many turns are as good as one');
-unlike(substr($relay->log_text, $mark), qr/level=(?:warn|error)/, 'without a fresh start of the feed');
+is(marks($many), join(' ', 'ready', 1 .. TURNS), 'many alternations are handled like one');
+unlike(substr($relay->log_text, $mark), qr/level=(?:warn|error)/, 'the feed does not restart');
 
 done_testing();

@@ -1,5 +1,5 @@
-# A relay whose reader of the store is cut off while a slow client catches up: is what the client fetches judged by the
-# memberships of that moment, though the relay has yet to hear of them?
+# Tests a relay that loses its store reader while a slow client catches up: fetched notifications are filtered by the
+# memberships of that time.
 use strict;
 use warnings;
 
@@ -21,15 +21,15 @@ sub clients { return split /\n/, $store->execute('CLIENT', 'LIST') }
 sub readers { return grep { /cmd=xread/ } clients() }
 
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'leaves'), ('TEAM', 't1', 'other')});
-wait_until('who leaves is a member', sub { $store->execute('SISMEMBER', $store->shared('members:TEAM:t1'), 'leaves') });
+wait_until('the leaving user is a member', sub { $store->execute('SISMEMBER', $store->shared('members:TEAM:t1'), 'leaves') });
 my %client = map { $_ => $gate->client($_) } qw(leaves joins);
 my %pos    = map { $_ => $client{$_}->pos } keys %client;
 $_->close for values %client;
 
-# More than sockets hold, for who does not read it.
+# More than the sockets of a slow client hold.
 notify(USER => 'leaves,joins', 'old', $OLD);
 wait_until('they are stored', sub { $store->stored == $OLD });
-$gate->restart; # it holds nothing of that itself
+$gate->restart; # its replay buffer is empty then
 %client = map { $_ => $gate->client($_, pos => $pos{$_}) } keys %pos;
 wait_until('the relay reads', sub { readers() == 1 });
 my ($reader) = (readers())[0] =~ /\bid=(\d+)/;
@@ -38,23 +38,23 @@ my $mark = $gate->log_mark;
 $store->execute('CONFIG', 'SET', 'maxclients', 1);
 $store->execute('CLIENT', 'KILL', 'ID', $reader);
 $gate->wait_for_log(qr/store connection failed/, from => $mark);
-is(($gate->get('/readyz'))[0], 503, 'who cannot read the store is not ready');
-like(($gate->get('/readyz'))[1], qr/"store":"down"/, 'and says why');
-is($gate->metric('clairon_store_connected'), 0, 'nor connected');
+is(($gate->get('/readyz'))[0], 503, 'a relay that cannot read the store is not ready');
+like(($gate->get('/readyz'))[1], qr/"store":"down"/, 'with the reason');
+is($gate->metric('clairon_store_connected'), 0, 'and not connected');
 
 $pg->safe_psql('postgres', q{
     DELETE FROM clairon.member WHERE user_id = 'leaves';
     INSERT INTO clairon.member VALUES ('TEAM', 't1', 'joins')});
 notify(TEAM => 't1', 'secret');
 wait_until('it is stored', sub { $store->stored == $OLD + 1 });
-$_->run_until('what it missed', sub { has('old', $client{leaves}) == $OLD && has('old', $client{joins}) == $OLD }) for values %client;
+$_->run_until('missed notifications', sub { has('old', $client{leaves}) == $OLD && has('old', $client{joins}) == $OLD }) for values %client;
 $store->execute('CONFIG', 'SET', 'maxclients', $most);
 notify(USER => 'leaves,joins', 'last');
-$_->run_until('what comes last', sub { has('last', $client{leaves}) && has('last', $client{joins}) }) for values %client;
-is(has('secret', $client{joins}), 1, 'who joined before a message is shown it');
-is(has('secret', $client{leaves}), 0, 'who left before it is not');
-is($_->gaps, '', 'nothing was missed') for values %client;
-is(($gate->get('/readyz'))[0], 200, 'who reads again is ready');
+$_->run_until('the last notification', sub { has('last', $client{leaves}) && has('last', $client{joins}) }) for values %client;
+is(has('secret', $client{joins}), 1, 'a user who joined before the notification receives it');
+is(has('secret', $client{leaves}), 0, 'a user who left before does not');
+is($_->gaps, '', 'no gap') for values %client;
+is(($gate->get('/readyz'))[0], 200, 'the relay is ready again');
 is($gate->metric('clairon_store_connected'), 1, 'and connected');
 
 done_testing();

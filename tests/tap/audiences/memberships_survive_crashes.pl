@@ -1,4 +1,5 @@
-# While members come and go and everything dies: does each message wait for exactly who was of its audience when it was committed?
+# Tests, with changing memberships and killed processes, that each notification waits for exactly the members at its
+# commit.
 use strict;
 use warnings;
 
@@ -19,9 +20,9 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('t', 'TEAM', 'teams', ack_required => true)});
 my $store = Clairon::Test::store(fsync => 'everysec');
 my $relay = Clairon::Test::relay($pg, $store);
-is_deeply([ sort @{ $store->execute('SMEMBERS', $store->shared('members:TEAM:b')) } ], [qw(u2 u3)], 'the first copy has those who were there');
+is_deeply([ sort @{ $store->execute('SMEMBERS', $store->shared('members:TEAM:b')) } ], [qw(u2 u3)], 'the first copy has the existing members');
 
-# Each row with those who are members of its teams at that moment; most come after a change, in its transaction or behind it.
+# The members of each row's teams at that moment. Most rows follow a change, in its transaction or after it.
 sub change
 {
     my ($team, $user) = ((qw(a b))[ rand 2 ], $USERS[ rand @USERS ]);
@@ -65,9 +66,9 @@ for my $entry ($store->entries)
     $found{$id} = join ' ', sort keys %state;
 }
 cmp_ok(scalar(keys %found), '>', $ROWS / 2, 'most were committed');
-is_deeply(\%found, \%wanted, 'each waits for who was a member at its commit, and for nobody else');
+is_deeply(\%found, \%wanted, 'each waits for exactly the members at its commit');
 my %now = map { $_ => 1 } split /\n/, $pg->safe_psql('postgres', q{SELECT target || ' ' || user_id FROM clairon.member});
 my %kept = map { my $team = $_; map { ("$team $_" => 1) } @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$team")) } } qw(a b);
-is_deeply(\%kept, \%now, 'and in the end the store knows who is a member');
+is_deeply(\%kept, \%now, 'the store has the final memberships');
 
 done_testing();

@@ -1,4 +1,4 @@
-# A failover that undoes changes of memberships: is who is a member what the table of the new primary says?
+# Tests a failover that undoes membership changes: memberships are those of the new primary's table.
 use strict;
 use warnings;
 
@@ -25,21 +25,21 @@ $clients{$_}->wait_row(1) for qw(stays leaves);
 my $written = $primary->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
 wait_until('the slot is confirmed', sub {
     $primary->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$written' FROM pg_replication_slots WHERE slot_type = 'logical'") eq 't' });
-$primary->safe_psql('postgres', 'CHECKPOINT'); # writes the slot, which the standby gets as tools for failovers hand it over
+$primary->safe_psql('postgres', 'CHECKPOINT'); # writes the slot, which the test copies as failover tools do
 my $slot = $primary->basedir . '/slot';
 system('cp', '-a', $primary->data_dir . '/pg_replslot/clairon', $slot) == 0 or die 'could not copy the slot';
-# That slot gives these once more.
+# The copied slot sends these changes again.
 $primary->safe_psql('postgres', q{INSERT INTO t VALUES (10, 't1'); SELECT clairon.notify('USER', '{stays}', '{"after": {"id": 11}}')});
 $clients{stays}->wait_row($_) for 10, 11;
 $primary->wait_for_catchup($standby);
 $standby->stop;
 system('cp', '-a', $slot, $standby->data_dir . '/pg_replslot/clairon') == 0 or die 'could not copy the slot';
 
-# What the standby never sees.
+# Changes that the standby does not receive.
 $primary->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'comes');
     DELETE FROM clairon.member WHERE user_id = 'leaves'; INSERT INTO t VALUES (2, 't1')});
 $clients{$_}->wait_row(2) for qw(stays comes);
-is(members(), 'comes stays', 'the store has followed');
+is(members(), 'comes stays', 'the store has the changes');
 $feed->stop;
 $primary->stop('immediate');
 
@@ -54,8 +54,8 @@ $standby->safe_psql('postgres', q{INSERT INTO t VALUES (3, 't1'); SELECT clairon
 $clients{$_}->wait_row(3) for qw(stays leaves);
 $clients{comes}->wait_row(4);
 is(members(), 'leaves stays', 'memberships are those of the new primary');
-is_deeply(rows($clients{comes}), [ 2, 4 ], 'who never joined there is not shown what is theirs');
-is_deeply(rows($clients{leaves}), [ 1, 10, 3 ], 'who never left there is');
-is_deeply([ sort { $a <=> $b } map { $_->{data} =~ /"after":\{"id":\s*(\d+)/ } $store->entries ], [ 1 .. 4, 10, 11 ], 'and what the store has is not stored again');
+is_deeply(rows($clients{comes}), [ 2, 4 ], 'a user who did not join there does not receive the team\'s rows');
+is_deeply(rows($clients{leaves}), [ 1, 10, 3 ], 'a user who did not leave there does');
+is_deeply([ sort { $a <=> $b } map { $_->{data} =~ /"after":\{"id":\s*(\d+)/ } $store->entries ], [ 1 .. 4, 10, 11 ], 'stored rows are not stored again');
 
 done_testing();

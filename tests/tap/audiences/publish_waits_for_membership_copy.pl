@@ -1,4 +1,5 @@
-# While memberships are being copied, what somebody asks for over HTTP for a group: does it wait, rather than go to some of its members?
+# Tests that an HTTP request for a group is rejected while memberships are copied, so that it cannot reach only some
+# members.
 use strict;
 use warnings;
 
@@ -9,7 +10,7 @@ use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1')});
-$pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')}); # it would wait for who locks the table
+$pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')}); # creating it later would wait for the lock on the table
 my $locker = $pg->background_psql('postgres');
 $locker->query_safe('BEGIN; LOCK TABLE clairon.member IN ACCESS EXCLUSIVE MODE');
 my $store = Clairon::Test::store();
@@ -25,14 +26,14 @@ sub publish
         json => { payload => {}, routing => { audience => { type => $type, targets => \@targets }, retry => { ack_required => JSON::true() } } })->result;
 }
 
-is(publish(TEAM => 't1')->code, 503, 'what is for a group has to wait');
-is(publish(USER => 'u1')->code, 201, 'what is for a user has not');
-is(publish('ALL')->code, 201, 'nor what is for all');
+is(publish(TEAM => 't1')->code, 503, 'a notification for a group must be retried');
+is(publish(USER => 'u1')->code, 201, 'one for a user is accepted');
+is(publish('ALL')->code, 201, 'one for ALL is accepted');
 $locker->query_safe('COMMIT');
 $locker->quit;
 my $answer;
-wait_until('it is taken', sub { $answer = publish(TEAM => 't1'); $answer->code == 201 });
+wait_until('it is accepted', sub { $answer = publish(TEAM => 't1'); $answer->code == 201 });
 my $id = $answer->json->{id};
-is_deeply($store->execute('HGETALL', $store->of($id, "ack:$id")), [ 'u1', 0 ], 'behind the copy it waits for who is a member');
+is_deeply($store->execute('HGETALL', $store->of($id, "ack:$id")), [ 'u1', 0 ], 'after the copy it waits for the members');
 
 done_testing();

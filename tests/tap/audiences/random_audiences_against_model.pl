@@ -1,8 +1,10 @@
-# Does everybody receive exactly what is theirs, whatever the audiences, while memberships change on live connections?
+# Tests that each user receives exactly the right notifications for all audiences, while memberships change on live
+# connections.
 #
-# A seeded run of messages to users, teams of clairon.member, clubs of tokens, both, and all; connections with and without
-# groups, topics and positions; membership changes; acks. After each round every connection is compared with a naive model:
-# what it lacks, and what it has beyond. To repeat a run: CLAIRON_AUDIENCES_SEED=n; CLAIRON_AUDIENCES_ROUNDS=n for longer ones.
+# A seeded run of notifications to users, teams of clairon.member, clubs of tokens, both, and all; connections with
+# and without groups, topics and cursors; membership changes; acks. After each round every connection is compared with
+# a simple model: missing and unexpected notifications. To repeat a run: CLAIRON_AUDIENCES_SEED=n;
+# CLAIRON_AUDIENCES_ROUNDS=n for longer ones.
 use strict;
 use warnings;
 
@@ -19,7 +21,7 @@ note "seed $SEED, $ROUNDS rounds";
 
 my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
-# Nothing is retried, nothing waits for room: who receives is all that is looked at.
+# No retries and no full windows: only the recipients are tested.
 my %conf   = ('delivery.ack_timeout' => '1h', 'delivery.window' => 10_000);
 my @relays = map { Clairon::Test::relay($pg, $store, conf => {%conf}) } 1 .. 2;
 my $json   = JSON->new->utf8;
@@ -53,8 +55,8 @@ sub is_for
 sub is_shown { my ($session, $message) = @_;
     return !$session->{topics} || grep { $_ eq $message->{topic} } @{ $session->{topics} } }
 
-# The session is sent it now; who is sent what nobody was named for owes an ack for it.
-sub give
+# Delivers to the session. Each recipient of an open-ended audience must acknowledge.
+sub deliver
 {
     my ($session, $message) = @_;
     push @{ $session->{wanted} }, $message->{id};
@@ -63,19 +65,19 @@ sub give
     return;
 }
 
-# What waits for the user's ack and this session has not had.
-sub give_owed
+# The user's pending notifications that this session has not received.
+sub deliver_pending
 {
     my ($session, $up_to) = @_;
     for my $message (grep { $_->{nth} <= $up_to } @messages)
     {
-        give($session, $message) if $owed{ $session->{user} }{ $message->{id} } && !$session->{had}{ $message->{id} }
+        deliver($session, $message) if $owed{ $session->{user} }{ $message->{id} } && !$session->{had}{ $message->{id} }
           && is_for($message, @$session{qw(user groups)}) && is_shown($session, $message);
     }
     return;
 }
 
-# ---- what happens, to both
+# ---- actions, on the relay and on the model
 
 sub groups_of_token
 {
@@ -93,10 +95,10 @@ sub connect_session
     my $session = { user => $user, groups => $groups, topics => $topics, client => $client, at => 0, wanted => [], had => {} };
     push @sessions, $session;
     my $up_to = $place ? $place->{nth} : @messages;
-    give_owed($session, $up_to);
+    deliver_pending($session, $up_to);
     for my $message (grep { $_->{nth} > $up_to } @messages)
     {
-        give($session, $message) if is_for($message, $user, $groups) && is_shown($session, $message);
+        deliver($session, $message) if is_for($message, $user, $groups) && is_shown($session, $message);
     }
     $count{$place ? 'resumed' : 'connected'}++;
     return;
@@ -105,7 +107,7 @@ sub connect_session
 sub change_member
 {
     my ($kind, $target, $user) = (any_of(@KINDS), any_of(@TARGETS), any_of(@USERS));
-    mark();    # who receives is judged at sending: what was sent before is on its way no more
+    mark();    # recipients are determined at delivery, so earlier notifications must have arrived
     if (delete $member{"$kind:$target"}{$user})
     {
         $pg->safe_psql('postgres', "DELETE FROM clairon.member WHERE audience = '$kind' AND target = '$target' AND user_id = '$user'");
@@ -114,8 +116,8 @@ sub change_member
     }
     $member{"$kind:$target"}{$user} = 1;
     $pg->safe_psql('postgres', "INSERT INTO clairon.member VALUES ('$kind', '$target', '$user')");
-    mark();    # the relays know
-    give_owed($_, scalar @messages) for grep { $_->{user} eq $user } @sessions;
+    mark();    # the relays have read it
+    deliver_pending($_, scalar @messages) for grep { $_->{user} eq $user } @sessions;
     $count{joined}++;
     return;
 }
@@ -133,7 +135,7 @@ sub send_message
     if ($ack) { $owed{$_}{$id} = 1 for @named }
     for my $session (@sessions)
     {
-        give($session, $messages[-1]) if is_for($messages[-1], @$session{qw(user groups)}) && is_shown($session, $messages[-1]);
+        deliver($session, $messages[-1]) if is_for($messages[-1], @$session{qw(user groups)}) && is_shown($session, $messages[-1]);
     }
     $count{$kind}++;
     return;
@@ -154,7 +156,7 @@ sub ack_some
     return;
 }
 
-# Everybody is sent a mark, behind all that was sent before; returns its id.
+# Sends a mark to all users, after all earlier notifications; returns its id.
 sub mark
 {
     my $id = $pg->safe_psql('postgres', q{SELECT clairon.notify('ALL', '{}', '{}', topic => 'mark')});
@@ -165,8 +167,8 @@ sub mark
     return $id;
 }
 
-# What it has had in this round, without marks.
-sub news { my ($session) = @_; my @all = $session->{client}->notifications;
+# Notifications of this round, without marks.
+sub received_in_round { my ($session) = @_; my @all = $session->{client}->notifications;
     return map { $_->{metadata}{id} } grep { $_->{metadata}{topic} ne 'mark' } @all[ $session->{at} .. $#all ] }
 
 sub name_of { my ($session) = @_;
@@ -179,15 +181,15 @@ sub compare
     for my $session (@sessions)
     {
         my %wanted = map { $_ => 1 } @{ $session->{wanted} };
-        # What is fetched from the store may come behind the mark.
-        eval { $session->{client}->run_until('all that is wanted', sub { my %has = map { $_ => 1 } news($session); !grep { !$has{$_} } keys %wanted }, 10) };
+        # Notifications fetched from the store may follow the mark.
+        eval { $session->{client}->run_until('all expected', sub { my %has = map { $_ => 1 } received_in_round($session); !grep { !$has{$_} } keys %wanted }, 10) };
     }
     mark();
     for my $session (@sessions)
     {
         my %rest;
         $rest{$_}++ for @{ $session->{wanted} };
-        $rest{$_}-- for news($session);
+        $rest{$_}-- for received_in_round($session);
         my %by_id = map { $_->{id} => $_ } @messages;
         push @wrong, map { my $m = $by_id{$_}; ($rest{$_} > 0 ? 'lacks' : 'should not have') . " $m->{kind} @{ $m->{targets} } ack=$m->{ack} topic=$m->{topic}: " . name_of($session) }
           grep { $rest{$_} } sort keys %rest;
@@ -199,7 +201,7 @@ sub compare
     return;
 }
 
-# A poll from a position, of what needs no ack.
+# A poll from a cursor, for notifications without ack_required.
 sub poll
 {
     my $place  = any_of(@places) // return;
@@ -207,7 +209,7 @@ sub poll
     my $groups = groups_of_token();
     my $token  = token(sub => Encode::decode('UTF-8', $user), groups => $groups);
     my ($at, $body) = ($place->{pos}, '');
-    for my $turn (1 .. 100)    # until there is nothing more
+    for my $turn (1 .. 100)    # until nothing is left
     {
         push @wrong, "polls of $user never end: $body" if $turn == 100;
         my $url    = any_of(@relays)->url("/v1/poll?wait=0&max=10000&pos=$at");
@@ -221,7 +223,7 @@ sub poll
     my @shown  = grep { defined } map { $by_id{ $_->{n}{metadata}{id} } } grep { $_->{t} eq 'msg' } map { $json->decode($_) } split /\n/, $body;
     my @got    = map { $_->{id} } grep { !$_->{ack} } @shown;
     push @wrong, "a poll of $user has @got instead of @wanted" if "@got" ne "@wanted";
-    push @wrong, "a poll of $user was shown what is not theirs" if grep { !is_for($_, $user, $groups) } @shown;
+    push @wrong, "a poll of $user returned another user's notification" if grep { !is_for($_, $user, $groups) } @shown;
     $owed{$user}{ $_->{id} } //= 1 for grep { $_->{ack} && $_->{open} } @shown;
     $count{polled} += @got;
     return;
@@ -229,7 +231,7 @@ sub poll
 
 for (1 .. 4) { connect_session() }
 compare();
-# So many rounds, and more while one of the cases has not come up.
+# More rounds follow while one of the cases has not occurred.
 sub missing { return grep { !$count{$_} } qw(USER TEAM CLUB ALL joined left acked resumed connected received polled) }
 for (my $round = 1; $round <= $ROUNDS || missing() && $round <= 10 * $ROUNDS; $round++)
 {
@@ -242,16 +244,16 @@ for (my $round = 1; $round <= $ROUNDS || missing() && $round <= 10 * $ROUNDS; $r
     }
     compare();
     ack_some();
-    # Whoever comes and goes does so between rounds: what is on its way then is nobody's.
+    # Clients connect and disconnect between rounds, when nothing is in transit.
     $_->{client}->close for splice @sessions, 0, @sessions > 9 ? 3 : rand(2);
     connect_session() for 1 .. 1 + rand 2;
     compare();
     poll();
     last if @wrong;
 }
-is_deeply(\@wrong, [], 'everybody had all that was theirs, once, and nothing else');
+is_deeply(\@wrong, [], 'all sessions received exactly their notifications, once');
 note join ', ', map { "$_ $count{$_}" } sort keys %count;
-is_deeply([ missing() ], [], 'and all of it happened');
-is($_->metric('clairon_store_errors_total'), 0, 'the store never had to refuse') for @relays;
+is_deeply([ missing() ], [], 'all cases occurred');
+is($_->metric('clairon_store_errors_total'), 0, 'no store errors') for @relays;
 
 done_testing();

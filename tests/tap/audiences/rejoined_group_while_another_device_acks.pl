@@ -1,5 +1,5 @@
-# A device leaves while a message waits for room, which another device then acks. Meanwhile its user is back in a group whose
-# message he was not shown: is that one taken for the other, or is the device told that it missed something?
+# A device disconnects with a queued notification, which another device acknowledges. In that time its user rejoins a
+# group with an undelivered notification. Tests that the relay does not confuse the two and announces a gap.
 use strict;
 use warnings;
 
@@ -19,33 +19,33 @@ sub is_member { return $store->execute('SISMEMBER', $store->shared('members:TEAM
 my $SURE = 'ack_required => true';
 
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1'), ('TEAM', 't1', 'u2')});
-wait_until('they are members', sub { is_member() });
+wait_until('the user is a member', sub { is_member() });
 my ($narrow, $wide) = map { $gate->client('u1', win => $_) } 1, 10;
 my $first = notify(USER => 'u1', $SURE);
 $_->run_until('the first', sub { has($narrow, $first) && has($wide, $first) }) for $narrow, $wide;
 
-# Read with the end of the membership, behind what the relay waited for: it is for nobody here.
+# The relay reads it together with the end of the membership, so nobody receives it.
 kill STOP => $gate->pid;
 notify(USER => 'u2');
 my $passed = notify(TEAM => 't1', $SURE);
 $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'u1'});
-wait_until('he has left', sub { !is_member() });
+wait_until('the user has left', sub { !is_member() });
 kill CONT => $gate->pid;
 my $waits = notify(USER => 'u1', $SURE);
 my $plain = notify(USER => 'u1');
-$_->run_until('what comes then', sub { has($narrow, $plain) && has($wide, $waits) }) for $narrow, $wide;
-is(has($narrow, $waits) + has($narrow, $passed), 0, 'one waits for room, the other has passed');
+$_->run_until('later notifications', sub { has($narrow, $plain) && has($wide, $waits) }) for $narrow, $wide;
+is(has($narrow, $waits) + has($narrow, $passed), 0, 'one is queued, the other was skipped');
 my $pos = $narrow->pos;
-like($pos, qr/~1-[0-9a-z]+~/, 'of which the position tells');
+like($pos, qr/~1-[0-9a-z]+~/, 'the cursor records the queued one');
 $narrow->close;
 
 $wide->ack($waits);
-wait_until('the other device has acked it', sub { !$store->execute('HEXISTS', $store->of($waits, 'pending'), $waits) });
+wait_until('the other device has acknowledged it', sub { !$store->execute('HEXISTS', $store->of($waits, 'pending'), $waits) });
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1')});
-wait_until('he is back', sub { is_member() });
-$wide->run_until('the message of the group', sub { has($wide, $passed) });
+wait_until('the user is a member again', sub { is_member() });
+$wide->run_until('the group\'s notification', sub { has($wide, $passed) });
 my $back = $gate->client('u1', win => 1, pos => $pos);
-is($back->wait_for('connected')->{resumed}, JSON::false, 'the device did not get all');
-is($back->wait_for('gap')->{why}, 'shed', 'and is told so');
+is($back->wait_for('connected')->{resumed}, JSON::false, 'the session has not resumed');
+is($back->wait_for('gap')->{why}, 'shed', 'and gets a gap');
 
 done_testing();

@@ -1,4 +1,6 @@
-# A user leaves a group and joins it again while a device has notifications waiting for room in its in-flight window: is a notification that another device acknowledges meanwhile announced as a gap, although one of the group is in the inbox too?
+# A user leaves and rejoins a group while a device has notifications queued behind its full window. Tests that a
+# queued notification that another device acknowledges is announced as a gap, although the inbox also holds one of the
+# group.
 use strict;
 use warnings;
 
@@ -28,17 +30,17 @@ sub ack { my ($client, @rows) = @_;
 sub leave { my ($user) = @_; return sql("DELETE FROM clairon.member WHERE user_id = '$user'") }
 sub join_team { my ($user) = @_; return sql("INSERT INTO clairon.member VALUES ('TEAM', 't-$user', '$user')") }
 
-# A notification that needs no acknowledgement and overtakes those in the inbox: its position tells of them.
+# A notification without ack_required bypasses the queue: its cursor records the queued ones.
 sub overtake
 {
     my ($client) = @_;
     my $id = ++$plain;
     sql("INSERT INTO plain VALUES ($id)");
-    return $client->run_until('the one that overtakes', sub { grep { $_ == $id } rows($client, 'plain') });
+    return $client->run_until('the bypassing row', sub { grep { $_ == $id } rows($client, 'plain') });
 }
 
-# The phone's window of one is full. The rows of $commits are committed while it is disconnected, then its user leaves the team: the phone resumes
-# and skips the team's rows. The desk, connected since before, receives all of them.
+# The phone's window of one is full. The rows of $commits are committed while it is disconnected. Then its user leaves
+# the team: the phone resumes and skips the team's rows. The desk, connected since before, receives all of them.
 sub with_a_full_window
 {
     my ($user, $commits) = @_;
@@ -54,11 +56,11 @@ sub with_a_full_window
     leave($user);
     $phone = $relays[0]->client($user, win => 1, pos => $pos);
     overtake($phone);
-    is_deeply([ rows($phone, 'own', 'team') ], [ $commits->{first} ], 'the window has room for one');
+    is_deeply([ rows($phone, 'own', 'team') ], [ $commits->{first} ], 'the window holds one');
     return ($phone, $desk);
 }
 
-# The user joins again while the phone is disconnected: the inbox holds as many notifications as before, but not the same ones.
+# The user rejoins while the phone is disconnected: the inbox has the same size as before, with other notifications.
 {
     my ($phone, $desk) = with_a_full_window('u1', { first => 1, sql => [ q{INSERT INTO own VALUES (2, 'u1')}, q{INSERT INTO team VALUES (3, 't-u1')} ] });
     my $pos = $phone->pos;
@@ -74,7 +76,7 @@ sub with_a_full_window
     ack($phone, 1);
     $phone->run_until('the row of the team', sub { grep { $_ == 3 } rows($phone, 'team') });
     ack($phone, 3);
-    wait_until('all is acknowledged', sub { $store->pending == 0 });
+    wait_until('all acknowledged', sub { $store->pending == 0 });
     $_->close for $phone, $desk;
     sql('DELETE FROM clairon.member');
 }

@@ -1,4 +1,4 @@
-# Are targets hidden from receivers with delivery.hide_targets, on every way, whatever the payload looks like?
+# Tests that delivery.hide_targets hides targets from receivers on all transports, for any payload.
 use strict;
 use warnings;
 
@@ -31,11 +31,11 @@ sub publish
     is($answer->{status}, 201, 'a notification is stored');
     return $answer->{json}{id};
 }
-sub is_hidden
+sub check_hidden
 {
     my ($name, $note) = @_;
-    is_deeply($note->{routing}{audience}, { type => 'USER', targets => [] }, "$name: no target is shown");
-    is_deeply($note->{payload}, $payload, "$name: the payload is as it was");
+    is_deeply($note->{routing}{audience}, { type => 'USER', targets => [] }, "$name: no target is disclosed");
+    is_deeply($note->{payload}, $payload, "$name: the payload is unchanged");
     return;
 }
 
@@ -44,47 +44,47 @@ my $pos = $u1->pos;
 my $sse = Clairon::Test::EventStream->open($relay, 'u1');
 $sse->wait_message('connected');
 my $id = publish();
-is_hidden('WebSocket', $u1->wait_for('msg')->{n});
-is($u1->{raw}[-1] =~ tr/\n//, 0, 'it is one line');
-is_hidden('SSE', $sse->next_notification);
+check_hidden('WebSocket', $u1->wait_for('msg')->{n});
+is($u1->{raw}[-1] =~ tr/\n//, 0, 'the message is one line');
+check_hidden('SSE', $sse->next_notification);
 my $resumed = $relay->client('u1', pos => $pos);
-is_hidden('a resumed session', $resumed->wait_for('msg')->{n});
+check_hidden('a resumed session', $resumed->wait_for('msg')->{n});
 my $poll = Clairon::Test::RawSocket->new($relay)->request(GET => "/v1/poll?wait=0&pos=$pos", Authorization => 'Bearer ' . token(sub => 'u1'));
 my ($line) = grep { /"t":"msg"/ } split /\n/, $poll->{body};
-is_hidden('a poll', $json->decode($line)->{n});
-is_deeply(http(GET => "/v1/notifications/$id")->{json}{notification}{routing}{audience}{targets}, \@targets, 'the timeline keeps them');
+check_hidden('a poll', $json->decode($line)->{n});
+is_deeply(http(GET => "/v1/notifications/$id")->{json}{notification}{routing}{audience}{targets}, \@targets, 'the timeline keeps the targets');
 
-# Retries, the inbox of a user who was away, and the error log.
+# Retries, the inbox of an absent user, and the error log.
 $id = publish(ack_required => JSON::true, limit => 1, backoff => 'FIXED');
 my $copy = $u1->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id && $_[0]{n}{routing}{retry}{attempts} == 1 });
-is_hidden('a retry', $copy->{n});
-is_hidden('an inbox', $relay->client('secret1')->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id })->{n});
+check_hidden('a retry', $copy->{n});
+check_hidden('an inbox', $relay->client('secret1')->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id })->{n});
 wait_until('it is exhausted', sub { $store->execute('XLEN', $store->shared('errors')) > 0 });
 my ($code, $out) = $relay->run('errors', 'list');
 like($out, qr/\Q$id\E/, 'it is in the error log');
 my $late = $relay->client('u1');
 ($code) = $relay->run('errors', 'redrive', '--all');
 my $again = $late->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id });
-is_hidden('a redriven one', $again->{n});
+check_hidden('a redriven notification', $again->{n});
 
-# As the decoder writes them: of a row, and of clairon.notify.
+# As the decoder writes them: for a row and for clairon.notify.
 $pg->safe_psql('postgres', 'CREATE TABLE t (id int PRIMARY KEY, v text, who text[])');
 $pg->safe_psql('postgres', q{SELECT clairon.watch('t', 'USER', 'who')});
 $pg->safe_psql('postgres', qq{INSERT INTO t VALUES (1, '$look', '{u1,secret1}')});
 my $row = $u1->wait_for(sub { ($_[0]{n}{metadata}{source} // '') eq 't' })->{n};
-is_deeply($row->{routing}{audience}, { type => 'USER', targets => [] }, 'of a row no target is shown');
-is($row->{payload}{after}{v}, $look, 'and its text is as it was');
+is_deeply($row->{routing}{audience}, { type => 'USER', targets => [] }, 'a row discloses no target');
+is($row->{payload}{after}{v}, $look, 'its text is unchanged');
 is_deeply($row->{payload}{after}{who}, [ 'u1', 'secret1' ], 'and its columns');
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1,secret1}', '} . $json->encode($payload) =~ s/'/''/gr . q{', source => 'n')});
-is_hidden('clairon.notify', $u1->wait_for(sub { ($_[0]{n}{metadata}{source} // '') eq 'n' })->{n});
+check_hidden('clairon.notify', $u1->wait_for(sub { ($_[0]{n}{metadata}{source} // '') eq 'n' })->{n});
 $pg->safe_psql('postgres', q{SELECT clairon.notify('ALL', '{}', '{"a":1}', source => 'all')});
-is_deeply($u1->wait_for(sub { ($_[0]{n}{metadata}{source} // '') eq 'all' })->{n}{routing}{audience}, { type => 'ALL', targets => [] }, 'ALL has none anyway');
+is_deeply($u1->wait_for(sub { ($_[0]{n}{metadata}{source} // '') eq 'all' })->{n}{routing}{audience}, { type => 'ALL', targets => [] }, 'ALL has no targets');
 
-# By default they are shown.
+# By default targets are visible.
 $relay->configure('delivery.hide_targets' => undef);
 $relay->restart;
 my $open = $relay->client('u1');
 publish();
 is_deeply($open->wait_for('msg')->{n}{routing}{audience}{targets}, \@targets, 'by default receivers see all targets');
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 done_testing();

@@ -1,4 +1,4 @@
-# Does a connection see the topics it asked for, live, on resume and of what is pending, and do others lose nothing?
+# Tests that a connection receives its topics live, on resume and from the inbox, and that others lose nothing.
 use strict;
 use warnings;
 
@@ -26,8 +26,8 @@ sub insert
     return $next;
 }
 
-# What the client was shown, as "a1 b1".
-sub shown { return join ' ', map { "$_->{metadata}{source}$_->{payload}{after}{id}" } $_[0]->notifications }
+# The rows that the client received, as "a1 b1".
+sub received { return join ' ', map { "$_->{metadata}{source}$_->{payload}{after}{id}" } $_[0]->notifications }
 
 sub ask
 {
@@ -37,81 +37,81 @@ sub ask
     return $line->{t} eq 'err' ? $line->{code} : join ' ', @{ $line->{topics} };
 }
 
-# Until everything up to row $id of each of the tables was shown to the one who sees all.
+# Waits until the client without a filter has every row up to $id.
 my $all = $relay->client('u1', win => 64);
-sub settle
+sub wait_all_received
 {
     my ($id, $table) = @_;
-    $all->run_until("row $id", sub { shown($all) =~ /\b$table$id\b/ });
+    $all->run_until("row $id", sub { received($all) =~ /\b$table$id\b/ });
     return;
 }
 
 my $some = $relay->client('u1');
-is(ask($some, subscribe => 3, 'p.a'), 'p.a', 'subscribe is answered with what is subscribed');
+is(ask($some, subscribe => 3, 'p.a'), 'p.a', 'subscribe returns the subscribed topics');
 my $id = insert('b', 'a');
-$some->run_until('its row', sub { shown($some) =~ /\ba$id\b/ });
-is(shown($some), 'a1', 'only that topic is shown');
-settle(1, 'a');
-is(shown($all), 'b1 a1', 'who asked for nothing sees all');
-is(ask($some, subscribe => 4, 'p.b*', 'p.a'), 'p.a p.b*', 'a second subscribe adds, what is there already once');
+$some->run_until('the row', sub { received($some) =~ /\ba$id\b/ });
+is(received($some), 'a1', 'only that topic is delivered');
+wait_all_received(1, 'a');
+is(received($all), 'b1 a1', 'a client without a subscription receives all topics');
+is(ask($some, subscribe => 4, 'p.b*', 'p.a'), 'p.a p.b*', 'a second subscribe adds topics; known ones are not repeated');
 insert('b', 'a');
-$some->run_until('both rows', sub { shown($some) =~ /a2/ });
-is(shown($some), 'a1 b2 a2', 'both are shown, in their order');
-is(ask($some, unsubscribe => 5, 'p.a', 'p.never'), 'p.b*', 'unsubscribe is answered with what is left');
+$some->run_until('both rows', sub { received($some) =~ /a2/ });
+is(received($some), 'a1 b2 a2', 'both are delivered in order');
+is(ask($some, unsubscribe => 5, 'p.a', 'p.never'), 'p.b*', 'unsubscribe returns the remaining topics');
 insert('a', 'b');
-$some->run_until('its row', sub { shown($some) =~ /b3/ });
-is(shown($some), 'a1 b2 a2 b3', 'what was taken back is not shown');
-is(ask($some, unsubscribe => 6, 'p.b*'), '', 'nothing may be left');
+$some->run_until('the row', sub { received($some) =~ /b3/ });
+is(received($some), 'a1 b2 a2 b3', 'unsubscribed topics are not delivered');
+is(ask($some, unsubscribe => 6, 'p.b*'), '', 'the list may become empty');
 insert('a', 'b');
-settle(4, 'b');
-is(ask($some, subscribe => 7, '*'), '*', 'and everything asked for again');
+wait_all_received(4, 'b');
+is(ask($some, subscribe => 7, '*'), '*', 'and include all topics again');
 insert('a');
-$some->run_until('its row', sub { shown($some) =~ /a5/ });
-is(shown($some), 'a1 b2 a2 b3 a5', 'what was hidden and needs no ack is not made up for');
+$some->run_until('the row', sub { received($some) =~ /a5/ });
+is(received($some), 'a1 b2 a2 b3 a5', 'filtered notifications without ack_required are not delivered later');
 
-# At connect, and with a position.
+# At connect and with a cursor.
 my $pos    = $some->pos;
 insert('a', 'b') for 1 .. 3;
 my $resumed = $relay->client('u1', pos => $pos, topics => ['p.b']);
 insert('a', 'b');
-$resumed->run_until('the last row', sub { shown($resumed) =~ /b9/ });
-is(shown($resumed), 'b6 b7 b8 b9', 'a resume shows what was missed of the topics of the connect');
+$resumed->run_until('the last row', sub { received($resumed) =~ /b9/ });
+is(received($resumed), 'b6 b7 b8 b9', 'a resume delivers missed notifications of the topics of the connect');
 
-# What needs an ack and is hidden stays pending, and takes no room in the window.
+# Filtered notifications with ack_required stay pending and do not occupy the window.
 $_->close for $some, $resumed, $all;
 my $narrow = $relay->client('u1', win => 2, topics => ['p.a']);
 insert('due') for 1 .. 5;
 $id = insert('a');
-$narrow->run_until('its row', sub { shown($narrow) =~ /a$id/ });
-is(shown($narrow), "a$id", 'hidden messages that need an ack do not hold up the others');
+$narrow->run_until('the row', sub { received($narrow) =~ /a$id/ });
+is(received($narrow), "a$id", 'filtered notifications with ack_required do not block others');
 is($store->pending, 5, 'they are pending');
 my $again = $relay->client('u1', win => 2, topics => ['p.a']);
 $id = insert('a');
-$again->run_until('its row', sub { shown($again) =~ /a$id/ });
-is(shown($again), "a$id", 'nor are they shown by a new connection that hides them');
-is(ask($again, subscribe => 8, 'p.due'), 'p.a p.due', 'once they are asked for');
+$again->run_until('the row', sub { received($again) =~ /a$id/ });
+is(received($again), "a$id", 'a new connection with the same filter does not receive them');
+is(ask($again, subscribe => 8, 'p.due'), 'p.a p.due', 'once subscribed');
 my $done = 0;
 while ($done < 5)
 {
     my @due;
-    $again->run_until('more of them', sub {
+    $again->run_until('the pending rows', sub {
         @due = grep { $_->{metadata}{source} eq 'due' } $again->notifications; @due > $done });
     $again->ack(map { $_->{metadata}{id} } @due[ $done .. $#due ]);
     $done = @due;
 }
-is(join(' ', grep { /due/ } split / /, shown($again)), 'due10 due11 due12 due13 due14',
-    'they are shown, each once, in their order');
-wait_until('all are acked', sub { $store->pending == 0 });
+is(join(' ', grep { /due/ } split / /, received($again)), 'due10 due11 due12 due13 due14',
+    'they are delivered in order, without duplicates');
+wait_until('all acknowledged', sub { $store->pending == 0 });
 
-# What is not well asked for.
-is(ask($again, subscribe => 20, @$_), 107, 'refused: ' . substr join(' ', @$_), 0, 30)
+# Invalid requests.
+is(ask($again, subscribe => 20, @$_), 107, 'rejected: ' . substr join(' ', @$_), 0, 30)
   for [''], ['a*b'], ['*.a'], [ 'x' x 256 ], [], [ map { "t$_" } 1 .. 257 ], [ map { $_ . 'x' x 250 } 1 .. 60 ];
 is(ask($again, subscribe => 21, map { "t$_" } 1 .. 250), join(' ', sort 'p.a', 'p.due', map { "t$_" } 1 .. 250),
-    'many are allowed');
-is(ask($again, subscribe => 22, map { "u$_" } 1 .. 10), 107, 'but no more than 256');
+    'many topics are allowed');
+is(ask($again, subscribe => 22, map { "u$_" } 1 .. 10), 107, 'but at most 256');
 $id = insert('a');
-$again->run_until('its row', sub { shown($again) =~ /a$id/ });
-pass('and nothing changed by that');
+$again->run_until('the row', sub { received($again) =~ /a$id/ });
+pass('rejected requests change nothing');
 
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 done_testing();

@@ -1,4 +1,4 @@
-# Does gate.admin_listen move metrics, console and push to an address of their own, also of a process that is only a feed?
+# Tests that gate.admin_listen moves metrics, console and push to a separate address, also with the feed role alone.
 use strict;
 use warnings;
 
@@ -13,7 +13,7 @@ my $store = Clairon::Test::store();
 my $admin = 'Bearer ' . token(sub => 'root', admin => JSON::true, publish => JSON::true);
 my $none  = '00000000-0000-0000-0000-000000000000';
 
-sub ask { my ($port, $method, $path, %more) = @_; return Clairon::Test::RawSocket->new({ port => $port })->request($method, $path, Authorization => $admin, %more)->{status} }
+sub status_of { my ($port, $method, $path, %more) = @_; return Clairon::Test::RawSocket->new({ port => $port })->request($method, $path, Authorization => $admin, %more)->{status} }
 sub upgrade { return Clairon::Test::RawSocket->open({ port => $_[0] })->{response}{status} }
 
 my $port  = free_port();
@@ -23,28 +23,28 @@ for my $case ([ GET => '/metrics', 200 ], [ GET => '/console', 200 ], [ GET => '
     [ PATCH => '/metrics', 405 ], [ OPTIONS => '/v1/push', 204 ])
 {
     my ($method, $path, $status, $body) = @$case;
-    is(ask($relay->{port}, $method, $path, ':body' => $body), 404, "$method $path is not at gate.listen");
-    is(ask($port, $method, $path, ':body' => $body), $status, "$method $path is at gate.admin_listen");
+    is(status_of($relay->{port}, $method, $path, ':body' => $body), 404, "$method $path is not at gate.listen");
+    is(status_of($port, $method, $path, ':body' => $body), $status, "$method $path is at gate.admin_listen");
 }
 my $gone = Clairon::Test::RawSocket->new({ port => $port })->request(POST => '/v1/console/drop', Authorization => $admin, ':body' => '{"entry":"1-1"}');
-like($gone->{json}{detail}, qr/error log/, 'which answers for itself');
+like($gone->{json}{detail}, qr/error log/, 'the error log responds on gate.admin_listen');
 for my $case ([ GET => '/v1/poll?wait=0', 204 ], [ POST => '/v1/ack', 204, qq({"ids":["$none"]}) ], [ POST => '/v1/ticket', 200, '' ],
     [ POST => '/v1/notifications', 201, '{"payload":{},"routing":{"audience":{"type":"USER","targets":["u"]}}}' ], [ PATCH => '/v1/ack', 405 ])
 {
     my ($method, $path, $status, $body) = @$case;
-    is(ask($relay->{port}, $method, $path, ':body' => $body), $status, "$method $path is at gate.listen");
-    is(ask($port, $method, $path, ':body' => $body), 404, "$method $path is not at gate.admin_listen");
+    is(status_of($relay->{port}, $method, $path, ':body' => $body), $status, "$method $path is at gate.listen");
+    is(status_of($port, $method, $path, ':body' => $body), 404, "$method $path is not at gate.admin_listen");
 }
 is(upgrade($relay->{port}), 101, 'WebSockets are at gate.listen');
 is(upgrade($port), 404, 'WebSockets are not at gate.admin_listen');
 for my $at ($relay->{port}, $port)
 {
-    is(ask($at, GET => $_), 200, "$_ is at both") for '/healthz', '/readyz';
-    is(ask($at, GET => "/v1/notifications/$none"), 404, 'the timeline is at both');
+    is(status_of($at, GET => $_), 200, "$_ is at both") for '/healthz', '/readyz';
+    is(status_of($at, GET => "/v1/notifications/$none"), 404, 'the timeline is at both');
 }
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
-# Several workers, and a unix socket.
+# Several workers and a unix socket.
 my $path = scratch() . '/admin';
 $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.admin_listen' => "unix:$path", 'gate.workers' => 2 });
 sub metrics
@@ -55,30 +55,30 @@ sub metrics
     return scalar <$link>;
 }
 my @users = map { $relay->client("u$_") } 1 .. 4;
-like(metrics(), qr/^clairon_gate_connections 4$/m, 'a unix socket has the metrics of all workers');
-is(ask($relay->{port}, GET => '/metrics'), 404, 'gate.listen has not');
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
-ok(!-e $path, 'its socket is removed');
+like(metrics(), qr/^clairon_gate_connections 4$/m, 'the unix socket has the metrics of all workers');
+is(status_of($relay->{port}, GET => '/metrics'), 404, 'gate.listen does not serve metrics');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+ok(!-e $path, 'the socket file is removed');
 
-# A feed alone.
+# The feed role alone.
 my $pg = Clairon::Test::postgresql('main');
 $port = free_port();
 my $feed = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0, conf => { 'gate.admin_listen' => "127.0.0.1:$port", 'gate.console' => 'on', 'auth.hs256_secret_file' => undef });
 wait_until('the feed is ready', sub { my $socket = eval { Clairon::Test::RawSocket->new({ port => $port }) }; $socket && $socket->request(GET => '/readyz')->{status} == 200 });
-like(Clairon::Test::RawSocket->new({ port => $port })->request(GET => '/readyz')->{body}, qr/"feed":"streaming"/, 'a feed says on its own address that it streams');
-like(Clairon::Test::RawSocket->new({ port => $port })->request(GET => '/metrics')->{body}, qr/^clairon_feed_connected 1$/m, 'and has its metrics there');
-is(ask($port, GET => '/healthz'), 200, 'and its health');
-is(ask($port, @$_), 404, "$_->[1] is not there") for [ GET => '/console' ], [ GET => '/v1/console' ], [ POST => '/v1/push', ':body' => '{"on":false}' ],
+like(Clairon::Test::RawSocket->new({ port => $port })->request(GET => '/readyz')->{body}, qr/"feed":"streaming"/, 'the feed reports on its own address that it is streaming');
+like(Clairon::Test::RawSocket->new({ port => $port })->request(GET => '/metrics')->{body}, qr/^clairon_feed_connected 1$/m, 'and serves its metrics there');
+is(status_of($port, GET => '/healthz'), 200, 'and its health');
+is(status_of($port, @$_), 404, "$_->[1] is not there") for [ GET => '/console' ], [ GET => '/v1/console' ], [ POST => '/v1/push', ':body' => '{"on":false}' ],
   [ GET => '/v1/poll?wait=0' ], [ GET => '/v1/sse' ], [ POST => '/v1/notifications', ':body' => '{}' ], [ GET => '/' ];
-is(upgrade($port), 404, 'nor are WebSockets');
-ok(!eval { Clairon::Test::RawSocket->new($feed) }, 'gate.listen is not its address');
+is(upgrade($port), 404, 'WebSockets neither');
+ok(!eval { Clairon::Test::RawSocket->new($feed) }, 'gate.listen is not open');
 $store->stop;
-wait_until('it is not ready without the store', sub { ask($port, GET => '/readyz') == 503 });
-is($feed->stop, 0, 'SIGTERM ends it in good order');
+wait_until('not ready without the store', sub { status_of($port, GET => '/readyz') == 503 });
+is($feed->stop, 0, 'SIGTERM: it exits with status 0');
 
-# Wrong settings.
+# Invalid settings.
 $store->start;
 my ($code, undef, $error) = Clairon::Test::relay(undef, $store, start => 0, roles => 'gate', conf => { 'gate.listen' => '127.0.0.1:1', 'gate.admin_listen' => '127.0.0.1:1' })->run('relay', '--check');
-is($code, 2, 'the same address twice is refused');
-like($error, qr/admin_listen must be another address than \[gate\] listen/, 'in a sentence');
+is($code, 2, 'two equal addresses are rejected');
+like($error, qr/admin_listen must be another address than \[gate\] listen/, 'with the reason');
 done_testing();

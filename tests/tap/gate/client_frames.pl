@@ -1,4 +1,4 @@
-# Does whatever a client may send get its answer or its close code, and never harm anyone else?
+# Tests that each client message gets its response or close code and does not affect other clients.
 use strict;
 use warnings;
 
@@ -11,11 +11,11 @@ my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate
 my $bystander = Clairon::Test::RawSocket->user($relay, 'bystander');
 my $id        = '0190f5c8-1111-7000-8000-000000000001';
 
-sub fresh { return Clairon::Test::RawSocket->open($relay) }
+sub open_socket { return Clairon::Test::RawSocket->open($relay) }
 sub user  { return Clairon::Test::RawSocket->user($relay, 'u1') }
 
-# The connection goes on, after an err 107 for the text.
-sub refused
+# Expects err 107 and an open connection.
+sub expect_err
 {
     my ($raw, $text, $r, $name) = @_;
     $raw->text($text);
@@ -24,40 +24,40 @@ sub refused
     return;
 }
 
-sub goes_on
+sub stays_open
 {
     my ($raw, $name) = @_;
     $raw->send_json({ t => 'ping' });
-    is($raw->next_message->{t}, 'pong', "$name: and the connection stays");
+    is($raw->next_message->{t}, 'pong', "$name: the connection stays open");
     return;
 }
 
-# The first line.
+# The first message.
 for my $first ('{"t":"pong"}', '{"t":"ack","ids":["' . $id . '"]}', '{"t":"refresh","token":"x"}')
 {
-    my $raw = fresh();
+    my $raw = open_socket();
     $raw->text($first);
     $raw->ends_with(4000, "first $first");
 }
-my $late = fresh();
-my $silent = fresh();
-refused($late, '{"t":"hello","r":1}', 1, 'an unknown first line');
-refused($late, '{"t":"connect","r":2,"token":17}', 2, 'a connect with a wrong field');
+my $late = open_socket();
+my $silent = open_socket();
+expect_err($late, '{"t":"hello","r":1}', 1, 'an unknown first message');
+expect_err($late, '{"t":"connect","r":2,"token":17}', 2, 'a connect with an invalid field');
 $late->send_json({ t => 'connect', r => 3, token => token(sub => 'u1') });
-is($late->next_message->{t}, 'connected', 'it may be said better');
-goes_on($late, 'a connection that began badly');
-refused($late, '{"t":"connect","r":4,"token":"x"}', 4, 'a second connect');
-goes_on($late, 'a second connect');
-$silent->ends_with(4002, 'nothing said in time');
-my $dripping = fresh();
+is($late->next_message->{t}, 'connected', 'a valid connect is accepted afterwards');
+stays_open($late, 'a connection with an invalid start');
+expect_err($late, '{"t":"connect","r":4,"token":"x"}', 4, 'a second connect');
+stays_open($late, 'a second connect');
+$silent->ends_with(4002, 'no message within the timeout');
+my $dripping = open_socket();
 $dripping->frame(TEXT, '{"t":', final => 0);
-$dripping->ends_with(4002, 'half a line in time');
+$dripping->ends_with(4002, 'an incomplete frame within the timeout');
 
-# Frames that are none of ours.
+# Frames that are not messages of the protocol.
 for my $case (
     [ 'no JSON',          4000, sub { $_[0]->text('hello') } ],
     [ 'half an object',   4000, sub { $_[0]->text('{"t":"ping"') } ],
-    [ 'two in one line',  4000, sub { $_[0]->text('{"t":"ping"}{"t":"ping"}') } ],
+    [ 'two objects in one line',  4000, sub { $_[0]->text('{"t":"ping"}{"t":"ping"}') } ],
     [ 'an empty frame',   4000, sub { $_[0]->text('') } ],
     [ 'a zero byte',      4000, sub { $_[0]->text("\0") } ],
     [ 'a binary frame',   1003, sub { $_[0]->frame(BINARY, '{"t":"ping"}') } ],
@@ -66,12 +66,12 @@ for my $case (
     [ 'overlong UTF-8',   1007, sub { $_[0]->text("{\"t\":\"\xc0\xaf\"}") } ],
     [ 'a surrogate',      1007, sub { $_[0]->text("{\"t\":\"\xed\xa0\x80\"}") } ],
     [ 'above Unicode',    1007, sub { $_[0]->text("{\"t\":\"\xf4\x90\x80\x80\"}") } ],
-    [ 'a character cut short', 1007, sub { $_[0]->text("{\"t\":\"ping\"}\xe2\x82") } ],
+    [ 'a truncated character', 1007, sub { $_[0]->text("{\"t\":\"ping\"}\xe2\x82") } ],
     [ 'a frame of 2 MB',  1009, sub { $_[0]->text('x' x (2 << 20)) } ],
     [ '2 MB announced',   1009, sub { $_[0]->frame(TEXT, '{', length => 2 << 20) } ],
     [ '8 EB announced',   1009, sub { $_[0]->frame(TEXT, '{', length => ~0 >> 1) } ],
     [ 'one byte too many', 1009, sub { $_[0]->text('x' x (64 * 1024 + 1)) } ],
-    [ 'fragments that are too long', 1009, sub {
+    [ 'fragments that exceed the limit', 1009, sub {
         $_[0]->frame(TEXT, 'x' x 40_000, final => 0);
         $_[0]->frame(CONTINUATION, 'x' x 40_000);
     } ])
@@ -82,13 +82,13 @@ for my $case (
     $raw->ends_with($code, $name);
 }
 
-# What breaks WebSocket itself ends that connection; how is the library's matter.
+# Violations of the WebSocket protocol end the connection; the library chooses the code.
 for my $case (
     [ 'a reserved opcode',   sub { $_[0]->frame(3, 'x') } ],
     [ 'a reserved bit',      sub { $_[0]->frame(TEXT, '{"t":"ping"}', bits => 0x40) } ],
     [ 'a long control frame', sub { $_[0]->frame(PING, 'x' x 126) } ],
     [ 'a fragmented ping',   sub { $_[0]->frame(PING, 'x', final => 0) } ],
-    [ 'a continuation of nothing', sub { $_[0]->frame(CONTINUATION, '{"t":"ping"}') } ],
+    [ 'a continuation without a start', sub { $_[0]->frame(CONTINUATION, '{"t":"ping"}') } ],
     [ 'a message inside another', sub {
         $_[0]->frame(TEXT, '{"t":', final => 0);
         $_[0]->frame(TEXT, '{"t":"ping"}');
@@ -101,74 +101,74 @@ for my $case (
     ok($end->{code} != 1000 && !grep({ $_->{t} eq 'pong' } @{ $end->{messages} }), "$name ends the connection");
 }
 
-# A client's own close is answered.
+# The relay answers a client's close.
 my $leaving = user();
 $leaving->frame(CLOSE, pack 'n', 1000);
-is($leaving->read_to_end->{code}, 1000, 'a close is answered with its code');
+is($leaving->read_to_end->{code}, 1000, 'a close is answered with the same code');
 
-# What is unusual and allowed.
+# Unusual but valid input.
 my $raw = user();
 $raw->frame(TEXT, '{"t":"pi', final => 0);
 $raw->frame(PING, 'in between');
 $raw->frame(CONTINUATION, '',      final => 0);
 $raw->frame(CONTINUATION, 'ng","r":1}');
-is_deeply($raw->next_frame, { opcode => PONG, payload => 'in between' }, 'a ping is answered at once');
-is($raw->next_message->{t}, 'pong', 'fragments make one line');
+is_deeply($raw->next_frame, { opcode => PONG, payload => 'in between' }, 'a ping is answered immediately');
+is($raw->next_message->{t}, 'pong', 'fragments form one message');
 $raw->text("{\"t\":\"ping\"}\n{\"t\":\"nonsense\",\"r\":5}\n\n{\"t\":\"ping\"}\n");
-is_deeply([ map { $raw->next_message->{t} } 1 .. 3 ], [ 'pong', 'err', 'pong' ], 'lines of one frame, in their order');
+is_deeply([ map { $raw->next_message->{t} } 1 .. 3 ], [ 'pong', 'err', 'pong' ], 'the messages of one frame are processed in order');
 $raw->text(" \t{ \"t\" : \"ping\" }\r");
-is($raw->next_message->{t}, 'pong', 'white space does not matter');
+is($raw->next_message->{t}, 'pong', 'white space is ignored');
 $raw->frame(PONG, 'unasked');
-goes_on($raw, 'an unasked pong');
+stays_open($raw, 'an unsolicited pong');
 my $spread = '{"t":"ping","r":' . ' ' x 60_000 . '1}';
 for my $at (0 .. length($spread) - 1)
 {
     next if $at % 10_000;
     $raw->frame($at ? CONTINUATION : TEXT, substr($spread, $at, 10_000), final => $at + 10_000 >= length $spread);
 }
-is($raw->next_message->{t}, 'pong', 'a long line in many pieces');
+is($raw->next_message->{t}, 'pong', 'a long message in many fragments');
 $raw->text('{"t":"ping"' . ' ' x (64 * 1024 - 12) . '}');
-is($raw->next_message->{t}, 'pong', 'a line of exactly max_frame_bytes');
+is($raw->next_message->{t}, 'pong', 'a message of exactly max_frame_bytes');
 
-# Good JSON that is not what we speak.
-refused($raw, $_->[0], $_->[1], $_->[2]) for
+# Valid JSON that is not a valid message.
+expect_err($raw, $_->[0], $_->[1], $_->[2]) for
   [ '{"t":"dance","r":7}', 7, 'an unknown t' ],
   [ '{"r":8}', 8, 'no t' ],
-  [ '{"t":17,"r":9}', 9, 't is no string' ],
+  [ '{"t":17,"r":9}', 9, 't is not a string' ],
   [ '{"t":"ping","r":10,"more":1}', 10, 'an unknown field' ],
-  [ '{"t":"ping","r":"eleven"}', undef, 'r is no number' ],
+  [ '{"t":"ping","r":"eleven"}', undef, 'r is not a number' ],
   [ '{"t":"ping","r":1e400}', undef, 'a number out of range' ],
-  [ '{"t":"ping","t":"pong"}', undef, 'a field twice' ],
+  [ '{"t":"ping","t":"pong"}', undef, 'a repeated field' ],
   [ '[1,2]', undef, 'an array' ], [ '"ping"', undef, 'a string' ], [ 'null', undef, 'null' ],
   [ '{"t":"\u0000"}', undef, 'a NUL in a text' ],
   [ '[' x 5000 . ']' x 5000, undef, 'deep nesting' ],
   [ '{"t":"ack","r":12}', 12, 'an ack without ids' ],
-  [ '{"t":"ack","r":13,"ids":"' . $id . '"}', 13, 'ids that are no array' ],
+  [ '{"t":"ack","r":13,"ids":"' . $id . '"}', 13, 'ids that are not an array' ],
   [ '{"t":"ack","r":14,"ids":[]}', 14, 'no ids' ],
-  [ '{"t":"ack","r":15,"ids":[17]}', 15, 'an id that is no string' ],
-  [ '{"t":"ack","r":16,"ids":["' . $id . '","nonsense"]}', 16, 'an id that is no UUID' ],
-  [ '{"t":"ack","r":17,"ids":[' . join(',', ("\"$id\"") x 1025) . ']}', 17, 'more ids than fit' ],
+  [ '{"t":"ack","r":15,"ids":[17]}', 15, 'an id that is not a string' ],
+  [ '{"t":"ack","r":16,"ids":["' . $id . '","nonsense"]}', 16, 'an id that is not a UUID' ],
+  [ '{"t":"ack","r":17,"ids":[' . join(',', ("\"$id\"") x 1025) . ']}', 17, 'more ids than allowed' ],
   [ '{"t":"refresh","r":18}', 18, 'a refresh without a token' ],
-  [ '{"t":"refresh","r":19,"token":null}', 19, 'a token that is no string' ];
-goes_on($raw, 'all of these');
+  [ '{"t":"refresh","r":19,"token":null}', 19, 'a token that is not a string' ];
+stays_open($raw, 'all invalid messages');
 
-# Acks that change nothing are not answered.
+# Acks without an effect get no response.
 $raw->send_json({ t => 'ack', ids => [$id] }, { t => 'ack', ids => [ uc $id, $id ] },
     { t => 'ack', ids => [ ($id) x 1024 ] });
-goes_on($raw, 'acks of what never was');
+stays_open($raw, 'acks of unknown ids');
 is($relay->metric('clairon_store_acks_total'), 0, 'nothing was acknowledged');
-is($store->execute('EXISTS', $store->keys("ack:$id")), 0, 'and nothing came to be');
+is($store->execute('EXISTS', $store->keys("ack:$id")), 0, 'and no key was created');
 
-# An err that nobody reads has an end too.
+# Unread err messages are limited too.
 my $deaf = user();
 for (1 .. 2000)
 {
     last unless eval { $deaf->text(join "\n", ('{"t":"dance"}') x 2000) };
 }
 my $flood = eval { $deaf->read_to_end };
-ok(defined $flood, 'who sends nonsense and never reads is cut off');
+ok(defined $flood, 'a client that sends invalid messages and never reads is closed');
 
-goes_on($bystander, 'somebody else');
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+stays_open($bystander, 'another client');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Does a WebSocket that says no lines, but says it without end, leave the relay to the others, and is it served all the same?
+# Tests that a WebSocket with an endless stream of frames without messages does not block others and is itself served.
 use strict;
 use warnings;
 
@@ -20,11 +20,11 @@ sub frame_bytes
 }
 sub Pieces::write { my ($self, $bytes) = @_; $self->{pieces} .= $bytes; return 1 }
 
-# Says it until it is killed, and reads what comes.
+# Writes until it is killed and reads all replies.
 sub flood
 {
     my ($user, $first, $bytes) = @_;
-    my $child = fork // die "no fork: $!\n";
+    my $child = fork // die "could not fork: $!\n";
     return $child if $child;
     alarm $Clairon::Test::SECONDS;
     my $raw = Clairon::Test::RawSocket->user($relay, $user);
@@ -48,38 +48,38 @@ for my $case (
     [ pings => '', frame_bytes(PING, '') x 20_000 ],
     [ pongs => '', frame_bytes(PONG, 'x' x 125) x 5_000 ],
     [ 'empty fragments' => frame_bytes(TEXT, '{', final => 0), frame_bytes(CONTINUATION, '', final => 0) x 20_000 ],
-    [ 'what means nothing' => '', frame_bytes(TEXT, '{"t":"pong","x":"' . 'x' x 60_000 . '"}') x 5 ])
+    [ 'unknown pongs' => '', frame_bytes(TEXT, '{"t":"pong","x":"' . 'x' x 60_000 . '"}') x 5 ])
 {
     my ($name, $first, $bytes) = @$case;
     my $user = 'flood' . ++$n;
     my $child = flood($user, $first, $bytes);
     $relay->wait_for_log(qr/user=$user.*connected/);
-    is(poll(1), 204, "a flood of $name: another is served");
+    is(poll(1), 204, "a flood of $name: another client is served");
     $relay->wait_for_log(qr/user=$user.*closes with 4103: frames come without end/);
-    pass('and the flood has its ceiling, and an end');
+    pass('the flood is limited and ended');
     kill KILL => $child;
     waitpid $child, 0;
 }
 
-# More than a second's worth at once: all is answered, only later.
-sub is_served
+# More than one second's rate at once: all of it is answered with a delay.
+sub check_served
 {
     my ($raw) = @_;
     my $child = fork // die "no fork: $!\n";
     if (!$child) { $raw->write(frame_bytes(PING, 'p') x 9000 . frame_bytes(TEXT, '{"t":"ping"}')); POSIX::_exit(0) }
-    is($raw->next_message->{t}, 'pong', 'the line behind many pings is read, and answered');
+    is($raw->next_message->{t}, 'pong', 'the message after many pings is answered');
     waitpid $child, 0;
     return;
 }
-is_served(Clairon::Test::RawSocket->user($relay, 'u1'));
-wait_until('the floods are gone', sub { $relay->metric('clairon_gate_connections') == 0 });
-pass('who is gone, or does not stop, is let go');
+check_served(Clairon::Test::RawSocket->user($relay, 'u1'));
+wait_until('the floods are closed', sub { $relay->metric('clairon_gate_connections') == 0 });
+pass('closed and endless floods are removed');
 my $ends = Clairon::Test::RawSocket->user($relay, 'u1');
 $ends->write(frame_bytes(PING, '') x 9000);
 $ends->disconnect;
-wait_until('it is gone', sub { $relay->metric('clairon_gate_connections') == 0 });
-pass('who hangs up amid it is let go');
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+wait_until('the connection is closed', sub { $relay->metric('clairon_gate_connections') == 0 });
+pass('a client that disconnects during a flood is removed');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 SKIP:
 {
@@ -89,8 +89,8 @@ SKIP:
     my $raw = Clairon::Test::SecureSocket->user($relay, 'u1', $cert);
     $raw->write(frame_bytes(PING, 'p') x 2500) for 1 .. 2;
     $raw->text('{"t":"ping"}');
-    is($raw->next_message->{t}, 'pong', 'over TLS too');
-    is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+    is($raw->next_message->{t}, 'pong', 'also over TLS');
+    is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 }
 
 done_testing();

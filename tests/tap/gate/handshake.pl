@@ -1,4 +1,4 @@
-# Does the gate let in whom it should, and tell everyone else why not in plain HTTP?
+# Tests that the gate accepts valid upgrades and rejects others with an HTTP response.
 use strict;
 use warnings;
 
@@ -12,7 +12,7 @@ my $relay = Clairon::Test::relay(undef, $store, roles => 'gate');
 
 sub http { return Clairon::Test::RawSocket->new($relay)->request(@_) }
 
-# The answer to an upgrade with these headers.
+# The response to an upgrade with these headers.
 sub upgrade
 {
     my ($to, %headers) = @_;
@@ -30,13 +30,13 @@ sub upgrade_is
 
 # Plain HTTP.
 my $health = http(GET => '/healthz');
-is($health->{status}, 200, 'the process lives');
-is(JSON::decode_json($health->{body})->{status}, 'ok', 'and says so in JSON');
-is($health->{headers}{'content-type'}, 'application/json', 'which it is called');
+is($health->{status}, 200, 'the process is alive');
+is(JSON::decode_json($health->{body})->{status}, 'ok', 'with a JSON status');
+is($health->{headers}{'content-type'}, 'application/json', 'with its content type');
 is($health->{headers}{'content-length'}, length $health->{body}, 'with its length');
 my $ready = JSON::decode_json(http(GET => '/readyz')->{body});
 is_deeply([ @{$ready}{ 'status', 'store', 'feed' } ], [ 'ready', 'up', 'off' ],
-    'a relay without the feed is ready with its store');
+    'without the feed role, the store alone decides readiness');
 
 my $head = http(HEAD => '/healthz');
 is($head->{status}, 200, 'HEAD is answered');
@@ -44,7 +44,7 @@ is($head->{body}, '', 'without a body');
 is($head->{headers}{'content-length'}, $health->{headers}{'content-length'}, 'but with its length');
 
 my $metrics = http(GET => '/metrics');
-is($metrics->{headers}{'content-type'}, 'text/plain; version=0.0.4', 'metrics in Prometheus\' format');
+is($metrics->{headers}{'content-type'}, 'text/plain; version=0.0.4', 'metrics in Prometheus text format');
 my (%help, %type, %value, %of, @wrong);
 for my $line (split /\n/, $metrics->{body})
 {
@@ -59,75 +59,75 @@ for my $line (split /\n/, $metrics->{body})
     }
     else                                                           { push @wrong, $line }
 }
-is_deeply(\@wrong, [], 'every line of them has its form, and no metric comes twice');
-cmp_ok(scalar(keys %value), '>', 10, 'there are some');
-is_deeply([ sort keys %help ], [ sort keys %of ], 'each has its help');
-is_deeply([ sort keys %type ], [ sort keys %of ], 'and its type');
+is_deeply(\@wrong, [], 'every line is valid and no metric is repeated');
+cmp_ok(scalar(keys %value), '>', 10, 'there are metrics');
+is_deeply([ sort keys %help ], [ sort keys %of ], 'each has a help text');
+is_deeply([ sort keys %type ], [ sort keys %of ], 'and a type');
 is_deeply([ grep { $type{$_} eq 'counter' xor /_total$/ } sort keys %type ], [],
-    'a counter\'s name ends in _total, and no other');
-like($metrics->{body}, qr/\n\z/, 'the last line ends');
+    'exactly the counters end in _total');
+like($metrics->{body}, qr/\n\z/, 'the last line is terminated');
 
-is(http(GET => '/healthz?x=1')->{status}, 200, 'a query does not matter');
-is(http(GET => $_)->{status}, 404, "nothing is at $_")
+is(http(GET => '/healthz?x=1')->{status}, 200, 'a query string is ignored');
+is(http(GET => $_)->{status}, 404, "404 at $_")
   for '/', '/nope', '/healthz/', '/v1/ws/', '/v1', '/' . 'x' x 2000, '/../etc/passwd';
-is(http(GET => '/%00')->{status}, 400, 'a zero is in no path');
-is(http(GET => '/healthz')->{status}, 200, 'which the relay survives');
+is(http(GET => '/%00')->{status}, 400, 'a NUL in a path is rejected');
+is(http(GET => '/healthz')->{status}, 200, 'the relay still runs');
 for my $method (qw(POST PUT DELETE OPTIONS))
 {
     my $answer = http($method => '/healthz', 'Content-Length' => 0);
     is($answer->{status}, 405, "$method is not allowed");
-    is($answer->{headers}{allow}, 'GET, HEAD', 'and the answer says what is');
+    is($answer->{headers}{allow}, 'GET, HEAD', 'and Allow lists the allowed methods');
 }
 my $required = http(GET => '/v1/ws');
-is($required->{status}, 426, 'without an upgrade the WebSocket asks for one');
-is($required->{headers}{upgrade}, 'websocket', 'by its name');
-is($required->{headers}{connection}, 'upgrade, close', 'which Connection says too');
-is(http(POST => '/v1/ws', 'Content-Length' => 0)->{status}, 405, 'and takes nothing else');
+is($required->{status}, 426, 'the WebSocket path requires an upgrade');
+is($required->{headers}{upgrade}, 'websocket', 'with the Upgrade header');
+is($required->{headers}{connection}, 'upgrade, close', 'and the Connection header');
+is(http(POST => '/v1/ws', 'Content-Length' => 0)->{status}, 405, 'other methods are rejected');
 for my $path ('/v1/ack', '/v1/poll', '/nope')
 {
     my $answer = http(HEAD => $path);
     is($answer->{status}, $path eq '/nope' ? 404 : 405, "HEAD of $path");
-    is($answer->{body}, '', 'has no body either');
-    cmp_ok($answer->{headers}{'content-length'}, '>', 0, 'but its length');
+    is($answer->{body}, '', 'has no body');
+    cmp_ok($answer->{headers}{'content-length'}, '>', 0, 'but a length');
 }
 
-# What an upgrade must have.
+# Required headers of an upgrade.
 my $good = upgrade($relay);
 is($good->{status}, 101, 'an upgrade is accepted');
-is($good->{headers}{'sec-websocket-accept'}, 's3pPLMBiTxaQ9kYGzzhZRbK+xOo=', 'with the key\'s answer');
+is($good->{headers}{'sec-websocket-accept'}, 's3pPLMBiTxaQ9kYGzzhZRbK+xOo=', 'with the correct Sec-WebSocket-Accept');
 is($good->{headers}{'sec-websocket-protocol'}, 'clairon.v1.json', 'and the subprotocol');
-upgrade_is(101, 'also with a query', ':path' => '/v1/ws?a=b');
-upgrade_is(404, 'not at another path', ':path' => '/v1/other');
-upgrade_is(404, 'not at the HTTP paths', ':path' => '/healthz');
-upgrade_is(405, 'not with POST', ':method' => 'POST', 'Content-Length' => 0);
-upgrade_is(426, "to $_ it is none", Upgrade => $_) for 'chat', 'h2c', 'websocket, chat';
+upgrade_is(101, 'with a query string', ':path' => '/v1/ws?a=b');
+upgrade_is(404, 'rejected at another path', ':path' => '/v1/other');
+upgrade_is(404, 'rejected at HTTP paths', ':path' => '/healthz');
+upgrade_is(405, 'rejected with POST', ':method' => 'POST', 'Content-Length' => 0);
+upgrade_is(426, "Upgrade: $_ is rejected", Upgrade => $_) for 'chat', 'h2c', 'websocket, chat';
 upgrade_is(101, "with Connection: $_", Connection => $_) for 'upgrade', 'keep-alive, Upgrade';
-upgrade_is(426, "with Connection: $_ it is none", Connection => $_) for 'keep-alive', 'Upgraded';
-upgrade_is(426, 'nor without Connection', Connection => undef);
-upgrade_is(400, 'not without a key', 'Sec-WebSocket-Key' => undef);
-upgrade_is(400, 'not without a host', Host => undef);
-upgrade_is(400, 'not with another subprotocol alone', 'Sec-WebSocket-Protocol' => 'chat');
-upgrade_is(400, 'nor with one that only begins alike', 'Sec-WebSocket-Protocol' => 'clairon.v1.jso');
+upgrade_is(426, "Connection: $_ is rejected", Connection => $_) for 'keep-alive', 'Upgraded';
+upgrade_is(426, 'rejected without Connection', Connection => undef);
+upgrade_is(400, 'rejected without a key', 'Sec-WebSocket-Key' => undef);
+upgrade_is(400, 'rejected without a host', Host => undef);
+upgrade_is(400, 'rejected with another subprotocol alone', 'Sec-WebSocket-Protocol' => 'chat');
+upgrade_is(400, 'rejected with a prefix of the subprotocol', 'Sec-WebSocket-Protocol' => 'clairon.v1.jso');
 my $several = upgrade($relay, 'Sec-WebSocket-Protocol' => 'chat, clairon.v1.json');
-is($several->{headers}{'sec-websocket-protocol'}, 'clairon.v1.json', 'ours is chosen of several');
-upgrade_is(101, 'no subprotocol is allowed', 'Sec-WebSocket-Protocol' => undef);
+is($several->{headers}{'sec-websocket-protocol'}, 'clairon.v1.json', 'the relay selects its subprotocol from several');
+upgrade_is(101, 'the subprotocol is optional', 'Sec-WebSocket-Protocol' => undef);
 
-# Origins: the same host unless there is a list.
-upgrade_is(101, 'a page of the same host may', Origin => "http://127.0.0.1:$relay->{port}");
-upgrade_is(101, 'at another port too', Origin => 'https://127.0.0.1:3000');
-upgrade_is(403, "a page of $_ may not", Origin => $_)
+# Origins: only the same host, unless there is a list.
+upgrade_is(101, 'a page of the same host is accepted', Origin => "http://127.0.0.1:$relay->{port}");
+upgrade_is(101, 'also from another port', Origin => 'https://127.0.0.1:3000');
+upgrade_is(403, "a page of $_ is rejected", Origin => $_)
   for 'http://evil.example', 'null', 'http://127.0.0.1.evil.example', 'http://evil.example/127.0.0.1',
   '127.0.0.1', 'http://', 'http://127.0.0.1@evil.example', 'x' x 600;
 my $listed = Clairon::Test::relay(undef, $store, roles => 'gate',
     conf => { 'gate.origins' => 'https://app.example, http://b.example:81' });
 is(upgrade($listed, Origin => $_)->{status}, 101, "$_ is on the list")
   for 'https://app.example', 'http://b.example:81';
-is(upgrade($listed, Origin => $_)->{status}, 403, "$_ is not")
+is(upgrade($listed, Origin => $_)->{status}, 403, "$_ is not on the list")
   for 'http://app.example', 'http://b.example', "http://127.0.0.1:$listed->{port}", 'https://app.example.evil';
-is(upgrade($listed)->{status}, 101, 'who is no browser has no origin');
+is(upgrade($listed)->{status}, 101, 'a client without Origin is accepted');
 $listed->stop;
 
-# A token in the upgrade.
+# A token in the upgrade request.
 sub bearer
 {
     my ($header, %connect) = @_;
@@ -137,16 +137,16 @@ sub bearer
     return $line->{user} if $line->{t} eq 'connected';
     return $raw->read_to_end->{code};
 }
-is(bearer('Bearer ' . token(sub => 'u1')), 'u1', 'a Bearer token is taken');
-is(bearer('bearer  ' . token(sub => 'u1')), 'u1', 'however its scheme is written');
-is(bearer('Bearer ' . token(sub => 'u1'), token => token(sub => 'u2')), 'u2', 'the first line goes before');
-is(bearer('Bearer ' . token(sub => 'u1', secret => 'x' x 32)), 4001, 'a forged one is not');
-is(bearer('Bearer ' . token(sub => 'u1', exp => 1)), 4100, 'an expired one is told to be');
-is(bearer('Basic dTE6dTE='), 4001, 'another scheme is no token');
-is(bearer('Bearer'), 4001, 'nor is none');
-is(bearer('Bearer ' . 'x' x 9000), 4001, 'nor is one too long');
+is(bearer('Bearer ' . token(sub => 'u1')), 'u1', 'a Bearer token is accepted');
+is(bearer('bearer  ' . token(sub => 'u1')), 'u1', 'the scheme is case-insensitive');
+is(bearer('Bearer ' . token(sub => 'u1'), token => token(sub => 'u2')), 'u2', 'the token of the connect message takes precedence');
+is(bearer('Bearer ' . token(sub => 'u1', secret => 'x' x 32)), 4001, 'a forged token is rejected');
+is(bearer('Bearer ' . token(sub => 'u1', exp => 1)), 4100, 'an expired token has its own code');
+is(bearer('Basic dTE6dTE='), 4001, 'another scheme is ignored');
+is(bearer('Bearer'), 4001, 'an empty token is ignored');
+is(bearer('Bearer ' . 'x' x 9000), 4001, 'a token that is too long is rejected');
 
-# What is no HTTP, or not all of it.
+# Invalid or incomplete HTTP.
 my $half = Clairon::Test::RawSocket->new($relay);
 $half->write('GET /v1/ws HT');
 for my $noise ("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "\r\n" x 10 . "NOISE\r\n\r\n",
@@ -155,28 +155,28 @@ for my $noise ("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "\r\n" x 10 . "NO
     my $raw = Clairon::Test::RawSocket->new($relay);
     $raw->write($noise);
     shutdown $raw->{link}, 1;
-    isnt($raw->read_response->{status}, 200, 'noise is not answered with what it did not ask for');
+    isnt($raw->read_response->{status}, 200, 'invalid bytes get no 200');
 }
-is(http(GET => '/healthz')->{status}, 200, 'and others are served meanwhile');
+is(http(GET => '/healthz')->{status}, 200, 'others are served in that time');
 $half->write("TP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
-is($half->read_response->{status}, 426, 'also who is slow');
+is($half->read_response->{status}, 426, 'a slow request is served');
 
-# No more than max_connections.
+# max_connections.
 my $small = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.max_connections' => 3 });
 my @users = map { Clairon::Test::RawSocket->user($small, "u$_") } 1 .. 3;
 my $full = upgrade($small);
-is($full->{status}, 503, 'one too many is refused before the upgrade');
-like($full->{headers}{'retry-after'}, qr/^[1-9]\d*$/, 'and told when to come back');
-is(($small->get('/healthz'))[0], 200, 'the HTTP endpoints still answer');
-is($small->metric('clairon_gate_connections'), 3, 'the metrics count who is in');
-is($small->metric('clairon_gate_accepted_total'), 3, 'who came');
-is($small->metric('clairon_gate_refused_total'), 1, 'and who was refused');
+is($full->{status}, 503, 'a connection beyond the limit is rejected before the upgrade');
+like($full->{headers}{'retry-after'}, qr/^[1-9]\d*$/, 'with Retry-After');
+is(($small->get('/healthz'))[0], 200, 'the HTTP endpoints still respond');
+is($small->metric('clairon_gate_connections'), 3, 'the metrics count open connections');
+is($small->metric('clairon_gate_accepted_total'), 3, 'accepted connections');
+is($small->metric('clairon_gate_refused_total'), 1, 'and rejected connections');
 $users[0]->disconnect;
-wait_until('a place is free', sub { upgrade($small)->{status} == 101 });
-pass('who hangs up makes room');
+wait_until('a connection is free', sub { upgrade($small)->{status} == 101 });
+pass('a closed connection frees its slot');
 $users[1]->send_json({ t => 'ping' });
-is($users[1]->wait_message('pong')->{t}, 'pong', 'and the others did not notice');
+is($users[1]->wait_message('pong')->{t}, 'pong', 'other connections are not affected');
 
-is($_->stop, 0, 'SIGTERM ends the relay in good order') for $relay, $small;
+is($_->stop, 0, 'SIGTERM: the relay exits with status 0') for $relay, $small;
 
 done_testing();

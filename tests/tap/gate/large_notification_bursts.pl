@@ -1,4 +1,4 @@
-# Does each of many sockets get a large burst whole and in order, also one that takes it by and by?
+# Tests that many sockets receive a large burst completely and in order, including one that reads slowly.
 use strict;
 use warnings;
 
@@ -16,7 +16,7 @@ $pg->safe_psql('postgres',
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.ping' => '10m', 'gate.slow_bytes' => '100MB' });
 
-# With a window that does not grow: unread, it takes some bursts, and one in part.
+# With a fixed receive buffer: an unread socket holds some bursts and a part of one.
 sub reader
 {
     my ($number) = @_;
@@ -27,15 +27,15 @@ sub reader
     return $raw;
 }
 
-# A row's body, as PostgreSQL is told to make it.
+# A row's body, as PostgreSQL computes it.
 sub body { my ($id) = @_; return md5_hex($id) x 300 }
 
-# The next lines of a socket, each in a frame.
-sub lines
+# The next messages of a socket, one per frame.
+sub next_messages
 {
     my ($raw, $count) = @_;
-    my @frames = map { $raw->next_frame // die "the relay hung up\n" } 1 .. $count;
-    die "a frame that is no text\n" if grep { $_->{opcode} != TEXT } @frames;
+    my @frames = map { $raw->next_frame // die "the relay closed the connection\n" } 1 .. $count;
+    die "a frame that is not text\n" if grep { $_->{opcode} != TEXT } @frames;
     return map { $_->{payload} } @frames;
 }
 
@@ -45,14 +45,14 @@ for my $burst (1 .. $bursts)
 {
     $pg->safe_psql('postgres', "INSERT INTO news SELECT $ids + i, repeat(md5(($ids + i)::text), 300) FROM generate_series(1, $rows) i");
     $ids += $rows;
-    wait_until('the relay has it', sub { $relay->metric('clairon_hub_notifications_total') == $ids });
+    wait_until('the relay has read it', sub { $relay->metric('clairon_hub_notifications_total') == $ids });
 }
-cmp_ok($relay->metric('clairon_hub_delivered_total'), '<', $ids * $clients, 'more than the sockets take');
-my @first = lines($readers[0], $ids);
+cmp_ok($relay->metric('clairon_hub_delivered_total'), '<', $ids * $clients, 'more than the socket buffers hold');
+my @first = next_messages($readers[0], $ids);
 my @after = map { JSON::decode_json($_)->{n}{payload}{after} } @first;
-is_deeply([ map { $_->{id} } @after ], [ 1 .. $ids ], 'all rows, in order');
-is_deeply([ grep { $_->{body} ne body($_->{id}) } @after ], [], 'as they were written');
+is_deeply([ map { $_->{id} } @after ], [ 1 .. $ids ], 'all rows in order');
+is_deeply([ grep { $_->{body} ne body($_->{id}) } @after ], [], 'unchanged');
 my $whole = join "\n", @first;
-is_deeply([ grep { $whole ne join "\n", lines($readers[$_], $ids) } 1 .. $#readers ], [], 'and everyone got the same');
-is($relay->metric('clairon_hub_delivered_total'), $ids * $clients, 'each once');
+is_deeply([ grep { $whole ne join "\n", next_messages($readers[$_], $ids) } 1 .. $#readers ], [], 'all clients received the same');
+is($relay->metric('clairon_hub_delivered_total'), $ids * $clients, 'exactly once');
 done_testing();

@@ -1,4 +1,4 @@
-# Short of CPU, does a relay leave out what may be left out and nothing else, and tell of it?
+# Tests that a relay short of CPU drops only notifications that may be dropped and announces the gap.
 use strict;
 use warnings;
 
@@ -13,9 +13,9 @@ my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store,
     conf => { 'gate.ping' => '10m', 'delivery.shed_lag' => '100ms', 'delivery.shed_bytes' => 0 });
 
-# A machine that gives the relay a tenth of its time: it is stopped again and again, until told to end.
+# Limits the relay to a tenth of the CPU: a process stops it periodically until terminated.
 my $robber;
-sub rob
+sub limit_cpu
 {
     my ($pid) = @_;
     my $parent = $$;
@@ -32,46 +32,46 @@ sub rob
     }
     POSIX::_exit(0);
 }
-sub give_back { local $?; kill TERM => $robber; return waitpid $robber, 0 }
-END { give_back() if $robber && kill 0 => $robber }
+sub restore_cpu { local $?; kill TERM => $robber; return waitpid $robber, 0 }
+END { restore_cpu() if $robber && kill 0 => $robber }
 
 my $live   = $relay->client('live');
 my $narrow = $relay->client('narrow', topics => ['postgres.noted']);
 insert(qw(low normal high noted needed));
 $live->wait_notifications(5);
-rob($relay->pid);
-wait_until('the relay finds itself short of CPU, and LOW alone does not help',
+limit_cpu($relay->pid);
+wait_until('the relay detects a CPU shortage beyond dropping LOW',
     sub { ($relay->metric('clairon_shedding') // 0) == 2 });
 
 my $first = insert(qw(low normal high noted needed));
 my $last  = insert(qw(low normal high noted needed));
-$live->run_until('what is never left out',
+$live->run_until('the rows that are never dropped',
     sub { has($live, "noted $last") && has($live, "needed $last") && has($live, "high $last") });
 is(names($live), join(' ', 'high 1', "high $first", "high $last", 'low 1', 'needed 1', "needed $first",
     "needed $last", 'normal 1', 'noted 1', "noted $first", "noted $last"),
-    'LOW and NORMAL of type REALTIME are left out, and nothing else');
-is($live->gaps, '', 'of which a client is told once it is over');
-like($relay->log_text, qr/short of CPU or memory: lines wait \d+ ms/, 'the log says so');
-cmp_ok($relay->metric("clairon_shed_total{class=\"$_\"}"), '>=', 2, "what is left out of $_ is counted")
+    'only LOW and NORMAL of type REALTIME are dropped');
+is($live->gaps, '', 'the gap is announced after the shortage');
+like($relay->log_text, qr/short of CPU or memory: lines wait \d+ ms/, 'the log reports it');
+cmp_ok($relay->metric("clairon_shed_total{class=\"$_\"}"), '>=', 2, "dropped $_ notifications are counted")
   for qw(low normal);
 
-give_back();
-wait_until('all is well again', sub { $relay->metric('clairon_shedding') == 0 });
+restore_cpu();
+wait_until('the shortage is over', sub { $relay->metric('clairon_shedding') == 0 });
 my $gap = $live->wait_for('gap');
-is($gap->{why}, 'shed', 'then the client is told of the gap');
+is($gap->{why}, 'shed', 'then the client gets the gap');
 my $id = insert(qw(low normal noted));
-$live->run_until('it goes on', sub { has($live, "noted $id") });
-ok(has($live, "low $id") && has($live, "normal $id"), 'and gets all again');
-$narrow->run_until('it goes on', sub { has($narrow, "noted $id") });
-is($narrow->gaps, '', 'who missed nothing is told nothing');
-is($live->gaps, 'shed', 'who did, once');
+$live->run_until('a new row', sub { has($live, "noted $id") });
+ok(has($live, "low $id") && has($live, "normal $id"), 'and all later rows');
+$narrow->run_until('a new row', sub { has($narrow, "noted $id") });
+is($narrow->gaps, '', 'a client without a loss gets no gap');
+is($live->gaps, 'shed', 'a client with a loss gets one gap');
 my $back = $relay->client('live', pos => $gap->{to});
-$back->run_until('what came after', sub { has($back, "noted $id") });
-ok(!has($back, "low $last"), 'the gap ends behind what was lost');
+$back->run_until('later rows', sub { has($back, "noted $id") });
+ok(!has($back, "low $last"), 'the gap ends after the lost rows');
 
-# What needs an ack was shown as ever.
+# Notifications with ack_required were delivered.
 $live->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 'needed' } $live->notifications);
-wait_until('its acks are taken', sub { ($relay->metric('clairon_store_acks_total') // 0) >= 3 });
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+wait_until('the acks are stored', sub { ($relay->metric('clairon_store_acks_total') // 0) >= 3 });
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 done_testing();

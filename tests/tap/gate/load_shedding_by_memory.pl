@@ -1,4 +1,5 @@
-# Short of memory, does a relay leave out what may be left out and nothing else, tell of it, and lose nothing that a position promises?
+# Tests that a relay short of memory drops only notifications that may be dropped, announces the gap, and keeps
+# cursors valid.
 use strict;
 use warnings;
 
@@ -14,12 +15,12 @@ my $pg = Clairon::Test::postgresql('main');
 Clairon::Test::SheddableTables::create($pg, [ bulk => q{'USER', '=slow', type => 'NOTIFICATION'} ]);
 my $store = Clairon::Test::store();
 my %quiet = ('gate.ping' => '10m', 'gate.slow_age' => '10m', 'gate.slow_bytes' => '1000MB');
-# One runs short, the other does not.
+# One relay runs short of memory, the other does not.
 my ($short, $other) = map { Clairon::Test::relay($pg, $store, conf => { %quiet, 'delivery.shed_bytes' => $_ }) } '200kB', 0;
 
 sub shedding { return $short->metric('clairon_shedding') }
 
-# A reader that reads nothing: what is for it alone piles up.
+# A client that does not read: its notifications accumulate.
 my $slow = Clairon::Test::RawSocket->open($short);
 setsockopt $slow->{link}, SOL_SOCKET, SO_RCVBUF, 131072 or die "setsockopt: $!\n";
 $slow->send_json({ t => 'connect', r => 1, token => Clairon::Test::token(sub => 'slow'), topics => ['postgres.bulk'] });
@@ -30,57 +31,57 @@ my $sse     = Clairon::Test::EventStream->open($short, 'sse');
 my $elsewhere = $other->client('live');
 insert(qw(low normal));
 $_->wait_notifications(2) for $live, $elsewhere;
-is(shedding(), 0, 'nothing is left out as long as there is room');
+is(shedding(), 0, 'nothing is dropped while memory suffices');
 my $bulk = 0;
 wait_until('the relay is short of memory', sub {
-    $bulk += 20; # not more than its queue holds: then nothing is added to what its socket left of that
+    $bulk += 20; # below the limit of its queue, so that the relay does not close it
     $pg->safe_psql('postgres', "INSERT INTO bulk SELECT i, repeat('x', 10000) FROM generate_series($bulk - 19, $bulk) i");
     return shedding();
 });
-wait_until('LOW alone does not help', sub { shedding() == 2 });
+wait_until('dropping LOW is not enough', sub { shedding() == 2 });
 
 my $first = insert(qw(low normal high noted needed));
 my $last  = insert(qw(low normal high noted needed));
-$live->run_until('what is never left out', sub { has($live, "noted $last") && has($live, "needed $last") && has($live, "high $last") });
+$live->run_until('the rows that are never dropped', sub { has($live, "noted $last") && has($live, "needed $last") && has($live, "high $last") });
 is(names($live), "high $first high $last low 1 needed $first needed $last normal 1 noted $first noted $last",
-    'LOW and NORMAL of type REALTIME are left out, and nothing else');
+    'only LOW and NORMAL of type REALTIME are dropped');
 $elsewhere->wait_notifications(12);
-is($live->gaps, '', 'of which clients are told once it is over');
-is($short->metric('clairon_shed_total{class="low"}') >= 2, 1, 'LOW lines are counted');
+is($live->gaps, '', 'the gap is announced after the shortage');
+is($short->metric('clairon_shed_total{class="low"}') >= 2, 1, 'dropped LOW notifications are counted');
 is($short->metric('clairon_shed_total{class="normal"}') >= 2, 1, 'and NORMAL ones');
-like($short->log_text, qr/short of CPU or memory/, 'the log says so');
+like($short->log_text, qr/short of CPU or memory/, 'the log reports it');
 
-# Who leaves amid it goes on elsewhere without a loss.
+# A client that reconnects to another relay during the shortage loses nothing.
 my $moved = $other->client('live', pos => $live->pos);
-is($moved->wait_for('connected')->{resumed}, JSON::true, 'who leaves meanwhile resumes elsewhere');
-$moved->run_until('what was left out', sub { has($moved, "low $last") && has($moved, "normal $last") });
-ok(has($moved, "low $first") && has($moved, "normal $first"), 'and has all that was left out');
-is($moved->gaps, '', 'so that nothing is to be told');
-# Who polls is not shed: that is the way to fall back to.
+is($moved->wait_for('connected')->{resumed}, JSON::true, 'it resumes on the other relay');
+$moved->run_until('the dropped rows', sub { has($moved, "low $last") && has($moved, "normal $last") });
+ok(has($moved, "low $first") && has($moved, "normal $first"), 'it receives all dropped rows');
+is($moved->gaps, '', 'without a gap');
+# Polls are not shed, as they are the fallback.
 my ($status, $body) = $short->get('/v1/poll?wait=0&pos=' . $live->pos,
     Authorization => 'Bearer ' . Clairon::Test::token(sub => 'live'));
-like($body, qr/"source":"low"/, 'a poll gets what sockets do not');
+like($body, qr/"source":"low"/, 'a poll returns what sockets do not receive');
 
-# The reader reads on: all is well again.
+# The slow client reads again: the shortage ends.
 my $all = 0;
 while ($all < $bulk) { $all++ if $slow->wait_message('msg') }
-wait_until('there is room again', sub { shedding() == 0 });
+wait_until('the shortage is over', sub { shedding() == 0 });
 my $gap = $live->wait_for('gap');
-is($gap->{why}, 'shed', 'then the client is told of the gap');
+is($gap->{why}, 'shed', 'then the client gets the gap');
 is($sse->wait_message('gap')->{why}, 'shed', 'on SSE too');
 my $id = insert(qw(low normal noted));
-$live->run_until('it goes on', sub { has($live, "noted $id") });
-ok(has($live, "low $id") && has($live, "normal $id"), 'and gets all again');
-$narrow->run_until('it goes on', sub { has($narrow, "noted $id") });
-is($narrow->gaps, '', 'who missed nothing is told nothing');
-is($live->gaps, 'shed', 'who did, once');
-like($short->log_text, qr/\d+ lines were left out, 2 clients are told/, 'the log says how many');
+$live->run_until('a new row', sub { has($live, "noted $id") });
+ok(has($live, "low $id") && has($live, "normal $id"), 'and all later rows');
+$narrow->run_until('a new row', sub { has($narrow, "noted $id") });
+is($narrow->gaps, '', 'a client without a loss gets no gap');
+is($live->gaps, 'shed', 'a client with a loss gets one gap');
+like($short->log_text, qr/\d+ lines were left out, 2 clients are told/, 'the log has the count');
 
-# The gap's end is a place to go on from.
+# The end of the gap is a valid cursor.
 my $back = $short->client('live', pos => $gap->{to});
-is($back->wait_for('connected')->{resumed}, JSON::true, 'its end is a position');
-$back->run_until('what came after', sub { has($back, "noted $id") });
-ok(!has($back, "low $last"), 'behind what was lost');
-is($_->stop, 0, 'SIGTERM ends a relay in good order') for $short, $other;
+is($back->wait_for('connected')->{resumed}, JSON::true, 'the gap\'s cursor resumes');
+$back->run_until('later rows', sub { has($back, "noted $id") });
+ok(!has($back, "low $last"), 'after the lost rows');
+is($_->stop, 0, 'SIGTERM: a relay exits with status 0') for $short, $other;
 
 done_testing();

@@ -1,5 +1,5 @@
-# Does the relay keep RFC 6455 to the letter? The categories are those of the Autobahn test suite;
-# what is expected of good text is our protocol's: a ping line is answered with a pong line.
+# Tests conformance to RFC 6455. The categories are those of the Autobahn test suite; a valid text is a ping message
+# of our protocol, which gets a pong.
 use strict;
 use warnings;
 
@@ -15,14 +15,14 @@ my $bystander = Clairon::Test::RawSocket->user($relay, 'bystander');
 my $line      = '{"t":"ping"}';
 my $cases     = 0;
 
-# A line that is answered with a pong, of exactly that many bytes.
+# A message of exactly that many bytes that gets a pong.
 sub ping_of { my ($bytes) = @_; return '{"t":"ping"' . ' ' x ($bytes - 12) . '}' }
 
-# A line that is answered with err 107: good UTF-8, good JSON, a field we do not know.
+# A message that gets err 107: valid UTF-8, valid JSON, an unknown field.
 sub text_of { my ($bytes) = @_; return "{\"t\":\"ping\",\"$bytes\":1}" }
 
-# One case: `$send` does something to a fresh connection; `$expected` is what comes back, in order:
-# names of lines, [ opcode, payload ] for control frames, and a number for the end with that code.
+# One case: `$send` acts on a new connection; `$expected` lists the replies in order: message types, [ opcode, payload
+# ] for control frames, and a number for the close code.
 sub is_case
 {
     my ($name, $send, @expected) = @_;
@@ -39,7 +39,7 @@ sub is_case
     while (defined $end || @got < @expected)
     {
         my $frame = eval { $raw->next_frame };
-        push(@got, $@ || 'hung up'), last if !$frame;
+        push(@got, $@ || 'disconnected'), last if !$frame;
         if ($frame->{opcode} == TEXT)
         {
             push @got, map { describe(JSON::decode_json($_)) } split /\n/, $frame->{payload};
@@ -56,9 +56,9 @@ sub is_case
     return;
 }
 
-sub describe { my ($said) = @_; return join ' ', grep { defined } @{$said}{ 't', 'r' } }
+sub describe { my ($message) = @_; return join ' ', grep { defined } @{$message}{ 't', 'r' } }
 
-# The bytes of a frame, for those who send them in pieces.
+# The bytes of a frame, to be sent in pieces.
 sub frame_bytes
 {
     my ($opcode, $payload, %options) = @_;
@@ -68,7 +68,7 @@ sub frame_bytes
 }
 sub Pieces::write { my ($self, $bytes) = @_; $self->{pieces} .= $bytes; return 1 }
 
-# Each piece in a segment of its own: the relay has taken one before the next is sent.
+# Sends each piece in a TCP segment: the relay has read one before the next is sent.
 sub send_pieces
 {
     my ($raw, $bytes, $size) = @_;
@@ -77,8 +77,8 @@ sub send_pieces
     return;
 }
 
-# 1. Framing: every form of length, in one piece, octet-wise, chopped.
-is_case('1.1.1 no payload is no line of ours', sub { $_[0]->frame(TEXT, '') }, 4000);
+# 1. Framing: every form of length, in one piece, by octet, in chunks.
+is_case('1.1.1 an empty frame is not a message', sub { $_[0]->frame(TEXT, '') }, 4000);
 for my $bytes (12, 125, 126, 127, 128, 65_535, 65_536)
 {
     is_case("1.1 text of $bytes bytes", sub { $_[0]->text(ping_of($bytes)) }, 'pong');
@@ -93,30 +93,30 @@ for my $bytes (0, 1, 125, 126, 127, 65_536)
 {
     is_case("1.2 binary of $bytes bytes", sub { $_[0]->frame(BINARY, 'x' x $bytes) }, 1003);
 }
-is_case("1.3 a length that could be shorter: $_->[0]", sub { $_[0]->write($_->[1]) }, 1002)
+is_case("1.3 a non-minimal length: $_->[0]", sub { $_[0]->write($_->[1]) }, 1002)
   for [ '12 in 16 bits', "\x81\xfe\x00\x0c\0\0\0\0$line" ], [ '125 in 16 bits', "\x81\xfe\x00\x7d\0\0\0\0" . ping_of(125) ],
   [ '12 in 64 bits', "\x81\xff" . pack('Q>', 12) . "\0\0\0\0$line" ], [ '65 535 in 64 bits', "\x81\xff" . pack('Q>', 65_535) . "\0\0\0\0" . ping_of(65_535) ],
-  [ 'nothing in 16 bits, a fragment', "\x01\xfe\0\0\0\0\0\0" ];
+  [ 'zero in 16 bits, a fragment', "\x01\xfe\0\0\0\0\0\0" ];
 is_case('1.3 a length of 64 bits with the top bit', sub {
     $_[0]->write("\x81\xff" . pack('Q>', 1 << 63 | 12) . "\0\0\0\0$line") }, 1002);
 
 # 2. Pings and pongs.
 is_case('2.1 ping without payload', sub { $_[0]->frame(PING, '') }, [ PONG, '' ]);
 is_case('2.2 ping with text', sub { $_[0]->frame(PING, 'Hello, world!') }, [ PONG, 'Hello, world!' ]);
-is_case('2.3 ping with bytes that are no UTF-8', sub { $_[0]->frame(PING, "\x00\xff\xfe\xfd\xfc") }, [ PONG, "\x00\xff\xfe\xfd\xfc" ]);
+is_case('2.3 ping with invalid UTF-8', sub { $_[0]->frame(PING, "\x00\xff\xfe\xfd\xfc") }, [ PONG, "\x00\xff\xfe\xfd\xfc" ]);
 is_case('2.4 ping of 125 bytes', sub { $_[0]->frame(PING, "\xfe" x 125) }, [ PONG, "\xfe" x 125 ]);
 is_case('2.5 ping of 126 bytes', sub { $_[0]->frame(PING, "\xfe" x 126) }, 1002);
 is_case('2.6 ping of 125 bytes, octet-wise', sub { send_pieces($_[0], frame_bytes(PING, "\xfe" x 125), 1) }, [ PONG, "\xfe" x 125 ]);
-is_case('2.7 pong nobody asked for, empty', sub { $_[0]->frame(PONG, '') });
-is_case('2.8 pong nobody asked for, with text', sub { $_[0]->frame(PONG, 'unasked') });
-is_case('2.9 such a pong, then a ping', sub { $_[0]->frame(PONG, 'unasked'); $_[0]->frame(PING, 'asked') }, [ PONG, 'asked' ]);
+is_case('2.7 unsolicited pong, empty', sub { $_[0]->frame(PONG, '') });
+is_case('2.8 unsolicited pong, with text', sub { $_[0]->frame(PONG, 'unasked') });
+is_case('2.9 unsolicited pong, then a ping', sub { $_[0]->frame(PONG, 'unasked'); $_[0]->frame(PING, 'asked') }, [ PONG, 'asked' ]);
 is_case('2.10 ten pings', sub { my $raw = shift; $raw->frame(PING, "payload-$_") for 0 .. 9 }, map { [ PONG, "payload-$_" ] } 0 .. 9);
 is_case('2.11 ten pings, octet-wise', sub {
     my $raw = shift;
     send_pieces($raw, join('', map { frame_bytes(PING, "payload-$_") } 0 .. 9), 1) }, map { [ PONG, "payload-$_" ] } 0 .. 9);
 is_case('2.12 a masked ping without payload, then text', sub { $_[0]->frame(PING, ''); $_[0]->text($line) }, [ PONG, '' ], 'pong');
 
-# 3. Reserved bits, without an extension that gives them a meaning.
+# 3. Reserved bits without an extension.
 for my $bits (1 .. 7)
 {
     is_case("3.$bits reserved bits $bits on a text", sub { $_[0]->frame(TEXT, $line, bits => $bits << 4) }, 1002);
@@ -161,10 +161,10 @@ is_case('5.6 pings and pongs between five fragments', sub {
 is_case('5.7 a close between two fragments', sub {
     $_[0]->frame(TEXT, '{"t":', final => 0);
     $_[0]->frame(CLOSE, pack 'n', 1000) }, 1000);
-is_case('5.9 a final continuation of nothing', sub { $_[0]->frame(CONTINUATION, $line) }, 1002);
-is_case('5.10 a continuation of nothing, after text', sub { $_[0]->text($line); $_[0]->frame(CONTINUATION, $line) }, 'pong', 1002);
-is_case('5.11 a continuation of nothing, not final', sub { $_[0]->frame(CONTINUATION, 'x', final => 0) }, 1002);
-is_case('5.12 a continuation too many', sub {
+is_case('5.9 a final continuation without a start', sub { $_[0]->frame(CONTINUATION, $line) }, 1002);
+is_case('5.10 a continuation without a start, after text', sub { $_[0]->text($line); $_[0]->frame(CONTINUATION, $line) }, 'pong', 1002);
+is_case('5.11 a continuation without a start, not final', sub { $_[0]->frame(CONTINUATION, 'x', final => 0) }, 1002);
+is_case('5.12 an additional continuation', sub {
     $_[0]->frame(TEXT, '{"t":', final => 0);
     $_[0]->frame(CONTINUATION, '"ping"}');
     $_[0]->frame(CONTINUATION, 'x') }, 'pong', 1002);
@@ -191,7 +191,7 @@ my %good = (
     'first of three bytes'   => "\xe0\xa0\x80",
     'below the surrogates'   => "\xed\x9f\xbf",
     'above the surrogates'   => "\xee\x80\x80",
-    'the replacement'        => "\xef\xbf\xbd",
+    'the replacement character' => "\xef\xbf\xbd",
     'a non-character'        => "\xef\xbf\xbf",
     'first of four bytes'    => "\xf0\x90\x80\x80",
     'last of Unicode'        => "\xf4\x8f\xbf\xbf",
@@ -207,8 +207,8 @@ is_case('6.2 UTF-8 cut between fragments', sub {
 my %bad = (
     'above Unicode'           => "\xf4\x90\x80\x80",
     'a lone continuation'     => "\x80",
-    'a sequence cut short'    => "\xe2\x82",
-    'a start without the rest' => "\xce",
+    'a truncated sequence'    => "\xe2\x82",
+    'a start byte alone' => "\xce",
     'overlong slash in 2'     => "\xc0\xaf",
     'overlong slash in 3'     => "\xe0\x80\xaf",
     'overlong slash in 4'     => "\xf0\x80\x80\xaf",
@@ -228,13 +228,13 @@ is_case('6.3 bad UTF-8 in the second of three fragments', sub {
     $_[0]->frame(TEXT, '{"t":"', final => 0);
     $_[0]->frame(CONTINUATION, "\xed\xa0", final => 0);
     $_[0]->frame(CONTINUATION, "\x80\"}") }, 1007);
-is_case('6.4.1 bad UTF-8 in a fragment that others would follow', sub {
+is_case('6.4.1 invalid UTF-8 in a fragment before others', sub {
     $_[0]->frame(TEXT, "{\"t\":\"\xce\xba\xe1\xbd\xb9\xf4\x90\x80\x80", final => 0) }, 1007);
-is_case('6.4.2 the same, where the byte before was the last good one', sub {
+is_case('6.4.2 the same, after one valid byte', sub {
     $_[0]->frame(TEXT, "{\"t\":\"\xf4", final => 0);
     $_[0]->frame(CONTINUATION, "\x90", final => 0) }, 1007);
 is_case('6.4.3 in the first half of a frame', sub { $_[0]->write(substr frame_bytes(TEXT, "{\"t\":\"\xf8" . 'x' x 30_000), 0, 20_000) }, 1007);
-is_case("6.4.4 a character that goes on in the next fragment: $_->[0]", sub {
+is_case("6.4.4 a character across two fragments: $_->[0]", sub {
     my ($head, $tail) = ("{\"t\":\"ping\",\"$_->[1]", "$_->[2]\":1}");
     $_[0]->frame(TEXT, $head, final => 0);
     $_[0]->frame(CONTINUATION, $tail) }, 'err')
@@ -260,7 +260,7 @@ is_case('7.3.3 a close with a code', sub { $_[0]->frame(CLOSE, pack 'n', 1000) }
 is_case('7.3.4 a close with code and reason', sub { $_[0]->frame(CLOSE, pack 'na*', 1000, 'goodbye') }, 1000);
 is_case('7.3.5 a reason of 123 bytes', sub { $_[0]->frame(CLOSE, pack 'na*', 1000, '*' x 123) }, 1000);
 is_case('7.3.6 a reason of 124 bytes', sub { $_[0]->frame(CLOSE, pack 'na*', 1000, '*' x 124) }, 1002);
-is_case('7.5.1 a reason that is no UTF-8', sub { $_[0]->frame(CLOSE, pack 'na*', 1000, "\xce\xba\xed\xa0\x80") }, 1007);
+is_case('7.5.1 a reason with invalid UTF-8', sub { $_[0]->frame(CLOSE, pack 'na*', 1000, "\xce\xba\xed\xa0\x80") }, 1007);
 for my $code (1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 3000, 3999, 4000, 4999)
 {
     is_case("7.7 close code $code", sub { $_[0]->frame(CLOSE, pack 'n', $code) }, $code);
@@ -270,23 +270,23 @@ for my $code (0, 999, 1004, 1005, 1006, 1016, 1100, 2000, 2999, 5000, 65_535)
     is_case("7.9 close code $code", sub { $_[0]->frame(CLOSE, pack 'n', $code) }, 1002);
 }
 
-# 9. Limits: what is too long is refused when it is announced.
+# 9. Limits: a frame that is too long is rejected by its header.
 is_case('9.1 text of 65 537 bytes', sub { $_[0]->text(ping_of(65_537)) }, 1009);
 is_case('9.1 text of 1 MB', sub { $_[0]->text('x' x (1 << 20)) }, 1009);
-is_case('9.3 fragments of 65 537 bytes in all', sub {
+is_case('9.3 fragments of 65 537 bytes in total', sub {
     $_[0]->frame(TEXT, substr(ping_of(65_537), 0, 40_000), final => 0);
     $_[0]->frame(CONTINUATION, substr ping_of(65_537), 40_000) }, 1009);
-is_case('9.3 fragments of 65 536 bytes in all', sub {
+is_case('9.3 fragments of 65 536 bytes in total', sub {
     $_[0]->frame(TEXT, substr(ping_of(65_536), 0, 40_000), final => 0);
     $_[0]->frame(CONTINUATION, substr ping_of(65_536), 40_000) }, 'pong');
-is_case('9.4 as many fragments as bytes', sub {
+is_case('9.4 one fragment per byte', sub {
     my $text = ping_of(2000);
     $_[0]->write(join '', map {
         frame_bytes($_ ? CONTINUATION : TEXT, substr($text, $_, 1), final => $_ == 1999) } 0 .. 1999) }, 'pong');
-# With the connect line, as many as a client may say in a second.
-is_case('9.7 many lines, a frame each', sub { $_[0]->write(frame_bytes(TEXT, $line) x 999) }, ('pong') x 999);
+# With the connect message, the highest rate of a client.
+is_case('9.7 many messages, one per frame', sub { $_[0]->write(frame_bytes(TEXT, $line) x 999) }, ('pong') x 999);
 
-# 10. What clients must do: mask.
+# 10. Clients must mask.
 is_case('10.1 a text without a mask', sub { $_[0]->frame(TEXT, $line, masked => 0) }, 1002);
 is_case('10.2 the second text without a mask', sub {
     $_[0]->text($line);
@@ -309,25 +309,25 @@ sub upgrade
     $raw->disconnect;
     return $raw->{response};
 }
-is(upgrade()->{headers}{'sec-websocket-accept'}, 's3pPLMBiTxaQ9kYGzzhZRbK+xOo=', 'h.1 the accept of RFC 6455');
+is(upgrade()->{headers}{'sec-websocket-accept'}, 's3pPLMBiTxaQ9kYGzzhZRbK+xOo=', 'h.1 Sec-WebSocket-Accept of RFC 6455');
 my $old = upgrade('Sec-WebSocket-Version' => 8);
 is($old->{status}, 426, 'h.2 version 8: upgrade required');
-is($old->{headers}{'sec-websocket-version'}, 13, 'h.2 and told which');
+is($old->{headers}{'sec-websocket-version'}, 13, 'h.2 with the supported version');
 is(upgrade('Sec-WebSocket-Version' => undef)->{status}, 426, 'h.3 no version');
-is(upgrade('Sec-WebSocket-Version' => '13x')->{status}, 426, 'h.4 a version that only begins so');
+is(upgrade('Sec-WebSocket-Version' => '13x')->{status}, 426, 'h.4 a version with a valid prefix');
 is(upgrade('Sec-WebSocket-Key' => undef)->{status}, 400, 'h.5 no key');
 is(upgrade('Sec-WebSocket-Key' => $_->[0])->{status}, 400, "h.6 a key that is $_->[1]")
   for [ 'dGhlIHNhbXBsZQ==', 'too short' ], [ 'dGhlIHNhbXBsZSBub25jZSBpcyBsb25n', 'too long' ],
   [ 'dGhlIHNhbXBsZSBub25jZ!==', 'no base64' ], [ 'x' x 300, 'far too long' ];
-is(upgrade(':path' => '/v1/elsewhere')->{status}, 404, 'h.7 a wrong path');
-is(upgrade('Sec-WebSocket-Protocol' => 'chat')->{status}, 400, 'h.8 a wrong subprotocol');
-is(upgrade(':method' => 'POST', 'Content-Length' => 0)->{status}, 405, 'h.9 a wrong method');
+is(upgrade(':path' => '/v1/elsewhere')->{status}, 404, 'h.7 an unknown path');
+is(upgrade('Sec-WebSocket-Protocol' => 'chat')->{status}, 400, 'h.8 an unknown subprotocol');
+is(upgrade(':method' => 'POST', 'Content-Length' => 0)->{status}, 405, 'h.9 another method');
 is(upgrade('Sec-WebSocket-Extensions' => 'permessage-deflate; client_max_window_bits')
-      ->{headers}{'sec-websocket-extensions'}, undef, 'h.10 no extension is agreed to');
+      ->{headers}{'sec-websocket-extensions'}, undef, 'h.10 no extension is accepted');
 isnt(upgrade('X-Large' => 'x' x 100_000)->{status}, 101, 'h.11 headers of 100 kB');
 is(upgrade(map { ("X-Header-$_" => 'x' x 20) } 1 .. 100)->{status}, 101, 'h.12 a hundred headers');
-is(upgrade(Connection => 'keep-alive, Upgrade')->{status}, 101, 'h.13 Connection as Firefox has it');
-is(upgrade(Upgrade => 'WebSocket')->{status}, 101, 'h.14 Upgrade in other letters');
+is(upgrade(Connection => 'keep-alive, Upgrade')->{status}, 101, 'h.13 the Connection header of Firefox');
+is(upgrade(Upgrade => 'WebSocket')->{status}, 101, 'h.14 Upgrade is case-insensitive');
 my $ancient = Clairon::Test::RawSocket->new($relay);
 $cases++;
 $ancient->write("GET /v1/ws HTTP/1.0\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -336,7 +336,7 @@ isnt($ancient->read_response->{status}, 101, 'h.15 HTTP/1.0 has no upgrade');
 
 cmp_ok($cases, '>=', 80, "$cases cases");
 $bystander->send_json({ t => 'ping' });
-is($bystander->wait_message('pong')->{t}, 'pong', 'somebody else did not notice');
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+is($bystander->wait_message('pong')->{t}, 'pong', 'another client is not affected');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 done_testing();

@@ -1,4 +1,4 @@
-# A client that does not read: does it get every line whole and in order later, is who matters most first, and when is it let go?
+# Tests a client that does not read: it later receives everything in order, by priority, and is closed at the limits.
 use strict;
 use warnings;
 
@@ -21,7 +21,7 @@ my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.ping' => '10m', 'g
 my $json  = JSON->new->utf8;
 my ($rows, $notifications) = (0, 0);
 
-# Rows of 10 kB, in one transaction; returns once the relay has read their notifications.
+# Rows of 10 kB in one transaction; returns once the relay has read their notifications.
 sub insert
 {
     my ($owner, $count) = @_;
@@ -48,7 +48,7 @@ sub read_by_relay
 
 sub delivered { return $relay->metric('clairon_hub_delivered_total') }
 
-# A client that reads when told to, with a window that does not grow.
+# A client that reads only on demand, with a fixed receive buffer.
 sub reader
 {
     my ($user, %options) = @_;
@@ -59,7 +59,7 @@ sub reader
     return $raw;
 }
 
-# Inserts until the relay cannot hand over all of it, so that a few lines are queued.
+# Inserts until the relay cannot write everything, so that some notifications are queued.
 sub block
 {
     my ($user) = @_;
@@ -88,21 +88,21 @@ sub read_until
 
 sub names { return join ' ', map { "$_->{table} $_->{id}" } @_ }
 
-# Paused, far behind, and pinging meanwhile.
+# Paused, with a long queue, and with pings.
 my $slow  = reader('slow');
 my $other = $relay->client('other');
 my $first = block('slow');
 insert('slow', 300);
 insert_into('normal', ++$rows, 'other');
-$other->run_until('its row', sub { $other->notifications == 1 });
-pass('a client that does not read holds up nobody');
+$other->run_until('the other client\'s row', sub { $other->notifications == 1 });
+pass('a client that does not read does not block others');
 $slow->frame(PING, 'are you there') for 1 .. 3;
 my ($got, $others) = read_until($slow, 'normal', $rows - 1);
-is(names(@$got), join(' ', map { "normal $_" } $first .. $rows - 1), 'it has every line, whole, once and in order');
+is(names(@$got), join(' ', map { "normal $_" } $first .. $rows - 1), 'it receives every notification in order, without duplicates');
 is_deeply([ map { "$_->{opcode} $_->{payload}" } @$others ], [ (PONG . ' are you there') x 3 ],
-    'and its pings are answered between two frames');
+    'its pings are answered between two frames');
 
-# Priorities, among what waits.
+# Priorities among queued notifications.
 $first = block('slow');
 my $last = $rows;
 insert_into('low', 1, 'slow');
@@ -111,12 +111,12 @@ insert_into('high', 1, 'slow');
 insert_into('high', 2, 'slow');
 ($got) = read_until($slow, 'low', 1);
 my @order = grep { !/^normal/ || $_ eq "normal $rows" } map { "$_->{table} $_->{id}" } @$got;
-is_deeply(\@order, [ 'high 1', 'high 2', "normal $rows", 'low 1' ], 'HIGH goes before NORMAL before LOW');
-is($got->[-1]{table}, 'low', 'LOW after all the others');
+is_deeply(\@order, [ 'high 1', 'high 2', "normal $rows", 'low 1' ], 'HIGH precedes NORMAL, which precedes LOW');
+is($got->[-1]{table}, 'low', 'LOW is last');
 is(names(grep { $_->{table} eq 'normal' } @$got), join(' ', map { "normal $_" } $first .. $rows),
-    'and those of one priority in the order of their commits');
+    'notifications of one priority are in commit order');
 
-# Who leaves right after a line that overtook others comes back for them.
+# A client that disconnects right after a notification that overtook others resumes with those.
 my ($high)   = grep { $got->[$_]{table} eq 'high' } 0 .. $#$got;
 my @overtook = map { "$_->{table} $_->{id}" } grep { $_->{table} ne 'high' } @{$got}[ $high + 1 .. $#$got ];
 cmp_ok(scalar(@overtook), '>=', 2, 'some were overtaken');
@@ -129,37 +129,37 @@ while (keys %again < @overtook)
     my $name = "$line->{n}{metadata}{source} $line->{n}{payload}{after}{id}";
     $again{$name} = 1 if grep { $_ eq $name } @overtook;
 }
-is_deeply([ sort keys %again ], [ sort @overtook ], 'its position is before what was overtaken');
+is_deeply([ sort keys %again ], [ sort @overtook ], 'its cursor is before the overtaken notifications');
 $slow->disconnect;
 
-# Too much unsent, then too old.
-sub let_go
+# Too many unsent bytes, then too old.
+sub check_closed
 {
     my ($user, $why) = @_;
     my $raw = reader($user);
     my $pos = $raw->{messages}[-1]{pos};
     my $from = block($user);
     insert($user, 60);
-    wait_until("$user is let go", sub { $relay->log_text =~ /user=$user.*closes with 4101: .*$why/ });
+    wait_until("$user is closed", sub { $relay->log_text =~ /user=$user.*closes with 4101: .*$why/ });
     my $end = $raw->read_to_end;
     my @had = grep { $_->{t} eq 'msg' } @{ $end->{messages} };
-    like($end->{code}, qr/^(4101|1006)$/, "$why: a client that does not read is let go");
+    like($end->{code}, qr/^(4101|1006)$/, "$why: a client that does not read is closed");
     $pos = $had[-1]{pos} if @had;
     my $missing = $rows - ($from - 1 + @had);
     my $back = $relay->client($user, pos => $pos);
-    is($back->wait_for('connected')->{resumed}, JSON::true, 'and can resume');
+    is($back->wait_for('connected')->{resumed}, JSON::true, 'it can resume');
     $back->wait_notifications($missing);
-    is(join(' ', map { $_->{payload}{after}{id} } $back->notifications), join(' ', $from + @had .. $rows), 'from where it was');
+    is(join(' ', map { $_->{payload}{after}{id} } $back->notifications), join(' ', $from + @had .. $rows), 'from its cursor');
     return;
 }
 
 $relay->configure('gate.slow_bytes' => '300kB');
 $relay->restart;
 $notifications = 0;
-let_go('much', 'slow_bytes');
+check_closed('much', 'slow_bytes');
 $relay->configure('gate.slow_bytes' => '100MB', 'gate.slow_age' => '1s');
 $relay->restart;
 $notifications = 0;
-let_go('old', 'too old');
+check_closed('old', 'too old');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Does a slow reader that goes on reading get the close 4101, behind all that stands before it in the socket?
+# Tests that a slow client that keeps reading receives close 4101 after everything that is queued in the socket.
 use strict;
 use warnings;
 
@@ -18,7 +18,7 @@ sub publish
 my $slow = Clairon::Test::RawSocket->user($relay, 'slow');
 wait_until('the relay closes it', sub { publish() && $relay->log_text =~ /closes with 4101/ });
 
-# Reads a little at a time, as a slow line does, for longer than a client that reads nothing is waited for.
+# Reads slowly, for longer than the relay waits for a client that does not read.
 my $read = 0;
 while (!$slow->{eof})
 {
@@ -27,15 +27,15 @@ while (!$slow->{eof})
     $read += $got // 0;
     $slow->{eof} = 1 if defined $got && $got == 0 || !defined $got && !$!{EAGAIN};
 }
-cmp_ok($read, '>', 200_000, 'it had much to read');
-is($slow->ends_with(4101, 'a slow reader')->{code}, 4101, 'which it can read');
-is($relay->metric('clairon_gate_connections'), 0, 'and the connection is gone') if wait_until('the relay saw its end', sub { $relay->metric('clairon_gate_connections') == 0 });
+cmp_ok($read, '>', 200_000, 'it has much to read');
+is($slow->ends_with(4101, 'a slow reader')->{code}, 4101, 'the slow client receives the close');
+is($relay->metric('clairon_gate_connections'), 0, 'the connection is closed') if wait_until('the connection ends', sub { $relay->metric('clairon_gate_connections') == 0 });
 
-# One that reads nothing is not waited for.
+# A client that does not read is closed without waiting.
 my $mute = Clairon::Test::RawSocket->user($relay, 'slow');
 my $closes = () = $relay->log_text =~ /closes with 4101/g;
 wait_until('the relay closes it', sub { publish() && (() = $relay->log_text =~ /closes with 4101/g) > $closes });
-wait_until('the relay ends it all the same', sub { $relay->metric('clairon_gate_connections') == 0 });
-pass('a reader that takes nothing is ended');
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+wait_until('the relay closes the connection', sub { $relay->metric('clairon_gate_connections') == 0 });
+pass('a client that does not read is disconnected');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 done_testing();

@@ -1,4 +1,4 @@
-# Does a gate that stood still, and has many large notifications to read, read them a few at a time?
+# Tests that a gate that was stopped reads many large notifications in small pages.
 use strict;
 use warnings;
 
@@ -18,12 +18,12 @@ sub publish
 {
     my $note = { payload => { text => 'x' x LARGE }, routing => { audience => { type => 'USER', targets => ['nobody'] } } };
     my $answer = Clairon::Test::RawSocket->new($writer)->request(POST => '/v1/notifications', Authorization => "Bearer $api", ':body' => $note);
-    die "not taken: $answer->{status}\n" if $answer->{status} != 201;
+    die "not accepted: $answer->{status}\n" if $answer->{status} != 201;
     return;
 }
 sub wait_read { my ($count) = @_; wait_until("$count are read", sub { $reader->metric('clairon_hub_notifications_total') >= $count }); return }
 
-# The most memory that it ever had, in kB.
+# Peak resident memory in kB.
 sub most
 {
     open my $file, '<', '/proc/' . $reader->pid . '/status' or die "no status: $!\n";
@@ -41,9 +41,9 @@ wait_read(1 + MANY);
 my $grown = most() - $before;
 note("grown by $grown kB");
 SKIP: {
-    skip 'a sanitizer has memory of its own', 1 if Clairon::Test::is_sanitized();
+    skip 'a sanitizer allocates additional memory', 1 if Clairon::Test::is_sanitized();
     cmp_ok($grown, '<', MANY * LARGE / 1024, 'large notifications are not read all at once');
 }
-is($_->stop, 0, 'SIGTERM ends the relay in good order') for $writer, $reader;
+is($_->stop, 0, 'SIGTERM: the relay exits with status 0') for $writer, $reader;
 
 done_testing();

@@ -1,4 +1,4 @@
-# Are connections that never send connect bounded, and unable to keep other addresses out?
+# Tests that connections without a connect message are limited and do not block other addresses.
 use strict;
 use warnings;
 
@@ -7,10 +7,10 @@ use Clairon::Test::RawSocket qw(CONTINUATION TEXT);
 use Test::More;
 
 use constant { PLACES => 20, PER_ADDRESS => 5000 };
-system('prlimit', '--pid', $$, '--nofile=' . (2 * PER_ADDRESS) . ':') == 0 or die "could not raise the limit of descriptors\n";
+system('prlimit', '--pid', $$, '--nofile=' . (2 * PER_ADDRESS) . ':') == 0 or die "could not raise the limit of file descriptors";
 
 my $store = Clairon::Test::store();
-sub with { return Clairon::Test::relay(undef, $store, roles => 'gate', conf => {@_}) }
+sub relay_with { return Clairon::Test::relay(undef, $store, roles => 'gate', conf => {@_}) }
 sub from { my ($relay, $address) = @_; return Clairon::Test::RawSocket->open($relay, 'X-Forwarded-For' => $address) }
 sub status { return from(@_)->{response}{status} }
 
@@ -22,28 +22,28 @@ sub connected
 }
 
 # The first frame.
-my $relay = with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.max_connections' => PLACES);
+my $relay = relay_with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.max_connections' => PLACES);
 for my $case ([ 'announced', sub { $_[0]->frame(TEXT, '{"t":', length => 20 * 1024 + 1) } ],
     [ 'in pieces', sub { $_[0]->frame(TEXT, '{' . ' ' x 16_000, final => 0); $_[0]->frame(CONTINUATION, ' ' x 6000, final => 0) } ])
 {
     my ($name, $send) = @$case;
     my $raw = from($relay, '192.0.2.9');
     $send->($raw);
-    is($raw->read_to_end->{code}, 1009, "a first frame over 20 kB, $name, is refused");
+    is($raw->read_to_end->{code}, 1009, "a first frame over 20 kB, $name, is rejected");
 }
 my $large = from($relay, '192.0.2.9');
 my @topics = map { sprintf 'topic.%024d', $_ } 1 .. 256;
 is(connected($large, 'u0', topics => \@topics, token => token(sub => 'u0', pad => 'x' x 5900))->{user}, 'u0', 'the longest connect fits');
 $large->text('{"t":"ping","pad":"' . 'x' x 40_000 . '"}');
-isnt($large->next_message->{code} // 0, 1009, 'a frame after connect may be longer');
+isnt($large->next_message->{code} // 0, 1009, 'later frames may be longer');
 $large->disconnect;
-wait_until('it is gone', sub { $relay->metric('clairon_gate_connections') == 0 });
+wait_until('the connection is closed', sub { $relay->metric('clairon_gate_connections') == 0 });
 
-# A mute crowd of one address takes all places.
+# Idle connections of one address use all slots.
 my @mute = map { from($relay, '192.0.2.1') } 1 .. PLACES;
-is(scalar(grep { $_->{response}{status} == 101 } @mute), PLACES, 'mute connections take all places');
+is(scalar(grep { $_->{response}{status} == 101 } @mute), PLACES, 'idle connections use all slots');
 my $early = from($relay, '203.0.113.1');
-is($early->{response}{status}, 101, 'another address is let in all the same');
+is($early->{response}{status}, 101, 'another address is accepted');
 my @users;
 for my $nth (1 .. PLACES - 2)
 {
@@ -51,41 +51,41 @@ for my $nth (1 .. PLACES - 2)
     is(connected($raw, "u$nth")->{user}, "u$nth", "user $nth connects");
     push @users, $raw;
 }
-is($mute[0]->read_to_end->{code}, 1006, 'the longest waiting of the crowd was closed');
-is(connected($early, 'early')->{user}, 'early', 'a slow connection of an address with only one was not');
+is($mute[0]->read_to_end->{code}, 1006, 'the oldest idle connection was closed');
+is(connected($early, 'early')->{user}, 'early', 'the only connection of another address was not');
 push @users, $early;
 push @users, from($relay, '203.0.113.99');
-is(connected($users[-1], 'last')->{user}, 'last', 'no mute connection keeps the last place');
-is(status($relay, '203.0.113.100'), 503, 'open connections make no room');
-is($relay->metric('clairon_gate_connections'), PLACES, 'evicted connections are not counted any more');
+is(connected($users[-1], 'last')->{user}, 'last', 'idle connections do not keep the last slot');
+is(status($relay, '203.0.113.100'), 503, 'authenticated connections are not evicted');
+is($relay->metric('clairon_gate_connections'), PLACES, 'evicted connections are not counted');
 $_->send_json({ t => 'ping', r => 1 }) for @users;
-is($_->wait_message('pong')->{t}, 'pong', 'an open connection goes on') for @users;
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+is($_->wait_message('pong')->{t}, 'pong', 'an authenticated connection continues') for @users;
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
-# Upgrades count for request_rate until their token was good.
-$relay = with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.request_rate' => 2);
+# Upgrades count against request_rate until their token is verified.
+$relay = relay_with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.request_rate' => 2);
 my %got;
 $got{ status($relay, '192.0.2.1') }++ for 1 .. 40;
-ok($got{429}, 'too many upgrades without a token are refused');
+ok($got{429}, 'too many upgrades without a token are rejected');
 is(($got{101} // 0) + $got{429}, 40, 'with 429');
 for my $nth (1 .. 12)
 {
     my $raw = from($relay, '192.0.2.2');
-    is(connected($raw, "u$nth")->{user}, "u$nth", 'upgrades with good tokens are not limited by address');
+    is(connected($raw, "u$nth")->{user}, "u$nth", 'upgrades with valid tokens are not limited by address');
 }
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 # The defaults.
-$relay = with('gate.trusted_proxies' => '127.0.0.2', 'gate.connect_timeout' => '10m');
+$relay = relay_with('gate.trusted_proxies' => '127.0.0.2', 'gate.connect_timeout' => '10m');
 @mute = map { Clairon::Test::RawSocket->open($relay) } 1 .. PER_ADDRESS + 1;
-is(scalar(grep { $_->{response}{status} == 101 } @mute), PER_ADDRESS + 1, 'loopback, which may be a proxy, is not limited as one address');
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+is(scalar(grep { $_->{response}{status} == 101 } @mute), PER_ADDRESS + 1, 'loopback, which may be a proxy, has no address limit');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 @mute = ();
-$relay = with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.connect_timeout' => '10m', 'gate.connect_rate' => 0, 'gate.request_rate' => 0);
+$relay = relay_with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.connect_timeout' => '10m', 'gate.connect_rate' => 0, 'gate.request_rate' => 0);
 @mute = map { from($relay, '192.0.2.1') } 1 .. PER_ADDRESS;
 is(scalar(grep { $_->{response}{status} == 101 } @mute), PER_ADDRESS, 'a client address may have 5000 connections');
-is(status($relay, '192.0.2.1'), 429, 'not more');
+is(status($relay, '192.0.2.1'), 429, 'but not more');
 like($relay->log_text, qr/192\.0\.2\.1 has 5000 connections: gate\.max_per_address reached/, 'the log names the address');
-is(status($relay, '192.0.2.2'), 101, 'another address may');
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+is(status($relay, '192.0.2.2'), 101, 'another address is accepted');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 done_testing();

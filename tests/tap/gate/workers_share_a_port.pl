@@ -1,4 +1,4 @@
-# Do several workers share one port, outlive one another's deaths, and leave together?
+# Tests that several workers share one port, survive the death of others, and stop together.
 use strict;
 use warnings;
 
@@ -15,49 +15,48 @@ $pg->safe_psql('postgres', q{
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.workers' => 3 });
 
-is(scalar children($relay->pid), 3, 'one process for each worker, and one that looks after them');
+is(scalar children($relay->pid), 3, 'one process per worker, and the supervisor');
 my @clients = map { $relay->client("u$_") } 1 .. 24;
-is($relay->metric('clairon_gate_connections'), 24, 'any worker tells the metrics of all');
+is($relay->metric('clairon_gate_connections'), 24, 'any worker reports the metrics of all');
 
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'x' FROM generate_series(1, 50) i});
 $_->wait_notifications(50) for @clients;
-pass('every client of every worker gets everything');
-is(scalar $store->entries, 50, 'and it is stored once');
+pass('the clients of all workers receive everything');
+is(scalar $store->entries, 50, 'it is stored once');
 
-# The first carries the feed.
+# The first worker has the feed.
 my ($turns, $now) = (0, 0);
-wait_until('their turns are counted', sub { ($turns = $relay->metric('clairon_loop_turns_total')) > 300 });
+wait_until('loop turns are counted', sub { ($turns = $relay->metric('clairon_loop_turns_total')) > 300 });
 my @before = children($relay->pid);
 kill KILL => $_ for @before;
-wait_until('others take their places',
+wait_until('new workers have started',
     sub { my %old = map { $_ => 1 } @before; 3 == grep { !$old{$_} } children($relay->pid) });
 $relay->wait_for_log(qr/was killed by signal 9, starting another/);
 my $late = $relay->client('late');
-wait_until('those of the new ones too', sub { ($now = $relay->metric('clairon_loop_turns_total')) != $turns });
-cmp_ok($now, '>', $turns, 'what the dead have counted stays');
+wait_until('the new workers report metrics', sub { ($now = $relay->metric('clairon_loop_turns_total')) != $turns });
+cmp_ok($now, '>', $turns, 'counters include workers that ended');
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'x' FROM generate_series(51, 60) i});
 $late->wait_notifications(10);
-is(scalar $store->entries, 60, 'what comes is stored and shown, by the new ones');
-is($relay->metric('clairon_gate_connections'), 1, 'the dead do not count as connected');
+is(scalar $store->entries, 60, 'the new workers store and deliver');
+is($relay->metric('clairon_gate_connections'), 1, 'connections of ended workers are not counted');
 my $back = $relay->client('u1', pos => $clients[0]->pos);
 $back->wait_notifications(10);
-pass('a client that comes back gets what it missed');
+pass('a client that reconnects gets missed notifications');
 
 my @last = children($relay->pid);
 is($relay->stop, 0, 'SIGTERM ends all of them');
-is($back->wait_closed, 4201, 'after a bye to their clients');
-is_deeply([ grep { lives($_) } @last ], [], 'none is left');
+is($back->wait_closed, 4201, 'their clients get a bye');
+is_deeply([ grep { lives($_) } @last ], [], 'no worker is left');
 
 $relay->start;
 wait_until('it starts again', sub { 3 == children($relay->pid) });
 my @orphans = children($relay->pid);
 $relay->kill9;
-wait_until('workers whose guardian is killed leave by themselves',
+wait_until('workers exit when their supervisor is killed',
     sub { !grep { lives($_) } @orphans });
-pass('and the port is free');
+pass('the port is free');
 
-# Started in odd ways: by somebody who does not care how his children end, whose log has nobody who reads it
-# any more, or who has closed the standard files.
+# Unusual starts: by a parent that ignores SIGCHLD, with a log pipe without a reader, or with closed standard files.
 sub started_by
 {
     my ($what, $words) = @_;
@@ -69,16 +68,16 @@ sub started_by
     $relay->wait_ready;
     my ($first) = children($relay->pid);
     kill KILL => $first;
-    wait_until('another takes its place', sub { my @now = children($relay->pid); @now == 3 && !grep { $_ == $first } @now });
+    wait_until('a new worker has started', sub { my @now = children($relay->pid); @now == 3 && !grep { $_ == $first } @now });
     my @files = map { readlink "/proc/@{[ $relay->pid ]}/fd/$_" } 0 .. 2;
-    is($relay->stop, 0, "who was started $what looks after its workers too");
+    is($relay->stop, 0, "started $what: ended workers are replaced");
     return @files;
 }
 
 started_by('with SIGCHLD ignored', q{$SIG{CHLD} = 'IGNORE';});
-started_by('with a log that nobody reads', q{$SIG{PIPE} = 'DEFAULT'; pipe my $in, my $out; open STDERR, '>&', $out; close $in;});
+started_by('with a log pipe without a reader', q{$SIG{PIPE} = 'DEFAULT'; pipe my $in, my $out; open STDERR, '>&', $out; close $in;});
 is_deeply([ started_by('without standard files', 'close $_ for *STDIN, *STDOUT, *STDERR;') ], [ ('/dev/null') x 3 ],
-    'no socket takes the place of one of them, which the log would go to');
+    'no socket gets the number of a closed standard file');
 
 # A worker is killed while a certificate is being replaced.
 my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
@@ -92,20 +91,20 @@ rename $key, "$key.away" or die $!;
 my ($killed, @rest) = children($relay->pid);
 kill KILL => $killed;
 $relay->wait_for_log(qr/could not serve, starting another.*could not serve, starting another/s, from => $mark);
-is_deeply([ grep { lives($_) } @rest ], \@rest, 'the others serve, though none can take its place');
+is_deeply([ grep { lives($_) } @rest ], \@rest, 'the others serve, although no new worker can start');
 rename "$key.away", $key or die $!;
 $relay->wait_for_log(qr/(?:started, pid \d+.*){4}/s, from => $mark);
-pass('until the certificate is whole');
+pass('a worker starts once the certificate is valid');
 $relay->stop;
-# The key of another one, which nobody looks at before it is used.
+# A mismatched key, which is first read at its use.
 $relay->configure('gate.tls_key' => "$key.other");
 $mark = $relay->log_mark;
 $relay->start;
-is($relay->wait_end >> 8, 1, 'who cannot serve from the start ends');
-like($relay->log_text($mark), qr/worker \d+ could not serve, stopping all/, 'and says so');
+is($relay->wait_end >> 8, 1, 'a worker that cannot serve ends the start');
+like($relay->log_text($mark), qr/worker \d+ could not serve, stopping all/, 'with a log message');
 
-# A terminal, or a service manager that knows no better, tells the whole group: workers hear it twice, from that one and
-# from their guardian, and drain all the same.
+# A terminal, or a simple service manager, signals the whole group: workers get the signal twice, also from their
+# supervisor, and still drain.
 $relay->configure('gate.tls_cert' => undef, 'gate.tls_key' => undef, 'gate.drain' => '10m');
 for my $signal (qw(TERM INT))
 {
@@ -115,11 +114,11 @@ for my $signal (qw(TERM INT))
     $mark = $relay->log_mark;
     kill $signal => -$relay->pid;
     $relay->wait_for_log(qr/(?:signal \d+, draining.*){3}/s, from => $mark);
-    is($poll->read_to_end->{code}, 4201, "SIG$signal for all of them at once: a client is told to come back");
-    is($relay->wait_end, 0, 'and they end in good order');
-    unlike($relay->log_text($mark), qr/stopping at once|[1-9]\d* connections left/, 'once all have been told');
+    is($poll->read_to_end->{code}, 4201, "SIG$signal for the whole group: a client gets a bye");
+    is($relay->wait_end, 0, 'the relay exits with status 0');
+    unlike($relay->log_text($mark), qr/stopping at once|[1-9]\d* connections left/, 'after all clients got a bye');
 }
-# Told twice, they wait for nobody.
+# A second signal ends the drain.
 $relay->start;
 $relay->wait_ready;
 my @stay = map { Clairon::Test::RawSocket->user($relay, "u$_") } 1 .. 6;
@@ -127,14 +126,14 @@ $mark = $relay->log_mark;
 kill TERM => $relay->pid;
 $relay->wait_for_log(qr/(?:signal \d+, draining.*){3}/s, from => $mark);
 kill INT => $relay->pid;
-is($relay->wait_end, 0, 'told twice they end');
-like($relay->log_text($mark), qr/again, stopping at once/, 'at once');
+is($relay->wait_end, 0, 'a second signal ends the relay');
+like($relay->log_text($mark), qr/again, stopping at once/, 'immediately');
 
-# Their guardian is killed amid a POST /v1/push, which it would have been told of: who adopts them is not. Here that
-# is this test, by prctl(PR_SET_CHILD_SUBREAPER).
+# The supervisor is killed during a POST /v1/push, before it can be notified: the process that adopts the workers must
+# get no signal. Here that is this test, by prctl(PR_SET_CHILD_SUBREAPER).
 SKIP: {
     my $prctl = { x86_64 => 157, aarch64 => 167 }->{ (POSIX::uname())[4] };
-    skip 'not known how to adopt here', 1 unless $prctl && syscall($prctl, 36, 1, 0, 0, 0) == 0;
+    skip 'cannot adopt processes here', 1 unless $prctl && syscall($prctl, 36, 1, 0, 0, 0) == 0;
     my $signals = 0;
     local @SIG{qw(USR1 USR2)} = (sub { $signals++ }) x 2;
     $relay->configure('gate.drain' => '20s');
@@ -150,7 +149,7 @@ SKIP: {
     $push->write('false}');
     $relay->wait_for_log(qr/turns push off/, from => $mark);
     waitpid $_, 0 for @adopted;
-    is($signals, 0, 'who adopts orphans is not signalled');
+    is($signals, 0, 'the adopting process gets no signal');
 }
 
 done_testing();
