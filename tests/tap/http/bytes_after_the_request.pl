@@ -1,4 +1,4 @@
-# What a client says behind its request, or that it says no more: is it answered all the same, and at no cost to others?
+# Tests that bytes after a request, or a half-close, do not prevent the response and do not affect other clients.
 use strict;
 use warnings;
 
@@ -33,20 +33,20 @@ sub head
     return "$method $path HTTP/1.1\r\n" . join('', map { "$_: $headers{$_}\r\n" } sort keys %headers) . "\r\n";
 }
 sub request { my ($method, $path, $body) = @_; return head($method, $path, $method eq 'POST' ? ('Content-Length' => length $body) : ()) . $body }
-sub said
+sub send_pieces
 {
     my ($tls, @pieces) = @_;
     my $raw = $tls ? Clairon::Test::SecureSocket->new($secure, $cert) : Clairon::Test::RawSocket->new($relay);
     $raw->write($_) for @pieces;
     return $raw;
 }
-sub say_no_more { my ($raw) = @_; ref($raw) =~ /Secure/ ? Net::SSLeay::shutdown($raw->{link}->_get_ssl_object) : shutdown $raw->{link}, 1; return $raw }
-sub is_answered
+sub half_close { my ($raw) = @_; ref($raw) =~ /Secure/ ? Net::SSLeay::shutdown($raw->{link}->_get_ssl_object) : shutdown $raw->{link}, 1; return $raw }
+sub check_status
 {
     my ($raw, $status, $name) = @_;
     my $answer = $raw->read_response;
     is($answer->{status}, $status, $name);
-    unlike($answer->{body}, qr/HTTP\/1/, 'once');
+    unlike($answer->{body}, qr/HTTP\/1/, 'exactly once');
     return;
 }
 
@@ -58,47 +58,47 @@ for my $tls (0, 1)
     {
         my ($method, $path, $body, $status) = @$case;
         my $text = request($method, $path, $body);
-        is_answered(say_no_more(said($tls, $text)), $status, "$method $path$how of who says no more");
-        is_answered(said($tls, $text . $next), $status, "$method $path$how with another request behind it");
-        is_answered(said($tls, $text, $next), $status, "$method $path$how with another request after it");
-        is_answered(said($tls, map { substr $text, $_, 1 } 0 .. length($text) - 1), $status, "$method $path$how byte by byte");
+        check_status(half_close(send_pieces($tls, $text)), $status, "$method $path$how before a half-close");
+        check_status(send_pieces($tls, $text . $next), $status, "$method $path$how with another request in the same packet");
+        check_status(send_pieces($tls, $text, $next), $status, "$method $path$how with another request later");
+        check_status(send_pieces($tls, map { substr $text, $_, 1 } 0 .. length($text) - 1), $status, "$method $path$how byte by byte");
     }
-    is_answered(say_no_more(said($tls, head(GET => '/v1/poll?wait=60'))), 204, "a poll that waits$how ends with its client's word, and is answered");
-    is_answered(said($tls, head(GET => '/v1/poll?wait=0', @$_), 'hello'), 204, "a GET with a body$how: the body is passed over")
+    check_status(half_close(send_pieces($tls, head(GET => '/v1/poll?wait=60'))), 204, "a waiting poll$how ends at a half-close and is answered");
+    check_status(send_pieces($tls, head(GET => '/v1/poll?wait=0', @$_), 'hello'), 204, "a GET with a body$how: the body is ignored")
       for [ 'Content-Length' => 5 ], [ 'Content-Length' => 0 ], [ 'Transfer-Encoding' => 'chunked' ];
-    is_answered(said($tls, head(GET => '/v1/poll?wait=0', 'Content-Length' => 5) . 'hello'), 204, "a GET with its body$how too");
-    is_answered(said($tls, head(GET => '/v1/poll?wait=0', 'Content-Length' => $_), 'x' x 90_000), 413, "of which$how $_ bytes are too many") for 90_000, 9_000_000;
-    is_answered(said($tls, head($_ => '/v1/poll?wait=0', 'Content-Length' => '5x')), 400, "$_ with a length$how that is no number") for qw(GET POST);
-    my $stream = said($tls, head(GET => '/v1/sse'), $next);
+    check_status(send_pieces($tls, head(GET => '/v1/poll?wait=0', 'Content-Length' => 5) . 'hello'), 204, "a GET with a Content-Length$how too");
+    check_status(send_pieces($tls, head(GET => '/v1/poll?wait=0', 'Content-Length' => $_), 'x' x 90_000), 413, "a body of $_ bytes$how is too large") for 90_000, 9_000_000;
+    check_status(send_pieces($tls, head($_ => '/v1/poll?wait=0', 'Content-Length' => '5x')), 400, "$_ with a length$how that is not a number") for qw(GET POST);
+    my $stream = send_pieces($tls, head(GET => '/v1/sse'), $next);
     1 until $stream->{bytes} =~ /"t":"connected"/ || !$stream->more;
-    say_no_more($stream);
+    half_close($stream);
     1 while $stream->more;
-    unlike($stream->{bytes}, qr/healthz|"status"/, "a stream$how passes over what comes behind it, and ends with its client's word");
-    is_answered(say_no_more(said($tls, substr request(@{ $all[0] }), 0, -1)), 0, "a body$how that does not end is not waited for");
+    unlike($stream->{bytes}, qr/healthz|"status"/, "a stream$how ignores bytes after its request and ends at a half-close");
+    check_status(half_close(send_pieces($tls, substr request(@{ $all[0] }), 0, -1)), 0, "an incomplete body$how ends the wait at a half-close");
 }
-is($relay->metric('clairon_gate_streams'), 0, 'nobody is left');
+is($relay->metric('clairon_gate_streams'), 0, 'no stream is left');
 
-# An answer that is given before the body has come: who goes on sending it is not cut off before it could read.
+# The response precedes the body: a client that continues to send is not reset before it can read the response.
 for my $head (head(POST => '/v1/ack', Authorization => 'Bearer x', 'Content-Length' => 400_000), head(POST => '/v1/ack', 'Content-Length' => 40_000_000),
     head(POST => '/v1/ack', 'Transfer-Encoding' => 'chunked'), head(POST => '/v1/ack', Origin => 'http://evil.example', 'Content-Length' => 400_000),
     (map { head($_ => '/v1/nothing', 'Content-Length' => 400_000), head($_ => '/healthz', 'Content-Length' => 400_000) } qw(POST PUT DELETE)),
     head(POST => '/v1/nothing', 'Transfer-Encoding' => 'chunked'), head(GET => '/metrics', 'Content-Length' => 400_000), head(OPTIONS => '/v1/ack', 'Content-Length' => 400_000))
 {
-    my $raw = said(0, $head);
+    my $raw = send_pieces(0, $head);
     1 until $raw->{bytes} =~ /\r\n\r\n.*\}/s || !$raw->more;
     my ($status) = $raw->{bytes} =~ /^HTTP\/1\.1 (\d+)/;
-    is(scalar(grep { $raw->write('x' x 10_000) } 1 .. 40), 40, "who is told $status goes on");
-    say_no_more($raw);
+    is(scalar(grep { $raw->write('x' x 10_000) } 1 .. 40), 40, "a client with $status can send more");
+    half_close($raw);
     1 while $raw->more;
-    ok(!$raw->{reset}, 'and comes to an end in good order');
+    ok(!$raw->{reset}, 'its connection is closed without a reset');
 }
-my $endless = said(0, head(POST => '/v1/ack', Authorization => 'Bearer x', 'Content-Length' => 900_000));
-wait_until('it is cut off', sub { !$endless->write('x' x 100_000) });
-pass('but not for ever');
+my $endless = send_pieces(0, head(POST => '/v1/ack', Authorization => 'Bearer x', 'Content-Length' => 900_000));
+wait_until('it is closed', sub { !$endless->write('x' x 100_000) });
+pass('but only up to a limit');
 
-# While they wait.
-# What turns in circles wakes without end: tens of thousands of times a second. The rest wakes some dozens of times.
-sub is_calm
+# Waiting connections.
+# A busy loop turns tens of thousands of times a second, an idle one some dozens of times.
+sub check_idle
 {
     my ($name, $clock) = @_;
     my $before = $relay->metric('clairon_loop_turns_total');
@@ -106,18 +106,18 @@ sub is_calm
     cmp_ok($relay->metric('clairon_loop_turns_total') - $before, '<', 3000, $name);
     return;
 }
-# A pause between the head and what is behind, from none to what a turn of the loop takes: some of
-# them come after the head was looked at and before it is read.
-my @behind = map { my $raw = said(0, head(GET => '/v1/sse')); 1 for 1 .. 40 * ($_ % 60); $raw->write($next); $raw } 1 .. 200;
-wait_until('they are there', sub { $relay->metric('clairon_gate_streams') == @behind });
-is_calm('streams with bytes behind their heads wait', sub { said(0, head(GET => '/v1/poll?wait=2'))->read_response });
+# Pauses between the head and the following bytes, from none to one turn of the loop: some bytes arrive between the
+# check of the head and its read.
+my @behind = map { my $raw = send_pieces(0, head(GET => '/v1/sse')); 1 for 1 .. 40 * ($_ % 60); $raw->write($next); $raw } 1 .. 200;
+wait_until('all streams are open', sub { $relay->metric('clairon_gate_streams') == @behind });
+check_idle('streams wait with unread bytes', sub { send_pieces(0, head(GET => '/v1/poll?wait=2'))->read_response });
 $_->disconnect for @behind;
 $proxy->freeze;
-my @waiting = map { said(0, request(@{ $all[0] }) . 'x', 'y') } 1 .. 3;
-push @waiting, map { say_no_more(said(0, request(@{ $all[0] }))) } 1 .. 3;
-is_calm('so do requests that wait for the store', sub { is(said(0, head(POST => '/v1/ack', 'Content-Length' => 9))->read_response->{status}, 408, 'a body is waited for') });
+my @waiting = map { send_pieces(0, request(@{ $all[0] }) . 'x', 'y') } 1 .. 3;
+push @waiting, map { half_close(send_pieces(0, request(@{ $all[0] }))) } 1 .. 3;
+check_idle('requests wait for the store', sub { is(send_pieces(0, head(POST => '/v1/ack', 'Content-Length' => 9))->read_response->{status}, 408, 'a missing body times out') });
 $proxy->thaw;
-is_deeply([ map { $_->read_response->{status} } @waiting ], [ (201) x 6 ], 'and are answered when it is back');
-is($_->stop, 0, 'SIGTERM ends the relay in good order') for $relay, $secure;
+is_deeply([ map { $_->read_response->{status} } @waiting ], [ (201) x 6 ], 'they are answered once the store is back');
+is($_->stop, 0, 'SIGTERM: the relay exits with status 0') for $relay, $secure;
 
 done_testing();

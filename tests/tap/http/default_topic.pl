@@ -1,4 +1,4 @@
-# Does what is asked for over HTTP get the topic that clairon.notify gives it, also where no feed runs?
+# Tests that HTTP requests get the same default topic as clairon.notify, also on relays without the feed role.
 use strict;
 use warnings;
 
@@ -19,35 +19,35 @@ sub topic
     $raw->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'api', publish => JSON::true)
           . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
     my $answer = $raw->read_response;
-    die "the notification was refused: $answer->{status}\n" if $answer->{status} != 201;
+    die "the notification was rejected: $answer->{status}\n" if $answer->{status} != 201;
     my $id = JSON::decode_json($answer->{body})->{id};
     my $told = Clairon::Test::RawSocket->new($relay)->request(GET => "/v1/notifications/$id", Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true));
     return JSON::decode_json($told->{body})->{notification}{metadata}{topic};
 }
 
-is(topic($early), 'notify', 'before any feed there is no prefix to know');
+is(topic($early), 'notify', 'before any feed runs there is no prefix');
 my $relay = Clairon::Test::relay($pg, $store);
-is(topic($relay), 'postgres.notify', 'the database\'s name, where the feed runs');
-wait_until('the others hear of it', sub { topic($early) eq 'postgres.notify' });
+is(topic($relay), 'postgres.notify', 'the database name, with the feed role');
+wait_until('the others have the prefix', sub { topic($early) eq 'postgres.notify' });
 is(topic($early, source => 'orders'), 'postgres.orders', 'with the source');
-is(topic($early, topic => 'my.own'), 'my.own', 'a topic of its own is used as given');
+is(topic($early, topic => 'my.own'), 'my.own', 'an explicit topic is used unchanged');
 my $one = $relay->client('u1');
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}', source => 'orders')});
 $one->wait_notifications(1);
-is(($one->notifications)[0]{metadata}{topic}, topic($early, source => 'orders'), 'as clairon.notify has it');
+is(($one->notifications)[0]{metadata}{topic}, topic($early, source => 'orders'), 'the same as in clairon.notify');
 my $late = Clairon::Test::relay(undef, $store, roles => 'gate');
-is(topic($late), 'postgres.notify', 'a relay that comes later knows it from its first answer on');
+is(topic($late), 'postgres.notify', 'a new relay knows it from its first response');
 my $own = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'feed.topic_prefix' => 'mine' });
-is(topic($own), 'mine.notify', 'a relay\'s own setting comes first');
+is(topic($own), 'mine.notify', 'a relay\'s own setting takes precedence');
 $relay->stop;
 $relay->configure('feed.topic_prefix' => 'it\'s "new"');
 $relay->start;
 $relay->wait_ready;
-wait_until('the new prefix is heard of', sub { topic($late) eq 'it\'s "new".notify' });
-is(topic($relay), 'it\'s "new".notify', 'as the feed has it');
-is(topic($own), 'mine.notify', 'but not where there is an own one');
+wait_until('the new prefix has arrived', sub { topic($late) eq 'it\'s "new".notify' });
+is(topic($relay), 'it\'s "new".notify', 'also with the feed role');
+is(topic($own), 'mine.notify', 'but not with an explicit setting');
 $store->execute('FLUSHALL');
-wait_until('an emptied store is told again', sub { (eval { topic($late) } // '') eq 'it\'s "new".notify' && $store->execute('HGET', $store->shared('meta'), 'topic_prefix') });
-is($store->execute('HGET', $store->shared('meta'), 'topic_prefix'), 'it\'s "new"', 'an emptied store is told again');
+wait_until('the prefix is in the emptied store again', sub { (eval { topic($late) } // '') eq 'it\'s "new".notify' && $store->execute('HGET', $store->shared('meta'), 'topic_prefix') });
+is($store->execute('HGET', $store->shared('meta'), 'topic_prefix'), 'it\'s "new"', 'the prefix is written again to an emptied store');
 
 done_testing();

@@ -1,4 +1,5 @@
-# Is a key refused while its first request is under way, and does a nack over HTTP do what one on a WebSocket does?
+# Tests that a key is rejected while its first request is in progress, and that a nack over HTTP works like one on a
+# WebSocket.
 use strict;
 use warnings;
 
@@ -14,7 +15,7 @@ my $proxy = Clairon::Test::proxy($store->{socket});
 my ($relay, $second) = map { Clairon::Test::relay(undef, $store, roles => 'gate',
     conf => { 'store.url' => $_, 'delivery.backoff_cap' => '10m', 'delivery.backoff_base' => '50ms' }) } $proxy->url('redis'), $store->url;
 
-sub ask
+sub send_request
 {
     my ($method, $path, %options) = @_;
     my $raw = Clairon::Test::RawSocket->new($options{relay} // $relay);
@@ -22,11 +23,11 @@ sub ask
         Authorization => 'Bearer ' . token(sub => $options{sub} // 'api', publish => JSON::true), %{ $options{headers} // {} });
     return $raw;
 }
-sub http { return ask(@_)->read_response }
+sub http { return send_request(@_)->read_response }
 sub to { my ($text, %retry) = @_; return { payload => { text => $text }, routing => { audience => { type => 'USER', targets => ['u1'] }, retry => \%retry } } }
-sub with_key { my ($key, $text, %options) = @_; return ask(POST => '/v1/notifications', body => to($text), headers => { 'Idempotency-Key' => $key }, %options) }
+sub with_key { my ($key, $text, %options) = @_; return send_request(POST => '/v1/notifications', body => to($text), headers => { 'Idempotency-Key' => $key }, %options) }
 
-# Two requests at once, whichever comes first: the answer of the one that is answered, and the other one.
+# Two simultaneous requests: the response of the one that is answered first, and the other request.
 sub answered_first
 {
     my (@raws) = @_;
@@ -35,48 +36,48 @@ sub answered_first
     return ($one->read_response, grep { $_ != $one } @raws);
 }
 
-# 409 while the first with this key has no answer of the store yet.
+# 409 while the first request with this key waits for the store.
 $proxy->freeze;
 my ($busy, $first) = answered_first(with_key('one', 'x'), with_key('one', 'x'));
 my $other  = with_key('two', 'x');
-my $theirs = with_key('one', 'x', sub => 'somebody else');
-is($busy->{status}, 409, 'the same key while its first request is under way');
-is(JSON::decode_json($busy->{body})->{title}, 'Conflict', 'is told why');
-like($busy->{headers}{'retry-after'}, qr/^[1-9]\d*$/, 'and when to come again');
-is(with_key('one', 'another body')->read_response->{status}, 409, 'with another body too');
-is(with_key('one', 'x')->read_response->{status}, 409, 'as often as it is asked');
+my $theirs = with_key('one', 'x', sub => 'another user');
+is($busy->{status}, 409, 'the same key while its first request is in progress');
+is(JSON::decode_json($busy->{body})->{title}, 'Conflict', 'with a title');
+like($busy->{headers}{'retry-after'}, qr/^[1-9]\d*$/, 'and Retry-After');
+is(with_key('one', 'another body')->read_response->{status}, 409, 'also with another body');
+is(with_key('one', 'x')->read_response->{status}, 409, 'repeatedly');
 $first->disconnect;
-is(with_key('one', 'x')->read_response->{status}, 409, 'it goes on when its asker has gone');
+is(with_key('one', 'x')->read_response->{status}, 409, 'the first request continues after its client disconnected');
 $proxy->thaw;
-is($_->read_response->{status}, 201, 'another key does not wait for it, nor the same of somebody else') for $other, $theirs;
+is($_->read_response->{status}, 201, 'another key, or the same key of another user, is not blocked') for $other, $theirs;
 my $again = with_key('one', 'x')->read_response;
-is($again->{status}, 200, 'once it is stored it is a repeat');
-is($again->{headers}{'idempotency-replayed'}, 'true', 'and told to be one');
-is(with_key('one', 'another body')->read_response->{status}, 422, 'with another body it is refused');
-is(with_key('one', 'x', relay => $second)->read_response->{status}, 200, 'elsewhere too');
-is($store->stored, 3, 'and each was stored once');
+is($again->{status}, 200, 'a repeat after the first is stored');
+is($again->{headers}{'idempotency-replayed'}, 'true', 'is marked as a repeat');
+is(with_key('one', 'another body')->read_response->{status}, 422, 'with another body it is rejected');
+is(with_key('one', 'x', relay => $second)->read_response->{status}, 200, 'also on another relay');
+is($store->stored, 3, 'each is stored once');
 
-# What could not be stored is not under way any more.
+# A request that failed is no longer in progress.
 $proxy->refuse(1);
 $proxy->cut;
-wait_until('the store is missed', sub { with_key('three', 'x')->read_response->{status} == 503 });
-is(with_key('one', 'x')->read_response->{status}, 200, 'what was stored is known without the store');
-is(with_key('one', 'another body')->read_response->{status}, 422, 'also that it was something else');
-is(with_key('three', 'x')->read_response->{status}, 503, 'a key that failed may be used again');
+wait_until('the store is down', sub { with_key('three', 'x')->read_response->{status} == 503 });
+is(with_key('one', 'x')->read_response->{status}, 200, 'a stored key is known without the store');
+is(with_key('one', 'another body')->read_response->{status}, 422, 'also with another body');
+is(with_key('three', 'x')->read_response->{status}, 503, 'the key of a failed request can be reused');
 $proxy->refuse(0);
 wait_until('the store is back', sub { with_key('three', 'x')->read_response->{status} =~ /^20[01]$/ });
-is(with_key('three', 'x')->read_response->{status}, 200, 'and is stored in the end');
+is(with_key('three', 'x')->read_response->{status}, 200, 'it is stored once');
 
-# Nor what the store refused: the key is not kept of what was not done.
+# The key of a request that the store rejected is not kept.
 my $was = $store->stored;
 $store->execute('CONFIG', 'SET', 'maxmemory', 1);
-is(with_key('four', 'x')->read_response->{status}, 503, 'a store that is full takes nothing') for 1, 2;
+is(with_key('four', 'x')->read_response->{status}, 503, 'a full store rejects the request') for 1, 2;
 $store->execute('CONFIG', 'SET', 'maxmemory', 0);
 $again = with_key('four', 'x')->read_response;
-is($again->{status}, 201, 'once it has room it is the first time');
-is($again->{headers}{'idempotency-replayed'}, undef, 'and not told to be a repeat');
-is(with_key('four', 'x', relay => $second)->read_response->{status}, 200, 'then it is one');
-is($store->stored, $was + 1, 'of what was stored once');
+is($again->{status}, 201, 'once the store has room it is a first request');
+is($again->{headers}{'idempotency-replayed'}, undef, 'and is not marked as a repeat');
+is(with_key('four', 'x', relay => $second)->read_response->{status}, 200, 'then it is a repeat');
+is($store->stored, $was + 1, 'stored once');
 
 # A nack without a WebSocket.
 my $stream = Clairon::Test::EventStream->open($relay, 'u1');
@@ -85,24 +86,24 @@ my $id = http(POST => '/v1/notifications', body => to('later', ack_required => J
 my $note = $stream->next_notification;
 $note = $stream->next_notification until $note->{metadata}{id} eq $id;
 sub wait_s { my ($s, $us) = @{ $store->execute('TIME') }; return (($store->execute('ZSCORE', $store->of($id, 'due'), "$id:u1") // 0) - $s * 1000 - $us / 1000) / 1000 }
-wait_until('its showing is reported', sub { wait_s() > 0 });
-is(http(POST => '/v1/nack', sub => 'mallory', body => { ids => [$id], delay => 500_000 })->{status}, 204, 'a nack of what is another\'s is taken');
-is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$id], delay => 300_000 })->{status}, 204, 'a nack is taken');
-wait_until('it is put off', sub { wait_s() > 290 });
-cmp_ok(wait_s(), '<=', 300.001, 'by what its own user asked');
+wait_until('the delivery is reported', sub { wait_s() > 0 });
+is(http(POST => '/v1/nack', sub => 'mallory', body => { ids => [$id], delay => 500_000 })->{status}, 204, 'a nack of another user\'s notification is accepted');
+is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$id], delay => 300_000 })->{status}, 204, 'a nack is accepted');
+wait_until('the retry is deferred', sub { wait_s() > 290 });
+cmp_ok(wait_s(), '<=', 300.001, 'by the delay of its own user');
 is(http(POST => '/v1/nack', sub => 'u1', relay => $second, body => { ids => [ uc $id ] })->{status}, 204, 'on another relay, without a delay');
 my $life = http(GET => "/v1/notifications/$id")->{json};
-is_deeply($life->{waiting}, ['u1'], 'it is still waited for');
+is_deeply($life->{waiting}, ['u1'], 'it is still pending');
 my $soon = http(POST => '/v1/notifications', body => to('soon', ack_required => JSON::true))->{json}{id};
 $note = $stream->next_notification until $note->{metadata}{id} eq $soon;
-wait_until('its showing is reported', sub { $store->execute('ZSCORE', $store->of($soon, 'due'), "$soon:u1") });
-is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$soon], delay => 0 })->{status}, 204, 'a nack for soon');
+wait_until('the delivery is reported', sub { $store->execute('ZSCORE', $store->of($soon, 'due'), "$soon:u1") });
+is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$soon], delay => 0 })->{status}, 204, 'a nack without delay');
 $note = $stream->next_notification;
-is_deeply([ $note->{metadata}{id}, $note->{routing}{retry}{attempts} ], [ $soon, 1 ], 'and it comes again, long before the ack time-out');
-is(http(POST => '/v1/ack', sub => 'u1', body => { ids => [ $id, $soon ] })->{status}, 204, 'both are acked');
-wait_until('nothing waits', sub { $store->pending == 0 });
+is_deeply([ $note->{metadata}{id}, $note->{routing}{retry}{attempts} ], [ $soon, 1 ], 'it is retried long before the ack timeout');
+is(http(POST => '/v1/ack', sub => 'u1', body => { ids => [ $id, $soon ] })->{status}, 204, 'acks of both');
+wait_until('nothing is pending', sub { $store->pending == 0 });
 
-# What is wrong with it is named.
+# Invalid requests.
 for (
     [ '',  qr/body must be/ ], [ '{}', qr/body must be/ ], [ '[]', qr/body must be/ ], [ "{\"ids\":[\"$id\"],\"more\":1}", qr/body must be/ ],
     [ '{"ids":[]}', qr/"ids"/ ], [ '{"ids":["x"]}', qr/"ids".*index 0/ ], [ "{\"ids\":[\"$id\"],\"delay\":-1}", qr/"delay"/ ],
@@ -110,24 +111,24 @@ for (
     [ "{\"ids\":[\"$id\"],\"ids\":[\"$id\"]}", qr/body must be/ ])
 {
     my $answer = http(POST => '/v1/nack', sub => 'u1', body => $_->[0]);
-    is($answer->{status}, 400, "$_->[0] is refused");
-    like($answer->{json}{detail}, $_->[1], 'with what is wrong');
+    is($answer->{status}, 400, "$_->[0] is rejected");
+    like($answer->{json}{detail}, $_->[1], 'with the reason');
 }
-is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$id], delay => 86400001 })->{status}, 204, 'more than the cap is no fault');
-is(http(GET => '/v1/nack', sub => 'u1')->{status}, 405, 'a nack is a POST');
+is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$id], delay => 86400001 })->{status}, 204, 'a delay above the cap is accepted');
+is(http(GET => '/v1/nack', sub => 'u1')->{status}, 405, 'nack requires POST');
 $store->stop;
-wait_until('the store is missed', sub { http(POST => '/v1/nack', sub => 'u1', body => { ids => [$id] })->{status} == 503 });
-pass('without the store a nack is not taken');
+wait_until('the store is down', sub { http(POST => '/v1/nack', sub => 'u1', body => { ids => [$id] })->{status} == 503 });
+pass('without the store a nack is rejected');
 $store->start;
 
-# The end of a relay with a request under way.
+# The relay stops during a request.
 wait_until('the store is back', sub { http(POST => '/v1/notifications', body => to('x'))->{status} == 201 });
-is(with_key('three', 'x')->read_response->{status}, 200, 'a store that was away has forgotten nothing');
+is(with_key('three', 'x')->read_response->{status}, 200, 'keys survive a store outage');
 $store->execute('FLUSHALL');
-wait_until('an emptied store knows no key, and nor does the relay', sub { with_key('three', 'x')->read_response->{status} == 201 });
+wait_until('an emptied store knows no keys, and the relay neither', sub { with_key('three', 'x')->read_response->{status} == 201 });
 $proxy->freeze;
 my ($answer, $last) = answered_first(with_key('last', 'x'), with_key('last', 'x'));
-is($answer->{status}, 409, 'one is under way');
-is($relay->stop, 0, 'SIGTERM ends the relay in good order all the same');
+is($answer->{status}, 409, 'one is in progress');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0 anyway');
 
 done_testing();

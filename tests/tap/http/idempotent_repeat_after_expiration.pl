@@ -1,4 +1,4 @@
-# Is a repeat of a POST answered with the first id after the notification's expiration has passed?
+# Tests that a repeated POST returns the first id even after the notification has expired.
 use strict;
 use warnings;
 
@@ -39,18 +39,18 @@ for my $case ([ 'the relay that stored it' => $relay ], [ 'another relay' => $se
     is($again->{status}, 200, "$name: a repeat after the expiration is a repeat");
     is($again->{headers}{'idempotency-replayed'}, 'true', "$name: it is marked as one");
     is($again->{json}{id}, $first->{json}{id}, "$name: it has the first id");
-    is(post($at, to(at($ends), 'b'), 'k')->{status}, 422, "$name: another expired body with that key is refused");
+    is(post($at, to(at($ends), 'b'), 'k')->{status}, 422, "$name: another expired body with that key is rejected");
     for my $key ('new', undef)
     {
         my $late = post($at, $body, $key);
-        is($late->{status}, 400, "$name: an expired notification with " . ($key // 'no') . ' key is refused');
+        is($late->{status}, 400, "$name: an expired notification with " . ($key // 'no') . ' key is rejected');
         like($late->{json}{detail}, qr/metadata\.expiration/, "$name: the problem names the field");
     }
 }
-is(post($relay, to(at(time() + 3600), 'c'), 'new')->{status}, 201, 'the key of a refused request stays free');
+is(post($relay, to(at(time() + 3600), 'c'), 'new')->{status}, 201, 'the key of a rejected request stays free');
 is($store->execute('XLEN', $store->of($first->{json}{id}, 'stream')), 2, 'nothing else was stored');
 
-# A claim that is not the JSON value true grants nothing, and refuses nothing else.
+# A claim that is not the JSON value true grants nothing and affects nothing else.
 for my $value ('yes', 1, 'true', [], { a => 1 })
 {
     my $name = JSON->new->allow_nonref->canonical->encode($value);

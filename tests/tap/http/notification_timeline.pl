@@ -1,4 +1,5 @@
-# Does GET /v1/notifications/ID tell all that happened to a message, in order, per user, also when the stream has let go of it?
+# Tests that GET /v1/notifications/ID returns all events of a notification in order and per user, also after it was
+# trimmed.
 use strict;
 use warnings;
 
@@ -29,53 +30,53 @@ sub letter { my ($id, @owners) = @_;
 sub of_letter { my ($client, $id) = @_; return grep { ($_->{payload}{after}{id} // '') eq $id } $client->notifications }
 sub words { my ($event) = @_; return join ' ', grep { defined } @$event{qw(stage user attempt reason)} }
 
-# One acks, the other never does: each step is there, with its user and attempt.
+# One user acknowledges, the other never does: each event is recorded with user and attempt.
 my ($one, $two) = map { $relay->client($_) } 'u1', 'u "2"';
 letter(1, 'u1', '"u \"2\""', 'away');
-$_->run_until('it', sub { of_letter($_, 1) }) for $one, $two;
+$_->run_until('the notification', sub { of_letter($_, 1) }) for $one, $two;
 my $id = (of_letter($one, 1))[0]{metadata}{id};
 $one->ack($id);
-wait_until('the other is given up', sub { events($id, stage => 'errored') });
+wait_until('the other is exhausted', sub { events($id, stage => 'errored') });
 my $told = life($id);
 is($told->{id}, $id, 'its id');
 is_deeply($told->{notification}{payload}{after}{text}, 'number 1', 'the notification');
 my @told = @{ $told->{events} };
 is_deeply([ map { words($_) } @told[ 0, 1 ] ], [ 'committed', 'stored' ], 'committed, then stored');
-is($told[0]{at}, $told->{notification}{metadata}{timestamp}, 'committed when its transaction was');
+is($told[0]{at}, $told->{notification}{metadata}{timestamp}, 'committed at the time of its transaction');
 my @mine = map { words($_) } grep { ($_->{user} // '') eq 'u1' } @told;
-is_deeply(\@mine, [ 'sent u1 0', 'acked u1 0' ], 'who acked: sent and acked');
+is_deeply(\@mine, [ 'sent u1 0', 'acked u1 0' ], 'the user who acknowledged: sent and acked');
 my @theirs = map { words($_) } grep { ($_->{user} // '') eq 'u "2"' } @told;
 is_deeply(\@theirs, [ map { "$_" } 'sent u "2" 0', 'retried u "2" 1', 'sent u "2" 1', 'retried u "2" 2', 'sent u "2" 2', 'errored u "2" 2 exhausted' ],
-    'who never did: each showing and each retry with its attempt, and the end');
-is_deeply([ grep { ($_->{user} // '') eq 'away' } @told ], [], 'nothing of who was never there');
-is_deeply($told->{waiting}, ['away'], 'but that he is waited for');
+    'the other: each delivery and retry with its attempt, and the end');
+is_deeply([ grep { ($_->{user} // '') eq 'away' } @told ], [], 'no events of the absent user');
+is_deeply($told->{waiting}, ['away'], 'but the user is pending');
 my @at = map { substr $_->{at}, 0, 23 } @told;
-is_deeply(\@at, [ sort @at ], 'in the order of time');
+is_deeply(\@at, [ sort @at ], 'in order of time');
 is(scalar(grep { !/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(\d{3})?Z$/ } map { $_->{at} } @told), 0, 'all in ISO 8601, UTC');
-is(http("/v1/notifications/$id", publish => JSON::false)->{status}, 403, 'only for who may publish');
+is(http("/v1/notifications/$id", publish => JSON::false)->{status}, 403, 'requires the publish claim');
 
-# The stream lets go of it: what happened stays told.
+# The stream is trimmed: the events remain.
 my $away = $relay->client('away');
-$away->run_until('it', sub { of_letter($away, 1) });
+$away->run_until('the notification', sub { of_letter($away, 1) });
 $away->ack($id);
-wait_until('nobody is waited for', sub { !@{ life($id)->{waiting} } });
+wait_until('no user is pending', sub { !@{ life($id)->{waiting} } });
 my $before = life($id)->{events};
 $store->execute('XTRIM', $_, 'MAXLEN', 0) for $store->keys('stream');
 $told = life($id);
-is($told->{notification}, undef, 'the stream does not hold it any more');
-is(substr($told->{events}[0]{at}, 0, 23), substr($before->[0]{at}, 0, 23), 'when it was committed is told by its id');
-is_deeply([ map { words($_) } @{ $told->{events} } ], [ map { words($_) } @$before ], 'and all else as before');
+is($told->{notification}, undef, 'the stream does not contain it');
+is(substr($told->{events}[0]{at}, 0, 23), substr($before->[0]{at}, 0, 23), 'its id has the commit time');
+is_deeply([ map { words($_) } @{ $told->{events} } ], [ map { words($_) } @$before ], 'the other events are unchanged');
 $store->execute('DEL', map { $store->keys("$_:$id") } qw(trail acked));
-is(http("/v1/notifications/$id")->{status}, 404, 'without its trail nothing is known of it');
+is(http("/v1/notifications/$id")->{status}, 404, 'without its trail the notification is unknown');
 
-# What is still waited for outlives its place in the stream.
+# A pending notification keeps its events after trimming.
 letter(2, 'later');
 wait_until('it is stored', sub { $store->pending == 1 });
 my ($later) = map { @{ $store->execute('HKEYS', $_) } } $store->keys('pending');
-is_deeply([ map { words($_) } @{ life($later)->{events} } ], [ 'committed', 'stored' ], 'not shown yet: committed and stored');
-is_deeply(life($later)->{waiting}, ['later'], 'and who is waited for');
+is_deeply([ map { words($_) } @{ life($later)->{events} } ], [ 'committed', 'stored' ], 'before the delivery: committed and stored');
+is_deeply(life($later)->{waiting}, ['later'], 'and the pending user');
 
-# More events than are kept: the newest, and its beginning.
+# More events than the limit: the trail keeps its start and the newest ones.
 my @crowd = map { "c$_" } 1 .. 520;
 letter(3, @crowd);
 wait_until('it is stored', sub { $store->pending == 2 });
@@ -89,11 +90,11 @@ for my $user (@crowd)
     $ack->write("POST /v1/ack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => $user) . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
     $ack->read_response->{status} == 204 or fail("$user acks"), last;
 }
-wait_until('all have acked', sub { $store->pending == 1 });
+wait_until('all have acknowledged', sub { $store->pending == 1 });
 my @kept = events($large);
-is($store->execute('LLEN', $store->of($large, "trail:$large")), 512, 'a trail has its bound');
-is_deeply([ map { words($_) } @kept[ 0, 1 ] ], [ 'committed', 'stored' ], 'and keeps its beginning');
+is($store->execute('LLEN', $store->of($large, "trail:$large")), 512, 'the trail is limited');
+is_deeply([ map { words($_) } @kept[ 0, 1 ] ], [ 'committed', 'stored' ], 'it keeps its start');
 is(words($kept[-1]), 'acked c520 0', 'and its end');
-is($relay->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');
+is($relay->metric('clairon_store_errors_total'), 0, 'no store errors');
 
 done_testing();

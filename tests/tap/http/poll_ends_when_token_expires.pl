@@ -1,4 +1,4 @@
-# Does a poll end with its token, however long it was to wait?
+# Tests that a poll ends when its token expires, regardless of its wait.
 use strict;
 use warnings;
 
@@ -18,14 +18,14 @@ sub poll
     return $raw;
 }
 
-# Of two that begin together, the one whose token ends first is answered first, though it was to wait longer.
+# Two simultaneous polls: the one whose token expires is answered first, although its wait is longer.
 my $ends  = poll('u1', 60, exp => int(time()) + 3);
 my $other = poll('u2', 8);
-is($other->read_response->{status}, 204, 'a poll with a token that lasts waits as long as it asked for');
-ok(IO::Select->new($ends->{link})->can_read(0), 'one whose token ended was answered before');
+is($other->read_response->{status}, 204, 'a poll with a valid token lasts as long as its wait');
+ok(IO::Select->new($ends->{link})->can_read(0), 'the one with the expired token was answered before');
 my $answer = $ends->read_response;
-is($answer->{status}, 204, 'with nothing');
-ok(length $answer->{headers}{'clairon-pos'}, 'and the position to go on from, with a new token');
-is($relay->metric('clairon_gate_streams'), 0, 'neither is held any more');
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+is($answer->{status}, 204, 'without notifications');
+ok(length $answer->{headers}{'clairon-pos'}, 'with the cursor to resume from');
+is($relay->metric('clairon_gate_streams'), 0, 'no stream is left');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 done_testing();

@@ -1,4 +1,4 @@
-# Is a notification that is asked for over HTTP delivered as one of the WAL, once for each key, and can its life be told?
+# Tests that a notification published over HTTP is delivered like one from the WAL, once per key, and has a timeline.
 use strict;
 use warnings;
 
@@ -33,16 +33,16 @@ my $u1     = $relay->client('u1');
 my $other  = $second->client('u1');
 my $u2     = $relay->client('u2');
 my $posted = post(to('USER', 'u1', 'u1'));
-is($posted->{status}, 201, 'a notification is taken');
+is($posted->{status}, 201, 'a notification is accepted');
 my $id = $posted->{json}{id};
 like($id, qr/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/, 'its id is of version 7');
-is($posted->{headers}{location}, "/v1/notifications/$id", 'and where it is');
+is($posted->{headers}{location}, "/v1/notifications/$id", 'with its location');
 $_->wait_notifications(1) for $u1, $other;
 my ($note) = $u1->notifications;
-is($note->{metadata}{id}, $id, 'it arrives');
-is_deeply([ $other->notifications ], [$note], 'at every connection of the user, on other relays too');
+is($note->{metadata}{id}, $id, 'it is delivered');
+is_deeply([ $other->notifications ], [$note], 'to each connection of the user, also on other relays');
 my $at = delete $note->{metadata}{timestamp};
-like($at, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/, 'its time is now, to the microsecond');
+like($at, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/, 'its timestamp is the current time in microseconds');
 is_deeply($note, {
     metadata => { id => $id, priority => 'NORMAL', type => 'NOTIFICATION', emitter => 'api',
         source => 'notify', topic => 'notify', operation => 'notify' },
@@ -51,14 +51,14 @@ is_deeply($note, {
         retry => { ack_required => JSON::false, enabled => JSON::false, attempts => 0, limit => 5, backoff => 'EXPONENTIAL' } },
 }, 'with the defaults of clairon.notify');
 like((grep { /"id":"$id"/ } map { @{ $_->{raw} } } $u1)[0], qr/"attempts":0,"limit":5,"backoff":"EXPONENTIAL"\}\}\}\}$/,
-    'its line ends as the decoder\'s do');
+    'its JSON ends like the decoder\'s');
 my $all = post({ %{ to('ALL') }, metadata => { priority => 'HIGH', type => 'SYSTEM', source => 's', topic => 't.x', emitter => 'me',
         id => '00000000-0000-0000-0000-000000000000', timestamp => '2001-01-01T00:00:00Z', operation => 'create', expiration => '2999-01-02T03:04:05Z' } });
 $u2->wait_notifications(1);
 my ($whole) = $u2->notifications;
 is_deeply([ @{ $whole->{metadata} }{qw(priority type source topic expiration)} ], [ 'HIGH', 'SYSTEM', 's', 't.x', '2999-01-02T03:04:05.000000Z' ],
-    'what may be said is taken');
-isnt($whole->{metadata}{$_->[0]}, $_->[1], "$_->[0] is not the asker's to say")
+    'optional fields are accepted');
+isnt($whole->{metadata}{$_->[0]}, $_->[1], "$_->[0] cannot be set by the client")
   for [ id => '00000000-0000-0000-0000-000000000000' ], [ emitter => 'me' ], [ timestamp => '2001-01-01T00:00:00Z' ], [ operation => 'create' ];
 
 # Acks and retries.
@@ -66,133 +66,133 @@ my $needs = to('USER', 'u1', 'u2', 'away');
 $needs->{routing}{retry} = { ack_required => JSON::true, limit => 3, backoff => 'FIXED' };
 $id = post($needs)->{json}{id};
 my $first = $u1->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id });
-is($first->{n}{routing}{retry}{enabled}, JSON::true, 'what needs an ack is retried');
+is($first->{n}{routing}{retry}{enabled}, JSON::true, 'with ack_required retries are enabled');
 is($store->pending, 1, 'and pending');
 $u1->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id && $_[0]{n}{routing}{retry}{attempts} == 1 });
-pass('it comes again while it is not acked');
+pass('it is retried until acknowledged');
 $_->ack($id) for $u1, $u2;
-wait_until('two have acked', sub {
+wait_until('two have acknowledged', sub {
     my %acks = @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) };
     return 2 == grep { $_ > 0 } values %acks;
 });
 my $away = $relay->client('away');
 $away->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id });
 $away->ack($id);
-wait_until('all have acked', sub { $store->pending == 0 });
+wait_until('all have acknowledged', sub { $store->pending == 0 });
 my $life = timeline($id);
-is($life->{status}, 200, 'its life can be told');
+is($life->{status}, 200, 'it has a timeline');
 is($life->{json}{id}, $id, 'by its id');
-is($life->{json}{notification}{payload}{text}, 'hé', 'with what it was');
+is($life->{json}{notification}{payload}{text}, 'hé', 'with the notification');
 my %stages;
 $stages{ $_->{stage} }++ for @{ $life->{json}{events} };
 ok($stages{committed} && $stages{stored} && $stages{sent} >= 3 && $stages{acked} == 3 && $stages{retried}, 'committed, stored, sent, retried, acked')
   or diag(explain($life->{json}));
-is(timeline(uc $id)->{status}, 200, 'however its id is written');
+is(timeline(uc $id)->{status}, 200, 'the case of the id is ignored');
 
-# A group that only tokens know, and one with members.
+# A group that is known only from tokens, and one with members.
 $store->execute('SADD', $store->shared('members:TEAM:red'), 'u1');
 $store->execute('SADD', $store->shared('groups:u1'), 'TEAM:red');
 my $red = to('TEAM', 'red');
 $red->{routing}{retry} = { ack_required => JSON::true };
 $id = post($red)->{json}{id};
-is_deeply($store->execute('HGETALL', $store->of($id, "ack:$id")), [ 'u1', '0' ], 'a group\'s members are waited for');
+is_deeply($store->execute('HGETALL', $store->of($id, "ack:$id")), [ 'u1', '0' ], 'a group\'s members are pending');
 my $blue = $relay->client('u9', groups => { TEAM => ['blue'] });
 post(to('TEAM', 'blue'));
 $blue->wait_for('msg');
-pass('a group of a token gets it too');
+pass('a group of a token receives it too');
 
-# Once for each key.
+# Once per key.
 sub once { my ($key, $text, %options) = @_; return post({ %{ to('USER', 'k1') }, payload => { text => $text } }, headers => { 'Idempotency-Key' => $key }, %options) }
 my $k1  = $relay->client('k1');
 my $one = once('a', 'x');
 is($one->{status}, 201, 'the first time with a key');
 my $two = once('a', 'x', relay => $second);
-is($two->{status}, 200, 'the second time, elsewhere');
-is($two->{headers}{'idempotency-replayed'}, 'true', 'is told to be one');
+is($two->{status}, 200, 'a repeat on another relay');
+is($two->{headers}{'idempotency-replayed'}, 'true', 'is marked as a repeat');
 is($two->{json}{id}, $one->{json}{id}, 'with the same id');
-is($one->{headers}{'idempotency-replayed'}, undef, 'the first was not');
+is($one->{headers}{'idempotency-replayed'}, undef, 'the first is not');
 is(post(' {"routing": {"audience":{"targets":["k1"],"type":"USER"}}, "payload":{"text":"x"}}', headers => { 'Idempotency-Key' => 'a' })->{status}, 200,
-    'the same in other words is the same');
-is(once('a', 'y')->{status}, 422, 'something else with that key is refused');
-is(once('a', 'y', relay => $second)->{status}, 422, 'also by a relay that has it from the store alone');
+    'equal JSON in another form is a repeat');
+is(once('a', 'y')->{status}, 422, 'another body with that key is rejected');
+is(once('a', 'y', relay => $second)->{status}, 422, 'also by a relay that knows the key from the store only');
 my $mine = once('a', 'x', sub => 'api2');
-is($mine->{status}, 201, 'another asker has keys of its own');
+is($mine->{status}, 201, 'another user has separate keys');
 isnt($mine->{json}{id}, $one->{json}{id}, 'and another id');
-is(once('api2:a', 'x', sub => 'x')->{status}, 201, 'names do not run into keys');
+is(once('api2:a', 'x', sub => 'x')->{status}, 201, 'user names and keys are separated');
 is(once('k' x 255, 'x')->{status}, 201, 'a long key');
-is(once('k' x 256, 'x')->{status}, 400, 'one too long');
-is(once('', 'x')->{status}, 400, 'one that is empty, which is not none');
+is(once('k' x 256, 'x')->{status}, 400, 'a key that is too long');
+is(once('', 'x')->{status}, 400, 'an empty key');
 post({ %{ to('USER', 'k1') }, payload => { text => 'end' } });
 $k1->run_until('the last', sub { grep { $_->{payload}{text} eq 'end' } $k1->notifications });
-is(scalar($k1->notifications), 5, 'each was shown once');
+is(scalar($k1->notifications), 5, 'each was delivered once');
 my ($kept) = grep { $_ > 0 } map { $store->execute('PTTL', $_) } @{ $store->execute('KEYS', $store->shared('asked:*')) };
-ok($kept > 86_000_000 && $kept <= 86_400_000, 'keys are kept a day');
+ok($kept > 86_000_000 && $kept <= 86_400_000, 'keys are kept for a day');
 my @race = map { Clairon::Test::RawSocket->new($_ % 2 ? $relay : $second) } 1 .. 8;
 my $body = JSON::encode_json(to('USER', 'k2'));
 $_->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nIdempotency-Key: race\r\nAuthorization: Bearer " . token(sub => 'api', publish => JSON::true)
       . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body") for @race;
 my %race;
 $race{ $_->read_response->{status} }++ for @race;
-is($race{201}, 1, 'of eight at once one is the first');
-is(($race{200} // 0) + ($race{409} // 0), 7, 'and the others are told so');
+is($race{201}, 1, 'of eight simultaneous requests one is the first');
+is(($race{200} // 0) + ($race{409} // 0), 7, 'the others are repeats or conflicts');
 
-# Who may not, and what is wrong.
+# Unauthorized and invalid requests.
 is(post(to('ALL'), token => 0)->{status}, 401, 'no token');
 is(post(to('ALL'), claims => { publish => JSON::false })->{status}, 403, 'a token without publish');
-is(timeline($id, claims => { publish => undef })->{status}, 403, 'nor may it read');
-is(timeline($id, token => 0)->{status}, 401, 'nor nobody');
-is(timeline('0190f5c8-1111-7000-8000-000000000001')->{status}, 404, 'what never was is not found');
+is(timeline($id, claims => { publish => undef })->{status}, 403, 'a timeline without publish');
+is(timeline($id, token => 0)->{status}, 401, 'a timeline without a token');
+is(timeline('0190f5c8-1111-7000-8000-000000000001')->{status}, 404, 'an unknown id');
 is(http(GET => "/v1/notifications/$_")->{status}, 404, "no id: $_") for '', 'x', '../healthz', $id . '0';
 is(http(GET => '/v1/notifications')->{status}, 405, 'there is no list');
-is(http(POST => "/v1/notifications/$id", body => '{}')->{status}, 405, 'and nothing to change');
+is(http(POST => "/v1/notifications/$id", body => '{}')->{status}, 405, 'and no update');
 is(post(to('ALL'), headers => { 'Content-Length' => 2_000_000 })->{status}, 413, 'too large');
 sub with { my ($where, $what) = @_; my $body = to('USER', 'u1'); my @path = split /\./, $where; my $last = pop @path;
     my $at = $body; $at = $at->{$_} //= {} for @path; $at->{$last} = $what; return $body }
 for my $case (
-    [ 'no JSON', 'hello', 'JSON' ], [ 'half of it', '{"payload":', 'JSON' ], [ 'an array', '[]', 'object' ],
-    [ 'no payload', { routing => to('ALL')->{routing} }, 'payload' ], [ 'a payload that is none', with(payload => 7), 'payload' ],
+    [ 'not JSON', 'hello', 'JSON' ], [ 'truncated JSON', '{"payload":', 'JSON' ], [ 'an array', '[]', 'object' ],
+    [ 'no payload', { routing => to('ALL')->{routing} }, 'payload' ], [ 'a payload that is a number', with(payload => 7), 'payload' ],
     [ 'no routing', { payload => {} }, 'routing' ], [ 'no audience', { payload => {}, routing => {} }, 'routing.audience.type' ],
     [ 'no targets', to('USER'), 'targets' ], [ 'targets of ALL', to('ALL', 'x'), 'targets' ],
     [ 'a target that is empty', to('USER', 'a', ''), 'index 1' ], [ 'a target too long', to('USER', 'x' x 256), 'index 0' ],
     [ 'a target that is a number', with('routing.audience.targets' => [7]), 'index 0' ],
-    [ 'an audience that is no word', to('A B', 'x'), 'type' ], [ 'user in small letters', to('user', 'x'), 'type' ],
+    [ 'an invalid audience', to('A B', 'x'), 'type' ], [ 'user in small letters', to('user', 'x'), 'type' ],
     [ 'a priority', with('metadata.priority' => 'URGENT'), 'priority must be one of HIGH, NORMAL, LOW' ],
     [ 'a type', with('metadata.type' => 'X'), 'type must be one of' ], [ 'a source', with('metadata.source' => ''), 'source' ],
     [ 'a topic', with('metadata.topic' => 'x' x 256), 'topic' ],
-    (map { [ "a topic that nobody could ask for, $_", with('metadata.topic' => $_), 'topic must hold no' ] } 'a*', 'a*b', "a\nb", "a\tb", "a,b", "\x7f"),
-    (map { [ "nor such a source, $_", with('metadata.source' => $_), 'source must hold no' ] } 'a*', "a\nb", 'a,b'),
+    (map { [ "an invalid topic, $_", with('metadata.topic' => $_), 'topic must hold no' ] } 'a*', 'a*b', "a\nb", "a\tb", "a,b", "\x7f"),
+    (map { [ "an invalid source, $_", with('metadata.source' => $_), 'source must hold no' ] } 'a*', "a\nb", 'a,b'),
     (map { [ "a number too big, $_", '{"payload":{"x":' . $_ . '},"routing":{"audience":{"type":"ALL"}}}', 'is too big: send what is beyond 64 bits as a text' ] } '12345678901234567890', '-9223372036854775809', '1e999'),
     (map { [ "expiration $_", with('metadata.expiration' => $_), 'expiration' ] } 'soon', '2025-02-30T00:00:00Z', '2999-01-01T00:00:00', '2999-01-01T00:00:00+01:00', '2001-01-01T00:00:00Z', '2999-01-01T25:00:00Z', '2999-01-01T00:00:00.Z'),
     [ 'a backoff', with('routing.retry.backoff' => 'NONE'), 'backoff' ], [ 'a limit', with('routing.retry.limit' => -1), 'limit' ],
     [ 'a limit too high', with('routing.retry.limit' => 1001), 'limit' ], [ 'ack_required', with('routing.retry.ack_required' => 'yes'), 'ack_required' ],
-    [ 'an unknown field', with('extra' => 1), 'extra' ], [ 'one below', with('metadata.extra' => 1), 'extra' ],
-    [ 'one in retry', with('routing.retry.extra' => 1), 'extra' ], [ 'routing that is none', with('routing' => []), 'routing' ],
-    [ 'a zero character', '{"payload":{"x":"\u0000"},"routing":{"audience":{"type":"ALL"}}}', 'JSON' ],
-    [ 'a field twice', '{"payload":{},"payload":{},"routing":{"audience":{"type":"ALL"}}}', 'JSON' ])
+    [ 'an unknown field', with('extra' => 1), 'extra' ], [ 'an unknown field below', with('metadata.extra' => 1), 'extra' ],
+    [ 'an unknown field in retry', with('routing.retry.extra' => 1), 'extra' ], [ 'routing that is an array', with('routing' => []), 'routing' ],
+    [ 'a NUL character', '{"payload":{"x":"\u0000"},"routing":{"audience":{"type":"ALL"}}}', 'JSON' ],
+    [ 'a repeated field', '{"payload":{},"payload":{},"routing":{"audience":{"type":"ALL"}}}', 'JSON' ])
 {
     my ($name, $what, $word) = @$case;
     my $answer = post($what);
     is($answer->{status}, 400, "$name: refused");
-    is($answer->{headers}{'content-type'}, 'application/problem+json', "$name: as a problem");
-    like($answer->{json}{detail}, qr/\Q$word\E/, "$name: that names it");
+    is($answer->{headers}{'content-type'}, 'application/problem+json', "$name: as problem details");
+    like($answer->{json}{detail}, qr/\Q$word\E/, "$name: with the field");
 }
 my $deep = post('{"payload":{"x":' . '[' x 3000 . ']' x 3000 . '},"routing":{"audience":{"type":"ALL"}}}');
 is($deep->{status}, 400, 'nesting too deep');
 
-# Many targets, a large body, and the store away.
+# Many targets, a large body, and no store.
 my $many = post(to('USER', map { "many$_" } 1 .. 5000));
 is($many->{status}, 201, 'five thousand targets');
 is(post(to('USER', map { "many$_" } 1 .. 10_001))->{status}, 400, 'too many');
 my $big = post({ %{ to('USER', 'u2') }, payload => { text => 'x' x 900_000 } });
 is($big->{status}, 201, 'nearly a megabyte');
 my $large = $u2->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $big->{json}{id} });
-is(length $large->{n}{payload}{text}, 900_000, 'arrives whole');
+is(length $large->{n}{payload}{text}, 900_000, 'is delivered completely');
 $store->stop;
-wait_until('the relay sees it', sub { ($relay->get('/readyz'))[0] == 503 });
+wait_until('the relay has lost the store', sub { ($relay->get('/readyz'))[0] == 503 });
 my $lost = post(to('ALL'));
-is($lost->{status}, 503, 'without the store nothing is taken');
-ok($lost->{headers}{'retry-after'}, 'and told when to try again');
-is(timeline($id)->{status}, 503, 'nor told');
-is($_->stop, 0, 'SIGTERM ends the relay in good order') for $relay, $second;
+is($lost->{status}, 503, 'without the store the request is rejected');
+ok($lost->{headers}{'retry-after'}, 'with Retry-After');
+is(timeline($id)->{status}, 503, 'the timeline too');
+is($_->stop, 0, 'SIGTERM: the relay exits with status 0') for $relay, $second;
 
 done_testing();

@@ -1,4 +1,4 @@
-# Is who asks too often over HTTP told to wait, and nobody else?
+# Tests that a client above the HTTP request rate is rejected with a delay, and no other client.
 use strict;
 use warnings;
 
@@ -7,7 +7,7 @@ use Clairon::Test::RawSocket;
 use JSON ();
 use Test::More;
 
-# More than the rate lets through while they are sent, however slow the machine is.
+# More than the rate allows during the test, even on a slow machine.
 use constant { RATE => 2, MANY => 40 };
 
 my $store = Clairon::Test::store();
@@ -15,7 +15,7 @@ sub with { return Clairon::Test::relay(undef, $store, roles => 'gate', conf => {
 my $relay = with('gate.request_rate' => RATE, 'gate.trusted_proxies' => '127.0.0.1');
 my $told  = 0;
 
-sub said
+sub send_raw
 {
     my ($method, $path, $body, %headers) = @_;
     my $raw = Clairon::Test::RawSocket->new($relay);
@@ -23,13 +23,13 @@ sub said
     $raw->write("$method $path HTTP/1.1\r\n" . join('', map { "$_: $headers{$_}\r\n" } sort keys %headers) . "\r\n$body");
     return $raw;
 }
-sub ask { return said(@_)->read_response }
+sub request { return send_raw(@_)->read_response }
 sub of { my ($user, %claims) = @_; return (Authorization => 'Bearer ' . token(sub => $user, %claims)) }
 
-# Many at once: how many of which status came back; and the last 429.
+# Simultaneous requests: how many of each status, and the last 429.
 sub many
 {
-    my @answers = map { $_->read_response } map { said(@_) } 1 .. MANY;
+    my @answers = map { $_->read_response } map { send_raw(@_) } 1 .. MANY;
     my %count;
     $count{ $_->{status} }++ for @answers;
     my ($refused) = grep { $_->{status} == 429 } @answers;
@@ -51,51 +51,51 @@ for my $case (
     my ($method, $path, $body, $good) = @$case;
     my @user = of('u' . ++$n, publish => JSON::true);
     my ($count, $refused) = many($method, $path, $body, @user);
-    cmp_ok($count->{$good}, '>=', RATE, "$path: as many as the rate are answered");
-    is($count->{$good} + ($count->{429} // 0), MANY, 'all others are told to wait');
-    is_deeply([ @{ $refused->{headers} }{qw(retry-after content-type)} ], [ 1, 'application/problem+json' ], 'for how long, as problem details');
-    is(JSON::decode_json($refused->{body})->{code}, 111, 'with the code of err');
-    is(ask($method, $path, $body, of("other$n", publish => JSON::true))->{status}, $good, 'another user of that address is not');
-    wait_until('it may again', sub { my $status = ask($method, $path, $body, @user)->{status}; $told += $status == 429; $status == $good });
+    cmp_ok($count->{$good}, '>=', RATE, "$path: requests within the rate are answered");
+    is($count->{$good} + ($count->{429} // 0), MANY, 'all others are rejected');
+    is_deeply([ @{ $refused->{headers} }{qw(retry-after content-type)} ], [ 1, 'application/problem+json' ], 'with a delay, as problem details');
+    is(JSON::decode_json($refused->{body})->{code}, 111, 'with code 111');
+    is(request($method, $path, $body, of("other$n", publish => JSON::true))->{status}, $good, 'another user of that address is accepted');
+    wait_until('the rate allows a request again', sub { my $status = request($method, $path, $body, @user)->{status}; $told += $status == 429; $status == $good });
 }
-is($relay->metric('clairon_gate_streams'), 0, 'a poll that is refused is no connection');
+is($relay->metric('clairon_gate_streams'), 0, 'a rejected poll does not count as a stream');
 
-# Who has no token that is good counts by address; of IPv6, by /64.
-for my $case ([ 'no token' => GET => '/v1/poll', '', 401 ], [ 'a bad one' => POST => '/v1/ack', '{}', 401, of('u1', secret => 'x' x 32) ],
-    [ 'nothing there' => GET => '/nothing', '', 404 ], [ 'a wrong method' => PUT => '/v1/ack', '', 405 ], [ 'a ticket that is none' => GET => '/v1/sse?ticket=x', '', 401 ])
+# Requests without a valid token count by address; IPv6 addresses by /64.
+for my $case ([ 'no token' => GET => '/v1/poll', '', 401 ], [ 'an invalid token' => POST => '/v1/ack', '{}', 401, of('u1', secret => 'x' x 32) ],
+    [ 'an unknown path' => GET => '/nothing', '', 404 ], [ 'a wrong method' => PUT => '/v1/ack', '', 405 ], [ 'an invalid ticket' => GET => '/v1/sse?ticket=x', '', 401 ])
 {
     my ($name, $method, $path, $body, $status, @headers) = @$case;
     my ($count, $refused) = many($method, $path, $body, @headers, 'X-Forwarded-For' => '2001:db8:1:' . ++$n . '::1');
-    cmp_ok($count->{$status}, '>=', RATE, "$name: as many as the rate are answered");
-    is($count->{$status} + ($count->{429} // 0), MANY, 'all others are told to wait');
-    is($refused->{headers}{'retry-after'}, 1, 'for how long');
-    is(ask($method, $path, $body, @headers, 'X-Forwarded-For' => "2001:db8:2:${n}::1")->{status}, $status, 'another network is not');
+    cmp_ok($count->{$status}, '>=', RATE, "$name: requests within the rate are answered");
+    is($count->{$status} + ($count->{429} // 0), MANY, 'all others are rejected');
+    is($refused->{headers}{'retry-after'}, 1, 'with a delay');
+    is(request($method, $path, $body, @headers, 'X-Forwarded-For' => "2001:db8:2:${n}::1")->{status}, $status, 'another network is accepted');
 }
 my @wrong = of('u1', secret => 'x' x 32);
 many(GET => '/v1/poll', '', @wrong, 'X-Forwarded-For' => '2001:db8:9::1');
-my $same = ask(GET => '/v1/poll?wait=0', '', of('calm'), 'X-Forwarded-For' => '2001:db8:9::2');
+my $same = request(GET => '/v1/poll?wait=0', '', of('calm'), 'X-Forwarded-For' => '2001:db8:9::2');
 $told += $same->{status} == 429;
-ok($same->{status} == 429 || $same->{status} == 204, 'while it is so, no token of that network is looked at');
-wait_until('later it is', sub { my $status = ask(GET => '/v1/poll?wait=0', '', of('calm'), 'X-Forwarded-For' => '2001:db8:9::2')->{status}; $told += $status == 429; $status == 204 });
-is(ask(GET => '/v1/poll?wait=0', '', of("each$_"), 'X-Forwarded-For' => '203.0.113.7')->{status}, 204, 'those with good tokens do not count by address') for 1 .. 3 * RATE;
+ok($same->{status} == 429 || $same->{status} == 204, 'an exhausted network is rejected before its token is checked');
+wait_until('the network is accepted again', sub { my $status = request(GET => '/v1/poll?wait=0', '', of('calm'), 'X-Forwarded-For' => '2001:db8:9::2')->{status}; $told += $status == 429; $status == 204 });
+is(request(GET => '/v1/poll?wait=0', '', of("each$_"), 'X-Forwarded-For' => '203.0.113.7')->{status}, 204, 'requests with valid tokens do not count by address') for 1 .. 3 * RATE;
 
-# Who watches over the relay; who has a WebSocket.
+# Health checks; WebSockets.
 my ($probes) = many(GET => '/healthz', '');
-is_deeply($probes, { 200 => MANY }, '/healthz is answered however often');
+is_deeply($probes, { 200 => MANY }, '/healthz has no limit');
 ($probes) = many(GET => '/readyz', '');
 is_deeply($probes, { 200 => MANY }, '/readyz too');
 my $ws = Clairon::Test::RawSocket->user($relay, 'u1');
 many(POST => '/v1/ack', '{}', of('u1'));
 $ws->send_json(({ t => 'ping' }) x 20);
-is_deeply([ map { $ws->next_message->{t} } 1 .. 20 ], [ ('pong') x 20 ], 'a WebSocket has a rate of its own');
-is($relay->metric('clairon_gate_requests_refused_total'), $told, 'the metrics say how many were told');
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+is_deeply([ map { $ws->next_message->{t} } 1 .. 20 ], [ ('pong') x 20 ], 'a WebSocket has its own rate');
+is($relay->metric('clairon_gate_requests_refused_total'), $told, 'the metric counts rejected requests');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 $relay = with('gate.request_rate' => 0);
 my ($all) = many(POST => '/v1/ack', "{\"ids\":[\"$none\"]}", of('u1'));
-is_deeply($all, { 204 => MANY }, 'a rate of 0 has no end');
+is_deeply($all, { 204 => MANY }, 'a rate of 0 disables the limit');
 ($all) = many(GET => '/nothing', '');
-is_deeply($all, { 404 => MANY }, 'for nobody');
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+is_deeply($all, { 404 => MANY }, 'for all clients');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 done_testing();

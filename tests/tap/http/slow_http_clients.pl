@@ -1,4 +1,4 @@
-# Does an HTTP client that reads or writes too slowly cost itself only?
+# Tests that an HTTP client that reads or writes too slowly affects only itself.
 use strict;
 use warnings;
 
@@ -32,7 +32,7 @@ sub kilobytes
     return $rss;
 }
 
-# Server-sent events that nobody reads.
+# Server-sent events to clients that do not read.
 my @deaf = map { Clairon::Test::EventStream->open($relay, "deaf$_") } 1 .. 10;
 my $good = Clairon::Test::EventStream->open($relay, 'good');
 $_->wait_message('connected') for @deaf, $good;
@@ -40,52 +40,52 @@ my $before = kilobytes();
 my @seen;
 for my $n (1 .. 30)
 {
-    post($n) == 201 or die "notification $n was not taken\n";
+    post($n) == 201 or die "notification $n was not accepted\n";
     push @seen, $good->next_notification->{payload}{n};
 }
-is_deeply(\@seen, [ 1 .. 30 ], 'who reads gets all');
+is_deeply(\@seen, [ 1 .. 30 ], 'a client that reads receives everything');
 my $grown = kilobytes() - $before;
 note("grown by $grown kB");
 SKIP: {
-    skip 'a sanitizer has memory of its own', 1 if Clairon::Test::is_sanitized();
-    cmp_ok($grown, '<', 45_000, 'who does not read costs little memory');
+    skip 'a sanitizer allocates additional memory', 1 if Clairon::Test::is_sanitized();
+    cmp_ok($grown, '<', 45_000, 'clients that do not read use little memory');
 }
-wait_until('they are let go', sub { $relay->metric('clairon_gate_streams') == 1 });
-pass('who takes nothing is let go');
+wait_until('they are closed', sub { $relay->metric('clairon_gate_streams') == 1 });
+pass('clients that do not read are closed');
 my $place = $deaf[0]{id};
 $_->disconnect for @deaf;
 my $back = Clairon::Test::EventStream->open($relay, 'deaf1', 'Last-Event-ID' => $place);
-is($back->wait_message('connected')->{resumed}, JSON::true, 'and may come back to its place');
-is_deeply([ map { $back->next_notification->{payload}{n} } 1 .. 30 ], [ 1 .. 30 ], 'for all it missed');
+is($back->wait_message('connected')->{resumed}, JSON::true, 'they can resume');
+is_deeply([ map { $back->next_notification->{payload}{n} } 1 .. 30 ], [ 1 .. 30 ], 'with all missed notifications');
 $_->disconnect for $back, $good;
 
-# An answer that a slow line takes by and by, in more than the five seconds of one that nobody reads.
+# A large response over a slow connection lasts longer than the five seconds of one without progress.
 my $dripped = Clairon::Test::RawSocket->new($relay);
 $dripped->{link} = IO::Socket::IP->new(PeerHost => '127.0.0.1', PeerPort => $relay->{port},
     Sockopts => [ [ SOL_SOCKET, SO_RCVBUF, 4096 ], [ IPPROTO_TCP, TCP_MAXSEG, 536 ] ]) or die "could not connect: $@\n";
 $dripped->{link}->blocking(0);
 $dripped->write("GET /v1/poll?pos=$place HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'deaf2') . "\r\n\r\n");
 my ($began, $bytes) = (time(), '');
-wait_until('time goes by', sub {
+wait_until('time has passed', sub {
     sysread $dripped->{link}, $bytes, 100, length $bytes;
     return time() - $began > 7;
 });
 1 while $dripped->more;
 $bytes .= $dripped->{bytes};
 my ($len) = $bytes =~ /\r\nContent-Length: (\d+)\r\n/;
-cmp_ok($len, '>', 1_000_000, 'an answer is long');
-is(length((split /\r\n\r\n/, $bytes, 2)[1]), $len, 'and comes to its end, though its reader is slow');
+cmp_ok($len, '>', 1_000_000, 'the response is large');
+is(length((split /\r\n\r\n/, $bytes, 2)[1]), $len, 'it is complete although its client is slow');
 
-# Requests in drops.
+# Slow requests.
 my $half = Clairon::Test::RawSocket->new($relay);
 $half->write("POST /v1/ack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'u1') . "\r\nContent-Length: 100\r\n\r\n{\"ids\":");
 my $slow = Clairon::Test::RawSocket->new($relay);
 $slow->write("GET /v1/sse HTTP/1.1\r\nHost: x\r\nAuthor");
 my @many = map { my $raw = Clairon::Test::RawSocket->new($relay); $raw->write("POST /v1/ack HTTP/1.1\r\n"); $raw } 1 .. 100;
-is(($relay->get('/healthz'))[0], 200, 'others are served meanwhile');
-is($half->read_response->{status}, 408, 'a body that does not come is not waited for');
+is(($relay->get('/healthz'))[0], 200, 'others are served in that time');
+is($half->read_response->{status}, 408, 'an incomplete body times out');
 $_->disconnect for @many, $slow;
-is(($relay->get('/healthz'))[0], 200, 'and the relay goes on');
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+is(($relay->get('/healthz'))[0], 200, 'the relay continues');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 done_testing();

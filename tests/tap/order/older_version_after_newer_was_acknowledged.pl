@@ -1,4 +1,5 @@
-# Does a session see an older version of a row behind a newer one as a first showing, when another device acknowledged the newer one?
+# Tests that no session receives an older version of a row after a newer one as a first delivery, when another device
+# acknowledged the newer one.
 use strict;
 use warnings;
 
@@ -18,21 +19,21 @@ my $last   = 0;
 
 sub rows { my ($client) = @_; return grep { $_->{metadata}{source} eq 't' } $client->notifications }
 sub name_of { my ($note) = @_; my $row = $note->{payload}{after}; return "$row->{id}.$row->{version}" }
-sub shown { return join ' ', map { name_of($_) } rows($_[0]) }
+sub received { return join ' ', map { name_of($_) } rows($_[0]) }
 sub ack { my ($client, $name) = @_;
-    $client->run_until("$name is sent", sub { grep { name_of($_) eq $name } rows($client) });
+    $client->run_until("$name is delivered", sub { grep { name_of($_) eq $name } rows($client) });
     return $client->ack(map { $_->{metadata}{id} } grep { name_of($_) eq $name } rows($client)) }
 sub insert { my ($user, $count) = @_;
     my @ids = map { ++$last } 1 .. $count;
     $pg->safe_psql('postgres', "INSERT INTO t SELECT i, 1, '$user' FROM generate_series($ids[0], $ids[-1]) i");
     return @ids }
-sub pass_by { my ($client) = @_;
+sub deliver_plain { my ($client) = @_;
     $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (' . ++$last . ')');
     my $id = $last;
     return $client->run_until('a plain row', sub { grep { $_->{metadata}{source} eq 'plain' && $_->{payload}{after}{id} == $id } $client->notifications }) }
 sub pending_is { my ($count) = @_; return wait_until("$count are pending", sub { $store->pending == $count }) }
 
-# Showings of older versions behind newer ones that are no retries.
+# Older versions after newer ones that are not marked as retries.
 sub faults
 {
     my ($client) = @_;
@@ -46,14 +47,14 @@ sub faults
     return "@faults";
 }
 
-# A full window, and what waits behind it, one of which another device acknowledges while this one is away.
+# A full window with queued rows, one of which another device acknowledges while this one is disconnected.
 for my $relay (@relays)
 {
     my $user = "u$last";
     my $phone = $relays[0]->client($user);
     my $desk  = $relays[0]->client($user, win => 1);
     my ($first, $other, $row) = insert($user, 3);
-    pass_by($desk);
+    deliver_plain($desk);
     my $pos = $desk->pos;
     $desk->close;
     ack($phone, "$other.1");
@@ -62,19 +63,19 @@ for my $relay (@relays)
     ack($phone, "$row.2");
     pending_is(2);
     $desk = $relay->client($user, win => 1, pos => $pos);
-    is($desk->wait_for('connected')->{resumed}, JSON::false, 'some was acknowledged elsewhere: not resumed');
-    pass_by($desk);
+    is($desk->wait_for('connected')->{resumed}, JSON::false, 'not resumed, because some were acknowledged elsewhere');
+    deliver_plain($desk);
     ack($desk, "$first.1");
     ack($desk, "$row.1");
     pending_is(0);
-    pass_by($desk);
-    is(faults($desk), '', 'no older version behind a newer one as a first showing');
-    is(shown($desk), "$first.1 $row.1", 'what another device acknowledged does not pass what waits');
+    deliver_plain($desk);
+    is(faults($desk), '', 'no older version after a newer one as a first delivery');
+    is(received($desk), "$first.1 $row.1", 'rows acknowledged by another device do not overtake queued rows');
     like($desk->gaps, qr/^shed( shed)*$/, 'gaps are announced');
     $_->close for $phone, $desk;
 }
 
-# A new session finds more in the inbox than its window holds.
+# A new session has more rows in the inbox than its window holds.
 {
     my $phone = $relays[0]->client('new');
     my ($first, $row) = insert('new', 2);
@@ -86,18 +87,18 @@ for my $relay (@relays)
     ack($phone, "$row.2");
     pending_is(2);
     kill CONT => $relays[1]{pid};
-    pass_by($desk);
+    deliver_plain($desk);
     ack($desk, "$first.1");
     ack($desk, "$row.1");
     pending_is(0);
-    pass_by($desk);
-    is(faults($desk), '', 'nor in a session that found more in the inbox than it has room for');
-    is(shown($desk), "$first.1 $row.1", 'nor does it pass what waits there');
-    is($desk->gaps, 'shed', 'what is left out is announced as a gap');
+    deliver_plain($desk);
+    is(faults($desk), '', 'nor in a session with an inbox larger than its window');
+    is(received($desk), "$first.1 $row.1", 'later rows do not overtake the inbox');
+    is($desk->gaps, 'shed', 'skipped rows are announced as a gap');
     $_->close for $phone, $desk;
 }
 
-# Who is back in a group gets what waited meanwhile, behind a newer version that another group was sent.
+# A user who rejoins a group receives its pending rows after a newer version that another group received.
 {
     $pg->safe_psql('postgres', q{
         CREATE TABLE teams (id int PRIMARY KEY, version int, team text);
@@ -105,19 +106,19 @@ for my $relay (@relays)
         SELECT clairon.watch('teams', 'TEAM', 'team', ack_required => true);
         INSERT INTO clairon.member VALUES ('TEAM', 'a', 'm'), ('TEAM', 'b', 'm')});
     my $members = sub { $store->execute('SCARD', $store->shared('groups:m')) };
-    wait_until('a member of both', sub { $members->() == 2 });
+    wait_until('member of both groups', sub { $members->() == 2 });
     $pg->safe_psql('postgres', q{INSERT INTO teams VALUES (1, 1, 'a')});
     $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE target = 'a'});
-    wait_until('a member of one', sub { $members->() == 1 });
+    wait_until('member of one group', sub { $members->() == 1 });
     my $client = $relays[0]->client('m');
     $pg->safe_psql('postgres', q{UPDATE teams SET version = 2, team = 'b'});
     my $versions = sub { join ' ', map { "$_->{payload}{after}{version}:$_->{routing}{retry}{attempts}" } grep { $_->{payload}{after} } $client->notifications };
     $client->run_until('the newer version', sub { $versions->() eq '2:0' });
     $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 'a', 'm')});
-    $client->run_until('the older one', sub { $versions->() =~ / / });
-    is($versions->(), '2:0 1:1', 'what is late for another reason is marked as a retry');
+    $client->run_until('the older version', sub { $versions->() =~ / / });
+    is($versions->(), '2:0 1:1', 'a late older version is marked as a retry');
     my ($raw) = grep { /"version":1/ } @{ $client->{raw} };
-    like($raw, qr/"attempts":1,"limit":5,"backoff":"EXPONENTIAL"\}\}\}\}$/, 'and nothing else in it');
+    like($raw, qr/"attempts":1,"limit":5,"backoff":"EXPONENTIAL"\}\}\}\}$/, 'nothing else is changed');
     $client->close;
 }
 

@@ -1,4 +1,5 @@
-# Are one row's changes shown to a user in the order of their commits, live, with a small window, resumed, and though retries come between?
+# Tests that a row's changes are delivered in commit order: live, with a small window, on resume, and with retries in
+# between.
 use strict;
 use warnings;
 
@@ -16,11 +17,11 @@ $pg->safe_psql('postgres', q{
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.ack_timeout' => '100ms', 'delivery.backoff_base' => '10ms' });
 $pg->safe_psql('postgres', "INSERT INTO $_ SELECT i, 0 FROM generate_series(1, ${\ROWS}) i") for qw(t hurry);
-wait_until('the rows are there', sub { $store->entries == 2 * ROWS });
+wait_until('the rows are stored', sub { $store->entries == 2 * ROWS });
 
-# Acks every other message, so that retries come between; leaves and comes back at a tenth, or never.
-my %first;    # what each user was shown, at its first showing
-sub take
+# Acknowledges every other notification, which causes retries; one user reconnects after each tenth, one never.
+my %first;    # first deliveries of each user
+sub process
 {
     my ($user, $client, $at) = @_;
     my @notifications = $client->notifications;
@@ -47,22 +48,22 @@ close $file;
 my $writer = Clairon::Test::writer($pg, $changes);
 my $rounds = 0;
 sub is_complete { my ($user) = @_; return 2 * CHANGES == grep { $_->{metadata}{operation} eq 'update' } @{ $first{$user}{order} // [] } }
-wait_until('all have all', sub {
+wait_until('all are complete', sub {
     for my $user (keys %client)
     {
         my $ticks = 0;
-        $client{$user}->run_until('a moment', sub { $ticks++ > 1 });
-        $at{$user} = take($user, $client{$user}, $at{$user});
+        $client{$user}->run_until('one turn of the loop', sub { $ticks++ > 1 });
+        $at{$user} = process($user, $client{$user}, $at{$user});
     }
     if (++$rounds % 10 == 0)
     {
-        $at{comes} = take('comes', $client{comes}, $at{comes});    # what came while the others ran
+        $at{comes} = process('comes', $client{comes}, $at{comes});    # notifications that arrived while the others ran
         my $pos = $client{comes}->pos;
         $client{comes}->close;
         $client{comes} = $relay->client('comes', pos => $pos);
         $at{comes} = 0;
     }
-    # Whoever has a small window gets the rest as it acks.
+    # A user with a small window gets the rest as it acknowledges.
     $client{narrow}->ack(map { $_->{metadata}{id} } grep { $_->{routing}{retry}{ack_required} } $client{narrow}->notifications) if $rounds % 3 == 0;
     return 3 == grep { is_complete($_) } keys %client;
 });
@@ -76,9 +77,9 @@ for my $user (sort keys %client)
         push @wrong, "$row: $version after $last{$row}" if ($last{$row} // 0) >= $version;
         $last{$row} = $version;
     }
-    is_deeply(\@wrong, [], "$user: each row's changes in the order of their commits");
+    is_deeply(\@wrong, [], "$user: each row's changes in commit order");
 }
 my $retries = grep { defined $_->{only} } $store->entries;
-cmp_ok($retries, '>', 0, "though $retries copies came between");
+cmp_ok($retries, '>', 0, "with $retries retries in between");
 
 done_testing();

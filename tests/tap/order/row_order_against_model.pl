@@ -1,8 +1,9 @@
-# Do the changes of a row reach each session in commit order as first showings, and is nothing lost, whatever devices, windows, acknowledgements, retries and relays do?
+# Tests, with random devices, windows, acks, retries and relays, that a row's changes are first delivered in commit
+# order and that nothing is lost.
 #
-# Each seed is a user with a few rows and devices of its own and throws its own dice; many users run side by side on the
-# same servers. CLAIRON_ORDER_SEED=n repeats from seed n, CLAIRON_ORDER_SEEDS=n is how many follow, CLAIRON_ORDER_STEPS=n
-# how long each is. CLAIRON_TEST_SHARDS=4 splits the store.
+# Each seed is a user with a few rows, several devices and a separate random sequence; many users run in parallel on
+# the same servers. CLAIRON_ORDER_SEED=n repeats from seed n, CLAIRON_ORDER_SEEDS=n sets their number,
+# CLAIRON_ORDER_STEPS=n their length. CLAIRON_TEST_SHARDS=4 splits the store.
 use strict;
 use warnings;
 
@@ -35,15 +36,15 @@ my $store = Clairon::Test::store();
 my %conf  = (conf => { 'delivery.ack_timeout' => '700ms', 'delivery.backoff_base' => '50ms', 'delivery.backoff_cap' => '500ms' });
 my @relays = (Clairon::Test::relay($pg, $store, %conf), Clairon::Test::relay(undef, $store, roles => 'gate', %conf));
 my $agent  = Mojo::UserAgent->new(connect_timeout => 5, request_timeout => 15);
-my $stopped;    # a relay that hears of everything late
+my $stopped;    # a relay that receives everything late
 
 my ($commit, $row) = (0, 0);
 my $sql = '';
 my (@faults, @lost);
 my ($repeats, $gaps, $sessions) = (0, 0, 0);
 
-# A number below `$below`, of that world's own dice.
-sub dice
+# A random number below `$below` from the world's sequence.
+sub random_below
 {
     my ($world, $below) = @_;
     use integer;
@@ -51,13 +52,13 @@ sub dice
     return (($world->{dice} >> 33) & 0x3fffffff) % $below;
 }
 
-sub any_of { my ($world, @of) = @_; return @of ? $of[ dice($world, scalar @of) ] : undef }
+sub any_of { my ($world, @of) = @_; return @of ? $of[ random_below($world, scalar @of) ] : undef }
 
 sub new_world
 {
     my ($seed) = @_;
     my $world = { seed => $seed, dice => $seed * 7919, user => "u$seed", is_member => 1 };
-    dice($world, 2) for 1 .. 5;
+    random_below($world, 2) for 1 .. 5;
     $sql .= "INSERT INTO clairon.member VALUES ('TEAM', 't$seed', 'u$seed');";
     for my $table (qw(owed owed urgent brief team plain))
     {
@@ -67,13 +68,13 @@ sub new_world
     return $world;
 }
 
-# One row more, or a new version of one; now and then for somebody else too, which is another stream where there are shards.
+# A new row, or a new version of one; sometimes also for another user, which is another stream with shards.
 sub change_row
 {
     my ($world) = @_;
     my $is = any_of($world, @{ $world->{rows} });
     my $target = $is->{table} eq 'team' ? "t$world->{seed}" : $world->{user};
-    my $others = dice($world, 3) ? '' : ',nobody';
+    my $others = random_below($world, 3) ? '' : ',nobody';
     $is->{version}++;
     $sql .= "INSERT INTO $is->{table} VALUES ($is->{id}, $is->{version}, '{$target$others}')"
       . " ON CONFLICT (id) DO UPDATE SET version = excluded.version, targets = excluded.targets;";
@@ -94,8 +95,8 @@ sub change_member
 
 sub name_of { my ($note) = @_; my $is = $note->{payload}{after}; return "$note->{metadata}{source} $is->{id}.$is->{version}" }
 
-# What one session is sent, against the order of commits.
-sub judge
+# Checks what one session receives against the commit order.
+sub check_order
 {
     my ($device, $note) = @_;
     my $is = $note->{payload}{after};
@@ -108,12 +109,12 @@ sub judge
     return;
 }
 
-sub take
+sub process
 {
     my ($device, $line) = @_;
     if ($line->{t} eq 'msg' && $line->{n}{payload}{after})
     {
-        judge($device, $line->{n});
+        check_order($device, $line->{n});
         $device->{seen}{ name_of($line->{n}) } = 1;
         push @{ $device->{to_ack} }, $line->{n}{metadata}{id} if $line->{n}{routing}{retry}{ack_required};
         push @{ $device->{places} }, $line->{pos};
@@ -132,11 +133,11 @@ sub take
     return;
 }
 
-sub look
+sub process_new
 {
     my ($device) = @_;
     my $lines = $device->{client} ? $device->{client}{messages} : [];
-    take($device, $lines->[ $device->{at}++ ]) while $device->{at} < @$lines;
+    process($device, $lines->[ $device->{at}++ ]) while $device->{at} < @$lines;
     return;
 }
 
@@ -144,18 +145,18 @@ sub is_there { my ($device) = @_; return $device->{client} && !$device->{client}
 
 sub bearer { return { Authorization => 'Bearer ' . Clairon::Test::token(sub => $_[0]{world}{user}) } }
 
-# Each poll is a session of its own. Some answers are lost on their way.
+# Each poll is a session. Some responses are lost.
 sub poll
 {
     my ($device) = @_;
     my $world  = $device->{world};
-    my ($relay) = grep { !$stopped || $_ != $stopped } @relays[ map { ($_, 1 - $_) } dice($world, 2) ];
+    my ($relay) = grep { !$stopped || $_ != $stopped } @relays[ map { ($_, 1 - $_) } random_below($world, 2) ];
     my $from   = defined $device->{pos} ? "&pos=$device->{pos}" : '';
-    my $answer = eval { $agent->get($relay->url('/v1/poll?wait=0&max=' . (1 + dice($world, 6)) . $from), bearer($device))->result };
-    return if !$answer || $answer->code !~ /^20/ || (defined $device->{pos} && dice($world, 10) == 0);
+    my $acknowledge = eval { $agent->get($relay->url('/v1/poll?wait=0&max=' . (1 + random_below($world, 6)) . $from), bearer($device))->result };
+    return if !$acknowledge || $acknowledge->code !~ /^20/ || (defined $device->{pos} && random_below($world, 10) == 0);
     $device->{newest} = {};
-    take($device, JSON::decode_json($_)) for split /\n/, $answer->body;
-    $device->{pos} = $answer->headers->header('Clairon-Pos');
+    process($device, JSON::decode_json($_)) for split /\n/, $acknowledge->body;
+    $device->{pos} = $acknowledge->headers->header('Clairon-Pos');
     $device->{begins} //= $commit;
     return;
 }
@@ -164,65 +165,65 @@ sub post
 {
     my ($device, $path, $ids, %more) = @_;
     my ($relay) = grep { !$stopped || $_ != $stopped } @relays;
-    my $answer = eval { $agent->post($relay->url($path), bearer($device), json => { ids => $ids, %more })->result };
-    return $answer && $answer->code =~ /^20/;
+    my $acknowledge = eval { $agent->post($relay->url($path), bearer($device), json => { ids => $ids, %more })->result };
+    return $acknowledge && $acknowledge->code =~ /^20/;
 }
 
-# Mostly with its newest position; now and then with an older one, or none: then it has not missed what came before.
-sub arrive
+# Usually with the newest cursor; sometimes with an older one, or none: then earlier notifications are not missed.
+sub connect_device
 {
     my ($device, $is_last) = @_;
     my $world = $device->{world};
     return poll($device) if $device->{is_poll};
     return if is_there($device);
-    my ($relay) = grep { !$stopped || $_ != $stopped } @relays[ map { ($_, 1 - $_) } dice($world, 2) ];
+    my ($relay) = grep { !$stopped || $_ != $stopped } @relays[ map { ($_, 1 - $_) } random_below($world, 2) ];
     my @places = @{ $device->{places} // [] };
     my $from = @places ? $places[-1] : undef;
-    $from = any_of($world, @places) if @places && dice($world, 6) == 0;
-    if (!$is_last && dice($world, 12) == 0)
+    $from = any_of($world, @places) if @places && random_below($world, 6) == 0;
+    if (!$is_last && random_below($world, 12) == 0)
     {
         undef $from;
         $device->{excused} = $commit;
     }
-    my $is_narrow = !$is_last && dice($world, 10) == 0;
-    my $client = eval { $relay->client($world->{user}, win => $is_last ? 16 : 1 + dice($world, 4), (defined $from ? (pos => $from) : ()),
+    my $is_narrow = !$is_last && random_below($world, 10) == 0;
+    my $client = eval { $relay->client($world->{user}, win => $is_last ? 16 : 1 + random_below($world, 4), (defined $from ? (pos => $from) : ()),
         ($is_narrow ? (topics => ['postgres.urgent']) : ())) };
     return if !$client;
-    $device->{is_judged} = 0 if $is_narrow;    # it did not ask for the rest
+    $device->{is_judged} = 0 if $is_narrow;    # filtered by its topics
     $sessions++;
     @{$device}{qw(client at newest to_ack relay)} = ($client, 0, {}, [], $relay);
-    return look($device);
+    return process_new($device);
 }
 
-sub widen
+sub enlarge_window
 {
     my ($device) = @_;
     return is_there($device) ? $device->{client}->send({ t => 'subscribe', r => 1, topics => ['*'] }) : undef;
 }
 
-# The last lines of a connection that ends are its client's as well.
-sub leave
+# The last messages of a closing connection were received too.
+sub disconnect_device
 {
     my ($device) = @_;
     my $client = $device->{client} or return;
     return if $stopped && $device->{relay} == $stopped;
     $client->close if is_there($device);
-    look($device);
+    process_new($device);
     delete $device->{client};
     return;
 }
 
-sub answer
+sub acknowledge
 {
     my ($device, $share) = @_;
     return if !$device->{is_poll} && !is_there($device);
     my $world = $device->{world};
-    look($device);
+    process_new($device);
     my (@acks, @nacks, @later);
     for my $id (@{ $device->{to_ack} })
     {
-        my $dice = dice($world, 100);
-        push @{ $dice < $share ? \@acks : $dice < $share + 5 ? \@nacks : \@later }, $id;
+        my $random_below = random_below($world, 100);
+        push @{ $random_below < $share ? \@acks : $random_below < $share + 5 ? \@nacks : \@later }, $id;
     }
     $device->{to_ack} = \@later;
     if ($device->{is_poll})
@@ -231,7 +232,7 @@ sub answer
         return;
     }
     $device->{client}->send({ t => 'ack', ids => \@acks }) if @acks;
-    $device->{client}->send({ t => 'nack', ids => \@nacks, delay => dice($world, 300) }) if @nacks;
+    $device->{client}->send({ t => 'nack', ids => \@nacks, delay => random_below($world, 300) }) if @nacks;
     return;
 }
 
@@ -239,13 +240,13 @@ sub step
 {
     my ($world) = @_;
     my $device = any_of($world, @{ $world->{devices} });
-    my $what = dice($world, 100);
-    if    ($what < 40) { change_row($world) for 0 .. dice($world, 3) }
-    elsif ($what < 62) { answer($device, 60) }
-    elsif ($what < 76) { leave($device) }
-    elsif ($what < 95) { arrive($device) }
+    my $what = random_below($world, 100);
+    if    ($what < 40) { change_row($world) for 0 .. random_below($world, 3) }
+    elsif ($what < 62) { acknowledge($device, 60) }
+    elsif ($what < 76) { disconnect_device($device) }
+    elsif ($what < 95) { connect_device($device) }
     elsif ($what < 98) { change_member($world) }
-    else               { widen($device) }
+    else               { enlarge_window($device) }
     return;
 }
 
@@ -256,7 +257,7 @@ sub commit_all
     return;
 }
 
-sub breathe
+sub run_loops
 {
     my ($seconds) = @_;
     my $is_over;
@@ -265,8 +266,8 @@ sub breathe
     return;
 }
 
-# What concerns everybody: a relay that dies, or hears of nothing for a while; given up notifications that come again.
-sub trouble
+# Faults that affect all users: a killed relay, a stopped relay, redriven notifications.
+sub inject_fault
 {
     my $what = int rand 100;
     if ($stopped)
@@ -292,9 +293,9 @@ sub redrive_all
     return $store->execute('XLEN', 'clairon:errors') ? $relays[0]->run('errors', 'redrive', '--all') : undef;
 }
 
-sub owes { my ($world) = @_; my $count = 0; $count += $store->execute('ZCARD', $_) for $store->keys("inbox:$world->{user}"); return $count }
+sub inbox_size { my ($world) = @_; my $count = 0; $count += $store->execute('ZCARD', $_) for $store->keys("inbox:$world->{user}"); return $count }
 
-# In the end all devices are there and ack all they see; a last row comes behind everything.
+# At the end all devices connect and acknowledge everything; a last row follows all others.
 sub end_worlds
 {
     my (@worlds) = @_;
@@ -302,19 +303,19 @@ sub end_worlds
     for my $world (@worlds)
     {
         change_member($world) if !$world->{is_member};
-        leave($_) for @{ $world->{devices} };
+        disconnect_device($_) for @{ $world->{devices} };
     }
     commit_all();
     my @devices = map { @{ $_->{devices} } } @worlds;
-    wait_until('all is acknowledged', sub {
+    wait_until('all acknowledged', sub {
         for my $device (@devices)
         {
-            arrive($device, 1);
-            answer($device, 95);
+            connect_device($device, 1);
+            acknowledge($device, 95);
         }
         redrive_all();
-        breathe(0.05);
-        return !$store->execute('XLEN', 'clairon:errors') && !grep { owes($_) } @worlds;
+        run_loops(0.05);
+        return !$store->execute('XLEN', 'clairon:errors') && !grep { inbox_size($_) } @worlds;
     }, 120);
     for my $world (@worlds)
     {
@@ -322,20 +323,20 @@ sub end_worlds
         $sql .= "INSERT INTO plain VALUES ($row, 1, '{$world->{user}}');";
     }
     commit_all();
-    wait_until('the last row is seen', sub {
+    wait_until('all received the last row', sub {
         for my $device (@devices)
         {
-            arrive($device, 1);
-            answer($device, 100);
+            connect_device($device, 1);
+            acknowledge($device, 100);
         }
-        breathe(0.05);
+        run_loops(0.05);
         return !grep { !$_->{seen}{"plain $_->{world}{last}.1"} } @devices;
     }, 60);
     for my $device (@devices)
     {
         push @lost, map { "seed $device->{world}{seed}: $_->{name}" }
           grep { $device->{is_judged} && $_->{is_judged} && $_->{at} > $device->{excused} && $_->{at} > $device->{begins} && !$device->{seen}{ $_->{name} } } @{ $device->{world}{commits} };
-        leave($device);
+        disconnect_device($device);
     }
     return;
 }
@@ -347,16 +348,16 @@ for (my $seed = $SEED; $seed < $SEED + $SEEDS; $seed += $SIDE_BY_SIDE)
     commit_all();
     for (1 .. $STEPS)
     {
-        trouble();
+        inject_fault();
         step($_) for @worlds;
         commit_all();
-        breathe(rand() < 0.3 ? 0.06 : 0.005);
+        run_loops(rand() < 0.3 ? 0.06 : 0.005);
     }
     end_worlds(@worlds);
 }
-is(join("\n", @faults), '', 'first showings are in commit order');
+is(join("\n", @faults), '', 'first deliveries are in commit order');
 is(join("\n", @lost), '', 'nothing is lost without a gap');
 note "$commit commits, $sessions sessions, $repeats repeats, $gaps gaps";
-is($_->metric('clairon_store_errors_total'), 0, 'the store refused nothing') for @relays;
+is($_->metric('clairon_store_errors_total'), 0, 'no store errors') for @relays;
 
 done_testing();

@@ -1,5 +1,5 @@
-# Users with several devices of little room, which come, go, ack and are cut off at random, beside relays that are killed:
-# does each device see all that is its user's, or hear of a gap behind what it will not see?
+# Tests users with several devices with small windows that connect, disconnect and acknowledge at random, with killed
+# relays: each device receives all notifications of its user, or a gap after a lost one.
 use strict;
 use warnings;
 
@@ -28,12 +28,12 @@ my @relays = (Clairon::Test::relay($pg, $store, %conf), map { Clairon::Test::rel
 my $agent  = Mojo::UserAgent->new(connect_timeout => 5, request_timeout => 15);
 
 my $newest = 0;
-my (%row_of, %owner); # by id of the message; of a row, if it is one user's
-# The third one of each user polls.
+my (%row_of, %owner); # by notification id; the owner of a row, if it is one user
+# The third device of each user polls.
 my @devices = map { my $user = "u$_"; map { { user => $user, is_poll => $_ == 3, excused => 0, gaps => 0, to_ack => [] } } 1 .. 3 } 1 .. 3;
 
-# Its newest position, and what it saw or was told to have missed.
-sub take
+# Records the newest cursor, the received rows and the announced gaps.
+sub process
 {
     my ($device, $line) = @_;
     if ($line->{t} eq 'msg')
@@ -56,16 +56,16 @@ sub take
     return;
 }
 
-# What came since the last look.
-sub look
+# Processes messages since the last call.
+sub process_new
 {
     my ($device) = @_;
     my $lines = $device->{client} ? $device->{client}{messages} : [];
-    take($device, $lines->[ $device->{at}++ ]) while $device->{at} < @$lines;
+    process($device, $lines->[ $device->{at}++ ]) while $device->{at} < @$lines;
     return;
 }
 
-# Some answers are lost on their way.
+# Some responses are lost.
 sub poll
 {
     my ($device) = @_;
@@ -73,7 +73,7 @@ sub poll
     my $from   = defined $device->{pos} ? "&pos=$device->{pos}" : '';
     my $answer = eval { $agent->get($relays[ rand @relays ]->url("/v1/poll?wait=0&max=$max$from"), bearer($device))->result };
     return if !$answer || $answer->code !~ /^20/ || (defined $device->{pos} && rand() < 0.1);
-    take($device, JSON::decode_json($_)) for split /\n/, $answer->body;
+    process($device, JSON::decode_json($_)) for split /\n/, $answer->body;
     $device->{pos} = $answer->headers->header('Clairon-Pos');
     $device->{begins} //= $newest;
     return;
@@ -81,7 +81,7 @@ sub poll
 
 sub bearer { return { Authorization => 'Bearer ' . Clairon::Test::token(sub => $_[0]{user}) } }
 
-sub arrive
+sub connect_device
 {
     my ($device) = @_;
     return poll($device) if $device->{is_poll};
@@ -90,14 +90,14 @@ sub arrive
         defined $device->{pos} ? (pos => $device->{pos}) : ()) };
     return if !$client;
     @{$device}{qw(client at to_ack)} = ($client, 0, []);
-    return look($device);
+    return process_new($device);
 }
 
-sub leave
+sub disconnect_device
 {
     my ($device) = @_;
     return if !$device->{client};
-    look($device);
+    process_new($device);
     delete($device->{client})->close;
     return;
 }
@@ -106,7 +106,7 @@ sub ack_some
 {
     my ($device, $share) = @_;
     return if !$device->{is_poll} && (!$device->{client} || $device->{client}{closed});
-    look($device);
+    process_new($device);
     my @ids = grep { rand() < $share } @{ $device->{to_ack} };
     my %now = map { $_ => 1 } @ids;
     $device->{to_ack} = [ grep { !$now{$_} } @{ $device->{to_ack} } ];
@@ -133,7 +133,7 @@ sub commit_some
     return;
 }
 
-sub die_and_return
+sub kill_and_restart
 {
     my $relay = $relays[ rand @relays ];
     $relay->kill9;
@@ -142,17 +142,17 @@ sub die_and_return
     return;
 }
 
-arrive($_) for @devices;
-look($_) for @devices;
+connect_device($_) for @devices;
+process_new($_) for @devices;
 for my $step (1 .. 400)
 {
     my $device = $devices[ rand @devices ];
     my $what   = rand 100;
     if    ($what < 35) { commit_some() }
     elsif ($what < 60) { ack_some($device, 0.6) }
-    elsif ($what < 78) { leave($device) }
-    elsif ($what < 99) { arrive($device) }
-    else               { die_and_return() }
+    elsif ($what < 78) { disconnect_device($device) }
+    elsif ($what < 99) { connect_device($device) }
+    else               { kill_and_restart() }
 }
 
 sub is_for { my ($device, $row) = @_; return !defined $owner{$row} || $owner{$row} eq $device->{user} }
@@ -162,41 +162,41 @@ sub missing
     return grep { is_for($device, $_) && !$device->{seen}{$_} && $_ > $device->{excused} } $device->{begins} + 1 .. $newest;
 }
 
-sub breathe
+sub run_loops
 {
     my ($device) = @_;
     my $ticks = 0;
-    $device->{client}->run_until('a moment', sub { $ticks++ > 0 }) if $device->{client};
+    $device->{client}->run_until('one turn of the loop', sub { $ticks++ > 0 }) if $device->{client};
     return;
 }
 
-# In the end all are there and ack what they see. What is new then is seen by all, behind all that is to come.
-wait_until('all that is to be acked is', sub {
+# At the end all devices connect and acknowledge everything. New rows then follow everything that is queued.
+wait_until('all acknowledged', sub {
     for my $device (@devices)
     {
-        arrive($device);
+        connect_device($device);
         ack_some($device, 1);
-        breathe($device);
+        run_loops($device);
     }
     return $store->pending == 0;
 }, 120);
 $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (' . ++$newest . ')');
-wait_until('the last row is seen', sub {
+wait_until('all received the last row', sub {
     for my $device (@devices)
     {
-        arrive($device);
-        breathe($device);
-        look($device);
+        connect_device($device);
+        run_loops($device);
+        process_new($device);
     }
     return !grep { !$_->{seen}{$newest} } @devices;
 }, 60);
 for my $device (@devices)
 {
-    is(join(' ', missing($device)), '', "a device of $device->{user} saw all it was not told to have missed");
+    is(join(' ', missing($device)), '', "a device of $device->{user} received everything except announced gaps");
 }
 my $gaps = 0;
 $gaps += $_->{gaps} for @devices;
 note("$newest rows, $gaps gaps");
-is($_->metric('clairon_store_errors_total'), 0, 'the store never had to refuse') for @relays;
+is($_->metric('clairon_store_errors_total'), 0, 'no store errors') for @relays;
 
 done_testing();

@@ -1,4 +1,5 @@
-# Are the pages that one user's sessions read from the store to resume bounded, without a loss, and without a delay for other users?
+# Tests that the pages that one user's sessions read from the store to resume are limited, without a loss or a delay
+# for other users.
 use strict;
 use warnings;
 
@@ -19,12 +20,12 @@ $pg->safe_psql('postgres', 'INSERT INTO t SELECT i, repeat(md5(i::text), ' . ROW
 $pg->safe_psql('postgres', qq{SELECT clairon.notify('USER', '{$_}', '{"mark": "behind"}')}) for qw(greedy modest);
 wait_until('all are stored', sub { $store->stored == ROWS + 2 });
 
-# Begun behind them: it has none of them in memory.
+# Started after them: its replay buffer is empty.
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'delivery.resume_pages' => BUDGET });
 my $modest = $relay->client('modest', pos => $before);
 $modest->run_until('it has resumed', sub { of_mark($modest, 'behind') });
 my $pages = $relay->metric('clairon_resume_pages_total');
-cmp_ok($pages, '>', 2 * ROWS * ROW_BYTES / 300_000, "a resume reads $pages pages, though none of them is for its user");
+cmp_ok($pages, '>', 2 * ROWS * ROW_BYTES / 300_000, "a resume reads $pages pages, although none is for its user");
 is($relay->metric('clairon_resume_waits_total'), 0, 'a lone resume never waits');
 $modest->close;
 
@@ -33,18 +34,18 @@ my $wanted = int(BUDGET * 60 / $pages) + 3;
 my @greedy = map { $relay->client('greedy', pos => $before) } 1 .. $wanted;
 $_->run_until('a session of a user without budget waits', sub { $relay->metric('clairon_resume_waits_total') > 0 }) for $greedy[0];
 my $has_all = sub { return @greedy == grep { of_mark($_, 'behind') } @greedy };
-ok(!$has_all->(), 'a user whose reserve is used up waits');
+ok(!$has_all->(), 'a user without budget waits');
 $modest = $relay->client('modest', pos => $before);
 $modest->run_until('it has resumed', sub { of_mark($modest, 'behind') });
 ok(!$has_all->(), 'another user does not wait for them');
 my $late = $relay->client('greedy', pos => $before);
-ok(!$late->wait_for('connected')->{resumed}, 'one more session of that user is not said to have lost nothing');
-ok(!$has_all->(), 'and is connected before there is budget for all');
+ok(!$late->wait_for('connected')->{resumed}, 'an additional session of that user is not marked as resumed');
+ok(!$has_all->(), 'it is connected before the budget suffices for all');
 $late->close;
 pop(@greedy)->close for 1, 2;
 $greedy[0]->run_until('all have resumed', $has_all);
-is($_->gaps, '', 'a session that waited lost nothing') for @greedy;
-is(scalar(of_mark($_, 'behind')), 1, 'and has it once') for @greedy;
-cmp_ok($relay->metric('clairon_resume_pages_total'), '<=', $pages * ($wanted + 2), 'and no page was read for nothing');
+is($_->gaps, '', 'a delayed session lost nothing') for @greedy;
+is(scalar(of_mark($_, 'behind')), 1, 'and has no duplicates') for @greedy;
+cmp_ok($relay->metric('clairon_resume_pages_total'), '<=', $pages * ($wanted + 2), 'no page was read without need');
 
 done_testing();

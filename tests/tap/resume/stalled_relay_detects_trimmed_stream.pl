@@ -1,11 +1,11 @@
-# A relay that stands still while others ack and memberships change: does it notice what it can read no more of that?
+# Tests that a stopped relay detects that the streams of acks and memberships were trimmed in that time.
 use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
 use Test::More;
 
-# More than the store keeps for relays to read; and what the answer holds that they waited for.
+# More than the store keeps for relays, including the reply that the relay waits for.
 use constant { RECEIPTS => 600, MEMBERS => 12_000, FIRST => 200 };
 
 my $pg     = Clairon::Test::postgresql('main');
@@ -18,8 +18,8 @@ sub notify { my ($audience, $target, $more) = @_;
 sub has { my ($client, $id) = @_; return scalar grep { $_->{metadata}{id} eq $id } $client->notifications }
 sub is_member { my ($user) = @_; return $store->execute('SISMEMBER', 'clairon:members:TEAM:t1', $user) }
 
-# Does nothing while something happens that it should hear of.
-sub asleep
+# Stops the relay during a block.
+sub while_relay_is_stopped
 {
     my ($relay, $what) = @_;
     my $mark = $relay->log_mark;
@@ -31,50 +31,51 @@ sub asleep
 sub wait_noticed { my ($relay, $mark) = @_;
     return $relay->wait_for_log(qr/having read it late: asking for all anew/, from => $mark) }
 
-# Acks: those of another connection of this user, on another relay, make room in a window.
-my $here  = $first->client('u1');
-my $there = $second->client('u1', win => 2);
+# Acks: those of the same user's session on another relay free a window.
+my $first_session  = $first->client('u1');
+my $second_session = $second->client('u1', win => 2);
 my @ids   = map { notify('USER', 'u1', ', ack_required => true') } 1 .. 2;
-$_->run_until('both', sub { has($here, $ids[1]) && has($there, $ids[1]) }) for $here, $there;
+$_->run_until('both', sub { has($first_session, $ids[1]) && has($second_session, $ids[1]) }) for $first_session, $second_session;
 my $third = notify('USER', 'u1', ', ack_required => true');
-$here->run_until('a third', sub { has($here, $third) });
+$first_session->run_until('a third', sub { has($first_session, $third) });
 sub add_receipts { $store->execute('XADD', 'clairon:receipts', 'MAXLEN', '~', 256, '*', 'by', 'a busy relay', 'acked', '') for 1 .. $_[0]; return }
-my $mark = asleep($second, sub {
+my $mark = while_relay_is_stopped($second, sub {
     add_receipts(FIRST);
-    $here->ack(@ids);
-    wait_until('they are done', sub { $store->pending == 1 });
+    $first_session->ack(@ids);
+    wait_until('they are complete', sub { $store->pending == 1 });
     add_receipts(RECEIPTS);
 });
 wait_noticed($second, $mark);
-$there->run_until('the third', sub { has($there, $third) });
-pass('acks that were not heard of make room all the same');
-$there->ack($third);
-wait_until('all is done', sub { $store->pending == 0 });
+$second_session->run_until('the third', sub { has($second_session, $third) });
+pass('missed ack events do not block the window');
+$second_session->ack($third);
+wait_until('all complete', sub { $store->pending == 0 });
 
-# Memberships: one that ends, and one that begins, among others, before a message; read one by one, or missed.
+# Memberships: one ends and one begins before a notification, with many others in between; read one by one, or
+# trimmed.
 sub pupils { my ($class, $count) = @_;
     return "INSERT INTO clairon.member SELECT 'CLASS', '$class', 'pupil' || i FROM generate_series(1, $count) i;" }
 for my $others (FIRST, MEMBERS)
 {
     $pg->safe_psql('postgres', "INSERT INTO clairon.member VALUES ('TEAM', 't1', 'leaves$others')");
-    wait_until('who leaves is a member', sub { is_member("leaves$others") });
+    wait_until('the leaving user is a member', sub { is_member("leaves$others") });
     my ($leaves, $joins) = map { $second->client("$_$others") } qw(leaves joins);
     my $before = notify('TEAM', 't1');
-    $leaves->run_until('a message of the team', sub { has($leaves, $before) });
+    $leaves->run_until('a notification of the team', sub { has($leaves, $before) });
     my ($secret, $last);
-    $mark = asleep($second, sub {
+    $mark = while_relay_is_stopped($second, sub {
         $pg->safe_psql('postgres', 'BEGIN;' . pupils("first$others", FIRST) . "
             DELETE FROM clairon.member WHERE user_id = 'leaves$others';
             INSERT INTO clairon.member VALUES ('TEAM', 't1', 'joins$others');" . pupils("then$others", $others) . 'COMMIT');
         $secret = notify('TEAM', 't1');
         $last   = notify('USER', "leaves$others,joins$others");
-        wait_until('all is stored', sub { grep { $_->{id} eq $last } $store->entries });
+        wait_until('all are stored', sub { grep { $_->{id} eq $last } $store->entries });
     });
     wait_noticed($second, $mark) if $others == MEMBERS;
-    $_->run_until('the last message', sub { has($leaves, $last) && has($joins, $last) }) for $leaves, $joins;
-    is(has($joins, $secret), 1, "who joined before $others others did receives");
-    is(has($leaves, $secret), 0, 'who left does not');
+    $_->run_until('the last notification', sub { has($leaves, $last) && has($joins, $last) }) for $leaves, $joins;
+    is(has($joins, $secret), 1, "a user who joined before $others others receives it");
+    is(has($leaves, $secret), 0, 'a user who left does not');
 }
-is($_->metric('clairon_store_errors_total'), 0, 'the store never had to refuse') for $first, $second;
+is($_->metric('clairon_store_errors_total'), 0, 'no store errors') for $first, $second;
 
 done_testing();

@@ -1,5 +1,5 @@
-# A device with little room in its window asks for other topics, or comes back with others: is it shown what waited for room,
-# or told that another device of its user acked some of it?
+# A device with a full window changes its topics, live or on reconnect. Tests that it receives the queued
+# notifications, or a gap for those that another device acknowledged.
 use strict;
 use warnings;
 
@@ -20,12 +20,12 @@ my @relays = (Clairon::Test::relay($pg, $store), Clairon::Test::relay(undef, $st
 
 sub rows { my ($client) = @_; return map { $_->{payload}{after}{id} } $client->notifications }
 sub gaps { my ($client) = @_; return join ' ', map { $_->{why} } grep { $_->{t} eq 'gap' } @{ $client->{messages} } }
-sub sees { my ($client, $row) = @_; return $client->run_until("row $row", sub { grep { $_ == $row } rows($client) }) }
+sub wait_row { my ($client, $row) = @_; return $client->run_until("row $row", sub { grep { $_ == $row } rows($client) }) }
 sub ack { my ($client, $row) = @_;
     return $client->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} == $row } $client->notifications) }
 sub pending_is { my ($count) = @_; return wait_until("$count are pending", sub { $store->pending == $count }) }
 
-# Rows 1, 2 and 4 are of a topic that the desk asks for, 3 of one that it does not; there is room for one. 5 needs no ack.
+# Rows 1, 2 and 4 have a topic of the desk, row 3 has not; the window holds one. Row 5 has no ack_required.
 sub full
 {
     my ($user) = @_;
@@ -34,12 +34,12 @@ sub full
     $pg->safe_psql('postgres', $_)
       for "INSERT INTO a VALUES (1, '$user'), (2, '$user')", "INSERT INTO b VALUES (3, '$user')",
       "INSERT INTO a VALUES (4, '$user')", 'INSERT INTO plain VALUES (5)';
-    sees($_, 5) for $phone, $desk;
-    is_deeply([ rows($desk) ], [ 1, 5 ], 'one finds room');
+    wait_row($_, 5) for $phone, $desk;
+    is_deeply([ rows($desk) ], [ 1, 5 ], 'the window holds one');
     return ($phone, $desk);
 }
 
-# All there was is acked and forgotten.
+# Acknowledges and deletes all rows.
 sub empty
 {
     my ($phone, @others) = @_;
@@ -50,13 +50,13 @@ sub empty
     return;
 }
 
-# What was hidden before goes by what waits: it is not taken for a part of it.
+# A notification that was filtered before is not mistaken for a queued one.
 my ($phone, $desk) = full('u1');
 $desk->send({ t => 'subscribe', r => 1, topics => ['postgres.b'] });
 $desk->wait_for('subscribed');
 for my $row (1 .. 3)
 {
-    sees($desk, $row);
+    wait_row($desk, $row);
     if ($row == 3)
     {
         ack($phone, 4);
@@ -66,7 +66,7 @@ for my $row (1 .. 3)
 }
 pending_is(0);
 $desk->run_until('a gap', sub { gaps($desk) });
-is(gaps($desk), 'shed', 'who asked for more is told that what waited for room is gone');
+is(gaps($desk), 'shed', 'after a subscribe, lost queued rows are announced');
 empty($phone, $desk);
 
 ($phone, $desk) = full('u2');
@@ -75,21 +75,21 @@ $desk->close;
 ack($phone, 2);
 pending_is(3);
 $desk = $relays[0]->client('u2', pos => $pos);
-is($desk->wait_for('connected')->{resumed}, JSON::false, 'who comes back for more has not resumed, if some of that is gone');
-sees($desk, 4);
-is(gaps($desk), 'shed', 'and is told so');
-is_deeply([ rows($desk) ], [ 1, 3, 4 ], 'what is left is shown');
+is($desk->wait_for('connected')->{resumed}, JSON::false, 'a reconnect with more topics and a loss is not resumed');
+wait_row($desk, 4);
+is(gaps($desk), 'shed', 'and gets a gap');
+is_deeply([ rows($desk) ], [ 1, 3, 4 ], 'the remaining rows are delivered');
 empty($phone, $desk);
 
-# Nothing was acked by anybody else: there is nothing to tell, whatever is hidden.
+# Without acks of another device there is no gap, whatever is filtered.
 ($phone, $desk) = full('u3');
 $desk->send({ t => 'unsubscribe', r => 1, topics => ['postgres.a'] });
 $desk->wait_for('subscribed');
 ack($desk, 1);
 pending_is(3);
 $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (6)');
-sees($desk, 6);
-is(gaps($desk), '', 'who asks for less misses nothing');
+wait_row($desk, 6);
+is(gaps($desk), '', 'an unsubscribe causes no gap');
 empty($phone, $desk);
 
 for my $topics ([], [ 'postgres.b', 'postgres.plain' ], [ 'postgres.a', 'postgres.plain' ])
@@ -98,11 +98,11 @@ for my $topics ([], [ 'postgres.b', 'postgres.plain' ], [ 'postgres.a', 'postgre
     $pos = $desk->pos;
     $desk->close;
     $desk = $relays[0]->client('u4', pos => $pos, @$topics ? (topics => $topics) : ());
-    is($desk->wait_for('connected')->{resumed}, JSON::true, "who comes back for [@$topics] resumes");
+    is($desk->wait_for('connected')->{resumed}, JSON::true, "a reconnect with [@$topics] resumes");
     $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (6)');
-    sees($desk, 6);
+    wait_row($desk, 6);
     my @own = grep { my $topic = $_ == 3 ? 'postgres.b' : 'postgres.a'; !@$topics || grep { $_ eq $topic } @$topics } 1 .. 4;
-    is_deeply([ rows($desk) ], [ @own, 6 ], 'and is shown what waited');
+    is_deeply([ rows($desk) ], [ @own, 6 ], 'and receives the queued rows');
     is(gaps($desk), '', 'without a gap');
     empty($phone, $desk);
 }

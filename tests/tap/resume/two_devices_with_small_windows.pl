@@ -1,5 +1,5 @@
-# Two devices of one user, with little room in their windows: does each see all that is theirs, once and in order, or
-# hear of what it will not see, though the other one acks it?
+# Tests two devices of one user with small windows: each receives all notifications once and in order, or a gap for
+# those that the other acknowledged.
 use strict;
 use warnings;
 
@@ -20,86 +20,87 @@ sub rows { my ($client) = @_; return map { $_->{payload}{after}{id} } $client->n
 sub ack_all { my ($client) = @_;
     my @ids = map { $_->{metadata}{id} } $client->notifications;
     return @ids ? $client->ack(@ids) : undef }
-sub all_acked { return wait_until('all are acked', sub { $store->pending == 0 }) }
+sub all_acked { return wait_until('all acknowledged', sub { $store->pending == 0 }) }
 
-# Away while the other device acks more than a window holds.
+# Disconnected while the other device acknowledges more than a window holds.
 my $phone = $relays[0]->client('u1');
 my $pos   = $phone->pos;
 insert(1, 40, 'u1');
-$phone->run_until('all', sub { rows($phone) == 40 });
+$phone->run_until('all rows', sub { rows($phone) == 40 });
 ack_all($phone);
 all_acked();
 for my $i (0, 1)
 {
     my $relay = $relays[$i];
     my $desk = $relay->client('u1', win => 4, pos => $pos);
-    is($desk->wait_for('connected')->{resumed}, JSON::true, 'who was away resumes');
-    $desk->run_until('what was missed', sub { rows($desk) >= 40 + $i || $desk->gaps });
-    is_deeply([ rows($desk) ], [ 1 .. 40, (50) x $i ], 'with all that it missed, acked meanwhile or not, in order');
+    is($desk->wait_for('connected')->{resumed}, JSON::true, 'the session resumes');
+    $desk->run_until('missed rows', sub { rows($desk) >= 40 + $i || $desk->gaps });
+    is_deeply([ rows($desk) ], [ 1 .. 40, (50) x $i ], 'with all missed rows in order, acknowledged or not');
     is($desk->gaps, '', 'and without a gap');
     insert(50 + $i, 50 + $i, 'u1');
-    $desk->run_until('what comes', sub { rows($desk) == 41 + $i });
-    pass('none of which takes room');
+    $desk->run_until('the new row', sub { rows($desk) == 41 + $i });
+    pass('acknowledged rows do not occupy the window');
     ack_all($desk);
     $desk->close;
 }
 all_acked();
 
-# Both are there; one has no room when the other one acks.
+# Both connected; one has a full window when the other acknowledges.
 for my $relay (@relays)
 {
     my ($first, $user) = (($relay == $relays[0] ? 100 : 200), 'u' . $relay->{port});
     my ($quick, $slow) = ($relays[0]->client($user), $relay->client($user, win => 3));
     insert($first + 1, $first + 10, $user);
-    $quick->run_until('all', sub { rows($quick) == 10 });
-    $slow->run_until('a window full', sub { rows($slow) == 3 });
+    $quick->run_until('all rows', sub { rows($quick) == 10 });
+    $slow->run_until('a full window', sub { rows($slow) == 3 });
     ack_all($quick);
     all_acked();
-    $slow->run_until('it is told', sub { $slow->gaps });
-    is($slow->gaps, 'shed', 'what was acked before there was room for it is told as a gap');
+    $slow->run_until('a gap', sub { $slow->gaps });
+    is($slow->gaps, 'shed', 'rows acknowledged while queued are announced as a gap');
     insert($first + 11, $first + 11, $user);
-    $slow->run_until('what comes after it', sub { grep { $_ == $first + 11 } rows($slow) });
-    is_deeply([ rows($slow) ], [ map { $first + $_ } 1 .. 3, 11 ], 'and it goes on');
+    $slow->run_until('the next row', sub { grep { $_ == $first + 11 } rows($slow) });
+    is_deeply([ rows($slow) ], [ map { $first + $_ } 1 .. 3, 11 ], 'and the session continues');
     ack_all($slow);
     all_acked();
 }
 
-# What is missed is told behind what waited with it: who loads all anew then is not handed older rows after that.
+# The gap follows the rows that were queued with the lost ones. A client that reloads at the gap then receives no
+# older rows.
 my $quick = $relays[0]->client('u5');
 $pos = $quick->pos;
 insert(251, 256, 'u5');
-$quick->run_until('all', sub { rows($quick) == 6 });
+$quick->run_until('all rows', sub { rows($quick) == 6 });
 $quick->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} > 253 } $quick->notifications);
-wait_until('three are acked', sub { $store->pending == 3 });
+wait_until('three acks', sub { $store->pending == 3 });
 my $behind = $relays[1]->client('u5', win => 2, pos => $pos);
-$behind->run_until('a window full', sub { rows($behind) == 2 });
+$behind->run_until('a full window', sub { rows($behind) == 2 });
 ack_all($behind);
-$behind->run_until('it is told', sub { $behind->gaps });
+$behind->run_until('a gap', sub { $behind->gaps });
 is(join(' ', map { $_->{t} eq 'msg' ? $_->{n}{payload}{after}{id} : $_->{t} eq 'gap' ? 'gap' : () } @{ $behind->{messages} }),
-    '251 252 253 gap', 'in the order of the commits');
+    '251 252 253 gap', 'in commit order');
 ack_all($behind);
 all_acked();
 
-# Both ack as they are shown: nothing comes twice, though what they ask the store for is old when it comes.
+# Both acknowledge on delivery: no duplicates, although their store replies are outdated on arrival.
 my @both = map { $_->client('u3', win => 3) } @relays;
 insert(301, 400, 'u3');
 my @at = (0, 0);
-wait_until('all are done', sub {
+wait_until('all acknowledged', sub {
     for my $i (0, 1)
     {
         my @notifications = $both[$i]->notifications;
         $both[$i]->ack($notifications[ $at[$i]++ ]{metadata}{id}) while $at[$i] < @notifications;
         my $ticks = 0;
-        $both[$i]->run_until('a moment', sub { $ticks++ > 0 });
+        $both[$i]->run_until('one turn of the loop', sub { $ticks++ > 0 });
     }
     return $store->pending == 0;
 });
 for my $client (@both)
 {
     my %seen;
-    is(join(' ', grep { $seen{$_}++ } rows($client)), '', 'nothing is shown twice');
-    is_deeply([ rows($client) ], [ sort { $a <=> $b } rows($client) ], 'and all in order');
+    is(join(' ', grep { $seen{$_}++ } rows($client)), '', 'no duplicates');
+    is_deeply([ rows($client) ], [ sort { $a <=> $b } rows($client) ], 'all in order');
 }
-is($_->metric('clairon_store_errors_total'), 0, 'the store never had to refuse') for @relays;
+is($_->metric('clairon_store_errors_total'), 0, 'no store errors') for @relays;
 
 done_testing();

@@ -1,4 +1,5 @@
-# A store of four shards: are acks, retries, groups, the error log, traces and API calls where they belong, from any relay?
+# Tests that with four shards acks, retries, groups, the error log, traces and API calls use the right shard, from any
+# relay.
 use strict;
 use warnings;
 
@@ -25,71 +26,71 @@ sub notify { my ($audience, $targets, $mark, $more) = @_;
         . join(', ', ' ack_required => true', $more || ()) . ')') }
 sub clairon { return $relays[0]->run(@_) }
 
-# To one user: all of it in his own shard.
+# For one user: everything is in the user's shard.
 my @users  = map { "u$_" } 1 .. 8;
 my %client = map { $users[$_] => $relays[ $_ % 2 ]->client($users[$_]) } 0 .. $#users;
 my %mine   = map { $_ => notify('USER', $_, 'own', 'retry_limit => 50') } @users;
-$client{$_}->run_until('own', sub { of_mark($client{$_}, 'own') }) for @users;
+$client{$_}->run_until('the user\'s own notification', sub { of_mark($client{$_}, 'own') }) for @users;
 my %shard_of = map { $_ => join ' ', shards_with("ack:$mine{$_}") } @users;
-is_deeply([ grep { $shard_of{$_} !~ /^[123]$/ } @users ], [], 'who must ack what is for him stands in one shard, never the first');
-is(scalar(keys %{ { reverse %shard_of } }), 3, 'and users are spread over the others');
-is_deeply([ map { shards_with("inbox:$_") } @users ], [ @shard_of{@users} ], 'as do inboxes');
-$client{$_}->run_until('again', sub { of_mark($client{$_}, 'own') > 1 }) for @users;
-pass('what is not acked is shown again');
+is_deeply([ grep { $shard_of{$_} !~ /^[123]$/ } @users ], [], 'a notification for one user that needs an ack is in one shard, never in the first');
+is(scalar(keys %{ { reverse %shard_of } }), 3, 'users are distributed over the others');
+is_deeply([ map { shards_with("inbox:$_") } @users ], [ @shard_of{@users} ], 'with their inboxes');
+$client{$_}->run_until('a retry', sub { of_mark($client{$_}, 'own') > 1 }) for @users;
+pass('unacknowledged notifications are retried');
 $client{$_}->ack($mine{$_}) for @users;
 wait_until('all acks are stored', sub { pending() == 0 });
-is_deeply([ map { shards_with("ack:$_") } values %mine ], [], 'acks find it');
+is_deeply([ map { shards_with("ack:$_") } values %mine ], [], 'acks find the shard');
 
-# To groups, to several, to all: in the first shard.
+# For groups, several users, all: in the first shard.
 $pg->safe_psql('postgres', q{INSERT INTO team VALUES (1, 't1')});
 my $several = notify('USER', 'u1,u5', 'several');
 my $all     = notify('ALL', '', 'all', "ttl => '1 hour'");
 $client{$_}->run_until('the group', sub { grep { ($_->{metadata}{source} // '') eq 'team' } $client{$_}->notifications }) for qw(u1 u2);
 $client{$_}->run_until('several', sub { of_mark($client{$_}, 'several') }) for qw(u1 u5);
 $client{$_}->run_until('all', sub { of_mark($client{$_}, 'all') }) for @users;
-is_deeply([ map { shards_with("ack:$_") } $several, $all ], [ 0, 0 ], 'what is for more than one stands in the first shard');
+is_deeply([ map { shards_with("ack:$_") } $several, $all ], [ 0, 0 ], 'notifications for more than one user are in the first shard');
 my ($team) = map { $_->{metadata}{id} } grep { ($_->{metadata}{source} // '') eq 'team' } $client{u1}->notifications;
 $client{$_}->ack($team) for qw(u1 u2);
 $client{$_}->ack($several) for qw(u1 u5);
 $client{$_}->ack($all) for @users;
 wait_until('all acks are stored', sub { $store->pending('clairon:{0}:stream') == 1 });
-is_deeply([ map { shards_with("ack:$_") } $team, $several ], [], 'and its acks are found there');
+is_deeply([ map { shards_with("ack:$_") } $team, $several ], [], 'their acks are found there');
 
-# Members change.
+# Membership changes.
 $pg->safe_psql('postgres', q{
     BEGIN; DELETE FROM clairon.member WHERE user_id = 'u2'; INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u3'); COMMIT;
     INSERT INTO team VALUES (2, 't1')});
 $client{u3}->run_until('as a member', sub { grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u3}->notifications });
 my ($second) = map { $_->{metadata}{id} } grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u3}->notifications;
-is_deeply([ sort @{ $store->execute('HKEYS', "clairon:{0}:ack:$second") } ], [qw(u1 u3)], 'a change of members counts from its commit on');
+is_deeply([ sort @{ $store->execute('HKEYS', "clairon:{0}:ack:$second") } ], [qw(u1 u3)], 'a membership change applies from its commit on');
 $client{$_}->ack($second) for qw(u1 u3);
-ok(!(grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u2}->notifications), 'who left is shown nothing');
+ok(!(grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u2}->notifications), 'a former member receives nothing');
 
-# A nack, whose relay does not say where the message is.
+# A nack from a relay that does not know the shard.
 my $nacked = notify('USER', 'u4', 'nacked', 'retry_limit => 5');
-$client{u4}->run_until('it', sub { of_mark($client{u4}, 'nacked') });
+$client{u4}->run_until('the notification', sub { of_mark($client{u4}, 'nacked') });
 $client{u4}->send({ t => 'nack', ids => [$nacked], delay => 100 });
 wait_until('the nack is stored', sub { grep { /^nacked/ } map { @{ $store->execute('LRANGE', "clairon:{$_}:trail:$nacked", 0, -1) } } 1 .. 3 });
-$client{u4}->run_until('it again', sub { of_mark($client{u4}, 'nacked') > 1 });
+$client{u4}->run_until('a retry', sub { of_mark($client{u4}, 'nacked') > 1 });
 $client{u4}->ack($nacked);
-pass('a nack finds its message');
+pass('a nack finds its notification');
 
-# The error log is one, and what is redriven goes to where it came from.
+# There is one error log; redriven notifications return to their shard.
 my %lost = map { $_ => notify('USER', $_, 'lost', 'retry_limit => 0') } qw(u1 u2 u3);
 $lost{both} = notify('USER', 'u5,u6', 'lost', 'retry_limit => 0');
-wait_until('they are given up', sub { $store->execute('XLEN', 'clairon:errors') >= 4 });
+wait_until('they are exhausted', sub { $store->execute('XLEN', 'clairon:errors') >= 4 });
 is_deeply([ grep { /errors/ } @{ $store->execute('KEYS', '*') } ], ['clairon:errors'], 'there is one error log');
 my ($code, $out) = clairon('errors', 'list', '--json', '--reason', 'exhausted');
 is_deeply([ sort map { JSON::decode_json($_)->{id} } split /\n/, $out ], [ sort values %lost ], 'it is listed');
 my %had = map { $_ => scalar of_mark($client{$_}, 'lost') } qw(u1 u2 u3 u5);
 ($code, $out) = clairon('errors', 'redrive', '--reason', 'exhausted');
 is($out, "redrove 4 entries for 5 users\n", 'and redriven');
-$client{$_}->run_until('it anew', sub { of_mark($client{$_}, 'lost') > $had{$_} }) for keys %had;
-is_deeply([ map { shards_with("ack:$lost{$_}") } qw(u1 u2 u3 both) ], [ @shard_of{qw(u1 u2 u3)}, 0 ], 'where it was');
-wait_until('it is given up again', sub { $store->execute('XLEN', 'clairon:errors') >= 4 });
+$client{$_}->run_until('a redriven notification', sub { of_mark($client{$_}, 'lost') > $had{$_} }) for keys %had;
+is_deeply([ map { shards_with("ack:$lost{$_}") } qw(u1 u2 u3 both) ], [ @shard_of{qw(u1 u2 u3)}, 0 ], 'in the same shard');
+wait_until('they are exhausted again', sub { $store->execute('XLEN', 'clairon:errors') >= 4 });
 ($code, $out) = clairon('errors', 'drop', '--all');
 like($out, qr/^dropped \d+ entries$/, 'and dropped');
-is($store->execute('XLEN', 'clairon:errors'), 0, 'all of it');
+is($store->execute('XLEN', 'clairon:errors'), 0, 'the log is empty');
 
 # Traces, by command and over HTTP.
 sub http
@@ -101,49 +102,49 @@ sub http
 for my $id ($mine{u1}, $mine{u2}, $team)
 {
     ($code, $out) = clairon('trace', $id);
-    like($out, qr/stored.*sent.*acked/s, 'a trace is found in whichever shard');
+    like($out, qr/stored.*sent.*acked/s, 'a trace is found in any shard');
     my $answer = http($relays[1], GET => "/v1/notifications/$id");
-    is($answer->{status}, 200, 'likewise over HTTP');
+    is($answer->{status}, 200, 'also over HTTP');
     is((grep { $_->{stage} eq 'acked' } @{ $answer->{json}{events} }) > 0, 1, 'with its acks');
 }
 ($code) = clairon('trace', '01234567-89ab-8def-8123-456789abcdef');
-is($code, 1, 'of what no shard knows there is none');
-is(http($relays[1], GET => '/v1/notifications/01234567-89ab-8def-8123-456789abcdef')->{status}, 404, 'likewise over HTTP');
+is($code, 1, 'an unknown id has no trace');
+is(http($relays[1], GET => '/v1/notifications/01234567-89ab-8def-8123-456789abcdef')->{status}, 404, 'also over HTTP');
 
-# What is published for one user goes to his shard, with a key to the first, once.
+# A notification published for one user is in the user's shard, one with a key in the first; each once.
 sub body { my ($user) = @_;
     return JSON::encode_json({ payload => { mark => 'api' }, routing => { audience => { type => 'USER', targets => [$user] } } }) }
 my $plain = http($relays[0], POST => '/v1/notifications', body => body('u7'));
 is($plain->{status}, 201, 'an API call');
 my %key = (headers => { 'Idempotency-Key' => 'k1' }, body => body('u7'));
 my ($first, $again) = map { http($_, POST => '/v1/notifications', %key) } @relays;
-is_deeply([ map { $_->{status} } $first, $again ], [ 201, 200 ], 'with a key it is done once, whichever relay is asked');
-is($again->{json}{id}, $first->{json}{id}, 'with the id of the first');
+is_deeply([ map { $_->{status} } $first, $again ], [ 201, 200 ], 'with a key it is stored once, whichever relay gets it');
+is($again->{json}{id}, $first->{json}{id}, 'with the first id');
 $client{u7}->run_until('both', sub { of_mark($client{u7}, 'api') >= 2 });
 sub shard_with { my ($id) = @_; return grep { my $k = $_; grep { $_->{id} eq $id } $store->entries("clairon:{$k}:stream") } 0 .. $SHARDS - 1 }
-is_deeply([ map { shard_with($_->{json}{id}) } $plain, $first ], [ $shard_of{u7}, 0 ], 'each where it belongs');
-is(scalar of_mark($client{u7}, 'api'), 2, 'and each is shown once');
+is_deeply([ map { shard_with($_->{json}{id}) } $plain, $first ], [ $shard_of{u7}, 0 ], 'each in its shard');
+is(scalar of_mark($client{u7}, 'api'), 2, 'each is delivered once');
 
-# With a key it may wait for one user's ack beside what is for many: whoever takes the ack finds it.
+# With a key, one user's notification is pending in the first shard: the ack is found there.
 my $sure = JSON::encode_json({ payload => { mark => 'sure' }, routing => { audience => { type => 'USER', targets => ['u7'] }, retry => { ack_required => JSON::true } } });
 $sure = http($relays[0], POST => '/v1/notifications', body => $sure, headers => { 'Idempotency-Key' => 'k2' })->{json}{id};
-$client{u7}->run_until('it', sub { of_mark($client{u7}, 'sure') });
-is_deeply([ shards_with("ack:$sure") ], [0], 'its ack is waited for in the first shard');
+$client{u7}->run_until('the notification', sub { of_mark($client{u7}, 'sure') });
+is_deeply([ shards_with("ack:$sure") ], [0], 'it is pending in the first shard');
 my $ack = http($relays[1], POST => '/v1/ack', body => { ids => [$sure] }, headers => { Authorization => 'Bearer ' . token(sub => 'u7') });
-is($ack->{status}, 204, 'a relay that did not show it takes the ack');
-wait_until('it is done', sub { !shards_with("ack:$sure") });
-pass('and finds it');
+is($ack->{status}, 204, 'a relay that did not deliver it accepts the ack');
+wait_until('it is complete', sub { !shards_with("ack:$sure") });
+pass('and finds the notification');
 
-# How the store stands, and what the doctor says.
+# The state of the store in metrics and doctor.
 my $overview = http($relays[0], GET => '/console/api/overview');
 wait_until('metrics', sub { ($relays[0]->metric('clairon_store_stream_entries') // 0) == sum(sub { $store->execute('XLEN', "clairon:{$_[0]}:stream") }) });
 pass('metrics count all shards');
 my $doctor = JSON::decode_json((clairon('doctor', '--json'))[1]);
-is_deeply([ map { "$_->{ok} $_->{detail}" } grep { $_->{check} eq 'store.shards' } @{ $doctor->{checks} } ], ['1 4'], 'the doctor finds the number right');
+is_deeply([ map { "$_->{ok} $_->{detail}" } grep { $_->{check} eq 'store.shards' } @{ $doctor->{checks} } ], ['1 4'], 'the doctor confirms the number of shards');
 $doctor = JSON::decode_json((clairon('doctor', '--json', '--store.shards=2'))[1]);
-like((grep { $_->{check} eq 'store.shards' } @{ $doctor->{checks} })[0]{detail}, qr/made with \[store\] shards = 4, not 2/, 'and a wrong one wrong');
+like((grep { $_->{check} eq 'store.shards' } @{ $doctor->{checks} })[0]{detail}, qr/made with \[store\] shards = 4, not 2/, 'and reports a wrong one');
 ($code, undef, my $err) = clairon('errors', 'list', '--store.shards=2');
-is($code, 1, 'commands refuse it');
-like($err, qr/made with \[store\] shards = 4, not 2/, 'and say why');
+is($code, 1, 'commands reject it');
+like($err, qr/made with \[store\] shards = 4, not 2/, 'with the reason');
 
 done_testing();

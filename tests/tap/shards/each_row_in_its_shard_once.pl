@@ -1,4 +1,5 @@
-# A store of four shards: is each committed row in the right one exactly once and in commit order, whatever dies or goes back?
+# Tests that with four shards each committed row is in the right one exactly once and in commit order, with killed
+# processes and restored shards.
 use strict;
 use warnings;
 
@@ -46,8 +47,8 @@ sub key_of
     return "$table $id";
 }
 
-# Each row once over all shards, in commit order in each; who owns a row has one shard, groups have the first.
-sub is_whole
+# Each row once over all shards, in commit order in each; one shard per user, groups in the first.
+sub check_complete
 {
     my ($when, $lost) = @_;
     my (%found, %shard_of, @unordered);
@@ -68,18 +69,18 @@ sub is_whole
     delete @wanted{@$lost} if $lost;
     is_deeply(\%found, \%wanted, "$when: each row once");
     is_deeply(\@unordered, [], 'in commit order');
-    is_deeply([ grep { keys %{ $shard_of{$_} } > 1 } keys %shard_of ], [], 'what is for one user in one shard');
-    is_deeply([ sort map { $shard_of{$_}{0} ? $_ : () } keys %shard_of ], ['group'], 'and groups in the first');
-    is($store->pending($STREAMS[0]), $last / 20, 'where they wait for their acks');
+    is_deeply([ grep { keys %{ $shard_of{$_} } > 1 } keys %shard_of ], [], 'one shard per user');
+    is_deeply([ sort map { $shard_of{$_}{0} ? $_ : () } keys %shard_of ], ['group'], 'groups in the first');
+    is($store->pending($STREAMS[0]), $last / 20, 'with their pending acks');
     return;
 }
 
 insert(5);
 wait_stored();
-is_whole('at first');
+check_complete('at first');
 is(scalar(grep { $store->execute('XLEN', $_) > 0 } @STREAMS), $SHARDS, 'all shards are used');
 
-# Under load whatever there is dies.
+# Under load, each process is killed.
 my $script = Clairon::Test::scratch() . '/rows.sql';
 PostgreSQL::Test::Utils::append_to_file($script, statements(150));
 my $writer = Clairon::Test::writer($pg, $script);
@@ -93,16 +94,17 @@ for my $part (1 .. 4)
 $writer->finish;
 $relay->wait_ready;
 wait_stored();
-is_whole('after kills of relay and store');
+check_complete('after kills of relay and store');
 $pg->stop('immediate');
 $pg->start;
 insert(5);
 wait_stored();
-is_whole('after a crash of PostgreSQL');
+check_complete('after a crash of PostgreSQL');
 my $replayed = $relay->metric('clairon_store_replayed_total');
-ok(defined $replayed, 'the relay counts what came again');
+ok(defined $replayed, 'the relay counts replayed rows');
 
-# One shard is an older copy of itself, before what the slot was confirmed for: the rest comes again, for it alone.
+# One shard is restored from a copy before the slot's confirmed LSN: the missing rows are replayed for this shard
+# only.
 sub keys_of { my ($k) = @_; return @{ $store->execute('KEYS', "clairon:{$k}:*") } }
 wait_confirmed($pg);
 my @kept = map { [ $_, $store->execute('DUMP', $_) ] } keys_of(2);
@@ -111,44 +113,44 @@ wait_stored();
 $relay->kill9;
 $store->execute('DEL', keys_of(2));
 $store->execute_bytes('RESTORE', $_->[0], 0, $_->[1]) for @kept;
-cmp_ok(stored(), '<', rows(), 'one shard went back');
+cmp_ok(stored(), '<', rows(), 'one shard was restored');
 my $epoch = epoch();
 $relay->start;
 $relay->wait_ready;
 wait_stored();
-is_whole('after one shard went back');
-is(epoch(), $epoch, 'which nobody is told of, as nothing is lost');
+check_complete('after one shard was restored');
+is(epoch(), $epoch, 'without an epoch change, as nothing is lost');
 insert(3);
 wait_stored();
-is_whole('and later rows');
+check_complete('and later rows');
 
 sub epoch { return join ' ', map { $store->execute('HGET', "clairon:{$_}:meta", 'epoch') // 'none' } 0 .. $SHARDS - 1 }
 
-# One shard's data is lost: everyone is told, and what is not yet confirmed comes again.
+# One shard's data is lost: all sessions get a gap, and unconfirmed rows are replayed.
 my $client = $relay->client('u1');
 wait_confirmed($pg);
 my %before = map { $_ => [ map { key_of($_) } $store->entries($STREAMS[$_]) ] } 0 .. $SHARDS - 1;
 $store->execute('DEL', keys_of(3));
-is($client->wait_for('gap')->{why}, 'epoch', 'one shard was emptied: everyone is told of it');
+is($client->wait_for('gap')->{why}, 'epoch', 'an emptied shard causes a gap for all');
 insert(5);
-wait_until('what comes then is stored', sub { stored() >= rows() - @{ $before{3} } });
-is_whole('after the loss of one shard', $before{3});
+wait_until('later rows are stored', sub { stored() >= rows() - @{ $before{3} } });
+check_complete('after the loss of one shard', $before{3});
 $relay->wait_ready;
 
-# And the first shard, which has the memberships.
+# The first shard, which has the memberships.
 wait_confirmed($pg);
 my @lost  = (@{ $before{3} }, map { key_of($_) } $store->entries($STREAMS[0]));
 my $mark  = $relay->log_mark;
 $store->execute('DEL', keys_of(0));
 $relay->wait_for_log(qr/copied 2 rows of clairon.member.*streaming from slot/s, from => $mark);
 is_deeply([ sort @{ $store->execute('SMEMBERS', 'clairon:{0}:members:TEAM:t1') } ], [qw(u1 u2)],
-    'the memberships are copied again for the first shard');
+    'the memberships are copied again to the first shard');
 insert(2);
-wait_until('what comes then is stored', sub { stored() >= rows() - @lost });
-is($store->execute('XLEN', $STREAMS[0]), 2, 'in the first shard too');
-is($store->pending($STREAMS[0]), 2, 'with who has to ack it');
+wait_until('later rows are stored', sub { stored() >= rows() - @lost });
+is($store->execute('XLEN', $STREAMS[0]), 2, 'also in the first shard');
+is($store->pending($STREAMS[0]), 2, 'with the pending users');
 
-# Another number of shards is refused, and nothing is changed by that.
+# A different number of shards is rejected without any change.
 $relay->stop;
 for my $other (1, 3, 8)
 {
@@ -157,19 +159,19 @@ for my $other (1, 3, 8)
     my $sum   = stored();
     $relay->start;
     $relay->wait_for_log(qr/SHARDS clairon was made with \[store\] shards = 4, not $other: set it back/, from => $start);
-    is(($relay->get('/readyz'))[0], 503, "shards = $other is refused");
+    is(($relay->get('/readyz'))[0], 503, "shards = $other is rejected");
     $relay->stop;
-    is(stored(), $sum, 'and changes nothing');
+    is(stored(), $sum, 'nothing is changed');
 }
-is_deeply([ grep { /\{[4-7]\}/ } @{ $store->execute('KEYS', '*') } ], [], 'nor leaves anything behind');
+is_deeply([ grep { /\{[4-7]\}/ } @{ $store->execute('KEYS', '*') } ], [], 'no key is left');
 $relay->configure('store.shards' => $SHARDS);
 $relay->start;
 $relay->wait_ready;
 insert(1);
-wait_until('all goes on', sub { stored() >= rows() - @lost });
-pass('with the right number all goes on');
+wait_until('rows are stored', sub { stored() >= rows() - @lost });
+pass('with the right number the relay continues');
 
-# So is a store with entries that was made without shards.
+# A store with entries without shards is rejected too.
 my $plain = Clairon::Test::store();
 my $first = Clairon::Test::relay($pg, $plain, conf => { 'feed.slot' => 'plain' });
 $pg->safe_psql('postgres', q{INSERT INTO one VALUES (1000001, 'u1')});
@@ -178,6 +180,6 @@ $first->stop;
 $first->configure(%conf);
 $first->start;
 $first->wait_for_log(qr/SHARDS clairon was made with \[store\] shards = 1, not 4/);
-is_deeply([ grep { /\{/ } @{ $plain->execute('KEYS', '*') } ], [], 'a store without shards is refused, and left alone');
+is_deeply([ grep { /\{/ } @{ $plain->execute('KEYS', '*') } ], [], 'a store without shards is rejected and not changed');
 
 done_testing();

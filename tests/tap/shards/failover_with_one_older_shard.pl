@@ -1,4 +1,5 @@
-# After a failover of PostgreSQL one shard goes back to a copy from before it: is that one alone set to the new timeline?
+# Tests a failover of PostgreSQL after which one shard is restored from an older copy: only this shard is set to the
+# new timeline.
 use strict;
 use warnings;
 
@@ -13,7 +14,7 @@ $primary->safe_psql('postgres', q{
 my $standby = Clairon::Test::standby($primary);
 
 my $store = Clairon::Test::store(fsync => 'always');
-# Replicas that are not there: nothing is confirmed, so that all of the new timeline is read again.
+# With missing replicas nothing is confirmed, so the whole new timeline is read again.
 my $relay = Clairon::Test::relay($primary, $store, conf => { 'store.shards' => $SHARDS, 'store.min_replicas' => 1 });
 my $last  = 0;
 
@@ -28,7 +29,7 @@ sub insert
 sub rows { my ($shard) = @_; return map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $store->entries("clairon:{$shard}:stream") }
 sub wait_stored { return wait_until("rows up to $last are stored", sub { 5 == grep { $_ > $last - 5 } map { rows($_) } 1 .. 3 }) }
 
-sub stored_once
+sub check_stored_once
 {
     my ($when) = @_;
     my @all = map { rows($_) } 0 .. $SHARDS - 1;
@@ -58,7 +59,7 @@ $relay->start;
 $relay->wait_ready;
 insert($standby);
 wait_stored();
-stored_once('a failover that loses nothing');
+check_stored_once('a failover that loses nothing');
 
 my @before = map { $store->execute('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. $SHARDS - 1;
 $relay->kill9;
@@ -70,8 +71,8 @@ $relay->wait_for_log(qr/following timeline 2/, from => $mark);
 $relay->wait_ready;
 insert($standby);
 wait_stored();
-stored_once('a copy from before it');
-is_deeply([ map { $store->execute('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. 2 ], [ @before[ 0 .. 2 ] ], 'the other shards are left alone');
-unlike($relay->log_text($mark), qr/forked at LSN/, 'as nothing of theirs was undone');
+check_stored_once('a copy from before the failover');
+is_deeply([ map { $store->execute('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. 2 ], [ @before[ 0 .. 2 ] ], 'the other shards are not changed');
+unlike($relay->log_text($mark), qr/forked at LSN/, 'because none of their rows was undone');
 
 done_testing();

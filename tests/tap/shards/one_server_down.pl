@@ -1,4 +1,4 @@
-# Four shards on two servers: is each row stored once and shown in full, also when one of the servers dies or is emptied?
+# Tests four shards on two servers: each row is stored and delivered once, also when a server is killed or emptied.
 use strict;
 use warnings;
 
@@ -33,11 +33,11 @@ sub statements
 }
 sub insert { return $pg->safe_psql('postgres', statements(@_)) }
 sub rows { return $last + $last / 10 }
-sub ask { my ($shard, @words) = @_; return $stores[ $shard % 2 ]->execute(@words) }
-sub stored { my $sum = 0; $sum += ask($_, 'XLEN', "clairon:{$_}:stream") for 0 .. $SHARDS - 1; return $sum }
+sub execute { my ($shard, @words) = @_; return $stores[ $shard % 2 ]->execute(@words) }
+sub stored { my $sum = 0; $sum += execute($_, 'XLEN', "clairon:{$_}:stream") for 0 .. $SHARDS - 1; return $sum }
 sub pending { my $sum = 0; $sum += $stores[ $_ % 2 ]->pending("clairon:{$_}:stream") for 0 .. $SHARDS - 1; return $sum }
 
-sub is_whole
+sub check_complete
 {
     my ($when) = @_;
     my (%found, @unordered);
@@ -64,32 +64,32 @@ sub is_whole
 my %client = map { $_ => $second->client($_) } map { "u$_" } 0 .. 4;
 insert(4);
 wait_until('all rows are stored', sub { stored() >= rows() });
-is_whole('at first');
+check_complete('at first');
 is_deeply([ map { my $store = $_; join ' ', sort grep { !/:errors/ } map { /(\{\d\})/ } grep { /:stream$/ } @{ $store->execute('KEYS', '*') } } @stores ],
     [ '{0} {2}', '{1} {3}' ], 'two shards on each');
-sub shown { my ($client) = @_; my %ids = map { $_->{metadata}{id} => 1 } $client->notifications; return scalar keys %ids }
-sub wait_shown
+sub received { my ($client) = @_; my %ids = map { $_->{metadata}{id} => 1 } $client->notifications; return scalar keys %ids }
+sub wait_received
 {
     my ($user, $wanted) = @_;
-    $client{$user}->run_until("$wanted notes for $user", sub { shown($client{$user}) >= $wanted });
+    $client{$user}->run_until("$wanted notifications for $user", sub { received($client{$user}) >= $wanted });
     return;
 }
 sub wanted { my ($user) = @_; return $last / 5 + ($user =~ /u[12]/ ? $last / 10 : 0) }
-wait_shown($_, wanted($_)) for keys %client;
+wait_received($_, wanted($_)) for keys %client;
 $client{$_}->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 'one' } $client{$_}->notifications) for keys %client;
 wait_until('all acks are stored', sub { pending() == 0 });
-pass('each user is shown what is his, and what is the group\'s, and can ack it');
+pass('each user receives and acknowledges all notifications');
 
-# Either server dies, under load, and is back.
+# Each server is killed under load and restarted.
 my $script = Clairon::Test::scratch() . '/rows.sql';
 PostgreSQL::Test::Utils::append_to_file($script, statements(150));
 my $writer = Clairon::Test::writer($pg, $script);
 for my $part (1 .. 4)
 {
     my $store = $stores[ $part % 2 ];
-    wait_until('more is stored', sub { stored() >= 300 * $part });
+    wait_until('more rows are stored', sub { stored() >= 300 * $part });
     $store->kill9;
-    wait_until('the relays see it', sub { ($second->get('/readyz'))[0] == 503 }) if $part > 2;
+    wait_until('the relays have lost the store', sub { ($second->get('/readyz'))[0] == 503 }) if $part > 2;
     $store->start;
     $_->wait_ready for $first, $second;
 }
@@ -98,39 +98,39 @@ $first->start;
 $first->wait_ready;
 $writer->finish;
 wait_until('all rows are stored', sub { stored() >= rows() });
-is_whole('after kills of both servers and a relay');
-# A window of 64: what does not fit comes as acks make room.
+check_complete('after kills of both servers and a relay');
+# The window is 64: the rest is delivered as acks arrive.
 for my $user (sort keys %client)
 {
     my %acked;
-    $client{$user}->run_until("all for $user", sub {
+    $client{$user}->run_until("all rows for $user", sub {
         my @new = grep { !$acked{$_}++ } map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 'one' } $client{$user}->notifications;
         $client{$user}->ack(@new) if @new;
-        return shown($client{$user}) >= wanted($user);
+        return received($client{$user}) >= wanted($user);
     });
-    is(shown($client{$user}), wanted($user), "$user was shown all");
+    is(received($client{$user}), wanted($user), "$user received all");
 }
 wait_until('all acks are stored', sub { pending() == 0 });
 
-# Each server has an error log: commands and the console show and mend both.
+# Each server has an error log: commands and console handle both.
 sub clairon { return $first->run(@_) }
 sub make_errors
 {
     my %lost = map { $_ => $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$_}', '{}', ack_required => true, ttl => '1 hour')") } map { "u$_" } 0 .. 4;
     for my $id (values %lost)
     {
-        my ($shard) = wait_until('it is stored', sub { my @with = grep { ask($_, 'ZSCORE', "clairon:{$_}:due", "$id:") } 0 .. $SHARDS - 1; $with[0] });
-        ask($shard, 'ZADD', "clairon:{$shard}:due", 1, "$id:");
+        my ($shard) = wait_until('it is stored', sub { my @with = grep { execute($_, 'ZSCORE', "clairon:{$_}:due", "$id:") } 0 .. $SHARDS - 1; $with[0] });
+        execute($shard, 'ZADD', "clairon:{$shard}:due", 1, "$id:");
     }
-    wait_until('they have ended', sub { my $sum = 0; $sum += $_->execute('XLEN', 'clairon:errors') for @stores; $sum == 5 });
+    wait_until('all are in the error log', sub { my $sum = 0; $sum += $_->execute('XLEN', 'clairon:errors') for @stores; $sum == 5 });
     return %lost;
 }
 my %lost = make_errors();
 ok((grep { $_->execute('XLEN', 'clairon:errors') > 0 } @stores) == 2, 'each server has an error log');
-is_deeply([ grep { ($_->{entry} =~ /-(\d+)$/)[0] % 16 != $_->{shard} } map { $_->entries('clairon:errors') } @stores ], [], 'and no two have an entry of the same place');
+is_deeply([ grep { ($_->{entry} =~ /-(\d+)$/)[0] % 16 != $_->{shard} } map { $_->entries('clairon:errors') } @stores ], [], 'their entry ids are distinct');
 wait_until('a metric counts both', sub { ($first->metric('clairon_errors_entries') // 0) == 5 });
 my ($code, $out) = clairon('errors', 'list', '--json');
-is_deeply([ sort map { JSON::decode_json($_)->{id} } split /\n/, $out ], [ sort values %lost ], 'which are listed as one');
+is_deeply([ sort map { JSON::decode_json($_)->{id} } split /\n/, $out ], [ sort values %lost ], 'they are listed as one log');
 ($code, $out) = clairon('errors', 'redrive', '--user', 'u1');
 is($out, "redrove 1 entry for 1 user\n", 'redriven');
 ($code, $out) = clairon('errors', 'drop', '--all');
@@ -138,32 +138,32 @@ is($out, "dropped 4 entries\n", 'and dropped');
 ($code, $out) = clairon('trace', $lost{u1});
 like($out, qr/stored.*errored.*expired.*retried|redriven/s, 'a trace is found');
 my $doctor = JSON::decode_json((clairon('doctor', '--json'))[1]);
-is((grep { $_->{check} eq 'connection' && $_->{area} eq 'store' && $_->{ok} } @{ $doctor->{checks} }), 2, 'the doctor looks at both');
+is((grep { $_->{check} eq 'connection' && $_->{area} eq 'store' && $_->{ok} } @{ $doctor->{checks} }), 2, 'the doctor checks both');
 
-# Commands say which one is away.
+# Commands name an unavailable server.
 $stores[1]->stop;
 ($code, undef, my $away) = clairon('trace', $lost{u1});
-is($code, 1, 'with one server away nothing is told');
-like($away, qr/could not connect to the store \(\Q$stores[1]{socket}\E\): /, 'but which one');
+is($code, 1, 'with one server down the command fails');
+like($away, qr/could not connect to the store \(\Q$stores[1]{socket}\E\): /, 'with the server\'s name');
 $stores[1]->start;
 $_->wait_ready for $first, $second;
 
-# One is emptied, of what PostgreSQL has let go of.
+# A server is emptied after its rows were confirmed.
 wait_confirmed($pg);
 $stores[1]->execute('FLUSHALL');
-is($client{u3}->wait_for('gap')->{why}, 'epoch', 'one server was emptied: everyone is told');
+is($client{u3}->wait_for('gap')->{why}, 'epoch', 'an emptied server causes a gap for all');
 my $had = stored();
 insert(2);
-wait_until('what comes then is stored', sub { stored() >= $had + 22 });
+wait_until('later rows are stored', sub { stored() >= $had + 22 });
 is(stored(), $had + 22, 'each once');
 
-# The order of the servers says what is where.
+# The order of the servers determines the placement.
 $_->stop for $first, $second;
 $first->configure('store.url' => join ',', map { $_->url } reverse @stores);
 my $mark = $first->log_mark;
 $first->start;
 $first->wait_for_log(qr/SHARDS shard \d of clairon is not here, but shard \d is: name the servers/, from => $mark);
-is(($first->get('/readyz'))[0], 503, 'servers in another order are refused');
+is(($first->get('/readyz'))[0], 503, 'servers in another order are rejected');
 $first->stop;
 
 # Nor is another number of shards, or one server of the two alone.
@@ -215,14 +215,14 @@ wait_until('what comes then is stored', sub { stored_on_four() >= $had + 22 });
 is(stored_on_four(), $had + 22, 'each once, where it belongs now');
 sub new_rows { my %ids = map { $_ => 1 } grep { $_ > $last - 20 } map { $_->{payload}{after}{id} // 0 } $reader->notifications; return sort { $a <=> $b } keys %ids }
 my @wanted = sort { $a <=> $b } map { ($last - 20 + $_, $last - 10 + $_) } 1, 6, 10;
-$reader->run_until('all that was missed', sub { my @found = new_rows(); @found >= @wanted });
-is_deeply([ new_rows() ], \@wanted, 'and is shown');
+$reader->run_until('all missed rows', sub { my @found = new_rows(); @found >= @wanted });
+is_deeply([ new_rows() ], \@wanted, 'they are delivered');
 
 ($code, $out) = clairon('errors', 'list', '--json');
 is_deeply([ sort map { JSON::decode_json($_)->{id} } split /\n/, $out ], [ sort values %lost ], 'each error is listed once');
 ($code, $out) = clairon('errors', 'redrive', '--all');
 is($out, "redrove 5 entries for 5 users\n", 'and redriven');
 ($code, $out) = clairon('errors', 'list', '--json');
-is($out, '', 'then no error is left');
+is($out, '', 'then the error log is empty');
 
 done_testing();

@@ -1,4 +1,5 @@
-# Shards on two servers, of which one is behind, or goes back: is each row stored once, and no more told than what is lost?
+# Tests shards on two servers, one of which is behind or restored: each row is stored once, and only actual losses are
+# announced.
 use strict;
 use warnings;
 
@@ -17,8 +18,8 @@ my $port    = Clairon::Test::free_port();
 my @stores  = (Clairon::Test::store(), Clairon::Test::store(fsync => 'always', options => [ '--port', $port, '--repl-diskless-sync-delay', 0 ]));
 my $wire    = Clairon::Test::proxy("127.0.0.1:$port");          # between the second one and its replica
 my $replica = Clairon::Test::store(fsync => 'always', options => [ '--replicaof', '127.0.0.1', $wire->port ]);
-my $address = Clairon::Test::proxy($stores[1]{socket});         # where the relay believes the second one
-# The first one has no replica: nothing is confirmed, so that whoever comes next reads all of it again.
+my $address = Clairon::Test::proxy($stores[1]{socket});         # the second one's address in the relay's settings
+# The first one has no replica: nothing is confirmed, so a new feed reads everything again.
 my $relay   = Clairon::Test::relay($pg, undef, conf => { 'store.shards' => $SHARDS, 'store.min_replicas' => 1,
     'store.url' => join(',', $stores[0]->url, $address->url('redis')), 'gate.ping' => '1h', 'delivery.ack_timeout' => '1h' });
 
@@ -44,7 +45,7 @@ sub entries
 }
 sub stored { my (@shards) = @_; return scalar map { entries($_) } @shards ? @shards : 0 .. $SHARDS - 1 }
 
-# What comes last is there, so all before it is.
+# The last rows are stored, so all earlier ones are.
 sub wait_stored
 {
     my %newest = map { $_ => 1 } (map { 'one ' . ($last - $_) } 0 .. 4), "many $last";
@@ -52,8 +53,8 @@ sub wait_stored
     return;
 }
 
-# Each row once over all shards, but for those that were lost; in commit order in each.
-sub is_whole
+# Each row once over all shards, except lost ones; in commit order in each.
+sub check_complete
 {
     my ($when, @lost) = @_;
     my (%found, @unordered);
@@ -71,43 +72,43 @@ sub is_whole
 }
 
 my $client = $relay->client('u1');
-sub is_shown
+sub check_delivered
 {
     my ($when) = @_;
     my @wanted = sort { $a <=> $b } map { ($_ % 5 == 1 ? $_ : (), $_ % 10 ? () : $_) } 1 .. $last;
     my %rows;
-    $client->run_until('all of it', sub { %rows = map { $_->{payload}{after}{id} => 1 } $client->notifications; keys %rows >= @wanted });
-    is_deeply([ sort { $a <=> $b } keys %rows ], \@wanted, "$when: and is shown, to a client that stayed");
+    $client->run_until('all rows', sub { %rows = map { $_->{payload}{after}{id} => 1 } $client->notifications; keys %rows >= @wanted });
+    is_deeply([ sort { $a <=> $b } keys %rows ], \@wanted, "$when: delivered to a live client");
     is($client->gaps, '', "$when: without a gap");
     return;
 }
 
 insert(3);
 wait_stored();
-is_whole('at first');
-is_shown('at first');
+check_complete('at first');
+check_delivered('at first');
 
-# A relay dies when one server has its parts of some batches, and the other one has none.
+# The relay is killed when one server has its parts of some batches and the other has none.
 $address->freeze;
 my ($near, $far) = (stored(0, 2), stored(1, 3));
 insert(5);
 wait_until('one server has its parts', sub { stored(0, 2) > $near });
 $relay->kill9;
-is(stored(1, 3), $far, 'killed amid batches: the other one has nothing');
+is(stored(1, 3), $far, 'killed between batches: the other server has none');
 $address->cut;
 $address->thaw;
 $relay->start;
 $relay->wait_ready;
 insert(1);
 wait_stored();
-is_whole('killed amid batches');
+check_complete('killed between batches');
 $client = $relay->client('u1');
 $client->{messages} = [];
 
-# The second server dies, and its replica lacks what came last: that is given to it again, to it alone.
+# The second server is killed and its replica lacks the last rows: they are replayed for this server only.
 my $from = $last;
 sub on_replica { return $replica->execute('XLEN', 'clairon:{1}:stream') + $replica->execute('XLEN', 'clairon:{3}:stream') }
-wait_until('the replica is as far', sub { on_replica() == stored(1, 3) });
+wait_until('the replica has caught up', sub { on_replica() == stored(1, 3) });
 $wire->freeze;
 insert(2);
 wait_stored();
@@ -120,16 +121,16 @@ $stores[1] = $replica;
 $relay->wait_for_log(qr/streaming from slot/, from => $mark);
 insert(1);
 wait_stored();
-is_whole('a failover of one server');
+check_complete('a failover of one server');
 my @wanted = grep { $_ % 5 == 1 || $_ % 10 == 0 } $from + 1 .. $last;
 my %rows;
-sub shown { return { map { $_ => 1 } grep { $_ > $from } map { $_->{payload}{after}{id} } $client->notifications } } # besides what it has still to ack
-$client->run_until('all of it', sub { %rows = %{ shown() }; keys %rows >= @wanted });
-is_deeply([ sort { $a <=> $b } keys %rows ], \@wanted, 'a failover of one server: all is shown, to a client that stayed');
+sub received { return { map { $_ => 1 } grep { $_ > $from } map { $_->{payload}{after}{id} } $client->notifications } } # besides pending rows
+$client->run_until('all rows', sub { %rows = %{ received() }; keys %rows >= @wanted });
+is_deeply([ sort { $a <=> $b } keys %rows ], \@wanted, 'a failover of one server: all rows are delivered to a live client');
 is($client->gaps, '', 'a failover of one server: no gap');
 
-# One shard is restored from a copy that is older than what the slot was confirmed for. What lies between is gone for it, and told; the others have
-# lost nothing, and are not given again what is not confirmed yet.
+# One shard is restored from a copy older than the slot's confirmed LSN. Rows in between are lost for this shard and
+# announced. The other shards lost nothing and get no replayed rows.
 sub epochs { return map { $stores[ $_ % 2 ]->execute('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. $SHARDS - 1 }
 sub keys_of { return sort @{ $stores[1]->execute('KEYS', 'clairon:{3}:*') } }
 $relay->configure('store.min_replicas' => 0);
@@ -140,7 +141,7 @@ my $had  = stored(3);
 insert(2);
 wait_stored();
 my @lost = (entries(3))[ $had .. stored(3) - 1 ];
-cmp_ok(scalar @lost, '>', 0, 'the shard has what it will lose');
+cmp_ok(scalar @lost, '>', 0, 'the shard has rows that it will lose');
 wait_confirmed($pg);
 $relay->configure('store.min_replicas' => 1);
 $relay->restart;
@@ -156,12 +157,12 @@ $relay->start;
 $relay->wait_for_log(qr/begins at LSN .*restored from an old copy/, from => $mark);
 $relay->wait_ready;
 my $back = $relay->client('u1', pos => $client->pos);
-is($back->wait_for('gap')->{why}, 'epoch', 'an old copy of one shard: it is told');
+is($back->wait_for('gap')->{why}, 'epoch', 'an old copy of one shard: announced as a gap');
 insert(1);
 wait_stored();
-is_whole('an old copy of one shard', @lost);
+check_complete('an old copy of one shard', @lost);
 my @after = epochs();
-is_deeply([ grep { $before[$_] ne $after[$_] } 0 .. $SHARDS - 1 ], [3], 'the other shards are left alone');
-is($stores[0]->pending('clairon:{0}:stream'), $last / 10, 'what waits for acks waits once');
+is_deeply([ grep { $before[$_] ne $after[$_] } 0 .. $SHARDS - 1 ], [3], 'the other shards are not changed');
+is($stores[0]->pending('clairon:{0}:stream'), $last / 10, 'each pending notification is pending once');
 
 done_testing();

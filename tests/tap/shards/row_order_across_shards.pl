@@ -1,4 +1,5 @@
-# With several shards, are one row's changes shown in the order of their commits, though its audience turns between one user and two?
+# Tests that with several shards a row's changes are delivered in commit order, while its audience alternates between
+# one user and two.
 use strict;
 use warnings;
 
@@ -17,22 +18,22 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('task', 'USER', 'owners');
     SELECT clairon.watch('duty', 'USER', 'owners', ack_required => true)});
 
-sub place_of { my ($note) = @_; return @{ $note->{payload}{after} }{qw(id version)} }
+sub row_version { my ($note) = @_; return @{ $note->{payload}{after} }{qw(id version)} }
 
-# Rows whose versions went back, of notes as they were shown.
-sub gone_back
+# Rows whose versions went backwards in the order of delivery.
+sub backward_versions
 {
     my (%last, @wrong);
     for my $note (grep { $_->{payload}{after} } @_)
     {
-        my ($row, $version) = place_of($note);
+        my ($row, $version) = row_version($note);
         push @wrong, "$row: $version after $last{$row}" if ($last{$row} // -1) >= $version;
         $last{$row} = $version;
     }
     return \@wrong;
 }
 
-# Each row is given to another user too and taken back, or the other way round, at once.
+# Each row gets a second user and loses it, or the reverse, in one transaction.
 sub changes
 {
     my ($first, @around) = @_;
@@ -48,7 +49,7 @@ sub changes
     return $text . ($around[1] // '');
 }
 
-# What there is from a position on, page by page, and where it ends.
+# All notifications after a cursor, page by page, and the last cursor.
 sub poll
 {
     my ($user, $pos, $at) = @_;
@@ -66,7 +67,7 @@ sub poll
     return;
 }
 
-# Live, by polls, and by clients that come and go, on two relays: on one server, then on two.
+# Live, by polls, and by reconnecting clients, on two relays: on one server, then on two.
 sub try_changes
 {
     my ($what, $first, @stores) = @_;
@@ -81,7 +82,7 @@ sub try_changes
     PostgreSQL::Test::Utils::append_to_file($file, $text);
     my $writer = Clairon::Test::writer($pg, $file);
     my $wanted = 2 * 3 * ROUNDS * ROWS;
-    wait_until('all is shown', sub {
+    wait_until('all received', sub {
         $live->run_until('some', sub { 1 });
         my ($some, $to) = poll('u1', $polled, $second);
         push @polled, @$some;
@@ -94,15 +95,15 @@ sub try_changes
         return @polled >= $wanted && @comes >= $wanted && $live->notifications >= $wanted;
     });
     $writer->finish;
-    is(scalar($live->notifications), $wanted, "$what: all is shown live");
-    is_deeply(gone_back($live->notifications), [], 'in the order of the commits');
+    is(scalar($live->notifications), $wanted, "$what: all received live");
+    is_deeply(backward_versions($live->notifications), [], 'in commit order');
     is(scalar(@polled), $wanted, 'by polls');
-    is_deeply(gone_back(@polled), [], 'in order');
-    is(scalar(@comes), $wanted, 'to who comes and goes');
-    is_deeply(gone_back(@comes), [], 'in order');
-    is($_->metric('clairon_store_unordered_total'), 0, 'nothing was given up') for $relay, $second;
+    is_deeply(backward_versions(@polled), [], 'in commit order');
+    is(scalar(@comes), $wanted, 'by reconnecting clients');
+    is_deeply(backward_versions(@comes), [], 'in commit order');
+    is($_->metric('clairon_store_unordered_total'), 0, 'no notification was out of order') for $relay, $second;
     $second->restart;
-    is_deeply(gone_back(@{ (poll('u1', $begin, $second))[0] }), [], 'and in order again from the beginning');
+    is_deeply(backward_versions(@{ (poll('u1', $begin, $second))[0] }), [], 'in commit order from the beginning');
     $live->close;
     $_->stop for $relay, $second;
     return;
@@ -116,7 +117,7 @@ $pg->safe_psql('postgres', "SELECT pg_drop_replication_slot(slot_name) FROM pg_r
 my @stores = map { Clairon::Test::store() } 1, 2;
 try_changes('two servers', 1 + 3 * ROUNDS, @stores);
 
-# One server stands still while the other goes on.
+# One server is stopped while the other continues.
 my $relay = Clairon::Test::relay($pg, undef, conf => { 'store.shards' => SHARDS, 'store.url' => join ',', map { $_->url } @stores });
 sub notify { return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$_[0]}', '{}')") }
 sub shard_of
@@ -143,9 +144,9 @@ sub change
     $pg->safe_psql('postgres', sprintf q{UPDATE task SET owners = '{%s}', version = %d WHERE id = 1}, join(',', @owners), $version);
     return $version;
 }
-sub versions { return [ map { (place_of($_))[1] } grep { $_->{metadata}{source} eq 'task' } $reader->notifications ] }
+sub versions { return [ map { (row_version($_))[1] } grep { $_->{metadata}{source} eq 'task' } $reader->notifications ] }
 
-# What comes from no commit waits for nothing: by it the relay has read all that the server has which goes on.
+# A published notification does not wait for a commit: its delivery shows that the relay has read the running server.
 sub wait_read
 {
     my ($wanted) = @_;
@@ -155,8 +156,8 @@ sub wait_read
     my $body = JSON::encode_json({ payload => {}, routing => { audience => { type => 'USER', targets => [$near] } } });
     $raw->write("POST /v1/notifications HTTP/1.1\r\nHost: $raw->{host}\r\nAuthorization: Bearer " . token(sub => 'app', publish => JSON::true)
           . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
-    like($raw->read_response->{status}, qr/^20/, 'something is asked for over HTTP');
-    $other->run_until('it comes', sub { $other->notifications > $had });
+    like($raw->read_response->{status}, qr/^20/, 'a notification is published');
+    $other->run_until('it is delivered', sub { $other->notifications > $had });
     return;
 }
 
@@ -166,35 +167,35 @@ for my $turn (1 .. 3)
     kill STOP => $stores[1]->pid;
     push @shown, change($far), change($far, $near);
     wait_read($version);
-    is_deeply(versions(), [ @shown[ 0 .. $#shown - 2 ] ], 'what is read waits for what is not');
+    is_deeply(versions(), [ @shown[ 0 .. $#shown - 2 ] ], 'later versions wait for the stopped server');
     kill CONT => $stores[1]->pid;
     $reader->run_until('both', sub { @{ versions() } == @shown });
-    is_deeply(versions(), \@shown, 'and comes behind it');
+    is_deeply(versions(), \@shown, 'they follow in order');
 }
-is($relay->metric('clairon_store_unordered_total'), 0, 'nothing was given up');
+is($relay->metric('clairon_store_unordered_total'), 0, 'no notification was out of order');
 
-# Too long.
+# Beyond the limit.
 kill STOP => $stores[1]->pid;
 push @shown, reverse change($far), change($far, $near);
-$reader->run_until('the later one', sub { @{ versions() } == @shown - 1 });
-is_deeply(versions(), [ @shown[ 0 .. $#shown - 1 ] ], 'a server that stands still for long is not waited for');
-is($relay->metric('clairon_store_unordered_total'), 1, 'which is counted');
+$reader->run_until('the later version', sub { @{ versions() } == @shown - 1 });
+is_deeply(versions(), [ @shown[ 0 .. $#shown - 1 ] ], 'a stopped server is not waited for beyond the limit');
+is($relay->metric('clairon_store_unordered_total'), 1, 'this is counted');
 like($relay->log_text, qr/shard [13] is behind, or has lost what it held/, 'and logged');
 kill CONT => $stores[1]->pid;
-$reader->run_until('the earlier one', sub { @{ versions() } == @shown });
-is_deeply(versions(), \@shown, 'what was late comes too');
+$reader->run_until('the earlier version', sub { @{ versions() } == @shown });
+is_deeply(versions(), \@shown, 'the delayed version is delivered too');
 push @shown, change($far), change($far, $near), change($far);
 $reader->run_until('the rest', sub { @{ versions() } == @shown });
-is_deeply(versions(), \@shown, 'and then all is in order again');
+is_deeply(versions(), \@shown, 'the order is restored');
 is($relay->metric('clairon_store_unordered_total'), 1, 'without waiting');
 
-# What waits for acks comes in order too, page by page, as there is room for it.
+# Pending notifications are delivered in order too, page by page, as the window allows.
 my $duties = scratch() . '/duties.sql';
 PostgreSQL::Test::Utils::append_to_file($duties, "INSERT INTO duty SELECT i, '{late}', 0 FROM generate_series(1, 10) i;\n" . join '',
     map { sprintf "UPDATE duty SET owners = '{%s}', version = %d WHERE id = %d;\n", ($_ % 2 ? 'late,u2' : 'late'), $_, 1 + ($_ >> 1) % 10 } 2 .. 601);
-ok(Clairon::Test::writer($pg, $duties)->finish, 'what needs acks is written');
+ok(Clairon::Test::writer($pg, $duties)->finish, 'rows with ack_required are written');
 sub inbox { my ($user) = @_; my $sum = 0; $sum += $stores[ $_ % 2 ]->execute('ZCARD', "clairon:{$_}:inbox:$user") for 0 .. SHARDS - 1; return $sum }
-wait_until('they wait', sub { inbox('late') == 610 });
+wait_until('they are pending', sub { inbox('late') == 610 });
 for my $turn ([ 64, 210 ], [ 8, 0 ])
 {
     my ($window, $left) = @$turn;
@@ -207,7 +208,7 @@ for my $turn ([ 64, 210 ], [ 8, 0 ])
         $acked += @ids;
         return inbox('late') <= $left;
     });
-    is_deeply(gone_back($late->notifications), [], "what waits for acks comes in order through a window of $window");
+    is_deeply(backward_versions($late->notifications), [], "pending rows are delivered in order through a window of $window");
     $late->close;
 }
 

@@ -1,4 +1,5 @@
-# With several shards, is every user shown what is in the shared stream and in his own: each once, wherever and however he goes on?
+# Tests that with several shards each user receives the shared stream and the user's stream merged, without
+# duplicates, on every transport and from every cursor.
 use strict;
 use warnings;
 
@@ -20,7 +21,7 @@ my $relay  = Clairon::Test::relay($pg, $store, conf => \%short);
 my $second = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { %short, 'delivery.window' => 8 });
 my $mark   = 0;
 
-# Each is marked with the next number.
+# Each notification is marked with the next number.
 sub notify
 {
     my ($audience, $targets, @more) = @_;
@@ -28,10 +29,10 @@ sub notify
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{\"mark\": $mark}'" . join('', map { ", $_" } @more) . ')');
 }
 sub marks   { return map { $_->{payload}{mark} } @_ }
-sub is_sure { return ('ack_required => true', @_) }
+sub with_ack { return ('ack_required => true', @_) }
 sub shard_of { my ($id) = @_; my ($found) = grep { $_->{id} eq $id } $store->entries; return $found->{stream} =~ /\{(\d)\}/ }
 
-# What there is for a user without a socket that stays.
+# The notifications of a user, read by polls.
 sub poll
 {
     my ($user, $pos, $at) = @_;
@@ -50,7 +51,7 @@ sub poll
     return;
 }
 
-# Live, one after the other: what is for one user stands in his shard, the rest in the shared one.
+# Live, one by one: notifications for one user are in the user's shard, others in the shared one.
 my ($one, $two) = map { $relay->client($_) } qw(u1 u2);
 my $begin = $one->pos;
 my %shard;
@@ -60,17 +61,17 @@ for my $case ([ USER => 'u1' ], [ USER => 'u1,u2' ], [ USER => 'u1' ], [ ALL => 
     my $id = notify($audience, $targets);
     push @{ $shard{"$audience $targets"} }, shard_of($id) if wait_until('stored', sub { grep { $_->{id} eq $id } $store->entries });
     my $wanted = $mark;
-    $_->run_until('it comes', sub { grep { $_ == $wanted } marks($_->notifications) }) for $targets eq 'u2' ? () : $one;
+    $_->run_until('the notification', sub { grep { $_ == $wanted } marks($_->notifications) }) for $targets eq 'u2' ? () : $one;
 }
 $two->wait_notifications(4);
-is_deeply([ @shard{ 'USER u1,u2', 'ALL ', 'TEAM t1' } ], [ [0], [0], [0] ], 'what is for many stands in shard 0');
+is_deeply([ @shard{ 'USER u1,u2', 'ALL ', 'TEAM t1' } ], [ [0], [0], [0] ], 'notifications for several users are in shard 0');
 my ($own) = @{ $shard{'USER u1'} };
-is_deeply($shard{'USER u1'}, [ ($own) x 3 ], 'what is for one user in one shard');
+is_deeply($shard{'USER u1'}, [ ($own) x 3 ], 'notifications for one user are in one shard');
 cmp_ok($own, '>', 0, 'which is not the shared one');
-is_deeply([ marks($one->notifications) ], [ 1 .. 5, 7 ], 'all of it comes, in order');
-is_deeply([ marks($two->notifications) ], [ 2, 4, 5, 6 ], 'to each his own');
+is_deeply([ marks($one->notifications) ], [ 1 .. 5, 7 ], 'all are received in order');
+is_deeply([ marks($two->notifications) ], [ 2, 4, 5, 6 ], 'each user receives only the user\'s own');
 
-# From every position, on another relay, in each way.
+# From every cursor, on another relay, over each transport.
 my @seen = ([ $begin, 0 ], map { [ $_->{pos}, $_->{n}{payload}{mark} ] } grep { $_->{t} eq 'msg' } @{ $one->{messages} });
 for my $at (@seen)
 {
@@ -79,24 +80,24 @@ for my $at (@seen)
     my $back = $second->client('u1', pos => $pos);
     ok($back->wait_for('connected')->{resumed}, "after $last: resumed");
     $back->wait_notifications(scalar @rest);
-    is_deeply([ marks($back->notifications) ], \@rest, 'with what is missing and no more');
+    is_deeply([ marks($back->notifications) ], \@rest, 'with exactly the missing notifications');
     $back->close;
     my $stream = Clairon::Test::EventStream->open($second, 'u1', 'Last-Event-ID' => $pos);
-    is_deeply([ marks(map { $stream->next_notification } @rest) ], \@rest, 'as events too');
+    is_deeply([ marks(map { $stream->next_notification } @rest) ], \@rest, 'the same as events');
     $stream->disconnect;
     is_deeply([ marks(@{ (poll('u1', $pos, $second))[0] }) ], \@rest, 'and by polls');
 }
-like($seen[-1][0], qr/^[0-9a-f]{16}\.\d+-\d+[0-9a-z.-]*$/, 'a position fits a URL');
-cmp_ok(length $seen[-1][0], '<', 100, 'and is short');
-is($second->client('u1', pos => "$seen[-1][0].1.1.1.1")->wait_for('gap')->{why}, 'epoch', 'one that nobody gave is none');
+like($seen[-1][0], qr/^[0-9a-f]{16}\.\d+-\d+[0-9a-z.-]*$/, 'a cursor is URL-safe');
+cmp_ok(length $seen[-1][0], '<', 100, 'and short');
+is($second->client('u1', pos => "$seen[-1][0].1.1.1.1")->wait_for('gap')->{why}, 'epoch', 'an invalid cursor is rejected');
 
-# Another user's position is no loss: his own stream is read from its beginning.
+# Another user's cursor causes no loss: the user's stream is read from its beginning.
 my $stranger = $second->client('u2', pos => $seen[-1][0]);
-$stranger->run_until('what he had', sub { grep { $_ == 6 } marks($stranger->notifications) });
-is($stranger->gaps, '', 'the position of somebody else hides nothing');
+$stranger->run_until('the user\'s notifications', sub { grep { $_ == 6 } marks($stranger->notifications) });
+is($stranger->gaps, '', 'another user\'s cursor hides nothing');
 $stranger->close;
 
-# Further back than a relay remembers, in pages that both streams share.
+# Beyond the replay buffer, in pages of both streams.
 $one->close;
 my $far = $seen[-1][0];
 my $from = $mark + 1;
@@ -108,12 +109,12 @@ wait_until('all are stored', sub { $store->entries == 1507 });
 $second->restart;
 my $back = $second->client('u1', pos => $far);
 $back->wait_notifications(1500);
-is_deeply([ marks($back->notifications) ], [ $from .. $mark ], 'pages of two streams come as one, in the order of the commits');
+is_deeply([ marks($back->notifications) ], [ $from .. $mark ], 'pages of two streams are merged in commit order');
 ok($back->wait_for('connected')->{resumed}, 'without a loss');
 is_deeply([ marks(@{ (poll('u1', $far, $second))[0] }) ], [ $from .. $mark ], 'by polls too');
 $back->close;
 
-# A row that goes from one user to two and back.
+# A row whose audience changes from one user to two and back.
 my $row = $relay->client('u1');
 $pg->safe_psql('postgres', q{INSERT INTO task VALUES (1, '{u1}', 0)});
 for my $version (1 .. 20)
@@ -122,10 +123,10 @@ for my $version (1 .. 20)
     $pg->safe_psql('postgres', "UPDATE task SET owners = '$owners', version = $version WHERE id = 1");
 }
 $row->wait_notifications(21);
-is_deeply([ sort { $a <=> $b } map { $_->{payload}{after}{version} } $row->notifications ], [ 0 .. 20 ], 'all its versions come');
+is_deeply([ sort { $a <=> $b } map { $_->{payload}{after}{version} } $row->notifications ], [ 0 .. 20 ], 'all its versions are delivered');
 $row->close;
 
-# What overtakes others tells a place before them, in both streams.
+# A notification that overtook others has a cursor before them, in both streams.
 $two->close;
 my $slow = $relay->client('u1');
 $from = $mark + 1;
@@ -143,54 +144,54 @@ for my $line (grep { $_->{t} eq 'msg' && $_->{n}{metadata}{priority} eq 'HIGH' }
         last if $before == $line;
     }
     my $after = $second->client('u1', pos => $line->{pos});
-    $after->run_until('what it overtook', sub { my %all = (%had, map { $_ => 1 } marks($after->notifications)); !grep { !$all{$_} } $from .. $mark });
-    pass('who comes back from what overtook misses nothing');
+    $after->run_until('the overtaken ones', sub { my %all = (%had, map { $_ => 1 } marks($after->notifications)); !grep { !$all{$_} } $from .. $mark });
+    pass('a resume from that cursor loses nothing');
     $after->close;
 }
 $slow->close;
 
 # Acks, from any connection, by HTTP, and on another relay.
-my ($here, $there) = map { $_->client('u1') } $relay, $second;
-my @ids = (notify(USER => 'u1', is_sure), notify(USER => 'u1,u2', is_sure), notify(USER => 'u1', is_sure), notify(TEAM => 't1', is_sure));
-$_->run_until('all four', sub { my $to = $_; 4 == grep { my $id = $_; grep { $_->{metadata}{id} eq $id } $to->notifications } @ids }) for $here, $there;
-is($store->pending, 4, 'four wait');
-$there->ack($ids[0]);
-is_deeply($here->wait_for('acked')->{ids}, [ $ids[0] ], 'an ack in his own shard is told on the other relay');
+my ($first_session, $second_session) = map { $_->client('u1') } $relay, $second;
+my @ids = (notify(USER => 'u1', with_ack), notify(USER => 'u1,u2', with_ack), notify(USER => 'u1', with_ack), notify(TEAM => 't1', with_ack));
+$_->run_until('all four', sub { my $to = $_; 4 == grep { my $id = $_; grep { $_->{metadata}{id} eq $id } $to->notifications } @ids }) for $first_session, $second_session;
+is($store->pending, 4, 'four are pending');
+$second_session->ack($ids[0]);
+is_deeply($first_session->wait_for('acked')->{ids}, [ $ids[0] ], 'an ack in the user\'s shard is announced on the other relay');
 my $raw  = Clairon::Test::RawSocket->new($second);
 my $body = JSON::encode_json({ ids => [ @ids[ 1, 2 ] ] });
 $raw->write("POST /v1/ack HTTP/1.1\r\nHost: $raw->{host}\r\nAuthorization: Bearer " . token(sub => 'u1') . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
-is($raw->read_response->{status}, 204, 'acks over HTTP are taken');
-wait_until('his own are done', sub { $store->pending == 2 });
-$here->ack($ids[3]);
+is($raw->read_response->{status}, 204, 'acks over HTTP are accepted');
+wait_until('the user\'s own are complete', sub { $store->pending == 2 });
+$first_session->ack($ids[3]);
 my $member = $relay->client('u2');
 $member->run_until('both', sub { 2 == grep { my $id = $_->{metadata}{id}; grep { $_ eq $id } @ids } $member->notifications });
 $member->ack(@ids[ 1, 3 ]);
-wait_until('all are done', sub { $store->pending == 0 });
-pass('what is for many is done when all acked');
-$_->close for $here, $there, $member;
+wait_until('all are complete', sub { $store->pending == 0 });
+pass('a notification for several users is complete when all acknowledged');
+$_->close for $first_session, $second_session, $member;
 
-# Shown again, by any relay, with the attempt counted.
+# Retried by any relay, with the attempt counted.
 my $again = $second->client('u1');
-my $id = notify(USER => 'u1', is_sure('retry_limit => 5'));
-$again->run_until('it and a retry', sub { 2 <= grep { $_->{metadata}{id} eq $id } $again->notifications });
-is_deeply([ map { $_->{routing}{retry}{attempts} } grep { $_->{metadata}{id} eq $id } $again->notifications ]->[1], 1, 'a message of his own shard is shown again');
+my $id = notify(USER => 'u1', with_ack('retry_limit => 5'));
+$again->run_until('the notification and a retry', sub { 2 <= grep { $_->{metadata}{id} eq $id } $again->notifications });
+is_deeply([ map { $_->{routing}{retry}{attempts} } grep { $_->{metadata}{id} eq $id } $again->notifications ]->[1], 1, 'a notification in the user\'s shard is retried');
 $again->ack($id);
-wait_until('it is done', sub { $store->pending == 0 });
+wait_until('it is complete', sub { $store->pending == 0 });
 $again->close;
 
-# What waits in both inboxes comes through a small window.
-@ids = map { notify($_ % 2 ? (USER => 'u1') : (TEAM => 't1'), is_sure("ttl => '1 hour'")) } 1 .. 30;
+# Pending notifications of both inboxes are delivered through a small window.
+@ids = map { notify($_ % 2 ? (USER => 'u1') : (TEAM => 't1'), with_ack("ttl => '1 hour'")) } 1 .. 30;
 wait_until('they are stored', sub { $store->pending == 30 });
 my $narrow = $second->client('u1', win => 4);
 my $acked  = 0;
-$narrow->run_until('all, as he acks', sub {
+$narrow->run_until('all, as acks arrive', sub {
     my @notifications = $narrow->notifications;
     $narrow->{tx}->send([ 1, 0, 0, 0, 1, JSON::encode_json({ t => 'ack', ids => [ $notifications[ $acked++ ]{metadata}{id} ] }) ]) while $acked < @notifications;
     my %had = map { $_->{metadata}{id} => 1 } @notifications;
     return !grep { !$had{$_} } @ids;
 });
-wait_until('only the other member is waited for', sub { $store->pending == 15 });
-pass('what waits in both shards comes as there is room');
+wait_until('only the other member is pending', sub { $store->pending == 15 });
+pass('pending notifications of both shards are delivered as the window allows');
 $narrow->close;
 
 # One stream is trimmed, the other is not.
@@ -203,22 +204,22 @@ $store->execute('XDEL', "clairon:{$own}:stream", $_->{entry}) for grep { $_->{en
 $second->restart;
 my $trimmed = $second->client('u1', pos => $pos);
 $trimmed->run_until('the rest', sub { grep { $_ == $mark } marks($trimmed->notifications) });
-is($trimmed->gaps, 'trimmed', 'what is gone of one stream is told once');
-is_deeply([ grep { $_ >= $from } marks($trimmed->notifications) ], [ $from + 1, $from + 3, $from + 4, $from + 5 ], 'and what is left comes');
+is($trimmed->gaps, 'trimmed', 'trimmed notifications of one stream cause one gap');
+is_deeply([ grep { $_ >= $from } marks($trimmed->notifications) ], [ $from + 1, $from + 3, $from + 4, $from + 5 ], 'the remaining ones are delivered');
 my ($gap) = grep { $_->{t} eq 'gap' } @{ $trimmed->{messages} };
 my $after = $second->client('u1', pos => $gap->{to});
 $after->run_until('the rest again', sub { grep { $_ == $mark } marks($after->notifications) });
-is($after->gaps, '', 'who goes on behind the gap is not told again');
+is($after->gaps, '', 'a cursor after the gap causes no second one');
 
-# All that one shard held is lost: nobody's position means anything.
+# One shard loses all data: no cursor is valid.
 my @all = map { $_->client('u9') } $relay, $second;
 $store->execute('DEL', map { $_ eq 'stream' ? "clairon:{3}:stream" : "clairon:{3}:$_" } qw(stream meta pending));
-is($_->wait_for('gap')->{why}, 'epoch', 'what one shard loses is told to everyone') for @all;
+is($_->wait_for('gap')->{why}, 'epoch', 'a loss in one shard causes a gap for all sessions') for @all;
 notify(ALL => '');
 for my $client (@all)
 {
-    $client->run_until('what comes then', sub { grep { $_ == $mark } marks($client->notifications) });
+    $client->run_until('later notifications', sub { grep { $_ == $mark } marks($client->notifications) });
 }
-is($all[0]->pos, $all[1]->pos, 'and all begin at the same place');
+is($all[0]->pos, $all[1]->pos, 'all sessions have the same cursor');
 
 done_testing();

@@ -1,4 +1,5 @@
-# A relay that starts while one shard is further than another: does who comes back to it get all in the order of the commits?
+# Tests a relay that starts while one shard is ahead of another: reconnecting clients receive everything in commit
+# order.
 use strict;
 use warnings;
 
@@ -14,7 +15,7 @@ my $store = Clairon::Test::store();
 my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed');
 my $gate  = Clairon::Test::relay(undef, $store, roles => 'gate');
 
-# One transaction: its first version is for two, the next ones are for one.
+# One transaction: the first version is for two users, the next ones for one.
 my $version = 0;
 sub change
 {
@@ -37,11 +38,11 @@ my $reader = $gate->client('u1');
 my $pos    = $reader->pos;
 change(2);
 $reader->wait_notifications(2);
-is_deeply(versions($reader), [ 3, 4 ], 'live, all is in order');
+is_deeply(versions($reader), [ 3, 4 ], 'live versions are in order');
 $reader->close;
 $gate->stop;
 
-# The feed dies when it has stored the part of one shard and not of the other.
+# The feed stops after it stored its part in one shard only.
 my %before = @{ $store->execute('HGETALL', 'clairon:{0}:progress:clairon') };
 change(30);
 $feed->kill9;
@@ -56,9 +57,9 @@ $back->wait_notifications(2);
 my $fresh = $gate->client('u1');
 $feed->start;
 $back->run_until("all", sub { grep { $_ == $version } @{ versions($back) } });
-is_deeply(versions($back), [ 3 .. $version ], 'who comes back gets the part that was missing in its place');
+is_deeply(versions($back), [ 3 .. $version ], 'a resumed client receives the missing part in order');
 $fresh->run_until('all', sub { @{ versions($fresh) } >= $version - 4 });
-is_deeply(versions($fresh), [ 5 .. $version ], 'and who has just come');
-is($gate->metric('clairon_store_unordered_total'), 0, 'nothing was given up');
+is_deeply(versions($fresh), [ 5 .. $version ], 'and a new client too');
+is($gate->metric('clairon_store_unordered_total'), 0, 'no notification was out of order');
 
 done_testing();
