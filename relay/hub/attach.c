@@ -68,7 +68,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
     session->client.has_request_id = request->has_request_id;
     session->is_poll = request->is_poll;
     session->inflight.size = request->window > 0 && request->window < most ? request->window : most;
-    buffer_init(&session->control.lines, SESSION_SAID_MAX);
+    buffer_init(&session->control.lines, SESSION_CONTROL_MAX);
     session->client.name = make_name(session);
     if (request->topics.count > 0 &&
         topics_add(&session->topics, request->topics.names, request->topics.count) != RC_OK)
@@ -101,6 +101,6 @@ session_detach(struct session *session)
     if (hub_user_sessions(hub, session->client.user) == 0)
         presence_left(hub, session->client.user);
     DL_DELETE(hub->sessions, session);
-    session_drop_queue(session);
+    session_clear_queue(session);
     session_free_if_done(session);
 }

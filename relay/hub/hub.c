@@ -28,20 +28,20 @@
 #include "wire/ws_frame.h"
 
 #define RETRY_S 1.0
-#define BEAT_S 2.0      /* due.lua takes a relay for gone after 10 s */
-#define SETTLED_MAX 256 /* ids in one `acked` */
+#define HEARTBEAT_S 2.0    /* due.lua takes a relay for gone after 10 s */
+#define ACK_EVENTS_MAX 256 /* ids in one `acked` */
 
 /* Its line goes to all its readers. What is for one user need not tell where others are. */
-static struct note *
-note_of(const struct hub *hub, const struct entry *entry)
+static struct notification *
+notification_of(const struct hub *hub, const struct entry *entry)
 {
     struct entry_id pos[STORE_SHARDS_MAX];
 
     if (entry->shard == 0)
-        return hub_note(hub, entry, shed_heads(hub));
-    cursor_to_heads(cursor_from_heads(shed_heads(hub), entry->shard), entry->shard, pos,
+        return hub_notification_new(hub, entry, shed_reported_heads(hub));
+    cursor_to_heads(cursor_from_heads(shed_reported_heads(hub), entry->shard), entry->shard, pos,
                     hub->shards);
-    return hub_note(hub, entry, pos);
+    return hub_notification_new(hub, entry, pos);
 }
 
 static void
@@ -53,9 +53,9 @@ on_entry(void *ctx, const struct entry *entry)
         return;
     hub->newest[entry->shard] = entry->id;
     store_record_entry(hub->store, entry->shard, entry->id);
-    hub->batch[hub->batch_count++] = note_of(hub, entry);
+    hub->unpublished[hub->unpublished_count++] = notification_of(hub, entry);
     stats_add(hub->stats, STAT_HUB_NOTES, 1);
-    if (hub->batch_count == HUB_BATCH_MAX)
+    if (hub->unpublished_count == HUB_UNPUBLISHED_MAX)
         hub_publish(hub);
 }
 
@@ -85,13 +85,13 @@ on_member(void *ctx, const struct reader_member *member)
 
 /* Takes the pairs of the first user off *pairs, as many as fit; how many these are. */
 static size_t
-take_settled(struct bytes *pairs, struct bytes *ret_user,
-             char ids[SETTLED_MAX][FRAME_UUID_TEXT + 1])
+take_ack_events(struct bytes *pairs, struct bytes *ret_user,
+                char ids[ACK_EVENTS_MAX][FRAME_UUID_TEXT + 1])
 {
     struct bytes rest = *pairs, user, id;
     size_t count = 0;
 
-    while (count < SETTLED_MAX && frame_next_target(&rest, &user) == RC_OK &&
+    while (count < ACK_EVENTS_MAX && frame_next_target(&rest, &user) == RC_OK &&
            frame_next_target(&rest, &id) == RC_OK && id.len == FRAME_UUID_TEXT) {
         if (count == 0)
             *ret_user = user;
@@ -107,18 +107,18 @@ static void
 on_ack_events(void *ctx, struct bytes pairs, bool was_acked)
 {
     struct bytes user;
-    char name[SESSION_USER_MAX + 1], texts[SETTLED_MAX][FRAME_UUID_TEXT + 1];
-    const char *ids[SETTLED_MAX];
+    char name[SESSION_USER_MAX + 1], texts[ACK_EVENTS_MAX][FRAME_UUID_TEXT + 1];
+    const char *ids[ACK_EVENTS_MAX];
     size_t count;
 
     hub_publish(ctx);
-    for (size_t i = 0; i < SETTLED_MAX; i++)
+    for (size_t i = 0; i < ACK_EVENTS_MAX; i++)
         ids[i] = texts[i];
-    while ((count = take_settled(&pairs, &user, texts)) > 0) {
+    while ((count = take_ack_events(&pairs, &user, texts)) > 0) {
         if (user.len >= sizeof(name))
             continue;
         snprintf(name, sizeof(name), "%.*s", (int)user.len, (const char *)user.at);
-        hub_settled(ctx, name, ids, count, was_acked);
+        hub_end_acks(ctx, name, ids, count, was_acked);
     }
 }
 
@@ -131,13 +131,13 @@ on_reader_resumed(void *ctx)
     hub_publish(hub);
     DL_FOREACH_SAFE (hub->sessions, session, next) {
         session_pause(session); /* what comes is judged by what is asked for here */
-        session_regroup(session);
-        session_doubt(session);
+        session_reload_groups(session);
+        session_reconcile(session);
     }
 }
 
 static void
-take_epoch(struct hub *hub)
+set_epoch(struct hub *hub)
 {
     const struct entry_id *head = store_newest(hub->store);
     struct session *session, *next;
@@ -149,9 +149,9 @@ take_epoch(struct hub *hub)
                    "told of the gap",
                    hub->epoch, store_epoch(hub->store));
     snprintf(hub->epoch, sizeof(hub->epoch), "%s", store_epoch(hub->store));
-    recent_reset(&hub->recent, head);
+    replay_buffer_reset(&hub->replay_buffer, head);
     memcpy(hub->newest, head, hub->shards * sizeof(*head));
-    shed_forget(hub);
+    shed_reset(hub);
     if (hub->has_position) {
         DL_FOREACH_SAFE (hub->sessions, session, next)
             session_change_epoch(session);
@@ -161,12 +161,12 @@ take_epoch(struct hub *hub)
 }
 
 static void
-step_all(struct hub *hub)
+advance_all(struct hub *hub)
 {
     struct session *session, *next;
 
     DL_FOREACH_SAFE (hub->sessions, session, next)
-        session_step(session);
+        session_advance(session);
 }
 
 static void
@@ -175,10 +175,10 @@ on_store_up(void *ctx)
     struct hub *hub = ctx;
 
     if (!hub->has_position || strcmp(hub->epoch, store_epoch(hub->store)) != 0)
-        take_epoch(hub);
+        set_epoch(hub);
     presence_announce(hub); /* before what is due is looked for */
     acks_flush(hub);
-    step_all(hub);
+    advance_all(hub);
 }
 
 static void
@@ -195,11 +195,11 @@ on_retry(struct ev_loop *loop, ev_timer *timer, int events)
     (void)events;
     ev_timer_stop(loop, timer);
     acks_flush(hub);
-    step_all(hub);
+    advance_all(hub);
 }
 
 static void
-on_beat(struct ev_loop *loop, ev_timer *timer, int events)
+on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
 {
     (void)loop;
     (void)events;
@@ -220,7 +220,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     hub->store = store;
     hub->shards = store_shards(store);
     hub->stats = stats;
-    hub->scratch = memory_new(WS_TEXT_HEAD_MAX + SESSION_SAID_MAX);
+    hub->scratch = memory_new(WS_TEXT_HEAD_MAX + SESSION_CONTROL_MAX);
     ev_init(&hub->retry, on_retry);
     hub->retry.repeat = RETRY_S;
     hub->retry.data = hub;
@@ -232,12 +232,12 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
         free(hub);
         return NULL;
     }
-    recent_open(&hub->recent, hub->shards);
+    replay_buffer_open(&hub->replay_buffer, hub->shards);
     hub->store_listener = (struct store_listener){on_store_up, on_store_down, hub, NULL};
     store_listen(store, &hub->store_listener);
-    ev_timer_init(&hub->beat, on_beat, BEAT_S, BEAT_S);
-    hub->beat.data = hub;
-    ev_timer_start(loop, &hub->beat);
+    ev_timer_init(&hub->heartbeat, on_heartbeat, HEARTBEAT_S, HEARTBEAT_S);
+    hub->heartbeat.data = hub;
+    ev_timer_start(loop, &hub->heartbeat);
     shed_start(hub);
     resumes_open(hub);
     return hub;
@@ -258,7 +258,7 @@ hub_close(struct hub *hub)
     reader_close(hub->reader);
     hub->reader = NULL;
     ev_timer_stop(hub->loop, &hub->retry);
-    ev_timer_stop(hub->loop, &hub->beat);
+    ev_timer_stop(hub->loop, &hub->heartbeat);
     shed_stop(hub);
     ev_timer_stop(hub->loop, &hub->resumes.turns);
     turn_stop(hub);
@@ -273,11 +273,11 @@ hub_free(struct hub *hub)
     if (hub == NULL)
         return;
     (void)hub_send_some(hub, UINT_MAX); /* frees the closed sessions */
-    recent_close(&hub->recent);
-    while (hub->batch_count > 0)
-        note_unref(hub->batch[--hub->batch_count]);
+    replay_buffer_close(&hub->replay_buffer);
+    while (hub->unpublished_count > 0)
+        notification_unref(hub->unpublished[--hub->unpublished_count]);
     acks_free(hub);
-    shown_free(hub);
+    delivery_reports_free(hub);
     resumes_close(hub);
     free(hub->scratch);
     free(hub);

@@ -21,7 +21,7 @@ note_delay(struct ready_list *ready, int64_t delay_us)
 }
 
 static void
-begin_stretch(struct hub *hub, int64_t now_us)
+begin_shedding(struct hub *hub, int64_t now_us)
 {
     memcpy(hub->shed.hold, hub->newest, sizeof(hub->newest));
     hub->shed.began_us = now_us;
@@ -29,15 +29,15 @@ begin_stretch(struct hub *hub, int64_t now_us)
 }
 
 static void
-end_stretch(struct hub *hub)
+end_shedding(struct hub *hub)
 {
     struct session *session, *next;
     uint64_t clients = 0;
 
     DL_FOREACH_SAFE (hub->sessions, session, next) {
-        if (!session->control.has_shed)
+        if (!session->control.has_dropped)
             continue;
-        session->control.has_shed = false;
+        session->control.has_dropped = false;
         session_gap(session, cursor_from_heads(hub->shed.hold, session->client.own_shard),
                     session_reached(session), "shed");
         clients++;
@@ -47,7 +47,7 @@ end_stretch(struct hub *hub)
 }
 
 static void
-take_level(struct hub *hub, enum pressure_level before, int64_t now_us)
+set_level(struct hub *hub, enum pressure_level before, int64_t now_us)
 {
     static const char *const taken[] = {"nothing", "LOW ones", "LOW and NORMAL ones"};
     const struct shed *shed = &hub->shed;
@@ -61,9 +61,9 @@ take_level(struct hub *hub, enum pressure_level before, int64_t now_us)
         level > before ? "short of CPU or memory" : "less short",
         (long long)(shed->pressure.lag_us / 1000), hub->queued_bytes / 1024, taken[level]);
     if (before == PRESSURE_NONE)
-        begin_stretch(hub, now_us);
+        begin_shedding(hub, now_us);
     else if (level == PRESSURE_NONE)
-        end_stretch(hub);
+        end_shedding(hub);
 }
 
 static void
@@ -87,10 +87,10 @@ on_measure(struct ev_loop *loop, ev_timer *timer, int events)
     hub_publish(hub); /* what was read is judged as it came */
     if (pressure_measure(&shed->pressure, &limits, now_us, hub->ready.delay_us,
                          hub->queued_bytes)) {
-        take_level(hub, before, now_us);
+        set_level(hub, before, now_us);
     } else if (before != PRESSURE_NONE && now_us - shed->began_us >= TELL_US) {
-        end_stretch(hub);
-        begin_stretch(hub, now_us);
+        end_shedding(hub);
+        begin_shedding(hub, now_us);
     }
     shed->measured_us = now_us;
     hub->ready.delay_us = 0;
@@ -99,12 +99,12 @@ on_measure(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 void
-shed_forget(struct hub *hub)
+shed_reset(struct hub *hub)
 {
     struct session *session;
 
     DL_FOREACH (hub->sessions, session)
-        session->control.has_shed = false;
+        session->control.has_dropped = false;
     memcpy(hub->shed.hold, hub->newest, sizeof(hub->newest));
 }
 

@@ -8,6 +8,6 @@ void shed_start(struct hub *hub);
 void shed_stop(struct hub *hub);
 
 /* The store was emptied: the new epoch's gap covers all that was dropped. */
-void shed_forget(struct hub *hub);
+void shed_reset(struct hub *hub);
 
 #endif

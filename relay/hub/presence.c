@@ -13,7 +13,7 @@
 #define USER_KIND "USER:"
 
 static void
-on_told(void *ctx, enum rc rc, bool was_known)
+on_presence_stored(void *ctx, enum rc rc, bool was_known)
 {
     struct hub *hub = ctx;
     struct session *session, *next;
@@ -28,7 +28,8 @@ on_told(void *ctx, enum rc rc, bool was_known)
     if (rc != RC_OK || was_known)
         return;
     DL_FOREACH_SAFE (hub->sessions, session, next)
-        session_doubt(session); /* of acks elsewhere nobody told a relay that was taken for dead */
+        session_reconcile(
+            session); /* of acks elsewhere nobody told a relay that was taken for dead */
 }
 
 /* While the store is away nothing is told: all is announced when it is back. */
@@ -52,19 +53,19 @@ on_announced(void *ctx, enum rc rc, bool was_known)
 void
 presence_arrived(struct hub *hub, const char *user)
 {
-    tell(hub, STORE_PRESENCE_JOINED, &user, 1, on_told);
+    tell(hub, STORE_PRESENCE_JOINED, &user, 1, on_presence_stored);
 }
 
 void
 presence_left(struct hub *hub, const char *user)
 {
-    tell(hub, STORE_PRESENCE_LEFT, &user, 1, on_told);
+    tell(hub, STORE_PRESENCE_LEFT, &user, 1, on_presence_stored);
 }
 
 void
 presence_heartbeat(struct hub *hub)
 {
-    tell(hub, STORE_PRESENCE_HEARTBEAT, NULL, 0, on_told);
+    tell(hub, STORE_PRESENCE_HEARTBEAT, NULL, 0, on_presence_stored);
 }
 
 void

@@ -11,9 +11,9 @@
 
 /* A retry is for those who lack the ack, as far as they are still of the audience. */
 static void
-publish_again(struct hub *hub, struct note *note)
+publish_retry(struct hub *hub, struct notification *notification)
 {
-    struct bytes users = note->retry_users;
+    struct bytes users = notification->retry_users;
     struct bytes user;
     struct audience *audience;
     struct membership *member;
@@ -23,26 +23,29 @@ publish_again(struct hub *hub, struct note *note)
         if (audience == NULL)
             continue;
         DL_FOREACH (audience->members, member) {
-            if (session_is_for(member->session, &note->frame))
-                session_offer_again(member->session, note);
+            if (session_is_recipient(member->session, &notification->frame))
+                session_offer_retry(member->session, notification);
             else
-                window_miss(member->session, note); /* may be shown once it is of it again */
+                session_inflight_missed(member->session,
+                                        notification); /* may be shown once it is of it again */
         }
     }
 }
 
 static void
-offer_one(struct hub *hub, struct session *session, struct note *note, struct run *run)
+offer_one(struct hub *hub, struct session *session, struct notification *notification,
+          struct fanout_batch *batch)
 {
-    if (run != NULL)
-        session_offer_run(hub, session, run);
+    if (batch != NULL)
+        session_offer_batch(hub, session, batch);
     else
-        session_offer(session, note);
+        session_offer(session, notification);
 }
 
-/* `run` holds just that note, or several with the same readers. */
+/* `batch` holds just that notification, or several with the same readers. */
 static void
-offer_to(struct hub *hub, const char *key, size_t len, struct note *note, struct run *run)
+offer_to(struct hub *hub, const char *key, size_t len, struct notification *notification,
+         struct fanout_batch *batch)
 {
     struct audience *audience = audience_find(hub->audiences, key, len);
     struct membership *member;
@@ -52,17 +55,18 @@ offer_to(struct hub *hub, const char *key, size_t len, struct note *note, struct
     DL_FOREACH (audience->members, member) {
         if (member->next != NULL) { /* they are many, and far apart in memory */
             __builtin_prefetch(member->next->next);
-            __builtin_prefetch(&member->next->session->outbound.run);
+            __builtin_prefetch(&member->next->session->outbound.batch);
         }
-        offer_one(hub, member->session, note, run);
+        offer_one(hub, member->session, notification, batch);
     }
 }
 
 /* To those of the smallest part who belong to the others too. */
 static void
-offer_to_parts(struct hub *hub, struct bytes target, struct note *note, struct run *run)
+offer_to_parts(struct hub *hub, struct bytes target, struct notification *notification,
+               struct fanout_batch *batch)
 {
-    const struct bytes kind = note->frame.as.note.audience;
+    const struct bytes kind = notification->frame.as.note.audience;
     struct audience_parts parts = {.count = 0};
     struct audience *smallest;
     struct membership *member;
@@ -73,60 +77,60 @@ offer_to_parts(struct hub *hub, struct bytes target, struct note *note, struct r
         return;
     DL_FOREACH (smallest->members, member) {
         if (audience_has_all(member->session->groups.memberships, &parts))
-            offer_one(hub, member->session, note, run);
+            offer_one(hub, member->session, notification, batch);
     }
 }
 
 static void
-offer(struct hub *hub, struct note *note, struct run *run)
+offer(struct hub *hub, struct notification *notification, struct fanout_batch *batch)
 {
-    const struct frame_note *frame = &note->frame.as.note;
+    const struct frame_note *frame = &notification->frame.as.note;
     struct bytes targets = frame->targets;
     struct bytes target;
     char key[AUDIENCE_KEY_MAX];
     size_t len;
 
     if (audience_is_all(frame->audience)) {
-        offer_to(hub, AUDIENCE_ALL, sizeof(AUDIENCE_ALL) - 1, note, run);
+        offer_to(hub, AUDIENCE_ALL, sizeof(AUDIENCE_ALL) - 1, notification, batch);
         return;
     }
     while (frame_next_target(&targets, &target) == RC_OK) {
         if (audience_is_composite(frame->audience))
-            offer_to_parts(hub, target, note, run);
+            offer_to_parts(hub, target, notification, batch);
         else if (audience_key(frame->audience, target, key, &len))
-            offer_to(hub, key, len, note, run);
+            offer_to(hub, key, len, notification, batch);
     }
 }
 
-/* Offers the first notes of `notes` that go together; how many these are. */
+/* Offers the first notifications of `notifications` that go together; how many these are. */
 static unsigned
-publish_some(struct hub *hub, struct note **notes, unsigned count)
+publish_some(struct hub *hub, struct notification **notifications, unsigned count)
 {
-    unsigned span = run_span(notes, shed_keeps(hub, notes, count));
-    struct run *run = span > 0 ? run_new(notes, span) : NULL;
+    unsigned span = fanout_batch_span(notifications, shed_count_kept(hub, notifications, count));
+    struct fanout_batch *batch = span > 0 ? fanout_batch_new(notifications, span) : NULL;
 
-    if (notes[0]->is_retry)
-        publish_again(hub, notes[0]);
+    if (notifications[0]->is_retry)
+        publish_retry(hub, notifications[0]);
     else
-        offer(hub, notes[0], run);
-    run_joint_end(&hub->joint);
-    run_unref(run);
+        offer(hub, notifications[0], batch);
+    merged_batch_end(&hub->merged);
+    fanout_batch_unref(batch);
     return span > 0 ? span : 1;
 }
 
 /* What was read in this turn, in its order: what changes the readers comes before or after it. */
 void
-publish_batch(struct hub *hub)
+publish_unpublished(struct hub *hub)
 {
     unsigned at = 0;
 
-    while (at < hub->batch_count) {
-        unsigned done = publish_some(hub, hub->batch + at, hub->batch_count - at);
+    while (at < hub->unpublished_count) {
+        unsigned done = publish_some(hub, hub->unpublished + at, hub->unpublished_count - at);
 
         for (unsigned end = at + done; at < end; at++) {
-            recent_add(&hub->recent, hub->batch[at]);
-            note_unref(hub->batch[at]);
+            replay_buffer_add(&hub->replay_buffer, hub->unpublished[at]);
+            notification_unref(hub->unpublished[at]);
         }
     }
-    hub->batch_count = 0;
+    hub->unpublished_count = 0;
 }

@@ -5,6 +5,6 @@
 struct hub;
 
 /* Offers what was read in this turn, in order. Only hub_publish calls it. */
-void publish_batch(struct hub *hub);
+void publish_unpublished(struct hub *hub);
 
 #endif

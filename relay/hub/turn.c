@@ -24,7 +24,7 @@ look_ahead(const struct session *next)
         return;
     __builtin_prefetch(next->socket.handle);
     if (next->ready_next != NULL)
-        __builtin_prefetch(&next->ready_next->outbound.run);
+        __builtin_prefetch(&next->ready_next->outbound.batch);
 }
 
 /*
@@ -32,13 +32,13 @@ look_ahead(const struct session *next)
  * be stored after the inbox was read: what it releases would then follow later notifications.
  */
 static bool
-refill(struct hub *hub, struct session *session, bool is_beat)
+refill(struct hub *hub, struct session *session, bool is_heartbeat)
 {
-    if (!session_wants_refill(session, is_beat))
+    if (!session_wants_refill(session, is_heartbeat))
         return false;
-    shown_flush(hub);
-    if (hub->acks.count > 0 || shown_waits(hub) || session->inbox.held_count > 0) {
-        hub->refill_waits = true;
+    delivery_reports_flush(hub);
+    if (hub->acks.count > 0 || delivery_reports_wait(hub) || session->inbox.held_count > 0) {
+        hub->refill_is_pending = true;
         return false;
     }
     session_refill(session);
@@ -46,16 +46,16 @@ refill(struct hub *hub, struct session *session, bool is_beat)
 }
 
 void
-hub_refill(struct hub *hub, bool is_beat)
+hub_refill(struct hub *hub, bool is_heartbeat)
 {
     struct session *session, *next;
 
-    hub->refill_waits = false;
+    hub->refill_is_pending = false;
     if (hub->deferred_count == 0)
         return;
     DL_FOREACH_SAFE (hub->sessions, session, next) {
-        if (refill(hub, session, is_beat))
-            session_step(session);
+        if (refill(hub, session, is_heartbeat))
+            session_advance(session);
     }
 }
 
@@ -69,7 +69,8 @@ work_for_hub(struct hub *hub)
         return;
     if ((work & HUB_FLUSH) != 0)
         acks_flush(hub);
-    if ((work & HUB_REFILL) != 0 && hub->refill_waits && hub->acks.count == 0 && !shown_waits(hub))
+    if ((work & HUB_REFILL) != 0 && hub->refill_is_pending && hub->acks.count == 0 &&
+        !delivery_reports_wait(hub))
         hub_refill(hub, false);
 }
 
@@ -87,7 +88,7 @@ take_steps(struct hub *hub)
         if ((reasons & READY_REFILL) != 0 && refill(hub, session, false))
             reasons |= READY_ADVANCE;
         if ((reasons & READY_ADVANCE) != 0)
-            session_step(session);
+            session_advance(session);
     }
 }
 
@@ -104,10 +105,10 @@ work_off(struct hub *hub)
 void
 hub_publish(struct hub *hub)
 {
-    if (hub->batch_count == 0)
+    if (hub->unpublished_count == 0)
         return;
     work_off(hub);
-    publish_batch(hub);
+    publish_unpublished(hub);
 }
 
 bool

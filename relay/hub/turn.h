@@ -19,6 +19,6 @@ void hub_publish(struct hub *hub);
 bool hub_send_some(struct hub *hub, unsigned most);
 
 /* Refills all sessions that have room; on a heartbeat any room is enough. */
-void hub_refill(struct hub *hub, bool is_beat);
+void hub_refill(struct hub *hub, bool is_heartbeat);
 
 #endif

@@ -82,7 +82,7 @@ void
 gate_publish_open(struct gate *gate)
 {
     gate->publisher = memory_new(sizeof(*gate->publisher));
-    gate->publisher->funnel = funnel_new();
+    gate->publisher->idempotency_cache = idempotency_cache_new();
 }
 
 void
@@ -95,7 +95,7 @@ gate_publish_close(struct gate *gate)
         pending->gate = NULL;
     }
     gate_publish_respond_stop(gate);
-    funnel_free(gate->publisher->funnel);
+    idempotency_cache_free(gate->publisher->idempotency_cache);
     free(gate->publisher);
     gate->publisher = NULL;
 }
@@ -120,8 +120,9 @@ keep(const struct gate_publish_pending *pending, enum store_publish how, const c
     struct gate *gate = pending->gate;
 
     if (gate != NULL && pending->key != NULL && how == STORE_PUBLISHED)
-        funnel_keep(gate->publisher->funnel, store_epoch(hub_store(gate->hub)), pending->user,
-                    pending->key, pending->digest, id, pending->since_us);
+        idempotency_cache_keep(gate->publisher->idempotency_cache,
+                               store_epoch(hub_store(gate->hub)), pending->user, pending->key,
+                               pending->digest, id, pending->since_us);
 }
 
 /* Joins the trace and the notification: the other log lines have its id. */
@@ -172,9 +173,10 @@ respond_from_cache(struct gate_request *request, const char *key, const char *di
     char id[FRAME_UUID_TEXT + 1];
     bool is_same;
 
-    if (key == NULL || !funnel_find(gate->publisher->funnel, store_epoch(hub_store(gate->hub)),
-                                    request->token.user, key, digest, clock_monotonic_us(),
-                                    STORE_KEY_KEPT_MS * INT64_C(1000), &is_same, id))
+    if (key == NULL || !idempotency_cache_find(
+                           gate->publisher->idempotency_cache, store_epoch(hub_store(gate->hub)),
+                           request->token.user, key, digest, clock_monotonic_us(),
+                           STORE_KEY_KEPT_MS * INT64_C(1000), &is_same, id))
         return false;
     stats_add(gate->stats, STAT_REPEATS_MEMORY, is_same ? 1 : 0);
     if (is_same)

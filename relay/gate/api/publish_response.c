@@ -58,7 +58,8 @@ static void
 forget_key(const struct gate_publish_sync *syncing)
 {
     if (syncing->gate != NULL && syncing->key != NULL)
-        funnel_forget(syncing->gate->publisher->funnel, syncing->user, syncing->key);
+        idempotency_cache_forget(syncing->gate->publisher->idempotency_cache, syncing->user,
+                                 syncing->key);
 }
 
 static void

@@ -4,14 +4,14 @@
 
 #include "gate/http/request.h"
 
-struct funnel;
+struct idempotency_cache;
 struct gate_publish_pending; /* a notification that is being stored */
 struct gate_publish_sync;    /* one that is stored, and may not be on disk */
 
 struct publisher {
     struct gate_publish_pending *pending; /* by Idempotency-Key */
     struct gate_publish_sync *syncing;
-    struct funnel *funnel; /* the newest of those keys */
+    struct idempotency_cache *idempotency_cache; /* the newest of those keys */
 };
 
 /* request->route_state of a route that publishes. */

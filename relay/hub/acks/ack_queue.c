@@ -61,8 +61,9 @@ acks_flush(struct hub *hub)
 {
     size_t count = hub->acks.count < ACKS_IN_ONE_CALL ? hub->acks.count : ACKS_IN_ONE_CALL;
 
-    shown_flush(hub);
-    if (count == 0 || hub->acks_sent.count > 0 || shown_waits(hub) || !store_is_up(hub->store))
+    delivery_reports_flush(hub);
+    if (count == 0 || hub->acks_sent.count > 0 || delivery_reports_wait(hub) ||
+        !store_is_up(hub->store))
         return;
     for (size_t i = 0; i < count; i++)
         push(&hub->acks_sent, hub->acks.items[i]);
@@ -77,7 +78,7 @@ acks_add(struct hub *hub, const char *user, const char *id, int shard)
 {
     /* Not lost: the message stays pending and comes again, and so will its ack. */
     if (hub->acks.count >= (shard >= 0 ? ACKS_MAX : FOREIGN_ACKS_MAX)) {
-        rejections_add(&hub->acks_refused, user,
+        rejections_add(&hub->acks_rejected, user,
                        "acks were not taken, as too many wait for the store");
         return;
     }

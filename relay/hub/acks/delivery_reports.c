@@ -39,7 +39,7 @@ forget_deferral(const struct delivery_report *item)
     if (session == NULL)
         return;
     session->inbox.held_count--;
-    session->inbox.held_bytes -= item->note->line_len;
+    session->inbox.held_bytes -= item->notification->line_len;
 }
 
 static void
@@ -47,7 +47,7 @@ release(struct delivery_report *item)
 {
     struct session *session = item->deferred;
 
-    note_unref(item->note);
+    notification_unref(item->notification);
     free(item->user);
     if (session == NULL)
         return;
@@ -63,13 +63,13 @@ release(struct delivery_report *item)
  * member later. What was held back for it goes as it is, what was shown takes no cursor.
  */
 static void
-take_unowed(struct hub *hub, const struct delivery_report *item)
+release_held(struct hub *hub, const struct delivery_report *item)
 {
     struct membership *members;
     char id[FRAME_UUID_TEXT + 1];
 
     if (item->deferred != NULL) {
-        session_give_unowed(item->deferred, item->note);
+        session_enqueue_held(item->deferred, item->notification);
         return;
     }
     frame_id_text(item->id, id);
@@ -86,16 +86,17 @@ static void
 take_answer(struct hub *hub, const struct delivery_report *item)
 {
     forget_deferral(item);
-    if (item->deferred != NULL ? backlog_decide(item->deferred, item->note, item->is_unowed)
-                               : item->is_unowed)
-        take_unowed(hub, item);
+    if (item->deferred != NULL
+            ? backlog_decide(item->deferred, item->notification, item->is_not_pending)
+            : item->is_not_pending)
+        release_held(hub, item);
 }
 
 static void
 end_call(struct hub *hub, struct report_call *call)
 {
-    DL_DELETE(hub->shown.asked, call);
-    hub->shown.calls--;
+    DL_DELETE(hub->reports.asked, call);
+    hub->reports.calls--;
     for (size_t i = 0; i < call->count && !hub->closing; i++)
         take_answer(hub, &call->items[i]);
     for (size_t i = 0; i < call->count; i++)
@@ -108,7 +109,7 @@ take_answers(struct hub *hub)
 {
     struct report_call *call;
 
-    while ((call = hub->shown.asked) != NULL && call->state != REPORT_ASKED &&
+    while ((call = hub->reports.asked) != NULL && call->state != REPORT_ASKED &&
            (call->state == REPORT_ANSWERED || hub->closing))
         end_call(hub, call);
 }
@@ -121,10 +122,10 @@ on_reported(void *ctx, enum rc rc, const size_t *unowed, size_t unowed_count)
 
     for (size_t i = 0; i < unowed_count; i++) {
         if (unowed[i] < call->count)
-            call->items[unowed[i]].is_unowed = true;
+            call->items[unowed[i]].is_not_pending = true;
     }
     call->state = rc == RC_OK ? REPORT_ANSWERED : REPORT_FAILED;
-    hub->shown.failed += rc != RC_OK;
+    hub->reports.failed += rc != RC_OK;
     take_answers(hub);
     if (hub->closing)
         return;
@@ -149,10 +150,10 @@ ask(struct hub *hub, struct report_call *call)
             .shard = item->shard,
             .backoff = item->backoff,
             .ack_timeout_ms = item->ack_timeout_ms,
-            .is_retried = item->is_retried,
+            .is_retried = item->retry_enabled,
             .is_open_ended = item->is_open_ended,
             .is_deferred = item->deferred != NULL,
-            .is_kept = item->is_kept,
+            .is_kept = item->is_renewal,
         };
     }
     if (store_report(hub->store, reports, call->count, on_reported, call) != RC_OK)
@@ -163,16 +164,16 @@ ask(struct hub *hub, struct report_call *call)
 
 /* Idempotent: they go again. */
 static enum rc
-ask_again(struct hub *hub)
+send_failed_again(struct hub *hub)
 {
     struct report_call *call;
 
-    DL_FOREACH (hub->shown.asked, call) {
+    DL_FOREACH (hub->reports.asked, call) {
         if (call->state != REPORT_FAILED)
             continue;
         if (ask(hub, call) != RC_OK)
             return RC_AGAIN;
-        hub->shown.failed--;
+        hub->reports.failed--;
     }
     return RC_OK;
 }
@@ -180,47 +181,48 @@ ask_again(struct hub *hub)
 static enum rc
 send_some(struct hub *hub)
 {
-    size_t count = hub->shown.count < REPORTS_IN_ONE_CALL ? hub->shown.count : REPORTS_IN_ONE_CALL;
+    size_t count =
+        hub->reports.count < REPORTS_IN_ONE_CALL ? hub->reports.count : REPORTS_IN_ONE_CALL;
     struct report_call *call = memory_new(sizeof(*call) + count * sizeof(*call->items));
 
     call->hub = hub;
     call->count = count;
-    memcpy(call->items, hub->shown.items, count * sizeof(*call->items));
+    memcpy(call->items, hub->reports.items, count * sizeof(*call->items));
     if (ask(hub, call) != RC_OK) {
         free(call);
         return RC_AGAIN;
     }
-    DL_APPEND(hub->shown.asked, call);
-    hub->shown.calls++;
-    hub->shown.count -= count;
-    memmove(hub->shown.items, hub->shown.items + count,
-            hub->shown.count * sizeof(*hub->shown.items));
+    DL_APPEND(hub->reports.asked, call);
+    hub->reports.calls++;
+    hub->reports.count -= count;
+    memmove(hub->reports.items, hub->reports.items + count,
+            hub->reports.count * sizeof(*hub->reports.items));
     return RC_OK;
 }
 
 bool
-shown_waits(const struct hub *hub)
+delivery_reports_wait(const struct hub *hub)
 {
-    return hub->shown.count > 0 || hub->shown.failed > 0;
+    return hub->reports.count > 0 || hub->reports.failed > 0;
 }
 
 void
-shown_flush(struct hub *hub)
+delivery_reports_flush(struct hub *hub)
 {
-    if (!shown_waits(hub) || !store_is_up(hub->store) ||
-        (hub->shown.failed > 0 && ask_again(hub) != RC_OK))
+    if (!delivery_reports_wait(hub) || !store_is_up(hub->store) ||
+        (hub->reports.failed > 0 && send_failed_again(hub) != RC_OK))
         return;
-    while (hub->shown.count > 0 && hub->shown.calls < CALLS_MAX) {
+    while (hub->reports.count > 0 && hub->reports.calls < CALLS_MAX) {
         if (send_some(hub) != RC_OK)
             return;
     }
 }
 
 void
-shown_free(struct hub *hub)
+delivery_reports_free(struct hub *hub)
 {
     take_answers(hub);
-    for (size_t i = 0; i < hub->shown.count; i++)
-        release(&hub->shown.items[i]);
-    free(hub->shown.items);
+    for (size_t i = 0; i < hub->reports.count; i++)
+        release(&hub->reports.items[i]);
+    free(hub->reports.items);
 }

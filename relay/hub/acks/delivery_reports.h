@@ -7,11 +7,11 @@
 struct hub;
 
 /* Sends what waits, as far as calls are free. */
-void shown_flush(struct hub *hub);
+void delivery_reports_flush(struct hub *hub);
 
 /* True if reports wait to be sent, or to be sent again. Acks wait for them. */
-bool shown_waits(const struct hub *hub);
+bool delivery_reports_wait(const struct hub *hub);
 
-void shown_free(struct hub *hub);
+void delivery_reports_free(struct hub *hub);
 
 #endif

@@ -18,7 +18,7 @@ members_remove_inflight(struct membership *members, const char *text)
     if (!frame_id_read(text, strlen(text), id))
         return -1;
     DL_FOREACH (members, member) {
-        int known = window_forget(member->session, id);
+        int known = session_inflight_remove(member->session, id);
 
         shard = known >= 0 ? known : shard;
     }
@@ -34,7 +34,7 @@ members_end_retries(struct membership *members, const char *text)
     if (!frame_id_read(text, strlen(text), id))
         return;
     DL_FOREACH (members, member)
-        window_give_up(member->session, id);
+        session_inflight_end_retries(member->session, id);
 }
 
 void

@@ -34,7 +34,7 @@ hub_nack(struct hub *hub, const char *user, const char *const *ids, size_t count
     struct nack *nack;
     enum rc rc;
 
-    shown_flush(hub);
+    delivery_reports_flush(hub);
     if (hub->nack_count >= NACKS_MAX)
         return RC_AGAIN;
     nack = memory_new(sizeof(*nack));
@@ -51,7 +51,7 @@ void
 session_nack(struct session *session, const char *const *ids, size_t count, int64_t delay_ms)
 {
     if (hub_nack(session->hub, session->client.user, ids, count, delay_ms) != RC_OK)
-        rejections_add(&session->hub->nacks_refused, session->client.user,
+        rejections_add(&session->hub->nacks_rejected, session->client.user,
                        "nacks found no way to the store; their messages come again after the ack "
                        "time-out");
 }

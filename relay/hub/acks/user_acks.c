@@ -13,7 +13,7 @@
 
 /* `except` may be NULL. */
 static void
-tell_acked(struct membership *members, const struct session *except, const char *const *ids,
+send_acked(struct membership *members, const struct session *except, const char *const *ids,
            size_t count)
 {
     struct membership *member;
@@ -22,7 +22,7 @@ tell_acked(struct membership *members, const struct session *except, const char 
 
     if (members == NULL)
         return;
-    buffer_init(&line, SESSION_SAID_MAX);
+    buffer_init(&line, SESSION_CONTROL_MAX);
     is_whole = buffer_addf(&line, "{\"t\":\"acked\",\"ids\":[") == RC_OK;
     for (size_t i = 0; i < count && is_whole; i++)
         is_whole = buffer_addf(&line, "%s\"%s\"", i > 0 ? "," : "", ids[i]) == RC_OK;
@@ -30,13 +30,14 @@ tell_acked(struct membership *members, const struct session *except, const char 
     DL_FOREACH (members, member) {
         /* Nothing comes before `connected`. */
         if (is_whole && member->session != except && member->session->state >= SESSION_INBOX)
-            session_say(member->session, line.bytes, line.len);
+            session_send_control(member->session, line.bytes, line.len);
     }
     buffer_free(&line);
 }
 
 void
-hub_settled(struct hub *hub, const char *user, const char *const *ids, size_t count, bool was_acked)
+hub_end_acks(struct hub *hub, const char *user, const char *const *ids, size_t count,
+             bool was_acked)
 {
     struct membership *members = hub_user_members(hub, user);
 
@@ -47,7 +48,7 @@ hub_settled(struct hub *hub, const char *user, const char *const *ids, size_t co
             members_end_retries(members, ids[i]);
     }
     if (was_acked)
-        tell_acked(members, NULL, ids, count);
+        send_acked(members, NULL, ids, count);
     members_refill(members);
 }
 
@@ -59,7 +60,7 @@ compare_ids(const void *a, const void *b)
 
 /* In `ret_ids`, each once; how many these are. */
 static size_t
-tidy_ids(const char *const *ids, size_t count, const char **ret_ids)
+sort_ids(const char *const *ids, size_t count, const char **ret_ids)
 {
     bool is_sorted = true;
     size_t kept = 0;
@@ -79,28 +80,28 @@ tidy_ids(const char *const *ids, size_t count, const char **ret_ids)
 }
 
 static void
-take_acks(struct hub *hub, const char *user, const struct session *session, const char *const *ids,
-          size_t count)
+apply_acks(struct hub *hub, const char *user, const struct session *session, const char *const *ids,
+           size_t count)
 {
     const char *tidy[SESSION_ACKS_MAX];
     struct membership *members = hub_user_members(hub, user);
 
-    count = tidy_ids(ids, count, tidy);
+    count = sort_ids(ids, count, tidy);
     for (size_t i = 0; i < count; i++)
         acks_add(hub, user, tidy[i], members_remove_inflight(members, tidy[i]));
     acks_flush(hub);
-    tell_acked(members, session, tidy, count);
+    send_acked(members, session, tidy, count);
     members_refill(members);
 }
 
 void
 session_ack(struct session *session, const char *const *ids, size_t count)
 {
-    take_acks(session->hub, session->client.user, session, ids, count);
+    apply_acks(session->hub, session->client.user, session, ids, count);
 }
 
 void
 hub_ack(struct hub *hub, const char *user, const char *const *ids, size_t count)
 {
-    take_acks(hub, user, NULL, ids, count);
+    apply_acks(hub, user, NULL, ids, count);
 }

@@ -10,7 +10,7 @@ struct hub;
 /*
  * Another relay stored these acks, or retries of these ended. `ids` are UUID texts in lower case.
  */
-void hub_settled(struct hub *hub, const char *user, const char *const *ids, size_t count,
-                 bool was_acked);
+void hub_end_acks(struct hub *hub, const char *user, const char *const *ids, size_t count,
+                  bool was_acked);
 
 #endif

@@ -12,16 +12,17 @@
 #include "hub/session/state.h"
 
 static bool
-is_new(const struct session *session, const struct note *note)
+is_new(const struct session *session, const struct notification *notification)
 {
-    return cursor_is_before(&session->cursor, note->shard, note->id);
+    return cursor_is_before(&session->cursor, notification->shard, notification->id);
 }
 
 /* It expired before it was queued: what is new of it is told as a gap. */
 static void
-lose(struct session *session, const struct note *note)
+lose(struct session *session, const struct notification *notification)
 {
-    if (!note->is_retry && is_new(session, note)) /* else shown before, or told by the error log */
+    if (!notification->is_retry &&
+        is_new(session, notification)) /* else shown before, or told by the error log */
         session_gap_later(session, session->cursor, "expired");
 }
 
@@ -30,69 +31,70 @@ lose(struct session *session, const struct note *note)
  * than the session's cursor is sent with the cursor instead.
  */
 static void
-queue(struct session *session, struct note *note)
+queue(struct session *session, struct notification *notification)
 {
     struct cursor cursor = session->cursor;
-    struct note *moved;
+    struct notification *moved;
 
-    if (!session->is_poll || cursor_reaches(note_told(note, session->client.own_shard), cursor)) {
-        session_queue(session, note);
+    if (!session->is_poll ||
+        cursor_reaches(notification_cursor(notification, session->client.own_shard), cursor)) {
+        session_queue(session, notification);
         return;
     }
-    if (!note->is_retry)
-        cursor_advance(&cursor, note->shard, note->id);
-    moved = session_note_at(session, note, cursor, NULL);
+    if (!notification->is_retry)
+        cursor_advance(&cursor, notification->shard, notification->id);
+    moved = session_notification_at(session, notification, cursor, NULL);
     session_queue(session, moved);
-    note_unref(moved);
+    notification_unref(moved);
 }
 
 static void
-enqueue(struct session *session, struct note *note,
-        bool (*enter)(struct session *session, struct note *note))
+enqueue(struct session *session, struct notification *notification,
+        bool (*enter)(struct session *session, struct notification *notification))
 {
-    if (note_is_expired(note))
-        lose(session, note);
-    else if (!session->is_poll && shed_takes(session->hub, note))
-        session_shed(session, note);
-    else if (!note->needs_ack || enter(session, note))
-        queue(session, note);
+    if (notification_is_expired(notification))
+        lose(session, notification);
+    else if (!session->is_poll && shed_drops(session->hub, notification))
+        session_count_shed(session, notification);
+    else if (!notification->needs_ack || enter(session, notification))
+        queue(session, notification);
 }
 
 /* What of it is hidden and waits for an ack goes on waiting. */
 static bool
-is_hidden(const struct session *session, const struct note *note)
+is_hidden(const struct session *session, const struct notification *notification)
 {
-    return !topics_show(session->topics, note->frame.as.note.topic);
+    return !topics_show(session->topics, notification->frame.as.note.topic);
 }
 
 void
-session_enqueue(struct session *session, struct note *note)
+session_enqueue(struct session *session, struct notification *notification)
 {
-    if (is_hidden(session, note))
-        window_hide(session, note);
+    if (is_hidden(session, notification))
+        session_inflight_hide(session, notification);
     else
-        enqueue(session, note, window_enter);
+        enqueue(session, notification, session_inflight_add);
 }
 
 void
-session_enqueue_owed(struct session *session, struct note *note)
+session_enqueue_from_inbox(struct session *session, struct notification *notification)
 {
-    if (is_hidden(session, note))
-        window_hide_owed(session, note);
+    if (is_hidden(session, notification))
+        session_inflight_hide_from_inbox(session, notification);
     else
-        enqueue(session, note, window_enter_owed);
+        enqueue(session, notification, session_inflight_add_from_inbox);
 }
 
 void
-session_give_unowed(struct session *session, struct note *note)
+session_enqueue_held(struct session *session, struct notification *notification)
 {
-    if (session->state == SESSION_CLOSED || !session_is_for(session, &note->frame) ||
-        is_hidden(session, note))
+    if (session->state == SESSION_CLOSED || !session_is_recipient(session, &notification->frame) ||
+        is_hidden(session, notification))
         return;
     if (session->outbound.count >= OUTBOUND_MAX)
-        session_tell_missed(session, note, "shed");
+        session_gap_of(session, notification, "shed");
     else
-        session_queue(session, note);
+        session_queue(session, notification);
 }
 
 /* A slow reader costs its queue and no more: it pulls the rest later. */
@@ -106,48 +108,48 @@ session_pause(struct session *session)
 }
 
 void
-session_offer(struct session *session, struct note *note)
+session_offer(struct session *session, struct notification *notification)
 {
     if (session->state == SESSION_CATCHING_UP && session->is_blocked)
-        session_passed(session, note->line_len);
-    if (session->state != SESSION_LIVE || !is_new(session, note))
+        session_count_skipped(session, notification->line_len);
+    if (session->state != SESSION_LIVE || !is_new(session, notification))
         return;
     if (session_is_full(session)) {
-        session_passed(session, note->line_len);
+        session_count_skipped(session, notification->line_len);
         session_pause(session);
         return;
     }
-    session_enqueue(session, note);
-    cursor_advance(&session->cursor, note->shard, note->id);
+    session_enqueue(session, notification);
+    cursor_advance(&session->cursor, notification->shard, notification->id);
 }
 
 void
-session_offer_run(struct hub *hub, struct session *session, struct run *run)
+session_offer_batch(struct hub *hub, struct session *session, struct fanout_batch *batch)
 {
-    const struct note *first = run->notes[0];
+    const struct notification *first = batch->notifications[0];
 
-    if (session->state == SESSION_LIVE && is_new(session, first) && !run_is_stale(run)) {
+    if (session->state == SESSION_LIVE && is_new(session, first) && !fanout_batch_is_stale(batch)) {
         if ((session->has_topics && !topics_show(session->topics, first->frame.as.note.topic)) ||
-            session_queue_run(hub, session, run)) {
-            *cursor_in(&session->cursor, first->shard) = run->notes[run->count - 1]->id;
+            session_queue_batch(hub, session, batch)) {
+            *cursor_in(&session->cursor, first->shard) = batch->notifications[batch->count - 1]->id;
             return;
         }
     }
-    for (unsigned i = 0; i < run->count; i++)
-        session_offer(session, run->notes[i]);
+    for (unsigned i = 0; i < batch->count; i++)
+        session_offer(session, batch->notifications[i]);
 }
 
 void
-session_offer_again(struct session *session, struct note *note)
+session_offer_retry(struct session *session, struct notification *notification)
 {
     if (session->state < SESSION_INBOX)
         return; /* the inbox, read later, has it */
-    window_miss(session, note);
+    session_inflight_missed(session, notification);
     if (session->state == SESSION_LIVE && !session_is_full(session)) {
-        session_enqueue(session, note);
-        cursor_advance(&session->cursor, note->shard, note->id);
+        session_enqueue(session, notification);
+        cursor_advance(&session->cursor, notification->shard, notification->id);
         return;
     }
     inbox_miss(&session->inbox);
-    window_defer(session);
+    session_defer_inbox(session);
 }

@@ -15,18 +15,18 @@
 static void
 push(struct hub *hub, struct delivery_report item)
 {
-    if (hub->shown.count == hub->shown.room) {
-        hub->shown.room = hub->shown.room == 0 ? 64 : hub->shown.room * 2;
-        hub->shown.items =
-            memory_grow(hub->shown.items, hub->shown.room * sizeof(*hub->shown.items));
+    if (hub->reports.count == hub->reports.room) {
+        hub->reports.room = hub->reports.room == 0 ? 64 : hub->reports.room * 2;
+        hub->reports.items =
+            memory_grow(hub->reports.items, hub->reports.room * sizeof(*hub->reports.items));
     }
-    hub->shown.items[hub->shown.count++] = item;
+    hub->reports.items[hub->reports.count++] = item;
 }
 
 static bool
 has_room(const struct session *session)
 {
-    if (session->hub->shown.count < REPORTS_MAX)
+    if (session->hub->reports.count < REPORTS_MAX)
         return true;
     /* Not lost: it stays pending and is shown at the user's next connect. */
     log_warnf(session->client.name,
@@ -41,42 +41,42 @@ add(struct session *session, struct delivery_report item)
 
     item.user = memory_text(session->client.user, strlen(session->client.user));
     push(hub, item);
-    if (hub->shown.calls == 0 || hub->shown.count >= REPORTS_IN_ONE_CALL)
+    if (hub->reports.calls == 0 || hub->reports.count >= REPORTS_IN_ONE_CALL)
         hub_mark(hub, HUB_FLUSH);
 }
 
 static struct delivery_report
-item_of(const struct note *note)
+item_of(const struct notification *notification)
 {
     struct delivery_report item = {
-        .shard = note->shard,
-        .backoff = note->frame.as.note.backoff,
-        .ack_timeout_ms = note->frame.as.note.ack_timeout_ms,
-        .is_retried = (note->frame.flags & FRAME_RETRY_ENABLED) != 0,
-        .is_open_ended = note->is_open_ended,
+        .shard = notification->shard,
+        .backoff = notification->frame.as.note.backoff,
+        .ack_timeout_ms = notification->frame.as.note.ack_timeout_ms,
+        .retry_enabled = (notification->frame.flags & FRAME_RETRY_ENABLED) != 0,
+        .is_open_ended = notification->is_open_ended,
     };
 
-    memcpy(item.id, note->frame.as.note.id, sizeof(item.id));
+    memcpy(item.id, notification->frame.as.note.id, sizeof(item.id));
     return item;
 }
 
 void
-shown_add(struct session *session, const struct note *note)
+delivery_report_add(struct session *session, const struct notification *notification)
 {
     if (has_room(session))
-        add(session, item_of(note));
+        add(session, item_of(notification));
 }
 
 void
-shown_keep(struct session *session, const struct inflight_entry *entry)
+delivery_report_renew(struct session *session, const struct inflight_entry *entry)
 {
     struct delivery_report item = {
         .shard = entry->shard,
         .backoff = entry->backoff,
         .ack_timeout_ms = entry->ack_timeout_ms,
-        .is_retried = entry->is_retried,
+        .retry_enabled = entry->retry_enabled,
         .is_open_ended = entry->is_open_ended,
-        .is_kept = true,
+        .is_renewal = true,
     };
 
     memcpy(item.id, entry->id, sizeof(item.id));
@@ -85,18 +85,18 @@ shown_keep(struct session *session, const struct inflight_entry *entry)
 }
 
 void
-shown_defer(struct session *session, struct note *note)
+delivery_report_hold(struct session *session, struct notification *notification)
 {
-    struct delivery_report item = item_of(note);
+    struct delivery_report item = item_of(notification);
 
     if (!has_room(session))
         return;
     session->requests.count++;
     session->inbox.held_count++;
-    session->inbox.held_bytes += note->line_len;
-    if (!note->is_retry)
-        backlog_asked(session, note);
+    session->inbox.held_bytes += notification->line_len;
+    if (!notification->is_retry)
+        backlog_query(session, notification);
     item.deferred = session;
-    item.note = note_ref(note);
+    item.notification = notification_ref(notification);
     add(session, item);
 }

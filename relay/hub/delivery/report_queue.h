@@ -12,25 +12,25 @@ struct delivery_report {
     unsigned char shard;
     uint8_t backoff;
     uint32_t ack_timeout_ms; /* 0: the configured one */
-    bool is_retried;
+    bool retry_enabled;
     bool is_open_ended;
-    bool is_kept;   /* it was reported before; the store may have lost it */
-    bool is_unowed; /* the store's answer: no ack of it is pending */
+    bool is_renewal;     /* it was reported before; the store may have lost it */
+    bool is_not_pending; /* the store's answer: no ack of it is pending */
     char *user;
-    struct session *deferred; /* it is held back for this session; NULL: it was written */
-    struct note *note;        /* the one that is held back; a reference */
+    struct session *deferred;          /* it is held back for this session; NULL: it was written */
+    struct notification *notification; /* the one that is held back; a reference */
 };
 
 /* It was written to the socket. */
-void shown_add(struct session *session, const struct note *note);
+void delivery_report_add(struct session *session, const struct notification *notification);
 
 /*
  * The in-flight window is full. The store keeps the notification in the user's inbox; if no ack is
  * pending, it is sent at once.
  */
-void shown_defer(struct session *session, struct note *note);
+void delivery_report_hold(struct session *session, struct notification *notification);
 
 /* It was reported before, which the store may have lost. */
-void shown_keep(struct session *session, const struct inflight_entry *entry);
+void delivery_report_renew(struct session *session, const struct inflight_entry *entry);
 
 #endif

@@ -27,17 +27,19 @@ drop_expired(struct session *session)
     struct cursor from = {.own = {0, 0}}, to = from;
     bool has_lost = false;
 
-    while (session->outbound.count > 0 && note_is_expired(outbound_nth(&session->outbound, 0))) {
-        struct note *note = outbound_take(&session->outbound, &session->hub->queued_bytes);
-        struct cursor cursor = session_cursor_behind(session, note);
+    while (session->outbound.count > 0 &&
+           notification_is_expired(outbound_nth(&session->outbound, 0))) {
+        struct notification *notification =
+            outbound_take(&session->outbound, &session->hub->queued_bytes);
+        struct cursor cursor = session_cursor_behind(session, notification);
 
-        window_drop(session, note);
-        if (!note->is_retry) {
+        session_inflight_drop(session, notification);
+        if (!notification->is_retry) {
             from = has_lost ? cursor_min(from, cursor) : cursor;
             to = cursor_max(to, cursor);
             has_lost = true;
         }
-        note_unref(note);
+        notification_unref(notification);
     }
     if (has_lost)
         session_gap(session, from, to, "expired");
@@ -45,29 +47,30 @@ drop_expired(struct session *session)
 
 /* Of what was away, or was shown before, the time would not tell how fast we are. */
 static void
-count_time(const struct session *session, const struct note *note)
+count_time(const struct session *session, const struct notification *notification)
 {
-    if (session->state == SESSION_LIVE && !note->is_retry)
+    if (session->state == SESSION_LIVE && !notification->is_retry)
         stats_time(session->hub->stats, TIME_SENT,
-                   session->hub->sending_us - note->frame.as.note.commit_us);
+                   session->hub->sending_us - notification->frame.as.note.commit_us);
 }
 
-/* Takes a note out of the queue that counts as written from now on. */
-static struct note *
-pop_note(struct session *session)
+/* Takes a notification out of the queue that counts as written from now on. */
+static struct notification *
+take_written(struct session *session)
 {
-    struct note *note = outbound_take(&session->outbound, &session->hub->queued_bytes);
+    struct notification *notification =
+        outbound_take(&session->outbound, &session->hub->queued_bytes);
 
     stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
-    count_time(session, note);
-    if (note->needs_ack)
-        window_wrote(session, note);
-    return note;
+    count_time(session, notification);
+    if (notification->needs_ack)
+        session_inflight_written(session, notification);
+    return notification;
 }
 
 /* The session's own lines as one frame, in the hub's scratch; its length, 0 when there are none. */
 static size_t
-frame_said(struct session *session, unsigned char **ret_frame)
+frame_control(struct session *session, unsigned char **ret_frame)
 {
     unsigned char *text = session->hub->scratch + WS_TEXT_HEAD_MAX;
     size_t len = session->control.lines.len > 0 ? session->control.lines.len - 1
@@ -85,24 +88,24 @@ frame_said(struct session *session, unsigned char **ret_frame)
 static int
 gather(struct session *session, struct iovec pieces[PIECES_MAX], size_t *ret_said_len)
 {
-    unsigned char *said = NULL;
+    unsigned char *control = NULL;
     size_t bytes = 0;
     int count = 0;
 
-    session_tell_lost(session);
+    session_send_late_gap(session);
     drop_expired(session);
-    *ret_said_len = frame_said(session, &said);
+    *ret_said_len = frame_control(session, &control);
     if (*ret_said_len > 0)
-        pieces[count++] = (struct iovec){said, *ret_said_len};
+        pieces[count++] = (struct iovec){control, *ret_said_len};
     for (unsigned i = 0; i < session->outbound.count && count < PIECES_MAX; i++) {
-        const struct note *note = outbound_nth(&session->outbound, i);
+        const struct notification *notification = outbound_nth(&session->outbound, i);
 
-        if (bytes > 0 && bytes + note->ws_len > PIECES_BYTES_MAX)
+        if (bytes > 0 && bytes + notification->ws_len > PIECES_BYTES_MAX)
             break;
-        if (i > 0 && note_is_expired(note))
+        if (i > 0 && notification_is_expired(notification))
             break; /* its turn comes with the next call */
-        pieces[count++] = (struct iovec){note->ws, note->ws_len};
-        bytes += note->ws_len;
+        pieces[count++] = (struct iovec){notification->ws, notification->ws_len};
+        bytes += notification->ws_len;
     }
     return count;
 }
@@ -127,7 +130,7 @@ give(struct session *session, const struct iovec *pieces, int count, int file)
         return taken;
     session->is_timed = session->is_blocked;
     if (taken > 0 || !session->is_blocked) {
-        session->stall.passed_bytes = 0;
+        session->stall.skipped_bytes = 0;
         session->stall.taken_us = 0;
     }
     if (session->is_blocked && session->stall.taken_us == 0)
@@ -136,46 +139,46 @@ give(struct session *session, const struct iovec *pieces, int count, int file)
 }
 
 static void
-send_run(struct hub *hub, struct session *session)
+send_batch(struct hub *hub, struct session *session)
 {
-    struct run *run = session->outbound.run;
-    struct iovec piece = {run->bytes, run->len};
-    int file = session->socket.transport->send_file != NULL ? run_file(run) : -1;
+    struct fanout_batch *batch = session->outbound.batch;
+    struct iovec piece = {batch->bytes, batch->len};
+    int file = session->socket.transport->send_file != NULL ? fanout_batch_file(batch) : -1;
     size_t taken = give(session, &piece, 1, file);
 
-    if (taken < run->len) {
-        session_break_run(session, taken);
+    if (taken < batch->len) {
+        session_split_batch(session, taken);
         return;
     }
-    session->outbound.run = NULL;
-    stats_add(hub->stats, STAT_HUB_DELIVERED, run->count);
-    count_time(session, run->notes[0]);
-    run_unref(run);
+    session->outbound.batch = NULL;
+    stats_add(hub->stats, STAT_HUB_DELIVERED, batch->count);
+    count_time(session, batch->notifications[0]);
+    fanout_batch_unref(batch);
     if (session->has_backlog)
-        session_tell_gone(session);
+        session_gap_of_backlog(session);
 }
 
 static void
 send_queue(struct session *session)
 {
     struct iovec pieces[PIECES_MAX];
-    size_t said_len = 0;
-    int count = gather(session, pieces, &said_len);
+    size_t control_len = 0;
+    int count = gather(session, pieces, &control_len);
     size_t taken;
 
     if (count == 0)
         return;
     taken = give(session, pieces, count, -1);
-    if (said_len > 0 && taken >= said_len) {
-        taken -= said_len;
+    if (control_len > 0 && taken >= control_len) {
+        taken -= control_len;
         buffer_free(&session->control.lines);
-        session->has_said = session->control.lost_why != NULL;
+        session->has_control = session->control.lost_why != NULL;
     }
     while (taken > 0) {
         taken -= outbound_nth(&session->outbound, 0)->ws_len;
-        note_unref(pop_note(session));
+        notification_unref(take_written(session));
     }
-    session_tell_gone(session);
+    session_gap_of_backlog(session);
 }
 
 void
@@ -183,15 +186,16 @@ session_send(struct hub *hub, struct session *session)
 {
     if (session->is_blocked)
         return;
-    if (session->outbound.run != NULL && (session->has_said || run_is_stale(session->outbound.run)))
-        session_break_run(session, 0);
-    if (session->outbound.run != NULL)
-        send_run(hub, session);
+    if (session->outbound.batch != NULL &&
+        (session->has_control || fanout_batch_is_stale(session->outbound.batch)))
+        session_split_batch(session, 0);
+    if (session->outbound.batch != NULL)
+        send_batch(hub, session);
     else
         send_queue(session);
-    if (session->state != SESSION_LIVE && session_is_idle(session))
+    if (session->state != SESSION_LIVE && session_queue_is_empty(session))
         session_mark(session, READY_ADVANCE);
-    if (!session_is_idle(session) || session->has_said)
+    if (!session_queue_is_empty(session) || session->has_control)
         ready_list_send(hub, session);
 }
 

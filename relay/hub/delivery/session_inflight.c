@@ -7,7 +7,7 @@
 #include "hub/session/position.h"
 
 void
-window_defer(struct session *session)
+session_defer_inbox(struct session *session)
 {
     if (inbox_defer(&session->inbox))
         session->hub->deferred_count++;
@@ -21,95 +21,101 @@ static bool
 has_to_wait(const struct session *session)
 {
     if (session->is_poll)
-        return session->inbox.has_unread || backlog_waits(session);
+        return session->inbox.has_unread || backlog_is_pending(session);
     return inbox_is_deferred(&session->inbox);
 }
 
 bool
-window_enter(struct session *session, struct note *note)
+session_inflight_add(struct session *session, struct notification *notification)
 {
-    struct inflight_entry *entry = inflight_find(&session->inflight, note->frame.as.note.id);
+    struct inflight_entry *entry =
+        inflight_find(&session->inflight, notification->frame.as.note.id);
 
     if (entry != NULL)
         return inflight_repeat(entry);
     if (!inflight_is_full(&session->inflight) && !has_to_wait(session)) {
-        inflight_add(&session->inflight, note);
+        inflight_add(&session->inflight, notification);
         return true;
     }
-    window_defer(session);
-    if (!note->is_retry)
-        backlog_add(session, note, session_reached(session));
-    shown_defer(session, note);
+    session_defer_inbox(session);
+    if (!notification->is_retry)
+        backlog_add(session, notification, session_reached(session));
+    delivery_report_hold(session, notification);
     return false;
 }
 
 bool
-window_enter_owed(struct session *session, struct note *note)
+session_inflight_add_from_inbox(struct session *session, struct notification *notification)
 {
-    struct inflight_entry *entry = inflight_find(&session->inflight, note->frame.as.note.id);
+    struct inflight_entry *entry =
+        inflight_find(&session->inflight, notification->frame.as.note.id);
 
     if (entry != NULL) /* a retry is a copy: else the answer is older than that */
-        return note->is_retry && inflight_repeat(entry);
-    if (inbox_was_acked(&session->inbox, note->frame.as.note.id))
+        return notification->is_retry && inflight_repeat(entry);
+    if (inbox_was_acked(&session->inbox, notification->frame.as.note.id))
         return false;
-    if (!inflight_is_full(&session->inflight) && !session->inbox.has_refused) {
-        inflight_add(&session->inflight, note);
-        backlog_take(session, note);
+    if (!inflight_is_full(&session->inflight) && !session->inbox.is_full) {
+        inflight_add(&session->inflight, notification);
+        backlog_remove(session, notification);
         return true;
     }
-    session->inbox.has_refused = true; /* what comes after it stays behind it */
-    window_defer(session);
+    session->inbox.is_full = true; /* what comes after it stays behind it */
+    session_defer_inbox(session);
     return false;
 }
 
 /* A position tells of all that waits in the inbox, so that it holds for whatever topics. */
 void
-window_hide(struct session *session, struct note *note)
+session_inflight_hide(struct session *session, struct notification *notification)
 {
-    if (!note->needs_ack || note->is_retry || note->is_open_ended || !backlog_waits(session))
+    if (!notification->needs_ack || notification->is_retry || notification->is_open_ended ||
+        !backlog_is_pending(session))
         return;
-    backlog_add(session, note, session_reached(session));
-    shown_defer(session, note);
+    backlog_add(session, notification, session_reached(session));
+    delivery_report_hold(session, notification);
 }
 
 void
-window_hide_owed(struct session *session, const struct note *note)
+session_inflight_hide_from_inbox(struct session *session, const struct notification *notification)
 {
-    if (!session->inbox.has_refused)
-        backlog_take(session, note);
+    if (!session->inbox.is_full)
+        backlog_remove(session, notification);
 }
 
 void
-window_miss(struct session *session, const struct note *note)
+session_inflight_missed(struct session *session, const struct notification *notification)
 {
-    struct inflight_entry *entry = inflight_find(&session->inflight, note->frame.as.note.id);
+    struct inflight_entry *entry =
+        inflight_find(&session->inflight, notification->frame.as.note.id);
 
     if (entry != NULL)
         entry->is_missed = true;
 }
 
 void
-window_wrote(struct session *session, struct note *note)
+session_inflight_written(struct session *session, struct notification *notification)
 {
-    struct inflight_entry *entry = inflight_find(&session->inflight, note->frame.as.note.id);
+    struct inflight_entry *entry =
+        inflight_find(&session->inflight, notification->frame.as.note.id);
 
     if (entry == NULL)
         return; /* acked by another session meanwhile */
     entry->is_written = true;
-    shown_add(session, note);
+    delivery_report_add(session, notification);
 }
 
 void
-window_drop(struct session *session, const struct note *note)
+session_inflight_drop(struct session *session, const struct notification *notification)
 {
-    struct inflight_entry *entry = inflight_find(&session->inflight, note->frame.as.note.id);
+    struct inflight_entry *entry =
+        inflight_find(&session->inflight, notification->frame.as.note.id);
 
     if (entry != NULL)
         inflight_remove(&session->inflight, entry);
 }
 
 int
-window_forget(struct session *session, const unsigned char id[16])
+session_inflight_remove(struct session *session, const unsigned char id[16])
 {
     struct inflight_entry *entry = inflight_find(&session->inflight, id);
     int shard = -1;
@@ -124,16 +130,16 @@ window_forget(struct session *session, const unsigned char id[16])
 }
 
 void
-window_give_up(struct session *session, const unsigned char id[16])
+session_inflight_end_retries(struct session *session, const unsigned char id[16])
 {
     const struct inflight_entry *entry = inflight_find(&session->inflight, id);
 
     if (entry != NULL && entry->is_written)
-        (void)window_forget(session, id);
+        (void)session_inflight_remove(session, id);
 }
 
 void
-window_drop_refuted(struct session *session)
+session_inflight_reconcile(struct session *session)
 {
     struct inflight *inflight = &session->inflight;
 
@@ -146,6 +152,6 @@ window_drop_refuted(struct session *session)
         if (inflight_is_refuted(entry))
             inflight_remove(inflight, entry);
         else if (entry->is_written)
-            shown_keep(session, entry);
+            delivery_report_renew(session, entry);
     }
 }

@@ -9,37 +9,38 @@
  * Without room it stays in the user's inbox, and the store is asked whether its ack is pending: a
  * user who left a group may still have to acknowledge it.
  */
-bool window_enter(struct session *session, struct note *note);
+bool session_inflight_add(struct session *session, struct notification *notification);
 
 /* The same for one read from the inbox: without room it stays there. */
-bool window_enter_owed(struct session *session, struct note *note);
+bool session_inflight_add_from_inbox(struct session *session, struct notification *notification);
 
 /* The session's topics hide this one, new or from the inbox. The backlog still counts it. */
-void window_hide(struct session *session, struct note *note);
-void window_hide_owed(struct session *session, const struct note *note);
+void session_inflight_hide(struct session *session, struct notification *notification);
+void session_inflight_hide_from_inbox(struct session *session,
+                                      const struct notification *notification);
 
 /* It was written to the socket: the ack timeout begins. */
-void window_wrote(struct session *session, struct note *note);
+void session_inflight_written(struct session *session, struct notification *notification);
 
-/* A retry of it arrived; window_enter queues it, now or when the inbox is read again. */
-void window_miss(struct session *session, const struct note *note);
+/* A retry of it arrived; session_inflight_add queues it, now or when the inbox is read again. */
+void session_inflight_missed(struct session *session, const struct notification *notification);
 
 /* The inbox is read again once there is room. */
-void window_defer(struct session *session);
+void session_defer_inbox(struct session *session);
 
 /* Removes an acknowledged notification. Returns its shard, or -1 if it was not in flight. */
-int window_forget(struct session *session, const unsigned char id[16]);
+int session_inflight_remove(struct session *session, const unsigned char id[16]);
 
 /* Removes one that left the outbound queue unwritten. */
-void window_drop(struct session *session, const struct note *note);
+void session_inflight_drop(struct session *session, const struct notification *notification);
 
 /* Its retries ended: removes it if it was written. */
-void window_give_up(struct session *session, const unsigned char id[16]);
+void session_inflight_end_retries(struct session *session, const unsigned char id[16]);
 
 /*
  * The whole inbox was read to reconcile the in-flight window: entries that were not found there are
  * removed, the others are reported to the store again.
  */
-void window_drop_refuted(struct session *session);
+void session_inflight_reconcile(struct session *session);
 
 #endif

@@ -8,9 +8,9 @@
 #define SLOW_GRACE_US 1000000 /* who takes something every second is behind, but not stuck */
 
 void
-session_passed(struct session *session, size_t bytes)
+session_count_skipped(struct session *session, size_t bytes)
 {
-    session->stall.passed_bytes += bytes;
+    session->stall.skipped_bytes += bytes;
     session->is_timed = true;
 }
 
@@ -18,12 +18,12 @@ const char *
 session_slow(const struct session *session, int64_t now_us)
 {
     const struct config *config = session->hub->config;
-    const struct note *first = session_first_queued(session);
+    const struct notification *first = session_next_queued(session);
     int64_t since_us = session->stall.taken_us;
 
     if (!session->is_blocked)
         return NULL;
-    if (session->outbound.bytes + session->stall.passed_bytes >= (size_t)config->gate.slow_bytes &&
+    if (session->outbound.bytes + session->stall.skipped_bytes >= (size_t)config->gate.slow_bytes &&
         now_us - session->stall.taken_us >= SLOW_GRACE_US)
         return "more than slow_bytes are unsent";
     if (first != NULL) {

@@ -7,6 +7,6 @@
 struct session;
 
 /* It was offered this many bytes while its socket was full. */
-void session_passed(struct session *session, size_t bytes);
+void session_count_skipped(struct session *session, size_t bytes);
 
 #endif

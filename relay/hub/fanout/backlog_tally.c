@@ -1,5 +1,5 @@
 /* backlog_tally.c: a set of notifications, as their count and a sum of hashes. */
-#include "hub/fanout/note.h"
+#include "hub/fanout/notification.h"
 
 /* FNV-1a */
 static uint32_t

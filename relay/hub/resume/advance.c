@@ -31,12 +31,12 @@ take_step(struct session *session)
 }
 
 void
-session_step(struct session *session)
+session_advance(struct session *session)
 {
     struct hub *hub = session->hub;
 
     if (session->groups.state == GROUPS_WANTED && store_is_up(hub->store))
-        session_regroup(session);
+        session_reload_groups(session);
     if (!session->requests.is_awaited && hub->has_position)
         take_step(session);
     resume_pass_on(session);

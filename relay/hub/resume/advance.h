@@ -5,6 +5,6 @@
 struct session;
 
 /* Only the turn calls it; others mark the session READY_ADVANCE. */
-void session_step(struct session *session);
+void session_advance(struct session *session);
 
 #endif

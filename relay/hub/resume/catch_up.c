@@ -23,10 +23,11 @@ catch_up_from_page(struct session *session, const struct store_page *page)
         struct cursor cursor = session->cursor;
 
         cursor_advance(&cursor, entry->shard, entry->id);
-        if (!entry->is_retry && session_is_for(session, &entry->frame)) {
-            struct note *note = session_note(session, entry, shed_cursor(session, cursor));
-            session_enqueue(session, note);
-            note_unref(note);
+        if (!entry->is_retry && session_is_recipient(session, &entry->frame)) {
+            struct notification *notification =
+                session_notification_new(session, entry, shed_cursor(session, cursor));
+            session_enqueue(session, notification);
+            notification_unref(notification);
         }
         session->cursor = cursor;
     }
@@ -48,30 +49,32 @@ on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
         session->cursor = cursor_max(from, page->first);
     catch_up_from_page(session, page);
     if (page->seen == 0) /* nothing left in the store: all that is missing will come live */
-        session->cursor = cursor_max(session->cursor,
-                                     recent_base(&session->hub->recent, session->client.own_shard));
+        session->cursor =
+            cursor_max(session->cursor,
+                       replay_buffer_base(&session->hub->replay_buffer, session->client.own_shard));
     if (page->state == STORE_RANGE_TRIMMED)
         session_gap(session, from, session->cursor, "trimmed");
     session_mark(session, READY_ADVANCE);
 }
 
 static void
-catch_up_from_recent(struct session *session)
+catch_up_from_replay_buffer(struct session *session)
 {
-    const struct recent *recent = &session->hub->recent;
-    struct note *note;
+    const struct replay_buffer *buffer = &session->hub->replay_buffer;
+    struct notification *notification;
 
-    while ((note = recent_next(recent, session->client.own_shard, session->cursor)) != NULL) {
+    while ((notification =
+                replay_buffer_next(buffer, session->client.own_shard, session->cursor)) != NULL) {
         if (session_is_full(session))
             return;
-        if (!note->is_retry && session_is_for(session, &note->frame))
-            session_enqueue(session, note);
-        cursor_advance(&session->cursor, note->shard, note->id);
+        if (!notification->is_retry && session_is_recipient(session, &notification->frame))
+            session_enqueue(session, notification);
+        cursor_advance(&session->cursor, notification->shard, notification->id);
     }
     session_set_state(session, SESSION_LIVE);
     session->resume.is_caught_up = true;
     if (inbox_has_missed(&session->inbox))
-        window_defer(session);
+        session_defer_inbox(session);
     session_mark(session, READY_REFILL); /* acks and retries that came meanwhile */
 }
 
@@ -81,9 +84,9 @@ session_catch_up(struct session *session)
     struct hub *hub = session->hub;
 
     if (session_is_full(session) || session_groups_are_old(session))
-        return; /* send_some, or on_regrouped, comes back here */
-    if (recent_goes_on(&hub->recent, session->client.own_shard, session->cursor))
-        catch_up_from_recent(session);
+        return; /* send_some, or on_groups_reloaded, comes back here */
+    if (replay_buffer_follows(&hub->replay_buffer, session->client.own_shard, session->cursor))
+        catch_up_from_replay_buffer(session);
     else
         resume_range(session, session->cursor, SESSION_PAGE, on_caught_up);
 }

@@ -23,16 +23,16 @@
 #define CHECKED_PAGES_MAX 64
 
 static bool
-say_connected(struct session *session, bool resumed)
+send_connected(struct session *session, bool resumed)
 {
     struct hub *hub = session->hub;
     struct buffer line;
     struct bytes conn = session_conn(session);
-    char pos[NOTE_POS_MAX];
+    char pos[CLIENT_POS_MAX];
     bool is_whole;
 
     session_pos_text(session, session->cursor, pos);
-    buffer_init(&line, SESSION_SAID_MAX);
+    buffer_init(&line, SESSION_CONTROL_MAX);
     is_whole = buffer_addf(&line, "{\"t\":\"connected\",") == RC_OK;
     if (session->client.has_request_id)
         is_whole &= buffer_addf(&line, "\"r\":%" PRId64 ",", session->client.request_id) == RC_OK;
@@ -45,7 +45,7 @@ say_connected(struct session *session, bool resumed)
                             hub->config->gate.ping_ms / 1000, session->inflight.size,
                             session->client.expires_s, clock_wall_us() / 1000) == RC_OK;
     if (is_whole)
-        session_say(session, line.bytes, line.len);
+        session_send_control(session, line.bytes, line.len);
     buffer_free(&line);
     return is_whole;
 }
@@ -60,7 +60,7 @@ begin_delivery(struct session *session, bool resumed)
     inbox_rewind(&session->inbox);
     session_set_state(session, SESSION_INBOX);
     session_mark(session, READY_ADVANCE);
-    if (!say_connected(session, resumed))
+    if (!send_connected(session, resumed))
         log_errorf(session->client.name, "could not say connected");
 }
 
@@ -78,7 +78,7 @@ begin_after_gap(struct session *session, const char *why)
 static bool
 is_lost(const struct session *session, const struct frame *frame, int64_t ends_us)
 {
-    return ends_us != 0 && ends_us <= clock_wall_us() && session_is_for(session, frame) &&
+    return ends_us != 0 && ends_us <= clock_wall_us() && session_is_recipient(session, frame) &&
            topics_show(session->topics, frame->as.note.topic);
 }
 
@@ -95,24 +95,28 @@ page_has_loss(const struct session *session, const struct store_page *page)
 }
 
 static bool
-recent_has_loss(const struct session *session, struct cursor after)
+replay_buffer_has_loss(const struct session *session, struct cursor after)
 {
-    const struct note *note;
+    const struct notification *notification;
 
-    while ((note = recent_next(&session->hub->recent, session->client.own_shard, after)) != NULL) {
-        if (!note->is_retry && is_lost(session, &note->frame, note->ends_us))
+    while ((notification = replay_buffer_next(&session->hub->replay_buffer,
+                                              session->client.own_shard, after)) != NULL) {
+        if (!notification->is_retry &&
+            is_lost(session, &notification->frame, notification->ends_us))
             return true;
-        cursor_advance(&after, note->shard, note->id);
+        cursor_advance(&after, notification->shard, notification->id);
     }
     return false;
 }
 
 static void
-check_recent(struct session *session)
+check_replay_buffer(struct session *session)
 {
-    const struct cursor base = recent_base(&session->hub->recent, session->client.own_shard);
+    const struct cursor base =
+        replay_buffer_base(&session->hub->replay_buffer, session->client.own_shard);
 
-    begin_delivery(session, !recent_has_loss(session, cursor_max(session->resume.checked, base)));
+    begin_delivery(session,
+                   !replay_buffer_has_loss(session, cursor_max(session->resume.checked, base)));
 }
 
 static void
@@ -132,7 +136,7 @@ on_checked(void *ctx, enum rc rc, const struct store_page *page)
     else if (page->seen > 0)
         session->resume.checked = page->last;
     else /* nothing left in the store: what is missing comes live */
-        check_recent(session);
+        check_replay_buffer(session);
     /* Entries that were trimmed are announced by the catching up that meets their absence. */
     session_mark(session, READY_ADVANCE);
 }
@@ -143,11 +147,12 @@ check_losses(struct session *session)
 {
     struct hub *hub = session->hub;
 
-    if (recent_covers(&hub->recent, session->client.own_shard, session->resume.checked))
-        begin_delivery(session,
-                       session->is_poll || !recent_has_loss(session, session->resume.checked));
+    if (replay_buffer_covers(&hub->replay_buffer, session->client.own_shard,
+                             session->resume.checked))
+        begin_delivery(session, session->is_poll ||
+                                    !replay_buffer_has_loss(session, session->resume.checked));
     else if (session->resume.checked_pages == CHECKED_PAGES_MAX ||
-             (session->resume.checked_pages > 0 && resume_is_spent(session)))
+             (session->resume.checked_pages > 0 && resume_budget_is_spent(session)))
         begin_delivery(session, false); /* so far behind that nobody looked, or not in time */
     else
         resume_range(session, session->resume.checked, session->is_poll ? 1 : SESSION_PAGE,
@@ -156,13 +161,13 @@ check_losses(struct session *session)
 
 /* What its client had no room for before, or did not ask for, and still waits for its user. */
 static bool
-still_waits(const struct session *session, const struct entry *entry)
+is_still_pending(const struct session *session, const struct entry *entry)
 {
     struct cursor cursor = session->cursor;
     bool has_ended = entry->ends_us != 0 && entry->ends_us <= clock_wall_us();
 
     return entry->score <= entry_id_score(*cursor_in(&cursor, entry->shard)) && !has_ended &&
-           session_is_for(session, &entry->frame);
+           session_is_recipient(session, &entry->frame);
 }
 
 static void
@@ -175,7 +180,7 @@ on_backlog(void *ctx, enum rc rc, const struct store_page *page)
     if (!session_answered(session, rc))
         return;
     for (size_t i = 0; i < page->count && !backlog->is_checked; i++) {
-        if (still_waits(session, &page->entries[i]))
+        if (is_still_pending(session, &page->entries[i]))
             tally_add(&backlog->found, page->entries[i].frame.as.note.id);
         backlog->is_checked = tally_equal(backlog->found, backlog->waits);
     }
@@ -186,10 +191,10 @@ on_backlog(void *ctx, enum rc rc, const struct store_page *page)
 
 /* False while it is not known. */
 static bool
-knows_backlog(struct session *session, const struct backlog *told)
+has_checked_backlog(struct session *session, const struct backlog *told)
 {
     if (session->order.backlog == NULL) {
-        backlog_carry(session, told);
+        backlog_restore(session, told);
         store_inbox_cursor_after(told->behind, session->inbox.at);
     }
     if (session->order.backlog == NULL || session->order.backlog->is_checked ||
@@ -218,10 +223,10 @@ session_check(struct session *session)
     if (session->resume.pos == NULL) {
         session->cursor = session_head(session);
         begin_delivery(session, false);
-    } else if (note_pos_read(session->resume.pos, hub->epoch, hub->shards,
-                             session->client.own_shard, &session->cursor, &told) != RC_OK) {
+    } else if (client_pos_read(session->resume.pos, hub->epoch, hub->shards,
+                               session->client.own_shard, &session->cursor, &told) != RC_OK) {
         begin_after_gap(session, "epoch");
-    } else if (knows_backlog(session, &told)) {
+    } else if (has_checked_backlog(session, &told)) {
         session->resume.checked = cursor_max(session->resume.checked, session->cursor);
         if (session->order.backlog != NULL && session->order.backlog->is_gone)
             begin_with_loss(session);

@@ -9,10 +9,10 @@
 
 /* What waits for an ack of who was of this audience before may be shown again. */
 static void
-look_again(struct session *session)
+reread_inbox(struct session *session)
 {
     inbox_miss(&session->inbox);
-    window_defer(session);
+    session_defer_inbox(session);
     session_mark(session, READY_REFILL);
 }
 
@@ -20,7 +20,7 @@ void
 session_join(struct session *session, const char *key, size_t len)
 {
     audience_join(&session->hub->audiences, &session->groups.memberships, session, key, len, true);
-    look_again(session);
+    reread_inbox(session);
 }
 
 static bool
@@ -35,7 +35,7 @@ gains(const struct session *session, const struct bytes *groups, size_t count)
 }
 
 static void
-take_groups(struct session *session, const struct bytes *groups, size_t count)
+set_groups(struct session *session, const struct bytes *groups, size_t count)
 {
     struct hub *hub = session->hub;
 
@@ -56,7 +56,7 @@ on_groups(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
     if (!session_answered(session, rc))
         return;
     if (session->groups.state != GROUPS_STALE) {
-        take_groups(session, groups, count);
+        set_groups(session, groups, count);
         session_set_state(session, SESSION_CHECKING);
     }
     session->groups.state = GROUPS_CURRENT;
@@ -64,7 +64,7 @@ on_groups(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
 }
 
 static void
-on_regrouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
+on_groups_reloaded(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
 {
     struct session *session = ctx;
     bool was_stale = session->groups.state == GROUPS_STALE;
@@ -74,11 +74,11 @@ on_regrouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
     if (!session_answered(session, rc))
         return;
     has_gained = gains(session, groups, count);
-    take_groups(session, groups, count);
+    set_groups(session, groups, count);
     if (was_stale)
-        session_regroup(session);
+        session_reload_groups(session);
     if (has_gained)
-        look_again(session);
+        reread_inbox(session);
     session_mark(session, READY_ADVANCE);
 }
 
@@ -90,15 +90,16 @@ session_awaits_groups(const struct session *session)
 }
 
 void
-session_regroup(struct session *session)
+session_reload_groups(struct session *session)
 {
     if (session_awaits_groups(session)) {
         session->groups.state = GROUPS_STALE;
         return;
     }
     session->groups.state = GROUPS_WANTED;
-    if (store_groups(session->hub->store, session->client.user, on_regrouped, session) != RC_OK)
-        return; /* session_step comes here when the store is back */
+    if (store_groups(session->hub->store, session->client.user, on_groups_reloaded, session) !=
+        RC_OK)
+        return; /* session_advance comes here when the store is back */
     session->groups.state = GROUPS_ASKED;
     session->requests.count++;
 }

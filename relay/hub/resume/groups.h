@@ -8,7 +8,7 @@
 void session_load_groups(struct session *session);
 
 /* Requests them again, or once more if a request is under way. */
-void session_regroup(struct session *session);
+void session_reload_groups(struct session *session);
 
 /* A request is under way that may have been answered before a change. */
 bool session_awaits_groups(const struct session *session);

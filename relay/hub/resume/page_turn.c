@@ -109,7 +109,7 @@ has_turn(const struct hub *hub, struct resume_user *user)
 }
 
 bool
-resume_is_spent(struct session *session)
+resume_budget_is_spent(struct session *session)
 {
     struct resume_user *user = find(session->hub, session->client.user);
 

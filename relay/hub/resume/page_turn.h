@@ -12,7 +12,7 @@ void resumes_open(struct hub *hub);
 void resumes_close(struct hub *hub);
 
 /* True if the budget of its user is used up. */
-bool resume_is_spent(struct session *session);
+bool resume_budget_is_spent(struct session *session);
 
 /*
  * store_range of what follows `after`, now or when it is the session's turn. `done` must call

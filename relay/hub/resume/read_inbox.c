@@ -17,13 +17,13 @@
 #include "hub/session/shed.h"
 #include "hub/session/state.h"
 
-/* What is never retried has no time to run out: only its cursor tells that it was shown. */
+/* What is never retried has no time to batch out: only its cursor tells that it was shown. */
 static bool
 is_new_to_poll(const struct session *session, const struct entry *entry)
 {
-    bool is_retried = (entry->frame.flags & FRAME_RETRY_ENABLED) != 0;
+    bool retry_enabled = (entry->frame.flags & FRAME_RETRY_ENABLED) != 0;
 
-    return is_retried || cursor_is_before(&session->resume.began_at, entry->shard, entry->id) ||
+    return retry_enabled || cursor_is_before(&session->resume.began_at, entry->shard, entry->id) ||
            backlog_has(session, entry->shard, entry->score);
 }
 
@@ -47,11 +47,11 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
         return;
     for (size_t i = 0; i < page->count; i++) {
         const struct entry *entry = &page->entries[i];
-        struct note *note;
+        struct notification *notification;
 
         if (inbox_is_reconciling(&session->inbox))
             inflight_confirm(&session->inflight, entry->frame.as.note.id);
-        if (!session_is_for(session, &entry->frame))
+        if (!session_is_recipient(session, &entry->frame))
             continue; /* still owed by this user, who has left the audience */
         if (!entry->is_retry && cursor_is_before(&session->cursor, entry->shard, entry->id))
             continue; /* comes with the catching up, which leaves copies out */
@@ -61,19 +61,20 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
             inbox_miss(&session->inbox); /* if it is gone there, it is found later */
             continue;
         }
-        note = session_note(session, entry, shed_cursor(session, session->cursor));
-        session_enqueue_owed(session, note);
-        note_unref(note);
+        notification =
+            session_notification_new(session, entry, shed_cursor(session, session->cursor));
+        session_enqueue_from_inbox(session, notification);
+        notification_unref(notification);
     }
     snprintf(session->inbox.at, sizeof(session->inbox.at), "%s", page->next);
     if (page->next[0] == '\0') { /* the whole inbox was seen */
-        window_drop_refuted(session);
+        session_inflight_reconcile(session);
         if (!inbox_is_deferred(&session->inbox))
-            backlog_lose(session);
+            session_lose_backlog(session);
     }
     if (page->next[0] == '\0' ||
         (inbox_is_deferred(&session->inbox) && !inbox_is_reconciling(&session->inbox))) {
-        session->inbox.has_unread = session->inbox.has_refused || page->next[0] != '\0';
+        session->inbox.has_unread = session->inbox.is_full || page->next[0] != '\0';
         inbox_end(&session->inbox);
         session_set_state(session, SESSION_CATCHING_UP);
     }

@@ -12,7 +12,7 @@
 #include "hub/session/state.h"
 
 void
-session_doubt(struct session *session)
+session_reconcile(struct session *session)
 {
     /* Who never was shown anything of the kind has nothing to look for. */
     if (session->inflight.room == 0 || session->state < SESSION_INBOX)
@@ -20,24 +20,24 @@ session_doubt(struct session *session)
     if (session->inflight.count > 0)
         inbox_want_reconcile(&session->inbox);
     inbox_miss(&session->inbox);
-    window_defer(session);
+    session_defer_inbox(session);
     session_mark(session, READY_REFILL);
 }
 
 /* The inbox is read from its beginning: not for each cursor that is free. */
 static bool
-has_room(const struct session *session, bool is_beat)
+has_room(const struct session *session, bool is_heartbeat)
 {
-    int most = is_beat ? session->inflight.size - 1 : session->inflight.size / 2;
+    int most = is_heartbeat ? session->inflight.size - 1 : session->inflight.size / 2;
 
     return inbox_has_missed(&session->inbox) || session->inflight.count <= most;
 }
 
 bool
-session_wants_refill(const struct session *session, bool is_beat)
+session_wants_refill(const struct session *session, bool is_heartbeat)
 {
     return inbox_is_deferred(&session->inbox) && session->state == SESSION_LIVE &&
-           has_room(session, is_beat);
+           has_room(session, is_heartbeat);
 }
 
 void
@@ -58,9 +58,9 @@ session_change_epoch(struct session *session)
 
     if (session->state == SESSION_GROUPING || session->state == SESSION_CHECKING)
         return; /* will look at its position with the new epoch in hand */
-    backlog_forget(session);
+    backlog_clear(session);
     row_order_free(session);
-    session_say_gap(session, head, head, "epoch"); /* what still waits has no cursor any more */
+    session_send_gap(session, head, head, "epoch"); /* what still waits has no cursor any more */
     session->cursor = head;
-    session_doubt(session);
+    session_reconcile(session);
 }

@@ -5,10 +5,10 @@
 #include "hub/session/session_state.h"
 
 /* Compares the in-flight window with the inbox: acknowledgements may have been missed. */
-void session_doubt(struct session *session);
+void session_reconcile(struct session *session);
 
 /* True if acks have made room: half of the in-flight window, or any on a heartbeat. */
-bool session_wants_refill(const struct session *session, bool is_beat);
+bool session_wants_refill(const struct session *session, bool is_heartbeat);
 
 /*
  * LIVE becomes INBOX, and is to advance at once. Only if session_wants_refill, and once all reports

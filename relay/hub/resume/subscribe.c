@@ -14,7 +14,7 @@ _Static_assert(TOPICS_MAX == SESSION_TOPICS_MAX && TOPICS_BYTES_MAX == SESSION_T
                "the limits that the gate checks are those of a set of topics");
 
 static void
-say_subscribed(struct session *session, bool has_request_id, int64_t request_id)
+send_subscribed(struct session *session, bool has_request_id, int64_t request_id)
 {
     struct buffer line;
     enum rc rc;
@@ -30,7 +30,7 @@ say_subscribed(struct session *session, bool has_request_id, int64_t request_id)
     if (rc == RC_OK)
         rc = buffer_add(&line, "}", 1);
     if (rc == RC_OK)
-        session_say(session, line.bytes, line.len);
+        session_send_control(session, line.bytes, line.len);
     else
         log_errorf(session->client.name, "the topics do not fit a line");
     buffer_free(&line);
@@ -45,10 +45,10 @@ session_subscribe(struct session *session, const struct session_topics *topics, 
     if (rc != RC_OK)
         return rc;
     session->has_topics = session->topics != NULL;
-    say_subscribed(session, has_request_id, request_id);
+    send_subscribed(session, has_request_id, request_id);
     /* What was hidden and waits for an ack may be shown now: it is in the user's inbox. */
     inbox_miss(&session->inbox);
-    window_defer(session);
+    session_defer_inbox(session);
     session_mark(session, READY_REFILL);
     return RC_OK;
 }
@@ -59,5 +59,5 @@ session_unsubscribe(struct session *session, const struct session_topics *topics
 {
     topics_remove(&session->topics, topics->names, topics->count);
     session->has_topics = session->topics != NULL;
-    say_subscribed(session, has_request_id, request_id);
+    send_subscribed(session, has_request_id, request_id);
 }

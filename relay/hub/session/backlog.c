@@ -32,7 +32,7 @@ backlog_end_if_empty(struct session *session)
 }
 
 void
-backlog_carry(struct session *session, const struct backlog *told)
+backlog_restore(struct session *session, const struct backlog *told)
 {
     backlog_free(session);
     if (told->waits.count == 0 && !told->is_gone)
@@ -42,25 +42,25 @@ backlog_carry(struct session *session, const struct backlog *told)
 }
 
 void
-backlog_add(struct session *session, const struct note *note, struct cursor behind)
+backlog_add(struct session *session, const struct notification *notification, struct cursor behind)
 {
     if (session->order.backlog == NULL)
         set(session, memory_new(sizeof(*session->order.backlog)));
     if (session->order.backlog->waits.count == 0)
         session->order.backlog->behind = behind;
-    tally_add(&session->order.backlog->waits, note->frame.as.note.id);
+    tally_add(&session->order.backlog->waits, notification->frame.as.note.id);
 }
 
 bool
-backlog_waits(const struct session *session)
+backlog_is_pending(const struct session *session)
 {
     return session->order.backlog != NULL && session->order.backlog->waits.count > 0;
 }
 
 void
-backlog_asked(struct session *session, const struct note *note)
+backlog_query(struct session *session, const struct notification *notification)
 {
-    tally_add(&session->order.backlog->asked, note->frame.as.note.id);
+    tally_add(&session->order.backlog->asked, notification->frame.as.note.id);
 }
 
 /* Of notifications that this session was not sent, some are in the inbox, or were. */
@@ -75,16 +75,17 @@ has_older(const struct session *session)
 }
 
 bool
-backlog_decide(struct session *session, const struct note *note, bool is_unowed)
+backlog_decide(struct session *session, const struct notification *notification,
+               bool is_not_pending)
 {
     struct backlog *backlog = session->order.backlog;
-    bool is_hidden = !topics_show(session->topics, note->frame.as.note.topic);
-    bool is_given = is_unowed && (is_hidden || !has_older(session));
+    bool is_hidden = !topics_show(session->topics, notification->frame.as.note.topic);
+    bool is_given = is_not_pending && (is_hidden || !has_older(session));
 
-    if (backlog != NULL && !note->is_retry) {
-        tally_remove(&backlog->asked, note->frame.as.note.id);
+    if (backlog != NULL && !notification->is_retry) {
+        tally_remove(&backlog->asked, notification->frame.as.note.id);
         if (is_given)
-            tally_remove(&backlog->waits, note->frame.as.note.id);
+            tally_remove(&backlog->waits, notification->frame.as.note.id);
     }
     return is_given;
 }
@@ -94,21 +95,21 @@ backlog_has(const struct session *session, unsigned shard, uint64_t score)
 {
     struct cursor behind;
 
-    if (!backlog_waits(session))
+    if (!backlog_is_pending(session))
         return false;
     behind = session->order.backlog->behind;
     return score > entry_id_score(*cursor_in(&behind, shard));
 }
 
 void
-backlog_take(struct session *session, const struct note *note)
+backlog_remove(struct session *session, const struct notification *notification)
 {
     struct backlog *backlog = session->order.backlog;
 
-    if (!backlog_has(session, note->shard, note->score))
+    if (!backlog_has(session, notification->shard, notification->score))
         return;
-    tally_remove(&backlog->waits, note->frame.as.note.id);
-    *cursor_in(&backlog->behind, note->shard) = entry_id_of_score(note->score);
+    tally_remove(&backlog->waits, notification->frame.as.note.id);
+    *cursor_in(&backlog->behind, notification->shard) = entry_id_of_score(notification->score);
     if (backlog->waits.count > 0 || backlog->waits.sum == 0)
         return;
     backlog->waits.sum = 0; /* one of those taken was not counted: another one still waits */
@@ -116,7 +117,7 @@ backlog_take(struct session *session, const struct note *note)
 }
 
 void
-backlog_forget(struct session *session)
+backlog_clear(struct session *session)
 {
     struct backlog *backlog = session->order.backlog;
 
@@ -133,7 +134,8 @@ backlog_forget(struct session *session)
  * since: the line told it, unless it is itself of what waited.
  */
 const struct backlog *
-backlog_told(const struct session *session, struct cursor cursor, const struct note *overtaken)
+backlog_reported(const struct session *session, struct cursor cursor,
+                 const struct notification *overtaken)
 {
     static const struct backlog unknown = {.is_gone = true};
     const struct backlog *told = overtaken != NULL ? overtaken->told : session->order.backlog;

@@ -10,37 +10,39 @@ void backlog_free(struct session *session);
 void backlog_end_if_empty(struct session *session);
 
 /* Restores the backlog that the client's position reported. */
-void backlog_carry(struct session *session, const struct backlog *told);
+void backlog_restore(struct session *session, const struct backlog *told);
 
 /* The in-flight window had no room for a new notification. `behind` is the session's cursor. */
-void backlog_add(struct session *session, const struct note *note, struct cursor behind);
+void backlog_add(struct session *session, const struct notification *notification,
+                 struct cursor behind);
 
 /* The store was asked whether an ack of this one is still pending. */
-void backlog_asked(struct session *session, const struct note *note);
+void backlog_query(struct session *session, const struct notification *notification);
 
-bool backlog_waits(const struct session *session);
+bool backlog_is_pending(const struct session *session);
 
 /*
  * The store answered about a notification that was held back. True if it is sent now: its ack is
  * not pending, and nothing older waits in the backlog or unread in the inbox. Otherwise it is
  * dropped, with a gap after the older ones.
  */
-bool backlog_decide(struct session *session, const struct note *note, bool is_unowed);
+bool backlog_decide(struct session *session, const struct notification *notification,
+                    bool is_not_pending);
 
 /* True if an inbox entry with this score is part of the backlog. */
 bool backlog_has(const struct session *session, unsigned shard, uint64_t score);
 
 /* A notification of the inbox entered the in-flight window. */
-void backlog_take(struct session *session, const struct note *note);
+void backlog_remove(struct session *session, const struct notification *notification);
 
 /* All of it was announced as a gap. */
-void backlog_forget(struct session *session);
+void backlog_clear(struct session *session);
 
 /*
  * The backlog that a notification with this position reports; NULL: none. If it overtakes others,
  * it reports what the first of them (`overtaken`, may be NULL) reported. Lives as long as both.
  */
-const struct backlog *backlog_told(const struct session *session, struct cursor cursor,
-                                   const struct note *overtaken);
+const struct backlog *backlog_reported(const struct session *session, struct cursor cursor,
+                                       const struct notification *overtaken);
 
 #endif

@@ -7,9 +7,9 @@
 
 struct session;
 
-#define SESSION_SAID_MAX 65536 /* bytes that wait for the socket */
+#define SESSION_CONTROL_MAX 65536 /* bytes that wait for the socket */
 
 /* True if the control queue has room for a frame of this length. */
-bool session_can_say(const struct session *session, size_t len);
+bool session_can_send_control(const struct session *session, size_t len);
 
 #endif

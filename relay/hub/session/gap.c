@@ -19,7 +19,7 @@ session_gap_later(struct session *session, struct cursor from, const char *why)
     session->control.lost_from =
         session->control.lost_why != NULL ? cursor_min(session->control.lost_from, from) : from;
     session->control.lost_why = why;
-    session->has_said = true;
+    session->has_control = true;
     session_mark(session, READY_SEND);
 }
 
@@ -40,9 +40,9 @@ count_gap(struct stats *stats, const char *why)
 }
 
 void
-session_say_gap(struct session *session, struct cursor from, struct cursor to, const char *why)
+session_send_gap(struct session *session, struct cursor from, struct cursor to, const char *why)
 {
-    char from_text[NOTE_POS_MAX], to_text[NOTE_POS_MAX], line[3 * NOTE_POS_MAX];
+    char from_text[CLIENT_POS_MAX], to_text[CLIENT_POS_MAX], line[3 * CLIENT_POS_MAX];
     int len;
 
     session_pos_text(session, from, from_text);
@@ -50,23 +50,24 @@ session_say_gap(struct session *session, struct cursor from, struct cursor to, c
     len =
         snprintf(line, sizeof(line), "{\"t\":\"gap\",\"from\":\"%s\",\"to\":\"%s\",\"why\":\"%s\"}",
                  from_text, to_text, why);
-    if (!session_can_say(session, (size_t)len)) {
+    if (!session_can_send_control(session, (size_t)len)) {
         session_gap_later(session, from, why);
         return;
     }
     count_gap(session->hub->stats, why);
-    session_say(session, line, (size_t)len);
+    session_send_control(session, line, (size_t)len);
 }
 
 void
 session_gap(struct session *session, struct cursor from, struct cursor to, const char *why)
 {
-    to = session_before_queue(session, session->control.has_shed ? shed_cursor(session, to) : to);
-    session_say_gap(session, cursor_min(to, from), to, why);
+    to =
+        session_before_queue(session, session->control.has_dropped ? shed_cursor(session, to) : to);
+    session_send_gap(session, cursor_min(to, from), to, why);
 }
 
 void
-session_tell_lost(struct session *session)
+session_send_late_gap(struct session *session)
 {
     const char *why = session->control.lost_why;
 
@@ -77,15 +78,15 @@ session_tell_lost(struct session *session)
 }
 
 void
-session_tell_missed(struct session *session, const struct note *note, const char *why)
+session_gap_of(struct session *session, const struct notification *notification, const char *why)
 {
-    struct cursor cursor = session_cursor_behind(session, note);
+    struct cursor cursor = session_cursor_behind(session, notification);
 
     session_gap(session, cursor, cursor, why);
 }
 
 void
-session_tell_gone(struct session *session)
+session_gap_of_backlog(struct session *session)
 {
     if (session->order.backlog == NULL || !outbound_is_empty(&session->outbound))
         return;
@@ -97,7 +98,7 @@ session_tell_gone(struct session *session)
 }
 
 void
-backlog_lose(struct session *session)
+session_lose_backlog(struct session *session)
 {
     struct backlog *backlog = session->order.backlog;
 
@@ -105,5 +106,5 @@ backlog_lose(struct session *session)
         return;
     backlog->is_gone = backlog->is_gone || !tally_equal(backlog->waits, backlog->asked);
     backlog->waits = backlog->asked;
-    session_tell_gone(session);
+    session_gap_of_backlog(session);
 }

@@ -11,22 +11,23 @@
 void session_gap(struct session *session, struct cursor from, struct cursor to, const char *why);
 
 /* The same with `to` as it is. Without room in the control queue the gap is announced later. */
-void session_say_gap(struct session *session, struct cursor from, struct cursor to,
-                     const char *why);
+void session_send_gap(struct session *session, struct cursor from, struct cursor to,
+                      const char *why);
 
 /* Announces a gap from `from` with the next frame that is sent. */
 void session_gap_later(struct session *session, struct cursor from, const char *why);
 
 /* Announces the gap that had to wait, if there is one. */
-void session_tell_lost(struct session *session);
+void session_send_late_gap(struct session *session);
 
 /* Announces that this notification was dropped. */
-void session_tell_missed(struct session *session, const struct note *note, const char *why);
+void session_gap_of(struct session *session, const struct notification *notification,
+                    const char *why);
 
 /* Announces that part of the backlog is lost, once the outbound queue is empty. */
-void session_tell_gone(struct session *session);
+void session_gap_of_backlog(struct session *session);
 
 /* The inbox was read to its end: what is left of the backlog is lost. */
-void backlog_lose(struct session *session);
+void session_lose_backlog(struct session *session);
 
 #endif

@@ -7,14 +7,14 @@
 #include "base/config.h"
 #include "base/stats.h"
 #include "hub/fanout/pressure.h"
-#include "hub/fanout/recent.h"
-#include "hub/fanout/run.h"
+#include "hub/fanout/replay_buffer.h"
+#include "hub/fanout/batch.h"
 #include "hub/session/ready_list.h"
 #include "hub/session/session_state.h"
 #include "store/reader.h"
 #include "store/store.h"
 
-#define HUB_BATCH_MAX 128
+#define HUB_UNPUBLISHED_MAX 128
 
 struct acks {
     struct store_ack *items; /* texts owned */
@@ -78,12 +78,13 @@ struct hub {
     struct audience *audiences;
     struct session *sessions; /* utlist */
     uint64_t session_count_ever;
-    bool has_position; /* the store was up once: recent.head is valid */
-    char epoch[NOTE_POS_EPOCH_MAX + 1];
-    struct recent recent;
-    struct note *batch[HUB_BATCH_MAX]; /* read in this turn of the loop, not yet offered */
-    unsigned batch_count;
-    struct run_joint joint;                   /* of the run that is being offered */
+    bool has_position; /* the store was up once: buffer.head is valid */
+    char epoch[CLIENT_POS_EPOCH_MAX + 1];
+    struct replay_buffer replay_buffer;
+    struct notification
+        *unpublished[HUB_UNPUBLISHED_MAX]; /* read in this turn of the loop, not yet offered */
+    unsigned unpublished_count;
+    struct merged_batch merged;               /* of the batch that is being offered */
     struct entry_id newest[STORE_SHARDS_MAX]; /* read last, of each shard */
     struct ready_list ready;
     int64_t sending_us;      /* when sending began; wall clock */
@@ -91,15 +92,15 @@ struct hub {
     ev_idle more;            /* while the ready list is not empty */
     unsigned char *scratch;  /* a session's control queue, as a frame */
     unsigned deferred_count; /* sessions with inbox_is_deferred */
-    bool refill_waits;       /* some of them wait for acks and reports to be stored */
+    bool refill_is_pending;  /* some of them wait for acks and reports to be stored */
     struct acks acks;        /* waiting for the store */
     struct acks acks_sent;   /* under way */
-    struct delivery_reports shown;
+    struct delivery_reports reports;
     size_t nack_count; /* under way: ids */
-    struct rejections acks_refused;
-    struct rejections nacks_refused;
+    struct rejections acks_rejected;
+    struct rejections nacks_rejected;
     ev_timer retry;
-    ev_timer beat;
+    ev_timer heartbeat;
     bool presence_is_stale; /* the store did not store a change of who is connected */
     struct shed shed;
     struct resumes resumes;

@@ -30,7 +30,7 @@ inbox_end(struct inbox *inbox)
     free(inbox->acked);
     inbox->acked = NULL;
     inbox->acked_count = 0;
-    inbox->has_refused = false;
+    inbox->is_full = false;
 }
 
 bool

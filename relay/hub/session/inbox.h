@@ -40,8 +40,8 @@ struct inbox {
     char at[STORE_INBOX_CURSOR_MAX]; /* the next page */
     enum inbox_refill refill;
     enum inbox_reconcile reconcile;
-    bool has_refused; /* in this reading: the window was full */
-    bool has_unread;  /* it may hold notifications that this session was not sent */
+    bool is_full;    /* in this reading: the window was full */
+    bool has_unread; /* it may hold notifications that this session was not sent */
     unsigned acked_count;
     unsigned char (*acked)[16]; /* acknowledged since this reading began: a page may be older */
     /* Notifications held back until the store answers whether this user owes an acknowledgement. */

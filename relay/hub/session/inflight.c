@@ -31,20 +31,20 @@ make_room(struct inflight *inflight)
 }
 
 void
-inflight_add(struct inflight *inflight, const struct note *note)
+inflight_add(struct inflight *inflight, const struct notification *notification)
 {
     struct inflight_entry *entry;
 
     make_room(inflight);
     entry = &inflight->entries[inflight->count++];
     *entry = (struct inflight_entry){
-        .shard = note->shard,
-        .backoff = note->frame.as.note.backoff,
-        .ack_timeout_ms = note->frame.as.note.ack_timeout_ms,
-        .is_retried = (note->frame.flags & FRAME_RETRY_ENABLED) != 0,
-        .is_open_ended = note->is_open_ended,
+        .shard = notification->shard,
+        .backoff = notification->frame.as.note.backoff,
+        .ack_timeout_ms = notification->frame.as.note.ack_timeout_ms,
+        .retry_enabled = (notification->frame.flags & FRAME_RETRY_ENABLED) != 0,
+        .is_open_ended = notification->is_open_ended,
     };
-    memcpy(entry->id, note->frame.as.note.id, sizeof(entry->id));
+    memcpy(entry->id, notification->frame.as.note.id, sizeof(entry->id));
 }
 
 void

@@ -2,7 +2,7 @@
 #ifndef CLAIRON_HUB_SESSION_INFLIGHT_H
 #define CLAIRON_HUB_SESSION_INFLIGHT_H
 
-#include "hub/fanout/note.h"
+#include "hub/fanout/notification.h"
 
 /* One notification, from its queueing until its acknowledgement. */
 struct inflight_entry {
@@ -12,7 +12,7 @@ struct inflight_entry {
     bool is_missed;     /* a retry of it could not be queued */
     bool needs_recheck; /* it may have been acknowledged on a relay that this one did not hear */
     uint8_t backoff;    /* enum frame_backoff */
-    bool is_retried;
+    bool retry_enabled;
     bool is_open_ended;      /* whoever receives it owes an acknowledgement */
     uint32_t ack_timeout_ms; /* 0: as set */
 };
@@ -35,7 +35,7 @@ inflight_is_full(const struct inflight *inflight)
 struct inflight_entry *inflight_find(const struct inflight *inflight, const unsigned char id[16]);
 
 /* Not while it is full, nor one that is in flight already. */
-void inflight_add(struct inflight *inflight, const struct note *note);
+void inflight_add(struct inflight *inflight, const struct notification *notification);
 void inflight_remove(struct inflight *inflight, struct inflight_entry *entry);
 
 /*

@@ -36,33 +36,33 @@ hub_user_sessions(struct hub *hub, const char *user)
 }
 
 static bool
-is_for_parts(const struct session *session, const struct frame_note *note)
+is_recipient_of_parts(const struct session *session, const struct frame_note *fields)
 {
-    struct bytes targets = note->targets;
+    struct bytes targets = fields->targets;
     struct bytes target;
 
     while (frame_next_target(&targets, &target) == RC_OK) {
-        if (audience_has_parts(session->groups.memberships, note->audience, target))
+        if (audience_has_parts(session->groups.memberships, fields->audience, target))
             return true;
     }
     return false;
 }
 
 bool
-session_is_for(const struct session *session, const struct frame *frame)
+session_is_recipient(const struct session *session, const struct frame *frame)
 {
-    const struct frame_note *note = &frame->as.note;
-    struct bytes targets = note->targets;
+    const struct frame_note *fields = &frame->as.note;
+    struct bytes targets = fields->targets;
     struct bytes target;
     char key[AUDIENCE_KEY_MAX];
     size_t len;
 
-    if (audience_is_all(note->audience))
+    if (audience_is_all(fields->audience))
         return true;
-    if (audience_is_composite(note->audience))
-        return is_for_parts(session, note);
+    if (audience_is_composite(fields->audience))
+        return is_recipient_of_parts(session, fields);
     while (frame_next_target(&targets, &target) == RC_OK) {
-        if (audience_key(note->audience, target, key, &len) &&
+        if (audience_key(fields->audience, target, key, &len) &&
             audience_has(session->groups.memberships, key, len))
             return true;
     }

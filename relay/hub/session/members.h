@@ -10,6 +10,6 @@ struct membership *hub_user_members(struct hub *hub, const char *user);
 size_t hub_user_sessions(struct hub *hub, const char *user);
 
 /* True if the session belongs to the notification's audience. */
-bool session_is_for(const struct session *session, const struct frame *frame);
+bool session_is_recipient(const struct session *session, const struct frame *frame);
 
 #endif

@@ -8,30 +8,30 @@
 
 #define FIRST_ROOM 8
 
-_Static_assert(2 * (OUTBOUND_MAX + RUN_NOTES_MAX) <= UINT16_MAX, "rooms fit their type");
+_Static_assert(2 * (OUTBOUND_MAX + BATCH_COUNT_MAX) <= UINT16_MAX, "rooms fit their type");
 
-static struct note **
+static struct notification **
 slot_of(const struct outbound *outbound, unsigned nth)
 {
-    return &outbound->notes[(outbound->first + nth) & (outbound->room - 1u)];
+    return &outbound->notifications[(outbound->first + nth) & (outbound->room - 1u)];
 }
 
-struct note *
+struct notification *
 outbound_nth(const struct outbound *outbound, unsigned nth)
 {
     return nth < outbound->count ? *slot_of(outbound, nth) : NULL;
 }
 
 unsigned
-outbound_notes(const struct outbound *outbound)
+outbound_count(const struct outbound *outbound)
 {
-    return outbound->count + (outbound->run != NULL ? outbound->run->count : 0);
+    return outbound->count + (outbound->batch != NULL ? outbound->batch->count : 0);
 }
 
 size_t
 outbound_bytes(const struct outbound *outbound)
 {
-    return outbound->bytes + (outbound->run != NULL ? outbound->run->len : 0);
+    return outbound->bytes + (outbound->batch != NULL ? outbound->batch->len : 0);
 }
 
 unsigned
@@ -48,17 +48,17 @@ static void
 make_room(struct outbound *outbound)
 {
     unsigned room = outbound->room == 0 ? FIRST_ROOM : outbound->room * 2u;
-    struct note **notes;
+    struct notification **notifications;
 
     if (outbound->count < outbound->room)
         return;
-    if (outbound->count >= OUTBOUND_MAX + RUN_NOTES_MAX)
+    if (outbound->count >= OUTBOUND_MAX + BATCH_COUNT_MAX)
         abort(); /* callers look first: rather no process than a broken one */
-    notes = memory_grow(NULL, room * sizeof(struct note *));
+    notifications = memory_grow(NULL, room * sizeof(struct notification *));
     for (unsigned i = 0; i < outbound->count; i++)
-        notes[i] = *slot_of(outbound, i);
-    free(outbound->notes);
-    outbound->notes = notes;
+        notifications[i] = *slot_of(outbound, i);
+    free(outbound->notifications);
+    outbound->notifications = notifications;
     outbound->room = (uint16_t)room;
     outbound->first = 0;
 }
@@ -66,79 +66,80 @@ make_room(struct outbound *outbound)
 static void
 free_room(struct outbound *outbound)
 {
-    free(outbound->notes);
-    outbound->notes = NULL;
+    free(outbound->notifications);
+    outbound->notifications = NULL;
     outbound->room = 0;
     outbound->first = 0;
 }
 
 static void
-count_in(struct note *note, size_t *queued_bytes)
+count_in(struct notification *notification, size_t *queued_bytes)
 {
-    if (note->queues++ == 0)
-        *queued_bytes += sizeof(*note) + note->line_len;
+    if (notification->queues++ == 0)
+        *queued_bytes += sizeof(*notification) + notification->line_len;
 }
 
 static void
-count_out(struct note *note, size_t *queued_bytes)
+count_out(struct notification *notification, size_t *queued_bytes)
 {
-    if (--note->queues == 0)
-        *queued_bytes -= sizeof(*note) + note->line_len;
+    if (--notification->queues == 0)
+        *queued_bytes -= sizeof(*notification) + notification->line_len;
 }
 
 void
-outbound_insert(struct outbound *outbound, unsigned nth, struct note *note, size_t *queued_bytes)
+outbound_insert(struct outbound *outbound, unsigned nth, struct notification *notification,
+                size_t *queued_bytes)
 {
     make_room(outbound);
     if (outbound->count == 0)
         outbound->since_us = clock_monotonic_us();
     for (unsigned i = outbound->count; i > nth; i--)
         *slot_of(outbound, i) = *slot_of(outbound, i - 1);
-    *slot_of(outbound, nth) = note;
+    *slot_of(outbound, nth) = notification;
     outbound->count++;
-    outbound->bytes += note->line_len;
-    count_in(note, queued_bytes);
+    outbound->bytes += notification->line_len;
+    count_in(notification, queued_bytes);
 }
 
-struct note *
+struct notification *
 outbound_take(struct outbound *outbound, size_t *queued_bytes)
 {
-    struct note *note = *slot_of(outbound, 0);
+    struct notification *notification = *slot_of(outbound, 0);
 
     outbound->first = (uint16_t)((outbound->first + 1u) & (outbound->room - 1u));
     outbound->count--;
-    outbound->bytes -= note->line_len;
-    count_out(note, queued_bytes);
+    outbound->bytes -= notification->line_len;
+    count_out(notification, queued_bytes);
     if (outbound->count == 0)
         free_room(outbound);
-    return note;
+    return notification;
 }
 
-struct run *
-outbound_take_run(struct outbound *outbound)
+struct fanout_batch *
+outbound_take_batch(struct outbound *outbound)
 {
-    struct run *run = outbound->run;
+    struct fanout_batch *batch = outbound->batch;
 
-    outbound->run = NULL;
-    return run;
+    outbound->batch = NULL;
+    return batch;
 }
 
 void
 outbound_clear(struct outbound *outbound, size_t *queued_bytes)
 {
-    run_unref(outbound_take_run(outbound));
+    fanout_batch_unref(outbound_take_batch(outbound));
     while (outbound->count > 0)
-        note_unref(outbound_take(outbound, queued_bytes));
+        notification_unref(outbound_take(outbound, queued_bytes));
 }
 
 /* The cursor before that notification, from which it and all that follow it are sent again. */
 static struct cursor
-cursor_before(const struct note *note, unsigned own)
+cursor_before(const struct notification *notification, unsigned own)
 {
-    struct cursor cursor = note_told(note, own);
-    struct entry_id *at = cursor_in(&cursor, note->shard);
+    struct cursor cursor = notification_cursor(notification, own);
+    struct entry_id *at = cursor_in(&cursor, notification->shard);
 
-    if (!entry_id_equal(*at, note->id))
+    if (!entry_id_equal(*at, notification->id))
         return cursor; /* an earlier one already */
     *at = entry_id_before(*at);
     return cursor;
@@ -147,8 +148,8 @@ cursor_before(const struct note *note, unsigned own)
 struct cursor
 outbound_before(const struct outbound *outbound, unsigned nth, unsigned own, struct cursor cursor)
 {
-    for (unsigned i = 0; outbound->run != NULL && i < outbound->run->count; i++)
-        cursor = cursor_min(cursor, cursor_before(outbound->run->notes[i], own));
+    for (unsigned i = 0; outbound->batch != NULL && i < outbound->batch->count; i++)
+        cursor = cursor_min(cursor, cursor_before(outbound->batch->notifications[i], own));
     for (unsigned i = nth; i < outbound->count; i++)
         cursor = cursor_min(cursor, cursor_before(*slot_of(outbound, i), own));
     return cursor;

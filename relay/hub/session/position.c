@@ -5,18 +5,18 @@
 #include "hub/session/hub_state.h"
 #include "hub/session/session.h"
 
-struct note *
-hub_note(const struct hub *hub, const struct entry *entry, const struct entry_id *pos)
+struct notification *
+hub_notification_new(const struct hub *hub, const struct entry *entry, const struct entry_id *pos)
 {
     if (hub->config->delivery.hide_targets)
-        return note_new_without_targets(entry, hub->epoch, pos, hub->shards);
-    return note_new(entry, hub->epoch, pos, hub->shards);
+        return notification_new_without_targets(entry, hub->epoch, pos, hub->shards);
+    return notification_new(entry, hub->epoch, pos, hub->shards);
 }
 
 struct cursor
 session_head(const struct session *session)
 {
-    return recent_head(&session->hub->recent, session->client.own_shard);
+    return replay_buffer_head(&session->hub->replay_buffer, session->client.own_shard);
 }
 
 /* A live session was offered all there is, whether it was for it or not. */
@@ -27,41 +27,44 @@ session_reached(const struct session *session)
                                           : session->cursor;
 }
 
-struct note *
-session_note(const struct session *session, const struct entry *entry, struct cursor cursor)
+struct notification *
+session_notification_new(const struct session *session, const struct entry *entry,
+                         struct cursor cursor)
 {
     struct entry_id pos[STORE_SHARDS_MAX];
 
     cursor_to_heads(cursor, session->client.own_shard, pos, session->hub->shards);
-    return hub_note(session->hub, entry, pos);
+    return hub_notification_new(session->hub, entry, pos);
 }
 
-struct note *
-session_note_at(const struct session *session, const struct note *note, struct cursor cursor,
-                const struct note *overtaken)
+struct notification *
+session_notification_at(const struct session *session, const struct notification *notification,
+                        struct cursor cursor, const struct notification *overtaken)
 {
     struct entry_id pos[STORE_SHARDS_MAX];
 
-    cursor_to_heads(cursor, session->client.own_shard, pos, note->shards);
-    return note_new_at(note, session->hub->epoch, pos, backlog_told(session, cursor, overtaken));
+    cursor_to_heads(cursor, session->client.own_shard, pos, notification->shards);
+    return notification_new_at(notification, session->hub->epoch, pos,
+                               backlog_reported(session, cursor, overtaken));
 }
 
 void
-session_pos_text(const struct session *session, struct cursor cursor, char ret_text[NOTE_POS_MAX])
+session_pos_text(const struct session *session, struct cursor cursor, char ret_text[CLIENT_POS_MAX])
 {
     struct entry_id pos[STORE_SHARDS_MAX];
 
     cursor_to_heads(cursor, session->client.own_shard, pos, session->hub->shards);
-    note_pos_text(session->hub->epoch, pos, session->hub->shards,
-                  backlog_told(session, cursor, outbound_nth(&session->outbound, 0)), ret_text);
+    client_pos_text(session->hub->epoch, pos, session->hub->shards,
+                    backlog_reported(session, cursor, outbound_nth(&session->outbound, 0)),
+                    ret_text);
 }
 
 struct cursor
-session_cursor_behind(const struct session *session, const struct note *note)
+session_cursor_behind(const struct session *session, const struct notification *notification)
 {
-    struct cursor cursor = note_told(note, session->client.own_shard);
+    struct cursor cursor = notification_cursor(notification, session->client.own_shard);
 
-    cursor_advance(&cursor, note->shard, note->id); /* a line may tell less */
+    cursor_advance(&cursor, notification->shard, notification->id); /* a line may tell less */
     return cursor;
 }
 
@@ -71,13 +74,13 @@ session_before_queue(const struct session *session, struct cursor to)
     return outbound_before(&session->outbound, 0, session->client.own_shard, to);
 }
 
-_Static_assert(SESSION_POS_MAX == NOTE_POS_MAX, "a position, to others than the hub");
+_Static_assert(SESSION_POS_MAX == CLIENT_POS_MAX, "a position, to others than the hub");
 
 bool
 session_pos(const struct session *session, char ret_pos[SESSION_POS_MAX])
 {
     if (session->state != SESSION_LIVE || !outbound_is_empty(&session->outbound) ||
-        session->has_said)
+        session->has_control)
         return false;
     session_pos_text(session, session_reached(session), ret_pos);
     return true;

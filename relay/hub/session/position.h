@@ -18,18 +18,22 @@ struct cursor session_reached(const struct session *session);
 struct cursor session_before_queue(const struct session *session, struct cursor to);
 
 /* The cursor after this notification. */
-struct cursor session_cursor_behind(const struct session *session, const struct note *note);
+struct cursor session_cursor_behind(const struct session *session,
+                                    const struct notification *notification);
 
 /* The notification of a stream entry, without targets if delivery.hide_targets is on. */
-struct note *hub_note(const struct hub *hub, const struct entry *entry, const struct entry_id *pos);
+struct notification *hub_notification_new(const struct hub *hub, const struct entry *entry,
+                                          const struct entry_id *pos);
 
 /* Notifications that report a position of this session only. The caller owns one reference. */
-struct note *session_note(const struct session *session, const struct entry *entry,
-                          struct cursor cursor);
-struct note *session_note_at(const struct session *session, const struct note *note,
-                             struct cursor cursor, const struct note *overtaken);
+struct notification *session_notification_new(const struct session *session,
+                                              const struct entry *entry, struct cursor cursor);
+struct notification *session_notification_at(const struct session *session,
+                                             const struct notification *notification,
+                                             struct cursor cursor,
+                                             const struct notification *overtaken);
 
 void session_pos_text(const struct session *session, struct cursor cursor,
-                      char ret_text[NOTE_POS_MAX]);
+                      char ret_text[CLIENT_POS_MAX]);
 
 #endif

@@ -9,23 +9,23 @@
 bool session_is_full(const struct session *session);
 
 /* True if the outbound queue is empty; the control queue may not be. */
-bool session_is_idle(const struct session *session);
+bool session_queue_is_empty(const struct session *session);
 
 /* The next notification to be sent; NULL: there is none, or a batch. */
-const struct note *session_first_queued(const struct session *session);
+const struct notification *session_next_queued(const struct session *session);
 
 /* Queues by priority, HIGH first; a poll receives notifications in the order of the calls. */
-void session_queue(struct session *session, struct note *note);
+void session_queue(struct session *session, struct notification *notification);
 
 /*
  * Queues a whole batch. False: queue its notifications one by one, because others wait or the
  * socket is full.
  */
-bool session_queue_run(struct hub *hub, struct session *session, struct run *run);
+bool session_queue_batch(struct hub *hub, struct session *session, struct fanout_batch *batch);
 
 /* Turns the batch into single notifications, except for the first `sent` bytes. */
-void session_break_run(struct session *session, size_t sent);
+void session_split_batch(struct session *session, size_t sent);
 
-void session_drop_queue(struct session *session);
+void session_clear_queue(struct session *session);
 
 #endif

@@ -80,27 +80,27 @@ find(struct session *session, struct bytes topic)
     return found;
 }
 
-struct note *
-row_order_pass(struct session *session, struct note *note)
+struct notification *
+row_order_pass(struct session *session, struct notification *notification)
 {
-    const struct frame *frame = &note->frame;
+    const struct frame *frame = &notification->frame;
     const struct position position = {frame->commit_lsn, frame->ordinal};
     struct topic_newest *topic;
-    struct note *late;
+    struct notification *late;
 
-    if (!note->needs_ack || frame->as.note.operation == FRAME_OPERATION_NOTIFY)
-        return note_ref(note);
+    if (!notification->needs_ack || frame->as.note.operation == FRAME_OPERATION_NOTIFY)
+        return notification_ref(notification);
     topic = find(session, frame->as.note.topic);
     if (frame->as.note.attempts > 0 || !position_less(position, topic->newest)) {
         position_raise(&topic->newest, position);
-        return note_ref(note);
+        return notification_ref(notification);
     }
-    late = note_new_late(note, session->hub->epoch);
+    late = notification_new_late(notification, session->hub->epoch);
     if (late != NULL)
         return late;
     log_errorf(session->client.name,
                "could not mark a late notification as a retry: unknown line format");
-    return note_ref(note);
+    return notification_ref(notification);
 }
 
 void

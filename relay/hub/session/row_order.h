@@ -17,7 +17,7 @@
  *
  * A rule has one topic; a replaced rule is another rule. Returns a reference.
  */
-struct note *row_order_pass(struct session *session, struct note *note);
+struct notification *row_order_pass(struct session *session, struct notification *notification);
 
 /* Positions of another epoch are meaningless in this one. */
 void row_order_free(struct session *session);

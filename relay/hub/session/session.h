@@ -81,7 +81,7 @@ void session_writable(struct session *session);
 const char *session_slow(const struct session *session, int64_t now_us);
 
 /* Queues a line of the transport's own (`ping`, `err`, `bye`) ahead of the messages. Copies. */
-void session_say(struct session *session, const char *line, size_t len);
+void session_send_control(struct session *session, const char *line, size_t len);
 
 /*
  * The position after all that was sent, for a transport that ends here and goes on later. False

@@ -16,8 +16,8 @@ struct session_transport;
 struct row_order; /* row_order.c */
 
 /*
- * What a session does next; session_step starts it, and session_set_state alone changes it. In all
- * but LIVE and CLOSED at most one request to the store is under way for the session itself.
+ * What a session does next. session_advance starts it; only session_set_state changes it. In all but
+ * LIVE and CLOSED at most one request to the store is under way for the session itself.
  *
  * GROUPING: it asks the store for its user's memberships. Nothing was sent, not even `connected`.
  * Then: CHECKING.
@@ -86,7 +86,7 @@ struct session_control {
     struct buffer lines;     /* each with its '\n' */
     struct cursor lost_from; /* where a gap that is not announced yet begins .. */
     const char *lost_why;    /* .. and why; NULL: there is none */
-    bool has_shed;           /* notifications were left out in this stretch */
+    bool has_dropped;        /* notifications were left out in this stretch */
 };
 
 /* How its socket takes what is sent. */
@@ -97,8 +97,8 @@ struct session_socket {
 
 /* While the socket takes nothing; both 0 unless session->is_timed. */
 struct session_stall {
-    size_t passed_bytes; /* offered while the session was paused */
-    int64_t taken_us;    /* when it last took something; monotonic */
+    size_t skipped_bytes; /* offered while the session was paused */
+    int64_t taken_us;     /* when it last took something; monotonic */
 };
 
 /* Where a session resumes, and its turn to read pages. */
@@ -119,7 +119,7 @@ struct session_resume {
 /* Answers of the store. */
 struct session_requests {
     unsigned count;  /* under way, that hold the session's address */
-    bool is_awaited; /* one of them, or its turn to resume, will call session_step */
+    bool is_awaited; /* one of them, or its turn to resume, will call session_advance */
     bool has_failed; /* the last one reported an error */
 };
 
@@ -139,7 +139,7 @@ struct session { /* from a pool: at the start of a cache line */
     enum session_state state;
     bool is_blocked;  /* the transport calls session_writable */
     uint8_t ready;    /* enum ready_reason: the ready list refers to it */
-    bool has_said;    /* lines of its own wait, or a gap that is not told yet */
+    bool has_control; /* lines of its own wait, or a gap that is not told yet */
     bool has_topics;  /* it is not shown all: see topics */
     bool is_timed;    /* see stall */
     bool has_backlog; /* its lines report one: see order */
@@ -159,7 +159,7 @@ struct session { /* from a pool: at the start of a cache line */
     struct inflight inflight;
 };
 
-_Static_assert(offsetof(struct session, outbound.run) == 64 &&
+_Static_assert(offsetof(struct session, outbound.batch) == 64 &&
                    offsetof(struct session, cursor.own) == 128,
                "a fan-out reads one cache line of a session");
 

@@ -5,32 +5,32 @@
 
 /* What waits for an ack, and what is more than a picture of the moment, is never left out. */
 static bool
-may_be_shed(const struct note *note, enum pressure_level level)
+may_be_shed(const struct notification *notification, enum pressure_level level)
 {
-    const struct frame_note *frame = &note->frame.as.note;
+    const struct frame_note *frame = &notification->frame.as.note;
 
-    if (note->needs_ack || frame->type != FRAME_TYPE_REALTIME)
+    if (notification->needs_ack || frame->type != FRAME_TYPE_REALTIME)
         return false;
     return frame->priority == FRAME_PRIORITY_LOW ||
            (level == PRESSURE_NORMAL && frame->priority == FRAME_PRIORITY_NORMAL);
 }
 
 bool
-shed_takes(const struct hub *hub, const struct note *note)
+shed_drops(const struct hub *hub, const struct notification *notification)
 {
     return hub->shed.pressure.level != PRESSURE_NONE &&
-           may_be_shed(note, hub->shed.pressure.level) &&
-           entry_id_less(hub->shed.hold[note->shard], note->id);
+           may_be_shed(notification, hub->shed.pressure.level) &&
+           entry_id_less(hub->shed.hold[notification->shard], notification->id);
 }
 
 unsigned
-shed_keeps(const struct hub *hub, struct note *const *notes, unsigned count)
+shed_count_kept(const struct hub *hub, struct notification *const *notifications, unsigned count)
 {
     unsigned kept = 0;
 
     if (hub->shed.pressure.level == PRESSURE_NONE)
         return count;
-    while (kept < count && !shed_takes(hub, notes[kept]))
+    while (kept < count && !shed_drops(hub, notifications[kept]))
         kept++;
     return kept;
 }
@@ -46,18 +46,18 @@ shed_cursor(const struct session *session, struct cursor cursor)
 }
 
 const struct entry_id *
-shed_heads(const struct hub *hub)
+shed_reported_heads(const struct hub *hub)
 {
     return hub->shed.pressure.level == PRESSURE_NONE ? hub->newest : hub->shed.hold;
 }
 
 void
-session_shed(struct session *session, const struct note *note)
+session_count_shed(struct session *session, const struct notification *notification)
 {
     struct hub *hub = session->hub;
-    bool is_low = note->frame.as.note.priority == FRAME_PRIORITY_LOW;
+    bool is_low = notification->frame.as.note.priority == FRAME_PRIORITY_LOW;
 
-    session->control.has_shed = true;
+    session->control.has_dropped = true;
     hub->shed.count++;
     stats_add(hub->stats, is_low ? STAT_HUB_SHED_LOW : STAT_HUB_SHED_NORMAL, 1);
 }

@@ -5,10 +5,11 @@
 #include "hub/session/session_state.h"
 
 /* True if this notification is dropped now. */
-bool shed_takes(const struct hub *hub, const struct note *note);
+bool shed_drops(const struct hub *hub, const struct notification *notification);
 
 /* How many of the first notifications are not dropped. */
-unsigned shed_keeps(const struct hub *hub, struct note *const *notes, unsigned count);
+unsigned shed_count_kept(const struct hub *hub, struct notification *const *notifications,
+                         unsigned count);
 
 /*
  * The cursor to report while notifications are dropped: not after the first dropped one, so that a
@@ -17,9 +18,9 @@ unsigned shed_keeps(const struct hub *hub, struct note *const *notes, unsigned c
 struct cursor shed_cursor(const struct session *session, struct cursor cursor);
 
 /* The same of all shards, for a notification that was just read. */
-const struct entry_id *shed_heads(const struct hub *hub);
+const struct entry_id *shed_reported_heads(const struct hub *hub);
 
 /* This notification was dropped for this session; the gap is announced later. */
-void session_shed(struct session *session, const struct note *note);
+void session_count_shed(struct session *session, const struct notification *notification);
 
 #endif

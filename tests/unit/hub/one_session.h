@@ -25,19 +25,19 @@ open_session(const struct session_transport *transport, void *socket, unsigned s
     hub = (struct hub){
         .config = &config, .stats = &stats, .shards = shards, .epoch = "e", .has_position = true};
     hub.loop = ev_default_loop(0);
-    hub.scratch = calloc(1, WS_TEXT_HEAD_MAX + SESSION_SAID_MAX);
-    recent_open(&hub.recent, shards);
+    hub.scratch = calloc(1, WS_TEXT_HEAD_MAX + SESSION_CONTROL_MAX);
+    replay_buffer_open(&hub.replay_buffer, shards);
     session = (struct session){.state = SESSION_LIVE, .hub = &hub, .socket = {socket, transport}};
     session.client.name = strdup("u");
-    buffer_init(&session.control.lines, SESSION_SAID_MAX);
+    buffer_init(&session.control.lines, SESSION_CONTROL_MAX);
 }
 
 static inline void
 close_session(void)
 {
     ev_idle_stop(hub.loop, &hub.more);
-    session_drop_queue(&session);
-    recent_close(&hub.recent);
+    session_clear_queue(&session);
+    replay_buffer_close(&hub.replay_buffer);
     buffer_free(&session.control.lines);
     free(session.client.name);
     free(hub.scratch);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "tests/unit/heads.h"
-#include "hub/fanout/recent.h"
+#include "hub/fanout/replay_buffer.h"
 
 static struct entry_id
 id(uint64_t ms, uint64_t seq)
@@ -64,15 +64,15 @@ test_a_users_cursor_of_all_heads(void **state)
 static void
 check_text(const struct entry_id pos[4], const char *text)
 {
-    char made[NOTE_POS_MAX];
+    char made[CLIENT_POS_MAX];
 
-    note_pos_text("00ff", pos, 4, NULL, made);
+    client_pos_text("00ff", pos, 4, NULL, made);
     assert_string_equal(made, text);
     for (unsigned own = 1; own < 4; own++) {
         struct cursor cursor = at(77, 77);
         struct backlog backlog = {.waits = {7, 7}, .is_gone = true};
 
-        assert_int_equal(note_pos_read(text, "00ff", 4, own, &cursor, &backlog), RC_OK);
+        assert_int_equal(client_pos_read(text, "00ff", 4, own, &cursor, &backlog), RC_OK);
         assert_true(cursor_equal(cursor, cursor_from_heads(pos, own)));
         assert_int_equal(backlog.waits.count, 0);
         assert_false(backlog.is_gone);
@@ -100,7 +100,7 @@ static void
 test_the_longest_position_fits(void **state)
 {
     struct entry_id pos[STORE_SHARDS_MAX];
-    char text[NOTE_POS_MAX];
+    char text[CLIENT_POS_MAX];
     struct cursor cursor;
     struct backlog backlog;
 
@@ -108,10 +108,10 @@ test_the_longest_position_fits(void **state)
     pos[0] = id(UINT64_MAX, UINT64_MAX);
     for (unsigned i = 1; i < STORE_SHARDS_MAX; i++)
         pos[i] = id(0, UINT64_MAX - i);
-    note_pos_text("0123456789abcdef0123456789abcdef", pos, STORE_SHARDS_MAX, NULL, text);
-    assert_in_range(strlen(text), 480, NOTE_POS_MAX - 1);
-    assert_int_equal(note_pos_read(text, "0123456789abcdef0123456789abcdef", STORE_SHARDS_MAX, 15,
-                                   &cursor, &backlog),
+    client_pos_text("0123456789abcdef0123456789abcdef", pos, STORE_SHARDS_MAX, NULL, text);
+    assert_in_range(strlen(text), 480, CLIENT_POS_MAX - 1);
+    assert_int_equal(client_pos_read(text, "0123456789abcdef0123456789abcdef", STORE_SHARDS_MAX, 15,
+                                     &cursor, &backlog),
                      RC_OK);
     assert_true(cursor_equal(cursor, cursor_from_heads(pos, 15)));
 }
@@ -120,13 +120,13 @@ static void
 check_backlog(struct entry_id own, const struct backlog *backlog, const char *text)
 {
     const struct entry_id pos[] = {id(100, 7), own};
-    char made[NOTE_POS_MAX];
+    char made[CLIENT_POS_MAX];
     struct cursor cursor;
     struct backlog read;
 
-    note_pos_text("00ff", pos, 2, backlog, made);
+    client_pos_text("00ff", pos, 2, backlog, made);
     assert_string_equal(made, text);
-    assert_int_equal(note_pos_read(text, "00ff", 2, 1, &cursor, &read), RC_OK);
+    assert_int_equal(client_pos_read(text, "00ff", 2, 1, &cursor, &read), RC_OK);
     assert_true(cursor_equal(cursor, cursor_from_heads(pos, 1)));
     assert_true(cursor_equal(read.behind, backlog->behind));
     assert_true(tally_equal(read.waits, backlog->waits));
@@ -155,7 +155,7 @@ test_a_backlog_without_its_sum_may_be_lost(void **state)
     struct backlog backlog;
 
     (void)state;
-    assert_int_equal(note_pos_read("00ff.100-7~12~-1-3", "00ff", 1, 0, &cursor, &backlog), RC_OK);
+    assert_int_equal(client_pos_read("00ff.100-7~12~-1-3", "00ff", 1, 0, &cursor, &backlog), RC_OK);
     assert_true(backlog.is_gone);
 }
 
@@ -206,18 +206,18 @@ test_hostile_positions(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
-        assert_int_equal(note_pos_read(wrong[i], "00ff", 4, 1, &cursor, &backlog), RC_BAD);
-    assert_int_equal(note_pos_read("00fe.1-2.1", "00ff", 4, 1, &cursor, &backlog), RC_CLOSED);
-    assert_int_equal(note_pos_read("00f.1-2.1", "00ff", 4, 1, &cursor, &backlog), RC_CLOSED);
-    assert_int_equal(note_pos_read("00ff.1-2.1", "00ff", 1, 0, &cursor, &backlog), RC_BAD);
+        assert_int_equal(client_pos_read(wrong[i], "00ff", 4, 1, &cursor, &backlog), RC_BAD);
+    assert_int_equal(client_pos_read("00fe.1-2.1", "00ff", 4, 1, &cursor, &backlog), RC_CLOSED);
+    assert_int_equal(client_pos_read("00f.1-2.1", "00ff", 4, 1, &cursor, &backlog), RC_CLOSED);
+    assert_int_equal(client_pos_read("00ff.1-2.1", "00ff", 1, 0, &cursor, &backlog), RC_BAD);
     assert_true(cursor_equal(cursor, at(77, 77)));
-    assert_int_equal(note_pos_read("00ff.1-2...", "00ff", 4, 3, &cursor, &backlog), RC_OK);
+    assert_int_equal(client_pos_read("00ff.1-2...", "00ff", 4, 3, &cursor, &backlog), RC_OK);
     assert_true(cursor_equal(cursor, (struct cursor){.shared = {1, 2}}));
 }
 
-/* A note for everyone. */
-static struct note *
-make_note(unsigned char shard, uint64_t ms)
+/* A notification for everyone. */
+static struct notification *
+make_notification(unsigned char shard, uint64_t ms)
 {
     unsigned char head[HEAD_FOR_ALL];
     struct entry entry = {.id = {ms, 0}, .shard = shard};
@@ -226,86 +226,87 @@ make_note(unsigned char shard, uint64_t ms)
     head_for_all(head);
     assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)"{}", 2};
-    return note_new(&entry, "e", pos, 3);
+    return notification_new(&entry, "e", pos, 3);
 }
 
 static void
-add(struct recent *recent, unsigned char shard, uint64_t ms)
+add(struct replay_buffer *buffer, unsigned char shard, uint64_t ms)
 {
-    struct note *note = make_note(shard, ms);
+    struct notification *notification = make_notification(shard, ms);
 
-    recent_add(recent, note);
-    note_unref(note);
+    replay_buffer_add(buffer, notification);
+    notification_unref(notification);
 }
 
-static struct recent *
+static struct replay_buffer *
 open_recent(unsigned shards, uint64_t head_ms)
 {
-    struct recent *recent = calloc(1, sizeof(*recent));
+    struct replay_buffer *buffer = calloc(1, sizeof(*buffer));
     struct entry_id heads[STORE_SHARDS_MAX];
 
     for (unsigned i = 0; i < STORE_SHARDS_MAX; i++)
         heads[i] = id(head_ms, 0);
-    recent_open(recent, shards);
-    recent_reset(recent, heads);
-    return recent;
+    replay_buffer_open(buffer, shards);
+    replay_buffer_reset(buffer, heads);
+    return buffer;
 }
 
 static void
-close_recent(struct recent *recent)
+close_recent(struct replay_buffer *buffer)
 {
-    recent_close(recent);
-    free(recent);
+    replay_buffer_close(buffer);
+    free(buffer);
 }
 
 static void
 test_recent_finds_what_follows(void **state)
 {
-    struct recent *recent = open_recent(1, 10);
+    struct replay_buffer *buffer = open_recent(1, 10);
 
     (void)state;
-    assert_true(recent_covers(recent, 0, at(10, 0)));
-    assert_false(recent_covers(recent, 0, (struct cursor){id(9, 9), id(0, 0)}));
-    assert_false(recent_goes_on(recent, 0, (struct cursor){id(9, 9), id(0, 0)}));
-    assert_false(recent_covers(recent, 0, at(11, 0)));
-    assert_true(recent_goes_on(recent, 0, at(11, 0)));
+    assert_true(replay_buffer_covers(buffer, 0, at(10, 0)));
+    assert_false(replay_buffer_covers(buffer, 0, (struct cursor){id(9, 9), id(0, 0)}));
+    assert_false(replay_buffer_follows(buffer, 0, (struct cursor){id(9, 9), id(0, 0)}));
+    assert_false(replay_buffer_covers(buffer, 0, at(11, 0)));
+    assert_true(replay_buffer_follows(buffer, 0, at(11, 0)));
     for (uint64_t ms = 20; ms < 30; ms++)
-        add(recent, 0, ms);
-    assert_int_equal(recent_next(recent, 0, at(10, 0))->id.ms, 20);
-    assert_int_equal(recent_next(recent, 0, (struct cursor){id(24, 5), id(0, 0)})->id.ms, 25);
-    assert_null(recent_next(recent, 0, at(29, 0)));
-    close_recent(recent);
+        add(buffer, 0, ms);
+    assert_int_equal(replay_buffer_next(buffer, 0, at(10, 0))->id.ms, 20);
+    assert_int_equal(replay_buffer_next(buffer, 0, (struct cursor){id(24, 5), id(0, 0)})->id.ms,
+                     25);
+    assert_null(replay_buffer_next(buffer, 0, at(29, 0)));
+    close_recent(buffer);
 }
 
 static void
 test_recent_is_bounded(void **state)
 {
-    struct recent *recent = open_recent(1, 0);
+    struct replay_buffer *buffer = open_recent(1, 0);
 
     (void)state;
-    for (uint64_t ms = 1; ms <= RECENT_NOTES_MAX + 10; ms++)
-        add(recent, 0, ms);
-    assert_int_equal(recent->count, RECENT_NOTES_MAX);
-    assert_int_equal(recent->base[0].ms, 10);
-    assert_false(recent_covers(recent, 0, at(9, 0)));
-    assert_int_equal(recent_next(recent, 0, recent_base(recent, 0))->id.ms, 11);
-    close_recent(recent);
+    for (uint64_t ms = 1; ms <= REPLAY_BUFFER_NOTES_MAX + 10; ms++)
+        add(buffer, 0, ms);
+    assert_int_equal(buffer->count, REPLAY_BUFFER_NOTES_MAX);
+    assert_int_equal(buffer->base[0].ms, 10);
+    assert_false(replay_buffer_covers(buffer, 0, at(9, 0)));
+    assert_int_equal(replay_buffer_next(buffer, 0, replay_buffer_base(buffer, 0))->id.ms, 11);
+    close_recent(buffer);
 }
 
 /* All that who reads `own` is handed from `place` on: shard and ms of each, with blanks. */
 static const char *
-follow(const struct recent *recent, unsigned own, struct cursor cursor)
+follow(const struct replay_buffer *buffer, unsigned own, struct cursor cursor)
 {
     static char text[256];
-    const struct note *note;
+    const struct notification *notification;
 
     text[0] = '\0';
-    while ((note = recent_next(recent, own, cursor)) != NULL) {
-        if (note->shard == 0 || note->shard == own)
+    while ((notification = replay_buffer_next(buffer, own, cursor)) != NULL) {
+        if (notification->shard == 0 || notification->shard == own)
             snprintf(text + strlen(text), sizeof(text) - strlen(text), "%u:%u ",
-                     (unsigned)note->shard, (unsigned)note->id.ms);
-        assert_true(cursor_is_before(&cursor, note->shard, note->id));
-        cursor_advance(&cursor, note->shard, note->id);
+                     (unsigned)notification->shard, (unsigned)notification->id.ms);
+        assert_true(cursor_is_before(&cursor, notification->shard, notification->id));
+        cursor_advance(&cursor, notification->shard, notification->id);
     }
     return text;
 }
@@ -313,44 +314,44 @@ follow(const struct recent *recent, unsigned own, struct cursor cursor)
 static void
 test_recent_of_several_shards(void **state)
 {
-    struct recent *recent = open_recent(3, 10);
+    struct replay_buffer *buffer = open_recent(3, 10);
 
     (void)state;
-    add(recent, 0, 20);
-    add(recent, 1, 50);
-    add(recent, 2, 15);
-    add(recent, 0, 21);
-    add(recent, 2, 16);
-    add(recent, 1, 51);
-    assert_string_equal(follow(recent, 1, at(10, 10)), "0:20 1:50 0:21 1:51 ");
-    assert_string_equal(follow(recent, 2, at(10, 10)), "0:20 2:15 0:21 2:16 ");
-    assert_string_equal(follow(recent, 1, at(10, 50)), "0:20 0:21 1:51 ");
-    assert_string_equal(follow(recent, 1, at(30, 10)), "1:50 1:51 ");
-    assert_string_equal(follow(recent, 1, at(20, 99)), "0:21 ");
-    assert_string_equal(follow(recent, 1, at(21, 51)), "");
-    assert_false(recent_goes_on(recent, 1, at(9, 99)));
-    assert_false(recent_goes_on(recent, 1, at(99, 9)));
-    assert_true(recent_goes_on(recent, 1, at(99, 10)));
-    assert_false(recent_covers(recent, 1, at(99, 10)));
-    assert_true(recent_covers(recent, 1, at(21, 51)));
-    close_recent(recent);
+    add(buffer, 0, 20);
+    add(buffer, 1, 50);
+    add(buffer, 2, 15);
+    add(buffer, 0, 21);
+    add(buffer, 2, 16);
+    add(buffer, 1, 51);
+    assert_string_equal(follow(buffer, 1, at(10, 10)), "0:20 1:50 0:21 1:51 ");
+    assert_string_equal(follow(buffer, 2, at(10, 10)), "0:20 2:15 0:21 2:16 ");
+    assert_string_equal(follow(buffer, 1, at(10, 50)), "0:20 0:21 1:51 ");
+    assert_string_equal(follow(buffer, 1, at(30, 10)), "1:50 1:51 ");
+    assert_string_equal(follow(buffer, 1, at(20, 99)), "0:21 ");
+    assert_string_equal(follow(buffer, 1, at(21, 51)), "");
+    assert_false(replay_buffer_follows(buffer, 1, at(9, 99)));
+    assert_false(replay_buffer_follows(buffer, 1, at(99, 9)));
+    assert_true(replay_buffer_follows(buffer, 1, at(99, 10)));
+    assert_false(replay_buffer_covers(buffer, 1, at(99, 10)));
+    assert_true(replay_buffer_covers(buffer, 1, at(21, 51)));
+    close_recent(buffer);
 }
 
 static void
 test_recent_forgets_each_shard(void **state)
 {
-    struct recent *recent = open_recent(3, 10);
+    struct replay_buffer *buffer = open_recent(3, 10);
 
     (void)state;
-    add(recent, 1, 20);
-    for (uint64_t ms = 1; ms <= RECENT_NOTES_MAX; ms++)
-        add(recent, 0, 20 + ms);
-    assert_true(cursor_equal(recent_base(recent, 1), at(10, 20)));
-    assert_true(cursor_equal(recent_base(recent, 2), at(10, 10)));
-    assert_true(cursor_equal(recent_head(recent, 2), at(20 + RECENT_NOTES_MAX, 10)));
-    assert_false(recent_goes_on(recent, 1, at(10, 19)));
-    assert_int_equal(recent_next(recent, 1, at(10, 20))->id.ms, 21);
-    close_recent(recent);
+    add(buffer, 1, 20);
+    for (uint64_t ms = 1; ms <= REPLAY_BUFFER_NOTES_MAX; ms++)
+        add(buffer, 0, 20 + ms);
+    assert_true(cursor_equal(replay_buffer_base(buffer, 1), at(10, 20)));
+    assert_true(cursor_equal(replay_buffer_base(buffer, 2), at(10, 10)));
+    assert_true(cursor_equal(replay_buffer_head(buffer, 2), at(20 + REPLAY_BUFFER_NOTES_MAX, 10)));
+    assert_false(replay_buffer_follows(buffer, 1, at(10, 19)));
+    assert_int_equal(replay_buffer_next(buffer, 1, at(10, 20))->id.ms, 21);
+    close_recent(buffer);
 }
 
 int

@@ -71,12 +71,12 @@ test_what_is_acknowledged_during_a_reading_is_known_until_its_end(void **state)
     (void)state;
     inbox_keep_acked(&inbox, a);
     inbox_keep_acked(&inbox, b);
-    inbox.has_refused = true;
+    inbox.is_full = true;
     assert_true(inbox_was_acked(&inbox, a));
     assert_true(inbox_was_acked(&inbox, b));
     inbox_end(&inbox);
     assert_false(inbox_was_acked(&inbox, a));
-    assert_false(inbox.has_refused);
+    assert_false(inbox.is_full);
 }
 
 int

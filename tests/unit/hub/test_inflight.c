@@ -9,8 +9,8 @@
 #include "hub/session/inflight.h"
 
 /* Its id ends with `number`. */
-static struct note *
-make_note(unsigned char number, bool is_open_ended)
+static struct notification *
+make_notification(unsigned char number, bool is_open_ended)
 {
     unsigned char head[HEAD_FOR_U1];
     struct entry entry = {.id = {number, 0}, .shard = number, .is_open_ended = is_open_ended};
@@ -20,16 +20,16 @@ make_note(unsigned char number, bool is_open_ended)
     head[FRAME_NOTIFICATION_AT_ID + 15] = number;
     assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)"{}", 2};
-    return note_new(&entry, "e", &entry.id, 1);
+    return notification_new(&entry, "e", &entry.id, 1);
 }
 
 static struct inflight_entry *
 add(struct inflight *inflight, unsigned char number, bool is_open_ended)
 {
-    struct note *note = make_note(number, is_open_ended);
+    struct notification *notification = make_notification(number, is_open_ended);
 
-    inflight_add(inflight, note);
-    note_unref(note);
+    inflight_add(inflight, notification);
+    notification_unref(notification);
     return &inflight->entries[inflight->count - 1];
 }
 

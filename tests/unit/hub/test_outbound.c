@@ -13,8 +13,8 @@
 static size_t queued_bytes;
 
 /* For everyone; its line reports the position of its own entry. */
-static struct note *
-make_note(uint64_t ms, uint8_t priority)
+static struct notification *
+make_notification(uint64_t ms, uint8_t priority)
 {
     unsigned char head[HEAD_FOR_ALL];
     struct entry entry = {.id = {ms, 0}};
@@ -23,23 +23,23 @@ make_note(uint64_t ms, uint8_t priority)
     head[FRAME_NOTIFICATION_AT_PRIORITY] = priority;
     assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)"{}", 2};
-    return note_new(&entry, "e", &entry.id, 1);
+    return notification_new(&entry, "e", &entry.id, 1);
 }
 
 static void
 insert(struct outbound *outbound, uint64_t ms, uint8_t priority)
 {
-    outbound_insert(outbound, outbound_position(outbound, priority), make_note(ms, priority),
-                    &queued_bytes);
+    outbound_insert(outbound, outbound_position(outbound, priority),
+                    make_notification(ms, priority), &queued_bytes);
 }
 
 static uint64_t
 take(struct outbound *outbound)
 {
-    struct note *note = outbound_take(outbound, &queued_bytes);
-    uint64_t ms = note->id.ms;
+    struct notification *notification = outbound_take(outbound, &queued_bytes);
+    uint64_t ms = notification->id.ms;
 
-    note_unref(note);
+    notification_unref(notification);
     return ms;
 }
 
@@ -56,7 +56,7 @@ test_priorities_overtake_and_else_the_order_stays(void **state)
     insert(&outbound, 4, FRAME_PRIORITY_NORMAL);
     insert(&outbound, 5, FRAME_PRIORITY_HIGH);
     insert(&outbound, 6, FRAME_PRIORITY_LOW);
-    assert_int_equal(outbound_notes(&outbound), 6);
+    assert_int_equal(outbound_count(&outbound), 6);
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
         assert_int_equal(take(&outbound), order[i]);
     assert_true(outbound_is_empty(&outbound));
@@ -70,9 +70,9 @@ test_an_empty_queue_has_no_memory(void **state)
     (void)state;
     for (int round = 0; round < 3; round++) {
         insert(&outbound, 1, FRAME_PRIORITY_NORMAL);
-        assert_non_null(outbound.notes);
+        assert_non_null(outbound.notifications);
         assert_int_equal(take(&outbound), 1);
-        assert_null(outbound.notes);
+        assert_null(outbound.notifications);
     }
     assert_int_equal(outbound_bytes(&outbound), 0);
     assert_int_equal(queued_bytes, 0);
@@ -101,44 +101,44 @@ static void
 test_a_notification_in_several_queues_counts_once(void **state)
 {
     struct outbound queues[3] = {{0}};
-    struct note *note = make_note(1, FRAME_PRIORITY_NORMAL);
-    const size_t bytes = sizeof(*note) + note->line_len;
+    struct notification *notification = make_notification(1, FRAME_PRIORITY_NORMAL);
+    const size_t bytes = sizeof(*notification) + notification->line_len;
 
     (void)state;
     for (int i = 0; i < 3; i++)
-        outbound_insert(&queues[i], 0, note_ref(note), &queued_bytes);
+        outbound_insert(&queues[i], 0, notification_ref(notification), &queued_bytes);
     assert_int_equal(queued_bytes, bytes);
-    assert_int_equal(outbound_bytes(&queues[2]), note->line_len);
+    assert_int_equal(outbound_bytes(&queues[2]), notification->line_len);
     outbound_clear(&queues[0], &queued_bytes);
     outbound_clear(&queues[1], &queued_bytes);
     assert_int_equal(queued_bytes, bytes);
     outbound_clear(&queues[2], &queued_bytes);
     assert_int_equal(queued_bytes, 0);
-    assert_int_equal(note->refs, 1);
-    note_unref(note);
+    assert_int_equal(notification->refs, 1);
+    notification_unref(notification);
 }
 
 static void
 test_a_run_counts_and_leaves_as_a_whole(void **state)
 {
     struct outbound outbound = {0};
-    struct note *notes[] = {make_note(5, FRAME_PRIORITY_NORMAL),
-                            make_note(6, FRAME_PRIORITY_NORMAL)};
-    struct run *run = run_new(notes, 2);
+    struct notification *notifications[] = {make_notification(5, FRAME_PRIORITY_NORMAL),
+                                            make_notification(6, FRAME_PRIORITY_NORMAL)};
+    struct fanout_batch *batch = fanout_batch_new(notifications, 2);
     struct cursor before;
 
     (void)state;
-    outbound.run = run;
+    outbound.batch = batch;
     assert_false(outbound_is_empty(&outbound));
-    assert_int_equal(outbound_notes(&outbound), 2);
-    assert_int_equal(outbound_bytes(&outbound), run->len);
+    assert_int_equal(outbound_count(&outbound), 2);
+    assert_int_equal(outbound_bytes(&outbound), batch->len);
     before = outbound_before(&outbound, 0, 0, (struct cursor){.shared = {9, 0}});
     assert_true(entry_id_less(before.shared, (struct entry_id){5, 0}));
-    assert_ptr_equal(outbound_take_run(&outbound), run);
-    assert_null(outbound_take_run(&outbound));
-    run_unref(run);
-    note_unref(notes[0]);
-    note_unref(notes[1]);
+    assert_ptr_equal(outbound_take_batch(&outbound), batch);
+    assert_null(outbound_take_batch(&outbound));
+    fanout_batch_unref(batch);
+    notification_unref(notifications[0]);
+    notification_unref(notifications[1]);
 }
 
 static void

@@ -25,7 +25,7 @@ static char told[4096];
 static void
 tell(const char *line, size_t len)
 {
-    char text[1024], pos[NOTE_POS_MAX], to[NOTE_POS_MAX] = "";
+    char text[1024], pos[CLIENT_POS_MAX], to[CLIENT_POS_MAX] = "";
     const char *start, *end;
 
     assert_in_range(len, 1, sizeof(text) - 1);
@@ -66,7 +66,7 @@ set_up(void **state)
     session.client.own_shard = OWN;
     for (unsigned i = 0; i < SHARDS; i++)
         hub.newest[i] = (struct entry_id){1, 0};
-    recent_reset(&hub.recent, hub.newest);
+    replay_buffer_reset(&hub.replay_buffer, hub.newest);
     told[0] = '\0';
     return 0;
 }
@@ -79,9 +79,9 @@ tear_down(void **state)
     return 0;
 }
 
-/* A note that the hub reads now: what it tells is how far that is. */
-static struct note *
-read_note(unsigned char shard, uint64_t ms, uint8_t priority)
+/* A notification that the hub reads now: what it tells is how far that is. */
+static struct notification *
+read_notification(unsigned char shard, uint64_t ms, uint8_t priority)
 {
     unsigned char head[HEAD_FOR_ALL];
     struct entry entry = {.id = {ms, 0}, .shard = shard};
@@ -91,18 +91,18 @@ read_note(unsigned char shard, uint64_t ms, uint8_t priority)
     assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)"1", 1};
     hub.newest[shard] = entry.id;
-    return note_new(&entry, hub.epoch, shed_heads(&hub), SHARDS);
+    return notification_new(&entry, hub.epoch, shed_reported_heads(&hub), SHARDS);
 }
 
 static void
 offer(unsigned char shard, uint64_t ms, uint8_t priority)
 {
-    struct note *note = read_note(shard, ms, priority);
+    struct notification *notification = read_notification(shard, ms, priority);
 
     if (shard == 0 || shard == OWN)
-        session_offer(&session, note);
-    recent_add(&hub.recent, note);
-    note_unref(note);
+        session_offer(&session, notification);
+    replay_buffer_add(&hub.replay_buffer, notification);
+    notification_unref(notification);
 }
 
 static struct cursor
@@ -156,13 +156,13 @@ test_what_overtakes_tells_no_less_than_it_must(void **state)
 static void
 test_a_poll_never_goes_back(void **state)
 {
-    struct note *note = read_note(0, 100, FRAME_PRIORITY_NORMAL);
+    struct notification *notification = read_notification(0, 100, FRAME_PRIORITY_NORMAL);
 
     (void)state;
     session.is_poll = true;
     session.cursor = at(99, 200); /* from the store: the hub has not read so far */
-    session_offer(&session, note);
-    note_unref(note);
+    session_offer(&session, notification);
+    notification_unref(notification);
     assert_string_equal(sent(), "100-0..2s ");
 }
 
@@ -176,7 +176,7 @@ test_no_cursor_passes_what_was_left_out(void **state)
     assert_true(cursor_equal(shed_cursor(&session, at(102, 80)), at(100, 80)));
     assert_true(cursor_equal(shed_cursor(&session, at(99, 95)), at(99, 90)));
     offer(OWN, 95, FRAME_PRIORITY_LOW);
-    assert_true(session.control.has_shed);
+    assert_true(session.control.has_dropped);
     offer(0, 101, FRAME_PRIORITY_HIGH);
     session_gap(&session, at(102, 95), at(103, 95), "expired");
     assert_string_equal(sent(), "100-0..-a..100-0..-a 100-0..-a ");
@@ -199,16 +199,16 @@ static void
 test_a_gap_goes_up_to_what_passed_for_others(void **state)
 {
     const struct backlog gone = {.is_gone = true};
-    struct note *note;
+    struct notification *notification;
 
     (void)state;
     offer(0, 100, FRAME_PRIORITY_NORMAL);
     (void)sent();
-    note = read_note(OWN, 95, FRAME_PRIORITY_NORMAL);
-    recent_add(&hub.recent, note);
-    note_unref(note);
-    backlog_carry(&session, &gone);
-    session_tell_gone(&session);
+    notification = read_notification(OWN, 95, FRAME_PRIORITY_NORMAL);
+    replay_buffer_add(&hub.replay_buffer, notification);
+    notification_unref(notification);
+    backlog_restore(&session, &gone);
+    session_gap_of_backlog(&session);
     assert_string_equal(sent(), "100-0.-2r.-2r 100-0..-5..100-0..-5 ");
 }
 
@@ -216,13 +216,13 @@ test_a_gap_goes_up_to_what_passed_for_others(void **state)
 static void
 test_what_finds_no_room_begins_behind_what_passed(void **state)
 {
-    struct note *note = read_note(0, 100, FRAME_PRIORITY_NORMAL);
+    struct notification *notification = read_notification(0, 100, FRAME_PRIORITY_NORMAL);
 
     (void)state;
-    recent_add(&hub.recent, note);
+    replay_buffer_add(&hub.replay_buffer, notification);
     assert_true(cursor_equal(session.cursor, at(0, 0)));
-    backlog_add(&session, note, session_reached(&session));
-    note_unref(note);
+    backlog_add(&session, notification, session_reached(&session));
+    notification_unref(notification);
     assert_true(cursor_equal(session.order.backlog->behind, at(100, 1)));
     backlog_free(&session);
 }

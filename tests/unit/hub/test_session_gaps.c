@@ -10,20 +10,20 @@
 #include "base/clock.h"
 #include "hub/delivery/offer.h"
 #include "hub/session/gap.h"
-#include "tests/unit/hub/queued_notes.h"
+#include "tests/unit/hub/queued_notifications.h"
 
 static void
 test_what_expires_while_it_waits_is_told(void **state)
 {
-    struct note *brief = make_note(2, FRAME_PRIORITY_NORMAL);
+    struct notification *brief = make_notification(2, FRAME_PRIORITY_NORMAL);
 
     (void)state;
     session.is_blocked = true;
-    queue_note(1, FRAME_PRIORITY_NORMAL);
+    queue_notification(1, FRAME_PRIORITY_NORMAL);
     session_queue(&session, brief);
-    queue_note(3, FRAME_PRIORITY_NORMAL);
+    queue_notification(3, FRAME_PRIORITY_NORMAL);
     brief->ends_us = clock_wall_us();
-    note_unref(brief);
+    notification_unref(brief);
     session_writable(&session);
     while (hub_send_some(&hub, 1))
         ;
@@ -39,13 +39,13 @@ test_what_expires_in_a_row_is_told_once(void **state)
     (void)state;
     session.is_blocked = true;
     for (uint64_t ms = 1; ms <= 20; ms++) {
-        struct note *brief = make_note(ms, FRAME_PRIORITY_NORMAL);
+        struct notification *brief = make_notification(ms, FRAME_PRIORITY_NORMAL);
 
         brief->ends_us = clock_wall_us();
         session_queue(&session, brief);
-        note_unref(brief);
+        notification_unref(brief);
     }
-    queue_note(21, FRAME_PRIORITY_NORMAL);
+    queue_notification(21, FRAME_PRIORITY_NORMAL);
     session_writable(&session);
     assert_string_equal(told(), "{\"t\":\"gap\",\"from\":\"e.1-0\",\"to\":\"e.20-0\","
                                 "\"why\":\"expired\"} " MSG("21-0", "21"));
@@ -54,15 +54,15 @@ test_what_expires_in_a_row_is_told_once(void **state)
 static void
 test_what_expired_is_told_before_a_run(void **state)
 {
-    struct note *brief = make_note(1, FRAME_PRIORITY_NORMAL);
-    struct run *run = make_run(2, 2);
+    struct notification *brief = make_notification(1, FRAME_PRIORITY_NORMAL);
+    struct fanout_batch *batch = make_batch(2, 2);
 
     (void)state;
     brief->ends_us = clock_wall_us();
     session_offer(&session, brief);
-    session_offer_run(&hub, &session, run);
-    note_unref(brief);
-    run_unref(run);
+    session_offer_batch(&hub, &session, batch);
+    notification_unref(brief);
+    fanout_batch_unref(batch);
     hub_send_some(&hub, 10);
     assert_string_equal(told(),
                         "{\"t\":\"gap\",\"from\":\"e.0-0\",\"to\":\"e.1-18446744073709551615"
@@ -79,8 +79,8 @@ test_a_gap_that_finds_no_room_is_told_later(void **state)
 
     (void)state;
     session.is_blocked = true;
-    while (session_can_say(&session, sizeof(line) - 1))
-        session_say(&session, line, sizeof(line) - 1);
+    while (session_can_send_control(&session, sizeof(line) - 1))
+        session_send_control(&session, line, sizeof(line) - 1);
     session.cursor = cursor;
     session_gap(&session, cursor, cursor, "shed");
     session_writable(&session);
@@ -90,7 +90,7 @@ test_a_gap_that_finds_no_room_is_told_later(void **state)
     assert_non_null(at);
     assert_null(strstr(at + 1, "gap"));
     assert_non_null(strstr(at, "\"to\":\"e.7-0\",\"why\":\"shed\""));
-    assert_false(session.has_said);
+    assert_false(session.has_control);
     assert_int_equal(stats.values[STAT_HUB_GAPS_SHED], 1);
 }
 

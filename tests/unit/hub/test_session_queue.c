@@ -12,7 +12,7 @@
 #include "hub/session/backlog.h"
 #include "hub/session/gap.h"
 #include "hub/session/shed.h"
-#include "tests/unit/hub/queued_notes.h"
+#include "tests/unit/hub/queued_notifications.h"
 
 static void
 test_heads_of_frames(void **state)
@@ -33,9 +33,9 @@ static void
 test_own_lines_go_first(void **state)
 {
     (void)state;
-    queue_note(1, FRAME_PRIORITY_NORMAL);
-    session_say(&session, "{}", 2);
-    session_say(&session, "[]", 2);
+    queue_notification(1, FRAME_PRIORITY_NORMAL);
+    session_send_control(&session, "{}", 2);
+    session_send_control(&session, "[]", 2);
     assert_false(hub_send_some(&hub, 10));
     assert_string_equal(told(), "{}\n[] " MSG("1-0", "1"));
     assert_int_equal(stats.values[STAT_HUB_DELIVERED], 1);
@@ -49,14 +49,14 @@ test_every_cut_gives_whole_lines_once(void **state)
         tear_down(state);
         set_up(state);
         fake.room = room;
-        session_say(&session, "{}", 2);
+        session_send_control(&session, "{}", 2);
         for (uint64_t ms = 1; ms <= 5; ms++)
-            queue_note(ms, FRAME_PRIORITY_NORMAL);
+            queue_notification(ms, FRAME_PRIORITY_NORMAL);
         hub_send_some(&hub, 1);
         assert_true(session.is_blocked);
         assert_false(hub_send_some(&hub, 10)); /* waits for the socket */
         fake.room = room + 1;                  /* a frame begun is ended by the transport */
-        for (int turns = 0; turns < 300 && !session_is_idle(&session); turns++)
+        for (int turns = 0; turns < 300 && !session_queue_is_empty(&session); turns++)
             session_writable(&session);
         fake.room = SIZE_MAX;
         session_writable(&session);
@@ -64,25 +64,25 @@ test_every_cut_gives_whole_lines_once(void **state)
         assert_string_equal(told(), "{} " MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3")
                                         MSG("4-0", "4") MSG("5-0", "5"));
         assert_int_equal(stats.values[STAT_HUB_DELIVERED], 5);
-        assert_null(session.outbound.notes);
+        assert_null(session.outbound.notifications);
     }
 }
 
 static void
 test_a_run_goes_in_one_piece(void **state)
 {
-    struct run *run = make_run(1, 3);
+    struct fanout_batch *batch = make_batch(1, 3);
 
     (void)state;
-    session_offer_run(&hub, &session, run);
-    assert_null(session.outbound.notes);
+    session_offer_batch(&hub, &session, batch);
+    assert_null(session.outbound.notifications);
     hub_send_some(&hub, 10);
     assert_string_equal(told(), MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3"));
     assert_int_equal(stats.values[STAT_HUB_DELIVERED], 3);
-    session_offer_run(&hub, &session, run); /* through another of its audiences */
-    assert_true(session_is_idle(&session));
-    assert_int_equal(run->refs, 1);
-    run_unref(run);
+    session_offer_batch(&hub, &session, batch); /* through another of its audiences */
+    assert_true(session_queue_is_empty(&session));
+    assert_int_equal(batch->refs, 1);
+    fanout_batch_unref(batch);
 }
 
 /* Notes 1 to 5 in all, once the socket takes them. */
@@ -101,46 +101,46 @@ static void
 test_a_run_is_cut_anywhere(void **state)
 {
     for (size_t room = 0; room < 140; room++) {
-        struct run *run = make_run(1, 3);
+        struct fanout_batch *batch = make_batch(1, 3);
 
         tear_down(state);
         set_up(state);
         fake.room = room;
-        session_offer_run(&hub, &session, run);
-        run_unref(run);
+        session_offer_batch(&hub, &session, batch);
+        fanout_batch_unref(batch);
         hub_send_some(&hub, 10);
-        run = make_run(4, 2); /* behind what is left */
-        session_offer_run(&hub, &session, run);
-        run_unref(run);
+        batch = make_batch(4, 2); /* behind what is left */
+        session_offer_batch(&hub, &session, batch);
+        fanout_batch_unref(batch);
         the_rest_comes();
     }
 }
 
 /* As if so many more sessions waited with it, until they do no more. */
 static void
-wait_too(struct run *run)
+wait_too(struct fanout_batch *batch)
 {
-    run->refs += RUN_JOINT_SHARES;
+    batch->refs += MERGED_BATCH_SHARES;
 }
 
 static void
-leave(struct run *run)
+leave(struct fanout_batch *batch)
 {
-    run->refs -= RUN_JOINT_SHARES - 1;
-    run_unref(run);
+    batch->refs -= MERGED_BATCH_SHARES - 1;
+    fanout_batch_unref(batch);
 }
 
-/* Offers a run as hub_publish does, where many wait with the one before. */
+/* Offers a batch as hub_publish does, where many wait with the one before. */
 static void
-offer_run(struct run *run)
+offer_batch(struct fanout_batch *batch)
 {
-    struct run *waiting = session.outbound.run;
+    struct fanout_batch *waiting = session.outbound.batch;
 
     if (waiting != NULL)
         wait_too(waiting);
-    session_offer_run(&hub, &session, run);
-    run_joint_end(&hub.joint);
-    run_unref(run);
+    session_offer_batch(&hub, &session, batch);
+    merged_batch_end(&hub.merged);
+    fanout_batch_unref(batch);
     if (waiting != NULL)
         leave(waiting);
 }
@@ -152,11 +152,11 @@ test_runs_that_wait_go_as_one(void **state)
         tear_down(state);
         set_up(state);
         fake.room = room;
-        offer_run(make_run(1, 2));
-        offer_run(make_run(3, 1));
-        offer_run(make_run(4, 2));
-        assert_null(session.outbound.notes);
-        assert_int_equal(session.outbound.run->count, 5);
+        offer_batch(make_batch(1, 2));
+        offer_batch(make_batch(3, 1));
+        offer_batch(make_batch(4, 2));
+        assert_null(session.outbound.notifications);
+        assert_int_equal(session.outbound.batch->count, 5);
         hub_send_some(&hub, 10);
         assert_int_equal(fake.calls, 1);
         the_rest_comes();
@@ -168,12 +168,12 @@ test_runs_of_one_session_stay_apart(void **state)
 {
     (void)state;
     for (uint64_t ms = 1; ms <= 3; ms++) {
-        struct run *run = make_run(ms, 1);
+        struct fanout_batch *batch = make_batch(ms, 1);
 
-        session_offer_run(&hub, &session, run);
-        run_unref(run);
+        session_offer_batch(&hub, &session, batch);
+        fanout_batch_unref(batch);
     }
-    assert_null(hub.joint.whole);
+    assert_null(hub.merged.whole);
     assert_int_equal(session.outbound.count, 3);
 }
 
@@ -182,21 +182,21 @@ test_a_poll_gets_no_runs(void **state)
 {
     (void)state;
     session.is_poll = true;
-    offer_run(make_run(1, 2));
-    assert_null(session.outbound.run);
+    offer_batch(make_batch(1, 2));
+    assert_null(session.outbound.batch);
     assert_int_equal(session.outbound.count, 2);
 }
 
 static void
 test_what_a_run_kept_from_being_told_is_told_behind_it(void **state)
 {
-    struct note *note = make_note(3, FRAME_PRIORITY_NORMAL);
+    struct notification *notification = make_notification(3, FRAME_PRIORITY_NORMAL);
 
     (void)state;
-    offer_run(make_run(1, 2));
-    backlog_add(&session, note, session_reached(&session));
-    note_unref(note);
-    backlog_lose(&session);
+    offer_batch(make_batch(1, 2));
+    backlog_add(&session, notification, session_reached(&session));
+    notification_unref(notification);
+    session_lose_backlog(&session);
     while (hub_send_some(&hub, 10))
         continue;
     assert_string_equal(
@@ -209,41 +209,42 @@ test_what_a_run_kept_from_being_told_is_told_behind_it(void **state)
 static void
 test_what_waits_with_a_run_is_made_once(void **state)
 {
-    struct run *waiting[] = {make_run(1, 2), make_run(3, 1), make_run(1, RUN_NOTES_MAX)};
-    struct run *next = make_run(100, 1);
-    struct run *whole;
+    struct fanout_batch *waiting[] = {make_batch(1, 2), make_batch(3, 1),
+                                      make_batch(1, BATCH_COUNT_MAX)};
+    struct fanout_batch *next = make_batch(100, 1);
+    struct fanout_batch *whole;
 
     (void)state;
-    assert_null(run_joint_of(&hub.joint, waiting[0], next)); /* too few wait with it */
+    assert_null(merged_batch_of(&hub.merged, waiting[0], next)); /* too few wait with it */
     for (size_t i = 0; i < 3; i++)
         wait_too(waiting[i]);
-    whole = run_joint_of(&hub.joint, waiting[0], next);
+    whole = merged_batch_of(&hub.merged, waiting[0], next);
     assert_int_equal(whole->count, 3);
-    assert_ptr_equal(run_joint_of(&hub.joint, waiting[0], next), whole);
-    assert_int_equal(run_joint_of(&hub.joint, waiting[1], next)->count, 2);
-    assert_null(run_joint_of(&hub.joint, waiting[2], next)); /* too many */
-    for (unsigned i = hub.joint.made; i < RUN_JOINTS_MAX; i++)
-        assert_non_null(run_joint_of(&hub.joint, waiting[i % 2], next));
-    assert_null(run_joint_of(&hub.joint, waiting[RUN_JOINTS_MAX % 2], next));
-    run_joint_end(&hub.joint);
-    assert_non_null(run_joint_of(&hub.joint, waiting[0], next));
-    run_joint_end(&hub.joint);
+    assert_ptr_equal(merged_batch_of(&hub.merged, waiting[0], next), whole);
+    assert_int_equal(merged_batch_of(&hub.merged, waiting[1], next)->count, 2);
+    assert_null(merged_batch_of(&hub.merged, waiting[2], next)); /* too many */
+    for (unsigned i = hub.merged.made; i < MERGED_BATCHES_MAX; i++)
+        assert_non_null(merged_batch_of(&hub.merged, waiting[i % 2], next));
+    assert_null(merged_batch_of(&hub.merged, waiting[MERGED_BATCHES_MAX % 2], next));
+    merged_batch_end(&hub.merged);
+    assert_non_null(merged_batch_of(&hub.merged, waiting[0], next));
+    merged_batch_end(&hub.merged);
     for (size_t i = 0; i < 3; i++) {
         leave(waiting[i]);
-        run_unref(waiting[i]);
+        fanout_batch_unref(waiting[i]);
     }
-    run_unref(next);
+    fanout_batch_unref(next);
 }
 
 static void
 test_what_overtakes_does_not_join(void **state)
 {
-    struct note *high = make_note(3, FRAME_PRIORITY_HIGH);
+    struct notification *high = make_notification(3, FRAME_PRIORITY_HIGH);
 
     (void)state;
-    offer_run(make_run(1, 2));
-    offer_run(run_new(&high, 1));
-    note_unref(high);
+    offer_batch(make_batch(1, 2));
+    offer_batch(fanout_batch_new(&high, 1));
+    notification_unref(high);
     hub_send_some(&hub, 10);
     assert_string_equal(told(), MSG("0-18446744073709551615", "3") MSG("1-0", "1") MSG("2-0", "2"));
 }
@@ -251,13 +252,13 @@ test_what_overtakes_does_not_join(void **state)
 static void
 test_what_expired_does_not_join(void **state)
 {
-    struct run *run = make_run(1, 1);
+    struct fanout_batch *batch = make_batch(1, 1);
 
     (void)state;
-    session_offer_run(&hub, &session, run);
-    run->ends_us = run->notes[0]->ends_us = clock_wall_us();
-    run_unref(run);
-    offer_run(make_run(2, 1));
+    session_offer_batch(&hub, &session, batch);
+    batch->ends_us = batch->notifications[0]->ends_us = clock_wall_us();
+    fanout_batch_unref(batch);
+    offer_batch(make_batch(2, 1));
     while (hub_send_some(&hub, 10))
         ;
     assert_string_equal(told(), "{\"t\":\"gap\",\"from\":\"e.1-0\",\"to\":\"e.1-0\","
@@ -267,28 +268,29 @@ test_what_expired_does_not_join(void **state)
 static void
 test_a_run_ends_where_its_readers_do(void **state)
 {
-    struct note *notes[] = {make_note(1, FRAME_PRIORITY_NORMAL),
-                            make_note(2, FRAME_PRIORITY_NORMAL), make_note(3, FRAME_PRIORITY_HIGH)};
+    struct notification *notifications[] = {make_notification(1, FRAME_PRIORITY_NORMAL),
+                                            make_notification(2, FRAME_PRIORITY_NORMAL),
+                                            make_notification(3, FRAME_PRIORITY_HIGH)};
 
     (void)state;
-    assert_int_equal(run_span(notes, 3), 2);
-    notes[1]->needs_ack = true;
-    assert_int_equal(run_span(notes, 3), 1);
-    assert_int_equal(run_span(notes + 1, 2), 0);
+    assert_int_equal(fanout_batch_span(notifications, 3), 2);
+    notifications[1]->needs_ack = true;
+    assert_int_equal(fanout_batch_span(notifications, 3), 1);
+    assert_int_equal(fanout_batch_span(notifications + 1, 2), 0);
     for (size_t i = 0; i < 3; i++)
-        note_unref(notes[i]);
+        notification_unref(notifications[i]);
 }
 
 static void
 test_high_goes_before_normal_before_low(void **state)
 {
     (void)state;
-    queue_note(1, FRAME_PRIORITY_LOW);
-    queue_note(2, FRAME_PRIORITY_NORMAL);
-    queue_note(3, FRAME_PRIORITY_HIGH);
-    queue_note(4, FRAME_PRIORITY_NORMAL);
-    queue_note(5, FRAME_PRIORITY_HIGH);
-    queue_note(6, FRAME_PRIORITY_LOW);
+    queue_notification(1, FRAME_PRIORITY_LOW);
+    queue_notification(2, FRAME_PRIORITY_NORMAL);
+    queue_notification(3, FRAME_PRIORITY_HIGH);
+    queue_notification(4, FRAME_PRIORITY_NORMAL);
+    queue_notification(5, FRAME_PRIORITY_HIGH);
+    queue_notification(6, FRAME_PRIORITY_LOW);
     hub_send_some(&hub, 10);
     /* Who overtakes tells a position before what it overtook. */
     assert_string_equal(told(),
@@ -303,8 +305,8 @@ test_a_poll_has_no_priorities(void **state)
 {
     (void)state;
     session.is_poll = true;
-    queue_note(1, FRAME_PRIORITY_LOW);
-    queue_note(2, FRAME_PRIORITY_HIGH);
+    queue_notification(1, FRAME_PRIORITY_LOW);
+    queue_notification(2, FRAME_PRIORITY_HIGH);
     hub_send_some(&hub, 10);
     assert_string_equal(told(), MSG("1-0", "1") MSG("2-0", "2"));
 }
@@ -312,12 +314,12 @@ test_a_poll_has_no_priorities(void **state)
 static void
 test_high_does_not_enter_a_run(void **state)
 {
-    struct run *run = make_run(1, 2);
+    struct fanout_batch *batch = make_batch(1, 2);
 
     (void)state;
-    session_offer_run(&hub, &session, run);
-    run_unref(run);
-    queue_note(3, FRAME_PRIORITY_HIGH);
+    session_offer_batch(&hub, &session, batch);
+    fanout_batch_unref(batch);
+    queue_notification(3, FRAME_PRIORITY_HIGH);
     hub_send_some(&hub, 10);
     assert_string_equal(told(), MSG("0-18446744073709551615", "3") MSG("1-0", "1") MSG("2-0", "2"));
 }
@@ -329,14 +331,14 @@ test_a_full_queue_pauses_and_loses_nothing(void **state)
 
     (void)state;
     fake.room = 0;
-    session_say(&session, "{}", 2);
+    session_send_control(&session, "{}", 2);
     hub_send_some(&hub, 10);
     while (session.state == SESSION_LIVE && ms < 1000) {
-        struct note *note = make_note(++ms, FRAME_PRIORITY_NORMAL);
+        struct notification *notification = make_notification(++ms, FRAME_PRIORITY_NORMAL);
 
-        session_offer(&session, note);
-        recent_add(&hub.recent, note);
-        note_unref(note);
+        session_offer(&session, notification);
+        replay_buffer_add(&hub.replay_buffer, notification);
+        notification_unref(notification);
     }
     assert_int_equal(session.state, SESSION_CATCHING_UP);
     assert_int_equal(session.cursor.shared.ms,
@@ -345,11 +347,11 @@ test_a_full_queue_pauses_and_loses_nothing(void **state)
     assert_null(session_slow(&session, session.stall.taken_us));
     assert_non_null(session_slow(&session, session.stall.taken_us + 1000000));
     for (int i = 0; i < 100; i++) {
-        struct note *note = make_note(++ms, FRAME_PRIORITY_NORMAL);
+        struct notification *notification = make_notification(++ms, FRAME_PRIORITY_NORMAL);
 
-        session_offer(&session, note); /* while it is paused */
-        recent_add(&hub.recent, note);
-        note_unref(note);
+        session_offer(&session, notification); /* while it is paused */
+        replay_buffer_add(&hub.replay_buffer, notification);
+        notification_unref(notification);
     }
     fake.room = 100;
     session_writable(&session); /* it takes some: behind, but not stuck */
@@ -363,7 +365,7 @@ test_a_full_queue_pauses_and_loses_nothing(void **state)
     assert_int_equal(stats.values[STAT_HUB_DELIVERED], ms);
     assert_int_equal(session.cursor.shared.ms, ms);
     assert_int_equal(session.state, SESSION_LIVE);
-    recent_reset(&hub.recent, hub.recent.head);
+    replay_buffer_reset(&hub.replay_buffer, hub.replay_buffer.head);
 }
 
 static void
@@ -373,7 +375,7 @@ test_slow_by_age(void **state)
 
     (void)state;
     fake.room = 0;
-    queue_note(1, FRAME_PRIORITY_NORMAL);
+    queue_notification(1, FRAME_PRIORITY_NORMAL);
     hub_send_some(&hub, 10);
     assert_null(session_slow(&session, now_us + 29000000));
     assert_non_null(session_slow(&session, now_us + 90000000));
@@ -383,32 +385,32 @@ static void
 test_a_note_in_many_queues_counts_once(void **state)
 {
     struct session other = session;
-    struct note *note = make_note(1, FRAME_PRIORITY_NORMAL);
+    struct notification *notification = make_notification(1, FRAME_PRIORITY_NORMAL);
     size_t bytes;
 
     (void)state;
-    session_queue(&session, note);
+    session_queue(&session, notification);
     bytes = hub.queued_bytes;
-    assert_true(bytes > note->line_len);
-    session_queue(&other, note);
+    assert_true(bytes > notification->line_len);
+    session_queue(&other, notification);
     assert_int_equal(hub.queued_bytes, bytes);
-    session_drop_queue(&session);
+    session_clear_queue(&session);
     assert_int_equal(hub.queued_bytes, bytes);
-    session_drop_queue(&other);
-    note_unref(note);
+    session_clear_queue(&other);
+    notification_unref(notification);
 }
 
-/* Offers a note of `priority` and `type`; what the session queued of it. */
+/* Offers a notification of `priority` and `type`; what the session queued of it. */
 static bool
-is_kept(uint64_t ms, uint8_t priority, uint8_t type, bool needs_ack)
+is_renewal(uint64_t ms, uint8_t priority, uint8_t type, bool needs_ack)
 {
-    struct note *note = make_note(ms, priority);
+    struct notification *notification = make_notification(ms, priority);
     unsigned before = session.outbound.count;
 
-    note->frame.as.note.type = type;
-    note->needs_ack = needs_ack;
-    session_offer(&session, note);
-    note_unref(note);
+    notification->frame.as.note.type = type;
+    notification->needs_ack = needs_ack;
+    session_offer(&session, notification);
+    notification_unref(notification);
     return session.outbound.count > before;
 }
 
@@ -418,22 +420,22 @@ test_what_is_left_out_when_short(void **state)
     (void)state;
     session.inflight.size = 10;
     hub.shed.hold[0] = (struct entry_id){100, 0};
-    assert_true(is_kept(101, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
+    assert_true(is_renewal(101, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
     hub.shed.pressure.level = PRESSURE_LOW;
-    assert_false(is_kept(102, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
-    assert_true(is_kept(103, FRAME_PRIORITY_NORMAL, FRAME_TYPE_REALTIME, false));
-    assert_true(is_kept(104, FRAME_PRIORITY_LOW, FRAME_TYPE_NOTIFICATION, false));
+    assert_false(is_renewal(102, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
+    assert_true(is_renewal(103, FRAME_PRIORITY_NORMAL, FRAME_TYPE_REALTIME, false));
+    assert_true(is_renewal(104, FRAME_PRIORITY_LOW, FRAME_TYPE_NOTIFICATION, false));
     hub.shed.pressure.level = PRESSURE_NORMAL;
-    assert_false(is_kept(105, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
-    assert_false(is_kept(106, FRAME_PRIORITY_NORMAL, FRAME_TYPE_REALTIME, false));
-    assert_true(is_kept(107, FRAME_PRIORITY_HIGH, FRAME_TYPE_REALTIME, false));
-    assert_true(is_kept(108, FRAME_PRIORITY_NORMAL, FRAME_TYPE_NOTIFICATION, false));
-    assert_true(is_kept(109, FRAME_PRIORITY_LOW, FRAME_TYPE_SYSTEM, false));
+    assert_false(is_renewal(105, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
+    assert_false(is_renewal(106, FRAME_PRIORITY_NORMAL, FRAME_TYPE_REALTIME, false));
+    assert_true(is_renewal(107, FRAME_PRIORITY_HIGH, FRAME_TYPE_REALTIME, false));
+    assert_true(is_renewal(108, FRAME_PRIORITY_NORMAL, FRAME_TYPE_NOTIFICATION, false));
+    assert_true(is_renewal(109, FRAME_PRIORITY_LOW, FRAME_TYPE_SYSTEM, false));
     session.is_poll = true;
-    assert_true(is_kept(110, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
+    assert_true(is_renewal(110, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
     session.is_poll = false;
     session.cursor.shared = (struct entry_id){99, 0}; /* behind: that was before the stretch */
-    assert_true(is_kept(100, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
+    assert_true(is_renewal(100, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
     assert_int_equal(stats.values[STAT_HUB_SHED_LOW], 2);
     assert_int_equal(stats.values[STAT_HUB_SHED_NORMAL], 1);
 }
@@ -441,18 +443,18 @@ test_what_is_left_out_when_short(void **state)
 static void
 test_a_run_has_nothing_left_out(void **state)
 {
-    struct note *notes[] = {make_note(101, FRAME_PRIORITY_NORMAL),
-                            make_note(102, FRAME_PRIORITY_NORMAL),
-                            make_note(103, FRAME_PRIORITY_LOW)};
+    struct notification *notifications[] = {make_notification(101, FRAME_PRIORITY_NORMAL),
+                                            make_notification(102, FRAME_PRIORITY_NORMAL),
+                                            make_notification(103, FRAME_PRIORITY_LOW)};
 
     (void)state;
     hub.shed.hold[0] = (struct entry_id){100, 0};
-    assert_int_equal(shed_keeps(&hub, notes, 3), 3);
+    assert_int_equal(shed_count_kept(&hub, notifications, 3), 3);
     hub.shed.pressure.level = PRESSURE_LOW;
-    assert_int_equal(shed_keeps(&hub, notes, 3), 2);
-    assert_int_equal(shed_keeps(&hub, notes + 2, 1), 0);
+    assert_int_equal(shed_count_kept(&hub, notifications, 3), 2);
+    assert_int_equal(shed_count_kept(&hub, notifications + 2, 1), 0);
     for (size_t i = 0; i < 3; i++)
-        note_unref(notes[i]);
+        notification_unref(notifications[i]);
 }
 
 int

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "hub/fanout/note.h"
+#include "hub/fanout/notification.h"
 #include "store/connection/url.h"
 #include "store/entry.h"
 
@@ -27,8 +27,8 @@ test_addresses(void **state)
     assert_string_equal(address.user, "");
     assert_string_equal(address.password, "secret");
     assert_int_equal(address.port, 6379);
-    assert_int_equal(url_read("unix:///run/keydb.sock", &address), RC_OK);
-    assert_string_equal(address.path, "/run/keydb.sock");
+    assert_int_equal(url_read("unix:///batch/keydb.sock", &address), RC_OK);
+    assert_string_equal(address.path, "/batch/keydb.sock");
     assert_false(address.tls);
     assert_int_equal(url_read("rediss://h:7001", &address), RC_OK);
     assert_string_equal(address.host, "h");
@@ -72,20 +72,20 @@ test_entry_ids(void **state)
 static void
 test_client_positions(void **state)
 {
-    char text[NOTE_POS_MAX];
+    char text[CLIENT_POS_MAX];
     const struct entry_id pos = {12, 3};
     struct cursor cursor = {.shared = {0, 0}};
     struct backlog backlog;
 
     (void)state;
-    note_pos_text("00ff", &pos, 1, NULL, text);
+    client_pos_text("00ff", &pos, 1, NULL, text);
     assert_string_equal(text, "00ff.12-3");
-    assert_int_equal(note_pos_read(text, "00ff", 1, 0, &cursor, &backlog), RC_OK);
+    assert_int_equal(client_pos_read(text, "00ff", 1, 0, &cursor, &backlog), RC_OK);
     assert_int_equal(cursor.shared.seq, 3);
-    assert_int_equal(note_pos_read(text, "00fe", 1, 0, &cursor, &backlog), RC_CLOSED);
-    assert_int_equal(note_pos_read(text, "00ff1", 1, 0, &cursor, &backlog), RC_CLOSED);
-    assert_int_equal(note_pos_read("00ff12-3", "00ff", 1, 0, &cursor, &backlog), RC_BAD);
-    assert_int_equal(note_pos_read("00ff.12", "00ff", 1, 0, &cursor, &backlog), RC_BAD);
+    assert_int_equal(client_pos_read(text, "00fe", 1, 0, &cursor, &backlog), RC_CLOSED);
+    assert_int_equal(client_pos_read(text, "00ff1", 1, 0, &cursor, &backlog), RC_CLOSED);
+    assert_int_equal(client_pos_read("00ff12-3", "00ff", 1, 0, &cursor, &backlog), RC_BAD);
+    assert_int_equal(client_pos_read("00ff.12", "00ff", 1, 0, &cursor, &backlog), RC_BAD);
 }
 
 int

@@ -1,4 +1,4 @@
-/* queued_notes.h: notes for a session of one_session.h, and a socket that tells what it got. */
+/* queued_notifications.h: notifications for one_session.h, and a fake socket. */
 #ifndef CLAIRON_TESTS_UNIT_QUEUED_NOTES_H
 #define CLAIRON_TESTS_UNIT_QUEUED_NOTES_H
 
@@ -11,7 +11,7 @@
 
 /* A socket that takes `room` bytes a call, as gate_send does: the rest of a cut frame is kept. */
 struct fake {
-    unsigned char got[2 * SESSION_SAID_MAX];
+    unsigned char got[2 * SESSION_CONTROL_MAX];
     size_t len;
     size_t room;
     int calls;
@@ -67,9 +67,9 @@ tear_down(void **state)
     return 0;
 }
 
-/* A note for everyone, whose data is a number. */
-static inline struct note *
-make_note(uint64_t ms, uint8_t priority)
+/* A notification for everyone, whose data is a number. */
+static inline struct notification *
+make_notification(uint64_t ms, uint8_t priority)
 {
     unsigned char head[HEAD_FOR_ALL];
     struct entry entry = {.id = {ms, 0}};
@@ -80,23 +80,23 @@ make_note(uint64_t ms, uint8_t priority)
     assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     snprintf(data, sizeof(data), "%d", (int)ms);
     entry.data = (struct bytes){(const unsigned char *)data, strlen(data)};
-    return note_new(&entry, "e", &entry.id, 1);
+    return notification_new(&entry, "e", &entry.id, 1);
 }
 
 static inline void
-queue_note(uint64_t ms, uint8_t priority)
+queue_notification(uint64_t ms, uint8_t priority)
 {
-    struct note *note = make_note(ms, priority);
+    struct notification *notification = make_notification(ms, priority);
 
-    session_queue(&session, note);
-    note_unref(note);
+    session_queue(&session, notification);
+    notification_unref(notification);
 }
 
 /* Payloads of all that came, each followed by a blank; fails when it is not cut into frames. */
 static inline const char *
 told(void)
 {
-    static char text[2 * SESSION_SAID_MAX];
+    static char text[2 * SESSION_CONTROL_MAX];
     size_t at = 0;
     size_t len = 0;
 
@@ -117,19 +117,19 @@ told(void)
 
 #define MSG(pos, data) "{\"t\":\"msg\",\"pos\":\"e." pos "\",\"n\":" data "} "
 
-static inline struct run *
-make_run(uint64_t from, unsigned count)
+static inline struct fanout_batch *
+make_batch(uint64_t from, unsigned count)
 {
-    struct note *notes[RUN_NOTES_MAX] = {NULL};
-    struct run *run;
+    struct notification *notifications[BATCH_COUNT_MAX] = {NULL};
+    struct fanout_batch *batch;
 
     for (unsigned i = 0; i < count; i++)
-        notes[i] = make_note(from + i, FRAME_PRIORITY_NORMAL);
-    assert_int_equal(run_span(notes, count), count);
-    run = run_new(notes, count);
+        notifications[i] = make_notification(from + i, FRAME_PRIORITY_NORMAL);
+    assert_int_equal(fanout_batch_span(notifications, count), count);
+    batch = fanout_batch_new(notifications, count);
     for (unsigned i = 0; i < count; i++)
-        note_unref(notes[i]);
-    return run;
+        notification_unref(notifications[i]);
+    return batch;
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

@@ -1,8 +1,8 @@
-/* note_pos.c: a client's position as text; the picture of it is in note.h. */
+/* note_pos.c: a client's position as text; the picture of it is in notification.h. */
 #include <limits.h>
 #include <string.h>
 
-#include "hub/fanout/note.h"
+#include "hub/fanout/notification.h"
 #include "store/store.h"
 
 #define BASE 36
@@ -11,12 +11,12 @@
 #define DIGITS_MAX 13                   /* of 64 bits */
 #define BESIDE_MAX (2 * DIGITS_MAX + 3) /* with a dot and two dashes */
 
-_Static_assert(NOTE_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + (STORE_SHARDS_MAX - 1) * BESIDE_MAX <=
-                   NOTE_POS_MAX,
+_Static_assert(CLIENT_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + (STORE_SHARDS_MAX - 1) * BESIDE_MAX <=
+                   CLIENT_POS_MAX,
                "the longest position fits");
-_Static_assert(NOTE_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + STORE_SHARDS_MAX + BESIDE_MAX +
+_Static_assert(CLIENT_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + STORE_SHARDS_MAX + BESIDE_MAX +
                        (2 + 2 * DIGITS_MAX) + 2 * (1 + BESIDE_MAX) <=
-                   NOTE_POS_MAX,
+                   CLIENT_POS_MAX,
                "so does that of one user, with a backlog");
 
 static const char DIGITS[] = "0123456789abcdefghijklmnopqrstuvwxyz";
@@ -76,10 +76,10 @@ write_backlog(struct entry_id shared, const struct backlog *backlog, char *at)
 }
 
 void
-note_pos_text(const char *epoch, const struct entry_id *pos, unsigned shards,
-              const struct backlog *backlog, char ret_text[NOTE_POS_MAX])
+client_pos_text(const char *epoch, const struct entry_id *pos, unsigned shards,
+                const struct backlog *backlog, char ret_text[CLIENT_POS_MAX])
 {
-    size_t len = strnlen(epoch, NOTE_POS_EPOCH_MAX);
+    size_t len = strnlen(epoch, CLIENT_POS_EPOCH_MAX);
     char *at = ret_text + len + 1;
 
     memcpy(ret_text, epoch, len);
@@ -173,8 +173,8 @@ read_backlog(struct entry_id shared, const char *at, struct backlog *ret_backlog
 }
 
 enum rc
-note_pos_read(const char *text, const char *epoch, unsigned shards, unsigned own,
-              struct cursor *ret_cursor, struct backlog *ret_backlog)
+client_pos_read(const char *text, const char *epoch, unsigned shards, unsigned own,
+                struct cursor *ret_cursor, struct backlog *ret_backlog)
 {
     const char *dot = strchr(text, '.');
     const char *at = dot != NULL ? dot + 1 : text;

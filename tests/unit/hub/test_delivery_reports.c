@@ -1,4 +1,4 @@
-/* test_hub_shown.c: are the store's answers about shown lines taken in the order of the reports? */
+/* test_delivery_reports.c: are the store's replies applied in the order of the reports? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,13 +18,13 @@
 #include "hub/session/queue.h"
 #include "hub/session/row_order.h"
 #include "hub/turn.h"
-#include "tests/unit/hub/owed_note.h"
+#include "tests/unit/hub/ack_pending_notification.h"
 
 #define CALLS_MAX 8
 
 bool __wrap_store_is_up(const struct store *store);
-enum rc __wrap_store_shown(struct store *store, const struct store_report *shown, size_t count,
-                           store_reported *done, void *ctx);
+enum rc __wrap_store_report(struct store *store, const struct store_report *shown, size_t count,
+                            store_reported *done, void *ctx);
 
 /* Two shards answer in an order of their own, which no server does when a test asks for it. */
 static struct {
@@ -58,8 +58,8 @@ __wrap_store_is_up(const struct store *store)
 }
 
 enum rc
-__wrap_store_shown(struct store *store, const struct store_report *shown, size_t count,
-                   store_reported *done, void *ctx)
+__wrap_store_report(struct store *store, const struct store_report *shown, size_t count,
+                    store_reported *done, void *ctx)
 {
     (void)store;
     (void)shown;
@@ -71,9 +71,9 @@ __wrap_store_shown(struct store *store, const struct store_report *shown, size_t
 }
 
 static void
-answer(unsigned nth, enum rc rc, bool is_unowed)
+answer(unsigned nth, enum rc rc, bool is_not_pending)
 {
-    calls[nth].done(calls[nth].ctx, rc, (const size_t[]){0}, is_unowed ? 1 : 0);
+    calls[nth].done(calls[nth].ctx, rc, (const size_t[]){0}, is_not_pending ? 1 : 0);
 }
 
 static struct config config = {.gate = {.slow_bytes = 65536}};
@@ -92,7 +92,7 @@ join_user(void)
     audience_join(&hub.audiences, &session.groups.memberships, &session, key, len, false);
 }
 
-/* A session whose window is full, and two notes that it had no room for. */
+/* A session whose window is full, and two notifications that it had no room for. */
 static int
 set_up(void **state)
 {
@@ -107,11 +107,11 @@ set_up(void **state)
                                .client = {.user = "u1", .name = "test"}};
     join_user();
     for (unsigned char i = 1; i <= 2; i++) {
-        struct note *note = owed_note(i);
+        struct notification *notification = ack_pending_notification(i);
 
-        session_enqueue(&session, note);
-        note_unref(note);
-        shown_flush(&hub);
+        session_enqueue(&session, notification);
+        notification_unref(notification);
+        delivery_reports_flush(&hub);
     }
     assert_int_equal(call_count, 2);
     return 0;
@@ -125,9 +125,9 @@ tear_down(void **state)
     for (unsigned i = 0; i < call_count; i++)
         if (calls[i].done != NULL)
             answer(i, RC_IO, false);
-    shown_free(&hub);
+    delivery_reports_free(&hub);
     audience_leave_all(&hub.audiences, &session.groups.memberships, false);
-    session_drop_queue(&session);
+    session_clear_queue(&session);
     backlog_free(&session);
     row_order_free(&session);
     ev_loop_destroy(hub.loop);
@@ -135,9 +135,9 @@ tear_down(void **state)
 }
 
 static void
-take(unsigned nth, enum rc rc, bool is_unowed)
+take(unsigned nth, enum rc rc, bool is_not_pending)
 {
-    answer(nth, rc, is_unowed);
+    answer(nth, rc, is_not_pending);
     calls[nth].done = NULL;
 }
 
@@ -149,8 +149,8 @@ test_what_nobody_waits_for_is_given_in_order(void **state)
     assert_int_equal(session.outbound.count, 0);
     take(0, RC_OK, true);
     assert_int_equal(session.outbound.count, 2);
-    assert_int_equal(session.outbound.notes[0]->id.ms, 1);
-    assert_int_equal(session.outbound.notes[1]->id.ms, 2);
+    assert_int_equal(session.outbound.notifications[0]->id.ms, 1);
+    assert_int_equal(session.outbound.notifications[1]->id.ms, 2);
 }
 
 static void
@@ -168,25 +168,25 @@ static void
 test_what_was_given_up_and_redriven_is_reported(void **state)
 {
     const char *const ids[] = {"00000000-0000-0000-0000-000000000003"};
-    struct note *note = owed_note(3);
+    struct notification *notification = ack_pending_notification(3);
 
     (void)state;
     session.inbox.refill = INBOX_REFILL_NONE;
     session.inflight.size = 1;
-    session_enqueue(&session, note);
-    window_wrote(&session, note);
-    shown_flush(&hub);
+    session_enqueue(&session, notification);
+    session_inflight_written(&session, notification);
+    delivery_reports_flush(&hub);
     assert_int_equal(call_count, 3);
-    note->is_retry = true;
-    session_offer_again(&session, note);
-    hub_settled(&hub, "u1", ids, 1, false);
-    window_wrote(&session, note);
-    shown_flush(&hub);
+    notification->is_retry = true;
+    session_offer_retry(&session, notification);
+    hub_end_acks(&hub, "u1", ids, 1, false);
+    session_inflight_written(&session, notification);
+    delivery_reports_flush(&hub);
     assert_int_equal(call_count, 4);
-    hub_settled(&hub, "u1", ids, 1, false);
+    hub_end_acks(&hub, "u1", ids, 1, false);
     assert_int_equal(session.inflight.count, 0);
     free(session.inflight.entries);
-    note_unref(note);
+    notification_unref(notification);
 }
 
 static void
@@ -194,37 +194,37 @@ test_a_report_that_failed_is_made_again_in_its_place(void **state)
 {
     (void)state;
     take(0, RC_IO, false);
-    assert_true(shown_waits(&hub)); /* so that no ack goes before it */
+    assert_true(delivery_reports_wait(&hub)); /* so that no ack goes before it */
     take(1, RC_OK, true);
     assert_int_equal(session.outbound.count, 0);
     (void)hub_send_some(&hub, 0);
     assert_int_equal(call_count, 3);
     take(2, RC_OK, true);
     assert_int_equal(session.outbound.count, 2);
-    assert_int_equal(session.outbound.notes[0]->id.ms, 1);
+    assert_int_equal(session.outbound.notifications[0]->id.ms, 1);
 }
 
 /* As many reports are under way as may be: the next one waits, and acks wait for it. */
 static void
 test_no_ack_goes_before_a_report_that_waits(void **state)
 {
-    struct note *note = owed_note(3);
+    struct notification *notification = ack_pending_notification(3);
 
     (void)state;
     ack_calls = 0;
     hub.stats = &stats;
-    hub.shown.calls += 1000;
-    shown_add(&session, note);
+    hub.reports.calls += 1000;
+    delivery_report_add(&session, notification);
     acks_add(&hub, "u1", "00000000-0000-0000-0000-000000000003", 0);
     acks_flush(&hub);
     assert_int_equal(call_count, 2);
     assert_int_equal(ack_calls, 0);
-    hub.shown.calls -= 1000;
+    hub.reports.calls -= 1000;
     acks_flush(&hub);
     assert_int_equal(call_count, 3);
     assert_int_equal(ack_calls, 1);
     acks_free(&hub);
-    note_unref(note);
+    notification_unref(notification);
 }
 
 int

@@ -1,4 +1,4 @@
-/* owed_note.h: a note that needs an ack, made by hand for a test of the hub. */
+/* ack_pending_notification.h: a notification that needs an ack. */
 #ifndef CLAIRON_TESTS_UNIT_OWED_NOTE_H
 #define CLAIRON_TESTS_UNIT_OWED_NOTE_H
 
@@ -6,8 +6,8 @@
 #include "hub/session/hub_state.h"
 
 /* For USER u1; its entry and the end of its id are `number`. */
-static inline struct note *
-owed_note(unsigned char number)
+static inline struct notification *
+ack_pending_notification(unsigned char number)
 {
     unsigned char head[HEAD_FOR_U1];
     struct entry entry = {.id = {number, 0}};
@@ -17,7 +17,7 @@ owed_note(unsigned char number)
     head[FRAME_NOTIFICATION_AT_ID + 15] = number;
     assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)"{}", 2};
-    return note_new(&entry, "e", &entry.id, 1);
+    return notification_new(&entry, "e", &entry.id, 1);
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* test_hub_window.c: does a window hold, show again and let go of what it should? */
+/* test_session_inflight.c: does a window hold, show again and let go of what it should? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,12 +15,12 @@
 #include "hub/session/backlog.h"
 #include "hub/session/position.h"
 #include "hub/turn.h"
-#include "tests/unit/hub/owed_note.h"
+#include "tests/unit/hub/ack_pending_notification.h"
 
 struct fixture {
     struct hub hub;
     struct session session;
-    struct note *notes[4];
+    struct notification *notifications[4];
 };
 
 /* A call of the store is under way for ever, so nothing is sent to it. */
@@ -30,13 +30,13 @@ set_up(void **state)
     struct fixture *fixture = calloc(1, sizeof(*fixture));
 
     fixture->hub.loop = ev_default_loop(0);
-    fixture->hub.shown.calls = 1;
+    fixture->hub.reports.calls = 1;
     fixture->session = (struct session){.state = SESSION_LIVE,
                                         .hub = &fixture->hub,
                                         .inflight = {.size = 2},
                                         .client = {.user = "u1", .name = "test"}};
     for (unsigned char i = 0; i < 4; i++)
-        fixture->notes[i] = owed_note(i);
+        fixture->notifications[i] = ack_pending_notification(i);
     *state = fixture;
     return 0;
 }
@@ -47,9 +47,9 @@ tear_down(void **state)
     struct fixture *fixture = *state;
 
     ev_idle_stop(fixture->hub.loop, &fixture->hub.more);
-    shown_free(&fixture->hub);
+    delivery_reports_free(&fixture->hub);
     for (int i = 0; i < 4; i++)
-        note_unref(fixture->notes[i]);
+        notification_unref(fixture->notifications[i]);
     free(fixture->session.inflight.entries);
     inbox_end(&fixture->session.inbox);
     backlog_free(&fixture->session);
@@ -69,18 +69,19 @@ test_it_is_full_at_its_size(void **state)
 {
     struct fixture *f = *state;
 
-    assert_true(window_enter(&f->session, f->notes[0]));
-    assert_true(window_enter(&f->session, f->notes[1]));
+    assert_true(session_inflight_add(&f->session, f->notifications[0]));
+    assert_true(session_inflight_add(&f->session, f->notifications[1]));
     assert_false(inbox_is_deferred(&f->session.inbox));
-    assert_false(window_enter(&f->session, f->notes[2]));
+    assert_false(session_inflight_add(&f->session, f->notifications[2]));
     assert_true(inbox_is_deferred(&f->session.inbox));
     assert_int_equal(f->hub.deferred_count, 1);
-    assert_int_equal(f->hub.shown.count, 1); /* the store is asked whether it is owed */
-    window_forget(&f->session, f->notes[1]->frame.as.note.id);
-    assert_false(window_enter(&f->session, f->notes[3])); /* the other one was there first */
-    assert_true(window_enter_owed(&f->session, f->notes[2]));
+    assert_int_equal(f->hub.reports.count, 1); /* the store is asked whether it is owed */
+    session_inflight_remove(&f->session, f->notifications[1]->frame.as.note.id);
+    assert_false(
+        session_inflight_add(&f->session, f->notifications[3])); /* the other one was there first */
+    assert_true(session_inflight_add_from_inbox(&f->session, f->notifications[2]));
     assert_int_equal(f->session.inflight.count, 2);
-    assert_false(window_enter_owed(&f->session, f->notes[3]));
+    assert_false(session_inflight_add_from_inbox(&f->session, f->notifications[3]));
 }
 
 static void
@@ -88,14 +89,14 @@ test_what_is_acked_while_the_inbox_is_read_stays_out(void **state)
 {
     struct fixture *f = *state;
 
-    assert_true(window_enter(&f->session, f->notes[0]));
+    assert_true(session_inflight_add(&f->session, f->notifications[0]));
     f->session.state = SESSION_INBOX;
-    window_forget(&f->session, f->notes[0]->frame.as.note.id);
-    assert_false(window_enter_owed(&f->session, f->notes[0]));
-    assert_true(window_enter_owed(&f->session, f->notes[1]));
+    session_inflight_remove(&f->session, f->notifications[0]->frame.as.note.id);
+    assert_false(session_inflight_add_from_inbox(&f->session, f->notifications[0]));
+    assert_true(session_inflight_add_from_inbox(&f->session, f->notifications[1]));
     inbox_end(&f->session.inbox);
     f->session.state = SESSION_LIVE;
-    assert_true(window_enter_owed(&f->session, f->notes[0]));
+    assert_true(session_inflight_add_from_inbox(&f->session, f->notifications[0]));
 }
 
 static void
@@ -103,18 +104,19 @@ test_it_is_shown_again_only_when_written_and_missed(void **state)
 {
     struct fixture *f = *state;
 
-    assert_true(window_enter(&f->session, f->notes[0]));
-    assert_false(window_enter(&f->session, f->notes[0]));
-    window_miss(&f->session, f->notes[0]); /* still queued: that showing is enough */
-    assert_false(window_enter(&f->session, f->notes[0]));
-    window_wrote(&f->session, f->notes[0]);
-    assert_int_equal(f->hub.shown.count, 1);
-    assert_false(window_enter(&f->session, f->notes[0]));
-    window_miss(&f->session, f->notes[0]);
-    assert_true(window_enter(&f->session, f->notes[0]));
+    assert_true(session_inflight_add(&f->session, f->notifications[0]));
+    assert_false(session_inflight_add(&f->session, f->notifications[0]));
+    session_inflight_missed(&f->session,
+                            f->notifications[0]); /* still queued: that showing is enough */
+    assert_false(session_inflight_add(&f->session, f->notifications[0]));
+    session_inflight_written(&f->session, f->notifications[0]);
+    assert_int_equal(f->hub.reports.count, 1);
+    assert_false(session_inflight_add(&f->session, f->notifications[0]));
+    session_inflight_missed(&f->session, f->notifications[0]);
+    assert_true(session_inflight_add(&f->session, f->notifications[0]));
     assert_int_equal(f->session.inflight.count, 1);
-    assert_false(window_enter(&f->session, f->notes[0]));
-    window_miss(&f->session, f->notes[3]); /* not held: nothing to do */
+    assert_false(session_inflight_add(&f->session, f->notifications[0]));
+    session_inflight_missed(&f->session, f->notifications[3]); /* not held: nothing to do */
     assert_int_equal(f->session.inflight.count, 1);
 }
 
@@ -123,12 +125,12 @@ test_an_inbox_older_than_a_retry_is_not_taken_for_it(void **state)
 {
     struct fixture *f = *state;
 
-    assert_true(window_enter(&f->session, f->notes[0]));
-    window_wrote(&f->session, f->notes[0]);
-    window_miss(&f->session, f->notes[0]);
-    assert_false(window_enter_owed(&f->session, f->notes[0]));
-    f->notes[0]->is_retry = true;
-    assert_true(window_enter_owed(&f->session, f->notes[0]));
+    assert_true(session_inflight_add(&f->session, f->notifications[0]));
+    session_inflight_written(&f->session, f->notifications[0]);
+    session_inflight_missed(&f->session, f->notifications[0]);
+    assert_false(session_inflight_add_from_inbox(&f->session, f->notifications[0]));
+    f->notifications[0]->is_retry = true;
+    assert_true(session_inflight_add_from_inbox(&f->session, f->notifications[0]));
 }
 
 static void
@@ -136,13 +138,13 @@ test_what_was_acked_meanwhile_is_not_reported(void **state)
 {
     struct fixture *f = *state;
 
-    assert_true(window_enter(&f->session, f->notes[0]));
-    window_forget(&f->session, f->notes[0]->frame.as.note.id);
-    window_wrote(&f->session, f->notes[0]);
-    assert_int_equal(f->hub.shown.count, 0);
-    assert_true(window_enter(&f->session, f->notes[1]));
-    window_drop(&f->session, f->notes[1]);
-    window_drop(&f->session, f->notes[1]);
+    assert_true(session_inflight_add(&f->session, f->notifications[0]));
+    session_inflight_remove(&f->session, f->notifications[0]->frame.as.note.id);
+    session_inflight_written(&f->session, f->notifications[0]);
+    assert_int_equal(f->hub.reports.count, 0);
+    assert_true(session_inflight_add(&f->session, f->notifications[1]));
+    session_inflight_drop(&f->session, f->notifications[1]);
+    session_inflight_drop(&f->session, f->notifications[1]);
     assert_int_equal(f->session.inflight.count, 0);
 }
 
@@ -151,19 +153,19 @@ test_reconciling_drops_what_is_not_confirmed(void **state)
 {
     struct fixture *f = *state;
 
-    assert_true(window_enter(&f->session, f->notes[0]));
-    assert_true(window_enter(&f->session, f->notes[1]));
-    window_wrote(&f->session, f->notes[0]);
-    window_wrote(&f->session, f->notes[1]);
-    window_drop_refuted(&f->session); /* nothing is reconciled */
+    assert_true(session_inflight_add(&f->session, f->notifications[0]));
+    assert_true(session_inflight_add(&f->session, f->notifications[1]));
+    session_inflight_written(&f->session, f->notifications[0]);
+    session_inflight_written(&f->session, f->notifications[1]);
+    session_inflight_reconcile(&f->session); /* nothing is reconciled */
     assert_int_equal(f->session.inflight.count, 2);
     f->session.inbox.reconcile = INBOX_RECONCILE_RUNNING;
     inflight_recheck(&f->session.inflight);
-    inflight_confirm(&f->session.inflight, f->notes[1]->frame.as.note.id);
-    window_drop_refuted(&f->session);
+    inflight_confirm(&f->session.inflight, f->notifications[1]->frame.as.note.id);
+    session_inflight_reconcile(&f->session);
     assert_int_equal(f->session.inflight.count, 1);
     assert_int_equal(f->session.inflight.entries[0].id[15], 1);
-    assert_int_equal(f->hub.shown.count, 3); /* the store is told of that one again */
+    assert_int_equal(f->hub.reports.count, 3); /* the store is told of that one again */
     assert_false(inbox_is_reconciling(&f->session.inbox));
 }
 
@@ -172,19 +174,19 @@ test_a_reconciliation_wanted_during_a_reading_is_for_the_next_one(void **state)
 {
     struct fixture *f = *state;
 
-    assert_true(window_enter(&f->session, f->notes[0]));
-    window_wrote(&f->session, f->notes[0]);
-    f->hub.shown.count = 0; /* as if it were reported: nothing holds up the inbox */
+    assert_true(session_inflight_add(&f->session, f->notifications[0]));
+    session_inflight_written(&f->session, f->notifications[0]);
+    f->hub.reports.count = 0; /* as if it were reported: nothing holds up the inbox */
     f->session.state = SESSION_INBOX;
-    session_doubt(&f->session);
-    window_drop_refuted(&f->session); /* at the end of the inbox, begun before */
+    session_reconcile(&f->session);
+    session_inflight_reconcile(&f->session); /* at the end of the inbox, begun before */
     assert_int_equal(f->session.inflight.count, 1);
     f->session.state = SESSION_LIVE;
     refill(f);
     assert_int_equal(f->session.state, SESSION_INBOX);
-    window_drop_refuted(&f->session);
+    session_inflight_reconcile(&f->session);
     assert_int_equal(f->session.inflight.count, 0);
-    f->hub.shown.count = 1;
+    f->hub.reports.count = 1;
 }
 
 /* The answer that is under way may have been made before what the new question is about. */
@@ -194,11 +196,11 @@ test_memberships_that_are_asked_for_are_asked_for_again(void **state)
     struct fixture *f = *state;
 
     f->session.state = SESSION_GROUPING;
-    session_regroup(&f->session);
+    session_reload_groups(&f->session);
     assert_int_equal(f->session.groups.state, GROUPS_STALE);
     f->session.state = SESSION_LIVE;
     f->session.groups.state = GROUPS_ASKED;
-    session_regroup(&f->session);
+    session_reload_groups(&f->session);
     assert_int_equal(f->session.groups.state, GROUPS_STALE);
 }
 
@@ -207,11 +209,11 @@ test_the_inbox_is_read_after_the_answers_that_come_before_it(void **state)
 {
     struct fixture *f = *state;
 
-    window_defer(&f->session);
+    session_defer_inbox(&f->session);
     f->session.inbox.held_count = 1; /* of a report under way */
     refill(f);
     assert_int_equal(f->session.state, SESSION_LIVE);
-    assert_true(f->hub.refill_waits);
+    assert_true(f->hub.refill_is_pending);
     f->session.inbox.held_count = 0;
     refill(f);
     assert_int_equal(f->session.state, SESSION_INBOX);
@@ -223,11 +225,11 @@ test_a_poll_is_shown_what_there_is_room_for(void **state)
 {
     struct fixture *f = *state;
 
-    window_defer(&f->session);
+    session_defer_inbox(&f->session);
     f->session.is_poll = true;
-    assert_true(window_enter(&f->session, f->notes[0]));
-    assert_true(window_enter(&f->session, f->notes[1]));
-    assert_false(window_enter(&f->session, f->notes[2]));
+    assert_true(session_inflight_add(&f->session, f->notifications[0]));
+    assert_true(session_inflight_add(&f->session, f->notifications[1]));
+    assert_false(session_inflight_add(&f->session, f->notifications[2]));
 }
 
 static void
@@ -237,18 +239,18 @@ test_a_poll_does_not_go_past_what_it_was_not_shown(void **state)
 
     f->session.is_poll = true;
     f->session.inbox.has_unread = true;
-    assert_false(window_enter(&f->session, f->notes[0]));
+    assert_false(session_inflight_add(&f->session, f->notifications[0]));
     f->session.inbox.has_unread = false;
-    assert_true(backlog_waits(&f->session));
-    assert_false(window_enter(&f->session, f->notes[1]));
+    assert_true(backlog_is_pending(&f->session));
+    assert_false(session_inflight_add(&f->session, f->notifications[1]));
 }
 
-/* A note as the inbox gives it. */
+/* A notification as the inbox gives it. */
 static bool
 take_from_inbox(struct fixture *f, int nth)
 {
-    f->notes[nth]->score = entry_id_score(f->notes[nth]->id);
-    return window_enter_owed(&f->session, f->notes[nth]);
+    f->notifications[nth]->score = entry_id_score(f->notifications[nth]->id);
+    return session_inflight_add_from_inbox(&f->session, f->notifications[nth]);
 }
 
 static struct cursor
@@ -264,27 +266,27 @@ test_what_found_no_room_is_told_until_it_is_shown(void **state)
     const struct backlog *told;
 
     f->session.inflight.size = 1;
-    assert_true(window_enter(&f->session, f->notes[0]));
+    assert_true(session_inflight_add(&f->session, f->notifications[0]));
     assert_false(f->session.has_backlog);
     f->session.cursor = cursor(0);
-    assert_false(window_enter(&f->session, f->notes[1]));
+    assert_false(session_inflight_add(&f->session, f->notifications[1]));
     f->session.cursor = cursor(1);
-    assert_false(window_enter(&f->session, f->notes[2]));
-    assert_null(backlog_told(&f->session, cursor(0), NULL));
-    told = backlog_told(&f->session, cursor(2), NULL);
+    assert_false(session_inflight_add(&f->session, f->notifications[2]));
+    assert_null(backlog_reported(&f->session, cursor(0), NULL));
+    told = backlog_reported(&f->session, cursor(2), NULL);
     assert_non_null(told);
     assert_int_equal(told->waits.count, 2);
     assert_true(cursor_equal(told->behind, cursor(0)));
     assert_false(told->is_gone);
-    window_forget(&f->session, f->notes[0]->frame.as.note.id);
+    session_inflight_remove(&f->session, f->notifications[0]->frame.as.note.id);
     assert_true(take_from_inbox(f, 1));
-    told = backlog_told(&f->session, cursor(2), NULL);
+    told = backlog_reported(&f->session, cursor(2), NULL);
     assert_non_null(told);
     assert_int_equal(told->waits.count, 1);
     assert_true(cursor_equal(told->behind, cursor(1)));
-    window_forget(&f->session, f->notes[1]->frame.as.note.id);
+    session_inflight_remove(&f->session, f->notifications[1]->frame.as.note.id);
     assert_true(take_from_inbox(f, 2));
-    assert_null(backlog_told(&f->session, cursor(2), NULL));
+    assert_null(backlog_reported(&f->session, cursor(2), NULL));
 }
 
 /* Whatever became of the backlog since that was queued. */
@@ -293,25 +295,26 @@ test_what_overtakes_tells_what_the_overtaken_told(void **state)
 {
     struct fixture *f = *state;
     const struct backlog *told;
-    struct note *queued;
+    struct notification *queued;
 
     f->session.inflight.size = 1;
-    assert_true(window_enter(&f->session, f->notes[0]));
+    assert_true(session_inflight_add(&f->session, f->notifications[0]));
     f->session.cursor = cursor(0);
-    assert_false(window_enter(&f->session, f->notes[1]));
-    assert_null(backlog_told(&f->session, cursor(2), f->notes[3])); /* queued before all that */
-    queued = session_note_at(&f->session, f->notes[3], cursor(3), NULL);
-    window_forget(&f->session, f->notes[0]->frame.as.note.id);
+    assert_false(session_inflight_add(&f->session, f->notifications[1]));
+    assert_null(
+        backlog_reported(&f->session, cursor(2), f->notifications[3])); /* queued before all that */
+    queued = session_notification_at(&f->session, f->notifications[3], cursor(3), NULL);
+    session_inflight_remove(&f->session, f->notifications[0]->frame.as.note.id);
     assert_true(take_from_inbox(f, 1));
-    assert_null(backlog_told(&f->session, cursor(3), NULL));
-    told = backlog_told(&f->session, cursor(2), queued);
+    assert_null(backlog_reported(&f->session, cursor(3), NULL));
+    told = backlog_reported(&f->session, cursor(2), queued);
     assert_non_null(told);
     assert_int_equal(told->waits.count, 1);
     assert_false(told->is_gone);
-    told = backlog_told(&f->session, cursor(2), f->notes[1]); /* the one that waited */
+    told = backlog_reported(&f->session, cursor(2), f->notifications[1]); /* the one that waited */
     assert_non_null(told);
     assert_true(told->is_gone);
-    note_unref(queued);
+    notification_unref(queued);
 }
 
 static void
@@ -321,17 +324,17 @@ test_what_was_there_before_is_not_of_the_backlog(void **state)
 
     f->session.inflight.size = 1;
     f->session.cursor = cursor(1);
-    assert_true(window_enter(&f->session, f->notes[3]));
-    assert_false(window_enter(&f->session, f->notes[2]));
-    window_forget(&f->session, f->notes[3]->frame.as.note.id);
+    assert_true(session_inflight_add(&f->session, f->notifications[3]));
+    assert_false(session_inflight_add(&f->session, f->notifications[2]));
+    session_inflight_remove(&f->session, f->notifications[3]->frame.as.note.id);
     assert_true(take_from_inbox(f, 1));
     assert_int_equal(f->session.order.backlog->waits.count, 1);
-    f->notes[3]->is_retry = true; /* a retry of what was shown */
-    assert_false(window_enter(&f->session, f->notes[3]));
+    f->notifications[3]->is_retry = true; /* a retry of what was shown */
+    assert_false(session_inflight_add(&f->session, f->notifications[3]));
     assert_int_equal(f->session.order.backlog->waits.count, 1);
 }
 
-/* notes[2] is in the inbox too, but was skipped: its user was not in its group then. */
+/* notifications[2] is in the inbox too, but was skipped: its user was not in its group then. */
 static void
 test_a_notification_that_was_not_counted_hides_no_loss(void **state)
 {
@@ -339,10 +342,10 @@ test_a_notification_that_was_not_counted_hides_no_loss(void **state)
 
     f->session.inflight.size = 1;
     f->session.cursor = cursor(0);
-    assert_true(window_enter(&f->session, f->notes[0]));
-    assert_false(window_enter(&f->session, f->notes[3]));
+    assert_true(session_inflight_add(&f->session, f->notifications[0]));
+    assert_false(session_inflight_add(&f->session, f->notifications[3]));
     assert_int_equal(f->session.order.backlog->waits.count, 1);
-    window_forget(&f->session, f->notes[0]->frame.as.note.id);
+    session_inflight_remove(&f->session, f->notifications[0]->frame.as.note.id);
     assert_true(take_from_inbox(f, 2));
     assert_int_equal(f->session.order.backlog->waits.count, 0);
     assert_true(f->session.order.backlog->is_gone);
@@ -357,7 +360,7 @@ test_of_an_inbox_nothing_goes_past_what_found_no_room(void **state)
     f->session.state = SESSION_INBOX;
     assert_true(take_from_inbox(f, 0));
     assert_false(take_from_inbox(f, 1));
-    window_forget(&f->session, f->notes[0]->frame.as.note.id);
+    session_inflight_remove(&f->session, f->notifications[0]->frame.as.note.id);
     assert_false(take_from_inbox(f, 2));
     inbox_end(&f->session.inbox);
     assert_true(take_from_inbox(f, 1));

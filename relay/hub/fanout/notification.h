@@ -1,11 +1,11 @@
-/* note.h: one notification in memory: the line that every recipient gets, stored once. */
-#ifndef CLAIRON_HUB_FANOUT_NOTE_H
-#define CLAIRON_HUB_FANOUT_NOTE_H
+/* notification.h: one notification in memory: the line that every recipient gets, stored once. */
+#ifndef CLAIRON_HUB_FANOUT_NOTIFICATION_H
+#define CLAIRON_HUB_FANOUT_NOTIFICATION_H
 
 #include "store/cursor.h"
 
-/* One allocation; immutable; shared by note_ref and note_unref, on the loop's thread only. */
-struct note {
+/* One allocation, immutable, reference-counted. For the loop's thread only. */
+struct notification {
     unsigned refs;
     unsigned queues; /* that hold it: see hub->queued_bytes */
     bool needs_ack;
@@ -64,30 +64,31 @@ struct backlog {
  * `pos` is the position that the line tells the client, in each of the shards (0-0 where none of
  * its readers has any). The caller owns one reference.
  */
-struct note *note_new(const struct entry *entry, const char *epoch, const struct entry_id *pos,
-                      unsigned shards);
-/* Likewise; the line shows its readers no targets: delivery.hide_targets. */
-struct note *note_new_without_targets(const struct entry *entry, const char *epoch,
+struct notification *notification_new(const struct entry *entry, const char *epoch,
                                       const struct entry_id *pos, unsigned shards);
+/* Likewise; the line shows its readers no targets: delivery.hide_targets. */
+struct notification *notification_new_without_targets(const struct entry *entry, const char *epoch,
+                                                      const struct entry_id *pos, unsigned shards);
 /* The same with another position; `backlog` may be NULL. */
-struct note *note_new_at(const struct note *note, const char *epoch, const struct entry_id *pos,
-                         const struct backlog *backlog);
+struct notification *notification_new_at(const struct notification *notification, const char *epoch,
+                                         const struct entry_id *pos, const struct backlog *backlog);
 /*
  * The same, to be shown as a retry: `attempts` is 1 where it was 0. NULL: the line does not end as
  * the decoder's do.
  */
-struct note *note_new_late(const struct note *note, const char *epoch);
-struct note *note_ref(struct note *note);
-void note_unref(struct note *note); /* accepts NULL */
+struct notification *notification_new_late(const struct notification *notification,
+                                           const char *epoch);
+struct notification *notification_ref(struct notification *notification);
+void notification_unref(struct notification *notification); /* accepts NULL */
 
 /* True from its expiration on, by the wall clock. */
-bool note_is_expired(const struct note *note);
+bool notification_is_expired(const struct notification *notification);
 
 /* The cursor that the line tells a reader whose own shard is `own`. */
 static inline struct cursor
-note_told(const struct note *note, unsigned own)
+notification_cursor(const struct notification *notification, unsigned own)
 {
-    return cursor_from_heads(note->pos, own);
+    return cursor_from_heads(notification->pos, own);
 }
 
 /*
@@ -98,16 +99,17 @@ note_told(const struct note *note, unsigned own)
  * shard's entry, in the shared and in the own shard: `00ff.1700000000000-3~2-1njchs~-5s`; or, if
  * some is or may be lost, `~` alone. Without the sum, as earlier versions wrote it, some may be.
  */
-#define NOTE_POS_MAX 512
-#define NOTE_POS_EPOCH_MAX 32
+#define CLIENT_POS_MAX 512
+#define CLIENT_POS_EPOCH_MAX 32
 /* With a backlog, which may be NULL, of no other shards than the reader's. */
-void note_pos_text(const char *epoch, const struct entry_id *pos, unsigned shards,
-                   const struct backlog *backlog, char ret_text[NOTE_POS_MAX]);
+void client_pos_text(const char *epoch, const struct entry_id *pos, unsigned shards,
+                     const struct backlog *backlog, char ret_text[CLIENT_POS_MAX]);
 /*
  * The cursor and the backlog of a user whose own shard is `own`. RC_CLOSED: well-formed, but of
  * another epoch. RC_BAD: no position at all.
  */
-MUST_CHECK enum rc note_pos_read(const char *text, const char *epoch, unsigned shards, unsigned own,
-                                 struct cursor *ret_cursor, struct backlog *ret_backlog);
+MUST_CHECK enum rc client_pos_read(const char *text, const char *epoch, unsigned shards,
+                                   unsigned own, struct cursor *ret_cursor,
+                                   struct backlog *ret_backlog);
 
 #endif

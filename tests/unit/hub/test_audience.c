@@ -1,4 +1,4 @@
-/* test_hub_parts.c: do audiences hold just who was put in, and notes what? */
+/* test_audience.c: do audiences hold just who was put in, and notifications what? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,9 +14,9 @@
 #include "hub/session/members.h"
 #include "wire/frame.h"
 
-/* A note for USER u1 whose data is `data`. */
-static struct note *
-make_note(uint64_t ms, const char *data)
+/* A notification for USER u1 whose data is `data`. */
+static struct notification *
+make_notification(uint64_t ms, const char *data)
 {
     unsigned char head[HEAD_FOR_U1];
     struct entry entry = {.id = {ms, 0}};
@@ -24,20 +24,20 @@ make_note(uint64_t ms, const char *data)
     head_for_u1(head);
     assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)data, strlen(data)};
-    return note_new(&entry, "e", &entry.id, 1);
+    return notification_new(&entry, "e", &entry.id, 1);
 }
 
 static void
 test_note_line(void **state)
 {
-    struct note *note = make_note(7, "{\"x\":1}");
+    struct notification *notification = make_notification(7, "{\"x\":1}");
     const char *line = "{\"t\":\"msg\",\"pos\":\"e.7-0\",\"n\":{\"x\":1}}";
 
     (void)state;
-    assert_int_equal(note->line_len, strlen(line));
-    assert_memory_equal(note->line, line, note->line_len);
-    assert_false(note->needs_ack);
-    note_unref(note);
+    assert_int_equal(notification->line_len, strlen(line));
+    assert_memory_equal(notification->line, line, notification->line_len);
+    assert_false(notification->needs_ack);
+    notification_unref(notification);
 }
 
 static void
@@ -69,18 +69,18 @@ test_audience_joins_and_leaves(void **state)
 static void
 test_session_is_for_its_audience_only(void **state)
 {
-    struct note *note = make_note(1, "{}");
+    struct notification *notification = make_notification(1, "{}");
     struct hub hub = {.audiences = NULL};
     struct session session = {.state = SESSION_LIVE, .hub = &hub};
 
     (void)state;
-    assert_false(session_is_for(&session, &note->frame));
+    assert_false(session_is_recipient(&session, &notification->frame));
     audience_join(&hub.audiences, &session.groups.memberships, &session, "USER:u11", 8, false);
-    assert_false(session_is_for(&session, &note->frame));
+    assert_false(session_is_recipient(&session, &notification->frame));
     audience_join(&hub.audiences, &session.groups.memberships, &session, "USER:u1", 7, false);
-    assert_true(session_is_for(&session, &note->frame));
+    assert_true(session_is_recipient(&session, &notification->frame));
     audience_leave_all(&hub.audiences, &session.groups.memberships, false);
-    note_unref(note);
+    notification_unref(notification);
 }
 
 int

@@ -1,0 +1,180 @@
+/* notification.c: one notification in memory. */
+#include "hub/fanout/notification.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "wire/targets.h"
+#include "wire/ws_frame.h"
+
+#define TAIL_MAX 128 /* bytes of a notification, from `attempts` on */
+
+static const char START[] = "{\"t\":\"msg\",\"pos\":\"";
+static const struct bytes NOTHING = {NULL, 0};
+static const char MIDDLE[] = "\",\"n\":";
+
+/* What stands before the notification in its line. */
+static size_t
+write_start(const char *epoch, const struct entry_id *pos, unsigned shards,
+            const struct backlog *backlog, char *at)
+{
+    size_t len = sizeof(START) - 1;
+
+    memcpy(at, START, len);
+    client_pos_text(epoch, pos, shards, backlog, at + len);
+    len += strlen(at + len);
+    memcpy(at + len, MIDDLE, sizeof(MIDDLE) - 1);
+    return len + sizeof(MIDDLE) - 1;
+}
+
+/*
+ * All in one allocation; the rest is the caller's to set. `hidden`, a view of `data`, is left out.
+ */
+static struct notification *
+make(struct bytes route, struct bytes retry_users, struct bytes data, struct bytes hidden,
+     const char *epoch, const struct entry_id *pos, unsigned shards, const struct backlog *backlog)
+{
+    size_t before = hidden.len > 0 ? (size_t)(hidden.at - data.at) : data.len;
+    size_t behind = data.len - before - hidden.len;
+    char start[CLIENT_POS_MAX + sizeof(START) + sizeof(MIDDLE)];
+    size_t start_len = write_start(epoch, pos, shards, backlog, start);
+    struct notification *notification;
+    struct backlog *told;
+    unsigned char *at;
+
+    notification = memory_grow(NULL, sizeof(*notification) + shards * sizeof(*pos) + sizeof(*told) +
+                                         route.len + retry_users.len + WS_TEXT_HEAD_MAX +
+                                         start_len + before + behind + 1);
+    told = (struct backlog *)(notification->pos + shards);
+    at = (unsigned char *)(told + (backlog != NULL));
+    *notification = (struct notification){
+        .refs = 1, .shards = (unsigned char)shards, .made_us = clock_monotonic_us()};
+    memcpy(notification->pos, pos, shards * sizeof(*pos));
+    if (backlog != NULL) {
+        *told = *backlog;
+        notification->told = told;
+    }
+    memcpy(at, route.at, route.len);
+    if (frame_parse_head((struct bytes){at, route.len}, &notification->frame) != RC_OK)
+        abort(); /* the entry was parsed from these very bytes */
+    at += route.len;
+    if (retry_users.len > 0)
+        memcpy(at, retry_users.at, retry_users.len);
+    notification->retry_users = (struct bytes){at, retry_users.len};
+    notification->line = at + retry_users.len + WS_TEXT_HEAD_MAX;
+    memcpy(notification->line, start, start_len);
+    notification->data = (struct bytes){notification->line + start_len, before + behind};
+    memcpy(notification->line + start_len, data.at, before);
+    if (behind > 0)
+        memcpy(notification->line + start_len + before, hidden.at + hidden.len, behind);
+    notification->line[start_len + before + behind] = '}';
+    notification->line_len = start_len + before + behind + 1;
+    notification->ws_len =
+        notification->line_len + ws_text_head(notification->line_len, notification->line);
+    notification->ws = notification->line + notification->line_len - notification->ws_len;
+    return notification;
+}
+
+static struct notification *
+note_of_entry(const struct entry *entry, struct bytes hidden, const char *epoch,
+              const struct entry_id *pos, unsigned shards)
+{
+    struct notification *notification = make(entry->frame.as.note.head, entry->retry_users,
+                                             entry->data, hidden, epoch, pos, shards, NULL);
+
+    notification->is_retry = entry->is_retry;
+    notification->is_open_ended = entry->is_open_ended;
+    notification->ends_us = entry->ends_us;
+    notification->shard = entry->shard;
+    notification->id = entry->id;
+    notification->score = entry->score;
+    notification->needs_ack = (entry->frame.flags & FRAME_ACK_REQUIRED) != 0;
+    return notification;
+}
+
+struct notification *
+notification_new(const struct entry *entry, const char *epoch, const struct entry_id *pos,
+                 unsigned shards)
+{
+    return note_of_entry(entry, NOTHING, epoch, pos, shards);
+}
+
+struct notification *
+notification_new_without_targets(const struct entry *entry, const char *epoch,
+                                 const struct entry_id *pos, unsigned shards)
+{
+    return note_of_entry(entry, targets_of(entry->data), epoch, pos, shards);
+}
+
+struct notification *
+notification_new_at(const struct notification *notification, const char *epoch,
+                    const struct entry_id *pos, const struct backlog *backlog)
+{
+    struct notification *moved =
+        make(notification->frame.as.note.head, notification->retry_users, notification->data,
+             NOTHING, epoch, pos, notification->shards, backlog);
+
+    moved->is_retry = notification->is_retry;
+    moved->is_open_ended = notification->is_open_ended;
+    moved->ends_us = notification->ends_us;
+    moved->shard = notification->shard;
+    moved->id = notification->id;
+    moved->score = notification->score;
+    moved->needs_ack = notification->needs_ack;
+    moved->made_us = notification->made_us;
+    return moved;
+}
+
+/* The decoder's tail is the last that looks like it: no payload can stand behind it. */
+static unsigned char *
+find_attempts(const struct notification *notification)
+{
+    static const char tail[] = "\"attempts\":0,\"limit\":";
+    const size_t len = sizeof(tail) - 1;
+    size_t least = notification->data.len > TAIL_MAX ? notification->data.len - TAIL_MAX : 0;
+    unsigned char *data = notification->line + (notification->data.at - notification->line);
+
+    for (size_t at = notification->data.len; at >= least + len; at--) {
+        if (memcmp(data + at - len, tail, len) == 0)
+            return data + at - len + strlen("\"attempts\":");
+    }
+    return NULL;
+}
+
+struct notification *
+notification_new_late(const struct notification *notification, const char *epoch)
+{
+    struct notification *late =
+        notification_new_at(notification, epoch, notification->pos, notification->told);
+    unsigned char *attempts = find_attempts(late);
+
+    if (attempts == NULL) {
+        notification_unref(late);
+        return NULL;
+    }
+    *attempts = '1';
+    late->frame.as.note.attempts = 1;
+    return late;
+}
+
+struct notification *
+notification_ref(struct notification *notification)
+{
+    notification->refs++;
+    return notification;
+}
+
+void
+notification_unref(struct notification *notification)
+{
+    if (notification != NULL && --notification->refs == 0)
+        free(notification);
+}
+
+bool
+notification_is_expired(const struct notification *notification)
+{
+    return notification->ends_us != 0 && notification->ends_us <= clock_wall_us();
+}

@@ -1,0 +1,124 @@
+/* test_funnel.c: does the cache answer repeats, and forget the oldest first? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "gate/api/idempotency_cache.h"
+
+#define KEPT 100
+#define ID "01234567-89ab-8def-8123-456789abcdef"
+
+static bool is_same;
+static char id[FRAME_UUID_TEXT + 1];
+
+static bool
+find(struct idempotency_cache *cache, const char *asker, const char *key, const char *digest,
+     int64_t now_us)
+{
+    return idempotency_cache_find(cache, "e1", asker, key, digest, now_us, KEPT, &is_same, id);
+}
+
+static void
+test_repeat(void **state)
+{
+    struct idempotency_cache *cache = idempotency_cache_new();
+
+    (void)state;
+    assert_false(find(cache, "ann", "k", "d", 0));
+    idempotency_cache_keep(cache, "e1", "ann", "k", "d", ID, 0);
+    assert_true(find(cache, "ann", "k", "d", KEPT));
+    assert_true(is_same);
+    assert_string_equal(id, ID);
+    assert_true(find(cache, "ann", "k", "other", 0));
+    assert_false(is_same);
+    assert_false(find(cache, "bob", "k", "d", 0));
+    assert_false(find(cache, "ann", "K", "d", 0));
+    idempotency_cache_free(cache);
+}
+
+static void
+test_age_and_epoch(void **state)
+{
+    struct idempotency_cache *cache = idempotency_cache_new();
+
+    (void)state;
+    idempotency_cache_keep(cache, "e1", "ann", "k", "d", ID, 0);
+    assert_false(find(cache, "ann", "k", "d", KEPT + 1));
+    idempotency_cache_keep(cache, "e1", "ann", "k", "d2", ID,
+                           50); /* asked anew in the store's eyes */
+    assert_true(find(cache, "ann", "k", "d2", KEPT + 1));
+    assert_false(idempotency_cache_find(cache, "e2", "ann", "k", "d2", 51, KEPT, &is_same, id));
+    assert_false(find(cache, "ann", "k", "d2", 51));
+    idempotency_cache_free(cache);
+}
+
+static void
+test_oldest_key_goes_first(void **state)
+{
+    struct idempotency_cache *cache = idempotency_cache_new();
+    char key[16];
+
+    (void)state;
+    for (int i = 0; i <= IDEMPOTENCY_KEYS_PER_CLIENT; i++) {
+        snprintf(key, sizeof(key), "k%d", i);
+        idempotency_cache_keep(cache, "e1", "ann", key, "d", ID, i);
+    }
+    assert_false(find(cache, "ann", "k0", "d", 0));
+    for (int i = 1; i <= IDEMPOTENCY_KEYS_PER_CLIENT; i++) {
+        snprintf(key, sizeof(key), "k%d", i);
+        assert_true(find(cache, "ann", key, "d", i));
+    }
+    idempotency_cache_free(cache);
+}
+
+static void
+test_quiet_asker_goes_first(void **state)
+{
+    struct idempotency_cache *cache = idempotency_cache_new();
+    char name[16];
+
+    (void)state;
+    for (int i = 0; i < IDEMPOTENCY_CLIENTS_MAX; i++) {
+        snprintf(name, sizeof(name), "u%d", i);
+        idempotency_cache_keep(cache, "e1", name, "k", "d", ID, 0);
+    }
+    idempotency_cache_keep(cache, "e1", "u0", "k2", "d", ID, 0); /* no longer the quietest */
+    idempotency_cache_keep(cache, "e1", "one more", "k", "d", ID, 0);
+    assert_true(find(cache, "u0", "k", "d", 0));
+    assert_false(find(cache, "u1", "k", "d", 0));
+    assert_true(find(cache, "u2", "k", "d", 0));
+    assert_true(find(cache, "one more", "k", "d", 0));
+    idempotency_cache_free(cache);
+}
+
+static void
+test_too_long_is_not_kept(void **state)
+{
+    struct idempotency_cache *cache = idempotency_cache_new();
+    char digest[IDEMPOTENCY_DIGEST_MAX + 2];
+
+    (void)state;
+    memset(digest, 'd', sizeof(digest) - 1);
+    digest[sizeof(digest) - 1] = '\0';
+    idempotency_cache_keep(cache, "e1", "ann", "k", digest, ID, 0);
+    idempotency_cache_keep(cache, "e1", "ann", "k", "d", ID "0", 0);
+    assert_false(find(cache, "ann", "k", "d", 0));
+    idempotency_cache_free(cache);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_repeat),
+        cmocka_unit_test(test_age_and_epoch),
+        cmocka_unit_test(test_oldest_key_goes_first),
+        cmocka_unit_test(test_quiet_asker_goes_first),
+        cmocka_unit_test(test_too_long_is_not_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
