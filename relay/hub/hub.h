@@ -1,4 +1,4 @@
-/* hub.h: which session is owed which notification. */
+/* hub.h: delivers notifications to the sessions of their audiences. */
 #ifndef CLAIRON_HUB_HUB_H
 #define CLAIRON_HUB_HUB_H
 
@@ -10,21 +10,21 @@ struct ev_loop;
 struct store;
 
 /*
- * Reads the store's stream from its end on and serves sessions. config and stats must outlive it.
+ * Reads the store's stream from its end and serves sessions. config and stats must outlive it.
  */
 struct hub *hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
                      struct stats *stats);
 
-/* The store it reads. */
+/* The store that it reads. */
 struct store *hub_store(const struct hub *hub);
 
-/* How many sessions a user has here. */
+/* The number of sessions of a user on this relay. */
 size_t hub_user_sessions(struct hub *hub, const char *user);
 
 /* Stops reading. All sessions must have been detached. Accepts NULL. */
 void hub_close(struct hub *hub);
 
-/* After hub_close and store_close: answers of the store may come until then. Accepts NULL. */
+/* After hub_close and store_close, because replies may arrive until then. Accepts NULL. */
 void hub_free(struct hub *hub);
 
 #endif

@@ -1,4 +1,4 @@
-/* audience.h: who is in which audience, from both ends. */
+/* audience.h: the members of each audience, and the audiences of each session. */
 #ifndef CLAIRON_HUB_FANOUT_AUDIENCE_H
 #define CLAIRON_HUB_FANOUT_AUDIENCE_H
 
@@ -11,7 +11,7 @@
 
 struct session;
 
-/* "USER:u1", "STRUCTURE:s1" or "ALL": lives while it has members. */
+/* "USER:u1", "STRUCTURE:s1" or "ALL"; freed with its last member. */
 struct audience {
     UT_hash_handle hh;
     struct membership *members; /* utlist, by next/prev */
@@ -25,11 +25,11 @@ struct membership {
     struct membership *next;
     struct membership *prev;
     struct membership *next_of_session;
-    bool is_granted; /* by clairon.member; else by the token, for as long as the session lives */
+    bool is_granted; /* by clairon.member; otherwise by the token, until the session ends */
 };
 
 #define AUDIENCE_KEY_MAX 512
-#define AUDIENCE_ALL "ALL" /* the key too: it has no targets */
+#define AUDIENCE_ALL "ALL" /* also its key: it has no targets */
 
 static inline bool
 audience_is_all(struct bytes kind)
@@ -37,34 +37,34 @@ audience_is_all(struct bytes kind)
     return kind.len == sizeof(AUDIENCE_ALL) - 1 && memcmp(kind.at, AUDIENCE_ALL, kind.len) == 0;
 }
 
-/* Writes "kind:target". False when it does not fit: such an audience has no members. */
+/* Writes "kind:target". False if it is too long: such an audience has no members. */
 bool audience_key(struct bytes kind, struct bytes target, char ret_key[AUDIENCE_KEY_MAX],
                   size_t *ret_len);
 
 struct audience *audience_find(struct audience *all, const char *key, size_t len);
 
-/* Adds the session unless it is in already (then a token's membership stays a token's). */
+/* Adds the session unless it is a member; a membership by token remains one. */
 void audience_join(struct audience **all, struct membership **of_session, struct session *session,
                    const char *key, size_t len, bool is_granted);
 /* Ends a granted membership. */
 void audience_leave(struct audience **all, struct membership **of_session, const char *key,
                     size_t len);
-/* Ends all of a session's memberships, or only the granted ones. */
+/* Ends all memberships of a session, or only the granted ones. */
 void audience_leave_all(struct audience **all, struct membership **of_session, bool only_granted);
 
-/* True when clairon.member has the session's user in this audience. */
+/* True if clairon.member has the session's user in this audience. */
 bool audience_is_granted(const struct membership *of_session, const char *key, size_t len);
 
-/* True when the session belongs to all parts of a target of a composite audience. */
+/* True if the session belongs to all parts of a target of a composite audience. */
 bool audience_has_parts(const struct membership *of_session, struct bytes kind,
                         struct bytes target);
-/* The same of one that was split already. */
+/* The same for parts that were split already. */
 bool audience_has_all(const struct membership *of_session, const struct audience_parts *parts);
 
-/* Of the parts' audiences the one with the fewest members; NULL: a part has none. */
+/* The part with the fewest members; NULL: a part has none. */
 struct audience *audience_smallest(struct audience *all, const struct audience_parts *parts);
 
-/* True when one of the session's memberships has this key. */
+/* True if the session is a member of the audience with this key. */
 bool audience_has(const struct membership *of_session, const char *key, size_t len);
 
 #endif

@@ -1,4 +1,4 @@
-/* pressure.h: is this process short of CPU or of memory? */
+/* pressure.h: detects overload: a lack of CPU or of memory. */
 #ifndef CLAIRON_HUB_FANOUT_PRESSURE_H
 #define CLAIRON_HUB_FANOUT_PRESSURE_H
 
@@ -8,28 +8,28 @@
 
 #define PRESSURE_EVERY_MS 200 /* how often to measure */
 
-/* What is left out of what may be: nothing, what has LOW priority, what has NORMAL too. */
+/* Which priorities are dropped: none, LOW, LOW and NORMAL. */
 enum pressure_level { PRESSURE_NONE, PRESSURE_LOW, PRESSURE_NORMAL };
 
-/* 0: not looked at. */
+/* 0: no limit. */
 struct pressure_limits {
-    int64_t lag_us; /* lines wait so long for their turn */
-    size_t bytes;   /* held for sockets that do not take them */
+    int64_t lag_us; /* queueing delay */
+    size_t bytes;   /* queued for slow sockets */
 };
 
 /*
- * At a limit LOW begins; still there after a second, NORMAL follows. Below half of both limits for
- * a second, the level falls by one. In between it stays.
+ * Above a limit, the level becomes LOW, and after another second NORMAL. After a second below half
+ * of both limits it falls by one. In between it stays.
  */
 struct pressure {
     enum pressure_level level;
     int64_t lag_us; /* smoothed */
     bool was_over;
     bool was_calm;
-    int64_t since_us; /* it was over or calm all the time; monotonic */
+    int64_t since_us; /* since when it is over or calm; monotonic */
 };
 
-/* Takes a measurement of `now_us` in; true when the level changed. */
+/* Adds a measurement, taken at `now_us`. True if the level changed. */
 bool pressure_measure(struct pressure *pressure, const struct pressure_limits *limits,
                       int64_t now_us, int64_t lag_us, size_t bytes);
 

@@ -1,4 +1,4 @@
-/* buffer.h: the newest notifications, for sessions that are a little behind. */
+/* replay_buffer.h: the newest notifications, for sessions that are slightly behind. */
 #ifndef CLAIRON_HUB_FANOUT_REPLAY_BUFFER_H
 #define CLAIRON_HUB_FANOUT_REPLAY_BUFFER_H
 
@@ -11,7 +11,7 @@
 /* A ring in the order of reading. It holds every entry of a shard with base < id <= head. */
 struct replay_buffer {
     struct notification *notifications[REPLAY_BUFFER_NOTES_MAX];
-    struct entry_id *reached; /* beside each notification: how far each shard was read with it */
+    struct entry_id *reached; /* for each notification: how far each shard was read */
     unsigned shards;
     unsigned first;
     unsigned count;
@@ -23,18 +23,18 @@ struct replay_buffer {
 void replay_buffer_open(struct replay_buffer *buffer, unsigned shards);
 void replay_buffer_close(struct replay_buffer *buffer);
 
-/* Empties it; what comes next follows `head`. */
+/* Empties it. The next notification follows `head`. */
 void replay_buffer_reset(struct replay_buffer *buffer, const struct entry_id *head);
 void replay_buffer_add(struct replay_buffer *buffer,
-                       struct notification *notification); /* takes a reference of its own */
+                       struct notification *notification); /* takes its own reference */
 
-/* Where it begins and ends for who reads the shared stream and `own`. */
+/* Its start and end for a reader of the shared stream and of shard `own`. */
 struct cursor replay_buffer_base(const struct replay_buffer *buffer, unsigned own);
 struct cursor replay_buffer_head(const struct replay_buffer *buffer, unsigned own);
 
-/* True when all that follows `after` and was read is here. */
+/* True if it holds all entries read after `after`. */
 bool replay_buffer_follows(const struct replay_buffer *buffer, unsigned own, struct cursor after);
-/* .. and something was read up to `after` at least. */
+/* .. and entries were read at least up to `after`. */
 bool replay_buffer_covers(const struct replay_buffer *buffer, unsigned own, struct cursor after);
 
 /* The first notification after `after`; NULL: there is none. Only if replay_buffer_follows. */

@@ -1,4 +1,4 @@
-/* topics.h: which topics a connection wants to see. Pure. */
+/* topics.h: the topics that a connection subscribes to. */
 #ifndef CLAIRON_HUB_FANOUT_TOPICS_H
 #define CLAIRON_HUB_FANOUT_TOPICS_H
 
@@ -9,26 +9,26 @@
 #include "wire/bytes.h"
 
 #define TOPICS_MAX 256
-#define TOPICS_BYTES_MAX 8192 /* all of them together */
+#define TOPICS_BYTES_MAX 8192 /* in total */
 
-/* A set of exact topics and of prefixes with a trailing '*'. NULL stands for everything. */
+/* A set of exact topics and of prefixes with a trailing '*'. NULL means all topics. */
 struct topics;
 
 /*
- * Adds to the set; one that stood for everything becomes these alone. RC_LIMIT: the set would have
- * too many or too long ones; nothing was changed. The names are copied.
+ * Adds to the set; a set of all topics is replaced by these. RC_LIMIT: too many or too long names;
+ * nothing changed. Copies the names.
  */
 MUST_CHECK enum rc topics_add(struct topics **topics, const char *const *names, size_t count);
 
 /*
- * Takes them out, as they were added. A set that is empty shows nothing. "*" stands for everything.
+ * Removes names as they were added. An empty set matches nothing. "*" means all topics.
  */
 void topics_remove(struct topics **topics, const char *const *names, size_t count);
 
-/* Is a notification of this topic to be shown? Two binary searches. */
+/* True if the set matches this topic. Two binary searches. */
 bool topics_show(const struct topics *topics, struct bytes topic);
 
-/* Adds a JSON array of what the set holds, sorted; everything is ["*"]. */
+/* Writes the set as a sorted JSON array; all topics are ["*"]. */
 MUST_CHECK enum rc topics_write(const struct topics *topics, struct buffer *out);
 
 void topics_free(struct topics *topics); /* accepts NULL */

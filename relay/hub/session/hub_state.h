@@ -17,7 +17,7 @@
 #define HUB_UNPUBLISHED_MAX 128
 
 struct acks {
-    struct store_ack *items; /* texts owned */
+    struct store_ack *items; /* owns the texts */
     size_t count;
     size_t room;
 };
@@ -34,7 +34,7 @@ struct delivery_reports {
     struct delivery_report *items; /* waiting for the store */
     size_t count;
     size_t room;
-    struct report_call *asked; /* utlist, in order: not answered, or to be sent again */
+    struct report_call *asked; /* utlist, in order: pending, or to be sent again */
     unsigned calls;            /* their number */
     unsigned failed;           /* of these are to be sent again */
 };
@@ -58,9 +58,9 @@ struct resume_user; /* resume/page_turn.c */
 /*
  * A session that resumes from an old position makes the store read every later notification, for
  * all audiences. All sessions of a user share a budget of such pages: `delivery.resume_pages` per
- * second, with a burst of 60 seconds' worth. One page of a user is under way at a time, so that
- * users who resume at the same time share the store fairly, however many sessions each of them has.
- * A session that has to wait asks later, from its cursor: nothing is lost.
+ * second, with a burst of 60 seconds' worth. A user reads one page at a time, so that users who
+ * resume at the same time share the store fairly, however many sessions they have. A session that
+ * has to wait reads later, from its cursor: nothing is lost.
  */
 struct resumes {
     struct resume_user *users; /* uthash */
@@ -78,30 +78,30 @@ struct hub {
     struct audience *audiences;
     struct session *sessions; /* utlist */
     uint64_t session_count_ever;
-    bool has_position; /* the store was up once: buffer.head is valid */
+    bool has_position; /* the store was up once: replay_buffer.head is valid */
     char epoch[CLIENT_POS_EPOCH_MAX + 1];
     struct replay_buffer replay_buffer;
     struct notification
         *unpublished[HUB_UNPUBLISHED_MAX]; /* read in this turn of the loop, not yet offered */
     unsigned unpublished_count;
-    struct merged_batch merged;               /* of the batch that is being offered */
-    struct entry_id newest[STORE_SHARDS_MAX]; /* read last, of each shard */
+    struct merged_batch merged;               /* for the batch that is being offered */
+    struct entry_id newest[STORE_SHARDS_MAX]; /* the last entry read, by shard */
     struct ready_list ready;
-    int64_t sending_us;      /* when sending began; wall clock */
+    int64_t sending_us;      /* when this turn began to send; wall clock */
     ev_prepare turn;         /* the end of a turn: offers the batch, works off the ready list */
     ev_idle more;            /* while the ready list is not empty */
     unsigned char *scratch;  /* a session's control queue, as a frame */
     unsigned deferred_count; /* sessions with inbox_is_deferred */
     bool refill_is_pending;  /* some of them wait for acks and reports to be stored */
     struct acks acks;        /* waiting for the store */
-    struct acks acks_sent;   /* under way */
+    struct acks acks_sent;   /* pending */
     struct delivery_reports reports;
-    size_t nack_count; /* under way: ids */
+    size_t nack_count; /* pending ids */
     struct rejections acks_rejected;
     struct rejections nacks_rejected;
     ev_timer retry;
     ev_timer heartbeat;
-    bool presence_is_stale; /* the store did not store a change of who is connected */
+    bool presence_is_stale; /* a change of presence was not stored */
     struct shed shed;
     struct resumes resumes;
     size_t queued_bytes; /* of notifications in queues, each counted once */

@@ -1,4 +1,4 @@
-/* inbox.h: how far one session has read its user's inbox, and why it reads it again. */
+/* inbox.h: how far a session has read its user's inbox, and why it reads it again. */
 #ifndef CLAIRON_HUB_SESSION_INBOX_H
 #define CLAIRON_HUB_SESSION_INBOX_H
 
@@ -10,10 +10,10 @@
 /*
  * When a session reads the inbox again, from its beginning.
  *
- * NONE: nothing is left there.
- * WHEN_LIVE: a retry was skipped while the session was behind; once it is live it becomes NOW.
- * WHEN_ROOM: notifications wait for room in the in-flight window; when half of it is free.
- * NOW: something there is to be sent whatever the window holds, such as a retry.
+ * NONE: it is read to its end.
+ * WHEN_LIVE: a retry was skipped while the session was behind. Becomes NOW when it is LIVE.
+ * WHEN_ROOM: notifications wait until half of the in-flight window is free.
+ * NOW: it holds a notification that does not need room, such as a retry.
  */
 enum inbox_refill {
     INBOX_REFILL_NONE,
@@ -23,11 +23,11 @@ enum inbox_refill {
 };
 
 /*
- * Whether the in-flight window is compared with the inbox, because acknowledgements may have been
- * missed. That needs one reading from the beginning to the end.
+ * Reconciles the in-flight window with the inbox, because acknowledgements may have been missed. It
+ * takes one pass over the whole inbox.
  *
- * NONE: the window is right. WANTED: the next reading compares. RUNNING: this reading compares.
- * RUNNING_WANTED: so does the next one, as more was missed meanwhile.
+ * NONE: not needed. WANTED: in the next pass. RUNNING: in this pass. RUNNING_WANTED: in this pass
+ * and in the next, because more was missed meanwhile.
  */
 enum inbox_reconcile {
     INBOX_RECONCILE_NONE,
@@ -40,32 +40,32 @@ struct inbox {
     char at[STORE_INBOX_CURSOR_MAX]; /* the next page */
     enum inbox_refill refill;
     enum inbox_reconcile reconcile;
-    bool is_full;    /* in this reading: the window was full */
-    bool has_unread; /* it may hold notifications that this session was not sent */
+    bool is_full;    /* in this pass, the in-flight window was full */
+    bool has_unread; /* it may hold notifications not sent to this session */
     unsigned acked_count;
-    unsigned char (*acked)[16]; /* acknowledged since this reading began: a page may be older */
-    /* Notifications held back until the store answers whether this user owes an acknowledgement. */
+    unsigned char (*acked)[16]; /* acknowledged during this pass: pages may be older */
+    /* Notifications held back until the store answers whether their ack is pending. */
     unsigned held_count;
     size_t held_bytes;
 };
 
-/* The next page is the first one. */
+/* The next page is the first. */
 void inbox_rewind(struct inbox *inbox);
-/* A refill begins: what was to be read again is read now. */
+/* A pass begins. */
 void inbox_begin(struct inbox *inbox);
-/* The reading is over. */
+/* The pass ends. */
 void inbox_end(struct inbox *inbox);
 
-/* Something is to be read again: from WHEN_ROOM on. */
+/* True if it has to be read again: WHEN_ROOM or NOW. */
 static inline bool
 inbox_is_deferred(const struct inbox *inbox)
 {
     return inbox->refill >= INBOX_REFILL_WHEN_ROOM;
 }
 
-/* Something waits there for room. True when nothing did before. */
+/* A notification waits there for room. True if none did before. */
 bool inbox_defer(struct inbox *inbox);
-/* Something there is to be sent without waiting for room; a deferred refill is due NOW. */
+/* A notification there does not wait for room: a deferred refill is due NOW. */
 void inbox_miss(struct inbox *inbox);
 static inline bool
 inbox_has_missed(const struct inbox *inbox)
@@ -73,7 +73,7 @@ inbox_has_missed(const struct inbox *inbox)
     return inbox->refill == INBOX_REFILL_WHEN_LIVE || inbox->refill == INBOX_REFILL_NOW;
 }
 
-/* The next reading reconciles the window. */
+/* The next pass reconciles the in-flight window. */
 void inbox_want_reconcile(struct inbox *inbox);
 static inline bool
 inbox_is_reconciling(const struct inbox *inbox)
@@ -82,7 +82,7 @@ inbox_is_reconciling(const struct inbox *inbox)
 }
 void inbox_end_reconcile(struct inbox *inbox);
 
-/* While it is read. */
+/* During a pass. */
 void inbox_keep_acked(struct inbox *inbox, const unsigned char id[16]);
 bool inbox_was_acked(const struct inbox *inbox, const unsigned char id[16]);
 

@@ -1,25 +1,25 @@
-/* inflight.h: the notifications that one session was sent and that are not acknowledged yet. */
+/* inflight.h: the in-flight window: notifications sent to a session and not acknowledged yet. */
 #ifndef CLAIRON_HUB_SESSION_INFLIGHT_H
 #define CLAIRON_HUB_SESSION_INFLIGHT_H
 
 #include "hub/fanout/notification.h"
 
-/* One notification, from its queueing until its acknowledgement. */
+/* A notification, from queueing to acknowledgement. */
 struct inflight_entry {
     unsigned char id[16];
     unsigned char shard;
-    bool is_written;    /* to the socket; else it is still queued */
-    bool is_missed;     /* a retry of it could not be queued */
-    bool needs_recheck; /* it may have been acknowledged on a relay that this one did not hear */
+    bool is_written;    /* to the socket; otherwise still queued */
+    bool is_missed;     /* a retry of it was not queued */
+    bool needs_recheck; /* an ack on another relay may have been missed */
     uint8_t backoff;    /* enum frame_backoff */
     bool retry_enabled;
-    bool is_open_ended;      /* whoever receives it owes an acknowledgement */
-    uint32_t ack_timeout_ms; /* 0: as set */
+    bool is_open_ended;      /* every recipient has to acknowledge it */
+    uint32_t ack_timeout_ms; /* 0: the configured one */
 };
 
-/* The in-flight window. It has no memory until something enters, as most sessions are idle. */
+/* Allocates on the first entry, because most sessions are idle. */
 struct inflight {
-    int size; /* most entries, as granted to the client */
+    int size; /* the limit that the client was granted */
     int count;
     int room;
     struct inflight_entry *entries; /* in no order */
@@ -34,20 +34,20 @@ inflight_is_full(const struct inflight *inflight)
 /* NULL: it is not in flight. Valid until the next change. */
 struct inflight_entry *inflight_find(const struct inflight *inflight, const unsigned char id[16]);
 
-/* Not while it is full, nor one that is in flight already. */
+/* The window must not be full, nor hold this notification already. */
 void inflight_add(struct inflight *inflight, const struct notification *notification);
 void inflight_remove(struct inflight *inflight, struct inflight_entry *entry);
 
 /*
- * A notification that is in flight came again: true when it is to be queued again, as a retry of it
- * was missed since it was written. Else it is on its way, or was delivered, already.
+ * A notification that is in flight arrived again. True if it has to be queued again: a retry was
+ * missed since it was written. Otherwise it is queued or delivered already.
  */
 bool inflight_repeat(struct inflight_entry *entry);
 
 /*
- * A recheck against the inbox: all that was written needs it, and entries that are found there are
- * confirmed. An entry of an open audience stays all the same: a store that lost data may not know
- * it, and then answers its delivery report.
+ * Rechecks against the inbox: entries that were written need it, and are confirmed if the inbox
+ * holds them. Entries of an open-ended audience stay in any case: a store that lost data may not
+ * have them, and the reply to their delivery report decides.
  */
 void inflight_recheck(struct inflight *inflight);
 void inflight_confirm(struct inflight *inflight, const unsigned char id[16]);

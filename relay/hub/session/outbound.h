@@ -1,25 +1,24 @@
-/* outbound.h: the notifications that wait for one session's socket. */
+/* outbound.h: the outbound queue: notifications that wait for a session's socket. */
 #ifndef CLAIRON_HUB_SESSION_OUTBOUND_H
 #define CLAIRON_HUB_SESSION_OUTBOUND_H
 
 #include "hub/fanout/batch.h"
 
-#define OUTBOUND_MAX 1024 /* notifications; a batch that is broken up may exceed it */
+#define OUTBOUND_MAX 1024 /* notifications; a split batch may exceed it */
 
 /*
- * Either one batch, which is sent as a whole, or single notifications in a ring, or neither. It
- * begins zeroed and has no memory of its own while it is empty, as most sessions are idle. All that
- * enters or leaves is counted in `queued_bytes`, a total over all sessions in which a notification
- * that is in many queues counts once.
+ * Holds one batch, or single notifications in a ring, or nothing. Zeroed at the start; allocates
+ * nothing while it is empty, because most sessions are idle. Functions update `queued_bytes`, a
+ * total over all sessions in which a notification in many queues counts once.
  *
- * The fields that a fan-out reads come last, so that a session can keep them in one cache line with
- * its own.
+ * The fields that a fan-out reads come last, so that they share a cache line with those of the
+ * session.
  */
 struct outbound {
     struct notification **notifications; /* ring of references */
-    size_t bytes;                        /* of their lines */
-    int64_t since_us;           /* when the first of them entered an empty queue; monotonic */
-    struct fanout_batch *batch; /* a reference */
+    size_t bytes;                        /* of their frames */
+    int64_t since_us;                    /* when the queue was last empty; monotonic */
+    struct fanout_batch *batch;          /* a reference */
     unsigned count;
     uint16_t room; /* a power of two */
     uint16_t first;
@@ -31,31 +30,31 @@ outbound_is_empty(const struct outbound *outbound)
     return outbound->count == 0 && outbound->batch == NULL;
 }
 
-/* Those of the batch included. */
+/* Including the batch. */
 unsigned outbound_count(const struct outbound *outbound);
 size_t outbound_bytes(const struct outbound *outbound);
 
-/* The nth single notification, the first one is 0; NULL: there are not as many. */
+/* The nth single notification, from 0; NULL: there are fewer. */
 struct notification *outbound_nth(const struct outbound *outbound, unsigned nth);
 
-/* Where a notification of this priority enters: behind all of the same and of higher ones. */
+/* The index for a notification of this priority: after all of the same and of higher ones. */
 unsigned outbound_position(const struct outbound *outbound, uint8_t priority);
 
-/* Inserts before the nth one; takes over a reference. Not while there is a batch. */
+/* Inserts before the nth; takes over a reference. There must be no batch. */
 void outbound_insert(struct outbound *outbound, unsigned nth, struct notification *notification,
                      size_t *queued_bytes);
 
-/* Removes the first one; the caller owns the reference. */
+/* Removes the first; the caller owns the reference. */
 struct notification *outbound_take(struct outbound *outbound, size_t *queued_bytes);
 
-/* Removes the batch; the caller owns the reference. NULL: there was none. */
+/* Removes the batch; the caller owns the reference. NULL: there is none. */
 struct fanout_batch *outbound_take_batch(struct outbound *outbound);
 
 void outbound_clear(struct outbound *outbound, size_t *queued_bytes);
 
 /*
- * `cursor`, or where a client has to resume from to receive all of the batch and of the single
- * notifications from the nth on, if that is earlier. `own` is its user's shard.
+ * `cursor`, or where a client must resume to receive the batch and all notifications from the nth
+ * on, if that is earlier. `own` is its user's shard.
  */
 struct cursor outbound_before(const struct outbound *outbound, unsigned nth, unsigned own,
                               struct cursor cursor);

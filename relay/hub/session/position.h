@@ -5,9 +5,9 @@
 #include "hub/session/session_state.h"
 
 /*
- * The hub's cursor, as far as it concerns this session: the shared stream and its user's shard.
- * Pages of the store are read up to here only, because memberships are known up to here, and
- * because two streams are not read at one moment.
+ * The hub's cursor in the two streams of this session: the shared one and its user's shard. Pages
+ * of the store are read up to here only: memberships are known up to here, and the store does not
+ * read two streams at one moment.
  */
 struct cursor session_head(const struct session *session);
 
