@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "doctor/postgresql_query.h"
-#include "feed/feed_errors.h"
+#include "feed/feed_libpq.h"
 
 #define AREA "postgresql"
 #define PRIMARY "primary"

@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/conninfo.h"
 #include "doctor/postgresql_query.h"
-#include "feed/feed_errors.h"
-#include "feed/feed_session.h"
+#include "feed/feed_libpq.h"
+#include "feed/feed_libpq.h"
 
 #define PATIENCE_US 10000000
 

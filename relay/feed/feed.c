@@ -1,4 +1,4 @@
-/* feed.c: the life of a feed: it waits, connects, streams, and starts over. */
+/* feed.c: opens and closes the feed, and handles its socket and timers. */
 #include "feed/feed_parts.h"
 
 #include <stdlib.h>
@@ -40,7 +40,8 @@ on_socket(struct ev_loop *loop, ev_io *watcher, int events)
     if (feed->state != FEED_STREAMING) {
         feed_on_result(feed);
     } else if (PQconsumeInput(feed->link.conn) == 0) {
-        feed_restart(feed, "lost PostgreSQL: %s", feed_error_line(PQerrorMessage(feed->link.conn)));
+        feed_restart(feed, "PostgreSQL connection lost",
+                     LOG_TEXT("error", feed_error_line(PQerrorMessage(feed->link.conn))));
     } else {
         feed_stream_pump(feed);
     }
@@ -58,45 +59,49 @@ on_retry(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 static void
-on_patience(struct ev_loop *loop, ev_timer *timer, int events)
+on_timeout(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct feed *feed = timer->data;
 
     (void)loop;
     (void)events;
     if (feed->state == FEED_CREATING)
-        feed_restart(feed,
-                     "slot \"%s\" was not made within %.0f s ([feed] create_timeout): its primary "
-                     "has not logged its running transactions, or some of them do not end",
-                     feed->config->feed.slot, timer->repeat);
+        feed_restart(
+            feed, "slot not created within [feed] create_timeout",
+            LOG_TEXT("slot", feed->config->feed.slot), LOG_SECONDS("timeout_s", timer->repeat),
+            LOG_TEXT(
+                "hint",
+                "the primary has not logged its running transactions, or some of them do not end"));
     else if (feed->link.hosts.resolve != NULL)
-        feed_restart(feed, "no name server told the addresses of [feed] conninfo within %.0f s",
-                     timer->repeat);
+        feed_restart(feed, "hosts of [feed] conninfo not resolved in time",
+                     LOG_SECONDS("timeout_s", timer->repeat));
     else
-        feed_restart(feed, "PostgreSQL did not answer within %.0f s", timer->repeat);
+        feed_restart(feed, "PostgreSQL did not respond in time",
+                     LOG_SECONDS("timeout_s", timer->repeat));
 }
 
 /*
- * A server that vanished without a word shows by its silence: it asks for a word of ours after
- * half its wal_sender_timeout, and gives us up after all of it, as we do. It must not be asked for
- * a word (decoder/FRAMES.md), so ours come late enough for it to ask. False when it was given up.
+ * Detects a server that vanished without closing the connection. The server requests a reply after
+ * half its wal_sender_timeout and closes the connection after all of it; the feed does the same.
+ * The feed must not request a reply (decoder/FRAMES.md), so its own status messages are late
+ * enough for the server to request one. Returns false if the feed was restarted.
  */
 static bool
-server_speaks(struct feed *feed)
+server_is_alive(struct feed *feed)
 {
     int64_t now_us = clock_monotonic_us();
 
     if (!feed_flights_have_room(&feed->flights))
-        feed->feedback.heard_us = now_us; /* it is we who do not listen */
+        feed->feedback.received_us = now_us; /* backpressure: the feed does not read */
     if (feed->feedback.timeout_us == 0 ||
-        now_us - feed->feedback.heard_us <= feed->feedback.timeout_us)
+        now_us - feed->feedback.received_us <= feed->feedback.timeout_us)
         return true;
-    feed_restart(feed, "PostgreSQL was silent for %.0f s (its wal_sender_timeout)",
-                 (double)feed->feedback.timeout_us / 1e6);
+    feed_restart(feed, "no message from PostgreSQL within wal_sender_timeout",
+                 LOG_SECONDS("timeout_s", (double)feed->feedback.timeout_us / 1e6));
     return false;
 }
 
-/* A word is due after more than half of the server's patience, and in good time before its end. */
+/* True after 60 % of wal_sender_timeout: later than the server's request, well before its end. */
 static bool
 status_is_due(const struct feed *feed)
 {
@@ -106,7 +111,7 @@ status_is_due(const struct feed *feed)
     return clock_monotonic_us() - feed->feedback.sent_us > every_us;
 }
 
-/* Feedback has its own beat: it must not depend on what arrives. */
+/* A timer of its own, so that feedback does not depend on incoming messages. */
 static void
 on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
 {
@@ -116,18 +121,18 @@ on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
     (void)events;
     if (feed->state != FEED_STREAMING)
         return;
-    feed_show_lag(feed);
-    if (!server_speaks(feed))
+    feed_update_lag(feed);
+    if (!server_is_alive(feed))
         return;
     feed_stream_idle(feed);
     if (feed->state != FEED_STREAMING)
         return;
     feed_confirm_replicas(feed);
     feed_confirm_update(feed);
-    if (feed->confirm.confirmed_lsn != feed->feedback.told_lsn)
-        feed->feedback.heard_us =
-            clock_monotonic_us(); /* our word puts off the one it would ask for */
-    if (status_is_due(feed) || feed->confirm.confirmed_lsn != feed->feedback.told_lsn)
+    if (feed->confirm.confirmed_lsn != feed->feedback.reported_lsn)
+        feed->feedback.received_us =
+            clock_monotonic_us(); /* the status message postpones the server's request for one */
+    if (status_is_due(feed) || feed->confirm.confirmed_lsn != feed->feedback.reported_lsn)
         feed_send_feedback(feed);
 }
 
@@ -143,7 +148,9 @@ on_store_up(void *ctx)
 static void
 on_store_down(void *ctx)
 {
-    feed_restart(ctx, "the store went away");
+    struct feed *feed = ctx;
+
+    feed_restart(feed, "store connection lost");
 }
 
 struct feed *
@@ -164,10 +171,10 @@ feed_open(struct ev_loop *loop, const struct config *config, struct store *store
     ev_init(&feed->link.writable, on_socket);
     ev_timer_init(&feed->link.retry, on_retry, 0.0, 0.0);
     ev_timer_init(&feed->feedback.timer, on_feedback, FEED_FEEDBACK_S, FEED_FEEDBACK_S);
-    ev_init(&feed->link.patience, on_patience);
-    feed->link.patience.repeat = FEED_CONNECT_PATIENCE_S;
+    ev_init(&feed->link.timeout, on_timeout);
+    feed->link.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
     feed->link.readable.data = feed->link.writable.data = feed;
-    feed->link.retry.data = feed->feedback.timer.data = feed->link.patience.data = feed;
+    feed->link.retry.data = feed->feedback.timer.data = feed->link.timeout.data = feed;
     ev_timer_start(loop, &feed->feedback.timer);
     feed->store_listener = (struct store_listener){on_store_up, on_store_down, feed, NULL};
     store_listen(store, &feed->store_listener);

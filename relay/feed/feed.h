@@ -1,4 +1,4 @@
-/* feed.h: takes frames off a replication slot, has them stored, and confirms what is. */
+/* feed.h: reads frames from a replication slot, stores them, and confirms what is stored. */
 #ifndef CLAIRON_FEED_FEED_H
 #define CLAIRON_FEED_FEED_H
 
@@ -11,25 +11,29 @@ struct ev_loop;
 struct feed;
 struct store;
 
-/* The store belongs to another database or slot, as was logged: a retry would not help. */
+/* The store belongs to another database or slot. It is logged already; a retry cannot succeed. */
 typedef void feed_refused(void *ctx);
 
 /*
- * Connects, streams and starts over by itself, with backoff, until feed_close.
- * config and stats must outlive it.
+ * Connects, streams and reconnects with backoff until feed_close. config and stats must outlive
+ * it.
  */
 struct feed *feed_open(struct ev_loop *loop, const struct config *config, struct store *store,
                        struct stats *stats, feed_refused *refused, void *ctx);
 
-/* Confirms what is stored and says goodbye to PostgreSQL. Accepts NULL. */
+/* Confirms what is stored and ends the replication connection. Accepts NULL. */
 void feed_close(struct feed *feed);
 
-/* After feed_close and store_close: answers of the store may come until then. Accepts NULL. */
+/*
+ * Call it after feed_close and store_close: until then the store may still call back. Accepts
+ * NULL.
+ */
 void feed_free(struct feed *feed);
 
 /*
- * Appends {"at":ms,"rules":[..]}, the rules as they were read within the last second; else
- * "rules":null, and they are read for the next call. RC_AGAIN: the slot is not streamed here.
+ * Appends {"at":ms,"rules":[..]} if the rules were read within the last second. Otherwise it
+ * appends "rules":null and reads them for the next call. RC_AGAIN: this process does not stream
+ * the slot.
  */
 MUST_CHECK enum rc feed_rules(struct feed *feed, struct buffer *out);
 

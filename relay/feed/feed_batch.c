@@ -1,4 +1,4 @@
-/* feed_batch.c: gather frames, and count the batches that the store has not answered for. */
+/* feed_batch.c: collects frames into a batch and tracks the batches in flight to the store. */
 #include "feed/feed_batch.h"
 
 #include <stdlib.h>
@@ -52,7 +52,7 @@ feed_flights_add(struct feed_flights *flights, struct flight flight)
 }
 
 struct flight
-feed_flights_land(struct feed_flights *flights)
+feed_flights_remove(struct feed_flights *flights)
 {
     struct flight flight = flights->ring[flights->first];
 
@@ -73,5 +73,5 @@ feed_flights_reset(struct feed_flights *flights)
 bool
 feed_flights_have_room(const struct feed_flights *flights)
 {
-    return flights->count < FEED_FLIGHTS_ENOUGH && flights->bytes < FEED_FLIGHT_BYTES_MAX;
+    return flights->count < FEED_FLIGHTS_TARGET && flights->bytes < FEED_FLIGHT_BYTES_MAX;
 }

@@ -1,20 +1,21 @@
-/* feed_command.c: commands to the server, and the claim of the slot's progress at the store. */
+/* feed_command.c: sends commands to the server, and acquires the slot's progress from the store. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "feed/feed_errors.h"
+#include "feed/feed_libpq.h"
 #include "feed/feed_parts.h"
 #include "store/topic_prefix.h"
 
 #define COMMAND_MAX 2048
 
 void
-feed_ask(struct feed *feed, enum feed_state state, const char *command)
+feed_send_command(struct feed *feed, enum feed_state state, const char *command)
 {
     if (PQsendQuery(feed->link.conn, command) != 1) {
-        feed_restart(feed, "could not send: %s", feed_error_line(PQerrorMessage(feed->link.conn)));
+        feed_restart(feed, "could not send command to PostgreSQL",
+                     LOG_TEXT("error", feed_error_line(PQerrorMessage(feed->link.conn))));
         return;
     }
     feed_set_state(feed, state);
@@ -22,9 +23,9 @@ feed_ask(struct feed *feed, enum feed_state state, const char *command)
 }
 
 static void
-on_claimed(void *ctx, enum rc rc, const struct store_progress *progress)
+on_acquired(void *ctx, enum rc rc, const struct store_progress *progress)
 {
-    struct feed *feed = feed_take_ticket(ctx);
+    struct feed *feed = feed_ticket_redeem(ctx);
 
     if (feed == NULL)
         return;
@@ -33,41 +34,41 @@ on_claimed(void *ctx, enum rc rc, const struct store_progress *progress)
         return;
     }
     if (rc != RC_OK) {
-        feed_restart(feed, "the store does not give the progress of slot \"%s\"",
-                     feed->config->feed.slot);
+        feed_restart(feed, "could not read the slot's progress from the store",
+                     LOG_TEXT("slot", feed->config->feed.slot));
         return;
     }
     snprintf(feed->batch.sent_position, sizeof(feed->batch.sent_position), "%s",
              progress->position);
     snprintf(feed->slot.furthest, sizeof(feed->slot.furthest), "%s", progress->furthest);
-    feed->slot.claimed_lsn = feed->slot.claimed_ordinal = 0;
+    feed->slot.acquired_lsn = feed->slot.acquired_ordinal = 0;
     if (progress->position[0] != '\0' &&
-        frame_position_read(progress->position, strlen(progress->position), &feed->slot.claimed_lsn,
-                            &feed->slot.claimed_ordinal) != RC_OK) {
-        feed_restart(feed, "the slot's progress in the store is no position: %s",
-                     progress->position);
+        frame_position_read(progress->position, strlen(progress->position),
+                            &feed->slot.acquired_lsn, &feed->slot.acquired_ordinal) != RC_OK) {
+        feed_restart(feed, "invalid progress of the slot in the store",
+                     LOG_TEXT("position", progress->position));
         return;
     }
     feed->slot.stored_timeline = progress->timeline;
     feed->slot.read_lsn = progress->read_lsn;
-    feed->slot.on_claimed(feed);
+    feed->slot.on_acquired(feed);
 }
 
 void
-feed_claim(struct feed *feed, enum feed_state state)
+feed_acquire(struct feed *feed, enum feed_state state)
 {
     struct feed_ticket *ticket = memory_new(sizeof(*ticket));
 
     *ticket = (struct feed_ticket){feed, feed->link.attempt};
     feed_set_state(feed, state);
     if (store_acquire(feed->store, feed->config->feed.slot, &feed->slot.origin, feed->slot.timeline,
-                      on_claimed, ticket) != RC_OK) {
+                      on_acquired, ticket) != RC_OK) {
         free(ticket);
-        feed_restart(feed, "the store is away");
+        feed_restart(feed, "store not available");
     }
 }
 
-/* Doubles quotes; replication commands know no other escape. */
+/* Doubles single quotes. Replication commands have no other escape. */
 static void
 quote_literal(char *out, size_t room, const char *text)
 {
@@ -82,7 +83,7 @@ quote_literal(char *out, size_t room, const char *text)
 }
 
 void
-feed_begin_start(struct feed *feed)
+feed_start_replication(struct feed *feed)
 {
     char command[COMMAND_MAX];
     char prefix[COMMAND_MAX / 2];
@@ -98,6 +99,6 @@ feed_begin_start(struct feed *feed)
     snprintf(command + len, sizeof(command) - (size_t)len, ")");
     store_note_topic_prefix(feed->store, feed->config->feed.topic_prefix != NULL
                                              ? feed->config->feed.topic_prefix
-                                             : PQdb(feed->link.conn)); /* as the plugin has it */
-    feed_ask(feed, FEED_STARTING, command);
+                                             : PQdb(feed->link.conn)); /* the plugin's default */
+    feed_send_command(feed, FEED_STARTING, command);
 }

@@ -1,4 +1,4 @@
-/* feed_confirm.c: how far the slot may be confirmed: what is stored, once it is safe on disk. */
+/* feed_confirm.c: decides how far the slot may be confirmed: stored and safe on disk. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -9,26 +9,26 @@
 #define WAL_PAGE_BYTES_MAX (64 * 1024)
 
 /*
- * A server that waits for WAL says so without asking for a reply. One that asks for a reply may
- * be amid its reading, with a packet of earlier transactions still in the decoder's hands. The
- * decoder lets go of it before it reads another page, so all is here up to where the server was
- * one page ago, or where it still is.
+ * A server that waits for new WAL sends a keepalive without a reply request. A keepalive with a
+ * reply request may be sent in the middle of reading, while the decoder still buffers earlier
+ * transactions. The decoder flushes them before it reads another WAL page. So everything up to the
+ * previous keepalive has arrived if the server is now on another page, or did not move.
  */
 uint64_t
 feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive)
 {
-    uint64_t before = feed->confirm.asked_lsn;
+    uint64_t before = feed->confirm.keepalive_lsn;
 
-    feed->confirm.asked_lsn = keepalive->wal_end;
+    feed->confirm.keepalive_lsn = keepalive->wal_end;
     if (!keepalive->reply_requested || keepalive->wal_end == before)
         return keepalive->wal_end;
     return keepalive->wal_end / WAL_PAGE_BYTES_MAX > before / WAL_PAGE_BYTES_MAX ? before : 0;
 }
 
 /*
- * An entry that the store acknowledged may still be lost with its machine, or with a kill while a
- * background fsync is slow, until that fsync is over. KeyDB has no WAITAOF, so time stands in for
- * it. If the store then comes back with less, its progress is less too, and PostgreSQL still has
+ * A stored entry can still be lost with its machine, or with a kill during a slow background
+ * fsync, until the fsync is done. KeyDB has no WAITAOF, so the feed waits for a fixed delay. If
+ * the store then comes back with less data, its progress is also older, and PostgreSQL still has
  * the rest.
  */
 static void
@@ -72,7 +72,7 @@ feed_confirm_update(struct feed *feed)
 static void
 on_replicated(void *ctx, enum rc rc)
 {
-    struct feed *feed = feed_take_ticket(ctx);
+    struct feed *feed = feed_ticket_redeem(ctx);
 
     if (feed == NULL)
         return;
@@ -92,7 +92,7 @@ feed_confirm_replicas(struct feed *feed)
     ticket = memory_new(sizeof(*ticket));
     *ticket = (struct feed_ticket){feed, feed->link.attempt};
     if (store_replicate(feed->store, on_replicated, ticket) != RC_OK)
-        free(ticket); /* next time */
+        free(ticket); /* retried by the feedback timer */
     else
         feed->confirm.replicating_lsn = feed->confirm.stored_lsn;
 }
@@ -107,8 +107,8 @@ feed_confirm_reset(struct feed *feed)
     feed->confirm.replicating_lsn = 0;
     feed->confirm.confirmed_lsn = 0;
     feed->confirm.marked_lsn = 0;
-    feed->feedback.told_lsn = 0;
-    feed->confirm.asked_lsn = 0;
+    feed->feedback.reported_lsn = 0;
+    feed->confirm.keepalive_lsn = 0;
     feed->confirm.idle_lsn = 0;
     feed->confirm.mark_first = 0;
     feed->confirm.mark_count = 0;

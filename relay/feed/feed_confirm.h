@@ -1,7 +1,8 @@
-/* feed_confirm.h: how far the slot may be confirmed. */
+/* feed_confirm.h: how far the slot may be confirmed, and the status messages that confirm it. */
 #ifndef CLAIRON_FEED_FEED_CONFIRM_H
 #define CLAIRON_FEED_FEED_CONFIRM_H
 
+#include <ev.h>
 #include <stdint.h>
 
 #include "wire/walmsg.h"
@@ -10,7 +11,7 @@
 
 struct feed;
 
-/* How far the store was at a time. */
+/* What the store had acknowledged at a time. */
 struct feed_mark {
     int64_t at_us;
     uint64_t lsn;
@@ -18,25 +19,36 @@ struct feed_mark {
 
 struct feed_confirm {
     uint64_t received_lsn;
-    uint64_t idle_lsn;        /* nothing can come any more before it, as a keepalive told */
-    uint64_t stored_lsn;      /* the store answered for all before it */
-    uint64_t synced_lsn;      /* and it is safe on disk by now */
-    uint64_t replicated_lsn;  /* and enough replicas have it */
-    uint64_t confirmed_lsn;   /* so PostgreSQL may forget it */
-    uint64_t replicating_lsn; /* that replicas are asked for; 0: nothing */
+    uint64_t idle_lsn;        /* a keepalive announced that no change before it is outstanding */
+    uint64_t stored_lsn;      /* the store acknowledged everything before it */
+    uint64_t synced_lsn;      /* safe on the store's disk */
+    uint64_t replicated_lsn;  /* on enough replicas */
+    uint64_t confirmed_lsn;   /* PostgreSQL may recycle WAL before it */
+    uint64_t replicating_lsn; /* requested from the replicas; 0: no request */
     uint64_t marked_lsn;
-    uint64_t asked_lsn;                     /* the last keepalive's end of WAL */
-    struct feed_mark marks[FEED_MARKS_MAX]; /* a ring, oldest first */
+    uint64_t keepalive_lsn;                 /* end of WAL in the last keepalive */
+    struct feed_mark marks[FEED_MARKS_MAX]; /* ring, oldest first */
     unsigned mark_first;
     unsigned mark_count;
 };
 
-/* Moves confirmed_lsn as far as is safe now. */
+/* Status messages to the server, and the time of the last message of either side. */
+struct feed_feedback {
+    ev_timer timer;
+    int64_t sent_us;            /* time of the last status message */
+    int64_t received_us;        /* time of the last message of the server */
+    int64_t timeout_us;         /* the server's wal_sender_timeout; 0: none */
+    uint64_t reported_lsn;      /* confirmed by the last status message */
+    int64_t last_commit_us;     /* arrival of the last transaction's end; monotonic */
+    int64_t last_commit_lag_us; /* delay between its commit and that arrival */
+};
+
+/* Advances confirmed_lsn as far as is safe. */
 void feed_confirm_update(struct feed *feed);
 void feed_confirm_reset(struct feed *feed);
-/* Asks for replicas, where the settings want them. */
+/* Waits for replicas if store.min_replicas is set. */
 void feed_confirm_replicas(struct feed *feed);
-/* Up to where nothing can come any more, as a keepalive tells; 0: it does not tell. */
+/* WAL position before which no change is outstanding, from a keepalive; 0: unknown. */
 uint64_t feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive);
 
 #endif

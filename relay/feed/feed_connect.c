@@ -1,4 +1,4 @@
-/* feed_connect.c: from a connection string to a streaming slot, one answer at a time. */
+/* feed_connect.c: the steps from a connection string to a streaming slot. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,12 +22,12 @@ connection_failed(struct feed *feed)
     feed_fail(feed, "could not connect to PostgreSQL", message, feed_error_hint(NULL, message));
 }
 
-/* What the server remarks beside its answers, as that a standby it waits for is not there. */
+/* NOTICE and WARNING messages, such as a missing synchronized standby. */
 static void
 on_notice(void *ctx, const char *message)
 {
     (void)ctx;
-    log_warnf("feed", "PostgreSQL remarks: %s", feed_error_line(message));
+    log_warn("feed", "server notice", LOG_TEXT("notice", feed_error_line(message)));
 }
 
 static void
@@ -37,10 +37,10 @@ on_hosts(void *ctx, const struct feed_hosts_found *found, const char *error)
     const char *conninfo = feed->config->feed.conninfo;
 
     if (found == NULL) {
-        feed_fail(feed, "could not find the address of a host in [feed] conninfo", error, "");
+        feed_fail(feed, "could not resolve a host of [feed] conninfo", error, "");
         return;
     }
-    /* What stands before dbname, which is all of conninfo, is only what that does not say. */
+    /* Keywords before dbname are defaults; conninfo, which expands in its place, overrides them. */
     const char *keys[] = {"tcp_user_timeout",
                           "keepalives_idle",
                           "keepalives_interval",
@@ -63,22 +63,23 @@ on_hosts(void *ctx, const struct feed_hosts_found *found, const char *error)
         return;
     }
     PQsetNoticeProcessor(feed->link.conn, on_notice, NULL);
-    ev_timer_again(feed->loop, &feed->link.patience);
+    ev_timer_again(feed->loop, &feed->link.timeout);
     ev_io_set(&feed->link.writable, PQsocket(feed->link.conn), EV_WRITE);
-    ev_io_start(feed->loop, &feed->link.writable); /* libpq: begin as if it had asked for writing */
+    /* libpq: start as if PQconnectPoll had returned WRITING */
+    ev_io_start(feed->loop, &feed->link.writable);
 }
 
 void
 feed_connect(struct feed *feed)
 {
     feed->link.attempt++;
-    feed->slot.on_claimed = on_progress;
+    feed->slot.on_acquired = on_progress;
     feed_set_state(feed, FEED_CONNECTING);
-    ev_timer_again(feed->loop, &feed->link.patience);
+    ev_timer_again(feed->loop, &feed->link.timeout);
     feed->link.hosts.loop = feed->loop;
     feed->link.hosts.done = on_hosts;
     feed->link.hosts.ctx = feed;
-    /* Who stands by comes twice a second. */
+    /* A standby relay connects twice a second, so it reuses the addresses. */
     feed_hosts_find(&feed->link.hosts, feed->config->feed.conninfo,
                     feed->slot.is_standby ? KNOWN_US : 0);
 }
@@ -94,7 +95,7 @@ feed_on_connecting(struct feed *feed)
         connection_failed(feed);
         return;
     }
-    /* The socket may be another one than before: several addresses, or no encryption after all. */
+    /* PQconnectPoll may have opened another socket, for the next address or without TLS. */
     ev_io_set(&feed->link.readable, PQsocket(feed->link.conn), EV_READ);
     ev_io_set(&feed->link.writable, PQsocket(feed->link.conn), EV_WRITE);
     if (status == PGRES_POLLING_WRITING)
@@ -104,10 +105,10 @@ feed_on_connecting(struct feed *feed)
     if (status != PGRES_POLLING_OK)
         return;
     if (PQsetnonblocking(feed->link.conn, 1) != 0) {
-        feed_restart(feed, "could not make the connection non-blocking");
+        feed_restart(feed, "could not set the connection to non-blocking");
         return;
     }
-    feed_ask(feed, FEED_SETTING, feed_session_command(feed->link.conn));
+    feed_send_command(feed, FEED_SETTING, feed_session_command(feed->link.conn));
 }
 
 static void
@@ -116,29 +117,29 @@ ask_history(struct feed *feed)
     char command[COMMAND_MAX];
 
     snprintf(command, sizeof(command), "TIMELINE_HISTORY %" PRIu32, feed->slot.timeline);
-    feed_ask(feed, FEED_READING_HISTORY, command);
+    feed_send_command(feed, FEED_READING_HISTORY, command);
 }
 
-/* The progress is known: decides on the next step. */
+/* The progress is known: selects the next step. */
 static void
 on_progress(struct feed *feed)
 {
-    if (feed->state == FEED_OWNING)
-        feed_stream_begin(feed);
-    else if (feed_progress_is_void(feed))
-        return; /* the store is told, and comes back */
+    if (feed->state == FEED_REACQUIRING)
+        feed_stream_start(feed);
+    else if (feed_reset_if_slot_lost(feed))
+        return; /* RESETTING: the store closes its connections and the feed restarts */
     else if (feed->slot.is_lost)
-        feed_wait_for_slot(feed);
+        feed_fail_lost_slot(feed);
     else if (feed->slot.stored_timeline != feed->slot.timeline)
         ask_history(feed);
     else if (feed->slot.must_create)
         feed_create_slot(feed);
-    else if (feed_slot_moved_on(feed))
+    else if (feed_reset_if_slot_advanced(feed))
         return; /* likewise */
     else if (feed_needs_members(feed))
         feed_copy_members(feed);
     else
-        feed_begin_start(feed);
+        feed_start_replication(feed);
 }
 
 static void
@@ -149,12 +150,12 @@ on_identified(struct feed *feed, const PGresult *result)
     snprintf(feed->slot.origin.name, sizeof(feed->slot.origin.name), "%s",
              PQgetvalue(result, 0, 3));
     feed->slot.timeline = (uint32_t)strtoul(PQgetvalue(result, 0, 1), NULL, 10);
-    feed_ask_slot(feed);
+    feed_query_slot(feed);
 }
 
-/* The server refused: says what, and what would be right. */
+/* The server returned an error. */
 static void
-on_refusal(struct feed *feed, const PGresult *result)
+on_error_result(struct feed *feed, const PGresult *result)
 {
     const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     const char *message = PQresultErrorMessage(result);
@@ -164,14 +165,14 @@ on_refusal(struct feed *feed, const PGresult *result)
         feed_stand_by(feed);
         return;
     }
-    feed_fail(feed, "PostgreSQL refused", message, feed_error_hint(sqlstate, message));
+    feed_fail(feed, "PostgreSQL rejected the command", message, feed_error_hint(sqlstate, message));
 }
 
 static void
 on_good_result(struct feed *feed, const PGresult *result)
 {
-    if (PQntuples(result) == 0) { /* no server of PostgreSQL does that */
-        feed_restart(feed, "PostgreSQL answered without a row");
+    if (PQntuples(result) == 0) { /* protocol violation */
+        feed_restart(feed, "PostgreSQL returned no row");
         return;
     }
     switch (feed->state) {
@@ -188,11 +189,11 @@ on_good_result(struct feed *feed, const PGresult *result)
         feed_on_slot_created(feed, result);
         return;
     default:
-        feed_restart(feed, "PostgreSQL answered what was not asked");
+        feed_restart(feed, "unexpected result from PostgreSQL");
     }
 }
 
-/* Collects one command's results; true once the answer is complete. Its last result counts. */
+/* Collects the results of one command. True once complete; the last result is kept. */
 static bool
 collect_result(struct feed *feed)
 {
@@ -204,7 +205,7 @@ collect_result(struct feed *feed)
         PQclear(feed->link.result);
         feed->link.result = result;
         if (PQresultStatus(result) == PGRES_COPY_BOTH)
-            return true; /* what follows is the stream */
+            return true; /* the stream follows */
     }
     return false;
 }
@@ -216,14 +217,15 @@ feed_on_result(struct feed *feed)
     ExecStatusType status;
 
     if (PQconsumeInput(feed->link.conn) == 0) {
-        feed_restart(feed, "lost PostgreSQL: %s", feed_error_line(PQerrorMessage(feed->link.conn)));
+        feed_restart(feed, "PostgreSQL connection lost",
+                     LOG_TEXT("error", feed_error_line(PQerrorMessage(feed->link.conn))));
         return;
     }
     if (feed->state == FEED_COPYING) {
         feed_on_member_rows(feed);
         return;
     }
-    if (feed->state == FEED_CLAIMING || feed->state == FEED_OWNING ||
+    if (feed->state == FEED_ACQUIRING || feed->state == FEED_REACQUIRING ||
         feed->state == FEED_RESETTING || !collect_result(feed))
         return;
     result = feed->link.result;
@@ -231,15 +233,15 @@ feed_on_result(struct feed *feed)
     status = PQresultStatus(result);
     if (feed->state == FEED_STARTING && status == PGRES_COPY_BOTH) {
         ev_io_stop(feed->loop, &feed->link.readable);
-        feed_claim(feed, FEED_OWNING);
+        feed_acquire(feed, FEED_REACQUIRING);
     } else if (feed->state == FEED_SETTING && status == PGRES_COMMAND_OK) {
-        feed_ask(feed, FEED_IDENTIFYING, "IDENTIFY_SYSTEM");
+        feed_send_command(feed, FEED_IDENTIFYING, "IDENTIFY_SYSTEM");
     } else if (feed->state == FEED_DROPPING && status == PGRES_COMMAND_OK) {
         feed_on_slot_dropped(feed);
     } else if (status == PGRES_TUPLES_OK) {
         on_good_result(feed, result);
     } else {
-        on_refusal(feed, result);
+        on_error_result(feed, result);
     }
     PQclear(result);
 }

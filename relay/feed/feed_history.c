@@ -1,4 +1,4 @@
-/* feed_history.c: what a new timeline, or a slot that is gone, leaves of the store's progress. */
+/* feed_history.c: resets the store's progress after a timeline switch or the loss of the slot. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,50 +7,56 @@
 #include "base/log.h"
 #include "feed/feed_parts.h"
 
-/* The store does what is asked and then comes back as after a break, and the feed with it. */
+/* The store rewinds and closes its connections. That restarts the feed. */
 static void
-reset(struct feed *feed, struct store_rewind setback)
+reset(struct feed *feed, struct store_rewind rewind)
 {
-    setback.timeline = feed->slot.timeline;
-    if (!setback.members_too)
+    rewind.timeline = feed->slot.timeline;
+    if (!rewind.members_too)
         feed->copy.to[0] = '\0';
     feed_set_state(feed, FEED_RESETTING);
-    if (store_rewind(feed->store, feed->config->feed.slot, &setback) != RC_OK)
-        feed_restart(feed, "the store is away");
+    if (store_rewind(feed->store, feed->config->feed.slot, &rewind) != RC_OK)
+        feed_restart(feed, "store not available");
 }
 
 bool
-feed_progress_is_void(struct feed *feed)
+feed_reset_if_slot_lost(struct feed *feed)
 {
     if ((!feed->slot.must_create && !feed->slot.is_lost) || feed->slot.furthest[0] == '\0')
         return false;
-    log_errorf("feed",
-               "slot \"%s\" %s, and with it all changes since LSN %.16s are gone: clients are told "
-               "of a gap, memberships are copied anew",
-               feed->config->feed.slot, feed->slot.is_lost ? "is lost" : "does not exist any more",
-               feed->slot.furthest);
+    log_error("feed",
+              "changes lost with the slot: clients receive a gap, memberships are copied again",
+              LOG_TEXT("slot", feed->config->feed.slot),
+              LOG_TEXT("reason", feed->slot.is_lost ? "slot is lost" : "slot does not exist"),
+              LOG_BYTES("since_lsn", feed->slot.furthest, strnlen(feed->slot.furthest, 16)));
     reset(feed, (struct store_rewind){.position = "", .is_gap = true});
     return true;
 }
 
 /*
- * PostgreSQL is told to let WAL go only once the store has written down that it may. So a slot that
- * begins beyond that was made again or moved by someone, or the store is an old copy of itself.
- * One that we made again ourselves is no exception: clients were told of the loss before, and what
- * was committed while it was being made (on a standby that may take minutes) is gone for those who
- * reloaded at once.
+ * PostgreSQL may recycle WAL only after the store has recorded that position. So if a slot starts
+ * beyond it, the slot was recreated or advanced by someone, or the store was restored from an old
+ * copy. This includes slots that the feed recreated. Clients were already sent a gap then, but
+ * those who reloaded early miss the changes that were committed while the slot was created
+ * (minutes on a standby).
  */
 bool
-feed_slot_moved_on(struct feed *feed)
+feed_reset_if_slot_advanced(struct feed *feed)
 {
+    char slot_lsn[17], store_lsn[17];
+
     if (feed->slot.read_lsn == 0 || feed->slot.lsn <= feed->slot.read_lsn)
         return false;
-    log_errorf("feed",
-               "slot \"%s\" begins at LSN %016" PRIx64 ", but the store knows WAL only up to "
-               "%016" PRIx64 ": the slot was made again or moved on, or the store restored from an "
-               "old copy; changes between are gone, clients are told of a gap, memberships are "
-               "copied anew",
-               feed->config->feed.slot, feed->slot.lsn, feed->slot.read_lsn);
+    snprintf(slot_lsn, sizeof(slot_lsn), "%016" PRIx64, feed->slot.lsn);
+    snprintf(store_lsn, sizeof(store_lsn), "%016" PRIx64, feed->slot.read_lsn);
+    log_error(
+        "feed",
+        "slot starts beyond the store's progress: clients receive a gap, memberships are copied "
+        "again",
+        LOG_TEXT("slot", feed->config->feed.slot), LOG_TEXT("slot_lsn", slot_lsn),
+        LOG_TEXT("store_lsn", store_lsn),
+        LOG_TEXT("hint",
+                 "the slot was recreated or advanced, or the store restored from an old copy"));
     reset(feed, (struct store_rewind){.position = "",
                                       .read_lsn = feed->slot.lsn,
                                       .knows_less_than = feed->slot.lsn,
@@ -58,7 +64,9 @@ feed_slot_moved_on(struct feed *feed)
     return true;
 }
 
-/* Where `timeline` ends in a history file: lines of timeline, LSN, reason. 0: not in it. */
+/*
+ * Returns where `timeline` ends. A history file has lines of timeline, LSN, reason. 0: not found.
+ */
 static uint64_t
 switch_point(const char *history, uint32_t timeline)
 {
@@ -79,33 +87,33 @@ feed_on_history(struct feed *feed, const char *history)
 {
     uint64_t fork = switch_point(history, feed->slot.stored_timeline);
     char position[FRAME_POSITION_TEXT + 1];
-    struct store_rewind setback = {.position = position,
-                                   .read_lsn =
-                                       feed->slot.read_lsn < fork ? feed->slot.read_lsn : fork,
-                                   .of_timeline = feed->slot.stored_timeline};
+    struct store_rewind rewind = {.position = position,
+                                  .read_lsn =
+                                      feed->slot.read_lsn < fork ? feed->slot.read_lsn : fork,
+                                  .of_timeline = feed->slot.stored_timeline};
 
     frame_position_text(fork, 0, position);
-    setback.is_gap = fork == 0 || strcmp(feed->slot.furthest, position) > 0;
+    rewind.is_gap = fork == 0 || strcmp(feed->slot.furthest, position) > 0;
     if (fork == 0) {
-        log_errorf("feed",
-                   "timeline %" PRIu32
-                   " of the store's progress is no ancestor of timeline %" PRIu32
-                   ": it starts over, clients are told of a gap",
-                   feed->slot.stored_timeline, feed->slot.timeline);
-        setback.position = "";
-        setback.read_lsn = feed->slot.lsn;
-    } else if (!setback.is_gap) {
-        log_infof("feed", "following timeline %" PRIu32, feed->slot.timeline);
+        log_error("feed",
+                  "timeline of the store's progress is not an ancestor: starting over, clients "
+                  "receive a gap",
+                  LOG_UINT("timeline", feed->slot.timeline),
+                  LOG_UINT("stored_timeline", feed->slot.stored_timeline));
+        rewind.position = "";
+        rewind.read_lsn = feed->slot.lsn;
+    } else if (!rewind.is_gap) {
+        log_info("feed", "following new timeline", LOG_UINT("timeline", feed->slot.timeline));
     } else {
-        log_warnf("feed",
-                  "timeline %" PRIu32 " forked at LSN %.16s, before what the store holds: changes "
-                  "beyond were undone by the failover, clients are told of a gap, memberships are "
-                  "copied anew",
-                  feed->slot.timeline, position);
-        setback.members_too = true;
+        log_warn("feed",
+                 "timeline forked before the store's progress: clients receive a gap, memberships "
+                 "are copied again",
+                 LOG_UINT("timeline", feed->slot.timeline), LOG_BYTES("fork_lsn", position, 16),
+                 LOG_TEXT("reason", "the failover undid changes after fork_lsn"));
+        rewind.members_too = true;
         snprintf(feed->copy.to, sizeof(feed->copy.to), "%s",
                  strcmp(feed->batch.sent_position, position) < 0 ? feed->batch.sent_position
                                                                  : position);
     }
-    reset(feed, setback);
+    reset(feed, rewind);
 }

@@ -1,8 +1,8 @@
 /*
- * feed_hosts.c: finds the addresses of hosts in a connection string without waiting for them.
+ * feed_hosts.c: resolves the hosts in a connection string without blocking.
  *
- * libpq would look them up in the call that connects, and hold up the relay until the name server
- * answers, or is given up. What stands elsewhere (a service, the environment) is left to it.
+ * libpq would resolve them in PQconnectStart and block the loop until the name server answers or
+ * times out. Hosts from a service file or the environment are left to libpq.
  */
 #include "feed/feed_hosts.h"
 
@@ -21,9 +21,9 @@ copy(const char *text)
     return memory_text(text, strlen(text));
 }
 
-/* Cuts the text at its commas. False: there are too many. */
+/* Splits the text at its commas. False: too many parts. */
 static bool
-take_apart(char *text, const char **ret_parts, size_t *ret_count)
+split_list(char *text, const char **ret_parts, size_t *ret_count)
 {
     size_t count = 0;
 
@@ -39,12 +39,12 @@ take_apart(char *text, const char **ret_parts, size_t *ret_count)
     return true;
 }
 
-/* False: there is nothing to look up, or it is not for us. */
+/* False: nothing to resolve, or libpq has to do it. */
 static bool
-read_conninfo(struct feed_hosts *hosts, const char *conninfo)
+parse_conninfo(struct feed_hosts *hosts, const char *conninfo)
 {
     PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
-    bool is_ours = getenv("PGHOSTADDR") == NULL && getenv("PGSERVICE") == NULL;
+    bool resolves = getenv("PGHOSTADDR") == NULL && getenv("PGSERVICE") == NULL;
 
     for (const PQconninfoOption *one = options; one != NULL && one->keyword != NULL; one++) {
         if (one->val == NULL || one->val[0] == '\0')
@@ -54,12 +54,12 @@ read_conninfo(struct feed_hosts *hosts, const char *conninfo)
         else if (strcmp(one->keyword, "port") == 0)
             hosts->port_text = copy(one->val);
         else if (strcmp(one->keyword, "hostaddr") == 0 || strcmp(one->keyword, "service") == 0)
-            is_ours = false;
+            resolves = false;
     }
     PQconninfoFree(options);
-    return is_ours && hosts->host_text != NULL &&
-           take_apart(hosts->host_text, hosts->hosts, &hosts->count) &&
-           take_apart(hosts->port_text, hosts->ports, &hosts->port_count) &&
+    return resolves && hosts->host_text != NULL &&
+           split_list(hosts->host_text, hosts->hosts, &hosts->count) &&
+           split_list(hosts->port_text, hosts->ports, &hosts->port_count) &&
            (hosts->port_count <= 1 || hosts->port_count == hosts->count);
 }
 
@@ -77,7 +77,7 @@ add(struct feed_hosts *hosts, size_t i, const char *address)
         hosts->found_count++;
 }
 
-/* In the order of the settings; a host that was not found is left out. */
+/* In the order of the settings, without unresolved hosts. */
 static void
 make_lists(struct feed_hosts *hosts, const struct resolved *found, size_t count)
 {
@@ -118,7 +118,7 @@ feed_hosts_find(struct feed_hosts *hosts, const char *conninfo, int64_t known_us
         hosts->done(hosts->ctx, &hosts->found, "");
         return;
     }
-    if (read_conninfo(hosts, conninfo)) {
+    if (parse_conninfo(hosts, conninfo)) {
         for (size_t i = 0; i < hosts->count; i++) {
             if (!resolve_is_needed(hosts->hosts[i]))
                 continue;

@@ -1,4 +1,4 @@
-/* feed_hosts.h: finds the addresses of hosts in a connection string without waiting for them. */
+/* feed_hosts.h: resolves the hosts in a connection string without blocking. */
 #ifndef CLAIRON_FEED_FEED_HOSTS_H
 #define CLAIRON_FEED_FEED_HOSTS_H
 
@@ -8,8 +8,8 @@
 #include "base/resolve.h"
 
 /*
- * As libpq has them: lists between commas, of as many each, or NULL: as conninfo has it. They live
- * until the next ones are looked for.
+ * In libpq's form: comma-separated lists of equal length. NULL: use what conninfo has. Valid until
+ * the next feed_hosts_find.
  */
 struct feed_hosts_found {
     const char *host;
@@ -17,23 +17,23 @@ struct feed_hosts_found {
     const char *port;
 };
 
-/* None found: `found` is NULL, and `error` says why. */
+/* `found` is NULL if no host was resolved; `error` is the reason. */
 typedef void feed_hosts_done(void *ctx, const struct feed_hosts_found *found, const char *error);
 
 struct feed_hosts {
     struct ev_loop *loop;
     feed_hosts_done *done;
     void *ctx;
-    struct resolve *resolve; /* NULL: nothing is looked up */
-    char *host_text;         /* the two lists, taken apart */
+    struct resolve *resolve; /* NULL: no lookup in progress */
+    char *host_text;         /* the lists of conninfo, split in place */
     char *port_text;
     const char *hosts[RESOLVE_HOSTS_MAX];
     const char *ports[RESOLVE_HOSTS_MAX];
     size_t count;
-    size_t port_count;                     /* 0: the default; 1: that of all */
-    unsigned looked_up[RESOLVE_HOSTS_MAX]; /* which of them, in the order of the lookup */
-    struct feed_hosts_found found;         /* the last time */
-    struct buffer host;                    /* its texts */
+    size_t port_count;                     /* 0: default port; 1: one port for all hosts */
+    unsigned looked_up[RESOLVE_HOSTS_MAX]; /* index into hosts[] for each name looked up */
+    struct feed_hosts_found found;         /* the last result */
+    struct buffer host;                    /* text of `found` */
     struct buffer hostaddr;
     struct buffer port;
     size_t found_count;
@@ -41,11 +41,11 @@ struct feed_hosts {
 };
 
 /*
- * Calls back once, at once or from the loop, unless feed_hosts_end comes first. `known_us`: what
- * was found so lately is good enough.
+ * Calls back once, from this call or from the loop, unless feed_hosts_end is called first. A
+ * result younger than `known_us` is reused.
  */
 void feed_hosts_find(struct feed_hosts *hosts, const char *conninfo, int64_t known_us);
-void feed_hosts_end(struct feed_hosts *hosts);  /* also of what was not begun */
-void feed_hosts_free(struct feed_hosts *hosts); /* what it holds; after feed_hosts_end */
+void feed_hosts_end(struct feed_hosts *hosts);  /* a no-op if nothing was started */
+void feed_hosts_free(struct feed_hosts *hosts); /* call feed_hosts_end first */
 
 #endif

@@ -1,4 +1,4 @@
-/* feed_link.h: the connection to PostgreSQL, and when it is tried again. */
+/* feed_link.h: the connection to PostgreSQL and its retry timer. */
 #ifndef CLAIRON_FEED_FEED_LINK_H
 #define CLAIRON_FEED_FEED_LINK_H
 
@@ -8,18 +8,18 @@
 #include "base/backoff.h"
 #include "feed/feed_hosts.h"
 
-#define FEED_CONNECT_PATIENCE_S 15.0
+#define FEED_CONNECT_TIMEOUT_S 15.0
 
 struct feed_link {
     struct backoff backoff;
     ev_timer retry;
-    ev_timer patience; /* bounds everything before STREAMING */
+    ev_timer timeout; /* limits every state before STREAMING */
     ev_io readable;
     ev_io writable;
-    struct feed_hosts hosts; /* of conninfo, while they are looked for */
+    struct feed_hosts hosts; /* addresses of conninfo */
     PGconn *conn;
-    PGresult *result; /* of the command under way, until its answer is complete */
-    unsigned attempt; /* tells answers for an earlier connection from ours */
+    PGresult *result; /* of the running command, until it is complete */
+    unsigned attempt; /* identifies the connection for late replies of the store */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* feed_members.c: the first copy of clairon.member, for a store that has no progress yet. */
+/* feed_members.c: the initial copy of clairon.member, for a store without progress. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "feed/feed_parts.h"
 
-/* True until a copy was completed: then the progress is beyond (0, FRAME_ORDINAL_COMMIT). */
+/* A completed copy moves the progress beyond (0, FRAME_ORDINAL_COMMIT). */
 bool
 feed_needs_members(const struct feed *feed)
 {
@@ -17,8 +17,9 @@ feed_needs_members(const struct feed *feed)
 }
 
 /*
- * What has no place in UTF-8 would end the copy, try after try: so it comes as the decoder writes
- * it. In hex, for what comes as text is converted once more.
+ * In a database that is not UTF-8, a value without a UTF-8 form would fail the copy at each
+ * attempt. clairon.utf8() converts it as the decoder does. Hex protects the result from a second
+ * conversion.
  */
 static const char *
 query(const struct feed *feed)
@@ -33,9 +34,9 @@ query(const struct feed *feed)
 }
 
 /*
- * The copy is taken after the slot exists, so every later change comes through the slot. Changes
- * between the slot's point and the copy come twice, which is harmless: they say "is a member" or
- * "is none", and the last word on each row is the same as in the copy.
+ * The copy starts after the slot exists, so every later change arrives through the slot. Changes
+ * between the slot's start and the copy arrive twice. That is harmless: each sets a membership,
+ * and the last change of a row agrees with the copy.
  */
 void
 feed_copy_members(struct feed *feed)
@@ -47,22 +48,22 @@ feed_copy_members(struct feed *feed)
     if (feed->batch.sent_position[0] != '\0' &&
         frame_position_read(feed->batch.sent_position, strlen(feed->batch.sent_position), &lsn,
                             &feed->copy.ordinal) != RC_OK) {
-        feed_restart(feed, "the slot's progress in the store is no position: %s",
-                     feed->batch.sent_position);
+        feed_restart(feed, "invalid progress of the slot in the store",
+                     LOG_TEXT("position", feed->batch.sent_position));
         return;
     }
     if (PQsendQuery(feed->link.conn, query(feed)) != 1 ||
         PQsetSingleRowMode(feed->link.conn) != 1) {
-        feed_restart(feed, "could not ask for clairon.member: %s",
-                     feed_error_line(PQerrorMessage(feed->link.conn)));
+        feed_restart(feed, "could not query clairon.member",
+                     LOG_TEXT("error", feed_error_line(PQerrorMessage(feed->link.conn))));
         return;
     }
     feed_set_state(feed, FEED_COPYING);
-    feed->on_room = feed_on_member_rows;
+    feed->resume_reading = feed_on_member_rows;
     feed_flush_socket(feed);
 }
 
-/* LSN 0 stands before all WAL. */
+/* LSN 0 sorts before all WAL. */
 static void
 put_common(unsigned char *frame, char kind, size_t len, uint64_t ordinal)
 {
@@ -78,7 +79,7 @@ hex_value(char digit)
     return (unsigned char)(digit <= '9' ? digit - '0' : digit - 'a' + 10);
 }
 
-/* Returns its end. */
+/* Returns the end of the output. */
 static unsigned char *
 put_text(unsigned char *out, const char *text, size_t len, bool is_hex)
 {
@@ -91,9 +92,9 @@ put_text(unsigned char *out, const char *text, size_t len, bool is_hex)
     return out;
 }
 
-/* Puts one row into the form in which changes come, so that one way serves both. */
+/* Encodes a row as a member frame, so that copy and stream share one path. */
 static bool
-take_row(struct feed *feed, const PGresult *row)
+handle_row(struct feed *feed, const PGresult *row)
 {
     size_t lens[3];
     size_t total = FRAME_MEMBER_HEAD_SIZE;
@@ -103,8 +104,8 @@ take_row(struct feed *feed, const PGresult *row)
     for (int i = 0; i < 3; i++) {
         lens[i] = (size_t)PQgetlength(row, 0, i) / (is_hex ? 2 : 1);
         if (lens[i] > FRAME_MEMBER_TEXT_MAX) {
-            log_warnf("feed", "a row of clairon.member is longer than %d bytes, skipped",
-                      FRAME_MEMBER_TEXT_MAX);
+            log_warn("feed", "row of clairon.member too long, skipped",
+                     LOG_INT("limit_bytes", FRAME_MEMBER_TEXT_MAX));
             return true;
         }
         total += lens[i];
@@ -119,10 +120,10 @@ take_row(struct feed *feed, const PGresult *row)
     out = frame + FRAME_MEMBER_HEAD_SIZE;
     for (int i = 0; i < 3; i++)
         out = put_text(out, PQgetvalue(row, 0, i), lens[i], is_hex);
-    return feed_stream_take(feed, (char *)frame, (struct bytes){frame, total});
+    return feed_stream_receive(feed, (char *)frame, (struct bytes){frame, total});
 }
 
-/* Behind the copy the progress is beyond it, or where it was when the copy was found to be due. */
+/* After the copy, the progress is just behind it, or where it was before a repeated copy. */
 static void
 put_end(struct feed *feed, unsigned char *end)
 {
@@ -142,14 +143,14 @@ copy_done(struct feed *feed)
     unsigned char *end = memory_new(FRAME_COMMIT_SIZE);
 
     put_end(feed, end);
-    if (!feed_stream_take(feed, (char *)end, (struct bytes){end, FRAME_COMMIT_SIZE}))
+    if (!feed_stream_receive(feed, (char *)end, (struct bytes){end, FRAME_COMMIT_SIZE}))
         return;
-    feed->batch.confirm_lsn = feed->slot.lsn; /* all before the slot is in the copy */
+    feed->batch.confirm_lsn = feed->slot.lsn; /* the copy contains every change before the slot */
     feed_stream_flush(feed);
     if (feed->state != FEED_COPYING)
         return;
-    log_infof("feed", "copied %" PRIu64 " rows of clairon.member", feed->copy.rows);
-    feed_begin_start(feed);
+    log_info("feed", "copied clairon.member", LOG_UINT("rows", feed->copy.rows));
+    feed_start_replication(feed);
 }
 
 static void
@@ -164,7 +165,8 @@ copy_failed(struct feed *feed, const PGresult *result)
 void
 feed_on_member_rows(struct feed *feed)
 {
-    ev_timer_again(feed->loop, &feed->link.patience); /* patience is for silence, not for size */
+    /* the timer limits silence, not the length of the copy */
+    ev_timer_again(feed->loop, &feed->link.timeout);
     while (feed->state == FEED_COPYING && feed_flights_have_room(&feed->flights) &&
            PQisBusy(feed->link.conn) == 0) {
         PGresult *result = PQgetResult(feed->link.conn);
@@ -173,8 +175,8 @@ feed_on_member_rows(struct feed *feed)
         if (result == NULL)
             copy_done(feed);
         else if (status == PGRES_SINGLE_TUPLE)
-            (void)take_row(feed, result);
-        else if (status != PGRES_TUPLES_OK) /* that one only ends the rows */
+            (void)handle_row(feed, result);
+        else if (status != PGRES_TUPLES_OK) /* the end of the rows */
             copy_failed(feed, result);
         PQclear(result);
     }

@@ -1,4 +1,4 @@
-/* feed_members.h: the first copy of clairon.member, for a store that has no progress yet. */
+/* feed_members.h: the initial copy of clairon.member, for a store without progress. */
 #ifndef CLAIRON_FEED_FEED_MEMBERS_H
 #define CLAIRON_FEED_FEED_MEMBERS_H
 
@@ -10,7 +10,7 @@
 struct feed;
 
 struct feed_copy {
-    char to[FRAME_POSITION_TEXT + 1]; /* where it goes on behind the copy; "": the start */
+    char to[FRAME_POSITION_TEXT + 1]; /* progress after the copy; "": the start */
     uint64_t rows;
     uint64_t ordinal;
 };

@@ -1,4 +1,4 @@
-/* feed_rules.c: the rules, read when the console asks, on a connection beside the stream. */
+/* feed_rules.c: reads the rules for the console, on its own connection. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +8,11 @@
 #include "base/memory.h"
 #include "feed/feed_parts.h"
 
-#define IDLE_S 10.0      /* then the connection goes */
+#define IDLE_S 10.0      /* then the connection is closed */
 #define FRESH_US 1000000 /* rules younger than this are not read again */
 #define TEXT_MAX (256 * 1024)
 
-/* Of a failure too: it is not tried again sooner. */
+/* Also after a failure, which is thus retried only after FRESH_US. */
 static void
 keep(struct feed *feed, char *text)
 {
@@ -21,7 +21,7 @@ keep(struct feed *feed, char *text)
     feed->rules.read_us = clock_wall_us();
 }
 
-/* Cut to what a person can look at: 200 rules, the first targets of long lists. */
+/* Limited to what the console can display: 200 rules, the first targets of long lists. */
 static const char QUERY[] = "SELECT coalesce(pg_catalog.json_agg(rule), '[]')"
                             " FROM (SELECT relation::text AS relation, name, audience, "
                             "pg_catalog.left(targets, 200) AS targets,"
@@ -43,7 +43,7 @@ static void
 on_failure(void *ctx, const char *message)
 {
     keep(ctx, NULL);
-    log_warnf("feed", "could not read the rules for the console: %s", message);
+    log_warn("feed", "could not read the rules for the console", LOG_TEXT("error", message));
 }
 
 static void
@@ -58,18 +58,18 @@ static void
 ask(struct feed *feed)
 {
     if (!ev_is_active(&feed->rules.idle)) {
-        feed->rules.inquiry = (struct feed_inquiry){.loop = feed->loop,
-                                                    .conninfo = feed->config->feed.conninfo,
-                                                    .beside = feed->link.conn,
-                                                    .query = QUERY,
-                                                    .on_rows = on_rows,
-                                                    .on_failure = on_failure,
-                                                    .ctx = feed};
+        feed->rules.query = (struct feed_query){.loop = feed->loop,
+                                                .conninfo = feed->config->feed.conninfo,
+                                                .same_server_as = feed->link.conn,
+                                                .sql = QUERY,
+                                                .on_rows = on_rows,
+                                                .on_failure = on_failure,
+                                                .ctx = feed};
         ev_timer_init(&feed->rules.idle, on_idle, IDLE_S, IDLE_S);
         feed->rules.idle.data = feed;
     }
     ev_timer_again(feed->loop, &feed->rules.idle);
-    feed_inquiry_ask(&feed->rules.inquiry);
+    feed_query_send(&feed->rules.query);
 }
 
 enum rc
@@ -91,5 +91,5 @@ feed_rules_end(struct feed *feed)
     if (!ev_is_active(&feed->rules.idle))
         return;
     ev_timer_stop(feed->loop, &feed->rules.idle);
-    feed_inquiry_end(&feed->rules.inquiry);
+    feed_query_end(&feed->rules.query);
 }

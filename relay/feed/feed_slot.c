@@ -1,4 +1,4 @@
-/* feed_slot.c: looks at the slot before it is read: missing, foreign, in use, lost, moved on. */
+/* feed_slot.c: checks the slot before streaming: missing, foreign, in use, lost, advanced. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,12 +31,14 @@ feed_lsn_read(const char *text)
 }
 
 void
-feed_ask_slot(struct feed *feed)
+feed_query_slot(struct feed *feed)
 {
     char command[COMMAND_MAX];
 
-    /* Older servers lack some of these columns: a row as JSON has those that there are. One row
-     * comes in any case. */
+    /*
+     * Older servers lack some of these columns; to_jsonb() returns NULL for them. There is always
+     * one row.
+     */
     snprintf(command, sizeof(command),
              "SELECT plugin, database = current_database(), active, wal_status = 'lost',"
              " coalesce(to_jsonb(s)->>'invalidation_reason', CASE to_jsonb(s)->>'conflicting'"
@@ -46,35 +48,35 @@ feed_ask_slot(struct feed *feed)
              " FROM pg_catalog.pg_settings t LEFT JOIN pg_catalog.pg_replication_slots s"
              " ON s.slot_name = '%s' WHERE t.name = 'wal_sender_timeout'",
              feed->config->feed.slot);
-    feed_ask(feed, FEED_FINDING, command);
+    feed_send_command(feed, FEED_FINDING, command);
 }
 
-/* What a new slot waits for, and how long: a primary's own transactions may take any time. */
+/*
+ * Logs what slot creation waits for, and sets the timeout. On a primary it has none, because
+ * running transactions may take any time.
+ */
 static void
-prepare_to_wait(struct feed *feed)
+log_and_set_timeout(struct feed *feed)
 {
     const struct config *config = feed->config;
 
     if (!feed->slot.in_recovery) {
-        log_infof("feed", "creating slot \"%s\" (waits for running transactions to end)",
-                  config->feed.slot);
-        ev_timer_stop(feed->loop, &feed->link.patience);
+        log_info("feed", "creating slot: waiting for running transactions to end",
+                 LOG_TEXT("slot", config->feed.slot));
+        ev_timer_stop(feed->loop, &feed->link.timeout);
         return;
     }
-    feed->link.patience.repeat = (double)config->feed.create_timeout_ms / 1000.0;
-    ev_timer_again(feed->loop, &feed->link.patience);
+    feed->link.timeout.repeat = (double)config->feed.create_timeout_ms / 1000.0;
+    ev_timer_again(feed->loop, &feed->link.timeout);
     if (config->feed.primary_conninfo == NULL) {
-        log_infof("feed",
-                  "creating slot \"%s\" on a standby: if its primary is idle, it waits for SELECT "
-                  "pg_log_standby_snapshot() there; [feed] primary_conninfo would ask for it",
-                  config->feed.slot);
+        log_info("feed", "creating slot on a standby", LOG_TEXT("slot", config->feed.slot),
+                 LOG_TEXT("hint", "if the primary is idle, run SELECT pg_log_standby_snapshot() "
+                                  "there, or set [feed] primary_conninfo"));
         return;
     }
-    log_infof("feed",
-              "creating slot \"%s\" on a standby, and asking its primary for "
-              "pg_log_standby_snapshot()",
-              config->feed.slot);
-    feed_primary_begin(feed);
+    log_info("feed", "creating slot on a standby: calling pg_log_standby_snapshot() on its primary",
+             LOG_TEXT("slot", config->feed.slot));
+    feed_primary_start(feed);
 }
 
 void
@@ -82,56 +84,67 @@ feed_create_slot(struct feed *feed)
 {
     char command[COMMAND_MAX];
 
-    prepare_to_wait(feed);
+    log_and_set_timeout(feed);
     snprintf(command, sizeof(command),
              "CREATE_REPLICATION_SLOT \"%s\" LOGICAL clairon NOEXPORT_SNAPSHOT",
              feed->config->feed.slot);
-    feed_ask(feed, FEED_CREATING, command);
+    feed_send_command(feed, FEED_CREATING, command);
 }
 
 void
 feed_on_slot_created(struct feed *feed, const PGresult *result)
 {
-    log_infof("feed", "slot \"%s\" created", feed->config->feed.slot);
+    log_info("feed", "slot created", LOG_TEXT("slot", feed->config->feed.slot));
     feed_primary_end(feed);
-    feed->link.patience.repeat = FEED_CONNECT_PATIENCE_S;
-    ev_timer_again(feed->loop, &feed->link.patience);
+    feed->link.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
+    ev_timer_again(feed->loop, &feed->link.timeout);
     feed->slot.must_create = false;
     feed->slot.lsn = feed_lsn_read(PQgetvalue(result, 0, 1));
-    feed_claim(feed, FEED_CLAIMING);
+    feed_acquire(feed, FEED_ACQUIRING);
 }
 
-/* Nothing is wrong: the slot has a reader, and is tried again until it has none. */
+/* Not an error: retried until the other relay stops. */
 void
 feed_stand_by(struct feed *feed)
 {
     if (!feed->slot.is_standby)
-        log_infof("feed", "slot \"%s\" is read by another relay, standing by",
-                  feed->config->feed.slot);
+        log_info("feed", "slot is read by another relay, standing by",
+                 LOG_TEXT("slot", feed->config->feed.slot));
     feed->slot.is_standby = true;
     feed_restart(feed, "standby");
 }
 
-/* Why PostgreSQL gave a slot up, and what keeps the next one. */
-static const char *
-loss(const char *reason)
+struct loss {
+    const char *code; /* invalidation_reason of pg_replication_slots */
+    const char *reason;
+    const char *hint;
+};
+
+/* PostgreSQL 16 reports "conflict" for two causes. */
+static const struct loss losses[] = {
+    {"wal_removed", "PostgreSQL removed WAL that the slot still needed (max_slot_wal_keep_size)",
+     "raise max_slot_wal_keep_size, and find out why the relay was behind"},
+    {"conflict",
+     "the primary removed catalog rows that the slot needs, or its wal_level is no longer logical",
+     "set hot_standby_feedback = on and primary_slot_name on this standby, and wal_level = logical "
+     "on the primary"},
+    {"rows_removed", "the primary removed catalog rows that the slot needs",
+     "set hot_standby_feedback = on and primary_slot_name on this standby"},
+    {"wal_level_insufficient", "wal_level of the primary is no longer logical",
+     "set wal_level = logical on the primary"},
+    {"idle_timeout", "the slot was idle for longer than idle_replication_slot_timeout", NULL},
+};
+
+static void
+log_loss(const char *slot, const char *code)
 {
-    if (strcmp(reason, "wal_removed") == 0)
-        return "PostgreSQL removed WAL that it had still to send, as max_slot_wal_keep_size "
-               "demands: raise that, and find out what held the relay up";
-    /* PostgreSQL 16 does not report which of the two. */
-    if (strcmp(reason, "conflict") == 0)
-        return "its primary removed catalog rows that it needs: set hot_standby_feedback = on and "
-               "primary_slot_name on this standby; or the primary no longer writes what decoding "
-               "needs: set wal_level = logical there";
-    if (strcmp(reason, "rows_removed") == 0)
-        return "its primary removed catalog rows that it needs: set hot_standby_feedback = on and "
-               "primary_slot_name on this standby";
-    if (strcmp(reason, "wal_level_insufficient") == 0)
-        return "its primary no longer writes what decoding needs: set wal_level = logical there";
-    if (strcmp(reason, "idle_timeout") == 0)
-        return "it was not read for longer than idle_replication_slot_timeout";
-    return reason;
+    struct loss loss = {code, code, NULL};
+
+    for (size_t i = 0; i < sizeof(losses) / sizeof(losses[0]); i++)
+        if (strcmp(losses[i].code, code) == 0)
+            loss = losses[i];
+    log_error("feed", "slot is lost with its unsent changes", LOG_TEXT("slot", slot),
+              LOG_TEXT("reason", loss.reason), LOG_TEXT("hint", loss.hint));
 }
 
 static void
@@ -140,50 +153,47 @@ on_lost(struct feed *feed, const char *reason)
     const char *slot = feed->config->feed.slot;
     char command[COMMAND_MAX];
 
-    log_errorf("feed", "slot \"%s\" is lost, with all it had not sent: %s", slot, loss(reason));
+    log_loss(slot, reason);
     if (!feed->config->feed.create_slot) {
         feed->slot.is_lost = true;
-        feed_claim(feed, FEED_CLAIMING); /* clients are told, then it waits for the operator */
+        feed_acquire(feed,
+                     FEED_ACQUIRING); /* clients receive a gap, then the operator has to act */
         return;
     }
     snprintf(command, sizeof(command), "DROP_REPLICATION_SLOT \"%s\"", slot);
-    feed_ask(feed, FEED_DROPPING, command);
+    feed_send_command(feed, FEED_DROPPING, command);
 }
 
 void
 feed_on_slot_dropped(struct feed *feed)
 {
-    log_warnf("feed", "the lost slot \"%s\" is dropped, to be made again", feed->config->feed.slot);
+    log_warn("feed", "lost slot dropped, creating it again",
+             LOG_TEXT("slot", feed->config->feed.slot));
     feed->slot.must_create = true;
-    feed_claim(feed, FEED_CLAIMING);
+    feed_acquire(feed, FEED_ACQUIRING);
 }
 
 void
-feed_wait_for_slot(struct feed *feed)
+feed_fail_lost_slot(struct feed *feed)
 {
-    const char *slot = feed->config->feed.slot;
-
-    feed_restart(feed,
-                 "slot \"%s\" is lost: SELECT pg_drop_replication_slot('%s'); SELECT "
-                 "pg_create_logical_replication_slot('%s', 'clairon') in this database, or set "
-                 "[feed] create_slot = on",
-                 slot, slot, slot);
+    feed_restart(feed, "slot is lost", LOG_TEXT("slot", feed->config->feed.slot),
+                 LOG_TEXT("hint", "run SELECT pg_drop_replication_slot(..) and SELECT "
+                                  "pg_create_logical_replication_slot(.., 'clairon') in this "
+                                  "database, or set [feed] create_slot = on"));
 }
 
 static void
 on_missing(struct feed *feed)
 {
-    const char *slot = feed->config->feed.slot;
-
     if (feed->config->feed.create_slot) {
         feed->slot.must_create = true;
-        feed_claim(feed, FEED_CLAIMING); /* a store that refuses must not leave a slot behind */
+        /* first acquire: a store that rejects us must not leave a slot behind */
+        feed_acquire(feed, FEED_ACQUIRING);
         return;
     }
-    feed_restart(feed,
-                 "slot \"%s\" does not exist: SELECT pg_create_logical_replication_slot('%s', "
-                 "'clairon') in this database, or set [feed] create_slot = on",
-                 slot, slot);
+    feed_restart(feed, "slot does not exist", LOG_TEXT("slot", feed->config->feed.slot),
+                 LOG_TEXT("hint", "run SELECT pg_create_logical_replication_slot(.., 'clairon') "
+                                  "in this database, or set [feed] create_slot = on"));
 }
 
 static bool
@@ -209,17 +219,16 @@ feed_on_slot(struct feed *feed, const PGresult *result)
     }
     feed->slot.lsn = feed_lsn_read(PQgetvalue(result, 0, SLOT_LSN));
     if (strcmp(PQgetvalue(result, 0, SLOT_PLUGIN), "clairon") != 0)
-        feed_restart(feed,
-                     "slot \"%s\" belongs to plugin \"%s\", not to clairon: choose another "
-                     "[feed] slot",
-                     slot, PQgetvalue(result, 0, SLOT_PLUGIN));
+        feed_restart(feed, "slot belongs to another plugin: choose another [feed] slot",
+                     LOG_TEXT("slot", slot),
+                     LOG_TEXT("plugin", PQgetvalue(result, 0, SLOT_PLUGIN)));
     else if (!is_true(result, SLOT_IS_HERE))
-        feed_restart(feed, "slot \"%s\" belongs to another database than [feed] conninfo names",
-                     slot);
+        feed_restart(feed, "slot belongs to another database than [feed] conninfo",
+                     LOG_TEXT("slot", slot));
     else if (is_true(result, SLOT_IS_ACTIVE))
         feed_stand_by(feed);
     else if (is_true(result, SLOT_IS_LOST))
         on_lost(feed, PQgetvalue(result, 0, SLOT_REASON));
     else
-        feed_claim(feed, FEED_CLAIMING);
+        feed_acquire(feed, FEED_ACQUIRING);
 }

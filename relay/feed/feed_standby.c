@@ -1,13 +1,67 @@
-/* feed_standby.c: notices when nothing new reaches the standby that the feed reads. */
+/*
+ * feed_standby.c: the standby that the feed reads: helps to create its slot, and detects missing
+ * WAL.
+ */
 #include "base/log.h"
 #include "feed/feed_parts.h"
 
-#define ASK_EVERY_S 10.0
-#define STALLED_AFTER 2 /* answers in a row: a WAL receiver may just be starting */
+#define SNAPSHOT_EVERY_S 1.0
+#define CHECK_EVERY_S 10.0
+#define STALLED_AFTER 2 /* a WAL receiver may just be starting */
 
 /*
- * A standby without WAL looks to its readers as one whose primary is idle: the stream stands, and
- * all seems well. So it is asked, by the words of the doctor.
+ * A slot starts at a record of running transactions, which an idle primary does not write by
+ * itself. If transactions are running, more than one record is needed. So the request is repeated
+ * until the slot exists. A failure is logged once and retried: the slot may also appear without
+ * it.
+ */
+static void
+on_snapshot_failure(void *ctx, const char *message)
+{
+    struct feed *feed = ctx;
+
+    if (!feed->primary.failure_logged)
+        log_warn("feed", "could not request a snapshot of running transactions from the primary",
+                 LOG_TEXT("slot", feed->config->feed.slot), LOG_TEXT("error", message));
+    feed->primary.failure_logged = true;
+}
+
+static void
+on_snapshot_time(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct feed *feed = timer->data;
+
+    (void)loop;
+    (void)events;
+    feed_query_send(&feed->primary.query);
+}
+
+void
+feed_primary_start(struct feed *feed)
+{
+    feed->primary.failure_logged = false;
+    feed->primary.query = (struct feed_query){.loop = feed->loop,
+                                              .conninfo = feed->config->feed.primary_conninfo,
+                                              .sql = "SELECT pg_catalog.pg_log_standby_snapshot()",
+                                              .on_failure = on_snapshot_failure,
+                                              .ctx = feed};
+    ev_timer_init(&feed->primary.time, on_snapshot_time, 0.0, SNAPSHOT_EVERY_S);
+    feed->primary.time.data = feed;
+    ev_timer_start(feed->loop, &feed->primary.time);
+}
+
+void
+feed_primary_end(struct feed *feed)
+{
+    if (!ev_is_active(&feed->primary.time))
+        return;
+    ev_timer_stop(feed->loop, &feed->primary.time);
+    feed_query_end(&feed->primary.query);
+}
+
+/*
+ * A standby that receives no WAL looks like one with an idle primary: the stream is silent. So the
+ * feed runs the checks of `clairon doctor` on the standby.
  */
 static const char QUERY[] =
     "SELECT detail, hint FROM clairon.doctor_standby()"
@@ -17,7 +71,7 @@ static void
 set_stalled(struct feed *feed, bool is_stalled)
 {
     if (!is_stalled)
-        feed->standby.troubles = 0;
+        feed->standby.failures = 0;
     stats_set(feed->stats, STAT_FEED_STALLED, is_stalled);
 }
 
@@ -26,25 +80,25 @@ on_rows(void *ctx, const PGresult *rows)
 {
     struct feed *feed = ctx;
 
-    if (feed->standby.is_mute)
-        log_infof("feed", "this standby says again how it is");
-    feed->standby.is_mute = false;
+    if (feed->standby.query_failed)
+        log_info("feed", "standby status query succeeded again");
+    feed->standby.query_failed = false;
     if (PQntuples(rows) == 0) {
-        if (feed->standby.troubles >= STALLED_AFTER)
-            log_infof("feed", "WAL is replayed on this standby again");
+        if (feed->standby.failures >= STALLED_AFTER)
+            log_info("feed", "WAL is replayed on this standby again");
         set_stalled(feed, false);
         return;
     }
-    if (feed->standby.troubles >= STALLED_AFTER || ++feed->standby.troubles < STALLED_AFTER)
+    if (feed->standby.failures >= STALLED_AFTER || ++feed->standby.failures < STALLED_AFTER)
         return;
-    log_warnf("feed", "nothing new reaches this standby: %s. %s", PQgetvalue(rows, 0, 0),
-              PQgetvalue(rows, 0, 1));
+    log_warn("feed", "no new WAL reaches this standby", LOG_TEXT("detail", PQgetvalue(rows, 0, 0)),
+             LOG_TEXT("hint", PQgetvalue(rows, 0, 1)));
     set_stalled(feed, true);
 }
 
 /*
- * Said once: the extension was dropped, and no rule is left that could send anything, or a grant
- * was taken. When the server is away, the stream tells.
+ * Logged once. Possible causes: the extension was dropped, or a grant was revoked. If the server
+ * is down, the stream itself fails.
  */
 static void
 on_failure(void *ctx, const char *message)
@@ -52,10 +106,10 @@ on_failure(void *ctx, const char *message)
     struct feed *feed = ctx;
     const char *hint = feed_error_hint(NULL, message);
 
-    if (!feed->standby.is_mute)
-        log_warnf("feed", "could not ask this standby how it is: %s%s%s", message,
-                  hint[0] != '\0' ? "; " : "", hint);
-    feed->standby.is_mute = true;
+    if (!feed->standby.query_failed)
+        log_warn("feed", "could not query standby status", LOG_TEXT("error", message),
+                 LOG_TEXT("hint", hint[0] != '\0' ? hint : NULL));
+    feed->standby.query_failed = true;
 }
 
 static void
@@ -65,21 +119,21 @@ on_time(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)loop;
     (void)events;
-    feed_inquiry_ask(&feed->standby.inquiry);
+    feed_query_send(&feed->standby.query);
 }
 
 void
-feed_standby_begin(struct feed *feed)
+feed_standby_start(struct feed *feed)
 {
-    feed->standby.inquiry = (struct feed_inquiry){.loop = feed->loop,
-                                                  .conninfo = feed->config->feed.conninfo,
-                                                  .beside = feed->link.conn,
-                                                  .query = QUERY,
-                                                  .on_rows = on_rows,
-                                                  .on_failure = on_failure,
-                                                  .ctx = feed};
-    feed->standby.is_mute = false;
-    ev_timer_init(&feed->standby.time, on_time, ASK_EVERY_S, ASK_EVERY_S);
+    feed->standby.query = (struct feed_query){.loop = feed->loop,
+                                              .conninfo = feed->config->feed.conninfo,
+                                              .same_server_as = feed->link.conn,
+                                              .sql = QUERY,
+                                              .on_rows = on_rows,
+                                              .on_failure = on_failure,
+                                              .ctx = feed};
+    feed->standby.query_failed = false;
+    ev_timer_init(&feed->standby.time, on_time, CHECK_EVERY_S, CHECK_EVERY_S);
     feed->standby.time.data = feed;
     ev_timer_start(feed->loop, &feed->standby.time);
 }
@@ -90,6 +144,6 @@ feed_standby_end(struct feed *feed)
     if (!ev_is_active(&feed->standby.time))
         return;
     ev_timer_stop(feed->loop, &feed->standby.time);
-    feed_inquiry_end(&feed->standby.inquiry);
+    feed_query_end(&feed->standby.query);
     set_stalled(feed, false);
 }

@@ -1,13 +1,13 @@
-/* feed_state.c: returns a feed from any state to WAITING, and retries. */
+/* feed_state.c: changes the state, and restarts the feed after a failure. */
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "base/log.h"
-#include "feed/feed_errors.h"
+#include "feed/feed_libpq.h"
 #include "feed/feed_parts.h"
 
 #define FEED_STANDBY_RETRY_S 0.5
-#define REASON_MAX 2048
+#define RESTART_FIELDS_MAX 6
 
 void
 feed_set_state(struct feed *feed, enum feed_state state)
@@ -20,8 +20,8 @@ feed_drop_connection(struct feed *feed)
 {
     ev_io_stop(feed->loop, &feed->link.readable);
     ev_io_stop(feed->loop, &feed->link.writable);
-    ev_timer_stop(feed->loop, &feed->link.patience);
-    feed->link.patience.repeat = FEED_CONNECT_PATIENCE_S;
+    ev_timer_stop(feed->loop, &feed->link.timeout);
+    feed->link.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
     feed_primary_end(feed);
     feed_standby_end(feed);
     feed_rules_end(feed);
@@ -30,33 +30,41 @@ feed_drop_connection(struct feed *feed)
     feed->link.result = NULL;
     PQfinish(feed->link.conn);
     feed->link.conn = NULL;
-    feed->link.attempt++; /* answers that still come belong to the past */
+    feed->link.attempt++; /* invalidates pending replies */
     feed_batch_reset(&feed->batch, feed->store);
     feed_flights_reset(&feed->flights);
-    feed_confirm_reset(feed); /* the next store may hold less than this one did */
+    feed_confirm_reset(feed); /* the next store may have less data */
     stats_set(feed->stats, STAT_FEED_CONNECTED, 0);
     stats_set(feed->stats, STAT_FEED_LAG, 0);
     stats_set(feed->stats, STAT_FEED_UNCONFIRMED, 0);
 }
 
-void
-feed_restart(struct feed *feed, const char *format, ...)
+/* Logs before the connection is freed: the fields may point into it. */
+static void
+log_retry(const char *reason, const struct log_field *fields, double delay_s)
 {
-    char reason[REASON_MAX];
-    va_list args;
+    struct log_field all[RESTART_FIELDS_MAX + 2];
+    size_t count = 0;
+
+    for (; fields->type != LOG_FIELD_END && count < RESTART_FIELDS_MAX; fields++)
+        all[count++] = *fields;
+    all[count++] = LOG_SECONDS("retry_s", delay_s);
+    all[count] = LOG_END;
+    log_write(LOG_LEVEL_WARN, "feed", reason, all);
+}
+
+void
+feed_restart_with(struct feed *feed, const char *reason, const struct log_field *fields)
+{
     double delay_s = FEED_STANDBY_RETRY_S;
 
     if (feed->state == FEED_WAITING || feed->closing)
         return;
-    va_start(args, format);
-    /* Before the connection, and its error, goes. */
-    vsnprintf(reason, sizeof(reason), format, args);
-    va_end(args);
     if (!feed->slot.is_standby || (feed->state != FEED_STARTING && feed->state != FEED_FINDING)) {
         feed->slot.is_standby = false;
         delay_s = (double)backoff_next_ms(&feed->link.backoff) / 1000.0;
         stats_add(feed->stats, STAT_FEED_RECONNECTS, 1);
-        log_warnf("feed", "%s; trying again in %.1f s", reason, delay_s);
+        log_retry(reason, fields, delay_s);
     }
     feed_set_state(feed, FEED_WAITING);
     feed_drop_connection(feed);
@@ -68,8 +76,8 @@ feed_restart(struct feed *feed, const char *format, ...)
 void
 feed_fail(struct feed *feed, const char *what, const char *message, const char *hint)
 {
-    feed_restart(feed, "%s: %s%s%s", what, feed_error_line(message), hint[0] != '\0' ? "; " : "",
-                 hint);
+    feed_restart(feed, what, LOG_TEXT("error", feed_error_line(message)),
+                 LOG_TEXT("hint", hint[0] != '\0' ? hint : NULL));
 }
 
 void
@@ -78,7 +86,8 @@ feed_flush_socket(struct feed *feed)
     int left = PQflush(feed->link.conn);
 
     if (left < 0) {
-        feed_restart(feed, "lost PostgreSQL: %s", feed_error_line(PQerrorMessage(feed->link.conn)));
+        feed_restart(feed, "PostgreSQL connection lost",
+                     LOG_TEXT("error", feed_error_line(PQerrorMessage(feed->link.conn))));
         return;
     }
     if (left > 0)

@@ -1,4 +1,4 @@
-/* feed_stream.c: frames from the slot into the store; confirmations back. */
+/* feed_stream.c: streams frames from the slot into the store, and confirms them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,28 +10,28 @@
 #include "feed/feed_parts.h"
 #include "wire/traceparent.h"
 
-#define LAG_QUIET_US 2000000 /* nothing came for so long: there is nothing more */
+#define LAG_QUIET_US 2000000 /* after this silence the lag counts as 0 */
 
 static void
 on_ingested(void *ctx, enum rc rc)
 {
-    struct feed *feed = feed_take_ticket(ctx);
+    struct feed *feed = feed_ticket_redeem(ctx);
     struct flight flight;
 
     if (feed == NULL || feed->flights.count == 0)
         return;
     if (rc != RC_OK) {
-        feed_restart(feed, "the store did not take a batch");
+        feed_restart(feed, "store rejected a batch");
         return;
     }
     backoff_reset(&feed->link.backoff);
-    flight = feed_flights_land(&feed->flights);
+    flight = feed_flights_remove(&feed->flights);
     if (flight.confirm_lsn > feed->confirm.stored_lsn)
         feed->confirm.stored_lsn = flight.confirm_lsn;
     if (flight.commit_us != 0)
         stats_time(feed->stats, TIME_STORED, clock_wall_us() - flight.commit_us);
     if (feed->state == FEED_COPYING || feed->state == FEED_STREAMING)
-        feed->on_room(feed);
+        feed->resume_reading(feed);
 }
 
 static void
@@ -42,7 +42,7 @@ send_batch(struct feed *feed)
     char after[FRAME_POSITION_TEXT + 1];
 
     if (feed->flights.count == FEED_FLIGHTS_MAX) {
-        feed_restart(feed, "the plugin sent more frames at once than it may");
+        feed_restart(feed, "plugin sent more frames at once than allowed");
         return;
     }
     memcpy(after, feed->batch.sent_position, sizeof(after));
@@ -53,7 +53,7 @@ send_batch(struct feed *feed)
     if (store_ingest(feed->store, feed->config->feed.slot, after, feed->batch.sent_position,
                      feed->batch.confirm_lsn, feed->batch.frames, on_ingested, ticket) != RC_OK) {
         free(ticket);
-        feed_restart(feed, "the store is away");
+        feed_restart(feed, "store not available");
         return;
     }
     feed_flights_add(&feed->flights,
@@ -71,8 +71,9 @@ feed_stream_flush(struct feed *feed)
 }
 
 /*
- * When nothing is under way, all WAL the server has read can go: quiet tables pin nothing. The
- * store is told first: it must know of all that the slot forgets.
+ * With nothing in flight, all WAL that the server has read can be confirmed, so quiet tables do
+ * not retain WAL. The store is informed first: it must know every position that the slot has
+ * passed.
  */
 void
 feed_stream_idle(struct feed *feed)
@@ -84,30 +85,30 @@ feed_stream_idle(struct feed *feed)
     send_batch(feed);
 }
 
-/* What the store had when we came is read again when the slot was not confirmed so far. */
+/* The server sends changes again that were stored but not confirmed. */
 static bool
 is_stored(const struct feed *feed, const struct frame *frame)
 {
-    return frame->commit_lsn < feed->slot.claimed_lsn ||
-           (frame->commit_lsn == feed->slot.claimed_lsn &&
-            frame->ordinal <= feed->slot.claimed_ordinal);
+    return frame->commit_lsn < feed->slot.acquired_lsn ||
+           (frame->commit_lsn == feed->slot.acquired_lsn &&
+            frame->ordinal <= feed->slot.acquired_ordinal);
 }
 
 static void
-reject_note(struct feed *feed, const struct frame *frame)
+reject_notification(struct feed *feed, const struct frame *frame)
 {
     char id[FRAME_UUID_TEXT + 1];
 
     frame_id_text(frame->as.note.id, id);
-    log_errorf("feed",
-               "notification %s of %zu bytes is longer than the store takes "
-               "(its proto-max-bulk-len): it goes to the error log alone, as rejected",
-               id, frame->as.note.data.len);
+    log_error(
+        "feed",
+        "notification exceeds the store's proto-max-bulk-len: added to the error log as rejected",
+        LOG_TEXT("id", id), LOG_UINT("size_bytes", frame->as.note.data.len));
     store_batch_reject(feed->batch.frames, frame);
     stats_add(feed->stats, STAT_FEED_REJECTED, 1);
 }
 
-/* Where the trace goes on: by this line, the id leads to all that becomes of it. */
+/* Connects the trace with the notification's id, which all later log lines have. */
 static void
 log_trace(const struct frame *frame)
 {
@@ -118,13 +119,13 @@ log_trace(const struct frame *frame)
         !traceparent_of_line(frame->as.note.data, traceparent))
         return;
     frame_id_text(frame->as.note.id, id);
-    log_eventf(traceparent_is_sampled(traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "feed",
-               "decoded %s, traceparent %s", id, traceparent);
+    log_event(traceparent_is_sampled(traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "feed",
+              "decoded", LOG_TEXT("id", id), LOG_TEXT("traceparent", traceparent));
 }
 
-/* The feed may have been restarted: then nothing of the frame is kept. */
+/* May restart the feed and drop the frame. */
 static void
-take_frame(struct feed *feed, const struct frame *frame)
+handle_frame(struct feed *feed, const struct frame *frame)
 {
     int64_t commit_us = frame->kind == FRAME_KIND_COMMIT ? frame->as.commit.commit_us : 0;
 
@@ -139,7 +140,7 @@ take_frame(struct feed *feed, const struct frame *frame)
         if (store_accepts(feed->store, frame))
             store_batch_add(feed->batch.frames, frame);
         else
-            reject_note(feed, frame);
+            reject_notification(feed, frame);
         if ((frame->flags & FRAME_UNDECODABLE) != 0)
             stats_add(feed->stats, STAT_FEED_UNDECODABLE, 1);
         if ((frame->flags & FRAME_TRACED) != 0)
@@ -153,16 +154,16 @@ take_frame(struct feed *feed, const struct frame *frame)
         return;
     feed->batch.confirm_lsn = frame->as.commit.end_lsn;
     if (commit_us == 0)
-        return; /* what has no commit of its own */
+        return; /* no transaction of its own */
     if (feed->batch.commit_us == 0)
         feed->batch.commit_us = commit_us;
-    feed->feedback.came_us = feed->feedback.heard_us;
-    feed->feedback.came_late_us = clock_wall_us() - commit_us;
-    stats_time(feed->stats, TIME_DECODED, feed->feedback.came_late_us);
+    feed->feedback.last_commit_us = feed->feedback.received_us;
+    feed->feedback.last_commit_lag_us = clock_wall_us() - commit_us;
+    stats_time(feed->stats, TIME_DECODED, feed->feedback.last_commit_lag_us);
 }
 
 bool
-feed_stream_take(struct feed *feed, char *owned, struct bytes packet)
+feed_stream_receive(struct feed *feed, char *owned, struct bytes packet)
 {
     size_t bytes = packet.len;
 
@@ -171,10 +172,10 @@ feed_stream_take(struct feed *feed, char *owned, struct bytes packet)
         size_t len;
 
         if (frame_parse(packet, &frame, &len) != RC_OK)
-            feed_restart(feed, "the plugin sent a frame that cannot be read: relay and plugin "
-                               "must be of one version");
+            feed_restart(
+                feed, "invalid frame from the plugin: relay and plugin must have the same version");
         else
-            take_frame(feed, &frame);
+            handle_frame(feed, &frame);
         if (feed->state == FEED_WAITING) {
             free(owned);
             return false;
@@ -182,10 +183,10 @@ feed_stream_take(struct feed *feed, char *owned, struct bytes packet)
         packet = (struct bytes){packet.at + len, packet.len - len};
     }
     if (store_batch_count(feed->batch.frames) == 0) {
-        free(owned); /* the store had all of it */
+        free(owned); /* the store has all of it */
         return true;
     }
-    /* Not before: a batch that is sent amid it lets go of what is held. */
+    /* Only now: sending a batch releases the messages it held. */
     feed_batch_hold(&feed->batch, owned, bytes);
     if (store_batch_bytes(feed->batch.frames) >= FEED_BATCH_BYTES ||
         feed->batch.held_bytes >= FEED_HELD_BYTES)
@@ -194,7 +195,7 @@ feed_stream_take(struct feed *feed, char *owned, struct bytes packet)
 }
 
 static void
-take_keepalive(struct feed *feed, const struct walmsg *message)
+handle_keepalive(struct feed *feed, const struct walmsg *message)
 {
     uint64_t read_lsn = feed_confirm_read_lsn(feed, message);
 
@@ -206,36 +207,36 @@ take_keepalive(struct feed *feed, const struct walmsg *message)
         feed_send_feedback(feed);
 }
 
-/* False when the feed was restarted. Owns the buffer. */
+/* False if the feed was restarted. Owns the buffer. */
 static bool
-take_message(struct feed *feed, char *buffer, size_t len)
+handle_message(struct feed *feed, char *buffer, size_t len)
 {
     struct walmsg message;
 
-    feed->feedback.heard_us = clock_monotonic_us();
+    feed->feedback.received_us = clock_monotonic_us();
     stats_add(feed->stats, STAT_FEED_BYTES, len);
     if (walmsg_parse((struct bytes){(unsigned char *)buffer, len}, &message) != RC_OK) {
         free(buffer);
-        feed_restart(feed, "PostgreSQL sent a replication message that cannot be read");
+        feed_restart(feed, "invalid replication message from PostgreSQL");
         return false;
     }
     if (message.kind == WALMSG_KEEPALIVE) {
-        take_keepalive(feed, &message);
+        handle_keepalive(feed, &message);
         free(buffer);
         return feed->state == FEED_STREAMING;
     }
     if (message.wal_end > feed->confirm.received_lsn)
         feed->confirm.received_lsn = message.wal_end;
-    return feed_stream_take(feed, buffer, message.packet);
+    return feed_stream_receive(feed, buffer, message.packet);
 }
 
-/* The stream ended: the result says why. */
+/* Logs the reason from the result. */
 static void
 stream_ended(struct feed *feed)
 {
     PGresult *result = PQgetResult(feed->link.conn);
     const char *message = result != NULL ? PQresultErrorMessage(result) : "";
-    /* Not of all it says: its context names the output plugin, whatever went wrong. */
+    /* Only the primary message: the context names the output plugin for every error. */
     const char *primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     const char *hint = "";
 
@@ -244,7 +245,7 @@ stream_ended(struct feed *feed)
     if (message[0] == '\0')
         message = PQerrorMessage(feed->link.conn);
     feed_fail(feed, "PostgreSQL ended the stream",
-              message[0] != '\0' ? message : "the server shuts down", hint);
+              message[0] != '\0' ? message : "server is shutting down", hint);
     PQclear(result);
 }
 
@@ -256,7 +257,7 @@ feed_stream_pump(struct feed *feed)
         int len = PQgetCopyData(feed->link.conn, &buffer, 1);
 
         if (len == 0) {
-            if (feed->flights.count < FEED_FLIGHTS_HURRY)
+            if (feed->flights.count < FEED_FLIGHTS_BATCHING)
                 feed_stream_flush(feed);
             break;
         }
@@ -264,45 +265,45 @@ feed_stream_pump(struct feed *feed)
             stream_ended(feed);
             return;
         }
-        if (!take_message(feed, buffer, (size_t)len))
+        if (!handle_message(feed, buffer, (size_t)len))
             return;
     }
     if (feed->state != FEED_STREAMING)
         return;
-    /* While the store is behind, PostgreSQL waits: TCP holds it back. */
+    /* While the store is behind, TCP flow control holds PostgreSQL back. */
     if (feed_flights_have_room(&feed->flights))
         ev_io_start(feed->loop, &feed->link.readable);
     else
         ev_io_stop(feed->loop, &feed->link.readable);
 }
 
-/* Logs where the stream goes on, as PostgreSQL writes positions. */
+/* Logs the start in PostgreSQL's notation. */
 static void
-log_beginning(const struct feed *feed)
+log_start(const struct feed *feed)
 {
-    char stored[32] = "nothing yet";
+    char stored[32] = "none";
     uint64_t lsn = 0, ordinal = 0;
 
     if (frame_position_read(feed->batch.sent_position, strlen(feed->batch.sent_position), &lsn,
                             &ordinal) == RC_OK &&
         lsn != 0)
         snprintf(stored, sizeof(stored), "%" PRIX64 "/%" PRIX64, lsn >> 32, lsn & 0xffffffff);
-    log_infof("feed", "streaming from slot \"%s\", timeline %" PRIu32 ", stored up to %s",
-              feed->config->feed.slot, feed->slot.timeline, stored);
+    log_info("feed", "streaming from slot", LOG_TEXT("slot", feed->config->feed.slot),
+             LOG_UINT("timeline", feed->slot.timeline), LOG_TEXT("stored_lsn", stored));
 }
 
 void
-feed_stream_begin(struct feed *feed)
+feed_stream_start(struct feed *feed)
 {
     feed_set_state(feed, FEED_STREAMING);
-    feed->on_room = feed_stream_pump;
-    ev_timer_stop(feed->loop, &feed->link.patience);
+    feed->resume_reading = feed_stream_pump;
+    ev_timer_stop(feed->loop, &feed->link.timeout);
     feed->slot.is_standby = false;
-    feed->feedback.heard_us = clock_monotonic_us();
+    feed->feedback.received_us = clock_monotonic_us();
     stats_set(feed->stats, STAT_FEED_CONNECTED, 1);
     if (feed->slot.in_recovery)
-        feed_standby_begin(feed);
-    log_beginning(feed);
+        feed_standby_start(feed);
+    log_start(feed);
     feed_stream_pump(feed);
 }
 
@@ -318,31 +319,31 @@ feed_send_feedback(struct feed *feed)
                    : feed->confirm.confirmed_lsn;
     walmsg_status(status, received, feed->confirm.confirmed_lsn, clock_wall_us());
     if (PQputCopyData(feed->link.conn, (const char *)status, sizeof(status)) < 0) {
-        feed_restart(feed, "could not confirm: %s",
-                     feed_error_line(PQerrorMessage(feed->link.conn)));
+        feed_restart(feed, "could not send status message to PostgreSQL",
+                     LOG_TEXT("error", feed_error_line(PQerrorMessage(feed->link.conn))));
         return;
     }
     feed->feedback.sent_us = clock_monotonic_us();
-    feed->feedback.told_lsn = feed->confirm.confirmed_lsn;
+    feed->feedback.reported_lsn = feed->confirm.confirmed_lsn;
     stats_set(feed->stats, STAT_FEED_RECEIVED_LSN, feed->confirm.received_lsn);
     stats_set(feed->stats, STAT_FEED_CONFIRMED_LSN, feed->confirm.confirmed_lsn);
     feed_flush_socket(feed);
 }
 
 void
-feed_show_lag(struct feed *feed)
+feed_update_lag(struct feed *feed)
 {
-    uint64_t kept_from =
+    uint64_t start_lsn =
         feed->confirm.confirmed_lsn > feed->slot.lsn ? feed->confirm.confirmed_lsn : feed->slot.lsn;
-    int64_t waits_since_us =
+    int64_t oldest_commit_us =
         feed->flights.count > 0 ? feed->flights.ring[feed->flights.first].commit_us : 0;
     int64_t lag_us = 0;
 
-    if (waits_since_us > 0)
-        lag_us = clock_wall_us() - waits_since_us;
-    else if (clock_monotonic_us() - feed->feedback.came_us < LAG_QUIET_US)
-        lag_us = feed->feedback.came_late_us;
+    if (oldest_commit_us > 0)
+        lag_us = clock_wall_us() - oldest_commit_us;
+    else if (clock_monotonic_us() - feed->feedback.last_commit_us < LAG_QUIET_US)
+        lag_us = feed->feedback.last_commit_lag_us;
     stats_set(feed->stats, STAT_FEED_LAG, lag_us > 0 ? (uint64_t)lag_us : 0);
     stats_set(feed->stats, STAT_FEED_UNCONFIRMED,
-              feed->confirm.received_lsn > kept_from ? feed->confirm.received_lsn - kept_from : 0);
+              feed->confirm.received_lsn > start_lsn ? feed->confirm.received_lsn - start_lsn : 0);
 }

@@ -48,7 +48,7 @@ $standby->start;
 $standby->promote;
 $feed->configure('feed.conninfo' => $standby->connstr('postgres') . ' user=relay');
 $feed->start;
-$feed->wait_for_log(qr/forked at LSN/);
+$feed->wait_for_log(qr/timeline forked/);
 $feed->wait_ready;
 $standby->safe_psql('postgres', q{INSERT INTO t VALUES (3, 't1'); SELECT clairon.notify('USER', '{comes}', '{"after": {"id": 4}}')});
 $clients{$_}->wait_row(3) for qw(stays leaves);

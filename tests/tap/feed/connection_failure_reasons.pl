@@ -38,7 +38,7 @@ $relay->stop;
 $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
 
 $pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon', 'test_decoding')});
-$relay = refused('foreign slot', qr/belongs to plugin .*test_decoding/);
+$relay = refused('foreign slot', qr/slot belongs to another plugin.*test_decoding/);
 $relay->stop;
 $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
 
@@ -66,7 +66,7 @@ $relay->wait_ready;
 pass('a server that was away: it recovers');
 $relay->stop;
 
-$relay = refused('no such role', qr/could not connect to PostgreSQL: .*role \S*nobody_here\S* does not exist/,
+$relay = refused('no such role', qr/could not connect to PostgreSQL" error=".*role \S*nobody_here\S* does not exist/,
     'feed.conninfo' => $pg->connstr('postgres') . ' user=nobody_here');
 $relay->stop;
 

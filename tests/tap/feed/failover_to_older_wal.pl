@@ -29,7 +29,7 @@ $standby->promote;
 $standby->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')});
 $relay->configure('feed.conninfo' => $standby->connstr('postgres') . ' user=relay');
 $relay->start;
-$relay->wait_for_log(qr/forked at LSN/);
+$relay->wait_for_log(qr/timeline forked/);
 $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
 is($client->wait_for('gap')->{why}, 'epoch', 'a failover to less is told as a gap');

@@ -108,7 +108,7 @@ whole('no store');
 $mark = $relay->log_mark;
 $to_pg->freeze;
 insert(500);
-$relay->wait_for_log(qr/PostgreSQL was silent for 2 s/, from => $mark);
+$relay->wait_for_log(qr/no message from PostgreSQL within wal_sender_timeout" timeout_s=2\.0/, from => $mark);
 wait_until('PostgreSQL gave the relay up too', sub { walsenders() == 0 });
 $to_pg->thaw;
 whole('no PostgreSQL');

@@ -115,7 +115,7 @@ sub comes_through
 
 my $mark = $relay->log_mark;
 sql('SELECT pg_terminate_backend(pid) FROM pg_stat_replication');
-$relay->wait_for_log(qr/terminating connection.*trying again/, from => $mark);
+$relay->wait_for_log(qr/terminating connection.*retry_s=/, from => $mark);
 comes_through('a terminated walsender');
 insert();
 $pg->restart;
@@ -152,13 +152,13 @@ $_->stop for $relay, $second;
 $pg->safe_psql('postgres', q{SELECT clairon.unwatch('t'); DROP EXTENSION clairon CASCADE});
 $mark = $relay->log_mark;
 $relay->start;
-$relay->wait_for_log(qr/ended the stream: .*the extension was dropped .*pg_drop_replication_slot/, from => $mark);
+$relay->wait_for_log(qr/ended the stream" .*the extension was dropped .*pg_drop_replication_slot/, from => $mark);
 pass('a dropped extension is named, with what mends it');
 like(doctor_says(), qr/hint: run CREATE EXTENSION clairon/, 'the doctor tells the first step');
 $pg->safe_psql('postgres', q{CREATE EXTENSION clairon; SELECT clairon.watch('t', 'USER', 'owner')});
 wait_until('the slot is dropped', sub {
     ($pg->psql('postgres', q{SELECT pg_drop_replication_slot('clairon')}))[0] == 0 });
-$relay->wait_for_log(qr/slot \S+ created/, from => $mark);
+$relay->wait_for_log(qr/slot created/, from => $mark);
 $relay->wait_ready;
 $pg->safe_psql('postgres', sprintf q{INSERT INTO t VALUES (%d, 'u1')}, ++$rows);
 wait_until('rows are stored again', sub { $store->entries == $rows });

@@ -62,7 +62,7 @@ $relay->stop;
 insert();
 lose_slot();
 $relay->start;
-my $log = $relay->wait_for_log(qr/is lost.*max_slot_wal_keep_size/, from => $mark);
+my $log = $relay->wait_for_log(qr/slot is lost.*max_slot_wal_keep_size/, from => $mark);
 $relay->wait_ready;
 $client = told($client, 'lost, create_slot on');
 is(sql('SELECT wal_status FROM pg_replication_slots'), 'reserved', 'there is another slot');

@@ -67,12 +67,12 @@ $store->execute('DEL', keys_of());
 $store->execute_bytes('RESTORE', $_->[0], 0, $_->[1]) for @kept;
 my $mark = $relay->log_mark;
 $relay->start;
-$relay->wait_for_log(qr/following timeline 2/, from => $mark);
+$relay->wait_for_log(qr/following new timeline" timeline=2/, from => $mark);
 $relay->wait_ready;
 insert($standby);
 wait_stored();
 check_stored_once('a copy from before the failover');
 is_deeply([ map { $store->execute('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. 2 ], [ @before[ 0 .. 2 ] ], 'the other shards are not changed');
-unlike($relay->log_text($mark), qr/forked at LSN/, 'because none of their rows was undone');
+unlike($relay->log_text($mark), qr/timeline forked/, 'because none of their rows was undone');
 
 done_testing();

@@ -161,7 +161,7 @@ unlike($said, qr/who=store level=(?:warn|error)/, 'and finds nothing wrong with 
 
 # Nothing was undone by this promotion: nothing comes again, and nobody is told of a gap.
 $relay->restart;
-$relay->wait_for_log(qr/streaming from slot .* timeline 2,/);
+$relay->wait_for_log(qr/streaming from slot" .*timeline=2 /);
 $relay->wait_ready;
 my $back = $relay->client('u1', pos => $client->pos);
 standby_sql(q{UPDATE t SET body = 'again' WHERE id = 10});

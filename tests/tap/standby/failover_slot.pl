@@ -38,7 +38,7 @@ is_deeply([ map { $_->{metadata}{id} } @notifications ], \@ids, 'a failover slot
 wait_until('the slot is copied', sub {
     standby_sql(q{SELECT synced FROM clairon.status WHERE slot_name = 'clairon'}) eq 't' });
 my $early = Clairon::Test::relay($standby, $store, wait => 0);
-$early->wait_for_log(qr/PostgreSQL refused: .*synchronized from the primary.*promot/);
+$early->wait_for_log(qr/PostgreSQL rejected the command" .*synchronized from the primary.*promot/);
 pass('a relay that reads the copy is told why it cannot, and when it can');
 $early->stop;
 
@@ -51,7 +51,7 @@ $primary->wait_for_catchup($standby);
 $primary->stop('immediate');
 kill CONT => $relay->pid;
 $standby->promote;
-$relay->wait_for_log(qr/PostgreSQL remarks: .*synchronized_standby_slots/);
+$relay->wait_for_log(qr/server notice" .*synchronized_standby_slots/);
 pass('a standby that the new primary waits for, and that is not there, is in the log');
 $standby->append_conf('postgresql.conf', "synchronized_standby_slots = ''\n");
 $standby->reload;

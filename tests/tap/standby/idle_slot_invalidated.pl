@@ -46,9 +46,9 @@ for my $server ($primary, $standby)
     $server->reload;
     my $mark = $relay->log_mark;
     $relay->start;
-    $relay->wait_for_log(qr/who=feed level=error .*is lost, .*not read for longer than idle_replication_slot_timeout/, from => $mark);
+    $relay->wait_for_log(qr/who=feed level=error .*slot is lost.*idle for longer than idle_replication_slot_timeout/, from => $mark);
     pass("$name: the relay's log names it");
-    $relay->wait_for_log(qr/the lost slot .* is dropped.*slot \S+ created/s, from => $mark);
+    $relay->wait_for_log(qr/lost slot dropped.*slot created/s, from => $mark);
     $relay->wait_ready;
     $client = $relay->client('u1', pos => $place);
     is($client->wait_for('gap')->{why}, 'epoch', "$name: it is made again, and clients are told of a gap");

@@ -29,7 +29,7 @@ is_deeply([ sort map { join ' ', sort @{ JSON::decode_json($_->{users}) } } @rej
 is_deeply([ map { "@$_{qw(reason attempts)}" } @rejected ], [ ('rejected 0') x 2 ], 'as rejected');
 is($store->pending, 2, 'nobody is waited for');
 is($relay->metric('clairon_errors_total{reason="rejected"}'), 2, 'and counted');
-$relay->wait_for_log(qr/longer than the store takes.*proto-max-bulk-len/);
+$relay->wait_for_log(qr/exceeds the store's proto-max-bulk-len/);
 
 my ($code, $out) = $relay->run(qw(errors list));
 is($code, 0, 'it can be listed');

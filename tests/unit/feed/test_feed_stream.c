@@ -42,7 +42,7 @@ test_a_packet_amid_which_the_store_went(void **state)
     for (size_t i = 0; i < count; i++)
         write_commit(packet + i * FRAME_COMMIT_SIZE, i + 1);
     feed_batch_reset(&feed.batch, &store);
-    assert_false(feed_stream_take(&feed, (char *)packet, (struct bytes){packet, len}));
+    assert_false(feed_stream_receive(&feed, (char *)packet, (struct bytes){packet, len}));
     assert_int_equal(feed.state, FEED_WAITING);
     assert_int_equal(store_batch_count(feed.batch.frames),
                      0); /* what it would point into is freed */

@@ -1,14 +1,30 @@
-/* feed_errors.c: what is wrong, in words: a server's error, and what would mend it. */
+/* feed_libpq.c: session settings, and errors as one line with a hint. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "feed/feed_parts.h"
+#include "feed/feed_libpq.h"
 
 #define LINE_MAX_LEN 1024
 
+/*
+ * A role or database may have limits intended for interactive queries. They would end long
+ * operations at each attempt: creating a slot waits for other transactions, and the copy of
+ * memberships lasts as long as the store needs. Serializable transactions fail on a standby.
+ */
+#define SETTINGS                                                                                   \
+    "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0;"               \
+    " SET default_transaction_isolation = 'read committed'"
+
+const char *
+feed_session_command(const PGconn *conn)
+{
+    return PQserverVersion(conn) >= 170000 ? SETTINGS "; SET transaction_timeout = 0" : SETTINGS;
+}
+
 struct hint {
     const char *sqlstate; /* NULL: any */
-    const char *word;     /* in the message; NULL: any */
+    const char *word;     /* substring of the message; NULL: any */
     const char *text;
 };
 
@@ -21,14 +37,14 @@ static const struct hint hints[] = {
     {NULL, "while in recovery",
      "PostgreSQL before 16 cannot decode on a standby: name its primary in [feed] conninfo"},
     {NULL, "wal_level", "set wal_level = logical in postgresql.conf and restart PostgreSQL"},
-    {NULL, "has been invalidated", "the slot is lost, with what it had not sent"},
+    {NULL, "has been invalidated", "the slot is lost, with the changes it had not sent"},
     {"55000", "being synchronized",
-     "a failover slot can be read here once this standby is promoted; until then name its primary, "
-     "or both with target_session_attrs=read-write, in [feed] conninfo"},
+     "a failover slot cannot be read before this standby is promoted: name its primary, or both "
+     "with target_session_attrs=read-write, in [feed] conninfo"},
     {"58P01", "clairon", "install the clairon plugin on this server (make install)"},
     {"XX000", "could not find pg_class entry",
-     "the extension was dropped while the slot had still to read its rules: CREATE EXTENSION "
-     "clairon, then SELECT pg_drop_replication_slot() of this slot, which is made anew"},
+     "the extension was dropped while the slot still needed its rules: run CREATE EXTENSION "
+     "clairon, then SELECT pg_drop_replication_slot() for this slot; the relay creates it again"},
     {"42P01", "clairon.member", "run CREATE EXTENSION clairon in this database"},
     {NULL, "function clairon.doctor",
      "run CREATE EXTENSION clairon in this database, on the primary"},
@@ -43,13 +59,14 @@ static const struct hint hints[] = {
      "set ssl = on in postgresql.conf, or another sslmode in [feed] conninfo"},
     {NULL, "certificate verify failed",
      "sslrootcert in [feed] conninfo must name the authority that signed the server's certificate, "
-     "which must not have expired"},
+     "and the certificate must not be expired"},
     {NULL, "root certificate file",
-     "name the authority that signed the server's certificate by sslrootcert in [feed] conninfo"},
+     "set sslrootcert in [feed] conninfo to the authority that signed the server's certificate"},
     {NULL, "does not match host name",
-     "host in [feed] conninfo must be a name that the server's certificate holds"},
-    {NULL, "SSL encryption", "allow the relay's role into this database in pg_hba.conf"},
-    {NULL, "no encryption", "pg_hba.conf wants TLS: set sslmode = verify-full in [feed] conninfo"},
+     "host in [feed] conninfo must be a name in the server's certificate"},
+    {NULL, "SSL encryption", "allow the relay's role to connect to this database in pg_hba.conf"},
+    {NULL, "no encryption",
+     "pg_hba.conf requires TLS: set sslmode = verify-full in [feed] conninfo"},
     {NULL, "is not permitted to log in",
      "ALTER ROLE of the relay's role with LOGIN, on the primary"},
     {NULL, "too many connections for", "raise the CONNECTION LIMIT of the role or database"},
@@ -60,8 +77,8 @@ static const struct hint hints[] = {
      "user in [feed] conninfo must name the relay's role: on the primary CREATE ROLE relay LOGIN "
      "REPLICATION PASSWORD '..' IN ROLE clairon_relay"},
     {NULL, "FATAL:  database \"", "dbname in [feed] conninfo must name the database of the rules"},
-    {NULL, "pg_hba.conf", "allow the relay's role into this database in pg_hba.conf"},
-    {"53400", "replication slots", "raise max_replication_slots or drop a slot that is not used"},
+    {NULL, "pg_hba.conf", "allow the relay's role to connect to this database in pg_hba.conf"},
+    {"53400", "replication slots", "raise max_replication_slots or drop an unused slot"},
     {"53300", NULL, "raise max_wal_senders or max_connections"},
 };
 
@@ -78,7 +95,7 @@ feed_error_hint(const char *sqlstate, const char *message)
     return "";
 }
 
-/* Whether the line at `at`, of `len` bytes, is in `message` before. */
+/* Whether the line at `at`, of `len` bytes, occurs earlier in `message`. */
 static bool
 is_repeated(const char *message, const char *at, size_t len)
 {
@@ -92,7 +109,7 @@ is_repeated(const char *message, const char *at, size_t len)
     return false;
 }
 
-/* libpq tries a host with TLS and without, and reports both, mostly in the same words. */
+/* libpq tries a host with and without TLS and reports both attempts, often in the same words. */
 const char *
 feed_error_line(const char *message)
 {

@@ -1,4 +1,4 @@
-/* test_feed_errors.c: is an error of libpq made one line, without what it repeats? */
+/* test_feed_libpq.c: is an error of libpq made one line, without what it repeats? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

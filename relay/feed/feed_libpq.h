@@ -1,0 +1,15 @@
+/* feed_libpq.h: session settings and error texts for connections to PostgreSQL. */
+#ifndef CLAIRON_FEED_FEED_LIBPQ_H
+#define CLAIRON_FEED_FEED_LIBPQ_H
+
+#include <libpq-fe.h>
+
+/* The first command of each session; it depends on the version of the server. */
+const char *feed_session_command(const PGconn *conn);
+
+/* What the operator can do about a server error; "" if the error is clear by itself. */
+const char *feed_error_hint(const char *sqlstate, const char *message);
+/* The message on one line, without repeated lines. Valid until the next call. */
+const char *feed_error_line(const char *message);
+
+#endif
