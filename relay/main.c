@@ -119,14 +119,14 @@ command_relay(int argc, char **argv)
     if (rc == RC_OK)
         code = run_with(&config, &given);
     else
-        code = cli_refuse_settings(RELAY, given.path, error); /* it names the place itself */
+        code = cli_refuse_settings(RELAY, given.path, error); /* the error has the origin */
     config_free(&config);
     return code;
 }
 
 /*
- * Where one of the three standard files is closed, the next socket would be it, and the log or an
- * answer would go there. What takes its place can be used no more than a closed one.
+ * If a standard file is closed, the next socket would get its number, and log lines would go to
+ * it. So each closed one is opened on a descriptor that is equally unusable.
  */
 static void
 hold_standard_files(void)
@@ -154,7 +154,7 @@ int
 main(int argc, char **argv)
 {
     hold_standard_files();
-    signal(SIGPIPE, SIG_IGN); /* who does not listen any more is told of as any other error */
+    signal(SIGPIPE, SIG_IGN); /* EPIPE is handled as an ordinary write error */
     if (argc < 2) {
         fputs(usage, stderr);
         return CLI_WRONG_USE;

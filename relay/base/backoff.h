@@ -1,4 +1,4 @@
-/* backoff.h: how long to wait before trying again, doubling, with jitter. */
+/* backoff.h: retry delays that double, with jitter. */
 #ifndef CLAIRON_BASE_BACKOFF_H
 #define CLAIRON_BASE_BACKOFF_H
 
@@ -10,7 +10,10 @@ struct backoff {
     unsigned failures; /* since the last success */
 };
 
-/* Next delay in ms, between half and all of base * 2^failures, at most cap; counts the failure. */
+/*
+ * Returns the next delay in ms, between half and all of base * 2^failures, at most cap. Counts the
+ * failure.
+ */
 int64_t backoff_next_ms(struct backoff *backoff);
 void backoff_reset(struct backoff *backoff);
 

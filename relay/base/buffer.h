@@ -1,4 +1,4 @@
-/* buffer.h: a byte string that grows up to the ceiling it was born with. */
+/* buffer.h: a byte string that grows up to a fixed limit. */
 #ifndef CLAIRON_BASE_BUFFER_H
 #define CLAIRON_BASE_BUFFER_H
 
@@ -7,10 +7,10 @@
 #include "base/rc.h"
 
 struct buffer {
-    char *bytes; /* always zero-terminated once something was added */
+    char *bytes; /* zero-terminated once something was added */
     size_t len;
     size_t room;
-    size_t limit; /* bytes; adding beyond it answers RC_LIMIT and adds nothing */
+    size_t limit; /* bytes; adding beyond it returns RC_LIMIT and adds nothing */
 };
 
 void buffer_init(struct buffer *buffer, size_t limit);

@@ -1,4 +1,4 @@
-/* clock.h: the two clocks: monotonic for timers, wall for people and the store. */
+/* clock.h: the two clocks: monotonic for timers, wall for timestamps. */
 #ifndef CLAIRON_BASE_CLOCK_H
 #define CLAIRON_BASE_CLOCK_H
 

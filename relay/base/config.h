@@ -18,51 +18,51 @@
 
 struct config_origin {
     enum { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_VARIABLE, ORIGIN_ARGUMENT } from;
-    unsigned line; /* of the file; a value that was overridden keeps it */
+    unsigned line; /* of the file; kept if the value is overridden */
 };
 
 /* Strings are owned by the config and live until config_free; NULL means unset. */
 struct config {
-    const char *path; /* of its file, the caller's; NULL: none */
+    const char *path; /* of its file, owned by the caller; NULL: none */
     struct config_origin origins[CONFIG_KEYS_MAX];
     struct {
         char *conninfo;            /* libpq connection string; `replication=database` is added */
         char *slot;                /* default "clairon" */
         bool create_slot;          /* default true */
         int64_t create_timeout_ms; /* default 5 m */
-        char *primary_conninfo;    /* of a standby's primary; NULL: it is not asked for anything */
+        char *primary_conninfo;    /* of a standby's primary; NULL: the primary is not contacted */
         char *topic_prefix;        /* NULL: the plugin's default, the database's name */
     } feed;
     struct {
         char *url;      /* default redis://127.0.0.1:6379 */
         char *prefix;   /* default "clairon" */
-        char *tls_ca;   /* for rediss://; NULL: the system's authorities */
-        char *tls_cert; /* the relay's own, for stores that ask for one */
+        char *tls_ca;   /* for rediss://; NULL: the system's CA certificates */
+        char *tls_cert; /* the relay's client certificate, for stores that require one */
         char *tls_key;
         int shards;           /* default 1 */
         int64_t retention_ms; /* default 7 d */
-        int min_replicas;     /* that must have what is confirmed; default 0 */
-        bool publish_sync;    /* POST /v1/notifications waits for the disk */
+        int min_replicas;     /* that must have confirmed notifications; default 0 */
+        bool publish_sync;    /* POST /v1/notifications waits for the store's disk */
     } store;
     struct {
         char *listen;       /* host:port, [v6]:port or unix:/path; default 127.0.0.1:8080 */
-        char *admin_listen; /* of /metrics, /console and /v1/push; NULL: of `listen` */
+        char *admin_listen; /* for /metrics, /console and /v1/push; NULL: served by `listen` */
         char *origins;      /* comma-separated; NULL: same host only */
         int workers;
         int max_connections;         /* default 19000 */
-        int max_per_address;         /* connections; 0: no limit, as the four below */
+        int max_per_address;         /* connections; 0: no limit, also for the next four */
         int max_per_user;            /* connections */
         int connect_rate;            /* new WebSocket and SSE connections a second */
-        int message_rate;            /* lines a second from one connection */
-        int request_rate;            /* HTTP requests a second of one user, or address */
-        bool max_per_address_is_set; /* not at its default, which spares proxies */
+        int message_rate;            /* client messages a second per connection */
+        int request_rate;            /* HTTP requests a second per user or address */
+        bool max_per_address_is_set; /* explicitly set; the default exempts proxies */
         bool connect_rate_is_set;
         bool request_rate_is_set;
-        char *trusted_proxies; /* networks, between commas; NULL: none */
+        char *trusted_proxies; /* comma-separated networks; NULL: none */
         char *tls_cert;
         char *tls_key;
         char *tls_ciphers; /* of TLS 1.2 */
-        bool console;      /* /console, for tokens of admins */
+        bool console;      /* /console, for tokens with the claim admin */
         int64_t ping_ms;
         int64_t pong_timeout_ms;
         int64_t connect_timeout_ms;
@@ -75,12 +75,12 @@ struct config {
         int64_t ack_timeout_ms;
         int64_t backoff_base_ms;
         int64_t backoff_cap_ms;
-        int window; /* unacked lines a connection may hold */
+        int window; /* unacknowledged notifications per connection */
         int64_t expiring_ms;
-        int64_t shed_lag_ms; /* how long lines wait when shedding begins; 0: never */
-        int64_t shed_bytes;  /* in queues, likewise */
-        bool hide_targets;   /* from receivers */
-        int resume_pages;    /* of the store, a second and user; 0: as many as they ask for */
+        int64_t shed_lag_ms; /* queueing delay at which load shedding begins; 0: never */
+        int64_t shed_bytes;  /* bytes in send queues at which it begins; 0: never */
+        bool hide_targets;   /* receivers do not see an audience's targets */
+        int resume_pages;    /* pages from the store a second per user; 0: no limit */
     } delivery;
     struct {
         char *hs256_secret_file;
@@ -89,10 +89,10 @@ struct config {
         char *issuer;
         char *audience;
         int64_t leeway_ms;
-        char *key; /* the secret or PEM itself, read at load; never logged */
+        char *key; /* the secret or the PEM text, read at load; never logged */
         size_t key_len;
-        int64_t key_written; /* ns since 1970, of its file; 0: it is in none */
-        char *previous;      /* the key before, still believed; NULL: none */
+        int64_t key_written; /* modification time of its file, ns since 1970; 0: not in a file */
+        char *previous;      /* the previous key, still accepted; NULL: none */
         size_t previous_len;
     } auth;
     struct {
@@ -100,8 +100,9 @@ struct config {
         enum log_level log_level;
         enum log_format log_format;
     } relay;
-    bool secret_arguments[CONFIG_KEYS_MAX]; /* by key: holds a secret and was an argument */
-    bool file_is_secret;                    /* the settings file holds a secret itself */
+    /* indexed by key: a secret that was given as an argument */
+    bool secret_arguments[CONFIG_KEYS_MAX];
+    bool file_is_secret; /* the settings file itself holds a secret */
 };
 
 #define CONFIG_ERROR_MAX 16384
@@ -112,27 +113,26 @@ void config_where(const struct config *config, const char *section, const char *
                   char where[CONFIG_WHERE_MAX]);
 
 /*
- * Fills *ret_config: defaults, then the file (path may be NULL: no file), then
- * CLAIRON_SECTION_KEY from the environment, then --section.key=value out of
- * argv; entries of argv that it took are set to NULL. On RC_BAD `error` holds
- * a line for each mistake: what is wrong, where (file:line, argument or variable), and
- * what would be valid. The caller frees with config_free in either case.
+ * Fills *ret_config: defaults, then the file (path NULL: none), then CLAIRON_SECTION_KEY from the
+ * environment, then --section.key=value from argv. Consumed entries of argv are set to NULL. On
+ * RC_BAD `error` has a line for each mistake: what is wrong, where (file:line, argument or
+ * variable), and the valid values. The caller calls config_free in either case.
  */
 MUST_CHECK enum rc config_load(struct config *ret_config, const char *path, int argc, char **argv,
                                char error[CONFIG_ERROR_MAX]);
 
-/* What became of auth.key when its file was read again. */
+/* The result of reading the file of auth.key again. */
 enum config_key_change {
-    CONFIG_KEY_FIXED,   /* it is in no file */
-    CONFIG_KEY_BAD,     /* and stays as it was */
-    CONFIG_KEY_AS_WAS,  /* the file was not written since: nothing changes */
-    CONFIG_KEY_CHANGED, /* what was auth.key is auth.previous now */
-    CONFIG_KEY_ALONE,   /* the file was written again with the same key: auth.previous is gone */
+    CONFIG_KEY_FIXED,   /* the key is not in a file */
+    CONFIG_KEY_BAD,     /* read error; the key is unchanged */
+    CONFIG_KEY_AS_WAS,  /* the file was not modified */
+    CONFIG_KEY_CHANGED, /* new key; the previous one is in auth.previous */
+    CONFIG_KEY_ALONE,   /* the same key, written again: auth.previous is revoked */
 };
 
 /*
- * Reads the key file of [auth] again; pointers to the keys are void. BAD: `error` says what is
- * wrong.
+ * Reads the key file of [auth] again; pointers to the keys become invalid. BAD: `error` is the
+ * reason.
  */
 enum config_key_change config_renew_key(struct config *config, char error[CONFIG_ERROR_MAX]);
 
@@ -141,21 +141,24 @@ struct config_secret_file {
     const char *name; /* "hs256_secret_file" */
     const char *section;
     const char *path;
-    bool is_exposed; /* users who neither own it nor are of its group have rights to it */
+    bool is_exposed; /* users other than its owner and group can access it */
 };
 
 #define CONFIG_SECRET_FILES_MAX 4
 
-/* Fills `files` with those that are set; returns how many. The settings file: of no section. */
+/*
+ * Fills `files` with the secret files that are set and returns their count. The settings file has
+ * no section.
+ */
 size_t config_secret_files(const struct config *config,
                            struct config_secret_file files[CONFIG_SECRET_FILES_MAX]);
 
-/* Logs secrets that other users of the machine can read. */
+/* Logs a warning for each secret that other users of the machine can read. */
 void config_warn_exposed(const struct config *config);
 
 /*
- * Writes every setting of `section` (NULL: of all, the most needed first) with its type, range,
- * default and meaning, as arguments. False: there is no such section.
+ * Writes the settings of `section` (NULL: all, required ones first) with type, range, default and
+ * meaning, in the form of arguments. False: no such section.
  */
 bool config_help(FILE *out, const char *section);
 

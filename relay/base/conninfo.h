@@ -3,12 +3,12 @@
 #define CLAIRON_BASE_CONNINFO_H
 
 /*
- * NULL: libpq can parse it. Else "must be ..", with libpq's own message; without any part of the
- * text, which may be of a password. It is valid until the next call.
+ * Returns NULL if libpq can parse it, else "must be .." with libpq's message. The message has no
+ * part of the text, which may be a password. Valid until the next call.
  */
 const char *conninfo_fault(const char *text);
 
-/* The password file that it names; NULL: none. The caller frees it. */
+/* The password file it names; NULL: none. The caller frees it. */
 char *conninfo_passfile(const char *text);
 
 #endif

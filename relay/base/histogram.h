@@ -1,4 +1,4 @@
-/* histogram.h: how often something took how long, in fixed steps. */
+/* histogram.h: counts durations in fixed buckets. */
 #ifndef CLAIRON_BASE_HISTOGRAM_H
 #define CLAIRON_BASE_HISTOGRAM_H
 
@@ -6,7 +6,7 @@
 
 #include "base/buffer.h"
 
-/* Upper ends in microseconds, and as Prometheus reads them, in seconds. */
+/* Upper bounds in microseconds, and as Prometheus labels in seconds. */
 #define HISTOGRAM_STEPS(X)                                                                         \
     X(500, "0.0005")                                                                               \
     X(1000, "0.001")                                                                               \
@@ -30,18 +30,18 @@
 #define HISTOGRAM_STEP_COUNT (HISTOGRAM_STEPS(HISTOGRAM_ONE))
 
 struct histogram {
-    uint64_t counts[HISTOGRAM_STEP_COUNT + 1]; /* each step's own; the last: what took longer */
+    uint64_t counts[HISTOGRAM_STEP_COUNT + 1]; /* not cumulative; the last bucket is +Inf */
     uint64_t sum_us;
 };
 
-/* One comparison a step and two additions: for what happens often. Negative: 0. */
+/* One comparison per bucket and two additions: cheap enough for hot paths. Negative counts as 0. */
 void histogram_add(struct histogram *histogram, int64_t took_us);
 
-/* Adds what `other` counted. */
+/* Adds the counts of `other`. */
 void histogram_sum(struct histogram *histogram, const struct histogram *other);
 
 /*
- * Writes its samples in Prometheus' text format, without HELP and TYPE. `metric` may end in labels,
+ * Writes the samples in Prometheus' text format, without HELP and TYPE. `metric` may have labels,
  * as in name{script="ack"}.
  */
 MUST_CHECK enum rc histogram_write(const struct histogram *histogram, const char *metric,

@@ -4,22 +4,22 @@
 
 #include <stdbool.h>
 
-#define NETWORKS_UNIX "unix" /* stands for peers of a unix socket */
+#define NETWORKS_UNIX "unix" /* also matches peers of a unix socket */
 
 /* True when every item of the list is an address, a network or "unix". */
 bool networks_are_good(const char *list);
 
-/* True when an item of the list holds this address ("unix" too). NULL holds nothing. */
+/* True if an item of the list contains this address or is "unix" for it. NULL contains nothing. */
 bool networks_hold(const char *list, const char *address);
 
-/* True for an IPv4 or IPv6 address in figures. */
+/* True for an IPv4 or IPv6 address in numeric form. */
 bool networks_is_address(const char *text);
 
-#define NETWORKS_ADDRESS_MAX 46 /* bytes of one in figures, with its end */
+#define NETWORKS_ADDRESS_MAX 46 /* numeric address with terminating zero */
 
 /*
- * An IPv6 address becomes its /64: who has one of those has all of it. The others stay, an IPv4
- * address that is mapped into IPv6 as itself.
+ * Replaces an IPv6 address by its /64, as one user has the whole network. An IPv4 address, also if
+ * mapped into IPv6, becomes itself.
  */
 void networks_widen(char address[NETWORKS_ADDRESS_MAX]);
 

@@ -1,4 +1,4 @@
-/* public_key.h: whether a PEM holds a public key that tokens can be checked with. */
+/* public_key.h: checks that a PEM file holds a public key that can verify tokens. */
 #ifndef CLAIRON_BASE_PUBLIC_KEY_H
 #define CLAIRON_BASE_PUBLIC_KEY_H
 
@@ -6,7 +6,7 @@
 
 #define PUBLIC_KEY_FAULT_MAX 160
 
-/* Answers NULL when it does, else what is wrong: "must .." or "names ..". */
+/* Returns NULL if it does, else the problem: "must ..", "has .." or "is ..". */
 const char *public_key_fault(const char *pem, size_t len, char fault[PUBLIC_KEY_FAULT_MAX]);
 
 #endif

@@ -1,4 +1,4 @@
-/* region.h: memory for what a crowd needs for a moment, apart from what its members keep. */
+/* region.h: an arena for short-lived per-connection state, apart from long-lived memory. */
 #ifndef CLAIRON_BASE_REGION_H
 #define CLAIRON_BASE_REGION_H
 
@@ -6,29 +6,29 @@
 #include <stddef.h>
 
 /*
- * Up to so many items of one size. On the heap they would stand between what is kept, and leave
- * holes that stay resident as long as that does. {.item_bytes = .., .most = ..} is an empty one.
- * For one thread.
+ * Up to `most` items of one size. On the heap, short-lived items between long-lived ones would
+ * leave holes that stay resident. {.item_bytes = .., .most = ..} is an empty arena. Not
+ * thread-safe.
  */
 struct region {
-    size_t item_bytes; /* at least a pointer's */
+    size_t item_bytes; /* at least the size of a pointer */
     size_t most;       /* items */
-    char *first;       /* NULL: no item was taken yet */
+    char *first;       /* NULL: nothing allocated yet */
     size_t taken;
-    size_t used; /* that were taken since the region was last empty */
+    size_t used; /* allocated since the arena was last empty */
     struct region_item *given_back;
 };
 
-/* Of any content, aligned as multiples of item_bytes are. NULL: all are taken. */
+/* Not initialized, aligned to item_bytes. NULL: all items are in use. */
 void *region_take(struct region *region);
 
-/* When it is the last one, all memory but a little goes back to the system. */
+/* When the last item is freed, most memory returns to the system. */
 void region_give(struct region *region, void *item);
 
-/* Is it one of its items? */
+/* True if the pointer is an item of this arena. */
 bool region_has(const struct region *region, const void *item);
 
-/* With all items; then it is an empty one. */
+/* Frees all items; the arena is then empty. */
 void region_free(struct region *region);
 
 #endif

@@ -1,4 +1,4 @@
-/* resolve.h: looks up the addresses of hosts without holding up the loop. */
+/* resolve.h: resolves host names without blocking the loop. */
 #ifndef CLAIRON_BASE_RESOLVE_H
 #define CLAIRON_BASE_RESOLVE_H
 
@@ -9,25 +9,24 @@ struct ev_loop;
 struct resolve;
 
 #define RESOLVE_ADDRESS_MAX 64
-#define RESOLVE_HOSTS_MAX 8     /* at a time */
-#define RESOLVE_ADDRESSES_MAX 4 /* of a host; of more the first */
+#define RESOLVE_HOSTS_MAX 8     /* per lookup */
+#define RESOLVE_ADDRESSES_MAX 4 /* addresses per host; the rest is dropped */
 
 struct resolved {
-    unsigned host; /* which of them, from 0 on */
+    unsigned host; /* index of the host, from 0 */
     char address[RESOLVE_ADDRESS_MAX];
 };
 
-/* A name that only a lookup makes an address of. */
+/* True if the name is not a numeric address, so that it needs a lookup. */
 bool resolve_is_needed(const char *host);
 
-/* What was found, host by host, as the system orders it. None at all: `error` says why. */
+/* The addresses, host by host, in the system's order. If count is 0, `error` is the reason. */
 typedef void resolve_done(void *ctx, const struct resolved *found, size_t count, const char *error);
 
 /*
- * Looks up to RESOLVE_HOSTS_MAX hosts up, in a process of its own: a name server that is silent
- * keeps who asks waiting for half a minute and longer. Calls back once, from the loop, unless
- * resolve_stop comes first; then the lookup is gone. NULL: the system has no process for it, errno
- * says why.
+ * Resolves up to RESOLVE_HOSTS_MAX hosts in a child process: getaddrinfo() blocks for half a
+ * minute and longer if a name server is silent. Calls back once, from the loop, unless
+ * resolve_stop is called first; then frees the lookup. NULL: fork failed, see errno.
  */
 struct resolve *resolve_start(struct ev_loop *loop, const char *const *hosts, size_t count,
                               resolve_done *done, void *ctx);

@@ -1,4 +1,4 @@
-/* suggest.c: which of the valid words a misspelt one is near to. */
+/* suggest.c: finds the valid word closest to a misspelt one. */
 #include "base/suggest.h"
 
 #include <string.h>

@@ -1,15 +1,15 @@
-/* suggest.h: which of the valid words a misspelt one is near to. Pure. */
+/* suggest.h: finds the valid word closest to a misspelt one. Pure. */
 #ifndef CLAIRON_BASE_SUGGEST_H
 #define CLAIRON_BASE_SUGGEST_H
 
 #include <stddef.h>
 
-#define SUGGEST_WORD_MAX 40 /* longer words are near to none */
+#define SUGGEST_WORD_MAX 40 /* longer words match none */
 
-/* Levenshtein distance: letters to add, remove or change. SUGGEST_WORD_MAX: a word is longer. */
+/* Levenshtein distance: letters to add, remove or change. SUGGEST_WORD_MAX: a word is too long. */
 size_t suggest_distance(const char *left, const char *right);
 
-/* The nearest word if at most every second letter of `word` differs, else NULL. */
+/* The closest word if at most half the letters of `word` differ, else NULL. */
 const char *suggest_word(const char *word, const char *const *words, size_t count);
 
 #endif

@@ -1,4 +1,4 @@
-/* throttle.h: a warning whose cause a client can repeat is logged once in a while. Pure. */
+/* throttle.h: rate limit for a warning whose cause a client can repeat. Pure. */
 #ifndef CLAIRON_BASE_THROTTLE_H
 #define CLAIRON_BASE_THROTTLE_H
 
@@ -8,11 +8,11 @@
 #define THROTTLE_EVERY_US (10 * INT64_C(1000000))
 
 struct throttle {
-    int64_t next_us;  /* monotonic; 0: never taken */
-    unsigned skipped; /* since it was last taken */
+    int64_t next_us;  /* monotonic; 0: never */
+    unsigned skipped; /* since the last one */
 };
 
-/* True when the warning is due; *ret_skipped: how many were not logged since the last one. */
+/* True if the warning is due; *ret_skipped: number suppressed since the last one. */
 static inline bool
 throttle_take(struct throttle *throttle, int64_t now_us, unsigned *ret_skipped)
 {

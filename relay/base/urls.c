@@ -1,4 +1,4 @@
-/* urls.c: a list of URLs between commas. */
+/* urls.c: parses a comma-separated list of URLs. */
 #include "base/urls.h"
 
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 static const char *const schemes[] = {"redis://", "rediss://", "unix://"};
 
-/* The comma behind a URL; NULL: it is the last. */
+/* The comma after a URL; NULL: it is the last. */
 static const char *
 end_of(const char *url)
 {

@@ -1,11 +1,11 @@
-/* urls.h: a list of URLs between commas. */
+/* urls.h: a comma-separated list of URLs. */
 #ifndef CLAIRON_BASE_URLS_H
 #define CLAIRON_BASE_URLS_H
 
-/* How many there are; a comma that no scheme of a store follows belongs to the URL before it. */
+/* Number of URLs. A comma without a store's scheme after it is part of the URL. */
 unsigned urls_count(const char *urls);
 
-/* One of them, from 0 on, for the caller to free. */
+/* The URL at `index`, from 0; the caller frees it. */
 char *urls_at(const char *urls, unsigned number);
 
 #endif

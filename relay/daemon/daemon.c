@@ -67,7 +67,7 @@ on_drained(void *ctx)
 {
     struct relay *relay = ctx;
 
-    log_infof("relay", "drained");
+    log_info("relay", "drained");
     ev_break(relay->loop, EVBREAK_ALL);
 }
 
@@ -99,12 +99,12 @@ on_stop(struct ev_loop *loop, ev_signal *signal, int events)
 
     (void)events;
     if (is_second_stop(relay, signal->signum)) {
-        log_warnf("relay", "signal %d again, stopping at once", signal->signum);
+        log_warn("relay", "second signal, stopping immediately", LOG_INT("signal", signal->signum));
         ev_break(loop, EVBREAK_ALL);
     }
     if (relay->is_draining)
         return;
-    log_infof("relay", "signal %d, draining", signal->signum);
+    log_info("relay", "signal received, draining", LOG_INT("signal", signal->signum));
     relay->is_draining = true;
     service_tell_stopping(relay->config->gate.drain_ms);
     feed_close(relay->feed); /* first: another relay may take the slot meanwhile */
@@ -122,22 +122,22 @@ reload_key(struct relay *relay)
 
     switch (config_renew_key(relay->config, error)) {
     case CONFIG_KEY_FIXED:
-        log_warnf("relay", "the auth key is not in a file: restart to change it");
+        log_warn("relay", "auth key is not in a file: restart to change it");
         break;
     case CONFIG_KEY_BAD:
-        log_errorf("relay", "auth key unchanged: %s", error);
+        log_error("relay", "auth key unchanged", LOG_TEXT("error", error));
         break;
     case CONFIG_KEY_AS_WAS:
-        log_infof("relay", "auth key file unchanged%s",
-                  relay->config->auth.previous != NULL
-                      ? "; the previous key is accepted until touch and SIGHUP"
-                      : "");
+        log_info("relay", "auth key file unchanged",
+                 LOG_TEXT("hint", relay->config->auth.previous != NULL
+                                      ? "the previous key is accepted until touch and SIGHUP"
+                                      : NULL));
         break;
     case CONFIG_KEY_CHANGED:
-        log_infof("relay", "auth key changed; the previous key is accepted until touch and SIGHUP");
+        log_info("relay", "auth key changed: the previous key is accepted until touch and SIGHUP");
         break;
     case CONFIG_KEY_ALONE:
-        log_infof("relay", "auth key file written again with the same key: previous key revoked");
+        log_info("relay", "auth key file written again with the same key: previous key revoked");
         break;
     }
     gate_reload_keys(relay->gate);
@@ -268,8 +268,9 @@ set_descriptor_limit(const struct config *config)
         return;
     limit.rlim_cur = limit.rlim_max < most ? limit.rlim_max : most;
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < least)
-        log_warnf("relay", "only %llu descriptors for gate.max_connections = %d: raise ulimit -n",
-                  (unsigned long long)limit.rlim_cur, config->gate.max_connections);
+        log_warn("relay", "too few file descriptors for gate.max_connections: raise ulimit -n",
+                 LOG_UINT("limit", limit.rlim_cur),
+                 LOG_INT("max_connections", config->gate.max_connections));
 }
 
 static void
@@ -277,7 +278,7 @@ on_refused(void *ctx)
 {
     struct relay *relay = ctx;
 
-    log_errorf("relay", "the store belongs to another database or slot, stopping");
+    log_error("relay", "store belongs to another database or slot, stopping");
     relay->is_refused = true;
     ev_break(relay->loop, EVBREAK_ALL);
 }
@@ -343,14 +344,14 @@ relay_run(struct config *config, struct stats *stats, struct gate_sockets socket
     log_count_lost(&stats->values[STAT_LOG_LOST]);
     relay.loop = ev_loop_new(EVFLAG_AUTO);
     if (relay.loop == NULL) {
-        log_errorf("relay", "could not make an event loop");
+        log_error("relay", "could not create an event loop");
         return RELAY_EXIT_FAILED;
     }
     set_descriptor_limit(config);
     watch_signals(&relay);
     is_open = open_rooms(&relay);
     if (is_open) {
-        log_infof("relay", "started, pid %d", (int)getpid());
+        log_info("relay", "started", LOG_INT("pid", getpid()));
         start_beat(&relay);
         obey_push(&relay);
         service_tell("READY=1");

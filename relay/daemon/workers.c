@@ -73,7 +73,7 @@ start(struct workers *workers, struct worker *worker)
     if (pid == 0)
         _exit(run_worker(workers, worker));
     if (pid < 0)
-        log_errorf("workers", "could not start a worker: %s", strerror(errno));
+        log_error("workers", "could not start a worker", LOG_TEXT("error", strerror(errno)));
     worker->pid = pid > 0 ? pid : 0;
     worker->start_us = clock_monotonic_us() + RESTART_PAUSE_S * 1000000;
 }
@@ -124,15 +124,15 @@ on_ended(struct workers *workers, struct worker *worker, int status)
     if (is_refused) {
         stop(workers, RELAY_EXIT_REFUSED);
     } else if (has_failed && !was_another) {
-        log_errorf("workers", "worker %d could not serve, stopping all", pid);
+        log_error("workers", "worker could not serve, stopping all", LOG_INT("pid", pid));
         stop(workers, RELAY_EXIT_FAILED);
     } else if (has_failed) { /* such as a certificate being replaced: the others serve */
-        log_errorf("workers", "worker %d could not serve, starting another", pid);
+        log_error("workers", "worker could not serve, starting another", LOG_INT("pid", pid));
     } else if (WIFSIGNALED(status)) {
-        log_errorf("workers", "worker %d was killed by signal %d, starting another", pid,
-                   WTERMSIG(status));
+        log_error("workers", "worker was killed, starting another", LOG_INT("pid", pid),
+                  LOG_INT("signal", WTERMSIG(status)));
     } else {
-        log_warnf("workers", "worker %d ended by itself, starting another", pid);
+        log_warn("workers", "worker exited, starting another", LOG_INT("pid", pid));
     }
 }
 
@@ -219,7 +219,7 @@ feed_watchdog(struct workers *workers)
             worker->stats->beat_us = now_us;
         if (worker->pid == 0 || now_us - worker->stats->beat_us <= 2 * workers->watchdog_us)
             continue;
-        log_errorf("workers", "worker %d is stuck", (int)worker->pid);
+        log_error("workers", "worker is stuck", LOG_INT("pid", worker->pid));
         kill(worker->pid, SIGKILL);
     }
     service_tell("WATCHDOG=1");
@@ -274,7 +274,8 @@ run_several(struct config *config, struct gate_sockets sockets)
         SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD, RELAY_SIGNAL_SWITCHED};
 
     if (workers.shared == NULL) {
-        log_errorf("workers", "no shared memory: %s", strerror(errno));
+        log_error("workers", "could not allocate shared memory",
+                  LOG_TEXT("error", strerror(errno)));
         gate_unlisten(config, sockets);
         return RELAY_EXIT_FAILED;
     }
@@ -284,7 +285,8 @@ run_several(struct config *config, struct gate_sockets sockets)
     for (size_t i = 0; i < sizeof(watched) / sizeof(watched[0]); i++)
         sigaddset(&workers.watched, watched[i]);
     sigprocmask(SIG_BLOCK, &workers.watched, NULL);
-    log_infof("workers", "starting %d workers, pid %d", workers.count, (int)getpid());
+    log_info("workers", "starting workers", LOG_INT("count", workers.count),
+             LOG_INT("pid", getpid()));
     start_due(&workers);
     service_tell("READY=1");
     supervise(&workers);

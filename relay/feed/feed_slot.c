@@ -173,13 +173,24 @@ feed_on_slot_dropped(struct feed *feed)
     feed_acquire(feed, FEED_ACQUIRING);
 }
 
+/* Logs with commands that the operator can copy. */
+static void
+fail_without_slot(struct feed *feed, const char *reason, const char *drop)
+{
+    const char *slot = feed->config->feed.slot;
+    char hint[COMMAND_MAX];
+
+    snprintf(hint, sizeof(hint),
+             "run %s%s%sSELECT pg_create_logical_replication_slot('%s', 'clairon') in this "
+             "database, or set [feed] create_slot = on",
+             drop, drop[0] != '\0' ? slot : "", drop[0] != '\0' ? "'); " : "", slot);
+    feed_restart(feed, reason, LOG_TEXT("slot", slot), LOG_TEXT("hint", hint));
+}
+
 void
 feed_fail_lost_slot(struct feed *feed)
 {
-    feed_restart(feed, "slot is lost", LOG_TEXT("slot", feed->config->feed.slot),
-                 LOG_TEXT("hint", "run SELECT pg_drop_replication_slot(..) and SELECT "
-                                  "pg_create_logical_replication_slot(.., 'clairon') in this "
-                                  "database, or set [feed] create_slot = on"));
+    fail_without_slot(feed, "slot is lost", "SELECT pg_drop_replication_slot('");
 }
 
 static void
@@ -191,9 +202,7 @@ on_missing(struct feed *feed)
         feed_acquire(feed, FEED_ACQUIRING);
         return;
     }
-    feed_restart(feed, "slot does not exist", LOG_TEXT("slot", feed->config->feed.slot),
-                 LOG_TEXT("hint", "run SELECT pg_create_logical_replication_slot(.., 'clairon') "
-                                  "in this database, or set [feed] create_slot = on"));
+    fail_without_slot(feed, "slot does not exist", "");
 }
 
 static bool

@@ -12,7 +12,7 @@
 
 #define NAME_MAX_SHOWN 60
 
-/* Sets the key from `origin`; `text` is shown only when the key is not secret. */
+/* Sets the key from `origin`. An error shows `text` only if the key is not secret. */
 static enum rc
 load_value(struct config_load *load, const struct config_key *key, struct config_origin origin,
            const char *text)
@@ -42,7 +42,7 @@ load_defaults(struct config_load *load)
     return RC_OK;
 }
 
-/* Letters, digits, _ and - only: anything else may be the middle of a secret. */
+/* Only letters, digits, _ and -: anything else may be part of a secret. */
 static bool
 is_name(const char *text)
 {
@@ -92,7 +92,7 @@ load_line(struct config_load *load, unsigned line, const char *section, const ch
     const struct config_key *key = config_key_find(section, name);
 
     if (key == NULL && load->in_unknown_section)
-        return RC_OK; /* the section was the mistake */
+        return RC_OK; /* an unknown section was reported already */
     if (key == NULL)
         return fail_unknown(load, where, section, name);
     if (load->config->origins[key - config_keys].line != 0)
@@ -101,7 +101,7 @@ load_line(struct config_load *load, unsigned line, const char *section, const ch
     return load_value(load, key, origin, value);
 }
 
-/* Mistakes are noted in `load`. */
+/* Adds mistakes to `load`. */
 static void
 load_file_value(void *user, unsigned line, const char *section, const char *name, const char *value)
 {
@@ -135,7 +135,7 @@ load_file(struct config_load *load)
                        config_folder(load->config->path, folder), reason);
 }
 
-/* A variable that only resembles ours may belong to someone else: told, not refused. */
+/* A variable with a similar name may belong to another program: log a warning, not an error. */
 static void
 warn_variable(const char *variable)
 {
@@ -153,8 +153,8 @@ warn_variable(const char *variable)
 
         config_variable_name(config_keys[i].section, "", start, sizeof start);
         if (strncmp(variable, start, strlen(start)) == 0) {
-            log_warnf("config", "variable %.*s is not a setting and was left alone", (int)len,
-                      variable);
+            log_warn("config", "environment variable is not a setting, ignored",
+                     LOG_BYTES("variable", variable, len));
             return;
         }
     }
@@ -174,7 +174,7 @@ load_environment(struct config_load *load)
         const char *value = getenv(variable);
 
         if (value != NULL)
-            (void)load_value(load, &config_keys[i], origin, value); /* noted in `load` */
+            (void)load_value(load, &config_keys[i], origin, value); /* error is in `load` */
     }
     for (char **variable = environ; variable != NULL && *variable != NULL; variable++)
         warn_variable(*variable);
@@ -217,7 +217,7 @@ load_arguments(struct config_load *load, int argc, char **argv)
 
         if (argv[i][dot] != '.')
             continue;
-        (void)load_argument(load, argv[i]); /* noted in `load` */
+        (void)load_argument(load, argv[i]); /* error is in `load` */
         argv[i] = NULL;
     }
 }
@@ -241,7 +241,7 @@ holds_secret(const struct config_key *key, const char *value)
            (strcmp(key->section, "auth") == 0 || holds_password(value));
 }
 
-/* For config_warn_exposed, which may not see where values came from. */
+/* For config_warn_exposed, which has no access to the origins. */
 static void
 mark_secrets(const struct config_load *load)
 {
@@ -298,10 +298,10 @@ warn_files(const struct config *config)
         const char *section = files[i].section;
 
         if (files[i].is_exposed)
-            log_warnf("config",
-                      "%s%s%s%s \"%s\" holds a secret and is accessible to all users: chmod o= %s",
-                      section != NULL ? "[" : "", section != NULL ? section : "",
-                      section != NULL ? "] " : "", files[i].name, files[i].path, files[i].path);
+            log_warn("config", "file with a secret is accessible to all users: run chmod o=",
+                     LOG_TEXT("section", section),
+                     LOG_TEXT("setting", section != NULL ? files[i].name : NULL),
+                     LOG_TEXT("path", files[i].path));
     }
 }
 
@@ -315,10 +315,11 @@ config_warn_exposed(const struct config *config)
             continue;
         config_variable_name(config_keys[i].section, config_keys[i].name, variable,
                              sizeof variable);
-        log_warnf("config",
-                  "argument --%s.%s holds a secret, which all users of this machine can see in ps: "
-                  "set it in the file of -c or in the variable %s",
-                  config_keys[i].section, config_keys[i].name, variable);
+        log_warn("config",
+                 "argument with a secret is visible to all users in ps: set it in the file of -c "
+                 "or the environment",
+                 LOG_TEXT("section", config_keys[i].section),
+                 LOG_TEXT("setting", config_keys[i].name), LOG_TEXT("variable", variable));
     }
     warn_files(config);
 }
@@ -339,7 +340,7 @@ config_load(struct config *ret_config, const char *path, int argc, char **argv,
     load_environment(&load);
     load_arguments(&load, argc, argv);
     if (rc != RC_OK)
-        return RC_BAD; /* each setting of a file that could not be read would be missing */
+        return RC_BAD; /* without the file each of its settings would be reported as missing */
     rc = config_rules(&load);
     mark_secrets(&load);
     return load.has_failed ? RC_BAD : rc;

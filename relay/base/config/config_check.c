@@ -1,4 +1,4 @@
-/* config_check.c: checks the texts that have a form: names, addresses, URLs. */
+/* config_check.c: checks the form of texts: names, addresses, URLs. */
 #include "base/config/config_check.h"
 
 #include <stdbool.h>
@@ -35,7 +35,7 @@ config_check_slot(const char *value)
 const char *
 config_check_prefix(const char *value)
 {
-    /* Braces would move the keys of a cluster's shards. */
+    /* Braces would change the hash slot of the keys in a cluster. */
     return is_made_of(value, strlen(value), LOWER UPPER DIGITS "_.:-")
                ? NULL
                : "must be made of letters, digits, _ . : and -, up to 64 of them";
@@ -88,7 +88,7 @@ check_one_url(const char *value)
 #ifdef CLAIRON_STORE_TLS
         value += 9;
 #else
-        return "must be redis:// or unix:///: this hiredis has no TLS (it came with hiredis 1.0)";
+        return "must be redis:// or unix:///: TLS needs hiredis 1.0 or later";
 #endif
     } else if (strncmp(value, "redis://", 8) == 0) {
         value += 8;
@@ -152,10 +152,13 @@ config_check_networks(const char *value)
 {
     return networks_are_good(value)
                ? NULL
-               : "must hold addresses, networks such as 10.0.0.0/8, or unix, between commas";
+               : "must be addresses, networks such as 10.0.0.0/8, or unix, comma-separated";
 }
 
-/* As browsers write it, which is compared as a whole; null and file:// are pages of no host. */
+/*
+ * The origin is compared as a whole, as browsers send it. null and file:// have no host and are
+ * invalid.
+ */
 static bool
 is_origin(const char *text, size_t len)
 {
@@ -184,9 +187,9 @@ config_check_origins(const char *value)
             return NULL;
         if (!is_origin(value, len))
             return memchr(value, '*', len) != NULL
-                       ? "must list each origin: a * inside of one is not supported, * alone means "
-                         "all origins"
-                       : "must hold scheme://host[:port], nothing behind it, or *, between commas";
+                       ? "must list each origin: a * inside an origin is not supported, * alone "
+                         "means all origins"
+                       : "must be scheme://host[:port] without a path, or *, comma-separated";
         value += len;
     }
 }

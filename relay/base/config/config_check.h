@@ -1,15 +1,15 @@
-/* config_check.h: what a text of the settings must look like. */
+/* config_check.h: the form that texts of the settings must have. */
 #ifndef CLAIRON_BASE_CONFIG_CONFIG_CHECK_H
 #define CLAIRON_BASE_CONFIG_CONFIG_CHECK_H
 
-/* TLS to the store came with hiredis 1.0; the Makefile looks for it. */
+/* hiredis has TLS since 1.0; the Makefile checks for it. */
 #ifdef CLAIRON_STORE_TLS
 #define CONFIG_URL_FORM "redis://[user:pass@]host:port[/db], likewise rediss://, or unix:///path"
 #else
 #define CONFIG_URL_FORM "redis://[user:pass@]host:port[/db] or unix:///path"
 #endif
 
-/* Each returns NULL when the value is good, else "must be ..", valid until the next call. */
+/* Each returns NULL if the value is valid, else "must be ..", valid until the next call. */
 const char *config_check_slot(const char *value);
 const char *config_check_prefix(const char *value);
 const char *config_check_url(const char *value);

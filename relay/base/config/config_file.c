@@ -1,9 +1,8 @@
-/* config_file.c: a line is a [section], a name = value, a comment or empty; nothing else. */
+/* config_file.c: parses INI: a line is a [section], a name = value, a comment or empty. */
 /*
- * Not inih: upstream's and Debian's builds both cut a line at 200 bytes and a
- * name at 50 unless told otherwise when the library is compiled (Debian's own
- * run-time switches exist nowhere else), name no line to the caller, and take
- * "a: b" and indented lines for settings. A setting cut short must be an error.
+ * Why not inih: upstream and Debian truncate lines at 200 bytes and names at 50 unless compiled
+ * otherwise, report no line number to the caller, and accept "a: b" and indented lines. A
+ * truncated setting must be an error.
  */
 #include "base/config/config_file.h"
 
@@ -30,7 +29,7 @@ file_slurp(const char *path, char **ret_text, size_t *ret_len)
 
     (void)fclose(file);
     if (reason == NULL && len > CONFIG_FILE_MAX)
-        reason = "it is larger than 1 MB";
+        reason = "file is larger than 1 MB";
     if (reason != NULL) {
         free(text);
         return reason;
@@ -54,7 +53,7 @@ trim(char *text)
     return text;
 }
 
-/* Cuts "[name]" out of the line; NULL when it is not that. */
+/* Cuts "[name]" out of the line; NULL: no valid section. */
 static char *
 section_name(char *line)
 {
@@ -71,7 +70,7 @@ struct file_reading {
     config_file_fault_fn on_fault;
     void *user;
     const char *section; /* NULL: none yet */
-    bool is_skipping;    /* settings below a section that could not be read */
+    bool is_skipping;    /* settings of an invalid section are skipped */
 };
 
 static void

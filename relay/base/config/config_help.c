@@ -1,4 +1,4 @@
-/* config_help.c: the table of settings as text, the most needed first. */
+/* config_help.c: prints the table of settings, required ones first. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "base/config/config_key.h"
 #include "base/config/config_value.h"
 
-/* tests/tap/settings/invalid_settings_rejected.pl: all of config_keys are in one of them. */
+/* tests/tap/settings/invalid_settings_rejected.pl checks that every key is listed once. */
 static const char *const SECTIONS[] = {"feed", "store", "auth", "gate", "delivery", "relay"};
 static const char *const NEEDED[] = {"conninfo",        "url",    "hs256_secret_file",
                                      "public_key_file", "listen", "origins"};
@@ -26,7 +26,7 @@ is_needed(const struct config_key *key)
     return false;
 }
 
-/* What is required in place of a default; NULL: nothing. */
+/* Shown instead of a default if the setting is required; NULL: not required. */
 static const char *
 requirement(const struct config_key *key)
 {
@@ -55,7 +55,7 @@ help_key(FILE *out, const struct config_key *key)
         fprintf(out, " (default: %s)\n", key->standard != NULL ? key->standard : "unset");
 }
 
-/* Those that are needed, or the others. */
+/* Either the required settings or the others. */
 static void
 help_keys(FILE *out, const char *section, bool needed)
 {

@@ -1,4 +1,4 @@
-/* config_key.h: the one table of settings that the file, the environment and the help share. */
+/* config_key.h: the table of settings shared by file, environment and help. */
 #ifndef CLAIRON_BASE_CONFIG_CONFIG_KEY_H
 #define CLAIRON_BASE_CONFIG_CONFIG_KEY_H
 
@@ -21,22 +21,22 @@ struct config_key {
     const char *section;
     const char *name;
     enum config_type type;
-    bool secret;          /* its value is never shown */
-    const char *standard; /* as one would write it; NULL: unset */
-    int64_t min, max;     /* of numbers, in the field's unit; of texts, the length */
-    const char *(*check)(const char *value); /* NULL when good, else "must be .." */
-    size_t offset;                           /* in struct config */
+    bool secret;          /* the value is never printed */
+    const char *standard; /* in text form; NULL: unset */
+    int64_t min, max;     /* of numbers, in the field's unit; of texts, their length */
+    const char *(*check)(const char *value); /* NULL if valid, else "must be .." */
+    size_t offset;                           /* offset in struct config */
     const char *help;
 };
 
-/* By section, then by name, both alphabetical. */
+/* Sorted by section, then by name. */
 extern const struct config_key config_keys[];
 extern const size_t config_key_count;
 
-/* NULL when there is none. */
+/* NULL: not found. */
 const struct config_key *config_key_find(const char *section, const char *name);
 
-/* Writes "did you mean ..; [section] takes .." for a key that does not exist. */
+/* Writes "did you mean ..; [section] takes .." for an unknown key. */
 void config_key_suggest(const char *section, const char *name, char *text, size_t room);
 
 #endif

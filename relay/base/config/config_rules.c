@@ -1,4 +1,4 @@
-/* config_rules.c: checks the settings against each other and against the files they name. */
+/* config_rules.c: checks dependencies between settings, and the files they name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -13,9 +13,9 @@
 #include "base/urls.h"
 
 #define KEY_FILE_MAX 16384
-#define HS256_KEY_MIN 32 /* RFC 7518, section 3.2: not shorter than the hash */
+#define HS256_KEY_MIN 32 /* RFC 7518, section 3.2: at least as long as the hash */
 
-/* Reads a regular file into memory of KEY_FILE_MAX + 1 bytes; answers NULL or what is wrong. */
+/* Reads a regular file into KEY_FILE_MAX + 1 bytes. Returns NULL or the error. */
 static const char *
 key_file_read(const char *path, char *bytes, size_t *ret_len, int64_t *ret_written)
 {
@@ -52,7 +52,7 @@ is_refused(const struct config_load *load, const char *section, const char *name
     return load->is_refused[config_key_find(section, name) - config_keys];
 }
 
-/* There is no line to name, but there is a file it may be missing in. */
+/* No line to report, so the file in which the key is missing. */
 static enum rc
 fail_missing(struct config_load *load, const char *what)
 {
@@ -83,7 +83,7 @@ check_public_key(struct config_load *load, const char *pem, size_t len)
     return wrong == NULL ? RC_OK : config_fail(load, "%s %s", where, wrong);
 }
 
-/* Takes the bytes of the file over into config.auth.key when they are a key. */
+/* Moves the file's bytes to config.auth.key if they are a valid key. */
 static enum rc
 key_take(struct config_load *load, const char *name, char *bytes, size_t len)
 {
@@ -153,7 +153,7 @@ check_auth(struct config_load *load)
         return RC_OK;
     for (int i = 0; i < 3 && found < 0; i++)
         if (is_refused(load, "auth", names[i]))
-            return RC_OK; /* reported */
+            return RC_OK; /* reported already */
     if (found < 0)
         return fail_missing(load, "[auth] hs256_secret_file (or hs256_secret, or public_key_file): "
                                   "the gate cannot check tokens without it; for HS256 tokens: "
@@ -250,7 +250,7 @@ check_tls(struct config_load *load)
     bool is_gate =
         (config->relay.roles & CONFIG_ROLE_GATE) != 0 || config->gate.admin_listen != NULL;
 
-    /* Who only asks the store may not be let read the gate's key. */
+    /* A command that only queries the store may run without read access to the gate's key. */
     if (is_gate &&
         check_certificate(load, "gate", config->gate.tls_cert, config->gate.tls_key) != RC_OK)
         return RC_BAD;
@@ -300,9 +300,9 @@ check_shards(struct config_load *load)
 
     config_where(load->config, "store", "url", where);
     if (names_a_server_twice(urls))
-        return config_fail(load, "%s names a server twice", where);
+        return config_fail(load, "%s names the same server twice", where);
     if (urls_count(urls) > (unsigned)load->config->store.shards)
-        return config_fail(load, "%s names more servers than [store] shards can be put on", where);
+        return config_fail(load, "%s names more servers than [store] shards", where);
     return RC_OK;
 }
 
@@ -336,7 +336,7 @@ check_admin_listen(struct config_load *load)
     return config_fail(load, "%s must be another address than [gate] listen", where);
 }
 
-/* libpq reports only that it has no password. */
+/* libpq reports only a missing password. */
 static enum rc
 check_passfile(struct config_load *load, const char *name, const char *conninfo)
 {
@@ -369,12 +369,12 @@ check_feed(struct config_load *load)
     if ((config->relay.roles & CONFIG_ROLE_FEED) == 0 || config->feed.conninfo != NULL)
         return RC_OK;
     if (is_refused(load, "feed", "conninfo"))
-        return RC_OK; /* reported */
+        return RC_OK; /* reported already */
     return fail_missing(load, "[feed] conninfo: the feed needs to reach PostgreSQL, such as "
                               "host=/run/postgresql dbname=app user=clairon");
 }
 
-/* All of them, so that all mistakes are found at once. */
+/* Runs every check, so that all errors are reported at once. */
 enum rc
 config_rules(struct config_load *load)
 {
@@ -386,7 +386,7 @@ config_rules(struct config_load *load)
 
     mark_limits(load);
     if (is_refused(load, "relay", "roles"))
-        load->config->relay.roles = 0; /* which settings they need is not known */
+        load->config->relay.roles = 0; /* the required settings are unknown */
     for (size_t i = 0; i < sizeof CHECKS / sizeof CHECKS[0]; i++)
         if (CHECKS[i](load) != RC_OK)
             rc = RC_BAD;

@@ -1,4 +1,4 @@
-/* config_suggest.c: names the settings that someone may have meant. */
+/* config_suggest.c: suggests settings for an unknown name. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -15,7 +15,7 @@ text_add(char *text, size_t room, const char *more)
     (void)snprintf(text + len, room - len, "%s", more);
 }
 
-/* A right name below a wrong section is nearer than a wrong name. */
+/* A known name in the wrong section is a better match than a similar name. */
 static size_t
 key_distance(const struct config_key *key, const char *section, const char *name)
 {
@@ -62,7 +62,7 @@ add_nearest_section(const char *section, char *text, size_t room)
     text_add(text, room, "]? ");
 }
 
-/* All keys of the section, or all sections when it is none. */
+/* All keys of the section, or all sections if it does not exist. */
 static void
 add_valid(const char *section, char *text, size_t room)
 {

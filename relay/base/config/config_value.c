@@ -1,4 +1,4 @@
-/* config_value.c: reads the values of settings, by type. */
+/* config_value.c: parses the values of settings by type. */
 #include "base/config/config_value.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@ struct unit {
     int64_t factor;
 };
 
-/* Largest first, so that a number is shown in the largest unit that fits. */
+/* Largest first, so that a number is printed in the largest unit that fits. */
 static const struct unit duration_units[] = {
     {"d", 86400000}, {"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}, {NULL, 0},
 };
@@ -26,7 +26,10 @@ static const struct unit no_units[] = {{"", 1}, {NULL, 0}};
 static const char *const level_words[] = {"error", "warn", "info", "debug", NULL};
 static const char *const format_words[] = {"logfmt", "json", NULL};
 
-/* Digits only, then blanks, then the unit; no sign but a minus, so that -1 is out of range. */
+/*
+ * Digits, then blanks, then the unit. A minus is accepted, so that -1 is out of range instead of
+ * malformed.
+ */
 static enum rc
 read_number(const char *text, const struct unit *units, int64_t *ret_value)
 {
@@ -221,7 +224,7 @@ config_value_set(struct config *config, const struct config_key *key, const char
                  char reason[CONFIG_REASON_MAX])
 {
     void *field = (char *)config + key->offset;
-    /* An empty text unsets; a key that cannot be unset fails on its length. */
+    /* An empty text unsets the key. A key that cannot be unset fails the length check. */
     const char *wrong = key->check != NULL && *text != '\0' ? key->check(text) : NULL;
 
     if (wrong != NULL) {

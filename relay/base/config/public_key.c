@@ -1,4 +1,4 @@
-/* public_key.c: tells whether a PEM holds a public key that tokens can be checked with. */
+/* public_key.c: checks that a PEM file holds a public key that can verify tokens. */
 #include "base/public_key.h"
 
 #include <openssl/err.h>
@@ -10,7 +10,7 @@
 
 #define KINDS "RSA, or EC on P-256"
 
-/* NID_undef: the key is not on a curve that has a name. */
+/* NID_undef: the curve has no name. */
 static int
 curve_of(EVP_PKEY *key)
 {
@@ -28,7 +28,7 @@ curve_of(EVP_PKEY *key)
     return nid;
 }
 
-/* RS256 takes RSA and ES256 P-256 (RFC 7518, section 3.1); no other token is believed. */
+/* RS256 needs RSA and ES256 needs P-256 (RFC 7518, section 3.1). */
 static const char *
 kind_fault(EVP_PKEY *key, char fault[PUBLIC_KEY_FAULT_MAX])
 {
@@ -39,7 +39,7 @@ kind_fault(EVP_PKEY *key, char fault[PUBLIC_KEY_FAULT_MAX])
     if (kind == EVP_PKEY_RSA || curve == NID_X9_62_prime256v1)
         return NULL;
     (void)snprintf(fault, PUBLIC_KEY_FAULT_MAX,
-                   "names a key of another kind (%s%.40s) than tokens have: " KINDS,
+                   "has an unsupported key type (%s%.40s), it must be " KINDS,
                    is_ec ? "EC on " : "", OBJ_nid2sn(is_ec ? curve : kind));
     return fault;
 }
@@ -47,11 +47,11 @@ kind_fault(EVP_PKEY *key, char fault[PUBLIC_KEY_FAULT_MAX])
 const char *
 public_key_fault(const char *pem, size_t len, char fault[PUBLIC_KEY_FAULT_MAX])
 {
-    static char no_passphrase[] = ""; /* else OpenSSL asks the terminal */
-    const char *wrong = "names a file whose PEM is no public key: it must be one of " KINDS;
+    static char no_passphrase[] = ""; /* otherwise OpenSSL prompts on the terminal */
+    const char *wrong = "is not the PEM of a public key, it must be " KINDS;
 
     if (memmem(pem, len, "PRIVATE KEY-----", 16) != NULL)
-        return "names a private key: give the relay only the public one";
+        return "is a private key: give the relay only the public key";
     if (memmem(pem, len, "-----BEGIN PUBLIC KEY-----", 26) == NULL ||
         memmem(pem, len, "-----END PUBLIC KEY-----", 24) == NULL)
         return "must name a PEM file with -----BEGIN PUBLIC KEY-----";
@@ -63,6 +63,6 @@ public_key_fault(const char *pem, size_t len, char fault[PUBLIC_KEY_FAULT_MAX])
         wrong = kind_fault(key, fault);
     EVP_PKEY_free(key);
     BIO_free(bio);
-    ERR_clear_error(); /* a connection of the gate would take it for its own */
+    ERR_clear_error(); /* leaves no error that a gate connection could mistake for its own */
     return wrong;
 }

@@ -1,4 +1,4 @@
-/* buffer.c: grows a byte string by doubling, never past its ceiling. */
+/* buffer.c: grows a byte string by doubling, up to its limit. */
 #include "base/buffer.h"
 
 #include <stdarg.h>
@@ -39,7 +39,7 @@ buffer_clear(struct buffer *buffer)
     buffer_cut(buffer, 0);
 }
 
-/* Makes room for `len` more bytes and the zero behind them. */
+/* Makes room for `len` more bytes and a terminating zero. */
 static enum rc
 buffer_reserve(struct buffer *buffer, size_t len)
 {
@@ -98,7 +98,7 @@ buffer_addf(struct buffer *buffer, const char *format, ...)
 static const char json_short[] = "\b\f\n\r\t\"\\";
 static const char json_letter[] = "bfnrt\"\\";
 
-/* Adds the one character `text` begins with, of `len` bytes (0: not valid UTF-8). */
+/* Adds the character at `text`, of `len` bytes (0: invalid UTF-8). */
 static enum rc
 buffer_add_json_char(struct buffer *buffer, const char *text, size_t len)
 {

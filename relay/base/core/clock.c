@@ -8,7 +8,7 @@ clock_read_us(clockid_t id)
 {
     struct timespec now;
 
-    /* Cannot fail: both clocks exist on every Linux and the pointer is good. */
+    /* Cannot fail: both clocks exist on every Linux and the pointer is valid. */
     (void)clock_gettime(id, &now);
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }

@@ -1,4 +1,4 @@
-/* memory.c: allocates or aborts; PostgreSQL and the store hold the truth. */
+/* memory.c: allocates, or aborts: the state is in the slot and the store, so a restart is safe. */
 #include "base/memory.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ static void *
 memory_checked(void *memory, size_t size)
 {
     if (memory == NULL) {
-        log_errorf("memory", "could not allocate %zu bytes: out of memory", size);
+        log_error("memory", "out of memory", LOG_UINT("size_bytes", size));
         abort();
     }
     return memory;

@@ -1,4 +1,4 @@
-/* pool.c: memory for what there are very many of, side by side: few pages, no gaps between them. */
+/* pool.c: a pool of equal items in whole pages, without gaps. */
 #include "base/pool.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ struct pool_item {
     struct pool_item *next;
 };
 
-/* A sanitizer sees use after free only where each has memory of its own. */
+/* With a sanitizer each item is a separate allocation, so that use after free is detected. */
 #if defined(__SANITIZE_ADDRESS__)
 void *
 pool_take(struct pool *pool)
@@ -28,14 +28,14 @@ pool_give(struct pool *pool, void *item)
 }
 #else
 
-/* Never freed: the pools end with the process. */
+/* Never freed: pools live as long as the process. */
 static void
 grow(struct pool *pool, size_t size)
 {
     char *items = memory_new_line(ITEMS_AT_A_TIME * size);
 
     for (size_t i = ITEMS_AT_A_TIME; i-- > 0;)
-        pool_give(pool, items + i * size); /* the first one is taken first */
+        pool_give(pool, items + i * size); /* items are handed out first to last */
 }
 
 void *

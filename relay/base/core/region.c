@@ -1,4 +1,4 @@
-/* region.c: memory for what a crowd needs for a moment, apart from what its members keep. */
+/* region.c: an arena for short-lived per-connection state. */
 #include "base/region.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 
-/* A sanitizer is told what is not in use. */
+/* Poisons unused memory for the sanitizer. */
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #else
@@ -17,13 +17,14 @@
 #define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
 #endif
 
-#define KEPT_BYTES (size_t)(256 * 1024) /* of an empty region: what few need, they find ready */
+/* kept by an empty arena, so that a few items need no system call */
+#define KEPT_BYTES (size_t)(256 * 1024)
 
 struct region_item {
     struct region_item *next;
 };
 
-/* Where nothing was written yet, it costs addresses, not memory. */
+/* Untouched pages cost address space, not memory. */
 static void
 reserve(struct region *region)
 {
@@ -32,7 +33,8 @@ reserve(struct region *region)
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (first == MAP_FAILED) {
-        log_errorf("memory", "could not reserve %zu bytes: %s", bytes, strerror(errno));
+        log_error("memory", "could not reserve memory", LOG_UINT("size_bytes", bytes),
+                  LOG_TEXT("error", strerror(errno)));
         abort();
     }
     region->first = first;
@@ -93,7 +95,8 @@ region_free(struct region *region)
     size_t bytes = region->most * region->item_bytes;
 
     if (region->first != NULL) {
-        ASAN_UNPOISON_MEMORY_REGION(region->first, bytes); /* others may get these addresses */
+        /* another mapping may reuse these addresses */
+        ASAN_UNPOISON_MEMORY_REGION(region->first, bytes);
         munmap(region->first, bytes);
     }
     *region = (struct region){.item_bytes = region->item_bytes, .most = region->most};

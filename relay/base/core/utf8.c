@@ -1,4 +1,4 @@
-/* utf8.c: checks UTF-8 against the table of RFC 3629, section 4. */
+/* utf8.c: validates UTF-8 by the table of RFC 3629, section 4. */
 #include "base/utf8.h"
 
 #include <stdint.h>
@@ -8,7 +8,7 @@ size_t
 utf8_char_len(const char *text, size_t len)
 {
     const uint8_t *byte = (const uint8_t *)text;
-    uint8_t low = 0x80, high = 0xbf; /* what the second byte may be */
+    uint8_t low = 0x80, high = 0xbf; /* valid range of the second byte */
     size_t need;
 
     if (len == 0)
@@ -39,7 +39,7 @@ utf8_char_len(const char *text, size_t len)
     return need;
 }
 
-/* Whatever may follow, it may be the lowest or the highest byte there is. */
+/* Try the lowest and the highest continuation byte. */
 static bool
 is_begun(const char *text, size_t len)
 {

@@ -1,4 +1,4 @@
-/* histogram.c: counts times in fixed steps, and writes them as Prometheus reads them. */
+/* histogram.c: counts durations in fixed buckets and writes them in Prometheus' format. */
 #include "base/histogram.h"
 
 #include <inttypes.h>
@@ -38,12 +38,12 @@ histogram_sum(struct histogram *histogram, const struct histogram *other)
     histogram->sum_us += other->sum_us;
 }
 
-/* Where the labels of name{a="b"} stand, without braces; both are empty when there are none. */
+/* The labels of name{a="b"} without braces; both pointers are equal if there are none. */
 struct labels {
     int name_len;
     int len;
     const char *at;
-    const char *comma; /* between them and another one */
+    const char *comma; /* separator before another label */
 };
 
 static struct labels

@@ -1,4 +1,4 @@
-/* rates.c: how many a second: of one thing, or of each of many names. */
+/* rates.c: token buckets, for one thing or for many names. */
 #include "base/rates.h"
 
 #include <stdlib.h>
@@ -8,12 +8,12 @@
 
 #include "base/memory.h"
 
-#define SECOND_US 1000000 /* after which any bucket is full */
+#define SECOND_US 1000000 /* after which every bucket is full */
 #define FORGOTTEN_AT_ONCE 2
 
 struct named_bucket {
     struct rate_bucket bucket;
-    UT_hash_handle hh; /* in the order of their last use */
+    UT_hash_handle hh; /* least recently used first */
     char name[];
 };
 
@@ -89,7 +89,7 @@ forget_some(struct rates *rates, int64_t now_us)
     }
 }
 
-/* Moved or added to the end: who took least lately is first. */
+/* Moves or appends it, so that the least recently used is first. */
 static struct named_bucket *
 newest(struct rates *rates, const char *name)
 {

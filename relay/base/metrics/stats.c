@@ -1,4 +1,4 @@
-/* stats.c: writes the counters and gauges as Prometheus reads them. */
+/* stats.c: writes counters and gauges in Prometheus' text format. */
 #include "base/stats.h"
 
 #include <inttypes.h>
@@ -77,7 +77,7 @@ stats_reset_gauges(struct stats *stats)
             stats->values[i] = 0;
 }
 
-/* Once for all that differ from the one before in their labels only. */
+/* Once for neighbours that differ only in labels. */
 static enum rc
 write_head(const char *metric, const char *before, const char *kind, const char *help,
            struct buffer *out)

@@ -1,4 +1,6 @@
-/* backoff.c: doubles the delay, and spreads it so that many relays do not come back at once. */
+/*
+ * backoff.c: doubles the delay, with jitter so that many relays do not reconnect at the same time.
+ */
 #include "base/backoff.h"
 
 #include <limits.h>
@@ -11,7 +13,7 @@ random_below(uint64_t bound)
 {
     uint64_t value;
 
-    /* Early in a boot the pool may be empty; jitter is worth no wait. */
+    /* Early in a boot getrandom() may block; jitter is not worth that. */
     if (getrandom(&value, sizeof value, GRND_NONBLOCK) != (ssize_t)sizeof value)
         value = (uint64_t)clock_monotonic_us();
     return value % bound;

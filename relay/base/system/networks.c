@@ -1,4 +1,4 @@
-/* networks.c: which addresses a list of networks holds. */
+/* networks.c: matches addresses against a list of networks. */
 #include "base/networks.h"
 
 #include <arpa/inet.h>
@@ -9,7 +9,7 @@
 
 struct network {
     bool is_unix;
-    unsigned bits; /* of 128 */
+    unsigned bits; /* prefix length, of 128 */
     unsigned char address[16];
 };
 
@@ -17,7 +17,7 @@ _Static_assert(NETWORKS_ADDRESS_MAX >= INET6_ADDRSTRLEN, "an address fits its te
 
 static const unsigned char MAPPED[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-/* IPv4 as mapped into IPv6: so both compare alike, also where a socket takes both. */
+/* IPv4 is mapped into IPv6: so both compare equal on dual-stack sockets too. */
 static bool
 read_address(const char *text, unsigned char address[16], bool *ret_is_ipv4)
 {
@@ -26,7 +26,7 @@ read_address(const char *text, unsigned char address[16], bool *ret_is_ipv4)
     return *ret_is_ipv4 || inet_pton(AF_INET6, text, address) == 1;
 }
 
-/* "24": 1 to 3 digits, at most `most`. */
+/* A decimal of 1 to 3 digits, at most `most`. */
 static bool
 read_bits(const char *text, unsigned most, unsigned *ret_bits)
 {
@@ -79,7 +79,7 @@ network_holds(const struct network *network, const unsigned char address[16])
     return rest == 0 || ((network->address[bytes] ^ address[bytes]) >> (8 - rest)) == 0;
 }
 
-/* The next item of the list, NULL after the last. */
+/* Returns the next item of the list, NULL at the end. */
 static const char *
 next_item(const char **list, size_t *ret_len)
 {

@@ -1,4 +1,4 @@
-/* resolve.c: looks up the addresses of hosts, in a process of its own. */
+/* resolve.c: resolves host names in a child process. */
 #include "base/resolve.h"
 
 #include <arpa/inet.h>
@@ -23,11 +23,11 @@
 #define ERROR_MAX 128
 #define CLOSE_MAX (1 << 20)
 
-/* What the process says through the pipe, in one write. */
+/* What the child writes to the pipe, in one write. */
 struct word {
     size_t count;
     struct resolved found[FOUND_MAX];
-    char error[ERROR_MAX]; /* of a host that has no address */
+    char error[ERROR_MAX]; /* a host without addresses */
 };
 
 _Static_assert(sizeof(struct word) <= PIPE_BUF, "it goes through the pipe as a whole");
@@ -39,7 +39,7 @@ struct resolve {
     pid_t pid;
     ev_io readable;
     struct word word;
-    size_t len; /* of it, that came */
+    size_t len; /* bytes received */
 };
 
 bool
@@ -47,7 +47,7 @@ resolve_is_needed(const char *host)
 {
     unsigned char address[sizeof(struct in6_addr)];
 
-    /* An IPv6 address may name its interface; no name of a host has a colon. */
+    /* An IPv6 address may have a zone; host names have no colon. */
     return host[0] != '\0' && host[0] != '/' && host[0] != '@' && strchr(host, ':') == NULL &&
            inet_pton(AF_INET, host, address) != 1;
 }
@@ -75,7 +75,10 @@ look_up(struct word *word, const char *host, unsigned number)
         freeaddrinfo(all);
 }
 
-/* Clients' sockets, above all: they must close when the relay closes them. Returns where fd is. */
+/*
+ * Clients' sockets above all: they must close when the relay closes them. Returns the new number
+ * of fd.
+ */
 static int
 keep_only(int fd)
 {
@@ -100,7 +103,7 @@ run(pid_t parent, int fd, const char *const *hosts, size_t count)
     struct word word = {.count = 0};
     sigset_t none;
 
-    /* Handlers are the relay's; what ends it must end this too. */
+    /* The handlers are the relay's; signals must end the child. */
     for (int i = 1; i < NSIG; i++)
         (void)signal(i, SIG_DFL);
     sigemptyset(&none);
@@ -120,7 +123,7 @@ end(struct resolve *resolve)
 {
     ev_io_stop(resolve->loop, &resolve->readable);
     close(resolve->readable.fd);
-    kill(resolve->pid, SIGKILL); /* it has said its word, or nobody waits for that */
+    kill(resolve->pid, SIGKILL); /* the result is written, or the lookup was stopped */
     while (waitpid(resolve->pid, NULL, 0) < 0 && errno == EINTR)
         ;
     free(resolve);
@@ -147,7 +150,7 @@ on_readable(struct ev_loop *loop, ev_io *watcher, int events)
         return;
     word = resolve->word;
     if (resolve->len < sizeof(word))
-        word = (struct word){.error = "the lookup ended without an answer"};
+        word = (struct word){.error = "the lookup process ended without a result"};
     end(resolve);
     done(ctx, word.found, word.count, word.count > 0 ? "" : word.error);
 }

@@ -1,4 +1,4 @@
-/* service.c: speaks sd_notify(3), a datagram a message, to the service manager. */
+/* service.c: sends sd_notify(3) datagrams to the service manager. */
 #include "base/service.h"
 
 #include <errno.h>
@@ -16,9 +16,9 @@
 
 #define SOCKET_VARIABLE "NOTIFY_SOCKET"
 #define LINES_MAX 128
-#define MARGIN_MS 10000 /* for all else than the clients */
+#define MARGIN_MS 10000 /* time to drain everything but clients */
 
-/* A path, or @name for Linux' abstract names. Returns the address's length, 0: it is neither. */
+/* A path, or @name for Linux' abstract namespace. Returns the address's length; 0: neither. */
 static socklen_t
 read_address(const char *name, struct sockaddr_un *address)
 {
@@ -46,13 +46,14 @@ service_tell(const char *lines)
         return;
     len = read_address(name, &address);
     if (len == 0) {
-        log_warnf("service", SOCKET_VARIABLE " is neither a path nor @name");
+        log_warn("service", SOCKET_VARIABLE " is neither a path nor @name");
         return;
     }
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 ||
         sendto(fd, lines, strlen(lines), MSG_NOSIGNAL, (struct sockaddr *)&address, len) < 0)
-        log_warnf("service", "could not tell the service manager: %s", strerror(errno));
+        log_warn("service", "could not notify the service manager",
+                 LOG_TEXT("error", strerror(errno)));
     if (fd >= 0)
         close(fd);
 }

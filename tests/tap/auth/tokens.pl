@@ -148,7 +148,7 @@ is(judged($strict, made(\%rs256, { %good, @$_ }, \&rs256)), 4001, "$_->[0] is no
   for [ iss => 'https://else.example' ], [ iss => undef ], [ aud => 'other' ], [ aud => [] ];
 $relay->write_file("$folder/rsa.pub", "-----BEGIN PUBLIC KEY-----\nMCowBQ==\n-----END PUBLIC KEY-----\n");
 kill HUP => $strict->pid;
-$strict->wait_for_log(qr/auth key unchanged: .*no public key/);
+$strict->wait_for_log(qr/auth key unchanged.*not the PEM of a public key/);
 is(judged($strict, made(\%rs256, \%good, \&rs256)), 'u1', 'a key file that has become garbage changes nothing');
 $strict->stop;
 

@@ -29,7 +29,7 @@ pass('no extension: it recovers once there is one');
 $relay->stop;
 $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
 
-$relay = refused('no slot', qr/slot .*clairon.* does not exist.*create_slot = on/,
+$relay = refused('no slot', qr/slot does not exist" slot="clairon".*create_slot = on/,
     'feed.create_slot' => 'off');
 $pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')});
 $relay->wait_ready;

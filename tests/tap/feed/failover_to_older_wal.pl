@@ -43,7 +43,7 @@ $relay->stop;
 $standby->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon');
     DELETE FROM clairon.member WHERE user_id = 'gone'; INSERT INTO t VALUES (9004, 'u1')});
 $relay->start;
-$relay->wait_for_log(qr/does not exist any more/);
+$relay->wait_for_log(qr/changes lost with the slot.*slot does not exist/);
 $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
 ok(!$client->wait_for('connected')->{resumed}, 'a slot that was lost resumes nobody');

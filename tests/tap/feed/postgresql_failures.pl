@@ -82,9 +82,9 @@ refused('a wrong password', qr/password authentication failed.*password of the r
 refused('no password', qr/no password supplied.*password of the relay's role/, sslmode => 'require', password => "''");
 sub doctor_says { return ($relay->run('doctor', '--quiet'))[1] }
 sql('CREATE ROLE other LOGIN');
-refused('a door for others', qr/no pg_hba\.conf entry.*SSL encryption.*; allow the relay's role into this database/, sslmode => 'prefer', user => 'other');
+refused('a door for others', qr/no pg_hba\.conf entry.*SSL encryption.*hint="allow the relay's role to connect to this database/, sslmode => 'prefer', user => 'other');
 sql('ALTER ROLE relay NOLOGIN');
-refused('a role that may not log in', qr/not permitted to log in; ALTER ROLE .* LOGIN/, sslmode => 'require');
+refused('a role that may not log in', qr/not permitted to log in" hint="ALTER ROLE .* LOGIN/, sslmode => 'require');
 like(doctor_says(), qr/hint: ALTER ROLE .* LOGIN/, 'the doctor says so too');
 sql('ALTER ROLE relay LOGIN CONNECTION LIMIT 0');
 like(doctor_says(), qr/too many connections for role.*\n +hint: raise the CONNECTION LIMIT/, 'and knows a limit of connections');

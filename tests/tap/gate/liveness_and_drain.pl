@@ -68,7 +68,7 @@ for my $place ('127.0.0.1:' . Clairon::Test::free_port(), "unix:$folder/s")
 # A unix socket path is free for the next relay once the old one drains, and the old one does not remove it at its
 # end.
 my $first = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.listen' => "unix:$folder/next", 'gate.drain' => '10m' });
-$first->wait_for_log(qr/started, pid/);
+$first->wait_for_log(qr/msg="started" pid=/);
 my $reads = IO::Socket::UNIX->new(Peer => "$folder/next") or die "no listener: $!\n";
 $reads->syswrite("POST /v1/ack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'u1') . "\r\nContent-Length: 20\r\nExpect: 100-continue\r\n\r\n");
 $reads->sysread(my $word, 100);
@@ -76,7 +76,7 @@ like($word, qr/100 Continue/, 'a request is in progress');
 kill TERM => $first->pid;
 $first->wait_for_log(qr/draining/);
 my $next = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.listen' => "unix:$folder/next" });
-$next->wait_for_log(qr/started, pid/);
+$next->wait_for_log(qr/msg="started" pid=/);
 ok($first->is_alive, 'the first relay drains');
 $reads->close;
 is($first->wait_end, 0, 'and exits with status 0');
@@ -112,7 +112,7 @@ my @stay = map { user("stay$_") } 1 .. 3;
 my $mark = $relay->log_mark;
 kill $_ => $relay->pid for qw(STOP TERM INT CONT);
 is($relay->wait_end, 0, 'a second signal ends the relay');
-like($relay->log_text($mark), qr/draining 3 connections.*again, stopping at once/s, 'immediately');
+like($relay->log_text($mark), qr/draining 3 connections.*second signal, stopping immediately/s, 'immediately');
 unlike($relay->log_text($mark), qr/connections left/, 'without waiting for connections');
 $relay->configure('gate.drain' => '2s');
 

@@ -31,7 +31,7 @@ my @before = children($relay->pid);
 kill KILL => $_ for @before;
 wait_until('new workers have started',
     sub { my %old = map { $_ => 1 } @before; 3 == grep { !$old{$_} } children($relay->pid) });
-$relay->wait_for_log(qr/was killed by signal 9, starting another/);
+$relay->wait_for_log(qr/worker was killed, starting another" pid=\d+ signal=9/);
 my $late = $relay->client('late');
 wait_until('the new workers report metrics', sub { ($now = $relay->metric('clairon_loop_turns_total')) != $turns });
 cmp_ok($now, '>', $turns, 'counters include workers that ended');
@@ -86,14 +86,14 @@ Clairon::Test::SecureSocket::certificate();
 $relay->configure('gate.tls_cert' => $cert, 'gate.tls_key' => $key);
 my $mark = $relay->log_mark;
 $relay->start;
-$relay->wait_for_log(qr/(?:started, pid \d+.*){3}/s, from => $mark);
+$relay->wait_for_log(qr/(?:msg="started" pid=\d+.*){3}/s, from => $mark);
 rename $key, "$key.away" or die $!;
 my ($killed, @rest) = children($relay->pid);
 kill KILL => $killed;
 $relay->wait_for_log(qr/could not serve, starting another.*could not serve, starting another/s, from => $mark);
 is_deeply([ grep { lives($_) } @rest ], \@rest, 'the others serve, although no new worker can start');
 rename "$key.away", $key or die $!;
-$relay->wait_for_log(qr/(?:started, pid \d+.*){4}/s, from => $mark);
+$relay->wait_for_log(qr/(?:msg="started" pid=\d+.*){4}/s, from => $mark);
 pass('a worker starts once the certificate is valid');
 $relay->stop;
 # A mismatched key, which is first read at its use.
@@ -101,7 +101,7 @@ $relay->configure('gate.tls_key' => "$key.other");
 $mark = $relay->log_mark;
 $relay->start;
 is($relay->wait_end >> 8, 1, 'a worker that cannot serve ends the start');
-like($relay->log_text($mark), qr/worker \d+ could not serve, stopping all/, 'with a log message');
+like($relay->log_text($mark), qr/worker could not serve, stopping all/, 'with a log message');
 
 # A terminal, or a simple service manager, signals the whole group: workers get the signal twice, also from their
 # supervisor, and still drain.
@@ -113,10 +113,10 @@ for my $signal (qw(TERM INT))
     my $poll = Clairon::Test::RawSocket->user($relay, 'u1');
     $mark = $relay->log_mark;
     kill $signal => -$relay->pid;
-    $relay->wait_for_log(qr/(?:signal \d+, draining.*){3}/s, from => $mark);
+    $relay->wait_for_log(qr/(?:signal received, draining.*){3}/s, from => $mark);
     is($poll->read_to_end->{code}, 4201, "SIG$signal for the whole group: a client gets a bye");
     is($relay->wait_end, 0, 'the relay exits with status 0');
-    unlike($relay->log_text($mark), qr/stopping at once|[1-9]\d* connections left/, 'after all clients got a bye');
+    unlike($relay->log_text($mark), qr/stopping immediately|[1-9]\d* connections left/, 'after all clients got a bye');
 }
 # A second signal ends the drain.
 $relay->start;
@@ -124,10 +124,10 @@ $relay->wait_ready;
 my @stay = map { Clairon::Test::RawSocket->user($relay, "u$_") } 1 .. 6;
 $mark = $relay->log_mark;
 kill TERM => $relay->pid;
-$relay->wait_for_log(qr/(?:signal \d+, draining.*){3}/s, from => $mark);
+$relay->wait_for_log(qr/(?:signal received, draining.*){3}/s, from => $mark);
 kill INT => $relay->pid;
 is($relay->wait_end, 0, 'a second signal ends the relay');
-like($relay->log_text($mark), qr/again, stopping at once/, 'immediately');
+like($relay->log_text($mark), qr/second signal, stopping immediately/, 'immediately');
 
 # The supervisor is killed during a POST /v1/push, before it can be notified: the process that adopts the workers must
 # get no signal. Here that is this test, by prctl(PR_SET_CHILD_SUBREAPER).
@@ -145,7 +145,7 @@ SKIP: {
     my @adopted = wait_until('all run', sub { my @all = children($relay->pid); @all == 3 ? \@all : undef })->@*;
     $mark = $relay->log_mark;
     $relay->kill9;
-    $relay->wait_for_log(qr/(?:signal 15, draining.*){3}/s, from => $mark);
+    $relay->wait_for_log(qr/(?:signal received, draining" signal=15.*){3}/s, from => $mark);
     $push->write('false}');
     $relay->wait_for_log(qr/turns push off/, from => $mark);
     waitpid $_, 0 for @adopted;

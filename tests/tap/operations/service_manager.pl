@@ -70,7 +70,7 @@ $relay->wait_ready;
 hear(qr/^WATCHDOG=1$/);
 my @workers = wait_until('both run', sub { my @all = children($relay->pid); @all == 2 ? \@all : undef })->@*;
 kill STOP => $workers[1];
-$relay->wait_for_log(qr/worker $workers[1] is stuck.*worker $workers[1] was killed by signal 9, starting another/s);
+$relay->wait_for_log(qr/worker is stuck" pid=$workers[1].*worker was killed, starting another" pid=$workers[1] signal=9/s);
 wait_until('another takes its place', sub { 2 == grep { $_ != $workers[1] } children($relay->pid) });
 ok(scalar(grep { $_ == $workers[0] } children($relay->pid)), 'a stuck worker is replaced, and it alone');
 # All of them paused, as with their machine, for longer than a worker may be silent.
@@ -96,7 +96,7 @@ is_deeply([ grep { !/^WATCHDOG=1$/ } hear(qr/STOPPING/) ], ["STOPPING=1\nEXTEND_
 $ENV{NOTIFY_SOCKET} = scratch() . '/nobody';
 $relay->start;
 $relay->wait_ready;
-$relay->wait_for_log(qr/could not tell the service manager/);
+$relay->wait_for_log(qr/could not notify the service manager/);
 pass('a manager that is away is only complained of');
 $relay->stop;
 

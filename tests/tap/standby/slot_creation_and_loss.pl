@@ -65,7 +65,7 @@ $relay->configure('feed.create_timeout' => '5m',
     'feed.primary_conninfo' => $primary->connstr('postgres') . ' user=stranger');
 my $mark = $relay->log_mark;
 $relay->start;
-my $log = $relay->wait_for_log(qr/the primary does not log .*permission denied/, from => $mark);
+my $log = $relay->wait_for_log(qr/could not request a snapshot .*permission denied/, from => $mark);
 is(() = $log =~ /does not log/g, 1, 'a primary that refuses is complained of');
 $relay->stop;
 
@@ -73,7 +73,7 @@ $relay->stop;
 $relay->configure('feed.primary_conninfo' => $primary->connstr('postgres') . ' user=relay');
 ($mark, my $from) = ($relay->log_mark, -s $primary->logfile);
 $relay->start;
-$relay->wait_for_log(qr/asking its primary/, from => $mark);
+$relay->wait_for_log(qr/calling pg_log_standby_snapshot\(\) on its primary/, from => $mark);
 wait_primary_logs(qr/pg_log_standby_snapshot\(\).*pg_log_standby_snapshot\(\)/s, $from);
 pass('the primary is asked, again and again');
 $endless->query_safe('ROLLBACK');

@@ -129,14 +129,16 @@ public_keys_are_read(void **state)
     (void)state;
     refuses_key("public_key_file", SECRET "\n", "-----BEGIN PUBLIC KEY-----");
     refuses_key("public_key_file", "-----BEGIN PRIVATE KEY-----\n", "private key");
-    refuses_key("public_key_file", PEM("AA==\n"), "no public key: it must be one of RSA, or EC");
+    refuses_key("public_key_file", PEM("AA==\n"),
+                "not the PEM of a public key, it must be RSA, or EC");
     refuses_key("public_key_file",
                 PEM("Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00112233445566"
                     "778899AABBCCDDEEFF\n\nAA==\n"),
-                "no public key");
-    refuses_key("public_key_file", ED25519, "another kind (ED25519) than tokens have: RSA, or EC");
-    refuses_key("public_key_file", P384, "another kind (EC on secp384r1)");
-    refuses_key("public_key_file", SECP256K1, "another kind (EC on secp256k1)");
+                "not the PEM of a public key");
+    refuses_key("public_key_file", ED25519,
+                "unsupported key type (ED25519), it must be RSA, or EC");
+    refuses_key("public_key_file", P384, "unsupported key type (EC on secp384r1)");
+    refuses_key("public_key_file", SECP256K1, "unsupported key type (EC on secp256k1)");
     write_file(P256);
     assert_int_equal(load_key("public_key_file"), RC_OK);
     assert_int_equal(config.auth.key_len, strlen(P256));

@@ -99,7 +99,7 @@ test_a_lookup_that_dies(void **state)
 
     (void)state;
     assert_int_equal(asked.count, 0);
-    assert_string_equal(asked.error, "the lookup ended without an answer");
+    assert_string_equal(asked.error, "the lookup process ended without a result");
 }
 
 static void
